@@ -114,6 +114,11 @@ test-node: export GPUSCALE_TEST_NODE := 1
 test-node: prepare tool-helm ## A real node (kubelet, containerd, runc, kube-proxy) and NVIDIA's own programs. Needs root; skips, with the reason, where something is missing.
 	go test -count=1 -v -timeout 30m ./sandbox/node/... ./internal/fakenvml
 
+.PHONY: test-neighbours
+test-neighbours: export GPUSCALE_TEST_NEIGHBOURS := 1
+test-neighbours: prepare tool-helm ## Our chart beside other projects' own programs, compiled the first time: VictoriaMetrics, Karpenter and others.
+	go test -count=1 -v -timeout 90m -run 'TestNeighbour' ./sandbox/chart
+
 .PHONY: short
 short: tools ## The tests that need no control plane.
 	go test -short ./...
@@ -205,16 +210,16 @@ bench: tools ## Run the benchmarks.
 	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./adapter/... ./dashboards/rules ./sandbox/world/model
 
 .PHONY: bench-exporter
-bench-exporter: tools ## Measure the running exporter, scraped 200 times; ARGS="-soak 60s" for what grows.
-	go run ./exporter/bench $(ARGS)
+bench-exporter: tools ## Measure the running exporter on the fake of DCGM, and on NVIDIA's own where it is installed.
+	go test -run '^$$' -bench Scrape -benchtime 2000x ./exporter
 
 .PHONY: bench-adapter
-bench-adapter: tools ## Measure the adapter under up to 5,000 HPAs beside prometheus-adapter; ARGS="-h" for more.
-	go run ./adapter/bench $(ARGS)
+bench-adapter: prepare ## Measure the adapter under up to 5,000 HPAs beside prometheus-adapter, on the real control plane.
+	GPUSCALE_TEST_ALL=1 go test -count=1 -v -timeout 30m -run "^TestLoad$$" ./sandbox/e2e
 
 .PHONY: bench-autoscaler
 bench-autoscaler: tools ## Measure the autoscaler beside 1,000 full nodes on the real control plane; ARGS="-h" for more.
-	go run ./autoscaler/bench $(ARGS)
+	go run ./sandbox/bench $(ARGS)
 
 .PHONY: bench-report
 bench-report: tools ## Measure a report of 30 days of 1,000 GPUs: from the answers on, and the whole program.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/compat"
+	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/adapter/live"
 )
 
@@ -35,7 +36,6 @@ type ruleRow struct {
 	// Alone is why each request has a question of its own; "" if they share.
 	Alone     string        `json:"alone,omitempty"`
 	Problems  []string      `json:"problems,omitempty"`
-	Active    int           `json:"active"`
 	Questions []questionRow `json:"questions"`
 	// Left is the number of questions not shown.
 	Left int `json:"left,omitempty"`
@@ -43,9 +43,12 @@ type ruleRow struct {
 
 // questionRow is one query of a rule.
 type questionRow struct {
-	Backend string `json:"backend"`
-	Query   string `json:"query"`
-	Active  bool   `json:"active"`
+	Backend   string `json:"backend"`
+	Namespace string `json:"namespace,omitempty"`
+	Query     string `json:"query"`
+	// Alone: the namespace is asked about by itself, since its series were at fault
+	// less than ten minutes ago.
+	Alone bool `json:"alone,omitempty"`
 	// AgeSeconds is the time since the last good answer; null before the first.
 	AgeSeconds *float64       `json:"ageSeconds"`
 	Series     int            `json:"series"`
@@ -53,31 +56,28 @@ type questionRow struct {
 	Failure    string         `json:"failure,omitempty"`
 }
 
-func newRulesPage(f live.Force, others []compat.RuleState, all []cache.Status, now time.Time) rulesPage {
-	page := rulesPage{File: f.File.Name, Hash: f.Hash, Since: f.Since}
-	if f.Failure != nil {
-		page.Failure = f.Failure.Error()
-	}
+// newRulesPage fills in a page's rules.
+func newRulesPage(page rulesPage, ours []config.Declared, others []compat.RuleState, all []cache.Status, now time.Time) rulesPage {
 	questions := map[string][]cache.Status{}
 	for _, s := range all {
 		questions[s.Rule] = append(questions[s.Rule], s)
 	}
-	for _, r := range f.Rules {
-		row := ruleRow{Name: r.Name, State: string(r.State), At: "built in", Problems: r.Problems}
+	for _, r := range ours {
+		row := ruleRow{Name: r.Title(), State: live.State(r), At: "built in"}
 		if r.Line > 0 {
-			row.At = fmt.Sprintf("%s:%d", f.File.Name, r.Line)
+			row.At = fmt.Sprintf("%s:%d", page.File, r.Line)
+		}
+		for _, p := range r.Problems {
+			row.Problems = append(row.Problems, p.Error())
 		}
 		page.Rules = append(page.Rules, row.with(questions[r.Name], now))
 	}
 	for _, r := range others {
 		row := ruleRow{
-			Name: r.Rule, State: string(live.InForce), At: fmt.Sprintf("%s:%d", r.File, r.Line), Metrics: r.Metrics, Alone: r.Alone, Problems: r.Problems,
+			Name: r.Rule, State: live.InForce, At: fmt.Sprintf("%s:%d", r.File, r.Line), Metrics: r.Metrics, Alone: r.Alone, Problems: r.Problems,
 		}
-		switch {
-		case r.Broken && r.SeriesQuery == "":
-			row.State = string(live.Rejected)
-		case r.Broken:
-			row.State = string(live.Kept)
+		if r.Broken {
+			row.State = live.Rejected
 		}
 		page.Rules = append(page.Rules, row.with(questions[r.Rule], now))
 	}
@@ -87,14 +87,11 @@ func newRulesPage(f live.Force, others []compat.RuleState, all []cache.Status, n
 func (r ruleRow) with(questions []cache.Status, now time.Time) ruleRow {
 	r.Questions = []questionRow{}
 	for _, s := range questions {
-		if s.Active {
-			r.Active++
-		}
 		if len(r.Questions) == maxQuestions {
 			r.Left++
 			continue
 		}
-		q := questionRow{Backend: s.Backend, Query: s.Query, Active: s.Active, Series: s.Series, Dropped: map[string]int{}}
+		q := questionRow{Backend: s.Backend, Namespace: s.Namespace, Query: s.Query, Alone: s.Alone, Series: s.Series, Dropped: map[string]int{}}
 		if !s.At.IsZero() {
 			age := now.Sub(s.At).Seconds()
 			q.AgeSeconds = &age
@@ -117,7 +114,7 @@ func (p rulesPage) text(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "THE CURRENT FILE IS NOT IN FORCE:\n%s\n", p.Failure)
 	}
 	for _, r := range p.Rules {
-		_, _ = fmt.Fprintf(w, "\n%s: %s (%s), %d questions active\n", r.Name, r.State, r.At, r.Active)
+		_, _ = fmt.Fprintf(w, "\n%s: %s (%s), asked in %d namespaces\n", r.Name, r.State, r.At, len(r.Questions)+r.Left)
 		for _, problem := range r.Problems {
 			_, _ = fmt.Fprintf(w, "  problem: %s\n", problem)
 		}
@@ -128,7 +125,7 @@ func (p rulesPage) text(w io.Writer) {
 			_, _ = fmt.Fprintf(w, "  a query for each request: %s\n", r.Alone)
 		}
 		for _, q := range r.Questions {
-			_, _ = fmt.Fprintf(w, "  %s: %s\n    %s\n", q.Backend, q.Query, q.sentence())
+			_, _ = fmt.Fprintf(w, "  %s, namespace %s: %s\n    %s\n", q.Backend, q.Namespace, q.Query, q.sentence())
 		}
 		if r.Left > 0 {
 			_, _ = fmt.Fprintf(w, "  and %d more\n", r.Left)
@@ -149,8 +146,8 @@ func (q questionRow) sentence() string {
 	if len(dropped) > 0 {
 		parts = append(parts, "left out: "+strings.Join(dropped, ", "))
 	}
-	if !q.Active {
-		parts = append(parts, "idle")
+	if q.Alone {
+		parts = append(parts, "asked about by itself")
 	}
 	if q.Failure != "" {
 		parts = append(parts, "last query failed: "+q.Failure)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	promconfig "github.com/prometheus/common/config"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	autoscaling "k8s.io/api/autoscaling/v2"
@@ -171,7 +172,13 @@ func (f *lookFlags) lookWith(ctx context.Context, name string, rc *rest.Config, 
 
 // file is the configuration, with the flags over it.
 func (f *lookFlags) file() (file *config.File, err error) {
-	flags := prom.Config{URL: f.prometheus, BearerTokenFile: f.tokenFile, Headers: f.headers}
+	flags := prom.Config{URL: f.prometheus}
+	if f.tokenFile != "" {
+		flags.HTTP.BearerTokenFile(f.tokenFile)
+	}
+	for name, value := range f.headers {
+		flags.HTTP.Header(name, promconfig.Header{Values: []string{value}})
+	}
 	override := func(c *config.Config) {
 		if f.prometheus != "" {
 			c.Prometheus.Config = flags

@@ -21,7 +21,6 @@ import (
 )
 
 func main() {
-	tuneCollector()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -96,6 +95,7 @@ others are those of every Kubernetes API server.`,
 			}
 			log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &f.logLevel}))
 			kube.UseLogger(log)
+			ignoreGoneCallers()
 			return serve(cmd.Context(), base, f.config, overlay, log)
 		},
 	}

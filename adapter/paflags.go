@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
 
+	promconfig "github.com/prometheus/common/config"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,11 +40,11 @@ var ignored = []struct{ name, short, value string }{
 func (p *paFlags) add(flags *pflag.FlagSet) {
 	own := pflag.NewFlagSet("prometheus-adapter", pflag.ContinueOnError)
 	own.StringVar(&p.url, "prometheus-url", "", "URL of Prometheus, as prometheus.url in the file")
-	own.StringVar(&p.caFile, "prometheus-ca-file", "", "as prometheus.caFile")
-	own.StringVar(&p.certFile, "prometheus-client-tls-cert-file", "", "as prometheus.certFile")
-	own.StringVar(&p.keyFile, "prometheus-client-tls-key-file", "", "as prometheus.keyFile")
-	own.StringVar(&p.tokenFile, "prometheus-token-file", "", "as prometheus.bearerTokenFile")
-	own.StringArrayVar(&p.headers, "prometheus-header", nil, "name=value, as in prometheus.headers; may be repeated")
+	own.StringVar(&p.caFile, "prometheus-ca-file", "", "as prometheus.http.tls_config.ca_file")
+	own.StringVar(&p.certFile, "prometheus-client-tls-cert-file", "", "as prometheus.http.tls_config.cert_file")
+	own.StringVar(&p.keyFile, "prometheus-client-tls-key-file", "", "as prometheus.http.tls_config.key_file")
+	own.StringVar(&p.tokenFile, "prometheus-token-file", "", "as prometheus.http.authorization.credentials_file")
+	own.StringArrayVar(&p.headers, "prometheus-header", nil, "name=value, as in prometheus.http.http_headers; may be repeated")
 	own.StringVar(&p.verb, "prometheus-verb", "", "GET or POST, as prometheus.method")
 	own.BoolVar(&p.inCluster, "prometheus-auth-incluster", false, "send the pod's own token to Prometheus")
 	own.StringVar(&p.authConfig, "prometheus-auth-config", "", "not supported: use the token and certificate files")
@@ -77,26 +79,23 @@ func (p *paFlags) overlay() (func(*config.Config), error) {
 	}
 	return func(c *config.Config) {
 		to := &c.Prometheus
-		put := func(to *string, value string) {
-			if value != "" {
-				*to = value
-			}
-		}
+		tls := &to.HTTP.TLSConfig
+		put := func(to *string, value string) { *to = cmp.Or(value, *to) }
+		token := p.tokenFile
 		if p.inCluster {
-			put(&to.BearerTokenFile, podToken)
-			put(&to.CAFile, podCA)
+			token = cmp.Or(token, podToken)
+			put(&tls.CAFile, podCA)
+		}
+		if token != "" {
+			to.HTTP.BearerTokenFile(token)
 		}
 		put(&to.URL, p.url)
-		put(&to.CAFile, p.caFile)
-		put(&to.CertFile, p.certFile)
-		put(&to.KeyFile, p.keyFile)
-		put(&to.BearerTokenFile, p.tokenFile)
+		put(&tls.CAFile, p.caFile)
+		put(&tls.CertFile, p.certFile)
+		put(&tls.KeyFile, p.keyFile)
 		put(&to.Method, p.verb)
 		for name, value := range headers {
-			if to.Headers == nil {
-				to.Headers = map[string]string{}
-			}
-			to.Headers[name] = value
+			to.HTTP.Header(name, promconfig.Header{Values: []string{value}})
 		}
 		if p.relist > 0 {
 			c.PrometheusAdapter.RelistInterval = metav1.Duration{Duration: p.relist}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/component-base/metrics/legacyregistry"
 	adapterbase "sigs.k8s.io/custom-metrics-apiserver/pkg/cmd"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/cmd/options"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/dynamicmapper"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
@@ -27,18 +28,28 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/provider"
 )
 
+// The HPA controller asks every 15 s, so a decision that was cached for the library's
+// 10 s would be asked for each time; a right just granted takes effect soon.
+const (
+	allowFor = time.Minute
+	denyFor  = 10 * time.Second
+)
+
 func newBase(stderr io.Writer) *adapterbase.AdapterBase {
 	flags := pflag.NewFlagSet("gpuscale-adapter", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
+	o := options.NewCustomMetricsAdapterServerOptions()
+	o.Authorization.AllowCacheTTL, o.Authorization.DenyCacheTTL = allowFor, denyFor
 	return &adapterbase.AdapterBase{
 		Name: "gpuscale-adapter", FlagSet: flags,
 		DiscoveryInterval: time.Minute,
 
-		CustomMetricsAdapterServerOptions: serverOptions(),
+		CustomMetricsAdapterServerOptions: o,
 	}
 }
 
-// serve runs until ctx ends.
+// serve runs until ctx ends, or until the configuration has changed: then the program
+// ends, and kubelet starts it again.
 func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string, overlay func(*config.Config), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -52,7 +63,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string
 	if err != nil {
 		return err
 	}
-	cfg := conf.Force().File.Config
+	cfg := conf.File.Config
 	tables, err := cache.New(conf.Setup(), reg, log)
 	if err != nil {
 		return err
@@ -63,35 +74,44 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string
 	if err != nil {
 		return err
 	}
-	pods, err := newProvider(ctx, base, tables, others, &file, cfg, conf.Backend(cfg.PrometheusAdapter.Backend), reg, log)
+	pods, err := newProvider(ctx, base, tables, others, &file, conf, reg, log)
 	if err != nil {
 		return err
 	}
-	serving, err := serverConfig(base)
+	serving, err := base.Config()
 	if err != nil {
-		return err
+		return fmt.Errorf("configuring the API server: %w", err)
 	}
 	passOn(serving, others)
 	server, err := base.Server()
 	if err != nil {
 		return fmt.Errorf("setting up the API server: %w", err)
 	}
+	// Not Prometheus: while it is away each answer says so, and an API service that
+	// is not available keeps every namespace of the cluster from being deleted.
 	err = server.GenericAPIServer.AddReadyzChecks(
 		healthz.NamedCheck("pods", func(*http.Request) error { return pods.Ready() }),
-		healthz.NamedCheck("prometheus", func(*http.Request) error { return tables.Ready() }),
-		healthz.NamedCheck("prometheus-adapter-rules", func(*http.Request) error { return file.Ready() }),
 	)
 	if err != nil {
 		return fmt.Errorf("adding readiness checks: %w", err)
 	}
 	server.GenericAPIServer.Handler.NonGoRestfulMux.Handle("/debug/rules", debugRules(func() rulesPage {
-		return newRulesPage(conf.Force(), file.Rules(), tables.Status(), time.Now())
+		page := rulesPage{File: conf.File.Name, Hash: conf.Hash, Since: conf.Since}
+		if failure := conf.Failure(); failure != nil {
+			page.Failure = failure.Error()
+		}
+		return newRulesPage(page, conf.File.Rules, file.Rules(), tables.Status(), time.Now())
 	}))
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { tables.Run(ctx) })
-	running.Go(func() { conf.Run(ctx, tables.Apply) })
+	running.Go(func() {
+		if conf.Changed(ctx) {
+			log.Info("the configuration has changed: starting again", slog.String("file", configFile))
+			cancel()
+		}
+	})
 	running.Go(func() { others.Run(ctx) })
 	running.Go(func() { file.Run(ctx) })
 	pods.Start(ctx.Done())
@@ -101,7 +121,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string
 
 // newProvider wires the metrics APIs into base and returns the informers, which
 // the caller starts.
-func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cache.Cache, others *forward.Forwarder, file **compat.Provider, cfg config.Config, lister compat.Lister, reg prometheus.Registerer, log *slog.Logger) (*provider.Informers, error) {
+func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cache.Cache, others *forward.Forwarder, file **compat.Provider, conf *live.Configuration, reg prometheus.Registerer, log *slog.Logger) (*provider.Informers, error) {
 	rest, err := base.ClientConfig()
 	if err != nil {
 		return nil, err
@@ -132,11 +152,12 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 	}
 	above.Start(ctx.Done())
 	p.Use(provider.Extra{Above: above, External: others.Names})
-	if *file, err = newFileRules(cfg, tables, lister, pods, client, mapper, log); err != nil {
-		return nil, err
-	}
 	var served cma.MetricsProvider = p
-	if *file != nil {
+	if conf.Compat != nil {
+		o := conf.File.Config.PrometheusAdapter
+		*file = compat.New(o, conf.Compat, compat.Sources{
+			Watcher: tables, Lister: conf.Backend(o.Backend), Pods: pods, Objects: compat.Metadata{Client: client}, Mapper: mapper,
+		}, log)
 		served = compat.NewRoute(*file, p)
 	}
 	base.WithCustomMetrics(served)

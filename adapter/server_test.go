@@ -185,14 +185,17 @@ func listening(t *testing.T, clusterURL string) (base *adapterbase.AdapterBase, 
 }
 
 // testServer is the API server as main builds it, around another provider.
-type testServer struct{ address string }
+type testServer struct {
+	address string
+	ended   <-chan struct{} // when it has; nil for one that ends with the test only
+}
 
 func startServer(t *testing.T, cluster *fakeKube, p cma.MetricsProvider, to *forward.Forwarder) *testServer {
 	t.Helper()
 	base, address := listening(t, cluster.url)
 	base.WithCustomMetrics(p)
 	base.WithExternalMetrics(p)
-	config, err := serverConfig(base)
+	config, err := base.Config()
 	if err != nil {
 		t.Fatal(err)
 	}

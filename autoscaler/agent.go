@@ -90,7 +90,7 @@ func runAgent(ctx context.Context, c agent.Config, f agentFlags, errs io.Writer)
 	cluster := agent.NewCluster(client, f.node)
 	a := agent.New(agent.Options{
 		Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), PodResources: kubelet,
-		Exporter: agent.NewExporter(c.Exporter, cluster), Config: c, Boot: bootID(log), Metrics: agent.NewMetrics(registry), Log: log,
+		Exporter: agent.NewExporter(c.Exporter), Config: c, Boot: bootID(log), Metrics: agent.NewMetrics(registry), Log: log,
 	})
 	log.Info("starting", "version", buildinfo.Version(), "node", f.node, "freeze", c.Freeze)
 	if f.listen == "" {

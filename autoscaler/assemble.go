@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,9 +24,9 @@ import (
 type assembly struct {
 	config   Config
 	dryRun   bool
-	holder   string // this replica's identity in the lease
 	log      *slog.Logger
-	client   client.Client                                // reads from caches
+	client   client.Client                                // reads from caches, and writes under epoch
+	epoch    *act.Epoch                                   // nil in a dry run
 	pods     func(context.Context) ([]*corev1.Pod, error) // the cache's own; nil: listed by client
 	live     client.Reader                                // reads from the API server
 	recorder record.EventRecorder
@@ -45,14 +44,15 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var epoch *act.Epoch // nil in a dry run
-	if !a.dryRun {
-		epoch = newEpoch(a)
-	}
-	a.client = act.Fence(a.client, epoch)
 	configMap := client.ObjectKey{Namespace: c.MIGManager.Namespace, Name: c.MIGManager.ConfigMap}
 	mig := partition.NewManager(a.client, a.live, configMap)
-	providers := newProviders(a, mig)
+	providers, err := newProviders(a, mig)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.epoch != nil { // clouds are no clients of the API server
+		providers.May = a.epoch.May
+	}
 	policy := c.Policy.Plan()
 	o := loop.Options{
 		Observer: observe.New(observe.Options{
@@ -60,10 +60,10 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 			ConfigMap: configMap, Foreign: a.foreign, Outlooks: a.outlooks, MaxAge: c.Prometheus.MaxAge.Duration, Log: a.log,
 		}),
 		Actor: act.New(act.Options{
-			Client: a.client, Live: a.live, Pools: act.FencePools(providers, epoch), Partition: mig, Policy: policy,
+			Client: a.client, Live: a.live, Pools: providers, Partition: mig, Policy: policy,
 			ConfigDelay: c.MIGManager.ConfigDelay.Duration, Nominate: c.Nominate, DryRun: a.dryRun, Log: a.log,
 		}),
-		Store:        loop.NewStatusStore(a.client, a.live).Under(epoch),
+		Store:        loop.NewStatusStore(a.client, a.live).Under(a.epoch),
 		Policy:       policy,
 		DryRun:       a.dryRun,
 		Interval:     c.Interval.Duration,
@@ -102,6 +102,6 @@ func newReader(config Config, log *slog.Logger) (*observe.Prometheus, error) {
 // nowhere is the Querier without a prometheus.url.
 type nowhere struct{}
 
-func (nowhere) Each(context.Context, string, time.Time, sync.Locker, func([][2][]byte, float64, time.Time)) error {
-	return prom.ErrUnavailable
+func (nowhere) Query(context.Context, string, time.Time) (prom.Vector, error) {
+	return nil, prom.ErrUnavailable
 }

@@ -3,13 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
@@ -39,13 +42,15 @@ type Config struct {
 	Election           ElectionConfig   `json:"leaderElection"`
 	MIGManager         MIGManagerConfig `json:"migManager"`
 	Debug              DebugConfig      `json:"debug"`
-	Policy             PolicyConfig     `json:"policy"`
+	// ExternalGRPC are the providers that pools name in spec.provider.externalGRPC.
+	ExternalGRPC map[string]externalgrpc.Config `json:"externalGRPC"`
+	Policy       PolicyConfig                   `json:"policy"`
 	// Forecasts of workloads, for which nodes are added ahead of demand.
 	Forecasts []ForecastConfig `json:"forecasts"`
 }
 
 // PrometheusConfig is the source of the exporters' series. Without a URL allocations are
-// unknown: no GPU is repartitioned and no node removed.
+// known by bound pods alone, so for whole GPUs: none in use is repartitioned.
 type PrometheusConfig struct {
 	prom.Config
 	// Interval between readings; Timeout of a query.
@@ -153,6 +158,9 @@ func (c Config) Validate() error {
 	p.given("migManager.namespace", c.MIGManager.Namespace)
 	p.given("migManager.configMap", c.MIGManager.ConfigMap)
 	p.notNegative("migManager.configDelay", c.MIGManager.ConfigDelay)
+	for _, name := range slices.Sorted(maps.Keys(c.ExternalGRPC)) {
+		p.under("externalGRPC."+name, c.ExternalGRPC[name].Validate())
+	}
 	c.Policy.validate(&p)
 	validateForecasts(c.Forecasts, c.Prometheus.URL, &p)
 	if c.MIGManager.ConfigDelay.Duration >= c.Policy.RepartitionTimeout.Duration {

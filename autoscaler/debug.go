@@ -75,7 +75,21 @@ func local(r *http.Request) bool {
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	ip := net.ParseIP(host)
-	return err == nil && ip != nil && ip.IsLoopback()
+	return err == nil && ip != nil && ip.IsLoopback() && loopback(hostOf(r))
+}
+
+// hostOf is the name that the client called. Another one than this machine's is a web page whose name
+// leads here (DNS rebinding), in a browser beside kubectl port-forward.
+func hostOf(r *http.Request) string {
+	if host, _, err := net.SplitHostPort(r.Host); err == nil {
+		return host
+	}
+	return strings.Trim(r.Host, "[]")
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // same compares in constant time.

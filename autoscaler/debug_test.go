@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -23,7 +24,7 @@ func TestAllOfDebugIsProtected(t *testing.T) {
 				continue // they are empty yet, or slow
 			}
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/"+path, nil)
-			r.RemoteAddr = from
+			r.RemoteAddr, r.Host = from, "localhost:9402"
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, r)
 			if w.Code != want {
@@ -41,6 +42,7 @@ func TestDebugIsProtected(t *testing.T) {
 	good := file(t, dir, "good", secret+"\n")
 	for _, c := range []struct {
 		name, from, tokenFile string
+		host                  string // localhost unless given
 		header                [2]string
 		want                  int
 		says                  string
@@ -49,6 +51,9 @@ func TestDebugIsProtected(t *testing.T) {
 		{name: "the pod itself, IPv6", from: "[::1]:40000", want: 200},
 		{name: "elsewhere", from: "10.0.0.7:40000", want: 403, says: "port-forward"},
 		{name: "a proxy on the pod", from: "127.0.0.1:40000", header: [2]string{"X-Forwarded-For", "10.0.0.7"}, want: 403},
+		{name: "the pod itself, by its loopback address", from: "[::1]:40000", host: "[::1]:9402", want: 200},
+		{name: "a web page whose name leads here", from: "127.0.0.1:40000", host: "attacker.example:9402", want: 403},
+		{name: "another address that leads here", from: "127.0.0.1:40000", host: "10.0.0.7", want: 403},
 		{name: "no address", from: "", want: 403},
 		{name: "a name", from: "localhost:1", want: 403},
 		{name: "no token", from: "10.0.0.7:1", tokenFile: good, want: 401, says: tokenHeader},
@@ -62,7 +67,7 @@ func TestDebugIsProtected(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := guard{DebugConfig{TokenFile: c.tokenFile}, slog.New(slog.DiscardHandler)}
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/plan", nil)
-			r.RemoteAddr = c.from
+			r.RemoteAddr, r.Host = c.from, cmp.Or(c.host, "localhost:9402")
 			if c.header[0] != "" {
 				r.Header.Set(c.header[0], c.header[1])
 			}

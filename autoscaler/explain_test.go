@@ -115,7 +115,7 @@ func TestExplainThroughTheAPIServer(t *testing.T) {
 	mux.HandleFunc("GET /api/v1/namespaces/gpuscale-system/pods/gpuscale-autoscaler-7d4b9c-xyz:9402/proxy/debug/snapshot", func(w http.ResponseWriter, r *http.Request) {
 		shown = r.Header.Get(tokenHeader)
 		inside := r.Clone(r.Context())
-		inside.URL.Path, inside.RemoteAddr = "/debug/snapshot", "127.0.0.1:1"
+		inside.URL.Path, inside.RemoteAddr, inside.Host = "/debug/snapshot", "127.0.0.1:1", "localhost"
 		debug.ServeHTTP(w, inside)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -32,12 +33,15 @@ func newLock(rc *rest.Config, c ElectionConfig, holder string) (resourcelock.Int
 	return lock, nil
 }
 
-// newEpoch is this replica's epoch, for when it leads. Without leader election there is
-// no lease to check, and the replica that started last leads.
-func newEpoch(a assembly) *act.Epoch {
-	o := act.EpochOptions{Holder: a.holder, Live: a.live, Log: a.log}
-	if a.config.Election.Enabled {
-		o.Lease = client.ObjectKey{Namespace: a.config.Election.Namespace, Name: a.config.Election.Name}
+// newEpoch is this replica's epoch, for when it leads; nil in a dry run, which writes nothing. Without
+// leader election there is no lease to check, and the replica that started last leads.
+func newEpoch(c ElectionConfig, dryRun bool, holder string, live client.Reader, log *slog.Logger) *act.Epoch {
+	if dryRun {
+		return nil
+	}
+	o := act.EpochOptions{Holder: holder, Live: live, Log: log}
+	if c.Enabled {
+		o.Lease = client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
 	}
 	return act.NewEpoch(o)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -14,11 +13,6 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
-		Setup: func(e *testscript.Env) error {
-			lists, err := filepath.Abs("../plan/replay/testdata")
-			e.Setenv("LISTS", lists)
-			return err
-		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": exitsWith,
 		},

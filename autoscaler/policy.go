@@ -29,6 +29,10 @@ type PolicyConfig struct {
 	// MaxRemovalsPerTenMinutes bounds the nodes removed within ten minutes, over all
 	// pools.
 	MaxRemovalsPerTenMinutes int `json:"maxRemovalsPerTenMinutes" want:"count"`
+	// SoftTaints gives empty nodes that are to be removed the taint
+	// gpuscale.io/empty:PreferNoSchedule until they are used, so that the scheduler
+	// prefers nodes in use. It refuses no pod.
+	SoftTaints bool `json:"softTaints"`
 	// RemovalInterval between two reconciles that remove nodes of a pool.
 	RemovalInterval metav1.Duration `json:"removalInterval" want:"notNegative"`
 	// ScaleDownCooldown is how long after a scale-up a pool is not scaled down.
@@ -57,8 +61,6 @@ type PolicyConfig struct {
 	// NodeOverdue is how long a node counts as upcoming; three times the pool's
 	// readyAfter where that is longer.
 	NodeOverdue metav1.Duration `json:"nodeOverdue" want:"positive"`
-	// RepartitionLife is the expected lifetime of a new layout.
-	RepartitionLife metav1.Duration `json:"repartitionLife" want:"positive"`
 	// ScaleUpBorrowed allows scale-ups for demand beyond its tenant's guarantee. Without
 	// it such demand is served by free and repartitioned capacity only.
 	ScaleUpBorrowed bool `json:"scaleUpBorrowed"`
@@ -68,8 +70,8 @@ type PolicyConfig struct {
 	// MaxEvictionsPerReconcile bounds the pods evicted in one reconcile; 0 turns
 	// reclaiming off.
 	MaxEvictionsPerReconcile int `json:"maxEvictionsPerReconcile" want:"count"`
-	// EvictionCost is the cost of evicting one GPU-equivalent of work: computation that
-	// is repeated, and delay.
+	// EvictionCost is the cost of interrupting one GPU-equivalent. The work that it has
+	// to repeat and the wait until it runs again are counted besides.
 	EvictionCost float64 `json:"evictionCost" want:"price"`
 	// SkipNodesWithLocalStorage evicts no pod with local storage (hostPath, or emptyDir that
 	// is not in memory), and so drains no node with one, unless its provider interrupts it.

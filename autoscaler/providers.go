@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -9,17 +10,27 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 )
 
 // newProviders returns all providers. A provider that no pool names makes no calls.
-func newProviders(a assembly, mig *partition.Manager) pools.Providers {
+func newProviders(a assembly, mig *partition.Manager) (pools.Providers, error) {
+	external := map[string]*externalgrpc.Client{}
+	for name, config := range a.config.ExternalGRPC {
+		c, err := externalgrpc.New(config)
+		if err != nil {
+			return pools.Providers{}, fmt.Errorf("externalGRPC.%s: %w", name, err)
+		}
+		external[name] = c
+	}
 	return pools.Providers{
+		GRPC:    pools.NewGRPC(a.live, external, time.Now),
 		KWOK:    pools.NewKWOK(a.client, a.live, mig),
 		Scale:   pools.NewScale(a.client, a.live),
 		Fixed:   pools.NewFixed(a.client),
 		ASG:     pools.NewASG(pools.ASGOptions{Live: a.live, Config: awsConfig, Log: a.log}),
 		History: pools.NewHistory(time.Now),
-	}
+	}, nil
 }
 
 // awsConfig loads the AWS SDK's default credentials: environment, files, the pod's role.

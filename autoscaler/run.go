@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
@@ -51,13 +51,12 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	clients, err := kubernetes.NewForConfig(rc)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	recorder := newRecorder(clients, mgr.GetScheme(), registry, log)
+	recorder, err := newRecorder(ctx, rc, mgr.GetScheme(), registry)
+	if err != nil {
+		return err
+	}
 	waker := loop.NewWaker()
 	watcher, err := newWatcher(rc, waker.Stir, log)
 	if err != nil {
@@ -67,8 +66,15 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	epoch := newEpoch(c.Election, f.dryRun, holder, mgr.GetAPIReader(), log)
+	writer, err := client.New(act.Fence(rc, epoch), client.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Cache: &client.CacheOptions{Reader: mgr.GetCache()},
+	})
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
 	l, reader, err := assemble(assembly{
-		config: c, dryRun: f.dryRun, holder: holder, log: log, client: mgr.GetClient(), live: mgr.GetAPIReader(), pods: podsOf(mgr.GetCache()),
+		config: c, dryRun: f.dryRun, log: log, client: writer, epoch: epoch, live: mgr.GetAPIReader(), pods: podsOf(mgr.GetCache()),
 		recorder: recorder, registry: registry, wake: waker.C(), changed: waker.Changed(), foreign: watcher.Objects, outlooks: outlooks.Latest,
 	})
 	if err != nil {
@@ -81,7 +87,7 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return runAll(ctx, mgr, log, server, watcher.Run, l.Run, reader.Run, outlooks.Run, recorder.Run)
+	return runAll(ctx, mgr, log, server, watcher.Run, l.Run, reader.Run, outlooks.Run)
 }
 
 // wakeOn makes the loop reconcile on changes in the cluster.

@@ -41,7 +41,7 @@ func reconciled(t *testing.T, s plan.Snapshot, policy plan.Policy, metrics *loop
 func fromHere(t *testing.T, path string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
-	r.RemoteAddr = "127.0.0.1:40000"
+	r.RemoteAddr, r.Host = "127.0.0.1:40000", "localhost:9402"
 	return r
 }
 

@@ -15,7 +15,7 @@ import (
 func TestAlerts(t *testing.T) {
 	dir := t.TempDir()
 	values, out := filepath.Join(dir, "values.yaml"), filepath.Join(dir, "alerts.yaml")
-	if err := os.WriteFile(values, []byte("programs: [exporter]\nalerts: {GPULost: {severity: info}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(values, []byte("programs: [exporter]\nalerts: {GPUUnhealthy: {severity: info}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(t.Context(), io.Discard, "alerts", "--values", values, "--out", out); err != nil {

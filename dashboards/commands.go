@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func draw() *cobra.Command {
 	var since time.Duration
 	c := &cobra.Command{
 		Use: "render", Short: "Draw the boards over a Prometheus into files", Args: cobra.NoArgs,
-		Long: "Draw the boards over a Prometheus as they look now: PNG where a headless Chromium is installed, else SVG.",
+		Long: "Draw the boards over a Prometheus as they look now, as SVG.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			src, boards, err := o.open()
 			if err != nil {
@@ -95,9 +96,9 @@ func draw() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("%s: %w", b.UID(), err)
 				}
-				path, err := preview.Write(cmd.Context(), out, strings.TrimPrefix(b.UID(), "gpuscale-"), svg)
-				if err != nil {
-					return err
+				path := filepath.Join(out, "board-"+strings.TrimPrefix(b.UID(), "gpuscale-")+".svg")
+				if err := os.WriteFile(path, []byte(svg), 0o644); err != nil {
+					return fmt.Errorf("writing a picture: %w", err)
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), path)
 			}

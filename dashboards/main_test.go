@@ -95,7 +95,7 @@ func TestPreview(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, url, _ := strings.Cut(strings.TrimSpace(string(line[:n])), "): ")
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+boards.SelfUID, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+boards.OverviewUID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +114,8 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-// render writes a picture of each board, as SVG where there is no browser.
-func TestRenderWithoutABrowser(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
+// render writes a picture of each board.
+func TestRender(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	if err := run(t.Context(), &out, "render", "--prometheus", prometheus(t), "--out", dir, "--since", "10m"); err != nil {

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/gpuscale/gpuscale/exporter/node"
+	"k8s.io/client-go/rest"
+
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
@@ -33,11 +33,12 @@ func (k *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	k.calls[strings.TrimSpace(call)] = true
 	k.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
 	if query.Has("watch") {
 		<-r.Context().Done()
 		return
 	}
-	_, _ = io.WriteString(w, `{"metadata":{"annotations":{"gpuscale.io/quiesce":"{\"id\":\"1\",\"gpus\":[\"GPU-bbbbbbbb-0000-0000-0000-000000000000\"]}"}},"data":{"metrics":""},"items":[]}`)
+	_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1","annotations":{"gpuscale.io/quiesce":"{\"id\":\"1\",\"gpus\":[\"GPU-bbbbbbbb-0000-0000-0000-000000000000\"]}"}},"data":{"metrics":""},"items":[]}`)
 }
 
 func (k *recorder) seen(call string) bool {
@@ -66,11 +67,14 @@ func TestOnlyOwnObjectsAreAskedFor(t *testing.T) {
 	kube := &recorder{calls: map[string]bool{}}
 	server := httptest.NewServer(kube)
 	defer server.Close()
-	api := &pods.API{Base: server.URL, Client: server.Client()}
+	api, err := pods.NewAPI(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := &config{
-		node: "node-1", replay: "testdata/mixed.txt", intervalMS: 100, kubernetes: true, kubeletSocket: serveKubelet(t),
+		node: "node-1", replay: "testdata/mixed.yaml", intervalMS: 100, kubernetes: true, kubeletSocket: serveKubelet(t),
 		podLabels: true, podUID: true, enableDRA: true, fractionalGPUs: true, compat: "true",
-		side: sideOptions{quiesceSocket: path.Join(t.TempDir(), "exporter.sock"), quiesceAnnotation: true, nodeCondition: true},
+		quiesceSocket: path.Join(t.TempDir(), "exporter.sock"), quiesceAnnotation: true, nodeCondition: true,
 	}
 	log := slog.New(slog.DiscardHandler)
 	_, _ = readCountersMap(t.Context(), api, "gpu:counters")
@@ -78,29 +82,16 @@ func TestOnlyOwnObjectsAreAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watcher, err := pods.New(pods.Options{
-		Socket: c.kubeletSocket, Interval: 100 * time.Millisecond, Node: c.node, API: api, Labels: true, DRA: true, Annotations: true, Log: log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	side, err := newSideJobs(c, func() (*pods.API, error) { return api, nil }, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := node.Options{Name: c.node, Source: source, Interval: c.interval(), Pods: watcher, Compat: c.compatOptions(nil)}
-	side.limit(&o)
-	n, err := node.New(o)
-	if err == nil {
-		err = side.attach(c.node, n)
-	}
-	if err != nil {
+	p := parts{connect: func() (*pods.API, error) { return api, nil }, counters: &reloader{}}
+	if err := p.assemble(c, source, log); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { n.Run(ctx) })
-	side.start(ctx)
+	running.Go(func() { p.node.Run(ctx) })
+	for _, job := range p.jobs {
+		running.Go(func() { job(ctx) })
+	}
 	defer func() { cancel(); running.Wait() }()
 	for _, call := range ownOnly {
 		if strings.Contains(call, "v1beta") || strings.HasSuffix(call, "/status") || strings.HasSuffix(call, "/events") {

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/exporter/dcgm"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
@@ -77,7 +81,6 @@ func (k *checker) run(ctx context.Context) {
 	k.found.add("source", what+describe(reading), err)
 	if reading != nil {
 		k.profiling(reading)
-		k.fields(reading, fields)
 		k.series(reading, fields)
 	}
 	if k.config.kubernetes {
@@ -88,15 +91,15 @@ func (k *checker) run(ctx context.Context) {
 		k.found.add("web", file+" can be used", web.Validate(file))
 	}
 	if k.wantsAPI() {
-		_, err := pods.InCluster()
-		k.found.add("api", "a service account is there", err)
+		_, err := pods.Connect()
+		k.found.add("api", "a service account or a kubeconfig is there", err)
 	}
 }
 
 // wantsAPI reports whether flags need the API server.
 func (k *checker) wantsAPI() bool {
 	c := k.config
-	return c.configMap != "" || c.side.quiesceAnnotation || c.side.nodeCondition ||
+	return c.configMap != "" || c.quiesceAnnotation || c.nodeCondition ||
 		c.kubernetes && (c.podLabels || c.podUID || c.enableDRA || c.fractionalGPUs)
 }
 
@@ -127,11 +130,13 @@ func (k *checker) profiling(r *collect.Reading) {
 	k.found.missing("profiling", why)
 }
 
-// fields names the counters without any value.
-func (k *checker) fields(r *collect.Reading, fields []counters.Field) {
+// fields names the counters without any series. That of the last XID has none before the
+// first.
+func (k *checker) fields(r *collect.Reading, fields []counters.Field, series map[string]int) {
 	var without []string
 	for i := range fields {
-		if f := &fields[i]; !f.Computed() && f.Kind != counters.Label && !has(r, f.ID) {
+		f := &fields[i]
+		if !f.Computed() && f.Kind != counters.Label && series[f.Name] == 0 && !(f.ID == lastXID && listening(r)) {
 			without = append(without, f.Name)
 		}
 	}
@@ -148,21 +153,24 @@ func (k *checker) fields(r *collect.Reading, fields []counters.Field) {
 	k.found.missing("fields", why, without...)
 }
 
-func has(r *collect.Reading, field uint16) bool {
-	for i := range r.Entities {
-		if _, ok := r.Entities[i].Value(field); ok {
-			return true
-		}
-	}
-	return slices.ContainsFunc(r.Devices, func(d collect.Device) bool { _, ok := d.Value(field); return ok })
+const lastXID = 230
+
+// listening reports whether XIDs are received of every GPU.
+func listening(r *collect.Reading) bool {
+	return !slices.ContainsFunc(r.Entities, func(e collect.Entity) bool {
+		return e.Kind == collect.GPU && (e.Events == nil || !e.Events.Listening)
+	})
 }
 
-// series counts what a scrape would get.
+// series counts what a scrape would get now.
 func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 	page := collect.NewCompiler(collect.Options{
-		Node: k.config.node, Interval: k.config.interval(), Compat: k.config.compatOptions(fields), MaxSeries: k.config.side.maxSeries,
+		Node: k.config.node, Interval: k.config.interval(), Compat: k.config.compatOptions(fields), MaxSeries: k.config.maxSeries,
 	}).Compile(r, collect.Attribution{})
 	text, count := page.Append(nil, r.Taken, false)
+	if k.config.compat != "false" {
+		k.fields(r, fields, page.Series(r.Taken))
+	}
 	found := fmt.Sprintf("%d series of GPUs, %d bytes", count.Series, len(text))
 	if page.LeftOut != nil {
 		k.found.missing("series", found+fmt.Sprintf(", which is as many as --max-series allows; %d families are left out", len(page.LeftOut)))
@@ -194,6 +202,9 @@ func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*c
 		}
 		if good > 1 && err == nil {
 			return reading, k.sourceName(source), nil
+		}
+		if errors.Is(err, dcgm.ErrNoDriver) || errors.Is(err, nvml.ErrNoDriver) {
+			return nil, "", err // no retry helps
 		}
 		select {
 		case <-ctx.Done():
@@ -261,4 +272,89 @@ func askKubelet(ctx context.Context, c *config, r *collect.Reading) (string, err
 		return "", fmt.Errorf("allocated devices are not in the reading: %q", unresolved)
 	}
 	return found, nil
+}
+
+// Statuses of a finding.
+const (
+	statusOK      = "ok"
+	statusMissing = "missing" // the exporter runs without it
+	statusFailed  = "failed"
+)
+
+// finding is what check found of one part.
+type finding struct {
+	Part   string `json:"part"`
+	Status string `json:"status"`
+	Found  string `json:"found,omitempty"`
+	Why    string `json:"why,omitempty"`
+	// Names of what is missing.
+	Names []string `json:"names,omitempty"`
+}
+
+type findings []finding
+
+// add records the result of a part, or why it failed.
+func (f *findings) add(part, found string, err error) {
+	if err != nil {
+		*f = append(*f, finding{Part: part, Status: statusFailed, Why: err.Error()})
+		return
+	}
+	*f = append(*f, finding{Part: part, Status: statusOK, Found: found})
+}
+
+func (f *findings) missing(part, why string, names ...string) {
+	*f = append(*f, finding{Part: part, Status: statusMissing, Why: why, Names: names})
+}
+
+// print writes a line for each part, or one JSON object.
+func (f findings) print(w io.Writer, format string) error {
+	if format == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(struct {
+			OK    bool     `json:"ok"`
+			Parts findings `json:"parts"`
+		}{f.verdict() == nil, f})
+	}
+	for _, x := range f {
+		text := x.Found + x.Why
+		if len(x.Names) > 0 {
+			text += ": " + strings.Join(x.Names, " ")
+		}
+		status := x.Status
+		if status == statusFailed {
+			status = "FAILED"
+		}
+		if _, err := fmt.Fprintf(w, "%-9s %-7s %s\n", x.Part, status, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Verdicts.
+var (
+	errCheckFailed = errors.New("check failed")
+	errIncomplete  = errors.New("something that was asked for is missing")
+)
+
+func (f findings) verdict() error {
+	var verdict error
+	for _, x := range f {
+		switch x.Status {
+		case statusFailed:
+			return errCheckFailed
+		case statusMissing:
+			verdict = errIncomplete
+		}
+	}
+	return verdict
+}
+
+// exitStatus is the program's exit status for an error.
+func exitStatus(err error) int {
+	if errors.Is(err, errIncomplete) {
+		return 2
+	}
+	return 1
 }

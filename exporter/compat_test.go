@@ -40,7 +40,7 @@ func rows(t *testing.T, heading string) [][]string {
 }
 
 // The page's flags are those of the program, each with its short form and
-// variable, and it says "no effect" and "refused" of the same as the program.
+// variable, and it says "no effect" of the same as the program.
 func TestPageHasEveryFlag(t *testing.T) {
 	page := map[string][]string{}
 	for _, row := range rows(t, "Flags and environment") {
@@ -80,9 +80,7 @@ func TestPageHasEveryFlag(t *testing.T) {
 		}
 		check(flag.name, flag.short, flag.env, begins)
 	}
-	for _, o := range refusedOptions() {
-		check(o.name, "", o.env, "refused: ")
-	}
+	check("config-file", "", "DCGM_EXPORTER_CONFIG_FILE", "same")
 	for name := range page {
 		t.Errorf("%s is on the page and not known", name)
 	}

@@ -20,6 +20,7 @@ import (
 
 // config is the command line and the environment, checked.
 type config struct {
+	configFile     string
 	countersFile   string
 	configMap      string // "namespace:name" or "none"
 	address        string
@@ -55,7 +56,11 @@ type config struct {
 	requireGPUs     bool
 	pprof           bool
 	dump            dumpOptions
-	side            sideOptions
+	// Bounds of what is served, and what is done beside serving.
+	maxSeries                        int
+	gzip                             bool
+	quiesceSocket                    string
+	quiesceAnnotation, nodeCondition bool
 
 	debug     bool
 	logFormat string
@@ -69,6 +74,8 @@ type config struct {
 	allowed  []*regexp.Regexp
 	selected struct{ devices, switches, cpus collect.Selection }
 	timeouts struct{ read, write time.Duration }
+	fields   []counters.Field // of the configuration file; nil: of countersFile
+	groups   []watchGroup
 	// warnings name options without effect.
 	warnings []string
 }
@@ -86,7 +93,9 @@ func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) erro
 			problems = append(problems, fmt.Errorf("%s=%q: %w", variable, value, err))
 		}
 	}
-	problems = append(problems, refused(f)...)
+	if c.configFile != "" {
+		problems = append(problems, c.readConfigFile(f.Changed)...)
+	}
 	c.warnings = noEffect(f)
 	if c.node == "" {
 		name, err := os.Hostname()
@@ -116,7 +125,7 @@ func (c *config) validate() []error {
 	oneOf("kubernetes-gpu-id-type", c.gpuIDType, "uid", "device-name")
 	oneOf("log-format", c.logFormat, "text", "json")
 	oneOf("dcgm-log-level", c.dcgmLogLevel, "NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB")
-	if c.interval() < node.MinInterval {
+	if c.base() < node.MinInterval {
 		problem("collect-interval", "%d ms, at least %d", c.intervalMS, node.MinInterval.Milliseconds())
 	}
 	for flag, ms := range map[string]int{"xid-count-window-size": c.xidWindowMS, "clock-events-count-window-size": c.clockWindowMS} {
@@ -126,6 +135,9 @@ func (c *config) validate() []error {
 	}
 	if c.maxScrapes < 0 {
 		problem("max-concurrent-scrapes", "%d, want 0 (any number) or more", c.maxScrapes)
+	}
+	if c.maxSeries < 0 {
+		problem("max-series", "%d, want 0 (any number) or more", c.maxSeries)
 	}
 	if c.dump.retentionHours < 0 {
 		problem("dump-retention", "%d hours, want 0 (for ever) or more", c.dump.retentionHours)
@@ -142,7 +154,6 @@ func (c *config) validate() []error {
 	if c.pprof && c.webConfigFile == "" {
 		problem("enable-pprof", "needs --web-config-file: profiles must not be served without TLS or a password")
 	}
-	problems = append(problems, c.side.validate()...)
 	return append(problems, c.parse()...)
 }
 
@@ -195,8 +206,6 @@ func (c *config) timeout(flag, text string) time.Duration {
 
 // defaultTimeout of a request's reading and its answer's writing.
 const defaultTimeout = 10 * time.Second
-
-func (c *config) interval() time.Duration { return time.Duration(c.intervalMS) * time.Millisecond }
 
 func (c *config) compatOptions(fields []counters.Field) collect.CompatOptions {
 	o := collect.CompatOptions{

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
@@ -21,8 +23,6 @@ const (
 	// configMapEvery is how often a ConfigMap is read again: 5,000 nodes make
 	// 17 small requests a second.
 	configMapEvery = 5 * time.Minute
-	// configMapTimeout bounds one reading of it.
-	configMapTimeout = 15 * time.Second
 	// configMapKey is where dcgm-exporter looks.
 	configMapKey = "metrics"
 )
@@ -81,14 +81,12 @@ func readCountersFile(path string) (counters.File, error) {
 
 // readCountersMap reads the one ConfigMap that -m names.
 func readCountersMap(ctx context.Context, api *pods.API, name string) (counters.File, error) {
-	ctx, cancel := context.WithTimeout(ctx, configMapTimeout)
-	defer cancel()
 	namespace, object, _ := strings.Cut(name, ":")
-	data, err := api.ConfigMap(ctx, namespace, object)
-	if err != nil {
+	var of struct{ Data map[string]string }
+	if err := api.Read(ctx, "/api/v1/namespaces/"+namespace+"/configmaps/"+object, nil, &of); err != nil {
 		return counters.File{}, fmt.Errorf("ConfigMap %s with the counters: %w", name, err)
 	}
-	text, ok := data[configMapKey]
+	text, ok := of.Data[configMapKey]
 	if !ok {
 		return counters.File{}, fmt.Errorf("ConfigMap %s with the counters: it has no key %q", name, configMapKey)
 	}
@@ -101,11 +99,31 @@ func readCountersMap(ctx context.Context, api *pods.API, name string) (counters.
 
 // countersLoader reads the counters from the source named on the command line.
 func countersLoader(c *config) (func(context.Context) (counters.File, error), error) {
+	load, err := unpacedCounters(c)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (counters.File, error) {
+		file, err := load(ctx)
+		if err == nil {
+			err = c.pace(file.Fields)
+		}
+		return file, err
+	}, nil
+}
+
+// unpacedCounters reads the counters without their intervals.
+func unpacedCounters(c *config) (func(context.Context) (counters.File, error), error) {
+	if c.fields != nil {
+		return func(context.Context) (counters.File, error) {
+			return counters.File{Fields: slices.Clone(c.fields)}, nil
+		}, nil
+	}
 	if c.configMap == "" {
 		f := &countersFile{path: c.countersFile}
 		return func(context.Context) (counters.File, error) { return f.read() }, nil
 	}
-	api, err := pods.InCluster()
+	api, err := pods.Connect()
 	if err != nil {
 		return nil, fmt.Errorf("--configmap-data: %w; use -f FILE with the ConfigMap mounted", err)
 	}
@@ -184,5 +202,54 @@ func (r *reloader) reload(ctx context.Context) {
 func warnCounters(log *slog.Logger, file counters.File) {
 	for _, w := range file.Warnings {
 		log.Warn("counters: line left out", "error", w)
+	}
+}
+
+const (
+	// settleFor lets an editor finish: most write a file in two or three steps.
+	settleFor = 100 * time.Millisecond
+	// lookEvery covers changes without notification: a folder created later, a
+	// link into another one, a file system that does not support it.
+	lookEvery = 10 * time.Second
+)
+
+// watchFolder calls changed after anything in a folder changed, and every ten
+// seconds, until ctx ends. A ConfigMap is replaced by moving the link ..data in
+// its folder, which is a change like any other.
+func watchFolder(ctx context.Context, folder string, changed func()) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	followFolder(ctx, folder, look.C, changed)
+}
+
+// followFolder is watchFolder with its clock handed in.
+func followFolder(ctx context.Context, folder string, look <-chan time.Time, changed func()) {
+	var events chan fsnotify.Event
+	var errs chan error
+	watching := func() bool { return false }
+	if watcher, err := fsnotify.NewWatcher(); err == nil {
+		defer watcher.Close()
+		events, errs = watcher.Events, watcher.Errors
+		watching = func() bool { return watcher.Add(folder) == nil }
+	}
+	watching()
+	var settled <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-events:
+			if settled == nil {
+				settled = time.After(settleFor)
+			}
+			continue
+		case <-errs: //nolint:errcheck // only that one came counts
+			continue // an overflow: the ticker looks
+		case <-settled:
+			settled = nil
+		case <-look:
+			watching() // the folder may have been made again
+		}
+		changed()
 	}
 }

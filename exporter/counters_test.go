@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -53,7 +55,7 @@ func TestReloader(t *testing.T) {
 		{"other counters", one + two, 1, 0, "counters read"},
 		{"a mistake", "DCGM_FI_DEV_GPU_UTILL, gauge, u\n", 1, 1, "c.csv:1: field: no DCGM field is called"},
 		{"the same mistake", "DCGM_FI_DEV_GPU_UTILL, gauge, u\n", 1, 1, ""},
-		{"another", "DCGM_FI_DEV_GPU_UTIL, gage, u\n", 1, 2, "did you mean gauge?"},
+		{"another", "DCGM_FI_DEV_GPU_UTIL, gage, u\n", 1, 2, "want gauge, counter, untyped or label"},
 		{"mended, as it was before", one + two, 2, 2, "counters read"},
 		{"two lines for one", two + two, 3, 2, "is on line 1 already"},
 	} {
@@ -80,20 +82,27 @@ func TestReloader(t *testing.T) {
 func TestCountersFromConfigMap(t *testing.T) {
 	var asked atomic.Pointer[string]
 	data := map[string]string{"metrics": "DCGM_FI_DEV_GPU_UTIL, gauge, u\n"}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization")
 		asked.Store(&path)
 		if !strings.HasSuffix(r.URL.Path, "/counters") {
+			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = w.Write([]byte(`{"kind":"Status","message":"configmaps \"other\" is forbidden"}`))
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"configmaps \"other\" is forbidden"}`))
 			return
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "ConfigMap", "data": data})
 	}))
 	defer server.Close()
-	token := filepath.Join(t.TempDir(), "token")
-	write(t, token, "secret\n")
-	api := &pods.API{Base: server.URL, Client: server.Client(), TokenFile: token}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, kubeconfig, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+		"clusters":[{"name":"c","cluster":{"server":"`+server.URL+`","certificate-authority-data":"`+base64.StdEncoding.EncodeToString(authority)+`"}}],"users":[{"name":"u","user":{"token":"secret"}}]}`)
+	t.Setenv("KUBECONFIG", kubeconfig)
+	api, err := pods.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	file, err := readCountersMap(t.Context(), api, "gpu:counters")
 	if err != nil || len(file.Fields) != 1 {
@@ -137,7 +146,7 @@ func TestReloadWithoutGap(t *testing.T) {
 	}
 	// Values go stale 2.5 intervals later. A page without any is none of the two, so the
 	// interval is one that a busy machine keeps.
-	e := start(t, "--replay", "testdata/mixed.txt", "-c", "1000", "-f", path)
+	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "1000", "-f", path)
 	e.has(t, "DCGM_FI_DEV_POWER_USAGE{", "DCGM_FI_DEV_GPU_UTIL{", "gpuscale_exporter_reload_successful 1")
 
 	version("..v2", "DCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DEV_FB_USED, gauge, f\n")

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/gpuscale/gpuscale/exporter/agent"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
@@ -12,16 +15,141 @@ import (
 // dcgm-exporter's image and chart put it.
 const defaultCountersFile = "/etc/dcgm-exporter/default-counters.csv"
 
+// option is a flag.
+type option struct {
+	into             any // *string, *int, *bool or *list; nil without effect
+	name, short, env string
+	def              any
+	usage            string // without effect: why
+}
+
+// defaultMaxSeries is ten times what eight GPUs of seven instances have with
+// every field that dcgm-exporter's documentation lists.
+const defaultMaxSeries = 50_000
+
+// options are all flags, with their environment variables as dcgm-exporter has them.
+func (c *config) options() []option {
+	return []option{
+		// What is read.
+		{&c.configFile, "config-file", "", "DCGM_EXPORTER_CONFIG_FILE", "", "dcgm-exporter's YAML configuration: counters, and intervals by group; flags and variables go before it"},
+		{&c.countersFile, "collectors", "f", "DCGM_EXPORTER_COLLECTORS", "", "counters file (default: " + defaultCountersFile + " where it exists, else built in)"},
+		{&c.configMap, "configmap-data", "m", "DCGM_EXPORTER_CONFIGMAP_DATA", "none", "ConfigMap with the counters instead of a file, NAMESPACE:NAME, under the key metrics"},
+		{&c.intervalMS, "collect-interval", "c", "DCGM_EXPORTER_INTERVAL", 1000, "milliseconds between samples, at least 100"},
+		{&c.remote, "remote-hostengine-info", "r", "DCGM_REMOTE_HOSTENGINE_INFO", "", "host engine to connect to (host, host:port, tcp://host:port or unix:///path; port 5555 where none is given); embedded where not given"},
+		{&c.dcgmLog, "enable-dcgm-log", "", "DCGM_EXPORTER_ENABLE_DCGM_LOG", false, "let DCGM's library log to standard output"},
+		{&c.dcgmLogLevel, "dcgm-log-level", "", "DCGM_EXPORTER_DCGM_LOG_LEVEL", "NONE", "what it logs: NONE, FATAL, ERROR, WARN, INFO, DEBUG or VERB"},
+		{&c.source, "source", "", "", "auto", "dcgm, nvml, replay, or auto: replay where --replay is given, else dcgm, else nvml where there is no libdcgm.so.4"},
+		{&c.replay, "replay", "", "", "", "recording to play instead of reading a GPU"},
+		{&c.node, "node", "", "NODE_NAME", "", "name of the Kubernetes node (default: NODE_NAME, else the host's name)"},
+		// Whose it is.
+		{&c.kubernetes, "kubernetes", "k", "DCGM_EXPORTER_KUBERNETES", false, "ask the kubelet which GPUs are allocated to which pods"},
+		{&c.kubeletSocket, "pod-resources-kubelet-socket", "", "DCGM_POD_RESOURCES_KUBELET_SOCKET", pods.DefaultSocket, "the kubelet's PodResources socket"},
+		{&c.gpuIDType, "kubernetes-gpu-id-type", "", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", "uid", "uid or device-name; both kinds of id are always understood"},
+		{&c.resources, "nvidia-resource-names", "", "NVIDIA_RESOURCE_NAMES", nil, "further resource names that are GPUs, beside nvidia.com/*, separated by commas"},
+		{&c.podLabels, "kubernetes-enable-pod-labels", "", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", false, "the pod's Kubernetes labels on the DCGM series (asks the API server for this node's pods)"},
+		{&c.podUID, "kubernetes-enable-pod-uid", "", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", false, "the pod's pod_uid on the DCGM series (asks the API server for this node's pods)"},
+		{&c.allowlist, "kubernetes-pod-label-allowlist-regex", "", "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", nil, "only pod labels whose name matches one of these, separated by commas; all where empty"},
+		{&c.virtualGPUs, "kubernetes-virtual-gpus", "", "KUBERNETES_VIRTUAL_GPUS", false, "name the shares of time-sliced and MPS GPUs (vgpu), and give each container its own part where the driver measures it (needs hostPID; asks the API server for this node's pods)"},
+		{&c.enableDRA, "kubernetes-enable-dra", "", "KUBERNETES_ENABLE_DRA", false, "attribute GPUs allocated by dynamic resource allocation (asks the API server for this node's ResourceSlices)"},
+		{&c.fractionalGPUs, "kubernetes-fractional-gpus", "", "KUBERNETES_FRACTIONAL_GPUS", false, "attribute GPUs to pods of gpushare, HAMi, vCUDA, qGPU and Elastic GPU by their annotations (asks the API server for this node's pods)"},
+		{&c.jobsDir, "hpc-job-mapping-dir", "", "DCGM_HPC_JOB_MAPPING_DIR", "", "folder with a file for each GPU (0) or instance (0.1) whose lines are the jobs on it"},
+		// Which series, and their labels.
+		{&c.devices, "devices", "d", "DCGM_EXPORTER_DEVICES_STR", "f", "GPUs and instances with DCGM series: f (instances of a partitioned GPU, else the GPU), g, i, g:0,2-4, i:0, g+i"},
+		{&c.switches, "switch-devices", "s", "DCGM_EXPORTER_OTHER_DEVICES_STR", "f", "the same of NvSwitches (g) and their links (i)"},
+		{&c.cpus, "cpu-devices", "p", "DCGM_EXPORTER_CPU_DEVICES_STR", "f", "the same of CPUs (g) and their cores (i)"},
+		{&c.noHostname, "no-hostname", "n", "DCGM_EXPORTER_NO_HOSTNAME", false, "leave the hostname label out of the DCGM series"},
+		{&c.oldNamespace, "use-old-namespace", "o", "DCGM_EXPORTER_USE_OLD_NAMESPACE", false, "old label names in the DCGM series: pod_name, pod_namespace, container_name, uuid"},
+		{&c.dashedModel, "replace-blanks-in-model-name", "", "DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME", false, "dashes for blanks in the DCGM series' modelName (also --rbmn)"},
+		{&c.xidWindowMS, "xid-count-window-size", "x", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", 300_000, "milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back"},
+		{&c.clockWindowMS, "clock-events-count-window-size", "", "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE", 300_000, "milliseconds that DCGM_EXP_CLOCK_EVENTS_COUNT looks back"},
+		{&c.compat, "compat", "", "", "true", "the DCGM_* series: true (as dcgm-exporter has them), once (a MIG GPU's own quantities on the GPU only) or false"},
+		// Serving, files and logs.
+		{&c.address, "address", "a", "DCGM_EXPORTER_LISTEN", ":9400", "address to serve on"},
+		{&c.webConfigFile, "web-config-file", "", "DCGM_EXPORTER_WEB_CONFIG_FILE", "", "exporter-toolkit web config: TLS and basic auth"},
+		{&c.systemdSocket, "web-systemd-socket", "", "DCGM_EXPORTER_SYSTEMD_SOCKET", false, "serve on the socket that systemd hands over, not on --address"},
+		{&c.readTimeout, "web-read-timeout", "", "DCGM_EXPORTER_WEB_READ_TIMEOUT", "10s", "time a request may take to be read; 0s is any"},
+		{&c.writeTimeout, "web-write-timeout", "", "DCGM_EXPORTER_WEB_WRITE_TIMEOUT", "10s", "time an answer may take to be written; 0s is any"},
+		{&c.maxScrapes, "max-concurrent-scrapes", "", "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", 0, "scrapes at once, others get 503; 0 is any number"},
+		{&c.exporterMetrics, "enable-exporter-metrics", "", "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", false, "the Go runtime's and the process' own metrics too"},
+		{&c.requireGPUs, "health-require-gpus", "", "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", false, "/health answers 503 while no GPU is seen"},
+		{&c.pprof, "enable-pprof", "", "DCGM_EXPORTER_ENABLE_PPROF", false, "serve /debug/pprof/ (needs --web-config-file)"},
+		{&c.dump.enabled, "dump-enabled", "", "DCGM_EXPORTER_DUMP_ENABLED", false, "write readings to files, for looking into a problem"},
+		{&c.dump.directory, "dump-directory", "", "DCGM_EXPORTER_DUMP_DIRECTORY", "/tmp/dcgm-exporter-debug", "folder for them"},
+		{&c.dump.retentionHours, "dump-retention", "", "DCGM_EXPORTER_DUMP_RETENTION", 24, "hours after which they are removed; 0 keeps them"},
+		{&c.dump.compress, "dump-compression", "", "DCGM_EXPORTER_DUMP_COMPRESSION", true, "compress them with gzip"},
+		{&c.debug, "debug", "", "DCGM_EXPORTER_DEBUG", false, "log more"},
+		{&c.logFormat, "log-format", "", "DCGM_EXPORTER_LOG_FORMAT", "text", "text or json"},
+		// What dcgm-exporter has not.
+		{&c.maxSeries, "max-series", "", "", defaultMaxSeries, "GPU series served at most, the rest is counted and left out; 0 is any number"},
+		{&c.gzip, "web-gzip", "", "", false, "compress for scrapers that take it: a tenth of the bytes for several times the CPU"},
+		{&c.quiesceSocket, "quiesce-socket", "", "", "", "unix socket on which processes of this node may request the release of GPUs (alone: " + agent.DefaultSocket + ")"},
+		{&c.quiesceAnnotation, "quiesce-annotation", "", "", false, "release GPUs on request of the own Node's annotation " + agent.AnnotationRequest},
+		{&c.nodeCondition, "node-condition", "", "", false, "report the GPUs' health on the own Node: condition " + agent.ConditionType + " and Events"},
+		// What dcgm-exporter has and what has no effect here: its function is provided in another
+		// way, always on, or absent. dcgm-exporter's default passes in silence.
+		{nil, "fake-gpus", "", "DCGM_EXPORTER_USE_FAKE_GPUS", false, "DCGM's fake GPUs are shown like any other; without DCGM there is --replay FILE"},
+		{nil, "disable-startup-validate", "", "DISABLE_STARTUP_VALIDATE", false, "nothing is validated at the start that could be left out; gpuscale-exporter check does it on request"},
+		{nil, "enable-gpu-bind-unbind-watch", "", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", false, "GPUs that come and go are always seen, with the next sample"},
+		{nil, "gpu-bind-unbind-poll-interval", "", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", "1s", "GPUs that come and go are seen with the next sample, every --collect-interval"},
+		{nil, "watch-max-keep-age", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", "10m0s", "every sample is read as it is taken, so DCGM keeps few: those of three intervals, at least 10 s"},
+		{nil, "watch-max-keep-samples", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", "0", "every sample is read as it is taken, so DCGM keeps few: those of three intervals, at least 10 s"},
+		{nil, "container-labels", "", "DCGM_EXPORTER_CONTAINER_LABELS", false, "labels of containers outside Kubernetes are not read; under Kubernetes there is --kubernetes-enable-pod-labels"},
+		{nil, "container-runtime-socket", "", "DCGM_CONTAINER_RUNTIME_SOCKET", "", "the container runtime is not asked; the kubelet is, with --kubernetes"},
+	}
+}
+
 func addFlags(f *pflag.FlagSet, c *config) {
 	f.SortFlags = false
 	f.SetNormalizeFunc(alias)
-	addSourceFlags(f, c)
-	addKubernetesFlags(f, c)
-	addSeriesFlags(f, c)
-	addServingFlags(f, c)
-	addSideFlags(f, c)
-	addNoEffect(f)
-	addRefused(f)
+	for _, o := range c.options() {
+		switch into := o.into.(type) {
+		case *string:
+			f.StringVarP(into, o.name, o.short, o.def.(string), o.usage)
+		case *int:
+			f.IntVarP(into, o.name, o.short, o.def.(int), o.usage)
+		case *bool:
+			f.BoolVarP(into, o.name, o.short, o.def.(bool), o.usage)
+		case *list:
+			f.VarP(into, o.name, o.short, o.usage)
+		default:
+			if def, isBool := o.def.(bool); isBool {
+				f.Bool(o.name, def, o.usage)
+			} else {
+				f.String(o.name, o.def.(string), o.usage)
+			}
+			f.Lookup(o.name).Hidden = true
+		}
+	}
+	f.Lookup("compat").NoOptDefVal = "true"
+	f.Lookup("quiesce-socket").NoOptDefVal = agent.DefaultSocket
+}
+
+// withoutEffect are the options that do nothing.
+func withoutEffect() []option {
+	return slices.DeleteFunc(new(config).options(), func(o option) bool { return o.into != nil })
+}
+
+// noEffect returns a warning for each option without effect that is given with a value other
+// than dcgm-exporter's default.
+func noEffect(f *pflag.FlagSet) []string {
+	var warnings []string
+	for _, o := range withoutEffect() {
+		if flag := f.Lookup(o.name); flag.Changed && !strings.EqualFold(flag.Value.String(), fmt.Sprint(o.def)) {
+			warnings = append(warnings, fmt.Sprintf("--%s has no effect: %s", o.name, o.usage))
+		}
+	}
+	return warnings
+}
+
+// environment maps variables to flags.
+func environment() map[string]string {
+	variables := map[string]string{}
+	for _, o := range new(config).options() {
+		if o.env != "" {
+			variables[o.env] = o.name
+		}
+	}
+	return variables
 }
 
 // alias gives dcgm-exporter's one alias that is neither short nor long.
@@ -30,114 +158,6 @@ func alias(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		name = "replace-blanks-in-model-name"
 	}
 	return pflag.NormalizedName(name)
-}
-
-func addSourceFlags(f *pflag.FlagSet, c *config) {
-	f.StringVarP(&c.countersFile, "collectors", "f", "", "counters file (default: "+defaultCountersFile+" where it exists, else built in)")
-	f.StringVarP(&c.configMap, "configmap-data", "m", "none", "ConfigMap with the counters instead of a file, NAMESPACE:NAME, under the key metrics")
-	f.IntVarP(&c.intervalMS, "collect-interval", "c", 1000, "milliseconds between samples, at least 100")
-	f.StringVarP(&c.remote, "remote-hostengine-info", "r", "", "host engine to connect to (host, host:port, tcp://host:port or unix:///path; port 5555 where none is given); embedded where not given")
-	f.BoolVar(&c.dcgmLog, "enable-dcgm-log", false, "let DCGM's library log to standard output")
-	f.StringVar(&c.dcgmLogLevel, "dcgm-log-level", "NONE", "what it logs: NONE, FATAL, ERROR, WARN, INFO, DEBUG or VERB")
-	f.StringVar(&c.source, "source", "auto", "dcgm, nvml, replay, or auto: replay where --replay is given, else dcgm, else nvml where there is no libdcgm.so.4")
-	f.StringVar(&c.replay, "replay", "", "recording to play instead of reading a GPU")
-	f.StringVar(&c.node, "node", "", "name of the Kubernetes node (default: NODE_NAME, else the host's name)")
-}
-
-func addKubernetesFlags(f *pflag.FlagSet, c *config) {
-	f.BoolVarP(&c.kubernetes, "kubernetes", "k", false, "ask the kubelet which GPUs are allocated to which pods")
-	f.StringVar(&c.kubeletSocket, "pod-resources-kubelet-socket", pods.DefaultSocket, "the kubelet's PodResources socket")
-	f.StringVar(&c.gpuIDType, "kubernetes-gpu-id-type", "uid", "uid or device-name; both kinds of id are always understood")
-	f.Var(&c.resources, "nvidia-resource-names", "further resource names that are GPUs, beside nvidia.com/*, separated by commas")
-	f.BoolVar(&c.podLabels, "kubernetes-enable-pod-labels", false, "the pod's Kubernetes labels on the DCGM series (asks the API server for this node's pods)")
-	f.BoolVar(&c.podUID, "kubernetes-enable-pod-uid", false, "the pod's pod_uid on the DCGM series (asks the API server for this node's pods)")
-	f.Var(&c.allowlist, "kubernetes-pod-label-allowlist-regex", "only pod labels whose name matches one of these, separated by commas; all where empty")
-	f.BoolVar(&c.virtualGPUs, "kubernetes-virtual-gpus", false, "name the shares of time-sliced and MPS GPUs (vgpu), and give each container its own part where the driver measures it (needs hostPID; asks the API server for this node's pods)")
-	f.BoolVar(&c.enableDRA, "kubernetes-enable-dra", false, "attribute GPUs allocated by dynamic resource allocation (asks the API server for this node's ResourceSlices)")
-	f.BoolVar(&c.fractionalGPUs, "kubernetes-fractional-gpus", false, "attribute GPUs to pods of gpushare, HAMi, vCUDA, qGPU and Elastic GPU by their annotations (asks the API server for this node's pods)")
-	f.StringVar(&c.jobsDir, "hpc-job-mapping-dir", "", "folder with a file for each GPU (0) or instance (0.1) whose lines are the jobs on it")
-}
-
-func addSeriesFlags(f *pflag.FlagSet, c *config) {
-	f.StringVarP(&c.devices, "devices", "d", "f", "GPUs and instances with DCGM series: f (instances of a partitioned GPU, else the GPU), g, i, g:0,2-4, i:0, g+i")
-	f.StringVarP(&c.switches, "switch-devices", "s", "f", "the same of NvSwitches (g) and their links (i)")
-	f.StringVarP(&c.cpus, "cpu-devices", "p", "f", "the same of CPUs (g) and their cores (i)")
-	f.BoolVarP(&c.noHostname, "no-hostname", "n", false, "leave the hostname label out of the DCGM series")
-	f.BoolVarP(&c.oldNamespace, "use-old-namespace", "o", false, "old label names in the DCGM series: pod_name, pod_namespace, container_name, uuid")
-	f.BoolVar(&c.dashedModel, "replace-blanks-in-model-name", false, "dashes for blanks in the DCGM series' modelName (also --rbmn)")
-	f.IntVarP(&c.xidWindowMS, "xid-count-window-size", "x", 300_000, "milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back")
-	f.IntVar(&c.clockWindowMS, "clock-events-count-window-size", 300_000, "milliseconds that DCGM_EXP_CLOCK_EVENTS_COUNT looks back")
-	f.StringVar(&c.compat, "compat", "true", "the DCGM_* series: true (as dcgm-exporter has them), once (a MIG GPU's own quantities on the GPU only) or false")
-	f.Lookup("compat").NoOptDefVal = "true"
-}
-
-func addServingFlags(f *pflag.FlagSet, c *config) {
-	f.StringVarP(&c.address, "address", "a", ":9400", "address to serve on")
-	f.StringVar(&c.webConfigFile, "web-config-file", "", "exporter-toolkit web config: TLS and basic auth")
-	f.BoolVar(&c.systemdSocket, "web-systemd-socket", false, "serve on the socket that systemd hands over, not on --address")
-	f.StringVar(&c.readTimeout, "web-read-timeout", "10s", "time a request may take to be read; 0s is any")
-	f.StringVar(&c.writeTimeout, "web-write-timeout", "10s", "time an answer may take to be written; 0s is any")
-	f.IntVar(&c.maxScrapes, "max-concurrent-scrapes", 0, "scrapes at once, others get 503; 0 is any number")
-	f.BoolVar(&c.exporterMetrics, "enable-exporter-metrics", false, "the Go runtime's and the process' own metrics too")
-	f.BoolVar(&c.requireGPUs, "health-require-gpus", false, "/health answers 503 while no GPU is seen")
-	f.BoolVar(&c.pprof, "enable-pprof", false, "serve /debug/pprof/ (needs --web-config-file)")
-	f.BoolVar(&c.dump.enabled, "dump-enabled", false, "write readings to files, for looking into a problem")
-	f.StringVar(&c.dump.directory, "dump-directory", "/tmp/dcgm-exporter-debug", "folder for them")
-	f.IntVar(&c.dump.retentionHours, "dump-retention", 24, "hours after which they are removed; 0 keeps them")
-	f.BoolVar(&c.dump.compress, "dump-compression", true, "compress them with gzip")
-	f.BoolVar(&c.debug, "debug", false, "log more")
-	f.StringVar(&c.logFormat, "log-format", "text", "text or json")
-}
-
-// environment maps variables to flags, as dcgm-exporter does.
-func environment() map[string]string {
-	variables := map[string]string{
-		"DCGM_EXPORTER_COLLECTORS":                           "collectors",
-		"DCGM_EXPORTER_CONFIGMAP_DATA":                       "configmap-data",
-		"DCGM_EXPORTER_LISTEN":                               "address",
-		"DCGM_EXPORTER_INTERVAL":                             "collect-interval",
-		"DCGM_REMOTE_HOSTENGINE_INFO":                        "remote-hostengine-info",
-		"DCGM_EXPORTER_ENABLE_DCGM_LOG":                      "enable-dcgm-log",
-		"DCGM_EXPORTER_DCGM_LOG_LEVEL":                       "dcgm-log-level",
-		"DCGM_EXPORTER_KUBERNETES":                           "kubernetes",
-		"DCGM_POD_RESOURCES_KUBELET_SOCKET":                  "pod-resources-kubelet-socket",
-		"DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE":               "kubernetes-gpu-id-type",
-		"NVIDIA_RESOURCE_NAMES":                              "nvidia-resource-names",
-		"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS":         "kubernetes-enable-pod-labels",
-		"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID":            "kubernetes-enable-pod-uid",
-		"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX": "kubernetes-pod-label-allowlist-regex",
-		"KUBERNETES_VIRTUAL_GPUS":                            "kubernetes-virtual-gpus",
-		"KUBERNETES_ENABLE_DRA":                              "kubernetes-enable-dra",
-		"KUBERNETES_FRACTIONAL_GPUS":                         "kubernetes-fractional-gpus",
-		"DCGM_HPC_JOB_MAPPING_DIR":                           "hpc-job-mapping-dir",
-		"DCGM_EXPORTER_DEVICES_STR":                          "devices",
-		"DCGM_EXPORTER_OTHER_DEVICES_STR":                    "switch-devices",
-		"DCGM_EXPORTER_CPU_DEVICES_STR":                      "cpu-devices",
-		"DCGM_EXPORTER_NO_HOSTNAME":                          "no-hostname",
-		"DCGM_EXPORTER_USE_OLD_NAMESPACE":                    "use-old-namespace",
-		"DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME":         "replace-blanks-in-model-name",
-		"DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE":                "xid-count-window-size",
-		"DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE":       "clock-events-count-window-size",
-		"DCGM_EXPORTER_WEB_CONFIG_FILE":                      "web-config-file",
-		"DCGM_EXPORTER_SYSTEMD_SOCKET":                       "web-systemd-socket",
-		"DCGM_EXPORTER_WEB_READ_TIMEOUT":                     "web-read-timeout",
-		"DCGM_EXPORTER_WEB_WRITE_TIMEOUT":                    "web-write-timeout",
-		"DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES":               "max-concurrent-scrapes",
-		"DCGM_EXPORTER_ENABLE_EXPORTER_METRICS":              "enable-exporter-metrics",
-		"DCGM_EXPORTER_HEALTH_REQUIRE_GPUS":                  "health-require-gpus",
-		"DCGM_EXPORTER_ENABLE_PPROF":                         "enable-pprof",
-		"DCGM_EXPORTER_DUMP_ENABLED":                         "dump-enabled",
-		"DCGM_EXPORTER_DUMP_DIRECTORY":                       "dump-directory",
-		"DCGM_EXPORTER_DUMP_RETENTION":                       "dump-retention",
-		"DCGM_EXPORTER_DUMP_COMPRESSION":                     "dump-compression",
-		"DCGM_EXPORTER_DEBUG":                                "debug",
-		"DCGM_EXPORTER_LOG_FORMAT":                           "log-format",
-		"NODE_NAME":                                          "node",
-	}
-	for _, o := range append(withoutEffect(), refusedOptions()...) {
-		variables[o.env] = o.name
-	}
-	return variables
 }
 
 // twoDashes rewrites arguments to the spelling that pflag wants: dcgm-exporter

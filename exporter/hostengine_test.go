@@ -23,14 +23,14 @@ func machine() fakedcgm.State {
 			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559, Fields: fields,
 		}
 	}
-	partitioned := device(1, map[uint16]float64{155: 300, 230: 0})
+	partitioned := device(1, map[uint16]float64{155: 300})
 	partitioned.MIG = true
 	partitioned.Instances = []fakedcgm.Instance{
 		{ID: 1, EntityID: 7, Profile: "3g.40gb", ComputeSlices: 3, Start: 0, Size: 4, UUID: "MIG-00000000-0000-0000-0001-000000000001", Fields: map[uint16]float64{1001: 0.7, 252: 1000}},
 		{ID: 9, EntityID: 8, Profile: "1g.10gb", ComputeSlices: 1, Start: 4, Size: 1, UUID: "MIG-00000000-0000-0000-0001-000000000009", Fields: map[uint16]float64{1001: 0.5, 252: 10}},
 	}
 	return fakedcgm.State{DriverVersion: "580.65.06", GPUs: []fakedcgm.GPU{
-		device(0, map[uint16]float64{203: 80, 1001: 0.75, 155: 321.5, 156: 2_000_000, 230: 0, 252: 4096}), partitioned,
+		device(0, map[uint16]float64{203: 80, 1001: 0.75, 155: 321.5, 156: 2_000_000, 252: 4096}), partitioned,
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuscale/gpuscale/exporter/agent"
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
@@ -85,77 +86,89 @@ func run(ctx context.Context, c *config, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := parts{counters: &reloader{load: load, log: log, served: file.Fields}}
-	if p.node, err = p.newNode(c, source, log); err != nil {
+	p := parts{connect: pods.Connect, counters: &reloader{load: load, log: log, served: file.Fields}}
+	if err := p.assemble(c, source, log); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ended := p.start(ctx, c)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go p.counters.run(ctx, c, hangup)
+	for _, job := range p.jobs {
+		go job(ctx)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.node.Run(ctx) }()
 	err = runServer(ctx, c, p.node, log)
 	cancel()
-	<-ended
+	<-ended // the source is closed
 	return err
 }
 
-// parts are what runs beside the server.
+// parts are the node, and the jobs that run beside it.
 type parts struct {
+	connect  func() (*pods.API, error)
 	node     *node.Node
 	counters *reloader
-	jobs     *jobMap
-	dump     *dumper
-	side     *sideJobs
+	jobs     []func(context.Context)
 }
 
-func (p *parts) newNode(c *config, source collect.Source, log *slog.Logger) (*node.Node, error) {
+// assemble makes what the flags ask for. A node agent without an API server fails at its start.
+func (p *parts) assemble(c *config, source collect.Source, log *slog.Logger) error {
 	processes := openProcesses(c, log)
-	watcher, err := newWatcher(c, processes, log)
+	watcher, err := newWatcher(c, processes, p.connect, log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if processes != nil {
 		source = nvml.Together(source, processes)
 	}
 	o := node.Options{
 		Name: c.node, Source: source, Interval: c.interval(), Pods: watcher,
-		Compat: c.compatOptions(p.counters.served), RuntimeMetrics: c.exporterMetrics, Log: log,
+		Compat: c.compatOptions(p.counters.served), RuntimeMetrics: c.exporterMetrics, MaxSeries: c.maxSeries, Compress: c.gzip, Log: log,
 	}
+	var jobs *jobMap
 	if c.jobsDir != "" {
-		p.jobs = newJobMap(c.jobsDir, log)
-		o.ExtrasChanged = p.jobs.changed
+		jobs = newJobMap(c.jobsDir, log)
+		o.ExtrasChanged = jobs.changed
+		p.jobs = append(p.jobs, jobs.run)
 	}
+	o.Extras = newExtraLabels(c, jobs, watcher).now
+	var observers []func(*collect.Reading)
 	if c.dump.enabled {
-		p.dump = newDumper(c.dump, log)
-		o.Observe = p.dump.observe
+		d := newDumper(c.dump, log)
+		observers, p.jobs = append(observers, d.observe), append(p.jobs, d.run)
 	}
-	o.Extras = newExtraLabels(c, p.jobs, watcher).now
-	if p.side, err = newSideJobs(c, pods.InCluster, log); err != nil {
-		return nil, err
+	o.Observe = func(r *collect.Reading) {
+		for _, observe := range observers {
+			observe(r)
+		}
 	}
-	p.side.limit(&o)
-	n, err := node.New(o)
-	if err != nil {
-		return nil, err
+	var api *pods.API
+	if c.quiesceAnnotation || c.nodeCondition {
+		if api, err = p.connect(); err != nil {
+			return fmt.Errorf("--node-condition and --quiesce-annotation: %w", err)
+		}
 	}
-	return n, p.side.attach(c.node, n)
-}
-
-// start runs everything until ctx ends; the channel is closed when the source
-// is closed.
-func (p *parts) start(ctx context.Context, c *config) <-chan struct{} {
+	if p.node, err = node.New(o); err != nil {
+		return err
+	}
 	p.counters.node = p.node
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	go p.counters.run(ctx, c, hangup)
-	if p.jobs != nil {
-		go p.jobs.run(ctx)
+	if c.nodeCondition {
+		r := agent.NewReporter(api, c.node, p.node.Ready, p.node.CountNodeWrite, log)
+		observers, p.jobs = append(observers, r.Observe), append(p.jobs, r.Run)
 	}
-	if p.dump != nil {
-		go p.dump.run(ctx)
+	if c.quiesceAnnotation {
+		p.jobs = append(p.jobs, agent.NewFollower(api, c.node, p.node, p.node.CountNodeWrite, log).Run)
 	}
-	p.side.start(ctx)
-	ended := make(chan struct{})
-	go func() { defer close(ended); p.node.Run(ctx) }()
-	return ended
+	if c.quiesceSocket != "" {
+		socket, err := agent.Listen(c.quiesceSocket, p.node, log)
+		if err != nil {
+			return fmt.Errorf("--quiesce-socket: %w", err)
+		}
+		p.jobs = append(p.jobs, socket.Run)
+	}
+	return nil
 }
 
 func newLogger(c *config, w io.Writer) *slog.Logger {

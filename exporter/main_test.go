@@ -27,11 +27,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gpuscale-exporter": main})
+	testscript.Main(m, map[string]func(){"gpuscale-exporter": main, "gpuscale-real-answer": realAnswerMain})
 }
 
 // built is a compiled fake's folder; a machine without a compiler skips the test.
-func built(t *testing.T, lib string, err error) string {
+func built(t testing.TB, lib string, err error) string {
 	t.Helper()
 	if errors.Is(err, fakedcgm.ErrNoCompiler) {
 		t.Skip(err)
@@ -42,7 +42,7 @@ func built(t *testing.T, lib string, err error) string {
 	return lib
 }
 
-func fakeDCGM(t *testing.T) string {
+func fakeDCGM(t testing.TB) string {
 	lib, err := fakedcgm.Build(t.Context(), "")
 	return built(t, lib, err)
 }
@@ -51,7 +51,7 @@ func TestCommandLine(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
 }
 
-// mixedPods hold the instance and the GPU of testdata/mixed.txt.
+// mixedPods hold the instance and the GPU of testdata/mixed.yaml.
 type mixedPods struct {
 	podresources.UnimplementedPodResourcesListerServer
 }
@@ -92,7 +92,7 @@ type exporter struct {
 }
 
 // start runs the exporter until it serves. Its environment is the test's.
-func start(t *testing.T, args ...string) *exporter {
+func start(t testing.TB, args ...string) *exporter {
 	t.Helper()
 	cmd := exec.Command("gpuscale-exporter", append(args, "-a", "127.0.0.1:0")...)
 	cmd.Env = append(os.Environ(), "NODE_NAME=node-1")
@@ -141,7 +141,7 @@ func (e *exporter) terminate(t *testing.T) {
 	}
 }
 
-func until(t *testing.T, what string, ok func() (bool, string)) {
+func until(t testing.TB, what string, ok func() (bool, string)) {
 	t.Helper()
 	await.For(t, time.Minute, what, func() error {
 		done, seen := ok()
@@ -171,7 +171,7 @@ func (e *exporter) notReady(t *testing.T, why string) {
 	})
 }
 
-func get(t *testing.T, url string) (int, string) {
+func get(t testing.TB, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)
 	if err != nil {
@@ -190,7 +190,7 @@ func get(t *testing.T, url string) (int, string) {
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	// With this interval the first reading stays fresh for as long as the test looks at it.
-	e := start(t, "--replay", "testdata/mixed.txt", "-collect-interval", "60000", "-k", "--kubernetes-enable-pod-labels",
+	e := start(t, "--replay", "testdata/mixed.yaml", "-collect-interval", "60000", "-k", "--kubernetes-enable-pod-labels",
 		"--pod-resources-kubelet-socket", serveKubelet(t), "--enable-gpu-bind-unbind-watch", "--fake-gpus")
 	e.has(t,
 		`gpu_held{node="node-1",gpu="0",gpu_uuid="GPU-aaaaaaaa-0000-0000-0000-000000000000",namespace="chat",pod="vllm-0",container="main",gpu_instance_id="1",profile="3g.40gb"} 1`,

@@ -44,21 +44,24 @@ func openSource(c *config, log *slog.Logger) (collect.Source, error) {
 }
 
 func openReplay(path string) (collect.Source, error) {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("recording: %w", err)
 	}
-	defer file.Close()
-	recording, err := replay.Parse(path, file)
+	frames, err := replay.Parse(text)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return replay.NewSource(recording, replay.Options{}), nil
+	source, err := replay.NewSource(frames, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return source, nil
 }
 
 // newWatcher returns the kubelet's watcher, nil without --kubernetes. It asks
 // every second where sampling is that fast, else every five or ten.
-func newWatcher(c *config, processes *nvml.Processes, log *slog.Logger) (*pods.Watcher, error) {
+func newWatcher(c *config, processes *nvml.Processes, connect func() (*pods.API, error), log *slog.Logger) (*pods.Watcher, error) {
 	if !c.kubernetes {
 		return nil, nil
 	}
@@ -72,7 +75,7 @@ func newWatcher(c *config, processes *nvml.Processes, log *slog.Logger) (*pods.W
 	o := pods.Options{Socket: c.kubeletSocket, Interval: interval, Resources: c.resources, Node: c.node, Log: log}
 	o.Labels, o.DRA, o.Annotations = c.podLabels || c.podUID, c.enableDRA, c.fractionalGPUs
 	if o.Labels || o.DRA || o.Annotations || processes != nil {
-		api, err := pods.InCluster()
+		api, err := connect()
 		if err != nil {
 			log.Warn("no API server: the series have no pod labels, pod UIDs, resource claims, fractional pods and values of shares", "error", err)
 			o.Labels, o.DRA, o.Annotations, processes = false, false, false, nil

@@ -23,7 +23,7 @@ import (
 func TestWeb(t *testing.T) {
 	t.Parallel()
 	// With this interval the first reading stays fresh for as long as the test looks at it.
-	e := start(t, "--replay", "testdata/mixed.txt", "-c", "60000", "--enable-exporter-metrics")
+	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "60000", "--enable-exporter-metrics")
 	e.has(t, "DCGM_FI_DEV_POWER_USAGE{", "go_goroutines ", "process_resident_memory_bytes ")
 	for path, want := range map[string]struct {
 		code int
@@ -58,8 +58,8 @@ func TestWeb(t *testing.T) {
 func TestHealthWithoutGPU(t *testing.T) {
 	t.Parallel()
 	// A recording whose GPU goes at once and never comes back within the test.
-	path := filepath.Join(t.TempDir(), "empty.txt")
-	write(t, path, "GPU 0 uuid=GPU-a\nat 1ms\ngone 0\nend 1000h\n")
+	path := filepath.Join(t.TempDir(), "empty.yaml")
+	write(t, path, "- {seconds: 0.001, gpus: [{gpu: 0, uuid: GPU-a}]}\n- seconds: 3600\n")
 	e := start(t, "--replay", path, "-c", "100", "--health-require-gpus")
 	until(t, "503", func() (bool, string) {
 		code, body := get(t, e.base+"/health")
@@ -80,7 +80,7 @@ func TestPprof(t *testing.T) {
 	}
 	config := filepath.Join(t.TempDir(), "web.yml")
 	write(t, config, "basic_auth_users:\n  prom: "+string(hash)+"\n")
-	e := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--enable-pprof", "--web-config-file", config)
+	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "100", "--enable-pprof", "--web-config-file", config)
 	if code, _ := get(t, e.base+"/debug/pprof/"); code != http.StatusUnauthorized {
 		t.Errorf("without a password: %d", code)
 	}
@@ -105,7 +105,7 @@ func TestSystemdSocket(t *testing.T) {
 	}
 	defer file.Close()
 	// LISTEN_PID is the process' own, which a shell knows before it becomes it.
-	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec gpuscale-exporter --web-systemd-socket --replay testdata/mixed.txt -c 100 -a 192.0.2.1:1`)
+	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec gpuscale-exporter --web-systemd-socket --replay testdata/mixed.yaml -c 100 -a 192.0.2.1:1`)
 	cmd.Env = append(os.Environ(), "NODE_NAME=node-1")
 	cmd.ExtraFiles = []*os.File{file}
 	var stderr strings.Builder
@@ -123,7 +123,7 @@ func TestSystemdSocket(t *testing.T) {
 		t.Errorf("after SIGTERM: %v\n%s", err, &stderr)
 	}
 
-	alone := exec.Command("gpuscale-exporter", "--web-systemd-socket", "--replay", "testdata/mixed.txt")
+	alone := exec.Command("gpuscale-exporter", "--web-systemd-socket", "--replay", "testdata/mixed.yaml")
 	if out, err := alone.CombinedOutput(); err == nil || !strings.Contains(string(out), "serving on systemd's socket") {
 		t.Errorf("without a socket: %v\n%s", err, out)
 	}
@@ -165,7 +165,7 @@ func TestJobsAndDumps(t *testing.T) {
 	t.Parallel()
 	jobs, dumps := t.TempDir(), filepath.Join(t.TempDir(), "dumps")
 	write(t, filepath.Join(jobs, "1"), "train-7\n")
-	e := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--hpc-job-mapping-dir", jobs, "--dump-enabled", "--dump-directory", dumps)
+	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "100", "--hpc-job-mapping-dir", jobs, "--dump-enabled", "--dump-directory", dumps)
 	e.has(t, `hpc_job="train-7"} 37`)
 	write(t, filepath.Join(jobs, "1"), "train-8\n")
 	e.has(t, `hpc_job="train-8"} 37`)
@@ -219,7 +219,7 @@ func value(t *testing.T, body, series string) float64 {
 // one is make bench-exporter ARGS="-soak 60s".
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	e := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "-k", "--pod-resources-kubelet-socket", serveKubelet(t), "--enable-exporter-metrics")
+	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "100", "-k", "--pod-resources-kubelet-socket", serveKubelet(t), "--enable-exporter-metrics")
 	const reads = `gpuscale_exporter_reads_total{result="ok"}`
 	scrapesUntil := func(n float64) (body string) {
 		until(t, "readings", func() (bool, string) {

@@ -39,6 +39,33 @@ func benchmarkRich(b *testing.B, nodes int) {
 	benchmarkWorld(b, s)
 }
 
+// BenchmarkMakeSpread plans 4,000 pods on as many nodes: plain, spread over three
+// zones, and one of a group on a host. Goal: rules at most double the time.
+func BenchmarkMakeSpread(b *testing.B) {
+	for _, rule := range []string{"plain", "zone", "host", "apart"} {
+		b.Run(rule, func(b *testing.B) { benchmarkWorld(b, spreadWorld(4000, rule)) })
+	}
+}
+
+func spreadWorld(n int, rule string) Snapshot {
+	s := Snapshot{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Pools: []Pool{{Name: "p", Max: n, Size: n, Target: n, PricePerHour: 4}}}
+	for i := range n {
+		s.Nodes = append(s.Nodes, Node{Name: fmt.Sprintf("n%05d", i), Pool: "p", Ready: true, Labels: map[string]string{"zone": fmt.Sprintf("z%d", i%3)},
+			GPUs: []GPU{{Device: gpu.Device{Model: gpu.Model{Name: "L40S", Vendor: "nvidia", MemoryMiB: 49152}}, AllocationKnown: true}}})
+		p := Pod{Namespace: "a", Name: fmt.Sprintf("p%05d", i), Unschedulable: true, PendingSince: s.Now, Demand: demand.Demand{GPUs: 1}, Groups: []string{"g"}}
+		switch rule {
+		case "zone":
+			p.Spread = []Spread{{Rule{"zone", "g"}, 1}}
+		case "host":
+			p.Spread = []Spread{{Rule{hostnameLabel, "g"}, 1}}
+		case "apart":
+			p.Apart = []Rule{{hostnameLabel, "g"}}
+		}
+		s.Pods = append(s.Pods, p)
+	}
+	return s
+}
+
 // enrich changes a large world in place.
 func enrich(s *Snapshot) {
 	s.Pools[0].MIG.KeepsBusy = true

@@ -43,6 +43,9 @@ const strategySingle = "nvidia.com/mig.strategy"
 func (r *capacity) supply(device *GPU, single bool) {
 	switch {
 	case device.Health == gpu.Sick:
+	case device.Shared:
+		r.addWhole(device, 0)
+		r.parts = append(r.parts, part{core: 1000, memory: r.partMemory()})
 	case !device.MIG:
 		r.addWhole(device, 1)
 	case single:

@@ -50,7 +50,7 @@ func (p Policy) Check() error {
 		{"maxEvictionsPerReconcile", int64(p.MaxEvictionsPerReconcile)}, {"maxDrains", int64(p.MaxDrains)}, {"okUnready", int64(p.OKUnready)},
 		{"scaleDownCooldown", int64(p.ScaleDownCooldown)}, {"repartitionCooldown", int64(p.RepartitionCooldown)},
 		{"repartitionTimeout", int64(p.RepartitionTimeout)}, {"nodeLife", int64(p.NodeLife)}, {"nodeOverdue", int64(p.NodeOverdue)},
-		{"repartitionLife", int64(p.RepartitionLife)}, {"removalInterval", int64(p.RemovalInterval)}, {"drainTimeout", int64(p.DrainTimeout)},
+		{"removalInterval", int64(p.RemovalInterval)}, {"drainTimeout", int64(p.DrainTimeout)},
 		{"drainCooldown", int64(p.DrainCooldown)}, {"sickAfter", int64(p.SickAfter)}, {"replaceInterval", int64(p.ReplaceInterval)}} {
 		c.notNegative(f.field, f.v)
 	}

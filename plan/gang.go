@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,8 @@ type gang struct {
 	name    string
 	min     int
 	running int
-	members []int // pending
+	runs    []*Pod // running and not leaving
+	members []int  // pending
 	reason  Reason
 	detail  string
 }
@@ -44,6 +46,7 @@ func (w *world) formUnits() {
 		}
 		if g := of(p); !p.Leaving {
 			g.running++
+			g.runs = append(g.runs, p)
 		}
 	}
 	for i := range w.pending {
@@ -105,33 +108,23 @@ func (u *unit) core() (core, rest []int) {
 // together applies do to all members, or to none. It returns how many
 // succeeded.
 func (w *world) together(members []int, do func(i int) bool) (int, bool) {
-	if len(members) == 0 {
-		return 0, true
-	}
-	before := make([]pending, len(members))
-	for j, i := range members {
-		before[j] = w.pending[i]
-	}
-	done := 0
+	done, why := 0, verdict{}
 	ok := w.try(func() bool {
 		for _, i := range members {
+			w.touchPending(i)
 			if !do(i) {
+				why = verdict{w.pending[i].reason, w.pending[i].detail}
 				return false
 			}
 			done++
 		}
 		return true
 	})
-	if ok {
-		return done, true
+	if !ok { // the member that failed keeps its reason
+		p := &w.pending[members[done]]
+		p.reason, p.detail = why.reason, why.detail
 	}
-	failed := w.pending[members[done]]
-	for j, i := range members {
-		w.pending[i] = before[j]
-	}
-	// The member that failed keeps its reason.
-	w.pending[members[done]].reason, w.pending[members[done]].detail = failed.reason, failed.detail
-	return done, false
+	return done, ok
 }
 
 // leavePending sets the reason of all members of a gang that is not served.
@@ -157,18 +150,74 @@ func (w *world) serveGang(u *unit) {
 		if p.reason == QuotaExceeded || w.hold != "" {
 			reason = p.reason
 		}
+		if p.reason == PoolAtMax {
+			w.keepCapacity(u, core[placed])
+		}
 		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d; for %s: %s: %s", placed+g.running, g.min, p.pod.Key(), p.reason, p.detail))
 		return
 	}
 	core, _ = u.core()
-	g.reason, g.detail = GangServed, w.gangText(g, core)
+	w.gangServed(g, core)
 }
 
+func (w *world) gangServed(g *gang, core []int) {
+	g.reason, g.detail = GangServed, w.gangText(g, core)
+	for _, p := range w.evictedLater {
+		if slices.ContainsFunc(core, func(i int) bool { return w.pending[i].pod.Key() == p }) {
+			w.fail(stageOf(g.name))
+			return
+		}
+	}
+}
+
+// stageOf is the name under which reconciles that evict a part of what a gang
+// needs are recorded.
+func stageOf(gang string) string { return "gang " + gang }
+
+// mayStage reports whether evictions for a gang may be spread over reconciles: as
+// many in an hour as it needs. Where a scheduler gives the capacity to others
+// before all of it is free, evictions would go on without end.
+func (w *world) mayStage(gang string, members int) bool {
+	most := w.policy.MaxEvictionsPerReconcile
+	if most <= 0 {
+		return false
+	}
+	f := w.failure(stageOf(gang))
+	return f.Count < (members+most-1)/most || w.now.Sub(f.At) >= longestPause
+}
+
+// serveCore serves members together. What a bound delays is reserved for them.
 func (w *world) serveCore(core []int) (placed int, ok bool) {
-	return w.together(core, func(i int) bool {
+	w.committing, w.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
+	defer func() { w.committing, w.staging = false, false }()
+	return w.inOnePlace(core, func(i int) bool {
 		w.discountUnserved(i)
 		return w.serve(i, true)
 	})
+}
+
+// keepCapacity keeps the free capacity of pools that a gang waits for from less urgent pods,
+// where the pools could serve the gang if nothing else used them: otherwise each
+// node that becomes available would go to the first pod that needs one.
+func (w *world) keepCapacity(u *unit, failed int) {
+	k := &w.kinds[w.pending[failed].kind]
+	var pools []int
+	members := 0
+	for j := range w.pools {
+		if p := &w.pools[j]; !p.Fixed && p.stop == "" && w.misfit(k, p) == "" {
+			pools = append(pools, j)
+			members += max(p.Max, 0) * w.fitsNew(k, p)
+		}
+	}
+	if members < u.gang.min {
+		return
+	}
+	for _, j := range pools {
+		p := w.touchPool(j)
+		if urgent := w.pending[u.members[0]].pod.Priority; p.keptFor == "" || urgent > p.kept {
+			p.keptFor, p.kept = u.gang.name, urgent
+		}
+	}
 }
 
 // maxCores bounds the combinations of members that are tried for one gang.
@@ -252,4 +301,125 @@ func (w *world) gangVerdict(g *gang) Verdict {
 		v.Reason, v.Detail = GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min)
 	}
 	return v
+}
+
+// maxDomains bounds the places that are tried for one gang.
+const maxDomains = 32
+
+// domain is a place that pods which must be near each other could share: a value
+// for each label of their rules.
+type domain struct {
+	group  *affinityGroup
+	keys   []string
+	values []string
+	free   int // slices that are free, and of nodes that can be added
+	most   int // GPUs that are there or can be added
+}
+
+// inOnePlace is together for members that may have to be near each other and of
+// which none is anywhere yet: the place is chosen before the members, the one in
+// which all of them cost least. Otherwise the first member would choose it, and
+// the others might not fit.
+func (w *world) inOnePlace(members []int, do func(i int) bool) (int, bool) {
+	domains := w.domainsOf(members)
+	if len(domains) == 0 {
+		return w.together(members, do)
+	}
+	best, least := -1, 0.0
+	for i := range domains {
+		w.try(func() bool {
+			before := w.spent
+			if _, ok := w.togetherIn(&domains[i], members, do); ok && (best < 0 || w.spent-before < least) {
+				best, least = i, w.spent-before
+			}
+			return false
+		})
+		if best >= 0 && least <= 0 {
+			break
+		}
+	}
+	if best < 0 {
+		return w.togetherIn(&domains[0], members, do)
+	}
+	return w.togetherIn(&domains[best], members, do)
+}
+
+// togetherIn is together in one place: a pod of the group is assumed there until
+// the members are.
+func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (done int, ok bool) {
+	assume := func(by int) {
+		for i, key := range d.keys {
+			d.group.add(key, d.values[i], by)
+		}
+	}
+	assume(1)
+	done, ok = w.together(members, do)
+	assume(-1)
+	return done, ok
+}
+
+// domainsOf are the places that the members could share, those with the most free capacity first;
+// none where they need not be in one place or where one of their group is.
+func (w *world) domainsOf(members []int) []domain {
+	k, need := (*kind)(nil), 0.0
+	for _, i := range members {
+		other := &w.kinds[w.pending[i].kind]
+		need += other.eq
+		if k == nil && len(other.pod.Near) > 0 {
+			k = other
+		}
+	}
+	if k == nil || len(members) < 2 {
+		return nil
+	}
+	group := w.topology.near[affinityGroupOf(k.pod)]
+	if group == nil || !group.has(k.pod) || group.anywhere(k.pod) {
+		return nil
+	}
+	all := map[string]*domain{}
+	of := func(labels map[string]string, name string) *domain {
+		d := domain{group: group}
+		id := ""
+		for _, r := range k.pod.Near {
+			v, ok := placeOf(labels, name, r.Key)
+			if !ok {
+				return nil
+			}
+			d.keys, d.values = append(d.keys, r.Key), append(d.values, v)
+			id += "\x00" + v
+		}
+		if all[id] == nil {
+			all[id] = &d
+		}
+		return all[id]
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !w.admits(k, n) {
+			continue
+		}
+		labels, _ := w.labelsAndTaints(n)
+		if d := of(labels, n.Node.Name); d != nil {
+			d.most += len(n.gpus())
+			d.free += n.freeSlices()
+		}
+	}
+	for i := range w.pools {
+		p := &w.pools[i]
+		if !k.admitsNew(p) || p.Fixed || p.stop != "" || slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return w.isHost(r.Key) }) {
+			continue
+		}
+		if d, more := of(p.Template.Labels, ""), p.Max-p.base-p.grown-p.later; d != nil && more > 0 {
+			d.most += more * len(p.Template.GPUs)
+			d.free += more * len(p.Template.GPUs) * gpuSlices
+		}
+	}
+	var out []domain
+	for _, d := range all { // sorted below
+		if float64(d.most) >= need {
+			out = append(out, *d)
+		}
+	}
+	slices.SortFunc(out, func(a, b domain) int { return cmp.Or(cmp.Compare(b.free, a.free), slices.Compare(a.values, b.values)) })
+	return out[:min(len(out), maxDomains)]
 }

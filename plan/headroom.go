@@ -43,15 +43,27 @@ func (w *world) prepareFor(f *Forecast) verdict {
 	if f.Unsure != "" {
 		return verdict{ForecastUnsure, f.Unsure}
 	}
-	in := short(f.At.Sub(w.now))
-	text := fmt.Sprintf("%s … %s … %s replicas in %s, error %.0f %%, has %d", number(f.Low), number(f.Expected), number(f.High), in, 100*f.Error, f.Have)
+	when := "in " + short(f.At.Sub(w.now))
+	if f.At.Before(w.now) {
+		when = short(w.now.Sub(f.At)) + " ago"
+	}
+	text := fmt.Sprintf("%s … %s … %s replicas %s, error %.0f %%, has %d", number(f.Low), number(f.Expected), number(f.High), when, 100*f.Error, f.Have)
+	switch {
+	case f.At.Before(w.now):
+		return verdict{ForecastUnsure, text + "; its time is past"}
+	case w.policy.Headroom == HeadroomNone:
+		return verdict{ForecastIgnored, text + "; policy.headroom is none"}
+	case w.hold != "":
+		return verdict{w.hold, text}
+	}
 	extra := min(w.replicasFor(f)-max(f.Have, 0), maxHeadroom)
-	if extra <= 0 || w.hold != "" || f.At.Before(w.now) {
+	if extra <= 0 {
 		return verdict{ForecastMet, text}
 	}
 	k := &w.kinds[w.kindOf(&f.Like)]
 	placed, scaledUp := 0, 0
-	for range extra {
+	for i := range extra {
+		w.expecting = extra - i - 1
 		now, acted := w.prepareOne(f, k)
 		if !now {
 			break
@@ -61,6 +73,7 @@ func (w *world) prepareFor(f *Forecast) verdict {
 			scaledUp++
 		}
 	}
+	w.expecting = 0
 	switch {
 	case scaledUp > 0:
 		return verdict{ForecastHeadroom, fmt.Sprintf("%s; capacity for %d more, %d of them added in this reconcile", text, placed, scaledUp)}
@@ -74,7 +87,7 @@ func (w *world) whyUnmet(f *Forecast, k *kind) string {
 	if t := w.tenantIndex(&f.Like); t >= 0 && !w.guaranteed(&f.Like) {
 		return "the rest is beyond what " + f.Like.Tenant + " is guaranteed"
 	}
-	reason, detail := w.whyNoScaleUp(k)
+	reason, detail := w.whyNoScaleUp(k, &f.Like)
 	if reason == NoPoolFits || reason == "" && detail == "" {
 		return "it is too early, or would cost more than being late"
 	}
@@ -103,26 +116,24 @@ func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 		return w.chargeLike(f), false
 	}
 	p := pending{pod: &f.Like, kind: w.kindOf(&f.Like)}
-	before := len(w.actions)
-	repartition, canRepartition := w.repartitionOption(k, &f.Like)
-	canRepartition = canRepartition && !repartition.unknown && len(w.actions) < w.policy.MaxActionsPerReconcile && w.worthwhile(f, k, repartition)
-	scaleUp, canScaleUp := w.scaleUpOption(len(w.pending), k, &f.Like, false)
-	canScaleUp = canScaleUp && (scaleUp.node >= 0 || w.pools[scaleUp.pool].action >= 0 || len(w.actions) < w.policy.MaxActionsPerReconcile) && w.worthwhile(f, k, scaleUp)
-	switch {
-	case canRepartition && (!canScaleUp || repartition.cost <= scaleUp.cost):
-		w.commitRepartition(&p, k, repartition, "; forecast for "+f.At.UTC().Format("15:04:05"))
-	case canScaleUp && scaleUp.node >= 0: // requested in an earlier reconcile
-		w.claim(&p, k, scaleUp)
-		return w.chargeLike(f), false
-	case canScaleUp:
-		w.commitScaleUp(&p, k, scaleUp, repartition, canRepartition)
-	default:
+	all := slices.DeleteFunc(w.options(len(w.pending), &p, k), func(o option) bool {
+		return o.unknown || w.delays(o) != "" || !w.worthwhile(f, k, o)
+	})
+	best, ok := cheapest(all)
+	if !ok {
 		return false, false
 	}
-	for a := before; a < len(w.actions); a++ {
-		w.actions[a].Reason = ForecastHeadroom
+	before := len(w.actions)
+	acted = best.node < 0 || best.kind != OptionNode // a node was requested in an earlier reconcile
+	if best.kind == OptionRepartition {
+		w.commitRepartition(&p, k, best, "; forecast for "+f.At.UTC().Format("15:04:05"))
+	} else {
+		w.commitScaleUp(&p, k, best, all)
 	}
-	return w.chargeLike(f), true
+	for i := before; i < len(w.actions); i++ {
+		w.editAction(i).Reason = ForecastHeadroom
+	}
+	return w.chargeLike(f), acted
 }
 
 func (w *world) chargeLike(f *Forecast) bool {
@@ -140,13 +151,11 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 	early := max(f.At.Sub(w.now)-lead, 0)
 	late := w.policy.HeadroomWeight * w.waitCost(k, f.Like.Priority, max(lead, 0))
 	needless := math.Min(math.Max(f.Error, 0), 1)
-	if o.victims == nil && o.repartition.before == nil { // a node
-		ps := &w.pools[o.pool]
+	if o.kind == OptionNode {
 		if o.node >= 0 { // paid for already
 			return true
 		}
-		share := ps.price() / float64(max(1, w.fitsNew(k, ps)))
-		return share*(early.Hours()+needless*w.policy.NodeLife.Hours()) <= late
+		return o.share*w.pools[o.pool].price()*(early.Hours()+needless*w.policy.NodeLife.Hours()) <= late
 	}
 	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
 }

@@ -1,13 +1,25 @@
 package plan
 
-// index is a heap of the nodes that may serve a kind: the soonest first, then
-// the one with the least free capacity, then the first by name. Entries become
-// stale as nodes are used, so best evaluates the first again before it returns
-// it. A kind thus evaluates each node once, not once for each pod.
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// index has the nodes that may serve a kind, on one heap for each combination
+// of places that the kind's topology rules distinguish. What the rules say of a
+// heap is asked each time; of a node's own state an entry can become stale, so
+// best evaluates the first of a heap again before it returns it. A kind thus
+// evaluates each node once, not once for each pod.
 type index struct {
-	built   bool
-	entries []entry
+	built bool
+	epoch int // of the kind's rules about hosts when it was built
+	heaps []heap
 }
+
+// heap is a heap of nodes: the soonest first, then the one with the least free
+// capacity, then the first by name.
+type heap []entry
 
 // entry is a node and its value when it was added.
 type entry struct {
@@ -15,6 +27,9 @@ type entry struct {
 	rank int   // among equals in time, lower first
 	node int
 }
+
+// unevaluated is the entry of a node that is evaluated when it is first.
+func unevaluated(node int) entry { return entry{math.MinInt64, math.MinInt, node} }
 
 func (e entry) before(f entry) bool {
 	if e.at != f.at {
@@ -26,60 +41,180 @@ func (e entry) before(f entry) bool {
 	return e.node < f.node
 }
 
-func (s *index) push(e entry) {
-	s.entries = append(s.entries, e)
-	i := len(s.entries) - 1
+func (s *index) push(on int, e entry) {
+	for len(s.heaps) <= on {
+		s.heaps = append(s.heaps, nil)
+	}
+	s.heaps[on].push(e)
+}
+
+func (s *heap) push(e entry) {
+	*s = append(*s, e)
+	h := *s
+	i := len(h) - 1
 	for i > 0 {
 		up := (i - 1) / 2
-		if !s.entries[i].before(s.entries[up]) {
+		if !h[i].before(h[up]) {
 			return
 		}
-		s.entries[i], s.entries[up] = s.entries[up], s.entries[i]
+		h[i], h[up] = h[up], h[i]
 		i = up
 	}
 }
 
-// best returns the best node, -1 for none. value returns a node's entry now,
-// false for a node that cannot serve.
-func (s *index) best(value func(node int) (entry, bool)) int {
-	for len(s.entries) > 0 {
-		top := s.entries[0]
-		now, ok := value(top.node)
+// best returns the best node of the heaps that are open, -1 for none. value
+// returns a node's entry now, false for a node that cannot serve.
+func (s *index) best(open func(heap int) bool, value func(node int) (entry, bool)) int {
+	var first entry
+	found := false
+	for i := range s.heaps {
+		if len(s.heaps[i]) == 0 || !open(i) {
+			continue
+		}
+		if e, ok := s.heaps[i].first(value); ok && (!found || e.before(first)) {
+			first, found = e, true
+		}
+	}
+	if !found {
+		return -1
+	}
+	return first.node
+}
+
+func (s *heap) first(value func(node int) (entry, bool)) (entry, bool) {
+	for len(*s) > 0 {
+		h := *s
+		now, ok := value(h[0].node)
 		switch {
-		case ok && now == top:
-			return top.node
+		case ok && now == h[0]:
+			return now, true
 		case ok:
-			s.entries[0] = now
+			h[0] = now
 		default:
-			last := len(s.entries) - 1
-			s.entries[0] = s.entries[last]
-			s.entries = s.entries[:last]
+			last := len(h) - 1
+			h[0] = h[last]
+			*s = h[:last]
 		}
 		s.down()
 	}
-	return -1
+	return entry{}, false
 }
 
 // down moves the first entry to its place in the heap.
-func (s *index) down() {
-	i := 0
+func (s *heap) down() {
+	h, i := *s, 0
 	for {
 		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(s.entries); child++ {
-			if s.entries[child].before(s.entries[least]) {
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
+			if h[child].before(h[least]) {
 				least = child
 			}
 		}
 		if least == i {
 			return
 		}
-		s.entries[i], s.entries[least] = s.entries[least], s.entries[i]
+		h[i], h[least] = h[least], h[i]
 		i = least
 	}
 }
 
+// grouping is the heap of each node for the kinds whose rules mention the same
+// labels, hosts aside.
+type grouping struct {
+	keys   []string
+	of     []int // by node
+	at     map[string]int
+	places []place // by heap
+}
+
+func (s *grouping) forget(node int) { s.of = s.of[:min(len(s.of), node)] }
+
+// heapOf is the heap of a node for a kind.
+func (w *world) heapOf(k *kind, node int) int {
+	s := w.groupingOf(k)
+	for i := len(s.of); i <= node; i++ {
+		s.of = append(s.of, w.group(s, &w.nodes[i]))
+	}
+	return s.of[node]
+}
+
+func (w *world) group(s *grouping, n *nodeState) int {
+	if len(s.keys) == 0 {
+		if len(s.places) == 0 {
+			s.places = make([]place, 1)
+		}
+		return 0
+	}
+	labels, _ := w.labelsAndTaints(n)
+	var b strings.Builder
+	if n.virtual {
+		b.WriteByte('v')
+	}
+	for _, key := range s.keys {
+		b.WriteByte(0)
+		if v, ok := n.place(labels, key); ok {
+			b.WriteString("=" + v)
+		}
+	}
+	id, ok := s.at[b.String()]
+	if !ok {
+		id = len(s.places)
+		s.at[b.String()] = id
+		s.places = append(s.places, place{n.virtual, n.Node.Name, labels})
+	}
+	return id
+}
+
+func (w *world) groupingOf(k *kind) *grouping {
+	if k.grouping == nil {
+		keys := w.keysOf(k)
+		name := strings.Join(keys, "\x00")
+		s := w.groupings[name]
+		if s == nil {
+			s = &grouping{keys: keys, at: map[string]int{}}
+			w.groupings[name] = s
+		}
+		k.grouping = s
+	}
+	return k.grouping
+}
+
+// keysOf are the labels by which the kind's rules, and rules about it, tell
+// nodes apart; hosts aside, whose pods are counted with the node's own state.
+func (w *world) keysOf(k *kind) []string {
+	var keys []string
+	add := func(key string) {
+		if !w.isHost(key) {
+			keys = append(keys, key)
+		}
+	}
+	for _, s := range k.pod.Spread {
+		add(s.Key)
+	}
+	for _, r := range k.pod.Apart {
+		add(r.Key)
+	}
+	for _, r := range k.pod.Near {
+		add(r.Key)
+	}
+	for _, r := range w.topology.about(k.pod) {
+		add(r.Key)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// open reports whether the kind's rules let it onto the nodes of a heap.
+func (w *world) open(k *kind) func(heap int) bool {
+	s := w.groupingOf(k)
+	if len(s.keys) == 0 {
+		return func(int) bool { return true }
+	}
+	return func(heap int) bool { return w.allows(k, &s.places[heap], false) }
+}
+
 // valueNow and valueUpcoming are a node's entry for a kind: among nodes in
-// service, and among upcoming ones.
+// service, and among upcoming ones. Sick nodes come last.
 func (w *world) valueNow(k *kind, node int) (entry, bool) {
 	if node >= len(w.nodes) {
 		return entry{}, false
@@ -88,7 +223,7 @@ func (w *world) valueNow(k *kind, node int) (entry, bool) {
 	if n.tier != tierNow || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" || !w.rulesAllow(k, n) {
 		return entry{}, false
 	}
-	return entry{0, n.spare(), node}, true
+	return entry{n.sickLast(), n.spare(), node}, true
 }
 
 func (w *world) valueUpcoming(k *kind, node int) (entry, bool) {
@@ -100,6 +235,13 @@ func (w *world) valueUpcoming(k *kind, node int) (entry, bool) {
 		return entry{}, false
 	}
 	return entry{n.at.UnixNano(), n.spare(), node}, true
+}
+
+func (n *nodeState) sickLast() int64 {
+	if n.unusual.sick {
+		return 1
+	}
+	return 0
 }
 
 // spare is a node's free capacity for ordering: its slices, weighed by the free
@@ -115,54 +257,54 @@ func (n *nodeState) spare() int {
 // cpuSteps is the resolution of the free share of CPU.
 const cpuSteps = 1000
 
-// fill adds every node that can serve to the index.
-func (w *world) fill(s *index, value func(node int) (entry, bool)) {
-	s.built, s.entries = true, s.entries[:0]
+// fill adds every node that can serve to the index. The nodes of a heap that is
+// closed now are evaluated when it opens.
+func (w *world) fill(k *kind, s *index, value func(node int) (entry, bool)) {
+	s.built, s.epoch = true, w.epoch(k)
+	for i := range s.heaps {
+		s.heaps[i] = s.heaps[i][:0]
+	}
+	open := w.open(k)
 	for i := range w.nodes {
-		if e, ok := value(i); ok {
-			s.push(e)
+		on := w.heapOf(k, i)
+		if !open(on) {
+			s.push(on, unevaluated(i))
+		} else if e, ok := value(i); ok {
+			s.push(on, e)
 		}
 	}
 }
 
-// tightest returns the node in service that would have the least free capacity
-// left, -1 for none.
-func (w *world) tightest(k *kind) int {
-	value := func(node int) (entry, bool) { return w.valueNow(k, node) }
-	if !k.usable.built || k.tied() {
-		w.fill(&k.usable, value)
+// find is the best node of an index, which is filled first where that has not
+// been done.
+func (w *world) find(k *kind, s *index, value func(node int) (entry, bool)) int {
+	if !s.built || s.epoch != w.epoch(k) {
+		w.fill(k, s, value)
 	}
-	return k.usable.best(value)
+	return s.best(w.open(k), value)
+}
+
+// tightest returns the node in service that would have the least free capacity
+// left, a sick one only where there is no other; -1 for none.
+func (w *world) tightest(k *kind) int {
+	return w.find(k, &k.usable, func(node int) (entry, bool) { return w.valueNow(k, node) })
 }
 
 // soonest returns the upcoming node that would serve the kind first, -1 for
 // none.
 func (w *world) soonest(k *kind) int {
-	value := func(node int) (entry, bool) { return w.valueUpcoming(k, node) }
-	if !k.upcoming.built || k.tied() {
-		w.fill(&k.upcoming, value)
-	}
-	return k.upcoming.best(value)
+	return w.find(k, &k.upcoming, func(node int) (entry, bool) { return w.valueUpcoming(k, node) })
 }
 
 // reindex adds a node to the indices again after its free capacity has grown or
-// changed.
+// changed. It is evaluated when it is first.
 func (w *world) reindex(node int) {
 	for i := range w.kinds {
 		k := &w.kinds[i]
-		if k.usable.built {
-			if e, ok := w.valueNow(k, node); ok {
-				k.usable.push(e)
+		for _, s := range []*index{&k.usable, &k.upcoming, &k.repartitions} {
+			if s.built {
+				s.push(w.heapOf(k, node), unevaluated(node))
 			}
-		}
-		if k.upcoming.built {
-			if e, ok := w.valueUpcoming(k, node); ok {
-				k.upcoming.push(e)
-			}
-		}
-		if k.repartitions.built {
-			// Its value depends on the pod, so it is evaluated when it is first.
-			k.repartitions.push(entry{0, 0, node})
 		}
 	}
 }

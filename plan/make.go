@@ -19,25 +19,39 @@ func (w *world) plan() Plan {
 	}
 }
 
-// decide runs the stages in order.
+// decide runs the stages of docs/design/003-planner.md in order. Their bounds are
+// may, delays, nodeBound, evictionBound and mayRemove.
 func (w *world) decide() {
+	w.supply()
+	w.admit()
+	w.placeNow()
+	w.serveAll()
+	w.prepare()
+	w.scaleDown()
+}
+
+// supply records what the snapshot does not say for how long it has been so, and
+// ends the operations that are over.
+func (w *world) supply() {
 	w.recordFree()
 	w.recordUnknown()
 	w.recordSick()
 	w.holdIdle()
 	w.countDrains()
 	w.finishOperations()
-	w.admit()
-	w.placeNow()
-	w.release()
+	w.withdraw()
+}
+
+// serveAll serves what the scheduler cannot place. Sick nodes come first, since
+// their successors are supply; pods that are to leave an interrupted node last.
+func (w *world) serveAll() {
+	w.replaceSick()
 	w.raiseToMin()
 	w.placeRest(true)
 	w.readmit()
 	w.reclaimGuarantees()
 	w.placeRest(false)
 	w.evacuate()
-	w.prepare()
-	w.scaleDown()
 }
 
 // may reports whether an action on a node of this pool (-1 for none) may be
@@ -85,7 +99,7 @@ func (w *world) finishOperations() {
 		default:
 			continue
 		}
-		w.actions = append(w.actions, a)
+		w.addAction(a)
 	}
 }
 
@@ -102,7 +116,7 @@ func (w *world) totals() Totals {
 		p := &w.pending[i]
 		n := slicesOf(p.pod)
 		t.PendingSlices += n
-		if !p.served {
+		if !p.served || p.reason == BoundReached {
 			t.PendingSlicesLeft += n
 		}
 	}

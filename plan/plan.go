@@ -27,7 +27,11 @@ const (
 	Reclaim     Verb = "reclaim"  // evict a pod that has borrowed, or does not use its devices
 	Drain       Verb = "drain"
 	RemoveNode  Verb = "remove-node"
-	Replace     Verb = "replace" // remove a sick node and have the pool make another
+	Replace     Verb = "replace"  // remove a sick node and have the pool make another
+	Withdraw    Verb = "withdraw" // lower a pool's target to the nodes there are
+	// SoftTaint has the scheduler prefer other nodes; RemoveSoftTaint ends that.
+	SoftTaint       Verb = "soft-taint"
+	RemoveSoftTaint Verb = "remove-soft-taint"
 )
 
 // Action is one thing to do. The Verb determines which fields are set.
@@ -35,9 +39,9 @@ type Action struct {
 	Verb Verb
 	Pool string // all but Reclaim on a node of no pool
 	Pod  string // Reclaim: "namespace/name"
-	// From and To are the pool's target before and after (ScaleUp).
+	// From and To are the pool's target before and after (ScaleUp, Withdraw).
 	From, To int
-	Node     string     // all but ScaleUp
+	Node     string     // all but ScaleUp and Withdraw
 	GPU      int        // Repartition
 	Model    string     // Repartition: the GPU's model, by which profiles are named
 	Target   mig.Layout // Repartition: the whole target layout

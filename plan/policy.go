@@ -12,6 +12,9 @@ type Policy struct {
 	MaxNodesPerScaleUp int
 	// MaxRemovalsPerReconcile bounds the nodes that one plan removes.
 	MaxRemovalsPerReconcile int
+	// SoftTaints has the scheduler prefer other nodes to those that are empty and to be
+	// removed.
+	SoftTaints bool
 	// ScaleDownCooldown is how long after a scale up of a pool none of its nodes
 	// is removed.
 	ScaleDownCooldown time.Duration
@@ -44,8 +47,6 @@ type Policy struct {
 	// NodeOverdue is how long a node may take to become ready before it no longer
 	// counts as upcoming; three times the pool's ReadyAfter where that is longer.
 	NodeOverdue time.Duration
-	// RepartitionLife is how long a new layout is expected to serve.
-	RepartitionLife time.Duration
 	// MaxNodesPerHour bounds the nodes added to one pool within an hour.
 	MaxNodesPerHour int
 	// MaxRemovalsPerTenMinutes bounds the nodes removed within ten minutes, over
@@ -68,8 +69,9 @@ type Policy struct {
 	// MaxEvictionsPerReconcile bounds the evictions for reclaim in one plan; 0
 	// turns reclaiming off.
 	MaxEvictionsPerReconcile int
-	// EvictionCost is the cost of moving one GPU equivalent of work, in the
-	// currency of the pools' prices: the work to repeat, and the interruption.
+	// EvictionCost is the cost of interrupting one GPU equivalent, in the currency
+	// of the pools' prices. The work to repeat and the wait until it runs again are
+	// counted besides.
 	EvictionCost float64
 	// SkipNodesWithLocalStorage evicts no pod with local storage, and so drains no
 	// node with one. An interrupted node is drained all the same: its storage is
@@ -113,6 +115,7 @@ func DefaultPolicy() Policy {
 		MaxActionsPerReconcile:  20,
 		MaxNodesPerScaleUp:      100,
 		MaxRemovalsPerReconcile: 10,
+		SoftTaints:              true,
 		ScaleDownCooldown:       10 * time.Minute,
 		RepartitionCooldown:     time.Minute,
 		RepartitionTimeout:      5 * time.Minute,
@@ -125,7 +128,6 @@ func DefaultPolicy() Policy {
 		DisruptionCost:          0.02,
 		NodeLife:                time.Hour,
 		NodeOverdue:             10 * time.Minute,
-		RepartitionLife:         time.Hour,
 
 		MaxNodesPerHour:           1000,
 		MaxRemovalShare:           0.2,

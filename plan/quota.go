@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -164,17 +165,18 @@ func (w *world) readmit() {
 }
 
 func (w *world) readmitGang(u *unit, core []int) {
-	before := make([]pending, len(core))
-	for j, i := range core {
-		before[j] = w.pending[i]
-		w.pending[i].refused, w.pending[i].reason, w.pending[i].detail = false, "", ""
-	}
-	if _, ok := w.together(core, w.chargeReadable); ok {
+	ok := w.try(func() bool {
+		for _, i := range core {
+			p := w.touchPending(i)
+			p.refused, p.reason, p.detail = false, "", ""
+			if !w.chargeReadable(i) {
+				return false
+			}
+		}
+		return true
+	})
+	if ok {
 		w.serveGang(u)
-		return
-	}
-	for j, i := range core {
-		w.pending[i] = before[j]
 	}
 }
 
@@ -234,4 +236,137 @@ func amountText(a quota.Amount) string {
 		return fmt.Sprint(n)
 	}
 	return text(a.Compute) + "+" + text(a.Memory) + " slices"
+}
+
+// reclaimGuarantees serves demand within its tenant's guarantee that was
+// refused because a tenant above it is at its limit. It evicts pods of tenants
+// below that limit that have borrowed, and only where the demand then fits.
+func (w *world) reclaimGuarantees() {
+	for u := range w.units {
+		unit := &w.units[u]
+		core, rest := unit.core()
+		if slices.ContainsFunc(core, w.crowdedOut) {
+			w.reclaimFor(unit, core)
+		}
+		for j, i := range rest {
+			if w.crowdedOut(i) && w.pending[i].pod.Unschedulable && !w.gangUnserved(unit) {
+				w.reclaimFor(unit, rest[j:j+1])
+			}
+		}
+	}
+}
+
+// crowdedOut reports a refused pod that its tenant's guarantee would admit.
+func (w *world) crowdedOut(i int) bool {
+	p := &w.pending[i]
+	return p.refused && p.reason == QuotaExceeded && !p.charged && w.guaranteed(p.pod)
+}
+
+// reclaimFor evicts what keeps the members out and serves all of them, or does
+// nothing.
+func (w *world) reclaimFor(u *unit, members []int) {
+	whole := u.gang != nil && len(members) == u.gang.lacking()
+	w.committing, w.staging = whole, whole && w.mayStage(u.gang.name, len(members))
+	ok := w.try(func() bool {
+		for _, i := range members {
+			p := w.touchPending(i)
+			p.refused, p.reason, p.detail = false, "", ""
+			if !w.reclaimLimit(p) || !w.chargeReadable(i) {
+				return false
+			}
+		}
+		return !slices.ContainsFunc(members, func(i int) bool { return !w.serve(i, true) })
+	})
+	if w.committing, w.staging = false, false; ok && whole {
+		w.gangServed(u.gang, members)
+	}
+}
+
+// reclaimLimit evicts pods until the pod exceeds no limit above its tenant;
+// false where that is impossible.
+func (w *world) reclaimLimit(p *pending) bool {
+	if !w.guaranteed(p.pod) {
+		return true // beyond its guarantee nothing is evicted; charge decides
+	}
+	var chosen []placedPod
+	for len(w.tenants) > 0 && !w.limitsHold(p.pod, chosen) {
+		next, ok := w.nextEviction(p.pod, chosen)
+		if !ok {
+			return false
+		}
+		chosen = append(chosen, next)
+	}
+	// A later eviction can make an earlier one unnecessary.
+	for j := 0; j < len(chosen); {
+		if without := slices.Delete(slices.Clone(chosen), j, j+1); w.limitsHold(p.pod, without) {
+			chosen = without
+		} else {
+			j++
+		}
+	}
+	for _, v := range chosen {
+		w.evict(v.node, v.pod, ReclaimBorrowed, fmt.Sprintf("%s of %s is guaranteed what %s has borrowed",
+			p.pod.Key(), p.pod.Tenant, v.pod.Tenant), p.pod.Key())
+		w.reindex(v.node)
+	}
+	return true
+}
+
+// placedPod is a running pod and its node.
+type placedPod struct {
+	node int
+	pod  *Pod
+}
+
+// nextEviction is the next pod to evict: of a tenant that has borrowed, below
+// the limit that is exceeded; the least urgent first, then the one that costs least to stop,
+// then the youngest.
+func (w *world) nextEviction(p *Pod, chosen []placedPod) (placedPod, bool) {
+	if !w.policy.ReclaimBorrowed || !w.mayEvictMore(len(chosen)+1) || w.hold != "" {
+		return placedPod{}, false
+	}
+	full := w.fullAbove(w.without(chosen), p.Tenant, w.amountOf(p))
+	borrowed, spent := map[string]quota.Amount{}, map[string]int{}
+	for _, v := range chosen {
+		w.affordable(v.pod, borrowed, spent)
+	}
+	pods := make([]*Pod, len(chosen), len(chosen)+1)
+	for i := range chosen {
+		pods[i] = chosen[i].pod
+	}
+	var best placedPod
+	least := 0.0
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.tier != tierNow && n.since != PodLeaving || n.pool < 0 || w.pools[n.pool].Freeze {
+			continue
+		}
+		for _, v := range w.victims(i) {
+			taken := slices.ContainsFunc(chosen, func(c placedPod) bool { return c.pod == v })
+			if taken || v.Tenant == p.Tenant || !slices.Contains(w.lineage(v.Tenant), full) || best.pod != nil && v.Priority > best.pod.Priority || !w.canAfford(v, borrowed, spent) {
+				continue
+			}
+			lost := w.loss(append(pods, v), w.restart(i))
+			if best.pod == nil || cmp.Or(cmp.Compare(v.Priority, best.pod.Priority), cmp.Compare(lost, least), evictionOrder(v, best.pod)) < 0 {
+				best, least = placedPod{i, v}, lost
+			}
+		}
+	}
+	return best, best.pod != nil
+}
+
+// without is the quota tree after some evictions.
+func (w *world) without(gone []placedPod) quota.Tree {
+	tree := w.tree
+	for _, v := range gone {
+		if less, err := tree.Remove(v.pod.Tenant, w.amountOf(v.pod)); err == nil {
+			tree = less
+		}
+	}
+	return tree
+}
+
+// limitsHold reports whether a pod exceeds no limit after some evictions.
+func (w *world) limitsHold(p *Pod, gone []placedPod) bool {
+	return w.tenantIndex(p) < 0 || w.fullAbove(w.without(gone), p.Tenant, w.amountOf(p)) == ""
 }

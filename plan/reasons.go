@@ -1,5 +1,77 @@
 package plan
 
+// Reason is one word for why something was decided. Events, conditions, log
+// lines, metric labels and docs/reasons.md use the same word.
+type Reason string
+
+// Reasons, by subject. Their texts are in reasons.go.
+const (
+	// Pods.
+	WaitScheduler        Reason = "WaitScheduler"
+	WaitUpcomingNode     Reason = "WaitUpcomingNode"
+	WaitRepartition      Reason = "WaitRepartition"
+	NoFreeSlice          Reason = "NoFreeSlice"
+	RepartitionExhausted Reason = "RepartitionExhausted"
+	NoPoolFits           Reason = "NoPoolFits"
+	PoolAtMax            Reason = "PoolAtMax"
+	PoolFixed            Reason = "PoolFixed"
+	CapacityKept         Reason = "CapacityKept"
+	Running              Reason = "Running"
+	DemandUnreadable     Reason = "DemandUnreadable"
+	QuotaExceeded        Reason = "QuotaExceeded"
+	BorrowedWaits        Reason = "BorrowedWaits"
+	WaitReclaim          Reason = "WaitReclaim"
+	PodLeaving           Reason = "PodLeaving"
+	// Gangs.
+	GangIncomplete Reason = "GangIncomplete"
+	GangWaits      Reason = "GangWaits"
+	GangServed     Reason = "GangServed"
+	GangRunning    Reason = "GangRunning"
+	// Tenants.
+	WithinGuarantee Reason = "WithinGuarantee"
+	Borrowing       Reason = "Borrowing"
+	ReclaimBorrowed Reason = "ReclaimBorrowed"
+	ReclaimIdle     Reason = "ReclaimIdle"
+	// Forecasts.
+	ForecastHeadroom Reason = "ForecastHeadroom"
+	ForecastMet      Reason = "ForecastMet"
+	ForecastUnsure   Reason = "ForecastUnsure"
+	ForecastUnmet    Reason = "ForecastUnmet"
+	ForecastIgnored  Reason = "ForecastIgnored"
+	// Pools, nodes and GPUs.
+	Steady             Reason = "Steady"
+	Frozen             Reason = "Frozen"
+	BoundReached       Reason = "BoundReached"
+	TooManyUnready     Reason = "TooManyUnready"
+	BackingOff         Reason = "BackingOff"
+	CoolingDown        Reason = "CoolingDown"
+	AtMin              Reason = "AtMin"
+	NodeEmpty          Reason = "NodeEmpty"
+	NodeBusy           Reason = "NodeBusy"
+	NodeUpcoming       Reason = "NodeUpcoming"
+	AllocationUnknown  Reason = "AllocationUnknown"
+	RepartitionDone    Reason = "RepartitionDone"
+	RepartitionFailed  Reason = "RepartitionFailed"
+	RepartitionOverdue Reason = "RepartitionOverdue"
+	BelowMin           Reason = "BelowMin"
+	NotDelivered       Reason = "NotDelivered"
+	NodeUnready        Reason = "NodeUnready"
+	NodeCordoned       Reason = "NodeCordoned"
+	NodeNeeded         Reason = "NodeNeeded"
+	GPUFree            Reason = "GPUFree"
+	GPUAllocated       Reason = "GPUAllocated"
+	GPUSick            Reason = "GPUSick"
+	GPUUnused          Reason = "GPUUnused"
+	GPUStranded        Reason = "GPUStranded"
+	NodeUnderused      Reason = "NodeUnderused"
+	NodeDraining       Reason = "NodeDraining"
+	NodeDrained        Reason = "NodeDrained"
+	DrainOverdue       Reason = "DrainOverdue"
+	NodeSick           Reason = "NodeSick"
+	NodeInterrupted    Reason = "NodeInterrupted"
+	TooManyIdle        Reason = "TooManyIdle"
+)
+
 // ReasonDoc explains one reason to readers of an event, a condition or an alert.
 type ReasonDoc struct {
 	Reason   Reason
@@ -21,7 +93,7 @@ func Reasons() []ReasonDoc {
 func podReasons() []ReasonDoc {
 	return []ReasonDoc{
 		{WaitScheduler, "pod", "Free GPUs or slices fit the pod now, or the scheduler has not answered yet. The scheduler places it.",
-			"If it lasts for minutes, look at the pod's FailedScheduling event: a rule the planner does not know keeps it out (pod affinity, topology spread, a volume's zone)."},
+			"If it lasts for minutes, look at the pod's FailedScheduling event: something that the planner does not know keeps it out (a volume's zone, a scheduler's plugin)."},
 		{WaitUpcomingNode, "pod", "A node that fits the pod is upcoming, or was requested in this reconcile.",
 			"Nothing, until the pool's verdict says BackingOff."},
 		{WaitRepartition, "pod, node, gpu", "A GPU is being repartitioned into the requested slices, or its repartition begins with this reconcile.", ""},
@@ -34,12 +106,14 @@ func podReasons() []ReasonDoc {
 			"Raise the pool's max, or wait until a workload ends."},
 		{PoolFixed, "pod, node", "The only pools that fit the pod are fixed: their machines are all in use, and none can be added. Of a node: it is empty and stays, since a fixed pool removes none.",
 			"Wait until a workload ends, or add a machine: a node counts as soon as it has the pool's label."},
+		{CapacityKept, "pod", "The pools that fit the pod keep their remaining nodes for a gang of higher priority that needs more than is free now. The detail names the gang.",
+			"Wait until the gang runs, raise the pool's max, or give the pod a higher priority."},
 		{DemandUnreadable, "pod", "The pod's GPU request is invalid, so nothing is done for it. The detail names the resource and the problem.",
 			"Correct the pod's requests: one way to share GPUs in a container, valid amounts, GPUs of one vendor."},
 		{Running, "pod", "The pod is bound to a node.", ""},
 		{QuotaExceeded, "pod, gang, tenant", "Its tenant's quota does not admit it: the limit is reached, or all that others lend is in use. Nothing is reserved or added for it. Of a tenant: it uses more than its limit.",
 			"Raise the tenant's guarantee, limit or borrow limit, or end a workload of the tenant's."},
-		{BorrowedWaits, "pod", "Its tenant uses all it is guaranteed and may borrow, but nothing is free, and no nodes are added for borrowed demand.",
+		{BorrowedWaits, "pod", "The pod is beyond what its tenant is guaranteed. The tenant may borrow, but nothing is free, and no nodes are added for borrowed demand.",
 			"Wait until GPUs are free, raise the guarantee, or set scaleUpBorrowed."},
 		{WaitReclaim, "pod", "Pods that use what its tenant is guaranteed are being evicted.", ""},
 		{PodLeaving, "pod, node", "A pod is being evicted, and its devices are still allocated to it. Of a node: what such pods free is reserved for pending pods.", ""},
@@ -73,7 +147,9 @@ func forecastReasons() []ReasonDoc {
 		{ForecastMet, "forecast", "There is capacity for all replicas that the forecast expects.", ""},
 		{ForecastHeadroom, "forecast, pool", "Capacity was added in this reconcile for replicas that the forecast expects.", ""},
 		{ForecastUnmet, "forecast", "There is no capacity yet for all replicas that the forecast expects: it is too early, costs more than being late, or cannot be added. The detail says which.", ""},
-		{ForecastUnsure, "forecast", "There is no forecast to act on: too few values, too old, or too wide a spread.",
+		{ForecastIgnored, "forecast", "The policy prepares for no forecast.",
+			"Set policy.headroom to low, expected or high."},
+		{ForecastUnsure, "forecast", "There is no forecast to act on: too few values, too old, too wide a spread, or of a time that is past.",
 			"Check that the series it is made from exists."},
 	}
 }
@@ -81,11 +157,11 @@ func forecastReasons() []ReasonDoc {
 func poolReasons() []ReasonDoc {
 	return []ReasonDoc{
 		{Steady, "pool, node", "Nothing to do.", ""},
-		{Frozen, "pod, pool", "The policy or the pool is frozen: decisions are shown, nothing is done.",
+		{Frozen, "pod, pool, forecast", "The policy or the pool is frozen: decisions are shown, nothing is done.",
 			"Lift the freeze when the reason for it has gone."},
-		{BoundReached, "pod, pool, node", "A bound of the policy is reached: on actions or nodes of one reconcile, nodes requested in an hour, or nodes removed in ten minutes. A later reconcile continues.",
+		{BoundReached, "pod, pool, node", "A bound of the policy is reached: on actions or nodes of one reconcile, nodes requested in an hour, nodes removed in ten minutes, or evictions. A later reconcile continues; what a gang needs beyond the bound is reserved for it until then.",
 			"If it lasts, find the bound in docs/guardrails.md, and raise it."},
-		{TooManyUnready, "pod, pool", "More nodes are unready than the policy tolerates. What is observed cannot be trusted, so no action is taken.",
+		{TooManyUnready, "pod, pool, forecast", "More nodes are unready than the policy tolerates. What is observed cannot be trusted, so no action is taken.",
 			"Bring the nodes back or delete them; look for a failed network or control plane first."},
 		{TooManyIdle, "pool, node", "More nodes became idle at about the same time than the policy trusts, and more than okIdle. No node is removed and no pod evicted for being idle until idleHold after the last of them; pending pods are still served.",
 			"Nothing, if a large job has ended. Otherwise look at the sources: exporters, Prometheus, the API server. maxIdleAtOnce: 1 turns this off."},
@@ -94,6 +170,8 @@ func poolReasons() []ReasonDoc {
 		{CoolingDown, "pod, pool, node, gpu", "An action is possible, but the last one was too recent or failed, or a slice is not idle for long enough. The detail says until when.", ""},
 		{AtMin, "pool, node", "The pool is at its minimum; an empty node stays, and a drained one is uncordoned.", ""},
 		{BelowMin, "pool", "The pool is smaller than its minimum and is scaled up to it.", ""},
+		{NotDelivered, "pool", "Nodes that were requested did not register in time. The request is withdrawn, as far as the provider can without removing a node; the pool backs off and then requests what is demanded by then.",
+			"Look at the provider: stock, quota, machines that fail to boot or to join. Allow another pool."},
 	}
 }
 

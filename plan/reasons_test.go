@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestEveryReasonIsDocumented reads reason.go, so that it covers every
+// TestEveryReasonIsDocumented reads reasons.go, so that it covers every
 // constant.
 func TestEveryReasonIsDocumented(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "reasons.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,18 +49,17 @@ func (w *world) gatherBudgets(pods []Pod) {
 
 // spend subtracts an evicted pod from its budgets.
 func (w *world) spend(p *Pod) {
-	if w.undo != nil {
-		w.undo.left = append(w.undo.left, p)
-	}
+	w.evictedPods[p] = true
 	for _, b := range p.Budgets {
 		w.budgets[b.Name]--
 	}
-}
-
-// loss is the cost of moving a pod: its GPU equivalents, weighed by its
-// priority.
-func (w *world) loss(p *Pod) float64 {
-	return w.policy.EvictionCost * float64(slicesOf(p)) / gpuSlices * urgency(p.Priority)
+	w.record(func() {
+		delete(w.evictedPods, p)
+		delete(w.evictedLater, p)
+		for _, b := range p.Budgets {
+			w.budgets[b.Name]++
+		}
+	})
 }
 
 // victims lists the pods of a node whose tenants have borrowed, in the order of
@@ -72,7 +71,16 @@ func (w *world) victims(node int) []*Pod {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, evictionOrder)
+	if len(out) < 2 {
+		return out
+	}
+	lost := make(map[*Pod]float64, len(out))
+	for _, p := range out {
+		lost[p] = w.loss([]*Pod{p}, w.restart(node))
+	}
+	slices.SortFunc(out, func(a, b *Pod) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(lost[a], lost[b]), evictionOrder(a, b))
+	})
 	return out
 }
 
@@ -89,7 +97,8 @@ const maxBorrowers = 64
 // capacity without all of them: what does not fit then cannot be served there.
 type borrowers struct {
 	node     int
-	first    *Pod // to leave
+	first    *Pod    // to leave
+	lost     float64 // with it
 	capacity capacity
 }
 
@@ -109,13 +118,15 @@ func (w *world) findBorrowers() {
 		if len(victims) == 0 {
 			continue
 		}
-		l := borrowers{i, victims[0], n.capacity.clone()}
+		l := borrowers{i, victims[0], w.loss(victims[:1], w.restart(i)), n.capacity.clone()}
 		for _, v := range victims {
-			w.putBack(v, &l.capacity)
+			w.putBack(n.onHealthy(v), &l.capacity)
 		}
 		w.borrowers = append(w.borrowers, l)
 	}
-	slices.SortStableFunc(w.borrowers, func(a, b borrowers) int { return evictionOrder(a.first, b.first) })
+	slices.SortStableFunc(w.borrowers, func(a, b borrowers) int {
+		return cmp.Or(cmp.Compare(a.first.Priority, b.first.Priority), cmp.Compare(a.lost, b.lost), evictionOrder(a.first, b.first))
+	})
 }
 
 // reclaimable reports whether anything borrowed can be reclaimed.
@@ -125,7 +136,7 @@ func (w *world) reclaimable() bool { return len(w.borrowers) > 0 }
 // its tenant's guarantee.
 func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	best, found := option{}, false
-	if !p.charged || p.borrowed || w.policy.MaxEvictionsPerReconcile <= w.evicted || !w.reclaimable() || k.failedTrial == w.failedTrial() {
+	if !p.charged || p.borrowed || !w.mayEvictMore(1) || !w.reclaimable() || k.failedTrial == w.journal.current {
 		return best, false
 	}
 	tried := 0
@@ -139,32 +150,30 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 			break
 		}
 		victims := w.enough(k, n, w.victims(i), p.pod.Tenant)
-		if len(victims) == 0 || w.evicted+len(victims) > w.policy.MaxEvictionsPerReconcile ||
-			len(w.actions)+len(victims) > w.policy.MaxActionsPerReconcile {
+		if len(victims) == 0 || !w.mayEvictMore(len(victims)) {
 			continue
 		}
-		o := option{node: i, victims: victims, at: w.now.Add(gracePeriod), cost: w.waitCost(k, p.pod.Priority, gracePeriod)}
-		for _, v := range victims {
-			o.cost += w.loss(v)
-		}
+		o := option{kind: OptionReclaim, node: i, victims: victims, at: w.now.Add(gracePeriod),
+			cost: w.waitCost(k, p.pod.Priority, gracePeriod) + w.loss(victims, w.restart(i))}
 		if !found || o.cost < best.cost || o.cost == best.cost && youngest(o.victims).After(youngest(best.victims)) {
 			best, found = o, true
 		}
 	}
 	if !found {
-		k.failedTrial = w.failedTrial()
+		// What cannot be reclaimed for one pod of a kind cannot be for the next,
+		// as long as no trial is reverted.
+		k.failedTrial = w.journal.current
 	}
 	return best, found
 }
 
-// failedTrial numbers the trial under way, 0 outside of any: what cannot be
-// reclaimed for one pod of a kind cannot be for the next, as long as no trial
-// is reverted.
-func (w *world) failedTrial() int {
-	if w.undo == nil {
-		return 0
+// mayEvictMore reports whether the plan may have n more evictions. For a gang,
+// those beyond the policy's bounds are left to a later reconcile.
+func (w *world) mayEvictMore(n int) bool {
+	if w.policy.MaxEvictionsPerReconcile <= 0 || w.policy.MaxActionsPerReconcile <= 0 {
+		return false
 	}
-	return w.trials
+	return w.staging || w.evictionBound(n) == ""
 }
 
 // youngest is the latest creation time of the pods: the least work to lose.
@@ -191,10 +200,10 @@ func (w *world) enough(k *kind, n *nodeState, victims []*Pod, tenant string) []*
 		if v.Tenant == tenant || !w.affordable(v, borrowed, spent) {
 			continue
 		}
-		w.putBack(v, &r)
+		w.putBack(n.onHealthy(v), &r)
 		chosen = append(chosen, v)
 		if w.lacks(k, &r) == "" {
-			return w.fewest(k, &r, chosen)
+			return w.fewest(k, n, &r, chosen)
 		}
 	}
 	return nil
@@ -230,13 +239,13 @@ func (w *world) borrowedOf(v *Pod, borrowed map[string]quota.Amount) quota.Amoun
 }
 
 // fewest drops the victims without whose eviction the kind fits as well.
-func (w *world) fewest(k *kind, r *capacity, chosen []*Pod) []*Pod {
+func (w *world) fewest(k *kind, n *nodeState, r *capacity, chosen []*Pod) []*Pod {
 	return slices.DeleteFunc(chosen, func(v *Pod) bool {
-		w.takeRunning(v, r)
+		w.takeRunning(n.onHealthy(v), r)
 		if w.lacks(k, r) == "" {
 			return true
 		}
-		w.putBack(v, r)
+		w.putBack(n.onHealthy(v), r)
 		return false
 	})
 }
@@ -251,28 +260,35 @@ func (w *world) commitReclaim(p *pending, k *kind, o option, alternative string)
 	}
 	w.reindex(o.node)
 	w.commitWait(p, k, o)
-	p.detail = fmt.Sprintf("on %s when %s has left", w.nodes[o.node].name, strings.Join(names, ", "))
+	if p.reason != BoundReached {
+		p.detail = fmt.Sprintf("on %s when %s has left", w.nodes[o.node].name, strings.Join(names, ", "))
+	}
 }
 
-// evict adds the eviction of a running pod; its devices are supply after the
-// grace period.
+// evict adds the eviction of a running pod, or leaves it to a later reconcile
+// where a bound delays it; its devices are supply after the grace period.
 func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 	n := w.touch(node)
-	a := Action{Verb: Reclaim, Pool: n.Pool, Node: n.name, Pod: v.Key(), Reason: reason, Detail: detail, Cost: w.loss(v)}
+	a := Action{Verb: Reclaim, Pool: n.Pool, Node: n.name, Pod: v.Key(), Reason: reason, Detail: detail, Cost: w.loss([]*Pod{v}, w.restart(node))}
 	if forPod != "" {
 		a.For = []string{forPod}
 	}
-	w.actions = append(w.actions, a)
-	w.evictedPods[v] = true
-	w.evicted++
+	bound := w.evictionBound(1)
 	w.spend(v)
+	if bound == "" {
+		w.addAction(a)
+		w.evicted++
+	} else {
+		n.later = bound
+		w.evictedLater[v] = forPod // as spend reverts it
+	}
 	if t := w.tenantIndex(v); t >= 0 {
 		if tree, err := w.tree.Remove(v.Tenant, w.amountOf(v)); err == nil {
 			w.tree = tree
 		}
 	}
-	w.putBack(v, &n.capacity)
-	w.place(v, n, -1)
+	w.putBack(n.onHealthy(v), &n.capacity)
+	w.place(v, node, -1)
 	n.leaving++
 	n.at = later(n.at, w.now.Add(gracePeriod))
 	n.changeAt = later(n.changeAt, n.at)

@@ -3,8 +3,11 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan/pack"
 )
@@ -38,10 +41,14 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 		ready := o.at.Add(w.repartitioning(&w.nodes[node]))
 		return entry{ready.UnixNano(), -o.repartition.answer.Kept, node}, true
 	}
-	if !k.repartitions.built || k.tied() {
-		w.fill(&k.repartitions, func(node int) (entry, bool) { return w.estimated(k, node, value) })
+	if s := &k.repartitions; !s.built || s.epoch != w.epoch(k) {
+		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })
 	}
-	return best, k.repartitions.best(value) >= 0
+	n := k.repartitions.best(w.open(k), value)
+	if n >= 0 && best.node != n { // the first of another heap was evaluated last
+		return w.repartitionOn(k, p, n, further)
+	}
+	return best, n >= 0
 }
 
 // estimate is the value of the best GPU of a node to the first kind with a
@@ -57,6 +64,9 @@ func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool))
 	n := &w.nodes[node]
 	if _, ok := w.mayRepartition(k, n); !ok || w.nodeBlocks(k, n) != blockNone || len(w.repartitionable(n)) == 0 {
 		return entry{}, false
+	}
+	if w.considering {
+		return value(node)
 	}
 	id := k.requestNumber(n.model)
 	for len(n.estimates) <= id {
@@ -197,7 +207,7 @@ func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, fu
 	if why := w.nodeBlocks(k, n); why != blockNone {
 		return option{}, why
 	}
-	o := option{node: node, repartition: repartition{device: device}, at: n.changeAt}
+	o := option{kind: OptionRepartition, node: node, repartition: repartition{device: device}, at: n.changeAt}
 	if n.settling {
 		o.at = later(o.at, w.now.Add(aMoment))
 	}
@@ -310,13 +320,16 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 	n := w.touch(o.node)
 	pool := &w.pools[n.pool]
 	device := &n.gpus()[o.repartition.device]
-	n.repartition[o.repartition.device], n.splits, n.judged, n.estimates = true, nil, false, nil
+	n.underive()
+	n.repartition[o.repartition.device] = true
 	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), k.text, o.cost, alternative)
 	switch {
 	case n.tier == tierNode: // when it has come
+	case o.later != "":
+		n.tier, n.action, n.since, n.later = tierChange, -1, BoundReached, o.later
+		o.at = w.now.Add(aMoment)
 	case !o.at.After(w.now):
-		n.action = len(w.actions)
-		w.actions = append(w.actions, w.repartitionAction(n, device, o, detail))
+		n.action = w.addAction(w.repartitionAction(n, device, o, detail))
 		w.state.LastRepartition = stamped(w.state.LastRepartition, n.name, w.now)
 		n.tier, n.since = tierChange, WaitRepartition
 	default:
@@ -356,4 +369,186 @@ func (w *world) repartitionAction(n *nodeState, device *GPU, o option, detail st
 		Before: o.repartition.before, Target: o.repartition.answer.Layout, Steps: steps,
 		Operation: fmt.Sprintf("%s-%d-%d", n.name, device.Index, w.now.Unix()),
 		Deadline:  w.now.Add(w.policy.RepartitionTimeout), Reason: NoFreeSlice, Detail: detail, Cost: o.cost}
+}
+
+// split is what of a GPU must stay and what may go, and from when on.
+type split struct {
+	before, keep, spare mig.Layout
+	removed             []mig.Count // spare, counted
+	at                  time.Time   // zero for at once
+	unknown             bool        // the GPU's allocation is unknown
+	why                 blocker
+}
+
+// splitGPU splits a GPU. The result is cached until the node's repartition.
+func (w *world) splitGPU(n *nodeState, device int, patient bool) *split {
+	if n.splits == nil {
+		n.splits = make([]*split, 2*len(n.gpus()))
+	}
+	i := 2 * device
+	if patient {
+		i++
+	}
+	if n.splits[i] == nil {
+		s := w.newSplit(n, device, patient)
+		n.splits[i] = &s
+	}
+	return n.splits[i]
+}
+
+func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
+	c := &n.gpus()[device]
+	switch {
+	case c.Health == gpu.Sick:
+		return split{why: blockSick}
+	case n.repartition[device] || n.operating() && n.Operation.GPU == c.Index:
+		return split{why: blockRepartition}
+	case !c.AllocationKnown && n.tier != tierNode:
+		// The API's allocatable resources suggest that it is free.
+		at, willBe := w.knownAt(n)
+		if !willBe || len(c.Instances) == 0 {
+			return split{why: blockUnknown}
+		}
+		s.at, s.unknown = at, true
+	}
+	s.at = later(s.at, w.repartitionAgainAt(n, c.Index))
+	rules := &w.pools[n.pool].MIG
+	if !rules.KeepsBusy && slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.AllocatedTo != "" }) {
+		return split{why: blockAllocated}
+	}
+	unplaced := false
+	for i := range c.Instances {
+		in := &c.Instances[i]
+		unplaced = unplaced || !in.Placed
+		idle, known := w.idleSince(n, device, in)
+		ready := idle.Add(rules.IdleAfter)
+		switch {
+		case in.AllocatedTo != "":
+			s.keep = append(s.keep, in.Placement)
+		case !known && rules.IdleAfter > 0 && patient:
+			return split{why: blockIdle}
+		case !patient && rules.IdleAfter > 0 && (!known || ready.After(w.now)):
+			s.keep = append(s.keep, in.Placement)
+		default:
+			if rules.IdleAfter > 0 {
+				s.at = later(s.at, ready)
+			}
+			s.spare = append(s.spare, in.Placement)
+		}
+	}
+	if unplaced && len(s.keep) > 0 {
+		return split{why: blockAllocated} // the places of allocated instances are unknown
+	}
+	s.before, s.keep, s.spare = layoutOf(c), mig.NewLayout(s.keep...), mig.NewLayout(s.spare...)
+	s.removed = mig.Counts(s.spare)
+	return s
+}
+
+// idleSince is when an instance was last released, false for unknown.
+func (w *world) idleSince(n *nodeState, device int, in *Instance) (time.Time, bool) {
+	c := &n.gpus()[device]
+	switch {
+	case n.tier == tierNode: // it comes without pods
+		return n.at, true
+	case !c.AllocationKnown: // not before that is known
+		return w.now, true
+	case !in.IdleSince.IsZero():
+		return in.IdleSince, true
+	case !c.IdleSince.IsZero():
+		return c.IdleSince, true
+	}
+	return stampAt(w.state.FreeSince, gpuName(n.name, c.Index))
+}
+
+func gpuName(node string, index int) string { return node + "/" + strconv.Itoa(index) }
+
+// lacking is what the node will lack of a request once some instances are
+// removed; false where those are already promised to other pods.
+func lacking(requested, free, removed []mig.Count) ([]mig.Count, bool) {
+	for _, g := range removed {
+		if countOf(free, g.Profile) < g.N {
+			return nil, false
+		}
+	}
+	short := false
+	var must []mig.Count
+	for _, c := range requested {
+		short = short || countOf(free, c.Profile) < c.N
+		if n := c.N - (countOf(free, c.Profile) - countOf(removed, c.Profile)); n > 0 {
+			must = append(must, mig.Count{Profile: c.Profile, N: n})
+		}
+	}
+	if !short {
+		return nil, true // something other than slices is short
+	}
+	return must, true
+}
+
+// blocker is what prevents the repartition of a GPU.
+type blocker int
+
+const (
+	blockNone blocker = iota
+	blockAllocated
+	blockIdle
+	blockUnknown
+	blockSick
+	blockRepartition
+	blockBusyNode
+	blockPromised
+	blockCapacity
+	blockLayout
+	blockFrozen
+	blockerCount
+)
+
+var blockerText = [blockerCount]string{
+	blockAllocated: "allocated", blockIdle: "with an unknown idle time", blockUnknown: "with unknown allocation", blockSick: "sick",
+	blockRepartition: "being repartitioned",
+	blockBusyNode:    "on a node that is not in service", blockPromised: "about to be used", blockCapacity: "on a node without free capacity",
+	blockLayout: "without a layout for it", blockFrozen: "in a frozen pool",
+}
+
+// blockers counts GPUs by what prevents their repartition, with one example of
+// each.
+type blockers struct {
+	n       [blockerCount]int
+	example [blockerCount]string
+}
+
+func (b *blockers) add(why blocker, node string, device int) {
+	if b.n[why]++; b.n[why] == 1 {
+		b.example[why] = fmt.Sprintf("%s/%d", node, device)
+	}
+}
+
+func (b *blockers) join(more blockers) {
+	for why, n := range more.n {
+		if b.n[why] == 0 {
+			b.example[why] = more.example[why]
+		}
+		b.n[why] += n
+	}
+}
+
+func (b *blockers) total() int {
+	sum := 0
+	for _, n := range b.n {
+		sum += n
+	}
+	return sum
+}
+
+// String is "3 allocated (n1/0 …), 1 sick (n2/0)".
+func (b *blockers) String() string {
+	var parts []string
+	for why, n := range b.n {
+		switch {
+		case n == 1:
+			parts = append(parts, fmt.Sprintf("1 %s (%s)", blockerText[why], b.example[why]))
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s (%s …)", n, blockerText[why], b.example[why]))
+		}
+	}
+	return strings.Join(parts, ", ")
 }

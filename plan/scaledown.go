@@ -9,14 +9,15 @@ import (
 
 // scaleDown runs after all pending pods have been considered: it continues drains,
 // removes empty nodes, replaces sick ones, reclaims idle GPUs, drains underused
-// nodes, and repartitions GPUs with stranded slices.
+// nodes, repartitions GPUs with stranded slices, and soft taints the nodes that stay
+// empty.
 func (w *world) scaleDown() {
 	w.continueDrains()
 	w.removeEmpty()
-	w.replaceSick()
 	w.reclaimIdle()
 	w.consolidate()
 	w.tidy()
+	w.softTaints()
 }
 
 // removeEmpty removes nodes that have been empty for IdleAfter and that no pending
@@ -203,4 +204,193 @@ func (w *world) keepsEmpty(p *poolState) bool {
 func (w *world) within(stamps []Stamp, name string, d time.Duration) bool {
 	at, ok := stampAt(stamps, name)
 	return ok && w.now.Sub(at) < max(d, time.Nanosecond)
+}
+
+// maxTrials bounds the trial drains of one reconcile.
+const maxTrials = 32
+
+// freeDrains is how many more nodes may be drained now.
+func (w *world) freeDrains() int {
+	left := w.policy.MaxDrains
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		verb := Verb("")
+		if n.action >= 0 {
+			verb = w.actions[n.action].Verb
+		}
+		if verb == Drain || n.Drain != nil && n.Drain.Reason != NodeEmpty && verb == "" {
+			left--
+		}
+	}
+	return left
+}
+
+// underused is a node whose pods could all be moved, and the saving.
+type underused struct {
+	node int
+	gain float64 // its price over a node's life, less what is lost with its pods
+	loss float64
+}
+
+// consolidate drains nodes whose pods all fit on others, where the price saved
+// over a node's life is more than the loss of moving them: the largest gain
+// first, nodes with cached data last.
+func (w *world) consolidate() {
+	left := w.freeDrains()
+	if left <= 0 || w.hold != "" {
+		return
+	}
+	trials, drained := maxTrials, make([]bool, len(w.pools))
+	for _, u := range w.underused() {
+		if left <= 0 || trials <= 0 {
+			return
+		}
+		n := &w.nodes[u.node]
+		// One of a pool, and none to which the pods of another are moved.
+		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || !n.allocationKnown() || n.unknownPod() != "" || !w.fitsElsewhere(n) {
+			continue
+		}
+		trials--
+		stay := n.staying()
+		if !w.try(func() bool { return w.empties(u, stay) }) {
+			continue
+		}
+		left--
+		drained[n.pool] = true
+		p := &w.pools[n.pool]
+		p.draining++
+		p.does = verdict{NodeUnderused, "drains " + n.name}
+		w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
+		w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeUnderused, w.underusedText(u, len(stay)))
+	}
+}
+
+// empties moves a node's pods to others and reports whether that saves money. A
+// target that was empty and could have been removed instead counts with its price.
+func (w *world) empties(u underused, stay []*Pod) bool {
+	n := w.touch(u.node)
+	n.tier, n.since = tierOut, NodeDraining
+	to, stuck := w.moveAway(u.node, stay)
+	if stuck != nil {
+		return false
+	}
+	cost := 0.0
+	for i := range w.nodes { // in order, so that the sum is the same
+		n := &w.nodes[i]
+		if to[i] > 0 && n.bound == 0 && n.promised == to[i] && n.pool >= 0 && !w.keepsEmpty(&w.pools[n.pool]) {
+			cost += w.life(&w.pools[n.pool])
+		}
+	}
+	return u.gain > cost
+}
+
+// life is what a node of the pool costs over its life.
+func (w *world) life(p *poolState) float64 { return p.price() * w.policy.NodeLife.Hours() }
+
+// fitsElsewhere reports whether the largest of a node's pods fits anywhere: a
+// cheap check before a trial.
+func (w *world) fitsElsewhere(n *nodeState) bool {
+	for _, p := range n.staying() {
+		to := w.tightest(&w.kinds[w.kindOf(p)])
+		return to >= 0 && !w.nodes[to].unusual.sick
+	}
+	return false
+}
+
+func (w *world) underusedText(u underused, pods int) string {
+	return fmt.Sprintf("its pods fit on other nodes; moving %s costs %.2f, the node %.2f in %s",
+		count(pods, "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
+}
+
+// underused lists the nodes that could be emptied at a gain.
+func (w *world) underused() []underused {
+	keeps := make([]bool, len(w.pools))
+	for i := range w.pools {
+		keeps[i] = w.keepsFromDraining(&w.pools[i])
+	}
+	var out []underused
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || n.pool < 0 || keeps[n.pool] {
+			continue
+		}
+		if u, ok := w.underusedNode(i); ok {
+			out = append(out, u)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b underused) int {
+		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.gain, a.gain), cmp.Compare(a.node, b.node))
+	})
+	return out
+}
+
+func (w *world) underusedNode(node int) (underused, bool) {
+	n := &w.nodes[node]
+	u := underused{node: node}
+	if n.tier != tierNow || n.action >= 0 || n.NoScaleDown || n.settling || n.bound == 0 || n.promised > 0 || n.leaving > 0 {
+		return u, false
+	}
+	var spent map[string]int
+	for _, p := range n.pods {
+		if p.DaemonSet {
+			continue
+		}
+		if !w.movable(p) {
+			return u, false
+		}
+		for _, b := range p.Budgets {
+			if spent == nil {
+				spent = map[string]int{}
+			}
+			if spent[b.Name]++; spent[b.Name] > w.budgets[b.Name] {
+				return u, false
+			}
+		}
+	}
+	u.loss = w.loss(n.staying(), gracePeriod)
+	u.gain = w.life(&w.pools[n.pool]) - u.loss
+	if !(u.gain > 0) {
+		return u, false
+	}
+	f := w.failure(n.name)
+	return u, f.Count == 0 || w.now.Sub(f.At) >= drainAgainAfter
+}
+
+func (n *nodeState) allocationKnown() bool {
+	for c := range n.GPUs {
+		if !n.GPUs[c].AllocationKnown {
+			return false
+		}
+	}
+	return true
+}
+
+// keepsFromDraining reports a pool of which no node is drained: it scales up, cools
+// down, is at its minimum or stopped, or an unserved pod fits its nodes.
+func (w *world) keepsFromDraining(p *poolState) bool {
+	return w.keepsPool(p) != "" || p.stop != "" || p.Target > p.Size ||
+		w.within(w.state.LastDrain, p.Name, w.policy.DrainCooldown) || w.servesUnserved(p)
+}
+
+// servesUnserved reports whether a node of the pool could serve an unserved
+// pod.
+func (w *world) servesUnserved(p *poolState) bool {
+	for _, k := range w.unservedKinds() {
+		if w.misfit(&w.kinds[k], p) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// unservedKinds lists the kinds of unserved pods that their quota admits.
+func (w *world) unservedKinds() []int {
+	var kinds []int
+	for i := range w.pending {
+		if p := &w.pending[i]; !p.served && !p.refused {
+			kinds = append(kinds, p.kind)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
 }

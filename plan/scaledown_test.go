@@ -124,7 +124,7 @@ func hopeless(n int) Snapshot {
 		}
 		next := 0
 		for i, want := range pods {
-			p := Pod{Namespace: "a", Name: fmt.Sprintf("%s-%d", name, i), Node: name, Evictable: pool != "", Demand: demand.Demand{GPUs: want}}
+			p := Pod{Namespace: "a", Name: fmt.Sprintf("%s-%d", name, i), Node: name, Created: noon, Evictable: pool != "", Demand: demand.Demand{GPUs: want}}
 			for range want {
 				node.GPUs[next].AllocatedTo = []string{p.Key()}
 				next++

@@ -16,39 +16,43 @@ import (
 const lookAhead = 64
 
 // scaleUpOption finds the pool whose next node serves the pod at the least
-// cost. An unclaimed upcoming node is preferred to a new one, even of a dearer
-// pool; with onlyUpcoming, there is no other option.
+// cost. An unclaimed upcoming node is paid for, so a new one is added only where
+// that costs less than to wait for it. With onlyUpcoming, there is no new one.
 func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option, bool) {
 	var best, spare option
 	found, foundSpare := false, false
 	for j := range w.pools {
 		ps := &w.pools[j]
 		has := len(ps.spare) > 0
-		reason, _ := w.cannotScaleUp(k, ps)
-		if reason != "" && (!has || reason == NoPoolFits || w.unobservedFor(k, ps)) || onlyUpcoming && !has {
+		reason, _ := w.cannotScaleUp(k, p, ps)
+		if has && (reason == NoPoolFits || reason == CapacityKept || w.unobservedFor(k, ps)) {
+			has = false
+		}
+		if has {
+			if o := w.priced(i, k, p, j, ps.spare[0]); !foundSpare || o.cost < spare.cost {
+				spare, foundSpare = o, true
+			}
+		}
+		if reason != "" || onlyUpcoming {
 			continue
 		}
-		o := w.priced(i, k, p, j)
-		if !found || o.cost < best.cost {
+		if o := w.priced(i, k, p, j, -1); !found || o.cost < best.cost {
 			best, found = o, true
 		}
-		if has && (!foundSpare || o.cost < spare.cost) {
-			spare, foundSpare = o, true
-		}
 	}
-	if foundSpare {
+	if foundSpare && (!found || best.cost >= spare.cost-spare.price) {
 		return spare, true
 	}
 	return best, found
 }
 
-// priced is the option of the next node of a pool that fits.
-func (w *world) priced(i int, k *kind, p *Pod, pool int) option {
+// priced is the option of a pool's next node: an upcoming one, or a new one
+// where spare is negative.
+func (w *world) priced(i int, k *kind, p *Pod, pool, spare int) option {
 	ps := &w.pools[pool]
-	o := option{pool: pool, node: -1, at: w.now.Add(ps.ReadyAfter)}
-	if len(ps.spare) > 0 {
-		o.node = ps.spare[0]
-		o.at = w.nodes[o.node].at
+	o := option{kind: OptionNode, pool: pool, node: spare, at: w.now.Add(ps.ReadyAfter)}
+	if spare >= 0 {
+		o.at = w.nodes[spare].at
 	}
 	r, wait := ps.empty.clone(), o.at.Sub(w.now)
 	if w.lacks(k, &r) == "slices" {
@@ -56,18 +60,20 @@ func (w *world) priced(i int, k *kind, p *Pod, pool int) option {
 		wait += ps.MIG.IdleAfter + ps.MIG.Duration
 		o.cost = w.policy.DisruptionCost
 	}
-	o.cost += ps.price()*w.policy.NodeLife.Hours()/float64(w.sharers(i, k, ps, r)) + w.waitCost(k, p.Priority, wait) + w.interruption(ps, p)
+	share, mates := w.shareOf(i, k, p, ps, r)
+	o.share, o.price, o.risk = share, w.life(ps)*share, w.interruption(ps, p, mates)
+	o.cost += o.price + w.waitCost(k, p.Priority, wait) + o.risk
 	return o
 }
 
-// interruption is the expected loss from a spot interruption within the node's
-// life. A gang loses all its members' work; a pod that must not be moved has no
-// checkpoint.
-func (w *world) interruption(ps *poolState, p *Pod) float64 {
+// interruption is a pod's part of the expected loss from a spot interruption
+// within the node's life. A gang loses all its members' work, once for each of
+// its nodes; a pod that must not be moved has no checkpoint.
+func (w *world) interruption(ps *poolState, p *Pod, mates int) float64 {
 	if !ps.Spot || ps.InterruptionsPerHour <= 0 {
 		return 0
 	}
-	loss := w.loss(p) * float64(max(p.GangMin, 1))
+	loss := w.moveCost(p, ps.ReadyAfter) * float64(max(p.GangMin, 1)) / float64(max(mates, 1))
 	if !p.Evictable {
 		loss *= immovable
 	}
@@ -106,18 +112,19 @@ func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 	return r, ok
 }
 
-// price is the price of one node for an hour; an unpriced one costs as if 1 per
-// GPU.
+// price is the price of one node for an hour. What an unpriced one costs is
+// unknown: it counts as if its GPUs cost what the dearest known ones do, and as
+// 1 each where no pool has a price.
 func (p *poolState) price() float64 {
 	if p.PricePerHour > 0 {
 		return p.PricePerHour
 	}
-	return float64(max(1, len(p.Template.GPUs)))
+	return p.dearest * float64(max(1, len(p.Template.GPUs)))
 }
 
 // cannotScaleUp returns why the pool adds no node for the kind, with a detail;
 // empty where it can.
-func (w *world) cannotScaleUp(k *kind, p *poolState) (Reason, string) {
+func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) {
 	if why := w.misfit(k, p); why != "" {
 		return NoPoolFits, p.Name + ": " + why
 	}
@@ -133,12 +140,13 @@ func (w *world) cannotScaleUp(k *kind, p *poolState) (Reason, string) {
 		return AllocationUnknown, p.Name + ": a new node would have to be repartitioned, and the allocation of its GPUs is unknown"
 	case p.Fixed:
 		return PoolFixed, p.Name + ": fixed pool, no machines to add"
-	case p.base+p.grown >= p.Max:
+	case p.base+p.grown+p.later >= p.Max:
 		return PoolAtMax, fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base+p.grown, p.Max)
-	case p.grown >= w.policy.MaxNodesPerScaleUp:
-		return BoundReached, fmt.Sprintf("%s grows by %d a reconcile", p.Name, p.grown)
-	case w.recent(p.Name)+1 > w.policy.MaxNodesPerHour:
-		return BoundReached, fmt.Sprintf("%s grew by %d within the hour", p.Name, w.recent(p.Name))
+	case p.keptFor != "" && pod.Priority < p.kept:
+		return CapacityKept, fmt.Sprintf("%s has %d of %d nodes, and keeps the others for %s", p.Name, p.base+p.grown, p.Max, p.keptFor)
+	case w.committing && w.policy.MaxNodesPerScaleUp > 0 && w.policy.MaxNodesPerHour > 0:
+	case w.nodeBound(p) != "":
+		return BoundReached, w.nodeBound(p)
 	}
 	return "", ""
 }
@@ -197,7 +205,9 @@ func total(requested []mig.Count) int {
 func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 	gpus := p.Template.GPUs
 	switch {
-	case p.empty.whole == 0 && len(gpus) > 0 && !slices.ContainsFunc(gpus, func(c GPU) bool { return !c.MIG }):
+	case len(gpus) == 0:
+		return "its template has no GPU"
+	case p.empty.whole == 0 && !slices.ContainsFunc(gpus, func(c GPU) bool { return !c.MIG }):
 		return "its GPUs are all in MIG mode"
 	case p.empty.whole > 0 && !sameVendor(pod.Demand.Vendor, p.empty.vendor):
 		return fmt.Sprintf("its GPUs are of %s, not of %s", p.empty.vendor, pod.Demand.Vendor)
@@ -209,53 +219,78 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 	return "too little of a GPU, or too few GPUs"
 }
 
-// sharers counts the pods, this one and those after it, that one new node with
-// free capacity r would serve.
-func (w *world) sharers(i int, k *kind, p *poolState, r capacity) int {
+// shareOf is the share of a new node's GPUs that a pod would use, of those that
+// it and the pods after it would use, and how many of them are of its gang: what
+// the node costs is divided so. r is the node's free capacity.
+func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (share float64, mates int) {
 	w.take(k, &r)
-	n, seen := 1, 0
-	for j := i + 1; j < len(w.pending) && seen < lookAhead; j++ {
+	used, mates, seen := k.eq, 1, 0
+	more := func(q *Pod, qk *kind) bool {
+		if qk.admitsNew(ps) && w.lacks(qk, &r) == "" {
+			w.take(qk, &r)
+			used += qk.eq
+			if q.Gang != "" && q.Gang == p.Gang {
+				mates++
+			}
+			return true
+		}
+		return false
+	}
+	open := func() bool { seen++; return seen <= lookAhead && (r.freeSlices() > 0 || len(r.parts) > 0) }
+	for j := i + 1; j < len(w.pending); j++ {
 		q := &w.pending[j]
 		if !q.undecided() || !q.pod.Unschedulable && q.pod.Gang == "" {
 			continue
 		}
-		if seen++; r.freeSlices() <= 0 && len(r.parts) == 0 {
+		if !open() {
 			break
 		}
-		qk := &w.kinds[q.kind]
-		if qk.admitsNew(p) && w.lacks(qk, &r) == "" {
-			w.take(qk, &r)
-			n++
+		more(q.pod, &w.kinds[q.kind])
+	}
+	for range w.expecting { // more replicas of the forecast that is prepared for
+		if !open() || !more(p, k) {
+			break
 		}
 	}
-	return n
+	if used <= 0 {
+		return 1, mates
+	}
+	return k.eq / used, mates
 }
 
 // commitScaleUp takes the option, with an action where the node is not upcoming
-// yet.
-func (w *world) commitScaleUp(p *pending, k *kind, o, repartition option, canRepartition bool) {
-	if o.node >= 0 {
-		w.claim(p, k, o)
-		return
+// yet and no bound delays it.
+func (w *world) commitScaleUp(p *pending, k *kind, o option, all []option) {
+	if o.node < 0 {
+		o.node = w.newNode(o, func() (Reason, string) { return w.whyScaleUp(p, k, o, all) })
 	}
-	ps := &w.pools[o.pool]
-	reason, detail := NoFreeSlice, ""
-	if ps.action < 0 {
-		reason, detail = w.whyScaleUp(p, k, o, repartition, canRepartition)
-	}
-	w.scaleUp(o.pool, 1, reason, detail)
-	w.actions[ps.action].Cost += ps.price() * w.policy.NodeLife.Hours()
-	w.addSpare(o.pool, o.at, ps.action)
-	o.node = ps.spare[0]
 	w.claim(p, k, o)
 }
 
+// newNode adds an upcoming node to a pool, or reserves it for a later reconcile.
+func (w *world) newNode(o option, why func() (Reason, string)) int {
+	ps := w.touchPool(o.pool)
+	if o.later != "" {
+		ps.later++
+		n := w.addSpare(o.pool, o.at, -1)
+		w.nodes[n].later = o.later
+		return n
+	}
+	reason, detail := NoFreeSlice, ""
+	if ps.action < 0 {
+		reason, detail = why()
+	}
+	w.scaleUp(o.pool, 1, reason, detail)
+	w.editAction(ps.action).Cost += w.life(ps)
+	return w.addSpare(o.pool, o.at, ps.action)
+}
+
 // whyScaleUp is the reason of a pool's scale up, from its first pod.
-func (w *world) whyScaleUp(p *pending, k *kind, o, repartition option, canRepartition bool) (Reason, string) {
+func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason, string) {
 	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), k.text, o.cost)
-	if canRepartition {
-		n := &w.nodes[repartition.node]
-		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", repartition.cost, gpuName(n.name, n.gpus()[repartition.repartition.device].Index))
+	if r, ok := optionOf(all, OptionRepartition); ok {
+		n := &w.nodes[r.node]
+		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", r.cost, gpuName(n.name, n.gpus()[r.repartition.device].Index))
 	}
 	if blocked := w.blockersOf(k); blocked.total() > 0 {
 		return RepartitionExhausted, detail + ", no GPU can be repartitioned: " + blocked.String()
@@ -265,8 +300,12 @@ func (w *world) whyScaleUp(p *pending, k *kind, o, repartition option, canRepart
 
 // claim gives a pod the first use of an upcoming node.
 func (w *world) claim(p *pending, k *kind, o option) {
-	ps := &w.pools[o.pool]
-	ps.spare = ps.spare[1:]
+	ps := w.touchPool(o.pool)
+	if at := slices.Index(ps.spare, o.node); at == 0 {
+		ps.spare = ps.spare[1:]
+	} else {
+		ps.spare = slices.Delete(slices.Clone(ps.spare), at, at+1)
+	}
 	w.touch(o.node).unclaimed = false
 	defer w.reindex(o.node)
 	if o.repartitions {
@@ -280,14 +319,13 @@ func (w *world) claim(p *pending, k *kind, o option) {
 
 // scaleUp adds n nodes to a pool, in the pool's one action of the plan.
 func (w *world) scaleUp(pool, n int, reason Reason, detail string) {
-	p := &w.pools[pool]
+	p := w.touchPool(pool)
 	if p.action < 0 {
-		p.action = len(w.actions)
-		w.actions = append(w.actions, Action{Verb: ScaleUp, Pool: p.Name, From: p.base, Reason: reason, Detail: detail})
+		p.action = w.addAction(Action{Verb: ScaleUp, Pool: p.Name, From: p.base, Reason: reason, Detail: detail})
 		w.state.LastScaleUp = stamped(w.state.LastScaleUp, p.Name, w.now)
 	}
 	p.grown += n
-	w.actions[p.action].To = p.base + p.grown
+	w.editAction(p.action).To = p.base + p.grown
 	w.state.Grown = grown(w.state.Grown, p.Name, w.now, n)
 }
 
@@ -326,19 +364,19 @@ func (w *world) raiseToMin() {
 		for range n {
 			w.addSpare(i, w.now.Add(p.ReadyAfter), p.action)
 		}
-		w.actions[p.action].Cost += float64(n) * p.price() * w.policy.NodeLife.Hours()
+		w.actions[p.action].Cost += float64(n) * w.life(p)
 	}
 }
 
 // reasonRank orders the reasons why no pool adds a node: the nearest to adding
 // one first.
-var reasonRank = []Reason{BoundReached, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
+var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
 
 // whyNoScaleUp is the reason of the pools that came nearest to adding a node.
-func (w *world) whyNoScaleUp(k *kind) (Reason, string) {
+func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 	best, detail := len(reasonRank), []string{}
 	for j := range w.pools {
-		reason, why := w.cannotScaleUp(k, &w.pools[j])
+		reason, why := w.cannotScaleUp(k, p, &w.pools[j])
 		for rank, r := range reasonRank {
 			if r != reason || rank > best {
 				continue
@@ -357,10 +395,17 @@ func (w *world) whyNoScaleUp(k *kind) (Reason, string) {
 
 // unserved is the reason of a pod that nothing serves.
 func (w *world) unserved(p *pending, k *kind) (Reason, string) {
-	reason, detail := w.whyNoScaleUp(k)
-	if p.borrowed && !w.policy.ScaleUpBorrowed {
+	reason, detail := w.whyNoScaleUp(k, p.pod)
+	switch bound := w.evictionBound(1); {
+	case p.borrowed && !w.policy.ScaleUpBorrowed:
+		t := &w.tenants[w.tenantIndex(p.pod)]
 		reason = BorrowedWaits
-		detail = p.pod.Tenant + " has all it is guaranteed; no node is added for more"
+		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for what would be borrowed", t.Name, amountText(t.Guarantee))
+	case bound != "" && p.charged && !p.borrowed && w.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
+		reason, detail = BoundReached, bound+"; "+detail
+	}
+	if n := w.ruledOut(k); n != "" {
+		detail += fmt.Sprintf("; %s has free capacity, and pod affinity or topology spread excludes it", n)
 	}
 	if !k.explained {
 		k.blocked, k.explained = w.blockersOf(k), true
@@ -374,11 +419,27 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	return reason, detail
 }
 
-// alternativeText names the alternative that an action was weighed against.
-func (w *world) alternativeText(k *kind, scaleUp option, ok bool) string {
-	if ok {
-		return fmt.Sprintf(" against %.2f for a node", scaleUp.cost)
+// ruledOut is a node in service from which topology rules alone keep the kind,
+// empty for none.
+func (w *world) ruledOut(k *kind) string {
+	if !w.topology.any() || k.ruledOut != "" {
+		return k.ruledOut
 	}
-	reason, _ := w.whyNoScaleUp(k)
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.tier == tierNow && w.admits(k, n) && w.lacks(k, &n.capacity) == "" && !w.rulesAllow(k, n) {
+			k.ruledOut = n.name
+			break
+		}
+	}
+	return k.ruledOut
+}
+
+// alternativeText names the node that an action was weighed against.
+func (w *world) alternativeText(p *pending, k *kind, all []option) string {
+	if node, ok := optionOf(all, OptionNode); ok {
+		return fmt.Sprintf(" against %.2f for a node", node.cost)
+	}
+	reason, _ := w.whyNoScaleUp(k, p.pod)
 	return fmt.Sprintf("; no node can be added (%s)", reason)
 }

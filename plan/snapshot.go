@@ -61,7 +61,7 @@ type Pool struct {
 	// Template is a new node of this pool.
 	Template Template
 	// PricePerHour is the price of one node, in the currency of the policy. 0 is
-	// unpriced, which costs as if it were 1 per GPU.
+	// unpriced, which costs per GPU what the dearest priced pool does.
 	PricePerHour float64
 	// Spot nodes may be interrupted; InterruptionsPerHour is the rate for one
 	// node.
@@ -155,6 +155,8 @@ type Node struct {
 	Operation *Operation
 	// NoScaleDown is set where the node must not be removed.
 	NoScaleDown bool
+	// SoftTainted is set where the node has our taint of SoftTaint. Taints lacks it.
+	SoftTainted bool
 	// Drain under way on this node, nil for none.
 	Drain *Draining
 	// HoldsData is set where datasets are cached. Such nodes are removed last.
@@ -200,6 +202,9 @@ type GPU struct {
 	gpu.Device
 	// MIG is true when the GPU is in MIG mode: only instances are allocatable.
 	MIG bool
+	// Shared is true when the device plugin gives the GPU in shares only, under a
+	// name of their own. Their number is among the node's Others.
+	Shared bool
 	// Instances of a MIG GPU. Placed is false where only counts are known.
 	Instances []Instance
 	// AllocatedTo are the pods, "namespace/pod", of a GPU without MIG: several

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -99,4 +100,126 @@ func (w *world) pruned(list []Stamp, exists func(string) bool) []Stamp {
 	return slices.DeleteFunc(slices.Clone(list), func(s Stamp) bool {
 		return !exists(s.Name) && w.now.Sub(s.At) > forgetAfter
 	})
+}
+
+// stampAt returns the time recorded under name in a sorted list.
+func stampAt(list []Stamp, name string) (time.Time, bool) {
+	i, ok := slices.BinarySearchFunc(list, name, func(s Stamp, n string) int { return strings.Compare(s.Name, n) })
+	if !ok {
+		return time.Time{}, false
+	}
+	return list[i].At, true
+}
+
+// stamped returns a sorted copy of list with name at the given time.
+func stamped(list []Stamp, name string, at time.Time) []Stamp {
+	i, ok := slices.BinarySearchFunc(list, name, func(s Stamp, n string) int { return strings.Compare(s.Name, n) })
+	out := slices.Clone(list)
+	if ok {
+		out[i].At = at
+		return out
+	}
+	return slices.Insert(out, i, Stamp{name, at})
+}
+
+// sortedStamps returns a sorted copy with one stamp, the latest, for each name.
+func sortedStamps(list []Stamp) []Stamp {
+	out := slices.Clone(list)
+	slices.SortFunc(out, func(a, b Stamp) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return b.At.Compare(a.At)
+	})
+	return slices.CompactFunc(out, func(a, b Stamp) bool { return a.Name == b.Name })
+}
+
+// sortedState is a copy in order.
+func sortedState(m State) State {
+	out := State{
+		LastScaleUp: sortedStamps(m.LastScaleUp), LastScaleDown: sortedStamps(m.LastScaleDown),
+		LastRepartition: sortedStamps(m.LastRepartition), FreeSince: sortedStamps(m.FreeSince),
+		UnknownSince: sortedStamps(m.UnknownSince), SickSince: sortedStamps(m.SickSince),
+		LastReplace: sortedStamps(m.LastReplace), LastDrain: sortedStamps(m.LastDrain),
+		Grown: slices.Clone(m.Grown), Removed: slices.Clone(m.Removed), Failures: slices.Clone(m.Failures),
+	}
+	for _, list := range [][]Growth{out.Grown, out.Removed} {
+		slices.SortFunc(list, func(a, b Growth) int {
+			return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At), cmp.Compare(a.Nodes, b.Nodes))
+		})
+	}
+	slices.SortFunc(out.Failures, func(a, b Failure) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), b.At.Compare(a.At), cmp.Compare(a.Count, b.Count))
+	})
+	out.Failures = slices.CompactFunc(out.Failures, func(a, b Failure) bool { return a.Name == b.Name })
+	return out
+}
+
+// drainAgainAfter is the time from a failed drain of a node to the next.
+const drainAgainAfter = time.Hour
+
+// longestPause bounds the backoff of what keeps failing.
+const longestPause = time.Hour
+
+// failure returns the recorded failures of a name; the count is 0 for none.
+func (w *world) failure(name string) Failure {
+	if i, ok := w.failureIndex(name); ok {
+		return w.state.Failures[i]
+	}
+	return Failure{Name: name}
+}
+
+func (w *world) failureIndex(name string) (int, bool) {
+	return slices.BinarySearchFunc(w.state.Failures, name, func(f Failure, n string) int { return strings.Compare(f.Name, n) })
+}
+
+// fail records one more failure.
+func (w *world) fail(name string) {
+	i, ok := w.failureIndex(name)
+	w.state.Failures = slices.Clone(w.state.Failures)
+	if !ok {
+		w.state.Failures = slices.Insert(w.state.Failures, i, Failure{Name: name})
+	}
+	w.state.Failures[i].Count = clampCount(w.state.Failures[i].Count) + 1
+	w.state.Failures[i].At = w.now
+}
+
+// succeed removes the recorded failures.
+func (w *world) succeed(name string) {
+	if i, ok := w.failureIndex(name); ok {
+		w.state.Failures = slices.Delete(slices.Clone(w.state.Failures), i, i+1)
+	}
+}
+
+// failOperation counts the failure of a repartition, once for all reconciles until
+// it is rolled back.
+func (w *world) failOperation(n *nodeState, o *Operation) {
+	name := gpuName(n.name, o.GPU)
+	if f := w.failure(name); f.Count == 0 || f.At.Before(o.Started) {
+		w.fail(name)
+	}
+}
+
+// repartitionAgainAt is when a GPU whose repartition failed is tried again, zero for no
+// failure: each failure doubles the pause.
+func (w *world) repartitionAgainAt(n *nodeState, device int) time.Time {
+	if len(w.state.Failures) == 0 {
+		return time.Time{}
+	}
+	f := w.failure(gpuName(n.name, device))
+	if f.Count <= 0 {
+		return time.Time{}
+	}
+	return f.At.Add(w.pauseAfter(f.Count))
+}
+
+func (w *world) pauseAfter(failures int) time.Duration {
+	pause := w.policy.RepartitionCooldown
+	for range min(failures, 62) {
+		if pause >= longestPause/2 {
+			return longestPause
+		}
+		pause *= 2
+	}
+	return pause
 }

@@ -83,9 +83,9 @@ func (w *world) tidy() {
 	n := w.touch(best.node)
 	a := w.repartitionAction(n, &n.GPUs[best.repartition.device], best, text)
 	a.Reason = GPUStranded
-	n.repartition[best.repartition.device], n.splits, n.judged = true, nil, false
-	n.tier, n.since, n.action = tierChange, WaitRepartition, len(w.actions)
-	w.actions = append(w.actions, a)
+	n.underive()
+	n.repartition[best.repartition.device] = true
+	n.tier, n.since, n.action = tierChange, WaitRepartition, w.addAction(a)
 	w.state.LastRepartition = stamped(w.state.LastRepartition, n.name, w.now)
 }
 

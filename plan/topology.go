@@ -8,30 +8,90 @@ import (
 // topology counts pods by place, for the topology rules of the snapshot's pods.
 // It is empty where there are no rules.
 type topology struct {
-	// at counts the pods of a rule's group by the value of its label.
-	at map[Rule]map[string]int
-	// barred counts, by place, the pods that exclude a group: their rule applies
-	// to every later pod too.
-	barred map[Rule]map[string]int
+	rules   map[Rule]*ruleCount
+	byGroup map[string][]*ruleCount
 	// near counts the pods that are in all of a pod's near groups, by those
 	// groups.
-	near    map[string]*affinityGroup
-	log     []counted // of the trial under way
-	version int       // version of the counts
+	near map[string]*affinityGroup
+	// sharedHosts: two nodes have the same hostname label.
+	sharedHosts bool
 }
 
-type counted struct {
-	in    map[string]int
-	value string
-	by    int
+// ruleCount is the pods of a rule's group, and those that exclude it, by the
+// value of the rule's label.
+type ruleCount struct {
+	Rule
+	pods, barring map[string]int
+	spreads       []*spreadPlaces
+}
+
+// spreadPlaces are the places over which a kind is spread, and the least number
+// of the group's pods in any of them.
+type spreadPlaces struct {
+	values    map[string]bool
+	least, at int  // at: how many places have the least
+	stale     bool // the least has grown
+	changes   int  // of the least
 }
 
 // affinityGroup is the pods in all of some groups, by label and its value. As
 // in Kubernetes, a pod near several groups needs one pod that is in all of
 // them.
 type affinityGroup struct {
-	groups []string
-	at     map[string]map[string]int
+	groups  []string
+	at      map[string]map[string]int
+	total   map[string]int // by label
+	changes int
+}
+
+func (c *affinityGroup) add(key, value string, by int) {
+	c.at[key][value] += by
+	c.total[key] += by
+	c.changes++
+}
+
+// add counts a pod of the group.
+func (r *ruleCount) add(value string, by int) {
+	was := r.pods[value]
+	is := was + by
+	r.pods[value] = is
+	for _, s := range r.spreads {
+		if s.values[value] && !s.stale {
+			s.changed(was, is)
+		}
+	}
+}
+
+func (s *spreadPlaces) changed(was, is int) {
+	switch {
+	case is < s.least:
+		s.least, s.at = is, 1
+		s.changes++
+	case is == s.least:
+		s.at++
+	case was == s.least:
+		if s.at--; s.at == 0 {
+			s.stale = true
+			s.changes++
+		}
+	}
+}
+
+// count counts again where the least has grown.
+func (s *spreadPlaces) count(pods map[string]int) {
+	if !s.stale {
+		return
+	}
+	first := true
+	for v := range s.values { // the order has no effect
+		switch c := pods[v]; {
+		case first || c < s.least:
+			s.least, s.at, first = c, 1, false
+		case c == s.least:
+			s.at++
+		}
+	}
+	s.stale = false
 }
 
 // affinityGroupOf is the key of a pod's near groups.
@@ -66,6 +126,15 @@ func placeOf(labels map[string]string, name, key string) (string, bool) {
 	return value, ok
 }
 
+// place is what topology rules know of a node.
+type place struct {
+	virtual bool
+	name    string
+	labels  map[string]string
+}
+
+func (p *place) value(key string) (string, bool) { return placeOf(p.labels, p.name, key) }
+
 // place is a node's value of a label that it has, or will have. An upcoming
 // node has a name of its own.
 func (n *nodeState) place(labels map[string]string, key string) (string, bool) {
@@ -91,35 +160,44 @@ func (w *world) noteGroups(pods []Pod) {
 
 // addTopology collects the rules and counts running pods.
 func (w *world) addTopology() {
-	w.topology = topology{at: map[Rule]map[string]int{}, barred: map[Rule]map[string]int{}, near: map[string]*affinityGroup{}}
+	w.groupings = map[string]*grouping{}
+	w.topology = topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, near: map[string]*affinityGroup{}}
 	for i := range w.kinds {
 		w.ruled(w.kinds[i].pod)
 	}
 	for _, p := range w.running {
 		for _, r := range p.Apart {
-			w.topology.rule(w.topology.barred, r)
+			w.topology.rule(r)
 		}
 	}
 	if !w.topology.any() {
 		return
 	}
+	hosts := make(map[string]bool, len(w.nodes))
+	for i := range w.nodes {
+		host, _ := w.nodes[i].Place(hostnameLabel)
+		w.topology.sharedHosts = w.topology.sharedHosts || hosts[host]
+		hosts[host] = true
+	}
 	for j, p := range w.running {
 		if i := w.runsOn[j]; i >= 0 && !p.Leaving {
-			w.place(p, &w.nodes[i], 1)
+			w.place(p, i, 1)
 		}
 	}
 }
 
 // any reports whether there are rules at all.
-func (t *topology) any() bool { return len(t.at)+len(t.barred)+len(t.near) > 0 }
+func (t *topology) any() bool { return len(t.rules)+len(t.near) > 0 }
+
+// isHost reports the label that tells every node from every other.
+func (w *world) isHost(key string) bool { return key == hostnameLabel && !w.topology.sharedHosts }
 
 func (w *world) ruled(p *Pod) {
 	for _, s := range p.Spread {
-		w.topology.rule(w.topology.at, s.Rule)
+		w.topology.rule(s.Rule)
 	}
 	for _, r := range p.Apart {
-		w.topology.rule(w.topology.at, r)
-		w.topology.rule(w.topology.barred, r)
+		w.topology.rule(r)
 	}
 	if len(p.Near) == 0 {
 		return
@@ -127,7 +205,7 @@ func (w *world) ruled(p *Pod) {
 	name := affinityGroupOf(p)
 	c := w.topology.near[name]
 	if c == nil {
-		c = &affinityGroup{groups: strings.Split(name, "\x00"), at: map[string]map[string]int{}}
+		c = &affinityGroup{groups: strings.Split(name, "\x00"), at: map[string]map[string]int{}, total: map[string]int{}}
 		w.topology.near[name] = c
 	}
 	for _, r := range p.Near {
@@ -137,59 +215,71 @@ func (w *world) ruled(p *Pod) {
 	}
 }
 
-func (t *topology) rule(rules map[Rule]map[string]int, r Rule) {
-	if rules[r] == nil {
-		rules[r] = map[string]int{}
+func (t *topology) rule(r Rule) {
+	if t.rules[r] == nil {
+		c := &ruleCount{Rule: r, pods: map[string]int{}, barring: map[string]int{}}
+		t.rules[r] = c
+		t.byGroup[r.Group] = append(t.byGroup[r.Group], c)
 	}
 }
 
+// count is a rule's count; a rule that only running pods have is not counted.
+func (t *topology) count(r Rule) *ruleCount {
+	if c := t.rules[r]; c != nil {
+		return c
+	}
+	return &ruleCount{}
+}
+
+// about are the rules of which a pod is in the group, each once.
+func (t *topology) about(p *Pod) []*ruleCount {
+	if len(p.Groups) == 1 {
+		return t.byGroup[p.Groups[0]]
+	}
+	var all []*ruleCount
+	for i, g := range p.Groups {
+		if !slices.Contains(p.Groups[:i], g) {
+			all = append(all, t.byGroup[g]...)
+		}
+	}
+	return all
+}
+
 // place counts a pod on a node to which it is bound or promised.
-func (w *world) place(p *Pod, n *nodeState, by int) {
+func (w *world) place(p *Pod, node, by int) {
 	t := &w.topology
 	if !t.any() {
 		return
 	}
+	if w.journal.current != 0 {
+		w.record(func() { w.place(p, node, -by) })
+	}
+	n := &w.nodes[node]
 	labels, _ := w.labelsAndTaints(n)
-	t.version++
-	add := func(counts map[string]int, value string) {
-		counts[value] += by
-		if w.undo != nil {
-			t.log = append(t.log, counted{counts, value, by})
+	for _, r := range t.about(p) {
+		if value, ok := n.place(labels, r.Key); ok {
+			r.add(value, by)
 		}
 	}
-	for r, counts := range t.at { // the order has no effect
-		if value, ok := n.place(labels, r.Key); ok && slices.Contains(p.Groups, r.Group) {
-			add(counts, value)
-		}
-	}
-	for _, r := range p.Apart {
-		if value, ok := n.place(labels, r.Key); ok && t.barred[r] != nil {
-			add(t.barred[r], value)
+	for _, rule := range p.Apart {
+		r := t.rules[rule]
+		if value, ok := n.place(labels, rule.Key); ok && r != nil {
+			r.barring[value] += by
 		}
 	}
 	for _, c := range t.near {
 		if !c.has(p) {
 			continue
 		}
-		for key, counts := range c.at {
+		for key := range c.at {
 			if value, ok := n.place(labels, key); ok {
-				add(counts, value)
+				c.add(key, value, by)
 			}
 		}
 	}
 }
 
-// revert undoes what was counted within a trial.
-func (t *topology) revert() {
-	for _, c := range t.log {
-		c.in[c.value] -= c.by
-	}
-	t.version++
-	t.log = nil
-}
-
-// tied reports a kind whose places depend on where other pods are: for such a
-// kind a node can become usable again.
+// tied reports a kind whose places depend on where other pods are.
 func (k *kind) tied() bool {
 	p := k.pod
 	return len(p.Spread)+len(p.Apart)+len(p.Near) > 0
@@ -198,35 +288,44 @@ func (k *kind) tied() bool {
 // rulesAllow reports whether topology lets a pod of the kind onto a node. An
 // upcoming node without the label is assumed to fit.
 func (w *world) rulesAllow(k *kind, n *nodeState) bool {
-	t := &w.topology
-	if !t.any() {
+	if !w.topology.any() {
 		return true
 	}
 	labels, _ := w.labelsAndTaints(n)
-	for r, counts := range t.barred { // all must hold, so the order has no effect
-		if value, ok := n.place(labels, r.Key); ok && counts[value] > 0 && slices.Contains(k.pod.Groups, r.Group) {
+	at := place{n.virtual, n.Node.Name, labels}
+	return w.allows(k, &at, false) && w.allows(k, &at, true)
+}
+
+// allows applies the kind's rules about hosts, or the others.
+func (w *world) allows(k *kind, at *place, hosts bool) bool {
+	t := &w.topology
+	for _, r := range t.about(k.pod) {
+		if value, ok := at.value(r.Key); ok && w.isHost(r.Key) == hosts && r.barring[value] > 0 {
 			return false
 		}
 	}
 	for _, r := range k.pod.Apart {
-		if value, ok := n.place(labels, r.Key); ok && t.at[r][value] > 0 {
+		if value, ok := at.value(r.Key); ok && w.isHost(r.Key) == hosts && t.count(r).pods[value] > 0 {
 			return false
 		}
 	}
-	if len(k.pod.Near) > 0 && !w.near(k, n, labels) {
+	if len(k.pod.Near) > 0 && !w.near(k, at, hosts) {
 		return false
 	}
 	for _, s := range k.pod.Spread {
-		value, ok := n.place(labels, s.Key)
+		if w.isHost(s.Key) != hosts {
+			continue
+		}
+		value, ok := at.value(s.Key)
 		least, somewhere := w.fewestAt(k, s.Rule)
-		if n.virtual && (!ok || s.Key == hostnameLabel && !somewhere) {
+		if at.virtual && (!ok || s.Key == hostnameLabel && !somewhere) {
 			continue
 		}
 		more := 0
 		if slices.Contains(k.pod.Groups, s.Group) {
 			more = 1
 		}
-		if !ok || t.at[s.Rule][value]+more-least > max(s.MaxSkew, 1) {
+		if !ok || t.count(s.Rule).pods[value]+more-least > max(s.MaxSkew, 1) {
 			return false
 		}
 	}
@@ -235,50 +334,63 @@ func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 
 // near reports whether a pod that the kind must be near is there. The first pod
 // of a group that is near itself may be placed anywhere.
-func (w *world) near(k *kind, n *nodeState, labels map[string]string) bool {
+func (w *world) near(k *kind, at *place, hosts bool) bool {
 	c := w.topology.near[affinityGroupOf(k.pod)]
 	if c == nil { // of a running pod: no pending pod has the same rule
 		return false
 	}
-	there, any := true, false
+	first := c.has(k.pod) && !c.anywhere(k.pod)
 	for _, r := range k.pod.Near {
-		value, ok := n.place(labels, r.Key)
-		if !ok && !n.virtual {
+		if w.isHost(r.Key) != hosts {
+			continue
+		}
+		value, ok := at.value(r.Key)
+		if !ok && !at.virtual || ok && !first && c.at[r.Key][value] <= 0 {
 			return false
 		}
-		there = there && (!ok || c.at[r.Key][value] > 0)
-		for _, pods := range c.at[r.Key] { // whether there is any
-			any = any || pods > 0
+	}
+	return true
+}
+
+// anywhere reports whether any pod of the group is in a place that the pod's
+// rules know.
+func (c *affinityGroup) anywhere(p *Pod) bool {
+	return slices.ContainsFunc(p.Near, func(r Rule) bool { return c.total[r.Key] > 0 })
+}
+
+// epoch changes when the kind's rules about hosts may let it onto a node again
+// that has not changed itself.
+func (w *world) epoch(k *kind) int {
+	sum := 0
+	for _, s := range k.pod.Spread {
+		if w.isHost(s.Key) {
+			sum += w.spreadOver(k, s.Rule).changes
 		}
 	}
-	return there || !any && c.has(k.pod)
+	if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return w.isHost(r.Key) }) {
+		if c := w.topology.near[affinityGroupOf(k.pod)]; c != nil {
+			sum += c.changes
+		}
+	}
+	return sum
 }
 
 // fewestAt is the number of the group's pods in the place that has the fewest,
-// of the places that the kind's selector and affinity admit. As in Kubernetes,
-// a node that is cordoned, tainted or not ready counts as a place; one that
-// does not exist yet does not. It is false where there is no place.
+// false where there is no place.
 func (w *world) fewestAt(k *kind, r Rule) (int, bool) {
-	if f, ok := k.fewest[r]; ok && f.version == w.topology.version && f.nodes == len(w.nodes) {
-		return f.n, f.found
-	}
-	n, found := w.countFewest(k, r)
-	if k.fewest == nil {
-		k.fewest = map[Rule]fewest{}
-	}
-	k.fewest[r] = fewest{n, found, w.topology.version, len(w.nodes)}
-	return n, found
+	s := w.spreadOver(k, r)
+	s.count(w.topology.count(r).pods)
+	return s.least, len(s.values) > 0
 }
 
-// fewest is a cached count, valid while version and nodes are unchanged.
-type fewest struct {
-	n              int
-	found          bool
-	version, nodes int
-}
-
-func (w *world) countFewest(k *kind, r Rule) (int, bool) {
-	fewest, found := 0, false
+// spreadOver are the places over which a rule spreads the kind, of those that
+// its selector and affinity admit. As in Kubernetes, a node that is cordoned,
+// tainted or not ready counts as a place; one that does not exist yet does not.
+func (w *world) spreadOver(k *kind, r Rule) *spreadPlaces {
+	if s := k.spreads[r]; s != nil {
+		return s
+	}
+	s := &spreadPlaces{values: map[string]bool{}, stale: true}
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.virtual || !w.admitsTainted(k, n) {
@@ -286,12 +398,17 @@ func (w *world) countFewest(k *kind, r Rule) (int, bool) {
 		}
 		labels, _ := w.labelsAndTaints(n)
 		if value, ok := n.place(labels, r.Key); ok && k.spreadsOver(n, labels) {
-			if c := w.topology.at[r][value]; !found || c < fewest {
-				fewest, found = c, true
-			}
+			s.values[value] = true
 		}
 	}
-	return fewest, found
+	if k.spreads == nil {
+		k.spreads = map[Rule]*spreadPlaces{}
+	}
+	k.spreads[r] = s
+	if c := w.topology.rules[r]; c != nil {
+		c.spreads = append(c.spreads, s)
+	}
+	return s
 }
 
 // spreadsOver reports whether a node's labels have all the keys that the kind

@@ -75,11 +75,22 @@ func (w *world) runningVerdict(j int, p *Pod) Verdict {
 		}
 		v.Detail = n.on
 	}
+	next, evictedLater := w.evictedLater[p]
 	switch {
 	case p.Leaving:
 		v.Reason = PodLeaving
+		if j := w.runsOn[j]; j >= 0 && w.nodes[j].Drain != nil {
+			v.Detail += ", which is drained: " + string(w.nodes[j].Drain.Reason)
+		}
+	case evictedLater:
+		v.Detail += "; a later reconcile evicts it for " + next
 	case w.evictedPods[p]:
 		v.Reason = PodLeaving
+		if j := w.runsOn[j]; j >= 0 && w.nodes[j].action >= 0 {
+			if a := &w.actions[w.nodes[j].action]; a.Verb == Drain {
+				v.Detail += ", which is drained: " + string(a.Reason)
+			}
+		}
 		for i := range w.actions {
 			if a := &w.actions[i]; a.Verb == Reclaim && a.Pod == v.Subject {
 				v.Reason, v.Detail = a.Reason, a.Detail

@@ -42,11 +42,18 @@ type world struct {
 	tree    quota.Tree
 	treeErr error // why there is none
 
-	borrowers   []borrowers    // nodes with pods of tenants that have borrowed
-	trials      int            // so far
-	evicted     int            // number of pods that this plan evicts
-	evictedPods map[*Pod]bool  // which pods
-	budgets     map[string]int // evictions that disruption budgets still allow
+	borrowers   []borrowers   // nodes with pods of tenants that have borrowed
+	evicted     int           // number of pods that this plan evicts
+	expecting   int           // further replicas of the forecast that is prepared for
+	considering bool          // options are recorded, nothing is decided
+	committing  bool          // a gang is served whatever bound delays part of it
+	staging     bool          // so are evictions
+	reopenable  []int         // nodes whose drain a pending pod may end
+	spent       float64       // cost of the options taken
+	evictedPods map[*Pod]bool // which pods, those of a later plan included
+	// evictedLater are the pods that a later plan evicts, and for which pod.
+	evictedLater map[*Pod]string
+	budgets      map[string]int // evictions that disruption budgets still allow
 
 	actions    []Action
 	answers    map[string]answer // of pack.Target, by question
@@ -58,7 +65,8 @@ type world struct {
 	names      names
 	ruledOn    map[string]bool // groups that some rule selects
 	topology   topology
-	undo       *undo  // of the trial under way
+	groupings  map[string]*grouping
+	journal    journal
 	watch      *watch // the pods being explained, nil in Make
 
 	additions map[string][]mig.Placement // see addable
@@ -137,11 +145,13 @@ type nodeState struct {
 	settling            bool   // the scheduler is about to bind pods here
 	changeAt            time.Time
 	expected            []GPU  // the GPUs it will have, for a node that shows none yet
+	later               string // the bound that delays what is reserved here
 	repartition         []bool // GPUs, by position, that this plan repartitions
 	action              int    // the action that provides it, -1 for none
 	unusual             survey
 	decided             verdict // of scale down: replaces the verdict
 	splits              []*split
+	saved               int // the trial that has journalled it
 	// judged is set once candidates, the GPUs that could be repartitioned, and
 	// blocked, what prevents it for the others, are known.
 	judged     bool
@@ -156,7 +166,10 @@ type poolState struct {
 	class  int
 	base   int // nodes requested before this plan
 	grown  int // nodes this plan adds
+	later  int // nodes reserved that a later plan adds
 	shrunk int // nodes this plan removes
+	// dearest is the highest known price of a GPU for an hour, of any pool.
+	dearest float64
 	// settled are those of shrunk whose removal an earlier plan has decided.
 	settled int
 	// For scale down: nodes being drained, being replaced, with a sick GPU, empty
@@ -167,15 +180,18 @@ type poolState struct {
 	spare                              []int // unclaimed nodes
 	unobserved                         bool  // no node's allocation has been known for long
 	stop                               Reason
+	keptFor                            string // the gang that its remaining nodes are kept for
+	kept                               int32  // and that gang's priority
 	why                                string
 	requestedAt                        time.Time // when nodes were last requested
 	newNodes                           []int     // new nodes that run nothing, see templateMismatch
+	saved                              int       // the trial that has journalled it
 }
 
 // newWorld sorts and indexes the snapshot and computes when capacity is supply.
 func newWorld(s Snapshot, p Policy) *world {
 	w := &world{now: s.Now, policy: p, state: sortedState(s.State), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
-		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, evictedPods: map[*Pod]bool{}, budgets: map[string]int{}}
+		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
 	w.addPods(s.Pods)
@@ -203,6 +219,20 @@ func (w *world) addPools(pools []Pool) {
 			w.noteModel(p.Template.GPUs[c].Model)
 		}
 		w.pools = append(w.pools, ps)
+	}
+	w.estimatePrices()
+}
+
+// estimatePrices is what a GPU of an unpriced pool counts.
+func (w *world) estimatePrices() {
+	dearest := 0.0
+	for i := range w.pools {
+		if p := &w.pools[i]; p.PricePerHour > 0 {
+			dearest = max(dearest, p.PricePerHour/float64(max(1, len(p.Template.GPUs))))
+		}
+	}
+	for i := range w.pools {
+		w.pools[i].dearest = cmp.Or(dearest, 1)
 	}
 }
 

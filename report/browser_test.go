@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gpuscale/gpuscale/report/render/html"
+	"github.com/gpuscale/gpuscale/report/render"
 )
 
 // TestBrowser checks the pages in Chromium with axe-core. `make report-browser`
@@ -33,7 +33,7 @@ func TestBrowser(t *testing.T) {
 	for name, r := range map[string]func() ([]byte, error){
 		"alone": func() ([]byte, error) {
 			var b bytes.Buffer
-			err := html.Write(&b, alone(t))
+			err := render.HTML(&b, alone(t))
 			return b.Bytes(), err
 		},
 		"story": func() ([]byte, error) { return os.ReadFile("testdata/golden/report.html") },

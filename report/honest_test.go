@@ -21,7 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
-	"github.com/gpuscale/gpuscale/report/render/html"
+	"github.com/gpuscale/gpuscale/report/render"
 )
 
 // two is a cluster of two GPUs on one node, observed for an hour.
@@ -142,55 +142,6 @@ func TestNativeHistograms(t *testing.T) {
 	}
 }
 
-// TestStrangePrevious: what cannot be compared is unknown, with a reason.
-func TestStrangePrevious(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*model.Report)
-		says   string
-	}{
-		"another cluster's": {func(p *model.Report) {
-			for i := range p.Pools {
-				p.Pools[i].Pool += "-elsewhere"
-			}
-		}, "appears to be of another cluster"},
-		"a later one": {func(p *model.Report) {
-			p.Window.From, p.Window.Until = p.Window.From.AddDate(0, 1, 0), p.Window.Until.AddDate(0, 1, 0)
-		}, "swapped"},
-		"of a negative prediction": {func(p *model.Report) {
-			for i := range p.Actions {
-				p.Actions[i].Hours = model.Known(-5)
-			}
-		}, "nothing was predicted"},
-		"in another currency": {func(p *model.Report) { p.Currency = "EUR" }, "another currency"},
-	} {
-		before := previous(t)
-		c.change(before)
-		r := golden(t, func(in *model.Input) { in.Previous = before })
-		text := r.Changes.Since
-		for _, o := range r.Changes.Actions {
-			text += " " + o.Verdict
-		}
-		if !strings.Contains(text, c.says) {
-			t.Errorf("%s: %s", name, text)
-		}
-	}
-}
-
-// TestHalfSeenIsNotDone: an action absent from a window with gaps is not called done.
-func TestHalfSeenIsNotDone(t *testing.T) {
-	before := golden(t, nil)
-	a := answered(t, two("", nil).Prometheus, fixture.StoryEnd, 10*time.Hour)
-	r := model.Make(model.Input{Answers: a, Previous: &before})
-	if len(r.Changes.Actions) == 0 {
-		t.Fatal("the report before proposed nothing")
-	}
-	for _, o := range r.Changes.Actions {
-		if !strings.HasPrefix(o.Verdict, "unknown") {
-			t.Errorf("%s: %s", o.Title, o.Verdict)
-		}
-	}
-}
-
 // TestGonePod: what is no longer allocated is reported in the past tense, with nothing to stop.
 func TestGonePod(t *testing.T) {
 	c := fixture.NewCluster(fixture.StoryEnd.Add(-3*time.Hour), time.Minute)
@@ -225,7 +176,7 @@ func TestBands(t *testing.T) {
 		}
 	}
 	var page bytes.Buffer
-	if err := html.Write(&page, r); err != nil {
+	if err := render.HTML(&page, r); err != nil {
 		t.Fatal(err)
 	}
 	if n == 0 || strings.Count(page.String(), `class="wide"`) == 0 || strings.Count(page.String(), `class="wide"`) != strings.Count(page.String(), `class="band"`) {

@@ -52,8 +52,7 @@ It reads the series of gpuscale-exporter and gpuscale-autoscaler from Prometheus
 (or Thanos, Mimir, VictoriaMetrics, Amazon's), and writes nothing but the report:
 
   gpuscale-report --prometheus http://localhost:9090 --since 30d > report.html
-  gpuscale-report --prometheus URL --since 7d -o md
-  gpuscale-report --prometheus URL --since 7d -o csv --out DIR
+  gpuscale-report --prometheus URL --since 7d -o json
   gpuscale-report top --prometheus URL
   gpuscale-report doctor --prometheus URL
 

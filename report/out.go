@@ -10,7 +10,7 @@ import (
 
 // writable checks --out before any query: queries may take minutes.
 func (o options) writable() error {
-	if o.out == "" || o.form == "csv" { // for csv the folder is created
+	if o.out == "" {
 		return nil
 	}
 	if info, err := os.Stat(o.out); err == nil && info.IsDir() {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,19 +17,14 @@ import (
 	"github.com/gpuscale/gpuscale/report/prices"
 	"github.com/gpuscale/gpuscale/report/query"
 	"github.com/gpuscale/gpuscale/report/render"
-	"github.com/gpuscale/gpuscale/report/render/csv"
-	"github.com/gpuscale/gpuscale/report/render/html"
-	"github.com/gpuscale/gpuscale/report/render/jsonout"
-	"github.com/gpuscale/gpuscale/report/render/md"
 )
 
 // options of a report.
 type options struct {
 	source
 	since, until     string
-	form, out, table string
+	form, out        string
 	prices, currency string
-	previous         string
 	concurrency      int
 	quiet, accept    bool
 	stdout, stderr   io.Writer
@@ -38,7 +32,7 @@ type options struct {
 }
 
 // forms of a report.
-var forms = []string{"html", "md", "csv", "json"}
+var forms = []string{"html", "json"}
 
 func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 	o := options{stdout: out, stderr: errs, now: time.Now}
@@ -48,18 +42,17 @@ func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	o.source.add(fs)
+	o.addTrusted(fs)
 	fs.StringVar(&o.since, "since", "30d", "length of the window: 30d, 2w, 12h, 10m")
 	fs.StringVar(&o.until, "until", "", "end of the window, RFC 3339; now if empty")
-	fs.StringVarP(&o.form, "output", "o", "html", "html, md, csv or json")
-	fs.StringVar(&o.out, "out", "", "file to write; of csv a folder; standard output if empty or -")
-	fs.StringVar(&o.table, "table", "", "of csv without --out: the table to print")
+	fs.StringVarP(&o.form, "output", "o", "html", "html or json")
+	fs.StringVar(&o.out, "out", "", "file to write; standard output if empty or -")
 	fs.StringVar(&o.prices, "prices", "", "YAML file with the price of a GPU by model: see docs/prices-example.yaml")
 	fs.StringVar(&o.currency, "currency", "", "currency of the GPUNodePools' prices, which do not state it")
-	fs.StringVar(&o.previous, "previous", "", "report before, as -o json wrote it, to compare with")
 	fs.IntVar(&o.concurrency, "concurrency", 4, "queries under way at once")
 	fs.BoolVar(&o.accept, "accept-incomplete", false, "exit with 0 instead of 3, with the reason on standard error, also before the first step has ended: for a CronJob, whose Job would fail and be retried")
 	fs.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on the terminal")
-	complete(cmd, "output", "html\tone page, no network", "md\tMarkdown", "csv\tone table each", "json\tfor programs, schema 1")
+	complete(cmd, "output", "html\tone page, no network", "json\tfor programs, schema 1")
 	return cmd
 }
 
@@ -80,7 +73,7 @@ func (o options) run(ctx context.Context) error {
 		return err
 	}
 	bar := newProgress(o.stderr, o.quiet)
-	in.Answers, err = query.Run(ctx, client, w, query.Options{Match: o.match, Concurrency: o.concurrency, Progress: bar.show})
+	in.Answers, err = query.Run(ctx, client, w, query.Options{Match: o.match, Trusted: o.trusted, Concurrency: o.concurrency, Progress: bar.show})
 	bar.end()
 	if o.accept && errors.Is(err, query.ErrYoung) {
 		_, err = fmt.Fprintln(o.stderr, "gpuscale-report: no report is written:", err)
@@ -122,9 +115,6 @@ func (o options) check() (query.Window, error) {
 	if !slices.Contains(forms, o.form) {
 		return query.Window{}, fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(forms, ", "))
 	}
-	if o.form == "csv" && o.out == "" && o.table == "" {
-		return query.Window{}, errors.New("--output csv: give --out, a folder for all tables, or --table, the one to print (such as use)")
-	}
 	since, err := length(o.since)
 	if err != nil {
 		return query.Window{}, fmt.Errorf("--since %w", err)
@@ -151,43 +141,16 @@ func (o options) read(in *model.Input) error {
 		}
 		in.Prices = &list
 	}
-	if err := o.writable(); err != nil {
-		return err
-	}
-	if o.previous == "" {
-		return nil
-	}
-	raw, err := os.ReadFile(o.previous)
-	if err != nil {
-		return fmt.Errorf("reading --previous: %w", err)
-	}
-	r, err := jsonout.Read(o.previous, raw)
-	if err != nil {
-		return err
-	}
-	in.Previous = &r
-	return nil
+	return o.writable()
 }
 
 func (o options) write(r model.Report) error {
-	if o.form == "csv" && o.out != "" {
-		return csv.WriteAll(o.out, r)
+	write := render.HTML
+	if o.form == "json" {
+		write = render.JSON
 	}
 	var b bytes.Buffer
-	var err error
-	switch o.form {
-	case "html":
-		err = html.Write(&b, r)
-	case "md":
-		err = md.Write(&b, r)
-	case "json":
-		err = jsonout.Write(&b, r)
-	case "csv":
-		if err = csv.Write(&b, r, o.table); errors.Is(err, csv.ErrNoTable) {
-			return usage{fmt.Errorf("--table: %w", err)}
-		}
-	}
-	if err != nil {
+	if err := write(&b, r); err != nil {
 		return err
 	}
 	if o.out != "" {

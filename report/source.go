@@ -5,15 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/config"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -22,12 +25,15 @@ import (
 // source is the address of Prometheus and its credentials: a backend of the adapter's
 // configuration, as flags or as a file of the same form.
 type source struct {
-	config  prom.Config
-	file    string
-	region  string
-	role    string
-	profile string
-	match   string
+	config               prom.Config
+	file                 string
+	token                string
+	basic                config.BasicAuth
+	tls                  config.TLSConfig
+	headers, headerFiles map[string]string
+	amazon               prom.SigV4
+	match                string
+	trusted              []string
 }
 
 // queryTimeout is the time-out of one query; a piece of a long window may take long.
@@ -36,42 +42,46 @@ const queryTimeout = 2 * time.Minute
 func (s *source) add(fs *pflag.FlagSet) {
 	c := &s.config
 	fs.StringVar(&c.URL, "prometheus", "", "address of Prometheus, such as http://localhost:9090 (or $PROMETHEUS_URL)")
-	fs.StringVar(&s.file, "prometheus-config", "", "YAML file with the fields of a backend of gpuscale-adapter: url, bearerTokenFile, headers, sigv4, …; flags override it")
+	fs.StringVar(&s.file, "prometheus-config", "", "YAML file with the fields of a backend of gpuscale-adapter: url, http, sigv4, parameters, …; flags override it")
 	fs.StringVar(&s.match, "match", "", `matchers put into every selector, such as 'cluster="a"'`)
-	fs.StringVar(&c.BearerTokenFile, "bearer-token-file", "", "file with a bearer token")
-	fs.StringVar(&c.Username, "username", "", "user name, with --password-file")
-	fs.StringVar(&c.PasswordFile, "password-file", "", "file with the password")
-	fs.StringToStringVar(&c.Headers, "header", nil, "header sent with each query, NAME=VALUE, such as X-Scope-OrgID=team")
-	fs.StringToStringVar(&c.HeaderFiles, "header-file", nil, "header whose value is in a file, NAME=FILE")
+	fs.StringVar(&s.token, "bearer-token-file", "", "file with a bearer token")
+	fs.StringVar(&s.basic.Username, "username", "", "user name, with --password-file")
+	fs.StringVar(&s.basic.PasswordFile, "password-file", "", "file with the password")
+	fs.StringToStringVar(&s.headers, "header", nil, "header sent with each query, NAME=VALUE, such as X-Scope-OrgID=team")
+	fs.StringToStringVar(&s.headerFiles, "header-file", nil, "header whose value is in a file, NAME=FILE")
 	fs.StringToStringVar(&c.Parameters, "parameter", nil, "parameter sent beside each query, NAME=VALUE, such as dedup=true")
-	fs.StringVar(&c.CAFile, "ca-file", "", "authorities that may sign the server's certificate")
-	fs.StringVar(&c.CertFile, "cert-file", "", "client certificate, with --key-file")
-	fs.StringVar(&c.KeyFile, "key-file", "", "key of the client certificate")
-	fs.StringVar(&c.ServerName, "server-name", "", "name the server's certificate must have")
+	fs.StringVar(&s.tls.CAFile, "ca-file", "", "authorities that may sign the server's certificate")
+	fs.StringVar(&s.tls.CertFile, "cert-file", "", "client certificate, with --key-file")
+	fs.StringVar(&s.tls.KeyFile, "key-file", "", "key of the client certificate")
+	fs.StringVar(&s.tls.ServerName, "server-name", "", "name the server's certificate must have")
 	fs.StringVar(&c.Method, "method", "", "POST, or GET for servers that allow nothing else")
-	fs.StringVar(&s.region, "sigv4-region", "", "sign queries for Amazon Managed Service for Prometheus in this region")
-	fs.StringVar(&s.profile, "sigv4-profile", "", "profile of Amazon's shared credentials")
-	fs.StringVar(&s.role, "sigv4-role-arn", "", "role to assume")
+	fs.StringVar(&s.amazon.Region, "sigv4-region", "", "sign queries for Amazon Managed Service for Prometheus in this region")
+	fs.StringVar(&s.amazon.Profile, "sigv4-profile", "", "profile of Amazon's shared credentials")
+	fs.StringVar(&s.amazon.RoleARN, "sigv4-role-arn", "", "role to assume")
 	fs.DurationVar(&c.Timeout, "timeout", queryTimeout, "of one query")
+}
+
+// addTrusted adds the flag of the namespaces that are believed.
+func (s *source) addTrusted(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&s.trusted, "exporter-namespaces", nil, "namespaces whose exporters and autoscaler are believed; all if empty. Any pod that Prometheus scrapes can expose series of GPUs and costs")
 }
 
 // client joins the file and the flags.
 func (s *source) client() (*prom.Client, error) {
-	c := s.config
+	if errs := trust.Validate("--exporter-namespaces", s.trusted); len(errs) > 0 {
+		return nil, usage{errors.Join(errs...)}
+	}
+	var c prom.Config
 	if s.file != "" {
 		raw, err := os.ReadFile(s.file)
 		if err != nil {
 			return nil, fmt.Errorf("reading --prometheus-config: %w", err)
 		}
-		var from prom.Config
-		if err := yaml.UnmarshalStrict(raw, &from); err != nil {
+		if err := yaml.UnmarshalStrict(raw, &c); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.file, err)
 		}
-		c = over(from, c)
 	}
-	if s.region != "" {
-		c.SigV4 = &prom.SigV4{Region: s.region, Profile: s.profile, RoleARN: s.role}
-	}
+	s.over(&c)
 	c.URL = cmp.Or(c.URL, os.Getenv("PROMETHEUS_URL"))
 	if c.URL == "" {
 		return nil, usage{errors.New("--prometheus is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward")}
@@ -84,25 +94,35 @@ func (s *source) client() (*prom.Client, error) {
 }
 
 // over overrides a file's fields by the flags'.
-func over(file, flags prom.Config) prom.Config {
-	first := func(a, b string) string { return cmp.Or(a, b) }
-	file.URL, file.Method = first(flags.URL, file.URL), first(flags.Method, file.Method)
-	file.BearerTokenFile = first(flags.BearerTokenFile, file.BearerTokenFile)
-	file.Username, file.PasswordFile = first(flags.Username, file.Username), first(flags.PasswordFile, file.PasswordFile)
-	file.CAFile, file.CertFile, file.KeyFile, file.ServerName = first(flags.CAFile, file.CAFile), first(flags.CertFile, file.CertFile), first(flags.KeyFile, file.KeyFile), first(flags.ServerName, file.ServerName)
-	file.Headers, file.HeaderFiles, file.Parameters = both(file.Headers, flags.Headers), both(file.HeaderFiles, flags.HeaderFiles), both(file.Parameters, flags.Parameters)
-	file.Timeout = flags.Timeout
-	return file
-}
-
-func both(a, b map[string]string) map[string]string {
-	all := map[string]string{}
-	for _, m := range []map[string]string{a, b} {
-		for name, v := range m {
-			all[name] = v
-		}
+func (s *source) over(c *prom.Config) {
+	put := func(to *string, flag string) { *to = cmp.Or(flag, *to) }
+	put(&c.URL, s.config.URL)
+	put(&c.Method, s.config.Method)
+	c.Timeout = s.config.Timeout
+	if c.Parameters == nil {
+		c.Parameters = map[string]string{}
 	}
-	return all
+	maps.Copy(c.Parameters, s.config.Parameters)
+	if s.basic != (config.BasicAuth{}) {
+		c.HTTP.BasicAuth = &s.basic
+	}
+	if s.token != "" {
+		c.HTTP.BearerTokenFile(s.token)
+	}
+	tls := &c.HTTP.TLSConfig
+	put(&tls.CAFile, s.tls.CAFile)
+	put(&tls.CertFile, s.tls.CertFile)
+	put(&tls.KeyFile, s.tls.KeyFile)
+	put(&tls.ServerName, s.tls.ServerName)
+	for name, value := range s.headers {
+		c.HTTP.Header(name, config.Header{Values: []string{value}})
+	}
+	for name, file := range s.headerFiles {
+		c.HTTP.Header(name, config.Header{Files: []string{file}})
+	}
+	if s.amazon.Region != "" {
+		c.SigV4 = &s.amazon
+	}
 }
 
 // advise adds advice to an error of Prometheus.
@@ -127,7 +147,7 @@ func advise(err error) error {
 		return fmt.Errorf("%w\nthere is no query API: is a path missing behind the address, such as /prometheus for Mimir?", err)
 	case errors.Is(err, prom.ErrPartial):
 		return fmt.Errorf("%w\nseries may be missing, so the result is not reliable: check which part of the storage does not answer, or select another with --match or --parameter", err)
-	case strings.Contains(text, "refusing to follow a redirect"):
+	case strings.Contains(text, "a redirect, which is not followed"):
 		return fmt.Errorf("%w\na login page or a redirect is in front of it: give the address that answers directly, and credentials as flags", err)
 	case strings.Contains(text, "HTTP 429"):
 		return fmt.Errorf("%w\nit limits queries: try later, and a report with a lower --concurrency or a shorter --since", err)

@@ -6,8 +6,11 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/prometheus/storage"
 
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -16,8 +19,43 @@ import (
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
-	"github.com/gpuscale/gpuscale/report/render/html"
+	"github.com/gpuscale/gpuscale/report/render"
 )
+
+// TestForged: a tenant's page that exposes every series of our programs changes no figure of a report
+// that believes the programs' namespace alone. Without that, the report names the namespaces.
+func TestForged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: recording the states takes a while")
+	}
+	s, _ := states.Find(states.Healthy)
+	w, err := query.NewWindow(s.End(), 25*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := func(src storage.Queryable, trusted ...string) string {
+		a, err := query.Run(t.Context(), fixture.Over(src), w, query.Options{Trusted: trusted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := render.JSON(&b, model.Make(model.Input{Answers: a, Generated: generated, Version: "x"})); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	for _, honor := range []bool{true, false} {
+		want := figures(s.Storage(honor), "gpuscale-system")
+		for _, value := range []func(float64) float64{func(float64) float64 { return 0 }, func(v float64) float64 { return 1e6*v + 1 }} {
+			if got := figures(s.Forged(honor, value), "gpuscale-system"); got != want {
+				t.Errorf("honor_labels %v: the report is\n%s\nwithout forged series\n%s", honor, got, want)
+			}
+		}
+		if all := figures(s.Forged(honor, func(float64) float64 { return 0 })); !strings.Contains(all, "in 2 namespaces (gpuscale-system, tenant)") {
+			t.Errorf("honor_labels %v: the report does not say that series come from two namespaces", honor)
+		}
+	}
+}
 
 // TestOnRecordedStates makes the report of half an hour of five clusters, recorded from
 // the real exporter and autoscaler, with and without honor_labels. The two reports must
@@ -82,7 +120,7 @@ func TestOnRecordedStates(t *testing.T) {
 				t.Errorf("allocated to %v with honor_labels, by %v without", a, b)
 			}
 			var page bytes.Buffer
-			if err := html.Write(&page, reports[0]); err != nil {
+			if err := render.HTML(&page, reports[0]); err != nil {
 				t.Error(err)
 			}
 			t.Logf("%s: %s", s.Name, reports[0].Answer.Text)

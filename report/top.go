@@ -38,6 +38,7 @@ func newTopCommand(out, errs io.Writer) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	o.source.add(fs)
+	o.addTrusted(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "only what is allocated to this namespace")
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and free GPUs (the default)")
 	fs.StringVarP(&o.form, "output", "o", "table", "table, wide, json or yaml")
@@ -99,7 +100,14 @@ var errNoGPUs = fmt.Errorf("there is no %s: is gpuscale-exporter scraped (a Serv
 // once queries and writes the table, for one moment.
 func (o topOptions) once(ctx context.Context, client query.Prometheus, again bool) error {
 	now := time.Now()
-	d := query.Dialect{Match: o.match}
+	d := query.Dialect{Match: o.match, Trusted: o.trusted}
+	if len(o.trusted) > 0 {
+		jobs, err := client.Query(ctx, d.JobsQuery(func(selector string) string { return selector }), now)
+		if err != nil {
+			return advise(err)
+		}
+		d = d.WithJobs(jobs)
+	}
 	moved, err := client.Query(ctx, "count("+d.Select(metric.GPUHeld.Name, metric.Exported+metric.LabelNamespace+`!=""`)+")", now)
 	if err != nil {
 		return advise(err)
@@ -118,7 +126,6 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	}
 	rows, complete := top.Rows(answers, d, top.Options{Namespace: o.namespace})
 	var b bytes.Buffer
-	look := o.look()
 	switch {
 	case !again, o.form == "json":
 	case o.form == "yaml":
@@ -128,7 +135,7 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	default:
 		b.WriteString(now.Format(time.RFC3339) + "\n")
 	}
-	if err := top.Write(&b, rows, o.form, look); err != nil {
+	if err := top.Write(&b, rows, o.form); err != nil {
 		return err
 	}
 	if _, err := o.out.Write(b.Bytes()); err != nil {
@@ -138,19 +145,6 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 		return incomplete{errors.New("the allocation or use of some GPUs is unknown")}
 	}
 	return nil
-}
-
-// look sets colour and width on a terminal only.
-func (o topOptions) look() top.Look {
-	f, ok := o.out.(*os.File)
-	if !ok || !terminal(f) {
-		return top.Look{}
-	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		width = 0
-	}
-	return top.Look{Colour: os.Getenv("NO_COLOR") == "", Width: width}
 }
 
 func terminal(w io.Writer) bool {

@@ -108,7 +108,7 @@ func TestTopOnRecordedStates(t *testing.T) {
 				t.Errorf("%s: %d rows", s.Name, len(rows))
 			}
 			var b bytes.Buffer
-			if err := top.Write(&b, rows, "table", top.Look{Width: 120}); err != nil {
+			if err := top.Write(&b, rows, "table"); err != nil {
 				t.Fatal(err)
 			}
 			tables = append(tables, b.String())

@@ -32,7 +32,7 @@ type backend struct {
 	value   float64
 }
 
-func (b *backend) Query(ctx context.Context, promql string, _ time.Time) (prom.Vector, error) {
+func (b *backend) QueryWithin(ctx context.Context, promql string, _ time.Time, _ prom.Limits) (prom.Vector, error) {
 	b.mu.Lock()
 	b.queries++
 	err, delay, value := b.err, b.delay, b.value
@@ -88,7 +88,7 @@ func setup(q Querier, rules ...Rule) Setup {
 
 func read(t *testing.T, c *Cache) (float64, error, error) {
 	t.Helper()
-	v, err := c.View(t.Context(), "queue_depth")
+	v, err := c.View(t.Context(), "queue_depth", "chat")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,31 +105,39 @@ func only(name string) Rule {
 	panic("no built-in rule " + name)
 }
 
-// An idle rule is not queried; those who come first after that cause one query
-// and wait for it.
-func TestIdleRulesAreNotQueried(t *testing.T) {
+// Nothing is asked before a request. Those who come first cause one query of
+// the past and one of the present, and wait for it; those who come later cause
+// none. Without requests, the cache asks nothing.
+func TestWithoutRequestsNothingIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{value: 7}
-		c, _ := start(t, setup(b, only("queue_depth")))
-		time.Sleep(options.IdleAfter + time.Minute)
-		before := b.count()
-		time.Sleep(time.Hour)
-		if got := b.count(); got != before {
-			t.Errorf("%d queries while nothing was requested", got-before)
-		}
-		b.set(func(b *backend) { b.value, b.delay = 9, time.Second })
-		begin := time.Now()
-		var all sync.WaitGroup
-		for range 100 {
-			all.Go(func() {
-				if v, none, _ := read(t, c); none != nil || v != 9 || time.Since(begin) != time.Second {
-					t.Errorf("%v, %v after %s; want the new value after 1s", v, none, time.Since(begin))
-				}
-			})
-		}
-		all.Wait()
-		if got := b.count(); got != before+1 {
-			t.Errorf("%d queries for the first requests", got-before)
+		b := &backend{value: 7, delay: 100 * time.Millisecond}
+		c, _ := start(t, setup(b, only("queue_depth"), only("gpu_busy")))
+		for range 2 {
+			time.Sleep(time.Hour)
+			before := b.count()
+			begin := time.Now()
+			var all sync.WaitGroup
+			for range 100 {
+				all.Go(func() {
+					if v, none, _ := read(t, c); none != nil || v != 7 || time.Since(begin) != 200*time.Millisecond {
+						t.Errorf("%v, %v after %s", v, none, time.Since(begin))
+					}
+				})
+			}
+			all.Wait()
+			if got := b.count() - before; got != 2 {
+				t.Errorf("%d queries for the first requests", got)
+			}
+			time.Sleep(time.Minute)
+			if got := b.count() - before; got < 2+10 || got > 2+14 {
+				t.Errorf("%d queries in a minute of 5s", got)
+			}
+			time.Sleep(2 * options.IdleAfter)
+			before = b.count()
+			time.Sleep(time.Hour)
+			if got := b.count(); got != before {
+				t.Errorf("%d queries while nothing was requested", got-before)
+			}
 		}
 	})
 }
@@ -138,6 +146,7 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{value: 7}
 		c, reg := start(t, setup(b, only("queue_depth")))
+		read(t, c)
 		b.set(func(b *backend) { b.err = &prom.PartialError{Warnings: []string{"half the stores are down"}} })
 		time.Sleep(10 * time.Second)
 		v, none, failure := read(t, c)
@@ -173,32 +182,30 @@ func TestASlowFirstAnswerIsNotWaitedForLongerThanAllowed(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := c.View(ctx, "queue_depth"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.View(ctx, "queue_depth", "chat"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the caller's deadline: %v", err)
 		}
 	})
 }
 
+// What is at fault is settled by one query about no namespace.
 func TestADownPrometheusIsNotAskedMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{err: prom.ErrUnavailable}
 		c, _ := start(t, setup(b, only("queue_depth")))
-		if err := c.Ready(); !errors.Is(err, prom.ErrUnavailable) {
-			t.Errorf("ready without data: %v", err)
-		}
 		start := time.Now()
 		for range 1000 {
 			if _, none, failure := read(t, c); none == nil || failure == nil {
 				t.Fatal("an answer from nowhere")
 			}
 		}
-		if b.count() != 1 || time.Since(start) != 0 {
+		if b.count() != 3 || time.Since(start) != 0 { // the past, the present, and about no namespace
 			t.Errorf("%d queries, waited %s", b.count(), time.Since(start))
 		}
 		b.set(func(b *backend) { b.err = nil })
 		time.Sleep(6 * time.Second)
-		if err := c.Ready(); err != nil {
-			t.Errorf("not ready with data: %v", err)
+		if _, none, failure := read(t, c); none != nil || failure != nil {
+			t.Errorf("back again: %v, %v", none, failure)
 		}
 	})
 }
@@ -207,14 +214,18 @@ func TestADownPrometheusIsNotAskedMoreOften(t *testing.T) {
 func TestRulesStandAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{value: 7}
-		hang := querier(func(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
+		hang := querier(func(ctx context.Context, promql string) (prom.Vector, error) {
 			if strings.Contains(promql, "gpu_busy") {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
-			return b.Query(ctx, promql, at)
+			return b.QueryWithin(ctx, promql, time.Time{}, prom.Limits{})
 		})
 		c, _ := start(t, setup(hang, only("queue_depth"), only("gpu_busy")))
+		if _, err := c.View(t.Context(), "gpu_busy", "chat"); err != nil {
+			t.Error(err)
+		}
+		read(t, c)
 		time.Sleep(time.Minute)
 		if v, none, _ := read(t, c); none != nil || v != 7 {
 			t.Errorf("%v, %v", v, none)
@@ -222,49 +233,59 @@ func TestRulesStandAlone(t *testing.T) {
 	})
 }
 
-type querier func(context.Context, string, time.Time) (prom.Vector, error)
+type querier func(context.Context, string) (prom.Vector, error)
 
-func (q querier) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
-	return q(ctx, promql, at)
+func (q querier) QueryWithin(ctx context.Context, promql string, _ time.Time, _ prom.Limits) (prom.Vector, error) {
+	return q(ctx, promql)
 }
 
-// A rule that was idle begins with its history; one query is enough
-// for that, and the plain one follows.
-func TestARuleBeginsWithItsHistory(t *testing.T) {
+// A namespace begins with its past, and the present follows. While the past cannot
+// be had and the present can, it is tried once more.
+func TestANamespaceBeginsWithItsPast(t *testing.T) {
 	cases := map[string]struct {
-		fails func(n int, history bool) error // by attempt, from 0
-		want  string                          // H: history, q: plain
+		fails func(n int, past bool) error // by attempt, from 0
+		want  string                       // P: the past, q: the present; in brackets about no namespace
 	}{
-		"good": {func(int, bool) error { return nil }, "Hqqqq"},
+		"good": {func(int, bool) error { return nil }, "Pqqqq"},
 		"Prometheus comes back": {func(n int, _ bool) error {
-			if n < 5 {
+			if n < 6 {
 				return prom.ErrUnavailable
 			}
 			return nil
-		}, "HHqHHqHqqq"},
-		"a history that is too much": {func(_ int, history bool) error {
-			if history {
+		}, "Pq(P)Pq(P)Pqqqq"},
+		"a past that is too much": {func(_ int, past bool) error {
+			if past {
 				return prom.ErrBadQuery
 			}
 			return nil
-		}, "HHqHqqqq"},
+		}, "Pq(P)Pqqqq"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rule := only("queue_depth")
+				var mu sync.Mutex
 				var got strings.Builder
-				q := querier(func(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
-					n, history := got.Len(), promql == rule.History()
-					if !history && promql != rule.Query() {
-						t.Errorf("asks %s", promql)
+				n := 0
+				q := querier(func(_ context.Context, promql string) (prom.Vector, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					past := strings.HasPrefix(promql, "last_over_time")
+					word := map[bool]string{true: "P", false: "q"}[past]
+					if strings.Contains(promql, `namespace="-"`) {
+						word = "(" + word + ")"
 					}
-					got.WriteString(map[bool]string{true: "H", false: "q"}[history])
-					return nil, c.fails(n, history)
+					got.WriteString(word)
+					n++
+					return nil, c.fails(n-1, past)
 				})
-				start(t, setup(q, rule))
+				tables, _ := start(t, setup(q, only("gpu_share")))
+				if _, err := tables.View(t.Context(), "gpu_share", "chat"); err != nil {
+					t.Fatal(err)
+				}
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
 				if !strings.HasPrefix(got.String(), c.want) {
 					t.Errorf("%s, want %s…", got.String(), c.want)
 				}

@@ -48,13 +48,6 @@ func (m *metrics) declare(q Question) {
 	}
 }
 
-// forget removes the counters of a rule that is no longer configured.
-func (m *metrics) forget(rule string) {
-	of := prometheus.Labels{metric.LabelRule: rule}
-	m.queries.DeletePartialMatch(of)
-	m.dropped.DeletePartialMatch(of)
-}
-
 func (m *metrics) queried(q Question, took time.Duration, result string) {
 	m.queries.WithLabelValues(q.Backend, q.Rule, result).Inc()
 	m.seconds.WithLabelValues(q.Backend).Observe(took.Seconds())

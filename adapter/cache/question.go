@@ -2,7 +2,6 @@ package cache
 
 import (
 	"errors"
-	"time"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -11,95 +10,71 @@ import (
 // DefaultBackend is the backend of a question that names none.
 const DefaultBackend = "default"
 
-// Question is a query whose answer the cache keeps fresh. Rule, Backend, Query
-// and Version identify it; two questions equal in these are one, and the first
-// one's Build answers both.
+// Question is what the cache asks a backend, for one namespace or for several at
+// once. Rule, Backend and Version identify it; two questions equal in these are
+// one, and the first one's functions serve both.
 type Question struct {
 	// Rule is the label of metrics and logs.
 	Rule string
 	// Backend to ask; "" is DefaultBackend.
 	Backend string
-	// Query is sent each interval. History, if not "", replaces it in the first
-	// query after the start or an idle time: it must return what Query returns
-	// and the recent past as well.
-	Query, History string
-	// Version distinguishes questions of one query whose Build differs, for
-	// example because their rule was changed and reloaded.
+	// Version distinguishes the questions of one rule.
 	Version string
-	// Build makes the next state from the one before (nil at first) and an
-	// answer, and counts the answer's series and those of no use. One call at
-	// a time. A state is immutable once returned, and never nil.
+	// Past: a namespace's first state is built from the recent past as well.
+	Past bool
+	// Queries returns the queries whose answers together are the namespaces': of
+	// the present, or of the recent past.
+	Queries func(past bool, namespaces []string) []string
+	// Namespace returns which namespace a series is about; "" for none, Everywhere
+	// for all. Nil means
+	// that the queries are about one namespace, or about the cluster: they are sent
+	// for each namespace by itself.
+	Namespace func(prom.Labels) string
+	// Build makes a namespace's next state from the one before (nil at first) and
+	// an answer, and counts the answer's series and those of no use. One call at a
+	// time for a namespace. A state is immutable once returned, and never nil.
 	Build func(previous any, v prom.Vector, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
-	// Intake, if not nil, replaces Build for backends that implement Streamer.
-	Intake Intake
+	// Suspects, if not nil, returns smaller queries for one namespace, by the name
+	// of the series they are about, which help to find the one at fault.
+	Suspects func(namespace string) (names, queries []string)
 }
 
-// Intake builds states from large answers without a vector: Begin, Add for each
-// element, Build. One goroutine at a time. After a truncated answer comes the
-// next Begin.
-type Intake interface {
-	Begin()
-	// Add takes labels as [Streamer] passes them.
-	Add(labels [][2][]byte, value float64)
-	Build(previous any, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
-}
+// Everywhere stands for every namespace that a query is about.
+const Everywhere = "*"
 
-// State is what is known about a question.
-type State struct {
-	// Value is what Build last returned; nil before the first good answer.
-	Value any
-	// Failure of the last query, if it failed. The value does not change then.
-	Failure error
-	// At is when the last good answer came; zero before the first.
-	At time.Time
-}
-
-// ErrTooManyQuestions: the cache has MaxQuestions questions and takes no more
-// until one of them is idle for IdleAfter.
-var ErrTooManyQuestions = errors.New("too many questions at once")
+// Errors about the number of questions.
+var (
+	// ErrTooManyQuestions: the namespace has its share of questions, and gets no
+	// more until one of them is idle for IdleAfter.
+	ErrTooManyQuestions = errors.New("too many questions at once")
+	errIdle             = errors.New("the question has just been forgotten; it is asked again with the next request")
+	// ErrTooLarge: the namespace has more series than its budget.
+	ErrTooLarge = prom.ErrTooLarge
+)
 
 // key identifies a question.
-type key struct{ rule, backend, query, version string }
+type key struct{ rule, backend, version string }
 
-func (q Question) key() key { return key{q.Rule, q.Backend, q.Query, q.Version} }
+func (q Question) key() key { return key{q.Rule, q.Backend, q.Version} }
 
-// forRule returns the question whose states are the rule's tables, built with
-// scratch.
-func forRule(r Rule, scratch *signal.Scratch) Question {
+// forRule returns the question whose states are the rule's tables.
+func forRule(r Rule) Question {
 	return Question{
-		Rule: r.Name, Backend: r.Backend, Query: r.Query(), History: r.History(), Version: r.version(),
+		Rule: r.Name, Backend: r.Backend, Past: true,
+		Queries:   func(past bool, namespaces []string) []string { return r.Queries(past, namespaces...) },
+		Namespace: func(ls prom.Labels) string { return r.Rule.Namespace(ls.Get) },
 		Build: func(previous any, v prom.Vector, reading signal.Reading) (any, int, map[signal.Reason]int) {
-			return build(r.Rule, scratch, previous, samples(v), reading)
+			table, ok := previous.(*signal.Table)
+			if !ok {
+				table = signal.NewTable(r.Rule)
+			}
+			all := make([]signal.Sample, len(v))
+			for i, s := range v {
+				all[i] = r.Sample(s.Labels.All(), s.Value)
+			}
+			next, dropped := table.Read(all, reading)
+			return next, next.Series(), dropped
 		},
-		Intake: &intake{signal.NewIntake(), r.Rule, scratch},
+		Suspects: r.Suspects,
 	}
-}
-
-// intake builds a rule's tables.
-type intake struct {
-	*signal.Intake
-	rule    signal.Rule
-	scratch *signal.Scratch
-}
-
-// Build implements Intake.
-func (i *intake) Build(previous any, reading signal.Reading) (any, int, map[signal.Reason]int) {
-	return build(i.rule, i.scratch, previous, i.End(), reading)
-}
-
-func build(rule signal.Rule, scratch *signal.Scratch, previous any, samples []signal.Sample, reading signal.Reading) (any, int, map[signal.Reason]int) {
-	table, ok := previous.(*signal.Table)
-	if !ok {
-		table = signal.NewTable(rule)
-	}
-	next, dropped := table.ReadWith(scratch, samples, reading)
-	return next, next.Series(), dropped
-}
-
-func samples(vector prom.Vector) []signal.Sample {
-	all := make([]signal.Sample, len(vector))
-	for i, s := range vector {
-		all[i] = signal.NewSample(s.Labels.All(), s.Value)
-	}
-	return all
 }

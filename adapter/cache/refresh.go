@@ -7,63 +7,63 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// keep refreshes one question while it is requested. Each has its own loop, so
-// that a slow or broken one delays no other.
-func (c *Cache) keep(ctx context.Context, e *entry) {
-	for {
+// keep refreshes one topic while it is requested: a namespace at once when it is
+// new, and all of them each interval.
+func (c *Cache) keep(ctx context.Context, t *topic) {
+	tick := time.NewTimer(time.Hour)
+	defer tick.Stop()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	for active := false; ; {
+		due := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.wake:
+		case <-t.wake:
+		case <-tick.C:
+			active, due = false, true
 		}
-		c.attend(ctx, e)
-		if !e.pinned {
-			c.leave(ctx, e)
-			return
+		opts := c.plan.opts
+		if !t.forget(time.Now(), opts.IdleAfter) {
+			if c.leave(t) {
+				return
+			}
+			continue
+		}
+		if !active {
+			active = true
+			tick.Reset(jitter(opts.Interval))
+		}
+		for _, batch := range t.batches(time.Now(), due) {
+			asking.Go(func() { c.refresh(ctx, t, batch) })
 		}
 	}
 }
 
-// attend refreshes e each interval until it is idle or ctx ends.
-func (c *Cache) attend(ctx context.Context, e *entry) {
-	begin := opening{over: e.History == ""}
-	for ctx.Err() == nil {
-		opts := c.plan.Load().opts
-		if e.idle(time.Now(), opts.IdleAfter) {
-			return
-		}
-		query, history := e.Query, begin.history()
-		if history {
-			query = e.History
-		}
-		if err := c.refresh(ctx, e, query); begin.ended(history, err) && ctx.Err() == nil {
-			c.log.Warn("history cannot be read: pods that stopped reporting before now are unknown",
-				slog.String("rule", e.Rule), slog.Duration("past", signal.Forget), slog.Any("error", err))
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(jitter(opts.Interval)):
-		}
-	}
-}
-
-// leave removes an idle question.
-func (c *Cache) leave(ctx context.Context, e *entry) {
-	if ctx.Err() != nil {
-		return
-	}
+// leave removes an idle question, and reports whether it was one of Watch.
+func (c *Cache) leave(t *topic) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k := e.key(); c.asked[k] == e {
-		delete(c.asked, k)
+	k := t.key()
+	if c.asked[k] != t {
+		return false
 	}
-	e.stop() // releases the context
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.units) > 0 { // a request came in between
+		return false
+	}
+	delete(c.asked, k)
+	t.over = true
+	return true
 }
 
 // jitter spreads the queries of replicas and questions over time.
@@ -71,90 +71,277 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
 }
 
-func (c *Cache) refresh(ctx context.Context, e *entry, query string) error {
-	b := c.plan.Load().backends[e.Backend]
-	if b == nil {
-		err := fmt.Errorf("backend %q: %w", e.Backend, errNoBackend)
-		e.attempted(err)
+// refresh asks about some namespaces. If that fails, and the same query about no
+// namespace does not, the series of one of them are at fault: they are divided
+// until it stands alone.
+func (c *Cache) refresh(ctx context.Context, t *topic, units []*unit) {
+	p := c.plan
+	err := c.attempt(ctx, p, t, units)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	blameless := !units[0].alone && c.control(ctx, p, t, units[0].namespace, !units[0].begun) != nil
+	if len(units) > 1 && !blameless {
+		half := (len(units) + 1) / 2
+		var asking sync.WaitGroup
+		asking.Go(func() { c.refresh(ctx, t, units[:half]) })
+		c.refresh(ctx, t, units[half:])
+		asking.Wait()
+		if !t.anyAlone(units) {
+			t.narrow(half, time.Now())
+		}
+		return
+	}
+	if len(units) == 1 && !blameless {
+		err = c.blame(ctx, p, t, units[0], err)
+	}
+	for _, u := range units {
+		c.fail(p, t, u, err, !blameless)
+	}
+}
+
+func (t *topic) anyAlone(units []*unit) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, u := range units {
+		if u.alone {
+			return true
+		}
+	}
+	return false
+}
+
+// nowhere is a name that no namespace has.
+const nowhere = "-"
+
+// control sends a topic's query about no namespace. Its error is not the fault of
+// any namespace's series.
+func (c *Cache) control(ctx context.Context, p *plan, t *topic, namespace string, past bool) error {
+	if t.Namespace == nil { // its query is one namespace's own
+		_, err := c.queries(ctx, p, t, []string{"vector(0)"}, []string{namespace}, false)
 		return err
 	}
-	select {
-	case b.slots <- struct{}{}:
-		defer func() { <-b.slots }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	start := time.Now()
-	build, err := c.ask(ctx, b.Querier, e, query, start)
-	if ctx.Err() != nil {
-		return ctx.Err() // shutting down: not a failure of Prometheus
-	}
-	c.metrics.queried(e.Question, time.Since(start), result(err))
-	before := e.failure()
-	if err == nil {
-		err = c.store(e, build)
-	}
-	e.attempted(err)
-	c.logChange(e, before, err)
-	return err
-}
-
-// builder makes the next state from a complete answer.
-type builder func(previous any) (next any, series int, dropped map[signal.Reason]int)
-
-// ask sends a query. The time of evaluation is start, not the end: a slow
-// answer is older, never younger.
-func (c *Cache) ask(ctx context.Context, q Querier, e *entry, query string, start time.Time) (build builder, err error) {
-	reading := signal.Reading{Evaluated: start, Now: start}
-	s, streams := q.(Streamer)
-	if !streams || e.Intake == nil {
-		vector, err := q.Query(ctx, query, time.Time{})
-		if len(vector) > 0 {
-			reading.Evaluated = vector[0].Time
+	for _, over := range []bool{past, false} {
+		if _, err := c.queries(ctx, p, t, t.Queries(over, []string{nowhere}), []string{namespace}, false); err != nil {
+			return err
 		}
-		return func(previous any) (any, int, map[signal.Reason]int) { return e.Build(previous, vector, reading) }, err
-	}
-	defer c.caught(e, &err)
-	e.Intake.Begin()
-	first := true
-	err = s.Each(ctx, query, time.Time{}, &c.lock, func(labels [][2][]byte, value float64, at time.Time) {
-		if first {
-			reading.Evaluated, first = at, false
+		if !past {
+			break
 		}
-		e.Intake.Add(labels, value)
-	})
-	return func(previous any) (any, int, map[signal.Reason]int) { return e.Intake.Build(previous, reading) }, err
-}
-
-// store replaces the state with the one built from an answer.
-func (c *Cache) store(e *entry, build builder) (err error) {
-	defer c.caught(e, &err)
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	next, series, dropped := build(e.latest.Load().value)
-	e.latest.Store(&answer{value: next, at: time.Now(), series: series, dropped: dropped})
-	c.answered.Store(true)
-	c.metrics.read(e.Rule, dropped)
+	}
 	return nil
 }
 
-// caught turns a panic into an error: an unforeseen answer must break its own
-// rule only.
-func (c *Cache) caught(e *entry, err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("reading the answer: %v", p)
-		c.log.Error("panic while reading an answer: this is a bug", slog.String("rule", e.Rule),
-			slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+// attempt asks about some namespaces, all begun or all new, and stores each
+// one's answer. An error concerns all of them.
+func (c *Cache) attempt(ctx context.Context, p *plan, t *topic, units []*unit) error {
+	names, alone := make([]string, len(units)), units[0].alone
+	for i, u := range units {
+		names[i] = u.namespace
+	}
+	var past map[string]prom.Vector
+	var pastReading signal.Reading
+	if !units[0].begun {
+		answer, err := c.queries(ctx, p, t, t.Queries(true, names), names, alone)
+		if err != nil {
+			return c.withoutPast(ctx, p, t, units, names, err)
+		}
+		past, pastReading = t.split(answer.vector, names), answer.Reading
+	}
+	answer, err := c.queries(ctx, p, t, t.Queries(false, names), names, alone)
+	if err != nil {
+		return err
+	}
+	c.tell(p, t, units, past, pastReading, t.split(answer.vector, names), answer.Reading)
+	return nil
+}
+
+// withoutPast is for namespaces whose past could not be had. If the present can,
+// twice, they go without.
+func (c *Cache) withoutPast(ctx context.Context, p *plan, t *topic, units []*unit, names []string, why error) error {
+	answer, err := c.queries(ctx, p, t, t.Queries(false, names), names, units[0].alone)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	least := patience
+	for _, u := range units {
+		u.tries++
+		least = min(least, u.tries)
+	}
+	t.mu.Unlock()
+	if least < patience {
+		return fmt.Errorf("asking about the past: %w", why)
+	}
+	c.log.Warn("history cannot be read: pods that stopped reporting before now are unknown", slog.String("rule", t.Rule),
+		slog.Int("namespaces", len(units)), slog.String("namespace", names[0]), slog.Duration("past", signal.Forget), slog.Any("error", why))
+	c.tell(p, t, units, nil, signal.Reading{}, t.split(answer.vector, names), answer.Reading)
+	return nil
+}
+
+// split divides an answer by namespace.
+func (t *topic) split(v prom.Vector, names []string) map[string]prom.Vector {
+	if len(names) == 1 && t.Namespace == nil {
+		return map[string]prom.Vector{names[0]: v}
+	}
+	all := map[string]prom.Vector{}
+	for _, s := range v {
+		switch n := t.Namespace(s.Labels); n {
+		case "":
+		case Everywhere:
+			for _, each := range names {
+				all[each] = append(all[each], s)
+			}
+		default:
+			all[n] = append(all[n], s)
+		}
+	}
+	return all
+}
+
+// tell gives each namespace its part of an answer. One that has more than its
+// budget gets none.
+func (c *Cache) tell(p *plan, t *topic, units []*unit, past map[string]prom.Vector, before signal.Reading, now map[string]prom.Vector, at signal.Reading) {
+	for _, u := range units {
+		n := u.namespace
+		if size := max(len(past[n]), len(now[n])); size > p.opts.Budget.Series {
+			c.fail(p, t, u, fmt.Errorf("%w: namespace %s has %d of %d allowed", ErrTooLarge, n, size, p.opts.Budget.Series), true)
+			continue
+		}
+		if err := c.store(t, u, past != nil, past[n], before, now[n], at); err != nil {
+			c.fail(p, t, u, err, true)
+		}
 	}
 }
 
+// store replaces a namespace's state with the one built from an answer. A panic
+// becomes an error: an unforeseen answer must break its own rule only.
+func (c *Cache) store(t *topic, u *unit, first bool, past prom.Vector, before signal.Reading, now prom.Vector, at signal.Reading) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("reading the answer: %v", p)
+			c.log.Error("panic while reading an answer: this is a bug", slog.String("rule", t.Rule),
+				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	previous := t.state(u)
+	value := previous.Value
+	if first {
+		value, _, _ = t.Build(value, past, before)
+	}
+	next, series, dropped := t.Build(value, now, at)
+	c.metrics.read(t.Rule, dropped)
+	t.stored(u, next, series, dropped, time.Now())
+	c.logChange(t, u.namespace, previous.Failure, nil)
+	return nil
+}
+
+func (c *Cache) fail(p *plan, t *topic, u *unit, err error, guilty bool) {
+	before := t.state(u).Failure
+	t.failed(u, err, guilty, time.Now(), p.opts.Interval)
+	c.logChange(t, u.namespace, before, err)
+}
+
+// answer is what several queries returned together.
+type answer struct {
+	vector prom.Vector
+	signal.Reading
+}
+
+// queries sends queries about some namespaces, one after the other. The time of
+// evaluation is the start, not the end: a slow answer is older, never younger.
+func (c *Cache) queries(ctx context.Context, p *plan, t *topic, queries, namespaces []string, alone bool) (answer, error) {
+	b := p.backends[t.Backend]
+	if b == nil {
+		return answer{}, fmt.Errorf("backend %q: %w", t.Backend, errNoBackend)
+	}
+	slots, timeout, most := b.shared, p.opts.Timeout/4, p.opts.Budget
+	switch {
+	case alone:
+		slots, timeout = b.own, p.opts.Timeout
+	case len(namespaces) > 1:
+		most = prom.Limits{Series: 2 * most.Series, Bytes: 2 * most.Bytes}
+	}
+	if b.NamespaceParameter != "" {
+		most.Parameters = map[string]string{b.NamespaceParameter: namespaces[0]}
+	}
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+	start := time.Now()
+	all := answer{Reading: signal.Reading{Evaluated: start, Now: start}}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for i, query := range queries {
+		began := time.Now()
+		v, err := b.Querier.QueryWithin(limited, query, time.Time{}, most)
+		if ctx.Err() != nil {
+			return answer{}, ctx.Err() // shutting down: not a failure of Prometheus
+		}
+		c.metrics.queried(t.Question, time.Since(began), result(err))
+		if err != nil {
+			return answer{}, err
+		}
+		if len(v) > 0 && (i == 0 || v[0].Time.After(all.Evaluated)) {
+			all.Evaluated = v[0].Time
+		}
+		most.Series = max(1, most.Series-len(v))
+		all.vector = append(all.vector, v...)
+	}
+	return all, nil
+}
+
+// blame adds to an error of one namespace the name of the series at fault, if one
+// can be found. It looks once for each error.
+func (c *Cache) blame(ctx context.Context, p *plan, t *topic, u *unit, err error) error {
+	if t.Suspects == nil || errors.Is(err, prom.ErrUnavailable) {
+		return err
+	}
+	t.mu.Lock()
+	known, culprit := u.blamed == err.Error(), u.culprit
+	t.mu.Unlock()
+	if !known {
+		culprit = c.find(ctx, p, t, u.namespace)
+		t.mu.Lock()
+		u.blamed, u.culprit = err.Error(), culprit
+		t.mu.Unlock()
+	}
+	if culprit == "" || strings.Contains(err.Error(), culprit) {
+		return err
+	}
+	return fmt.Errorf("%w; the series is %s of namespace %s", err, culprit, u.namespace)
+}
+
+// find returns the name of the first series that cannot be queried by itself, or
+// of that with the most elements.
+func (c *Cache) find(ctx context.Context, p *plan, t *topic, namespace string) (culprit string) {
+	names, queries := t.Suspects(namespace)
+	most := 0
+	for i, query := range queries {
+		a, err := c.queries(ctx, p, t, []string{query}, []string{namespace}, true)
+		switch {
+		case errors.Is(err, prom.ErrUnavailable) || ctx.Err() != nil:
+			return ""
+		case err != nil:
+			return names[i]
+		case len(a.vector) > most:
+			most, culprit = len(a.vector), names[i]
+		}
+	}
+	return culprit
+}
+
 // logChange logs changes only: an unavailable Prometheus must not fill the log.
-func (c *Cache) logChange(e *entry, before, now error) {
+func (c *Cache) logChange(t *topic, namespace string, before, now error) {
+	about := []any{slog.String("rule", t.Rule), slog.String("backend", t.Backend), slog.String("namespace", namespace)}
 	switch {
 	case now != nil && (before == nil || before.Error() != now.Error()):
-		c.log.Warn("query failed", slog.String("rule", e.Rule), slog.String("backend", e.Backend), slog.Any("error", now))
+		c.log.Warn("query failed", append(about, slog.Any("error", now))...)
 	case now == nil && before != nil:
-		c.log.Info("query answered again", slog.String("rule", e.Rule), slog.String("backend", e.Backend))
+		c.log.Info("query answered again", about...)
 	}
 }
 

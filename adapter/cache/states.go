@@ -34,23 +34,20 @@ func (s states) Collect(ch chan<- prometheus.Metric) {
 		series int
 	}
 	known, active := map[string]rule{}, map[string]int{}
-	for name := range s.cache.plan.Load().backends {
+	for name := range s.cache.plan.backends {
 		active[name] = 0
 	}
-	for _, e := range s.cache.entries() {
-		if e.active() {
-			active[e.Backend]++
-		}
-		a := e.latest.Load()
-		if a.at.IsZero() {
+	for _, q := range s.cache.status(false) {
+		active[q.Backend]++
+		if q.At.IsZero() {
 			continue
 		}
-		r := known[e.Rule]
-		if r.oldest.IsZero() || a.at.Before(r.oldest) {
-			r.oldest = a.at
+		r := known[q.Rule]
+		if r.oldest.IsZero() || q.At.Before(r.oldest) {
+			r.oldest = q.At
 		}
-		r.series += a.series
-		known[e.Rule] = r
+		r.series += q.Series
+		known[q.Rule] = r
 	}
 	gauge := func(d *prometheus.Desc, v float64, label string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, label)
@@ -64,17 +61,17 @@ func (s states) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// entries returns those of the rules and of Watch.
-func (c *Cache) entries() []*entry {
+// topics returns those of the rules and of Watch.
+func (c *Cache) topics() []*topic {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	rules := c.plan.Load().rules
-	all := make([]*entry, 0, len(rules)+len(c.asked))
-	for _, e := range rules {
-		all = append(all, e)
+	rules := c.plan.rules
+	all := make([]*topic, 0, len(rules)+len(c.asked))
+	for _, t := range rules {
+		all = append(all, t)
 	}
-	for _, e := range c.asked {
-		all = append(all, e)
+	for _, t := range c.asked {
+		all = append(all, t)
 	}
 	return all
 }

@@ -20,7 +20,8 @@ import (
 // counting is a question whose state is how many answers it has had.
 func counting(query string) Question {
 	return Question{
-		Rule: "counting", Query: query,
+		Rule: "counting", Version: query,
+		Queries: func(bool, []string) []string { return []string{query} },
 		Build: func(previous any, _ prom.Vector, _ signal.Reading) (any, int, map[signal.Reason]int) {
 			n, _ := previous.(int)
 			return n + 1, 3, map[signal.Reason]int{signal.Stale: 1}
@@ -30,7 +31,7 @@ func counting(query string) Question {
 
 func watched(t *testing.T, c *Cache, q Question) State {
 	t.Helper()
-	s, err := c.Watch(t.Context(), q)
+	s, err := c.Watch(t.Context(), q, "chat")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,19 +103,48 @@ func TestQuestionsAreDistinct(t *testing.T) {
 	})
 }
 
+// Each namespace has its share of the questions. Where all are taken, a namespace
+// that has few gets one of the namespace that has most.
 func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(&backend{})
-		s.Options.MaxQuestions = 2
+		s.Options.MaxQuestions = 20
 		c, _ := start(t, s)
-		watched(t, c, counting("a"))
-		watched(t, c, counting("b"))
-		if _, err := c.Watch(t.Context(), counting("c")); !errors.Is(err, ErrTooManyQuestions) {
-			t.Errorf("a third: %v", err)
+		ask := func(namespace string, n int) error {
+			_, err := c.Watch(t.Context(), counting(fmt.Sprint(namespace, n)), namespace)
+			return err
 		}
-		watched(t, c, counting("a"))
+		for i := range 10 { // the first has one more than the others
+			for n := range 2 {
+				if err := ask(fmt.Sprint("tenant", i), n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if err := ask("tenant3", 2); !errors.Is(err, ErrTooManyQuestions) {
+			t.Errorf("beyond its share: %v", err)
+		}
+		if err := ask("tenant3", 1); err != nil {
+			t.Errorf("what it asks already: %v", err)
+		}
+		if err := ask("victim", 0); err != nil {
+			t.Errorf("one that has none: %v", err)
+		}
+		total := 0
+		for _, q := range c.Status() {
+			if q.Namespace == "tenant0" {
+				total += 10
+			}
+			total++
+		}
+		if total != 20+10 {
+			t.Errorf("%v: the oldest question of the first of those that have most should be gone", c.Status())
+		}
 		time.Sleep(2 * options.IdleAfter)
-		watched(t, c, counting("c"))
+		if err := ask("tenant3", 2); err != nil {
+			t.Errorf("when the others are forgotten: %v", err)
+		}
 	})
 }
 
@@ -163,12 +193,15 @@ func TestBackendsStandAlone(t *testing.T) {
 		s := setup(&backend{})
 		var most, now int
 		var mu sync.Mutex
-		hang := querier(func(ctx context.Context, _ string, _ time.Time) (prom.Vector, error) {
+		hang := querier(func(ctx context.Context, _ string) (prom.Vector, error) {
 			mu.Lock()
 			now++
 			most = max(most, now)
 			mu.Unlock()
 			<-ctx.Done()
+			mu.Lock()
+			now--
+			mu.Unlock()
 			return nil, ctx.Err()
 		})
 		s.Backends = append(s.Backends, Backend{Name: "slow", Querier: hang})
@@ -189,6 +222,8 @@ func TestBackendsStandAlone(t *testing.T) {
 			t.Errorf("%+v after %s", s, time.Since(before))
 		}
 		all.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if most != options.Concurrency {
 			t.Errorf("%d queries at once, not %d", most, options.Concurrency)
 		}

@@ -20,7 +20,11 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 	if t == nil {
 		return nil, p.unknown(info.Metric)
 	}
-	v, err := p.ask(ctx, r, t, selector, name.Namespace, []string{name.Name})
+	within := name.Namespace
+	if t.namespace == t.object {
+		within = name.Name
+	}
+	v, err := p.ask(ctx, r, t, selector, within, []string{name.Name})
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,9 @@
 package compat
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -15,8 +12,6 @@ import (
 )
 
 const (
-	// recheck is how often the file is read for changes.
-	recheck = 2 * time.Second
 	// retry is how soon a listing that failed is tried again.
 	retry = 10 * time.Second
 	// listers bounds the listings in flight.
@@ -28,25 +23,18 @@ type Lister interface {
 	Series(ctx context.Context, selector string, since time.Time) ([]prom.Family, error)
 }
 
-// Run lists the series and reloads the file, until ctx ends.
+// Run lists the series until ctx ends.
 func (p *Provider) Run(ctx context.Context) {
 	if p == nil {
 		return
 	}
-	tick := time.NewTicker(recheck)
-	defer tick.Stop()
-	next := time.Now()
 	for {
-		if !time.Now().Before(next) {
-			next = time.Now().Add(p.relist(ctx))
-		}
+		next := time.NewTimer(p.relist(ctx))
 		select {
 		case <-ctx.Done():
+			next.Stop()
 			return
-		case <-tick.C:
-			if p.reread() {
-				next = time.Now()
-			}
+		case <-next.C:
 		}
 	}
 }
@@ -136,67 +124,4 @@ func (p *Provider) logChanges(failures map[string]error) {
 	p.failing = failures
 }
 
-// reread applies a changed file and reports whether it did. A rule that is now
-// broken keeps its previous version; the others change.
-func (p *Provider) reread() bool {
-	raw, err := os.ReadFile(p.opts.ConfigFile)
-	if err == nil && bytes.Equal(raw, p.raw) {
-		return false
-	}
-	var f *File
-	if err == nil {
-		p.raw = raw
-		f, err = Parse(p.opts.ConfigFile, raw)
-	}
-	if err != nil {
-		if text := err.Error(); text != p.unread {
-			p.unread = text
-			p.log.Warn("prometheus-adapter configuration cannot be used, the previous one stays in force", slog.Any("error", err))
-		}
-		return false
-	}
-	p.unread = ""
-	f.keep(p.file)
-	p.take(f)
-	return true
-}
-
-// keep restores the previous version of rules that are now broken.
-func (f *File) keep(before *File) {
-	for _, list := range []struct{ now, old *[]*Rule }{{&f.Custom, &before.Custom}, {&f.External, &before.External}} {
-		for _, old := range *list.old {
-			broken := slices.ContainsFunc(f.Problems, func(p Problem) bool { return p.Rule == old.ID })
-			if broken {
-				*list.now = append(*list.now, old)
-			}
-		}
-		slices.SortStableFunc(*list.now, func(a, b *Rule) int { return a.place() - b.place() })
-	}
-}
-
-// place is the rule's index in its list.
-func (r *Rule) place() int {
-	var n int
-	for _, c := range r.ID {
-		if c >= '0' && c <= '9' {
-			n = n*10 + int(c-'0')
-		}
-	}
-	return n
-}
-
-func (p *Provider) take(f *File) {
-	p.file = f
-	p.log.Info("prometheus-adapter rules", slog.String("file", f.Name), slog.Int("custom", len(f.Custom)), slog.Int("external", len(f.External)))
-	for _, problem := range f.Problems {
-		p.log.Warn("rule left out", slog.Any("error", problem))
-	}
-	if f.ResourceRules {
-		p.log.Warn("resourceRules are not served: they are for metrics.k8s.io", slog.String("file", f.Name))
-	}
-}
-
 var _ Lister = (*prom.Client)(nil)
-
-// errNoFile: New was called without a file.
-var errNoFile = errors.New("no prometheus-adapter configuration file is given")

@@ -131,6 +131,10 @@ func generals(t *testing.T, m memory, queries []queryCase, object string, select
 			if general.special == "" {
 				all, _ := m.ask(t, general, at10m)
 				with(fmt.Sprintf("%s %q", q.query, sel), tg, selector, all)
+				some := *general
+				some.query = general.within([]string{"shop", "bank", "void"})
+				all, _ = m.ask(t, &some, at10m)
+				with(fmt.Sprintf("some namespaces: %s %q", q.query, sel), tg, selector, all)
 			}
 		}
 	}

@@ -12,8 +12,7 @@ import (
 // Options name the file and replace v0.12.0's flags. Nothing is served unless
 // ConfigFile is set.
 type Options struct {
-	// ConfigFile is prometheus-adapter's own configuration file. It is reloaded
-	// when it changes.
+	// ConfigFile is prometheus-adapter's own configuration file.
 	ConfigFile string `json:"configFile,omitempty"`
 	// Backend to query; the default one if empty.
 	Backend string `json:"backend,omitempty"`
@@ -24,7 +23,7 @@ type Options struct {
 	// RelistInterval if zero.
 	SeriesAge metav1.Duration `json:"seriesAge,omitempty"`
 	// MaxAge is the age beyond which a sample is missing; v0.12.0 has no limit.
-	// 2m if zero, which tolerates one missed scrape at the usual 1m.
+	// 5m if zero: Prometheus' own lookback, so that what v0.12.0 sees is served.
 	MaxAge metav1.Duration `json:"maxAge,omitempty"`
 }
 
@@ -40,7 +39,7 @@ func (o Options) WithDefaults() Options {
 		o.SeriesAge = o.RelistInterval
 	}
 	if o.MaxAge.Duration == 0 {
-		o.MaxAge.Duration = 2 * time.Minute
+		o.MaxAge.Duration = lookback
 	}
 	return o
 }
@@ -65,14 +64,9 @@ func (o Options) Validate() error {
 
 // Load reads and parses the file.
 func (o Options) Load() (*File, error) {
-	_, f, err := o.read()
-	return f, err
-}
-
-func (o Options) read() (raw []byte, f *File, err error) {
-	if raw, err = os.ReadFile(o.ConfigFile); err != nil {
-		return nil, nil, fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
+	raw, err := os.ReadFile(o.ConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
 	}
-	f, err = Parse(o.ConfigFile, raw)
-	return raw, f, err
+	return Parse(o.ConfigFile, raw)
 }

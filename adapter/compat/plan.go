@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
 // target is a metric of the API: a rule, one of its series and the labels that
@@ -28,8 +30,10 @@ type target struct {
 type plan struct {
 	// value is the query of the values alone, for error messages.
 	value string
-	// query is the query sent: the values and their ages.
-	query string
+	// query is the query sent: the values and their ages. A general one is that
+	// about all namespaces; within is the one about some.
+	query  string
+	within func(namespaces []string) string
 	// namespace and object are the labels of the answer's keys; "" where the
 	// query is about one namespace or about no object.
 	namespace, object string
@@ -41,9 +45,9 @@ type plan struct {
 	window   time.Duration
 }
 
-// general returns the query for all namespaces and objects, or a plan without a
-// query and with the reason.
-func (t *target) general(selector k8slabels.Selector) (*plan, error) {
+// general returns the query for all objects in some namespaces, in all if none is
+// named, or a plan without a query and with the reason.
+func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*plan, error) {
 	if t.rule.query.values != "" {
 		return &plan{special: t.rule.query.values}, nil
 	}
@@ -52,7 +56,11 @@ func (t *target) general(selector k8slabels.Selector) (*plan, error) {
 		return nil, err
 	}
 	for _, label := range t.keys() {
-		all = append(all, present(label))
+		if label == t.namespace && len(namespaces) > 0 {
+			all = append(all, named(label, namespaces))
+		} else {
+			all = append(all, present(label))
+		}
 	}
 	e, err := t.expression(all)
 	if err != nil {
@@ -68,6 +76,12 @@ func (t *target) general(selector k8slabels.Selector) (*plan, error) {
 	}
 	p := t.plan(e, t.keys())
 	p.namespace, p.object, p.constant = t.namespace, t.object, constant
+	p.within = func(namespaces []string) string {
+		if some, err := t.general(selector, namespaces...); err == nil {
+			return some.query
+		}
+		return p.query // cannot be: it was made a moment ago
+	}
 	return p, nil
 }
 
@@ -113,8 +127,20 @@ func (t *target) specific(selector k8slabels.Selector, namespace string, objects
 }
 
 func (t *target) plan(e parser.Expr, keys []string) *plan {
+	value := e.String()
+	unmarked(e)
 	whole, aged := withAges(e, keys)
-	return &plan{value: e.String(), query: whole.String(), aged: aged, window: window(e)}
+	return &plan{value: value, query: whole.String(), aged: aged, window: window(e)}
+}
+
+// unmarked excludes the series that have our own label.
+func unmarked(e parser.Expr) {
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		if s, ok := n.(*parser.VectorSelector); ok {
+			s.LabelMatchers = append(s.LabelMatchers, labels.MustNewMatcher(labels.MatchEqual, signal.PartLabel, ""))
+		}
+		return nil
+	})
 }
 
 // expression renders the rule's template for conditions and parses it.

@@ -24,7 +24,7 @@ import (
 
 // Watcher is the part of *cache.Cache the provider needs.
 type Watcher interface {
-	Watch(ctx context.Context, q cache.Question) (cache.State, error)
+	Watch(ctx context.Context, q cache.Question, namespace string) (cache.State, error)
 }
 
 // Pods lists pods, from memory.
@@ -65,33 +65,30 @@ type Provider struct {
 
 	// Used by Run only.
 	file    *File
-	raw     []byte
-	unread  string
 	listed  map[string][]prom.Family
 	failing map[string]error
 }
 
 var _ cma.MetricsProvider = (*Provider)(nil)
 
-// New returns a provider for the options' file. The error is about the whole
-// file; a broken rule is logged and left out. It sends no query before Run.
-func New(o Options, from Sources, log *slog.Logger) (*Provider, error) {
-	if !o.Enabled() {
-		return nil, errNoFile
-	}
-	raw, f, err := o.read()
-	if err != nil {
-		return nil, err
-	}
+// New returns a provider for a file, which the options name. A broken rule is logged
+// and left out. It sends no query before Run.
+func New(o Options, f *File, from Sources, log *slog.Logger) *Provider {
 	p := &Provider{
-		raw:  raw,
+		file: f,
 		opts: o.WithDefaults(), watcher: from.Watcher, lister: from.Lister, pods: from.Pods, objects: from.Objects,
 		mapper: from.Mapper, log: log, now: time.Now, pending: errNotListed,
 		listed: map[string][]prom.Family{},
 	}
-	p.take(f)
+	log.Info("prometheus-adapter rules", slog.String("file", f.Name), slog.Int("custom", len(f.Custom)), slog.Int("external", len(f.External)))
+	for _, problem := range f.Problems {
+		log.Warn("rule left out", slog.Any("error", problem))
+	}
+	if f.ResourceRules {
+		log.Warn("resourceRules are not served: they are for metrics.k8s.io", slog.String("file", f.Name))
+	}
 	p.registry.Store(newRegistry(&File{}, nil, nil, from.Mapper))
-	return p, nil
+	return p
 }
 
 // ListAllMetrics lists what discovery found.
@@ -144,8 +141,8 @@ type view struct {
 	failure error
 }
 
-// ask answers from the query for all objects if there is one that Prometheus can
-// answer, or else from one for this request.
+// ask answers from the query for all objects if there is one, or else from one for
+// this request.
 func (p *Provider) ask(ctx context.Context, r *registry, t *target, selector k8slabels.Selector, namespace string, objects []string) (view, error) {
 	if t.unlabelled != nil {
 		return view{}, internal("%s: %v", t.rule.ID, t.unlabelled)
@@ -154,30 +151,34 @@ func (p *Provider) ask(ctx context.Context, r *registry, t *target, selector k8s
 	if err != nil {
 		return view{}, refused(err)
 	}
-	why := general.special
-	if why == "" {
-		v, err := p.watch(ctx, t, general)
-		if err != nil || !(errors.Is(v.failure, prom.ErrBadQuery) || errors.Is(v.failure, prom.ErrTooLarge)) {
-			return v, err
-		}
-		// Series of one namespace may break the query for all objects. The
-		// other namespaces must still get answers.
-		why = v.failure.Error()
+	if general.special == "" && (namespace != "" || general.namespace == "") {
+		return p.watch(ctx, t, general, namespace)
 	}
-	special, err := t.specific(selector, namespace, objects, why)
+	special, err := t.specific(selector, namespace, objects, general.special)
 	if err != nil {
 		return view{}, refused(err)
 	}
-	return p.watch(ctx, t, special)
+	return p.watch(ctx, t, special, namespace)
 }
 
-func (p *Provider) watch(ctx context.Context, t *target, how *plan) (view, error) {
+func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace string) (view, error) {
 	maxAge := p.opts.MaxAge.Duration
-	state, err := p.watcher.Watch(ctx, cache.Question{
-		Rule: t.rule.ID, Backend: p.opts.Backend, Query: how.query,
-		Version: fmt.Sprintf("%s\xff%s\xff%t\xff%s", how.namespace, how.object, how.constant, maxAge),
+	q := cache.Question{
+		Rule: t.rule.ID, Backend: p.opts.Backend,
+		Version: fmt.Sprintf("%s\xff%s\xff%s\xff%t\xff%s", how.query, how.namespace, how.object, how.constant, maxAge),
+		Queries: func(bool, []string) []string { return []string{how.query} },
 		Build:   how.reader(maxAge),
-	})
+	}
+	if how.within != nil && how.namespace != "" {
+		q.Queries = func(_ bool, namespaces []string) []string { return []string{how.within(namespaces)} }
+		q.Namespace = func(ls prom.Labels) string {
+			if n := ls.Get(how.namespace); n != "" || !how.constant {
+				return n
+			}
+			return cache.Everywhere
+		}
+	}
+	state, err := p.watcher.Watch(ctx, q, namespace)
 	switch {
 	case errors.Is(err, cache.ErrTooManyQuestions):
 		return view{}, unavailable("%s: %v; fewer distinct metric selectors, or a template without .LabelValuesByName, need fewer", t.rule.ID, err)

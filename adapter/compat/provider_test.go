@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,16 +38,17 @@ type env struct {
 }
 
 // Watch evaluates at once what the cache would keep answered.
-func (b *env) Watch(_ context.Context, q cache.Question) (cache.State, error) {
+func (b *env) Watch(_ context.Context, q cache.Question, namespace string) (cache.State, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.questions[q.Query]++
+	b.questions[q.Version]++
+	query := q.Queries(false, []string{namespace})[0]
 	if b.fail != nil {
-		if err := b.fail(q.Query); err != nil {
+		if err := b.fail(query); err != nil {
 			return cache.State{Failure: err}, nil
 		}
 	}
-	v, err := b.data.query(b.t, q.Query, 10*time.Minute)
+	v, err := b.data.query(b.t, query, 10*time.Minute)
 	if err != nil {
 		return cache.State{Failure: fmt.Errorf("%w: %w", prom.ErrBadQuery, err)}, nil
 	}
@@ -106,20 +104,11 @@ func newEnv(t *testing.T) (*env, *Provider) {
 		},
 		pods: map[string][]string{"shop": {"web-1", "web-2", "web-9"}, "bank": {"web-1", "web-3"}},
 	}
-	file := filepath.Join(t.TempDir(), "pa.yaml")
-	write(t, file, envRules)
-	p, err := New(Options{ConfigFile: file}, Sources{Watcher: b, Lister: b, Pods: b, Objects: b, Mapper: kinds()}, slog.New(slog.DiscardHandler))
+	f, err := Parse("pa.yaml", []byte(envRules))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b, p
-}
-
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return b, New(Options{}, f, Sources{Watcher: b, Lister: b, Pods: b, Objects: b, Mapper: kinds()}, slog.New(slog.DiscardHandler))
 }
 
 func pods(metric string) cma.CustomMetricInfo {
@@ -250,35 +239,14 @@ func TestErrors(t *testing.T) {
 // pod. v0.12.0 answers it with an empty list.
 func TestAQueryThatNamesNoPodSaysSo(t *testing.T) {
 	_, p := newEnv(t)
-	write(t, p.opts.ConfigFile, strings.Replace(envRules, "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "avg(<<.Series>>{<<.LabelMatchers>>})", 1))
-	if !p.reread() {
-		t.Fatal("the file is not read again")
+	var err error
+	text := strings.Replace(envRules, "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "avg(<<.Series>>{<<.LabelMatchers>>})", 1)
+	if p.file, err = Parse("pa.yaml", []byte(text)); err != nil {
+		t.Fatal(err)
 	}
 	p.relist(t.Context())
 	if got, err := list(t, p, "shop", "queue", ""); !apierrors.IsNotFound(err) || !strings.HasSuffix(err.Error(), "avg does not keep the label pod; by (<<.GroupBy>>) would") {
 		t.Errorf("%s, %v", got, err)
-	}
-}
-
-// What Prometheus cannot answer for all is asked for each, so that the series
-// of one namespace do not cost the others their metric.
-func TestAQueryThatFailsForAllIsAskedForEach(t *testing.T) {
-	b, p := newEnv(t)
-	p.relist(t.Context())
-	b.fail = func(query string) error {
-		if strings.Contains(query, `namespace!=""`) || strings.Contains(query, `"bank"`) {
-			return fmt.Errorf("%w: clash", prom.ErrBadQuery)
-		}
-		return nil
-	}
-	if got, err := list(t, p, "shop", "queue", ""); err != nil || got != "web-1=10 web-2=1" {
-		t.Errorf("%s, %v", got, err)
-	}
-	if got, err := external(t, p, "shop", ""); err != nil || got != "11" {
-		t.Errorf("%s, %v", got, err)
-	}
-	if _, err := list(t, p, "bank", "queue", ""); err == nil {
-		t.Error("the namespace to blame has an answer")
 	}
 }
 
@@ -308,55 +276,6 @@ func TestAFailingSelectorFailsAlone(t *testing.T) {
 	if len(rules) != 3 || !strings.Contains(rules[0].Problems[0], "listing its series") || len(rules[1].Problems) != 0 || rules[1].Metrics[0] != "namespaces/http_requests" {
 		t.Errorf("%+v", rules)
 	}
-}
-
-// A changed file is taken into use; a rule broken in it goes on as it was, and
-// a file that is none changes nothing.
-func TestReload(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, p := newEnv(t)
-		file := p.opts.ConfigFile
-		if p.reread() {
-			t.Error("the file it was made from is read as a new one")
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { p.Run(ctx); close(done) }()
-		defer func() { cancel(); <-done }()
-		serves := func(what string, metrics ...string) {
-			t.Helper()
-			time.Sleep(recheck + time.Second)
-			synctest.Wait()
-			for _, m := range metrics {
-				_, err := list(t, p, "shop", strings.TrimPrefix(m, "!"), "")
-				if (err != nil) != strings.HasPrefix(m, "!") {
-					t.Errorf("%s: %s: %v", what, m, err)
-				}
-			}
-		}
-		serves("at first", "queue", "http_requests", "!waiting")
-		write(t, file, strings.Replace(envRules, `name: {matches: "(.*)_total"}`, `name: {matches: "(.*)_total", as: waiting}`, 1))
-		serves("renamed", "queue", "!http_requests", "waiting")
-		write(t, file, strings.Replace(envRules, `name: {matches: "(.*)_total"}`, `name: {matches: "("}`, 1))
-		serves("one rule broken", "queue", "!http_requests", "waiting")
-		var kept int
-		for _, r := range p.Rules() {
-			if r.Broken && r.SeriesQuery != "" && len(r.Metrics) > 0 && len(r.Problems) == 1 {
-				kept++
-			}
-		}
-		if n := len(p.file.Custom) + len(p.file.External); kept != 1 || len(p.Rules()) != n {
-			t.Errorf("%d kept of %d states for %d rules: %+v", kept, len(p.Rules()), n, p.Rules())
-		}
-		write(t, file, "rules: [")
-		serves("no YAML", "queue", "waiting")
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
-		serves("no file", "queue", "waiting")
-		write(t, file, envRules)
-		serves("as at first", "queue", "http_requests", "!waiting")
-	})
 }
 
 // other is a provider of one signal.
@@ -403,10 +322,7 @@ func TestOptions(t *testing.T) {
 	if err := (Options{}).Validate(); err != nil {
 		t.Error(err)
 	}
-	if _, err := New(Options{}, Sources{}, nil); err == nil {
-		t.Error("a provider without a file")
-	}
-	if _, err := New(Options{ConfigFile: "/no/such/file"}, Sources{}, nil); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
+	if _, err := (Options{ConfigFile: "/no/such/file"}).Load(); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
 		t.Errorf("%v", err)
 	}
 }

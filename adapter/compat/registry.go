@@ -47,8 +47,7 @@ type RuleState struct {
 	Alone string
 	// Problems of the rule itself, or of its last discovery.
 	Problems []string
-	// Broken: the file's version cannot be used. If there is a SeriesQuery, the
-	// last good version is in use.
+	// Broken: the rule cannot be used.
 	Broken bool
 }
 
@@ -71,8 +70,7 @@ func newRegistry(f *File, families map[string][]prom.Family, failures map[string
 	return r
 }
 
-// broken adds a problem to the state of its rule. The rule may have several, and
-// an earlier version in use.
+// broken adds a problem to the state of its rule, which may have several.
 func (r *registry) broken(p Problem) {
 	i := slices.IndexFunc(r.rules, func(s RuleState) bool { return s.Rule == p.Rule && p.Rule != "" })
 	if i < 0 {
@@ -148,6 +146,9 @@ func (a *association) custom(name string, f prom.Family, gr schema.GroupResource
 		if t.namespace, t.unlabelled = a.mapping.label(namespaces, overrides); t.unlabelled != nil {
 			a.problem(t.unlabelled)
 		}
+	}
+	if gr == namespaces {
+		t.namespace = t.object // a Namespace is asked about in itself
 	}
 	info := cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced, Metric: name}
 	a.registry.custom[info] = a.same(info.String(), t)

@@ -188,7 +188,7 @@ func (pt *point) unusable(now time.Time, maxAge time.Duration) string {
 	case pt.wrong == signal.OutOfRange:
 		return "the value, or its time, is out of range"
 	case pt.wrong == signal.Stale && age > maxAge:
-		return fmt.Sprintf("the newest value is %s old, more than %s", age.Round(time.Second), maxAge)
+		return fmt.Sprintf("its oldest sample is %s old, more than %s", age.Round(time.Second), maxAge)
 	case pt.wrong == signal.Stale:
 		return "its series have no present sample"
 	case age > maxAge:

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/compat"
 	"github.com/gpuscale/gpuscale/adapter/forward"
+	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -19,10 +20,11 @@ type Config struct {
 	Prometheus Prometheus `json:"prometheus"`
 	// Backends to query; a rule that names none uses "default".
 	Backends []Backend `json:"backends,omitempty"`
-	// Interval between two queries of a rule in use.
+	// Interval between two queries of a rule in a namespace in use.
 	Interval metav1.Duration `json:"interval"`
-	// MaxAge of a sample, for rules without their own.
-	MaxAge metav1.Duration `json:"maxAge"`
+	// MaxAge of a sample, for rules without their own. Unset, it follows the scrape
+	// interval: two and a half of it and an Interval, between 45 s and 5 minutes.
+	MaxAge metav1.Duration `json:"maxAge,omitempty"`
 	// IdleAfter is how long a rule is queried after its last request.
 	IdleAfter metav1.Duration `json:"idleAfter"`
 	// FirstWait bounds how long the first request for an idle rule waits.
@@ -47,6 +49,9 @@ type Config struct {
 type Prometheus struct {
 	prom.Config
 	Timeout metav1.Duration `json:"timeout"`
+	// NamespaceParameter, if not empty, is a parameter that names the one namespace of a
+	// query, as OpenShift's tenancy wants it.
+	NamespaceParameter string `json:"namespaceParameter,omitempty"`
 }
 
 // Backend is a Prometheus with a name.
@@ -59,15 +64,26 @@ type Backend struct {
 func (p Prometheus) Client() prom.Config {
 	c := p.Config
 	c.Timeout = p.Timeout.Duration
+	if _, set := c.Parameters[latencyOffset]; !set {
+		c.Parameters = maps.Clone(c.Parameters)
+		if c.Parameters == nil {
+			c.Parameters = map[string]string{}
+		}
+		c.Parameters[latencyOffset] = "1ms"
+	}
 	return c
 }
+
+// latencyOffset is VictoriaMetrics' parameter for how old its newest sample is made:
+// 30 s unless it is sent, which would add to the age of every value. Other servers
+// ignore it.
+const latencyOffset = "latency_offset"
 
 // Default is the configuration of an empty file. The URL has no default.
 func Default() Config {
 	return Config{
-		Prometheus:   Prometheus{Timeout: metav1.Duration{Duration: 5 * time.Second}},
-		Interval:     metav1.Duration{Duration: 5 * time.Second},
-		MaxAge:       metav1.Duration{Duration: 45 * time.Second},
+		Prometheus:   Prometheus{Timeout: metav1.Duration{Duration: 10 * time.Second}},
+		Interval:     metav1.Duration{Duration: 15 * time.Second},
 		IdleAfter:    metav1.Duration{Duration: 10 * time.Minute},
 		FirstWait:    metav1.Duration{Duration: 3 * time.Second},
 		Concurrency:  4,
@@ -90,11 +106,42 @@ func (c Config) Servers() map[string]prom.Config {
 	return all
 }
 
+// NamespaceParameter returns that of a backend.
+func (c Config) NamespaceParameter(backend string) string {
+	for _, b := range c.Backends {
+		if b.Name == backend {
+			return b.NamespaceParameter
+		}
+	}
+	return c.Prometheus.NamespaceParameter
+}
+
 func (c Config) backendNames() []string { return slices.Sorted(maps.Keys(c.Servers())) }
+
+// LeastMaxAge is the MaxAge of rules for which none is set, where scrapes are
+// frequent.
+const LeastMaxAge = 45 * time.Second
+
+// age sets a rule's MaxAge.
+func (c Config) age(r *signal.Rule, own *metav1.Duration) {
+	switch {
+	case own != nil:
+		r.MaxAge = own.Duration
+	case c.MaxAge.Duration > 0:
+		r.MaxAge = c.MaxAge.Duration
+	default:
+		r.MaxAge, r.Follow = LeastMaxAge, c.Interval.Duration*11/10
+	}
+}
 
 // Cache returns the cache's options.
 func (c Config) Cache() cache.Options {
+	timeout := time.Duration(0)
+	for _, s := range c.Servers() {
+		timeout = max(timeout, s.Timeout)
+	}
 	return cache.Options{
+		Timeout:  timeout,
 		Interval: c.Interval.Duration, IdleAfter: c.IdleAfter.Duration,
 		FirstWait: c.FirstWait.Duration, Concurrency: c.Concurrency, MaxQuestions: c.MaxQuestions,
 	}

@@ -13,8 +13,9 @@ import (
 const good = `
 prometheus:
   url: https://mimir.example/prometheus
-  bearerTokenFile: /var/run/token
-  headers: {X-Scope-OrgID: team}
+  http:
+    authorization: {credentials_file: /var/run/token}
+    http_headers: {X-Scope-OrgID: {values: [team]}}
   timeout: 2s
 interval: 1s
 maxAge: 15s
@@ -43,7 +44,7 @@ func TestGoodFile(t *testing.T) {
 		t.Fatal(err, f.Err())
 	}
 	c := f.Config
-	if got := c.Servers()["default"]; got.Timeout != 2*time.Second || got.Headers["X-Scope-OrgID"] != "team" {
+	if got := c.Servers()["default"]; got.Timeout != 2*time.Second || got.HTTP.HTTPHeaders.Headers["X-Scope-OrgID"].Values[0] != "team" {
 		t.Errorf("client %+v", got)
 	}
 	if got := c.Cache(); got.Interval != time.Second || got.IdleAfter != 10*time.Minute {
@@ -81,7 +82,7 @@ func TestBadFiles(t *testing.T) {
 		"rules: 5\nprometheus: {url: http://x}": {"bad.yaml:1: rules: is no list"},
 		"interval: 1s\ninterval: 2s":            {"bad.yaml:2: interval: is already set"},
 		`{prometheus: {url: ftp://x}}`:          {"prometheus.url: scheme"},
-		`{prometheus: {url: http://x}, interval: 1m}`:                   {"maxAge: must be longer than interval"},
+		`{prometheus: {url: http://x}, interval: 1m, maxAge: 45s}`:      {"maxAge: must be longer than interval"},
 		`{prometheus: {url: http://x}, concurrency: 0, firstWait: -1s}`: {"concurrency:", "firstWait:"},
 		`{prometheus: {url: http://x}, rules: [{name: a}, {name: b, sources: [{metric: m, scale: 0, matchers: [{label: x, op: "~"}]}]}]}`: {
 			"rules[0].subject:", "rules[0].sources:", "rules[0].perPod:", "rules[1].sources[0].scale:", "rules[1].sources[0].matchers[0].op:",

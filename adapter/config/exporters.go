@@ -1,7 +1,6 @@
 package config
 
-// exporterNamespaces are the namespaces in which our manifests and NVIDIA's GPU
-// Operator install exporters, and in which only administrators create pods.
-func exporterNamespaces() []string {
-	return []string{"gpuscale-system", "gpu-operator", "nvidia-gpu-operator", "kube-system"}
-}
+// exporterNamespaces is the namespace in which our manifests install the exporter.
+// No other is trusted unless an administrator lists it: a user who creates a namespace
+// of a trusted name would be believed about every pod.
+func exporterNamespaces() []string { return []string{"gpuscale-system"} }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -32,6 +33,9 @@ type Declared struct {
 	// Problems: if there are any, Rule is not to be used.
 	Problems []Problem
 }
+
+// Title is the rule's name, or its place in the file.
+func (d Declared) Title() string { return cmp.Or(d.Name, d.Path) }
 
 // Read reads a file over the defaults, and applies the overlays of flags. The
 // error joins all problems that are not a rule's; then nothing of the file may
@@ -70,12 +74,6 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 	}
 	f.Rules, err = d.rules(rules, f.Config)
 	return f, err
-}
-
-// Trust sets this file's exporter namespaces in a rule of an earlier file.
-func (f *File) Trust(r cache.Rule) cache.Rule {
-	r.Exporters = trust.From(f.Config.ExporterNamespaces)
-	return r
 }
 
 // Err joins the problems of all rules; nil if there are none.
@@ -120,8 +118,9 @@ func (d *document) backends(c *Config) (problems []Problem) {
 func (d *document) rules(list *yaml.Node, c Config) ([]Declared, error) {
 	var all []Declared
 	at := map[string]int{}
-	for _, r := range signal.Builtin(c.MaxAge.Duration) {
+	for _, r := range signal.Builtin(LeastMaxAge) {
 		at[r.Name] = len(all)
+		c.age(&r, nil)
 		r.Exporters = trust.From(c.ExporterNamespaces)
 		all = append(all, Declared{Name: r.Name, Rule: cache.Rule{Rule: r}})
 	}
@@ -160,13 +159,17 @@ func (d *document) rule(n *yaml.Node, path string, c Config) Declared {
 	if len(r.Problems) > 0 {
 		return r
 	}
-	s, err := own.signal(c.MaxAge.Duration)
+	s, err := own.signal(LeastMaxAge)
+	c.age(&s, own.MaxAge)
 	s.Exporters = trust.From(c.ExporterNamespaces)
 	if err == nil {
 		err = s.Validate()
 	}
 	if own.Backend != "" {
 		err = errors.Join(err, c.knows("backend", own.Backend))
+	}
+	if own.Query != "" && err != nil {
+		err = renamed(err, "sources[0].query", "query")
 	}
 	r.Problems = d.problems(n, path, err)
 	r.Rule = cache.Rule{Rule: s, Backend: own.Backend}

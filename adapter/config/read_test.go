@@ -14,13 +14,13 @@ backends:
   url: http://prometheus:9090
 - name: amazon
   url: https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1
-  sigv4: {region: eu-west-1, roleARN: 'arn:aws:iam::1:role/r'}
+  sigv4: {region: eu-west-1, role_arn: 'arn:aws:iam::1:role/r'}
 - name: thanos
   url: http://thanos:9090
   method: GET
   timeout: 20s
   parameters: {partial_response: "false", dedup: "true"}
-  headerFiles: {THANOS-TENANT: /etc/tenant}
+  http: {http_headers: {THANOS-TENANT: {files: [/etc/tenant]}}}
 rules:
 - name: batch_backlog
   backend: thanos
@@ -36,16 +36,51 @@ func TestBackends(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers := f.Config.Servers()
-	if len(servers) != 3 || servers["amazon"].SigV4.Region != "eu-west-1" || servers["amazon"].Timeout != 5*time.Second {
+	if len(servers) != 3 || servers["amazon"].SigV4.Region != "eu-west-1" || servers["amazon"].Timeout != 10*time.Second {
 		t.Errorf("%+v", servers)
 	}
-	if th := servers["thanos"]; th.Timeout != 20*time.Second || th.Method != "GET" || th.Parameters["dedup"] != "true" || th.HeaderFiles["THANOS-TENANT"] == "" {
+	if th := servers["thanos"]; th.Timeout != 20*time.Second || th.Method != "GET" || th.Parameters["dedup"] != "true" || th.HTTP.HTTPHeaders.Headers["THANOS-TENANT"].Files == nil {
 		t.Errorf("%+v", th)
 	}
 	rules := f.Signals()
 	if last := rules[len(rules)-1]; last.Name != "batch_backlog" || last.Backend != "thanos" || rules[0].Backend != "" {
 		t.Errorf("%+v", last)
 	}
+}
+
+const queries = `
+prometheus: {url: 'https://thanos-querier.openshift-monitoring.svc:9092', namespaceParameter: namespace}
+rules:
+- name: jobs_per_worker
+  query: sum by (namespace, pod) (rate(jobs_done_total{namespace=~"$namespaces"}[2m]))
+- name: backlog
+  query: sum by (k8s_namespace_name) (queue_length{k8s_namespace_name=~"$namespaces"})
+  labels: {namespace: k8s_namespace_name}
+`
+
+func TestRulesThatAreQueries(t *testing.T) {
+	f, err := Read("c.yaml", []byte(queries))
+	if err != nil || f.Err() != nil {
+		t.Fatal(err, f.Err())
+	}
+	if got := f.Config.NamespaceParameter("default"); got != "namespace" {
+		t.Errorf("parameter %q", got)
+	}
+	rules := f.Signals()
+	jobs, backlog := rules[len(rules)-2], rules[len(rules)-1]
+	if jobs.Subject != signal.Target || jobs.PerPod != signal.Sum || jobs.Sources[0].Metric != "jobs_done_total" {
+		t.Errorf("%+v", jobs)
+	}
+	if backlog.Subject != signal.Namespace || !strings.Contains(backlog.Query("shop"), `queue_length{k8s_namespace_name="shop"}`) {
+		t.Errorf("%+v: %s", backlog, backlog.Query("shop"))
+	}
+	refuses(t, "c.yaml", map[string][]string{
+		"prometheus: {url: http://x}\nrules:\n- name: a\n  query: sum(x":                                            {"c.yaml:4: rules[0].query: ", "parse error"},
+		"prometheus: {url: http://x}\nrules:\n- name: a\n  query: sum(x)":                                           {"c.yaml:4: rules[0].query: no selector has namespace"},
+		"prometheus: {url: http://x}\nrules:\n- name: a\n  like: queue_depth\n  query: x":                           {"c.yaml:5: rules[0].query: stands for itself"},
+		"prometheus: {url: http://x}\nrules:\n- name: a\n  labels: {pods: x}\n  query: x{namespace=~'$namespaces'}": {`c.yaml:4: rules[0].labels.pods: unknown field`},
+		"prometheus:\n  url: http://x\n  parameters: {namespace: a}\n  namespaceParameter: namespace":               {"c.yaml:4: prometheus.namespaceParameter: "},
+	})
 }
 
 // A sentence names the line that has to be changed.
@@ -59,7 +94,7 @@ func TestProblemsHaveTheirLine(t *testing.T) {
 		},
 		"prometheus: {url: http://x}\nbackends:\n- name: default\n  url: http://x": {"c.yaml:3: backends[0].name: prometheus is the backend"},
 		"backends:\n- name: only\n  url: http://x":                                 {`c.yaml:1: backends: one must be called "default"`},
-		"backends:\n- name: default\n  url: http://x\n  sigv4:\n    regoin: x":     {`c.yaml:5: backends[0].sigv4.regoin: unknown field`},
+		"backends:\n- name: default\n  url: http://x\n  sigv4:\n    regoin: x":     {`c.yaml:4: backends[0].sigv4: `, `field regoin not found`},
 		"backends: 5": {"c.yaml:1: backends: is no list"},
 		"prometheus: {url: http://x}\nrules:\n- name: a\n  subject: target\n  sources:\n  - metric: m\n  perPod: sum\n  perWorkload: sum\n  backend: nowhere": {
 			`c.yaml:9: rules[0].backend: no backend is called "nowhere"; there are: default`,
@@ -95,8 +130,8 @@ rules:
 `
 
 func TestWrongTypesDoNotShowSecrets(t *testing.T) {
-	_, err := Read("c.yaml", []byte("prometheus: {url: 'http://x', headers: hush}"))
-	if err == nil || !strings.Contains(err.Error(), "c.yaml:1: prometheus: headers: is text, not a mapping") || strings.Contains(err.Error(), "hush") {
+	_, err := Read("c.yaml", []byte("prometheus: {url: 'http://x', parameters: hush}"))
+	if err == nil || !strings.Contains(err.Error(), "c.yaml:1: prometheus: parameters: is text, not a mapping") || strings.Contains(err.Error(), "hush") {
 		t.Error(err)
 	}
 }

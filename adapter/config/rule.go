@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +19,12 @@ type Rule struct {
 	// Like names a built-in rule whose fields are the defaults of this one.
 	Like string `json:"like,omitempty"`
 	// Backend to query, of the configured ones; the default one if unset.
-	Backend string         `json:"backend,omitempty"`
+	Backend string `json:"backend,omitempty"`
+	// Query in PromQL, in place of sources: one number for each pod if it groups by the
+	// pod, else one for each namespace. $namespaces in a matcher stands for the
+	// namespaces from which requests come.
+	Query   string         `json:"query,omitempty"`
+	Labels  Labels         `json:"labels,omitempty"`
 	Subject signal.Subject `json:"subject"`
 	Sources []Source       `json:"sources"`
 	// Identity are the labels that distinguish the parts of a pod.
@@ -37,6 +43,25 @@ type Rule struct {
 	Activation *float64 `json:"activation,omitempty"`
 }
 
+// Labels hold the pod that a series is about, and its namespace.
+type Labels struct {
+	Pod       string `json:"pod,omitempty"`       // "pod" if unset
+	Namespace string `json:"namespace,omitempty"` // "namespace" if unset
+}
+
+// query sets the fields of a rule that is a query, and the defaults of others.
+func (r Rule) query(out *signal.Rule) error {
+	if r.Sources != nil || r.Like != "" {
+		return errors.New("query: stands for itself; leave out sources and like")
+	}
+	out.Sources = []signal.Source{{Metric: signal.FirstMetric(r.Query), Form: signal.PromQL, Query: r.Query}}
+	out.Subject, out.PerPod, out.PerWorkload = signal.Namespace, signal.Sum, signal.Sum
+	if signal.GroupsBy(r.Query, cmp.Or(r.Labels.Pod, "pod")) {
+		out.Subject = signal.Target
+	}
+	return nil
+}
+
 // signal converts the rule. signal.Rule's Validate checks it as a whole.
 func (r Rule) signal(maxAge time.Duration) (signal.Rule, error) {
 	out, err := r.base(maxAge)
@@ -44,6 +69,12 @@ func (r Rule) signal(maxAge time.Duration) (signal.Rule, error) {
 		return out, err
 	}
 	out.Name = r.Name
+	if r.Query != "" {
+		if err := r.query(&out); err != nil {
+			return out, err
+		}
+	}
+	out.PodLabel, out.NamespaceLabel = r.Labels.Pod, r.Labels.Namespace
 	replace(&out.Subject, r.Subject)
 	replace(&out.Duplicates, r.Duplicates)
 	replace(&out.PerPod, r.PerPod)
@@ -56,9 +87,6 @@ func (r Rule) signal(maxAge time.Duration) (signal.Rule, error) {
 	override(&out.Activation, r.Activation)
 	if r.AtZero != nil {
 		out.AtZero = r.AtZero
-	}
-	if r.MaxAge != nil {
-		out.MaxAge = r.MaxAge.Duration
 	}
 	if r.Window != nil {
 		out.Window = r.Window.Duration

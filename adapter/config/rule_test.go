@@ -18,6 +18,7 @@ const everything = `
 name: my_ttft
 backend: models
 subject: target
+labels: {pod: k8s_pod_name, namespace: k8s_namespace_name}
 sources:
 - metric: my_first_token_seconds
   form: quantile
@@ -27,8 +28,9 @@ sources:
   server: mine
   identity: [model]
   gateway: true
+  gatewayLabel: server
   matchers: [{label: job, op: "=", value: mine}]
-  idle: {value: 0, while: [{metric: my_queue, matchers: [{label: kind, op: "!=", value: "x"}]}]}
+  idle: {value: 0, while: [{metric: my_queue, matchers: [{label: kind, op: "!=", value: "x"}]}], by: [model], progress: {metric: my_tokens_total}}
   absent: {value: 0, while: {metric: up, matchers: [{label: job, op: "=", value: mine}]}, is: 1, label: pool, from: name}
 - {metric: my_time_total, form: rate, over: my_count_total}
 identity: [replica]
@@ -60,13 +62,14 @@ func TestARuleCanSayEverything(t *testing.T) {
 	if err := r.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	// A field that is left at its zero value has not come through. Exporters are
+	// Query is TestRulesThatAreQueries'. A field that is left at its zero value has not come through. Exporters are
 	// the file's to give, not a rule's: see TestExporterNamespaces.
 	r.Exporters = exporterNamespaces()
-	for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Sources[0]), reflect.ValueOf(*r.Sources[0].Absent)} {
+	r.Follow = 1 // and the file's is this
+	for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Sources[0]), reflect.ValueOf(*r.Sources[0].Absent), reflect.ValueOf(*r.Sources[0].Idle)} {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			if v.Field(i).IsZero() && name != "Over" && name != "Value" {
+			if v.Field(i).IsZero() && name != "Over" && name != "Value" && name != "Query" {
 				t.Errorf("%s.%s is lost", v.Type(), name)
 			}
 		}
@@ -77,7 +80,7 @@ func TestARuleCanSayEverything(t *testing.T) {
 	if w := r.Sources[0].Idle.While; len(w) != 1 || w[0].Metric != "my_queue" || len(w[0].Matchers) != 1 {
 		t.Errorf("idle while %+v", w)
 	}
-	for _, promql := range []string{r.Query(), r.History()} {
+	for _, promql := range []string{r.Query(), r.Past()} {
 		if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
 			t.Errorf("%s: %v", promql, err)
 		}
@@ -139,6 +142,7 @@ func TestARulesMistakesHavePaths(t *testing.T) {
 func FuzzRule(f *testing.F) {
 	f.Add(everything)
 	f.Add(`{name: a, like: ttft_p95, window: 5m}`)
+	f.Add(`{name: a, labels: {pod: 'x"'}, query: 'sum by (pod, "x\"") (rate(a{namespace=~"$namespaces"}[5m] offset 1m)) / b{n="$namespaces"}'}`)
 	f.Add(`{name: a, like: queue_depth, identity: ["a b", 'x"}'], sources: [{metric: 'm"', absent: {while: {metric: up}, label: 'a"', from: "$1"}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var own Rule
@@ -149,7 +153,7 @@ func FuzzRule(f *testing.F) {
 		if err != nil || r.Validate() != nil {
 			return
 		}
-		for _, promql := range []string{r.Query(), r.History()} {
+		for _, promql := range []string{r.Query(), r.Past()} {
 			if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
 				t.Errorf("%s: %v", promql, err)
 			}

@@ -27,6 +27,8 @@ type Source struct {
 	Identity []string `json:"identity,omitempty"`
 	// Gateway: the series is a gateway's, about requests its servers count too.
 	Gateway bool `json:"gateway,omitempty"`
+	// GatewayLabel is a label whose presence makes a series a gateway's.
+	GatewayLabel string `json:"gatewayLabel,omitempty"`
 
 	Idle   *Idle   `json:"idle,omitempty"`
 	Absent *Absent `json:"absent,omitempty"`
@@ -36,6 +38,11 @@ type Source struct {
 type Idle struct {
 	Value float64  `json:"value"`
 	While []Series `json:"while,omitempty"`
+	// By are labels by which the parts of a pod are idle each by itself.
+	By []string `json:"by,omitempty"`
+	// Progress is a counter whose growth shows, while the first of While is 0, that
+	// nothing waits.
+	Progress *Series `json:"progress,omitempty"`
 }
 
 // Absent is what a missing series means while another is there.
@@ -62,7 +69,7 @@ func (s Series) signal() (signal.Series, error) {
 func (s Source) signal(place int) (signal.Source, error) {
 	out := signal.Source{
 		Metric: s.Metric, Form: s.Form, Quantile: s.Quantile, Over: s.Over, Tier: place,
-		Server: s.Server, Identity: s.Identity, Gateway: s.Gateway,
+		Server: s.Server, Identity: s.Identity, Gateway: s.Gateway, GatewayLabel: s.GatewayLabel,
 	}
 	if s.Tier != nil {
 		out.Tier = *s.Tier
@@ -92,8 +99,15 @@ func (s Source) signal(place int) (signal.Source, error) {
 }
 
 func (i Idle) signal() (*signal.Idle, error) {
-	out := &signal.Idle{Value: i.Value}
+	out := &signal.Idle{Value: i.Value, By: i.By}
 	var errs []error
+	if i.Progress != nil {
+		series, err := i.Progress.signal()
+		if err != nil {
+			errs = append(errs, prefix("progress", err))
+		}
+		out.Progress = &series
+	}
 	for n, s := range i.While {
 		series, err := s.signal()
 		if err != nil {

@@ -23,7 +23,6 @@ func (c Config) validate() error {
 	}
 	errs = append(errs, c.validateBackends()...)
 	positive("interval", c.Interval)
-	positive("maxAge", c.MaxAge)
 	positive("idleAfter", c.IdleAfter)
 	positive("firstWait", c.FirstWait)
 	if c.Concurrency < 1 {
@@ -32,7 +31,7 @@ func (c Config) validate() error {
 	if c.MaxQuestions < 1 {
 		errs = append(errs, errors.New("maxQuestions: must be at least 1"))
 	}
-	if c.MaxAge.Duration <= c.Interval.Duration {
+	if c.MaxAge.Duration != 0 && c.MaxAge.Duration <= c.Interval.Duration {
 		errs = append(errs, errors.New("maxAge: must be longer than interval, or every value is stale"))
 	}
 	if name := c.PrometheusAdapter.Backend; name != "" {
@@ -55,6 +54,9 @@ func (c Config) validateBackends() (errs []error) {
 	check := func(path string, p Prometheus) {
 		if err := p.Client().Validate(); err != nil {
 			errs = append(errs, prefix(path, err))
+		}
+		if _, twice := p.Parameters[p.NamespaceParameter]; twice {
+			errs = append(errs, fmt.Errorf("%s.namespaceParameter: %q is among parameters too", path, p.NamespaceParameter))
 		}
 		if p.Timeout.Duration <= 0 {
 			errs = append(errs, fmt.Errorf("%s.timeout: must be positive", path))
@@ -90,6 +92,22 @@ func (c Config) knows(path, backend string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: no backend is called %q; there are: %s", path, backend, strings.Join(names, ", "))
+}
+
+// renamed is err with another name for a field.
+func renamed(err error, field, as string) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		if rest, found := strings.CutPrefix(err.Error(), field+":"); found {
+			return fmt.Errorf("%s:%s", as, rest)
+		}
+		return err
+	}
+	var errs []error
+	for _, e := range joined.Unwrap() {
+		errs = append(errs, renamed(e, field, as))
+	}
+	return errors.Join(errs...)
 }
 
 // prefix puts a path before each of the problems joined in err.

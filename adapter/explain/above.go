@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
@@ -131,9 +132,13 @@ var (
 // Ready implements provider.Pods and provider.Above.
 func (World) Ready() error { return nil }
 
-// Has implements provider.Pods.
-func (w World) Has(_, name string) bool {
-	return slices.ContainsFunc(w.Pods, func(p core.Pod) bool { return p.Name == name && counted(p) })
+// Lives implements provider.Pods.
+func (w World) Lives(_, name string) (since time.Time, ok bool) {
+	at := slices.IndexFunc(w.Pods, func(p core.Pod) bool { return p.Name == name && counted(p) })
+	if at < 0 {
+		return time.Time{}, false
+	}
+	return w.Pods[at].CreationTimestamp.Time, true
 }
 
 // Select implements provider.Pods.

@@ -63,9 +63,14 @@ const (
 func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map[string]life, progress func(done int)) (history, error) {
 	h := history{rule: rule}
 	table := signal.NewTable(rule.Rule)
+	if vector, err := rule.Querier.Query(ctx, rule.Past(namespace), r.From); err == nil {
+		samples := within(rule, vector, namespace)
+		table, _ = table.Read(samples, signal.Reading{Evaluated: r.From, Now: r.From})
+		note(lives, rule.Rule, samples, r.From)
+	}
 	good := 0
 	for first := 0; first < r.steps(); first += chunk {
-		vectors, failures := fetch(ctx, rule, r, first, min(chunk, r.steps()-first))
+		vectors, failures := fetch(ctx, rule, namespace, r, first, min(chunk, r.steps()-first))
 		if err := ctx.Err(); err != nil {
 			return h, err
 		}
@@ -74,7 +79,7 @@ func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map
 			if failures[i] == nil {
 				good++
 				reading := signal.Reading{Evaluated: at, Now: at}
-				samples := within(vector, namespace)
+				samples := within(rule, vector, namespace)
 				table, _ = table.Read(samples, reading)
 				note(lives, rule.Rule, samples, at)
 			}
@@ -89,20 +94,16 @@ func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map
 }
 
 // fetch queries some steps, a few in parallel.
-func fetch(ctx context.Context, rule Rule, r Range, first, n int) ([]prom.Vector, []error) {
+func fetch(ctx context.Context, rule Rule, namespace string, r Range, first, n int) ([]prom.Vector, []error) {
 	vectors, failures := make([]prom.Vector, n), make([]error, n)
-	query := rule.Query()
+	query := rule.Query(namespace)
 	slots := make(chan struct{}, together)
 	var asking sync.WaitGroup
 	for i := range n {
 		slots <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-slots }()
-			q := query
-			if first+i == 0 {
-				q = rule.History()
-			}
-			vectors[i], failures[i] = rule.Querier.Query(ctx, q, r.at(first+i))
+			vectors[i], failures[i] = rule.Querier.Query(ctx, query, r.at(first+i))
 		})
 	}
 	asking.Wait()

@@ -158,11 +158,12 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 		x.Error, x.Code = err.Error(), 404
 		return x, answer{Answer: hpa.Answer{Error: err}}, true
 	}
-	x.describe(rule)
+	x.describe(rule, w.HPA.Namespace)
 	r, failure := read(ctx, rule, w.HPA.Namespace)
 	got := w.answer(ctx, a, r.table, failure, r.Now)
 	counts := func(pod string) bool {
-		return got.pods == nil && w.Has(w.HPA.Namespace, pod) || slices.Contains(got.pods, pod)
+		_, lives := w.Lives(w.HPA.Namespace, pod)
+		return got.pods == nil && lives || slices.Contains(got.pods, pod)
 	}
 	x.Samples, x.Dropped = r.rows(rule.Rule, counts), r.dropped
 	x.hint(a, w.HPA.Namespace)
@@ -171,11 +172,11 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 	return x, got, true
 }
 
-func (x *Metric) describe(rule Rule) {
+func (x *Metric) describe(rule Rule, namespace string) {
 	x.rule = rule.Rule
 	x.Rule = fmt.Sprintf("%s (%s): duplicates %s, parts of a pod %s, pods %s, samples no older than %s, values from %g to %g",
 		rule.Name, rule.Source, rule.Duplicates, rule.PerPod, rule.PerWorkload, rule.MaxAge, rule.Minimum, rule.Maximum)
-	x.Query = rule.Query()
+	x.Query = rule.Query(namespace)
 }
 
 // hint is the PromQL of the first used source, or else of the first.
@@ -195,7 +196,7 @@ func (x *Metric) hint(a asked, namespace string) {
 // missing lists the counted pods without a usable value.
 func (x *Metric) missing(w World, r reading, a asked, pods []string) {
 	for _, pod := range pods {
-		_, err := r.table.Pod(signal.Key{Namespace: w.HPA.Namespace, Pod: pod}, a.selector, r.Now)
+		_, err := r.table.Among(w.Lives).Pod(signal.Key{Namespace: w.HPA.Namespace, Pod: pod}, a.selector, r.Now)
 		var none *signal.NoAnswer
 		switch {
 		case !errors.As(err, &none):

@@ -176,8 +176,9 @@ func TestTheWorldIsWhatTheInformersSay(t *testing.T) {
 		}
 	}
 	for _, pod := range []string{"a", "leaving", "ended", "unknown"} {
-		if w.Has("chat", pod) != pods.Has("chat", pod) {
-			t.Errorf("pod %s there: %t", pod, w.Has("chat", pod))
+		_, here := w.Lives("chat", pod)
+		if _, there := pods.Lives("chat", pod); here != there {
+			t.Errorf("pod %s there: %t", pod, here)
 		}
 	}
 }

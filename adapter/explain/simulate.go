@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	promlabels "github.com/prometheus/prometheus/model/labels"
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/adapter/signal"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // Load is how values change with the number of replicas.
@@ -94,7 +91,6 @@ func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 		if err != nil {
 			return t, err
 		}
-		rule.Rule = narrowed(rule.Rule, w.HPA.Namespace)
 		h, err := recall(ctx, rule, w.HPA.Namespace, s.Range, lives, func(done int) { s.Progress(a.name, done, s.steps()) })
 		if err != nil {
 			return t, err
@@ -108,21 +104,6 @@ func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 	}
 	s.play(ctx, w, spec, metrics, lives, &t)
 	return t, nil
-}
-
-// narrowed restricts a rule to one namespace's series. It returns rules of
-// exported series unchanged: their namespace is in one of two labels.
-func narrowed(rule signal.Rule, namespace string) signal.Rule {
-	if rule.Subject == signal.Exported {
-		return rule
-	}
-	only := promlabels.MustNewMatcher(promlabels.MatchEqual, metric.LabelNamespace, namespace)
-	rule.Sources = slices.Clone(rule.Sources)
-	for i := range rule.Sources {
-		source := &rule.Sources[i]
-		source.Matchers = append([]*promlabels.Matcher{only}, source.Matchers...)
-	}
-	return rule
 }
 
 // belonging returns which pods of the past a metric is about.

@@ -35,27 +35,48 @@ type reading struct {
 func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 	now := time.Now()
 	r := reading{Reading: signal.Reading{Evaluated: now, Now: now}}
-	vector, err := rule.Querier.Query(ctx, rule.History(), time.Time{})
-	if err != nil {
-		r.table = signal.NewTable(rule.Rule)
-		return r, err
+	r.table = signal.NewTable(rule.Rule)
+	for _, query := range []string{rule.Past(namespace), rule.Query(namespace)} {
+		vector, err := rule.Querier.Query(ctx, query, time.Time{})
+		if err != nil {
+			r.table, r.samples = signal.NewTable(rule.Rule), nil
+			return r, err
+		}
+		if len(vector) > 0 {
+			r.Evaluated = vector[0].Time
+		}
+		some := within(rule, vector, namespace)
+		r.table, r.dropped = r.table.Read(some, r.Reading)
+		r.samples = append(some, missing(some, r.samples)...)
 	}
-	if len(vector) > 0 {
-		r.Evaluated = vector[0].Time
-	}
-	r.samples = within(vector, namespace)
-	r.table, r.dropped = signal.NewTable(rule.Rule).Read(r.samples, r.Reading)
 	return r, nil
+}
+
+// missing returns the samples of the past that the present lacks, evidence of the
+// past aside: the adapter's tables remember values only.
+func missing(present, past []signal.Sample) (only []signal.Sample) {
+	type series struct{ part, labels string }
+	there := map[series]bool{}
+	for _, s := range present {
+		there[series{s.Part, s.Labels.String()}] = true
+	}
+	for _, s := range past {
+		if kind, _ := part(s.Part); (kind == 'v' || kind == 't') && !there[series{s.Part, s.Labels.String()}] {
+			only = append(only, s)
+		}
+	}
+	return only
 }
 
 // within keeps the samples that name a namespace in the target's labels or in
 // the series' own; the tables decide which of them counts.
-func within(vector prom.Vector, namespace string) []signal.Sample {
+func within(rule Rule, vector prom.Vector, namespace string) []signal.Sample {
 	var kept []signal.Sample
 	for _, s := range vector {
-		own, exported := s.Labels.Get(metric.LabelNamespace), s.Labels.Get(metric.Exported+metric.LabelNamespace)
+		sample := rule.Sample(s.Labels.All(), s.Value)
+		own, exported := sample.Labels.Get(metric.LabelNamespace), sample.Labels.Get(metric.Exported+metric.LabelNamespace)
 		if own == namespace || exported == namespace {
-			kept = append(kept, signal.NewSample(s.Labels.All(), s.Value))
+			kept = append(kept, sample)
 		}
 	}
 	return kept

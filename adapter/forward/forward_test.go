@@ -125,3 +125,11 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+// KEDA lists one name that is none: it would be a metric of ours in discovery.
+func TestKEDAsPlaceholderIsNoMetric(t *testing.T) {
+	names, err := parseNames([]byte(`{"kind":"APIResourceList","resources":[{"name":"externalmetrics"},{"name":"s0-prometheus"}]}`))
+	if err != nil || len(names) != 1 || names[0] != "s0-prometheus" {
+		t.Errorf("%v, %v", names, err)
+	}
+}

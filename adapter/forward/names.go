@@ -86,8 +86,12 @@ func (f *Forwarder) list(ctx context.Context) error {
 	return nil
 }
 
-// parseNames reads an APIResourceList. It leaves out names that no request can
-// contain, and those after the first thousand in order.
+// placeholder is the one name that KEDA (2.21, pkg/provider) lists in place of its
+// metrics'.
+const placeholder = "externalmetrics"
+
+// parseNames reads an APIResourceList. It leaves out KEDA's placeholder, names that no
+// request can contain, and those after the first thousand in order.
 func parseNames(raw []byte) ([]string, error) {
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(raw, &list); err != nil {
@@ -98,7 +102,7 @@ func parseNames(raw []byte) ([]string, error) {
 	}
 	names := make([]string, 0, min(len(list.APIResources), maxNames))
 	for _, r := range list.APIResources {
-		if r.Name != "" && len(content.IsPathSegmentName(r.Name)) == 0 {
+		if r.Name != "" && r.Name != placeholder && len(content.IsPathSegmentName(r.Name)) == 0 {
 			names = append(names, r.Name)
 		}
 	}

@@ -7,192 +7,249 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
-	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/compat"
 	"github.com/gpuscale/gpuscale/adapter/config"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Every is how often the file is read. Its contents are compared, not its
-// modification time: kubelet swaps a ConfigMap by a link two directories up.
+// Every is how often the files are read. Their contents are compared, not their
+// modification times: kubelet swaps a ConfigMap by a link two directories up.
 const Every = 2 * time.Second
 
-// Force is the configuration in force. It is immutable.
-type Force struct {
-	File  *config.File
-	Rules []Rule
+// Configuration is the files in force. It is immutable, except for Failure.
+type Configuration struct {
+	File *config.File
+	// Compat is the file in prometheus-adapter's format, nil if there is none.
+	Compat *compat.File
 	// Hash of the contents in force.
 	Hash string
 	// Since is when they came into force.
 	Since time.Time
-	// Failure of the current file, if it could not be used.
-	Failure error
-}
 
-// Configuration is the file and the version of it in force. Its methods are
-// safe for concurrent use.
-type Configuration struct {
-	file     string
+	path     string
 	overlays []func(*config.Config)
 	log      *slog.Logger
-	servers  servers
+	backends map[string]*Backend
 
-	mu    sync.Mutex
-	force Force
-	seen  string // hash of the contents read last, or the error of reading
-	bad   int    // reloads that failed
+	mu      sync.Mutex
+	failure error
+	bad     int // contents that could not be used
 }
 
-// Open reads the file for the first time. The error is about the file as a
-// whole: a bad rule is logged, and the others are used.
-func Open(file string, overlays []func(*config.Config), reg prometheus.Registerer, log *slog.Logger) (*Configuration, error) {
-	c := &Configuration{file: file, overlays: overlays, log: log, servers: servers{open: map[string]*server{}}}
-	if file == "" {
-		return nil, errors.New("--config is required")
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading configuration: %w", err)
-	}
-	c.seen = sum(raw)
-	next, err := c.read(raw)
-	if err != nil {
+// Open reads the files. The error is about a file as a whole: a bad rule is logged
+// and left out.
+func Open(path string, overlays []func(*config.Config), reg prometheus.Registerer, log *slog.Logger) (*Configuration, error) {
+	c := &Configuration{path: path, overlays: overlays, log: log, backends: map[string]*Backend{}, Since: time.Now()}
+	var err error
+	if c.File, c.Compat, c.Hash, err = c.read(); err != nil {
 		return nil, err
 	}
-	c.put(next, c.servers.made(next.File.Config.Servers()))
-	if err := reg.Register(newStates(c)); err != nil {
+	for name, cfg := range c.File.Config.Servers() {
+		c.backends[name] = &Backend{cfg: cfg}
+	}
+	log.Info("configuration in force", slog.String("file", path), slog.String("hash", c.Hash), slog.Int("rules", len(c.File.Rules)))
+	for _, r := range c.File.Rules {
+		for _, problem := range r.Problems {
+			log.Error("rule left out", slog.String("rule", r.Name), slog.Any("error", problem))
+		}
+	}
+	if err := reg.Register(collector{c}); err != nil {
 		return nil, fmt.Errorf("registering configuration metrics: %w", err)
 	}
 	return c, nil
 }
 
-// Force returns what is in force.
-func (c *Configuration) Force() Force {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.force
+// read reads the files, and the hash of their contents, which is never empty.
+func (c *Configuration) read() (f *config.File, theirs *compat.File, hash string, err error) {
+	if c.path == "" {
+		return nil, nil, "", errors.New("--config is required")
+	}
+	raw, err := os.ReadFile(c.path)
+	if err != nil {
+		return nil, nil, err.Error(), fmt.Errorf("reading configuration: %w", err)
+	}
+	if f, err = config.Read(c.path, raw, c.overlays...); err != nil {
+		return nil, nil, sum(raw), err
+	}
+	if o := f.Config.PrometheusAdapter; o.Enabled() {
+		other, err := os.ReadFile(o.ConfigFile)
+		if err != nil {
+			return nil, nil, err.Error(), fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
+		}
+		raw = append(raw, other...)
+		if theirs, err = compat.Parse(o.ConfigFile, other); err != nil {
+			return nil, nil, sum(raw), err
+		}
+	}
+	return f, theirs, sum(raw), nil
 }
 
-// Setup returns the cache's part of what is in force.
-func (c *Configuration) Setup() cache.Setup { return setup(c.Force(), c.servers.now()) }
-
-func setup(f Force, open map[string]*server) cache.Setup {
-	s := cache.Setup{Options: f.File.Config.Cache(), Backends: backends(open)}
-	for _, r := range f.Rules {
-		if r.InUse != nil {
-			s.Rules = append(s.Rules, *r.InUse)
-		}
+// Setup returns the cache's part.
+func (c *Configuration) Setup() cache.Setup {
+	s := cache.Setup{Options: c.File.Config.Cache(), Rules: c.File.Signals()}
+	for _, name := range slices.Sorted(maps.Keys(c.backends)) {
+		s.Backends = append(s.Backends, cache.Backend{Name: name, Querier: c.backends[name], NamespaceParameter: c.File.Config.NamespaceParameter(name)})
 	}
 	return s
 }
 
-// Run reads the file every few seconds until ctx ends, and applies each new
-// setup.
-func (c *Configuration) Run(ctx context.Context, apply func(cache.Setup) error) {
-	tick := time.NewTicker(Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			c.look(apply)
-		}
+// Backend returns the server of a name that the configuration has; "" is the default.
+func (c *Configuration) Backend(name string) *Backend {
+	if name == "" {
+		name = cache.DefaultBackend
 	}
+	return c.backends[name]
 }
 
-// look applies the file if its contents are new. Contents that cannot be used
-// are tried once and logged once.
-func (c *Configuration) look(apply func(cache.Setup) error) {
-	raw, err := os.ReadFile(c.file)
-	now := sum(raw)
-	if err != nil {
-		now = err.Error()
-		err = fmt.Errorf("reading configuration: %w", err)
-	}
-	if now == c.seen {
-		return
-	}
-	c.seen = now
-	if err == nil && now == c.Force().Hash {
-		c.failed(nil) // back to what is in force
-		return
-	}
-	var next Force
-	if err == nil {
-		next, err = c.read(raw)
-	}
-	if err == nil {
-		open := c.servers.made(next.File.Config.Servers())
-		if err = apply(setup(next, open)); err == nil {
-			c.put(next, open)
-			return
+// Changed returns true once the files have changed and are good in every rule, false
+// when ctx ends. Contents that cannot be used are logged once and change nothing.
+func (c *Configuration) Changed(ctx context.Context) bool {
+	tick := time.NewTicker(Every)
+	defer tick.Stop()
+	for seen := c.Hash; ; {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
 		}
-	}
-	c.failed(err)
-	if err != nil {
-		c.log.Error("configuration cannot be used, the previous one stays in force", slog.String("file", c.file), slog.Any("error", err))
+		f, theirs, hash, err := c.read()
+		if hash == seen {
+			continue
+		}
+		seen = hash
+		if err == nil {
+			err = f.Err()
+		}
+		if err == nil && theirs != nil {
+			err = theirs.Err()
+		}
+		if err == nil && hash != c.Hash {
+			return true
+		}
+		c.failed(err)
 	}
 }
 
 func (c *Configuration) failed(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.force.Failure = err
-	if err != nil {
+	if c.failure = err; err != nil {
 		c.bad++
+		c.log.Error("configuration cannot be used, the previous one stays in force", slog.String("file", c.path), slog.Any("error", err))
 	}
 }
 
-// read returns the Force of new contents.
-func (c *Configuration) read(raw []byte) (Force, error) {
-	f, err := config.Read(c.file, raw, c.overlays...)
-	if err != nil {
-		return Force{}, err
-	}
-	known := map[string]bool{}
-	for name := range f.Config.Servers() {
-		known[name] = true
-	}
-	next := Force{File: f, Rules: merge(c.Force().Rules, f.Rules, known), Hash: sum(raw), Since: time.Now()}
-	for i, r := range next.Rules {
-		if r.State == Kept {
-			trusted := f.Trust(*r.InUse)
-			next.Rules[i].InUse = &trusted
-		}
-	}
-	return next, nil
-}
-
-// put sets what is in force.
-func (c *Configuration) put(next Force, open map[string]*server) {
-	c.servers.use(open)
+// Failure is why the files on disk are not in force; nil if they are.
+func (c *Configuration) Failure() error {
 	c.mu.Lock()
-	before := c.force.File
-	c.force = next
-	c.mu.Unlock()
-	c.log.Info("configuration in force", slog.String("file", c.file), slog.String("hash", next.Hash), slog.Int("rules", len(next.Rules)))
-	if before != nil && !same(before.Config, next.File.Config) {
-		c.log.Warn("changes of forward and prometheusAdapter take effect after a restart", slog.String("file", c.file))
-	}
-	for _, r := range next.Rules {
-		if r.State != InForce {
-			c.log.Error("rule cannot be used", slog.String("rule", r.Name), slog.String("state", string(r.State)), slog.Any("problems", r.Problems))
-		}
-	}
-}
-
-// same compares the fields that are read at the start only.
-func same(a, b config.Config) bool {
-	return reflect.DeepEqual(a.Forward, b.Forward) && reflect.DeepEqual(a.PrometheusAdapter, b.PrometheusAdapter)
+	defer c.mu.Unlock()
+	return c.failure
 }
 
 func sum(raw []byte) string {
 	s := sha256.Sum256(raw)
 	return hex.EncodeToString(s[:8])
+}
+
+// Backend makes its client when it is first used: a missing CA file breaks the rules
+// of this backend only, and only until the file exists.
+type Backend struct {
+	cfg prom.Config
+
+	mu     sync.Mutex
+	client *prom.Client
+}
+
+// QueryWithin implements cache.Querier.
+func (b *Backend) QueryWithin(ctx context.Context, promql string, at time.Time, most prom.Limits) (prom.Vector, error) {
+	c, err := b.ready()
+	if err != nil {
+		return nil, err
+	}
+	return c.QueryWithin(ctx, promql, at, most)
+}
+
+// Series lists series, for discovery; see [prom.Client.Series].
+func (b *Backend) Series(ctx context.Context, selector string, since time.Time) ([]prom.Family, error) {
+	c, err := b.ready()
+	if err != nil {
+		return nil, err
+	}
+	return c.Series(ctx, selector, since)
+}
+
+func (b *Backend) ready() (*prom.Client, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.client != nil {
+		return b.client, nil
+	}
+	c, err := prom.New(b.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, err)
+	}
+	b.client = c
+	return c, nil
+}
+
+// States of a rule, as in the metric's label.
+const (
+	InForce  = "in_force"
+	Rejected = "rejected"
+)
+
+// State returns the state of a rule of the file.
+func State(r config.Declared) string {
+	if len(r.Problems) > 0 {
+		return Rejected
+	}
+	return InForce
+}
+
+var (
+	ruleDesc, goodDesc, sinceDesc = desc(metric.AdapterRuleState), desc(metric.AdapterReloadGood), desc(metric.AdapterReloadTime)
+	failedDesc, infoDesc          = desc(metric.AdapterReloadFailures), desc(metric.AdapterConfigInfo)
+)
+
+func desc(d metric.Desc) *prometheus.Desc { return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil) }
+
+// collector reports what is in force at the time of the scrape.
+type collector struct{ *Configuration }
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, r := range c.File.Rules {
+		for _, state := range []string{InForce, Rejected} {
+			gauge(ruleDesc, flag(State(r) == state), r.Title(), state)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gauge(goodDesc, flag(c.failure == nil))
+	gauge(sinceDesc, float64(c.Since.UnixMilli())/1000)
+	gauge(infoDesc, 1, c.Hash)
+	ch <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue, float64(c.bad))
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -1,5 +1,4 @@
-// Package live owns the configuration in force: it reloads the file when its
-// contents change, keeps the last good version of a rule that is now bad, and
-// reports each rule's state. It serves nothing and queries no Prometheus; it
-// passes clients and rules to the cache.
+// Package live owns the configuration in force: it reads the files once, makes the
+// clients of the backends, reports each rule's state, and says when the files on disk
+// are others and good, so that the program starts again with them. It serves nothing.
 package live

@@ -33,10 +33,13 @@ func (r Answerer) Object(ctx context.Context, table *signal.Table, o Object, sel
 		if err := r.Pods.Ready(); err != nil {
 			return a, nil, unavailable("%v", err)
 		}
-		a, err = table.Namespace(o.Ref.Name, selector, r.Now(), func(pod string) bool { return r.Pods.Has(o.Ref.Name, pod) })
+		a, err = table.Among(r.Pods.Lives).Namespace(o.Ref.Name, selector, r.Now())
 	case "Pod":
+		if err := r.Pods.Ready(); err != nil {
+			return a, nil, unavailable("%v", err)
+		}
 		pods = []string{o.Ref.Name}
-		a, err = table.Pod(signal.Key{Namespace: o.Ref.Namespace, Pod: o.Ref.Name}, selector, r.Now())
+		a, err = table.Among(r.Pods.Lives).Pod(signal.Key{Namespace: o.Ref.Namespace, Pod: o.Ref.Name}, selector, r.Now())
 	default:
 		if pods, err = r.PodsOf(ctx, o); err == nil {
 			a, err = r.workload(ctx, table, o, pods, selector)
@@ -50,7 +53,7 @@ func (r Answerer) Object(ctx context.Context, table *signal.Table, o Object, sel
 func (r Answerer) workload(ctx context.Context, table *signal.Table, o Object, pods []string, selector labels.Selector) (signal.Answer, error) {
 	name := fmt.Sprintf("%s %s/%s", o.Ref.Kind, o.Ref.Namespace, o.Ref.Name)
 	if len(pods) > 0 {
-		return table.Pods(signal.Keys(o.Ref.Namespace, pods), selector, r.Now(), fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
+		return table.Among(r.Pods.Lives).Pods(signal.Keys(o.Ref.Namespace, pods), selector, r.Now(), fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
 	}
 	if table.Rule().AtZero != nil && r.scaledToZero(ctx, o) {
 		return table.AtZero(r.Now(), name)
@@ -69,6 +72,7 @@ func (r Answerer) Each(table *signal.Table, namespace string, selector, metricSe
 		return nil, nil, NotFound("no pod in namespace %s matches %q", namespace, selector)
 	}
 	now := r.Now()
+	table = table.Among(r.Pods.Lives)
 	for _, pod := range pods {
 		if a, err := table.Pod(signal.Key{Namespace: namespace, Pod: pod}, metricSelector, now); err == nil {
 			values = append(values, PodAnswer{pod, a})
@@ -89,7 +93,7 @@ func (r Answerer) External(table *signal.Table, namespace string, selector label
 	if namespace == "" {
 		return signal.Answer{}, badRequest("external metrics are read in a namespace")
 	}
-	return table.External(namespace, selector, r.Now(), func(pod string) bool { return r.Pods.Has(namespace, pod) })
+	return table.Among(r.Pods.Lives).External(namespace, selector, r.Now())
 }
 
 var serviceKind = schema.GroupKind{Kind: "Service"}

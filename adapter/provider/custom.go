@@ -10,11 +10,14 @@ import (
 )
 
 func (p *Provider) byName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
-	view, err := p.view(ctx, info.Metric)
+	if !p.tables.Has(info.Metric) {
+		return nil, unknown(info.Metric)
+	}
+	o, err := p.object(name, info)
 	if err != nil {
 		return nil, err
 	}
-	o, err := p.object(name, info)
+	view, err := p.view(ctx, info.Metric, o.namespace())
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +33,7 @@ func (p *Provider) bySelector(ctx context.Context, namespace string, selector la
 	if info.GroupResource.String() != "pods" {
 		return nil, badRequest("only pods can be asked for by selector, not %s", info.GroupResource)
 	}
-	view, err := p.view(ctx, info.Metric)
+	view, err := p.view(ctx, info.Metric, namespace)
 	if err != nil {
 		return nil, err
 	}

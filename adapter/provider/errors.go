@@ -14,16 +14,18 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-func (p *Provider) view(ctx context.Context, rule string) (cache.View, error) {
-	view, err := p.tables.View(ctx, rule)
+func (p *Provider) view(ctx context.Context, rule, namespace string) (cache.View, error) {
+	view, err := p.tables.View(ctx, rule, namespace)
 	switch {
 	case errors.Is(err, cache.ErrUnknownRule):
-		return view, NotFound("no signal is called %s", rule)
+		return view, unknown(rule)
 	case err != nil:
 		return view, apierrors.NewTimeoutError(fmt.Sprintf("waiting for the first value of %s: %v", rule, err), 1)
 	}
 	return view, nil
 }
+
+func unknown(rule string) error { return NotFound("no signal is called %s", rule) }
 
 // missing returns the API's error for a missing value: 503 when the last query
 // failed, 404 when Prometheus has no fresh sample.

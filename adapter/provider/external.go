@@ -10,7 +10,7 @@ import (
 )
 
 func (p *Provider) inNamespace(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
-	view, err := p.view(ctx, info.Metric)
+	view, err := p.view(ctx, info.Metric, namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,9 @@ func TestNeverLie(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &scripted{answer: say(40, 40)}
 				p := cached(t, server, pods)
+				if _, err := p.GetExternalMetric(t.Context(), "chat", all, cma.ExternalMetricInfo{Metric: "queue_depth"}); err != nil {
+					t.Fatal(err)
+				}
 				time.Sleep(time.Minute)
 				server.set(c.then)
 				time.Sleep(c.since)

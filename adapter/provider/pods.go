@@ -1,16 +1,14 @@
 package provider
 
 import (
-	"context"
 	"errors"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
@@ -21,7 +19,8 @@ import (
 type Pods interface {
 	// Ready returns why the informers are not synced yet.
 	Ready() error
-	Has(namespace, pod string) bool
+	// Lives returns when a pod was created, and false if there is no such pod.
+	Lives(namespace, pod string) (since time.Time, ok bool)
 	Select(namespace string, selector labels.Selector) []string
 	Owned(namespace string, owner schema.GroupKind, name string) []string
 }
@@ -42,38 +41,15 @@ var unfinished = fields.AndSelectors(
 // byOwner is the index from a controller to what it controls.
 const byOwner = "owner"
 
-// Informers implements Pods. It keeps the names, labels and owners of pods, and
-// the metadata of ReplicaSets.
-type Informers struct {
-	pods        *podStore
-	list        cache.ListerWatcher
-	replicaSets cache.SharedIndexInformer
-}
+// Informers implements Pods. It keeps the metadata of pods and ReplicaSets.
+type Informers struct{ pods, replicaSets cache.SharedIndexInformer }
 
 var _ Pods = (*Informers)(nil)
 
 // NewInformers prepares the informers; Start runs them.
 func NewInformers(client metadata.Interface) (*Informers, error) {
-	i := &Informers{
-		pods:        newPodStore(),
-		list:        podList(client),
-		replicaSets: informer(client, replicaSetsResource, ""),
-	}
-	return i, i.replicaSets.SetTransform(strip)
-}
-
-func podList(client metadata.Interface) cache.ListerWatcher {
-	pods := client.Resource(podsResource).Namespace(metav1.NamespaceAll)
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = unfinished
-			return pods.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = unfinished
-			return pods.Watch(ctx, o)
-		},
-	}, client)
+	i := &Informers{pods: informer(client, podsResource, unfinished), replicaSets: informer(client, replicaSetsResource, "")}
+	return i, errors.Join(i.pods.SetTransform(strip), i.replicaSets.SetTransform(strip))
 }
 
 func informer(client metadata.Interface, resource schema.GroupVersionResource, fieldSelector string) cache.SharedIndexInformer {
@@ -84,42 +60,59 @@ func informer(client metadata.Interface, resource schema.GroupVersionResource, f
 
 // Start begins to list and watch, and returns at once.
 func (i *Informers) Start(stop <-chan struct{}) {
-	r := cache.NewReflectorWithOptions(i.list, &metav1.PartialObjectMetadata{}, i.pods, cache.ReflectorOptions{Name: "pods"})
-	go r.Run(stop)
+	go i.pods.Run(stop)
 	go i.replicaSets.Run(stop)
 }
 
 // Ready implements Pods.
 func (i *Informers) Ready() error {
-	if !i.pods.synced() || !i.replicaSets.HasSynced() {
+	if !i.pods.HasSynced() || !i.replicaSets.HasSynced() {
 		return errors.New("the list of pods is not complete yet")
 	}
 	return nil
 }
 
-// Has implements Pods.
-func (i *Informers) Has(namespace, pod string) bool { return i.pods.has(namespace, pod) }
+// Lives implements Pods.
+func (i *Informers) Lives(namespace, pod string) (since time.Time, ok bool) {
+	o, there, err := i.pods.GetIndexer().GetByKey(namespace + "/" + pod)
+	if err != nil || !there {
+		return time.Time{}, false
+	}
+	m := o.(*metav1.PartialObjectMetadata)
+	return m.CreationTimestamp.Time, m.DeletionTimestamp == nil
+}
 
 // Select implements Pods.
 func (i *Informers) Select(namespace string, selector labels.Selector) []string {
-	return i.pods.matching(namespace, selector)
+	return names(found(i.pods, cache.NamespaceIndex, namespace), selector)
 }
 
 // Owned implements Pods.
 func (i *Informers) Owned(namespace string, owner schema.GroupKind, name string) []string {
-	names := i.pods.controlled(namespace, ownerKey(namespace, owner, name))
-	for _, rs := range i.byOwner(i.replicaSets, ownerKey(namespace, owner, name)) {
+	pods := found(i.pods, byOwner, ownerKey(namespace, owner, name))
+	for _, rs := range found(i.replicaSets, byOwner, ownerKey(namespace, owner, name)) {
 		below := ownerKey(namespace, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, rs.Name)
-		names = append(names, i.pods.controlled(namespace, below)...)
+		pods = append(pods, found(i.pods, byOwner, below)...)
 	}
-	slices.Sort(names)
-	return names
+	return names(pods, labels.Everything())
 }
 
-func (i *Informers) byOwner(informer cache.SharedIndexInformer, key string) []*metav1.PartialObjectMetadata {
-	found, _ := informer.GetIndexer().ByIndex(byOwner, key) // fails for an unknown index only
-	objects := make([]*metav1.PartialObjectMetadata, len(found))
-	for n, o := range found {
+// names returns the sorted names of the pods that a selector matches and that are
+// not being deleted.
+func names(pods []*metav1.PartialObjectMetadata, selector labels.Selector) (all []string) {
+	for _, m := range pods {
+		if m.DeletionTimestamp == nil && selector.Matches(labels.Set(m.Labels)) {
+			all = append(all, m.Name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func found(informer cache.SharedIndexInformer, index, key string) []*metav1.PartialObjectMetadata {
+	some, _ := informer.GetIndexer().ByIndex(index, key) // fails for an unknown index only
+	objects := make([]*metav1.PartialObjectMetadata, len(some))
+	for n, o := range some {
 		objects[n] = o.(*metav1.PartialObjectMetadata)
 	}
 	return objects

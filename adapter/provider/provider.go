@@ -19,7 +19,7 @@ import (
 
 // Tables is the part of *cache.Cache the provider needs.
 type Tables interface {
-	View(ctx context.Context, rule string) (cache.View, error)
+	View(ctx context.Context, rule, namespace string) (cache.View, error)
 	Rules() []signal.Rule
 	Has(rule string) bool
 }

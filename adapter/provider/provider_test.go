@@ -153,7 +153,7 @@ type scripted struct {
 	queries int
 }
 
-func (s *scripted) Query(context.Context, string, time.Time) (prom.Vector, error) {
+func (s *scripted) QueryWithin(_ context.Context, promql string, _ time.Time, _ prom.Limits) (prom.Vector, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queries++
@@ -261,7 +261,7 @@ func TestErrorsAreSentences(t *testing.T) {
 		info cma.CustomMetricInfo
 		says string
 	}{
-		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 11 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
+		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 13 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
 		{"empty", deployment, "Deployment chat/empty has no pods"},
 		{"vllm", unknown, "no signal is called nope"},
 		{"m", of("example.io", "models"), "Model chat/m has no pods"},

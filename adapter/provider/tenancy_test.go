@@ -24,7 +24,7 @@ type fixedTables map[string]cache.View
 
 func (f fixedTables) Has(rule string) bool { return f[rule].Table != nil }
 
-func (f fixedTables) View(_ context.Context, rule string) (cache.View, error) {
+func (f fixedTables) View(_ context.Context, rule, _ string) (cache.View, error) {
 	if !f.Has(rule) {
 		return cache.View{}, cache.ErrUnknownRule
 	}
@@ -42,7 +42,7 @@ func (f fixedTables) Rules() (all []signal.Rule) {
 type allPods []string
 
 func (allPods) Ready() error                                      { return nil }
-func (e allPods) Has(_, pod string) bool                          { return slices.Contains(e, pod) }
+func (e allPods) Lives(_, pod string) (time.Time, bool)           { return time.Time{}, slices.Contains(e, pod) }
 func (e allPods) Select(string, labels.Selector) []string         { return e }
 func (e allPods) Owned(string, schema.GroupKind, string) []string { return e }
 

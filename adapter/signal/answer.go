@@ -30,8 +30,11 @@ type NoAnswer struct {
 	// Newest is the age of the newest stale sample, or negative if there is
 	// none.
 	Newest time.Duration
-	// Unusable counts samples that are NaN, infinite or out of range.
-	Unusable int
+	// Unusable counts samples that are NaN, infinite or out of range, Crowded
+	// those of pods with too many.
+	Unusable, Crowded int
+	// Limit is the age beyond which the newest sample is missing.
+	Limit time.Duration
 	// Series has the newest unusable or stale sample; "" if there is none.
 	Series string
 }
@@ -40,9 +43,9 @@ func (e *NoAnswer) Error() string {
 	var b strings.Builder
 	metric := e.metric()
 	if e.Stale > 0 && e.Stale < e.Asked {
-		fmt.Fprintf(&b, "%d of %s are stale: no usable sample of %s younger than %s", e.Stale, e.Subject, metric, e.Rule.MaxAge)
+		fmt.Fprintf(&b, "%d of %s are stale: no usable sample of %s younger than %s", e.Stale, e.Subject, metric, e.limit())
 	} else {
-		fmt.Fprintf(&b, "no sample of %s younger than %s for %s", metric, e.Rule.MaxAge, e.Subject)
+		fmt.Fprintf(&b, "no sample of %s younger than %s for %s", metric, e.limit(), e.Subject)
 	}
 	if e.Newest >= 0 {
 		fmt.Fprintf(&b, "; the newest is %s old", e.Newest.Round(time.Second))
@@ -50,8 +53,13 @@ func (e *NoAnswer) Error() string {
 	if e.Unusable > 0 {
 		fmt.Fprintf(&b, "; %d are NaN, infinite or outside [%g, %g]", e.Unusable, e.Rule.Minimum, e.Rule.Maximum)
 	}
+	if e.Crowded > 0 {
+		fmt.Fprintf(&b, "; a pod has more than %d of them", maxPodPoints)
+	}
 	return b.String()
 }
+
+func (e *NoAnswer) limit() time.Duration { return max(e.Limit, e.Rule.MaxAge) }
 
 // metric names the missing series. Without any sample the server may be any of
 // those the rule knows.
@@ -73,28 +81,24 @@ func (t *Table) Pod(k Key, selector k8slabels.Selector, now time.Time) (Answer, 
 
 // Pods answers for all pods together: each pod's parts through PerPod, the
 // pods through PerWorkload. A pod without any sample is left out: it has not
-// started to serve. A stale pod makes the whole an error, since a sum or
+// started to serve. A pod is stale if any of its parts is, and makes the whole an
+// error, since a sum or
 // average without it is not the workload's. subject names the pods in the
 // error, a *NoAnswer.
 func (t *Table) Pods(keys []Key, selector k8slabels.Selector, now time.Time, subject string) (Answer, error) {
 	g := gathering{rule: &t.rule, selector: selector, now: now, newest: -1}
 	for _, k := range keys {
-		g.pod(t.of(k))
+		g.pod(t, k)
 	}
 	return g.answer(subject, len(keys))
 }
 
 // Namespace answers for everything in a namespace that the selector matches.
-// A pod that live rejects has ended, and does not count as stale.
-func (t *Table) Namespace(namespace string, selector k8slabels.Selector, now time.Time, live func(pod string) bool) (Answer, error) {
+func (t *Table) Namespace(namespace string, selector k8slabels.Selector, now time.Time) (Answer, error) {
 	g := gathering{rule: &t.rule, selector: selector, now: now, newest: -1}
 	staleGateways := 0
 	for _, k := range t.in(namespace) {
-		stale, gateway := g.pod(t.of(k))
-		switch {
-		case stale && k.Pod != "" && !live(k.Pod):
-			g.stale--
-		case stale && gateway:
+		if stale, gateway := g.pod(t, k); stale && gateway {
 			staleGateways++
 		}
 	}
@@ -112,8 +116,8 @@ func (t *Table) Namespace(namespace string, selector k8slabels.Selector, now tim
 
 // External is Namespace for an external metric: a value up to the rule's
 // Activation is 0.
-func (t *Table) External(namespace string, selector k8slabels.Selector, now time.Time, live func(pod string) bool) (Answer, error) {
-	a, err := t.Namespace(namespace, selector, now, live)
+func (t *Table) External(namespace string, selector k8slabels.Selector, now time.Time) (Answer, error) {
+	a, err := t.Namespace(namespace, selector, now)
 	if err == nil && t.rule.Activation > 0 && a.Value <= t.rule.Activation {
 		a.Value = 0
 	}

@@ -44,3 +44,11 @@ func askFor(t testing.TB, m *promtest.Memory, previous *Table, promql string, af
 	next, dropped := previous.Read(samples, Reading{Evaluated: evaluated, Now: now})
 	return next, dropped, now
 }
+
+// begin is what a table that begins knows: the recent past, and then the present.
+func begin(t testing.TB, m *promtest.Memory, rule Rule, after time.Duration) (*Table, time.Time) {
+	t.Helper()
+	before, _, _ := askFor(t, m, NewTable(rule), rule.Past(), after)
+	table, _, now := ask(t, m, before, after)
+	return table, now
+}

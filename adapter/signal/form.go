@@ -10,10 +10,12 @@ import (
 )
 
 // value is the expression of a source's values.
-func (r Rule) value(s Source) parser.Expr {
+func (r query) value(s Source) parser.Expr {
 	switch s.Form {
+	case PromQL:
+		return r.promql(s)
 	case Quantile:
-		classic := sum(r.windowed("rate", s.bucket(), s.Matchers), append(r.subject(s), labels.BucketLabel))
+		classic := sum(r.windowed("rate", s.bucket(), finite(s.Matchers)), append(r.subject(s), labels.BucketLabel))
 		native := sum(r.windowed("rate", s.Metric, native(s.Matchers)), r.subject(s))
 		q := number(s.Quantile)
 		return or(call("histogram_quantile", q, classic), call("histogram_quantile", q, native))
@@ -37,7 +39,10 @@ func over(value parser.Expr, s Source, divisor func() parser.Expr) parser.Expr {
 
 // scrapeTime is when the newest sample of each value was scraped: that is the
 // age of a window's value, not the time of evaluation.
-func (r Rule) scrapeTime(s Source) parser.Expr {
+func (r query) scrapeTime(s Source) parser.Expr {
+	if s.Form == PromQL {
+		return r.promqlTime(s)
+	}
 	if s.Form != Quantile {
 		return call("timestamp", r.selector(s.Metric, s.Matchers))
 	}
@@ -49,26 +54,35 @@ func (r Rule) scrapeTime(s Source) parser.Expr {
 }
 
 // idle is the scrape time of the series that show an idle window.
-func (r Rule) idle(s Source) parser.Expr {
+func (r query) idle(s Source) parser.Expr {
 	if s.Idle == nil || len(s.Idle.While) == 0 {
 		return nil
 	}
+	by := append(r.owner(), s.Idle.By...)
 	var e parser.Expr
 	for _, w := range s.Idle.While {
 		if e == nil {
-			e = newest(call("timestamp", r.selector(w.Metric, w.Matchers)), r.owner())
+			e = newest(call("timestamp", r.selector(w.Metric, w.Matchers)), by)
 		}
 		most := r.selector(w.Metric, w.Matchers)
 		if r.Window > 0 {
 			most = r.windowed("max_over_time", w.Metric, w.Matchers)
 		}
-		e = set(parser.LAND, e, is(newest(most, r.owner()), 0))
+		e = set(parser.LAND, e, is(newest(most, by), 0))
 	}
-	return e
+	if s.Idle.Progress == nil {
+		return e
+	}
+	queue := s
+	queue.Idle = &Idle{While: s.Idle.While[:1], By: s.Idle.By}
+	grows := &parser.BinaryExpr{Op: parser.GTR, LHS: newest(r.windowed("rate", s.Idle.Progress.Metric, s.Idle.Progress.Matchers), by), RHS: number(0)}
+	return or(e, set(parser.LAND, r.idle(queue), grows))
 }
 
-// absent is the scrape time of the series that shows the target is scraped.
-func (r Rule) absent(s Source) parser.Expr {
+// absent is the scrape time of the series that shows the target is scraped: one
+// for each label set that a request can distinguish, however many series a page
+// has.
+func (r query) absent(s Source) parser.Expr {
 	a := s.Absent
 	if a == nil {
 		return nil
@@ -77,6 +91,11 @@ func (r Rule) absent(s Source) parser.Expr {
 	if a.Is != nil {
 		e = set(parser.LAND, e, is(r.selector(a.While.Metric, a.While.Matchers), *a.Is))
 	}
+	by := r.subject(s)
+	if a.Label != "" {
+		by = append(slices.DeleteFunc(by, func(l string) bool { return l == a.Label || l == a.From }), a.From)
+	}
+	e = newest(e, by)
 	if a.Label != "" {
 		e = call("label_replace", e, text(a.Label), text("$1"), text(a.From), text("(.*)"))
 	}
@@ -91,11 +110,11 @@ func is(e parser.Expr, v float64) parser.Expr {
 func (r Rule) owner() []string {
 	switch r.Subject {
 	case Namespace:
-		return []string{namespaceLabel}
+		return []string{r.namespace()}
 	case Exported:
 		return []string{exportedNamespaceLabel, exportedPodLabel, namespaceLabel, podLabel}
 	}
-	return []string{namespaceLabel, podLabel}
+	return []string{r.namespace(), r.pod()}
 }
 
 // subject are the labels that distinguish a source's subjects.
@@ -113,7 +132,7 @@ func group(op parser.ItemType, e parser.Expr, by []string) parser.Expr {
 }
 
 // windowed applies a function of a range to the rule's window.
-func (r Rule) windowed(function, name string, matchers []*labels.Matcher) parser.Expr {
+func (r query) windowed(function, name string, matchers []*labels.Matcher) parser.Expr {
 	return call(function, &parser.MatrixSelector{
 		VectorSelector: r.selector(name, matchers), Range: r.Window.Round(time.Millisecond),
 	})
@@ -121,6 +140,14 @@ func (r Rule) windowed(function, name string, matchers []*labels.Matcher) parser
 
 // bucket is the name of a histogram's classic series.
 func (s Source) bucket() string { return s.Metric + "_bucket" }
+
+// bounds matches the upper bounds that are numbers. Any other makes Prometheus
+// warn about the whole answer.
+const bounds = `[+]?Inf|-?[0-9]{1,20}([.][0-9]{1,20})?(e[-+]?[0-9]{1,2})?`
+
+func finite(matchers []*labels.Matcher) []*labels.Matcher {
+	return append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.BucketLabel, bounds)}, matchers...)
+}
 
 // native excludes a summary's series, which share the name of a native
 // histogram: one of them makes Prometheus warn about the whole answer.
@@ -130,15 +157,15 @@ func native(matchers []*labels.Matcher) []*labels.Matcher {
 	}, matchers...)
 }
 
-// selector adds matchers for the labels of an owner, which every usable series
-// has. Prometheus renames a series' pod to exported_pod only where the target
-// has a pod label, so pod!="" matches with and without honor_labels.
-func (r Rule) selector(name string, matchers []*labels.Matcher) parser.Expr {
-	owned := []*labels.Matcher{present(namespaceLabel)}
-	if r.Subject != Namespace {
-		owned = append(owned, present(podLabel))
-	}
-	return series(name, append(owned, matchers...))
+// query is a rule over the namespaces that its matchers reach.
+type query struct {
+	Rule
+	reach      []*labels.Matcher
+	namespaces []string
+}
+
+func (r query) selector(name string, matchers []*labels.Matcher) parser.Expr {
+	return series(name, slices.Concat(r.reach, matchers))
 }
 
 // series selects the series of one name. A UTF-8 name outside the classic

@@ -92,14 +92,14 @@ func FuzzQuery(f *testing.F) {
 		if r.Validate() != nil {
 			return
 		}
-		for promql, times := range map[string]int{r.Query(): 1, r.History(): 2} {
+		for _, promql := range []string{r.Query(), r.Past(), r.Query("chat", value), r.Past("chat")} {
 			selectors := selectorsIn(t, promql)
-			if want := times * (3 + 3 + 2 + 3 + 4); len(selectors) != want {
+			if want := 3 + 3 + 2 + 3 + 4; len(selectors) != want {
 				t.Fatalf("%s has %d selectors, not %d", promql, len(selectors), want)
 			}
 			for _, s := range selectors {
 				named := has(s, labels.MatchEqual, labels.MetricName, metric) || has(s, labels.MatchEqual, labels.MetricName, metric+"_bucket")
-				if !named || !has(s, labels.MatchEqual, label, value) || !has(s, labels.MatchNotEqual, podLabel, "") {
+				if !named || !has(s, labels.MatchEqual, label, value) || !has(s, labels.MatchNotEqual, podLabel, "") || !has(s, labels.MatchEqual, PartLabel, "") {
 					t.Errorf("%s is not about %q{%q=%q}", promql, metric, label, value)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
@@ -16,9 +17,10 @@ type gathering struct {
 	values   []podValue
 	stale    int
 	unusable int
+	crowded  int
 	newest   time.Duration
-	unused   *point   // newest stale or unusable point
-	fresh    []*point // reused for each pod
+	limit    time.Duration // of the newest
+	unused   *point        // newest stale or unusable point
 }
 
 // podValue is the value of one pod's series.
@@ -31,50 +33,86 @@ type podValue struct {
 
 // pod adds a pod's points. It reports whether the pod is stale, and whether all
 // its series are a gateway's.
-func (g *gathering) pod(points []point) (stale, gateway bool) {
-	fresh := g.fresh[:0]
+func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
+	since, lives := t.since(k)
+	if !lives {
+		return false, false
+	}
+	points := t.of(k)
+	var fresh, silent []*point
 	var proof *point
-	known, present := false, false
+	present := false
 	gateway = true
 	for i := range points {
 		p := &points[i]
-		if !g.matches(p) {
+		if p.at < since.UnixMilli() || !g.matches(p) {
 			continue
 		}
-		age := g.now.Sub(time.UnixMilli(p.at))
+		age, limit := g.now.Sub(time.UnixMilli(p.at)), g.rule.limit(p.every)
 		switch {
 		case age > Forget:
 			continue
 		case p.is(evidence):
-			if age <= g.rule.MaxAge && (proof == nil || p.at > proof.at) {
+			if age <= limit && (proof == nil || p.at > proof.at) {
 				proof = p
 			}
 			continue
+		case p.why == Crowded.code():
+			g.crowded++
+			silent = append(silent, p)
 		case p.why > 0:
 			g.unusable++
-			g.note(p)
-		case age > g.rule.MaxAge:
+			silent = append(silent, p)
+		case age > limit:
 			if g.newest < 0 || age < g.newest {
-				g.newest = age
+				g.newest, g.limit = age, limit
 			}
-			g.note(p)
+			silent = append(silent, p)
 		default:
 			fresh = append(fresh, p)
 		}
-		known, present = true, present || !p.is(gone)
-		gateway = gateway && g.rule.Sources[p.source].Gateway
+		present = present || !p.is(gone)
+		gateway = gateway && g.rule.gateway(p)
 	}
-	g.fresh = fresh
+	for _, p := range silent {
+		g.note(p)
+	}
 	switch {
 	case len(fresh) > 0:
-		g.values = append(g.values, g.combine(g.preferred(fresh)))
+		used := g.preferred(fresh)
+		if g.lacks(used, silent) {
+			g.stale++
+			return true, gateway
+		}
+		g.values = append(g.values, g.combine(used))
 	case proof != nil && !present:
-		g.values = append(g.values, podValue{value: proof.value, oldest: proof.at, gateway: g.rule.Sources[proof.source].Gateway, declared: true})
-	case known:
+		g.values = append(g.values, podValue{value: proof.value, oldest: proof.at, gateway: g.rule.gateway(proof), declared: true})
+	case len(silent) > 0:
 		g.stale++
 		return true, gateway
 	}
 	return false, gateway
+}
+
+// lacks reports whether a part of the pod has silent points only, among the
+// sources in use: the others' sum is not the pod's.
+func (g *gathering) lacks(used, silent []*point) bool {
+	var there map[string]bool
+	for _, p := range silent {
+		if g.rule.tier(p) != g.rule.tier(used[0]) {
+			continue
+		}
+		if there == nil {
+			there = map[string]bool{}
+			for _, u := range used {
+				there[g.rule.identity(u)] = true
+			}
+		}
+		if !there[g.rule.identity(p)] {
+			return true
+		}
+	}
+	return false
 }
 
 // note records a stale or unusable point.
@@ -103,6 +141,12 @@ func (g *gathering) preferred(points []*point) []*point {
 	return kept
 }
 
+// gateway reports whether a series is a gateway's.
+func (r *Rule) gateway(p *point) bool {
+	s := &r.Sources[p.source]
+	return s.Gateway || s.GatewayLabel != "" && p.labels.Get(s.GatewayLabel) != ""
+}
+
 func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }
 
 // combine makes one value of a pod's points: duplicates merged, parts aggregated.
@@ -110,7 +154,7 @@ func (g *gathering) combine(points []*point) podValue {
 	s := podValue{oldest: points[0].at, gateway: true}
 	for _, p := range points {
 		s.oldest = min(s.oldest, p.at)
-		s.gateway = s.gateway && g.rule.Sources[p.source].Gateway
+		s.gateway = s.gateway && g.rule.gateway(p)
 		s.declared = s.declared || p.is(declared)
 	}
 	s.value = g.rule.PerPod.of(g.parts(points))
@@ -138,9 +182,27 @@ func (g *gathering) parts(points []*point) []float64 {
 	return values
 }
 
+// scraping are the labels that scraping and storing add to a series: two that
+// differ in nothing else are the same thing, seen twice.
+var scraping = map[string]bool{
+	namespaceLabel: true, podLabel: true, "container": true, "node": true, "service": true, "endpoint": true, "job": true, "instance": true,
+	"prometheus": true, "prometheus_replica": true, "replica": true, "__replica__": true, "receive": true, "cluster": true, "tenant_id": true,
+}
+
 func (r *Rule) identity(p *point) string {
 	var b strings.Builder
-	for _, name := range r.Sources[p.source].identity(r) {
+	names := r.Sources[p.source].identity(r)
+	if names == nil {
+		p.labels.Range(func(l labels.Label) {
+			if !scraping[l.Name] {
+				b.WriteString(l.Name)
+				b.WriteByte(0)
+				b.WriteString(l.Value)
+				b.WriteByte(0)
+			}
+		})
+	}
+	for _, name := range names {
 		b.WriteString(p.labels.Get(name))
 		b.WriteByte(0)
 	}
@@ -170,7 +232,7 @@ func (g *gathering) dropGateways(staleGateways int) {
 func (g *gathering) answer(subject string, asked int) (Answer, error) {
 	if g.stale > 0 || len(g.values) == 0 {
 		none := &NoAnswer{
-			Rule: *g.rule, Subject: subject, Asked: asked, Stale: g.stale, Newest: g.newest, Unusable: g.unusable,
+			Rule: *g.rule, Subject: subject, Asked: asked, Stale: g.stale, Newest: g.newest, Unusable: g.unusable, Crowded: g.crowded, Limit: g.limit,
 		}
 		if g.unused != nil {
 			none.Series = g.rule.Sources[g.unused.source].Metric

@@ -40,6 +40,34 @@ func NewSample(pairs iter.Seq2[string, string], value float64) Sample {
 	return s
 }
 
+// Sample is NewSample with the labels that the rule names in the place of "pod" and
+// "namespace", whose own values are dropped.
+func (r *Rule) Sample(pairs iter.Seq2[string, string], value float64) Sample {
+	if r.pod() == podLabel && r.namespace() == namespaceLabel {
+		return NewSample(pairs, value)
+	}
+	s := NewSample(pairs, value)
+	b := labels.NewScratchBuilder(s.Labels.Len())
+	s.Labels.Range(func(l labels.Label) {
+		switch l.Name {
+		case r.pod():
+			b.Add(podLabel, l.Value)
+		case r.namespace():
+			b.Add(namespaceLabel, l.Value)
+		case podLabel, namespaceLabel:
+		default:
+			b.Add(l.Name, l.Value)
+		}
+	})
+	b.Sort()
+	s.Labels = b.Labels()
+	return s
+}
+
+// pod and namespace are the labels that name what a series is about.
+func (r *Rule) pod() string       { return first(r.PodLabel, podLabel) }
+func (r *Rule) namespace() string { return first(r.NamespaceLabel, namespaceLabel) }
+
 // Key names a pod; Pod is empty for a rule about namespaces.
 type Key struct{ Namespace, Pod string }
 

@@ -22,6 +22,11 @@ var anything = k8slabels.Everything()
 
 func everyone(string) bool { return true }
 
+// among is the table of someone to whom these pods live, since ever.
+func among(table *Table, live func(pod string) bool) *Table {
+	return table.Among(func(_, pod string) (time.Time, bool) { return time.Time{}, live(pod) })
+}
+
 func selecting(t *testing.T, text string) k8slabels.Selector {
 	t.Helper()
 	s, err := k8slabels.Parse(text)
@@ -42,6 +47,10 @@ func firstTokenLoad(waiting, running, buckets string) string {
 		vllm:time_to_first_token_seconds_bucket` + pod + `,le="+Inf"} ` + buckets
 }
 
+func tokens(values string) string {
+	return `vllm:generation_tokens_total{namespace="chat",pod="a",model_name="m"} ` + values
+}
+
 // No first token in the window is no latency. It means that no request waited if
 // nothing was there to be done, and nothing at all if something was.
 func TestLatencyWithoutTraffic(t *testing.T) {
@@ -54,6 +63,9 @@ func TestLatencyWithoutTraffic(t *testing.T) {
 		{"idle", firstTokenLoad("0x48", "0x48", "500x48"), 0, 1},
 		{"stuck: one waits and none comes through", firstTokenLoad("1x48", "0x48", "500x48"), -1, 0},
 		{"a long generation, no new request", firstTokenLoad("0x48", "1x48", "500x48"), -1, 0},
+		{"a long generation, and its tokens", firstTokenLoad("0x48", "1x48", "500x48") + "\n" + tokens("0+50x48"), 0, 1},
+		{"tokens, and one waits", firstTokenLoad("1x48", "1x48", "500x48") + "\n" + tokens("0+50x48"), -1, 0},
+		{"no more tokens", firstTokenLoad("0x48", "1x48", "500x48") + "\n" + tokens("0+50x20 1000x27"), -1, 0},
 		{"busy a minute ago", firstTokenLoad("0x48", "0x35 1 0x11", "500x48"), -1, 0},
 		{"the gauges are gone", firstTokenLoad("0x20 stale", "0x20 stale", "500x48"), -1, 0},
 		{"the gauges are old", firstTokenLoad("0x40 _x8", "0x40 _x8", "500x48"), -1, 0},
@@ -159,7 +171,9 @@ func TestGatewaysAndTheirServers(t *testing.T) {
 		front  = `inference_objective_running_requests{namespace="chat",pod="epp",model_name="m"} 9x4` + "\n"
 		wait   = `vllm:num_requests_waiting{namespace="chat",pod="a",model_name="m"} 2x4` + "\n"
 		held   = `inference_extension_flow_control_queue_size{namespace="chat",pod="epp",model_name="m",inference_pool="p"} 5x4` + "\n"
-		none   = -1
+		router = `vllm:num_requests_running{namespace="chat",pod="router",server="http://10.0.0.1:8000"} 10x4
+			vllm:num_requests_running{namespace="chat",pod="router",server="http://10.0.0.2:8000"} 12x4`
+		none = -1
 	)
 	cases := []struct {
 		name, rule, load, selector string
@@ -173,12 +187,14 @@ func TestGatewaysAndTheirServers(t *testing.T) {
 		{"a stale server is no reason to use the gateway", "requests_running", server + "NaN NaN NaN NaN NaN\n" + front, "", everyone, none},
 		{"a server that is gone is", "requests_running", server + "NaN NaN NaN NaN NaN\n" + front, "", func(pod string) bool { return pod == "epp" }, 9},
 		{"what the gateway holds back comes on top", "queue_depth", wait + held, "model_name=m", everyone, 7},
+		{"a router repeats its servers' names", "requests_running", server + "7x4\n" + router, "", everyone, 7},
+		{"a router alone", "requests_running", router, "", everyone, 22},
 		{"a gateway's own pool", "queue_depth", wait + held, "inference_pool=p", everyone, 5},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			table, _, now := ask(t, load(t, c.load), NewTable(builtin(t, c.rule)), 4*step)
-			a, err := table.External("chat", selecting(t, c.selector), now, c.live)
+			a, err := among(table, c.live).External("chat", selecting(t, c.selector), now)
 			if c.want == none && err == nil || c.want != none && (err != nil || a.Value != c.want) {
 				t.Errorf("%+v, %v, want %v", a, err, c.want)
 			}
@@ -218,7 +234,7 @@ func TestAtZeroReplicas(t *testing.T) {
 			m := load(t, c.load)
 			before, _, _ := ask(t, m, NewTable(builtin(t, "queue_depth")), 4*step)
 			table, _, now := ask(t, m, before, 9*step)
-			a, err := table.External("chat", selecting(t, c.selector), now, everyone)
+			a, err := table.External("chat", selecting(t, c.selector), now)
 			switch {
 			case c.want < 0 && err == nil:
 				t.Errorf("%+v, want no answer", a)
@@ -233,10 +249,10 @@ func TestAtZeroReplicas(t *testing.T) {
 func TestAProofOfAbsenceAges(t *testing.T) {
 	m := load(t, `llm_d_epp_ready_endpoints{namespace="chat",pod="epp",name="p"} 0x4`)
 	table, _, now := ask(t, m, NewTable(builtin(t, "queue_depth")), 4*step)
-	if a, err := table.External("chat", anything, now.Add(maxAge), everyone); err != nil || a.Value != 0 {
+	if a, err := table.External("chat", anything, now.Add(maxAge)); err != nil || a.Value != 0 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if a, err := table.External("chat", anything, now.Add(maxAge+time.Second), everyone); err == nil {
+	if a, err := table.External("chat", anything, now.Add(maxAge+time.Second)); err == nil {
 		t.Errorf("%+v from a proof too old", a)
 	}
 }
@@ -261,10 +277,10 @@ func TestActivation(t *testing.T) {
 	rule.Activation = 5
 	for value, want := range map[string]float64{"0": 0, "1": 0, "5": 0, "6": 6, "100": 100} {
 		table, _, now := ask(t, load(t, `vllm:num_requests_waiting{namespace="chat",pod="a"} `+value+`x4`), NewTable(rule), 4*step)
-		if a, err := table.External("chat", anything, now, everyone); err != nil || a.Value != want {
+		if a, err := table.External("chat", anything, now); err != nil || a.Value != want {
 			t.Errorf("%s: external %v, %v, want %v", value, a.Value, err, want)
 		}
-		if a, err := table.Namespace("chat", anything, now, everyone); err != nil || (a.Value != want) != (want == 0 && value != "0") {
+		if a, err := table.Namespace("chat", anything, now); err != nil || (a.Value != want) != (want == 0 && value != "0") {
 			t.Errorf("%s: the namespace itself %v, %v: activation is for external metrics", value, a.Value, err)
 		}
 	}
@@ -314,7 +330,7 @@ func TestHistoryProvesNothing(t *testing.T) {
 			vllm:num_requests_running`+pod+`} `+values+`
 			vllm:time_to_first_token_seconds_bucket`+pod+`,le="0.2"} 5x60
 			vllm:time_to_first_token_seconds_bucket`+pod+`,le="+Inf"} 5x60`)
-		table, _, now := askFor(t, m, NewTable(rule), rule.History(), 60*step)
+		table, now := begin(t, m, rule, 60*step)
 		a, err := table.Pod(Key{"chat", "a"}, anything, now)
 		if want < 0 && err == nil || want >= 0 && (err != nil || a.Value != want) {
 			t.Errorf("gauges %s: %+v, %v, want %v", values, a, err, want)
@@ -323,8 +339,8 @@ func TestHistoryProvesNothing(t *testing.T) {
 	// A picker that was there and is gone.
 	queue := builtin(t, "queue_depth")
 	m := load(t, `llm_d_epp_ready_endpoints{namespace="chat",pod="epp",name="p"} 0x30 stale`)
-	table, _, now := askFor(t, m, NewTable(queue), queue.History(), 60*step)
-	if a, err := table.External("chat", anything, now, everyone); err == nil {
+	table, now := begin(t, m, queue, 60*step)
+	if a, err := table.External("chat", anything, now); err == nil {
 		t.Errorf("%+v of a picker that is gone", a)
 	}
 }
@@ -337,7 +353,7 @@ func TestNoAnswerNamesTheSeries(t *testing.T) {
 	for pod, want := range map[string]string{
 		"a": "no sample of sglang:num_queue_reqs younger than 15s for Pod chat/a; the newest is 25s old",
 		"b": "no sample of tgi_queue_size younger than 15s for Pod chat/b; 1 are NaN, infinite or outside [0, 1e+09]",
-		"c": "no sample of queue_depth (vllm:num_requests_waiting or any of 11 other series) younger than 15s for Pod chat/c",
+		"c": "no sample of queue_depth (vllm:num_requests_waiting or any of 13 other series) younger than 15s for Pod chat/c",
 	} {
 		if _, err := table.Pod(Key{"chat", pod}, anything, now); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -1,52 +1,171 @@
 package signal
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // PartLabel is added to each series of an answer and names its part and source:
 // "v0" is a value of source 0; "t0" the Unix time at which the newest sample in
 // that value was scraped; "n0" the time of the evidence for what NaN means;
-// "a0" the time of the evidence for what a missing series means.
+// "a0" the time of the evidence for what a missing series means; "s0" a pod that
+// reports about other pods. No series of an answer has it from its target: every
+// selector excludes it.
 const PartLabel = "gpuscale_part"
 
-// Query returns the one PromQL expression that answers a rule for all
-// namespaces. It joins the parts of all sources with `or`, distinguished by the
-// part label. It is built as a syntax tree, so no name or matcher can inject
-// PromQL.
-func (r Rule) Query() string { return r.expression().String() }
+// maxQueryBytes bounds one query. VictoriaMetrics refuses more than 16,384 bytes.
+const maxQueryBytes = 15_000
 
-// historyStep is the resolution of [Rule.History]. A series that lived shorter
-// may be missed.
-const historyStep = 30 * time.Second
-
-// History returns the expression for a rule that starts or was idle: Query's
-// answer, and the last sample of each series that ended within Forget. A table
-// built from it knows the stale pods, as if it had run all the time. Without
-// it, a sum right after a start would leave them out and be too low.
-func (r Rule) History() string {
-	past := &parser.SubqueryExpr{Expr: &parser.ParenExpr{Expr: r.expression()}, Range: Forget, Step: historyStep}
-	return or(r.expression(), call("last_over_time", past)).String()
+// Query returns the PromQL expression that answers a rule for some namespaces;
+// for all if none is named. It joins the parts of all sources with `or`,
+// distinguished by the part label. It is built as a syntax tree, so no name or
+// matcher can inject PromQL.
+func (r Rule) Query(namespaces ...string) string {
+	return anyPart(slices.Concat(r.parts(namespaces)...)).String()
 }
 
-func (r Rule) expression() parser.Expr {
-	var parts []parser.Expr
+// Past returns the expression for the last sample of each of Query's series in
+// the last [Forget]. A table that has read it before its first answer knows the
+// stale pods, as if it had existed all the time. Without it, a sum right after a
+// start would leave them out and be too low.
+func (r Rule) Past(namespaces ...string) string {
+	return past(anyPart(slices.Concat(r.parts(namespaces)...))).String()
+}
+
+// Queries is Query in pieces that every server accepts: their answers together
+// are Query's. With past they are Past's.
+func (r Rule) Queries(over bool, namespaces ...string) []string {
+	text := func(parts []parser.Expr) string {
+		if over {
+			return past(anyPart(parts)).String()
+		}
+		return anyPart(parts).String()
+	}
+	var all []string
+	var open []parser.Expr
+	size := 0
+	for _, parts := range r.parts(namespaces) {
+		own := len(text(parts))
+		if size > 0 && size+own > maxQueryBytes {
+			all = append(all, text(open))
+			open, size = nil, 0
+		}
+		open, size = append(open, parts...), size+own+len(" or ()")
+	}
+	return append(all, text(open))
+}
+
+// Suspects returns a query for each of the rule's series in one namespace, by the
+// series' name: that which fails names the series at fault.
+func (r Rule) Suspects(namespace string) (names, queries []string) {
+	for i, parts := range r.parts([]string{namespace}) {
+		if i < len(r.Sources) {
+			names, queries = append(names, r.Sources[i].Metric), append(queries, anyPart(parts).String())
+		}
+	}
+	return names, queries
+}
+
+// pastStep is the resolution of [Rule.Past]. A series that lived shorter may be
+// missed.
+const pastStep = 30 * time.Second
+
+func past(e parser.Expr) parser.Expr {
+	return call("last_over_time", &parser.SubqueryExpr{Expr: &parser.ParenExpr{Expr: e}, Range: Forget, Step: pastStep})
+}
+
+// parts returns the parts of each source, and last, if the rule has them, those
+// about scrapers.
+func (r Rule) parts(namespaces []string) [][]parser.Expr {
+	reaches := r.reaches(namespaces)
+	var all [][]parser.Expr
 	for i, s := range r.Sources {
 		n := strconv.Itoa(i)
-		add := func(kind string, e parser.Expr) {
-			if e != nil {
-				parts = append(parts, part(kind+n, e))
+		var parts []parser.Expr
+		add := func(kind string, of func(query, Source) parser.Expr) {
+			var whole parser.Expr
+			for _, reach := range reaches {
+				switch e := of(query{r, reach, namespaces}, s); {
+				case e == nil:
+				case whole == nil:
+					whole = e
+				default:
+					whole = or(whole, e)
+				}
+			}
+			if whole != nil {
+				parts = append(parts, part(kind+n, whole))
 			}
 		}
-		add("v", r.value(s))
-		add("t", r.scrapeTime(s))
-		add("n", r.idle(s))
-		add("a", r.absent(s))
+		add("v", query.value)
+		add("t", query.scrapeTime)
+		add("n", query.idle)
+		add("a", query.absent)
+		all = append(all, parts)
 	}
-	return anyPart(parts)
+	if r.Subject == Exported && len(namespaces) > 0 {
+		all = append(all, []parser.Expr{part("s0", r.scraping(namespaces))})
+	}
+	return all
+}
+
+// reaches returns the sets of matchers that select the series about some
+// namespaces: the union of what they select.
+func (r Rule) reaches(namespaces []string) [][]*labels.Matcher {
+	ours := labels.MustNewMatcher(labels.MatchEqual, PartLabel, "")
+	with := func(more ...*labels.Matcher) []*labels.Matcher {
+		if r.Subject != Namespace {
+			// Prometheus renames a series' pod to exported_pod only where the
+			// target has a pod label, so this matches with and without
+			// honor_labels.
+			more = append(more, present(r.pod()))
+		}
+		return append(more, ours)
+	}
+	if len(namespaces) == 0 {
+		return [][]*labels.Matcher{with(present(r.namespace()))}
+	}
+	switch {
+	case r.Subject != Exported:
+		return [][]*labels.Matcher{with(oneOf(r.namespace(), namespaces))}
+	case r.Exporters == nil:
+		return [][]*labels.Matcher{
+			with(oneOf(exportedNamespaceLabel, namespaces), present(namespaceLabel)),
+			with(labels.MustNewMatcher(labels.MatchEqual, exportedNamespaceLabel, ""), oneOf(namespaceLabel, namespaces)),
+		}
+	}
+	// A target reports its own namespace. Asking for no other keeps the pages of
+	// one tenant out of another's answer, and out of its budget.
+	all := [][]*labels.Matcher{with(oneOf(exportedNamespaceLabel, append([]string{""}, namespaces...)), oneOf(namespaceLabel, namespaces))}
+	if len(r.Exporters) > 0 {
+		all = append(all, with(oneOf(exportedNamespaceLabel, namespaces), oneOf(namespaceLabel, r.Exporters)))
+	}
+	return all
+}
+
+// oneOf matches any of some values.
+func oneOf(label string, values []string) *labels.Matcher {
+	if len(values) == 1 {
+		return labels.MustNewMatcher(labels.MatchEqual, label, values[0])
+	}
+	return labels.MustNewMatcher(labels.MatchRegexp, label, AnyOf(values))
+}
+
+// scraping selects the pods of the namespaces that report about other pods.
+func (r Rule) scraping(namespaces []string) parser.Expr {
+	var names []string
+	for _, s := range r.Sources {
+		names = append(names, s.Metric)
+	}
+	return group(parser.GROUP, &parser.VectorSelector{LabelMatchers: []*labels.Matcher{
+		oneOf(labels.MetricName, names), oneOf(namespaceLabel, namespaces), present(metric.Exported + metric.LabelPod),
+	}}, []string{namespaceLabel, podLabel})
 }
 
 // anyPart joins with `or` as a balanced tree: each `or` hashes every series

@@ -2,7 +2,6 @@ package signal
 
 import (
 	"math"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -20,11 +19,12 @@ const (
 	Unlabelled Reason = "unlabelled"
 	OutOfRange Reason = "out_of_range"
 	Untrusted  Reason = "untrusted" // names another namespace's pod without the right: see Rule.Exporters
+	Crowded    Reason = "crowded"   // its pod has more series than a table keeps
 )
 
 // Reasons returns all of them.
 func Reasons() []Reason {
-	return []Reason{NotANumber, Infinite, Stale, Unlabelled, OutOfRange, Untrusted}
+	return []Reason{NotANumber, Infinite, Stale, Unlabelled, OutOfRange, Untrusted, Crowded}
 }
 
 func (r Reason) code() uint8 {
@@ -54,21 +54,22 @@ func (r Reading) age(scraped float64, limit time.Duration) (time.Duration, bool)
 	return max(age, 0), age >= -limit
 }
 
+// Bounds of a table.
+const (
+	// maxPodPoints bounds the series of one pod, those of the last ten minutes
+	// included. A pod with more has no value.
+	maxPodPoints = 256
+)
+
 // Read builds the next table from an answer to the rule's Query and the table
 // before it. dropped counts the series that give no usable value, by reason.
 func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
-	return t.ReadWith(new(Scratch), samples, r)
-}
-
-// ReadWith is Read with the memory of a previous one, of any rule.
-func (t *Table) ReadWith(scratch *Scratch, samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
-	a, series := scratch.begin(len(samples)/2), 0
-	defer scratch.end()
 	samples, dropped = t.rule.trusted(samples)
-	b := t.rule.beside(samples, scratch.times, r)
+	b := t.rule.beside(samples, r)
+	next = &Table{rule: t.rule}
+	older, still := t.index(), make([]bool, len(t.points))
 	for i := range samples {
 		s := &samples[i]
-		giveWay(i)
 		kind, n, ok := t.rule.partOf(s.Part)
 		if !ok || kind != 'v' && kind != 'a' {
 			continue
@@ -76,45 +77,118 @@ func (t *Table) ReadWith(scratch *Scratch, samples []Sample, r Reading) (next *T
 		k, owned := t.rule.Subject.key(s.Labels)
 		owned = owned && !b.scrapers[k]
 		if kind == 'a' {
-			if age, ok := r.age(s.Value, t.rule.MaxAge); owned && ok && age <= t.rule.MaxAge {
-				a.add(k, t.rule.proof(n, s.Labels, r.Now.Add(-age)))
+			if age, ok := r.age(s.Value, t.rule.MaxAge); owned && ok && age <= t.rule.limit([2]int64{}) {
+				next.points = append(next.points, t.rule.proof(k, n, s.Labels, r.Now.Add(-age)))
 			}
 			continue
 		}
-		series++
+		next.series++
 		if !owned {
 			dropped[Unlabelled]++
 			continue
 		}
-		p := point{labels: s.Labels, source: uint16(n), value: s.Value * t.rule.Sources[n].scale()}
-		if reason := p.judge(&t.rule, k, b, r); reason != "" {
+		p := point{key: k, labels: s.Labels, source: uint16(n), value: s.Value * t.rule.Sources[n].scale()}
+		var before *point
+		if at, met := older[stamp{n, s.Labels.Hash()}]; met && labels.Equal(t.points[at].labels, s.Labels) {
+			before, still[at] = &t.points[at], true
+		}
+		if reason := p.judge(&t.rule, b, r, before); reason != "" {
 			dropped[reason]++
 		}
-		a.add(k, p)
+		next.points = append(next.points, p)
 	}
-	a.carry(t, r.Now)
-	return a.table(t.rule, series), dropped
+	// A series that vanished is stale and not unknown.
+	for i, p := range t.points {
+		if !still[i] && !p.is(evidence) && r.Now.Sub(time.UnixMilli(p.at)) <= Forget {
+			p.marks |= gone
+			next.points = append(next.points, p)
+		}
+	}
+	if crowded := next.arrange(); crowded > 0 {
+		dropped[Crowded] += crowded
+	}
+	return next, dropped
 }
 
-// giveWay yields to requests every millisecond or so: building the table of a
-// large cluster may otherwise occupy a processor for ten.
-func giveWay(i int) {
-	if i%1024 == 1023 {
-		runtime.Gosched()
+// index returns the places of the points that a series may continue.
+func (t *Table) index() map[stamp]int {
+	all := make(map[stamp]int, len(t.points))
+	for i := range t.points {
+		if p := &t.points[i]; !p.is(evidence) {
+			all[stamp{int(p.source), p.labels.Hash()}] = i
+		}
 	}
+	return all
+}
+
+// stamp identifies a series by the hash of its labels.
+type stamp struct {
+	source int
+	hash   uint64
+}
+
+// idle identifies a subject with nothing to do, by its key and the values of
+// Idle.By.
+type idle struct {
+	Key
+	source int
+	by     string
+}
+
+// beside is the part of an answer that is not values.
+type beside struct {
+	samples  []Sample
+	times    map[stamp]int // index of the sample with the scrape time
+	idle     map[idle]bool
+	scrapers map[Key]bool
+}
+
+func (r *Rule) beside(samples []Sample, at Reading) beside {
+	b := beside{samples: samples, times: map[stamp]int{}, idle: map[idle]bool{}, scrapers: map[Key]bool{}}
+	for i := range samples {
+		s := &samples[i]
+		// Without honor_labels the series of a GPU allocated to no pod has the
+		// exporter's own pod, which must not count as the GPU's.
+		if r.Subject == Exported && (s.Part == "s0" || s.Labels.Get(exportedPodLabel) != "") {
+			b.scrapers[scraped(s.Labels)] = true
+		}
+		switch kind, n, ok := r.partOf(s.Part); {
+		case !ok:
+		case kind == 't':
+			b.times[stamp{n, s.Labels.Hash()}] = i
+		case kind == 'n':
+			k, owned := r.Subject.key(s.Labels)
+			if age, ok := at.age(s.Value, r.MaxAge); owned && ok && age <= r.limit([2]int64{}) {
+				b.idle[idle{k, n, r.Sources[n].idleBy(s.Labels)}] = true
+			}
+		}
+	}
+	return b
+}
+
+// scraped returns the scrape time of a source's series, in Unix seconds.
+func (b *beside) scraped(source int, ls labels.Labels) (float64, bool) {
+	i, ok := b.times[stamp{source, ls.Hash()}]
+	if !ok || !labels.Equal(b.samples[i].Labels, ls) {
+		return 0, false
+	}
+	return b.samples[i].Value, true
 }
 
 // proof is the point that stands for a source's missing series.
-func (r *Rule) proof(source int, ls labels.Labels, at time.Time) point {
-	return point{labels: ls, value: r.Sources[source].Absent.Value, at: at.UnixMilli(), source: uint16(source), marks: evidence}
+func (r *Rule) proof(k Key, source int, ls labels.Labels, at time.Time) point {
+	return point{key: k, labels: ls, value: r.Sources[source].Absent.Value, at: at.UnixMilli(), source: uint16(source), marks: evidence}
 }
 
 // judge sets the point's time and whether it is usable, and returns why not. A
 // stale value is not unusable: it ages out by itself, and errors report its age.
-func (p *point) judge(rule *Rule, k Key, b beside, r Reading) Reason {
+func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 	p.at = r.Now.UnixMilli()
+	if before != nil {
+		p.every = before.every
+	}
 	source := &rule.Sources[p.source]
-	if math.IsNaN(p.value) && source.Idle != nil && (len(source.Idle.While) == 0 || b.idle[idle{k, int(p.source)}]) {
+	if math.IsNaN(p.value) && source.Idle != nil && (len(source.Idle.While) == 0 || b.idle[idle{p.key, int(p.source), source.idleBy(p.labels)}]) {
 		p.value, p.marks = source.Idle.Value, p.marks|declared
 	}
 	drop := func(why Reason) Reason {
@@ -138,10 +212,44 @@ func (p *point) judge(rule *Rule, k Key, b beside, r Reading) Reason {
 		return drop(OutOfRange)
 	}
 	p.at = r.Now.Add(-age).UnixMilli()
-	if age > rule.MaxAge {
+	p.observe(before)
+	if age > rule.limit(p.every) {
 		return Stale
 	}
 	return ""
+}
+
+// observe records the times between the series' last scrapes. The longer of two
+// counts: where two replicas of Prometheus answer in turn, scrapes seem to follow one
+// another sooner than they do.
+func (p *point) observe(before *point) {
+	if before == nil || before.why > 0 {
+		return
+	}
+	if between := p.at - before.at; between >= time.Second.Milliseconds() {
+		p.every = [2]int64{between, before.every[0]}
+	}
+}
+
+const (
+	// usual is the scrape interval while none has been observed: Prometheus' own
+	// default.
+	usual = time.Minute
+	// Lookback is how long PromQL takes a sample for the present one.
+	Lookback = 5 * time.Minute
+)
+
+// limit returns the age beyond which a sample is missing, given the times between
+// its series' last scrapes: that one scrape is missed is no fault.
+func (r *Rule) limit(every [2]int64) time.Duration {
+	if r.Follow == 0 {
+		return r.MaxAge
+	}
+	interval := time.Duration(max(every[0], every[1])) * time.Millisecond
+	if interval == 0 {
+		interval = usual
+	}
+	return max(r.MaxAge, min(interval*5/2+r.Follow, Lookback))
 }
 
 // partOf returns the kind and the source of a part label like "v0".

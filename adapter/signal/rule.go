@@ -34,12 +34,16 @@ type Rule struct {
 	// value is used; sources of one Tier are combined.
 	Sources []Source
 	Subject Subject
+	// PodLabel and NamespaceLabel hold the pod that a series is about, and its
+	// namespace; "pod" and "namespace" if empty. Not for Exported.
+	PodLabel, NamespaceLabel string
 	// Exporters are the namespaces whose targets may report pods of other
 	// namespaces; nil trusts every target. See [Rule.trusted].
 	Exporters trust.Exporters
 	// Identity are the labels that distinguish the real parts of a pod (its
 	// GPUs, its engines). Series equal in these are duplicates of one part:
-	// two scrape jobs, two Prometheus replicas, an old and a new name.
+	// two scrape jobs, two Prometheus replicas, an old and a new name. Nil means
+	// every label but those that scraping adds.
 	Identity []string
 
 	Duplicates  Aggregation // over duplicates
@@ -50,6 +54,9 @@ type Rule struct {
 	Minimum, Maximum float64
 	// MaxAge is the age beyond which a sample is missing.
 	MaxAge time.Duration
+	// Follow, if positive, lets that age follow the scrape interval: it is MaxAge
+	// or two and a half intervals and Follow, whichever is longer.
+	Follow time.Duration
 	// Window of rates and quantiles; zero if there are none.
 	Window time.Duration
 
@@ -79,6 +86,14 @@ func (r Rule) Validate() error {
 	case Exported, Target, Namespace:
 	default:
 		check("subject", fmt.Errorf(`%q is not one of "exported", "target", "namespace"`, string(r.Subject)))
+	}
+	for _, l := range []struct{ field, name string }{{"labels.pod", r.pod()}, {"labels.namespace", r.namespace()}} {
+		if !model.UTF8Validation.IsValidLabelName(l.name) || l.name == model.MetricNameLabel || l.name == PartLabel {
+			check(l.field, fmt.Errorf("%q is no label of a series", l.name))
+		}
+	}
+	if r.Subject == Exported && r.PodLabel+r.NamespaceLabel != "" {
+		check("labels", errors.New(`are for the subjects "target" and "namespace"`))
 	}
 	check("duplicates", r.Duplicates.validate())
 	check("perPod", r.PerPod.validate())

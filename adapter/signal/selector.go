@@ -25,8 +25,11 @@ func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error
 		only := labels.MustNewMatcher(labels.MatchEqual, label, namespace)
 		return series(r.Sources[0].Metric, slices.Concat([]*labels.Matcher{only}, r.Sources[0].Matchers, narrowed))
 	}
+	if r.Sources[0].Form == PromQL {
+		return query{Rule: r, namespaces: []string{namespace}}.promql(r.Sources[0]).String(), nil
+	}
 	if r.Subject != Exported {
-		return within(namespaceLabel).String(), nil
+		return within(r.namespace()).String(), nil
 	}
 	return or(within(namespaceLabel), within(exportedNamespaceLabel)).String(), nil
 }

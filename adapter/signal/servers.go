@@ -14,11 +14,12 @@ import (
 // endpoint picker. Dynamo's frontend counts its workers' queues again.
 func queues() []Source {
 	return tiers(
-		own(metric.VLLMWaiting), ray(metric.VLLMWaiting),
+		together(routed(metric.VLLMWaiting)), ray(metric.VLLMWaiting),
 		own(metric.SGLangQueued), ray(metric.SGLangQueued),
 		own(metric.TRTLLMWaiting),
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
-		own(metric.TGIQueue),
+		own(metric.NIMWaiting),
+		own(metric.TGIQueue), own(metric.TEIQueue),
 		own(metric.RayQueued),
 		gateway(metric.DynamoQueued),
 		together(absentAs0(metric.EPPQueue, metric.EPPReady)),
@@ -28,10 +29,11 @@ func queues() []Source {
 
 func running() []Source {
 	return tiers(
-		own(metric.VLLMRunning), ray(metric.VLLMRunning),
+		together(routed(metric.VLLMRunning)), ray(metric.VLLMRunning),
 		own(metric.SGLangRunning), ray(metric.SGLangRunning),
 		own(metric.TRTLLMRunning),
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "scheduled")),
+		own(metric.NIMRunning),
 		own(metric.TGIBatch),
 		own(metric.RayProcessing),
 		gateway(metric.DynamoInflight),
@@ -45,6 +47,7 @@ func cacheUsages() []Source {
 		own(metric.VLLMCacheUsageOld), ray(metric.VLLMCacheUsageOld),
 		own(metric.SGLangCacheUsage), ray(metric.SGLangCacheUsage),
 		own(metric.TRTLLMCacheUsage),
+		own(metric.NIMCacheUsage),
 		together(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
 		own(metric.DynamoCacheUsage),
 		gateway(metric.EPPCacheUsage), gateway(metric.EPPCacheUsageOld),
@@ -52,11 +55,13 @@ func cacheUsages() []Source {
 }
 
 // firstTokens reads the time to the first token. A server without a first token
-// in the window is idle if it had no requests either; otherwise it is stuck,
-// and the value is unknown.
+// in the window is idle if it had no requests either, or if none waited and tokens
+// were generated; otherwise it is stuck, and the value is unknown.
 func firstTokens(q float64) []Source {
 	vllm := quantile(metric.VLLMFirstToken, q, metric.VLLMWaiting, metric.VLLMRunning)
 	sglang := quantile(metric.SGLangFirstToken, q, metric.SGLangQueued, metric.SGLangRunning)
+	vllm.Idle.Progress = &Series{Metric: metric.VLLMGenerationTokens.Name}
+	sglang.Idle.Progress = &Series{Metric: metric.SGLangGenerationTokens.Name}
 	trtllm := []metric.Read{metric.TRTLLMWaiting, metric.TRTLLMRunning}
 	triton := quantile(metric.TritonFirstResponse, q)
 	triton.Scale = 1e-3
@@ -64,6 +69,7 @@ func firstTokens(q float64) []Source {
 		together(vllm), together(underRay(vllm)), together(sglang), together(underRay(sglang)),
 		together(quantile(metric.TRTLLMFirstToken, q, trtllm...)), together(quantile(metric.TRTLLMFirstTokenOld, q, trtllm...)),
 		together(triton),
+		together(quantile(metric.NIMFirstToken, q, metric.NIMWaiting, metric.NIMRunning)),
 		together(quantile(metric.DynamoFirstToken, q, metric.DynamoQueued, metric.DynamoInflight)),
 	)
 }
@@ -77,6 +83,7 @@ func queueTimeReads() [][2]metric.Read {
 		{metric.TRTLLMQueueTime, metric.TRTLLMWaiting},
 		{metric.TRTLLMQueueTimeOld, metric.TRTLLMWaiting},
 		{metric.TGIQueueDuration, metric.TGIQueue},
+		{metric.TEIQueueDuration, metric.TEIQueue},
 		{metric.EPPQueueTime, metric.EPPQueue},
 		{metric.EPPQueueTimeOld, metric.EPPQueueOld},
 	}
@@ -91,12 +98,12 @@ func queueTimes(q float64) []Source {
 func meanQueueTimes() []Source {
 	means := eachQueueTime(func(r [2]metric.Read) Source {
 		s := gauge(r[0])
-		s.Metric, s.Form, s.Over, s.Idle = r[0].Name+"_sum", Rate, r[0].Name+"_count", idleWhile(r[1])
+		s.Metric, s.Form, s.Over, s.Idle = r[0].Name+"_sum", Rate, r[0].Name+"_count", idleWhile(r[0], r[1])
 		return s
 	})
 	triton := gauge(metric.TritonQueueDuration)
 	triton.Form, triton.Over, triton.Scale = Rate, metric.TritonSuccess.Name, 1e-6
-	triton.Idle, triton.Tier = idleWhile(metric.TritonPending), len(means)
+	triton.Idle, triton.Tier = idleWhile(metric.TritonQueueDuration, metric.TritonPending), len(means)
 	return append(means, triton)
 }
 
@@ -114,10 +121,21 @@ func eachQueueTime(source func([2]metric.Read) Source) []Source {
 
 // gauge reads a series as it is.
 func gauge(r metric.Read) Source {
-	return Source{Metric: r.Name, Server: r.Server, Identity: r.Labels}
+	return Source{Metric: r.Name, Server: r.Server, Identity: append([]string{}, r.Labels...)}
 }
 
 func own(r metric.Read) []Source { return together(gauge(r)) }
+
+// routerLabel is the label by which the router of vLLM's production stack reports
+// its servers' queues again, under the servers' own names
+// (src/vllm_router/services/metrics_service at 0c740a2).
+const routerLabel = "server"
+
+func routed(r metric.Read) Source {
+	s := gauge(r)
+	s.Identity, s.GatewayLabel = append(s.Identity, routerLabel), routerLabel
+	return s
+}
 
 func gateway(r metric.Read) []Source {
 	s := gauge(r)
@@ -127,14 +145,22 @@ func gateway(r metric.Read) []Source {
 
 func ray(r metric.Read) []Source { return together(underRay(gauge(r))) }
 
+// replicaLabel is the label by which Ray's wrapper of a server's metrics tells the
+// replicas on one pod apart.
+const replicaLabel = "ReplicaId"
+
 // underRay spells a source's names as Ray does.
 func underRay(s Source) Source {
 	s.Metric = rayName(s.Metric)
+	s.Identity = append(slices.Clone(s.Identity), replicaLabel)
 	if s.Over != "" {
 		s.Over = rayName(s.Over)
 	}
 	if s.Idle != nil {
-		renamed := Idle{Value: s.Idle.Value, While: slices.Clone(s.Idle.While)}
+		renamed := Idle{Value: s.Idle.Value, While: slices.Clone(s.Idle.While), By: append(slices.Clone(s.Idle.By), replicaLabel)}
+		if s.Idle.Progress != nil {
+			renamed.Progress = &Series{Metric: rayName(s.Idle.Progress.Metric)}
+		}
 		for i := range renamed.While {
 			renamed.While[i].Metric = rayName(renamed.While[i].Metric)
 		}
@@ -157,15 +183,18 @@ func quantile(r metric.Read, q float64, work ...metric.Read) Source {
 	s := gauge(r)
 	s.Form, s.Quantile = Quantile, q
 	if len(work) > 0 {
-		s.Idle = idleWhile(work...)
+		s.Idle = idleWhile(r, work...)
 	}
 	return s
 }
 
-func idleWhile(work ...metric.Read) *Idle {
-	var i Idle
+// idleWhile declares a value's NaN 0 while other series of the same part are 0: of
+// the labels that all of them have.
+func idleWhile(of metric.Read, work ...metric.Read) *Idle {
+	i := Idle{By: slices.Clone(of.Labels)}
 	for _, r := range work {
 		i.While = append(i.While, Series{Metric: r.Name})
+		i.By = slices.DeleteFunc(i.By, func(l string) bool { return !slices.Contains(r.Labels, l) })
 	}
 	return &i
 }

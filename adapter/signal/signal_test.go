@@ -29,7 +29,7 @@ func TestBuiltinRulesAreValidAndParse(t *testing.T) {
 		if err := r.Validate(); err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
-		for _, promql := range []string{r.Query(), r.History()} {
+		for _, promql := range []string{r.Query(), r.Past()} {
 			if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
 				t.Errorf("%s: %v", promql, err)
 			}
@@ -175,10 +175,10 @@ func TestSilenceMakesAWorkloadUnknown(t *testing.T) {
 			if !errors.As(err, &none) || none.Stale != 1 || !strings.Contains(err.Error(), "1 of 2 pods of Deployment chat/vllm") {
 				t.Errorf("workload: %v", err)
 			}
-			if _, err := table.Namespace("chat", k8slabels.Everything(), now, func(string) bool { return true }); err == nil {
+			if _, err := table.Namespace("chat", k8slabels.Everything(), now); err == nil {
 				t.Error("namespace: an answer in spite of a stale pod")
 			}
-			if a, err := table.Namespace("chat", k8slabels.Everything(), now, func(pod string) bool { return pod == "a" }); err != nil || a.Value != 4 {
+			if a, err := among(table, func(pod string) bool { return pod == "a" }).Namespace("chat", k8slabels.Everything(), now); err != nil || a.Value != 4 {
 				t.Errorf("a deleted pod's silence must not count: %v, %v", a, err)
 			}
 			if a, err := table.Pod(both[0], k8slabels.Everything(), now); err != nil || a.Value != 4 {
@@ -218,7 +218,7 @@ func TestSelectorsLookAtSeries(t *testing.T) {
 		if err != nil {
 			continue // what Kubernetes refuses never reaches us
 		}
-		a, err := table.Namespace("chat", selector, now, func(string) bool { return true })
+		a, err := table.Namespace("chat", selector, now)
 		if (want < 0) != (err != nil) || (err == nil && a.Value != want) {
 			t.Errorf("%q: %v, %v, want %v", text, a.Value, err, want)
 		}
@@ -260,27 +260,30 @@ func TestHistoryHasStalePods(t *testing.T) {
 		vllm:num_requests_waiting{namespace="chat",pod="c"} 9x276
 		vllm:num_requests_waiting{namespace="chat",pod="d"} 9x60 stale`)
 	rule := builtin(t, "queue_depth")
-	answer := func(promql string, pods ...string) (Answer, error) {
-		table, _, now := askFor(t, m, NewTable(rule), promql, 300*step)
+	answer := func(remembers bool, pods ...string) (Answer, error) {
+		table, now := begin(t, m, rule, 300*step)
+		if !remembers {
+			table, _, now = ask(t, m, NewTable(rule), 300*step)
+		}
 		var keys []Key
 		for _, p := range pods {
 			keys = append(keys, Key{"chat", p})
 		}
 		return table.Pods(keys, k8slabels.Everything(), now, "the pods")
 	}
-	if a, err := answer(rule.Query(), "a", "b"); err != nil || a.Value != 5 {
+	if a, err := answer(false, "a", "b"); err != nil || a.Value != 5 {
 		t.Errorf("the plain query: %v, %v: it is meant to show what History is for", a, err)
 	}
 	for _, silent := range []string{"b", "c"} {
 		var none *NoAnswer
-		if a, err := answer(rule.History(), "a", silent); !errors.As(err, &none) || none.Stale != 1 {
+		if a, err := answer(true, "a", silent); !errors.As(err, &none) || none.Stale != 1 {
 			t.Errorf("%s is forgotten: %v, %v", silent, a, err)
 		}
 	}
-	if a, err := answer(rule.History(), "a", "d", "e"); err != nil || a.Value != 5 || a.Pods != 1 {
+	if a, err := answer(true, "a", "d", "e"); err != nil || a.Value != 5 || a.Pods != 1 {
 		t.Errorf("long ended or never begun: %v, %v", a, err)
 	}
-	if a, err := answer(rule.History(), "a"); err != nil || a.Value != 5 || !a.Time.Equal(epoch.Add(300*step+time.Hour)) {
+	if a, err := answer(true, "a"); err != nil || a.Value != 5 || !a.Time.Equal(epoch.Add(300*step+time.Hour)) {
 		t.Errorf("a fresh value is not Query's own: %v, %v", a, err)
 	}
 }

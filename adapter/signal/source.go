@@ -3,6 +3,7 @@ package signal
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 )
@@ -15,6 +16,7 @@ const (
 	Value    Form = ""         // as it is
 	Rate     Form = "rate"     // of a counter, per second, over the rule's Window
 	Quantile Form = "quantile" // of a histogram, classic or native, over the rule's Window
+	PromQL   Form = "promql"   // the result of the source's Query
 )
 
 // Source is one PromQL vector a rule reads.
@@ -22,6 +24,10 @@ type Source struct {
 	// Metric is the series; for a Quantile the histogram, without "_bucket".
 	Metric string
 	Form   Form
+	// Query of form PromQL, with [NamespacesVariable] in a matcher of at least one
+	// selector. Its result is aggregated for each subject by the rule's PerPod, and is
+	// as old as the oldest sample of those selectors.
+	Query string
 	// Quantile between 0 and 1.
 	Quantile float64
 	// Over, if set, divides Metric by this series of the same labels; for a
@@ -41,6 +47,9 @@ type Source struct {
 	// too. It is left out of an answer for a namespace in which such a server
 	// is known.
 	Gateway bool
+	// GatewayLabel, if set, is a label that a gateway adds to series of its servers'
+	// name: a series that has it is a gateway's.
+	GatewayLabel string
 
 	Idle   *Idle   // what NaN means
 	Absent *Absent // what a missing series means
@@ -56,6 +65,12 @@ type Idle struct {
 	// While has to be 0 for the same pod, in every scrape of the window and in
 	// the last one no older than MaxAge. Without any, every NaN is Value.
 	While []Series
+	// Progress, if set, is a counter whose growth in the window, while the first of
+	// While is 0, shows the same as While: what is worked on moves on, and nothing
+	// waits.
+	Progress *Series
+	// By are the labels besides the pod's that distinguish the series of While: each part of a pod is idle by itself.
+	By []string
 }
 
 // Absent declares what a missing series means while its target is scraped.
@@ -96,6 +111,12 @@ func (s Source) problems(r Rule) []problem {
 	}
 	switch s.Form {
 	case Value, Rate, Quantile:
+	case PromQL:
+		add("query", CheckPromQL(s.Query))
+		if r.Subject == Exported {
+			add("query", errors.New(`is for the subjects "target" and "namespace"`))
+		}
+		return all
 	default:
 		add("form", fmt.Errorf(`%q is not one of "", "rate", "quantile"`, string(s.Form)))
 	}
@@ -120,6 +141,12 @@ func (s Source) problems(r Rule) []problem {
 			add(fmt.Sprintf("idle.while[%d].metric", i), metricName(w.Metric))
 		}
 	}
+	if s.Idle != nil && s.Idle.Progress != nil {
+		add("idle.progress.metric", metricName(s.Idle.Progress.Metric))
+		if len(s.Idle.While) == 0 || r.Window == 0 {
+			add("idle.progress", errors.New("needs a series of while, and the rule's window"))
+		}
+	}
 	if s.Absent != nil {
 		add("absent.value", r.within(s.Absent.Value))
 		add("absent.while.metric", metricName(s.Absent.While.Metric))
@@ -135,7 +162,21 @@ func (s Source) problems(r Rule) []problem {
 	return all
 }
 
-// identity are the labels that distinguish this source's parts of a pod.
+// idleBy returns the values of Idle.By.
+func (s *Source) idleBy(ls labels.Labels) string {
+	if s.Idle == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, name := range s.Idle.By {
+		b.WriteString(ls.Get(name))
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+// identity are the labels that distinguish this source's parts of a pod; nil
+// means every label of the series' own.
 func (s *Source) identity(r *Rule) []string {
 	if s.Identity != nil {
 		return s.Identity

@@ -1,7 +1,10 @@
 package signal
 
 import (
+	"cmp"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -11,27 +14,28 @@ import (
 // it is unknown.
 const Forget = 10 * time.Minute
 
-// Table is one rule's state of all pods at one time. It is immutable once built
-// and safe for concurrent use.
+// Table is one rule's state of the pods of a namespace at one time. It is
+// immutable once built and safe for concurrent use.
 type Table struct {
 	rule   Rule
-	points []point // grouped by key
-	keys   []Key   // grouped by namespace
+	points []point // by key
 	byKey  map[Key]span
-	// byNamespace are spans of keys, for requests not by pod.
-	byNamespace map[string]span
-	series      int
+	series int
+	lives  func(namespace, pod string) (since time.Time, ok bool)
 }
 
 // span is a stretch of a slice.
-type span struct{ first, end uint32 }
+type span struct{ first, end int }
 
-// point is the last sample of one series. A large cluster has a hundred
-// thousand of them: it stays within 40 bytes.
+// point is the last sample of one series.
 type point struct {
+	key    Key
 	labels labels.Labels
 	value  float64
 	at     int64 // when the value was scraped, on this process's clock, in Unix milliseconds
+	// every are the milliseconds between the last scrapes that were observed; 0
+	// for unknown.
+	every  [2]int64
 	source uint16
 	why    uint8 // why the value is not usable: an index into Reasons, from 1; 0 if it is
 	marks  uint8
@@ -56,14 +60,67 @@ func (t *Table) Rule() Rule { return t.rule }
 // usable or not.
 func (t *Table) Series() int { return t.series }
 
+// Among returns the table as seen by someone who knows which pods live and since
+// when: a pod that does not live has no samples, and samples from before a pod's
+// creation are those of another pod of its name.
+func (t *Table) Among(lives func(namespace, pod string) (since time.Time, ok bool)) *Table {
+	next := *t
+	next.lives = lives
+	return &next
+}
+
+// since returns when a pod was created, and false if it does not live.
+func (t *Table) since(k Key) (time.Time, bool) {
+	if t.lives == nil || k.Pod == "" {
+		return time.Time{}, true
+	}
+	return t.lives(k.Namespace, k.Pod)
+}
+
+// arrange groups the points by key. It returns the number of series that a pod
+// has beyond its bound.
+func (t *Table) arrange() (crowded int) {
+	slices.SortStableFunc(t.points, func(a, b point) int {
+		return cmp.Or(strings.Compare(a.key.Namespace, b.key.Namespace), strings.Compare(a.key.Pod, b.key.Pod))
+	})
+	kept := t.points[:0]
+	t.byKey = map[Key]span{}
+	for first := 0; first < len(t.points); {
+		k, end := t.points[first].key, first
+		for end < len(t.points) && t.points[end].key == k {
+			end++
+		}
+		some := t.points[first:end]
+		if beyond := len(some) - maxPodPoints; beyond > 0 {
+			crowded += beyond
+			some = some[:maxPodPoints]
+			for i := range some {
+				some[i].why = Crowded.code()
+			}
+		}
+		t.byKey[k] = span{len(kept), len(kept) + len(some)}
+		kept = append(kept, some...)
+		first = end
+	}
+	clear(t.points[len(kept):])
+	t.points = slices.Clip(kept)
+	return crowded
+}
+
 func (t *Table) of(k Key) []point {
 	s := t.byKey[k]
 	return t.points[s.first:s.end]
 }
 
+// in returns the keys of a namespace, in order.
 func (t *Table) in(namespace string) []Key {
-	s := t.byNamespace[namespace]
-	return t.keys[s.first:s.end]
+	var keys []Key
+	for _, p := range t.points {
+		if p.key.Namespace == namespace && (len(keys) == 0 || keys[len(keys)-1] != p.key) {
+			keys = append(keys, p.key)
+		}
+	}
+	return keys
 }
 
 // Known is a table's state of one series, for explanations.
@@ -95,7 +152,7 @@ func (t *Table) About(k Key, now time.Time) iter.Seq[Known] {
 			switch {
 			case p.why > 0:
 				known.Dropped = Reasons()[p.why-1]
-			case now.Sub(known.Time) > t.rule.MaxAge:
+			case now.Sub(known.Time) > t.rule.limit(p.every):
 				known.Dropped = Stale
 			}
 			if !yield(known) {

@@ -40,3 +40,17 @@ func (r *Rule) claims(s Sample) bool { return !r.allows(s.Labels) }
 func (r *Rule) allows(ls labels.Labels) bool {
 	return r.Exporters.Allow(ls.Get(exportedNamespaceLabel), ls.Get(namespaceLabel))
 }
+
+// Namespace returns the namespace that a series is about, "" where it is about none
+// or its target may not report it. get returns the value of a label.
+func (r *Rule) Namespace(get func(label string) string) string {
+	target := get(r.namespace())
+	if r.Subject != Exported {
+		return target
+	}
+	about := get(exportedNamespaceLabel)
+	if !r.Exporters.Allow(about, target) {
+		return ""
+	}
+	return first(about, target)
+}

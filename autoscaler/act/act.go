@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -43,7 +44,8 @@ type Actor struct {
 	o      Options
 	tidied time.Time // when configs were last collected
 	// promises by pod. They are not persisted: a new leader starts without any.
-	promises map[string]promise
+	promises  map[string]promise
+	withdrawn map[string]time.Time // by pool, the last attempt
 }
 
 // New returns an Actor.
@@ -51,7 +53,7 @@ func New(o Options) *Actor {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Actor{o: o, promises: map[string]promise{}}
+	return &Actor{o: o, promises: map[string]promise{}, withdrawn: map[string]time.Time{}}
 }
 
 // Outcome of an action, one of the constants below.
@@ -83,12 +85,22 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errRefused, fmt.Sprintf(format, args...))
 }
 
+// maxActing bounds the time that the actions of one reconcile take, so that providers that hang
+// delay the next reconcile for a bounded time. What is left is planned again by the next one, by
+// then with the providers that hung in backoff.
+const maxActing = 25 * time.Second
+
+// errTooLong is the cause of a context that has ended after maxActing.
+var errTooLong = errors.New("the actions of this reconcile have taken too long")
+
 // Apply carries out the actions of p, the plan for s, in order. After an action
 // that does not succeed it continues with the next one.
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
 	if len(p.Actions) == 0 && len(a.promises) == 0 {
 		return nil // most reconciles: s need not be indexed
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, maxActing, errTooLong)
+	defer cancel()
 	r := newReconcile(s, a.o.Policy)
 	a.keepPromises(ctx, r)
 	results := make([]Result, 0, len(p.Actions))
@@ -121,8 +133,8 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 	if a.o.DryRun {
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
-		return refuse("no longer leading: %v", err)
+	if ctx.Err() != nil {
+		return refuse("the reconcile has ended: %v", context.Cause(ctx))
 	}
 	if err := r.admit(action); err != nil {
 		return err
@@ -150,6 +162,10 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 		return a.reclaim(ctx, r, action)
 	case plan.Replace:
 		return a.replace(ctx, r, pool, action)
+	case plan.SoftTaint, plan.RemoveSoftTaint:
+		return a.softTaint(ctx, r, action)
+	case plan.Withdraw:
+		return a.withdraw(ctx, r, pool, action)
 	case plan.RemoveNode:
 		return a.removeNode(ctx, r, pool, action)
 	default:
@@ -174,23 +190,16 @@ func (a *Actor) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, e
 // stop such verbs: it prevents new operations and leaves none half done.
 func undoes(v plan.Verb) bool { return v == plan.Uncordon || v == plan.Rollback }
 
-// tries bounds the attempts to write a node after conflicts: kubelet and the node
-// lifecycle controller write to it as well.
-const tries = 4
-
-// onNode reads a node and calls do with it. On a conflict it reads the node again
-// and repeats.
+// onNode reads a node and calls do with it, again after a conflict: kubelet and the node lifecycle
+// controller write to it as well.
 func (a *Actor) onNode(ctx context.Context, name string, do func(*corev1.Node) error) error {
-	for try := 1; ; try++ {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var node corev1.Node
 		if err := a.o.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return fmt.Errorf("getting node %s: %w", name, err)
 		}
-		err := do(&node)
-		if !apierrors.IsConflict(err) || try == tries {
-			return err
-		}
-	}
+		return do(&node)
+	})
 }
 
 // onSeen is onNode for the node of the snapshot; it refuses another node of that name.

@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -152,12 +151,4 @@ func (e *Epoch) depose(why string) error {
 		e.deposed = fmt.Errorf("%w: %s", ErrDeposed, why)
 	}
 	return e.deposed
-}
-
-// refused logs a write that the end of the epoch prevented.
-func (e *Epoch) refused(err error, what string) error {
-	if errors.Is(err, ErrDeposed) {
-		e.o.Log.Warn("write refused", "write", what, "err", err)
-	}
-	return err
 }

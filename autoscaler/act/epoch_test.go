@@ -3,14 +3,16 @@ package act
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -82,57 +84,38 @@ type countedPools struct {
 }
 
 func (c countedPools) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error { return c.wrote() }
-func (c countedPools) Delete(context.Context, *v1alpha1.GPUNodePool, []*corev1.Node) error {
+func (c countedPools) Delete(context.Context, *v1alpha1.GPUNodePool, *corev1.Node) error {
 	return c.wrote()
 }
 
-// every returns all kinds of writes, by name.
+// every returns all kinds of requests, by name.
 func (l *leased) every(e *Epoch) map[string]func(context.Context) error {
-	wrote := func() error { l.writes++; return nil }
-	c, p := Fence(interceptor.NewClient(l.client, interceptor.Funcs{
-		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return wrote() },
-		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return wrote() },
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return wrote()
-		},
-		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return wrote() },
-		DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
-			return wrote()
-		},
-		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-			return wrote()
-		},
-		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-			return wrote()
-		},
-		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
-			return wrote()
-		},
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-			return wrote()
-		},
-		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-			return wrote()
-		},
-	}), e), FencePools(countedPools{nil, wrote}, e)
-	node, pod, pool := testNode(), &corev1.Pod{}, testPool()
-	merge := client.MergeFrom(&corev1.Node{})
-	return map[string]func(context.Context) error{
-		"create":        func(ctx context.Context) error { return c.Create(ctx, node) },
-		"update":        func(ctx context.Context) error { return c.Update(ctx, node) },
-		"patch":         func(ctx context.Context) error { return c.Patch(ctx, node, merge) },
-		"delete":        func(ctx context.Context) error { return c.Delete(ctx, node) },
-		"delete all of": func(ctx context.Context) error { return c.DeleteAllOf(ctx, node) },
-		"apply":         func(ctx context.Context) error { return c.Apply(ctx, nil) },
-		"status patch":  func(ctx context.Context) error { return c.Status().Patch(ctx, pool, merge) },
-		"status update": func(ctx context.Context) error { return c.Status().Update(ctx, pool) },
-		"eviction": func(ctx context.Context) error {
-			return c.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{})
-		},
-		"scale apply":  func(ctx context.Context) error { return c.SubResource("scale").Apply(ctx, nil) },
-		"set size":     func(ctx context.Context) error { return p.SetSize(ctx, pool, 3) },
-		"delete nodes": func(ctx context.Context) error { return p.Delete(ctx, pool, nil) },
+	l.t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { l.writes++ }))
+	l.t.Cleanup(server.Close)
+	c, err := rest.HTTPClientFor(Fence(&rest.Config{}, e))
+	if err != nil {
+		l.t.Fatal(err)
 	}
+	p := pools.Providers{KWOK: countedPools{nil, func() error { l.writes++; return nil }}, May: e.May}
+	out := map[string]func(context.Context) error{
+		"set size":     func(ctx context.Context) error { return p.SetSize(ctx, testPool(), 3) },
+		"delete nodes": func(ctx context.Context) error { return p.Delete(ctx, testPool(), testNode()) },
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		out[method] = func(ctx context.Context) error {
+			r, err := http.NewRequestWithContext(ctx, method, server.URL, strings.NewReader("{}"))
+			if err != nil {
+				return err
+			}
+			answer, err := c.Do(r)
+			if err == nil {
+				err = answer.Body.Close()
+			}
+			return err
+		}
+	}
+	return out
 }
 
 func TestEveryWriteChecksLeadership(t *testing.T) {
@@ -171,16 +154,16 @@ func TestEveryWriteChecksLeadership(t *testing.T) {
 				now = test.now
 			}
 			for name, write := range l.every(e) {
-				before := l.writes
+				refused, before := test.refused && name != http.MethodGet, l.writes // reads pass
 				err := write(t.Context())
 				switch wrote := l.writes - before; {
-				case !test.refused && (err != nil || wrote != 1):
+				case !refused && (err != nil || wrote != 1):
 					t.Errorf("%s: %v, %d writes, want one", name, err, wrote)
-				case test.refused && (err == nil || wrote != 0):
+				case refused && (err == nil || wrote != 0):
 					t.Errorf("%s: %v, %d writes, want none", name, err, wrote)
-				case test.refused && errors.Is(err, ErrDeposed) != test.deposed:
+				case refused && errors.Is(err, ErrDeposed) != test.deposed:
 					t.Errorf("%s: %v: deposed is %t", name, err, !test.deposed)
-				case test.deposed && outcome(err, false) != Refused:
+				case refused && test.deposed && outcome(err, false) != Refused:
 					t.Errorf("%s: outcome %s of %v", name, outcome(err, false), err)
 				}
 			}

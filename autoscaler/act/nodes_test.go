@@ -88,12 +88,9 @@ func TestRemovalSettles(t *testing.T) {
 // node uncordoned.
 func TestCordonLeftBehind(t *testing.T) {
 	w := newWorld(t, nil)
-	w.must(w.actor.cordon(t.Context(), w.node(), replaceReason))
-	if n := w.node(); !n.Spec.Unschedulable || n.Annotations[v1alpha1.CordonAnnotation] != replaceReason {
-		t.Fatalf("not cordoned: %v", n.Annotations)
-	}
+	edit(w, testNode(), func(n *corev1.Node) { setCordon(n, "replace") })
 	w.want(Refused, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "drain"})
-	w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: replaceReason})
+	w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "replace"})
 	if w.node().Spec.Unschedulable {
 		t.Error("still cordoned")
 	}

@@ -146,9 +146,9 @@ func TestRefused(t *testing.T) {
 				if r.pod == nil {
 					r.pod = c.pod
 				}
-				w := newSick(t)
+				w := newVacant(t)
 				if r.pod != nil {
-					w = newSick(t, r.pod.DeepCopy())
+					w = newVacant(t, r.pod.DeepCopy())
 				}
 				w.snap.Pods = []plan.Pod{{Namespace: "ns", Name: "a", Node: "p-1", Created: start, Evictable: true}}
 				if r.change != nil {

@@ -20,7 +20,7 @@ import (
 // cordoned first and recorded as a drain that begins, and removed by a later reconcile.
 func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	err := a.takeOut(ctx, r, pool, action, takeOut{
-		why: drainReason, settles: true,
+		reason: plan.NodeEmpty,
 		may: func(*corev1.Node) error {
 			have, err := a.standing(ctx, pool)
 			if err != nil {
@@ -31,7 +31,7 @@ func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPU
 			}
 			return nil
 		},
-		take: func(node *corev1.Node) error { return a.o.Pools.Delete(ctx, pool, []*corev1.Node{node}) },
+		take: func(node *corev1.Node) error { return a.o.Pools.Delete(ctx, pool, node) },
 	})
 	if err == nil {
 		r.gone[pool.Name]++
@@ -39,19 +39,17 @@ func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPU
 	return err
 }
 
-// takeOut is one way for a node to leave its pool.
+// takeOut is one way for a node to leave its pool. A node that is not being drained is recorded as a
+// drain that begins, with the reason, and taken plan.RemoveDelay after the drain's start.
 type takeOut struct {
-	why string // in the cordon annotation
-	// settles has a node that is not being drained recorded as a drain that begins. The
-	// node is taken plan.RemoveDelay after the drain's start.
-	settles bool
-	may     func(*corev1.Node) error // refuses, before the first write
-	take    func(*corev1.Node) error // removes the node as last read
+	reason plan.Reason
+	may    func(*corev1.Node) error // refuses, before the first write
+	take   func(*corev1.Node) error // removes the node as last read
 }
 
 // takeOut takes an empty node out of its pool: it checks the node, cordons it, checks
 // again and calls t.take with the node as last read. A pod that was bound in between
-// keeps the node, which is uncordoned again.
+// keeps the node; the planner ends the drain.
 func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action, t takeOut) error {
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		if err := removable(pool, node); err != nil {
@@ -69,27 +67,16 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := a.empty(ctx, node.Name); err != nil {
 			return err
 		}
-		if t.settles {
-			return a.settle(ctx, r, node)
-		}
-		return a.cordon(ctx, node, t.why)
+		return a.settle(ctx, r, node, t.reason)
 	})
 	if err != nil {
 		return err
 	}
 	return a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		err := removable(pool, node)
-		if err == nil {
-			err = a.empty(ctx, node.Name)
+		if err := removable(pool, node); err != nil {
+			return err
 		}
-		if err != nil {
-			if t.settles || node.Annotations[v1alpha1.CordonAnnotation] != t.why {
-				return err // it was cordoned for a drain, which the planner continues or ends
-			}
-			// If this fails, the planner uncordons it in the next reconcile.
-			if undo := a.liftCordon(ctx, node, t.why); undo != nil {
-				return fmt.Errorf("%w; uncordoning it: %w", err, undo)
-			}
+		if err := a.empty(ctx, node.Name); err != nil {
 			return err
 		}
 		return t.take(node)
@@ -98,13 +85,13 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 
 // settle records the drain of an empty node that is not being drained, and waits until
 // plan.RemoveDelay after its start.
-func (a *Actor) settle(ctx context.Context, r *reconcile, node *corev1.Node) error {
+func (a *Actor) settle(ctx context.Context, r *reconcile, node *corev1.Node, reason plan.Reason) error {
 	record, underWay, err := v1alpha1.DrainOf(node)
 	switch {
 	case err != nil:
 		return refuse("node %s: %v", node.Name, err)
 	case !underWay:
-		record = v1alpha1.Drain{Started: r.now, Deadline: r.now.Add(r.policy.DrainTimeout), Reason: string(plan.NodeEmpty)}
+		record = v1alpha1.Drain{Started: r.now, Deadline: r.now.Add(r.policy.DrainTimeout), Reason: string(reason)}
 	}
 	if !underWay || !node.Spec.Unschedulable {
 		err := a.patchNode(ctx, node, func(n *corev1.Node) {

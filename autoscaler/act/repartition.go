@@ -16,6 +16,11 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
+// settleDelay is the time from the cordon to mig-manager's order. The scheduler may have chosen the
+// node for a pod before it observed the cordon; the binding follows within that time. An agent
+// needs none: it reads the kubelet's allocations right before it destroys an instance.
+const settleDelay = plan.RemoveDelay
+
 // repartition starts an operation. It publishes the configs, writes the record and
 // the cordon at once, checks the node's pods again and sets the label. After a crash
 // Resume does the remaining steps.
@@ -32,7 +37,7 @@ func (a *Actor) repartition(ctx context.Context, r *reconcile, action plan.Actio
 		return err
 	}
 	if record.LabelAfter.After(r.now) {
-		return nil // Resume sets the label after ConfigDelay
+		return nil // Resume sets the label then
 	}
 	return a.selectConfig(ctx, action.Node, record.ID)
 }
@@ -60,6 +65,9 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 	}
 	added := false
 	if !byAgent {
+		if err := partition.Synced(node); err != nil {
+			return partition.Record{}, err
+		}
 		if added, err = a.o.Partition.Publish(ctx, before, after); err != nil {
 			return partition.Record{}, err
 		}
@@ -82,10 +90,10 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 		if err != nil {
 			return partition.Record{}, err
 		}
-		added = added || missing
-	}
-	if added {
-		record.LabelAfter = r.now.Add(a.o.ConfigDelay)
+		record.LabelAfter = r.now.Add(settleDelay)
+		if added || missing {
+			record.LabelAfter = r.now.Add(max(settleDelay, a.o.ConfigDelay))
+		}
 	}
 	return record, nil
 }
@@ -149,6 +157,12 @@ func (a *Actor) selectConfig(ctx context.Context, name, operation string) error 
 		}
 		if !ok || record.ID != operation || record.Undo != nil {
 			return refuse("operation %s is no longer under way on node %s", operation, name)
+		}
+		if record.Cordoned && !node.Spec.Unschedulable {
+			if err := a.o.Partition.Unmark(ctx, node, record); err != nil {
+				return err
+			}
+			return refuse("node %s was uncordoned by others", name)
 		}
 		pods, err := a.gpuPods(ctx, name)
 		if err != nil {

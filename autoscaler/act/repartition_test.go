@@ -3,6 +3,7 @@ package act
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,7 +135,7 @@ func TestForeignCordonStays(t *testing.T) {
 
 func TestPodThatCameMeanwhile(t *testing.T) {
 	w := newWorld(t, nil, gpuPod("late", "p-1"))
-	w.want(Refused, w.repartition())
+	w.want(Done, w.repartition())
 	n := w.node()
 	if n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation] != "" || n.Labels[partition.ConfigLabel] != "" {
 		t.Errorf("left behind: %v %v %v", n.Spec.Unschedulable, n.Annotations, n.Labels)
@@ -161,7 +162,10 @@ func TestPodOfTheSameNameCameMeanwhile(t *testing.T) {
 		earlier := seen
 		earlier.UID = "another"
 		w.snap.Pods = []plan.Pod{earlier}
-		w.want(Refused, repartition)
+		if r := w.do(repartition); (r.Outcome == Refused) != byAgent {
+			t.Errorf("by agent %v: %s, %v", byAgent, r.Outcome, r.Err)
+		}
+		w.must(w.actor.Resume(t.Context(), start.Add(settleDelay)))
 		w.inService()
 		w.snap.Pods = []plan.Pod{seen}
 		w.want(Done, repartition)
@@ -210,7 +214,7 @@ func TestTidyKeepsWhatIsUsed(t *testing.T) {
 	c.MIGConfigs["all-disabled"] = c.MIGConfigs[used.Config]
 	cm.Data[partition.ConfigKey] = c.String()
 	w.must(w.client.Update(t.Context(), cm))
-	w.must(w.actor.Resume(t.Context(), start))
+	w.must(w.actor.Resume(t.Context(), start.Add(2*tidyEvery)))
 	c = w.configs()
 	for _, name := range []string{used.Config, used.Previous, "all-disabled"} {
 		if _, ok := c.MIGConfigs[name]; !ok {
@@ -269,4 +273,64 @@ func ofGB200(t *testing.T, before, target string) (*world, plan.Action) {
 	action := w.repartition()
 	action.GPU, action.Model, action.Before, action.Target = 1, model.Name, parse(before), parse(target)
 	return w, action
+}
+
+// TestOrderSettles: mig-manager is ordered plan.RemoveDelay after the cordon at the earliest. The
+// scheduler may have chosen the node before it observed the cordon, and that pod's binding arrives
+// within that time: it ends the operation.
+func TestOrderSettles(t *testing.T) {
+	for name, bound := range map[string]bool{"a binding in flight": true, "none": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			if r := w.do(w.repartition()); r.Outcome != Done {
+				t.Fatal(r.Err)
+			}
+			if n := w.node(); !n.Spec.Unschedulable || n.Labels[partition.ConfigLabel] != "" {
+				t.Fatalf("cordoned %v, labels %v: mig-manager works already", n.Spec.Unschedulable, n.Labels)
+			}
+			w.must(w.actor.Resume(t.Context(), start.Add(plan.RemoveDelay-time.Second)))
+			if got := w.node().Labels[partition.ConfigLabel]; got != "" {
+				t.Fatalf("%s was selected before the cordon has settled", got)
+			}
+			if bound {
+				w.must(w.client.Create(t.Context(), gpuPod("late", "p-1")))
+			}
+			w.must(w.actor.Resume(t.Context(), start.Add(plan.RemoveDelay)))
+			if got := w.node().Labels[partition.ConfigLabel]; (got == "") != bound {
+				t.Errorf("label %q", got)
+			}
+			if bound {
+				w.inService()
+			}
+		})
+	}
+}
+
+// TestUncordonedByHandIsNotOrdered: a node that is uncordoned by hand is in use again.
+func TestUncordonedByHandIsNotOrdered(t *testing.T) {
+	w := newWorld(t, nil)
+	if r := w.do(w.repartition()); r.Outcome != Done {
+		t.Fatal(r.Err)
+	}
+	edit(w, testNode(), func(n *corev1.Node) { n.Spec.Unschedulable = false })
+	w.must(w.actor.Resume(t.Context(), start.Add(plan.RemoveDelay)))
+	w.inService()
+	if got := w.node().Labels[partition.ConfigLabel]; got != "" {
+		t.Errorf("%s was selected", got)
+	}
+}
+
+// TestSyncedLabelIsNotUsed: Cluster API would write a label of the Machine back in each reconcile.
+func TestSyncedLabelIsNotUsed(t *testing.T) {
+	w := newWorld(t, nil)
+	edit(w, testNode(), func(n *corev1.Node) {
+		n.Annotations = map[string]string{"cluster.x-k8s.io/labels-from-machine": "a,nvidia.com/mig.config"}
+	})
+	r := w.do(w.repartition())
+	if r.Outcome != Failed || !strings.Contains(r.Err.Error(), "machine template") {
+		t.Errorf("%s, %v", r.Outcome, r.Err)
+	}
+	if n := w.node(); n.Spec.Unschedulable {
+		t.Error("the node was cordoned")
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,9 +15,6 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// replaceReason in the cordon annotation.
-const replaceReason = "replace"
-
 // replace replaces a sick node. A pools.Replacer does it in one step, by the machine's
 // identity and without changing the pool's size. With any other provider the node is
 // removed and the previous size requested again: if that is interrupted, the pool is
@@ -24,9 +22,9 @@ const replaceReason = "replace"
 func (a *Actor) replace(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	size := 0
 	err := a.takeOut(ctx, r, pool, action, takeOut{
-		why: replaceReason,
+		reason: plan.NodeSick,
 		may: func(node *corev1.Node) error {
-			if err := r.mayReplace(node.Name, pool.Name); err != nil {
+			if err := r.mayReplace(node, pool.Name); err != nil {
 				return err
 			}
 			var err error
@@ -50,7 +48,7 @@ func (a *Actor) replaceNode(ctx context.Context, pool *v1alpha1.GPUNodePool, nod
 			return err
 		}
 	}
-	if err := a.o.Pools.Delete(ctx, pool, []*corev1.Node{node}); err != nil {
+	if err := a.o.Pools.Delete(ctx, pool, node); err != nil {
 		return err
 	}
 	if err := a.o.Pools.SetSize(ctx, pool, size); err != nil {
@@ -76,15 +74,20 @@ func (a *Actor) sizeNow(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 	return seen.Target - r.gone[pool.Name], nil
 }
 
-// mayReplace checks that the node is sick, and the limits on replacing.
-func (r *reconcile) mayReplace(node, pool string) error {
-	if !sick(r.nodes[node]) {
-		return refuse("no GPU of node %s is sick", node)
+// mayReplace checks that the node is sick, and the limits on replacing. A replacement that waits for its
+// cordon to settle was counted when it was decided.
+func (r *reconcile) mayReplace(node *corev1.Node, pool string) error {
+	if !sick(r.nodes[node.Name]) {
+		return refuse("no GPU of node %s is sick", node.Name)
 	}
+	drain, underWay, _ := v1alpha1.DrainOf(node)
 	if r.replaced[pool] {
 		return refuse("a node of pool %s was replaced in this reconcile", pool)
 	}
 	for _, last := range r.state.LastReplace {
+		if underWay && drain.Reason == string(plan.NodeSick) && !last.At.Before(drain.Started.Add(-time.Second)) { // the status has microseconds
+			continue
+		}
 		if since := r.now.Sub(last.At); last.Name == pool && since < r.policy.ReplaceInterval {
 			return refuse("a node of pool %s was replaced %s ago, at most one in %s is", pool, since, r.policy.ReplaceInterval)
 		}

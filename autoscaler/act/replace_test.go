@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +19,41 @@ import (
 
 var replaceFirst = plan.Action{Verb: plan.Replace, Pool: "p", Node: "p-1", Reason: plan.NodeSick}
 
-// newSick is a world with a second node; the first one has a sick GPU.
+// newSick is newVacant with the first node cordoned for plan.RemoveDelay.
 func newSick(t *testing.T, more ...client.Object) *world {
+	t.Helper()
+	w := newVacant(t, more...)
+	edit(w, testNode(), func(n *corev1.Node) {
+		drain := v1alpha1.Drain{Started: start.Add(-plan.RemoveDelay), Deadline: start.Add(time.Hour), Reason: string(plan.NodeSick)}
+		annotate(n, v1alpha1.DrainAnnotation, drain.String())
+		setCordon(n, drainReason)
+	})
+	return w
+}
+
+// TestVacantSickNodeSettles: a sick node without pods is replaced plan.RemoveDelay after its cordon.
+func TestVacantSickNodeSettles(t *testing.T) {
+	w := newVacant(t)
+	before := w.node().UID
+	w.want(Waiting, replaceFirst)
+	drain, draining, err := v1alpha1.DrainOf(w.node())
+	if !draining || err != nil || drain.Reason != string(plan.NodeSick) || !w.node().Spec.Unschedulable || w.node().UID != before {
+		t.Fatalf("drain %+v, %v, %v; cordoned %v", drain, draining, err, w.node().Spec.Unschedulable)
+	}
+	// The planner has counted it when it decided.
+	w.snap.State.LastReplace = []plan.Stamp{{Name: "p", At: w.snap.Now}}
+	w.must(w.client.Create(t.Context(), replica("late", "p-1")))
+	w.snap.Now = w.snap.Now.Add(plan.RemoveDelay)
+	w.want(Refused, replaceFirst)
+	w.must(w.client.Delete(t.Context(), replica("late", "p-1")))
+	w.want(Done, replaceFirst)
+	if got := w.nodes(); !slices.Equal(got, []string{"p-1", "p-2"}) || w.node().Spec.Unschedulable {
+		t.Errorf("nodes %v, cordoned %v", got, w.node().Spec.Unschedulable)
+	}
+}
+
+// newVacant is a world with a second node; the first one has a sick GPU.
+func newVacant(t *testing.T, more ...client.Object) *world {
 	t.Helper()
 	second := testNode()
 	second.Name = "p-2"
@@ -43,12 +77,13 @@ func TestReplace(t *testing.T) {
 
 // TestReplaceAfterADrain: the new node has no cordon and no drain record.
 func TestReplaceAfterADrain(t *testing.T) {
-	w := newSick(t, replica("a", "p-1"))
+	w := newVacant(t, replica("a", "p-1"))
 	w.want(Refused, replaceFirst) // a pod is there
 	drain := drainAction()
 	drain.Reason = plan.NodeSick
 	w.want(Waiting, drain)
 	w.want(Done, drain)
+	w.settled()
 	w.want(Done, replaceFirst)
 	if n := w.node(); n.Spec.Unschedulable || n.Annotations[v1alpha1.DrainAnnotation] != "" {
 		t.Error("the drained node is still there")
@@ -121,11 +156,11 @@ func (p provider) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size 
 	return p.Provider.SetSize(ctx, pool, size)
 }
 
-func (p provider) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
+func (p provider) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	if p.delete != nil {
 		return p.delete()
 	}
-	return p.Provider.Delete(ctx, pool, nodes)
+	return p.Provider.Delete(ctx, pool, node)
 }
 
 func (p provider) Replace(_ context.Context, _ *v1alpha1.GPUNodePool, node *corev1.Node) error {
@@ -155,8 +190,8 @@ func TestTargetStays(t *testing.T) {
 	}
 }
 
-// TestPodBetweenLookAndDelete: a pod bound between check and deletion keeps the node, which
-// is uncordoned.
+// TestPodBetweenLookAndDelete: a pod bound between check and deletion keeps the node. The planner
+// continues its drain.
 func TestPodBetweenLookAndDelete(t *testing.T) {
 	w := newSick(t)
 	w.actor.o.Live = &late{Reader: w.client, come: func() {
@@ -164,8 +199,11 @@ func TestPodBetweenLookAndDelete(t *testing.T) {
 		p.CreationTimestamp = metav1.Time{}
 		w.must(w.client.Create(t.Context(), p))
 	}}
+	before := w.nodes()
 	w.want(Refused, replaceFirst)
-	w.inService()
+	if _, draining, _ := v1alpha1.DrainOf(w.node()); !draining || !slices.Equal(w.nodes(), before) {
+		t.Errorf("draining %v, nodes %v", draining, w.nodes())
+	}
 }
 
 // late calls come after pods are first listed.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -54,15 +53,8 @@ func (a *Actor) liftCordon(ctx context.Context, node *corev1.Node, why string) e
 	})
 }
 
-// cordon makes a node unschedulable and annotates the reason, in one write. It leaves a
-// node alone that is cordoned already.
-func (a *Actor) cordon(ctx context.Context, node *corev1.Node, why string) error {
-	if node.Spec.Unschedulable {
-		return nil
-	}
-	return a.patchNode(ctx, node, func(n *corev1.Node) { setCordon(n, why) })
-}
-
+// setCordon makes a node unschedulable and annotates the reason. It leaves a node alone that is
+// cordoned already.
 func setCordon(n *corev1.Node, why string) {
 	if n.Spec.Unschedulable {
 		return
@@ -80,9 +72,7 @@ func annotate(n *corev1.Node, key, value string) {
 
 // patchNode writes a change, under the resourceVersion that was read.
 func (a *Actor) patchNode(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
-	base := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	change(node)
-	if err := a.o.Client.Patch(ctx, node, base); err != nil {
+	if err := partition.PatchNode(ctx, a.o.Client, node, change); err != nil {
 		return fmt.Errorf("patching node %s: %w", node.Name, err)
 	}
 	return nil

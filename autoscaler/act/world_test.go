@@ -166,11 +166,14 @@ func (w *world) do(actions ...plan.Action) Result {
 	return results[len(results)-1]
 }
 
-// want carries out the action and fails the test unless it has this outcome.
+// want carries out the action and fails the test unless it has this outcome. A repartition settles.
 func (w *world) want(outcome Outcome, action plan.Action) {
 	w.t.Helper()
 	if r := w.do(action); r.Outcome != outcome {
 		w.t.Fatalf("%s: %s (%v), want %s", action.Verb, r.Outcome, r.Err, outcome)
+	}
+	if action.Verb == plan.Repartition && outcome == Done {
+		w.must(w.actor.Resume(w.t.Context(), w.snap.Now.Add(settleDelay)))
 	}
 }
 

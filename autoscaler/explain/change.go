@@ -168,7 +168,7 @@ func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate 
 func poolCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation, o plan.Option) []candidate {
 	pool := (&world{Snapshot: s}).pool(o.On)
 	switch o.Reason {
-	case plan.PoolAtMax:
+	case plan.PoolAtMax, plan.CapacityKept:
 		most := min(max(e.Pod.GangMin, 1), 1<<16)
 		n := least(s, p, e, most, func(n int) func(w *world) { return raised(pool, n).apply })
 		return []candidate{raised(pool, max(n, 1))}

@@ -1,10 +1,6 @@
 package fleet
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,12 +13,9 @@ import (
 // nothingCame is the reason of a scale-up after which no node was registered.
 const nothingCame = "NothingCame"
 
-type poolReason struct{ pool, reason string }
-
 // counts are counters of events of pools, without a bound on the number of pools.
 type counts struct {
-	failures      map[poolReason]float64
-	interruptions map[string]float64
+	failures, interruptions *prometheus.CounterVec
 	// inRow is the number of successive failures by pool. refused are the pools whose
 	// actions failed in the last reconcile; inRow includes those failures.
 	inRow       map[string]int
@@ -38,7 +31,10 @@ type nodeKey struct {
 }
 
 func newCounts() *counts {
-	return &counts{failures: map[poolReason]float64{}, interruptions: map[string]float64{},
+	vec := func(d metric.Desc) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)
+	}
+	return &counts{failures: vec(metric.AutoscalerPoolFailures), interruptions: vec(metric.AutoscalerInterruptions),
 		inRow: map[string]int{}, refused: map[string]bool{}, interrupted: map[nodeKey]bool{}}
 }
 
@@ -48,11 +44,11 @@ func (c *counts) observe(r *Reconcile) {
 	for i := range r.Pools {
 		name := r.Pools[i].Name
 		exists[name] = true
-		c.interruptions[name] += 0 // exported from the start, so that rate() sees the first increase
-		c.failures[poolReason{name, nothingCame}] += 0
+		c.interruptions.WithLabelValues(name) // exported from the start, so that rate() sees the first increase
+		came := c.failures.WithLabelValues(name, nothingCame)
 		inRow := r.Learned[name].Failures
 		if c.begun && inRow > c.inRow[name] && !c.refused[name] {
-			c.failures[poolReason{name, nothingCame}]++
+			came.Inc()
 		}
 		c.inRow[name] = inRow
 	}
@@ -62,22 +58,18 @@ func (c *counts) observe(r *Reconcile) {
 		if !exists[a.Pool] {
 			continue
 		}
-		at := poolReason{a.Pool, string(a.Reason)}
-		c.failures[at] += 0
+		failures := c.failures.WithLabelValues(a.Pool, named(string(a.Reason)))
 		if result.Outcome == act.Failed {
-			c.failures[at]++
+			failures.Inc()
 			c.refused[a.Pool] = true
 		}
 	}
 	c.countInterruptions(r.Nodes)
-	for at := range c.failures {
-		if !exists[at.pool] {
-			delete(c.failures, at)
-		}
-	}
-	for pool := range c.interruptions {
+	for pool := range c.inRow {
 		if !exists[pool] {
-			delete(c.interruptions, pool)
+			gone := prometheus.Labels{metric.LabelPool: pool}
+			c.failures.DeletePartialMatch(gone)
+			c.interruptions.DeletePartialMatch(gone)
 			delete(c.inRow, pool)
 		}
 	}
@@ -95,20 +87,8 @@ func (c *counts) countInterruptions(nodes []plan.Node) {
 		key := nodeKey{n.Name, n.Created}
 		next[key] = true
 		if c.begun && !c.interrupted[key] {
-			c.interruptions[n.Pool]++
+			c.interruptions.WithLabelValues(n.Pool).Inc()
 		}
 	}
 	c.interrupted = next
-}
-
-func (c *counts) collect(descs map[string]*prometheus.Desc, ch chan<- prometheus.Metric) {
-	failures, interruptions := descs[metric.AutoscalerPoolFailures.Name], descs[metric.AutoscalerInterruptions.Name]
-	for _, at := range slices.SortedFunc(maps.Keys(c.failures), func(a, b poolReason) int {
-		return cmp.Or(strings.Compare(a.pool, b.pool), strings.Compare(a.reason, b.reason))
-	}) {
-		ch <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, c.failures[at], at.pool, named(at.reason))
-	}
-	for _, pool := range slices.Sorted(maps.Keys(c.interruptions)) {
-		ch <- prometheus.MustNewConstMetric(interruptions, prometheus.CounterValue, c.interruptions[pool], pool)
-	}
 }

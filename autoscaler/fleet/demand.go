@@ -1,11 +1,8 @@
 package fleet
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -59,8 +56,7 @@ var served = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitR
 // demand adds pending demand that is not served, in GPUs. Unreadable demand has no size:
 // its pods are counted.
 func (f *Fleet) demand(sv *capacity.Survey, r *Reconcile) {
-	type key struct{ shape, reason string }
-	sums, shapes := map[key]float64{}, map[string]bool{}
+	shapes := map[string]bool{}
 	for _, row := range sv.Pending(r.Plan.Verdicts) {
 		if slices.Contains(served, row.Reason) {
 			continue
@@ -73,12 +69,7 @@ func (f *Fleet) demand(sv *capacity.Survey, r *Reconcile) {
 			shape = metric.Other
 		}
 		shapes[shape] = true
-		sums[key{shape, string(row.Reason)}] += size
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
-		return cmp.Or(strings.Compare(a.shape, b.shape), strings.Compare(a.reason, b.reason))
-	}) {
-		f.add(metric.AutoscalerPendingGPUs, sums[k], k.shape, k.reason)
+		f.add(metric.AutoscalerPendingGPUs, size, shape, string(row.Reason))
 	}
 }
 

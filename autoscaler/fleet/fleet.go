@@ -39,28 +39,34 @@ type Reconcile struct {
 // use.
 type Fleet struct {
 	mu        sync.Mutex
-	descs     map[string]*prometheus.Desc
 	leading   bool
 	surveyed  time.Time
 	ledger    *capacity.Ledger
-	begun     time.Time // when the ledger started at zero
-	gauges    []value   // of the last survey
+	begun     time.Time                       // when the ledger started at zero
+	gauges    map[string]*prometheus.GaugeVec // of the last survey
 	counts    *counts
 	latencies *latencies
 }
 
 // New returns a Fleet without series, until Lead.
 func New() *Fleet {
-	f := &Fleet{descs: newDescs()}
+	f := &Fleet{gauges: newGauges()}
 	f.reset()
 	return f
 }
 
 // reset deletes all state.
 func (f *Fleet) reset() {
-	f.surveyed, f.begun, f.gauges = time.Time{}, time.Time{}, nil
+	f.surveyed, f.begun = time.Time{}, time.Time{}
+	f.clear()
 	f.ledger = newLedger()
 	f.counts, f.latencies = newCounts(), newLatencies()
+}
+
+func (f *Fleet) clear() {
+	for _, g := range f.gauges {
+		g.Reset()
+	}
 }
 
 func newLedger() *capacity.Ledger {
@@ -103,7 +109,7 @@ func (f *Fleet) Observe(r Reconcile) error {
 		f.begun = r.Now
 	}
 	err := f.account(&survey)
-	f.gauges = f.gauges[:0]
+	f.clear()
 	f.gpus(&survey)
 	f.pools(&r)
 	f.tenants(&r)
@@ -131,10 +137,15 @@ func (f *Fleet) account(survey *capacity.Survey) error {
 
 // Describe implements prometheus.Collector.
 func (f *Fleet) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range f.descs {
+	for _, d := range counterDescs {
 		ch <- d
 	}
-	f.latencies.describe(ch)
+	for _, g := range f.gauges {
+		g.Describe(ch)
+	}
+	for _, c := range f.events() {
+		c.Describe(ch)
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -144,10 +155,16 @@ func (f *Fleet) Collect(ch chan<- prometheus.Metric) {
 	if !f.leading {
 		return
 	}
-	for i := range f.gauges {
-		ch <- f.gauges[i].metric()
+	for _, g := range f.gauges {
+		g.Collect(ch)
 	}
 	f.times(ch)
-	f.counts.collect(f.descs, ch)
-	f.latencies.collect(ch)
+	for _, c := range f.events() {
+		c.Collect(ch)
+	}
+}
+
+// events are the series that accumulate in each reconcile.
+func (f *Fleet) events() []prometheus.Collector {
+	return []prometheus.Collector{f.counts.failures, f.counts.interruptions, f.latencies.pods, f.latencies.nodes, f.latencies.decisions}
 }

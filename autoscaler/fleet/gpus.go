@@ -1,11 +1,6 @@
 package fleet
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -48,14 +43,9 @@ func (f *Fleet) gpus(sv *capacity.Survey) {
 			f.add(metric.AutoscalerGPUs, row.Size[s].GPUs(), row.Pool, row.Model, s.String())
 		}
 	}
-	type key struct{ pool, cause string }
-	sums := map[key]float64{}
 	for _, loss := range sv.Stranded() {
 		if loss.State == capacity.Fragmented || loss.State == capacity.Stranded {
-			sums[key{loss.Pool, loss.Cause.Label()}] += loss.Size.GPUs()
+			f.add(metric.AutoscalerStrandedGPUs, loss.Size.GPUs(), loss.Pool, loss.Cause.Label())
 		}
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b key) int { return cmp.Or(strings.Compare(a.pool, b.pool), strings.Compare(a.cause, b.cause)) }) {
-		f.add(metric.AutoscalerStrandedGPUs, sums[k], k.pool, k.cause)
 	}
 }

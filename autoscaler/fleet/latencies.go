@@ -190,15 +190,3 @@ func firstOf(all ...time.Time) time.Time {
 	}
 	return time.Time{}
 }
-
-func (w *latencies) describe(ch chan<- *prometheus.Desc) {
-	w.pods.Describe(ch)
-	w.nodes.Describe(ch)
-	w.decisions.Describe(ch)
-}
-
-func (w *latencies) collect(ch chan<- prometheus.Metric) {
-	w.pods.Collect(ch)
-	w.nodes.Collect(ch)
-	w.decisions.Collect(ch)
-}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +43,7 @@ func setDecisions(pool *v1alpha1.GPUNodePool, verdict plan.Verdict, results []ac
 		}
 		d := decisionOf(r, now)
 		if !slices.ContainsFunc(list, func(old v1alpha1.Decision) bool {
-			return old.Action == d.Action && old.On == d.On && old.Reason == d.Reason && old.Failed && d.Failed && now.Sub(old.At.Time) < sameDecision
+			return old.Action == d.Action && old.On == d.On && old.Reason == d.Reason && old.Failed && d.Failed && now.Sub(old.Time.Time) < sameDecision
 		}) {
 			list = slices.Insert(list, 0, d)
 		}
@@ -55,7 +54,7 @@ func setDecisions(pool *v1alpha1.GPUNodePool, verdict plan.Verdict, results []ac
 func decisionOf(r act.Result, now time.Time) v1alpha1.Decision {
 	a := r.Action
 	d := v1alpha1.Decision{
-		At: metav1.NewTime(now.Truncate(time.Second)), Action: string(a.Verb), On: cmp.Or(a.Pod, a.Node),
+		Time: metav1.NewTime(now.Truncate(time.Second)), Action: string(a.Verb), On: cmp.Or(a.Pod, a.Node),
 		Reason: string(a.Reason), Message: a.Detail, Failed: r.Outcome == act.Failed,
 	}
 	switch {
@@ -64,8 +63,6 @@ func decisionOf(r act.Result, now time.Time) v1alpha1.Decision {
 	case a.Verb == plan.ScaleUp:
 		d.Message = fmt.Sprintf("%d→%d: %s", a.From, a.To, a.Detail)
 	}
-	if len(d.Message) > maxDecisionMessage {
-		d.Message = strings.ToValidUTF8(d.Message[:maxDecisionMessage], "") + " …"
-	}
+	d.Message = short(d.Message, maxDecisionMessage)
 	return d
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -95,4 +96,13 @@ func TestOneEventPerPod(t *testing.T) {
 	c.recorded()
 	publish(reportAgain)
 	c.recorded(refused, "Normal WaitUpcomingNode a new node of p, in 5m")
+}
+
+// TestNotesAreShort: an Event's note has at most the API's bytes, and is valid UTF-8.
+func TestNotesAreShort(t *testing.T) {
+	for text, want := range map[string]int{"fits": 4, strings.Repeat("∞", 2000): 1024, "half a rune \xe2\x88": 15} {
+		if got := short(text, maxNote); len(got) != want || !utf8.ValidString(got) {
+			t.Errorf("%.20q: %d bytes, %q", text, len(got), got[max(0, len(got)-8):])
+		}
+	}
 }

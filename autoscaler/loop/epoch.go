@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
@@ -12,7 +14,7 @@ import (
 )
 
 // takeOverTries bounds the attempts to write one pool's status after conflicts.
-const takeOverTries = 8
+var takeOverTries = wait.Backoff{Steps: 8}
 
 // Under makes the store write under an epoch, which the first Load begins: from then on
 // no replica of an earlier epoch can save its state, and so act. nil is for a dry run.
@@ -46,21 +48,19 @@ func (s *StatusStore) takeOver(ctx context.Context, pools []v1alpha1.GPUNodePool
 
 // stamp writes the epoch to one pool, unless that is deleted.
 func (s *StatusStore) stamp(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
-	for try := 1; ; try++ {
+	err := retry.RetryOnConflict(takeOverTries, func() error {
 		if err := s.epoch.Follows(pool.Status.PlannerState.Epoch); err != nil {
 			return err
 		}
 		base := client.MergeFromWithOptions(pool.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		pool.Status.PlannerState.Epoch = s.epoch.Stamp()
 		err := s.client.Status().Patch(ctx, pool, base)
-		if apierrors.IsNotFound(err) {
-			return nil
+		if apierrors.IsConflict(err) {
+			if unread := s.live.Get(ctx, client.ObjectKeyFromObject(pool), pool); unread != nil {
+				return unread
+			}
 		}
-		if !apierrors.IsConflict(err) || try == takeOverTries {
-			return err
-		}
-		if err := s.live.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-	}
+		return err
+	})
+	return client.IgnoreNotFound(err)
 }

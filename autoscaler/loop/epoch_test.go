@@ -91,7 +91,7 @@ func TestASaveUnderWayIsRefused(t *testing.T) {
 	if err := first.Save(t.Context(), snap, state); err == nil {
 		t.Error("the first saved")
 	}
-	if m := c.pool().Status.PlannerState; m.LastScaleUp != nil || m.Epoch.Holder != "second" {
+	if m := c.pool().Status.PlannerState; m.LastScaleUpTime != nil || m.Epoch.Holder != "second" {
 		t.Errorf("state %+v", m)
 	}
 }

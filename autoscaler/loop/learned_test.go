@@ -32,7 +32,7 @@ func TestAnotherAutoscalerIsACondition(t *testing.T) {
 func TestLearnedIsInTheStatus(t *testing.T) {
 	p := named("p")
 	setLearned(p, pools.Learned{ReadyAfter: 90*time.Second + time.Millisecond, Failures: 2, BackoffUntil: start})
-	if s := p.Status; s.ReadyAfter.Duration != 90*time.Second || s.Backoff.Failures != 2 || !s.Backoff.Until.Time.Equal(start.Truncate(time.Second)) {
+	if s := p.Status; s.ReadyAfter.Duration != 90*time.Second || s.Backoff.Failures != 2 || !s.Backoff.UntilTime.Time.Equal(start.Truncate(time.Second)) {
 		t.Errorf("%+v %+v", s.ReadyAfter, s.Backoff)
 	}
 	setLearned(p, pools.Learned{})

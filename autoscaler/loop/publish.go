@@ -39,6 +39,18 @@ type report struct {
 // deletes Events after an hour.
 const reportAgain = 15 * time.Minute
 
+// maxNote is the bound of events.k8s.io/v1 on an Event's note, in bytes.
+const maxNote = 1024
+
+// short cuts a text to at most most bytes of valid UTF-8.
+func short(text string, most int) string {
+	const more = " …"
+	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) > most {
+		text = strings.ToValidUTF8(text[:most-len(more)], "") + more
+	}
+	return text
+}
+
 // NewClusterPublisher returns a Publisher. c may read from a cache.
 func NewClusterPublisher(c client.Client, recorder record.EventRecorder, log *slog.Logger) *ClusterPublisher {
 	return &ClusterPublisher{client: c, recorder: recorder, log: log, reported: map[string]report{}, begun: map[string]bool{}, written: map[string]time.Time{}}
@@ -73,7 +85,8 @@ func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
 	}
 }
 
-// eventReasons are the reasons of a verb's Events, at the beginning and at the end.
+// eventReasons are the reasons of a verb's Events, at the beginning and at the end. Verbs that are
+// not here have none: soft taints come and go with every pod.
 var eventReasons = map[plan.Verb]struct{ begins, done string }{
 	plan.ScaleUp:     {"ScalingUp", "TriggeredScaleUp"},
 	plan.Repartition: {"Repartitioning", "TriggeredRepartition"},
@@ -83,6 +96,7 @@ var eventReasons = map[plan.Verb]struct{ begins, done string }{
 	plan.RemoveNode:  {"RemovingNode", "RemovedNode"},
 	plan.Reclaim:     {"Reclaiming", "Reclaimed"},
 	plan.Replace:     {"ReplacingNode", "ReplacedNode"},
+	plan.Withdraw:    {"WithdrawingRequest", "WithdrewRequest"},
 }
 
 // underWay identifies an action over several reconciles. It leaves out the detail, which
@@ -107,6 +121,9 @@ func servedPods(verdicts []plan.Verdict) map[string]string {
 // then added to covered, so that its verdict has no Event of its own.
 func (p *ClusterPublisher) actionEvents(ctx context.Context, r act.Result, answers map[string]string, covered map[string]bool) {
 	eventType, reason := corev1.EventTypeNormal, eventReasons[r.Action.Verb].done
+	if reason == "" {
+		return
+	}
 	text := fmt.Sprintf("%s: %s", r.Action.Reason, r.Action.Detail)
 	switch r.Action.Verb {
 	case plan.ScaleUp:
@@ -131,11 +148,11 @@ func (p *ClusterPublisher) actionEvents(ctx context.Context, r act.Result, answe
 			if answer := answers[key]; answer != "" && r.Outcome != act.Failed {
 				note, covered[key] = text+"; "+answer, true
 			}
-			p.recorder.Event(pod, eventType, reason, note)
+			p.recorder.Event(pod, eventType, reason, short(note, maxNote))
 		}
 	}
 	if r.Action.Node != "" {
-		p.recorder.Event(nodeRef(r.Action.Node), eventType, reason, text)
+		p.recorder.Event(nodeRef(r.Action.Node), eventType, reason, short(text, maxNote))
 	}
 }
 
@@ -179,7 +196,7 @@ func (p *ClusterPublisher) verdictEvents(ctx context.Context, r Reconcile, cover
 			if warns {
 				kind = corev1.EventTypeWarning
 			}
-			p.recorder.Event(pod, kind, string(v.Reason), note)
+			p.recorder.Event(pod, kind, string(v.Reason), short(note, maxNote))
 		}
 	}
 	p.reported = reported

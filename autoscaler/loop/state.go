@@ -55,12 +55,17 @@ func (s *State) keep(r Reconcile) {
 	s.reconcile = &r
 }
 
-// Live returns an error if this replica leads and a reconcile is three intervals overdue.
+// maxReconcile is longer than any reconcile takes in which providers hang: their listings and
+// actions are bounded (act: 25 s and the last call's own 10 s). A reconcile that exceeds it hangs in
+// the program itself.
+const maxReconcile = time.Minute
+
+// Live returns an error if this replica leads and a reconcile is overdue by maxReconcile.
 func (s *State) Live() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := max(s.interval, s.pause)
-	if late := s.now().Sub(s.last); s.leading && late > 3*s.interval+due {
+	if late := s.now().Sub(s.last); s.leading && late > maxReconcile+due {
 		return fmt.Errorf("no reconcile completed for %s, one was due after %s", late.Round(time.Millisecond), due)
 	}
 	return nil

@@ -76,9 +76,11 @@ func (p *ClusterPublisher) worthWriting(before, after *v1alpha1.GPUNodePool, now
 
 // finding is a reconcile's result for one pool.
 type finding struct {
-	pool    plan.Pool
-	ready   int
-	verdict plan.Verdict
+	pool  plan.Pool
+	ready int
+	// operations are the nodes that are being repartitioned or drained.
+	operations int
+	verdict    plan.Verdict
 }
 
 func poolFindings(r Reconcile) map[string]finding {
@@ -87,6 +89,14 @@ func poolFindings(r Reconcile) map[string]finding {
 	for _, pool := range r.Pools {
 		out[pool.Name] = finding{pool: pool, ready: ready[pool.Name]}
 	}
+	for i := range r.Nodes {
+		if n := &r.Nodes[i]; n.Operation != nil || n.Drain != nil {
+			if f, ok := out[n.Pool]; ok {
+				f.operations++
+				out[n.Pool] = f
+			}
+		}
+	}
 	for _, v := range r.Plan.Verdicts {
 		if f, ok := out[v.Subject]; ok && v.Kind == plan.KindPool {
 			f.verdict = v
@@ -94,7 +104,11 @@ func poolFindings(r Reconcile) map[string]finding {
 		}
 	}
 	for _, result := range r.Results {
-		// The snapshot is from before the scale-up.
+		// The snapshot is from before the actions.
+		if f, ok := out[result.Action.Pool]; ok && result.Action.Verb == plan.Repartition && resultLabel(result.Outcome) == "ok" {
+			f.operations++
+			out[result.Action.Pool] = f
+		}
 		if f, ok := out[result.Action.Pool]; ok && result.Action.Verb == plan.ScaleUp && resultLabel(result.Outcome) == "ok" {
 			f.pool.Target = max(f.pool.Target, result.Action.To)
 			out[result.Action.Pool] = f
@@ -111,6 +125,7 @@ func (f finding) write(pool *v1alpha1.GPUNodePool) {
 	if f.pool.Fixed { // its target is not a request
 		s.Upcoming = 0
 	}
+	s.Operations = int32(f.operations)
 	s.Reason, s.Message = string(f.verdict.Reason), f.verdict.Detail
 	setCondition(pool, conditionValid, metav1.ConditionTrue, "Valid", "")
 	meta.RemoveStatusCondition(&s.Conditions, conditionForeign)
@@ -150,7 +165,7 @@ func setLearned(pool *v1alpha1.GPUNodePool, l pools.Learned) {
 		pool.Status.ReadyAfter = &metav1.Duration{Duration: l.ReadyAfter.Round(time.Second)}
 	}
 	if l.Failures > 0 {
-		pool.Status.Backoff = &v1alpha1.Backoff{Failures: int32(l.Failures), Until: metav1.NewTime(l.BackoffUntil.Truncate(time.Second))}
+		pool.Status.Backoff = &v1alpha1.Backoff{Failures: int32(l.Failures), UntilTime: metav1.NewTime(l.BackoffUntil.Truncate(time.Second))}
 	}
 }
 

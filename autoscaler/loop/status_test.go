@@ -123,7 +123,7 @@ func TestAllStateIsPersisted(t *testing.T) {
 	if err := s.Save(t.Context(), snap, m); err != nil {
 		t.Fatal(err)
 	}
-	if mem := c.pool().Status.PlannerState; mem.Failures["p-1/0"].Count != 2 || !mem.SickSince["p-1"].Time.Equal(at) || !mem.LastRepartition["p-1"].Time.Equal(at) || len(mem.Failures) != 1 {
+	if mem := c.pool().Status.PlannerState; mem.Failures["p-1/0"].Count != 2 || !mem.SickSinceTime["p-1"].Time.Equal(at) || !mem.LastRepartitionTime["p-1"].Time.Equal(at) || len(mem.Failures) != 1 {
 		t.Errorf("kept %+v", mem)
 	}
 }

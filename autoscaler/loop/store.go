@@ -88,18 +88,18 @@ func stateOf(pools []v1alpha1.GPUNodePool) plan.State {
 	var m plan.State
 	for i := range pools {
 		name, p := pools[i].Name, pools[i].Status.PlannerState
-		m.LastScaleUp = withStamp(m.LastScaleUp, name, p.LastScaleUp)
-		m.LastScaleDown = withStamp(m.LastScaleDown, name, p.LastScaleDown)
-		m.LastDrain = withStamp(m.LastDrain, name, p.LastDrain)
-		m.LastReplace = withStamp(m.LastReplace, name, p.LastReplace)
-		for node, at := range p.LastRepartition {
+		m.LastScaleUp = withStamp(m.LastScaleUp, name, p.LastScaleUpTime)
+		m.LastScaleDown = withStamp(m.LastScaleDown, name, p.LastScaleDownTime)
+		m.LastDrain = withStamp(m.LastDrain, name, p.LastDrainTime)
+		m.LastReplace = withStamp(m.LastReplace, name, p.LastReplaceTime)
+		for node, at := range p.LastRepartitionTime {
 			m.LastRepartition = withStamp(m.LastRepartition, node, &at)
 		}
-		for node, at := range p.SickSince {
+		for node, at := range p.SickSinceTime {
 			m.SickSince = withStamp(m.SickSince, node, &at)
 		}
 		for device, f := range p.Failures {
-			m.Failures = append(m.Failures, plan.Failure{Name: device, Count: int(f.Count), At: f.At.Time})
+			m.Failures = append(m.Failures, plan.Failure{Name: device, Count: int(f.Count), At: f.LastTime.Time})
 		}
 		m.Grown, m.Removed = withGrowth(m.Grown, name, p.Grown), withGrowth(m.Removed, name, p.Removed)
 	}
@@ -124,7 +124,7 @@ func withStamp(list []plan.Stamp, name string, at *metav1.MicroTime) []plan.Stam
 
 func withGrowth(list []plan.Growth, pool string, more []v1alpha1.Growth) []plan.Growth {
 	for _, g := range more {
-		list = append(list, plan.Growth{Pool: pool, At: g.At.Time, Nodes: int(g.Nodes)})
+		list = append(list, plan.Growth{Pool: pool, At: g.Time.Time, Nodes: int(g.Nodes)})
 	}
 	return list
 }
@@ -132,7 +132,7 @@ func withGrowth(list []plan.Growth, pool string, more []v1alpha1.Growth) []plan.
 func growthOf(list []plan.Growth, pool string) (out []v1alpha1.Growth) {
 	for _, g := range list {
 		if g.Pool == pool {
-			out = append(out, v1alpha1.Growth{At: micro(g.At), Nodes: int32(g.Nodes)})
+			out = append(out, v1alpha1.Growth{Time: micro(g.At), Nodes: int32(g.Nodes)})
 		}
 	}
 	return out
@@ -142,36 +142,53 @@ func growthOf(list []plan.Growth, pool string) (out []v1alpha1.Growth) {
 // the pool in whose status it was, as long as the planner keeps it.
 func poolState(m plan.State, pool string, poolOf map[string]string, before v1alpha1.PlannerState) v1alpha1.PlannerState {
 	out := v1alpha1.PlannerState{
-		LastScaleUp: stampOf(m.LastScaleUp, pool), LastScaleDown: stampOf(m.LastScaleDown, pool),
-		LastDrain: stampOf(m.LastDrain, pool), LastReplace: stampOf(m.LastReplace, pool),
+		LastScaleUpTime: stampOf(m.LastScaleUp, pool), LastScaleDownTime: stampOf(m.LastScaleDown, pool),
+		LastDrainTime: stampOf(m.LastDrain, pool), LastReplaceTime: stampOf(m.LastReplace, pool),
 	}
 	ours := func(node string, was bool) bool {
 		in, exists := poolOf[node]
 		return in == pool || !exists && was
 	}
-	out.LastRepartition = stampsOf(m.LastRepartition, before.LastRepartition, ours)
-	out.SickSince = stampsOf(m.SickSince, before.SickSince, ours)
-	for _, f := range m.Failures {
+	out.LastRepartitionTime = stampsOf(m.LastRepartition, before.LastRepartitionTime, ours)
+	out.SickSinceTime = stampsOf(m.SickSince, before.SickSinceTime, ours)
+	failures := newest(m.Failures, func(f plan.Failure) time.Time { return f.At }, func(f plan.Failure) bool {
 		node, _, _ := strings.Cut(f.Name, "/")
-		if _, was := before.Failures[f.Name]; !ours(node, was) {
-			continue
-		}
+		_, was := before.Failures[f.Name]
+		return ours(node, was)
+	})
+	for _, f := range failures {
 		if out.Failures == nil {
 			out.Failures = map[string]v1alpha1.GPUFailures{}
 		}
-		out.Failures[f.Name] = v1alpha1.GPUFailures{Count: int32(f.Count), At: micro(f.At)}
+		out.Failures[f.Name] = v1alpha1.GPUFailures{Count: int32(f.Count), LastTime: micro(f.At)}
 	}
 	out.Grown, out.Removed = growthOf(m.Grown, pool), growthOf(m.Removed, pool)
+	return out
+}
+
+// newest returns the items that are a pool's, of too many the latest. What is left out makes the
+// planner's limits begin again for a node; it lets nothing grow with the pool.
+func newest[T any](list []T, at func(T) time.Time, ours func(T) bool) []T {
+	var out []T
+	for _, item := range list {
+		if ours(item) {
+			out = append(out, item)
+		}
+	}
+	if len(out) > v1alpha1.MaxPlannerStates {
+		slices.SortStableFunc(out, func(a, b T) int { return at(b).Compare(at(a)) })
+		out = out[:v1alpha1.MaxPlannerStates]
+	}
 	return out
 }
 
 // stampsOf returns the stamps of the pool's nodes, nil for none.
 func stampsOf(list []plan.Stamp, before map[string]metav1.MicroTime, ours func(node string, was bool) bool) map[string]metav1.MicroTime {
 	var out map[string]metav1.MicroTime
-	for _, s := range list {
-		if _, was := before[s.Name]; !ours(s.Name, was) {
-			continue
-		}
+	for _, s := range newest(list, func(s plan.Stamp) time.Time { return s.At }, func(s plan.Stamp) bool {
+		_, was := before[s.Name]
+		return ours(s.Name, was)
+	}) {
 		if out == nil {
 			out = map[string]metav1.MicroTime{}
 		}

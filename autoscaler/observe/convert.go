@@ -3,14 +3,18 @@ package observe
 import (
 	"cmp"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
@@ -24,10 +28,22 @@ type converter struct {
 	ranges map[string][]corev1.LimitRange
 	// objects are the existing pods of podsOf's result; they come first and in this order.
 	objects []*corev1.Pod
+	now     time.Time
 }
 
-func newConverter(c *cluster, kept *converted) *converter {
-	v := &converter{c: c, kept: kept, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}}
+// unmadeExpires is how long the replicas that an HPA requests are expected. Its target creates them
+// within seconds, unless admission refuses them for a reason that no quota explains: a node would be
+// kept for them for ever.
+const unmadeExpires = 10 * time.Minute
+
+// expired reports whether a pod that an HPA requests will not be created, as far as is known.
+func (v *converter) expired(p *plan.Pod) bool {
+	byHPA := strings.HasPrefix(p.Owner, "Deployment/") || strings.HasPrefix(p.Owner, "StatefulSet/")
+	return byHPA && v.now.Sub(p.PendingSince) > unmadeExpires
+}
+
+func newConverter(c *cluster, kept *converted, now time.Time) *converter {
+	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}}
 	for i := range c.ranges {
 		v.ranges[c.ranges[i].Namespace] = append(v.ranges[c.ranges[i].Namespace], c.ranges[i])
 	}
@@ -50,7 +66,9 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	}
 	p.Spec.NodeName = ""
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
-	return v.withRules(p, v.c.claims.ConvertPod(p))
+	out := v.withRules(p, v.c.claims.ConvertPod(p))
+	v.c.sharing.of(&p.Spec, &out)
+	return out
 }
 
 // priority returns the value of a class, of the default class for no name; nil without one.
@@ -77,6 +95,10 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 			continue
 		}
 		pod := v.withRules(p, v.kept.of(c.claims, p))
+		c.sharing.of(&p.Spec, &pod)
+		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
+			pod.Unreadable = v.unserved(&pod)
+		}
 		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
@@ -99,11 +121,34 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 	refused := c.ledger.Refuse(v.made(unmade, out))
 	for i := range unmade {
 		u := &unmade[i]
+		if refused[i] == "" && v.expired(&u.Pod) {
+			continue
+		}
 		u.Groups = v.rules.in(u.Namespace, u.Template.Labels)
 		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(claimOf(u.Pod, c.models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
 		out = append(out, u.Pod)
 	}
 	return out
+}
+
+// accelerators are words in the names of extended resources that are devices, in any dialect.
+var accelerators = []string{"gpu", "tpu", "npu", "grid_", "accelerator"}
+
+// unserved returns why no node or pool can serve a pending pod: it requests a device that no dialect knows and no
+// node offers. It is empty for any other pod.
+func (v *converter) unserved(p *plan.Pod) string {
+	for _, r := range p.Others {
+		name := strings.ToLower(r.Name)
+		if !slices.ContainsFunc(accelerators, func(word string) bool { return strings.Contains(name, word) }) {
+			continue
+		}
+		if !slices.ContainsFunc(v.c.nodes, func(n corev1.Node) bool {
+			return !n.Status.Allocatable.Name(corev1.ResourceName(r.Name), resource.DecimalSI).IsZero()
+		}) {
+			return "resource " + r.Name + ": no node offers it, and gpuscale knows no such device"
+		}
+	}
+	return ""
 }
 
 // made returns the pods still to be created, as ResourceQuotas will count them.
@@ -130,8 +175,12 @@ func (v *converter) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made 
 func claimOf(p plan.Pod, models map[string]string, labels, annotations map[string]string, scheduler, workload, group string) ledger.Claim {
 	return ledger.Claim{
 		Namespace: p.Namespace, Labels: labels, Annotations: annotations, SchedulerName: scheduler,
-		Demand: p.Demand, Model: modelOf(&p, models), Workload: workload, PodGroup: group,
+		Demand: p.Demand, Shares: sharesNamed(p.Others), Model: modelOf(&p, models), Workload: workload, PodGroup: group,
 	}
+}
+
+func sharesNamed(list []plan.Resource) bool {
+	return slices.ContainsFunc(list, func(r plan.Resource) bool { return r.Name == partition.SharedResource })
 }
 
 // modelsOf returns the GPU model of each node.
@@ -139,7 +188,7 @@ func modelsOf(nodes []corev1.Node) map[string]string {
 	out := make(map[string]string, len(nodes))
 	names := map[string]string{} // by product, of which there are few
 	for i := range nodes {
-		product := nodes[i].Labels[productLabel]
+		product := nodes[i].Labels[partition.ProductLabel]
 		name, known := names[product]
 		if !known {
 			model, _ := gpu.ParseProduct(product)
@@ -157,14 +206,14 @@ func modelOf(p *plan.Pod, of map[string]string) string {
 	if p.Node != "" {
 		return of[p.Node]
 	}
-	if model, ok := gpu.ParseProduct(p.NodeSelector[productLabel]); ok {
+	if model, ok := gpu.ParseProduct(p.NodeSelector[partition.ProductLabel]); ok {
 		return model.Name
 	}
 	found := ""
 	for _, term := range p.Affinity {
 		asked := ""
 		for _, r := range term {
-			if r.Key != productLabel || r.Operator != string(corev1.NodeSelectorOpIn) {
+			if r.Key != partition.ProductLabel || r.Operator != string(corev1.NodeSelectorOpIn) {
 				continue
 			}
 			for _, value := range r.Values {

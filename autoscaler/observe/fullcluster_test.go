@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -64,7 +65,7 @@ func fullCluster(nodes int) *index {
 	s := &index{pools: []v1alpha1.GPUNodePool{*pool("p")}}
 	for n := range nodes {
 		node := node(fmt.Sprintf("node-%05d", n), corev1.ResourceList{"cpu": resource.MustParse("128"), "nvidia.com/gpu": resource.MustParse("8")})
-		node.UID, node.Labels[countLabel], node.ResourceVersion = types.UID(node.Name), "8", "1"
+		node.UID, node.Labels[partition.CountLabel], node.ResourceVersion = types.UID(node.Name), "8", "1"
 		s.nodes = append(s.nodes, *node)
 		each := []int{8, 4, 1}[n%3]
 		for i := range 8 / each {

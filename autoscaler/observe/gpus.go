@@ -17,14 +17,6 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// GFD's node labels.
-const (
-	productLabel  = "nvidia.com/gpu.product"
-	countLabel    = "nvidia.com/gpu.count"
-	memoryLabel   = "nvidia.com/gpu.memory"
-	strategyLabel = "nvidia.com/mig.strategy"
-)
-
 // maxGPUs bounds the GPU count that a label may give.
 const maxGPUs = 64
 
@@ -40,8 +32,8 @@ func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 		}
 	}
 	switch {
-	case in.reading == nil || !agrees(in, gpus):
-		if !fromReport(in, gpus, report) {
+	case in.reading == nil || timeSliced(in.node) || !agrees(in, gpus):
+		if !fromPods(in, gpus) && !fromReport(in, gpus, report) {
 			fromConfig(in, gpus)
 		}
 	default:
@@ -60,9 +52,12 @@ func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 
 // devices returns the GPUs that labels, the exporter and the agent know, without their allocations.
 func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU {
-	memory, _ := strconv.Atoi(in.node.Labels[memoryLabel])
-	model, _ := in.models.of(in.tables, in.node.Labels[productLabel], memory)
+	memory, _ := strconv.Atoi(in.node.Labels[partition.MemoryLabel])
+	model, _ := in.models.of(in.tables, in.node.Labels[partition.ProductLabel], memory)
 	n := gpuCount(in.node)
+	if n == 0 && in.facts.devices {
+		n = max(len(in.usual), 1) // it offers parts of GPUs in a dialect that does not say of how many
+	}
 	for index := range report {
 		n = min(max(n, index+1), maxGPUs)
 	}
@@ -84,14 +79,37 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 	}
 	gpus := o.scratch[:n]
 	for i := range gpus {
-		gpus[i] = plan.GPU{Device: gpu.Device{Index: i, Model: model}}
+		gpus[i] = plan.GPU{Device: gpu.Device{Index: i, Model: model}, Shared: in.facts.shares > 0}
+		if model.Name == "" {
+			gpus[i].Model = in.modelOf(i)
+		}
 	}
 	return gpus
 }
 
-// gpuCount returns the count of the labels, or the number of advertised GPUs without one.
+// modelOf returns the product of a GPU of a node without GFD's label, as the operation under way, the
+// agent's report or the pool have it. The exporter's series end and begin again with an operation.
+func (in nodeInput) modelOf(index int) gpu.Model {
+	if r, ok, err := partition.RecordOf(in.node); ok && err == nil && r.GPU == index {
+		if model, ok := in.models.of(in.tables, r.Model, 0); ok {
+			return model
+		}
+	}
+	for _, c := range in.facts.report.GPUs {
+		if model, ok := in.models.of(in.tables, c.Model, 0); ok && c.Index == index {
+			return model
+		}
+	}
+	if len(in.usual) > 0 {
+		return in.usual[min(index, len(in.usual)-1)].Model
+	}
+	return gpu.Model{}
+}
+
+// gpuCount returns the count of the labels, or the number of advertised GPUs without one. A time-sliced
+// GPU counts once for each replica under the plain name, as the scheduler and a pool's template count.
 func gpuCount(n *corev1.Node) int {
-	if count, err := strconv.Atoi(n.Labels[countLabel]); err == nil && count > 0 && n.Labels[strategyLabel] != "single" {
+	if count, err := strconv.Atoi(n.Labels[partition.CountLabel]); err == nil && count > 0 && n.Labels[partition.StrategyLabel] != "single" && !timeSliced(n) {
 		return min(count, maxGPUs)
 	}
 	total := int64(0)
@@ -100,15 +118,25 @@ func gpuCount(n *corev1.Node) int {
 			total += q.Value()
 		}
 	}
+	if timeSliced(n) {
+		return int(min(total, maxShares))
+	}
 	return int(min(total, maxGPUs))
+}
+
+// timeSliced reports whether the device plugin offers several replicas of each GPU under the name of
+// whole GPUs.
+func timeSliced(n *corev1.Node) bool {
+	replicas, err := strconv.Atoi(n.Labels[partition.ReplicasLabel])
+	return err == nil && replicas > 1 && partition.Advertised(n)[partition.GPUResource] > 0
 }
 
 // gpuBound returns how many GPUs the node can have: as many as its labels or resources say, and maxGPUs
 // where they do not. Resources do not say it without GFD's label where MIG may be on, since a GPU
 // may be without instances, nor in dialects that divide GPUs.
 func gpuBound(n *corev1.Node) int {
-	strategy, migManager := n.Labels[strategyLabel], n.Labels[partition.ConfigLabel]
-	if count, err := strconv.Atoi(n.Labels[countLabel]); err == nil && count > 0 && strategy != "single" {
+	strategy, migManager := n.Labels[partition.StrategyLabel], n.Labels[partition.ConfigLabel]
+	if count, err := strconv.Atoi(n.Labels[partition.CountLabel]); err == nil && count > 0 && strategy != "single" {
 		return min(count, maxGPUs)
 	}
 	if strategy != "" && strategy != "none" || migManager != "" || beingRepartitioned(n) {
@@ -145,7 +173,10 @@ func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, i
 	if !r.usable() {
 		return
 	}
-	c.UUID, c.Health, c.MIG, c.Busy = r.uuid, r.health, r.mig, r.work.busy()
+	c.UUID, c.MIG, c.Busy = r.uuid, r.mig, r.work.busy()
+	if c.Health = r.health; c.Health == gpu.Sick && !in.confirmsSick(r) {
+		c.Health = gpu.HealthUnknown
+	}
 	if model, ok := in.models.of(in.tables, r.model, 0); ok {
 		c.Model = model
 	}
@@ -205,7 +236,7 @@ func settle(c *plan.GPU, table *mig.Table) {
 // repartition one of them is stale. While a GPU is being repartitioned the plugin offers nothing,
 // and the exporter is trusted.
 func agrees(in nodeInput, gpus []plan.GPU) bool {
-	if beingRepartitioned(in.node) || in.node.Labels[strategyLabel] == "single" {
+	if beingRepartitioned(in.node) || in.node.Labels[partition.StrategyLabel] == "single" {
 		return true
 	}
 	if !anyMIG(gpus) && !offersInstances(in.node) {

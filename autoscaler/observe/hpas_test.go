@@ -3,12 +3,14 @@ package observe
 import (
 	"slices"
 	"testing"
+	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 )
@@ -64,5 +66,46 @@ func TestHPAs(t *testing.T) {
 	}
 	if len(w.o.requesting) != 2 || !w.o.requesting[asleep] || w.o.requesting[website] {
 		t.Errorf("cached %v", w.o.requesting)
+	}
+}
+
+// TestRefusedReplicasExpire: replicas that an HPA requests and that are never created, for a reason that
+// no quota explains, are no demand after ten minutes: a node would be kept for them for ever.
+func TestRefusedReplicasExpire(t *testing.T) {
+	for name, c := range map[string]struct {
+		scaled time.Duration // before now
+		quota  bool
+		want   int // missing replicas that are demand
+	}{
+		"just now":                   {time.Minute, false, 1},
+		"long ago":                   {20 * time.Minute, false, 0},
+		"long ago, a quota explains": {20 * time.Minute, true, 1},
+	} {
+		h := hpaFor("vllm", "StatefulSet", "vllm")
+		h.Status.DesiredReplicas, h.Status.CurrentReplicas = 1, 0
+		h.Status.LastScaleTime = ptr.To(metav1.NewTime(start.Add(-c.scaled)))
+		objects := []client.Object{poolOf("NVIDIA-L40S", 1), bare("n", amount("nvidia.com/gpu", 1)), h}
+		if c.quota {
+			objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "chat"}}, &corev1.ResourceQuota{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "none"},
+				Spec:       corev1.ResourceQuotaSpec{Hard: amount("requests.nvidia.com/gpu", 0)},
+				Status:     corev1.ResourceQuotaStatus{Hard: amount("requests.nvidia.com/gpu", 0), Used: amount("requests.nvidia.com/gpu", 0)},
+			})
+		}
+		w := newWorld(t, objects...)
+		w.o.o.Foreign = func() (foreign.Objects, error) {
+			return foreign.Objects{foreign.StatefulSet: {{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "vllm"}, Kind: foreign.StatefulSet, Maker: &foreign.Maker{Sets: 1, Roles: []foreign.Role{{
+				Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amount("nvidia.com/gpu", 1)}}}}},
+			}}}}}}, nil
+		}
+		got := 0
+		for _, p := range w.at(0).Pods {
+			if p.Unmade {
+				got++
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %d replicas are demand, want %d", name, got, c.want)
+		}
 	}
 }

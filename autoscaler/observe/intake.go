@@ -1,24 +1,23 @@
 package observe
 
 import (
-	"bytes"
+	"cmp"
 	"strconv"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// element is one element of a PromQL answer, with the labels that are read. It is valid until the
-// next one is read.
+// element is one element of a PromQL answer, with the labels that are read.
 type element struct {
-	node, namespace, pod      []byte
-	gpu, uuid, model, mig     []byte
-	instance, instanceUUID    []byte
-	profile, start            []byte
-	value                     float64
-	ownNode, ownSpace, ownPod bool
+	node, namespace, pod   string
+	gpu, uuid, model, mig  string
+	instance, instanceUUID string
+	profile, start         string
+	value                  float64
 }
 
 // Prometheus renames the exporter's labels to these when the scrape target has a label of the same
@@ -29,77 +28,31 @@ const (
 	exportedPod       = metric.Exported + metric.LabelPod
 )
 
-func newElement(labels [][2][]byte, value float64) *element {
-	s := &element{}
-	s.read(labels, value)
-	return s
-}
-
-// read replaces the element's labels and value; one element is reused for all.
-func (s *element) read(labels [][2][]byte, value float64) {
-	*s = element{value: value}
-	for i := range labels {
-		v := labels[i][1]
-		if len(v) == 0 {
-			continue
-		}
-		switch string(labels[i][0]) {
-		case exportedNode:
-			s.node, s.ownNode = v, true
-		case exportedNamespace:
-			s.namespace, s.ownSpace = v, true
-		case exportedPod:
-			s.pod, s.ownPod = v, true
-		case metric.LabelNode:
-			unless(s.ownNode, &s.node, v)
-		case metric.LabelNamespace:
-			unless(s.ownSpace, &s.namespace, v)
-		case metric.LabelPod:
-			unless(s.ownPod, &s.pod, v)
-		case metric.LabelGPU:
-			s.gpu = v
-		case metric.LabelGPUUUID:
-			s.uuid = v
-		case metric.LabelModel:
-			s.model = v
-		case metric.LabelMIG:
-			s.mig = v
-		case metric.LabelGPUInstanceID:
-			s.instance = v
-		case metric.LabelInstanceUUID:
-			s.instanceUUID = v
-		case metric.LabelProfile:
-			s.profile = v
-		case metric.LabelStart:
-			s.start = v
-		}
-	}
-}
-
-func unless(own bool, to *[]byte, v []byte) {
-	if !own {
-		*to = v
+func newElement(s prom.Sample) *element {
+	get := s.Labels.Get
+	return &element{
+		node:      cmp.Or(get(exportedNode), get(metric.LabelNode)),
+		namespace: cmp.Or(get(exportedNamespace), get(metric.LabelNamespace)),
+		pod:       cmp.Or(get(exportedPod), get(metric.LabelPod)),
+		gpu:       get(metric.LabelGPU), uuid: get(metric.LabelGPUUUID), model: get(metric.LabelModel), mig: get(metric.LabelMIG),
+		instance: get(metric.LabelGPUInstanceID), instanceUUID: get(metric.LabelInstanceUUID),
+		profile: get(metric.LabelProfile), start: get(metric.LabelStart),
+		value: s.Value,
 	}
 }
 
 // number returns the value if it is finite.
 func (s *element) number() (float64, bool) { return sample.Known(s.value, 0).Get() }
 
-// intake builds Readings from series as they arrive: one metric family after the other, in the
-// order of its methods. Repeated texts are interned.
+// intake builds Readings from series: one metric family after the other, in the
+// order of its methods.
 //
 // Two targets may report the same GPU: an exporter's old pod and its new one, two jobs, or an exporter
 // that claims another's node. Where they disagree the value is unknown, whatever the order.
-type intake struct {
-	readings *Readings
-	texts    map[string]string
-	scratch  []byte
-	near     *nodeReading // of the previous series, whose node is nearName
-	nearName []byte
-}
+type intake struct{ readings *Readings }
 
 func newIntake(taken time.Time) *intake {
-	return &intake{readings: &Readings{Taken: taken, nodes: map[string]*nodeReading{}}, texts: map[string]string{}}
+	return &intake{&Readings{Taken: taken, nodes: map[string]*nodeReading{}}}
 }
 
 func (in *intake) age(s *element) {
@@ -112,7 +65,7 @@ func (in *intake) age(s *element) {
 
 func (in *intake) info(s *element) {
 	if c := in.device(s); c != nil {
-		uuid, model, mig := string(s.uuid), in.text(s.model), string(s.mig) == "true"
+		uuid, model, mig := s.uuid, s.model, s.mig == "true"
 		if c.listed && (c.uuid != uuid || c.model != model || c.mig != mig) {
 			c.disputed, c.ambiguous = true, true
 		}
@@ -126,9 +79,9 @@ func (in *intake) instanceInfo(s *element) {
 	if c == nil {
 		return
 	}
-	i := c.instance(in.text(s.instance))
-	profile, uuid, start := in.text(s.profile), string(s.instanceUUID), -1
-	if n, err := strconv.Atoi(string(s.start)); err == nil {
+	i := c.instance(s.instance)
+	profile, uuid, start := s.profile, s.instanceUUID, -1
+	if n, err := strconv.Atoi(s.start); err == nil {
 		start = n
 	}
 	if i.listed && (i.profile != profile || i.uuid != uuid || i.start != start) {
@@ -143,10 +96,10 @@ func (in *intake) allocated(s *element) {
 	if c == nil || s.value == 0 {
 		return
 	}
-	pod := in.pod(s)
+	pod := s.of()
 	in.at(s).allocated[pod]++
 	if len(s.instance) > 0 {
-		i := c.instance(in.text(s.instance))
+		i := c.instance(s.instance)
 		i.allocatedTo = append(i.allocatedTo, pod)
 		return
 	}
@@ -162,14 +115,14 @@ func (in *intake) busy(s *element) {
 
 func (in *intake) instanceBusy(s *element) {
 	if c := in.device(s); c != nil {
-		c.disputed = c.instance(in.text(s.instance)).work.add(s) || c.disputed
+		c.disputed = c.instance(s.instance).work.add(s) || c.disputed
 	}
 }
 
 // sampleAge records the age of a known GPU's or instance's sample; others are ignored.
 func (in *intake) sampleAge(s *element) {
 	v, ok := s.number()
-	index, err := strconv.Atoi(string(s.gpu))
+	index, err := strconv.Atoi(s.gpu)
 	if !ok || err != nil {
 		return
 	}
@@ -179,7 +132,7 @@ func (in *intake) sampleAge(s *element) {
 	}
 	w := &c.work
 	if len(s.instance) > 0 {
-		i := c.instances[string(s.instance)]
+		i := c.instances[s.instance]
 		if i == nil {
 			return
 		}
@@ -213,6 +166,9 @@ func (in *intake) healthy(s *element) {
 	default:
 		return
 	}
+	if health == gpu.Sick {
+		c.judges = append(c.judges, s.of())
+	}
 	if c.judged && c.health != health { // never sick: a node that others say is healthy is not replaced
 		c.disputed, c.health = true, gpu.HealthUnknown
 		return
@@ -227,9 +183,9 @@ func (in *intake) idle(s *element) {
 	if c == nil || !ok || v <= 0 {
 		return
 	}
-	u := unused{pod: in.pod(s), since: in.readings.Taken.Add(-seconds(v))}
+	u := unused{pod: s.of(), since: in.readings.Taken.Add(-seconds(v))}
 	if len(s.instance) > 0 {
-		i := c.instance(in.text(s.instance))
+		i := c.instance(s.instance)
 		i.unused = i.unused.and(u)
 		return
 	}
@@ -238,21 +194,17 @@ func (in *intake) idle(s *element) {
 
 // at returns the reading of a series' node.
 func (in *intake) at(s *element) *nodeReading {
-	if in.near != nil && bytes.Equal(in.nearName, s.node) {
-		return in.near
-	}
-	n, ok := in.readings.nodes[string(s.node)]
+	n, ok := in.readings.nodes[s.node]
 	if !ok {
 		n = &nodeReading{taken: in.readings.Taken, gpus: map[int]*gpuReading{}, allocated: map[string]int{}}
-		in.readings.nodes[string(s.node)] = n
+		in.readings.nodes[s.node] = n
 	}
-	in.near, in.nearName = n, append(in.nearName[:0], s.node...)
 	return n
 }
 
 // device returns the reading of a series' GPU, nil without a valid index.
 func (in *intake) device(s *element) *gpuReading {
-	index, err := strconv.Atoi(string(s.gpu))
+	index, err := strconv.Atoi(s.gpu)
 	if err != nil || index < 0 || len(s.node) == 0 {
 		return nil
 	}
@@ -277,20 +229,8 @@ func (c *gpuReading) instance(id string) *instanceReading {
 	return i
 }
 
-// pod returns the pod of a series, "namespace/name".
-func (in *intake) pod(s *element) string {
-	in.scratch = append(append(append(in.scratch[:0], s.namespace...), '/'), s.pod...)
-	return in.text(in.scratch)
-}
-
-func (in *intake) text(raw []byte) string {
-	if t, ok := in.texts[string(raw)]; ok {
-		return t
-	}
-	t := string(raw)
-	in.texts[t] = t
-	return t
-}
+// of returns the pod of a series, "namespace/name".
+func (s *element) of() string { return s.namespace + "/" + s.pod }
 
 func seconds(v float64) time.Duration {
 	const most = 1e9 // 30 years; a time.Duration overflows beyond

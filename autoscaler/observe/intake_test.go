@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,39 +13,24 @@ import (
 // answering is a fake of Prometheus that has these answers, in the order of the queries.
 type answering struct {
 	vectors []prom.Vector
-	fails   int // the query that fails after its first element, -1 for none
+	fails   int // the query that fails, -1 for none
 	asked   int
 }
 
-func (a *answering) Each(_ context.Context, _ string, _ time.Time, turn sync.Locker, take func([][2][]byte, float64, time.Time)) error {
-	turn.Lock()
-	defer turn.Unlock()
+func (a *answering) Query(context.Context, string, time.Time) (prom.Vector, error) {
 	n := a.asked
 	a.asked++
-	buffer := make([]byte, 0, 1000) // reused for each element, as by the real reader
-	for _, s := range a.vectors[n] {
-		buffer = buffer[:0]
-		var labels [][2][]byte
-		for name, value := range s.Labels.All() {
-			at := len(buffer)
-			buffer = append(append(buffer, name...), value...)
-			labels = append(labels, [2][]byte{buffer[at : at+len(name)], buffer[at+len(name):]})
-		}
-		take(labels, s.Value, s.Time)
-		clear(buffer)
-		if n == a.fails {
-			return errors.New("the connection broke")
-		}
+	if n == a.fails {
+		return nil, errors.New("the connection broke")
 	}
-	return nil
+	return a.vectors[n], nil
 }
 
 func inOrder(a Answers) []prom.Vector {
 	return []prom.Vector{a.Age, a.Info, a.InstanceInfo, a.Allocated, a.Busy, a.InstanceBusy, a.SampleAge, a.Healthy, a.Idle}
 }
 
-// TestReadIsNewReadings: reading element by element, out of a reused buffer, gives the same as
-// whole vectors.
+// TestReadIsNewReadings: what is asked for one after the other gives the same as all at once.
 func TestReadIsNewReadings(t *testing.T) {
 	for name, a := range map[string]Answers{"gpus": answersOf(fullCluster(3)), "instances": twoHalves(1, "a", "b")} {
 		a.Healthy = append(a.Healthy, series(0, "exported_node", "n", "node", "scraped", "gpu", "0"))
@@ -65,7 +49,7 @@ func TestReadIsNewReadings(t *testing.T) {
 		}
 		for n := range fake.vectors {
 			broken := &answering{vectors: inOrder(a), fails: n}
-			if _, err := Read(t.Context(), broken, nil, start); (err == nil) != (len(broken.vectors[n]) == 0) {
+			if _, err := Read(t.Context(), broken, nil, start); err == nil {
 				t.Errorf("%s: err %v though question %d broke off", name, err, n)
 			}
 		}
@@ -78,13 +62,12 @@ func FuzzIntake(f *testing.F) {
 	f.Add("", "-1", "", "x", "", "", -1.0)
 	f.Add("n", "99999999999999999999", "\x00", "-5", "/", "/", 1e300)
 	f.Fuzz(func(t *testing.T, node, device, instance, first, namespace, pod string, value float64) {
-		labels := [][2][]byte{
-			{[]byte("gpu"), []byte(device)}, {[]byte("gpu_instance_id"), []byte(instance)}, {[]byte("namespace"), []byte(namespace)},
-			{[]byte("node"), []byte(node)}, {[]byte("pod"), []byte(pod)}, {[]byte("start"), []byte(first)},
-		}
+		labels := prom.FromMap(map[string]string{
+			"gpu": device, "gpu_instance_id": instance, "namespace": namespace, "node": node, "pod": pod, "start": first,
+		})
 		in := newIntake(start)
 		for _, take := range []func(*element){in.age, in.info, in.instanceInfo, in.allocated, in.busy, in.instanceBusy, in.sampleAge, in.healthy, in.idle} {
-			take(newElement(labels, value))
+			take(newElement(prom.Sample{Labels: labels, Value: value}))
 		}
 		for name, n := range in.readings.nodes {
 			if name != node || n.age < 0 {

@@ -25,6 +25,7 @@ type nodeFacts struct {
 	// Node lacks Pool, LeavesAt and GPUs. Other sources may set Cordoned and NoScaleDown too.
 	plan.Node
 	devices bool // it advertises accelerators
+	shares  int  // of each GPU, where they are given in shares only
 	// report is the agent's annotation. It is parsed once per version; whether it is trusted is
 	// decided elsewhere.
 	report    partition.Report
@@ -55,13 +56,13 @@ func (n *knownNode) keep(gpus []plan.GPU) []plan.GPU {
 
 // sameGPU compares all fields of two GPUs.
 func sameGPU(a, b *plan.GPU) bool {
-	return a.Device == b.Device && a.MIG == b.MIG && a.AllocationKnown == b.AllocationKnown && a.Busy == b.Busy &&
+	return a.Device == b.Device && a.MIG == b.MIG && a.Shared == b.Shared && a.AllocationKnown == b.AllocationKnown && a.Busy == b.Busy &&
 		a.IdleSince == b.IdleSince && a.UnusedSince == b.UnusedSince &&
 		slices.Equal(a.AllocatedTo, b.AllocatedTo) && slices.Equal(a.Instances, b.Instances)
 }
 
 func readNode(c *Claims, n *corev1.Node) nodeFacts {
-	out := nodeFacts{devices: offersDevices(n), Node: plan.Node{
+	out := nodeFacts{devices: offersDevices(n), shares: sharesOf(n), Node: plan.Node{
 		Name: n.Name, Labels: n.Labels,
 		Ready: ready(n) && n.DeletionTimestamp == nil, Cordoned: n.Spec.Unschedulable,
 		CordonedBy:  cordonedBy(n),
@@ -73,6 +74,7 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 		Allocatable: offer(n),
 		Drain:       draining(n),
 		HoldsData:   holdsData(n),
+		SoftTainted: v1alpha1.SoftTainted(n),
 		UID:         string(n.UID),
 		Others:      c.others(n.Status.Allocatable),
 	}}
@@ -80,7 +82,7 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 		out.report, out.reportErr = partition.ParseReport(text)
 	}
 	for _, t := range n.Spec.Taints {
-		if !lifecycleTaints[t.Key] {
+		if !lifecycleTaints[t.Key] && t.Key != v1alpha1.EmptyTaint {
 			out.Taints = append(out.Taints, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 		}
 	}

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -11,8 +12,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
-
-const gpuPresentLabel = "nvidia.com/gpu.present"
 
 // lifecycleTaints repeat what Ready and Cordoned state, and are removed by their controllers. With
 // them a booting node would look unusable.
@@ -26,12 +25,28 @@ var lifecycleTaints = map[string]bool{
 	"node.cluster.x-k8s.io/uninitialized":            true,
 }
 
+// startupTaint begins the keys of taints that cluster-autoscaler takes as a pool's startupTaints.
+const startupTaint = "startup-taint.cluster-autoscaler.kubernetes.io/"
+
+// starting removes the startup taints of a node, and reports whether there are any: such a node is not
+// ready yet, and a pod need not tolerate them.
+func starting(taints []plan.Taint, startup []v1alpha1.Taint) (left []plan.Taint, is bool) {
+	for _, t := range taints {
+		if strings.HasPrefix(t.Key, startupTaint) || slices.Contains(startup, v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) {
+			is = true
+		} else {
+			left = append(left, t)
+		}
+	}
+	return left, is
+}
+
 // gpuNodes returns the names of the nodes that belong to a pool or have GPUs.
 func gpuNodes(nodes []corev1.Node) map[string]bool {
 	out := map[string]bool{}
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[gpuPresentLabel] == "true" || len(partition.Advertised(n)) > 0 {
+		if n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || len(partition.Advertised(n)) > 0 {
 			out[n.Name] = true
 		}
 	}
@@ -49,26 +64,48 @@ type nodeInput struct {
 	reading *nodeReading // nil: unknown
 	bound   []*plan.Pod
 	now     time.Time
-	pool    string // empty unless the label names a valid pool
-	keep    bool   // its pool is not scaled down
+	facts   *nodeFacts
+	pool    string     // empty unless the label names a valid pool
+	keep    bool       // its pool is not scaled down
+	usual   []plan.GPU // of a new node of its pool; nil without a pool
+	startup []v1alpha1.Taint
 }
 
 func (o *Observer) node(in nodeInput) plan.Node {
 	n, known := in.node, in.known.of(in.claims, in.node)
+	in.facts = &known.facts
 	out := known.facts.Node
 	out.Pool = in.pool
 	out.Cordoned = out.Cordoned || o.noticed(n) || o.going(n)
 	out.NoScaleDown = out.NoScaleDown || in.keep
 	out.LeavesAt = o.leavesAt(n)
+	if left, is := starting(out.Taints, in.startup); is {
+		out.Taints, out.Ready = left, false
+	}
 	// A node whose device plugin is not up yet advertises no GPU; its pool's template describes it.
 	// While a GPU is being repartitioned the plugin pauses, and the node's GPUs are known all the
 	// same.
-	report := o.reported(in, &known.facts)
+	report := o.reported(in)
 	if out.Operation == nil && !known.facts.devices && !unpartitioned(in) && !allMIGEmpty(report) {
 		return out
 	}
 	out.GPUs = known.keep(o.gpus(in, report))
 	return out
+}
+
+// healthCondition of a Node is False while its exporter finds a GPU sick.
+const healthCondition = "GPUHealthy"
+
+// confirmsSick reports whether a second source confirms that a GPU is sick: the node's own condition,
+// which admission lets only its exporter write, or that the pod that reports it runs on the node. An
+// exporter cannot have another node's GPUs replaced.
+func (in nodeInput) confirmsSick(r *gpuReading) bool {
+	for _, c := range in.node.Status.Conditions {
+		if string(c.Type) == healthCondition && c.Status == corev1.ConditionFalse {
+			return true
+		}
+	}
+	return slices.ContainsFunc(in.bound, func(p *plan.Pod) bool { return slices.Contains(r.judges, p.Key()) })
 }
 
 // cordonedBy returns which gpuscale action cordoned the node, empty for none.

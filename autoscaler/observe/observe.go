@@ -134,7 +134,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Tables, err = o.tables.of(c.nodes)
 	o.warn("MIG tables", err)
 	o.providers = map[string]providerState{}
-	valid := map[string]*v1alpha1.GPUNodePool{}
+	valid, usual := map[string]*v1alpha1.GPUNodePool{}, map[string][]plan.GPU{}
 	conflicts, members, listings := pools.Conflicts(c.pools, c.nodes), membersOf(c.nodes), o.list(ctx, c.pools)
 	for i := range c.pools {
 		name := c.pools[i].Name
@@ -146,11 +146,11 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		out.GrowOnly[name] = o.providers[name].unnamed
 		out.Learned[name] = o.learn(&pool, &c.pools[i], members[name])
 		out.Pools = append(out.Pools, pool)
-		valid[name] = &c.pools[i]
+		valid[name], usual[name] = &c.pools[i], pool.Template.GPUs
 	}
 	ours := gpuNodes(c.nodes)
 	o.share(c, &out)
-	v := newConverter(c, &o.pods)
+	v := newConverter(c, &o.pods, now)
 	o.pods.begin(c.claims)
 	out.Pods = v.podsOf(ours)
 	o.pods.end()
@@ -173,6 +173,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		}
 		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !o.going(n) {
 			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.providers[pool.Name].unnamed
+			in.usual, in.startup = usual[pool.Name], pool.Spec.Template.StartupTaints
 		}
 		out.Nodes = append(out.Nodes, o.node(in))
 	}
@@ -195,6 +196,7 @@ type cluster struct {
 	claims *Claims
 	config partition.Config
 	models map[string]string // of the nodes' GPUs
+	sharing
 	shares
 }
 
@@ -215,7 +217,7 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	if err := o.o.Cluster.List(ctx, &pdbs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
-	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items, models: modelsOf(nodes.Items)}
+	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items, models: modelsOf(nodes.Items), sharing: sharingOf(nodes.Items, gpuPools.Items)}
 	if err := o.readShares(ctx, c); err != nil {
 		return nil, err
 	}

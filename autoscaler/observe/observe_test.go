@@ -31,6 +31,7 @@ type world struct {
 	client   client.Client
 	readings *Readings
 	o        *Observer
+	state    plan.State
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -82,7 +83,7 @@ func node(name string, offered corev1.ResourceList) *corev1.Node {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(start.Add(-time.Hour)), Labels: map[string]string{
-			v1alpha1.NodePoolLabel: "p", gpuPresentLabel: "true", productLabel: "NVIDIA-H100-80GB-HBM3", countLabel: "1",
+			v1alpha1.NodePoolLabel: "p", partition.PresentLabel: "true", partition.ProductLabel: "NVIDIA-H100-80GB-HBM3", partition.CountLabel: "1",
 		}},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}, {Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule},

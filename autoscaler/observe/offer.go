@@ -19,6 +19,9 @@ func offer(n *corev1.Node) *demand.Demand {
 	for _, name := range slices.Sorted(maps.Keys(n.Status.Allocatable)) {
 		amount := n.Status.Allocatable[name]
 		one, err := demandOf(string(name))
+		if one.Fraction.Shares() {
+			continue // no whole GPU, and counted by Others
+		}
 		if err != nil || one.Fraction != nil {
 			return nil
 		}

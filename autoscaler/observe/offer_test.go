@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -120,7 +121,7 @@ func TestOneNodeForOnePod(t *testing.T) {
 // distributed over its GPUs.
 func TestOfferWithoutConfig(t *testing.T) {
 	n := node("n", corev1.ResourceList{"nvidia.com/mig-3g.40gb": resource.MustParse("2"), "nvidia.com/mig-1g.10gb": resource.MustParse("6")})
-	n.Labels[countLabel] = "2"
+	n.Labels[partition.CountLabel] = "2"
 	w := newWorld(t, pool("p"), n)
 	got := w.at(0).Nodes[0]
 	if got.Allocatable == nil || fmt.Sprint(*got.Allocatable) != "1g.10gb×6, 3g.40gb×2" {

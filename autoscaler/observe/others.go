@@ -7,10 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// others returns the extended resources of a list that are no accelerators ("rdma/hca"). Resources
+// others returns the extended resources of a list that are no accelerators ("rdma/hca"), and shares of
+// GPUs, which the scheduler counts alike. Resources
 // that a device class serves are no amount of a node, and left out.
 func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 	var out []plan.Resource
@@ -21,7 +23,7 @@ func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 		if c != nil && c.extended[string(name)] != nil {
 			continue
 		}
-		if d, err := demandOf(string(name)); err != nil || !d.Zero() {
+		if d, err := demandOf(string(name)); err != nil || !d.Zero() && !d.Fraction.Shares() {
 			continue
 		}
 		out = append(out, plan.Resource{Name: string(name), Amount: q.Value()})
@@ -35,7 +37,7 @@ func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 	index := map[string]int{}
 	for i := range pools {
-		if len(pools[i].Template.Others) == 0 {
+		if o := pools[i].Template.Others; len(o) == 0 || len(o) == 1 && o[0].Name == partition.SharedResource {
 			index[pools[i].Name] = i
 		}
 	}
@@ -63,11 +65,17 @@ func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 		}
 	}
 	for pool, i := range index {
+		t := &pools[i].Template
+		stated := len(t.Others) > 0 // shares
 		for _, r := range least[pool] {
-			if r.Amount > 0 {
-				pools[i].Template.Others = append(pools[i].Template.Others, r)
+			if r.Amount <= 0 || stated && r.Name == partition.SharedResource {
+				continue
+			}
+			t.Others = append(t.Others, r)
+			for g := range t.GPUs {
+				t.GPUs[g].Shared = t.GPUs[g].Shared || r.Name == partition.SharedResource
 			}
 		}
-		slices.SortFunc(pools[i].Template.Others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(t.Others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
 	}
 }

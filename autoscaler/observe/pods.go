@@ -9,6 +9,7 @@ import (
 	"k8s.io/component-helpers/resource"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
@@ -130,7 +131,7 @@ func onProducts(terms []plan.NodeTerm, products []string) []plan.NodeTerm {
 	for _, product := range products {
 		label := strings.Join(strings.Fields(product), "-")
 		is := plan.NodeRequirement{
-			Key: productLabel, Operator: string(corev1.NodeSelectorOpIn), Values: []string{label, label + "-SHARED", gpu.ProductName(product)},
+			Key: partition.ProductLabel, Operator: string(corev1.NodeSelectorOpIn), Values: []string{label, label + "-SHARED", gpu.ProductName(product)},
 		}
 		for i := range terms {
 			terms[i] = append(slices.Clip(terms[i]), is)

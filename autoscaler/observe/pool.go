@@ -24,6 +24,9 @@ const (
 
 // pool converts a GPUNodePool; Size is set later. The error names the field.
 func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Tables) (plan.Pool, error) {
+	if p.Undecodable != "" {
+		return plan.Pool{}, fmt.Errorf("the stored object does not have this version's schema: %s; apply it again", p.Undecodable)
+	}
 	listing, err := listed.Listing, listed.err
 	if err != nil {
 		return plan.Pool{}, err

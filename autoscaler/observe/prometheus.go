@@ -4,20 +4,18 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/trust"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // Querier runs PromQL queries; *prom.Client implements it.
 type Querier interface {
-	// Each calls take for every element of the answer to promql at a time (the zero time: the
-	// server's now). Labels are valid until take returns. After an error, what was taken must be
-	// discarded. turn is locked while the answer is processed.
-	Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error
+	// Query returns the vector of promql at a time; the zero time is the server's now.
+	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
 }
 
 // Prometheus takes Readings in the background, so that a slow server does not delay a reconcile.
@@ -131,8 +129,6 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 	}
 	in := newIntake(now)
 	var at time.Time // of the first answer
-	var turn sync.Mutex
-	var s element
 	for n, want := range []struct {
 		take  func(*element)
 		query string
@@ -150,14 +146,15 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 		if n > 0 && at.IsZero() {
 			break // no exporter
 		}
-		if err := q.Each(ctx, want.query, at, &turn, func(labels [][2][]byte, value float64, stamp time.Time) {
-			if n == 0 && at.IsZero() {
-				at = stamp
-			}
-			s.read(labels, value)
-			want.take(&s)
-		}); err != nil {
+		vector, err := q.Query(ctx, want.query, at)
+		if err != nil {
 			return nil, fmt.Errorf("asking for %s: %w", want.query, err)
+		}
+		if n == 0 && len(vector) > 0 {
+			at = vector[0].Time
+		}
+		for _, s := range vector {
+			want.take(newElement(s))
 		}
 	}
 	return in.readings, nil

@@ -44,6 +44,9 @@ func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) []liste
 			out[i].err = errors.New("the pool is being deleted")
 			continue
 		}
+		if all[i].Undecodable != "" {
+			continue
+		}
 		free <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-free }()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,13 +18,12 @@ type aging struct {
 	asked int
 }
 
-func (a *aging) Each(_ context.Context, query string, at time.Time, _ sync.Locker, take func([][2][]byte, float64, time.Time)) error {
+func (a *aging) Query(_ context.Context, query string, _ time.Time) (prom.Vector, error) {
 	if !strings.HasPrefix(query, "gpu_attribution_age_seconds") {
-		return a.err
+		return nil, a.err
 	}
 	a.asked++
-	take([][2][]byte{{[]byte("node"), []byte("n")}}, a.age, start)
-	return a.err
+	return prom.Vector{{Labels: prom.FromMap(map[string]string{"node": "n"}), Value: a.age, Time: start}}, a.err
 }
 
 // TestIdlePolling: while idle, Prometheus is queried once per third of the maximum age, but as often

@@ -40,6 +40,7 @@ type gpuReading struct {
 	unused      unused
 	health      gpu.Health
 	judged      bool                        // gpu_healthy has the GPU
+	judges      []string                    // the pods whose gpu_healthy is 0, "namespace/pod"
 	instances   map[string]*instanceReading // by GPU instance id; nil for none
 }
 
@@ -118,7 +119,7 @@ type Answers struct {
 	Idle prom.Vector
 }
 
-// NewReadings builds Readings from complete answers; Read builds them as they arrive. Series
+// NewReadings builds Readings from complete answers; Read asks for them. Series
 // without the labels that identify their subject are skipped.
 func NewReadings(taken time.Time, a Answers) *Readings {
 	in := newIntake(taken)
@@ -130,11 +131,7 @@ func NewReadings(taken time.Time, a Answers) *Readings {
 		{in.instanceBusy, a.InstanceBusy}, {in.sampleAge, a.SampleAge}, {in.healthy, a.Healthy}, {in.idle, a.Idle},
 	} {
 		for _, s := range each.vector {
-			var labels [][2][]byte
-			for name, value := range s.Labels.All() {
-				labels = append(labels, [2][]byte{[]byte(name), []byte(value)})
-			}
-			each.take(newElement(labels, s.Value))
+			each.take(newElement(s))
 		}
 	}
 	return in.readings

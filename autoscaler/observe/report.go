@@ -22,11 +22,11 @@ type reportedGPU struct {
 }
 
 // reported returns the trusted report of the node's agent, by driver index; nil without one.
-func (o *Observer) reported(in nodeInput, facts *nodeFacts) map[int]reportedGPU {
+func (o *Observer) reported(in nodeInput) map[int]reportedGPU {
 	if in.node.Annotations[partition.LayoutAnnotation] == "" {
 		return nil
 	}
-	gpus, err := checked(in, facts)
+	gpus, err := checked(in)
 	if err != nil {
 		o.rejected = append(o.rejected, fmt.Errorf("node %s: %w", in.node.Name, err))
 	}
@@ -34,11 +34,11 @@ func (o *Observer) reported(in nodeInput, facts *nodeFacts) map[int]reportedGPU 
 }
 
 // checked validates a report against everything else that is known of the node.
-func checked(in nodeInput, facts *nodeFacts) (map[int]reportedGPU, error) {
-	if facts.reportErr != nil {
-		return nil, facts.reportErr
+func checked(in nodeInput) (map[int]reportedGPU, error) {
+	if in.facts.reportErr != nil {
+		return nil, in.facts.reportErr
 	}
-	p := facts.report
+	p := in.facts.report
 	if err := p.Stale(in.node, in.now); err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func checked(in nodeInput, facts *nodeFacts) (map[int]reportedGPU, error) {
 	if len(p.GPUs) == 0 {
 		return nil, contradicts("no GPUs: %s", p.Problem)
 	}
-	if n, err := strconv.Atoi(in.node.Labels[countLabel]); err == nil && in.node.Labels[strategyLabel] != "single" && n != len(p.GPUs) {
-		return nil, contradicts("%d GPUs, label %s says %d", len(p.GPUs), countLabel, n)
+	if n, err := strconv.Atoi(in.node.Labels[partition.CountLabel]); err == nil && in.node.Labels[partition.StrategyLabel] != "single" && n != len(p.GPUs) {
+		return nil, contradicts("%d GPUs, label %s says %d", len(p.GPUs), partition.CountLabel, n)
 	}
 	out := map[int]reportedGPU{}
 	offer := map[string]int64{}
@@ -71,10 +71,14 @@ func checked(in nodeInput, facts *nodeFacts) (map[int]reportedGPU, error) {
 		}
 		out[c.Index] = device
 	}
-	if have := instancesOnly(partition.Advertised(in.node)); !beingRepartitioned(in.node) && in.node.Labels[strategyLabel] != "single" && !partition.SameOffer(have, offer) {
-		return nil, contradicts("%v, the device plugin offers %v", offer, have)
+	have := instancesOnly(partition.Advertised(in.node))
+	switch {
+	case beingRepartitioned(in.node) || in.node.Labels[partition.StrategyLabel] == "single" || partition.SameOffer(have, offer):
+		return out, nil
+	case !in.facts.devices:
+		return nil, nil // the device plugin has not registered yet
 	}
-	return out, nil
+	return nil, contradicts("%v, the device plugin offers %v", offer, have)
 }
 
 // reportedInstances returns the instances of a GPU at their reported placements.

@@ -156,7 +156,7 @@ func TestUnknownProduct(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := reportingNode(layoutOf("2g.64gb", "2g@4:4"), func(n *corev1.Node, r *partition.Report) {
-		n.Labels[productLabel], r.GPUs[0].Model = "NVIDIA-X900", "X900"
+		n.Labels[partition.ProductLabel], r.GPUs[0].Model = "NVIDIA-X900", "X900"
 	})
 	n.Annotations[partition.TableAnnotation] = text
 	p := pool("p")

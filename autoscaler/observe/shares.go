@@ -35,7 +35,7 @@ type shares struct {
 func (o *Observer) share(c *cluster, out *Observation) {
 	c.ledger = ledger.New(ledger.Input{
 		Quotas: c.quotas, ResourceQuotas: c.resourceQuotas, Namespaces: c.namespaces, Objects: c.foreign,
-		Models: slices.Collect(maps.Values(c.models)), Tables: out.Tables,
+		Models: slices.Collect(maps.Values(c.models)), Tables: out.Tables, Shares: c.most,
 	})
 	out.Tenants, out.Quotas, out.QuotaProblems = c.ledger.Tenants, c.quotas, c.ledger.Problems
 	o.warnForeign(c)

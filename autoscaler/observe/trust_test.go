@@ -2,7 +2,7 @@ package observe
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
@@ -73,26 +73,6 @@ func scraped(t *testing.T, targets ...target) string {
 	return out.String()
 }
 
-// engine is a Querier over Prometheus' own engine.
-type engine struct{ *promtest.Memory }
-
-func (e engine) Each(ctx context.Context, query string, at time.Time, turn sync.Locker, take func([][2][]byte, float64, time.Time)) error {
-	vector, err := e.Query(ctx, query, at)
-	if err != nil {
-		return err
-	}
-	turn.Lock()
-	defer turn.Unlock()
-	for _, s := range vector {
-		var labels [][2][]byte
-		for name, value := range s.Labels.All() {
-			labels = append(labels, [2][]byte{[]byte(name), []byte(value)})
-		}
-		take(labels, s.Value, s.Time)
-	}
-	return nil
-}
-
 const exporterSpace = "gpuscale-system"
 
 // honest is the page of an exporter on node "n" with one healthy GPU at 97 %, allocated to chat/a.
@@ -116,10 +96,16 @@ func observed(t *testing.T, trusted trust.Exporters, targets ...target) Observat
 	one := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
 	p := owned("a")
 	p.Spec.Containers[0].Resources.Requests = one
-	w := newWorld(t, pool("p"), node("n", one), p)
+	objects := []client.Object{pool("p"), node("n", one), p}
+	for _, target := range targets {
+		of := pod(target.labels["pod"], "n", nil)
+		of.Namespace = cmp.Or(target.labels["namespace"], "default")
+		objects = append(objects, of)
+	}
+	w := newWorld(t, objects...)
 	store := promtest.Load(t, scraped(t, targets...), memstore.Until(start, time.Second), nil)
 	store.Now = start
-	readings, err := Read(t.Context(), engine{store}, trusted, start)
+	readings, err := Read(t.Context(), store, trusted, start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +293,7 @@ func TestGPUBound(t *testing.T) {
 		{allocatable: "cpu=8", want: maxGPUs},
 	} {
 		n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: list(c.allocatable), Capacity: list(c.capacity)}}
-		n.Labels = map[string]string{countLabel: c.label, strategyLabel: c.strategy, partition.ConfigLabel: c.config}
+		n.Labels = map[string]string{partition.CountLabel: c.label, partition.StrategyLabel: c.strategy, partition.ConfigLabel: c.config}
 		if got := gpuBound(n); got != c.want {
 			t.Errorf("%+v: %d GPUs", c, got)
 		}

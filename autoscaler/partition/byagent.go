@@ -23,10 +23,7 @@ func (r *Record) ForAgent(gpus []plan.GPU) {
 
 // IsSelected reports whether r's actuator has been signalled to begin.
 func (r Record) IsSelected(node *corev1.Node) bool {
-	if r.Actuator == ActuatorAgent {
-		return r.Selected
-	}
-	return node.Labels[ConfigLabel] == r.Config
+	return r.Selected || r.Actuator != ActuatorAgent && node.Labels[ConfigLabel] == r.Config
 }
 
 // agentPhase returns the agent's progress with r.
@@ -65,13 +62,13 @@ func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r Record, 
 	switch {
 	case r.Undo == nil && !r.Selected:
 		return true, m.Unmark(ctx, node, r) // it was never begun
-	case ok && a.State == AgentRestored && (Offers(node, r.Was) || r.Undo != nil && waited):
+	case ok && a.State == AgentRestored && Offers(node, r.Was):
 		return true, m.Unmark(ctx, node, r)
 	case r.Undo != nil && !waited && !failed:
 		return false, nil
 	case r.attempt() >= MaxUndoAttempts:
-		return false, fmt.Errorf("node %s: GPU %d could not be restored to %s in %d attempts, agent state %q: the node stays cordoned until annotation %s is removed",
-			node.Name, r.GPU, r.Before, r.attempt(), a.Message, RecordAnnotation)
+		return m.giveUp(ctx, node, r, fmt.Errorf("GPU %d could not be restored to %s in %d attempts, agent state %q, message %q",
+			r.GPU, r.Before, r.attempt(), a.State, a.Message))
 	}
 	r.Undo = &Undo{Since: now, Attempts: r.attempt() + 1}
 	return false, m.patch(ctx, node, "having the agent go back on", func(n *corev1.Node) {

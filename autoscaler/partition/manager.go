@@ -70,17 +70,15 @@ func (m *Manager) Mark(ctx context.Context, node *corev1.Node, r Record) error {
 	})
 }
 
-// Select sets the node's label to the record's config. The same write removes mig-manager's answer,
-// which is about an older config.
+// Select signals the record's actuator to begin, and records that it did. For mig-manager the same
+// write sets the node's label and removes mig-manager's answer, which is about an older config.
 func (m *Manager) Select(ctx context.Context, node *corev1.Node, r Record) error {
-	if r.Actuator == ActuatorAgent {
-		r.Selected = true
-		return m.patch(ctx, node, "letting the agent begin on", func(n *corev1.Node) {
-			setRecord(n, r.String())
-		})
-	}
-	return m.patch(ctx, node, "selecting "+r.Config+" on", func(n *corev1.Node) {
-		selectConfig(n, r.Config)
+	r.Selected = true
+	return m.patch(ctx, node, "starting operation "+r.ID+" on", func(n *corev1.Node) {
+		setRecord(n, r.String())
+		if r.Actuator != ActuatorAgent {
+			selectConfig(n, r.Config)
+		}
 	})
 }
 
@@ -97,32 +95,37 @@ func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r Record) error
 // Undo takes one step back: it selects the previous config or, once that is applied, ends the
 // operation. done is true after the last step. mig-manager acts on a change of the label only, so
 // an attempt that failed, or had no result within patience, is repeated under the config's other
-// name.
+// name. The node stays cordoned until it offers what it did before, or until it is uncordoned by
+// hand after the last attempt.
 func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now time.Time, patience time.Duration) (done bool, err error) {
 	if r.Actuator == ActuatorAgent {
 		return m.undoByAgent(ctx, node, r, now, patience)
 	}
-	selected := node.Labels[ConfigLabel]
-	if r.Undo == nil && selected != r.Config {
+	if r.Undo == nil && !r.IsSelected(node) {
 		return true, m.Unmark(ctx, node, r) // it was never selected
 	}
+	selected := node.Labels[ConfigLabel]
 	if r.Undo != nil {
+		// Another client that holds the label at a config of its own may have restored the layout too.
 		at := selected == r.Previous || selected == otherName(r.Previous)
 		state, since := node.Labels[StateLabel], elapsed(r.Undo.Since, now)
 		waited, again := since >= patience, since >= retryAfter(state, r.Undo.Attempts, patience)
 		switch {
 		case at && state == StateSuccess && paused(node):
 			return false, m.resume(ctx, node)
-		// A GPU that became unhealthy is never advertised again, so the device plugin is awaited
-		// for a bounded time.
-		case at && state == StateSuccess && (waited || Offers(node, r.Was)):
+		case (at || waited) && state == StateSuccess && Offers(node, r.Was):
 			return true, m.Unmark(ctx, node, r)
-		case at && (state == StateSuccess || !again):
+		case at && state == StateSuccess && !waited, !again:
 			return false, nil
 		case r.Undo.Attempts >= MaxUndoAttempts:
-			return false, fmt.Errorf("node %s: %s could not be restored in %d attempts, mig-manager state %q: the node stays cordoned until annotation %s is removed",
-				node.Name, r.Previous, r.Undo.Attempts, node.Labels[StateLabel], RecordAnnotation)
+			return m.giveUp(ctx, node, r, fmt.Errorf("%s could not be restored in %d attempts, mig-manager state %q, label %s=%q, the node offers %v, not %v",
+				r.Previous, r.Undo.Attempts, state, ConfigLabel, selected, Advertised(node), r.Was))
 		}
+	}
+	if r.Undo == nil && selected == r.Previous {
+		// Another client has selected it already. Moving the label again would only provoke that one.
+		r.Undo = &Undo{Since: now, Attempts: 1}
+		return false, m.patch(ctx, node, "going back on", func(n *corev1.Node) { setRecord(n, r.String()) })
 	}
 	to := r.Previous
 	if selected == to {
@@ -140,6 +143,15 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 		setRecord(n, r.String())
 		selectConfig(n, to)
 	})
+}
+
+// giveUp is the end of the attempts to go back. The node stays cordoned, out of supply, and each
+// reconcile returns the error; a node that was uncordoned by hand since is left alone.
+func (m *Manager) giveUp(ctx context.Context, node *corev1.Node, r Record, why error) (done bool, err error) {
+	if r.Cordoned && !node.Spec.Unschedulable {
+		return true, m.Unmark(ctx, node, r)
+	}
+	return false, fmt.Errorf("node %s: %w: the node stays cordoned until it is uncordoned by hand, or annotation %s is removed", node.Name, why, RecordAnnotation)
 }
 
 // deployPrefix begins the labels by which the GPU Operator deploys its components
@@ -224,10 +236,16 @@ func setRecord(n *corev1.Node, value string) {
 // patch writes change to node, unless the node has changed since it was read. node itself is
 // updated.
 func (m *Manager) patch(ctx context.Context, node *corev1.Node, what string, change func(*corev1.Node)) error {
-	base := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	change(node)
-	if err := m.client.Patch(ctx, node, base); err != nil {
+	if err := PatchNode(ctx, m.client, node, change); err != nil {
 		return fmt.Errorf("%s node %s: %w", what, node.Name, err)
 	}
 	return nil
+}
+
+// PatchNode writes a change of a node, unless the node has changed since it was read. node is then as
+// written.
+func PatchNode(ctx context.Context, c client.Client, node *corev1.Node, change func(*corev1.Node)) error {
+	base := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	change(node)
+	return c.Patch(ctx, node, base)
 }

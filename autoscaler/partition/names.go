@@ -14,9 +14,6 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// memoryLabel is GFD's node label of the memory of a GPU, in MiB.
-const memoryLabel = "nvidia.com/gpu.memory"
-
 // Names are a node's own names of MIG profiles. mig-parted compares names as strings, GPU by GPU,
 // and destroys the instances of a GPU whose names differ from the config's, so a config for a node
 // has no other spelling. The zero value has the tables' names, for layouts that are not written.
@@ -40,7 +37,7 @@ func NamesOn(node *corev1.Node) Names {
 	if specs, err := ParseTables(node.Annotations[TableAnnotation]); err == nil {
 		n.own, _ = mig.NewTables(specs...)
 	}
-	if mib, err := strconv.Atoi(strings.TrimSpace(node.Labels[memoryLabel])); err == nil {
+	if mib, err := strconv.Atoi(strings.TrimSpace(node.Labels[MemoryLabel])); err == nil {
 		n.memoryMiB = max(mib, 0)
 	}
 	return n
@@ -98,7 +95,7 @@ func (n Names) derived(table *mig.Table, p mig.Profile) (string, error) {
 		if len(names) == 1 && n.agrees(table) {
 			return names[0], nil
 		}
-		return unsure("the node does not offer it and has no label " + memoryLabel)
+		return unsure("the node does not offer it and has no label " + MemoryLabel)
 	}
 	name := mig.Name{Compute: p.Compute, GB: gigabytes(n.memoryMiB, p.Memory, table.MemorySlices()), Attrs: p.Attrs}.String()
 	for _, offered := range n.offered {

@@ -23,7 +23,7 @@ func offering(memory string, profiles map[string]string) *corev1.Node {
 		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{}},
 	}
 	if memory != "" {
-		node.Labels[memoryLabel] = memory
+		node.Labels[MemoryLabel] = memory
 	}
 	for name, n := range profiles {
 		node.Status.Allocatable[corev1.ResourceName(mig.ResourceName(name))] = resource.MustParse(n)
@@ -60,7 +60,7 @@ func TestNamesAreTheNodes(t *testing.T) {
 		},
 		"one of two names, not offered": {
 			model: "GB200-186GB", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
-			why: "no label " + memoryLabel,
+			why: "no label " + MemoryLabel,
 		},
 		"the memory decides": {
 			model: "GB200-186GB", memory: "193536", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
@@ -80,7 +80,7 @@ func TestNamesAreTheNodes(t *testing.T) {
 		},
 		"the only name beside an unknown one": {
 			model: "H100-80GB", offered: map[string]string{"1g.11gb": "1"}, busy: "1g@0", target: "3g@0",
-			why: "no label " + memoryLabel,
+			why: "no label " + MemoryLabel,
 		},
 		"the node's agent": {
 			model: "GB200-186GB", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
@@ -90,7 +90,7 @@ func TestNamesAreTheNodes(t *testing.T) {
 		"an agent of an earlier driver": {
 			model: "GB200-186GB", offered: map[string]string{"1g.23gb": "1"}, busy: "1g@0", target: "3g@0",
 			own: `["GB200-186GB 7 8 189471 0 1g.24gb:0,1,2,3,4,5,6:1:7 3g.95gb:0,4:4:2 7g.189gb:0:8:1"]`,
-			why: "no label " + memoryLabel,
+			why: "no label " + MemoryLabel,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,7 +52,11 @@ func phase(node *corev1.Node, r Record) (plan.Phase, string) {
 	if r.Undo != nil {
 		return plan.PhaseFailed, fmt.Sprintf("going back to %s, attempt %d, mig-manager state %q", r.Previous, r.Undo.Attempts, node.Labels[StateLabel])
 	}
-	if node.Labels[ConfigLabel] != r.Config {
+	switch selected := node.Labels[ConfigLabel]; {
+	case selected == r.Config:
+	case r.Selected:
+		return plan.PhaseFailed, fmt.Sprintf("another client has set label %s to %q since gpuscale set it to %q: leave the label to one of them", ConfigLabel, selected, r.Config)
+	default:
 		return plan.PhasePending, "config " + r.Config + " is not selected yet"
 	}
 	switch state := node.Labels[StateLabel]; state {

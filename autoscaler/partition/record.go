@@ -22,7 +22,8 @@ type Record struct {
 	UUID string `json:"uuid,omitempty"`
 	// Actuator is ActuatorAgent, or empty for mig-manager.
 	Actuator string `json:"actuator,omitempty"`
-	// Selected lets the agent begin; for mig-manager, the label does.
+	// Selected is set when the actuator is signalled to begin. The agent begins on it; for
+	// mig-manager it is written together with the label, which others may move afterwards.
 	Selected bool `json:"selected,omitempty"`
 	// Whole is true when the GPU was not in MIG mode before.
 	Whole bool `json:"whole,omitempty"`

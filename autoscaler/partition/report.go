@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -172,6 +173,21 @@ func ManagerActs(node *corev1.Node) error {
 	}
 	return fmt.Errorf("mig-manager runs there too (label %s is %q) and applies %s=%s whenever it starts: set the first label to \"false\"",
 		managerLabel, deploy, ConfigLabel, config)
+}
+
+// syncedLabels is Cluster API's list of the labels that it keeps equal to those of a node's Machine
+// (v1.12.0, api/core/v1beta2: LabelsFromMachineAnnotation).
+const syncedLabels = "cluster.x-k8s.io/labels-from-machine"
+
+// Synced returns why ConfigLabel of a node cannot be used, nil if it can: Cluster API would write the
+// Machine's value back in the middle of an operation.
+func Synced(node *corev1.Node) error {
+	for _, key := range strings.Split(node.Annotations[syncedLabels], ",") {
+		if strings.TrimSpace(key) == ConfigLabel {
+			return fmt.Errorf("Cluster API writes label %s of the Machine to node %s in each of its reconciles: remove the label from the machine template", ConfigLabel, node.Name)
+		}
+	}
+	return nil
 }
 
 // AgentReady returns why the agent of a node cannot be given an operation on a GPU at now, nil if

@@ -2,6 +2,7 @@ package partition_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -291,4 +292,130 @@ func (b *env) reboot(d time.Duration) {
 	b.down = true
 	b.wait(d)
 	b.down = false
+}
+
+// TestSecondWriter: another client that writes the label takes part in no fight for it. While
+// mig-manager works, and until the node offers what it did before, it stays cordoned.
+func TestSecondWriter(t *testing.T) {
+	relabel := func(b *env, to string) {
+		n := b.node()
+		if n.Labels[partition.ConfigLabel] == to {
+			return
+		}
+		n.Labels[partition.ConfigLabel] = to
+		if err := b.client.Update(b.t.Context(), n); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	record := func(b *env) partition.Record {
+		r, _, err := partition.RecordOf(b.node())
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return r
+	}
+	t.Run("with the previous config", func(t *testing.T) {
+		b := newEnv(t)
+		b.begin()
+		previous := record(b).Previous
+		b.step()
+		relabel(b, previous) // as Cluster API keeps a Machine's label
+		writes := map[string]bool{}
+		for partition.OperationOf(b.node()) != nil && b.now.Before(began.Add(10*time.Minute)) {
+			b.step()
+			writes[b.node().Labels[partition.ConfigLabel]] = true
+			if n := b.node(); !n.Spec.Unschedulable && (n.Labels[partition.StateLabel] != partition.StateSuccess || partition.Advertised(n)["nvidia.com/mig-1g.10gb"] != 7) {
+				t.Fatalf("uncordoned with state %q and %v", n.Labels[partition.StateLabel], partition.Advertised(n))
+			}
+		}
+		if n := b.node(); partition.OperationOf(n) != nil || n.Spec.Unschedulable || len(writes) != 1 {
+			t.Errorf("operation %+v, unschedulable %v, labels %v", partition.OperationOf(n), n.Spec.Unschedulable, writes)
+		}
+	})
+	t.Run("that never stops", func(t *testing.T) {
+		b := newEnv(t)
+		b.begin()
+		moves := 0
+		for range 600 {
+			if b.node().Labels[partition.ConfigLabel] != "theirs" {
+				moves++
+			}
+			relabel(b, "theirs") // a config that there is not
+			b.step()
+			if !b.node().Spec.Unschedulable {
+				t.Fatalf("uncordoned with state %q and %v", b.node().Labels[partition.StateLabel], partition.Advertised(b.node()))
+			}
+		}
+		if moves > partition.MaxUndoAttempts+1 {
+			t.Errorf("the label was moved %d times, at most %d", moves, partition.MaxUndoAttempts+1)
+		}
+		if op := partition.OperationOf(b.node()); op == nil || op.Phase != plan.PhaseFailed || !strings.Contains(b.complaint, "uncordoned by hand") {
+			t.Fatalf("operation %+v, error %q", op, b.complaint)
+		}
+		n := b.node()
+		n.Spec.Unschedulable = false // by hand
+		if err := b.client.Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		b.step()
+		if n := b.node(); n.Spec.Unschedulable || partition.OperationOf(n) != nil {
+			t.Errorf("unschedulable %v, operation %+v", n.Spec.Unschedulable, partition.OperationOf(n))
+		}
+	})
+}
+
+// TestMovedAtTheDeadline: a label that another client has moved while mig-manager works does not look
+// as if the operation had never begun.
+func TestMovedAtTheDeadline(t *testing.T) {
+	b := newEnv(t)
+	b.machine.Wedge(true)
+	b.begin()
+	n := b.node()
+	n.Labels[partition.ConfigLabel], n.Labels[partition.StateLabel] = "theirs", partition.StatePending
+	if err := b.client.Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	r, _, _ := partition.RecordOf(n)
+	if done, err := b.manager.Undo(t.Context(), n, r, r.Deadline.Add(time.Second), timeout); done || err != nil || !b.node().Spec.Unschedulable {
+		t.Errorf("done %v, %v, unschedulable %v: it was selected, and mig-manager is at work", done, err, b.node().Spec.Unschedulable)
+	}
+}
+
+// TestNotOfferedIsNotUncordoned: a success of mig-manager after which the device plugin offers less
+// than before is tried again, and after the last attempt the node stays out of supply.
+func TestNotOfferedIsNotUncordoned(t *testing.T) {
+	b := newEnv(t)
+	b.begin()
+	n := b.node()
+	n.Status.Allocatable = corev1.ResourceList{}
+	if err := b.client.Status().Update(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	r, _, _ := partition.RecordOf(n)
+	now := r.Deadline.Add(time.Second)
+	var err error
+	for range 100 {
+		n := b.node()
+		r, _, _ := partition.RecordOf(n)
+		var done bool
+		if done, err = b.manager.Undo(t.Context(), n, r, now, timeout); done {
+			t.Fatalf("done although the node offers %v", partition.Advertised(n))
+		}
+		if err != nil {
+			break
+		}
+		n = b.node()
+		n.Labels[partition.StateLabel] = partition.StateSuccess
+		if err := b.client.Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		n.Status.Allocatable = corev1.ResourceList{}
+		if err := b.client.Status().Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(timeout / 4)
+	}
+	if err == nil || !b.node().Spec.Unschedulable {
+		t.Errorf("error %v, unschedulable %v", err, b.node().Spec.Unschedulable)
+	}
 }

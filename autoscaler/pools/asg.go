@@ -3,7 +3,6 @@ package pools
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -29,6 +28,8 @@ const (
 	asgTimeout = 10 * time.Second
 	// asgListTimeout bounds a listing, for which a reconcile waits.
 	asgListTimeout = 3 * time.Second
+	// poolTag on a group has the name of the pool that may size it.
+	poolTag = v1alpha1.NodePoolLabel
 	// caEnabledTag is the tag by which cluster-autoscaler finds its groups.
 	caEnabledTag = "k8s.io/cluster-autoscaler/enabled"
 )
@@ -131,30 +132,21 @@ func (a *ASG) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int)
 
 // Delete implements Provider. An instance that is terminating already is not terminated, and not
 // counted, a second time.
-func (a *ASG) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
+func (a *ASG) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
 	defer cancel()
 	defer a.memo.forget(pool)
-	var errs []error
-	for _, node := range nodes {
-		if err := a.terminate(ctx, pool, node, true); err != nil {
-			errs = append(errs, fmt.Errorf("removing node %s: %w", node.Name, err))
-		}
-	}
-	return errors.Join(errs...)
+	return a.terminate(ctx, pool, node, true)
 }
 
 // terminate terminates a node's instance. With shrink the group's size decreases with it; otherwise
 // the group starts another.
 func (a *ASG) terminate(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, shrink bool) error {
-	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
-		return fmt.Errorf("it is not of pool %s", pool.Name)
-	}
 	id, err := instanceID(node.Spec.ProviderID)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnnamed, err)
 	}
-	if err := sameNode(ctx, a.o.Live, node); err != nil {
+	if err := sameNode(ctx, a.o.Live, pool, node); err != nil {
 		return err
 	}
 	c, group, err := a.describe(ctx, pool)
@@ -224,12 +216,21 @@ func (a *ASG) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autosc
 	if err := inNodes(group); err != nil {
 		return nil, nil, err
 	}
+	allowed := ""
 	for _, tag := range group.Tags {
+		if aws.ToString(tag.Key) == poolTag {
+			allowed = aws.ToString(tag.Value)
+		}
 		if aws.ToString(tag.Key) == caEnabledTag {
 			return nil, nil, &Problem{ReasonForeign, fieldASG + ".name",
 				fmt.Sprintf("Auto Scaling group %s has the tag %s: cluster-autoscaler sizes it", ref.Name, caEnabledTag),
 				"two autoscalers on one pool undo each other's work: remove the tag, or the pool"}
 		}
+	}
+	if allowed != pool.Name {
+		return nil, nil, &Problem{ReasonTarget, fieldASG + ".name",
+			fmt.Sprintf("Auto Scaling group %s has the tag %s=%q, not %q: it is not for this pool", ref.Name, poolTag, allowed, pool.Name),
+			fmt.Sprintf("tag the group %s=%s", poolTag, pool.Name)}
 	}
 	return c, group, nil
 }

@@ -25,7 +25,7 @@ func TestGroupScalesAndInstanceIsTerminatedByID(t *testing.T) {
 		t.Errorf("listed %+v, %v; the group requests %d", l, err, w.fake.desired)
 	}
 	for range 3 { // as every reconcile does until the node is gone
-		if err := w.asg.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+		if err := w.asg.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,7 +55,7 @@ func TestInstanceMustMatchTheNode(t *testing.T) {
 		w := newASGWorld(t)
 		n := w.node("w-1")
 		c.change(w, n)
-		if err := w.asg.Delete(t.Context(), w.pool, []*corev1.Node{n}); !c.want(err) {
+		if err := w.asg.Delete(t.Context(), w.pool, n); !c.want(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if got := w.states(); got != "InService InService InService" || w.fake.desired != 3 {
@@ -77,6 +77,10 @@ func TestGroupProblems(t *testing.T) {
 			ReasonForeign, "spec.provider.asg.name", "remove the tag"},
 		"a size in cores": {func(w *asgWorld) { w.fake.unit = "vcpu" }, ReasonTarget, "spec.provider.asg.name", "DesiredCapacityType"},
 		"weights":         {func(w *asgWorld) { w.fake.weight = "8" }, ReasonTarget, "spec.provider.asg.name", "weights"},
+		"not for this pool": {func(w *asgWorld) { w.fake.tags[poolTag] = "q" },
+			ReasonTarget, "spec.provider.asg.name", "gpuscale.io/pool=p"},
+		"for no pool": {func(w *asgWorld) { delete(w.fake.tags, poolTag) },
+			ReasonTarget, "spec.provider.asg.name", "gpuscale.io/pool=p"},
 		"bad taint": {func(w *asgWorld) { w.fake.tags[templateTag+"taint/dedicated"] = "gpu" },
 			ReasonTarget, "spec.provider.asg.name", "correct or remove the tag"},
 		"other GPUs": {func(w *asgWorld) { w.fake.tags[templateTag+"resources/nvidia.com/gpu"] = "8" },
@@ -96,7 +100,7 @@ func TestGroupProblems(t *testing.T) {
 	w.fake.min, w.fake.max = 3, 4
 	for field, err := range map[string]error{
 		"spec.max": w.asg.SetSize(t.Context(), w.pool, 5),
-		"spec.min": w.asg.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}),
+		"spec.min": w.asg.Delete(t.Context(), w.pool, w.node("w-1")),
 	} {
 		p := (*Problem)(nil)
 		if !errors.As(err, &p) || p.Field != field {
@@ -202,5 +206,21 @@ func TestGroupIsNotReadEveryReconcile(t *testing.T) {
 	}
 	if w.fake.described != 1 {
 		t.Errorf("described %d times in 9 s", w.fake.described)
+	}
+}
+
+// TestGroupWithdraws: the group's size becomes the number of its instances, none of which goes.
+func TestGroupWithdraws(t *testing.T) {
+	w := newASGWorld(t)
+	if err := w.asg.SetSize(t.Context(), w.pool, 5); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.asg.Withdraw(t.Context(), w.pool); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.states(); got != "InService InService InService" || w.fake.desired != 3 {
+		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
 	}
 }

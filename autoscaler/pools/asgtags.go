@@ -107,7 +107,11 @@ func (a *ASG) learnTags(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGrou
 		return &Problem{ReasonTarget, fieldASG + ".name",
 			fmt.Sprintf("Auto Scaling group %s: %v", aws.ToString(group.AutoScalingGroupName), err), "correct or remove the tag"}
 	}
-	if gpus := int64(pool.Spec.Template.GPUs); tags.gpus > 0 && tags.gpus != gpus {
+	gpus, offered := int64(pool.Spec.Template.GPUs), int64(pool.Spec.Template.GPUs)
+	if s := pool.Spec.Template.Sharing; s != nil && !s.RenameByDefault {
+		offered *= int64(s.Replicas)
+	}
+	if tags.gpus > 0 && tags.gpus != gpus && tags.gpus != offered {
 		return &Problem{ReasonTarget, "spec.template.gpus",
 			fmt.Sprintf("%d, but the group's tag %sresources/%s says %s", gpus, templateTag, partition.GPUResource, strconv.FormatInt(tags.gpus, 10)),
 			"correct the one that is wrong"}

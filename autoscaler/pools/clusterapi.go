@@ -17,7 +17,6 @@ const (
 	deleteMachine         = "cluster.x-k8s.io/delete-machine"
 	labelDeployment       = "cluster.x-k8s.io/deployment-name"
 	labelSet              = "cluster.x-k8s.io/set-name"
-	labelMachinePool      = "cluster.x-k8s.io/pool-name"
 	annotationMinSize     = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
 	annotationMaxSize     = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
 	annotationManagedBy   = "cluster.x-k8s.io/replicas-managed-by"
@@ -27,7 +26,9 @@ const (
 )
 
 // clusterAPI identifies nodes by their Machines: when the replicas are lowered, a Machine with the
-// delete-machine annotation goes first.
+// delete-machine annotation goes first. A MachinePool has no such rule: its infrastructure lowers a
+// group of the cloud, which chooses the instance (CAPA v2.9: exp/controllers/awsmachinepool), so it
+// only scales up.
 type clusterAPI struct {
 	client client.Client
 	live   client.Reader
@@ -79,7 +80,7 @@ func owns(f *metav1.FieldsV1, path ...string) bool {
 
 // all lists the Machines of the target.
 func (c clusterAPI) all(ctx context.Context, t target) ([]unstructured.Unstructured, error) {
-	key := map[string]string{kindMachineDeployment: labelDeployment, "MachineSet": labelSet, kindMachinePool: labelMachinePool}[t.object.GetKind()]
+	key := map[string]string{kindMachineDeployment: labelDeployment, "MachineSet": labelSet}[t.object.GetKind()]
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(t.object.GroupVersionKind().GroupVersion().WithKind("MachineList"))
 	err := c.live.List(ctx, list, client.InNamespace(t.object.GetNamespace()), client.MatchingLabels{key: t.object.GetName()})

@@ -53,6 +53,8 @@ func targetKey(pool *v1alpha1.GPUNodePool) (key, field string) {
 		return fmt.Sprintf("scale/%s/%s/%s/%s", gv.Group, p.Scale.Kind, p.Scale.Namespace, p.Scale.Name), fieldScale
 	case p.ASG != nil:
 		return "asg/" + p.ASG.Region + "/" + p.ASG.Name, fieldASG
+	case p.ExternalGRPC != nil:
+		return "grpc/" + p.ExternalGRPC.Name + "/" + p.ExternalGRPC.NodeGroup, fieldGRPC
 	}
 	return "", ""
 }

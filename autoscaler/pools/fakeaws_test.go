@@ -188,7 +188,7 @@ type asgWorld struct {
 
 func newASGWorld(t *testing.T) *asgWorld {
 	t.Helper()
-	fake := &fakeAWS{t: t, min: 0, max: 10, desired: 3, tags: map[string]string{}, prices: map[string]string{}, messages: map[string]string{}}
+	fake := &fakeAWS{t: t, min: 0, max: 10, desired: 3, tags: map[string]string{poolTag: "p"}, prices: map[string]string{}, messages: map[string]string{}}
 	nodes := members()
 	for i, o := range nodes {
 		id := fmt.Sprintf("i-0123456789abcdef%d", i)

@@ -40,9 +40,6 @@ func (f *Fixed) SetSize(_ context.Context, pool *v1alpha1.GPUNodePool, size int)
 }
 
 // Delete implements Provider. The error is ErrFixed.
-func (f *Fixed) Delete(_ context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
-	if len(nodes) == 0 {
-		return nil
-	}
-	return fmt.Errorf("removing node %s of pool %s: %w", nodes[0].Name, pool.Name, ErrFixed)
+func (f *Fixed) Delete(context.Context, *v1alpha1.GPUNodePool, *corev1.Node) error {
+	return ErrFixed
 }

@@ -38,14 +38,11 @@ func TestFixed(t *testing.T) {
 	}
 	for name, err := range map[string]error{
 		"growing": p.SetSize(t.Context(), pool, 3), "as it is": p.SetSize(t.Context(), pool, 2),
-		"removing": p.Delete(t.Context(), pool, []*corev1.Node{node}),
+		"removing": p.Delete(t.Context(), pool, node),
 	} {
 		if !errors.Is(err, ErrFixed) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if err := p.Delete(t.Context(), pool, nil); err != nil {
-		t.Errorf("removing nothing: %v", err)
 	}
 	if err := p.Replace(t.Context(), pool, node); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("replacing: %v", err)
@@ -61,7 +58,7 @@ func TestFixed(t *testing.T) {
 // TestFixedPoolHasNoHistory: the values in its status are from a former provider.
 func TestFixedPoolHasNoHistory(t *testing.T) {
 	pool := testPool()
-	pool.Status.Backoff = &v1alpha1.Backoff{Failures: 3, Until: metav1.NewTime(time.Now().Add(time.Hour))}
+	pool.Status.Backoff = &v1alpha1.Backoff{Failures: 3, UntilTime: metav1.NewTime(time.Now().Add(time.Hour))}
 	p := Providers{History: NewHistory(time.Now)}
 	if l := p.Learn(pool, 1, nil); l.Failures != 3 {
 		t.Fatalf("a pool that is made: %+v", l)

@@ -67,7 +67,7 @@ func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 	if !ok || r.uid != pool.UID {
 		r = &record{uid: pool.UID, since: h.now(), upcoming: map[types.UID]time.Time{}}
 		if b := pool.Status.Backoff; b != nil {
-			r.failures, r.until = int(b.Failures), b.Until.Time
+			r.failures, r.until = int(b.Failures), b.UntilTime.Time
 		}
 		if d := pool.Status.ReadyAfter; d != nil && d.Duration > 0 {
 			r.took = slices.Repeat([]time.Duration{d.Duration}, samplesNeeded)
@@ -90,6 +90,16 @@ func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
 		r.asked = h.now()
 	}
 	r.size = size
+}
+
+// Withdrawn records that a request was taken back, which has failed then.
+func (h *History) Withdrawn(pool *v1alpha1.GPUNodePool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.record(pool); !r.asked.IsZero() {
+		r.fail(h.now())
+		r.asked = time.Time{}
+	}
 }
 
 // Seen records the pool's Node objects and the provider's target, and returns the results.

@@ -132,7 +132,7 @@ func TestHistoryIsTakenFromTheStatus(t *testing.T) {
 	p := newPast()
 	p.pool.Name = "other"
 	until := testNow.Add(time.Minute)
-	p.pool.Status.Backoff = &v1alpha1.Backoff{Failures: 3, Until: metav1.NewTime(until)}
+	p.pool.Status.Backoff = &v1alpha1.Backoff{Failures: 3, UntilTime: metav1.NewTime(until)}
 	p.pool.Status.ReadyAfter = &metav1.Duration{Duration: 7 * time.Minute}
 	if got := p.seen(0); got.Failures != 3 || !got.BackoffUntil.Equal(until) || got.ReadyAfter != 7*time.Minute {
 		t.Errorf("%+v", got)
@@ -146,7 +146,7 @@ func TestHistoryIsTakenFromTheStatus(t *testing.T) {
 func TestWriteConflictsAreNoFailures(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	p := Providers{Scale: w.scale, History: NewHistory(time.Now)}
-	if err := p.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+	if err := p.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.SetSize(t.Context(), w.pool, 3); !errors.Is(err, ErrBusy) {

@@ -8,11 +8,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// sameNode rejects a node that was replaced or changed since it was read: the decision was made on
-// another state.
-func sameNode(ctx context.Context, live client.Reader, node *corev1.Node) error {
+// sameNode rejects a node that is not of the pool, or was replaced or changed since it was read: the
+// decision was made on another state.
+func sameNode(ctx context.Context, live client.Reader, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
+		return fmt.Errorf("it is not of pool %s", pool.Name)
+	}
 	var now corev1.Node
 	if err := live.Get(ctx, client.ObjectKey{Name: node.Name}, &now); err != nil {
 		return fmt.Errorf("getting it: %w", err)

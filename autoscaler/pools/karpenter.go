@@ -22,7 +22,7 @@ const (
 // karpenter identifies nodes by their NodeClaims. A static NodePool with lowered replicas chooses
 // the node itself, and one whose NodeClaim is deleted makes another. So the limit on its nodes is
 // lowered first, which prevents another, then the NodeClaim is deleted. The replicas follow once no
-// other node could be chosen instead.
+// other node could be chosen instead, and with them the headroom for drift.
 type karpenter struct {
 	client client.Client
 	live   client.Reader
@@ -52,11 +52,15 @@ func (karpenter) size(t target) (int, error) {
 	return int(q.Value()), nil
 }
 
+// driftHeadroom is how many nodes more than its replicas a NodePool may have. Karpenter replaces a
+// drifted node of a static NodePool only within spec.limits.nodes: the new one comes first.
+const driftHeadroom = 1
+
 func (k karpenter) resize(t target, size int) error {
 	if err := t.setReplicas(size); err != nil {
 		return err
 	}
-	return k.limit(t, size)
+	return k.limit(t, size+driftHeadroom)
 }
 
 func (karpenter) limit(t target, size int) error {

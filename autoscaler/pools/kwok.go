@@ -2,7 +2,6 @@ package pools
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,22 +98,12 @@ func (k *KWOK) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int
 }
 
 // Delete implements Provider.
-func (k *KWOK) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
-	var errs []error
-	for _, node := range nodes {
-		if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
-			errs = append(errs, fmt.Errorf("node %s is not of pool %s", node.Name, pool.Name))
-			continue
-		}
-		err := k.client.Delete(ctx, node, client.Preconditions{
-			UID:             ptr.To(node.UID),
-			ResourceVersion: ptr.To(node.ResourceVersion),
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("deleting node %s: %w", node.Name, err))
-		}
+func (k *KWOK) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
+		return fmt.Errorf("it is not of pool %s", pool.Name)
 	}
-	return errors.Join(errs...)
+	err := k.client.Delete(ctx, node, client.Preconditions{UID: ptr.To(node.UID), ResourceVersion: ptr.To(node.ResourceVersion)})
+	return client.IgnoreNotFound(err)
 }
 
 // namesOf returns the names of the pool's nodes.

@@ -142,19 +142,61 @@ func TestDeleteIsByIdentity(t *testing.T) {
 	if err := c.Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Delete(t.Context(), pool, []*corev1.Node{&seen}); !apierrors.IsConflict(err) {
+	if err := k.Delete(t.Context(), pool, &seen); !apierrors.IsConflict(err) {
 		t.Errorf("a node that changed: %v, want a conflict", err)
 	}
 	other := testPool()
 	other.Name = "q"
-	if err := k.Delete(t.Context(), other, []*corev1.Node{changed}); err == nil || !strings.Contains(err.Error(), "not of pool q") {
+	if err := k.Delete(t.Context(), other, changed); err == nil || !strings.Contains(err.Error(), "not of pool q") {
 		t.Errorf("another pool's node: %v", err)
 	}
-	if err := k.Delete(t.Context(), pool, []*corev1.Node{changed}); err != nil {
+	if err := k.Delete(t.Context(), pool, changed); err != nil {
 		t.Error(err)
 	}
 	if _, there := nodes(t, c)["p-1"]; there {
 		t.Error("p-1 is still there")
+	}
+}
+
+// TestSharedTemplates: a new node offers its replicas under the name that the device plugin gives them,
+// and has the labels that GFD gives it.
+func TestSharedTemplates(t *testing.T) {
+	for rename, c := range map[bool]struct {
+		offers  corev1.ResourceName
+		product string
+		gpus    int
+		shared  bool
+	}{
+		true:  {partition.SharedResource, "NVIDIA-L40S", 2, true},
+		false: {partition.GPUResource, "NVIDIA-L40S-SHARED", 8, false},
+	} {
+		k, client := newKWOK(t)
+		pool := testPool()
+		pool.Spec.MIG, pool.Spec.Template.Product, pool.Spec.Template.GPUs = nil, "NVIDIA-L40S", 2
+		pool.Spec.Template.Sharing = &v1alpha1.GPUSharing{Strategy: "mps", Replicas: 4, RenameByDefault: rename}
+		template, err := k.Template(pool, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(template.GPUs) != c.gpus || template.GPUs[1].Shared != c.shared || template.GPUs[c.gpus-1].Index != c.gpus-1 {
+			t.Errorf("GPUs %+v", template.GPUs)
+		}
+		if err := k.SetSize(t.Context(), pool, 1); err != nil {
+			t.Fatal(err)
+		}
+		n := nodes(t, client)["p-1"]
+		for key, want := range map[string]string{
+			partition.ProductLabel: c.product, partition.CountLabel: "2", partition.ReplicasLabel: "4", partition.SharingLabel: "mps",
+		} {
+			if n.Labels[key] != want {
+				t.Errorf("%s = %q, want %q", key, n.Labels[key], want)
+			}
+		}
+		for _, name := range []corev1.ResourceName{partition.SharedResource, partition.GPUResource} {
+			if q, there := n.Status.Allocatable[name]; there != (name == c.offers) || there && q.Value() != 8 {
+				t.Errorf("renamed %t: %s = %s", rename, name, q.String())
+			}
+		}
 	}
 }
 
@@ -165,6 +207,7 @@ func TestTemplateErrorsNameTheField(t *testing.T) {
 		"spec.mig.bootLayout[1]": func(p *v1alpha1.GPUNodePool) { p.Spec.MIG.BootLayout[1] = map[string]int32{"9g.90gb": 1} },
 		"spec.template.memory":   func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Memory = resource.MustParse("70017000000000000000000") },
 		"spec.template.cpu":      func(p *v1alpha1.GPUNodePool) { p.Spec.Template.CPU = resource.MustParse("-1") },
+		"spec.template.sharing":  func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Sharing = &v1alpha1.GPUSharing{Replicas: 2} },
 		"has no MIG":             func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Product = "NVIDIA-L40S" },
 	} {
 		pool := testPool()

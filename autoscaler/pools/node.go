@@ -45,9 +45,15 @@ func newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template, layout pa
 }
 
 func addDevices(capacity corev1.ResourceList, t plan.Template, layout partition.NodeLayout) {
-	devices := map[string]int64{partition.GPUResource: int64(len(t.GPUs))}
-	if layout != nil {
+	devices := map[string]int64{}
+	switch {
+	case layout != nil:
 		devices = layout.Resources()
+	case len(t.GPUs) > 0 && !t.GPUs[0].Shared:
+		devices[partition.GPUResource] = int64(len(t.GPUs))
+	}
+	for _, o := range t.Others {
+		devices[o.Name] = o.Amount
 	}
 	for name, n := range devices {
 		capacity[corev1.ResourceName(name)] = *resource.NewQuantity(n, resource.DecimalSI)

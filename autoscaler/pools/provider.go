@@ -24,9 +24,8 @@ type Provider interface {
 	Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error)
 	// SetSize scales up to size nodes; it removes none.
 	SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error
-	// Delete removes exactly these nodes. A node that is gone or was changed since it was read is
-	// an error of its own, joined with the others'.
-	Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error
+	// Delete removes exactly this node. That it is gone or was changed since it was read is an error.
+	Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error
 }
 
 // Listing is a provider's state of a pool.
@@ -46,9 +45,21 @@ type Listing struct {
 
 // Providers dispatches to the provider of a pool. Each may be nil.
 type Providers struct {
-	KWOK, Scale, ASG, Fixed Provider
+	KWOK, Scale, ASG, GRPC, Fixed Provider
 	// History, if set, records requests and their results.
 	History *History
+	// May, if set, returns why a write must not be made now.
+	May func(ctx context.Context, write string) error
+}
+
+// writer returns the provider of pool for a write.
+func (p Providers) writer(ctx context.Context, pool *v1alpha1.GPUNodePool, write string) (Provider, error) {
+	if p.May != nil {
+		if err := p.May(ctx, write+" of pool "+pool.Name); err != nil {
+			return nil, err
+		}
+	}
+	return p.For(pool)
 }
 
 // ErrNoProvider is returned for a pool whose provider block is empty or not supported by this
@@ -64,6 +75,8 @@ func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
 		return p.Scale, nil
 	case spec.ASG != nil && p.ASG != nil:
 		return p.ASG, nil
+	case spec.ExternalGRPC != nil && p.GRPC != nil:
+		return p.GRPC, nil
 	case spec.Fixed != nil && p.Fixed != nil:
 		return p.Fixed, nil
 	}
@@ -90,7 +103,7 @@ func (p Providers) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan
 
 // SetSize implements Provider.
 func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
-	provider, err := p.For(pool)
+	provider, err := p.writer(ctx, pool, fmt.Sprintf("set size %d", size))
 	if err != nil {
 		return err
 	}
@@ -102,12 +115,15 @@ func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size
 }
 
 // Delete implements Provider.
-func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
-	provider, err := p.For(pool)
+func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	provider, err := p.writer(ctx, pool, "delete node "+node.Name)
 	if err != nil {
 		return err
 	}
-	return provider.Delete(ctx, pool, nodes)
+	if err := provider.Delete(ctx, pool, node); err != nil {
+		return fmt.Errorf("removing node %s: %w", node.Name, err)
+	}
+	return nil
 }
 
 // passing reports whether an error is no evidence against the provider: a conflicting write, a

@@ -26,7 +26,7 @@ type Replacer interface {
 
 // Replace implements Replacer for the pool's provider.
 func (p Providers) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	provider, err := p.For(pool)
+	provider, err := p.writer(ctx, pool, "replace node "+node.Name)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package pools
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -67,24 +66,12 @@ func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, 
 		if err != nil {
 			return Listing{}, err
 		}
-		unnamed, err := withoutMachines(ctx, kind, t, size)
-		if err != nil {
-			return Listing{}, err
+		if t.object.GetKind() == kindMachinePool {
+			return Listing{Target: size, Unnamed: true}, nil
 		}
 		going, err := t.going(ctx, kind)
-		return Listing{Target: size, Unnamed: unnamed, Going: going}, err
+		return Listing{Target: size, Going: going}, err
 	})
-}
-
-// withoutMachines reports whether a MachinePool has no Machines to identify its nodes by, as with
-// several infrastructure providers: no node can be removed, which must be known before one is
-// cordoned for it.
-func withoutMachines(ctx context.Context, kind machines, t target, size int) (bool, error) {
-	if t.object.GetKind() != kindMachinePool || size == 0 {
-		return false, nil
-	}
-	all, err := kind.all(ctx, t)
-	return len(all) == 0, err
 }
 
 // ours rejects a target that another autoscaler sizes.
@@ -147,15 +134,9 @@ func (s *Scale) resize(ctx context.Context, kind machines, t target, size int) e
 }
 
 // Delete implements Provider.
-func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
+func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	defer s.memo.forget(pool)
-	var errs []error
-	for _, node := range nodes {
-		if err := s.delete(ctx, pool, node); err != nil {
-			errs = append(errs, fmt.Errorf("removing node %s: %w", node.Name, err))
-		}
-	}
-	return errors.Join(errs...)
+	return s.delete(ctx, pool, node)
 }
 
 func (s *Scale) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
@@ -169,10 +150,7 @@ func (s *Scale) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *co
 // machine finds the machine of a node that is unchanged since the decision, and its target;
 // ErrUnnamed without a machine.
 func (s *Scale) machine(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) (target, machines, *unstructured.Unstructured, error) {
-	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
-		return target{}, nil, nil, fmt.Errorf("it is not of pool %s", pool.Name)
-	}
-	if err := sameNode(ctx, s.live, node); err != nil {
+	if err := sameNode(ctx, s.live, pool, node); err != nil {
 		return target{}, nil, nil, err
 	}
 	t, err := s.read(ctx, pool)
@@ -180,7 +158,7 @@ func (s *Scale) machine(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 		return target{}, nil, nil, err
 	}
 	kind := s.kind(t)
-	if kind == nil {
+	if kind == nil || t.object.GetKind() == kindMachinePool {
 		return target{}, nil, nil, fmt.Errorf("%w: %s has replicas but no way to choose the node to remove; set spec.scaleDown.disabled", ErrUnnamed, t.name())
 	}
 	if err := ours(kind, t); err != nil {

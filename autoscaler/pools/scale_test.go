@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,13 +47,13 @@ func TestNodeIsRemovedByName(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, dying after write %d", kind, dieAt), func(t *testing.T) {
 				w := newScaleWorld(t, c.ref, c.objects()...)
 				w.dieAt = dieAt
-				err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")})
+				err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"))
 				if (dieAt > 0) != errors.Is(err, errKilled) {
 					t.Fatal(err)
 				}
 				for range 3 { // as every reconcile does until the node is gone
 					w.restart()
-					if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+					if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -72,7 +73,7 @@ func TestNodeIsRemovedByName(t *testing.T) {
 
 func TestGrowthWaitsForRemoval(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
-	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.scale.SetSize(t.Context(), w.pool, 3); !errors.Is(err, ErrBusy) {
@@ -93,7 +94,7 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 	if err := w.scale.SetSize(t.Context(), w.pool, 4); err != nil || w.listed() != 5 {
 		t.Errorf("a smaller size took nodes away by count: %v, %d", err, w.listed())
 	}
-	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-2")}); err != nil {
+	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-2")); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.target().GetAnnotations()[removingAnnotation]; got != "uid-of-m-2" {
@@ -105,7 +106,7 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 // is requested again rather than awaited forever.
 func TestMachinePassedOver(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
-	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
 		t.Fatal(err)
 	}
 	w.update(w.target(), func(u *unstructured.Unstructured) {
@@ -114,7 +115,7 @@ func TestMachinePassedOver(t *testing.T) {
 	if got := w.going(); len(got) != 0 {
 		t.Errorf("going %v: it was passed over", got)
 	}
-	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
 		t.Fatal(err)
 	}
 	if got := replicasOf(t, w.target()); got != 1 {
@@ -126,7 +127,7 @@ func TestReplicasFollowTheLimit(t *testing.T) {
 	w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
 	remove := func(node string) {
 		t.Helper()
-		if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node(node)}); err != nil {
+		if err := w.scale.Delete(t.Context(), w.pool, w.node(node)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,7 +162,7 @@ func TestNodeMustBeUnchanged(t *testing.T) {
 		w := newScaleWorld(t, deploymentRef, capiObjects()...)
 		n := w.node("w-1")
 		change(w, n)
-		if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{n}); !apierrors.IsConflict(err) {
+		if err := w.scale.Delete(t.Context(), w.pool, n); !apierrors.IsConflict(err) {
 			t.Errorf("%s: %v, want a conflict", what, err)
 		}
 		if replicasOf(t, w.target()) != 3 || len(w.marked()) != 0 {
@@ -172,7 +173,7 @@ func TestNodeMustBeUnchanged(t *testing.T) {
 	w.update(w.object(kinds[2], "fleet", "m-1"), func(u *unstructured.Unstructured) {
 		_ = unstructured.SetNestedField(u.Object, "fake://other", "spec", "providerID")
 	})
-	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); !errors.Is(err, ErrUnnamed) {
+	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); !errors.Is(err, ErrUnnamed) {
 		t.Errorf("a Machine with another providerID: %v", err)
 	}
 }
@@ -182,7 +183,7 @@ func TestRolloutDelaysRemoval(t *testing.T) {
 	w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) {
 		u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: "h100-new"})
 	})
-	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); !errors.Is(err, ErrBusy) {
+	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); !errors.Is(err, ErrBusy) {
 		t.Errorf("a removal during a rollout: %v", err)
 	}
 	if replicasOf(t, w.target()) != 3 {
@@ -236,7 +237,7 @@ func TestProblems(t *testing.T) {
 			_, listed := w.scale.List(t.Context(), w.pool)
 			for what, err := range map[string]error{
 				"List": listed, "SetSize": w.scale.SetSize(t.Context(), w.pool, 5),
-				"Delete": w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}),
+				"Delete": w.scale.Delete(t.Context(), w.pool, w.node("w-1")),
 			} {
 				p := (*Problem)(nil)
 				if !errors.As(err, &p) {
@@ -301,22 +302,87 @@ func TestOverflowingLimitIsNoLimit(t *testing.T) {
 	}
 }
 
-// TestMachinePoolWithoutMachines: a MachinePool whose provider makes no Machines cannot have a node
-// removed by name. Listing reports that, so that no node is cordoned and drained for a removal that
-// will fail.
-func TestMachinePoolWithoutMachines(t *testing.T) {
+// TestMachinePoolsOnlyScaleUp: the infrastructure of a MachinePool lowers a group of the cloud, which
+// chooses the instance that goes, Machines or not. Listing reports that, so that no node is cordoned
+// and drained for a removal that takes another.
+func TestMachinePoolsOnlyScaleUp(t *testing.T) {
 	ref := v1alpha1.ScaleProvider{APIVersion: capiGroup + "/v1beta2", Kind: kindMachinePool, Namespace: "fleet", Name: "mp"}
 	pool := object(kinds[5], "fleet", "mp", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}})
-	machine := object(kinds[2], "fleet", "m", map[string]string{labelMachinePool: "mp"}, map[string]any{})
-	for _, has := range []bool{false, true} {
-		objects := append(members(), pool.DeepCopy())
-		if has {
-			objects = append(objects, machine.DeepCopy())
+	objects := append(members(), pool)
+	for i := range 3 {
+		node := fmt.Sprintf("w-%d", i)
+		objects = append(objects, object(kinds[2], "fleet", "m-"+node, map[string]string{"cluster.x-k8s.io/pool-name": "mp"}, map[string]any{
+			"spec": map[string]any{"providerID": "fake://" + node}, "status": map[string]any{"nodeRef": map[string]any{"name": node}},
+		}))
+	}
+	w := newScaleWorld(t, ref, objects...)
+	l, err := w.scale.List(t.Context(), w.pool)
+	if err != nil || l.Target != 3 || !l.Unnamed {
+		t.Errorf("%+v, %v", l, err)
+	}
+	node := w.node("w-1")
+	for what, err := range map[string]error{"removed": w.scale.Delete(t.Context(), w.pool, node), "replaced": w.scale.Replace(t.Context(), w.pool, node)} {
+		if !errors.Is(err, ErrUnnamed) || w.writes != 0 {
+			t.Errorf("%s: %v, %d writes", what, err, w.writes)
 		}
-		w := newScaleWorld(t, ref, objects...)
-		l, err := w.scale.List(t.Context(), w.pool)
-		if err != nil || l.Target != 3 || l.Unnamed == has {
-			t.Errorf("with a Machine %v: %+v, %v", has, l, err)
+	}
+	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil || replicasOf(t, w.target()) != 5 {
+		t.Errorf("scale-up: %v, %d replicas", err, replicasOf(t, w.target()))
+	}
+}
+
+// TestDriftHasHeadroom: Karpenter replaces a drifted node of a static NodePool only if its limit is
+// above its replicas.
+func TestDriftHasHeadroom(t *testing.T) {
+	w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
+	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil {
+		t.Fatal(err)
+	}
+	limit, _, _ := unstructured.NestedString(w.target().Object, "spec", "limits", "nodes")
+	if limit != "6" || w.listed() != 5 {
+		t.Errorf("limit %s, size %d; want 6 and 5", limit, w.listed())
+	}
+}
+
+// TestWithdraw: the size is lowered by the machines that have no node, by name. No node goes.
+func TestWithdraw(t *testing.T) {
+	for kind, c := range byName {
+		for name, test := range map[string]struct {
+			without, unmade int // machines without a node, and replicas that have no machine
+		}{"no stock": {2, 0}, "no machine is made": {0, 2}, "all is met": {0, 0}} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				objects := c.objects()
+				for i := range test.without {
+					m := object(kinds[2], "fleet", fmt.Sprintf("new-%d", i), map[string]string{labelDeployment: "h100", labelSet: "h100-abc"}, map[string]any{})
+					if kind == "NodeClaim" {
+						m = object(kinds[4], "", fmt.Sprintf("new-%d", i), map[string]string{labelKarpenterFor: "h100"}, map[string]any{})
+						m.SetFinalizers([]string{"karpenter.sh/termination"})
+					}
+					objects = append(objects, m)
+				}
+				w := newScaleWorld(t, c.ref, objects...)
+				w.update(w.target(), func(u *unstructured.Unstructured) {
+					if err := (target{object: u}).setReplicas(3 + test.without + test.unmade); err != nil {
+						t.Fatal(err)
+					}
+				})
+				w.restart()
+				h := NewHistory(func() time.Time { return testNow })
+				h.Asked(w.pool, 5, nil)
+				if err := (Providers{Scale: w.scale, History: h}).Withdraw(t.Context(), w.pool); err != nil {
+					t.Fatal(err)
+				}
+				var want []string
+				for i := range test.without {
+					want = append(want, fmt.Sprintf("new-%d", i))
+				}
+				if size, gone := w.listed(), w.marked(); size != 3 || !slices.Equal(gone, want) {
+					t.Errorf("size %d, want 3; going %v, want %v", size, gone, want)
+				}
+				if l := h.Seen(w.pool, 3, nil); l.Failures != 1 {
+					t.Errorf("%d failures: the pool would request the same again at once", l.Failures)
+				}
+			})
 		}
 	}
 }

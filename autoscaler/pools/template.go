@@ -1,8 +1,12 @@
 package pools
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -11,16 +15,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
-)
-
-// GFD's node labels, which the template gives to a node in advance.
-const (
-	labelPresent    = "nvidia.com/gpu.present"
-	labelProduct    = "nvidia.com/gpu.product"
-	labelCount      = "nvidia.com/gpu.count"
-	labelMemory     = "nvidia.com/gpu.memory"
-	labelMIGCapable = "nvidia.com/mig.capable"
-	labelStrategy   = "nvidia.com/mig.strategy"
 )
 
 // mostOfANode bounds CPU and memory of a node, in bytes; it fits an int64 in thousandths too.
@@ -60,19 +54,45 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 		t.Taints = append(t.Taints, plan.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 	}
 	t.Labels[v1alpha1.NodePoolLabel] = pool.Name
-	t.Labels[labelPresent] = "true"
-	t.Labels[labelProduct] = spec.Product
-	t.Labels[labelCount] = strconv.Itoa(len(gpus))
+	t.Labels[partition.PresentLabel] = "true"
+	t.Labels[partition.ProductLabel] = spec.Product
+	t.Labels[partition.CountLabel] = strconv.Itoa(int(spec.GPUs))
+	shareTemplate(&t, spec.Sharing)
 	if model.MemoryMiB > 0 {
-		t.Labels[labelMemory] = strconv.Itoa(model.MemoryMiB)
+		t.Labels[partition.MemoryLabel] = strconv.Itoa(model.MemoryMiB)
 	}
 	if _, ok := tables.ForModel(model.Name); ok {
-		t.Labels[labelMIGCapable] = "true"
-		t.Labels[labelStrategy] = "mixed"
+		t.Labels[partition.CapableLabel] = "true"
+		t.Labels[partition.StrategyLabel] = "mixed"
 	} else {
-		t.Labels[labelMIGCapable] = "false"
+		t.Labels[partition.CapableLabel] = "false"
 	}
 	return t, nil
+}
+
+// shareTemplate changes a template to GPUs that the device plugin shares: each replica counts as a GPU
+// under the name of whole GPUs, and as a share under a name of its own. GFD's labels are those of
+// k8s-device-plugin v0.17 (internal/lm/resource.go).
+func shareTemplate(t *plan.Template, sharing *v1alpha1.GPUSharing) {
+	if sharing == nil {
+		return
+	}
+	t.Labels[partition.ReplicasLabel] = strconv.Itoa(int(sharing.Replicas))
+	t.Labels[partition.SharingLabel] = cmp.Or(sharing.Strategy, "time-slicing")
+	if sharing.RenameByDefault {
+		for i := range t.GPUs {
+			t.GPUs[i].Shared = true
+		}
+		t.Others = append(t.Others, plan.Resource{Name: partition.SharedResource, Amount: int64(len(t.GPUs)) * int64(sharing.Replicas)})
+		return
+	}
+	if product := t.Labels[partition.ProductLabel]; !strings.HasSuffix(product, partition.SharedSuffix) {
+		t.Labels[partition.ProductLabel] = product + partition.SharedSuffix
+	}
+	t.GPUs = slices.Repeat(t.GPUs, int(sharing.Replicas))
+	for i := range t.GPUs {
+		t.GPUs[i].Index = i
+	}
 }
 
 // gpusOf returns the GPUs of a new node with their boot layout.
@@ -84,6 +104,9 @@ func gpusOf(pool *v1alpha1.GPUNodePool, model gpu.Model, tables mig.Tables) ([]p
 	}
 	if pool.Spec.MIG == nil || len(pool.Spec.MIG.BootLayout) == 0 {
 		return gpus, nil
+	}
+	if pool.Spec.Template.Sharing != nil {
+		return nil, errors.New("spec.template.sharing: a GPU with a spec.mig.bootLayout cannot be shared")
 	}
 	boot := pool.Spec.MIG.BootLayout
 	if len(boot) != 1 && len(boot) != n {

@@ -1,8 +1,11 @@
 package alerts
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -20,8 +23,6 @@ const (
 type Alert struct {
 	Name     string
 	Severity Severity
-	// Enabled is whether it is in the file by default.
-	Enabled bool
 	// Program whose series it reads first, "" for several. Where it is not installed
 	// the alert is left out.
 	Program metric.Owner
@@ -34,22 +35,28 @@ type Alert struct {
 	// Summary is a line; Description has the meaning and what to do first. Both may have
 	// Prometheus' templates in them.
 	Summary, Description string
-	// Labels beside severity.
-	Labels map[string]string
 
 	query func(Params) string
 }
 
-// Params are the parts of queries that installations configure. They are text, put into
-// queries as they are, so that a chart's template can replace each.
+// Params are the parts of queries that installations configure, put into queries as they are.
 type Params struct {
 	Threshold string
 	// Jobs are the scrape jobs by program.
 	Jobs map[metric.Owner]string
+	// Trusted is the matcher of trusted targets, sources.Matcher where it is empty.
+	Trusted string
 }
 
-// Query is the alert's PromQL.
-func (a Alert) Query(p Params) string { return a.query(p) }
+// Query is the alert's PromQL, over series of trusted targets only. It panics where the alert's own
+// text is no PromQL, which a test finds.
+func (a Alert) Query(p Params) string {
+	query, err := sources.Trusted(a.query(p), cmp.Or(p.Trusted, sources.Matcher))
+	if err != nil {
+		panic(fmt.Sprintf("alert %s: %v", a.Name, err))
+	}
+	return query
+}
 
 // Jobs returns the default names of the scrape jobs: those of the Services in deploy.
 func Jobs() map[metric.Owner]string {
@@ -72,7 +79,6 @@ func Groups() []Group {
 		{"gpuscale.adapter", adapter()},
 		{"gpuscale.autoscaler", autoscaler()},
 		{"gpuscale.capacity", capacity()},
-		{"gpuscale.series", []Alert{seriesMissing()}},
 	}
 }
 

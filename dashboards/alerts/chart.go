@@ -9,8 +9,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// chartThreshold is replaced by a number in the chart's template.
-const chartThreshold = "@threshold@"
+// chartThreshold is replaced by a number in the chart's template. anyThreshold, a number that no query
+// has, stands for it while a query is made.
+const (
+	chartThreshold = "@threshold@"
+	anyThreshold   = "271828182845"
+)
 
 type chartFile struct {
 	Interval string       `yaml:"interval"`
@@ -46,12 +50,9 @@ func ChartData() ([]byte, error) {
 		group := chartGroup{Name: g.Name}
 		for _, a := range g.Alerts {
 			d := chartAlert{
-				Name: a.Name, Enabled: a.Enabled, Program: string(a.Program), Severity: string(a.Severity), Labels: a.Labels,
+				Name: a.Name, Enabled: true, Program: string(a.Program), Severity: string(a.Severity), Labels: map[string]string{},
 				Threshold: a.params(Values{}).Threshold, Summary: a.Summary, Description: a.Description,
-				Expr: a.Query(Params{Threshold: chartThreshold, Jobs: Jobs()}),
-			}
-			if d.Labels == nil {
-				d.Labels = map[string]string{}
+				Expr: strings.ReplaceAll(a.Query(Params{Threshold: anyThreshold, Jobs: Jobs()}), anyThreshold, chartThreshold),
 			}
 			if a.For > 0 {
 				d.For = model.Duration(a.For).String()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
@@ -24,9 +26,28 @@ var promQL = parser.NewParser(parser.Options{})
 
 var engine = memstore.NewEngine(promQL)
 
+// scraped gives the series of a case the namespace of their target, as Prometheus does. A series
+// that has a namespace keeps it.
+func scraped(lines string) string {
+	var b strings.Builder
+	for line := range strings.Lines(lines) {
+		name, rest, braced := strings.Cut(line, "{")
+		switch {
+		case strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "":
+		case !braced:
+			name, rest, _ = strings.Cut(line, " ")
+			line = name + `{namespace="` + sources.Namespaces + `"} ` + rest
+		case !strings.Contains(rest, " namespace=") && !strings.HasPrefix(rest, "namespace="):
+			line = name + `{namespace="` + sources.Namespaces + `", ` + rest
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
 // parse reads lines of promtool's notation: a value each minute from 0 on.
 func parse(lines string) (memstore.Series, error) {
-	return memstore.Read(lines, memstore.From(time.UnixMilli(0), step))
+	return memstore.Read(scraped(lines), memstore.From(time.UnixMilli(0), step))
 }
 
 // rule is what is evaluated: an alert, or a mutant of one.

@@ -39,6 +39,10 @@ func of(d metric.Desc, matchers ...string) string {
 	return d.Name + "{" + strings.Join(matchers, ", ") + "}"
 }
 
+// wasThere is a series of the last day: absence is a fault only of what was there. Where a
+// program is not scraped at all, an alert on absent() would fire for ever.
+func wasThere(selector string) string { return group("last_over_time(" + selector + "[1d])") }
+
 // happened is the growth of a counter whose series begin with the first event, which
 // increase alone misses: a new one counts from 0. Its value before is searched over a
 // day, since Prometheus may have been down: a series that returns after its restart is

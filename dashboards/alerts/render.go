@@ -46,7 +46,6 @@ func rule(a Alert, v Values) string {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	maps.Copy(labels, a.Labels)
 	labels["severity"] = string(a.Severity)
 	b.WriteString("    labels:\n")
 	for _, l := range slices.Sorted(maps.Keys(labels)) {
@@ -67,7 +66,7 @@ func (a Alert) Runbook(base string) string {
 
 // params are the parameters from the values, numbers as Prometheus reads them.
 func (a Alert) params(v Values) Params {
-	p := Params{Jobs: v.jobs()}
+	p := Params{Jobs: v.jobs(), Trusted: v.trusted()}
 	if a.Threshold != nil {
 		p.Threshold = strconv.FormatFloat(*a.Threshold, 'f', -1, 64)
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/prometheus/common/model"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // Values configure the alerts of an installation. The zero Values give the committed file.
@@ -24,6 +26,9 @@ type Values struct {
 	Programs []metric.Owner `json:"programs,omitempty"`
 	// Jobs are the scrape jobs by program, where they are not those of Jobs.
 	Jobs map[metric.Owner]string `json:"jobs,omitempty"`
+	// Namespaces of the targets that are trusted, sources.Namespaces where there is none; "*" trusts
+	// every target.
+	Namespaces []string `json:"namespaces,omitempty"`
 	// Runbooks is the URL that the pages lie under, Runbooks' where it is empty.
 	Runbooks string `json:"runbooks,omitempty"`
 	// Labels of every alert: a team, a route.
@@ -79,6 +84,7 @@ func (v Values) Validate() error {
 			wrong("jobs.%s: %q: want a job's name, without quotes", p, v.Jobs[p])
 		}
 	}
+	errs = append(errs, trust.Validate("namespaces", v.Namespaces)...)
 	if u, err := url.Parse(v.Runbooks); err != nil {
 		wrong("runbooks: %w", err)
 	} else if u.RawQuery != "" || u.Fragment != "" || strings.Contains(v.Runbooks, "{{") {
@@ -128,9 +134,6 @@ func (o Override) problems(name string) []error {
 // apply returns the alert with the values applied, and whether it is enabled.
 func (v Values) apply(a Alert) (Alert, bool) {
 	o := v.Alerts[a.Name]
-	if o.Enabled != nil {
-		a.Enabled = *o.Enabled
-	}
 	if o.Threshold != nil {
 		a.Threshold = o.Threshold
 	}
@@ -141,7 +144,7 @@ func (v Values) apply(a Alert) (Alert, bool) {
 		a.Severity = o.Severity
 	}
 	installed := a.Program == "" || len(v.Programs) == 0 || slices.Contains(v.Programs, a.Program)
-	return a, a.Enabled && installed
+	return a, (o.Enabled == nil || *o.Enabled) && installed
 }
 
 // jobs are the configured ones, and the default ones else.
@@ -149,4 +152,12 @@ func (v Values) jobs() map[metric.Owner]string {
 	all := Jobs()
 	maps.Copy(all, v.Jobs)
 	return all
+}
+
+// trusted is the matcher of the targets that are trusted.
+func (v Values) trusted() string {
+	if len(v.Namespaces) == 0 {
+		return sources.Matcher
+	}
+	return sources.Match(v.Namespaces)
 }

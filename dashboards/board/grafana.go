@@ -24,6 +24,7 @@ func JSON(b Board) ([]byte, error) {
 		return nil, fmt.Errorf("board %s: %w", b.UID, err)
 	}
 	titles(plain, b.Marks)
+	unplaced(plain)
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false) // queries have > and < in them
@@ -52,6 +53,24 @@ func titles(plain map[string]any, marks []Mark) {
 	list, _ := annotations["list"].([]any)
 	for i, m := range marks {
 		list[i].(map[string]any)[TitleFormat] = m.Title
+	}
+}
+
+// unplaced removes the placement that the SDK gives links and annotations: recent versions
+// of Grafana hide what is placed in the menu of controls.
+func unplaced(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if v["placement"] == "inControlsMenu" {
+			delete(v, "placement")
+		}
+		for _, child := range v {
+			unplaced(child)
+		}
+	case []any:
+		for _, child := range v {
+			unplaced(child)
+		}
 	}
 }
 

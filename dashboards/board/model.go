@@ -45,18 +45,16 @@ type Panel struct {
 	Queries []Query
 	W, H    uint32 // of a grid 24 wide; 0: the kind's own
 
-	Scale    Scale   // thresholds; Neutral when empty
-	Words    []Word  // values shown as words
-	Hues     []Hue   // of series, by name
-	Bands    []Band  // pairs of series with the area between them filled
-	Stack    bool    // series on top of one another
-	Share    bool    // stacked, as parts of 100 %
-	Steps    bool    // values hold until the next one
-	Decimals int     // 0: Grafana's choice
-	Max      float64 // of the axis; 0: open
-	Columns  []Column
-	Matrix   *Matrix
-	Link     *Link // from a value to another board
+	Scale   Scale   // thresholds; Neutral when empty
+	Words   []Word  // values shown as words
+	Hues    []Hue   // of series, by name
+	Bands   []Band  // pairs of series with the area between them filled
+	Stack   bool    // series on top of one another
+	Share   bool    // stacked, as parts of 100 %
+	Steps   bool    // values hold until the next one
+	Max     float64 // of the axis; 0: open
+	Columns []Column
+	Matrix  *Matrix
 }
 
 // Query is one query to Prometheus. Legend names its series, with {{label}}; a
@@ -103,7 +101,6 @@ type Var struct {
 	Series string // selector of the series that have the label
 	Label  string // the label; or
 	Moved  bool   // it may have been moved to exported_ by Prometheus
-	One    bool   // exactly one is chosen
 }
 
 // Mark draws a line at the times at which something happened.

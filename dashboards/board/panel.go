@@ -24,14 +24,8 @@ func panel(b Board, p Panel) (dashboard.Panel, error) {
 		Description(p.About + "\n\n" + NA + ": " + p.Absent).Datasource(source()).
 		Unit(string(p.Unit)).NoValue(NA).Mappings(mappings(p.Words)).Thresholds(thresholds(p.Scale)).
 		ColorScheme(colouring(p))
-	if p.Decimals > 0 {
-		build.Decimals(float64(p.Decimals))
-	}
 	if p.Max > 0 {
 		build.Min(0).Max(p.Max)
-	}
-	if p.Link != nil {
-		build.DataLinks([]cog.Builder[dashboard.DashboardLink]{p.Link.build(b, func(label string) string { return "${__field.labels." + label + "}" })})
 	}
 	for i, q := range p.Queries {
 		build.WithTarget(target(p, i, q))

@@ -65,9 +65,6 @@ func aggregate(op, expr string, by []string) string {
 // Rate is a counter's growth per second, over Grafana's interval for the resolution.
 func Rate(selector string) string { return "rate(" + selector + "[$__rate_interval])" }
 
-// Grown is how much a counter grew in the selected time, for one that exists from the start.
-func Grown(selector string) string { return "increase(" + selector + "[$__range])" }
-
 // Happened counts events in a time, for a counter whose series begins with its first
 // event, which increase alone misses. A series that ended within the time counts too,
 // such as the errors of a GPU that fell off the bus.
@@ -88,14 +85,16 @@ func Share(part, whole string) string { return "(" + part + ") / ((" + whole + "
 // Quantile of a histogram over a time, by some labels: of its native form where
 // there is one, else of its buckets. Absent where nothing was observed.
 func Quantile(q float64, d metric.Desc, in string, by ...string) string {
-	return QuantileIn(q, d, in, nil, by...)
+	native := Sum("rate("+Of(d)+"["+in+"])", by...)
+	buckets := Sum("rate("+Named(d.Name+"_bucket")+"["+in+"])", append([]string{"le"}, by...)...)
+	return fmt.Sprintf("(histogram_quantile(%g, %s) or histogram_quantile(%g, %s)) >= 0", q, native, q, buckets)
 }
 
-// QuantileIn is Quantile of some of the series.
-func QuantileIn(q float64, d metric.Desc, in string, matchers []string, by ...string) string {
-	native := Sum("rate("+Of(d, matchers...)+"["+in+"])", by...)
-	buckets := Sum("rate("+Named(d.Name+"_bucket", matchers...)+"["+in+"])", append([]string{"le"}, by...)...)
-	return fmt.Sprintf("(histogram_quantile(%g, %s) or histogram_quantile(%g, %s)) >= 0", q, native, q, buckets)
+// Steady keeps, at all times, the n series that a function (topk, bottomk) chooses by their
+// last values in the selected time: alone it chooses others at each moment, and lines come
+// and go. expr is made of the selector, and by are its labels.
+func Steady(choose string, n int, selector string, expr func(selector string) string, by ...string) string {
+	return fmt.Sprintf("%s and on (%s) %s(%d, %s)", expr(selector), strings.Join(by, ","), choose, n, expr("last_over_time("+selector+"[$__range] @ end())"))
 }
 
 // Presence is 1 where a series exists and 0 where it does not.

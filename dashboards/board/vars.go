@@ -24,15 +24,12 @@ func variable(v Var) cog.Builder[dashboard.VariableModel] {
 		moved := fmt.Sprintf(`label_replace(%s,%q,"$1",%q,"(.+)")`, v.Series, v.Label, metric.Exported+v.Label)
 		query, regex = "query_result(group by ("+v.Label+") ("+moved+"))", "/"+v.Label+`="([^"]+)"/`
 	}
-	build := dashboard.NewQueryVariableBuilder(v.Name).Label(v.Title).Description(v.About).Datasource(source()).
-		Query(dashboard.StringOrMap{Map: map[string]any{"query": query, "refId": "Var-" + v.Name}}).Definition(query).Regex(regex).
-		Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc)
-	if v.One {
-		return build.Multi(false).IncludeAll(false)
-	}
 	// ".*" includes series without the label: with a single Prometheus they have no cluster.
 	all := dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}}
-	return build.Multi(true).IncludeAll(true).AllValue(".*").
+	return dashboard.NewQueryVariableBuilder(v.Name).Label(v.Title).Description(v.About).Datasource(source()).
+		Query(dashboard.StringOrMap{Map: map[string]any{"query": query, "refId": "Var-" + v.Name}}).Definition(query).Regex(regex).
+		Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).
+		Multi(true).IncludeAll(true).AllValue(".*").
 		Current(dashboard.VariableOption{Selected: cog.ToPtr(true), Text: dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}}, Value: all})
 }
 

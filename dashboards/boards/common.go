@@ -9,15 +9,15 @@ import (
 
 // Absences that many panels share.
 const (
-	noAutoscaler = "no autoscaler is scraped, or none of its replicas leads (see Self)."
-	noExporter   = "no exporter with this is scraped (see Self)."
-	noAdapter    = "no adapter is scraped (see Self)."
+	noAutoscaler = "no autoscaler is scraped, or none of its replicas leads (see Overview)."
+	noExporter   = "no exporter with this is scraped (see Overview)."
+	noAdapter    = "no adapter is scraped (see Overview)."
 	noPrice      = "no price is stated for the pool."
-	notYet       = "it has not happened in this time, or the autoscaler is not scraped (see Self)."
+	notYet       = "it has not happened in this time, or the autoscaler is not scraped (see Overview)."
 )
 
 // noRules is another possible reason where a panel reads recording rules.
-const noRules = " Or the recording rules are not loaded (see Self)."
+const noRules = " Or the recording rules are not loaded (see Overview)."
 
 // recorded selects the series of a rule of dashboards/rules, in the cluster chosen. The
 // lint checks rules like the catalogue.

@@ -1,52 +1,29 @@
 package boards
 
 import (
-	"strings"
-
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Decisions follows a decision from the raw signal over the proposal and its limits to
-// the outcome.
-func Decisions() board.Board {
-	return board.Board{
-		UID: DecisionsUID, Title: "gpuscale / Decisions",
-		About: "From the raw signal to the outcome: demand, proposals, blockers and their reasons, actions and their latency. Reasons are those of docs/reasons.md.",
-		Vars:  append(where(), poolVar(metric.AutoscalerActions), namespaceVar(metric.AutoscalerHPAReplicas)),
-		Marks: []board.Mark{scaling()},
-		Rows: []board.Row{
-			{Title: "1  Signal: demand", Panels: signals()},
-			{Title: "2  Proposal: verdicts", Panels: proposals()},
-			{Title: "3  Limiter: blockers", Panels: limiters()},
-			{Title: "4  Outcome: actions", Panels: outcomes()},
-		},
-	}
-}
-
-// served are the verdicts on a pod that is being served.
-var Served = []string{"Running", "WaitScheduler", "WaitUpcomingNode", "WaitRepartition", "WaitReclaim", "PodLeaving", "GangServed"}
-
-func verdicts(kind string, matchers ...string) string {
-	return board.Most(board.Of(metric.AutoscalerVerdicts, append([]string{board.Is(metric.LabelKind, kind)}, matchers...)...), metric.LabelReason)
-}
-
-func hpaSum(kind string) string {
-	return board.Sum(board.Own(metric.AutoscalerHPAReplicas, board.Is(metric.LabelKind, kind)), metric.LabelNamespace, metric.LabelHPA)
-}
-
-func signals() []board.Panel {
+func demand() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Series, Title: "Slices requested by pending pods", W: 8, Unit: board.Number, Steps: true, Absent: noAutoscaler,
-			Hues:  []board.Hue{{Name: "pending", Colour: board.Plain}, {Name: "unserved", Colour: board.Bad}},
-			About: "Compute slices. The next two rows are about what is pending and unserved.",
+		{Kind: board.Table, Title: "Unserved GPUs", W: 8, Unit: board.Number,
+			About:   "GPUs that pending pods request, by the shape of one pod and the reason. docs/reasons.md has what to do about each.",
+			Absent:  "no demand is unserved, or " + noAutoscaler,
+			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerPendingGPUs), metric.LabelShape, metric.LabelReason) + " > 0"}},
+			Columns: []board.Column{{Label: metric.LabelShape, Title: "Shape"}, {Label: metric.LabelReason, Title: "Reason"}, {Value: 1, Title: "GPUs", Sort: true, Scale: board.Scale{{Colour: board.Warn}}}}},
+		{Kind: board.Series, Title: "Slices requested", W: 8, Unit: board.Number, Steps: true,
+			About:  "Compute slices that pending pods request, and those of them without supply, present or upcoming.",
+			Absent: noAutoscaler,
+			Hues:   []board.Hue{{Name: "pending", Colour: board.Plain}, {Name: "unserved", Colour: board.Bad}},
 			Queries: []board.Query{{Expr: board.Most(board.Of(metric.AutoscalerPendingSlices)), Legend: "pending"},
 				{Expr: board.Most(board.Of(metric.AutoscalerUnservedSlices)), Legend: "unserved"}}},
-		{Kind: board.Table, Title: "HPAs", W: 8, Unit: board.Number, Absent: noHPA,
-			About:   "Replicas of HPAs whose pods request GPUs. Desired above current: pods are starting or pending. Desired at max: the HPA is limited by its maximum.",
-			Queries: []board.Query{{Expr: hpaSum("min")}, {Expr: hpaSum("current")}, {Expr: hpaSum("desired")}, {Expr: hpaSum("max")}},
-			Columns: []board.Column{{Label: metric.LabelNamespace, Title: "Namespace", Link: &board.Link{Title: "Open the workload", UID: WorkloadUID, Set: map[string]string{"namespace": metric.LabelNamespace}}},
-				{Label: metric.LabelHPA, Title: "HPA"}, {Value: 1, Title: "Min"}, {Value: 2, Title: "Current"}, {Value: 3, Title: "Desired", Sort: true}, {Value: 4, Title: "Max"}}},
+		{Kind: board.Series, Title: "Unusable, by cause", W: 8, Stack: true, Steps: true, Unit: board.Number,
+			About:   "odd, unpartitioned, shape and scattered: another layout or another placement of the same pods would help. unreachable, no_cpu and no_memory: the node prevents it.",
+			Absent:  noAutoscaler,
+			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerStrandedGPUs, inPool), metric.LabelCause), Legend: "{{cause}}"}}},
+		{Kind: board.Series, Title: "Pods by verdict", W: 12, Unit: board.Count, Stack: true, Steps: true, Absent: "no pod that requests a GPU is pending, or " + noAutoscaler,
+			About: "The last plan's verdict on each pod that requests GPUs; running ones are left out.", Queries: []board.Query{{Expr: verdicts("pod", `reason!="Running"`) + " > 0", Legend: "{{reason}}"}}},
 		{Kind: board.Series, Title: "Forecast", W: 8, Unit: board.Number, Absent: "no workload is listed under forecasts, there is too little data, or " + noAutoscaler,
 			About: "Forecast GPUs of the listed workloads: between low and high with 80 % probability.",
 			Bands: []board.Band{{Low: "low", High: "high"}}, Hues: []board.Hue{{Name: "expected", Colour: board.Plain}, {Name: "low", Colour: board.Muted}, {Name: "high", Colour: board.Muted}},
@@ -54,52 +31,109 @@ func signals() []board.Panel {
 	}
 }
 
-func proposals() []board.Panel {
+func verdicts(kind string, matchers ...string) string {
+	return board.Most(board.Of(metric.AutoscalerVerdicts, append([]string{board.Is(metric.LabelKind, kind)}, matchers...)...), metric.LabelReason)
+}
+
+const noPool = "no pool is known, or " + noAutoscaler
+
+func nodes(kind string) string {
+	return board.Sum(board.Of(metric.AutoscalerPoolSize, inPool, board.Is(metric.LabelKind, kind)), metric.LabelPool)
+}
+
+// poolTable has each pool's size, provider and cost.
+func poolTable() board.Panel {
+	t := board.Panel{Kind: board.Table, Title: "Pools", H: 6, Unit: board.Number, Absent: "the pool states none, or " + noPool,
+		About:   "Target is the number requested from the provider, nodes those that exist, ready those that work.",
+		Columns: []board.Column{{Label: metric.LabelPool, Title: "Node pool", Width: 200}}}
+	for _, k := range []struct {
+		kind, title string
+		scale       board.Scale
+	}{{"min", "Min", nil}, {"max", "Max", nil}, {"target", "Target", nil}, {"size", "Nodes", nil}, {"ready", "Ready", nil},
+		{"unready", "Unready", board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Bad}}}, {"upcoming", "Upcoming", nil}} {
+		t.Queries = append(t.Queries, board.Query{Expr: nodes(k.kind)})
+		t.Columns = append(t.Columns, board.Column{Value: len(t.Queries), Title: k.title, Scale: k.scale, Sort: k.kind == "size"})
+	}
+	add := func(expr string, c board.Column) {
+		t.Queries = append(t.Queries, board.Query{Expr: expr})
+		c.Value = len(t.Queries)
+		t.Columns = append(t.Columns, c)
+	}
+	add(board.Most(board.Of(metric.AutoscalerPoolBackoff, inPool), metric.LabelPool), board.Column{Title: "Provider", Words: board.YesNo("backing off", board.Bad, "ok", board.Good)})
+	add(board.Most(board.Of(metric.AutoscalerFrozen, inPool), metric.LabelPool), board.Column{Title: "Frozen", Words: board.YesNo("frozen", board.Watch, "no", board.Ink)})
+	add(board.Most(board.Of(metric.AutoscalerPoolPrice, inPool), metric.LabelPool), board.Column{Title: "A node", Unit: board.PerHour})
+	add(board.Sum(board.Of(metric.AutoscalerCost, inPool), metric.LabelPool), board.Column{Title: "Cost", Unit: board.PerHour})
+	return t
+}
+
+func pools() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Series, Title: "Pods by verdict", W: 12, Unit: board.Count, Stack: true, Steps: true, Absent: "no pod that requests a GPU is pending, or " + noAutoscaler,
-			About: "The last plan's verdict on each pod that requests GPUs; running ones are left out.", Queries: []board.Query{{Expr: verdicts("pod", `reason!="Running"`) + " > 0", Legend: "{{reason}}"}}},
-		{Kind: board.Series, Title: "Pools by verdict", W: 6, Unit: board.Count, Stack: true, Steps: true, Absent: noPool,
-			About: "The last plan's verdict on each pool.", Queries: []board.Query{{Expr: verdicts("pool") + " > 0", Legend: "{{reason}}"}}},
-		{Kind: board.Series, Title: "Nodes by verdict", W: 6, Unit: board.Count, Stack: true, Steps: true, Absent: "there are no nodes, or " + noAutoscaler,
-			About: "The last plan's verdict on each node.", Queries: []board.Query{{Expr: verdicts("node") + " > 0", Legend: "{{reason}}"}}},
+		poolTable(),
+		{Kind: board.Series, Title: "Nodes ready and requested", Unit: board.Number, Steps: true, Absent: noPool,
+			About: "Where the target is above ready, nodes are starting, or fail to.",
+			Queries: []board.Query{{Expr: nodes("target"), Legend: "{{pool}} target"}, {Expr: nodes("ready"), Legend: "{{pool}} ready"},
+				{Expr: nodes("max"), Legend: "{{pool}} max"}}},
+		{Kind: board.Bars, Title: "Request to ready", W: 12, Unit: board.Seconds, Absent: "no node was added in this time, or " + noAutoscaler, Scale: board.Scale{{Colour: board.Plain}},
+			About: "Time from the request for a node until it was ready and showed its GPUs, over the selected time.", Queries: []board.Query{{Expr: board.Quantile(0.5, metric.AutoscalerNodeReady, "$__range", metric.LabelPool), Legend: "{{pool}} median"},
+				{Expr: board.Quantile(0.95, metric.AutoscalerNodeReady, "$__range", metric.LabelPool), Legend: "{{pool}} p95"}}},
+		{Kind: board.Table, Title: "What failed", W: 12, Unit: board.Count, Absent: "nothing failed in this time, or " + noAutoscaler,
+			About:   "Failed actions on a pool, by the action's reason. NothingCame: nodes were requested and none came.",
+			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerPoolFailures, inPool), "$__range"), metric.LabelPool, metric.LabelReason) + " > 0"}},
+			Columns: []board.Column{{Label: metric.LabelPool, Title: "Node pool"}, {Label: metric.LabelReason, Title: "Reason"}, {Value: 1, Title: "Times", Sort: true, Scale: board.Scale{{Colour: board.Bad}}}}},
+		{Kind: board.Table, Title: "Nodes interrupted", W: 12, Unit: board.Count, Absent: "no node was interrupted in this time, or " + noAutoscaler,
+			About:   "Nodes with a notice of their provider: spot interruptions and planned maintenance.",
+			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerInterruptions, inPool), "$__range"), metric.LabelPool) + " > 0"}},
+			Columns: []board.Column{{Label: metric.LabelPool, Title: "Node pool"}, {Value: 1, Title: "Times", Sort: true, Scale: board.Scale{{Colour: board.Warn}}}}},
 	}
 }
 
-func limiters() []board.Panel {
-	notServed := `reason!~"` + strings.Join(Served, "|") + `"`
+func actions() []board.Panel {
+	cost := board.Of(metric.AutoscalerCost, inPool)
+	// Pools without a price have no cost, so the product omits them.
+	working := board.Share(spent([]string{metric.LabelPool}, "busy"), capacity(metric.LabelPool))
 	return []board.Panel{
-		{Kind: board.Table, Title: "Unserved pods", W: 8, H: 6, Unit: board.Count, Absent: "every pod is served, or " + noAutoscaler,
-			About:   "Pods by the reason of the last plan. gpuscale-autoscaler explain pod NAMESPACE/NAME shows what would have to change.",
-			Queries: []board.Query{{Expr: verdicts("pod", notServed) + " > 0"}},
-			Columns: []board.Column{{Label: metric.LabelReason, Title: "Reason"}, {Value: 1, Title: "Pods", Sort: true, Scale: board.Scale{{Colour: board.Warn}}}}},
-		{Kind: board.Table, Title: "Unserved GPUs", W: 8, H: 6, Unit: board.Number, Absent: "no demand is unserved, or " + noAutoscaler,
-			About:   "The same, in GPUs, by the shape of one pod.",
-			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerPendingGPUs), metric.LabelShape, metric.LabelReason) + " > 0"}},
-			Columns: []board.Column{{Label: metric.LabelShape, Title: "Shape"}, {Label: metric.LabelReason, Title: "Reason"}, {Value: 1, Title: "GPUs", Sort: true, Scale: board.Scale{{Colour: board.Warn}}}}},
-		{Kind: board.Table, Title: "HPAs that are limited", W: 8, H: 6, Unit: board.Count, Absent: "no HPA is limited, or " + noAutoscaler,
-			About:   "Reasons of the HPA's conditions. TooManyReplicas: it is at its max. FailedGet…: it has no value, and does not scale.",
-			Queries: []board.Query{{Expr: board.Most(board.Own(metric.AutoscalerHPALimited), metric.LabelNamespace, metric.LabelHPA, metric.LabelReason)}},
-			Columns: []board.Column{{Label: metric.LabelNamespace, Title: "Namespace"}, {Label: metric.LabelHPA, Title: "HPA"}, {Label: metric.LabelReason, Title: "Reason"},
-				{Value: 1, Title: "State", Words: []board.Word{{Value: 1, Text: "limited", Colour: board.Warn}}}}},
-	}
-}
-
-func outcomes() []board.Panel {
-	actions := board.Of(metric.AutoscalerActions, inPool)
-	return []board.Panel{
-		{Kind: board.Table, Title: "Actions", W: 12, Unit: board.Count, Absent: notYet,
-			About:   "Actions in the selected time, and their reasons. skipped: the cluster had changed before the action, and was planned again.",
-			Queries: []board.Query{{Expr: board.Sum(board.Happened(actions, "$__range"), metric.LabelVerb, metric.LabelReason, metric.LabelResult) + " > 0"}},
-			Columns: []board.Column{{Label: metric.LabelVerb, Title: "Action"}, {Label: metric.LabelReason, Title: "Reason"}, {Label: metric.LabelResult, Title: "Result"}, {Value: 1, Title: "Times", Sort: true}}},
+		{Kind: board.Table, Title: "Actions", W: 12, Unit: board.Number, Absent: notYet,
+			About: "Actions in the selected time, and their reasons. skipped: the cluster had changed before the action, and was planned again.",
+			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerActions, inPool), "$__range"),
+				metric.LabelVerb, metric.LabelPool, metric.LabelReason, metric.LabelResult) + " > 0"}},
+			Columns: []board.Column{{Label: metric.LabelVerb, Title: "Action"}, {Label: metric.LabelPool, Title: "Node pool"}, {Label: metric.LabelReason, Title: "Reason"},
+				{Label: metric.LabelResult, Title: "Result"}, {Value: 1, Title: "Times", Unit: board.Count, Sort: true}}},
 		{Kind: board.Series, Title: "Actions over time", W: 12, Unit: board.Count, Stack: true, Steps: true, Absent: notYet,
 			About:   "Actions in the time of one point, by verb and result.",
-			Queries: []board.Query{{Expr: board.Sum(board.Happened(actions, "$__rate_interval"), metric.LabelVerb, metric.LabelResult), Legend: "{{verb}} {{result}}"}}},
-		{Kind: board.Stat, Title: "Decision, median", W: 4, Unit: board.Seconds, Absent: notYet, About: "Time from when a pod was pending until the first action for it was carried out, over the selected time.",
-			Queries: []board.Query{{Expr: board.Quantile(0.5, metric.AutoscalerDecisionSeconds, "$__range")}}},
-		{Kind: board.Stat, Title: "Decision, p95", W: 4, Unit: board.Seconds, Absent: notYet, About: "95 of 100 decisions were carried out faster, over the selected time.",
+			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerActions, inPool), "$__rate_interval"), metric.LabelVerb, metric.LabelResult), Legend: "{{verb}} {{result}}"}}},
+		{Kind: board.Stat, Title: "Decision, p95", W: 4, H: 8, Unit: board.Seconds, Absent: notYet, About: "95 of 100 decisions were carried out faster, over the selected time.",
 			Scale: board.Rising(30, 120), Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerDecisionSeconds, "$__range")}}},
-		{Kind: board.Bars, Title: "Error of the forecasts", W: 16, H: 4, Unit: board.Percent, Scale: board.Rising(0.2, 0.5), Absent: "there is no forecast, or " + noAutoscaler,
-			About:   "Mean error of each forecast when played over its own past, as a share of the mean.",
-			Queries: []board.Query{{Expr: board.Most(board.Of(metric.AutoscalerForecastError), metric.LabelWorkload), Legend: "{{workload}}"}}},
+		{Kind: board.Stat, Title: "Cost", W: 4, H: 8, Unit: board.PerHour, Absent: noPrice, Queries: []board.Query{{Expr: board.Sum(cost)}},
+			About: "Cost of the existing nodes per hour, in the currency of the pools' prices."},
+		{Kind: board.Stat, Title: "Cost of not computing", W: 4, H: 8, Unit: board.PerHour, Scale: board.Scale{{Colour: board.Ink}}, Absent: noPrice + " Or " + noAutoscaler + noRules,
+			About:   "The cost times the share of GPU time not spent computing, pool by pool.",
+			Queries: []board.Query{{Expr: "sum(" + board.Sum(cost, metric.LabelPool) + " * (1 - " + working + "))"}}},
+		{Kind: board.Series, Title: "Cost by pool", W: 12, Unit: board.PerHour, Stack: true, Steps: true, Absent: noPrice,
+			About:   "Cost of the existing nodes per hour.",
+			Queries: []board.Query{{Expr: board.Sum(cost, metric.LabelPool), Legend: "{{pool}}"}}},
+	}
+}
+
+func programs() []board.Panel {
+	return []board.Panel{
+		tiles("Recording rules", aboutRules, board.Watch,
+			source{"fleet", recorded("pool:gpuscale_capacity_gpu_seconds:rate5m")}, source{"tenants", recorded("namespace:gpuscale_gpu_seconds:rate5m")}),
+		{Kind: board.Stat, Title: "Leaders", W: 4, H: 8, Unit: board.Count, Absent: noAutoscaler, Scale: board.Scale{{Colour: board.Bad}, {From: 1, Colour: board.Good}, {From: 2, Colour: board.Bad}},
+			About: "Replicas that lead. There must be one.", Queries: []board.Query{{Expr: "sum(" + board.Of(metric.AutoscalerLeader) + ")"}}},
+		{Kind: board.Stat, Title: "Last reconcile", W: 4, H: 8, Unit: board.Seconds, Absent: "no reconcile has succeeded, or " + noAutoscaler, Scale: board.Rising(60, 180),
+			About: "Time since a reconcile (observe, plan, act) last succeeded.", Queries: []board.Query{{Expr: "time() - max(" + board.Of(metric.AutoscalerReconcileAge) + ")"}}},
+		{Kind: board.Series, Title: "Age of the plan's input", W: 8, Unit: board.Seconds, Absent: "nothing of this kind was read, or " + noAutoscaler,
+			About:   "cluster: since it was read from the API server. prometheus: since it was queried.",
+			Queries: []board.Query{{Expr: board.Most(board.Of(metric.AutoscalerSnapshotAge), metric.LabelKind), Legend: "{{kind}}"}}},
+		{Kind: board.Series, Title: "Reconciles", W: 8, Unit: board.PerSec, Absent: noAutoscaler, Hues: []board.Hue{{Name: "ok", Colour: board.Good}, {Name: "error", Colour: board.Bad}},
+			About: "Reconciles per second, by result.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AutoscalerReconciles)), metric.LabelResult), Legend: "{{result}}"}}},
+		{Kind: board.Series, Title: "Queries to Prometheus", W: 8, Unit: board.PerSec, Absent: noAdapter, Hues: []board.Hue{{Name: "ok", Colour: board.Good}, {Name: "error", Colour: board.Bad}, {Name: "partial", Colour: board.Watch}},
+			About: "By result. partial: the backend reported missing data.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AdapterQueries)), metric.LabelResult), Legend: "{{result}}"}}},
+		{Kind: board.Series, Title: "Answers to HPAs", W: 8, Unit: board.PerSec, Stack: true, Absent: "no metric was requested, or " + noAdapter,
+			About:   "By HTTP status. 404 is a metric without a value for the request: the HPA then does not scale.",
+			Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AdapterAnswers)), metric.LabelCode), Legend: "{{code}}"}}},
+		{Kind: board.Series, Title: "Age of the rules' answers", W: 8, Unit: board.Seconds, Absent: "no rule has had an answer, or " + noAdapter,
+			About:   "Time since a rule last had a good answer, the oldest replica's. A rule that is too old answers HPAs with an error, never with 0.",
+			Queries: []board.Query{{Expr: board.Most(board.Of(metric.AdapterRuleAge), metric.LabelRule), Legend: "{{rule}}"}}},
 	}
 }

@@ -58,7 +58,7 @@ func healthNow() []board.Panel {
 		{Kind: board.Stat, Title: "Health unknown", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}},
 			About:   "GPUs reported without their health.",
 			Queries: []board.Query{{Expr: "count(" + seen + " unless on (" + join(device) + ") " + board.Of(metric.GPUHealthy, inNode) + ") or 0 * count(" + seen + ")"}}},
-		{Kind: board.Stat, Title: "XID errors", Unit: board.Count, W: 3, Absent: "no exporter answers (see Self)." + noRules, Scale: board.NoneIsPlain(),
+		{Kind: board.Stat, Title: "XID errors", Unit: board.Count, W: 3, Absent: "no exporter answers (see Overview)." + noRules, Scale: board.NoneIsPlain(),
 			About:   "XID errors in the selected time. The series begin with the first error, so 0 means: none, while exporters answer.",
 			Queries: []board.Query{{Expr: board.ZeroWhile(errorsIn, board.Of(metric.ExporterUp)+" == 1")}}},
 		{Kind: board.Stat, Title: "Gone", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}},
@@ -133,12 +133,17 @@ func memoryErrors() []board.Panel {
 				{Value: 1, Title: "Single-bit"}, {Value: 2, Title: "Double-bit", Sort: true, Scale: bad}, {Value: 3, Title: "Rows, corrected"}, {Value: 4, Title: "Rows, uncorrected", Scale: board.Scale{{Colour: board.Watch}}},
 				{Value: 5, Title: "Row not replaced", Scale: bad}}},
 		{Kind: board.Series, Title: "Hottest GPUs", W: 6, Unit: board.Celsius, Absent: "the exporter reports no temperatures, or " + noExporter + noRules,
-			About:   "The hottest GPU of a node. The eight nodes that are hottest. Clocks go down near the product's own limit, often between 83 and 90 °C: see below.",
-			Queries: []board.Query{{Expr: "topk(8, " + board.Most(recorded("node:gpu_temperature_celsius:max", inNode, inProduct), metric.LabelNode) + ")", Legend: "{{node}}"}}},
+			About:   "The hottest GPU of a node. The eight nodes that are hottest now. Clocks go down near the product's own limit, often between 83 and 90 °C: see below.",
+			Queries: []board.Query{{Expr: eightNodes(board.Most, "node:gpu_temperature_celsius:max"), Legend: "{{node}}"}}},
 		{Kind: board.Series, Title: "Hottest memory", W: 6, Unit: board.Celsius, Absent: "GPUs of this product do not measure it, or " + noExporter + noRules,
-			About:   "The hottest memory of a node. The eight nodes that are hottest. Memory throttles near 95 to 105 °C.",
-			Queries: []board.Query{{Expr: "topk(8, " + board.Most(recorded("node:gpu_memory_temperature_celsius:max", inNode, inProduct), metric.LabelNode) + ")", Legend: "{{node}}"}}},
+			About:   "The hottest memory of a node. The eight nodes that are hottest now. Memory throttles near 95 to 105 °C.",
+			Queries: []board.Query{{Expr: eightNodes(board.Most, "node:gpu_memory_temperature_celsius:max"), Legend: "{{node}}"}}},
 	}
+}
+
+// eightNodes are the nodes with the largest value of a rule now, over the selected time.
+func eightNodes(merge func(string, ...string) string, record string) string {
+	return board.Steady("topk", 8, recorded(record, inNode, inProduct), func(s string) string { return merge(s, metric.LabelNode) }, metric.LabelNode)
 }
 
 func clocks() []board.Panel {
@@ -148,7 +153,7 @@ func clocks() []board.Panel {
 			Queries: []board.Query{{Expr: "sum by (reason) (" + recorded("node:gpu_throttle_seconds:rate5m", inNode, inProduct) + ") / on () group_left () sum(" + recorded("node:gpu_info:count", inNode, inProduct) + ")",
 				Legend: "{{reason}}"}}},
 		{Kind: board.Series, Title: "Power by node", W: 12, Unit: board.Watts, Stack: true, Absent: noExporter + noRules,
-			About:   "Power of all GPUs of a node. The eight nodes that draw most.",
-			Queries: []board.Query{{Expr: "topk(8, " + board.Sum(recorded("node:gpu_energy_joules:rate5m", inNode, inProduct), metric.LabelNode) + ")", Legend: "{{node}}"}}},
+			About:   "Power of all GPUs of a node. The eight nodes that draw most now.",
+			Queries: []board.Query{{Expr: eightNodes(board.Sum, "node:gpu_energy_joules:rate5m"), Legend: "{{node}}"}}},
 	}
 }

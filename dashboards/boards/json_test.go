@@ -32,7 +32,7 @@ func TestFilesAreWithinTheSchema(t *testing.T) {
 
 // The schema test can fail.
 func TestSchemaRefuses(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(folder, boards.FleetUID+".json"))
+	text, err := os.ReadFile(filepath.Join(folder, boards.OverviewUID+".json"))
 	if err != nil {
 		t.Fatal(err)
 	}

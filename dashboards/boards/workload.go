@@ -103,8 +103,13 @@ func anyOf(names ...string) string {
 
 // queues are the series of requests waiting in a server. Gateways are left out: they
 // count the same requests again.
-func queues() string {
-	return anyOf(metric.VLLMWaiting.Name, metric.SGLangQueued.Name, metric.TRTLLMWaiting.Name, metric.TritonPending.Name, metric.TGIQueue.Name)
+func queues() string { return anyOf(queueNames) }
+
+var queueNames = strings.Join([]string{metric.VLLMWaiting.Name, metric.SGLangQueued.Name, metric.TRTLLMWaiting.Name, metric.TritonPending.Name, metric.TGIQueue.Name}, "|")
+
+// ofPods are the recorded series of the pods that a function chooses.
+func ofPods(choose, record string) string {
+	return board.Steady(choose, 20, recorded(record, inNamespace), func(s string) string { return s }, "cluster", metric.LabelNamespace, metric.LabelPod)
 }
 
 func serving() []board.Panel {
@@ -120,8 +125,8 @@ func serving() []board.Panel {
 			About:   "Share of the cache's blocks in use, by pod. At 100 % running requests are preempted and recomputed.",
 			Queries: []board.Query{{Expr: board.Most(anyOf(metric.VLLMCacheUsage.Name, metric.VLLMCacheUsageOld.Name, metric.SGLangCacheUsage.Name, metric.TRTLLMCacheUsage.Name), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "Time to first token, p95", W: 6, Unit: board.Seconds, Absent: "no request got its first token in five minutes, or " + noServer + noRules,
-			About:   "95th percentile over five minutes, by pod. The twenty slowest.",
-			Queries: []board.Query{{Expr: "topk(20, " + recorded("pod:llm_first_token_seconds:p95_5m", inNamespace) + ")", Legend: legend}}},
+			About:   "95th percentile over five minutes, by pod. The twenty slowest now.",
+			Queries: []board.Query{{Expr: ofPods("topk", "pod:llm_first_token_seconds:p95_5m"), Legend: legend}}},
 	}
 }
 
@@ -143,9 +148,9 @@ func holdings() []board.Panel {
 			}},
 		{Kind: board.Series, Title: "Busy by pod", Unit: board.Percent, Max: 1, Absent: "nothing is allocated to the pod, or it has no busy ratio." + noRules,
 			About:   "Mean share of time in which what is allocated to the pod computed. The twenty that compute least now.",
-			Queries: []board.Query{{Expr: "bottomk(20, " + recorded("pod:gpu_busy_ratio:avg", inNamespace) + ")", Legend: "{{namespace}}/{{pod}}"}}},
+			Queries: []board.Query{{Expr: ofPods("bottomk", "pod:gpu_busy_ratio:avg"), Legend: "{{namespace}}/{{pod}}"}}},
 		{Kind: board.Series, Title: "Memory in use by pod", Unit: board.Percent, Max: 1, Absent: "nothing is allocated to the pod, or the exporter does not report its memory." + noRules,
 			About:   "Share in use of the memory allocated to the pod. A pod that stays far below may fit a smaller slice. The twenty that use least now.",
-			Queries: []board.Query{{Expr: "bottomk(20, " + recorded("pod:gpu_memory_used:ratio", inNamespace) + ")", Legend: "{{namespace}}/{{pod}}"}}},
+			Queries: []board.Query{{Expr: ofPods("bottomk", "pod:gpu_memory_used:ratio"), Legend: "{{namespace}}/{{pod}}"}}},
 	}
 }

@@ -137,12 +137,12 @@ func TestPages(t *testing.T) {
 		has  string
 	}{
 		{"/", http.StatusFound, ""},
-		{"/gpuscale-fleet", http.StatusOK, preview.Label},
+		{"/gpuscale-overview", http.StatusOK, preview.Label},
 		{"/gpuscale-mig?since=5m", http.StatusOK, "<svg"},
 		{"/gpuscale-mig", http.StatusOK, `aria-current="true">30m</a>`},
 		{"/gpuscale-mig?since=6h", http.StatusOK, `aria-current="true">6h</a>`},
-		{"/gpuscale-fleet?since=1000h", http.StatusBadRequest, "since="},
-		{"/gpuscale-fleet?since=soon", http.StatusBadRequest, "since="},
+		{"/gpuscale-overview?since=1000h", http.StatusBadRequest, "since="},
+		{"/gpuscale-overview?since=soon", http.StatusBadRequest, "since="},
 		{"/nothing", http.StatusNotFound, ""},
 	} {
 		r := httptest.NewRecorder()
@@ -157,22 +157,3 @@ func TestPages(t *testing.T) {
 }
 
 var outside = regexp.MustCompile(`(src|href)="(https?:)?//`)
-
-// The picture has the size of the board, few colours, and is small.
-func TestPNG(t *testing.T) {
-	b := loaded(t)[0]
-	svg, err := preview.Board(t.Context(), nothing(), b.Board, b.Titles, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	png, err := preview.PNG(t.Context(), svg)
-	if errors.Is(err, preview.ErrNoBrowser) {
-		t.Skip("no headless browser is installed: ", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(string(png), "\x89PNG") || len(png) > 150<<10 {
-		t.Errorf("%d bytes, beginning with %q", len(png), png[:4])
-	}
-}

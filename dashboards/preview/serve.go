@@ -22,7 +22,7 @@ const (
 )
 
 // Routes adds the boards' pages, one each, drawn again for each request:
-// /gpuscale-fleet?since=30m. Pages load nothing else.
+// /gpuscale-overview?since=30m. Pages load nothing else.
 func Routes(mux *http.ServeMux, src eval.Source, boards []Loaded, scrape time.Duration, log *slog.Logger) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		if len(boards) > 0 {

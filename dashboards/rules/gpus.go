@@ -58,19 +58,5 @@ func gpus() []Rule {
 			Record: "node:gpu_memory_temperature_celsius:max", Expr: hottest(metric.DCGMMemoryTemperature.Name + " > 0"),
 			Help: "The hottest memory of each product in a node. Absent where GPUs do not measure it.", Labels: ofNode,
 		},
-		{
-			Record: "cluster:gpu_power_watts:sum",
-			Expr:   sum(largest(metric.GPUPowerWatts.Name, metric.LabelGPUUUID)),
-			Help:   "Power drawn by all GPUs.",
-		},
 	}
-}
-
-// waits has durations.
-func waits() []Rule {
-	return []Rule{{
-		Record: "cluster:gpuscale_exporter_read_seconds:p95_30m",
-		Expr:   "histogram_quantile(0.95, " + sum("rate("+metric.ExporterReadSeconds.Name+"_bucket[30m])", "le") + ") >= 0",
-		Help:   "Time of one pass of an exporter over its source, over half an hour. Absent for none.",
-	}}
 }

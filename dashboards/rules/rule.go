@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -38,14 +39,23 @@ func Groups() []Group { return slices.Clone(groups()) }
 
 // groups are computed once: the rule about slices reads every product's table.
 var groups = sync.OnceValue(func() []Group {
-	return []Group{
+	all := []Group{
 		{"gpuscale.fleet", Interval, fleet()},
 		{"gpuscale.tenants", Interval, tenants()},
 		{"gpuscale.gpus", Interval, gpus()},
 		{"gpuscale.pods", Interval, pods()},
 		{"gpuscale.mig", SlowInterval, layouts()},
-		{"gpuscale.waits", Interval, waits()},
 	}
+	for _, g := range all {
+		for i := range g.Rules {
+			expr, err := sources.Trusted(g.Rules[i].Expr, sources.Matcher)
+			if err != nil {
+				panic(fmt.Sprintf("rule %s: %v", g.Rules[i].Record, err)) // a test finds it
+			}
+			g.Rules[i].Expr = expr
+		}
+	}
+	return all
 })
 
 // Find returns the rule that records a name.

@@ -122,6 +122,22 @@ func evaluate(t testing.TB, src storage.Queryable, r rules.Rule, at time.Time) p
 	return v
 }
 
+// TestForged: a tenant's page that exposes every series of our programs changes no rule's result.
+func TestForged(t *testing.T) {
+	for _, s := range states.All() {
+		for _, honor := range []bool{false, true} {
+			for _, r := range rules.All() {
+				want := fmt.Sprint(evaluate(t, s.Storage(honor), r, s.End()))
+				for _, value := range []func(float64) float64{func(float64) float64 { return 0 }, func(v float64) float64 { return 1e6*v + 1 }} {
+					if got := fmt.Sprint(evaluate(t, s.Forged(honor, value), r, s.End())); got != want {
+						t.Errorf("%s in %s, honor_labels %v:\n%s\nwithout forged series:\n%s", r.Record, s.Name, honor, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestValues compares every rule's series in every state with testdata/values.txt. Both
 // ways of scraping give the same, no value is NaN, and each label is declared.
 func TestValues(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,8 +44,11 @@ type gate struct {
 	at           time.Time
 }
 
-// Query implements cache.Querier.
-func (g *gate) Query(ctx context.Context, query string, _ time.Time) (prom.Vector, error) {
+// QueryWithin implements cache.Querier.
+func (g *gate) QueryWithin(ctx context.Context, query string, _ time.Time, _ prom.Limits) (prom.Vector, error) {
+	if strings.HasPrefix(query, "last_over_time") {
+		return nil, nil // the recording begins with nothing
+	}
 	for _, step := range []chan struct{}{g.arrive, g.open} {
 		select {
 		case step <- struct{}{}: // received by the recorder
@@ -70,7 +75,7 @@ func newServer(recorded *set, pods provider.Pods) (*server, error) {
 		return nil, err
 	}
 	s.rules = len(setup.Rules)
-	setup.Options = cache.Options{Interval: time.Millisecond, IdleAfter: time.Hour, FirstWait: time.Minute, Concurrency: s.rules}
+	setup.Options = cache.Options{Interval: time.Millisecond, IdleAfter: time.Hour, FirstWait: time.Hour, Timeout: 4 * time.Hour, Concurrency: s.rules}
 	setup.Backends = []cache.Backend{{Name: cache.DefaultBackend, Querier: s.gate}}
 	if s.cache, err = cache.New(setup, s.registry, log); err != nil {
 		return nil, err
@@ -88,7 +93,11 @@ func newServer(recorded *set, pods provider.Pods) (*server, error) {
 		defer close(done)
 		s.cache.Run(ctx)
 	}()
-	s.stop = func() { cancel(); <-done }
+	var asking sync.WaitGroup
+	s.stop = func() { cancel(); <-done; asking.Wait() }
+	for _, r := range s.cache.Rules() { // each waits for its first answer
+		asking.Go(func() { s.ask(ctx, r.Name) })
+	}
 	return s, s.gathered()
 }
 
@@ -134,8 +143,12 @@ func (s *server) step(at time.Time) error {
 		return err
 	}
 	for _, name := range []string{"queue_depth", "gpu_busy"} {
-		// A missing answer is counted, too.
-		_, _ = s.provider.GetExternalMetric(context.Background(), "chat", labels.Everything(), cma.ExternalMetricInfo{Metric: name})
+		s.ask(context.Background(), name)
 	}
 	return nil
+}
+
+// ask is an HPA's request. A missing answer is counted, too.
+func (s *server) ask(ctx context.Context, metric string) {
+	_, _ = s.provider.GetExternalMetric(ctx, "chat", labels.Everything(), cma.ExternalMetricInfo{Metric: metric})
 }

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,18 +64,17 @@ func newMachine(node string) (*machine, error) {
 
 // expose is the exporter's page of a node at a time.
 func (m *machine) expose(c *cluster, n *plan.Node, now time.Time) ([]*dto.MetricFamily, error) {
-	var text strings.Builder
+	var frame replay.Frame
 	for i := range n.GPUs {
-		m.record(&text, c, n, &n.GPUs[i], now)
+		frame.GPUs = append(frame.GPUs, m.record(c, n, &n.GPUs[i], now))
 	}
 	if len(n.GPUs) == 0 {
 		return []*dto.MetricFamily{}, nil
 	}
-	recording, err := replay.Parse(n.Name, strings.NewReader(text.String()))
+	source, err := replay.NewSource([]replay.Frame{frame}, func() time.Time { return now })
 	if err != nil {
 		return nil, err
 	}
-	source := replay.NewSource(recording, replay.Options{Now: func() time.Time { return now }})
 	reading, err := source.Read()
 	if err != nil {
 		return nil, err
@@ -125,39 +126,46 @@ func (m *machine) events(c *cluster, name string, now time.Time) *collect.Events
 // product is the driver's name of a model.
 var product = map[string]string{"H100-80GB": "NVIDIA H100 80GB HBM3", "L40S": "NVIDIA L40S", "A30-24GB": "NVIDIA A30"}
 
-// record writes a GPU's part of a recording, by how busy it is.
-func (m *machine) record(b *strings.Builder, c *cluster, n *plan.Node, dev *plan.GPU, now time.Time) {
+// record is a GPU with its instances, by how busy it is.
+func (m *machine) record(c *cluster, n *plan.Node, dev *plan.GPU, now time.Time) replay.Entity {
 	name := fmt.Sprintf("%s/%d", n.Name, dev.Index)
 	memory := cmp.Or(dev.Model.MemoryMiB, 81559)
-	fmt.Fprintf(b, "GPU %d uuid=%s model=%q bus=00000000:%02X:00.0 driver=580.65.06 mig=%v", dev.Index, uuid(n, dev), product[dev.Model.Name], 16*dev.Index+7, dev.MIG)
+	out := replay.Entity{Entity: collect.Entity{
+		GPU: dev.Index, UUID: uuid(n, dev), Model: product[dev.Model.Name], PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 16*dev.Index+7),
+		DriverVersion: "580.65.06", MIG: dev.MIG,
+	}}
 	table, repartition := mig.ForModel(dev.Model.Name)
 	if repartition {
-		fmt.Fprintf(b, " slices=%d", table.ComputeSlices())
+		out.GPUMaxCompute = table.ComputeSlices()
 	}
-	b.WriteByte('\n')
 	busy := busiest(dev.AllocatedTo, now)
 	for i := range dev.Instances {
 		busy += busyOf(dev.Instances[i].AllocatedTo, now) * float64(dev.Instances[i].Profile.Compute) / float64(table.ComputeSlices())
 	}
 	watts, warm := 70+560*busy, 34+38*busy
-	slowed := 0
+	slowed := 0.0
 	if c.hot[name] {
 		warm, slowed = 91, 0x40
 	}
 	s := m.dev(name)
 	s.millij += watts * 1000 * interval.Seconds()
-	fmt.Fprintf(b, "%d DCGM_FI_DEV_POWER_USAGE=%.1f DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=%.0f DCGM_FI_DEV_GPU_TEMP=%.0f DCGM_FI_DEV_MEMORY_TEMP=%.0f"+
-		" DCGM_FI_DEV_SM_CLOCK=%d DCGM_FI_DEV_MEM_CLOCK=2619 DCGM_FI_DEV_XID_ERRORS=0 112=%d DCGM_FI_DEV_PCIE_REPLAY_COUNTER=0"+
-		" DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS=%d DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS=%d DCGM_FI_DEV_ROW_REMAP_FAILURE=0"+
-		" DCGM_FI_DEV_ECC_SBE_VOL_TOTAL=%d DCGM_FI_DEV_ECC_DBE_VOL_TOTAL=%d\n",
-		dev.Index, watts, s.millij, warm, warm+6, 1980-slowed*10, slowed, c.ecc[name].fake, c.ecc[name].single/8, c.ecc[name].single, c.ecc[name].fake)
+	corrected, uncorrected := float64(c.ecc[name].single), float64(c.ecc[name].fake)
+	out.Values = map[string]any{
+		"DCGM_FI_DEV_POWER_USAGE": digits(watts, 1), "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": digits(s.millij, 0),
+		"DCGM_FI_DEV_GPU_TEMP": digits(warm, 0), "DCGM_FI_DEV_MEMORY_TEMP": digits(warm+6, 0),
+		"DCGM_FI_DEV_SM_CLOCK": 1980 - 10*slowed, "DCGM_FI_DEV_MEM_CLOCK": 2619.0, "DCGM_FI_DEV_XID_ERRORS": 0.0,
+		"112": slowed, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 0.0,
+		"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": uncorrected, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": math.Floor(corrected / 8),
+		"DCGM_FI_DEV_ROW_REMAP_FAILURE": 0.0, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": corrected, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": uncorrected,
+	}
 	if !dev.MIG {
 		used := 0.0
 		if len(dev.AllocatedTo) > 0 {
 			used = 0.3 + 0.6*busy
 		}
-		fmt.Fprintf(b, "%d DCGM_FI_DEV_GPU_UTIL=%.0f DCGM_FI_DEV_FB_TOTAL=%d %s\n", dev.Index, 100*busy, memory, figures(busy, used, memory))
-		return
+		out.Values["DCGM_FI_DEV_GPU_UTIL"], out.Values["DCGM_FI_DEV_FB_TOTAL"] = digits(100*busy, 0), float64(memory)
+		maps.Copy(out.Values, figures(busy, used, memory))
+		return out
 	}
 	for i := range dev.Instances {
 		in := &dev.Instances[i]
@@ -166,14 +174,28 @@ func (m *machine) record(b *strings.Builder, c *cluster, n *plan.Node, dev *plan
 		if in.AllocatedTo != "" {
 			used = 0.25 + 0.5*busyOf(in.AllocatedTo, now)
 		}
-		fmt.Fprintf(b, "instance %d/%d profile=%s start=%d size=%d compute=%d uuid=%s\n%d/%d %s\n", dev.Index, in.Start+1, table.Name(in.Profile),
-			in.Start, in.Profile.Memory, in.Profile.Compute, instanceUUID(n, dev, in), dev.Index, in.Start+1, figures(busyOf(in.AllocatedTo, now), used, size))
+		out.Instances = append(out.Instances, replay.Entity{
+			Entity: collect.Entity{
+				InstanceID: in.Start + 1, Profile: table.Name(in.Profile), Start: in.Start, Size: in.Profile.Memory,
+				ComputeSlices: in.Profile.Compute, InstanceUUID: instanceUUID(n, dev, in),
+			},
+			Values: figures(busyOf(in.AllocatedTo, now), used, size),
+		})
+	}
+	return out
+}
+
+func figures(busy, used float64, memory int) map[string]any {
+	return map[string]any{
+		"DCGM_FI_PROF_GR_ENGINE_ACTIVE": digits(busy, 3), "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": digits(0.6*busy, 3), "DCGM_FI_PROF_DRAM_ACTIVE": digits(0.4*busy, 3),
+		"DCGM_FI_DEV_FB_USED": digits(used*float64(memory), 0), "DCGM_FI_DEV_FB_FREE": digits((1-used)*float64(memory), 0), "DCGM_FI_DEV_FB_RESERVED": 0.0,
 	}
 }
 
-func figures(busy, used float64, memory int) string {
-	return fmt.Sprintf("DCGM_FI_PROF_GR_ENGINE_ACTIVE=%.3f DCGM_FI_PROF_PIPE_TENSOR_ACTIVE=%.3f DCGM_FI_PROF_DRAM_ACTIVE=%.3f DCGM_FI_DEV_FB_USED=%.0f DCGM_FI_DEV_FB_FREE=%.0f DCGM_FI_DEV_FB_RESERVED=0",
-		busy, 0.6*busy, 0.4*busy, used*float64(memory), (1-used)*float64(memory))
+// digits is a number as it is printed with so many digits behind the point.
+func digits(v float64, n int) float64 {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'f', n, 64), 64)
+	return v
 }
 
 func uuid(n *plan.Node, dev *plan.GPU) string {

@@ -115,8 +115,8 @@ type podStore struct{ c *cluster }
 
 func (podStore) Ready() error { return nil }
 
-func (s podStore) Has(namespace, pod string) bool {
-	return slices.Contains(s.Select(namespace, nil), pod)
+func (s podStore) Lives(namespace, pod string) (since time.Time, ok bool) {
+	return time.Time{}, slices.Contains(s.Select(namespace, nil), pod)
 }
 
 // Select returns the pods of a namespace; it is asked for all of them only.

@@ -11,6 +11,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/replay"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -27,11 +28,14 @@ type self struct{ page []byte }
 const running = 10 * time.Minute
 
 func newSelf() (*self, error) {
-	recording, err := replay.Parse("self", strings.NewReader("GPU 0 uuid=GPU-self model=\"NVIDIA L40S\" driver=580.65.06\n0 DCGM_FI_DEV_GPU_UTIL=40\n"))
+	source, err := replay.NewSource([]replay.Frame{{GPUs: []replay.Entity{{
+		Entity: collect.Entity{UUID: "GPU-self", Model: "NVIDIA L40S", DriverVersion: "580.65.06"},
+		Values: map[string]any{"DCGM_FI_DEV_GPU_UTIL": 40.0},
+	}}}}, nil)
 	if err != nil {
 		return nil, err
 	}
-	n, err := node.New(node.Options{Name: "self", Source: replay.NewSource(recording, replay.Options{}), Interval: node.MinInterval})
+	n, err := node.New(node.Options{Name: "self", Source: source, Interval: node.MinInterval})
 	if err != nil {
 		return nil, err
 	}

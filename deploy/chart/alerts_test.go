@@ -17,15 +17,20 @@ func TestAlerts(t *testing.T) {
 	for _, c := range []struct{ name, chart, render string }{
 		{"as they are", `{}`, `{}`},
 		{"overridden",
-			`{monitoring: {rules: {runbookBase: "https://wiki.example/r", overrides: {GpuscaleExporterDown: {enabled: false}, GpuscaleSamplesStale: {threshold: 0.25, for: 1h, severity: info}}}}}`,
-			`{runbooks: "https://wiki.example/r", alerts: {GpuscaleExporterDown: {enabled: false}, GpuscaleSamplesStale: {threshold: 0.25, for: 1h, severity: info}}}`},
-		{"the exporter alone", `{adapter: {enabled: false}, autoscaler: {enabled: false}}`, `{programs: [exporter]}`},
-		{"a large number", `{monitoring: {rules: {overrides: {GpuscaleSamplesStale: {threshold: 5000000}}}}}`, `{alerts: {GpuscaleSamplesStale: {threshold: 5000000}}}`},
+			`{monitoring: {rules: {runbookBase: "https://wiki.example/r", overrides: {GpuscaleExporterDown: {enabled: false}, GpuscaleAttributionFailing: {threshold: 0.25, for: 1h, severity: info}}}}}`,
+			`{runbooks: "https://wiki.example/r", alerts: {GpuscaleExporterDown: {enabled: false}, GpuscaleAttributionFailing: {threshold: 0.25, for: 1h, severity: info}}}`},
+		{"the exporter alone", ``, `{programs: [exporter]}`},
+		{"a large number", `{monitoring: {rules: {overrides: {GpuscaleAttributionFailing: {threshold: 5000000}}}}}`, `{alerts: {GpuscaleAttributionFailing: {threshold: 5000000}}}`},
+		{"other exporters", `{adapter: {exporterNamespaces: [dcgm]}, autoscaler: {exporterNamespaces: [gpus, dcgm]}}`, `{namespaces: [gpus-of-ours, dcgm, gpus]}`},
+		{"all targets", `{adapter: {exporterNamespaces: ["*"]}}`, `{namespaces: ["*"]}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			values, err := alerts.Parse([]byte(c.render))
 			if err != nil {
 				t.Fatal(err)
+			}
+			if len(values.Namespaces) == 0 { // the release's alone
+				values.Namespaces = []string{"gpus-of-ours"}
 			}
 			text, err := alerts.Render(values)
 			if err != nil {
@@ -35,7 +40,11 @@ func TestAlerts(t *testing.T) {
 			if err := yaml.Unmarshal(text, &want); err != nil {
 				t.Fatal(err)
 			}
-			objects, err := h.Template(t.Context(), releaseWith(c.chart, "--set", "monitoring.rules.alerts=true"))
+			on := "monitoring.rules.alerts=true"
+			if len(values.Programs) == 0 { // all that have alerts
+				on += ",adapter.enabled=true,autoscaler.enabled=true"
+			}
+			objects, err := h.Template(t.Context(), releaseWith(c.chart, "--set", on))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -87,7 +87,7 @@ func TestCombinations(t *testing.T) {
 				names[o.GetName()] = true
 				checkObject(t, o)
 			}
-			if c.Values == "" && !names[release+"-gpuscale-adapter"] {
+			if c.Values == "" && !names[release+"-gpuscale-exporter"] {
 				t.Errorf("no object is named after the release: %v", names)
 			}
 		})
@@ -159,12 +159,11 @@ func TestSchema(t *testing.T) {
 		{`{adapter: {certificate: {source: secret}}}`, "adapter.certificate.secretName: needed with"},
 		{`{exporter: {hostEngine: {address: "unix:///x/y"}}}`, "exporter.hostEngine.socketDir: needed with"},
 		{`{exporter: {source: nvml, hostEngine: {address: "x:5555"}}}`, "exporter.hostEngine.address: a host engine is DCGM's"},
-		{`{agent: {enabled: true, exporterBy: annotation}}`, "agent.exporterBy: annotation needs"},
 		{`{monitoring: {prometheusServiceAccount: {name: x}}}`, "monitoring.prometheusServiceAccount.namespace: needed"},
 		{`{monitoring: {prometheusServiceAccount: {namespace: x}}}`, "monitoring.prometheusServiceAccount.name: needed"},
 		{`{monitoring: {rules: {alerts: true, overrides: {NoSuch: {}}}}}`, "monitoring.rules.overrides.NoSuch: there is no such alert"},
 		{`{monitoring: {rules: {alerts: true, overrides: {GpuscaleExporterDown: {fro: 1m}}}}}`, "GpuscaleExporterDown.fro: want enabled"},
-		{`{monitoring: {rules: {alerts: true, overrides: {GpuscaleExporterDown: {threshold: 2}}}}}`, "GpuscaleExporterDown.threshold: this alert has none"},
+		{`{monitoring: {rules: {alerts: true, overrides: {GPUUnhealthy: {threshold: 2}}}}}`, "GPUUnhealthy.threshold: this alert has none"},
 		{`{monitoring: {rules: {alerts: true, overrides: {GpuscaleExporterDown: {severity: page}}}}}`, "GpuscaleExporterDown.severity"},
 	} {
 		t.Run(c.values, func(t *testing.T) {

@@ -1,16 +1,49 @@
 package chart
 
+import "sigs.k8s.io/yaml"
+
 // Combination is one way to install the chart.
 type Combination struct {
 	Name   string
 	Values string // YAML
 }
 
-// Combinations are values that users have, each at its edge, and together. The
+// Combinations are values that users have, each at its edge, and together: the
+// defaults, and then adapter and autoscaler are on where the values do not say. The
 // chart has to render them all, and the API server to take what is rendered.
 func Combinations() []Combination {
+	all := combinations()
+	for i := range all {
+		all[i].Values = enabled(all[i].Values)
+	}
+	return append([]Combination{{"defaults", ``}}, all...)
+}
+
+// enabled turns the adapter and the autoscaler on where the values do not say.
+func enabled(values string) string {
+	v := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &v); err != nil {
+		panic(err) // combinations are constants
+	}
+	for _, program := range []string{"adapter", "autoscaler"} {
+		of, _ := v[program].(map[string]any)
+		if of == nil {
+			of = map[string]any{}
+		}
+		if _, ok := of["enabled"]; !ok {
+			of["enabled"] = true
+		}
+		v[program] = of
+	}
+	out, err := yaml.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(out)
+}
+
+func combinations() []Combination {
 	return []Combination{
-		{"defaults", ``},
 		{"all programs", `{agent: {enabled: true}, report: {enabled: true}}`},
 		{"no program", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}}`},
 		{"no program, no CRDs", `{crds: {install: false}, exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}}`},
@@ -71,19 +104,18 @@ func Combinations() []Combination {
 		{"autoscaler: volumes", `{autoscaler: {extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}], priorityClassName: "", resources: {}}}`},
 
 		{"agent by socket", `{agent: {enabled: true, runtimeClassName: nvidia, extraArgs: [--log-level=debug]}}`},
-		{"agent by annotation", `{exporter: {quiesceAnnotation: true}, agent: {enabled: true, exporterBy: annotation}}`},
 		{"agent asked by none", `{agent: {enabled: true, exporterBy: none, config: {freeze: true}, devicePlugin: {namespace: kube-system, labelKey: k8s-app, labelValue: nvidia}}}`},
 
 		{"report to the log", `{report: {enabled: true, since: 30d}}`},
 		{"report on a claim", `{report: {enabled: true, persistence: {enabled: true, size: 5Gi, storageClassName: fast}, format: json, currency: EUR}}`},
 		{"report on their claim", `{report: {enabled: true, persistence: {enabled: true, existingClaim: theirs}, prices: "currency: EUR\n", extraArgs: ["--match=cluster=\"a\""]}}`},
 
-		{"Prometheus with a secret", `{prometheus: {url: "https://mimir.example/prometheus", client: {headerFiles: {X-Scope-OrgID: /etc/gpuscale-secrets/mimir/tenant}}, secrets: [mimir, other]}, report: {enabled: true}}`},
+		{"Prometheus with a secret", `{prometheus: {url: "https://mimir.example/prometheus", client: {http: {http_headers: {X-Scope-OrgID: {files: [/etc/gpuscale-secrets/mimir/tenant]}}}}, secrets: [mimir, other]}, report: {enabled: true}}`},
 		{"ServiceMonitors", `{agent: {enabled: true}, monitoring: {scrape: ServiceMonitor, labels: {release: kps}, honorLabels: true, interval: 30s, prometheusServiceAccount: {namespace: monitoring, name: prometheus}}}`},
 		{"PodMonitors", `{agent: {enabled: true}, monitoring: {scrape: PodMonitor}}`},
 		{"annotations", `{agent: {enabled: true}, monitoring: {scrape: annotations}}`},
 		{"rules", `{monitoring: {rules: {recording: true, alerts: true}, labels: {role: alerts}}}`},
-		{"rules, some otherwise", `{monitoring: {rules: {alerts: true, runbookBase: "https://wiki.example/runbooks/", overrides: {GpuscaleExporterDown: {enabled: false}, GpuscaleSamplesStale: {threshold: 0.5, for: 1h, severity: info, labels: {team: ml}}}}}}`},
+		{"rules, some otherwise", `{monitoring: {rules: {alerts: true, runbookBase: "https://wiki.example/runbooks/", overrides: {GpuscaleExporterDown: {enabled: false}, GpuscaleAttributionFailing: {threshold: 0.5, for: 1h, severity: info, labels: {team: ml}}}}}}`},
 		{"rules without programs", `{adapter: {enabled: false}, autoscaler: {enabled: false}, monitoring: {rules: {alerts: true}}}`},
 		{"boards", `{monitoring: {dashboards: {enabled: true, labels: {x: "1"}, annotations: {folder: GPUs}}}}`},
 		{"boards elsewhere", `{monitoring: {dashboards: {enabled: true, namespace: kube-public}}}`},
@@ -96,7 +128,8 @@ func Combinations() []Combination {
 // Everything enables all that can be on at once.
 const Everything = `
 exporter: {allocatedPodLabels: true, fractionalGPUs: true, virtualGPUs: true, dra: true, nodeCondition: true, quiesceAnnotation: true, profiling: true, dcgmLibraryDir: /opt/dcgm, counters: "DCGM_FI_DEV_GPU_UTIL, gauge, busy\n"}
-autoscaler: {pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}
+adapter: {enabled: true}
+autoscaler: {enabled: true, pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}
 agent: {enabled: true}
 report: {enabled: true, persistence: {enabled: true}}
 monitoring:

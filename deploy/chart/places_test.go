@@ -13,7 +13,7 @@ import (
 // mounts the node's folders needs its constraint. It is known by its API.
 func TestOpenShift(t *testing.T) {
 	h := helm(t)
-	const programs = `{agent: {enabled: true}, report: {enabled: true}`
+	const programs = `{adapter: {enabled: true}, autoscaler: {enabled: true}, agent: {enabled: true}, report: {enabled: true}`
 	there := []string{"--api-versions", "security.openshift.io/v1"}
 	for _, c := range []struct {
 		name, values string

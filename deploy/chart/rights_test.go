@@ -90,7 +90,8 @@ func TestRights(t *testing.T) {
 	var b strings.Builder
 	for _, c := range []struct{ name, values string }{
 		{"defaults", ""},
-		{"dry run", `{autoscaler: {dryRun: true}}`},
+		{"adapter and autoscaler", `{adapter: {enabled: true}, autoscaler: {enabled: true}}`},
+		{"dry run", `{adapter: {enabled: true}, autoscaler: {enabled: true, dryRun: true}}`},
 		{"everything", chart.Everything},
 	} {
 		objects := render(t, h, c.values)
@@ -140,7 +141,7 @@ func TestLeastPrivilege(t *testing.T) {
 					}
 				}
 			}
-			if strings.Contains(c.Values, "exporter: {") {
+			if strings.Contains(c.Values, "exporter:") {
 				return
 			}
 			for _, b := range bindings(t, objects) {
@@ -153,16 +154,16 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// TestTokens: a token is only in pods that talk to the API server.
+// TestTokens: a token is only in pods that use the API server.
 func TestTokens(t *testing.T) {
 	h := helm(t)
 	for _, c := range []struct {
 		name, values string
 		with         []string
 	}{
-		{"defaults", "", []string{"adapter", "autoscaler"}},
-		{"report and agent", `{report: {enabled: true}, agent: {enabled: true}}`, []string{"adapter", "agent", "autoscaler"}},
-		{"condition", `{exporter: {nodeCondition: true}}`, []string{"adapter", "autoscaler", "exporter"}},
+		{"defaults", "", nil},
+		{"all programs", `{adapter: {enabled: true}, autoscaler: {enabled: true}, report: {enabled: true}, agent: {enabled: true}}`, []string{"adapter", "agent", "autoscaler"}},
+		{"condition", `{exporter: {nodeCondition: true}}`, []string{"exporter"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var with []string

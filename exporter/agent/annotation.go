@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/pods"
@@ -98,7 +99,7 @@ func NewFollower(api *pods.API, name string, gpus GPUs, count func(kind string, 
 // Run follows the annotation until ctx ends. Released GPUs are reacquired when
 // their time is over, also while the API server is away.
 func (f *Follower) Run(ctx context.Context) {
-	changes, failures := make(chan metadata), make(chan error)
+	changes, failures := make(chan map[string]string), make(chan error)
 	go f.listen(ctx, changes, failures)
 	failed := false
 	for {
@@ -116,12 +117,12 @@ func (f *Follower) Run(ctx context.Context) {
 			f.expire(ctx)
 		case <-again:
 			f.acknowledge(ctx)
-		case m := <-changes:
+		case annotations := <-changes:
 			if failed {
 				f.log.Info("agent: watching the node again")
 			}
 			failed = false
-			f.follow(ctx, m.Annotations)
+			f.follow(ctx, annotations)
 		case err := <-failures:
 			if !failed {
 				f.log.Warn("agent: node not watched", "error", err)
@@ -131,44 +132,32 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// listen hands over the node's metadata now and after each change.
-func (f *Follower) listen(ctx context.Context, changes chan<- metadata, failures chan<- error) {
-	retry := firstRetry
-	for ctx.Err() == nil {
-		err := f.look(ctx, func(m metadata) {
-			retry = firstRetry
-			give(ctx, changes, m)
+// retries are apart from the other nodes'.
+var retries = wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 1, Steps: 10, Cap: lastRetry}
+
+// listen hands over the node's annotations now and after each change. A watch that ends by
+// itself does so after some minutes; one that a proxy closes at once is not repeated without
+// a pause.
+func (f *Follower) listen(ctx context.Context, changes chan<- map[string]string, failures chan<- error) {
+	for pause := retries; ctx.Err() == nil; {
+		err := f.node.follow(ctx, func(annotations map[string]string) {
+			pause = retries
+			select {
+			case changes <- annotations:
+			case <-ctx.Done():
+			}
 		})
 		if err != nil {
-			give(ctx, failures, err)
+			select {
+			case failures <- err:
+			case <-ctx.Done():
+			}
 		}
-		// A watch that ends by itself does so after some minutes; one that a
-		// proxy closes at once must not repeat without a pause.
 		select {
+		case <-time.After(pause.Step()):
 		case <-ctx.Done():
-		case <-time.After(retry + rand.N(retry)): // apart from the other nodes
-		}
-		if err != nil {
-			retry = min(2*retry, lastRetry)
 		}
 	}
-}
-
-func give[T any](ctx context.Context, to chan<- T, what T) {
-	select {
-	case to <- what:
-	case <-ctx.Done():
-	}
-}
-
-// look reads the node once and then follows it while the API server lets it.
-func (f *Follower) look(ctx context.Context, changed func(metadata)) error {
-	m, err := f.node.get(ctx)
-	if err != nil {
-		return err
-	}
-	changed(m)
-	return f.node.watch(ctx, m.ResourceVersion, changed)
 }
 
 // follow reconciles the released GPUs with the annotations.

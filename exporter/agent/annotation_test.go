@@ -124,7 +124,7 @@ func TestAnnotation(t *testing.T) {
 		for _, call := range k.calls {
 			if !slices.Contains([]string{
 				"GET /api/v1/nodes/node-1", "PATCH /api/v1/nodes/node-1/status",
-				"GET /api/v1/nodes?fieldSelector=metadata.name%3Dnode-1&resourceVersion=7&timeoutSeconds=300&watch=true",
+				"GET /api/v1/nodes?fieldSelector=metadata.name%3Dnode-1&resourceVersion=7&timeout=5m0s&timeoutSeconds=300&watch=true",
 			}, call) {
 				t.Errorf("the API was asked for %s", call)
 			}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
@@ -36,7 +38,11 @@ func newKube(t testing.TB) *kube {
 }
 
 func (k *kube) api() *pods.API {
-	return &pods.API{Base: "http://kube.test", Client: &http.Client{Transport: k}}
+	api, err := pods.NewAPI(&rest.Config{Host: "http://kube.test", Transport: k})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return api
 }
 
 func (k *kube) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -44,12 +50,12 @@ func (k *kube) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer k.mu.Unlock()
 	k.calls = append(k.calls, r.Method+" "+r.URL.RequestURI())
 	answer := func(status int, body io.ReadCloser) (*http.Response, error) {
-		return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: body, Request: r, Header: http.Header{}}, nil
+		return &http.Response{StatusCode: status, Status: http.StatusText(status), Body: body, Request: r, Header: http.Header{"Content-Type": {"application/json"}}}, nil
 	}
 	var content map[string]any
 	if r.Method != http.MethodGet {
 		if k.refuse != 0 {
-			return answer(k.refuse, io.NopCloser(strings.NewReader(`{"kind":"Status","message":"not today"}`)))
+			return answer(k.refuse, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","message":"not today"}`)))
 		}
 		if err := json.NewDecoder(r.Body).Decode(&content); err != nil {
 			k.t.Errorf("%s %s: %v", r.Method, r.URL, err)
@@ -102,7 +108,7 @@ func (k *kube) node() []byte {
 	if n := len(k.conditions); n > 0 {
 		status["conditions"] = k.conditions[n-1:]
 	}
-	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": "7", "annotations": k.annotations}, "status": status})
+	text, err := json.Marshal(map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "7", "annotations": k.annotations}, "status": status})
 	if err != nil {
 		k.t.Error(err)
 	}
@@ -118,7 +124,7 @@ func (k *kube) stream(r *http.Request) io.ReadCloser {
 			case <-r.Context().Done():
 				_ = writer.CloseWithError(r.Context().Err())
 				return
-			case <-time.After(watchFor):
+			case <-time.After(time.Duration(watchFor) * time.Second):
 				_ = writer.Close()
 				return
 			case <-k.changed:

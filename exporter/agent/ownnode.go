@@ -4,26 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
-const (
-	// watchFor is how long the API server keeps one watch; the request ends watchSlack
-	// later.
-	watchFor   = 5 * time.Minute
-	watchSlack = 10 * time.Second
-	// maxEvent bounds an event of the watch: a Node with the images of a year on it
-	// has less.
-	maxEvent = 4 << 20
-	// metadataOnly spares the rest of the Node; a server that cannot do it sends all.
-	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-)
+// watchFor is how long the API server keeps one watch, in seconds.
+var watchFor int64 = 300
 
 // ownNode is the Kubernetes API as far as this node may reach it. Its methods
 // are all the requests that the agent makes.
@@ -32,88 +26,80 @@ type ownNode struct {
 	name string
 }
 
-// metadata is the part of a Node that is read.
-type metadata struct {
-	ResourceVersion string            `json:"resourceVersion"`
-	Annotations     map[string]string `json:"annotations"`
+func (o *ownNode) nodes() metadata.ResourceInterface {
+	return o.api.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
 }
 
-func (o *ownNode) path() string { return "/api/v1/nodes/" + url.PathEscape(o.name) }
-
-// get reads the Node's metadata.
-func (o *ownNode) get(ctx context.Context) (metadata, error) {
-	var object struct{ Metadata metadata }
-	err := o.api.Get(ctx, o.path(), metadataOnly, &object)
-	return object.Metadata, err
-}
+func (o *ownNode) status() string { return "/api/v1/nodes/" + o.name + "/status" }
 
 // condition reads the condition GPUHealthy and when its status changed; the
 // zero verdict where absent.
 func (o *ownNode) condition(ctx context.Context) (verdict, time.Time, error) {
-	var object struct {
-		Status struct {
-			Conditions []struct {
-				Type, Status, Reason, Message string
-				LastTransitionTime            time.Time
-			}
-		}
-	}
-	if err := o.api.Get(ctx, o.path()+"/status", "", &object); err != nil {
+	var node corev1.Node
+	if err := o.api.Read(ctx, o.status(), nil, &node); err != nil {
 		return verdict{}, time.Time{}, err
 	}
-	for _, c := range object.Status.Conditions {
+	for _, c := range node.Status.Conditions {
 		if c.Type == ConditionType {
-			return verdict{c.Status, c.Reason, c.Message}, c.LastTransitionTime, nil
+			return verdict{string(c.Status), c.Reason, c.Message}, c.LastTransitionTime.Time, nil
 		}
 	}
 	return verdict{}, time.Time{}, nil
 }
 
-// watch calls changed with the Node's metadata after each change since a
-// version, until the API server ends the watch, which is no error.
-func (o *ownNode) watch(ctx context.Context, version string, changed func(metadata)) error {
-	ctx, cancel := context.WithTimeout(ctx, watchFor+watchSlack)
-	defer cancel()
-	query := url.Values{
-		"watch": {"true"}, "fieldSelector": {"metadata.name=" + o.name}, "resourceVersion": {version},
-		"timeoutSeconds": {strconv.Itoa(int(watchFor.Seconds()))},
-	}
-	body, err := o.api.Do(ctx, pods.Call{Method: http.MethodGet, Path: "/api/v1/nodes?" + query.Encode(), Accept: metadataOnly})
+// follow calls changed with the Node's annotations, now and after each change, until the API
+// server ends the watch, which is no error.
+func (o *ownNode) follow(ctx context.Context, changed func(annotations map[string]string)) error {
+	now, err := o.nodes().Get(ctx, o.name, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the node %s: %w", o.name, err)
 	}
-	defer body.Close()
-	limited := &io.LimitedReader{R: body}
-	events := json.NewDecoder(limited)
-	for {
-		limited.N = maxEvent
-		var event struct {
-			Type   string
-			Object struct {
-				Metadata metadata
-				Message  string
+	changed(now.Annotations)
+	w, err := o.nodes().Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + o.name, ResourceVersion: now.ResourceVersion, TimeoutSeconds: &watchFor,
+	})
+	if err != nil {
+		return fmt.Errorf("watching the node %s: %w", o.name, err)
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		switch event.Type {
+		case watch.Error:
+			return fmt.Errorf("watching the node %s: %w", o.name, apierrors.FromObject(event.Object))
+		case watch.Added, watch.Modified:
+			if m, ok := event.Object.(*metav1.PartialObjectMetadata); ok {
+				changed(m.Annotations)
 			}
 		}
-		switch err := events.Decode(&event); {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return fmt.Errorf("watching the node %s: %w", o.name, err)
-		case event.Type == "ERROR":
-			return fmt.Errorf("watching the node %s: %s", o.name, event.Object.Message)
-		case event.Type == "ADDED" || event.Type == "MODIFIED":
-			changed(event.Object.Metadata)
-		}
 	}
+	return nil
 }
 
 // patchStatus merges into the Node by its status, which may change annotations
 // too and nothing of the spec: no label, no taint, no cordon.
 func (o *ownNode) patchStatus(ctx context.Context, patch any) error {
-	return o.api.Write(ctx, http.MethodPatch, o.path()+"/status", "application/strategic-merge-patch+json", patch)
+	content, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("patching the node %s: %w", o.name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, pods.Timeout)
+	defer cancel()
+	if err := o.api.Patch(types.StrategicMergePatchType).AbsPath(o.status()).Body(content).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("patching the node %s: %w", o.name, err)
+	}
+	return nil
 }
 
 // createEvent adds an Event. Events of Nodes are in the namespace default.
-func (o *ownNode) createEvent(ctx context.Context, event any) error {
-	return o.api.Write(ctx, http.MethodPost, "/api/v1/namespaces/default/events", "application/json", event)
+func (o *ownNode) createEvent(ctx context.Context, event *corev1.Event) error {
+	content, err := json.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("creating an Event: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, pods.Timeout)
+	defer cancel()
+	if err := o.api.Post().AbsPath("/api/v1/namespaces/default/events").Body(content).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("creating an Event: %w", err)
+	}
+	return nil
 }

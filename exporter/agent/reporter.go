@@ -7,6 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
@@ -134,28 +138,26 @@ func worthAnEvent(before, v verdict) bool { return before.status != "" || v.stat
 
 // conditionPatch merges into the conditions by their type.
 func conditionPatch(v verdict, now, changed time.Time) any {
-	return map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
-		"type": ConditionType, "status": v.status, "reason": v.reason, "message": v.message,
-		"lastHeartbeatTime": stamp(now), "lastTransitionTime": stamp(changed),
+	return map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
+		Type: ConditionType, Status: corev1.ConditionStatus(v.status), Reason: v.reason, Message: v.message,
+		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(changed),
 	}}}}
 }
 
 // event is an Event of the node. Kubernetes refers to a Node by its name where
 // the UID is asked for, as the kubelet does.
-func (r *Reporter) event(v verdict, now time.Time) any {
-	kind := "Warning"
+func (r *Reporter) event(v verdict, now time.Time) *corev1.Event {
+	kind, name := corev1.EventTypeWarning, r.node.name
 	if v.status == "True" {
-		kind = "Normal"
+		kind = corev1.EventTypeNormal
 	}
-	return map[string]any{
-		"apiVersion": "v1", "kind": "Event",
-		"metadata":       map[string]any{"generateName": "gpuscale-exporter-", "namespace": "default"},
-		"involvedObject": map[string]any{"apiVersion": "v1", "kind": "Node", "name": r.node.name, "uid": r.node.name},
-		"type":           kind, "reason": v.reason, "message": v.message, "count": 1,
-		"firstTimestamp": stamp(now), "lastTimestamp": stamp(now),
-		"source":             map[string]any{"component": "gpuscale-exporter", "host": r.node.name},
-		"reportingComponent": "gpuscale.io/exporter", "reportingInstance": r.node.name,
+	return &corev1.Event{
+		TypeMeta:       metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: "gpuscale-exporter-", Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)},
+		Type:           kind, Reason: v.reason, Message: v.message, Count: 1,
+		FirstTimestamp: metav1.NewTime(now), LastTimestamp: metav1.NewTime(now),
+		Source:              corev1.EventSource{Component: "gpuscale-exporter", Host: name},
+		ReportingController: "gpuscale.io/exporter", ReportingInstance: name,
 	}
 }
-
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

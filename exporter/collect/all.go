@@ -115,3 +115,168 @@ func attributionAge() family {
 		}
 	}}
 }
+
+const mebibyte = 1 << 20
+
+func memoryUsed() family {
+	return family{desc: metric.GPUMemoryUsedBytes, collect: func(m *Moment, d *metric.Desc, add adder) {
+		addMemory(m, d, add, func(s *subject) (float64, time.Time, bool) {
+			v, ok := s.number(fieldFBUsed)
+			return v.Number, v.Time, ok
+		}, func(h *Usage) Measured { return h.Memory })
+	}}
+}
+
+func memoryTotal() family {
+	return family{desc: metric.GPUMemoryTotalBytes, collect: func(m *Moment, d *metric.Desc, add adder) {
+		addMemory(m, d, add, totalMiB, nil)
+	}}
+}
+
+// addMemory adds a size in MiB for each GPU, or for the instances of a
+// partitioned one: a sum over the series counts no byte twice. Containers that
+// share an entity have their own parts where part knows them.
+func addMemory(m *Moment, d *metric.Desc, add adder, size func(*subject) (float64, time.Time, bool), part func(*Usage) Measured) {
+	for i := range m.subjects {
+		s := &m.subjects[i]
+		if s.split {
+			continue
+		}
+		mib, taken, ok := size(s)
+		if !ok || mib < 0 {
+			continue
+		}
+		text := func(s *subject) string { return s.text(d) }
+		if part == nil || !s.addDivided(mib*mebibyte, taken, part, text, add) {
+			add(s.text(d), mib*mebibyte, taken)
+		}
+	}
+}
+
+// totalMiB is FB_TOTAL, or the sum of its parts where all of them are known.
+func totalMiB(s *subject) (float64, time.Time, bool) {
+	if v, ok := s.number(fieldFBTotal); ok {
+		return v.Number, v.Time, true
+	}
+	sum, taken := 0.0, time.Time{}
+	for _, field := range []uint16{fieldFBFree, fieldFBUsed, fieldFBReserved} {
+		v, ok := s.number(field)
+		if !ok {
+			return 0, time.Time{}, false
+		}
+		if taken.IsZero() || v.Time.Before(taken) {
+			taken = v.Time
+		}
+		sum += v.Number
+	}
+	return sum, taken, true
+}
+
+// idleBelow is the busy ratio under which an entity does nothing: GPU_UTIL
+// counts in whole percents, and a context that only exists reads as a trace.
+const idleBelow = 0.01
+
+// idle has a series for each allocation whose computing is known: the only one
+// of an entity, or one of several where the driver measures their parts. The
+// value is 0 while the container computes.
+func idle() family {
+	return family{desc: metric.GPUIdleSeconds, collect: func(m *Moment, d *metric.Desc, add adder) {
+		for s := range m.allocated {
+			if s.busy.known {
+				add(s.text(d), s.idle.Seconds(), s.busy.taken)
+			}
+		}
+	}}
+}
+
+// allocated yields the allocations of all entities.
+func (m *Moment) allocated(yield func(*subject) bool) {
+	for i := range m.subjects {
+		allocations := m.subjects[i].allocations
+		for j := range allocations {
+			if !yield(&allocations[j]) {
+				return
+			}
+		}
+	}
+}
+
+// idleKey is an allocation of an entity. The index is part of it because some
+// GPUs have no UUID.
+type idleKey struct {
+	gpu, instance int
+	kind          EntityKind
+	uuid          string
+	allocation    Allocation
+}
+
+// idleSpan is since when an allocation is idle, and when that was last
+// confirmed.
+type idleSpan struct{ since, seen time.Time }
+
+// idleTracker follows allocations over readings. A gap longer than maxGap ends
+// a span: use within it is unknown.
+type idleTracker struct {
+	spans  map[idleKey]idleSpan
+	maxGap time.Duration
+}
+
+// observe sets the idle time of each allocation and forgets those that are
+// gone.
+func (t *idleTracker) observe(allocated func(func(*subject) bool)) {
+	next := make(map[idleKey]idleSpan, len(t.spans))
+	for s := range allocated {
+		key := idleKey{s.entity.GPU, s.entity.InstanceID, s.entity.Kind, s.entity.UUID, s.allocation}
+		span, ok := t.spans[key]
+		switch {
+		case !s.busy.known:
+			if ok {
+				next[key] = span // unknown is neither idle nor busy
+			}
+			continue
+		case s.busy.value >= idleBelow:
+			continue
+		case !ok || s.busy.taken.Sub(span.seen) > t.maxGap:
+			span.since = s.busy.taken
+		}
+		span.seen = s.busy.taken
+		next[key] = span
+		s.idle = max(0, span.seen.Sub(span.since))
+	}
+	t.spans = next
+}
+
+// throttleReasons are the clock event reasons that reduce a GPU's clocks, by
+// the driver's bit. Idleness (bit 1) is not one of them.
+var throttleReasons = clockReasons[1:]
+
+// addThrottled adds the time since the value before to each active reason.
+func (t *tally) addThrottled(s *subject, maxGap time.Duration) {
+	v, ok := s.number(fieldClockEvents)
+	if !ok || s.entity.Kind != GPU {
+		return
+	}
+	seconds := sinceLast(&t.throttleAt, v.Time, maxGap)
+	for i, r := range throttleReasons {
+		if int64(v.Number)&r.bit != 0 {
+			t.throttled[i] += seconds
+		}
+	}
+}
+
+// throttleSeconds has a series for each reason of each GPU that reports them:
+// those at 0 too, or the first throttling would show no increase.
+func throttleSeconds() family {
+	return family{desc: metric.GPUThrottleSecondsTotal, collect: func(m *Moment, d *metric.Desc, add adder) {
+		for i := range m.subjects {
+			s := &m.subjects[i]
+			v, ok := s.number(fieldClockEvents)
+			if !ok || s.entity.Kind != GPU {
+				continue
+			}
+			for j, r := range throttleReasons {
+				add(s.labels.with(d, metric.LabelReason, r.name), s.tally.throttled[j], v.Time)
+			}
+		}
+	}}
+}

@@ -90,10 +90,15 @@ func (c *CompatOptions) selectsAny(entities []Entity) bool {
 // MissingDevices returns what -d names and the reading does not have.
 func (c *CompatOptions) MissingDevices(r *Reading) []string { return c.Devices.missing(r) }
 
-// perInstance reports whether a field is measured on the instance itself. What
-// is not is the GPU's: DCGM answers it for an instance with the GPU's number.
+// perInstance reports whether a field is measured on the instance itself, as DCGM's field
+// table has it. What is not is the GPU's: DCGM answers it for an instance with the GPU's
+// number.
 func perInstance(field uint16) bool {
 	switch {
+	case field == 50 || field == 54 || field == 68, field >= 90 && field <= 93: // names, BAR1
+		return true
+	case field == fieldXID:
+		return true
 	case field >= fieldFBTotal && field <= 254: // frame buffer
 		return true
 	case field >= 203 && field <= 207: // utilization: the driver has none under MIG
@@ -124,7 +129,7 @@ func (c *CompatOptions) families(m *Moment) []pageFamily {
 		if f.Kind == counters.Label {
 			continue
 		}
-		page := pageFamily{name: f.Name, help: f.Help, kind: string(f.Kind)}
+		page := pageFamily{name: f.Name, help: f.Help, kind: string(f.Kind), maxAge: StaleAfter(f.Every)}
 		if f.Computed() {
 			if add := computed(f.ID); add != nil {
 				add(c, m, &page)
@@ -149,7 +154,7 @@ func (c *CompatOptions) addField(m *Moment, field uint16, page *pageFamily) {
 		if !ok || c.addShares(s, field, v, page) {
 			continue
 		}
-		for _, l := range s.dcgm {
+		for _, l := range c.holders(s) {
 			if field == fieldXID {
 				page.add(l.xid(int(v.Number)), v.Number, m.taken)
 			} else {
@@ -157,6 +162,20 @@ func (c *CompatOptions) addField(m *Moment, field uint16, page *pageFamily) {
 			}
 		}
 	}
+}
+
+// holders are the labels under which a value of the subject stands: with VirtualGPUs once for
+// each container that shares it, as dcgm-exporter has it, so that a sum counts it several
+// times. CompatOnce has it once, without them.
+func (c *CompatOptions) holders(s *subject) []*labelSet {
+	if !c.VirtualGPUs || c.Mode != CompatExact || len(s.allocations) < 2 || len(s.dcgm) != 1 {
+		return s.dcgm
+	}
+	var out []*labelSet
+	for i := range s.allocations {
+		out = append(out, s.allocations[i].labels)
+	}
+	return out
 }
 
 // labels renders what identifies the entity in the DCGM series, in

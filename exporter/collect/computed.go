@@ -1,6 +1,16 @@
 package collect
 
-import "github.com/gpuscale/gpuscale/exporter/collect/counters"
+import (
+	"cmp"
+	_ "embed"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
 
 // computed returns what computes a DCGM_EXP_* series, by its counters number,
 // or nil where nothing does.
@@ -44,7 +54,7 @@ func (c *CompatOptions) eachGPU(m *Moment, add func(device *Entity, l *labelSet)
 		if s.entity.Kind == Instance && c.Mode == CompatOnce {
 			continue
 		}
-		for _, l := range s.dcgm {
+		for _, l := range c.holders(s) {
 			add(m.subjects[s.device].entity, l)
 		}
 	}
@@ -61,7 +71,7 @@ func (c *CompatOptions) eachWholeGPU(m *Moment, add func(device *Entity, l *labe
 			add(s.entity, s.labels)
 			continue
 		}
-		for _, l := range s.dcgm {
+		for _, l := range c.holders(s) {
 			add(s.entity, l)
 		}
 	}
@@ -92,3 +102,219 @@ const (
 	AskHealth      = counters.GPUHealthStatus  // Entity.Health
 	AskPeers       = counters.P2PStatus        // Entity.Peers
 )
+
+// xidErrors has a series for each code that a GPU has had.
+func xidErrors() family {
+	return family{desc: metric.GPUXIDErrorsTotal, collect: func(m *Moment, d *metric.Desc, add adder) {
+		for i := range m.subjects {
+			s := &m.subjects[i]
+			if s.entity.Kind != GPU || s.entity.Events == nil {
+				continue
+			}
+			for _, x := range s.entity.Events.XIDs {
+				add(s.labels.with(d, metric.LabelXID, strconv.FormatInt(x.Code, 10)), float64(x.Total), m.taken)
+			}
+		}
+	}}
+}
+
+// xid returns the DCGM labels of the XID series, which dcgm-exporter gives the
+// code and its meaning.
+func (l *labelSet) xid(code int) string {
+	return l.dcgm("err_code", strconv.Itoa(code), "err_msg", cmp.Or(xidMeanings()[code], "Unknown Error"))
+}
+
+//go:embed xids.txt
+var xidText string
+
+// xidMeanings are NVIDIA's short texts of the XIDs.
+var xidMeanings = sync.OnceValue(func() map[int]string {
+	meanings := map[int]string{}
+	for line := range strings.Lines(xidText) {
+		number, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if code, err := strconv.Atoi(number); err == nil {
+			meanings[code] = text
+		}
+	}
+	return meanings
+})
+
+// eventWindow is the default window of windowed counts, as in dcgm-exporter.
+const eventWindow = 5 * time.Minute
+
+// windowLabel is the value of window_size_in_ms.
+func windowLabel(window time.Duration) (time.Duration, string) {
+	if window <= 0 {
+		window = eventWindow
+	}
+	return window, strconv.FormatInt(window.Milliseconds(), 10)
+}
+
+// addXIDWindow counts the XIDs of the window by code. A GPU without any has one
+// series without a code, at 0.
+func addXIDWindow(c *CompatOptions, m *Moment, page *pageFamily) {
+	window, label := windowLabel(c.XIDWindow)
+	c.eachGPU(m, func(device *Entity, l *labelSet) {
+		if device.Events == nil {
+			return // not known, which is not none
+		}
+		events := since(device.Events.RecentXIDs, m.taken.Add(-window))
+		for i := range events {
+			if n, first := countCode(events, i); first {
+				page.add(l.dcgm("window_size_in_ms", label, "xid", strconv.FormatInt(events[i].Code, 10)), float64(n), m.taken)
+			}
+		}
+		if len(events) == 0 {
+			page.add(l.dcgm("window_size_in_ms", label), 0, m.taken)
+		}
+	})
+}
+
+// countCode counts the events with the code of event i and reports whether i is
+// the first of them.
+func countCode(events []Event, i int) (n int, first bool) {
+	for k := range events {
+		if events[k].Code != events[i].Code {
+			continue
+		}
+		if k < i {
+			return 0, false
+		}
+		n++
+	}
+	return n, true
+}
+
+// addXIDTotals has a series for each code seen since the start.
+func addXIDTotals(c *CompatOptions, m *Moment, page *pageFamily) {
+	c.eachGPU(m, func(device *Entity, l *labelSet) {
+		if device.Events == nil {
+			return
+		}
+		for _, x := range device.Events.XIDs {
+			page.add(l.dcgm("xid", strconv.FormatInt(x.Code, 10)), float64(x.Total), m.taken)
+		}
+	})
+}
+
+// clockReasons are DCGM's bits of field 112 and their names in DCGM's tools.
+var clockReasons = [...]struct {
+	bit  int64
+	name string
+}{
+	{0x1, "gpu_idle"}, {0x2, "clocks_setting"}, {0x4, "power_cap"}, {0x8, "hw_slowdown"}, {0x10, "sync_boost"},
+	{0x20, "sw_thermal"}, {0x40, "hw_thermal"}, {0x80, "hw_power_brake"}, {0x100, "display_clocks"},
+}
+
+// addClockWindow counts the samples of the window in which a reason was set, so
+// the number depends on the sampling interval: as in dcgm-exporter, where a GPU without any
+// has no series either.
+func addClockWindow(c *CompatOptions, m *Moment, page *pageFamily) {
+	window, label := windowLabel(c.ClockEventsWindow)
+	c.eachGPU(m, func(device *Entity, l *labelSet) {
+		if device.Events == nil {
+			return
+		}
+		samples := since(device.Events.ClockSamples, m.taken.Add(-window))
+		for _, r := range clockReasons {
+			n := 0
+			for _, s := range samples {
+				if s.Code&r.bit != 0 {
+					n++
+				}
+			}
+			if n > 0 {
+				page.add(l.dcgm("window_size_in_ms", label, "clock_event", r.name), float64(n), m.taken)
+			}
+		}
+	})
+}
+
+// addClockTotals counts how often each reason has set in since the start.
+func addClockTotals(c *CompatOptions, m *Moment, page *pageFamily) {
+	c.eachGPU(m, func(device *Entity, l *labelSet) {
+		if device.Events == nil {
+			return
+		}
+		for _, x := range device.Events.ClockChanges {
+			for _, r := range clockReasons {
+				if r.bit == x.Code {
+					page.add(l.dcgm("clock_event", r.name), float64(x.Total), m.taken)
+				}
+			}
+		}
+	})
+}
+
+// Results of DCGM's health watches, as the series shows them.
+const (
+	HealthPass = 0
+	HealthWarn = 10
+	HealthFail = 20
+)
+
+// Incident is a finding of DCGM's health watches on a GPU.
+type Incident struct {
+	Watch  string // "PCIE", "NVLINK", …: one of HealthWatches
+	Result int    // HealthWarn or HealthFail
+	Error  string // "DCGM_FR_…"
+}
+
+// HealthReport is the result of DCGM's health watches of a GPU.
+type HealthReport struct {
+	Incidents []Incident
+}
+
+// HealthWatches are DCGM's health watches of a GPU. "ALL" has what concerns the whole GPU,
+// as the gravest XIDs do.
+var HealthWatches = []string{"PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"}
+
+// of returns the worst incident of a watch, or a pass.
+func (h *HealthReport) of(watch string) Incident {
+	worst := Incident{Watch: watch, Result: HealthPass, Error: "DCGM_FR_OK"}
+	for _, i := range h.Incidents {
+		if i.Watch == watch && i.Result > worst.Result {
+			worst = i
+		}
+	}
+	return worst
+}
+
+// addHealthStatus has a series for each watch of each GPU.
+func addHealthStatus(c *CompatOptions, m *Moment, page *pageFamily) {
+	c.eachWholeGPU(m, func(device *Entity, l *labelSet) {
+		if device.Health == nil {
+			return
+		}
+		for _, watch := range HealthWatches {
+			i := device.Health.of(watch)
+			page.add(l.dcgm("health_watch", watch, "health_error_code", i.Error), float64(i.Result), m.taken)
+		}
+	})
+}
+
+// Peer is the state of the NVLink path from a GPU to another.
+type Peer struct {
+	GPU    int // the other GPU
+	Status int // NVML's peer-to-peer status; 0 is fine
+}
+
+// peerStatus names NVML's states as dcgm-exporter does.
+func peerStatus(status int) string {
+	names := []string{
+		"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported",
+	}
+	if status < 0 || status >= len(names) {
+		return "Unknown"
+	}
+	return names[status]
+}
+
+// addPeerStatus has a series for each pair of GPUs.
+func addPeerStatus(c *CompatOptions, m *Moment, page *pageFamily) {
+	c.eachWholeGPU(m, func(device *Entity, l *labelSet) {
+		for _, p := range device.Peers {
+			page.add(l.dcgm("peer_gpu", strconv.Itoa(p.GPU), "link_status", peerStatus(p.Status)), float64(p.Status), m.taken)
+		}
+	})
+}

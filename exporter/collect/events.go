@@ -27,8 +27,10 @@ type Events struct {
 	RecentXIDs   []Event      // of the log's window, oldest first
 	ClockChanges []EventCount // throttle reasons that set in, by bit
 	ClockSamples []Event      // of the log's window, oldest first
-	// Returned is when the GPU last came back after it could not be read; zero
-	// where that never was. XIDs before it are history.
+	// Listening means that the source receives XIDs: no XID is none then.
+	Listening bool
+	// Returned is when the GPU last came back after it was lost, released, or read by
+	// something that began again; zero where that never was. XIDs before it are history.
 	Returned time.Time
 }
 
@@ -43,7 +45,11 @@ type EventLog struct {
 	xids, clocks map[int64]EventCount
 	recent       []Event // XIDs, by time
 	samples      []Event // of the throttle reasons, by time
+	kernel       []Event // XIDs that kernelLogged names, as they were counted
 	returned     time.Time
+	away         bool
+	awayUntil    time.Time // zero: until it answers
+	energy       Value     // the driver's counter, as last read
 }
 
 const (
@@ -53,15 +59,24 @@ const (
 	// setBack is how much older than the last a sample is when the clock was
 	// set back.
 	setBack = time.Minute
+	// sameEvent is how far apart two of the XIDs that kernelLogged names are at most when
+	// they are one.
+	sameEvent = time.Minute
+	// maxKernel bounds how many of them are remembered.
+	maxKernel = 1024
 )
+
+// kernelLogged are the XIDs that DCGM records twice, from NVML and from the kernel log, and
+// the latter again whenever it starts: each time with another time.
+func kernelLogged(xid int64) bool { return xid == 79 || xid == 119 || xid == 120 }
 
 // NewEventLog returns a log that keeps single events for a window.
 func NewEventLog(window time.Duration) *EventLog {
 	return &EventLog{window: window, xids: map[int64]EventCount{}, clocks: map[int64]EventCount{}}
 }
 
-// AddXID counts an XID. One that was added before, with the same time and code,
-// is not counted again; it reports whether this one was new.
+// AddXID counts an XID. One that was added before, with the same time and code, is not
+// counted again, nor one that the kernel log repeats; it reports whether this one was new.
 func (l *EventLog) AddXID(e Event) bool {
 	at, found := slices.BinarySearchFunc(l.recent, e, func(a, b Event) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Code, b.Code))
@@ -69,10 +84,22 @@ func (l *EventLog) AddXID(e Event) bool {
 	if found {
 		return false
 	}
+	if kernelLogged(e.Code) {
+		if slices.ContainsFunc(l.kernel, func(k Event) bool { return k.Code == e.Code && k.Time.Sub(e.Time).Abs() < sameEvent }) {
+			return false
+		}
+		l.kernel = append(l.kernel[max(0, len(l.kernel)+1-maxKernel):], e)
+	}
 	// A new array: a Snapshot may hold the old one.
 	l.recent = slices.Insert(slices.Clone(l.recent), at, e)
 	l.xids[e.Code] = l.xids[e.Code].plus(e)
 	return true
+}
+
+// Knows reports whether this very XID was added before. It says nothing of one that the
+// kernel log repeats.
+func (l *EventLog) Knows(e Event) bool {
+	return !kernelLogged(e.Code) && slices.ContainsFunc(l.recent, func(k Event) bool { return k.Code == e.Code && k.Time.Equal(e.Time) })
 }
 
 // AddClocks adds a sample of the throttle reasons. Samples not newer than the
@@ -96,8 +123,30 @@ func (l *EventLog) AddClocks(e Event) {
 	l.samples = append(l.samples, e)
 }
 
-// Returned notes that the GPU can be read again.
-func (l *EventLog) Returned(at time.Time) { l.returned = at }
+// Away notes that the GPU was lost or released, or that what reads it has begun again: it
+// may have been reset meanwhile. XIDs until then are history once it answers; a zero time is
+// until it answers.
+func (l *EventLog) Away(until time.Time) { l.away, l.awayUntil = true, until }
+
+// Observe takes what a reading has of the GPU, and reports whether it has returned: it
+// answers after it was away, or the driver's energy counter, which a reset or a new driver
+// begins again, has fallen.
+func (l *EventLog) Observe(e *Entity, answers bool, now time.Time) (returned bool) {
+	if v, ok := e.Value(fieldEnergyMilli); ok && v.Time.After(l.energy.Time) {
+		if v.Number < l.energy.Number {
+			l.Away(time.Time{})
+		}
+		l.energy = v
+	}
+	if !l.away || !answers {
+		return false
+	}
+	l.away, l.returned = false, l.awayUntil
+	if l.returned.IsZero() {
+		l.returned = now
+	}
+	return true
+}
 
 func (c EventCount) plus(e Event) EventCount {
 	c.Code, c.Total = e.Code, c.Total+1

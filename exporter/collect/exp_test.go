@@ -82,8 +82,7 @@ func TestClockEventCounts(t *testing.T) {
 	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x", nil),
 		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="gpu_idle"} 4`,
 		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="power_cap"} 3`,
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="hw_thermal"} 1`,
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+bGPU+`,window_size_in_ms="300000"} 0`)
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="hw_thermal"} 1`)
 	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x", func(c *CompatOptions) { c.ClockEventsWindow = 2 * time.Second })[:2],
 		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="2000",clock_event="gpu_idle"} 1`,
 		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="2000",clock_event="power_cap"} 1`)
@@ -116,8 +115,9 @@ func TestHealthStatus(t *testing.T) {
 	if len(got) != 2*len(HealthWatches) {
 		t.Errorf("%d series", len(got))
 	}
-	want(t, []string{got[0], got[14]},
+	want(t, []string{got[0], got[10], got[15]},
 		`DCGM_EXP_GPU_HEALTH_STATUS{`+aGPU+`,health_watch="PCIE",health_error_code="DCGM_FR_OK"} 0`,
+		`DCGM_EXP_GPU_HEALTH_STATUS{`+aGPU+`,health_watch="ALL",health_error_code="DCGM_FR_OK"} 0`,
 		`DCGM_EXP_GPU_HEALTH_STATUS{`+bGPU+`,health_watch="MEM",health_error_code="DCGM_FR_ROW_REMAP_FAILURE"} 20`)
 }
 
@@ -209,7 +209,8 @@ func TestHealthReasons(t *testing.T) {
 			log.AddXID(x)
 		}
 		if returned > 0 {
-			log.Returned(now.Add(-returned))
+			log.Away(now.Add(-returned))
+			log.Observe(&Entity{}, true, now)
 		}
 		return log.Snapshot(now)
 	}
@@ -219,6 +220,12 @@ func TestHealthReasons(t *testing.T) {
 		want   string
 	}{
 		"nothing known":            {Entity{}, ""},
+		"listened to, no XID":      {Entity{Events: &Events{Listening: true}}, "ok"},
+		"not listened to":          {Entity{Events: &Events{}}, ""},
+		"wants a reset":            {Entity{Values: []Value{{Field: fieldRecoveryAction, Number: 1, Time: now}}, Events: &Events{Listening: true}}, "recovery_reset"},
+		"wants a reboot":           {Entity{Values: []Value{{Field: fieldRecoveryAction, Number: 2, Time: now}}}, "recovery_reboot"},
+		"wants nothing":            {Entity{Values: []Value{{Field: fieldRecoveryAction, Time: now}}, Events: &Events{Listening: true}}, "ok"},
+		"all of it fails":          {Entity{Health: &HealthReport{Incidents: []Incident{{"ALL", HealthFail, "x"}}}}, "health_all"},
 		"no XID":                   {Entity{Values: []Value{at(0, 0)}}, "ok"},
 		"an application's":         {Entity{Values: []Value{at(13, time.Minute)}}, "ok"},
 		"off the bus":              {Entity{Values: []Value{at(79, time.Minute)}}, "xid_79"},
@@ -242,5 +249,97 @@ func TestHealthReasons(t *testing.T) {
 				t.Errorf("got %q, want %q", reason, test.want)
 			}
 		})
+	}
+}
+
+// DCGM has XIDs 79, 119 and 120 from NVML and from the kernel log, and from the latter again
+// after each restart: each time with another time.
+func TestXIDsOfTheKernelLogCountOnce(t *testing.T) {
+	log := NewEventLog(time.Hour)
+	add := func(code int64, at time.Duration, new bool) {
+		t.Helper()
+		if log.AddXID(Event{now.Add(at), code}) != new {
+			t.Errorf("XID %d at %s: new is not %v", code, at, new)
+		}
+	}
+	for _, code := range []int64{79, 119, 120} {
+		add(code, 0, true)
+		add(code, 3*time.Millisecond, false)
+		add(code, -7*time.Second, false)
+		add(code, 10*time.Minute, true)
+	}
+	add(31, 0, true)
+	add(31, 3*time.Millisecond, true)
+	add(31, time.Hour, true)
+	log.Snapshot(now.Add(24 * time.Hour))
+	add(79, time.Second, false) // however long ago
+	if log.Knows(Event{now, 79}) || !log.Knows(Event{now.Add(time.Hour), 31}) {
+		t.Error("the kernel log proves a host engine, or an XID does not")
+	}
+}
+
+func TestReturns(t *testing.T) {
+	energy := func(joules float64, at time.Duration) *Entity {
+		return &Entity{Values: []Value{{Field: fieldEnergyMilli, Number: joules, Time: now.Add(at)}}}
+	}
+	log := NewEventLog(time.Hour)
+	observe := func(e *Entity, answers bool, at time.Duration, want bool) {
+		t.Helper()
+		if log.Observe(e, answers, now.Add(at)) != want {
+			t.Errorf("at %s: returned is not %v", at, want)
+		}
+	}
+	observe(energy(10, 0), true, 0, false)
+	observe(energy(11, 1), true, 1, false)
+	observe(energy(5, 2), true, 2, true) // the driver began again
+	observe(energy(6, 3), true, 3, false)
+	log.Away(time.Time{})
+	observe(&Entity{}, false, 4, false)
+	observe(energy(7, 5), true, 5, true)
+	if got := log.Snapshot(now).Returned; !got.Equal(now.Add(5)) {
+		t.Errorf("returned at %s", got)
+	}
+	log.Away(now.Add(6)) // what reads it began again then
+	observe(energy(8, 9), true, 9, true)
+	if got := log.Snapshot(now).Returned; !got.Equal(now.Add(6)) {
+		t.Errorf("returned at %s", got)
+	}
+}
+
+// What DCGM measures on instances is never the GPU's.
+func TestNoCopyOnInstances(t *testing.T) {
+	gpu := plainGPU(0)
+	gpu.Values = []Value{{Field: 90, Number: 128, Time: now}, {Field: 92, Number: 7, Time: now}, {Field: 155, Number: 300, Time: now}, {Field: 230, Number: 31, Time: now}}
+	instance := gpu
+	instance.Kind, instance.InstanceID, instance.Profile, instance.Values = Instance, 3, "1g.5gb", nil
+	r := &Reading{Taken: now, Entities: []Entity{gpu, instance}}
+	want(t, lines(t, r, CompatExact, "DCGM_FI_DEV_BAR1_TOTAL, gauge, x\nDCGM_FI_DEV_BAR1_USED, gauge, x\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_FI_DEV_POWER_USAGE, gauge, x", nil),
+		`DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",device="nvidia0",modelName="L40S",GPU_I_PROFILE="1g.5gb",GPU_I_ID="3",hostname="h"} 300`)
+}
+
+func TestXIDTexts(t *testing.T) {
+	gpu := plainGPU(0)
+	for code, text := range map[float64]string{8: "GPU stopped processing", 172: "Uncorrectable SRAM Error", 0: "No Error", 999: "Unknown Error"} {
+		gpu.Values = []Value{{Field: 230, Number: code, Time: now}}
+		got := lines(t, &Reading{Taken: now, Entities: []Entity{gpu}}, CompatExact, "DCGM_FI_DEV_XID_ERRORS, gauge, x", nil)
+		if len(got) != 1 || !strings.Contains(got[0], `err_msg="`+text+`"`) {
+			t.Errorf("XID %v: %q", code, got)
+		}
+	}
+}
+
+// A counter with an interval of its own goes stale by that one.
+func TestStaleByItsOwnInterval(t *testing.T) {
+	gpu := plainGPU(0)
+	gpu.Values = []Value{{Field: 150, Number: 40, Time: now.Add(-time.Minute)}, {Field: 155, Number: 300, Time: now.Add(-time.Minute)}}
+	o := Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: CompatExact, Counters: []counters.Field{
+		{ID: 150, Name: "DCGM_FI_DEV_GPU_TEMP", Kind: counters.Gauge, Every: time.Minute}, {ID: 155, Name: "DCGM_FI_DEV_POWER_USAGE", Kind: counters.Gauge},
+	}}}
+	page := NewCompiler(o).Compile(&Reading{Taken: now, Entities: []Entity{gpu}}, Attribution{})
+	for _, age := range []time.Duration{0, 80 * time.Second, 100 * time.Second} {
+		text, _ := page.Append(nil, now.Add(age), false)
+		if has := strings.Contains(string(text), "DCGM_FI_DEV_GPU_TEMP{"); has != (age < 90*time.Second) || strings.Contains(string(text), "DCGM_FI_DEV_POWER_USAGE{") {
+			t.Errorf("after %s: the slower one is there: %v", age, has)
+		}
 	}
 }

@@ -118,11 +118,14 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 // read plays a recording's first frame at the epoch.
 func read(t testing.TB, text string) *collect.Reading {
 	t.Helper()
-	recording, err := replay.Parse("recording", strings.NewReader(text))
+	frames, err := replay.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := replay.NewSource(recording, replay.Options{Now: func() time.Time { return epoch }})
+	source, err := replay.NewSource(frames, func() time.Time { return epoch })
+	if err != nil {
+		t.Fatal(err)
+	}
 	reading, err := source.Read()
 	if err != nil {
 		t.Fatal(err)

@@ -9,14 +9,20 @@ import (
 )
 
 // Words of gpu_healthy's reason label. A GPU condemned by an XID has "xid_79"
-// and the like, one that a health watch of DCGM fails "health_pcie".
+// and the like, one that the driver wants reset "recovery_reset", one that a health watch of
+// DCGM fails "health_pcie".
 const (
 	reasonOK       = "ok"
 	reasonLost     = "lost"
 	reasonRowRemap = "row_remap_failure"
 	reasonXID      = "xid_"
+	reasonRecovery = "recovery_"
 	reasonWatch    = "health_"
 )
+
+// recoveryActions are NVML's nvmlDeviceGpuRecoveryAction_t that concern this GPU. The other
+// one, 3, is about its peers' traffic.
+var recoveryActions = map[float64]string{1: "reset", 2: "reboot", 4: "drain_and_reset"}
 
 // condemning are the XIDs after which a GPU needs a reset or a technician, from
 // NVIDIA's catalogue: 48 double-bit ECC, 62 and 169 micro-controller halt, 64
@@ -59,6 +65,9 @@ func healthOf(m *Moment, s *subject) (reason string, taken time.Time, known bool
 	if s.entity.Lost {
 		return reasonLost, m.taken, true
 	}
+	if v, ok := s.number(fieldRecoveryAction); ok && recoveryActions[v.Number] != "" {
+		return reasonRecovery + recoveryActions[v.Number], v.Time, true
+	}
 	remap, hasRemap := s.number(fieldRowRemapFailure)
 	if hasRemap && remap.Number != 0 {
 		return reasonRowRemap, remap.Time, true
@@ -71,7 +80,7 @@ func healthOf(m *Moment, s *subject) (reason string, taken time.Time, known bool
 		}
 		return reasonOK, m.taken, true
 	}
-	if _, hasXID := s.number(fieldXID); hasXID {
+	if _, hasXID := s.number(fieldXID); hasXID || s.entity.Events != nil && s.entity.Events.Listening {
 		return reasonOK, m.taken, true
 	}
 	return reasonOK, remap.Time, hasRemap

@@ -2,6 +2,8 @@ package collect
 
 import (
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,6 +24,7 @@ type Page struct {
 type pageFamily struct {
 	name, help, kind string
 	aging            bool
+	maxAge           time.Duration // of its own; 0 or less than the page's: the page's
 	samples          []pageSample
 
 	// Of render:
@@ -58,7 +61,7 @@ func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count)
 	at, count := now.UnixNano(), Count{}
 	for i := range p.families {
 		f := &p.families[i]
-		before, start := count.Series, len(b)
+		before, start, maxAge := count.Series, len(b), max(p.maxAge, f.maxAge)
 		if openMetrics {
 			b = append(b, f.openHeader...)
 		} else {
@@ -68,17 +71,31 @@ func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count)
 		case f.aging:
 			b = f.appendAges(b, at)
 			count.Series += len(f.samples)
-		case at-f.oldest <= int64(p.maxAge):
+		case at-f.oldest <= int64(maxAge):
 			b = append(b, f.lines...)
 			count.Series += len(f.samples)
 		default:
-			b = f.appendFresh(b, at-int64(p.maxAge), &count)
+			b = f.appendFresh(b, at-int64(maxAge), &count)
 		}
 		if count.Series == before {
 			b = b[:start]
 		}
 	}
 	return b, count
+}
+
+// Series counts the series of each family that an Append as of now has.
+func (p *Page) Series(now time.Time) map[string]int {
+	count := map[string]int{}
+	for i := range p.families {
+		f := &p.families[i]
+		for _, s := range f.samples {
+			if f.aging || s.taken >= now.UnixNano()-int64(max(p.maxAge, f.maxAge)) {
+				count[f.name]++
+			}
+		}
+	}
+	return count
 }
 
 // appendAges appends how old the samples are.
@@ -139,4 +156,103 @@ func (p *Page) leaveOut(f *pageFamily, from int) {
 	}
 	p.LeftOut[f.name] += len(f.samples) - from
 	f.samples = f.samples[:from]
+}
+
+// render makes all text that does not depend on the time of a scrape, so that a
+// scrape only copies it. Unchanged families keep the text of the page before.
+func (p *Page) render(before []pageFamily) {
+	for i := range p.families {
+		f := &p.families[i]
+		var old *pageFamily
+		if i < len(before) && before[i].name == f.name && before[i].kind == f.kind && before[i].help == f.help {
+			old = &before[i]
+		}
+		f.renderHeaders(old)
+		f.renderLines(old)
+	}
+}
+
+func (f *pageFamily) renderHeaders(old *pageFamily) {
+	if old != nil {
+		f.header, f.openHeader = old.header, old.openHeader
+		return
+	}
+	f.header = f.appendHeader(nil, f.name, f.kind, false)
+	name, kind := openMetricsHeader(f.name, f.kind)
+	f.openHeader = f.appendHeader(nil, name, kind, true)
+}
+
+func (f *pageFamily) renderLines(old *pageFamily) {
+	f.oldest = math.MaxInt64
+	for i := range f.samples {
+		f.oldest = min(f.oldest, f.samples[i].taken)
+	}
+	if f.aging || f.keepLines(old) {
+		return
+	}
+	size := 0
+	for i := range f.samples {
+		size += len(f.name) + len(f.samples[i].labels) + sampleBytes
+	}
+	f.lines = make([]byte, 0, size)
+	for i := range f.samples {
+		s := &f.samples[i]
+		f.lines = f.appendLine(f.lines, s.labels, s.value)
+		s.end = len(f.lines)
+	}
+}
+
+// keepLines takes over the text of the page before and reports whether it is
+// this family's. Label text is kept over pages, so that comparing it is cheap.
+func (f *pageFamily) keepLines(old *pageFamily) bool {
+	if old == nil || len(old.samples) != len(f.samples) {
+		return false
+	}
+	for i := range f.samples {
+		s, was := &f.samples[i], &old.samples[i]
+		if s.value != was.value || s.labels != was.labels {
+			return false
+		}
+		s.end = was.end
+	}
+	f.lines = old.lines
+	return true
+}
+
+func (f *pageFamily) appendLine(b []byte, labels string, value float64) []byte {
+	b = append(append(b, f.name...), '{')
+	b = append(append(b, labels...), '}', ' ')
+	return append(appendNumber(b, value), '\n')
+}
+
+func (f *pageFamily) appendHeader(b []byte, name, kind string, openMetrics bool) []byte {
+	b = append(append(append(b, "# HELP "...), name...), ' ')
+	b = append(appendEscaped(b, f.help, openMetrics), '\n')
+	b = append(append(append(b, "# TYPE "...), name...), ' ')
+	return append(append(b, kind...), '\n')
+}
+
+// openMetricsHeader names a family as OpenMetrics does: a counter without its
+// _total. A DCGM counter has none, and giving it one would rename the series
+// for scrapers that request OpenMetrics, so its type becomes unknown.
+func openMetricsHeader(name, kind string) (string, string) {
+	if kind == "untyped" {
+		return name, "unknown"
+	}
+	if kind != "counter" {
+		return name, kind
+	}
+	if base, ok := strings.CutSuffix(name, "_total"); ok {
+		return base, kind
+	}
+	return name, "unknown"
+}
+
+// appendNumber writes whole numbers without an exponent: most values are whole,
+// and this is the cheapest way.
+func appendNumber(b []byte, v float64) []byte {
+	if whole := math.Trunc(v); whole == v && math.Abs(v) < 1<<53 {
+		return strconv.AppendInt(b, int64(v), 10)
+	}
+	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }

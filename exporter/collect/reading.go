@@ -15,7 +15,8 @@ const (
 // block is set for both kinds, so that an instance carries its GPU's identity.
 type Entity struct {
 	Kind          EntityKind
-	GPU           int    // driver index
+	GPU           int    // number of the source: DCGM's GPU id, NVML's index
+	Index         int    // the driver's index, by which device plugins number GPUs
 	UUID          string // of the GPU, "GPU-…"
 	Model         string // product name as the driver gives it
 	PCIBusID      string
@@ -28,9 +29,11 @@ type Entity struct {
 	Start         int    // first memory slice; -1 where it is not known
 	Size          int    // memory slices; 0 where it is not known
 	ComputeSlices int    // of the instance
-	InstanceUUID  string // "MIG-…"; empty where it is not known
-	DCGMID        int    // DCGM's own number of the instance, by which -d i:… asks for it
-	GPUMaxCompute int    // compute slices of the whole GPU, 7 or 4; 0 where it is not known
+	InstanceUUID  string // "MIG-…" of its first compute instance; empty where it is not known
+	// MIGDevices are the UUIDs of all its compute instances.
+	MIGDevices    []string
+	DCGMID        int // DCGM's own number of the instance, by which -d i:… asks for it
+	GPUMaxCompute int // compute slices of the whole GPU, 7 or 4; 0 where it is not known
 
 	Values []Value // sorted by Field
 
@@ -73,12 +76,38 @@ type Source interface {
 	Close() error
 }
 
+// Pacer is a Source that can take some fields more rarely than it is read. Pace goes before
+// Watch.
+type Pacer interface {
+	Pace(slower map[uint16]time.Duration)
+}
+
+// Newest is the time of the newest value; zero without any.
+func (r *Reading) Newest() (newest time.Time) {
+	take := func(values []Value) {
+		for i := range values {
+			if values[i].Time.After(newest) {
+				newest = values[i].Time
+			}
+		}
+	}
+	for i := range r.Entities {
+		take(r.Entities[i].Values)
+	}
+	for i := range r.Devices {
+		take(r.Devices[i].Values)
+	}
+	return newest
+}
+
 // Quiescer is a Source that can release GPUs, so that they can be repartitioned
 // or reset.
 type Quiescer interface {
 	// Quiesce releases the GPUs with these UUIDs ("GPU-…") and their instances,
 	// and reacquires those of earlier calls that are not named again. When it
-	// returns nil the source has no handle of the named ones, and they are in
-	// no Reading until they are reacquired.
+	// returns nil this process has no handle of the named ones, and they are in
+	// no Reading until they are reacquired. A host engine in another process is
+	// not the source's to stop: it watches nothing of them for this source any
+	// more, and keeps its own handles.
 	Quiesce(gpus []string) error
 }

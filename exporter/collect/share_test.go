@@ -12,10 +12,10 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 )
 
-// virtual is a compiler in virtual GPUs mode.
+// virtual is a compiler in virtual GPUs mode, with each quantity once.
 func virtual() *Compiler {
 	return NewCompiler(Options{Node: "n", Interval: time.Second, Compat: CompatOptions{
-		Mode: CompatExact, VirtualGPUs: true, Counters: []counters.Field{
+		Mode: CompatOnce, VirtualGPUs: true, Counters: []counters.Field{
 			{ID: fieldGPUUtil, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge},
 			{ID: fieldFBUsed, Name: "DCGM_FI_DEV_FB_USED", Kind: counters.Gauge},
 			{ID: fieldPowerWatts, Name: "DCGM_FI_DEV_POWER_USAGE", Kind: counters.Gauge},
@@ -127,6 +127,25 @@ func TestSharedGPU(t *testing.T) {
 	c.opts.Compat.VirtualGPUs = false
 	if got = text(c.Compile(r, a), start); strings.Contains(got, "vgpu=") {
 		t.Error("a share is named without the flag")
+	}
+}
+
+// As dcgm-exporter has it each DCGM series stands under every container that shares the GPU,
+// but for what the driver measures of containers. Our own series never do.
+func TestVirtualGPUs(t *testing.T) {
+	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
+	a := Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}, {"ns", "q", "c"}}}}
+	a.Usages = [][]Usage{{{Shares: []string{"0"}, Memory: Measured{100 << 20, start}}, {Shares: []string{"1"}}}}
+	c := virtual()
+	c.opts.Compat.Mode = CompatExact
+	got := text(c.Compile(r, a), start)
+	for series, want := range map[string]int{
+		"DCGM_FI_DEV_POWER_USAGE{": 2, "DCGM_FI_DEV_GPU_UTIL{": 2, "DCGM_FI_DEV_FB_USED{": 2, "gpu_power_watts{": 1, "gpu_busy_ratio{": 1,
+		`pod="p",vgpu="0"} 300`: 1, `pod="q",vgpu="1"} 300`: 1, `pod="p",vgpu="0"} 50`: 1, `pod="q",vgpu="1"} 50`: 1, `pod="p",vgpu="0"} 100`: 1,
+	} {
+		if n := strings.Count(got, series); n != want {
+			t.Errorf("%s stands %d times, want %d:\n%s", series, n, want, got)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ package dcgm
 import "C"
 
 import (
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
@@ -46,17 +48,15 @@ func (r *reader) readDevices() ([]device, error) {
 	return out, nil
 }
 
-// isAbsent reports whether an error means that the machine has no such device.
+// isAbsent reports whether an error means that the machine has no such device. Of CPUs DCGM
+// says on machines other than Grace that a module is not loaded.
 func isAbsent(err error) bool {
 	switch codeOf(err) {
-	case statusNotSupported, codeNoData, C.SHIM_NO_SYMBOL, codeModuleNotLoaded:
+	case godcgm.DCGM_ST_NOT_SUPPORTED, godcgm.DCGM_ST_NO_DATA, C.SHIM_NO_SYMBOL, godcgm.DCGM_ST_MODULE_NOT_LOADED:
 		return true
 	}
 	return false
 }
-
-// codeModuleNotLoaded is DCGM's answer about CPUs on machines other than Grace.
-const codeModuleNotLoaded = -33
 
 func listSwitches() ([]device, error) {
 	ids, err := readEntities(kindSwitch)
@@ -108,7 +108,7 @@ func listCores() ([]device, error) {
 // watchDevices watches each kind's fields.
 func (r *reader) watchDevices() error {
 	for kind, keys := range r.devicesByKind() {
-		err := r.session.watch(keys, r.fields.device[kind], r.every, r.keep())
+		err := r.watchPaced(keys, r.fields.device[kind], r.every)
 		if severs(err) {
 			return err
 		}
@@ -127,28 +127,13 @@ func (r *reader) devicesByKind() map[uint32][]entityKey {
 	return out
 }
 
-// sampleDevices reads each kind's values. Blanks are not counted as dropped:
-// most fields of links and CPUs are blank on most machines.
-func (r *reader) sampleDevices(dropped map[string]int) ([]collect.Device, error) {
-	if len(r.layout.devices) == 0 {
-		return nil, nil
-	}
-	values := map[entityKey][]collect.Value{}
-	for kind, keys := range r.devicesByKind() {
-		rows, err := r.values(keys, r.fields.device[kind], dropped)
-		if severs(err) {
-			return nil, err
-		}
-		r.complain("device values", err)
-		for i, row := range rows {
-			values[keys[i]] = row
-		}
-	}
+// sampledDevices are the devices that have values.
+func (r *reader) sampledDevices(values map[entityKey][]collect.Value) []collect.Device {
 	var out []collect.Device
 	for _, d := range r.layout.devices {
 		if v := values[d.key]; len(v) > 0 {
 			out = append(out, collect.Device{Kind: d.kind, ID: int(d.id), Parent: int(d.parent), Values: v})
 		}
 	}
-	return out, nil
+	return out
 }

@@ -6,6 +6,7 @@ import "C"
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 )
@@ -15,6 +16,7 @@ const (
 	kindGPU      = uint32(godcgm.FE_GPU)
 	kindSwitch   = uint32(godcgm.FE_SWITCH)
 	kindInstance = uint32(godcgm.FE_GPU_I)
+	kindCompute  = uint32(godcgm.FE_GPU_CI)
 	kindLink     = uint32(godcgm.FE_LINK)
 	kindCPU      = uint32(godcgm.FE_CPU)
 	kindCore     = uint32(godcgm.FE_CPU_CORE)
@@ -25,7 +27,7 @@ type entityKey struct {
 	kind, id uint32
 }
 
-// placed is a MIG instance in DCGM's hierarchy, which needs no watch.
+// placed is a GPU instance in DCGM's hierarchy, which needs no watch.
 type placed struct {
 	key           entityKey
 	gpu           uint32 // DCGM's id of its GPU
@@ -33,11 +35,30 @@ type placed struct {
 	computeSlices int
 }
 
+// compute is a compute instance in DCGM's hierarchy.
+type compute struct {
+	key entityKey
+	gpu uint32 // DCGM's id of its GPU
+}
+
 // layout is which entities there are.
 type layout struct {
-	gpus      []uint32 // sorted; GPUs that are lost too
-	instances []placed // by GPU, then by instance id
-	devices   []device // by kind
+	gpus      []uint32  // sorted; GPUs that are lost too
+	instances []placed  // by GPU, then by instance id
+	computes  []compute // in DCGM's order
+	devices   []device  // by kind
+}
+
+// hierarchyEvery is how often DCGM's MIG hierarchy is read where nothing tells of a change.
+const hierarchyEvery = time.Minute
+
+// hierarchy is DCGM's MIG hierarchy as last read. A host engine on TCP takes 90 ms to answer,
+// and the lists of instances cost nothing.
+type hierarchy struct {
+	read      time.Time   // zero: to be read
+	listed    []entityKey // what there was
+	instances []placed
+	computes  []compute
 }
 
 // readLayout lists the host engine's entities. Only the list of GPUs is
@@ -49,20 +70,49 @@ func (r *reader) readLayout() (layout, error) {
 	}
 	l := layout{gpus: gpus}
 	slices.Sort(l.gpus)
-	// Asked without GPUs too: the answer distinguishes a machine without GPUs
-	// from a host engine without a driver.
-	l.instances, err = readInstances()
-	if severs(err) {
+	if err := r.readHierarchy(len(gpus)); err != nil {
 		return layout{}, err
 	}
-	if len(l.gpus) > 0 {
-		r.complain("MIG instances", err)
-	}
+	l.instances, l.computes = r.hierarchy.instances, r.hierarchy.computes
 	l.devices, err = r.readDevices()
 	if err != nil {
 		return layout{}, err
 	}
 	return r.withoutQuiesced(l), nil
+}
+
+// readHierarchy reads DCGM's MIG hierarchy where it may have changed. Only what severs the
+// connection is an error.
+func (r *reader) readHierarchy(gpus int) error {
+	h, now := &r.hierarchy, r.options.now()
+	var listed []entityKey
+	for _, kind := range []uint32{kindInstance, kindCompute} {
+		ids, err := readEntities(kind)
+		if severs(err) {
+			return err
+		}
+		for _, id := range ids {
+			listed = append(listed, entityKey{kind, id})
+		}
+	}
+	age := now.Sub(h.read)
+	// Without GPUs it is always read: the answer distinguishes a machine without GPUs from a
+	// host engine without a driver.
+	if gpus > 0 && !h.read.IsZero() && slices.Equal(listed, h.listed) && age >= 0 && age < hierarchyEvery {
+		return nil
+	}
+	instances, computes, err := readInstances()
+	if severs(err) {
+		return err
+	}
+	if gpus > 0 {
+		r.complain("MIG instances", err)
+	}
+	*h = hierarchy{listed: listed, instances: instances, computes: computes}
+	if err == nil {
+		h.read = now
+	}
+	return nil
 }
 
 func readEntities(kind uint32) ([]uint32, error) {
@@ -78,23 +128,34 @@ func readEntities(kind uint32) ([]uint32, error) {
 	return out, nil
 }
 
-func readInstances() ([]placed, error) {
+func readInstances() (instances []placed, computes []compute, err error) {
 	var list [C.SHIM_MAX_INSTANCES]C.shim_instance
 	var n C.int
 	if code := C.shim_instances(C.uintptr_t(hostHandle), &list[0], &n); code != 0 {
-		return nil, callError("listing MIG instances", code)
+		return nil, nil, callError("listing MIG instances", code)
 	}
-	out := make([]placed, n)
-	for i, e := range list[:n] {
-		out[i] = placed{
-			key: entityKey{kindInstance, uint32(e.entity)}, gpu: uint32(e.gpu),
-			instanceID: int(int32(e.instance)), computeSlices: int(e.slices),
+	gpuOf := map[entityKey]uint32{}
+	for _, e := range list[:n] {
+		key := entityKey{uint32(e.entity.kind), uint32(e.entity.id)}
+		if key.kind != kindInstance || uint32(e.parent.kind) != kindGPU {
+			continue
+		}
+		gpuOf[key] = uint32(e.parent.id)
+		instances = append(instances, placed{
+			key: key, gpu: uint32(e.parent.id), instanceID: int(int32(e.instance)), computeSlices: int(e.slices),
+		})
+	}
+	for _, e := range list[:n] {
+		key := entityKey{uint32(e.entity.kind), uint32(e.entity.id)}
+		gpu, known := gpuOf[entityKey{uint32(e.parent.kind), uint32(e.parent.id)}]
+		if key.kind == kindCompute && known {
+			computes = append(computes, compute{key, gpu})
 		}
 	}
-	slices.SortFunc(out, func(a, b placed) int {
+	slices.SortFunc(instances, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.instanceID, b.instanceID))
 	})
-	return out, nil
+	return instances, computes, nil
 }
 
 // withoutQuiesced leaves out the released GPUs.
@@ -108,12 +169,14 @@ func (r *reader) withoutQuiesced(l layout) layout {
 	}
 	l.gpus = slices.DeleteFunc(slices.Clone(l.gpus), quiesced)
 	l.instances = slices.DeleteFunc(slices.Clone(l.instances), func(p placed) bool { return quiesced(p.gpu) })
+	l.computes = slices.DeleteFunc(slices.Clone(l.computes), func(c compute) bool { return quiesced(c.gpu) })
 	l.devices = slices.DeleteFunc(slices.Clone(l.devices), func(d device) bool { return d.ofGPU() && quiesced(d.parent) })
 	return l
 }
 
 func (l layout) equal(other layout) bool {
 	return slices.Equal(l.gpus, other.gpus) && slices.Equal(l.instances, other.instances) &&
+		slices.Equal(l.computes, other.computes) &&
 		slices.Equal(l.devices, other.devices)
 }
 
@@ -131,4 +194,28 @@ func (l layout) instanceKeys() []entityKey {
 		keys[i] = p.key
 	}
 	return keys
+}
+
+// keys are all entities that are read.
+func (l layout) keys() []entityKey {
+	keys := append(l.gpuKeys(), l.instanceKeys()...)
+	for _, d := range l.devices {
+		keys = append(keys, d.key)
+	}
+	return keys
+}
+
+// owners are the GPUs of all entities that have XIDs.
+func (l layout) owners() map[entityKey]uint32 {
+	owners := map[entityKey]uint32{}
+	for _, gpu := range l.gpus {
+		owners[entityKey{kindGPU, gpu}] = gpu
+	}
+	for _, p := range l.instances {
+		owners[p.key] = p.gpu
+	}
+	for _, c := range l.computes {
+		owners[c.key] = c.gpu
+	}
+	return owners
 }

@@ -6,18 +6,13 @@ import "C"
 import (
 	"errors"
 	"fmt"
+
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 )
 
-// Codes of DCGM that mean something to this package.
+// Codes that go-dcgm does not name.
 const (
 	codeUninitialized = -10
-	codeTimeout       = -11
-	codeNoData        = -14
-	codeNotWatched    = -16
-	codeConnection    = -21
-	codePaused        = -54
-	codeNoNVML        = -56
-	codeDriverTimeout = -57
 	codeDetached      = -67
 )
 
@@ -28,13 +23,15 @@ type codeError struct {
 }
 
 func (e *codeError) Error() string {
-	if e.code == codeNoNVML {
+	if e.code == godcgm.DCGM_ST_NVML_NOT_LOADED {
 		return e.doing + ": " + ErrNoDriver.Error()
 	}
 	return fmt.Sprintf("%s: DCGM: %s (%d)", e.doing, C.GoString(C.shim_error(C.int(e.code))), e.code)
 }
 
-func (e *codeError) Is(target error) bool { return target == ErrNoDriver && e.code == codeNoNVML }
+func (e *codeError) Is(target error) bool {
+	return target == ErrNoDriver && e.code == godcgm.DCGM_ST_NVML_NOT_LOADED
+}
 
 func callError(doing string, code C.int) error {
 	if code == 0 {
@@ -56,7 +53,7 @@ func codeOf(err error) int {
 // other error concerns one call only.
 func severs(err error) bool {
 	switch codeOf(err) {
-	case codeUninitialized, codeTimeout, codeConnection, codePaused, codeNoNVML, codeDriverTimeout, codeDetached:
+	case codeUninitialized, godcgm.DCGM_ST_TIMEOUT, godcgm.DCGM_ST_CONNECTION_NOT_VALID, godcgm.DCGM_ST_PAUSED, godcgm.DCGM_ST_NVML_NOT_LOADED, godcgm.DCGM_ST_NVML_DRIVER_TIMEOUT, codeDetached:
 		return true
 	}
 	return false

@@ -6,6 +6,8 @@ import "C"
 import (
 	"time"
 
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
@@ -39,6 +41,9 @@ type events struct {
 	newestXID time.Time
 	newest    time.Time // sample of the throttle reasons
 	buffer    []C.shim_event
+	// lostAt is when the last connection was lost, until the XIDs that the host engine has
+	// now have been read; zero otherwise.
+	lostAt time.Time
 
 	xids, clocks *watch // of this session; nil where not watched
 }
@@ -68,7 +73,15 @@ func (r *reader) watchEvents() error {
 		return nil
 	}
 	if r.fields.wants(fieldXID) {
-		w, err := r.session.watchOne(r.layout.gpuKeys(), fieldXID, r.every, xidKeep)
+		// In MIG mode DCGM records an XID of the instance that it knows to be concerned there.
+		all := append(r.layout.gpuKeys(), r.layout.instanceKeys()...)
+		for _, c := range r.layout.computes {
+			all = append(all, c.key)
+		}
+		w, err := r.session.watchOne(all, fieldXID, r.every, xidKeep)
+		if w == nil && err == nil && len(all) > len(r.layout.gpus) { // refused of instances
+			w, err = r.session.watchOne(r.layout.gpuKeys(), fieldXID, r.every, xidKeep)
+		}
 		if err != nil {
 			return err
 		}
@@ -91,20 +104,28 @@ func (r *reader) readEvents(now time.Time) error {
 	if now.Before(e.start) {
 		e.start = now.Add(-xidOverlap) // the clock was set back, and events carry its time
 	}
-	err := e.each(e.xids, e.since(e.newestXID, now, xidOverlap), func(gpu uint32, at time.Time, code int64) {
-		uuid := r.uuidOf(gpu)
-		if code <= 0 || code >= int32Blank || at.Before(e.start) || uuid == "" {
-			return
+	since := e.since(e.newestXID, now, xidOverlap)
+	if !e.lostAt.IsZero() {
+		since = e.start // all that the host engine has
+	}
+	var found []collect.Event
+	var uuids []string
+	err := e.each(e.xids, since, func(key entityKey, at time.Time, code int64) {
+		gpu, known := r.owners[key]
+		if uuid := r.uuidOf(gpu); known && uuid != "" && code > 0 && code < godcgm.DCGM_FT_INT32_BLANK && !at.Before(e.start) {
+			found, uuids = append(found, collect.Event{Time: at, Code: code}), append(uuids, uuid)
 		}
-		x := collect.Event{Time: at, Code: code}
-		if e.log(uuid).AddXID(x) && !x.Time.Before(e.last[uuid].Time) {
-			e.last[uuid] = x
-		}
-		e.newestXID = later(e.newestXID, at)
 	})
 	if err == nil {
-		err = e.each(e.clocks, e.since(e.newest, now, r.every), func(gpu uint32, at time.Time, bits int64) {
-			if uuid := r.uuidOf(gpu); bits >= 0 && bits < int32Blank && uuid != "" {
+		r.detectRestart(found, uuids)
+		for i, x := range found {
+			if e.log(uuids[i]).AddXID(x) && !x.Time.Before(e.last[uuids[i]].Time) {
+				e.last[uuids[i]] = x
+			}
+			e.newestXID = later(e.newestXID, x.Time)
+		}
+		err = e.each(e.clocks, e.since(e.newest, now, r.every), func(key entityKey, at time.Time, bits int64) {
+			if uuid := r.uuidOf(key.id); key.kind == kindGPU && bits >= 0 && bits < godcgm.DCGM_FT_INT32_BLANK && uuid != "" {
 				e.log(uuid).AddClocks(collect.Event{Time: at, Code: bits})
 				e.newest = later(e.newest, at)
 			}
@@ -115,6 +136,26 @@ func (r *reader) readEvents(now time.Time) error {
 	}
 	r.complain("events", err)
 	return nil
+}
+
+// detectRestart tells a connection that was made again from a host engine that was: one that
+// knows an XID of before runs since then. While none ran GPUs may have been reset.
+func (r *reader) detectRestart(found []collect.Event, uuids []string) {
+	e := &r.events
+	if e.lostAt.IsZero() {
+		return
+	}
+	same := false
+	for i, x := range found {
+		same = same || e.log(uuids[i]).Knows(x)
+	}
+	if !same {
+		for _, log := range e.logs {
+			log.Away(e.lostAt)
+		}
+		clear(e.last) // its value is what the host engine says
+	}
+	e.lostAt = time.Time{}
 }
 
 // since returns the start of the next request. A newest event in the future is
@@ -136,9 +177,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// each calls got for every sample since a time, GPU by GPU in order. A nil
+// each calls got for every sample since a time, entity by entity in order. A nil
 // watch has none.
-func (e *events) each(w *watch, since time.Time, got func(gpu uint32, at time.Time, number int64)) error {
+func (e *events) each(w *watch, since time.Time, got func(key entityKey, at time.Time, number int64)) error {
 	if w == nil {
 		return nil
 	}
@@ -146,7 +187,7 @@ func (e *events) each(w *watch, since time.Time, got func(gpu uint32, at time.Ti
 		var n C.int
 		code := C.shim_events(C.uintptr_t(hostHandle), C.uintptr_t(w.group.GetHandle()), C.uintptr_t(w.fields.GetHandle()),
 			C.int64_t(since.UnixMicro()), &e.buffer[0], C.int(len(e.buffer)), &n)
-		if code == codeNoData || code == codeNotWatched {
+		if code == godcgm.DCGM_ST_NO_DATA || code == godcgm.DCGM_ST_NOT_WATCHED {
 			return nil
 		}
 		if code != 0 {
@@ -157,7 +198,7 @@ func (e *events) each(w *watch, since time.Time, got func(gpu uint32, at time.Ti
 			continue
 		}
 		for _, x := range e.buffer[:min(int(n), len(e.buffer))] {
-			got(uint32(x.gpu), time.UnixMicro(int64(x.ts)), int64(x.number))
+			got(entityKey{uint32(x.kind), uint32(x.id)}, time.UnixMicro(int64(x.ts)), int64(x.number))
 		}
 		return nil
 	}

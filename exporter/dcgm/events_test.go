@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // totals are the XIDs counted of each GPU: "31×2".
@@ -63,10 +66,11 @@ func TestXIDsOnce(t *testing.T) {
 	if _, err := s.Read(); err == nil {
 		t.Fatal("the host engine is not dead")
 	}
-	add(0, 79, at(time.Second))
+	m.GPUs[0].XIDs = append(m.GPUs[0].XIDs, fakedcgm.XID{Code: 79, At: at(time.Second), Kernel: true})
+	m.write()
 	c.advance(longestDelay)
 	m.engine(e.Address)
-	want("another host engine that knows the old ones too", "31×2 79×1 ", "43×1 45×1 ")
+	want("another host engine, which read the kernel log", "31×2 79×1 ", "43×1 45×1 ")
 
 	// The instances have their GPU's, but not as their own.
 	m.partition(1, 2, "3g.40gb", 3, 4)
@@ -145,7 +149,9 @@ func TestClockEvents(t *testing.T) {
 
 func TestHealthAndPeers(t *testing.T) {
 	m := newMachine(t, 3)
-	m.Incidents = []fakedcgm.Incident{{GPU: 1, System: 0x2, Result: 20, Code: 14}, {GPU: 1, System: 0x80, Result: 10, Code: 999}}
+	m.Incidents = []fakedcgm.Incident{{GPU: 1, System: 0x2, Result: 20, Code: 14}, {GPU: 1, System: 0x80, Result: 10, Code: 999},
+		{GPU: 2, System: fakedcgm.WatchAll, Result: 20, Code: 131}, {GPU: 2, System: 0x1000, Result: 20, Code: 1}, // of a network adapter
+	}
 	m.Peers = []fakedcgm.Peer{{From: 0, To: 2, Status: 5}}
 	m.write()
 	var c clock
@@ -158,6 +164,9 @@ func TestHealthAndPeers(t *testing.T) {
 	if r.Entities[0].Health == nil || len(r.Entities[0].Health.Incidents) != 0 || !reflect.DeepEqual(r.Entities[1].Health.Incidents, want) {
 		t.Errorf("health %+v and %+v", r.Entities[0].Health, r.Entities[1].Health)
 	}
+	if got := r.Entities[2].Health.Incidents; !reflect.DeepEqual(got, []collect.Incident{{Watch: "ALL", Result: 20, Error: "DCGM_FR_CONTAINED_ERROR"}}) {
+		t.Errorf("health of the whole GPU: %+v", got)
+	}
 	if p := r.Entities[0].Peers; !reflect.DeepEqual(p, []collect.Peer{{GPU: 1}, {GPU: 2, Status: 5}}) {
 		t.Errorf("peers %+v", p)
 	}
@@ -167,7 +176,7 @@ func TestHealthAndPeers(t *testing.T) {
 	if r := read(t, s); len(r.Entities[1].Health.Incidents) != 2 {
 		t.Errorf("asked again at once: %+v", r.Entities[1].Health)
 	}
-	c.advance(slowEvery)
+	c.advance(healthEvery)
 	if r := read(t, s); len(r.Entities[1].Health.Incidents) != 0 {
 		t.Errorf("not asked again: %+v", r.Entities[1].Health)
 	}
@@ -176,7 +185,7 @@ func TestHealthAndPeers(t *testing.T) {
 // Without a request there is no call.
 func TestNoHealthUnasked(t *testing.T) {
 	m := newMachine(t, 2)
-	m.Fail = map[string]int{"dcgmHealthCheck": codeConnection, "dcgmGetNvLinkP2PStatus": codeConnection, "dcgmHealthSet": codeConnection}
+	m.Fail = map[string]int{"dcgmHealthCheck": godcgm.DCGM_ST_CONNECTION_NOT_VALID, "dcgmGetNvLinkP2PStatus": godcgm.DCGM_ST_CONNECTION_NOT_VALID, "dcgmHealthSet": godcgm.DCGM_ST_CONNECTION_NOT_VALID}
 	m.write()
 	s := open(t, Options{})
 	watchFields(t, s, 155)
@@ -184,3 +193,144 @@ func TestNoHealthUnasked(t *testing.T) {
 		t.Errorf("%+v", r.Entities[0])
 	}
 }
+
+// In MIG mode DCGM records an XID of the instance or the compute instance that had it. They
+// count on the GPU, as they do where NVML is read.
+func TestXIDsOfInstances(t *testing.T) {
+	m := newMachine(t, 2)
+	m.partition(1, 2, "3g.40gb", 3, 4)
+	m.GPUs[1].Instances[1].UUIDs = []string{fakenvml.MIGUUID(1, 9)}
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 155, 230)
+	read(t, s)
+	now := time.Now()
+	m.GPUs[1].XIDs = []fakedcgm.XID{{Code: 31, At: now}}
+	m.GPUs[1].Instances[0].XIDs = []fakedcgm.XID{{Code: 31, At: now.Add(time.Millisecond)}}
+	m.GPUs[1].Instances[1].XIDs = []fakedcgm.XID{{Code: 43, At: now, Compute: true}, {Code: 94, At: now}}
+	m.write()
+	r := read(t, s)
+	if got := totals(r); !reflect.DeepEqual(got, []string{"", "31×2 43×1 94×1 "}) {
+		t.Errorf("got %q", got)
+	}
+	if number(t, r.Entities[2], 230) != 31 || number(t, r.Entities[3], 230) != 94 {
+		t.Errorf("instances %+v", r.Entities[2:])
+	}
+}
+
+// One line of the kernel log counts once, whatever DCGM makes of its time.
+func TestKernelLogAndRestarts(t *testing.T) {
+	m := newMachine(t, 1)
+	e := m.engine("127.0.0.1:0")
+	var c clock
+	s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now})
+	watchFields(t, s, 155, 230)
+	read(t, s)
+	now := time.Now()
+	m.GPUs[0].XIDs = []fakedcgm.XID{{Code: 119, At: now, Kernel: true}, {Code: 119, At: now.Add(3 * time.Millisecond)}}
+	m.write()
+	for i, shift := range []time.Duration{0, 0, time.Microsecond, -4 * time.Second} {
+		if i > 0 {
+			e.Kill()
+			if _, err := s.Read(); err == nil {
+				t.Fatal("the host engine is not dead")
+			}
+			m.KernelShift = shift
+			m.write()
+			c.advance(longestDelay)
+			e = m.engine(e.Address)
+		}
+		if got := totals(read(t, s)); !reflect.DeepEqual(got, []string{"119×1 "}) {
+			t.Fatalf("after %d restarts: %q", i, got)
+		}
+	}
+}
+
+// health is gpu_healthy of a reading: the reasons.
+func health(r *collect.Reading) (out []string) {
+	for _, h := range collect.Health(r) {
+		if !h.Known {
+			h.Reason = "unknown"
+		}
+		out = append(out, h.Reason)
+	}
+	return out
+}
+
+// A GPU that had no XID since it is listened to is healthy, without any value of field 230.
+func TestNoXIDIsHealthy(t *testing.T) {
+	newMachine(t, 1)
+	s := open(t, Options{})
+	watchFields(t, s, 155, 230)
+	for range 3 {
+		r := read(t, s)
+		if has(r.Entities[0], 230) || !reflect.DeepEqual(health(r), []string{"ok"}) || r.Dropped[collect.DropBlank] != 0 {
+			t.Errorf("%+v: health %q, dropped %v", r.Entities[0].Values, health(r), r.Dropped)
+		}
+	}
+}
+
+// A GPU is reset while no host engine runs. The new one knows the XIDs of the kernel log
+// only, and reads values: the GPU is healthy again.
+func TestHealthReturnsWithTheHostEngine(t *testing.T) {
+	for _, code := range []int{48, 79, 120} {
+		t.Run(fmt.Sprint("XID ", code), func(t *testing.T) {
+			m := newMachine(t, 2)
+			e := m.engine("127.0.0.1:0")
+			s := open(t, Options{Mode: Remote, Address: e.Address})
+			watchFields(t, s, 155, 230)
+			read(t, s)
+			m.GPUs[0].XIDs = []fakedcgm.XID{{Code: code, At: time.Now(), Kernel: code != 48}}
+			m.write()
+			sick := fmt.Sprint("xid_", code)
+			if got := health(read(t, s)); !reflect.DeepEqual(got, []string{sick, "ok"}) {
+				t.Fatalf("after the XID: %q", got)
+			}
+			e.Kill()
+			if _, err := s.Read(); err == nil {
+				t.Fatal("the host engine is not dead")
+			}
+			atOnce(s)
+			m.engine(e.Address)
+			r := read(t, s)
+			if got := health(r); !reflect.DeepEqual(got, []string{"ok", "ok"}) {
+				t.Errorf("after the reset: %q", got)
+			}
+			if got := totals(r)[0]; got != fmt.Sprintf("%d×1 ", code) {
+				t.Errorf("after the reset: counted %q", got)
+			}
+			// What happens from now on counts.
+			m.GPUs[0].XIDs = append(m.GPUs[0].XIDs, fakedcgm.XID{Code: 48, At: time.Now()})
+			m.write()
+			if got := health(read(t, s)); !reflect.DeepEqual(got, []string{"xid_48", "ok"}) {
+				t.Errorf("after another XID: %q", got)
+			}
+		})
+	}
+}
+
+// A connection that breaks is no reset: the host engine still knows the XID.
+func TestHealthSurvivesTheConnection(t *testing.T) {
+	m := newMachine(t, 1)
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address})
+	watchFields(t, s, 155, 230)
+	read(t, s)
+	m.GPUs[0].XIDs = []fakedcgm.XID{{Code: 48, At: time.Now()}}
+	m.write()
+	read(t, s)
+	m.Fail = map[string]int{"dcgmEntitiesGetLatestValues": godcgm.DCGM_ST_CONNECTION_NOT_VALID}
+	m.write()
+	if _, err := s.Read(); err == nil {
+		t.Fatal("the connection is not broken")
+	}
+	m.Fail = nil
+	m.write()
+	atOnce(s)
+	if got := health(read(t, s)); !reflect.DeepEqual(got, []string{"xid_48"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// atOnce lets the next reading connect without a wait. A test's clock that is ahead would make
+// values old.
+func atOnce(s *source) { s.worker.Do(func() { s.reader.backoff = backoff{} }) }

@@ -31,11 +31,11 @@ func TestFieldsOfDCGM(t *testing.T) {
 		set := newFieldSet([]uint16{f.ID})
 		switch level := godcgm.Field_Entity_Group(f.Level); level {
 		case godcgm.FE_NONE, godcgm.FE_GPU, godcgm.FE_VGPU:
-			if !slices.Contains(set.gpu, f.ID) || slices.Contains(set.instance, f.ID) {
+			if !slices.Contains(set.wanted, f.ID) || slices.Contains(set.instance, f.ID) {
 				t.Errorf("field %d (%s) of level %d is not read of GPUs alone", f.ID, f.Tag, f.Level)
 			}
 		case godcgm.FE_GPU_I, godcgm.FE_GPU_CI:
-			if !slices.Contains(set.gpu, f.ID) || !slices.Contains(set.instance, f.ID) {
+			if !slices.Contains(set.wanted, f.ID) || !slices.Contains(set.instance, f.ID) {
 				t.Errorf("field %d (%s) of level %d is not read of GPUs and instances", f.ID, f.Tag, f.Level)
 			}
 		case godcgm.FE_SWITCH, godcgm.FE_LINK, godcgm.FE_CPU, godcgm.FE_CPU_CORE:
@@ -61,7 +61,7 @@ func TestFieldsOfNVML(t *testing.T) {
 			continue
 		}
 		text := id == 1 // the driver's version
-		if f := fields[i]; (f.Type == typeString) != text || f.Type == 'b' || f.Level > uint(godcgm.FE_GPU_CI) {
+		if f := fields[i]; (f.Type == 's') != text || f.Type == 'b' || f.Level > uint(godcgm.FE_GPU_CI) {
 			t.Errorf("field %d (%s) is %c of level %d in DCGM", id, f.Tag, f.Type, f.Level)
 		}
 	}

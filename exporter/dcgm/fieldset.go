@@ -12,6 +12,7 @@ import (
 const (
 	fieldName     = 50 // of a GPU the product, of an instance the profile
 	fieldUUID     = 54
+	fieldIndex    = 52 // NVML's
 	fieldMinor    = 55
 	fieldMIGMode  = 67
 	fieldMIGMax   = 69 // compute slices of the whole GPU
@@ -24,15 +25,14 @@ const (
 // identityFields identify an entity. They are watched slowly, whatever the
 // caller's interval.
 var (
-	gpuIdentity      = []uint16{fieldMinor, fieldMIGMode, fieldMIGMax}
+	gpuIdentity      = []uint16{fieldIndex, fieldMinor, fieldMIGMode, fieldMIGMax}
 	instanceIdentity = []uint16{fieldName, fieldUUID}
 )
 
 // fieldSet holds the requested fields, split by where DCGM measures them.
 type fieldSet struct {
 	wanted   []uint16            // sorted, known to the library, of GPUs and instances
-	gpu      []uint16            // wanted and the GPU's identity, sorted
-	instance []uint16            // those measured on instances, and the instance's identity
+	instance []uint16            // those of wanted that are measured on instances
 	device   map[uint32][]uint16 // of switches, links, CPUs and cores, by entity group; sorted
 	asked    []uint16            // what is requested beside fields
 	unknown  []uint16            // wanted, but not known to the library
@@ -57,8 +57,6 @@ func newFieldSet(fields []uint16) fieldSet {
 		}
 		set.add(f, meta.EntityLevel)
 	}
-	set.gpu = union(set.wanted, gpuIdentity)
-	set.instance = union(set.instance, instanceIdentity)
 	return set
 }
 
@@ -101,8 +99,11 @@ func (s fieldSet) wants(field uint16) bool {
 
 // counts reports whether a value left out is counted: not one that the caller
 // did not request, nor a blank of a switch, link or CPU, where most fields are
-// blank.
+// blank, nor the last XID of what had none.
 func (s fieldSet) counts(field uint16, reason string) bool {
+	if field == fieldXID && reason == collect.DropBlank {
+		return false
+	}
 	if s.wants(field) {
 		return true
 	}

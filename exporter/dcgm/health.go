@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"time"
 
@@ -13,14 +14,19 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// slowEvery is the interval of requests that change rarely and are expensive:
-// an answer of the health watches is a megabyte.
-const slowEvery = 10 * time.Second
+const (
+	// healthEvery is the interval of asking the health watches: their answer is a megabyte,
+	// and an incident of one sample is in it for as long as that is the last one.
+	healthEvery = time.Second
+	// peersEvery is the interval of asking for the links between GPUs.
+	peersEvery = 10 * time.Second
+)
 
-// slow holds what is requested every slowEvery, with the last answers by DCGM's
+// slow holds what is requested more rarely than values, with the last answers by DCGM's
 // number of the GPU.
 type slow struct {
-	asked  time.Time
+	askedHealth, askedPeers time.Time
+
 	group  *godcgm.GroupHandle // of the health watches; nil where they are off
 	health map[uint32]*collect.HealthReport
 	peers  map[uint32][]collect.Peer
@@ -32,7 +38,7 @@ func (r *reader) watchHealth() error {
 	if !r.fields.asks(collect.AskHealth) || len(r.layout.gpus) == 0 || !hasSymbol(symbolHealth) {
 		return nil
 	}
-	group, err := r.session.group(r.layout.gpuKeys())
+	group, _, err := r.session.group(r.layout.gpuKeys())
 	if err == nil {
 		err = callError("setting health watches", C.shim_health_on(C.uintptr_t(hostHandle), C.uintptr_t(group.GetHandle())))
 	}
@@ -49,11 +55,14 @@ func (r *reader) watchHealth() error {
 // readSlow repeats the slow requests when they are due.
 func (r *reader) readSlow(now time.Time) error {
 	s := &r.slow
-	if age := now.Sub(s.asked); age >= 0 && age < slowEvery {
-		return nil
+	due := func(asked *time.Time, every time.Duration) bool {
+		if age := now.Sub(*asked); age >= 0 && age < every {
+			return false
+		}
+		*asked = now
+		return true
 	}
-	s.asked, s.health, s.peers = now, nil, nil
-	if s.group != nil {
+	if s.group != nil && due(&s.askedHealth, healthEvery) {
 		var err error
 		s.health, err = readHealth(*s.group, r.layout.gpus)
 		if severs(err) {
@@ -61,7 +70,7 @@ func (r *reader) readSlow(now time.Time) error {
 		}
 		r.complain("health", err)
 	}
-	if r.fields.asks(collect.AskPeers) && hasSymbol(symbolPeers) {
+	if r.fields.asks(collect.AskPeers) && hasSymbol(symbolPeers) && due(&s.askedPeers, peersEvery) {
 		var err error
 		s.peers, err = readPeers()
 		if severs(err) {
@@ -84,15 +93,26 @@ func readHealth(group godcgm.GroupHandle, gpus []uint32) (map[uint32]*collect.He
 		reports[gpu] = &collect.HealthReport{}
 	}
 	for _, i := range list[:n] {
-		report := reports[uint32(i.gpu)]
-		// The watches are bits in the order of their names.
-		if bit := bits.TrailingZeros32(uint32(i.watch)); report != nil && bit < len(collect.HealthWatches) {
+		if report, watch := reports[uint32(i.gpu)], healthWatch(uint32(i.watch)); report != nil && watch != "" {
 			report.Incidents = append(report.Incidents, collect.Incident{
-				Watch: collect.HealthWatches[bit], Result: int(i.result), Error: healthError(uint32(i.code)),
+				Watch: watch, Result: int(i.result), Error: healthError(uint32(i.code)),
 			})
 		}
 	}
 	return reports, nil
+}
+
+// healthWatch names a watch: a bit in the order of the names, or all bits, which is the last.
+// What is neither is a watch of something else than GPUs.
+func healthWatch(watch uint32) string {
+	last := len(collect.HealthWatches) - 1
+	if watch == math.MaxUint32 {
+		return collect.HealthWatches[last]
+	}
+	if bit := bits.TrailingZeros32(watch); bits.OnesCount32(watch) == 1 && bit < last {
+		return collect.HealthWatches[bit]
+	}
+	return ""
 }
 
 // healthError is DCGM's name of a health error, or one with its number.

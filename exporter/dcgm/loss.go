@@ -4,6 +4,7 @@ package dcgm
 import "C"
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,9 +17,9 @@ const entityLost = 4
 // detectLoss marks a GPU that DCGM reports as lost, and records its return. The
 // status costs a call, so it is read only of a GPU without a fresh value.
 func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) error {
-	id := r.devs[gpu]
-	lost := false
-	if !slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID && r.isFresh(v, now) }) {
+	id, log := r.devs[gpu], r.events.log(dev.UUID)
+	lost, answers := false, r.answers(dev, now)
+	if !answers {
 		var status C.int
 		code := C.shim_gpu_status(C.uintptr_t(hostHandle), C.uint(gpu), &status)
 		err := callError("reading a GPU's status", code)
@@ -27,17 +28,46 @@ func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) erro
 		}
 		lost = status == entityLost
 		if err != nil {
-			lost = id.away // no sign that it is back, either
+			lost = id.lost // no sign that it is back, either
 		}
 	}
-	if id.away && !lost {
-		r.events.log(id.uuid).Returned(now)
-		r.options.Log.Info("dcgm: GPU is back", "gpu", gpu, "uuid", id.uuid)
-	}
-	if lost && !id.away {
+	if lost && !id.lost {
 		r.options.Log.Warn("dcgm: GPU is lost", "gpu", gpu, "uuid", id.uuid)
 	}
-	id.away, dev.Lost = lost, lost
+	if lost {
+		log.Away(time.Time{})
+	}
+	if log.Observe(dev, answers, now) {
+		r.options.Log.Info("dcgm: GPU is back", "gpu", gpu, "uuid", id.uuid)
+	}
+	id.lost, dev.Lost = lost, lost
+	return nil
+}
+
+// answers reports whether a GPU has a value that was taken lately.
+func (r *reader) answers(dev *collect.Entity, now time.Time) bool {
+	return slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID && r.isFresh(v, now) })
+}
+
+// stuckAfter is how long an embedded host engine may give no value of any GPU.
+const stuckAfter = time.Minute
+
+// detectStuck gives an error, upon which the host engine is started again, when an embedded
+// one has given no value of any GPU for long: after XID 119 DCGM makes no more calls to the
+// driver until it is. A remote one is not ours to start.
+func (r *reader) detectStuck(reading *collect.Reading, now time.Time) error {
+	stuck := false
+	for i := range reading.Entities {
+		if e := &reading.Entities[i]; e.Kind == collect.GPU && !e.Lost {
+			if r.answers(e, now) {
+				r.answered = now
+			}
+			stuck = true
+		}
+	}
+	if age := now.Sub(r.answered); r.options.Mode == Embedded && stuck && age > stuckAfter {
+		return fmt.Errorf("no GPU has had a value for %s", age.Round(time.Second))
+	}
 	return nil
 }
 

@@ -52,6 +52,8 @@ var (
 	// refuses watches.
 	ErrNoDriver = errors.New("the DCGM host engine runs without NVIDIA's driver library (NVML): " +
 		"the driver is not installed on its host or not visible to it (DCGM_ST_NVML_NOT_LOADED, -56)")
+	// ErrReleased: the embedded host engine is stopped, since GPUs are released.
+	ErrReleased = errors.New("GPUs are released, and the embedded host engine is stopped until they are reacquired")
 	// ErrHanging: a call into DCGM has not come back in time.
 	ErrHanging = errors.New("DCGM does not answer")
 	// ErrInUse: the process has another Source; go-dcgm can hold only one.

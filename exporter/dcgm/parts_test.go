@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // addDevices puts a switch, links and a CPU into the machine.
@@ -118,7 +121,7 @@ func TestAPartFails(t *testing.T) {
 }
 
 func TestRefusedTogetherReadApart(t *testing.T) {
-	gone, dead := &codeError{"reading", -1}, &codeError{"reading", codeConnection}
+	gone, dead := &codeError{"reading", -1}, &codeError{"reading", godcgm.DCGM_ST_CONNECTION_NOT_VALID}
 	for name, test := range map[string]struct {
 		refused map[int]error // by entity
 		failed  []int
@@ -160,7 +163,7 @@ func TestManyFields(t *testing.T) {
 	m := newMachine(t, 3)
 	var fields []uint16
 	for _, f := range fakedcgm.FieldTable() {
-		if f.ID >= 300 && f.Type == typeInt64 && f.Level == uint(godcgm.FE_GPU) && len(fields) < 160 {
+		if f.ID >= 300 && f.Type == 'i' && f.Level == uint(godcgm.FE_GPU) && len(fields) < 160 {
 			fields = append(fields, f.ID)
 			m.GPUs[2].Fields[f.ID] = float64(f.ID)
 		}
@@ -213,17 +216,21 @@ func TestWithoutDriver(t *testing.T) {
 	m.NoNVML = true
 	m.write()
 	var c clock
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now})
+	var output strings.Builder
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now, Log: slog.New(slog.NewTextHandler(&output, nil))})
 	watchFields(t, s, defaults...)
 	_, err := s.Read()
 	if !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "NVML") || !strings.Contains(err.Error(), "driver is not installed") {
 		t.Errorf("got %v", err)
 	}
+	if strings.Contains(output.String(), "connected") || strings.Contains(output.String(), "lost") {
+		t.Errorf("without a reading there was no connection:\n%s", output.String())
+	}
 	m.NoNVML = false
 	m.write()
 	c.advance(longestDelay)
-	if r := read(t, s); len(r.Entities) != 2 {
-		t.Errorf("%+v", r.Entities)
+	if r := read(t, s); len(r.Entities) != 2 || !strings.Contains(output.String(), "host engine connected") {
+		t.Errorf("%+v\n%s", r.Entities, output.String())
 	}
 }
 
@@ -231,7 +238,7 @@ func TestWithoutDriver(t *testing.T) {
 // a watch is the explanation: it is not halved down to single fields.
 func TestWatchRefusedForLackOfDriver(t *testing.T) {
 	m := newMachine(t, 2)
-	m.Fail = map[string]int{"dcgmWatchFields": codeNoNVML}
+	m.Fail = map[string]int{"dcgmWatchFields": godcgm.DCGM_ST_NVML_NOT_LOADED}
 	m.write()
 	var output strings.Builder
 	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&output, nil))})
@@ -253,7 +260,7 @@ func TestWatchRefusedForLackOfDriver(t *testing.T) {
 func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	m := newMachine(t, 2)
 	m.partition(0, 2, "3g.40gb", 3, 4)
-	s := open(t, Options{})
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address})
 	watchFields(t, s, 155, 252)
 	if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
 		t.Fatal(err)
@@ -300,7 +307,7 @@ func TestQuiesce(t *testing.T) {
 	m := newMachine(t, 2)
 	m.partition(0, 2, "3g.40gb", 3, 4)
 	m.addDevices()
-	s := open(t, Options{})
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address})
 	watchFields(t, s, append(slices.Clone(defaults), deviceFields...)...)
 	read(t, s)
 	if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
@@ -333,4 +340,188 @@ func TestQuiesce(t *testing.T) {
 	}
 	m.HangFor = 0
 	m.write()
+}
+
+// A host engine in this process has NVML's handles of every GPU: it ends before a release is
+// reported, and begins again when nothing is released.
+func TestQuiesceEmbedded(t *testing.T) {
+	m := newMachine(t, 2)
+	s := open(t, Options{})
+	watchFields(t, s, 155)
+	read(t, s)
+	for range 2 {
+		if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
+			t.Fatal(err)
+		}
+		if hostEngineRuns(s) {
+			t.Error("the host engine runs after the release")
+		}
+		if _, err := s.Read(); !errors.Is(err, ErrReleased) || hostEngineRuns(s) {
+			t.Errorf("a reading begins it again: %v", err)
+		}
+		if err := s.Quiesce(nil); err != nil {
+			t.Fatal(err)
+		}
+		if r := read(t, s); len(r.Entities) != 2 {
+			t.Errorf("%+v", r.Entities)
+		}
+	}
+}
+
+// hostEngineRuns asks the library.
+func hostEngineRuns(s *source) (runs bool) {
+	s.worker.Do(func() { _, err := readEntities(kindGPU); runs = err == nil })
+	return runs
+}
+
+// DCGM logs each value that is read and not watched: nothing is.
+func TestOnlyWatchedIsRead(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	t.Setenv(fakedcgm.EnvLog, log)
+	m := newMachine(t, 3)
+	m.partition(1, 2, "3g.40gb", 3, 4)
+	m.GPUs[0].Profiling = []uint16{1001}
+	m.GPUs[2].Fields[1001] = math.NaN() // cannot be profiled
+	m.addDevices()
+	s := open(t, Options{})
+	watchFields(t, s, append(slices.Clone(defaults), deviceFields...)...)
+	for range 5 {
+		read(t, s)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil || strings.Contains(string(text), "unwatched") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// The MIG hierarchy is read when the instances change and not with each reading.
+func TestHierarchyIsReadOnChange(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	t.Setenv(fakedcgm.EnvLog, log)
+	m := newMachine(t, 2)
+	m.partition(0, 2, "3g.40gb", 3, 4)
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 155)
+	asked := func(what string, want int) {
+		t.Helper()
+		for range 5 {
+			read(t, s)
+		}
+		text, err := os.ReadFile(log)
+		if got := strings.Count(string(text), "hierarchy"); err != nil || got != want {
+			t.Errorf("%s: read %d times, want %d (%v)", what, got, want, err)
+		}
+	}
+	asked("at first", 1)
+	m.partition(1, 7, "1g.10gb", 1, 1)
+	m.write()
+	asked("another GPU is partitioned", 2)
+	m.GPUs[0].Instances[0].UUIDs = []string{fakenvml.MIGUUID(0, 9)}
+	m.write()
+	asked("another compute instance", 3)
+	s.worker.Do(func() { s.reader.hierarchy.read = time.Now().Add(-hierarchyEvery) })
+	asked("after a while", 4)
+}
+
+// A pod may have any compute instance of a GPU instance.
+func TestSeveralComputeInstances(t *testing.T) {
+	m := newMachine(t, 1)
+	m.partition(0, 1, "2g.20gb", 2, 2)
+	m.GPUs[0].Instances[0].UUIDs = []string{fakenvml.MIGUUID(0, 9)}
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 155)
+	e := read(t, s).Entities[1]
+	if want := []string{m.GPUs[0].Instances[0].UUID, fakenvml.MIGUUID(0, 9)}; !slices.Equal(e.MIGDevices, want) || e.InstanceUUID != want[0] || e.Profile != "2g.20gb" {
+		t.Errorf("%+v, want MIG devices %q", e, want)
+	}
+}
+
+// DCGM numbers GPUs in its own way; device plugins take NVML's index.
+func TestNVMLIndex(t *testing.T) {
+	m := newMachine(t, 2)
+	m.GPUs[0].Fields[52], m.GPUs[1].Fields[52] = 1, 0
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 155)
+	for i, e := range read(t, s).Entities {
+		if e.GPU != i || e.Index != 1-i {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// From DCGM 4.6 on a GPU has 36 links, before 18.
+func TestLinks36(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		m := newMachine(t, 2)
+		m.Links36 = known
+		m.Links = []fakedcgm.Link{
+			{Of: fakedcgm.OfGPU, ID: 1, Index: 17, Up: true, Fields: fakedcgm.Fields{585: 3}},
+			{Of: fakedcgm.OfGPU, ID: 1, Index: 35, Up: true, Fields: fakedcgm.Fields{585: 4}},
+		}
+		m.write()
+		s := open(t, Options{})
+		watchFields(t, s, 585)
+		want := []string{"2 1/17 585=3", "2 1/35 585=4"}
+		if !known {
+			want = want[:1]
+		}
+		if got := describe(read(t, s).Devices); !slices.Equal(got, want) {
+			t.Errorf("DCGM 4.6 %v: %q, want %q", known, got, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// After XID 119 DCGM answers and has no values until it is started again.
+func TestStuckEmbeddedHostEngine(t *testing.T) {
+	for _, mode := range []Mode{Embedded, Remote} {
+		m := newMachine(t, 1)
+		var c clock
+		o := Options{Mode: mode, now: c.now}
+		if mode == Remote {
+			o.Address = m.engine("127.0.0.1:0").Address
+		}
+		s := open(t, o)
+		watchFields(t, s, 155)
+		read(t, s)
+		m.GPUs[0].Fields, m.GPUs[0].Frozen = nil, true
+		m.write()
+		c.advance(2 * stuckAfter)
+		if _, err := s.Read(); (err != nil) != (mode == Embedded) {
+			t.Errorf("mode %d: %v", mode, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A field with an interval of its own is sampled at that, and keeps its value meanwhile.
+func TestPacedFields(t *testing.T) {
+	newMachine(t, 1)
+	s := open(t, Options{})
+	s.Pace(map[uint16]time.Duration{251: time.Hour})
+	watchFields(t, s, 155, 251, 252)
+	taken := func(field uint16) time.Time {
+		i := slices.IndexFunc(read(t, s).Entities[0].Values, func(v collect.Value) bool { return v.Field == field })
+		if i < 0 {
+			t.Fatalf("field %d has no value", field)
+		}
+		return read(t, s).Entities[0].Values[i].Time
+	}
+	slow, fast := taken(251), taken(252)
+	until(t, func() error {
+		if !taken(252).After(fast) {
+			return errors.New("no further sample")
+		}
+		return nil
+	})
+	if !taken(251).Equal(slow) {
+		t.Error("the slower field is sampled as often")
+	}
 }

@@ -41,7 +41,7 @@ func (r *reader) watchProfiled(wanted []uint16) error {
 			entities []entityKey
 			fields   []uint16
 		}{{c.gpu, c.fields}, {c.instance, c.onParts}} {
-			err := r.session.watch(w.entities, w.fields, r.every, r.keep())
+			err := r.watchPaced(w.entities, w.fields, r.every)
 			if severs(err) {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
 
 // identityEvery is the interval of identity fields: a new UUID under the same
@@ -20,18 +21,26 @@ type reader struct {
 
 	fields fieldSet
 	every  time.Duration
+	slower map[uint16]time.Duration // fields with an interval of their own
 
 	quiesced []string // UUIDs of released GPUs
 
 	session *session // nil: not connected
 	backoff backoff
 	fresh   bool // the watches fit fields and layout
+	reached bool // over this session there was a reading
 	layout  layout
+	owners  map[entityKey]uint32 // of layout
+	reads   []rectangle          // what is watched
+	refused int                  // values wanted of GPUs and instances and not watched
 	devs    map[uint32]*deviceIdentity
-	places  map[entityKey]place
+	places  map[entityKey]nvml.MIGInstance
 	uuids   map[entityKey]string // of instances, as last read
 	events  events
 	slow    slow
+
+	hierarchy hierarchy
+	answered  time.Time // when a GPU last had a value, or the connection was made
 
 	complaints map[string]string // what was logged of each part
 }
@@ -53,7 +62,8 @@ func (r *reader) hangUp() error {
 		return nil
 	}
 	s := r.session
-	r.session = nil
+	r.session, r.reached, r.hierarchy = nil, false, hierarchy{}
+	r.events.lostAt = r.options.now()
 	return s.close()
 }
 
@@ -71,16 +81,25 @@ func (r *reader) keep() time.Duration { return max(3*r.every, 10*time.Second) }
 // read gives a Reading. After any failure the connection is closed, since it is
 // unknown which failures it survives.
 func (r *reader) read() (*collect.Reading, error) {
+	if r.mustStop() {
+		return nil, ErrReleased
+	}
 	if err := r.backoff.wait(r.options.now()); err != nil {
 		return nil, err
 	}
 	reading, err := r.tryRead()
 	if err == nil {
+		if !r.reached {
+			r.options.Log.Info("dcgm: host engine connected", "gpus", len(r.layout.gpus), "instances", len(r.layout.instances))
+		}
+		r.reached = true
 		r.backoff.succeeded()
 		return reading, nil
 	}
-	if r.session != nil {
+	if r.reached {
 		r.options.Log.Warn("dcgm: host engine lost", "error", err)
+	}
+	if r.session != nil {
 		err = errors.Join(err, r.hangUp())
 	}
 	r.backoff.failed(r.options.now(), err)
@@ -101,8 +120,7 @@ func (r *reader) refresh() error {
 		if err != nil {
 			return err
 		}
-		r.session, r.fresh = s, false
-		r.options.Log.Info("dcgm: host engine connected")
+		r.session, r.fresh, r.answered = s, false, r.options.now()
 	}
 	now, err := r.readLayout()
 	if err != nil {
@@ -117,11 +135,19 @@ func (r *reader) refresh() error {
 	return nil
 }
 
+// mustStop reports whether the host engine may not run now: one in this process has NVML's
+// handles of all GPUs.
+func (r *reader) mustStop() bool { return r.options.Mode == Embedded && len(r.quiesced) > 0 }
+
 // quiesce releases GPUs, and reacquires others, before it returns.
 func (r *reader) quiesce(uuids []string) error {
 	r.quiesced = uuids
 	if r.session == nil {
 		return nil // no handle is open
+	}
+	if r.mustStop() {
+		r.options.Log.Info("dcgm: embedded host engine stopped while GPUs are released", "gpus", uuids)
+		return r.hangUp()
 	}
 	err := r.refresh()
 	if err != nil {
@@ -138,20 +164,36 @@ func (r *reader) adopt(l layout) error {
 		r.options.Log.Debug("dcgm: watches not removed", "error", err)
 	}
 	for gpu, id := range r.devs {
-		if !slices.Contains(l.gpus, gpu) {
-			id.away = true
+		if !slices.Contains(l.gpus, gpu) && id.uuid != "" {
+			r.events.log(id.uuid).Away(time.Time{})
 		}
 	}
 	r.layout, r.fresh, r.uuids = l, true, map[entityKey]string{}
 	r.learnGPUs()
 	r.layout = r.withoutQuiesced(l) // one that was released before it was known
+	r.owners = r.layout.owners()
 	r.learnPlaces()
 	if err := r.watchAll(); err != nil {
 		r.fresh = false
 		return err
 	}
-	r.options.Log.Info("dcgm: layout read", "gpus", len(l.gpus), "instances", len(l.instances))
+	r.reads, r.refused = r.session.rectangles(r.layout.keys()), r.countRefused()
+	if r.reached {
+		r.options.Log.Info("dcgm: layout read", "gpus", len(r.layout.gpus), "instances", len(r.layout.instances))
+	}
 	return nil
+}
+
+// countRefused counts what is wanted of GPUs and instances and not watched.
+func (r *reader) countRefused() (n int) {
+	count := func(entities []entityKey, wanted []uint16) {
+		for _, e := range entities {
+			n += len(wanted) - len(intersect(wanted, r.session.watched[e]))
+		}
+	}
+	count(r.layout.gpuKeys(), r.fields.wanted)
+	count(r.layout.instanceKeys(), r.fields.instance)
+	return n
 }
 
 // watchAll watches plain fields on all entities and profiling fields where they
@@ -160,7 +202,7 @@ func (r *reader) adopt(l layout) error {
 func (r *reader) watchAll() error {
 	gpus, instances := r.layout.gpuKeys(), r.layout.instanceKeys()
 	plain, profiled := split(r.fields.wanted)
-	instancePlain, _ := split(intersect(r.fields.instance, r.fields.wanted))
+	instancePlain, _ := split(r.fields.instance)
 	for _, w := range []struct {
 		entities []entityKey
 		fields   []uint16
@@ -171,7 +213,7 @@ func (r *reader) watchAll() error {
 		{gpus, plain, r.every},
 		{instances, instancePlain, r.every},
 	} {
-		if err := r.session.watch(w.entities, w.fields, w.every, r.keep()); err != nil {
+		if err := r.watchPaced(w.entities, w.fields, w.every); err != nil {
 			return err
 		}
 	}
@@ -189,6 +231,29 @@ func (r *reader) watchAll() error {
 	}
 	r.complain("first samples", err) // they arrive later then
 	return nil
+}
+
+// watchPaced watches fields, those with an interval of their own at that. It is an error when
+// nothing of it is watched.
+func (r *reader) watchPaced(entities []entityKey, fields []uint16, every time.Duration) error {
+	byInterval := map[time.Duration][]uint16{}
+	for _, f := range fields {
+		d := max(every, r.slower[f])
+		byInterval[d] = append(byInterval[d], f)
+	}
+	var errs error
+	some := false
+	for d, part := range byInterval {
+		err := r.session.watch(entities, part, d, max(3*d, r.keep()))
+		if severs(err) {
+			return err
+		}
+		some, errs = some || err == nil, errors.Join(errs, err)
+	}
+	if some {
+		return nil
+	}
+	return errs
 }
 
 // The first attempt after a failure comes soon, since most failures are

@@ -15,15 +15,8 @@ import (
 func (r *reader) sample() (*collect.Reading, error) {
 	now := r.options.now()
 	reading := &collect.Reading{Taken: now, Dropped: map[string]int{}}
-	devs, err := r.values(r.layout.gpuKeys(), r.fields.gpu, reading.Dropped)
+	values, err := r.values(reading.Dropped)
 	if err != nil {
-		return nil, err
-	}
-	instances, err := r.values(r.layout.instanceKeys(), r.fields.instance, reading.Dropped)
-	if err != nil {
-		return nil, err
-	}
-	if reading.Devices, err = r.sampleDevices(reading.Dropped); err != nil {
 		return nil, err
 	}
 	if err := r.readEvents(now); err != nil {
@@ -32,48 +25,53 @@ func (r *reader) sample() (*collect.Reading, error) {
 	if err := r.readSlow(now); err != nil {
 		return nil, err
 	}
-	if n := len(r.fields.unknown); n > 0 {
-		reading.Dropped[collect.DropNotSupported] += n * len(r.layout.gpus)
+	if n := len(r.fields.unknown)*len(r.layout.gpus) + r.refused; n > 0 {
+		reading.Dropped[collect.DropNotSupported] += n
 	}
-	reading.Entities, err = r.entities(devs, instances, now, reading.Dropped)
-	return reading, err
+	reading.Devices = r.sampledDevices(values)
+	if reading.Entities, err = r.entities(values, now, reading.Dropped); err != nil {
+		return nil, err
+	}
+	return reading, r.detectStuck(reading, now)
 }
 
-// values reads a rectangle of entities and fields: one list an entity, sorted by
-// field. An entity that fails is counted as an error of one.
-func (r *reader) values(entities []entityKey, fields []uint16, dropped map[string]int) ([][]collect.Value, error) {
-	if len(entities) == 0 {
-		return nil, nil
-	}
-	out := make([][]collect.Value, len(entities))
-	all := make([]collect.Value, len(entities)*len(fields))
-	for i := range out {
-		out[i], all = all[:0:len(fields)], all[len(fields):]
-	}
+// values reads what is watched: the values of each entity, sorted by field. An entity that
+// fails is counted as an error of one.
+func (r *reader) values(dropped map[string]int) (map[entityKey][]collect.Value, error) {
+	out := make(map[entityKey][]collect.Value, len(r.layout.gpus)+len(r.layout.instances)+len(r.layout.devices))
 	now := r.options.now()
-	err := r.buffer.latest(entities, fields, func(entity int, raw *C.shim_value) {
-		v, reason := judge(raw, now)
-		if reason != "" {
-			if r.fields.counts(v.Field, reason) {
-				dropped[reason]++
+	for _, part := range r.reads {
+		err := r.buffer.latest(part.entities, part.fields, func(entity int, raw *C.shim_value) {
+			v, reason := judge(raw, now)
+			if reason != "" {
+				if r.fields.counts(v.Field, reason) {
+					dropped[reason]++
+				}
+				return
 			}
-			return
+			key := part.entities[entity]
+			if out[key] == nil {
+				out[key] = make([]collect.Value, 0, len(part.fields))
+			}
+			out[key] = append(out[key], v)
+		}, func(entity int, err error) {
+			dropped[collect.DropError]++
+			r.complain(fmt.Sprint("values of entity ", part.entities[entity]), err)
+		})
+		if err != nil {
+			return nil, err
 		}
-		out[entity] = append(out[entity], v)
-	}, func(entity int, err error) {
-		dropped[collect.DropError]++
-		r.complain(fmt.Sprint("values of entity ", entities[entity]), err)
-	})
-	return out, err
+	}
+	return out, nil
 }
 
 // entities lists GPUs, each followed by its instances. A GPU without a known
 // UUID has no labels and is counted as an error.
-func (r *reader) entities(devs, instances [][]collect.Value, now time.Time, dropped map[string]int) ([]collect.Entity, error) {
-	out := make([]collect.Entity, 0, len(devs)+len(instances))
-	for i, gpu := range r.layout.gpus {
-		id := r.devs[gpu]
-		for _, v := range devs[i] {
+func (r *reader) entities(values map[entityKey][]collect.Value, now time.Time, dropped map[string]int) ([]collect.Entity, error) {
+	out := make([]collect.Entity, 0, len(r.layout.gpus)+len(r.layout.instances))
+	for _, gpu := range r.layout.gpus {
+		id, of := r.devs[gpu], values[entityKey{kindGPU, gpu}]
+		for _, v := range of {
 			id.take(v)
 		}
 		if id.uuid == "" {
@@ -81,35 +79,37 @@ func (r *reader) entities(devs, instances [][]collect.Value, now time.Time, drop
 			continue
 		}
 		dev := id.entity(gpu)
-		dev.Values = r.wantedOnly(devs[i])
+		dev.Values = r.wantedOnly(of)
 		if err := r.detectLoss(gpu, &dev, now); err != nil {
 			return nil, err
 		}
 		dev.Values = r.amendXID(id.uuid, dev.Values)
 		if r.events.xids != nil || r.events.clocks != nil {
 			dev.Events = r.events.log(id.uuid).Snapshot(now)
+			dev.Events.Listening = r.events.xids != nil
 		}
 		dev.Health, dev.Peers = r.slow.health[gpu], r.slow.peers[gpu]
 		out = append(out, dev)
-		out = r.appendInstances(out, gpu, dev, instances)
+		out = r.appendInstances(out, gpu, dev, values)
 	}
 	return out, nil
 }
 
-func (r *reader) appendInstances(out []collect.Entity, gpu uint32, dev collect.Entity, values [][]collect.Value) []collect.Entity {
+func (r *reader) appendInstances(out []collect.Entity, gpu uint32, dev collect.Entity, values map[entityKey][]collect.Value) []collect.Entity {
 	dev.Events, dev.Health, dev.Peers, dev.Lost = nil, nil, nil, false
-	for k, p := range r.layout.instances {
+	for _, p := range r.layout.instances {
 		if p.gpu != gpu {
 			continue
 		}
-		for _, v := range values[k] {
+		of := values[p.key]
+		for _, v := range of {
 			if v.Field == fieldUUID {
 				r.detectRemade(p.key, v.Text)
 			}
 		}
 		driver, known := r.places[p.key]
-		e := instanceEntity(dev, p, driver, known, values[k])
-		e.Values = r.wantedOnly(values[k])
+		e := instanceEntity(dev, p, driver, known, of)
+		e.Values = r.wantedOnly(of)
 		out = append(out, e)
 	}
 	return out

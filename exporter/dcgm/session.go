@@ -32,6 +32,7 @@ type session struct {
 	prefix  string // of the names of our groups
 	made    int
 	watches []watch
+	watched map[entityKey][]uint16 // fields
 	groups  []godcgm.GroupHandle
 	log     *slog.Logger
 }
@@ -66,7 +67,10 @@ func connect(o Options) (*session, error) {
 	if hostHandle == 0 {
 		return nil, errors.Join(errors.New("connecting to the DCGM host engine: go-dcgm has no handle"), godcgm.Shutdown())
 	}
-	return &session{prefix: fmt.Sprintf("gpuscale-%d-%d", os.Getpid(), time.Now().UnixNano()), log: o.Log}, nil
+	return &session{
+		prefix:  fmt.Sprintf("gpuscale-%d-%d", os.Getpid(), time.Now().UnixNano()),
+		watched: map[entityKey][]uint16{}, log: o.Log,
+	}, nil
 }
 
 // close ends the connection. The host engine forgets our watches by itself.
@@ -82,21 +86,24 @@ func (s *session) name() string {
 	return fmt.Sprintf("%s-%d", s.prefix, s.made)
 }
 
-// group makes a group of entities. An entity that is refused is logged and left
-// out: it may have been removed since the list was read, which the next Read
-// finds.
-func (s *session) group(entities []entityKey) (godcgm.GroupHandle, error) {
+// group makes a group of entities and gives those that are in it. An entity that is
+// refused is logged and left out: it may have been removed since the list was read, which
+// the next Read finds.
+func (s *session) group(entities []entityKey) (godcgm.GroupHandle, []entityKey, error) {
 	group, err := godcgm.CreateGroup(s.name())
 	if err != nil {
-		return group, err
+		return group, nil, err
 	}
 	s.groups = append(s.groups, group)
+	var in []entityKey
 	for _, e := range entities {
 		if err := godcgm.AddEntityToGroup(group, godcgm.Field_Entity_Group(e.kind), uint(e.id)); err != nil {
 			s.log.Warn("dcgm: entity not watched", "kind", e.kind, "id", e.id, "error", err)
+			continue
 		}
+		in = append(in, e)
 	}
-	return group, nil
+	return group, in, nil
 }
 
 // watch makes the host engine sample the fields of all entities at the interval
@@ -109,12 +116,12 @@ func (s *session) watch(entities []entityKey, fields []uint16, every, keep time.
 	before := len(s.watches)
 	var errs error
 	for some := range slices.Chunk(entities, maxEntitiesPerGroup) {
-		group, err := s.group(some)
+		group, in, err := s.group(some)
 		if err != nil {
 			return err
 		}
 		for part := range slices.Chunk(fields, maxFieldsPerCall) {
-			err := s.watchFields(group, part, every, keep)
+			err := s.watchFields(group, in, part, every, keep)
 			if severs(err) {
 				return err
 			}
@@ -142,7 +149,7 @@ func (s *session) watchOne(entities []entityKey, field uint16, every, keep time.
 
 // watchFields watches a list of fields. DCGM refuses a list as a whole, so a
 // refused list is halved until the refused field is alone.
-func (s *session) watchFields(group godcgm.GroupHandle, fields []uint16, every, keep time.Duration) error {
+func (s *session) watchFields(group godcgm.GroupHandle, in []entityKey, fields []uint16, every, keep time.Duration) error {
 	handle, err := godcgm.FieldGroupCreate(s.name(), shorts(fields))
 	if err != nil {
 		return err
@@ -151,6 +158,9 @@ func (s *session) watchFields(group godcgm.GroupHandle, fields []uint16, every, 
 		C.uintptr_t(handle.GetHandle()), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
 	if err == nil {
 		s.watches = append(s.watches, watch{group, handle})
+		for _, e := range in {
+			s.watched[e] = append(s.watched[e], fields...)
+		}
 		return nil
 	}
 	if severs(err) {
@@ -162,11 +172,35 @@ func (s *session) watchFields(group godcgm.GroupHandle, fields []uint16, every, 
 		return err
 	}
 	half := len(fields) / 2
-	first := s.watchFields(group, fields[:half], every, keep)
+	first := s.watchFields(group, in, fields[:half], every, keep)
 	if severs(first) {
 		return first
 	}
-	return errors.Join(first, s.watchFields(group, fields[half:], every, keep))
+	return errors.Join(first, s.watchFields(group, in, fields[half:], every, keep))
+}
+
+// rectangle is entities of which the same fields are watched.
+type rectangle struct {
+	entities []entityKey
+	fields   []uint16 // sorted
+}
+
+// rectangles are what is watched of the entities: DCGM logs an error for each field that is
+// read and not watched. Entities with the same fields go together, for few calls.
+func (s *session) rectangles(entities []entityKey) []rectangle {
+	var out []rectangle
+	for _, e := range entities {
+		fields := union(s.watched[e], nil)
+		if len(fields) == 0 {
+			continue
+		}
+		i := slices.IndexFunc(out, func(r rectangle) bool { return slices.Equal(r.fields, fields) })
+		if i < 0 {
+			i, out = len(out), append(out, rectangle{fields: fields})
+		}
+		out[i].entities = append(out[i].entities, e)
+	}
+	return out
 }
 
 // update waits until the host engine has taken a first sample of every watch.
@@ -185,6 +219,7 @@ func (s *session) unwatch() error {
 		errs = append(errs, godcgm.DestroyGroup(g))
 	}
 	s.watches, s.groups = nil, nil
+	clear(s.watched)
 	return errors.Join(errs...)
 }
 

@@ -90,30 +90,21 @@ int shim_instances(uintptr_t handle, shim_instance *out, int *n) {
     h->version = VERSION(hierarchy, 2);
     int st = call ? call(handle, h) : SHIM_NO_SYMBOL;
     for (unsigned i = 0; st == 0 && i < h->count && i < SHIM_MAX_INSTANCES; i++)
-        if (h->list[i].entity.kind == SHIM_INSTANCE && h->list[i].parent.kind == SHIM_GPU)
-            out[(*n)++] = (shim_instance){ h->list[i].entity.id, h->list[i].parent.id, h->list[i].instance,
-                                           h->list[i].slices };
+        out[(*n)++] = (shim_instance){ h->list[i].entity, h->list[i].parent, h->list[i].instance, h->list[i].slices };
     free(h);
     return st;
 }
 
-enum { LINK_UP = 3, LINKS_PER_GPU = 18, LINKS_PER_SWITCH = 256, MAX_GPUS = 32, MAX_SWITCHES = 12 };
+enum { LINK_UP = 3, LINKS_V4 = 18, LINKS_V5 = 36, LINKS_PER_SWITCH = 256, MAX_GPUS = 32, MAX_SWITCHES = 12 };
+enum { VERSION_MISMATCH = -12 };
 
-/* dcgmNvLinkStatus_v4 */
-typedef struct {
-    uint32_t version, gpus;
-    struct {
-        uint32_t id;
-        int32_t state[LINKS_PER_GPU];
-    } gpu[MAX_GPUS];
-    uint32_t switches;
-    struct {
-        uint32_t id;
-        int32_t state[LINKS_PER_SWITCH];
-    } nvswitch[MAX_SWITCHES];
-} link_status;
-_Static_assert(sizeof(link_status) == 14780, "dcgmNvLinkStatus_v4");
-_Static_assert(MAX_GPUS * LINKS_PER_GPU + MAX_SWITCHES * LINKS_PER_SWITCH <= SHIM_MAX_LINKS, "space for links");
+/* dcgmNvLinkStatus_v4 and _v5 are words: version, number of GPUs, for each of 32 GPUs its id
+ * and the state of its 18 or 36 links, number of switches, and the same of 12 switches. v5
+ * came with DCGM 4.6. */
+#define LINK_WORDS(links) (2 + MAX_GPUS * (1 + (links)) + 1 + MAX_SWITCHES * (1 + LINKS_PER_SWITCH))
+_Static_assert(4 * LINK_WORDS(LINKS_V4) == 0x39bc, "dcgmNvLinkStatus_v4");
+_Static_assert(4 * LINK_WORDS(LINKS_V5) == 0x42bc, "dcgmNvLinkStatus_v5");
+_Static_assert(MAX_GPUS * LINKS_V5 + MAX_SWITCHES * LINKS_PER_SWITCH <= SHIM_MAX_LINKS, "space for links");
 
 /* dcgm_link_t: the kind of the parent, the index and the parent in 8, 16 and 8 bits. */
 static shim_link link_of(uint32_t kind, uint32_t parent, uint32_t index) {
@@ -121,20 +112,26 @@ static shim_link link_of(uint32_t kind, uint32_t parent, uint32_t index) {
 }
 
 int shim_links(uintptr_t handle, shim_link *out, int *n) {
-    FIND("dcgmGetNvLinkLinkStatus", uintptr_t, link_status *);
-    link_status l = { .version = VERSION(link_status, 4) };
+    FIND("dcgmGetNvLinkLinkStatus", uintptr_t, uint32_t *);
+    static const unsigned links_of[] = { LINKS_V5, LINKS_V4 };
     *n = 0;
-    int st = call ? call(handle, &l) : SHIM_NO_SYMBOL;
-    if (st != 0)
-        return st;
-    for (unsigned i = 0; i < l.gpus && i < MAX_GPUS; i++)
-        for (unsigned k = 0; k < LINKS_PER_GPU; k++)
-            if (l.gpu[i].state[k] == LINK_UP)
-                out[(*n)++] = link_of(SHIM_GPU, l.gpu[i].id, k);
-    for (unsigned i = 0; i < l.switches && i < MAX_SWITCHES; i++)
-        for (unsigned k = 0; k < LINKS_PER_SWITCH; k++)
-            if (l.nvswitch[i].state[k] == LINK_UP)
-                out[(*n)++] = link_of(SHIM_SWITCH, l.nvswitch[i].id, k);
+    int st = call ? VERSION_MISMATCH : SHIM_NO_SYMBOL;
+    for (unsigned v = 0; v < 2 && st == VERSION_MISMATCH; v++) {
+        uint32_t words[LINK_WORDS(LINKS_V5)] = { 4 * LINK_WORDS(links_of[v]) | (5 - v) << 24 };
+        st = call(handle, words);
+        if (st != 0)
+            continue;
+        const uint32_t *at = words + 2, *switches = at + MAX_GPUS * (1 + links_of[v]);
+        for (unsigned i = 0; i < words[1] && i < MAX_GPUS; i++, at += 1 + links_of[v])
+            for (unsigned k = 0; k < links_of[v]; k++)
+                if (at[1 + k] == LINK_UP)
+                    out[(*n)++] = link_of(SHIM_GPU, at[0], k);
+        at = switches + 1;
+        for (unsigned i = 0; i < *switches && i < MAX_SWITCHES; i++, at += 1 + LINKS_PER_SWITCH)
+            for (unsigned k = 0; k < LINKS_PER_SWITCH; k++)
+                if (at[1 + k] == LINK_UP)
+                    out[(*n)++] = link_of(SHIM_SWITCH, at[0], k);
+    }
     return st;
 }
 
@@ -246,10 +243,10 @@ typedef struct {
 static int collect(uint32_t kind, uint32_t id, value_v1 *values, int n, void *user) {
     events *e = user;
     for (int i = 0; i < n; i++) {
-        if (kind != SHIM_GPU || values[i].status != 0 || values[i].type != 'i')
+        if (values[i].status != 0 || values[i].type != 'i')
             continue;
         if (e->n < e->capacity)
-            e->out[e->n] = (shim_event){ id, values[i].field, values[i].ts, values[i].value.i64 };
+            e->out[e->n] = (shim_event){ kind, id, values[i].field, values[i].ts, values[i].value.i64 };
         e->n++;
     }
     return 0;

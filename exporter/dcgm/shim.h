@@ -1,6 +1,7 @@
-/* Calls into libdcgm.so.4 that go-dcgm makes too dear: it copies 4 KB for each
- * value, and fetches affinity, topology and PCIe generations along with a
- * GPU's name. The functions are found with dlsym, so that one that is missing
+/* Calls into libdcgm.so.4 that go-dcgm makes too dear or whose code it loses: it copies
+ * 4 KB for each value, fetches affinity, topology and PCIe generations along with a GPU's
+ * name, and gives most errors as text, while the code says whether the host engine is gone
+ * or one call was refused. The functions are found with dlsym, so that one that is missing
  * is an error here and not the end of the process. */
 #ifndef GPUSCALE_DCGM_SHIM_H
 #define GPUSCALE_DCGM_SHIM_H
@@ -11,7 +12,7 @@ enum {
     SHIM_NO_MEMORY = -4,  /* DCGM_ST_MEMORY */
     SHIM_NO_SYMBOL = -20, /* DCGM_ST_FUNCTION_NOT_FOUND */
 };
-enum { SHIM_GPU = 1, SHIM_SWITCH = 3, SHIM_INSTANCE = 4 }; /* entity groups */
+enum { SHIM_GPU = 1, SHIM_SWITCH = 3, SHIM_INSTANCE = 4, SHIM_COMPUTE = 5 }; /* entity groups */
 
 typedef struct {
     uint32_t kind, id; /* entity group and entity id */
@@ -46,16 +47,18 @@ typedef struct {
     uint32_t settings_version, persistence, mig, confidential;
 } shim_attributes;
 
-/* One kept sample of a GPU. */
+/* One kept sample. */
 typedef struct {
-    uint32_t gpu;
+    uint32_t kind, id;
     uint16_t field;
     int64_t ts, number;
 } shim_event;
 
-/* A MIG GPU instance. */
+/* A GPU instance, whose parent is a GPU, or a compute instance, whose parent is a GPU
+ * instance; instance is NVML's number of the GPU instance, slices are its own. */
 typedef struct {
-    uint32_t entity, gpu, instance, slices;
+    shim_entity entity, parent;
+    uint32_t instance, slices;
 } shim_instance;
 
 /* One end of an NVLink that is up; entity is how DCGM numbers it. */
@@ -76,7 +79,7 @@ typedef struct {
 enum {
     SHIM_MAX_ENTITIES = 1024, /* DCGM_GROUP_MAX_ENTITIES_V2 */
     SHIM_MAX_INSTANCES = 448, /* DCGM_MAX_HIERARCHY_INFO */
-    SHIM_MAX_LINKS = 3648,    /* of 32 GPUs and 12 switches */
+    SHIM_MAX_LINKS = 4224,    /* of 32 GPUs and 12 switches */
     SHIM_MAX_PEERS = 992,     /* 32 GPUs, each to the others */
 };
 
@@ -100,7 +103,7 @@ int shim_update(uintptr_t handle);
 int shim_health_on(uintptr_t handle, uintptr_t group);
 int shim_health(uintptr_t handle, uintptr_t group, shim_incident *out, int *n);
 int shim_peers(uintptr_t handle, shim_peer *out, int *n);
-/* The samples of a group's GPUs since a time. *n is how many there are, which
+/* The samples of a group since a time. *n is how many there are, which
  * may be more than capacity: the rest is not in out. */
 int shim_events(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t since, shim_event *out, int capacity, int *n);
 const char *shim_error(int code);

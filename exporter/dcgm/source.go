@@ -53,6 +53,11 @@ func (s *source) Watch(fields []uint16, every time.Duration) error {
 	return s.worker.Do(func() { s.reader.want(fields, every) })
 }
 
+// Pace sets which fields are sampled more rarely. It takes effect with the next Watch.
+func (s *source) Pace(slower map[uint16]time.Duration) {
+	_ = s.worker.Do(func() { s.reader.slower = slower }) // Watch says it where DCGM hangs
+}
+
 // Read gives the last sample of each wanted field of each GPU and instance. An
 // error means that nothing could be read; the next Read connects again.
 func (s *source) Read() (*collect.Reading, error) {

@@ -10,37 +10,16 @@ import (
 	"time"
 	"unsafe"
 
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// DCGM's blanks: a base value, and fifteen above it for the reasons.
+// Above each of DCGM's blanks stand fifteen more for the reasons.
 const (
-	int32Blank   = 0x7ffffff0
-	int64Blank   = 0x7ffffffffffffff0
-	fp64Blank    = 140737488355328.0
-	blankReasons = 16
-	// notSupportedOffset and notPermittedOffset are above the base value.
-	notSupportedOffset = 2
-	notPermittedOffset = 3
-)
-
-// Types of a value.
-const (
-	typeDouble    = 'd'
-	typeInt64     = 'i'
-	typeString    = 's'
-	typeTimestamp = 't'
-)
-
-// Codes of one value's status.
-const (
-	statusNotSupported = -6
-	statusUnknownField = -13
-	statusNoData       = -14
-	statusNotWatched   = -16
-	statusNoPermission = -17
-	statusUnsupported  = -32
-	statusNoProfiling  = -36
+	blankReasons       = 16
+	notSupportedOffset = godcgm.DCGM_FT_INT32_NOT_SUPPORTED - godcgm.DCGM_FT_INT32_BLANK
+	notPermittedOffset = godcgm.DCGM_FT_INT32_NOT_PERMISSIONED - godcgm.DCGM_FT_INT32_BLANK
 )
 
 // maxAhead is how far a value's time may be ahead of our clock, as on another
@@ -53,15 +32,15 @@ func judge(v *C.shim_value, now time.Time) (out collect.Value, dropped string) {
 	if dropped := judgeStatus(int(v.status)); dropped != "" {
 		return out, dropped
 	}
-	switch payload := unsafe.Pointer(&v.value); v._type {
-	case typeDouble:
+	switch payload := unsafe.Pointer(&v.value); uint(v._type) {
+	case godcgm.DCGM_FT_DOUBLE:
 		out.Number = float64(*(*C.double)(payload))
 		dropped = judgeDouble(out.Number)
-	case typeInt64, typeTimestamp:
+	case godcgm.DCGM_FT_INT64, godcgm.DCGM_FT_TIMESTAMP:
 		n := int64(*(*C.int64_t)(payload))
 		out.Number = float64(n)
 		dropped = judgeInteger(n)
-	case typeString:
+	case godcgm.DCGM_FT_STRING:
 		out.IsText = true
 		text, _, _ := bytes.Cut(unsafe.Slice((*byte)(payload), 256), []byte{0})
 		out.Text = string(text)
@@ -83,10 +62,10 @@ func judge(v *C.shim_value, now time.Time) (out collect.Value, dropped string) {
 }
 
 func judgeDouble(n float64) string {
-	if offset := n - fp64Blank; offset >= 0 && offset < blankReasons {
+	if offset := n - godcgm.DCGM_FT_FP64_BLANK; offset >= 0 && offset < blankReasons {
 		return blankKind(int64(offset))
 	}
-	if !(math.Abs(n) < fp64Blank) { // NaN is no number either
+	if !(math.Abs(n) < godcgm.DCGM_FT_FP64_BLANK) { // NaN is no number either
 		return collect.DropImpossible
 	}
 	return ""
@@ -94,7 +73,7 @@ func judgeDouble(n float64) string {
 
 func judgeInteger(n int64) string {
 	// Some fields are 32 bits wide at their source and keep its blanks.
-	for _, base := range []int64{int32Blank, int64Blank} {
+	for _, base := range []int64{godcgm.DCGM_FT_INT32_BLANK, godcgm.DCGM_FT_INT64_BLANK} {
 		if offset := n - base; offset >= 0 && offset < blankReasons {
 			return blankKind(offset)
 		}
@@ -118,10 +97,10 @@ func judgeStatus(code int) string {
 	switch code {
 	case 0:
 		return ""
-	case statusNoData:
+	case godcgm.DCGM_ST_NO_DATA:
 		return collect.DropBlank
-	case statusNotSupported, statusUnknownField, statusNotWatched, statusNoPermission, statusUnsupported,
-		statusNoProfiling:
+	case godcgm.DCGM_ST_NOT_SUPPORTED, godcgm.DCGM_ST_UNKNOWN_FIELD, godcgm.DCGM_ST_NOT_WATCHED, godcgm.DCGM_ST_NO_PERMISSION, godcgm.DCGM_ST_FIELD_UNSUPPORTED_BY_API,
+		godcgm.DCGM_ST_PROFILING_NOT_SUPPORTED:
 		return collect.DropNotSupported
 	}
 	return collect.DropError

@@ -15,7 +15,6 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 
-	up         prometheus.Gauge
 	reads      *prometheus.CounterVec
 	readTime   prometheus.Histogram
 	reconnects prometheus.Counter
@@ -31,10 +30,9 @@ type metrics struct {
 	reloads    *reloadMetrics
 }
 
-func newMetrics(attributionErrors func() float64) *metrics {
+func newMetrics(sourceUp, attributionErrors func() float64) *metrics {
 	m := &metrics{
 		registry:   prometheus.NewRegistry(),
-		up:         prometheus.NewGauge(gauge(metric.ExporterUp)),
 		reads:      counterVec(metric.ExporterReads),
 		readTime:   histogram(metric.ExporterReadSeconds, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30),
 		reconnects: prometheus.NewCounter(prometheus.CounterOpts(gauge(metric.ExporterReconnects))),
@@ -47,7 +45,7 @@ func newMetrics(attributionErrors func() float64) *metrics {
 	}
 	build := prometheus.NewGaugeVec(gauge(metric.ExporterBuildInfo), metric.ExporterBuildInfo.Labels)
 	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
-	m.registry.MustRegister(m.up, m.reads, m.readTime, m.reconnects, m.drops, m.quiesced,
+	m.registry.MustRegister(prometheus.NewGaugeFunc(gauge(metric.ExporterUp), sourceUp), m.reads, m.readTime, m.reconnects, m.drops, m.quiesced,
 		m.series, m.leftOut, m.scrapeTime, m.nodeWrites, build,
 		prometheus.NewCounterFunc(prometheus.CounterOpts(gauge(metric.ExporterAttributionErrors)), attributionErrors))
 	m.stale = m.drops.WithLabelValues("stale")
@@ -74,11 +72,6 @@ func histogram(d metric.Desc, buckets ...float64) prometheus.Histogram {
 func (m *metrics) read(took time.Duration, err error) {
 	m.readTime.Observe(took.Seconds())
 	m.reads.WithLabelValues(result(err)).Inc()
-	up := 0.0
-	if err == nil {
-		up = 1
-	}
-	m.up.Set(up) // once: a scrape between two steps never sees a working source as down
 }
 
 func result(err error) string {

@@ -83,7 +83,7 @@ func New(o Options) (*Node, error) {
 		o.Compat.Mode = collect.CompatExact
 	}
 	n := &Node{opts: o, log: o.Log, ledger: collect.NewLedger(o.Interval)}
-	n.metrics = newMetrics(n.attributionErrors)
+	n.metrics = newMetrics(n.sourceUp, n.attributionErrors)
 	if o.RuntimeMetrics {
 		n.metrics.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
@@ -94,6 +94,14 @@ func New(o Options) (*Node, error) {
 		return nil, n.self.Load().err
 	}
 	return n, nil
+}
+
+// sourceUp is 1 while the source gives fresh values.
+func (n *Node) sourceUp() float64 {
+	if n.sampler == nil || n.sampler.stale(time.Now()) != nil {
+		return 0
+	}
+	return 1
 }
 
 func (n *Node) attributionErrors() float64 {
@@ -219,25 +227,20 @@ func (n *Node) GPUs() (served bool, gpus int) {
 	return true, page.GPUs
 }
 
-// Ready is nil once there is a page and its reading is not stale, else the
-// reason there is none.
+// Ready is nil while there is a page and its reading has fresh values, else the
+// reason.
 func (n *Node) Ready() error {
+	if err := n.sampler.stale(time.Now()); err != nil {
+		return err
+	}
 	page := n.page.Load()
-	failure := n.sampler.failure()
 	if page == nil {
-		if failure != nil {
-			return fmt.Errorf("no reading yet: %w", failure)
-		}
-		return errors.New("no reading yet")
+		return errors.New("no page of the reading yet")
 	}
-	age := time.Since(page.Taken)
-	if age <= collect.StaleAfter(n.opts.Interval) {
-		return nil
+	if age := time.Since(page.Taken); age > collect.StaleAfter(n.opts.Interval) {
+		return fmt.Errorf("the newest page is %s old", age.Round(100*time.Millisecond))
 	}
-	if failure == nil {
-		failure = errors.New("the source has not answered since")
-	}
-	return fmt.Errorf("the newest reading is %s old: %w", age.Round(100*time.Millisecond), failure)
+	return nil
 }
 
 // Live is nil while the compile loop runs. A hanging source is no reason: a

@@ -231,7 +231,7 @@ func TestAllocations(t *testing.T) {
 
 // What the catalogue says the exporter emits about itself is what it emits.
 func TestSelfMetricsAreTheCatalogues(t *testing.T) {
-	m := newMetrics(func() float64 { return 0 })
+	m := newMetrics(func() float64 { return 0 }, func() float64 { return 0 })
 	m.dropped(map[string]int{"blank": 1})
 	m.overBudget(map[string]int{"gpu_held": 1})
 	m.nodeWrites.WithLabelValues("event", "ok")
@@ -270,7 +270,7 @@ func TestCompression(t *testing.T) {
 		want   string
 	}{
 		{false, "gzip", ""}, {true, "", ""}, {true, "gzip", "gzip"}, {true, "br, gzip;q=0.5", "gzip"}, {true, "gzip;q=0", ""},
-		{true, "*", "gzip"}, {true, "*;q=1, gzip;q=0.0", ""}, {true, "deflate", ""},
+		{true, "zstd, gzip", "gzip"}, {true, "*;q=1, gzip;q=0.0", ""}, {true, "deflate", ""},
 	} {
 		n, err := New(Options{Name: "n", Source: &script{}, Interval: time.Second, Compress: c.on})
 		if err != nil {
@@ -322,4 +322,43 @@ func TestReloadKeepsTotals(t *testing.T) {
 			t.Errorf("a quarter of 4 s, then of 6 s: %g and %g\n%s", before, after, body(t, n))
 		}
 	})
+}
+
+// A source that answers without a value, or with old ones, serves nothing: the node is not
+// ready and the source not up.
+func TestReadyNeedsAValue(t *testing.T) {
+	for name, test := range map[string]struct {
+		values []collect.Value
+		want   string
+	}{
+		"no value":   {nil, "the newest reading has no value"},
+		"old values": {[]collect.Value{{Field: 203, Number: 1, Time: time.Now().Add(-time.Hour)}}, "the newest value is"},
+		"a value":    {[]collect.Value{{Field: 203, Number: 1, Time: time.Now().Add(time.Hour)}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := begin(t, Options{Source: constant{collect.Entity{Kind: collect.GPU, UUID: "GPU-a", Values: test.values}}})
+			await.For(t, time.Minute, "a page", func() error {
+				if served, _ := n.GPUs(); !served {
+					return errors.New("none")
+				}
+				return nil
+			})
+			err, up := n.Ready(), n.sourceUp()
+			if test.want == "" && (err != nil || up != 1) {
+				t.Errorf("ready: %v, up %v", err, up)
+			}
+			if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || up != 0) {
+				t.Errorf("ready: %v, up %v", err, up)
+			}
+		})
+	}
+}
+
+// constant is a source whose readings have one entity.
+type constant struct{ entity collect.Entity }
+
+func (constant) Watch([]uint16, time.Duration) error { return nil }
+func (constant) Close() error                        { return nil }
+func (c constant) Read() (*collect.Reading, error) {
+	return &collect.Reading{Taken: time.Now(), Entities: []collect.Entity{c.entity}}, nil
 }

@@ -33,8 +33,10 @@ var errNoSuchGPU = errors.New("no such GPU")
 
 // Quiesce releases GPUs, named by UUID or index, so that they can be
 // repartitioned or reset. It takes at most five seconds. When it returns nil,
-// the process has no handle of them; they are watched again after d (0:
-// DefaultQuiesce) or on Resume. Either all GPUs are released or none.
+// this process has no handle of them; they are watched again after d (0:
+// DefaultQuiesce) or on Resume. Either all GPUs are released or none. An
+// embedded host engine has handles of all GPUs, so meanwhile none has values; a
+// remote one is another process, which keeps its handles.
 func (n *Node) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]Release, error) {
 	if d == 0 {
 		d = DefaultQuiesce
@@ -161,6 +163,7 @@ func (s *sampler) release(next map[string]time.Time) error {
 		}
 	}
 	s.quiesced = next
+	s.away.Store(int32(len(next)))
 	s.metrics.quiesced.Set(float64(len(next)))
 	return nil
 }

@@ -23,7 +23,7 @@ type reload struct {
 func (n *Node) Reload(fields []counters.Field) {
 	compat := n.opts.Compat
 	compat.Counters = fields
-	r := &reload{compat: compat, asked: &fieldSet{wanted(compat)}}
+	r := &reload{compat: compat, asked: wanted(compat, n.opts.Interval)}
 	n.pending.Store(r)
 	n.sampler.wants.Store(r.asked)
 	n.metrics.reloads.ok(time.Now())

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -27,6 +28,7 @@ type sampler struct {
 	latest atomic.Pointer[sampled]
 	fresh  chan struct{} // receives after latest changed
 	failed atomic.Pointer[error]
+	away   atomic.Int32 // released GPUs
 
 	jobs chan func() // run between passes
 
@@ -41,12 +43,16 @@ func newSampler(o Options, m *metrics) *sampler {
 		metrics: m, log: o.Log, fresh: make(chan struct{}, 1),
 		jobs: make(chan func()), quiesced: map[string]time.Time{},
 	}
-	s.wants.Store(&fieldSet{wanted(o.Compat)})
+	s.wants.Store(wanted(o.Compat, o.Interval))
 	return s
 }
 
-// fieldSet are the fields a source watches.
-type fieldSet struct{ fields []uint16 }
+// fieldSet are the fields a source watches, and those that it may take more rarely than it is
+// read.
+type fieldSet struct {
+	fields []uint16
+	slower map[uint16]time.Duration
+}
 
 // sampled is a reading and the fields watched when it was taken.
 type sampled struct {
@@ -54,11 +60,19 @@ type sampled struct {
 	asked   *fieldSet
 }
 
-// wanted is every field that our own families and the DCGM series need.
-func wanted(c collect.CompatOptions) []uint16 {
-	fields := append(collect.Fields(), c.Fields()...)
-	slices.Sort(fields)
-	return slices.Compact(fields)
+// wanted is every field that our own families and the DCGM series need. Our own need theirs
+// with each reading.
+func wanted(c collect.CompatOptions, interval time.Duration) *fieldSet {
+	own := collect.Fields()
+	set := &fieldSet{fields: append(own, c.Fields()...), slower: map[uint16]time.Duration{}}
+	for _, f := range c.Counters {
+		if f.Every > interval && !slices.Contains(own, f.ID) {
+			set.slower[f.ID] = f.Every
+		}
+	}
+	slices.Sort(set.fields)
+	set.fields = slices.Compact(set.fields)
+	return set
 }
 
 func (s *sampler) run(ctx context.Context) {
@@ -119,6 +133,9 @@ func (s *sampler) pass() {
 
 func (s *sampler) read() (*collect.Reading, error) {
 	if wants := s.wants.Load(); s.watched != wants {
+		if p, ok := s.source.(collect.Pacer); ok {
+			p.Pace(wants.slower)
+		}
 		if err := s.source.Watch(wants.fields, s.interval); err != nil {
 			return nil, fmt.Errorf("watching %d fields: %w", len(wants.fields), err)
 		}
@@ -129,6 +146,36 @@ func (s *sampler) read() (*collect.Reading, error) {
 		return nil, fmt.Errorf("reading the source: %w", err)
 	}
 	return reading, nil
+}
+
+// stale is why the source gives no fresh values, nil where it does. A reading without any is
+// none, unless GPUs are released.
+func (s *sampler) stale(now time.Time) error {
+	limit := collect.StaleAfter(s.interval)
+	latest, failure := s.latest.Load(), s.failure()
+	if latest == nil {
+		if failure != nil {
+			return fmt.Errorf("no reading yet: %w", failure)
+		}
+		return errors.New("no reading yet")
+	}
+	if age := now.Sub(latest.reading.Taken); age > limit {
+		if failure == nil {
+			failure = errors.New("the source has not answered since")
+		}
+		return fmt.Errorf("the newest reading is %s old: %w", age.Round(100*time.Millisecond), failure)
+	}
+	if s.away.Load() > 0 {
+		return nil
+	}
+	newest := latest.reading.Newest()
+	if newest.IsZero() {
+		return errors.New("the newest reading has no value")
+	}
+	if age := now.Sub(newest); age > limit {
+		return fmt.Errorf("the newest value is %s old", age.Round(100*time.Millisecond))
+	}
+	return nil
 }
 
 // failure is why the last pass failed, nil where it did not.

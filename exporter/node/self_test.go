@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,18 +11,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 
-	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 const (
 	acceptText        = "text/plain;version=0.0.4"
 	acceptOpenMetrics = "application/openmetrics-text;version=1.0.0"
-	acceptProtobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text"
 )
 
 func scraped(t *testing.T, n *Node, accept string) string {
@@ -44,7 +40,7 @@ func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 			func() float64 { return float64(gathered.Add(1)) }))
 		pass(1500 * time.Millisecond)
 		for range 20 {
-			for _, accept := range []string{acceptText, acceptOpenMetrics, acceptProtobuf} {
+			for _, accept := range []string{acceptText, acceptOpenMetrics} {
 				if got := scraped(t, n, accept); !strings.Contains(got, "gathered_total") {
 					t.Fatalf("Accept %q: not gathered after 1.5 s:\n%s", accept, got)
 				}
@@ -59,8 +55,8 @@ func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 		if got := scraped(t, n, acceptText); !strings.Contains(got, "gathered_total 41\n") {
 			t.Errorf("with a source that hangs the self-metrics stand still:\n%s", got)
 		}
-		if got := scraped(t, n, acceptText); !strings.Contains(got, "scrape_duration_seconds_count 60\n") {
-			t.Errorf("60 scrapes before the last gathering:\n%s", got)
+		if got := scraped(t, n, acceptText); !strings.Contains(got, "scrape_duration_seconds_count 40\n") {
+			t.Errorf("40 scrapes before the last gathering:\n%s", got)
 		}
 		s.hang.Store(nil)
 		close(hang)
@@ -133,24 +129,12 @@ func TestExpositionIsWhole(t *testing.T) {
 	}
 }
 
-// In protobuf, too, each family is there once: of the page and of the exporter itself.
-func TestProtobuf(t *testing.T) {
-	n := begin(t, Options{Source: &script{}, Compat: collect.CompatOptions{Counters: []counters.Field{util}}})
+// A scraper that prefers protobuf, as Prometheus does for native histograms, gets text.
+func TestProtobufIsNotServed(t *testing.T) {
+	n := begin(t, Options{Source: &script{}})
 	await.True(t, time.Minute, "ready", ready(n))
-	resp := scrape(n, "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
-	decoder, names := expfmt.NewDecoder(resp.Body, expfmt.ResponseFormat(resp.Header)), map[string]int{}
-	for {
-		var family dto.MetricFamily
-		if err := decoder.Decode(&family); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		names[family.GetName()]++
-	}
-	for _, want := range []string{"gpu_busy_ratio", "DCGM_FI_DEV_GPU_UTIL", "gpuscale_exporter_reads_total"} {
-		if names[want] != 1 {
-			t.Errorf("%s is there %d times", want, names[want])
-		}
+	resp := scrape(n, "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,"+acceptText+";q=0.4")
+	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || !strings.HasPrefix(kind, "text/plain") {
+		t.Errorf("status %d, Content-Type %q", resp.StatusCode, kind)
 	}
 }

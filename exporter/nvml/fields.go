@@ -49,6 +49,9 @@ var calls = []call{
 	{fields: []uint16{101}, symbol: "nvmlDeviceGetClockInfo", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetClockInfo(nvml.CLOCK_MEM)) }},
 	{fields: []uint16{112}, symbol: "nvmlDeviceGetCurrentClocksThrottleReasons", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetCurrentClocksThrottleReasons()) }},
 	{fields: []uint16{140}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) { return fieldValue(d, nvml.FI_DEV_MEMORY_TEMP, 1) }},
+	{fields: []uint16{1523}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		return fieldValue(d, nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 1)
+	}},
 	{fields: []uint16{150}, symbol: "nvmlDeviceGetTemperature", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetTemperature(nvml.TEMPERATURE_GPU)) }},
 	{fields: []uint16{155}, symbol: "nvmlDeviceGetPowerUsage", read: func(d nvml.Device) ([]float64, nvml.Return) {
 		milliwatts, ret := d.GetPowerUsage()
@@ -118,15 +121,16 @@ func retired(field uint16, cause nvml.PageRetirementCause) call {
 	}}
 }
 
-// readMemory gives total, free, used and reserved in MiB and the part used of
-// what can be used.
+// readMemory gives total, free, used and reserved in whole MiB, as DCGM does, and the part
+// used of what can be used.
 func readMemory(d nvml.Device) ([]float64, nvml.Return) {
 	m, ret := d.GetMemoryInfo_v2()
 	percent := nothing
 	if usable := m.Used + m.Free; usable > 0 {
 		percent = float64(m.Used) / float64(usable)
 	}
-	return []float64{float64(m.Total) / mebibyte, float64(m.Free) / mebibyte, float64(m.Used) / mebibyte, float64(m.Reserved) / mebibyte, percent}, ret
+	mib := func(bytes uint64) float64 { return float64(bytes / mebibyte) }
+	return []float64{mib(m.Total), mib(m.Free), mib(m.Used), mib(m.Reserved), percent}, ret
 }
 
 // fieldValue reads one of NVML's own numbered fields.
@@ -140,6 +144,9 @@ func fieldValue(d nvml.Device, id uint32, divisor float64) ([]float64, nvml.Retu
 		return nil, ret
 	}
 	bits := binary.NativeEndian.Uint64(v.Value[:])
+	if id == nvml.FI_DEV_MEMORY_TEMP { // driver r545 says double and gives an integer
+		v.ValueType = uint32(nvml.VALUE_TYPE_UNSIGNED_INT)
+	}
 	switch nvml.ValueType(v.ValueType) {
 	case nvml.VALUE_TYPE_DOUBLE:
 		return []float64{math.Float64frombits(bits) / divisor}, nvml.SUCCESS

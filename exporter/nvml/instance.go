@@ -2,6 +2,9 @@ package nvml
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -10,15 +13,13 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// migDevice is a MIG device of a GPU: an instance, with the first of its
-// compute instances.
+// migDevice is a GPU instance with the MIG devices in it, which are its compute instances.
 type migDevice struct {
-	handle   nvml.Device
+	handles  []nvml.Device
 	instance int // GPU instance id
 }
 
-// migDevices lists a GPU's instances by id. Places without one are normal, and
-// an instance with several compute instances comes once.
+// migDevices lists a GPU's instances by id. Places without one are normal.
 func (l *library) migDevices(dev nvml.Device) []migDevice {
 	for _, name := range []string{"nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId"} {
 		if !l.has(name) {
@@ -36,35 +37,91 @@ func (l *library) migDevices(dev nvml.Device) []migDevice {
 			continue
 		}
 		id, ret := handle.GetGpuInstanceId()
-		if ret != nvml.SUCCESS || slices.ContainsFunc(devices, func(d migDevice) bool { return d.instance == id }) {
+		if ret != nvml.SUCCESS {
 			continue
 		}
-		devices = append(devices, migDevice{handle, id})
+		at := slices.IndexFunc(devices, func(d migDevice) bool { return d.instance == id })
+		if at < 0 {
+			at, devices = len(devices), append(devices, migDevice{instance: id})
+		}
+		devices[at].handles = append(devices[at].handles, handle)
 	}
 	slices.SortFunc(devices, func(a, b migDevice) int { return cmp.Compare(a.instance, b.instance) })
 	return devices
 }
 
+// MIGInstance is what the driver knows of a GPU instance.
+type MIGInstance struct {
+	ID          int
+	Profile     string   // "3g.40gb"; empty where it is not known
+	Start, Size int      // memory slices; -1 and 0 where they are not known
+	UUIDs       []string // of its MIG devices
+}
+
+// identify reads a GPU instance's identity, but for its placement.
+func (d migDevice) identify() MIGInstance {
+	out := MIGInstance{ID: d.instance, Start: -1}
+	for _, handle := range d.handles {
+		if uuid, ret := handle.GetUUID(); ret == nvml.SUCCESS {
+			out.UUIDs = append(out.UUIDs, uuid)
+		}
+	}
+	if name, ret := d.handles[0].GetName(); ret == nvml.SUCCESS {
+		out.Profile = profileOf(name)
+	}
+	return out
+}
+
+// MIGInstances reads the GPU instances of every GPU, by its UUID. It opens the library and
+// closes it: an open one can keep a GPU from being repartitioned.
+func MIGInstances() (map[string][]MIGInstance, error) {
+	lib, err := open(libraryName, slog.New(slog.DiscardHandler))
+	if errors.Is(err, ErrNoLibrary) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer lib.close()
+	count, ret := lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("counting GPUs: %w", ret)
+	}
+	out := map[string][]MIGInstance{}
+	for index := range count {
+		device, ret := lib.DeviceGetHandleByIndex(index)
+		if ret != nvml.SUCCESS {
+			continue
+		}
+		uuid, ret := device.GetUUID()
+		if ret != nvml.SUCCESS {
+			continue
+		}
+		for _, d := range lib.migDevices(device) {
+			i := d.identify()
+			i.Start, i.Size = lib.placement(device, d.instance)
+			out[uuid] = append(out[uuid], i)
+		}
+	}
+	return out, nil
+}
+
 // instances adds the instances of the GPU at an index of the reading.
 func (p *pass) instances(dev nvml.Device, at int) {
 	for _, d := range p.lib.migDevices(dev) {
-		e := p.reading.Entities[at]
-		e.Kind, e.InstanceID, e.Start, e.Values = collect.Instance, d.instance, -1, nil
-		if uuid, ret := d.handle.GetUUID(); ret == nvml.SUCCESS {
-			e.InstanceUUID = uuid
-		}
-		if name, ret := d.handle.GetName(); ret == nvml.SUCCESS {
-			e.Profile = profileOf(name)
+		e, i := p.reading.Entities[at], d.identify()
+		e.Kind, e.InstanceID, e.Profile, e.MIGDevices = collect.Instance, i.ID, i.Profile, i.UUIDs
+		e.Events, e.Values = nil, nil
+		if len(i.UUIDs) > 0 {
+			e.InstanceUUID = i.UUIDs[0]
 		}
 		if p.lib.has("nvmlDeviceGetAttributes_v2") {
-			if a, ret := d.handle.GetAttributes(); ret == nvml.SUCCESS {
+			if a, ret := d.handles[0].GetAttributes(); ret == nvml.SUCCESS {
 				e.ComputeSlices = int(a.GpuInstanceSliceCount)
 			}
 		}
-		if where, ok := p.placement(dev, d.instance, e.InstanceUUID); ok {
-			e.Start, e.Size = where.start, where.size
-		}
-		e.Values = p.values(d.handle, place{e.UUID, d.instance}, dev)
+		e.Start, e.Size = p.placement(dev, d.instance, e.InstanceUUID)
+		e.Values = p.values(d.handles[0], place{e.UUID, d.instance}, dev)
 		p.reading.Entities = append(p.reading.Entities, e)
 	}
 }
@@ -83,23 +140,32 @@ func profileOf(name string) string {
 	return profile
 }
 
-// placement asks once for each instance made: its place never changes. It needs
-// rights that not every container has.
-func (p *pass) placement(dev nvml.Device, id int, uuid string) (placement, bool) {
+// placement asks once for each instance made: its place never changes.
+func (p *pass) placement(dev nvml.Device, id int, uuid string) (start, size int) {
 	if where, known := p.places[uuid]; known && uuid != "" {
-		return where, where.size > 0
+		return where.start, where.size
 	}
-	var where placement
-	if p.lib.has("nvmlDeviceGetGpuInstanceById") && p.lib.has("nvmlGpuInstanceGetInfo") {
-		if instance, ret := dev.GetGpuInstanceById(id); ret == nvml.SUCCESS {
-			if info, ret := instance.GetInfo(); ret == nvml.SUCCESS {
-				where = placement{int(info.Placement.Start), int(info.Placement.Size)}
-			}
-		}
-	}
+	start, size = p.lib.placement(dev, id)
 	if len(p.places) > 1024 { // instances come and go with their UUIDs
 		clear(p.places)
 	}
-	p.places[uuid] = where
-	return where, where.size > 0
+	p.places[uuid] = placement{start, size}
+	return start, size
+}
+
+// placement reads where an instance is, -1 and 0 where that is not known: it needs rights
+// that not every container has.
+func (l *library) placement(dev nvml.Device, id int) (start, size int) {
+	if !l.has("nvmlDeviceGetGpuInstanceById") || !l.has("nvmlGpuInstanceGetInfo") {
+		return -1, 0
+	}
+	instance, ret := dev.GetGpuInstanceById(id)
+	if ret != nvml.SUCCESS {
+		return -1, 0
+	}
+	info, ret := instance.GetInfo()
+	if ret != nvml.SUCCESS || info.Placement.Size == 0 {
+		return -1, 0
+	}
+	return int(info.Placement.Start), int(info.Placement.Size)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -17,6 +19,8 @@ const libraryName = "libnvidia-ml.so.1"
 var (
 	// ErrNoLibrary: libnvidia-ml.so.1 does not exist or cannot be loaded.
 	ErrNoLibrary = errors.New("libnvidia-ml.so.1 cannot be loaded")
+	// ErrNoDriver: the kernel module is not loaded.
+	ErrNoDriver = errors.New("the NVIDIA driver is not loaded")
 	// ErrHanging: a call into NVML has not come back in time.
 	ErrHanging = errors.New("NVML does not answer")
 	// ErrClosed: the Source was closed.
@@ -53,7 +57,10 @@ func open(path string, log *slog.Logger) (*library, error) {
 		if ret == nvml.ERROR_LIBRARY_NOT_FOUND {
 			return nil, ErrNoLibrary
 		}
-		return nil, fmt.Errorf("initialising NVML: %s", word(ret))
+		if ret == nvml.ERROR_DRIVER_NOT_LOADED {
+			return nil, fmt.Errorf("initialising NVML: %w", ErrNoDriver)
+		}
+		return nil, fmt.Errorf("initialising NVML: %w", ret)
 	}
 	for _, name := range needed {
 		if !l.has(name) {
@@ -66,7 +73,7 @@ func open(path string, log *slog.Logger) (*library, error) {
 
 func (l *library) close() {
 	if ret := l.Shutdown(); ret != nvml.SUCCESS {
-		l.log.Debug("closing NVML", "error", word(ret))
+		l.log.Debug("closing NVML", "error", ret)
 	}
 }
 
@@ -80,23 +87,6 @@ func (l *library) has(name string) bool {
 	return has
 }
 
-// word names a return code without calling into the library.
-func word(ret nvml.Return) string {
-	words := map[nvml.Return]string{
-		nvml.SUCCESS: "success", nvml.ERROR_UNINITIALIZED: "uninitialized", nvml.ERROR_INVALID_ARGUMENT: "invalid argument",
-		nvml.ERROR_NOT_SUPPORTED: "not supported", nvml.ERROR_NO_PERMISSION: "no permission", nvml.ERROR_NOT_FOUND: "not found",
-		nvml.ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded", nvml.ERROR_TIMEOUT: "timeout",
-		nvml.ERROR_LIBRARY_NOT_FOUND: "library not found", nvml.ERROR_FUNCTION_NOT_FOUND: "function not found",
-		nvml.ERROR_GPU_IS_LOST: "GPU is lost", nvml.ERROR_RESET_REQUIRED: "GPU needs a reset",
-		nvml.ERROR_LIB_RM_VERSION_MISMATCH: "library and driver are of different versions",
-		nvml.ERROR_NO_DATA:                 "no data", nvml.ERROR_UNKNOWN: "unknown error",
-	}
-	if text, ok := words[ret]; ok {
-		return text
-	}
-	return fmt.Sprintf("NVML code %d", int(ret))
-}
-
 // dropOf returns why a call gave no value.
 func dropOf(ret nvml.Return) string {
 	switch ret {
@@ -106,4 +96,85 @@ func dropOf(ret nvml.Return) string {
 		return collect.DropBlank
 	}
 	return collect.DropError
+}
+
+// maxEvents bounds how many events one Read takes; the driver queues the rest.
+const maxEvents = 256
+
+// events receives XIDs through NVML's event set.
+type events struct {
+	lib        *library
+	set        nvml.EventSet
+	usable     bool
+	registered map[string]bool // by GPU UUID: whether its events are subscribed to
+}
+
+func newEvents(lib *library) *events {
+	e := &events{lib: lib, registered: map[string]bool{}}
+	for _, name := range []string{"nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait_v2", "nvmlDeviceRegisterEvents"} {
+		if !lib.has(name) {
+			return e
+		}
+	}
+	set, ret := lib.EventSetCreate()
+	e.set, e.usable = set, ret == nvml.SUCCESS
+	return e
+}
+
+func (e *events) close() {
+	if e.usable {
+		_ = e.set.Free()
+	}
+}
+
+// subscribe registers a GPU once and reports whether its XIDs are received.
+func (e *events) subscribe(uuid string, dev nvml.Device) bool {
+	if !e.usable {
+		return false
+	}
+	subscribed, known := e.registered[uuid]
+	if !known {
+		subscribed = dev.RegisterEvents(nvml.EventTypeXidCriticalError, e.set) == nvml.SUCCESS
+		e.registered[uuid] = subscribed
+	}
+	return subscribed
+}
+
+// take hands over the events since the last call.
+func (e *events) take(got func(dev nvml.Device, code int64)) {
+	for range maxEvents {
+		if !e.usable {
+			return
+		}
+		event, ret := e.set.Wait(0)
+		if ret != nvml.SUCCESS {
+			return // NVML_ERROR_TIMEOUT: there is none
+		}
+		if event.EventType == nvml.EventTypeXidCriticalError {
+			got(event.Device, int64(event.EventData))
+		}
+	}
+}
+
+// gpuLog gathers the events of one GPU.
+type gpuLog struct {
+	*collect.EventLog
+	last collect.Event // the last XID
+}
+
+func (l *gpuLog) xid(code int64, at time.Time) {
+	l.last = collect.Event{Time: at, Code: code}
+	l.AddXID(l.last)
+}
+
+// seen records a read of the GPU: its loss and its return, and its throttle reasons.
+func (l *gpuLog) seen(dev *collect.Entity, now time.Time) {
+	if dev.Lost {
+		l.Away(time.Time{})
+	}
+	answers := slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID })
+	l.Observe(dev, answers, now)
+	if v, ok := dev.Value(fieldClocks); ok {
+		l.AddClocks(collect.Event{Time: v.Time, Code: int64(v.Number)})
+	}
 }

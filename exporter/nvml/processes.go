@@ -55,7 +55,7 @@ func (p *Processes) Processes() ([]pods.GPU, error) {
 	count, ret := p.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		p.release()
-		return nil, fmt.Errorf("counting GPUs: %s", word(ret))
+		return nil, fmt.Errorf("counting GPUs: %w", ret)
 	}
 	var gpus []pods.GPU
 	for index := range count {
@@ -71,9 +71,9 @@ func (p *Processes) Processes() ([]pods.GPU, error) {
 			continue
 		}
 		p.gpus[index] = uuid
-		gpus = append(gpus, p.lib.usage(device, uuid, -1))
+		gpus = append(gpus, p.lib.usage(uuid, -1, device))
 		for _, mig := range p.lib.migDevices(device) {
-			gpus = append(gpus, p.lib.usage(mig.handle, uuid, mig.instance))
+			gpus = append(gpus, p.lib.usage(uuid, mig.instance, mig.handles...))
 		}
 	}
 	return gpus, nil
@@ -102,9 +102,10 @@ func (p *Processes) release() {
 	}
 }
 
-// usage reads the processes of a GPU or of an instance, whose handle is d.
-func (l *library) usage(d nvml.Device, uuid string, instance int) pods.GPU {
-	dev := pods.GPU{UUID: uuid, Instance: instance, Taken: time.Now()}
+// usage reads the processes of a GPU or of an instance, which has a handle for each of its
+// compute instances.
+func (l *library) usage(uuid string, instance int, handles ...nvml.Device) pods.GPU {
+	dev := pods.GPU{UUID: uuid, Instance: instance, Taken: time.Now(), MemoryKnown: true, BusyKnown: true}
 	byPID := map[uint32]*pods.Process{}
 	process := func(pid uint32) *pods.Process {
 		if byPID[pid] == nil {
@@ -112,8 +113,10 @@ func (l *library) usage(d nvml.Device, uuid string, instance int) pods.GPU {
 		}
 		return byPID[pid]
 	}
-	dev.MemoryKnown = l.memoryOf(d, process)
-	dev.BusyKnown = l.busyOf(d, dev.Taken, process)
+	for _, d := range handles {
+		dev.MemoryKnown = l.memoryOf(d, process) && dev.MemoryKnown
+		dev.BusyKnown = l.busyOf(d, dev.Taken, process) && dev.BusyKnown
+	}
 	for _, p := range byPID {
 		dev.Processes = append(dev.Processes, *p)
 	}
@@ -196,6 +199,13 @@ type together struct {
 	collect.Source
 	quiescer  collect.Quiescer
 	processes *Processes
+}
+
+// Pace forwards; see collect.Pacer.
+func (t together) Pace(slower map[uint16]time.Duration) {
+	if p, ok := t.Source.(collect.Pacer); ok {
+		p.Pace(slower)
+	}
 }
 
 func (t together) Quiesce(gpus []string) error {

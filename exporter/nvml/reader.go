@@ -82,6 +82,12 @@ func (r *reader) close() {
 func (r *reader) read() (*collect.Reading, error) {
 	reading, err := r.tryRead()
 	if err != nil {
+		if r.lib != nil {
+			// The driver may be unloaded, and the GPUs reset.
+			for _, log := range r.logs {
+				log.Away(time.Now())
+			}
+		}
 		r.close()
 	}
 	return reading, err
@@ -93,7 +99,7 @@ func (r *reader) tryRead() (*collect.Reading, error) {
 	}
 	count, ret := r.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("counting GPUs: %s", word(ret))
+		return nil, fmt.Errorf("counting GPUs: %w", ret)
 	}
 	pass := &pass{reader: r, reading: &collect.Reading{Taken: time.Now(), Dropped: map[string]int{}}, seen: map[place]bool{}}
 	r.events.take(func(d nvml.Device, code int64) {
@@ -138,27 +144,29 @@ func (p *pass) dev(index int) {
 	dev, known := p.gpus[index]
 	if !known {
 		p.reading.Dropped[collect.DropError]++
-		p.log.Debug("nvml: GPU not identified", "index", index, "error", word(ret))
+		p.log.Debug("nvml: GPU not identified", "index", index, "error", ret)
 		return
 	}
 	if p.asleep[dev.UUID] {
 		return // released before it was known
 	}
-	log := p.logOf(dev.UUID)
+	log, listening := p.logOf(dev.UUID), false
 	dev.Lost = ret == nvml.ERROR_GPU_IS_LOST
 	if ret != nvml.SUCCESS {
 		p.reading.Dropped[collect.DropError] += len(p.wanted)
-		dev.Values = p.xid(log, false, nil)
+		dev.Values = p.xid(log, true, nil)
 	} else {
 		dev.MIG = p.migMode(device)
 		if dev.MIG && p.lib.has("nvmlDeviceGetMaxMigDeviceCount") {
 			dev.GPUMaxCompute, _ = device.GetMaxMigDeviceCount() // 0 outside MIG mode, whatever the GPU can
 		}
 		dev.Values = p.values(device, place{dev.UUID, -1}, device)
-		dev.Values = p.xid(log, p.events.subscribe(dev.UUID, device), dev.Values)
+		listening = p.events.subscribe(dev.UUID, device)
+		dev.Values = p.xid(log, listening, dev.Values)
 	}
 	log.seen(&dev, p.reading.Taken)
 	dev.Events = log.Snapshot(p.reading.Taken)
+	dev.Events.Listening = listening
 	at := len(p.reading.Entities)
 	p.reading.Entities = append(p.reading.Entities, dev)
 	if ret == nvml.SUCCESS && dev.MIG {
@@ -177,7 +185,7 @@ func (p *pass) identify(index int, d nvml.Device) nvml.Return {
 	if old, known := p.gpus[index]; known && old.UUID == uuid {
 		return nvml.SUCCESS
 	}
-	dev := collect.Entity{Kind: collect.GPU, GPU: index, UUID: uuid, Minor: index, DriverVersion: p.driver}
+	dev := collect.Entity{Kind: collect.GPU, GPU: index, Index: index, UUID: uuid, Minor: index, DriverVersion: p.driver}
 	dev.Model, _ = d.GetName()
 	if p.lib.has("nvmlDeviceGetMinorNumber") {
 		if minor, ret := d.GetMinorNumber(); ret == nvml.SUCCESS {
@@ -267,19 +275,18 @@ func (p *pass) call(c *call, d nvml.Device, add func(uint16, float64, nvml.Retur
 	}
 }
 
-// xid adds a GPU's last XID: 0 where its events are subscribed to and there was
-// none.
-func (p *pass) xid(log *gpuLog, subscribed bool, values []collect.Value) []collect.Value {
+// xid adds a GPU's last XID; as in DCGM there is none before the first.
+func (p *pass) xid(log *gpuLog, listening bool, values []collect.Value) []collect.Value {
 	if !p.wants(fieldXID) {
 		return values
 	}
-	v := collect.Value{Field: fieldXID, Time: p.reading.Taken}
-	if log.last.Code != 0 {
-		v.Number, v.Time = float64(log.last.Code), log.last.Time
-	} else if !subscribed {
-		p.reading.Dropped[collect.DropNotSupported]++
+	if log.last.Code == 0 {
+		if !listening {
+			p.reading.Dropped[collect.DropNotSupported]++
+		}
 		return values
 	}
+	v := collect.Value{Field: fieldXID, Number: float64(log.last.Code), Time: log.last.Time}
 	at, _ := slices.BinarySearchFunc(values, fieldXID, func(v collect.Value, f int) int { return int(v.Field) - f })
 	return slices.Insert(values, at, v)
 }
@@ -298,6 +305,7 @@ func (r *reader) quiesce(gpus []string) {
 	r.asleep = map[string]bool{}
 	for _, uuid := range gpus {
 		r.asleep[uuid] = true
+		r.logOf(uuid).Away(time.Time{})
 	}
 	r.close()
 }

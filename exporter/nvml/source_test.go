@@ -41,7 +41,7 @@ func TestGPU(t *testing.T) {
 	}
 	// In DCGM's units: MHz, watts, mJ, percent, ns, MiB.
 	want := map[uint16]float64{
-		100: 1980, 112: 4, 140: 51, 150: 44, 155: 321.5, 156: 2_000_000, 202: 5, 203: 37, 204: 12, 230: 0, 240: 1500,
+		100: 1980, 112: 4, 140: 51, 150: 44, 155: 321.5, 156: 2_000_000, 202: 5, 203: 37, 204: 12, 240: 1500,
 		250: 81559, 251: 81559 - 4096 - 512, 252: 4096, 253: 512, 254: 4096.0 / (81559 - 512),
 		312: 3, 311: 4, 393: 2, 394: 1, 395: 1, 396: 0,
 	}
@@ -324,5 +324,85 @@ func TestFieldsAreDistinct(t *testing.T) {
 	fields := Fields()
 	if again := slices.Compact(slices.Clone(fields)); len(again) != len(fields) || !slices.IsSorted(fields) {
 		t.Errorf("twice or not sorted: %v", fields)
+	}
+}
+
+// Driver r545 gives the memory temperature as an integer and says that it is a double. Memory
+// is in whole MiB, as in DCGM.
+func TestNumbersAsDCGMHasThem(t *testing.T) {
+	c := h100(0)
+	c.Values["fieldtype.82"] = "0"
+	c.Values["memory"] = "41900000000 41900000000 1048575"
+	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{c}})
+	got := valuesOf(read(t, opened(t, o, 140, 250, 252, 253)).Entities[0])
+	if !maps.Equal(got, map[uint16]float64{140: 51, 250: 39958, 252: 39958, 253: 0}) {
+		t.Errorf("values %v", got)
+	}
+}
+
+func reasons(r *collect.Reading) (out []string) {
+	for _, h := range collect.Health(r) {
+		out = append(out, h.Reason)
+	}
+	return out
+}
+
+// A GPU that was released may have been reset. One that was not, and had an XID, is as it was.
+func TestHealthReturnsAfterARelease(t *testing.T) {
+	state := fakenvml.State{GPUs: []fakenvml.GPU{h100(0), h100(1)}}
+	o, set := machine(t, state)
+	s := opened(t, o, 155, 230)
+	if got := reasons(read(t, s)); !slices.Equal(got, []string{"ok", "ok"}) {
+		t.Fatalf("at first %q", got)
+	}
+	state.GPUs[0].XIDs, state.GPUs[1].XIDs = fakenvml.XIDs(48), fakenvml.XIDs(48)
+	set(state)
+	if got := reasons(read(t, s)); !slices.Equal(got, []string{"xid_48", "xid_48"}) {
+		t.Fatalf("after the XIDs %q", got)
+	}
+	for _, gpus := range [][]string{{fakenvml.GPUUUID(0)}, nil} {
+		if err := s.Quiesce(gpus); err != nil {
+			t.Fatal(err)
+		}
+		read(t, s)
+	}
+	if got := reasons(read(t, s)); !slices.Equal(got, []string{"ok", "xid_48"}) {
+		t.Errorf("after the reset %q", got)
+	}
+	state.GPUs[0].Values["field.230"] = "1" // the driver says that it still has to be
+	set(state)
+	s.Watch([]uint16{155, 230, 1523}, time.Second)
+	if got := reasons(read(t, s)); !slices.Equal(got, []string{"recovery_reset", "xid_48"}) {
+		t.Errorf("with a recovery action %q", got)
+	}
+}
+
+// A driver that was loaded again begins its counters again, and nothing it has said before
+// stands.
+func TestHealthReturnsWithTheDriver(t *testing.T) {
+	state := fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}}
+	o, set := machine(t, state)
+	s := opened(t, o, 156, 230)
+	read(t, s)
+	state.GPUs[0].XIDs = fakenvml.XIDs(48)
+	set(state)
+	read(t, s)
+	state.Init = 9
+	set(state)
+	s.worker.Do(func() { s.reader.close() })
+	s.Read()
+	state.Init, state.GPUs[0].XIDs, state.GPUs[0].Values["energy"] = 0, fakenvml.XIDs(), "5"
+	set(state)
+	if got := reasons(read(t, s)); !slices.Equal(got, []string{"ok"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Of a GPU instance with several compute instances, each is a MIG device that a pod may have.
+func TestSeveralComputeInstances(t *testing.T) {
+	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0)}})
+	e := read(t, opened(t, o, 252)).Entities[1]
+	if !slices.Equal(e.MIGDevices, []string{fakenvml.MIGUUID(0, 1), fakenvml.MIGUUID(0, 2)}) {
+		t.Errorf("%+v", e)
 	}
 }

@@ -1,168 +1,93 @@
 package pods
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
-	"path"
-	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
-// API is the Kubernetes API. A node agent needs a few requests, all of its own
-// node's objects, so it carries no client library.
+// API is client-go's way to the Kubernetes API, for the few requests of a node agent, all of
+// its own node's objects. It has no clientset, whose types take eleven megabytes on each node.
 type API struct {
-	// Base is the API server: "https://10.0.0.1:443".
-	Base string
-	// Client has the server's certificates and no timeout: contexts bound requests.
-	Client *http.Client
-	// TokenFile is read for every request: the kubelet renews it. Empty sends none.
-	TokenFile string
+	rest.Interface
+	Metadata metadata.Interface
 }
 
-// ErrNotInCluster says that the process runs under no service account.
-var ErrNotInCluster = errors.New("not in a cluster: no service account, or KUBERNETES_SERVICE_HOST is not set")
+// ErrNotInCluster says that the process runs under no service account and has no kubeconfig.
+var ErrNotInCluster = errors.New("not in a cluster: no service account, and KUBECONFIG is not set")
 
-// errNotFound is a path or an object that the API server does not have.
-var errNotFound = errors.New("not found")
+// Timeout bounds one request.
+const Timeout = 10 * time.Second
 
-const (
-	accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
-	apiTimeout    = 10 * time.Second
-	// maxObjects bounds one answer: the 250 pods of a full node take about 5 MB.
-	maxObjects = 64 << 20
-)
-
-// InCluster returns the API as the pod's service account sees it.
-func InCluster() (*API, error) {
-	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
-	if host == "" || port == "" {
-		return nil, ErrNotInCluster
+// Connect returns the API as the kubeconfig that KUBECONFIG names has it, else as the pod's
+// service account does.
+func Connect() (*API, error) {
+	if file := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); file != "" {
+		to, err := clientcmd.BuildConfigFromFlags("", file)
+		if err != nil {
+			return nil, fmt.Errorf("KUBECONFIG: %w", err)
+		}
+		return NewAPI(to)
 	}
-	pem, err := os.ReadFile(path.Join(accountFolder, "ca.crt"))
+	to, err := rest.InClusterConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotInCluster, err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s/ca.crt: no certificate in it", accountFolder)
-	}
-	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: apiTimeout, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
-	}
-	return &API{
-		Base:      "https://" + net.JoinHostPort(host, port),
-		Client:    &http.Client{Transport: transport},
-		TokenFile: path.Join(accountFolder, "token"),
-	}, nil
+	return NewAPI(to)
 }
 
-// Call is one request. The default of Accept is JSON.
-type Call struct {
-	Method, Path        string
-	Accept, ContentType string
-	Content             []byte
-}
-
-// Do sends a request and returns the body of a successful answer. ctx bounds both.
-func (a *API) Do(ctx context.Context, c Call) (_ io.ReadCloser, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%s %s: %w", c.Method, c.Path, err)
-		}
-	}()
-	request, err := http.NewRequestWithContext(ctx, c.Method, a.Base+c.Path, bytes.NewReader(c.Content))
+// NewAPI returns the API at a place.
+func NewAPI(to *rest.Config) (*API, error) {
+	to = rest.CopyConfig(to)
+	to.UserAgent = "gpuscale-exporter"
+	scheme := runtime.NewScheme() // of errors
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	to.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	objects, err := rest.UnversionedRESTClientFor(to)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the API server at %s: %w", to.Host, err)
 	}
-	request.Header.Set("User-Agent", "gpuscale-exporter")
-	request.Header.Set("Accept", cmp.Or(c.Accept, "application/json"))
-	if c.ContentType != "" {
-		request.Header.Set("Content-Type", c.ContentType)
-	}
-	if a.TokenFile != "" {
-		token, err := os.ReadFile(a.TokenFile)
-		if err != nil {
-			return nil, err
-		}
-		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	}
-	response, err := a.Client.Do(request)
+	nodes, err := metadata.NewForConfig(to)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the API server at %s: %w", to.Host, err)
 	}
-	if response.StatusCode/100 == 2 {
-		return response.Body, nil
-	}
-	defer response.Body.Close()
-	if response.StatusCode == http.StatusNotFound {
-		return nil, errNotFound
-	}
-	return nil, fmt.Errorf("%s: %s", response.Status, message(response.Body))
+	return &API{objects, nodes}, nil
 }
 
-// Get decodes the object or list at a path into out.
-func (a *API) Get(ctx context.Context, path, accept string, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+// Read decodes the object or list at a path into out.
+func (a *API) Read(ctx context.Context, path string, query url.Values, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	body, err := a.Do(ctx, Call{Method: http.MethodGet, Path: path, Accept: accept})
-	if err != nil {
-		return err
+	request := a.Get().AbsPath(path)
+	for name := range query {
+		request = request.Param(name, query.Get(name))
 	}
-	defer body.Close()
-	limited := &io.LimitedReader{R: body, N: maxObjects}
-	if err := json.NewDecoder(limited).Decode(out); limited.N == 0 {
-		return fmt.Errorf("GET %s: more than %d MiB", path, maxObjects>>20)
-	} else if err != nil {
+	answer := request.Do(ctx)
+	err := answer.Error() // with the server's message, which Raw's has not
+	if err == nil {
+		content, _ := answer.Raw()
+		err = json.Unmarshal(content, out)
+	}
+	if err != nil {
 		return fmt.Errorf("GET %s: %w", path, err)
 	}
 	return nil
 }
 
-// Write sends an object.
-func (a *API) Write(ctx context.Context, method, path, contentType string, object any) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	content, err := json.Marshal(object)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	body, err := a.Do(ctx, Call{Method: method, Path: path, ContentType: contentType, Content: content})
-	if err != nil {
-		return err
-	}
-	return body.Close()
-}
-
-// ConfigMap reads one ConfigMap's data by its name.
-func (a *API) ConfigMap(ctx context.Context, namespace, name string) (map[string]string, error) {
-	var object struct{ Data map[string]string }
-	err := a.Get(ctx, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps/"+url.PathEscape(name), "", &object)
-	return object.Data, err
-}
-
-// message is the message of a Status object, shortened.
-func message(body io.Reader) string {
-	var status struct{ Message string }
-	if json.NewDecoder(io.LimitReader(body, 1<<16)).Decode(&status) != nil || status.Message == "" {
-		return "no reason given"
-	}
-	return status.Message[:min(len(status.Message), 300)]
-}
-
-// ofNode selects a node's own objects: a query.
-func ofNode(node string) string {
+// ofNode selects a node's own objects.
+func ofNode(node string) url.Values {
 	// "0" lets the API server answer from its cache instead of etcd.
-	return "?" + url.Values{"fieldSelector": {"spec.nodeName=" + node}, "resourceVersion": {"0"}}.Encode()
+	return url.Values{"fieldSelector": {"spec.nodeName=" + node}, "resourceVersion": {"0"}}
 }

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -126,7 +127,7 @@ func (d Device) find(entities []collect.Entity) int {
 func (d Device) names(e *collect.Entity) bool {
 	switch {
 	case d.InstanceUUID != "":
-		return e.Kind == collect.Instance && e.InstanceUUID == d.InstanceUUID
+		return e.Kind == collect.Instance && (e.InstanceUUID == d.InstanceUUID || slices.Contains(e.MIGDevices, d.InstanceUUID))
 	case d.Profile != "":
 		return d.matchesPlacement(e)
 	case d.Instance >= 0:
@@ -142,7 +143,7 @@ func (d Device) names(e *collect.Entity) bool {
 	case d.Minor >= 0:
 		return e.Minor == d.Minor
 	}
-	return e.GPU == d.Index
+	return e.Index == d.Index
 }
 
 // matchesPlacement reports whether the instance e can be the MIG device d,

@@ -44,8 +44,8 @@ func FuzzDeviceID(f *testing.F) {
 		f.Add(id)
 	}
 	entities := []collect.Entity{
-		{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, UUID: "GPU-b", Minor: 1},
-		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", Minor: 1, InstanceID: 1, InstanceUUID: "MIG-a"},
+		{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, Index: 1, UUID: "GPU-b", Minor: 1},
+		{Kind: collect.Instance, GPU: 1, Index: 1, UUID: "GPU-b", Minor: 1, InstanceID: 1, InstanceUUID: "MIG-a"},
 	}
 	f.Fuzz(func(t *testing.T, id string) {
 		d, err := ParseDevice(id)
@@ -69,11 +69,11 @@ func FuzzDeviceID(f *testing.F) {
 
 func TestResolve(t *testing.T) {
 	entities := []collect.Entity{
-		{Kind: collect.GPU, GPU: 0, UUID: "GPU-a", Minor: 1}, // minor numbers need not follow the index
-		{Kind: collect.Instance, GPU: 0, UUID: "GPU-a", Minor: 1, InstanceID: 7, InstanceUUID: "MIG-7"},
-		{Kind: collect.Instance, GPU: 0, UUID: "GPU-a", Minor: 1, InstanceID: 8}, // UUID not known
-		{Kind: collect.GPU, GPU: 1, UUID: "GPU-b", Minor: 0},
-		{Kind: collect.GPU, GPU: 2, UUID: "GPU-c", Minor: 2},
+		{Kind: collect.GPU, GPU: 0, Index: 0, UUID: "GPU-a", Minor: 1}, // minor numbers need not follow the index
+		{Kind: collect.Instance, GPU: 0, Index: 0, UUID: "GPU-a", Minor: 1, InstanceID: 7, InstanceUUID: "MIG-7"},
+		{Kind: collect.Instance, GPU: 0, Index: 0, UUID: "GPU-a", Minor: 1, InstanceID: 8}, // UUID not known
+		{Kind: collect.GPU, GPU: 1, Index: 1, UUID: "GPU-b", Minor: 0},
+		{Kind: collect.GPU, GPU: 2, Index: 2, UUID: "GPU-c", Minor: 2},
 	}
 	p, q := collect.Allocation{Namespace: "n", Pod: "p", Container: "c"}, collect.Allocation{Namespace: "n", Pod: "q", Container: "c"}
 	claims := []Claim{
@@ -90,5 +90,23 @@ func TestResolve(t *testing.T) {
 	}
 	if want := []collect.Usage{{Shares: []string{"2", "10"}}, {Shares: []string{"1"}}}; !reflect.DeepEqual(a.Usages[3], want) {
 		t.Errorf("shares = %+v, want %+v", a.Usages[3], want)
+	}
+}
+
+// A MIG device is any compute instance of its GPU instance, and an index is the driver's, whatever
+// number the source gives the GPU.
+func TestDevicesAsTheDriverHasThem(t *testing.T) {
+	entities := []collect.Entity{
+		{Kind: collect.GPU, GPU: 0, Index: 1, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, Index: 0, UUID: "GPU-b"},
+		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 3, InstanceUUID: "MIG-1", MIGDevices: []string{"MIG-1", "MIG-2"}},
+	}
+	for id, want := range map[string]int{"0": 1, "1": 0, "MIG-1": 2, "MIG-2": 2, "MIG-3": -1} {
+		d, err := ParseDevice(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.find(entities); got != want {
+			t.Errorf("%s is entity %d, want %d", id, got, want)
+		}
 	}
 }

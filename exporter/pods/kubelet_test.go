@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+	"k8s.io/client-go/rest"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -97,7 +98,7 @@ func asking(t *testing.T, o Options) (w *Watcher, k *scripted, clock *time.Time,
 	}
 }
 
-var twoGPUs = &collect.Reading{Entities: []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, UUID: "GPU-b"}}}
+var twoGPUs = &collect.Reading{Entities: []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, Index: 1, UUID: "GPU-b"}}}
 
 // who names the pods that GPU i is allocated to.
 func who(w *Watcher, now time.Time, i int) string {
@@ -253,7 +254,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case s.failing:
-		http.Error(w, `{"kind":"Status","message":"forbidden to gpuscale"}`, http.StatusForbidden)
+		http.Error(w, `{"kind":"Status","apiVersion":"v1","message":"forbidden to gpuscale"}`, http.StatusForbidden)
 	case !ok:
 		http.NotFound(w, r)
 	default:
@@ -265,7 +266,11 @@ func serveAPI(t *testing.T, s *apiServer) *API {
 	t.Helper()
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	return &API{Base: server.URL, Client: server.Client()}
+	api, err := NewAPI(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
 }
 
 // From the kubelet's claims over the node's slices to the instance.
@@ -277,8 +282,8 @@ func TestDRA(t *testing.T) {
 	w.cluster.refresh(t.Context())
 	w.ask(t.Context())
 	r := &collect.Reading{Entities: []collect.Entity{
-		{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, UUID: "GPU-b"},
-		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 3, InstanceUUID: "MIG-1", Profile: "3g.40gb"},
+		{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, Index: 1, UUID: "GPU-b"},
+		{Kind: collect.Instance, GPU: 1, Index: 1, UUID: "GPU-b", InstanceID: 3, InstanceUUID: "MIG-1", Profile: "3g.40gb"},
 	}}
 	a, unresolved := w.Attribute(r, *clock)
 	if len(unresolved) > 0 || len(a.Allocations[0]) != 1 || a.Allocations[0][0].Pod != "p" || len(a.Allocations[1]) != 0 || len(a.Allocations[2]) != 1 || a.Allocations[2][0].Pod != "q" {

@@ -2,10 +2,11 @@ package pods
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // nvidiaDriver is the DRA driver whose devices are GPUs and MIG instances.
@@ -51,8 +52,8 @@ func (a *API) listSlices(ctx context.Context, node string, version *string) (map
 	}
 	for _, v := range versions {
 		var list sliceList
-		err := a.Get(ctx, "/apis/resource.k8s.io/"+v+"/resourceslices"+ofNode(node), "", &list)
-		if errors.Is(err, errNotFound) {
+		err := a.Read(ctx, "/apis/resource.k8s.io/"+v+"/resourceslices", ofNode(node), &list)
+		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {

@@ -56,11 +56,11 @@ func TestResourceSlices(t *testing.T) {
 // A claim of a MIG device is the instance's, never its GPU's.
 func TestClaimsOfInstances(t *testing.T) {
 	entities := []collect.Entity{
-		{Kind: collect.GPU, GPU: 0, UUID: "GPU-a"},
-		{Kind: collect.GPU, GPU: 1, UUID: "GPU-b", MIG: true},
-		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 1, InstanceUUID: "MIG-1", Profile: "3g.40gb", Start: 0, Size: 4},
-		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 11, InstanceUUID: "MIG-11", Profile: "1g.10gb", Start: 4, Size: 1},
-		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 12, InstanceUUID: "MIG-12", Profile: "1g.10gb", Start: 5, Size: 1},
+		{Kind: collect.GPU, GPU: 0, Index: 0, UUID: "GPU-a"},
+		{Kind: collect.GPU, GPU: 1, Index: 1, UUID: "GPU-b", MIG: true},
+		{Kind: collect.Instance, GPU: 1, Index: 1, UUID: "GPU-b", InstanceID: 1, InstanceUUID: "MIG-1", Profile: "3g.40gb", Start: 0, Size: 4},
+		{Kind: collect.Instance, GPU: 1, Index: 1, UUID: "GPU-b", InstanceID: 11, InstanceUUID: "MIG-11", Profile: "1g.10gb", Start: 4, Size: 1},
+		{Kind: collect.Instance, GPU: 1, Index: 1, UUID: "GPU-b", InstanceID: 12, InstanceUUID: "MIG-12", Profile: "1g.10gb", Start: 5, Size: 1},
 	}
 	allocation := collect.Allocation{Namespace: "n", Pod: "p", Container: "c"}
 	claim := func(device string) Claim {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"k8s.io/client-go/rest"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
@@ -118,8 +119,12 @@ var bubble = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 func TestClusterIsAskedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asked{}
+		api, err := NewAPI(&rest.Config{Host: "http://kube.test", Transport: a})
+		if err != nil {
+			t.Fatal(err)
+		}
 		c := newCluster(Options{
-			API: &API{Base: "http://kube.test", Client: &http.Client{Transport: a}}, Node: "node-1",
+			API: api, Node: "node-1",
 			Labels: true, Log: slog.New(slog.DiscardHandler),
 		})
 		ctx, cancel := context.WithCancel(t.Context())

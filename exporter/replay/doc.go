@@ -1,4 +1,3 @@
-// Package replay is a Source over recorded readings: for fleets without GPUs,
-// for tests, and for analysing incidents. It owns the recording's text format,
-// which Parse documents. It never touches a driver.
+// Package replay is a Source over recorded readings: for fleets without GPUs
+// and for tests. It owns the recording's YAML format. It never touches a driver.
 package replay

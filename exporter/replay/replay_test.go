@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,29 +10,36 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-const small1 = `
-GPU 0 uuid=GPU-a model="A B" mig=true slices=7 driver=580 bus=0000:01 minor=3
-instance 0/1 profile=3g.40gb start=0 size=4 compute=3 uuid=MIG-1
-0 DCGM_FI_DEV_POWER_USAGE=100 54="GPU-a" # a comment
-0/1 1001=0.5 252=10
-at 10s
-0/1 1001=0.75 252=-
-at 20s
-gone 0/1
-instance 0/2 profile=1g.10gb
-end 30s
+const small = `
+- seconds: 10
+  gpus:
+  - gpu: 0
+    uuid: GPU-a
+    model: A B
+    mig: true
+    gpuMaxCompute: 7
+    minor: 3
+    values: {DCGM_FI_DEV_POWER_USAGE: 100, "54": "GPU-a"} # a comment
+    instances:
+    - {instanceID: 1, profile: 3g.40gb, start: 0, size: 4, computeSlices: 3, instanceUUID: MIG-1, values: {"1001": 0.5, "252": 10}}
+- seconds: 20
+  gpus:
+  - {gpu: 0, mig: true, instances: [{instanceID: 2, profile: 1g.10gb}]}
 `
 
 // playing returns a source and its clock's hands.
-func playing(t *testing.T, text string, o Options) (*Source, *time.Time) {
+func playing(t *testing.T, text string) (*Source, *time.Time) {
 	t.Helper()
-	recording, err := Parse("test", strings.NewReader(text))
+	now := time.Unix(1_800_000_000, 0)
+	frames, err := Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Unix(1_800_000_000, 0)
-	o.Now = func() time.Time { return now }
-	return NewSource(recording, o), &now
+	s, err := NewSource(frames, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, &now
 }
 
 func read(t *testing.T, s *Source) *collect.Reading {
@@ -46,7 +52,7 @@ func read(t *testing.T, s *Source) *collect.Reading {
 }
 
 func TestPlay(t *testing.T) {
-	s, now := playing(t, small1, Options{})
+	s, now := playing(t, small)
 	first := read(t, s)
 	if len(first.Entities) != 2 {
 		t.Fatalf("%d entities", len(first.Entities))
@@ -59,29 +65,21 @@ func TestPlay(t *testing.T) {
 	if v, ok := first.Entities[0].Value(54); !ok || !v.IsText || v.Text != "GPU-a" {
 		t.Errorf("text value %+v", v)
 	}
-	*now = now.Add(15 * time.Second)
-	second := read(t, s)
-	if v, _ := second.Entities[1].Value(1001); v.Number != 0.75 || !v.Time.Equal(*now) {
-		t.Errorf("value at 15s: %+v", v)
-	}
-	if _, ok := second.Entities[1].Value(252); ok {
-		t.Error("a value taken away is still there")
+	*now = now.Add(10 * time.Second)
+	if second := read(t, s); second.Entities[1].InstanceID != 2 || second.Entities[1].Start != -1 || len(second.Entities[1].Values) != 0 {
+		t.Errorf("after the repartition: %+v", second.Entities[1])
 	}
 	if v, _ := first.Entities[1].Value(1001); v.Number != 0.5 {
 		t.Error("an earlier Reading changed")
 	}
-	*now = now.Add(10 * time.Second)
-	if third := read(t, s); third.Entities[1].InstanceID != 2 || third.Entities[1].Start != -1 {
-		t.Errorf("after the repartition: %+v", third.Entities[1])
-	}
-	*now = now.Add(10 * time.Second) // 35 s: the second pass
-	if v, ok := read(t, s).Entities[1].Value(1001); !ok || v.Number != 0.5 {
+	*now = now.Add(20 * time.Second) // the second pass
+	if v, ok := read(t, s).Entities[1].Value(1001); !ok || v.Number != 0.5 || !v.Time.Equal(*now) {
 		t.Errorf("second pass begins with %+v", v)
 	}
 }
 
 func TestWatchLimitsFields(t *testing.T) {
-	s, _ := playing(t, small1, Options{})
+	s, _ := playing(t, small)
 	if err := s.Watch([]uint16{1001}, time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -91,98 +89,39 @@ func TestWatchLimitsFields(t *testing.T) {
 	}
 }
 
-func TestForNode(t *testing.T) {
-	recording, err := Parse("test", strings.NewReader(small1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	uuid := func(r *Recording) string { return read(t, NewSource(r, Options{})).Entities[1].InstanceUUID }
-	a, b := recording.ForNode("a"), recording.ForNode("b")
-	if uuid(a) == uuid(b) || uuid(a) != uuid(recording.ForNode("a")) || uuid(recording) != "MIG-1" {
-		t.Errorf("%s, %s", uuid(a), uuid(b))
-	}
-}
-
-func TestLength(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"GPU 0":                        0,
-		"GPU 0\nat 5s\ngone 0":         10 * time.Second,
-		"GPU 0\nat 5s\ngone 0\nend 6s": 6 * time.Second,
-	} {
-		r, err := Parse("test", strings.NewReader(text))
-		if err != nil || r.length != want {
-			t.Errorf("%q: %v, %v", text, r, err)
-		}
-	}
-}
-
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                       "f:1: the recording has no GPU",
-		"GPU":                                    "f:1: want an entity",
-		"GPU 0/1":                                "f:1: 0/1: want <n> for a GPU",
-		"instance 0/1":                           "f:1: 0/1: its GPU is not there",
-		"GPU 0 profile=x":                        "f:1: profile: no such key on this line",
-		"GPU 0 minor=x":                          `f:1: minor: "x" is not a value for it`,
-		"GPU 0 uuid=a uuid=b":                    "f:1: uuid: want key=value, each key once",
-		"GPU 0 model=\"open":                     "f:1: model=: the double quote does not close",
-		"GPU 0\n0":                               "f:2: 0: no values given",
-		"GPU 0\n0 DCGM_FI_NONE=1":                "f:2: DCGM_FI_NONE: no DCGM field has this name or number",
-		"GPU 0\n0 203=x":                         `f:2: 203: "x" is not a number`,
-		"GPU 0\n0 203=NaN":                       `f:2: 203: "NaN" is not a number`,
-		"GPU 0\n0 203=1 203=2":                   "f:2: 203: given twice",
-		"GPU 0\n1 203=1":                         "f:2: 1: there is no such GPU",
-		"GPU 0\nwhat 203=1":                      "f:2: what: want GPU, instance",
-		"GPU 0\nat x":                            "f:2: x: want a duration",
-		"GPU 0\nat 5s\nat 5s":                    "f:3: 5s: want an offset after 5s",
-		"GPU 0\nat 5s\nend 4s":                   "f:3: 4s: want an end after",
-		"GPU 0\nend 5s\n0 203=1":                 "f:3: there is nothing after end",
-		"GPU 0\ngone 0\n0 203=1":                 "f:3: 0: there is no such GPU",
-		"GPU 0\ninstance 0/1\ngone 0\n0/1 203=1": "f:4: 0/1: there is no such GPU",
+		"":                                    "recording: it has no GPU",
+		"GPU 0":                               "recording: error unmarshaling JSON",
+		"- gpu: 0":                            `unknown field "gpu"`,
+		"- gpus: [{gpu: x}]":                  "cannot unmarshal string",
+		"- gpus: [{values: {DCGM_FI_NO: 1}}]": "recording: frame 0: GPU 0: DCGM_FI_NO: no DCGM field has this name or number",
+		"- gpus: [{instances: [{instanceID: 3, values: {DCGM_FI_DEV_GPU_UTIL: [1]}}]}]": "frame 0: instance 3 of GPU 0: DCGM_FI_DEV_GPU_UTIL: [1] is neither",
+		"- gpus: [{gpu: 0}]\n- gpus: []":                                                "recording: frame 0: seconds: 0, want more than 0",
 	} {
-		_, err := Parse("f", strings.NewReader(text))
-		if err == nil || !strings.HasPrefix(err.Error(), want) {
+		frames, err := Parse([]byte(text))
+		if err == nil {
+			_, err = NewSource(frames, nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add(small1)
-	f.Add("GPU 0\n0 203=-1e9\nat 1ns\nend 2ns")
-	files, err := filepath.Glob("../testdata/*.txt")
-	if err != nil {
-		f.Fatal(err)
+// The recordings of the tests can be played.
+func TestFiles(t *testing.T) {
+	files, err := filepath.Glob("../testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
-		f.Add(string(text))
+		if s, _ := playing(t, string(text)); len(read(t, s).Entities) == 0 {
+			t.Errorf("%s: nothing", file)
+		}
 	}
-	f.Fuzz(func(t *testing.T, text string) {
-		recording, err := Parse("f", strings.NewReader(text))
-		if err != nil {
-			var mistake *Error
-			if errors.As(err, &mistake) && (mistake.Line < 1 || mistake.Reason == "") {
-				t.Fatalf("mistake without a place: %+v", mistake)
-			}
-			return
-		}
-		now := time.Unix(0, 0)
-		s := NewSource(recording, Options{Now: func() time.Time { return now }})
-		for range 5 {
-			r, err := s.Read()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, e := range r.Entities {
-				if e.Kind == collect.Instance && (i == 0 || r.Entities[i-1].GPU != e.GPU) {
-					t.Fatalf("instance %d/%d before its GPU", e.GPU, e.InstanceID)
-				}
-			}
-			now = now.Add(max(recording.length/3, 1))
-		}
-	})
 }

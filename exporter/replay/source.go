@@ -1,41 +1,147 @@
 package replay
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 )
 
-// Options of a Source.
-type Options struct {
-	// Now is the clock; nil is time.Now.
-	Now func() time.Time
+// Frame is a machine for some seconds. Frames are played in a circle; a single
+// one stays.
+type Frame struct {
+	Seconds float64  `json:"seconds"`
+	GPUs    []Entity `json:"gpus"`
 }
 
-// Source plays a Recording. A value stays until the recording changes it and is
-// as fresh as the Read that returns it.
+// Entity is a GPU or, among a GPU's Instances, a MIG instance, with its GPU's
+// identity. Keys of the YAML are collect.Entity's own; a GPU's index, and its minor
+// unless given, are its number. An instance of size 0 has an unknown placement.
+type Entity struct {
+	collect.Entity
+	// Values by the name or number of their DCGM field: float64 or string.
+	Values    map[string]any `json:"values"`
+	Instances []Entity       `json:"instances"`
+}
+
+// Parse reads a recording: a YAML list of frames.
+//
+//	# one H100 with an instance, and none of it for the second ten seconds
+//	- seconds: 10
+//	  gpus:
+//	  - gpu: 0
+//	    uuid: GPU-5a1…
+//	    model: NVIDIA H100 80GB HBM3
+//	    mig: true
+//	    gpuMaxCompute: 7
+//	    values: {DCGM_FI_DEV_POWER_USAGE: 310.5}
+//	    instances:
+//	    - {instanceID: 1, profile: 3g.40gb, start: 0, size: 4, computeSlices: 3, instanceUUID: MIG-77c…, values: {1001: 0.42}}
+//	- seconds: 10
+func Parse(text []byte) (frames []Frame, err error) {
+	if err := yaml.UnmarshalStrict(text, &frames); err != nil {
+		return nil, fmt.Errorf("recording: %w", err)
+	}
+	return frames, nil
+}
+
+// Source plays frames. A value is as fresh as the Read that returns it.
 type Source struct {
-	recording *Recording
-	opts      Options
-	start     time.Time
+	frames []*collect.Reading
+	ends   []time.Duration // of each frame, from the start of a pass
+	now    func() time.Time
+	start  time.Time
 
 	mu     sync.Mutex
-	fields map[uint16]bool // nil: all
-	state  state
-	next   int // frame to play
-	round  int
+	fields []uint16 // nil: all
 }
 
-// NewSource starts playing now.
-func NewSource(r *Recording, o Options) *Source {
-	if o.Now == nil {
-		o.Now = time.Now
+// NewSource starts playing by a clock; nil is time.Now.
+func NewSource(frames []Frame, now func() time.Time) (*Source, error) {
+	if now == nil {
+		now = time.Now
 	}
-	return &Source{recording: r, opts: o, start: o.Now(), state: state{}}
+	s := &Source{now: now, start: now()}
+	var end time.Duration
+	any := false
+	for i, f := range frames {
+		if f.Seconds <= 0 && len(frames) > 1 {
+			return nil, fmt.Errorf("recording: frame %d: seconds: %v, want more than 0", i, f.Seconds)
+		}
+		entities, err := f.entities()
+		if err != nil {
+			return nil, fmt.Errorf("recording: frame %d: %w", i, err)
+		}
+		any = any || len(entities) > 0
+		end += time.Duration(f.Seconds * float64(time.Second))
+		s.frames, s.ends = append(s.frames, &collect.Reading{Entities: entities}), append(s.ends, end)
+	}
+	if !any {
+		return nil, errors.New("recording: it has no GPU")
+	}
+	return s, nil
+}
+
+func (f *Frame) entities() (out []collect.Entity, err error) {
+	for _, g := range f.GPUs {
+		device := g.Entity
+		device.Kind, device.Index = collect.GPU, g.GPU
+		if device.Minor == 0 {
+			device.Minor = g.GPU
+		}
+		if device.Values, err = values(g.Values); err != nil {
+			return nil, fmt.Errorf("GPU %d: %w", g.GPU, err)
+		}
+		out = append(out, device)
+		for _, i := range g.Instances {
+			e := device // its identity
+			e.Kind, e.DCGMID, e.InstanceID, e.InstanceUUID, e.Profile = collect.Instance, 0, i.InstanceID, i.InstanceUUID, i.Profile
+			if e.Start, e.Size, e.ComputeSlices = i.Start, i.Size, i.ComputeSlices; e.Size == 0 {
+				e.Start = -1
+			}
+			if e.Values, err = values(i.Values); err != nil {
+				return nil, fmt.Errorf("instance %d of GPU %d: %w", i.InstanceID, g.GPU, err)
+			}
+			out = append(out, e)
+		}
+	}
+	instances := 0 // DCGM counts them over the whole node
+	for i := range out {
+		if out[i].Kind == collect.Instance {
+			out[i].DCGMID = instances
+			instances++
+		}
+	}
+	return out, nil
+}
+
+func values(named map[string]any) ([]collect.Value, error) {
+	out := make([]collect.Value, 0, len(named))
+	for name, value := range named {
+		id, ok := counters.FieldID(name)
+		if !ok {
+			return nil, fmt.Errorf("%s: no DCGM field has this name or number", name)
+		}
+		v := collect.Value{Field: id}
+		switch value := value.(type) {
+		case float64:
+			v.Number = value
+		case string:
+			v.Text, v.IsText = value, true
+		default:
+			return nil, fmt.Errorf("%s: %v is neither a number nor a text", name, value)
+		}
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b collect.Value) int { return cmp.Compare(a.Field, b.Field) })
+	return out, nil
 }
 
 // Watch limits the values to these fields. The recording determines how often
@@ -43,10 +149,7 @@ func NewSource(r *Recording, o Options) *Source {
 func (s *Source) Watch(fields []uint16, _ time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fields = make(map[uint16]bool, len(fields))
-	for _, f := range fields {
-		s.fields[f] = true
-	}
+	s.fields = slices.Clone(fields)
 	return nil
 }
 
@@ -54,47 +157,24 @@ func (s *Source) Watch(fields []uint16, _ time.Duration) error {
 func (s *Source) Read() (*collect.Reading, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.opts.Now()
-	played := now.Sub(s.start)
-	round, at := 0, played
-	if length := s.recording.length; length > 0 {
-		round, at = int(played/length), played%length
+	now, i := s.now(), 0
+	if length := s.ends[len(s.ends)-1]; length > 0 {
+		at := now.Sub(s.start) % length
+		i = slices.IndexFunc(s.ends, func(end time.Duration) bool { return at < end })
 	}
-	if round != s.round {
-		s.state, s.next, s.round = state{}, 0, round
+	r := &collect.Reading{Taken: now, Dropped: map[string]int{}, Entities: slices.Clone(s.frames[i].Entities)}
+	for k := range r.Entities {
+		var kept []collect.Value
+		for _, v := range r.Entities[k].Values {
+			if s.fields == nil || slices.Contains(s.fields, v.Field) {
+				v.Time = now
+				kept = append(kept, v)
+			}
+		}
+		r.Entities[k].Values = kept
 	}
-	for ; s.next < len(s.recording.frames) && s.recording.frames[s.next].at <= at; s.next++ {
-		s.state.apply(s.recording.frames[s.next])
-	}
-	return s.state.reading(now, func(f uint16) bool { return s.fields == nil || s.fields[f] }), nil
+	return r, nil
 }
 
 // Close does nothing: nothing is open.
 func (s *Source) Close() error { return nil }
-
-// ForNode returns the recording with UUIDs of the node's own, so that one file
-// can play on many nodes. The same name gives the same UUIDs.
-func (r *Recording) ForNode(node string) *Recording {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(node))
-	suffix := fmt.Sprintf("-%016x", h.Sum64())
-	out := &Recording{length: r.length, frames: slices.Clone(r.frames)}
-	for i := range out.frames {
-		changes := slices.Clone(out.frames[i].changes)
-		for j := range changes {
-			if changes[j].entity == nil {
-				continue
-			}
-			e := *changes[j].entity
-			if e.UUID != "" {
-				e.UUID += suffix
-			}
-			if e.InstanceUUID != "" {
-				e.InstanceUUID += suffix
-			}
-			changes[j].entity = &e
-		}
-		out.frames[i].changes = changes
-	}
-	return out
-}

@@ -8,7 +8,7 @@ import (
 
 // Sum returns the demand of containers that run at the same time. Fractions add
 // up on one GPU; where their sum is more than one GPU they are parts of different
-// GPUs, each as large as the largest. The error is for demands from two vendors,
+// GPUs, each as large as the largest. Shares add up. The error is for demands from two vendors,
 // which no node has.
 func Sum(ds ...Demand) (Demand, error) {
 	return fold(ds, func(a, b int) int { return a + b })
@@ -49,6 +49,9 @@ func joinFractions(a, b *Fraction, join func(a, b int) int) *Fraction {
 		MemoryMiB:   join(a.MemoryMiB, b.MemoryMiB),
 		MemoryMilli: join(a.MemoryMilli, b.MemoryMilli),
 		GPUs:        max(a.GPUs, b.GPUs),
+	}
+	if f.Shares() {
+		f.GPUs = join(a.GPUs, b.GPUs)
 	}
 	if f.CoreMilli > 1000 || f.MemoryMilli > 1000 {
 		f = Fraction{

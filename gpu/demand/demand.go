@@ -34,15 +34,21 @@ func (i Instances) compare(j Instances) int {
 	return cmp.Or(i.Profile.Compare(j.Profile), cmp.Compare(i.MemoryGB, j.MemoryGB))
 }
 
-// Fraction of a GPU. One with nothing stated is a place on a shared GPU, of
-// whatever size the node gives it.
+// Fraction of a GPU. One with nothing stated is shares of GPUs (time-slicing,
+// MPS), of whatever size the node gives them.
 type Fraction struct {
 	CoreMilli   int // thousandths of a GPU's compute, 0 for not stated
 	MemoryMiB   int // 0 for not stated
 	MemoryMilli int // thousandths of a GPU's memory, 0 for not stated
 	// GPUs is of how many different GPUs such a part is requested; 0 is 1. HAMi
 	// requests several, and so do containers whose parts do not fit one GPU together.
+	// With nothing stated it is the number of shares, which may be of one GPU.
 	GPUs int
+}
+
+// Shares reports whether the fraction is a number of shares: no size is stated.
+func (f *Fraction) Shares() bool {
+	return f != nil && f.CoreMilli == 0 && f.MemoryMiB == 0 && f.MemoryMilli == 0
 }
 
 // Zero reports whether nothing is requested.

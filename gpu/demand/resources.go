@@ -147,7 +147,7 @@ func (g *gathered) partsOfOne(d *Demand) error {
 
 // partsOfGPUs reads HAMi and Volcano, whose nvidia.com/gpu and vgpu-number count
 // the GPUs of which a container requests an equal part, where it states the size
-// of the part; and shared replicas, each a place of unstated size on one GPU.
+// of the part; and shares, of unstated size.
 func (g *gathered) partsOfGPUs(d *Demand) error {
 	parts := g.core > 0 || g.memory > 0 || g.share > 0
 	switch {
@@ -156,7 +156,7 @@ func (g *gathered) partsOfGPUs(d *Demand) error {
 	case parts && g.shares > 0:
 		return fmt.Errorf("resource nvidia.com/gpu.shared: cannot be divided further")
 	case g.shares > 0:
-		d.Fraction = &Fraction{GPUs: 1}
+		d.Fraction = &Fraction{GPUs: int(g.shares)}
 	case g.core == 100 || g.share == 100: // all of each GPU: nothing fits beside it
 		d.GPUs = max(1, d.GPUs)
 	case parts:

@@ -53,8 +53,11 @@ func (f Fraction) String() string {
 	if f.GPUs > 1 {
 		of = fmt.Sprintf("each of %d GPUs", f.GPUs)
 	}
-	if len(words) == 0 {
-		return "a share of " + of
+	switch {
+	case len(words) == 0 && f.GPUs > 1:
+		return fmt.Sprintf("%d shares of a GPU", f.GPUs)
+	case len(words) == 0:
+		return "a share of a GPU"
 	}
 	return strings.Join(words, " + ") + " of " + of
 }

@@ -19,22 +19,22 @@ var (
 	}
 	AdapterRuleAge = Desc{
 		Name: "gpuscale_adapter_rule_age_seconds", Type: Gauge, Unit: Seconds, Owner: Adapter, Stability: Alpha,
-		Help:   "Time since a rule last had a good answer.",
+		Help:   "Time since a rule last had a good answer in each namespace that asks: the longest.",
 		Labels: []string{LabelRule},
 	}
 	AdapterSeries = Desc{
 		Name: "gpuscale_adapter_series", Type: Gauge, Unit: None, Owner: Adapter, Stability: Alpha,
-		Help:   "Series in a rule's last good answer.",
+		Help:   "Series in a rule's last good answers.",
 		Labels: []string{LabelRule},
 	}
 	AdapterDropped = Desc{
 		Name: "gpuscale_adapter_samples_dropped_total", Type: Counter, Unit: None, Owner: Adapter, Stability: Alpha,
-		Help:   `Samples left out, by rule and reason: "nan", "infinite", "stale", "unlabelled", "out_of_range", "untrusted".`,
+		Help:   `Samples left out, by rule and reason: "nan", "infinite", "stale", "unlabelled", "out_of_range", "untrusted", "crowded" (of a pod with more than 256 series).`,
 		Labels: []string{LabelRule, LabelReason},
 	}
 	AdapterQuestions = Desc{
 		Name: "gpuscale_adapter_questions_active", Type: Gauge, Unit: None, Owner: Adapter, Stability: Alpha,
-		Help:   "Questions asked regularly at the moment, by backend: one query each per interval.",
+		Help:   "Rules and metric selectors in use, counted once for each namespace, by backend. Up to 50 namespaces share a query each interval.",
 		Labels: []string{LabelBackend},
 	}
 	AdapterAnswers = Desc{
@@ -44,12 +44,12 @@ var (
 	}
 	AdapterRuleState = Desc{
 		Name: "gpuscale_adapter_rule_state", Type: Gauge, Unit: None, Owner: Adapter, Stability: Alpha,
-		Help:   `1 for the state a rule is in: "in_force"; "kept", the file's version is bad and the last good one serves; "rejected", it is bad and there is none.`,
+		Help:   `1 for the state a rule is in: "in_force", or "rejected": it cannot be used.`,
 		Labels: []string{LabelRule, LabelState},
 	}
 	AdapterReloadGood = Desc{
 		Name: "gpuscale_adapter_config_reload_good", Type: Gauge, Unit: None, Owner: Adapter, Stability: Alpha,
-		Help: "1 if the configuration file that is there now is in force, 0 if it cannot be used and the one before stays. Bad rules do not count.",
+		Help: "1 if the configuration file that is there now is in force, 0 if it cannot be used and the one before stays.",
 	}
 	AdapterReloadTime = Desc{
 		Name: "gpuscale_adapter_config_in_force_since_timestamp_seconds", Type: Gauge, Unit: Seconds, Owner: Adapter, Stability: Alpha,

@@ -41,7 +41,7 @@ var (
 	}
 	AutoscalerEvents = Desc{
 		Name: "gpuscale_autoscaler_events_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help:   `Kubernetes Events, by result: "written", "merged" with an equal one, "dropped" where too many are queued, "failed".`,
+		Help:   `Kubernetes Events, by result: "written", "merged" with an equal one, "failed".`,
 		Labels: []string{LabelResult},
 	}
 	AutoscalerActions = Desc{

@@ -19,6 +19,8 @@ const (
 	ServerTRTLLM = "tensorrt-llm" // trtllm-serve
 	ServerTriton = "triton"       // and its TensorRT-LLM backend
 	ServerTGI    = "tgi"
+	ServerTEI    = "tei"
+	ServerNIM    = "nim"
 	ServerRay    = "ray-serve"
 	ServerDynamo = "dynamo"
 	ServerEPP    = "epp"  // the endpoint pickers of GAIE and llm-d
@@ -51,6 +53,6 @@ const (
 
 // Reads returns every series of other software that is read, sorted by name.
 func Reads() []Read {
-	return sorted(slices.Concat(vllmReads(), sglangReads(), tritonReads(), trtllmReads(), tgiReads(), rayReads(),
+	return sorted(slices.Concat(vllmReads(), sglangReads(), tritonReads(), trtllmReads(), tgiReads(), teiReads(), nimReads(), rayReads(),
 		dynamoReads(), eppReads(), dcgmReads()), func(r Read) string { return r.Name })
 }

@@ -18,6 +18,42 @@ var (
 
 func tgiReads() []Read { return []Read{TGIQueue, TGIBatch, TGIQueueDuration} }
 
+// Series of Text Embeddings Inference: one model a server, so no labels.
+var (
+	TEIQueue = Read{
+		Name: "te_queue_size", Type: Gauge, Unit: None, Server: ServerTEI,
+		Help: "Requests in the queue.",
+	}
+	TEIQueueDuration = Read{
+		Name: "te_request_queue_duration", Type: Histogram, Unit: None, Server: ServerTEI,
+		Help: "Time a request waited, in seconds.",
+	}
+)
+
+func teiReads() []Read { return []Read{TEIQueue, TEIQueueDuration} }
+
+// Series of NVIDIA NIM for large language models. Their names have no prefix.
+var (
+	NIMWaiting = Read{
+		Name: "num_requests_waiting", Type: Gauge, Unit: None, Server: ServerNIM, Labels: []string{LabelModelName},
+		Help: "Requests waiting to be processed.",
+	}
+	NIMRunning = Read{
+		Name: "num_requests_running", Type: Gauge, Unit: None, Server: ServerNIM, Labels: []string{LabelModelName},
+		Help: "Requests running on the GPU.",
+	}
+	NIMCacheUsage = Read{
+		Name: "gpu_cache_usage_perc", Type: Gauge, Unit: Ratio, Server: ServerNIM, Labels: []string{LabelModelName},
+		Help: "Share of the KV cache in use; 1 is all of it.",
+	}
+	NIMFirstToken = Read{
+		Name: "time_to_first_token_seconds", Type: Histogram, Unit: Seconds, Server: ServerNIM, Labels: []string{LabelModelName},
+		Help: "Time from a request to its first token.",
+	}
+)
+
+func nimReads() []Read { return []Read{NIMWaiting, NIMRunning, NIMCacheUsage, NIMFirstToken} }
+
 // Series of Ray Serve about its deployments, whatever runs in them. Its
 // documentation omits the prefix "ray_", which every scrape has.
 var (

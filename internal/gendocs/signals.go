@@ -66,7 +66,7 @@ rules:
   - metric: batch_queue_length
     matchers: [{label: priority, op: "!=", value: low}]
   - metric: batch_queue_len  # its old name
-  identity: [queue]          # labels that distinguish parts of one pod; all others are duplicates
+  identity: [queue]          # labels that distinguish parts of one pod; unset: all but those that scraping adds
   perPod: sum
   perWorkload: sum
   atZero: 0                  # for a workload scaled to zero
@@ -176,17 +176,27 @@ func notes(r signal.Rule, s signal.Source) string {
 	if s.Gateway {
 		all = append(all, "gateway")
 	}
+	if s.GatewayLabel != "" {
+		all = append(all, "gateway if it has `"+s.GatewayLabel+"`")
+	}
 	if s.Idle != nil {
 		var while []string
 		for _, w := range s.Idle.While {
 			while = append(while, "`"+w.Metric+"`")
 		}
-		all = append(all, fmt.Sprintf("NaN: %g if %s stayed 0 for %s, else missing", s.Idle.Value, strings.Join(while, " and "), short(r.Window)))
+		all = append(all, fmt.Sprintf("NaN: %g if %s stayed 0 for %s%s, else missing", s.Idle.Value, strings.Join(while, " and "), short(r.Window), progress(s)))
 	}
 	if a := s.Absent; a != nil {
 		all = append(all, fmt.Sprintf("absent: %g while `%s` of the same pod is %g", a.Value, a.While.Metric, *a.Is))
 	}
 	return strings.Join(all, "; ")
+}
+
+func progress(s signal.Source) string {
+	if s.Idle.Progress == nil {
+		return ""
+	}
+	return ", or the first of them and `" + s.Idle.Progress.Metric + "` grew"
 }
 
 // short writes a duration without its zero parts.

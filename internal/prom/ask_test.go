@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/config"
 )
 
 // An error names what was asked of the server, without the parameters and
@@ -15,7 +17,9 @@ func TestErrorsNameTheEndpoint(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	for _, method := range []string{"GET", "POST"} {
-		c, err := New(Config{URL: gone.URL + "/base", Method: method, Parameters: map[string]string{"key": "hush"}, Headers: map[string]string{"X-Api-Key": "hush"}})
+		cfg := Config{URL: gone.URL + "/base", Method: method, Parameters: map[string]string{"key": "hush"}}
+		cfg.HTTP.Header("X-Api-Key", config.Header{Values: []string{"hush"}})
+		c, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

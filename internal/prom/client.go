@@ -2,20 +2,21 @@ package prom
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
 )
 
 // Client queries one server. It is safe for concurrent use.
 type Client struct {
-	cfg       Config
-	transport *transport
+	cfg  Config
+	http *http.Client
 }
 
 // New checks the configuration, TLS files included, and returns a client. It
@@ -24,12 +25,19 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("prometheus configuration: %w", err)
 	}
-	cfg = cfg.withDefaults()
-	t := &transport{cfg: cfg}
-	if _, err := t.current(); err != nil {
+	client, err := cfg.client()
+	if err != nil {
 		return nil, fmt.Errorf("prometheus configuration: %w", err)
 	}
-	return &Client{cfg: cfg, transport: t}, nil
+	return &Client{cfg: cfg.withDefaults(), http: client}, nil
+}
+
+// Limits bound an answer. A zero field means the client's own limit.
+type Limits struct {
+	Series int
+	Bytes  int64
+	// Parameters are sent in addition to the client's.
+	Parameters map[string]string
 }
 
 // Query evaluates promql as an instant query at the given time (the zero time:
@@ -37,58 +45,160 @@ func New(cfg Config) (*Client, error) {
 // [*PartialError]; on error the vector is nil. See the Err variables for the
 // kinds of failure.
 func (c *Client) Query(ctx context.Context, promql string, at time.Time) (Vector, error) {
-	var b vectorBuilder
-	err := c.each(ctx, promql, at, new(sync.Mutex), b.add)
-	if partial, ok := errors.AsType[*PartialError](err); ok {
-		partial.Vector = b.vector
-	}
-	if err != nil {
-		return nil, err
-	}
-	return b.vector, nil
+	return c.QueryWithin(ctx, promql, at, Limits{})
 }
 
-// Each is Query for large answers: it builds no vector, and passes each element
-// to take as it arrives. Labels are pairs of name and value in order of name,
-// none empty, and valid until take returns. After an error the caller discards
-// all elements. lock is held while the answer is processed, and not while
-// waiting for the server: queries that share a lock leave processors free.
-func (c *Client) Each(ctx context.Context, promql string, at time.Time, lock sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error {
-	return c.each(ctx, promql, at, lock, func(e element) { take(e.labels, e.value, e.at) })
-}
-
-func (c *Client) each(ctx context.Context, promql string, at time.Time, lock sync.Locker, take func(element)) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
+// QueryWithin is Query with narrower limits, and further parameters.
+func (c *Client) QueryWithin(ctx context.Context, promql string, at time.Time, most Limits) (Vector, error) {
+	series, size := c.cfg.MaxSeries, c.cfg.MaxResponseBytes
+	if most.Series > 0 {
+		series = min(series, most.Series)
+	}
+	if most.Bytes > 0 {
+		size = min(size, most.Bytes)
+	}
 	form := url.Values{
 		"query":   {promql},
 		"timeout": {c.cfg.Timeout.String()},
 		// One more than accepted, so that a truncated answer is detected as
 		// too large.
-		"limit": {strconv.Itoa(c.cfg.MaxSeries + 1)},
+		"limit": {strconv.Itoa(series + 1)},
+	}
+	for name, value := range most.Parameters {
+		form.Set(name, value)
 	}
 	if !at.IsZero() {
-		form.Set("time", strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64))
+		form.Set("time", unix(at))
 	}
-	resp, err := c.send(ctx, c.cfg.Method, "api/v1/query", form)
+	var vector Vector
+	err := c.get(ctx, "api/v1/query", form, size, vector.read(series))
+	if partial, ok := errors.AsType[*PartialError](err); ok {
+		partial.Vector = vector
+	}
+	if err != nil {
+		return nil, err
+	}
+	return vector, nil
+}
+
+// maxPoints is the maximum number of points per series, which is Prometheus' own.
+const maxPoints = 11_000
+
+// Range evaluates promql at every step from one time to another. Errors are those
+// of [Client.Query]; an answer with warnings is an [ErrPartial]. More than 11,000
+// steps are an [ErrBadQuery].
+func (c *Client) Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]Line, error) {
+	if step <= 0 || to.Before(from) || to.Sub(from)/step >= maxPoints {
+		return nil, fmt.Errorf("%w: %s in steps of %s: want at most %d steps", ErrBadQuery, to.Sub(from), step, maxPoints)
+	}
+	var lines []Line
+	err := c.get(ctx, "api/v1/query_range", url.Values{
+		"query": {promql}, "timeout": {c.cfg.Timeout.String()},
+		"start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', 3, 64)},
+	}, c.cfg.MaxResponseBytes, result("matrix", c.cfg.MaxSeries, func(s series) error {
+		lines = append(lines, Line{Labels: FromMap(s.Metric), Points: s.Values})
+		return nil
+	}))
+	if err != nil {
+		return nil, err
+	}
+	return lines, nil
+}
+
+// Family is a metric name and a set of label names that some series have, without
+// the labels' values.
+type Family struct {
+	Name   string
+	Labels []string // sorted, without the name's own
+}
+
+// Series returns the families of series that match a selector and had a sample
+// since a time, in the order of each family's first series in the answer. More than
+// MaxSeries families are an error. Errors are those of [Client.Query]; an answer
+// with warnings is an [ErrPartial].
+func (c *Client) Series(ctx context.Context, selector string, since time.Time) ([]Family, error) {
+	var families []Family
+	form := url.Values{"match[]": {selector}, "start": {unix(since)}}
+	if err := c.get(ctx, "api/v1/series", form, c.cfg.MaxResponseBytes, readFamilies(&families, c.cfg.MaxSeries)); err != nil {
+		return nil, err
+	}
+	return families, nil
+}
+
+// Retention returns the server's storage retention, in its own format: "15d",
+// "30d or 512GiB". Only Prometheus reports it; for other servers, which lack the
+// endpoint or the field, it is empty without an error.
+func (c *Client) Retention(ctx context.Context) (string, error) {
+	get := *c
+	get.cfg.Method = http.MethodGet
+	var info struct {
+		StorageRetention string `json:"storageRetention"`
+	}
+	err := get.get(ctx, "api/v1/status/runtimeinfo", url.Values{}, 1<<20, func(text []byte) error { return json.Unmarshal(text, &info) })
+	if errors.Is(err, errNoEndpoint) {
+		return "", nil
+	}
+	return info.StorageRetention, err
+}
+
+func unix(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
+
+// get sends a request to an endpoint, a path below the server's URL, and has the
+// answer's data read. ctx and the timeout bound the reading too.
+func (c *Client) get(ctx context.Context, path string, form url.Values, most int64, read func(data []byte) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	resp, err := c.send(ctx, path, form)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	lock.Lock()
-	defer lock.Unlock()
-	return c.read(resp, lock, take)
+	a := answer{code: resp.StatusCode, Data: reader{read: read}}
+	err = json.NewDecoder(&limitedReader{resp.Body, most}).Decode(&a)
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return err
+	case err == nil && !a.Data.done:
+		err = read([]byte("{}"))
+	case err == nil:
+		err = a.Data.err
+	}
+	return a.problem(err)
 }
 
-func (c *Client) read(resp *http.Response, lock sync.Locker, take func(element)) error {
-	body := &limitedReader{r: resp.Body, left: c.cfg.MaxResponseBytes}
-	a, err := decode(body, c.cfg.MaxSeries, lock, take)
-	return a.problem(resp.StatusCode, err, "vector")
-}
-
-// refused reports whether the status is an error of the query, not of the server.
-func refused(status int) bool {
-	return status == http.StatusBadRequest || status == http.StatusUnprocessableEntity
+func (c *Client) send(ctx context.Context, path string, form url.Values) (*http.Response, error) {
+	endpoint, err := url.JoinPath(c.cfg.URL, path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: url: %w", ErrUnavailable, err)
+	}
+	for name, value := range c.cfg.Parameters {
+		form.Set(name, value)
+	}
+	target, body := endpoint, io.Reader(strings.NewReader(form.Encode()))
+	if c.cfg.Method == http.MethodGet {
+		body = nil
+		if len(form) > 0 {
+			target += "?" + form.Encode()
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, c.cfg.Method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadQuery, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.http.Do(req)
+	// Errors of the request contain its URL and go into logs and answers; its
+	// parameters may be secret.
+	if bare, ok := errors.AsType[*url.Error](err); ok {
+		err = fmt.Errorf("%s %s: %w", c.cfg.Method, endpoint, bare.Err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return resp, nil
 }
 
 // limitedReader returns an error at the limit, not EOF like io.LimitedReader.

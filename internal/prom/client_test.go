@@ -2,6 +2,7 @@ package prom_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/sigv4"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
@@ -25,6 +29,15 @@ func client(t *testing.T, cfg prom.Config) *prom.Client {
 	return c
 }
 
+// httpConfig reads the configuration's field http.
+func httpConfig(t *testing.T, text string) (h prom.HTTP) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &h); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 func TestQueryReturnsTheVector(t *testing.T) {
 	server := promtest.New(t)
 	at := time.UnixMilli(1700000000250)
@@ -33,7 +46,7 @@ func TestQueryReturnsTheVector(t *testing.T) {
 		{Labels: map[string]string{"pod": "a"}, Value: math.NaN()},
 		{Labels: map[string]string{"pod": "c"}, Value: math.Inf(-1)},
 	}})
-	v, err := client(t, prom.Config{URL: server.URL, Headers: map[string]string{"X-Scope-OrgID": "team"}}).
+	v, err := client(t, prom.Config{URL: server.URL, HTTP: httpConfig(t, `{"http_headers": {"X-Scope-OrgID": {"values": ["team"]}}}`)}).
 		Query(t.Context(), `up{pod=~".+"}`, at)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +90,6 @@ func TestFailuresHaveAKind(t *testing.T) {
 		{"truncated", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}`}, prom.ErrUnavailable, "reading"},
 		{"error with 200", promtest.Response{Body: `{"status":"error","error":"odd"}`}, prom.ErrUnavailable, "odd"},
 		{"no data", promtest.Response{Body: `{"status":"success"}`}, prom.ErrBadQuery, "not a vector"},
-		{"type last", promtest.Response{Body: `{"status":"success","data":{"result":[],"resultType":"vector"}}`}, prom.ErrUnavailable, "before its type"},
 		{"scalar", promtest.Response{Body: `{"status":"success","data":{"resultType":"scalar","result":[1,"0"]}}`}, prom.ErrBadQuery, "scalar"},
 		{"histogram", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`}, prom.ErrBadQuery, "histogram"},
 		{"value is no number", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}}`}, prom.ErrUnavailable, "value"},
@@ -143,7 +155,9 @@ func TestRedirectsAreRefused(t *testing.T) {
 func TestCredentialsAreReadAgain(t *testing.T) {
 	server := promtest.New(t)
 	token := filepath.Join(t.TempDir(), "token")
-	c := client(t, prom.Config{URL: server.URL, BearerTokenFile: token})
+	cfg := prom.Config{URL: server.URL}
+	cfg.HTTP.BearerTokenFile(token)
+	c := client(t, cfg)
 	if _, err := c.Query(t.Context(), "up", time.Time{}); !errors.Is(err, prom.ErrUnavailable) {
 		t.Errorf("without its token: %v", err)
 	}
@@ -161,16 +175,36 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 }
 
 func TestValidateSaysEverything(t *testing.T) {
-	err := prom.Config{
-		URL: "ftp://x", Username: "me", BearerTokenFile: "t", CertFile: "c", MaxSeries: -1,
-		Headers: map[string]string{"authorization": "x"},
-	}.Validate()
-	for _, field := range []string{"url:", "bearerTokenFile:", "passwordFile:", "keyFile:", "headers:", "maxSeries:"} {
-		if err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("%v lacks %s", err, field)
+	bad := prom.Config{
+		URL: "http://h?token=hush", Method: "PUT", SigV4: &prom.SigV4{SigV4Config: sigv4.SigV4Config{ExternalID: "x"}},
+		Parameters: map[string]string{"query": "up"}, MaxSeries: -1,
+	}
+	bad.HTTP.BasicAuth = &config.BasicAuth{Username: "me"}
+	bad.HTTP.Header("authorization", config.Header{Values: []string{"x"}})
+	err := bad.Validate()
+	for _, want := range []string{"url: must end", "method:", "sigv4: excludes", "sigv4: external_id", `http: setting header "Authorization"`, `parameters: "query"`, "maxSeries:"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %s", err, want)
 		}
+	}
+	if strings.Contains(err.Error(), "hush") {
+		t.Errorf("a secret in %v", err)
 	}
 	if err := (prom.Config{URL: "http://u:p@h"}).Validate(); err == nil || strings.Contains(err.Error(), "u:p") {
 		t.Errorf("credentials in the URL: %v", err)
+	}
+}
+
+// Prometheus' own fields are read strictly, in JSON too.
+func TestAnUnknownFieldIsAnError(t *testing.T) {
+	for _, text := range []string{`{"http": {"authorisation": {}}}`, `{"sigv4": {"external_id": "no role"}}`, `{"sigv4": {"regoin": "x"}}`} {
+		var c prom.Config
+		if err := json.Unmarshal([]byte(text), &c); err == nil {
+			t.Errorf("%s is read as %+v", text, c)
+		}
+	}
+	var c prom.Config
+	if err := json.Unmarshal([]byte(`{"http": {"tls_config": {"ca_file": "ca"}}, "sigv4": {"role_arn": "r"}}`), &c); err != nil || c.HTTP.TLSConfig.CAFile != "ca" || c.SigV4.RoleARN != "r" {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -1,8 +1,18 @@
 package prom
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/sigv4"
+	"go.yaml.in/yaml/v3"
 )
 
 // Limits used where Config leaves a field zero.
@@ -13,52 +23,68 @@ const (
 )
 
 // Config is a Prometheus-compatible server's address, the client's credentials
-// and the limits of an answer. Files are reloaded when they change, so a rotated
-// token or certificate needs no restart.
+// and the limits of an answer.
 type Config struct {
 	// URL is the base the API path is appended to, for example
 	// http://prometheus.monitoring.svc:9090 or https://mimir/prometheus.
-	URL string `json:"url"`
-
-	BearerTokenFile string `json:"bearerTokenFile,omitempty"`
-	Username        string `json:"username,omitempty"`
-	PasswordFile    string `json:"passwordFile,omitempty"`
-	// SigV4 signs requests for Amazon Managed Service for Prometheus.
-	SigV4 *SigV4 `json:"sigv4,omitempty"`
-	// Headers are sent with each request, for example X-Scope-OrgID.
-	Headers map[string]string `json:"headers,omitempty"`
-	// HeaderFiles are files with the values of headers, by header name: for a
-	// tenant or a key that is a secret.
-	HeaderFiles map[string]string `json:"headerFiles,omitempty"`
+	URL string `json:"url" yaml:"url"`
+	// HTTP has the fields of http_config in Prometheus' own configuration:
+	// authorization, basic_auth, oauth2, tls_config, http_headers, proxy_url.
+	// Its files are reloaded when they change. Redirects are never followed.
+	HTTP HTTP `json:"http,omitempty" yaml:"http,omitempty"`
+	// SigV4 has the fields of sigv4 in Prometheus' own configuration: it signs
+	// requests for Amazon Managed Service for Prometheus.
+	SigV4 *SigV4 `json:"sigv4,omitempty" yaml:"sigv4,omitempty"`
 	// Parameters are sent with the query, for example Thanos'
 	// partial_response=false or VictoriaMetrics' nocache=1.
-	Parameters map[string]string `json:"parameters,omitempty"`
+	Parameters map[string]string `json:"parameters,omitempty" yaml:"parameters,omitempty"`
 	// Method is POST if empty, or GET for servers that allow nothing else.
-	Method string `json:"method,omitempty"`
-
-	CAFile     string `json:"caFile,omitempty"`
-	CertFile   string `json:"certFile,omitempty"`
-	KeyFile    string `json:"keyFile,omitempty"`
-	ServerName string `json:"serverName,omitempty"`
+	Method string `json:"method,omitempty" yaml:"method,omitempty"`
 
 	// Timeout bounds one query, body included.
-	Timeout time.Duration `json:"-"`
-	// MaxResponseBytes bounds the decompressed body.
-	MaxResponseBytes int64 `json:"maxResponseBytes,omitempty"`
-	MaxSeries        int   `json:"maxSeries,omitempty"`
+	Timeout time.Duration `json:"-" yaml:"-"`
+	// MaxResponseBytes bounds the body.
+	MaxResponseBytes int64 `json:"maxResponseBytes,omitempty" yaml:"maxResponseBytes,omitempty"`
+	MaxSeries        int   `json:"maxSeries,omitempty" yaml:"maxSeries,omitempty"`
 }
 
-// SigV4 configures signing. Credentials come from the same sources as in Amazon's
-// own tools: the environment, a web identity, a shared credentials file, the
-// instance. They are reloaded when they change or expire.
+// HTTP is Prometheus' http_config.
+type HTTP struct {
+	config.HTTPClientConfig `yaml:",inline"`
+}
+
+// UnmarshalJSON refuses unknown fields, which the library's own does not.
+func (h *HTTP) UnmarshalJSON(text []byte) error {
+	c, err := config.LoadHTTPConfig(string(text))
+	if err == nil {
+		h.HTTPClientConfig = *c
+	}
+	return err
+}
+
+// SigV4 is Prometheus' sigv4.
 type SigV4 struct {
-	Region string `json:"region"`
-	// Service to sign for; "aps" if empty.
-	Service string `json:"service,omitempty"`
-	Profile string `json:"profile,omitempty"`
-	// RoleARN is a role to assume, ExternalID the ID that it requires.
-	RoleARN    string `json:"roleARN,omitempty"`
-	ExternalID string `json:"externalID,omitempty"`
+	sigv4.SigV4Config `yaml:",inline"`
+}
+
+// UnmarshalJSON reads JSON as the YAML that it is: the fields have no JSON names.
+func (s *SigV4) UnmarshalJSON(text []byte) error {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	return d.Decode(s)
+}
+
+// BearerTokenFile sends the token in a file with each query.
+func (h *HTTP) BearerTokenFile(file string) {
+	h.Authorization = &config.Authorization{Type: "Bearer", CredentialsFile: file}
+}
+
+// Header sends a header with each query.
+func (h *HTTP) Header(name string, value config.Header) {
+	if h.HTTPHeaders == nil {
+		h.HTTPHeaders = &config.Headers{Headers: map[string]config.Header{}}
+	}
+	h.HTTPHeaders.Headers[name] = value
 }
 
 func (c Config) withDefaults() Config {
@@ -75,4 +101,75 @@ func (c Config) withDefaults() Config {
 		c.MaxSeries = DefaultMaxSeries
 	}
 	return c
+}
+
+// client makes the HTTP client, and with it the first credentials for SigV4.
+func (c Config) client() (*http.Client, error) {
+	h := c.HTTP.HTTPClientConfig
+	h.FollowRedirects = false // a redirected POST becomes a GET without its query
+	h.ProxyFromEnvironment = h.ProxyFromEnvironment || h.ProxyURL.URL == nil && h.NoProxy == ""
+	client, err := config.NewClientFromConfig(h, "prometheus")
+	if err != nil || c.SigV4 == nil {
+		return client, err
+	}
+	if client.Transport, err = sigv4.NewSigV4RoundTripper(&c.SigV4.SigV4Config, client.Transport); err != nil {
+		return nil, fmt.Errorf("sigv4: %w", err)
+	}
+	return client, nil
+}
+
+// Validate returns all problems at once, each with its field's name. It reads
+// no file.
+func (c Config) Validate() error {
+	var problems []error
+	add := func(field, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
+	}
+	u, err := url.Parse(c.URL)
+	switch {
+	case c.URL == "":
+		add("url", "is required")
+	case err != nil: // the error repeats the URL, which may contain a password
+		add("url", "cannot be read as a URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		add("url", "scheme %q is neither http nor https", u.Scheme)
+	case u.Host == "":
+		add("url", "has no host")
+	case u.User != nil:
+		add("url", "must not hold credentials; use http.basic_auth")
+	case u.RawQuery != "" || u.Fragment != "":
+		add("url", "must end with its path; put query parameters into parameters")
+	}
+	if err := c.HTTP.Validate(); err != nil {
+		add("http", "%v", err)
+	}
+	if c.SigV4 != nil {
+		if err := c.SigV4.Validate(); err != nil {
+			add("sigv4", "%v", err)
+		}
+		if c.HTTP.Authorization != nil || c.HTTP.BasicAuth != nil || c.HTTP.OAuth2 != nil {
+			add("sigv4", "excludes authorization, basic_auth and oauth2")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
+		switch name {
+		case "", "query", "time", "timeout", "limit":
+			add("parameters", "%q is set by the client", name)
+		}
+	}
+	switch c.Method {
+	case "", http.MethodPost, http.MethodGet:
+	default:
+		add("method", "%q is neither POST nor GET", c.Method)
+	}
+	if c.Timeout < 0 {
+		add("timeout", "must not be negative")
+	}
+	if c.MaxResponseBytes < 0 {
+		add("maxResponseBytes", "must not be negative")
+	}
+	if c.MaxSeries < 0 {
+		add("maxSeries", "must not be negative")
+	}
+	return errors.Join(problems...)
 }

@@ -20,6 +20,8 @@ var (
 	ErrPartial = errors.New("prometheus answered in part")
 	// ErrTooLarge: the answer exceeds MaxResponseBytes or MaxSeries.
 	ErrTooLarge = errors.New("prometheus answer too large")
+
+	errNoEndpoint = errors.New("the server has no such page")
 )
 
 // PartialError is the error of an answer with warnings. Any number of its series

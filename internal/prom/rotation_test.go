@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/config"
+
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
@@ -45,13 +47,19 @@ func secure(t *testing.T, cfg *tls.Config) (url string, shown *atomic.Pointer[tl
 	return server.URL, shown, came
 }
 
+func secured(url, ca string) prom.Config {
+	c := prom.Config{URL: url}
+	c.HTTP.TLSConfig.CAFile, c.HTTP.TLSConfig.ServerName = ca, "prometheus"
+	return c
+}
+
 func TestACAIsRotatedWithoutARestart(t *testing.T) {
 	old, renewed := promtest.NewAuthority(t, "old"), promtest.NewAuthority(t, "new")
 	url, shown, _ := secure(t, &tls.Config{MinVersion: tls.VersionTLS12})
 	oldCert, newCert := old.Pair(t, "prometheus"), renewed.Pair(t, "prometheus")
 	shown.Store(oldCert)
 	ca := write(t, filepath.Join(t.TempDir(), "ca.crt"), string(old.PEM))
-	c := client(t, prom.Config{URL: url, CAFile: ca, ServerName: "prometheus"})
+	c := client(t, secured(url, ca))
 	ask := func() error {
 		_, err := c.Query(t.Context(), "up", time.Time{})
 		return err
@@ -71,14 +79,14 @@ func TestACAIsRotatedWithoutARestart(t *testing.T) {
 	if err := ask(); !errors.Is(err, prom.ErrUnavailable) {
 		t.Errorf("the old server's certificate is still taken: %v", err)
 	}
-	if _, err := client(t, prom.Config{URL: url, ServerName: "prometheus"}).Query(t.Context(), "up", time.Time{}); !errors.Is(err, prom.ErrUnavailable) {
+	if _, err := client(t, secured(url, "")).Query(t.Context(), "up", time.Time{}); !errors.Is(err, prom.ErrUnavailable) {
 		t.Errorf("without our CA: %v", err)
 	}
-	if _, err := prom.New(prom.Config{URL: url, CAFile: ca + ".missing"}); err == nil {
+	if _, err := prom.New(secured(url, ca+".missing")); err == nil {
 		t.Error("a missing CA file was not noticed")
 	}
 	write(t, ca, "not a certificate")
-	if err := ask(); err == nil || !strings.Contains(err.Error(), "holds no certificate") {
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "ca.crt") {
 		t.Errorf("a broken CA file: %v", err)
 	}
 }
@@ -88,16 +96,17 @@ func TestAClientPairIsShownAndRotated(t *testing.T) {
 	url, shown, came := secure(t, &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.Pool()})
 	shown.Store(a.Pair(t, "prometheus"))
 	dir := t.TempDir()
-	cfg := prom.Config{URL: url, CAFile: write(t, filepath.Join(dir, "ca.crt"), string(a.PEM)), ServerName: "prometheus"}
+	cfg := secured(url, write(t, filepath.Join(dir, "ca.crt"), string(a.PEM)))
 	if _, err := client(t, cfg).Query(t.Context(), "up", time.Time{}); !errors.Is(err, prom.ErrUnavailable) {
 		t.Errorf("without a client certificate: %v", err)
 	}
-	cfg.CertFile, cfg.KeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	tls := &cfg.HTTP.TLSConfig
+	tls.CertFile, tls.KeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	var c *prom.Client
 	for _, name := range []string{"first", "second"} {
 		cert, key := a.Issue(t, name)
-		write(t, cfg.CertFile, string(cert))
-		write(t, cfg.KeyFile, string(key))
+		write(t, tls.CertFile, string(cert))
+		write(t, tls.KeyFile, string(key))
 		if c == nil {
 			c = client(t, cfg)
 		}
@@ -118,11 +127,12 @@ func TestPasswordsAndHeadersAreReadAgain(t *testing.T) {
 	defer server.Close()
 	dir := t.TempDir()
 	password, tenant := filepath.Join(dir, "password"), filepath.Join(dir, "tenant")
-	c := client(t, prom.Config{
-		URL: server.URL, Username: "me", PasswordFile: password, HeaderFiles: map[string]string{"X-Scope-OrgID": tenant},
-	})
+	cfg := prom.Config{URL: server.URL}
+	cfg.HTTP.BasicAuth = &config.BasicAuth{Username: "me", PasswordFile: password}
+	cfg.HTTP.Header("X-Scope-OrgID", config.Header{Files: []string{tenant}})
+	c := client(t, cfg)
 	write(t, password, "first")
-	if _, err := c.Query(t.Context(), "up", time.Time{}); !errors.Is(err, prom.ErrUnavailable) || !strings.Contains(err.Error(), "X-Scope-OrgID") {
+	if _, err := c.Query(t.Context(), "up", time.Time{}); !errors.Is(err, prom.ErrUnavailable) || !strings.Contains(err.Error(), tenant) {
 		t.Errorf("without its header: %v", err)
 	}
 	for _, now := range []string{"first", "second"} {

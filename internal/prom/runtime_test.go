@@ -19,7 +19,7 @@ func TestRetention(t *testing.T) {
 		{"one that has no such page", `not found`, 404, "", nil},
 		{"one that wants a credential", `who are you?`, 401, "", ErrUnavailable},
 		{"one that is no Prometheus", `<html>`, 200, "", ErrUnavailable},
-		{"one that does not stop", `{"data":"` + strings.Repeat("x", maxRuntimeBytes), 200, "", ErrUnavailable},
+		{"one that does not stop", `{"data":"` + strings.Repeat("x", 1<<20), 200, "", ErrTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, asked := answering(t, c.code, c.body)

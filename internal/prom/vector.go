@@ -60,38 +60,14 @@ func (ls Labels) All() iter.Seq2[string, string] {
 	}
 }
 
-// vectorBuilder builds a vector. Label names and values repeat, so each text is
-// stored once.
-type vectorBuilder struct {
-	vector Vector
-	seen   map[string]string
-	block  []Label // labels are allocated in blocks
+// Line is the values of one series over time.
+type Line struct {
+	Labels Labels
+	Points []Point // ascending in time, with gaps where there is no value
 }
 
-const labelBlock = 4096
-
-func (b *vectorBuilder) add(e element) {
-	if cap(b.block)-len(b.block) < len(e.labels) {
-		b.block = make([]Label, 0, max(labelBlock, len(e.labels)))
-	}
-	begin := len(b.block)
-	for _, pair := range e.labels {
-		b.block = append(b.block, Label{b.text(pair[0]), b.text(pair[1])})
-	}
-	// Capacity equal to length, so that an append copies and does not overwrite
-	// the next sample's labels.
-	ls := b.block[begin:len(b.block):len(b.block)]
-	b.vector = append(b.vector, Sample{Labels: Labels(ls), Value: e.value, Time: e.at})
-}
-
-func (b *vectorBuilder) text(raw []byte) string {
-	if s, ok := b.seen[string(raw)]; ok {
-		return s
-	}
-	if b.seen == nil {
-		b.seen = map[string]string{}
-	}
-	s := string(raw)
-	b.seen[s] = s
-	return s
+// Point is a value at a time.
+type Point struct {
+	Time  time.Time
+	Value float64
 }

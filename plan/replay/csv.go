@@ -9,73 +9,62 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
-
-// Node is a row of a node list.
-type Node struct {
-	Name   string
-	CPU    int    // thousandths of a core
-	Memory int    // MiB
-	GPUs   int    // GPUs
-	Model  string // of the GPUs, "" for none
-}
 
 // Pod is a row of a pod list.
 type Pod struct {
 	Name   string
-	CPU    int      // thousandths of a core
-	Memory int      // MiB
-	GPUs   int      // GPUs
-	Milli  int      // thousandths of each GPU: 1000 unless GPUs is 1
-	Models []string // that will do, empty for any
+	CPU    int // thousandths of a core
+	Memory int // MiB
+	GPUs   int
+	Milli  int // thousandths of each GPU: 1000 unless GPUs is 1
+	// Created is when the pod arrives, Run how long it runs once it is bound, both
+	// as the trace has them.
+	Created, Run time.Duration
 }
-
-// GPU is p's request in thousandths of a GPU.
-func (p Pod) GPU() int { return p.GPUs * p.Milli }
 
 // Bounds of a row's numbers: beyond any machine, and small enough that sums do
 // not overflow.
 const (
-	maxAmount = 1 << 40
-	maxGPUs   = 256
+	maxAmount  = 1 << 40
+	maxGPUs    = 256
+	maxSeconds = 1 << 32 // a century
 )
 
-// ReadNodes reads a node list: CSV whose header names the columns sn,
-// cpu_milli, memory_mib, gpu and model, in any order; others are ignored.
-// Errors have file, line and column; name is the file's name in them.
-func ReadNodes(name string, r io.Reader) ([]Node, error) {
-	var nodes []Node
-	err := readRows(name, r, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, func(row *row) error {
-		n := Node{Name: row.text("sn"), CPU: row.number("cpu_milli", maxAmount), Memory: row.number("memory_mib", maxAmount),
-			GPUs: row.number("gpu", maxGPUs), Model: row.text("model")}
-		if n.GPUs > 0 && n.Model == "" {
-			row.fail("model", "a node with GPUs needs one")
-		}
-		nodes = append(nodes, n)
-		return row.err
-	})
-	return nodes, err
-}
-
 // ReadPods reads a pod list: CSV whose header names the columns name,
-// cpu_milli, memory_mib, num_gpu, gpu_milli and gpu_spec, in any order; others
-// are ignored. gpu_spec is models separated by "|", empty for any. Errors have
-// file, line and column; name is the file's name in them.
+// cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time and deletion_time, in
+// any order; scheduled_time is read where it is there, others are ignored. Times
+// are seconds. A pod runs from scheduled_time, or from creation_time where that
+// is empty, to deletion_time. Errors have file and line; name is the file's name
+// in them.
 func ReadPods(name string, r io.Reader) ([]Pod, error) {
 	var pods []Pod
-	err := readRows(name, r, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec"}, func(row *row) error {
+	seen := map[string]bool{}
+	want := []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time"}
+	err := readRows(name, r, want, func(row *row) error {
 		p := Pod{Name: row.text("name"), CPU: row.number("cpu_milli", maxAmount), Memory: row.number("memory_mib", maxAmount),
 			GPUs: row.number("num_gpu", maxGPUs), Milli: row.number("gpu_milli", 1000)}
+		created, deleted := row.number("creation_time", maxSeconds), row.number("deletion_time", maxSeconds)
+		started := created
+		if _, ok := row.columns["scheduled_time"]; ok && row.text("scheduled_time") != "" {
+			started = row.number("scheduled_time", maxSeconds)
+		}
 		switch {
 		case row.err != nil:
+		case p.Name == "" || seen[p.Name]:
+			row.fail("name", "%q: want a name, each once", p.Name)
 		case p.GPUs == 0 && p.Milli != 0:
 			row.fail("gpu_milli", "want 0 with num_gpu 0")
 		case p.GPUs == 1 && p.Milli == 0:
 			row.fail("gpu_milli", "want 1 … 1000 with num_gpu 1")
 		case p.GPUs > 1 && p.Milli != 1000:
 			row.fail("gpu_milli", "want 1000 with num_gpu above 1: a part is of one GPU")
+		case started < created || deleted < started:
+			row.fail("deletion_time", "want creation, scheduling and deletion in this order: %d, %d, %d", created, started, deleted)
 		}
-		p.Models = row.models("gpu_spec")
+		seen[p.Name] = true
+		p.Created, p.Run = time.Duration(created)*time.Second, time.Duration(deleted-started)*time.Second
 		pods = append(pods, p)
 		return row.err
 	})
@@ -169,16 +158,4 @@ func (r *row) number(column string, most int) int {
 		return 0
 	}
 	return n
-}
-
-func (r *row) models(column string) []string {
-	s := r.text(column)
-	if s == "" {
-		return nil
-	}
-	models := strings.Split(s, "|")
-	if slices.Contains(models, "") {
-		r.fail(column, "%q: want models separated by |, as in V100M16|V100M32", s)
-	}
-	return models
 }

@@ -1,7 +1,4 @@
-// Package replay measures placement policies on a recorded list of pods. The
-// pods arrive one at a time in a shuffled order; the policy places each, none
-// ends, and one that fits nowhere is skipped. The figures of docs/replay.md are
-// made with it, after the procedure of Weng et al., "Beware of Fragmentation"
-// (ATC 2023). It reads CSV and returns a table; it opens no files and has no
-// clock.
+// Package replay plays a recorded list of pods in time through plan.Make, the
+// planner that runs in production, and through cluster-autoscaler's published
+// rules, in the world of plan/sim. docs/replay.md has what it assumes.
 package replay

@@ -38,8 +38,9 @@ func readGPU(r *reader, c *plan.GPU) {
 		return fmt.Errorf("want unknown, healthy or sick: %q", s)
 	})
 	var instances []plan.Instance
+	layout := placements{model: c.Model.Name}
 	set := r.items("layout", func(it item) error {
-		in, err := parseInstance(c.Model.Name, it, r.now)
+		in, err := parseInstance(&layout, it, r.now)
 		instances = append(instances, in)
 		return err
 	})
@@ -48,6 +49,7 @@ func readGPU(r *reader, c *plan.GPU) {
 	}
 	r.flag("mig", &c.MIG)
 	r.off("no-mig", &c.MIG)
+	r.flag("shared", &c.Shared)
 	var allocatedTo []string
 	if r.items("allocated-to", func(it item) error { allocatedTo = append(allocatedTo, it[0].name); return nil }) {
 		c.AllocatedTo, c.AllocationKnown = allocatedTo, true
@@ -126,6 +128,7 @@ func gpuText(c plan.GPU, now time.Time) string {
 			b.WriteString(" no-mig")
 		}
 	}
+	flagText(&b, "shared", c.Shared)
 	if len(c.AllocatedTo) > 0 {
 		b.WriteString(" allocated-to=" + listText(c.AllocatedTo))
 	}

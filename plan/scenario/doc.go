@@ -48,6 +48,7 @@
 //	  not-draining                  the drain was given up
 //	  no-scale-down                 it must not be removed
 //	  holds-data                    datasets are cached on it
+//	  soft-tainted                  the scheduler is asked to prefer other nodes
 //	  leaves-in=IN                  its provider interrupts it then
 //	  age=AGO cpu=CPU memory=MEMORY labels=(KEY=VALUE …) taints=(KEY=VALUE:EFFECT …)
 //	  allocatable=(REQUEST …)          what the API offers in all; () for nothing
@@ -58,6 +59,7 @@
 //	gpu NODE/INDEX                  a GPU of a node; with the word template, of a pool
 //	  model=H100-80GB vendor=NAME memory-mib=MIB uuid=ID health=unknown|healthy|sick
 //	  mig | no-mig
+//	  shared                        given in shares only; others= has their number
 //	  layout=(INSTANCE …)           PROFILE@START with :allocated-to=KEY :idle=AGO :unused=AGO
 //	                                :uuid=ID :busy=SHARE~AGE :unplaced (only its number is known)
 //	  allocated-to=(KEY …)          of a GPU without MIG
@@ -132,12 +134,13 @@
 //	  max-removals-per-ten-minutes=N   of all pools
 //	  max-idle-at-once=SHARE ok-idle=N   more nodes than both became idle within idle-hold=DURATION: remove nothing
 //	  scale-down-cooldown=DURATION  after a scale up of the pool
-//	  repartition-cooldown=DURATION repartition-timeout=DURATION repartition-life=DURATION
+//	  repartition-cooldown=DURATION repartition-timeout=DURATION
 //	  max-unready=SHARE ok-unready=N     more unready nodes than both: do nothing
 //	  wait-cost=MONEY               of a pending GPU equivalent, an hour
 //	  disruption-cost=MONEY         of a repartition
 //	  eviction-cost=MONEY           of a GPU equivalent of work that is moved
 //	  node-life=DURATION node-overdue=DURATION
+//	  soft-taints | no-soft-taints               soft taint empty nodes; off in a scenario unless asked for
 //	  reclaim-borrowed | no-reclaim-borrowed     evict pods on borrowed capacity for another's guarantee
 //	  scale-up-borrowed | no-scale-up-borrowed   nodes for demand beyond its guarantee
 //	  skip-nodes-with-local-storage | drain-local-storage   whether pods with local storage stay

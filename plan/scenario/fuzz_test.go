@@ -56,12 +56,12 @@ func FuzzScenario(f *testing.F) {
 
 // everything has every field of the language.
 const everything = `
-policy freeze max-actions=3 max-nodes=4 max-removals=5 scale-down-cooldown=6m repartition-cooldown=7s repartition-timeout=8m
-  max-unready=0.5 ok-unready=2 wait-cost=1.5 disruption-cost=0.1 node-life=2h node-overdue=9m repartition-life=3h
+policy freeze max-actions=3 max-nodes=4 max-removals=5 soft-taints scale-down-cooldown=6m repartition-cooldown=7s repartition-timeout=8m
+  max-unready=0.5 ok-unready=2 wait-cost=1.5 disruption-cost=0.1 node-life=2h node-overdue=9m
   max-nodes-per-hour=40 max-removal-share=0.3 removal-interval=31s max-removals-per-ten-minutes=77 max-idle-at-once=0.6 ok-idle=7 idle-hold=14m scale-up-borrowed reclaim-borrowed max-evictions=6 eviction-cost=0.75
   drain-local-storage max-drains=2 drain-timeout=11m drain-cooldown=12m headroom=high headroom-weight=0.25
   sick-after=13m replace-interval=2h max-sick-share=0.4
-policy thaw no-scale-up-borrowed no-reclaim-borrowed skip-nodes-with-local-storage
+policy thaw no-soft-taints no-scale-up-borrowed no-reclaim-borrowed skip-nodes-with-local-storage
 tick at="@2026-05-01T10:00:00.5Z" last-scale-up=(h=5m) last-scale-down=(h=6m) last-repartition=(n1=30s) free-since=(n1/1=1h n1=-1s) unknown-since=(n1=3m)
   last-drain=(h=7m) last-replace=(h=8m) sick-since=(n1=9m) grown=(h=5:at=10m h=1:at=0s) removed=(h=3:at=5m) failures=(n1/0=2:at=5m)
   tables=("NVIDIA-Z900-128GB 4 4 131072 0 1g.32gb:0,1,2,3:1:4 2g.64gb:0,2:2:2 4g.128gb:0:4:1")
@@ -74,10 +74,10 @@ gpu odd/2 template model=Mystery vendor=acme memory-mib=7 layout=(c3m4a1@0) allo
 quota root limit=4 lend=none
 quota chat parent=root guarantee=2 limit=21+all borrow=none lend=all reclaim-idle=2h
 quota half guarantee=3+4
-node n1 pool=h bare unready cordoned-by=n1-0 not-cordoned no-scale-down age=1h cpu=1500m memory=7Mi labels=(x=y) taints=(t:NoSchedule)
+node n1 pool=h bare unready cordoned-by=n1-0 not-cordoned no-scale-down soft-tainted age=1h cpu=1500m memory=7Mi labels=(x=y) taints=(t:NoSchedule)
   op=n1-0 op-gpu=0 op-model=H100-80GB op-target=(3g.40gb@0 3g.40gb@4) op-started=1s op-deadline=4m59s op-phase=failed op-message="it is in use, \"really\""
 gpu n1/0 model=H100-80GB uuid=GPU-1 health=sick layout=(1g.10gb@0:allocated-to=a/p:uuid=MIG-1:busy=0.5~3s 1g.10gb@1:idle=5m:unplaced) gpu-idle=1m gpu-busy=0.25~1s
-gpu n1/1 allocated-to=(a/q b/r) no-mig allocation-known unused=3h
+gpu n1/1 allocated-to=(a/q b/r) no-mig shared allocation-known unused=3h
 node n2 cordoned allocatable=() draining=4m drain-deadline=6m drain-reason=NodeSick not-cordoned holds-data leaves-in=90s
 gpu n2/0 model=H100-80GB mig layout=(3g.40gb@0 3g.40gb@4:allocated-to=a/x:unused=2h) idle=1h gpu-unused=1h
 node n3 allocatable=(gpu*2 3g.40gb) unready ready cordoned uncordoned draining=1s not-draining

@@ -113,7 +113,7 @@ func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 			}
 		case wanted[p.Key()], slices.Contains(served, reasons[p.Key()]):
 			g.served++
-		case reasons[p.Key()] == plan.WaitScheduler, reasons[p.Key()] == plan.CoolingDown: // it is served now, or will be
+		case reasons[p.Key()] == plan.WaitScheduler, reasons[p.Key()] == plan.CoolingDown, reasons[p.Key()] == plan.BoundReached: // it is served now, or will be
 			g.left++
 		}
 	}

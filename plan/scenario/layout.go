@@ -35,6 +35,23 @@ func placementText(model string, p mig.Placement) string {
 	return quote(profileText(model, p.Profile) + "@" + strconv.Itoa(p.Start))
 }
 
+// placements reads places one after another: a start alone is one more of the
+// profile before it, as plans print it ("1g.10gb@0,1,2").
+type placements struct {
+	model, profile string
+}
+
+func (l *placements) read(s string) (mig.Placement, error) {
+	if _, err := strconv.ParseUint(s, 10, 31); err == nil && l.profile != "" {
+		s = l.profile + "@" + s
+	}
+	p, err := parsePlacement(l.model, s)
+	if err == nil {
+		l.profile = s[:strings.LastIndexByte(s, '@')]
+	}
+	return p, err
+}
+
 func parsePlacement(model, s string) (mig.Placement, error) {
 	i := strings.LastIndexByte(s, '@')
 	if i < 0 {
@@ -73,8 +90,8 @@ func instanceText(model string, in plan.Instance, now time.Time) string {
 	return b.String()
 }
 
-func parseInstance(model string, it item, now time.Time) (plan.Instance, error) {
-	p, err := parsePlacement(model, it[0].name)
+func parseInstance(l *placements, it item, now time.Time) (plan.Instance, error) {
+	p, err := l.read(it[0].name)
 	in := plan.Instance{Placement: p, Placed: true}
 	for _, s := range it[1:] {
 		if err != nil {

@@ -136,7 +136,13 @@ func (x *lexer) field() (field, error) {
 	x.pos++
 	f := field{key: key, isSet: true}
 	if !x.peek('(') {
-		f.value, err = x.atom(topStops)
+		at := x.pos
+		if f.value, err = x.atom(topStops); err != nil || !x.peek('=') {
+			return f, err
+		}
+		x.pos, f.value, f.many = at, "", true // one item of a list: "part:core=500"
+		it, err := x.item()
+		f.list = []item{it}
 		return f, err
 	}
 	x.pos++

@@ -24,6 +24,7 @@ func readNode(r *reader, n *plan.Node) {
 	r.off("not-cordoned", &n.Cordoned) // beside cordoned-by or draining: lifted by another actor
 	r.flag("no-scale-down", &n.NoScaleDown)
 	r.flag("holds-data", &n.HoldsData)
+	r.flag("soft-tainted", &n.SoftTainted)
 	r.ago("age", &n.Created)
 	readLabels(r, "labels", &n.Labels)
 	readTaints(r, &n.Taints)
@@ -93,8 +94,9 @@ func readOperation(r *reader, n *plan.Node) (*plan.Operation, bool) {
 	}
 	r.string("op-model", &model)
 	var target mig.Layout
+	places := placements{model: model}
 	if r.items("op-target", func(it item) error {
-		p, err := parsePlacement(model, it[0].name)
+		p, err := places.read(it[0].name)
 		target = append(target, p)
 		return err
 	}) {
@@ -124,6 +126,7 @@ func nodeText(n plan.Node, now time.Time) string {
 	flagText(&b, "cordoned", !given && n.Cordoned)
 	flagText(&b, "no-scale-down", n.NoScaleDown)
 	flagText(&b, "holds-data", n.HoldsData)
+	flagText(&b, "soft-tainted", n.SoftTainted)
 	inText(&b, "leaves-in", n.LeavesAt, now)
 	agoText(&b, "age", n.Created, now)
 	resourcesText(&b, n.CPUMilli, n.MemoryMi)

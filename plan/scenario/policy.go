@@ -18,6 +18,8 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.float("max-removal-share", &p.MaxRemovalShare)
 	r.int("max-removals-per-ten-minutes", &p.MaxRemovalsPerTenMinutes)
 	r.duration("removal-interval", &p.RemovalInterval)
+	r.flag("soft-taints", &p.SoftTaints)
+	r.off("no-soft-taints", &p.SoftTaints)
 	r.duration("scale-down-cooldown", &p.ScaleDownCooldown)
 	r.duration("repartition-cooldown", &p.RepartitionCooldown)
 	r.duration("repartition-timeout", &p.RepartitionTimeout)
@@ -30,7 +32,6 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.float("disruption-cost", &p.DisruptionCost)
 	r.duration("node-life", &p.NodeLife)
 	r.duration("node-overdue", &p.NodeOverdue)
-	r.duration("repartition-life", &p.RepartitionLife)
 	r.flag("scale-up-borrowed", &p.ScaleUpBorrowed)
 	r.off("no-scale-up-borrowed", &p.ScaleUpBorrowed)
 	r.flag("reclaim-borrowed", &p.ReclaimBorrowed)
@@ -67,12 +68,13 @@ func PrintPolicy(p plan.Policy) string {
 	}
 	fmt.Fprintf(&b, "policy %s max-actions=%d max-nodes=%d max-removals=%d", word(p.Freeze, "freeze", "thaw"),
 		p.MaxActionsPerReconcile, p.MaxNodesPerScaleUp, p.MaxRemovalsPerReconcile)
+	b.WriteString(" " + word(p.SoftTaints, "soft-taints", "no-soft-taints"))
 	fmt.Fprintf(&b, " max-unready=%s ok-unready=%d wait-cost=%s disruption-cost=%s",
 		number(p.MaxUnready), p.OKUnready, number(p.WaitCostPerHour), number(p.DisruptionCost))
 	fmt.Fprintf(&b, "\n  scale-down-cooldown=%s repartition-cooldown=%s repartition-timeout=%s",
 		durationText(p.ScaleDownCooldown), durationText(p.RepartitionCooldown), durationText(p.RepartitionTimeout))
-	fmt.Fprintf(&b, "\n  node-life=%s node-overdue=%s repartition-life=%s",
-		durationText(p.NodeLife), durationText(p.NodeOverdue), durationText(p.RepartitionLife))
+	fmt.Fprintf(&b, "\n  node-life=%s node-overdue=%s",
+		durationText(p.NodeLife), durationText(p.NodeOverdue))
 	fmt.Fprintf(&b, "\n  max-nodes-per-hour=%d max-removal-share=%s removal-interval=%s max-removals-per-ten-minutes=%d",
 		p.MaxNodesPerHour, number(p.MaxRemovalShare), durationText(p.RemovalInterval), p.MaxRemovalsPerTenMinutes)
 	fmt.Fprintf(&b, "\n  max-idle-at-once=%s ok-idle=%d idle-hold=%s", number(p.MaxIdleAtOnce), p.OKIdle, durationText(p.IdleHold))

@@ -25,9 +25,12 @@ type World struct {
 // Epoch is the start time of a scenario without a time of its own.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// NewWorld returns an empty world at Epoch with the default policy.
+// NewWorld returns an empty world at Epoch with the default policy, but without soft
+// taints: nearly every plan would have one.
 func NewWorld() *World {
-	return &World{Sim: &sim.World{State: plan.Snapshot{Now: Epoch}}, Policy: plan.DefaultPolicy(), sized: map[string]bool{}}
+	policy := plan.DefaultPolicy()
+	policy.SoftTaints = false
+	return &World{Sim: &sim.World{State: plan.Snapshot{Now: Epoch}}, Policy: policy, sized: map[string]bool{}}
 }
 
 // Exec executes statements and returns their output. The error names the line,

@@ -32,6 +32,11 @@ func (w *World) apply(a plan.Action) error {
 	switch a.Verb {
 	case plan.ScaleUp:
 		return w.scaleUp(a)
+	case plan.Withdraw:
+		if p := w.pool(a.Pool); p != nil && p.Target == a.From {
+			p.Target, p.BackoffUntil = a.To, w.State.Now.Add(time.Minute) // as the autoscaler's providers do
+		}
+		return nil
 	case plan.Repartition:
 		return w.repartition(a)
 	case plan.Reclaim:
@@ -42,6 +47,13 @@ func (w *World) apply(a plan.Action) error {
 		return w.removeNode(a)
 	case plan.Replace:
 		return w.replace(a)
+	case plan.SoftTaint, plan.RemoveSoftTaint:
+		n := w.node(a.Node)
+		if n == nil {
+			return fmt.Errorf("there is no such node")
+		}
+		n.SoftTainted = a.Verb == plan.SoftTaint
+		return nil
 	case plan.Uncordon, plan.Rollback:
 		return w.uncordon(a)
 	default:
@@ -100,6 +112,9 @@ func (w *World) repartition(a plan.Action) error {
 	c := slices.IndexFunc(n.GPUs, func(c plan.GPU) bool { return c.Index == a.GPU })
 	if c < 0 {
 		return fmt.Errorf("there is no GPU %d", a.GPU)
+	}
+	if !n.GPUs[c].MIG && len(n.GPUs[c].AllocatedTo) > 0 {
+		return fmt.Errorf("GPU %d is allocated to %s", a.GPU, n.GPUs[c].AllocatedTo[0])
 	}
 	if t, known := w.State.Tables.ForModel(n.GPUs[c].Model.Name); known {
 		if err := t.Legal(a.Target); err != nil { // no driver makes that

@@ -52,7 +52,7 @@ func usable(p *plan.Pod, device *plan.GPU) bool {
 func wholeGPUs(p *plan.Pod, n *plan.Node) []grant {
 	var got []grant
 	for c := range n.GPUs {
-		if device := &n.GPUs[c]; len(got) < p.Demand.GPUs && usable(p, device) && len(device.AllocatedTo) == 0 {
+		if device := &n.GPUs[c]; len(got) < p.Demand.GPUs && usable(p, device) && !device.Shared && len(device.AllocatedTo) == 0 {
 			got = append(got, grant{c, -1})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -17,15 +18,15 @@ func (w *World) reclaim(a plan.Action) error {
 	if a.Node != "" && a.Node != p.Node {
 		return fmt.Errorf("it does not run on %s", a.Node)
 	}
-	if why := w.stays(p); why != "" {
+	if why := w.stays(p, w.State.Now); why != "" {
 		return fmt.Errorf("it %s", why)
 	}
 	w.evict(p)
 	return nil
 }
 
-// stays returns why a pod cannot be evicted now, empty where it can.
-func (w *World) stays(p *plan.Pod) string {
+// stays returns why a pod cannot be evicted at a time, empty where it can.
+func (w *World) stays(p *plan.Pod, at time.Time) string {
 	switch {
 	case p.Node == "":
 		return "runs nowhere"
@@ -33,8 +34,8 @@ func (w *World) stays(p *plan.Pod) string {
 		return "is leaving already"
 	case !p.Evictable || p.DaemonSet:
 		return "is not evictable"
-	case p.EvictFrom.After(w.State.Now):
-		return "may not be evicted for another " + p.EvictFrom.Sub(w.State.Now).String()
+	case p.EvictFrom.After(at):
+		return "may not be evicted for another " + p.EvictFrom.Sub(at).String()
 	}
 	for _, b := range p.Budgets {
 		if b.Allowed <= 0 {
@@ -95,7 +96,7 @@ func (w *World) depart() []Event {
 	var events []Event
 	for _, p := range leaving {
 		w.RemovePod(p.Key())
-		events = append(events, Event{w.State.Now, fmt.Sprintf("%s has left %s", p.Key(), p.Node)})
+		events = append(events, Event{At: w.State.Now, Text: fmt.Sprintf("%s has left %s", p.Key(), p.Node)})
 	}
 	return events
 }
@@ -124,7 +125,11 @@ func (w *World) drain(a plan.Action) error {
 	}
 	slices.SortFunc(there, func(a, b *plan.Pod) int { return strings.Compare(a.Key(), b.Key()) })
 	for _, p := range there {
-		if w.stays(p) == "" {
+		at := w.State.Now
+		if a.Reason == plan.NodeInterrupted && n.LeavesAt.Sub(at) <= plan.LastCall { // its work is lost either way
+			at = p.EvictFrom
+		}
+		if w.stays(p, at) == "" {
 			w.evict(p)
 		}
 	}

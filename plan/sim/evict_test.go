@@ -176,3 +176,16 @@ func TestLeavingPodsGo(t *testing.T) {
 		t.Error("the fingerprint does not show who left")
 	}
 }
+
+// TestAllocatedGPUIsNotRepartitioned: nor is one without MIG, which no instance
+// shows to be allocated.
+func TestAllocatedGPUIsNotRepartitioned(t *testing.T) {
+	w := World{State: plan.Snapshot{
+		Pools: []plan.Pool{{Name: "p"}},
+		Nodes: []plan.Node{{Name: "n", Pool: "p", GPUs: []plan.GPU{{AllocatedTo: []string{"a/p"}}}}},
+	}}
+	err := w.Apply(plan.Plan{Actions: []plan.Action{{Verb: plan.Repartition, Node: "n", Pool: "p", Operation: "o"}}})
+	if err == nil || !strings.Contains(err.Error(), "allocated to a/p") {
+		t.Errorf("the repartition of an allocated GPU: %v", err)
+	}
+}

@@ -13,7 +13,7 @@ import (
 
 // Schedule does what kube-scheduler, a gang scheduler and the device plugins
 // would: it binds the most urgent pods first, each to the first node by name
-// that fits. A gang is tried with its first member, and bound when as many
+// that fits, or to the one of the highest Score. A gang is tried with its first member, and bound when as many
 // members as it needs, running ones included, fit at that moment; further
 // members follow one by one. An unmade pod is created when it is bound. Pods
 // that fit nowhere are marked unschedulable.
@@ -146,27 +146,39 @@ func (s *scheduler) together(pods []int, need int) {
 	s.events = s.events[:events]
 }
 
-// place binds a pod to the first node that fits.
+// place binds a pod to the node of the highest Score that fits, or to the first.
 func (s *scheduler) place(i int) (step, bool) {
 	p := &s.w.State.Pods[i]
-	for j := range s.w.State.Nodes {
-		n := &s.w.State.Nodes[j]
-		got, ok := s.fits(p, j)
+	j, got := -1, []grant(nil)
+	most := int64(0)
+	for at := range s.w.State.Nodes {
+		here, ok := s.fits(p, at)
 		if !ok {
 			continue
 		}
-		t := step{pod: i, before: *p, node: j, gpus: cloneNode(*n).GPUs, used: s.used[j]}
-		s.used[j].cpu += p.CPUMilli
-		s.used[j].memory += p.MemoryMi
-		where := allocate(p, n, got)
-		p.Node = n.Name
-		if p.Unmade {
-			p.Unmade, p.Created = false, s.w.State.Now
+		if s.w.Score == nil {
+			j, got = at, here
+			break
 		}
-		s.events = append(s.events, Event{s.w.State.Now, fmt.Sprintf("%s runs on %s%s", p.Key(), n.Name, where)})
-		return t, true
+		score := s.w.Score(p, &s.w.State.Nodes[at], s.used[at].cpu, s.used[at].memory)
+		if j < 0 || score > most {
+			j, got, most = at, here, score
+		}
 	}
-	return step{}, false
+	if j < 0 {
+		return step{}, false
+	}
+	n := &s.w.State.Nodes[j]
+	t := step{pod: i, before: *p, node: j, gpus: cloneNode(*n).GPUs, used: s.used[j]}
+	s.used[j].cpu += p.CPUMilli
+	s.used[j].memory += p.MemoryMi
+	where := allocate(p, n, got)
+	p.Node = n.Name
+	if p.Unmade {
+		p.Unmade, p.Created = false, s.w.State.Now
+	}
+	s.events = append(s.events, Event{At: s.w.State.Now, Bound: p.Key(), Text: fmt.Sprintf("%s runs on %s%s", p.Key(), n.Name, where)})
+	return t, true
 }
 
 func (s *scheduler) fits(p *plan.Pod, j int) ([]grant, bool) {

@@ -157,3 +157,22 @@ func TestCPUIsCountedOnce(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// With a Score a pod goes to the highest that fits, and to the first by name of
+// equals.
+func TestScore(t *testing.T) {
+	for _, c := range []struct {
+		sign int64
+		want string
+	}{{1, "n1"}, {-1, "n2"}, {0, "n1"}} {
+		w := &World{Score: func(_ *plan.Pod, _ *plan.Node, cpu, _ int64) int64 { return c.sign * cpu }}
+		for _, n := range []string{"n1", "n2"} {
+			w.State.Nodes = append(w.State.Nodes, plan.Node{Name: n, Ready: true, CPUMilli: 4000})
+		}
+		w.State.Pods = []plan.Pod{{Namespace: "a", Name: "old", Node: "n1", CPUMilli: 1000}, {Namespace: "a", Name: "new", CPUMilli: 1000}}
+		events := w.Schedule()
+		if got := w.State.Pods[1].Node; got != c.want || len(events) != 1 || events[0].Bound != "a/new" {
+			t.Errorf("sign %d: bound to %q, want %s; %v", c.sign, got, c.want, events)
+		}
+	}
+}

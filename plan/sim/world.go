@@ -17,6 +17,10 @@ type World struct {
 	State plan.Snapshot
 	// Fail names the GPUs ("n1/0") whose next repartition fails.
 	Fail []string
+	// Score, where set, rates a node for a pod that fits it, with the requests of
+	// the pods that run there: a pod is bound to the highest, the first by name of
+	// equals. Without it, to the first by name.
+	Score func(p *plan.Pod, n *plan.Node, cpuMilli, memoryMi int64) int64
 
 	due     []event         // sorted by time, then by number
 	next    int             // number of the next event
@@ -25,8 +29,9 @@ type World struct {
 
 // Event is something that happened, as text.
 type Event struct {
-	At   time.Time
-	Text string
+	At    time.Time
+	Text  string
+	Bound string // "namespace/name" of the pod that was bound, empty for another event
 }
 
 // event is something that will happen.
@@ -89,7 +94,7 @@ func (w *World) Advance(d time.Duration) []Event {
 			e := w.due[0]
 			w.due = w.due[1:]
 			if text := e.do(w); text != "" {
-				events = append(events, Event{w.State.Now, text})
+				events = append(events, Event{At: w.State.Now, Text: text})
 			}
 		}
 		events = append(events, w.Schedule()...)

@@ -90,22 +90,12 @@ func (l *look) ownerOf(a *APIService, adapters []Program) owner {
 // service returns a Service that an APIService names, nil where there is none.
 func (l *look) service(namespace, name string) *corev1.Service {
 	l.declared(Services)
-	for i := range l.f.Services {
-		if s := &l.f.Services[i]; s.Namespace == namespace && s.Name == name {
-			return s
-		}
-	}
-	return nil
+	return find(l.f.Services, namespace, name)
 }
 
 // registered returns an APIService by its name, nil where there is none.
 func (l *look) registered(version, group string) *APIService {
-	for i := range l.f.APIServices {
-		if l.f.APIServices[i].Name == version+"."+group {
-			return &l.f.APIServices[i]
-		}
-	}
-	return nil
+	return find(l.f.APIServices, "", version+"."+group)
 }
 
 // adapters returns ours; without one the check is skipped.
@@ -123,23 +113,23 @@ func (l *look) mine(adapters []Program) []*APIService {
 	l.use(APIServices)
 	l.use(Services)
 	var out []*APIService
-	for i := range l.f.APIServices {
-		if a := &l.f.APIServices[i]; IsMetrics(a.Spec.Group) && l.ownerOf(a, adapters) != other {
+	for _, a := range l.f.APIServices {
+		if IsMetrics(a.Spec.Group) && l.ownerOf(a, adapters) != other {
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
-// asking are the HPAs on a metric of a group.
-func asking(hpas []autoscalingv2.HorizontalPodAutoscaler, group string) []string {
+// asking are the HPAs on a metric of a group; with names, on one of those.
+func asking(hpas []*hpa, group string, names ...string) []string {
 	var out []string
-	for i := range hpas {
-		for _, m := range hpas[i].Spec.Metrics {
-			if g, _ := metricOf(m); g == group {
-				out = append(out, hpas[i].Namespace+"/"+hpas[i].Name)
-				break
-			}
+	for _, h := range hpas {
+		if slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+			g, name := metricOf(m)
+			return g == group && (len(names) == 0 || slices.Contains(names, name))
+		}) {
+			out = append(out, h.Namespace+"/"+h.Name)
 		}
 	}
 	return out
@@ -173,7 +163,6 @@ func apiServiceMissing(l *look) {
 		users := asking(l.f.HPAs, r.group)
 		finding := Finding{
 			Object: "APIService " + name, Seen: "it does not exist, and " + adapters[0].Object() + " is",
-			Means:    "HPAs that use " + r.group + " get no answer and do not scale",
 			Fix:      "Reinstall the adapter's registration.",
 			Commands: []string{l.install(adapters[0], "adapter.yaml"), l.kubectl("get", "apiservice", name)},
 		}
@@ -236,8 +225,7 @@ func (l *look) troubleOf(a *APIService) trouble {
 func (l *look) ready(namespace, service string) int {
 	l.declared(EndpointSlices)
 	n := 0
-	for i := range l.f.EndpointSlices {
-		s := &l.f.EndpointSlices[i]
+	for _, s := range l.f.EndpointSlices {
 		if s.Namespace != namespace || s.Labels["kubernetes.io/service-name"] != service {
 			continue
 		}
@@ -288,8 +276,7 @@ func apiServiceUnavailable(l *look) {
 			p := adapters[0]
 			l.fault(Finding{
 				Object: "APIService " + a.Name, Seen: stated(a),
-				Means: "HPAs that use " + a.Spec.Group + " get no answer and do not scale; namespaces may hang while they are deleted",
-				Fix:   "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
+				Fix: "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
 				Commands: []string{
 					l.in(p.Namespace, "logs", p.Ref(), "--tail=50"),
 					l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version),
@@ -306,8 +293,7 @@ func apiServiceOwner(l *look) {
 	}
 	l.use(Services)
 	l.use(HPAs)
-	for i := range l.f.APIServices {
-		a := &l.f.APIServices[i]
+	for _, a := range l.f.APIServices {
 		if !IsMetrics(a.Spec.Group) || l.ownerOf(a, adapters) != other || groupMeant(adapters, a.Spec.Group) == no {
 			continue
 		}
@@ -317,12 +303,11 @@ func apiServiceOwner(l *look) {
 		}
 		finding := Finding{
 			Object: "APIService " + a.Name, Seen: "spec.service is " + who + ", not our adapter's",
-			Means:    "HPAs that use " + a.Spec.Group + " for a signal of gpuscale reach a server without it",
 			Fix:      "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter-security.md), or exclude it with adapter.apis.",
 			Commands: []string{l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), l.take(a, adapters[0])},
 		}
-		if isOurs(a.Labels) || groupMeant(adapters, a.Spec.Group) == yes || l.split(a, adapters) || len(l.ourSignals(a.Spec.Group)) > 0 {
-			if users := l.ourSignals(a.Spec.Group); len(users) > 0 {
+		if isOurs(a.Labels) || groupMeant(adapters, a.Spec.Group) == yes || l.split(a, adapters) || len(asking(l.f.HPAs, a.Spec.Group, signals...)) > 0 {
+			if users := asking(l.f.HPAs, a.Spec.Group, signals...); len(users) > 0 {
 				finding.Seen += "; our signals are used by HPA " + named(users)
 			}
 			l.fault(finding)
@@ -340,8 +325,8 @@ func (l *look) take(a *APIService, p Program) string {
 		return ""
 	}
 	port := int32(443)
-	for i := range l.f.APIServices {
-		if b := &l.f.APIServices[i]; b.Spec.Service != nil && b.Spec.Service.Name == p.Name && b.Spec.Service.Namespace == p.Namespace && b.Spec.Service.Port != nil {
+	for _, b := range l.f.APIServices {
+		if b.Spec.Service != nil && b.Spec.Service.Name == p.Name && b.Spec.Service.Namespace == p.Namespace && b.Spec.Service.Port != nil {
 			port = *b.Spec.Service.Port
 		}
 	}
@@ -368,27 +353,12 @@ const injectCA = "cert-manager.io/inject-ca-from"
 
 // split reports whether another version of the group is our adapter's.
 func (l *look) split(a *APIService, adapters []Program) bool {
-	for i := range l.f.APIServices {
-		b := &l.f.APIServices[i]
+	for _, b := range l.f.APIServices {
 		if b.Spec.Group == a.Spec.Group && b.Name != a.Name && l.ownerOf(b, adapters) == us {
 			return true
 		}
 	}
 	return false
-}
-
-// ourSignals are the HPAs that use a group for a signal that only we serve.
-func (l *look) ourSignals(group string) []string {
-	var out []string
-	for i := range l.f.HPAs {
-		for _, m := range l.f.HPAs[i].Spec.Metrics {
-			if g, name := metricOf(m); g == group && slices.Contains(signals, name) {
-				out = append(out, l.f.HPAs[i].Namespace+"/"+l.f.HPAs[i].Name)
-				break
-			}
-		}
-	}
-	return out
 }
 
 // signals of the adapter without configuration. TestSignals compares them with the

@@ -3,44 +3,17 @@ package doctor
 import (
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/cert"
 )
 
 // soon is how long before its end a certificate is reported.
 const soon = 30 * 24 * time.Hour
-
-// maxAuthorities bounds the certificates read from a bundle.
-const maxAuthorities = 100
-
-// authorities reads a caBundle.
-func authorities(bundle []byte) ([]*x509.Certificate, error) {
-	var all []*x509.Certificate
-	for len(bundle) > 0 && len(all) < maxAuthorities {
-		var block *pem.Block
-		if block, bundle = pem.Decode(bundle); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w", len(all)+1, err)
-		}
-		all = append(all, c)
-	}
-	if len(all) == 0 {
-		return nil, errors.New("there is no certificate in it")
-	}
-	return all, nil
-}
 
 // lasts returns the end of the last of them: a bundle is valid while one is.
 func lasts(all []*x509.Certificate) time.Time {
@@ -62,7 +35,7 @@ func apiServiceCA(l *look) {
 	for _, a := range l.mine(adapters) {
 		p := adapters[0]
 		service := a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
-		f := Finding{Object: "APIService " + a.Name, Means: "HPAs that use " + a.Spec.Group + " get no answer and do not scale"}
+		f := Finding{Object: "APIService " + a.Name}
 		switch l.troubleOf(a) {
 		case noService:
 			f.Seen = "spec.service " + service + " is not there"
@@ -93,7 +66,7 @@ func (l *look) unreachable(a *APIService, p Program) {
 	f := Finding{
 		Object: "Service " + ref.Namespace + "/" + ref.Name,
 		Seen:   fmt.Sprintf("it has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, l.why("adapter", "")),
-		Means:  "the API server does not reach the adapter: HPAs get no answer and do not scale", Fix: "Check why the adapter's pods are not ready.",
+		Fix:    "Check why the adapter's pods are not ready.",
 	}
 	logs := []string{l.in(p.Namespace, "describe", p.Ref()), l.in(p.Namespace, "logs", p.Ref(), "--tail=50")}
 	service := l.service(ref.Namespace, ref.Name)
@@ -131,7 +104,7 @@ func (l *look) reselect(s *corev1.Service, p Program) string {
 
 // bundle checks the CA that an APIService names.
 func (l *look) bundle(a *APIService, p Program, f Finding) {
-	_, err := authorities(a.Spec.CABundle)
+	_, err := cert.ParseCertsPEM(a.Spec.CABundle)
 	switch {
 	case a.Spec.InsecureSkipTLSVerify:
 		f.Seen = "spec.insecureSkipTLSVerify is true"
@@ -224,9 +197,9 @@ func adapterCertificate(l *look) {
 	}
 	for _, a := range l.mine(adapters) {
 		p := adapters[0]
-		f := Finding{Object: "APIService " + a.Name, Means: "HPAs that use " + a.Spec.Group + " get no answer once the certificate has expired",
+		f := Finding{Object: "APIService " + a.Name,
 			Fix: "Issue a new one. " + reissuing(a, p), Commands: l.reissue(a, p)}
-		all, err := authorities(a.Spec.CABundle)
+		all, err := cert.ParseCertsPEM(a.Spec.CABundle)
 		switch {
 		case early(a):
 			f.Seen = stated(a)

@@ -36,7 +36,7 @@ type Finding struct {
 	Object string `json:"object"`
 	// Seen is the field, value or query with its answer.
 	Seen string `json:"seen"`
-	// Means is its effect.
+	// Means is its effect: the check's, unless this finding has another.
 	Means string `json:"means"`
 	// Fix in one sentence, and as commands to paste.
 	Fix      string   `json:"fix"`

@@ -18,11 +18,10 @@ func orphanCordon(l *look) {
 	poolsKnown := l.use(Pools)
 	autoscalers := l.programs("autoscaler")
 	pools := map[string]*v1alpha1.GPUNodePool{}
-	for i := range l.f.Pools {
-		pools[l.f.Pools[i].Name] = &l.f.Pools[i]
+	for _, p := range l.f.Pools {
+		pools[p.Name] = p
 	}
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		why, marks := l.orphan(n, pools, poolsKnown, autoscalers)
 		if why == "" {
 			continue
@@ -33,8 +32,7 @@ func orphanCordon(l *look) {
 		}
 		l.fault(Finding{
 			Object: "Node " + n.Name, Seen: "it is cordoned by us (" + named(marks) + "), and " + why,
-			Means: "no pod is scheduled there until it is uncordoned",
-			Fix:   "Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.",
+			Fix: "Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.",
 			Commands: []string{
 				l.kubectl(words...), l.kubectl("uncordon", n.Name),
 			},
@@ -93,8 +91,7 @@ const forgotten = 24 * time.Hour
 // only its own cordons.
 func cordonForgotten(l *look) {
 	nodes := l.nodes()
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		if !n.Spec.Unschedulable || !isGPU(n) || ourCordon(n) {
 			continue
 		}
@@ -104,7 +101,6 @@ func cordonForgotten(l *look) {
 		}
 		l.warn(Finding{
 			Object: "Node " + n.Name, Seen: "it has been cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us",
-			Means:    "its GPUs get no pods and cost the same; gpuscale removes only its own cordons",
 			Fix:      "Uncordon or remove it, unless it is under maintenance.",
 			Commands: []string{l.kubectl("uncordon", n.Name)},
 		})

@@ -31,11 +31,11 @@ func crdOld(l *look) {
 		return
 	}
 	for _, k := range kinds {
-		at := slices.IndexFunc(l.f.CRDs, func(c CRD) bool { return c.Name == k.crd })
+		c := find(l.f.CRDs, "", k.crd)
 		group, plural := "gpuscale.io", strings.TrimSuffix(k.crd, ".gpuscale.io")
 		file := fmt.Sprintf("deploy/chart/gpuscale/files/crds/%s_%s.yaml", group, plural)
 		f := Finding{Object: "CustomResourceDefinition " + k.crd, Fix: "Install the CRD of this version."}
-		if at < 0 {
+		if c == nil {
 			if len(programs) == 0 {
 				continue // it is not written
 			}
@@ -44,7 +44,6 @@ func crdOld(l *look) {
 			l.fault(f)
 			continue
 		}
-		c := &l.f.CRDs[at]
 		missing := c.lacking(k.of)
 		if len(missing) == 0 {
 			continue

@@ -124,7 +124,6 @@ func read(t *testing.T, f *Facts, text string, without ...string) {
 		"MutatingWebhookConfiguration":   &f.MutatingWebhooks,
 		"RoleBinding":                    &f.RoleBindings,
 		"ResourceSlice":                  &f.ResourceSlices,
-		"MachineDeployment":              &f.MachineDeployments,
 		"Lease":                          &f.Leases,
 	}
 	for doc := range strings.SplitSeq(text, "\n---\n") {
@@ -155,19 +154,19 @@ func read(t *testing.T, f *Facts, text string, without ...string) {
 func put(t *testing.T, list any, doc string) {
 	t.Helper()
 	all := reflect.ValueOf(list).Elem()
-	one := reflect.New(all.Type().Elem())
+	one := reflect.New(all.Type().Elem().Elem())
 	must(t, yaml.Unmarshal([]byte(doc), one.Interface()))
 	name := func(v reflect.Value) string {
 		o := v.Interface().(metav1.ObjectMetaAccessor).GetObjectMeta()
 		return o.GetNamespace() + "/" + o.GetName()
 	}
 	for i := range all.Len() {
-		if name(all.Index(i).Addr()) == name(one) {
-			all.Index(i).Set(one.Elem())
+		if name(all.Index(i)) == name(one) {
+			all.Index(i).Set(one)
 			return
 		}
 	}
-	all.Set(reflect.Append(all, one.Elem()))
+	all.Set(reflect.Append(all, one))
 }
 
 // answers puts Prometheus' answers into facts; a source that is named without a

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -81,8 +80,7 @@ func exporterMissing(l *look) {
 	nodes, pods := l.nodes(), l.pods()
 	ready := exporterPods(pods)
 	exported, stale := byNode(gpuNodes), byNode(old)
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		if !isGPU(n) || !isReady(n) || changing(n) {
 			continue
 		}
@@ -106,10 +104,10 @@ func (l *look) lacks(n *corev1.Node, f Finding) {
 }
 
 // exporterPods are the nodes with an exporter of ours, and whether it is ready.
-func exporterPods(pods []corev1.Pod) map[string]bool {
+func exporterPods(pods []*corev1.Pod) map[string]bool {
 	out := map[string]bool{}
-	for i := range pods {
-		if p := &pods[i]; isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
+	for _, p := range pods {
+		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
 			out[p.Spec.NodeName] = out[p.Spec.NodeName] || podReady(p)
 		}
 	}
@@ -121,7 +119,7 @@ func exporterPods(pods []corev1.Pod) map[string]bool {
 func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]bool, exported, stale map[string]float64, scraped bool) {
 	_, has := exported[n.Name]
 	isReady, hasPod := ready[n.Name]
-	f := Finding{Means: "the allocation of its GPUs is unknown: it is not scaled down, repartitioned or reclaimed, and its pods have no GPU signals"}
+	f := Finding{}
 	home, selector := "", ""
 	if len(exporters) > 0 {
 		home, selector = exporters[0].Namespace, exporters[0].PodLabels[labelName]
@@ -169,8 +167,7 @@ func (l *look) why(program, node string) string {
 	if !l.has(Pods) {
 		return ""
 	}
-	for i := range l.f.Pods {
-		p := &l.f.Pods[i]
+	for _, p := range l.f.Pods {
 		if !l.f.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || podReady(p) {
 			continue
 		}
@@ -200,15 +197,11 @@ func twoExporters(l *look) {
 	pods := l.pods()
 	l.use(DaemonSets)
 	ours, theirs := map[string]bool{}, map[string]*corev1.Pod{}
-	sets := map[string][]string{} // nodes of each owner of our exporters
-	first := map[string]string{}  // of a node
-	for i := range pods {
-		p := &pods[i]
+	for _, p := range pods {
 		switch {
 		case p.Spec.NodeName == "":
 		case isProgram("exporter", p.Labels, p.Spec):
 			ours[p.Spec.NodeName] = true
-			l.another(p, first, sets)
 		case slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), "dcgm-exporter") }):
 			theirs[p.Spec.NodeName] = p
 		}
@@ -221,47 +214,6 @@ func twoExporters(l *look) {
 	}
 	for _, theirs := range byOwner(both, theirs) {
 		l.besides(theirs)
-	}
-	l.oursTwice(sets)
-}
-
-// another records a node with an exporter of ours of another owner.
-func (l *look) another(p *corev1.Pod, first map[string]string, sets map[string][]string) {
-	owner := ""
-	for _, o := range p.OwnerReferences {
-		if o.Kind == "DaemonSet" {
-			owner = p.Namespace + "/" + o.Name
-		}
-	}
-	before, met := first[p.Spec.NodeName]
-	switch {
-	case owner == "": // a pod without an owner
-	case !met:
-		first[p.Spec.NodeName] = owner
-	case before != owner:
-		pair := max(before, owner) + " beside " + min(before, owner)
-		sets[pair] = append(sets[pair], p.Spec.NodeName)
-	}
-}
-
-// oursTwice reports two installations of our exporter over the same nodes.
-func (l *look) oursTwice(sets map[string][]string) {
-	for _, pair := range slices.Sorted(maps.Keys(sets)) {
-		name, other, _ := strings.Cut(pair, " beside ")
-		slices.Sort(sets[pair])
-		f := Finding{
-			Object: "DaemonSet " + name, Seen: "it runs beside DaemonSet " + other + " on " + named(slices.Compact(sets[pair])),
-			Means: "on many GPUs only one of them can read profiling counters; each GPU is exported twice",
-			Fix:   "Keep one: turn the exporter off in the other release.",
-		}
-		for _, p := range l.programs("exporter") {
-			if p.Namespace+"/"+p.Name == name {
-				if f.Commands = []string{l.install(p, "", "exporter.enabled=false")}; p.Annotations[helmRelease] == "" {
-					f.Commands = []string{l.in(p.Namespace, "delete", "daemonset", p.Name)}
-				}
-			}
-		}
-		l.warn(f)
 	}
 }
 
@@ -293,12 +245,10 @@ func byOwner(nodes []string, pods map[string]*corev1.Pod) []*beside {
 func (l *look) besides(b *beside) {
 	f := Finding{
 		Object: b.kind + " " + b.namespace + "/" + b.name, Seen: "dcgm-exporter runs beside ours on " + named(b.nodes),
-		Means:    "on many GPUs only one of them can read profiling counters; repartitions wait until both release the GPU",
 		Fix:      "Remove dcgm-exporter: in the GPU Operator's ClusterPolicy, or its DaemonSet. Do not set the label " + labelDeployDCGM + "=false, which removes ours too.",
 		Commands: []string{l.in(b.namespace, "delete", strings.ToLower(b.kind), b.name)},
 	}
-	for i := range l.f.DaemonSets {
-		d := &l.f.DaemonSets[i]
+	for _, d := range l.f.DaemonSets {
 		if b.kind != "DaemonSet" || d.Namespace != b.namespace || d.Name != b.name {
 			continue
 		}

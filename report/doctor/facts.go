@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -38,30 +39,29 @@ type Facts struct {
 	// Calls made to Kubernetes and queries to Prometheus.
 	Calls, Queries int
 
-	Nodes               []corev1.Node
-	Pods                []corev1.Pod // those for which KeepPod is true
-	Deployments         []appsv1.Deployment
-	DaemonSets          []appsv1.DaemonSet
-	APIServices         []APIService
-	Services            []corev1.Service            // that our APIServices name, and webhooks over what we write
-	EndpointSlices      []discoveryv1.EndpointSlice // of those
-	ConfigMaps          []corev1.ConfigMap          // configuration of our programs
-	CRDs                []CRD                       // ours
-	Pools               []v1alpha1.GPUNodePool
-	GPUQuotas           []v1alpha1.GPUQuota
-	HPAs                []autoscalingv2.HorizontalPodAutoscaler
-	ScaledObjects       []ScaledObject
-	ResourceQuotas      []corev1.ResourceQuota
-	Leases              []coordinationv1.Lease // in the autoscaler's namespaces
-	NodeLeases          []coordinationv1.Lease
-	ClusterRoleBindings []rbacv1.ClusterRoleBinding
-	ClusterRoles        []rbacv1.ClusterRole
-	RoleBindings        []rbacv1.RoleBinding
-	ResourceSlices      []ResourceSlice
-	Budgets             []policyv1.PodDisruptionBudget
-	ValidatingWebhooks  []admissionv1.ValidatingWebhookConfiguration
-	MutatingWebhooks    []admissionv1.MutatingWebhookConfiguration
-	MachineDeployments  []metav1.PartialObjectMetadata
+	Nodes               []*corev1.Node
+	Pods                []*corev1.Pod // those for which KeepPod is true
+	Deployments         []*appsv1.Deployment
+	DaemonSets          []*appsv1.DaemonSet
+	APIServices         []*APIService
+	Services            []*corev1.Service            // that our APIServices name, and webhooks over what we write
+	EndpointSlices      []*discoveryv1.EndpointSlice // of those
+	ConfigMaps          []*corev1.ConfigMap          // configuration of our programs
+	CRDs                []*CRD                       // ours
+	Pools               []*v1alpha1.GPUNodePool
+	GPUQuotas           []*v1alpha1.GPUQuota
+	HPAs                []*autoscalingv2.HorizontalPodAutoscaler
+	ScaledObjects       []*ScaledObject
+	ResourceQuotas      []*corev1.ResourceQuota
+	Leases              []*coordinationv1.Lease // in the autoscaler's namespaces
+	NodeLeases          []*coordinationv1.Lease
+	ClusterRoleBindings []*rbacv1.ClusterRoleBinding
+	ClusterRoles        []*rbacv1.ClusterRole
+	RoleBindings        []*rbacv1.RoleBinding
+	ResourceSlices      []*ResourceSlice
+	Budgets             []*policyv1.PodDisruptionBudget
+	ValidatingWebhooks  []*admissionv1.ValidatingWebhookConfiguration
+	MutatingWebhooks    []*admissionv1.MutatingWebhookConfiguration
 	CustomMetrics       []string // names of metrics that are served
 	ExternalMetrics     []string
 	Monitoring          []string // kinds of the Prometheus Operator
@@ -93,12 +93,7 @@ type APIService struct {
 
 // available returns the condition, nil where there is none yet.
 func (a *APIService) available() *metav1.Condition {
-	for i := range a.Status.Conditions {
-		if a.Status.Conditions[i].Type == "Available" {
-			return &a.Status.Conditions[i]
-		}
-	}
-	return nil
+	return meta.FindStatusCondition(a.Status.Conditions, "Available")
 }
 
 // CRD is the part of a CustomResourceDefinition that checks read.

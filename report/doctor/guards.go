@@ -49,21 +49,19 @@ func budgetForever(l *look) {
 	}
 	l.use(HPAs)
 	ours := map[string]bool{} // nodes of a pool
-	for i := range nodes {
-		if pools[nodes[i].Labels[v1alpha1.NodePoolLabel]] {
-			ours[nodes[i].Name] = true
+	for _, n := range nodes {
+		if pools[n.Labels[v1alpha1.NodePoolLabel]] {
+			ours[n.Name] = true
 		}
 	}
-	for i := range l.f.Budgets {
-		b := &l.f.Budgets[i]
+	for _, b := range l.f.Budgets {
 		why := l.never(b)
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if why == "" || err != nil {
 			continue
 		}
 		var held []string
-		for k := range pods {
-			p := &pods[k]
+		for _, p := range pods {
 			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(p)) > 0 && selector.Matches(labels.Set(p.Labels)) {
 				held = append(held, p.Name)
 			}
@@ -74,7 +72,6 @@ func budgetForever(l *look) {
 		slices.Sort(held)
 		l.warn(Finding{
 			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: why + ", over " + named(held),
-			Means:    "their nodes are never drained, scaled down or repartitioned: budgets are always honoured",
 			Fix:      "Allow one eviction at a time, unless this is intended.",
 			Commands: []string{l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`)},
 		})
@@ -103,8 +100,8 @@ func (l *look) never(b *policyv1.PodDisruptionBudget) string {
 	if b.Status.ExpectedPods == 0 || m.IntVal < b.Status.ExpectedPods {
 		return ""
 	}
-	for i := range l.f.HPAs {
-		if h := &l.f.HPAs[i]; h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal {
+	for _, h := range l.f.HPAs {
+		if h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal {
 			return ""
 		}
 	}
@@ -135,16 +132,14 @@ func (f *Facts) Webhooks() []Webhook {
 			out = append(out, Webhook{config, kind, name, *c.Service, over})
 		}
 	}
-	for i := range f.ValidatingWebhooks {
-		c := &f.ValidatingWebhooks[i]
-		for k := range c.Webhooks {
-			add("ValidatingWebhookConfiguration", c.Name, c.Webhooks[k].Name, c.Webhooks[k].FailurePolicy, c.Webhooks[k].ClientConfig, c.Webhooks[k].Rules)
+	for _, c := range f.ValidatingWebhooks {
+		for _, w := range c.Webhooks {
+			add("ValidatingWebhookConfiguration", c.Name, w.Name, w.FailurePolicy, w.ClientConfig, w.Rules)
 		}
 	}
-	for i := range f.MutatingWebhooks {
-		c := &f.MutatingWebhooks[i]
-		for k := range c.Webhooks {
-			add("MutatingWebhookConfiguration", c.Name, c.Webhooks[k].Name, c.Webhooks[k].FailurePolicy, c.Webhooks[k].ClientConfig, c.Webhooks[k].Rules)
+	for _, c := range f.MutatingWebhooks {
+		for _, w := range c.Webhooks {
+			add("MutatingWebhookConfiguration", c.Name, w.Name, w.FailurePolicy, w.ClientConfig, w.Rules)
 		}
 	}
 	return out
@@ -190,8 +185,8 @@ func webhookDead(l *look) {
 	for _, w := range l.f.Webhooks() {
 		s := l.service(w.Service.Namespace, w.Service.Name)
 		f := Finding{
-			Object: w.Kind + " " + w.Config, Means: "the API server refuses each of these writes, from any client",
-			Fix: "Restore its Service; where it is removed for good, delete the configuration.",
+			Object: w.Kind + " " + w.Config,
+			Fix:    "Restore its Service; where it is removed for good, delete the configuration.",
 			Commands: []string{
 				l.in(w.Service.Namespace, "get", "deployments,pods"),
 				l.kubectl("get", strings.ToLower(w.Kind), w.Config, "-o", "yaml"),
@@ -199,8 +194,6 @@ func webhookDead(l *look) {
 		}
 		about := fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s ", w.Name, named(w.Over), w.Service.Namespace, w.Service.Name)
 		switch {
-		case !l.f.askedFor(w.Service):
-			l.cannot("%s configurations name more Services than are read", w.Kind)
 		case s == nil:
 			f.Seen = about + "does not exist"
 			l.fault(f)
@@ -209,29 +202,6 @@ func webhookDead(l *look) {
 			l.fault(f)
 		}
 	}
-}
-
-// MaxWebhookServices bounds the Services of webhooks that are read.
-const MaxWebhookServices = 30
-
-// WebhookServices are those of Webhooks, each once, up to the bound.
-func (f *Facts) WebhookServices() []admissionv1.ServiceReference {
-	var out []admissionv1.ServiceReference
-	for _, w := range f.Webhooks() {
-		same := func(s admissionv1.ServiceReference) bool {
-			return s.Namespace == w.Service.Namespace && s.Name == w.Service.Name
-		}
-		if !slices.ContainsFunc(out, same) && len(out) < MaxWebhookServices {
-			out = append(out, w.Service)
-		}
-	}
-	return out
-}
-
-func (f *Facts) askedFor(s admissionv1.ServiceReference) bool {
-	return slices.ContainsFunc(f.WebhookServices(), func(have admissionv1.ServiceReference) bool {
-		return have.Namespace == s.Namespace && have.Name == s.Name
-	})
 }
 
 func twoAutoscalers(l *look) {
@@ -248,7 +218,6 @@ func twoAutoscalers(l *look) {
 	for _, p := range deciding[1:] {
 		l.fault(Finding{
 			Object: p.Object(), Seen: "it runs beside " + deciding[0].Object() + ", which is older",
-			Means:    "each has its own Lease: each reverts the other, and nodes are added twice",
 			Fix:      "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
 			Commands: []string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=0")},
 		})

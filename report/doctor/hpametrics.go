@@ -15,14 +15,17 @@ import (
 func (l *look) serving() map[string]bool {
 	out := map[string]bool{}
 	adapters := l.programs("adapter")
-	for i := range l.f.APIServices {
-		a := &l.f.APIServices[i]
+	for _, a := range l.f.APIServices {
 		if c := a.available(); IsMetrics(a.Spec.Group) && c != nil && c.Status == metav1.ConditionTrue && l.ownerOf(a, adapters) == us {
 			out[a.Spec.Group] = true
 		}
 	}
 	return out
 }
+
+// unlisted is what KEDA's server lists in place of its metrics' names (2.21.0). The
+// adapter lists what it forwards to.
+const unlisted = "externalmetrics"
 
 // served reports whether a group has a metric; known is false where the list is unknown.
 func (l *look) served(group, name string) (there, known bool) {
@@ -33,7 +36,8 @@ func (l *look) served(group, name string) (there, known bool) {
 	if !l.has(source) || l.f.Absent[source] {
 		return false, false
 	}
-	return slices.Contains(list, name), true
+	there = slices.Contains(list, name)
+	return there, there || !slices.Contains(list, unlisted)
 }
 
 // unserved are metrics of an HPA that the adapter, which answers, does not have.
@@ -65,8 +69,7 @@ func hpaMetricUnknown(l *look) {
 		}
 	}
 	serving := l.serving()
-	for i := range hpas {
-		h := &hpas[i]
+	for _, h := range hpas {
 		bad := l.unserved(h, serving)
 		if len(bad) == 0 {
 			continue
@@ -82,8 +85,7 @@ func hpaMetricUnknown(l *look) {
 		}
 		f := Finding{
 			Object: hpaName(h), Seen: seen,
-			Means: "it does not scale on that metric, and with several metrics it never scales down",
-			Fix:   "Name one that is served (docs/signals.md), or give the adapter a rule for it.",
+			Fix: "Name one that is served (docs/signals.md), or give the adapter a rule for it.",
 		}
 		f.Commands = []string{l.kubectl("get", "--raw", "/apis/"+group+"/"+version(group))}
 		if near := nearest(name, list); near != "" {
@@ -154,33 +156,6 @@ func (l *look) elsewhere(h *hpa, reason string, serving map[string]bool) bool {
 		}
 	}
 	return false
-}
-
-func kubeState(l *look) {
-	if !l.use(HPAs) {
-		return
-	}
-	var users []string
-	for i := range l.f.HPAs {
-		for _, m := range l.f.HPAs[i].Spec.Metrics {
-			if _, name := metricOf(m); strings.HasPrefix(name, "kube_") {
-				users = append(users, l.f.HPAs[i].Namespace+"/"+l.f.HPAs[i].Name)
-				break
-			}
-		}
-	}
-	if len(users) == 0 {
-		return // no part of gpuscale needs one of its series
-	}
-	v, known := l.answer(KubeState)
-	if known && len(v) == 0 {
-		l.warn(Finding{
-			Object: "Prometheus", Seen: "kube_pod_info has no series; metrics that begin with kube_ are used by HPA " + named(users),
-			Means:    "those HPAs do not scale; no board, rule, alert, signal or report of gpuscale needs these series",
-			Fix:      "Install kube-state-metrics and have it scraped, or scale on something else.",
-			Commands: []string{l.kubectl("get", "pods", "-A", "-l", "app.kubernetes.io/name=kube-state-metrics")},
-		})
-	}
 }
 
 // pathOf is where an HPA names a metric, as a JSON pointer.

@@ -49,14 +49,14 @@ func ofOurs(h *hpa) bool {
 }
 
 // hpas that use a metrics API.
-func (l *look) hpas() []hpa {
+func (l *look) hpas() []*hpa {
 	if !l.use(HPAs) {
 		return nil
 	}
-	var out []hpa
-	for i := range l.f.HPAs {
-		if ofOurs(&l.f.HPAs[i]) {
-			out = append(out, l.f.HPAs[i])
+	var out []*hpa
+	for _, h := range l.f.HPAs {
+		if ofOurs(h) {
+			out = append(out, h)
 		}
 	}
 	if len(out) == 0 {
@@ -83,8 +83,7 @@ func hpaInactive(l *look) {
 	serving := l.serving()
 	allocatedTo, _ := l.scalers()
 	ours := len(l.programs("adapter")) > 0
-	for i := range hpas {
-		h := &hpas[i]
+	for _, h := range hpas {
 		for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.ScalingActive, autoscalingv2.AbleToScale} {
 			c := condition(h, kind)
 			if c == nil || c.Status != corev1.ConditionFalse || ours && l.elsewhere(h, c.Reason, serving) ||
@@ -93,7 +92,7 @@ func hpaInactive(l *look) {
 			}
 			f := Finding{
 				Object: hpaName(h), Seen: fmt.Sprintf("%s=False, %s: %s", kind, c.Reason, c.Message),
-				Means: "it keeps its replicas, whatever is pending", Fix: remedy(c.Reason),
+				Fix:      remedy(c.Reason),
 				Commands: []string{l.in(h.Namespace, "describe", "hpa", h.Name)},
 			}
 			if c.Reason == "ScalingDisabled" {
@@ -133,15 +132,13 @@ func remedy(reason string) string {
 
 func hpaAtMax(l *look) {
 	hpas := l.hpas()
-	for i := range hpas {
-		h := &hpas[i]
+	for _, h := range hpas {
 		c := condition(h, autoscalingv2.ScalingLimited)
 		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != "TooManyReplicas" || h.Status.CurrentReplicas < h.Spec.MaxReplicas {
 			continue
 		}
 		l.warn(Finding{
 			Object: hpaName(h), Seen: fmt.Sprintf("ScalingLimited=True, %s, at maxReplicas %d: %s", c.Reason, h.Spec.MaxReplicas, c.Message),
-			Means:    "it requests more replicas than its maximum: requests queue, and no node is added for them",
 			Fix:      "Raise maxReplicas, if more are acceptable.",
 			Commands: []string{l.patch(h.Namespace, "hpa", h.Name, fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, more(h.Spec.MaxReplicas)))},
 		})

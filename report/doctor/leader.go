@@ -44,18 +44,15 @@ func (l *look) config(p Program) (c config, known bool) {
 	if p.ConfigMap == "" || !l.use(ConfigMaps) {
 		return config{}, p.ConfigMap == ""
 	}
-	for i := range l.f.ConfigMaps {
-		m := &l.f.ConfigMaps[i]
-		if m.Namespace != p.Namespace || m.Name != p.ConfigMap {
-			continue
-		}
-		c, err := parseConfig(m.Data["config.yaml"])
-		if err != nil {
-			l.cannot("ConfigMap %s/%s: %v", m.Namespace, m.Name, err)
-		}
-		return c, err == nil
+	m := find(l.f.ConfigMaps, p.Namespace, p.ConfigMap)
+	if m == nil {
+		return config{}, true // its absence shows in the pods
 	}
-	return config{}, true // its absence shows in the pods
+	c, err := parseConfig(m.Data["config.yaml"])
+	if err != nil {
+		l.cannot("ConfigMap %s/%s: %v", m.Namespace, m.Name, err)
+	}
+	return c, err == nil
 }
 
 func leader(l *look) {
@@ -72,7 +69,7 @@ func leader(l *look) {
 		}
 		if p.Wanted == 0 {
 			l.warn(Finding{
-				Object: p.Object(), Seen: "spec.replicas is 0", Means: "nothing is scaled, repartitioned or explained",
+				Object: p.Object(), Seen: "spec.replicas is 0",
 				Fix: "Scale it up, unless this is intended.", Commands: []string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=2")},
 			})
 			continue
@@ -105,13 +102,13 @@ func (l *look) lease(p Program) bool {
 		l.cannot("the Lease is in namespace %s, which was not read", c.LeaderElection.Namespace)
 		return false
 	}
-	at := slices.IndexFunc(l.f.Leases, func(one coordinationv1.Lease) bool { return one.Namespace == p.Namespace && one.Name == name })
-	if at < 0 {
+	found := find(l.f.Leases, p.Namespace, name)
+	if found == nil {
 		f.Seen = "it does not exist, and " + p.Object() + " is"
 		l.fault(f)
 		return true
 	}
-	spec := l.f.Leases[at].Spec
+	spec := found.Spec
 	switch {
 	case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
 		f.Seen = "holderIdentity is empty"

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	adapterconfig "github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
@@ -43,16 +42,9 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestMaxAge: the adapter's default maxAge.
-func TestMaxAge(t *testing.T) {
-	if theirs := adapterconfig.Default().MaxAge.Duration; theirs != defaultMaxAge {
-		t.Errorf("%s here, %s there", defaultMaxAge, theirs)
-	}
-}
-
 // Every series of a query is emitted.
 func TestSeries(t *testing.T) {
-	known := map[string]bool{"up": true, "kube_pod_info": true}
+	known := map[string]bool{"up": true}
 	for _, d := range metric.All() {
 		known[d.Name] = true
 	}

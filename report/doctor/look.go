@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -61,6 +62,9 @@ func (l *look) warn(f Finding)  { l.add(Warning, f) }
 
 func (l *look) add(s Severity, f Finding) {
 	f.Severity = s
+	if f.Means == "" {
+		f.Means = strings.ReplaceAll(l.check.Means, "`", "")
+	}
 	f.Object, f.Seen = Clean(f.Object, 2*maxName), Clean(f.Seen, maxText)
 	f.Means, f.Fix = Clean(f.Means, maxText), Clean(f.Fix, maxText)
 	f.Commands = slices.DeleteFunc(append([]string{}, f.Commands...), func(c string) bool { return c == "" })
@@ -86,14 +90,26 @@ func (l *look) answer(s Source) (prom.Vector, bool) {
 	return l.f.Answers[s], known
 }
 
-func (l *look) nodes() []corev1.Node { l.use(Nodes); return l.f.Nodes }
-func (l *look) pods() []corev1.Pod   { l.use(Pods); return l.f.Pods }
+func (l *look) nodes() []*corev1.Node { l.use(Nodes); return l.f.Nodes }
+func (l *look) pods() []*corev1.Pod   { l.use(Pods); return l.f.Pods }
 
 // programs of ours by their name, "adapter".
 func (l *look) programs(name string) []Program {
 	l.use(Deployments)
 	l.use(DaemonSets)
 	return l.f.Programs(name)
+}
+
+// find returns the object of that name in a list, nil where there is none.
+func find[T any, P interface {
+	*T
+	metav1.Object
+}](all []P, namespace, name string) P {
+	at := slices.IndexFunc(all, func(o P) bool { return o.GetNamespace() == namespace && o.GetName() == name })
+	if at < 0 {
+		return nil
+	}
+	return all[at]
 }
 
 // named shortens a list of names for a sentence.

@@ -52,8 +52,8 @@ func (l *look) migLogs(node string) []string {
 	if p := l.podOn(node, "k8s-mig-manager"); p != nil {
 		return []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=100")}
 	}
-	for i := range l.f.Pods {
-		if p := &l.f.Pods[i]; slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), "k8s-mig-manager") }) {
+	for _, p := range l.f.Pods {
+		if slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), "k8s-mig-manager") }) {
 			namespace = p.Namespace
 			break
 		}
@@ -64,10 +64,9 @@ func (l *look) migLogs(node string) []string {
 func migFailed(l *look) {
 	nodes := l.nodes()
 	l.use(Pods)
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		r, ours, _ := recordOf(n)
-		f := Finding{Object: "Node " + n.Name, Means: "it offers another layout than planned, or none"}
+		f := Finding{Object: "Node " + n.Name}
 		if n.Labels[labelMIGState] == "failed" {
 			f.Seen = fmt.Sprintf("label %s is failed, %s is %s", labelMIGState, labelMIGConfig, n.Labels[labelMIGConfig])
 			f.Fix = "Check mig-manager's log: a process that uses a GPU, a profile that the GPU lacks, a GPU that requires a reset. It retries when the label changes."
@@ -105,8 +104,7 @@ const wedged = 10 * time.Minute
 func migWedged(l *look) {
 	nodes := l.nodes()
 	l.use(Pods)
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		if !changing(n) {
 			continue
 		}
@@ -122,8 +120,7 @@ func migWedged(l *look) {
 		}
 		f := Finding{
 			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s has been %s for at least %s", labelMIGState, state, took.Round(time.Minute)),
-			Means: "it offers no GPU, and mig-manager does not retry by itself",
-			Fix:   "Check what it waits for (usually a client that does not stop), then delete its pod: it reads the label when it starts.",
+			Fix: "Check what it waits for (usually a client that does not stop), then delete its pod: it reads the label when it starts.",
 		}
 		f.Commands = l.migLogs(n.Name)
 		if p := l.podOn(n.Name, "k8s-mig-manager"); p != nil {

@@ -15,7 +15,7 @@ import (
 const labelStrategy = "nvidia.com/mig.strategy"
 
 // migStrategy: a pool's GPUs are to be repartitioned, and the device plugin offers instances
-// under other names than the planner asks for.
+// under other names than the planner requests.
 func migStrategy(l *look) {
 	nodes := l.nodes()
 	l.use(DaemonSets)
@@ -23,15 +23,13 @@ func migStrategy(l *look) {
 	for _, p := range l.pools() {
 		pools[p.Name] = p.Spec.MIG != nil && p.Spec.MIG.Actuator != "none"
 	}
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		pool, strategy := n.Labels[v1alpha1.NodePoolLabel], n.Labels[labelStrategy]
 		if !pools[pool] || strategy != "single" && strategy != "none" {
 			continue
 		}
 		l.fault(Finding{
 			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
-			Means:    "its GPUs are not repartitioned, and pods that request nvidia.com/mig-… get none there",
 			Fix:      "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.",
 			Commands: []string{l.mixed(n)},
 		})
@@ -41,8 +39,7 @@ func migStrategy(l *look) {
 // mixed writes the command that has a node's instances offered by their profile names,
 // or one that shows where the strategy is set.
 func (l *look) mixed(n *corev1.Node) string {
-	for i := range l.f.DaemonSets {
-		d := &l.f.DaemonSets[i]
+	for _, d := range l.f.DaemonSets {
 		if !slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), "k8s-device-plugin") }) {
 			continue
 		}

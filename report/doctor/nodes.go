@@ -73,8 +73,8 @@ const driverGPU = "gpu.nvidia.com"
 // claimed are the nodes whose GPUs are offered by DRA, with how many devices.
 func (l *look) claimed() map[string]int {
 	out := map[string]int{}
-	for i := range l.f.ResourceSlices {
-		if s := &l.f.ResourceSlices[i]; s.Spec.Driver == driverGPU && s.Spec.NodeName != "" {
+	for _, s := range l.f.ResourceSlices {
+		if s.Spec.Driver == driverGPU && s.Spec.NodeName != "" {
 			out[s.Spec.NodeName] += len(s.Spec.Devices)
 		}
 	}
@@ -96,8 +96,7 @@ func offers(n *corev1.Node) bool {
 
 // podOn returns a pod on a node that runs an image, nil for none.
 func (l *look) podOn(node, image_ string) *corev1.Pod {
-	for i := range l.f.Pods {
-		p := &l.f.Pods[i]
+	for _, p := range l.f.Pods {
 		if p.Spec.NodeName == node && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), image_) }) {
 			return p
 		}
@@ -110,16 +109,14 @@ func devicePluginMissing(l *look) {
 	known := l.use(ResourceSlices)
 	l.use(Pods)
 	claimed := l.claimed()
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		_, partitioned := n.Annotations[annotationRecord]
 		if n.Labels[labelPresent] != "true" || !isReady(n) || offers(n) || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
 			continue
 		}
 		f := Finding{
-			Seen:  fmt.Sprintf("label %s is true, and allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent),
-			Means: "no pod gets its GPUs; they cost the same",
-			Fix:   "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.",
+			Seen: fmt.Sprintf("label %s is true, and allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent),
+			Fix:  "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.",
 		}
 		switch p := l.podOn(n.Name, "k8s-device-plugin"); {
 		case n.Labels["nvidia.com/gpu.deploy.device-plugin"] == "false":
@@ -142,14 +139,12 @@ func devicePluginMissing(l *look) {
 
 func productMissing(l *look) {
 	nodes := l.nodes()
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		if gpus(n) == 0 || n.Labels[labelProduct] != "" {
 			continue
 		}
 		l.lacks(n, Finding{
 			Seen:     fmt.Sprintf("allocatable has %d of nvidia.com/*, and there is no label %s", gpus(n), labelProduct),
-			Means:    "the model of its GPUs is unknown: pods that request one are not scheduled there, no layout is planned, quotas by model do not count it",
 			Fix:      "Run GPU feature discovery there (the GPU Operator, or the device plugin's chart with gfd.enabled), or label the node by hand.",
 			Commands: []string{l.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+n.Name)},
 		})
@@ -166,12 +161,10 @@ func twoWays(l *look) {
 		return
 	}
 	claimed := l.claimed()
-	for i := range nodes {
-		n := &nodes[i]
+	for _, n := range nodes {
 		if devices := claimed[n.Name]; devices > 0 && gpus(n) > 0 {
 			l.fault(Finding{
 				Object: "Node " + n.Name, Seen: fmt.Sprintf("ResourceSlices of %s have %d devices of it, and allocatable has %d of nvidia.com/*", driverGPU, devices, gpus(n)),
-				Means:    "the scheduler counts each GPU twice: two pods can be given the same one",
 				Fix:      "Choose one for this node: keep the device plugin away (label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator), or the DRA driver's kubelet plugin (its node selector).",
 				Commands: []string{l.kubectl("get", "resourceslices", "--field-selector", "spec.nodeName="+n.Name)},
 			})

@@ -22,9 +22,9 @@ var poolChecks = []Check{
 	},
 	{
 		ID: "foreign-autoscaler", Title: "One autoscaler a pool", Run: foreignAutoscaler,
-		Fault: "cluster-autoscaler or Karpenter manages the nodes of one of our pools.",
+		Fault: "The autoscaler reports that cluster-autoscaler or Karpenter manages the nodes of one of our pools, or cluster-autoscaler names a pool's target in its arguments.",
 		Means: "Each reverts the other, under running pods.",
-		Looks: []Source{Pools, Nodes, Deployments, MachineDeployments},
+		Looks: []Source{Pools, Deployments},
 	},
 	{
 		ID: "pool-frozen", Title: "Nothing is frozen", Run: poolFrozen,
@@ -53,7 +53,7 @@ var poolChecks = []Check{
 }
 
 // pools of the cluster; without any, a check is skipped.
-func (l *look) pools() []v1alpha1.GPUNodePool {
+func (l *look) pools() []*v1alpha1.GPUNodePool {
 	if l.use(Pools) && len(l.f.Pools) == 0 {
 		l.skip("there is no GPUNodePool")
 	}
@@ -71,7 +71,7 @@ const belowFor = 30 * time.Minute
 
 func poolProblem(l *look) {
 	for _, p := range l.pools() {
-		f := Finding{Object: "GPUNodePool " + p.Name, Means: "it is not managed: nothing is scaled or repartitioned in it",
+		f := Finding{Object: "GPUNodePool " + p.Name,
 			Commands: []string{l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml")}}
 		valid, ready := meta.FindStatusCondition(p.Status.Conditions, "Valid"), meta.FindStatusCondition(p.Status.Conditions, "Ready")
 		switch {
@@ -101,19 +101,11 @@ func poolProblem(l *look) {
 	}
 }
 
-// Labels and annotations by which other autoscalers mark their nodes.
-const (
-	labelKarpenter = "karpenter.sh/nodepool"
-	annotationMin  = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
-	annotationMax  = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
-)
-
 func foreignAutoscaler(l *look) {
 	pools := l.pools()
-	nodesKnown, deploymentsKnown := l.use(Nodes), l.use(Deployments)
-	for i := range pools {
-		p := &pools[i]
-		f := Finding{Object: "GPUNodePool " + p.Name, Means: "each reverts the other: nodes come and go under running pods"}
+	l.use(Deployments)
+	for _, p := range pools {
+		f := Finding{Object: "GPUNodePool " + p.Name}
 		if c := foreignCondition(p); c != nil {
 			f.Seen = fmt.Sprintf("%s: %s", c.Reason, c.Message)
 			f.Fix = "Exclude these nodes from one of them: the message names the change."
@@ -121,16 +113,7 @@ func foreignAutoscaler(l *look) {
 			l.fault(f)
 			continue
 		}
-		if node, made := l.karpenters(p); nodesKnown && node != "" {
-			f.Seen = fmt.Sprintf("node %s of the pool was made by Karpenter's NodePool %s", node, made)
-			f.Fix = "Remove the label " + v1alpha1.NodePoolLabel + " from that NodePool's template, or name the NodePool as the pool's target."
-			f.Commands = []string{l.kubectl("get", "nodepools.karpenter.sh", made, "-o", "yaml")}
-			l.fault(f)
-			continue
-		}
-		if deploymentsKnown {
-			l.clusterAutoscaler(p, f)
-		}
+		l.clusterAutoscaler(p, f)
 	}
 }
 
@@ -144,27 +127,10 @@ func foreignCondition(p *v1alpha1.GPUNodePool) *metav1.Condition {
 	return nil
 }
 
-// karpenters returns a node of a pool that a NodePool made which is not its target.
-func (l *look) karpenters(p *v1alpha1.GPUNodePool) (node, made string) {
-	for i := range l.f.Nodes {
-		n := &l.f.Nodes[i]
-		by := n.Labels[labelKarpenter]
-		if by == "" || n.Labels[v1alpha1.NodePoolLabel] != p.Name {
-			continue
-		}
-		s := p.Spec.Provider.Scale
-		if s == nil || s.Kind != "NodePool" || s.Name != by || !strings.HasPrefix(s.APIVersion, "karpenter.sh/") {
-			return n.Name, by
-		}
-	}
-	return "", ""
-}
-
 // clusterAutoscaler reports a cluster-autoscaler that has a pool's target among its
 // node groups.
 func (l *look) clusterAutoscaler(p *v1alpha1.GPUNodePool, f Finding) {
-	for i := range l.f.Deployments {
-		d := &l.f.Deployments[i]
+	for _, d := range l.f.Deployments {
 		args, is := clusterAutoscalerArgs(d)
 		if !is || d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 			continue
@@ -184,31 +150,6 @@ func (l *look) clusterAutoscaler(p *v1alpha1.GPUNodePool, f Finding) {
 				return
 			}
 		}
-		l.discovered(p, d, args, f)
-	}
-}
-
-// discovered checks a cluster-autoscaler that discovers its node groups.
-func (l *look) discovered(p *v1alpha1.GPUNodePool, d *appsv1.Deployment, args []string, f Finding) {
-	s := p.Spec.Provider.Scale
-	switch {
-	case s != nil && s.Kind == "MachineDeployment" && strings.HasPrefix(s.APIVersion, "cluster.x-k8s.io/"):
-		if !l.use(MachineDeployments) {
-			return
-		}
-		for i := range l.f.MachineDeployments {
-			m := &l.f.MachineDeployments[i]
-			_, has := m.Annotations[annotationMin]
-			if m.Namespace != s.Namespace || m.Name != s.Name || !has {
-				continue
-			}
-			f.Seen = fmt.Sprintf("MachineDeployment %s/%s has the annotation %s, by which cluster-autoscaler (Deployment %s/%s) takes it", s.Namespace, s.Name, annotationMin, d.Namespace, d.Name)
-			f.Fix = "Remove cluster-autoscaler's annotations from it, or delete the pool."
-			f.Commands = []string{l.in(s.Namespace, "annotate", "machinedeployments.cluster.x-k8s.io", s.Name, annotationMin+"-", annotationMax+"-")}
-			l.fault(f)
-		}
-	case p.Spec.Provider.ASG != nil && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--node-group-auto-discovery=asg:") }):
-		l.cannot("cluster-autoscaler (Deployment %s/%s) finds Auto Scaling groups by their tags, which cannot be read here: check that the group of GPUNodePool %s has none of them", d.Namespace, d.Name, p.Name)
 	}
 }
 
@@ -236,8 +177,8 @@ func groupName(p *v1alpha1.GPUNodePool) string {
 
 func poolFrozen(l *look) {
 	l.use(Pools)
-	for i := range l.f.Pools {
-		if p := &l.f.Pools[i]; p.Spec.Freeze {
+	for _, p := range l.f.Pools {
+		if p.Spec.Freeze {
 			l.warn(Finding{
 				Object: "GPUNodePool " + p.Name, Seen: "spec.freeze is true",
 				Means:    "nothing new is done in this pool; decisions are still explained",
@@ -282,12 +223,12 @@ func (l *look) undry(p Program, at int) string {
 func poolBackoff(l *look) {
 	for _, p := range l.pools() {
 		b := p.Status.Backoff
-		if b == nil || !b.Until.After(l.f.Now) {
+		if b == nil || !b.UntilTime.After(l.f.Now) {
 			continue
 		}
 		f := Finding{
-			Object: "GPUNodePool " + p.Name, Seen: fmt.Sprintf("status.backoff: %d failures in a row, until %s", b.Failures, b.Until.UTC().Format(time.RFC3339)),
-			Means: "no node of it is requested until then; pods are pending, or get nodes of another pool", Fix: "Check the provider; requests resume by themselves.",
+			Object: "GPUNodePool " + p.Name, Seen: fmt.Sprintf("status.backoff: %d failures in a row, until %s", b.Failures, b.UntilTime.UTC().Format(time.RFC3339)),
+			Fix:      "Check the provider; requests resume by themselves.",
 			Commands: []string{l.kubectl("describe", "gpunodepool", p.Name)},
 		}
 		for _, d := range p.Status.LastDecisions {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,20 +17,19 @@ func profileImpossible(l *look) {
 		return
 	}
 	offered := map[string]bool{}
-	for i := range l.f.Nodes {
-		for name, q := range l.f.Nodes[i].Status.Capacity {
+	for _, n := range l.f.Nodes {
+		for name, q := range n.Status.Capacity {
 			if q.Sign() > 0 {
 				offered[string(name)] = true
 			}
 		}
 	}
 	tables := l.tables()
-	for i := range pods {
-		p := &pods[i]
+	for _, p := range pods {
 		if p.Status.Phase != corev1.PodPending || p.Spec.NodeName != "" {
 			continue
 		}
-		for _, r := range slices.Sorted(keysOf(gpuResources(p))) {
+		for _, r := range slices.Sorted(maps.Keys(gpuResources(p))) {
 			profile, ok := mig.ProfileOfResource(r)
 			if !ok || offered[r] {
 				continue
@@ -39,26 +39,16 @@ func profileImpossible(l *look) {
 	}
 }
 
-func keysOf(m map[string]int64) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
 // profile reports a pod whose profile no pool can provide.
 func (l *look) profile(p *corev1.Pod, resource, profile string, tables mig.Tables) {
 	var near []string
-	for i := range l.f.Pools {
-		can, known, others := givesProfile(&l.f.Pools[i], profile, tables)
+	for _, pool := range l.f.Pools {
+		can, known, others := givesProfile(pool, profile, tables)
 		if can {
 			return
 		}
 		if !known {
-			l.cannot("the profiles of %s of GPUNodePool %s are unknown", l.f.Pools[i].Spec.Template.Product, l.f.Pools[i].Name)
+			l.cannot("the profiles of %s of GPUNodePool %s are unknown", pool.Spec.Template.Product, pool.Name)
 			return
 		}
 		near = append(near, others...)
@@ -67,7 +57,7 @@ func (l *look) profile(p *corev1.Pod, resource, profile string, tables mig.Table
 	near = slices.Compact(near)
 	f := Finding{
 		Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it requests " + resource + ", which no node offers and no pool's GPU can be partitioned into",
-		Means: "it is pending forever", Fix: "Request an existing profile, or make a pool of GPUs that have this one (docs/mig.md).",
+		Fix:      "Request an existing profile, or make a pool of GPUs that have this one (docs/mig.md).",
 		Commands: []string{l.in(p.Namespace, "get", "pod", p.Name, "-o", "jsonpath={.spec.containers[*].resources.limits}")},
 	}
 	if len(near) > 0 {

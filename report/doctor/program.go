@@ -47,8 +47,7 @@ const (
 // Programs of ours by name, in the order of their kinds and names.
 func (f *Facts) Programs(name string) []Program {
 	var out []Program
-	for i := range f.Deployments {
-		d := &f.Deployments[i]
+	for _, d := range f.Deployments {
 		if f.here(d.Namespace) && isProgram(name, d.Labels, d.Spec.Template.Spec) {
 			p := programOf("Deployment", d.ObjectMeta, d.Spec.Template, d.Spec.Selector)
 			p.Wanted, p.Ready = 1, d.Status.ReadyReplicas
@@ -58,8 +57,7 @@ func (f *Facts) Programs(name string) []Program {
 			out = append(out, p)
 		}
 	}
-	for i := range f.DaemonSets {
-		d := &f.DaemonSets[i]
+	for _, d := range f.DaemonSets {
 		if f.here(d.Namespace) && isProgram(name, d.Labels, d.Spec.Template.Spec) {
 			p := programOf("DaemonSet", d.ObjectMeta, d.Spec.Template, d.Spec.Selector)
 			p.Wanted, p.Ready = d.Status.DesiredNumberScheduled, d.Status.NumberReady
@@ -114,8 +112,8 @@ func (f *Facts) installed() bool {
 			return true
 		}
 	}
-	for i := range f.APIServices {
-		if isOurs(f.APIServices[i].Labels) {
+	for _, a := range f.APIServices {
+		if isOurs(a.Labels) {
 			return true
 		}
 	}

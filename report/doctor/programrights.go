@@ -90,13 +90,12 @@ func (l *look) lacksRights(p Program, manifest string, wanted []right, means str
 // rulesOf are the rules that hold for a program's account everywhere, and the names of
 // the roles that they are in.
 func (l *look) rulesOf(p Program) (rules []rbacv1.PolicyRule, roles []string) {
-	for i := range l.f.ClusterRoleBindings {
-		b := &l.f.ClusterRoleBindings[i]
+	for _, b := range l.f.ClusterRoleBindings {
 		if b.RoleRef.Kind != "ClusterRole" || !subject(b.Subjects, p) {
 			continue
 		}
-		for k := range l.f.ClusterRoles {
-			if r := &l.f.ClusterRoles[k]; r.Name == b.RoleRef.Name {
+		for _, r := range l.f.ClusterRoles {
+			if r.Name == b.RoleRef.Name {
 				rules, roles = append(rules, r.Rules...), append(roles, r.Name)
 			}
 		}

@@ -50,8 +50,8 @@ func quotaCycle(l *look) {
 		return
 	}
 	parent := map[string]string{}
-	for i := range l.f.GPUQuotas {
-		parent[l.f.GPUQuotas[i].Name] = l.f.GPUQuotas[i].Spec.Parent
+	for _, q := range l.f.GPUQuotas {
+		parent[q.Name] = q.Spec.Parent
 	}
 	for _, name := range slices.Sorted(maps.Keys(parent)) {
 		up := parent[name]
@@ -106,11 +106,11 @@ func (l *look) smallest() map[string]float64 {
 			out[name] = min(out[name], share)
 		}
 	}
-	for i := range l.f.Pools {
-		put(l.f.Pools[i].Spec.Template.Product)
+	for _, p := range l.f.Pools {
+		put(p.Spec.Template.Product)
 	}
-	for i := range l.f.Nodes {
-		put(l.f.Nodes[i].Labels[labelProduct])
+	for _, n := range l.f.Nodes {
+		put(n.Labels[labelProduct])
 	}
 	return out
 }
@@ -127,8 +127,8 @@ const maxTable = 64 << 10
 func (l *look) tables() mig.Tables {
 	var specs []mig.Spec
 	seen := map[string]bool{}
-	for i := range l.f.Nodes {
-		text := l.f.Nodes[i].Annotations[annotationTable]
+	for _, n := range l.f.Nodes {
+		text := n.Annotations[annotationTable]
 		if text == "" || len(text) > maxTable || seen[text] {
 			continue
 		}
@@ -171,8 +171,7 @@ func quotaUnsatisfiable(l *look) {
 		return
 	}
 	smallest := l.smallest()
-	for i := range l.f.GPUQuotas {
-		q := &l.f.GPUQuotas[i]
+	for _, q := range l.f.GPUQuotas {
 		if c := meta.FindStatusCondition(q.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == q.Generation &&
 			!strings.HasPrefix(c.Message, parentMessage) {
 			l.fault(Finding{
@@ -223,8 +222,8 @@ func (l *look) amount(q *v1alpha1.GPUQuota, at int, a v1alpha1.QuotaAmount, smal
 
 // fractional reports whether a node offers parts of GPUs as another resource.
 func (l *look) fractional() bool {
-	for i := range l.f.Nodes {
-		for name, v := range l.f.Nodes[i].Status.Allocatable {
+	for _, n := range l.f.Nodes {
+		for name, v := range n.Status.Allocatable {
 			r := string(name)
 			if v.Sign() <= 0 || r == "nvidia.com/gpu" || strings.HasPrefix(r, "nvidia.com/mig-") {
 				continue
@@ -256,8 +255,7 @@ func resourceQuotaNames(l *look) {
 	}
 	pods := l.pods()
 	asked := map[string]map[string]int64{}
-	for i := range pods {
-		p := &pods[i]
+	for _, p := range pods {
 		for r, n := range gpuResources(p) {
 			if asked[p.Namespace] == nil {
 				asked[p.Namespace] = map[string]int64{}
@@ -266,8 +264,7 @@ func resourceQuotaNames(l *look) {
 		}
 	}
 	counted := map[string]map[string]bool{} // of a namespace, by any of its quotas
-	for i := range l.f.ResourceQuotas {
-		q := &l.f.ResourceQuotas[i]
+	for _, q := range l.f.ResourceQuotas {
 		for name := range q.Spec.Hard {
 			if r, ok := strings.CutPrefix(string(name), "requests."); ok && strings.HasPrefix(r, "nvidia.com/") {
 				if counted[q.Namespace] == nil {
@@ -284,8 +281,7 @@ func resourceQuotaNames(l *look) {
 		return
 	}
 	reported := map[string]bool{}
-	for i := range l.f.ResourceQuotas {
-		q := &l.f.ResourceQuotas[i]
+	for _, q := range l.f.ResourceQuotas {
 		if reported[q.Namespace] || len(counted[q.Namespace]) == 0 || !countsGPUs(q) {
 			continue
 		}
@@ -322,7 +318,6 @@ func (l *look) uncounted(q *corev1.ResourceQuota, asked map[string]int64, counte
 	l.warn(Finding{
 		Object: "ResourceQuota " + q.Namespace + "/" + q.Name,
 		Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", named(slices.Sorted(maps.Keys(counted))), named(names)),
-		Means:  "it neither limits nor counts those pods",
 		Fix:    "Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
 		Commands: []string{
 			l.patch(q.Namespace, "resourcequota", q.Name, string(patch)),

@@ -4,8 +4,7 @@ import rbacv1 "k8s.io/api/rbac/v1"
 
 // boundCluster reports whether an adapter may authenticate callers.
 func (l *look) boundCluster(p Program) bool {
-	for i := range l.f.ClusterRoleBindings {
-		b := &l.f.ClusterRoleBindings[i]
+	for _, b := range l.f.ClusterRoleBindings {
 		if (b.RoleRef.Name == "system:auth-delegator" || b.RoleRef.Name == "cluster-admin") && subject(b.Subjects, p) {
 			return true
 		}
@@ -15,8 +14,7 @@ func (l *look) boundCluster(p Program) bool {
 
 // boundReader reports whether an adapter may read the front proxy's CA.
 func (l *look) boundReader(p Program) bool {
-	for i := range l.f.RoleBindings {
-		b := &l.f.RoleBindings[i]
+	for _, b := range l.f.RoleBindings {
 		if b.Namespace == "kube-system" && b.RoleRef.Name == "extension-apiserver-authentication-reader" && subject(b.Subjects, p) {
 			return true
 		}

@@ -32,8 +32,7 @@ func rulesMissing(l *look) {
 	}
 	f := Finding{
 		Object: "Prometheus", Seen: "no series of " + named(missing),
-		Means: "boards are empty where they read recording rules; reports and HPAs do not use them",
-		Fix:   "Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give it deploy/chart/gpuscale/files/recording.yaml.",
+		Fix: "Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give it deploy/chart/gpuscale/files/recording.yaml.",
 	}
 	for _, name := range names {
 		if programs := l.programs(name); len(programs) > 0 {

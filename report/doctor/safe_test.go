@@ -44,18 +44,18 @@ func TestQuote(t *testing.T) {
 // they are, in text and in JSON.
 func TestHostile(t *testing.T) {
 	f := empty()
-	f.CRDs = []CRD{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
+	f.CRDs = []*CRD{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
 	meta := metav1.ObjectMeta{Namespace: hostile, Name: strings.Repeat(hostile, 200), Labels: map[string]string{
-		labelPresent: "true", labelMIGState: "failed", labelMIGConfig: hostile, v1alpha1.NodePoolLabel: hostile, labelKarpenter: hostile,
+		labelPresent: "true", labelMIGState: "failed", labelMIGConfig: hostile, v1alpha1.NodePoolLabel: hostile,
 	}, Annotations: map[string]string{annotationAgent: `{"state":"failed","message":"\u001b[2J` + `"}`, v1alpha1.CordonAnnotation: hostile, annotationRecord: hostile}}
 	ready := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	f.Nodes = []corev1.Node{{ObjectMeta: meta, Spec: corev1.NodeSpec{Unschedulable: true}, Status: corev1.NodeStatus{Conditions: ready}}}
-	f.HPAs = []autoscalingv2.HorizontalPodAutoscaler{{ObjectMeta: meta,
+	f.Nodes = []*corev1.Node{{ObjectMeta: meta, Spec: corev1.NodeSpec{Unschedulable: true}, Status: corev1.NodeStatus{Conditions: ready}}}
+	f.HPAs = []*autoscalingv2.HorizontalPodAutoscaler{{ObjectMeta: meta,
 		Spec:   autoscalingv2.HorizontalPodAutoscalerSpec{Metrics: []autoscalingv2.MetricSpec{{Pods: &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: hostile}}}}},
 		Status: autoscalingv2.HorizontalPodAutoscalerStatus{Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: corev1.ConditionFalse, Reason: hostile, Message: hostile}}}}}
-	f.Pools = []v1alpha1.GPUNodePool{{ObjectMeta: meta, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true},
+	f.Pools = []*v1alpha1.GPUNodePool{{ObjectMeta: meta, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true},
 		Status: v1alpha1.GPUNodePoolStatus{Conditions: []metav1.Condition{{Type: "Valid", Status: metav1.ConditionFalse, Reason: hostile, Message: hostile}}}}}
-	f.GPUQuotas = []v1alpha1.GPUQuota{{ObjectMeta: meta, Spec: v1alpha1.GPUQuotaSpec{Parent: hostile}}}
+	f.GPUQuotas = []*v1alpha1.GPUQuota{{ObjectMeta: meta, Spec: v1alpha1.GPUQuotaSpec{Parent: hostile}}}
 	labels := prom.FromMap(map[string]string{"node": hostile, "job": hostile, "instance": hostile, "pod": hostile, "namespace": hostile, "program": hostile, "rule": hostile})
 	for _, d := range Table {
 		if d.Query != "" {
@@ -95,7 +95,7 @@ func TestHostile(t *testing.T) {
 // TestColour: colour where it is asked for, and nowhere else.
 func TestColour(t *testing.T) {
 	f := empty()
-	f.Pools = []v1alpha1.GPUNodePool{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}}}
+	f.Pools = []*v1alpha1.GPUNodePool{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}}}
 	r := Examine(f, All())
 	var plain, coloured bytes.Buffer
 	must(t, Write(&plain, r, Look{}))
@@ -108,9 +108,9 @@ func TestColour(t *testing.T) {
 // TestMany: faults of a thousand nodes are counted, and twenty are listed.
 func TestMany(t *testing.T) {
 	f := empty()
-	f.CRDs = []CRD{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
+	f.CRDs = []*CRD{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
 	for range 1000 {
-		f.Nodes = append(f.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelMIGState: "failed"}}})
+		f.Nodes = append(f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelMIGState: "failed"}}})
 	}
 	checks, err := Select(All(), []string{"mig-config-failed"})
 	must(t, err)

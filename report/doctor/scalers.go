@@ -19,16 +19,14 @@ func (l *look) scalers() (allocatedTo map[target][]string, order []target) {
 		}
 		allocatedTo[t] = append(allocatedTo[t], who)
 	}
-	for i := range l.f.HPAs {
-		h := &l.f.HPAs[i]
+	for _, h := range l.f.HPAs {
 		// KEDA's own HPA stands for its ScaledObject.
 		if slices.ContainsFunc(h.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ScaledObject" }) && l.has(ScaledObjects) {
 			continue
 		}
 		put(targetOf(h), "HorizontalPodAutoscaler "+h.Name)
 	}
-	for i := range l.f.ScaledObjects {
-		s := &l.f.ScaledObjects[i]
+	for _, s := range l.f.ScaledObjects {
 		kind := s.Spec.ScaleTargetRef.Kind
 		if kind == "" {
 			kind = "Deployment"
@@ -55,8 +53,7 @@ func hpaTwoScalers(l *look) {
 		}
 		f := Finding{
 			Object: t.kind + " " + t.namespace + "/" + t.name, Seen: "scaled by " + named(who),
-			Means: "they overrule each other: the replicas oscillate, or stay as the last one set them",
-			Fix:   "Keep one: delete the other, or move its metrics into the first.",
+			Fix: "Keep one: delete the other, or move its metrics into the first.",
 		}
 		for _, w := range who[1:min(len(who), 3)] {
 			kind, name, _ := strings.Cut(w, " ")

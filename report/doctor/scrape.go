@@ -13,12 +13,6 @@ var scrapeChecks = []Check{
 		Looks: []Source{Deployments, DaemonSets, Builds, TargetsDown, Monitoring},
 	},
 	{
-		ID: "scrape-slow", Title: "Exporters are scraped often enough", Run: scrapeSlow,
-		Fault: "Exporters are scraped less often than the adapter's `maxAge` needs: once in two thirds of it.",
-		Means: "Between two scrapes signals have no value, and HPAs do not scale.",
-		Looks: []Source{GPUNodes, Scrapes, Deployments, DaemonSets, ConfigMaps, Monitoring},
-	},
-	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
 		Fault: "A node with GPUs has no ready exporter, none that Prometheus scrapes, or one with stale values.",
 		Means: "The allocation of its GPUs is unknown: it is not scaled down, repartitioned or reclaimed, and its pods have no GPU signals.",
@@ -50,15 +44,9 @@ var scrapeChecks = []Check{
 	},
 	{
 		ID: "two-exporters", Title: "One exporter per node", Run: twoExporters,
-		Fault: "NVIDIA's dcgm-exporter and ours run on one node, or ours twice, of two releases.",
+		Fault: "NVIDIA's dcgm-exporter and ours run on one node.",
 		Means: "On many GPUs only one of them can read profiling counters; repartitions wait until both release the GPU.",
-		Looks: []Source{Deployments, DaemonSets, Pods},
-	},
-	{
-		ID: "kube-state-metrics", Title: "Series of kube-state-metrics exist where HPAs use them", Run: kubeState,
-		Fault: "An HPA uses a metric whose name begins with `kube_`, and Prometheus has no series of kube-state-metrics. No board, rule, alert, signal or report of gpuscale needs any.",
-		Means: "That HPA does not scale.",
-		Looks: []Source{HPAs, KubeState},
+		Looks: []Source{DaemonSets, Pods},
 	},
 	{
 		ID: "clock-skew", Title: "Clocks agree", Run: clockSkew,

@@ -140,7 +140,6 @@ func scrapedTwice(l *look) {
 	}
 	all := jobs(v)
 	f := Finding{
-		Means:    "sums over GPUs in queries of your own count them twice; the adapter, boards and reports merge by GPU",
 		Fix:      "Have each exporter scraped by one job: remove this one, or its target; the prometheus.io/scrape annotation beside a monitor is a usual reason.",
 		Commands: []string{l.operator("get", "servicemonitors,podmonitors", "-A")},
 	}

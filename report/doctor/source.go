@@ -26,7 +26,6 @@ const (
 	ClusterRoleBindings Source = "clusterrolebindings"
 	RoleBindings        Source = "rolebindings"
 	ResourceSlices      Source = "resourceslices"
-	MachineDeployments  Source = "machinedeployments"
 	CustomMetrics       Source = "custom metrics"
 	ExternalMetrics     Source = "external metrics"
 	Monitoring          Source = "monitors"
@@ -54,8 +53,6 @@ const (
 	Recorded          Source = "prometheus: recording rules"
 	LastReconcile     Source = "prometheus: last reconcile"
 	Leaders           Source = "prometheus: leaders"
-	KubeState         Source = "prometheus: kube-state-metrics"
-	Scrapes           Source = "prometheus: scrapes"
 	Retention         Source = "prometheus: retention"
 )
 
@@ -94,8 +91,6 @@ var Table = []Described{
 	{Source: MutatingWebhooks, Paths: []string{"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"}, Right: "list mutatingwebhookconfigurations.admissionregistration.k8s.io"},
 	{Source: ResourceSlices, Paths: []string{"/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices"},
 		Right: "list resourceslices.resource.k8s.io", Optional: true},
-	{Source: MachineDeployments, Paths: []string{"/apis/cluster.x-k8s.io/v1beta2/machinedeployments", "/apis/cluster.x-k8s.io/v1beta1/machinedeployments"},
-		Right: "list machinedeployments.cluster.x-k8s.io", Optional: true},
 	{Source: CustomMetrics, Paths: []string{"/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1"}, Right: "get /apis/custom.metrics.k8s.io (discovery)", Optional: true},
 	{Source: ExternalMetrics, Paths: []string{"/apis/external.metrics.k8s.io/v1beta1"}, Right: "get /apis/external.metrics.k8s.io (discovery)", Optional: true},
 	{Source: Monitoring, Paths: []string{"/apis/monitoring.coreos.com/v1"}, Right: "get /apis/monitoring.coreos.com (discovery)", Optional: true},
@@ -126,8 +121,6 @@ var Table = []Described{
 		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m])), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`},
 	{Source: LastReconcile, Query: "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)"},
 	{Source: Leaders, Query: "sum($gpuscale_autoscaler_leader)"},
-	{Source: KubeState, Query: "count($kube_pod_info)"},
-	{Source: Scrapes, Query: "max by (job) (count_over_time($up[5m]) and on (job, instance) $gpuscale_exporter_build_info and on (job, instance) $up offset 5m)"},
 	{Source: Retention, Query: "GET /api/v1/status/runtimeinfo"},
 }
 

@@ -176,7 +176,7 @@ func poolModel(ls prom.Labels) [2]string {
 	return [2]string{name(ls.Get(metric.LabelPool)), modelName(ls.Get(metric.LabelModel))}
 }
 
-// name is a label's value, empty for metric.Nobody.
+// name is a label's value, empty for metric.NotApplicable.
 func name(v string) string {
 	if v == metric.NotApplicable {
 		return ""

@@ -22,9 +22,7 @@ type Input struct {
 	// Prices overrides the prices of the pools; nil for none.
 	Prices *prices.List
 	// Currency of the pools' prices, which do not state it; empty for "cost units".
-	Currency string
-	// Previous is the report before, nil for none.
-	Previous  *Report
+	Currency  string
 	Version   string
 	Generated time.Time
 }
@@ -60,7 +58,6 @@ func Make(in Input) Report {
 	m.r.Reliability = m.reliability()
 	m.r.Answer.Quality = m.quality()
 	m.r.Actions = m.actions()
-	m.r.Changes = m.changes()
 	m.r.Answer.Figures = m.figures()
 	m.r.Answer.Text = m.text()
 	m.r.Methods = m.methods()

@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"strconv"
 )
@@ -90,21 +89,4 @@ func (n Number) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(rounded)
-}
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (n *Number) UnmarshalJSON(raw []byte) error {
-	var v float64
-	if err := json.Unmarshal(raw, &v); err == nil && string(raw) != "null" {
-		*n = Known(v)
-		return nil
-	}
-	var u struct {
-		Unknown *string `json:"unknown"`
-	}
-	if err := json.Unmarshal(raw, &u); err != nil || u.Unknown == nil {
-		return errors.New(`want a number or {"unknown": "why"}`)
-	}
-	*n = Unknown(*u.Unknown)
-	return nil
 }

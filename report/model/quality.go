@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -50,6 +51,10 @@ func (m *maker) quality() Quality {
 		q.Source = "the exporter's series alone: " + noAutoscaler
 	default:
 		q.Source = "nothing"
+	}
+	if n := len(m.a.Targets); n > 1 && len(m.a.Dialect.Trusted) == 0 {
+		q.Source += fmt.Sprintf("; they come from scrape targets in %d namespaces (%s), and any scraped pod can expose such series: --exporter-namespaces names those to believe",
+			n, strings.Join(m.a.Targets[:min(5, n)], ", "))
 	}
 	for _, g := range m.l.Gaps[:min(mostGaps, len(m.l.Gaps))] {
 		q.Gaps = append(q.Gaps, Gap{From: g.From, Until: g.To})

@@ -24,7 +24,6 @@ type Report struct {
 	Forecast    Forecast    `json:"forecast" doc:"Section 6."`
 	Actions     []Action    `json:"actions" doc:"Section 7: actions, the most worth first."`
 	Reliability Reliability `json:"reliability" doc:"Section 8."`
-	Changes     Changes     `json:"changes" doc:"Section 9: since the report before."`
 	Methods     Methods     `json:"methods" doc:"Section A: how it was computed."`
 }
 

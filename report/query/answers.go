@@ -13,6 +13,8 @@ type Answers struct {
 	Dialect Dialect
 	// Sources that have series in the window.
 	Exporter, Autoscaler, Servers bool
+	// Targets are the namespaces of the exporters' and autoscalers' scrape targets.
+	Targets []string
 	// Lines of range queries, by ask; of PerPiece one point, at the window's end.
 	Lines map[ID][]prom.Line
 	// Vectors of instant queries, by ask.

@@ -23,6 +23,8 @@ type Prometheus interface {
 type Options struct {
 	// Match is put into every selector: `cluster="a"`.
 	Match string
+	// Trusted are the namespaces whose exporters and autoscaler are believed; empty for all.
+	Trusted []string
 	// Concurrency is how many queries are under way at once; zero is 4.
 	Concurrency int
 	// Progress receives how many of all pieces are done; may be nil.
@@ -106,9 +108,24 @@ func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, e
 // explore finds the sources present, the spelling of labels, the scrape interval and the
 // number of series.
 func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error) {
-	a := Answers{Dialect: Dialect{Match: o.Match}, Lines: map[ID][]prom.Line{}, Vectors: map[ID]prom.Vector{}}
+	a := Answers{Dialect: Dialect{Match: o.Match, Trusted: o.Trusted}, Lines: map[ID][]prom.Line{}, Vectors: map[ID]prom.Vector{}}
+	present := func(selector string) string { return "present_over_time(" + selector + "[PIECE])" }
+	targets, err := spanned(ctx, p, "group by (namespace) ("+present(a.Dialect.Select(metric.GPUInfo.Name))+" or "+present(a.Dialect.Select(metric.AutoscalerLeader.Name))+")", w)
+	if err != nil {
+		return a, fmt.Errorf("asking Prometheus: %w", err)
+	}
+	for _, s := range targets {
+		a.Targets = append(a.Targets, s.Labels.Get(metric.LabelNamespace))
+	}
+	slices.Sort(a.Targets)
+	if len(o.Trusted) > 0 {
+		jobs, err := spanned(ctx, p, a.Dialect.JobsQuery(present), w)
+		if err != nil {
+			return a, fmt.Errorf("asking Prometheus: %w", err)
+		}
+		a.Dialect = a.Dialect.WithJobs(jobs)
+	}
 	d := a.Dialect
-	var err error
 	count := func(expression string) int {
 		if err != nil {
 			return 0
@@ -155,6 +172,9 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		others := ""
 		if there(dcgmExporter) {
 			others = "; those of dcgm-exporter are there, and gpuscale-exporter serves both: docs/migrate-from-dcgm-exporter.md"
+		}
+		if len(o.Trusted) > 0 {
+			others += "; those of targets in other namespaces than " + strings.Join(o.Trusted, ", ") + " do not count (--exporter-namespaces)"
 		}
 		return Answers{}, fmt.Errorf("%w from %s to %s, whole steps of %s%s", ErrNoData, w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339), w.Coarse, others)
 	}

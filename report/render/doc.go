@@ -1,3 +1,2 @@
-// Package render formats figures, equally in every output form. The forms are the
-// packages below it: html, md, csv and jsonout.
+// Package render writes a report as a page and as JSON, and formats its figures.
 package render

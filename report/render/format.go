@@ -126,9 +126,6 @@ func Unit(n model.Number, unit string) string {
 // Time formats a time in UTC.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
-// Stamp formats a time for programs.
-func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
 // Or writes a word, or a dash for none.
 func Or(word string) string {
 	if word == "" {

@@ -7,23 +7,19 @@ import (
 	"github.com/gpuscale/gpuscale/report/model"
 )
 
-// Sections lays the report out as numbered sections of tables. Pictures belong to the forms.
+// Sections lays the report out as numbered sections of tables. The five figures and the
+// actions are laid out by the page itself.
 func Sections(r model.Report) []Section {
-	all := []Section{answer(r), hours(r), demand(r), use(r), pools(r), migs(r), forecasts(r), actions(r), reliability(r), changes(r), methods(r)}
+	all := []Section{answer(r), hours(r), demand(r), use(r), pools(r), migs(r), forecasts(r), actions(r), reliability(r), methods(r)}
 	for i := range all {
 		for k := range all[i].Tables {
-			all[i].Tables[k] = all[i].Tables[k].priced(r.Currency).doubted(r)
+			all[i].Tables[k] = all[i].Tables[k].finish(r)
 		}
 	}
 	return all
 }
 
 func answer(r model.Report) Section {
-	t := Table{Name: "figures", Title: "Five numbers", Columns: columns("Figure", "Value>", "Meaning", "Money$")}
-	for _, f := range r.Answer.Figures {
-		unit := f.Unit
-		t.Rows = append(t.Rows, []Cell{word(f.Name), number(f.Value, func(n model.Number) string { return Unit(n, unit) }), word(f.Note), number(f.Money, Money)})
-	}
 	q := r.Answer.Quality
 	d := Table{Name: "quality", Title: "Data quality", Columns: columns("", "")}
 	add := func(name, value string) { d.Rows = append(d.Rows, []Cell{word(name), word(value)}) }
@@ -41,7 +37,7 @@ func answer(r model.Report) Section {
 	for _, p := range q.Problems {
 		add("Problem", p)
 	}
-	return Section{Number: "0", Anchor: "answer", Title: "The answer", Lead: []string{r.Answer.Text}, Tables: []Table{t, d}}
+	return Section{Number: "0", Anchor: "answer", Title: "The answer", Tables: []Table{d}}
 }
 
 func hours(r model.Report) Section {
@@ -102,7 +98,9 @@ func use(r model.Report) Section {
 	u := Table{Name: "use", Title: "Allocated GPU-hours and their use",
 		Columns: columns("Tenant", "Namespace", "Model", "Allocated, GPU-hours>", "Computing>", "Idle>", "Use>", "Money$", "Idle$"), Empty: "No GPU was allocated."}
 	for _, x := range r.Use.Rows {
-		u.Rows = append(u.Rows, []Cell{word(x.Tenant), word(x.Namespace), word(x.Model), number(x.Allocated, Hours), number(x.Used, Hours), number(x.Idle, Hours), number(x.Share, Share), number(x.Money, Money), number(x.Waste, Money)})
+		tenant := word(x.Tenant)
+		tenant.Picture = shares(x)
+		u.Rows = append(u.Rows, []Cell{tenant, word(x.Namespace), word(x.Model), number(x.Allocated, Hours), number(x.Used, Hours), number(x.Idle, Hours), number(x.Share, Share), number(x.Money, Money), number(x.Waste, Money)})
 	}
 	if len(t.Rows) > 0 {
 		s.Tables = append(s.Tables, t)
@@ -141,7 +139,7 @@ func migs(r model.Report) Section {
 		p.Rows = append(p.Rows, []Cell{word(x.Model), word(x.Profile), number(model.Known(float64(x.Instances)), Count), number(model.Known(float64(x.Allocated)), Count), number(x.Mean, Count)})
 	}
 	g := Table{Name: "rightsize", Title: "Workloads that fit a smaller slice", Empty: "None, by the evidence required.",
-		Columns: columns("Workload", "Model", "Holds", "Fits", "Memory, 99 %>", "Use, 95 %>", "Evidence, hours>", "GPU-hours saved>")}
+		Columns: columns("Workload", "Model", "Allocated", "Fits", "Memory, 99 %>", "Use, 95 %>", "Evidence, hours>", "GPU-hours saved>")}
 	for _, x := range r.MIG.RightSize {
 		g.Rows = append(g.Rows, []Cell{word(x.Namespace + "/" + x.Workload), word(x.Model), word(x.From), word(x.To), number(x.Memory, Bytes), number(x.Use, Share), number(x.Evidence, Hours), number(x.Hours, Hours)})
 	}
@@ -165,7 +163,7 @@ func forecasts(r model.Report) Section {
 		until, last := Cell{Text: None, Why: o.Why}, model.Band{Low: model.Unknown(o.Why), Expected: model.Unknown(o.Why), High: model.Unknown(o.Why), Low95: model.Unknown(o.Why), High95: model.Unknown(o.Why)}
 		if n := len(o.Ahead); n > 0 {
 			last = o.Ahead[n-1]
-			until = Cell{Text: Time(last.At), Raw: Stamp(last.At)}
+			until = word(Time(last.At))
 		}
 		t.Rows = append(t.Rows, []Cell{word(o.Of), number(o.Limit, Count), until, number(last.Expected, Count), number(last.Low, Count), number(last.High, Count), number(last.Low95, Count), number(last.High95, Count),
 			number(o.Error.MAPE, Share), number(o.Error.MASE, Hours), number(o.Error.Coverage, Share), number(o.Error.Wide, Share), word(o.Exhausts.Text)})
@@ -182,13 +180,7 @@ func forecasts(r model.Report) Section {
 }
 
 func actions(r model.Report) Section {
-	t := Table{Name: "actions", Title: "By worth", Empty: "Nothing stands out.",
-		Columns: columns("Action", "Effect", "Hours>", "Of", "Money$", "Risk", "Confidence", "Because", "Patch", "Query")}
-	for _, a := range r.Actions {
-		t.Rows = append(t.Rows, []Cell{word(a.Title), word(a.Effect), number(a.Hours, Hours), word(HoursOf(a)), number(a.Money, Money), word(a.Risk), word(a.Confidence), word(a.Because),
-			{Text: Code(a.Patch), Raw: Code(a.Patch)}, {Text: a.Query, Raw: a.Query}})
-	}
-	s := Section{Number: "7", Anchor: "actions", Title: "Actions", Tables: []Table{t},
+	s := Section{Number: "7", Anchor: "actions", Title: "Actions",
 		Lead: []string{"Each action names the hours of this window it concerns, and the query that gives them. Savings overlap; do not add them up."}}
 	if len(r.Answer.Quality.Unanswered) > 0 {
 		s.Lead = append(s.Lead, "Not all queries were answered (section 0): hours may be too few, and actions may be missing.")
@@ -239,28 +231,10 @@ func few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-func changes(r model.Report) Section {
-	s := Section{Number: "9", Anchor: "changes", Title: "Since the report before", Lead: lead(r.Changes.Since)}
-	t := Table{Name: "changes", Title: "Figures", Columns: columns("Figure", "Before>", "Now>")}
-	for _, c := range r.Changes.Figures {
-		unit := c.Unit
-		w := func(n model.Number) string { return Unit(n, unit) }
-		t.Rows = append(t.Rows, []Cell{word(c.Name), number(c.Before, w), number(c.Now, w)})
-	}
-	a := Table{Name: "outcomes", Title: "Outcome of its actions, in GPU-hours a day", Columns: columns("Action", "Predicted>", "Realised>", "Verdict"), Empty: "It had none."}
-	for _, o := range r.Changes.Actions {
-		a.Rows = append(a.Rows, []Cell{word(o.Title), number(o.Predicted, Hours), number(o.Realised, Hours), word(o.Verdict)})
-	}
-	if len(t.Rows) > 0 {
-		s.Tables = []Table{t, a}
-	}
-	return s
-}
-
 func methods(r model.Report) Section {
-	t := Table{Name: "queries", Title: "Queries", Columns: columns("What", "Step", "PromQL")}
+	t := Table{Name: "queries", Title: "Queries", Columns: columns("What", "Step", "PromQL`")}
 	for _, q := range r.Methods.Queries {
-		t.Rows = append(t.Rows, []Cell{word(q.What), word(q.Step), {Text: q.PromQL, Raw: q.PromQL}})
+		t.Rows = append(t.Rows, []Cell{word(q.What), word(q.Step), {Text: Code(q.PromQL)}})
 	}
 	text := append([]string{}, r.Methods.Text...)
 	text = append(text, "Steps: "+r.Methods.Steps+".", fmt.Sprintf("Made by gpuscale-report %s at %s UTC.", r.Version, Time(r.Generated)))

@@ -1,91 +1,99 @@
 package render
 
 import (
-	"fmt"
+	"html/template"
+	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/report/model"
 )
 
-// Table is a table of the report, for any form.
-type Table struct {
-	Name    string // of the CSV file and the anchor: "pools"
-	Title   string
-	Columns []Column
-	Rows    [][]Cell
-	Empty   string // shown in place of a table without rows
-	Note    string // shown below one with rows
-}
-
-// Column of a table.
-type Column struct {
-	Name  string
-	Right bool // figures stand to the right
-	// Money columns are left out where there are no prices.
-	Money bool
-}
-
-// Cell is a figure or a word, as text and as data.
-type Cell struct {
-	Text string // as text
-	Raw  string // as data; empty where unknown
-	Why  string // why it is unknown
-}
-
-// Section is a numbered part of the report.
+// Section is a numbered part of the page.
 type Section struct {
 	Number, Anchor, Title string
 	Lead                  []string // sentences before its tables
 	Tables                []Table
 }
 
-func word(s string) Cell { return Cell{Text: Or(Visible(s)), Raw: Visible(s)} }
-
-func number(n model.Number, write func(model.Number) string) Cell {
-	v, ok := n.Get()
-	if !ok {
-		return Cell{Text: None, Why: n.Why()}
-	}
-	return Cell{Text: write(n), Raw: fmt.Sprintf("%.6g", v)}
+// Table is a table of the page.
+type Table struct {
+	Name    string // its queries are in madeFrom
+	Title   string
+	Columns []Column
+	Rows    [][]Cell
+	Empty   string   // shown in place of a table without rows
+	Notes   []string // why figures are unknown; cells refer to them by number
+	Note    string   // shown below one with rows
+	More    int      // rows left out
 }
 
-// columns reads a heading: a name that ends in ">" stands to the right, one that
-// ends in "$" does so and is money.
+// Column of a table.
+type Column struct {
+	Name  string
+	Right bool // figures stand to the right
+	Code  bool
+	Money bool // left out where there are no prices
+}
+
+// Cell is a figure or a word.
+type Cell struct {
+	Text    string
+	Why     string // why it is unknown
+	Note    int    // the number of Why below the table, from 1
+	Picture template.HTML
+}
+
+func word(s string) Cell { return Cell{Text: Or(Visible(s))} }
+
+func number(n model.Number, write func(model.Number) string) Cell {
+	return Cell{Text: write(n), Why: n.Why()}
+}
+
+// columns reads a heading: a name that ends in ">" stands to the right, one that ends in
+// "$" does so and is money, one that ends in "`" is code.
 func columns(names ...string) []Column {
 	var all []Column
 	for _, n := range names {
-		c := Column{Name: strings.TrimRight(n, ">$")}
-		c.Money = strings.HasSuffix(n, "$")
+		c := Column{Name: strings.TrimRight(n, ">$`"), Money: strings.HasSuffix(n, "$"), Code: strings.HasSuffix(n, "`")}
 		c.Right = c.Money || strings.HasSuffix(n, ">")
 		all = append(all, c)
 	}
 	return all
 }
 
-// priced drops the money columns where there are no prices.
-func (t Table) priced(currency string) Table {
-	if currency != "" {
-		for i := range t.Columns {
-			if t.Columns[i].Money {
-				t.Columns[i].Name += " (" + currency + ")"
-			}
-		}
-		return t
+// mostRows keeps the page below 500 kB; the JSON form has all rows. All queries are
+// listed: the method is the page's last section.
+const mostRows = 60
+
+// finish names the currency or drops the columns of money, numbers the reasons of unknown
+// figures and limits the rows.
+func (t Table) finish(r model.Report) Table {
+	if n := len(t.Rows); n > mostRows && t.Name != "queries" {
+		t.Rows, t.More = t.Rows[:mostRows], n-mostRows
 	}
-	out := Table{Name: t.Name, Title: t.Title, Empty: t.Empty}
-	for _, c := range t.Columns {
-		if !c.Money {
-			out.Columns = append(out.Columns, c)
+	for i := len(t.Columns) - 1; i >= 0; i-- {
+		switch {
+		case !t.Columns[i].Money:
+		case r.Currency != "":
+			t.Columns[i].Name += " (" + r.Currency + ")"
+		default:
+			t.Columns = slices.Delete(t.Columns, i, i+1)
+			for k := range t.Rows {
+				t.Rows[k] = slices.Delete(t.Rows[k], i, i+1)
+			}
 		}
 	}
 	for _, row := range t.Rows {
-		var kept []Cell
 		for i, c := range row {
-			if !t.Columns[i].Money {
-				kept = append(kept, c)
+			if c.Why == "" {
+				continue
 			}
+			at := slices.Index(t.Notes, c.Why)
+			if at < 0 {
+				t.Notes, at = append(t.Notes, c.Why), len(t.Notes)
+			}
+			row[i].Note = at + 1
 		}
-		out.Rows = append(out.Rows, kept)
 	}
-	return out
+	return t.doubted(r)
 }

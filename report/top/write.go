@@ -1,13 +1,15 @@
 package top
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/report/render"
@@ -22,15 +24,8 @@ type list struct {
 	Rows   []Row `json:"rows"`
 }
 
-// Look is the style of a table.
-type Look struct {
-	Colour bool
-	// Width of the terminal in characters; 0 leaves names as long as they are.
-	Width int
-}
-
 // Write writes the rows in one of Forms.
-func Write(w io.Writer, rows []Row, form string, look Look) error {
+func Write(w io.Writer, rows []Row, form string) error {
 	if rows == nil {
 		rows = []Row{}
 	}
@@ -47,123 +42,35 @@ func Write(w io.Writer, rows []Row, form string, look Look) error {
 		_, err = w.Write(raw)
 		return err
 	}
-	_, err := io.WriteString(w, table(rows, form == "wide", look))
-	return err
+	return table(w, rows, form == "wide")
 }
 
 const dash = "–"
 
-func table(rows []Row, wide bool, look Look) string {
-	head := []string{"NAMESPACE", "POD", "NODE", "GPU", "SLICE", "STATE", "USE", "IDLE FOR", "MEMORY"}
-	if wide {
-		head = append(head, "CONTAINER", "MODEL", "UUID")
+func table(w io.Writer, rows []Row, wide bool) error {
+	if len(rows) == 0 {
+		_, err := io.WriteString(w, "nothing is allocated\n")
+		return err
 	}
-	lines := [][]string{head}
-	for _, r := range rows {
-		slice := r.Profile
-		if slice == "" {
-			slice = "whole"
-		}
-		line := []string{or(r.Namespace), or(r.Pod), r.Node, r.GPU, slice, r.State, ratio(r.Busy), since(r.IdleSeconds), memory(r)}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	write := func(line, more []string) {
 		if wide {
-			line = append(line, or(r.Container), or(r.Model), r.UUID)
+			line = append(line, more...)
 		}
+		fmt.Fprintln(t, strings.Join(line, "\t"))
+	}
+	write([]string{"NAMESPACE", "POD", "NODE", "GPU", "SLICE", "STATE", "USE", "IDLE FOR", "MEMORY"}, []string{"CONTAINER", "MODEL", "UUID"})
+	for _, r := range rows {
+		line := []string{or(r.Namespace), or(r.Pod), r.Node, r.GPU, cmp.Or(r.Profile, "whole"), r.State, ratio(r.Busy), since(r.IdleSeconds), memory(r), or(r.Container), or(r.Model), r.UUID}
 		for i := range line {
 			line[i] = render.Visible(line[i])
 		}
-		lines = append(lines, line)
+		write(line[:9:9], line[9:])
 	}
-	if len(rows) == 0 {
-		return "nothing is allocated\n"
-	}
-	if !wide {
-		fit(lines, look.Width)
-	}
-	return align(lines, look.Colour)
+	return t.Flush()
 }
 
-// Columns of names, which may be shortened, and their shortest width.
-const (
-	namespaceColumn = 0
-	podColumn       = 1
-	nodeColumn      = 2
-	shortest        = 10
-)
-
-// fit shortens nodes, then pods, then namespaces in their middle until a line fits:
-// their ends distinguish them.
-func fit(lines [][]string, width int) {
-	for _, column := range []int{nodeColumn, podColumn, namespaceColumn} {
-		over := sum(widths(lines)) - width
-		if width <= 0 || over <= 0 {
-			return
-		}
-		longest := max(shortest, widths(lines)[column]-over)
-		for _, line := range lines {
-			line[column] = shorten(line[column], longest)
-		}
-	}
-}
-
-func shorten(word string, n int) string {
-	r := []rune(word)
-	if len(r) <= n {
-		return word
-	}
-	head := (n - 1) / 3
-	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
-}
-
-// widths of the columns, in characters.
-func widths(lines [][]string) []int {
-	all := make([]int, len(lines[0]))
-	for _, line := range lines {
-		for i, word := range line {
-			all[i] = max(all[i], utf8.RuneCountInString(word))
-		}
-	}
-	return all
-}
-
-// sum of the columns and what is between them.
-func sum(widths []int) int {
-	n := 2 * (len(widths) - 1)
-	for _, w := range widths {
-		n += w
-	}
-	return n
-}
-
-// colours by state, as terminal codes.
-var colours = map[string]string{"busy": "32", "idle": "33", "sick": "31", "unknown": "35", "allocated": "35"}
-
-func align(lines [][]string, colour bool) string {
-	widths := widths(lines)
-	var b strings.Builder
-	for n, line := range lines {
-		for i, word := range line {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(word))
-			if code := colours[word]; colour && n > 0 && i == 5 && code != "" {
-				word = "\x1b[" + code + "m" + word + "\x1b[0m"
-			}
-			switch {
-			case i == len(line)-1:
-				b.WriteString(word)
-			default:
-				b.WriteString(word + pad + "  ")
-			}
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
-func or(s string) string {
-	if s == "" {
-		return dash
-	}
-	return s
-}
+func or(s string) string { return cmp.Or(s, dash) }
 
 func ratio(v *float64) string {
 	if v == nil {
@@ -173,22 +80,10 @@ func ratio(v *float64) string {
 }
 
 func since(v *float64) string {
-	switch {
-	case v == nil:
-		return dash
-	case *v <= 0:
+	if v == nil || *v <= 0 {
 		return dash
 	}
-	d := time.Duration(*v) * time.Second
-	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
-	}
-	return fmt.Sprintf("%ds", d/time.Second)
+	return duration.HumanDuration(time.Duration(*v) * time.Second)
 }
 
 func memory(r Row) string {

@@ -26,19 +26,35 @@ func compile(ctx context.Context, o Options, t target, dir string) error {
 	}
 	p := newProgress(o.Out, t)
 	defer p.close()
+	in := filepath.Join(o.Root, filepath.FromSlash(t.module))
+	if t.source != nil {
+		mod, err := os.MkdirTemp(tempDir(), "gpuscale-mod-")
+		if err != nil {
+			return fmt.Errorf("compiling %s: %w", t.title, err)
+		}
+		defer os.RemoveAll(mod)
+		if in, err = t.source.Dir(ctx); err != nil {
+			return err
+		}
+		file, err := t.source.modfile(in, mod)
+		if err != nil {
+			return err
+		}
+		t.args = append([]string{"-modfile=" + file}, t.args...)
+	}
 
 	// What would be compiled, which is less than everything when Go's own
 	// cache has some of it. Modules that are missing are fetched here.
 	var list bytes.Buffer
 	args := append([]string{"list", "-deps", "-f", "{{if and .Stale (ne .Name \"main\")}}{{.ImportPath}}{{end}}"}, t.args...)
-	if err := runGo(ctx, o, t, &list, p.downloading, append(args, t.pkgs...)...); err != nil {
+	if err := runGo(ctx, in, t, &list, p.downloading, append(args, t.pkgs...)...); err != nil {
 		return err
 	}
 	p.compiling(len(strings.Fields(list.String())))
 
 	args = append([]string{"build", "-v"}, t.args...)
 	args = append(args, "-o", filepath.Join(dir, t.output)+trailingSlash(t.output))
-	return runGo(ctx, o, t, io.Discard, p.compiled, append(args, t.pkgs...)...)
+	return runGo(ctx, in, t, io.Discard, p.compiled, append(args, t.pkgs...)...)
 }
 
 func trailingSlash(output string) string {
@@ -48,11 +64,11 @@ func trailingSlash(output string) string {
 	return ""
 }
 
-// runGo runs the go command in the target's module. Each line it writes to
+// runGo runs the go command in the target's module, dir. Each line it writes to
 // stderr goes to line and is kept for the error.
-func runGo(ctx context.Context, o Options, t target, stdout io.Writer, line func(string), args ...string) error {
+func runGo(ctx context.Context, dir string, t target, stdout io.Writer, line func(string), args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(o.Root, filepath.FromSlash(t.module))
+	cmd.Dir = dir
 	// A folder of its own for go's temporary files: an interrupted go leaves them.
 	tmp, err := os.MkdirTemp(tempDir(), "gpuscale-build-")
 	if err != nil {

@@ -12,10 +12,11 @@ const kubernetesVersion = "v1.37.1"
 
 // target is something to compile.
 type target struct {
-	name   string   // of its folders in the cache
-	title  string   // what messages call it
-	module string   // folder of its Go module below the root
-	args   []string // of go build, before -o
+	name   string     // of its folders in the cache
+	title  string     // what messages call it
+	module string     // folder of its Go module below the root
+	source *Neighbour // another project's module, in place of module
+	args   []string   // of go build, before -o
 	pkgs   []string
 	output string // file or, with a trailing slash, folder
 	links  map[string]string

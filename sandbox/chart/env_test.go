@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type plane struct {
 	*testenv.Env
 	helm   chart.Helm // over the chart of the checkout
 	doctor string     // the program
+	source source     // that Prometheus' readers read in its place; empty: itself
 
 	bare    visit // before anything of gpuscale was installed
 	unaided visit // the same, without a Prometheus
@@ -125,6 +127,9 @@ func newPlane(ctx context.Context) (_ *plane, err error) {
 	}
 	return p, nil
 }
+
+// prometheus is what our programs read.
+func (p *plane) prometheus() string { return cmp.Or(p.source.url, p.Cluster.PrometheusURL()) }
 
 func newEnv(ctx context.Context) (_ *env, err error) {
 	p, err := control.Env(ctx)

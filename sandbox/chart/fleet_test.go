@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/exporter/collect"
 	exporter "github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/exporter/replay"
@@ -146,7 +147,7 @@ func (f *fleet) boot(ctx context.Context, name string) (*host, error) {
 	if product == "" {
 		product = product100
 	}
-	whole := n.Status.Capacity["nvidia.com/gpu"]
+	whole := n.Status.Allocatable["nvidia.com/gpu"]
 	spec := node.Spec{Name: name, Product: product, GPUs: max(1, int(whole.Value()))}
 	if n.Labels["nvidia.com/mig.config"] != "" {
 		layouts, err := story.Place(product, 1, story.Layout{{"1g.10gb": 7}})
@@ -169,11 +170,11 @@ func (f *fleet) boot(ctx context.Context, name string) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	recording, err := replay.Parse(name, strings.NewReader(recorded(m)))
+	source, err := replay.NewSource(recorded(m), nil)
 	if err != nil {
 		return nil, err
 	}
-	e, err := exporter.New(exporter.Options{Name: name, Interval: 500 * time.Millisecond, Source: replay.NewSource(recording, replay.Options{}), Pods: allocated})
+	e, err := exporter.New(exporter.Options{Name: name, Interval: 500 * time.Millisecond, Source: source, Pods: allocated})
 	if err != nil {
 		return nil, err
 	}
@@ -183,17 +184,31 @@ func (f *fleet) boot(ctx context.Context, name string) (*host, error) {
 }
 
 // recorded is a recording of the machine's GPUs, half busy for ever.
-func recorded(m *node.Machine) string {
-	var out strings.Builder
+func recorded(m *node.Machine) []replay.Frame {
+	var frame replay.Frame
 	for _, c := range m.GPUs() {
-		fmt.Fprintf(&out, "GPU %d uuid=%s model=%q bus=%s driver=580.95.05 mig=%t slices=7\n", c.Index, c.UUID, strings.ReplaceAll(m.Product(), "-", " "), c.PCIBusID, c.MIG)
-		fmt.Fprintf(&out, "%d DCGM_FI_DEV_GPU_UTIL=50 DCGM_FI_PROF_GR_ENGINE_ACTIVE=0.5 DCGM_FI_DEV_POWER_USAGE=310 DCGM_FI_DEV_FB_TOTAL=81920 DCGM_FI_DEV_FB_USED=40960 DCGM_FI_DEV_FB_FREE=40960 DCGM_FI_DEV_GPU_TEMP=61\n", c.Index)
-		for _, i := range c.Instances {
-			fmt.Fprintf(&out, "instance %d/%d profile=%s start=%d size=%d compute=%d uuid=%s\n", c.Index, i.ID, i.Profile, i.Start, i.Placement.Profile.Memory, i.Placement.Profile.Compute, i.UUID)
-			fmt.Fprintf(&out, "%d/%d DCGM_FI_PROF_GR_ENGINE_ACTIVE=0.5 DCGM_FI_DEV_FB_TOTAL=9728 DCGM_FI_DEV_FB_USED=2048 DCGM_FI_DEV_FB_FREE=7680\n", c.Index, i.ID)
+		gpu := replay.Entity{
+			Entity: collect.Entity{
+				GPU: c.Index, UUID: c.UUID, Model: strings.ReplaceAll(m.Product(), "-", " "), PCIBusID: c.PCIBusID,
+				DriverVersion: "580.95.05", MIG: c.MIG, GPUMaxCompute: 7,
+			},
+			Values: map[string]any{
+				"DCGM_FI_DEV_GPU_UTIL": 50.0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5, "DCGM_FI_DEV_POWER_USAGE": 310.0,
+				"DCGM_FI_DEV_FB_TOTAL": 81920.0, "DCGM_FI_DEV_FB_USED": 40960.0, "DCGM_FI_DEV_FB_FREE": 40960.0, "DCGM_FI_DEV_GPU_TEMP": 61.0,
+			},
 		}
+		for _, i := range c.Instances {
+			gpu.Instances = append(gpu.Instances, replay.Entity{
+				Entity: collect.Entity{
+					InstanceID: i.ID, Profile: i.Profile, Start: i.Start, Size: i.Placement.Profile.Memory,
+					ComputeSlices: i.Placement.Profile.Compute, InstanceUUID: i.UUID,
+				},
+				Values: map[string]any{"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5, "DCGM_FI_DEV_FB_TOTAL": 9728.0, "DCGM_FI_DEV_FB_USED": 2048.0, "DCGM_FI_DEV_FB_FREE": 7680.0},
+			})
+		}
+		frame.GPUs = append(frame.GPUs, gpu)
 	}
-	return out.String()
+	return []replay.Frame{frame}
 }
 
 // allocate gives devices to the pods that are bound to the node, as its kubelet

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// alone installs the exporter and nothing that a cluster has once.
-const alone = `{adapter: {enabled: false}, autoscaler: {enabled: false}}`
+// again installs what may be in a cluster twice, and the CRDs, which may not.
+const again = `{autoscaler: {enabled: true, dryRun: true}}`
 
 // TestTwoReleases: docs/install.md has two of them in one cluster, to keep the exporter
 // in a namespace of its own. The CRDs belong to one release. The other one fails with its
@@ -23,7 +23,7 @@ func TestTwoReleases(t *testing.T) {
 	}
 	const owner, in = "gpuscale", installed
 	h := b.helm
-	second := chart.Release{Name: "gpuscale", Namespace: "second", Values: alone}
+	second := chart.Release{Name: "gpuscale", Namespace: "second", Values: again}
 	err := h.Install(t.Context(), second)
 	if err == nil {
 		t.Fatal("the CRDs of another release were taken")

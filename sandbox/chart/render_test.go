@@ -27,7 +27,7 @@ var (
 )
 
 // few are the combinations of make test: the most common ones, and everything.
-var few = []string{"defaults", "all programs", "agent by annotation", "Prometheus with a secret"}
+var few = []string{"defaults", "all programs", "agent asked by none", "Prometheus with a secret"}
 
 // renderAll renders every combination, or a few in make test, once for all tests: each
 // takes a third of a second.

@@ -14,6 +14,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 )
 
 // scraping is Prometheus' configuration. Who is scraped stands in files beside it: a
@@ -95,17 +97,11 @@ func (b *env) writeTargets(job string, list []target) error {
 // scrapePrograms lets Prometheus in at the adapter, as docs/install.md says, and
 // adds both programs to its targets.
 func (b *env) scrapePrograms(ctx context.Context, ca string) error {
-	core, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
+	token, err := b.token(ctx, prometheusAccount)
 	if err != nil {
 		return err
 	}
-	seconds := int64((24 * time.Hour).Seconds())
-	token, err := core.CoreV1().ServiceAccounts(installed).CreateToken(ctx, prometheusAccount,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(b.Cluster.PrometheusDir(), scraperToken), []byte(token.Status.Token), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.Cluster.PrometheusDir(), scraperToken), []byte(token), 0o600); err != nil {
 		return err
 	}
 	for name, port := range map[string]int{adapterName: b.adapter, autoscalerName: b.scaler} {
@@ -118,6 +114,21 @@ func (b *env) scrapePrograms(ctx context.Context, ca string) error {
 	}
 	b.scrape = &scraping{ca: ca}
 	return b.Cluster.ReloadPrometheus(ctx, b.scrape.config())
+}
+
+// token of an account in the release's namespace, for a day.
+func (b *env) token(ctx context.Context, account string) (string, error) {
+	core, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
+	if err != nil {
+		return "", err
+	}
+	seconds := int64((24 * time.Hour).Seconds())
+	token, err := core.CoreV1().ServiceAccounts(installed).CreateToken(ctx, account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return token.Status.Token, nil
 }
 
 // scrapeProgram adds a program to Prometheus' targets. The first of its pods is the one that
@@ -142,7 +153,7 @@ func (b *env) copyRules() error {
 		if err != nil {
 			return err
 		}
-		text = []byte(strings.ReplaceAll(string(text), "interval: 30s", "interval: 2s"))
+		text = []byte(strings.NewReplacer("interval: 30s", "interval: 2s", sources.Matcher, sources.Match([]string{installed})).Replace(string(text)))
 		if err := os.WriteFile(filepath.Join(to, filepath.Base(file)), text, 0o600); err != nil {
 			return err
 		}

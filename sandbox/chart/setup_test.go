@@ -37,20 +37,20 @@ const prometheusAccount = "prometheus"
 // release is what a user would install here. The ports are those of the processes.
 func (b *env) release() chart.Release {
 	return chart.Release{Name: "gpuscale", Namespace: installed, Values: fmt.Sprintf(`
-prometheus: {url: %q}
+prometheus: {url: %q, client: {parameters: {%s}}}
 exporter: {resources: {}, nodeSelector: {}}
-adapter: {enabled: true, port: %[2]d, servicePort: %[2]d, config: {interval: 1s, maxAge: 15s}}
+adapter: {enabled: true, port: %[3]d, servicePort: %[3]d, config: {interval: 1s, maxAge: 15s}}
 autoscaler:
   enabled: true
-  port: %[3]d
+  port: %[4]d
   pools: {kwok: true, scale: [{apiGroup: example.org, resource: herds}]}
   config:
     idleInterval: 1s
     prometheus: {interval: 1s, maxAge: 15s}
     leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s}
 monitoring:
-  prometheusServiceAccount: {namespace: %[4]s, name: %[5]s}
-`, b.Cluster.PrometheusURL(), b.adapter, b.scaler, installed, prometheusAccount)}
+  prometheusServiceAccount: {namespace: %[5]s, name: %[6]s}
+`, b.prometheus(), b.source.parameters, b.adapter, b.scaler, installed, prometheusAccount)}
 }
 
 func (b *env) install(ctx context.Context) error {

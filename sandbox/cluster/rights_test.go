@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -121,7 +122,20 @@ func TestExporterRights(t *testing.T) {
 	if err := o.patch(o.node, condition, "status"); err != nil {
 		t.Errorf("its own node's condition: %v", err)
 	}
-	o.refused(map[string]error{})
+	quiesced := `{"metadata":{"annotations":{"gpuscale.io/quiesced":"0"}}}`
+	if err := o.patch(o.node, quiesced, "status"); err != nil {
+		t.Errorf("its own annotation: %v", err)
+	}
+	o.refused(map[string]error{
+		"the agent's orders":         o.patch(o.node, `{"metadata":{"annotations":{"`+partition.RecordAnnotation+`":null}}}`, "status"),
+		"other orders":               o.patch(o.node, `{"metadata":{"annotations":{"`+partition.RecordAnnotation+`":"x"}}}`, "status"),
+		"another annotation":         o.patch(o.node, `{"metadata":{"annotations":{"a":"b"}}}`, "status"),
+		"allocatable":                o.patch(o.node, `{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`, "status"),
+		"capacity":                   o.patch(o.node, `{"status":{"capacity":{"nvidia.com/gpu":"8"}}}`, "status"),
+		"that the node is ready":     o.patch(o.node, `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"r","message":""}]}}`, "status"),
+		"the node's addresses":       o.patch(o.node, `{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.1"}]}}`, "status"),
+		"the node's boot and driver": o.patch(o.node, `{"status":{"nodeInfo":{"bootID":"x"}}}`, "status"),
+	})
 	n, err := o.admin.CoreV1().Nodes().Get(t.Context(), o.node, metav1.GetOptions{})
 	if err != nil || !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "GPUHealthy" }) {
 		t.Errorf("the node's conditions are %v: %v", n.Status.Conditions, err)
@@ -157,10 +171,12 @@ func TestAgentRights(t *testing.T) {
 		t.Errorf("its own node's annotation: %v", err)
 	}
 	o.refused(map[string]error{
-		"its orders":  o.patch(o.node, `{"metadata":{"annotations":{"`+partition.RecordAnnotation+`":null}}}`, "status"),
-		"allocatable": o.patch(o.node, `{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`, "status"),
-		"a condition": o.patch(o.node, condition, "status"),
-		"another pod": remove("other-1"),
+		"its orders":              o.patch(o.node, `{"metadata":{"annotations":{"`+partition.RecordAnnotation+`":null}}}`, "status"),
+		"allocatable":             o.patch(o.node, `{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`, "status"),
+		"a condition":             o.patch(o.node, condition, "status"),
+		"an annotation of others": o.patch(o.node, `{"metadata":{"annotations":{"a":"b"}}}`, "status"),
+		"the exporter's":          o.patch(o.node, `{"metadata":{"annotations":{"gpuscale.io/quiesced":"0"}}}`, "status"),
+		"another pod":             remove("other-1"),
 	})
 	if err := remove("plugin-1"); err != nil {
 		t.Errorf("its own device plugin: %v", err)
@@ -174,5 +190,71 @@ func TestAgentRights(t *testing.T) {
 	}
 	if _, err := agent.ParseConfig([]byte(cm.Data["config.yaml"])); err != nil {
 		t.Errorf("the manifest's configuration: %v\n%s", err, cm.Data)
+	}
+}
+
+// TestAutoscalerRights: with what deploy/manifests/autoscaler.yaml gives it, the autoscaler cordons any
+// node, writes mig-manager's labels, its own annotations and a pod's nominatedNodeName, and nothing
+// else of them.
+func TestAutoscalerRights(t *testing.T) {
+	namespace(t, "gpu-operator")
+	o := newOnNode(t, "autoscaler.yaml", "autoscaler")
+	if _, err := o.admin.CoreV1().Pods(system).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pending"}, Spec: corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: "c", Image: "c"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(change string) error {
+		_, err := o.own.CoreV1().Pods(system).Patch(t.Context(), "pending", types.StrategicMergePatchType, []byte(change), metav1.PatchOptions{}, "status")
+		return err
+	}
+	label := func(key, value string) string { return `{"metadata":{"labels":{"` + key + `":` + value + `}}}` }
+	annotation := func(key, value string) string { return `{"metadata":{"annotations":{"` + key + `":` + value + `}}}` }
+	tries := 0 // until a policy is in force a write succeeds, and the same one again would change nothing
+	another := func() string { tries++; return fmt.Sprintf("%q", fmt.Sprint("v", tries)) }
+	o.refuses("a label of others", "no labels but", func() error { return o.patch("autoscaler-2", label("a", another())) })
+	o.refuses("a pod's status", "nominatedNodeName", func() error { return pod(`{"status":{"message":` + another() + `}}`) })
+	for what, err := range map[string]error{
+		"a cordon":            o.patch(o.node, `{"spec":{"unschedulable":true}}`),
+		"its end":             o.patch(o.node, `{"spec":{"unschedulable":false}}`),
+		"mig-manager's label": o.patch(o.node, label("nvidia.com/mig.config", `"x"`)),
+		"a component's":       o.patch(o.node, label("nvidia.com/gpu.deploy.device-plugin", `"true"`)),
+		"a label's end":       o.patch(o.node, label("nvidia.com/mig.config", "null")),
+		"a record":            o.patch(o.node, annotation(partition.RecordAnnotation, `"new"`)),
+		"a record's end":      o.patch(o.node, annotation(partition.RecordAnnotation, "null")),
+		"a drain":             o.patch(o.node, annotation("gpuscale.io/drain", `"{}"`)),
+		"a soft taint":        o.patch(o.node, `{"spec":{"taints":[{"key":"gpuscale.io/empty","effect":"PreferNoSchedule"}]}}`),
+		"a soft taint's end":  o.patch(o.node, `{"spec":{"taints":null}}`),
+		"a nomination":        pod(`{"status":{"nominatedNodeName":"autoscaler-2"}}`),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"a taint":                 o.patch(o.node, `{"spec":{"taints":[{"key":"a","effect":"NoExecute"}]}}`),
+		"a hard taint":            o.patch(o.node, `{"spec":{"taints":[{"key":"gpuscale.io/empty","effect":"NoSchedule"}]}}`),
+		"the providerID":          o.patch(o.node, `{"spec":{"providerID":"x://y"}}`),
+		"the pool's label":        o.patch(o.node, label("gpuscale.io/pool", `"p"`)),
+		"a role":                  o.patch(o.node, label("node-role.kubernetes.io/control-plane", `""`)),
+		"the agent's answer":      o.patch(o.node, annotation(partition.AgentAnnotation, `"x"`)),
+		"an annotation of others": o.patch(o.node, annotation("a", `"b"`)),
+		"a finalizer":             o.patch(o.node, `{"metadata":{"finalizers":["a/b"]}}`),
+		"the node's status":       o.patch(o.node, condition, "status"),
+		"readiness of a pod":      pod(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`),
+		"an IP of a pod":          pod(`{"status":{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}}`),
+		"a container's status":    pod(`{"status":{"containerStatuses":[{"name":"c","image":"c","imageID":"","ready":true,"restartCount":0}]}}`),
+		"a label of a pod":        pod(`{"metadata":{"labels":{"a":"b"}}}`),
+		"an annotation of a pod":  pod(`{"metadata":{"annotations":{"a":"b"}}}`),
+	} {
+		if err == nil {
+			t.Errorf("%s: allowed", what)
+		}
+	}
+	n, err := o.admin.CoreV1().Nodes().Get(t.Context(), o.node, metav1.GetOptions{})
+	// The node controller's taint of a cordon may outlive it for a moment.
+	ours := func(t corev1.Taint) bool { return t.Key == "a" || t.Key == "gpuscale.io/empty" }
+	if err != nil || slices.ContainsFunc(n.Spec.Taints, ours) || n.Spec.ProviderID != "" || n.Labels["gpuscale.io/pool"] != "" || n.Annotations["a"] != "" {
+		t.Errorf("the node is now %v %v %v: %v", n.Labels, n.Annotations, n.Spec, err)
 	}
 }

@@ -53,7 +53,7 @@ func TestLeaseTaken(t *testing.T) {
 // something. The rest is played with -all.
 var paused = []string{
 	"create nodes whole-1", // one of a gang's two nodes
-	"patch gpunodepools/status whole status.plannerState.grown,status.plannerState.lastScaleUp", // decided, not asked for
+	"patch gpunodepools/status whole status.plannerState.grown,status.plannerState.lastScaleUpTime", // decided, not asked for
 	"patch nodes mig-1 metadata.annotations.gpuscale.io/repartition,spec.unschedulable",
 	"patch nodes whole-1 metadata.annotations.gpuscale.io/cordoned-by,metadata.annotations.gpuscale.io/drain,spec.unschedulable",
 	"patch nodes whole-2 metadata.annotations.gpuscale.io/cordoned-by,spec.unschedulable", // about to be deleted

@@ -105,17 +105,17 @@ func poolLines(p *v1alpha1.GPUNodePool) []string {
 	}
 	m := s.PlannerState
 	for what, there := range map[string]bool{
-		"scale up": m.LastScaleUp != nil, "scale down": m.LastScaleDown != nil, "drain": m.LastDrain != nil,
-		"replace": m.LastReplace != nil, "growth": len(m.Grown) > 0,
+		"scale up": m.LastScaleUpTime != nil, "scale down": m.LastScaleDownTime != nil, "drain": m.LastDrainTime != nil,
+		"replace": m.LastReplaceTime != nil, "growth": len(m.Grown) > 0,
 	} {
 		if there {
 			out = append(out, at+" remembers a "+what)
 		}
 	}
-	for n := range m.LastRepartition {
+	for n := range m.LastRepartitionTime {
 		out = append(out, at+" remembers a repartition of "+n)
 	}
-	for n := range m.SickSince {
+	for n := range m.SickSinceTime {
 		out = append(out, at+" remembers that "+n+" is sick")
 	}
 	for c, f := range m.Failures {

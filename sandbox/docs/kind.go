@@ -33,7 +33,7 @@ var Programs = []string{
 	"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report", "gpuscale-dashboards", "gpuscale-sandbox",
 	// Commands in pipes.
 	"head", "tail", "grep", "sort", "xargs", "base64", "diff", "cat", "echo", "export", "jq", "column", "wc", "cut",
-	"git", "sha256sum", "tar", "crane", "docker", "skopeo", "promtool", "nvidia-smi", "sudo", "apt-get", "ssh",
+	"git", "kind", "sha256sum", "tar", "crane", "docker", "skopeo", "promtool", "nvidia-smi", "sudo", "apt-get", "ssh",
 }
 
 // Kind returns the kind of a block. A block without a kind is an error: fenced ones

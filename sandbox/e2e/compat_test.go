@@ -36,7 +36,8 @@ import (
 // listed there must be seen.
 func TestCompat(t *testing.T) {
 	testall.Only(t, "prometheus-adapter v0.12.0 beside ours; adapter/compat has its rules without it")
-	b := newCompatEnv(t)
+	b := newCompatEnv(t, servePage)
+	b.objects(t)
 	b.sameQuestions(t)
 }
 
@@ -45,16 +46,19 @@ type compatEnv struct {
 	ours, other string // programs
 	cert, key   string
 	client      *http.Client
+	processes   map[string]*proc.Process // by address
 }
 
-func newCompatEnv(t *testing.T) *compatEnv {
+// newCompatEnv is both adapters' programs beside a Prometheus that scrapes a page each
+// second.
+func newCompatEnv(t *testing.T, serve http.HandlerFunc) *compatEnv {
 	on := newEnv(t)
-	b := &compatEnv{ours: on.binaries.Adapter}
+	b := &compatEnv{ours: on.binaries.Adapter, processes: map[string]*proc.Process{}}
 	var err error
 	if b.other, err = build.PrometheusAdapter(t.Context(), build.Options{Root: on.binaries.Root, Out: os.Stderr}); err != nil {
 		t.Fatal(err)
 	}
-	page := httptest.NewServer(http.HandlerFunc(servePage))
+	page := httptest.NewServer(serve)
 	t.Cleanup(page.Close)
 	scrape := fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
@@ -67,7 +71,6 @@ scrape_configs:
 		t.Fatal(err)
 	}
 	t.Cleanup(b.cluster.Stop)
-	b.objects(t)
 	cert, key, ca, err := b.cluster.ServingCert("localhost", "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +148,8 @@ func (b *compatEnv) start(t *testing.T, name, path string, args ...string) strin
 	address := freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	kubeconfig := b.cluster.Kubeconfig()
-	_, err := b.cluster.Processes().Start(proc.Spec{Name: name, Path: path, Log: b.cluster.LogFile(name), Args: append([]string{
+	var err error
+	b.processes[address], err = b.cluster.Processes().Start(proc.Spec{Name: name, Path: path, Log: b.cluster.LogFile(name), Args: append([]string{
 		"--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file=" + b.cert, "--tls-private-key-file=" + b.key,
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 	}, args...)})

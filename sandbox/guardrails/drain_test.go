@@ -101,6 +101,8 @@ func TestSickNodesAreReplacedOneByOne(t *testing.T) {
 	w.reconcile()
 	w.pass(11 * time.Minute)
 	w.reconcile()
+	w.pass(plan.RemoveDelay) // since its cordon
+	w.reconcile()
 	// The one that was replaced is well now; its successor may have its name.
 	gone := replaced()
 	if len(gone) != 1 {
@@ -130,6 +132,8 @@ func TestSickNodesAreReplacedOneByOne(t *testing.T) {
 			delete(w.exporters.sick, fmt.Sprintf("h100-%d", 8+i))
 		}
 	})
+	w.reconcile()
+	w.pass(plan.RemoveDelay)
 	w.reconcile()
 	if got := replaced(); len(got) != 2 {
 		t.Fatalf("replaced %v, want the second one an hour later", got)

@@ -1,11 +1,13 @@
 package guardrails
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -85,6 +87,7 @@ func (e *exporters) node(a *observe.Answers, n *corev1.Node, pods []corev1.Pod) 
 		healthy := 1.0
 		if c == 0 && e.sick[n.Name] {
 			healthy = 0
+			e.w.condemn(n)
 		}
 		a.Info = append(a.Info, series(1, metric.LabelGPU, index, metric.LabelGPUUUID, "GPU-"+n.Name+"-"+index, metric.LabelModel, product, metric.LabelMIG, "false"))
 		a.Healthy = append(a.Healthy, series(healthy, metric.LabelGPU, index))
@@ -96,4 +99,16 @@ func (e *exporters) node(a *observe.Answers, n *corev1.Node, pods []corev1.Pod) 
 func gpusOf(list corev1.ResourceList) int {
 	q := list["nvidia.com/gpu"]
 	return int(q.Value())
+}
+
+// condemn sets the node's condition, as the exporter on a node with a sick GPU does.
+func (w *world) condemn(n *corev1.Node) {
+	w.t.Helper()
+	is := func(c corev1.NodeCondition) bool { return c.Type == "GPUHealthy" && c.Status == corev1.ConditionFalse }
+	if slices.ContainsFunc(n.Status.Conditions, is) {
+		return
+	}
+	before := n.DeepCopy()
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "GPUHealthy", Status: corev1.ConditionFalse, Reason: "GPUsUnhealthy"})
+	w.must(client.IgnoreNotFound(w.Admin.Status().Patch(w.t.Context(), n, client.StrategicMergeFrom(before))))
 }

@@ -11,16 +11,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/events"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -92,8 +92,9 @@ func (r *rack) object(m *node.Machine, pool string) *corev1.Node {
 // observeMIG gives the autoscaler the program's own observer, with MIG, and recorder of
 // Events, in place of the other tests' simpler ones.
 func (r *rack) observeMIG(typed kubernetes.Interface, log *slog.Logger) {
-	recorder := events.New(events.Options{Client: typed.EventsV1(), Scheme: scheme.New(), Controller: "gpuscale-autoscaler", Instance: "guardrails", Log: log})
-	r.play(recorder.Run)
+	broadcaster := record.NewBroadcaster(record.WithContext(r.t.Context()))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
+	recorder := broadcaster.NewRecorder(scheme.New(), corev1.EventSource{Component: "gpuscale-autoscaler"})
 	r.seen = observe.New(observe.Options{
 		Cluster: r.ours, Readings: r.read, ConfigMap: partition.DefaultConfigMap, Log: log,
 		Pools: pools.Providers{Fixed: pools.NewFixed(r.ours), History: pools.NewHistory(r.now)},
@@ -171,6 +172,7 @@ func (r *rack) exporter(a *observe.Answers, m *node.Machine) {
 		healthy := 1.0
 		if r.exporters.sick[m.Name()] && c.Index == 0 {
 			healthy = 0
+			r.condemn(r.node(m.Name()))
 		}
 		say(&a.Healthy, healthy, c.Index)
 		for _, in := range c.Instances {
@@ -232,12 +234,12 @@ func (r *rack) touched() []testenv.Call {
 // eventsOf are the autoscaler's Events of a pod, "Type Reason: note".
 func (r *rack) eventsOf(pod string) []string {
 	r.t.Helper()
-	var list eventsv1.EventList
+	var list corev1.EventList
 	r.must(r.Admin.List(r.t.Context(), &list, client.InNamespace(r.namespace())))
 	var out []string
 	for _, e := range list.Items {
-		if e.Regarding.Name == pod && e.ReportingController == "gpuscale-autoscaler" {
-			out = append(out, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
+		if e.InvolvedObject.Name == pod && e.Source.Component == "gpuscale-autoscaler" {
+			out = append(out, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message))
 		}
 	}
 	return out
@@ -406,5 +408,44 @@ func TestFixedPoolSpec(t *testing.T) {
 	}
 	if err := w.Admin.Patch(t.Context(), p, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"max":3}}`))); err == nil {
 		t.Error("a fixed pool was given a maximum")
+	}
+}
+
+// TestProviderStaysDuringAnOperation: while nodes of a pool are being repartitioned or drained, neither
+// its provider nor its actuator can be changed; everything else can.
+func TestProviderStaysDuringAnOperation(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("busy", 0, 3, func(p *v1alpha1.GPUNodePool) { p.Spec.MIG = &v1alpha1.MIG{Actuator: "mig-manager"} })
+	operations := func(n int32) {
+		p := w.get("busy")
+		p.Status.Operations = n
+		w.must(w.Admin.Status().Update(t.Context(), p))
+	}
+	change := func(do func(*v1alpha1.GPUNodePoolSpec)) error {
+		p := w.get("busy")
+		do(&p.Spec)
+		return w.Admin.Update(t.Context(), p, client.DryRunAll)
+	}
+	provider := func(s *v1alpha1.GPUNodePoolSpec) { s.Provider.KWOK.ExternalBoot = !s.Provider.KWOK.ExternalBoot }
+	actuator := func(s *v1alpha1.GPUNodePoolSpec) { s.MIG.Actuator = "agent" }
+	without := func(s *v1alpha1.GPUNodePoolSpec) { s.MIG = nil }
+	operations(1)
+	for what, do := range map[string]func(*v1alpha1.GPUNodePoolSpec){"provider": provider, "actuator": actuator, "no MIG": without} {
+		if err := change(do); err == nil || !strings.Contains(err.Error(), "status.operations") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, do := range map[string]func(*v1alpha1.GPUNodePoolSpec){
+		"max": func(s *v1alpha1.GPUNodePoolSpec) { s.Max = 2 }, "freeze": func(s *v1alpha1.GPUNodePoolSpec) { s.Freeze = true },
+	} {
+		if err := change(do); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	operations(0)
+	for what, do := range map[string]func(*v1alpha1.GPUNodePoolSpec){"provider": provider, "actuator": actuator, "no MIG": without} {
+		if err := change(do); err != nil {
+			t.Errorf("%s, with no operation: %v", what, err)
+		}
 	}
 }

@@ -95,6 +95,7 @@ func TestFreezeDuringADrain(t *testing.T) {
 		}
 		return nil
 	})
+	w.pass(plan.RemoveDelay)
 	w.until("another node has come", func() error {
 		for _, n := range w.nodes("h100") {
 			if n.UID == w.uid {

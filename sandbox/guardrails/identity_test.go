@@ -108,9 +108,9 @@ type meddling struct {
 	meddle func(name string)
 }
 
-func (m meddling) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
-	m.meddle(nodes[0].Name)
-	return m.Provider.Delete(ctx, pool, nodes)
+func (m meddling) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	m.meddle(node.Name)
+	return m.Provider.Delete(ctx, pool, node)
 }
 
 // removeSettled removes a node; where the first attempt cordons it, again after

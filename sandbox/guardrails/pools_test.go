@@ -195,7 +195,7 @@ func (w *world) growOnly(pool []*unstructured.Unstructured) {
 	}
 	w.must(w.Admin.Create(w.t.Context(), node))
 	w.await("a refusal that has the reason", func() error {
-		if err := pools.NewScale(w.Admin, w.Admin).Delete(w.t.Context(), w.get("other"), []*corev1.Node{w.node("herd-0")}); !errors.Is(err, pools.ErrUnnamed) {
+		if err := pools.NewScale(w.Admin, w.Admin).Delete(w.t.Context(), w.get("other"), w.node("herd-0")); !errors.Is(err, pools.ErrUnnamed) {
 			return fmt.Errorf("want ErrUnnamed: %w", errors.Join(err))
 		}
 		return nil

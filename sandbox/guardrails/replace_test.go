@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 )
 
@@ -106,6 +107,8 @@ spec:
 			w.exporters.set(func() { w.exporters.sick[sick.Name] = true })
 			w.reconcile()
 			w.pass(11 * time.Minute)
+			w.reconcile()
+			w.pass(plan.RemoveDelay) // since its cordon
 			w.until("another node is there", func() error {
 				w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(target), target))
 				if n, _, _ := unstructured.NestedInt64(target.Object, "spec", "replicas"); n != 2 {

@@ -3,12 +3,10 @@ package neighbours
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
 // Source of CRDs: files inside a Go module.
@@ -31,7 +31,7 @@ func ClusterAPI() Source {
 
 // Karpenter is the core; node classes are its providers'.
 func Karpenter() Source {
-	return Source{"sigs.k8s.io/karpenter", "v1.14.0", []string{"pkg/apis/crds/karpenter.sh_node*.yaml"}}
+	return Source{build.Karpenter.Module, build.Karpenter.Version, []string{"pkg/apis/crds/karpenter.sh_node*.yaml"}}
 }
 
 // ClusterAPIKinds are those of the objects that Machines keeps.
@@ -44,27 +44,9 @@ func KarpenterKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{karpenter.WithKind("NodePool"), karpenter.WithKind("NodeClaim")}
 }
 
-// Dir downloads the module, if it is not in the module cache, and returns its
-// folder.
-func (s Source) Dir(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", s.Module+"@"+s.Version)
-	cmd.Dir = os.TempDir() // outside of any module: nothing is written to a go.sum
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	var answer struct{ Dir, Error string }
-	if jsonErr := json.Unmarshal(out, &answer); err == nil {
-		err = jsonErr
-	}
-	if err != nil || answer.Dir == "" {
-		return "", fmt.Errorf("downloading %s@%s (it needs the network, or a module mirror in GOPROXY): %w: %s%s", s.Module, s.Version, errors.Join(err), answer.Error, stderr.Bytes())
-	}
-	return answer.Dir, nil
-}
-
 // Install creates the CRDs. The API server takes a moment longer to serve them.
 func (s Source) Install(ctx context.Context, c client.Client) error {
-	dir, err := s.Dir(ctx)
+	dir, err := build.Neighbour{Module: s.Module, Version: s.Version}.Dir(ctx)
 	if err != nil {
 		return err
 	}

@@ -70,8 +70,8 @@ exporter:
   extraEnv: [{name: ` + fakedcgm.EnvState + `, value: /host/state/dcgm.state}]
   extraVolumes: [{name: state, hostPath: {path: /opt/state, type: Directory}}]
   extraVolumeMounts: [{name: state, mountPath: /host/state, readOnly: true}]
-adapter: {config: {interval: 1s, maxAge: 15s}}
-autoscaler: {config: {idleInterval: 1s, prometheus: {interval: 1s, maxAge: 15s}}}
+adapter: {enabled: true, config: {interval: 1s, maxAge: 15s}}
+autoscaler: {enabled: true, config: {idleInterval: 1s, prometheus: {interval: 1s, maxAge: 15s}}}
 report: {enabled: true}
 `
 	c.install()
@@ -95,6 +95,8 @@ type installation struct {
 	values string
 	// state is the folder with the GPU's.
 	state string
+	// scraped is the exporter's pod that Prometheus scrapes.
+	scraped string
 }
 
 func (c *installation) with(test func()) func(*testing.T) {
@@ -231,6 +233,7 @@ func (c *installation) available(name string) error {
 func (c *installation) scrape() {
 	c.Helper()
 	pod := c.the("exporter")
+	c.scraped = pod.Name
 	at, err := c.node.Expose(pod.Status.PodIP + ":9400")
 	c.must(err)
 	text, err := json.Marshal([]any{map[string]any{"targets": []string{at}, "labels": map[string]string{"namespace": installed, "pod": pod.Name}}})

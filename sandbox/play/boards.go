@@ -18,7 +18,7 @@ import (
 const boardsTimeout = 20 * time.Second
 
 // boardsPage is the first page. It shows the story, not half an hour before it.
-const boardsPage = "/gpuscale-fleet?since=5m"
+const boardsPage = "/gpuscale-autoscaler?since=5m"
 
 // serveBoards on a port of the loopback until ctx ends, and returns the first
 // board's address and what waits for the end.

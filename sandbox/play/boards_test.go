@@ -76,9 +76,9 @@ func TestAlertsAreUnknownWithoutPrometheus(t *testing.T) {
 	if err != nil || !got.Known || len(got.Fired)+len(got.Pending) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	one := `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"alertname":"GPULost","severity":"critical"},"value":[1,"1"]}]}}`
+	one := `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"alertname":"GpuscaleAdapterDown","severity":"critical"},"value":[1,"1"]}]}}`
 	got, err = alertsSince(t.Context(), answers(t, http.StatusOK, one), began, ended)
-	if err != nil || len(got.Fired) != 1 || got.Fired[0].Name != "GPULost" || got.Fired[0].Severity != "critical" || len(got.Pending) != 1 {
+	if err != nil || len(got.Fired) != 1 || got.Fired[0].Name != "GpuscaleAdapterDown" || got.Fired[0].Severity != "critical" || len(got.Pending) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

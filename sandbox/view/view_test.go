@@ -69,8 +69,8 @@ story     00:12  the queue grows
 }
 
 func TestAlerts(t *testing.T) {
-	a := Alerts{Known: true, Fired: []Alert{{"GPULost", "critical"}, {"GPUThrottled", "warning"}}, Pending: []Alert{{"GPUHeldIdle", "info"}}}
-	if got, want := a.text(), "fired: GPULost (critical), GPUThrottled (warning) · pending: GPUHeldIdle (info)"; got != want {
+	a := Alerts{Known: true, Fired: []Alert{{"GpuscaleAdapterDown", "critical"}, {"GPUThrottled", "warning"}}, Pending: []Alert{{"GPUHeldIdle", "info"}}}
+	if got, want := a.text(), "fired: GpuscaleAdapterDown (critical), GPUThrottled (warning) · pending: GPUHeldIdle (info)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := (Alerts{}).text(); got != missing {

@@ -56,6 +56,7 @@ scrape_configs:
   authorization: {credentials_file: ` + scraperToken + `}
   static_configs:
   - targets: [` + adapter + `]
+    labels: {namespace: ` + systemNamespace + `}
 `)
 }
 

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/replay"
 )
 
-//go:embed replayed.txt
+//go:embed replayed.yaml
 var recording string
 
 // replayedName of a node of the replayed fleet.
@@ -24,14 +24,17 @@ func replayedPath(name string) string { return "/replay/" + name + "/metrics" }
 // replayed plays the recording as so many nodes, without processes, until ctx
 // ends, and returns the page of each by the node's name.
 func replayed(ctx context.Context, n int, log *slog.Logger) (map[string]http.Handler, error) {
-	r, err := replay.Parse("replayed.txt", strings.NewReader(recording))
+	frames, err := replay.Parse([]byte(recording))
 	if err != nil {
 		return nil, fmt.Errorf("reading the built-in recording: %w", err)
 	}
 	out := map[string]http.Handler{}
 	for i := range n {
 		name := replayedName(i)
-		source := replay.NewSource(r.ForNode(name), replay.Options{})
+		source, err := replay.NewSource(ofNode(frames, name), nil)
+		if err != nil {
+			return nil, fmt.Errorf("replaying %s: %w", name, err)
+		}
 		one, err := node.New(node.Options{
 			Name: name, Interval: time.Second, Log: log,
 			Source: source,
@@ -43,4 +46,16 @@ func replayed(ctx context.Context, n int, log *slog.Logger) (map[string]http.Han
 		out[name] = one.Handler()
 	}
 	return out, nil
+}
+
+// ofNode gives the GPUs UUIDs of a node's own.
+func ofNode(frames []replay.Frame, name string) []replay.Frame {
+	out := slices.Clone(frames)
+	for i := range out {
+		out[i].GPUs = slices.Clone(out[i].GPUs)
+		for k := range out[i].GPUs {
+			out[i].GPUs[k].UUID += "-" + name
+		}
+	}
+	return out
 }

@@ -59,12 +59,12 @@ func (w *World) product(name string) string {
 func (w *World) targetList() []target {
 	var out []target
 	for _, e := range w.machines.Targets() {
-		out = append(out, target{[]string{e.Address}, map[string]string{"job": jobExporter, "node": e.Node}})
+		out = append(out, target{[]string{e.Address}, map[string]string{"job": jobExporter, "namespace": systemNamespace, "node": e.Node}})
 	}
 	for i := range w.opts.Story.Replayed {
 		name := replayedName(i)
 		out = append(out, target{[]string{w.pages.address()}, map[string]string{
-			"job": jobReplay, "node": name, "__metrics_path__": replayedPath(name),
+			"job": jobReplay, "namespace": systemNamespace, "node": name, "__metrics_path__": replayedPath(name),
 		}})
 	}
 	for _, key := range w.servers.running() {
@@ -74,7 +74,7 @@ func (w *World) targetList() []target {
 		}})
 	}
 	if a := w.autoscaler.Load(); a != nil {
-		out = append(out, target{[]string{*a}, map[string]string{"job": jobAutoscaler}})
+		out = append(out, target{[]string{*a}, map[string]string{"job": jobAutoscaler, "namespace": systemNamespace}})
 	}
 	return out
 }
@@ -144,6 +144,11 @@ func (w *World) Stop() {
 		}
 		if w.pages != nil {
 			w.pages.stop()
+		}
+		if w.real != nil {
+			if err := w.real.Stop(); err != nil {
+				w.log.Warn("something of the real node is left", "error", err)
+			}
 		}
 		w.cluster.Stop()
 		w.ports.release()

@@ -7,10 +7,10 @@ const MaxDecisions = 5
 
 // Decision is an action on a pool, successful or not.
 type Decision struct {
-	// At is when it was decided.
-	At metav1.Time `json:"at"`
+	// Time of the decision.
+	Time metav1.Time `json:"time"`
 	// Action taken: scale-up, remove-node, drain, replace, repartition, uncordon,
-	// rollback or reclaim.
+	// rollback, reclaim or withdraw.
 	Action string `json:"action"`
 	// On is the node or pod it was done to; absent for the pool itself.
 	// +optional

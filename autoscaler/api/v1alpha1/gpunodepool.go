@@ -9,8 +9,8 @@ import (
 const NodePoolLabel = "gpuscale.io/pool"
 
 // CordonAnnotation on a Node is the gpuscale action, other than a repartition, that made it
-// unschedulable: "drain" while its pods are being evicted or, empty, it is about to be removed,
-// "replace" while it is being replaced. Any replica may undo it.
+// unschedulable: "drain" while its pods are being evicted or, empty, it is about to be removed or
+// replaced. Any replica may undo it.
 const CordonAnnotation = "gpuscale.io/cordoned-by"
 
 // GPUNodePool is a group of equal GPU nodes that gpuscale may scale and repartition. Its nodes have
@@ -26,9 +26,15 @@ const CordonAnnotation = "gpuscale.io/cordoned-by"
 // +kubebuilder:printcolumn:name="Upcoming",type=integer,JSONPath=`.status.upcoming`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.operations) || oldSelf.status.operations == 0 || self.spec.provider == oldSelf.spec.provider",message="spec.provider cannot be changed while status.operations is not 0: set spec.freeze and wait"
+// +kubebuilder:validation:XValidation:rule=`!has(oldSelf.status) || !has(oldSelf.status.operations) || oldSelf.status.operations == 0 || (has(self.spec.mig) ? self.spec.mig.actuator : "") == (has(oldSelf.spec.mig) ? oldSelf.spec.mig.actuator : "")`,message="spec.mig.actuator cannot be changed while status.operations is not 0: set spec.freeze and wait"
 type GPUNodePool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Undecodable is why the stored object could not be decoded; only its metadata is known then. It
+	// is empty for an object that could be decoded.
+	Undecodable string `json:"-"`
 
 	Spec   GPUNodePoolSpec   `json:"spec"`
 	Status GPUNodePoolStatus `json:"status,omitempty"`
@@ -98,20 +104,24 @@ type GPUNodePoolSpec struct {
 
 // Provider of nodes: exactly one block is set.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.kwok), has(self.scale), has(self.asg), has(self.fixed)].filter(x, x).size() == 1",message="exactly one provider is needed: kwok, scale, asg or fixed"
+// +kubebuilder:validation:XValidation:rule="[has(self.kwok), has(self.scale), has(self.asg), has(self.externalGRPC), has(self.fixed)].filter(x, x).size() == 1",message="exactly one provider is needed: kwok, scale, asg, externalGRPC or fixed"
 type Provider struct {
 	// KWOK makes Node objects for a cluster whose nodes are simulated by KWOK.
 	// +optional
 	KWOK *KWOKProvider `json:"kwok,omitempty"`
 	// Scale sets the replicas of another resource that makes the nodes: a Cluster API
-	// MachineDeployment, MachineSet or MachinePool, a static Karpenter NodePool, or anything else
-	// with a scale subresource. Nodes of the first four are removed by name; anything else is only
-	// scaled up.
+	// MachineDeployment or MachineSet, a static Karpenter NodePool, or anything else with a scale
+	// subresource. Nodes of the first three are removed by name; anything else, and a MachinePool, is
+	// only scaled up.
 	// +optional
 	Scale *ScaleProvider `json:"scale,omitempty"`
 	// ASG sets the size of an AWS Auto Scaling group and terminates its instances by their IDs.
 	// +optional
 	ASG *ASGProvider `json:"asg,omitempty"`
+	// ExternalGRPC is a node group of a provider that speaks cluster-autoscaler's external gRPC
+	// protocol.
+	// +optional
+	ExternalGRPC *ExternalGRPCProvider `json:"externalGRPC,omitempty"`
 	// Fixed, written as "fixed: {}", is a set of machines that exist outside gpuscale. Its nodes
 	// are those with the label gpuscale.io/pool=<name of the pool>; put the label on a node to add
 	// it. Their GPUs are repartitioned, counted and monitored as in any pool, but no node is ever
@@ -119,6 +129,18 @@ type Provider struct {
 	// effect.
 	// +optional
 	Fixed *FixedProvider `json:"fixed,omitempty"`
+}
+
+// ExternalGRPCProvider names a node group of a provider.
+type ExternalGRPCProvider struct {
+	// Name of the provider in the autoscaler's configuration, which has its address.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// NodeGroup is the ID of the group at the provider.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	NodeGroup string `json:"nodeGroup"`
 }
 
 // FixedProvider has no fields: the pool's label selects its nodes.
@@ -191,6 +213,10 @@ type NodeTemplate struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	GPUs int32 `json:"gpus"`
+	// Sharing is how the device plugin shares each GPU between containers (time-slicing, MPS); leave it
+	// out where it gives whole GPUs.
+	// +optional
+	Sharing *GPUSharing `json:"sharing,omitempty"`
 	// Labels of the node, besides the pool's own and the GPU labels.
 	// +kubebuilder:validation:MaxProperties=100
 	// +kubebuilder:validation:XValidation:rule="!('gpuscale.io/pool' in self)",message="gpuscale.io/pool is the pool's own label: leave it out"
@@ -200,10 +226,36 @@ type NodeTemplate struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +optional
 	Taints []Taint `json:"taints,omitempty"`
+	// StartupTaints are taints that a new node has until something has set it up, such as a network
+	// agent. Pods need not tolerate them; a node that has one is upcoming.
+	// +kubebuilder:validation:MaxItems=50
+	// +optional
+	StartupTaints []Taint `json:"startupTaints,omitempty"`
 	// CPU allocatable to pods.
 	CPU resource.Quantity `json:"cpu"`
 	// Memory allocatable to pods.
 	Memory resource.Quantity `json:"memory"`
+}
+
+// GPUSharing has the fields of "sharing" in the configuration of NVIDIA's device plugin.
+type GPUSharing struct {
+	// Strategy is time-slicing or mps.
+	// +kubebuilder:validation:Enum=time-slicing;mps
+	// +kubebuilder:default=time-slicing
+	// +optional
+	Strategy string `json:"strategy,omitempty"`
+	// Replicas of each GPU.
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=64
+	Replicas int32 `json:"replicas"`
+	// RenameByDefault advertises replicas as nvidia.com/gpu.shared, and quotas count each as its share
+	// of a GPU. Otherwise they are advertised as nvidia.com/gpu, and count as GPUs.
+	// +optional
+	RenameByDefault bool `json:"renameByDefault,omitempty"`
+	// FailRequestsGreaterThanOne fails containers that request more than one. Pods with such a
+	// container get no node of the pool.
+	// +optional
+	FailRequestsGreaterThanOne bool `json:"failRequestsGreaterThanOne,omitempty"`
 }
 
 // Taint of a node.
@@ -275,6 +327,10 @@ type GPUNodePoolStatus struct {
 	// Upcoming nodes: requested, not ready.
 	// +optional
 	Upcoming int32 `json:"upcoming"`
+	// Operations is the number of nodes of the pool that are being repartitioned or drained. While it
+	// is not 0, spec.provider and spec.mig.actuator cannot be changed.
+	// +optional
+	Operations int32 `json:"operations"`
 	// ReadyAfter is the 75th percentile of the time of nodes from request to ready; absent while
 	// there are too few samples.
 	// +optional
@@ -308,28 +364,33 @@ type GPUNodePoolStatus struct {
 type Backoff struct {
 	// Failures in a row.
 	Failures int32 `json:"failures"`
-	// Until when the pool is not scaled up.
-	Until metav1.Time `json:"until"`
+	// UntilTime is when the pool may scale up again.
+	UntilTime metav1.Time `json:"untilTime"`
 }
+
+// MaxPlannerStates bounds each map of a PlannerState.
+const MaxPlannerStates = 500
 
 // PlannerState is the planner's state of a pool between reconciles.
 type PlannerState struct {
 	// +optional
-	LastScaleUp *metav1.MicroTime `json:"lastScaleUp,omitempty"`
+	LastScaleUpTime *metav1.MicroTime `json:"lastScaleUpTime,omitempty"`
 	// +optional
-	LastScaleDown *metav1.MicroTime `json:"lastScaleDown,omitempty"`
-	// LastRepartition by node name.
+	LastScaleDownTime *metav1.MicroTime `json:"lastScaleDownTime,omitempty"`
+	// LastRepartitionTime by node name, the latest 500.
+	// +kubebuilder:validation:MaxProperties=500
 	// +optional
-	LastRepartition map[string]metav1.MicroTime `json:"lastRepartition,omitempty"`
-	// LastDrain is when the last drain of a node of the pool began or was abandoned.
+	LastRepartitionTime map[string]metav1.MicroTime `json:"lastRepartitionTime,omitempty"`
+	// LastDrainTime is when the last drain of a node of the pool began or was abandoned.
 	// +optional
-	LastDrain *metav1.MicroTime `json:"lastDrain,omitempty"`
-	// LastReplace is when an unhealthy node of the pool was last replaced.
+	LastDrainTime *metav1.MicroTime `json:"lastDrainTime,omitempty"`
+	// LastReplaceTime is when an unhealthy node of the pool was last replaced.
 	// +optional
-	LastReplace *metav1.MicroTime `json:"lastReplace,omitempty"`
-	// SickSince is when a node was first seen with an unhealthy GPU, by node name.
+	LastReplaceTime *metav1.MicroTime `json:"lastReplaceTime,omitempty"`
+	// SickSinceTime is when a node was first seen with an unhealthy GPU, by node name, the latest 500.
+	// +kubebuilder:validation:MaxProperties=500
 	// +optional
-	SickSince map[string]metav1.MicroTime `json:"sickSince,omitempty"`
+	SickSinceTime map[string]metav1.MicroTime `json:"sickSinceTime,omitempty"`
 	// Grown are the nodes requested within the last hour, oldest first.
 	// +optional
 	// +listType=atomic
@@ -338,7 +399,8 @@ type PlannerState struct {
 	// +optional
 	// +listType=atomic
 	Removed []Growth `json:"removed,omitempty"`
-	// Failures of repartitions by GPU, "node/0".
+	// Failures of repartitions by GPU, "node/0", the latest 500.
+	// +kubebuilder:validation:MaxProperties=500
 	// +optional
 	Failures map[string]GPUFailures `json:"failures,omitempty"`
 	// Epoch of the replica that wrote this; replicas of an earlier epoch must not write.
@@ -356,13 +418,13 @@ type Epoch struct {
 
 // Growth is a number of nodes requested, or removed, at one time.
 type Growth struct {
-	At    metav1.MicroTime `json:"at"`
+	Time  metav1.MicroTime `json:"time"`
 	Nodes int32            `json:"nodes"`
 }
 
 // GPUFailures counts failed repartitions of a GPU in a row.
 type GPUFailures struct {
 	Count int32 `json:"count"`
-	// At is when the last one failed.
-	At metav1.MicroTime `json:"at"`
+	// LastTime is when the last one failed.
+	LastTime metav1.MicroTime `json:"lastTime"`
 }

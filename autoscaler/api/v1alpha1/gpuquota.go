@@ -27,6 +27,10 @@ type GPUQuota struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Undecodable is why the stored object could not be decoded. Its metadata is known, and its limits
+	// if they could. It is empty for an object that could be decoded.
+	Undecodable string `json:"-"`
+
 	Spec   GPUQuotaSpec   `json:"spec"`
 	Status GPUQuotaStatus `json:"status,omitempty"`
 }

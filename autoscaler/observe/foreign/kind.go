@@ -13,6 +13,12 @@ const (
 	VolcanoJob        Kind = "jobs.batch.volcano.sh"
 	JobSet            Kind = "jobsets.jobset.x-k8s.io"
 	LeaderWorkerSet   Kind = "leaderworkersets.leaderworkerset.x-k8s.io"
+	PyTorchJob        Kind = "pytorchjobs.kubeflow.org"
+	TFJob             Kind = "tfjobs.kubeflow.org"
+	MPIJob            Kind = "mpijobs.kubeflow.org"
+	XGBoostJob        Kind = "xgboostjobs.kubeflow.org"
+	PaddleJob         Kind = "paddlejobs.kubeflow.org"
+	JAXJob            Kind = "jaxjobs.kubeflow.org"
 	Deployment        Kind = "deployments.apps"
 	StatefulSet       Kind = "statefulsets.apps"
 	KueueClusterQueue Kind = "clusterqueues.kueue.x-k8s.io"
@@ -30,6 +36,8 @@ type kind struct {
 	parse           func(map[string]any, *Object) error
 }
 
+const kubeflow = "kubeflow.org"
+
 // kinds are all supported kinds.
 var kinds = map[Kind]kind{
 	VolcanoPodGroup: {"scheduling.volcano.sh", "podgroups", []string{"v1beta1"}, parsePodGroup},
@@ -40,8 +48,16 @@ var kinds = map[Kind]kind{
 	VolcanoJob:      {"batch.volcano.sh", "jobs", []string{"v1alpha1"}, parseVolcanoJob},
 	JobSet:          {"jobset.x-k8s.io", "jobsets", []string{"v1", "v1alpha2"}, parseJobSet},
 	LeaderWorkerSet: {"leaderworkerset.x-k8s.io", "leaderworkersets", []string{"v1"}, parseLeaderWorkerSet},
-	Deployment:      {"apps", "deployments", []string{"v1"}, parseScaled},
-	StatefulSet:     {"apps", "statefulsets", []string{"v1"}, parseScaled},
+	// Kubeflow's Training Operator. The TrainJobs of its Trainer are JobSets.
+	PyTorchJob: {kubeflow, "pytorchjobs", []string{"v1"}, parseTrainingJob("pytorchReplicaSpecs")},
+	TFJob:      {kubeflow, "tfjobs", []string{"v1"}, parseTrainingJob("tfReplicaSpecs")},
+	MPIJob:     {kubeflow, "mpijobs", []string{"v2beta1", "v1"}, parseTrainingJob("mpiReplicaSpecs")},
+	XGBoostJob: {kubeflow, "xgboostjobs", []string{"v1"}, parseTrainingJob("xgbReplicaSpecs")},
+	PaddleJob:  {kubeflow, "paddlejobs", []string{"v1"}, parseTrainingJob("paddleReplicaSpecs")},
+	JAXJob:     {kubeflow, "jaxjobs", []string{"v1"}, parseTrainingJob("jaxReplicaSpecs")},
+
+	Deployment:  {"apps", "deployments", []string{"v1"}, parseScaled},
+	StatefulSet: {"apps", "statefulsets", []string{"v1"}, parseScaled},
 
 	KueueClusterQueue: {"kueue.x-k8s.io", "clusterqueues", []string{"v1beta2", "v1beta1"}, parseKueueQueue},
 	KueueCohort:       {"kueue.x-k8s.io", "cohorts", []string{"v1beta2", "v1beta1", "v1alpha1"}, parseKueueQueue},

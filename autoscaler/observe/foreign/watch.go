@@ -109,6 +109,7 @@ func (w *Watcher) Objects() (Objects, error) {
 			}
 			continue
 		}
+		out[k] = []*Object{} // there is none, which is known
 		for _, item := range r.informer.GetStore().List() {
 			if o, ok := item.(*Object); ok {
 				out[k] = append(out[k], o)

@@ -155,6 +155,9 @@ func (j *joiner) add(p *Pod, at place) {
 	g := j.gangOf(of, at)
 	switch {
 	case g == nil:
+		if counts && p.Plan.Node == "" && at.maker.name == "" && j.orphan(p.Pod) {
+			p.Plan.Unschedulable = false
+		}
 		return
 	case over:
 		g.ended++
@@ -254,6 +257,8 @@ func (j *joiner) ofGroup(o *foreign.Object) *gang {
 // words are the names of makers in the names of gangs without a PodGroup.
 var words = map[foreign.Kind]string{
 	foreign.KueueWorkload: "workload", foreign.JobSet: "jobset", foreign.LeaderWorkerSet: "lws", foreign.VolcanoJob: "job",
+	foreign.PyTorchJob: "pytorchjob", foreign.TFJob: "tfjob", foreign.MPIJob: "mpijob", foreign.XGBoostJob: "xgboostjob",
+	foreign.PaddleJob: "paddlejob", foreign.JAXJob: "jaxjob",
 }
 
 // ofSet returns the gang of one set of a maker, nil where its pods are useful one by one.

@@ -126,3 +126,32 @@ func report(in Input) string {
 	}
 	return b.String()
 }
+
+// TestPodsOfADeletedGang: while the garbage collector deletes the pods of a JobSet that is gone, those
+// that are left are no demand of their own. Where JobSets cannot be listed they are.
+func TestPodsOfADeletedGang(t *testing.T) {
+	const pods = `
+kind: Pod
+metadata:
+  name: large
+  annotations: {test/replicas: "3"}
+  labels: {jobset.sigs.k8s.io/jobset-name: large, jobset.sigs.k8s.io/replicatedjob-name: workers}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "2"}}}]}`
+	for name, listed := range map[string]bool{"listed": true, "not listed": false} {
+		t.Run(name, func(t *testing.T) {
+			in := world(t, pods)
+			if listed {
+				in.Objects[foreign.JobSet] = []*foreign.Object{}
+			}
+			for i := range in.Pods {
+				in.Pods[i].Plan.Unschedulable = true
+			}
+			Join(in)
+			for _, p := range in.Pods {
+				if p.Plan.Unschedulable == listed {
+					t.Errorf("%s is demand: %v", p.Name, p.Plan.Unschedulable)
+				}
+			}
+		})
+	}
+}

@@ -74,6 +74,85 @@ metadata:
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`, want: `
 1 exist in "ml/mpi-j1" min 2
 mpi-worker~0 8 GPUs Job/mpi in ml/mpi-j1 min 2`},
+		"a PyTorchJob is a gang of all its replicas": {world: `
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: train, uid: t1}
+spec:
+  pytorchReplicaSpecs:
+    Master: {template: {spec: {containers: [{name: pytorch, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}
+    Worker: {replicas: 2, template: {spec: {containers: [{name: pytorch, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}
+---
+kind: Pod
+metadata:
+  name: train-worker-0
+  labels: {training.kubeflow.org/job-name: train, training.kubeflow.org/replica-type: worker}
+  ownerReferences: [{apiVersion: kubeflow.org/v1, kind: PyTorchJob, name: train, uid: t1, controller: true}]
+spec: {containers: [{name: pytorch, resources: {limits: {nvidia.com/gpu: "8"}}}]}`, want: `
+1 exist in "ml/pytorchjob/train" min 3
+train-master~0 8 GPUs PyTorchJob/train in ml/pytorchjob/train min 3
+train-worker~0 8 GPUs PyTorchJob/train in ml/pytorchjob/train min 3`},
+		"minAvailable of a TFJob, without its CPU-only servers": {world: `
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: train}
+spec:
+  runPolicy: {schedulingPolicy: {minAvailable: 3}}
+  tfReplicaSpecs:
+    PS: {replicas: 1, template: {spec: {containers: [{name: tensorflow}]}}}
+    Worker: {replicas: 3, template: {spec: {containers: [{name: tensorflow, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}`, want: `
+train-worker~0 1 GPU TFJob/train in ml/tfjob/train min 2
+train-worker~1 1 GPU TFJob/train in ml/tfjob/train min 2
+train-worker~2 1 GPU TFJob/train in ml/tfjob/train min 2`},
+		"an elastic PyTorchJob needs its minReplicas": {world: `
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: train}
+spec:
+  elasticPolicy: {minReplicas: 2, maxReplicas: 4}
+  pytorchReplicaSpecs:
+    Worker: {replicas: 3, template: {spec: {containers: [{name: pytorch, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}`, want: `
+train-worker~0 1 GPU PyTorchJob/train in ml/pytorchjob/train min 2
+train-worker~1 1 GPU PyTorchJob/train in ml/pytorchjob/train min 2
+train-worker~2 1 GPU PyTorchJob/train in ml/pytorchjob/train min 2`},
+		"an MPIJob's launcher is a Job's pod": {world: `
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: mpi}
+spec:
+  mpiReplicaSpecs:
+    Launcher: {replicas: 1, template: {spec: {containers: [{name: c}]}}}
+    Worker: {replicas: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}
+---
+kind: Pod
+metadata:
+  name: mpi-launcher-x
+  labels: {training.kubeflow.org/job-name: mpi, training.kubeflow.org/job-role: launcher}
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: mpi-launcher, uid: j, controller: true}]
+spec: {containers: [{name: c}]}`, want: `
+mpi-worker~0 8 GPUs MPIJob/mpi in ml/mpijob/mpi min 2
+mpi-worker~1 8 GPUs MPIJob/mpi in ml/mpijob/mpi min 2`},
+		"a suspended, a finished and another cluster's PyTorchJob are no demand": {world: `
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: a}
+spec:
+  runPolicy: {suspend: true}
+  pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}}
+---
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: b}
+spec:
+  pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}}
+status: {conditions: [{type: Succeeded, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}]}
+---
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: c}
+spec:
+  runPolicy: {managedBy: kueue.x-k8s.io/multikueue}
+  pytorchReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}}`, want: ``},
 		"scheduler-plugins, members like those that exist": {world: `
 apiVersion: scheduling.x-k8s.io/v1alpha1
 kind: PodGroup

@@ -119,6 +119,32 @@ status:
 	}
 }
 
+// TestKueueOfATrainJob: Kueue queues a TrainJob, whose controller makes a JobSet for it: its pods are
+// demand once.
+func TestKueueOfATrainJob(t *testing.T) {
+	const template = `{spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}`
+	in := world(t, `apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: w, ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: train, uid: t, controller: true}]}
+spec: {podSets: [{name: node, count: 2, template: `+template+`}]}
+status: {conditions: [`+condition("QuotaReserved")+`, `+condition("Admitted")+`], admission: {clusterQueue: q, podSetAssignments: [{name: node}]}}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train, uid: s, ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: train, uid: t, controller: true}]}
+spec: {replicatedJobs: [{name: node, replicas: 1, template: {spec: {parallelism: 2, completions: 2, template: `+template+`}}}]}
+---
+kind: Pod
+metadata: {name: train-node-0-0, labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: node}}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`)
+	if unmade := Join(in); len(unmade) != 1 || unmade[0].Workload != "w" {
+		t.Errorf("one of two pods exists, and to come are %+v", unmade)
+	}
+	if in.Pods[0].Workload != "w" {
+		t.Errorf("the pod is of workload %q", in.Pods[0].Workload)
+	}
+}
+
 // TestKueueSlicesAndNests: pods of an elastic job may name a replaced slice; pods of a RayJob are
 // created by an intermediate object. Neither counts twice.
 func TestKueueSlicesAndNests(t *testing.T) {

@@ -1,8 +1,10 @@
 package gangs
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,9 @@ const (
 	volcanoTask      = "volcano.sh/task-spec"
 	jobSetName       = "jobset.sigs.k8s.io/jobset-name"
 	jobSetRole       = "jobset.sigs.k8s.io/replicatedjob-name"
+	trainingJob      = "training.kubeflow.org/job-name"
+	trainingRole     = "training.kubeflow.org/replica-type"
+	mpiRole          = "training.kubeflow.org/job-role"
 	lwsName          = "leaderworkerset.sigs.k8s.io/name"
 	lwsGroup         = "leaderworkerset.sigs.k8s.io/group-index"
 	lwsWorker        = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -75,6 +80,16 @@ func (j *joiner) placeOf(p *corev1.Pod) place {
 		}
 		return j.inRole(id{foreign.KueueWorkload, w.Namespace, w.Name}, 0, role)
 	}
+	at := labelled(p)
+	if at.maker.name == "" {
+		return place{}
+	}
+	return j.inRole(at.maker, at.set, at.role)
+}
+
+// labelled is the place that a pod's labels name, whether there is its maker or not; an empty name for
+// none.
+func labelled(p *corev1.Pod) place {
 	label := func(key string) string {
 		if v := p.Labels[key]; v != "" {
 			return v
@@ -82,7 +97,7 @@ func (j *joiner) placeOf(p *corev1.Pod) place {
 		return p.Annotations[key]
 	}
 	if name := label(volcanoJob); name != "" {
-		return j.inRole(id{foreign.VolcanoJob, p.Namespace, name}, 0, label(volcanoTask))
+		return place{id{foreign.VolcanoJob, p.Namespace, name}, 0, label(volcanoTask)}
 	}
 	if name := p.Labels[lwsName]; name != "" {
 		set, err := strconv.Atoi(p.Labels[lwsGroup])
@@ -93,12 +108,33 @@ func (j *joiner) placeOf(p *corev1.Pod) place {
 		if p.Labels[lwsWorker] == "0" {
 			role = lwsRoleOfLeader
 		}
-		return j.inRole(id{foreign.LeaderWorkerSet, p.Namespace, name}, set, role)
+		return place{id{foreign.LeaderWorkerSet, p.Namespace, name}, set, role}
 	}
 	if name := p.Labels[jobSetName]; name != "" {
-		return j.inRole(id{foreign.JobSet, p.Namespace, name}, 0, p.Labels[jobSetRole])
+		return place{id{foreign.JobSet, p.Namespace, name}, 0, p.Labels[jobSetRole]}
+	}
+	if name := p.Labels[trainingJob]; name != "" {
+		of := foreign.MPIJob // a Job creates the launcher of one
+		if ref := metav1.GetControllerOfNoCopy(p); ref != nil && training[ref.Kind] != "" {
+			of = training[ref.Kind]
+		}
+		return place{id{of, p.Namespace, name}, 0, strings.ToLower(cmp.Or(p.Labels[trainingRole], p.Labels[mpiRole]))}
 	}
 	return place{}
+}
+
+// orphan reports whether a pod's maker is no more. Such a pod is about to be deleted: while it lasts,
+// the rest of a gang must not look like pods that are useful one by one.
+func (j *joiner) orphan(p *corev1.Pod) bool {
+	of := labelled(p).maker
+	all, listed := j.in.Objects[of.kind]
+	return of.name != "" && listed && !slices.ContainsFunc(all, func(o *foreign.Object) bool { return o.Namespace == of.namespace && o.Name == of.name })
+}
+
+// training are the kinds of Kubeflow's jobs.
+var training = map[string]foreign.Kind{
+	"PyTorchJob": foreign.PyTorchJob, "TFJob": foreign.TFJob, "MPIJob": foreign.MPIJob, "XGBoostJob": foreign.XGBoostJob,
+	"PaddleJob": foreign.PaddleJob, "JAXJob": foreign.JAXJob,
 }
 
 // inRole returns a place of a known maker. A pod that names no existing role has none, unless there
@@ -147,12 +183,26 @@ func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
 	}
 	// A JobSet's pods are owned by its Jobs.
 	if o := j.makers[id{foreign.JobSet, p.Namespace, p.Labels[jobSetName]}]; o != nil {
-		uids = append(uids, o.UID)
+		if w := j.workloadFor(o); w != nil {
+			return w
+		}
 	}
 	for _, uid := range uids {
 		if w := j.queued[uid]; w != nil && uid != "" {
 			return w
 		}
+	}
+	return nil
+}
+
+// workloadFor returns the Kueue Workload that queues an object or its owner, as a TrainJob is of its
+// JobSet; nil for none.
+func (j *joiner) workloadFor(o *foreign.Object) *foreign.Object {
+	if w := j.queued[o.UID]; w != nil && o.UID != "" {
+		return w
+	}
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.UID != "" {
+		return j.queued[ref.UID]
 	}
 	return nil
 }

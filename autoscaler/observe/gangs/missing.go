@@ -17,7 +17,8 @@ import (
 )
 
 // making are the kinds that create pods by themselves. The demand of a Deployment is its HPA's.
-var making = []foreign.Kind{foreign.KueueWorkload, foreign.VolcanoJob, foreign.LeaderWorkerSet, foreign.JobSet}
+var making = []foreign.Kind{foreign.KueueWorkload, foreign.VolcanoJob, foreign.LeaderWorkerSet, foreign.JobSet,
+	foreign.PyTorchJob, foreign.TFJob, foreign.MPIJob, foreign.XGBoostJob, foreign.PaddleJob, foreign.JAXJob}
 
 // makeMissing adds the pods that makers have not created yet.
 func (j *joiner) makeMissing() {
@@ -26,7 +27,7 @@ func (j *joiner) makeMissing() {
 			if o.Maker == nil || o.Maker.Over || o.Maker.Inactive || o.DeletionTimestamp != nil {
 				continue
 			}
-			if k != foreign.KueueWorkload && j.queued[o.UID] != nil && o.UID != "" {
+			if k != foreign.KueueWorkload && j.workloadFor(o) != nil {
 				continue // its Workload stands for it
 			}
 			if j.unseen(o) {
@@ -132,6 +133,8 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 // owners are the kinds as displayed.
 var owners = map[foreign.Kind]string{
 	foreign.KueueWorkload: "Workload", foreign.VolcanoJob: "Job", foreign.LeaderWorkerSet: "LeaderWorkerSet", foreign.JobSet: "JobSet",
+	foreign.PyTorchJob: "PyTorchJob", foreign.TFJob: "TFJob", foreign.MPIJob: "MPIJob", foreign.XGBoostJob: "XGBoostJob",
+	foreign.PaddleJob: "PaddleJob", foreign.JAXJob: "JAXJob",
 	foreign.Deployment: "Deployment", foreign.StatefulSet: "StatefulSet",
 	foreign.VolcanoPodGroup: "PodGroup", foreign.PluginsPodGroup: "PodGroup", foreign.BuiltInPodGroup: "PodGroup", foreign.KAIPodGroup: "PodGroup",
 }

@@ -39,6 +39,9 @@ func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
 		if q.DeletionTimestamp != nil {
 			continue
 		}
+		if q.Undecodable != "" {
+			l.problem(QuotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again", q.Undecodable)
+		}
 		models := addAmounts(t, q)
 		l.addCovers(q, models)
 	}

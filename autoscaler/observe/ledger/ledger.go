@@ -25,6 +25,8 @@ type Input struct {
 	// meaning of a profile's name depends on the product.
 	Models []string
 	Tables mig.Tables
+	// Shares of a GPU, where GPUs are given in shares; 0 for none.
+	Shares int
 }
 
 // Ledger is the tree of quotas, and which pods count towards which.
@@ -56,7 +58,7 @@ func New(in Input) *Ledger {
 		Problems: map[string]error{}, covers: map[string][]cover{}, namespaces: map[string]labels.Set{},
 		listed: map[string][]*limits{}, headrooms: map[string][]*headroom{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: map[objectKey]*foreign.Object{},
 	}
-	l.units = newUnits(in.Models, in.Tables)
+	l.units = newUnits(in.Models, in.Tables, in.Shares)
 	for i := range in.Namespaces {
 		l.namespaces[in.Namespaces[i].Name] = in.Namespaces[i].Labels
 	}
@@ -84,6 +86,7 @@ type Claim struct {
 	Labels, Annotations map[string]string
 	SchedulerName       string
 	Demand              demand.Demand
+	Shares              bool // the demand's fraction is shares of GPUs
 	// Model of the GPUs it requests or has, empty for any.
 	Model string
 	// Workload (Kueue) and PodGroup of the pod, by name, empty for none.

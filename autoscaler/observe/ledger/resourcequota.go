@@ -20,6 +20,9 @@ type limits struct {
 	names map[string]bool
 }
 
+// sharedResource is what NVIDIA's device plugin offers for GPUs that it shares with renameByDefault.
+const sharedResource = "nvidia.com/gpu.shared"
+
 // namespacePrefix of tenants that are ResourceQuotas.
 const namespacePrefix = "resourcequota/"
 
@@ -67,15 +70,16 @@ func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
 // ofNamespace returns the first ResourceQuota that bounds everything the claim requests.
 func (l *Ledger) ofNamespace(c Claim) string {
 	for _, r := range l.listed[c.Namespace] {
-		if r.bounds(c.Demand) {
+		if r.bounds(c) {
 			return r.tenant
 		}
 	}
 	return ""
 }
 
-func (r *limits) bounds(d demand.Demand) bool {
-	if d.Zero() || d.Fraction != nil {
+func (r *limits) bounds(c Claim) bool {
+	d := c.Demand
+	if d.Zero() || d.Fraction != nil && !(c.Shares && r.names[sharedResource]) {
 		return false
 	}
 	for _, in := range d.MIG {

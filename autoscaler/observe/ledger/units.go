@@ -12,10 +12,13 @@ import (
 )
 
 // units converts resources into slices of a GPU.
-type units struct{ scale *plan.Scale }
+type units struct {
+	scale  *plan.Scale
+	shares int // of a GPU, where GPUs are given in shares
+}
 
 // newUnits takes the models of the cluster's GPUs, by name.
-func newUnits(models []string, tables mig.Tables) units {
+func newUnits(models []string, tables mig.Tables, shares int) units {
 	known := make([]gpu.Model, len(models))
 	for i, name := range models {
 		known[i] = gpu.Model{Name: name}
@@ -23,7 +26,7 @@ func newUnits(models []string, tables mig.Tables) units {
 			known[i] = m
 		}
 	}
-	return units{plan.NewScale(tables, known)}
+	return units{plan.NewScale(tables, known), shares}
 }
 
 // perUnit is one unit of an extended resource in thousandths of slices of a GPU; false if it is no
@@ -38,6 +41,8 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 	case d.GPUs > 0:
 		per := int64(d.GPUs) * 1000 / many
 		return quota.Amount{Compute: per * computeSlices, Memory: per * memorySlices}, true
+	case d.Fraction.Shares() && u.shares > 0:
+		return quota.Amount{Compute: 1000 * computeSlices / int64(u.shares), Memory: 1000 * memorySlices / int64(u.shares)}, true
 	case len(d.MIG) == 1:
 		one := u.scale.Instance(d.MIG[0])
 		return quota.Amount{Compute: one.Compute * 1000, Memory: one.Memory * 1000}, true

@@ -30,7 +30,7 @@ type PodResources interface {
 
 // Exporter can be asked to release GPUs, by UUID.
 type Exporter interface {
-	Quiesce(ctx context.Context, id string, gpus []string, d time.Duration) error
+	Quiesce(ctx context.Context, gpus []string, d time.Duration) error
 	Resume(ctx context.Context, gpus []string) error
 }
 

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,29 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
+
+// TestPodStartsWhileTheExporterReleases: a pod that was bound before the cordon may be given an instance
+// while the exporter releases the GPU. The kubelet is asked again right before the instance is
+// destroyed, and MIG mode is switched.
+func TestPodStartsWhileTheExporterReleases(t *testing.T) {
+	for name, c := range map[string]struct{ layout, before, target, device string }{
+		"an instance":  {"1g.10gb@0 1g.10gb@1", "1g@0:1 1g@1:1", "2g@0:2", fakenvml.MIGUUID(0, 0)},
+		"the MIG mode": {"-", "", "3g@0:4 3g@4:4", fakenvml.GPUUUID(0)},
+	} {
+		b := newBench(t, h100(t, 0, c.layout))
+		b.config.AllowModeChange = true
+		before := b.layout()
+		b.exporter.then = func() { b.kubelet.give(c.device, "late") }
+		b.order(c.before, c.target, func(r *partition.Record) { r.Whole = c.layout == "-" })
+		b.tick()
+		if got := b.layout(); got != before {
+			t.Errorf("%s: the layout is %s, was %s", name, got, before)
+		}
+		if a := b.answer(); a.State != partition.AgentRestored || !strings.Contains(a.Message, "late") {
+			t.Errorf("%s: answer %+v", name, a)
+		}
+	}
+}
 
 // TestRepartitionAroundBusyInstance: idle instances are destroyed, new ones get exact placements, busy
 // ones keep running; the exporter releases and reacquires the GPU, the device plugin is restarted.
@@ -273,30 +295,6 @@ func TestHangingDriver(t *testing.T) {
 	b.answersAgain()
 	if r := b.report(); r.Problem != "" {
 		t.Errorf("the driver answers again: report %+v", r)
-	}
-}
-
-// TestAnnotationProtocol: an exporter without a socket is asked through the node's annotations.
-func TestAnnotationProtocol(t *testing.T) {
-	b := newBench(t, h100(t, 0, "1g.10gb@4"))
-	b.config.Exporter.By = byAnnotation
-	// The answer to an earlier request of the same operation is still there.
-	b.api.set(quiescedAnnotation, `{"id":"op-1","state":"released"}`)
-	answered := 0
-	b.api.around(nil, func(int) {
-		var request struct {
-			ID   string
-			GPUs []string
-		}
-		if json.Unmarshal([]byte(b.api.get(quiesceAnnotation)), &request) == nil && len(request.GPUs) == 1 && request.GPUs[0] == fakenvml.GPUUUID(0) && strings.HasPrefix(request.ID, "op-1.") {
-			answered++
-			b.api.set(quiescedAnnotation, fmt.Sprintf(`{"id":%q,"state":"released"}`, request.ID))
-		}
-	})
-	b.order("1g.10gb@4", "2g.20gb@4")
-	b.tick()
-	if b.layout() != "2g.20gb@4" || b.api.get(quiesceAnnotation) != "" || answered == 0 {
-		t.Errorf("%s, %+v, request %q", b.layout(), b.answer(), b.api.get(quiesceAnnotation))
 	}
 }
 

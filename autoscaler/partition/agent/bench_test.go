@@ -122,7 +122,7 @@ func (b *bench) agent() *Agent {
 		b.driver = hardware.New(b.config.Library, b.config.CallTimeout.Duration)
 	}
 	return New(Options{Cluster: cluster, Hardware: b.driver, PodResources: kubelet,
-		Exporter: NewExporter(b.config.Exporter, cluster), Config: b.config, Boot: "boot-1", Metrics: b.metrics, Now: b.clock})
+		Exporter: NewExporter(b.config.Exporter), Config: b.config, Boot: "boot-1", Metrics: b.metrics, Now: b.clock})
 }
 
 func (b *bench) kube() kubernetes.Interface {
@@ -278,7 +278,9 @@ type fakeExporter struct {
 	mu       sync.Mutex
 	quiesced map[string]bool
 	asked    int
-	refuse   string
+	// then, if set, is called while a GPU is being released.
+	then   func()
+	refuse string
 }
 
 func serveExporter(t testing.TB, socket string) *fakeExporter {
@@ -322,6 +324,9 @@ func (e *fakeExporter) talk(conn net.Conn) {
 		e.asked++
 		for _, c := range request.GPUs {
 			e.quiesced[c] = request.Op == "quiesce"
+			if e.then != nil && request.Op == "quiesce" {
+				e.then()
+			}
 		}
 		e.mu.Unlock()
 		_ = json.NewEncoder(conn).Encode(answer)

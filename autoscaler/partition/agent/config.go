@@ -45,8 +45,7 @@ type Config struct {
 
 // ExporterConfig defines how the exporter of the node is asked to release a GPU.
 type ExporterConfig struct {
-	// By is "socket", "annotation" (the exporter runs with --quiesce-annotation) or "none", where
-	// no exporter with NVML or DCGM runs on the node.
+	// By is "socket", or "none" where no exporter with NVML or DCGM runs on the node.
 	By     string `json:"by"`
 	Socket string `json:"socket"`
 	// Timeout of an answer.
@@ -130,10 +129,10 @@ func (c Config) Validate() error {
 		}
 	}
 	switch by := c.Exporter.By; {
-	case by != bySocket && by != byAnnotation && by != byNothing:
-		wrong("exporter.by: %q: want %s, %s or %s", by, bySocket, byAnnotation, byNothing)
+	case by != bySocket && by != byNothing:
+		wrong("exporter.by: %q: want %s or %s", by, bySocket, byNothing)
 	case by == bySocket && c.Exporter.Socket == "":
-		wrong("exporter.socket: want a path, or exporter.by: %s", byAnnotation)
+		wrong("exporter.socket: want a path, or exporter.by: %s", byNothing)
 	}
 	if strings.TrimSpace(c.KubeletSocket) == "" {
 		wrong("kubeletSocket: want a path: allocations cannot be read without it")

@@ -309,7 +309,7 @@ func (j *job) quiesce(ctx context.Context, gpus []string) error {
 		return nil
 	}
 	defer j.a.o.Metrics.timed(verbExporter, time.Now())
-	if err := j.a.o.Exporter.Quiesce(ctx, j.record.ID, gpus, quiesceFor); err != nil {
+	if err := j.a.o.Exporter.Quiesce(ctx, gpus, quiesceFor); err != nil {
 		return err
 	}
 	j.quiesced, j.quiescedAt = gpus, time.Now()

@@ -47,7 +47,7 @@ func child() {
 	}
 	cluster := NewCluster(client, "n")
 	a := New(Options{Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), PodResources: kubelet,
-		Exporter: NewExporter(c.Exporter, cluster), Config: c, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Exporter: NewExporter(c.Exporter), Config: c, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Now: func() time.Time { return start }})
 	if err := a.Tick(context.Background()); err != nil {
 		fail(err)

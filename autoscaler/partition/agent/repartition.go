@@ -67,6 +67,9 @@ func (j *job) repartition(ctx context.Context, layout string, whole bool) error 
 			j.answer.Touched = before
 			return err
 		}
+		if err := j.lookAgain(ctx, c, next); err != nil {
+			return err
+		}
 		if err := j.do(ctx, c, next); err != nil {
 			return fmt.Errorf("%s: %w", next, err)
 		}
@@ -144,27 +147,63 @@ func nextStep(c device, layout string, whole bool, allocated map[string]string) 
 
 // prepare checks that a step may be done, and has the exporter release the GPUs it affects.
 func (j *job) prepare(ctx context.Context, m machine, c device, next step, allocated map[string]string) error {
-	gpus := []string{c.UUID}
-	if next.mode {
-		if !j.a.o.Config.AllowModeChange && !j.answer.Touched {
-			return fmt.Errorf("GPU %d is not in MIG mode, and the agent may not switch it (allowModeChange)", c.Index)
-		}
-		affected := []device{c}
-		if resets(c.Product) {
-			affected, gpus = m.GPUs, nil
-			for _, other := range m.GPUs {
-				if other.UUID != "" {
-					gpus = append(gpus, other.UUID)
-				}
-			}
-		}
-		for _, other := range affected {
-			if err := idle(other, allocated); err != nil {
-				return fmt.Errorf("%s: %w", next, err)
-			}
+	if next.mode && !j.a.o.Config.AllowModeChange && !j.answer.Touched {
+		return fmt.Errorf("GPU %d is not in MIG mode, and the agent may not switch it (allowModeChange)", c.Index)
+	}
+	affected := affects(m, c, next)
+	if err := unused(affected, next, allocated); err != nil {
+		return err
+	}
+	var gpus []string
+	for _, other := range affected {
+		if other.UUID != "" {
+			gpus = append(gpus, other.UUID)
 		}
 	}
 	return j.quiesce(ctx, gpus)
+}
+
+// affects returns the GPUs that a step affects: all of the node where a change of the MIG mode resets
+// them.
+func affects(m machine, c device, next step) []device {
+	if next.mode && resets(c.Product) {
+		return m.GPUs
+	}
+	return []device{c}
+}
+
+// unused returns which pod or process uses what a step takes away, nil for none.
+func unused(affected []device, next step, allocated map[string]string) error {
+	for _, c := range affected {
+		if next.mode {
+			if err := idle(c, allocated); err != nil {
+				return fmt.Errorf("%s: %w", next, err)
+			}
+		}
+		for _, i := range c.Instances {
+			if h := allocatedTo(i, allocated); h != "" && !next.mode && !next.Create && i.ID == next.instance {
+				return fmt.Errorf("%s: it is allocated to %s", next, h)
+			}
+		}
+	}
+	return nil
+}
+
+// lookAgain repeats prepare's check right before the step: the exporter takes seconds to release a
+// GPU, in which the kubelet may start a pod that was bound before the cordon.
+func (j *job) lookAgain(ctx context.Context, c device, next step) error {
+	m, err := j.a.o.Hardware.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if c, err = find(m, c.UUID, c.Index); err != nil {
+		return err
+	}
+	allocated, err := j.a.o.PodResources.Allocations(ctx)
+	if err != nil {
+		return err
+	}
+	return unused(affects(m, c, next), next, allocated)
 }
 
 // resets reports whether a product must be reset to change its MIG mode: the Ampere ones.

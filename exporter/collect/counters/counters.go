@@ -2,14 +2,14 @@ package counters
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
-
-	_ "embed"
+	"time"
 )
 
 //go:embed default-counters.csv
@@ -34,6 +34,8 @@ type Field struct {
 	Name string // the series' name
 	Kind Kind
 	Help string
+	// Every is how often it is sampled; 0 is as often as readings are taken.
+	Every time.Duration
 }
 
 // File is a counters file without mistakes.
@@ -131,4 +133,127 @@ func readError(name string, err error) error {
 		return &Error{File: name, Line: parse.Line, Reason: fmt.Sprintf("not CSV at column %d: %v; put a help with quotes or commas in double quotes and double its own quotes", parse.Column, parse.Err)}
 	}
 	return fmt.Errorf("reading %s: %w", name, err)
+}
+
+// Series that dcgm-exporter computes from several fields or from events. The
+// counters file asks for them by name; they have no DCGM field, so each has a
+// number of its own beyond DCGM's, which identifies its Field.
+const (
+	XIDErrorsCount   uint16 = 9001 + iota // XIDs in a window
+	ClockEventsCount                      // samples in a window with a throttle reason set
+	GPUHealthStatus                       // DCGM's health watches
+	P2PStatus                             // NVLink to each peer
+	XIDErrorsTotal                        // XIDs since the start
+	ClockEventsTotal                      // throttle reasons that set in since the start
+)
+
+// computedNames are in dcgm-exporter 4.8.4.
+var computedNames = map[string]uint16{
+	"DCGM_EXP_XID_ERRORS_COUNT":   XIDErrorsCount,
+	"DCGM_EXP_CLOCK_EVENTS_COUNT": ClockEventsCount,
+	"DCGM_EXP_GPU_HEALTH_STATUS":  GPUHealthStatus,
+	"DCGM_EXP_P2P_STATUS":         P2PStatus,
+	"DCGM_EXP_XID_ERRORS_TOTAL":   XIDErrorsTotal,
+	"DCGM_EXP_CLOCK_EVENTS_TOTAL": ClockEventsTotal,
+}
+
+// Computed reports whether the field is one of those above and no DCGM field: a
+// source cannot be asked for it.
+func (f Field) Computed() bool { return f.ID >= XIDErrorsCount && f.ID <= ClockEventsTotal }
+
+// parser gathers a file's fields and mistakes.
+type parser struct {
+	name     string
+	file     File
+	mistakes []error
+	lines    map[string]int // first line of a series name
+}
+
+// take reads one record. Of two lines for one series the first is served:
+// dcgm-exporter serves both, and Prometheus keeps the first it reads.
+func (p *parser) take(line int, record []string) {
+	for i := range record {
+		record[i] = strings.TrimSpace(record[i])
+	}
+	if len(record) == 1 && record[0] == "" {
+		return // a line of blanks
+	}
+	field, mistake, warning := parseRecord(record)
+	if mistake != nil {
+		mistake.File, mistake.Line = p.name, line
+		p.mistakes = append(p.mistakes, mistake)
+		return
+	}
+	if first, again := p.lines[field.Name]; again {
+		p.warn(line, &Error{Column: "field", Reason: fmt.Sprintf("%s is on line %d already; this line is left out", field.Name, first)})
+		return
+	}
+	if warning != nil {
+		p.warn(line, warning)
+	}
+	p.lines[field.Name] = line
+	p.file.Fields = append(p.file.Fields, field)
+}
+
+func (p *parser) warn(line int, e *Error) {
+	e.File, e.Line = p.name, line
+	p.file.Warnings = append(p.file.Warnings, e)
+}
+
+func parseRecord(record []string) (f Field, mistake, warning *Error) {
+	if len(record) != 3 {
+		return f, &Error{Reason: fmt.Sprintf("%d columns, want 3: field, type, help (a help with commas needs double quotes)", len(record))}, nil
+	}
+	f, mistake = parseField(record[0])
+	if mistake != nil {
+		return f, mistake, nil
+	}
+	f.Kind, f.Help = Kind(record[1]), record[2]
+	switch f.Kind {
+	case Gauge, Counter, Untyped:
+		return f, nil, nil
+	case Label:
+		if f.Computed() {
+			return f, &Error{Column: "type", Reason: f.Name + " is a count and cannot be a label; use gauge or counter"}, nil
+		}
+		return f, nil, nil
+	case "histogram", "summary":
+		kind := f.Kind
+		f.Kind = Untyped
+		return f, nil, &Error{Column: "type", Reason: fmt.Sprintf("%s is one number and no %s; it is served untyped", f.Name, kind)}
+	}
+	return f, &Error{Column: "type", Reason: fmt.Sprintf("%q is not a type, want gauge, counter, untyped or label", record[1])}, nil
+}
+
+// parseField reads the first column: a DCGM field by name or number, or a
+// series that the exporter computes.
+func parseField(text string) (Field, *Error) {
+	if id, ok := computedNames[text]; ok {
+		return Field{ID: id, Name: text}, nil
+	}
+	id, ok := FieldID(text)
+	if !ok || (Field{ID: id}).Computed() {
+		reason := fmt.Sprintf("no DCGM field is called %q", text)
+		if near := nearest(text); near != "" {
+			reason += ", did you mean " + near + "?"
+		}
+		return Field{}, &Error{Column: "field", Reason: reason}
+	}
+	f := Field{ID: id, Name: text}
+	if text[0] >= '0' && text[0] <= '9' {
+		f.Name = FieldName(id)
+	}
+	return f, nil
+}
+
+// NewField is a counter that is no line of a file.
+func NewField(name, kind, help string) (Field, error) {
+	f, mistake, warning := parseRecord([]string{strings.TrimSpace(name), strings.TrimSpace(kind), help})
+	switch {
+	case mistake != nil:
+		return Field{}, fmt.Errorf("%s: %s", mistake.Column, mistake.Reason)
+	case warning != nil:
+		return Field{}, fmt.Errorf("%s: %s", warning.Column, warning.Reason)
+	}
+	return f, nil
 }

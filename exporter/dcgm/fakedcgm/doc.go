@@ -1,8 +1,8 @@
 // Package fakedcgm is a test fake of NVIDIA's libdcgm.so.4, written in C and
-// steered through a text file. The libnvidia-ml.so.1 beside it is fakenvml's, of
+// steered through a file. The libnvidia-ml.so.1 beside it is fakenvml's, of
 // the same machine.
 //
-// It owns the C source in c/, the state file that says what the pretended
+// It owns the C source in c/, the file of records that says what the pretended
 // machine looks like, and the compiling of the two libraries and of a host
 // engine that runs in a process of its own, on TCP or a unix socket, and can be
 // killed. A process started with LD_LIBRARY_PATH pointing at them and
@@ -11,6 +11,15 @@
 // values that are not there are blank, unwatched fields give no data, watched
 // ones are sampled at their interval and carry the time of the sample. Library
 // and host engine use a protocol of their own, in one process or two.
+//
+// Checked on 2026-11-23: sizes and places of structures against go-dcgm's headers (TestABI);
+// the field table against DCGM 4.5.2's own library; against the sources of DCGM 4.5.2 and
+// 4.6.0 that field 230 has no data before the first XID, that XIDs stand on GPU and compute
+// instances in MIG mode, what is read from the kernel log and that a restart reads it again,
+// DCGM_HEALTH_WATCH_ALL, and the NVLink status of 18 and of 36 links. Known differences:
+// every connection has watches of its own, reads of what is not watched and of the MIG
+// hierarchy are logged (FAKEDCGM_LOG) and not slow, and every GPU can profile unless the state
+// says otherwise.
 //
 // It never copies DCGM itself, holds no policy, and is linked into no program:
 // it exists to be loaded by tests and by the sandbox.

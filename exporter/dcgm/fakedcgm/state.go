@@ -1,9 +1,23 @@
 package fakedcgm
 
-import "time"
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
+)
 
 // EnvState is the environment variable with the path of the state file.
 const EnvState = "FAKEDCGM_STATE"
+
+// EnvLog is the environment variable with the path of the host engine's log, to which it
+// appends a line "unwatched KIND ID FIELD" for each value that is read and not watched, as
+// DCGM logs at its default level, and "hierarchy" for each reading of the MIG hierarchy,
+// which DCGM takes 90 ms for. Without it there is no log.
+const EnvLog = "FAKEDCGM_LOG"
 
 // State is the machine that the fake simulates. The fake reads the file again
 // whenever it has changed.
@@ -29,6 +43,11 @@ type State struct {
 	NoNVML bool
 	// Fail makes a call fail: the function's name → the status it gives.
 	Fail map[string]int
+	// KernelShift is added to the times of XIDs in the kernel log that are older than the
+	// host engine: it computes them when it reads the log at its start.
+	KernelShift time.Duration
+	// Links36 is DCGM 4.6, which knows 36 links of a GPU. Before there were 18.
+	Links36 bool
 }
 
 // GPU is one GPU. Its DCGM GPU id is its Index.
@@ -66,10 +85,15 @@ type Fields = map[uint16]float64
 // "status:-18" for a status without a value, and "text:…".
 type Odd map[uint16]string
 
-// Instance is one MIG GPU instance with one compute instance that fills it.
+// Instance is one MIG GPU instance.
 type Instance struct {
-	ID            int    // GPU instance id on its GPU
-	EntityID      int    // DCGM's entity id, unique on the machine
+	ID       int // GPU instance id on its GPU
+	EntityID int // DCGM's entity id, unique on the machine
+	// UUIDs are of further compute instances, which share it evenly with that of UUID.
+	UUIDs []string
+	// XIDs that DCGM attributes to the instance or, where they say so, to its first compute
+	// instance.
+	XIDs          []XID
 	Profile       string // "3g.40gb"
 	ComputeSlices int
 	Start, Size   int    // placement in memory slices
@@ -122,17 +146,83 @@ type Core struct {
 // Incident is a finding of DCGM's health system.
 type Incident struct {
 	GPU    int
-	System int // one of DCGM_HEALTH_WATCH_*
+	System int // one of DCGM_HEALTH_WATCH_*, or WatchAll
 	Result int // 0 pass, 10 warning, 20 failure
 	Code   int // DCGM_FR_*
 }
+
+// WatchAll is DCGM_HEALTH_WATCH_ALL, 0xFFFFFFFF: what DCGM gives the gravest XIDs.
+const WatchAll = -1
 
 // Peer is the peer-to-peer status of a GPU towards another.
 type Peer struct{ From, To, Status int }
 
 // XID is one error event of a GPU. DCGM keeps each as a value of field 230
 // with the time of the event.
+//
+// A host engine knows those that happened while it runs: not those that are in the state
+// when it starts, unless they are in the kernel log.
 type XID struct {
-	Code int
-	At   time.Time // microsecond resolution
+	Code    int
+	At      time.Time // microsecond resolution
+	Kernel  bool      // read from the kernel log, of a GPU only
+	Compute bool      // of an instance: recorded on its compute instance
+}
+
+// writeNVML writes the machine for the NVML fake, where it looks for it beside
+// the state at path. The file changes only with the layout.
+func (s State) writeNVML(path string) error {
+	m, err := s.nvml()
+	if err != nil {
+		return err
+	}
+	next := path + ".nvml.next"
+	if err := m.Write(next); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(next)
+	if err != nil {
+		return err
+	}
+	if old, err := os.ReadFile(path + ".nvml"); err == nil && bytes.Equal(old, text) {
+		return os.Remove(next)
+	}
+	return os.Rename(next, path+".nvml")
+}
+
+// nvml is the machine as the driver shows it.
+func (s State) nvml() (fakenvml.State, error) {
+	m := fakenvml.State{Driver: s.DriverVersion}
+	for _, c := range s.GPUs {
+		device := fakenvml.GPU{
+			UUID: c.UUID, Name: c.Product, PCIBusID: c.PCIBusID, Minor: c.Minor, MemoryMiB: c.MemoryMiB, Lost: c.Lost, MIG: c.MIG,
+		}
+		if table, ok := mig.ForModel(c.Product); ok {
+			device.Spec = table.Spec()
+		}
+		for _, i := range c.Instances {
+			name, err := mig.ParseName(i.Profile)
+			if err != nil {
+				return m, fmt.Errorf("instance %d of %s: %w", i.ID, c.UUID, err)
+			}
+			device.Instances = append(device.Instances, fakenvml.Instance{
+				ID: i.ID, Computes: i.computes(),
+				Placement: mig.Placement{Profile: mig.Profile{Compute: i.ComputeSlices, Memory: i.Size, Attrs: name.Attrs}, Start: i.Start},
+			})
+		}
+		m.GPUs = append(m.GPUs, device)
+	}
+	return m, nil
+}
+
+// computes are the compute instances, which share the GPU instance evenly.
+func (i Instance) computes() []fakenvml.Compute {
+	if len(i.UUIDs) == 0 {
+		return fakenvml.Whole(i.UUID)
+	}
+	var out []fakenvml.Compute
+	for k, uuid := range append([]string{i.UUID}, i.UUIDs...) {
+		out = append(out, fakenvml.Compute{ID: k, Slices: i.ComputeSlices / (1 + len(i.UUIDs)), UUID: uuid})
+	}
+	return out
 }

@@ -328,9 +328,12 @@ EXPORT int nvmlDeviceGetFieldValues(handle *d, int count, field_value *values) {
     for (int i = 0; i < count; i++) {
         char name[32];
         snprintf(name, sizeof name, "field.%u", values[i].id);
-        values[i].type = 1; /* unsigned int */
+        unsigned long long type = 1; /* unsigned int, unless the state says otherwise */
         values[i].value = 0;
         values[i].code = (unsigned)number(d, name, &values[i].value);
+        snprintf(name, sizeof name, "fieldtype.%u", values[i].id);
+        number(d, name, &type);
+        values[i].type = (unsigned)type;
     }
     return leave(OK);
 }

@@ -116,7 +116,6 @@ func (l *look) sinks() map[doctor.Source]sink {
 		doctor.MutatingWebhooks:    into(&f.MutatingWebhooks, nil),
 		doctor.RoleBindings:        into(&f.RoleBindings, nil),
 		doctor.ResourceSlices:      into(&f.ResourceSlices, nil),
-		doctor.MachineDeployments:  into(&f.MachineDeployments, nil),
 		doctor.CustomMetrics:       metrics(&f.CustomMetrics),
 		doctor.ExternalMetrics:     metrics(&f.ExternalMetrics),
 		doctor.Monitoring:          metrics(&f.Monitoring),

@@ -136,7 +136,7 @@ type page[T any] struct {
 }
 
 // into collects items for which keep is true; nil keeps all.
-func into[T any](all *[]T, keep func(*T) bool) sink {
+func into[T any](all *[]*T, keep func(*T) bool) sink {
 	return func(raw []byte) (string, int, error) {
 		var p page[T]
 		if err := json.Unmarshal(raw, &p); err != nil {
@@ -144,7 +144,7 @@ func into[T any](all *[]T, keep func(*T) bool) sink {
 		}
 		for i := range p.Items {
 			if keep == nil || keep(&p.Items[i]) {
-				*all = append(*all, p.Items[i])
+				*all = append(*all, &p.Items[i])
 			}
 		}
 		return p.Metadata.Continue, len(p.Items), nil

@@ -73,7 +73,7 @@ func (l *look) second(ctx context.Context) {
 }
 
 // one reads one object. A missing object is an answer: it is absent from the facts.
-func one[T any](ctx context.Context, l *look, d doctor.Described, path string, all *[]T) {
+func one[T any](ctx context.Context, l *look, d doctor.Described, path string, all *[]*T) {
 	raw, err := l.kube.get(ctx, path, nil)
 	if code(err) == http.StatusNotFound {
 		return
@@ -86,7 +86,7 @@ func one[T any](ctx context.Context, l *look, d doctor.Described, path string, a
 		l.missing(d, err)
 		return
 	}
-	*all = append(*all, v)
+	*all = append(*all, &v)
 }
 
 // maxNamed bounds the objects of one kind that are read one by one.
@@ -96,30 +96,28 @@ const maxNamed = 10
 // of webhooks that could stop them.
 func (l *look) services() []key {
 	var all []key
-	for i := range l.facts.APIServices {
-		if a := &l.facts.APIServices[i]; doctor.IsMetrics(a.Spec.Group) && a.Spec.Service != nil && valid(a.Spec.Service.Namespace, a.Spec.Service.Name) {
+	for _, a := range l.facts.APIServices {
+		if doctor.IsMetrics(a.Spec.Group) && a.Spec.Service != nil && valid(a.Spec.Service.Namespace, a.Spec.Service.Name) {
 			all = add(all, key{a.Spec.Service.Namespace, a.Spec.Service.Name})
 		}
 	}
 	for _, p := range l.facts.Programs("adapter") {
 		all = add(all, key{p.Namespace, p.Name})
 	}
-	for _, s := range l.facts.WebhookServices() { // which are bounded by themselves
-		if k := (key{s.Namespace, s.Name}); valid(s.Namespace, s.Name) && !slices.Contains(all, k) {
+	for _, w := range l.facts.Webhooks() { // maxCalls bounds them
+		if k := (key{w.Service.Namespace, w.Service.Name}); valid(k.namespace, k.name) && !slices.Contains(all, k) {
 			all = append(all, k)
 		}
 	}
 	return all
 }
 
-// configs are the ConfigMaps that our programs are configured by.
+// configs are the ConfigMaps that autoscalers are configured by.
 func (l *look) configs() []key {
 	var all []key
-	for _, name := range []string{"adapter", "autoscaler"} {
-		for _, p := range l.facts.Programs(name) {
-			if valid(p.Namespace, p.ConfigMap) {
-				all = add(all, key{p.Namespace, p.ConfigMap})
-			}
+	for _, p := range l.facts.Programs("autoscaler") {
+		if valid(p.Namespace, p.ConfigMap) {
+			all = add(all, key{p.Namespace, p.ConfigMap})
 		}
 	}
 	return all
@@ -135,12 +133,7 @@ func (l *look) homes() []key {
 }
 
 func add(all []key, k key) []key {
-	for _, have := range all {
-		if have == k {
-			return all
-		}
-	}
-	if len(all) >= maxNamed {
+	if slices.Contains(all, k) || len(all) >= maxNamed {
 		return all
 	}
 	return append(all, k)

@@ -33,9 +33,6 @@ const scraped = `
   gpuscale_exporter_build_info{job="e", instance="1", namespace="gs", pod="ea"} 1
 `
 
-// up is the series up of the first exporter's target.
-const up = `  up{job="e", instance="1"} 1` + "\n"
-
 // gpu_held without honor_labels, with them, and with exported_* dropped.
 const (
 	moved   = `  gpu_held{job="e", instance="1", namespace="gs", pod="ea", node="a", gpu_uuid="g1", exported_namespace="team", exported_pod="h"} 1` + "\n"
@@ -78,9 +75,6 @@ func TestMeanings(t *testing.T) {
 		{"samples are old", scraped + `  gpu_sample_age_seconds{job="e", instance="3", node="c", gpu_uuid="g4"} 700` + "\n", doctor.SamplesOld, []string{`{node="c"} 700`}},
 		{"a target is down", scraped + `  up{job="gpuscale-adapter", instance="9"} 0` + "\n", doctor.TargetsDown, []string{`{instance="9", job="gpuscale-adapter"} 1`}},
 		{"another program's target is down", scraped + `  up{job="x", instance="9"} 0` + "\n", doctor.TargetsDown, nil},
-		{"every minute", scraped + up, doctor.Scrapes, []string{`{job="e"} 5`}},
-		{"a target that is new", scraped + `  up{job="e", instance="1"} 1 from 18` + "\n", doctor.Scrapes, nil},
-		{"another program's target", up, doctor.Scrapes, nil},
 		{"another cluster", scraped, doctor.GPUNodes, nil},
 	} {
 		t.Run(c.name+"/"+string(c.source), func(t *testing.T) {

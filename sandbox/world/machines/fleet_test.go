@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/device"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
@@ -89,6 +89,16 @@ func (b *env) pass(d time.Duration) {
 	}
 }
 
+// driver is what the driver's fake of a machine has.
+func (b *env) driver(node string, gpus int) fakenvml.State {
+	b.t.Helper()
+	state, err := fakenvml.State{GPUs: make([]fakenvml.GPU, gpus)}.Read(filepath.Join(b.fleet.opts.Dir, node, "dcgm.state.nvml"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return state
+}
+
 func (b *env) allocatable(name, resource string) int64 {
 	n, ok := b.Node(name)
 	if !ok {
@@ -111,9 +121,8 @@ func TestAGivenNodeIsUpAtOnce(t *testing.T) {
 	if b.allocatable("big-a", "nvidia.com/mig-3g.40gb") != 2 || b.allocatable("big-a", "nvidia.com/mig-1g.10gb") != 7 {
 		t.Errorf("the node's own layout is not advertised")
 	}
-	state, err := fakedcgm.Read(filepath.Join(b.fleet.opts.Dir, "big-a", "dcgm.state"))
-	if err != nil || len(state.GPUs) != 2 || len(state.GPUs[1].Instances) != 7 {
-		t.Errorf("DCGM's fake sees %+v, %v", state.GPUs, err)
+	if state := b.driver("big-a", 2); len(state.GPUs[1].Instances) != 7 {
+		t.Errorf("the driver's fake sees %+v", state.GPUs)
 	}
 	if got := b.fleet.Targets(); len(got) != 1 || got[0].Node != "big-a" {
 		t.Errorf("targets %v", got)
@@ -173,9 +182,8 @@ func TestFaultsReachAMachineThatIsThere(t *testing.T) {
 		t.Error("wrong answers to faults")
 	}
 	b.pass(time.Second)
-	state, err := fakedcgm.Read(filepath.Join(b.fleet.opts.Dir, "big-a", "dcgm.state"))
-	if err != nil || !state.GPUs[1].Lost || state.GPUs[0].Lost {
-		t.Errorf("%+v, %v", state.GPUs, err)
+	if state := b.driver("big-a", 2); !state.GPUs[1].Lost || state.GPUs[0].Lost {
+		t.Errorf("%+v", state.GPUs)
 	}
 }
 

@@ -19,9 +19,6 @@
 {{- if and (not (empty $v.monitoring.prometheusServiceAccount.name)) (empty $v.monitoring.prometheusServiceAccount.namespace) -}}
 {{- fail "monitoring.prometheusServiceAccount.namespace: needed with a name" -}}
 {{- end -}}
-{{- if and $v.agent.enabled $v.exporter.enabled (eq $v.agent.exporterBy "annotation") (not $v.exporter.quiesceAnnotation) -}}
-{{- fail "agent.exporterBy: annotation needs exporter.quiesceAnnotation=true" -}}
-{{- end -}}
 {{- /* Only where a cluster answers: helm template has none. */ -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
 {{- if and $v.autoscaler.enabled $v.autoscaler.migManager.namespace (ne $v.autoscaler.migManager.namespace (include "gpuscale.namespace" .)) -}}
@@ -30,7 +27,7 @@
 {{- end -}}
 {{- end -}}
 {{- /* Helm refuses these as well, and does not say what to do. */ -}}
-{{- if $v.crds.install -}}
+{{- if and $v.crds.install $v.autoscaler.enabled -}}
 {{- range $path, $_ := .Files.Glob "files/crds/*.yaml" -}}
 {{- $name := ($.Files.Get $path | fromYaml).metadata.name -}}
 {{- $have := (default dict (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name)).metadata | default dict -}}

@@ -56,11 +56,38 @@ labels: {{- include "gpuscale.labels" . | nindent 2 }}
 {{- if $image.digest -}}
 {{ printf "%s@%s" $name $image.digest | quote }}
 {{- else -}}
-{{ printf "%s:%s" $name (coalesce $image.tag .root.Values.image.tag .root.Chart.AppVersion) | quote }}
+{{- $tag := coalesce $image.tag .root.Values.image.tag .root.Chart.AppVersion -}}
+{{- with $image.variant }}{{ $tag = printf "%s-%s" $tag . }}{{ end -}}
+{{ printf "%s:%s" $name $tag | quote }}
 {{- end -}}
 {{- end -}}
 
 {{/* The user that the API server sees. */}}
 {{- define "gpuscale.user" -}}
 system:serviceaccount:{{ include "gpuscale.namespace" .root }}:{{ include "gpuscale.serviceAccount" . }}
+{{- end -}}
+
+{{- /* The namespaces whose exporters and autoscaler rules, alerts and the report believe, with commas. */ -}}
+{{- define "gpuscale.trusted" -}}
+{{- $all := concat (list (include "gpuscale.namespace" .)) (default list .Values.adapter.exporterNamespaces) (default list .Values.autoscaler.exporterNamespaces) | uniq -}}
+{{- ternary "*" (join "," $all) (has "*" $all) -}}
+{{- end }}
+
+{{/* A CEL expression: of a map of the object's metadata, only keys k for which may is true were added, changed or
+removed. Takes (dict "map" "annotations" "may" "k == 'a'"). */}}
+{{- define "gpuscale.changesOnly" -}}
+object.metadata.?{{ .map }}.orValue({}).all(k, {{ .may }} || oldObject.metadata.?{{ .map }}[?k] == optional.of(object.metadata.{{ .map }}[k]))
+&& oldObject.metadata.?{{ .map }}.orValue({}).all(k, {{ .may }} || k in object.metadata.?{{ .map }}.orValue({}))
+{{- end -}}
+
+{{/* A CEL expression: these fields of part, "spec" or "status", are as before. Takes (dict "part" "status" "fields" (list "phase")). */}}
+{{- define "gpuscale.unchanged" -}}
+{{- $part := .part -}}
+{{- range $i, $field := .fields }}{{ if $i }}
+&& {{ end }}object.{{ $part }}.?{{ $field }} == oldObject.{{ $part }}.?{{ $field }}{{ end -}}
+{{- end -}}
+
+{{/* The fields of a Node's status besides its conditions (Kubernetes 1.34). */}}
+{{- define "gpuscale.nodeStatus" -}}
+{{- include "gpuscale.unchanged" (dict "part" "status" "fields" (list "allocatable" "capacity" "addresses" "phase" "daemonEndpoints" "nodeInfo" "images" "volumesInUse" "volumesAttached" "config" "runtimeHandlers" "features")) -}}
 {{- end -}}

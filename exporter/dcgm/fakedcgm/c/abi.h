@@ -171,20 +171,12 @@ typedef struct {
 } version_info_v2;
 
 enum { LINK_DOWN = 2, LINK_UP = 3 };
-enum { LINKS_PER_GPU = 18, LINKS_PER_SWITCH = 256, MAX_SWITCHES = 12 };
+enum { LINKS_PER_SWITCH = 256, MAX_SWITCHES = 12 };
 
-typedef struct {
-    unsigned int version, gpus;
-    struct {
-        unsigned int id;
-        int state[LINKS_PER_GPU];
-    } gpu[MAX_DEVICES];
-    unsigned int switches;
-    struct {
-        unsigned int id;
-        int state[LINKS_PER_SWITCH];
-    } nvswitch[MAX_SWITCHES];
-} link_status_v4;
+/* dcgmNvLinkStatus_v4 and _v5, of 18 and 36 links a GPU, are words: version, number of GPUs,
+ * for each of 32 its id and its links' states, number of switches, and the same of 12. */
+#define LINK_WORDS(links) (2 + MAX_DEVICES * (1 + (links)) + 1 + MAX_SWITCHES * (1 + LINKS_PER_SWITCH))
+#define LINKS_VERSION(n, links) ((unsigned)(n) << 24 | 4 * LINK_WORDS(links))
 
 typedef struct {
     unsigned int version, gpus;
@@ -227,7 +219,7 @@ _Static_assert(sizeof(attributes_v3) == 5220, "dcgmDeviceAttributes_v3");
 _Static_assert(sizeof(prof_groups_v3) == 1376, "dcgmProfGetMetricGroups_v3");
 _Static_assert(sizeof(group_info_v3) == 8456, "dcgmGroupInfo_v3");
 _Static_assert(sizeof(version_info_v2) == 516, "dcgmVersionInfo_v2");
-_Static_assert(sizeof(link_status_v4) == 14780, "dcgmNvLinkStatus_v4");
+_Static_assert(4 * LINK_WORDS(18) == 0x39bc && 4 * LINK_WORDS(36) == 0x42bc, "dcgmNvLinkStatus_v4, _v5");
 _Static_assert(sizeof(p2p_status_v1) == 4232, "dcgmNvLinkP2PStatus_v1");
 _Static_assert(sizeof(health_v5) == 1069068, "dcgmHealthResponse_v5");
 _Static_assert(sizeof(cpu_hierarchy_v1) == 1160, "dcgmCpuHierarchy_v1");

@@ -208,13 +208,12 @@ EXPORT status_t dcgmGetCpuHierarchy(handle_t handle, cpu_hierarchy_v1 *out) {
     return call_for(handle, CALL_dcgmGetCpuHierarchy, &in, out, sizeof *out);
 }
 
-EXPORT status_t dcgmGetNvLinkLinkStatus(handle_t handle, link_status_v4 *out) {
+EXPORT status_t dcgmGetNvLinkLinkStatus(handle_t handle, unsigned int *out) {
     buffer in = { 0 };
     if (out == NULL)
         return ST_BADPARAM;
-    if (out->version != VERSION(link_status_v4, 4))
-        return ST_VER_MISMATCH;
-    return call_for(handle, CALL_dcgmGetNvLinkLinkStatus, &in, out, sizeof *out);
+    PUT(&in, *out);
+    return call_for(handle, CALL_dcgmGetNvLinkLinkStatus, &in, out, *out & 0xffffff);
 }
 
 EXPORT status_t dcgmGetNvLinkP2PStatus(handle_t handle, p2p_status_v1 *out) {

@@ -90,6 +90,7 @@ status_t embedded_start(handle_t *out) {
         return ST_UNINITIALIZED;
     if (engine_greet() != ST_OK)
         return ST_INIT_ERROR;
+    engine_begin();
     pthread_mutex_lock(&lock);
     embedded = true;
     pthread_mutex_unlock(&lock);

@@ -2,6 +2,9 @@
 #include "engine.h"
 
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -36,6 +39,26 @@ static const state *lock_after_hang(void) {
 static void forget(void) {
     groups_clear();
     watches_clear();
+}
+
+void engine_begin(void) {
+    const state *s = lock_after_hang();
+    if (s)
+        xids_begin(s);
+    pthread_mutex_unlock(&lock);
+}
+
+void engine_log(const char *format, ...) {
+    const char *path = getenv("FAKEDCGM_LOG");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (f == NULL)
+        return;
+    va_list args;
+    va_start(args, format);
+    vfprintf(f, format, args);
+    va_end(args);
+    fputc('\n', f);
+    fclose(f);
 }
 
 void engine_forget(void) {

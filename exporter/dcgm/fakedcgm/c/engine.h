@@ -12,6 +12,11 @@
 status_t engine_serve(int call, buffer *in, buffer *out);
 /* Waits as a call does; gives CONNECTION_NOT_VALID when the engine is dead. */
 status_t engine_greet(void);
+/* Notes which XIDs there are already: a host engine that starts knows those of the kernel
+ * log only. */
+void engine_begin(void);
+/* Appends a line to the log. */
+void engine_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Forgets groups and watches, as at the end of a connection. */
 void engine_forget(void);
 
@@ -44,11 +49,16 @@ void groups_clear(void);
 
 /* What there is. */
 const GPU *find_gpu(const state *s, unsigned int gpu);
+/* The k-th instance of a GPU. */
+const instance *instance_of(const state *s, const GPU *c, int k);
 const instance *find_instance(const state *s, unsigned int entity, const GPU **parent);
+const instance *find_compute(const state *s, unsigned int entity, const GPU **parent);
 const thing *find_thing(const state *s, entity_t e);
 bool entity_exists(const state *s, entity_t e);
 /* The profiling fields of a GPU; NULL with *n 0 when it cannot be profiled. */
-const unsigned short *profiled_fields(const GPU *c, int *n);
+const unsigned short *profiled_fields(const state *s, const GPU *c, int *n);
+/* What the state says of a field; NULL where it says nothing. */
+const field_value *find_value(const state *s, span of, unsigned short field);
 
 /* One value. DCGM's own structs carry 4 KB each, so only the API uses them. */
 typedef struct {
@@ -64,6 +74,7 @@ typedef struct {
 
 /* Watches and samples. A sample is due when the last one is older than the
  * watch interval; it is then taken from the state of that moment. */
+void xids_begin(const state *s);
 status_t watch_add(entity_t e, unsigned short field, int64_t every_us);
 void watch_remove(entity_t e, unsigned short field);
 void watches_clear(void);

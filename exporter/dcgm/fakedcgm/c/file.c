@@ -1,77 +1,72 @@
-/* The state file: found through the environment, read when it has changed. */
+/* The state file: found through the environment, read when another stands in its place. */
 #include "state.h"
 
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_FILE = 4 << 20 };
-
+/* The file stays open, so that its inode means no other file. */
 static struct {
-    bool seen, good;
-    struct timespec mtime;
-    off_t size;
-    ino_t inode;
-    state parsed;
-} current;
+    int fd;
+    struct stat is;
+    char *image;
+    state state;
+} file = { .fd = -1 };
 
-static bool unchanged(const struct stat *st) {
-    return current.seen && st->st_mtim.tv_sec == current.mtime.tv_sec
-           && st->st_mtim.tv_nsec == current.mtime.tv_nsec && st->st_size == current.size
-           && st->st_ino == current.inode;
+#define TABLE(count, table)            \
+    s->table = (const void *)at;       \
+    at += (size_t)s->count * sizeof *s->table;
+
+static bool place_tables(state *s, const char *image, size_t size) {
+    if (size < offsetof(state, value))
+        return false;
+    memcpy(s, image, offsetof(state, value));
+    const char *at = image + offsetof(state, value);
+    TABLE(values, value)
+    TABLE(xids, xid)
+    TABLE(GPUs, GPU)
+    TABLE(instances, instance)
+    TABLE(things, thing)
+    TABLE(incidents, incident)
+    TABLE(peers, peer)
+    TABLE(failing, fail)
+    TABLE(texts, text)
+    return (size_t)(at - image) == size;
 }
 
-static char *read_all(int fd, size_t size) {
-    char *text = malloc(size + 1);
-    size_t have = 0;
-    while (text && have < size) {
-        ssize_t n = read(fd, text + have, size - have);
-        if (n <= 0)
-            break;
-        have += (size_t)n;
+static const char *load(const char *path) {
+    struct stat st;
+    if (path == NULL || stat(path, &st) != 0)
+        return "there is no file";
+    if (file.fd >= 0 && st.st_ino == file.is.st_ino && st.st_dev == file.is.st_dev)
+        return NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return "the file cannot be opened";
+    char *image = malloc((size_t)st.st_size);
+    if (image == NULL || read(fd, image, (size_t)st.st_size) != st.st_size || !place_tables(&file.state, image, (size_t)st.st_size)) {
+        free(image);
+        close(fd);
+        return "its size is not that of its records";
     }
-    if (text)
-        text[have] = '\0';
-    return text;
-}
-
-static bool load(int fd, const char *path, off_t size) {
-    char *text = size <= MAX_FILE ? read_all(fd, (size_t)size) : NULL;
-    int line = text ? state_parse(text, &current.parsed) : -1;
-    free(text);
-    if (line != 0)
-        fprintf(stderr, "fakedcgm: %s: line %d is not understood\n", path, line);
-    return line == 0;
+    if (file.fd >= 0)
+        close(file.fd);
+    free(file.image);
+    file.fd = fd;
+    file.is = st;
+    file.image = image;
+    return NULL;
 }
 
 const state *state_current(void) {
-    const char *path = getenv("FAKEDCGM_STATE");
-    struct stat st;
-    if (path == NULL || stat(path, &st) != 0) {
-        if (current.good || !current.seen)
-            fprintf(stderr, "fakedcgm: FAKEDCGM_STATE (%s) cannot be read\n", path ? path : "not set");
-        current.seen = true;
-        current.good = false;
-        current.inode = 0;
-        return NULL;
-    }
-    if (unchanged(&st))
-        return current.good ? &current.parsed : NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    /* What is kept must describe what is read, and the name may have been given
-     * to a newer file since stat(). */
-    if (fstat(fd, &st) == 0) {
-        current.seen = true;
-        current.mtime = st.st_mtim;
-        current.size = st.st_size;
-        current.inode = st.st_ino;
-        current.good = load(fd, path, st.st_size);
-    }
-    close(fd);
-    return current.good ? &current.parsed : NULL;
+    static bool failed;
+    const char *path = getenv("FAKEDCGM_STATE"), *problem = load(path);
+    if (problem && !failed)
+        fprintf(stderr, "fakedcgm: FAKEDCGM_STATE (%s): %s\n", path ? path : "not set", problem);
+    failed = problem != NULL;
+    return problem ? NULL : &file.state;
 }

@@ -11,17 +11,28 @@ const GPU *find_gpu(const state *s, unsigned int gpu) {
     return NULL;
 }
 
+const instance *instance_of(const state *s, const GPU *c, int k) {
+    return &s->instance[c->instances.first + k];
+}
+
 const instance *find_instance(const state *s, unsigned int entity, const GPU **parent) {
     for (int i = 0; i < s->GPUs; i++) {
         const GPU *c = &s->GPU[i];
-        for (int k = 0; k < c->instances; k++) {
-            if ((unsigned)c->instance[k].entity == entity) {
+        for (int k = 0; k < c->instances.count; k++) {
+            const instance *found = instance_of(s, c, k);
+            if ((unsigned)found->entity == entity) {
                 *parent = c;
-                return &c->instance[k];
+                return found;
             }
         }
     }
     return NULL;
+}
+
+/* The compute instances of a GPU instance have the numbers from 8 times its own on. */
+const instance *find_compute(const state *s, unsigned int entity, const GPU **parent) {
+    const instance *i = find_instance(s, entity / 8, parent);
+    return i && entity % 8 < (unsigned)i->computes ? i : NULL;
 }
 
 const thing *find_thing(const state *s, entity_t e) {
@@ -44,22 +55,21 @@ bool entity_exists(const state *s, entity_t e) {
     const GPU *parent;
     switch (e.kind) {
     case FE_GPU: return find_gpu(s, e.id) != NULL;
-    /* A compute instance fills its GPU instance and shares its number. */
-    case FE_GPU_I:
-    case FE_GPU_CI: return find_instance(s, e.id, &parent) != NULL;
+    case FE_GPU_I: return find_instance(s, e.id, &parent) != NULL;
+    case FE_GPU_CI: return find_compute(s, e.id, &parent) != NULL;
     case FE_CPU_CORE: return has_core(s, e.id);
     default: return find_thing(s, e) != NULL;
     }
 }
 
-const unsigned short *profiled_fields(const GPU *c, int *n) {
+const unsigned short *profiled_fields(const state *s, const GPU *c, int *n) {
     static const unsigned short usual[] = { 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012 };
     *n = 0;
     if (c->lost)
         return NULL;
-    for (int k = 0; k < c->fields.count; k++)
-        if (c->fields.list[k].id == 1001 && c->fields.list[k].what == A_UNSUPPORTED)
-            return NULL;
+    const field_value *sm = find_value(s, c->fields, 1001);
+    if (sm && sm->what == A_UNSUPPORTED)
+        return NULL;
     *n = c->profiled ? c->profiled : (int)(sizeof usual / sizeof *usual);
     return c->profiled ? c->profile : usual;
 }
@@ -92,8 +102,11 @@ status_t serve_dcgmGetEntityGroupEntities(const state *s, buffer *in, buffer *ou
             continue;
         if (kind == FE_GPU)
             ids[n++] = (unsigned)c->index;
-        for (int k = 0; (kind == FE_GPU_I || kind == FE_GPU_CI) && k < c->instances; k++)
-            ids[n++] = (unsigned)c->instance[k].entity;
+        for (int k = 0; kind == FE_GPU_I && k < c->instances.count; k++)
+            ids[n++] = (unsigned)instance_of(s, c, k)->entity;
+        for (int k = 0; kind == FE_GPU_CI && k < c->instances.count; k++)
+            for (int j = 0; j < instance_of(s, c, k)->computes; j++)
+                ids[n++] = (unsigned)(8 * instance_of(s, c, k)->entity + j);
     }
     for (int i = 0; i < s->things; i++)
         if (s->thing[i].kind == kind && kind != FE_CPU_CORE)
@@ -143,15 +156,16 @@ status_t serve_dcgmGetDeviceAttributes(const state *s, buffer *in, buffer *out) 
     return ST_OK;
 }
 
-static void put_entry(buffer *out, const GPU *c, const instance *i, bool compute) {
+/* compute is -1 for the GPU instance itself. */
+static void put_entry(buffer *out, const GPU *c, const instance *i, int compute) {
     entity_t gi = { FE_GPU_I, (unsigned)i->entity };
     hierarchy_entry e = {
-        .entity = compute ? (entity_t){ FE_GPU_CI, gi.id } : gi,
-        .parent = compute ? gi : (entity_t){ FE_GPU, (unsigned)c->index },
+        .entity = compute >= 0 ? (entity_t){ FE_GPU_CI, 8 * gi.id + (unsigned)compute } : gi,
+        .parent = compute >= 0 ? gi : (entity_t){ FE_GPU, (unsigned)c->index },
         .nvml_index = (unsigned)c->index,
         .nvml_gi = (unsigned)i->id,
-        .nvml_ci = compute ? 0 : UINT32_MAX,
-        .slices = (unsigned)i->slices,
+        .nvml_ci = (unsigned)compute,
+        .slices = (unsigned)(compute >= 0 ? i->slices / i->computes : i->slices),
     };
     snprintf(e.gpu_uuid, sizeof e.gpu_uuid, "%s", c->uuid);
     PUT(out, e);
@@ -159,14 +173,16 @@ static void put_entry(buffer *out, const GPU *c, const instance *i, bool compute
 
 status_t serve_dcgmGetGpuInstanceHierarchy(const state *s, buffer *in, buffer *out) {
     (void)in;
+    engine_log("hierarchy");
     if (s->no_nvml)
         return ST_NVML_NOT_LOADED;
     for (int i = 0; i < s->GPUs; i++) {
         const GPU *c = &s->GPU[i];
         /* DCGM's struct holds 14 entries a GPU. */
-        for (int k = 0; !c->lost && k < c->instances && k < 7; k++) {
-            put_entry(out, c, &c->instance[k], false);
-            put_entry(out, c, &c->instance[k], true);
+        for (int k = 0; !c->lost && k < c->instances.count && k < 7; k++) {
+            const instance *gi = instance_of(s, c, k);
+            for (int j = -1; j < gi->computes; j++)
+                put_entry(out, c, gi, j);
         }
     }
     return ST_OK;
@@ -179,7 +195,7 @@ status_t serve_dcgmProfGetSupportedMetricGroups(const state *s, buffer *in, buff
     if (c == NULL)
         return ST_BADPARAM;
     int n;
-    const unsigned short *fields = profiled_fields(c, &n);
+    const unsigned short *fields = profiled_fields(s, c, &n);
     if (n == 0)
         return ST_PROFILING_NOT_SUPPORTED;
     PUT(out, n);
@@ -206,26 +222,28 @@ status_t serve_dcgmGetCpuHierarchy(const state *s, buffer *in, buffer *out) {
 }
 
 status_t serve_dcgmGetNvLinkLinkStatus(const state *s, buffer *in, buffer *out) {
-    (void)in;
-    link_status_v4 l = { .version = VERSION(link_status_v4, 4) };
+    unsigned version;
+    GET(in, version);
+    const int links = version == LINKS_VERSION(5, 36) ? 36 : 18;
+    if (version != LINKS_VERSION(4, 18) && (version != LINKS_VERSION(5, 36) || !s->links36))
+        return ST_VER_MISMATCH;
+    unsigned words[LINK_WORDS(36)] = { version, (unsigned)s->GPUs };
+    unsigned *gpus = words + 2, *switches = gpus + MAX_DEVICES * (1 + links);
     for (int i = 0; i < s->GPUs; i++)
-        l.gpu[l.gpus++].id = (unsigned)s->GPU[i].index;
-    for (int i = 0; i < s->things && l.switches < MAX_SWITCHES; i++)
+        gpus[i * (1 + links)] = (unsigned)s->GPU[i].index;
+    for (int i = 0; i < s->things && *switches < MAX_SWITCHES; i++)
         if (s->thing[i].kind == FE_SWITCH)
-            l.nvswitch[l.switches++].id = s->thing[i].id;
+            switches[1 + (*switches)++ * (1 + LINKS_PER_SWITCH)] = s->thing[i].id;
     for (int i = 0; i < s->things; i++) {
         const thing *t = &s->thing[i];
-        if (t->kind != FE_LINK)
-            continue;
-        int up = t->up ? LINK_UP : LINK_DOWN;
-        for (unsigned k = 0; t->parent_kind == FE_GPU && k < l.gpus; k++)
-            if (l.gpu[k].id == (unsigned)t->parent)
-                l.gpu[k].state[t->index] = up;
-        for (unsigned k = 0; t->parent_kind == FE_SWITCH && k < l.switches; k++)
-            if (l.nvswitch[k].id == (unsigned)t->parent)
-                l.nvswitch[k].state[t->index] = up;
+        const bool at_gpu = t->parent_kind == FE_GPU;
+        const int per = at_gpu ? links : LINKS_PER_SWITCH, n = at_gpu ? s->GPUs : (int)*switches;
+        unsigned *list = at_gpu ? gpus : switches + 1;
+        for (int k = 0; t->kind == FE_LINK && t->index < per && k < n; k++)
+            if (list[k * (1 + per)] == (unsigned)t->parent)
+                list[k * (1 + per) + 1 + t->index] = t->up ? LINK_UP : LINK_DOWN;
     }
-    PUT(out, l);
+    put_bytes(out, words, version & 0xffffff);
     return ST_OK;
 }
 

@@ -71,25 +71,51 @@ static bool identity(const state *s, const GPU *c, const instance *i, sample *ou
     return true;
 }
 
-static void set_from_xids(const GPU *c, sample *out) {
-    out->value.i64 = 0;
-    const xid_event *newest = NULL;
-    for (int k = 0; k < c->xids; k++)
-        if (newest == NULL || c->xid[k].at >= newest->at)
-            newest = &c->xid[k];
-    if (newest) {
-        out->value.i64 = newest->code;
-        out->ts = newest->at;
+/* The XIDs that there were when the host engine began. */
+static xid_event before[MAX_XIDS];
+static int befores;
+
+void xids_begin(const state *s) {
+    befores = s->xids;
+    memcpy(before, s->xid, (size_t)befores * sizeof *before);
+}
+
+/* Gives the k-th XID as a sample where the host engine knows it. */
+static bool xid_sample(const state *s, int k, sample *out) {
+    const xid_event *x = &s->xid[k];
+    *out = (sample){ .field = XID_ERRORS, .type = 'i', .ts = x->at, .value.i64 = x->code };
+    for (int i = 0; i < befores; i++) {
+        const xid_event *b = &before[i];
+        if (b->at == x->at && b->code == x->code && b->kind == x->kind && b->id == x->id) {
+            out->ts += s->kernel_shift;
+            return x->kernel;
+        }
+    }
+    return true;
+}
+
+static bool is_of(const xid_event *x, entity_t e) {
+    return (unsigned)x->kind == e.kind && (unsigned)x->id == e.id;
+}
+
+/* Before the first XID DCGM has no data. */
+static void last_xid(const state *s, entity_t e, sample *out) {
+    *out = (sample){ .field = XID_ERRORS, .type = 'i', .status = ST_NO_DATA };
+    set_blank(out, 0);
+    for (int k = 0; k < s->xids; k++) {
+        sample v;
+        if (is_of(&s->xid[k], e) && xid_sample(s, k, &v) && v.ts >= out->ts)
+            *out = v;
     }
 }
 
 /* Answers what the state says of a field. */
-static void answer_field(const field_value *f, sample *out) {
+static void answer_field(const state *s, const field_value *f, sample *out) {
     switch (f->what) {
     case A_NUMBER: set_number(out, f->number); break;
     case A_TEXT:
         out->type = 's';
-        snprintf(out->value.str, MAX_TEXT, "%s", f->text);
+        snprintf(out->value.str, MAX_TEXT, "%s", s->text[(int)f->number]);
         break;
     case A_NAN:
     case A_INF:
@@ -110,14 +136,18 @@ static void answer_field(const field_value *f, sample *out) {
     }
 }
 
-static bool answer_from(const field_set *set, sample *out) {
-    for (int k = 0; k < set->count; k++) {
-        if (set->list[k].id == out->field) {
-            answer_field(&set->list[k], out);
-            return true;
-        }
-    }
-    return false;
+const field_value *find_value(const state *s, span of, unsigned short field) {
+    for (int k = of.first; k < of.first + of.count; k++)
+        if (s->value[k].id == field)
+            return &s->value[k];
+    return NULL;
+}
+
+static bool answer_from(const state *s, span of, sample *out) {
+    const field_value *f = find_value(s, of, out->field);
+    if (f)
+        answer_field(s, f, out);
+    return f != NULL;
 }
 
 /* Switches, links, CPUs and cores have what the state says and nothing else. */
@@ -129,7 +159,7 @@ static void thing_live(const state *s, entity_t e, sample *out) {
         return;
     }
     out->ts = now_us();
-    if (t == NULL || !answer_from(&t->fields, out))
+    if (t == NULL || !answer_from(s, t->fields, out))
         set_blank(out, 0);
 }
 
@@ -141,8 +171,10 @@ void sample_live(const state *s, entity_t e, unsigned short field, sample *out) 
     out->status = meta == NULL ? ST_UNKNOWN_FIELD : ST_OK;
     if (e.kind == FE_GPU) {
         c = find_gpu(s, e.id);
-    } else if (e.kind == FE_GPU_I || e.kind == FE_GPU_CI) {
+    } else if (e.kind == FE_GPU_I) {
         i = find_instance(s, e.id, &c);
+    } else if (e.kind == FE_GPU_CI) {
+        i = find_compute(s, e.id, &c);
     } else {
         thing_live(s, e, out);
         return;
@@ -152,16 +184,18 @@ void sample_live(const state *s, entity_t e, unsigned short field, sample *out) 
         i = NULL;
     if (meta && c == NULL)
         out->status = ST_NO_DATA;
+    if (field == XID_ERRORS && out->status == ST_OK && !answer_from(s, i ? i->fields : c->fields, out)) {
+        last_xid(s, e, out);
+        return;
+    }
     out->ts = out->status == ST_OK ? now_us() : 0;
     if (out->status != ST_OK || c->lost) {
         set_blank(out, 0);
         return;
     }
-    if (answer_from(i ? &i->fields : &c->fields, out))
+    if (answer_from(s, i ? i->fields : c->fields, out))
         return;
-    if (field == XID_ERRORS && i == NULL)
-        set_from_xids(c, out);
-    else if (!identity(s, c, i, out))
+    if (!identity(s, c, i, out))
         set_blank(out, 0);
 }
 
@@ -243,11 +277,16 @@ void watches_update(const state *s) {
 
 void sample_latest(const state *s, entity_t e, unsigned short field, sample *out) {
     watch *w = *find_watch(e, field);
+    if (w && field == XID_ERRORS) {
+        sample_live(s, e, field, out);
+        return;
+    }
     if (w) {
         take_if_due(s, w);
         *out = w->last;
         return;
     }
+    engine_log("unwatched %u %u %u", e.kind, e.id, field);
     const field_meta *meta = field_by_id(field);
     *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
     out->status = meta ? ST_NOT_WATCHED : ST_UNKNOWN_FIELD;
@@ -256,11 +295,10 @@ void sample_latest(const state *s, entity_t e, unsigned short field, sample *out
 
 /* Of field 230 each event of the state is a sample; it has no others. */
 static int xids_since(const state *s, entity_t e, int64_t from, sample *out) {
-    const GPU *c = e.kind == FE_GPU ? find_gpu(s, e.id) : NULL;
     int n = 0;
-    for (int k = 0; c && k < c->xids; k++)
-        if (c->xid[k].at >= from)
-            out[n++] = (sample){ .field = XID_ERRORS, .type = 'i', .ts = c->xid[k].at, .value.i64 = c->xid[k].code };
+    for (int k = 0; k < s->xids && n < MAX_HISTORY; k++)
+        if (is_of(&s->xid[k], e) && xid_sample(s, k, &out[n]) && out[n].ts >= from)
+            n++;
     return n;
 }
 

@@ -83,6 +83,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "fake-hostengine: cannot listen on %s\n", argv[2]);
         return 1;
     }
+    engine_begin();
     fflush(stdout);
     const pid_t parent = getpid();
     for (;;) {

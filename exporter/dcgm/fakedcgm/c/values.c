@@ -106,9 +106,9 @@ static bool is_profiling(unsigned short field) {
     return field >= 1001 && field <= 1083;
 }
 
-static bool can_profile(const GPU *c, unsigned short field) {
+static bool can_profile(const state *s, const GPU *c, unsigned short field) {
     int n;
-    const unsigned short *fields = profiled_fields(c, &n);
+    const unsigned short *fields = profiled_fields(s, c, &n);
     for (int i = 0; i < n; i++)
         if (fields[i] == field)
             return true;
@@ -120,7 +120,7 @@ static bool may_watch(const state *s, const entity_group *g, const field_group *
     for (int i = 0; i < g->count; i++) {
         const GPU *c = g->list[i].kind == FE_GPU ? find_gpu(s, g->list[i].id) : NULL;
         for (int k = 0; c && k < f->count; k++)
-            if (is_profiling(f->list[k]) && !can_profile(c, f->list[k]))
+            if (is_profiling(f->list[k]) && !can_profile(s, c, f->list[k]))
                 return false;
     }
     return true;

@@ -47,9 +47,9 @@ SAME_PLACE(dcgmProfGetMetricGroups_v3, metricGroups[1].fieldIds, prof_groups_v3,
 SAME_SIZE(dcgmGroupInfo_v3, group_info_v3);
 SAME_SIZE(dcgmCpuHierarchy_v1, cpu_hierarchy_v1);
 SAME_PLACE(dcgmCpuHierarchy_v1, cpus[3].ownedCores.bitmask, cpu_hierarchy_v1, cpus[3].cores.bitmask);
-SAME_SIZE(dcgmNvLinkStatus_v4, link_status_v4);
-SAME_PLACE(dcgmNvLinkStatus_v4, gpus[2].linkState, link_status_v4, gpu[2].state);
-SAME_PLACE(dcgmNvLinkStatus_v4, nvSwitches[2].linkState, link_status_v4, nvswitch[2].state);
+_Static_assert(sizeof(dcgmNvLinkStatus_v4) == 4 * LINK_WORDS(18), "dcgmNvLinkStatus_v4");
+_Static_assert(offsetof(dcgmNvLinkStatus_v4, gpus[2].linkState) == 4 * (2 + 2 * 19 + 1), "dcgmNvLinkStatus_v4.gpus");
+_Static_assert(offsetof(dcgmNvLinkStatus_v4, nvSwitches[2].linkState) == 4 * (2 + 32 * 19 + 1 + 2 * 257 + 1), "dcgmNvLinkStatus_v4.nvSwitches");
 SAME_SIZE(dcgmNvLinkP2PStatus_v1, p2p_status_v1);
 SAME_PLACE(dcgmNvLinkP2PStatus_v1, gpus[2].linkStatus, p2p_status_v1, gpu[2].status);
 SAME_SIZE(dcgmHealthResponse_v5, health_v5);
@@ -68,7 +68,7 @@ _Static_assert((int)ST_PROFILING_NOT_SUPPORTED == (int)DCGM_ST_PROFILING_NOT_SUP
 _Static_assert((int)ST_NVML_NOT_LOADED == (int)DCGM_ST_NVML_NOT_LOADED, "DCGM_ST_NVML_NOT_LOADED");
 _Static_assert((int)ST_GPU_IS_LOST == (int)DCGM_ST_GPU_IS_LOST, "DCGM_ST_GPU_IS_LOST");
 _Static_assert(dcgmHealthResponse_version5 == VERSION(health_v5, 5), "dcgmHealthResponse_version5");
-_Static_assert(dcgmNvLinkStatus_version4 == VERSION(link_status_v4, 4), "dcgmNvLinkStatus_version4");
+_Static_assert(dcgmNvLinkStatus_version4 == LINKS_VERSION(4, 18), "dcgmNvLinkStatus_version4");
 _Static_assert(dcgmNvLinkP2PStatus_version1 == VERSION(p2p_status_v1, 1), "dcgmNvLinkP2PStatus_version1");
 _Static_assert(dcgmCpuHierarchy_version1 == VERSION(cpu_hierarchy_v1, 1), "dcgmCpuHierarchy_version1");
 _Static_assert(dcgmDeviceAttributes_version3 == VERSION(attributes_v3, 3), "dcgmDeviceAttributes_version3");

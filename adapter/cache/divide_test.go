@@ -1,0 +1,302 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// fleet is a Prometheus with one server in each namespace. What is wrong in a
+// namespace happens to each query that reaches it.
+type fleet struct {
+	mu      sync.Mutex
+	queries int
+	widest  int
+	faults  map[string]fault
+	down    error
+}
+
+type fault struct {
+	err    error
+	delay  time.Duration
+	series int    // that many in place of one
+	metric string // only where this is queried; "" for any
+}
+
+func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, most prom.Limits) (prom.Vector, error) {
+	f.mu.Lock()
+	f.queries++
+	down := f.down
+	namespaces := reached(promql)
+	f.widest = max(f.widest, len(namespaces))
+	met := map[string]fault{}
+	for _, n := range namespaces {
+		if bad, ok := f.faults[n]; ok && strings.Contains(promql, bad.metric) {
+			met[n] = bad
+		}
+	}
+	f.mu.Unlock()
+	if down != nil {
+		return nil, down
+	}
+	more := map[string]int{}
+	for n, m := range met {
+		select {
+		case <-time.After(m.delay):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, ctx.Err())
+		}
+		if m.err != nil {
+			return nil, m.err
+		}
+		more[n] += m.series
+	}
+	if !strings.Contains(promql, "vllm:num_requests_waiting") || strings.HasPrefix(promql, "last_over_time") {
+		return nil, nil
+	}
+	var v prom.Vector
+	add := func(part, namespace, pod string, value float64) {
+		v = append(v, prom.Sample{Labels: prom.FromMap(map[string]string{"namespace": namespace, "pod": pod, signal.PartLabel: part}), Value: value, Time: time.Now()})
+	}
+	for _, n := range namespaces {
+		if n == nowhere {
+			continue
+		}
+		add("v0", n, "a", 7)
+		add("t0", n, "a", float64(time.Now().UnixMilli())/1000)
+		for range more[n] {
+			add("v0", n, "x", 1)
+		}
+	}
+	if len(v) > most.Series {
+		return nil, prom.ErrTooLarge
+	}
+	return v, nil
+}
+
+// reached returns the namespaces that a query's first selector reaches.
+func reached(promql string) (names []string) {
+	e, err := parser.NewParser(parser.Options{}).ParseExpr(promql)
+	if err != nil {
+		return nil
+	}
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		if s, ok := n.(*parser.VectorSelector); ok && names == nil {
+			for _, m := range s.LabelMatchers {
+				if m.Name == "namespace" && m.Type != labels.MatchNotEqual {
+					names = strings.Split(m.Value, "|")
+				}
+			}
+		}
+		return nil
+	})
+	return names
+}
+
+func (f *fleet) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fleet) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.queries
+}
+
+func names(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("team-%03d", i))
+	}
+	return all
+}
+
+// asking asks in every namespace, and returns those that have an answer no older
+// than allowed, and the failures of the others.
+func asking(t *testing.T, c *Cache, namespaces []string, allowed time.Duration) (good []string, failures map[string]error) {
+	t.Helper()
+	failures = map[string]error{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, n := range namespaces {
+		all.Go(func() {
+			v, err := c.View(t.Context(), "queue_depth", n)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			a, err := v.Table.Pod(signal.Key{Namespace: n, Pod: "a"}, k8slabels.Everything(), time.Now())
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil && time.Since(a.Time) <= allowed:
+				good = append(good, n)
+			default:
+				failures[n] = errors.Join(err, v.Failure)
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(good)
+	return good, failures
+}
+
+func fleetSetup(f *fleet) Setup {
+	s := setup(f, only("queue_depth"))
+	s.Options.Interval, s.Options.Budget = 15*time.Second, prom.Limits{Series: 1000, Bytes: 1 << 20}
+	s.Options.Concurrency = 4
+	s.Rules[0].MaxAge = 45 * time.Second
+	return s
+}
+
+// Whatever goes wrong in two namespaces, before the first request or later, the 118
+// others go on, their answers no older than without it. The two are asked about by
+// themselves, and together with the others again after ten good minutes.
+func TestAFaultConcernsItsNamespace(t *testing.T) {
+	const apart = "vllm:num_requests_waiting"
+	cases := map[string]struct {
+		fault
+		says string
+	}{
+		"an error":        {fault{err: fmt.Errorf("%w: duplicate series", prom.ErrBadQuery)}, "duplicate series"},
+		"one series":      {fault{err: fmt.Errorf("%w: duplicate series", prom.ErrBadQuery), metric: apart}, "the series is " + apart},
+		"a warning":       {fault{err: &prom.PartialError{Warnings: []string{"no bucket"}}}, "no bucket"},
+		"too many series": {fault{series: 1200}, "too large"},
+		"all the budget":  {fault{series: 5000}, "too large"},
+		"slow":            {fault{delay: time.Minute}, "deadline"},
+	}
+	all := names(120)
+	culprits := []string{all[7], all[66]}
+	innocent := slices.DeleteFunc(slices.Clone(all), func(n string) bool { return slices.Contains(culprits, n) })
+	for name, bad := range cases {
+		for _, early := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, "/early=", early), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &fleet{faults: map[string]fault{}}
+					harm := func() { f.set(func() { f.faults[culprits[0]], f.faults[culprits[1]] = bad.fault, bad.fault }) }
+					if early {
+						harm()
+					}
+					c, _ := start(t, fleetSetup(f))
+					asking(t, c, all, time.Hour)
+					time.Sleep(20 * time.Second)
+					if !early {
+						harm()
+					}
+					for range 12 {
+						time.Sleep(10 * time.Second)
+						good, failures := asking(t, c, all, 17*time.Second+10*time.Second*7/4)
+						if lost := slices.DeleteFunc(slices.Clone(innocent), func(n string) bool { return slices.Contains(good, n) }); len(lost) > 0 {
+							t.Fatalf("%v have no answer: %v", lost, failures[lost[0]])
+						}
+					}
+					good, failures := asking(t, c, all, 17*time.Second)
+					if !slices.Equal(good, innocent) {
+						t.Errorf("%v have no recent answer", failures)
+					}
+					for _, n := range culprits {
+						if err := failures[n]; err == nil || !strings.Contains(err.Error(), bad.says) {
+							t.Errorf("%s: %v lacks %q", n, err, bad.says)
+						}
+					}
+					before := f.count()
+					time.Sleep(time.Minute)
+					if n := f.count() - before; n > 5*5+2*20 {
+						t.Errorf("%d queries a minute", n)
+					}
+					f.set(func() { clear(f.faults) })
+					for range 3 * 20 {
+						time.Sleep(20 * time.Second)
+						asking(t, c, all, time.Hour)
+					}
+					if good, failures := asking(t, c, all, 17*time.Second); !slices.Equal(good, all) {
+						t.Errorf("when all is well again: %v", failures)
+					}
+					for _, s := range c.Status() {
+						if s.Alone {
+							t.Errorf("%s is asked about by itself after 20 good minutes", s.Namespace)
+						}
+					}
+					before = f.count()
+					time.Sleep(time.Minute)
+					if n := f.count() - before; n > 5*5 { // a query for 50 namespaces is in two pieces
+						t.Errorf("%d queries a minute for 120 namespaces, %d at once", n, c.plan.rules["queue_depth"].width)
+					}
+					if f.widest > maxWidth {
+						t.Errorf("a query about %d namespaces", f.widest)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What fails about no namespace is no namespace's fault: nothing is divided, and
+// no namespace is asked about by itself.
+func TestABackendsFaultDividesNothing(t *testing.T) {
+	for name, err := range map[string]error{
+		"down": prom.ErrUnavailable, "partial": &prom.PartialError{Warnings: []string{"a store is away"}}, "a query it does not understand": prom.ErrBadQuery,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fleet{}
+				c, _ := start(t, fleetSetup(f))
+				all := names(120)
+				asking(t, c, all, time.Hour)
+				time.Sleep(20 * time.Second)
+				f.set(func() { f.down = err })
+				before := f.count()
+				time.Sleep(2 * time.Minute)
+				if n := f.count() - before; n > 10*2*3 {
+					t.Errorf("%d queries in two minutes", n)
+				}
+				for _, s := range c.Status() {
+					if s.Alone {
+						t.Fatalf("%s is asked about by itself", s.Namespace)
+					}
+				}
+				f.set(func() { f.down = nil })
+				time.Sleep(17 * time.Second)
+				if good, failures := asking(t, c, all, 17*time.Second); !slices.Equal(good, all) {
+					t.Errorf("when it is back: %v", failures)
+				}
+			})
+		})
+	}
+}
+
+// An answer that is too much, although no namespace is, is asked for in parts.
+func TestTooMuchTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{faults: map[string]fault{}}
+		all := names(40)
+		for _, n := range all {
+			f.faults[n] = fault{series: 300}
+		}
+		c, _ := start(t, fleetSetup(f))
+		asking(t, c, all, time.Hour)
+		time.Sleep(40 * time.Second)
+		if good, failures := asking(t, c, all, 17*time.Second); !slices.Equal(good, all) {
+			t.Errorf("%v", failures)
+		}
+		before := f.count()
+		time.Sleep(time.Minute)
+		if n := f.count() - before; n > 5*10*2 {
+			t.Errorf("%d queries a minute: the width is not kept", n)
+		}
+	})
+}

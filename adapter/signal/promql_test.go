@@ -1,0 +1,165 @@
+package signal
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func queryRule(text string) Rule {
+	r := Rule{
+		Name: "own", Subject: Namespace, Sources: []Source{{Metric: FirstMetric(text), Form: PromQL, Query: text}},
+		Duplicates: Max, PerPod: Sum, PerWorkload: Sum, Maximum: 1e9, MaxAge: 45 * time.Second,
+	}
+	if GroupsBy(text, "pod") {
+		r.Subject = Target
+	}
+	return r
+}
+
+const jobs = `
+jobs_done_total{namespace="shop",pod="a",queue="x"} 0+10x60
+jobs_done_total{namespace="shop",pod="a",queue="y"} 0+5x60
+jobs_done_total{namespace="shop",pod="b",queue="x"} 0+10x60
+jobs_done_total{namespace="bank",pod="a",queue="x"} 0+100x60
+workers{namespace="shop",pod="a"} 3x60
+`
+
+// A query is asked about the namespaces that its variable stands for, and gives one number
+// for each pod that it groups by, or for each namespace.
+func TestAQueryInPromQL(t *testing.T) {
+	m := load(t, jobs)
+	for text, want := range map[string]struct {
+		pod, external float64 // negative: none
+	}{
+		`sum by (namespace, pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                            {3, 5},
+		`sum by (namespace) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                                 {-1, 5},
+		`rate(jobs_done_total{namespace=~"$namespaces"}[1m])`:                                                                      {-1, 5},
+		`sum by (namespace, pod) (rate(jobs_done_total{namespace="$namespaces"}[1m])) / on (namespace, pod) group_left () workers`: {-1, 1},
+		`sum(rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                                                 {-1, -1}, // of no namespace
+		`sum by (pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                                       {-1, -1},
+	} {
+		r := queryRule(text)
+		if err := r.Validate(); err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		table, _, now := askFor(t, m, NewTable(r), r.Query("shop", "void"), 60*step)
+		value := func(a Answer, err error) float64 {
+			if err != nil {
+				return -1
+			}
+			return a.Value
+		}
+		pod := value(table.Pod(Key{"shop", "a"}, anything, now))
+		external := value(table.External("shop", anything, now))
+		if !near(pod, want.pod) || !near(external, want.external) {
+			t.Errorf("%s: pod %g, namespace %g, want %+v", text, pod, external, want)
+		}
+		if other, err := table.External("bank", anything, now); err == nil {
+			t.Errorf("%s: another namespace's %g", text, other.Value)
+		}
+	}
+}
+
+func near(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
+
+// A result is as old as the oldest sample behind it: the queue's scrape has stopped, the
+// workers' has not.
+func TestAQueryIsAsOldAsItsOldestSample(t *testing.T) {
+	m := load(t, `
+queue{namespace="shop",pod="a"} 8 8 8 8 8 8 8 8 8 8 _x50
+workers{namespace="shop",pod="a"} 2x60
+queue{namespace="bank",pod="a"} 8x60
+workers{namespace="bank",pod="a"} 2x60
+`)
+	r := queryRule(`sum by (namespace) (queue{namespace=~"$namespaces"}) / sum by (namespace) (workers{namespace=~"$namespaces"})`)
+	table, _, now := ask(t, m, NewTable(r), 30*step)
+	var none *NoAnswer
+	if a, err := table.External("shop", anything, now); !errors.As(err, &none) || none.Stale != 1 {
+		t.Errorf("%+v, %v: the queue's sample is 105 s old", a, err)
+	}
+	if a, err := table.External("bank", anything, now); err != nil || a.Value != 4 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+func TestMistakesInAQuery(t *testing.T) {
+	for text, want := range map[string]string{
+		`sum(rate(x[5m])) by`:                    "parse error",
+		`sum(x)`:                                 `no selector has namespace=~"$namespaces"`,
+		`x{namespace!="$namespaces"}`:            `write namespace=~"$namespaces"`,
+		`x{namespace=~"$namespaces"}[5m]`:        "gives a range vector",
+		`scalar(x{namespace=~"$namespaces"})`:    "gives a scalar",
+		`x{namespace=~"a|$namespaces"}`:          "no selector has",
+		`x{namespace=~"$namespaces"} or vector(`: "parse error",
+	} {
+		if err := queryRule(text).Validate(); err == nil || !strings.Contains(err.Error(), "sources[0].query: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// No namespace can leave its place in a query.
+func TestANamespaceIsNoPromQL(t *testing.T) {
+	r := queryRule(`sum by (namespace) (x{namespace=~"$namespaces"})`)
+	const hostile = `a"} or y{namespace="b`
+	for _, text := range []string{r.Query(hostile), r.Query(hostile, ".*"), strings.Join(r.Queries(true, hostile, ".*"), " or ")} {
+		_, selectors, err := parsePromQL(text, nil)
+		if err != nil || len(selectors) != 0 || strings.Contains(text, " or y{") && !strings.Contains(text, `\" or y{`) && !strings.Contains(text, `\"} or y{`) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// Labels of other names, in rules with sources and with a query; the series' own "pod"
+// is the collector's, and does not count.
+func TestLabelsOfOtherNames(t *testing.T) {
+	m := load(t, `
+queue{k8s_namespace_name="shop",k8s_pod_name="a",namespace="otel",pod="collector-1"} 4x20
+queue{k8s_namespace_name="shop",k8s_pod_name="b",namespace="otel",pod="collector-1"} 5x20
+queue{k8s_namespace_name="bank",k8s_pod_name="a",namespace="otel",pod="collector-1"} 6x20
+queue{namespace="shop",pod="forged"} 100x20
+`)
+	plain := Rule{
+		Name: "own", Subject: Target, Sources: []Source{{Metric: "queue"}},
+		Duplicates: Max, PerPod: Sum, PerWorkload: Sum, Maximum: 1e9, MaxAge: 45 * time.Second,
+	}
+	for name, r := range map[string]Rule{
+		"sources": plain, "query": queryRule(`sum by (k8s_namespace_name, k8s_pod_name) (queue{k8s_namespace_name=~"$namespaces"})`),
+	} {
+		r.Subject, r.PodLabel, r.NamespaceLabel = Target, "k8s_pod_name", "k8s_namespace_name"
+		if err := r.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		vector, err := m.Query(t.Context(), r.Query("shop"), epoch.Add(20*step))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var samples []Sample
+		for _, s := range vector {
+			if got := r.Namespace(s.Labels.Get); got != "shop" {
+				t.Errorf("%s: a series of namespace %q", name, got)
+			}
+			samples = append(samples, r.Sample(s.Labels.All(), s.Value))
+		}
+		now := epoch.Add(20 * step)
+		table, _ := NewTable(r).Read(samples, Reading{Evaluated: now, Now: now})
+		for pod, want := range map[string]float64{"a": 4, "b": 5} {
+			if a, err := table.Pod(Key{"shop", pod}, anything, now); err != nil || a.Value != want {
+				t.Errorf("%s: pod %s has %v, %v", name, pod, a.Value, err)
+			}
+		}
+		if a, err := table.External("shop", anything, now); err != nil || a.Value != 9 {
+			t.Errorf("%s: the namespace has %v, %v", name, a.Value, err)
+		}
+	}
+	for field, r := range map[string]Rule{
+		"labels.pod": {PodLabel: PartLabel}, "labels.namespace": {NamespaceLabel: "__name__"}, "labels: are for": {Subject: Exported, PodLabel: "x"},
+	} {
+		if err := r.Validate(); !strings.Contains(err.Error(), field) {
+			t.Errorf("%v lacks %s", err, field)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+// decoded decodes as the clients do.
+func decoded(t *testing.T, text string) runtime.Object {
+	t.Helper()
+	o, _, err := serializer.NewCodecFactory(scheme.New()).UniversalDeserializer().Decode([]byte(text), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// TestOneBadObjectInAList: an object that this version cannot decode is known by its metadata, and
+// the others of its list are decoded.
+func TestOneBadObjectInAList(t *testing.T) {
+	for _, spec := range []string{
+		`{"scaleDown":{"idleAfter":"10min"}}`, `{"readyAfter":"soon"}`, `{"mig":{"idleAfter":"1 hour"}}`, `{"min":"three"}`,
+		`{"template":{"cpu":"many"}}`, `"nothing"`, `[]`,
+	} {
+		list := decoded(t, `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUNodePoolList","items":[
+			{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUNodePool","metadata":{"name":"bad","resourceVersion":"7"},"spec":`+spec+`},
+			{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUNodePool","metadata":{"name":"good"},"spec":{"max":3,"freeze":true}}]}`).(*v1alpha1.GPUNodePoolList)
+		if len(list.Items) != 2 || list.Items[0].Name != "bad" || list.Items[0].ResourceVersion != "7" || list.Items[0].Undecodable == "" {
+			t.Errorf("%s: %+v", spec, list.Items)
+		}
+		if good := list.Items[1]; good.Spec.Max != 3 || !good.Spec.Freeze || good.Undecodable != "" {
+			t.Errorf("beside %s: %+v", spec, good)
+		}
+	}
+}
+
+// TestBadQuotaKeepsItsLimits: a duration that cannot be decoded does not lift a quota's limits.
+func TestBadQuotaKeepsItsLimits(t *testing.T) {
+	q := decoded(t, `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUQuota","metadata":{"name":"q"},
+		"spec":{"tenants":{"namespaces":["a"]},"amounts":[{"model":"any","limit":"4"}],"reclaimIdle":"1 hour"}}`).(*v1alpha1.GPUQuota)
+	if q.Undecodable == "" || len(q.Spec.Amounts) != 1 || q.Spec.Amounts[0].Limit.Value() != 4 || len(q.Spec.Tenants.Namespaces) != 1 {
+		t.Errorf("%+v", q)
+	}
+	q = decoded(t, `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUQuota","metadata":{"name":"q"},"spec":{"amounts":[{"limit":"much"}]}}`).(*v1alpha1.GPUQuota)
+	if q.Name != "q" || q.Undecodable == "" || len(q.Spec.Amounts) != 0 {
+		t.Errorf("%+v", q)
+	}
+}
+
+// FuzzDecode: whatever is stored, an object is decoded or rejected, and what is decoded can be
+// written again.
+func FuzzDecode(f *testing.F) {
+	f.Add(`{"metadata":{"name":"p"},"spec":{"readyAfter":"10min"}}`)
+	f.Add(`{"metadata":{"name":"p"},"spec":{"max":3},"status":{"size":1}}`)
+	f.Add(`{"metadata":7}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var pool v1alpha1.GPUNodePool
+		if json.Unmarshal([]byte(text), &pool) == nil {
+			if out, err := json.Marshal(&pool); err == nil && strings.Contains(string(out), "Undecodable") {
+				t.Errorf("written: %s", out)
+			}
+		}
+		var quota v1alpha1.GPUQuota
+		_ = json.Unmarshal([]byte(text), &quota)
+	})
+}

@@ -1,0 +1,137 @@
+package externalgrpc
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+)
+
+// Service is the protocol's service.
+const Service = "clusterautoscaler.cloudprovider.v1.externalgrpc.CloudProvider"
+
+// Config of a connection, with the keys of cluster-autoscaler's --cloud-config.
+type Config struct {
+	// Address of the provider, host:port.
+	Address string `json:"address"`
+	// Key and Cert are the files of the client's certificate; CACert has the authorities of the
+	// provider's. With none of them the connection is not encrypted, and any client may call the
+	// provider.
+	Key    string `json:"key,omitempty"`
+	Cert   string `json:"cert,omitempty"`
+	CACert string `json:"cacert,omitempty"`
+}
+
+// Validate returns what is wrong with the configuration.
+func (c Config) Validate() error {
+	if _, port, err := net.SplitHostPort(c.Address); err != nil || port == "" {
+		return fmt.Errorf("address: %q: want host:port", c.Address)
+	}
+	if given := c.Key != ""; given != (c.Cert != "") || given != (c.CACert != "") {
+		return errors.New("key, cert and cacert: want all of them, or none")
+	}
+	return nil
+}
+
+// Client calls one provider.
+type Client struct{ conn *grpc.ClientConn }
+
+// New returns a Client, which connects at its first call.
+func New(c Config) (*Client, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	with := insecure.NewCredentials()
+	if c.CACert != "" {
+		text, err := os.ReadFile(c.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("reading cacert: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("cacert: no certificate in %s", c.CACert)
+		}
+		with = credentials.NewTLS(&tls.Config{
+			MinVersion: tls.VersionTLS12, RootCAs: roots,
+			// Read for each handshake, so that a renewed certificate is used.
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+				return &pair, err
+			},
+		})
+	}
+	conn, err := grpc.NewClient(c.Address, grpc.WithTransportCredentials(with))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", c.Address, err)
+	}
+	return &Client{conn}, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+func (c *Client) call(ctx context.Context, method string, in, out proto.Message) error {
+	if err := c.conn.Invoke(ctx, "/"+Service+"/"+method, in, out); err != nil {
+		return fmt.Errorf("calling %s: %w", method, err)
+	}
+	return nil
+}
+
+// Refresh has the provider read its cloud's state.
+func (c *Client) Refresh(ctx context.Context) error {
+	return c.call(ctx, "Refresh", &RefreshRequest{}, &RefreshResponse{})
+}
+
+// Groups returns all node groups.
+func (c *Client) Groups(ctx context.Context) ([]*NodeGroup, error) {
+	var out NodeGroupsResponse
+	err := c.call(ctx, "NodeGroups", &NodeGroupsRequest{}, &out)
+	return out.GetNodeGroups(), err
+}
+
+// TargetSize of a group.
+func (c *Client) TargetSize(ctx context.Context, group string) (int, error) {
+	var out NodeGroupTargetSizeResponse
+	err := c.call(ctx, "NodeGroupTargetSize", &NodeGroupTargetSizeRequest{Id: group}, &out)
+	return int(out.GetTargetSize()), err
+}
+
+// IncreaseSize adds nodes to a group.
+func (c *Client) IncreaseSize(ctx context.Context, group string, by int) error {
+	return c.call(ctx, "NodeGroupIncreaseSize", &NodeGroupIncreaseSizeRequest{Id: group, Delta: int32(by)}, &NodeGroupIncreaseSizeResponse{})
+}
+
+// DecreaseTargetSize takes back nodes that were requested and not made.
+func (c *Client) DecreaseTargetSize(ctx context.Context, group string, by int) error {
+	return c.call(ctx, "NodeGroupDecreaseTargetSize", &NodeGroupDecreaseTargetSizeRequest{Id: group, Delta: -int32(by)}, &NodeGroupDecreaseTargetSizeResponse{})
+}
+
+// DeleteNodes deletes these nodes and lowers the group's size by them.
+func (c *Client) DeleteNodes(ctx context.Context, group string, nodes ...*ExternalGrpcNode) error {
+	return c.call(ctx, "NodeGroupDeleteNodes", &NodeGroupDeleteNodesRequest{Id: group, Nodes: nodes}, &NodeGroupDeleteNodesResponse{})
+}
+
+// Instances of a group.
+func (c *Client) Instances(ctx context.Context, group string) ([]*Instance, error) {
+	var out NodeGroupNodesResponse
+	err := c.call(ctx, "NodeGroupNodes", &NodeGroupNodesRequest{Id: group}, &out)
+	return out.GetInstances(), err
+}
+
+// Template returns an encoded Node like a new one of the group, nil without one.
+func (c *Client) Template(ctx context.Context, group string) ([]byte, error) {
+	var out NodeGroupTemplateNodeInfoResponse
+	err := c.call(ctx, "NodeGroupTemplateNodeInfo", &NodeGroupTemplateNodeInfoRequest{Id: group}, &out)
+	if text := out.GetNodeBytes(); len(text) > 0 {
+		return text, err
+	}
+	return out.GetNodeInfo(), err
+}

@@ -1,0 +1,391 @@
+package pools
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
+)
+
+// fakeGRPC is a provider of one node group, written after the protocol's description in
+// cluster-autoscaler (cloudprovider/externalgrpc, November 2026): differences of sizes, deletion of
+// named nodes that lowers the size, no deletion by lowering the target, minimum and maximum held.
+type fakeGRPC struct {
+	mu        sync.Mutex
+	min, max  int
+	target    int
+	instances []*externalgrpc.Instance
+	template  *corev1.Node // nil: not implemented
+	asField1  bool         // the template is in the older field
+	calls     map[string]int
+	failing   map[string]error
+}
+
+func (f *fakeGRPC) serve(_ any, stream grpc.ServerStream) error {
+	full, _ := grpc.MethodFromServerStream(stream)
+	method, ok := strings.CutPrefix(full, "/"+externalgrpc.Service+"/")
+	if !ok {
+		return status.Error(codes.Unimplemented, full)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[method]++
+	if err := f.failing[method]; err != nil {
+		return err
+	}
+	answer := func(in proto.Message, do func() (proto.Message, error)) error {
+		if err := stream.RecvMsg(in); err != nil {
+			return err
+		}
+		out, err := do()
+		if err != nil {
+			return err
+		}
+		return stream.SendMsg(out)
+	}
+	switch method {
+	case "Refresh":
+		return answer(&externalgrpc.RefreshRequest{}, func() (proto.Message, error) { return &externalgrpc.RefreshResponse{}, nil })
+	case "NodeGroups":
+		return answer(&externalgrpc.NodeGroupsRequest{}, func() (proto.Message, error) {
+			return &externalgrpc.NodeGroupsResponse{NodeGroups: []*externalgrpc.NodeGroup{
+				{Id: "other"}, {Id: "gpu-pool", MinSize: int32(f.min), MaxSize: int32(f.max)},
+			}}, nil
+		})
+	case "NodeGroupTargetSize":
+		return answer(&externalgrpc.NodeGroupTargetSizeRequest{}, func() (proto.Message, error) {
+			return &externalgrpc.NodeGroupTargetSizeResponse{TargetSize: int32(f.target)}, nil
+		})
+	case "NodeGroupNodes":
+		return answer(&externalgrpc.NodeGroupNodesRequest{}, func() (proto.Message, error) {
+			return &externalgrpc.NodeGroupNodesResponse{Instances: f.instances}, nil
+		})
+	case "NodeGroupIncreaseSize":
+		in := &externalgrpc.NodeGroupIncreaseSizeRequest{}
+		return answer(in, func() (proto.Message, error) {
+			if in.GetId() != "gpu-pool" || in.GetDelta() <= 0 || f.target+int(in.GetDelta()) > f.max {
+				return nil, status.Errorf(codes.InvalidArgument, "increase by %d", in.GetDelta())
+			}
+			f.target += int(in.GetDelta())
+			return &externalgrpc.NodeGroupIncreaseSizeResponse{}, nil
+		})
+	case "NodeGroupDecreaseTargetSize":
+		in := &externalgrpc.NodeGroupDecreaseTargetSizeRequest{}
+		return answer(in, func() (proto.Message, error) {
+			there := 0
+			for _, i := range f.instances {
+				if !deleting(i) {
+					there++
+				}
+			}
+			if in.GetDelta() >= 0 || f.target+int(in.GetDelta()) < there {
+				return nil, status.Errorf(codes.InvalidArgument, "decrease by %d would delete existing nodes", in.GetDelta())
+			}
+			f.target += int(in.GetDelta())
+			return &externalgrpc.NodeGroupDecreaseTargetSizeResponse{}, nil
+		})
+	case "NodeGroupDeleteNodes":
+		in := &externalgrpc.NodeGroupDeleteNodesRequest{}
+		return answer(in, func() (proto.Message, error) { return f.remove(in) })
+	case "NodeGroupTemplateNodeInfo":
+		return answer(&externalgrpc.NodeGroupTemplateNodeInfoRequest{}, func() (proto.Message, error) {
+			if f.template == nil {
+				return nil, status.Error(codes.Unimplemented, "no template")
+			}
+			text, err := f.template.Marshal()
+			if f.asField1 {
+				return &externalgrpc.NodeGroupTemplateNodeInfoResponse{NodeInfo: text}, err
+			}
+			return &externalgrpc.NodeGroupTemplateNodeInfoResponse{NodeBytes: text}, err
+		})
+	}
+	return status.Error(codes.Unimplemented, method)
+}
+
+func (f *fakeGRPC) remove(in *externalgrpc.NodeGroupDeleteNodesRequest) (proto.Message, error) {
+	for _, n := range in.GetNodes() {
+		at := slices.IndexFunc(f.instances, func(i *externalgrpc.Instance) bool { return i.GetId() == n.GetProviderID() })
+		if at < 0 || f.target <= f.min {
+			return nil, status.Errorf(codes.FailedPrecondition, "node %s", n.GetProviderID())
+		}
+		f.instances[at].Status = &externalgrpc.InstanceStatus{InstanceState: externalgrpc.InstanceStatus_instanceDeleting}
+		f.target--
+	}
+	return &externalgrpc.NodeGroupDeleteNodesResponse{}, nil
+}
+
+type grpcWorld struct {
+	*world
+	fake *fakeGRPC
+	grpc *GRPC
+	now  time.Time
+}
+
+func newGRPCWorld(t *testing.T, server ...grpc.ServerOption) *grpcWorld {
+	t.Helper()
+	w := &grpcWorld{now: testNow, fake: &fakeGRPC{max: 10, target: 3, calls: map[string]int{}, failing: map[string]error{}}}
+	w.world = newScaleWorld(t, v1alpha1.ScaleProvider{}, members()...)
+	for i := range 3 {
+		w.fake.instances = append(w.fake.instances, &externalgrpc.Instance{
+			Id: fmt.Sprintf("fake://w-%d", i), Status: &externalgrpc.InstanceStatus{InstanceState: externalgrpc.InstanceStatus_instanceRunning},
+		})
+	}
+	w.pool.Spec.Provider = v1alpha1.Provider{ExternalGRPC: &v1alpha1.ExternalGRPCProvider{Name: "cloud", NodeGroup: "gpu-pool"}}
+	w.connect(externalgrpc.Config{Address: serveGRPC(t, w.fake, server...)})
+	return w
+}
+
+// serveGRPC returns the address of a server.
+func serveGRPC(t *testing.T, f *fakeGRPC, options ...grpc.ServerOption) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(append(options, grpc.UnknownServiceHandler(f.serve))...)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return listener.Addr().String()
+}
+
+func (w *grpcWorld) connect(c externalgrpc.Config) {
+	w.t.Helper()
+	cloud, err := externalgrpc.New(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = cloud.Close() })
+	w.grpc = NewGRPC(w.client, map[string]*externalgrpc.Client{"cloud": cloud}, func() time.Time { return w.now })
+}
+
+func TestNodeGroupScales(t *testing.T) {
+	w := newGRPCWorld(t)
+	for range 2 {
+		if err := w.grpc.SetSize(t.Context(), w.pool, 5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.grpc.SetSize(t.Context(), w.pool, 4); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Target != 5 || l.Unnamed {
+		t.Errorf("%+v, %v", l, err)
+	}
+	var problem *Problem
+	if err := w.grpc.SetSize(t.Context(), w.pool, 11); !errors.As(err, &problem) || problem.Field != "spec.max" {
+		t.Errorf("above the group's maximum: %v", err)
+	}
+	for range 3 { // as every reconcile does until the node is gone
+		if err := w.grpc.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := w.grpc.List(t.Context(), w.pool)
+	if err != nil || l.Target != 4 || !slices.Equal(l.Going, []string{"w-1"}) || w.fake.calls["NodeGroupDeleteNodes"] != 1 {
+		t.Errorf("%+v, %v, %d deletions", l, err, w.fake.calls["NodeGroupDeleteNodes"])
+	}
+	if n := w.fake.calls["Refresh"]; n != 1 {
+		t.Errorf("refreshed %d times at one time", n)
+	}
+}
+
+// TestNodeGroupDeletesOnlyItsNodes: another incarnation, a node without its instance, and a node below
+// the group's minimum stay.
+func TestNodeGroupDeletesOnlyItsNodes(t *testing.T) {
+	for what, change := range map[string]func(*grpcWorld, *corev1.Node){
+		"another UID":    func(_ *grpcWorld, n *corev1.Node) { n.UID = "older" },
+		"no instance":    func(_ *grpcWorld, n *corev1.Node) { n.Spec.ProviderID = "" },
+		"not its group":  func(w *grpcWorld, _ *corev1.Node) { w.fake.instances = w.fake.instances[:1] },
+		"another pool":   func(_ *grpcWorld, n *corev1.Node) { n.Labels = nil },
+		"at its minimum": func(w *grpcWorld, _ *corev1.Node) { w.fake.min = 3 },
+	} {
+		w := newGRPCWorld(t)
+		n := w.node("w-1")
+		change(w, n)
+		if err := w.grpc.Delete(t.Context(), w.pool, n); err == nil || w.fake.calls["NodeGroupDeleteNodes"] != 0 {
+			t.Errorf("%s: %v, %d deletions", what, err, w.fake.calls["NodeGroupDeleteNodes"])
+		}
+	}
+}
+
+// TestNodeGroupWithdraws: what was not made is taken back, and instances that failed are deleted by
+// their IDs. Those that run stay, with or without a node.
+func TestNodeGroupWithdraws(t *testing.T) {
+	w := newGRPCWorld(t)
+	w.fake.target = 6
+	w.fake.instances = append(w.fake.instances,
+		&externalgrpc.Instance{Id: "fake://new", Status: &externalgrpc.InstanceStatus{InstanceState: externalgrpc.InstanceStatus_instanceCreating,
+			ErrorInfo: &externalgrpc.InstanceErrorInfo{ErrorCode: "STOCKOUT", InstanceErrorClass: 1}}},
+		&externalgrpc.Instance{Id: "fake://late", Status: &externalgrpc.InstanceStatus{InstanceState: externalgrpc.InstanceStatus_instanceCreating}})
+	for range 2 {
+		if err := w.grpc.Withdraw(t.Context(), w.pool); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := w.grpc.List(t.Context(), w.pool)
+	if err != nil || l.Target != 4 || !slices.Equal(l.Going, []string{"new"}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// TestNodeGroupTemplate: labels, taints and other resources of the provider's template complete the
+// pool's own; a provider has none if it says so, and one that fails is a failure.
+func TestNodeGroupTemplate(t *testing.T) {
+	for _, older := range []bool{false, true} {
+		w := newGRPCWorld(t)
+		w.fake.asField1 = older
+		w.fake.template = &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"topology.kubernetes.io/zone": "a", "team": "theirs"}},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}},
+			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"rdma/hca": resource.MustParse("8"), "cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}},
+		}
+		w.pool.Spec.Template.Labels = map[string]string{"team": "ours"}
+		if _, err := w.grpc.List(t.Context(), w.pool); err != nil {
+			t.Fatal(err)
+		}
+		got, err := w.grpc.Template(w.pool, nil)
+		if err != nil || got.Labels["topology.kubernetes.io/zone"] != "a" || got.Labels["team"] != "ours" || len(got.Taints) != 1 || len(got.Others) != 1 || got.Others[0].Amount != 8 {
+			t.Errorf("older %v: %+v, %v", older, got, err)
+		}
+	}
+	w := newGRPCWorld(t)
+	if _, err := w.grpc.List(t.Context(), w.pool); err != nil {
+		t.Errorf("without a template: %v", err)
+	}
+	w.fake.failing["NodeGroupTemplateNodeInfo"] = status.Error(codes.Internal, "broken")
+	w.grpc.templates, w.now = map[string]learnedTemplate{}, w.now.Add(time.Minute)
+	if _, err := w.grpc.List(t.Context(), w.pool); err == nil {
+		t.Error("a template that fails is none")
+	}
+}
+
+// TestNodeGroupProblems: what is in the way has a reason and a field.
+func TestNodeGroupProblems(t *testing.T) {
+	for field, change := range map[string]func(*v1alpha1.ExternalGRPCProvider){
+		"spec.provider.externalGRPC.name":      func(p *v1alpha1.ExternalGRPCProvider) { p.Name = "another" },
+		"spec.provider.externalGRPC.nodeGroup": func(p *v1alpha1.ExternalGRPCProvider) { p.NodeGroup = "none" },
+	} {
+		w := newGRPCWorld(t)
+		change(w.pool.Spec.Provider.ExternalGRPC)
+		_, err := w.grpc.List(t.Context(), w.pool)
+		var problem *Problem
+		if !errors.As(err, &problem) || problem.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	w := newGRPCWorld(t)
+	w.fake.failing["NodeGroupIncreaseSize"] = status.Error(codes.ResourceExhausted, "stockout")
+	if err := w.grpc.SetSize(t.Context(), w.pool, 5); err == nil || !strings.Contains(err.Error(), "stockout") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestNodeGroupOverMutualTLS: both sides show a certificate of one authority; a client without one is
+// refused.
+func TestNodeGroupOverMutualTLS(t *testing.T) {
+	dir := t.TempDir()
+	ca, caKey := certificate(t, nil, nil)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca)
+	pair := func(name string) (string, string, tls.Certificate) {
+		cert, key := certificate(t, ca, caKey)
+		encoded, err := x509.MarshalECPrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		certFile, keyFile := write(t, dir, name+".crt", "CERTIFICATE", cert.Raw), write(t, dir, name+".key", "EC PRIVATE KEY", encoded)
+		loaded, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return certFile, keyFile, loaded
+	}
+	_, _, server := pair("server")
+	certFile, keyFile, _ := pair("client")
+	w := newGRPCWorld(t)
+	address := serveGRPC(t, w.fake, grpc.Creds(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+	})))
+	w.connect(externalgrpc.Config{Address: address, Cert: certFile, Key: keyFile, CACert: write(t, dir, "ca.crt", "CERTIFICATE", ca.Raw)})
+	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Target != 3 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	w.connect(externalgrpc.Config{Address: address})
+	if _, err := w.grpc.List(t.Context(), w.pool); err == nil {
+		t.Error("answered without a certificate")
+	}
+}
+
+// certificate returns a certificate for 127.0.0.1, signed by an authority or, without one, by itself.
+func certificate(t *testing.T, by *x509.Certificate, byKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: by == nil, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if by == nil {
+		by, byKey = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, by, &key.PublicKey, byKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, key
+}
+
+func write(t *testing.T, dir, name, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestExternalGRPCConfig: what is wrong with a connection is said before it is used.
+func TestExternalGRPCConfig(t *testing.T) {
+	for _, c := range []externalgrpc.Config{
+		{}, {Address: "host"}, {Address: "host:"}, {Address: "host:1", Key: "k"}, {Address: "host:1", CACert: "c"},
+		{Address: "host:1", Key: "k", Cert: "c", CACert: filepath.Join(t.TempDir(), "none")},
+	} {
+		if _, err := externalgrpc.New(c); err == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+}

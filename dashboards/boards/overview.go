@@ -1,0 +1,140 @@
+package boards
+
+import (
+	"strings"
+
+	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Overview needs the exporter alone: GPUs, their allocation and use, and which source is
+// missing where a panel is empty.
+func Overview() board.Board {
+	return board.Board{
+		UID: OverviewUID, Title: "gpuscale / Overview",
+		About: "GPUs, how many are allocated and compute, by node and namespace, and the missing source of an empty panel. The exporter alone is needed.",
+		Vars:  append(where(), namespaceVar(metric.GPUHeld)),
+		Marks: []board.Mark{xids()},
+		Rows: []board.Row{
+			{Title: "Now", Panels: overviewNow()},
+			{Title: "Over time", Panels: overviewOverTime()},
+			{Title: "By node and namespace", Panels: overviewTables()},
+			{Title: "Why is a panel empty? Sources and their presence", Panels: sources()},
+		},
+	}
+}
+
+// seenGPUs are the GPUs that exporters report, and allocatedGPUs those with a pod.
+func seenGPUs() string { return "group by (" + join(device) + ") (" + board.Of(metric.GPUInfo) + ")" }
+
+func allocatedGPUs() string {
+	return seenGPUs() + " and on (" + join(device) + ") " + board.Of(metric.GPUHeld)
+}
+
+// busyThings are the busy ratios of GPUs, and of instances where a GPU has some.
+func busyThings() string {
+	return "(" + board.Most(board.Of(metric.GPUBusyRatio), thing...) + " or " + board.Most(board.Of(metric.GPUInstanceBusyRatio), thing...) + ")"
+}
+
+// idleThings are GPUs and instances allocated without computing for ten minutes.
+func idleThings() string { return board.Most(board.Of(metric.GPUIdleSeconds), thing...) + " > 600" }
+
+func overviewNow() []board.Panel {
+	stat := func(title, about, expr string, unit board.Unit, scale board.Scale) board.Panel {
+		return board.Panel{Kind: board.Stat, Title: title, About: about, Absent: noExporter, Unit: unit, Scale: scale, W: 3, Queries: []board.Query{{Expr: expr}}}
+	}
+	noneOf := func(expr string) string { return "count(" + expr + ") or 0 * count(" + seenGPUs() + ")" }
+	return []board.Panel{
+		stat("GPUs", "GPUs that exporters report.", "count("+seenGPUs()+")", board.Count, board.Neutral()),
+		stat("Allocated", "Share of the GPUs of which at least a part is allocated to a pod.", "("+noneOf(allocatedGPUs())+") / count("+seenGPUs()+")", board.Percent, board.Neutral()),
+		stat("Mean busy", "Mean share of time in which GPUs, or their MIG instances, computed.", "avg("+busyThings()+")", board.Percent, board.Neutral()),
+		stat("Allocated and idle", "GPUs and MIG instances allocated to pods that have not computed for ten minutes.", "count("+idleThings()+") or 0 * count("+seenGPUs()+")",
+			board.Count, board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Warn}}),
+		stat("Broken", "GPUs that their exporter reports broken.", "sum(min by ("+join(device)+") ("+board.Of(metric.GPUHealthy)+") == bool 0)", board.Count, board.Rising(1, 1)),
+		stat("Driver not answering", "Exporters that run and whose driver does not answer.", "sum("+board.Of(metric.ExporterUp)+" == bool 0)", board.Count, board.Rising(1, 1)),
+		stat("Oldest value", "Age of the oldest current value of a GPU.", "max("+board.Of(metric.GPUSampleAgeSeconds)+")", board.Seconds, board.Rising(60, 180)),
+		stat("Power", "Power of all GPUs, without their servers.", board.Sum(board.Most(board.Of(metric.GPUPowerWatts), metric.LabelGPUUUID)), board.Watts, board.Neutral()),
+	}
+}
+
+func overviewOverTime() []board.Panel {
+	return []board.Panel{
+		{Kind: board.Series, Title: "GPUs by product", W: 8, Unit: board.Count, Stack: true, Steps: true, Absent: noExporter + noRules,
+			About: "GPUs that exporters report, by the driver's name of the product.", Queries: []board.Query{{Expr: board.Sum(recorded("node:gpu_info:count"), metric.LabelModel), Legend: "{{model}}"}}},
+		{Kind: board.Series, Title: "Allocated GPUs", W: 8, Unit: board.Count, Steps: true, Absent: noExporter,
+			About: "GPUs of which at least a part is allocated to a pod, and all GPUs.", Hues: []board.Hue{{Name: "allocated", Colour: board.Plain}, {Name: "all", Colour: board.Muted}},
+			Queries: []board.Query{{Expr: "count(" + allocatedGPUs() + ")", Legend: "allocated"}, {Expr: "count(" + seenGPUs() + ")", Legend: "all"}}},
+		{Kind: board.Series, Title: "Busy", W: 8, Unit: board.Percent, Max: 1, Absent: noExporter,
+			About: "Mean share of time in which GPUs, or their MIG instances, computed.", Hues: []board.Hue{{Name: "mean", Colour: board.Plain}},
+			Queries: []board.Query{{Expr: "avg(" + busyThings() + ")", Legend: "mean"}}},
+	}
+}
+
+func overviewTables() []board.Panel {
+	node := []string{"cluster", metric.LabelNode}
+	by := []string{"cluster", metric.LabelNamespace}
+	return []board.Panel{
+		{Kind: board.Table, Title: "By node", W: 12, H: 9, Unit: board.Count, Absent: noExporter,
+			About: "GPUs of each node, those of which a part is allocated, their mean use, and their power.",
+			Queries: []board.Query{{Expr: board.CountOf(seenGPUs(), node...)}, {Expr: board.CountOf(allocatedGPUs(), node...)}, {Expr: "avg by (" + join(node) + ") (" + busyThings() + ")"},
+				{Expr: board.Sum(board.Most(board.Of(metric.GPUPowerWatts), append(node, metric.LabelGPUUUID)...), node...)}},
+			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node", Link: &board.Link{Title: "Health of the node", UID: HealthUID, Set: map[string]string{"node": metric.LabelNode}}},
+				{Value: 1, Title: "GPUs", Sort: true}, {Value: 2, Title: "Allocated"}, {Value: 3, Title: "Busy", Unit: board.Percent}, {Value: 4, Title: "Power", Unit: board.Watts}}},
+		{Kind: board.Table, Title: "By namespace", W: 12, H: 9, Unit: board.Count, Absent: "nothing is allocated, or " + noExporter,
+			About: "GPUs and MIG instances allocated to the pods of each namespace, their mean use, and how many have not computed for ten minutes.",
+			Queries: []board.Query{{Expr: board.CountOf(podThings(), by...)}, {Expr: "avg by (" + join(by) + ") (" + busyOfAllocated() + ")"},
+				{Expr: board.CountOf(board.Most(board.Own(metric.GPUIdleSeconds), holding...)+" > 600", by...)}},
+			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNamespace, Title: "Namespace", Link: &board.Link{Title: "Open the workloads", UID: WorkloadUID, Set: map[string]string{"namespace": metric.LabelNamespace}}},
+				{Value: 1, Title: "Allocated", Sort: true}, {Value: 2, Title: "Busy", Unit: board.Percent},
+				{Value: 3, Title: "Idle", Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Warn}}}}},
+	}
+}
+
+// source is a family of series that panels read.
+type source struct{ name, selector string }
+
+// tiles show the presence of sources.
+func tiles(title, about string, missing board.Colour, list ...source) board.Panel {
+	p := board.Panel{Kind: board.Stat, Title: title, About: about, Unit: board.Count, W: 24, H: 4, Absent: "Prometheus itself does not answer.",
+		Words: []board.Word{{Value: 1, Text: "there", Colour: board.Good}, {Value: 0, Text: "missing", Colour: missing}}}
+	for _, s := range list {
+		p.Queries = append(p.Queries, board.Query{Expr: board.Presence(s.selector), Legend: s.name})
+	}
+	return p
+}
+
+// aboutRules describes the tiles of recording rules.
+const aboutRules = "Whether Prometheus evaluates our rules, by group. Missing: load deploy/chart/gpuscale/files/recording.yaml (docs/dashboards.md), or the group's sources are missing. Panels that read them are n/a then."
+
+func sources() []board.Panel {
+	return []board.Panel{
+		tiles("Sources that every cluster has", "Missing: the exporter does not run, or is not scraped (ServiceMonitor, NetworkPolicy).", board.Bad,
+			source{"exporter", board.Of(metric.ExporterUp)}, source{"gpus", board.Of(metric.GPUInfo)}, source{"health", board.Of(metric.GPUHealthy)},
+			source{"power", board.Of(metric.GPUPowerWatts)}, source{"attribution", board.Of(metric.GPUAttributionAgeSeconds)}),
+		tiles("Sources that depend on what runs", "Missing is normal where there is no such thing: no GPU is allocated, no GPU is in MIG mode, the adapter or the autoscaler is not installed.", board.Muted,
+			source{"allocations", board.Of(metric.GPUHeld)}, source{"busy, GPUs", board.Of(metric.GPUBusyRatio)}, source{"busy, slices", board.Of(metric.GPUInstanceBusyRatio)},
+			source{"MIG instances", board.Of(metric.GPUInstanceInfo)}, source{"adapter", board.Of(metric.AdapterBuildInfo)}, source{"autoscaler", board.Of(metric.AutoscalerLeader)},
+			source{"model servers", board.Named("", `__name__=~"`+queueNames+`"`)}),
+		tiles("Recording rules", aboutRules, board.Watch,
+			source{"gpus", recorded("node:gpu_info:count")}, source{"pods", recorded("pod:gpu_memory_used:ratio")}, source{"MIG", recorded(rules.SliceStanding)}),
+		{Kind: board.Stat, Title: "Labels of pods", W: 6, H: 5, Unit: board.Count, Absent: "no GPU is allocated to a pod, or " + noExporter,
+			About:   "Whether Prometheus keeps our namespace and pod, or moves them to exported_namespace and exported_pod. Boards and adapter work with both.",
+			Words:   []board.Word{{Value: 1, Text: "moved aside", Colour: board.Plain}, {Value: 0, Text: "kept", Colour: board.Plain}},
+			Queries: []board.Query{{Expr: "group(" + board.Of(metric.GPUHeld, `exported_namespace!=""`) + ") or group(" + board.Of(metric.GPUHeld) + ") * 0"}}},
+		{Kind: board.Table, Title: "Versions", W: 18, H: 5, Unit: board.Count, Absent: "the program is not scraped.", About: "Processes by program and version. Two versions of one program mean that an upgrade is under way, or stuck.",
+			Queries: []board.Query{{Expr: versions()}},
+			Columns: []board.Column{{Label: "program", Title: "Program"}, {Label: metric.LabelVersion, Title: "Version"}, {Value: 1, Title: "Processes", Sort: true}}},
+	}
+}
+
+func versions() string {
+	var all []string
+	for _, p := range []struct {
+		name string
+		info metric.Desc
+	}{{"exporter", metric.ExporterBuildInfo}, {"adapter", metric.AdapterBuildInfo}, {"autoscaler", metric.AutoscalerBuildInfo}} {
+		all = append(all, `label_replace(`+board.CountOf(board.Of(p.info), metric.LabelVersion)+`,"program","`+p.name+`","","")`)
+	}
+	return strings.Join(all, " or ")
+}

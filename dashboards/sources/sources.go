@@ -1,0 +1,141 @@
+// Package sources restricts PromQL to the series of trusted scrape targets. Any pod that Prometheus
+// scrapes can expose a series of any name, so an alert or a rule that names a family alone believes
+// every tenant's page.
+package sources
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Namespaces is the matcher's regular expression of the namespaces whose targets are trusted, as the
+// committed files have it: the one that the documentation installs to. The chart replaces Matcher by
+// one of its own.
+const Namespaces = "gpuscale-system"
+
+// Matcher selects the targets of Namespaces.
+var Matcher = Match([]string{Namespaces})
+
+// Match returns the matcher of targets in any of the namespaces; "*" stands for every target.
+func Match(namespaces []string) string {
+	if slices.Contains(namespaces, "*") {
+		return metric.LabelNamespace + `=~".*"`
+	}
+	return metric.LabelNamespace + "=~" + strconv.Quote(strings.Join(namespaces, "|"))
+}
+
+// witnesses are, for each program, a family that its page has beside the others and that it gives no
+// namespace. A target that has it in a trusted namespace is the program.
+var witnesses = map[metric.Owner]string{
+	metric.Exporter:   metric.GPUInfo.Name,
+	metric.Adapter:    metric.AdapterReloadGood.Name,
+	metric.Autoscaler: metric.AutoscalerLeader.Name,
+}
+
+// edit is text put into an expression before a byte.
+type edit struct {
+	at   int
+	text string
+}
+
+// Trusted returns the expression with every selector of a family of ours, and of up, restricted to
+// targets that matcher selects. Other families stay as they are.
+//
+// The page of an exporter gives many series the namespace of a pod. With honor_labels that is the
+// label namespace, so that the target's is lost: such a series counts if its target (job and
+// instance) also has the program's witness in a trusted namespace. A target without honor_labels
+// cannot set its job, instance or namespace.
+func Trusted(expr, matcher string) (string, error) {
+	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", expr, err)
+	}
+	var edits []edit
+	err = parser.Walk(visitor(func(n parser.Node, path []parser.Node) error {
+		s, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		owner, moves, ok := family(s.Name)
+		if !ok {
+			return nil
+		}
+		if !moves {
+			edits = append(edits, within(expr, s, matcher))
+			return nil
+		}
+		witness, ok := witnesses[owner]
+		if !ok {
+			return fmt.Errorf("%s: no witness of a target of %s is known", s.Name, owner)
+		}
+		whole := labelled(s, path).PositionRange()
+		edits = append(edits, edit{int(whole.Start), "("}, edit{int(whole.End), fmt.Sprintf(" and on (cluster, job, instance) %s{%s})", witness, matcher)})
+		return nil
+	}), tree, nil)
+	if err != nil {
+		return "", err
+	}
+	slices.SortStableFunc(edits, func(a, b edit) int { return a.at - b.at })
+	var b strings.Builder
+	from := 0
+	for _, e := range edits {
+		b.WriteString(expr[from:e.at] + e.text)
+		from = e.at
+	}
+	return b.String() + expr[from:], nil
+}
+
+// family returns whose family a series is of, and whether its page may give it a namespace.
+func family(name string) (owner metric.Owner, moves, ok bool) {
+	if name == "up" {
+		return "", false, true
+	}
+	if strings.HasPrefix(name, "DCGM_") {
+		return metric.Exporter, true, true
+	}
+	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+		if d, found := metric.Find(strings.TrimSuffix(name, suffix)); found {
+			return d.Owner, slices.Contains(d.AllLabels(), metric.LabelNamespace), true
+		}
+	}
+	return "", false, false
+}
+
+// within puts the matcher into a selector.
+func within(expr string, s *parser.VectorSelector, matcher string) edit {
+	at := int(s.PosRange.Start) + len(s.Name)
+	rest := strings.TrimLeft(expr[at:], " ")
+	if !strings.HasPrefix(rest, "{") {
+		return edit{at, "{" + matcher + "}"}
+	}
+	brace := at + len(expr[at:]) - len(rest) + 1
+	if !strings.HasPrefix(strings.TrimLeft(rest[1:], " "), "}") {
+		matcher += ","
+	}
+	return edit{brace, matcher}
+}
+
+// labelled is the smallest expression around a selector that is an instant vector with its labels: the
+// selector itself, or the call over its range.
+func labelled(s *parser.VectorSelector, path []parser.Node) parser.Node {
+	if len(path) >= 2 {
+		if _, ranged := path[len(path)-1].(*parser.MatrixSelector); ranged {
+			return path[len(path)-2]
+		}
+	}
+	return s
+}
+
+// visitor walks a tree until the first error.
+type visitor func(n parser.Node, path []parser.Node) error
+
+// Visit implements parser.Visitor.
+func (v visitor) Visit(n parser.Node, path []parser.Node) (parser.Visitor, error) {
+	return v, v(n, path)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/procstat"
+)
+
+// benchMachine has H100s with values in the fields of dcgm-exporter's default counters and of
+// our own series, divided into seven instances each where they are partitioned.
+func benchMachine(gpus int, partitioned bool) fakedcgm.State {
+	values := func(fields ...uint16) fakedcgm.Fields {
+		out := fakedcgm.Fields{}
+		for _, f := range fields {
+			switch {
+			case f == 230 || f == 395:
+				out[f] = 0
+			case f > 1000 && f < 1009:
+				out[f] = 0.123456
+			case f >= 203 && f <= 207:
+				out[f] = 37
+			default:
+				out[f] = float64(f) + 0.345
+			}
+		}
+		return out
+	}
+	s := fakedcgm.State{DriverVersion: "580.65.06"}
+	for i := range gpus {
+		device := fakedcgm.GPU{
+			Index: i, Minor: i, UUID: fmt.Sprintf("GPU-5a1f2b3c-0000-0000-0000-%012d", i), Product: "NVIDIA H100 80GB HBM3",
+			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559, MIG: partitioned,
+			Fields: values(100, 101, 112, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 390, 391, 392, 393, 394, 395, 449, 1001, 1004, 1005, 1009, 1010),
+		}
+		for j := 0; partitioned && j < 7; j++ {
+			device.Instances = append(device.Instances, fakedcgm.Instance{
+				ID: j + 7, EntityID: 7*i + j, Profile: "1g.10gb", ComputeSlices: 1, Start: j, Size: 1,
+				UUID: fmt.Sprintf("MIG-5a1f2b3c-0000-%04d-0000-%012d", i, j), Fields: values(250, 251, 252, 253, 1001, 1004, 1005),
+			})
+		}
+		s.GPUs = append(s.GPUs, device)
+	}
+	return s
+}
+
+// BenchmarkScrape measures the exporter as a process, scraped over one connection: on the fake
+// of DCGM, and on NVIDIA's own where that is installed. The fake costs nothing inside, so its
+// memory and idle figures are too good: it compares two versions of the exporter.
+func BenchmarkScrape(b *testing.B) {
+	for _, partitioned := range []bool{false, true} {
+		name := map[bool]string{false: "8 GPUs", true: "8 x 7 MIG"}[partitioned]
+		for _, where := range []string{"remote", "embedded"} {
+			b.Run("fake, "+where+", "+name, func(b *testing.B) {
+				lib, file := fakeDCGM(b), filepath.Join(b.TempDir(), "state")
+				if err := benchMachine(8, partitioned).Write(file); err != nil {
+					b.Fatal(err)
+				}
+				b.Setenv("LD_LIBRARY_PATH", lib)
+				b.Setenv(fakedcgm.EnvState, file)
+				var args []string
+				if where == "remote" {
+					engine, err := fakedcgm.StartEngine(b.Context(), lib, "127.0.0.1:0", file)
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Cleanup(engine.Kill)
+					args = []string{"-r", engine.Address}
+				}
+				scrape(b, args...)
+			})
+		}
+	}
+	b.Run("real, remote", func(b *testing.B) {
+		engine := newRealEngine(b)
+		engine.start()
+		scrape(b, "-r", engine.address())
+	})
+	b.Run("real, embedded", func(b *testing.B) {
+		realLibrary(b, "libdcgm.so.4")
+		scrape(b, "--source", "dcgm")
+	})
+}
+
+// idle is for how long the idle exporter is watched.
+const idle = 10 * time.Second
+
+func scrape(b *testing.B, args ...string) {
+	e := start(b, args...)
+	realReady(b, e)
+	client := http.Client{Transport: &http.Transport{DisableCompression: true}}
+	var body bytes.Buffer
+	once := func() {
+		response, err := client.Get(e.base + "/metrics")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer response.Body.Close()
+		body.Reset()
+		if _, err := io.Copy(&body, response.Body); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for range 20 { // buffers and caches as they are in the long run
+		once()
+	}
+	var took []time.Duration
+	used := procstat.CPU(e.Pid)
+	for b.Loop() {
+		began := time.Now()
+		once()
+		took = append(took, time.Since(began))
+	}
+	b.ReportMetric((procstat.CPU(e.Pid)-used).Seconds()*1000/float64(len(took)), "cpu-ms/scrape")
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
+	b.ReportMetric(float64(body.Len()), "bytes")
+
+	used = procstat.CPU(e.Pid)
+	<-time.After(idle)
+	b.ReportMetric(100*(procstat.CPU(e.Pid)-used).Seconds()/idle.Seconds(), "idle-%")
+	b.ReportMetric(float64(procstat.Memory(e.Pid).Now)/1e6, "rss-MB")
+}

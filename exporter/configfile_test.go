@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// withFile parses a command line with a configuration file and reads the counters.
+func withFile(t *testing.T, text string, args ...string) (*config, []string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, path, strings.ReplaceAll(text, "COUNTERS", filepath.Join(filepath.Dir(path), "counters.csv")))
+	write(t, filepath.Join(filepath.Dir(path), "counters.csv"), "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, counter, n\n")
+	c, err := parse(t, append(args, "--config-file", path), nil)
+	if err != nil {
+		return c, nil, err
+	}
+	fields, err := loadCounters(t.Context(), c)
+	var out []string
+	for _, f := range fields {
+		out = append(out, fmt.Sprintf("%s %s %s", f.Name, f.Kind, f.Every))
+	}
+	return c, out, err
+}
+
+func TestConfigFile(t *testing.T) {
+	for name, test := range map[string]struct {
+		text     string
+		args     []string
+		interval time.Duration
+		fields   []string // nil: dcgm-exporter's default
+	}{
+		"nothing":  {text: "version: 1\n", interval: time.Second},
+		"interval": {text: "version: 1\ncollection: {interval: 30s}\n", interval: 30 * time.Second},
+		"a flag":   {text: "version: 1\ncollection: {interval: 30s}\n", args: []string{"-c", "5000"}, interval: 5 * time.Second},
+		"file":     {text: "version: 1\nmetrics: {file: COUNTERS}\n", interval: time.Second, fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 0s", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter 0s"}},
+		"fields": {text: "version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: t}]}\n", interval: time.Second,
+			fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 0s"}},
+		"groups": {text: "version: 1\nmetrics: {file: COUNTERS}\ncollection: {interval: 30s, watchGroups: [{name: a, interval: 5s, fields: [DCGM_FI_DEV_GPU_*]}]}\n", interval: 5 * time.Second,
+			fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 5s", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter 30s"}},
+		"slow group": {text: "version: 1\nmetrics: {file: COUNTERS}\ncollection: {watchGroups: [{name: a, interval: 5m, fields: [DCGM_FI_DEV_NVLINK_*]}]}\n", interval: time.Second,
+			fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 1s", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter 5m0s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, fields, err := withFile(t, test.text, test.args...)
+			if err != nil || c.interval() != test.interval || test.fields != nil && !slices.Equal(fields, test.fields) || test.fields == nil && len(fields) != 26 {
+				t.Errorf("%v: every %s, %q", err, c.interval(), fields)
+			}
+		})
+	}
+}
+
+func TestConfigFileMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "version: 0, want 1", "version: 2": "version: 2, want 1", "version: 1\nmetric: {}": `unknown field "metric"`, "version: [": "did not find expected",
+		"version: 1\nmetrics: {file: a, fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge}]}":                                                "metrics: file and fields exclude each other",
+		"version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMPP, prometheusType: gauge}]}":                                                        "metrics.fields[0]: field: no DCGM field is called",
+		"version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gage}]}":                                                          `metrics.fields[0]: type: "gage" is not a type`,
+		"version: 1\ncollection: {interval: 30}":                                                                                                       `collection.interval: "30", want a duration`,
+		"version: 1\ncollection: {watchGroups: [{interval: 1s}]}":                                                                                      `collection.watchGroups[0].name: "", want a name`,
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1ms}]}":                                                                            `collection.watchGroups[0].interval: "1ms", want a duration`,
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: ['[']}]}":                                                              "collection.watchGroups[0].fields: \"[\": syntax error in pattern",
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [NOTHING_*]}]}":                                                        "the watch group a has none of the counters",
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [DCGM_FI_DEV_GPU_TEMP]}, {name: b, interval: 2s, fields: ['*TEMP']}]}": "DCGM_FI_DEV_GPU_TEMP is in the watch groups a and b, want one",
+	} {
+		if _, _, err := withFile(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n got %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+func FuzzConfigFile(f *testing.F) {
+	f.Add("version: 1\nmetrics: {file: a}\ncollection: {interval: 30s, watchGroups: [{name: a, interval: 5s, fields: ['DCGM_*']}]}\n")
+	f.Add("version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: t}]}\n")
+	path := filepath.Join(f.TempDir(), "config.yaml")
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := config{configFile: path, intervalMS: 1000}
+		if problems := c.readConfigFile(func(string) bool { return false }); len(problems) == 0 && (c.interval() <= 0 || c.fields != nil && c.countersFile != "") {
+			t.Errorf("accepted as %+v", c)
+		}
+	})
+}

@@ -1,0 +1,656 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/await"
+)
+
+// The tests below run against NVIDIA's own software wherever it is installed, and say why not
+// elsewhere. They need neither the source nor Go: "go test -c" gives a program to carry.
+const (
+	// envRealLibraries is a list of folders with libdcgm.so.4 and, for injection, NVIDIA's
+	// libnvml_injection.so.1; the loader's own path is searched too. DCGM takes
+	// NVML_INJECTION_MODE and NVML_YAML_FILE from the environment.
+	envRealLibraries = "GPUSCALE_REAL_LIBRARIES"
+	// envRealEngine and envRealExporter are nv-hostengine, which is looked for on the path
+	// too, and dcgm-exporter, which is compared with only where it is named.
+	envRealEngine   = "GPUSCALE_REAL_HOSTENGINE"
+	envRealExporter = "GPUSCALE_REAL_DCGM_EXPORTER"
+)
+
+// realLibrary looks for a library as a process with the folders on its path finds it.
+func realLibrary(t testing.TB, name string) {
+	t.Helper()
+	folders := filepath.SplitList(os.Getenv(envRealLibraries))
+	folders = append(folders, filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))...)
+	t.Setenv("LD_LIBRARY_PATH", strings.Join(folders, ":"))
+	for _, folder := range append(folders, "/lib64", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu") {
+		if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
+			return
+		}
+	}
+	if cache, err := exec.Command("ldconfig", "-p").Output(); err == nil && bytes.Contains(cache, []byte(name)) {
+		return
+	}
+	t.Skipf("%s is not on this machine; %s names folders to look in", name, envRealLibraries)
+}
+
+// poll tries for a minute.
+func poll(t testing.TB, try func() error) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return await.Until(ctx, func(context.Context) error { return try() })
+}
+
+// realEngine is a host engine of the test's own.
+type realEngine struct {
+	t             testing.TB
+	program, port string
+	log           string
+	process       *exec.Cmd
+	ended         chan struct{} // closed when the process has ended
+}
+
+func newRealEngine(t testing.TB) *realEngine {
+	t.Helper()
+	realLibrary(t, "libdcgm.so.4")
+	program, err := exec.LookPath(cmp.Or(os.Getenv(envRealEngine), "nv-hostengine"))
+	if err != nil {
+		t.Skipf("no host engine to start: %v; %s names one", err, envRealEngine)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return &realEngine{t: t, program: program, port: port, log: filepath.Join(t.TempDir(), "engine.log")}
+}
+
+func (e *realEngine) address() string { return "127.0.0.1:" + e.port }
+
+// start runs it until it listens.
+func (e *realEngine) start() {
+	e.t.Helper()
+	var output bytes.Buffer
+	e.process = exec.Command(e.program, "-n", "-b", "127.0.0.1", "-p", e.port, "--pid", e.log+".pid", "-f", e.log, "--log-level", "ERROR")
+	e.process.Stdout, e.process.Stderr = &output, &output
+	e.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // it ends with the test, whatever ends that
+	if err := e.process.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	process, ended := e.process, make(chan struct{})
+	e.ended = ended
+	go func() { _ = process.Wait(); close(ended) }()
+	e.t.Cleanup(func() { e.end(syscall.SIGTERM) })
+	err := poll(e.t, func() error {
+		select {
+		case <-ended:
+			return await.Final(errors.New("it ended"))
+		default:
+		}
+		conn, err := net.Dial("tcp", e.address())
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	if err != nil {
+		e.end(syscall.SIGKILL)
+		e.t.Fatalf("%s does not listen: %v\n%s", e.program, err, output.String())
+	}
+}
+
+// end stops it: by SIGTERM it releases the GPUs' profiling hardware itself. What has not ended
+// after half a minute is killed.
+func (e *realEngine) end(by syscall.Signal) {
+	_ = e.process.Process.Signal(by)
+	select {
+	case <-e.ended:
+	case <-time.After(30 * time.Second):
+		_ = e.process.Process.Kill()
+		<-e.ended
+	}
+}
+
+// realPage is a page's series by name and labels, without those that differ on purpose.
+type realPage map[string]float64
+
+func parsePage(t testing.TB, text string) realPage {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	page := realPage{}
+	for name, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				if l.GetName() != "hostname" && l.GetName() != "Hostname" && l.GetValue() != "" {
+					labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+				}
+			}
+			slices.Sort(labels)
+			page[name+"{"+strings.Join(labels, ",")+"}"] = valueOf(m)
+		}
+	}
+	return page
+}
+
+func valueOf(m *dto.Metric) float64 {
+	switch {
+	case m.Gauge != nil:
+		return m.GetGauge().GetValue()
+	case m.Counter != nil:
+		return m.GetCounter().GetValue()
+	}
+	return m.GetUntyped().GetValue()
+}
+
+func pageAt(t testing.TB, url string) realPage {
+	t.Helper()
+	_, text := get(t, url)
+	return parsePage(t, text)
+}
+
+// of are the series whose name begins so.
+func (p realPage) of(prefix string) realPage {
+	out := maps.Clone(p)
+	maps.DeleteFunc(out, func(series string, _ float64) bool { return !strings.HasPrefix(series, prefix) })
+	return out
+}
+
+// label is a label's value of a series.
+func label(series, name string) string {
+	_, rest, _ := strings.Cut(series, name+`="`)
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
+}
+
+// realReady waits until the exporter serves GPUs. A machine without any, or without a driver,
+// skips the test.
+func realReady(t testing.TB, e *exporter) realPage {
+	t.Helper()
+	var page realPage
+	why := ""
+	err := poll(t, func() error {
+		code, text := get(t, e.base+"/readyz")
+		page = pageAt(t, e.base+"/metrics")
+		if why = text; code != http.StatusOK || len(page.of("gpu_info{")) == 0 || page["gpuscale_exporter_source_up{}"] != 1 {
+			return errors.New(text)
+		}
+		return nil
+	})
+	if err == nil {
+		return page
+	}
+	for _, absent := range []string{"driver is not", "without NVIDIA's driver", "has no value", "no GPU"} {
+		if len(page.of("gpu_info{")) == 0 && strings.Contains(why, absent) {
+			t.Skipf("the software is here and GPUs are not: %s", why)
+		}
+	}
+	t.Fatalf("not ready: %s\n%s", why, e.log)
+	return nil
+}
+
+// checkPage holds what is true of every machine against the page, which has a minute to get
+// there: some values come with a later sample.
+func checkPage(t *testing.T, e *exporter) {
+	t.Helper()
+	fields, err := counters.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page realPage
+	err = poll(t, func() error {
+		page = pageAt(t, e.base+"/metrics")
+		return wrongOf(page, fields)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d GPUs, %d MIG instances, %d series", len(page.of("gpu_info{")), len(page.of("gpu_instance_info{")), len(page))
+	for _, f := range fields {
+		if f.Kind != counters.Label && len(page.of(f.Name+"{")) == 0 {
+			t.Logf("%s has no series here", f.Name)
+		}
+	}
+}
+
+// wrongOf is all that no healthy machine's page has.
+func wrongOf(page realPage, fields []counters.Field) error {
+	var wrong []error
+	for series := range page.of("gpu_info{") {
+		uuid := label(series, "gpu_uuid")
+		of := func(name string) (n int) {
+			for other := range page.of(name + "{") {
+				if label(other, "gpu_uuid") == uuid {
+					n++
+				}
+			}
+			return n
+		}
+		if n := of("gpu_healthy"); n != 1 {
+			wrong = append(wrong, fmt.Errorf("%s has %d series of gpu_healthy", uuid, n))
+		}
+		if of("gpu_memory_used_bytes") == 0 || of("gpu_power_watts") == 0 {
+			wrong = append(wrong, fmt.Errorf("%s has no memory or no power", uuid))
+		}
+	}
+	for _, f := range fields {
+		for series, value := range page.of(f.Name + "{") {
+			if !collect.Plausible(f.ID, &value) {
+				wrong = append(wrong, fmt.Errorf("%s %v is impossible", series, value))
+			}
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// sameAs compares our values with another program's, series by series. Both sample at their
+// own times, so ours may be anything between its answer before and its answer after, and each
+// series has a minute.
+func sameAs(t *testing.T, ours, theirs func() realPage) {
+	t.Helper()
+	open, extra, equal, first := realPage{}, realPage{}, 0, true
+	_ = poll(t, func() error {
+		before, our, after := theirs(), ours(), theirs()
+		next := realPage{}
+		for series, a := range before {
+			b, still := after[series]
+			value, has := our[series]
+			if _, tried := open[series]; !first && !tried || !still {
+				continue
+			}
+			slack := 1 + 0.1*max(math.Abs(a), math.Abs(b))
+			if has && value >= min(a, b)-slack && value <= max(a, b)+slack {
+				equal++
+				continue
+			}
+			next[series] = a
+		}
+		open = next
+		for series, value := range our {
+			if _, has := before[series]; first && !has {
+				extra[series] = value
+			}
+			if _, has := after[series]; has {
+				delete(extra, series)
+			}
+		}
+		first = false
+		if n := len(open) + len(extra); n > 0 {
+			return fmt.Errorf("%d series differ", n)
+		}
+		return nil
+	})
+	t.Logf("%d series agree", equal)
+	our := ours()
+	for _, series := range slices.Sorted(maps.Keys(open)) {
+		if value, has := our[series]; has {
+			t.Errorf("%s is %v there and %v here", series, open[series], value)
+		} else {
+			t.Errorf("%s is %v there and not here", series, open[series])
+		}
+	}
+	for _, series := range slices.Sorted(maps.Keys(extra)) {
+		t.Errorf("%s is %v here and not there", series, extra[series])
+	}
+}
+
+func TestRealHostEngine(t *testing.T) {
+	engine := newRealEngine(t)
+	engine.start()
+	e := start(t, "-r", engine.address(), "-c", "1000")
+	realReady(t, e)
+	checkPage(t, e)
+	t.Run("the engine's log", func(t *testing.T) {
+		until(t, "ten readings", func() (bool, string) {
+			n := pageAt(t, e.base+"/metrics")[`gpuscale_exporter_reads_total{result="ok"}`]
+			return n >= 10, fmt.Sprint(n)
+		})
+		text, err := os.ReadFile(engine.log)
+		if err != nil {
+			t.Skipf("the host engine wrote no log: %v", err)
+		}
+		if n := bytes.Count(text, []byte("not being watched")); n > 0 {
+			t.Errorf("%d lines of reading what is not watched", n)
+		}
+	})
+	t.Run("as the host engine says", func(t *testing.T) {
+		answers(t, engine.address(), func(a realAnswer) { compareTable(t, a) })
+		ours := func() realPage { return pageAt(t, e.base+"/metrics").of("DCGM_FI_") }
+		sameAs(t, func() realPage { return plainGPUs(ours()) }, func() realPage {
+			var page realPage
+			answers(t, engine.address(), func(a realAnswer) { page = a.page(ours()) })
+			return page
+		})
+	})
+	t.Run("beside dcgm-exporter", func(t *testing.T) {
+		program := os.Getenv(envRealExporter)
+		if program == "" {
+			t.Skipf("%s names no dcgm-exporter to compare with", envRealExporter)
+		}
+		base := startRealExporter(t, program, engine.address())
+		sameAs(t, func() realPage { return pageAt(t, e.base+"/metrics").of("DCGM_") },
+			func() realPage { return pageAt(t, base+"/metrics").of("DCGM_") })
+	})
+	t.Run("killed and started again", func(t *testing.T) {
+		engine.end(syscall.SIGKILL)
+		until(t, "values vanish", func() (bool, string) {
+			page := pageAt(t, e.base+"/metrics")
+			return len(page.of("DCGM_FI_")) == 0 && page["gpuscale_exporter_source_up{}"] == 0, fmt.Sprint(len(page), " series")
+		})
+		engine.start()
+		realReady(t, e)
+		checkPage(t, e)
+	})
+	e.terminate(t)
+}
+
+func TestRealEmbedded(t *testing.T) {
+	realLibrary(t, "libdcgm.so.4")
+	e := start(t, "--source", "dcgm", "-c", "1000")
+	realReady(t, e)
+	checkPage(t, e)
+	e.terminate(t)
+}
+
+// The driver's library, beside nvidia-smi where there is one.
+func TestRealNVML(t *testing.T) {
+	realLibrary(t, "libnvidia-ml.so.1")
+	e := start(t, "--source", "nvml", "-c", "1000")
+	realReady(t, e)
+	checkPage(t, e)
+	page := pageAt(t, e.base+"/metrics")
+	t.Run("as nvidia-smi says", func(t *testing.T) {
+		out, err := exec.Command("nvidia-smi", "--query-gpu=uuid,mig.mode.current,memory.total,temperature.gpu,driver_version", "--format=csv,noheader,nounits").Output()
+		if err != nil {
+			t.Skipf("nvidia-smi: %v", err)
+		}
+		seen := 0
+		for line := range strings.Lines(string(out)) {
+			words := strings.Split(strings.TrimSpace(line), ", ")
+			if len(words) != 5 {
+				t.Fatalf("nvidia-smi says %q", line)
+			}
+			seen++
+			checkSMI(t, page, words)
+		}
+		if n := len(page.of("gpu_info{")); n != seen {
+			t.Errorf("%d GPUs here and %d there", n, seen)
+		}
+	})
+	e.terminate(t)
+}
+
+func checkSMI(t *testing.T, page realPage, words []string) {
+	t.Helper()
+	value := func(name string) (float64, bool) {
+		for series, v := range page.of(name + "{") {
+			if strings.Contains(series, words[0]) {
+				return v, true
+			}
+		}
+		return 0, false
+	}
+	if _, known := value("gpu_info"); !known {
+		t.Errorf("no GPU %s", words[0])
+	}
+	if mib, err := strconv.ParseFloat(words[2], 64); err == nil && words[1] != "Enabled" {
+		if got, _ := value("gpu_memory_total_bytes"); got != mib*(1<<20) {
+			t.Errorf("%s has %v bytes here and %v MiB there", words[0], got, mib)
+		}
+	}
+	if degrees, err := strconv.ParseFloat(words[3], 64); err == nil {
+		if got, _ := value("DCGM_FI_DEV_GPU_TEMP"); words[1] != "Enabled" && math.Abs(got-degrees) > 15 {
+			t.Errorf("%s is at %v degrees here and at %v there", words[0], got, degrees)
+		}
+	}
+	for series := range page.of("gpu_info{") {
+		if strings.Contains(series, words[0]) && label(series, "driver_version") != words[4] {
+			t.Errorf("%s has driver %s here and %s there", words[0], label(series, "driver_version"), words[4])
+		}
+	}
+}
+
+// startRealExporter runs dcgm-exporter with our default counters.
+func startRealExporter(t *testing.T, program, engine string) (base string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	fields, err := counters.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var csv strings.Builder
+	for _, f := range fields {
+		fmt.Fprintf(&csv, "%s, %s, %q\n", f.Name, f.Kind, f.Help)
+	}
+	file := filepath.Join(t.TempDir(), "counters.csv")
+	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var output bytes.Buffer
+	cmd := exec.Command(program, "-r", engine, "-a", address, "-c", "1000", "-f", file)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	err = poll(t, func() error {
+		resp, err := http.Get("http://" + address + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		var body bytes.Buffer
+		if _, err := body.ReadFrom(resp.Body); err != nil || !strings.Contains(body.String(), "DCGM_FI_DEV_") {
+			return fmt.Errorf("no series yet: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		_ = cmd.Process.Kill()
+		t.Fatalf("%s does not serve: %v\n%s", program, err, output.String())
+	}
+	return "http://" + address
+}
+
+// realAnswer is what NVIDIA's library says: its field table, and a host engine's values of
+// the default counters by GPU.
+type realAnswer struct {
+	Table  []fakedcgm.FieldMeta
+	Values map[uint]map[uint16]float64
+}
+
+// answers asks in a process of its own: a library that was loaded once stays.
+func answers(t *testing.T, address string, got func(realAnswer)) {
+	t.Helper()
+	out, err := exec.Command("gpuscale-real-answer", address).Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var a realAnswer
+	if err := json.Unmarshal(out, &a); err != nil {
+		t.Fatal(err)
+	}
+	got(a)
+}
+
+// realAnswerMain is the process.
+func realAnswerMain() {
+	a, err := askReal(os.Args[1])
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(a)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func askReal(address string) (realAnswer, error) {
+	a := realAnswer{Values: map[uint]map[uint16]float64{}}
+	if _, err := godcgm.Init(godcgm.Standalone, address, "0"); err != nil {
+		return a, err
+	}
+	defer godcgm.Shutdown()
+	godcgm.FieldsInit()
+	for id := range uint16(2000) {
+		if meta, err := godcgm.FieldGetByID(godcgm.Short(id)); err == nil && meta.FieldID == godcgm.Short(id) && id > 0 {
+			a.Table = append(a.Table, fakedcgm.FieldMeta{ID: id, Type: rune(meta.FieldType), Level: uint(meta.EntityLevel), Tag: meta.Tag})
+		}
+	}
+	fields, err := counters.Default()
+	if err != nil {
+		return a, err
+	}
+	gpus, err := godcgm.GetEntityGroupEntities(godcgm.FE_GPU)
+	if err != nil {
+		return a, err
+	}
+	for _, gpu := range gpus {
+		a.Values[gpu] = map[uint16]float64{}
+		for _, f := range fields {
+			ids := []godcgm.Short{godcgm.Short(f.ID)}
+			if watchReal(gpu, ids) != nil {
+				continue
+			}
+			values, err := godcgm.EntityGetLatestValues(godcgm.FE_GPU, gpu, ids)
+			if err != nil || len(values) != 1 || values[0].Status != 0 {
+				continue
+			}
+			switch v := values[0]; v.FieldType {
+			case 'd':
+				if n := v.Float64(); n < godcgm.DCGM_FT_FP64_BLANK {
+					a.Values[gpu][f.ID] = n
+				}
+			case 'i':
+				if n := v.Int64(); n < godcgm.DCGM_FT_INT32_BLANK || n > math.MaxInt32 && n < godcgm.DCGM_FT_INT64_BLANK {
+					a.Values[gpu][f.ID] = float64(n)
+				}
+			}
+		}
+	}
+	return a, nil
+}
+
+// watchReal watches fields of a GPU; the watch ends with the connection.
+func watchReal(gpu uint, fields []godcgm.Short) error {
+	name := fmt.Sprintf("gpuscale-real-%d-%d-%d", os.Getpid(), gpu, fields[0])
+	group, err := godcgm.CreateGroup(name)
+	if err != nil {
+		return err
+	}
+	if err := godcgm.AddEntityToGroup(group, godcgm.FE_GPU, gpu); err != nil {
+		return err
+	}
+	handle, err := godcgm.FieldGroupCreate(name, fields)
+	if err != nil {
+		return err
+	}
+	return godcgm.WatchFieldsWithGroupEx(handle, group, time.Second.Microseconds(), 60, 0)
+}
+
+// compareTable holds the fake's field table against the library's. Versions differ; what the
+// default counters read must not.
+func compareTable(t *testing.T, a realAnswer) {
+	t.Helper()
+	fields, err := counters.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := map[uint16]fakedcgm.FieldMeta{}
+	for _, f := range fakedcgm.FieldTable() {
+		fake[f.ID] = f
+	}
+	differ := 0
+	for _, real := range a.Table {
+		ours, known := fake[real.ID]
+		delete(fake, real.ID)
+		if known && ours.Type == real.Type && ours.Level == real.Level {
+			continue
+		}
+		differ++
+		read := slices.ContainsFunc(fields, func(f counters.Field) bool { return f.ID == real.ID })
+		t.Logf("field %d (%s): type %c of level %d there, %c of %d in the fake", real.ID, real.Tag, real.Type, real.Level, ours.Type, ours.Level)
+		if read {
+			t.Errorf("the default counters read field %d, which is another one in the fake", real.ID)
+		}
+	}
+	t.Logf("%d fields, %d differ from the fake's table, %d are in that only", len(a.Table), differ, len(fake))
+}
+
+// plainGPUs leaves the series of whole GPUs.
+func plainGPUs(p realPage) realPage {
+	maps.DeleteFunc(p, func(series string, _ float64) bool {
+		return strings.Contains(series, "GPU_I_ID=") || !strings.Contains(series, `modelName="`)
+	})
+	return p
+}
+
+// page is the answer as series of whole GPUs with the labels that ours have: every GPU's
+// labels are those of any of its series.
+func (a realAnswer) page(ours realPage) realPage {
+	fields, _ := counters.Default()
+	labels := map[string]string{}
+	for series := range plainGPUs(maps.Clone(ours)) {
+		name, text, _ := strings.Cut(series, "{")
+		if name != "DCGM_FI_DEV_XID_ERRORS" {
+			labels[label(series, "gpu")] = text
+		}
+	}
+	page := realPage{}
+	for gpu, values := range a.Values {
+		text, whole := labels[fmt.Sprint(gpu)]
+		for _, f := range fields {
+			if value, has := values[f.ID]; has && whole && f.Name != "DCGM_FI_DEV_XID_ERRORS" {
+				page[f.Name+"{"+text] = value
+			}
+		}
+	}
+	for series, value := range ours { // its labels have the code: taken as they are
+		if strings.HasPrefix(series, "DCGM_FI_DEV_XID_ERRORS{") {
+			page[series] = value
+		}
+	}
+	return page
+}

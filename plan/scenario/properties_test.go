@@ -1,0 +1,210 @@
+package scenario_test
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+	"github.com/gpuscale/gpuscale/plan/sim"
+)
+
+// refusals are reasons of pods for which there is no free capacity.
+var refusals = []plan.Reason{plan.NoPoolFits, plan.PoolAtMax, plan.PoolFixed, plan.RepartitionExhausted, plan.BackingOff, plan.BoundReached,
+	plan.BorrowedWaits, plan.CapacityKept}
+
+// noneRefused: no pod is refused while a node in service admits it, beside the
+// pods that the plan leaves to the scheduler. Left out are nodes whose allocation
+// is not known, and pods that must be near or spread over others: a less urgent
+// pod, placed after them, can make a place for them, which the next reconcile sees.
+func noneRefused(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
+	verdicts := map[string]plan.Verdict{}
+	for _, v := range made.Verdicts {
+		if v.Kind == plan.KindPod {
+			verdicts[v.Subject] = v
+		}
+	}
+	base := (&sim.World{State: s}).Snapshot()
+	refused := slices.DeleteFunc(slices.Clone(base.Pods), func(q plan.Pod) bool {
+		return q.Node != "" || q.Gang != "" || len(q.Near)+len(q.Spread) > 0 || q.Unreadable != "" || !slices.Contains(refusals, verdicts[q.Key()].Reason)
+	})
+	if len(refused) == 0 || p.Freeze {
+		return nil
+	}
+	for i := range base.Nodes {
+		n := &base.Nodes[i]
+		labels := map[string]string{"test/name": n.Name}
+		for k, v := range n.Labels {
+			labels[k] = v
+		}
+		n.Labels = labels
+		unknown := slices.ContainsFunc(n.GPUs, func(c plan.GPU) bool { return !c.AllocationKnown })
+		n.Cordoned = n.Cordoned || unknown || n.Allocatable != nil || n.Operation != nil
+	}
+	base.Pods = slices.DeleteFunc(base.Pods, func(q plan.Pod) bool {
+		return q.Node == "" && verdicts[q.Key()].Reason != plan.WaitScheduler
+	})
+	for i := range base.Pods {
+		if q := &base.Pods[i]; q.Node == "" {
+			on, fits := strings.CutPrefix(verdicts[q.Key()].Detail, "fits on ")
+			if !fits {
+				on = "nowhere"
+			}
+			q.Gang, q.GangMin, q.Priority = "", 0, 1<<30
+			q.NodeSelector, q.Affinity = map[string]string{"test/name": on}, nil
+		}
+	}
+	for _, q := range refused {
+		w := &sim.World{State: base}
+		w.State = w.Snapshot()
+		q.Priority = -1 << 30
+		w.State.Pods = append(w.State.Pods, q)
+		w.Schedule()
+		if at := w.State.Pods[len(w.State.Pods)-1].Node; at != "" {
+			return fmt.Errorf("%s has free capacity for %s, which hears: %s", at, q.Key(), verdicts[q.Key()])
+		}
+	}
+	return nil
+}
+
+// TestGangsOfOneDomain: a gang that could be served in one zone if there were
+// nothing else is served, wherever the other zones would lead its first members.
+func TestGangsOfOneDomain(t *testing.T) {
+	eachWorld(t, 150, func(t *testing.T, r *rand.Rand) {
+		var b strings.Builder
+		zones := 2 + r.Intn(3)
+		for z := range zones {
+			for i := range 1 + r.Intn(2) {
+				fmt.Fprintf(&b, "pool p%d%d max=%d price=%d gpus=%d model=L40S ready-after=%dm idle-after=1h labels=(zone=z%d)\n", z, i, r.Intn(5), 1+r.Intn(30), 1+r.Intn(4), 1+r.Intn(9), z)
+				for n := range r.Intn(3) {
+					fmt.Fprintf(&b, "node n%d%d%d pool=p%d%d age=1h\n", z, i, n, z, i)
+				}
+			}
+		}
+		members := 2 + r.Intn(5)
+		rule := "near=(zone:group=g)"
+		if r.Intn(4) == 0 {
+			rule = ""
+		}
+		for i := range members {
+			fmt.Fprintf(&b, "pod a/g-%d requests=gpu*%d gang=a/g gang-min=%d groups=(g) %s\n", i, 1+r.Intn(3), members, rule)
+		}
+		s, p, err := scenario.Parse(b.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if served(s, p) {
+			return
+		}
+		for z := range zones {
+			alone := (&sim.World{State: s}).Snapshot()
+			zone := func(labels map[string]string) bool { return labels["zone"] == fmt.Sprintf("z%d", z) }
+			alone.Nodes = slices.DeleteFunc(alone.Nodes, func(n plan.Node) bool { return !zone(n.Labels) })
+			alone.Pools = slices.DeleteFunc(alone.Pools, func(q plan.Pool) bool { return !zone(q.Template.Labels) })
+			if served(alone, p) {
+				t.Fatalf("zone z%d alone serves the gang, all together do not:\n%s\n%s", z, b.String(), plan.Make(s, p))
+			}
+		}
+	})
+}
+
+// served reports a plan that serves the gang.
+func served(s plan.Snapshot, p plan.Policy) bool {
+	return slices.ContainsFunc(plan.Make(s, p).Verdicts, func(v plan.Verdict) bool {
+		return v.Kind == plan.KindGang && (v.Reason == plan.GangServed || v.Reason == plan.WaitScheduler)
+	})
+}
+
+// TestBoundedAnswersEnd: what the bounds of one reconcile delay is done within as
+// many reconciles as the bounds make of it.
+func TestBoundedAnswersEnd(t *testing.T) {
+	eachWorld(t, 60, func(t *testing.T, r *rand.Rand) {
+		w, do := checkedWorld(t)
+		actions, nodes, members := 1+r.Intn(4), 1+r.Intn(4), 2+r.Intn(9)
+		do("policy max-actions=%d max-nodes=%d", actions, nodes)
+		do("pool mig max=12 price=4 gpus=1 model=H100-80GB layout=(7g.80gb@0) repartition=idle mig-duration=1s ready-after=5s idle-after=1h")
+		do("pool whole max=12 price=4 gpus=1 model=L40S ready-after=5s idle-after=1h")
+		for i := range r.Intn(8) {
+			do("node m%d pool=mig age=1h", i)
+		}
+		wants := []string{"3g.40gb*2", "gpu"}[r.Intn(2)]
+		for i := range members {
+			do("pod a/g-%d requests=%s gang=a/g gang-min=%d", i, wants, members)
+		}
+		most := 2*(members/min(actions, nodes)+1) + 8
+		for range most {
+			do("plan apply")
+			do("tick 10s")
+		}
+		for _, p := range w.Sim.State.Pods {
+			if p.Node == "" {
+				t.Fatalf("%s does not run after %d reconciles:\n%s", p.Key(), most, plan.Make(w.Sim.Snapshot(), w.Policy))
+			}
+		}
+	})
+}
+
+// TestCostOfSmallWorlds compares the price of the nodes that are added for a few
+// pods with the least that any nodes cost on which they fit. Pods are served one
+// by one, so a single world can be dearer; the mean is bounded.
+func TestCostOfSmallWorlds(t *testing.T) {
+	paid, least, worlds := 0.0, 0.0, 0
+	eachWorld(t, 200, func(t *testing.T, r *rand.Rand) {
+		var b strings.Builder
+		b.WriteString("policy wait-cost=0\n")
+		sizes, prices := make([]int, 3), make([]float64, 3)
+		for i := range sizes {
+			sizes[i] = []int{1, 2, 4, 8}[r.Intn(4)]
+			prices[i] = float64(sizes[i]) * (2 + r.Float64())
+			fmt.Fprintf(&b, "pool p%d max=4 price=%.3f gpus=%d model=L40S ready-after=3m\n", i, prices[i], sizes[i])
+		}
+		var wants []int
+		for i := range 1 + r.Intn(4) {
+			wants = append(wants, 1+r.Intn(slices.Max(sizes)))
+			fmt.Fprintf(&b, "pod a/p%d requests=gpu*%d\n", i, wants[i])
+		}
+		slices.SortFunc(wants, func(a, b int) int { return b - a })
+		best := cheapest(sizes, prices, wants, nil, 0)
+		s, p, err := scenario.Parse(b.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := plan.Make(s, p)
+		if made.Totals.PendingSlicesLeft > 0 {
+			t.Fatalf("not all are served:\n%s\n%s", b.String(), made)
+		}
+		if cost := made.Totals.CostPerHourAfter; cost < best-0.01 {
+			t.Fatalf("%.2f is less than the least, %.2f:\n%s", cost, best, b.String())
+		}
+		paid, least, worlds = paid+made.Totals.CostPerHourAfter, least+best, worlds+1
+	})
+	t.Logf("%d worlds: %.2f %% more than the least", worlds, 100*(paid/least-1))
+	if worlds > 20 && paid > 1.02*least {
+		t.Errorf("the nodes cost %.2f %% more than the least", 100*(paid/least-1))
+	}
+}
+
+// cheapest is the least price of nodes on which pods fit, largest first, beside
+// what is free on the nodes there are.
+func cheapest(sizes []int, prices []float64, wants, free []int, cost float64) float64 {
+	if len(wants) == 0 {
+		return cost
+	}
+	best := 1e9
+	for i, f := range free {
+		if f >= wants[0] {
+			free[i] -= wants[0]
+			best = min(best, cheapest(sizes, prices, wants[1:], free, cost))
+			free[i] += wants[0]
+		}
+	}
+	for i, size := range sizes {
+		if size >= wants[0] {
+			best = min(best, cheapest(sizes, prices, wants[1:], append(slices.Clone(free), size-wants[0]), cost+prices[i]))
+		}
+	}
+	return best
+}

@@ -1,0 +1,271 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+)
+
+// option is one way to serve a pod.
+type option struct {
+	kind         OptionKind
+	cost         float64
+	share        float64 // of a node: the pod's share
+	price, risk  float64 // in cost: that share of the price, and the interruption
+	at           time.Time
+	node         int
+	pool         int
+	repartition  repartition
+	repartitions bool // the new node has to be repartitioned
+	// unknown: the allocation of the GPU to repartition is unknown.
+	unknown bool
+	victims []*Pod // pods to evict
+	// later is the bound because of which it is reserved now and done in a later
+	// reconcile.
+	later string
+}
+
+// serve takes the cheapest option for a pod; false where there is none, which
+// the pod's reason then explains.
+func (w *world) serve(i int, inGang bool) bool {
+	p := w.touchPending(i)
+	k := &w.kinds[p.kind]
+	if p.served || inGang && w.placePodNow(i) {
+		return true
+	}
+	w.consider(i)
+	wait, canWait := w.waitOption(k, p.pod)
+	switch {
+	case w.hold != "" || !p.pod.Unschedulable && !inGang:
+		w.withoutAction(i, p, k, wait, canWait)
+		return p.served
+	case w.reopenFor(p, k):
+		return true
+	case k.bounded && !canWait && !w.committing:
+		w.bounded(p)
+		return false
+	case canWait && w.unbeatable(wait, p, k):
+		return w.commit(p, k, wait, []option{wait})
+	}
+	all := w.options(i, p, k)
+	if canWait {
+		all = append([]option{wait}, all...)
+	}
+	best, ok := cheapest(all)
+	if !ok {
+		p.reason, p.detail = w.unserved(p, k)
+		return false
+	}
+	return w.commit(p, k, best, all)
+}
+
+// options are the ways to serve a pod by an action, each kind once: those that
+// change less come first.
+func (w *world) options(i int, p *pending, k *kind) []option {
+	var all []option
+	repartition, canRepartition := w.repartitionOption(k, p.pod)
+	if canRepartition {
+		all = append(all, repartition)
+	}
+	if back, ok := w.reclaimOption(p, k); ok {
+		all = append(all, back)
+	}
+	node, ok := w.scaleUpOption(i, k, p.pod, false)
+	if canRepartition && repartition.unknown && node.repartitions && node.node < 0 {
+		ok = false // the existing GPU may turn out free, and a new node would be no better known
+	}
+	if ok && w.mayScaleUp(p) {
+		all = append(all, node)
+	}
+	return all
+}
+
+// cheapest is the first of the options that cost the least, false for none.
+func cheapest(all []option) (option, bool) {
+	best := option{}
+	for i, o := range all {
+		if i == 0 || o.cost < best.cost {
+			best = o
+		}
+	}
+	return best, len(all) > 0
+}
+
+// optionOf is the option of a kind, if there is one.
+func optionOf(all []option, kind OptionKind) (option, bool) {
+	for _, o := range all {
+		if o.kind == kind {
+			return o, true
+		}
+	}
+	return option{}, false
+}
+
+// commit takes one of the options. It is false where a bound of the policy
+// delays it: a gang's members are promised it all the same, so that a gang
+// larger than a bound is served over several reconciles.
+func (w *world) commit(p *pending, k *kind, o option, all []option) bool {
+	if o.later = w.delays(o); o.later != "" && (!w.committing || w.policy.MaxActionsPerReconcile <= 0) {
+		k.bounded = k.bounded || o.kind == OptionRepartition
+		w.bounded(p)
+		return false
+	}
+	w.spent += o.cost
+	switch o.kind {
+	case OptionWait:
+		w.chose(p, o.kind, w.nodes[o.node].name)
+		w.commitWait(p, k, o)
+	case OptionRepartition:
+		w.chose(p, o.kind, w.nodes[o.node].name)
+		w.commitRepartition(p, k, o, w.alternativeText(p, k, all))
+	case OptionReclaim:
+		w.chose(p, o.kind, w.nodes[o.node].name)
+		w.commitReclaim(p, k, o, w.alternativeText(p, k, all))
+	case OptionNode:
+		w.chose(p, o.kind, w.pools[o.pool].Name)
+		w.commitScaleUp(p, k, o, all)
+	}
+	return p.served
+}
+
+// full reports whether the plan has as many actions as it may.
+func (w *world) full() bool { return len(w.actions) >= w.policy.MaxActionsPerReconcile }
+
+// delays is the bound that delays an option to a later reconcile, empty for
+// none.
+func (w *world) delays(o option) string {
+	actions := fmt.Sprintf("%d actions a reconcile", w.policy.MaxActionsPerReconcile)
+	switch {
+	case o.kind == OptionRepartition && w.full() && !o.at.After(w.now):
+		return actions
+	case o.kind == OptionNode && o.node < 0:
+		ps := &w.pools[o.pool]
+		if why := w.nodeBound(ps); why != "" {
+			return why
+		}
+		if w.full() && ps.action < 0 {
+			return actions
+		}
+	}
+	return ""
+}
+
+// nodeBound is the bound that delays one more node of a pool, empty for none.
+func (w *world) nodeBound(p *poolState) string {
+	switch {
+	case p.grown >= w.policy.MaxNodesPerScaleUp:
+		return fmt.Sprintf("%s grows by %d a reconcile", p.Name, p.grown)
+	case w.recent(p.Name)+1 > w.policy.MaxNodesPerHour:
+		return fmt.Sprintf("%s grew by %d within the hour", p.Name, w.recent(p.Name))
+	}
+	return ""
+}
+
+// evictionBound is the bound that delays n more evictions, empty for none.
+func (w *world) evictionBound(n int) string {
+	switch {
+	case w.evicted+n > w.policy.MaxEvictionsPerReconcile:
+		return fmt.Sprintf("%d evictions a reconcile", w.policy.MaxEvictionsPerReconcile)
+	case len(w.actions)+n > w.policy.MaxActionsPerReconcile:
+		return fmt.Sprintf("%d actions a reconcile", w.policy.MaxActionsPerReconcile)
+	}
+	return ""
+}
+
+// unbeatable reports whether an upcoming node costs less than any other option
+// could: true for most pods of a reconcile after the first has added a node.
+func (w *world) unbeatable(wait option, p *pending, k *kind) bool {
+	if p.charged && !p.borrowed && w.reclaimable() {
+		return false
+	}
+	return wait.cost <= w.policy.DisruptionCost+w.waitCost(k, p.pod.Priority, w.soonestRepartition()) && !wait.at.After(w.now.Add(w.soonestNode()))
+}
+
+// mayScaleUp reports whether nodes are added for the pod. An unclaimed upcoming
+// node is not for other pods either.
+func (w *world) mayScaleUp(p *pending) bool { return !p.borrowed || w.policy.ScaleUpBorrowed }
+
+func (w *world) bounded(p *pending) {
+	p.reason = BoundReached
+	p.detail = fmt.Sprintf("%d actions a reconcile", w.policy.MaxActionsPerReconcile)
+}
+
+// withoutAction decides about a pod for which no action may be taken now.
+func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait bool) {
+	spare, canClaim := w.scaleUpOption(i, k, p.pod, true)
+	canClaim = canClaim && w.mayScaleUp(p)
+	switch {
+	case canWait:
+		w.chose(p, OptionWait, w.nodes[wait.node].name)
+		w.commitWait(p, k, wait)
+	case canClaim:
+		w.chose(p, OptionNode, w.pools[spare.pool].Name)
+		w.claim(p, k, spare)
+	case w.hold != "":
+		p.reason = w.hold
+	default:
+		p.reason, p.detail = WaitScheduler, "the scheduler has not answered yet"
+	}
+}
+
+func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
+	n := w.soonest(k)
+	if n < 0 {
+		return option{}, false
+	}
+	at := w.nodes[n].at
+	return option{kind: OptionWait, cost: w.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
+}
+
+// soonestRepartition and soonestNode are the least time that a repartition and
+// a new node take in any pool.
+func (w *world) soonestRepartition() time.Duration {
+	least := time.Duration(-1)
+	for i := range w.pools {
+		if m := &w.pools[i].MIG; m.Repartition && (least < 0 || m.Duration < least) {
+			least = m.Duration
+		}
+	}
+	if least < 0 {
+		return 1000 * time.Hour
+	}
+	return max(least, 0)
+}
+
+func (w *world) soonestNode() time.Duration {
+	least := 1000 * time.Hour
+	for i := range w.pools {
+		least = min(least, max(w.pools[i].ReadyAfter, 0))
+	}
+	return least
+}
+
+func (w *world) commitWait(p *pending, k *kind, o option) {
+	n := &w.nodes[o.node]
+	w.assign(k, o.node)
+	p.served = n.since != AllocationUnknown // otherwise it may turn out not to be free
+	p.reason, p.detail = n.promise(w.now)
+	if n.action >= 0 {
+		a := w.editAction(n.action)
+		a.For = append(a.For, p.pod.Key())
+	}
+}
+
+// promise is the reason of a pod that will use the node.
+func (n *nodeState) promise(now time.Time) (Reason, string) {
+	in := short(n.at.Sub(now))
+	switch {
+	case n.later != "":
+		return BoundReached, fmt.Sprintf("%s: reserved on %s, and done in a later reconcile", n.later, n.name)
+	case n.since == NodeUpcoming:
+		return WaitUpcomingNode, fmt.Sprintf("%s, in %s", n.name, in)
+	case n.since == CoolingDown:
+		return CoolingDown, fmt.Sprintf("a GPU of %s can be repartitioned soon, in %s", n.name, in)
+	case n.since == AllocationUnknown:
+		return AllocationUnknown, fmt.Sprintf("a GPU of %s can be repartitioned once it is known to be free", n.name)
+	case n.since == RepartitionDone:
+		return WaitRepartition, n.name + " is being released"
+	case n.since == PodLeaving:
+		return WaitReclaim, fmt.Sprintf("on %s when pods have left, in about %s", n.name, in)
+	}
+	return WaitRepartition, fmt.Sprintf("on %s, in %s", n.name, in)
+}

@@ -1,0 +1,99 @@
+package render
+
+import (
+	"crypto/sha256"
+	_ "embed" // the page and its style
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/report/model"
+)
+
+//go:embed style.css
+var style string
+
+//go:embed page.gohtml
+var page string
+
+// Limits of pictures and actions, as mostRows is of rows.
+const (
+	mostGPUs    = 96
+	mostActions = 25
+)
+
+// HTML writes the report as a page that loads and runs nothing.
+func HTML(w io.Writer, r model.Report) error {
+	if err := parsed.Execute(w, newView(r)); err != nil {
+		return fmt.Errorf("writing HTML: %w", err)
+	}
+	return nil
+}
+
+var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
+	"time": Time, "share": Share, "hours": Hours, "money": Money, "unit": Unit, "visible": Visible, "hoursOf": HoursOf, "code": Code,
+	"known": func(n model.Number) bool { _, ok := n.Get(); return ok },
+	"some":  func(n model.Number) bool { return n.Or(0) > 0 },
+	"why":   model.Number.Why,
+	"inc":   func(i int) int { return i + 1 },
+}).Parse(page))
+
+// view is what the page's template reads.
+type view struct {
+	R                     model.Report
+	Title, Length         string
+	Hash                  string
+	Style                 template.CSS
+	None                  string
+	Marks                 []string
+	Sections              []Section
+	Bars                  []bar
+	Stack                 template.HTML
+	GPUs                  []repartitionGPU
+	MoreGPUs, MoreActions int
+	Outlooks              []drawn
+	Actions               []model.Action
+}
+
+type repartitionGPU struct {
+	model.MIGGPU
+	Picture template.HTML
+}
+
+type drawn struct {
+	model.Outlook
+	Picture     template.HTML
+	First, Last time.Time
+}
+
+func newView(r model.Report) view {
+	css := strings.TrimSpace(style)
+	sum := sha256.Sum256([]byte(css))
+	v := view{
+		R: r, Title: Title(r), Length: model.Duration(r.Window.Hours), Style: template.CSS(css), None: None,
+		Hash:  "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
+		Marks: []string{"all", "busy", "idle", "free", "wait"}, Sections: Sections(r), Bars: waterfall(r), Stack: stack(r),
+	}
+	for i, c := range r.MIG.GPUs {
+		if i < mostGPUs {
+			v.GPUs = append(v.GPUs, repartitionGPU{c, device(c)})
+		}
+	}
+	v.MoreGPUs = r.MIG.GPUsTotal - len(v.GPUs)
+	for _, o := range r.Forecast.Outlooks {
+		d := drawn{Outlook: o, Picture: outlook(o)}
+		if n := len(o.Past); n > 0 {
+			d.First, d.Last = o.Past[0].At, o.Past[n-1].At
+		}
+		if n := len(o.Ahead); n > 0 {
+			d.Last = o.Ahead[n-1].At
+		}
+		v.Outlooks = append(v.Outlooks, d)
+	}
+	v.Actions = r.Actions[:min(len(r.Actions), mostActions)]
+	v.MoreActions = len(r.Actions) - len(v.Actions)
+	return v
+}

@@ -1,0 +1,212 @@
+package render
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/report/model"
+)
+
+// svg writes a picture. Colours are classes, so that they follow the page's. Every
+// picture has a title, and its figures stand in a table beside it.
+type svg struct{ b strings.Builder }
+
+func picture(class, title string, width, height float64, stretch bool) *svg {
+	s := &svg{}
+	aspect := ""
+	if stretch {
+		aspect = ` preserveAspectRatio="none"`
+	}
+	fmt.Fprintf(&s.b, `<svg class="%s" viewBox="0 0 %s %s" role="img" aria-label="%s"%s><title>%s</title>`, class, f(width), f(height), text(title), aspect, text(title))
+	return s
+}
+
+func (s *svg) rect(class string, x, y, w, h float64, title string) {
+	if w <= 0 || h <= 0 {
+		return
+	}
+	fmt.Fprintf(&s.b, `<rect class="%s" x="%s" y="%s" width="%s" height="%s"`, class, f(x), f(y), f(w), f(h))
+	if title == "" {
+		s.b.WriteString("/>")
+		return
+	}
+	fmt.Fprintf(&s.b, "><title>%s</title></rect>", text(title))
+}
+
+func (s *svg) path(class, d string) {
+	if d != "" {
+		fmt.Fprintf(&s.b, `<path class="%s" d="%s"/>`, class, d)
+	}
+}
+
+func (s *svg) html() template.HTML { return template.HTML(s.b.String() + "</svg>") }
+
+// f formats a coordinate; equal numbers give equal text.
+func f(v float64) string {
+	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
+}
+
+func text(s string) string { return template.HTMLEscapeString(Visible(s)) }
+
+// bar is a place of the waterfall: where it begins, and how long it is.
+type bar struct {
+	model.Place
+	Picture template.HTML
+}
+
+// waterfall draws each place from the end of the one before, so that the last ends at
+// the capacity.
+func waterfall(r model.Report) []bar {
+	var bars []bar
+	at := 0.0
+	for _, p := range r.Hours.Places {
+		share := p.Share.Or(0)
+		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, Share(p.Share)), 1000, 10, true)
+		s.rect("track", 0, 0, 1000, 10, "")
+		width := 1000 * share
+		if share > 0 {
+			width = math.Max(width, 1.5)
+		}
+		s.rect("g-"+p.Group+" p-"+p.Place, math.Min(1000*at, 1000-width), 0, width, 10, "")
+		at += share
+		bars = append(bars, bar{p, s.html()})
+	}
+	return bars
+}
+
+// stack draws the places over time, computing at the bottom.
+func stack(r model.Report) template.HTML {
+	n := len(r.Hours.Over)
+	if n == 0 {
+		return ""
+	}
+	most := 0.0
+	sums := make([]float64, n)
+	for i, b := range r.Hours.Over {
+		for _, h := range b.Hours {
+			sums[i] += h.Or(0)
+		}
+		sums[i] /= b.Until.Sub(b.From).Hours()
+		most = math.Max(most, sums[i])
+	}
+	if most == 0 {
+		return ""
+	}
+	const width, height = 1000.0, 220.0
+	s := picture("stack", fmt.Sprintf("GPUs by place over time, at most %.3g GPUs", most), width, height, true)
+	each := width / float64(n)
+	for i, b := range r.Hours.Over {
+		y := height
+		for p := len(b.Hours) - 1; p >= 0; p-- {
+			gpus := b.Hours[p].Or(0) / b.Until.Sub(b.From).Hours()
+			h := height * gpus / most
+			place := r.Hours.Places[p]
+			s.rect("g-"+place.Group+" p-"+place.Place, float64(i)*each+each*0.06, y-h, each*0.88, h, fmt.Sprintf("%s, %s: %.3g GPUs", Time(b.From), place.Name, gpus))
+			y -= h
+		}
+	}
+	return s.html()
+}
+
+// shares draws the use of what was allocated to a row.
+func shares(row model.UseRow) template.HTML {
+	allocated := row.Allocated.Or(0)
+	if allocated <= 0 {
+		return ""
+	}
+	used, idle := row.Used.Or(0)/allocated, row.Idle.Or(0)/allocated
+	s := picture("mini", fmt.Sprintf("computing %.0f %%, idle %.0f %%", 100*used, 100*idle), 100, 10, true)
+	s.rect("track", 0, 0, 100, 10, "")
+	s.rect("g-productive", 0, 0, 100*used, 10, "")
+	s.rect("g-allocated p-idle", 100-100*idle, 0, 100*idle, 10, "")
+	return s.html()
+}
+
+// outlook draws what was allocated, the band of the forecast, and the limit.
+func outlook(o model.Outlook) template.HTML {
+	if len(o.Past) == 0 {
+		return ""
+	}
+	const width, height = 1000.0, 200.0
+	first, last := o.Past[0].At, o.Past[len(o.Past)-1].At
+	if n := len(o.Ahead); n > 0 {
+		last = o.Ahead[n-1].At
+	}
+	most := o.Limit.Or(0)
+	for _, p := range o.Past {
+		most = math.Max(most, p.GPUs.Or(0))
+	}
+	for _, b := range o.Ahead {
+		most = math.Max(most, math.Max(b.High.Or(0), b.High95.Or(0)))
+	}
+	if most == 0 || !first.Before(last) {
+		return ""
+	}
+	most *= 1.08
+	x := func(t time.Time) float64 { return width * float64(t.Sub(first)) / float64(last.Sub(first)) }
+	y := func(v float64) float64 { return height - height*v/most }
+	s := picture("outlook", fmt.Sprintf("GPUs of %s, allocated and forecast; limit %s", o.Of, Count(o.Limit)), width, height, true)
+	if n := len(o.Ahead); n > 0 {
+		now := o.Past[len(o.Past)-1]
+		begin := fmt.Sprintf("M%s %s", f(x(now.At)), f(y(now.GPUs.Or(0))))
+		band := func(class string, low, high func(model.Band) model.Number) {
+			d := begin
+			for _, b := range o.Ahead {
+				d += fmt.Sprintf("L%s %s", f(x(b.At)), f(y(high(b).Or(0))))
+			}
+			for i := n - 1; i >= 0; i-- {
+				d += fmt.Sprintf("L%s %s", f(x(o.Ahead[i].At)), f(y(low(o.Ahead[i]).Or(0))))
+			}
+			s.path(class, d+"Z")
+		}
+		band("wide", func(b model.Band) model.Number { return b.Low95 }, func(b model.Band) model.Number { return b.High95 })
+		band("band", func(b model.Band) model.Number { return b.Low }, func(b model.Band) model.Number { return b.High })
+		line := begin
+		for _, b := range o.Ahead {
+			line += fmt.Sprintf("L%s %s", f(x(b.At)), f(y(b.Expected.Or(0))))
+		}
+		s.path("expected", line)
+		s.path("now", fmt.Sprintf("M%s 0V%s", f(x(now.At)), f(height)))
+	}
+	past := ""
+	for i, p := range o.Past {
+		letter := "L"
+		if i == 0 {
+			letter = "M"
+		}
+		past += fmt.Sprintf("%s%s %s", letter, f(x(p.At)), f(y(p.GPUs.Or(0))))
+	}
+	s.path("past", past)
+	if v, ok := o.Limit.Get(); ok {
+		s.path("limit", fmt.Sprintf("M0 %sH%s", f(y(v)), f(width)))
+	}
+	return s.html()
+}
+
+// GPU draws a GPU's slices: allocated instances filled, free ones framed, nothing
+// without an instance.
+func device(c model.MIGGPU) template.HTML {
+	const slice, height = 20.0, 22.0
+	var words []string
+	for _, i := range c.Instances {
+		who := "free"
+		if i.AllocatedTo != "" {
+			who = "allocated to " + i.AllocatedTo
+		}
+		words = append(words, i.Profile+" "+who)
+	}
+	s := picture("gpu", fmt.Sprintf("GPU %s of %s: %s", c.GPU, c.Node, strings.Join(words, ", ")), slice*float64(c.Slices), height, false)
+	s.rect("whole", 0.5, 0.5, slice*float64(c.Slices)-1, height-1, "no instance")
+	for k, i := range c.Instances {
+		class := "i-free"
+		if i.AllocatedTo != "" {
+			class = "i-allocated"
+		}
+		s.rect(class, slice*float64(i.Start)+1.5, 1.5, slice*float64(i.Size)-3, height-3, words[k])
+	}
+	return s.html()
+}

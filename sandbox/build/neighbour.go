@@ -1,0 +1,98 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Neighbour is a program of another project, that tests run beside ours. It is
+// compiled from its own module with the versions of that module's go.mod and go.sum,
+// as its makers compile it.
+type Neighbour struct {
+	Name            string // in the cache and in messages
+	Module, Version string
+	packages        []string // below the module
+	ldflags         string
+}
+
+// The neighbours whose programs tests run.
+var (
+	JobSet          = Neighbour{Name: "JobSet", Module: "sigs.k8s.io/jobset", Version: "v0.10.1", packages: []string{"."}}
+	Karpenter       = Neighbour{Name: "Karpenter", Module: "sigs.k8s.io/karpenter", Version: "v1.14.0", packages: []string{"kwok"}}
+	KEDA            = Neighbour{Name: "KEDA", Module: "github.com/kedacore/keda/v2", Version: "v2.21.0", packages: []string{"cmd/operator", "cmd/adapter"}}
+	Kueue           = Neighbour{Name: "Kueue", Module: "sigs.k8s.io/kueue", Version: "v0.15.0", packages: []string{"cmd/kueue"}}
+	LeaderWorkerSet = Neighbour{Name: "LeaderWorkerSet", Module: "sigs.k8s.io/lws", Version: "v0.7.0", packages: []string{"cmd"}}
+	VictoriaMetrics = Neighbour{
+		Name: "VictoriaMetrics", Module: "github.com/VictoriaMetrics/VictoriaMetrics", Version: "v1.150.0", packages: []string{"app/victoria-metrics", "app/vmalert"},
+		ldflags: "-X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=victoria-metrics-v1.150.0",
+	}
+)
+
+// Program compiles the neighbour's programs, if the cache does not have them, and
+// returns the path of one, by the last element of its package.
+func (n Neighbour) Program(ctx context.Context, o Options, name string) (string, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return "", err
+	}
+	dir, err := ensure(ctx, o, n.target())
+	return filepath.Join(dir, name), err
+}
+
+func (n Neighbour) target() target {
+	t := target{
+		name:   strings.ToLower(n.Name),
+		title:  n.Name + " " + n.Version,
+		source: &n,
+		args:   []string{"-trimpath", "-mod=mod", "-ldflags", "-s -w " + n.ldflags},
+		output: "./",
+		disk:   3 << 30,
+	}
+	for _, p := range n.packages {
+		p = path.Join(n.Module, p)
+		t.pkgs = append(t.pkgs, p)
+		t.files = append(t.files, path.Base(p))
+	}
+	return t
+}
+
+// Dir downloads the module, if it is not in the module cache, and returns its folder.
+// Go holds it against the checksum database.
+func (n Neighbour) Dir(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", n.Module+"@"+n.Version)
+	cmd.Dir = os.TempDir() // outside of any module: nothing is written to a go.sum
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var answer struct{ Dir, Error string }
+	if jsonErr := json.Unmarshal(out, &answer); err == nil {
+		err = jsonErr
+	}
+	if err != nil || answer.Dir == "" {
+		return "", fmt.Errorf("downloading %s@%s (it needs the network, or a module mirror in GOPROXY): %w: %s%s", n.Module, n.Version, errors.Join(err), answer.Error, stderr.Bytes())
+	}
+	return answer.Dir, nil
+}
+
+// modfile puts the module's go.mod and go.sum into dir: those in the module
+// cache cannot be written.
+func (n Neighbour) modfile(module, dir string) (string, error) {
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(module, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			return "", fmt.Errorf("compiling %s: %w", n.Module, err)
+		}
+	}
+	return filepath.Join(dir, "go.mod"), nil
+}

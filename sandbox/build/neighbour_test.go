@@ -1,0 +1,53 @@
+package build
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestANeighbourIsCompiledOnceFromItsOwnModule: what its go.mod says is edited in a copy.
+func TestANeighbourIsCompiledOnceFromItsOwnModule(t *testing.T) {
+	o, _ := checkout(t)
+	module := filepath.Join(t.TempDir(), "module")
+	write(t, filepath.Join(module, "go.mod"), "module example.org/n\n")
+	write(t, filepath.Join(module, "go.sum"), "")
+	calls := filepath.Join(t.TempDir(), "calls")
+	fakeGo(t, `case "$1 $2" in
+"mod download") printf '{"Dir": "`+module+`"}'; exit ;;
+esac
+case "$1" in
+build)
+  for a; do case $a in -modfile=*) echo "build in $PWD of $(cat "${a#-modfile=}" | tr '\n' ' ')" >> `+calls+` ;; esac; done
+  while [ "$1" != -o ]; do shift; done; echo p > "$2/server" ;;
+esac`)
+	n := Neighbour{Name: "Example", Module: "example.org/n", Version: "v1.2.3", packages: []string{"cmd/server"}}
+	for range 2 {
+		path, err := n.Program(t.Context(), o, "server")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); err != nil || !strings.Contains(path, "example-") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	text, err := os.ReadFile(calls)
+	if want := "build in " + module + " of module example.org/n \n"; err != nil || string(text) != want {
+		t.Errorf("%v: %q, want %q", err, text, want)
+	}
+	if mod, _ := os.ReadFile(filepath.Join(module, "go.mod")); string(mod) != "module example.org/n\n" {
+		t.Errorf("the module itself has changed: %s", mod)
+	}
+	n.Version = "v1.2.4"
+	if other, err := n.Program(t.Context(), o, "server"); err != nil || strings.Count(string(must(os.ReadFile(calls))), "build in") != 2 {
+		t.Errorf("another version is %s: %v", other, err)
+	}
+}
+
+func must(text []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return text
+}

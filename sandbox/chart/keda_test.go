@@ -1,0 +1,101 @@
+package chart
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// kedaObject scales a Deployment by a query that only KEDA knows.
+const kedaObject = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {namespace: guests, name: worker}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: worker}}
+  template: {metadata: {labels: {app: worker}}, spec: {containers: [{name: worker, image: worker}]}}
+---
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {namespace: guests, name: worker}
+spec:
+  scaleTargetRef: {name: worker}
+  minReplicaCount: 1
+  maxReplicaCount: 3
+  triggers:
+  - {type: prometheus, metadata: {serverAddress: "%s", query: vector(4), threshold: "2"}}
+`
+
+// TestNeighbourKEDA: the adapter answers external metrics, and forwards those that are
+// KEDA's (docs/adapter-security.md).
+func TestNeighbourKEDA(t *testing.T) {
+	const namespace, service = "keda", "keda-operator-metrics-apiserver"
+	x, b := begin(t)
+	operator, adapter := b.neighbour(t, build.KEDA, "operator"), b.neighbour(t, build.KEDA, "adapter")
+	x.must(b.InstallSources(t.Context(), neighbours.Source{Module: build.KEDA.Module, Version: build.KEDA.Version, Files: []string{"config/crd/bases/*.yaml"}}))
+	certs, metrics, at := t.TempDir(), address(t), port(t)
+	x.mount(namespace, "kedaorg-certs", certs)
+	env := []string{"KUBECONFIG=" + b.Cluster.Kubeconfig(), "WATCH_NAMESPACE=", "POD_NAMESPACE=" + namespace, "KEDA_CLUSTER_OBJECT_NAMESPACE=" + namespace}
+	spec := proc.Spec{Name: "keda-operator", Path: operator, Env: env, Args: []string{
+		"--cert-dir=" + certs, "--enable-cert-rotation=true", "--metrics-server-service-name=" + service,
+		"--enable-apiservice-patching=false", "--enable-webhook-patching=false",
+		"--metrics-service-bind-address=" + metrics, "--metrics-bind-address=" + address(t), "--health-probe-bind-address=" + address(t),
+	}}
+	// When it has made its certificates it ends, and relies on being started again.
+	first := exec.CommandContext(t.Context(), spec.Path, spec.Args...)
+	first.Env = append(os.Environ(), env...)
+	if out, err := first.CombinedOutput(); err != nil {
+		t.Fatalf("KEDA's operator: %v: %s", err, out)
+	}
+	b.beside(t, spec)
+	x.wait("KEDA's certificates", func() error { _, err := os.Stat(filepath.Join(certs, "tls.crt")); return err })
+	kubeconfig := b.Cluster.Kubeconfig()
+	b.beside(t, proc.Spec{Name: "keda-adapter", Path: adapter, Env: env, Args: []string{
+		"--secure-port=" + at, "--bind-address=127.0.0.1", "--port=" + port(t), "--cert-dir=" + certs, "--tls-cert-file=" + filepath.Join(certs, "tls.crt"), "--tls-private-key-file=" + filepath.Join(certs, "tls.key"),
+		"--client-ca-file=" + filepath.Join(certs, "ca.crt"), "--kubeconfig=" + kubeconfig, "--lister-kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--metrics-service-address=" + metrics, "--metrics-service-grpc-authority=keda-operator.keda.svc",
+	}})
+	x.wait("KEDA's adapter", func() error { return dial("127.0.0.1:" + at) })
+
+	// The right of docs/adapter-security.md, for the adapter's own account.
+	x.add(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: gpuscale-adapter:keda}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gpuscale-metrics-reader}
+subjects: [{kind: ServiceAccount, name: gpuscale-adapter, namespace: gpus}]
+`)
+	token, err := b.token(t.Context(), adapterName)
+	x.must(err)
+	tokenFile := filepath.Join(t.TempDir(), "token")
+	x.must(os.WriteFile(tokenFile, []byte(token), 0o600))
+	b.reinstalled(t, "--set-json", fmt.Sprintf(`adapter.config.forward={"external":{"url":"https://127.0.0.1:%s","serverName":"%s.%s.svc","caFile":%q,"tokenFile":%q}}`,
+		at, service, namespace, filepath.Join(certs, "ca.crt"), tokenFile))
+	x.add(fmt.Sprintf(kedaObject, b.Cluster.PrometheusURL()))
+	x.wait("KEDA's HPA has scaled", func() error {
+		var d appsv1.Deployment
+		if err := x.Admin.Get(t.Context(), client.ObjectKey{Namespace: guests, Name: "worker"}, &d); err != nil {
+			return err
+		}
+		if d.Status.ReadyReplicas != 2 {
+			return fmt.Errorf("%d pods are ready, want 2", d.Status.ReadyReplicas)
+		}
+		return nil
+	})
+	// Ours are answered beside them, and doctor knows both.
+	b.allWell(t, nil)
+	if raw, err := b.get(t, "/apis/external.metrics.k8s.io/v1beta1"); err != nil || !strings.Contains(string(raw), "queue_depth") {
+		t.Errorf("our metrics are not listed: %s, %v", raw, err)
+	}
+}

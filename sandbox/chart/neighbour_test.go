@@ -1,0 +1,181 @@
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// neighbour is the path of one of a neighbour's programs.
+func (b *env) neighbour(t *testing.T, n build.Neighbour, program string) string {
+	t.Helper()
+	path, err := n.Program(t.Context(), build.Options{Root: b.Root, Out: os.Stderr}, program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// address on the loopback that is a program's own until the test ends.
+func address(t *testing.T) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.FreePort(t)))
+}
+
+// beside runs a program until the test ends; its last lines are shown where that fails.
+func (b *env) beside(t *testing.T, spec proc.Spec) *proc.Process {
+	t.Helper()
+	spec.Log = b.Cluster.LogFile(spec.Name)
+	p, err := proc.NewGroup(slog.New(slog.DiscardHandler)).Start(spec) // its end is not the control plane's
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s:\n  %s", spec.Name, strings.Join(proc.Tail(spec.Log, 15), "\n  "))
+		}
+		p.Stop(5 * time.Second)
+	})
+	return p
+}
+
+// reinstalled runs our programs with further flags of Helm until the test ends.
+func (b *env) reinstalled(t *testing.T, args ...string) {
+	t.Helper()
+	change := func(ctx context.Context, args ...string) error {
+		return errors.Join(b.Cluster.StopProgram(adapterName), b.Cluster.StopProgram(autoscalerName), b.upgrade(ctx, args...), b.startPrograms(ctx))
+	}
+	t.Cleanup(func() {
+		b.source = source{}
+		if err := change(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := change(t.Context(), args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dial(address string) error {
+	conn, err := net.Dial("tcp", address)
+	if err == nil {
+		err = conn.Close()
+	}
+	return err
+}
+
+// port of a program's own until the test ends.
+func port(t *testing.T) string {
+	t.Helper()
+	return strconv.Itoa(testenv.FreePort(t))
+}
+
+// guests is the namespace of what these tests run: no quota is over it.
+const guests = "guests"
+
+// tale is a test beside a neighbour's programs.
+type tale struct{ trouble }
+
+// begin skips the test outside of make test-neighbours.
+func begin(t *testing.T) (*tale, *env) {
+	t.Helper()
+	testall.Neighbours(t)
+	b := start(t)
+	x := &tale{trouble{env: b, t: t}}
+	x.must(b.Namespace(t.Context(), guests, nil))
+	return x, b
+}
+
+// nodes reports whether a pool has as many nodes, all Ready.
+func (x *tale) nodes(ctx context.Context, pool string, want int) error {
+	var list corev1.NodeList
+	if err := x.Admin.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool}); err != nil {
+		return err
+	}
+	ready := 0
+	for i := range list.Items {
+		if testenv.NodeReady(&list.Items[i]) {
+			ready++
+		}
+	}
+	if len(list.Items) != want || ready != want {
+		return fmt.Errorf("%d nodes, %d of them ready, want %d", len(list.Items), ready, want)
+	}
+	return nil
+}
+
+// gpuPods makes pods that fit the pool's nodes alone.
+func (x *tale) gpuPods(pool string, gpus int, names ...string) {
+	x.t.Helper()
+	for _, name := range names {
+		x.add(fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {namespace: guests, name: %s}
+spec:
+  nodeSelector: {gpuscale.io/pool: %s}
+  containers: [{name: train, image: train, resources: {limits: {nvidia.com/gpu: "%d"}}}]
+`, name, pool, gpus))
+	}
+}
+
+func (x *tale) pod(name string) (corev1.Pod, error) {
+	var p corev1.Pod
+	err := x.Admin.Get(x.t.Context(), client.ObjectKey{Namespace: guests, Name: name}, &p)
+	return p, err
+}
+
+// running reports whether all the pods run.
+func (x *tale) running(names ...string) error {
+	for _, name := range names {
+		p, err := x.pod(name)
+		if err != nil {
+			return err
+		}
+		if p.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("%s is %s: %+v", name, p.Status.Phase, p.Status.Conditions)
+		}
+	}
+	return nil
+}
+
+// most is the largest value that a field of an object has had since the call.
+func (x *tale) most(kind schema.GroupVersionKind, name string, path ...string) func() int64 {
+	x.t.Helper()
+	c, err := client.NewWithWatch(x.Cluster.RESTConfig(), client.Options{})
+	x.must(err)
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	w, err := c.Watch(x.t.Context(), list)
+	x.must(err)
+	x.t.Cleanup(w.Stop)
+	var most atomic.Int64
+	go func() {
+		for e := range w.ResultChan() {
+			if u, ok := e.Object.(*unstructured.Unstructured); ok && u.GetName() == name {
+				n, _, _ := unstructured.NestedInt64(u.Object, path...)
+				most.Store(max(most.Load(), n))
+			}
+		}
+	}()
+	return most.Load
+}

@@ -1,0 +1,170 @@
+package chart
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// TestNeighbourVictoriaMetrics: what reads Prometheus works over VictoriaMetrics, which scrapes
+// the same targets with the same file and whose vmalert runs our rules.
+func TestNeighbourVictoriaMetrics(t *testing.T) {
+	_, b := begin(t)
+	server := b.neighbour(t, build.VictoriaMetrics, "victoria-metrics")
+	alert := b.neighbour(t, build.VictoriaMetrics, "vmalert")
+	url := "http://" + address(t)
+	b.beside(t, proc.Spec{Name: "victoria-metrics", Path: server, Args: []string{
+		"-httpListenAddr=" + strings.TrimPrefix(url, "http://"), "-storageDataPath=" + t.TempDir(), "-retentionPeriod=400d",
+		// rule_files and storage are not for it.
+		"-promscrape.config=" + filepath.Join(b.Cluster.PrometheusDir(), "prometheus.yml"), "-promscrape.config.strictParse=false",
+		"-promscrape.fileSDCheckInterval=1s",
+	}})
+	b.beside(t, proc.Spec{Name: "vmalert", Path: alert, Args: []string{
+		"-httpListenAddr=" + address(t), "-datasource.url=" + url, "-remoteWrite.url=" + url, "-notifier.blackhole",
+		"-rule=" + filepath.Join(b.Cluster.PrometheusDir(), rulesFolder, "*.yaml"),
+	}})
+	b.over(t, source{url: url, parameters: "latency_offset: 1ms"}) // docs/adapter.md
+	b.allWell(t, map[string]string{"retention-short": "it has no such page"})
+}
+
+// source of Prometheus' API, and the parameters of each query, "NAME: VALUE, …".
+type source struct{ url, parameters string }
+
+// flags of gpuscale-report.
+func (s source) flags() (out []string) {
+	for parameter := range strings.SplitSeq(s.parameters, ", ") {
+		if name, value, ok := strings.Cut(parameter, ": "); ok {
+			out = append(out, "--parameter", name+"="+strings.Trim(value, `"`))
+		}
+	}
+	return out
+}
+
+// over runs our programs over another source than Prometheus until the test ends.
+func (b *env) over(t *testing.T, s source) {
+	t.Helper()
+	err := until(patient(t), s.url, func() error {
+		resp, err := http.Get(s.url + "/api/v1/query?query=up")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err == nil && !strings.Contains(string(body), exporterName) {
+			err = fmt.Errorf("it has no series: %s", body)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.source = s
+	b.reinstalled(t)
+}
+
+// allWell asks doctor until it has no finding, all metrics of the adapter until each
+// has an answer that no query failed for, and the report's program for a report.
+// unknown are checks that this source cannot decide, with why.
+func (b *env) allWell(t *testing.T, unknown map[string]string) {
+	t.Helper()
+	v := b.askUntil(t, func(v visit) bool {
+		return v.Faults+v.Warnings == 0 && !slices.ContainsFunc(v.Checks, func(c check) bool { return c.Result == "unknown" && unknown[c.ID] == "" })
+	})
+	for _, c := range v.Checks {
+		for _, f := range c.Findings {
+			t.Errorf("doctor: %s: %s", c.ID, f)
+		}
+		if c.Result == "unknown" && unknown[c.ID] == "" {
+			t.Errorf("doctor: %s is unknown: %s", c.ID, c.Why)
+		}
+	}
+	if err := until(patient(t), "the HPA", func() error { return b.following(t.Context()) }); err != nil {
+		t.Error(err)
+	}
+	b.askAll(t)
+	if failed := b.failedQueries(t); len(failed) > 0 {
+		t.Errorf("queries of the adapter fail:\n%s", strings.Join(failed, "\n"))
+	}
+	if out, err := exec.CommandContext(t.Context(), b.doctor, slices.Concat([]string{"--prometheus", b.prometheus(), "--since", "10m", "-o", "json", "--accept-incomplete"}, b.source.flags())...).CombinedOutput(); err != nil {
+		t.Errorf("the report: %v: %s", err, out)
+	}
+}
+
+// askAll asks the adapter for each of its metrics, so that each rule is queried.
+func (b *env) askAll(t *testing.T) {
+	t.Helper()
+	for _, at := range []string{"/apis/external.metrics.k8s.io/v1beta1", "/apis/custom.metrics.k8s.io/v1beta2"} {
+		raw, err := b.get(t, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list metav1.APIResourceList
+		if err := json.Unmarshal(raw, &list); err != nil {
+			t.Fatal(err)
+		}
+		if len(list.APIResources) == 0 {
+			t.Errorf("%s has no metric", at)
+		}
+		for _, r := range list.APIResources {
+			path := at + "/namespaces/team/" + r.Name
+			if resource, metric, ok := strings.Cut(r.Name, "/"); ok {
+				path = at + "/namespaces/team/" + resource + "/*/" + metric
+			}
+			_, _ = b.get(t, path) // most have no series here
+		}
+	}
+}
+
+// get asks the API server.
+func (b *env) get(t *testing.T, path string) ([]byte, error) {
+	t.Helper()
+	core, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
+	if err != nil {
+		return nil, err
+	}
+	return core.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
+}
+
+// failedQueries are the lines of the adapter's own page about queries that failed.
+func (b *env) failedQueries(t *testing.T) []string {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(b.Cluster.PrometheusDir(), scraperToken))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", b.adapter), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+string(token))
+	resp, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %v: %s", resp.Status, err, body)
+	}
+	var out []string
+	for line := range strings.Lines(string(body)) {
+		if strings.HasPrefix(line, "gpuscale_adapter_queries_total{") && !strings.Contains(line, `result="ok"`) && !strings.HasSuffix(line, " 0\n") {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}

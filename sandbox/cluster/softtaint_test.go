@@ -1,0 +1,70 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// TestSoftTaint: kube-scheduler itself gives an empty node the next pod, unless it has our soft
+// taint; then the node in use gets it.
+func TestSoftTaint(t *testing.T) {
+	_, k := start(t)
+	ctx := t.Context()
+	nodes, pods := k.CoreV1().Nodes(), k.CoreV1().Pods(namespace(t, "soft-taint"))
+	for _, name := range []string{"soft-used", "soft-empty"} {
+		n := fakeNode(name)
+		n.Labels = map[string]string{"group": "soft", "step": name}
+		if _, err := nodes.Create(ctx, n, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nodes.Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	}
+	// on returns the node that the scheduler chooses of those with a label.
+	on := func(name, cpu, key, value string) (node string) {
+		t.Helper()
+		p := podWanting(name, "0", nil)
+		p.Spec.NodeSelector = map[string]string{key: value}
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		await.For(t, testenv.Patience, name+" has a node", func() error {
+			p, err := pods.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if node = p.Spec.NodeName; node == "" {
+				return fmt.Errorf("it has none: %v", p.Status.Conditions)
+			}
+			return nil
+		})
+		return node
+	}
+	// The scheduler has seen a version of a node once it has bound a pod by a label of it.
+	on("load", "8", "step", "soft-used")
+	on("seen", "0", "step", "soft-empty")
+	if node := on("spread", "1", "group", "soft"); node != "soft-empty" {
+		t.Fatalf("without a taint the pod went to %s, want the empty node: this test shows nothing", node)
+	}
+	if err := pods.Delete(ctx, "spread", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	taint := fmt.Sprintf(`{"metadata":{"labels":{"step":"tainted"}},"spec":{"taints":[{"key":%q,"effect":"PreferNoSchedule"}]}}`, v1alpha1.EmptyTaint)
+	if _, err := nodes.Patch(ctx, "soft-empty", types.MergePatchType, []byte(taint), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	on("seen-tainted", "0", "step", "tainted") // refused no pod
+	if node := on("packed", "1", "group", "soft"); node != "soft-used" {
+		t.Errorf("with the soft taint the pod went to %s, want the node in use", node)
+	}
+}

@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/procstat"
+	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// The load: each HPA asks every 15 s, at a moment of its own and whether or not others
+// have been answered, for a Pods metric of its namespace's ten pods and an External one.
+const (
+	loadNamespaces = 200
+	loadPods       = 10 // in each
+	hpaPeriod      = 15 * time.Second
+	loadFor        = 2 * hpaPeriod
+)
+
+// mostJudged is the number of HPAs up to which the numbers are judged. Those of more need
+// the processors that both adapters, Prometheus and the API server share with the test.
+const mostJudged = 1000
+
+var loadRows = []struct{ hpas, namespaces int }{{1, 1}, {100, 20}, {1000, 100}, {5000, 200}}
+
+func loadNamespace(n int) string { return fmt.Sprintf("team-%d", n) }
+
+// serveLoad is the page of 200 model servers' namespaces, five series for each pod.
+func serveLoad(w http.ResponseWriter, _ *http.Request) {
+	for n := range loadNamespaces {
+		for p := range loadPods {
+			for i, name := range []string{"num_requests_waiting", "num_requests_running", "kv_cache_usage_perc", "gpu_prefix_cache_queries", "request_success"} {
+				_, _ = fmt.Fprintf(w, "vllm:%s{namespace=%q,pod=\"vllm-%d\",model_name=\"m\",engine=\"0\"} %g\n", name, loadNamespace(n), p, float64(i)/10+float64(p)/100)
+			}
+		}
+	}
+}
+
+// theirLoad are the same metrics in prometheus-adapter's format.
+const theirLoad = `rules:
+- seriesQuery: 'vllm:num_requests_waiting'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {as: queue_depth}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+externalRules:
+- seriesQuery: 'vllm:num_requests_running'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  name: {as: requests_running}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+`
+
+// TestLoad asks prometheus-adapter v0.12.0 and then ours, on the real API server and the
+// real Prometheus, for many HPAs: no error, never more queries than v0.12.0 sends, and a
+// tenth of them from 100 HPAs on. Times, processors and memory are printed.
+func TestLoad(t *testing.T) {
+	testall.Only(t, "both adapters under up to 5,000 HPAs; make bench-adapter runs it alone")
+	b := newCompatEnv(t, serveLoad)
+	b.loadPods(t)
+	flags := []string{"--prometheus-url=" + b.cluster.PrometheusURL()}
+	theirs := b.start(t, "load-theirs", b.other, append(flags, "--config="+b.file(t, "theirs.yaml", []byte(theirLoad)),
+		"--lister-kubeconfig="+b.cluster.Kubeconfig(), "--client-qps=1000", "--client-burst=1000", "--metrics-relist-interval=1m")...)
+	ours := b.start(t, "load-ours", b.ours, append(flags, "--config="+b.file(t, "ours.yaml", []byte("rules: []\n")), "--kubeconfig="+b.cluster.Kubeconfig())...)
+	for _, address := range []string{theirs, ours} {
+		b.answers(t, address, podsPath(loadNamespace(0)))
+	}
+	rows := map[string][]*loadRow{}
+	for _, r := range loadRows {
+		for _, address := range []string{theirs, ours} {
+			rows[address] = append(rows[address], b.underLoad(t, address, r.hpas, r.namespaces))
+		}
+	}
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "adapter\tHPAs\tnamespaces\terrors\tp50\tp99\tqueries/min\tCPU s/min\tPrometheus' CPU s/min\tRSS MiB")
+	for name, address := range map[string]string{"v0.12.0": theirs, "ours": ours} {
+		for i, r := range rows[address] {
+			perMinute := float64(time.Minute) / float64(loadFor)
+			_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d of %d\t%s\t%s\t%.0f\t%.1f\t%.1f\t%d\n", name, loadRows[i].hpas, loadRows[i].namespaces, len(r.errors), len(r.took)+len(r.errors),
+				r.quantile(.5), r.quantile(.99), r.queries*perMinute, r.cpu.Seconds()*perMinute, r.prometheus*perMinute, r.rss>>20)
+		}
+	}
+	_ = w.Flush()
+	t.Logf("load average %s\n%s", procstat.Load(), out.String())
+	for i, r := range rows[ours] {
+		if loadRows[i].hpas > mostJudged {
+			break
+		}
+		other := rows[theirs][i]
+		if len(r.errors) > 0 {
+			t.Errorf("%d HPAs: %d errors, such as %v", loadRows[i].hpas, len(r.errors), r.errors[0])
+		}
+		most := other.queries
+		if loadRows[i].hpas >= 100 {
+			most /= 10
+		}
+		if r.queries > most {
+			t.Errorf("%d HPAs: %.0f queries, %.0f by v0.12.0", loadRows[i].hpas, r.queries, other.queries)
+		}
+	}
+}
+
+// loadPods creates the pods. They stay pending: what counts is that they are there.
+func (b *compatEnv) loadPods(t *testing.T) {
+	t.Helper()
+	config := rest.CopyConfig(b.cluster.RESTConfig())
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var creating sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for n := range loadNamespaces {
+		creating.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			name := loadNamespace(n)
+			if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+				t.Error(err)
+				return
+			}
+			await.For(t, testenv.Patience, "the account of namespace "+name, func() error {
+				_, err := client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
+				return err
+			})
+			for p := range loadPods {
+				pod := &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("vllm-%d", p), Labels: map[string]string{"app": "vllm"}},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/vllm"}}},
+				}
+				if _, err := client.CoreV1().Pods(name).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	creating.Wait()
+}
+
+func podsPath(namespace string) string {
+	return "/apis/custom.metrics.k8s.io/v1beta2/namespaces/" + namespace + "/pods/*/queue_depth?labelSelector=app%3Dvllm"
+}
+
+func externalPath(namespace string) string {
+	return "/apis/external.metrics.k8s.io/v1beta1/namespaces/" + namespace + "/requests_running"
+}
+
+// loadRow is what one number of HPAs took.
+type loadRow struct {
+	mu         sync.Mutex
+	took       []time.Duration
+	errors     []error
+	queries    float64
+	cpu        time.Duration
+	prometheus float64 // seconds
+	rss        int64
+}
+
+func (r *loadRow) quantile(q float64) time.Duration {
+	if len(r.took) == 0 {
+		return 0
+	}
+	slices.Sort(r.took)
+	return r.took[int(q*float64(len(r.took)-1))].Round(10 * time.Microsecond)
+}
+
+// underLoad sends the requests of so many HPAs: a period to warm up, then what counts.
+func (b *compatEnv) underLoad(t *testing.T, address string, hpas, namespaces int) *loadRow {
+	t.Helper()
+	row := &loadRow{}
+	pid := b.processes[address].PID()
+	ctx, stop := context.WithTimeout(t.Context(), hpaPeriod+loadFor)
+	defer stop()
+	begin := time.Now()
+	counted := begin.Add(hpaPeriod)
+	var asking sync.WaitGroup
+	for n := range hpas {
+		next := begin.Add(rand.N(hpaPeriod))
+		namespace := loadNamespace(n % namespaces)
+		asking.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(time.Until(next)):
+				}
+				for path, items := range map[string]int{podsPath(namespace): loadPods, externalPath(namespace): 1} {
+					start := time.Now()
+					r, err := b.ask(ctx, address, question{path: path})
+					if ctx.Err() != nil {
+						return // the end of the run may have interrupted it
+					}
+					if err == nil && (!r.ok() || len(r.items) != items) {
+						err = fmt.Errorf("%s: %d, %d items: %.200s", path, r.code, len(r.items), r.text)
+					}
+					if start.After(counted) {
+						row.add(time.Since(start), err)
+					}
+				}
+				for next = next.Add(hpaPeriod); time.Until(next) < 0; {
+					next = next.Add(hpaPeriod)
+				}
+			}
+		})
+	}
+	<-time.After(time.Until(counted))
+	cpu, queries, prometheus := procstat.CPU(pid), b.ofPrometheus(t, queriesSeries), b.ofPrometheus(t, "process_cpu_seconds_total")
+	asking.Wait()
+	row.cpu, row.queries = procstat.CPU(pid)-cpu, b.ofPrometheus(t, queriesSeries)-queries
+	row.prometheus, row.rss = b.ofPrometheus(t, "process_cpu_seconds_total")-prometheus, procstat.Memory(pid).Now
+	return row
+}
+
+func (r *loadRow) add(took time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.errors = append(r.errors, err)
+		return
+	}
+	r.took = append(r.took, took)
+}
+
+const queriesSeries = `prometheus_http_requests_total{code="200",handler="/api/v1/query"}`
+
+// ofPrometheus returns one of Prometheus' own series; 0 before it is there.
+func (b *compatEnv) ofPrometheus(t *testing.T, series string) float64 {
+	t.Helper()
+	resp, err := http.Get(b.cluster.PrometheusURL() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\n"+series+" ")
+	value, _, _ := strings.Cut(after, "\n")
+	v, _ := strconv.ParseFloat(value, 64)
+	return v
+}

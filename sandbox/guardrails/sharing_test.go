@@ -1,0 +1,39 @@
+package guardrails
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+)
+
+// TestSharedGPUs: the scheduler binds the shares of GPUs to the nodes that were added for them, from
+// zero and not one node more; when the shares are released all nodes go.
+func TestSharedGPUs(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("shared", 0, 5, func(p *v1alpha1.GPUNodePool) {
+		p.Spec.Template.GPUs = 2
+		p.Spec.Template.Sharing = &v1alpha1.GPUSharing{Replicas: 4, RenameByDefault: true}
+	})
+	d := w.work("share", "shared", 9, 1, func(p *corev1.PodTemplateSpec) {
+		one := corev1.ResourceList{partition.SharedResource: resource.MustParse("1")}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
+	})
+	w.await("the shares are pending", w.waits("share", 9))
+	w.until("all shares run", w.runs("share", 9))
+	w.reconciles(3)
+	if n := len(w.nodes("shared")); n != 2 {
+		t.Errorf("%d nodes for nine shares, eight to a node", n)
+	}
+	w.await("the Deployment is scaled down", func() error {
+		w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(d), d))
+		d.Spec.Replicas = ptr.To[int32](0)
+		return w.Admin.Update(t.Context(), d)
+	})
+	w.until("empty nodes go", w.goesOn("shared", 0))
+}

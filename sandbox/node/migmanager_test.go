@@ -1,0 +1,199 @@
+//go:build linux
+
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/sandbox/node"
+	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// migManager is NVIDIA's. Its host is the folder of the machine, where the D-Bus is that
+// it requires although it stops no service here.
+var migManager = component{
+	app: "nvidia-mig-manager", program: "nvidia-mig-manager", configMap: "gpuscale-mig-config",
+	env: map[string]string{"CONFIG_FILE": "/config/config.yaml", "HOST_ROOT_MOUNT": "/host/machine", "DEFAULT_GPU_CLIENTS_NAMESPACE": operator},
+}
+
+// bus is the configuration of a D-Bus daemon that lets everyone in.
+const bus = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><type>system</type><listen>unix:path=%s</listen>
+<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>
+`
+
+const migConfig = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: gpu-operator, name: gpuscale-mig-config}
+data:
+  config.yaml: |
+    version: v1
+    mig-configs:
+      smalls:
+      - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}
+`
+
+// TestMIGManager: NVIDIA's mig-manager repartitions for a pod; then a change fails and
+// is taken back, after which the node offers what it did before; and the next attempt
+// succeeds.
+func TestMIGManager(t *testing.T) {
+	nodetest.Only(t)
+	if _, err := exec.LookPath("dbus-daemon"); err != nil {
+		t.Skip("mig-manager requires a D-Bus: apt-get install -y --no-install-recommends dbus-daemon")
+	}
+	c := newInstallation(t)
+	c.state = t.TempDir()
+	state := c.machine(smalls)
+	c.startBus()
+	c.startGPUNode(node.Options{
+		Labels: map[string]string{
+			"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "1",
+			"nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "mixed", "gpuscale.io/pool": "rack", "nvidia.com/mig.config": "smalls",
+			"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.gpu-feature-discovery": "true", "nvidia.com/gpu.deploy.dcgm-exporter": "true",
+		},
+		// The kubelet carries ConfigMaps over with a pod's sync.
+		Kubelet: map[string]any{"syncFrequency": "2s"},
+	})
+	c.load("exporter", "autoscaler")
+	c.values = `
+exporter:
+  source: nvml` + withDriver + `
+autoscaler:
+  enabled: true
+  replicas: 1
+  migManager: {configDelay: 10s}
+  config: {idleInterval: 1s, policy: {repartitionCooldown: 1s}, prometheus: {interval: 1s, maxAge: 15s}}
+`
+	c.must(c.env.Create(t.Context(), migConfig+"---"+migManager.manifest()+"---"+
+		devicePlugin.deployed("device-plugin").manifest()+"---"+featureDiscovery.deployed("gpu-feature-discovery").manifest()))
+	defer c.tells("get node real -o yaml", "logs deployment/gpuscale-autoscaler", "-n gpu-operator logs daemonset/nvidia-mig-manager", "-n gpu-operator get pods")
+	c.install()
+	c.scrape()
+	c.must(c.env.Create(t.Context(), strings.Replace(rack, "actuator: agent", "actuator: mig-manager", 1)))
+	c.advertised(map[string]string{"1g.10gb": "7"})
+	c.must(c.env.Create(t.Context(), big))
+	// The exporter goes during the change, and comes back as another pod.
+	c.eventually("big runs", func() error { c.rescrape(); return c.ready("big") })
+
+	c.must(c.env.Delete(t.Context(), testenv.Object("v1/Pod", installed, "big")))
+	layout := c.layout(state)
+	now, err := state.Read(filepath.Join(c.state, "state"))
+	c.must(err)
+	now.Fails = []fakenvml.Fail{{Op: "create", Code: 999, Times: 1 << 20}}
+	c.must(now.Write(filepath.Join(c.state, "state")))
+	c.must(c.env.Create(t.Context(), strings.NewReplacer("name: big", "name: huge", "mig-3g.40gb", "mig-7g.80gb").Replace(big)))
+	c.eventually("a failed change", func() error {
+		c.rescrape()
+		return c.label("nvidia.com/mig.config.state", "failed")
+	})
+	if now, err = state.Read(filepath.Join(c.state, "state")); err == nil {
+		now.Fails = nil
+		err = now.Write(filepath.Join(c.state, "state"))
+	}
+	c.must(err)
+	c.eventually("huge runs, after the change was taken back", func() error { c.rescrape(); return c.ready("huge") })
+	if now := c.layout(state); now == layout {
+		t.Errorf("the GPU has %s before and after", now)
+	}
+	var n corev1.Node
+	c.must(c.env.Admin.Get(t.Context(), client.ObjectKey{Name: c.node.Name()}, &n))
+	for name, value := range n.Labels {
+		if strings.HasPrefix(name, "nvidia.com/gpu.deploy.") && value != "true" {
+			t.Errorf("%s=%s is left", name, value)
+		}
+	}
+}
+
+// startBus starts the D-Bus of the machine.
+func (c *installation) startBus() {
+	c.Helper()
+	dir := filepath.Join(c.state, "run/dbus")
+	c.must(os.MkdirAll(dir, 0o755))
+	config := filepath.Join(c.TempDir(), "bus.conf")
+	c.must(os.WriteFile(config, fmt.Appendf(nil, bus, filepath.Join(dir, "system_bus_socket")), 0o600))
+	cmd := exec.CommandContext(c.Context(), "dbus-daemon", "--nofork", "--config-file="+config)
+	cmd.Stderr = os.Stderr
+	c.must(cmd.Start())
+	c.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+}
+
+// eventually waits for what takes several changes of the node, each bounded by the
+// autoscaler's own deadlines.
+func (c *installation) eventually(what string, done func() error) {
+	c.Helper()
+	await.For(c, 4*patience, what, func() error {
+		if err := c.node.Err(); err != nil {
+			return await.Final(err)
+		}
+		return done()
+	})
+}
+
+func (c *installation) ready(name string) error {
+	p, err := c.pod(name)
+	if err != nil {
+		return err
+	}
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("it is not Ready: %s %+v", p.Status.Phase, p.Status.Conditions)
+}
+
+// rescrape has Prometheus scrape the exporter's pod of now, if there is one.
+func (c *installation) rescrape() {
+	for _, p := range c.pods() {
+		if p.Labels["app.kubernetes.io/component"] == "exporter" && p.Status.PodIP != "" && p.DeletionTimestamp == nil && p.Name != c.scraped {
+			c.scrape()
+		}
+	}
+}
+
+func (c *installation) label(name, want string) error {
+	var n corev1.Node
+	if err := c.env.Admin.Get(c.Context(), client.ObjectKey{Name: c.node.Name()}, &n); err != nil {
+		return err
+	}
+	if n.Labels[name] != want {
+		return errors.New(name + "=" + n.Labels[name])
+	}
+	return nil
+}
+
+// layout of the machine's first GPU.
+func (c *installation) layout(s fakenvml.State) string {
+	c.Helper()
+	now, err := s.Read(filepath.Join(c.state, "state"))
+	c.must(err)
+	layout, _ := now.GPUs[0].Layout()
+	return fmt.Sprint(layout)
+}
+
+// tells logs what kubectl says, where the test has failed.
+func (c *installation) tells(commands ...string) {
+	if !c.Failed() {
+		return
+	}
+	for _, command := range commands {
+		out, _ := c.kubectl(strings.Fields(command)...)
+		c.Logf("kubectl %s:\n%s", command, out)
+	}
+}
