@@ -174,12 +174,12 @@ vuln: tool-govulncheck ## govulncheck over the programs; GOVULNDB=file:///DIR na
 	  *) echo "vulnerabilities: NOT CHECKED: $$(tail -n 1 <<<"$$said")"; test -z "$(VULN)";; esac
 
 .PHONY: fuzz
-# Minimizing an input takes up to a minute unless told, during which nothing is
-# tried: parsers that iterate over maps would spend all their time on it.
+# One worker each, as many tests at once as there are CPUs. Minimizing an input
+# takes up to a minute unless told, during which nothing is tried: parsers that
+# iterate over maps would spend all their time on it.
 fuzz: tools ## Run every fuzz test for FUZZTIME each.
-	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r dir; do \
-	  grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | sed 's/func //' | while read -r f; do \
-	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$dir; done; done
+	@grep -r --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's,/[^/]*:func , ,' | sort | \
+	  xargs -P $$(nproc 2>/dev/null || echo 2) -L 1 bash -c 'out=$$(go test -run "^$$" -parallel 1 -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$0 2>&1); rc=$$?; echo "$$0 $$1: $$(tail -n $$((rc ? 40 : 1)) <<<"$$out")"; exit $$rc'
 
 .PHONY: never-lie
 never-lie: prepare ## Write docs/never-lie.md again: what HPAs do when Prometheus' data are wrong, through us and v0.12.0.
