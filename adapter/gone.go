@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
@@ -12,22 +11,16 @@ import (
 // ignoreGoneCallers keeps out of the log that an answer could not be written because
 // its caller had gone. The aggregator probes an API service with several requests at
 // once and cancels all but the first: dozens of errors at each start, none of which is
-// one.
+// one. It must run before any goroutine that may report an error.
 func ignoreGoneCallers() {
-	ignoreOnce.Do(func() {
-		if len(utilruntime.ErrorHandlers) == 0 {
-			return
-		}
-		report := utilruntime.ErrorHandlers[0]
-		utilruntime.ErrorHandlers[0] = func(ctx context.Context, err error, msg string, more ...any) {
+	for i, report := range utilruntime.ErrorHandlers {
+		utilruntime.ErrorHandlers[i] = func(ctx context.Context, err error, msg string, more ...any) {
 			if !gone(err) {
 				report(ctx, err, msg, more...)
 			}
 		}
-	})
+	}
 }
-
-var ignoreOnce sync.Once
 
 // gone reports whether an error of writing an answer is its caller's absence. Those of
 // HTTP/2 have no name, only a text (golang.org/x/net/http2, server.go).

@@ -21,6 +21,7 @@ import (
 )
 
 func main() {
+	ignoreGoneCallers()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -95,7 +96,6 @@ others are those of every Kubernetes API server.`,
 			}
 			log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &f.logLevel}))
 			kube.UseLogger(log)
-			ignoreGoneCallers()
 			return serve(cmd.Context(), base, f.config, overlay, log)
 		},
 	}
