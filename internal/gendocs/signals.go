@@ -13,7 +13,7 @@ import (
 const docAge = time.Minute
 
 const signalsIntroduction = `What an HPA can scale on with no configuration. What counts as missing, and why missing is never 0, is in
-[002-signals](design/002-signals.md); manifests are in [hpa.md](hpa.md). Every target below has its source: start with it
+[002-signals](internals/002-signals.md); manifests are in [hpa.md](hpa.md). Every target below has its source: start with it
 and replace it by the result of your own load test.
 
 **How several series become one number.** Series that differ only in labels not listed are duplicates (two scrape jobs, two replicas of

@@ -62,7 +62,7 @@ func Kills(clean []Note) []Trial {
 	return out
 }
 
-// Page is docs/crash-story.md.
+// Page is docs/internals/crash-story.md.
 func Page(golden State, trials []Trial) string {
 	var b strings.Builder
 	b.WriteString(pageHead)

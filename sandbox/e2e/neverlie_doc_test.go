@@ -37,10 +37,10 @@ A pod that reports 0 is trusted: a server that has restarted and lost its queue 
 that the HPA has its stabilisation window (five minutes unless you change it), which this test turns off.
 
 When nothing at all is known, because Prometheus and adapter both begin with nothing, a pod that never reported counts as one that
-has not begun to serve ([002-signals](design/002-signals.md)).
+has not begun to serve ([002-signals](002-signals.md)).
 `
 
-// checkDoc compares gpuscale-adapter's results with docs/never-lie.md; with
+// checkDoc compares gpuscale-adapter's results with docs/internals/never-lie.md; with
 // -update it writes the page.
 func checkDoc(t *testing.T, found []finding) {
 	t.Helper()
@@ -48,12 +48,12 @@ func checkDoc(t *testing.T, found []finding) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(root, "docs", "never-lie.md")
+	path := filepath.Join(root, "docs", "internals", "never-lie.md")
 	text := document(found)
 	t.Logf("found:\n%s", text)
 	if *update {
 		if t.Failed() {
-			t.Error("docs/never-lie.md is not written: the test has failed")
+			t.Error("docs/internals/never-lie.md is not written: the test has failed")
 			return
 		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -67,12 +67,12 @@ func checkDoc(t *testing.T, found []finding) {
 	}
 	for _, f := range faultsIn(found) {
 		if line := row(found, f, ours); !strings.Contains(string(have), line) {
-			t.Errorf("docs/never-lie.md differs from what was found (`make never-lie` writes it again): %s", line)
+			t.Errorf("docs/internals/never-lie.md differs from what was found (`make never-lie` writes it again): %s", line)
 		}
 	}
 }
 
-// document is docs/never-lie.md.
+// document is docs/internals/never-lie.md.
 func document(found []finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, docIntro, replicas)
