@@ -17,7 +17,7 @@ const docIntro = `# What the HPA does when Prometheus is wrong
 Written by ` + "`TestNeverLie`" + ` of sandbox/e2e (` + "`make never-lie`" + `), which fails if what it finds about gpuscale-adapter differs from this page.
 
 The real HPA controller of Kubernetes 1.37 reads ten workloads once a second, without stabilisation window or rate limit:
-one for each kind of metric and target, each once through gpuscale-adapter and once through prometheus-adapter v0.12.0, which answer
+one for each kind of metric and target, each once through either adapter. gpuscale-adapter and prometheus-adapter v0.12.0 answer
 at the same moment from the same Prometheus. The load requires %d replicas all the time, so any change is wrong. Prometheus,
 or what it scrapes, fails in one way after the other. Each failure lasts until our HPAs have noticed it and four syncs more.
 
