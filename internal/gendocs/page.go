@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -10,8 +11,8 @@ import (
 
 const generated = "<!-- Written by internal/gendocs; run `make generate` after changing the source. -->\n\n"
 
-// metricsPage is docs/metrics.md.
-func metricsPage(ours []metric.Desc, theirs []metric.Read) string {
+// metricsPage is docs/metrics.md. ofSignals are series that docs/signals.md has.
+func metricsPage(ours []metric.Desc, theirs []metric.Read, ofSignals []string) string {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n" + generated)
 	b.WriteString("Every series that gpuscale emits or reads. Values are in base units: seconds, bytes, ratios from 0 to 1.\n" +
@@ -26,9 +27,12 @@ func metricsPage(ours []metric.Desc, theirs []metric.Read) string {
 			}
 		}
 	}
-	b.WriteString("\n## Read from inference servers, gateways and dcgm-exporter\n\n[signals.md](signals.md) has their labels.\n\n| series | server | type | meaning |\n|---|---|---|---|\n")
+	b.WriteString("\n## Read from others\n\n[signals.md](signals.md) has the series that signals are computed from. Boards and the report read these too:\n\n" +
+		"| series | server | type | meaning |\n|---|---|---|---|\n")
 	for _, r := range theirs {
-		row(&b, "`"+r.Name+"`", r.Server, string(r.Type), r.Help)
+		if !slices.Contains(ofSignals, r.Name) {
+			row(&b, "`"+r.Name+"`", r.Server, string(r.Type), r.Help)
+		}
 	}
 	return b.String()
 }
