@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/report/doctor"
@@ -29,7 +28,7 @@ queries no pod. It finds gpuscale's namespace by itself; ` + "`-n`" + ` sets it.
 | 3 | warnings or unknown checks, and no fault |
 | 4 | faults |
 
-- ` + "`--only ID,ID`" + ` runs some checks; ` + "`--list`" + ` lists them. ` + "`-o json`" + ` is for programs (schema ` + "`gpuscale.io/doctor/v1`" + `): ` + "`checks[]`" + ` with ` + "`id`, `result`, `why`" + ` and
+- ` + "`--only ID,ID`" + ` runs some checks; ` + "`--list`" + ` lists them and what each reads. ` + "`-o json`" + ` is for programs (schema ` + "`gpuscale.io/doctor/v1`" + `): ` + "`checks[]`" + ` with ` + "`id`, `result`, `why`" + ` and
   ` + "`findings[]`" + ` (` + "`severity`, `object`, `seen`, `means`, `fix`, `commands`" + `); ` + "`faults` and `warnings`" + ` count findings, ` + "`unknown`" + ` counts checks.
 - Twenty findings of a check are listed, the rest is counted. At most 20,000 objects of a kind and 400 calls are read; what lies beyond makes a check unknown.
 - Commands are quoted for a shell and go to the cluster that was checked (` + "`--kubeconfig` and `--context`" + ` are passed on). Read them before you paste them: a fix changes something.
@@ -41,20 +40,15 @@ queries no pod. It finds gpuscale's namespace by itself; ` + "`-n`" + ` sets it.
 func doctorPage(checks []doctor.Check) string {
 	var b strings.Builder
 	b.WriteString("# What is wrong here?\n\n" + generated + doctorIntroduction)
-	b.WriteString("\n## Checks\n\nEvery check reads deployments and daemonsets too, to find the programs.\n\n| id | finds | which means | reads |\n|---|---|---|---|\n")
+	b.WriteString("\n## Checks\n\n| id | finds | which means |\n|---|---|---|\n")
 	for _, c := range checks {
-		row(&b, "`"+c.ID+"`", c.Fault, c.Means, strings.Join(slices.DeleteFunc(doctor.Names(c.Looks), findsPrograms), ", "))
+		row(&b, "`"+c.ID+"`", c.Fault, c.Means)
 	}
-	b.WriteString("\n## Rights\n\nA check whose source you may not read is unknown. `report/doctor/source.go` has the queries to Prometheus.\n\n| source | right |\n|---|---|\n")
+	b.WriteString("\n## Rights\n\nA check whose source you may not read is unknown and names the right. `report/doctor/source.go` has the queries to Prometheus.\n\n| source | right |\n|---|---|\n")
 	for _, d := range doctor.Table {
 		if d.Query == "" {
 			row(&b, string(d.Source), "`"+d.Right+"`")
 		}
 	}
 	return b.String()
-}
-
-// findsPrograms reports whether a source is one that every check reads.
-func findsPrograms(source string) bool {
-	return source == string(doctor.Deployments) || source == string(doctor.DaemonSets)
 }

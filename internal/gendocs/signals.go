@@ -115,8 +115,14 @@ func signalsPage(rules []signal.Rule, abouts []signal.About) string {
 		list(&b, "Targets", len(a.Targets), func(n int) string { return a.Targets[n].Value + ": " + a.Targets[n].From + "." })
 		list(&b, "Limits", len(a.Limits), func(n int) string { return a.Limits[n] })
 		b.WriteString("\n| server | read as | distinguished by | notes |\n|---|---|---|---|\n")
-		for _, s := range rules[i].Sources {
-			row(&b, cmp.Or(s.Server, "gpuscale"), readAs(rules[i], s), identity(rules[i], s), notes(rules[i], s))
+		sources := rules[i].Sources
+		for from, to := 0, 0; from < len(sources); from = to {
+			var read []string
+			first := cells(rules[i], sources[from])
+			for to = from; to < len(sources) && cells(rules[i], sources[to]) == first; to++ {
+				read = append(read, readAs(rules[i], sources[to]))
+			}
+			row(&b, first.server, strings.Join(read, ", "), first.identity, first.notes)
 		}
 	}
 	b.WriteString(ownRules + gpuUtil)
@@ -153,6 +159,14 @@ func list(b *strings.Builder, title string, length int, item func(int) string) {
 	for n := range length {
 		b.WriteString("- " + item(n) + "\n")
 	}
+}
+
+// aboutSource is what a row has of a source, apart from its series: sources that agree share a
+// row.
+type aboutSource struct{ server, identity, notes string }
+
+func cells(r signal.Rule, s signal.Source) aboutSource {
+	return aboutSource{cmp.Or(s.Server, "gpuscale"), identity(r, s), notes(r, s)}
 }
 
 // readAs describes the query in a few words.
