@@ -182,11 +182,11 @@ fuzz: tools ## Run every fuzz test for FUZZTIME each.
 	  xargs -P $$(nproc 2>/dev/null || echo 2) -L 1 bash -c 'out=$$(go test -run "^$$" -parallel 1 -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$0 2>&1); rc=$$?; echo "$$0 $$1: $$(tail -n $$((rc ? 40 : 1)) <<<"$$out")"; exit $$rc'
 
 .PHONY: never-lie
-never-lie: prepare ## Write docs/never-lie.md again: what HPAs do when Prometheus' data are wrong, through us and v0.12.0.
+never-lie: prepare ## Write docs/internals/never-lie.md again: what HPAs do when Prometheus' data are wrong, through us and v0.12.0.
 	go test -timeout 30m -run 'TestNeverLie$$' ./sandbox/e2e -update
 
 .PHONY: crash-story
-crash-story: prepare ## Write docs/crash-story.md again: the autoscaler killed at each of its writes.
+crash-story: prepare ## Write docs/internals/crash-story.md again: the autoscaler killed at each of its writes.
 	go test -timeout 90m -run 'TestCrashStory$$' ./sandbox/crashstory -all -update
 
 .PHONY: pictures

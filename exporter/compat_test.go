@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-const compatPage = "../docs/exporter-compat.md"
+const compatPage = "../docs/internals/exporter-compat.md"
 
 // rows returns the table rows of the page under a heading, cell by cell.
 func rows(t *testing.T, heading string) [][]string {

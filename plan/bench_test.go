@@ -28,7 +28,7 @@ func BenchmarkMakeIdle(b *testing.B) { benchmarkMake(b, 10000, 0) }
 // BenchmarkMakeRich is BenchmarkMake with everything at once: busy instances
 // that stay, a hundred tenants that lend to each other, gangs of eight, parts
 // of GPUs, forecasts and topology rules. The goal is the same and not reached:
-// seconds (docs/design/003-planner.md).
+// seconds (docs/internals/003-planner.md).
 func BenchmarkMakeRich(b *testing.B) { benchmarkRich(b, 10000) }
 
 func BenchmarkMakeRich1000(b *testing.B) { benchmarkRich(b, 1000) }

@@ -19,7 +19,7 @@ func (w *world) plan() Plan {
 	}
 }
 
-// decide runs the stages of docs/design/003-planner.md in order. Their bounds are
+// decide runs the stages of docs/internals/003-planner.md in order. Their bounds are
 // may, delays, nodeBound, evictionBound and mayRemove.
 func (w *world) decide() {
 	w.supply()

@@ -66,7 +66,7 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-// TestTheLoopsSeries is the contract of docs/design/001-the-loop.md.
+// TestTheLoopsSeries: the series by which the programs communicate keep their labels.
 func TestTheLoopsSeries(t *testing.T) {
 	for name, labels := range map[string]string{
 		"gpu_info":                    "node gpu gpu_uuid model pci_bus_id mig driver_version",

@@ -23,7 +23,7 @@ func main() {
 
 func write(dir string) error {
 	pages := []struct{ name, text string }{
-		{"metrics.md", metricsPage(metric.All(), metric.Reads())},
+		{"metrics.md", metricsPage(metric.All(), metric.Reads(), seriesOf(signal.Builtin(docAge)))},
 		{"reasons.md", reasonsPage(plan.Reasons())},
 		{"doctor.md", doctorPage(doctor.All())},
 		{"signals.md", signalsPage(signal.Builtin(docAge), signal.Abouts())},

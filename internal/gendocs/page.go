@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -10,27 +11,38 @@ import (
 
 const generated = "<!-- Written by internal/gendocs; run `make generate` after changing the source. -->\n\n"
 
-// metricsPage is docs/metrics.md.
-func metricsPage(ours []metric.Desc, theirs []metric.Read) string {
+// metricsPage is docs/metrics.md. ofSignals are series that docs/signals.md has.
+func metricsPage(ours []metric.Desc, theirs []metric.Read, ofSignals []string) string {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n" + generated)
 	b.WriteString("Every series that gpuscale emits or reads. Values are in base units: seconds, bytes, ratios from 0 to 1.\n" +
 		"An unknown value is absent, never 0. Labels in brackets are absent where they do not apply.\n" +
-		"Stability `alpha` may change in any release; `stable` is renamed only with both names served for a year.\n")
+		"A series may change in any release, unless it is marked `stable`: then it is renamed only with both names served for a year.\n")
 	for _, owner := range []metric.Owner{metric.Exporter, metric.Adapter, metric.Autoscaler, metric.Agent} {
 		fmt.Fprintf(&b, "\n## %s%s\n\n", strings.ToUpper(string(owner[:1])), owner[1:])
-		b.WriteString("| series | type | labels | meaning | stability |\n|---|---|---|---|---|\n")
+		b.WriteString("| series | type | labels | meaning |\n|---|---|---|---|\n")
 		for _, d := range ours {
 			if d.Owner == owner {
-				row(&b, "`"+d.Name+"`", string(d.Type), labels(d), d.Help, string(d.Stability))
+				row(&b, "`"+d.Name+"`", string(d.Type), labels(d), d.Help+mark(d.Stability))
 			}
 		}
 	}
-	b.WriteString("\n## Read from inference servers, gateways and dcgm-exporter\n\n| series | server | type | labels | meaning |\n|---|---|---|---|---|\n")
+	b.WriteString("\n## Read from others\n\n[signals.md](signals.md) has the series that signals are computed from. Boards and the report read these too:\n\n" +
+		"| series | server | type | meaning |\n|---|---|---|---|\n")
 	for _, r := range theirs {
-		row(&b, "`"+r.Name+"`", r.Server, string(r.Type), strings.Join(r.Labels, " "), r.Help)
+		if !slices.Contains(ofSignals, r.Name) {
+			row(&b, "`"+r.Name+"`", r.Server, string(r.Type), r.Help)
+		}
 	}
 	return b.String()
+}
+
+// mark of a series that is not alpha.
+func mark(s metric.Stability) string {
+	if s == metric.Alpha {
+		return ""
+	}
+	return " `" + string(s) + "`"
 }
 
 func labels(d metric.Desc) string {

@@ -12,22 +12,20 @@ import (
 // docAge stands for the configured maximum age, which no page shows.
 const docAge = time.Minute
 
-const signalsIntroduction = `What an HPA can scale on with no configuration. What counts as missing, and why missing is never 0, is in
-[002-signals](design/002-signals.md); manifests are in [hpa.md](hpa.md). Every target below has its source: start with it
+const signalsIntroduction = `What an HPA can scale on with no configuration. Manifests are in [hpa.md](hpa.md); [002-signals](internals/002-signals.md) defines what counts as missing. Every target below has its source: start with it
 and replace it by the result of your own load test.
 
 **How several series become one number.** Series that differ only in labels not listed are duplicates (two scrape jobs, two replicas of
 Prometheus); the largest is used. A pod's parts, and then a workload's pods, are aggregated as the table shows. Of a server's old and new
 metric name the first that a pod has is used. vLLM and SGLang under Ray are read as well.
 
-**External metrics** sum or average over the namespace. Choose with the metric's selector: by any label of the series, or by
-` + "`gpuscale_source`" + `, which is the server's name in the tables. A series marked *front* is a gateway's, about requests its servers count too:
-it is left out wherever one of those servers has series of its own. Of a percentile only namespace, pod and the labels in its table are left
-to choose by.
+**External metrics** sum or average over the namespace. Choose with the metric's selector: by any label of the series (of a percentile: namespace, pod and the labels in its table), or by
+` + "`gpuscale_source`" + `, which is the server's name in the tables. A series marked *gateway* is about requests its servers count too:
+it is left out wherever one of those servers has series of its own.
 
-**Scale to zero.** The series of pods vanish with the pods. Scale on a series that stays: the queue of a gateway, as an External metric selected
-by ` + "`gpuscale_source`, `inference_pool` or `model`" + `. Where a table shows *absent: 0*, a missing series means 0 under the given condition;
-everywhere else the value is unknown, and the answer is an error, never 0. A custom rule (` + "`like: queue_depth`, `activation: 5`" + `)
+**Scale to zero.** The series of pods end with the pods. Scale on the queue of a gateway, as an External metric selected
+by ` + "`gpuscale_source`" + `, ` + "`inference_pool`" + ` or ` + "`model`" + `. Where a table shows *absent: 0*, a missing series means 0 under the given condition;
+everywhere else the answer is an error. A custom rule (` + "`like: queue_depth`" + `, ` + "`activation: 5`" + `)
 keeps a trickle from activating a workload.
 `
 
@@ -117,12 +115,40 @@ func signalsPage(rules []signal.Rule, abouts []signal.About) string {
 		list(&b, "Targets", len(a.Targets), func(n int) string { return a.Targets[n].Value + ": " + a.Targets[n].From + "." })
 		list(&b, "Limits", len(a.Limits), func(n int) string { return a.Limits[n] })
 		b.WriteString("\n| server | read as | distinguished by | notes |\n|---|---|---|---|\n")
-		for _, s := range rules[i].Sources {
-			row(&b, cmp.Or(s.Server, "gpuscale"), readAs(rules[i], s), identity(rules[i], s), notes(rules[i], s))
+		sources := rules[i].Sources
+		for from, to := 0, 0; from < len(sources); from = to {
+			var read []string
+			first := cells(rules[i], sources[from])
+			for to = from; to < len(sources) && cells(rules[i], sources[to]) == first; to++ {
+				read = append(read, readAs(rules[i], sources[to]))
+			}
+			row(&b, first.server, strings.Join(read, ", "), first.identity, first.notes)
 		}
 	}
 	b.WriteString(ownRules + gpuUtil)
 	return b.String()
+}
+
+// seriesOf are the series on the signals' page.
+func seriesOf(rules []signal.Rule) []string {
+	var out []string
+	for _, r := range rules {
+		for _, s := range r.Sources {
+			out = append(out, s.Metric, s.Over)
+			if s.Idle != nil {
+				for _, w := range s.Idle.While {
+					out = append(out, w.Metric)
+				}
+				if s.Idle.Progress != nil {
+					out = append(out, s.Idle.Progress.Metric)
+				}
+			}
+			if s.Absent != nil {
+				out = append(out, s.Absent.While.Metric)
+			}
+		}
+	}
+	return out
 }
 
 func list(b *strings.Builder, title string, length int, item func(int) string) {
@@ -133,6 +159,14 @@ func list(b *strings.Builder, title string, length int, item func(int) string) {
 	for n := range length {
 		b.WriteString("- " + item(n) + "\n")
 	}
+}
+
+// aboutSource is what a row has of a source, apart from its series: sources that agree share a
+// row.
+type aboutSource struct{ server, identity, notes string }
+
+func cells(r signal.Rule, s signal.Source) aboutSource {
+	return aboutSource{cmp.Or(s.Server, "gpuscale"), identity(r, s), notes(r, s)}
 }
 
 // readAs describes the query in a few words.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BenchmarkWeekByMinute is a week at one minute: at most 50 ms on the machines of docs/design/001.
+// BenchmarkWeekByMinute is a week at one minute: at most 50 ms on two cores of 2026.
 func BenchmarkWeekByMinute(b *testing.B) {
 	points, _ := shape{level: 100, daily: 50, noise: 5, step: time.Minute, length: Week}.draw(1, 0)
 	query := Query{Now: now, Horizons: []time.Duration{15 * time.Minute}}

@@ -16,7 +16,7 @@ import (
 var (
 	only   = flag.String("only", "", `one trial of TestCrashStory: "create nodes mig-1 #1:after"`)
 	all    = flag.Bool("all", testall.Enabled(), "all trials, not a sample; make test-all has it on")
-	update = flag.Bool("update", false, "write docs/crash-story.md, with -all")
+	update = flag.Bool("update", false, "write docs/internals/crash-story.md, with -all")
 	seed   = flag.Uint64("seed", 1, "of the sample")
 )
 
@@ -56,7 +56,7 @@ func TestCrashStory(t *testing.T) {
 		}
 	}
 	if *all && *update {
-		file := filepath.Join(b.Root, "docs/crash-story.md")
+		file := filepath.Join(b.Root, "docs/internals/crash-story.md")
 		if err := os.WriteFile(file, []byte(Page(golden, sorted(trials))), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func Kills(clean []Note) []Trial {
 	return out
 }
 
-// Page is docs/crash-story.md.
+// Page is docs/internals/crash-story.md.
 func Page(golden State, trials []Trial) string {
 	var b strings.Builder
 	b.WriteString(pageHead)
@@ -81,15 +81,35 @@ func Page(golden State, trials []Trial) string {
 		count[t.Verdict]++
 	}
 	fmt.Fprintf(&b, "\n## The runs\n\n%d runs: %d passed, %d failed, %d not met.\n", len(trials), count[Passed], count[Failed], count[NotMet])
-	b.WriteString("\n| call | fault | verdict |\n|---|---|---|\n")
-	for _, t := range trials {
-		verdict := string(t.Verdict)
-		if t.Verdict == Failed {
-			verdict = "**failed**: " + strings.Join(t.Why[:min(3, len(t.Why))], "; ")
+	b.WriteString("\n| call | verdicts |\n|---|---|\n")
+	for i, n := 0, 0; i < len(trials); i = n {
+		for n = i; n < len(trials) && trials[n].What == trials[i].What; n++ {
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", t.What, t.Fault, strings.ReplaceAll(strings.ReplaceAll(verdict, "|", "\\|"), "\n", " "))
+		fmt.Fprintf(&b, "| %s | %s |\n", trials[i].What, verdicts(trials[i:n]))
 	}
 	return b.String()
+}
+
+// verdicts of the trials of one call: the faults after each verdict.
+func verdicts(trials []Trial) string {
+	var out []string
+	for _, v := range []Verdict{Passed, NotMet} {
+		var faults []string
+		for _, t := range trials {
+			if t.Verdict == v {
+				faults = append(faults, string(t.Fault))
+			}
+		}
+		if len(faults) > 0 {
+			out = append(out, string(v)+": "+strings.Join(faults, ", "))
+		}
+	}
+	for _, t := range trials {
+		if t.Verdict == Failed {
+			out = append(out, fmt.Sprintf("**failed**: %s: %s", t.Fault, strings.Join(t.Why[:min(3, len(t.Why))], "; ")))
+		}
+	}
+	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(strings.Join(out, "; "))
 }
 
 // sorted puts trials into an order that does not change with the clock: by what
@@ -105,9 +125,9 @@ func sorted(trials []Trial) []Trial {
 const pageHead = `<!-- Written by "make crash-story"; do not edit. -->
 # The crash story
 
-The autoscaler may be stopped at any moment. This page is the result of doing so at every write of one story, on a real
+The autoscaler is stopped at every write of one story, on a real
 control plane (kube-apiserver, kube-scheduler, kube-controller-manager; nodes are KWOK's, GPUs, mig-manager and
-Prometheus are fakes). The autoscaler is a process of its own behind a proxy that identifies each write.
+Prometheus are fakes). It is a process of its own behind a proxy that identifies each write.
 
 The story is run without a fault, then once for each of its writes and each fault:
 
@@ -120,15 +140,14 @@ The story is run without a fault, then once for each of its writes and each faul
 | 409, 429 | not done, answered with that |
 
 **Passed** means that the end is the same, line by line: nodes, their taints, labels, annotations, cordons and devices; pods
-and where they run; mig-manager's configs; the pools' numbers and the planner's state; and that each thing was *done* as
-often: nodes made and deleted (by their UIDs), GPUs repartitioned (by the fake of the hardware), pods evicted. Of times
-only whether there is one is compared. Not compared: messages, Events, the epoch, and how many nodes the
-status says were requested within the hour: a request of unknown outcome counts as one. **Not met** means that the write was
-not made in that run, so that nothing is known.
+and where they run; mig-manager's configs; the pools' numbers and the planner's state. Each thing was also *done* as
+often: nodes made and deleted (by UID), GPUs repartitioned, pods evicted. Of times, only their presence is compared.
+Not compared: messages, Events, the epoch, and how many nodes the
+status counts as requested within the hour, where a request of unknown outcome counts as one. **Not met** means that the write was
+not made in that run.
 
-Calls are named by what they are, since the order of some changes with the clock; #2 is the second of its kind. Leases
-and Events are not among them. Writes that only publish (a status without the planner's state) come as often as the
-clock determines, and are tried once for each kind. The last rows do the same to *every* call of a run at its first attempt.
+Calls are named by what they are; #2 is the second of its kind. Leases
+and Events are not among them. Writes that only publish (a status without the planner's state) are tried once for each kind. *every call* does the same to every call of a run at its first attempt.
 
 One run again: ` + "`go test ./sandbox/crashstory -run TestCrashStory -args -only 'create nodes mig-1 #1:after'`" + `.
 All of them, and this page: ` + "`make crash-story`" + `.

@@ -20,11 +20,11 @@ type Tree struct {
 	Pages map[string]Page
 }
 
-// ForUsers reports whether the blocks of a page are checked. Design notes and the
+// ForUsers reports whether the blocks of a page are checked. Design notes (docs/internals/001 and so on) and the
 // change log name what no longer exists.
 func ForUsers(path string) bool {
 	return path == "README.md" || path == "CONTRIBUTING.md" || path == "deploy/chart/gpuscale/README.md" ||
-		strings.HasPrefix(path, "docs/") && !strings.HasPrefix(path, "docs/design/")
+		strings.HasPrefix(path, "docs/") && !strings.HasPrefix(path, "docs/internals/0")
 }
 
 // ReadTree reads a checkout, and its pages that are wanted.

@@ -117,7 +117,7 @@ func about(q question, metrics ...string) bool {
 	return false
 }
 
-// difference is one that docs/adapter-compat.md lists, by the words in bold
+// difference is one that docs/internals/adapter-compat.md lists, by the words in bold
 // there, and how to know it.
 type difference struct {
 	name string

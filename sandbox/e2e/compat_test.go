@@ -32,7 +32,7 @@ import (
 
 // TestCompat asks prometheus-adapter v0.12.0 and our adapter, side by side on
 // one Prometheus and with one configuration file, the same questions. They may
-// differ as docs/adapter-compat.md lists it and not otherwise; and what is
+// differ as docs/internals/adapter-compat.md lists it and not otherwise; and what is
 // listed there must be seen.
 func TestCompat(t *testing.T) {
 	testall.Only(t, "prometheus-adapter v0.12.0 beside ours; adapter/compat has its rules without it")
@@ -281,7 +281,7 @@ func (b *compatEnv) compare(t *testing.T, q question, theirs, ours string) (foun
 // table prints the differences and compares them with the page's list.
 func (b *compatEnv) table(t *testing.T, count map[string]int) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "adapter-compat.md"))
+	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "internals", "adapter-compat.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,12 +299,12 @@ func (b *compatEnv) table(t *testing.T, count map[string]int) {
 			t.Errorf("%q is listed and was not seen", d.name)
 		}
 		if !slices.Contains(listed, d.name) {
-			t.Errorf("%q is not in docs/adapter-compat.md", d.name)
+			t.Errorf("%q is not in docs/internals/adapter-compat.md", d.name)
 		}
 	}
 	for _, name := range listed {
 		if !known[name] && !slices.Contains(seenElsewhere, name) {
-			t.Errorf("docs/adapter-compat.md lists %q, which no test looks for", name)
+			t.Errorf("docs/internals/adapter-compat.md lists %q, which no test looks for", name)
 		}
 	}
 	_ = w.Flush()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,19 +14,19 @@ import (
 
 const docIntro = `# What the HPA does when Prometheus is wrong
 
-Written by ` + "`TestNeverLie`" + ` of sandbox/e2e (` + "`make never-lie`" + `), which fails if what it finds about our adapter differs from this page.
+Written by ` + "`TestNeverLie`" + ` of sandbox/e2e (` + "`make never-lie`" + `), which fails if what it finds about gpuscale-adapter differs from this page.
 
-The real HPA controller of Kubernetes 1.37 looks once a second, without stabilisation window or rate limit, at ten workloads:
-one for each kind of metric and target, each once through our adapter and once through prometheus-adapter v0.12.0, which answer
-at the same moment from the same Prometheus. The load asks for %d replicas all the time, so whatever changes is wrong. Then Prometheus,
-or what it scrapes, fails in one way after the other; each failure lasts until our HPAs have noticed it and four syncs more.
+The real HPA controller of Kubernetes 1.37 reads ten workloads once a second, without stabilisation window or rate limit:
+one for each kind of metric and target, each once through either adapter. gpuscale-adapter and prometheus-adapter v0.12.0 answer
+at the same moment from the same Prometheus. The load requires %d replicas all the time, so any change is wrong. Prometheus,
+or what it scrapes, fails in one way after the other. Each failure lasts until our HPAs have noticed it and four syncs more.
 
 - **%[1]d**: the replicas were kept, by a number that is right.
-- **blind**: the replicas were kept, and the HPA has ` + "`ScalingActive: False`" + ` with the message below.
-- **down to N**, **up to N**: the HPA acted on invalid data. **lost**: it did not find back within 20 s of the failure's end.
+- **blind**: the replicas were kept, and the HPA has ` + "`ScalingActive: False`" + ` with a message as below.
+- **down to N**, **up to N**: the HPA acted on invalid data. **lost**: it did not recover within 20 s of the failure's end.
 
 Both serve the same two metrics of one series: the sum over the pods, for AverageValue, and the average, for Value. prometheus-adapter's
-configuration is that of its documentation (` + "`sum(…) by (…)`, `avg(…) by (…)`" + `); its Object metrics describe the Namespace, since pods' series do
+configuration is that of its documentation (` + "`sum(…) by (…)`" + `, ` + "`avg(…) by (…)`" + `); its Object metrics describe the Namespace, since pods' series do
 not have a Deployment's name. It runs with ` + "`--client-qps=200`" + `. gpuscale-adapter has ` + "`maxAge: 5s`" + `.
 
 `
@@ -33,14 +34,17 @@ not have a Deployment's name. It runs with ` + "`--client-qps=200`" + `. gpuscal
 const docEnd = `
 ## What is not in the table
 
-A pod that reports 0 is trusted: a server that has restarted and lost its queue looks like one that has worked it off. Against
-that the HPA has its stabilisation window (five minutes unless you change it), which this test turns off.
+A pod that reports 0 is trusted: a server that has restarted and lost its queue looks like one that has completed it. The HPA's
+stabilisation window (five minutes by default), which this test turns off, protects against that.
 
-When nothing at all is known, because Prometheus and adapter both begin with nothing, a pod that never reported counts as one that
-has not begun to serve ([002-signals](design/002-signals.md)).
+When Prometheus and adapter both start without data, a pod that never reported counts as one that
+has not begun to serve ([002-signals](002-signals.md)).
 `
 
-// checkDoc compares gpuscale-adapter's results with docs/never-lie.md; with
+// examples are the faults whose message the page shows.
+var examples = []string{"down: connection refused", "NaN from half the pods", "half the targets gone"}
+
+// checkDoc compares gpuscale-adapter's results with docs/internals/never-lie.md; with
 // -update it writes the page.
 func checkDoc(t *testing.T, found []finding) {
 	t.Helper()
@@ -48,12 +52,12 @@ func checkDoc(t *testing.T, found []finding) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(root, "docs", "never-lie.md")
+	path := filepath.Join(root, "docs", "internals", "never-lie.md")
 	text := document(found)
 	t.Logf("found:\n%s", text)
 	if *update {
 		if t.Failed() {
-			t.Error("docs/never-lie.md is not written: the test has failed")
+			t.Error("docs/internals/never-lie.md is not written: the test has failed")
 			return
 		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -67,12 +71,12 @@ func checkDoc(t *testing.T, found []finding) {
 	}
 	for _, f := range faultsIn(found) {
 		if line := row(found, f, ours); !strings.Contains(string(have), line) {
-			t.Errorf("docs/never-lie.md differs from what was found (`make never-lie` writes it again): %s", line)
+			t.Errorf("docs/internals/never-lie.md differs from what was found (`make never-lie` writes it again): %s", line)
 		}
 	}
 }
 
-// document is docs/never-lie.md.
+// document is docs/internals/never-lie.md.
 func document(found []finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, docIntro, replicas)
@@ -88,9 +92,9 @@ func document(found []finding) string {
 	}
 	fmt.Fprintf(&b, "\nOf %d HPAs under each adapter, gpuscale's scaled down %d and v0.12.0's %d; up, gpuscale's %d and v0.12.0's %d.\n",
 		len(found)/len(adapters()), scaledDown(found, ours), scaledDown(found, theirs), scaledUp(found, ours), scaledUp(found, theirs))
-	b.WriteString("\n## The HPA's message\n\nThe message of `ScalingActive: False` on our Object metric, AverageValue, as found in this run:\n\n")
+	b.WriteString("\n## The HPA's message\n\nExamples of the message of `ScalingActive: False` on gpuscale's Object metric, AverageValue:\n\n")
 	for _, x := range found {
-		if x.adapter == ours && x.cell == cells()[1] && !x.hpa.active {
+		if x.adapter == ours && x.cell == cells()[1] && !x.hpa.active && slices.Contains(examples, x.fault) {
 			fmt.Fprintf(&b, "- %s: %s\n", x.fault, sentence(x.hpa.message))
 		}
 	}

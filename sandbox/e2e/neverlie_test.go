@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-var update = flag.Bool("update", false, "write docs/never-lie.md again")
+var update = flag.Bool("update", false, "write docs/internals/never-lie.md again")
 
 // fault is a way in which Prometheus or what it scrapes fails: its steps one
 // after the other.
@@ -61,7 +61,7 @@ func one(name string, a promfault.Answer, s promfault.Samples, w want) fault {
 	return fault{name: name, steps: []step{{a, s, w}}}
 }
 
-// faults in the order of the table in docs/never-lie.md.
+// faults in the order of the table in docs/internals/never-lie.md.
 func faults() []fault {
 	return []fault{
 		// First, while the pods of then are those of now for both adapters.
@@ -95,7 +95,7 @@ func faults() []fault {
 // TestNeverLie has the real HPA controller act on our adapter and on
 // prometheus-adapter, at the same moment, on the same Prometheus, while that
 // one fails in every known way. The load never changes, so every scaling is wrong;
-// and each HPA must recover. Its findings are docs/never-lie.md. Then: scale to
+// and each HPA must recover. Its findings are docs/internals/never-lie.md. Then: scale to
 // zero, with the same faults.
 func TestNeverLie(t *testing.T) {
 	b := newFaultEnv(t)
@@ -119,7 +119,7 @@ func TestNeverLie(t *testing.T) {
 		}
 		checkDoc(t, found)
 	} else {
-		t.Log("not all faults were played: docs/never-lie.md is neither compared nor written")
+		t.Log("not all faults were played: docs/internals/never-lie.md is neither compared nor written")
 	}
 	if compared() {
 		t.Run("scale to zero", b.zero)

@@ -1,0 +1,41 @@
+package crashstory
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
+)
+
+// TestPage: a call is one row with all its faults, and the committed page begins as
+// a new one would.
+func TestPage(t *testing.T) {
+	page := Page(nil, []Trial{
+		{What: "delete nodes a #1", Fault: KillAfter, Verdict: Passed},
+		{What: "delete nodes a #1", Fault: KillBefore, Verdict: NotMet},
+		{What: "every call", Fault: Error409, Verdict: Passed},
+		{What: "every call", Fault: Lost, Verdict: Failed, Why: []string{"one|two"}},
+	})
+	for _, want := range []string{
+		"4 runs: 2 passed, 1 failed, 1 not met.\n",
+		"| delete nodes a #1 | passed: after; not met: before |\n",
+		"| every call | passed: 409; **failed**: lost: one\\|two |\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	root, err := build.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := os.ReadFile(filepath.Join(root, "docs/internals/crash-story.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(have), pageHead) {
+		t.Error("docs/internals/crash-story.md does not begin with the head of a new page")
+	}
+}
