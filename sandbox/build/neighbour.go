@@ -25,6 +25,8 @@ type Neighbour struct {
 
 // The neighbours whose programs tests run.
 var (
+	// Later versions of Alertmanager need their pages compiled by Node.js.
+	Alertmanager    = Neighbour{Name: "Alertmanager", Module: "github.com/prometheus/alertmanager", Version: "v0.31.1", packages: []string{"cmd/alertmanager"}}
 	JobSet          = Neighbour{Name: "JobSet", Module: "sigs.k8s.io/jobset", Version: "v0.10.1", packages: []string{"."}}
 	Karpenter       = Neighbour{Name: "Karpenter", Module: "sigs.k8s.io/karpenter", Version: "v1.14.0", packages: []string{"kwok"}}
 	KEDA            = Neighbour{Name: "KEDA", Module: "github.com/kedacore/keda/v2", Version: "v2.21.0", packages: []string{"cmd/operator", "cmd/adapter"}}

@@ -45,6 +45,12 @@ func address(t *testing.T) string {
 func (b *env) beside(t *testing.T, spec proc.Spec) *proc.Process {
 	t.Helper()
 	spec.Log = b.Cluster.LogFile(spec.Name)
+	return runBeside(t, spec)
+}
+
+// runBeside is beside for a program that needs no cluster.
+func runBeside(t *testing.T, spec proc.Spec) *proc.Process {
+	t.Helper()
 	p, err := proc.NewGroup(slog.New(slog.DiscardHandler)).Start(spec) // its end is not the control plane's
 	if err != nil {
 		t.Fatal(err)
