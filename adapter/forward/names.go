@@ -86,12 +86,9 @@ func (f *Forwarder) list(ctx context.Context) error {
 	return nil
 }
 
-// placeholder is the one name that KEDA (2.21, pkg/provider) lists in place of its
-// metrics'.
-const placeholder = "externalmetrics"
-
-// parseNames reads an APIResourceList. It leaves out KEDA's placeholder, names that no
-// request can contain, and those after the first thousand in order.
+// parseNames reads an APIResourceList. It leaves out names that no request can contain,
+// and those after the first thousand in order. KEDA (2.21, pkg/provider) lists one
+// placeholder for all of its metrics, which is passed on: the list is not all there is.
 func parseNames(raw []byte) ([]string, error) {
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(raw, &list); err != nil {
@@ -102,7 +99,7 @@ func parseNames(raw []byte) ([]string, error) {
 	}
 	names := make([]string, 0, min(len(list.APIResources), maxNames))
 	for _, r := range list.APIResources {
-		if r.Name != "" && r.Name != placeholder && len(content.IsPathSegmentName(r.Name)) == 0 {
+		if r.Name != "" && len(content.IsPathSegmentName(r.Name)) == 0 {
 			names = append(names, r.Name)
 		}
 	}
