@@ -357,10 +357,14 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 	case n.tier == tierOut, n.tier != tierNow && n.since != "":
 		return "out of service: " + string(n.since)
 	case !w.admits(k, n):
+		why := mismatch(k.pod, n.Labels, n.Taints)
 		if t, out := untolerated(k.pod, n.Taints); out {
 			return "with taint " + t.Key
 		}
-		return "whose labels do not match"
+		if why == labelsMismatch {
+			return "whose labels do not match"
+		}
+		return "with a " + why
 	case !w.rulesAllow(k, n):
 		return "excluded by pod affinity or topology spread"
 	}
@@ -373,6 +377,6 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 		}
 		return "with too little free of a GPU"
 	default:
-		return "with too few free " + lack
+		return "with " + lackText(lack, "too few free ")
 	}
 }

@@ -41,6 +41,9 @@ func (w *world) chargeReadable(i int) bool {
 	case p.pod.Unreadable != "":
 		p.refused, p.reason, p.detail = true, DemandUnreadable, p.pod.Unreadable
 		return false
+	case p.pod.Unbound != "":
+		p.refused, p.reason, p.detail = true, VolumeUnbound, p.pod.Unbound
+		return false
 	case p.pod.Demand.Zero():
 		p.served, p.reason, p.detail = true, WaitScheduler, "requests no accelerator"
 		return true

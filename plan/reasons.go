@@ -18,6 +18,7 @@ const (
 	CapacityKept         Reason = "CapacityKept"
 	Running              Reason = "Running"
 	DemandUnreadable     Reason = "DemandUnreadable"
+	VolumeUnbound        Reason = "VolumeUnbound"
 	QuotaExceeded        Reason = "QuotaExceeded"
 	BorrowedWaits        Reason = "BorrowedWaits"
 	WaitReclaim          Reason = "WaitReclaim"
@@ -93,7 +94,7 @@ func Reasons() []ReasonDoc {
 func podReasons() []ReasonDoc {
 	return []ReasonDoc{
 		{WaitScheduler, "pod", "Free GPUs or slices fit the pod now, or the scheduler has not answered yet. The scheduler places it.",
-			"If it lasts for minutes, look at the pod's FailedScheduling event: something that the planner does not know keeps it out (a volume's zone, a scheduler's plugin)."},
+			"If it lasts for minutes, look at the pod's FailedScheduling event: something that the planner does not know keeps it out (a node's limit on volumes, a scheduler's plugin)."},
 		{WaitUpcomingNode, "pod", "A node that fits the pod is upcoming, or was requested in this reconcile.",
 			"Nothing, until the pool's verdict says BackingOff."},
 		{WaitRepartition, "pod, node, gpu", "A GPU is being repartitioned into the requested slices, or its repartition begins with this reconcile.", ""},
@@ -110,6 +111,8 @@ func podReasons() []ReasonDoc {
 			"Wait until the gang runs, raise the pool's max, or give the pod a higher priority."},
 		{DemandUnreadable, "pod", "The pod's GPU request is invalid, so nothing is done for it. The detail names the resource and the problem.",
 			"Correct the pod's requests: one way to share GPUs in a container, valid amounts, GPUs of one vendor."},
+		{VolumeUnbound, "pod", "No node can serve the pod for now: a PersistentVolumeClaim of it does not exist, has lost its volume, or is still to be bound to one by itself (volumeBindingMode Immediate). The detail names the claim.",
+			"Look at the claim's events; create the claim or its StorageClass. With volumeBindingMode WaitForFirstConsumer the volume follows the node."},
 		{Running, "pod", "The pod is bound to a node.", ""},
 		{QuotaExceeded, "pod, gang, tenant", "Its tenant's quota does not admit it: the limit is reached, or all that others lend is in use. Nothing is reserved or added for it. Of a tenant: it uses more than its limit.",
 			"Raise the tenant's guarantee, limit or borrow limit, or end a workload of the tenant's."},

@@ -167,10 +167,7 @@ func (w *world) templateNode(p *poolState) *nodeState {
 // nothing.
 func (w *world) misfit(k *kind, p *poolState) string {
 	if !k.admitsNew(p) {
-		if t, out := untolerated(k.pod, p.Template.Taints); out {
-			return "taint " + t.Key + " is not tolerated"
-		}
-		return "labels do not match"
+		return mismatch(k.pod, p.Template.Labels, p.Template.Taints)
 	}
 	if w.topology.any() && !w.rulesAllow(k, w.templateNode(p)) {
 		return "pod affinity or topology spread excludes it"
@@ -189,7 +186,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	case wholeGPUs, partOfGPU:
 		return p.shortOfGPUs(k.pod, lack)
 	default:
-		return "too few " + lack
+		return lackText(lack, "too few ")
 	}
 }
 
@@ -404,8 +401,8 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	case bound != "" && p.charged && !p.borrowed && w.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
 		reason, detail = BoundReached, bound+"; "+detail
 	}
-	if n := w.ruledOut(k); n != "" {
-		detail += fmt.Sprintf("; %s has free capacity, and pod affinity or topology spread excludes it", n)
+	if why := w.ruledOut(k); why != "" {
+		detail += "; " + why
 	}
 	if !k.explained {
 		k.blocked, k.explained = w.blockersOf(k), true
@@ -419,16 +416,32 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	return reason, detail
 }
 
-// ruledOut is a node in service from which topology rules alone keep the kind,
-// empty for none.
+// ruledOut names a node in service that has free capacity for the kind, and the
+// rule, volume or host port that alone keeps the kind from it; empty for none.
 func (w *world) ruledOut(k *kind) string {
-	if !w.topology.any() || k.ruledOut != "" {
+	if k.ruledOut != "" || !w.topology.any() && len(k.pod.Volumes)+len(k.pod.HostPorts) == 0 {
 		return k.ruledOut
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.tier == tierNow && w.admits(k, n) && w.lacks(k, &n.capacity) == "" && !w.rulesAllow(k, n) {
-			k.ruledOut = n.name
+		free := n.capacity
+		free.ports = nil
+		if n.tier != tierNow || w.judge(k, n) == fitsNot || w.lacks(k, &free) != "" {
+			continue
+		}
+		why := ""
+		switch _, tainted := untolerated(k.pod, n.Taints); {
+		case tainted:
+			continue
+		case !w.admits(k, n):
+			why = "a " + mismatch(k.pod, n.Labels, n.Taints) + " excludes it"
+		case !w.rulesAllow(k, n):
+			why = "pod affinity or topology spread excludes it"
+		case w.lacks(k, &n.capacity) != "":
+			why = lackText(w.lacks(k, &n.capacity), "")
+		}
+		if why != "" {
+			k.ruledOut = n.name + " has free capacity, and " + why
 			break
 		}
 	}

@@ -104,6 +104,15 @@ type Template struct {
 	MemoryMi int64
 	GPUs     []GPU // with the boot layout; UUIDs and allocations are empty
 	Others   []Resource
+	// HostPorts are those that the pods of DaemonSets take on a new node.
+	HostPorts []HostPort
+}
+
+// HostPort is a port that a pod takes on its node.
+type HostPort struct {
+	Protocol string // TCP, UDP or SCTP
+	Port     int
+	IP       string // empty for all addresses of the node
 }
 
 // Resource is an amount of an extended resource that is no accelerator, by its
@@ -257,6 +266,13 @@ type Pod struct {
 	Affinity     []NodeTerm // any term may match; empty matches every node
 	Tolerations  []Toleration
 	Others       []Resource
+	HostPorts    []HostPort
+	// Volumes are the pod's volumes that not all nodes can use: of each, a node must
+	// match a term.
+	Volumes [][]NodeTerm
+	// Unbound is why a volume of the pod can be used on no node for now, empty where
+	// all can.
+	Unbound string
 	// Groups are those of any pod's rules that select this pod.
 	Groups []string
 	// Spread, Apart and Near are its topology rules: evenly over places, not

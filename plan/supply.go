@@ -508,10 +508,7 @@ func (w *world) templateMismatch(k *kind, p *poolState) string {
 // health and allocation of its GPUs.
 func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 	if !w.admits(k, n) {
-		if t, out := untolerated(k.pod, n.Taints); out {
-			return "taint " + t.Key + " is not tolerated"
-		}
-		return "labels do not match"
+		return mismatch(k.pod, n.Labels, n.Taints)
 	}
 	switch lack := w.lacks(k, &n.capacity); lack {
 	case "", "slices":
@@ -522,6 +519,6 @@ func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 		}
 		return ""
 	default:
-		return "too few " + lack
+		return lackText(lack, "too few ")
 	}
 }

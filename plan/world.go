@@ -212,7 +212,7 @@ func (w *world) addPools(pools []Pool) {
 	for i := range sorted {
 		p := &sorted[i]
 		ps := poolState{Pool: p, action: -1, base: max(p.Target, p.Size, 0)}
-		ps.empty = capacity{cpu: stated(p.Template.CPUMilli), memory: stated(p.Template.MemoryMi), others: p.Template.Others}
+		ps.empty = capacity{cpu: stated(p.Template.CPUMilli), memory: stated(p.Template.MemoryMi), others: p.Template.Others, ports: p.Template.HostPorts}
 		single := p.Template.Labels[strategySingle] == "single"
 		for c := range p.Template.GPUs {
 			ps.empty.supply(&p.Template.GPUs[c], single)

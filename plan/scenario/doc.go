@@ -98,6 +98,9 @@
 //	  affinity=(KEY:In:A:B KEY:Exists | KEY:Gt:5)          "|" between terms of which one must match
 //	  tolerations=(KEY=VALUE:op=Exists:effect=NoSchedule …)
 //	  others=(NAME=N …)             other extended resources: rdma/hca=2; of a node and a pool what they have
+//	  host-ports=(TCP/8080 UDP/53/10.0.0.1 …)    ports of its node; of a pool, those that its DaemonSets take
+//	  volumes=(KEY:In:A | KEY:In:B & KEY:Exists)  as affinity; "&" between volumes, of each of which one must match
+//	  unbound=TEXT                  why a volume of it can be used on no node for now
 //	  groups=(GROUP …)              groups that rules count it in
 //	  spread=(LABEL:group=GROUP:skew=N …)    evenly over the label's values, apart=(LABEL:group=GROUP …) not beside
 //	  near=(LABEL:group=GROUP …)    one of the group, only beside one
@@ -112,7 +115,7 @@
 //	  error=SHARE                   the back-test's, of the mean
 //	  unsure=TEXT                   why there is no forecast
 //	  requests= unreadable= owner= priority= cpu= memory= selector= affinity= tolerations= others=
-//	  groups= spread= apart= near= tenant= gang= gang-min=
+//	  host-ports= volumes= unbound= groups= spread= apart= near= tenant= gang= gang-min=
 //	                                one more replica, as a pod's
 //
 // # Time and decisions

@@ -36,6 +36,7 @@ func readPool(r *reader, p *plan.Pool) {
 	readLabels(r, "labels", &t.Labels)
 	readTaints(r, &t.Taints)
 	readOthers(r, &t.Others)
+	readPorts(r, &t.HostPorts)
 	r.quantity("cpu", &t.CPUMilli, cpuUnits)
 	r.quantity("memory", &t.MemoryMi, memoryUnits)
 	n := -1
@@ -108,6 +109,7 @@ func poolText(p plan.Pool, now time.Time) string {
 	b.WriteString(labelsText("labels", p.Template.Labels))
 	b.WriteString(taintsText(p.Template.Taints))
 	b.WriteString(othersText(p.Template.Others))
+	b.WriteString(portsText(p.Template.HostPorts))
 	b.WriteByte('\n')
 	if !alike(gpus) {
 		for _, c := range gpus {
