@@ -239,14 +239,18 @@ func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail st
 	n.tier, n.since = tierOut, NodeDraining
 }
 
-// moveAway reserves capacity for each of a node's pods on other nodes in
-// service without a sick GPU. It returns those nodes, and the first pod without
+// moveAway reserves capacity for each of a node's pods that is not expendable on
+// other nodes in service without a sick GPU. It returns those nodes, and the first pod without
 // any, nil for none. Precondition: a trial.
 func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 	to = map[int]int{}
 	for _, p := range pods {
 		i := w.kindOf(p)
 		k := &w.kinds[i]
+		if w.expendable(p) {
+			w.place(p, node, -1)
+			continue
+		}
 		if k.tied() { // topology is counted for pending pods only
 			return to, p
 		}
@@ -308,7 +312,7 @@ func (w *world) interruptionText(n *nodeState) string {
 	return "its provider interrupts it in " + short(n.LeavesAt.Sub(w.now))
 }
 
-// reserveElsewhere reserves capacity for each of a node's pods: free, upcoming,
+// reserveElsewhere reserves capacity for each of a node's pods that is not expendable: free, upcoming,
 // or of a new node of any pool. A pod without any is pending again once it is
 // evicted.
 func (w *world) reserveElsewhere(node int, pods []*Pod) {
@@ -318,6 +322,9 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 		i := w.kindOf(p)
 		k := &w.kinds[i]
 		w.place(p, node, -1)
+		if w.expendable(p) {
+			continue
+		}
 		to := w.tightest(k)
 		if to < 0 || w.nodes[to].unusual.sick {
 			to = w.soonest(k)

@@ -304,6 +304,9 @@ func (w *world) pricedText(ps *poolState, o option, spare bool) string {
 	if o.repartitions {
 		text += ", then repartitioned"
 	}
+	if ps.Priority != 0 {
+		text += fmt.Sprintf(", priority %d", ps.Priority)
+	}
 	if risk := o.risk; risk > 0 {
 		text += fmt.Sprintf(", %.2f for the risk of losing it", risk)
 	}
@@ -377,6 +380,9 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 		}
 		return "with too little free of a GPU"
 	default:
-		return "with " + lackText(lack, "too few free ")
+		if strings.HasPrefix(lack, hostPort) {
+			return "where " + lackText(lack, "")
+		}
+		return "with too few free " + lack
 	}
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -318,19 +319,26 @@ type domain struct {
 
 // inOnePlace is together for members that may have to be near each other and of
 // which none is anywhere yet: the place is chosen before the members, the one in
-// which all of them cost least. Otherwise the first member would choose it, and
+// which all of them cost least; between two that need new nodes the pools' lowest
+// priority comes first. Otherwise the first member would choose it, and
 // the others might not fit.
 func (w *world) inOnePlace(members []int, do func(i int) bool) (int, bool) {
 	domains := w.domainsOf(members)
 	if len(domains) == 0 {
 		return w.together(members, do)
 	}
-	best, least := -1, 0.0
+	best, least, priority := -1, 0.0, int64(noNode)
 	for i := range domains {
 		w.try(func() bool {
 			before := w.spent
-			if _, ok := w.togetherIn(&domains[i], members, do); ok && (best < 0 || w.spent-before < least) {
-				best, least = i, w.spent-before
+			w.lowest = noNode
+			_, ok := w.togetherIn(&domains[i], members, do)
+			better := best < 0 || w.spent-before < least
+			if best >= 0 && w.lowest != priority && w.lowest != noNode && priority != noNode {
+				better = w.lowest > priority
+			}
+			if ok && better {
+				best, least, priority = i, w.spent-before, w.lowest
 			}
 			return false
 		})
@@ -343,6 +351,9 @@ func (w *world) inOnePlace(members []int, do func(i int) bool) (int, bool) {
 	}
 	return w.togetherIn(&domains[best], members, do)
 }
+
+// noNode is the lowest priority where no new node is used.
+const noNode = math.MaxInt64
 
 // togetherIn is together in one place: a pod of the group is assumed there until
 // the members are.

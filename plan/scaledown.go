@@ -261,7 +261,7 @@ func (w *world) consolidate() {
 		p.draining++
 		p.does = verdict{NodeUnderused, "drains " + n.name}
 		w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
-		w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeUnderused, w.underusedText(u, len(stay)))
+		w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeUnderused, w.underusedText(u, stay))
 	}
 }
 
@@ -291,15 +291,22 @@ func (w *world) life(p *poolState) float64 { return p.price() * w.policy.NodeLif
 // cheap check before a trial.
 func (w *world) fitsElsewhere(n *nodeState) bool {
 	for _, p := range n.staying() {
+		if w.expendable(p) {
+			continue
+		}
 		to := w.tightest(&w.kinds[w.kindOf(p)])
 		return to >= 0 && !w.nodes[to].unusual.sick
 	}
-	return false
+	return true
 }
 
-func (w *world) underusedText(u underused, pods int) string {
-	return fmt.Sprintf("its pods fit on other nodes; moving %s costs %.2f, the node %.2f in %s",
-		count(pods, "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
+func (w *world) underusedText(u underused, pods []*Pod) string {
+	text := "its pods fit on other nodes"
+	if slices.ContainsFunc(pods, w.expendable) {
+		text += " or are expendable"
+	}
+	return fmt.Sprintf("%s; moving %s costs %.2f, the node %.2f in %s",
+		text, count(len(pods), "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
 }
 
 // underused lists the nodes that could be emptied at a gain.
@@ -347,7 +354,7 @@ func (w *world) underusedNode(node int) (underused, bool) {
 			}
 		}
 	}
-	u.loss = w.loss(n.staying(), gracePeriod)
+	u.loss = w.loss(slices.DeleteFunc(n.staying(), w.expendable), gracePeriod)
 	u.gain = w.life(&w.pools[n.pool]) - u.loss
 	if !(u.gain > 0) {
 		return u, false

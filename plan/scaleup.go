@@ -15,9 +15,10 @@ import (
 // divided.
 const lookAhead = 64
 
-// scaleUpOption finds the pool whose next node serves the pod at the least
-// cost. An unclaimed upcoming node is paid for, so a new one is added only where
-// that costs less than to wait for it. With onlyUpcoming, there is no new one.
+// scaleUpOption finds the pool whose next node serves the pod: of the highest
+// priority, and at the least cost. An unclaimed upcoming node is paid for, so a new
+// one is added only where that costs less than to wait for it, and in no pool of a
+// lower priority. With onlyUpcoming, there is no new one.
 func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option, bool) {
 	var best, spare option
 	found, foundSpare := false, false
@@ -36,12 +37,15 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 		if reason != "" || onlyUpcoming {
 			continue
 		}
-		if o := w.priced(i, k, p, j, -1); !found || o.cost < best.cost {
+		if o := w.priced(i, k, p, j, -1); !found || w.before(o, best) {
 			best, found = o, true
 		}
 	}
-	if foundSpare && (!found || best.cost >= spare.cost-spare.price) {
+	if foundSpare && (!found || w.pools[best.pool].Priority < w.pools[spare.pool].Priority || best.cost >= spare.cost-spare.price) {
 		return spare, true
+	}
+	if found {
+		best = w.balanced(best, i, k, p)
 	}
 	return best, found
 }
@@ -285,6 +289,12 @@ func (w *world) newNode(o option, why func() (Reason, string)) int {
 // whyScaleUp is the reason of a pool's scale up, from its first pod.
 func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason, string) {
 	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), k.text, o.cost)
+	if priority := w.pools[o.pool].Priority; priority != 0 {
+		detail += fmt.Sprintf(" of priority %d", priority)
+	}
+	if o.balances != "" {
+		detail += ", balanced with " + o.balances
+	}
 	if r, ok := optionOf(all, OptionRepartition); ok {
 		n := &w.nodes[r.node]
 		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", r.cost, gpuName(n.name, n.gpus()[r.repartition.device].Index))
@@ -298,6 +308,7 @@ func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason,
 // claim gives a pod the first use of an upcoming node.
 func (w *world) claim(p *pending, k *kind, o option) {
 	ps := w.touchPool(o.pool)
+	w.lowest = min(w.lowest, int64(ps.Priority))
 	if at := slices.Index(ps.spare, o.node); at == 0 {
 		ps.spare = ps.spare[1:]
 	} else {

@@ -63,6 +63,9 @@ type Pool struct {
 	// PricePerHour is the price of one node, in the currency of the policy. 0 is
 	// unpriced, which costs per GPU what the dearest priced pool does.
 	PricePerHour float64
+	// Priority comes before the price: nodes are added to the pools of the highest
+	// priority that can add one.
+	Priority int32
 	// Spot nodes may be interrupted; InterruptionsPerHour is the rate for one
 	// node.
 	Spot                 bool

@@ -50,6 +50,7 @@ type world struct {
 	staging     bool          // so are evictions
 	reopenable  []int         // nodes whose drain a pending pod may end
 	spent       float64       // cost of the options taken
+	lowest      int64         // priority of the pools whose new or unclaimed nodes are used, see inOnePlace
 	evictedPods map[*Pod]bool // which pods, those of a later plan included
 	// evictedLater are the pods that a later plan evicts, and for which pod.
 	evictedLater map[*Pod]string

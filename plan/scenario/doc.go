@@ -23,6 +23,7 @@
 //	  min=N max=N                   bounds of its size
 //	  size=N target=N               nodes that exist, nodes requested; counted from the nodes by default
 //	  price=MONEY                   of one node, an hour
+//	  priority=N                    before the price
 //	  spot | on-demand              may nodes be interrupted; and how often an hour:
 //	  interruptions=N
 //	  ready-after=DURATION          from the request to a node that takes pods
@@ -147,6 +148,8 @@
 //	  reclaim-borrowed | no-reclaim-borrowed     evict pods on borrowed capacity for another's guarantee
 //	  scale-up-borrowed | no-scale-up-borrowed   nodes for demand beyond its guarantee
 //	  skip-nodes-with-local-storage | drain-local-storage   whether pods with local storage stay
+//	  expendable-cutoff=N           pods of a lower priority are expendable
+//	  balance | no-balance          sizes of similar pools
 //	  max-drains=N (0: drain nothing) drain-timeout=DURATION drain-cooldown=DURATION
 //	  headroom=none|low|expected|high headroom-weight=SHARE
 //	  sick-after=DURATION (0: replace nothing) replace-interval=DURATION max-sick-share=SHARE

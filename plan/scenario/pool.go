@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,11 @@ func readPool(r *reader, p *plan.Pool) {
 	r.int("min", &p.Min)
 	r.int("max", &p.Max)
 	r.float("price", &p.PricePerHour)
+	r.text("priority", func(s string) error {
+		n, err := strconv.ParseInt(s, 10, 32)
+		p.Priority = int32(n)
+		return err
+	})
 	r.flag("spot", &p.Spot)
 	r.off("on-demand", &p.Spot)
 	r.float("interruptions", &p.InterruptionsPerHour)
@@ -76,6 +82,7 @@ func poolText(p plan.Pool, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pool %s min=%d max=%d target=%d size=%d", quote(p.Name), p.Min, p.Max, p.Target, p.Size)
 	floatText(&b, "price", p.PricePerHour)
+	intText(&b, "priority", int(p.Priority))
 	flagText(&b, "spot", p.Spot)
 	floatText(&b, "interruptions", p.InterruptionsPerHour)
 	flagText(&b, "freeze", p.Freeze)
