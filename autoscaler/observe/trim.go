@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 )
 
@@ -35,7 +36,7 @@ func TrimPods() func(any) (any, error) {
 func trimSpec(s corev1.PodSpec) corev1.PodSpec {
 	s.InitContainers, s.Containers = foreign.SlimContainers(s.InitContainers), foreign.SlimContainers(s.Containers)
 	s.EphemeralContainers = nil // they cannot request resources
-	s.Volumes = foreign.SlimVolumes(s.Volumes)
+	s.Volumes = foreign.SlimVolumes(s.Volumes, v1alpha1.IsLocal)
 	s.ImagePullSecrets, s.HostAliases, s.DNSConfig, s.SecurityContext, s.ReadinessGates = nil, nil, nil, nil, nil
 	s.Hostname = "" // differs for each pod of a StatefulSet or indexed Job
 	return s

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/randfill"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/sample"
@@ -74,7 +75,7 @@ func TestTrimmedPod(t *testing.T) {
 			t.Fatalf("pod %d: trimmed %+v\nwhole %+v", i, got, want)
 		}
 		for _, v := range kept[i].Spec.Volumes {
-			again := foreign.SlimVolumes([]corev1.Volume{v})
+			again := foreign.SlimVolumes([]corev1.Volume{v}, v1alpha1.IsLocal)
 			if len(again) != 1 || !reflect.DeepEqual(again[0], v) {
 				t.Fatalf("pod %d: kept %v", i, v)
 			}

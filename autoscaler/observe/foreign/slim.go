@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
 // maxAnnotation is the length in bytes of the longest annotation of a template that is kept.
@@ -25,7 +23,7 @@ func slim(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 			ActiveDeadlineSeconds: s.ActiveDeadlineSeconds, // a scope of ResourceQuotas
 			Resources:             s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGroup: s.SchedulingGroup,
 			InitContainers: SlimContainers(s.InitContainers), Containers: SlimContainers(s.Containers),
-			Volumes: SlimVolumes(s.Volumes),
+			Volumes: SlimVolumes(s.Volumes, func(*corev1.Volume) bool { return false }),
 		},
 	}
 	out.Annotations = short(t.Annotations, "")
@@ -66,8 +64,8 @@ func slimPorts(all []corev1.ContainerPort) []corev1.ContainerPort {
 	return out
 }
 
-// SlimVolumes keeps the volumes on the node's disk, as empty ones, and those with a claim: their names.
-func SlimVolumes(all []corev1.Volume) []corev1.Volume {
+// SlimVolumes keeps the names of claims, and of local volumes, which become empty ones.
+func SlimVolumes(all []corev1.Volume, local func(*corev1.Volume) bool) []corev1.Volume {
 	var out []corev1.Volume
 	for i := range all {
 		from, v := &all[i], corev1.VolumeSource{}
@@ -77,7 +75,7 @@ func SlimVolumes(all []corev1.Volume) []corev1.Volume {
 		if from.Ephemeral != nil {
 			v.Ephemeral = &corev1.EphemeralVolumeSource{}
 		}
-		if v1alpha1.IsLocal(from) {
+		if local(from) {
 			v.EmptyDir = &corev1.EmptyDirVolumeSource{}
 		}
 		if v != (corev1.VolumeSource{}) {
