@@ -118,10 +118,20 @@ func (n *nodeState) onHealthy(p *Pod) *Pod {
 		case q.Demand.GPUs > 0:
 			q.Demand.GPUs--
 		default:
-			q.Demand.Fraction = nil
+			q.Demand.Fraction = onOneLess(q.Demand.Fraction)
 		}
 	}
 	return &q
+}
+
+// onOneLess is a request for parts of as many GPUs less one, nil for none.
+func onOneLess(f *demand.Fraction) *demand.Fraction {
+	if f == nil || f.GPUs <= 1 {
+		return nil
+	}
+	less := *f
+	less.GPUs--
+	return &less
 }
 
 // without removes one instance of a profile from a request on a model.
