@@ -253,7 +253,7 @@ func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 		o := Option{Kind: OptionNode, On: ps.Name}
 		reason, why := w.cannotScaleUp(k, p.pod, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
-		spare := len(ps.spare) > 0 && reason != NoPoolFits && reason != CapacityKept && !w.unobservedFor(k, ps)
+		spare := w.hasSpare(k, ps, reason)
 		priced := w.priced(i, k, p.pod, j, -1)
 		if spare {
 			if o := w.priced(i, k, p.pod, j, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {

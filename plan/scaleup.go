@@ -24,12 +24,8 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 	found, foundSpare := false, false
 	for j := range w.pools {
 		ps := &w.pools[j]
-		has := len(ps.spare) > 0
 		reason, _ := w.cannotScaleUp(k, p, ps)
-		if has && (reason == NoPoolFits || reason == CapacityKept || w.unobservedFor(k, ps)) {
-			has = false
-		}
-		if has {
+		if w.hasSpare(k, ps, reason) {
 			if o := w.priced(i, k, p, j, ps.spare[0]); !foundSpare || o.cost < spare.cost {
 				spare, foundSpare = o, true
 			}
@@ -48,6 +44,12 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 		best = w.balanced(best, i, k, p)
 	}
 	return best, found
+}
+
+// hasSpare reports whether the kind may use an unclaimed upcoming node of the pool,
+// which adds no node for it for the given reason.
+func (w *world) hasSpare(k *kind, ps *poolState, reason Reason) bool {
+	return len(ps.spare) > 0 && reason != NoPoolFits && reason != CapacityKept && !w.unobservedFor(k, ps)
 }
 
 // priced is the option of a pool's next node: an upcoming one, or a new one

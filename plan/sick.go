@@ -16,11 +16,7 @@ func (w *world) recordSick() {
 		if n.virtual || n.pool < 0 || !n.unusual.sick {
 			continue
 		}
-		at, ok := stampAt(w.state.SickSince, n.name)
-		if !ok || at.After(w.now) {
-			at = w.now
-		}
-		sick = append(sick, Stamp{n.name, at})
+		sick = append(sick, Stamp{n.name, w.since(w.state.SickSince, n.name)})
 		w.pools[n.pool].sick++
 	}
 	w.state.SickSince = sortedStamps(sick)

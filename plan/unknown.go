@@ -10,10 +10,7 @@ const allocationDelay = 30 * time.Second
 // false after NodeOverdue where other nodes of the pool show that it can be
 // known.
 func (w *world) knownAt(n *nodeState) (time.Time, bool) {
-	since, ok := stampAt(w.state.UnknownSince, n.name)
-	if !ok {
-		since = w.now
-	}
+	since := w.since(w.state.UnknownSince, n.name)
 	if w.now.Sub(since) > w.policy.NodeOverdue && !w.pools[n.pool].unobserved {
 		return time.Time{}, false
 	}
@@ -36,10 +33,7 @@ func (w *world) recordUnknown() {
 			known[n.pool] = true
 			continue
 		}
-		at, ok := stampAt(w.state.UnknownSince, n.name)
-		if !ok || at.After(w.now) {
-			at = w.now
-		}
+		at := w.since(w.state.UnknownSince, n.name)
 		stale[n.pool] = stale[n.pool] || w.now.Sub(at) > w.policy.NodeOverdue
 		unknown = append(unknown, Stamp{n.name, at})
 	}
