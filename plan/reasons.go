@@ -112,10 +112,6 @@ func podReasons() []ReasonDoc {
 			"Wait until the gang runs, raise the pool's max, or give the pod a higher priority."},
 		{DemandUnreadable, "pod", "The pod's GPU request is invalid, so nothing is done for it. The detail names the resource and the problem.",
 			"Correct the pod's requests: one way to share GPUs in a container, valid amounts, GPUs of one vendor."},
-		{VolumeUnbound, "pod", "No node can serve the pod for now: a PersistentVolumeClaim of it does not exist, has lost its volume, or is still to be bound to one by itself (volumeBindingMode Immediate). The detail names the claim.",
-			"Look at the claim's events; create the claim or its StorageClass. With volumeBindingMode WaitForFirstConsumer the volume follows the node."},
-		{Expendable, "pod, gang", "The pod's priority is below policy.expendablePodsPriorityCutoff: the scheduler places it where capacity is free, and nothing is added, repartitioned or kept for it.",
-			"Give it a higher priority, or lower the cutoff."},
 		{Running, "pod", "The pod is bound to a node.", ""},
 		{QuotaExceeded, "pod, gang, tenant", "Its tenant's quota does not admit it: the limit is reached, or all that others lend is in use. Nothing is reserved or added for it. Of a tenant: it uses more than its limit.",
 			"Raise the tenant's guarantee, limit or borrow limit, or end a workload of the tenant's."},
@@ -123,6 +119,10 @@ func podReasons() []ReasonDoc {
 			"Wait until GPUs are free, raise the guarantee, or set scaleUpBorrowed."},
 		{WaitReclaim, "pod", "Pods that use what its tenant is guaranteed are being evicted.", ""},
 		{PodLeaving, "pod, node", "A pod is being evicted, and its devices are still allocated to it. Of a node: what such pods free is reserved for pending pods.", ""},
+		{VolumeUnbound, "pod", "No node can serve the pod for now: a PersistentVolumeClaim of it does not exist, has lost its volume, or is still to be bound to one by itself (volumeBindingMode Immediate). The detail names the claim.",
+			"Look at the claim's events; create the claim or its StorageClass. With volumeBindingMode WaitForFirstConsumer the volume follows the node."},
+		{Expendable, "pod, gang", "The pod's priority is below policy.expendablePodsPriorityCutoff: the scheduler places it where capacity is free, and nothing is added, repartitioned or kept for it.",
+			"Give it a higher priority, or lower the cutoff."},
 	}
 }
 

@@ -178,6 +178,9 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	if w.topology.any() && !w.rulesAllow(k, w.templateNode(p)) {
 		return "pod affinity or topology spread excludes it"
 	}
+	if port := p.empty.takenPort(k.pod); port != "" {
+		return port + " is taken"
+	}
 	switch lack := w.lacks(k, &p.empty); lack {
 	case "slices":
 		if _, ok := w.repartitionNew(k, p); ok {
@@ -192,7 +195,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	case wholeGPUs, partOfGPU:
 		return p.shortOfGPUs(k.pod, lack)
 	default:
-		return lackText(lack, "too few ")
+		return "too few " + lack
 	}
 }
 

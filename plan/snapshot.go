@@ -269,13 +269,6 @@ type Pod struct {
 	Affinity     []NodeTerm // any term may match; empty matches every node
 	Tolerations  []Toleration
 	Others       []Resource
-	HostPorts    []HostPort
-	// Volumes are the pod's volumes that not all nodes can use: of each, a node must
-	// match a term.
-	Volumes [][]NodeTerm
-	// Unbound is why a volume of the pod can be used on no node for now, empty where
-	// all can.
-	Unbound string
 	// Groups are those of any pod's rules that select this pod.
 	Groups []string
 	// Spread, Apart and Near are its topology rules: evenly over places, not
@@ -283,6 +276,14 @@ type Pod struct {
 	Spread []Spread
 	Apart  []Rule
 	Near   []Rule
+	// HostPorts are the ports that it takes on its node.
+	HostPorts []HostPort
+	// Volumes are the pod's volumes that not all nodes can use: of each, a node must
+	// match a term.
+	Volumes [][]NodeTerm
+	// Unbound is why a volume of the pod can be used on no node for now, empty where
+	// all can.
+	Unbound string
 	// Evictable is false for a pod that must not be moved (safe-to-evict=false, no
 	// controller).
 	Evictable bool
