@@ -202,3 +202,20 @@ func TestDaemonPorts(t *testing.T) {
 		t.Errorf("got %v, want %v", out.Pools[0].Template.HostPorts, want)
 	}
 }
+
+// TestVolumeChoosesPool: a pending pod gets a node of the pool in its volume's zone, not of the cheaper one.
+func TestVolumeChoosesPool(t *testing.T) {
+	zonal := func(name, where, price string) client.Object {
+		p := pool(name)
+		p.Spec.Min, p.Spec.PricePerHour, p.Spec.Template.Labels = 0, ptr.To(resource.MustParse(price)), map[string]string{zone: where}
+		return p
+	}
+	waits := mounts()
+	waits.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	out := newWorld(t, zonal("za", "a", "1"), zonal("zb", "b", "9"), waits, pvc("disks", "pv"),
+		persistent("pv", "disks", corev1.VolumeBound, in(ebsZone, "b"))).at(0)
+	actions := plan.Make(out.Snapshot, plan.DefaultPolicy()).Actions
+	if len(actions) != 1 || actions[0].Verb != plan.ScaleUp || actions[0].Pool != "zb" {
+		t.Errorf("actions %+v, want a node of zb", actions)
+	}
+}
