@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"reflect"
 	"time"
 
@@ -76,6 +77,14 @@ type PolicyConfig struct {
 	// SkipNodesWithLocalStorage evicts no pod with local storage (hostPath, or emptyDir that
 	// is not in memory), and so drains no node with one, unless its provider interrupts it.
 	SkipNodesWithLocalStorage bool `json:"skipNodesWithLocalStorage"`
+	// ExpendablePodsPriorityCutoff is the priority below which pods are expendable: nothing is
+	// added, repartitioned or reserved for them, and a node on which only such pods run is
+	// drained and removed. It is cluster-autoscaler's --expendable-pods-priority-cutoff.
+	ExpendablePodsPriorityCutoff int `json:"expendablePodsPriorityCutoff" want:"priority"`
+	// BalanceSimilarNodeGroups keeps the sizes of pools that differ only in where their nodes
+	// are within one node of each other when nodes are added. It is cluster-autoscaler's
+	// --balance-similar-node-groups.
+	BalanceSimilarNodeGroups bool `json:"balanceSimilarNodeGroups"`
 	// MaxDrains bounds the nodes draining at a time; 0 turns draining off.
 	MaxDrains int `json:"maxDrains" want:"count"`
 	// DrainTimeout after which a drain is given up.
@@ -138,6 +147,10 @@ func (c PolicyConfig) validate(p *problems) {
 			p.share(at, field.(float64))
 		case "price":
 			p.price(at, field.(float64))
+		case "priority":
+			if n := field.(int); n < math.MinInt32 || n > math.MaxInt32 {
+				p.add(at, "%d is no priority: want 32 bits", n)
+			}
 		case "notNegative":
 			p.notNegative(at, field.(metav1.Duration))
 		case "positive":

@@ -149,9 +149,11 @@ func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:       {Transform: observe.TrimPods()},
-				&corev1.Node{}:      {Transform: observe.TrimNode},
-				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{c.MIGManager.Namespace: {FieldSelector: configMap}}},
+				&corev1.Pod{}:                   {Transform: observe.TrimPods()},
+				&corev1.Node{}:                  {Transform: observe.TrimNode},
+				&corev1.PersistentVolume{}:      {Transform: observe.TrimVolume},
+				&corev1.PersistentVolumeClaim{}: {Transform: observe.TrimVolume},
+				&corev1.ConfigMap{}:             {Namespaces: map[string]cache.Config{c.MIGManager.Namespace: {FieldSelector: configMap}}},
 			},
 		},
 		LeaderElection:                      c.Election.Enabled && !dryRun,

@@ -20,6 +20,7 @@ type capacity struct {
 	model       string      // of the MIG GPUs, empty for none
 	free        []mig.Count // instances by profile
 	others      []Resource  // shared with the node until something is taken
+	ports       []HostPort  // taken
 }
 
 // part is the free capacity of a shared GPU, in thousandths and MiB.
@@ -85,8 +86,8 @@ const (
 )
 
 // lacks names the first resource that keeps a pod of the kind out: "cpu",
-// "memory", "GPUs", partOfGPU, another resource by its name, and last "slices",
-// which a repartition can provide; empty where the pod fits.
+// "memory", "GPUs", partOfGPU, another resource by its name, a host port, and last
+// "slices", which a repartition can provide; empty where the pod fits.
 func (w *world) lacks(k *kind, r *capacity) string {
 	p := k.pod
 	switch {
@@ -101,6 +102,9 @@ func (w *world) lacks(k *kind, r *capacity) string {
 	}
 	if other := r.lacksOther(p.Others); other != "" {
 		return other
+	}
+	if port := r.takenPort(p); port != "" {
+		return port
 	}
 	if len(p.Demand.MIG) > 0 && !w.hasSlices(k, r) {
 		return "slices"
@@ -184,6 +188,7 @@ func (w *world) putBack(p *Pod, r *capacity) {
 	r.cpu += max(p.CPUMilli, 0)
 	r.memory += max(p.MemoryMi, 0)
 	r.takeOthers(p.Others, -1)
+	r.releasePorts(p)
 	if p.Demand.GPUs > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
 		r.whole += clampCount(p.Demand.GPUs)
 	}
@@ -193,6 +198,7 @@ func (r *capacity) takePlain(p *Pod) {
 	r.cpu -= max(p.CPUMilli, 0)
 	r.memory -= max(p.MemoryMi, 0)
 	r.takeOthers(p.Others, 1)
+	r.ports = append(slices.Clip(r.ports), p.HostPorts...)
 	if p.Demand.GPUs > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
 		r.whole -= clampCount(p.Demand.GPUs)
 	}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/gpuscale/gpuscale/gpu"
 )
 
 // RemoveDelay is the least time from the cordon of a node to its removal, as
@@ -239,14 +237,18 @@ func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail st
 	n.tier, n.since = tierOut, NodeDraining
 }
 
-// moveAway reserves capacity for each of a node's pods on other nodes in
-// service without a sick GPU. It returns those nodes, and the first pod without
+// moveAway reserves capacity for each of a node's pods that is not expendable on
+// other nodes in service without a sick GPU. It returns those nodes, and the first pod without
 // any, nil for none. Precondition: a trial.
 func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 	to = map[int]int{}
 	for _, p := range pods {
 		i := w.kindOf(p)
 		k := &w.kinds[i]
+		if w.expendable(p) {
+			w.place(p, node, -1)
+			continue
+		}
 		if k.tied() { // topology is counted for pending pods only
 			return to, p
 		}
@@ -277,260 +279,6 @@ func (n *nodeState) leftText(stay []*Pod) string {
 	return "its GPUs are still allocated, or their allocation is unknown"
 }
 
-// evacuate drains nodes whose interruption the provider has announced. It ignores
-// MaxDrains and costs, and reserves capacity first: pods that fit nowhere else get
-// an upcoming node, or a new one is requested before they are evicted.
-func (w *world) evacuate() {
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || !n.LeavesAt.After(w.now) || !w.may(n.pool) {
-			continue
-		}
-		stay := n.staying()
-		if len(stay) == 0 {
-			continue
-		}
-		w.reserveElsewhere(i, stay)
-		n = &w.nodes[i] // the slice may have grown
-		if n.Drain == nil && n.Operation == nil && !w.actsOn(n.name) && w.may(n.pool) {
-			w.drain(n, n.LeavesAt, NodeInterrupted, w.interruptionText(n)+", "+count(len(stay), "pod")+" to move")
-		}
-	}
-}
-
-// actsOn reports whether the plan has an action on a node. nodeState.action
-// does not show it: a later promise on another GPU resets it.
-func (w *world) actsOn(node string) bool {
-	return slices.ContainsFunc(w.actions, func(a Action) bool { return a.Node == node })
-}
-
-func (w *world) interruptionText(n *nodeState) string {
-	return "its provider interrupts it in " + short(n.LeavesAt.Sub(w.now))
-}
-
-// reserveElsewhere reserves capacity for each of a node's pods: free, upcoming,
-// or of a new node of any pool. A pod without any is pending again once it is
-// evicted.
-func (w *world) reserveElsewhere(node int, pods []*Pod) {
-	w.expecting = len(pods)
-	for _, p := range pods {
-		w.expecting--
-		i := w.kindOf(p)
-		k := &w.kinds[i]
-		w.place(p, node, -1)
-		to := w.tightest(k)
-		if to < 0 || w.nodes[to].unusual.sick {
-			to = w.soonest(k)
-		}
-		if to >= 0 {
-			w.assign(k, to)
-			continue
-		}
-		o, ok := w.scaleUpOption(len(w.pending), k, p, false)
-		if !ok || o.node < 0 && (w.delays(o) != "" || !w.may(o.pool)) {
-			continue
-		}
-		if o.node < 0 {
-			n := &w.nodes[node]
-			o.node = w.newNode(o, func() (Reason, string) {
-				return NodeInterrupted, fmt.Sprintf("%s has to leave %s: %s", p.Key(), n.name, w.interruptionText(n))
-			})
-		}
-		w.claim(&pending{pod: p, kind: i}, k, o)
-	}
-}
-
-// continueEvacuation retries evictions that were refused. A node that is empty in
-// time is removed, so that its pool does not count it; one that the provider did
-// not interrupt is uncordoned.
-func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
-	p := &w.pools[n.pool]
-	switch {
-	case n.LeavesAt.IsZero():
-		w.giveUp(n, NodeInterrupted, "its provider did not interrupt it")
-	case n.Operation == nil && n.vacant():
-		// Otherwise it stays until the provider takes it: while allocations are
-		// unknown it may be in use.
-		if n.allocationKnown() && !n.NoScaleDown && !p.Fixed && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk-p.settled < w.mostRemoved(p) &&
-			!w.within(w.state.LastScaleUp, p.Name, 0) && !w.within(w.state.LastScaleDown, p.Name, 0) {
-			w.remove(n, NodeInterrupted, w.interruptionText(n))
-		}
-	case n.LeavesAt.After(w.now) && n.Operation == nil && slices.ContainsFunc(stay, func(p *Pod) bool { return w.mayLeave(n, p) }):
-		w.drain(n, n.Drain.Deadline, NodeInterrupted, n.decided.detail)
-		n.decided.reason = NodeDraining
-	}
-}
-
-// LastCall is how long before an interruption pods are evicted even before
-// their next checkpoint: unsaved work is lost either way, and an eviction
-// respects the grace period.
-const LastCall = 30 * time.Second
-
-// mayLeave reports whether a pod may be evicted from an interrupted node now.
-func (w *world) mayLeave(n *nodeState, p *Pod) bool {
-	if w.mayEvict(p) {
-		return true
-	}
-	return p.Evictable && !p.Leaving && !p.DaemonSet && !w.evictedPods[p] && !p.EvictFrom.IsZero() && n.LeavesAt.Sub(w.now) <= LastCall
-}
-
-// recordSick records since when nodes have had a sick GPU. Records of recovered
-// nodes are dropped.
-func (w *world) recordSick() {
-	var sick []Stamp
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || !n.unusual.sick {
-			continue
-		}
-		at, ok := stampAt(w.state.SickSince, n.name)
-		if !ok || at.After(w.now) {
-			at = w.now
-		}
-		sick = append(sick, Stamp{n.name, at})
-		w.pools[n.pool].sick++
-	}
-	w.state.SickSince = sortedStamps(sick)
-}
-
-// replaceSick continues the drains of sick nodes and begins new ones, before
-// demand is served: the node that follows a sick one is upcoming supply.
-func (w *world) replaceSick() {
-	for i := range w.nodes {
-		if n := &w.nodes[i]; n.draining() && n.Drain.Reason == NodeSick && n.decided.reason == "" {
-			w.continueDrain(i)
-			if p := &w.pools[n.pool]; (n.action < 0 || w.actions[n.action].Verb == Drain) && p.stop == "" && !p.Fixed {
-				next := w.addVirtual(n.pool, w.now.Add(gracePeriod+p.ReadyAfter), -1)
-				for _, q := range w.nodes[i].staying() { // they will need it
-					w.takeRunning(q, &w.nodes[next].capacity)
-				}
-			}
-		}
-	}
-	w.replaceNext()
-}
-
-// replaceNext replaces nodes with a GPU that has been sick for long enough, one
-// for each pool and the longest sick first: at once where nothing runs, else by
-// a drain. It does not require free capacity for the pods: the GPU they use may
-// be the sick one.
-func (w *world) replaceNext() {
-	for _, i := range w.sickForLong() {
-		n := &w.nodes[i]
-		text := w.sickText(n)
-		switch why := w.keepsSick(n); {
-		case why != "":
-			n.decided = verdict{NodeSick, text + "; " + why}
-		case n.vacant():
-			w.pools[n.pool].does = verdict{NodeSick, "replaces " + n.name}
-			w.replace(n, NodeSick, text)
-		default:
-			p := &w.pools[n.pool]
-			p.replacing++
-			p.does = verdict{NodeSick, "drains " + n.name}
-			w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeSick, text+", "+count(len(n.staying()), "pod")+" to move")
-		}
-	}
-}
-
-// sickForLong lists the nodes to replace, without those already decided about,
-// the longest sick first.
-func (w *world) sickForLong() []int {
-	if w.policy.SickAfter <= 0 {
-		return nil
-	}
-	since := slices.Clone(w.state.SickSince)
-	slices.SortStableFunc(since, func(a, b Stamp) int { return a.At.Compare(b.At) })
-	var out []int
-	for _, s := range since {
-		i := w.nodeIndex(s.Name)
-		if i >= 0 && w.nodes[i].decided.reason == "" && w.now.Sub(s.At) >= w.policy.SickAfter {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-func (w *world) sickText(n *nodeState) string {
-	at, _ := stampAt(w.state.SickSince, n.name)
-	return "a GPU has been sick for " + short(w.now.Sub(at))
-}
-
-// keepsSick returns why a sick node is not replaced now, empty for no reason.
-func (w *world) keepsSick(n *nodeState) string {
-	p := &w.pools[n.pool]
-	switch {
-	case !w.may(n.pool):
-		return "nothing may be done now"
-	case p.Fixed:
-		return "the pool is fixed: no other node replaces it"
-	case p.stop != "":
-		return "the pool cannot add another: " + string(p.stop)
-	case w.within(w.state.LastScaleDown, p.Name, w.policy.RemovalInterval):
-		return "the pool removed a node a moment ago"
-	case w.tooManySick(p):
-		return w.manySickText(p)
-	case p.replacing > 0:
-		return "another of the pool is being replaced"
-	case w.within(w.state.LastReplace, p.Name, w.policy.ReplaceInterval):
-		at, _ := stampAt(w.state.LastReplace, p.Name)
-		return fmt.Sprintf("another of the pool was replaced %s ago, %s have to lie between", short(w.now.Sub(at)), short(w.policy.ReplaceInterval))
-	case n.action >= 0 || n.Operation != nil || n.CordonedBy != "" || n.promised > 0:
-		return "another action is under way there"
-	case n.since == NodeCordoned:
-		return "it is cordoned"
-	case n.NoScaleDown:
-		return "scale down is disabled for it"
-	case n.vacant():
-		return ""
-	}
-	return w.keepsFromDrain(n)
-}
-
-// keepsFromDrain returns why a sick node with pods cannot be drained now.
-func (w *world) keepsFromDrain(n *nodeState) string {
-	if w.freeDrains() <= 0 {
-		return fmt.Sprintf("%s may be drained at a time", count(w.policy.MaxDrains, "node"))
-	}
-	if f := w.failure(n.name); f.Count > 0 && w.now.Sub(f.At) < drainAgainAfter {
-		return fmt.Sprintf("its drain was given up %s ago", short(w.now.Sub(f.At)))
-	}
-	if why := w.stays(n.staying(), w.now.Add(w.policy.DrainTimeout)); why != "" {
-		return why
-	}
-	if why := w.soundWork(n); why != "" {
-		return why
-	}
-	if h := n.unknownPod(); h != "" {
-		return h + " has a GPU of the node allocated, and is not one of its pods"
-	}
-	return ""
-}
-
-// soundWork returns why a sick node's pods are not moved: none of them uses a
-// sick GPU, and what they would lose is more than the GPU costs while it is
-// of no use, for a node's life or for as long as it has been sick.
-func (w *world) soundWork(n *nodeState) string {
-	sick := 0
-	for c := range n.GPUs {
-		device := &n.GPUs[c]
-		if device.Health != gpu.Sick {
-			continue
-		}
-		if !n.facts[c].free { // allocated, or perhaps
-			return ""
-		}
-		sick++
-	}
-	at, _ := stampAt(w.state.SickSince, n.name)
-	idle := float64(sick) * w.gpuPrice(n.name) * max(w.policy.NodeLife, w.now.Sub(at)).Hours()
-	lost := w.loss(n.staying(), w.restart(w.nodeIndex(n.name)))
-	if lost <= idle {
-		return ""
-	}
-	return fmt.Sprintf("nothing uses it, and moving %s would cost %.2f, against %.2f for the GPU", count(len(n.staying()), "pod"), lost, idle)
-}
-
 // unknownPod is a pod to which one of the node's GPUs is allocated and that is
 // not bound to the node, empty for none.
 func (n *nodeState) unknownPod() string {
@@ -557,25 +305,4 @@ func (n *nodeState) runs(key string) bool {
 		}
 	}
 	return false
-}
-
-// tooManySick reports a pool with so many sick nodes that a common cause is
-// likely: a driver, an image, or the health data.
-func (w *world) tooManySick(p *poolState) bool {
-	return p.sick > 1 && float64(p.sick) > w.policy.MaxSickShare*float64(max(p.Size, p.sick))
-}
-
-func (w *world) manySickText(p *poolState) string {
-	return fmt.Sprintf("%d of %d nodes are sick, more than %.0f %%: a common cause is likely, and none is replaced",
-		p.sick, max(p.Size, p.sick), 100*w.policy.MaxSickShare)
-}
-
-// replace removes a node and has its pool make another.
-func (w *world) replace(n *nodeState, reason Reason, detail string) {
-	w.act(n, Action{Verb: Replace, Reason: reason, Detail: detail})
-	n.tier, n.since = tierOut, reason
-	w.addSpare(n.pool, w.now.Add(w.pools[n.pool].ReadyAfter), -1)
-	w.state.LastReplace = stamped(w.state.LastReplace, n.Pool, w.now)
-	// Its successor is upcoming from now on, as after a scale up.
-	w.state.LastScaleUp = stamped(w.state.LastScaleUp, n.Pool, w.now)
 }

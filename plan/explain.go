@@ -253,7 +253,7 @@ func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 		o := Option{Kind: OptionNode, On: ps.Name}
 		reason, why := w.cannotScaleUp(k, p.pod, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
-		spare := len(ps.spare) > 0 && reason != NoPoolFits && reason != CapacityKept && !w.unobservedFor(k, ps)
+		spare := w.hasSpare(k, ps, reason)
 		priced := w.priced(i, k, p.pod, j, -1)
 		if spare {
 			if o := w.priced(i, k, p.pod, j, ps.spare[0]); reason != "" || priced.cost >= o.cost-o.price {
@@ -303,6 +303,9 @@ func (w *world) pricedText(ps *poolState, o option, spare bool) string {
 	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", ps.price(), short(o.at.Sub(w.now)))
 	if o.repartitions {
 		text += ", then repartitioned"
+	}
+	if ps.Priority != 0 {
+		text += fmt.Sprintf(", priority %d", ps.Priority)
 	}
 	if risk := o.risk; risk > 0 {
 		text += fmt.Sprintf(", %.2f for the risk of losing it", risk)
@@ -357,10 +360,14 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 	case n.tier == tierOut, n.tier != tierNow && n.since != "":
 		return "out of service: " + string(n.since)
 	case !w.admits(k, n):
+		why := mismatch(k.pod, n.Labels, n.Taints)
 		if t, out := untolerated(k.pod, n.Taints); out {
 			return "with taint " + t.Key
 		}
-		return "whose labels do not match"
+		if why == labelsMismatch {
+			return "whose labels do not match"
+		}
+		return "with a " + why
 	case !w.rulesAllow(k, n):
 		return "excluded by pod affinity or topology spread"
 	}
@@ -373,6 +380,9 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 		}
 		return "with too little free of a GPU"
 	default:
+		if strings.HasPrefix(lack, hostPort) {
+			return "where " + lackText(lack, "")
+		}
 		return "with too few free " + lack
 	}
 }

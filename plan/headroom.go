@@ -53,6 +53,10 @@ func (w *world) prepareFor(f *Forecast) verdict {
 		return verdict{ForecastUnsure, text + "; its time is past"}
 	case w.policy.Headroom == HeadroomNone:
 		return verdict{ForecastIgnored, text + "; policy.headroom is none"}
+	case w.expendable(&f.Like):
+		return verdict{ForecastIgnored, text + "; " + w.expendableText(&f.Like)}
+	case f.Like.Unbound != "":
+		return verdict{ForecastUnmet, text + "; " + f.Like.Unbound}
 	case w.hold != "":
 		return verdict{w.hold, text}
 	}

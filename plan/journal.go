@@ -18,8 +18,8 @@ func (w *world) try(do func() bool) bool {
 	mark, outer := len(j.undo), j.current
 	j.trials++
 	j.current = j.trials
-	state, tree, evicted, spent := w.state, w.tree, w.evicted, w.spent
-	w.record(func() { w.state, w.tree, w.evicted, w.spent = state, tree, evicted, spent })
+	state, tree, evicted, spent, lowest := w.state, w.tree, w.evicted, w.spent, w.lowest
+	w.record(func() { w.state, w.tree, w.evicted, w.spent, w.lowest = state, tree, evicted, spent, lowest })
 	ok := do()
 	if !ok {
 		w.revert(mark)

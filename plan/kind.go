@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,7 +36,7 @@ type kind struct {
 	// failedTrial is the number of the trial in which nothing could be reclaimed
 	// for it, see world.failedTrial.
 	failedTrial int
-	// ruledOut is a node from which topology rules alone keep it.
+	// ruledOut is the text of world.ruledOut, once it is known.
 	ruledOut string
 	// bounded is set when a GPU could be repartitioned but MaxActionsPerReconcile
 	// is reached.
@@ -49,7 +48,7 @@ type verdictOnce uint8 // 0 for not known yet
 const (
 	fits verdictOnce = iota + 1
 	fitsNot
-	fitsUntainted // but for its taints
+	fitsSelectors // but for its taints, or the pod's volumes
 )
 
 // profileRequest is a MIG demand in one model's profiles.
@@ -97,6 +96,9 @@ func (w *world) kindKey(p *Pod) string {
 	}
 	if len(p.Tolerations) > 0 {
 		fmt.Fprintf(&b, "|t%q", p.Tolerations)
+	}
+	if len(p.Volumes)+len(p.HostPorts) > 0 {
+		fmt.Fprintf(&b, "|v%q|h%q", p.Volumes, p.HostPorts)
 	}
 	return b.String()
 }
@@ -202,230 +204,4 @@ func orderPending(pods []*Pod) {
 	for i := range all {
 		pods[i] = all[i].Pod
 	}
-}
-
-// classify groups nodes that are equal to selectors and tolerations: the same
-// taints, and the same values of the labels that pending pods mention. Nodes
-// that differ in other labels only are one class.
-func (w *world) classify() {
-	keys := w.requestedLabels()
-	ids := map[string]int{}
-	var b []byte
-	class := func(labels map[string]string, taints []Taint) int {
-		b = b[:0]
-		for _, k := range keys {
-			if v, ok := labels[k]; ok {
-				b = strconv.AppendQuote(b, v)
-			}
-			b = append(b, ',')
-		}
-		for _, t := range taints {
-			b = strconv.AppendQuote(b, t.Key)
-			b = strconv.AppendQuote(b, t.Value)
-			b = strconv.AppendQuote(b, t.Effect)
-		}
-		id, ok := ids[string(b)]
-		if !ok {
-			id = len(ids)
-			ids[string(b)] = id
-		}
-		return id
-	}
-	for i := range w.nodes {
-		w.nodes[i].class = class(w.labelsAndTaints(&w.nodes[i]))
-	}
-	for i := range w.pools {
-		t := &w.pools[i].Template
-		w.pools[i].class = class(t.Labels, t.Taints)
-	}
-	w.classes = len(ids)
-	for i := range w.kinds {
-		w.kinds[i].static = make([]verdictOnce, w.classes)
-	}
-}
-
-// requestedLabels lists the labels that any kind's selector or affinity
-// mentions.
-func (w *world) requestedLabels() []string {
-	var keys []string
-	for i := range w.kinds {
-		p := w.kinds[i].pod
-		keys = append(keys, sortedKeys(p.NodeSelector)...)
-		for _, term := range p.Affinity {
-			for _, r := range term {
-				keys = append(keys, r.Key)
-			}
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
-// admits reports whether selectors and taints let the kind onto a node.
-func (w *world) admits(k *kind, n *nodeState) bool {
-	if k.static == nil { // a kind added after nodes were classified
-		labels, taints := w.labelsAndTaints(n)
-		_, out := untolerated(k.pod, taints)
-		return !out && fitsLabels(k.pod, labels)
-	}
-	if k.static[n.class] == 0 {
-		labels, taints := w.labelsAndTaints(n)
-		k.judge(n.class, labels, taints)
-	}
-	return k.static[n.class] == fits
-}
-
-// admitsTainted reports whether selectors let the kind onto a node, taints apart.
-func (w *world) admitsTainted(k *kind, n *nodeState) bool {
-	if k.static == nil {
-		labels, _ := w.labelsAndTaints(n)
-		return fitsLabels(k.pod, labels)
-	}
-	return w.admits(k, n) || k.static[n.class] == fitsUntainted
-}
-
-// admitsNew reports whether selectors and taints let the kind onto a new node
-// of a pool.
-func (k *kind) admitsNew(p *poolState) bool {
-	if k.static == nil {
-		_, out := untolerated(k.pod, p.Template.Taints)
-		return !out && fitsLabels(k.pod, p.Template.Labels)
-	}
-	if k.static[p.class] == 0 {
-		k.judge(p.class, p.Template.Labels, p.Template.Taints)
-	}
-	return k.static[p.class] == fits
-}
-
-func (k *kind) judge(class int, labels map[string]string, taints []Taint) {
-	_, out := untolerated(k.pod, taints)
-	switch {
-	case !fitsLabels(k.pod, labels):
-		k.static[class] = fitsNot
-	case out:
-		k.static[class] = fitsUntainted
-	default:
-		k.static[class] = fits
-	}
-}
-
-// labelsAndTaints are those of a node once it is ready. An upcoming node has its
-// pool's template's: start-up taints are removed, and the device plugin and GFD add
-// their labels.
-func (w *world) labelsAndTaints(n *nodeState) (map[string]string, []Taint) {
-	if !n.virtual && n.tier != tierNode {
-		return n.Labels, n.Taints
-	}
-	template := &w.pools[n.pool].Template
-	if n.virtual {
-		return template.Labels, template.Taints
-	}
-	labels := make(map[string]string, len(n.Labels)+len(template.Labels))
-	for k, v := range template.Labels {
-		labels[k] = v
-	}
-	for k, v := range n.Labels {
-		labels[k] = v
-	}
-	return labels, template.Taints
-}
-
-// fitsLabels reports whether the pod's node selector and required node affinity
-// admit a node with these labels.
-func fitsLabels(pod *Pod, labels map[string]string) bool {
-	// All must hold, so the map's order has no effect.
-	for k, want := range pod.NodeSelector {
-		if have, ok := labels[k]; !ok || have != want {
-			return false
-		}
-	}
-	if len(pod.Affinity) == 0 {
-		return true
-	}
-	for _, term := range pod.Affinity {
-		if fitsTerm(term, labels) {
-			return true
-		}
-	}
-	return false
-}
-
-// fitsTerm reports whether all requirements hold. An empty term matches
-// nothing, as in Kubernetes.
-func fitsTerm(term NodeTerm, labels map[string]string) bool {
-	for _, r := range term {
-		if !fitsRequirement(r, labels) {
-			return false
-		}
-	}
-	return len(term) > 0
-}
-
-func fitsRequirement(r NodeRequirement, labels map[string]string) bool {
-	have, ok := labels[r.Key]
-	in := false
-	for _, v := range r.Values {
-		in = in || v == have
-	}
-	switch r.Operator {
-	case "In":
-		return ok && in
-	case "NotIn":
-		return !ok || !in
-	case "Exists":
-		return ok
-	case "DoesNotExist":
-		return !ok
-	case "Gt", "Lt":
-		return ok && len(r.Values) == 1 && compareNumbers(r.Operator, have, r.Values[0])
-	default: // an unknown operator admits nothing
-		return false
-	}
-}
-
-func compareNumbers(operator, have, want string) bool {
-	h, err1 := strconv.ParseInt(have, 10, 64)
-	w, err2 := strconv.ParseInt(want, 10, 64)
-	if err1 != nil || err2 != nil {
-		return false
-	}
-	if operator == "Gt" {
-		return h > w
-	}
-	return h < w
-}
-
-// untolerated returns the first taint that keeps the pod out, false for none.
-func untolerated(pod *Pod, taints []Taint) (Taint, bool) {
-	for _, t := range taints {
-		if t.Effect != "NoSchedule" && t.Effect != "NoExecute" {
-			continue
-		}
-		if !tolerated(pod.Tolerations, t) {
-			return t, true
-		}
-	}
-	return Taint{}, false
-}
-
-func tolerated(tolerations []Toleration, t Taint) bool {
-	for _, o := range tolerations {
-		if o.Effect != "" && o.Effect != t.Effect {
-			continue
-		}
-		if o.Key != t.Key && !(o.Key == "" && o.Operator == "Exists") {
-			continue
-		}
-		if o.Operator == "Exists" || o.Value == t.Value {
-			return true
-		}
-	}
-	return false
-}
-
-// Admits reports whether a pod's node selector, required affinity and
-// tolerations let it onto a node with these labels and taints, resources aside.
-func Admits(pod Pod, labels map[string]string, taints []Taint) bool {
-	_, out := untolerated(&pod, taints)
-	return !out && fitsLabels(&pod, labels)
 }

@@ -41,11 +41,26 @@ func (w *world) chargeReadable(i int) bool {
 	case p.pod.Unreadable != "":
 		p.refused, p.reason, p.detail = true, DemandUnreadable, p.pod.Unreadable
 		return false
+	case w.expendable(p.pod):
+		p.refused, p.reason, p.detail = true, Expendable, w.expendableText(p.pod)
+		return false
+	case p.pod.Unbound != "":
+		p.refused, p.reason, p.detail = true, VolumeUnbound, p.pod.Unbound
+		return false
 	case p.pod.Demand.Zero():
 		p.served, p.reason, p.detail = true, WaitScheduler, "requests no accelerator"
 		return true
 	}
 	return w.charge(p)
+}
+
+// expendable reports a pod for which nothing is done.
+func (w *world) expendable(p *Pod) bool {
+	return int(p.Priority) < w.policy.ExpendablePodsPriorityCutoff
+}
+
+func (w *world) expendableText(p *Pod) string {
+	return fmt.Sprintf("its priority %d is below policy.expendablePodsPriorityCutoff %d", p.Priority, w.policy.ExpendablePodsPriorityCutoff)
 }
 
 // undecided reports a pod about which nothing has been decided.

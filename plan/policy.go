@@ -77,6 +77,13 @@ type Policy struct {
 	// node with one. An interrupted node is drained all the same: its storage is
 	// lost with it.
 	SkipNodesWithLocalStorage bool
+	// ExpendablePodsPriorityCutoff is the priority below which pods are expendable:
+	// nothing is added, repartitioned or reserved for them, and they keep no node
+	// from being removed.
+	ExpendablePodsPriorityCutoff int
+	// BalanceSimilarNodeGroups adds nodes to the smallest of the pools that differ
+	// only in where their nodes are.
+	BalanceSimilarNodeGroups bool
 	// MaxDrains bounds the nodes being drained at a time; 0 turns it off.
 	MaxDrains int
 	// DrainTimeout is the deadline of a drain.
@@ -137,12 +144,15 @@ func DefaultPolicy() Policy {
 		EvictionCost:              0.5,
 		MaxDrains:                 1,
 		SkipNodesWithLocalStorage: true,
-		DrainTimeout:              10 * time.Minute,
-		DrainCooldown:             10 * time.Minute,
-		Headroom:                  HeadroomExpected,
-		HeadroomWeight:            0.5,
-		SickAfter:                 10 * time.Minute,
-		ReplaceInterval:           time.Hour,
-		MaxSickShare:              0.2,
+
+		ExpendablePodsPriorityCutoff: -10,
+
+		DrainTimeout:    10 * time.Minute,
+		DrainCooldown:   10 * time.Minute,
+		Headroom:        HeadroomExpected,
+		HeadroomWeight:  0.5,
+		SickAfter:       10 * time.Minute,
+		ReplaceInterval: time.Hour,
+		MaxSickShare:    0.2,
 	}
 }

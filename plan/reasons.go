@@ -18,6 +18,8 @@ const (
 	CapacityKept         Reason = "CapacityKept"
 	Running              Reason = "Running"
 	DemandUnreadable     Reason = "DemandUnreadable"
+	VolumeUnbound        Reason = "VolumeUnbound"
+	Expendable           Reason = "Expendable"
 	QuotaExceeded        Reason = "QuotaExceeded"
 	BorrowedWaits        Reason = "BorrowedWaits"
 	WaitReclaim          Reason = "WaitReclaim"
@@ -93,7 +95,7 @@ func Reasons() []ReasonDoc {
 func podReasons() []ReasonDoc {
 	return []ReasonDoc{
 		{WaitScheduler, "pod", "Free GPUs or slices fit the pod now, or the scheduler has not answered yet. The scheduler places it.",
-			"If it lasts for minutes, look at the pod's FailedScheduling event: something that the planner does not know keeps it out (a volume's zone, a scheduler's plugin)."},
+			"If it lasts for minutes, look at the pod's FailedScheduling event: something that the planner does not know keeps it out (a node's limit on volumes, a scheduler's plugin)."},
 		{WaitUpcomingNode, "pod", "A node that fits the pod is upcoming, or was requested in this reconcile.",
 			"Nothing, until the pool's verdict says BackingOff."},
 		{WaitRepartition, "pod, node, gpu", "A GPU is being repartitioned into the requested slices, or its repartition begins with this reconcile.", ""},
@@ -101,7 +103,7 @@ func podReasons() []ReasonDoc {
 		{RepartitionExhausted, "pool, pod", "No GPU can be repartitioned for the pod, or a repartition costs more than a node. The detail counts the GPUs by what prevents it.",
 			"Lower mig.idleAfter or the repartition cooldown, allow more profiles, or free slices."},
 		{NoPoolFits, "pod", "No pool's template fits the pod, and no GPU of a pool may be repartitioned for it. The detail names what the nearest pool lacks.",
-			"Compare the pod's selector, tolerations and requests with the pool's template."},
+			"Compare the pod's selector, tolerations, volumes and requests with the pool's template. A volume node affinity conflict needs a pool where the volume is, with its zone in spec.template.labels."},
 		{PoolAtMax, "pod, pool", "The only pools that fit the pod have reached their maximum.",
 			"Raise the pool's max, or wait until a workload ends."},
 		{PoolFixed, "pod, node", "The only pools that fit the pod are fixed: their machines are all in use, and none can be added. Of a node: it is empty and stays, since a fixed pool removes none.",
@@ -117,6 +119,10 @@ func podReasons() []ReasonDoc {
 			"Wait until GPUs are free, raise the guarantee, or set scaleUpBorrowed."},
 		{WaitReclaim, "pod", "Pods that use what its tenant is guaranteed are being evicted.", ""},
 		{PodLeaving, "pod, node", "A pod is being evicted, and its devices are still allocated to it. Of a node: what such pods free is reserved for pending pods.", ""},
+		{VolumeUnbound, "pod", "No node can serve the pod for now: a PersistentVolumeClaim of it does not exist, has lost its volume, or is still to be bound to one by itself (volumeBindingMode Immediate). The detail names the claim.",
+			"Look at the claim's events; create the claim or its StorageClass. With volumeBindingMode WaitForFirstConsumer the volume follows the node."},
+		{Expendable, "pod, gang", "The pod's priority is below policy.expendablePodsPriorityCutoff: the scheduler places it where capacity is free, and nothing is added, repartitioned or kept for it.",
+			"Give it a higher priority, or lower the cutoff."},
 	}
 }
 
@@ -147,8 +153,8 @@ func forecastReasons() []ReasonDoc {
 		{ForecastMet, "forecast", "There is capacity for all replicas that the forecast expects.", ""},
 		{ForecastHeadroom, "forecast, pool", "Capacity was added in this reconcile for replicas that the forecast expects.", ""},
 		{ForecastUnmet, "forecast", "There is no capacity yet for all replicas that the forecast expects: it is too early, costs more than being late, or cannot be added. The detail says which.", ""},
-		{ForecastIgnored, "forecast", "The policy prepares for no forecast.",
-			"Set policy.headroom to low, expected or high."},
+		{ForecastIgnored, "forecast", "The policy prepares for no forecast, or not for pods of this priority.",
+			"Set policy.headroom to low, expected or high; see policy.expendablePodsPriorityCutoff."},
 		{ForecastUnsure, "forecast", "There is no forecast to act on: too few values, too old, too wide a spread, or of a time that is past.",
 			"Check that the series it is made from exists."},
 	}
@@ -192,7 +198,7 @@ func nodeReasons() []ReasonDoc {
 			"Read the operation's message; often a process on the host still uses the GPU."},
 		{RepartitionOverdue, "node", "A repartition passed its deadline without a result. It is rolled back and the node is uncordoned.",
 			"Look at mig-manager or the agent on the node."},
-		{NodeUnderused, "node, pool", "All its pods fit on other nodes, and moving them costs less than the node: it is drained, then removed. Of a pool: one of its nodes is.", ""},
+		{NodeUnderused, "node, pool", "All its pods fit on other nodes or are expendable, and moving them costs less than the node: it is drained, then removed. Of a pool: one of its nodes is.", ""},
 		{NodeDraining, "node", "The node is being drained. It is no supply. Evictions that were refused are retried.", ""},
 		{NodeDrained, "node", "The drain is over: the node is empty and is removed or replaced.", ""},
 		{DrainOverdue, "node", "The node could not be drained in time, or certainly will not be. It is uncordoned and left alone for an hour.",

@@ -15,20 +15,17 @@ import (
 // divided.
 const lookAhead = 64
 
-// scaleUpOption finds the pool whose next node serves the pod at the least
-// cost. An unclaimed upcoming node is paid for, so a new one is added only where
-// that costs less than to wait for it. With onlyUpcoming, there is no new one.
+// scaleUpOption finds the pool whose next node serves the pod: of the highest
+// priority, and at the least cost. An unclaimed upcoming node is paid for, so a new
+// one is added only where that costs less than to wait for it, and in no pool of a
+// lower priority. With onlyUpcoming, there is no new one.
 func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option, bool) {
 	var best, spare option
 	found, foundSpare := false, false
 	for j := range w.pools {
 		ps := &w.pools[j]
-		has := len(ps.spare) > 0
 		reason, _ := w.cannotScaleUp(k, p, ps)
-		if has && (reason == NoPoolFits || reason == CapacityKept || w.unobservedFor(k, ps)) {
-			has = false
-		}
-		if has {
+		if w.hasSpare(k, ps, reason) {
 			if o := w.priced(i, k, p, j, ps.spare[0]); !foundSpare || o.cost < spare.cost {
 				spare, foundSpare = o, true
 			}
@@ -36,14 +33,23 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 		if reason != "" || onlyUpcoming {
 			continue
 		}
-		if o := w.priced(i, k, p, j, -1); !found || o.cost < best.cost {
+		if o := w.priced(i, k, p, j, -1); !found || w.before(o, best) {
 			best, found = o, true
 		}
 	}
-	if foundSpare && (!found || best.cost >= spare.cost-spare.price) {
+	if foundSpare && (!found || w.pools[best.pool].Priority < w.pools[spare.pool].Priority || best.cost >= spare.cost-spare.price) {
 		return spare, true
 	}
+	if found {
+		best = w.balanced(best, i, k, p)
+	}
 	return best, found
+}
+
+// hasSpare reports whether the kind may use an unclaimed upcoming node of the pool,
+// which adds no node for it for the given reason.
+func (w *world) hasSpare(k *kind, ps *poolState, reason Reason) bool {
+	return len(ps.spare) > 0 && reason != NoPoolFits && reason != CapacityKept && !w.unobservedFor(k, ps)
 }
 
 // priced is the option of a pool's next node: an upcoming one, or a new one
@@ -167,13 +173,13 @@ func (w *world) templateNode(p *poolState) *nodeState {
 // nothing.
 func (w *world) misfit(k *kind, p *poolState) string {
 	if !k.admitsNew(p) {
-		if t, out := untolerated(k.pod, p.Template.Taints); out {
-			return "taint " + t.Key + " is not tolerated"
-		}
-		return "labels do not match"
+		return mismatch(k.pod, p.Template.Labels, p.Template.Taints)
 	}
 	if w.topology.any() && !w.rulesAllow(k, w.templateNode(p)) {
 		return "pod affinity or topology spread excludes it"
+	}
+	if port := p.empty.takenPort(k.pod); port != "" {
+		return port + " is taken"
 	}
 	switch lack := w.lacks(k, &p.empty); lack {
 	case "slices":
@@ -288,6 +294,12 @@ func (w *world) newNode(o option, why func() (Reason, string)) int {
 // whyScaleUp is the reason of a pool's scale up, from its first pod.
 func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason, string) {
 	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), k.text, o.cost)
+	if priority := w.pools[o.pool].Priority; priority != 0 {
+		detail += fmt.Sprintf(" of priority %d", priority)
+	}
+	if o.balances != "" {
+		detail += ", balanced with " + o.balances
+	}
 	if r, ok := optionOf(all, OptionRepartition); ok {
 		n := &w.nodes[r.node]
 		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", r.cost, gpuName(n.name, n.gpus()[r.repartition.device].Index))
@@ -301,6 +313,7 @@ func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason,
 // claim gives a pod the first use of an upcoming node.
 func (w *world) claim(p *pending, k *kind, o option) {
 	ps := w.touchPool(o.pool)
+	w.lowest = min(w.lowest, int64(ps.Priority))
 	if at := slices.Index(ps.spare, o.node); at == 0 {
 		ps.spare = ps.spare[1:]
 	} else {
@@ -366,80 +379,4 @@ func (w *world) raiseToMin() {
 		}
 		w.actions[p.action].Cost += float64(n) * w.life(p)
 	}
-}
-
-// reasonRank orders the reasons why no pool adds a node: the nearest to adding
-// one first.
-var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
-
-// whyNoScaleUp is the reason of the pools that came nearest to adding a node.
-func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
-	best, detail := len(reasonRank), []string{}
-	for j := range w.pools {
-		reason, why := w.cannotScaleUp(k, p, &w.pools[j])
-		for rank, r := range reasonRank {
-			if r != reason || rank > best {
-				continue
-			}
-			if rank < best {
-				best, detail = rank, nil
-			}
-			detail = append(detail, strings.TrimSuffix(why, ": "))
-		}
-	}
-	if best == len(reasonRank) {
-		return NoPoolFits, "there is no pool"
-	}
-	return reasonRank[best], strings.Join(detail[:min(len(detail), 3)], "; ")
-}
-
-// unserved is the reason of a pod that nothing serves.
-func (w *world) unserved(p *pending, k *kind) (Reason, string) {
-	reason, detail := w.whyNoScaleUp(k, p.pod)
-	switch bound := w.evictionBound(1); {
-	case p.borrowed && !w.policy.ScaleUpBorrowed:
-		t := &w.tenants[w.tenantIndex(p.pod)]
-		reason = BorrowedWaits
-		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for what would be borrowed", t.Name, amountText(t.Guarantee))
-	case bound != "" && p.charged && !p.borrowed && w.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
-		reason, detail = BoundReached, bound+"; "+detail
-	}
-	if n := w.ruledOut(k); n != "" {
-		detail += fmt.Sprintf("; %s has free capacity, and pod affinity or topology spread excludes it", n)
-	}
-	if !k.explained {
-		k.blocked, k.explained = w.blockersOf(k), true
-	}
-	if k.blocked.total() > 0 {
-		detail += "; no GPU can be repartitioned: " + k.blocked.String()
-		if reason == NoPoolFits {
-			reason = RepartitionExhausted
-		}
-	}
-	return reason, detail
-}
-
-// ruledOut is a node in service from which topology rules alone keep the kind,
-// empty for none.
-func (w *world) ruledOut(k *kind) string {
-	if !w.topology.any() || k.ruledOut != "" {
-		return k.ruledOut
-	}
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.tier == tierNow && w.admits(k, n) && w.lacks(k, &n.capacity) == "" && !w.rulesAllow(k, n) {
-			k.ruledOut = n.name
-			break
-		}
-	}
-	return k.ruledOut
-}
-
-// alternativeText names the node that an action was weighed against.
-func (w *world) alternativeText(p *pending, k *kind, all []option) string {
-	if node, ok := optionOf(all, OptionNode); ok {
-		return fmt.Sprintf(" against %.2f for a node", node.cost)
-	}
-	reason, _ := w.whyNoScaleUp(k, p.pod)
-	return fmt.Sprintf("; no node can be added (%s)", reason)
 }

@@ -19,6 +19,8 @@ type option struct {
 	// unknown: the allocation of the GPU to repartition is unknown.
 	unknown bool
 	victims []*Pod // pods to evict
+	// balances is the pool that was the best one, where a similar one is smaller.
+	balances string
 	// later is the bound because of which it is reserved now and done in a later
 	// reconcile.
 	later string

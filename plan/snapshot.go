@@ -63,6 +63,9 @@ type Pool struct {
 	// PricePerHour is the price of one node, in the currency of the policy. 0 is
 	// unpriced, which costs per GPU what the dearest priced pool does.
 	PricePerHour float64
+	// Priority comes before the price: nodes are added to the pools of the highest
+	// priority that can add one.
+	Priority int32
 	// Spot nodes may be interrupted; InterruptionsPerHour is the rate for one
 	// node.
 	Spot                 bool
@@ -104,6 +107,15 @@ type Template struct {
 	MemoryMi int64
 	GPUs     []GPU // with the boot layout; UUIDs and allocations are empty
 	Others   []Resource
+	// HostPorts are those that the pods of DaemonSets take on a new node.
+	HostPorts []HostPort
+}
+
+// HostPort is a port that a pod takes on its node.
+type HostPort struct {
+	Protocol string // TCP, UDP or SCTP
+	Port     int
+	IP       string // empty for all addresses of the node
 }
 
 // Resource is an amount of an extended resource that is no accelerator, by its
@@ -264,6 +276,14 @@ type Pod struct {
 	Spread []Spread
 	Apart  []Rule
 	Near   []Rule
+	// HostPorts are the ports that it takes on its node.
+	HostPorts []HostPort
+	// Volumes are the pod's volumes that not all nodes can use: of each, a node must
+	// match a term.
+	Volumes [][]NodeTerm
+	// Unbound is why a volume of the pod can be used on no node for now, empty where
+	// all can.
+	Unbound string
 	// Evictable is false for a pod that must not be moved (safe-to-evict=false, no
 	// controller).
 	Evictable bool

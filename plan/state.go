@@ -15,13 +15,7 @@ const forgetAfter = time.Hour
 // has no time. Records of allocated ones are dropped.
 func (w *world) recordFree() {
 	var free []Stamp
-	note := func(name string) {
-		at, ok := stampAt(w.state.FreeSince, name)
-		if !ok || at.After(w.now) {
-			at = w.now
-		}
-		free = append(free, Stamp{name, at})
-	}
+	note := func(name string) { free = append(free, Stamp{name, w.since(w.state.FreeSince, name)}) }
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.virtual || n.pool < 0 {
@@ -109,6 +103,14 @@ func stampAt(list []Stamp, name string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return list[i].At, true
+}
+
+// since is the time recorded under name in a sorted list, now where there is none that has passed.
+func (w *world) since(list []Stamp, name string) time.Time {
+	if at, ok := stampAt(list, name); ok && !at.After(w.now) {
+		return at
+	}
+	return w.now
 }
 
 // stamped returns a sorted copy of list with name at the given time.

@@ -10,10 +10,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// maxUpcoming bounds the unregistered nodes of one pool that count as upcoming, so
-// that an invalid target does not exhaust memory.
-const maxUpcoming = 10000
-
 // judgeNodes computes for every node from when on it is supply, and its free
 // capacity.
 func (w *world) judgeNodes() {
@@ -101,23 +97,6 @@ func (w *world) sharePods() {
 	}
 }
 
-// discountAllocated takes off devices allocated to pods that the snapshot does not
-// have as bound: a pod that is deleted from the API can keep its GPU for a while.
-// It takes nothing off where allocations are unknown.
-func (n *nodeState) discountAllocated() {
-	if n.leaving > 0 {
-		return // devices of leaving pods are counted as free already
-	}
-	for i := range n.free {
-		if f := &n.free[i]; !n.operating() && !n.unknownMIG {
-			f.N = min(f.N, countOf(n.unallocated, f.Profile))
-		}
-	}
-	if n.plain > 0 {
-		n.whole = min(n.whole, n.plain-n.plainAllocated)
-	}
-}
-
 // onHealthy is a running pod with what it has of the node's healthy GPUs: sick ones
 // are no capacity, so what is allocated of them is not taken from it either.
 func (n *nodeState) onHealthy(p *Pod) *Pod {
@@ -139,10 +118,20 @@ func (n *nodeState) onHealthy(p *Pod) *Pod {
 		case q.Demand.GPUs > 0:
 			q.Demand.GPUs--
 		default:
-			q.Demand.Fraction = nil
+			q.Demand.Fraction = onOneLess(q.Demand.Fraction)
 		}
 	}
 	return &q
+}
+
+// onOneLess is a request for parts of as many GPUs less one, nil for none.
+func onOneLess(f *demand.Fraction) *demand.Fraction {
+	if f == nil || f.GPUs <= 1 {
+		return nil
+	}
+	less := *f
+	less.GPUs--
+	return &less
 }
 
 // without removes one instance of a profile from a request on a model.
@@ -205,11 +194,6 @@ func (w *world) judgeNode(n *nodeState) {
 	}
 }
 
-// young reports a node of a pool that may still become ready.
-func (w *world) young(n *nodeState) bool {
-	return n.pool >= 0 && w.now.Sub(n.Created) < w.overdue(&w.pools[n.pool])
-}
-
 // withoutPlugin reports a node of a GPU pool that shows no GPU: its device plugin
 // is not up yet, or broken.
 func (w *world) withoutPlugin(n *nodeState) bool {
@@ -222,91 +206,6 @@ func (w *world) repartitioning(n *nodeState) time.Duration {
 		return 0
 	}
 	return max(w.pools[n.pool].MIG.Duration, 0)
-}
-
-// overdue is how long a node of the pool may take to become ready.
-func (w *world) overdue(p *poolState) time.Duration {
-	return max(3*min(p.ReadyAfter, 1000*time.Hour), w.policy.NodeOverdue)
-}
-
-// judgePools finds the pools that must not scale up now. A pool backs off while it
-// has a node that is overdue, for as long as a node may take to become ready; after
-// that the node counts as dead and the pool may scale up again. It backs off while
-// requested nodes do not register: more of them would come as little.
-func (w *world) judgePools() {
-	for i := range w.pools {
-		p := &w.pools[i]
-		if p.Target > p.Size {
-			p.requestedAt, _ = stampAt(w.state.LastScaleUp, p.Name)
-			if p.requestedAt.IsZero() { // no request is recorded: the time starts now
-				p.requestedAt = w.now
-				w.state.LastScaleUp = stamped(w.state.LastScaleUp, p.Name, w.now)
-			}
-		}
-		w.judgePool(p)
-	}
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		w.noteNewNode(i)
-		if n.since != NodeUnready || n.pool < 0 || w.pools[n.pool].Fixed { // no provider is to deliver it
-			continue
-		}
-		p := &w.pools[n.pool]
-		if age := w.now.Sub(n.Created); age < 2*w.overdue(p) && p.stop == "" {
-			p.stop = BackingOff
-			p.why = fmt.Sprintf("%s is not ready after %s, %s were allowed", n.name, short(age), short(w.overdue(p)))
-		}
-	}
-}
-
-func (w *world) judgePool(p *poolState) {
-	late := w.now.Sub(p.requestedAt)
-	switch {
-	case w.hold != "":
-		p.stop = w.hold
-	case p.Freeze:
-		p.stop, p.why = Frozen, "the pool is frozen"
-	case p.BackoffUntil.After(w.now):
-		p.stop, p.why = BackingOff, "for "+short(p.BackoffUntil.Sub(w.now))+" more"
-	case p.Target > p.Size && late > w.overdue(p):
-		p.stop = BackingOff
-		p.why = fmt.Sprintf("%s requested %s ago did not register, %s were allowed",
-			count(p.Target-p.Size, "node"), short(late), short(w.overdue(p)))
-	}
-}
-
-// addUnregistered adds the nodes that were requested and have no object yet.
-func (w *world) addUnregistered() {
-	for i := range w.pools {
-		p := &w.pools[i]
-		if w.now.Sub(p.requestedAt) > w.overdue(p) {
-			continue
-		}
-		at := later(w.now, p.requestedAt.Add(p.ReadyAfter))
-		for range min(max(p.Target-p.Size, 0), maxUpcoming) {
-			w.addSpare(i, at, -1)
-		}
-	}
-}
-
-// addSpare adds an upcoming node that no pod uses yet.
-func (w *world) addSpare(pool int, at time.Time, action int) int {
-	n := w.addVirtual(pool, at, action)
-	w.nodes[n].unclaimed = true
-	p := w.touchPool(pool)
-	p.spare = append(p.spare, n)
-	return n
-}
-
-// addVirtual adds a node of the pool that is ready at the given time, and
-// returns its index.
-func (w *world) addVirtual(pool int, at time.Time, action int) int {
-	p := &w.pools[pool]
-	name := "a new node of " + p.Name
-	unique := fmt.Sprintf("%s, %d", name, len(w.nodes)) // a place of its own
-	return w.addNode(nodeState{Node: &Node{Name: unique, Pool: p.Name}, virtual: true, name: name, pool: pool,
-		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, capacity: p.empty.clone(), action: action,
-		expected: p.Template.GPUs, repartition: make([]bool, len(p.Template.GPUs))})
 }
 
 func later(a, b time.Time) time.Time {
@@ -337,191 +236,4 @@ func short(d time.Duration) string {
 		s = s[:n-2]
 	}
 	return s
-}
-
-// limitToOffer limits a node's free capacity to its allocatable resources less
-// the requests of its bound pods. That needs neither attribution nor layouts. A
-// sick GPU's devices are never counted, though its device plugin may still
-// offer them.
-func (w *world) limitToOffer(n *nodeState, single bool) {
-	offer := n.Allocatable
-	if offer == nil || n.operating() {
-		return // while a GPU is repartitioned the device plugin offers nothing
-	}
-	n.whole = min(n.whole, clampCount(offer.GPUs))
-	if single {
-		return
-	}
-	model := n.model
-	if model == "" && len(n.GPUs) > 0 {
-		model = n.GPUs[0].Model.Name
-	}
-	table, ok := w.table(model)
-	if !ok {
-		return
-	}
-	n.model, n.free = model, nil
-	for _, in := range offer.MIG {
-		if p, ok := table.Exact(in.Name); ok {
-			n.free = added(n.free, p, clampCount(in.Count))
-		}
-	}
-	for c := range n.GPUs {
-		device := &n.GPUs[c]
-		if device.Health != gpu.Sick || !device.AllocationKnown || device.Model.Name != model {
-			continue
-		}
-		for i := range device.Instances {
-			n.free = added(n.free, device.Instances[i].Profile, -1)
-		}
-	}
-}
-
-// halfOffered reports a node whose device plugin has just started: it offers
-// less than its GPUs are known to be partitioned into.
-func (w *world) halfOffered(n *nodeState) bool {
-	if n.Allocatable == nil || n.operating() {
-		return false
-	}
-	var repartition []mig.Count
-	unknown := false
-	for c := range n.GPUs {
-		device := &n.GPUs[c]
-		if !device.MIG || device.Model.Name != n.model || device.Health == gpu.Sick {
-			continue
-		}
-		unknown = unknown || !device.AllocationKnown
-		for i := range device.Instances {
-			repartition = added(repartition, device.Instances[i].Profile, 1)
-		}
-	}
-	if !unknown || len(repartition) == 0 {
-		return false
-	}
-	table, ok := w.table(n.model)
-	if !ok {
-		return false
-	}
-	for _, c := range repartition {
-		offered := 0
-		for _, in := range n.Allocatable.MIG {
-			if p, ok := table.Exact(in.Name); ok && p == c.Profile {
-				offered += clampCount(in.Count)
-			}
-		}
-		if offered < c.N {
-			return true
-		}
-	}
-	return false
-}
-
-// allocationDelay is the usual time from a node's creation, or from a pod's
-// binding, until allocations are known.
-const allocationDelay = 30 * time.Second
-
-// knownAt is when the allocation of a node's GPU is likely to be known. It is
-// false after NodeOverdue where other nodes of the pool show that it can be
-// known.
-func (w *world) knownAt(n *nodeState) (time.Time, bool) {
-	since, ok := stampAt(w.state.UnknownSince, n.name)
-	if !ok {
-		since = w.now
-	}
-	if w.now.Sub(since) > w.policy.NodeOverdue && !w.pools[n.pool].unobserved {
-		return time.Time{}, false
-	}
-	// The longer it has lasted, the longer it is likely to last.
-	return w.now.Add(max(allocationDelay, w.now.Sub(since))), true
-}
-
-// recordUnknown records since when nodes have had GPUs of unknown allocation,
-// and finds pools that have nothing but such nodes for longer than NodeOverdue:
-// a new node would be as unknown, and could not be repartitioned either.
-func (w *world) recordUnknown() {
-	known, stale := make([]bool, len(w.pools)), make([]bool, len(w.pools))
-	var unknown []Stamp
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || len(n.GPUs) == 0 {
-			continue
-		}
-		if !n.unknown {
-			known[n.pool] = true
-			continue
-		}
-		at, ok := stampAt(w.state.UnknownSince, n.name)
-		if !ok || at.After(w.now) {
-			at = w.now
-		}
-		stale[n.pool] = stale[n.pool] || w.now.Sub(at) > w.policy.NodeOverdue
-		unknown = append(unknown, Stamp{n.name, at})
-	}
-	w.state.UnknownSince = sortedStamps(unknown)
-	for i := range w.pools {
-		w.pools[i].unobserved = stale[i] && !known[i]
-	}
-}
-
-// A pool's template may not match its nodes: a label that no controller sets, a
-// taint that the template lacks, less CPU once the node's DaemonSets run. A pod
-// that fits only the template would otherwise add a node in every reconcile.
-
-// newNodeFor is how long a node counts as new.
-const newNodeFor = time.Hour
-
-// maxNewNodes bounds the nodes of one pool that are compared with its template.
-const maxNewNodes = 8
-
-// noteNewNode records a node that is new, in service, and runs no pod.
-func (w *world) noteNewNode(i int) {
-	n := &w.nodes[i]
-	if n.pool < 0 || n.tier != tierNow || n.bound > 0 || w.now.Sub(n.Created) > newNodeFor {
-		return
-	}
-	if p := &w.pools[n.pool]; len(p.newNodes) < maxNewNodes {
-		p.newNodes = append(p.newNodes, i)
-	}
-}
-
-// templateMismatch returns how a node, new since the kind is pending and unused,
-// does not fit the kind though the pool's template does; empty where none is
-// such.
-func (w *world) templateMismatch(k *kind, p *poolState) string {
-	since := k.pod.PendingSince
-	if since.IsZero() {
-		return ""
-	}
-	for _, i := range p.newNodes {
-		n := &w.nodes[i]
-		if n.promised > 0 || !n.Created.After(since) {
-			continue
-		}
-		if why := w.nodeMismatch(k, n, p); why != "" {
-			return fmt.Sprintf("%s does not match its pool's template: %s", n.name, why)
-		}
-	}
-	return ""
-}
-
-// nodeMismatch returns what keeps the kind out of a node, apart from the layout,
-// health and allocation of its GPUs.
-func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
-	if !w.admits(k, n) {
-		if t, out := untolerated(k.pod, n.Taints); out {
-			return "taint " + t.Key + " is not tolerated"
-		}
-		return "labels do not match"
-	}
-	switch lack := w.lacks(k, &n.capacity); lack {
-	case "", "slices":
-		return ""
-	case wholeGPUs, partOfGPU:
-		if have, claimed := len(n.GPUs), len(p.Template.GPUs); have < claimed {
-			return fmt.Sprintf("%s, not %d", count(have, "GPU"), claimed)
-		}
-		return ""
-	default:
-		return "too few " + lack
-	}
 }

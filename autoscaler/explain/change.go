@@ -158,6 +158,13 @@ func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate 
 			w.policy.MaxActionsPerReconcile, w.policy.MaxNodesPerScaleUp = w.policy.MaxActionsPerReconcile+1000, w.policy.MaxNodesPerScaleUp+1000
 		})
 	}
+	if e.Verdict.Reason == plan.Expendable {
+		add(podOwner, fmt.Sprintf("give it a priority of %d or more", p.ExpendablePodsPriorityCutoff), func(w *world) {
+			for _, i := range w.served {
+				w.Pods[i].Priority = max(w.Pods[i].Priority, int32(w.policy.ExpendablePodsPriorityCutoff))
+			}
+		})
+	}
 	if e.Pod.GangMin > 1 {
 		out = append(out, smallerGang(s, p, e)...)
 	}
@@ -220,6 +227,14 @@ func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
 			only = map[string]string{poolLabel: name}
 		}
 		each("let its node selector and affinity match pool "+pool.Name, func(q *plan.Pod) { q.NodeSelector, q.Affinity = only, nil })
+	}
+	if reaching := pod; len(pod.Volumes) > 0 && !plan.Admits(pod, t.Labels, t.Taints) {
+		if reaching.Volumes = nil; plan.Admits(reaching, t.Labels, t.Taints) {
+			each("use volumes that nodes of pool "+pool.Name+" can use", func(q *plan.Pod) { q.Volumes = nil })
+		}
+	}
+	if ports := (plan.Pod{HostPorts: t.HostPorts}); plan.ConflictsOnHost(pod, ports) {
+		each("request no host port that DaemonSets take on nodes of pool "+pool.Name, func(q *plan.Pod) { q.HostPorts = nil })
 	}
 	if pod.CPUMilli > t.CPUMilli && t.CPUMilli > 0 {
 		each(fmt.Sprintf("request at most %d CPU, as nodes of pool %s have", t.CPUMilli/1000, pool.Name), func(q *plan.Pod) { q.CPUMilli = min(q.CPUMilli, t.CPUMilli) })

@@ -10,7 +10,7 @@ import (
 // needsChange are the reasons of pods that stay pending until users change something:
 // their Events are warnings.
 var needsChange = []plan.Reason{
-	plan.QuotaExceeded, plan.NoPoolFits, plan.PoolAtMax, plan.CapacityKept, plan.PoolFixed, plan.RepartitionExhausted, plan.DemandUnreadable,
+	plan.QuotaExceeded, plan.NoPoolFits, plan.PoolAtMax, plan.CapacityKept, plan.PoolFixed, plan.RepartitionExhausted, plan.DemandUnreadable, plan.VolumeUnbound,
 	plan.GangIncomplete, plan.GangWaits, plan.BorrowedWaits, plan.TooManyUnready, plan.Frozen,
 }
 

@@ -12,7 +12,8 @@ import (
 const maxAlike = 1024
 
 // alike interns pod specs. After TrimPods, pods of one template differ only in their node, which a
-// DaemonSet's pods have in their affinity too. Resource lists, one per pod, were a seventh of the
+// DaemonSet's pods have in their affinity too, and in their claims, of which each pod of a StatefulSet
+// has its own. Resource lists, one per pod, were a seventh of the
 // program's heap. It is safe for concurrent use.
 type alike struct {
 	mu    sync.Mutex
@@ -22,12 +23,16 @@ type alike struct {
 // of returns the interned copy of s. Its pointers are shared, with s too, and must not be written
 // to.
 func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
-	node, affinity := same(s.NodeName), s.Affinity
+	node, affinity, volumes := same(s.NodeName), s.Affinity, s.Volumes
 	s.NodeName, s.Affinity = "", nil
+	claims := slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
+	if claims {
+		s.Volumes = nil
+	}
 	key, err := s.Marshal() // every field, also of later API versions; map keys sorted
 	if err != nil {
 		s = onceSpec(s)
-		s.NodeName, s.Affinity = node, affinity
+		s.NodeName, s.Affinity, s.Volumes = node, affinity, volumes
 		return s
 	}
 	a.mu.Lock()
@@ -43,6 +48,9 @@ func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
 	}
 	out := *kept
 	out.NodeName, out.Affinity = node, affinity
+	if claims {
+		out.Volumes = volumes
+	}
 	return out
 }
 

@@ -67,6 +67,7 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	p.Spec.NodeName = ""
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
 	out := v.withRules(p, v.c.claims.ConvertPod(p))
+	v.c.volumes.of(p, &p.Spec, &out)
 	v.c.sharing.of(&p.Spec, &out)
 	return out
 }
@@ -95,6 +96,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 			continue
 		}
 		pod := v.withRules(p, v.kept.of(c.claims, p))
+		c.volumes.of(p, &p.Spec, &pod)
 		c.sharing.of(&p.Spec, &pod)
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = v.unserved(&pod)

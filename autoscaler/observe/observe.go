@@ -30,8 +30,8 @@ type PoolReader interface {
 
 // Options of an Observer. MaxAge, Log, Pods, Foreign and Outlooks are optional.
 type Options struct {
-	// Cluster lists Pods, Nodes, GPUNodePools, PodDisruptionBudgets and mig-manager's ConfigMap. It
-	// is a synced cache; objects are not written to.
+	// Cluster lists Pods with their volumes, Nodes, GPUNodePools, PodDisruptionBudgets and mig-manager's
+	// ConfigMap. It is a synced cache; objects are not written to.
 	Cluster client.Reader
 	// Pods returns the cache's own pods once the cache is synced. With nil, Cluster lists them.
 	Pods func(context.Context) ([]*corev1.Pod, error)
@@ -181,6 +181,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Ignored = o.ignored
 	countSizes(out.Pools, out.Nodes)
 	learnOthers(out.Pools, out.Nodes)
+	learnPorts(out.Pools, out.Nodes, bound)
 	o.idle.sweep(now)
 	o.warn("MIG layouts", few(o.rejected))
 	o.rejected = nil
@@ -189,13 +190,14 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 
 // cluster is the API server's state, as cached.
 type cluster struct {
-	nodes  []corev1.Node
-	pods   []*corev1.Pod
-	pools  []v1alpha1.GPUNodePool
-	pdbs   []policyv1.PodDisruptionBudget
-	claims *Claims
-	config partition.Config
-	models map[string]string // of the nodes' GPUs
+	nodes   []corev1.Node
+	pods    []*corev1.Pod
+	pools   []v1alpha1.GPUNodePool
+	pdbs    []policyv1.PodDisruptionBudget
+	claims  *Claims
+	volumes *volumes
+	config  partition.Config
+	models  map[string]string // of the nodes' GPUs
 	sharing
 	shares
 }
@@ -226,6 +228,9 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 		return nil, err
 	}
 	c.claims = claims
+	if c.volumes, err = readVolumes(ctx, o.o.Cluster); err != nil {
+		return nil, err
+	}
 	var cm corev1.ConfigMap
 	err = o.o.Cluster.Get(ctx, o.o.ConfigMap, &cm)
 	if err != nil && !apierrors.IsNotFound(err) {

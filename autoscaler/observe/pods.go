@@ -39,6 +39,7 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 		LocalStorage: v1alpha1.HasLocalStorage(p),
 		DaemonSet:    kube.IsDaemon(p),
 		Others:       c.others(requests),
+		HostPorts:    hostPorts(&p.Spec),
 	}
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
@@ -92,15 +93,20 @@ func evictable(p *corev1.Pod) bool {
 	return v1alpha1.SafeToEvict(p) && metav1.GetControllerOfNoCopy(p) != nil && !kube.IsDaemon(p)
 }
 
-// affinity returns the required node affinity. If no term can match, it returns a single term that
-// matches nothing, since an empty list matches everything.
+// affinity returns the required node affinity, nil where every node matches.
 func affinity(p *corev1.Pod) []plan.NodeTerm {
 	a := p.Spec.Affinity
 	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
 	}
+	return nodeTerms(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
+}
+
+// nodeTerms converts the terms of a node selector. If no term can match, it returns a single term
+// that matches nothing, since an empty list may match everything.
+func nodeTerms(selector []corev1.NodeSelectorTerm) []plan.NodeTerm {
 	var terms []plan.NodeTerm
-	for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+	for _, t := range selector {
 		var term plan.NodeTerm
 		for _, e := range t.MatchExpressions {
 			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})

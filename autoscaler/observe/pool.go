@@ -39,7 +39,7 @@ func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Table
 	out := plan.Pool{
 		Name: p.Name, Min: int(p.Spec.Min), Max: int(p.Spec.Max),
 		Target: listing.Target, Template: template,
-		Spot: p.Spec.Spot, Freeze: p.Spec.Freeze, Fixed: p.Spec.Provider.Fixed != nil,
+		Priority: p.Spec.Priority, Spot: p.Spec.Spot, Freeze: p.Spec.Freeze, Fixed: p.Spec.Provider.Fixed != nil,
 		ReadyAfter: orElse(p.Spec.ReadyAfter, defaultReadyAfter),
 		IdleAfter:  orElse(p.Spec.ScaleDown.IdleAfter, defaultNodeIdle),
 	}

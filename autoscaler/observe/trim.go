@@ -36,21 +36,10 @@ func TrimPods() func(any) (any, error) {
 func trimSpec(s corev1.PodSpec) corev1.PodSpec {
 	s.InitContainers, s.Containers = foreign.SlimContainers(s.InitContainers), foreign.SlimContainers(s.Containers)
 	s.EphemeralContainers = nil // they cannot request resources
-	s.Volumes = localVolumes(s.Volumes)
+	s.Volumes = foreign.SlimVolumes(s.Volumes, v1alpha1.IsLocal)
 	s.ImagePullSecrets, s.HostAliases, s.DNSConfig, s.SecurityContext, s.ReadinessGates = nil, nil, nil, nil, nil
 	s.Hostname = "" // differs for each pod of a StatefulSet or indexed Job
 	return s
-}
-
-// localVolumes keeps the names of volumes on the node's disk.
-func localVolumes(all []corev1.Volume) []corev1.Volume {
-	var out []corev1.Volume
-	for i := range all {
-		if v := &all[i]; v1alpha1.IsLocal(v) {
-			out = append(out, corev1.Volume{Name: same(v.Name), VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
-		}
-	}
-	return out
 }
 
 func trimPodStatus(st *corev1.PodStatus) {

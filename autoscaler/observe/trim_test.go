@@ -2,6 +2,7 @@ package observe
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/randfill"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
@@ -71,11 +74,14 @@ func TestTrimmedPod(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("pod %d: trimmed %+v\nwhole %+v", i, got, want)
 		}
-		local := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 		for _, v := range kept[i].Spec.Volumes {
-			if !reflect.DeepEqual(v.VolumeSource, local) {
+			again := foreign.SlimVolumes([]corev1.Volume{v}, v1alpha1.IsLocal)
+			if len(again) != 1 || !reflect.DeepEqual(again[0], v) {
 				t.Fatalf("pod %d: kept %v", i, v)
 			}
+		}
+		if got, want := claimsOf(kept[i]), claimsOf(whole); !slices.Equal(got, want) {
+			t.Fatalf("pod %d: trimmed has claims %v, whole %v", i, got, want)
 		}
 		if len(kept[i].ManagedFields) > 0 {
 			t.Fatalf("pod %d: kept %v", i, kept[i].ManagedFields)
@@ -162,6 +168,17 @@ func classesServing(name string) []resourcev1.DeviceClass {
 }
 
 // planned is the planner's view of a pod. An empty selector equals none.
+// claimsOf are the names of a pod's claims.
+func claimsOf(p *corev1.Pod) []string {
+	var out []string
+	for i := range p.Spec.Volumes {
+		if name := claimOfVolume(p.Name, &p.Spec.Volumes[i]); name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 func planned(p *corev1.Pod) plan.Pod {
 	out := ConvertPod(p)
 	newRules(nil).of(p.Namespace, p.Labels, &p.Spec, &out)

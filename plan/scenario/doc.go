@@ -23,6 +23,7 @@
 //	  min=N max=N                   bounds of its size
 //	  size=N target=N               nodes that exist, nodes requested; counted from the nodes by default
 //	  price=MONEY                   of one node, an hour
+//	  priority=N                    before the price
 //	  spot | on-demand              may nodes be interrupted; and how often an hour:
 //	  interruptions=N
 //	  ready-after=DURATION          from the request to a node that takes pods
@@ -98,6 +99,9 @@
 //	  affinity=(KEY:In:A:B KEY:Exists | KEY:Gt:5)          "|" between terms of which one must match
 //	  tolerations=(KEY=VALUE:op=Exists:effect=NoSchedule …)
 //	  others=(NAME=N …)             other extended resources: rdma/hca=2; of a node and a pool what they have
+//	  host-ports=(TCP/8080 UDP/53/10.0.0.1 …)    ports of its node; of a pool, those that its DaemonSets take
+//	  volumes=(KEY:In:A | KEY:In:B & KEY:Exists)  as affinity; "&" between volumes, of each of which one must match
+//	  unbound=TEXT                  why a volume of it can be used on no node for now
 //	  groups=(GROUP …)              groups that rules count it in
 //	  spread=(LABEL:group=GROUP:skew=N …)    evenly over the label's values, apart=(LABEL:group=GROUP …) not beside
 //	  near=(LABEL:group=GROUP …)    one of the group, only beside one
@@ -112,7 +116,7 @@
 //	  error=SHARE                   the back-test's, of the mean
 //	  unsure=TEXT                   why there is no forecast
 //	  requests= unreadable= owner= priority= cpu= memory= selector= affinity= tolerations= others=
-//	  groups= spread= apart= near= tenant= gang= gang-min=
+//	  host-ports= volumes= unbound= groups= spread= apart= near= tenant= gang= gang-min=
 //	                                one more replica, as a pod's
 //
 // # Time and decisions
@@ -144,6 +148,8 @@
 //	  reclaim-borrowed | no-reclaim-borrowed     evict pods on borrowed capacity for another's guarantee
 //	  scale-up-borrowed | no-scale-up-borrowed   nodes for demand beyond its guarantee
 //	  skip-nodes-with-local-storage | drain-local-storage   whether pods with local storage stay
+//	  expendable-cutoff=N           pods of a lower priority are expendable
+//	  balance | no-balance          sizes of similar pools
 //	  max-drains=N (0: drain nothing) drain-timeout=DURATION drain-cooldown=DURATION
 //	  headroom=none|low|expected|high headroom-weight=SHARE
 //	  sick-after=DURATION (0: replace nothing) replace-interval=DURATION max-sick-share=SHARE

@@ -30,6 +30,7 @@ var zooModels = []string{"L40S", "T4", "MI300X", "Mystery-1", "RTX-4090"}
 func zoo(t *testing.T, d *dice) {
 	w, do := checkedWorld(t)
 	d.quotas(do)
+	do("policy %s expendable-cutoff=%d", []string{"balance", "no-balance"}[d.n(2)], []int{-10, -30}[d.n(2)])
 	var models []string
 	for i := range 1 + d.n(3) {
 		gpus := mig.Models()
@@ -44,6 +45,9 @@ func zoo(t *testing.T, d *dice) {
 		models = append(models, model)
 		do("pool p%d min=%d max=%d price=%d gpus=%d model=%s%s repartition=%s mig-idle-after=%ds mig-duration=5s ready-after=%ds idle-after=2m cpu=%d labels=(zone=z%d)",
 			i, d.n(2), 1+d.n(5), d.n(5), 1+d.n(4), model, layout, []string{"idle", "keep-busy", "no"}[d.n(3)], d.n(3)*20, d.n(60), d.n(2)*32, d.n(2))
+		if d.n(3) == 0 {
+			do("pool p%d priority=%d host-ports=%s", i, d.n(3)-1, []string{"()", "TCP/80"}[d.n(2)])
+		}
 		for j := range d.n(3) {
 			do("node n%d-%d pool=p%d age=%dm", i, j, i, 1+d.n(60))
 			do("gpu n%d-%d/0 idle=%ds", i, j, d.n(200))
@@ -73,7 +77,8 @@ func zoo(t *testing.T, d *dice) {
 
 // visitor is a pod that requests what one of the models has, or nearly.
 func (d *dice) visitor(do func(string, ...any), key string, models []string) {
-	extra := []string{"", " evictable", fmt.Sprintf(" priority=%d", d.n(3)*100), " tenant=" + tenants[d.n(len(tenants))], fmt.Sprintf(" cpu=%d", d.n(20)), " unmade"}[d.n(6)]
+	extra := []string{"", " evictable", fmt.Sprintf(" priority=%d", d.n(3)*100), " tenant=" + tenants[d.n(len(tenants))], fmt.Sprintf(" cpu=%d", d.n(20)), " unmade",
+		" evictable priority=-20", " host-ports=TCP/80", " host-ports=(TCP/80/10.0.0.1 UDP/80)", " volumes=(zone:In:z0 | zone:In:z7)", " volumes=(zone:In:z1 & kubernetes.io/hostname:In:n0-0)", " unbound=what"}[d.n(12)]
 	do("pod %s requests=(%s)%s%s", key, d.anyRequest(models), extra, d.rules())
 }
 

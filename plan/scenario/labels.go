@@ -108,23 +108,45 @@ func tolerationsText(tolerations []plan.Toleration) string {
 // separates terms of which any may match.
 func readAffinity(r *reader, v *[]plan.NodeTerm) {
 	var out []plan.NodeTerm
-	if r.items("affinity", func(it item) error {
-		if len(it) == 1 && it[0].name == "|" {
+	if r.items("affinity", func(it item) error { return readTerm(it, &out) }) {
+		*v = out
+	}
+}
+
+// readTerm adds a requirement to the last of the terms, or begins a term.
+func readTerm(it item, out *[]plan.NodeTerm) error {
+	if len(it) == 1 && it[0].name == "|" {
+		*out = append(*out, nil)
+		return nil
+	}
+	if len(it) < 2 {
+		return fmt.Errorf("a requirement is key:operator:value…")
+	}
+	if len(*out) == 0 {
+		*out = append(*out, nil)
+	}
+	q := plan.NodeRequirement{Key: it[0].name, Operator: it[1].name}
+	for _, s := range it[2:] {
+		q.Values = append(q.Values, s.name)
+	}
+	last := &(*out)[len(*out)-1]
+	*last = append(*last, q)
+	return nil
+}
+
+// readVolumes reads volumes=(key:In:a | key:In:b & key2:Exists): "&" separates
+// volumes, of each of which a term must match.
+func readVolumes(r *reader, v *[][]plan.NodeTerm) {
+	var out [][]plan.NodeTerm
+	if r.items("volumes", func(it item) error {
+		if len(it) == 1 && it[0].name == "&" {
 			out = append(out, nil)
 			return nil
-		}
-		if len(it) < 2 {
-			return fmt.Errorf("a requirement is key:operator:value…")
 		}
 		if len(out) == 0 {
 			out = append(out, nil)
 		}
-		q := plan.NodeRequirement{Key: it[0].name, Operator: it[1].name}
-		for _, s := range it[2:] {
-			q.Values = append(q.Values, s.name)
-		}
-		out[len(out)-1] = append(out[len(out)-1], q)
-		return nil
+		return readTerm(it, &out[len(out)-1])
 	}) {
 		*v = out
 	}
@@ -134,7 +156,24 @@ func affinityText(terms []plan.NodeTerm) string {
 	if len(terms) == 0 {
 		return ""
 	}
+	return " affinity=(" + strings.Join(termWords(terms), " ") + ")"
+}
+
+func volumesText(volumes [][]plan.NodeTerm) string {
+	if len(volumes) == 0 {
+		return ""
+	}
 	var words []string
+	for i, terms := range volumes {
+		if i > 0 || len(terms) == 0 {
+			words = append(words, "&")
+		}
+		words = append(words, termWords(terms)...)
+	}
+	return " volumes=(" + strings.Join(words, " ") + ")"
+}
+
+func termWords(terms []plan.NodeTerm) (words []string) {
 	for i, t := range terms {
 		if i > 0 || len(t) == 0 {
 			words = append(words, "|")
@@ -147,5 +186,5 @@ func affinityText(terms []plan.NodeTerm) string {
 			words = append(words, word)
 		}
 	}
-	return " affinity=(" + strings.Join(words, " ") + ")"
+	return words
 }

@@ -40,6 +40,9 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.float("eviction-cost", &p.EvictionCost)
 	r.flag("skip-nodes-with-local-storage", &p.SkipNodesWithLocalStorage)
 	r.off("drain-local-storage", &p.SkipNodesWithLocalStorage)
+	r.int("expendable-cutoff", &p.ExpendablePodsPriorityCutoff)
+	r.flag("balance", &p.BalanceSimilarNodeGroups)
+	r.off("no-balance", &p.BalanceSimilarNodeGroups)
 	r.int("max-drains", &p.MaxDrains)
 	r.duration("drain-timeout", &p.DrainTimeout)
 	r.duration("drain-cooldown", &p.DrainCooldown)
@@ -82,6 +85,7 @@ func PrintPolicy(p plan.Policy) string {
 		word(p.ReclaimBorrowed, "reclaim-borrowed", "no-reclaim-borrowed"),
 		p.MaxEvictionsPerReconcile, number(p.EvictionCost))
 	fmt.Fprintf(&b, "\n  %s", word(p.SkipNodesWithLocalStorage, "skip-nodes-with-local-storage", "drain-local-storage"))
+	fmt.Fprintf(&b, " expendable-cutoff=%d %s", p.ExpendablePodsPriorityCutoff, word(p.BalanceSimilarNodeGroups, "balance", "no-balance"))
 	fmt.Fprintf(&b, " max-drains=%d drain-timeout=%s drain-cooldown=%s",
 		p.MaxDrains, durationText(p.DrainTimeout), durationText(p.DrainCooldown))
 	fmt.Fprintf(&b, "\n  headroom=%s headroom-weight=%s", cmp.Or(p.Headroom, plan.HeadroomNone), number(p.HeadroomWeight))

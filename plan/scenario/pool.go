@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,11 @@ func readPool(r *reader, p *plan.Pool) {
 	r.int("min", &p.Min)
 	r.int("max", &p.Max)
 	r.float("price", &p.PricePerHour)
+	r.text("priority", func(s string) error {
+		n, err := strconv.ParseInt(s, 10, 32)
+		p.Priority = int32(n)
+		return err
+	})
 	r.flag("spot", &p.Spot)
 	r.off("on-demand", &p.Spot)
 	r.float("interruptions", &p.InterruptionsPerHour)
@@ -36,6 +42,7 @@ func readPool(r *reader, p *plan.Pool) {
 	readLabels(r, "labels", &t.Labels)
 	readTaints(r, &t.Taints)
 	readOthers(r, &t.Others)
+	readPorts(r, &t.HostPorts)
 	r.quantity("cpu", &t.CPUMilli, cpuUnits)
 	r.quantity("memory", &t.MemoryMi, memoryUnits)
 	n := -1
@@ -75,6 +82,7 @@ func poolText(p plan.Pool, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pool %s min=%d max=%d target=%d size=%d", quote(p.Name), p.Min, p.Max, p.Target, p.Size)
 	floatText(&b, "price", p.PricePerHour)
+	intText(&b, "priority", int(p.Priority))
 	flagText(&b, "spot", p.Spot)
 	floatText(&b, "interruptions", p.InterruptionsPerHour)
 	flagText(&b, "freeze", p.Freeze)
@@ -108,6 +116,7 @@ func poolText(p plan.Pool, now time.Time) string {
 	b.WriteString(labelsText("labels", p.Template.Labels))
 	b.WriteString(taintsText(p.Template.Taints))
 	b.WriteString(othersText(p.Template.Others))
+	b.WriteString(portsText(p.Template.HostPorts))
 	b.WriteByte('\n')
 	if !alike(gpus) {
 		for _, c := range gpus {

@@ -61,6 +61,11 @@ func noneRefused(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		w := &sim.World{State: base}
 		w.State = w.Snapshot()
 		q.Priority = -1 << 30
+		for i := range w.State.Nodes { // the planner refuses MiB of GPUs whose memory is unknown; the simulator knows it
+			n := &w.State.Nodes[i]
+			unmeasured := slices.ContainsFunc(n.GPUs, func(c plan.GPU) bool { return c.Model.MemoryMiB <= 0 })
+			n.Cordoned = n.Cordoned || unmeasured && q.Demand.Fraction != nil && q.Demand.Fraction.MemoryMiB > 0
+		}
 		w.State.Pods = append(w.State.Pods, q)
 		w.Schedule()
 		if at := w.State.Pods[len(w.State.Pods)-1].Node; at != "" {

@@ -34,6 +34,34 @@ func othersText(all []plan.Resource) string {
 	return " others=(" + strings.Join(words, " ") + ")"
 }
 
+// readPorts reads host-ports=(TCP/8080 UDP/53/10.0.0.1 …).
+func readPorts(r *reader, v *[]plan.HostPort) {
+	var out []plan.HostPort
+	if r.items("host-ports", func(it item) error {
+		parts := strings.SplitN(it[0].name, "/", 3)
+		if len(it) != 1 || len(parts) < 2 {
+			return fmt.Errorf("a host port is PROTOCOL/PORT or PROTOCOL/PORT/IP")
+		}
+		port, err := strconv.ParseUint(parts[1], 10, 16)
+		h := plan.HostPort{Protocol: parts[0], Port: int(port)}
+		if len(parts) == 3 {
+			h.IP = parts[2]
+		}
+		out = append(out, h)
+		return err
+	}) {
+		*v = out
+	}
+}
+
+func portsText(ports []plan.HostPort) string {
+	words := make([]string, len(ports))
+	for i, h := range ports {
+		words[i] = quote(h.String())
+	}
+	return wordsText("host-ports", words)
+}
+
 // readRules reads groups=(GROUP …) spread=(KEY:group=GROUP:skew=1 …)
 // apart=(KEY:group=GROUP …) near=(KEY:group=GROUP …).
 func readRules(r *reader, p *plan.Pod) {

@@ -22,6 +22,13 @@ func (s *scheduler) hasOthers(p *plan.Pod, n *plan.Node) bool {
 	return true
 }
 
+// hasPorts reports whether the pod's host ports are free on a node.
+func (s *scheduler) hasPorts(p *plan.Pod, n *plan.Node) bool {
+	return len(p.HostPorts) == 0 || !slices.ContainsFunc(s.w.State.Pods, func(q plan.Pod) bool {
+		return q.Node == n.Name && plan.ConflictsOnHost(*p, q)
+	})
+}
+
 func amountOf(list []plan.Resource, name string) int64 {
 	for _, r := range list {
 		if r.Name == name {
@@ -123,12 +130,13 @@ func (s *scheduler) count(r plan.Rule, value string) int {
 // fewest is the least count of any place that the pod's selector and affinity
 // admit; as in Kubernetes, taints and cordons do not matter.
 func (s *scheduler) fewest(p *plan.Pod, r plan.Rule) int {
-	least := -1
+	least, selecting := -1, *p
+	selecting.Volumes = nil
 	for i := range s.w.State.Nodes {
 		n := &s.w.State.Nodes[i]
 		value, ok := n.Place(r.Key)
 		all := !slices.ContainsFunc(p.Spread, func(s plan.Spread) bool { _, has := n.Place(s.Key); return !has })
-		if !ok || !all || !plan.Admits(*p, n.Labels, nil) {
+		if !ok || !all || !plan.Admits(selecting, n.Labels, nil) {
 			continue
 		}
 		if c := s.count(r, value); least < 0 || c < least {

@@ -34,7 +34,7 @@ var (
 	watching      = []string{"list", "watch"}
 	adapterRight  = slices.Concat(rightsOf("", watching, "pods", "services"), rightsOf("apps", watching, "replicasets", "deployments", "statefulsets"), rightsOf("batch", watching, "jobs"))
 	observeRights = slices.Concat(
-		rightsOf("", watching, "pods", "nodes", "namespaces", "limitranges", "resourcequotas"), rightsOf("policy", watching, "poddisruptionbudgets"),
+		rightsOf("", watching, "pods", "nodes", "namespaces", "limitranges", "resourcequotas", "persistentvolumes", "persistentvolumeclaims"), rightsOf("storage.k8s.io", watching, "storageclasses"), rightsOf("policy", watching, "poddisruptionbudgets"),
 		rightsOf("autoscaling", watching, "horizontalpodautoscalers"), rightsOf("apps", watching, "deployments", "statefulsets"),
 		rightsOf("scheduling.k8s.io", watching, "priorityclasses"), rightsOf("gpuscale.io", watching, "gpunodepools", "gpuquotas"))
 	actRights = slices.Concat(

@@ -77,6 +77,10 @@ type GPUNodePoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="a price must not be below 0"
 	// +optional
 	PricePerHour *resource.Quantity `json:"pricePerHour,omitempty"`
+	// Priority comes before the price, as in cluster-autoscaler's priority expander: nodes are added to
+	// the pools of the highest priority that fit the pod and can add one. Default 0.
+	// +optional
+	Priority int32 `json:"priority,omitempty"`
 	// Spot: nodes of this pool may be interrupted at any time.
 	// +optional
 	Spot bool `json:"spot,omitempty"`

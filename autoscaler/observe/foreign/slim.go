@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"strings"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ func slim(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 			ActiveDeadlineSeconds: s.ActiveDeadlineSeconds, // a scope of ResourceQuotas
 			Resources:             s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGroup: s.SchedulingGroup,
 			InitContainers: SlimContainers(s.InitContainers), Containers: SlimContainers(s.Containers),
+			Volumes: SlimVolumes(s.Volumes, func(*corev1.Volume) bool { return false }),
 		},
 	}
 	out.Annotations = short(t.Annotations, "")
@@ -42,12 +44,43 @@ func short(all map[string]string, prefix string) map[string]string {
 	return out
 }
 
-// SlimContainers keeps the fields of containers that decide how much they request, and when; nil
-// for none. The given containers are not written to.
+// SlimContainers keeps the fields of containers that decide how much they request, and when, and
+// their host ports; nil for none. The given containers are not written to.
 func SlimContainers(all []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for i := range all {
-		out = append(out, corev1.Container{Name: all[i].Name, Resources: all[i].Resources, RestartPolicy: all[i].RestartPolicy})
+		out = append(out, corev1.Container{Name: all[i].Name, Resources: all[i].Resources, RestartPolicy: all[i].RestartPolicy, Ports: slimPorts(all[i].Ports)})
+	}
+	return out
+}
+
+func slimPorts(all []corev1.ContainerPort) []corev1.ContainerPort {
+	var out []corev1.ContainerPort
+	for _, p := range all {
+		if p.HostPort > 0 {
+			out = append(out, corev1.ContainerPort{HostPort: p.HostPort, HostIP: p.HostIP, Protocol: p.Protocol})
+		}
+	}
+	return out
+}
+
+// SlimVolumes keeps the names of claims, and of local volumes, which become empty ones.
+func SlimVolumes(all []corev1.Volume, local func(*corev1.Volume) bool) []corev1.Volume {
+	var out []corev1.Volume
+	for i := range all {
+		from, v := &all[i], corev1.VolumeSource{}
+		if claim := from.PersistentVolumeClaim; claim != nil {
+			v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.ClaimName}
+		}
+		if from.Ephemeral != nil {
+			v.Ephemeral = &corev1.EphemeralVolumeSource{}
+		}
+		if local(from) {
+			v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+		}
+		if v != (corev1.VolumeSource{}) {
+			out = append(out, corev1.Volume{Name: unique.Make(from.Name).Value(), VolumeSource: v})
+		}
 	}
 	return out
 }

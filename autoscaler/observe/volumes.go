@@ -1,0 +1,232 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/storage/volume"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// volumes are the cluster's, for the nodes on which pods can use theirs. As the scheduler does, but
+// for node names: the planner asks about nodes that do not exist yet.
+type volumes struct {
+	claims  map[client.ObjectKey]*corev1.PersistentVolumeClaim
+	bound   map[string]*corev1.PersistentVolume
+	free    map[string][]*corev1.PersistentVolume // available ones, by class
+	classes map[string]*storagev1.StorageClass
+}
+
+func readVolumes(ctx context.Context, cluster client.Reader) (*volumes, error) {
+	var claims corev1.PersistentVolumeClaimList
+	var all corev1.PersistentVolumeList
+	var classes storagev1.StorageClassList
+	for _, list := range []client.ObjectList{&claims, &all, &classes} {
+		if err := cluster.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing PersistentVolumeClaims, PersistentVolumes and StorageClasses: %w", err)
+		}
+	}
+	v := &volumes{
+		claims:  make(map[client.ObjectKey]*corev1.PersistentVolumeClaim, len(claims.Items)),
+		bound:   make(map[string]*corev1.PersistentVolume, len(all.Items)),
+		free:    map[string][]*corev1.PersistentVolume{},
+		classes: make(map[string]*storagev1.StorageClass, len(classes.Items)),
+	}
+	for i := range claims.Items {
+		v.claims[client.ObjectKeyFromObject(&claims.Items[i])] = &claims.Items[i]
+	}
+	for i := range all.Items {
+		pv := &all.Items[i]
+		v.bound[pv.Name] = pv
+		if class := volume.GetPersistentVolumeClass(pv); pv.Status.Phase == corev1.VolumeAvailable && pv.DeletionTimestamp == nil {
+			v.free[class] = append(v.free[class], pv)
+		}
+	}
+	for i := range classes.Items {
+		v.classes[classes.Items[i].Name] = &classes.Items[i]
+	}
+	return v, nil
+}
+
+// of writes the volumes of a pod with this spec into its plan. Claims for ephemeral volumes are named
+// after the pod, and looked for only where it has a name.
+func (v *volumes) of(p *corev1.Pod, spec *corev1.PodSpec, out *plan.Pod) {
+	for i := range spec.Volumes {
+		name := claimOfVolume(p.Name, &spec.Volumes[i])
+		if name == "" {
+			continue
+		}
+		all, unbound := v.reach(client.ObjectKey{Namespace: p.Namespace, Name: name})
+		if unbound != "" && out.Unbound == "" && out.Node == "" {
+			out.Unbound = "PersistentVolumeClaim " + p.Namespace + "/" + name + " " + unbound
+		}
+		out.Volumes = append(out.Volumes, all...)
+	}
+}
+
+// claimOfVolume is the name of a volume's claim, empty for a volume without one.
+func claimOfVolume(pod string, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil && pod != "":
+		return pod + "-" + v.Name
+	}
+	return ""
+}
+
+// reach returns the terms of the nodes that can use a claim's volume, none for every node, or why no
+// node can for now.
+func (v *volumes) reach(key client.ObjectKey) (all [][]plan.NodeTerm, unbound string) {
+	claim := v.claims[key]
+	switch {
+	case claim == nil:
+		return nil, "does not exist"
+	case claim.DeletionTimestamp != nil:
+		return nil, "is being deleted"
+	case claim.Status.Phase == corev1.ClaimLost:
+		return nil, "has lost its volume"
+	case claim.Spec.VolumeName != "":
+		pv := v.bound[claim.Spec.VolumeName]
+		if pv == nil {
+			return nil, "is bound to PersistentVolume " + claim.Spec.VolumeName + ", which does not exist"
+		}
+		return volumeTerms(pv), ""
+	}
+	name := volume.GetPersistentVolumeClaimClass(claim)
+	class := v.classes[name]
+	switch {
+	case name == "":
+		return nil, "is not bound to a volume, and has no StorageClass"
+	case class == nil:
+		return nil, "is not bound to a volume, and its StorageClass " + name + " does not exist"
+	case class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer:
+		return nil, "is not bound to a volume yet, and the volumeBindingMode of StorageClass " + name + " is Immediate"
+	}
+	return v.provisioned(claim, class)
+}
+
+// noProvisioner is the provisioner of classes whose volumes are made by hand.
+const noProvisioner = "kubernetes.io/no-provisioner"
+
+// provisioned is reach of a claim whose volume is chosen, or made, for the pod's node.
+func (v *volumes) provisioned(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) ([][]plan.NodeTerm, string) {
+	var terms []plan.NodeTerm
+	for _, pv := range v.free[class.Name] {
+		if !suits(claim, pv) {
+			continue
+		}
+		all := volumeTerms(pv)
+		if len(all) == 0 {
+			return nil, ""
+		}
+		terms = append(terms, all[0]...)
+	}
+	switch {
+	case class.Provisioner == noProvisioner && len(terms) == 0:
+		return nil, "is not bound to a volume: none of StorageClass " + class.Name + " is available for it"
+	case class.Provisioner == noProvisioner:
+	case len(class.AllowedTopologies) == 0:
+		return nil, ""
+	}
+	for _, t := range class.AllowedTopologies {
+		var term plan.NodeTerm
+		for _, e := range t.MatchLabelExpressions {
+			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(corev1.NodeSelectorOpIn), Values: e.Values})
+		}
+		terms = append(terms, term)
+	}
+	return [][]plan.NodeTerm{withZones(terms)}, ""
+}
+
+// suits reports whether a claim can be bound to an available volume of its class.
+func suits(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) bool {
+	if ref := pv.Spec.ClaimRef; ref != nil && (ref.Namespace != claim.Namespace || ref.Name != claim.Name) {
+		return false
+	}
+	have, want := pv.Spec.Capacity[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	if have.Cmp(want) < 0 || volume.CheckVolumeModeMismatches(&claim.Spec, &pv.Spec) || !volume.CheckAccessModes(claim, pv) {
+		return false
+	}
+	if claim.Spec.Selector == nil {
+		return true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(claim.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(pv.Labels))
+}
+
+// volumeTerms is one list of terms, from a volume's node affinity or the labels that older
+// provisioners give it; none where it can be used everywhere.
+func volumeTerms(pv *corev1.PersistentVolume) [][]plan.NodeTerm {
+	if a := pv.Spec.NodeAffinity; a != nil && a.Required != nil {
+		return [][]plan.NodeTerm{withZones(nodeTerms(a.Required.NodeSelectorTerms))}
+	}
+	var term plan.NodeTerm
+	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion} {
+		if value := pv.Labels[key]; value != "" {
+			term = append(term, plan.NodeRequirement{Key: key, Operator: string(corev1.NodeSelectorOpIn), Values: strings.Split(value, "__")})
+		}
+	}
+	if term == nil {
+		return nil
+	}
+	return [][]plan.NodeTerm{withZones([]plan.NodeTerm{term})}
+}
+
+// sameAs are labels with the value of another one: drivers set theirs on a node once they run there,
+// so a new node's template has only the other.
+var sameAs = map[string]string{
+	"topology.ebs.csi.aws.com/zone":     corev1.LabelTopologyZone,
+	"topology.gke.io/zone":              corev1.LabelTopologyZone,
+	"topology.disk.csi.azure.com/zone":  corev1.LabelTopologyZone,
+	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
+	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+}
+
+// withZones adds to terms by drivers' labels the same by Kubernetes' own.
+func withZones(terms []plan.NodeTerm) []plan.NodeTerm {
+	for _, t := range terms {
+		own, differs := slices.Clone(t), false
+		for i := range own {
+			if key, ok := sameAs[own[i].Key]; ok {
+				own[i].Key, differs = key, true
+			}
+		}
+		if differs {
+			terms = append(terms, own)
+		}
+	}
+	return terms
+}
+
+// TrimVolume is the transform for the caches of PersistentVolumes and their claims: it removes what
+// no decision depends on.
+func TrimVolume(o any) (any, error) {
+	switch v := o.(type) {
+	case *corev1.PersistentVolume:
+		trimMeta(&v.ObjectMeta)
+		v.Annotations = onlyClass(v.Annotations)
+		v.Spec.PersistentVolumeSource, v.Status.Message = corev1.PersistentVolumeSource{}, ""
+	case *corev1.PersistentVolumeClaim:
+		trimMeta(&v.ObjectMeta)
+		v.Annotations = onlyClass(v.Annotations)
+		v.Labels, v.Status = nil, corev1.PersistentVolumeClaimStatus{Phase: same(v.Status.Phase)}
+	}
+	return o, nil
+}
+
+// onlyClass keeps the annotation that older objects have for their class.
+func onlyClass(annotations map[string]string) map[string]string {
+	if class, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return map[string]string{corev1.BetaStorageClassAnnotation: class}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// maxTrials bounds the trial drains of one reconcile.
+const maxTrials = 32
+
+// underused is a node whose pods could all be moved, and the saving.
+type underused struct {
+	node int
+	gain float64 // its price over a node's life, less what is lost with its pods
+	loss float64
+}
+
+// consolidate drains nodes whose pods all fit on others, where the price saved
+// over a node's life is more than the loss of moving them: the largest gain
+// first, nodes with cached data last.
+func (w *world) consolidate() {
+	left := w.freeDrains()
+	if left <= 0 || w.hold != "" {
+		return
+	}
+	trials, drained := maxTrials, make([]bool, len(w.pools))
+	for _, u := range w.underused() {
+		if left <= 0 || trials <= 0 {
+			return
+		}
+		n := &w.nodes[u.node]
+		// One of a pool, and none to which the pods of another are moved.
+		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || !n.allocationKnown() || n.unknownPod() != "" || !w.fitsElsewhere(n) {
+			continue
+		}
+		trials--
+		stay := n.staying()
+		if !w.try(func() bool { return w.empties(u, stay) }) {
+			continue
+		}
+		left--
+		drained[n.pool] = true
+		p := &w.pools[n.pool]
+		p.draining++
+		p.does = verdict{NodeUnderused, "drains " + n.name}
+		w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
+		w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeUnderused, w.underusedText(u, stay))
+	}
+}
+
+// empties moves a node's pods to others and reports whether that saves money. A
+// target that was empty and could have been removed instead counts with its price.
+func (w *world) empties(u underused, stay []*Pod) bool {
+	n := w.touch(u.node)
+	n.tier, n.since = tierOut, NodeDraining
+	to, stuck := w.moveAway(u.node, stay)
+	if stuck != nil {
+		return false
+	}
+	cost := 0.0
+	for i := range w.nodes { // in order, so that the sum is the same
+		n := &w.nodes[i]
+		if to[i] > 0 && n.bound == 0 && n.promised == to[i] && n.pool >= 0 && !w.keepsEmpty(&w.pools[n.pool]) {
+			cost += w.life(&w.pools[n.pool])
+		}
+	}
+	return u.gain > cost
+}
+
+// fitsElsewhere reports whether the largest of a node's pods fits anywhere: a
+// cheap check before a trial.
+func (w *world) fitsElsewhere(n *nodeState) bool {
+	for _, p := range n.staying() {
+		if w.expendable(p) {
+			continue
+		}
+		to := w.tightest(&w.kinds[w.kindOf(p)])
+		return to >= 0 && !w.nodes[to].unusual.sick
+	}
+	return true
+}
+
+func (w *world) underusedText(u underused, pods []*Pod) string {
+	text := "its pods fit on other nodes"
+	if slices.ContainsFunc(pods, w.expendable) {
+		text += " or are expendable"
+	}
+	return fmt.Sprintf("%s; moving %s costs %.2f, the node %.2f in %s",
+		text, count(len(pods), "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
+}
+
+// underused lists the nodes that could be emptied at a gain.
+func (w *world) underused() []underused {
+	keeps := make([]bool, len(w.pools))
+	for i := range w.pools {
+		keeps[i] = w.keepsFromDraining(&w.pools[i])
+	}
+	var out []underused
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || n.pool < 0 || keeps[n.pool] {
+			continue
+		}
+		if u, ok := w.underusedNode(i); ok {
+			out = append(out, u)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b underused) int {
+		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.gain, a.gain), cmp.Compare(a.node, b.node))
+	})
+	return out
+}
+
+func (w *world) underusedNode(node int) (underused, bool) {
+	n := &w.nodes[node]
+	u := underused{node: node}
+	if n.tier != tierNow || n.action >= 0 || n.NoScaleDown || n.settling || n.bound == 0 || n.promised > 0 || n.leaving > 0 {
+		return u, false
+	}
+	var spent map[string]int
+	for _, p := range n.pods {
+		if p.DaemonSet {
+			continue
+		}
+		if !w.movable(p) {
+			return u, false
+		}
+		for _, b := range p.Budgets {
+			if spent == nil {
+				spent = map[string]int{}
+			}
+			if spent[b.Name]++; spent[b.Name] > w.budgets[b.Name] {
+				return u, false
+			}
+		}
+	}
+	u.loss = w.loss(slices.DeleteFunc(n.staying(), w.expendable), gracePeriod)
+	u.gain = w.life(&w.pools[n.pool]) - u.loss
+	if !(u.gain > 0) {
+		return u, false
+	}
+	f := w.failure(n.name)
+	return u, f.Count == 0 || w.now.Sub(f.At) >= drainAgainAfter
+}
+
+func (n *nodeState) allocationKnown() bool {
+	for c := range n.GPUs {
+		if !n.GPUs[c].AllocationKnown {
+			return false
+		}
+	}
+	return true
+}
+
+// keepsFromDraining reports a pool of which no node is drained: it scales up, cools
+// down, is at its minimum or stopped, or an unserved pod fits its nodes.
+func (w *world) keepsFromDraining(p *poolState) bool {
+	return w.keepsPool(p) != "" || p.stop != "" || p.Target > p.Size ||
+		w.within(w.state.LastDrain, p.Name, w.policy.DrainCooldown) || w.servesUnserved(p)
+}
+
+// servesUnserved reports whether a node of the pool could serve an unserved
+// pod.
+func (w *world) servesUnserved(p *poolState) bool {
+	for _, k := range w.unservedKinds() {
+		if w.misfit(&w.kinds[k], p) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// unservedKinds lists the kinds of unserved pods that their quota admits.
+func (w *world) unservedKinds() []int {
+	var kinds []int
+	for i := range w.pending {
+		if p := &w.pending[i]; !p.served && !p.refused {
+			kinds = append(kinds, p.kind)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}

@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// maxDomains bounds the places that are tried for one gang.
+const maxDomains = 32
+
+// domain is a place that pods which must be near each other could share: a value
+// for each label of their rules.
+type domain struct {
+	group  *affinityGroup
+	keys   []string
+	values []string
+	free   int // slices that are free, and of nodes that can be added
+	most   int // GPUs that are there or can be added
+}
+
+// inOnePlace is together for members that may have to be near each other and of
+// which none is anywhere yet: the place is chosen before the members, the one in
+// which all of them cost least; between two that need new nodes the pools' lowest
+// priority comes first. Otherwise the first member would choose it, and
+// the others might not fit.
+func (w *world) inOnePlace(members []int, do func(i int) bool) (int, bool) {
+	domains := w.domainsOf(members)
+	if len(domains) == 0 {
+		return w.together(members, do)
+	}
+	best, least, priority := -1, 0.0, int64(noNode)
+	for i := range domains {
+		w.try(func() bool {
+			before := w.spent
+			w.lowest = noNode
+			_, ok := w.togetherIn(&domains[i], members, do)
+			better := best < 0 || w.spent-before < least
+			if best >= 0 && w.lowest != priority && w.lowest != noNode && priority != noNode {
+				better = w.lowest > priority
+			}
+			if ok && better {
+				best, least, priority = i, w.spent-before, w.lowest
+			}
+			return false
+		})
+		if best >= 0 && least <= 0 {
+			break
+		}
+	}
+	if best < 0 {
+		return w.togetherIn(&domains[0], members, do)
+	}
+	return w.togetherIn(&domains[best], members, do)
+}
+
+// noNode is the lowest priority where no new node is used.
+const noNode = math.MaxInt64
+
+// togetherIn is together in one place: a pod of the group is assumed there until
+// the members are.
+func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (done int, ok bool) {
+	assume := func(by int) {
+		for i, key := range d.keys {
+			d.group.add(key, d.values[i], by)
+		}
+	}
+	assume(1)
+	done, ok = w.together(members, do)
+	assume(-1)
+	return done, ok
+}
+
+// domainsOf are the places that the members could share, those with the most free capacity first;
+// none where they need not be in one place or where one of their group is.
+func (w *world) domainsOf(members []int) []domain {
+	k, need := (*kind)(nil), 0.0
+	for _, i := range members {
+		other := &w.kinds[w.pending[i].kind]
+		need += other.eq
+		if k == nil && len(other.pod.Near) > 0 {
+			k = other
+		}
+	}
+	if k == nil || len(members) < 2 {
+		return nil
+	}
+	group := w.topology.near[affinityGroupOf(k.pod)]
+	if group == nil || !group.has(k.pod) || group.anywhere(k.pod) {
+		return nil
+	}
+	all := map[string]*domain{}
+	of := func(labels map[string]string, name string) *domain {
+		d := domain{group: group}
+		id := ""
+		for _, r := range k.pod.Near {
+			v, ok := placeOf(labels, name, r.Key)
+			if !ok {
+				return nil
+			}
+			d.keys, d.values = append(d.keys, r.Key), append(d.values, v)
+			id += "\x00" + v
+		}
+		if all[id] == nil {
+			all[id] = &d
+		}
+		return all[id]
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !w.admits(k, n) {
+			continue
+		}
+		labels, _ := w.labelsAndTaints(n)
+		if d := of(labels, n.Node.Name); d != nil {
+			d.most += len(n.gpus())
+			d.free += n.freeSlices()
+		}
+	}
+	for i := range w.pools {
+		p := &w.pools[i]
+		if !k.admitsNew(p) || p.Fixed || p.stop != "" || slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return w.isHost(r.Key) }) {
+			continue
+		}
+		if d, more := of(p.Template.Labels, ""), p.Max-p.base-p.grown-p.later; d != nil && more > 0 {
+			d.most += more * len(p.Template.GPUs)
+			d.free += more * len(p.Template.GPUs) * gpuSlices
+		}
+	}
+	var out []domain
+	for _, d := range all { // sorted below
+		if float64(d.most) >= need {
+			out = append(out, *d)
+		}
+	}
+	slices.SortFunc(out, func(a, b domain) int { return cmp.Or(cmp.Compare(b.free, a.free), slices.Compare(a.values, b.values)) })
+	return out[:min(len(out), maxDomains)]
+}

@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+)
+
+// before orders the options of a new node: by the pools' priority, then by cost.
+func (w *world) before(a, b option) bool {
+	if p, q := w.pools[a.pool].Priority, w.pools[b.pool].Priority; p != q {
+		return p > q
+	}
+	return a.cost < b.cost
+}
+
+// balanced is the option of the smallest of the pools that are similar to the best
+// one and can add a node, where the policy balances them.
+func (w *world) balanced(best option, i int, k *kind, p *Pod) option {
+	if !w.policy.BalanceSimilarNodeGroups {
+		return best
+	}
+	like := &w.pools[best.pool]
+	for j := range w.pools {
+		ps := &w.pools[j]
+		if ps.size() >= w.pools[best.pool].size() || !similar(like.Pool, ps.Pool) {
+			continue
+		}
+		if reason, _ := w.cannotScaleUp(k, p, ps); reason == "" {
+			best = w.priced(i, k, p, j, -1)
+			best.balances = like.Name
+		}
+	}
+	return best
+}
+
+// size is the number of a pool's nodes after this plan, reserved ones included.
+func (p *poolState) size() int { return p.base + p.grown + p.later - p.shrunk }
+
+// similarity is how much CPU and memory of similar pools' nodes may differ, as a
+// share of the larger: cluster-autoscaler's ratio for what is allocatable.
+const similarity = 0.05
+
+// placeLabels tell similar pools apart: where their nodes are. The set is
+// cluster-autoscaler's, and the label of our own pools.
+var placeLabels = map[string]bool{
+	hostnameLabel: true, "gpuscale.io/pool": true,
+	"topology.kubernetes.io/zone": true, "failure-domain.beta.kubernetes.io/zone": true,
+	"topology.kubernetes.io/region": true, "failure-domain.beta.kubernetes.io/region": true,
+	"topology.ebs.csi.aws.com/zone": true, "topology.gke.io/zone": true, "topology.disk.csi.azure.com/zone": true,
+}
+
+// similar reports whether two pools differ only in where their nodes are.
+func similar(a, b *Pool) bool {
+	s, t := &a.Template, &b.Template
+	return a.Priority == b.Priority && a.PricePerHour == b.PricePerHour && a.Spot == b.Spot && a.MIG.Repartition == b.MIG.Repartition &&
+		alike(s.CPUMilli, t.CPUMilli) && alike(s.MemoryMi, t.MemoryMi) &&
+		maps.Equal(besidesPlace(s.Labels), besidesPlace(t.Labels)) &&
+		slices.Equal(s.Taints, t.Taints) && slices.Equal(s.Others, t.Others) && slices.EqualFunc(s.GPUs, t.GPUs, func(g, h GPU) bool {
+		return g.Model == h.Model && g.MIG == h.MIG && g.Shared == h.Shared && slices.Equal(layoutOf(&g), layoutOf(&h))
+	})
+}
+
+func alike(a, b int64) bool { return float64(max(a, b)-min(a, b)) <= similarity*float64(max(a, b)) }
+
+func besidesPlace(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	maps.DeleteFunc(out, func(key, _ string) bool { return placeLabels[key] })
+	return out
+}

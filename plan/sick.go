@@ -1,0 +1,182 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu"
+)
+
+// recordSick records since when nodes have had a sick GPU. Records of recovered
+// nodes are dropped.
+func (w *world) recordSick() {
+	var sick []Stamp
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || n.pool < 0 || !n.unusual.sick {
+			continue
+		}
+		sick = append(sick, Stamp{n.name, w.since(w.state.SickSince, n.name)})
+		w.pools[n.pool].sick++
+	}
+	w.state.SickSince = sortedStamps(sick)
+}
+
+// replaceSick continues the drains of sick nodes and begins new ones, before
+// demand is served: the node that follows a sick one is upcoming supply.
+func (w *world) replaceSick() {
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.draining() && n.Drain.Reason == NodeSick && n.decided.reason == "" {
+			w.continueDrain(i)
+			if p := &w.pools[n.pool]; (n.action < 0 || w.actions[n.action].Verb == Drain) && p.stop == "" && !p.Fixed {
+				next := w.addVirtual(n.pool, w.now.Add(gracePeriod+p.ReadyAfter), -1)
+				for _, q := range w.nodes[i].staying() { // they will need it
+					w.takeRunning(q, &w.nodes[next].capacity)
+				}
+			}
+		}
+	}
+	w.replaceNext()
+}
+
+// replaceNext replaces nodes with a GPU that has been sick for long enough, one
+// for each pool and the longest sick first: at once where nothing runs, else by
+// a drain. It does not require free capacity for the pods: the GPU they use may
+// be the sick one.
+func (w *world) replaceNext() {
+	for _, i := range w.sickForLong() {
+		n := &w.nodes[i]
+		text := w.sickText(n)
+		switch why := w.keepsSick(n); {
+		case why != "":
+			n.decided = verdict{NodeSick, text + "; " + why}
+		case n.vacant():
+			w.pools[n.pool].does = verdict{NodeSick, "replaces " + n.name}
+			w.replace(n, NodeSick, text)
+		default:
+			p := &w.pools[n.pool]
+			p.replacing++
+			p.does = verdict{NodeSick, "drains " + n.name}
+			w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeSick, text+", "+count(len(n.staying()), "pod")+" to move")
+		}
+	}
+}
+
+// sickForLong lists the nodes to replace, without those already decided about,
+// the longest sick first.
+func (w *world) sickForLong() []int {
+	if w.policy.SickAfter <= 0 {
+		return nil
+	}
+	since := slices.Clone(w.state.SickSince)
+	slices.SortStableFunc(since, func(a, b Stamp) int { return a.At.Compare(b.At) })
+	var out []int
+	for _, s := range since {
+		i := w.nodeIndex(s.Name)
+		if i >= 0 && w.nodes[i].decided.reason == "" && w.now.Sub(s.At) >= w.policy.SickAfter {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (w *world) sickText(n *nodeState) string {
+	at, _ := stampAt(w.state.SickSince, n.name)
+	return "a GPU has been sick for " + short(w.now.Sub(at))
+}
+
+// keepsSick returns why a sick node is not replaced now, empty for no reason.
+func (w *world) keepsSick(n *nodeState) string {
+	p := &w.pools[n.pool]
+	switch {
+	case !w.may(n.pool):
+		return "nothing may be done now"
+	case p.Fixed:
+		return "the pool is fixed: no other node replaces it"
+	case p.stop != "":
+		return "the pool cannot add another: " + string(p.stop)
+	case w.within(w.state.LastScaleDown, p.Name, w.policy.RemovalInterval):
+		return "the pool removed a node a moment ago"
+	case w.tooManySick(p):
+		return w.manySickText(p)
+	case p.replacing > 0:
+		return "another of the pool is being replaced"
+	case w.within(w.state.LastReplace, p.Name, w.policy.ReplaceInterval):
+		at, _ := stampAt(w.state.LastReplace, p.Name)
+		return fmt.Sprintf("another of the pool was replaced %s ago, %s have to lie between", short(w.now.Sub(at)), short(w.policy.ReplaceInterval))
+	case n.action >= 0 || n.Operation != nil || n.CordonedBy != "" || n.promised > 0:
+		return "another action is under way there"
+	case n.since == NodeCordoned:
+		return "it is cordoned"
+	case n.NoScaleDown:
+		return "scale down is disabled for it"
+	case n.vacant():
+		return ""
+	}
+	return w.keepsFromDrain(n)
+}
+
+// keepsFromDrain returns why a sick node with pods cannot be drained now.
+func (w *world) keepsFromDrain(n *nodeState) string {
+	if w.freeDrains() <= 0 {
+		return fmt.Sprintf("%s may be drained at a time", count(w.policy.MaxDrains, "node"))
+	}
+	if f := w.failure(n.name); f.Count > 0 && w.now.Sub(f.At) < drainAgainAfter {
+		return fmt.Sprintf("its drain was given up %s ago", short(w.now.Sub(f.At)))
+	}
+	if why := w.stays(n.staying(), w.now.Add(w.policy.DrainTimeout)); why != "" {
+		return why
+	}
+	if why := w.soundWork(n); why != "" {
+		return why
+	}
+	if h := n.unknownPod(); h != "" {
+		return h + " has a GPU of the node allocated, and is not one of its pods"
+	}
+	return ""
+}
+
+// soundWork returns why a sick node's pods are not moved: none of them uses a
+// sick GPU, and what they would lose is more than the GPU costs while it is
+// of no use, for a node's life or for as long as it has been sick.
+func (w *world) soundWork(n *nodeState) string {
+	sick := 0
+	for c := range n.GPUs {
+		device := &n.GPUs[c]
+		if device.Health != gpu.Sick {
+			continue
+		}
+		if !n.facts[c].free { // allocated, or perhaps
+			return ""
+		}
+		sick++
+	}
+	at, _ := stampAt(w.state.SickSince, n.name)
+	idle := float64(sick) * w.gpuPrice(n.name) * max(w.policy.NodeLife, w.now.Sub(at)).Hours()
+	lost := w.loss(n.staying(), w.restart(w.nodeIndex(n.name)))
+	if lost <= idle {
+		return ""
+	}
+	return fmt.Sprintf("nothing uses it, and moving %s would cost %.2f, against %.2f for the GPU", count(len(n.staying()), "pod"), lost, idle)
+}
+
+// tooManySick reports a pool with so many sick nodes that a common cause is
+// likely: a driver, an image, or the health data.
+func (w *world) tooManySick(p *poolState) bool {
+	return p.sick > 1 && float64(p.sick) > w.policy.MaxSickShare*float64(max(p.Size, p.sick))
+}
+
+func (w *world) manySickText(p *poolState) string {
+	return fmt.Sprintf("%d of %d nodes are sick, more than %.0f %%: a common cause is likely, and none is replaced",
+		p.sick, max(p.Size, p.sick), 100*w.policy.MaxSickShare)
+}
+
+// replace removes a node and has its pool make another.
+func (w *world) replace(n *nodeState, reason Reason, detail string) {
+	w.act(n, Action{Verb: Replace, Reason: reason, Detail: detail})
+	n.tier, n.since = tierOut, reason
+	w.addSpare(n.pool, w.now.Add(w.pools[n.pool].ReadyAfter), -1)
+	w.state.LastReplace = stamped(w.state.LastReplace, n.Pool, w.now)
+	// Its successor is upcoming from now on, as after a scale up.
+	w.state.LastScaleUp = stamped(w.state.LastScaleUp, n.Pool, w.now)
+}

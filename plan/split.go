@@ -1,0 +1,120 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// split is what of a GPU must stay and what may go, and from when on.
+type split struct {
+	before, keep, spare mig.Layout
+	removed             []mig.Count // spare, counted
+	at                  time.Time   // zero for at once
+	unknown             bool        // the GPU's allocation is unknown
+	why                 blocker
+}
+
+// splitGPU splits a GPU. The result is cached until the node's repartition.
+func (w *world) splitGPU(n *nodeState, device int, patient bool) *split {
+	if n.splits == nil {
+		n.splits = make([]*split, 2*len(n.gpus()))
+	}
+	i := 2 * device
+	if patient {
+		i++
+	}
+	if n.splits[i] == nil {
+		s := w.newSplit(n, device, patient)
+		n.splits[i] = &s
+	}
+	return n.splits[i]
+}
+
+func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
+	c := &n.gpus()[device]
+	switch {
+	case c.Health == gpu.Sick:
+		return split{why: blockSick}
+	case n.repartition[device] || n.operating() && n.Operation.GPU == c.Index:
+		return split{why: blockRepartition}
+	case !c.AllocationKnown && n.tier != tierNode:
+		// The API's allocatable resources suggest that it is free.
+		at, willBe := w.knownAt(n)
+		if !willBe || len(c.Instances) == 0 {
+			return split{why: blockUnknown}
+		}
+		s.at, s.unknown = at, true
+	}
+	s.at = later(s.at, w.repartitionAgainAt(n, c.Index))
+	rules := &w.pools[n.pool].MIG
+	if !rules.KeepsBusy && slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.AllocatedTo != "" }) {
+		return split{why: blockAllocated}
+	}
+	unplaced := false
+	for i := range c.Instances {
+		in := &c.Instances[i]
+		unplaced = unplaced || !in.Placed
+		idle, known := w.idleSince(n, device, in)
+		ready := idle.Add(rules.IdleAfter)
+		switch {
+		case in.AllocatedTo != "":
+			s.keep = append(s.keep, in.Placement)
+		case !known && rules.IdleAfter > 0 && patient:
+			return split{why: blockIdle}
+		case !patient && rules.IdleAfter > 0 && (!known || ready.After(w.now)):
+			s.keep = append(s.keep, in.Placement)
+		default:
+			if rules.IdleAfter > 0 {
+				s.at = later(s.at, ready)
+			}
+			s.spare = append(s.spare, in.Placement)
+		}
+	}
+	if unplaced && len(s.keep) > 0 {
+		return split{why: blockAllocated} // the places of allocated instances are unknown
+	}
+	s.before, s.keep, s.spare = layoutOf(c), mig.NewLayout(s.keep...), mig.NewLayout(s.spare...)
+	s.removed = mig.Counts(s.spare)
+	return s
+}
+
+// idleSince is when an instance was last released, false for unknown.
+func (w *world) idleSince(n *nodeState, device int, in *Instance) (time.Time, bool) {
+	c := &n.gpus()[device]
+	switch {
+	case n.tier == tierNode: // it comes without pods
+		return n.at, true
+	case !c.AllocationKnown: // not before that is known
+		return w.now, true
+	case !in.IdleSince.IsZero():
+		return in.IdleSince, true
+	case !c.IdleSince.IsZero():
+		return c.IdleSince, true
+	}
+	return stampAt(w.state.FreeSince, gpuName(n.name, c.Index))
+}
+
+// lacking is what the node will lack of a request once some instances are
+// removed; false where those are already promised to other pods.
+func lacking(requested, free, removed []mig.Count) ([]mig.Count, bool) {
+	for _, g := range removed {
+		if countOf(free, g.Profile) < g.N {
+			return nil, false
+		}
+	}
+	short := false
+	var must []mig.Count
+	for _, c := range requested {
+		short = short || countOf(free, c.Profile) < c.N
+		if n := c.N - (countOf(free, c.Profile) - countOf(removed, c.Profile)); n > 0 {
+			must = append(must, mig.Count{Profile: c.Profile, N: n})
+		}
+	}
+	if !short {
+		return nil, true // something other than slices is short
+	}
+	return must, true
+}

@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// reasonRank orders the reasons why no pool adds a node: the nearest to adding
+// one first.
+var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
+
+// whyNoScaleUp is the reason of the pools that came nearest to adding a node.
+func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
+	best, detail := len(reasonRank), []string{}
+	for j := range w.pools {
+		reason, why := w.cannotScaleUp(k, p, &w.pools[j])
+		for rank, r := range reasonRank {
+			if r != reason || rank > best {
+				continue
+			}
+			if rank < best {
+				best, detail = rank, nil
+			}
+			detail = append(detail, strings.TrimSuffix(why, ": "))
+		}
+	}
+	if best == len(reasonRank) {
+		return NoPoolFits, "there is no pool"
+	}
+	return reasonRank[best], strings.Join(detail[:min(len(detail), 3)], "; ")
+}
+
+// unserved is the reason of a pod that nothing serves.
+func (w *world) unserved(p *pending, k *kind) (Reason, string) {
+	reason, detail := w.whyNoScaleUp(k, p.pod)
+	switch bound := w.evictionBound(1); {
+	case p.borrowed && !w.policy.ScaleUpBorrowed:
+		t := &w.tenants[w.tenantIndex(p.pod)]
+		reason = BorrowedWaits
+		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for what would be borrowed", t.Name, amountText(t.Guarantee))
+	case bound != "" && p.charged && !p.borrowed && w.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
+		reason, detail = BoundReached, bound+"; "+detail
+	}
+	if why := w.ruledOut(k); why != "" {
+		detail += "; " + why
+	}
+	if !k.explained {
+		k.blocked, k.explained = w.blockersOf(k), true
+	}
+	if k.blocked.total() > 0 {
+		detail += "; no GPU can be repartitioned: " + k.blocked.String()
+		if reason == NoPoolFits {
+			reason = RepartitionExhausted
+		}
+	}
+	return reason, detail
+}
+
+// ruledOut names a node in service that has free capacity for the kind, and the
+// rule, volume or host port that alone keeps the kind from it; empty for none.
+func (w *world) ruledOut(k *kind) string {
+	if k.ruledOut != "" || !w.topology.any() && len(k.pod.Volumes)+len(k.pod.HostPorts) == 0 {
+		return k.ruledOut
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		free := n.capacity
+		free.ports = nil
+		if n.tier != tierNow || w.judge(k, n) == fitsNot || w.lacks(k, &free) != "" {
+			continue
+		}
+		why := ""
+		switch _, tainted := untolerated(k.pod, n.Taints); {
+		case tainted:
+			continue
+		case !w.admits(k, n):
+			why = "a " + mismatch(k.pod, n.Labels, n.Taints) + " excludes it"
+		case !w.rulesAllow(k, n):
+			why = "pod affinity or topology spread excludes it"
+		case w.lacks(k, &n.capacity) != "":
+			why = lackText(w.lacks(k, &n.capacity), "")
+		}
+		if why != "" {
+			k.ruledOut = n.name + " has free capacity, and " + why
+			break
+		}
+	}
+	return k.ruledOut
+}
+
+// alternativeText names the node that an action was weighed against.
+func (w *world) alternativeText(p *pending, k *kind, all []option) string {
+	if node, ok := optionOf(all, OptionNode); ok {
+		return fmt.Sprintf(" against %.2f for a node", node.cost)
+	}
+	reason, _ := w.whyNoScaleUp(k, p.pod)
+	return fmt.Sprintf("; no node can be added (%s)", reason)
+}
