@@ -97,6 +97,7 @@
 //	  selector=(KEY=VALUE …)
 //	  affinity=(KEY:In:A:B KEY:Exists | KEY:Gt:5)          "|" between terms of which one must match
 //	  tolerations=(KEY=VALUE:op=Exists:effect=NoSchedule …)
+//	  parts-on=(INDEX …)            GPUs of its node on which its parts are, where they are recorded
 //	  others=(NAME=N …)             other extended resources: rdma/hca=2; of a node and a pool what they have
 //	  groups=(GROUP …)              groups that rules count it in
 //	  spread=(LABEL:group=GROUP:skew=N …)    evenly over the label's values, apart=(LABEL:group=GROUP …) not beside
