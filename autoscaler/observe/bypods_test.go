@@ -166,7 +166,7 @@ func TestUnknownAccelerators(t *testing.T) {
 	for name, c := range map[string]struct {
 		offered, want bool
 	}{
-		"google.com/tpu": {false, true}, "nvidia.com/GRID_T4-1Q": {false, true}, "example.com/npu": {false, true},
+		"example.com/tpu": {false, true}, "nvidia.com/GRID_T4-1Q": {false, true}, "example.com/npu": {false, true},
 		"example.com/licence": {false, false}, "hugepages-2Mi": {false, false}, "acme.com/gpu-lite": {true, false},
 	} {
 		n := bare("n", amount("cpu", 8))

@@ -68,6 +68,7 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
 	out := v.withRules(p, v.c.claims.ConvertPod(p))
 	v.c.sharing.of(&p.Spec, &out)
+	v.c.divided.of(p, &out)
 	return out
 }
 
@@ -96,6 +97,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		}
 		pod := v.withRules(p, v.kept.of(c.claims, p))
 		c.sharing.of(&p.Spec, &pod)
+		c.divided.of(p, &pod)
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = v.unserved(&pod)
 		}

@@ -46,7 +46,7 @@ func gpuNodes(nodes []corev1.Node) map[string]bool {
 	out := map[string]bool{}
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || len(partition.Advertised(n)) > 0 {
+		if n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || offersDevices(n) {
 			out[n.Name] = true
 		}
 	}

@@ -31,7 +31,7 @@ func sharingOf(nodes []corev1.Node, pools []v1alpha1.GPUNodePool) sharing {
 	}
 	for i := range pools {
 		of := pools[i].Spec.Template.Sharing
-		if of == nil {
+		if of == nil || of.Replicas == 0 {
 			continue
 		}
 		name := corev1.ResourceName(partition.GPUResource)

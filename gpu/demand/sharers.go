@@ -182,6 +182,11 @@ func (s *sharer) offers(gpus, mib int) map[string]int64 {
 	return out
 }
 
+// Registers reports whether an annotation of nodes lists their GPUs.
+func Registers(annotation string) bool {
+	return slices.ContainsFunc(sharers, func(s sharer) bool { return s.register != "" && s.register == annotation })
+}
+
 // Dialects are the names of the dialects that divide GPUs, sorted.
 func Dialects() []string {
 	var out []string
@@ -212,29 +217,27 @@ func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 	return d, nil
 }
 
+// own are the resources that only nodes of one dialect offer.
+var own = func() map[string]bool {
+	out := map[string]bool{}
+	for _, s := range sharers {
+		for _, name := range append([]string{s.hundredths, s.memory, s.count, s.number}, s.beside...) {
+			if dialects[name].kind != other && name != "nvidia.com/gpu" {
+				out[name] = true
+			}
+		}
+	}
+	return out
+}()
+
 // Counted returns the amount of a resource that only nodes of one dialect offer,
 // false for any other resource. Whether gpushare counts memory in GiB or MiB is a
 // setting of the cluster: the amount is in MiB.
 func Counted(resource string, amount int64) (int64, bool) {
-	for i := range sharers {
-		s := &sharers[i]
-		switch resource {
-		case "":
-		case gpushareMemory:
-			if amount <= mostGiB {
-				amount *= 1024
-			}
-			return amount, true
-		case s.hundredths, s.memory, s.count:
-			return amount, dialects[resource].kind != other
-		case s.number:
-			return amount, s.number != "nvidia.com/gpu"
-		}
-		if slices.Contains(s.beside, resource) {
-			return amount, true
-		}
+	if resource == gpushareMemory && amount <= mostGiB {
+		amount *= 1024
 	}
-	return 0, false
+	return amount, own[resource]
 }
 
 // Exclusive returns a demand of a dialect whose whole GPUs no device plugin gives:
@@ -243,6 +246,15 @@ func (d Demand) Exclusive() Demand {
 	if d.GPUs > 0 && d.Fraction == nil {
 		d.Fraction = &Fraction{CoreMilli: 1000, MemoryMilli: 1000, GPUs: d.GPUs}
 		d.GPUs = 0
+	}
+	return d
+}
+
+// Over returns a demand of part of a GPU as equal parts of n GPUs, at most 64.
+func (d Demand) Over(n int) Demand {
+	if f := d.Fraction; f != nil && f.GPUs <= 1 && n > 1 {
+		n = min(n, maxDivided)
+		d.Fraction = &Fraction{CoreMilli: f.CoreMilli / n, MemoryMiB: f.MemoryMiB / n, MemoryMilli: f.MemoryMilli / n, GPUs: n}
 	}
 	return d
 }
