@@ -133,11 +133,12 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 	return out
 }
 
-// accelerators are words in the names of extended resources that are devices, in any dialect.
-var accelerators = []string{"gpu", "tpu", "npu", "grid_", "accelerator"}
+// accelerators are words in the names of extended resources that are devices, in any dialect: also AWS'
+// Neuron, Intel's Gaudi, and the MLUs and DCUs of Cambricon and Hygon.
+var accelerators = []string{"gpu", "tpu", "npu", "grid_", "accelerator", "neuron", "gaudi", "mlu", "dcu"}
 
-// unserved returns why no node or pool can serve a pending pod: it requests a device that no dialect knows and no
-// node offers. It is empty for any other pod.
+// unserved returns why no node is added for a pending pod: it requests a device that no dialect knows. It is empty
+// for any other pod.
 func (v *converter) unserved(p *plan.Pod) string {
 	for _, r := range p.Others {
 		name := strings.ToLower(r.Name)
@@ -149,6 +150,7 @@ func (v *converter) unserved(p *plan.Pod) string {
 		}) {
 			return "resource " + r.Name + ": no node offers it, and gpuscale knows no such device"
 		}
+		return "resource " + r.Name + ": nodes offer it, and gpuscale knows no such device: it adds no node for it"
 	}
 	return ""
 }

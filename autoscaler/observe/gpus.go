@@ -91,6 +91,9 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 			gpus[i].Model = in.modelOf(i)
 		}
 		in.divideGPU(&gpus[i])
+		if c := &gpus[i]; c.Model.Vendor == "" && in.facts.Allocatable != nil {
+			c.Model.Vendor = in.facts.Allocatable.Vendor // of unknown product, and of no other maker
+		}
 	}
 	return gpus
 }

@@ -56,6 +56,9 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 		t.Taints = append(t.Taints, plan.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 	}
 	t.Labels[v1alpha1.NodePoolLabel] = pool.Name
+	if model.Vendor != "nvidia" {
+		return t, noSharing(spec.Sharing, model.Vendor)
+	}
 	t.Labels[partition.PresentLabel] = "true"
 	t.Labels[partition.ProductLabel] = spec.Product
 	t.Labels[partition.CountLabel] = strconv.Itoa(int(spec.GPUs))
@@ -72,6 +75,14 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 		t.Labels[partition.CapableLabel] = "false"
 	}
 	return t, nil
+}
+
+// noSharing refuses to share devices of a maker that has none of the ways.
+func noSharing(sharing *v1alpha1.GPUSharing, vendor string) error {
+	if sharing != nil {
+		return fmt.Errorf("spec.template.sharing: is for GPUs of NVIDIA, not of %s", vendor)
+	}
+	return nil
 }
 
 // shareTemplate changes a template to GPUs that the device plugin shares: each replica counts as a GPU

@@ -119,6 +119,24 @@ func dialectOf(resource string) dialect {
 	return dialect{}
 }
 
+// AscendChip returns the chip that a product or a resource of Ascend names, without
+// its variant: "910" of "ASCEND910B3" and of "huawei.com/Ascend910", "310P" of
+// "huawei.com/Ascend310P". It is empty for other names.
+func AscendChip(name string) string {
+	_, chip, ok := strings.Cut(strings.ToUpper(name), "ASCEND")
+	if !ok {
+		return ""
+	}
+	n := 0
+	for n < len(chip) && chip[n] >= '0' && chip[n] <= '9' {
+		n++
+	}
+	if n > 0 && n < len(chip) && chip[n] == 'P' {
+		n++
+	}
+	return chip[:n]
+}
+
 // ascend reads what follows huawei.com/Ascend: "910", "310P" and "910B3" are
 // whole GPUs, "910B3-memory" is HAMi's part of one in MiB, and "910-16c" a static
 // partition, whose share depends on the chip.
