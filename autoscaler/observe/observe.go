@@ -158,7 +158,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, c.models, now)
 	o.warn("forecasts", err)
 	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come
-	addMoves(out.Pods, v.objects, c.pdbs)
+	addMoves(out.Pods, v.objects, c.pdbs, now)
 	bound := boundTo(out.Pods)
 	o.ignored = Ignored{Nodes: readings.without(c.nodes)}
 	out.Nodes = make([]plan.Node, 0, len(ours))
