@@ -253,11 +253,14 @@ func TestUnknownAccelerators(t *testing.T) {
 	}
 }
 
-// TestNodesOfPartsAreUp: a ready node that offers GPUs in parts only is no broken node, and does not
-// stop its pool.
+// TestNodesOfPartsAreUp: a ready node that offers GPUs in parts only, or a device that gpuscale does not
+// know, is no broken node, and stops neither its pool nor others. An unknown device is no whole GPU.
 func TestNodesOfPartsAreUp(t *testing.T) {
-	for _, resource := range []string{"aliyun.com/gpu-mem", "tencent.com/vcuda-core", "nvidia.com/gpumem", "volcano.sh/gpu-memory"} {
-		objects := []client.Object{poolOf("NVIDIA-L40S", 2)}
+	for _, resource := range []string{"aliyun.com/gpu-mem", "tencent.com/vcuda-core", "nvidia.com/gpumem", "volcano.sh/gpu-memory", "nano-gpu/gpu-percent",
+		"google.com/tpu", "amd.com/cpx_nps4", "huawei.com/Ascend910-16c", "acme.com/gpu-lite"} {
+		other := poolOf("AMD-Instinct-MI210", 1)
+		other.Name = "other"
+		objects := []client.Object{poolOf("AMD-Instinct-MI300X", 2), other, stuckPod("a", amount("amd.com/gpu", 1))}
 		for _, name := range []string{"n-1", "n-2", "n-3", "n-4"} {
 			objects = append(objects, bare(name, amount(resource, 96)))
 		}
@@ -266,6 +269,9 @@ func TestNodesOfPartsAreUp(t *testing.T) {
 			if v.Reason == plan.NodeUnready || v.Reason == plan.TooManyUnready {
 				t.Errorf("%s: %s", resource, v)
 			}
+		}
+		if len(made.Actions) == 0 || made.Actions[0].Verb != plan.ScaleUp {
+			t.Errorf("%s: the pod of another pool gets no node:\n%s", resource, made)
 		}
 	}
 }

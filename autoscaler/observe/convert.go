@@ -135,14 +135,19 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 
 // accelerators are words in the names of extended resources that are devices, in any dialect: also AWS'
 // Neuron, Intel's Gaudi, and the MLUs and DCUs of Cambricon and Hygon.
-var accelerators = []string{"gpu", "tpu", "npu", "grid_", "accelerator", "neuron", "gaudi", "mlu", "dcu"}
+var accelerators = []string{"gpu", "ascend", "px_nps", "tpu", "npu", "grid_", "accelerator", "neuron", "gaudi", "mlu", "dcu"}
+
+// isDevice reports whether the name of an extended resource is one of an accelerator, of whatever kind.
+func isDevice(resource string) bool {
+	name := strings.ToLower(resource)
+	return slices.ContainsFunc(accelerators, func(word string) bool { return strings.Contains(name, word) })
+}
 
 // unserved returns why no node is added for a pending pod: it requests a device that no dialect knows. It is empty
 // for any other pod.
 func (v *converter) unserved(p *plan.Pod) string {
 	for _, r := range p.Others {
-		name := strings.ToLower(r.Name)
-		if !slices.ContainsFunc(accelerators, func(word string) bool { return strings.Contains(name, word) }) {
+		if !isDevice(r.Name) {
 			continue
 		}
 		if !slices.ContainsFunc(v.c.nodes, func(n corev1.Node) bool {

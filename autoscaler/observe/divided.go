@@ -37,7 +37,7 @@ func (in nodeInput) divideGPU(c *plan.GPU) {
 	if d == nil {
 		return
 	}
-	if c.Model.Name == "" {
+	if c.Model.Vendor != "nvidia" { // a node's product may be its pool's
 		c.Model, _ = in.models.of(in.tables, d.Product, d.MemoryMiB)
 	}
 	if c.Model.Vendor == "" {

@@ -91,8 +91,9 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 			gpus[i].Model = in.modelOf(i)
 		}
 		in.divideGPU(&gpus[i])
-		if c := &gpus[i]; c.Model.Vendor == "" && in.facts.Allocatable != nil {
-			c.Model.Vendor = in.facts.Allocatable.Vendor // of unknown product, and of no other maker
+		// Of another maker than its product, which may be the pool's, or of none: what it offers decides.
+		if offered := in.facts.Allocatable; offered != nil && offered.Vendor != "" && gpus[i].Model.Vendor != offered.Vendor {
+			gpus[i].Model = gpu.Model{Vendor: offered.Vendor}
 		}
 	}
 	return gpus

@@ -42,7 +42,8 @@ var sharers = []sharer{
 	{name: "nano-gpu", hundredths: "nano-gpu/gpu-percent"},
 	{
 		name: "hami", register: "hami.io/node-nvidia-register", number: "nvidia.com/gpu",
-		beside: []string{"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"},
+		hundredths: "nvidia.com/gpucores", memory: "nvidia.com/gpumem", unit: 1, // which simulated nodes alone advertise
+		beside: []string{"nvidia.com/gpumem-percentage"},
 	},
 	{
 		name: "volcano", register: "volcano.sh/node-vgpu-register", number: "volcano.sh/vgpu-number",
@@ -70,6 +71,8 @@ type Divided struct {
 	Offers map[string]int64
 }
 
+func (s *sharer) whole() bool { return s.number == "nvidia.com/gpu" }
+
 // maxDivided bounds the GPUs of a node.
 const maxDivided = 64
 
@@ -90,12 +93,12 @@ func FromNode(allocatable map[string]int64, labels, annotations map[string]strin
 
 func (s *sharer) advertised(allocatable map[string]int64, labels map[string]string) (Divided, bool) {
 	memory, hundredths := allocatable[s.memory], allocatable[s.hundredths]
-	if memory <= 0 && hundredths <= 0 || s.register != "" && hundredths <= 0 {
+	if memory <= 0 && hundredths <= 0 {
 		return Divided{}, false
 	}
 	count, _ := strconv.ParseInt(labels[s.countLabel], 10, 64)
 	count = cmp.Or(max(allocatable[s.count], 0), hundredths/100, max(count, 0))
-	d := Divided{Dialect: s.name, GPUs: int(min(max(count, 1), maxDivided)), Product: labels[s.productLabel], Offers: map[string]int64{}}
+	d := Divided{Dialect: s.name, GPUs: int(min(max(count, 1), maxDivided)), Product: labels[s.productLabel], Whole: s.whole(), Offers: map[string]int64{}}
 	for _, name := range append([]string{s.hundredths, s.memory, s.count, s.number}, s.beside...) {
 		if n := allocatable[name]; n > 0 && dialects[name].kind != other {
 			d.Offers[name] = n
@@ -153,7 +156,7 @@ func (s *sharer) registered(allocatable map[string]int64, annotations map[string
 	if len(devices) == 0 || len(devices) > maxDivided {
 		return Divided{}, false
 	}
-	d := Divided{Dialect: s.name, GPUs: len(devices), Product: devices[0].Type, MemoryMiB: devices[0].DevMem, Whole: s.number == "nvidia.com/gpu"}
+	d := Divided{Dialect: s.name, GPUs: len(devices), Product: devices[0].Type, MemoryMiB: devices[0].DevMem, Whole: s.whole()}
 	for _, device := range devices {
 		d.UUIDs = append(d.UUIDs, device.ID)
 		d.MemoryMiB = min(d.MemoryMiB, max(device.DevMem, 0))
@@ -207,7 +210,7 @@ func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 		return Divided{}, fmt.Errorf("%q is no dialect: want one of %s", dialect, strings.Join(Dialects(), ", "))
 	}
 	s := &sharers[i]
-	d := Divided{Dialect: s.name, GPUs: gpus, MemoryMiB: memoryMiB, Whole: s.number == "nvidia.com/gpu", Offers: s.offers(gpus, memoryMiB)}
+	d := Divided{Dialect: s.name, GPUs: gpus, MemoryMiB: memoryMiB, Whole: s.whole(), Offers: s.offers(gpus, memoryMiB)}
 	if s.count != "" { // gpushare's is what a node states, and no pod requests
 		d.Offers[s.count] = int64(gpus)
 	}
@@ -241,12 +244,17 @@ func Counted(resource string, amount int64) (int64, bool) {
 }
 
 // Exclusive returns a demand of a dialect whose whole GPUs no device plugin gives:
-// all of the compute and memory of as many GPUs.
+// all of the compute and memory of as many GPUs. Parts that another container
+// requests beside them count as whole GPUs too.
 func (d Demand) Exclusive() Demand {
-	if d.GPUs > 0 && d.Fraction == nil {
-		d.Fraction = &Fraction{CoreMilli: 1000, MemoryMilli: 1000, GPUs: d.GPUs}
-		d.GPUs = 0
+	if d.GPUs == 0 {
+		return d
 	}
+	all := Fraction{CoreMilli: 1000, MemoryMilli: 1000, GPUs: d.GPUs}
+	if d.Fraction != nil {
+		all.GPUs += max(d.Fraction.GPUs, 1)
+	}
+	d.GPUs, d.Fraction = 0, &all
 	return d
 }
 

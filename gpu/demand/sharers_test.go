@@ -37,6 +37,7 @@ func TestFromNode(t *testing.T) {
 		"HAMi before 2.5": {map[string]int64{"nvidia.com/gpu": 10}, nil,
 			map[string]string{"hami.io/node-nvidia-register": "GPU-a,10,32768,100,NVIDIA-Tesla V100-PCIE-32GB,0,true:"},
 			"hami 1 32768 NVIDIA-Tesla V100-PCIE-32GB whole [GPU-a]"},
+		"HAMi, simulated":                   {map[string]int64{"nvidia.com/gpu": 20, "nvidia.com/gpumem": 30720, "nvidia.com/gpucores": 200}, nil, nil, "hami 2 15360  whole"},
 		"HAMi, gone: the annotation stays":  {map[string]int64{"cpu": 8}, nil, map[string]string{"hami.io/node-nvidia-register": two}, "none"},
 		"HAMi, an annotation of other form": {map[string]int64{"nvidia.com/gpu": 20}, nil, map[string]string{"hami.io/node-nvidia-register": "?"}, "none"},
 		"volcano": {map[string]int64{"volcano.sh/vgpu-number": 10, "volcano.sh/vgpu-memory": 11264, "volcano.sh/vgpu-cores": 100}, nil,
@@ -97,6 +98,22 @@ func TestDivideOffersWhatANodeDoes(t *testing.T) {
 	}
 	if _, err := Divide("mps", 1, 1); err == nil || !strings.Contains(err.Error(), "gpushare, hami") {
 		t.Errorf("an unknown dialect: %v", err)
+	}
+}
+
+func TestExclusive(t *testing.T) {
+	for text, want := range map[string]string{
+		"cpu 1": "none", "tke.cloud.tencent.com/qgpu-core 40": "40 % core of a GPU",
+		"tke.cloud.tencent.com/qgpu-core 200": "100 % core + 100 % memory of each of 2 GPUs",
+	} {
+		d, err := FromResources(res(t, text))
+		if got := d.Exclusive().String(); err != nil || got != want {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+	both := Demand{GPUs: 1, Fraction: &Fraction{CoreMilli: 300}}
+	if got := both.Exclusive().String(); got != "100 % core + 100 % memory of each of 2 GPUs" {
+		t.Error(got)
 	}
 }
 
