@@ -110,7 +110,7 @@ var products = []product{
 	other("google", "TPU-V5E", 16384, "TPU-V5-LITE"),
 	other("google", "TPU-V5P", 97280),
 	other("google", "TPU-V6E", 32768),
-	other("google", "TPU7X", 196608),
+	other("google", "TPU7X", 196608, "TPU-V7X", "TPU-V7XE"),
 }
 
 func nvidia(name string, memoryMiB int, spellings ...string) product {
