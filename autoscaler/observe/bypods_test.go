@@ -232,7 +232,8 @@ func TestUnknownAccelerators(t *testing.T) {
 	}{
 		"example.com/tpu": {false, "no node offers it"}, "nvidia.com/GRID_T4-1Q": {false, "no node offers it"}, "example.com/npu": {false, "no node offers it"},
 		"aws.amazon.com/neuron": {false, "no node offers it"}, "cambricon.com/mlu": {false, "no node offers it"},
-		"example.com/licence": {false, ""}, "hugepages-2Mi": {false, ""},
+		"example.com/licence": {false, ""}, "hugepages-2Mi": {false, ""}, "example.com/input-slots": {false, ""},
+		"aws.amazon.com/neuroncore": {false, "no node offers it"}, "hygon.com/dcunum": {false, "no node offers it"}, "nvidia.com/TU104GL_Tesla_T4": {false, "no node offers it"},
 		"acme.com/gpu-lite": {true, "nodes offer it"}, "habana.ai/gaudi": {true, "nodes offer it"},
 	} {
 		n := bare("n", amount("cpu", 8))

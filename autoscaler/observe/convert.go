@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -133,14 +134,16 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 	return out
 }
 
-// accelerators are words in the names of extended resources that are devices, in any dialect: also AWS'
-// Neuron, Intel's Gaudi, and the MLUs and DCUs of Cambricon and Hygon.
-var accelerators = []string{"gpu", "ascend", "px_nps", "tpu", "npu", "grid_", "accelerator", "neuron", "gaudi", "mlu", "dcu"}
+// accelerators are how words in the names of extended resources begin or end that are devices, in any
+// dialect: also AWS' Neuron, Intel's Gaudi, the MLUs and DCUs of Cambricon and Hygon, KubeVirt's GPUs.
+var accelerators = []string{"gpu", "tpu", "npu", "grid", "tesla", "accelerator", "ascend", "neuron", "gaudi", "mlu", "dcu", "cpx", "dpx", "qpx", "spx"}
 
 // isDevice reports whether the name of an extended resource is one of an accelerator, of whatever kind.
 func isDevice(resource string) bool {
-	name := strings.ToLower(resource)
-	return slices.ContainsFunc(accelerators, func(word string) bool { return strings.Contains(name, word) })
+	words := strings.FieldsFunc(strings.ToLower(resource), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return slices.ContainsFunc(words, func(word string) bool {
+		return slices.ContainsFunc(accelerators, func(a string) bool { return strings.HasPrefix(word, a) || strings.HasSuffix(word, a) })
+	})
 }
 
 // unserved returns why no node is added for a pending pod: it requests a device that no dialect knows. It is empty

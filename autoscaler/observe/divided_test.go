@@ -233,6 +233,23 @@ func TestDividedNodesOfNoPool(t *testing.T) {
 	}
 }
 
+// TestBothNames: a node whose GPUs are given whole by NVIDIA's plugin and in parts by a dialect serves both.
+// HAMi's priority of a pod is no resource of nodes.
+func TestBothNames(t *testing.T) {
+	n := dividedNodeOf("n", "elasticgpu")
+	n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("2")
+	w := newWorld(t, dividedPool(""), n, stuckPod("whole", listOf("nvidia.com/gpu=1")), stuckPod("part", listOf("elasticgpu.io/gpu-core=30")))
+	for _, name := range []string{"whole", "part"} {
+		if got := w.verdictOn(name, 0, 0); got != plan.WaitScheduler {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	w = newWorld(t, dividedPool("hami"), dividedNodeOf("n", "hami"), stuckPod("p0", listOf("nvidia.com/gpu=1 nvidia.com/gpumem=1000 nvidia.com/priority=1")))
+	if got := w.verdictOn("p0", 0, 0); got != plan.WaitScheduler {
+		t.Errorf("with a priority: %s", got)
+	}
+}
+
 // TestPartsOverSeveralGPUs: ACK's label of a pod divides its memory among as many GPUs.
 func TestPartsOverSeveralGPUs(t *testing.T) {
 	p := stuckPod("p0", listOf("aliyun.com/gpu-mem=8"))

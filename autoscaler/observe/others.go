@@ -22,6 +22,9 @@ func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 		if !strings.Contains(string(name), "/") || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 			continue
 		}
+		if demand.Hint(string(name)) {
+			continue
+		}
 		if c != nil && c.extended[string(name)] != nil {
 			continue
 		}

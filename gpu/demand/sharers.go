@@ -63,8 +63,8 @@ type Divided struct {
 	MemoryMiB int      // of each, as the scheduler counts it; 0 for not stated
 	Product   string   // by the maker's label; empty for not stated
 	UUIDs     []string // by index, where stated
-	// Whole is set where the dialect gives whole GPUs under the device plugin's own
-	// name; elsewhere a request by that name is not served.
+	// Whole is set where whole GPUs are given under the device plugin's own name too;
+	// elsewhere a request by that name is not served.
 	Whole bool
 	// Offers are the resources that pods of the dialect request, with the amounts
 	// that all GPUs have together. Memory of gpushare is in MiB, see Counted.
@@ -98,7 +98,7 @@ func (s *sharer) advertised(allocatable map[string]int64, labels map[string]stri
 	}
 	count, _ := strconv.ParseInt(labels[s.countLabel], 10, 64)
 	count = cmp.Or(max(allocatable[s.count], 0), hundredths/100, max(count, 0))
-	d := Divided{Dialect: s.name, GPUs: int(min(max(count, 1), maxDivided)), Product: labels[s.productLabel], Whole: s.whole(), Offers: map[string]int64{}}
+	d := Divided{Dialect: s.name, GPUs: int(min(max(count, 1), maxDivided)), Product: labels[s.productLabel], Whole: s.whole() || allocatable["nvidia.com/gpu"] > 0, Offers: map[string]int64{}}
 	for _, name := range append([]string{s.hundredths, s.memory, s.count, s.number}, s.beside...) {
 		if n := allocatable[name]; n > 0 && dialects[name].kind != other {
 			d.Offers[name] = n
@@ -232,6 +232,10 @@ var own = func() map[string]bool {
 	}
 	return out
 }()
+
+// Hint reports whether a resource that pods request is no amount of a node: the
+// scheduler does not count it. HAMi's is a pod's priority on its GPU.
+func Hint(resource string) bool { return resource == "nvidia.com/priority" }
 
 // Counted returns the amount of a resource that only nodes of one dialect offer,
 // false for any other resource. Whether gpushare counts memory in GiB or MiB is a
