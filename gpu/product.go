@@ -82,6 +82,7 @@ func normal(label string) (name string, isMIG bool) {
 func virtual(name string) (Model, bool) {
 	i := strings.LastIndexByte(name, '-')
 	size, _ := strings.CutSuffix(name[i+1:], "4") // "1B4" has four displays
+	size, _ = strings.CutSuffix(size, "ME")       // "5CME" has MIG's media engines
 	if i <= 0 || len(size) < 2 || !strings.Contains("ABCQ", size[len(size)-1:]) {
 		return Model{}, false
 	}

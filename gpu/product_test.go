@@ -68,6 +68,7 @@ func TestParseProduct(t *testing.T) {
 		"NVIDIA-A16-4Q":          "A16-4Q",
 		"GRID-A100D-1-10C":       "A100D-1-10C",
 		"NVIDIA-L40S-48Q-SHARED": "L40S-48Q",
+		"GRID-A100-1-5CME":       "A100-1-5CME",
 		"GRID-8Q":                "",
 		// Names that do not determine the memory, and unknown ones.
 		"NVIDIA-A100":          "",
