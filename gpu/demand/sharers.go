@@ -29,8 +29,8 @@ type sharer struct {
 
 // sharers is checked against gpushare-scheduler-extender (pkg/utils), gpu-manager
 // (pkg/types, pkg/services/watchdog), elastic-gpu-scheduler (pkg/scheduler),
-// nano-gpu-scheduler (pkg/types), HAMi (protocol design), volcano
-// (pkg/scheduler/api/devices), and the documentation of ACK and TKE.
+// nano-gpu-scheduler (pkg/types), HAMi (protocol design), volcano-vgpu-device-plugin
+// (README), and the documentation of ACK and TKE.
 var sharers = []sharer{
 	{
 		name: "gpushare", count: "aliyun.com/gpu-count", hundredths: "aliyun.com/gpu-core.percentage", memory: "aliyun.com/gpu-mem", unit: 1024,
