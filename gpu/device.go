@@ -4,7 +4,7 @@ package gpu
 type Model struct {
 	// Name is our canonical name, the key of the MIG table: "H100-80GB".
 	Name string
-	// Vendor is "nvidia", "amd", "intel" or "huawei".
+	// Vendor is "nvidia", "amd", "intel", "huawei" or "google".
 	Vendor string
 	// MemoryMiB is the memory of the whole GPU.
 	MemoryMiB int

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -32,6 +33,9 @@ var byName = sync.OnceValue(func() map[string]Model {
 // GFD then reports the memory of an instance.
 func ParseProductMemory(label string, memoryMiB int) (Model, bool) {
 	name, isMIG := normal(label)
+	if m, ok := virtual(name); ok {
+		return m, true
+	}
 	if !isMIG && memoryMiB > 0 {
 		if m, ok := longest(name, func(p product) []string { return p.open }, memoryMiB); ok {
 			return m, true
@@ -72,9 +76,26 @@ func normal(label string) (name string, isMIG bool) {
 	return strings.Join(words, "-"), false
 }
 
+// virtual reads the name of a vGPU, as a virtual machine's driver has it: the
+// product and a profile, which begins with the memory in GiB ("T4-8Q"). It has no
+// more than that, and no MIG.
+func virtual(name string) (Model, bool) {
+	i := strings.LastIndexByte(name, '-')
+	size, _ := strings.CutSuffix(name[i+1:], "4") // "1B4" has four displays
+	size, _ = strings.CutSuffix(size, "ME")       // "5CME" has MIG's media engines
+	if i <= 0 || len(size) < 2 || !strings.Contains("ABCQ", size[len(size)-1:]) {
+		return Model{}, false
+	}
+	gib, err := strconv.ParseUint(size[:len(size)-1], 10, 9)
+	if err != nil || gib == 0 {
+		return Model{}, false
+	}
+	return Model{Name: name, Vendor: "nvidia", MemoryMiB: int(gib) * 1024}, true
+}
+
 func maker(word string) bool {
 	switch word {
-	case "NVIDIA", "TESLA", "QUADRO", "GEFORCE", "AMD", "INSTINCT", "INTEL(R)", "INTEL", "HUAWEI":
+	case "NVIDIA", "TESLA", "QUADRO", "GEFORCE", "GRID", "AMD", "INSTINCT", "INTEL(R)", "INTEL", "HUAWEI":
 		return true
 	}
 	return false

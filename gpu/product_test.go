@@ -60,6 +60,16 @@ func TestParseProduct(t *testing.T) {
 		"AMD_Instinct_MI300X_OAM":           "MI300X",
 		"Intel(R) Data Center GPU Max 1550": "MAX-1550",
 		"Ascend910B3":                       "ASCEND910B",
+		"tpu-v5-lite-podslice":              "TPU-V5E",
+		"tpu7x":                             "TPU7X",
+		// vGPUs of a virtual machine.
+		"GRID-T4-8Q":             "T4-8Q",
+		"GRID T4-1B4":            "T4-1B4",
+		"NVIDIA-A16-4Q":          "A16-4Q",
+		"GRID-A100D-1-10C":       "A100D-1-10C",
+		"NVIDIA-L40S-48Q-SHARED": "L40S-48Q",
+		"GRID-A100-1-5CME":       "A100-1-5CME",
+		"GRID-8Q":                "",
 		// Names that do not determine the memory, and unknown ones.
 		"NVIDIA-A100":          "",
 		"NVIDIA-H100":          "",
@@ -100,6 +110,13 @@ func TestParseProductMemory(t *testing.T) {
 		if m, _ := ParseProductMemory(c.label, c.memory); m.Name != c.want {
 			t.Errorf("%q, %d MiB: got %q, want %q", c.label, c.memory, m.Name, c.want)
 		}
+	}
+}
+
+// TestVGPUMemory: the profile of a vGPU states its memory; it is no GPU that has the product's.
+func TestVGPUMemory(t *testing.T) {
+	if m, ok := ParseProductMemory("GRID-A100-40C", 81920); !ok || m != (Model{Name: "A100-40C", Vendor: "nvidia", MemoryMiB: 40960}) {
+		t.Errorf("%+v", m)
 	}
 }
 

@@ -104,6 +104,13 @@ var products = []product{
 	other("huawei", "ASCEND910", 32768),
 	other("huawei", "ASCEND910B", 65536, "910B", "910B1", "910B2", "910B3", "ASCEND910B1", "ASCEND910B2", "ASCEND910B3"),
 	other("huawei", "ASCEND310P", 24576, "310P", "310P3", "ASCEND310P3"),
+
+	// The memory of a chip, by GKE's label cloud.google.com/gke-tpu-accelerator.
+	other("google", "TPU-V4", 32768),
+	other("google", "TPU-V5E", 16384, "TPU-V5-LITE"),
+	other("google", "TPU-V5P", 97280),
+	other("google", "TPU-V6E", 32768),
+	other("google", "TPU7X", 196608, "TPU-V7X", "TPU-V7XE"),
 }
 
 func nvidia(name string, memoryMiB int, spellings ...string) product {

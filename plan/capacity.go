@@ -24,7 +24,10 @@ type capacity struct {
 }
 
 // part is the free capacity of a shared GPU, in thousandths and MiB.
-type part struct{ core, memory int }
+type part struct {
+	core, memory int
+	gpu          int // its index plus one, 0 for unknown
+}
 
 // unstated stands for CPU or memory that the snapshot does not state: no limit.
 const unstated = math.MaxInt64 / 4
@@ -46,7 +49,7 @@ func (r *capacity) supply(device *GPU, single bool) {
 	case device.Health == gpu.Sick:
 	case device.Shared:
 		r.addWhole(device, 0)
-		r.parts = append(r.parts, part{core: 1000, memory: r.partMemory()})
+		r.parts = append(r.parts, part{core: 1000, memory: r.partMemory(), gpu: device.Index + 1})
 	case !device.MIG:
 		r.addWhole(device, 1)
 	case single:
@@ -203,7 +206,7 @@ func (r *capacity) takePlain(p *Pod) {
 		r.whole -= clampCount(p.Demand.GPUs)
 	}
 	if p.Demand.Fraction != nil {
-		r.takeParts(p.Demand.Fraction)
+		r.takeParts(p.Demand.Fraction, p.PartsOn)
 	}
 }
 
@@ -247,22 +250,35 @@ func (r *capacity) partMemory() int {
 	return math.MaxInt32
 }
 
-// takeParts allocates parts on the tightest shared GPUs with enough free
-// capacity, then on whole ones.
-func (r *capacity) takeParts(f *demand.Fraction) {
-	need := r.partOf(f)
-	var used []int
-	for range min(clampCount(max(f.GPUs, 1)), maxGPUsOfNode) {
-		i := r.partFor(need, used)
-		if i < 0 {
-			r.whole--
-			r.parts = append(r.parts, part{core: 1000, memory: r.partMemory()})
-			i = len(r.parts) - 1
-		}
-		r.parts[i].core -= need.core
-		r.parts[i].memory -= need.memory
-		used = append(used, i)
+// takeParts allocates parts: on the GPUs of these indexes, where they are known,
+// and otherwise on the tightest shared GPUs with enough free capacity, then on
+// whole ones.
+func (r *capacity) takeParts(f *demand.Fraction, on []int) {
+	need, n := r.partOf(f), min(clampCount(max(f.GPUs, 1)), maxGPUsOfNode)
+	if of := len(on); of > 0 { // containers may have their parts on several GPUs
+		need.core, need.memory, n = (need.core*n+of-1)/of, (need.memory*n+of-1)/of, 0
 	}
+	var used []int
+	for _, index := range on {
+		i := slices.IndexFunc(r.parts, func(s part) bool { return s.gpu == index+1 })
+		used = append(used, r.takePart(need, i, index+1))
+	}
+	for range n {
+		used = append(used, r.takePart(need, r.partFor(need, used), 0))
+	}
+}
+
+// takePart allocates a part of the i-th shared GPU, of a whole one where i is
+// negative, and returns which it is.
+func (r *capacity) takePart(need part, i, gpu int) int {
+	if i < 0 {
+		r.whole--
+		r.parts = append(r.parts, part{core: 1000, memory: r.partMemory(), gpu: gpu})
+		i = len(r.parts) - 1
+	}
+	r.parts[i].core -= need.core
+	r.parts[i].memory -= need.memory
+	return i
 }
 
 // maxGPUsOfNode bounds what an invalid snapshot can cost.

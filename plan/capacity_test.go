@@ -47,7 +47,7 @@ func TestPartsOfGPUs(t *testing.T) {
 			free.takePlain(p)
 			checkTaken(r, &free, before, need, p)
 			for i, c := range free.parts[:shared] {
-				if twice := (part{was[i].core - c.core, was[i].memory - c.memory}); twice != (part{}) && twice != need {
+				if twice := (part{core: was[i].core - c.core, memory: was[i].memory - c.memory}); twice != (part{}) && twice != need {
 					r.Fatalf("%+v taken of one GPU for parts of %+v", twice, need)
 				}
 			}
@@ -59,7 +59,7 @@ func TestPartsOfGPUs(t *testing.T) {
 func gpusOf(r *capacity) []part {
 	var all []part
 	for range r.whole {
-		all = append(all, part{1000, r.partMemory()})
+		all = append(all, part{core: 1000, memory: r.partMemory()})
 	}
 	return append(all, r.parts...)
 }

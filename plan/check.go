@@ -227,6 +227,9 @@ func (c *checker) pod(p *Pod, nodes, seen map[string]bool) {
 	c.notNegative(path+".cpuMilli", p.CPUMilli)
 	c.notNegative(path+".memoryMi", p.MemoryMi)
 	c.demand(path+".demand", p.Demand)
+	for _, index := range p.PartsOn {
+		c.notNegative(path+".partsOn", int64(index))
+	}
 	c.gang(path, p)
 	c.leaving(path, p)
 	budgets := map[string]bool{}

@@ -130,7 +130,11 @@ func requestText(p *Pod) string {
 		}
 		parts = append(parts, fmt.Sprintf("%d × %s", i.Count, i.Name))
 	}
-	if d.Fraction != nil {
+	switch f := d.Fraction; {
+	case f == nil:
+	case f.CoreMilli >= 1000 && f.MemoryMilli >= 1000: // as dialects give whole GPUs
+		parts = append(parts, "all of "+count(max(f.GPUs, 1), "GPU"))
+	default:
 		parts = append(parts, "part of a GPU")
 	}
 	if len(parts) == 0 {

@@ -195,6 +195,9 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	case wholeGPUs, partOfGPU:
 		return p.shortOfGPUs(k.pod, lack)
 	default:
+		if lack != "cpu" && lack != "memory" && !slices.ContainsFunc(p.Template.Others, func(o Resource) bool { return o.Name == lack }) {
+			return "its nodes offer no " + lack
+		}
 		return "too few " + lack
 	}
 }
@@ -217,6 +220,8 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 		return "its GPUs are all in MIG mode"
 	case p.empty.whole > 0 && !sameVendor(pod.Demand.Vendor, p.empty.vendor):
 		return fmt.Sprintf("its GPUs are of %s, not of %s", p.empty.vendor, pod.Demand.Vendor)
+	case lack == wholeGPUs && gpus[0].Shared:
+		return "its GPUs are given in parts only"
 	case lack == wholeGPUs:
 		return "too few GPUs"
 	case p.empty.whole > 0 && p.empty.unmeasured(pod):

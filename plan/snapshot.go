@@ -269,6 +269,9 @@ type Pod struct {
 	Affinity     []NodeTerm // any term may match; empty matches every node
 	Tolerations  []Toleration
 	Others       []Resource
+	// PartsOn are the indexes of the node's GPUs on which a running pod has its
+	// parts, as its scheduler has recorded them; nil for unknown.
+	PartsOn []int
 	// Groups are those of any pod's rules that select this pod.
 	Groups []string
 	// Spread, Apart and Near are its topology rules: evenly over places, not

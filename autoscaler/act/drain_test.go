@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/plan"
@@ -63,6 +65,24 @@ func TestDrainWaitsForCheckpoints(t *testing.T) {
 	w.want(Waiting, drainAction())
 	if len(w.evicted) != 1 {
 		t.Errorf("evicted %v", w.evicted)
+	}
+}
+
+// TestNotBetweenCheckpoints: a pod that saves its work each half an hour is evicted right after
+// that, and not between.
+func TestNotBetweenCheckpoints(t *testing.T) {
+	pod := replica("a", "p-1", v1alpha1.CheckpointEveryAnnotation, "30m")
+	pod.Status.StartTime = ptr.To(metav1.NewTime(start.Add(-54 * time.Minute)))
+	w := newWorld(t, nil, pod)
+	for _, minute := range []time.Duration{54, 59} {
+		w.snap.Now = start.Add((minute - 54) * time.Minute)
+		if w.want(Waiting, drainAction()); len(w.evicted) != 0 {
+			t.Fatalf("evicted %v in minute %d", w.evicted, minute)
+		}
+	}
+	w.snap.Now = start.Add(7 * time.Minute)
+	if w.want(Waiting, drainAction()); len(w.evicted) != 1 {
+		t.Errorf("evicted %v in minute 61", w.evicted)
 	}
 }
 

@@ -58,7 +58,7 @@ func (r *reconcile) mayMoveNow(pod *corev1.Pod, end time.Time) error {
 	if err := r.mayMove(pod, end); err != nil {
 		return err
 	}
-	from, err := v1alpha1.EvictFrom(pod)
+	from, err := v1alpha1.EvictFrom(pod, r.now)
 	if err != nil {
 		return refuse("pod %s/%s: %v", pod.Namespace, pod.Name, err)
 	}

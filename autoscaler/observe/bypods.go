@@ -15,6 +15,9 @@ import (
 // reports the GPUs. MIG devices and GPUs in parts need an exporter, and so do GPUs in use that could be
 // repartitioned, which depends on which of them are free.
 func fromPods(in nodeInput, gpus []plan.GPU) bool {
+	if in.facts.divided != nil {
+		return fromParts(in, gpus)
+	}
 	if in.reading == nil && in.facts.shares > 0 {
 		return fromShares(in, gpus)
 	}

@@ -2,7 +2,9 @@ package observe
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -51,6 +54,9 @@ func TestWholeGPUsAreKnownByTheirPods(t *testing.T) {
 		"AMD, free":           {"AMD-Instinct-MI300X", "amd.com/gpu", 2, nil, nil, "--"},
 		"AMD, one in use":     {"AMD-Instinct-MI300X", "amd.com/gpu", 2, nil, []client.Object{pod("a", "n", amount("amd.com/gpu", 1))}, "a-"},
 		"Intel, all in use":   {"Intel-Data-Center-GPU-Max-1100", "gpu.intel.com/i915", 2, nil, []client.Object{pod("a", "n", amount("gpu.intel.com/i915", 2))}, "aa"},
+		"Ascend, one in use":  {"Ascend910B3", "huawei.com/Ascend910", 2, nil, []client.Object{pod("a", "n", amount("huawei.com/Ascend910", 1))}, "a-"},
+		"TPU, free":           {"tpu-v5-lite-podslice", "google.com/tpu", 2, nil, nil, "--"},
+		"vGPU, one in use":    {"GRID-T4-8Q", "nvidia.com/gpu", 2, nil, []client.Object{pod("a", "n", amount("nvidia.com/gpu", 1))}, "a-"},
 		"NVIDIA without MIG":  {"NVIDIA-L40S", "nvidia.com/gpu", 2, nil, []client.Object{pod("a", "n", amount("nvidia.com/gpu", 1))}, "a-"},
 		"a pod without GPUs":  {"NVIDIA-L40S", "nvidia.com/gpu", 2, nil, []client.Object{pod("a", "n", amount("cpu", 1))}, "--"},
 		"MIG-capable, free":   {"NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu", 2, nil, nil, "--"},
@@ -100,9 +106,66 @@ func TestWholeGPUsAreKnownByTheirPods(t *testing.T) {
 	}
 }
 
+// makers are products, and the resource by which their device plugins give them.
+var makers = map[string]string{
+	"AMD-Instinct-MI300X": "amd.com/gpu", "NVIDIA-L40S": "nvidia.com/gpu", "Intel-Data-Center-GPU-Max-1100": "gpu.intel.com/i915",
+	"Intel-Data-Center-GPU-Flex-170": "gpu.intel.com/xe", "Ascend910B3": "huawei.com/Ascend910", "Ascend310P3": "huawei.com/Ascend310P",
+	"tpu-v6e-slice": "google.com/tpu", "GRID-T4-8Q": "nvidia.com/gpu",
+}
+
+// TestMakersScaleUp: whole devices of any maker get nodes of a pool of that maker, from zero and beside
+// full ones, and none of another's.
+func TestMakersScaleUp(t *testing.T) {
+	for product, name := range makers {
+		other := poolOf("AMD-Instinct-MI210", 2)
+		if name == "amd.com/gpu" {
+			other = poolOf("NVIDIA-L4", 2)
+		}
+		other.Name, other.Spec.PricePerHour = "other", ptr.To(resource.MustParse("0.1"))
+		full := []client.Object{bare("n", amount(name, 2)), pod("a", "n", amount(name, 2))}
+		for what, objects := range map[string][]client.Object{"from zero": nil, "beside a full node": full} {
+			w := newWorld(t, append(objects, poolOf(product, 2), other, stuckPod("p", amount(name, 2)))...)
+			made := plan.Make(w.at(0).Snapshot, plan.DefaultPolicy())
+			if len(made.Actions) != 1 || made.Actions[0].Verb != plan.ScaleUp || made.Actions[0].Pool != "p" {
+				t.Errorf("%s, %s:\n%s", product, what, made)
+			}
+		}
+		if w := newWorld(t, other, stuckPod("p", amount(name, 1))); w.verdictOn("p", 0, 0) != plan.NoPoolFits {
+			t.Errorf("%s: a node of another maker is added", product)
+		}
+	}
+}
+
+// TestNodeOfAnotherMaker: a node of no pool and of unknown product has GPUs of the maker whose resource it
+// offers.
+func TestNodeOfAnotherMaker(t *testing.T) {
+	n := bare("n", amount("amd.com/gpu", 2))
+	delete(n.Labels, v1alpha1.NodePoolLabel)
+	w := newWorld(t, poolOf("NVIDIA-L40S", 1), n, stuckPod("p", amount("nvidia.com/gpu", 1)), stuckPod("amd", amount("amd.com/gpu", 1)))
+	if got := w.verdictOn("p", 0, 1); got != plan.WaitUpcomingNode {
+		t.Errorf("NVIDIA's: %s", got)
+	}
+	if got := w.verdictOn("amd", 0, 1); got != plan.WaitScheduler {
+		t.Errorf("AMD's: %s", got)
+	}
+}
+
+// TestAscendChips: the resource names the chip, so a node with another one is none for the pod.
+func TestAscendChips(t *testing.T) {
+	small := poolOf("Ascend310P3", 2)
+	small.Name, small.Spec.PricePerHour = "small", ptr.To(resource.MustParse("0.1"))
+	for name, want := range map[string]string{"huawei.com/Ascend910": "p", "huawei.com/Ascend910B3": "p", "huawei.com/Ascend310P": "small"} {
+		w := newWorld(t, small, poolOf("Ascend910B3", 2), stuckPod("a", amount(name, 1)))
+		made := plan.Make(w.at(0).Snapshot, plan.DefaultPolicy())
+		if len(made.Actions) != 1 || made.Actions[0].Pool != want {
+			t.Errorf("%s: want a node of %s:\n%s", name, want, made)
+		}
+	}
+}
+
 // TestPoolWithoutExporterScalesDown: two empty nodes of any maker go after the pool's idleAfter.
 func TestPoolWithoutExporterScalesDown(t *testing.T) {
-	for product, resource := range map[string]string{"AMD-Instinct-MI300X": "amd.com/gpu", "NVIDIA-L40S": "nvidia.com/gpu"} {
+	for product, resource := range makers {
 		w := newWorld(t, poolOf(product, 2), bare("n-1", amount(resource, 2)))
 		for i := range 61 { // ten minutes of idleAfter; the planner's state is kept between reconciles
 			out := w.at(time.Duration(i) * 15 * time.Second)
@@ -160,32 +223,45 @@ func TestStartupTaints(t *testing.T) {
 	}
 }
 
-// TestUnknownAccelerators: a pod that requests a device that no node offers and gpuscale does not know
-// hears so; one of another kind of resource, or one that a node offers, is left to others.
+// TestUnknownAccelerators: a pod that requests a device that gpuscale does not know gets a verdict that
+// names it, and one of another kind of resource none; other pods get their nodes.
 func TestUnknownAccelerators(t *testing.T) {
 	for name, c := range map[string]struct {
-		offered, want bool
+		offered bool
+		want    string
 	}{
-		"google.com/tpu": {false, true}, "nvidia.com/GRID_T4-1Q": {false, true}, "example.com/npu": {false, true},
-		"example.com/licence": {false, false}, "hugepages-2Mi": {false, false}, "acme.com/gpu-lite": {true, false},
+		"example.com/tpu": {false, "no node offers it"}, "nvidia.com/GRID_T4-1Q": {false, "no node offers it"}, "example.com/npu": {false, "no node offers it"},
+		"aws.amazon.com/neuron": {false, "no node offers it"}, "cambricon.com/mlu": {false, "no node offers it"},
+		"example.com/licence": {false, ""}, "hugepages-2Mi": {false, ""}, "example.com/input-slots": {false, ""},
+		"aws.amazon.com/neuroncore": {false, "no node offers it"}, "hygon.com/dcunum": {false, "no node offers it"}, "nvidia.com/TU104GL_Tesla_T4": {false, "no node offers it"},
+		"acme.com/gpu-lite": {true, "nodes offer it"}, "habana.ai/gaudi": {true, "nodes offer it"},
 	} {
 		n := bare("n", amount("cpu", 8))
 		if c.offered {
 			n = bare("n", amount(name, 8))
 		}
-		w := newWorld(t, poolOf("NVIDIA-L40S", 1), n, stuckPod("a", amount(name, 1)))
-		pods := w.at(0).Pods
-		if got := len(pods) == 1 && strings.Contains(pods[0].Unreadable, name); got != c.want {
-			t.Errorf("%s: %+v", name, pods)
+		w := newWorld(t, poolOf("NVIDIA-L40S", 1), n, stuckPod("a", amount(name, 1)), stuckPod("b", amount("nvidia.com/gpu", 1)))
+		made := plan.Make(w.at(0).Snapshot, plan.DefaultPolicy())
+		i := slices.IndexFunc(made.Verdicts, func(v plan.Verdict) bool { return v.Subject == "chat/a" })
+		switch {
+		case i < 0 && c.want == "":
+		case i < 0 || c.want == "" || made.Verdicts[i].Reason != plan.DemandUnreadable || !strings.Contains(made.Verdicts[i].Detail, name+": "+c.want):
+			t.Errorf("%s: want %q\n%s", name, c.want, made)
+		}
+		if len(made.Actions) != 1 || fmt.Sprint(made.Actions[0].For) != "[chat/b]" {
+			t.Errorf("%s: another pod gets no node:\n%s", name, made)
 		}
 	}
 }
 
-// TestNodesOfPartsAreUp: a ready node that offers GPUs in parts only is no broken node, and does not
-// stop its pool.
+// TestNodesOfPartsAreUp: a ready node that offers GPUs in parts only, or a device that gpuscale does not
+// know, is no broken node, and stops neither its pool nor others. An unknown device is no whole GPU.
 func TestNodesOfPartsAreUp(t *testing.T) {
-	for _, resource := range []string{"aliyun.com/gpu-mem", "tencent.com/vcuda-core", "nvidia.com/gpumem", "volcano.sh/gpu-memory"} {
-		objects := []client.Object{poolOf("NVIDIA-L40S", 2)}
+	for _, resource := range []string{"aliyun.com/gpu-mem", "tencent.com/vcuda-core", "nvidia.com/gpumem", "volcano.sh/gpu-memory", "nano-gpu/gpu-percent",
+		"google.com/tpu", "amd.com/cpx_nps4", "huawei.com/Ascend910-16c", "acme.com/gpu-lite"} {
+		other := poolOf("AMD-Instinct-MI210", 1)
+		other.Name = "other"
+		objects := []client.Object{poolOf("AMD-Instinct-MI300X", 2), other, stuckPod("a", amount("amd.com/gpu", 1))}
 		for _, name := range []string{"n-1", "n-2", "n-3", "n-4"} {
 			objects = append(objects, bare(name, amount(resource, 96)))
 		}
@@ -194,6 +270,9 @@ func TestNodesOfPartsAreUp(t *testing.T) {
 			if v.Reason == plan.NodeUnready || v.Reason == plan.TooManyUnready {
 				t.Errorf("%s: %s", resource, v)
 			}
+		}
+		if len(made.Actions) == 0 || made.Actions[0].Verb != plan.ScaleUp {
+			t.Errorf("%s: the pod of another pool gets no node:\n%s", resource, made)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -69,6 +70,7 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	out := v.withRules(p, v.c.claims.ConvertPod(p))
 	v.c.volumes.of(p, &p.Spec, &out)
 	v.c.sharing.of(&p.Spec, &out)
+	v.c.divided.of(p, &out)
 	return out
 }
 
@@ -98,6 +100,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		pod := v.withRules(p, v.kept.of(c.claims, p))
 		c.volumes.of(p, &p.Spec, &pod)
 		c.sharing.of(&p.Spec, &pod)
+		c.divided.of(p, &pod)
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = v.unserved(&pod)
 		}
@@ -133,15 +136,23 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 	return out
 }
 
-// accelerators are words in the names of extended resources that are devices, in any dialect.
-var accelerators = []string{"gpu", "tpu", "npu", "grid_", "accelerator"}
+// accelerators are how words in the names of extended resources begin or end that are devices, in any
+// dialect: also AWS' Neuron, Intel's Gaudi, the MLUs and DCUs of Cambricon and Hygon, KubeVirt's GPUs.
+var accelerators = []string{"gpu", "tpu", "npu", "grid", "tesla", "accelerator", "ascend", "neuron", "gaudi", "mlu", "dcu", "cpx", "dpx", "qpx", "spx"}
 
-// unserved returns why no node or pool can serve a pending pod: it requests a device that no dialect knows and no
-// node offers. It is empty for any other pod.
+// isDevice reports whether the name of an extended resource is one of an accelerator, of whatever kind.
+func isDevice(resource string) bool {
+	words := strings.FieldsFunc(strings.ToLower(resource), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return slices.ContainsFunc(words, func(word string) bool {
+		return slices.ContainsFunc(accelerators, func(a string) bool { return strings.HasPrefix(word, a) || strings.HasSuffix(word, a) })
+	})
+}
+
+// unserved returns why no node is added for a pending pod: it requests a device that no dialect knows. It is empty
+// for any other pod.
 func (v *converter) unserved(p *plan.Pod) string {
 	for _, r := range p.Others {
-		name := strings.ToLower(r.Name)
-		if !slices.ContainsFunc(accelerators, func(word string) bool { return strings.Contains(name, word) }) {
+		if !isDevice(r.Name) {
 			continue
 		}
 		if !slices.ContainsFunc(v.c.nodes, func(n corev1.Node) bool {
@@ -149,6 +160,7 @@ func (v *converter) unserved(p *plan.Pod) string {
 		}) {
 			return "resource " + r.Name + ": no node offers it, and gpuscale knows no such device"
 		}
+		return "resource " + r.Name + ": nodes offer it, and gpuscale knows no such device: it adds no node for it"
 	}
 	return ""
 }

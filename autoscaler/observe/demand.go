@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,6 +23,9 @@ func (c *Claims) demandOfPod(p *corev1.Pod) (requested, error) {
 	containers, err := c.ofContainers(p)
 	if err != nil {
 		return requested{}, err
+	}
+	if n, err := strconv.Atoi(p.Labels[gpushareCount]); err == nil && n > 1 {
+		containers = containers.Over(n)
 	}
 	overhead, err := demand.FromResources(kube.Extended(p.Spec.Overhead))
 	if err != nil {

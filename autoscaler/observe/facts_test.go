@@ -89,6 +89,22 @@ func TestForbiddenEvictions(t *testing.T) {
 	}
 }
 
+// TestCheckpointEvery: the window of a pod moves on without a change of the pod.
+func TestCheckpointEvery(t *testing.T) {
+	saving := owned("saving", v1alpha1.CheckpointEveryAnnotation, "30m")
+	saving.ResourceVersion, saving.Spec.NodeName = "1", "n"
+	saving.Status.StartTime = ptr.To(metav1.NewTime(start))
+	w := newWorld(t, pool("p"), node("n", halves(2)), saving)
+	for after, want := range map[time.Duration]time.Duration{
+		10 * time.Minute: 30 * time.Minute, 32 * time.Minute: 30 * time.Minute, 40 * time.Minute: time.Hour,
+	} {
+		out := w.at(after)
+		if len(out.Pods) != 1 || !out.Pods[0].Evictable || !out.Pods[0].EvictFrom.Equal(start.Add(want)) {
+			t.Errorf("after %s: %+v, want it evictable from %s", after, out.Pods, want)
+		}
+	}
+}
+
 func TestBudgets(t *testing.T) {
 	pdb := func(name, app string, allowed int32) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{

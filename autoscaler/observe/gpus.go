@@ -29,6 +29,7 @@ func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 		measured := r.stillMeasured(in.now, o.o.MaxAge)
 		for i := range gpus {
 			fromReading(&gpus[i], r.gpus[gpus[i].Index], measured, in)
+			in.divideGPU(&gpus[i])
 		}
 	}
 	switch {
@@ -55,6 +56,9 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 	memory, _ := strconv.Atoi(in.node.Labels[partition.MemoryLabel])
 	model, _ := in.models.of(in.tables, in.node.Labels[partition.ProductLabel], memory)
 	n := gpuCount(in.node)
+	if d := in.facts.divided; d != nil {
+		n = d.GPUs
+	}
 	if n == 0 && in.facts.devices {
 		n = max(len(in.usual), 1) // it offers parts of GPUs in a dialect that does not say of how many
 	}
@@ -63,6 +67,9 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 	}
 	if in.reading != nil {
 		most := max(n, gpuBound(in.node))
+		if in.facts.divided != nil {
+			most = n
+		}
 		for index, r := range in.reading.gpus {
 			switch {
 			case index >= most:
@@ -79,9 +86,14 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 	}
 	gpus := o.scratch[:n]
 	for i := range gpus {
-		gpus[i] = plan.GPU{Device: gpu.Device{Index: i, Model: model}, Shared: in.facts.shares > 0}
+		gpus[i] = plan.GPU{Device: gpu.Device{Index: i, Model: model}, Shared: in.facts.shared()}
 		if model.Name == "" {
 			gpus[i].Model = in.modelOf(i)
+		}
+		in.divideGPU(&gpus[i])
+		// Of another maker than its product, which may be the pool's, or of none: what it offers decides.
+		if offered := in.facts.Allocatable; offered != nil && offered.Vendor != "" && gpus[i].Model.Vendor != offered.Vendor {
+			gpus[i].Model = gpu.Model{Vendor: offered.Vendor}
 		}
 	}
 	return gpus

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -26,6 +27,8 @@ type nodeFacts struct {
 	plan.Node
 	devices bool // it advertises accelerators
 	shares  int  // of each GPU, where they are given in shares only
+	// divided is the GPUs that another project's scheduler divides, nil for none.
+	divided *demand.Divided
 	// report is the agent's annotation. It is parsed once per version; whether it is trusted is
 	// decided elsewhere.
 	report    partition.Report
@@ -78,6 +81,9 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 		UID:         string(n.UID),
 		Others:      c.others(n.Status.Allocatable),
 	}}
+	if d, ok := dividedNode(n); ok {
+		out.divide(d)
+	}
 	if text := n.Annotations[partition.LayoutAnnotation]; text != "" {
 		out.report, out.reportErr = partition.ParseReport(text)
 	}

@@ -13,7 +13,7 @@ import (
 
 // addMoves records for each pod whether it is terminating, else when and within which budgets it
 // may be evicted. The first pods are those of objects; the ones after them are still to be created.
-func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisruptionBudget) {
+func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisruptionBudget, now time.Time) {
 	budgets := newBudgets(pdbs)
 	for i, p := range objects {
 		out := &pods[i]
@@ -23,7 +23,7 @@ func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisrupt
 			out.Leaving, out.LeavesAt = true, p.DeletionTimestamp.Time
 		}
 		var err error
-		out.EvictFrom, err = v1alpha1.EvictFrom(p)
+		out.EvictFrom, err = v1alpha1.EvictFrom(p, now)
 		var readable bool
 		out.Budgets, readable = budgets.of(p)
 		// The eviction API refuses a pod that two budgets protect.

@@ -46,7 +46,7 @@ func gpuNodes(nodes []corev1.Node) map[string]bool {
 	out := map[string]bool{}
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || len(partition.Advertised(n)) > 0 {
+		if n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || offersDevices(n) {
 			out[n.Name] = true
 		}
 	}
@@ -128,13 +128,13 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// offersDevices reports whether the node advertises any accelerator.
+// offersDevices reports whether the node advertises any accelerator, of a known dialect or not.
 func offersDevices(n *corev1.Node) bool {
 	if len(partition.Advertised(n)) > 0 {
 		return true
 	}
 	for name, q := range n.Status.Allocatable {
-		if strings.Contains(string(name), "/") && isGPU(string(name)) && q.Value() > 0 {
+		if strings.Contains(string(name), "/") && (isGPU(string(name)) || isDevice(string(name))) && q.Value() > 0 {
 			return true // another vendor's, or a dialect's
 		}
 	}

@@ -158,7 +158,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, c.models, now)
 	o.warn("forecasts", err)
 	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come
-	addMoves(out.Pods, v.objects, c.pdbs)
+	addMoves(out.Pods, v.objects, c.pdbs, now)
 	bound := boundTo(out.Pods)
 	o.ignored = Ignored{Nodes: readings.without(c.nodes)}
 	out.Nodes = make([]plan.Node, 0, len(ours))
@@ -199,6 +199,7 @@ type cluster struct {
 	config  partition.Config
 	models  map[string]string // of the nodes' GPUs
 	sharing
+	divided
 	shares
 }
 
@@ -219,7 +220,7 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	if err := o.o.Cluster.List(ctx, &pdbs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
-	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items, models: modelsOf(nodes.Items), sharing: sharingOf(nodes.Items, gpuPools.Items)}
+	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items, models: modelsOf(nodes.Items), sharing: sharingOf(nodes.Items, gpuPools.Items), divided: dividedOf(nodes.Items)}
 	if err := o.readShares(ctx, c); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package observe
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,6 +22,9 @@ func offer(n *corev1.Node) *demand.Demand {
 		one, err := demandOf(string(name))
 		if one.Fraction.Shares() {
 			continue // no whole GPU, and counted by Others
+		}
+		if err != nil && !strings.HasPrefix(string(name), "nvidia.com/") {
+			continue // a device of unknown size is no whole GPU
 		}
 		if err != nil || one.Fraction != nil {
 			return nil

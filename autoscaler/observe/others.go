@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -8,28 +9,42 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// others returns the extended resources of a list that are no accelerators ("rdma/hca"), and shares of
-// GPUs, which the scheduler counts alike. Resources
-// that a device class serves are no amount of a node, and left out.
+// others returns the extended resources of a list that are no accelerators ("rdma/hca"), and those that
+// only nodes with shared GPUs offer, which the scheduler counts alike. Resources that a device class
+// serves are no amount of a node, and left out.
 func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 	var out []plan.Resource
 	for name, q := range list {
 		if !strings.Contains(string(name), "/") || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 			continue
 		}
+		if demand.Hint(string(name)) {
+			continue
+		}
 		if c != nil && c.extended[string(name)] != nil {
 			continue
 		}
-		if d, err := demandOf(string(name)); err != nil || !d.Zero() && !d.Fraction.Shares() {
+		amount, own := demand.Counted(string(name), q.Value())
+		if d, err := demandOf(string(name)); !own && (err != nil || !d.Zero() && !d.Fraction.Shares()) {
 			continue
 		}
-		out = append(out, plan.Resource{Name: string(name), Amount: q.Value()})
+		if !own {
+			amount = q.Value()
+		}
+		out = append(out, plan.Resource{Name: string(name), Amount: amount})
 	}
 	slices.SortFunc(out, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// ofSharedGPUs reports whether a resource is one by which GPUs are shared.
+func ofSharedGPUs(resource string) bool {
+	_, own := demand.Counted(resource, 0)
+	return own || resource == partition.SharedResource || resource == gpushareCount
 }
 
 // learnOthers fills in the other resources of pools whose template states none: the minimum over
@@ -37,16 +52,20 @@ func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 	index := map[string]int{}
 	for i := range pools {
-		if o := pools[i].Template.Others; len(o) == 0 || len(o) == 1 && o[0].Name == partition.SharedResource {
+		if !slices.ContainsFunc(pools[i].Template.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) }) {
 			index[pools[i].Name] = i
 		}
 	}
 	seen := map[string]int{}
 	least := map[string]map[string]plan.Resource{}
+	memory := map[string]int{} // of a GPU, where a dialect divides it
 	for i := range nodes {
 		n := &nodes[i]
-		if _, ok := index[n.Pool]; !ok || !n.Ready {
+		if _, ok := index[n.Pool]; !ok || !n.Ready || len(n.GPUs) == 0 { // without GPUs its device plugin is not up yet
 			continue
+		}
+		if mib := n.GPUs[0].Model.MemoryMiB; slices.ContainsFunc(n.Others, func(r plan.Resource) bool { return ofSharedGPUs(r.Name) }) {
+			memory[n.Pool] = min(cmp.Or(memory[n.Pool], mib), mib)
 		}
 		if seen[n.Pool]++; seen[n.Pool] == 1 {
 			least[n.Pool] = map[string]plan.Resource{}
@@ -66,15 +85,18 @@ func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 	}
 	for pool, i := range index {
 		t := &pools[i].Template
-		stated := len(t.Others) > 0 // shares
+		stated := len(t.Others) > 0
 		for _, r := range least[pool] {
-			if r.Amount <= 0 || stated && r.Name == partition.SharedResource {
+			if r.Amount <= 0 || stated && ofSharedGPUs(r.Name) {
 				continue
 			}
 			t.Others = append(t.Others, r)
 			for g := range t.GPUs {
-				t.GPUs[g].Shared = t.GPUs[g].Shared || r.Name == partition.SharedResource
+				t.GPUs[g].Shared = t.GPUs[g].Shared || r.Name == partition.SharedResource || exclusive(r.Name)
 			}
+		}
+		for g := range t.GPUs {
+			t.GPUs[g].Model.MemoryMiB = cmp.Or(memory[pool], t.GPUs[g].Model.MemoryMiB)
 		}
 		slices.SortFunc(t.Others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
 	}

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -19,10 +20,12 @@ type sharing struct {
 	most   int
 	// single are the pools whose device plugin refuses a container more than one of the resource.
 	single map[corev1.ResourceName][]string
+	// chips are the pools of each Ascend chip: its resource names the chip.
+	chips map[string][]string
 }
 
 func sharingOf(nodes []corev1.Node, pools []v1alpha1.GPUNodePool) sharing {
-	s := sharing{byNode: map[string]int{}, single: map[corev1.ResourceName][]string{}}
+	s := sharing{byNode: map[string]int{}, single: map[corev1.ResourceName][]string{}, chips: map[string][]string{}}
 	for i := range nodes {
 		if n := sharesOf(&nodes[i]); n > 0 {
 			s.byNode[nodes[i].Name] = n
@@ -30,8 +33,11 @@ func sharingOf(nodes []corev1.Node, pools []v1alpha1.GPUNodePool) sharing {
 		}
 	}
 	for i := range pools {
+		if chip := demand.AscendChip(pools[i].Spec.Template.Product); chip != "" {
+			s.chips[chip] = append(s.chips[chip], pools[i].Name)
+		}
 		of := pools[i].Spec.Template.Sharing
-		if of == nil {
+		if of == nil || of.Replicas == 0 {
 			continue
 		}
 		name := corev1.ResourceName(partition.GPUResource)
@@ -84,15 +90,45 @@ func (s *sharing) of(spec *corev1.PodSpec, out *plan.Pod) {
 		if !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return c.Resources.Requests.Name(name, "").Value() > 1 }) {
 			continue
 		}
-		terms := slices.Clone(out.Affinity)
-		if len(terms) == 0 {
-			terms = []plan.NodeTerm{nil}
-		}
-		for i := range terms {
-			terms[i] = append(slices.Clip(terms[i]), plan.NodeRequirement{
-				Key: v1alpha1.NodePoolLabel, Operator: string(corev1.NodeSelectorOpNotIn), Values: pools,
-			})
-		}
-		out.Affinity = terms
+		out.Affinity = notIn(out.Affinity, pools)
 	}
+	if out.Demand.Vendor == "huawei" {
+		s.keepToChip(spec, out)
+	}
+}
+
+// keepToChip keeps a pod off the pools of other Ascend chips than its resources name.
+func (s *sharing) keepToChip(spec *corev1.PodSpec, out *plan.Pod) {
+	for i := range spec.Containers {
+		for name := range spec.Containers[i].Resources.Requests {
+			chip := demand.AscendChip(string(name))
+			if chip == "" {
+				continue
+			}
+			var others []string
+			for _, other := range slices.Sorted(maps.Keys(s.chips)) {
+				if other != chip {
+					others = append(others, s.chips[other]...)
+				}
+			}
+			if len(others) > 0 {
+				out.Affinity = notIn(out.Affinity, others)
+			}
+			return
+		}
+	}
+}
+
+// notIn adds to a node affinity that it is no node of the pools.
+func notIn(affinity []plan.NodeTerm, pools []string) []plan.NodeTerm {
+	terms := slices.Clone(affinity)
+	if len(terms) == 0 {
+		terms = []plan.NodeTerm{nil}
+	}
+	for i := range terms {
+		terms[i] = append(slices.Clip(terms[i]), plan.NodeRequirement{
+			Key: v1alpha1.NodePoolLabel, Operator: string(corev1.NodeSelectorOpNotIn), Values: pools,
+		})
+	}
+	return terms
 }

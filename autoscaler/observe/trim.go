@@ -9,11 +9,15 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
 // maxKeptAnnotation is the length in bytes of the longest foreign annotation that is kept:
 // annotations that decide anything are short, tools' own records are not.
 const maxKeptAnnotation = 1024
+
+// maxRegister is that of an annotation in which a dialect lists the GPUs of a node, about 200 bytes each.
+const maxRegister = 16 << 10
 
 // TrimPods returns a transform for the cache of pods: it removes the fields that no decision
 // depends on, which is most of a pod, and interns what thousands of pods share. The result is
@@ -94,14 +98,14 @@ func TrimNode(o any) (any, error) {
 	return n, nil
 }
 
-// trimMeta keeps gpuscale's own annotations at any length.
+// trimMeta keeps gpuscale's own annotations at any length, and lists of GPUs at theirs.
 func trimMeta(m *metav1.ObjectMeta) {
 	m.ManagedFields = nil
 	m.Namespace = same(m.Namespace)
 	m.GenerateName = ""
 	m.Labels = once(m.Labels)
 	for key, value := range m.Annotations {
-		if len(value) > maxKeptAnnotation && !strings.HasPrefix(key, "gpuscale.io/") {
+		if len(value) > maxKeptAnnotation && !strings.HasPrefix(key, "gpuscale.io/") && (len(value) > maxRegister || !demand.Registers(key)) {
 			delete(m.Annotations, key)
 		}
 	}

@@ -108,7 +108,7 @@ func (a *ASG) learnTags(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGrou
 			fmt.Sprintf("Auto Scaling group %s: %v", aws.ToString(group.AutoScalingGroupName), err), "correct or remove the tag"}
 	}
 	gpus, offered := int64(pool.Spec.Template.GPUs), int64(pool.Spec.Template.GPUs)
-	if s := pool.Spec.Template.Sharing; s != nil && !s.RenameByDefault {
+	if s := pool.Spec.Template.Sharing; s != nil && s.Replicas > 0 && !s.RenameByDefault {
 		offered *= int64(s.Replicas)
 	}
 	if tags.gpus > 0 && tags.gpus != gpus && tags.gpus != offered {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -44,13 +46,26 @@ func newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template, layout pa
 	return node
 }
 
+// resourceOf is the resource by which a product's device plugin gives whole devices.
+func resourceOf(m gpu.Model) string {
+	switch {
+	case m.Vendor == "huawei":
+		return "huawei.com/Ascend" + demand.AscendChip(m.Name)
+	case wholeDevices[m.Vendor] != "":
+		return wholeDevices[m.Vendor]
+	}
+	return partition.GPUResource
+}
+
+var wholeDevices = map[string]string{"amd": "amd.com/gpu", "intel": "gpu.intel.com/i915", "google": "google.com/tpu"}
+
 func addDevices(capacity corev1.ResourceList, t plan.Template, layout partition.NodeLayout) {
 	devices := map[string]int64{}
 	switch {
 	case layout != nil:
 		devices = layout.Resources()
 	case len(t.GPUs) > 0 && !t.GPUs[0].Shared:
-		devices[partition.GPUResource] = int64(len(t.GPUs))
+		devices[resourceOf(t.GPUs[0].Model)] = int64(len(t.GPUs))
 	}
 	for _, o := range t.Others {
 		devices[o.Name] = o.Amount

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -54,10 +56,15 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 		t.Taints = append(t.Taints, plan.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 	}
 	t.Labels[v1alpha1.NodePoolLabel] = pool.Name
+	if model.Vendor != "nvidia" {
+		return t, noSharing(spec.Sharing, model.Vendor)
+	}
 	t.Labels[partition.PresentLabel] = "true"
 	t.Labels[partition.ProductLabel] = spec.Product
 	t.Labels[partition.CountLabel] = strconv.Itoa(int(spec.GPUs))
-	shareTemplate(&t, spec.Sharing)
+	if err := shareTemplate(&t, model, spec.Sharing); err != nil {
+		return plan.Template{}, err
+	}
 	if model.MemoryMiB > 0 {
 		t.Labels[partition.MemoryLabel] = strconv.Itoa(model.MemoryMiB)
 	}
@@ -70,12 +77,23 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 	return t, nil
 }
 
+// noSharing refuses to share devices of a maker that has none of the ways.
+func noSharing(sharing *v1alpha1.GPUSharing, vendor string) error {
+	if sharing != nil {
+		return fmt.Errorf("spec.template.sharing: is for GPUs of NVIDIA, not of %s", vendor)
+	}
+	return nil
+}
+
 // shareTemplate changes a template to GPUs that the device plugin shares: each replica counts as a GPU
 // under the name of whole GPUs, and as a share under a name of its own. GFD's labels are those of
 // k8s-device-plugin v0.17 (internal/lm/resource.go).
-func shareTemplate(t *plan.Template, sharing *v1alpha1.GPUSharing) {
+func shareTemplate(t *plan.Template, model gpu.Model, sharing *v1alpha1.GPUSharing) error {
 	if sharing == nil {
-		return
+		return nil
+	}
+	if strategy := cmp.Or(sharing.Strategy, "time-slicing"); strategy != "time-slicing" && strategy != "mps" {
+		return divideTemplate(t, model, strategy)
 	}
 	t.Labels[partition.ReplicasLabel] = strconv.Itoa(int(sharing.Replicas))
 	t.Labels[partition.SharingLabel] = cmp.Or(sharing.Strategy, "time-slicing")
@@ -84,7 +102,7 @@ func shareTemplate(t *plan.Template, sharing *v1alpha1.GPUSharing) {
 			t.GPUs[i].Shared = true
 		}
 		t.Others = append(t.Others, plan.Resource{Name: partition.SharedResource, Amount: int64(len(t.GPUs)) * int64(sharing.Replicas)})
-		return
+		return nil
 	}
 	if product := t.Labels[partition.ProductLabel]; !strings.HasSuffix(product, partition.SharedSuffix) {
 		t.Labels[partition.ProductLabel] = product + partition.SharedSuffix
@@ -93,6 +111,22 @@ func shareTemplate(t *plan.Template, sharing *v1alpha1.GPUSharing) {
 	for i := range t.GPUs {
 		t.GPUs[i].Index = i
 	}
+	return nil
+}
+
+// divideTemplate changes a template to GPUs that another project's scheduler divides.
+func divideTemplate(t *plan.Template, model gpu.Model, dialect string) error {
+	d, err := demand.Divide(dialect, len(t.GPUs), model.MemoryMiB)
+	if err != nil {
+		return fmt.Errorf("spec.template.sharing.strategy: %w", err)
+	}
+	for i := range t.GPUs {
+		t.GPUs[i].Shared = !d.Whole
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Offers)) {
+		t.Others = append(t.Others, plan.Resource{Name: name, Amount: d.Offers[name]})
+	}
+	return nil
 }
 
 // gpusOf returns the GPUs of a new node with their boot layout.

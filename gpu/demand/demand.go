@@ -11,7 +11,7 @@ type Demand struct {
 	// GPUs is the number of whole GPUs (or, on a node whose GPUs are all
 	// equally partitioned under the single strategy, of equal MIG devices).
 	GPUs int
-	// Vendor of whole GPUs and fractions: "nvidia", "amd", "intel", "huawei".
+	// Vendor of whole GPUs and fractions: "nvidia", "amd", "intel", "huawei", "google".
 	Vendor string
 	// MIG is the number of instances by profile, sorted by profile.
 	MIG []Instances

@@ -14,6 +14,7 @@ const (
 	memoryMiB               // GPU memory, in units of MiB
 	memoryShare             // GPU memory, in hundredths
 	within                  // a part of the whole GPUs requested beside it
+	idleCore                // hundredths of a GPU's compute, while other pods leave it idle
 	refused                 // an accelerator that has no canonical demand
 )
 
@@ -47,6 +48,7 @@ var (
 	qgpu    = family{name: "tke.cloud.tencent.com", several: true}
 	vcuda   = family{name: "tencent.com"}
 	elastic = family{name: "elasticgpu.io"}
+	nano    = family{name: "nano-gpu"}
 )
 
 // dialects is every resource with a name of its own.
@@ -64,17 +66,23 @@ var dialects = map[string]dialect{
 	"volcano.sh/gpu-number":             {gpus, "nvidia", volcano, 0},
 	"volcano.sh/gpu-memory":             {memoryMiB, "nvidia", volcano, 1},
 
-	"aliyun.com/gpu-mem":             {memoryMiB, "nvidia", aliyun, 1024},
+	"aliyun.com/gpu":                 {gpus, "nvidia", aliyun, 0}, // topology-aware
+	gpushareMemory:                   {memoryMiB, "nvidia", aliyun, 1024},
 	"aliyun.com/gpu-core.percentage": {coreGPUs, "nvidia", aliyun, 0},
 
 	"tke.cloud.tencent.com/qgpu-core":   {coreGPUs, "nvidia", qgpu, 0},
 	"tke.cloud.tencent.com/qgpu-memory": {memoryMiB, "nvidia", qgpu, 1024},
+	greedy:                              {idleCore, "nvidia", qgpu, 0},
 
 	"tencent.com/vcuda-core":   {coreGPUs, "nvidia", vcuda, 0},
 	"tencent.com/vcuda-memory": {memoryMiB, "nvidia", vcuda, 256},
 
 	"elasticgpu.io/gpu-core":   {coreGPUs, "nvidia", elastic, 0},
 	"elasticgpu.io/gpu-memory": {memoryMiB, "nvidia", elastic, 1},
+
+	"nano-gpu/gpu-percent": {coreGPUs, "nvidia", nano, 0},
+
+	"google.com/tpu": {gpus, "google", plugin, 0},
 
 	"amd.com/gpu":      {gpus, "amd", plugin, 0},
 	"amd.com/spx_nps1": {gpus, "amd", plugin, 0},
@@ -109,6 +117,24 @@ func dialectOf(resource string) dialect {
 		return dialect{kind: refused, vendor: "amd"}
 	}
 	return dialect{}
+}
+
+// AscendChip returns the chip that a product or a resource of Ascend names, without
+// its variant: "910" of "ASCEND910B3" and of "huawei.com/Ascend910", "310P" of
+// "huawei.com/Ascend310P". It is empty for other names.
+func AscendChip(name string) string {
+	_, chip, ok := strings.Cut(strings.ToUpper(name), "ASCEND")
+	if !ok {
+		return ""
+	}
+	n := 0
+	for n < len(chip) && chip[n] >= '0' && chip[n] <= '9' {
+		n++
+	}
+	if n > 0 && n < len(chip) && chip[n] == 'P' {
+		n++
+	}
+	return chip[:n]
 }
 
 // ascend reads what follows huawei.com/Ascend: "910", "310P" and "910B3" are

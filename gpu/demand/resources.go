@@ -39,6 +39,7 @@ type gathered struct {
 	shares   int64
 	coreGPUs int64  // hundredths
 	core     int64  // hundredths, of each GPU
+	idle     int64  // hundredths, of compute that others leave idle
 	memory   int64  // MiB
 	share    int64  // of memory, hundredths
 	within   string // the resource that is a part of GPUs requested beside it
@@ -76,6 +77,8 @@ func (g *gathered) add(resource string, n int64) error {
 		g.coreGPUs += n
 	case corePercent:
 		g.core += n
+	case idleCore:
+		g.idle += n
 	case memoryMiB:
 		if d.family.orMiB && n > mostGiB {
 			d.unit = 1
@@ -141,6 +144,8 @@ func (g *gathered) partsOfOne(d *Demand) error {
 		return fmt.Errorf("resource %s: %d hundredths of a GPU: want less than 100, or whole hundreds", g.familyOf, g.coreGPUs)
 	case g.coreGPUs > 0 || g.memory > 0:
 		d.Fraction = &Fraction{CoreMilli: int(g.coreGPUs) * 10, MemoryMiB: int(g.memory), GPUs: 1}
+	case g.idle > 0: // of no memory: it has to count for something
+		d.Fraction = &Fraction{CoreMilli: int(min(g.idle, 100)) * 10, GPUs: 1}
 	}
 	return nil
 }
@@ -163,6 +168,9 @@ func (g *gathered) partsOfGPUs(d *Demand) error {
 		d.Fraction = &Fraction{
 			CoreMilli: int(g.core) * 10, MemoryMiB: int(g.memory), MemoryMilli: int(g.share) * 10,
 			GPUs: max(1, d.GPUs),
+		}
+		if g.memory == 0 && g.share == 0 { // HAMi and volcano give all memory where none is stated
+			d.Fraction.MemoryMilli = 1000
 		}
 		d.GPUs = 0
 	}

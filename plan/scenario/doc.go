@@ -98,6 +98,7 @@
 //	  selector=(KEY=VALUE …)
 //	  affinity=(KEY:In:A:B KEY:Exists | KEY:Gt:5)          "|" between terms of which one must match
 //	  tolerations=(KEY=VALUE:op=Exists:effect=NoSchedule …)
+//	  parts-on=(INDEX …)            GPUs of its node on which its parts are, where they are recorded
 //	  others=(NAME=N …)             other extended resources: rdma/hca=2; of a node and a pool what they have
 //	  host-ports=(TCP/8080 UDP/53/10.0.0.1 …)    ports of its node; of a pool, those that its DaemonSets take
 //	  volumes=(KEY:In:A | KEY:In:B & KEY:Exists)  as affinity; "&" between volumes, of each of which one must match

@@ -36,6 +36,7 @@ func readPod(r *reader, p *plan.Pod) {
 	r.in("evict-from", &p.EvictFrom)
 	readBudgets(r, &p.Budgets)
 	r.flag("daemonset", &p.DaemonSet)
+	readPartsOn(r, &p.PartsOn)
 	readShape(r, p)
 }
 
@@ -66,6 +67,21 @@ func readShape(r *reader, p *plan.Pod) {
 	r.string("tenant", &p.Tenant)
 	r.string("gang", &p.Gang)
 	r.int("gang-min", &p.GangMin)
+}
+
+// readPartsOn reads parts-on=(0 1).
+func readPartsOn(r *reader, v *[]int) {
+	var out []int
+	if r.items("parts-on", func(it item) error {
+		if len(it) != 1 {
+			return fmt.Errorf("a GPU is its index")
+		}
+		n, err := strconv.ParseUint(it[0].name, 10, 16)
+		out = append(out, int(n))
+		return err
+	}) {
+		*v = out
+	}
 }
 
 // readBudgets reads budgets=(namespace/name:allowed=1 …).
@@ -105,6 +121,11 @@ func podText(p plan.Pod, now time.Time) string {
 	inText(&b, "evict-from", p.EvictFrom, now)
 	b.WriteString(budgetsText(p.Budgets))
 	flagText(&b, "daemonset", p.DaemonSet)
+	words := make([]string, len(p.PartsOn))
+	for i, n := range p.PartsOn {
+		words[i] = strconv.Itoa(n)
+	}
+	b.WriteString(wordsText("parts-on", words))
 	b.WriteByte('\n')
 	return b.String()
 }

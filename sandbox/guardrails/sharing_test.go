@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,4 +37,45 @@ func TestSharedGPUs(t *testing.T) {
 		return w.Admin.Update(t.Context(), d)
 	})
 	w.until("empty nodes go", w.goesOn("shared", 0))
+}
+
+// TestDividedGPUs: the same for GPUs that another project's scheduler divides, here qGPU's: halves of two
+// GPUs of a node.
+func TestDividedGPUs(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("qgpu", 0, 5, func(p *v1alpha1.GPUNodePool) {
+		p.Spec.Template.GPUs = 2
+		p.Spec.Template.Sharing = &v1alpha1.GPUSharing{Strategy: "qgpu"}
+	})
+	d := w.work("half", "qgpu", 9, 1, func(p *corev1.PodTemplateSpec) {
+		half := corev1.ResourceList{"tke.cloud.tencent.com/qgpu-core": resource.MustParse("50"), "tke.cloud.tencent.com/qgpu-memory": resource.MustParse("4")}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: half, Limits: half}
+	})
+	w.await("the halves are pending", w.waits("half", 9))
+	w.until("all halves run", w.runs("half", 9))
+	w.reconciles(3)
+	if n := len(w.nodes("qgpu")); n != 3 {
+		t.Errorf("%d nodes for nine halves, four to a node", n)
+	}
+	w.await("the Deployment is scaled down", func() error {
+		w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(d), d))
+		d.Spec.Replicas = ptr.To[int32](0)
+		return w.Admin.Update(t.Context(), d)
+	})
+	w.until("empty nodes go", w.goesOn("qgpu", 0))
+
+	for name, sharing := range map[string]v1alpha1.GPUSharing{
+		"replicas are missing":      {},
+		"of MPS too":                {Strategy: "mps"},
+		"replicas of another":       {Strategy: "qgpu", Replicas: 4},
+		"a renamed resource of one": {Strategy: "hami", RenameByDefault: true},
+		"an unknown strategy":       {Strategy: "slicing", Replicas: 4},
+	} {
+		var p v1alpha1.GPUNodePool
+		w.must(w.Admin.Get(t.Context(), client.ObjectKey{Name: "qgpu"}, &p))
+		p.Spec.Template.Sharing = &sharing
+		if err := w.Admin.Update(t.Context(), &p, client.DryRunAll); !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -38,17 +38,67 @@ func TestDrainReadsBack(t *testing.T) {
 }
 
 func TestEvictFrom(t *testing.T) {
-	at, err := EvictFrom(annotated(EvictFromAnnotation, "2026-11-21T10:00:00+01:00"))
+	at, err := EvictFrom(annotated(EvictFromAnnotation, "2026-11-21T10:00:00+01:00"), start)
 	if want := start.Truncate(time.Second); err != nil || !at.Equal(want) {
 		t.Errorf("%s, %v; want %s", at, err, want)
 	}
-	if at, err := EvictFrom(&corev1.Pod{}); err != nil || !at.IsZero() {
+	if at, err := EvictFrom(&corev1.Pod{}, start); err != nil || !at.IsZero() {
 		t.Errorf("no annotation: %s, %v", at, err)
 	}
 	for _, text := range []string{"", "soon", "2026-11-21", "1763715600"} {
-		if _, err := EvictFrom(annotated(EvictFromAnnotation, text)); err == nil || !strings.Contains(err.Error(), EvictFromAnnotation) {
+		if _, err := EvictFrom(annotated(EvictFromAnnotation, text), start); err == nil || !strings.Contains(err.Error(), EvictFromAnnotation) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// TestCheckpointEvery: windows are multiples of the duration from the pod's start.
+func TestCheckpointEvery(t *testing.T) {
+	const m = time.Minute
+	for name, c := range map[string]struct {
+		every, from string
+		age, want   time.Duration // of the pod; from its start
+		err         string
+	}{
+		"before the first":                {"30m", "", 10 * m, 30 * m, ""},
+		"at it":                           {"30m", "", 30 * m, 30 * m, ""},
+		"within its window":               {"30m", "", 33 * m, 30 * m, ""},
+		"after it":                        {"30m", "", 34 * m, 60 * m, ""},
+		"much later":                      {"30m", "", 100*30*m + 1*m, 100 * 30 * m, ""},
+		"a short one has a minute":        {"5m", "", 11 * m, 10 * m, ""},
+		"and no more":                     {"5m", "", 11*m + time.Second, 15 * m, ""},
+		"evict-from is later":             {"30m", "2026-11-21T09:40:01Z", 31 * m, 60 * m, ""},
+		"evict-from is within the window": {"30m", "2026-11-21T09:32:01Z", 31 * m, 32*m + time.Second, ""},
+		"evict-from is over":              {"30m", "2026-11-21T09:10:00Z", 20 * m, 30 * m, ""},
+		"no duration":                     {"often", "", 0, 0, "want a duration"},
+		"empty":                           {"", "", 0, 0, "want a duration"},
+		"too short":                       {"1m", "", 0, 0, "want a duration of 5m0s or more"},
+		"below zero":                      {"-30m", "", 0, 0, "want a duration"},
+	} {
+		began := start.Truncate(time.Second)
+		p := annotated(CheckpointEveryAnnotation, c.every)
+		p.Spec.NodeName, p.Status.StartTime = "n", &metav1.Time{Time: began}
+		if c.from != "" {
+			p.Annotations[EvictFromAnnotation] = c.from
+		}
+		got, err := EvictFrom(p, began.Add(c.age))
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), CheckpointEveryAnnotation) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil || got.Sub(began) != c.want {
+			t.Errorf("%s: %s, %v; want %s", name, got.Sub(began), err, c.want)
+		}
+	}
+	p := annotated(CheckpointEveryAnnotation, "30m")
+	if got, err := EvictFrom(p, start); err != nil || !got.IsZero() {
+		t.Errorf("a pending pod: %s, %v", got, err)
+	}
+	p.Spec.NodeName = "n"
+	if _, err := EvictFrom(p, start); err == nil {
+		t.Error("a pod that has not started has not saved its work")
 	}
 }
 
@@ -75,7 +125,7 @@ func TestDoNotDisrupt(t *testing.T) {
 	} {
 		p := annotated(DoNotDisruptAnnotation, value)
 		p.Spec.NodeName, p.Status.StartTime = "n", &metav1.Time{Time: start}
-		from, err := EvictFrom(p)
+		from, err := EvictFrom(p, start)
 		if err != nil || !from.Equal(want.from) || SafeToEvict(p) != want.safe {
 			t.Errorf("%q: safe %v, from %s, %v; want %+v", value, SafeToEvict(p), from, err, want)
 		}
@@ -84,17 +134,17 @@ func TestDoNotDisrupt(t *testing.T) {
 		}
 	}
 	p := annotated(DoNotDisruptAnnotation, "1h")
-	if from, err := EvictFrom(p); err != nil || !from.IsZero() {
+	if from, err := EvictFrom(p, start); err != nil || !from.IsZero() {
 		t.Errorf("a pending pod: %s, %v", from, err)
 	}
 	p.Spec.NodeName = "n"
-	if _, err := EvictFrom(p); err == nil {
+	if _, err := EvictFrom(p, start); err == nil {
 		t.Error("a pod that has not started is protected")
 	}
 	p.Status.StartTime = &metav1.Time{Time: start}
 	later := start.Add(2 * time.Hour).Truncate(time.Second)
 	p.Annotations[EvictFromAnnotation] = later.Format(time.RFC3339)
-	if from, err := EvictFrom(p); err != nil || !from.Equal(later) {
+	if from, err := EvictFrom(p, start); err != nil || !from.Equal(later) {
 		t.Errorf("from %s, %v; want the later one, %s", from, err, later)
 	}
 }

@@ -217,8 +217,8 @@ type NodeTemplate struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	GPUs int32 `json:"gpus"`
-	// Sharing is how the device plugin shares each GPU between containers (time-slicing, MPS); leave it
-	// out where it gives whole GPUs.
+	// Sharing is how each GPU is shared between containers: by NVIDIA's device plugin (time-slicing,
+	// MPS), or by another project's scheduler; leave it out where whole GPUs are given.
 	// +optional
 	Sharing *GPUSharing `json:"sharing,omitempty"`
 	// Labels of the node, besides the pool's own and the GPU labels.
@@ -241,17 +241,22 @@ type NodeTemplate struct {
 	Memory resource.Quantity `json:"memory"`
 }
 
-// GPUSharing has the fields of "sharing" in the configuration of NVIDIA's device plugin.
+// GPUSharing has the fields of "sharing" in the configuration of NVIDIA's device plugin, or names
+// another project that divides GPUs.
+// +kubebuilder:validation:XValidation:rule="(self.strategy in ['time-slicing', 'mps']) == has(self.replicas)",message="time-slicing and mps need replicas, and no other strategy has them"
+// +kubebuilder:validation:XValidation:rule="self.strategy in ['time-slicing', 'mps'] || !(has(self.renameByDefault) && self.renameByDefault) && !(has(self.failRequestsGreaterThanOne) && self.failRequestsGreaterThanOne)",message="only time-slicing and mps have renameByDefault and failRequestsGreaterThanOne"
 type GPUSharing struct {
-	// Strategy is time-slicing or mps.
-	// +kubebuilder:validation:Enum=time-slicing;mps
+	// Strategy is time-slicing or mps, or what divides the GPUs: gpushare (cGPU too), qgpu, vcuda,
+	// elasticgpu, nano-gpu, hami, volcano (its vGPU) or volcano-gpushare.
+	// +kubebuilder:validation:Enum=time-slicing;mps;gpushare;qgpu;vcuda;elasticgpu;nano-gpu;hami;volcano;volcano-gpushare
 	// +kubebuilder:default=time-slicing
 	// +optional
 	Strategy string `json:"strategy,omitempty"`
-	// Replicas of each GPU.
+	// Replicas of each GPU, of time-slicing and mps.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=64
-	Replicas int32 `json:"replicas"`
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
 	// RenameByDefault advertises replicas as nvidia.com/gpu.shared, and quotas count each as its share
 	// of a GPU. Otherwise they are advertised as nvidia.com/gpu, and count as GPUs.
 	// +optional

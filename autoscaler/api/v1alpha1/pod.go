@@ -14,6 +14,11 @@ import (
 // losing work: a job writes when its next checkpoint will be safe.
 const EvictFromAnnotation = "gpuscale.io/evict-from"
 
+// CheckpointEveryAnnotation on a Pod is a duration: the job saves its work that often, counted from the
+// pod's start, so that a template can have it and no job has to write it again. The pod may be evicted
+// within a tenth of the duration, at least a minute, after each multiple of it.
+const CheckpointEveryAnnotation = "gpuscale.io/checkpoint-every"
+
 // Annotations by which a Pod must not be evicted with "false": gpuscale's, and that of
 // cluster-autoscaler. With "true" its local storage does not keep it.
 const (
@@ -36,9 +41,46 @@ const DoNotDisruptAnnotation = "karpenter.sh/do-not-disrupt"
 // content may be lost.
 const LocalVolumesAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
-// EvictFrom returns the time from which a pod may be evicted, zero for any time: the later one of its
-// own annotation and Karpenter's duration. On an error the pod must not be evicted.
-func EvictFrom(pod *corev1.Pod) (time.Time, error) {
+// EvictFrom returns the time from which a pod may be evicted, zero for any time: the latest one of its own
+// annotations and Karpenter's duration. With CheckpointEveryAnnotation it is the beginning of the window
+// that now is in, else of the next. On an error the pod must not be evicted.
+func EvictFrom(pod *corev1.Pod, now time.Time) (time.Time, error) {
+	at, err := evictFrom(pod)
+	if err != nil {
+		return time.Time{}, err
+	}
+	text, ok := pod.Annotations[CheckpointEveryAnnotation]
+	if !ok {
+		return at, nil
+	}
+	every, err := time.ParseDuration(text)
+	switch {
+	case err != nil || every < leastCheckpoint:
+		return time.Time{}, fmt.Errorf("annotation %s: %q: want a duration of %s or more, such as 30m", CheckpointEveryAnnotation, text, leastCheckpoint)
+	case pod.Spec.NodeName == "":
+		return at, nil
+	case pod.Status.StartTime == nil:
+		return time.Time{}, fmt.Errorf("annotation %s: %s from its start, and it has not started", CheckpointEveryAnnotation, every)
+	}
+	first := pod.Status.StartTime.Add(every)
+	if now.Before(at) {
+		now = at // the first window that is not before it
+	}
+	past := max(now.Sub(first), 0)
+	window := first.Add(past - past%every)
+	if past%every > max(every/10, leastCheckpoint/5) {
+		window = window.Add(every)
+	}
+	if window.After(at) {
+		at = window
+	}
+	return at, nil
+}
+
+// leastCheckpoint is the shortest CheckpointEveryAnnotation; a window is at least a fifth of it.
+const leastCheckpoint = 5 * time.Minute
+
+func evictFrom(pod *corev1.Pod) (time.Time, error) {
 	at := time.Time{}
 	if text, ok := pod.Annotations[EvictFromAnnotation]; ok {
 		var err error

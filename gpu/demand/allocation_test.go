@@ -1,0 +1,70 @@
+package demand
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mainAndSide are containers, of which main requests GPU memory.
+var mainAndSide = []Container{{Name: "main", Resources: []string{"cpu", gpushareMemory}}, {Name: "side", Resources: []string{"cpu"}}}
+
+func TestFromAnnotations(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        []string // "container device"
+		err         string
+	}{
+		"none":                      {map[string]string{"a": "b"}, nil, ""},
+		"gpushare":                  {map[string]string{gpushareIndex: "1", gpushareAssigned: "true"}, []string{"main 1"}, ""},
+		"gpushare not assigned yet": {map[string]string{gpushareIndex: "1", gpushareAssigned: "false"}, nil, ""},
+		"gpushare without a GPU":    {map[string]string{gpushareIndex: "-1", gpushareAssigned: "true"}, nil, `ALIYUN_COM_GPU_MEM_IDX: "-1" is no GPU index`},
+		"gpushare, several GPUs":    {map[string]string{gpushareAllocation: `{"0":{"0":3,"2":1},"1":{"1":1}}`}, []string{"main 0", "main 2", "side 1"}, ""},
+		"gpushare, broken":          {map[string]string{gpushareAllocation: `{"0":3}`}, nil, gpushareAllocation},
+		"gpushare, container 9":     {map[string]string{gpushareAllocation: `{"9":{"0":3}}`}, nil, "container 9, the pod has 2"},
+		"HAMi": {map[string]string{"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,4000,30:GPU-b,NVIDIA,4000,30:;GPU-c,NVIDIA,1,1:;"},
+			[]string{"main GPU-a", "main GPU-b", "side GPU-c"}, ""},
+		"HAMi, first container without": {map[string]string{"hami.io/vgpu-devices-allocated": ";GPU-c,NVIDIA,1,1:;"}, []string{"side GPU-c"}, ""},
+		"HAMi, broken":                  {map[string]string{"hami.io/vgpu-devices-allocated": "GPU-a"}, nil, `"GPU-a" is not "UUID,type,memory,cores"`},
+		"volcano":                       {map[string]string{"volcano.sh/vgpu-ids-new": "GPU-a,NVIDIA,4000,30:"}, []string{"main GPU-a"}, ""},
+		"Elastic GPU":                   {map[string]string{"elasticgpu.io/container-side": "0,3", "elasticgpu.io/assumed": "true"}, []string{"side 0", "side 3"}, ""},
+		"Elastic GPU, not assumed":      {map[string]string{"elasticgpu.io/container-side": "0,3"}, nil, ""},
+		"nano-gpu":                      {map[string]string{"nano-gpu/container-main": "1", "nano-gpu/assume": "true"}, []string{"main 1"}, ""},
+		"vCUDA":                         {map[string]string{vcudaIndex + "0": "1", vcudaIndex + "1": "0,2", vcudaAssigned: "true"}, []string{"main nvidia1", "side nvidia0", "side nvidia2"}, ""},
+		"vCUDA, not assigned":           {map[string]string{vcudaIndex + "0": "1"}, nil, ""},
+		"vCUDA, broken":                 {map[string]string{vcudaIndex + "0": "one", vcudaAssigned: "true"}, nil, `"one" is no GPU index`},
+	} {
+		all, err := FromAnnotations(c.annotations, mainAndSide)
+		var got []string
+		for _, a := range all {
+			got = append(got, mainAndSide[a.Container].Name+" "+a.ID)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: err = %v, want %q", name, err, c.err)
+		}
+	}
+}
+
+func FuzzFromAnnotations(f *testing.F) {
+	f.Add("1", `{"0":{"0":3}}`, "GPU-a,NVIDIA,1,1:;", "0,1")
+	f.Add("-1", `{`, ",:;;", ",")
+	f.Fuzz(func(t *testing.T, index, allocation, uuids, list string) {
+		for _, annotations := range []map[string]string{
+			{gpushareIndex: index, gpushareAssigned: "true"}, {gpushareAllocation: allocation},
+			{"hami.io/vgpu-devices-allocated": uuids}, {vcudaIndex + "1": list, vcudaAssigned: "true"},
+		} {
+			all, err := FromAnnotations(annotations, mainAndSide)
+			for _, a := range all {
+				if a.ID == "" || a.Container < 0 || a.Container > 1 {
+					t.Fatalf("%v: %+v", annotations, a)
+				}
+			}
+			if err != nil && !strings.HasPrefix(err.Error(), "annotation ") {
+				t.Fatalf("%v: %v names no annotation", annotations, err)
+			}
+		}
+	})
+}
