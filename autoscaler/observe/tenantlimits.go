@@ -25,9 +25,9 @@ const (
 	// maxBudgets is how many PodDisruptionBudgets of a namespace are matched with its pods. Of a
 	// namespace with more, no pod is evicted.
 	maxBudgets = 500
-	// maxSelectors is how many bytes the selectors of a claim's requests and of their device classes may
-	// have together.
-	maxSelectors = 64 << 10
+	// maxSelectors is how many bytes the selectors of a claim's request and of its device class may have
+	// together.
+	maxSelectors = 16 << 10
 )
 
 // Limit names a limit of a namespace.

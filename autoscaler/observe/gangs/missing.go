@@ -156,9 +156,9 @@ func (j *joiner) make(g *gang, n int, stem string, c *shape) {
 		u.PodGroup = g.group.Name
 	}
 	used := j.spent[u.Namespace]
-	if room := maxUnmade - used.pods; n > room {
-		j.leave(u.Namespace, n-room)
-		n = room
+	if most := maxUnmade - used.pods; n > most {
+		j.leave(u.Namespace, n-most)
+		n = most
 	}
 	used.pods += n
 	j.spent[u.Namespace] = used
