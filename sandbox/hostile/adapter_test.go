@@ -164,7 +164,7 @@ func answers(t *testing.T, src storage.Queryable) map[string]string {
 			}
 		}
 		asking.Wait()
-		time.Sleep(time.Minute) // of the bubble's clock
+		time.Sleep(20 * time.Second) // of the bubble's clock
 	}
 	cancel()
 	running.Wait()

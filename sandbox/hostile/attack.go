@@ -35,7 +35,7 @@ func Attacks(many int) []Attack {
 		{"imitation that is not finite", 3, false, Family.Series, imitation, alternating(math.NaN(), math.Inf(1), math.Inf(-1))},
 		{"imitation of growth and resets", 3, false, Family.Series, imitation, alternating(1e9, 0)},
 		{"imitation between scrapes and in the future", 3, false, Family.Series, imitation, between},
-		{"exported labels", 3, true, Family.Series, exportedLabels, constant(0)},
+		{"exported labels", 3, false, Family.Series, exportedLabels, constant(0)},
 		{"many series", many, true, Family.Series, fresh, constant(1)},
 		{"many and long labels", 2, false, Family.Series, longLabels, constant(1)},
 		{"native histograms", 3, false, Family.Series, imitation, native},
