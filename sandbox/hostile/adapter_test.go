@@ -176,7 +176,7 @@ func answers(t *testing.T, src storage.Queryable) map[string]string {
 func TestNoPageChangesAnAnswer(t *testing.T) {
 	many := 4
 	if testall.Enabled() {
-		many = 2000
+		many = 40
 	}
 	attacked := func(a *hostile.Attack) (out map[string]string) {
 		synctest.Test(t, func(t *testing.T) {

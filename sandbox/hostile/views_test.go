@@ -166,7 +166,7 @@ func readings(t *testing.T, src storage.Queryable, s states.State, from ...strin
 func TestNoPageChangesWhatOthersSee(t *testing.T) {
 	names, honors, many := []string{states.XID}, []bool{true}, 4
 	if testall.Enabled() {
-		names, honors, many = []string{states.XID, states.MIG, states.Healthy, states.Down}, []bool{true, false}, 300
+		names, honors, many = []string{states.XID, states.MIG, states.Healthy, states.Down}, []bool{true, false}, 40
 	} else if testing.Short() {
 		t.Skip("-short: recording a state takes seconds")
 	}
