@@ -101,13 +101,6 @@ var errNoGPUs = fmt.Errorf("there is no %s: is gpuscale-exporter scraped (a Serv
 func (o topOptions) once(ctx context.Context, client query.Prometheus, again bool) error {
 	now := time.Now()
 	d := query.Dialect{Match: o.match, Trusted: o.trusted}
-	if len(o.trusted) > 0 {
-		jobs, err := client.Query(ctx, d.JobsQuery(func(selector string) string { return selector }), now)
-		if err != nil {
-			return advise(err)
-		}
-		d = d.WithJobs(jobs)
-	}
 	moved, err := client.Query(ctx, "count("+d.Select(metric.GPUHeld.Name, metric.Exported+metric.LabelNamespace+`!=""`)+")", now)
 	if err != nil {
 		return advise(err)

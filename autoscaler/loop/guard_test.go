@@ -83,6 +83,21 @@ func TestReportsIgnored(t *testing.T) {
 	}
 }
 
+// TestLimitExceeded: a namespace has a series while it exceeds a limit.
+func TestLimitExceeded(t *testing.T) {
+	r := newRig(t, onePending, nil)
+	name := metric.AutoscalerLimitExceeded.Name
+	for _, r.exceeded = range [][]observe.Exceeded{{{Namespace: "a", Limit: observe.LimitRules, Pods: 2}}, {{Namespace: "b", Limit: observe.LimitPending, Pods: 3}}} {
+		if err := r.loop.Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader("# HELP "+name+" "+metric.AutoscalerLimitExceeded.Help+"\n# TYPE "+name+" gauge\n"+
+		name+"{namespace=\"b\",reason=\"pending_pods\"} 3\n"), name); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSnapshotAge(t *testing.T) {
 	at := time.Unix(1000, 0)
 	a := newAges()

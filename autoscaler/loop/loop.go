@@ -176,7 +176,7 @@ func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 	observed := l.o.Now()
 	l.o.Metrics.phase("observe", observed.Sub(started))
 	l.o.Metrics.ages.observed(started, seen.ReadingsAge)
-	l.o.Metrics.reports(seen.Ignored)
+	l.o.Metrics.reports(seen.Ignored, seen.Exceeded)
 	seen.State = l.state
 	made, err := l.plan(seen.Snapshot)
 	if err != nil {

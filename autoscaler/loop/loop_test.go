@@ -27,13 +27,14 @@ pod chat/a requests=gpu pending=10s
 
 // rig runs a Loop over the simulated cluster and records its steps.
 type rig struct {
-	t       *testing.T
-	world   sim.World
-	log     []string
-	failing map[string]error
-	ignored observe.Ignored
-	loop    *Loop
-	metrics *prometheus.Registry
+	t        *testing.T
+	world    sim.World
+	log      []string
+	failing  map[string]error
+	ignored  observe.Ignored
+	exceeded []observe.Exceeded
+	loop     *Loop
+	metrics  *prometheus.Registry
 }
 
 func newRig(t *testing.T, text string, change func(*Options)) *rig {
@@ -62,7 +63,7 @@ func (r *rig) note(what string) error {
 func (r *rig) Observe(context.Context, time.Time) (observe.Observation, error) {
 	s := r.world.Snapshot()
 	s.State = plan.State{}
-	return observe.Observation{Snapshot: s, Ignored: r.ignored}, r.note("observe")
+	return observe.Observation{Snapshot: s, Ignored: r.ignored, Exceeded: r.exceeded}, r.note("observe")
 }
 
 func (r *rig) Load(context.Context) (plan.State, error) { return plan.State{}, r.note("load") }

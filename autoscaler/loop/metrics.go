@@ -23,6 +23,7 @@ type Metrics struct {
 	actions    *prometheus.CounterVec
 	verdicts   *prometheus.GaugeVec
 	ignored    *prometheus.GaugeVec
+	exceeded   *prometheus.GaugeVec
 	pools      *prometheus.GaugeVec
 	pending    prometheus.Gauge
 	unserved   prometheus.Gauge
@@ -41,6 +42,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		actions:    prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AutoscalerActions)), metric.AutoscalerActions.Labels),
 		verdicts:   prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerVerdicts)), metric.AutoscalerVerdicts.Labels),
 		ignored:    prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerReportsIgnored)), metric.AutoscalerReportsIgnored.Labels),
+		exceeded:   prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerLimitExceeded)), metric.AutoscalerLimitExceeded.Labels),
 		pools:      prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerPoolSize)), metric.AutoscalerPoolSize.Labels),
 		pending:    prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerPendingSlices))),
 		unserved:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnservedSlices))),
@@ -55,7 +57,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerBuildInfo)), metric.AutoscalerBuildInfo.Labels)
 	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
-	r.MustRegister(build, m.leading, m.reconciles, m.phases, m.last, m.actions, m.verdicts, m.ignored, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
+	r.MustRegister(build, m.leading, m.reconciles, m.phases, m.last, m.actions, m.verdicts, m.ignored, m.exceeded, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
 	return m
 }
 
@@ -69,8 +71,13 @@ func (m *Metrics) leader(leading bool) {
 	m.fleet.Lead(leading)
 }
 
-// reports records what the last reconcile left out of the exporters' series.
-func (m *Metrics) reports(i observe.Ignored) {
+// reports records what the last reconcile left out of the exporters' series, and of namespaces that
+// exceed a limit.
+func (m *Metrics) reports(i observe.Ignored, all []observe.Exceeded) {
+	m.exceeded.Reset()
+	for _, e := range all {
+		m.exceeded.WithLabelValues(e.Namespace, string(e.Limit)).Set(float64(e.Pods))
+	}
 	for reason, n := range map[string]int{"unknown_node": i.Nodes, "unknown_gpu": i.GPUs, "disputed": i.Disputed} {
 		m.ignored.WithLabelValues(reason).Set(float64(n))
 	}

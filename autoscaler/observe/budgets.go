@@ -36,8 +36,11 @@ func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
 }
 
 // of returns the budgets that select p. readable is false where one with an invalid selector may
-// protect p too.
+// protect p too, or where there are too many.
 func (b budgets) of(p *corev1.Pod) (out []plan.Budget, readable bool) {
+	if len(b[p.Namespace]) > maxBudgets {
+		return nil, false
+	}
 	readable = true
 	for _, one := range b[p.Namespace] {
 		switch {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -28,8 +29,11 @@ type converter struct {
 	rules  *rules
 	ranges map[string][]corev1.LimitRange
 	// objects are the existing pods of podsOf's result; they come first and in this order.
-	objects []*corev1.Pod
-	now     time.Time
+	objects   []*corev1.Pod
+	now       time.Time
+	over      exceeded
+	offered   map[string]bool            // whether a node offers a resource
+	workloads map[string]*foreign.Object // by kind, namespace and name
 }
 
 // unmadeExpires is how long the replicas that an HPA requests are expected. Its target creates them
@@ -44,7 +48,7 @@ func (v *converter) expired(p *plan.Pod) bool {
 }
 
 func newConverter(c *cluster, kept *converted, now time.Time) *converter {
-	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}}
+	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}}
 	for i := range c.ranges {
 		v.ranges[c.ranges[i].Namespace] = append(v.ranges[c.ranges[i].Namespace], c.ranges[i])
 	}
@@ -111,12 +115,13 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		out = append(out, pod)
 		v.objects = append(v.objects, p)
 	}
+	v.limit(out, v.objects)
 	for i := range all {
 		if at[i] >= 0 {
 			all[i].Plan = &out[at[i]]
 		}
 	}
-	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas, Convert: v.template})
+	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas, Convert: v.template, LeftOut: func(namespace string, pods int) { v.over.add(namespace, LimitUnmade, pods) }})
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = v.rules.in(p.Namespace, all[i].Labels)
@@ -155,9 +160,14 @@ func (v *converter) unserved(p *plan.Pod) string {
 		if !isDevice(r.Name) {
 			continue
 		}
-		if !slices.ContainsFunc(v.c.nodes, func(n corev1.Node) bool {
-			return !n.Status.Allocatable.Name(corev1.ResourceName(r.Name), resource.DecimalSI).IsZero()
-		}) {
+		offered, known := v.offered[r.Name]
+		if !known {
+			offered = slices.ContainsFunc(v.c.nodes, func(n corev1.Node) bool {
+				return !n.Status.Allocatable.Name(corev1.ResourceName(r.Name), resource.DecimalSI).IsZero()
+			})
+			v.offered[r.Name] = offered
+		}
+		if !offered {
 			return "resource " + r.Name + ": no node offers it, and gpuscale knows no such device"
 		}
 		return "resource " + r.Name + ": nodes offer it, and gpuscale knows no such device: it adds no node for it"

@@ -59,12 +59,19 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[strin
 
 // workload returns the object of a series, nil if it does not exist or is unreadable.
 func (v *converter) workload(s Series) *foreign.Object {
-	all := v.c.foreign[scaledKinds[s.Kind]]
-	i := slices.IndexFunc(all, func(o *foreign.Object) bool { return o.Namespace == s.Namespace && o.Name == s.Name })
-	if i < 0 || all[i].Maker == nil || len(all[i].Maker.Roles) != 1 {
+	if v.workloads == nil {
+		v.workloads = map[string]*foreign.Object{}
+		for kind, of := range scaledKinds {
+			for _, o := range slices.Backward(v.c.foreign[of]) {
+				v.workloads[kind+"/"+o.Namespace+"/"+o.Name] = o
+			}
+		}
+	}
+	o := v.workloads[s.Kind+"/"+s.key()]
+	if o == nil || o.Maker == nil || len(o.Maker.Roles) != 1 {
 		return nil
 	}
-	return all[i]
+	return o
 }
 
 // have counts the replicas that exist or are to be created.

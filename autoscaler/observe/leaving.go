@@ -13,7 +13,7 @@ import (
 
 // addMoves records for each pod whether it is terminating, else when and within which budgets it
 // may be evicted. The first pods are those of objects; the ones after them are still to be created.
-func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisruptionBudget, now time.Time) {
+func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisruptionBudget, now time.Time, over exceeded) {
 	budgets := newBudgets(pdbs)
 	for i, p := range objects {
 		out := &pods[i]
@@ -26,6 +26,9 @@ func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisrupt
 		out.EvictFrom, err = v1alpha1.EvictFrom(p, now)
 		var readable bool
 		out.Budgets, readable = budgets.of(p)
+		if len(budgets[p.Namespace]) > maxBudgets {
+			over.add(p.Namespace, LimitBudgets, 1)
+		}
 		// The eviction API refuses a pod that two budgets protect.
 		out.Evictable = out.Evictable && err == nil && readable && len(out.Budgets) < 2
 	}

@@ -108,6 +108,8 @@ type Observation struct {
 	ReadingsAge time.Duration
 	// Ignored is what the exporters' series have and is not used.
 	Ignored Ignored
+	// Exceeded are the limits that namespaces exceed.
+	Exceeded []Exceeded
 	// HPAs are those whose pods request GPUs; for display only.
 	HPAs []HPA
 }
@@ -158,7 +160,8 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, c.models, now)
 	o.warn("forecasts", err)
 	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come
-	addMoves(out.Pods, v.objects, c.pdbs, now)
+	addMoves(out.Pods, v.objects, c.pdbs, now, v.over)
+	out.Exceeded = v.over.list()
 	bound := boundTo(out.Pods)
 	o.ignored = Ignored{Nodes: readings.without(c.nodes)}
 	out.Nodes = make([]plan.Node, 0, len(ours))

@@ -18,6 +18,9 @@ type rules struct {
 	groups     map[string]group
 	byPlace    map[string][]string // group names, by namespace
 	matched    map[string][]string // by labels of earlier pods
+	owned      map[string]int      // groups that a namespace's pods were the first to name
+	selected   map[string][]string // namespaces, by selector
+	work       int                 // comparisons of labels with a selector
 }
 
 type group struct {
@@ -26,17 +29,24 @@ type group struct {
 }
 
 func newRules(namespaces []corev1.Namespace) *rules {
-	return &rules{namespaces: namespaces, groups: map[string]group{}, byPlace: map[string][]string{}, matched: map[string][]string{}}
+	return &rules{namespaces: namespaces, groups: map[string]group{}, byPlace: map[string][]string{}, matched: map[string][]string{}, owned: map[string]int{}, selected: map[string][]string{}}
 }
 
-// of writes a pod's own rules into its plan, only those that the scheduler enforces.
+// over reports whether the rules of a namespace's pods name more groups than are read.
+func (r *rules) over(namespace string) bool { return r.owned[namespace] > maxGroups }
+
+// of writes a pod's own rules into its plan, only those that the scheduler enforces. Those of a pod
+// with too many are left out.
 func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec, out *plan.Pod) {
+	if rulesOf(spec) > maxRules {
+		return
+	}
 	for i := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[i]
 		if c.WhenUnsatisfiable != corev1.DoNotSchedule {
 			continue
 		}
-		name := r.group([]string{namespace}, c.LabelSelector, has, c.MatchLabelKeys, nil)
+		name := r.group(namespace, []string{namespace}, c.LabelSelector, has, c.MatchLabelKeys, nil)
 		out.Spread = append(out.Spread, plan.Spread{Rule: plan.Rule{Key: c.TopologyKey, Group: name}, MaxSkew: int(max(c.MaxSkew, 1))})
 	}
 	if spec.Affinity == nil {
@@ -54,32 +64,49 @@ func (r *rules) terms(namespace string, has map[string]string, terms []corev1.Po
 	var out []plan.Rule
 	for i := range terms {
 		t := &terms[i]
-		name := r.group(r.over(namespace, t), t.LabelSelector, has, t.MatchLabelKeys, t.MismatchLabelKeys)
+		name := r.group(namespace, r.across(namespace, t), t.LabelSelector, has, t.MatchLabelKeys, t.MismatchLabelKeys)
 		out = append(out, plan.Rule{Key: t.TopologyKey, Group: name})
 	}
 	return out
 }
 
-// over returns the namespaces of a term: those named and those selected, else the pod's own.
-func (r *rules) over(namespace string, t *corev1.PodAffinityTerm) []string {
+// across returns the namespaces of a term: those named and those selected, else the pod's own.
+func (r *rules) across(namespace string, t *corev1.PodAffinityTerm) []string {
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 		return []string{namespace}
 	}
 	all := slices.Clone(t.Namespaces)
 	if selector, err := metav1.LabelSelectorAsSelector(t.NamespaceSelector); err == nil {
-		for i := range r.namespaces {
-			if selector.Matches(labels.Set(r.namespaces[i].Labels)) {
-				all = append(all, r.namespaces[i].Name)
-			}
-		}
+		all = append(all, r.selecting(selector)...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// group records a group and returns its name. An invalid selector matches nothing, as for the
-// scheduler.
-func (r *rules) group(namespaces []string, s *metav1.LabelSelector, has map[string]string, same, other []string) string {
+// selecting returns the namespaces that a selector selects.
+func (r *rules) selecting(selector labels.Selector) []string {
+	text := selector.String()
+	if selector == labels.Nothing() {
+		return nil
+	}
+	out, known := r.selected[text]
+	if known {
+		return out
+	}
+	for i := range r.namespaces {
+		r.work++
+		if selector.Matches(labels.Set(r.namespaces[i].Labels)) {
+			out = append(out, r.namespaces[i].Name)
+		}
+	}
+	r.selected[text] = out
+	return out
+}
+
+// group records a group that a pod of a namespace names, and returns its name. An invalid selector
+// matches nothing, as for the scheduler. Of a namespace with too many groups the last are not
+// recorded: they match no pod.
+func (r *rules) group(by string, namespaces []string, s *metav1.LabelSelector, has map[string]string, same, other []string) string {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
 		selector = labels.Nothing()
@@ -96,6 +123,9 @@ func (r *rules) group(namespaces []string, s *metav1.LabelSelector, has map[stri
 	}
 	name := strings.Join(namespaces, ",") + "/" + text
 	if _, known := r.groups[name]; !known {
+		if r.owned[by]++; r.owned[by] > maxGroups {
+			return name
+		}
 		r.groups[name] = group{namespaces, selector}
 		for _, ns := range namespaces {
 			r.byPlace[ns] = append(r.byPlace[ns], name)
@@ -131,6 +161,7 @@ func (r *rules) in(namespace string, has map[string]string) []string {
 	}
 	var out []string
 	for _, name := range names {
+		r.work++
 		if r.groups[name].selector.Matches(labels.Set(has)) {
 			out = append(out, name)
 		}

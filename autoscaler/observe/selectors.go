@@ -20,8 +20,16 @@ type selected struct {
 // satisfy all of them.
 func readSelectors(lists ...[]resourcev1.DeviceSelector) selected {
 	s := selected{attributes: map[string]map[string]string{}}
+	size := 0
 	for _, list := range lists {
 		for _, one := range list {
+			if one.CEL != nil {
+				size += len(one.CEL.Expression)
+			}
+			if size > maxSelectors {
+				s.fail(fmt.Errorf("selectors of more than %d bytes", maxSelectors))
+				return s
+			}
 			if one.CEL == nil {
 				s.fail(fmt.Errorf("a selector that is not CEL"))
 				continue
@@ -41,11 +49,20 @@ func (s *selected) fail(err error) {
 // expression reads one expression. Terms beside an unsupported one are read too, since a device
 // must satisfy them as well; the driver above all.
 func (s *selected) expression(text string) {
-	for _, term := range conjunction(tokens(text)) {
+	for _, term := range conjunction(tokens(text), 0) {
 		if !s.term(term) {
-			s.fail(fmt.Errorf("selector %q: %q is not supported", strings.TrimSpace(text), strings.Join(term, " ")))
+			s.fail(fmt.Errorf("selector %q: %q is not supported", shortened(strings.TrimSpace(text)), shortened(strings.Join(term, " "))))
 		}
 	}
+}
+
+// shortened bounds the text of a selector in an error, which is in a condition of each of its pods.
+func shortened(text string) string {
+	const most = 200
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // tokens splits an expression into words, quoted strings and signs; "==", "&&" and "||" are one
@@ -81,10 +98,16 @@ func untilQuote(sc *scanner.Scanner) string {
 	return b.String()
 }
 
+const maxNested = 16 // brackets in brackets
+
 // conjunction splits tokens at every top-level &&. An alternative or a conditional binds looser,
-// and makes none of its parts certain.
-func conjunction(words []string) [][]string {
+// and makes none of its parts certain. What is nested deeper than maxNested is one term: each level
+// reads all words again.
+func conjunction(words []string, nested int) [][]string {
 	for len(words) > 1 && words[0] == "(" && closing(words) == len(words)-1 {
+		if nested++; nested > maxNested {
+			return [][]string{words}
+		}
 		words = words[1 : len(words)-1]
 	}
 	var parts [][]string
@@ -107,7 +130,7 @@ func conjunction(words []string) [][]string {
 	}
 	var out [][]string
 	for _, part := range append(parts, words[from:]) {
-		out = append(out, conjunction(part)...)
+		out = append(out, conjunction(part, nested)...)
 	}
 	return out
 }

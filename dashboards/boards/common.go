@@ -19,9 +19,12 @@ const (
 // noRules is another possible reason where a panel reads recording rules.
 const noRules = " Or the recording rules are not loaded (see Overview)."
 
-// recorded selects the series of a rule of dashboards/rules, in the cluster chosen. The
-// lint checks rules like the catalogue.
-func recorded(record string, matchers ...string) string { return board.Named(record, matchers...) }
+// recorded selects the series of a rule of dashboards/rules, in the cluster chosen. What
+// Prometheus scrapes, any page's series of that name, has an instance; what a rule records
+// has none, also where it was federated. The lint checks rules like the catalogue.
+func recorded(record string, matchers ...string) string {
+	return board.Named(record, append([]string{`instance=""`}, matchers...)...)
+}
 
 // Matchers by the variables.
 var (

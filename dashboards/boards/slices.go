@@ -26,7 +26,7 @@ func sliceWords() []board.Word {
 // sliceMap is the standing of every memory slice, labelled GPU and slice, with an
 // optional offset.
 func sliceMap(ago string) string {
-	return board.Most(board.Named(rules.SliceStanding, inNode)+ago, append(append([]string{}, device...), rules.GPULabel, rules.SliceLabel)...)
+	return board.Most(recorded(rules.SliceStanding, inNode)+ago, append(append([]string{}, device...), rules.GPULabel, rules.SliceLabel)...)
 }
 
 // mapAge is the age in seconds from which attribution is stale.

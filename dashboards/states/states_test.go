@@ -39,10 +39,11 @@ func find(t *testing.T, name string) states.State {
 
 // absent are the series that no state has, and why.
 var absent = map[string]string{
-	metric.AutoscalerEvents.Name:      "the loop runs without a recorder of Events",
-	metric.AdapterForwarded.Name:      "nothing is forwarded",
-	metric.ExporterNodeWrites.Name:    "the exporter's agent is off unless asked for",
-	metric.ExporterSeriesDropped.Name: "no budget of series is exceeded",
+	metric.AutoscalerLimitExceeded.Name: "no namespace exceeds a limit",
+	metric.AutoscalerEvents.Name:        "the loop runs without a recorder of Events",
+	metric.AdapterForwarded.Name:        "nothing is forwarded",
+	metric.ExporterNodeWrites.Name:      "the exporter's agent is off unless asked for",
+	metric.ExporterSeriesDropped.Name:   "no budget of series is exceeded",
 }
 
 // Every family of the catalogue is emitted in some state, or listed with a reason.

@@ -35,6 +35,11 @@ var (
 		Help:   `Nodes and GPUs in the exporters' series that the last reconcile left out, by reason: "unknown_node" does not exist, "unknown_gpu" has an index beyond the node's GPUs, "disputed" where targets disagree about a GPU and the value is unknown.`,
 		Labels: []string{LabelReason},
 	}
+	AutoscalerLimitExceeded = Desc{
+		Name: "gpuscale_autoscaler_limit_exceeded_pods", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Pods of a namespace that the last reconcile left out, since the namespace exceeds a limit of what is read: "pending_pods", "topology_rules", "pods_to_come"; with "disruption_budgets" they are not evicted. Absent where no limit is exceeded; at most 100 series.`,
+		Labels: []string{LabelNamespace, LabelReason},
+	}
 	AutoscalerPlannerPanics = Desc{
 		Name: "gpuscale_autoscaler_planner_panics_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
 		Help: "Reconciles in which the planner panicked and nothing was done: a bug; report it with the output of /debug/panic.",
@@ -77,7 +82,7 @@ var (
 func autoscalerSeries() []Desc {
 	return append(autoscalerFleet(),
 		AutoscalerBuildInfo, AutoscalerLeader, AutoscalerReconciles, AutoscalerReconcileSeconds, AutoscalerReconcileAge,
-		AutoscalerSnapshotAge, AutoscalerReportsIgnored, AutoscalerPlannerPanics, AutoscalerEvents, AutoscalerActions,
+		AutoscalerSnapshotAge, AutoscalerReportsIgnored, AutoscalerLimitExceeded, AutoscalerPlannerPanics, AutoscalerEvents, AutoscalerActions,
 		AutoscalerVerdicts, AutoscalerPoolSize, AutoscalerPendingSlices, AutoscalerUnservedSlices, AutoscalerOperations,
 	)
 }

@@ -45,6 +45,12 @@ var poolChecks = []Check{
 		Looks: []Source{Deployments, DaemonSets, ConfigMaps, Leases, LastReconcile, Leaders},
 	},
 	{
+		ID: "namespace-limits", Title: "No namespace exceeds what is read of it", Run: namespaceLimits,
+		Fault: "A namespace has more pending pods, topology rules, pods to come or PodDisruptionBudgets than the autoscaler reads.",
+		Means: "Its pods beyond the limit are not planned for, or none of its pods is evicted. Other namespaces are not affected.",
+		Looks: []Source{GPUNodes, LimitsExceeded},
+	},
+	{
 		ID: "crd-old", Title: "CRDs have the fields that programs write", Run: crdOld,
 		Fault: "A CRD of ours does not exist, or lacks fields.",
 		Means: "The API server drops these fields silently.",

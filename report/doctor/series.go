@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -47,6 +48,24 @@ func profAbsent(l *look) {
 		}
 		return f
 	})
+}
+
+func namespaceLimits(l *look) {
+	if l.noGPUs() {
+		return
+	}
+	v, _ := l.answer(LimitsExceeded)
+	for _, s := range v {
+		namespace := cmp.Or(s.Labels.Get("exported_namespace"), s.Labels.Get("namespace"))
+		l.warn(Finding{
+			Object: "Namespace " + namespace, Seen: fmt.Sprintf("it exceeds the limit %s: %s pods", s.Labels.Get("reason"), number(s.Value)),
+			Means: "these are not planned for, or with disruption_budgets not evicted",
+			Fix:   "Find what creates them; a ResourceQuota bounds it (docs/security.md has the limits).",
+			Commands: []string{
+				l.in(namespace, "get", "pods", "--field-selector=status.phase=Pending"), l.in(namespace, "get", "poddisruptionbudgets"),
+			},
+		})
+	}
 }
 
 func attributionStale(l *look) {

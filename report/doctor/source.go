@@ -53,6 +53,7 @@ const (
 	Recorded          Source = "prometheus: recording rules"
 	LastReconcile     Source = "prometheus: last reconcile"
 	Leaders           Source = "prometheus: leaders"
+	LimitsExceeded    Source = "prometheus: limits of namespaces"
 	Retention         Source = "prometheus: retention"
 )
 
@@ -121,6 +122,7 @@ var Table = []Described{
 		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m])), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`},
 	{Source: LastReconcile, Query: "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)"},
 	{Source: Leaders, Query: "sum($gpuscale_autoscaler_leader)"},
+	{Source: LimitsExceeded, Query: "max by (namespace, exported_namespace, reason) ($gpuscale_autoscaler_limit_exceeded_pods)"},
 	{Source: Retention, Query: "GET /api/v1/status/runtimeinfo"},
 }
 

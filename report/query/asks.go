@@ -119,15 +119,15 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 	part := "(" + allocated + " / " + on + " group_left count " + by(entity...) + " (" + allocated + "))"
 	part = "(" + part + " * on (" + metric.LabelGPUUUID + ") group_left (" + metric.LabelModel + ") " + device + ")"
 	rate := func(matcher string) string {
-		return "max " + by(entity...) + " (rate(" + d.Select(metric.GPUBusySecondsTotal.Name, matcher) + "[" + seconds(w.rate()) + "]))"
+		return "max " + by(entity...) + " (" + d.Ranged("rate(%s)", seconds(w.rate()), metric.GPUBusySecondsTotal.Name, matcher) + ")"
 	}
 	whole, instance := metric.LabelGPUInstanceID+`=""`, metric.LabelGPUInstanceID+`!=""`
 	idle := "(" + rate(whole) + " < " + idleGPU + " or " + rate(instance) + " < " + idleInstance + ")"
 	busy := "(" + rate(whole) + " >= " + idleGPU + " or " + rate(instance) + " >= " + idleInstance + ")"
 	sum := "sum " + by(d.Namespace(), metric.LabelProfile, metric.LabelModel)
 	series := append(append([]string{}, entity...), metric.LabelProfile, metric.LabelModel, d.Namespace(), d.Pod())
-	used := func(name string) string {
-		return d.Select(name, d.Pod()+`!=""`)
+	used := func(quantile, name string) string {
+		return d.Ranged("quantile_over_time("+quantile+", %s)", "PIECE", name, d.Pod()+`!=""`)
 	}
 	return []Ask{
 		{Nodes, Fine, FromExporter, "count " + by(metric.LabelNode, metric.LabelModel) + " (" + gpus + ")", "GPUs by node and model"},
@@ -144,9 +144,9 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 			"what has been allocated without computing for 15 minutes or more"},
 		{SickNodes, Coarse, FromExporter, "count " + by(metric.LabelNode) + " (" + gpus + " and on (" + metric.LabelGPUUUID + ") " + sick + ")", "sick GPUs by node"},
 		{XIDs, Coarse, FromExporter, "max " + by(metric.LabelNode, metric.LabelGPUUUID, metric.LabelXID) + " (" + d.Select(metric.GPUXIDErrorsTotal.Name) + ")", "XID errors"},
-		{MemoryP99, PerPiece, FromExporter, "max " + by(series...) + " (quantile_over_time(0.99, " + used(metric.GPUMemoryUsedBytes.Name) + "[PIECE]))", "99th percentile of memory in use; of several pieces of the window the largest"},
-		{UseP95, PerPiece, FromExporter, "max " + by(series...) + " (quantile_over_time(0.95, " + used(metric.GPUBusyRatio.Name) + "[PIECE]))", "95th percentile of a GPU's use"},
-		{InstUseP95, PerPiece, FromExporter, "max " + by(series...) + " (quantile_over_time(0.95, " + used(metric.GPUInstanceBusyRatio.Name) + "[PIECE]))", "95th percentile of an instance's use"},
+		{MemoryP99, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.99", metric.GPUMemoryUsedBytes.Name) + ")", "99th percentile of memory in use; of several pieces of the window the largest"},
+		{UseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUBusyRatio.Name) + ")", "95th percentile of a GPU's use"},
+		{InstUseP95, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.95", metric.GPUInstanceBusyRatio.Name) + ")", "95th percentile of an instance's use"},
 
 		{Devices, Now, FromExporter, gpus, "GPUs at the end"},
 		{Instances, Now, FromExporter, "max " + by(metric.LabelNode, metric.LabelGPU, metric.LabelGPUUUID, metric.LabelGPUInstanceID, metric.LabelProfile, metric.LabelStart, metric.LabelSize) +
@@ -171,7 +171,7 @@ func (d Dialect) native(desc metric.Desc, w Window, label string) string {
 	}
 	var parts []string
 	for _, group := range groups {
-		grown := "sum " + group + " (increase(" + d.Select(desc.Name) + "[" + seconds(w.Length()) + "]))"
+		grown := "sum " + group + " (" + d.Ranged("increase(%s)", seconds(w.Length()), desc.Name) + ")"
 		part := func(expression, word string) {
 			parts = append(parts, fmt.Sprintf(`label_replace(%s, "%s", "%s", "", "")`, expression, LabelQuantile, word))
 		}

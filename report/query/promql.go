@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
-	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // Dialect is how a Prometheus spells labels: with honor_labels the pod's namespace is
@@ -22,16 +21,18 @@ type Dialect struct {
 	// Trusted are the namespaces whose scrape targets are believed; empty for all. Any scraped pod can
 	// expose any series.
 	Trusted []string
-	// Jobs are the scrape jobs of the exporters and autoscalers in Trusted.
-	Jobs []string
 }
 
-// trust is the matcher of trusted targets for a series, "" where every target is believed. With
-// honor_labels the namespace of many series is a pod's, and the target is known by its job, which a
-// target without honor_labels cannot set.
-func (d Dialect) trust(name string) string {
+// witnesses are, for each program, a family that its page has beside the others and that it gives no
+// namespace. A target that has it in a trusted namespace is the program.
+var witnesses = map[metric.Owner]string{metric.Exporter: metric.GPUInfo.Name, metric.Autoscaler: metric.AutoscalerLeader.Name}
+
+// trust returns what restricts a series to trusted targets: a matcher, or, where the series has its
+// page's namespace in place of the target's, a selector of series that the target has as well. Both
+// are empty where every target is believed.
+func (d Dialect) trust(name string) (matcher, witness string) {
 	if len(d.Trusted) == 0 || slices.Contains(d.Trusted, "*") {
-		return ""
+		return "", ""
 	}
 	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 		desc, ours := metric.Find(strings.TrimSuffix(name, suffix))
@@ -43,33 +44,15 @@ func (d Dialect) trust(name string) string {
 			moved = d.AutoscalerMoved
 		}
 		if moved || !slices.Contains(desc.AllLabels(), metric.LabelNamespace) {
-			return oneOf(metric.LabelNamespace, d.Trusted)
+			return oneOf(metric.LabelNamespace, d.Trusted), ""
 		}
-		return oneOf("job", d.Jobs)
+		return "", d.selector(witnesses[desc.Owner], oneOf(metric.LabelNamespace, d.Trusted))
 	}
-	return "" // a model server's: it reports on its own pod
+	return "", "" // a model server's: it reports on its own pod
 }
 
-// JobsQuery asks for the jobs of the programs in Trusted; of turns a selector into an expression.
-func (d Dialect) JobsQuery(of func(selector string) string) string {
-	return "group by (job) (" + of(d.Select(metric.GPUInfo.Name)) + " or " + of(d.Select(metric.AutoscalerLeader.Name)) + ")"
-}
-
-// WithJobs returns the dialect with the jobs of JobsQuery's answer.
-func (d Dialect) WithJobs(v prom.Vector) Dialect {
-	d.Jobs = nil
-	for _, s := range v {
-		d.Jobs = append(d.Jobs, s.Labels.Get("job"))
-	}
-	slices.Sort(d.Jobs)
-	return d
-}
-
-// oneOf is a matcher of any of the values; of none of them where there are none.
+// oneOf is a matcher of any of the values.
 func oneOf(label string, values []string) string {
-	if len(values) == 0 {
-		return label + `="",` + label + `!=""`
-	}
 	quoted := make([]string, len(values))
 	for i, v := range values {
 		quoted[i] = regexp.QuoteMeta(v)
@@ -102,11 +85,33 @@ func Equal(label, value string) string { return label + "=" + strconv.Quote(valu
 // Like is a matcher by regular expression. It escapes the string, not the expression.
 func Like(label, expression string) string { return label + "=~" + strconv.Quote(expression) }
 
-// Select writes a selector of a series with the dialect's matchers and others.
+// Select writes the trusted series of a name, with the dialect's matchers and others.
 func (d Dialect) Select(name string, matchers ...string) string {
-	if trust := d.trust(name); trust != "" {
-		matchers = append([]string{trust}, matchers...)
+	plain := func(selector string) string { return selector }
+	return d.trusted(name, matchers, plain, plain)
+}
+
+// Ranged writes a function of the trusted series of a name over a window: "rate(%s)".
+func (d Dialect) Ranged(function, window, name string, matchers ...string) string {
+	over := func(function string) func(string) string {
+		return func(selector string) string { return fmt.Sprintf(function, selector+"["+window+"]") }
 	}
+	return d.trusted(name, matchers, over(function), over("present_over_time(%s)"))
+}
+
+// trusted writes of a selector of trusted series; present is of the selector of their witness.
+func (d Dialect) trusted(name string, matchers []string, of, present func(string) string) string {
+	matcher, witness := d.trust(name)
+	if witness != "" {
+		return "(" + of(d.selector(name, matchers...)) + " and on (job, instance) " + present(witness) + ")"
+	}
+	if matcher != "" {
+		matchers = append([]string{matcher}, matchers...)
+	}
+	return of(d.selector(name, matchers...))
+}
+
+func (d Dialect) selector(name string, matchers ...string) string {
 	if d.Match != "" {
 		matchers = append([]string{d.Match}, matchers...)
 	}

@@ -57,7 +57,7 @@ func (e *ClustersError) Error() string {
 // any: the label may have been added later.
 func clusters(ctx context.Context, p Prometheus, d Dialect, w Window) error {
 	present := func(desc metric.Desc) string {
-		return "present_over_time(" + d.Select(desc.Name, clusterLabel+`!=""`) + "[PIECE])"
+		return d.Ranged("present_over_time(%s)", "PIECE", desc.Name, clusterLabel+`!=""`)
 	}
 	v, err := spanned(ctx, p, "count "+by(clusterLabel)+" ("+present(metric.GPUInfo)+" or "+present(metric.AutoscalerCapacityGPUSeconds)+")", w)
 	if err != nil {
@@ -109,8 +109,10 @@ func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, e
 // number of series.
 func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error) {
 	a := Answers{Dialect: Dialect{Match: o.Match, Trusted: o.Trusted}, Lines: map[ID][]prom.Line{}, Vectors: map[ID]prom.Vector{}}
-	present := func(selector string) string { return "present_over_time(" + selector + "[PIECE])" }
-	targets, err := spanned(ctx, p, "group by (namespace) ("+present(a.Dialect.Select(metric.GPUInfo.Name))+" or "+present(a.Dialect.Select(metric.AutoscalerLeader.Name))+")", w)
+	present := func(name string, matchers ...string) string {
+		return a.Dialect.Ranged("present_over_time(%s)", "PIECE", name, matchers...)
+	}
+	targets, err := spanned(ctx, p, "group by (namespace) ("+present(metric.GPUInfo.Name)+" or "+present(metric.AutoscalerLeader.Name)+")", w)
 	if err != nil {
 		return a, fmt.Errorf("asking Prometheus: %w", err)
 	}
@@ -118,13 +120,6 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		a.Targets = append(a.Targets, s.Labels.Get(metric.LabelNamespace))
 	}
 	slices.Sort(a.Targets)
-	if len(o.Trusted) > 0 {
-		jobs, err := spanned(ctx, p, a.Dialect.JobsQuery(present), w)
-		if err != nil {
-			return a, fmt.Errorf("asking Prometheus: %w", err)
-		}
-		a.Dialect = a.Dialect.WithJobs(jobs)
-	}
 	d := a.Dialect
 	count := func(expression string) int {
 		if err != nil {
@@ -139,19 +134,19 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		}
 		return int(v[0].Value)
 	}
-	there := func(name string) bool { return count("count(present_over_time("+d.Select(name)+"[PIECE]))") > 0 }
+	there := func(name string) bool { return count("count("+present(name)+")") > 0 }
 	a.Exporter = there(metric.GPUInfo.Name)
-	rows := count("count(present_over_time(" + d.Select(metric.AutoscalerGPUSeconds.Name) + "[PIECE]))")
+	rows := count("count(" + present(metric.AutoscalerGPUSeconds.Name) + ")")
 	a.Autoscaler = rows > 0
 	a.Servers = there(metric.VLLMGenerationTokens.Name) || there(metric.SGLangGenerationTokens.Name)
 	moved := metric.Exported + metric.LabelNamespace + `!=""`
-	a.Dialect.ExporterMoved = count("count(present_over_time("+d.Select(metric.GPUHeld.Name, moved)+"[PIECE]))") > 0
-	a.Dialect.AutoscalerMoved = count("count(present_over_time("+d.Select(metric.AutoscalerGPUSeconds.Name, moved)+"[PIECE]))") > 0
-	nodes := count("count(count " + by(metric.LabelNode) + " (last_over_time(" + d.Select(metric.GPUInfo.Name) + "[PIECE])))")
+	a.Dialect.ExporterMoved = count("count("+present(metric.GPUHeld.Name, moved)+")") > 0
+	a.Dialect.AutoscalerMoved = count("count("+present(metric.AutoscalerGPUSeconds.Name, moved)+")") > 0
+	nodes := count("count(count " + by(metric.LabelNode) + " (" + present(metric.GPUInfo.Name) + "))")
 	// Samples in ten minutes: a program's densest series gives its scrape interval.
 	scrape := time.Duration(0)
 	for _, name := range []string{metric.GPUInfo.Name, metric.AutoscalerCapacityGPUSeconds.Name} {
-		if n := count("max(count_over_time(" + d.Select(name) + "[10m]))"); n > 1 {
+		if n := count("max(" + d.Ranged("count_over_time(%s)", "10m", name) + ")"); n > 1 {
 			scrape = max(scrape, min(max(10*time.Minute/time.Duration(n), time.Second), 5*time.Minute))
 		}
 	}

@@ -34,13 +34,17 @@ type Input struct {
 	// Convert returns the planner's view of a pod created from this template in a namespace:
 	// defaults applied, demand read.
 	Convert func(namespace string, t *corev1.PodTemplateSpec) plan.Pod
+	// LeftOut, which may be nil, is called with the pods of a namespace that are left out since it has
+	// too many.
+	LeftOut func(namespace string, pods int)
 }
 
 // PlainAnnotation with "false" on a JobSet or LeaderWorkerSet states that its pods are useful one
 // by one.
 const PlainAnnotation = "gpuscale.io/gang"
 
-// maxUnmade bounds the pods in all that count as demand before they exist.
+// maxUnmade bounds the pods of a namespace that count as demand before they exist, and the sets of
+// such pods that are looked at.
 const maxUnmade = 20_000
 
 // Join records each pod's gang in its plan, and returns the pods that are still to be created.

@@ -28,7 +28,11 @@ type joiner struct {
 	sets   map[setOf]*gang
 	unmade []Unmade
 	names  map[string]bool // of unmade pods
+	spent  map[string]spent
 }
+
+// spent is what one namespace has of maxUnmade: no namespace takes another's.
+type spent struct{ pods, sets int }
 
 // setOf is one set of a maker.
 type setOf struct {
@@ -55,7 +59,7 @@ func newJoiner(in Input) *joiner {
 	j := &joiner{
 		in: in, groups: map[id]*foreign.Object{}, makers: map[id]*foreign.Object{}, queued: map[types.UID]*foreign.Object{},
 		queues: map[id]bool{}, flavor: map[string]*foreign.Flavor{},
-		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{},
+		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{}, spent: map[string]spent{},
 	}
 	for k, objects := range in.Objects {
 		for _, o := range objects {

@@ -202,14 +202,39 @@ spec: {minMember: 3, minResources: {nvidia.com/gpu: "16", memory: "9000000000000
 kind: LeaderWorkerSet
 metadata: {name: %s}
 spec: {replicas: 9999999999, leaderWorkerTemplate: {size: 9999999999, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`
-	in = world(t, fmt.Sprintf(sets, "a")+"\n---\n"+fmt.Sprintf(sets, "b"))
-	converted := 0
+	in = world(t, fmt.Sprintf(sets, "a")+"\n---\n"+fmt.Sprintf(sets, "b")+"\n---\n"+`apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: a, namespace: zoo}
+spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`)
+	converted, left := 0, map[string]int{}
 	in.Convert = func(namespace string, p *corev1.PodTemplateSpec) plan.Pod {
 		converted++
 		return convert(namespace, p)
 	}
-	if unmade := Join(in); len(unmade) != maxUnmade || converted > 4 {
-		t.Errorf("%d pods, %d templates looked at", len(unmade), converted)
+	in.LeftOut = func(namespace string, pods int) { left[namespace] += pods }
+	made := map[string]int{}
+	for _, u := range Join(in) {
+		made[u.Namespace]++
+	}
+	// Another namespace has all of its own.
+	if made["ml"] != maxUnmade || made["zoo"] != 2 || left["ml"] == 0 || left["zoo"] != 0 || converted > 6 {
+		t.Errorf("pods %v, left out %v, %d templates looked at", made, left, converted)
+	}
+}
+
+// TestHostileSets: sets without a pod that requests a GPU are bounded like pods, by namespace.
+func TestHostileSets(t *testing.T) {
+	var docs []string
+	for n := range 30 {
+		docs = append(docs, fmt.Sprintf(`apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: a%d}
+spec: {replicas: 9999999999, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{name: c}]}}}}`, n))
+	}
+	j := newJoiner(world(t, strings.Join(docs, "\n---\n")))
+	j.makeMissing()
+	if len(j.sets) > maxUnmade {
+		t.Errorf("%d sets are looked at", len(j.sets))
 	}
 }
 

@@ -52,9 +52,12 @@ func (j *joiner) makeSets(o *foreign.Object) {
 	of := id{o.Kind, o.Namespace, o.Name}
 	like := make([]*shape, len(o.Maker.Roles)) // the same for all sets
 	for set := range o.Maker.Sets {
-		if len(j.unmade) >= maxUnmade {
+		used := j.spent[o.Namespace]
+		if used.sets++; used.sets > maxUnmade || used.pods >= maxUnmade {
+			j.leave(o.Namespace, o.Maker.Sets-set)
 			return
 		}
+		j.spent[o.Namespace] = used
 		var g *gang
 		// Pods that name no role take any place.
 		anywhere := j.live[place{of, set, ""}] + j.done[place{of, set, ""}]
@@ -152,12 +155,26 @@ func (j *joiner) make(g *gang, n int, stem string, c *shape) {
 	if g != nil && g.group != nil {
 		u.PodGroup = g.group.Name
 	}
-	for i := 0; i < n && len(j.unmade) < maxUnmade; i++ {
+	used := j.spent[u.Namespace]
+	if most := maxUnmade - used.pods; n > most {
+		j.leave(u.Namespace, n-most)
+		n = most
+	}
+	used.pods += n
+	j.spent[u.Namespace] = used
+	for i := range n {
 		u.Name = j.name(u.Namespace, stem, i)
 		if g != nil {
 			g.coming = append(g.coming, len(j.unmade))
 		}
 		j.unmade = append(j.unmade, u)
+	}
+}
+
+// leave reports pods, or sets of them, that are left out.
+func (j *joiner) leave(namespace string, n int) {
+	if j.in.LeftOut != nil {
+		j.in.LeftOut(namespace, n)
 	}
 }
 

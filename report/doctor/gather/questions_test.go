@@ -74,6 +74,8 @@ func TestMeanings(t *testing.T) {
 		{"attribution is old", scraped + `  gpu_attribution_age_seconds{job="e", instance="3", node="c"} 900` + "\n", doctor.AttributionOld, []string{`{node="c"} 900`}},
 		{"samples are old", scraped + `  gpu_sample_age_seconds{job="e", instance="3", node="c", gpu_uuid="g4"} 700` + "\n", doctor.SamplesOld, []string{`{node="c"} 700`}},
 		{"a target is down", scraped + `  up{job="gpuscale-adapter", instance="9"} 0` + "\n", doctor.TargetsDown, []string{`{instance="9", job="gpuscale-adapter"} 1`}},
+		{"limits", scraped + `  gpuscale_autoscaler_limit_exceeded_pods{job="a", instance="4", namespace="gs", exported_namespace="t", reason="pending_pods"} 12` + "\n", doctor.LimitsExceeded,
+			[]string{`{exported_namespace="t", namespace="gs", reason="pending_pods"} 12`}},
 		{"another program's target is down", scraped + `  up{job="x", instance="9"} 0` + "\n", doctor.TargetsDown, nil},
 		{"another cluster", scraped, doctor.GPUNodes, nil},
 	} {

@@ -1,0 +1,96 @@
+package hostile_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/dashboards/boards"
+	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/sandbox/hostile"
+)
+
+// TestNoPageChangesRecordedSums: panels that read recording rules alone show the same whatever series a
+// tenant's pages have, those of the rules' names included.
+func TestNoPageChangesRecordedSums(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: recording a state takes seconds")
+	}
+	s, _ := states.Find(states.XID)
+	s = s.WithRules()
+	src := s.Storage(true)
+	w, err := hostile.Look(src, s.Start(), s.End())
+	if err != nil {
+		t.Fatal(err)
+	}
+	window := eval.Window{From: s.End().Add(-5 * time.Minute), To: s.End(), Step: time.Minute, Scrape: states.Every}
+	shown := func(src eval.Source) map[string]string {
+		out := map[string]string{}
+		for _, b := range boards.All() {
+			text, err := os.ReadFile(filepath.Join("../../deploy/chart/gpuscale/files/dashboards", b.UID+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, _, err := eval.Load(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			vars, err := eval.All(t.Context(), eval.Engine(s.Storage(true)), d, window)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range eval.Panels(d) {
+				others := len(p.Targets) == 0
+				for _, target := range p.Targets {
+					others = others || !readsRules(target)
+				}
+				if !others {
+					a, err := eval.Ask(t.Context(), src, p, vars, window)
+					out[b.UID+"/"+*p.Title] = fmt.Sprint(a.Series, a.Cells(), err)
+				}
+			}
+		}
+		return out
+	}
+	want := shown(eval.Engine(src))
+	if len(want) < 4 {
+		t.Errorf("only the panels %v read rules alone", want)
+	}
+	all := attacks(4)
+	if !testall.Enabled() {
+		all = all[:1]
+	}
+	for _, a := range all {
+		for panel, got := range shown(eval.Engine(w.Attacked(a))) {
+			if got != want[panel] {
+				t.Errorf("%s: %s: %s", a.Name, panel, difference(want[panel], got))
+			}
+		}
+	}
+}
+
+// readsRules reports whether a panel's query reads the series of our recording rules, and of no
+// program.
+func readsRules(target any) bool {
+	q, ok := eval.Query(target)
+	if !ok {
+		return false
+	}
+	found := false
+	for _, f := range hostile.Families() {
+		if strings.Contains(q.Expr, f.Name+"{") || strings.Contains(q.Expr, f.Name+"_bucket{") {
+			if !slices.ContainsFunc(rules.All(), func(r rules.Rule) bool { return r.Record == f.Name }) {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}

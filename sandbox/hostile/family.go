@@ -1,0 +1,64 @@
+package hostile
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Family is a family of series that something of ours reads.
+type Family struct {
+	Name   string
+	Type   metric.Type
+	Labels []string
+}
+
+// Families are all families of the catalogue, what our recording rules record, and Prometheus' own up.
+// A series that is added to the catalogue is attacked from then on.
+func Families() []Family {
+	all := []Family{{"up", metric.Gauge, []string{"job"}}, {"scrape_samples_scraped", metric.Gauge, nil}}
+	for _, d := range metric.All() {
+		all = append(all, Family{d.Name, d.Type, d.AllLabels()})
+	}
+	for _, r := range metric.Reads() {
+		all = append(all, Family{r.Name, r.Type, r.Labels})
+	}
+	for _, r := range metric.Reads() {
+		if r.Server == metric.ServerVLLM || r.Server == metric.ServerSGLang { // as Ray renames them
+			all = append(all, Family{"ray_" + strings.ReplaceAll(r.Name, ":", "_"), r.Type, r.Labels})
+		}
+	}
+	for _, r := range rules.All() {
+		all = append(all, Family{r.Record, metric.Gauge, r.Labels})
+	}
+	return all
+}
+
+// suffixes are those of a classic histogram's series.
+var suffixes = []string{"_bucket", "_sum", "_count"}
+
+// Series are the names of a family's series.
+func (f Family) Series() []string {
+	if f.Type != metric.Histogram {
+		return []string{f.Name}
+	}
+	names := []string{f.Name} // a native histogram's
+	for _, s := range suffixes {
+		names = append(names, f.Name+s)
+	}
+	return names
+}
+
+// Of returns the family of a series' name.
+func Of(all []Family, name string) (Family, bool) {
+	i := slices.IndexFunc(all, func(f Family) bool {
+		suffix, ok := strings.CutPrefix(name, f.Name)
+		return ok && (suffix == "" || slices.Contains(suffixes, suffix))
+	})
+	if i < 0 {
+		return Family{}, false
+	}
+	return all[i], true
+}

@@ -1,0 +1,296 @@
+package hostile_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/dashboards/sources"
+	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/gpu/trust"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/query"
+	"github.com/gpuscale/gpuscale/report/render"
+	"github.com/gpuscale/gpuscale/sandbox/hostile"
+)
+
+var engine = memstore.NewEngine(nil)
+
+// server answers as *prom.Client does over a Prometheus: an answer with a warning is partial, hence an
+// error. It notes the queries.
+type server struct {
+	storage.Queryable
+	now     time.Time
+	queries []string
+}
+
+// Query implements observe.Querier and query.Prometheus.
+func (s *server) Query(ctx context.Context, text string, at time.Time) (prom.Vector, error) {
+	if at.IsZero() {
+		at = s.now
+	}
+	s.queries = append(s.queries, text)
+	v, warnings, err := memstore.Instant(ctx, engine, s, text, at)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
+	}
+	if texts, _ := warnings.AsStrings(text, 10, 0); len(texts) > 0 {
+		return nil, &prom.PartialError{Warnings: texts}
+	}
+	out := memstore.Samples(v, at)
+	slices.SortStableFunc(out, func(a, b prom.Sample) int { return strings.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels)) })
+	return out, nil
+}
+
+// Range implements query.Prometheus.
+func (s *server) Range(ctx context.Context, text string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
+	s.queries = append(s.queries, text)
+	q, err := engine.NewRangeQuery(ctx, s, nil, text, from, to, step)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
+	}
+	defer q.Close()
+	r := q.Exec(ctx)
+	if texts, _ := r.Warnings.AsStrings(text, 10, 0); len(texts) > 0 {
+		return nil, &prom.PartialError{Warnings: texts}
+	}
+	m, err := r.Matrix()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
+	}
+	var out []prom.Line
+	for _, one := range m {
+		l := prom.Line{Labels: prom.FromMap(one.Metric.Map())}
+		for _, f := range one.Floats {
+			l.Points = append(l.Points, prom.Point{Time: time.UnixMilli(f.T), Value: f.F})
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// evaluated is the result of a rule as text, without what it says about the tenant itself. As in
+// Prometheus a warning is no failure of a rule.
+func evaluated(t *testing.T, src storage.Queryable, expr string, at time.Time) string {
+	t.Helper()
+	v, _, err := memstore.Instant(t.Context(), engine, src, expr, at)
+	if err != nil {
+		return err.Error()
+	}
+	v = slices.DeleteFunc(v, func(s promql.Sample) bool { return s.Metric.Get("namespace") == "tenant" })
+	slices.SortFunc(v, func(a, b promql.Sample) int { return strings.Compare(a.Metric.String(), b.Metric.String()) })
+	return fmt.Sprint(v)
+}
+
+// trusted is the namespace of our programs.
+const trusted = sources.Namespaces
+
+// view is what an operator or a program sees of a Prometheus, as text by name; all trusts every target.
+type view func(t *testing.T, src storage.Queryable, s states.State, all bool) map[string]string
+
+var views = map[string]view{
+	"alerts": func(t *testing.T, src storage.Queryable, s states.State, all bool) map[string]string {
+		p := alerts.Params{Jobs: alerts.Jobs()}
+		if all {
+			p.Trusted = sources.Match([]string{"*"})
+		}
+		out := map[string]string{}
+		for _, a := range alerts.All() {
+			p.Threshold = ""
+			if a.Threshold != nil {
+				p.Threshold = fmt.Sprint(*a.Threshold)
+			}
+			out[a.Name] = evaluated(t, src, a.Query(p), s.End())
+		}
+		return out
+	},
+	"rules": func(t *testing.T, src storage.Queryable, s states.State, _ bool) map[string]string {
+		out := map[string]string{}
+		for _, r := range rules.All() {
+			out[r.Record] = evaluated(t, src, r.Expr, s.End())
+		}
+		return out
+	},
+	"report": func(t *testing.T, src storage.Queryable, s states.State, all bool) map[string]string {
+		w, err := query.NewWindow(s.End(), 25*time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := query.Options{Trusted: []string{trusted}, Concurrency: 1, Pause: time.Nanosecond}
+		if all {
+			o.Trusted = nil
+		}
+		a, err := query.Run(t.Context(), &server{Queryable: src, now: s.End()}, w, o)
+		if err != nil {
+			return map[string]string{"": err.Error()}
+		}
+		r := model.Make(model.Input{Answers: a, Generated: s.End(), Version: "x"})
+		r.Use.Serving = slices.DeleteFunc(r.Use.Serving, func(s model.Serving) bool { return s.Namespace == "tenant" })
+		var b bytes.Buffer
+		if err := render.JSON(&b, r); err != nil {
+			return map[string]string{"": err.Error()}
+		}
+		return map[string]string{"": b.String()}
+	},
+}
+
+// readings are what the autoscaler takes from a Prometheus.
+func readings(t *testing.T, src storage.Queryable, s states.State, from ...string) *observe.Readings {
+	t.Helper()
+	r, err := observe.Read(t.Context(), &server{Queryable: src, now: s.End()}, trust.From(from), s.End())
+	if err != nil {
+		t.Error(err)
+	}
+	return r
+}
+
+// TestNoPageChangesWhatOthersSee: whatever series a tenant's pages show, alerts, recorded series, the
+// report and the autoscaler's readings of GPUs are those without it.
+func TestNoPageChangesWhatOthersSee(t *testing.T) {
+	names, honors, many := []string{states.XID}, []bool{true}, 4
+	if testall.Enabled() {
+		names, honors, many = []string{states.XID, states.MIG, states.Healthy, states.Down}, []bool{true, false}, 40
+	} else if testing.Short() {
+		t.Skip("-short: recording a state takes seconds")
+	}
+	for _, name := range names {
+		s, _ := states.Find(name)
+		for _, honor := range honors {
+			src := hostile.With(s.Storage(honor), tokens(t, s)...)
+			w, err := hostile.Look(src, s.Start(), s.End())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]map[string]string{}
+			for v, see := range views {
+				want[v] = see(t, src, s, false)
+			}
+			nodes := readings(t, src, s, trusted)
+			for _, a := range attacks(many) {
+				attacked := w.Attacked(a)
+				for v, see := range views {
+					for what, got := range see(t, attacked, s, false) {
+						if got != want[v][what] {
+							t.Errorf("%s, honor_labels %v, %s: %s %s: %s", name, honor, a.Name, v, what, difference(want[v][what], got))
+						}
+					}
+				}
+				if got := readings(t, attacked, s, trusted); !reflect.DeepEqual(got, nodes) {
+					t.Errorf("%s, honor_labels %v, %s: the autoscaler reads other values", name, honor, a.Name)
+				}
+			}
+		}
+	}
+}
+
+// TestTrustIsWhatProtects: where every target is trusted, attacks change alerts.
+func TestTrustIsWhatProtects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: recording a state takes seconds")
+	}
+	s, _ := states.Find(states.XID)
+	src := hostile.With(s.Storage(true), tokens(t, s)...)
+	w, err := hostile.Look(src, s.Start(), s.End())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := views["alerts"](t, src, s, true)
+	for _, a := range attacks(4) {
+		if strings.HasPrefix(a.Name, "native") || strings.HasSuffix(a.Name, "finite") {
+			continue // they only make evaluations fail
+		}
+		if got := views["alerts"](t, w.Attacked(a), s, true); maps.Equal(got, want) {
+			t.Errorf("%s: no alert changes", a.Name)
+		}
+	}
+}
+
+// TestEverySeriesReadIsAttacked: the attacks forge each family that alerts, rules, the report, the
+// autoscaler or a rule of the adapter reads.
+func TestEverySeriesReadIsAttacked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: recording a state takes seconds")
+	}
+	s, _ := states.Find(states.XID)
+	src := hostile.With(s.Storage(true), tokens(t, s)...)
+	asked := &server{Queryable: src, now: s.End()}
+	w, err := query.NewWindow(s.End(), 25*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := query.Run(t.Context(), asked, w, query.Options{Trusted: []string{trusted}, Concurrency: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := observe.Read(t.Context(), asked, trust.From([]string{trusted}), s.End()); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range alerts.All() {
+		asked.queries = append(asked.queries, a.Query(alerts.Params{Threshold: "1", Jobs: alerts.Jobs()}))
+	}
+	for _, r := range rules.All() {
+		asked.queries = append(asked.queries, r.Expr)
+	}
+	for _, r := range signal.Builtin(time.Minute) {
+		for _, source := range r.Sources {
+			asked.queries = append(asked.queries, source.Metric)
+		}
+	}
+	families, read := hostile.Families(), map[string]bool{}
+	for _, q := range asked.queries {
+		names, err := eval.Reads(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			read[name] = true
+			if _, ok := hostile.Of(families, name); !ok {
+				t.Errorf("%s is read, and no attack forges it: %s", name, q)
+			}
+		}
+	}
+	if len(read) < 60 {
+		t.Errorf("only %d series are read", len(read))
+	}
+}
+
+// tokens are the series of an honest tenant's server that writes ten tokens a second.
+func tokens(t *testing.T, s states.State) []storage.Series {
+	t.Helper()
+	series, err := memstore.Read(`vllm:generation_tokens_total{cluster="east",job="vllm",instance="vllm-0:8000",namespace="chat",pod="vllm-0",model_name="m"} 0+150x120`, memstore.From(s.Start(), states.Every))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return series
+}
+
+// attacks are all of them in make test-all.
+func attacks(many int) []hostile.Attack {
+	return slices.DeleteFunc(hostile.Attacks(many), func(a hostile.Attack) bool { return !a.First && !testall.Enabled() })
+}
+
+// difference shows where two texts begin to differ.
+func difference(want, got string) string {
+	i := 0
+	for i < min(len(want), len(got)) && want[i] == got[i] {
+		i++
+	}
+	from := max(0, i-150)
+	return fmt.Sprintf("got …%s…, without it …%s…", got[from:min(len(got), i+250)], want[from:min(len(want), i+250)])
+}
