@@ -152,7 +152,7 @@ func (c *Cache) attempt(ctx context.Context, p *plan, t *topic, units []*unit) e
 	if err != nil {
 		return err
 	}
-	c.tell(p, t, units, past, pastReading, t.split(answer.vector, names), answer.Reading)
+	c.distribute(p, t, units, past, pastReading, t.split(answer.vector, names), answer.Reading)
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (c *Cache) withoutPast(ctx context.Context, p *plan, t *topic, units []*uni
 	}
 	c.log.Warn("history cannot be read: pods that stopped reporting before now are unknown", slog.String("rule", t.Rule),
 		slog.Int("namespaces", len(units)), slog.String("namespace", names[0]), slog.Duration("past", signal.Forget), slog.Any("error", why))
-	c.tell(p, t, units, nil, signal.Reading{}, t.split(answer.vector, names), answer.Reading)
+	c.distribute(p, t, units, nil, signal.Reading{}, t.split(answer.vector, names), answer.Reading)
 	return nil
 }
 
@@ -199,9 +199,9 @@ func (t *topic) split(v prom.Vector, names []string) map[string]prom.Vector {
 	return all
 }
 
-// tell gives each namespace its part of an answer. One that has more than its
+// distribute gives each namespace its part of an answer. One that has more than its
 // budget gets none.
-func (c *Cache) tell(p *plan, t *topic, units []*unit, past map[string]prom.Vector, before signal.Reading, now map[string]prom.Vector, at signal.Reading) {
+func (c *Cache) distribute(p *plan, t *topic, units []*unit, past map[string]prom.Vector, before signal.Reading, now map[string]prom.Vector, at signal.Reading) {
 	for _, u := range units {
 		n := u.namespace
 		if size := max(len(past[n]), len(now[n])); size > p.opts.Budget.Series {
