@@ -1,0 +1,143 @@
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/gpuscale/gpuscale/sandbox/node/image"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// Err is why the node has ended without having been stopped; nil while it runs.
+func (n *Node) Err() error {
+	select {
+	case <-n.ended:
+		return fmt.Errorf("node %s has ended: %w", n.opts.Name, n.err)
+	default:
+		return nil
+	}
+}
+
+// Name of the Node object.
+func (n *Node) Name() string { return n.opts.Name }
+
+// Address at which pods reach Options.Ports.
+func (n *Node) Address() string { return address }
+
+// Dial connects to host:port as seen from the node: pods, Services, its own ports.
+// The host is an IP address or the node's name.
+func (n *Node) Dial(ctx context.Context, to string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(to)
+	if err != nil {
+		return nil, err
+	}
+	if host == n.opts.Name {
+		host = address
+	}
+	if net.ParseIP(host) == nil {
+		return nil, fmt.Errorf("%s: the node's network has no names", to)
+	}
+	return n.network.dial(ctx, net.JoinHostPort(host, port))
+}
+
+// Path of the node's file on this machine, mounts and sockets included, for as long
+// as the node runs.
+func (n *Node) Path(file string) string {
+	return filepath.Join(fmt.Sprintf("/proc/%d/root", n.pid), file)
+}
+
+// PodResources is the kubelet's socket, on this machine.
+func (n *Node) PodResources() string { return n.Path(kubeletFolder + "/pod-resources/kubelet.sock") }
+
+// DevicePlugins is the folder in which the kubelet has its socket for device
+// plugins, on this machine.
+func (n *Node) DevicePlugins() string { return n.Path(kubeletFolder + "/device-plugins") }
+
+// Log is the file of a program's log.
+func (n *Node) Log(program string) string {
+	return filepath.Join(n.root, "var/log", program+".log")
+}
+
+// explain adds why the node has ended, or else the ends of its logs.
+func (n *Node) explain(err error) error {
+	if n.pid == 0 {
+		return err
+	}
+	if _, statErr := os.Stat(n.Path("/")); statErr != nil {
+		<-n.ended // its keeper removes what it leaves
+	}
+	if ended := n.Err(); ended != nil {
+		if errors.Is(err, n.err) {
+			return err
+		}
+		return errors.Join(ended, err)
+	}
+	return fmt.Errorf("%w%s", err, n.logs())
+}
+
+// logs are the last lines of all, for an error.
+func (n *Node) logs() string {
+	var b strings.Builder
+	for _, p := range []string{Containerd, Kubelet, KubeProxy} {
+		if tail := proc.Tail(n.Log(p), 10); len(tail) > 0 {
+			fmt.Fprintf(&b, "\n  %s:\n    %s", p, strings.Join(tail, "\n    "))
+		}
+	}
+	return b.String()
+}
+
+// Kill ends a program as a crash would; the node starts it again a second later.
+func (n *Node) Kill(program string) error {
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return err
+	}
+	for _, file := range all {
+		// PID (NAME) STATE PARENT ...
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var pid, parent int
+		var name, state string
+		if _, err := fmt.Sscanf(string(stat), "%d %s %s %d", &pid, &name, &state, &parent); err == nil && parent == n.pid && name == "("+program+")" {
+			return syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	return fmt.Errorf("node %s runs no %s", n.opts.Name, program)
+}
+
+// Load puts images into the node's store, where pods find them as docker.io/library/NAME.
+func (n *Node) Load(ctx context.Context, images ...image.Image) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-n.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for _, i := range images {
+		file := filepath.Join(n.cluster.Dir(), fmt.Sprintf("image-%s-%d.tar", n.opts.Name, n.images.Add(1)))
+		defer os.Remove(file)
+		if err := i.Write(file); err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, filepath.Join(n.opts.Binaries.Containerd, "ctr"), "--address", n.Path(containerdSocket),
+			"--namespace", "k8s.io", "images", "import", file)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("loading image %s: %w: %s", i.Name, err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}
