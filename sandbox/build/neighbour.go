@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -26,12 +27,15 @@ type Neighbour struct {
 // The neighbours whose programs tests run.
 var (
 	// Later versions of Alertmanager need their pages compiled by Node.js.
-	Alertmanager    = Neighbour{Name: "Alertmanager", Module: "github.com/prometheus/alertmanager", Version: "v0.31.1", packages: []string{"cmd/alertmanager"}}
-	JobSet          = Neighbour{Name: "JobSet", Module: "sigs.k8s.io/jobset", Version: "v0.10.1", packages: []string{"."}}
-	Karpenter       = Neighbour{Name: "Karpenter", Module: "sigs.k8s.io/karpenter", Version: "v1.14.0", packages: []string{"kwok"}}
-	KEDA            = Neighbour{Name: "KEDA", Module: "github.com/kedacore/keda/v2", Version: "v2.21.0", packages: []string{"cmd/operator", "cmd/adapter"}}
-	Kueue           = Neighbour{Name: "Kueue", Module: "sigs.k8s.io/kueue", Version: "v0.15.0", packages: []string{"cmd/kueue"}}
-	LeaderWorkerSet = Neighbour{Name: "LeaderWorkerSet", Module: "sigs.k8s.io/lws", Version: "v0.7.0", packages: []string{"cmd"}}
+	Alertmanager       = Neighbour{Name: "Alertmanager", Module: "github.com/prometheus/alertmanager", Version: "v0.31.1", packages: []string{"cmd/alertmanager"}}
+	JobSet             = Neighbour{Name: "JobSet", Module: "sigs.k8s.io/jobset", Version: "v0.10.1", packages: []string{"."}}
+	Karpenter          = Neighbour{Name: "Karpenter", Module: "sigs.k8s.io/karpenter", Version: "v1.14.0", packages: []string{"kwok"}}
+	KEDA               = Neighbour{Name: "KEDA", Module: "github.com/kedacore/keda/v2", Version: "v2.21.0", packages: []string{"cmd/operator", "cmd/adapter"}}
+	Kueue              = Neighbour{Name: "Kueue", Module: "sigs.k8s.io/kueue", Version: "v0.15.0", packages: []string{"cmd/kueue"}}
+	LeaderWorkerSet    = Neighbour{Name: "LeaderWorkerSet", Module: "sigs.k8s.io/lws", Version: "v0.7.0", packages: []string{"cmd"}}
+	PrometheusOperator = Neighbour{
+		Name: "prometheus-operator", Module: "github.com/prometheus-operator/prometheus-operator", Version: "v0.85.0", packages: []string{"cmd/operator"},
+	}
 	VictoriaMetrics = Neighbour{
 		Name: "VictoriaMetrics", Module: "github.com/VictoriaMetrics/VictoriaMetrics", Version: "v1.150.0", packages: []string{"app/victoria-metrics", "app/vmalert"},
 		ldflags: "-X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=victoria-metrics-v1.150.0",
@@ -84,13 +88,17 @@ func (n Neighbour) Dir(ctx context.Context) (string, error) {
 	return answer.Dir, nil
 }
 
+// besideIt are replacements by modules of the same repository, which a published module
+// does not have beside it. The versions that it requires take their place.
+var besideIt = regexp.MustCompile(`(?m)^.* => \.\.?/.*\n`)
+
 // modfile puts the module's go.mod and go.sum into dir: those in the module
 // cache cannot be written.
 func (n Neighbour) modfile(module, dir string) (string, error) {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(module, name))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+			err = os.WriteFile(filepath.Join(dir, name), besideIt.ReplaceAll(text, nil), 0o600)
 		}
 		if err != nil {
 			return "", fmt.Errorf("compiling %s: %w", n.Module, err)
