@@ -175,7 +175,7 @@ vuln: tool-govulncheck ## govulncheck over the programs; GOVULNDB=file:///DIR na
 
 .PHONY: fuzz
 # One worker each, as many tests at once as there are CPUs. Minimizing an input
-# takes up to a minute unless told, during which nothing is tried: parsers that
+# takes up to a minute by default, during which nothing is tried: parsers that
 # iterate over maps would spend all their time on it.
 fuzz: tools ## Run every fuzz test for FUZZTIME each.
 	@grep -r --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's,/[^/]*:func , ,' | sort | \

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -132,6 +133,10 @@ func Parse(text []byte) (Config, error) {
 		return Config{}, err
 	}
 	unknown, err := kjson.UnmarshalStrict(asJSON, &c)
+	var mistyped *json.UnmarshalTypeError
+	if errors.As(err, &mistyped) && mistyped.Field != "" { // the library's message names Go types
+		err = fmt.Errorf("%s: is a %s, want %s", mistyped.Field, mistyped.Value, mistyped.Type)
+	}
 	if err := errors.Join(append(unknown, err)...); err != nil {
 		return Config{}, err
 	}

@@ -3,6 +3,7 @@ package guardrails
 import (
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,12 +32,7 @@ func TestSharedGPUs(t *testing.T) {
 	if n := len(w.nodes("shared")); n != 2 {
 		t.Errorf("%d nodes for nine shares, eight to a node", n)
 	}
-	w.await("the Deployment is scaled down", func() error {
-		w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(d), d))
-		d.Spec.Replicas = ptr.To[int32](0)
-		return w.Admin.Update(t.Context(), d)
-	})
-	w.until("empty nodes go", w.goesOn("shared", 0))
+	w.ends(d, "shared")
 }
 
 // TestDividedGPUs: the same for GPUs that another project's scheduler divides, here qGPU's: halves of two
@@ -57,12 +53,7 @@ func TestDividedGPUs(t *testing.T) {
 	if n := len(w.nodes("qgpu")); n != 3 {
 		t.Errorf("%d nodes for nine halves, four to a node", n)
 	}
-	w.await("the Deployment is scaled down", func() error {
-		w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(d), d))
-		d.Spec.Replicas = ptr.To[int32](0)
-		return w.Admin.Update(t.Context(), d)
-	})
-	w.until("empty nodes go", w.goesOn("qgpu", 0))
+	w.ends(d, "qgpu")
 
 	for name, sharing := range map[string]v1alpha1.GPUSharing{
 		"replicas are missing":      {},
@@ -78,4 +69,14 @@ func TestDividedGPUs(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// ends scales a Deployment to zero, whose pool then goes to zero nodes.
+func (w *world) ends(d *appsv1.Deployment, pool string) {
+	w.await("the Deployment is scaled down", func() error {
+		w.must(w.Admin.Get(w.t.Context(), client.ObjectKeyFromObject(d), d))
+		d.Spec.Replicas = ptr.To[int32](0)
+		return w.Admin.Update(w.t.Context(), d)
+	})
+	w.until("empty nodes go", w.goesOn(pool, 0))
 }

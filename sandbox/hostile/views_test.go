@@ -47,43 +47,13 @@ func (s *server) Query(ctx context.Context, text string, at time.Time) (prom.Vec
 		at = s.now
 	}
 	s.queries = append(s.queries, text)
-	v, warnings, err := memstore.Instant(ctx, engine, s, text, at)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
-	}
-	if texts, _ := warnings.AsStrings(text, 10, 0); len(texts) > 0 {
-		return nil, &prom.PartialError{Warnings: texts}
-	}
-	out := memstore.Samples(v, at)
-	slices.SortStableFunc(out, func(a, b prom.Sample) int { return strings.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels)) })
-	return out, nil
+	return memstore.Query(ctx, engine, s, text, at)
 }
 
 // Range implements query.Prometheus.
 func (s *server) Range(ctx context.Context, text string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
 	s.queries = append(s.queries, text)
-	q, err := engine.NewRangeQuery(ctx, s, nil, text, from, to, step)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
-	}
-	defer q.Close()
-	r := q.Exec(ctx)
-	if texts, _ := r.Warnings.AsStrings(text, 10, 0); len(texts) > 0 {
-		return nil, &prom.PartialError{Warnings: texts}
-	}
-	m, err := r.Matrix()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
-	}
-	var out []prom.Line
-	for _, one := range m {
-		l := prom.Line{Labels: prom.FromMap(one.Metric.Map())}
-		for _, f := range one.Floats {
-			l.Points = append(l.Points, prom.Point{Time: time.UnixMilli(f.T), Value: f.F})
-		}
-		out = append(out, l)
-	}
-	return out, nil
+	return memstore.Range(ctx, engine, s, text, from, to, step)
 }
 
 // evaluated is the result of a rule as text, without what it says about the tenant itself. As in

@@ -2,7 +2,9 @@ package memstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -48,4 +50,52 @@ func Samples(vector promql.Vector, at time.Time) prom.Vector {
 		out = append(out, prom.Sample{Labels: prom.FromMap(s.Metric.Map()), Value: s.F, Time: at})
 	}
 	return out
+}
+
+// Query evaluates as prom.Client answers: a query with warnings is an answer in part, an
+// error. The samples are in the order of their labels.
+func Query(ctx context.Context, engine *promql.Engine, over storage.Queryable, query string, at time.Time) (prom.Vector, error) {
+	vector, warnings, err := Instant(ctx, engine, over, query, at)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
+	}
+	if err := partial(warnings, query); err != nil {
+		return nil, err
+	}
+	out := Samples(vector, at)
+	slices.SortStableFunc(out, func(a, b prom.Sample) int { return strings.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels)) })
+	return out, nil
+}
+
+// Range is Query over a time.
+func Range(ctx context.Context, engine *promql.Engine, over storage.Queryable, query string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
+	q, err := engine.NewRangeQuery(ctx, over, nil, query, from, to, step)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
+	}
+	defer q.Close()
+	result := q.Exec(ctx)
+	matrix, err := result.Matrix()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrBadQuery, err)
+	}
+	if err := partial(result.Warnings, query); err != nil {
+		return nil, err
+	}
+	var out []prom.Line
+	for _, s := range matrix {
+		l := prom.Line{Labels: prom.FromMap(s.Metric.Map())}
+		for _, f := range s.Floats {
+			l.Points = append(l.Points, prom.Point{Time: time.UnixMilli(f.T), Value: f.F})
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+func partial(warnings annotations.Annotations, query string) error {
+	if texts, _ := warnings.AsStrings(query, 10, 0); len(texts) > 0 {
+		return &prom.PartialError{Warnings: texts}
+	}
+	return nil
 }

@@ -44,12 +44,5 @@ func (m *Memory) Query(ctx context.Context, text string, at time.Time) (prom.Vec
 			return nil, err
 		}
 	}
-	vector, warnings, err := memstore.Instant(ctx, m.engine, m.Series, text, at)
-	if err != nil {
-		return nil, err
-	}
-	if texts, _ := warnings.AsStrings(text, 10, 0); len(texts) > 0 {
-		return nil, &prom.PartialError{Warnings: texts}
-	}
-	return memstore.Samples(vector, at), nil
+	return memstore.Query(ctx, m.engine, m.Series, text, at)
 }
