@@ -1,0 +1,122 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// GPUNodePoolStatus is the observed state of a pool and the latest decisions.
+type GPUNodePoolStatus struct {
+	// ObservedGeneration of the spec the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Size is the number of Node objects of the pool.
+	// +optional
+	Size int32 `json:"size"`
+	// Target is the size last requested from the provider.
+	// +optional
+	Target int32 `json:"target"`
+	// Ready nodes.
+	// +optional
+	Ready int32 `json:"ready"`
+	// Upcoming nodes: requested, not ready.
+	// +optional
+	Upcoming int32 `json:"upcoming"`
+	// Operations is the number of nodes of the pool that are being repartitioned or drained. While it
+	// is not 0, spec.provider and spec.mig.actuator cannot be changed.
+	// +optional
+	Operations int32 `json:"operations"`
+	// ReadyAfter is the 75th percentile of the time of nodes from request to ready; absent while
+	// there are too few samples.
+	// +optional
+	ReadyAfter *metav1.Duration `json:"readyAfter,omitempty"`
+	// Backoff of a pool whose provider failed; absent without failures.
+	// +optional
+	Backoff *Backoff `json:"backoff,omitempty"`
+	// Reason of the last decision about this pool.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message for users, to go with Reason.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Conditions of the pool: Ready (of a fixed pool: all its nodes are), Valid, ScalingLimited,
+	// and while they apply ForeignAutoscaler, GrowOnly, UnusedGPUs.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// LastDecisions taken about the pool, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	LastDecisions []Decision `json:"lastDecisions,omitempty"`
+	// PlannerState is what the planner keeps of this pool between reconciles, written before any action.
+	// +optional
+	PlannerState PlannerState `json:"plannerState,omitempty"`
+}
+
+// Backoff is a pause of scale-ups after failures.
+type Backoff struct {
+	// Failures in a row.
+	Failures int32 `json:"failures"`
+	// UntilTime is when the pool may scale up again.
+	UntilTime metav1.Time `json:"untilTime"`
+}
+
+// MaxPlannerStates bounds each map of a PlannerState.
+const MaxPlannerStates = 500
+
+// PlannerState is the planner's state of a pool between reconciles.
+type PlannerState struct {
+	// +optional
+	LastScaleUpTime *metav1.MicroTime `json:"lastScaleUpTime,omitempty"`
+	// +optional
+	LastScaleDownTime *metav1.MicroTime `json:"lastScaleDownTime,omitempty"`
+	// LastRepartitionTime by node name, the latest 500.
+	// +kubebuilder:validation:MaxProperties=500
+	// +optional
+	LastRepartitionTime map[string]metav1.MicroTime `json:"lastRepartitionTime,omitempty"`
+	// LastDrainTime is when the last drain of a node of the pool began or was abandoned.
+	// +optional
+	LastDrainTime *metav1.MicroTime `json:"lastDrainTime,omitempty"`
+	// LastReplaceTime is when an unhealthy node of the pool was last replaced.
+	// +optional
+	LastReplaceTime *metav1.MicroTime `json:"lastReplaceTime,omitempty"`
+	// SickSinceTime is when a node was first seen with an unhealthy GPU, by node name, the latest 500.
+	// +kubebuilder:validation:MaxProperties=500
+	// +optional
+	SickSinceTime map[string]metav1.MicroTime `json:"sickSinceTime,omitempty"`
+	// Grown are the nodes requested within the last hour, oldest first.
+	// +optional
+	// +listType=atomic
+	Grown []Growth `json:"grown,omitempty"`
+	// Removed are the nodes removed within the last ten minutes, oldest first.
+	// +optional
+	// +listType=atomic
+	Removed []Growth `json:"removed,omitempty"`
+	// Failures of repartitions by GPU, "node/0", the latest 500.
+	// +kubebuilder:validation:MaxProperties=500
+	// +optional
+	Failures map[string]GPUFailures `json:"failures,omitempty"`
+	// Epoch of the replica that wrote this; replicas of an earlier epoch must not write.
+	// +optional
+	Epoch *Epoch `json:"epoch,omitempty"`
+}
+
+// Epoch is one replica's term as leader.
+type Epoch struct {
+	// Term is the number of the term, increasing by one.
+	Term int64 `json:"term"`
+	// Holder of the lease in that term.
+	Holder string `json:"holder"`
+}
+
+// Growth is a number of nodes requested, or removed, at one time.
+type Growth struct {
+	Time  metav1.MicroTime `json:"time"`
+	Nodes int32            `json:"nodes"`
+}
+
+// GPUFailures counts failed repartitions of a GPU in a row.
+type GPUFailures struct {
+	Count int32 `json:"count"`
+	// LastTime is when the last one failed.
+	LastTime metav1.MicroTime `json:"lastTime"`
+}
