@@ -9,11 +9,15 @@ import (
 // one first.
 var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
 
-// whyNoScaleUp is the reason of the pools that came nearest to adding a node.
+// whyNoScaleUp is the reason of the pools that came nearest to adding a node, and
+// of those that back off: they will add one.
 func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
-	best, detail := len(reasonRank), []string{}
+	best, detail, later := len(reasonRank), []string{}, []string(nil)
 	for j := range w.pools {
 		reason, why := w.cannotScaleUp(k, p, &w.pools[j])
+		if reason == BackingOff {
+			later = append(later, why)
+		}
 		for rank, r := range reasonRank {
 			if r != reason || rank > best {
 				continue
@@ -26,6 +30,9 @@ func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 	}
 	if best == len(reasonRank) {
 		return NoPoolFits, "there is no pool"
+	}
+	if reasonRank[best] == PoolAtMax {
+		detail = append(later, detail...)
 	}
 	return reasonRank[best], strings.Join(detail[:min(len(detail), 3)], "; ")
 }
@@ -41,11 +48,11 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	case bound != "" && p.charged && !p.borrowed && w.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
 		reason, detail = BoundReached, bound+"; "+detail
 	}
-	if why := w.ruledOut(k); why != "" {
-		detail += "; " + why
-	}
 	if !k.explained {
-		k.blocked, k.explained = w.blockersOf(k), true
+		k.blocked, k.ruledOut, k.explained = w.blockersOf(k), w.ruledOut(k), true
+	}
+	if k.ruledOut != "" {
+		detail += "; " + k.ruledOut
 	}
 	if k.blocked.total() > 0 {
 		detail += "; no GPU can be repartitioned: " + k.blocked.String()
@@ -56,22 +63,26 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	return reason, detail
 }
 
-// ruledOut names a node in service that has free capacity for the kind, and the
-// rule, volume or host port that alone keeps the kind from it; empty for none.
+// ruledOut names a node that has free capacity for the kind, and what alone keeps
+// the kind from it: a rule, a volume, a host port, or that it takes no pods; empty for
+// none.
 func (w *world) ruledOut(k *kind) string {
-	if k.ruledOut != "" || !w.topology.any() && len(k.pod.Volumes)+len(k.pod.HostPorts) == 0 {
-		return k.ruledOut
-	}
+	outOfService := ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		free := n.capacity
 		free.ports = nil
-		if n.tier != tierNow || w.judge(k, n) == fitsNot || w.lacks(k, &free) != "" {
+		if n.virtual || w.judge(k, n) == fitsNot || w.lacks(k, &free) != "" {
 			continue
 		}
 		why := ""
 		switch _, tainted := untolerated(k.pod, n.Taints); {
 		case tainted:
+			continue
+		case n.tier != tierNow:
+			if outOfService == "" && (n.since == NodeCordoned || n.since == NodeUnready) {
+				outOfService = fmt.Sprintf("%s would have free capacity, and takes no pods: %s", n.name, n.since)
+			}
 			continue
 		case !w.admits(k, n):
 			why = "a " + mismatch(k.pod, n.Labels, n.Taints) + " excludes it"
@@ -81,11 +92,10 @@ func (w *world) ruledOut(k *kind) string {
 			why = lackText(w.lacks(k, &n.capacity), "")
 		}
 		if why != "" {
-			k.ruledOut = n.name + " has free capacity, and " + why
-			break
+			return n.name + " has free capacity, and " + why
 		}
 	}
-	return k.ruledOut
+	return outOfService
 }
 
 // alternativeText names the node that an action was weighed against.
