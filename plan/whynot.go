@@ -9,14 +9,15 @@ import (
 // one first.
 var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
 
-// whyNoScaleUp is the reason of the pools that came nearest to adding a node, and
-// of those that back off: they will add one.
+// whyNoScaleUp is the reason of the pools that came nearest to adding a node. Beside
+// pools at their maximum it names those that back off, and those that only topology
+// rules exclude.
 func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
-	best, detail, later := len(reasonRank), []string{}, []string(nil)
+	best, detail, beside := len(reasonRank), []string{}, []string(nil)
 	for j := range w.pools {
 		reason, why := w.cannotScaleUp(k, p, &w.pools[j])
-		if reason == BackingOff {
-			later = append(later, why)
+		if reason == BackingOff || strings.HasSuffix(why, excludedByRules) {
+			beside = append(beside, why)
 		}
 		for rank, r := range reasonRank {
 			if r != reason || rank > best {
@@ -32,10 +33,14 @@ func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 		return NoPoolFits, "there is no pool"
 	}
 	if reasonRank[best] == PoolAtMax {
-		detail = append(later, detail...)
+		detail = append(beside[:min(len(beside), 2)], detail...)
 	}
 	return reasonRank[best], strings.Join(detail[:min(len(detail), 3)], "; ")
 }
+
+// excludedByRules is what keeps a pod from a place where its topology rules, or
+// others' about it, do not let it.
+const excludedByRules = "pod affinity or topology spread excludes it"
 
 // unserved is the reason of a pod that nothing serves.
 func (w *world) unserved(p *pending, k *kind) (Reason, string) {
@@ -87,7 +92,7 @@ func (w *world) ruledOut(k *kind) string {
 		case !w.admits(k, n):
 			why = "a " + mismatch(k.pod, n.Labels, n.Taints) + " excludes it"
 		case !w.rulesAllow(k, n):
-			why = "pod affinity or topology spread excludes it"
+			why = excludedByRules
 		case w.lacks(k, &n.capacity) != "":
 			why = lackText(w.lacks(k, &n.capacity), "")
 		}
