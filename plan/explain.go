@@ -240,7 +240,7 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 	case !w.reclaimable():
 		o.Detail = "no pod that may be evicted has borrowed anything"
 	default:
-		o.Detail = "reclaiming what is borrowed would not free enough for it, or is not allowed"
+		o.Detail = cannotReclaim
 	}
 	return o
 }

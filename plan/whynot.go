@@ -42,6 +42,8 @@ func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 // others' about it, do not let it.
 const excludedByRules = "pod affinity or topology spread excludes it"
 
+const cannotReclaim = "reclaiming what is borrowed would not free enough for it, or is not allowed"
+
 // unserved is the reason of a pod that nothing serves.
 func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	reason, detail := w.whyNoScaleUp(k, p.pod)
@@ -52,6 +54,8 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for what would be borrowed", t.Name, amountText(t.Guarantee))
 	case bound != "" && p.charged && !p.borrowed && w.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
 		reason, detail = BoundReached, bound+"; "+detail
+	case p.charged && !p.borrowed && w.reclaimable():
+		detail += "; " + cannotReclaim
 	}
 	if !k.explained {
 		k.blocked, k.ruledOut, k.explained = w.blockersOf(k), w.ruledOut(k), true
