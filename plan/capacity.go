@@ -151,7 +151,7 @@ func (w *world) hasSlices(k *kind, r *capacity) bool {
 		return false
 	}
 	for _, c := range need {
-		if countOf(r.free, c.Profile) < c.N {
+		if mig.CountOf(r.free, c.Profile) < c.N {
 			return false
 		}
 	}
@@ -311,15 +311,6 @@ func (r *capacity) freeSlices() int {
 func (r capacity) clone() capacity {
 	r.parts, r.free = slices.Clone(r.parts), slices.Clone(r.free)
 	return r
-}
-
-func countOf(cs []mig.Count, p mig.Profile) int {
-	for _, c := range cs {
-		if c.Profile == p {
-			return c.N
-		}
-	}
-	return 0
 }
 
 // added returns cs with n more of a profile, changed in place; a new profile is

@@ -37,11 +37,16 @@ func (w *world) interruptionText(n *nodeState) string {
 	return "its provider interrupts it in " + short(n.LeavesAt.Sub(w.now))
 }
 
-// reserveElsewhere reserves capacity for each of a node's pods that is not expendable: free, upcoming,
-// or of a new node of any pool. A pod without any is pending again once it is
-// evicted.
+// reserveElsewhere reserves capacity for each of a node's pods that is not expendable: free,
+// upcoming, of a repartitioned GPU, or of a new node of any pool. A pod without any
+// is pending again once it is evicted.
 func (w *world) reserveElsewhere(node int, pods []*Pod) {
 	w.expecting = len(pods)
+	for _, p := range pods {
+		if i := w.kindOf(p); !w.expendable(p) {
+			w.kinds[i].unserved++
+		}
+	}
 	for _, p := range pods {
 		w.expecting--
 		i := w.kindOf(p)
@@ -50,6 +55,8 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 		if w.expendable(p) {
 			continue
 		}
+		k.unserved--
+		w.further = nil
 		to := w.tightest(k)
 		if to < 0 || w.nodes[to].unusual.sick {
 			to = w.soonest(k)
@@ -58,18 +65,41 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 			w.assign(k, to)
 			continue
 		}
-		o, ok := w.scaleUpOption(len(w.pending), k, p, false)
-		if !ok || o.node < 0 && (w.delays(o) != "" || !w.may(o.pool)) {
-			continue
-		}
-		if o.node < 0 {
-			n := &w.nodes[node]
-			o.node = w.newNode(o, func() (Reason, string) {
-				return NodeInterrupted, fmt.Sprintf("%s has to leave %s: %s", p.Key(), n.name, w.interruptionText(n))
-			})
-		}
-		w.claim(&pending{pod: p, kind: i}, k, o)
+		w.moveTo(&pending{pod: p, kind: i}, k, node)
 	}
+}
+
+// moveTo takes the cheapest action, if any, that serves a pod of an interrupted node.
+func (w *world) moveTo(p *pending, k *kind, from int) {
+	o, ok := cheapest(slices.DeleteFunc(w.options(len(w.pending), p, k), func(o option) bool {
+		acts := o.kind == OptionRepartition || o.node < 0
+		return o.unknown || w.delays(o) != "" || acts && !w.may(w.poolOf(o))
+	}))
+	if !ok {
+		return
+	}
+	n := &w.nodes[from]
+	why := fmt.Sprintf("%s has to leave %s: %s", p.pod.Key(), n.name, w.interruptionText(n))
+	if o.kind == OptionRepartition {
+		before := len(w.actions)
+		w.commitRepartition(p, k, o, "; "+why)
+		for i := before; i < len(w.actions); i++ {
+			w.editAction(i).Reason = NodeInterrupted
+		}
+		return
+	}
+	if o.node < 0 {
+		o.node = w.newNode(o, func() (Reason, string) { return NodeInterrupted, why })
+	}
+	w.claim(p, k, o)
+}
+
+// poolOf is the pool in which an option acts.
+func (w *world) poolOf(o option) int {
+	if o.kind == OptionRepartition {
+		return w.nodes[o.node].pool
+	}
+	return o.pool
 }
 
 // continueEvacuation retries evictions that were refused. A node that is empty in

@@ -232,7 +232,7 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 	case w.policy.MaxEvictionsPerReconcile <= 0:
 		o.Detail = "reclaiming is off (policy.maxEvictionsPerReconcile is 0)"
 	case w.policy.MaxEvictionsPerReconcile <= w.evicted:
-		o.Reason, o.Detail = BoundReached, fmt.Sprintf("%d evictions a reconcile", w.policy.MaxEvictionsPerReconcile)
+		o.Reason, o.Detail = BoundReached, count(w.policy.MaxEvictionsPerReconcile, "eviction")+" a reconcile"
 	case !p.charged || p.borrowed:
 		o.Detail = "it requests more than " + p.pod.Tenant + " is guaranteed"
 	case !w.policy.ReclaimBorrowed:
@@ -240,7 +240,7 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 	case !w.reclaimable():
 		o.Detail = "no pod that may be evicted has borrowed anything"
 	default:
-		o.Detail = "reclaiming what is borrowed would not free enough for it, or is not allowed"
+		o.Detail = cannotReclaim
 	}
 	return o
 }

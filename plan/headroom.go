@@ -78,13 +78,18 @@ func (w *world) prepareFor(f *Forecast) verdict {
 		}
 	}
 	w.expecting = 0
-	switch {
-	case scaledUp > 0:
-		return verdict{ForecastHeadroom, fmt.Sprintf("%s; capacity for %d more, %d of them added in this reconcile", text, placed, scaledUp)}
-	case placed == extra:
-		return verdict{ForecastMet, fmt.Sprintf("%s; capacity for %d more is there", text, placed)}
+	v := verdict{ForecastMet, fmt.Sprintf("%s; capacity for %d of %d more", text, placed, extra)}
+	if scaledUp > 0 {
+		v.reason = ForecastHeadroom
+		v.detail += fmt.Sprintf(", %d of them added in this reconcile", scaledUp)
 	}
-	return verdict{ForecastUnmet, fmt.Sprintf("%s; capacity for %d of %d more: %s", text, placed, extra, w.whyUnmet(f, k))}
+	if placed < extra {
+		v.detail += ": " + w.whyUnmet(f, k)
+		if scaledUp == 0 {
+			v.reason = ForecastUnmet
+		}
+	}
+	return v
 }
 
 func (w *world) whyUnmet(f *Forecast, k *kind) string {

@@ -26,9 +26,11 @@ type kind struct {
 	// usable, upcoming and repartitions index the nodes that may serve it: as they
 	// are, once they are ready, and with a repartitioned GPU.
 	usable, upcoming, repartitions index
-	// blocked is what prevented repartitions for the first pod of the kind that
-	// could not be served; explained is set once it is known.
+	// blocked is what prevented repartitions for the first pod of the kind that could
+	// not be served, ruledOut what kept it from free capacity; explained is set once
+	// they are known.
 	blocked   blockers
+	ruledOut  string
 	explained bool
 	// grouping and spreads are what its topology rules know of the nodes.
 	grouping *grouping
@@ -36,8 +38,6 @@ type kind struct {
 	// failedTrial is the number of the trial in which nothing could be reclaimed
 	// for it, see world.failedTrial.
 	failedTrial int
-	// ruledOut is the text of world.ruledOut, once it is known.
-	ruledOut string
 	// bounded is set when a GPU could be repartitioned but MaxActionsPerReconcile
 	// is reached.
 	bounded bool

@@ -43,15 +43,16 @@ func (w *world) supply() {
 }
 
 // serveAll serves what the scheduler cannot place. Sick nodes come first, since
-// their successors are supply; pods that are to leave an interrupted node last.
+// their successors are supply; pods that are to leave an interrupted node after those
+// that are pending, but before those for which no action is taken.
 func (w *world) serveAll() {
 	w.replaceSick()
 	w.raiseToMin()
 	w.placeRest(true)
 	w.readmit()
 	w.reclaimGuarantees()
-	w.placeRest(false)
 	w.evacuate()
+	w.placeRest(false)
 }
 
 // may reports whether an action on a node of this pool (-1 for none) may be

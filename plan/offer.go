@@ -14,7 +14,7 @@ func (n *nodeState) discountAllocated() {
 	}
 	for i := range n.free {
 		if f := &n.free[i]; !n.operating() && !n.unknownMIG {
-			f.N = min(f.N, countOf(n.unallocated, f.Profile))
+			f.N = min(f.N, mig.CountOf(n.unallocated, f.Profile))
 		}
 	}
 	if n.plain > 0 {

@@ -119,7 +119,7 @@ func (w *world) fullAbove(tree quota.Tree, name string, a quota.Amount) string {
 func (w *world) refuse(p *pending, tenant int, a quota.Amount) bool {
 	t := &w.tenants[tenant]
 	p.refused, p.reason = true, QuotaExceeded
-	p.detail = fmt.Sprintf("%s %s/%s GPU guaranteed, %s to borrow, limit %s; requests %s more",
+	p.detail = fmt.Sprintf("%s %s/%s GPU guaranteed, %s available, limit %s; requests %s more",
 		t.Name, gpuText(w.tree.Used(t.Name)), gpuText(t.Guarantee), availableText(w.tree.Available(t.Name)), gpuText(t.Limit), gpuText(a))
 	if above := w.fullAbove(w.tree, t.Name, a); above != "" && above != t.Name {
 		i, _ := w.tenantNamed(above)

@@ -176,7 +176,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		return mismatch(k.pod, p.Template.Labels, p.Template.Taints)
 	}
 	if w.topology.any() && !w.rulesAllow(k, w.templateNode(p)) {
-		return "pod affinity or topology spread excludes it"
+		return excludedByRules
 	}
 	if port := p.empty.takenPort(k.pod); port != "" {
 		return port + " is taken"

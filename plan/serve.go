@@ -135,17 +135,16 @@ func (w *world) full() bool { return len(w.actions) >= w.policy.MaxActionsPerRec
 // delays is the bound that delays an option to a later reconcile, empty for
 // none.
 func (w *world) delays(o option) string {
-	actions := fmt.Sprintf("%d actions a reconcile", w.policy.MaxActionsPerReconcile)
 	switch {
 	case o.kind == OptionRepartition && w.full() && !o.at.After(w.now):
-		return actions
+		return w.actionBound()
 	case o.kind == OptionNode && o.node < 0:
 		ps := &w.pools[o.pool]
 		if why := w.nodeBound(ps); why != "" {
 			return why
 		}
 		if w.full() && ps.action < 0 {
-			return actions
+			return w.actionBound()
 		}
 	}
 	return ""
@@ -166,11 +165,15 @@ func (w *world) nodeBound(p *poolState) string {
 func (w *world) evictionBound(n int) string {
 	switch {
 	case w.evicted+n > w.policy.MaxEvictionsPerReconcile:
-		return fmt.Sprintf("%d evictions a reconcile", w.policy.MaxEvictionsPerReconcile)
+		return count(w.policy.MaxEvictionsPerReconcile, "eviction") + " a reconcile"
 	case len(w.actions)+n > w.policy.MaxActionsPerReconcile:
-		return fmt.Sprintf("%d actions a reconcile", w.policy.MaxActionsPerReconcile)
+		return w.actionBound()
 	}
 	return ""
+}
+
+func (w *world) actionBound() string {
+	return count(w.policy.MaxActionsPerReconcile, "action") + " a reconcile"
 }
 
 // unbeatable reports whether an upcoming node costs less than any other option
@@ -187,8 +190,7 @@ func (w *world) unbeatable(wait option, p *pending, k *kind) bool {
 func (w *world) mayScaleUp(p *pending) bool { return !p.borrowed || w.policy.ScaleUpBorrowed }
 
 func (w *world) bounded(p *pending) {
-	p.reason = BoundReached
-	p.detail = fmt.Sprintf("%d actions a reconcile", w.policy.MaxActionsPerReconcile)
+	p.reason, p.detail = BoundReached, w.actionBound()
 }
 
 // withoutAction decides about a pod for which no action may be taken now.

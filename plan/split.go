@@ -101,15 +101,15 @@ func (w *world) idleSince(n *nodeState, device int, in *Instance) (time.Time, bo
 // removed; false where those are already promised to other pods.
 func lacking(requested, free, removed []mig.Count) ([]mig.Count, bool) {
 	for _, g := range removed {
-		if countOf(free, g.Profile) < g.N {
+		if mig.CountOf(free, g.Profile) < g.N {
 			return nil, false
 		}
 	}
 	short := false
 	var must []mig.Count
 	for _, c := range requested {
-		short = short || countOf(free, c.Profile) < c.N
-		if n := c.N - (countOf(free, c.Profile) - countOf(removed, c.Profile)); n > 0 {
+		short = short || mig.CountOf(free, c.Profile) < c.N
+		if n := c.N - (mig.CountOf(free, c.Profile) - mig.CountOf(removed, c.Profile)); n > 0 {
 			must = append(must, mig.Count{Profile: c.Profile, N: n})
 		}
 	}

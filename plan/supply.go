@@ -59,7 +59,7 @@ func (w *world) bindRunning() {
 			n.leftAt = later(n.leftAt, later(p.LeavesAt, w.now.Add(aMoment)))
 			continue
 		}
-		w.takeRunning(n.onHealthy(p), &n.capacity)
+		w.takeRunning(n.located(n.onHealthy(p)), &n.capacity)
 	}
 	for i := range w.nodes {
 		w.nodes[i].discountAllocated()
@@ -119,6 +119,21 @@ func (n *nodeState) onHealthy(p *Pod) *Pod {
 			q.Demand.GPUs--
 		default:
 			q.Demand.Fraction = onOneLess(q.Demand.Fraction)
+		}
+	}
+	return &q
+}
+
+// located is a running pod with the GPUs on which its parts are, where its scheduler
+// has not recorded them and the allocations show them.
+func (n *nodeState) located(p *Pod) *Pod {
+	if p.Demand.Fraction == nil || p.Demand.GPUs > 0 || p.PartsOn != nil {
+		return p
+	}
+	q, key := *p, p.Key()
+	for c := range n.GPUs {
+		if device := &n.GPUs[c]; device.Health != gpu.Sick && slices.Contains(device.AllocatedTo, key) {
+			q.PartsOn = append(q.PartsOn, device.Index)
 		}
 	}
 	return &q

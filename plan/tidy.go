@@ -91,8 +91,12 @@ func (w *world) tidy() {
 
 // repartitioningAnything reports a repartition under way, or of this plan.
 func (w *world) repartitioningAnything() bool {
-	return slices.ContainsFunc(w.nodes, func(n nodeState) bool { return n.Node.Operation != nil }) ||
-		slices.ContainsFunc(w.actions, func(a Action) bool { return a.Verb == Repartition })
+	for i := range w.nodes {
+		if w.nodes[i].operating() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.actions, func(a Action) bool { return a.Verb == Repartition })
 }
 
 // tidyGPU is the repartition of a GPU, or why there is none. An empty reason

@@ -57,7 +57,7 @@ func (w *world) judgePool(p *poolState) {
 	case p.Freeze:
 		p.stop, p.why = Frozen, "the pool is frozen"
 	case p.BackoffUntil.After(w.now):
-		p.stop, p.why = BackingOff, "for "+short(p.BackoffUntil.Sub(w.now))+" more"
+		p.stop, p.why = BackingOff, "backs off for "+short(p.BackoffUntil.Sub(w.now))+" more"
 	case p.Target > p.Size && late > w.overdue(p):
 		p.stop = BackingOff
 		p.why = fmt.Sprintf("%s requested %s ago did not register, %s were allowed",

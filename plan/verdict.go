@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
 // verdicts is one verdict for every GPU, forecast, gang, node, pod, pool and
@@ -36,10 +37,26 @@ func (w *world) verdicts() []Verdict {
 	for i := range w.pools {
 		out = append(out, w.poolVerdict(i))
 	}
+	guaranteed := w.guaranteedBelow()
 	for i := range w.tenants {
-		out = append(out, w.tenantVerdict(&w.tenants[i]))
+		out = append(out, w.tenantVerdict(&w.tenants[i], guaranteed[i]))
 	}
 	return out
+}
+
+// guaranteedBelow is what each tenant and its children are guaranteed together.
+func (w *world) guaranteedBelow() []quota.Amount {
+	sum := make([]quota.Amount, len(w.tenants))
+	if w.treeErr != nil {
+		return sum
+	}
+	for i := range w.tenants {
+		for _, above := range w.lineage(w.tenants[i].Name) {
+			j, _ := w.tenantNamed(above)
+			sum[j] = sum[j].Add(w.tenants[i].Guarantee)
+		}
+	}
+	return sum
 }
 
 // podVerdicts merges running pods, which are in order, with pending ones.
@@ -100,14 +117,14 @@ func (w *world) runningVerdict(j int, p *Pod) Verdict {
 	return v
 }
 
-func (w *world) tenantVerdict(t *Tenant) Verdict {
+func (w *world) tenantVerdict(t *Tenant, guaranteed quota.Amount) Verdict {
 	v := Verdict{Kind: KindTenant, Subject: t.Name, Reason: WithinGuarantee}
 	if w.treeErr != nil {
 		v.Reason, v.Detail = DemandUnreadable, w.treeErr.Error()
 		return v
 	}
 	used, over := w.tree.Total(t.Name), w.tree.Borrowed(t.Name)
-	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", amountText(used), amountText(t.Guarantee), amountText(t.Limit))
+	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", amountText(used), amountText(guaranteed), amountText(t.Limit))
 	switch {
 	case !used.Fits(t.Limit):
 		v.Reason = QuotaExceeded

@@ -9,11 +9,16 @@ import (
 // one first.
 var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
 
-// whyNoScaleUp is the reason of the pools that came nearest to adding a node.
+// whyNoScaleUp is the reason of the pools that came nearest to adding a node. Beside
+// pools at their maximum it names those that back off, and those that only topology
+// rules exclude.
 func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
-	best, detail := len(reasonRank), []string{}
+	best, detail, beside := len(reasonRank), []string{}, []string(nil)
 	for j := range w.pools {
 		reason, why := w.cannotScaleUp(k, p, &w.pools[j])
+		if reason == BackingOff || strings.HasSuffix(why, excludedByRules) {
+			beside = append(beside, why)
+		}
 		for rank, r := range reasonRank {
 			if r != reason || rank > best {
 				continue
@@ -27,8 +32,17 @@ func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 	if best == len(reasonRank) {
 		return NoPoolFits, "there is no pool"
 	}
+	if reasonRank[best] == PoolAtMax {
+		detail = append(beside[:min(len(beside), 2)], detail...)
+	}
 	return reasonRank[best], strings.Join(detail[:min(len(detail), 3)], "; ")
 }
+
+// excludedByRules is what keeps a pod from a place where its topology rules, or
+// others' about it, do not let it.
+const excludedByRules = "pod affinity or topology spread excludes it"
+
+const cannotReclaim = "reclaiming what is borrowed would not free enough for it, or is not allowed"
 
 // unserved is the reason of a pod that nothing serves.
 func (w *world) unserved(p *pending, k *kind) (Reason, string) {
@@ -40,12 +54,14 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for what would be borrowed", t.Name, amountText(t.Guarantee))
 	case bound != "" && p.charged && !p.borrowed && w.reclaimable() && w.policy.MaxEvictionsPerReconcile > 0:
 		reason, detail = BoundReached, bound+"; "+detail
-	}
-	if why := w.ruledOut(k); why != "" {
-		detail += "; " + why
+	case p.charged && !p.borrowed && w.reclaimable():
+		detail += "; " + cannotReclaim
 	}
 	if !k.explained {
-		k.blocked, k.explained = w.blockersOf(k), true
+		k.blocked, k.ruledOut, k.explained = w.blockersOf(k), w.ruledOut(k), true
+	}
+	if k.ruledOut != "" {
+		detail += "; " + k.ruledOut
 	}
 	if k.blocked.total() > 0 {
 		detail += "; no GPU can be repartitioned: " + k.blocked.String()
@@ -56,36 +72,39 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	return reason, detail
 }
 
-// ruledOut names a node in service that has free capacity for the kind, and the
-// rule, volume or host port that alone keeps the kind from it; empty for none.
+// ruledOut names a node that has free capacity for the kind, and what alone keeps
+// the kind from it: a rule, a volume, a host port, or that it takes no pods; empty for
+// none.
 func (w *world) ruledOut(k *kind) string {
-	if k.ruledOut != "" || !w.topology.any() && len(k.pod.Volumes)+len(k.pod.HostPorts) == 0 {
-		return k.ruledOut
-	}
+	outOfService := ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		free := n.capacity
 		free.ports = nil
-		if n.tier != tierNow || w.judge(k, n) == fitsNot || w.lacks(k, &free) != "" {
+		if n.virtual || w.judge(k, n) == fitsNot || w.lacks(k, &free) != "" {
 			continue
 		}
 		why := ""
 		switch _, tainted := untolerated(k.pod, n.Taints); {
 		case tainted:
 			continue
+		case n.tier != tierNow:
+			if outOfService == "" && (n.since == NodeCordoned || n.since == NodeUnready) {
+				outOfService = fmt.Sprintf("%s would have free capacity, and takes no pods: %s", n.name, n.since)
+			}
+			continue
 		case !w.admits(k, n):
 			why = "a " + mismatch(k.pod, n.Labels, n.Taints) + " excludes it"
 		case !w.rulesAllow(k, n):
-			why = "pod affinity or topology spread excludes it"
+			why = excludedByRules
 		case w.lacks(k, &n.capacity) != "":
 			why = lackText(w.lacks(k, &n.capacity), "")
 		}
 		if why != "" {
-			k.ruledOut = n.name + " has free capacity, and " + why
-			break
+			return n.name + " has free capacity, and " + why
 		}
 	}
-	return k.ruledOut
+	return outOfService
 }
 
 // alternativeText names the node that an action was weighed against.

@@ -119,13 +119,9 @@ func (f *Fleet) Observe(r Reconcile) error {
 	return err
 }
 
-// account adds a survey to the ledger. It leaves out prices: the ledger has a row per
-// price, and those of spot nodes change all the time.
+// account adds a survey to the ledger.
 func (f *Fleet) account(survey *capacity.Survey) error {
 	o := survey.Observation()
-	for i := range o.GPUs {
-		o.GPUs[i].PricePerHour = 0
-	}
 	err := f.ledger.Add(o)
 	if err == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 
 // times collects GPU time by use, and its total.
 func (f *Fleet) times(ch chan<- prometheus.Metric) {
-	rows := f.ledger.All()
+	rows := f.ledger.Rows()
 	for i := 0; i < len(rows); {
 		sum := capacity.Time(0)
 		pool, model := rows[i].Pool, rows[i].Model
@@ -26,7 +26,7 @@ func (f *Fleet) row(ch chan<- prometheus.Metric, r *capacity.Row) (sum capacity.
 	allocated := r.Tenant != "" || r.Namespace != ""
 	for p := range capacity.NumPlaces {
 		if v := r.Time[p]; v != 0 || p.OfPod() == allocated {
-			ch <- f.counter(metric.AutoscalerGPUSeconds, seconds(v), r.Pool, r.Model, r.Tenant, r.Namespace, p.Label())
+			ch <- f.counter(metric.AutoscalerGPUSeconds, seconds(v), r.Pool, r.Model, r.Tenant, r.Namespace, p.String())
 			sum += v
 		}
 	}
@@ -38,14 +38,12 @@ func seconds(t capacity.Time) float64 { return float64(t) / (capacity.GPUShares 
 
 // gpus adds the states of the GPUs.
 func (f *Fleet) gpus(sv *capacity.Survey) {
-	for _, row := range sv.Supply(capacity.ByPool) {
+	for _, row := range sv.Supply() {
 		for s := range capacity.NumStates {
 			f.add(metric.AutoscalerGPUs, row.Size[s].GPUs(), row.Pool, row.Model, s.String())
 		}
 	}
 	for _, loss := range sv.Stranded() {
-		if loss.State == capacity.Fragmented || loss.State == capacity.Stranded {
-			f.add(metric.AutoscalerStrandedGPUs, loss.Size.GPUs(), loss.Pool, loss.Cause.Label())
-		}
+		f.add(metric.AutoscalerStrandedGPUs, loss.Size.GPUs(), loss.Pool, loss.Cause.String())
 	}
 }

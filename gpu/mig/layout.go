@@ -112,7 +112,7 @@ func (t *Table) Legal(l Layout) error {
 		if s.taken&mask(p.Start, e.Memory) != 0 {
 			return fmt.Errorf("%s: overlaps another instance", p)
 		}
-		s = s.with(e, p.Start)
+		s = s.with(&e, p.Start)
 		switch {
 		case s.compute > t.compute:
 			return fmt.Errorf("%s: takes compute slice %d of %d", p, s.compute, t.compute)
@@ -131,7 +131,8 @@ func (t *Table) Legal(l Layout) error {
 func (t *Table) Free(l Layout) []Placement {
 	s := t.stateOf(l)
 	var free []Placement
-	for _, e := range t.entries {
+	for k := range t.entries {
+		e := &t.entries[k]
 		for i, start := range e.starts {
 			if t.fits(s, e, e.masks[i]) && count(l, e.Profile) < e.max {
 				free = append(free, Placement{Profile: e.Profile, Start: start})

@@ -9,19 +9,19 @@ type state struct {
 	media   int
 }
 
-func (s state) with(e entry, start int) state {
+func (s state) with(e *entry, start int) state {
 	return state{taken: s.taken | mask(start, e.Memory), compute: s.compute + e.Compute, media: s.media + e.media}
 }
 
-func (t *Table) fits(s state, e entry, m uint16) bool {
+func (t *Table) fits(s state, e *entry, m uint16) bool {
 	return s.taken&m == 0 && s.compute+e.Compute <= t.compute && s.media+e.media <= t.media
 }
 
 func (t *Table) stateOf(l Layout) state {
 	var s state
 	for _, p := range l {
-		if e, ok := t.find(p.Profile); ok {
-			s = s.with(e, p.Start)
+		if i, ok := t.index(p.Profile); ok {
+			s = s.with(&t.entries[i], p.Start)
 		}
 	}
 	return s

@@ -112,8 +112,12 @@ func (t *Table) Media(p Profile) int {
 // Maximal returns every layout to which nothing can be added, in a fixed order.
 func (t *Table) Maximal() []Layout { return t.maximal }
 
+func (t *Table) index(p Profile) (int, bool) {
+	return slices.BinarySearchFunc(t.entries, p, func(e entry, p Profile) int { return e.Compare(p) })
+}
+
 func (t *Table) find(p Profile) (entry, bool) {
-	i, ok := slices.BinarySearchFunc(t.entries, p, func(e entry, p Profile) int { return e.Compare(p) })
+	i, ok := t.index(p)
 	if !ok {
 		return entry{}, false
 	}
@@ -182,7 +186,7 @@ func NewTable(s Spec) (*Table, error) {
 		}
 	}
 	var ok bool
-	if t.maximal, ok = t.enumerate(maxLayouts); !ok {
+	if t.maximal, ok = t.maximalLayouts(maxLayouts); !ok {
 		return nil, fmt.Errorf("MIG table of %s: more than %d layouts", s.Model, maxLayouts)
 	}
 	return t, nil

@@ -7,31 +7,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Pending is the demand of pending pods of one tenant, namespace, reason and
-// shape.
+// Pending is the demand of pending pods of one reason and shape.
 type Pending struct {
-	Tenant, Namespace string
-	Reason            plan.Reason // of the plan's verdict; empty where the plan has none
-	Requests          string      // "3g.40gb", "gpu*2", "1g.10gb*2 part"; "unreadable"
-	Shape             string      // of one pod, in short: "3g.40gb", "2", "0.5"; "unreadable"
-	Pods              int
+	Reason plan.Reason // of the plan's verdict; empty where the plan has none
+	Shape  string      // of one pod, in short: "3g.40gb", "2", "0.5"; "unreadable"
+	Pods   int
 	// Size is that of all of them together. Readable is false for demand that
 	// could not be read: its size is unknown, not zero.
 	Size     Size
 	Readable bool
-	Oldest   time.Duration // the longest pending time, 0 where no pod has a time
 }
 
-// Pending returns the demand of pending pods by tenant, namespace, reason and
-// requests, in that order. verdicts are those of the plan made from the same
-// snapshot.
+// Pending returns the demand of pending pods by reason and shape, in that order.
+// verdicts are those of the plan made from the same snapshot.
 func (sv *Survey) Pending(verdicts []plan.Verdict) []Pending {
 	reasons := map[string]plan.Reason{} // of pending pods: most run
 	for _, p := range sv.pods {
@@ -45,40 +39,29 @@ func (sv *Survey) Pending(verdicts []plan.Verdict) []Pending {
 			reasons[v.Subject] = v.Reason
 		}
 	}
-	rows := map[Pending]*Pending{}
-	var all []*Pending
+	rows := map[Pending]int{}
+	var out []Pending
 	for _, p := range sv.pods {
 		if p.Node != "" {
 			continue
 		}
-		key := Pending{Tenant: p.Tenant, Namespace: p.Namespace, Reason: reasons[p.Key()], Requests: demandText(p.Demand), Readable: p.Unreadable == ""}
+		key := Pending{Reason: reasons[p.Key()], Shape: "unreadable", Readable: p.Unreadable == ""}
 		if key.Readable {
 			key.Shape = sv.shape(p)
-		} else {
-			key.Requests, key.Shape = "unreadable", "unreadable"
 		}
-		row := rows[key]
-		if row == nil {
-			row = &Pending{}
-			*row = key
+		row, ok := rows[key]
+		if !ok {
+			row = len(out)
 			rows[key] = row
-			all = append(all, row)
+			out = append(out, key)
 		}
-		row.Pods++
+		out[row].Pods++
 		if key.Readable {
-			row.Size = row.Size.plus(sv.demandSize(p))
+			out[row].Size = out[row].Size.plus(sv.demandSize(p))
 		}
-		if !p.PendingSince.IsZero() {
-			row.Oldest = max(row.Oldest, sv.At.Sub(p.PendingSince))
-		}
-	}
-	out := make([]Pending, len(all))
-	for i, row := range all {
-		out[i] = *row
 	}
 	slices.SortFunc(out, func(a, b Pending) int {
-		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Namespace, b.Namespace),
-			strings.Compare(string(a.Reason), string(b.Reason)), strings.Compare(a.Requests, b.Requests))
+		return cmp.Or(strings.Compare(string(a.Reason), string(b.Reason)), strings.Compare(a.Shape, b.Shape))
 	})
 	return out
 }

@@ -36,7 +36,7 @@ func BenchmarkAdd(b *testing.B) {
 		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) {
 			o := capacity.Observation{At: epoch, GPUs: make([]capacity.Seen, 80000)}
 			for i := range o.GPUs {
-				c := capacity.Seen{Name: fmt.Sprintf("n%05d/%d", i/8, i%8), Pool: fmt.Sprint("pool-", i%20), Model: "H100-80GB", PricePerHour: 2}
+				c := capacity.Seen{Name: fmt.Sprintf("n%05d/%d", i/8, i%8), Pool: fmt.Sprint("pool-", i%20), Model: "H100-80GB"}
 				for k := range parts {
 					c.Parts = append(c.Parts, capacity.Piece{Shares: capacity.GPUShares / parts, State: capacity.Allocated,
 						Namespace: fmt.Sprint("team-", (i*7+k)%200), Busy: sample.Known(0.3, 0)})

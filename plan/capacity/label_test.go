@@ -14,9 +14,9 @@ import (
 func TestPlaceLabels(t *testing.T) {
 	var words []string
 	for p := range capacity.NumPlaces {
-		words = append(words, p.Label())
-		if p.OfPod() != slices.Contains([]string{"busy", "slack", "idle", "unmeasured"}, p.Label()) {
-			t.Errorf("%s: allocated %v", p.Label(), p.OfPod())
+		words = append(words, p.String())
+		if p.OfPod() != slices.Contains([]string{"busy", "slack", "idle", "unmeasured"}, p.String()) {
+			t.Errorf("%s: allocated %v", p.String(), p.OfPod())
 		}
 	}
 	if want := metric.PlaceWords(); !slices.Equal(words, want) {
@@ -27,8 +27,8 @@ func TestPlaceLabels(t *testing.T) {
 func TestCauseLabels(t *testing.T) {
 	word := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 	for c := capacity.Odd; c <= capacity.NoCPU; c++ {
-		if !word.MatchString(c.Label()) {
-			t.Errorf("%s: %q is no word", c, c.Label())
+		if !word.MatchString(c.String()) {
+			t.Errorf("%d: %q is no word", c, c)
 		}
 	}
 }
@@ -55,7 +55,7 @@ pod h/p unreadable="two ways"
 	for _, row := range sv.Pending(nil) {
 		got = append(got, row.Shape)
 	}
-	if want := []string{"1", "8", "1g.10gb", "1g.10gb*2", "0.5", "0.25", "2x0.5", "2 amd", "unreadable"}; !slices.Equal(got, want) {
+	if want := []string{"0.25", "0.5", "1", "1g.10gb", "1g.10gb*2", "2 amd", "2x0.5", "8", "unreadable"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -32,7 +32,6 @@ const Other = "(other)"
 // the GPU is allocated to, empty for none.
 type Key struct {
 	Pool, Model, Tenant, Namespace string
-	PricePerHour                   float64 // of a GPU, 0 for unpriced
 }
 
 // Ledger adds up GPU time by use, over a series of observations. Each holds
@@ -41,8 +40,7 @@ type Key struct {
 // use.
 type Ledger struct {
 	options  LedgerOptions
-	first    int64 // ms; times of the first and the last observation
-	last     int64
+	last     int64 // ms; time of the last observation
 	upTo     int64 // accounted up to here, last or later
 	started  bool
 	rows     []ledgerRow
@@ -107,15 +105,12 @@ func (l *Ledger) Add(o Observation) error {
 	if err := l.advance(at); err != nil {
 		return err
 	}
-	if !l.started {
-		l.started, l.first = true, at
-	}
-	l.last, l.upTo = at, at
+	l.started, l.last, l.upTo = true, at, at
 	l.take(o.GPUs)
 	return nil
 }
 
-// Advance accounts for the time up to at, so that Totals has it. The last
+// Advance accounts for the time up to at, so that Rows has it. The last
 // observation still holds. The error is as for Add; at may be the time reached.
 func (l *Ledger) Advance(at time.Time) error {
 	ms, err := l.timeOf(at)

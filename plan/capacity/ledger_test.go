@@ -3,7 +3,6 @@ package capacity_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"testing"
@@ -32,8 +31,8 @@ func (b *book) add(o capacity.Observation) {
 	for _, c := range b.last.GPUs {
 		b.capacity += capacity.GPUShares * ms
 		for _, p := range c.Parts {
-			allocated := capacity.Key{Pool: c.Pool, Model: c.Model, Tenant: p.Tenant, Namespace: p.Namespace, PricePerHour: c.PricePerHour}
-			noPod := capacity.Key{Pool: c.Pool, Model: c.Model, PricePerHour: c.PricePerHour}
+			allocated := capacity.Key{Pool: c.Pool, Model: c.Model, Tenant: p.Tenant, Namespace: p.Namespace}
+			noPod := capacity.Key{Pool: c.Pool, Model: c.Model}
 			ratio, known := p.Busy.Get()
 			place := map[capacity.State]capacity.Place{
 				capacity.Free: capacity.InFree, capacity.Fragmented: capacity.InFragmented, capacity.Stranded: capacity.InStranded,
@@ -73,7 +72,7 @@ func draw(t *rapid.T, at time.Time) capacity.Observation {
 	o := capacity.Observation{At: at}
 	for i := range rapid.IntRange(0, 6).Draw(t, "GPUs") {
 		c := capacity.Seen{Name: fmt.Sprint(i), Pool: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "pool"),
-			Model: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "model"), PricePerHour: rapid.SampledFrom([]float64{0, 2.5}).Draw(t, "price")}
+			Model: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "model")}
 		for left := capacity.GPUShares; left > 0; {
 			p := capacity.Piece{Shares: min(left, rapid.SampledFrom([]int{0, 120, 210, 360, 840, 7, 833}).Draw(t, "shares")),
 				State: capacity.State(rapid.IntRange(0, int(capacity.NumStates)-1).Draw(t, "state"))}
@@ -110,19 +109,39 @@ func TestIdentity(t *testing.T) {
 			b.add(o)
 			must(t, whole.Add(o))
 			steps++
-			before := whole.Totals()
+			before := whole.Rows()
 			for _, back := range []time.Duration{0, -time.Second, 500 * time.Microsecond} {
 				if err := whole.Add(capacity.Observation{At: at.Add(back)}); !errors.Is(err, capacity.ErrOrder) {
 					t.Fatalf("an observation %s after the last: %v", back, err)
 				}
 			}
-			if !reflect.DeepEqual(before, whole.Totals()) {
-				t.Fatal("a refused observation has changed the totals")
+			if !reflect.DeepEqual(before, whole.Rows()) {
+				t.Fatal("a refused observation has changed the rows")
 			}
 		}
-		b.compare(t, whole.Totals(), 2*steps+1)
+		b.compare(t, whole, 2*steps+1)
 	})
 }
+
+// check reports whether every moment of the capacity has exactly one place.
+func check(l *capacity.Ledger) error {
+	sum := capacity.Time(0)
+	for _, r := range l.Rows() {
+		for p, v := range r.Time {
+			if v < 0 {
+				return fmt.Errorf("%s of %+v is less than nothing: %d", capacity.Place(p), r.Key, v)
+			}
+			sum += v
+		}
+	}
+	if sum != l.Capacity() {
+		return fmt.Errorf("the places add up to %d, the capacity is %d", sum, l.Capacity())
+	}
+	return nil
+}
+
+// hours of whole GPUs.
+func hours(t capacity.Time) float64 { return float64(t) / (capacity.GPUShares * 3600 * 1000) }
 
 func must(t *rapid.T, err error) {
 	t.Helper()
@@ -131,14 +150,17 @@ func must(t *rapid.T, err error) {
 	}
 }
 
-func (b *book) compare(t *rapid.T, got capacity.Totals, rounding float64) {
+func (b *book) compare(t *rapid.T, got *capacity.Ledger, rounding float64) {
 	t.Helper()
-	must(t, got.Check())
-	if int64(got.Capacity) != b.capacity {
-		t.Fatalf("capacity %d, want %d", got.Capacity, b.capacity)
+	must(t, check(got))
+	if int64(got.Capacity()) != b.capacity {
+		t.Fatalf("capacity %d, want %d", got.Capacity(), b.capacity)
 	}
 	rows := map[capacity.Key][capacity.NumPlaces]capacity.Time{}
-	for _, r := range got.Rows {
+	for _, r := range got.Rows() {
+		if r.Time == [capacity.NumPlaces]capacity.Time{} {
+			continue
+		}
 		if _, twice := rows[r.Key]; twice {
 			t.Fatalf("two rows of %+v", r.Key)
 		}
@@ -172,7 +194,7 @@ func (b *book) compare(t *rapid.T, got capacity.Totals, rounding float64) {
 }
 
 func device(parts ...capacity.Piece) []capacity.Seen {
-	return []capacity.Seen{{Name: "n1/0", Pool: "p", Model: "A", PricePerHour: 2, Parts: parts}}
+	return []capacity.Seen{{Name: "n1/0", Pool: "p", Model: "A", Parts: parts}}
 }
 
 // TestRefuses: an error names what is wrong, and the ledger is unchanged.
@@ -188,7 +210,6 @@ func TestRefuses(t *testing.T) {
 		{name: "less than nothing", gpus: device(whole, capacity.Piece{Shares: -1}, capacity.Piece{Shares: 1}), want: `GPU "n1/0": part 1: shares: want 0 … 840: -1`},
 		{name: "no such state", gpus: device(capacity.Piece{Shares: 840, State: 99}), want: `GPU "n1/0": part 0: there is no state 99`},
 		{name: "twice", gpus: append(device(whole), device(whole)...), want: `GPU "n1/0" is there twice`},
-		{name: "no price", gpus: []capacity.Seen{{Name: "x", PricePerHour: math.NaN(), Parts: []capacity.Piece{whole}}}, want: `GPU "x": price per hour: want 0 … 1e+12: NaN`},
 		{name: "no time", at: time.Time{}.Add(1), want: `time 0001-01-01T00:00:00.000000001Z: want one of the years 1970 … 9999`},
 	}
 	for _, test := range tests {
@@ -207,8 +228,8 @@ func TestRefuses(t *testing.T) {
 			if err := l.Add(capacity.Observation{At: test.at, GPUs: test.gpus}); err == nil || err.Error() != prefix+test.want {
 				t.Errorf("got %v", err)
 			}
-			if err := l.Advance(epoch.Add(time.Hour)); err != nil || l.Totals().Capacity.Hours() != 1 {
-				t.Errorf("afterwards: %v, %s", err, l.Totals().Capacity)
+			if err := l.Advance(epoch.Add(time.Hour)); err != nil || hours(l.Capacity()) != 1 {
+				t.Errorf("afterwards: %v, %d", err, l.Capacity())
 			}
 		})
 	}
@@ -244,20 +265,19 @@ func TestManyRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	totals := l.Totals()
-	if err := totals.Check(); err != nil || totals.Capacity != 99*60*1000*capacity.GPUShares {
-		t.Errorf("%v, capacity %s", err, totals.Capacity)
+	if err := check(l); err != nil || l.Capacity() != 99*60*1000*capacity.GPUShares {
+		t.Errorf("%v, capacity %d", err, l.Capacity())
 	}
-	if len(totals.Rows) > 10 {
-		t.Errorf("%d rows", len(totals.Rows))
+	if len(l.Rows()) > 10 {
+		t.Errorf("%d rows", len(l.Rows()))
 	}
 	var other capacity.Row
-	for _, r := range totals.Rows {
+	for _, r := range l.Rows() {
 		if r.Namespace == capacity.Other {
 			other = r
 		}
 	}
-	if other.PricePerHour != 0 || other.Time[capacity.Unmeasured].Hours() < 1.5 {
+	if hours(other.Time[capacity.Unmeasured]) < 1.5 {
 		t.Errorf("under %s: %+v", capacity.Other, other)
 	}
 }
@@ -271,31 +291,8 @@ func TestBusyBounds(t *testing.T) {
 		if err := errors.Join(l.Add(capacity.Observation{At: epoch, GPUs: device(part)}), l.Advance(epoch.Add(time.Minute))); err != nil {
 			t.Fatal(err)
 		}
-		if got := l.Totals(); len(got.Rows) != 1 || got.Rows[0].Time[want] != got.Capacity || got.Capacity == 0 {
-			t.Errorf("%g: %+v", ratio, got)
+		if rows := l.Rows(); len(rows) == 0 || rows[0].Time[want] != l.Capacity() || l.Capacity() == 0 {
+			t.Errorf("%g: %+v", ratio, rows)
 		}
-	}
-}
-
-// TestMoney: a changed price counts from its observation on; 10 minutes at 2
-// and 20 at 4 an hour.
-func TestMoney(t *testing.T) {
-	l := capacity.NewLedger(capacity.LedgerOptions{MaxGap: time.Hour})
-	part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Allocated, Tenant: "red", Busy: sample.Known(0.5, 0)}
-	dear := device(part)
-	dear[0].PricePerHour = 4
-	err := errors.Join(l.Add(capacity.Observation{At: epoch, GPUs: device(part)}),
-		l.Add(capacity.Observation{At: epoch.Add(10 * time.Minute), GPUs: dear}), l.Advance(epoch.Add(30*time.Minute)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	minutes := map[float64]float64{}
-	for _, r := range l.Totals().Rows {
-		if r.Tenant == "red" {
-			minutes[r.PricePerHour] = 60 * (r.Time[capacity.Busy].Hours() + r.Time[capacity.Slack].Hours())
-		}
-	}
-	if !maps.Equal(minutes, map[float64]float64{2: 10, 4: 20}) {
-		t.Errorf("minutes by price: %v", minutes)
 	}
 }

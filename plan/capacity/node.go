@@ -25,13 +25,10 @@ func (b *builder) node(n *plan.Node) []GPU {
 	gpus := make([]GPU, len(source))
 	for i := range source {
 		c := &gpus[i]
-		*c = GPU{Node: n.Name, Pool: n.Pool, Model: source[i].Model.Name, Index: source[i].Index, Health: source[i].Health,
+		*c = GPU{Node: n.Name, Pool: n.Pool, Model: source[i].Model.Name, Index: source[i].Index,
 			memoryMiB: source[i].Model.MemoryMiB}
 		if pool != nil && len(n.GPUs) == 0 {
 			c.Index = i // a template's GPUs need not be numbered
-		}
-		if pool != nil && pool.PricePerHour > 0 && pool.PricePerHour <= maxPrice {
-			c.PricePerHour = pool.PricePerHour / float64(len(source))
 		}
 		c.State = gpuState(n, &source[i], state)
 		b.split(c, &source[i])

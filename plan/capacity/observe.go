@@ -21,9 +21,7 @@ type Seen struct {
 	// stay the same from one observation to the next.
 	Name        string
 	Pool, Model string
-	// PricePerHour of the GPU, 0 for unpriced.
-	PricePerHour float64
-	Parts        []Piece // their Shares add up to GPUShares
+	Parts       []Piece // their Shares add up to GPUShares
 }
 
 // Piece of a GPU, by its share of the compute.
@@ -42,7 +40,7 @@ func (sv *Survey) Observation() Observation {
 	o := Observation{At: sv.At, GPUs: make([]Seen, len(sv.GPUs))}
 	for i := range sv.GPUs {
 		c := &sv.GPUs[i]
-		seen := Seen{Name: c.Name(), Pool: c.Pool, Model: c.Model, PricePerHour: c.PricePerHour, Parts: make([]Piece, 0, len(c.Parts))}
+		seen := Seen{Name: c.Name(), Pool: c.Pool, Model: c.Model, Parts: make([]Piece, 0, len(c.Parts))}
 		for k := range c.Parts {
 			if p := &c.Parts[k]; p.Size.Compute > 0 {
 				seen.Parts = append(seen.Parts, Piece{p.Size.Compute, p.State, p.Tenant, p.Namespace(), p.Busy})
@@ -55,9 +53,6 @@ func (sv *Survey) Observation() Observation {
 
 // check returns what is wrong with a GPU, nil for nothing.
 func (s *Seen) check() error {
-	if !(s.PricePerHour >= 0 && s.PricePerHour <= maxPrice) {
-		return fmt.Errorf("GPU %q: price per hour: want 0 … %g: %g", s.Name, float64(maxPrice), s.PricePerHour)
-	}
 	sum := 0
 	for i := range s.Parts {
 		p := &s.Parts[i]
@@ -76,6 +71,3 @@ func (s *Seen) check() error {
 	}
 	return nil
 }
-
-// maxPrice bounds the price of a GPU for an hour, so that sums stay finite.
-const maxPrice = 1e12

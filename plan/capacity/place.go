@@ -1,7 +1,5 @@
 package capacity
 
-import "strconv"
-
 // Place is the use of GPU time. Every moment of every share of a GPU has
 // exactly one.
 type Place uint8
@@ -27,35 +25,21 @@ const (
 )
 
 var placeNames = [NumPlaces]string{
-	Busy: "busy", Slack: "allocated, not computing", Idle: "allocated, idle", Unmeasured: "allocated, use unknown", InFree: "free",
-	InFragmented: "fragmented", InStranded: "stranded", InCordoned: "cordoned", InRepartitioning: "repartitioning", InBooting: "booting",
+	Busy: "busy", Slack: "slack", Idle: "idle", Unmeasured: "unmeasured", InFree: "free", InFragmented: "fragmented",
+	InStranded: "stranded", InCordoned: "cordoned", InRepartitioning: "repartitioning", InBooting: "booting",
 	InUnready: "unready", InSick: "sick", InUnknown: "unknown",
 }
 
-// Label returns the word used in labels: "busy", "slack", "idle", "unmeasured", and
-// for the others the state's.
-func (p Place) Label() string {
-	switch p {
-	case Slack:
-		return "slack"
-	case Idle:
-		return "idle"
-	case Unmeasured:
-		return "unmeasured"
-	}
-	return p.String()
-}
-
-// OfPod reports whether the place is time allocated to pods on GPUs in service.
-func (p Place) OfPod() bool { return p <= Unmeasured }
-
-// String returns the words used in tables.
+// String returns the word used in labels.
 func (p Place) String() string {
 	if p < NumPlaces {
 		return placeNames[p]
 	}
 	return "no place"
 }
+
+// OfPod reports whether the place is time allocated to pods on GPUs in service.
+func (p Place) OfPod() bool { return p <= Unmeasured }
 
 // placeOf maps the states other than Allocated to their places.
 var placeOf = [NumStates]Place{
@@ -66,12 +50,3 @@ var placeOf = [NumStates]Place{
 // Time is GPU time: shares of a GPU × milliseconds. It is a whole number, so
 // that sums are exact.
 type Time int64
-
-// hour is one GPU for an hour.
-const hour = GPUShares * 3600 * 1000
-
-// Hours returns the time in hours of whole GPUs.
-func (t Time) Hours() float64 { return float64(t) / hour }
-
-// String returns hours of whole GPUs: "1.5h".
-func (t Time) String() string { return strconv.FormatFloat(t.Hours(), 'f', -1, 64) + "h" }

@@ -69,15 +69,6 @@ func counted(cs []mig.Count, p mig.Profile, n int) []mig.Count {
 	return append(cs, mig.Count{Profile: p, N: n})
 }
 
-func countOf(cs []mig.Count, p mig.Profile) int {
-	for _, c := range cs {
-		if c.Profile == p {
-			return c.N
-		}
-	}
-	return 0
-}
-
 // matches reports whether the pod requests parts of this kind: whole GPUs or
 // fractions of the vendor, or MIG instances of this product.
 func (w *request) matches(o *offer, c *GPU, p *Part) bool {
@@ -111,7 +102,7 @@ func (w *request) fitsShape(o *offer, c *GPU, p *Part) bool {
 	d := &w.pod.Demand
 	switch {
 	case p.Profile != (mig.Profile{}):
-		return o.single || countOf(w.profilesOn(c.Model), p.Profile) > 0
+		return o.single || mig.CountOf(w.profilesOn(c.Model), p.Profile) > 0
 	case p.Size == wholeGPU:
 		return true
 	case d.Fraction == nil:
@@ -128,7 +119,7 @@ func (w *request) enough(o *offer, c *GPU) bool {
 		return false
 	}
 	for _, counts := range w.profilesOn(c.Model) {
-		if countOf(o.instances[c.Model], counts.Profile) < counts.N {
+		if mig.CountOf(o.instances[c.Model], counts.Profile) < counts.N {
 			return false
 		}
 	}

@@ -1,7 +1,5 @@
 package capacity
 
-import "strings"
-
 // State is the state of a part of a GPU. Every part has exactly one.
 type State uint8
 
@@ -28,7 +26,7 @@ var stateNames = [NumStates]string{
 	Unknown: "unknown", Booting: "booting", Unready: "unready", Sick: "sick",
 }
 
-// String returns the word used in tables and labels.
+// String returns the word used in labels.
 func (s State) String() string {
 	if s < NumStates {
 		return stateNames[s]
@@ -55,19 +53,16 @@ const (
 
 var causeNames = [numCauses]string{
 	NoCause: "-", Odd: "odd", Unpartitioned: "unpartitioned", Unreachable: "unreachable", Shape: "shape", Scattered: "scattered",
-	NoCPU: "no cpu", NoMemory: "no memory",
+	NoCPU: "no_cpu", NoMemory: "no_memory",
 }
 
-// String returns the word used in tables.
+// String returns the word used in labels.
 func (c Cause) String() string {
 	if c < numCauses {
 		return causeNames[c]
 	}
-	return "no cause"
+	return "no_cause"
 }
-
-// Label returns the word used in labels, without blanks: "no_cpu".
-func (c Cause) Label() string { return strings.ReplaceAll(c.String(), " ", "_") }
 
 // state is Fragmented where another layout or another placement of the same
 // pods would help, Stranded where the node is what prevents it.

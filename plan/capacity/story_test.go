@@ -19,7 +19,7 @@ import (
 // those below it ask for tables of it, or have the file's ledger observe it.
 //
 //	snapshot                      a new snapshot, its lines in plan/scenario's language
-//	supply [by=model|pool|node]   stranded
+//	supply                        stranded
 //	pending [ns/pod=REASON …]     with these verdicts
 //	ledger gap=5h                 a new ledger in which an observation holds so long
 //	add at=10m                    the ledger observes the snapshot, so long after the epoch
@@ -34,7 +34,7 @@ func TestStories(t *testing.T) {
 				return "error: " + err.Error() + "\n"
 			}
 			checkSurvey(t, s.survey)
-			if err := s.ledger.Totals().Check(); err != nil {
+			if err := check(s.ledger); err != nil {
 				t.Errorf("%s: %v", d.Pos, err)
 			}
 			return out
@@ -66,8 +66,7 @@ func (s *story) do(d *datadriven.TestData) (string, error) {
 		s.snapshot, s.survey = snapshot, capacity.NewSurvey(snapshot, capacity.DefaultRules())
 		return "ok\n", err
 	case "supply":
-		level := map[string]capacity.Level{"": capacity.ByPool, "model": capacity.ByModel, "pool": capacity.ByPool, "node": capacity.ByNode}
-		return printed(s.survey.Supply(level[word("by")])), nil
+		return printed(s.survey.Supply()), nil
 	case "pending":
 		var verdicts []plan.Verdict
 		for _, a := range d.CmdArgs {
@@ -95,7 +94,7 @@ func (s *story) do(d *datadriven.TestData) (string, error) {
 		}
 		return "ok\n", s.ledger.Advance(scenario.Epoch.Add(to))
 	case "totals":
-		return printed(s.ledger.Totals().Rows), nil
+		return printed(s.ledger.Rows()), nil
 	}
 	return "", fmt.Errorf("there is no %s", d.Cmd)
 }
@@ -124,14 +123,14 @@ func checkSurvey(t testing.TB, sv capacity.Survey) {
 			t.Errorf("%s: its parts are %+v, not a GPU", c.Name(), sum)
 		}
 	}
-	for _, row := range sv.Supply(capacity.ByPool) {
-		sum := 0
+	sum := 0
+	for _, row := range sv.Supply() {
 		for _, size := range row.Size {
 			sum += size.Compute
 		}
-		if sum != row.GPUs*capacity.GPUShares {
-			t.Errorf("pool %s: %d GPUs, parts of %d shares", row.Pool, row.GPUs, sum)
-		}
+	}
+	if sum != len(sv.GPUs)*capacity.GPUShares {
+		t.Errorf("%d GPUs, parts of %d shares", len(sv.GPUs), sum)
 	}
 }
 
@@ -143,22 +142,22 @@ func printed[T any](rows []T) string {
 	for _, r := range rows {
 		switch r := any(r).(type) {
 		case capacity.Supply:
-			fmt.Fprintf(w, "%q\t%q\t%s\t%d GPUs\t%d in service\t%d upcoming\t", r.Pool, r.Node, r.Model, r.GPUs, r.InState[capacity.Free], r.Upcoming)
+			fmt.Fprintf(w, "%q\t%s\t", r.Pool, r.Model)
 			for s, size := range r.Size {
 				if size != (capacity.Size{}) {
 					fmt.Fprintf(w, "%s %s\t", capacity.State(s), inSlices(size, r.Model))
 				}
 			}
 		case capacity.Pending:
-			fmt.Fprintf(w, "%q\t%s\t%s\t%s\t%d pods\t%.2f GPUs, %.2f of memory\treadable %v\t%s", r.Tenant, r.Namespace, r.Reason, r.Requests,
-				r.Pods, r.Size.GPUs(), float64(r.Size.Memory)/capacity.GPUShares, r.Readable, r.Oldest)
+			fmt.Fprintf(w, "%q\t%s\t%d pods\t%.2f GPUs, %.2f of memory\treadable %v", r.Reason, r.Shape,
+				r.Pods, r.Size.GPUs(), float64(r.Size.Memory)/capacity.GPUShares, r.Readable)
 		case capacity.Loss:
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d GPUs\t%s", r.State, r.Cause, r.Pool, r.Model, r.Example, r.GPUs, inSlices(r.Size, r.Model))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s", r.Cause, r.Pool, r.Model, inSlices(r.Size, r.Model))
 		case capacity.Row:
-			fmt.Fprintf(w, "%s\t%q\t%g an hour\t", r.Pool, r.Namespace, r.PricePerHour)
+			fmt.Fprintf(w, "%s\t%q\t", r.Pool, r.Namespace)
 			for p, v := range r.Time {
 				if v != 0 {
-					fmt.Fprintf(w, "%s %.2f\t", capacity.Place(p), v.Hours())
+					fmt.Fprintf(w, "%s %.2f\t", capacity.Place(p), hours(v))
 				}
 			}
 		}

@@ -4,79 +4,73 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// Level is how finely supply is counted.
-type Level uint8
-
-// Levels.
-const (
-	ByModel Level = iota
-	ByPool        // by pool and model
-	ByNode        // by pool, node and model
-)
-
-// Supply is the GPUs of one model, in a pool or on a node.
+// Supply is the GPUs of one model in a pool: the size of their parts, by state,
+// which add up to the GPUs exactly.
 type Supply struct {
-	Pool, Node, Model string
-	GPUs              int
-	// InState counts the GPUs by their own state: Free for those in service.
-	InState [NumStates]int
-	// Healthy and Sick GPUs; a GPU of unknown health is neither.
-	Healthy, Sick int
-	// Size of the parts, by state. They add up to GPUs exactly.
-	Size [NumStates]Size
-	// Upcoming is GPUs of requested nodes without an object. They are not among
-	// GPUs.
-	Upcoming int
+	Pool, Model string
+	Size        [NumStates]Size
 }
 
-// Supply counts GPUs and parts, sorted by pool, node and model.
-func (sv *Survey) Supply(l Level) []Supply {
-	type key struct{ pool, node, model string }
+// Supply counts parts, sorted by pool and model.
+func (sv *Survey) Supply() []Supply {
+	type key struct{ pool, model string }
 	index := map[key]int{}
 	var out []Supply
-	row := func(pool, node, model string) *Supply {
-		k := key{pool, node, model}
-		switch l {
-		case ByModel:
-			k.pool, k.node = "", ""
-		case ByPool:
-			k.node = ""
-		}
-		i, ok := index[k]
-		if !ok {
-			i = len(out)
-			index[k] = i
-			out = append(out, Supply{Pool: k.pool, Node: k.node, Model: k.model})
-		}
-		return &out[i]
-	}
 	for i := range sv.GPUs {
 		c := &sv.GPUs[i]
-		row(c.Pool, c.Node, c.Model).add(c)
-	}
-	for _, u := range sv.Upcoming {
-		row(u.Pool, "", u.Model).Upcoming += u.GPUs
+		row, ok := index[key{c.Pool, c.Model}]
+		if !ok {
+			row = len(out)
+			index[key{c.Pool, c.Model}] = row
+			out = append(out, Supply{Pool: c.Pool, Model: c.Model})
+		}
+		for _, p := range c.Parts {
+			out[row].Size[p.State] = out[row].Size[p.State].plus(p.Size)
+		}
 	}
 	slices.SortFunc(out, func(a, b Supply) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Node, b.Node), strings.Compare(a.Model, b.Model))
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
 	})
 	return out
 }
 
-func (s *Supply) add(c *GPU) {
-	s.GPUs++
-	s.InState[c.State]++
-	switch c.Health {
-	case gpu.Healthy:
-		s.Healthy++
-	case gpu.Sick:
-		s.Sick++
+// Loss is free slices of one model in one pool that no pending pod can use, for
+// one cause.
+type Loss struct {
+	Cause       Cause
+	Pool, Model string
+	Size        Size
+}
+
+// Stranded returns what is Fragmented or Stranded by cause, pool and model.
+func (sv *Survey) Stranded() []Loss {
+	type key struct {
+		cause       Cause
+		pool, model string
 	}
-	for _, p := range c.Parts {
-		s.Size[p.State] = s.Size[p.State].plus(p.Size)
+	index := map[key]int{}
+	var out []Loss
+	for i := range sv.GPUs {
+		c := &sv.GPUs[i]
+		for k := range c.Parts {
+			p := &c.Parts[k]
+			if p.Cause == NoCause {
+				continue
+			}
+			at := key{p.Cause, c.Pool, c.Model}
+			row, ok := index[at]
+			if !ok {
+				row = len(out)
+				index[at] = row
+				out = append(out, Loss{Cause: p.Cause, Pool: c.Pool, Model: c.Model})
+			}
+			out[row].Size = out[row].Size.plus(p.Size)
+		}
 	}
+	slices.SortFunc(out, func(a, b Loss) int {
+		return cmp.Or(cmp.Compare(a.Cause, b.Cause), strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
+	})
+	return out
 }

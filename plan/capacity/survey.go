@@ -3,11 +3,11 @@ package capacity
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
@@ -35,9 +35,6 @@ func DefaultRules() Rules {
 type Survey struct {
 	At   time.Time
 	GPUs []GPU // by node, then index
-	// Upcoming is GPUs of requested nodes without an object, by pool and model.
-	// They are no capacity yet.
-	Upcoming []Upcoming
 
 	pods []*plan.Pod // that request accelerators, by key
 	// fleet is the models, sorted; memoryMiB the least memory of a GPU.
@@ -45,25 +42,16 @@ type Survey struct {
 	memoryMiB int
 }
 
-// Upcoming is a number of upcoming GPUs.
-type Upcoming struct {
-	Pool, Model string
-	GPUs        int
-}
-
 // GPU is one GPU with its parts, whose sizes add up to a whole GPU exactly, in
 // compute and in memory.
 type GPU struct {
 	Node, Pool, Model string
 	Index             int
-	Health            gpu.Health
 	// State is Free for a GPU in service, and otherwise why it is not: Cordoned,
 	// Repartitioning, Unknown, Booting, Unready or Sick.
-	State State
-	// PricePerHour is the GPU's share of its node's price, 0 for unpriced.
-	PricePerHour float64
-	Parts        []Part
-	memoryMiB    int
+	State     State
+	Parts     []Part
+	memoryMiB int
 }
 
 // Name is "node/index".
@@ -105,15 +93,14 @@ func NewSurvey(s plan.Snapshot, r Rules) Survey {
 	for _, n := range nodes {
 		sv.GPUs = append(sv.GPUs, b.node(n)...)
 	}
-	sv.Upcoming = b.upcoming(s.Pools)
-	for _, row := range sv.Supply(ByModel) {
-		sv.fleet = append(sv.fleet, row.Model)
-	}
+	models := map[string]bool{}
 	for i := range sv.GPUs {
+		models[sv.GPUs[i].Model] = true
 		if m := sv.GPUs[i].memoryMiB; m > 0 && (sv.memoryMiB == 0 || m < sv.memoryMiB) {
 			sv.memoryMiB = m
 		}
 	}
+	sv.fleet = slices.Sorted(maps.Keys(models))
 	return sv
 }
 
@@ -155,27 +142,4 @@ func newBuilder(s plan.Snapshot, r Rules) *builder {
 	})
 	b.requests = newRequests(b.requesting)
 	return b
-}
-
-// upcoming counts the GPUs of requested nodes without an object.
-func (b *builder) upcoming(pools []plan.Pool) []Upcoming {
-	var out []Upcoming
-	for i := range pools {
-		p := &pools[i]
-		missing := p.Target - p.Size
-		if missing <= 0 {
-			continue
-		}
-		for _, c := range p.Template.GPUs {
-			at := slices.IndexFunc(out, func(u Upcoming) bool { return u.Pool == p.Name && u.Model == c.Model.Name })
-			if at < 0 {
-				out, at = append(out, Upcoming{Pool: p.Name, Model: c.Model.Name}), len(out)
-			}
-			out[at].GPUs += missing
-		}
-	}
-	slices.SortFunc(out, func(a, b Upcoming) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
-	})
-	return out
 }

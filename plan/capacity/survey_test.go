@@ -113,19 +113,10 @@ func TestManySharers(t *testing.T) {
 	}
 }
 
-// TestPricesAndDrains: a node's price is divided among its GPUs, and a node
-// being drained counts as cordoned.
-func TestPricesAndDrains(t *testing.T) {
+// TestDrains: a node being drained counts as cordoned.
+func TestDrains(t *testing.T) {
 	s := oneGPU("H100-80GB", nil)
 	n := &s.Nodes[0]
-	n.GPUs = append(n.GPUs, n.GPUs[0])
-	n.GPUs[1].Index = 1
-	n.Pool = "p"
-	s.Pools = []plan.Pool{{Name: "p", PricePerHour: 8}}
-	sv := capacity.NewSurvey(s, capacity.DefaultRules())
-	if sv.GPUs[1].PricePerHour != 4 {
-		t.Errorf("a GPU of two costs %g of 8", sv.GPUs[1].PricePerHour)
-	}
 	n.Cordoned, n.CordonedBy, n.Drain = true, "op", &plan.Draining{}
 	if got := capacity.NewSurvey(s, capacity.DefaultRules()).GPUs[0].State; got != capacity.Cordoned {
 		t.Errorf("on a node being drained: %s", got)
@@ -234,8 +225,9 @@ func TestWorlds(t *testing.T) {
 				}
 			}
 			must(rt, l.Add(sv.Observation()))
-			if got := l.Totals(); got.Check() != nil || int64(got.Capacity) != want {
-				rt.Fatalf("capacity %d, want %d: %v", got.Capacity, want, got.Check())
+			must(rt, check(l))
+			if got := l.Capacity(); int64(got) != want {
+				rt.Fatalf("capacity %d, want %d", got, want)
 			}
 			if text := tables(sv); text != tables(capacity.NewSurvey(shuffled(s), capacity.DefaultRules())) {
 				rt.Fatalf("in another order the tables differ from\n%s", text)
@@ -245,7 +237,7 @@ func TestWorlds(t *testing.T) {
 }
 
 func tables(sv capacity.Survey) string {
-	return printed(sv.Supply(capacity.ByNode)) + printed(sv.Pending(nil)) + printed(sv.Stranded())
+	return printed(sv.Supply()) + printed(sv.Pending(nil)) + printed(sv.Stranded())
 }
 
 func shuffled(s plan.Snapshot) plan.Snapshot {

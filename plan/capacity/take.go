@@ -15,7 +15,7 @@ func (l *Ledger) take(gpus []Seen) {
 		c := &gpus[i]
 		for k := range c.Parts {
 			p := &c.Parts[k]
-			next := Key{c.Pool, c.Model, p.Tenant, p.Namespace, c.PricePerHour}
+			next := Key{c.Pool, c.Model, p.Tenant, p.Namespace}
 			if row < 0 || next != key {
 				key, row = next, l.row(next)
 			}
@@ -35,7 +35,7 @@ func (l *Ledger) row(k Key) int {
 	}
 	base := len(l.rows) // itself while free
 	if k != other && (k.Tenant != "" || k.Namespace != "") {
-		base = l.row(Key{Pool: k.Pool, Model: k.Model, PricePerHour: k.PricePerHour})
+		base = l.row(Key{Pool: k.Pool, Model: k.Model})
 	}
 	i := len(l.rows)
 	l.index[k] = i

@@ -43,48 +43,14 @@ func Target(q Question) (Answer, bool) {
 		return Answer{}, false
 	}
 	s := newSearch(q)
-	for _, m := range q.Must {
-		if m.N > 0 && s.index(m.Profile) < 0 {
-			return Answer{}, false
-		}
-	}
-	c := device{compute: q.Table.ComputeSlices(), media: q.Table.MediaEngines()}
-	for _, p := range q.Keep {
-		c.taken |= mask(p)
-		c.compute -= p.Profile.Compute
-		c.media -= q.Table.Media(p.Profile)
-		if k := s.index(p.Profile); k >= 0 {
-			s.kinds[k].free--
-		}
-	}
-	s.extend(0, c)
+	q.Table.Search(q.Keep, s.places, nil, func(added []mig.Placement) bool { s.weigh(added); return true })
 	return s.best.Answer, s.found
 }
 
-// device is what is taken and free of a GPU.
-type device struct {
-	taken   uint64
-	compute int // free slices
-	media   int // free engines
-}
-
-func mask(p mig.Placement) uint64 { return (1<<p.Profile.Memory - 1) << p.Start }
-
-// place is one instance that could be added.
-type place struct {
-	mig.Placement
-	mask  uint64
-	kind  int
-	spare bool // it exists already
-}
-
-// kind is one profile that could be added.
+// kind is a requested profile.
 type kind struct {
 	mig.Profile
 	must, demand int
-	free         int // how many more a GPU may have
-	media        int // engines one takes
-	n            int // in the current layout
 }
 
 type scored struct {
@@ -95,8 +61,7 @@ type scored struct {
 type search struct {
 	q      Question
 	kinds  []kind
-	places []place // ascending, so that each set of them is built once
-	now    []int   // indices into places
+	places []mig.Placement
 	best   scored
 	found  bool
 }
@@ -105,90 +70,56 @@ type search struct {
 // What is not allowed may stay, but not be added.
 func newSearch(q Question) *search {
 	s := &search{q: q}
-	for _, p := range q.Table.Profiles() {
-		demand := of(q.Must, p) + of(q.Further, p)
-		allowed := len(q.Allowed) == 0 || slices.Contains(q.Allowed, p)
-		create := allowed && (p.Attrs == 0 || demand > 0)
-		if !create && number(q.Spare, p) == 0 {
-			continue
+	for _, c := range slices.Concat(q.Must, q.Further) {
+		if !slices.ContainsFunc(s.kinds, func(k kind) bool { return k.Profile == c.Profile }) {
+			must := mig.CountOf(q.Must, c.Profile)
+			s.kinds = append(s.kinds, kind{c.Profile, must, must + mig.CountOf(q.Further, c.Profile)})
 		}
-		k := len(s.kinds)
-		s.kinds = append(s.kinds, kind{Profile: p, must: of(q.Must, p), demand: demand, free: q.Table.Max(p), media: q.Table.Media(p)})
+	}
+	for _, p := range q.Table.Profiles() {
+		requested := slices.ContainsFunc(s.kinds, func(k kind) bool { return k.Profile == p && k.demand > 0 })
+		create := (len(q.Allowed) == 0 || slices.Contains(q.Allowed, p)) && (p.Attrs == 0 || requested)
 		for _, start := range q.Table.Starts(p) {
-			at := mig.Placement{Profile: p, Start: start}
-			if spare := slices.Contains(q.Spare, at); spare || create {
-				s.places = append(s.places, place{at, mask(at), k, spare})
+			if at := (mig.Placement{Profile: p, Start: start}); create || slices.Contains(q.Spare, at) {
+				s.places = append(s.places, at)
 			}
 		}
 	}
-	slices.SortFunc(s.places, func(a, b place) int { return a.Placement.Compare(b.Placement) })
+	slices.SortFunc(s.places, mig.Placement.Compare)
 	return s
 }
 
-func (s *search) index(p mig.Profile) int {
-	return slices.IndexFunc(s.kinds, func(k kind) bool { return k.Profile == p })
-}
-
-// extend adds each of places[from:] in turn; a layout to which nothing can be
-// added is compared.
-func (s *search) extend(from int, c device) {
-	full := true
-	for i := range s.places {
-		p := &s.places[i]
-		k := &s.kinds[p.kind]
-		if c.taken&p.mask != 0 || k.Compute > c.compute || k.media > c.media || k.n >= k.free {
-			continue
-		}
-		full = false
-		if i < from {
-			continue
-		}
-		k.n++
-		s.now = append(s.now, i)
-		s.extend(i+1, device{c.taken | p.mask, c.compute - k.Compute, c.media - k.media})
-		s.now = s.now[:len(s.now)-1]
-		k.n--
-	}
-	if full {
-		s.weigh()
-	}
-}
-
-func (s *search) weigh() {
+func (s *search) weigh(added []mig.Placement) {
 	var a scored
-	for i := range s.kinds {
-		k := &s.kinds[i]
-		if k.n < k.must {
+	for _, k := range s.kinds {
+		n := number(added, k.Profile)
+		if n < k.must {
 			return
 		}
-		a.Served += min(k.n, k.demand) * k.Compute
-		a.used += k.n * k.Compute
 		if k.demand > 0 {
-			a.grown += k.n * k.Compute
+			a.Served += min(n, k.demand) * k.Compute
+			a.grown += n * k.Compute
 		}
 	}
-	for _, i := range s.now {
-		if s.places[i].spare {
-			a.Kept += s.places[i].Profile.Compute
+	for _, p := range added {
+		a.used += p.Profile.Compute
+		if slices.Contains(s.q.Spare, p) {
+			a.Kept += p.Profile.Compute
 		}
 	}
-	if c := s.compare(a); c < 0 || c == 0 && s.layout().Compare(s.best.Layout) >= 0 {
+	c := s.compare(a, len(added))
+	if c < 0 {
 		return
 	}
-	a.Layout = s.layout()
-	s.best, s.found = a, true
-}
-
-func (s *search) layout() mig.Layout {
-	l := slices.Clone(s.q.Keep)
-	for _, i := range s.now {
-		l = append(l, s.places[i].Placement)
+	a.Layout = mig.NewLayout(slices.Concat(s.q.Keep, added)...)
+	if c > 0 || a.Layout.Compare(s.best.Layout) < 0 {
+		s.best, s.found = a, true
 	}
-	return mig.NewLayout(l...)
 }
 
-// compare is positive when the current layout is better than the best so far.
-func (s *search) compare(a scored) int {
+// compare is positive when a, with so many instances added, is better than the best
+// so far.
+func (s *search) compare(a scored, added int) int {
 	if !s.found {
 		return 1
 	}
@@ -198,7 +129,7 @@ func (s *search) compare(a scored) int {
 		keep, grow = grow, keep
 	}
 	return cmp.Or(cmp.Compare(a.Served, b.Served), keep, grow, cmp.Compare(a.used, b.used),
-		cmp.Compare(len(b.Layout), len(s.q.Keep)+len(s.now)))
+		cmp.Compare(len(b.Layout), len(s.q.Keep)+added))
 }
 
 func number(l mig.Layout, p mig.Profile) int {
@@ -206,16 +137,6 @@ func number(l mig.Layout, p mig.Profile) int {
 	for _, q := range l {
 		if q.Profile == p {
 			n++
-		}
-	}
-	return n
-}
-
-func of(cs []mig.Count, p mig.Profile) int {
-	n := 0
-	for _, c := range cs {
-		if c.Profile == p {
-			n += max(c.N, 0)
 		}
 	}
 	return n

@@ -227,7 +227,7 @@ func value(q Question, demand []mig.Count, added mig.Layout) (served, kept int, 
 func sum(q Question) []mig.Count {
 	var out []mig.Count
 	for _, p := range q.Table.Profiles() {
-		if n := of(q.Must, p) + of(q.Further, p); n > 0 {
+		if n := mig.CountOf(q.Must, p) + mig.CountOf(q.Further, p); n > 0 {
 			out = append(out, mig.Count{Profile: p, N: n})
 		}
 	}

@@ -22,15 +22,9 @@ func (w *World) decide() (plan.Plan, error) {
 
 // plan prints the actions and the verdicts on pending pods and on pools; with
 // "all" every verdict. With "apply" the actions are started.
-func (w *World) plan(s statement) (string, error) {
-	r, _, err := w.reader(s, false)
-	if err != nil {
-		return "", err
-	}
-	all, apply := false, false
-	r.flag("all", &all)
-	r.flag("apply", &apply)
-	if err := r.err(); err != nil {
+func (w *World) plan(x *fields) (string, error) {
+	all, apply := x.has("all"), x.has("apply")
+	if err := x.err(); err != nil {
 		return "", err
 	}
 	made, err := w.decide()
@@ -63,15 +57,11 @@ func brief(p plan.Plan) string {
 // settle plans, acts and advances until the time has passed, and prints actions
 // and events. An action that leads back to an earlier state is an error: the
 // loop would not end.
-func (w *World) settle(s statement) (string, error) {
-	r, _, err := w.reader(s, false)
-	if err != nil {
-		return "", err
-	}
+func (w *World) settle(x *fields) (string, error) {
 	length, every := 10*time.Minute, 10*time.Second
-	r.duration("for", &length)
-	r.duration("every", &every)
-	if err := r.err(); err != nil {
+	x.duration("for", &length)
+	x.duration("every", &every)
+	if err := x.err(); err != nil {
 		return "", err
 	}
 	if every <= 0 || length < 0 || length/every > 100000 {

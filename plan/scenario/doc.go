@@ -43,7 +43,7 @@
 //	  gone                          it is removed
 //	  ready | unready
 //	  cordoned | uncordoned         by anyone
-//	  cordoned-by=OPERATION         by us; not-cordoned where another actor lifted it
+//	  cordoned-by=OPERATION         by us; uncordoned beside it where another actor lifted it
 //	  draining=AGO                  since when it is drained, cordoned; with
 //	  drain-deadline=IN drain-reason=NodeUnderused|NodeSick
 //	  not-draining                  the drain was given up

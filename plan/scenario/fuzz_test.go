@@ -74,11 +74,11 @@ gpu odd/2 template model=Mystery vendor=acme memory-mib=7 layout=(c3m4a1@0) allo
 quota root limit=4 lend=none
 quota chat parent=root guarantee=2 limit=21+all borrow=none lend=all reclaim-idle=2h
 quota half guarantee=3+4
-node n1 pool=h bare unready cordoned-by=n1-0 not-cordoned no-scale-down soft-tainted age=1h cpu=1500m memory=7Mi labels=(x=y) taints=(t:NoSchedule)
+node n1 pool=h bare unready cordoned-by=n1-0 uncordoned no-scale-down soft-tainted age=1h cpu=1500m memory=7Mi labels=(x=y) taints=(t:NoSchedule)
   op=n1-0 op-gpu=0 op-model=H100-80GB op-target=(3g.40gb@0 3g.40gb@4) op-started=1s op-deadline=4m59s op-phase=failed op-message="it is in use, \"really\""
 gpu n1/0 model=H100-80GB uuid=GPU-1 health=sick layout=(1g.10gb@0:allocated-to=a/p:uuid=MIG-1:busy=0.5~3s 1g.10gb@1:idle=5m:unplaced) gpu-idle=1m gpu-busy=0.25~1s
 gpu n1/1 allocated-to=(a/q b/r) no-mig shared allocation-known unused=3h
-node n2 cordoned allocatable=() draining=4m drain-deadline=6m drain-reason=NodeSick not-cordoned holds-data leaves-in=90s
+node n2 cordoned allocatable=() draining=4m drain-deadline=6m drain-reason=NodeSick uncordoned holds-data leaves-in=90s
 gpu n2/0 model=H100-80GB mig layout=(3g.40gb@0 3g.40gb@4:allocated-to=a/x:unused=2h) idle=1h gpu-unused=1h
 node n3 allocatable=(gpu*2 3g.40gb) unready ready cordoned uncordoned draining=1s not-draining
 pod a/p requests=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner=Deployment/p cpu=250m memory=1Gi

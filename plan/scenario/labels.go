@@ -2,35 +2,25 @@ package scenario
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-func readLabels(r *reader, key string, v *map[string]string) {
+func (x *fields) labels(key string, v *map[string]string) {
 	m := map[string]string{}
-	if r.items(key, func(it item) error { m[it[0].name] = it[0].value; return nil }) {
+	if x.items(key, func() (words []string) {
+		for _, k := range slices.Sorted(maps.Keys(*v)) {
+			words = append(words, pairText(k, (*v)[k]))
+		}
+		return words
+	}, func(it item) error { m[it[0].name] = it[0].value; return nil }) {
 		*v = m
 		if len(m) == 0 {
 			*v = nil
 		}
 	}
-}
-
-func labelsText(key string, m map[string]string) string {
-	if len(m) == 0 {
-		return ""
-	}
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for i, k := range keys {
-		keys[i] = pairText(k, m[k])
-	}
-	return " " + key + "=(" + strings.Join(keys, " ") + ")"
 }
 
 func pairText(k, v string) string {
@@ -40,35 +30,28 @@ func pairText(k, v string) string {
 	return quote(k) + "=" + quote(v)
 }
 
-// readTaints reads taints=(key=value:NoSchedule …).
-func readTaints(r *reader, v *[]plan.Taint) {
-	var out []plan.Taint
-	if r.items("taints", func(it item) error {
+// taintFields is taints=(key=value:NoSchedule …).
+func taintFields(x *fields, v *[]plan.Taint) {
+	list(x, "taints", v, func(t plan.Taint) string { return pairText(t.Key, t.Value) + ":" + quote(t.Effect) }, func(it item) (plan.Taint, error) {
 		if len(it) != 2 {
-			return fmt.Errorf("a taint is key=value:effect")
+			return plan.Taint{}, fmt.Errorf("a taint is key=value:effect")
 		}
-		out = append(out, plan.Taint{Key: it[0].name, Value: it[0].value, Effect: it[1].name})
-		return nil
-	}) {
-		*v = out
-	}
+		return plan.Taint{Key: it[0].name, Value: it[0].value, Effect: it[1].name}, nil
+	})
 }
 
-func taintsText(taints []plan.Taint) string {
-	if len(taints) == 0 {
-		return ""
-	}
-	words := make([]string, len(taints))
-	for i, t := range taints {
-		words[i] = pairText(t.Key, t.Value) + ":" + quote(t.Effect)
-	}
-	return " taints=(" + strings.Join(words, " ") + ")"
-}
-
-// readTolerations reads tolerations=(key=value:effect=NoSchedule:op=Exists …).
-func readTolerations(r *reader, v *[]plan.Toleration) {
-	var out []plan.Toleration
-	if r.items("tolerations", func(it item) error {
+// tolerationFields is tolerations=(key=value:effect=NoSchedule:op=Exists …).
+func tolerationFields(x *fields, v *[]plan.Toleration) {
+	list(x, "tolerations", v, func(t plan.Toleration) string {
+		word := pairText(t.Key, t.Value)
+		if t.Operator != "" {
+			word += ":op=" + quote(t.Operator)
+		}
+		if t.Effect != "" {
+			word += ":effect=" + quote(t.Effect)
+		}
+		return word
+	}, func(it item) (plan.Toleration, error) {
 		t := plan.Toleration{Key: it[0].name, Value: it[0].value}
 		for _, s := range it[1:] {
 			switch s.name {
@@ -77,38 +60,44 @@ func readTolerations(r *reader, v *[]plan.Toleration) {
 			case "effect":
 				t.Effect = s.value
 			default:
-				return fmt.Errorf("%q: a toleration is key=value:op=Exists:effect=NoSchedule", s.name)
+				return t, fmt.Errorf("%q: a toleration is key=value:op=Exists:effect=NoSchedule", s.name)
 			}
 		}
-		out = append(out, t)
-		return nil
-	}) {
+		return t, nil
+	})
+}
+
+// affinityFields is affinity=(key:In:a:b key2:Exists | key:NotIn:c): "|" separates
+// terms of which any may match.
+func affinityFields(x *fields, v *[]plan.NodeTerm) {
+	var out []plan.NodeTerm
+	if x.items("affinity", func() []string { return termWords(*v) }, func(it item) error { return readTerm(it, &out) }) {
 		*v = out
 	}
 }
 
-func tolerationsText(tolerations []plan.Toleration) string {
-	if len(tolerations) == 0 {
-		return ""
-	}
-	words := make([]string, len(tolerations))
-	for i, t := range tolerations {
-		words[i] = pairText(t.Key, t.Value)
-		if t.Operator != "" {
-			words[i] += ":op=" + quote(t.Operator)
+// volumeFields is volumes=(key:In:a | key:In:b & key2:Exists): "&" separates
+// volumes, of each of which a term must match.
+func volumeFields(x *fields, v *[][]plan.NodeTerm) {
+	var out [][]plan.NodeTerm
+	if x.items("volumes", func() (words []string) {
+		for i, terms := range *v {
+			if i > 0 || len(terms) == 0 {
+				words = append(words, "&")
+			}
+			words = append(words, termWords(terms)...)
 		}
-		if t.Effect != "" {
-			words[i] += ":effect=" + quote(t.Effect)
+		return words
+	}, func(it item) error {
+		if len(it) == 1 && it[0].name == "&" {
+			out = append(out, nil)
+			return nil
 		}
-	}
-	return " tolerations=(" + strings.Join(words, " ") + ")"
-}
-
-// readAffinity reads affinity=(key:In:a:b key2:Exists | key:NotIn:c): "|"
-// separates terms of which any may match.
-func readAffinity(r *reader, v *[]plan.NodeTerm) {
-	var out []plan.NodeTerm
-	if r.items("affinity", func(it item) error { return readTerm(it, &out) }) {
+		if len(out) == 0 {
+			out = append(out, nil)
+		}
+		return readTerm(it, &out[len(out)-1])
+	}) {
 		*v = out
 	}
 }
@@ -132,45 +121,6 @@ func readTerm(it item, out *[]plan.NodeTerm) error {
 	last := &(*out)[len(*out)-1]
 	*last = append(*last, q)
 	return nil
-}
-
-// readVolumes reads volumes=(key:In:a | key:In:b & key2:Exists): "&" separates
-// volumes, of each of which a term must match.
-func readVolumes(r *reader, v *[][]plan.NodeTerm) {
-	var out [][]plan.NodeTerm
-	if r.items("volumes", func(it item) error {
-		if len(it) == 1 && it[0].name == "&" {
-			out = append(out, nil)
-			return nil
-		}
-		if len(out) == 0 {
-			out = append(out, nil)
-		}
-		return readTerm(it, &out[len(out)-1])
-	}) {
-		*v = out
-	}
-}
-
-func affinityText(terms []plan.NodeTerm) string {
-	if len(terms) == 0 {
-		return ""
-	}
-	return " affinity=(" + strings.Join(termWords(terms), " ") + ")"
-}
-
-func volumesText(volumes [][]plan.NodeTerm) string {
-	if len(volumes) == 0 {
-		return ""
-	}
-	var words []string
-	for i, terms := range volumes {
-		if i > 0 || len(terms) == 0 {
-			words = append(words, "&")
-		}
-		words = append(words, termWords(terms)...)
-	}
-	return " volumes=(" + strings.Join(words, " ") + ")"
 }
 
 func termWords(terms []plan.NodeTerm) (words []string) {

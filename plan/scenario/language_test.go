@@ -11,8 +11,8 @@ import (
 )
 
 // wordRead matches how the package reads a word: a call with the word as its
-// first argument, or its first after the reader.
-var wordRead = regexp.MustCompile(`(?:\br\.\w+\(|\bread\w+\(r, |\bamount\()"([a-z-]+)"`)
+// first argument, or its first after the fields, or a word and its opposite.
+var wordRead = regexp.MustCompile(`(?:\bx\.\w+\((?:[^",()]+, )?|\bx\.either\("[a-z-]+", |\b(?:list|integer)\(x, |\{)"([a-z-]+)"`)
 
 // TestLanguageIsDocumented: the package comment has every word that is read,
 // and so has the first text of the fuzz test.

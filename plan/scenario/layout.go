@@ -116,11 +116,3 @@ func parseInstance(l *placements, it item, now time.Time) (plan.Instance, error)
 	}
 	return in, err
 }
-
-func layoutText(model string, l mig.Layout) string {
-	words := make([]string, len(l))
-	for i, p := range l {
-		words[i] = placementText(model, p)
-	}
-	return "(" + strings.Join(words, " ") + ")"
-}

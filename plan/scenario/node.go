@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,166 +11,161 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// readNode reads a node's fields over what it inherits or already is.
-func readNode(r *reader, n *plan.Node) {
-	r.off("unready", &n.Ready)
-	r.flag("ready", &n.Ready)
-	r.off("uncordoned", &n.Cordoned)
-	r.flag("cordoned", &n.Cordoned)
-	if r.string("cordoned-by", &n.CordonedBy) {
-		n.Cordoned = true
-	}
-	readDrain(r, n)
-	r.in("leaves-in", &n.LeavesAt)
-	r.off("not-cordoned", &n.Cordoned) // beside cordoned-by or draining: lifted by another actor
-	r.flag("no-scale-down", &n.NoScaleDown)
-	r.flag("holds-data", &n.HoldsData)
-	r.flag("soft-tainted", &n.SoftTainted)
-	r.ago("age", &n.Created)
-	readLabels(r, "labels", &n.Labels)
-	readTaints(r, &n.Taints)
-	r.quantity("cpu", &n.CPUMilli, cpuUnits)
-	r.quantity("memory", &n.MemoryMi, memoryUnits)
-	readOthers(r, &n.Others)
-	var offered demand.Demand
-	if r.items("allocatable", func(it item) error { return readRequest(it, &offered) }) {
-		n.Allocatable = &offered
-	}
-	count := -1
-	if r.int("gpus", &count) {
-		if count < 0 || count > maxGPUs {
-			r.fail("gpus", "want 0 … %d", maxGPUs)
-			count = 0
+func (w *World) node(x *fields, name string) error {
+	state := &w.Sim.State
+	i := slices.IndexFunc(state.Nodes, func(n plan.Node) bool { return n.Name == name })
+	if x.has("gone") {
+		if i < 0 {
+			return fmt.Errorf("there is no node %s", name)
 		}
-		device := plan.GPU{AllocationKnown: true}
-		readGPU(r, &device)
-		n.GPUs = nil
-		for i := range count {
-			device.Index = i
-			n.GPUs = append(n.GPUs, device)
-		}
+		w.count(state.Nodes[i].Pool, -1)
+		state.Nodes = slices.Delete(state.Nodes, i, i+1)
+		return nil
 	}
-	if o, ok := readOperation(r, n); ok {
-		n.Operation = o
+	if i < 0 {
+		n, err := w.newNode(x, name)
+		if err != nil {
+			return err
+		}
+		state.Nodes = append(state.Nodes, n)
+		i = len(state.Nodes) - 1
+		w.count(n.Pool, 1)
+	}
+	nodeFields(x, &state.Nodes[i])
+	return nil
+}
+
+// newNode is a node of its pool's template, unless it is bare.
+func (w *World) newNode(x *fields, name string) (plan.Node, error) {
+	n := plan.Node{Name: name, Ready: true}
+	x.string("pool", &n.Pool)
+	if bare := x.has("bare"); n.Pool == "" || bare {
+		return n, nil
+	}
+	for _, p := range w.Sim.State.Pools {
+		if p.Name != n.Pool {
+			continue
+		}
+		t := p.Template
+		n.Labels, n.Taints, n.CPUMilli, n.MemoryMi, n.Others = t.Labels, t.Taints, t.CPUMilli, t.MemoryMi, t.Others
+		n.GPUs = slices.Clone(t.GPUs)
+		for c := range n.GPUs {
+			n.GPUs[c].Instances = slices.Clone(n.GPUs[c].Instances)
+		}
+		return n, nil
+	}
+	return n, fmt.Errorf("there is no pool %s above", n.Pool)
+}
+
+// count updates the size of a pool whose size was not stated.
+func (w *World) count(pool string, d int) {
+	for i := range w.Sim.State.Pools {
+		if p := &w.Sim.State.Pools[i]; p.Name == pool && !w.sized[pool] {
+			p.Size += d
+			p.Target += d
+		}
 	}
 }
 
-// readDrain reads draining=5m drain-deadline=5m drain-reason=NodeUnderused. A
-// draining node is cordoned.
-func readDrain(r *reader, n *plan.Node) {
+// nodeFields are read over what a node inherits or already is, and written of a bare
+// one. A node that we cordon or drain is cordoned unless another actor has lifted it.
+func nodeFields(x *fields, n *plan.Node) {
+	x.either("ready", "unready", &n.Ready, true)
+	if x.string("cordoned-by", &n.CordonedBy) {
+		n.Cordoned = true
+	}
+	drainFields(x, n)
+	x.either("cordoned", "uncordoned", &n.Cordoned, n.CordonedBy != "" || n.Drain != nil)
+	x.time("leaves-in", &n.LeavesAt, in)
+	x.flag("no-scale-down", &n.NoScaleDown)
+	x.flag("holds-data", &n.HoldsData)
+	x.flag("soft-tainted", &n.SoftTainted)
+	x.time("age", &n.Created, ago)
+	x.labels("labels", &n.Labels)
+	taintFields(x, &n.Taints)
+	x.quantity("cpu", &n.CPUMilli, cpuUnits)
+	x.quantity("memory", &n.MemoryMi, memoryUnits)
+	resourceFields(x, &n.Others)
+	allocatableFields(x, n)
+	if x.out == nil {
+		equalGPUs(x, &n.GPUs)
+	}
+	operationFields(x, n)
+}
+
+// allocatableFields is allocatable=(REQUEST …), () for nothing.
+func allocatableFields(x *fields, n *plan.Node) {
+	var offered demand.Demand
+	if n.Allocatable != nil && x.out != nil {
+		x.out.WriteString(" allocatable=(" + strings.Join(demandWords(*n.Allocatable), " ") + ")")
+	} else if x.out == nil && x.items("allocatable", nil, func(it item) error { return readRequest(it, &offered) }) {
+		n.Allocatable = &offered
+	}
+}
+
+// drainFields is draining=5m drain-deadline=5m drain-reason=NodeUnderused.
+func drainFields(x *fields, n *plan.Node) {
 	d := plan.Draining{}
 	if n.Drain != nil {
 		d = *n.Drain
 	}
-	begun := r.ago("draining", &d.Started)
-	r.in("drain-deadline", &d.Deadline)
-	r.text("drain-reason", func(s string) error { d.Reason = plan.Reason(s); return nil })
-	over := false
-	r.flag("not-draining", &over)
+	begun := x.timeUnless(n.Drain == nil, "draining", &d.Started, ago)
+	x.time("drain-deadline", &d.Deadline, in)
+	x.string("drain-reason", (*string)(&d.Reason))
 	switch {
-	case over && n.Drain != nil:
+	case x.out != nil:
+	case x.has("not-draining") && n.Drain != nil:
 		n.Drain, n.Cordoned = nil, n.CordonedBy != ""
 	case begun:
 		n.Drain, n.Cordoned = &d, true
 	case n.Drain != nil:
 		n.Drain = &d
 	case d != plan.Draining{}:
-		r.fail("drain-deadline, drain-reason", "want draining=TIME beside them")
+		x.fail("drain-deadline, drain-reason", "want draining=TIME beside them")
 	}
 }
 
-// readOperation reads op=ID op-gpu=0 op-target=(…) …; profiles are named as on
+// operationFields is op=ID op-gpu=0 op-target=(…) …; profiles are named as on
 // op-model, by default the GPU's model.
-func readOperation(r *reader, n *plan.Node) (*plan.Operation, bool) {
+func operationFields(x *fields, n *plan.Node) {
 	o := plan.Operation{Phase: plan.PhasePending}
-	if !r.string("op", &o.ID) {
-		return nil, false
+	if x.out != nil && n.Operation != nil {
+		o = *n.Operation
 	}
-	r.int("op-gpu", &o.GPU)
+	begun := x.value("op", n.Operation == nil, func() string { return o.ID }, func(s string) error { o.ID = s; return nil })
+	if !begun && (x.out == nil || n.Operation == nil) {
+		return
+	}
+	x.int("op-gpu", &o.GPU)
 	model := ""
 	for _, c := range n.GPUs {
 		if c.Index == o.GPU {
 			model = c.Model.Name
 		}
 	}
-	r.string("op-model", &model)
-	var target mig.Layout
+	x.string("op-model", &model)
 	places := placements{model: model}
-	if r.items("op-target", func(it item) error {
-		p, err := places.read(it[0].name)
-		target = append(target, p)
-		return err
-	}) {
-		o.Target = target
+	list(x, "op-target", (*[]mig.Placement)(&o.Target), func(p mig.Placement) string { return placementText(model, p) }, func(it item) (mig.Placement, error) {
+		return places.read(it[0].name)
+	})
+	x.time("op-started", &o.Started, ago)
+	x.time("op-deadline", &o.Deadline, in)
+	x.value("op-phase", o.Phase == plan.PhasePending, func() string { return string(o.Phase) }, func(s string) error { o.Phase = plan.Phase(s); return nil })
+	x.string("op-message", &o.Message)
+	if x.out == nil {
+		n.Operation = &o
 	}
-	r.ago("op-started", &o.Started)
-	r.in("op-deadline", &o.Deadline)
-	r.text("op-phase", func(s string) error { o.Phase = plan.Phase(s); return nil })
-	r.string("op-message", &o.Message)
-	return &o, true
 }
 
 func nodeText(n plan.Node, now time.Time) string {
 	var b strings.Builder
-	b.WriteString("node " + quote(n.Name))
-	stringText(&b, "pool", n.Pool)
-	b.WriteString(" bare")
-	flagText(&b, "unready", !n.Ready)
-	stringText(&b, "cordoned-by", n.CordonedBy)
-	if d := n.Drain; d != nil {
-		b.WriteString(" draining=" + quote(timeText(d.Started, now, -1)))
-		inText(&b, "drain-deadline", d.Deadline, now)
-		stringText(&b, "drain-reason", string(d.Reason))
-	}
-	given := n.CordonedBy != "" || n.Drain != nil
-	flagText(&b, "not-cordoned", given && !n.Cordoned)
-	flagText(&b, "cordoned", !given && n.Cordoned)
-	flagText(&b, "no-scale-down", n.NoScaleDown)
-	flagText(&b, "holds-data", n.HoldsData)
-	flagText(&b, "soft-tainted", n.SoftTainted)
-	inText(&b, "leaves-in", n.LeavesAt, now)
-	agoText(&b, "age", n.Created, now)
-	resourcesText(&b, n.CPUMilli, n.MemoryMi)
-	if n.Allocatable != nil {
-		if text := demandText("allocatable", *n.Allocatable); text != "" {
-			b.WriteString(text)
-		} else {
-			b.WriteString(" allocatable=()")
-		}
-	}
-	b.WriteString(labelsText("labels", n.Labels))
-	b.WriteString(taintsText(n.Taints))
-	b.WriteString(othersText(n.Others))
-	b.WriteString(operationText(n, now))
-	b.WriteByte('\n')
+	b.WriteString("node " + quote(n.Name) + written(now, func(x *fields) {
+		x.string("pool", &n.Pool)
+		x.out.WriteString(" bare")
+		nodeFields(x, &n)
+	}) + "\n")
 	for _, c := range n.GPUs {
 		fmt.Fprintf(&b, "gpu %s%s\n", quote(fmt.Sprintf("%s/%d", n.Name, c.Index)), gpuText(c, now))
 	}
-	return b.String()
-}
-
-func operationText(n plan.Node, now time.Time) string {
-	o := n.Operation
-	if o == nil {
-		return ""
-	}
-	var b strings.Builder
-	model := ""
-	for _, c := range n.GPUs {
-		if c.Index == o.GPU {
-			model = c.Model.Name
-		}
-	}
-	fmt.Fprintf(&b, " op=%s op-gpu=%d", quote(o.ID), o.GPU)
-	stringText(&b, "op-model", model)
-	if len(o.Target) > 0 {
-		b.WriteString(" op-target=" + layoutText(model, o.Target))
-	}
-	agoText(&b, "op-started", o.Started, now)
-	inText(&b, "op-deadline", o.Deadline, now)
-	if o.Phase != plan.PhasePending {
-		b.WriteString(" op-phase=" + quote(string(o.Phase)))
-	}
-	stringText(&b, "op-message", o.Message)
 	return b.String()
 }

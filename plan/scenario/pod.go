@@ -6,154 +6,158 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// readPod reads a pod's fields over what it already is.
-func readPod(r *reader, p *plan.Pod) {
-	p.Unschedulable = p.Node == ""
-	if r.string("node", &p.Node) {
+// maxRange bounds the pods that one line may declare.
+const maxRange = 10000
+
+// pod declares, changes or removes a pod; several equal ones where the name has
+// a range in braces.
+func (w *World) pod(s statement) error {
+	keys := []string{s.words[0]}
+	if !s.quoted {
+		var err error
+		if keys, err = expand(s.words[0]); err != nil {
+			return err
+		}
+	}
+	for _, key := range keys {
+		x := reading(s, w.Sim.State.Now)
+		if err := w.onePod(x, key); err != nil {
+			return err
+		}
+		if err := x.err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *World) onePod(x *fields, key string) error {
+	if x.has("gone") {
+		w.pods = nil
+		if !w.Sim.RemovePod(key) {
+			return fmt.Errorf("there is no pod %s", key)
+		}
+		return nil
+	}
+	namespace, name, ok := strings.Cut(key, "/")
+	if !ok {
+		return fmt.Errorf("want namespace/name: %q", key)
+	}
+	state := &w.Sim.State
+	i, ok := w.podIndex()[key]
+	if !ok {
+		i = len(state.Pods)
+		w.pods[key] = i
+		state.Pods = append(state.Pods, plan.Pod{Namespace: namespace, Name: name, Created: state.Now, PendingSince: state.Now})
+	}
+	podFields(x, &state.Pods[i])
+	return nil
+}
+
+// podIndex is the index of each pod. It is kept from one pod line to the next,
+// so that a file of many pods is read in linear time.
+func (w *World) podIndex() map[string]int {
+	if w.pods == nil {
+		w.pods = make(map[string]int, len(w.Sim.State.Pods))
+		for i := range w.Sim.State.Pods {
+			w.pods[w.Sim.State.Pods[i].Key()] = i
+		}
+	}
+	return w.pods
+}
+
+// expand returns the names of the range in "ns/w-{0..7}": w-0 to w-7. A name
+// without a brace is itself.
+func expand(word string) ([]string, error) {
+	before, rest, ok := strings.Cut(word, "{")
+	if !ok {
+		return []string{word}, nil
+	}
+	bounds, after, closed := strings.Cut(rest, "}")
+	low, high, dots := strings.Cut(bounds, "..")
+	from, err1 := strconv.ParseUint(low, 10, 31)
+	to, err2 := strconv.ParseUint(high, 10, 31)
+	switch {
+	case !closed || !dots || err1 != nil || err2 != nil || strings.Contains(after, "{"):
+		return nil, fmt.Errorf("want one range as in ns/name-{0..7}: %q", word)
+	case to < from || to-from >= maxRange:
+		return nil, fmt.Errorf("a range goes up, and has at most %d members: %q", maxRange, word)
+	}
+	keys := make([]string, 0, to-from+1)
+	for n := from; n <= to; n++ {
+		keys = append(keys, before+strconv.FormatUint(n, 10)+after)
+	}
+	return keys, nil
+}
+
+// podFields are read over what a pod already is.
+func podFields(x *fields, p *plan.Pod) {
+	requestFields(x, p)
+	x.string("node", &p.Node)
+	if x.out == nil {
 		p.Unschedulable = p.Node == ""
 	}
-	r.flag("unschedulable", &p.Unschedulable)
-	r.off("unmarked", &p.Unschedulable)
-	if r.ago("pending", &p.PendingSince) {
+	x.either("unschedulable", "unmarked", &p.Unschedulable, p.Node == "")
+	if x.timeUnless(false, "pending", &p.PendingSince, ago) {
 		p.Created = p.PendingSince
 	}
-	r.ago("age", &p.Created)
-	r.flag("unmade", &p.Unmade)
-	r.off("made", &p.Unmade)
-	if r.in("leaving", &p.LeavesAt) {
+	x.timeUnless(p.Created.Equal(p.PendingSince), "age", &p.Created, ago)
+	x.either("unmade", "made", &p.Unmade, false)
+	if x.timeUnless(!p.Leaving, "leaving", &p.LeavesAt, in) {
 		p.Leaving = true
 	}
-	staying := false
-	if r.flag("staying", &staying); staying {
+	if x.out == nil && x.has("staying") {
 		p.Leaving, p.LeavesAt = false, time.Time{}
 	}
-	r.flag("evictable", &p.Evictable)
-	r.flag("local-storage", &p.LocalStorage)
-	r.in("evict-from", &p.EvictFrom)
-	readBudgets(r, &p.Budgets)
-	r.flag("daemonset", &p.DaemonSet)
-	readPartsOn(r, &p.PartsOn)
-	readShape(r, p)
-}
-
-// readShape reads a pod's requests, placement rules and tenant: what a replica
-// that does not exist yet has too.
-func readShape(r *reader, p *plan.Pod) {
-	var d demand.Demand
-	if r.items("requests", func(it item) error { return readRequest(it, &d) }) {
-		p.Demand = d
-	}
-	r.string("unreadable", &p.Unreadable)
-	r.string("owner", &p.Owner)
-	r.text("priority", func(s string) error {
-		n, err := strconv.ParseInt(s, 10, 32)
-		p.Priority = int32(n)
-		return err
-	})
-	r.quantity("cpu", &p.CPUMilli, cpuUnits)
-	r.quantity("memory", &p.MemoryMi, memoryUnits)
-	readLabels(r, "selector", &p.NodeSelector)
-	readAffinity(r, &p.Affinity)
-	readTolerations(r, &p.Tolerations)
-	readOthers(r, &p.Others)
-	readPorts(r, &p.HostPorts)
-	readVolumes(r, &p.Volumes)
-	r.string("unbound", &p.Unbound)
-	readRules(r, p)
-	r.string("tenant", &p.Tenant)
-	r.string("gang", &p.Gang)
-	r.int("gang-min", &p.GangMin)
-}
-
-// readPartsOn reads parts-on=(0 1).
-func readPartsOn(r *reader, v *[]int) {
-	var out []int
-	if r.items("parts-on", func(it item) error {
-		if len(it) != 1 {
-			return fmt.Errorf("a GPU is its index")
-		}
-		n, err := strconv.ParseUint(it[0].name, 10, 16)
-		out = append(out, int(n))
-		return err
-	}) {
-		*v = out
-	}
-}
-
-// readBudgets reads budgets=(namespace/name:allowed=1 …).
-func readBudgets(r *reader, v *[]plan.Budget) {
-	var out []plan.Budget
-	if r.items("budgets", func(it item) error {
+	shapeFields(x, p)
+	x.flag("evictable", &p.Evictable)
+	x.flag("local-storage", &p.LocalStorage)
+	x.time("evict-from", &p.EvictFrom, in)
+	list(x, "budgets", &p.Budgets, func(b plan.Budget) string { return fmt.Sprintf("%s:allowed=%d", quote(b.Name), b.Allowed) }, func(it item) (plan.Budget, error) {
 		if len(it) != 2 || it[1].name != "allowed" {
-			return fmt.Errorf("a budget is namespace/name:allowed=1")
+			return plan.Budget{}, fmt.Errorf("a budget is namespace/name:allowed=1")
 		}
 		n, err := strconv.Atoi(it[1].value)
-		out = append(out, plan.Budget{Name: it[0].name, Allowed: n})
-		return err
-	}) {
-		*v = out
-	}
+		return plan.Budget{Name: it[0].name, Allowed: n}, err
+	})
+	x.flag("daemonset", &p.DaemonSet)
+	list(x, "parts-on", &p.PartsOn, strconv.Itoa, func(it item) (int, error) {
+		n, err := strconv.ParseUint(it[0].name, 10, 16)
+		if err != nil || len(it) != 1 {
+			return 0, fmt.Errorf("a GPU is its index")
+		}
+		return int(n), nil
+	})
+}
+
+// requestFields and shapeFields are a pod's requests, placement rules and tenant:
+// what a replica that does not exist yet has too.
+func requestFields(x *fields, p *plan.Pod) {
+	demandFields(x, &p.Demand)
+	x.string("unreadable", &p.Unreadable)
+}
+
+func shapeFields(x *fields, p *plan.Pod) {
+	x.string("owner", &p.Owner)
+	integer(x, "priority", &p.Priority, p.Priority == 0)
+	x.quantity("cpu", &p.CPUMilli, cpuUnits)
+	x.quantity("memory", &p.MemoryMi, memoryUnits)
+	x.labels("selector", &p.NodeSelector)
+	affinityFields(x, &p.Affinity)
+	tolerationFields(x, &p.Tolerations)
+	resourceFields(x, &p.Others)
+	portFields(x, &p.HostPorts)
+	volumeFields(x, &p.Volumes)
+	x.string("unbound", &p.Unbound)
+	ruleFields(x, p)
+	x.string("tenant", &p.Tenant)
+	x.string("gang", &p.Gang)
+	x.int("gang-min", &p.GangMin)
 }
 
 func podText(p plan.Pod, now time.Time) string {
-	var b strings.Builder
-	b.WriteString("pod " + quote(p.Key()))
-	b.WriteString(demandText("requests", p.Demand))
-	stringText(&b, "unreadable", p.Unreadable)
-	stringText(&b, "node", p.Node)
-	flagText(&b, "unschedulable", p.Unschedulable && p.Node != "")
-	flagText(&b, "unmarked", !p.Unschedulable && p.Node == "")
-	b.WriteString(" pending=" + quote(timeText(p.PendingSince, now, -1)))
-	if !p.Created.Equal(p.PendingSince) {
-		b.WriteString(" age=" + quote(timeText(p.Created, now, -1)))
-	}
-	flagText(&b, "unmade", p.Unmade)
-	if p.Leaving {
-		b.WriteString(" leaving=" + quote(timeText(p.LeavesAt, now, 1)))
-	}
-	b.WriteString(shapeText(p))
-	flagText(&b, "evictable", p.Evictable)
-	flagText(&b, "local-storage", p.LocalStorage)
-	inText(&b, "evict-from", p.EvictFrom, now)
-	b.WriteString(budgetsText(p.Budgets))
-	flagText(&b, "daemonset", p.DaemonSet)
-	words := make([]string, len(p.PartsOn))
-	for i, n := range p.PartsOn {
-		words[i] = strconv.Itoa(n)
-	}
-	b.WriteString(wordsText("parts-on", words))
-	b.WriteByte('\n')
-	return b.String()
-}
-
-// shapeText writes what readShape reads, without the demand.
-func shapeText(p plan.Pod) string {
-	var b strings.Builder
-	intText(&b, "priority", int(p.Priority))
-	stringText(&b, "owner", p.Owner)
-	resourcesText(&b, p.CPUMilli, p.MemoryMi)
-	b.WriteString(labelsText("selector", p.NodeSelector))
-	b.WriteString(affinityText(p.Affinity))
-	b.WriteString(tolerationsText(p.Tolerations))
-	b.WriteString(othersText(p.Others))
-	b.WriteString(portsText(p.HostPorts))
-	b.WriteString(volumesText(p.Volumes))
-	stringText(&b, "unbound", p.Unbound)
-	b.WriteString(rulesText(p))
-	stringText(&b, "tenant", p.Tenant)
-	stringText(&b, "gang", p.Gang)
-	intText(&b, "gang-min", p.GangMin)
-	return b.String()
-}
-
-func budgetsText(budgets []plan.Budget) string {
-	words := make([]string, len(budgets))
-	for i, v := range budgets {
-		words[i] = fmt.Sprintf("%s:allowed=%d", quote(v.Name), v.Allowed)
-	}
-	return wordsText("budgets", words)
+	return "pod " + quote(p.Key()) + written(now, func(x *fields) { podFields(x, &p) }) + "\n"
 }

@@ -2,7 +2,7 @@ package scenario
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,25 +10,40 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-func readPool(r *reader, p *plan.Pool) {
-	r.int("min", &p.Min)
-	r.int("max", &p.Max)
-	r.float("price", &p.PricePerHour)
-	r.text("priority", func(s string) error {
-		n, err := strconv.ParseInt(s, 10, 32)
-		p.Priority = int32(n)
-		return err
-	})
-	r.flag("spot", &p.Spot)
-	r.off("on-demand", &p.Spot)
-	r.float("interruptions", &p.InterruptionsPerHour)
-	r.duration("ready-after", &p.ReadyAfter)
-	r.duration("idle-after", &p.IdleAfter)
-	r.in("backoff", &p.BackoffUntil)
-	r.flag("freeze", &p.Freeze)
-	r.off("thaw", &p.Freeze)
-	r.flag("fixed", &p.Fixed)
-	r.text("repartition", func(s string) error {
+func (w *World) pool(x *fields, name string) {
+	state := &w.Sim.State
+	i := slices.IndexFunc(state.Pools, func(p plan.Pool) bool { return p.Name == name })
+	if i < 0 {
+		state.Pools = append(state.Pools, plan.Pool{Name: name})
+		i = len(state.Pools) - 1
+	}
+	p := &state.Pools[i]
+	size, target := x.count("size", &p.Size), x.count("target", &p.Target)
+	if size && !target {
+		p.Target = p.Size
+	}
+	w.sized[name] = w.sized[name] || size || target
+	poolFields(x, p)
+}
+
+func poolFields(x *fields, p *plan.Pool) {
+	x.count("min", &p.Min)
+	x.count("max", &p.Max)
+	x.float("price", &p.PricePerHour)
+	integer(x, "priority", &p.Priority, p.Priority == 0)
+	x.either("spot", "on-demand", &p.Spot, false)
+	x.float("interruptions", &p.InterruptionsPerHour)
+	x.duration("ready-after", &p.ReadyAfter)
+	x.duration("idle-after", &p.IdleAfter)
+	x.time("backoff", &p.BackoffUntil, in)
+	x.either("freeze", "thaw", &p.Freeze, false)
+	x.flag("fixed", &p.Fixed)
+	x.value("repartition", !p.MIG.Repartition, func() string {
+		if p.MIG.KeepsBusy {
+			return "keep-busy"
+		}
+		return "idle"
+	}, func(s string) error {
 		switch s {
 		case "no", "idle", "keep-busy":
 			p.MIG.Repartition, p.MIG.KeepsBusy = s != "no", s == "keep-busy"
@@ -36,90 +51,68 @@ func readPool(r *reader, p *plan.Pool) {
 		}
 		return fmt.Errorf("want no, idle or keep-busy: %q", s)
 	})
-	r.duration("mig-idle-after", &p.MIG.IdleAfter)
-	r.duration("mig-duration", &p.MIG.Duration)
+	x.either("keeps-busy", "", &p.MIG.KeepsBusy, p.MIG.KeepsBusy && p.MIG.Repartition)
+	x.duration("mig-idle-after", &p.MIG.IdleAfter)
+	x.duration("mig-duration", &p.MIG.Duration)
 	t := &p.Template
-	readLabels(r, "labels", &t.Labels)
-	readTaints(r, &t.Taints)
-	readOthers(r, &t.Others)
-	readPorts(r, &t.HostPorts)
-	r.quantity("cpu", &t.CPUMilli, cpuUnits)
-	r.quantity("memory", &t.MemoryMi, memoryUnits)
-	n := -1
-	if r.int("gpus", &n) {
-		if n < 0 || n > maxGPUs {
-			r.fail("gpus", "want 0 … %d", maxGPUs)
-			n = 0
-		}
-		device := plan.GPU{AllocationKnown: true}
-		readGPU(r, &device)
-		t.GPUs = nil
-		for i := range n {
-			c := device
-			c.Index = i
-			t.GPUs = append(t.GPUs, c)
-		}
-	}
+	x.quantity("cpu", &t.CPUMilli, cpuUnits)
+	x.quantity("memory", &t.MemoryMi, memoryUnits)
+	equalGPUs(x, &t.GPUs)
 	model := ""
 	if len(t.GPUs) > 0 {
 		model = t.GPUs[0].Model.Name
 	}
-	var allowed []mig.Profile
-	if r.items("mig-allowed", func(it item) error {
-		a, err := parseProfile(model, it[0].name)
-		allowed = append(allowed, a)
-		return err
-	}) {
-		p.MIG.Allowed = allowed
+	if x.out != nil && !alike(t.GPUs) {
+		model = "" // they are written behind it
 	}
-	r.flag("keeps-busy", &p.MIG.KeepsBusy)
+	list(x, "mig-allowed", &p.MIG.Allowed, func(a mig.Profile) string { return quote(profileText(model, a)) }, func(it item) (mig.Profile, error) {
+		return parseProfile(model, it[0].name)
+	})
+	x.labels("labels", &t.Labels)
+	taintFields(x, &t.Taints)
+	resourceFields(x, &t.Others)
+	portFields(x, &t.HostPorts)
 }
 
 // maxGPUs bounds the GPUs of one line; no node has more.
 const maxGPUs = 1024
 
+// equalGPUs is the number of a node's GPUs, and the words of one of them. It writes
+// those of a template, where they are alike.
+func equalGPUs(x *fields, gpus *[]plan.GPU) {
+	n, device := len(*gpus), plan.GPU{AllocationKnown: true}
+	if x.out != nil {
+		if n > 0 && alike(*gpus) {
+			x.count("gpus", &n)
+			gpuFields(x, &(*gpus)[0])
+		}
+		return
+	}
+	if !x.count("gpus", &n) {
+		return
+	}
+	if n < 0 || n > maxGPUs {
+		x.fail("gpus", "want 0 … %d", maxGPUs)
+		n = 0
+	}
+	gpuFields(x, &device)
+	*gpus = nil
+	for i := range n {
+		c := device
+		c.Index, c.Instances = i, slices.Clone(device.Instances)
+		*gpus = append(*gpus, c)
+	}
+}
+
 func poolText(p plan.Pool, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pool %s min=%d max=%d target=%d size=%d", quote(p.Name), p.Min, p.Max, p.Target, p.Size)
-	floatText(&b, "price", p.PricePerHour)
-	intText(&b, "priority", int(p.Priority))
-	flagText(&b, "spot", p.Spot)
-	floatText(&b, "interruptions", p.InterruptionsPerHour)
-	flagText(&b, "freeze", p.Freeze)
-	flagText(&b, "fixed", p.Fixed)
-	lengthText(&b, "ready-after", p.ReadyAfter)
-	lengthText(&b, "idle-after", p.IdleAfter)
-	inText(&b, "backoff", p.BackoffUntil, now)
-	switch {
-	case p.MIG.Repartition && p.MIG.KeepsBusy:
-		b.WriteString(" repartition=keep-busy")
-	case p.MIG.Repartition:
-		b.WriteString(" repartition=idle")
-	}
-	flagText(&b, "keeps-busy", p.MIG.KeepsBusy && !p.MIG.Repartition)
-	lengthText(&b, "mig-idle-after", p.MIG.IdleAfter)
-	lengthText(&b, "mig-duration", p.MIG.Duration)
-	resourcesText(&b, p.Template.CPUMilli, p.Template.MemoryMi)
-	model := ""
-	gpus := p.Template.GPUs
-	if alike(gpus) && len(gpus) > 0 {
-		fmt.Fprintf(&b, " gpus=%d%s", len(gpus), gpuText(gpus[0], now))
-		model = gpus[0].Model.Name
-	}
-	if len(p.MIG.Allowed) > 0 {
-		words := make([]string, len(p.MIG.Allowed))
-		for i, a := range p.MIG.Allowed {
-			words[i] = profileText(model, a)
-		}
-		b.WriteString(" mig-allowed=" + listText(words))
-	}
-	b.WriteString(labelsText("labels", p.Template.Labels))
-	b.WriteString(taintsText(p.Template.Taints))
-	b.WriteString(othersText(p.Template.Others))
-	b.WriteString(portsText(p.Template.HostPorts))
-	b.WriteByte('\n')
-	if !alike(gpus) {
-		for _, c := range gpus {
+	b.WriteString("pool " + quote(p.Name) + written(now, func(x *fields) {
+		poolFields(x, &p)
+		x.count("target", &p.Target)
+		x.count("size", &p.Size)
+	}) + "\n")
+	if !alike(p.Template.GPUs) {
+		for _, c := range p.Template.GPUs {
 			fmt.Fprintf(&b, "gpu %s template%s\n", quote(fmt.Sprintf("%s/%d", p.Name, c.Index)), gpuText(c, now))
 		}
 	}
@@ -132,7 +125,7 @@ func alike(gpus []plan.GPU) bool {
 		return false
 	}
 	for i, c := range gpus {
-		if c.Index != i || !sameGPU(c, gpus[0]) {
+		if c.Index != i || gpuText(c, time.Time{}) != gpuText(gpus[0], time.Time{}) || c.Busy != gpus[0].Busy {
 			return false
 		}
 	}

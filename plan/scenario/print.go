@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -12,10 +11,7 @@ import (
 // lists as nil; of a forecast's Like its requests, placement rules and tenant.
 func Print(s plan.Snapshot) string {
 	var b strings.Builder
-	b.WriteString("tick at=" + quote("@"+s.Now.UTC().Format(time.RFC3339Nano)))
-	b.WriteString(tablesText(s.Tables))
-	b.WriteString(stateText(s.State, s.Now))
-	b.WriteByte('\n')
+	b.WriteString("tick" + written(s.Now, func(x *fields) { tickFields(x, &s) }) + "\n")
 	for _, t := range s.Tenants {
 		b.WriteString(quotaText(t))
 	}

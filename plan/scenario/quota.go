@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan"
@@ -12,58 +13,40 @@ import (
 
 // quota declares, changes or removes a tenant. Without fields it is guaranteed
 // nothing and unlimited.
-func (w *World) quota(s statement) error {
-	r, name, err := w.reader(s, true)
-	if err != nil {
-		return err
-	}
+func (w *World) quota(x *fields, name string) error {
 	state := &w.Sim.State
 	i := slices.IndexFunc(state.Tenants, func(t plan.Tenant) bool { return t.Name == name })
-	gone := false
-	if r.flag("gone", &gone); gone {
+	if x.has("gone") {
 		if i < 0 {
 			return fmt.Errorf("there is no tenant %s", name)
 		}
 		state.Tenants = slices.Delete(state.Tenants, i, i+1)
-		return r.err()
+		return nil
 	}
 	if i < 0 {
 		state.Tenants = append(state.Tenants, plan.Tenant{Tenant: quota.Tenant{
 			Name: name, Limit: quota.All(), Borrow: quota.All(), Lend: quota.All()}})
 		i = len(state.Tenants) - 1
 	}
-	readQuota(r, &state.Tenants[i])
-	return r.err()
+	quotaFields(x, &state.Tenants[i])
+	return nil
 }
 
-func readQuota(r *reader, t *plan.Tenant) {
-	amount := func(key string, v *quota.Amount) {
-		r.text(key, func(s string) (err error) { *v, err = parseAmount(s); return err })
-	}
-	amount("guarantee", &t.Guarantee)
-	amount("limit", &t.Limit)
-	amount("borrow", &t.Borrow)
-	amount("lend", &t.Lend)
-	r.string("parent", &t.Parent)
-	r.duration("reclaim-idle", &t.ReclaimIdle)
+func quotaFields(x *fields, t *plan.Tenant) {
+	x.amount("guarantee", &t.Guarantee, quota.Amount{})
+	x.amount("limit", &t.Limit, quota.All())
+	x.amount("borrow", &t.Borrow, quota.All())
+	x.amount("lend", &t.Lend, quota.All())
+	x.string("parent", &t.Parent)
+	x.duration("reclaim-idle", &t.ReclaimIdle)
+}
+
+func (x *fields) amount(key string, v *quota.Amount, unsaid quota.Amount) {
+	x.value(key, *v == unsaid, func() string { return amountText(*v) }, func(s string) (err error) { *v, err = parseAmount(s); return err })
 }
 
 func quotaText(t plan.Tenant) string {
-	var b strings.Builder
-	b.WriteString("quota " + quote(t.Name))
-	amount := func(key string, v, unsaid quota.Amount) {
-		if v != unsaid {
-			b.WriteString(" " + key + "=" + amountText(v))
-		}
-	}
-	amount("guarantee", t.Guarantee, quota.Amount{})
-	amount("limit", t.Limit, quota.All())
-	amount("borrow", t.Borrow, quota.All())
-	amount("lend", t.Lend, quota.All())
-	stringText(&b, "parent", t.Parent)
-	lengthText(&b, "reclaim-idle", t.ReclaimIdle)
-	b.WriteByte('\n')
-	return b.String()
+	return "quota " + quote(t.Name) + written(time.Time{}, func(x *fields) { quotaFields(x, &t) }) + "\n"
 }
 
 // A GPU in slices, and the most GPUs that can be written.

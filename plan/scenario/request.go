@@ -72,8 +72,14 @@ func readPart(it item, d *demand.Demand) error {
 	return nil
 }
 
-func demandText(key string, d demand.Demand) string {
-	var words []string
+func demandFields(x *fields, d *demand.Demand) {
+	var all demand.Demand
+	if x.items("requests", func() []string { return demandWords(*d) }, func(it item) error { return readRequest(it, &all) }) {
+		*d = all
+	}
+}
+
+func demandWords(d demand.Demand) (words []string) {
 	if d.GPUs != 0 || d.Vendor != "" {
 		vendor := d.Vendor + "."
 		switch d.Vendor {
@@ -97,10 +103,7 @@ func demandText(key string, d demand.Demand) string {
 		}
 		words = append(words, word)
 	}
-	if len(words) == 0 {
-		return ""
-	}
-	return " " + key + "=(" + strings.Join(words, " ") + ")"
+	return words
 }
 
 func times(n int) string {
