@@ -60,6 +60,7 @@ build: tools ## Build the programs into .cache/bin.
 	@for p in $(PROGRAMS) sandbox dashboards; do \
 	  echo "building gpuscale-$$p"; \
 	  go build -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-$$p ./$$p; done
+	@ln -sf gpuscale-report $(BIN)/kubectl-gpuscale
 
 # The first step needs nothing but Go itself, and says in plain words what is
 # wrong with everything after it.

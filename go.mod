@@ -49,7 +49,7 @@ require (
 	github.com/aws/smithy-go v1.28.8 // indirect
 	github.com/grafana/grafana-foundation-sdk/go v0.0.12
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
-	k8s.io/apiextensions-apiserver v0.37.1 // indirect
+	k8s.io/apiextensions-apiserver v0.37.1
 )
 
 require (

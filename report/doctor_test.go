@@ -100,7 +100,9 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: there, context: 
 }
 
 // answering is a fake Prometheus that answers doctor's queries, and no others, from
-// doctor/testdata/base.answers. Times are those of the request.
+// doctor/testdata/base.answers. Times are those of the request, and of half a minute
+// before it where VictoriaMetrics (1.146) would answer as of then: it looks as far back
+// as its -search.latencyOffset unless latency_offset says otherwise.
 func answering(t *testing.T) http.Handler {
 	type sample struct {
 		labels map[string]string
@@ -143,6 +145,9 @@ func answering(t *testing.T) http.Handler {
 			return
 		}
 		result, now := []any{}, time.Now().Unix()
+		if r.FormValue("latency_offset") != "1ms" {
+			now -= 30
+		}
 		for _, s := range samples {
 			v := s.value
 			if v == "" {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -39,7 +38,10 @@ func exitCode(err error) int {
 	var asked usage
 	var broken faulty
 	var holes incomplete
+	var other passed
 	switch {
+	case errors.As(err, &other):
+		return int(other)
 	case err == nil:
 		return exitOK
 	case errors.As(err, &asked):
@@ -48,8 +50,6 @@ func exitCode(err error) int {
 		return exitIncomplete
 	case errors.As(err, &broken):
 		return exitFaulty
-	case errors.Is(err, context.Canceled):
-		return exitFailed
 	}
 	return exitFailed
 }

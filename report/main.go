@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,21 +25,28 @@ func main() {
 func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	name := calledAs(os.Args[0])
+	err := newCommand(name, os.Stdout, os.Stderr).ExecuteContext(ctx)
 	code := exitCode(err)
-	if err != nil && code != exitOK {
-		fmt.Fprintln(os.Stderr, "gpuscale-report:", err)
+	if err != nil && code != exitOK && !errors.As(err, new(passed)) {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 	}
 	return code
 }
 
-func newCommand(out, errs io.Writer) *cobra.Command {
-	root := newRunCommand("gpuscale-report", out, errs)
-	root.Long = longHelp
+func newCommand(name string, out, errs io.Writer) *cobra.Command {
+	var root *cobra.Command
+	if name == asPlugin {
+		root = newPlugin(out, errs)
+	} else {
+		root = newRunCommand(name, out, errs)
+		root.Long = longHelp
+		root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out, errs), newDoctorCommand(out))
+	}
 	root.Version = buildinfo.Version()
-	version := versioncmd.New("gpuscale-report")
+	version := versioncmd.New(name)
 	version.Args = noArgs
-	root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out, errs), newDoctorCommand(out), version)
+	root.AddCommand(version)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(out)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gpuscale-report": main})
+	testscript.Main(m, map[string]func(){"gpuscale-report": main, plugin: main})
 }
 
 // minutes is a recording of twenty minutes.

@@ -90,7 +90,7 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 			if why := r.Demand.Waits[0].P50.Why(); !strings.Contains(why, "not answered") {
 				t.Errorf("the wait is unknown since %s", why)
 			}
-		case query.AllocatedNow:
+		case query.AllocatedTo:
 			if len(r.MIG.GPUs) > 0 || len(r.MIG.Fragmentation) > 0 {
 				t.Error("allocations are unknown, and free slices are drawn")
 			}

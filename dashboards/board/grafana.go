@@ -80,7 +80,7 @@ const TitleFormat = "titleFormat"
 // Grafana turns a board into Grafana's own model.
 func Grafana(b Board) (dashboard.Dashboard, error) {
 	build := dashboard.NewDashboardBuilder(b.Title).Uid(b.UID).Description(b.About).Tags([]string{Tag}).
-		Editable().Tooltip(dashboard.DashboardCursorSyncCrosshair).Time("now-6h", "now").Refresh("1m").
+		Readonly().Tooltip(dashboard.DashboardCursorSyncCrosshair).Time("now-6h", "now").Refresh("1m").
 		Timezone("browser").Version(1)
 	build.Link(dashboard.NewDashboardLinkBuilder("Boards").Type(dashboard.DashboardLinkTypeDashboards).
 		Icon("external link").Tags([]string{Tag}).IncludeVars(true).KeepTime(true))

@@ -67,10 +67,16 @@ func Rate(selector string) string { return "rate(" + selector + "[$__rate_interv
 
 // Happened counts events in a time, for a counter whose series begins with its first
 // event, which increase alone misses. A series that ended within the time counts too,
-// such as the errors of a GPU that fell off the bus.
+// such as the errors of a GPU that fell off the bus. A series without a sample at the
+// time's beginning is new only as far as it exceeds its value of the day before:
+// Prometheus may have been down.
 func Happened(selector, in string) string {
-	return fmt.Sprintf("((last_over_time(%[1]s[%[2]s]) unless %[1]s offset %[2]s) or increase(%[1]s[%[2]s]))", selector, in)
+	now, before := fmt.Sprintf("last_over_time(%s[%s])", selector, in), fmt.Sprintf("last_over_time(%s%s%s)", selector, Before, in)
+	return fmt.Sprintf("((%[1]s - (%[2]s <= %[1]s or %[1]s * 0) unless %[3]s offset %[4]s) or increase(%[3]s[%[4]s]))", now, before, selector, in)
 }
+
+// Before begins the range in which Happened looks for a series' value before a time.
+const Before = "[1d] offset "
 
 // Integral is the sum over the selected time of a rate over five minutes, as rules
 // record it: each five minutes are counted once. It stays small over a month, where
@@ -85,8 +91,8 @@ func Share(part, whole string) string { return "(" + part + ") / ((" + whole + "
 // Quantile of a histogram over a time, by some labels: of its native form where
 // there is one, else of its buckets. Absent where nothing was observed.
 func Quantile(q float64, d metric.Desc, in string, by ...string) string {
-	native := Sum("rate("+Of(d)+"["+in+"])", by...)
-	buckets := Sum("rate("+Named(d.Name+"_bucket")+"["+in+"])", append([]string{"le"}, by...)...)
+	native := Sum("increase("+Of(d)+"["+in+"])", by...)
+	buckets := Sum("increase("+Named(d.Name+"_bucket")+"["+in+"])", append([]string{"le"}, by...)...)
 	return fmt.Sprintf("(histogram_quantile(%g, %s) or histogram_quantile(%g, %s)) >= 0", q, native, q, buckets)
 }
 

@@ -4,7 +4,7 @@ package board
 type Unit string
 
 // Units. Count is for whole things, Number for what may have a fraction (half a
-// GPU), PerHour for money, whose currency is the price list's.
+// GPU) and for money, whose currency is the price list's.
 const (
 	Count   Unit = "none"
 	Number  Unit = "short"
@@ -13,7 +13,6 @@ const (
 	Bytes   Unit = "bytes" // powers of 1024
 	Watts   Unit = "watt"
 	KWh     Unit = "kwatth"
-	PerHour Unit = "suffix: /h"
 	PerSec  Unit = "ops"
 	Celsius Unit = "celsius"
 	Word1   Unit = "string" // a column of text

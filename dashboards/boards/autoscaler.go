@@ -75,7 +75,7 @@ func fleetStates() []board.Panel {
 		About:  "What is left of the capacity at each step. The loss between two bars has its own colour in the panels beside.",
 		Absent: noAutoscaler + noRules, Unit: board.Number,
 		Queries: []board.Query{
-			{Expr: capacity(), Legend: "1 there"},
+			{Expr: capacity(), Legend: "1 capacity"},
 			{Expr: capacity() + " - " + spent(nil, "sick", "unready", "booting", "unknown"), Legend: "2 in service"},
 			{Expr: spent(nil, allocatedPlaces...), Legend: "3 allocated to pods"},
 			{Expr: spent(nil, "busy"), Legend: "4 computing"},

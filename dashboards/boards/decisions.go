@@ -24,7 +24,7 @@ func demand() []board.Panel {
 			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerStrandedGPUs, inPool), metric.LabelCause), Legend: "{{cause}}"}}},
 		{Kind: board.Series, Title: "Pods by verdict", W: 12, Unit: board.Count, Stack: true, Steps: true, Absent: "no pod that requests a GPU is pending, or " + noAutoscaler,
 			About: "The last plan's verdict on each pod that requests GPUs; running ones are left out.", Queries: []board.Query{{Expr: verdicts("pod", `reason!="Running"`) + " > 0", Legend: "{{reason}}"}}},
-		{Kind: board.Series, Title: "Forecast", W: 8, Unit: board.Number, Absent: "no workload is listed under forecasts, there is too little data, or " + noAutoscaler,
+		{Kind: board.Series, Title: "Forecast", W: 12, Unit: board.Number, Absent: "no workload is listed under forecasts, there is too little data, or " + noAutoscaler,
 			About: "Forecast GPUs of the listed workloads: between low and high with 80 % probability.",
 			Bands: []board.Band{{Low: "low", High: "high"}}, Hues: []board.Hue{{Name: "expected", Colour: board.Plain}, {Name: "low", Colour: board.Muted}, {Name: "high", Colour: board.Muted}},
 			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerForecastGPUs), metric.LabelKind), Legend: "{{kind}}"}}},
@@ -61,8 +61,8 @@ func poolTable() board.Panel {
 	}
 	add(board.Most(board.Of(metric.AutoscalerPoolBackoff, inPool), metric.LabelPool), board.Column{Title: "Provider", Words: board.YesNo("backing off", board.Bad, "ok", board.Good)})
 	add(board.Most(board.Of(metric.AutoscalerFrozen, inPool), metric.LabelPool), board.Column{Title: "Frozen", Words: board.YesNo("frozen", board.Watch, "no", board.Ink)})
-	add(board.Most(board.Of(metric.AutoscalerPoolPrice, inPool), metric.LabelPool), board.Column{Title: "A node", Unit: board.PerHour})
-	add(board.Sum(board.Of(metric.AutoscalerCost, inPool), metric.LabelPool), board.Column{Title: "Cost", Unit: board.PerHour})
+	add(board.Most(board.Of(metric.AutoscalerPoolPrice, inPool), metric.LabelPool), board.Column{Title: "Hourly price of a node", Unit: board.Number})
+	add(board.Sum(board.Of(metric.AutoscalerCost, inPool), metric.LabelPool), board.Column{Title: "Hourly cost", Unit: board.Number})
 	return t
 }
 
@@ -103,12 +103,12 @@ func actions() []board.Panel {
 			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerActions, inPool), "$__rate_interval"), metric.LabelVerb, metric.LabelResult), Legend: "{{verb}} {{result}}"}}},
 		{Kind: board.Stat, Title: "Decision, p95", W: 4, H: 8, Unit: board.Seconds, Absent: notYet, About: "95 of 100 decisions were carried out faster, over the selected time.",
 			Scale: board.Rising(30, 120), Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerDecisionSeconds, "$__range")}}},
-		{Kind: board.Stat, Title: "Cost", W: 4, H: 8, Unit: board.PerHour, Absent: noPrice, Queries: []board.Query{{Expr: board.Sum(cost)}},
+		{Kind: board.Stat, Title: "Hourly cost", W: 4, H: 8, Unit: board.Number, Absent: noPrice, Queries: []board.Query{{Expr: board.Sum(cost)}},
 			About: "Cost of the existing nodes per hour, in the currency of the pools' prices."},
-		{Kind: board.Stat, Title: "Cost of not computing", W: 4, H: 8, Unit: board.PerHour, Scale: board.Scale{{Colour: board.Ink}}, Absent: noPrice + " Or " + noAutoscaler + noRules,
+		{Kind: board.Stat, Title: "Hourly cost of not computing", W: 4, H: 8, Unit: board.Number, Scale: board.Scale{{Colour: board.Ink}}, Absent: noPrice + " Or " + noAutoscaler + noRules,
 			About:   "The cost times the share of GPU time not spent computing, pool by pool.",
 			Queries: []board.Query{{Expr: "sum(" + board.Sum(cost, metric.LabelPool) + " * (1 - " + working + "))"}}},
-		{Kind: board.Series, Title: "Cost by pool", W: 12, Unit: board.PerHour, Stack: true, Steps: true, Absent: noPrice,
+		{Kind: board.Series, Title: "Hourly cost by pool", W: 12, Unit: board.Number, Stack: true, Steps: true, Absent: noPrice,
 			About:   "Cost of the existing nodes per hour.",
 			Queries: []board.Query{{Expr: board.Sum(cost, metric.LabelPool), Legend: "{{pool}}"}}},
 	}

@@ -11,11 +11,11 @@ func table() map[string]why {
 	for _, g := range []struct{ in, reason, names string }{
 		{"empty", "no nodes, no GPUs, no demand", `
 			autoscaler/$model autoscaler/By pool, autoscaler/GPUs by state, autoscaler/GPUs, autoscaler/Computing, autoscaler/Free, autoscaler/From capacity to work,
-			autoscaler/Allocated and idle, autoscaler/Allocated, autoscaler/Cost of not computing, autoscaler/Unusable, autoscaler/Sick or unready, autoscaler/Where GPU time goes,
+			autoscaler/Allocated and idle, autoscaler/Allocated, autoscaler/Hourly cost of not computing, autoscaler/Unusable, autoscaler/Sick or unready, autoscaler/Where GPU time goes,
 			autoscaler/Pods by verdict, overview/GPUs by product, overview/Allocated GPUs, overview/Busy, mig/$pool`},
 		{"empty", "no quota, no allocation and no HPA exists", `
 			autoscaler/$tenant autoscaler/$namespace autoscaler/GPU hours by namespace, autoscaler/Quotas, autoscaler/Use of the guarantee,
-			autoscaler/Wait for a node; p95, workload/$hpa workload/HPAs at their maximum, workload/HPA replicas`},
+			autoscaler/Pending time; p95, workload/$hpa workload/HPAs at their maximum, workload/HPA replicas`},
 		{"empty", "no action is needed", `autoscaler/Actions, autoscaler/Actions over time`},
 		{"empty", "no node has an exporter; in the state down its past is still shown", `
 			health/Energy, health/Hottest GPUs, health/Hottest memory, health/Gone, health/Power by node, workload/Busy by pod, workload/Memory in use by pod`},

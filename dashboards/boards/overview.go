@@ -1,6 +1,7 @@
 package boards
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
@@ -60,8 +61,9 @@ func overviewNow() []board.Panel {
 
 func overviewOverTime() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Series, Title: "GPUs by product", W: 8, Unit: board.Count, Stack: true, Steps: true, Absent: noExporter + noRules,
-			About: "GPUs that exporters report, by the driver's name of the product.", Queries: []board.Query{{Expr: board.Sum(recorded("node:gpu_info:count"), metric.LabelModel), Legend: "{{model}}"}}},
+		{Kind: board.Series, Title: "GPUs by product", W: 8, Unit: board.Count, Stack: true, Steps: true, Absent: noExporter,
+			About:   "GPUs that exporters report, by the driver's name of the product.",
+			Queries: []board.Query{{Expr: board.CountOf(board.Most(board.Of(metric.GPUInfo), slices.Concat(device, []string{metric.LabelModel})...), metric.LabelModel), Legend: "{{model}}"}}},
 		{Kind: board.Series, Title: "Allocated GPUs", W: 8, Unit: board.Count, Steps: true, Absent: noExporter,
 			About: "GPUs of which at least a part is allocated to a pod, and all GPUs.", Hues: []board.Hue{{Name: "allocated", Colour: board.Plain}, {Name: "all", Colour: board.Muted}},
 			Queries: []board.Query{{Expr: "count(" + allocatedGPUs() + ")", Legend: "allocated"}, {Expr: "count(" + seenGPUs() + ")", Legend: "all"}}},
@@ -97,7 +99,7 @@ type source struct{ name, selector string }
 // tiles show the presence of sources.
 func tiles(title, about string, missing board.Colour, list ...source) board.Panel {
 	p := board.Panel{Kind: board.Stat, Title: title, About: about, Unit: board.Count, W: 24, H: 4, Absent: "Prometheus itself does not answer.",
-		Words: []board.Word{{Value: 1, Text: "there", Colour: board.Good}, {Value: 0, Text: "missing", Colour: missing}}}
+		Words: []board.Word{{Value: 1, Text: "present", Colour: board.Good}, {Value: 0, Text: "missing", Colour: missing}}}
 	for _, s := range list {
 		p.Queries = append(p.Queries, board.Query{Expr: board.Presence(s.selector), Legend: s.name})
 	}
@@ -120,7 +122,7 @@ func sources() []board.Panel {
 			source{"gpus", recorded("node:gpu_info:count")}, source{"pods", recorded("pod:gpu_memory_used:ratio")}, source{"MIG", recorded(rules.SliceStanding)}),
 		{Kind: board.Stat, Title: "Labels of pods", W: 6, H: 5, Unit: board.Count, Absent: "no GPU is allocated to a pod, or " + noExporter,
 			About:   "Whether Prometheus keeps our namespace and pod, or moves them to exported_namespace and exported_pod. Boards and adapter work with both.",
-			Words:   []board.Word{{Value: 1, Text: "moved aside", Colour: board.Plain}, {Value: 0, Text: "kept", Colour: board.Plain}},
+			Words:   []board.Word{{Value: 1, Text: "moved to exported_", Colour: board.Plain}, {Value: 0, Text: "kept", Colour: board.Plain}},
 			Queries: []board.Query{{Expr: "group(" + board.Of(metric.GPUHeld, `exported_namespace!=""`) + ") or group(" + board.Of(metric.GPUHeld) + ") * 0"}}},
 		{Kind: board.Table, Title: "Versions", W: 18, H: 5, Unit: board.Count, Absent: "the program is not scraped.", About: "Processes by program and version. Two versions of one program mean that an upgrade is under way, or stuck.",
 			Queries: []board.Query{{Expr: versions()}},

@@ -39,7 +39,7 @@ func quotas() []board.Panel {
 			About:   "GPUs used, of those guaranteed. Beyond 100 % is borrowed.",
 			Scale:   board.Scale{{Colour: board.Plain}, {From: 1.001, Colour: board.Watch}},
 			Queries: []board.Query{{Expr: board.Share(tenantGPUs("used"), tenantGPUs("guaranteed")), Legend: "{{tenant}}"}}},
-		{Kind: board.Series, Title: "Wait for a node, p95", W: 12, Unit: board.Seconds, Absent: notYet,
+		{Kind: board.Series, Title: "Pending time, p95", W: 24, Unit: board.Seconds, Absent: notYet,
 			About:   "Time from a pod's creation until it was bound, 95th percentile over the time of one point.",
 			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerPodPendingSeconds, "$__rate_interval", metric.LabelTenant), Legend: "{{tenant}}"}}},
 		{Kind: board.Table, Title: "GPU hours by namespace", Unit: board.Number, Absent: noAutoscaler + noRules,

@@ -187,9 +187,6 @@ func Format(v float64, unit string, decimals *float64) string {
 	case "short":
 		return scaled(v, 1000, []string{"", " K", " Mil", " Bil"}, digits)
 	}
-	if suffix, ok := strings.CutPrefix(unit, "suffix:"); ok {
-		return digits(v) + suffix
-	}
 	return digits(v)
 }
 

@@ -1,4 +1,4 @@
-package lint_test
+package lint
 
 import (
 	"strings"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
-	"github.com/gpuscale/gpuscale/dashboards/lint"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -46,7 +45,7 @@ func load(t *testing.T, b board.Board) dashboard.Dashboard {
 }
 
 func TestGoodBoardIsGood(t *testing.T) {
-	for _, p := range lint.Check(load(t, good())) {
+	for _, p := range Check(load(t, good())) {
 		t.Error(p)
 	}
 }
@@ -120,7 +119,7 @@ func TestEachRuleFindsItsMistake(t *testing.T) {
 			if c.json != nil {
 				c.json(&d)
 			}
-			problems := lint.Check(d)
+			problems := Check(d)
 			if len(problems) == 0 {
 				t.Fatal("nothing was found")
 			}
@@ -131,7 +130,7 @@ func TestEachRuleFindsItsMistake(t *testing.T) {
 			}
 		})
 	}
-	for _, r := range lint.Rules() {
+	for _, r := range Rules() {
 		if !tried[r.Name] || r.Why == "" {
 			t.Errorf("no mistake is tried with the rule %s, or it has no reason", r.Name)
 		}

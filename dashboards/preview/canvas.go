@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"strings"
+	"unicode"
 )
 
 // canvas collects SVG elements.
@@ -61,4 +62,13 @@ func fit(text string, size, width float64) string {
 	return text
 }
 
-func widthOf(text string, size float64) float64 { return float64(len([]rune(text))) * size * letter }
+// widthOf is about a text's width: capitals and digits are wider than other letters.
+func widthOf(text string, size float64) float64 {
+	wide := 0
+	for _, r := range text {
+		if unicode.IsUpper(r) || unicode.IsDigit(r) {
+			wide++
+		}
+	}
+	return (float64(len([]rune(text))) + 0.25*float64(wide)) * size * letter
+}

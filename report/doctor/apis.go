@@ -7,8 +7,8 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // Groups of the metrics APIs.
@@ -16,6 +16,8 @@ const (
 	groupCustom   = "custom.metrics.k8s.io"
 	groupExternal = "external.metrics.k8s.io"
 )
+
+type apiService = apiregistrationv1.APIService
 
 // IsMetrics reports whether a group is one of those the adapter serves.
 func IsMetrics(group string) bool { return group == groupCustom || group == groupExternal }
@@ -64,7 +66,7 @@ const (
 var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver", "kube-metrics-adapter"}
 
 // ownerOf returns the owner of an APIService.
-func (l *look) ownerOf(a *APIService, adapters []Program) owner {
+func (l *look) ownerOf(a *apiService, adapters []Program) owner {
 	ref := a.Spec.Service
 	if ref == nil {
 		return other
@@ -94,7 +96,7 @@ func (l *look) service(namespace, name string) *corev1.Service {
 }
 
 // registered returns an APIService by its name, nil where there is none.
-func (l *look) registered(version, group string) *APIService {
+func (l *look) registered(version, group string) *apiService {
 	return find(l.f.APIServices, "", version+"."+group)
 }
 
@@ -109,10 +111,10 @@ func (l *look) adapters() []Program {
 
 // mine returns the APIServices of the metrics groups that are, or are meant to be,
 // our adapter's.
-func (l *look) mine(adapters []Program) []*APIService {
+func (l *look) mine(adapters []Program) []*apiService {
 	l.use(APIServices)
 	l.use(Services)
-	var out []*APIService
+	var out []*apiService
 	for _, a := range l.f.APIServices {
 		if IsMetrics(a.Spec.Group) && l.ownerOf(a, adapters) != other {
 			out = append(out, a)
@@ -183,6 +185,16 @@ func apiServiceMissing(l *look) {
 	}
 }
 
+// available returns the condition, nil where there is none yet.
+func available(a *apiService) *apiregistrationv1.APIServiceCondition {
+	for i := range a.Status.Conditions {
+		if a.Status.Conditions[i].Type == apiregistrationv1.Available {
+			return &a.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
 // trouble is why an APIService is not available.
 type trouble int
 
@@ -196,9 +208,9 @@ const (
 )
 
 // troubleOf reads the API server's condition, and the Service behind it.
-func (l *look) troubleOf(a *APIService) trouble {
+func (l *look) troubleOf(a *apiService) trouble {
 	ref := a.Spec.Service
-	c := a.available()
+	c := available(a)
 	known := l.has(Services)
 	var service *corev1.Service
 	if ref != nil && known {
@@ -209,7 +221,7 @@ func (l *look) troubleOf(a *APIService) trouble {
 	switch {
 	case ref != nil && known && service == nil, c != nil && c.Reason == "ServiceNotFound":
 		return noService
-	case c != nil && c.Status == metav1.ConditionTrue:
+	case c != nil && c.Status == apiregistrationv1.ConditionTrue:
 		return fine
 	case c != nil && c.Reason == "ServicePortError":
 		return wrongPort
@@ -239,8 +251,8 @@ func (l *look) ready(namespace, service string) int {
 }
 
 // stated is the API server's condition of an APIService.
-func stated(a *APIService) string {
-	c := a.available()
+func stated(a *apiService) string {
+	c := available(a)
 	if c == nil {
 		return "the API server has no condition Available for it yet"
 	}
@@ -249,19 +261,19 @@ func stated(a *APIService) string {
 
 // refused reports whether the API server's condition has one of Go's errors about the
 // adapter's certificate. It is the only source: doctor connects to no pod.
-func refused(a *APIService, words ...string) bool {
-	c := a.available()
-	return c != nil && c.Status != metav1.ConditionTrue && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(c.Message, w) })
+func refused(a *apiService, words ...string) bool {
+	c := available(a)
+	return c != nil && c.Status != apiregistrationv1.ConditionTrue && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(c.Message, w) })
 }
 
 // expired is Go's error for a certificate outside its validity, on either side.
-func expired(a *APIService) bool { return refused(a, "certificate has expired or is not yet valid") }
+func expired(a *apiService) bool { return refused(a, "certificate has expired or is not yet valid") }
 
 // early is the same of a certificate that is not yet valid.
-func early(a *APIService) bool { return expired(a) && refused(a, " is before ") }
+func early(a *apiService) bool { return expired(a) && refused(a, " is before ") }
 
 // misnamed is a certificate for another name than the Service's.
-func misnamed(a *APIService) bool {
+func misnamed(a *apiService) bool {
 	return refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field")
 }
 
@@ -320,7 +332,7 @@ func apiServiceOwner(l *look) {
 
 // take writes the command that gives an APIService to the adapter, with the CA of its
 // certificate. Only for one that ours has made.
-func (l *look) take(a *APIService, p Program) string {
+func (l *look) take(a *apiService, p Program) string {
 	if !isOurs(a.Labels) {
 		return ""
 	}
@@ -335,7 +347,7 @@ func (l *look) take(a *APIService, p Program) string {
 
 // register writes the command that puts fields, and the authority in the adapter's
 // Secret, into an APIService. Where cert-manager injects the CA, it does.
-func (l *look) register(a *APIService, p Program, fields string) string {
+func (l *look) register(a *apiService, p Program, fields string) string {
 	patch := l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p")
 	if a.Annotations[injectCA] != "" {
 		return l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p", `{"spec":{`+fields+`"insecureSkipTLSVerify":false}}`)
@@ -352,7 +364,7 @@ func (l *look) register(a *APIService, p Program, fields string) string {
 const injectCA = "cert-manager.io/inject-ca-from"
 
 // split reports whether another version of the group is our adapter's.
-func (l *look) split(a *APIService, adapters []Program) bool {
+func (l *look) split(a *apiService, adapters []Program) bool {
 	for _, b := range l.f.APIServices {
 		if b.Spec.Group == a.Spec.Group && b.Name != a.Name && l.ownerOf(b, adapters) == us {
 			return true

@@ -61,7 +61,7 @@ func apiServiceCA(l *look) {
 }
 
 // unreachable is a Service without ready endpoints.
-func (l *look) unreachable(a *APIService, p Program) {
+func (l *look) unreachable(a *apiService, p Program) {
 	ref := a.Spec.Service
 	f := Finding{
 		Object: "Service " + ref.Namespace + "/" + ref.Name,
@@ -103,7 +103,7 @@ func (l *look) reselect(s *corev1.Service, p Program) string {
 }
 
 // bundle checks the CA that an APIService names.
-func (l *look) bundle(a *APIService, p Program, f Finding) {
+func (l *look) bundle(a *apiService, p Program, f Finding) {
 	_, err := cert.ParseCertsPEM(a.Spec.CABundle)
 	switch {
 	case a.Spec.InsecureSkipTLSVerify:
@@ -139,7 +139,7 @@ func (l *look) bundle(a *APIService, p Program, f Finding) {
 
 // portOf writes the command that names the Service's port; where it has several and none
 // of them is https, one that shows them.
-func (l *look) portOf(a *APIService) string {
+func (l *look) portOf(a *apiService) string {
 	s := l.service(a.Spec.Service.Namespace, a.Spec.Service.Name)
 	if s == nil {
 		return ""
@@ -155,7 +155,7 @@ func (l *look) portOf(a *APIService) string {
 // reissue writes the commands that have the adapter's certificate issued again by its
 // issuer. A user's own certificate is shown, not deleted: only the user can issue
 // another.
-func (l *look) reissue(a *APIService, p Program) []string {
+func (l *look) reissue(a *apiService, p Program) []string {
 	again := []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
 	switch {
 	case p.Secret == "":
@@ -169,7 +169,7 @@ func (l *look) reissue(a *APIService, p Program) []string {
 }
 
 // reissuing describes reissue's commands.
-func reissuing(a *APIService, p Program) string {
+func reissuing(a *apiService, p Program) string {
 	switch {
 	case a.Annotations[injectCA] != "":
 		return "cert-manager issues it again once its Secret is deleted."
@@ -180,7 +180,7 @@ func reissuing(a *APIService, p Program) string {
 }
 
 // rebundle writes the command that puts the CA into an APIService.
-func (l *look) rebundle(a *APIService, p Program) []string {
+func (l *look) rebundle(a *apiService, p Program) []string {
 	if a.Annotations[injectCA] != "" {
 		return []string{l.kubectl("-n", "cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
 	}

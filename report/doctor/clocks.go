@@ -33,21 +33,12 @@ func (l *look) skew(object string, ahead time.Duration, means string) {
 	if ahead.Abs() <= skewed {
 		return
 	}
-	f := Finding{Object: object, Seen: fmt.Sprintf("its clock is %s the API server's", behind(ahead)), Means: means, Fix: "Set the clock there (NTP, chrony)." + lookBack(object, ahead)}
+	f := Finding{Object: object, Seen: fmt.Sprintf("its clock is %s the API server's", behind(ahead)), Means: means, Fix: "Set the clock there (NTP, chrony)."}
 	if ahead.Abs() > broken {
 		l.fault(f)
 	} else {
 		l.warn(f)
 	}
-}
-
-// lookBack: VictoriaMetrics answers as of half a minute ago, so that all that has been
-// scraped is there.
-func lookBack(object string, ahead time.Duration) string {
-	if object != "Prometheus" || ahead > 0 {
-		return ""
-	}
-	return " VictoriaMetrics answers as of -search.latencyOffset ago, 30s by default: give each query the parameter latency_offset=1ms (docs/adapter.md#backends)."
 }
 
 func behind(ahead time.Duration) string {

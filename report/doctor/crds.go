@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -44,7 +45,7 @@ func crdOld(l *look) {
 			l.fault(f)
 			continue
 		}
-		missing := c.lacking(k.of)
+		missing := lacking(c, k.of)
 		if len(missing) == 0 {
 			continue
 		}
@@ -57,7 +58,7 @@ func crdOld(l *look) {
 }
 
 // lacking lists the fields of a type that the CRD's schema does not have.
-func (c *CRD) lacking(t reflect.Type) []string {
+func lacking(c *apiextensionsv1.CustomResourceDefinition, t reflect.Type) []string {
 	for _, v := range c.Spec.Versions {
 		if v.Name != "v1alpha1" {
 			continue
@@ -68,9 +69,9 @@ func (c *CRD) lacking(t reflect.Type) []string {
 			if !ok {
 				continue
 			}
-			schema := v.Schema.OpenAPI
-			if schema != nil && schema.Properties != nil {
-				schema = schema.Properties[part]
+			var schema *apiextensionsv1.JSONSchemaProps
+			if v.Schema != nil {
+				schema = property(v.Schema.OpenAPIV3Schema, part)
 			}
 			lacks(part, field.Type, schema, &out)
 		}
@@ -80,30 +81,42 @@ func (c *CRD) lacking(t reflect.Type) []string {
 	return []string{"version v1alpha1"}
 }
 
+// property returns the schema of a field, nil where there is none.
+func property(s *apiextensionsv1.JSONSchemaProps, name string) *apiextensionsv1.JSONSchemaProps {
+	if s == nil {
+		return nil
+	}
+	p, ok := s.Properties[name]
+	if !ok {
+		return nil
+	}
+	return &p
+}
+
 // leaves are types that are one value in a schema, whatever fields they have in Go.
 var leaves = []reflect.Type{
 	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 }
 
 // lacks walks a type and a schema side by side. Types of ours have no circles.
-func lacks(path string, t reflect.Type, s *Property, out *[]string) {
+func lacks(path string, t reflect.Type, s *apiextensionsv1.JSONSchemaProps, out *[]string) {
 	if s == nil {
 		*out = append(*out, path)
 		return
 	}
-	if s.Preserve || slices.Contains(leaves, t) {
+	if s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields || slices.Contains(leaves, t) {
 		return
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		lacks(path, t.Elem(), s, out)
 	case reflect.Slice:
-		if s.Items != nil {
-			lacks(path+"[]", t.Elem(), s.Items, out)
+		if s.Items != nil && s.Items.Schema != nil {
+			lacks(path+"[]", t.Elem(), s.Items.Schema, out)
 		}
 	case reflect.Map:
-		if s.Additional != nil && s.Additional.Schema != nil {
-			lacks(path+"{}", t.Elem(), s.Additional.Schema, out)
+		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+			lacks(path+"{}", t.Elem(), s.AdditionalProperties.Schema, out)
 		}
 	case reflect.Struct:
 		for i := range t.NumField() {
@@ -116,7 +129,7 @@ func lacks(path string, t reflect.Type, s *Property, out *[]string) {
 				lacks(path, f.Type, s, out)
 				continue
 			}
-			lacks(path+"."+name, f.Type, s.Properties[name], out)
+			lacks(path+"."+name, f.Type, property(s, name), out)
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -43,11 +44,11 @@ type Facts struct {
 	Pods                []*corev1.Pod // those for which KeepPod is true
 	Deployments         []*appsv1.Deployment
 	DaemonSets          []*appsv1.DaemonSet
-	APIServices         []*APIService
-	Services            []*corev1.Service            // that our APIServices name, and webhooks over what we write
-	EndpointSlices      []*discoveryv1.EndpointSlice // of those
-	ConfigMaps          []*corev1.ConfigMap          // configuration of our programs
-	CRDs                []*CRD                       // ours
+	APIServices         []*apiregistrationv1.APIService
+	Services            []*corev1.Service                           // that our APIServices name, and webhooks over what we write
+	EndpointSlices      []*discoveryv1.EndpointSlice                // of those
+	ConfigMaps          []*corev1.ConfigMap                         // configuration of our programs
+	CRDs                []*apiextensionsv1.CustomResourceDefinition // ours
 	Pools               []*v1alpha1.GPUNodePool
 	GPUQuotas           []*v1alpha1.GPUQuota
 	HPAs                []*autoscalingv2.HorizontalPodAutoscaler
@@ -70,53 +71,6 @@ type Facts struct {
 	Answers map[Source]prom.Vector
 	// Retention as Prometheus states it, "30d or 512GiB"; empty where it does not.
 	Retention string
-}
-
-// APIService is the part of kube-aggregator's type that checks read.
-type APIService struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		Group                 string `json:"group"`
-		Version               string `json:"version"`
-		CABundle              []byte `json:"caBundle"`
-		InsecureSkipTLSVerify bool   `json:"insecureSkipTLSVerify"`
-		Service               *struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-			Port      *int32 `json:"port"`
-		} `json:"service"`
-	} `json:"spec"`
-	Status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	} `json:"status"`
-}
-
-// available returns the condition, nil where there is none yet.
-func (a *APIService) available() *metav1.Condition {
-	return meta.FindStatusCondition(a.Status.Conditions, "Available")
-}
-
-// CRD is the part of a CustomResourceDefinition that checks read.
-type CRD struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		Versions []struct {
-			Name   string `json:"name"`
-			Served bool   `json:"served"`
-			Schema struct {
-				OpenAPI *Property `json:"openAPIV3Schema"`
-			} `json:"schema"`
-		} `json:"versions"`
-	} `json:"spec"`
-}
-
-// Property is a schema, as far as fields go.
-type Property struct {
-	Properties map[string]*Property `json:"properties"`
-	// Additional is the values' schema of a map; "true" stands for any.
-	Additional *PropertyOrBool `json:"additionalProperties"`
-	Items      *Property       `json:"items"`
-	Preserve   bool            `json:"x-kubernetes-preserve-unknown-fields"`
 }
 
 // ScaledObject is the part of KEDA's object that checks read.

@@ -9,9 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/cert"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -28,7 +30,7 @@ func FuzzRecord(f *testing.F) {
 			Spec: corev1.NodeSpec{Unschedulable: true}}
 		facts := empty()
 		facts.Nodes = []*corev1.Node{&n}
-		facts.CRDs = []*CRD{{}}
+		facts.CRDs = []*apiextensionsv1.CustomResourceDefinition{{}}
 		if r := Examine(facts, All()); len(r.Checks) == 0 {
 			t.Error("no checks")
 		}
@@ -79,12 +81,12 @@ func FuzzCRD(f *testing.F) {
 	f.Add(`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"spec":{"additionalProperties":true}}}}}]}}`)
 	f.Add(`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"status":null,"spec":{"items":{}}}}}}]}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		var c CRD
+		var c apiextensionsv1.CustomResourceDefinition
 		if json.Unmarshal([]byte(text), &c) != nil {
 			return
 		}
 		for _, k := range kinds {
-			c.lacking(k.of)
+			lacking(&c, k.of)
 		}
 	})
 }
@@ -106,13 +108,13 @@ func FuzzGuards(f *testing.F) {
 		facts.ValidatingWebhooks = []*admissionv1.ValidatingWebhookConfiguration{{Webhooks: []admissionv1.ValidatingWebhook{{
 			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "n", Name: "n"}},
 			Rules:        []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{resource}}}}}}}}
-		var a APIService
+		var a apiService
 		a.Name, a.Spec.Group = "v1beta1."+groupExternal, groupExternal
 		if err := json.Unmarshal([]byte(`{"service":{"namespace":"gs","name":"gpuscale-adapter"}}`), &a.Spec); err != nil {
 			t.Fatal(err)
 		}
-		a.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionFalse, Reason: "FailedDiscoveryCheck", Message: message}}
-		facts.APIServices = []*APIService{&a}
+		a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Reason: "FailedDiscoveryCheck", Message: message}}
+		facts.APIServices = []*apiService{&a}
 		if r := Examine(facts, All()); len(r.Checks) != len(All()) {
 			t.Errorf("%d checks", len(r.Checks))
 		}

@@ -7,7 +7,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // serving reports for each group whether our adapter serves it now: only then is the
@@ -16,7 +16,7 @@ func (l *look) serving() map[string]bool {
 	out := map[string]bool{}
 	adapters := l.programs("adapter")
 	for _, a := range l.f.APIServices {
-		if c := a.available(); IsMetrics(a.Spec.Group) && c != nil && c.Status == metav1.ConditionTrue && l.ownerOf(a, adapters) == us {
+		if c := available(a); IsMetrics(a.Spec.Group) && c != nil && c.Status == apiregistrationv1.ConditionTrue && l.ownerOf(a, adapters) == us {
 			out[a.Spec.Group] = true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var hpaChecks = []Check{
@@ -95,20 +96,24 @@ func hpaInactive(l *look) {
 				Fix:      remedy(c.Reason),
 				Commands: []string{l.in(h.Namespace, "describe", "hpa", h.Name)},
 			}
-			if c.Reason == "ScalingDisabled" {
-				if toZero(h) {
-					continue
-				}
+			switch {
+			case c.Reason != "ScalingDisabled":
+				l.fault(f)
+			case !toZero(h) && !ofKEDA(h):
 				l.warn(f)
-				continue
 			}
-			l.fault(f)
 		}
 	}
 }
 
 // toZero reports whether an HPA may have no replicas.
 func toZero(h *hpa) bool { return h.Spec.MinReplicas != nil && *h.Spec.MinReplicas == 0 }
+
+// ofKEDA reports whether an HPA is a ScaledObject's. KEDA itself scales its target to 0
+// where nothing is queued, and its HPA, whose minimum is 1, is off meanwhile.
+func ofKEDA(h *hpa) bool {
+	return slices.ContainsFunc(h.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ScaledObject" })
+}
 
 // remedy for a condition's reason.
 func remedy(reason string) string {

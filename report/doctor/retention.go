@@ -17,7 +17,7 @@ func retentionShort(l *look) {
 		return
 	}
 	if l.f.Retention == "" {
-		l.cannot("the server does not report its retention (only Prometheus itself does)")
+		l.skip("only Prometheus itself reports its retention, and this server is another")
 		return
 	}
 	keeps, sized, err := parseRetention(l.f.Retention)

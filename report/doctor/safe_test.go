@@ -9,6 +9,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -44,7 +45,7 @@ func TestQuote(t *testing.T) {
 // they are, in text and in JSON.
 func TestHostile(t *testing.T) {
 	f := empty()
-	f.CRDs = []*CRD{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
+	f.CRDs = []*apiextensionsv1.CustomResourceDefinition{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
 	meta := metav1.ObjectMeta{Namespace: hostile, Name: strings.Repeat(hostile, 200), Labels: map[string]string{
 		labelPresent: "true", labelMIGState: "failed", labelMIGConfig: hostile, v1alpha1.NodePoolLabel: hostile,
 	}, Annotations: map[string]string{annotationAgent: `{"state":"failed","message":"\u001b[2J` + `"}`, v1alpha1.CordonAnnotation: hostile, annotationRecord: hostile}}
@@ -108,7 +109,7 @@ func TestColour(t *testing.T) {
 // TestMany: faults of a thousand nodes are counted, and twenty are listed.
 func TestMany(t *testing.T) {
 	f := empty()
-	f.CRDs = []*CRD{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
+	f.CRDs = []*apiextensionsv1.CustomResourceDefinition{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
 	for range 1000 {
 		f.Nodes = append(f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelMIGState: "failed"}}})
 	}

@@ -1,10 +1,7 @@
 package doctor
 
 import (
-	"slices"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // target of a scaler.
@@ -21,7 +18,7 @@ func (l *look) scalers() (allocatedTo map[target][]string, order []target) {
 	}
 	for _, h := range l.f.HPAs {
 		// KEDA's own HPA stands for its ScaledObject.
-		if slices.ContainsFunc(h.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ScaledObject" }) && l.has(ScaledObjects) {
+		if ofKEDA(h) && l.has(ScaledObjects) {
 			continue
 		}
 		put(targetOf(h), "HorizontalPodAutoscaler "+h.Name)

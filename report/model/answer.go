@@ -55,13 +55,27 @@ func (h Hours) place(word string) Place {
 func (h Hours) unused() (share, money Number) {
 	free := h.place("free")
 	share, money = free.Share, free.Money
-	for _, word := range []string{"fragmented", "stranded"} {
+	for _, word := range scarce {
 		p := h.place(word)
 		if _, ok := p.Hours.Get(); ok {
 			share, money = share.Plus(p.Share), money.Plus(p.Money)
 		}
 	}
 	return share, money
+}
+
+// scarce are the places that only the autoscaler distinguishes from free.
+var scarce = []string{"fragmented", "stranded"}
+
+// Unused is the share of the time not allocated, of those of Shown.
+func Unused(shown map[string]Number) Number {
+	sum := shown["free"]
+	for _, word := range scarce {
+		if v, ok := shown[word].Get(); ok {
+			sum = sum.Plus(Known(v))
+		}
+	}
+	return sum
 }
 
 // mostDark is the largest share of hours of unknown use for which the others still
@@ -119,20 +133,20 @@ func (m *maker) text() string {
 		fmt.Fprintf(&b, " worth %s %s", figure(v), m.r.Currency)
 	}
 	b.WriteString(". ")
-	busy, idle := h.place("busy"), h.place("idle")
-	if v, ok := busy.Share.Get(); ok && h.dark() <= mostDark {
-		fmt.Fprintf(&b, "In %s of them a pod computed; %s were allocated to pods that hardly computed", whole(v), whole(idle.Share.Or(0)))
+	shown := h.Shown()
+	if _, ok := shown["busy"].Get(); ok && h.dark() <= mostDark {
+		fmt.Fprintf(&b, "In %s of them a pod computed; %s were the rest of the time of such pods, %s were allocated to pods that hardly computed",
+			Tenths(shown["busy"]), Tenths(shown["slack"]), Tenths(shown["idle"]))
 	} else {
 		b.WriteString("The use of what was allocated is not known")
 	}
-	if v, _ := h.unused(); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
-		fmt.Fprintf(&b, ", %s were not allocated", whole(v.Or(0)))
+	if v := Unused(shown); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
+		fmt.Fprintf(&b, ", %s were not allocated", Tenths(v))
 	}
 	b.WriteString(". ")
 	if waited, ok := m.r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
 		fmt.Fprintf(&b, "Demand for %s GPU-hours was unserved. ", figure(waited))
 	}
-	m.firstAction(&b)
 	if q := m.r.Answer.Quality; q.Grade != "good" {
 		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and the use of %s GPU-hours is unknown.", q.Grade, whole(q.Coverage.Or(0)), figure(q.Unattributed.Or(0)))
 	}
@@ -153,18 +167,6 @@ func Duration(hours float64) string {
 		v, unit = hours, "hour"
 	}
 	return fmt.Sprintf("%.3g %s", v, plural(v, unit, unit+"s"))
-}
-
-func (m *maker) firstAction(b *strings.Builder) {
-	if len(m.r.Actions) == 0 || m.r.Actions[0].Effect != frees {
-		return
-	}
-	a := m.r.Actions[0]
-	fmt.Fprintf(b, "The first thing to do: %s (%s GPU-hours", strings.Replace(a.Title, "Pool ", "pool ", 1), figure(a.Hours.Or(0)))
-	if v, ok := a.Money.Get(); ok {
-		fmt.Fprintf(b, ", %s %s", figure(v), m.r.Currency)
-	}
-	b.WriteString("). ")
 }
 
 // figure writes a number for a sentence: three digits, or whole from 100 on.

@@ -89,7 +89,11 @@ func (m *maker) mig() MIG {
 		return o
 	}
 	o.RightSize, o.RightSizeNote = m.rightSize()
-	if why := m.open(query.Devices, query.Instances, query.AllocatedNow); why != "" {
+	why := m.open(query.Devices, query.Instances)
+	if m.a.Missing(m.coarse, query.AllocatedTo)[m.coarse.N] {
+		why = m.open(query.AllocatedTo)
+	}
+	if why != "" {
 		o.Missing = why
 		return o // without allocations all would be drawn as free
 	}
@@ -106,9 +110,12 @@ func (m *maker) mig() MIG {
 
 func (m *maker) migGPUs() []MIGGPU {
 	allocatedTo := map[string][]string{}
-	for _, s := range m.a.Vectors[query.AllocatedNow] {
-		id := s.Labels.Get(metric.LabelGPUUUID) + "/" + s.Labels.Get(metric.LabelGPUInstanceID)
-		allocatedTo[id] = append(allocatedTo[id], s.Labels.Get(m.a.Dialect.Namespace())+"/"+s.Labels.Get(m.a.Dialect.Pod()))
+	for _, l := range m.a.Lines[query.AllocatedTo] {
+		if i, ok := m.coarse.Index(l.Points[len(l.Points)-1].Time); !ok || i != m.coarse.N {
+			continue // not at the end
+		}
+		id := l.Labels.Get(metric.LabelGPUUUID) + "/" + l.Labels.Get(metric.LabelGPUInstanceID)
+		allocatedTo[id] = append(allocatedTo[id], l.Labels.Get(m.a.Dialect.Namespace())+"/"+l.Labels.Get(m.a.Dialect.Pod()))
 	}
 	gpus := map[string]*MIGGPU{}
 	for _, s := range m.a.Vectors[query.Instances] {

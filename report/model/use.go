@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -103,7 +104,7 @@ func (m *maker) use() Use {
 	if !m.a.Autoscaler {
 		u.Missing = noAutoscaler + ": no tenants, quotas, borrowed or lent GPUs"
 	}
-	u.Missing = lacks(u.Missing, m.open(query.Tenants), m.open(query.Tokens))
+	u.Missing = lacks(u.Missing, m.open(query.Tenants), m.open(query.Tokens, query.TokensBeyond))
 	return u
 }
 
@@ -155,10 +156,18 @@ func (m *maker) serving() []Serving {
 		allocated[r.Namespace] = allocated[r.Namespace].Plus(Known(hours))
 		cost[r.Namespace] = cost[r.Namespace].Plus(m.money(r.Pool, r.Model, hours))
 	}
+	beyond := map[string]bool{}
+	for _, l := range m.a.Lines[query.TokensBeyond] {
+		ns := l.Labels.Get(metric.LabelNamespace)
+		beyond[ns], tokens[ns] = true, 0
+	}
 	var all []Serving
 	for _, ns := range sortedKeys(tokens) {
 		slices.Sort(names[ns])
-		s := Serving{Namespace: ns, Models: strings.Join(slices.Compact(names[ns]), ", "), Tokens: Known(tokens[ns])}
+		s := Serving{Namespace: ns, Models: strings.Join(slices.Compact(names[ns]), ", "), Tokens: m.unless(Known(tokens[ns]), query.TokensBeyond)}
+		if beyond[ns] {
+			s.Tokens = Unknown(fmt.Sprintf("its servers expose more than %d series of tokens", query.MostServing))
+		}
 		var ok bool
 		if s.Allocated, ok = allocated[ns]; !ok {
 			s.Allocated = Unknown("no GPU was seen allocated to the namespace")

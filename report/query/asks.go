@@ -60,9 +60,8 @@ const (
 	UseP95      ID = "use-p95"      // ratio of the GPU
 	InstUseP95  ID = "inst-use-p95"
 
-	Devices      ID = "devices"
-	Instances    ID = "instances"
-	AllocatedNow ID = "allocated-now"
+	Devices   ID = "devices"
+	Instances ID = "instances"
 
 	Capacity    ID = "capacity"
 	Places      ID = "places"
@@ -71,7 +70,6 @@ const (
 	Tenants     ID = "tenants"
 	PoolNodes   ID = "pool-nodes"
 	PoolPrice   ID = "pool-price"
-	PoolCost    ID = "pool-cost"
 	Waiting     ID = "waiting"
 	HPAAtMax    ID = "hpa-at-max"
 	HPALimited  ID = "hpa-limited"
@@ -91,8 +89,13 @@ const (
 	NodeReadyNative ID = "node-ready-native"
 	DecisionsNative ID = "decisions-native"
 
-	Tokens ID = "tokens"
+	Tokens       ID = "tokens"
+	TokensBeyond ID = "tokens-beyond" // series of namespaces that have too many of them
 )
+
+// MostServing is how many series of tokens a namespace may have: beyond it they are not
+// read. Any pod that is scraped may expose any number of them, and an answer has a bound.
+const MostServing = 2000
 
 // IdleAfter is the idle time after which time counts as reclaimable, in seconds.
 const IdleAfter = 900
@@ -151,7 +154,6 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 		{Devices, Now, FromExporter, gpus, "GPUs at the end"},
 		{Instances, Now, FromExporter, "max " + by(metric.LabelNode, metric.LabelGPU, metric.LabelGPUUUID, metric.LabelGPUInstanceID, metric.LabelProfile, metric.LabelStart, metric.LabelSize) +
 			" (" + d.Select(metric.GPUInstanceInfo.Name) + ")", "MIG instances at the end"},
-		{AllocatedNow, Now, FromExporter, "max " + by(append(append([]string{}, entity...), pod...)...) + " (" + d.Select(metric.GPUHeld.Name) + ")", "the pods that GPUs and instances are allocated to at the end"},
 	}
 }
 
@@ -204,7 +206,6 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 		{Tenants, Coarse, FromAutoscaler, max([]string{metric.LabelTenant, metric.LabelKind}, metric.AutoscalerTenantGPUs), "quotas and their use"},
 		{PoolNodes, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelKind}, metric.AutoscalerPoolSize), "nodes by pool"},
 		{PoolPrice, Now, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelSpot}, metric.AutoscalerPoolPrice), "price of a node"},
-		{PoolCost, Coarse, FromAutoscaler, max([]string{metric.LabelPool}, metric.AutoscalerCost), "cost of the pools"},
 		{Waiting, Coarse, FromAutoscaler, max([]string{metric.LabelShape, metric.LabelReason}, metric.AutoscalerPendingGPUs), "GPUs that unserved pending pods request"},
 		{HPAAtMax, Coarse, FromAutoscaler, hpa("current") + " >= " + hpa("max"), "HPAs at their maximum"},
 		{HPALimited, Coarse, FromAutoscaler, max([]string{d.AllocatedTo(), metric.LabelHPA, metric.LabelReason}, metric.AutoscalerHPALimited), "HPAs that are limited, by reason"},
@@ -233,7 +234,11 @@ func (d Dialect) serverAsks() []Ask {
 		}
 		all += "max " + labels + " (" + d.Select(r.Name) + ")"
 	}
-	return []Ask{{Tokens, Coarse, FromServers, all, "tokens written by inference servers"}}
+	series := "count " + by(metric.LabelNamespace) + " (" + all + ")"
+	return []Ask{
+		{Tokens, Coarse, FromServers, fmt.Sprintf("(%s) and on (%s) (%s <= %d)", all, metric.LabelNamespace, series, MostServing), "tokens written by inference servers"},
+		{TokensBeyond, Coarse, FromServers, fmt.Sprintf("%s > %d", series, MostServing), "namespaces with so many series of tokens that they are not read"},
+	}
 }
 
 // Asks lists the queries of the sources present.

@@ -15,10 +15,16 @@ import (
 const None = "n/a"
 
 // Hours writes GPU-hours, or any hours: whole from 100 on, three digits below.
-func Hours(n model.Number) string { return plain(n, "") }
+func Hours(n model.Number) string {
+	v, ok := n.Get()
+	if !ok {
+		return None
+	}
+	return digits(v)
+}
 
 // Count writes a number of things.
-func Count(n model.Number) string { return plain(n, "") }
+func Count(n model.Number) string { return Hours(n) }
 
 // Money writes an amount without its currency.
 func Money(n model.Number) string {
@@ -30,14 +36,6 @@ func Money(n model.Number) string {
 		return model.Thousands(v)
 	}
 	return strconv.FormatFloat(v, 'f', 2, 64)
-}
-
-func plain(n model.Number, unit string) string {
-	v, ok := n.Get()
-	if !ok {
-		return None
-	}
-	return digits(v) + unit
 }
 
 // digits writes three of them, whole numbers as they are.
@@ -110,17 +108,6 @@ func Tokens(n model.Number) string {
 		return digits(v/1e6) + " M"
 	}
 	return model.Thousands(v)
-}
-
-// Unit writes a number in one of the units that figures name.
-func Unit(n model.Number, unit string) string {
-	switch unit {
-	case "share":
-		return Share(n)
-	case "money":
-		return Money(n)
-	}
-	return Hours(n)
 }
 
 // Time formats a time in UTC.

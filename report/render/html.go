@@ -34,9 +34,8 @@ func HTML(w io.Writer, r model.Report) error {
 }
 
 var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
-	"time": Time, "share": Share, "hours": Hours, "money": Money, "unit": Unit, "visible": Visible, "hoursOf": HoursOf, "code": Code,
+	"time": Time, "share": Share, "hours": Hours, "money": Money, "visible": Visible, "hoursOf": HoursOf, "code": Code,
 	"known": func(n model.Number) bool { _, ok := n.Get(); return ok },
-	"some":  func(n model.Number) bool { return n.Or(0) > 0 },
 	"why":   model.Number.Why,
 	"inc":   func(i int) int { return i + 1 },
 }).Parse(page))
@@ -47,8 +46,8 @@ type view struct {
 	Title, Length         string
 	Hash                  string
 	Style                 template.CSS
-	None                  string
-	Marks                 []string
+	Figures               []figure
+	First                 []model.Action
 	Sections              []Section
 	Bars                  []bar
 	Stack                 template.HTML
@@ -56,6 +55,27 @@ type view struct {
 	MoreGPUs, MoreActions int
 	Outlooks              []drawn
 	Actions               []model.Action
+}
+
+// figure is one of the five numbers as it is written.
+type figure struct {
+	model.Figure
+	Mark, Text string
+}
+
+// figures writes shares as section 1 does.
+func figures(r model.Report) []figure {
+	shown := r.Hours.Shown()
+	written := map[string]model.Number{"busy": shown["busy"], "idle": shown["idle"], "free": model.Unused(shown)}
+	var all []figure
+	for i, mark := range []string{"all", "busy", "idle", "free", "wait"} {
+		f := figure{r.Answer.Figures[i], mark, Hours(r.Answer.Figures[i].Value)}
+		if _, known := f.Value.Get(); known && f.Unit == "share" {
+			f.Text = model.Tenths(written[mark])
+		}
+		all = append(all, f)
+	}
+	return all
 }
 
 type repartitionGPU struct {
@@ -73,9 +93,9 @@ func newView(r model.Report) view {
 	css := strings.TrimSpace(style)
 	sum := sha256.Sum256([]byte(css))
 	v := view{
-		R: r, Title: Title(r), Length: model.Duration(r.Window.Hours), Style: template.CSS(css), None: None,
-		Hash:  "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
-		Marks: []string{"all", "busy", "idle", "free", "wait"}, Sections: Sections(r), Bars: waterfall(r), Stack: stack(r),
+		R: r, Title: Title(r), Length: model.Duration(r.Window.Hours), Style: template.CSS(css),
+		Hash:    "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
+		Figures: figures(r), First: r.Actions[:min(len(r.Actions), 3)], Sections: Sections(r), Bars: waterfall(r), Stack: stack(r),
 	}
 	for i, c := range r.MIG.GPUs {
 		if i < mostGPUs {

@@ -19,10 +19,10 @@ var ofLedger = []query.ID{
 var madeFrom = map[string][]query.ID{
 	"hours": ofLedger, "use": ofLedger, "lost": ofLedger, "forecast": ofLedger,
 	"waits": {query.PodWait, query.PodWaitNative, query.Decisions, query.DecisionsNative}, "unmet": {query.Waiting},
-	"hpas": {query.HPAAtMax, query.HPALimited}, "refused": {query.Refused}, "tenants": {query.Tenants}, "serving": {query.Tokens},
+	"hpas": {query.HPAAtMax, query.HPALimited}, "refused": {query.Refused}, "tenants": {query.Tenants}, "serving": {query.Tokens, query.TokensBeyond},
 	"pools":         append([]query.ID{query.PoolNodes, query.PoolPrice, query.GPUs}, ofLedger...),
 	"events":        {query.PoolNodes, query.Actions, query.NodeReady, query.NodeReadyNative, query.Failures, query.Interrupted, query.Backoff},
-	"fragmentation": {query.Devices, query.Instances, query.AllocatedNow}, "profiles": {query.Devices, query.Instances, query.AllocatedNow, query.Allocated},
+	"fragmentation": {query.Devices, query.Instances, query.AllocatedTo}, "profiles": {query.Devices, query.Instances, query.AllocatedTo, query.Allocated},
 	"rightsize": {query.Devices, query.AllocatedTo, query.MemoryP99, query.UseP95, query.InstUseP95},
 	"workloads": {query.Forecasts, query.ForecastErr}, "xids": {query.XIDs}, "sick": {query.SickNodes},
 }

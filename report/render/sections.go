@@ -42,8 +42,9 @@ func answer(r model.Report) Section {
 
 func hours(r model.Report) Section {
 	t := Table{Name: "hours", Title: "GPU-hours by place", Columns: columns("Place", "GPU-hours>", "Share>", "Money$", "Meaning")}
+	shown := r.Hours.Shown()
 	for _, p := range r.Hours.Places {
-		t.Rows = append(t.Rows, []Cell{word(p.Name), number(p.Hours, Hours), number(p.Share, Share), number(p.Money, Money), word(p.Meaning)})
+		t.Rows = append(t.Rows, []Cell{word(p.Name), number(p.Hours, Hours), number(shown[p.Place], model.Tenths), number(p.Money, Money), word(p.Meaning)})
 	}
 	t.Rows = append(t.Rows, []Cell{word("Sum"), number(r.Hours.Sum, Hours), number(r.Hours.Sum.Over(r.Hours.Capacity), Share), number(r.Hours.Money, Money), word("the capacity is " + Hours(r.Hours.Capacity))})
 	return Section{Number: "1", Anchor: "hours", Title: "What became of every GPU-hour", Lead: r.Hours.Notes, Tables: []Table{t}}

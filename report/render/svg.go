@@ -55,25 +55,27 @@ func text(s string) string { return template.HTMLEscapeString(Visible(s)) }
 // bar is a place of the waterfall: where it begins, and how long it is.
 type bar struct {
 	model.Place
+	Shown   string // its share
 	Picture template.HTML
 }
 
-// waterfall draws each place from the end of the one before, so that the last ends at
-// the capacity.
+// waterfall draws each place that has hours from the end of the one before, so that the
+// last ends at the capacity.
 func waterfall(r model.Report) []bar {
 	var bars []bar
-	at := 0.0
+	at, shown := 0.0, r.Hours.Shown()
 	for _, p := range r.Hours.Places {
 		share := p.Share.Or(0)
-		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, Share(p.Share)), 1000, 10, true)
-		s.rect("track", 0, 0, 1000, 10, "")
-		width := 1000 * share
-		if share > 0 {
-			width = math.Max(width, 1.5)
+		if share <= 0 {
+			continue // the table has it
 		}
+		text := model.Tenths(shown[p.Place])
+		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, text), 1000, 10, true)
+		s.rect("track", 0, 0, 1000, 10, "")
+		width := math.Max(1000*share, 1.5)
 		s.rect("g-"+p.Group+" p-"+p.Place, math.Min(1000*at, 1000-width), 0, width, 10, "")
 		at += share
-		bars = append(bars, bar{p, s.html()})
+		bars = append(bars, bar{p, text, s.html()})
 	}
 	return bars
 }

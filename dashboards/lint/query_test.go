@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -215,13 +216,14 @@ func presence(path []parser.Node) bool {
 // newborn is "x unless x offset …": a counter that began within the time, whose
 // value is then its growth.
 func newborn(v *parser.VectorSelector, path []parser.Node) bool {
-	for i := len(path) - 1; i >= 0; i-- {
-		if b, ok := path[i].(*parser.BinaryExpr); ok {
-			right, isSelector := b.RHS.(*parser.VectorSelector)
-			return b.Op == parser.LUNLESS && isSelector && right.Name == v.Name && right.OriginalOffset > 0
+	return slices.ContainsFunc(path, func(n parser.Node) bool {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.LUNLESS {
+			return false
 		}
-	}
-	return false
+		right, isSelector := b.RHS.(*parser.VectorSelector)
+		return isSelector && right.Name == v.Name && right.OriginalOffset > 0
+	})
 }
 
 // fixedWindow is a range or offset written by hand.
@@ -230,7 +232,7 @@ var fixedWindow = regexp.MustCompile(`\[\d|offset \d`)
 func windows(c *checker) {
 	c.panels(func(p *dashboard.Panel) {
 		for i, t := range p.Targets {
-			if q, _ := eval.Query(t); fixedWindow.MatchString(q.Expr) {
+			if q, _ := eval.Query(t); fixedWindow.MatchString(strings.ReplaceAll(q.Expr, board.Before, "")) {
 				c.report(p, "query %d looks back a fixed time", i+1)
 			}
 		}

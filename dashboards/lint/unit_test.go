@@ -28,7 +28,7 @@ const (
 
 // fits are the units in which a kind of number may be shown.
 var fits = map[kind][]board.Unit{
-	plain: {board.Count, board.Number, board.PerHour}, rates: {board.PerSec, board.Number}, watts: {board.Watts}, kwh: {board.KWh},
+	plain: {board.Count, board.Number}, rates: {board.PerSec, board.Number}, watts: {board.Watts}, kwh: {board.KWh},
 	hours: {board.Number}, ratio: {board.Percent}, kind(metric.Seconds): {board.Seconds}, kind(metric.Bytes): {board.Bytes}, kind(metric.Celsius): {board.Celsius}, kind(metric.Joules): {}, oddWork: {},
 }
 

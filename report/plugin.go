@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// plugin is the file name by which kubectl finds this program, and asPlugin how it is
+// called then.
+const (
+	plugin   = "kubectl-gpuscale"
+	asPlugin = "kubectl gpuscale"
+)
+
+// calledAs is the program's name in texts: that of the file, or kubectl's words.
+func calledAs(file string) string {
+	if strings.TrimSuffix(filepath.Base(file), ".exe") == plugin {
+		return asPlugin
+	}
+	return "gpuscale-report"
+}
+
+// newPlugin is the same commands for kubectl: the report is a command like the others.
+func newPlugin(out, errs io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use: plugin, Short: "GPU metrics and autoscaling of this cluster", Args: noArgs,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: asPlugin},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	report := newRunCommand("report", out, errs)
+	report.Long = longHelp
+	root.AddCommand(report, newTopCommand(out, errs), newDoctorCommand(out), newExplainCommand(out, errs))
+	for _, c := range root.Commands() {
+		// The report has no word of its own in gpuscale-report.
+		c.Long = strings.ReplaceAll(strings.ReplaceAll(c.Long, "gpuscale-report --", asPlugin+" report --"), "gpuscale-report ", asPlugin+" ")
+	}
+	return root
+}
+
+// explainers are the programs that explain a subject: each has what it needs of its own.
+var explainers = map[string]string{"pod": "gpuscale-autoscaler", "gang": "gpuscale-autoscaler", "pool": "gpuscale-autoscaler", "hpa": "gpuscale-adapter"}
+
+// newExplainCommand passes its arguments on to the program that explains the subject.
+func newExplainCommand(out, errs io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use: "explain pod|gang|pool|hpa NAME", Short: "Explain why a pod is pending, or an HPA's replicas", DisableFlagParsing: true,
+		Long: `Explain a decision: gpuscale-autoscaler explains a pod, a gang or a pool, and
+gpuscale-adapter an HPA. The program must be beside this one or on the PATH; flags
+are its own: ` + asPlugin + ` explain pod --help.
+`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
+				return cmd.Help()
+			}
+			if len(args) == 0 || explainers[args[0]] == "" {
+				return usage{errors.New("a subject is required: pod, gang, pool or hpa")}
+			}
+			return pass(cmd.Context(), explainers[args[0]], append([]string{"explain"}, args...), out, errs)
+		},
+	}
+}
+
+// passed is the exit code of another program, whose own error is already written.
+type passed int
+
+func (p passed) Error() string { return fmt.Sprintf("exit code %d", int(p)) }
+
+// pass runs another program of ours, and ends as it does.
+func pass(ctx context.Context, program string, args []string, out, errs io.Writer) error {
+	path, err := beside(program)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, errs
+	err = cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return passed(exit.ExitCode())
+	}
+	if err != nil {
+		return fmt.Errorf("running %s: %w", program, err)
+	}
+	return nil
+}
+
+// beside returns the path of another program of ours.
+func beside(program string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if self, err = filepath.EvalSymlinks(self); err == nil {
+			if path := filepath.Join(filepath.Dir(self), program); exists(path) {
+				return path, nil
+			}
+		}
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: a release has it in an archive of its own", program)
+	}
+	return path, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
