@@ -275,3 +275,19 @@ func TestRegisterIsKept(t *testing.T) {
 		t.Errorf("%+v, %d annotations", d, len(n.Annotations))
 	}
 }
+
+// TestPodsPerGPU: ten pods may share a GPU of HAMi and of Volcano's vGPU, however small they are, as their
+// nodes' registers say (deviceSplitCount): ten of twenty-one small pods fit each of two GPUs, and one gets a node.
+func TestPodsPerGPU(t *testing.T) {
+	for dialect, small := range map[string]string{
+		"hami": "nvidia.com/gpu=1 nvidia.com/gpumem=100", "volcano": "volcano.sh/vgpu-number=1 volcano.sh/vgpu-memory=100 volcano.sh/vgpu-cores=1",
+	} {
+		for what, node := range map[string][]client.Object{"from zero": nil, "beside a node": {dividedNodeOf("n", dialect)}} {
+			objects := append(dividedPods(dialect, 0, 21, small), dividedPool(dialect))
+			made := plan.Make(newWorld(t, append(objects, node...)...).at(0).Snapshot, plan.DefaultPolicy())
+			if len(made.Actions) != 1 || made.Actions[0].Verb != plan.ScaleUp || made.Actions[0].To != 2 {
+				t.Errorf("%s, %s: want two nodes in all:\n%s", dialect, what, made)
+			}
+		}
+	}
+}

@@ -50,6 +50,7 @@ func readGPU(r *reader, c *plan.GPU) {
 	r.flag("mig", &c.MIG)
 	r.off("no-mig", &c.MIG)
 	r.flag("shared", &c.Shared)
+	r.int("places", &c.Places)
 	var allocatedTo []string
 	if r.items("allocated-to", func(it item) error { allocatedTo = append(allocatedTo, it[0].name); return nil }) {
 		c.AllocatedTo, c.AllocationKnown = allocatedTo, true
@@ -129,6 +130,7 @@ func gpuText(c plan.GPU, now time.Time) string {
 		}
 	}
 	flagText(&b, "shared", c.Shared)
+	intText(&b, "places", c.Places)
 	if len(c.AllocatedTo) > 0 {
 		b.WriteString(" allocated-to=" + listText(c.AllocatedTo))
 	}

@@ -62,11 +62,20 @@ func readShape(r *reader, p *plan.Pod) {
 	readOthers(r, &p.Others)
 	readPorts(r, &p.HostPorts)
 	readVolumes(r, &p.Volumes)
+	readData(r, &p.Data)
 	r.string("unbound", &p.Unbound)
 	readRules(r, p)
 	r.string("tenant", &p.Tenant)
 	r.string("gang", &p.Gang)
 	r.int("gang-min", &p.GangMin)
+}
+
+// readData reads data=(LABEL …).
+func readData(r *reader, v *[]string) {
+	var out []string
+	if r.items("data", func(it item) error { out = append(out, it[0].name); return nil }) {
+		*v = out
+	}
 }
 
 // readPartsOn reads parts-on=(0 1).
@@ -142,6 +151,9 @@ func shapeText(p plan.Pod) string {
 	b.WriteString(othersText(p.Others))
 	b.WriteString(portsText(p.HostPorts))
 	b.WriteString(volumesText(p.Volumes))
+	if len(p.Data) > 0 {
+		b.WriteString(" data=" + listText(p.Data))
+	}
 	stringText(&b, "unbound", p.Unbound)
 	b.WriteString(rulesText(p))
 	stringText(&b, "tenant", p.Tenant)
