@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"crypto/sha1" //nolint:gosec // as JobSet names a Job
+	"encoding/hex"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -100,5 +103,51 @@ func TestOtherResourcesFromZero(t *testing.T) {
 	negative.Spec.Template.Resources = corev1.ResourceList{"rdma/hca": resource.MustParse("-1")}
 	if err := newWorld(t, negative).at(0).Invalid["p"]; err == nil || !strings.Contains(err.Error(), "no node has -1 of rdma/hca") {
 		t.Errorf("negative: %v", err)
+	}
+}
+
+// TestExclusiveJobs: the pods of a Job that JobSet (0.12) has not created yet belong to the same place as its
+// first pod, to which its webhook has given this affinity: the rack that holds both is used, not the tighter one.
+func TestExclusiveJobs(t *testing.T) {
+	text := `apiVersion: v1
+kind: Namespace
+metadata: {name: chat}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: train-workers-0-0
+  labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: workers, jobset.sigs.k8s.io/job-index: "0", jobset.sigs.k8s.io/job-key: KEY}
+spec:
+  containers: [{name: c, resources: {limits: {nvidia.com/gpu: 2}}}]
+  affinity:
+    podAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+      - {topologyKey: rack, namespaceSelector: {}, labelSelector: {matchExpressions: [{key: jobset.sigs.k8s.io/job-key, operator: In, values: [KEY]}]}}
+    podAntiAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+      - topologyKey: rack
+        namespaceSelector: {}
+        labelSelector: {matchExpressions: [{key: jobset.sigs.k8s.io/job-key, operator: Exists}, {key: jobset.sigs.k8s.io/job-key, operator: NotIn, values: [KEY]}]}`
+	sum := sha1.Sum([]byte("chat/train-workers-0")) //nolint:gosec // as JobSet names a Job
+	objects := manifests(t, strings.ReplaceAll(text, "KEY", hex.EncodeToString(sum[:])))
+	objects[1].SetNamespace("chat")
+	for _, name := range []string{"a-1", "b-1", "b-2"} {
+		n := bare(name, amount("nvidia.com/gpu", 2))
+		n.Labels["rack"] = name[:1]
+		objects = append(objects, n)
+	}
+	w := newWorld(t, append(objects, poolOf("NVIDIA-L40S", 2))...)
+	w.neighbour(foreign.JobSet, `
+metadata: {namespace: chat, name: train, annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}}
+spec:
+  replicatedJobs:
+  - name: workers
+    replicas: 1
+    template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 2}}}]}}}}`)
+	made := plan.Make(w.at(0).Snapshot, plan.DefaultPolicy())
+	i := slices.IndexFunc(made.Verdicts, func(v plan.Verdict) bool { return v.Kind == plan.KindGang })
+	if i < 0 || made.Verdicts[i].Detail != "2 of 2: 2 WaitScheduler; in rack=b" || len(made.Actions) > 0 {
+		t.Errorf("want both in rack b\n%s", made)
 	}
 }
