@@ -75,6 +75,7 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	v.c.volumes.of(p, &p.Spec, &out)
 	v.c.sharing.of(&p.Spec, &out)
 	v.c.divided.of(p, &out)
+	keepToType(p.Annotations, v.c.pools, &out)
 	out.Data = v.c.data.of(p)
 	return out
 }
@@ -106,6 +107,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		c.volumes.of(p, &p.Spec, &pod)
 		c.sharing.of(&p.Spec, &pod)
 		c.divided.of(p, &pod)
+		keepToType(p.Annotations, c.pools, &pod)
 		pod.Data = c.data.of(p)
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = v.unserved(&pod)
