@@ -16,6 +16,7 @@ type capacity struct {
 	vendor      string      // of the whole GPUs
 	whole       int         // whole GPUs, or equal instances under the single strategy
 	gpuMiB      int         // memory of one whole GPU, 0 for not known
+	gpuPlaces   int         // pods that may share one, 0 for no limit
 	parts       []part      // GPUs that are shared by fractions
 	model       string      // of the MIG GPUs, empty for none
 	free        []mig.Count // instances by profile
@@ -26,6 +27,7 @@ type capacity struct {
 // part is the free capacity of a shared GPU, in thousandths and MiB.
 type part struct {
 	core, memory int
+	places       int // pods that may use it besides
 	gpu          int // its index plus one, 0 for unknown
 }
 
@@ -49,7 +51,7 @@ func (r *capacity) supply(device *GPU, single bool) {
 	case device.Health == gpu.Sick:
 	case device.Shared:
 		r.addWhole(device, 0)
-		r.parts = append(r.parts, part{core: 1000, memory: r.partMemory(), gpu: device.Index + 1})
+		r.parts = append(r.parts, r.unused(device.Index+1))
 	case !device.MIG:
 		r.addWhole(device, 1)
 	case single:
@@ -75,7 +77,7 @@ func (r *capacity) supplyRepartition(device *GPU, target mig.Layout, single bool
 
 func (r *capacity) addWhole(device *GPU, n int) {
 	if r.vendor == "" {
-		r.vendor, r.gpuMiB = device.Model.Vendor, device.Model.MemoryMiB
+		r.vendor, r.gpuMiB, r.gpuPlaces = device.Model.Vendor, device.Model.MemoryMiB, device.Places
 	}
 	if r.vendor == device.Model.Vendor {
 		r.whole += n
@@ -222,11 +224,25 @@ func (r *capacity) hasParts(p *Pod) bool {
 		if freeSlices <= 0 {
 			break
 		}
-		if s.core >= need.core && s.memory >= need.memory {
+		if s.holds(need) {
 			freeSlices--
 		}
 	}
 	return freeSlices <= 0
+}
+
+// holds reports whether a part fits into what is left.
+func (s part) holds(need part) bool {
+	return s.core >= need.core && s.memory >= need.memory && s.places > 0
+}
+
+// unused is a whole GPU, for parts.
+func (r *capacity) unused(gpu int) part {
+	places := r.gpuPlaces
+	if places <= 0 {
+		places = math.MaxInt32
+	}
+	return part{core: 1000, memory: r.partMemory(), places: places, gpu: gpu}
 }
 
 // unmeasured reports a request in MiB of GPUs of unknown memory: such GPUs
@@ -273,11 +289,12 @@ func (r *capacity) takeParts(f *demand.Fraction, on []int) {
 func (r *capacity) takePart(need part, i, gpu int) int {
 	if i < 0 {
 		r.whole--
-		r.parts = append(r.parts, part{core: 1000, memory: r.partMemory(), gpu: gpu})
+		r.parts = append(r.parts, r.unused(gpu))
 		i = len(r.parts) - 1
 	}
 	r.parts[i].core -= need.core
 	r.parts[i].memory -= need.memory
+	r.parts[i].places--
 	return i
 }
 
@@ -289,7 +306,7 @@ const maxGPUsOfNode = 1024
 func (r *capacity) partFor(need part, used []int) int {
 	best := -1
 	for i, s := range r.parts {
-		if s.core < need.core || s.memory < need.memory || slices.Contains(used, i) {
+		if !s.holds(need) || slices.Contains(used, i) {
 			continue
 		}
 		if best < 0 || s.core < r.parts[best].core || s.core == r.parts[best].core && s.memory < r.parts[best].memory {

@@ -59,7 +59,7 @@ func TestPartsOfGPUs(t *testing.T) {
 func gpusOf(r *capacity) []part {
 	var all []part
 	for range r.whole {
-		all = append(all, part{core: 1000, memory: r.partMemory()})
+		all = append(all, r.unused(0))
 	}
 	return append(all, r.parts...)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 )
 
 // maxDomains bounds the places that are tried for one gang.
@@ -15,8 +16,56 @@ type domain struct {
 	group  *affinityGroup
 	keys   []string
 	values []string
-	free   int // slices that are free, and of nodes that can be added
+	now    int // slices that are free
+	free   int // and of nodes that can be added
 	most   int // GPUs that are there or can be added
+}
+
+// text is "zone=a", or "rack=r1, zone=a".
+func (d *domain) text() string {
+	parts := make([]string, len(d.keys))
+	for i := range d.keys {
+		parts[i] = d.keys[i] + "=" + d.values[i]
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// inPlaces is inOnePlace for members of which some may have to be near each other and
+// others in another place: each run of members of the same near groups has a place.
+// Members that may be anywhere are part of the run they are in.
+func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (done int, ok bool) {
+	var why verdict
+	g.places = nil
+	ok = w.try(func() bool {
+		for from := 0; from < len(members); {
+			to, groups := from, ""
+			for ; to < len(members); to++ {
+				if of := w.nearGroups(members[to]); groups == "" {
+					groups = of
+				} else if of != "" && of != groups {
+					break
+				}
+			}
+			n, placed := w.inOnePlace(g, members[from:to], do)
+			if done += n; !placed {
+				why = verdict{w.pending[members[done]].reason, w.pending[members[done]].detail}
+				return false
+			}
+			from = to
+		}
+		return true
+	})
+	if !ok { // the member that failed keeps its reason
+		p := &w.pending[members[done]]
+		p.reason, p.detail = why.reason, why.detail
+	}
+	return done, ok
+}
+
+// nearGroups is equal for members that have to be near the same pods.
+func (w *world) nearGroups(member int) string {
+	return affinityGroupOf(w.kinds[w.pending[member].kind].pod)
 }
 
 // inOnePlace is together for members that may have to be near each other and of
@@ -24,7 +73,7 @@ type domain struct {
 // which all of them cost least; between two that need new nodes the pools' lowest
 // priority comes first. Otherwise the first member would choose it, and
 // the others might not fit.
-func (w *world) inOnePlace(members []int, do func(i int) bool) (int, bool) {
+func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (int, bool) {
 	domains := w.domainsOf(members)
 	if len(domains) == 0 {
 		return w.together(members, do)
@@ -48,9 +97,8 @@ func (w *world) inOnePlace(members []int, do func(i int) bool) (int, bool) {
 			break
 		}
 	}
-	if best < 0 {
-		return w.togetherIn(&domains[0], members, do)
-	}
+	best = max(best, 0)
+	g.places = append(g.places, domains[best].text())
 	return w.togetherIn(&domains[best], members, do)
 }
 
@@ -71,7 +119,8 @@ func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (done 
 	return done, ok
 }
 
-// domainsOf are the places that the members could share, those with the most free capacity first;
+// domainsOf are the places that the members could share: first those that hold all of them now, the
+// tightest first so that larger ones stay free for larger gangs, then those with the most free capacity;
 // none where they need not be in one place or where one of their group is.
 func (w *world) domainsOf(members []int) []domain {
 	k, need := (*kind)(nil), 0.0
@@ -115,6 +164,7 @@ func (w *world) domainsOf(members []int) []domain {
 		if d := of(labels, n.Node.Name); d != nil {
 			d.most += len(n.gpus())
 			d.free += n.freeSlices()
+			d.now += n.freeSlices()
 		}
 	}
 	for i := range w.pools {
@@ -133,6 +183,12 @@ func (w *world) domainsOf(members []int) []domain {
 			out = append(out, *d)
 		}
 	}
-	slices.SortFunc(out, func(a, b domain) int { return cmp.Or(cmp.Compare(b.free, a.free), slices.Compare(a.values, b.values)) })
+	slices.SortFunc(out, func(a, b domain) int {
+		holds, too := float64(a.now) >= need*gpuSlices, float64(b.now) >= need*gpuSlices
+		if holds && too {
+			return cmp.Or(cmp.Compare(a.now, b.now), slices.Compare(a.values, b.values))
+		}
+		return cmp.Or(last(too, holds), cmp.Compare(b.free, a.free), slices.Compare(a.values, b.values))
+	})
 	return out[:min(len(out), maxDomains)]
 }

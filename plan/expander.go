@@ -5,12 +5,17 @@ import (
 	"slices"
 )
 
-// before orders the options of a new node: by the pools' priority, then by cost.
-func (w *world) before(a, b option) bool {
-	if p, q := w.pools[a.pool].Priority, w.pools[b.pool].Priority; p != q {
-		return p > q
+// before orders the options of a new node for a kind: by the pools' priority, then by
+// cost, then by the datasets that their nodes have.
+func (w *world) before(k *kind, a, b option) bool {
+	p, q := &w.pools[a.pool], &w.pools[b.pool]
+	switch {
+	case p.Priority != q.Priority:
+		return p.Priority > q.Priority
+	case a.cost != b.cost:
+		return a.cost < b.cost
 	}
-	return a.cost < b.cost
+	return len(k.cached(p.Template.Labels)) > len(k.cached(q.Template.Labels))
 }
 
 // balanced is the option of the smallest of the pools that are similar to the best

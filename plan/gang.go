@@ -22,6 +22,7 @@ type gang struct {
 	members []int  // pending
 	reason  Reason
 	detail  string
+	places  []string // in which its members are near each other, chosen in this plan
 }
 
 // lacking is the number of pending members that must be served together.
@@ -139,7 +140,7 @@ func (w *world) leavePending(g *gang, members []int, reason Reason, detail strin
 func (w *world) serveGang(u *unit) {
 	g := u.gang
 	core, _ := u.core()
-	placed, ok := w.serveCore(core)
+	placed, ok := w.serveCore(u, core)
 	if !ok && !w.serveOthers(u, core[placed]) {
 		for _, i := range core {
 			w.discountUnserved(i)
@@ -152,7 +153,7 @@ func (w *world) serveGang(u *unit) {
 		if p.reason == PoolAtMax {
 			w.keepCapacity(u, core[placed])
 		}
-		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d; for %s: %s: %s", placed+g.running, g.min, p.pod.Key(), p.reason, p.detail))
+		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", placed+g.running, g.min, nearText(p.pod), p.pod.Key(), p.reason, p.detail))
 		return
 	}
 	core, _ = u.core()
@@ -186,10 +187,10 @@ func (w *world) mayStage(gang string, members int) bool {
 }
 
 // serveCore serves members together. What a bound delays is reserved for them.
-func (w *world) serveCore(core []int) (placed int, ok bool) {
+func (w *world) serveCore(u *unit, core []int) (placed int, ok bool) {
 	w.committing, w.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
 	defer func() { w.committing, w.staging = false, false }()
-	return w.inOnePlace(core, func(i int) bool {
+	return w.inPlaces(u.gang, core, func(i int) bool {
 		w.discountUnserved(i)
 		return w.serve(i, true)
 	})
@@ -239,7 +240,7 @@ func (w *world) serveOthers(u *unit, failed int) bool {
 			break
 		}
 		core, _ := u.core()
-		placed, ok := w.serveCore(core)
+		placed, ok := w.serveCore(u, core)
 		if ok {
 			return true
 		}
@@ -287,7 +288,22 @@ func (w *world) gangText(g *gang, core []int) string {
 	if g.running > 0 {
 		parts = append(parts, fmt.Sprintf("%d Running", g.running))
 	}
-	return fmt.Sprintf("%d of %d: %s", g.running+len(core), g.min, strings.Join(parts, ", "))
+	text := fmt.Sprintf("%d of %d: %s", g.running+len(core), g.min, strings.Join(parts, ", "))
+	if len(g.places) > 0 {
+		text += "; in " + strings.Join(g.places[:min(len(g.places), maxPlacesText)], " and in ")
+	}
+	return text
+}
+
+// maxPlacesText bounds the places that a text names.
+const maxPlacesText = 4
+
+// nearText is " in one zone", empty for a pod that may be anywhere.
+func nearText(p *Pod) string {
+	if len(p.Near) == 0 {
+		return ""
+	}
+	return " in one " + p.Near[0].Key
 }
 
 func (w *world) gangVerdict(g *gang) Verdict {

@@ -17,8 +17,8 @@ type index struct {
 	heaps []heap
 }
 
-// heap is a heap of nodes: the soonest first, then the one with the least free
-// capacity, then the first by name.
+// heap is a heap of nodes: the soonest first, then the one with the most datasets,
+// then the one with the least free capacity, then the first by name.
 type heap []entry
 
 // entry is a node and its value when it was added.
@@ -223,7 +223,7 @@ func (w *world) valueNow(k *kind, node int) (entry, bool) {
 	if n.tier != tierNow || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" || !w.rulesAllow(k, n) {
 		return entry{}, false
 	}
-	return entry{n.sickLast(), n.spare(), node}, true
+	return entry{n.sickLast(), w.rank(k, n), node}, true
 }
 
 func (w *world) valueUpcoming(k *kind, node int) (entry, bool) {
@@ -234,7 +234,7 @@ func (w *world) valueUpcoming(k *kind, node int) (entry, bool) {
 	if n.unclaimed || n.tier != tierChange && n.tier != tierNode || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" || !w.rulesAllow(k, n) {
 		return entry{}, false
 	}
-	return entry{n.at.UnixNano(), n.spare(), node}, true
+	return entry{n.at.UnixNano(), w.rank(k, n), node}, true
 }
 
 func (n *nodeState) sickLast() int64 {

@@ -97,6 +97,9 @@ func (w *world) kindKey(p *Pod) string {
 	if len(p.Tolerations) > 0 {
 		fmt.Fprintf(&b, "|t%q", p.Tolerations)
 	}
+	if len(p.Data) > 0 {
+		fmt.Fprintf(&b, "|c%q", p.Data)
+	}
 	if len(p.Volumes)+len(p.HostPorts) > 0 {
 		fmt.Fprintf(&b, "|v%q|h%q", p.Volumes, p.HostPorts)
 	}

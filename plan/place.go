@@ -72,7 +72,7 @@ func (w *world) placeNow() {
 	for u := range w.units {
 		core, rest := w.units[u].core()
 		if len(core) > 0 && w.pending[core[0]].undecided() {
-			if _, ok := w.inOnePlace(core, w.placePodNow); ok {
+			if _, ok := w.inPlaces(w.units[u].gang, core, w.placePodNow); ok {
 				g := w.units[u].gang
 				g.reason, g.detail = WaitScheduler, w.gangText(g, core)
 			}
@@ -108,7 +108,7 @@ func (w *world) placePodNow(i int) bool {
 	if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace {
 		w.nodes[n].settling = true
 	}
-	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name
+	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name+w.dataText(k, &w.nodes[n])
 	w.chose(p, OptionFree, w.nodes[n].name)
 	return true
 }

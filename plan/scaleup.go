@@ -33,7 +33,7 @@ func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option
 		if reason != "" || onlyUpcoming {
 			continue
 		}
-		if o := w.priced(i, k, p, j, -1); !found || w.before(o, best) {
+		if o := w.priced(i, k, p, j, -1); !found || w.before(k, o, best) {
 			best, found = o, true
 		}
 	}

@@ -217,6 +217,8 @@ type GPU struct {
 	// Shared is true when the device plugin gives the GPU in shares only, under a
 	// name of their own. Their number is among the node's Others.
 	Shared bool
+	// Places is how many pods may share the GPU, whatever their size; 0 for no limit.
+	Places int
 	// Instances of a MIG GPU. Placed is false where only counts are known.
 	Instances []Instance
 	// AllocatedTo are the pods, "namespace/pod", of a GPU without MIG: several
@@ -279,6 +281,9 @@ type Pod struct {
 	Spread []Spread
 	Apart  []Rule
 	Near   []Rule
+	// Data are node labels that mark, with the value "true", nodes that have a
+	// dataset of the pod. It is placed there where it can be, and elsewhere otherwise.
+	Data []string
 	// HostPorts are the ports that it takes on its node.
 	HostPorts []HostPort
 	// Volumes are the pod's volumes that not all nodes can use: of each, a node must

@@ -31,7 +31,6 @@ func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
 	}
 	key, err := s.Marshal() // every field, also of later API versions; map keys sorted
 	if err != nil {
-		s = onceSpec(s)
 		s.NodeName, s.Affinity, s.Volumes = node, affinity, volumes
 		return s
 	}
@@ -42,7 +41,6 @@ func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
 		if a.specs == nil || len(a.specs) >= maxAlike {
 			a.specs = map[string]*corev1.PodSpec{}
 		}
-		s = onceSpec(s)
 		kept = &s
 		a.specs[string(key)] = kept
 	}
@@ -52,45 +50,4 @@ func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
 		out.Volumes = volumes
 	}
 	return out
-}
-
-// onceSpec interns a spec's strings. It does not write to the given lists.
-func onceSpec(s corev1.PodSpec) corev1.PodSpec {
-	s.InitContainers, s.Containers = onceContainers(s.InitContainers), onceContainers(s.Containers)
-	s.NodeSelector = once(s.NodeSelector)
-	for _, str := range []*string{&s.SchedulerName, &s.PriorityClassName, &s.ServiceAccountName, &s.DeprecatedServiceAccount} {
-		*str = same(*str)
-	}
-	s.Tolerations = slices.Clone(s.Tolerations)
-	for i := range s.Tolerations {
-		t := &s.Tolerations[i]
-		t.Key, t.Value = same(t.Key), same(t.Value)
-		t.Operator, t.Effect = same(t.Operator), same(t.Effect)
-	}
-	return s
-}
-
-func onceContainers(all []corev1.Container) []corev1.Container {
-	all = slices.Clone(all)
-	for i := range all {
-		c := &all[i]
-		c.Name, c.Resources = same(c.Name), onceResources(c.Resources)
-	}
-	return all
-}
-
-// onceResources shares one list where requests equal limits, as they must for devices.
-func onceResources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
-	equal := len(r.Limits) == len(r.Requests)
-	for name, limit := range r.Limits {
-		request, ok := r.Requests[name]
-		equal = equal && ok && limit.Cmp(request) == 0
-	}
-	r.Requests = onceKeyed(r.Requests)
-	if equal {
-		r.Limits = r.Requests
-		return r
-	}
-	r.Limits = onceKeyed(r.Limits)
-	return r
 }

@@ -75,6 +75,8 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	v.c.volumes.of(p, &p.Spec, &out)
 	v.c.sharing.of(&p.Spec, &out)
 	v.c.divided.of(p, &out)
+	keepToType(p.Annotations, v.c.pools, &out)
+	out.Data = v.c.data.of(p)
 	return out
 }
 
@@ -105,6 +107,8 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		c.volumes.of(p, &p.Spec, &pod)
 		c.sharing.of(&p.Spec, &pod)
 		c.divided.of(p, &pod)
+		keepToType(p.Annotations, c.pools, &pod)
+		pod.Data = c.data.of(p)
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = v.unserved(&pod)
 		}
@@ -124,7 +128,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas, Convert: v.template, LeftOut: func(namespace string, pods int) { v.over.add(namespace, LimitUnmade, pods) }})
 	for i := range all {
 		if p := all[i].Plan; p != nil {
-			p.Groups = v.rules.in(p.Namespace, all[i].Labels)
+			p.Groups = slices.Concat(v.rules.in(p.Namespace, all[i].Labels), p.Groups)
 			p.Tenant = c.ledger.Tenant(claimOf(*p, c.models, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
 		}
 	}
@@ -134,7 +138,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		if refused[i] == "" && v.expired(&u.Pod) {
 			continue
 		}
-		u.Groups = v.rules.in(u.Namespace, u.Template.Labels)
+		u.Groups = slices.Concat(v.rules.in(u.Namespace, u.Template.Labels), u.Groups)
 		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(claimOf(u.Pod, c.models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
 		out = append(out, u.Pod)
 	}
@@ -142,8 +146,9 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 }
 
 // accelerators are how words in the names of extended resources begin or end that are devices, in any
-// dialect: also AWS' Neuron, Intel's Gaudi, the MLUs and DCUs of Cambricon and Hygon, KubeVirt's GPUs.
-var accelerators = []string{"gpu", "tpu", "npu", "grid", "tesla", "accelerator", "ascend", "neuron", "gaudi", "mlu", "dcu", "cpx", "dpx", "qpx", "spx"}
+// dialect: also AWS' Neuron, Intel's Gaudi, KubeVirt's GPUs, and what HAMi 2.9 divides of other makers.
+var accelerators = []string{"gpu", "tpu", "npu", "xpu", "gcu", "mlu", "dcu", "grid", "tesla", "accelerator", "ascend", "neuron", "gaudi",
+	"vastaitech", "qaic", "furiosa", "rebellions", "tenstorrent", "cpx", "dpx", "qpx", "spx"}
 
 // isDevice reports whether the name of an extended resource is one of an accelerator, of whatever kind.
 func isDevice(resource string) bool {

@@ -2,7 +2,10 @@ package observe
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -10,11 +13,20 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
+// elasticClaim begins annotations of pods whose value is an ElasticGPUClaim (elastic-gpu at 94fc37e). No
+// released scheduler reads them: elastic-gpu-scheduler at 09b010d reads containers' resources.
+const elasticClaim = "egpuc.elasticgpu.io/"
+
 // demandOfPod returns a pod's demand: of its containers at any one time, its overhead, its resource
 // claims, and KAI's annotations.
 func (c *Claims) demandOfPod(p *corev1.Pod) (requested, error) {
 	if standsIn(p) {
 		return requested{}, nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
+		if strings.HasPrefix(key, elasticClaim) {
+			return requested{}, fmt.Errorf("annotation %s: ElasticGPUClaim %s is not served: request elasticgpu.io/gpu-core and elasticgpu.io/gpu-memory", key, p.Annotations[key])
+		}
 	}
 	all, err := c.ofPod(p)
 	if err != nil {

@@ -46,6 +46,7 @@ func (in nodeInput) divideGPU(c *plan.GPU) {
 	if d.MemoryMiB > 0 {
 		c.Model.MemoryMiB = d.MemoryMiB
 	}
+	c.Places = d.Places
 	if c.UUID == "" && c.Index < len(d.UUIDs) {
 		c.UUID = d.UUIDs[c.Index]
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -273,5 +274,44 @@ func TestRegisterIsKept(t *testing.T) {
 	}
 	if d, ok := dividedNode(n); !ok || d.GPUs != 16 || n.Annotations["example.com/long"] != "" {
 		t.Errorf("%+v, %d annotations", d, len(n.Annotations))
+	}
+}
+
+// TestPodsPerGPU: ten pods may share a GPU of HAMi and of Volcano's vGPU, however small they are, as their
+// nodes' registers say (deviceSplitCount): ten of twenty-one small pods fit each of two GPUs, and one gets a node.
+func TestPodsPerGPU(t *testing.T) {
+	for dialect, small := range map[string]string{
+		"hami": "nvidia.com/gpu=1 nvidia.com/gpumem=100", "volcano": "volcano.sh/vgpu-number=1 volcano.sh/vgpu-memory=100 volcano.sh/vgpu-cores=1",
+	} {
+		for what, node := range map[string][]client.Object{"from zero": nil, "beside a node": {dividedNodeOf("n", dialect)}} {
+			objects := append(dividedPods(dialect, 0, 21, small), dividedPool(dialect))
+			made := plan.Make(newWorld(t, append(objects, node...)...).at(0).Snapshot, plan.DefaultPolicy())
+			if len(made.Actions) != 1 || made.Actions[0].Verb != plan.ScaleUp || made.Actions[0].To != 2 {
+				t.Errorf("%s, %s: want two nodes in all:\n%s", dialect, what, made)
+			}
+		}
+	}
+}
+
+// TestTypesOfGPUs: a pod that HAMi must place on a type of GPU, or on none of one, gets a node of a pool of such
+// a product. The annotations are those of HAMi 2.9 (examples/nvidia).
+func TestTypesOfGPUs(t *testing.T) {
+	for annotation, want := range map[string]string{
+		"nvidia.com/use-gputype=A100,V100": "a100", "nvidia.com/use-gputype=tesla t4": "p", "nvidia.com/nouse-gputype=T4,1080": "a100",
+		"nvidia.com/nouse-gputype=A100": "p", "nvidia.com/use-gputype=": "p", "nvidia.com/use-gputype=H100": "",
+	} {
+		p := stuckPod("a", listOf("nvidia.com/gpu=1 nvidia.com/gpumem=1000"))
+		key, value, _ := strings.Cut(annotation, "=")
+		p.Annotations = map[string]string{key: value}
+		dear := dividedPool("hami")
+		dear.Name, dear.Spec.Template.Product, dear.Spec.PricePerHour = "a100", "NVIDIA-A100-PCIE-40GB", ptr.To(resource.MustParse("9"))
+		made := plan.Make(newWorld(t, dear, dividedPool("hami"), p).at(0).Snapshot, plan.DefaultPolicy())
+		got := ""
+		if len(made.Actions) > 0 {
+			got = made.Actions[0].Pool
+		}
+		if got != want {
+			t.Errorf("%s: a node of %q, want of %q:\n%s", annotation, got, want, made)
+		}
 	}
 }

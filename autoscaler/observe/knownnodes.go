@@ -59,7 +59,7 @@ func (n *knownNode) keep(gpus []plan.GPU) []plan.GPU {
 
 // sameGPU compares all fields of two GPUs.
 func sameGPU(a, b *plan.GPU) bool {
-	return a.Device == b.Device && a.MIG == b.MIG && a.Shared == b.Shared && a.AllocationKnown == b.AllocationKnown && a.Busy == b.Busy &&
+	return a.Device == b.Device && a.MIG == b.MIG && a.Shared == b.Shared && a.Places == b.Places && a.AllocationKnown == b.AllocationKnown && a.Busy == b.Busy &&
 		a.IdleSince == b.IdleSince && a.UnusedSince == b.UnusedSince &&
 		slices.Equal(a.AllocatedTo, b.AllocatedTo) && slices.Equal(a.Instances, b.Instances)
 }
@@ -76,7 +76,7 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 		NoScaleDown: v1alpha1.ScaleDownDisabled(n),
 		Allocatable: offer(n),
 		Drain:       draining(n),
-		HoldsData:   holdsData(n),
+		HoldsData:   holdsData(n.Labels),
 		SoftTainted: v1alpha1.SoftTainted(n),
 		UID:         string(n.UID),
 		Others:      c.others(n.Status.Allocatable),

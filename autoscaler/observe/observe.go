@@ -203,6 +203,7 @@ type cluster struct {
 	models  map[string]string // of the nodes' GPUs
 	sharing
 	divided
+	data datasets
 	shares
 }
 
@@ -223,7 +224,7 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	if err := o.o.Cluster.List(ctx, &pdbs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
-	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items, models: modelsOf(nodes.Items), sharing: sharingOf(nodes.Items, gpuPools.Items), divided: dividedOf(nodes.Items)}
+	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items, models: modelsOf(nodes.Items), sharing: sharingOf(nodes.Items, gpuPools.Items), divided: dividedOf(nodes.Items), data: datasetsOf(nodes.Items, gpuPools.Items)}
 	if err := o.readShares(ctx, c); err != nil {
 		return nil, err
 	}

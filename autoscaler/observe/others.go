@@ -13,13 +13,13 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// others returns the extended resources of a list that are no accelerators ("rdma/hca"), and those that
-// only nodes with shared GPUs offer, which the scheduler counts alike. Resources that a device class
+// others returns the extended resources of a list that are no accelerators ("rdma/hca"), huge pages, and
+// resources that only nodes with shared GPUs offer: the scheduler counts them alike. Resources that a device class
 // serves are no amount of a node, and left out.
 func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 	var out []plan.Resource
 	for name, q := range list {
-		if !strings.Contains(string(name), "/") || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
+		if !strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 			continue
 		}
 		if demand.Hint(string(name)) {
@@ -58,14 +58,14 @@ func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 	}
 	seen := map[string]int{}
 	least := map[string]map[string]plan.Resource{}
-	memory := map[string]int{} // of a GPU, where a dialect divides it
+	memory, places := map[string]int{}, map[string]int{} // of a GPU, where a dialect divides it
 	for i := range nodes {
 		n := &nodes[i]
 		if _, ok := index[n.Pool]; !ok || !n.Ready || len(n.GPUs) == 0 { // without GPUs its device plugin is not up yet
 			continue
 		}
 		if mib := n.GPUs[0].Model.MemoryMiB; slices.ContainsFunc(n.Others, func(r plan.Resource) bool { return ofSharedGPUs(r.Name) }) {
-			memory[n.Pool] = min(cmp.Or(memory[n.Pool], mib), mib)
+			memory[n.Pool], places[n.Pool] = min(cmp.Or(memory[n.Pool], mib), mib), n.GPUs[0].Places
 		}
 		if seen[n.Pool]++; seen[n.Pool] == 1 {
 			least[n.Pool] = map[string]plan.Resource{}
@@ -96,7 +96,7 @@ func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 			}
 		}
 		for g := range t.GPUs {
-			t.GPUs[g].Model.MemoryMiB = cmp.Or(memory[pool], t.GPUs[g].Model.MemoryMiB)
+			t.GPUs[g].Model.MemoryMiB, t.GPUs[g].Places = cmp.Or(memory[pool], t.GPUs[g].Model.MemoryMiB), cmp.Or(places[pool], t.GPUs[g].Places)
 		}
 		slices.SortFunc(t.Others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
 	}

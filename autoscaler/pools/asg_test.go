@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 func TestGroupScalesAndInstanceIsTerminatedByID(t *testing.T) {
@@ -121,11 +122,12 @@ func TestTemplateFromTags(t *testing.T) {
 	w := newASGWorld(t)
 	for k, v := range map[string]string{
 		"label/topology.kubernetes.io/zone": "eu-west-1a", "label/zone": "the pool says a", "taint/gpu": "yes:NoSchedule",
-		"taint/dedicated": "ml:NoExecute", "resources/rdma/hca": "8", "resources/nvidia.com/gpu": "2", "resources/cpu": "192",
+		"taint/dedicated": "ml:NoExecute", "resources/rdma/hca": "8", "resources/hugepages-2Mi": "1Gi", "resources/nvidia.com/gpu": "2", "resources/cpu": "192",
 		"autoscaling-options/scaledownunneededtime": "1m0s",
 	} {
 		w.fake.tags[templateTag+k] = v
 	}
+	w.pool.Spec.Template.Resources = corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Ki")}
 	if _, err := w.list(); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,7 @@ func TestTemplateFromTags(t *testing.T) {
 	if got.Labels["topology.kubernetes.io/zone"] != "eu-west-1a" || got.Labels["zone"] != "a" {
 		t.Errorf("labels %v", got.Labels)
 	}
-	if text := fmt.Sprint(got.Taints, got.Others, got.CPUMilli); text != "[{gpu yes NoSchedule} {dedicated ml NoExecute}] [{rdma/hca 8}] 64000" {
+	if text := fmt.Sprint(got.Taints, got.Others, got.CPUMilli); text != "[{gpu yes NoSchedule} {dedicated ml NoExecute}] [{hugepages-2Mi 4096} {rdma/hca 8}] 64000" {
 		t.Error(text)
 	}
 }

@@ -97,7 +97,11 @@ func (n nodeTags) addTo(t *plan.Template) {
 			t.Taints = append(t.Taints, taint)
 		}
 	}
-	t.Others = append(t.Others, n.others...)
+	for _, other := range n.others {
+		if !slices.ContainsFunc(t.Others, func(have plan.Resource) bool { return have.Name == other.Name }) {
+			t.Others = append(t.Others, other)
+		}
+	}
 }
 
 // learnTags keeps the group's tags for the template, and rejects tags that contradict the pool.

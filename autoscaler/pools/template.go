@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -56,6 +57,9 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 		t.Taints = append(t.Taints, plan.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 	}
 	t.Labels[v1alpha1.NodePoolLabel] = pool.Name
+	if t.Others, err = othersOf(spec.Resources); err != nil {
+		return plan.Template{}, err
+	}
 	if model.Vendor != "nvidia" {
 		return t, noSharing(spec.Sharing, model.Vendor)
 	}
@@ -75,6 +79,24 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 		t.Labels[partition.CapableLabel] = "false"
 	}
 	return t, nil
+}
+
+// othersOf returns the resources of a template that are no GPUs.
+func othersOf(list corev1.ResourceList) ([]plan.Resource, error) {
+	var out []plan.Resource
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		q := list[name]
+		_, divided := demand.Counted(string(name), 0)
+		d, err := demand.FromResources(map[string]int64{string(name): 1})
+		switch {
+		case divided || err != nil || !d.Zero() || name == corev1.ResourceCPU || name == corev1.ResourceMemory:
+			return nil, fmt.Errorf("spec.template.resources: %s is stated by the template's other fields", name)
+		case q.Sign() < 0 || q.AsApproximateFloat64() > mostOfANode:
+			return nil, fmt.Errorf("spec.template.resources: no node has %s of %s", q.String(), name)
+		}
+		out = append(out, plan.Resource{Name: string(name), Amount: q.Value()})
+	}
+	return out, nil
 }
 
 // noSharing refuses to share devices of a maker that has none of the ways.
@@ -121,7 +143,7 @@ func divideTemplate(t *plan.Template, model gpu.Model, dialect string) error {
 		return fmt.Errorf("spec.template.sharing.strategy: %w", err)
 	}
 	for i := range t.GPUs {
-		t.GPUs[i].Shared = !d.Whole
+		t.GPUs[i].Shared, t.GPUs[i].Places = !d.Whole, d.Places
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Offers)) {
 		t.Others = append(t.Others, plan.Resource{Name: name, Amount: d.Offers[name]})

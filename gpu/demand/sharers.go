@@ -63,6 +63,7 @@ type Divided struct {
 	MemoryMiB int      // of each, as the scheduler counts it; 0 for not stated
 	Product   string   // by the maker's label; empty for not stated
 	UUIDs     []string // by index, where stated
+	Places    int      // pods that may share each, 0 for no known limit
 	// Whole is set where whole GPUs are given under the device plugin's own name too;
 	// elsewhere a request by that name is not served.
 	Whole bool
@@ -126,11 +127,12 @@ func (s *sharer) registered(allocatable map[string]int64, annotations map[string
 	if s.register == "" || text == "" || allocatable[s.number] <= 0 {
 		return Divided{}, false
 	}
-	var devices []struct {
-		ID     string
-		DevMem int
-		Type   string
+	type device struct {
+		ID            string
+		Count, DevMem int
+		Type          string
 	}
+	var devices []device
 	if json.Unmarshal([]byte(text), &devices) != nil {
 		devices = devices[:0]
 		for _, one := range strings.Split(text, ":") {
@@ -138,26 +140,24 @@ func (s *sharer) registered(allocatable map[string]int64, annotations map[string
 			if len(fields) < 5 {
 				continue
 			}
-			memory, err := strconv.Atoi(fields[2])
-			if err != nil || memory < 0 {
+			count, err1 := strconv.Atoi(fields[1])
+			memory, err2 := strconv.Atoi(fields[2])
+			if err1 != nil || err2 != nil || memory < 0 {
 				return Divided{}, false
 			}
 			kind := fields[3]
 			if _, err := strconv.Atoi(kind); err == nil { // HAMi has the compute before the type
 				kind = fields[4]
 			}
-			devices = append(devices, struct {
-				ID     string
-				DevMem int
-				Type   string
-			}{fields[0], memory, kind})
+			devices = append(devices, device{fields[0], count, memory, kind})
 		}
 	}
 	if len(devices) == 0 || len(devices) > maxDivided {
 		return Divided{}, false
 	}
-	d := Divided{Dialect: s.name, GPUs: len(devices), Product: devices[0].Type, MemoryMiB: devices[0].DevMem, Whole: s.whole()}
+	d := Divided{Dialect: s.name, GPUs: len(devices), Product: devices[0].Type, MemoryMiB: devices[0].DevMem, Places: devices[0].Count, Whole: s.whole()}
 	for _, device := range devices {
+		d.Places = min(d.Places, max(device.Count, 0))
 		d.UUIDs = append(d.UUIDs, device.ID)
 		d.MemoryMiB = min(d.MemoryMiB, max(device.DevMem, 0))
 	}
@@ -213,6 +213,9 @@ func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 	d := Divided{Dialect: s.name, GPUs: gpus, MemoryMiB: memoryMiB, Whole: s.whole(), Offers: s.offers(gpus, memoryMiB)}
 	if s.count != "" { // gpushare's is what a node states, and no pod requests
 		d.Offers[s.count] = int64(gpus)
+	}
+	if s.number != "" {
+		d.Places = placesOfGPU
 	}
 	if s.number != "" && !d.Whole {
 		d.Offers[s.number] = int64(gpus) * placesOfGPU

@@ -14,7 +14,7 @@ func TestFromNode(t *testing.T) {
 		allocatable map[string]int64
 		labels      map[string]string
 		annotations map[string]string
-		want        string // dialect, GPUs, MiB of each, product
+		want        string // dialect, GPUs, MiB of each, product, UUIDs, pods that may share each
 	}{
 		"no GPU":       {map[string]int64{"cpu": 4}, nil, nil, "none"},
 		"whole GPUs":   {map[string]int64{"nvidia.com/gpu": 4}, nil, nil, "none"},
@@ -33,16 +33,16 @@ func TestFromNode(t *testing.T) {
 		"Elastic GPU": {map[string]int64{"elasticgpu.io/gpu-core": 200, "elasticgpu.io/gpu-memory": 30720}, nil, nil, "elasticgpu 2 15360 "},
 		"nano-gpu":    {map[string]int64{"nano-gpu/gpu-percent": 800}, nil, nil, "nano-gpu 8 0 "},
 		"HAMi": {map[string]int64{"nvidia.com/gpu": 20}, nil, map[string]string{"hami.io/node-nvidia-register": two},
-			"hami 2 32768 NVIDIA-Tesla V100-PCIE-32GB whole [GPU-a GPU-b]"},
+			"hami 2 32768 NVIDIA-Tesla V100-PCIE-32GB whole [GPU-a GPU-b] 10 pods each"},
 		"HAMi before 2.5": {map[string]int64{"nvidia.com/gpu": 10}, nil,
 			map[string]string{"hami.io/node-nvidia-register": "GPU-a,10,32768,100,NVIDIA-Tesla V100-PCIE-32GB,0,true:"},
-			"hami 1 32768 NVIDIA-Tesla V100-PCIE-32GB whole [GPU-a]"},
+			"hami 1 32768 NVIDIA-Tesla V100-PCIE-32GB whole [GPU-a] 10 pods each"},
 		"HAMi, simulated":                   {map[string]int64{"nvidia.com/gpu": 20, "nvidia.com/gpumem": 30720, "nvidia.com/gpucores": 200}, nil, nil, "hami 2 15360  whole"},
 		"HAMi, gone: the annotation stays":  {map[string]int64{"cpu": 8}, nil, map[string]string{"hami.io/node-nvidia-register": two}, "none"},
 		"HAMi, an annotation of other form": {map[string]int64{"nvidia.com/gpu": 20}, nil, map[string]string{"hami.io/node-nvidia-register": "?"}, "none"},
 		"volcano": {map[string]int64{"volcano.sh/vgpu-number": 10, "volcano.sh/vgpu-memory": 11264, "volcano.sh/vgpu-cores": 100}, nil,
 			map[string]string{"volcano.sh/node-vgpu-register": "GPU-a,10,11264,NVIDIA-NVIDIA GeForce RTX 2080 Ti,true:"},
-			"volcano 1 11264 NVIDIA-NVIDIA GeForce RTX 2080 Ti [GPU-a]"},
+			"volcano 1 11264 NVIDIA-NVIDIA GeForce RTX 2080 Ti [GPU-a] 10 pods each"},
 		"volcano without the annotation": {map[string]int64{"volcano.sh/vgpu-number": 20, "volcano.sh/vgpu-memory": 22528, "volcano.sh/vgpu-cores": 200}, nil, nil,
 			"volcano 2 11264 "},
 		"volcano's gpushare": {map[string]int64{"volcano.sh/gpu-memory": 22528, "volcano.sh/gpu-number": 2}, nil, nil, "volcano-gpushare 2 11264 "},
@@ -58,6 +58,9 @@ func TestFromNode(t *testing.T) {
 			}
 			if len(d.UUIDs) > 0 {
 				got += fmt.Sprint(" ", d.UUIDs)
+			}
+			if d.Places > 0 {
+				got += fmt.Sprintf(" %d pods each", d.Places)
 			}
 		}
 		if got != c.want {

@@ -61,6 +61,7 @@
 //	  model=H100-80GB vendor=NAME memory-mib=MIB uuid=ID health=unknown|healthy|sick
 //	  mig | no-mig
 //	  shared                        given in shares only; others= has their number
+//	  places=N                      pods that may share it, whatever their size; 0 for no limit
 //	  layout=(INSTANCE …)           PROFILE@START with :allocated-to=KEY :idle=AGO :unused=AGO
 //	                                :uuid=ID :busy=SHARE~AGE :unplaced (only its number is known)
 //	  allocated-to=(KEY …)          of a GPU without MIG
@@ -102,6 +103,7 @@
 //	  others=(NAME=N …)             other extended resources: rdma/hca=2; of a node and a pool what they have
 //	  host-ports=(TCP/8080 UDP/53/10.0.0.1 …)    ports of its node; of a pool, those that its DaemonSets take
 //	  volumes=(KEY:In:A | KEY:In:B & KEY:Exists)  as affinity; "&" between volumes, of each of which one must match
+//	  data=(LABEL …)                labels, of value "true", of nodes that have a dataset of it: preferred
 //	  unbound=TEXT                  why a volume of it can be used on no node for now
 //	  groups=(GROUP …)              groups that rules count it in
 //	  spread=(LABEL:group=GROUP:skew=N …)    evenly over the label's values, apart=(LABEL:group=GROUP …) not beside
@@ -117,7 +119,7 @@
 //	  error=SHARE                   the back-test's, of the mean
 //	  unsure=TEXT                   why there is no forecast
 //	  requests= unreadable= owner= priority= cpu= memory= selector= affinity= tolerations= others=
-//	  host-ports= volumes= unbound= groups= spread= apart= near= tenant= gang= gang-min=
+//	  host-ports= volumes= data= unbound= groups= spread= apart= near= tenant= gang= gang-min=
 //	                                one more replica, as a pod's
 //
 // # Time and decisions

@@ -77,7 +77,7 @@ quota half guarantee=3+4
 node n1 pool=h bare unready cordoned-by=n1-0 uncordoned no-scale-down soft-tainted age=1h cpu=1500m memory=7Mi labels=(x=y) taints=(t:NoSchedule)
   op=n1-0 op-gpu=0 op-model=H100-80GB op-target=(3g.40gb@0 3g.40gb@4) op-started=1s op-deadline=4m59s op-phase=failed op-message="it is in use, \"really\""
 gpu n1/0 model=H100-80GB uuid=GPU-1 health=sick layout=(1g.10gb@0:allocated-to=a/p:uuid=MIG-1:busy=0.5~3s 1g.10gb@1:idle=5m:unplaced) gpu-idle=1m gpu-busy=0.25~1s
-gpu n1/1 allocated-to=(a/q b/r) no-mig shared allocation-known unused=3h
+gpu n1/1 allocated-to=(a/q b/r) no-mig shared places=10 allocation-known unused=3h
 node n2 cordoned allocatable=() draining=4m drain-deadline=6m drain-reason=NodeSick uncordoned holds-data leaves-in=90s
 gpu n2/0 model=H100-80GB mig layout=(3g.40gb@0 3g.40gb@4:allocated-to=a/x:unused=2h) idle=1h gpu-unused=1h
 node n3 allocatable=(gpu*2 3g.40gb) unready ready cordoned uncordoned draining=1s not-draining
@@ -85,7 +85,7 @@ pod a/p requests=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner
   selector=(x=y) affinity=(| z:In:a:b x:Exists | w:Gt:5) tolerations=(t:op=Exists:effect=NoSchedule u=v) evictable local-storage daemonset unschedulable
   evict-from=10m budgets=(a/pdb:allowed=1 b/pdb:allowed=0) leaving=30s
 pod a/q requests=amd.gpu*2 pending=never age=5s unmarked unmade tenant=chat gang=a/g gang-min=2
-  host-ports=(TCP/80 UDP/53/10.0.0.1 "TCP/1/::1") volumes=(z:In:a | z:In:b c:Exists & & x:NotIn:"y z") unbound="no claim"
+  host-ports=(TCP/80 UDP/53/10.0.0.1 "TCP/1/::1") volumes=(z:In:a | z:In:b c:Exists & & x:NotIn:"y z") unbound="no claim" data=(dataset.gpuscale.io/a "x y")
   others=(rdma/hca=2) groups=(a/r "b c") spread=(zone:group=a/r:skew=2) apart=(host:group="b c") near=(rack:group=a/r)
 pod a/s unreadable="resource x: contradicts y" node=n2 leaving=never parts-on=(0 3)
 pod a/r requests=(any.gpu part:core=500:memory-mib=4096:memory=250:gpus=2)

@@ -151,6 +151,7 @@ func shapeFields(x *fields, p *plan.Pod) {
 	resourceFields(x, &p.Others)
 	portFields(x, &p.HostPorts)
 	volumeFields(x, &p.Volumes)
+	x.names("data", &p.Data)
 	x.string("unbound", &p.Unbound)
 	ruleFields(x, p)
 	x.string("tenant", &p.Tenant)

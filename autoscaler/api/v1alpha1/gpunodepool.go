@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -239,6 +240,11 @@ type NodeTemplate struct {
 	CPU resource.Quantity `json:"cpu"`
 	// Memory allocatable to pods.
 	Memory resource.Quantity `json:"memory"`
+	// Resources are what a node offers to pods besides: rdma/hca, hugepages-2Mi. They are learned from the
+	// pool's nodes where none is stated. GPUs are stated by product, gpus and sharing.
+	// +kubebuilder:validation:MaxProperties=50
+	// +optional
+	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
 
 // GPUSharing has the fields of "sharing" in the configuration of NVIDIA's device plugin, or names

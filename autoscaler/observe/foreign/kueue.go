@@ -17,6 +17,10 @@ type kueueWorkload struct {
 			Count    *int64                 `json:"count"`
 			MinCount *int64                 `json:"minCount"`
 			Template corev1.PodTemplateSpec `json:"template"`
+			// From the annotation kueue.x-k8s.io/podset-required-topology.
+			TopologyRequest struct {
+				Required string `json:"required"`
+			} `json:"topologyRequest"`
 		} `json:"podSets"`
 		QueueName string `json:"queueName"`
 		Active    *bool  `json:"active"`
@@ -91,7 +95,7 @@ func parseKueueWorkload(object map[string]any, o *Object) error {
 		m.Priority = from.Spec.Priority
 	}
 	for _, set := range from.Spec.PodSets {
-		m.Roles = append(m.Roles, Role{Name: set.Name, Count: count(set.Count), Template: slim(set.Template)})
+		m.Roles = append(m.Roles, Role{Name: set.Name, Count: count(set.Count), Template: slim(set.Template), Near: set.TopologyRequest.Required})
 	}
 	from.amend(m)
 	o.Maker = m

@@ -1,6 +1,8 @@
 package foreign
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -13,7 +15,8 @@ const jobSetController = "jobset.sigs.k8s.io/jobset-controller"
 
 // jobTemplate has the fields that are read of a Job's template.
 type jobTemplate struct {
-	Spec struct {
+	Metadata annotated `json:"metadata"`
+	Spec     struct {
 		Parallelism *int64                 `json:"parallelism"`
 		Completions *int64                 `json:"completions"`
 		Template    corev1.PodTemplateSpec `json:"template"`
@@ -22,7 +25,8 @@ type jobTemplate struct {
 
 func parseJobSet(object map[string]any, o *Object) error {
 	var from struct {
-		Spec struct {
+		Metadata annotated `json:"metadata"`
+		Spec     struct {
 			Suspend        *bool  `json:"suspend"`
 			ManagedBy      string `json:"managedBy"`
 			ReplicatedJobs []struct {
@@ -68,10 +72,24 @@ func parseJobSet(object map[string]any, o *Object) error {
 		if later { // these start after the others have ended
 			continue
 		}
-		m.Roles = append(m.Roles, Role{
+		role := Role{
 			Name: job.Name, Count: min(count(job.Replicas)*pods, maxCount), Done: min(done*pods, maxCount),
 			Template: slim(job.Template.Spec.Template),
-		})
+		}
+		key := jobSetPlace(from.Metadata, job.Template.Metadata)
+		if key == "" || count(job.Replicas) > maxPlaces {
+			m.Roles = append(m.Roles, role)
+			continue
+		}
+		for i := range count(job.Replicas) { // each of its Jobs has a place of its own
+			one := role
+			one.Name, one.Count, one.Done = job.Name+"-"+strconv.Itoa(i), min(pods, maxCount), 0
+			if i < done {
+				one.Done = one.Count
+			}
+			one.Template = Exclusive(role.Template, key, jobSetJobKey, o.Namespace, o.Name+"-"+one.Name)
+			m.Roles = append(m.Roles, one)
+		}
 	}
 	o.Maker = m
 	return nil
@@ -85,7 +103,8 @@ func (j *jobTemplate) atOnce() int {
 
 func parseLeaderWorkerSet(object map[string]any, o *Object) error {
 	var from struct {
-		Spec struct {
+		Metadata annotated `json:"metadata"`
+		Spec     struct {
 			Replicas             *int64 `json:"replicas"`
 			LeaderWorkerTemplate struct {
 				Size           *int64                  `json:"size"`
@@ -105,7 +124,8 @@ func parseLeaderWorkerSet(object map[string]any, o *Object) error {
 	size := count(t.Size)
 	o.Maker = &Maker{
 		Sets: count(from.Spec.Replicas), Queue: o.Labels[KueueQueueLabel], Over: o.DeletionTimestamp != nil,
-		Roles: []Role{{Name: "leader", Count: min(size, 1), Template: slim(leader)}, {Name: "worker", Count: max(size-1, 0), Template: slim(t.WorkerTemplate)}},
+		Exclusive: from.Metadata.Annotations[lwsExclusive],
+		Roles:     []Role{{Name: "leader", Count: min(size, 1), Template: slim(leader)}, {Name: "worker", Count: max(size-1, 0), Template: slim(t.WorkerTemplate)}},
 	}
 	return nil
 }

@@ -32,6 +32,9 @@ type PodGroup struct {
 	Needs corev1.ResourceList
 	Queue string
 	Over  bool // all its pods have ended
+	// Near is a label of nodes: all pods of the group are on nodes with the same value of it. Empty for
+	// anywhere.
+	Near string
 }
 
 // Maker creates pods from templates.
@@ -49,6 +52,8 @@ type Maker struct {
 	Over     bool
 	// Started: its queue has admitted it, so that its pods are created (Kueue).
 	Started bool
+	// Exclusive is a label of nodes: each set has a value of it to itself (LeaderWorkerSet).
+	Exclusive string
 	// Queue of the object, in its own system's words; ClusterQueue that has admitted it (Kueue).
 	Queue, ClusterQueue string
 	// Priority has precedence over PriorityClass; nil if not set.
@@ -64,6 +69,8 @@ type Role struct {
 	Template    corev1.PodTemplateSpec
 	// Flavors that its queue has assigned, by name (Kueue).
 	Flavors []string
+	// Near is as a PodGroup's.
+	Near string
 }
 
 // Flavor is what Kueue adds to the pods that it assigns a ResourceFlavor.

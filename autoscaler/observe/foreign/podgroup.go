@@ -16,6 +16,9 @@ func parsePodGroup(object map[string]any, o *Object) error {
 			MinMember    *int64              `json:"minMember"`
 			MinResources corev1.ResourceList `json:"minResources"`
 			Queue        string              `json:"queue"`
+			Topology     struct {
+				RequiredLevel string `json:"requiredTopologyLevel"`
+			} `json:"topologyConstraint"` // KAI's
 		} `json:"spec"`
 		Status struct {
 			Phase string `json:"phase"`
@@ -26,7 +29,7 @@ func parsePodGroup(object map[string]any, o *Object) error {
 	}
 	o.Group = &PodGroup{
 		Min: bounded(from.Spec.MinMember, 0), Needs: from.Spec.MinResources, Queue: from.Spec.Queue,
-		Over: slices.Contains(groupOver[o.Kind], from.Status.Phase),
+		Over: slices.Contains(groupOver[o.Kind], from.Status.Phase), Near: from.Spec.Topology.RequiredLevel,
 	}
 	if o.Kind == VolcanoPodGroup && o.Group.Queue == "" {
 		o.Group.Queue = "default"
@@ -42,12 +45,20 @@ func parseBuiltInPodGroup(object map[string]any, o *Object) error {
 					MinCount *int64 `json:"minCount"`
 				} `json:"gang"`
 			} `json:"schedulingPolicy"`
+			SchedulingConstraints struct {
+				Topology []struct {
+					Key string `json:"key"`
+				} `json:"topology"` // one at most, as of 1.37
+			} `json:"schedulingConstraints"`
 		} `json:"spec"`
 	}
 	if err := decode(object, &from); err != nil {
 		return err
 	}
 	o.Group = &PodGroup{}
+	if topology := from.Spec.SchedulingConstraints.Topology; len(topology) > 0 {
+		o.Group.Near = topology[0].Key
+	}
 	if gang := from.Spec.SchedulingPolicy.Gang; gang != nil {
 		o.Group.Min = bounded(gang.MinCount, 0)
 	}

@@ -258,11 +258,12 @@ func (j *joiner) ofGroup(o *foreign.Object) *gang {
 	return g
 }
 
-// words are the names of makers in the names of gangs without a PodGroup.
-var words = map[foreign.Kind]string{
-	foreign.KueueWorkload: "workload", foreign.JobSet: "jobset", foreign.LeaderWorkerSet: "lws", foreign.VolcanoJob: "job",
-	foreign.PyTorchJob: "pytorchjob", foreign.TFJob: "tfjob", foreign.MPIJob: "mpijob", foreign.XGBoostJob: "xgboostjob",
-	foreign.PaddleJob: "paddlejob", foreign.JAXJob: "jaxjob",
+// word is a maker's kind in the names of gangs without a PodGroup.
+func word(k foreign.Kind) string {
+	if k == foreign.LeaderWorkerSet {
+		return "lws"
+	}
+	return strings.ToLower(owners[k])
 }
 
 // ofSet returns the gang of one set of a maker, nil where its pods are useful one by one.
@@ -271,7 +272,7 @@ func (j *joiner) ofSet(of setOf) *gang {
 		return g
 	}
 	o := j.makers[of.maker]
-	if o == nil || o.Maker.Over || words[o.Kind] == "" || o.Annotations[PlainAnnotation] == "false" {
+	if o == nil || o.Maker.Over || !slices.Contains(making, o.Kind) || o.Annotations[PlainAnnotation] == "false" {
 		return nil
 	}
 	if g := j.ownGroup(o); g != nil {
@@ -289,7 +290,7 @@ func (j *joiner) ofSet(of setOf) *gang {
 	if least < 2 {
 		return nil
 	}
-	name := o.Namespace + "/" + words[o.Kind] + "/" + o.Name
+	name := o.Namespace + "/" + word(o.Kind) + "/" + o.Name
 	if o.Kind == foreign.LeaderWorkerSet {
 		name += "/" + strconv.Itoa(of.set)
 	}
@@ -298,9 +299,18 @@ func (j *joiner) ofSet(of setOf) *gang {
 	return g
 }
 
-// ownGroup returns the PodGroup that a maker owns: Volcano creates one for its Job before any pod
-// refers to it. A maker of several sets creates one for each, which its pods name.
+// ownGroup returns the PodGroup that a maker's templates name, as those of a TrainJob's JobSet do, or that
+// it owns: Volcano creates one for its Job before any pod refers to it. A maker of several sets creates
+// one for each, which its pods name.
 func (j *joiner) ownGroup(o *foreign.Object) *gang {
+	for i := range o.Maker.Roles {
+		t := &o.Maker.Roles[i].Template
+		of := groupOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: corev1.PodSpec{SchedulingGroup: t.Spec.SchedulingGroup}})
+		of.namespace = o.Namespace
+		if group := j.groups[of]; of.name != "" && group != nil {
+			return j.ofGroup(group)
+		}
+	}
 	if o.Maker.Sets != 1 || o.UID == "" {
 		return nil
 	}

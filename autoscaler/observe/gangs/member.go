@@ -30,12 +30,14 @@ const (
 	volcanoTask      = "volcano.sh/task-spec"
 	jobSetName       = "jobset.sigs.k8s.io/jobset-name"
 	jobSetRole       = "jobset.sigs.k8s.io/replicatedjob-name"
+	jobSetIndex      = "jobset.sigs.k8s.io/job-index"
 	trainingJob      = "training.kubeflow.org/job-name"
 	trainingRole     = "training.kubeflow.org/replica-type"
 	mpiRole          = "training.kubeflow.org/job-role"
 	lwsName          = "leaderworkerset.sigs.k8s.io/name"
 	lwsGroup         = "leaderworkerset.sigs.k8s.io/group-index"
 	lwsWorker        = "leaderworkerset.sigs.k8s.io/worker-index"
+	lwsGroupKey      = "leaderworkerset.sigs.k8s.io/group-key"
 	lwsRoleOfLeader  = "leader"
 	lwsRoleOfWorkers = "worker"
 )
@@ -84,6 +86,11 @@ func (j *joiner) placeOf(p *corev1.Pod) place {
 	if at.maker.name == "" {
 		return place{}
 	}
+	if i := p.Labels[jobSetIndex]; i != "" && at.maker.kind == foreign.JobSet { // where each of its Jobs is a role
+		if one := j.inRole(at.maker, at.set, at.role+"-"+i); one.role != "" {
+			return one
+		}
+	}
 	return j.inRole(at.maker, at.set, at.role)
 }
 
@@ -115,8 +122,10 @@ func labelled(p *corev1.Pod) place {
 	}
 	if name := p.Labels[trainingJob]; name != "" {
 		of := foreign.MPIJob // a Job creates the launcher of one
-		if ref := metav1.GetControllerOfNoCopy(p); ref != nil && training[ref.Kind] != "" {
-			of = training[ref.Kind]
+		if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
+			if k := foreign.Kind(strings.ToLower(ref.Kind) + "s.kubeflow.org"); owners[k] == ref.Kind {
+				of = k
+			}
 		}
 		return place{id{of, p.Namespace, name}, 0, strings.ToLower(cmp.Or(p.Labels[trainingRole], p.Labels[mpiRole]))}
 	}
@@ -129,12 +138,6 @@ func (j *joiner) orphan(p *corev1.Pod) bool {
 	of := labelled(p).maker
 	all, listed := j.in.Objects[of.kind]
 	return of.name != "" && listed && !slices.ContainsFunc(all, func(o *foreign.Object) bool { return o.Namespace == of.namespace && o.Name == of.name })
-}
-
-// training are the kinds of Kubeflow's jobs.
-var training = map[string]foreign.Kind{
-	"PyTorchJob": foreign.PyTorchJob, "TFJob": foreign.TFJob, "MPIJob": foreign.MPIJob, "XGBoostJob": foreign.XGBoostJob,
-	"PaddleJob": foreign.PaddleJob, "JAXJob": foreign.JAXJob,
 }
 
 // inRole returns a place of a known maker. A pod that names no existing role has none, unless there

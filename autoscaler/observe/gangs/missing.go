@@ -76,8 +76,13 @@ func (j *joiner) makeSets(o *foreign.Object) {
 			if g == nil {
 				g = j.ofSet(setOf{of, set})
 			}
-			if like[r] == nil {
-				like[r] = j.shapeOf(o, j.admitted(role, o.Maker), cmp.Or(o.Maker.Admitted, o.CreationTimestamp))
+			if like[r] == nil || o.Maker.Exclusive != "" {
+				t := j.admitted(role, o.Maker)
+				if o.Maker.Exclusive != "" {
+					*t = foreign.Exclusive(*t, o.Maker.Exclusive, lwsGroupKey, o.Namespace, o.Name+"-"+strconv.Itoa(set))
+				}
+				like[r] = j.shapeOf(o, t, cmp.Or(o.Maker.Admitted, o.CreationTimestamp))
+				like[r].near(role.Near, "role "+o.Namespace+"/"+o.Name+"/"+role.Name)
 			}
 			stem := o.Name
 			if o.Maker.Sets > 1 {
@@ -96,6 +101,14 @@ type shape struct {
 	plan     plan.Pod
 	template *corev1.PodTemplateSpec
 	workload string // of Kueue
+}
+
+// near adds that the pods are near each other, by a label of nodes; none for an empty one.
+func (s *shape) near(label, group string) {
+	if label != "" {
+		s.plan.Near = append(slices.Clip(s.plan.Near), plan.Rule{Key: label, Group: group})
+		s.plan.Groups = append(slices.Clip(s.plan.Groups), group)
+	}
 }
 
 // shapeOf converts a template of an object, once for all pods created from it.
@@ -263,14 +276,21 @@ func share(whole int64, n int) int64 {
 func (j *joiner) finish() {
 	for _, g := range j.gangs {
 		least := max(g.min-g.plain-g.ended, 1)
+		near := shape{}
+		if g.group != nil {
+			near.near(g.group.Group.Near, "gang "+g.name)
+		}
 		for _, p := range g.members {
 			p.Gang, p.GangMin = g.name, least
+			p.Near, p.Groups = slices.Concat(p.Near, near.plan.Near), slices.Concat(p.Groups, near.plan.Groups)
 			if len(g.coming) > 0 && p.Node == "" {
 				p.Unschedulable = true // pending until the missing members exist
 			}
 		}
 		for _, i := range g.coming {
-			j.unmade[i].Gang, j.unmade[i].GangMin = g.name, least
+			u := &j.unmade[i]
+			u.Gang, u.GangMin = g.name, least
+			u.Near, u.Groups = slices.Concat(u.Near, near.plan.Near), slices.Concat(u.Groups, near.plan.Groups)
 		}
 	}
 }
