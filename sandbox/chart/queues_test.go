@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,16 +62,7 @@ func TestNeighbourJobSet(t *testing.T) {
 	x, _ := begin(t)
 	x.manifests(build.JobSet, "jobset", "jobset-webhook-service")
 	x.pool()
-	x.add(aJobSet("large", 4))
-	x.wait("pods of a gang that fits nowhere", func() error { return x.count("jobset.sigs.k8s.io/jobset-name=large", 4, corev1.PodPending) })
-	x.reconciled()
-	x.must(x.nodes(t.Context(), "gang", 0))
-	// kube-scheduler binds pods one by one, and would give these the others' nodes.
-	x.must(x.Delete(t.Context(), testenv.Object("jobset.x-k8s.io/v1alpha2/JobSet", guests, "large")))
-	x.wait("the end of its pods", func() error { return x.count("jobset.sigs.k8s.io/jobset-name=large", 0, corev1.PodPending) })
-	x.add(aJobSet("train", 2))
-	x.wait("a gang that fits", func() error { return x.count("jobset.sigs.k8s.io/jobset-name=train", 2, corev1.PodRunning) })
-	x.must(x.nodes(t.Context(), "gang", 2))
+	x.whole("jobset.x-k8s.io/v1alpha2/JobSet", "jobset.sigs.k8s.io/jobset-name", aJobSet)
 }
 
 // TestNeighbourLeaderWorkerSet: the leader and the workers of a group get their nodes
@@ -218,22 +210,32 @@ func (x *tale) reconciled() {
 	})
 }
 
-// manifests installs a project as its kustomization says, and runs its program in place
-// of its Deployment's pod.
-func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
+// project is another project's program and what its kustomization installs with it.
+type project struct {
+	build.Neighbour
+	program   string
+	dir       string // of the kustomization, below the module if it is not absolute
+	namespace string
+	service   string // of its webhooks
+}
+
+// install makes a project's objects, and runs its program in place of its Deployment's pod: run is
+// given the port of the webhooks and a folder with their certificate.
+func (x *tale) install(p project, run func(hook, certs string) proc.Spec) {
 	x.t.Helper()
-	path := x.neighbour(x.t, n, program)
-	module, err := n.Dir(x.t.Context())
+	path := x.neighbour(x.t, p.Neighbour, p.program)
+	module, err := p.Dir(x.t.Context())
 	x.must(err)
 	cmd := exec.CommandContext(x.t.Context(), x.Binaries.Program("kubectl"), "kustomize", ".")
-	cmd.Dir = filepath.Join(module, "config/default")
+	if cmd.Dir = p.dir; !filepath.IsAbs(p.dir) {
+		cmd.Dir = filepath.Join(module, p.dir)
+	}
 	text, err := cmd.Output()
 	x.must(err)
 	objects, err := neighbours.Parse(text)
 	x.must(err)
-	system := strings.TrimSuffix(webhooks, "-webhook-service") + "-system"
 	hook, certs := port(x.t), x.t.TempDir()
-	cert, key, ca, err := x.Cluster.ServingCert(webhooks + "." + system + ".svc")
+	cert, key, ca, err := x.Cluster.ServingCert(p.service + "." + p.namespace + ".svc")
 	x.must(err)
 	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
 		x.must(os.WriteFile(filepath.Join(certs, name), text, 0o600))
@@ -241,39 +243,27 @@ func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
 	var asks []*unstructured.Unstructured
 	for _, o := range objects {
 		switch o.GetKind() {
-		case "Deployment", "APIService":
+		case "Deployment", "APIService", "Certificate", "Issuer":
 			continue
 		case "Service":
-			if o.GetName() == webhooks {
+			if o.GetName() == p.service {
 				o.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
 			}
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 			asks = append(asks, o)
 		}
 		clientConfigs(o.Object, hook, base64.StdEncoding.EncodeToString(ca))
-		x.must(x.CreateObject(x.t.Context(), o))
+		err := x.CreateObject(x.t.Context(), o)
+		if apierrors.IsAlreadyExists(err) && o.GetKind() == "CustomResourceDefinition" {
+			continue // of the test environment; its older versions are not asked for
+		}
+		x.must(err)
 		x.cleanup(func(ctx context.Context) error { return x.Delete(ctx, o.DeepCopy()) })
 	}
-	group, version, own := strings.TrimSuffix(webhooks, "-webhook-service"), "v1alpha1", false
-	args := []string{}
-	if n.Name == build.Kueue.Name {
-		// Without certificates of its own it requires files in /etc.
-		version, own = "v1beta2", true
-		args = append(args, "--feature-gates=VisibilityOnDemand=false")
-		x.mount(system, "kueue-webhook-server-cert", certs)
-	}
-	config := fmt.Sprintf(`
-apiVersion: config.%s.x-k8s.io/%s
-kind: Configuration
-leaderElection: {leaderElect: false}
-internalCertManagement: {enable: %t}
-webhook: {port: %s, certDir: %s}
-metrics: {bindAddress: "0"}
-health: {healthProbeBindAddress: "127.0.0.1:%s"}
-`, group, version, own, hook, certs, port(x.t))
-	file := filepath.Join(x.t.TempDir(), "config.yaml")
-	x.must(os.WriteFile(file, []byte(config), 0o600))
-	x.beside(x.t, proc.Spec{Name: program, Path: path, Args: append(args, "--config="+file), Env: []string{"KUBECONFIG=" + x.Cluster.Kubeconfig()}})
+	spec := run(hook, certs)
+	spec.Name, spec.Path = p.program, path
+	spec.Env = append(spec.Env, "KUBECONFIG="+x.Cluster.Kubeconfig())
+	x.beside(x.t, spec)
 	// What asks the program goes before it.
 	x.cleanup(func(ctx context.Context) error {
 		var errs []error
@@ -283,6 +273,41 @@ health: {healthProbeBindAddress: "127.0.0.1:%s"}
 		return errors.Join(errs...)
 	})
 	x.wait("the webhooks", func() error { return dial("127.0.0.1:" + hook) })
+}
+
+// manifests installs a project that is made as those of Kubernetes' working group for batch are.
+func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
+	x.t.Helper()
+	group := strings.TrimSuffix(webhooks, "-webhook-service")
+	system := group + "-system"
+	x.install(project{Neighbour: n, program: program, dir: "config/default", namespace: system, service: webhooks}, func(hook, certs string) proc.Spec {
+		version, own := "v1alpha1", false
+		var args []string
+		if n.Name == build.Kueue.Name {
+			// Without certificates of its own it requires files in /etc.
+			version, own = "v1beta2", true
+			args = append(args, "--feature-gates=VisibilityOnDemand=false")
+			x.mount(system, "kueue-webhook-server-cert", certs)
+		}
+		file := x.file("config.yaml", fmt.Sprintf(`
+apiVersion: config.%s.x-k8s.io/%s
+kind: Configuration
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: %t}
+webhook: {port: %s, certDir: %s}
+metrics: {bindAddress: "0"}
+health: {healthProbeBindAddress: "127.0.0.1:%s"}
+`, group, version, own, hook, certs, port(x.t)))
+		return proc.Spec{Args: append(args, "--config="+file)}
+	})
+}
+
+// file of the text, for as long as the test lasts.
+func (x *tale) file(name, text string) string {
+	x.t.Helper()
+	path := filepath.Join(x.t.TempDir(), name)
+	x.must(os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 // clientConfigs leads what asks a Service of webhooks to the port.
