@@ -117,7 +117,7 @@ test-node: prepare tool-helm ## A real node (kubelet, containerd, runc, kube-pro
 .PHONY: test-neighbours
 test-neighbours: export GPUSCALE_TEST_NEIGHBOURS := 1
 test-neighbours: prepare tool-helm ## Our chart beside other projects' own programs, compiled the first time: VictoriaMetrics, Karpenter and others.
-	go test -count=1 -v -timeout 90m -run 'TestNeighbour' ./sandbox/chart
+	go test -count=1 -v -timeout 90m -run 'TestNeighbour' ./sandbox/chart ./sandbox/guardrails
 
 .PHONY: short
 short: tools ## The tests that need no control plane.

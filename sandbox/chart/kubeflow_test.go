@@ -41,7 +41,7 @@ func TestNeighbourTrainingOperator(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(operatorCerts)) })
 	x.must(os.Mkdir(operatorCerts, 0o700))
-	x.install(project{Neighbour: build.TrainingOperator, program: "training-operator.v1", dir: "manifests/overlays/standalone", namespace: "kubeflow", service: "training-operator"}, func(hook, _ string) proc.Spec {
+	x.Run(t, testenv.Project{Neighbour: build.TrainingOperator, Program: "training-operator.v1", Folder: "manifests/overlays/standalone", Namespace: "kubeflow", Service: "training-operator"}, func(hook, _ string) proc.Spec {
 		x.mount("kubeflow", "training-operator-webhook-cert", operatorCerts) // it makes its own
 		return proc.Spec{Args: []string{"--webhook-server-port=" + hook, "--metrics-bind-address=0", "--health-probe-bind-address=" + address(t), "--enable-scheme=pytorchjob"}}
 	})
@@ -76,7 +76,7 @@ func TestNeighbourTrainer(t *testing.T) {
 	x.must(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil,
 		"namespace: kubeflow-system\nresources: [%[1]s/manifests/base/crds, %[1]s/manifests/base/manager, %[1]s/manifests/base/rbac, %[1]s/manifests/base/webhook]\n", rel), 0o600))
 	x.must(x.Namespace(t.Context(), "kubeflow-system", nil))
-	x.install(project{Neighbour: build.Trainer, program: "trainer-controller-manager", dir: dir, namespace: "kubeflow-system", service: "kubeflow-trainer-controller-manager"}, func(hook, certs string) proc.Spec {
+	x.Run(t, testenv.Project{Neighbour: build.Trainer, Program: "trainer-controller-manager", Folder: dir, Namespace: "kubeflow-system", Service: "kubeflow-trainer-controller-manager"}, func(hook, certs string) proc.Spec {
 		tmp := filepath.Join(certs, "k8s-webhook-server")
 		x.must(os.Mkdir(tmp, 0o700))
 		x.must(os.Symlink(certs, filepath.Join(tmp, "serving-certs")))

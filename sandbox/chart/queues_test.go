@@ -2,14 +2,11 @@ package chart
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,13 +14,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/sandbox/build"
-	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -210,77 +205,12 @@ func (x *tale) reconciled() {
 	})
 }
 
-// project is another project's program and what its kustomization installs with it.
-type project struct {
-	build.Neighbour
-	program   string
-	dir       string // of the kustomization, below the module if it is not absolute
-	namespace string
-	service   string // of its webhooks
-}
-
-// install makes a project's objects, and runs its program in place of its Deployment's pod: run is
-// given the port of the webhooks and a folder with their certificate.
-func (x *tale) install(p project, run func(hook, certs string) proc.Spec) {
-	x.t.Helper()
-	path := x.neighbour(x.t, p.Neighbour, p.program)
-	module, err := p.Dir(x.t.Context())
-	x.must(err)
-	cmd := exec.CommandContext(x.t.Context(), x.Binaries.Program("kubectl"), "kustomize", ".")
-	if cmd.Dir = p.dir; !filepath.IsAbs(p.dir) {
-		cmd.Dir = filepath.Join(module, p.dir)
-	}
-	text, err := cmd.Output()
-	x.must(err)
-	objects, err := neighbours.Parse(text)
-	x.must(err)
-	hook, certs := port(x.t), x.t.TempDir()
-	cert, key, ca, err := x.Cluster.ServingCert(p.service + "." + p.namespace + ".svc")
-	x.must(err)
-	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
-		x.must(os.WriteFile(filepath.Join(certs, name), text, 0o600))
-	}
-	var asks []*unstructured.Unstructured
-	for _, o := range objects {
-		switch o.GetKind() {
-		case "Deployment", "APIService", "Certificate", "Issuer":
-			continue
-		case "Service":
-			if o.GetName() == p.service {
-				o.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
-			}
-		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-			asks = append(asks, o)
-		}
-		clientConfigs(o.Object, hook, base64.StdEncoding.EncodeToString(ca))
-		err := x.CreateObject(x.t.Context(), o)
-		if apierrors.IsAlreadyExists(err) && o.GetKind() == "CustomResourceDefinition" {
-			continue // of the test environment; its older versions are not asked for
-		}
-		x.must(err)
-		x.cleanup(func(ctx context.Context) error { return x.Delete(ctx, o.DeepCopy()) })
-	}
-	spec := run(hook, certs)
-	spec.Name, spec.Path = p.program, path
-	spec.Env = append(spec.Env, "KUBECONFIG="+x.Cluster.Kubeconfig())
-	x.beside(x.t, spec)
-	// What asks the program goes before it.
-	x.cleanup(func(ctx context.Context) error {
-		var errs []error
-		for _, o := range asks {
-			errs = append(errs, x.Delete(ctx, o.DeepCopy()))
-		}
-		return errors.Join(errs...)
-	})
-	x.wait("the webhooks", func() error { return dial("127.0.0.1:" + hook) })
-}
-
 // manifests installs a project that is made as those of Kubernetes' working group for batch are.
 func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
 	x.t.Helper()
 	group := strings.TrimSuffix(webhooks, "-webhook-service")
 	system := group + "-system"
-	x.install(project{Neighbour: n, program: program, dir: "config/default", namespace: system, service: webhooks}, func(hook, certs string) proc.Spec {
+	x.Run(x.t, testenv.Project{Neighbour: n, Program: program, Folder: "config/default", Namespace: system, Service: webhooks}, func(hook, certs string) proc.Spec {
 		version, own := "v1alpha1", false
 		var args []string
 		if n.Name == build.Kueue.Name {
@@ -308,26 +238,6 @@ func (x *tale) file(name, text string) string {
 	path := filepath.Join(x.t.TempDir(), name)
 	x.must(os.WriteFile(path, []byte(text), 0o600))
 	return path
-}
-
-// clientConfigs leads what asks a Service of webhooks to the port.
-func clientConfigs(in any, port, ca string) {
-	switch in := in.(type) {
-	case []any:
-		for _, v := range in {
-			clientConfigs(v, port, ca)
-		}
-	case map[string]any:
-		if c, ok := in["clientConfig"].(map[string]any); ok {
-			if service, ok := c["service"].(map[string]any); ok {
-				n, _ := strconv.ParseInt(port, 10, 64)
-				service["port"], c["caBundle"] = n, ca
-			}
-		}
-		for _, v := range in {
-			clientConfigs(v, port, ca)
-		}
-	}
 }
 
 // mount plays the kubelet: a Secret's files are in the folder once it has them.
