@@ -118,7 +118,7 @@ test-node: prepare tool-helm ## A real node (kubelet, containerd, runc, kube-pro
 .PHONY: test-neighbours
 test-neighbours: export GPUSCALE_TEST_NEIGHBOURS := 1
 test-neighbours: prepare tool-helm ## Our chart beside other projects' own programs, compiled the first time: VictoriaMetrics, Karpenter and others.
-	go test -count=1 -v -timeout 90m -run 'TestNeighbour' ./sandbox/chart
+	go test -count=1 -v -timeout 90m -run 'TestNeighbour' ./sandbox/chart ./sandbox/guardrails
 
 .PHONY: short
 short: tools ## The tests that need no control plane.
@@ -219,8 +219,8 @@ bench-adapter: prepare ## Measure the adapter under up to 5,000 HPAs beside prom
 	GPUSCALE_TEST_ALL=1 go test -count=1 -v -timeout 30m -run "^TestLoad$$" ./sandbox/e2e
 
 .PHONY: bench-autoscaler
-bench-autoscaler: tools ## Measure the autoscaler beside 1,000 full nodes on the real control plane; ARGS="-h" for more.
-	go run ./sandbox/bench $(ARGS)
+bench-autoscaler: prepare ## Measure the autoscaler beside 1,000 full nodes on the real control plane; ARGS="-nodes 100 -pods 20 -idle 10s".
+	go test -run '^$$' -bench Autoscaler -benchtime 1x -timeout 1h ./sandbox/bench -args $(ARGS)
 
 .PHONY: bench-report
 bench-report: tools ## Measure a report of 30 days of 1,000 GPUs: from the answers on, and the whole program.

@@ -1,63 +1,284 @@
-package main
+package bench
 
 import (
-	"io"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/observe"
-	"github.com/gpuscale/gpuscale/gpu/trust"
-	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/procstat"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// TestBound: the burst is the one cluster-autoscaler was measured with.
-func TestBound(t *testing.T) {
-	for pods, nodes := range map[int]int{1: 1, 20: 11, 200: 113, 500: 281, 2000: 1125} {
-		if got := bound(pods); got != nodes {
-			t.Errorf("%d pods need %d nodes, want %d", pods, got, nodes)
-		}
+var (
+	nodes = flag.Int("nodes", 1000, "full nodes of 8 GPUs")
+	pods  = flag.Int("pods", 500, "pods of the burst; they request 1, 2 … 8, 1, 2 … GPUs")
+	idle  = flag.Duration("idle", time.Minute, "how long the idle program is measured")
+)
+
+// BenchmarkAutoscaler reports the kernel's figures of one run.
+func BenchmarkAutoscaler(b *testing.B) {
+	l := newLab(b)
+	before := procstat.Load()
+	for b.Loop() {
+		pid := l.subject.PID()
+		cpu, from := procstat.CPU(pid), time.Now()
+		l.sleep(b, *idle)
+		used, m := procstat.CPU(pid)-cpu, procstat.Memory(pid)
+		b.ReportMetric(used.Seconds()/time.Since(from).Seconds(), "idle-cores")
+		b.ReportMetric(mib(m.Now), "idle-MiB")
+		b.ReportMetric(mib(m.File), "MiB-of-program-file")
+
+		procstat.ForgetPeak(pid)
+		cpu, from = procstat.CPU(pid), time.Now()
+		added := l.burst(b)
+		used, m = procstat.CPU(pid)-cpu, procstat.Memory(pid)
+		b.ReportMetric(used.Seconds(), "burst-CPU-s")
+		b.ReportMetric(mib(m.Peak), "burst-peak-MiB")
+		b.ReportMetric(float64(added), "nodes-added")
+		b.ReportMetric(float64(bound(*pods)), "nodes-at-least")
+		b.ReportMetric(time.Since(from).Seconds(), "s-until-all-run")
 	}
+	b.Logf("%d nodes, %d pods; load average %s before, %s after", *nodes, *pods, before, procstat.Load())
 }
 
-func TestParse(t *testing.T) {
-	for args, good := range map[string]bool{"": true, "-nodes 7500 -pods 20 -idle 1s": true, "-pods 0": false, "-nodes 0": false, "-idle 0s": false, "-what": false} {
-		if _, err := parse(strings.Fields(args), io.Discard); (err == nil) != good {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// lab is a control plane, the fakes, and the program that is measured.
+type lab struct {
+	*testenv.Env
+	podList  corelisters.PodLister
+	nodeList corelisters.NodeLister
+	subject  *proc.Process
+	broken   chan error // from the fake of Cluster API's controllers
 }
 
-// TestExportersAreTrusted: the autoscaler's reader accepts the fake's responses, and a pod's
-// allocation is stable.
-func TestExportersAreTrusted(t *testing.T) {
-	pods := []*corev1.Pod{podOf("a", "n", 3), podOf("waits", "", 2)}
-	e := newExporters(func() []*corev1.Node { return []*corev1.Node{nodeOf("n")} }, func() []*corev1.Pod { return pods })
-	server := httptest.NewServer(e)
-	defer server.Close()
-	read, err := prom.New(prom.Config{URL: server.URL, Timeout: time.Minute})
+// newLab returns once everything runs and is idle.
+func newLab(b *testing.B) *lab {
+	b.Helper()
+	env, err := testenv.Start(b.Context(), testenv.Options{CRDs: true, Programs: true})
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	want := func(all ...string) {
-		t.Helper()
-		if r, err := observe.Read(t.Context(), read, trust.From([]string{system}), time.Now()); err != nil || r.Taken.IsZero() {
-			t.Fatal(r, err)
-		}
-		v, err := read.Query(t.Context(), "gpu_held", time.Time{})
-		if err != nil || len(v) != len(all) {
-			t.Fatalf("%v, %v; want %v", v, err, all)
-		}
-		for i, s := range v {
-			if got := s.Labels.Get("gpu") + " " + s.Labels.Get("pod"); got != all[i] {
-				t.Errorf("GPU and pod %q, want %q", got, all[i])
-			}
+	b.Cleanup(env.Stop)
+	l := &lab{Env: env, broken: make(chan error, 1)}
+	for _, step := range []struct {
+		what string
+		do   func(*testing.B) error
+	}{
+		{"configuring the scheduler", l.pack},
+		{"creating pools", l.createPools},
+		{fmt.Sprintf("creating %d full nodes", *nodes), l.createNodes},
+		{"starting the autoscaler", l.startSubject},
+	} {
+		b.Log(time.Now().Format(time.TimeOnly), step.what)
+		if err := step.do(b); err != nil {
+			b.Fatalf("%s: %v", step.what, errors.Join(err, l.Cluster.Err()))
 		}
 	}
-	want("0 a", "1 a", "2 a")
-	pods = []*corev1.Pod{podOf("later", "n", 1), pods[0]}
-	want("0 a", "1 a", "2 a", "3 later")
+	l.sleep(b, 30*time.Second) // until it is idle
+	return l
+}
+
+// sleep is part of what is measured: nothing happens meanwhile.
+func (l *lab) sleep(b *testing.B, d time.Duration) {
+	b.Helper()
+	select {
+	case <-b.Context().Done():
+		b.Fatal(context.Cause(b.Context()))
+	case err := <-l.broken:
+		b.Fatal("the fake of Cluster API: ", err)
+	case <-time.After(d):
+	}
+}
+
+// packing makes the scheduler fill nodes one by one. By default it spreads pods, so that
+// pods of many GPUs fit on no node.
+const packing = `
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: nvidia.com/gpu, weight: 100}]}}
+`
+
+func (l *lab) pack(b *testing.B) error {
+	file := filepath.Join(l.Cluster.Dir(), "scheduler.yaml")
+	config, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append(config, packing...), 0o600)
+	}
+	if err == nil {
+		err = l.Cluster.StopProgram(cluster.Scheduler)
+	}
+	if err == nil {
+		err = l.Cluster.StartProgram(b.Context(), cluster.Scheduler)
+	}
+	return err
+}
+
+// createPools creates the program's rights and the pools.
+func (l *lab) createPools(b *testing.B) error {
+	ctx := b.Context()
+	k, err := kubernetes.NewForConfig(l.Cluster.RESTConfig())
+	if err != nil {
+		return err
+	}
+	f := informers.NewSharedInformerFactory(k, 0)
+	l.podList, l.nodeList = f.Core().V1().Pods().Lister(), f.Core().V1().Nodes().Lister()
+	f.Start(ctx.Done())
+	f.WaitForCacheSync(ctx.Done())
+	if err := l.InstallSources(ctx, neighbours.ClusterAPI()); err != nil {
+		return err
+	}
+	for _, name := range []string{system, work, partition.DefaultConfigMap.Namespace} {
+		if err := l.Namespace(ctx, name, nil); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(l.Apply(ctx, "deploy/manifests/autoscaler.yaml"), l.Create(ctx, fmt.Sprintf(pools, *nodes))); err != nil {
+		return err
+	}
+	go func() { l.broken <- (&neighbours.Machines{Client: l.Admin, Nodes: offers}).Run(ctx) }()
+	return nil
+}
+
+// createNodes creates the nodes of pool base and the pods that fill them, already bound.
+func (l *lab) createNodes(b *testing.B) error {
+	var full []*corev1.Pod
+	for n := range *nodes {
+		gpus := []int{8, 4, 1}[n%3]
+		for i := range gpusOfNode / gpus {
+			full = append(full, podOf(fmt.Sprintf("base-%05d-%d", n, i), fmt.Sprintf("base-%05d", n), gpus))
+		}
+	}
+	if err := each(b.Context(), *nodes, func(n int) error { return l.Admin.Create(b.Context(), nodeOf(fmt.Sprintf("base-%05d", n))) }); err != nil {
+		return err
+	}
+	if err := each(b.Context(), len(full), func(n int) error { return l.Admin.Create(b.Context(), full[n]) }); err != nil {
+		return err
+	}
+	return l.until(b, func() error { return l.allRun("base-", len(full)) })
+}
+
+// burst creates the pods, waits until all run, and returns the number of nodes added.
+func (l *lab) burst(b *testing.B) (added int) {
+	b.Helper()
+	err := each(b.Context(), *pods, func(n int) error {
+		return l.Admin.Create(b.Context(), podOf(fmt.Sprintf("burst-%05d", n), "", requests(n)))
+	})
+	if err == nil {
+		err = l.until(b, func() error { return l.allRun("burst-", *pods) })
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return len(l.allNodes()) - *nodes
+}
+
+func (l *lab) allNodes() []*corev1.Node {
+	all, _ := l.nodeList.List(labels.Everything()) // a cache gives no error
+	return all
+}
+
+func (l *lab) allPods() []*corev1.Pod {
+	all, _ := l.podList.Pods(work).List(labels.Everything())
+	return all
+}
+
+func (l *lab) allRun(prefix string, n int) error {
+	run := 0
+	for _, p := range l.allPods() {
+		if strings.HasPrefix(p.Name, prefix) && p.Status.Phase == corev1.PodRunning {
+			run++
+		}
+	}
+	if run < n {
+		return fmt.Errorf("%d of %d pods run", run, n)
+	}
+	return nil
+}
+
+// until awaits done for minutes: thousands of pods take their time.
+func (l *lab) until(b *testing.B, done func() error) error {
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
+	defer cancel()
+	return l.Cluster.Await(ctx, func(context.Context) error {
+		select {
+		case err := <-l.broken:
+			return await.Final(fmt.Errorf("the fake of Cluster API: %w", err))
+		default:
+			return done()
+		}
+	})
+}
+
+// startSubject starts the program, with the default configuration except for the limits on
+// scale-ups.
+func (l *lab) startSubject(b *testing.B) error {
+	prom := &promtest.Server{}
+	prom.Script(newExporters(l.allNodes, l.allPods).answer)
+	server := httptest.NewServer(prom)
+	b.Cleanup(server.Close)
+	file, listen := filepath.Join(l.Dir, "autoscaler.yaml"), fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(b))
+	config := "policy: {maxNodesPerScaleUp: 10000, maxNodesPerHour: 100000}\nprometheus: {url: " + server.URL + "}\n"
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return err
+	}
+	kubeconfig, err := l.Cluster.ServiceAccountKubeconfig(b.Context(), system, "gpuscale-autoscaler")
+	if err != nil {
+		return err
+	}
+	l.subject, err = l.Cluster.Processes().Start(proc.Spec{
+		Name: "gpuscale-autoscaler", Path: filepath.Join(l.Programs, "gpuscale-autoscaler"), Log: l.Cluster.LogFile("gpuscale-autoscaler"),
+		Args: []string{"--config=" + file, "--listen=" + listen, "--kubeconfig=" + kubeconfig},
+	})
+	if err != nil {
+		return err
+	}
+	b.Logf("go tool pprof http://%s/debug/pprof/profile shows where its CPU time goes", listen)
+	return l.until(b, func() error {
+		resp, err := http.Get("http://" + listen + "/readyz")
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		var p v1alpha1.GPUNodePool
+		if err := l.Admin.Get(b.Context(), client.ObjectKey{Name: base}, &p); err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK || int(p.Status.Ready) != *nodes {
+			return fmt.Errorf("/readyz answers %s; pool %s has %d nodes ready", resp.Status, base, p.Status.Ready)
+		}
+		return nil
+	})
+}
+
+// each calls do n times, in parallel.
+func each(ctx context.Context, n int, do func(i int) error) error {
+	errs := make([]error, n)
+	workqueue.ParallelizeUntil(ctx, 16, n, func(i int) { errs[i] = do(i) })
+	return errors.Join(append(errs, context.Cause(ctx))...)
 }

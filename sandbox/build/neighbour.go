@@ -27,7 +27,9 @@ type Neighbour struct {
 // The neighbours whose programs tests run.
 var (
 	// Later versions of Alertmanager need their pages compiled by Node.js.
-	Alertmanager       = Neighbour{Name: "Alertmanager", Module: "github.com/prometheus/alertmanager", Version: "v0.31.1", packages: []string{"cmd/alertmanager"}}
+	Alertmanager = Neighbour{Name: "Alertmanager", Module: "github.com/prometheus/alertmanager", Version: "v0.31.1", packages: []string{"cmd/alertmanager"}}
+	// ClusterAPI's core: the controllers of Cluster, MachineDeployment, MachineSet, Machine and MachinePool.
+	ClusterAPI         = Neighbour{Name: "Cluster API", Module: "sigs.k8s.io/cluster-api", Version: "v1.14.2", packages: []string{"core"}}
 	JobSet             = Neighbour{Name: "JobSet", Module: "sigs.k8s.io/jobset", Version: "v0.10.1", packages: []string{"."}}
 	Karpenter          = Neighbour{Name: "Karpenter", Module: "sigs.k8s.io/karpenter", Version: "v1.14.0", packages: []string{"kwok"}}
 	KEDA               = Neighbour{Name: "KEDA", Module: "github.com/kedacore/keda/v2", Version: "v2.21.0", packages: []string{"cmd/operator", "cmd/adapter"}}
@@ -36,7 +38,11 @@ var (
 	PrometheusOperator = Neighbour{
 		Name: "prometheus-operator", Module: "github.com/prometheus-operator/prometheus-operator", Version: "v0.85.0", packages: []string{"cmd/operator"},
 	}
-	VictoriaMetrics = Neighbour{
+	SchedulerPlugins = Neighbour{Name: "scheduler-plugins", Module: "sigs.k8s.io/scheduler-plugins", Version: "v0.33.5", packages: []string{"cmd/scheduler", "cmd/controller"}}
+	Thanos           = Neighbour{Name: "Thanos", Module: "github.com/thanos-io/thanos", Version: "v0.42.4", packages: []string{"cmd/thanos"}}
+	Trainer          = Neighbour{Name: "Trainer", Module: "github.com/kubeflow/trainer/v2", Version: "v2.1.0", packages: []string{"cmd/trainer-controller-manager"}}
+	TrainingOperator = Neighbour{Name: "Training Operator", Module: "github.com/kubeflow/training-operator", Version: "v1.9.3", packages: []string{"cmd/training-operator.v1"}}
+	VictoriaMetrics  = Neighbour{
 		Name: "VictoriaMetrics", Module: "github.com/VictoriaMetrics/VictoriaMetrics", Version: "v1.150.0", packages: []string{"app/victoria-metrics", "app/vmalert"},
 		ldflags: "-X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=victoria-metrics-v1.150.0",
 	}
@@ -55,7 +61,7 @@ func (n Neighbour) Program(ctx context.Context, o Options, name string) (string,
 
 func (n Neighbour) target() target {
 	t := target{
-		name:   strings.ToLower(n.Name),
+		name:   strings.ReplaceAll(strings.ToLower(n.Name), " ", "-"),
 		title:  n.Name + " " + n.Version,
 		source: &n,
 		args:   []string{"-trimpath", "-mod=mod", "-ldflags", "-s -w " + n.ldflags},
@@ -89,8 +95,12 @@ func (n Neighbour) Dir(ctx context.Context) (string, error) {
 }
 
 // besideIt are replacements by modules of the same repository, which a published module
-// does not have beside it. The versions that it requires take their place.
-var besideIt = regexp.MustCompile(`(?m)^.* => \.\.?/.*\n`)
+// does not have beside it. The versions that it requires take their place; where it
+// requires none that exists, unversioned, they are published with its own.
+var (
+	besideIt    = regexp.MustCompile(`(?m)^.* => \.\.?/.*\n`)
+	unversioned = []byte("v0.0.0-00010101000000-000000000000")
+)
 
 // modfile puts the module's go.mod and go.sum into dir: those in the module
 // cache cannot be written.
@@ -98,7 +108,8 @@ func (n Neighbour) modfile(module, dir string) (string, error) {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(module, name))
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), besideIt.ReplaceAll(text, nil), 0o600)
+			text = bytes.ReplaceAll(besideIt.ReplaceAll(text, nil), unversioned, []byte(n.Version))
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
 		}
 		if err != nil {
 			return "", fmt.Errorf("compiling %s: %w", n.Module, err)

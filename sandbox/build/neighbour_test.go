@@ -11,7 +11,7 @@ import (
 func TestANeighbourIsCompiledOnceFromItsOwnModule(t *testing.T) {
 	o, _ := checkout(t)
 	module := filepath.Join(t.TempDir(), "module")
-	const published = "module example.org/n\nreplace example.org/n/api => ./api\n"
+	const published = "module example.org/n\nreplace example.org/n/api => ./api\nrequire example.org/n/api v0.0.0-00010101000000-000000000000\n"
 	write(t, filepath.Join(module, "go.mod"), published)
 	write(t, filepath.Join(module, "go.sum"), "")
 	calls := filepath.Join(t.TempDir(), "calls")
@@ -34,7 +34,7 @@ esac`)
 		}
 	}
 	text, err := os.ReadFile(calls)
-	if want := "build in " + module + " of module example.org/n \n"; err != nil || string(text) != want {
+	if want := "build in " + module + " of module example.org/n require example.org/n/api v1.2.3 \n"; err != nil || string(text) != want {
 		t.Errorf("%v: %q, want %q", err, text, want)
 	}
 	if mod, _ := os.ReadFile(filepath.Join(module, "go.mod")); string(mod) != published {

@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // muted are the alerts that a cause mutes in its cluster.
@@ -74,7 +75,7 @@ func TestNeighbourAlertmanager(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runBeside(t, proc.Spec{Name: "alertmanager", Path: program, Log: filepath.Join(dir, "log"), Args: []string{
+	testenv.Beside(t, proc.Spec{Name: "alertmanager", Path: program, Log: filepath.Join(dir, "log"), Args: []string{
 		"--config.file=" + config, "--storage.path=" + dir, "--web.listen-address=" + at, "--cluster.listen-address=",
 	}})
 

@@ -20,6 +20,7 @@ import (
 	exporter "github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/exporter/replay"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
@@ -105,7 +106,7 @@ func (f *fleet) turn(ctx context.Context) error {
 		there[n.Name] = true
 	}
 	here := map[string]bool{}
-	var list []target
+	var list []cluster.TargetGroup
 	for _, p := range exporters {
 		if p.DeletionTimestamp != nil || !there[p.Spec.NodeName] || p.Status.Phase != corev1.PodRunning {
 			continue
@@ -119,7 +120,7 @@ func (f *fleet) turn(ctx context.Context) error {
 		}
 		here[p.Name] = true
 		h.allocate(work.Items)
-		list = append(list, target{[]string{strings.TrimPrefix(h.page.URL, "http://")}, map[string]string{"namespace": installed, "pod": p.Name}})
+		list = append(list, cluster.TargetGroup{Targets: []string{strings.TrimPrefix(h.page.URL, "http://")}, Labels: map[string]string{"namespace": installed, "pod": p.Name}})
 	}
 	for name, h := range f.hosts {
 		if !here[name] {
@@ -127,7 +128,7 @@ func (f *fleet) turn(ctx context.Context) error {
 			delete(f.hosts, name)
 		}
 	}
-	slices.SortFunc(list, func(a, b target) int { return strings.Compare(a.Labels["pod"], b.Labels["pod"]) })
+	slices.SortFunc(list, func(a, b cluster.TargetGroup) int { return strings.Compare(a.Labels["pod"], b.Labels["pod"]) })
 	for _, job := range exporterJobs {
 		if err := f.env.writeTargets(job, list); err != nil {
 			return err

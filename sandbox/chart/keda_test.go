@@ -76,7 +76,7 @@ metadata: {name: gpuscale-adapter:keda}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gpuscale-metrics-reader}
 subjects: [{kind: ServiceAccount, name: gpuscale-adapter, namespace: gpus}]
 `)
-	token, err := b.token(t.Context(), adapterName)
+	token, err := b.Cluster.Token(t.Context(), installed, adapterName)
 	x.must(err)
 	tokenFile := filepath.Join(t.TempDir(), "token")
 	x.must(os.WriteFile(tokenFile, []byte(token), 0o600))

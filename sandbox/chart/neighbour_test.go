@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,23 +42,7 @@ func address(t *testing.T) string {
 func (b *env) beside(t *testing.T, spec proc.Spec) *proc.Process {
 	t.Helper()
 	spec.Log = b.Cluster.LogFile(spec.Name)
-	return runBeside(t, spec)
-}
-
-// runBeside is beside for a program that needs no cluster.
-func runBeside(t *testing.T, spec proc.Spec) *proc.Process {
-	t.Helper()
-	p, err := proc.NewGroup(slog.New(slog.DiscardHandler)).Start(spec) // its end is not the control plane's
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("%s:\n  %s", spec.Name, strings.Join(proc.Tail(spec.Log, 15), "\n  "))
-		}
-		p.Stop(5 * time.Second)
-	})
-	return p
+	return testenv.Beside(t, spec)
 }
 
 // reinstalled runs our programs with further flags of Helm until the test ends.

@@ -2,14 +2,11 @@ package chart
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/sandbox/build"
-	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -61,16 +57,7 @@ func TestNeighbourJobSet(t *testing.T) {
 	x, _ := begin(t)
 	x.manifests(build.JobSet, "jobset", "jobset-webhook-service")
 	x.pool()
-	x.add(aJobSet("large", 4))
-	x.wait("pods of a gang that fits nowhere", func() error { return x.count("jobset.sigs.k8s.io/jobset-name=large", 4, corev1.PodPending) })
-	x.reconciled()
-	x.must(x.nodes(t.Context(), "gang", 0))
-	// kube-scheduler binds pods one by one, and would give these the others' nodes.
-	x.must(x.Delete(t.Context(), testenv.Object("jobset.x-k8s.io/v1alpha2/JobSet", guests, "large")))
-	x.wait("the end of its pods", func() error { return x.count("jobset.sigs.k8s.io/jobset-name=large", 0, corev1.PodPending) })
-	x.add(aJobSet("train", 2))
-	x.wait("a gang that fits", func() error { return x.count("jobset.sigs.k8s.io/jobset-name=train", 2, corev1.PodRunning) })
-	x.must(x.nodes(t.Context(), "gang", 2))
+	x.whole("jobset.x-k8s.io/v1alpha2/JobSet", "jobset.sigs.k8s.io/jobset-name", aJobSet)
 }
 
 // TestNeighbourLeaderWorkerSet: the leader and the workers of a group get their nodes
@@ -218,51 +205,21 @@ func (x *tale) reconciled() {
 	})
 }
 
-// manifests installs a project as its kustomization says, and runs its program in place
-// of its Deployment's pod.
+// manifests installs a project that is made as those of Kubernetes' working group for batch are.
 func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
 	x.t.Helper()
-	path := x.neighbour(x.t, n, program)
-	module, err := n.Dir(x.t.Context())
-	x.must(err)
-	cmd := exec.CommandContext(x.t.Context(), x.Binaries.Program("kubectl"), "kustomize", ".")
-	cmd.Dir = filepath.Join(module, "config/default")
-	text, err := cmd.Output()
-	x.must(err)
-	objects, err := neighbours.Parse(text)
-	x.must(err)
-	system := strings.TrimSuffix(webhooks, "-webhook-service") + "-system"
-	hook, certs := port(x.t), x.t.TempDir()
-	cert, key, ca, err := x.Cluster.ServingCert(webhooks + "." + system + ".svc")
-	x.must(err)
-	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
-		x.must(os.WriteFile(filepath.Join(certs, name), text, 0o600))
-	}
-	var asks []*unstructured.Unstructured
-	for _, o := range objects {
-		switch o.GetKind() {
-		case "Deployment", "APIService":
-			continue
-		case "Service":
-			if o.GetName() == webhooks {
-				o.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
-			}
-		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-			asks = append(asks, o)
+	group := strings.TrimSuffix(webhooks, "-webhook-service")
+	system := group + "-system"
+	x.Run(x.t, testenv.Project{Neighbour: n, Program: program, Folder: "config/default", Namespace: system, Service: webhooks}, func(hook, certs string) proc.Spec {
+		version, own := "v1alpha1", false
+		var args []string
+		if n.Name == build.Kueue.Name {
+			// Without certificates of its own it requires files in /etc.
+			version, own = "v1beta2", true
+			args = append(args, "--feature-gates=VisibilityOnDemand=false")
+			x.mount(system, "kueue-webhook-server-cert", certs)
 		}
-		clientConfigs(o.Object, hook, base64.StdEncoding.EncodeToString(ca))
-		x.must(x.CreateObject(x.t.Context(), o))
-		x.cleanup(func(ctx context.Context) error { return x.Delete(ctx, o.DeepCopy()) })
-	}
-	group, version, own := strings.TrimSuffix(webhooks, "-webhook-service"), "v1alpha1", false
-	args := []string{}
-	if n.Name == build.Kueue.Name {
-		// Without certificates of its own it requires files in /etc.
-		version, own = "v1beta2", true
-		args = append(args, "--feature-gates=VisibilityOnDemand=false")
-		x.mount(system, "kueue-webhook-server-cert", certs)
-	}
-	config := fmt.Sprintf(`
+		file := x.file("config.yaml", fmt.Sprintf(`
 apiVersion: config.%s.x-k8s.io/%s
 kind: Configuration
 leaderElection: {leaderElect: false}
@@ -270,39 +227,17 @@ internalCertManagement: {enable: %t}
 webhook: {port: %s, certDir: %s}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: "127.0.0.1:%s"}
-`, group, version, own, hook, certs, port(x.t))
-	file := filepath.Join(x.t.TempDir(), "config.yaml")
-	x.must(os.WriteFile(file, []byte(config), 0o600))
-	x.beside(x.t, proc.Spec{Name: program, Path: path, Args: append(args, "--config="+file), Env: []string{"KUBECONFIG=" + x.Cluster.Kubeconfig()}})
-	// What asks the program goes before it.
-	x.cleanup(func(ctx context.Context) error {
-		var errs []error
-		for _, o := range asks {
-			errs = append(errs, x.Delete(ctx, o.DeepCopy()))
-		}
-		return errors.Join(errs...)
+`, group, version, own, hook, certs, port(x.t)))
+		return proc.Spec{Args: append(args, "--config="+file)}
 	})
-	x.wait("the webhooks", func() error { return dial("127.0.0.1:" + hook) })
 }
 
-// clientConfigs leads what asks a Service of webhooks to the port.
-func clientConfigs(in any, port, ca string) {
-	switch in := in.(type) {
-	case []any:
-		for _, v := range in {
-			clientConfigs(v, port, ca)
-		}
-	case map[string]any:
-		if c, ok := in["clientConfig"].(map[string]any); ok {
-			if service, ok := c["service"].(map[string]any); ok {
-				n, _ := strconv.ParseInt(port, 10, 64)
-				service["port"], c["caBundle"] = n, ca
-			}
-		}
-		for _, v := range in {
-			clientConfigs(v, port, ca)
-		}
-	}
+// file of the text, for as long as the test lasts.
+func (x *tale) file(name, text string) string {
+	x.t.Helper()
+	path := filepath.Join(x.t.TempDir(), name)
+	x.must(os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 // mount plays the kubelet: a Secret's files are in the folder once it has them.

@@ -2,20 +2,15 @@ package chart
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/gpuscale/gpuscale/dashboards/sources"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
 // scraping is Prometheus' configuration. Who is scraped stands in files beside it: a
@@ -25,6 +20,7 @@ type scraping struct {
 	ca        string // file with the adapter's authority; empty: nothing is scraped yet
 	noRules   bool
 	retention string // empty: longer than the report's window
+	replica   string // an external label; empty: none
 }
 
 // Scrape jobs over the exporters besides their own. They get empty pages until a test
@@ -48,7 +44,11 @@ func (s *scraping) config() []byte {
 	if retention == "" {
 		retention = "400d"
 	}
-	fmt.Fprintf(&out, "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nstorage: {tsdb: {retention: {time: %s}}}\n", retention)
+	external := ""
+	if s.replica != "" {
+		external = ", external_labels: {replica: " + s.replica + "}"
+	}
+	fmt.Fprintf(&out, "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s%s}\nstorage: {tsdb: {retention: {time: %s}}}\n", external, retention)
 	if !s.noRules {
 		fmt.Fprintf(&out, "rule_files: [%s/*.yaml]\n", rulesFolder)
 	}
@@ -72,32 +72,15 @@ func (s *scraping) config() []byte {
 // targetsOf is the file of a job's targets.
 func targetsOf(job string) string { return job + ".json" }
 
-// target group of Prometheus' file format.
-type target struct {
-	Targets []string          `json:"targets"`
-	Labels  map[string]string `json:"labels"`
-}
-
-// writeTargets replaces a list at once: Prometheus may read at any moment.
-func (b *env) writeTargets(job string, list []target) error {
-	if list == nil {
-		list = []target{}
-	}
-	body, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(b.Cluster.PrometheusDir(), targetsOf(job))
-	if err := os.WriteFile(path+".new", body, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+// writeTargets of a job.
+func (b *env) writeTargets(job string, list []cluster.TargetGroup) error {
+	return cluster.WriteTargets(filepath.Join(b.Cluster.PrometheusDir(), targetsOf(job)), list)
 }
 
 // scrapePrograms lets Prometheus in at the adapter, as docs/install.md says, and
 // adds both programs to its targets.
 func (b *env) scrapePrograms(ctx context.Context, ca string) error {
-	token, err := b.token(ctx, prometheusAccount)
+	token, err := b.Cluster.Token(ctx, installed, prometheusAccount)
 	if err != nil {
 		return err
 	}
@@ -116,21 +99,6 @@ func (b *env) scrapePrograms(ctx context.Context, ca string) error {
 	return b.Cluster.ReloadPrometheus(ctx, b.scrape.config())
 }
 
-// token of an account in the release's namespace, for a day.
-func (b *env) token(ctx context.Context, account string) (string, error) {
-	core, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
-	if err != nil {
-		return "", err
-	}
-	seconds := int64((24 * time.Hour).Seconds())
-	token, err := core.CoreV1().ServiceAccounts(installed).CreateToken(ctx, account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return token.Status.Token, nil
-}
-
 // scrapeProgram adds a program to Prometheus' targets. The first of its pods is the one that
 // really runs.
 func (b *env) scrapeProgram(ctx context.Context, name string, port int) error {
@@ -138,7 +106,7 @@ func (b *env) scrapeProgram(ctx context.Context, name string, port int) error {
 	if err != nil || len(pods) == 0 {
 		return fmt.Errorf("no pod of %s: %w", name, err)
 	}
-	return b.writeTargets(name, []target{{[]string{"127.0.0.1:" + strconv.Itoa(port)}, map[string]string{"namespace": installed, "pod": pods[0].Name}}})
+	return b.writeTargets(name, []cluster.TargetGroup{{Targets: []string{"127.0.0.1:" + strconv.Itoa(port)}, Labels: map[string]string{"namespace": installed, "pod": pods[0].Name}}})
 }
 
 // copyRules gives Prometheus the recording rules and the alerts of the checkout. Both

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -17,19 +16,14 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// startAttempts with new ports: another process may take a port after it was
-// found free and before the program listens on it.
-const startAttempts = 3
-
-var errPortTaken = errors.New("by whom cannot be seen")
-
 // Cluster is a running control plane.
 type Cluster struct {
 	opts   Options
 	dir    string
-	lease  *os.File // locked while we live; see sweep.go
+	lease  *os.File // locked while we live; see sweep
 	pki    *pki
 	ports  ports
+	free   []func() // give the ports back
 	group  *proc.Group
 	egress *egress // nil without Options.Egress
 
@@ -44,29 +38,12 @@ type Cluster struct {
 // Start brings the cluster up and returns when it is ready: the API server
 // and the controllers answer, pods can be scheduled and Prometheus (if any)
 // takes queries. ctx bounds the start only; end the cluster with Stop.
-func Start(ctx context.Context, o Options) (*Cluster, error) {
+func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
 		return nil, err
 	}
 	sweep(o.Parent, o.Log)
-	for attempt := 1; ; attempt++ {
-		c, err := startOnce(ctx, o)
-		if err == nil {
-			return c, nil
-		}
-		var exit *proc.Exit
-		if !errors.As(err, &exit) || !exit.AddressInUse() || ctx.Err() != nil {
-			return nil, fmt.Errorf("starting the control plane: %w", err)
-		}
-		if attempt == startAttempts {
-			return nil, fmt.Errorf("starting the control plane: port %d is taken (%s): %w", exit.Port(), whoHas(exit.Port(), errPortTaken), err)
-		}
-		o.Log.Info("a port was taken by another process, starting again with others", "program", exit.Name)
-	}
-}
-
-func startOnce(ctx context.Context, o Options) (_ *Cluster, err error) {
 	c := &Cluster{opts: o, group: proc.NewGroup(o.Log), specs: map[string]proc.Spec{}}
 	if err := c.makeDir(); err != nil {
 		return nil, err
@@ -74,9 +51,10 @@ func startOnce(ctx context.Context, o Options) (_ *Cluster, err error) {
 	defer func() {
 		if err != nil {
 			c.Stop()
+			err = fmt.Errorf("starting the control plane: %w", err)
 		}
 	}()
-	if c.ports, err = choosePorts(o); err != nil {
+	if err := c.choosePorts(); err != nil {
 		return nil, err
 	}
 	if c.pki, err = newPKI(filepath.Join(c.dir, "pki")); err != nil {
@@ -137,24 +115,21 @@ func (c *Cluster) Failed() <-chan struct{} { return c.group.Failed() }
 // Err returns which program ended, how, and the end of its log; nil while all run.
 func (c *Cluster) Err() error { return c.group.Err() }
 
-// Stop ends all programs and removes the folder (unless Keep). It can be
-// called more than once and returns when nothing is left.
+// Stop ends all programs and removes the folder. It can be called more than once and
+// returns when nothing is left.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		// The API server and etcd go last, so that everything else can end
-		// in order; they themselves need to only if the data is kept.
-		grace, lastGrace := 2*time.Second, time.Duration(0)
-		if c.opts.Keep {
-			grace, lastGrace = 10*time.Second, 10*time.Second
-		}
-		c.group.Stop(grace, lastGrace, APIServer, Etcd)
+		// in order; they themselves need not.
+		c.group.Stop(2*time.Second, 0, APIServer, Etcd)
 		if c.egress != nil {
 			_ = c.egress.server.Close()
 		}
-		if !c.opts.Keep {
-			if err := os.RemoveAll(c.dir); err != nil {
-				c.opts.Log.Warn("could not remove the sandbox's folder", "dir", c.dir, "error", err)
-			}
+		if err := os.RemoveAll(c.dir); err != nil {
+			c.opts.Log.Warn("could not remove the sandbox's folder", "dir", c.dir, "error", err)
+		}
+		for _, free := range c.free {
+			free()
 		}
 		_ = c.lease.Close()
 	})

@@ -328,20 +328,6 @@ func TestKilledBesideAnother(t *testing.T) {
 	}
 }
 
-// TestFixedPortTaken: a port the user asked for is another's.
-func TestFixedPortTaken(t *testing.T) {
-	c, _ := start(t)
-	var port int
-	if _, err := fmt.Sscanf(c.PrometheusURL(), "http://127.0.0.1:%d", &port); err != nil {
-		t.Fatal(err)
-	}
-	_, err := cluster.Start(t.Context(), cluster.Options{Binaries: shared.Get(t).Binaries, Parent: t.TempDir(), APIServerPort: port})
-	want := fmt.Sprintf("port %d, asked for as kube-apiserver's, cannot be used: process %d (prometheus) listens on it", port, c.Processes().Find(cluster.Prometheus).PID())
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v\nwant …%s…", err, want)
-	}
-}
-
 // TestCancelledStart leaves nothing behind, though etcd ran already.
 func TestCancelledStart(t *testing.T) {
 	binaries, parent := shared.Get(t).Binaries, t.TempDir()

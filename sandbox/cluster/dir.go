@@ -12,7 +12,6 @@ import (
 const (
 	dirPrefix = "gpuscale-sandbox-"
 	leaseFile = ".lease" // locked by its sandbox for as long as it lives
-	keptFile  = ".kept"  // the folder is to be kept
 	diskSpace = 512 << 20
 )
 
@@ -52,11 +51,6 @@ func (c *Cluster) makeDir() error {
 	if err != nil {
 		return fmt.Errorf("making the sandbox's folder: %w", err)
 	}
-	if c.opts.Keep {
-		if err := os.WriteFile(filepath.Join(dir, keptFile), nil, 0o600); err != nil {
-			return fmt.Errorf("making the sandbox's folder: %w", err)
-		}
-	}
 	for _, sub := range []string{"logs", "pki", "prometheus"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			return fmt.Errorf("making the sandbox's folder: %w", err)
@@ -87,9 +81,6 @@ func sweep(parent string, log *slog.Logger) {
 	for _, dir := range dirs {
 		if _, err := os.Stat(filepath.Join(dir, leaseFile)); err != nil {
 			continue // not ours, or being made this very moment
-		}
-		if _, err := os.Stat(filepath.Join(dir, keptFile)); err == nil {
-			continue
 		}
 		lease, err := takeLease(dir, leaseFile)
 		if err != nil {

@@ -30,10 +30,18 @@ func (c *Cluster) KubeconfigFor(user string, groups ...string) (string, error) {
 	return path, c.writeClientKubeconfig(path, user, groups)
 }
 
-// ServiceAccountKubeconfig writes a kubeconfig with a token of the service
-// account, which must exist, and returns its path. The token is valid for a
-// week.
+// ServiceAccountKubeconfig writes a kubeconfig with a Token and returns its path.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (string, error) {
+	token, err := c.Token(ctx, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	path := c.kubeconfigPath(fileName("sa-" + namespace + "-" + name))
+	return path, c.writeKubeconfig(path, name, identity{token: token})
+}
+
+// Token of a service account, which must exist. It is valid for a week.
+func (c *Cluster) Token(ctx context.Context, namespace, name string) (string, error) {
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
 	if err != nil {
 		return "", fmt.Errorf("making a client: %w", err)
@@ -45,8 +53,7 @@ func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name 
 	if err != nil {
 		return "", fmt.Errorf("asking for a token of service account %s/%s: %w", namespace, name, err)
 	}
-	path := c.kubeconfigPath(fileName("sa-" + namespace + "-" + name))
-	return path, c.writeKubeconfig(path, name, identity{token: token.Status.Token})
+	return token.Status.Token, nil
 }
 
 func (c *Cluster) writeClientKubeconfig(path, user string, groups []string) error {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"path/filepath"
 	"strconv"
 
@@ -73,7 +72,7 @@ func (c *Cluster) apiServerSpec() proc.Spec {
 }
 
 func (c *Cluster) controllerManagerSpec() proc.Spec {
-	p, o := c.pki, c.opts
+	p := c.pki
 	kubeconfig := c.kubeconfigPath(ControllerManager)
 	args := []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
@@ -83,15 +82,14 @@ func (c *Cluster) controllerManagerSpec() proc.Spec {
 		"--service-account-private-key-file=" + p.path("sa.key"), "--root-ca-file=" + p.path("ca.crt"),
 		"--cluster-signing-cert-file=" + p.path("ca.crt"), "--cluster-signing-key-file=" + p.path("ca.key"),
 		"--kube-api-qps=500", "--kube-api-burst=1000",
-		"--node-monitor-grace-period=" + o.NodeMonitorGrace.String(),
-		"--horizontal-pod-autoscaler-sync-period=" + o.HPASync.String(),
-		"--horizontal-pod-autoscaler-downscale-stabilization=" + o.HPAStabilization.String(),
+		// How long a node's lease may be overdue: right for thousands of KWOK nodes
+		// on a small machine.
+		"--node-monitor-grace-period=900s",
+		"--horizontal-pod-autoscaler-sync-period=1s",
+		"--horizontal-pod-autoscaler-downscale-stabilization=0s",
 		"--horizontal-pod-autoscaler-initial-readiness-delay=0s",
 		"--horizontal-pod-autoscaler-cpu-initialization-period=0s",
 		"--profiling=false",
-	}
-	if o.HPATolerance != 0 {
-		args = append(args, fmt.Sprintf("--horizontal-pod-autoscaler-tolerance=%g", o.HPATolerance))
 	}
 	return c.spec(ControllerManager, append(args, c.featureGates()...)...)
 }
@@ -108,13 +106,13 @@ func (c *Cluster) schedulerSpec() proc.Spec {
 }
 
 func (c *Cluster) kwokSpec() proc.Spec {
-	// Renewed well before the controllers miss them, and for thousands of
-	// nodes not more often than needed.
-	lease := max(int(c.opts.NodeMonitorGrace.Seconds())*2/3, 1)
 	return c.spec(KWOK,
 		"--kubeconfig="+c.kubeconfigPath(KWOK), "--config="+filepath.Join(c.dir, "stages.yaml"),
 		"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-		"--cidr="+podRange, "--node-ip=127.0.0.1", "--node-lease-duration-seconds="+strconv.Itoa(lease),
+		"--cidr="+podRange, "--node-ip=127.0.0.1",
+		// Renewed well before the controllers miss them, and for thousands of
+		// nodes not more often than needed.
+		"--node-lease-duration-seconds=600",
 		// It answers as the kubelet of its nodes, too: logs, exec, port-forward.
 		"--server-address="+local(c.ports.kwok), "--node-port="+strconv.Itoa(c.ports.kwok),
 	)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -77,4 +78,25 @@ func (c *Cluster) startPrometheus() error {
 		Dir: c.PrometheusDir(),
 		Log: c.LogFile(Prometheus),
 	})
+}
+
+// TargetGroup is one of Prometheus' lists of targets.
+type TargetGroup struct {
+	Targets []string          `json:"targets"`
+	Labels  map[string]string `json:"labels"`
+}
+
+// WriteTargets replaces the list in a file at once: Prometheus may read at any moment.
+func WriteTargets(file string, list []TargetGroup) error {
+	body, err := json.Marshal(append([]TargetGroup{}, list...)) // nil is no list
+	if err == nil {
+		err = os.WriteFile(file+".new", body, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
+		return fmt.Errorf("writing Prometheus' targets: %w", err)
+	}
+	return nil
 }

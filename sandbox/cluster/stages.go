@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	_ "embed"
-	"slices"
-)
+import _ "embed"
 
 // Annotations by which a story steers what KWOK does.
 const (
@@ -29,6 +26,3 @@ const (
 
 //go:embed stages.yaml
 var stages []byte
-
-// DefaultStages is the YAML of the Stages that KWOK follows.
-func DefaultStages() []byte { return slices.Clone(stages) }

@@ -91,7 +91,7 @@ func (c *Cluster) writeConfigs() error {
 	if err := c.writeKubeconfig(c.Kubeconfig(), "admin", identity{pair: c.pki.admin}); err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"stages.yaml": c.opts.Stages, "scheduler.yaml": c.schedulerConfig()} {
+	for name, data := range map[string][]byte{"stages.yaml": stages, "scheduler.yaml": c.schedulerConfig()} {
 		if err := os.WriteFile(filepath.Join(c.dir, name), data, 0o600); err != nil {
 			return fmt.Errorf("writing configuration: %w", err)
 		}

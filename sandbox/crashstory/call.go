@@ -3,10 +3,13 @@ package crashstory
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -66,29 +69,19 @@ func ParseCall(method, path string, body []byte) (Call, bool) {
 // target is what a path is about.
 type target struct{ namespace, resource, name string }
 
+var requests = request.RequestInfoFactory{APIPrefixes: map[string]sets.Empty{"api": {}, "apis": {}}, GrouplessAPIPrefixes: map[string]sets.Empty{"api": {}}}
+
 // parseTarget reads the path of a request to a resource.
 func parseTarget(path string) (target, bool) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	switch {
-	case len(parts) > 2 && parts[0] == "api":
-		parts = parts[2:]
-	case len(parts) > 3 && parts[0] == "apis":
-		parts = parts[3:]
-	default:
+	info, err := requests.NewRequestInfo(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
+	if err != nil || !info.IsResourceRequest {
 		return target{}, false
 	}
-	var t target
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		t.namespace, parts = parts[1], parts[2:]
+	t := target{namespace: info.Namespace, resource: info.Resource, name: info.Name}
+	if info.Subresource != "" {
+		t.resource += "/" + info.Subresource
 	}
-	t.resource = parts[0]
-	if len(parts) > 1 {
-		t.name = parts[1]
-	}
-	if len(parts) > 2 {
-		t.resource += "/" + parts[2]
-	}
-	return t, t.resource != ""
+	return t, true
 }
 
 // nameIn is the name of an object in a body, JSON or protobuf; empty where it

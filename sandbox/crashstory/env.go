@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
-	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
@@ -110,35 +108,13 @@ func (b *Env) install(ctx context.Context) error {
 		}
 		b.stage.owners[ns] = owner.UID
 	}
-	if err := b.apply(ctx, "sandbox/crashstory/testdata/podgroup.yaml"); err != nil {
+	if err := b.Apply(ctx, "sandbox/crashstory/testdata/podgroup.yaml"); err != nil {
 		return err
 	}
 	if err := b.InstallSources(ctx); err != nil { // PodGroups are served
 		return err
 	}
-	return b.apply(ctx, "deploy/manifests/autoscaler.yaml")
-}
-
-// apply creates the objects of a file of the checkout but for those that run the
-// program: it is a process here.
-func (b *Env) apply(ctx context.Context, file string) error {
-	text, err := os.ReadFile(filepath.Join(b.Root, file))
-	if err != nil {
-		return fmt.Errorf("reading a manifest: %w", err)
-	}
-	objects, err := neighbours.Parse(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	for _, o := range objects {
-		if kind := o.GetKind(); kind == "Deployment" || kind == "ConfigMap" {
-			continue
-		}
-		if err := b.CreateObject(ctx, o); client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	return nil
+	return b.Apply(ctx, "deploy/manifests/autoscaler.yaml")
 }
 
 // limit of clearing up, and of every step of the story. Generous: a busy machine
@@ -197,7 +173,7 @@ func (b *Env) clear(ctx context.Context) error {
 func (b *Env) set(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the pools could not be made"))
 	defer cancel()
-	return b.apply(ctx, "sandbox/crashstory/testdata/pools.yaml")
+	return b.Apply(ctx, "sandbox/crashstory/testdata/pools.yaml")
 }
 
 // result is the state of the world and what was done in it.

@@ -9,23 +9,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
 // view is the cluster as the fakes see it, and counts what is done to it: by
 // the objects' changes, not by the requests.
 type view struct {
-	nodes   corelisters.NodeLister
-	pods    corelisters.PodLister
-	configs corelisters.ConfigMapLister
+	*node.Cached
 
 	mu sync.Mutex
 	// UIDs, so that an object that is seen twice counts once.
@@ -36,10 +32,11 @@ type view struct {
 
 func newView(ctx context.Context, client kubernetes.Interface) (*view, error) {
 	f := informers.NewSharedInformerFactory(client, 0)
-	v := &view{
-		nodes: f.Core().V1().Nodes().Lister(), pods: f.Core().V1().Pods().Lister(), configs: f.Core().V1().ConfigMaps().Lister(),
-		ours: map[types.UID]bool{},
+	cached, err := node.NewCached(f)
+	if err != nil {
+		return nil, err
 	}
+	v := &view{Cached: cached, ours: map[types.UID]bool{}}
 	v.reset()
 	if _, err := f.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
@@ -68,7 +65,6 @@ func newView(ctx context.Context, client kubernetes.Interface) (*view, error) {
 	}); err != nil {
 		return nil, err
 	}
-	f.Core().V1().ConfigMaps().Informer()
 	f.Start(ctx.Done())
 	for _, ok := range f.WaitForCacheSync(ctx.Done()) {
 		if !ok {
@@ -141,46 +137,7 @@ func (v *view) counts() (made, removed, left []string) {
 	return values(v.made), values(v.removed), values(v.left)
 }
 
+// nodeList are the nodes of the story's pools.
 func (v *view) nodeList() []*corev1.Node {
-	all, err := v.nodes.List(labels.Everything())
-	if err != nil {
-		return nil // a cache cannot fail
-	}
-	var out []*corev1.Node
-	for _, n := range all {
-		if n.Labels[v1alpha1.NodePoolLabel] != "" {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
-// Node implements node.View.
-func (v *view) Node(name string) (*corev1.Node, bool) {
-	n, err := v.nodes.Get(name)
-	return n, err == nil
-}
-
-// PodsOn implements node.View.
-func (v *view) PodsOn(name string) []*corev1.Pod {
-	all, err := v.pods.List(labels.Everything())
-	if err != nil {
-		return nil
-	}
-	var out []*corev1.Pod
-	for _, p := range all {
-		if p.Spec.NodeName == name {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// MIGConfig implements node.View.
-func (v *view) MIGConfig() []byte {
-	m, err := v.configs.ConfigMaps(partition.DefaultConfigMap.Namespace).Get(partition.DefaultConfigMap.Name)
-	if err != nil {
-		return nil
-	}
-	return []byte(m.Data[partition.ConfigKey])
+	return slices.DeleteFunc(v.Nodes(), func(n *corev1.Node) bool { return n.Labels[v1alpha1.NodePoolLabel] == "" })
 }

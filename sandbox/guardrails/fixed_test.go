@@ -255,7 +255,7 @@ func TestFixedPoolKeepsItsSize(t *testing.T) {
 	if s := r.get("rack").Status; s.Size != 2 || s.Target != 2 || s.Ready != 2 || s.Upcoming != 0 {
 		t.Errorf("size %d, target %d, ready %d, upcoming %d", s.Size, s.Target, s.Ready, s.Upcoming)
 	}
-	r.elapse(12 * time.Minute)
+	r.elapse(12*time.Minute, atRest)
 	for _, name := range []string{"rack-a", "rack-b"} {
 		if v := verdict(r.world, plan.KindNode, name); v.Reason != plan.PoolFixed || !strings.HasPrefix(v.Detail, "empty for") {
 			t.Errorf("an empty machine: %s", v)
@@ -287,7 +287,7 @@ func TestFixedPoolKeepsItsSize(t *testing.T) {
 	placed := r.pods("fill")
 	r.exporters.set(func() { r.exporters.sick["rack-a"] = true })
 	r.reconcile()
-	r.elapse(12 * time.Minute)
+	r.elapse(12*time.Minute, atRest)
 	if v := verdict(r.world, plan.KindNode, "rack-a"); v.Reason != plan.NodeSick || !strings.Contains(v.Detail, "the pool is fixed") {
 		t.Errorf("a sick machine: %s", v)
 	}
@@ -299,7 +299,7 @@ func TestFixedPoolKeepsItsSize(t *testing.T) {
 
 	r.down("rack-b", corev1.ConditionFalse)
 	r.comesTo("one is away", r.saysOf("rack", "Ready", "False NotAllReady: 1 of 2"))
-	r.elapse(30 * time.Minute)
+	r.elapse(30*time.Minute, atRest)
 	if writes := r.touched(); len(writes) > 0 {
 		t.Errorf("the autoscaler has written to machines: %v", writes)
 	}

@@ -118,7 +118,7 @@ func TestBesideOthers(t *testing.T) {
 	pool.Spec.Min = 0
 	w.must(w.Admin.Update(t.Context(), pool))
 	w.until("ours goes", w.goesOn("h100", 1))
-	w.elapse(15 * time.Minute) // in steps in which it is seen idle all the while
+	w.elapse(15*time.Minute, atRest) // in steps in which it is seen idle all the while
 	for range 24 {
 		w.pass(time.Hour)
 		w.reconcile()

@@ -25,13 +25,13 @@ func TestSurplusGoes(t *testing.T) {
 	w.edit("h100", func(p *v1alpha1.GPUNodePoolSpec) { p.Min = 0 })
 	w.reconcile() // seen empty, all of them, for the first time now
 
-	w.elapse(11 * time.Minute) // past the cooldown of the growth and every pool's idleAfter
+	w.elapse(11*time.Minute, atRest) // past the cooldown of the growth and every pool's idleAfter
 	if n := len(w.nodes("h100")); n != surplus {
 		t.Fatalf("%d nodes: %d went though all of the fleet has come to look idle at once", n, surplus-n)
 	}
 	w.until("the pool has the reason", w.reason("h100", plan.TooManyIdle))
 
-	w.elapse(3*time.Minute + 30*time.Second)
+	w.elapse(3*time.Minute+30*time.Second, step)
 	w.until("the doubt ends", func() error { // a quarter of an hour after the last of them
 		if len(w.nodes("h100")) == surplus {
 			w.pass(5 * time.Second)
@@ -65,17 +65,17 @@ func TestRemovalsWithinTenMinutes(t *testing.T) {
 		}
 		return nil
 	})
-	w.elapse(4 * time.Minute)
+	w.elapse(4*time.Minute, step)
 	if n := left(); n != 7 {
 		t.Fatalf("%d nodes are left, want five fewer than twelve", n)
 	}
 	w.until("a pool has the reason", w.reason("l40s", plan.BoundReached))
 	w.start(few)
-	w.elapse(4 * time.Minute)
+	w.elapse(4*time.Minute, step)
 	if n := left(); n != 7 {
 		t.Fatalf("%d nodes are left: the bound does not hold across a restart", n)
 	}
-	w.elapse(7 * time.Minute)
+	w.elapse(7*time.Minute, step)
 	if n := left(); n != 2 {
 		t.Fatalf("%d nodes are left, want five fewer than seven", n)
 	}

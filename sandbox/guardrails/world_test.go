@@ -99,7 +99,7 @@ func (w *world) start(s setup) {
 	w.must(policy.Check())
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	w.seen = observe.New(observe.Options{
-		Cluster: w.ours, Readings: w.exporters.read, Pools: learner{provider}, ConfigMap: partition.DefaultConfigMap, Foreign: s.foreign, Log: log,
+		Cluster: w.ours, Readings: w.exporters.read, MaxAge: maxAge, Pools: learner{provider}, ConfigMap: partition.DefaultConfigMap, Foreign: s.foreign, Log: log,
 	})
 	w.actor = act.New(act.Options{Client: w.ours, Live: w.ours, Pools: provider, Partition: m, Policy: policy, Nominate: true, Log: log})
 	w.loop = loop.New(loop.Options{
@@ -160,12 +160,16 @@ func (w *world) booted() error {
 	return nil
 }
 
-// step is the time between reconciles: it is shorter than the readings' maximum age,
-// after which a GPU may have been busy.
-const step = 25 * time.Second
+// Times between reconciles: shorter than the readings' maximum age, after which a GPU may
+// have been busy.
+const (
+	maxAge = 75 * time.Second
+	step   = 25 * time.Second
+	atRest = 70 * time.Second // where nothing is to happen
+)
 
 // elapse moves the clock while the autoscaler reconciles.
-func (w *world) elapse(d time.Duration) {
+func (w *world) elapse(d, step time.Duration) {
 	w.t.Helper()
 	for ; d > 0; d -= step {
 		w.pass(min(d, step))

@@ -2,19 +2,24 @@ package neighbours
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
@@ -26,7 +31,7 @@ type Source struct {
 
 // ClusterAPI and Karpenter as their modules have them.
 func ClusterAPI() Source {
-	return Source{"sigs.k8s.io/cluster-api", "v1.14.2", []string{"core/config/crd/bases/cluster.x-k8s.io_machine*.yaml"}}
+	return Source{build.ClusterAPI.Module, build.ClusterAPI.Version, []string{"core/config/crd/bases/cluster.x-k8s.io_machine*.yaml"}}
 }
 
 // Karpenter is the core; node classes are its providers'.
@@ -75,9 +80,32 @@ func Apply(ctx context.Context, c client.Client, file string) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	for _, o := range objects {
-		if err := c.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("%s: creating %s %s: %w", file, o.GetKind(), o.GetName(), err)
+		if err := Create(ctx, c, o); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
+	}
+	return nil
+}
+
+// createTimeout is far more than the API server needs to serve a new kind.
+const createTimeout = 2 * time.Minute
+
+// Create makes an object as soon as its kind is served, its namespace is there, and a pod's
+// has an account.
+func Create(ctx context.Context, c client.Client, o client.Object) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, createTimeout, fmt.Errorf("not created after %s", createTimeout))
+	defer cancel()
+	err := await.Until(ctx, func(ctx context.Context) error {
+		err := c.Create(ctx, o)
+		early := meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount")
+		if early {
+			return err
+		}
+		return await.Final(err)
+	})
+	if err != nil {
+		kind := cmp.Or(o.GetObjectKind().GroupVersionKind().Kind, fmt.Sprintf("%T", o))
+		return fmt.Errorf("creating %s %s: %w", kind, client.ObjectKeyFromObject(o), err)
 	}
 	return nil
 }

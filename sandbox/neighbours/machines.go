@@ -27,8 +27,10 @@ var capi = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta2"}
 
 // Machines plays Cluster API's MachineDeployment, MachineSet and Machine
 // controllers: it keeps as many Machines as a MachineDeployment has replicas, each
-// with a KWOK node. Where there are too many, those go first that carry the
-// delete-machine annotation, and then the oldest ones.
+// with a KWOK node. One that is being deleted counts until it is gone. Where there are
+// too many, those go first that are going already, then those that carry the
+// delete-machine annotation, and then the oldest ones: held against the source of
+// Cluster API 1.14.2, 2026-11.
 type Machines struct {
 	Client client.Client
 	Nodes  Nodes
@@ -55,43 +57,48 @@ func (m *Machines) turn(ctx context.Context, d *unstructured.Unstructured) error
 	if err != nil {
 		return err
 	}
-	want, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas")
-	var live []*unstructured.Unstructured
+	replicas, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas")
+	want := int(replicas)
+	for n := len(all); n < want; n++ {
+		if err := m.add(ctx, d); err != nil {
+			return err
+		}
+	}
 	for i := range all {
 		if all[i].GetDeletionTimestamp() == nil {
-			live = append(live, &all[i])
 			continue
 		}
 		if err := m.Nodes.remove(ctx, m.Client, &all[i], machineFinalizer); err != nil {
 			return err
 		}
 	}
-	for n := int64(len(live)); n < want; n++ {
-		if err := m.add(ctx, d); err != nil {
-			return err
+	for i := range surplus(all, want) {
+		if victim := &all[i]; victim.GetDeletionTimestamp() == nil {
+			if err := m.Client.Delete(ctx, victim); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("deleting Machine %s: %w", victim.GetName(), err)
+			}
 		}
 	}
-	for _, victim := range surplus(live, int(want)) {
-		if err := m.Client.Delete(ctx, victim); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting Machine %s: %w", victim.GetName(), err)
-		}
-	}
-	return m.status(ctx, d, min(int64(len(live)), want))
+	return m.status(ctx, d, int64(len(all)))
 }
 
-// surplus are the Machines that go.
-func surplus(live []*unstructured.Unstructured, want int) []*unstructured.Unstructured {
-	marked := func(u *unstructured.Unstructured) int {
-		if _, ok := u.GetAnnotations()[deleteMachine]; ok {
+// surplus is how many of the Machines go, and sorts these to the front.
+func surplus(all []unstructured.Unstructured, want int) int {
+	turn := func(u unstructured.Unstructured) int {
+		_, marked := u.GetAnnotations()[deleteMachine]
+		switch {
+		case u.GetDeletionTimestamp() != nil:
 			return 0
+		case marked:
+			return 1
 		}
-		return 1
+		return 2
 	}
-	slices.SortStableFunc(live, func(a, b *unstructured.Unstructured) int {
+	slices.SortStableFunc(all, func(a, b unstructured.Unstructured) int {
 		made, than := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-		return cmp.Or(cmp.Compare(marked(a), marked(b)), made.Compare(than.Time), cmp.Compare(a.GetName(), b.GetName()))
+		return cmp.Or(cmp.Compare(turn(a), turn(b)), made.Compare(than.Time), cmp.Compare(a.GetName(), b.GetName()))
 	})
-	return live[:max(0, len(live)-want)]
+	return max(0, len(all)-want)
 }
 
 // add makes a Machine, and at once its node.

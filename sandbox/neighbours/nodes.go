@@ -25,15 +25,17 @@ type Nodes struct {
 	Labels map[string]string
 }
 
-// add makes a node and returns its providerID.
-func (n Nodes) add(ctx context.Context, c client.Client, name string, labels map[string]string) (string, error) {
-	id := "fake:///" + name
+func providerID(node string) string { return "fake:///" + node }
+
+// add makes a node, unless it is there, and returns its providerID.
+func (n Nodes) add(ctx context.Context, c client.Client, name string, labels map[string]string, taints ...corev1.Taint) (string, error) {
+	id := providerID(name)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: merged(labels, n.Labels), Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
-		Spec:       corev1.NodeSpec{ProviderID: id},
+		Spec:       corev1.NodeSpec{ProviderID: id, Taints: taints},
 		Status:     corev1.NodeStatus{Capacity: n.Offers, Allocatable: n.Offers},
 	}
-	if err := c.Create(ctx, node); err != nil {
+	if err := c.Create(ctx, node); client.IgnoreAlreadyExists(err) != nil {
 		return "", fmt.Errorf("making node %s: %w", name, err)
 	}
 	return id, nil

@@ -63,8 +63,6 @@ type Options struct {
 	// Ports of this machine's loopback that pods reach at Address. The API server's is
 	// always one of them.
 	Ports []int
-	// Keep leaves the node's files and logs in place after Stop.
-	Keep bool
 }
 
 // Mount is a bind mount of the machine's Source at the node's Target; without a
@@ -219,7 +217,7 @@ func (n *Node) keeperConfig() keeper.Config {
 		labels = append(labels, k+"="+v)
 	}
 	return keeper.Config{
-		Name: n.opts.Name, Root: n.root, Cgroup: n.cgroup, KeepRoot: n.opts.Keep,
+		Name: n.opts.Name, Root: n.root, Cgroup: n.cgroup,
 		Address: address + "/32", Routes: []string{cluster.ServiceRange},
 		Mounts: append([]Mount{
 			{Source: b.Kubelet, Target: bin, ReadOnly: true},

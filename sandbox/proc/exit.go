@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -52,24 +50,6 @@ func newExit(p *Process) *Exit {
 		e.Hint = "the disk is full"
 	}
 	return e
-}
-
-// AddressInUse reports whether the child died because another process listened
-// on its port.
-func (e *Exit) AddressInUse() bool {
-	return strings.Contains(strings.Join(e.Tail, "\n"), "address already in use")
-}
-
-// taken is how Go programs name the port they could not have.
-var taken = regexp.MustCompile(`:(\d+): bind: address already in use`)
-
-// Port that was taken; 0 if that was not the reason or it is not known.
-func (e *Exit) Port() int {
-	if m := taken.FindStringSubmatch(strings.Join(e.Tail, "\n")); m != nil {
-		port, _ := strconv.Atoi(m[1])
-		return port
-	}
-	return 0
 }
 
 func (e *Exit) Error() string {

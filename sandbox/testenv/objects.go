@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,29 +105,40 @@ func (e *Env) Create(ctx context.Context, text string) error {
 	return nil
 }
 
-// CreateObject makes an object as soon as its kind is served.
-func (e *Env) CreateObject(ctx context.Context, o *unstructured.Unstructured) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("not created after %s", Patience))
-	defer cancel()
-	status, hasStatus := o.Object["status"]
-	made := o.DeepCopy()
-	err := await.Until(ctx, func(ctx context.Context) error {
-		err := e.Admin.Create(ctx, made)
-		// A pod needs its namespace's account, and an object its CRD.
-		early := meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount")
-		if err != nil && !early {
-			return await.Final(err)
-		}
-		return err
-	})
-	if err == nil && hasStatus && o.GetKind() != "CustomResourceDefinition" && o.GetKind() != "Node" {
-		made.Object["status"] = status
-		err = e.Admin.Status().Update(ctx, made)
-	}
+// Apply creates the objects of a file of the checkout, but for those that run and configure a
+// program: programs are processes here.
+func (e *Env) Apply(ctx context.Context, file string) error {
+	text, err := os.ReadFile(filepath.Join(e.Root, file))
 	if err != nil {
-		return fmt.Errorf("creating %s %s: %w", o.GetKind(), o.GetName(), err)
+		return fmt.Errorf("reading a manifest: %w", err)
+	}
+	objects, err := neighbours.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, o := range objects {
+		if kind := o.GetKind(); kind == "Deployment" || kind == "ConfigMap" {
+			continue
+		}
+		if err := e.CreateObject(ctx, o); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
 	}
 	return nil
+}
+
+// CreateObject makes an object as soon as its kind is served.
+func (e *Env) CreateObject(ctx context.Context, o *unstructured.Unstructured) error {
+	status, hasStatus := o.Object["status"]
+	made := o.DeepCopy()
+	err := neighbours.Create(ctx, e.Admin, made)
+	if err == nil && hasStatus && o.GetKind() != "CustomResourceDefinition" && o.GetKind() != "Node" {
+		made.Object["status"] = status
+		if err = e.Admin.Status().Update(ctx, made); err != nil {
+			err = fmt.Errorf("writing the status of %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return err
 }
 
 // Delete removes an object and waits until it is gone.

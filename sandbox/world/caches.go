@@ -5,52 +5,27 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
-
-// byNode is the index of pods by the node they are bound to.
-const byNode = "byNode"
 
 // Caches is the cluster as the fakes see it.
 type Caches struct {
-	nodes   corelisters.NodeLister
-	pods    cache.Indexer
-	configs corelisters.ConfigMapLister
+	*node.Cached
 	deploys appslisters.DeploymentLister
-	factory informers.SharedInformerFactory
 }
 
 // newCaches fills caches that live until ctx ends.
 func newCaches(ctx context.Context, client kubernetes.Interface) (*Caches, error) {
 	f := informers.NewSharedInformerFactory(client, 0)
-	pods := f.Core().V1().Pods().Informer()
-	err := pods.AddIndexers(cache.Indexers{byNode: func(o any) ([]string, error) {
-		if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName != "" {
-			return []string{p.Spec.NodeName}, nil
-		}
-		return nil, nil
-	}})
+	view, err := node.NewCached(f)
 	if err != nil {
-		return nil, fmt.Errorf("indexing pods: %w", err)
+		return nil, err
 	}
-	c := &Caches{
-		nodes:   f.Core().V1().Nodes().Lister(),
-		pods:    pods.GetIndexer(),
-		configs: f.Core().V1().ConfigMaps().Lister(),
-		deploys: f.Apps().V1().Deployments().Lister(),
-		factory: f,
-	}
-	f.Core().V1().Nodes().Informer()
-	f.Core().V1().ConfigMaps().Informer()
-	f.Apps().V1().Deployments().Informer()
+	c := &Caches{Cached: view, deploys: f.Apps().V1().Deployments().Lister()}
 	f.Start(ctx.Done())
 	for kind, ok := range f.WaitForCacheSync(ctx.Done()) {
 		if !ok {
@@ -58,52 +33,6 @@ func newCaches(ctx context.Context, client kubernetes.Interface) (*Caches, error
 		}
 	}
 	return c, nil
-}
-
-// Node from the cache.
-func (c *Caches) Node(name string) (*corev1.Node, bool) {
-	n, err := c.nodes.Get(name)
-	return n, err == nil
-}
-
-// Nodes of the cluster, in no order.
-func (c *Caches) Nodes() []*corev1.Node {
-	out, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return nil // a cache cannot fail
-	}
-	return out
-}
-
-// PodsOn a node.
-func (c *Caches) PodsOn(node string) []*corev1.Pod {
-	objects, err := c.pods.ByIndex(byNode, node)
-	if err != nil {
-		return nil // the index exists
-	}
-	return asPods(objects)
-}
-
-// Pods of the cluster, in no order.
-func (c *Caches) Pods() []*corev1.Pod { return asPods(c.pods.List()) }
-
-func asPods(objects []any) []*corev1.Pod {
-	out := make([]*corev1.Pod, 0, len(objects))
-	for _, o := range objects {
-		if p, ok := o.(*corev1.Pod); ok {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// MIGConfig is the mig-parted file in mig-manager's ConfigMap; nil: none.
-func (c *Caches) MIGConfig() []byte {
-	m, err := c.configs.ConfigMaps(partition.DefaultConfigMap.Namespace).Get(partition.DefaultConfigMap.Name)
-	if err != nil {
-		return nil
-	}
-	return []byte(m.Data["config.yaml"])
 }
 
 // Wanted is the spec.replicas of a Deployment; false when there is no such

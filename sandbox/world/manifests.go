@@ -41,7 +41,7 @@ func applyManifests(ctx context.Context, c client.Client, root string, adapter a
 				if !adapt(o, adapter) {
 					continue
 				}
-				if err := createWhenServed(ctx, c, o); err != nil {
+				if err := create(ctx, c, o); err != nil {
 					return fmt.Errorf("%s: %w", filepath.Base(file), err)
 				}
 			}

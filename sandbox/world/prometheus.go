@@ -2,18 +2,18 @@ package world
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
 // Scrape jobs.
@@ -89,13 +89,11 @@ func (w *World) scrapeAdapter(ctx context.Context, ca []byte) error {
 			return err
 		}
 	}
-	life := int64((7 * 24 * time.Hour).Seconds()) // longer than any sandbox is meant to live
-	token, err := w.Kubernetes.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &life}}, metav1.CreateOptions{})
+	token, err := w.cluster.Token(ctx, account.Namespace, account.Name)
 	if err != nil {
-		return fmt.Errorf("asking for Prometheus' token: %w", err)
+		return err
 	}
-	for name, text := range map[string][]byte{scraperCA: ca, scraperToken: []byte(token.Status.Token)} {
+	for name, text := range map[string][]byte{scraperCA: ca, scraperToken: []byte(token)} {
 		if err := os.WriteFile(filepath.Join(w.cluster.PrometheusDir(), name), text, 0o600); err != nil {
 			return fmt.Errorf("writing Prometheus' %s: %w", name, err)
 		}
@@ -103,37 +101,19 @@ func (w *World) scrapeAdapter(ctx context.Context, ca []byte) error {
 	return w.cluster.ReloadPrometheus(ctx, prometheusConfig(w.adapter))
 }
 
-// target group of Prometheus' file format.
-type target struct {
-	Targets []string          `json:"targets"`
-	Labels  map[string]string `json:"labels"`
-}
-
 // targets writes the list of targets when it has changed.
 type targets struct {
 	dir  string
-	last []target
+	last []cluster.TargetGroup
 }
 
-func (t *targets) write(list []target) error {
+func (t *targets) write(list []cluster.TargetGroup) error {
 	if t.last != nil && reflect.DeepEqual(t.last, list) {
 		return nil
 	}
-	if list == nil {
-		list = []target{}
+	if err := cluster.WriteTargets(filepath.Join(t.dir, targetsFile), list); err != nil {
+		return err
 	}
-	body, err := json.MarshalIndent(list, "", " ")
-	if err != nil {
-		return fmt.Errorf("writing Prometheus' targets: %w", err)
-	}
-	// Replaced at once: Prometheus may read at any moment.
-	path := filepath.Join(t.dir, targetsFile)
-	if err := os.WriteFile(path+".new", body, 0o600); err != nil {
-		return fmt.Errorf("writing Prometheus' targets: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("writing Prometheus' targets: %w", err)
-	}
-	t.last = list
+	t.last = append([]cluster.TargetGroup{}, list...)
 	return nil
 }

@@ -1,8 +1,6 @@
 package world
 
 import (
-	"path/filepath"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -18,8 +16,3 @@ func (w *World) Client() client.Client { return w.client }
 
 // AdapterAddress is where the adapter itself listens, past the API server.
 func (w *World) AdapterAddress() string { return w.adapter }
-
-// GPUState is the file in which a node's GPU fake shows its GPUs.
-func (w *World) GPUState(node string) string {
-	return filepath.Join(w.Dir(), "nodes", node, "dcgm.state")
-}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
 // run steps the fakes until ctx ends.
@@ -56,25 +57,25 @@ func (w *World) product(name string) string {
 }
 
 // targetList is all that Prometheus shall scrape now, in a stable order.
-func (w *World) targetList() []target {
-	var out []target
+func (w *World) targetList() []cluster.TargetGroup {
+	var out []cluster.TargetGroup
 	for _, e := range w.machines.Targets() {
-		out = append(out, target{[]string{e.Address}, map[string]string{"job": jobExporter, "namespace": systemNamespace, "node": e.Node}})
+		out = append(out, cluster.TargetGroup{Targets: []string{e.Address}, Labels: map[string]string{"job": jobExporter, "namespace": systemNamespace, "node": e.Node}})
 	}
 	for i := range w.opts.Story.Replayed {
 		name := replayedName(i)
-		out = append(out, target{[]string{w.pages.address()}, map[string]string{
+		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address()}, Labels: map[string]string{
 			"job": jobReplay, "namespace": systemNamespace, "node": name, "__metrics_path__": replayedPath(name),
 		}})
 	}
 	for _, key := range w.servers.running() {
 		namespace, pod := splitKey(key)
-		out = append(out, target{[]string{w.pages.address()}, map[string]string{
+		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address()}, Labels: map[string]string{
 			"job": jobServers, "namespace": namespace, "pod": pod, "container": "main", "__metrics_path__": pagePath(key),
 		}})
 	}
 	if a := w.autoscaler.Load(); a != nil {
-		out = append(out, target{[]string{*a}, map[string]string{"job": jobAutoscaler, "namespace": systemNamespace}})
+		out = append(out, cluster.TargetGroup{Targets: []string{*a}, Labels: map[string]string{"job": jobAutoscaler, "namespace": systemNamespace}})
 	}
 	return out
 }

@@ -5,13 +5,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
 
@@ -39,7 +37,7 @@ func createFleet(ctx context.Context, c client.Client, s story.Story) error {
 	pools := map[string]story.Pool{}
 	for _, p := range s.Pools {
 		pools[p.Name] = p
-		if err := createWhenServed(ctx, c, poolObject(p)); err != nil {
+		if err := create(ctx, c, poolObject(p)); err != nil {
 			return err
 		}
 	}
@@ -84,22 +82,7 @@ func createHPAs(ctx context.Context, c client.Client, s story.Story) error {
 	return nil
 }
 
-// create an object unless it is there.
+// create an object, as soon as its kind is served, unless it is there.
 func create(ctx context.Context, c client.Client, o client.Object) error {
-	err := c.Create(ctx, o)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating %T %s: %w", o, client.ObjectKeyFromObject(o), err)
-	}
-	return nil
-}
-
-// createWhenServed waits until the object's kind, a custom one, is served.
-func createWhenServed(ctx context.Context, c client.Client, o client.Object) error {
-	return await.Until(ctx, func(ctx context.Context) error {
-		err := create(ctx, c, o)
-		if err == nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			return err
-		}
-		return await.Final(err)
-	})
+	return client.IgnoreAlreadyExists(neighbours.Create(ctx, c, o))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/e2e"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/model"
@@ -119,7 +120,7 @@ func TestRepositoryManifestsCanBeRead(t *testing.T) {
 
 func TestTargetsAreWrittenOnlyWhenTheyChange(t *testing.T) {
 	w := targets{dir: t.TempDir()}
-	one := []target{{[]string{"127.0.0.1:1"}, map[string]string{"job": "x"}}}
+	one := []cluster.TargetGroup{{Targets: []string{"127.0.0.1:1"}, Labels: map[string]string{"job": "x"}}}
 	if err := w.write(one); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func TestTargetsAreWrittenOnlyWhenTheyChange(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.write([]target{{[]string{"127.0.0.1:1"}, map[string]string{"job": "x"}}}); err != nil {
+	if err := w.write([]cluster.TargetGroup{{Targets: []string{"127.0.0.1:1"}, Labels: map[string]string{"job": "x"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err == nil {

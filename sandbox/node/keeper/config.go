@@ -22,7 +22,6 @@ type Config struct {
 
 	Mounts   []Mount
 	Programs []Program
-	KeepRoot bool // leave Root in place
 }
 
 // Mount is a bind mount of the machine's Source at the node's Target; without a

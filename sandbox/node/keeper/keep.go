@@ -73,9 +73,6 @@ func (c Config) remove() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), endTimeout, fmt.Errorf("after %s", endTimeout))
 	defer cancel()
 	err := await.Until(ctx, func(context.Context) error { return RemoveCgroup(c.Cgroup) })
-	if c.KeepRoot {
-		return err
-	}
 	// A mount below Root would be emptied with it. All of them are in the node's own
 	// namespace.
 	mounts, readErr := os.ReadFile("/proc/self/mountinfo")

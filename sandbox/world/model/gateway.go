@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/gpuscale/gpuscale/sandbox/world/trace"
 )
@@ -16,7 +17,6 @@ type Gateway struct {
 	clock func() time.Time
 	start time.Time
 	speed float64
-	descs descs
 
 	mu    sync.Mutex
 	fleet *Fleet
@@ -25,7 +25,7 @@ type Gateway struct {
 // NewGateway returns a fleet whose traffic time starts now and runs at speed
 // times the clock. The speed must be positive.
 func NewGateway(spec Spec, speed float64, clock func() time.Time) *Gateway {
-	return &Gateway{clock: clock, start: clock(), speed: speed, descs: newDescs(), fleet: NewFleet(spec)}
+	return &Gateway{clock: clock, start: clock(), speed: speed, fleet: NewFleet(spec)}
 }
 
 // with runs f on the fleet as it is now.
@@ -79,41 +79,17 @@ func (g *Gateway) Load(id string) (l Load, ok bool) {
 // loads its model answers 503, as a pod whose port is closed gives no metrics.
 func (g *Gateway) Handler(id string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var metrics []prometheus.Metric
+		var families []*dto.MetricFamily
 		var err error
 		g.with(func(f *Fleet, now time.Duration) {
 			if s := f.find(id); s != nil && s.ready <= now {
-				metrics, err = g.descs.metrics(f.spec.Name, s)
+				families, err = s.metrics.Gather()
 			}
 		})
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		if metrics == nil {
+		if families == nil && err == nil {
 			http.Error(w, "the model is not loaded", http.StatusServiceUnavailable)
 			return
 		}
-		registry := prometheus.NewRegistry()
-		if err := registry.Register(constant(metrics)); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+		promhttp.HandlerFor(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, err }), promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	})
-}
-
-// constant is a collector of metrics made beforehand.
-type constant []prometheus.Metric
-
-func (c constant) Describe(ch chan<- *prometheus.Desc) {
-	for _, m := range c {
-		ch <- m.Desc()
-	}
-}
-
-func (c constant) Collect(ch chan<- prometheus.Metric) {
-	for _, m := range c {
-		ch <- m
-	}
 }

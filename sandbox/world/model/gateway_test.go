@@ -55,17 +55,6 @@ func TestGatewayServesVLLMsNames(t *testing.T) {
 	}
 }
 
-func TestHistogramCountsEveryValueOnce(t *testing.T) {
-	h := newHistogram([]float64{1, 2})
-	for _, v := range []float64{0, 1, 1.5, 2, 3} {
-		h.observe(v)
-	}
-	total, le := h.cumulated()
-	if total != 5 || le[1] != 2 || le[2] != 4 || h.sum != 7.5 {
-		t.Errorf("total %d, le %v, sum %v", total, le, h.sum)
-	}
-}
-
 func scrape(g *Gateway, id string) (int, string) {
 	w := httptest.NewRecorder()
 	g.Handler(id).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

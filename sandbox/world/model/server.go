@@ -33,21 +33,14 @@ type server struct {
 	until    time.Duration
 	chunks   []int // prompt tokens of the step by running request; 0: decodes
 
-	busy                time.Duration // of all steps that have ended
-	prompted, generated uint64        // tokens
-	finished            uint64
-	firstToken          histogram
-	queueTime           histogram
-	endToEnd            histogram
+	busy    time.Duration // of all steps that have ended
+	metrics metrics
 }
 
 func newServer(id string, e engine, ready time.Duration) *server {
-	return &server{
-		id: id, engine: e, ready: ready,
-		firstToken: newHistogram(firstTokenBounds),
-		queueTime:  newHistogram(requestBounds),
-		endToEnd:   newHistogram(requestBounds),
-	}
+	s := &server{id: id, engine: e, ready: ready}
+	s.metrics = newMetrics(e.spec.Name, s)
+	return s
 }
 
 // begin starts a step at now if there is anything to do. wait is called for
@@ -85,7 +78,7 @@ func (s *server) admit(now time.Duration, wait func(time.Duration)) {
 		}
 		s.waiting = s.waiting[1:]
 		r.running = now
-		s.queueTime.observe((now - r.arrived).Seconds())
+		s.metrics.queueTime.Observe((now - r.arrived).Seconds())
 		wait(now - r.arrived)
 		s.kv += r.tokens()
 		s.running = append(s.running, r)
@@ -106,8 +99,8 @@ func (s *server) end() (done int) {
 		}
 		done++
 		s.kv -= r.tokens()
-		s.finished++
-		s.endToEnd.observe((now - r.arrived).Seconds())
+		s.metrics.finished.Inc()
+		s.metrics.endToEnd.Observe((now - r.arrived).Seconds())
 	}
 	clear(s.running[len(kept):])
 	s.running = kept
@@ -117,14 +110,14 @@ func (s *server) end() (done int) {
 func (s *server) advance(r *request, chunk int, now time.Duration) {
 	if r.prefilled < r.Context {
 		r.prefilled += chunk
-		s.prompted += uint64(chunk)
+		s.metrics.prompted.Add(float64(chunk))
 		if r.prefilled < r.Context {
 			return
 		}
-		s.firstToken.observe((now - r.arrived).Seconds())
+		s.metrics.firstToken.Observe((now - r.arrived).Seconds())
 	}
 	r.generated++
-	s.generated++
+	s.metrics.generated.Inc()
 }
 
 // usage of the KV cache, 0 … 1.

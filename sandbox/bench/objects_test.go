@@ -1,13 +1,12 @@
-package main
+package bench
 
 import (
 	"maps"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -16,13 +15,49 @@ import (
 
 const (
 	system, work = "gpuscale-system", "work" // namespaces
-	// Pool base is full, pool grow is empty and can scale up.
-	base, grow = "base", "grow"
+	base         = "base"
 
-	product    = "NVIDIA-H100-80GB-HBM3"
 	gpusOfNode = 8
 	gpu        = "nvidia.com/gpu"
 )
+
+// pools are base, which is full, with a number of nodes, and grow, which is empty and can
+// scale up by a MachineDeployment.
+const pools = `
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUNodePool
+metadata: {name: base}
+spec:
+  min: %[1]d
+  max: %[1]d
+  pricePerHour: "98"
+  provider: {kwok: {externalBoot: true}}
+  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "128", memory: 2Ti}
+---
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUNodePool
+metadata: {name: grow}
+spec:
+  min: 0
+  max: 20000
+  pricePerHour: "98"
+  provider: {scale: {apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, namespace: gpuscale-system, name: grow}}
+  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "128", memory: 2Ti}
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {namespace: gpuscale-system, name: grow}
+spec:
+  clusterName: main
+  replicas: 0
+  selector: {matchLabels: {cluster.x-k8s.io/deployment-name: grow}}
+  template:
+    metadata: {labels: {cluster.x-k8s.io/deployment-name: grow, gpuscale.io/pool: grow}}
+    spec:
+      clusterName: main
+      bootstrap: {dataSecretName: bootstrap}
+      infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: MetalMachineTemplate, name: grow}
+`
 
 // offers are a node's resources and labels, as from kubelet, GFD and the device plugin.
 var offers = neighbours.Nodes{
@@ -32,33 +67,8 @@ var offers = neighbours.Nodes{
 	},
 	Labels: map[string]string{
 		corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81559",
+		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81559",
 	},
-}
-
-// pools returns both pools, and the MachineDeployment of the second.
-func pools(nodes int) (*v1alpha1.GPUNodePool, *v1alpha1.GPUNodePool, *unstructured.Unstructured) {
-	price := resource.MustParse("98")
-	there := &v1alpha1.GPUNodePool{
-		ObjectMeta: metav1.ObjectMeta{Name: base},
-		Spec: v1alpha1.GPUNodePoolSpec{
-			Min: int32(nodes), Max: int32(nodes), PricePerHour: &price,
-			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{ExternalBoot: true}},
-			Template: v1alpha1.NodeTemplate{Product: product, GPUs: gpusOfNode, CPU: resource.MustParse("128"), Memory: resource.MustParse("2Ti")},
-		},
-	}
-	deployment := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"replicas": int64(0), "template": map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.NodePoolLabel: grow}}, "spec": map[string]any{}},
-	}}}
-	deployment.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "MachineDeployment"})
-	deployment.SetNamespace(system)
-	deployment.SetName(grow)
-	empty := there.DeepCopy()
-	empty.Name, empty.Spec.Min, empty.Spec.Max = grow, 0, 20_000
-	empty.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{
-		APIVersion: deployment.GetAPIVersion(), Kind: deployment.GetKind(), Namespace: system, Name: grow,
-	}}
-	return there, empty, deployment
 }
 
 // nodeOf is a node of pool base.
@@ -95,4 +105,13 @@ func bound(pods int) int {
 		gpus += requests(n)
 	}
 	return (gpus + gpusOfNode - 1) / gpusOfNode
+}
+
+// TestBound: the burst is the one cluster-autoscaler was measured with.
+func TestBound(t *testing.T) {
+	for pods, nodes := range map[int]int{1: 1, 20: 11, 200: 113, 500: 281, 2000: 1125} {
+		if got := bound(pods); got != nodes {
+			t.Errorf("%d pods need %d nodes, want %d", pods, got, nodes)
+		}
+	}
 }

@@ -1,0 +1,73 @@
+package chart
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// TestNeighbourThanos: what reads Prometheus works over a Thanos querier before two replicas of
+// Prometheus, and over one of them when the other is away. Where all stores are away the querier
+// answers success and nothing: the HPA has no answer then, and keeps its replicas.
+func TestNeighbourThanos(t *testing.T) {
+	x, b := begin(t)
+	thanos := b.neighbour(t, build.Thanos, "thanos")
+	b.scrape.replica = "a"
+	t.Cleanup(func() {
+		b.scrape.replica = ""
+		if err := b.Cluster.ReloadPrometheus(context.Background(), b.scrape.config()); err != nil {
+			t.Error(err)
+		}
+	})
+	x.must(b.Cluster.ReloadPrometheus(t.Context(), b.scrape.config()))
+	other := *b.scrape
+	other.replica = "b"
+	file, second := filepath.Join(b.Cluster.PrometheusDir(), "replica.yml"), address(t)
+	x.must(os.WriteFile(file, other.config(), 0o600))
+	b.beside(t, proc.Spec{Name: "prometheus-b", Path: b.Binaries.Prometheus, Dir: b.Cluster.PrometheusDir(), Args: []string{
+		"--config.file=" + file, "--storage.tsdb.path=" + t.TempDir(), "--web.listen-address=" + second,
+	}})
+	query := []string{"query", "--query.replica-label=replica"}
+	var sidecars []*proc.Process
+	for i, url := range []string{b.Cluster.PrometheusURL(), "http://" + second} {
+		at := address(t)
+		sidecars = append(sidecars, b.beside(t, proc.Spec{Name: fmt.Sprintf("thanos-sidecar-%d", i), Path: thanos, Args: []string{
+			"sidecar", "--prometheus.url=" + url, "--tsdb.path=" + t.TempDir(), "--grpc-address=" + at, "--http-address=" + address(t),
+		}}))
+		query = append(query, "--endpoint="+at)
+	}
+	url := "http://" + address(t)
+	b.beside(t, proc.Spec{Name: "thanos-query", Path: thanos, Args: append(query, "--http-address="+strings.TrimPrefix(url, "http://"), "--grpc-address="+address(t))})
+	unknown := map[string]string{"retention-short": "its stores have it"}
+	b.over(t, source{url: url})
+	b.allWell(t, unknown)
+
+	sidecars[0].Stop(5 * time.Second)
+	b.allWell(t, unknown)
+
+	hpa := func() (h autoscalingv2.HorizontalPodAutoscaler) {
+		x.must(b.Admin.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "embed"}, &h))
+		return h
+	}
+	before := hpa().Status.DesiredReplicas
+	sidecars[1].Stop(5 * time.Second)
+	x.wait("the HPA has no answer", func() error {
+		if b.following(t.Context()) == nil {
+			return errNotYet
+		}
+		return nil
+	})
+	if now := hpa().Status.DesiredReplicas; now != before {
+		t.Errorf("the HPA has %d replicas without any store, %d before", now, before)
+	}
+}

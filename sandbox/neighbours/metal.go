@@ -1,0 +1,158 @@
+package neighbours
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var metal = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2"}
+
+// metalFinalizer keeps what has nodes until they are gone.
+const metalFinalizer = "metalmachine.infrastructure.cluster.x-k8s.io"
+
+// uninitialized is the taint with which a kubelet joins, by the contract of Cluster API's
+// bootstrap providers; the controller of Machines removes it.
+var uninitialized = corev1.Taint{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}
+
+// Metal is an infrastructure provider of Cluster API, whose machines are KWOK's nodes in
+// the cluster of the Machines themselves. It keeps the contract v1beta2 for MetalMachines and
+// MetalMachinePools, checked against the controllers of Cluster API 1.14.2, 2026-11.
+type Metal struct {
+	Client client.Client
+	Nodes  Nodes
+}
+
+// MetalCRDs are those of the provider's kinds, as YAML. A MetalControlPlane has the version
+// that its author writes into it.
+func MetalCRDs() string {
+	var b strings.Builder
+	for _, kind := range []string{"MetalControlPlane", "MetalMachine", "MetalMachineTemplate", "MetalMachinePool"} {
+		fmt.Fprintf(&b, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]ss.infrastructure.cluster.x-k8s.io, labels: {cluster.x-k8s.io/v1beta2: v1beta2}}
+spec:
+  group: infrastructure.cluster.x-k8s.io
+  scope: Namespaced
+  names: {kind: %[2]s, listKind: %[2]sList, plural: %[1]ss, singular: %[1]s}
+  versions:
+  - name: v1beta2
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---`, strings.ToLower(kind), kind)
+	}
+	return b.String()
+}
+
+// Run plays until ctx ends; an error it could not go on from is returned.
+func (m *Metal) Run(ctx context.Context) error {
+	return run(ctx, func(ctx context.Context) error {
+		for kind, turn := range map[string]func(context.Context, *unstructured.Unstructured) error{"MetalMachine": m.machine, "MetalMachinePool": m.pool} {
+			all, err := list(ctx, m.Client, metal.WithKind(kind), nil)
+			if err != nil {
+				return err
+			}
+			for i := range all {
+				if err := turn(ctx, &all[i]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// machine has one node of its name.
+func (m *Metal) machine(ctx context.Context, u *unstructured.Unstructured) error {
+	if u.GetDeletionTimestamp() != nil {
+		return m.Nodes.remove(ctx, m.Client, u, metalFinalizer)
+	}
+	if id, _, _ := unstructured.NestedString(u.Object, "spec", "providerID"); id != "" {
+		return nil
+	}
+	id, err := m.Nodes.add(ctx, m.Client, u.GetName(), nil, uninitialized)
+	if err != nil {
+		return err
+	}
+	if err := m.spec(ctx, u, id, "providerID"); err != nil {
+		return err
+	}
+	return m.status(ctx, u, map[string]any{"initialization": map[string]any{"provisioned": true}})
+}
+
+// pool has as many nodes as its MachinePool has replicas, with the pool's labels. Of too many
+// the newest go: a cloud's group chooses by a rule of its own.
+func (m *Metal) pool(ctx context.Context, u *unstructured.Unstructured) error {
+	owner := metav1.GetControllerOf(u)
+	if owner == nil {
+		return nil
+	}
+	set := &unstructured.Unstructured{}
+	set.SetGroupVersionKind(capi.WithKind("MachinePool"))
+	if err := m.Client.Get(ctx, client.ObjectKey{Namespace: u.GetNamespace(), Name: owner.Name}, set); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the owner of %s: %w", u.GetName(), err)
+	}
+	replicas, _, _ := unstructured.NestedInt64(set.Object, "spec", "replicas")
+	if u.GetDeletionTimestamp() != nil {
+		replicas = 0
+	}
+	have, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "providerIDList")
+	labels, _, _ := unstructured.NestedStringMap(u.Object, "spec", "nodeLabels")
+	ids := []any{}
+	for i := range max(replicas, int64(len(have))) {
+		name := fmt.Sprintf("%s-%d", u.GetName(), i)
+		if i >= replicas {
+			if err := m.Client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("deleting node %s: %w", name, err)
+			}
+			continue
+		}
+		id := providerID(name)
+		if i >= int64(len(have)) {
+			if _, err := m.Nodes.add(ctx, m.Client, name, labels, uninitialized); err != nil {
+				return err
+			}
+		}
+		ids = append(ids, id)
+	}
+	if u.GetDeletionTimestamp() != nil {
+		return m.Nodes.remove(ctx, m.Client, u, metalFinalizer)
+	}
+	if len(ids) != len(have) || len(u.GetFinalizers()) == 0 {
+		if err := m.spec(ctx, u, ids, "providerIDList"); err != nil {
+			return err
+		}
+	}
+	return m.status(ctx, u, map[string]any{"ready": true, "replicas": replicas, "initialization": map[string]any{"provisioned": true}})
+}
+
+// spec sets a field, and the finalizer.
+func (m *Metal) spec(ctx context.Context, u *unstructured.Unstructured, value any, field string) error {
+	before := u.DeepCopy()
+	u.SetFinalizers([]string{metalFinalizer})
+	if err := unstructured.SetNestedField(u.Object, value, "spec", field); err != nil {
+		return fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	if err := m.Client.Patch(ctx, u, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("writing %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return nil
+}
+
+func (m *Metal) status(ctx context.Context, u *unstructured.Unstructured, status map[string]any) error {
+	before := u.DeepCopy()
+	u.Object["status"] = status
+	if err := m.Client.Status().Patch(ctx, u, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("writing the status of %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package testenv
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// Project is another project's program, and what its kustomization installs with it.
+type Project struct {
+	build.Neighbour
+	Program   string
+	Folder    string // of the kustomization, below the module if it is not absolute
+	Namespace string
+	Service   string // of its webhooks
+}
+
+// Run makes a project's objects, and runs its program in place of its Deployment's pod until
+// the test ends: spec is given the port of the webhooks and a folder with their certificate.
+func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Spec) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cleanup := func(do func(context.Context) error) {
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), Patience)
+			defer cancel()
+			if err := do(ctx); err != nil {
+				t.Errorf("cleaning up: %v", err)
+			}
+		})
+	}
+	path, err := p.Neighbour.Program(t.Context(), build.Options{Root: e.Root, Out: os.Stderr}, p.Program)
+	must(err)
+	module, err := p.Dir(t.Context())
+	must(err)
+	cmd := exec.CommandContext(t.Context(), e.Binaries.Program("kubectl"), "kustomize", ".")
+	if cmd.Dir = p.Folder; !filepath.IsAbs(p.Folder) {
+		cmd.Dir = filepath.Join(module, p.Folder)
+	}
+	text, err := cmd.Output()
+	must(err)
+	objects, err := neighbours.Parse(text)
+	must(err)
+	hook, certs := FreePort(t), t.TempDir()
+	cert, key, ca, err := e.Cluster.ServingCert(p.Service + "." + p.Namespace + ".svc")
+	must(err)
+	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
+		must(os.WriteFile(filepath.Join(certs, name), text, 0o600))
+	}
+	var asks []*unstructured.Unstructured
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "Deployment", "APIService", "Certificate", "Issuer":
+			continue
+		case "Service":
+			if o.GetName() == p.Service {
+				o.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
+			}
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			asks = append(asks, o)
+		}
+		clientConfigs(o.Object, int64(hook), base64.StdEncoding.EncodeToString(ca))
+		err := e.CreateObject(t.Context(), o)
+		if apierrors.IsAlreadyExists(err) && o.GetKind() == "CustomResourceDefinition" {
+			continue // of the test environment; its older versions are not asked for
+		}
+		must(err)
+		cleanup(func(ctx context.Context) error { return e.Delete(ctx, o.DeepCopy()) })
+	}
+	s := spec(strconv.Itoa(hook), certs)
+	s.Name, s.Path, s.Log = p.Program, path, e.Cluster.LogFile(p.Program)
+	s.Env = append(s.Env, "KUBECONFIG="+e.Cluster.Kubeconfig())
+	Beside(t, s)
+	// What asks the program goes before it.
+	cleanup(func(ctx context.Context) error {
+		var errs []error
+		for _, o := range asks {
+			errs = append(errs, e.Delete(ctx, o.DeepCopy()))
+		}
+		return errors.Join(errs...)
+	})
+	await.For(t, Patience, "the webhooks of "+p.Name, func() error {
+		conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(hook)))
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+}
+
+// Beside runs a program until the test ends; its last lines are shown where that fails.
+func Beside(t testing.TB, spec proc.Spec) *proc.Process {
+	t.Helper()
+	p, err := proc.NewGroup(slog.New(slog.DiscardHandler)).Start(spec) // its end is not the control plane's
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s:\n  %s", spec.Name, strings.Join(proc.Tail(spec.Log, 15), "\n  "))
+		}
+		p.Stop(5 * time.Second)
+	})
+	return p
+}
+
+// clientConfigs leads what asks a Service of webhooks to the port.
+func clientConfigs(in any, port int64, ca string) {
+	switch in := in.(type) {
+	case []any:
+		for _, v := range in {
+			clientConfigs(v, port, ca)
+		}
+	case map[string]any:
+		if c, ok := in["clientConfig"].(map[string]any); ok {
+			if service, ok := c["service"].(map[string]any); ok {
+				service["port"], c["caBundle"] = port, ca
+			}
+		}
+		for _, v := range in {
+			clientConfigs(v, port, ca)
+		}
+	}
+}

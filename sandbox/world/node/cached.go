@@ -1,0 +1,78 @@
+package node
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+)
+
+// byNode is the index of pods by the node they are bound to.
+const byNode = "byNode"
+
+// Cached is a View over a factory's caches.
+type Cached struct {
+	nodes   corelisters.NodeLister
+	pods    cache.Indexer
+	configs corelisters.ConfigMapLister
+}
+
+// NewCached returns a view that is of use once the factory's caches have synced.
+func NewCached(f informers.SharedInformerFactory) (*Cached, error) {
+	pods := f.Core().V1().Pods().Informer()
+	err := pods.AddIndexers(cache.Indexers{byNode: func(o any) ([]string, error) {
+		if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName != "" {
+			return []string{p.Spec.NodeName}, nil
+		}
+		return nil, nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("indexing pods: %w", err)
+	}
+	return &Cached{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer(), configs: f.Core().V1().ConfigMaps().Lister()}, nil
+}
+
+// Node from the cache.
+func (c *Cached) Node(name string) (*corev1.Node, bool) {
+	n, err := c.nodes.Get(name)
+	return n, err == nil
+}
+
+// Nodes of the cluster, in no order.
+func (c *Cached) Nodes() []*corev1.Node {
+	out, _ := c.nodes.List(labels.Everything()) // a cache cannot fail
+	return out
+}
+
+// PodsOn a node.
+func (c *Cached) PodsOn(node string) []*corev1.Pod {
+	objects, _ := c.pods.ByIndex(byNode, node) // the index exists
+	return asPods(objects)
+}
+
+// Pods of the cluster, in no order.
+func (c *Cached) Pods() []*corev1.Pod { return asPods(c.pods.List()) }
+
+func asPods(objects []any) []*corev1.Pod {
+	out := make([]*corev1.Pod, 0, len(objects))
+	for _, o := range objects {
+		if p, ok := o.(*corev1.Pod); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// MIGConfig is the mig-parted file in mig-manager's ConfigMap; nil: none.
+func (c *Cached) MIGConfig() []byte {
+	m, err := c.configs.ConfigMaps(partition.DefaultConfigMap.Namespace).Get(partition.DefaultConfigMap.Name)
+	if err != nil {
+		return nil
+	}
+	return []byte(m.Data[partition.ConfigKey])
+}
