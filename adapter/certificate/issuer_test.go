@@ -180,7 +180,11 @@ func TestWhatIsOverwrittenComesBack(t *testing.T) {
 	c, at := cluster(), &clock{time.Now()}
 	i := issuer(t, c, "one", at)
 	look(t, i)
-	foreign, _, err := cert.GenerateSelfSignedCertKey("keda", nil, nil)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "KEDA"}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +197,7 @@ func TestWhatIsOverwrittenComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"empty": "", "not PEM": "nonsense", "another's": string(foreign[:strings.Index(string(foreign), "-----END")]) + "-----END CERTIFICATE-----\n",
+		"empty": "", "not PEM": "nonsense", "another's": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: foreign.Raw})),
 		"of a replica, and of this pod's earlier container": string(gone.cert) + string(earlier.cert),
 	} {
 		b := bundle(t, "apiservice/v1beta1.external.metrics.k8s.io")
