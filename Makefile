@@ -79,6 +79,15 @@ prepare: sandbox
 demo: prepare ## Run the whole loop on this machine; ARGS="--keep --trace FILE --speed N".
 	@$(BIN)/gpuscale-sandbox demo $(ARGS)
 
+# The recording in README.md: a run of the demo, of which svg-term draws a part (milliseconds).
+FROM ?= 20000
+TO   ?= 80000
+.PHONY: demo-recording
+demo-recording: prepare ## Record the demo for README.md (needs asciinema, node and npm); FROM and TO are milliseconds of the run.
+	@for t in asciinema npx; do command -v $$t >/dev/null 2>&1 || { echo "make demo-recording needs $$t; on Debian: apt-get install asciinema nodejs npm" >&2; exit 1; }; done
+	asciinema rec --overwrite --cols 108 --rows 30 --command "make demo" $(CACHE)/demo.cast
+	npx --yes svg-term-cli@2.1.1 --in $(CACHE)/demo.cast --out docs/img/demo.svg --window --no-cursor --from $(FROM) --to $(TO)
+
 # RACY are the packages that start goroutines or share memory between them.
 # dashboards/states runs all programs to record their series: the programs' own
 # packages look for races.
@@ -251,14 +260,29 @@ engine:
 	@docker buildx version >/dev/null 2>&1 && docker info >/dev/null 2>&1 || { \
 	  echo "images need a running Docker engine with buildx" >&2; exit 1; }
 
+# A tag may be another image tomorrow: what a release stands on is named by digest.
+.PHONY: bases
+bases:
+	@for name in GO_BASE GLIBC_BASE; do case "$$(printenv $$name)" in *@sha256:*) ;; *) \
+	  echo "$$name is not named by digest: docker buildx imagetools inspect $$(sed -n "s/^ARG $$name=//p" deploy/images/Dockerfile) shows it; then $$name=IMAGE@sha256:..." >&2; exit 1;; esac; done
+
+# The chart's values that name a release's images by digest.
+.PHONY: image-digests
+DIST ?= dist
+image-digests:
+	@test -s $(DIST)/digests.txt || { echo "$(DIST)/digests.txt has no image: goreleaser writes it when images are pushed" >&2; exit 1; }
+	@awk '{n = split($$2, path, "/"); sub(/^gpuscale-/, "", path[n]); sub(/:.*/, "", path[n]); printf "%s:\n  image: {digest: \"sha256:%s\"}\n", path[n], $$1}' \
+	  $(DIST)/digests.txt >$(DIST)/gpuscale-images-$(VERSION).yaml
+
 .PHONY: release
-release: release-tools engine ## Publish the tag at HEAD: archives, SBOMs, chart, images. Needs a Docker engine, REGISTRY and GITHUB_TOKEN.
+release: bases release-tools engine ## Publish the tag at HEAD: archives, SBOMs, chart, images. Needs a Docker engine, REGISTRY and GITHUB_TOKEN.
 	@test -n "$${REGISTRY:-}" || { echo "REGISTRY=registry.example/gpuscale is missing: images are pushed there" >&2; exit 1; }
 	@test -n "$${GITHUB_TOKEN:-}" || { echo "GITHUB_TOKEN is missing: the release is drafted with it" >&2; exit 1; }
 	@tag=$$(git describe --exact-match --match 'v*' 2>/dev/null) || { echo "HEAD has no tag v1.2.3" >&2; exit 1; }; \
 	$(MAKE) --no-print-directory vuln VULN=require; \
 	$(MAKE) --no-print-directory release-notes VERSION=$${tag#v}; \
-	PATH=$(TOOLS):$$PATH $(TOOLS)/goreleaser release --clean --release-notes $(RELEASE_NOTES)
+	PATH=$(TOOLS):$$PATH $(TOOLS)/goreleaser release --clean --release-notes $(RELEASE_NOTES); \
+	$(MAKE) --no-print-directory image-digests VERSION=$${tag#v}
 
 .PHONY: snapshot
 snapshot: release-tools ## Everything of a release but images, from what is here, into dist/.
@@ -285,7 +309,8 @@ release-notes:
 .PHONY: release-files
 release-files: tool-helm third-party
 	@rm -f $(CACHE)/release/gpuscale-*
-	@$(TOOLS)/helm package deploy/chart/gpuscale --version $(VERSION) --app-version $(VERSION) --destination $(CACHE)/release
+	@rm -rf $(CACHE)/release/chart && cp -r deploy/chart/gpuscale $(CACHE)/release/chart && sed -i 's|^  registry: ""|  registry: "'"$${REGISTRY:-}"'"|' $(CACHE)/release/chart/values.yaml
+	@$(TOOLS)/helm package $(CACHE)/release/chart --version $(VERSION) --app-version $(VERSION) --destination $(CACHE)/release
 	@awk 'FNR == 1 && !/^---/ {print "---"} {print}' deploy/chart/gpuscale/files/crds/*.yaml >$(CACHE)/release/gpuscale-crds-$(VERSION).yaml
 
 .PHONY: third-party

@@ -48,6 +48,7 @@ func commands() []*cobra.Command {
 // serveFlags are the flags beside those of the API server library.
 type serveFlags struct {
 	theirs   paFlags
+	own      certificateFlags
 	config   string
 	logLevel slog.LevelVar
 	check    bool
@@ -65,6 +66,7 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 	flags.StringVar(&base.RemoteKubeConfigFile, "kubeconfig", "", "kubeconfig file; empty means the pod's service account")
 	flags.TextVar(&f.logLevel, "log-level", &f.logLevel, "debug, info, warn or error")
 	f.theirs.add(flags)
+	f.own.add(flags)
 	cmd := &cobra.Command{
 		Use:   "gpuscale-adapter",
 		Short: "Serve metrics from Prometheus to the HorizontalPodAutoscaler",
@@ -73,7 +75,8 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 What it serves and whom it asks stands in one file:
   gpuscale-adapter --config FILE           serve
   gpuscale-adapter --check --config FILE   say what is wrong with the file
-Its own flags are --config, --check, --kubeconfig, --log-level and --version.
+Its own flags are --config, --check, --kubeconfig, --log-level, --version,
+--certificate-for and --ca-bundles.
 --prometheus-* and --metrics-* are prometheus-adapter's, put over the file; the
 others are those of every Kubernetes API server.`,
 		Args: cobra.NoArgs,
@@ -96,7 +99,7 @@ others are those of every Kubernetes API server.`,
 			}
 			log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &f.logLevel}))
 			kube.UseLogger(log)
-			return serve(cmd.Context(), base, f.config, overlay, log)
+			return serve(cmd.Context(), base, &f.own, f.config, overlay, log)
 		},
 	}
 	cmd.Flags().AddFlagSet(flags)

@@ -50,7 +50,7 @@ func newBase(stderr io.Writer) *adapterbase.AdapterBase {
 
 // serve runs until ctx ends, or until the configuration has changed: then the program
 // ends, and kubelet starts it again.
-func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string, overlay func(*config.Config), log *slog.Logger) error {
+func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateFlags, configFile string, overlay func(*config.Config), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The API server library serves this registry at /metrics.
@@ -78,9 +78,16 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string
 	if err != nil {
 		return err
 	}
+	issuer, err := own.issuer(base, log)
+	if err != nil {
+		return err
+	}
 	serving, err := base.Config()
 	if err != nil {
 		return fmt.Errorf("configuring the API server: %w", err)
+	}
+	if issuer != nil {
+		serving.GenericConfig.SecureServing.Cert = issuer
 	}
 	passOn(serving, others)
 	server, err := base.Server()
@@ -91,6 +98,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string
 	// is not available keeps every namespace of the cluster from being deleted.
 	err = server.GenericAPIServer.AddReadyzChecks(
 		healthz.NamedCheck("pods", func(*http.Request) error { return pods.Ready() }),
+		healthz.NamedCheck("certificate", func(*http.Request) error { return issuer.Ready() }),
 	)
 	if err != nil {
 		return fmt.Errorf("adding readiness checks: %w", err)
@@ -112,6 +120,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string
 			cancel()
 		}
 	})
+	running.Go(func() { issuer.Run(ctx) })
 	running.Go(func() { others.Run(ctx) })
 	running.Go(func() { file.Run(ctx) })
 	pods.Start(ctx.Done())

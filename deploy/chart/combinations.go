@@ -59,6 +59,7 @@ func combinations() []Combination {
 		{"labels that are there already", `{commonLabels: {app.kubernetes.io/part-of: platform, team: ml}, exporter: {podLabels: {team: gpu}}, monitoring: {scrape: ServiceMonitor, labels: {team: watch}, rules: {alerts: true}, dashboards: {enabled: true, labels: {team: boards}}}}`},
 		{"in another namespace than the release", `{namespaceOverride: kube-public, agent: {enabled: true}, report: {enabled: true}, monitoring: {scrape: ServiceMonitor}}`},
 		{"OpenShift", `{openshift: true, agent: {enabled: true}, report: {enabled: true}}`},
+		{"SELinux", `{seLinuxOptions: {type: spc_t}, agent: {enabled: true}}`},
 		{"a kubelet elsewhere", `{podResourcesDir: /var/lib/k0s/kubelet/pod-resources, agent: {enabled: true}}`},
 		{"volumes everywhere", `{exporter: {extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}]}, agent: {enabled: true, extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}]}, report: {enabled: true, extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}]}}`},
 		{"keys without anything behind them", `{prometheus: {client: null}, commonLabels: null, autoscaler: {config: null, exporterNamespaces: null, extraArgs: null}, adapter: {config: null, exporterNamespaces: null, podAnnotations: null, priorityClassName: null, pdb: {maxUnavailable: null, minAvailable: 1}}}`},

@@ -52,6 +52,7 @@ var Table = []Layer{
 	{Path: "exporter/pods", Ours: []string{"gpu", "exporter/collect"}, Outside: []string{"k8s.io/kubelet", "google.golang.org/grpc", "k8s.io/client-go", "k8s.io/apimachinery"}, Why: "who holds what, from the kubelet's socket and the own node's objects"},
 
 	{Path: "adapter", Ours: []string{"gpu", "adapter", "internal"}, Outside: []string{"*"}, Why: "programs do not import one another"},
+	{Path: "adapter/certificate", Outside: []string{"k8s.io/"}, Why: "a certificate and where its CA is trusted"},
 	{Path: "adapter/signal", Ours: ground, Outside: []string{"github.com/prometheus/", "k8s.io/apimachinery"}, Why: "rules and PromQL are pure"},
 	{Path: "adapter/cache", Ours: []string{"gpu", "adapter/signal", "internal/prom"}, Outside: []string{"github.com/prometheus/", "golang.org/x/sync"}, Why: "the cache asks Prometheus and nothing else"},
 

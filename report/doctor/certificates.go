@@ -132,6 +132,9 @@ func (l *look) bundle(a *apiService, p Program, f Finding) {
 	case l.troubleOf(a) == badCertificate:
 		f.Seen = stated(a)
 		f.Fix = "spec.caBundle is not the CA of the adapter's certificate: put the CA there."
+		if p.Secret == "" {
+			f.Fix = "spec.caBundle is not the CA of the adapter's certificate. The adapter puts it there within a minute if it has the right to update this APIService, which an upgrade restores."
+		}
 		f.Commands = l.rebundle(a, p)
 		l.fault(f)
 	}
@@ -156,27 +159,24 @@ func (l *look) portOf(a *apiService) string {
 // issuer. A user's own certificate is shown, not deleted: only the user can issue
 // another.
 func (l *look) reissue(a *apiService, p Program) []string {
-	again := []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
 	switch {
 	case p.Secret == "":
-		return []string{l.install(p, "adapter.yaml")}
+		return []string{l.install(p, "adapter.yaml"), l.in(p.Namespace, "rollout", "restart", p.Ref())}
 	case a.Annotations[injectCA] != "":
-		return again
-	case p.Secret != p.Name+"-tls":
-		return []string{l.in(p.Namespace, "describe", "secret", p.Secret)}
+		return []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
 	}
-	return append(again, l.install(p, "adapter.yaml"))
+	return []string{l.in(p.Namespace, "describe", "secret", p.Secret)}
 }
 
 // reissuing describes reissue's commands.
 func reissuing(a *apiService, p Program) string {
 	switch {
+	case p.Secret == "":
+		return "The adapter issues its own when it starts, and needs the right to update this APIService, which an upgrade restores."
 	case a.Annotations[injectCA] != "":
 		return "cert-manager issues it again once its Secret is deleted."
-	case p.Secret != "" && p.Secret != p.Name+"-tls":
-		return "It is your own (Secret " + p.Secret + "): its issuer has to issue another."
 	}
-	return "Delete the Secret and upgrade: CA, certificate and registration change together."
+	return "It is your own (Secret " + p.Secret + "): its issuer has to issue another."
 }
 
 // rebundle writes the command that puts the CA into an APIService.
@@ -184,7 +184,7 @@ func (l *look) rebundle(a *apiService, p Program) []string {
 	if a.Annotations[injectCA] != "" {
 		return []string{l.kubectl("-n", "cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
 	}
-	if c := l.register(a, p, ""); c != "" {
+	if c := l.register(a, p, ""); c != "" && (p.Secret != "" || a.Spec.InsecureSkipTLSVerify) {
 		return []string{c}
 	}
 	return []string{l.install(p, "adapter.yaml")}

@@ -8,11 +8,16 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
-	"sync"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -31,8 +36,18 @@ var apiFaults = []fault{
 		check: "apiservice-missing", objects: []string{"APIService " + external}, typed: true,
 	},
 	{
-		name: "the caBundle is another authority's", always: true,
+		// By itself the adapter puts it right.
+		name: "the caBundle is another authority's, and the adapter may not write it", always: true,
 		seed: func(x *trouble) {
+			x.change("rbac.authorization.k8s.io/v1/ClusterRole", "", adapterName, func(u *unstructured.Unstructured) {
+				rules, _, err := unstructured.NestedSlice(u.Object, "rules")
+				x.must(err)
+				rules = slices.DeleteFunc(rules, func(rule any) bool {
+					resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+					return slices.Contains(resources, "apiservices")
+				})
+				x.must(unstructured.SetNestedSlice(u.Object, rules, "rules"))
+			})
 			ca, _, _ := authority(x, 10*365*24*time.Hour, servedName)
 			x.set(apiServiceKind, "", external, base64.StdEncoding.EncodeToString(ca), "spec", "caBundle")
 		},
@@ -69,9 +84,9 @@ var apiFaults = []fault{
 		brings: []string{"hpa-metric-unknown"}, // the list of what is served cannot be read
 	},
 	{
-		name:  "the adapter's certificate is about to expire",
+		name:  "the adapter's certificate is a Secret's, and about to expire",
 		seed:  func(x *trouble) { x.served(10*24*time.Hour, servedName) },
-		check: "adapter-certificate", objects: []string{"APIService " + external, "APIService v1beta1.custom.metrics.k8s.io", "APIService " + custom}, typed: true,
+		check: "adapter-certificate", objects: []string{"APIService " + external, "APIService v1beta1.custom.metrics.k8s.io", "APIService " + custom},
 	},
 }
 
@@ -86,43 +101,22 @@ spec: {type: ExternalName, externalName: localhost}
 // servedName is that of the adapter's Service.
 const servedName = adapterName + "." + installed + ".svc"
 
-// served gives the adapter a certificate for a name, whose authority has so long left,
-// wherever the chart puts it. While the test lasts the adapter's files follow the
-// Secret, as the kubelet would have them.
+// served gives the adapter a certificate of a Secret, for a name, whose authority has so
+// long left.
 func (x *trouble) served(left time.Duration, name string) {
 	x.t.Helper()
 	ca, cert, key := authority(x, left, name)
-	x.cleanup(x.carry)
-	secret := x.keep("v1/Secret", installed, adapterName+"-tls")
-	for name, text := range map[string][]byte{"ca.crt": ca, "tls.crt": cert, "tls.key": key} {
-		x.must(unstructured.SetNestedField(secret.Object, base64.StdEncoding.EncodeToString(text), "data", name))
-	}
-	x.must(asHelm(x.t.Context(), x.Admin, ours(secret)))
-	for _, name := range []string{external, "v1beta1.custom.metrics.k8s.io", custom} {
-		api := x.keep(apiServiceKind, "", name)
-		x.must(unstructured.SetNestedField(api.Object, base64.StdEncoding.EncodeToString(ca), "spec", "caBundle"))
-		x.must(asHelm(x.t.Context(), x.Admin, ours(api)))
-	}
-	ctx, cancel := context.WithCancel(x.t.Context())
-	var following sync.WaitGroup
-	x.t.Cleanup(func() { cancel(); following.Wait() })
-	following.Go(func() {
-		for tick := time.NewTicker(500 * time.Millisecond); ; {
-			_ = x.carry(ctx) // the Secret may be between two lives
-			select {
-			case <-ctx.Done():
-				tick.Stop()
-				return
-			case <-tick.C:
-			}
-		}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: "mine"}, Data: map[string][]byte{"tls.crt": cert, "tls.key": key}}
+	x.must(x.Admin.Create(x.t.Context(), secret))
+	x.cleanup(func(ctx context.Context) error {
+		return errors.Join(x.Cluster.StopProgram(adapterName), x.upgrade(ctx), x.startAdapter(ctx), x.Admin.Delete(ctx, secret))
 	})
-}
-
-// carry puts what ConfigMap and Secret hold now into the adapter's files.
-func (b *env) carry(ctx context.Context) error {
-	_, _, err := b.mount(ctx, adapterName)
-	return err
+	file := filepath.Join(x.t.TempDir(), "ca.crt")
+	x.must(os.WriteFile(file, ca, 0o600))
+	x.must(errors.Join(
+		x.Cluster.StopProgram(adapterName),
+		x.upgrade(x.t.Context(), "--set", "adapter.certificate.source=secret", "--set", "adapter.certificate.secretName=mine", "--set-file", "adapter.certificate.caBundle="+file),
+		x.writeCA(ca), x.startAdapterProcess(x.t.Context())))
 }
 
 // authority makes one that has so long left, and a certificate of its for a name.

@@ -60,7 +60,7 @@ var guardFaults = []fault{
 		name:  "the adapter's certificate is for another name",
 		seed:  func(x *trouble) { x.served(24*365*time.Hour, "gpuscale-adapter.elsewhere.svc") },
 		check: "apiservice-ca", objects: []string{"APIService " + external, "APIService v1beta1.custom.metrics.k8s.io", "APIService " + custom},
-		says: "certificate is valid for gpuscale-adapter.elsewhere.svc", typed: true,
+		says:   "certificate is valid for gpuscale-adapter.elsewhere.svc",
 		brings: []string{"hpa-metric-unknown", "hpa-inactive", "scrape-missing"}, // whose names cannot be read, and whom Prometheus does not believe either
 	},
 }

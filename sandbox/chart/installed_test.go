@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -31,8 +32,9 @@ func TestHelm(t *testing.T) {
 	}{
 		{"a namespace that is not there is named", (*env).missingNamespace},
 		{"a dry run on the server changes nothing", (*env).dryRun},
-		{"an upgrade keeps the certificate", (*env).upgraded},
-		{"a certificate taken away is made again, with its authority", (*env).renewed},
+		{"an upgrade keeps the adapter's CA", (*env).upgraded},
+		{"a CA that was overwritten is put back", (*env).overwritten},
+		{"the adapter changes no other field", (*env).fenced},
 		{"the exporter follows mig-manager's labels", (*env).paused},
 		{"what a person made stays when it is gone", (*env).uninstalled},
 	} {
@@ -68,45 +70,88 @@ func (b *env) dryRun(t *testing.T) {
 	}
 }
 
-// serving is the adapter's Secret and what the APIServices believe.
-func (b *env) serving(t *testing.T) (secret corev1.Secret, bundle string) {
+// trusted is the CA bundle of an APIService.
+func (b *env) trusted(t *testing.T) string {
 	t.Helper()
-	if err := b.Admin.Get(t.Context(), client.ObjectKey{Namespace: installed, Name: "gpuscale-adapter-tls"}, &secret); err != nil {
-		t.Fatal(err)
-	}
 	api := testenv.Object(apiServiceKind, "", custom)
 	if err := b.Admin.Get(t.Context(), keyOf(api), api); err != nil {
 		t.Fatal(err)
 	}
-	bundle, _, _ = unstructured.NestedString(api.Object, "spec", "caBundle")
-	return secret, bundle
+	bundle, _, _ := unstructured.NestedString(api.Object, "spec", "caBundle")
+	return bundle
 }
 
 func (b *env) upgraded(t *testing.T) {
-	before, bundle := b.serving(t)
+	before := b.trusted(t)
 	if err := b.upgrade(t.Context(), "--set", "adapter.replicas=3"); err != nil {
 		t.Fatal(err)
 	}
 	if n := b.replicas(t); n != 3 {
 		t.Fatalf("the upgrade did nothing: %d replicas", n)
 	}
-	after, now := b.serving(t)
-	if string(before.Data["tls.key"]) != string(after.Data["tls.key"]) || bundle != now || bundle == "" {
-		t.Error("the certificate or its authority has changed")
+	if now := b.trusted(t); now != before || now == "" {
+		t.Errorf("caBundle was %q and is %q", before, now)
 	}
 }
 
-func (b *env) renewed(t *testing.T) {
-	before, bundle := b.serving(t)
-	if err := b.Admin.Delete(t.Context(), &before); err != nil {
+// overwritten: with kubectl apply, by KEDA's operator, or by hand.
+func (b *env) overwritten(t *testing.T) {
+	before := b.trusted(t)
+	api := testenv.Object(apiServiceKind, "", custom)
+	if err := b.Admin.Patch(t.Context(), api, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"caBundle":null}}`))); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.upgrade(t.Context()), b.carry(t.Context())); err != nil {
+	err := until(patient(t), "the CA", func() error {
+		if now := b.trusted(t); now != before {
+			return fmt.Errorf("caBundle is %q", now)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// fenced asks with the adapter's own account.
+func (b *env) fenced(t *testing.T) {
+	kubeconfig, err := b.Cluster.ServiceAccountKubeconfig(t.Context(), installed, adapterName)
+	if err != nil {
 		t.Fatal(err)
 	}
-	after, now := b.serving(t)
-	if string(before.Data["tls.key"]) == string(after.Data["tls.key"]) || bundle == now {
-		t.Error("the old certificate is still there")
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapter, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, object, says string
+		change             func(*unstructured.Unstructured)
+	}{
+		{"another server", custom, "changes no field of an APIService but caBundle", func(u *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(u.Object, "mine", "spec", "service", "name")
+		}},
+		{"no verification", custom, "changes no field of an APIService but caBundle", func(u *unstructured.Unstructured) {
+			unstructured.RemoveNestedField(u.Object, "spec", "caBundle")
+			_ = unstructured.SetNestedField(u.Object, true, "spec", "insecureSkipTLSVerify")
+		}},
+		{"a label", custom, "changes no field of an APIService but caBundle", func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{"kube-aggregator.kubernetes.io/automanaged": "true"})
+		}},
+		{"another API", "v1.apps", "forbidden", func(u *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(u.Object, "bWluZQ==", "spec", "caBundle")
+		}},
+	} {
+		api := testenv.Object(apiServiceKind, "", c.object)
+		if err := b.Admin.Get(t.Context(), keyOf(api), api); err != nil {
+			t.Fatal(err)
+		}
+		c.change(api)
+		if err := adapter.Update(t.Context(), api, client.DryRunAll); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: want %q, got %v", c.name, c.says, err)
+		}
 	}
 }
 

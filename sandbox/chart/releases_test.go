@@ -10,7 +10,7 @@ import (
 )
 
 // again installs what may be in a cluster twice, and the CRDs, which may not.
-const again = `{autoscaler: {enabled: true, dryRun: true}}`
+const again = `{image: {registry: registry.example}, autoscaler: {enabled: true, dryRun: true}}`
 
 // TestTwoReleases: docs/install.md has two of them in one cluster, to keep the exporter
 // in a namespace of its own. The CRDs belong to one release. The other one fails with its

@@ -17,7 +17,7 @@ import (
 // target that leaves its file has gone at once, and the series of a job that leaves
 // the configuration stay for five minutes.
 type scraping struct {
-	ca        string // file with the adapter's authority; empty: nothing is scraped yet
+	programs  bool // are scraped, with the adapter's CA in adapterCA
 	noRules   bool
 	retention string // empty: longer than the report's window
 	replica   string // an external label; empty: none
@@ -34,6 +34,7 @@ var exporterJobs = []string{exporterName, secondJob, droppingJob}
 
 const (
 	scraperToken = "scraper.token"
+	adapterCA    = "adapter-ca.crt"
 	rulesFolder  = "rules"
 )
 
@@ -52,14 +53,14 @@ func (s *scraping) config() []byte {
 	if !s.noRules {
 		fmt.Fprintf(&out, "rule_files: [%s/*.yaml]\n", rulesFolder)
 	}
-	if s.ca == "" {
+	if !s.programs {
 		return []byte(out.String())
 	}
 	out.WriteString("scrape_configs:\n")
 	for job, more := range map[string]string{
 		exporterName: "", secondJob: "", autoscalerName: "",
 		droppingJob: "  metric_relabel_configs: [{action: labeldrop, regex: exported_.*}]\n",
-		adapterName: fmt.Sprintf("  scheme: https\n  tls_config: {ca_file: %s, server_name: %s.%s.svc}\n  authorization: {credentials_file: %s}\n", s.ca, adapterName, installed, scraperToken),
+		adapterName: fmt.Sprintf("  scheme: https\n  tls_config: {ca_file: %s, server_name: %s.%s.svc}\n  authorization: {credentials_file: %s}\n", adapterCA, adapterName, installed, scraperToken),
 	} {
 		if slices.Contains(exporterJobs, job) {
 			more += "  metrics_path: /" + job + "\n"
@@ -79,7 +80,7 @@ func (b *env) writeTargets(job string, list []cluster.TargetGroup) error {
 
 // scrapePrograms lets Prometheus in at the adapter, as docs/install.md says, and
 // adds both programs to its targets.
-func (b *env) scrapePrograms(ctx context.Context, ca string) error {
+func (b *env) scrapePrograms(ctx context.Context) error {
 	token, err := b.Cluster.Token(ctx, installed, prometheusAccount)
 	if err != nil {
 		return err
@@ -95,8 +96,17 @@ func (b *env) scrapePrograms(ctx context.Context, ca string) error {
 	if err := b.copyRules(); err != nil {
 		return err
 	}
-	b.scrape = &scraping{ca: ca}
+	b.scrape = &scraping{programs: true}
 	return b.Cluster.ReloadPrometheus(ctx, b.scrape.config())
+}
+
+// writeCA replaces what Prometheus trusts at the adapter; it reads the file again.
+func (b *env) writeCA(text []byte) error {
+	path := filepath.Join(b.Cluster.PrometheusDir(), adapterCA)
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // scrapeProgram adds a program to Prometheus' targets. The first of its pods is the one that

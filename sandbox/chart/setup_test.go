@@ -37,6 +37,7 @@ const prometheusAccount = "prometheus"
 // release is what a user would install here. The ports are those of the processes.
 func (b *env) release() chart.Release {
 	return chart.Release{Name: "gpuscale", Namespace: installed, Values: fmt.Sprintf(`
+image: {registry: registry.example}
 prometheus: {url: %q, client: {parameters: {%s}}}
 exporter: {resources: {}, nodeSelector: {}}
 adapter: {enabled: true, port: %[3]d, servicePort: %[3]d, config: {interval: 1s, maxAge: 15s}}
@@ -108,19 +109,28 @@ func (b *env) startPrograms(ctx context.Context) error {
 	if err := errors.Join(b.startAdapter(ctx), b.startAutoscaler(ctx)); err != nil {
 		return err
 	}
-	_, files, err := b.mount(ctx, adapterName)
+	return b.scrapePrograms(ctx)
+}
+
+// startAdapter waits until the API server trusts it; its CA goes where Prometheus reads it.
+func (b *env) startAdapter(ctx context.Context) error {
+	if err := b.startAdapterProcess(ctx); err != nil {
+		return err
+	}
+	err := b.Cluster.WaitAPI(ctx, schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta1"},
+		schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}, schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"})
 	if err != nil {
 		return err
 	}
-	return b.scrapePrograms(ctx, files["ca.crt"])
+	var published corev1.ConfigMap
+	if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: installed, Name: adapterName + "-ca"}, &published); err != nil {
+		return client.IgnoreNotFound(err) // a certificate of a Secret's: the test has written its CA
+	}
+	return b.writeCA([]byte(published.Data["ca.crt"]))
 }
 
-func (b *env) startAdapter(ctx context.Context) error {
-	if err := b.startProgram(ctx, adapterName, "--bind-address=127.0.0.1", "--kubeconfig=%s", "--authentication-kubeconfig=%s", "--authorization-kubeconfig=%s"); err != nil {
-		return err
-	}
-	return b.Cluster.WaitAPI(ctx, schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta1"},
-		schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}, schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"})
+func (b *env) startAdapterProcess(ctx context.Context) error {
+	return b.startProgram(ctx, adapterName, "--bind-address=127.0.0.1", "--kubeconfig=%s", "--authentication-kubeconfig=%s", "--authorization-kubeconfig=%s")
 }
 
 func (b *env) startAutoscaler(ctx context.Context) error {

@@ -63,13 +63,7 @@ func TestChart(t *testing.T) {
 		Mounts: []node.Mount{{Source: library, Target: "/opt/dcgm", ReadOnly: true}, {Source: c.state, Target: "/opt/state", ReadOnly: true}},
 	})
 	c.load("exporter", "adapter", "autoscaler", "report")
-	c.values = `
-exporter:
-  source: dcgm
-  dcgmLibraryDir: /opt/dcgm
-  extraEnv: [{name: ` + fakedcgm.EnvState + `, value: /host/state/dcgm.state}]
-  extraVolumes: [{name: state, hostPath: {path: /opt/state, type: Directory}}]
-  extraVolumeMounts: [{name: state, mountPath: /host/state, readOnly: true}]
+	c.values = ofTheNode + `
 adapter: {enabled: true, config: {interval: 1s, maxAge: 15s}}
 autoscaler: {enabled: true, config: {idleInterval: 1s, prometheus: {interval: 1s, maxAge: 15s}}}
 report: {enabled: true}
@@ -85,7 +79,20 @@ report: {enabled: true}
 	t.Run("a driver that hangs makes the exporter unready, not new", c.with(c.driverHangs))
 	t.Run("a port is forwarded", c.with(c.portForward))
 	t.Run("an uninstalled release leaves no pod", c.with(c.uninstalled))
+	for _, v := range variants {
+		t.Run(v.name, c.with(func() { c.variant(v) }))
+	}
 }
+
+// ofTheNode has the exporter read the fake of DCGM.
+const ofTheNode = `
+exporter:
+  source: dcgm
+  dcgmLibraryDir: /opt/dcgm
+  extraEnv: [{name: ` + fakedcgm.EnvState + `, value: /host/state/dcgm.state}]
+  extraVolumes: [{name: state, hostPath: {path: /opt/state, type: Directory}}]
+  extraVolumeMounts: [{name: state, mountPath: /host/state, readOnly: true}]
+`
 
 type installation struct {
 	trial
@@ -163,13 +170,17 @@ func (c *installation) loadAs(component, program string) {
 // install with Helm, and wait until all pods are Ready.
 func (c *installation) install() {
 	c.Helper()
-	release := chart.Release{Name: "gpuscale", Namespace: installed, Args: []string{"--wait", "--timeout", "2m"}, Values: `
-image: {tag: trial, pullPolicy: Never}
-prometheus: {url: ` + c.url + `}
-` + c.values}
-	if err := c.helm.Install(c.Context(), release); err != nil {
+	if err := c.tryInstall(); err != nil {
 		c.Fatalf("%v\n%s", err, c.describe())
 	}
+}
+
+func (c *installation) tryInstall(args ...string) error {
+	c.Helper()
+	return c.helm.Install(c.Context(), chart.Release{Name: "gpuscale", Namespace: installed, Args: append([]string{"--wait", "--timeout", "2m"}, args...), Values: `
+image: {tag: trial, pullPolicy: Never}
+prometheus: {url: ` + c.url + `}
+` + c.values})
 }
 
 // describe is what kubectl shows of the release, for an error.

@@ -21,6 +21,38 @@
 {{- end -}}
 {{- /* Only where a cluster answers: helm template has none. */ -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
+{{- range $name := list "exporter" "adapter" "autoscaler" "agent" "report" -}}
+{{- $c := index $v $name -}}
+{{- if and $c.enabled (not (or $v.image.registry (contains "/" $c.image.repository) $v.image.tag $c.image.tag $c.image.digest)) (eq $.Chart.AppVersion "devel") (ne $v.image.pullPolicy "Never") -}}
+{{- fail (printf "image.registry: %s:devel is in no registry, since this chart is of no release. Build it (make image PROGRAM=%s VERSION=devel), push it and set image.registry; where the nodes have the image already, set image.pullPolicy=Never" $c.image.repository $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := list "exporter" "agent" -}}
+{{- if (index $v $name).enabled -}}
+{{- $ns := include "gpuscale.namespace" $ -}}
+{{- $level := dig "metadata" "labels" "pod-security.kubernetes.io/enforce" "privileged" (default dict (lookup "v1" "Namespace" "" $ns)) -}}
+{{- if ne $level "privileged" -}}
+{{- fail (printf "%s: namespace %q enforces Pod Security %q, which refuses its pods: they mount the kubelet's socket. kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged, or install this part as a release of its own in another namespace" $name $ns $level $ns) -}}
+{{- end -}}
+{{- $class := (index $v $name).runtimeClassName -}}
+{{- if and $class (ne $class "auto") (not (lookup "node.k8s.io/v1" "RuntimeClass" "" $class)) -}}
+{{- fail (printf "%s.runtimeClassName: there is no RuntimeClass %q. kubectl get runtimeclass lists them; auto takes nvidia where there is one" $name $class) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $v.adapter.enabled -}}
+{{- range $api := compact (splitList "," (include "gpuscale.apiServices" $)) -}}
+{{- $have := default dict (lookup "apiregistration.k8s.io/v1" "APIService" "" $api) -}}
+{{- $meta := default dict $have.metadata -}}
+{{- $by := dig "annotations" "meta.helm.sh/release-name" "" $meta -}}
+{{- $in := dig "annotations" "meta.helm.sh/release-namespace" "" $meta -}}
+{{- if and $have (or (ne $by $.Release.Name) (ne $in $.Release.Namespace)) -}}
+{{- $service := dig "spec" "service" dict $have -}}
+{{- $which := ternary "external" "custom" (contains "external" $api) -}}
+{{- fail (printf "adapter.apis.%s: APIService %s is there already, for service %q in namespace %q. A cluster has one server of each API. To leave it to that one: adapter.apis.%s=false%s. To have ours: uninstall the other, or kubectl delete apiservice %s" $which $api (dig "name" "none" $service) (dig "namespace" "none" $service) $which (ternary "; to have ours pass on what KEDA has: docs/adapter-security.md" "" (eq $which "external")) $api) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and $v.autoscaler.enabled $v.autoscaler.migManager.namespace (ne $v.autoscaler.migManager.namespace (include "gpuscale.namespace" .)) -}}
 {{- if not (lookup "v1" "Namespace" "" $v.autoscaler.migManager.namespace) -}}
 {{- fail (printf "autoscaler.migManager.namespace: there is no namespace %q. Name the GPU Operator's, or set it to \"\" where there is none" $v.autoscaler.migManager.namespace) -}}

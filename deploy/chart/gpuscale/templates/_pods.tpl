@@ -13,6 +13,12 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
+{{/* The RuntimeClass of pods that use GPUs; empty is the node's own runtime. Takes root and name. */}}
+{{- define "gpuscale.runtimeClass" -}}
+{{- $class := (index .root.Values .name).runtimeClassName -}}
+{{- if ne (toString $class) "auto" }}{{ $class }}{{ else if lookup "node.k8s.io/v1" "RuntimeClass" "" "nvidia" }}nvidia{{ end -}}
+{{- end -}}
+
 {{- define "gpuscale.scheduling" -}}
 {{- $c := index .root.Values .name -}}
 {{- with .root.Values.image.pullSecrets }}

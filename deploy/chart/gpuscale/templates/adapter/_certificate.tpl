@@ -1,9 +1,17 @@
+{{/* The Secret of the adapter's certificate; empty where the adapter issues it. */}}
 {{- define "gpuscale.adapterSecret" -}}
 {{- if eq .Values.adapter.certificate.source "secret" -}}
 {{ .Values.adapter.certificate.secretName }}
-{{- else -}}
+{{- else if eq .Values.adapter.certificate.source "cert-manager" -}}
 {{ include "gpuscale.name" (dict "root" . "name" "adapter") }}-tls
 {{- end -}}
+{{- end -}}
+
+{{/* The names of the APIServices that are registered, with commas. */}}
+{{- define "gpuscale.apiServices" -}}
+{{- $v := .Values.adapter.apis -}}
+{{- $all := concat (ternary (list "v1beta1.custom.metrics.k8s.io" "v1beta2.custom.metrics.k8s.io") list $v.custom) (ternary (list "v1beta1.external.metrics.k8s.io") list $v.external) -}}
+{{- join "," $all -}}
 {{- end -}}
 
 {{/* The annotation by which cert-manager fills in the authority of APIServices. */}}

@@ -1,0 +1,146 @@
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/retry"
+)
+
+// most is how many CAs a bundle holds. Those of pods that are gone stay until they
+// expire; beyond this the oldest are dropped.
+const most = 32
+
+// Bundle is an object with a bundle of CAs.
+type Bundle struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+	field           []string
+	// service that an APIService must name: another one's CA is not ours to write.
+	service map[string]string
+}
+
+// ParseBundle reads apiservice/NAME, or configmap/NAME of the Service's namespace.
+func ParseBundle(s, service, namespace string) (Bundle, error) {
+	kind, name, _ := strings.Cut(s, "/")
+	switch {
+	case name == "":
+	case kind == "apiservice":
+		return Bundle{
+			resource: schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
+			name:     name, field: []string{"spec", "caBundle"}, service: map[string]string{"name": service, "namespace": namespace},
+		}, nil
+	case kind == "configmap":
+		return Bundle{
+			resource:  schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			namespace: namespace, name: name, field: []string{"data", "ca.crt"},
+		}, nil
+	}
+	return Bundle{}, fmt.Errorf("%q is neither apiservice/NAME nor configmap/NAME", s)
+}
+
+// put writes what change makes of the bundle, if it differs. Where there is no such
+// object, or it leads to another server, there is nothing to do: that may change.
+func (b Bundle) put(ctx context.Context, c dynamic.Interface, change func([]byte) ([]byte, error)) error {
+	objects := dynamic.ResourceInterface(c.Resource(b.resource))
+	if b.namespace != "" {
+		objects = c.Resource(b.resource).Namespace(b.namespace)
+	}
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		o, err := objects.Get(ctx, b.name, metav1.GetOptions{})
+		if err != nil || !b.ours(o) {
+			return err
+		}
+		old, err := b.read(o)
+		if err != nil {
+			return err
+		}
+		text, err := change(old)
+		if err != nil || bytes.Equal(old, text) {
+			return err
+		}
+		if err := unstructured.SetNestedField(o.Object, b.write(text), b.field...); err != nil {
+			return err
+		}
+		_, err = objects.Update(ctx, o, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s %s: %w", b.resource.Resource, b.name, err)
+	}
+	return nil
+}
+
+// ours reports whether callers verify our certificate by this object.
+func (b Bundle) ours(o *unstructured.Unstructured) bool {
+	for field, want := range b.service {
+		if got, _, _ := unstructured.NestedString(o.Object, "spec", "service", field); got != want {
+			return false
+		}
+	}
+	// The API server takes no bundle beside this.
+	skip, _, _ := unstructured.NestedBool(o.Object, "spec", "insecureSkipTLSVerify")
+	return !skip
+}
+
+func (b Bundle) read(o *unstructured.Unstructured) ([]byte, error) {
+	text, _, err := unstructured.NestedString(o.Object, b.field...)
+	if err != nil || b.service == nil {
+		return []byte(text), err
+	}
+	return base64.StdEncoding.DecodeString(text)
+}
+
+func (b Bundle) write(text []byte) string {
+	if b.service != nil { // of type bytes
+		return base64.StdEncoding.EncodeToString(text)
+	}
+	return string(text)
+}
+
+// merge returns a bundle with a process' own CAs and those of its replicas. What is
+// expired, of an earlier process of the same name, or not issued here is dropped. All
+// replicas come to the same text.
+func merge(old []byte, own []*x509.Certificate, owner string, now time.Time) ([]byte, error) {
+	all, err := cert.ParseCertsPEM(old)
+	if err != nil {
+		all = nil // nothing that a caller could use either
+	}
+	all = slices.DeleteFunc(all, func(c *x509.Certificate) bool {
+		whose, _, issuedHere := strings.Cut(c.Subject.CommonName, "-ca@")
+		return !issuedHere || !c.IsCA || whose == owner || !now.Before(c.NotAfter)
+	})
+	slices.SortFunc(all, older)
+	if n := len(all) + len(own) - most; n > 0 {
+		all = all[n:]
+	}
+	all = append(all, own...)
+	slices.SortFunc(all, older)
+	var out bytes.Buffer
+	for _, c := range all {
+		if err := pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}); err != nil {
+			return nil, fmt.Errorf("writing a bundle: %w", err)
+		}
+	}
+	return out.Bytes(), nil
+}
+
+func older(a, b *x509.Certificate) int {
+	if c := a.NotBefore.Compare(b.NotBefore); c != 0 {
+		return c
+	}
+	return bytes.Compare(a.Raw, b.Raw)
+}

@@ -1,0 +1,334 @@
+package certificate
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/cert"
+)
+
+const host = "gpuscale-adapter.gpus.svc"
+
+// cluster has an APIService and a ConfigMap, in client-go's own fake (v0.37.1): unlike an
+// API server it compares no resourceVersion. The real one is asked in sandbox/chart.
+func cluster() *fake.FakeDynamicClient {
+	object := func(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		o.SetAPIVersion(apiVersion)
+		o.SetKind(kind)
+		o.SetNamespace(namespace)
+		o.SetName(name)
+		return o
+	}
+	api := object("apiregistration.k8s.io/v1", "APIService", "", "v1beta1.external.metrics.k8s.io")
+	api.Object["spec"] = map[string]any{"service": map[string]any{"name": "gpuscale-adapter", "namespace": "gpus"}}
+	return fake.NewSimpleDynamicClient(runtime.NewScheme(), api, object("v1", "ConfigMap", "gpus", "ca"))
+}
+
+func bundle(t *testing.T, text string) Bundle {
+	t.Helper()
+	b, err := ParseBundle(text, "gpuscale-adapter", "gpus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// clock is a test's own.
+type clock struct{ now time.Time }
+
+// issuer is a replica, whose bundles are the APIService and the ConfigMap.
+func issuer(t *testing.T, c *fake.FakeDynamicClient, owner string, at *clock) *Issuer {
+	t.Helper()
+	i, err := New(Options{
+		Host: host, Owner: owner, Client: c, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return at.now },
+		Bundles: []Bundle{bundle(t, "apiservice/v1beta1.external.metrics.k8s.io"), bundle(t, "configmap/ca"), bundle(t, "apiservice/not.there")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// look is one of Run's looks.
+func look(t *testing.T, i *Issuer) {
+	t.Helper()
+	err := i.look(t.Context())
+	i.report(err)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// trusted are the CAs of the APIService; the ConfigMap must have the same.
+func trusted(t *testing.T, c *fake.FakeDynamicClient) []*x509.Certificate {
+	t.Helper()
+	read := func(b Bundle) string {
+		o, err := c.Resource(b.resource).Namespace(b.namespace).Get(t.Context(), b.name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := b.read(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	text := read(bundle(t, "apiservice/v1beta1.external.metrics.k8s.io"))
+	if other := read(bundle(t, "configmap/ca")); other != text {
+		t.Fatalf("the bundles differ:\n%s\n%s", text, other)
+	}
+	all, err := cert.ParseCertsPEM([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// verified returns the error of a caller that reads the APIService and calls this replica.
+func verified(t *testing.T, c *fake.FakeDynamicClient, i *Issuer, now time.Time) error {
+	t.Helper()
+	pair, err := tls.X509KeyPair(i.CurrentCertKeyContent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	for _, ca := range trusted(t, c) {
+		roots.AddCert(ca)
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: now})
+	return err
+}
+
+func TestReplicasAreTrustedTogether(t *testing.T) {
+	c, at := cluster(), &clock{time.Now()}
+	one, two := issuer(t, c, "one", at), issuer(t, c, "two", at)
+	if one.Ready() == nil {
+		t.Error("ready before any caller can trust it")
+	}
+	look(t, one)
+	look(t, two)
+	if err := errors.Join(one.Ready(), two.Ready(), verified(t, c, one, at.now), verified(t, c, two, at.now)); err != nil {
+		t.Fatal(err)
+	}
+	c.ClearActions()
+	look(t, one)
+	for _, a := range c.Actions() {
+		if a.GetVerb() != "get" {
+			t.Errorf("a look at what is right already makes a write: %s %s", a.GetVerb(), a.GetResource().Resource)
+		}
+	}
+}
+
+// TestRenewal: at every look of its life a replica is trusted, and no certificate lives
+// longer than its 90 days.
+func TestRenewal(t *testing.T) {
+	c, at := cluster(), &clock{time.Now()}
+	i := issuer(t, c, "one", at)
+	look(t, i)
+	first, _ := i.CurrentCertKeyContent()
+	at.now = at.now.Add(validFor/2 + time.Hour)
+	look(t, i)
+	if now, _ := i.CurrentCertKeyContent(); string(now) != string(first) {
+		t.Fatal("the new certificate is served at once: callers do not have its CA yet")
+	}
+	if n := len(trusted(t, c)); n != 2 {
+		t.Fatalf("%d CAs, want the old and the new one", n)
+	}
+	at.now = at.now.Add(settle)
+	look(t, i)
+	if now, _ := i.CurrentCertKeyContent(); string(now) == string(first) {
+		t.Fatal("not renewed")
+	}
+	if err := verified(t, c, i, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	at.now = time.Now() // the library issues by its own clock
+	look(t, i)
+	all := trusted(t, c)
+	if len(all) != 1 {
+		t.Fatalf("%d CAs, the old one is left", len(all))
+	}
+	if life := all[0].NotAfter.Sub(all[0].NotBefore); life != validFor {
+		t.Errorf("valid for %s", life)
+	}
+}
+
+func TestWhatIsOverwrittenComesBack(t *testing.T) {
+	c, at := cluster(), &clock{time.Now()}
+	i := issuer(t, c, "one", at)
+	look(t, i)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "KEDA"}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := issue(Options{Owner: "gone", Host: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier, err := issue(Options{Owner: "one", Host: host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"empty": "", "not PEM": "nonsense", "another's": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: foreign.Raw})),
+		"of a replica, and of this pod's earlier container": string(gone.cert) + string(earlier.cert),
+	} {
+		b := bundle(t, "apiservice/v1beta1.external.metrics.k8s.io")
+		err := b.put(t.Context(), c, func([]byte) ([]byte, error) { return []byte(text), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := bundle(t, "configmap/ca").put(t.Context(), c, func([]byte) ([]byte, error) { return []byte(text), nil }); err != nil {
+			t.Fatal(err)
+		}
+		look(t, i)
+		if err := verified(t, c, i, at.now); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := 1
+		if strings.Contains(name, "replica") {
+			want = 2 // the replica's CA, not the earlier one of this pod
+		}
+		if n := len(trusted(t, c)); n != want {
+			t.Errorf("%s: %d CAs are trusted, want %d", name, n, want)
+		}
+	}
+}
+
+// TestBundleIsBounded: pods that come and go leave no more than a bundle's worth, and
+// never push out the one that looks.
+func TestBundleIsBounded(t *testing.T) {
+	c, at := cluster(), &clock{time.Now()}
+	i := issuer(t, c, "one", at)
+	var text []byte
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range most + 3 {
+		ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "gone-ca@1", NotBefore: at.now.Add(-time.Hour)}, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})...)
+	}
+	for _, b := range i.o.Bundles {
+		if err := b.put(t.Context(), c, func([]byte) ([]byte, error) { return text, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(t, i)
+	if n := len(trusted(t, c)); n != most {
+		t.Errorf("%d CAs", n)
+	}
+	if err := verified(t, c, i, at.now); err != nil {
+		t.Error(err)
+	}
+	at.now = at.now.AddDate(11, 0, 0) // beyond what the library gives a CA
+	look(t, i)
+	for _, ca := range trusted(t, c) {
+		if ca.Subject.CommonName == "gone-ca@1" {
+			t.Error("an expired CA is left")
+		}
+	}
+}
+
+func TestRefusedAndConflicting(t *testing.T) {
+	c, at := cluster(), &clock{time.Now()}
+	i := issuer(t, c, "one", at)
+	refuse := true
+	conflicts := 0
+	c.PrependReactor("update", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		switch {
+		case refuse:
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "apiservices"}, "x", errors.New("no right"))
+		case conflicts < 2:
+			conflicts++
+			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "apiservices"}, "x", errors.New("another replica was faster"))
+		}
+		return false, nil, nil
+	})
+	err := i.look(context.Background())
+	i.report(err)
+	if err == nil || i.Ready() == nil || !strings.Contains(i.Ready().Error(), "apiservices v1beta1.external.metrics.k8s.io") {
+		t.Fatalf("a refused write: %v, ready: %v", err, i.Ready())
+	}
+	refuse = false
+	look(t, i)
+	if err := errors.Join(i.Ready(), verified(t, c, i, at.now)); err != nil || conflicts != 2 {
+		t.Errorf("%v after %d conflicts", err, conflicts)
+	}
+	refuse = true
+	at.now = at.now.Add(validFor/2 + time.Hour) // the bundle changes
+	i.report(i.look(t.Context()))
+	if err := i.Ready(); err != nil {
+		t.Errorf("a replica that serves is taken out because of a later failure: %v", err)
+	}
+}
+
+// TestAnothersAPIService: KEDA's CA is not overwritten where KEDA has the APIService, nor
+// a bundle added where nothing is verified.
+func TestAnothersAPIService(t *testing.T) {
+	for name, spec := range map[string]map[string]any{
+		"KEDA's":                {"caBundle": "S0VEQQ==", "service": map[string]any{"name": "keda-operator-metrics-apiserver", "namespace": "gpus"}},
+		"of another namespace":  {"caBundle": "S0VEQQ==", "service": map[string]any{"name": "gpuscale-adapter", "namespace": "other"}},
+		"that verifies nothing": {"insecureSkipTLSVerify": true, "service": map[string]any{"name": "gpuscale-adapter", "namespace": "gpus"}},
+	} {
+		c := cluster()
+		b := bundle(t, "apiservice/v1beta1.external.metrics.k8s.io")
+		api, err := c.Resource(b.resource).Get(t.Context(), b.name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		api.Object["spec"] = spec
+		if _, err := c.Resource(b.resource).Update(t.Context(), api, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.ClearActions()
+		look(t, issuer(t, c, "one", &clock{time.Now()}))
+		for _, a := range c.Actions() {
+			if a.GetVerb() == "update" && a.GetResource().Resource == "apiservices" {
+				t.Errorf("an APIService %s is written", name)
+			}
+		}
+	}
+}
+
+func TestParseBundle(t *testing.T) {
+	for _, bad := range []string{"", "apiservice", "apiservice/", "secret/x", "/x"} {
+		if _, err := ParseBundle(bad, "gpuscale-adapter", "gpus"); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	b := bundle(t, "apiservice/x")
+	if got := b.write([]byte("ca")); got != base64.StdEncoding.EncodeToString([]byte("ca")) {
+		t.Errorf("caBundle is written as %q", got)
+	}
+}
