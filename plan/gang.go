@@ -214,8 +214,8 @@ func (w *world) keepCapacity(u *unit, failed int) {
 	}
 	for _, j := range pools {
 		p := w.touchPool(j)
-		if urgent := w.pending[u.members[0]].pod.Priority; p.keptFor == "" || urgent > p.kept {
-			p.keptFor, p.kept = u.gang.name, urgent
+		if p.keptFor == "" { // the most urgent gang comes first
+			p.keptFor, p.kept = u.gang.name, w.pending[u.members[0]].pod.Priority
 		}
 	}
 }
@@ -312,6 +312,9 @@ func (w *world) gangVerdict(g *gang) Verdict {
 	case v.Reason != "":
 	case g.lacking() == 0:
 		v.Reason, v.Detail = GangRunning, fmt.Sprintf("%d of %d", g.running, g.min)
+		if evicted := g.running - w.left(g); evicted > 0 {
+			v.Detail += fmt.Sprintf(", %d of them evicted", evicted)
+		}
 	default:
 		v.Reason, v.Detail = GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min)
 	}

@@ -97,7 +97,7 @@ func (w *world) whyUnmet(f *Forecast, k *kind) string {
 		return "the rest is beyond what " + f.Like.Tenant + " is guaranteed"
 	}
 	reason, detail := w.whyNoScaleUp(k, &f.Like)
-	if reason == NoPoolFits || reason == "" && detail == "" {
+	if reason == "" {
 		return "it is too early, or would cost more than being late"
 	}
 	return fmt.Sprintf("%s: %s", reason, detail)

@@ -11,11 +11,14 @@ var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtM
 
 // whyNoScaleUp is the reason of the pools that came nearest to adding a node. Beside
 // pools at their maximum it names those that back off, and those that only topology
-// rules exclude.
+// rules exclude. It is empty where a pool can add one.
 func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 	best, detail, beside := len(reasonRank), []string{}, []string(nil)
 	for j := range w.pools {
 		reason, why := w.cannotScaleUp(k, p, &w.pools[j])
+		if reason == "" {
+			return "", ""
+		}
 		if reason == BackingOff || strings.HasSuffix(why, excludedByRules) {
 			beside = append(beside, why)
 		}
@@ -48,7 +51,7 @@ const cannotReclaim = "reclaiming what is borrowed would not free enough for it,
 func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	reason, detail := w.whyNoScaleUp(k, p.pod)
 	switch bound := w.evictionBound(1); {
-	case p.borrowed && !w.policy.ScaleUpBorrowed:
+	case !w.mayScaleUp(p) && reason != NoPoolFits: // what no pool has gives its quota back
 		t := &w.tenants[w.tenantIndex(p.pod)]
 		reason = BorrowedWaits
 		detail = fmt.Sprintf("%s is guaranteed %s, and no node is added for what would be borrowed", t.Name, amountText(t.Guarantee))
@@ -113,5 +116,8 @@ func (w *world) alternativeText(p *pending, k *kind, all []option) string {
 		return fmt.Sprintf(" against %.2f for a node", node.cost)
 	}
 	reason, _ := w.whyNoScaleUp(k, p.pod)
+	if !w.mayScaleUp(p) {
+		reason = BorrowedWaits
+	}
 	return fmt.Sprintf("; no node can be added (%s)", reason)
 }

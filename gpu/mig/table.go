@@ -91,24 +91,6 @@ func (t *Table) Starts(p Profile) []int {
 	return e.starts
 }
 
-// Max returns how many instances of p a GPU can have at most, 0 for a profile
-// the product does not have.
-func (t *Table) Max(p Profile) int {
-	e, _ := t.find(p)
-	return e.max
-}
-
-// MediaEngines of the whole GPU, counted in decoders; 0 where they never run out
-// before slices do.
-func (t *Table) MediaEngines() int { return t.media }
-
-// Media returns how many of those an instance of p takes, 0 for a profile the
-// product does not have.
-func (t *Table) Media(p Profile) int {
-	e, _ := t.find(p)
-	return e.media
-}
-
 // Maximal returns every layout to which nothing can be added, in a fixed order.
 func (t *Table) Maximal() []Layout { return t.maximal }
 

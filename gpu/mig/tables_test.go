@@ -118,7 +118,7 @@ func seenOn(tab *Table, plainCount int) []Seen {
 	for _, p := range tab.Profiles() {
 		s := Seen{Name: "MIG " + tab.Name(p), Compute: p.Compute, Count: plainCount}
 		if p.Attrs&(AttrMedia|AttrAllMedia) != 0 {
-			s.Count = tab.Max(p)
+			s.Count = most(tab, p)
 		}
 		e, _ := tab.find(p)
 		s.Media = e.media
