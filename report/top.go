@@ -117,7 +117,7 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	if len(answers[0]) == 0 {
 		return errNoGPUs
 	}
-	rows, complete := top.Rows(answers, d, top.Options{Namespace: o.namespace})
+	rows, complete := top.Rows(answers, d, o.namespace)
 	var b bytes.Buffer
 	switch {
 	case !again, o.form == "json":

@@ -103,7 +103,7 @@ func TestTopOnRecordedStates(t *testing.T) {
 				}
 				answers = append(answers, v)
 			}
-			rows, _ := top.Rows(answers, d, top.Options{})
+			rows, _ := top.Rows(answers, d, "")
 			if (len(rows) == 0) != (s.Name == states.Empty || s.Name == states.Down) {
 				t.Errorf("%s: %d rows", s.Name, len(rows))
 			}

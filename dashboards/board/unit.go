@@ -15,8 +15,6 @@ const (
 	KWh     Unit = "kwatth"
 	PerSec  Unit = "ops"
 	Celsius Unit = "celsius"
-	Word1   Unit = "string" // a column of text
-	Ago     Unit = "dateTimeFromNow"
 )
 
 // JoulesPerKWh are the joules of a kilowatt-hour.

@@ -15,7 +15,7 @@ import (
 // Grid is a table after its transformations.
 type Grid struct {
 	Columns []Column
-	Rows    [][]GridCell
+	Rows    [][]Cell
 }
 
 // Column of a Grid.
@@ -24,9 +24,6 @@ type Column struct {
 	Label bool // its cells are labels, not values
 	Field Field
 }
-
-// GridCell is a value, or a label's text.
-type GridCell struct{ Cell }
 
 // row is a row before it is shown: its labels, and its values by field name.
 type row struct {
@@ -73,9 +70,9 @@ func grid(p dashboard.Panel, frames [][]Line) (Grid, error) {
 		g.Columns = append(g.Columns, Column{Title: title, Label: !isValue(name), Field: FieldOf(p, title)})
 	}
 	for _, r := range rows {
-		var cells []GridCell
+		var cells []Cell
 		for i, name := range names {
-			cells = append(cells, GridCell{r.cell(name, g.Columns[i])})
+			cells = append(cells, r.cell(name, g.Columns[i]))
 		}
 		g.Rows = append(g.Rows, cells)
 	}
@@ -156,7 +153,7 @@ func (g *Grid) sort(p dashboard.Panel) {
 	if at < 0 {
 		return
 	}
-	slices.SortStableFunc(g.Rows, func(a, b []GridCell) int {
+	slices.SortStableFunc(g.Rows, func(a, b []Cell) int {
 		if a[at].Known != b[at].Known {
 			return map[bool]int{true: -1, false: 1}[a[at].Known]
 		}
@@ -186,14 +183,14 @@ func matrix(p dashboard.Panel, rows []*row, options any) (Grid, error) {
 		g.Columns = append(g.Columns, Column{Title: name, Field: FieldOf(p, name)})
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(order), natural) {
-		cells := []GridCell{{Cell{Text: name, Known: true}}}
+		cells := []Cell{{Text: name, Known: true}}
 		for i, column := range names {
 			v, ok := order[name][column]
 			if !ok {
-				cells = append(cells, GridCell{g.Columns[i+1].Field.Nothing()})
+				cells = append(cells, g.Columns[i+1].Field.Nothing())
 				continue
 			}
-			cells = append(cells, GridCell{g.Columns[i+1].Field.Show(v)})
+			cells = append(cells, g.Columns[i+1].Field.Show(v))
 		}
 		g.Rows = append(g.Rows, cells)
 	}

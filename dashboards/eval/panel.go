@@ -34,7 +34,7 @@ func (a Answer) Cells() []Cell {
 		for _, row := range a.Table.Rows {
 			for i, c := range row {
 				if !a.Table.Columns[i].Label && c.Known {
-					cells = append(cells, c.Cell)
+					cells = append(cells, c)
 				}
 			}
 		}

@@ -79,7 +79,7 @@ func table(c *canvas, a eval.Answer, b box) {
 	}
 }
 
-func drawRow(c *canvas, g eval.Grid, row []eval.GridCell, widths []float64, b box) {
+func drawRow(c *canvas, g eval.Grid, row []eval.Cell, widths []float64, b box) {
 	x := b.x
 	for i, cell := range row {
 		col := g.Columns[i]

@@ -84,7 +84,7 @@ func TestExamine(t *testing.T) {
 				checks, err := Select(All(), ids)
 				must(t, err)
 				var b bytes.Buffer
-				must(t, Write(&b, Examine(f, checks), Look{}))
+				must(t, Write(&b, Examine(f, checks), false))
 				return b.String()
 			default:
 				d.Fatalf(t, "unknown command %s", d.Cmd)

@@ -70,7 +70,7 @@ func TestHostile(t *testing.T) {
 		t.Fatalf("%d faults: the hostile facts were not looked at", r.Faults)
 	}
 	var text, document bytes.Buffer
-	must(t, Write(&text, r, Look{}))
+	must(t, Write(&text, r, false))
 	must(t, WriteJSON(&document, r))
 	for name, out := range map[string]string{"text": text.String(), "JSON": document.String()} {
 		for line := range strings.SplitSeq(out, "\n") {
@@ -99,8 +99,8 @@ func TestColour(t *testing.T) {
 	f.Pools = []*v1alpha1.GPUNodePool{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}}}
 	r := Examine(f, All())
 	var plain, coloured bytes.Buffer
-	must(t, Write(&plain, r, Look{}))
-	must(t, Write(&coloured, r, Look{Colour: true}))
+	must(t, Write(&plain, r, false))
+	must(t, Write(&coloured, r, true))
 	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[33mWARNING") {
 		t.Errorf("plain %q, coloured %q", plain.String(), coloured.String())
 	}
@@ -120,7 +120,7 @@ func TestMany(t *testing.T) {
 		t.Errorf("%d faults, %d listed, %d more", r.Faults, len(r.Checks[0].Findings), r.Checks[0].More)
 	}
 	var b bytes.Buffer
-	must(t, Write(&b, r, Look{}))
+	must(t, Write(&b, r, false))
 	if !strings.Contains(b.String(), "980 more are left out") {
 		t.Error("it does not say how many are left out")
 	}

@@ -1,14 +1,12 @@
 package doctor
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 )
-
-// Look is the style of text.
-type Look struct{ Colour bool }
 
 const (
 	red    = "\x1b[1;31m"
@@ -17,8 +15,11 @@ const (
 	plain  = "\x1b[0m"
 )
 
-func (k Look) in(colour, text string) string {
-	if !k.Colour {
+// coloured text is for terminals.
+type coloured bool
+
+func (k coloured) in(colour, text string) string {
+	if !k {
 		return text
 	}
 	return colour + text + plain
@@ -26,7 +27,8 @@ func (k Look) in(colour, text string) string {
 
 // Write writes a report as text: findings, the worst first, then healthy checks in one
 // line, then what could not be read.
-func Write(w io.Writer, r Report, k Look) error {
+func Write(w io.Writer, r Report, inColour bool) error {
+	k := coloured(inColour)
 	var b strings.Builder
 	if r.Nothing != "" {
 		b.WriteString(r.Nothing + "\n")
@@ -63,7 +65,7 @@ func flush(w io.Writer, b *strings.Builder) error {
 }
 
 // findings writes one check's findings of one severity.
-func findings(b *strings.Builder, c Result, severity Severity, k Look) {
+func findings(b *strings.Builder, c Result, severity Severity, k coloured) {
 	last := Warning
 	if len(c.Findings) > 0 {
 		last = c.Findings[len(c.Findings)-1].Severity
@@ -104,7 +106,7 @@ func count(n int, what string) string {
 }
 
 // because lists checks with one outcome, those with the same reason together.
-func because(b *strings.Builder, title string, all []Result, o Outcome, k Look) {
+func because(b *strings.Builder, title string, all []Result, o Outcome, k coloured) {
 	var reasons []string
 	by := map[string][]string{}
 	for _, c := range all {
@@ -119,4 +121,15 @@ func because(b *strings.Builder, title string, all []Result, o Outcome, k Look) 
 	for _, why := range reasons {
 		fmt.Fprintf(b, "%s: %s %s\n", title, strings.Join(by[why], ", "), k.in(dim, "("+why+")"))
 	}
+}
+
+// WriteJSON writes a report for programs. Its schema is [Schema].
+func WriteJSON(w io.Writer, r Report) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false) // commands have quotes and brackets, and are pasted as they are
+	if err := e.Encode(r); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
 }

@@ -57,11 +57,18 @@ func (m *maker) actions() []Action {
 	return all
 }
 
-// id is equal for the same action in another report.
-func id(kind string, subject ...string) string {
+// action completes one about a subject: its id, equal in another report, and what its
+// confidence rests on, which is that of the window where none is given.
+func (m *maker) action(a Action, subject ...string) Action {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(strings.Join(subject, "\xff"))) // never fails
-	return fmt.Sprintf("%s-%08x", kind, h.Sum32())
+	a.ID = fmt.Sprintf("%s-%08x", a.Kind, h.Sum32())
+	word, because := m.confidence()
+	a.Confidence, a.Because = cmp.Or(a.Confidence, word), lacks(because, a.Because)
+	if a.Effect == serves {
+		a.Money = Unknown("it serves demand, it saves nothing")
+	}
+	return a
 }
 
 // sampled is the query behind a figure: an expression over the window, in its

@@ -135,7 +135,7 @@ func (m *maker) text() string {
 	b.WriteString(". ")
 	shown := h.Shown()
 	if _, ok := shown["busy"].Get(); ok && h.dark() <= mostDark {
-		fmt.Fprintf(&b, "In %s of them a pod computed; %s were the rest of the time of such pods, %s were allocated to pods that hardly computed",
+		fmt.Fprintf(&b, "In %s of them a pod computed, in %s such a pod was between work; %s were allocated to pods that hardly computed",
 			Tenths(shown["busy"]), Tenths(shown["slack"]), Tenths(shown["idle"]))
 	} else {
 		b.WriteString("The use of what was allocated is not known")

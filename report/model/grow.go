@@ -13,7 +13,7 @@ import (
 func (m *maker) grow() []Action {
 	var all []Action
 	for _, u := range m.r.Demand.Unmet {
-		a := Action{Effect: serves, Hours: u.Hours, Money: Unknown("it serves demand, it saves nothing")}
+		a := Action{Effect: serves, Hours: u.Hours}
 		switch u.Reason {
 		case "PoolAtMax":
 			a.Kind, a.Title = "grow-pool", fmt.Sprintf("Pods requesting %s were pending for a pool at its maximum", u.Shape)
@@ -24,11 +24,9 @@ func (m *maker) grow() []Action {
 		default:
 			continue
 		}
-		a.ID = id(a.Kind, u.Shape, u.Reason)
-		a.Confidence, a.Because = m.confidence()
 		a.Query = m.sampled("max by ("+metric.LabelShape+", "+metric.LabelReason+") ("+m.a.Dialect.Select(metric.AutoscalerPendingGPUs.Name,
 			query.Equal(metric.LabelShape, u.Shape), query.Equal(metric.LabelReason, u.Reason))+")", 1)
-		all = append(all, a)
+		all = append(all, m.action(a, u.Shape, u.Reason))
 	}
 	return all
 }
@@ -60,14 +58,12 @@ func (m *maker) raiseHPAs() []Action {
 		kind := func(k string) string {
 			return "max by (" + d.AllocatedTo() + ", " + metric.LabelHPA + ") (" + d.Select(metric.AutoscalerHPAReplicas.Name, query.Equal(d.AllocatedTo(), h.Namespace), query.Equal(metric.LabelHPA, h.Name), query.Equal(metric.LabelKind, k)) + ")"
 		}
-		word, because := m.confidence()
-		all = append(all, Action{
-			ID: id("raise-hpa", h.Namespace, h.Name), Kind: "raise-hpa", Effect: serves, Title: fmt.Sprintf("HPA %s/%s ran at its maximum", h.Namespace, h.Name),
-			Hours: h.AtMax, Money: Unknown("it serves demand, it saves nothing"),
+		all = append(all, m.action(Action{
+			Kind: "raise-hpa", Effect: serves, Title: fmt.Sprintf("HPA %s/%s ran at its maximum", h.Namespace, h.Name), Hours: h.AtMax,
 			Patch: fmt.Sprintf(`kubectl -n %s patch hpa %s --type merge -p '{"spec":{"maxReplicas":%.0f}}'`, shell(h.Namespace), shell(h.Name), math.Ceil(high*1.5)),
-			Risk:  "More replicas need more GPUs: look at the quota and the pool first.", Confidence: word, Because: because,
+			Risk:  "More replicas need more GPUs: look at the quota and the pool first.",
 			Query: m.sampled("("+kind("current")+") >= bool ("+kind("max")+")", 1),
-		})
+		}, h.Namespace, h.Name))
 	}
 	return all
 }

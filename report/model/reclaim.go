@@ -22,20 +22,18 @@ func (m *maker) reclaim() ([]Action, map[workKey]bool) {
 		}
 		taken[w.workKey] = idle > allocated/2
 		expression := "max by (" + metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID + ") (" + d.Select(metric.GPUIdleSeconds.Name, w.matchers(d)...) + fmt.Sprintf(") > bool %d", query.IdleAfter)
-		word, because := m.confidence()
-		verb, patch := "has", w.stop()
+		verb, patch, word, because := "has", w.stop(), "", ""
 		if !w.atEnd() {
-			verb, word = "had", "low"
-			because += "; nothing was allocated to it at the end"
+			verb, word, because = "had", "low", "nothing was allocated to it at the end"
 			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", shell(w.namespace), shell(w.name))
 		}
-		all = append(all, Action{
-			ID: id("reclaim", w.namespace, w.name, w.profile), Kind: "reclaim", Effect: frees,
+		all = append(all, m.action(Action{
+			Kind: "reclaim", Effect: frees,
 			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, things(w.profile)),
 			Hours: Known(idle * w.part()), Money: m.modelMoney(w.model, idle*w.part()), Patch: patch,
 			Risk:       "The next request is delayed by a start. Ask the owner first.",
 			Confidence: word, Because: because, Query: m.sampled(expression, w.part()),
-		})
+		}, w.namespace, w.name, w.profile))
 	}
 	return all, taken
 }
@@ -77,20 +75,19 @@ func (m *maker) smaller(reclaimed map[workKey]bool) []Action {
 		}
 		allocated, _ := m.markedHours(w.allocated)
 		expression := "max by (" + metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID + ") (" + d.Select(metric.GPUHeld.Name, w.matchers(d)...) + ")"
-		_, because := m.confidence()
 		word := "medium"
 		if s.Evidence.Or(0) < 72 {
 			word = "low"
 		}
-		all = append(all, Action{
-			ID: id("right-size", s.Namespace, s.Workload, s.From), Kind: "right-size", Effect: frees,
+		all = append(all, m.action(Action{
+			Kind: "right-size", Effect: frees,
 			Title: fmt.Sprintf("%s/%s fits a %s slice in place of %s", s.Namespace, s.Workload, s.To, s.From),
 			Hours: s.Hours, Money: m.modelMoney(w.model, s.Hours.Or(0)),
 			Patch:      fmt.Sprintf("resources:            # of the container, in the pods of %s/%s\n  limits:\n    nvidia.com/mig-%s: 1", s.Namespace, s.Workload, strings.ReplaceAll(s.To, "+", ".")),
 			Risk:       "A peak outside the window may not fit; throughput falls where compute is the bottleneck.",
-			Confidence: word, Because: fmt.Sprintf("%s; %.3g hours of one pod", because, s.Evidence.Or(0)),
+			Confidence: word, Because: fmt.Sprintf("%.3g hours of one pod", s.Evidence.Or(0)),
 			Query: m.sampled(expression, s.Hours.Or(0)/allocated),
-		})
+		}, s.Namespace, s.Workload, s.From))
 	}
 	return all
 }

@@ -14,13 +14,12 @@ func (m *maker) replace() []Action {
 	for _, n := range m.r.Reliability.Nodes {
 		expression := "count (max by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUInfo.Name, query.Equal(metric.LabelNode, n.Node)) + ") and on (" + metric.LabelGPUUUID +
 			") (min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ") == 0))"
-		word, because := m.confidence()
-		all = append(all, Action{
-			ID: id("replace", n.Node), Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s had sick GPUs", n.Node),
+		all = append(all, m.action(Action{
+			Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s had sick GPUs", n.Node),
 			Hours: n.Hours, Money: m.nodeMoney(n.Node, n.Hours.Or(0)),
 			Patch: fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then return it to its owner", shell(n.Node)),
-			Risk:  "Pods on the node's other GPUs are evicted.", Confidence: word, Because: because, Query: m.sampled(expression, 1),
-		})
+			Risk:  "Pods on the node's other GPUs are evicted.", Query: m.sampled(expression, 1),
+		}, n.Node))
 	}
 	return all
 }

@@ -24,15 +24,15 @@ func (m *maker) scattered() []Action {
 			if hours == 0 {
 				continue
 			}
-			word, because := m.confidence()
-			if cause := m.causes(p.Pool, kind.state); cause != "" {
-				because += "; causes: " + cause
+			because := m.causes(p.Pool, kind.state)
+			if because != "" {
+				because = "causes: " + because
 			}
-			all = append(all, Action{
-				ID: id(kind.kind, p.Pool), Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Pool %s has GPUs that are %s", p.Pool, kind.state),
-				Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Confidence: word, Because: because,
+			all = append(all, m.action(Action{
+				Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Pool %s has GPUs that are %s", p.Pool, kind.state),
+				Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Because: because,
 				Query: m.sampled(expression, 1),
-			})
+			}, p.Pool))
 		}
 	}
 	return all

@@ -53,17 +53,15 @@ func (m *maker) shrink() []Action {
 			continue
 		}
 		hours := nodes * size * m.r.Window.Hours
-		word, because := m.confidence()
 		w := m.a.Window
-		all = append(all, Action{
-			ID: id("shrink-pool", p.Pool), Kind: "shrink-pool", Effect: frees,
+		all = append(all, m.action(Action{
+			Kind: "shrink-pool", Effect: frees,
 			Title: fmt.Sprintf("Pool %s keeps %.0f %s that no pod needed 95 %% of the time", p.Pool, nodes, plural(nodes, "node", "nodes")),
 			Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours),
-			Patch:      fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, shell(p.Pool), low-nodes),
-			Risk:       fmt.Sprintf("The next demand is pending until a node is ready: %s at the median.", waitText(p.ReadyP50)),
-			Confidence: word, Because: because,
+			Patch: fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, shell(p.Pool), low-nodes),
+			Risk:  fmt.Sprintf("The next demand is pending until a node is ready: %s at the median.", waitText(p.ReadyP50)),
 			Query: fmt.Sprintf("clamp_max(floor(quantile_over_time(%g, %s) / %g), %g) * %g", q, query.Over(expression, w.Length(), w.Coarse), size, low, size*w.Length().Hours()),
-		})
+		}, p.Pool))
 	}
 	return all
 }

@@ -65,19 +65,15 @@ func Questions(d query.Dialect) []string {
 	return q
 }
 
-// Options select and sort.
-type Options struct {
-	Namespace string // only GPUs allocated to its pods; all if empty
-}
-
 // idleRatio is the use under which a pod counts as idle.
 const idleRatio = 0.01
 
 // maxAge is the age in seconds from which attribution is unknown.
 const oldest = 300
 
-// Rows reads the answers. It also reports whether all is known.
-func Rows(answers []prom.Vector, d query.Dialect, o Options) (rows []Row, complete bool) {
+// Rows reads the answers: of GPUs allocated to a namespace's pods, or of all if it is
+// empty. It also reports whether all is known.
+func Rows(answers []prom.Vector, d query.Dialect, namespace string) (rows []Row, complete bool) {
 	if len(answers) != questions {
 		return nil, false
 	}
@@ -102,8 +98,8 @@ func Rows(answers []prom.Vector, d query.Dialect, o Options) (rows []Row, comple
 	for _, row := range rows {
 		complete = complete && row.State != "unknown" && row.State != "allocated"
 	}
-	if o.Namespace != "" {
-		rows = slices.DeleteFunc(rows, func(row Row) bool { return row.Namespace != o.Namespace })
+	if namespace != "" {
+		rows = slices.DeleteFunc(rows, func(row Row) bool { return row.Namespace != namespace })
 	}
 	slices.SortStableFunc(rows, compare)
 	return rows, complete

@@ -48,7 +48,7 @@ func node() []prom.Vector {
 
 // TestStates: each GPU and slice has one state, and an unknown value is not zero.
 func TestStates(t *testing.T) {
-	rows, complete := top.Rows(node(), query.Dialect{}, top.Options{})
+	rows, complete := top.Rows(node(), query.Dialect{}, "")
 	if complete {
 		t.Error("the use of one GPU is unknown, and all is called known")
 	}
@@ -81,7 +81,7 @@ func TestStale(t *testing.T) {
 	for name, ages := range map[string]prom.Vector{"old": {sample(301, "node=n1")}, "missing": nil, "of another node": {sample(1, "node=n2")}} {
 		a := node()
 		a[4] = ages
-		rows, complete := top.Rows(a, query.Dialect{}, top.Options{})
+		rows, complete := top.Rows(a, query.Dialect{}, "")
 		for _, r := range rows {
 			if r.State != "unknown" && r.State != "sick" {
 				t.Errorf("%s: %s is %s", name, r.UUID, r.State)
@@ -100,18 +100,18 @@ func TestDialect(t *testing.T) {
 		a[2][i] = sample(1, "gpu_uuid="+s.Labels.Get("gpu_uuid"), "gpu_instance_id="+s.Labels.Get("gpu_instance_id"),
 			"exported_namespace="+s.Labels.Get("namespace"), "exported_pod="+s.Labels.Get("pod"), "exported_container=main", "namespace=monitoring", "pod=exporter")
 	}
-	rows, _ := top.Rows(a, query.Dialect{ExporterMoved: true}, top.Options{Namespace: "chat"})
+	rows, _ := top.Rows(a, query.Dialect{ExporterMoved: true}, "chat")
 	if len(rows) != 2 || rows[0].Pod != "a" || rows[1].Pod != "b" {
 		t.Errorf("%+v", rows)
 	}
-	if rows, _ := top.Rows(a, query.Dialect{ExporterMoved: true}, top.Options{Namespace: "monitoring"}); len(rows) > 0 {
+	if rows, _ := top.Rows(a, query.Dialect{ExporterMoved: true}, "monitoring"); len(rows) > 0 {
 		t.Errorf("the exporter's own namespace holds GPUs: %+v", rows)
 	}
 }
 
 // TestAnswersMissing: with too few answers there is no table.
 func TestAnswersMissing(t *testing.T) {
-	if rows, complete := top.Rows(nil, query.Dialect{}, top.Options{}); rows != nil || complete {
+	if rows, complete := top.Rows(nil, query.Dialect{}, ""); rows != nil || complete {
 		t.Error("there are rows without answers")
 	}
 }
