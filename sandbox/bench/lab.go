@@ -180,7 +180,7 @@ func (l *lab) createPools(ctx context.Context) error {
 			all = append(all, o)
 		}
 	}
-	there, empty, deployment := pools(l.o.nodes)
+	there, empty, deployment := pools()
 	for _, o := range append(all, there, empty, deployment) {
 		if err := l.create(ctx, o); err != nil {
 			return err

@@ -37,14 +37,14 @@ var offers = neighbours.Nodes{
 }
 
 // pools returns both pools, and the MachineDeployment of the second.
-func pools(nodes int) (*v1alpha1.GPUNodePool, *v1alpha1.GPUNodePool, *unstructured.Unstructured) {
+func pools() (*v1alpha1.GPUNodePool, *v1alpha1.GPUNodePool, *unstructured.Unstructured) {
 	price := resource.MustParse("98")
 	there := &v1alpha1.GPUNodePool{
 		ObjectMeta: metav1.ObjectMeta{Name: base},
 		Spec: v1alpha1.GPUNodePoolSpec{
-			Min: int32(nodes), Max: int32(nodes), PricePerHour: &price,
-			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{ExternalBoot: true}},
-			Template: v1alpha1.NodeTemplate{Product: product, GPUs: gpusOfNode, CPU: resource.MustParse("128"), Memory: resource.MustParse("2Ti")},
+			PricePerHour: &price,
+			Provider:     v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}},
+			Template:     v1alpha1.NodeTemplate{Product: product, GPUs: gpusOfNode, CPU: resource.MustParse("128"), Memory: resource.MustParse("2Ti")},
 		},
 	}
 	deployment := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{

@@ -22,6 +22,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
@@ -38,6 +39,8 @@ type Env struct {
 	fleet      *fleet
 	metrics    *httptest.Server // Prometheus' fake
 	account    string           // kubeconfig of the autoscaler's service account
+	groups     string           // address of the pools' provider
+	stopGroups func()
 
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
@@ -80,6 +83,11 @@ func NewEnv(ctx context.Context, autoscaler string, log *slog.Logger) (_ *Env, e
 	prom := &promtest.Server{}
 	prom.Script(b.fleet.answer)
 	b.metrics = httptest.NewServer(prom)
+	maker := nodegroups.New(b.Admin, b.Admin, partition.NewManager(b.Admin, b.Admin, partition.DefaultConfigMap))
+	maker.ExternalBoot = true
+	if b.groups, b.stopGroups, err = maker.Serve(); err != nil {
+		return nil, err
+	}
 	b.account, err = b.Cluster.ServiceAccountKubeconfig(ctx, systemNamespace, "gpuscale-autoscaler")
 	return b, err
 }
@@ -92,6 +100,9 @@ func (b *Env) Stop() {
 	}
 	if b.metrics != nil {
 		b.metrics.Close()
+	}
+	if b.stopGroups != nil {
+		b.stopGroups()
 	}
 	b.Env.Stop()
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
@@ -67,7 +68,7 @@ func (b *Env) newReplica(name string, elect bool) (*replica, error) {
 	}
 	r.listen, r.release = "127.0.0.1:"+strconv.Itoa(port), release
 	file := filepath.Join(b.Cluster.Dir(), name+".yaml")
-	if err := os.WriteFile(file, []byte(configText(b.metrics.URL, elect)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(configText(b.metrics.URL, b.groups, elect)), 0o600); err != nil {
 		return nil, fmt.Errorf("writing a configuration: %w", err)
 	}
 	r.spec = proc.Spec{
@@ -81,12 +82,13 @@ func (b *Env) newReplica(name string, elect bool) (*replica, error) {
 // reconciles at every interval: the number of reconciles is how a test knows what the
 // autoscaler has seen. Its time-outs are longer than a step: an operation that a kill
 // lost leaves the story stuck.
-func configText(prometheus string, elect bool) string {
+func configText(prometheus, groups string, elect bool) string {
 	return fmt.Sprintf(`interval: 100ms
 idleInterval: 0s
 settle: 0s
 prometheus: {url: %s, interval: 100ms, timeout: 2s, maxAge: 10s}
 exporterNamespaces: ['*']
+externalGRPC: {%s: {address: %q}}
 leaderElection: {enabled: %t, leaseDuration: 10s, renewDeadline: 7s, retryPeriod: 500ms}
 policy:
   reclaimBorrowed: true
@@ -96,7 +98,7 @@ policy:
   repartitionTimeout: 5m
   drainCooldown: 1s
   drainTimeout: 5m
-`, prometheus, elect)
+`, prometheus, nodegroups.Name, groups, elect)
 }
 
 // start the process, unless it runs.
