@@ -93,15 +93,19 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 			return fmt.Errorf("publishing the boot layout of pool %s: %w", pool.Name, err)
 		}
 	}
-	for n, made := 1, len(have); made < size; n++ {
-		err := m.client.Create(ctx, m.newNode(fmt.Sprintf("%s-%d", pool.Name, n), pool, t, layout))
-		if apierrors.IsAlreadyExists(err) {
+	for n := 1; len(have) < size; n++ {
+		made := m.newNode(fmt.Sprintf("%s-%d", pool.Name, n), pool, t, layout)
+		err := m.client.Create(ctx, made)
+		if apierrors.IsAlreadyExists(err) { // of the pool since, of another, or of none
+			if have, err = m.nodes(ctx, pool); err != nil {
+				return err
+			}
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("making a node of pool %s: %w", pool.Name, err)
 		}
-		made++
+		have = append(have, *made)
 	}
 	return nil
 }

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,6 +112,13 @@ func (m *Maker) instances(ctx context.Context, in *ca.NodeGroupNodesRequest) (*c
 	return out, err
 }
 
+// patiently tries again what the API server did not answer, as a cloud would: its clients see no failure.
+func patiently(do func() error) error {
+	return retry.OnError(wait.Backoff{Steps: 5, Duration: 20 * time.Millisecond, Factor: 2}, func(err error) bool {
+		return !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)
+	}, do)
+}
+
 func (m *Maker) increase(ctx context.Context, in *ca.NodeGroupIncreaseSizeRequest) (*ca.NodeGroupIncreaseSizeResponse, error) {
 	pool, nodes, err := m.group(ctx, in.GetId())
 	if err != nil {
@@ -116,7 +127,7 @@ func (m *Maker) increase(ctx context.Context, in *ca.NodeGroupIncreaseSizeReques
 	if in.GetDelta() <= 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "increase by %d", in.GetDelta())
 	}
-	return &ca.NodeGroupIncreaseSizeResponse{}, m.SetSize(ctx, pool, len(nodes)+int(in.GetDelta()))
+	return &ca.NodeGroupIncreaseSizeResponse{}, patiently(func() error { return m.SetSize(ctx, pool, len(nodes)+int(in.GetDelta())) })
 }
 
 func (m *Maker) remove(ctx context.Context, in *ca.NodeGroupDeleteNodesRequest) (*ca.NodeGroupDeleteNodesResponse, error) {
@@ -129,8 +140,10 @@ func (m *Maker) remove(ctx context.Context, in *ca.NodeGroupDeleteNodesRequest) 
 		if at < 0 || n.GetProviderID() == "" {
 			return nil, status.Errorf(codes.FailedPrecondition, "node group %s has no instance %q", in.GetId(), n.GetProviderID())
 		}
-		err := m.client.Delete(ctx, &nodes[at], client.Preconditions{UID: ptr.To(nodes[at].UID)})
-		if client.IgnoreNotFound(err) != nil {
+		err := patiently(func() error {
+			return client.IgnoreNotFound(m.client.Delete(ctx, &nodes[at], client.Preconditions{UID: ptr.To(nodes[at].UID)}))
+		})
+		if err != nil {
 			return nil, fmt.Errorf("deleting node %s: %w", nodes[at].Name, err)
 		}
 	}
