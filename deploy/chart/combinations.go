@@ -129,7 +129,7 @@ func combinations() []Combination {
 const Everything = `
 exporter: {allocatedPodLabels: true, fractionalGPUs: true, virtualGPUs: true, dra: true, nodeCondition: true, quiesceAnnotation: true, profiling: true, dcgmLibraryDir: /opt/dcgm, counters: "DCGM_FI_DEV_GPU_UTIL, gauge, busy\n"}
 adapter: {enabled: true}
-autoscaler: {enabled: true, pools: {clusterAPI: true, karpenter: true, scale: [{apiGroup: example.org, resource: herds}]}}
+autoscaler: {enabled: true, config: {provisioningClasses: [best-effort-atomic-scale-up.autoscaling.x-k8s.io]}, pools: {clusterAPI: true, karpenter: true, scale: [{apiGroup: example.org, resource: herds}]}}
 agent: {enabled: true}
 report: {enabled: true, persistence: {enabled: true}}
 monitoring:
