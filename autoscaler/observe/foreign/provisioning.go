@@ -128,7 +128,8 @@ func (all Objects) Resolve(classes []string) Objects {
 		now, maker, request := *o, *o.Maker, *o.Request
 		now.Maker, now.Request = &maker, &request
 		maker.Roles = slices.Clone(maker.Roles)
-		for i := 0; i < len(maker.Roles) && MadeFor(o) == ""; i++ { // a Workload has its templates itself
+		maker.Inactive = maker.Inactive || MadeFor(o) != "" // the Workload is the demand
+		for i := 0; i < len(maker.Roles) && MadeFor(o) == ""; i++ {
 			t := templates[o.Namespace+"/"+request.Templates[i]]
 			if t == nil {
 				maker.Inactive, request.Missing = true, request.Templates[i]

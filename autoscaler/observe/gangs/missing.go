@@ -27,7 +27,7 @@ func (j *joiner) makeMissing() {
 			if o.Maker == nil || o.Maker.Over || o.Maker.Inactive || o.DeletionTimestamp != nil {
 				continue
 			}
-			if k != foreign.KueueWorkload && j.workloadFor(o) != nil || foreign.MadeFor(o) != "" {
+			if k != foreign.KueueWorkload && j.workloadFor(o) != nil {
 				continue // its Workload stands for it
 			}
 			if j.unseen(o) || k == foreign.ProvisioningRequest && j.consumed[o.Namespace+"/"+o.Name] {
