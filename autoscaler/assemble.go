@@ -46,7 +46,7 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 	}
 	configMap := client.ObjectKey{Namespace: c.MIGManager.Namespace, Name: c.MIGManager.ConfigMap}
 	mig := partition.NewManager(a.client, a.live, configMap)
-	providers, err := newProviders(a, mig)
+	providers, err := newProviders(a)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -46,6 +47,9 @@ type Config struct {
 	// ExternalGRPC are the providers that pools name in spec.provider.externalGRPC.
 	ExternalGRPC map[string]externalgrpc.Config `json:"externalGRPC"`
 	Policy       PolicyConfig                   `json:"policy"`
+	// ProvisioningClasses are the classes of ProvisioningRequests (autoscaling.x-k8s.io) to serve, none by
+	// default: another autoscaler may serve them.
+	ProvisioningClasses []string `json:"provisioningClasses"`
 	// Forecasts of workloads, for which nodes are added ahead of demand.
 	Forecasts []ForecastConfig `json:"forecasts"`
 }
@@ -165,6 +169,11 @@ func (c Config) Validate() error {
 	p.notNegative("migManager.configDelay", c.MIGManager.ConfigDelay)
 	for _, name := range slices.Sorted(maps.Keys(c.ExternalGRPC)) {
 		p.under("externalGRPC."+name, c.ExternalGRPC[name].Validate())
+	}
+	for i, class := range c.ProvisioningClasses {
+		if class != foreign.AtomicScaleUp && class != foreign.CheckCapacity {
+			p.add(fmt.Sprintf("provisioningClasses[%d]", i), "%q: want %s or %s", class, foreign.AtomicScaleUp, foreign.CheckCapacity)
+		}
 	}
 	c.Policy.validate(&p)
 	validateForecasts(c.Forecasts, c.Prometheus.URL, &p)

@@ -11,9 +11,10 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 )
 
-// newWatcher watches gangs and queues of other APIs (JobSet, Kueue and others). It calls
+// newWatcher watches gangs and queues of other APIs (JobSet, Kueue and others), and
+// ProvisioningRequests of these classes. It calls
 // changed when one of them changes, which ends the idle interval.
-func newWatcher(rc *rest.Config, changed func(), log *slog.Logger) (*foreign.Watcher, error) {
+func newWatcher(rc *rest.Config, classes []string, changed func(), log *slog.Logger) (*foreign.Watcher, error) {
 	objects, err := dynamic.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -22,5 +23,5 @@ func newWatcher(rc *rest.Config, changed func(), log *slog.Logger) (*foreign.Wat
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	return foreign.NewWatcher(foreign.WatcherOptions{Client: objects, Discovery: apis, Changed: changed, Log: log}), nil
+	return foreign.NewWatcher(foreign.WatcherOptions{Client: objects, Discovery: apis, Classes: classes, Changed: changed, Log: log}), nil
 }

@@ -8,13 +8,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 )
 
 // newProviders returns all providers. A provider that no pool names makes no calls.
-func newProviders(a assembly, mig *partition.Manager) (pools.Providers, error) {
+func newProviders(a assembly) (pools.Providers, error) {
 	external := map[string]*externalgrpc.Client{}
 	for name, config := range a.config.ExternalGRPC {
 		c, err := externalgrpc.New(config)
@@ -25,7 +24,6 @@ func newProviders(a assembly, mig *partition.Manager) (pools.Providers, error) {
 	}
 	return pools.Providers{
 		GRPC:    pools.NewGRPC(a.live, external, time.Now),
-		KWOK:    pools.NewKWOK(a.client, a.live, mig),
 		Scale:   pools.NewScale(a.client, a.live),
 		Fixed:   pools.NewFixed(a.client),
 		ASG:     pools.NewASG(pools.ASGOptions{Live: a.live, Config: awsConfig, Log: a.log}),

@@ -58,7 +58,7 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 		return err
 	}
 	waker := loop.NewWaker()
-	watcher, err := newWatcher(rc, waker.Stir, log)
+	watcher, err := newWatcher(rc, c.ProvisioningClasses, waker.Stir, log)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (l *leased) every(e *Epoch) map[string]func(context.Context) error {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	p := pools.Providers{KWOK: countedPools{nil, func() error { l.writes++; return nil }}, May: e.May}
+	p := pools.Providers{GRPC: countedPools{nil, func() error { l.writes++; return nil }}, May: e.May}
 	out := map[string]func(context.Context) error{
 		"set size":     func(ctx context.Context) error { return p.SetSize(ctx, testPool(), 3) },
 		"delete nodes": func(ctx context.Context) error { return p.Delete(ctx, testPool(), testNode()) },

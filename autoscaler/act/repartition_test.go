@@ -279,9 +279,19 @@ func ofGB200(t *testing.T, before, target string) (*world, plan.Action) {
 // scheduler may have chosen the node before it observed the cordon, and that pod's binding arrives
 // within that time: it ends the operation.
 func TestOrderSettles(t *testing.T) {
-	for name, bound := range map[string]bool{"a binding in flight": true, "none": false} {
+	for name, c := range map[string]struct{ bound, mounted bool }{
+		"a binding in flight": {bound: true}, "none": {}, "a binding in flight, configs that are mounted": {bound: true, mounted: true}, "mounted": {mounted: true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w, bound := newWorld(t, nil), c.bound
+			if c.mounted { // by an operation before
+				for _, a := range []plan.Action{w.repartition(), {Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"}} {
+					if r := w.do(a); r.Outcome != Done {
+						t.Fatal(r.Err)
+					}
+				}
+				w.inService()
+			}
 			if r := w.do(w.repartition()); r.Outcome != Done {
 				t.Fatal(r.Err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
 // stale writes to the cluster and reads its state from the start of the test, like an
@@ -42,7 +43,7 @@ func newStaleWorld(t *testing.T, more ...client.Object) *world {
 		cached := stale{o.Client, before}
 		m := partition.NewManager(cached, o.Live, partition.DefaultConfigMap)
 		o.Client, o.Partition = cached, m
-		o.Pools = pools.Providers{KWOK: pools.NewKWOK(cached, o.Live, m)}
+		o.Pools = pools.Providers{GRPC: nodegroups.New(cached, o.Live, m)}
 	}, more...)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
@@ -89,7 +90,7 @@ func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world
 	policy.ReclaimBorrowed = true
 	o := Options{
 		Client: w.client, Live: w.client, Partition: m, Policy: policy,
-		Pools: pools.Providers{KWOK: pools.NewKWOK(w.client, w.client, m)},
+		Pools: pools.Providers{GRPC: nodegroups.New(w.client, w.client, m)},
 	}
 	if change != nil {
 		change(&o)
@@ -106,7 +107,7 @@ func testPool() *v1alpha1.GPUNodePool {
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: v1alpha1.GPUNodePoolSpec{
 			Min: 0, Max: 3,
-			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
+			Provider: nodegroups.Of("p"),
 			Template: v1alpha1.NodeTemplate{
 				Product: "NVIDIA-H100-80GB-HBM3", GPUs: 1,
 				CPU: resource.MustParse("32"), Memory: resource.MustParse("256Gi"),

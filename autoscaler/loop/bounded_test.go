@@ -22,11 +22,21 @@ func TestPlannerStateIsBounded(t *testing.T) {
 		stamp := plan.Stamp{Name: node, At: at.Add(time.Duration(i) * time.Second)}
 		m.LastRepartition, m.SickSince = append(m.LastRepartition, stamp), append(m.SickSince, stamp)
 		m.Failures = append(m.Failures, plan.Failure{Name: node + "/0", Count: 1, At: stamp.At})
+		m.Grown, m.Removed = append(m.Grown, plan.Growth{Pool: "p", At: stamp.At, Nodes: 2}), append(m.Removed, plan.Growth{Pool: "p", At: stamp.At, Nodes: 1})
 	}
 	s := poolState(m, "p", poolOf, v1alpha1.PlannerState{})
-	for what, n := range map[string]int{"repartitions": len(s.LastRepartitionTime), "sick nodes": len(s.SickSinceTime), "failures": len(s.Failures)} {
+	for what, n := range map[string]int{"repartitions": len(s.LastRepartitionTime), "sick nodes": len(s.SickSinceTime), "failures": len(s.Failures), "grown": len(s.Grown), "removed": len(s.Removed)} {
 		if n != v1alpha1.MaxPlannerStates {
 			t.Errorf("%d %s, want %d", n, what, v1alpha1.MaxPlannerStates)
+		}
+	}
+	for what, list := range map[int][]v1alpha1.Growth{2: s.Grown, 1: s.Removed} {
+		sum := 0
+		for _, g := range list {
+			sum += int(g.Nodes)
+		}
+		if sum != what*2*v1alpha1.MaxPlannerStates || !list[0].Time.Time.Equal(at.Add(v1alpha1.MaxPlannerStates*time.Second)) {
+			t.Errorf("%d nodes, the first at %s: every node counts, and none for too short", sum, list[0].Time)
 		}
 	}
 	if _, ok := s.LastRepartitionTime[fmt.Sprintf("n-%04d", 2*v1alpha1.MaxPlannerStates-1)]; !ok {

@@ -69,6 +69,8 @@ type Reconcile struct {
 	observe.Observation
 	Plan    plan.Plan
 	Results []act.Result
+	// Plans plans for another snapshot under the same policy.
+	Plans func(plan.Snapshot) (plan.Plan, error)
 }
 
 // Loop runs reconciles, one at a time.
@@ -182,7 +184,7 @@ func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 	if err != nil {
 		return Reconcile{}, err
 	}
-	reconcile := Reconcile{Observation: seen, Plan: made}
+	reconcile := Reconcile{Observation: seen, Plan: made, Plans: l.plan}
 	l.o.Metrics.phase("plan", l.o.Now().Sub(observed))
 	return reconcile, nil
 }

@@ -80,6 +80,9 @@ func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
 	if err := p.statuses(ctx, r); err != nil && ctx.Err() == nil {
 		p.log.Warn("publishing the status of pools failed", "err", err)
 	}
+	if err := p.provisioning(ctx, r); err != nil && ctx.Err() == nil {
+		p.log.Warn("publishing the conditions of ProvisioningRequests failed", "err", err)
+	}
 	if err := p.quotas(ctx, r); err != nil && ctx.Err() == nil {
 		p.log.Warn("publishing the status of quotas failed", "err", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -219,4 +221,48 @@ func TestLongActionsHaveTwoEvents(t *testing.T) {
 		"Warning RollingBack RepartitionOverdue: no answer after 60s",
 		"Warning RolledBack RepartitionOverdue: no answer after 62s",
 	)
+}
+
+// TestNodeThatCannotBeRestored: after the last attempt to go back a node takes no pod, and each reconcile
+// reports it: an Event of the node, a failed decision of its pool, and the counter that
+// GpuscaleRepartitionFailed reads.
+func TestNodeThatCannotBeRestored(t *testing.T) {
+	s, policy, err := scenario.Parse(`
+tick at=2026-11-21T09:00:00Z
+pool p max=1 gpus=1 model=H100-80GB layout=(7g.80gb@0)
+node n1 pool=p age=1h op=n1-0-x op-gpu=0 op-target=(3g.40gb@0,4) op-started=6m op-deadline=-1m cordoned-by=n1-0-x
+gpu n1/0 idle=1h
+pod a/x requests=7g.80gb
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := plan.Make(s, policy)
+	if len(made.Actions) != 1 || made.Actions[0].Verb != plan.Rollback {
+		t.Fatalf("%s", made)
+	}
+	for _, v := range made.Verdicts {
+		if v.Kind == plan.KindPod && v.Reason != plan.PoolAtMax {
+			t.Errorf("its GPU is supply: %s", made)
+		}
+	}
+	c := cluster(t, named("p"))
+	a, m := c.publisher(), NewMetrics(prometheus.NewRegistry())
+	r := Reconcile{Observation: observe.Observation{Snapshot: s}, Plan: made, Results: []act.Result{{
+		Action: made.Actions[0], Outcome: act.Failed, Err: errors.New("the node stays cordoned until it is uncordoned by hand"),
+	}}}
+	for range 2 {
+		a.Publish(t.Context(), r)
+		if err := m.publish(r, s.Now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const event = "Warning RolledBackFailed RepartitionOverdue: no answer after 6m: the node stays cordoned until it is uncordoned by hand"
+	c.recorded(event, event)
+	if n := testutil.ToFloat64(m.actions.WithLabelValues("rollback", "p", "RepartitionOverdue", "error")); n != 2 {
+		t.Errorf("counted %v times", n)
+	}
+	if d := c.pool().Status.LastDecisions; len(d) != 1 || !d[0].Failed || d[0].On != "n1" {
+		t.Errorf("decisions %+v", d)
+	}
 }

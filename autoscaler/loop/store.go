@@ -129,11 +129,19 @@ func withGrowth(list []plan.Growth, pool string, more []v1alpha1.Growth) []plan.
 	return list
 }
 
+// growthOf returns the growth of one pool. The oldest of too many are one, as late as the latest of them:
+// the limits count every node, and some for longer.
 func growthOf(list []plan.Growth, pool string) (out []v1alpha1.Growth) {
 	for _, g := range list {
 		if g.Pool == pool {
 			out = append(out, v1alpha1.Growth{Time: micro(g.At), Nodes: int32(g.Nodes)})
 		}
+	}
+	if more := len(out) - v1alpha1.MaxPlannerStates; more > 0 {
+		for _, g := range out[:more] {
+			out[more].Nodes += g.Nodes
+		}
+		out = out[more:]
 	}
 	return out
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
 func amount(name string, n int64) corev1.ResourceList {
@@ -121,7 +122,7 @@ func TestMakersScaleUp(t *testing.T) {
 		if name == "amd.com/gpu" {
 			other = poolOf("NVIDIA-L4", 2)
 		}
-		other.Name, other.Spec.PricePerHour = "other", ptr.To(resource.MustParse("0.1"))
+		other.Name, other.Spec.Provider, other.Spec.PricePerHour = "other", nodegroups.Of("other"), ptr.To(resource.MustParse("0.1"))
 		full := []client.Object{bare("n", amount(name, 2)), pod("a", "n", amount(name, 2))}
 		for what, objects := range map[string][]client.Object{"from zero": nil, "beside a full node": full} {
 			w := newWorld(t, append(objects, poolOf(product, 2), other, stuckPod("p", amount(name, 2)))...)
@@ -153,7 +154,7 @@ func TestNodeOfAnotherMaker(t *testing.T) {
 // TestAscendChips: the resource names the chip, so a node with another one is none for the pod.
 func TestAscendChips(t *testing.T) {
 	small := poolOf("Ascend310P3", 2)
-	small.Name, small.Spec.PricePerHour = "small", ptr.To(resource.MustParse("0.1"))
+	small.Name, small.Spec.Provider, small.Spec.PricePerHour = "small", nodegroups.Of("small"), ptr.To(resource.MustParse("0.1"))
 	for name, want := range map[string]string{"huawei.com/Ascend910": "p", "huawei.com/Ascend910B3": "p", "huawei.com/Ascend310P": "small"} {
 		w := newWorld(t, small, poolOf("Ascend910B3", 2), stuckPod("a", amount(name, 1)))
 		made := plan.Make(w.at(0).Snapshot, plan.DefaultPolicy())
@@ -260,7 +261,7 @@ func TestNodesOfPartsAreUp(t *testing.T) {
 	for _, resource := range []string{"aliyun.com/gpu-mem", "tencent.com/vcuda-core", "nvidia.com/gpumem", "volcano.sh/gpu-memory", "nano-gpu/gpu-percent",
 		"google.com/tpu", "amd.com/cpx_nps4", "huawei.com/Ascend910-16c", "acme.com/gpu-lite"} {
 		other := poolOf("AMD-Instinct-MI210", 1)
-		other.Name = "other"
+		other.Name, other.Spec.Provider = "other", nodegroups.Of("other")
 		objects := []client.Object{poolOf("AMD-Instinct-MI300X", 2), other, stuckPod("a", amount("amd.com/gpu", 1))}
 		for _, name := range []string{"n-1", "n-2", "n-3", "n-4"} {
 			objects = append(objects, bare(name, amount(resource, 96)))

@@ -112,6 +112,8 @@ type Observation struct {
 	Exceeded []Exceeded
 	// HPAs are those whose pods request GPUs; for display only.
 	HPAs []HPA
+	// Requests are the ProvisioningRequests to serve.
+	Requests []Request
 }
 
 // Ignored counts what is left out of the exporters' series.
@@ -156,7 +158,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	o.pods.begin(c.claims)
 	out.Pods = v.podsOf(ours)
 	o.pods.end()
-	out.HPAs = o.hpas(v, out.Pods)
+	out.HPAs, out.Requests = o.hpas(v, out.Pods), v.requests()
 	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, c.models, now)
 	o.warn("forecasts", err)
 	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come

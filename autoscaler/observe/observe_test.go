@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
@@ -41,7 +42,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	m := partition.NewManager(w.client, w.client, partition.DefaultConfigMap)
 	w.o = New(Options{
 		Cluster: w.client, Readings: func() *Readings { return w.readings },
-		Pools:     pools.Providers{KWOK: pools.NewKWOK(w.client, w.client, m)},
+		Pools:     pools.Providers{GRPC: nodegroups.New(w.client, w.client, m)},
 		ConfigMap: partition.DefaultConfigMap,
 	})
 	return w
@@ -65,7 +66,7 @@ func pool(name string) *v1alpha1.GPUNodePool {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.GPUNodePoolSpec{
 			Min: 1, Max: 4, PricePerHour: ptr.To(resource.MustParse("2.5")),
-			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
+			Provider: nodegroups.Of(name),
 			Template: v1alpha1.NodeTemplate{
 				Product: "NVIDIA-H100-80GB-HBM3", GPUs: 1,
 				CPU: resource.MustParse("32"), Memory: resource.MustParse("256Gi"),

@@ -12,6 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
 // sharingPool is a pool of nodes with two GPUs, each shared by four.
@@ -74,7 +75,7 @@ func TestSharedGPUs(t *testing.T) {
 // TestWholeGPUsBesideShares: a whole GPU is no share of one, and a share no whole GPU.
 func TestWholeGPUsBesideShares(t *testing.T) {
 	whole := poolOf("NVIDIA-L40S", 1)
-	whole.Name = "whole"
+	whole.Name, whole.Spec.Provider = "whole", nodegroups.Of("whole")
 	w := newWorld(t, sharingPool(true, false), whole, sharingNode("n", true), stuckPod("gpu", amount(partition.GPUResource, 1)),
 		stuckPod("share", amount(partition.SharedResource, 1)))
 	made := plan.Make(w.at(0).Snapshot, plan.DefaultPolicy())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
@@ -87,24 +88,25 @@ func (a *ASG) leaving(ctx context.Context, pool *v1alpha1.GPUNodePool, group *ty
 	return a.notices.of(group, a.o.Now())
 }
 
-type message struct {
-	Body          string
-	ReceiptHandle string
-}
+// receiveTimeout bounds the reads of a queue. The SDK cannot ask for no wait, so a queue whose own receive
+// wait time is not zero would take all of the listing's time.
+const receiveTimeout = time.Second
 
 func (a *ASG) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 	config, err := a.config(ctx, ref.Region)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
+	defer cancel()
+	c := sqs.NewFromConfig(config)
 	for range maxReceives {
-		var out struct{ Messages []message }
-		in := map[string]any{"QueueUrl": ref.InterruptionQueue, "MaxNumberOfMessages": 10, "WaitTimeSeconds": 0, "VisibilityTimeout": 60}
-		if err := a.sqs(ctx, config, ref, "ReceiveMessage", in, &out); err != nil {
-			return err
+		out, err := c.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &ref.InterruptionQueue, MaxNumberOfMessages: 10, VisibilityTimeout: 60})
+		if err != nil {
+			return fmt.Errorf("reading the interruption queue, whose receive wait time must be 0: %w", err)
 		}
 		for _, m := range out.Messages {
-			l, err := parseNotice([]byte(m.Body))
+			l, err := parseNotice([]byte(aws.ToString(m.Body)))
 			if err == nil && a.o.Now().Sub(l.At) <= noticeLife {
 				a.notices.add(l)
 				continue
@@ -112,36 +114,13 @@ func (a *ASG) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 			if err != nil {
 				a.o.Log.Warn("deleting a message of the interruption queue that is no EC2 notice", "queue", ref.InterruptionQueue, "err", err)
 			}
-			in := map[string]any{"QueueUrl": ref.InterruptionQueue, "ReceiptHandle": m.ReceiptHandle}
-			if err := a.sqs(ctx, config, ref, "DeleteMessage", in, nil); err != nil {
-				return err
+			if _, err := c.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &ref.InterruptionQueue, ReceiptHandle: m.ReceiptHandle}); err != nil {
+				return fmt.Errorf("deleting a message of the interruption queue: %w", err)
 			}
 		}
 		if len(out.Messages) < 10 {
 			return nil
 		}
-	}
-	return nil
-}
-
-// sqs calls an action of SQS by its JSON protocol.
-func (a *ASG) sqs(ctx context.Context, config aws.Config, ref *v1alpha1.ASGProvider, action string, in map[string]any, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("%s: %w", action, err)
-	}
-	to := ref.InterruptionQueue
-	if config.BaseEndpoint != nil {
-		to = *config.BaseEndpoint
-	}
-	answer, err := call{service: "sqs", url: to, body: body, header: map[string]string{
-		"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "AmazonSQS." + action,
-	}}.do(ctx, config, a.o.Now())
-	if err != nil || out == nil {
-		return err
-	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("reading the answer to %s: %w", action, err)
 	}
 	return nil
 }

@@ -2,13 +2,14 @@ package pools
 
 import (
 	"context"
-	"encoding/xml"
 	"fmt"
-	"net/url"
 	"strconv"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
@@ -50,40 +51,27 @@ func (a *ASG) askPrice(ctx context.Context, ref *v1alpha1.ASGProvider, zones []s
 	if err != nil {
 		return nil, err
 	}
-	now := a.o.Now()
-	form := url.Values{
-		"Action": {"DescribeSpotPriceHistory"}, "Version": {"2016-11-15"}, "InstanceType.1": {ref.InstanceType},
-		"ProductDescription.1": {"Linux/UNIX"}, "StartTime": {now.UTC().Format(time.RFC3339)},
-	}
-	answer, err := call{service: "ec2", url: endpoint(config, "ec2"), body: []byte(form.Encode()),
-		header: map[string]string{"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}}.do(ctx, config, now)
+	out, err := ec2.NewFromConfig(config).DescribeSpotPriceHistory(ctx, &ec2.DescribeSpotPriceHistoryInput{
+		InstanceTypes: []ec2types.InstanceType{ec2types.InstanceType(ref.InstanceType)}, ProductDescriptions: []string{"Linux/UNIX"},
+		StartTime: aws.Time(a.o.Now()),
+	})
 	if err != nil {
-		return nil, err
-	}
-	return highest(answer, zones)
-}
-
-// highest parses the answer to DescribeSpotPriceHistory.
-func highest(answer []byte, zones []string) (*float64, error) {
-	var history struct {
-		Items []struct {
-			Zone  string `xml:"availabilityZone"`
-			Price string `xml:"spotPrice"`
-			At    string `xml:"timestamp"`
-		} `xml:"spotPriceHistorySet>item"`
-	}
-	if err := xml.Unmarshal(answer, &history); err != nil {
 		return nil, fmt.Errorf("reading spot prices: %w", err)
 	}
-	newest, price := map[string]string{}, map[string]float64{}
-	for _, item := range history.Items {
-		p, err := strconv.ParseFloat(item.Price, 64)
+	return highest(out.SpotPriceHistory, zones)
+}
+
+// highest of the latest prices in the zones.
+func highest(history []ec2types.SpotPrice, zones []string) (*float64, error) {
+	newest, price := map[string]time.Time{}, map[string]float64{}
+	for _, item := range history {
+		zone, at := aws.ToString(item.AvailabilityZone), aws.ToTime(item.Timestamp)
+		p, err := strconv.ParseFloat(aws.ToString(item.SpotPrice), 64)
 		if err != nil || !(p >= 0 && p < 1e6) {
-			return nil, fmt.Errorf("reading spot prices: %q in %s is no price", item.Price, item.Zone)
+			return nil, fmt.Errorf("reading spot prices: %q in %s is no price", aws.ToString(item.SpotPrice), zone)
 		}
-		// Times have one format and are in UTC, so text order is time order.
-		if item.At >= newest[item.Zone] {
-			newest[item.Zone], price[item.Zone] = item.At, p
+		if !at.Before(newest[zone]) {
+			newest[zone], price[zone] = at, p
 		}
 	}
 	var out *float64

@@ -40,8 +40,7 @@ func Conflicts(all []v1alpha1.GPUNodePool, nodes []corev1.Node) map[string]error
 	return out
 }
 
-// targetKey is equal for pools over the same nodes; empty for a provider that makes nodes of its
-// own.
+// targetKey is equal for pools over the same nodes; empty for a fixed pool.
 func targetKey(pool *v1alpha1.GPUNodePool) (key, field string) {
 	switch p := pool.Spec.Provider; {
 	case p.Scale != nil:

@@ -27,7 +27,7 @@ func TestOlderPoolKeepsItsTarget(t *testing.T) {
 		namedPool("young", time.Hour, v1alpha1.Provider{Scale: &deploymentRef}),
 		namedPool("old", 2*time.Hour, v1alpha1.Provider{Scale: &beta}),
 		namedPool("b", time.Hour, group), namedPool("a", time.Hour, group), namedPool("c", time.Hour, elsewhere),
-		namedPool("kwok-1", 0, v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}}), namedPool("kwok-2", 0, v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}}),
+		namedPool("rack-1", 0, v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}), namedPool("rack-2", 0, v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}),
 	}
 	got := Conflicts(all, nil)
 	for name, want := range map[string]string{"young": "pool old", "b": "pool a"} {

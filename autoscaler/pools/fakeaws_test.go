@@ -2,6 +2,7 @@ package pools
 
 import (
 	"context"
+	"crypto/md5"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -88,6 +89,9 @@ func (d *fakeAWS) query(rw http.ResponseWriter, form url.Values) {
 	case "TerminateInstanceInAutoScalingGroup":
 		d.terminate(rw, form)
 	case "DescribeSpotPriceHistory":
+		if form.Get("InstanceType.1") != "p5.48xlarge" || form.Get("ProductDescription.1") != "Linux/UNIX" || form.Get("StartTime") == "" {
+			d.t.Errorf("prices of %v", form)
+		}
 		_, _ = io.WriteString(rw, `<DescribeSpotPriceHistoryResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>59dbff89</requestId><spotPriceHistorySet>`)
 		for zone, price := range d.prices {
 			_, _ = fmt.Fprintf(rw, `<item><instanceType>%s</instanceType><productDescription>Linux/UNIX</productDescription><spotPrice>%s</spotPrice><timestamp>2026-11-21T08:55:00.000Z</timestamp><availabilityZone>%s</availabilityZone></item>`, form.Get("InstanceType.1"), price, zone)
@@ -148,8 +152,11 @@ func (d *fakeAWS) describe(rw io.Writer, there bool) {
 }
 
 func (d *fakeAWS) sqs(rw http.ResponseWriter, action string, body []byte) {
-	var in struct{ QueueUrl, ReceiptHandle string }
-	if err := json.Unmarshal(body, &in); err != nil || in.QueueUrl != testQueue {
+	var in struct {
+		QueueUrl, ReceiptHandle                string
+		MaxNumberOfMessages, VisibilityTimeout int
+	}
+	if err := json.Unmarshal(body, &in); err != nil || in.QueueUrl != testQueue || action == "ReceiveMessage" && (in.MaxNumberOfMessages != 10 || in.VisibilityTimeout != 60) {
 		d.t.Errorf("%s: %s: %v", action, body, err)
 	}
 	out := map[string]any{}
@@ -158,7 +165,7 @@ func (d *fakeAWS) sqs(rw http.ResponseWriter, action string, body []byte) {
 		d.received++
 		var list []map[string]string
 		for handle, text := range d.messages {
-			list = append(list, map[string]string{"MessageId": handle, "ReceiptHandle": handle, "MD5OfBody": "-", "Body": text})
+			list = append(list, map[string]string{"MessageId": handle, "ReceiptHandle": handle, "MD5OfBody": fmt.Sprintf("%x", md5.Sum([]byte(text))), "Body": text})
 		}
 		if len(list) > 0 {
 			out["Messages"] = list

@@ -24,8 +24,12 @@ func NewFixed(nodes client.Reader) *Fixed { return &Fixed{nodes: nodes} }
 
 // List implements Provider. The target is the current size.
 func (f *Fixed) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
-	names, err := namesOf(ctx, f.nodes, pool)
-	return Listing{Target: len(names)}, err
+	var list corev1.NodeList
+	err := f.nodes.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return Listing{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+	}
+	return Listing{Target: len(list.Items)}, nil
 }
 
 // Template implements Provider. No node is made from it: it decides whether a pod would fit, and

@@ -5,9 +5,11 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuscale/gpuscale/plan"
@@ -68,12 +70,15 @@ func FuzzTags(f *testing.F) {
 }
 
 func FuzzSpotPrices(f *testing.F) {
-	f.Add([]byte(`<r><spotPriceHistorySet><item><spotPrice>1.5</spotPrice><timestamp>2026-11-21T08:55:00.000Z</timestamp><availabilityZone>a</availabilityZone></item></spotPriceHistorySet></r>`))
-	f.Add([]byte(`<r><spotPriceHistorySet><item><spotPrice>NaN</spotPrice><availabilityZone>a</availabilityZone></item></spotPriceHistorySet></r>`))
-	f.Fuzz(func(t *testing.T, answer []byte) {
-		p, err := highest(answer, []string{"a", "b"})
+	f.Add("1.5", "a", int64(1), "2")
+	f.Add("NaN", "a", int64(0), "")
+	f.Fuzz(func(t *testing.T, price, zone string, at int64, earlier string) {
+		item := func(price string, at int64) ec2types.SpotPrice {
+			return ec2types.SpotPrice{SpotPrice: &price, AvailabilityZone: &zone, Timestamp: aws.Time(time.Unix(at, 0))}
+		}
+		p, err := highest([]ec2types.SpotPrice{item(price, 1), item(earlier, at)}, []string{"a", "b"})
 		if (p == nil) == (err == nil) || p != nil && (math.IsNaN(*p) || *p < 0 || math.IsInf(*p, 0)) {
-			t.Errorf("%q: %v, %v", answer, p, err)
+			t.Errorf("%q, %q: %v, %v", price, earlier, p, err)
 		}
 	})
 }

@@ -16,6 +16,8 @@ const (
 	firstBackoff = time.Minute
 	// maxBackoff is its upper bound.
 	maxBackoff = 30 * time.Minute
+	// forgetFailures is how long after a backoff the failures before it count, as in cluster-autoscaler.
+	forgetFailures = 3 * time.Hour
 	// minOverdue is the minimum time after which a requested node is overdue.
 	minOverdue = 10 * time.Minute
 	// samplesKept is the number of provisioning times that are kept, samplesNeeded the number
@@ -108,6 +110,9 @@ func (h *History) Seen(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.N
 	defer h.mu.Unlock()
 	r, now := h.record(pool), h.now()
 	r.arrivals(nodes)
+	if r.failures > 0 && now.Sub(r.until) > forgetFailures {
+		r.failures, r.until = 0, time.Time{}
+	}
 	if target <= len(nodes) {
 		r.asked = time.Time{}
 	}

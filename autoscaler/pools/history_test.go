@@ -163,3 +163,20 @@ func TestWriteConflictsAreNoFailures(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestFailuresAreForgotten: a pool that has not failed for hours begins with a short backoff again, and its
+// status has none.
+func TestFailuresAreForgotten(t *testing.T) {
+	p := newPast()
+	for range 4 {
+		p.h.Asked(p.pool, 1, errors.New("no capacity"))
+	}
+	p.now = p.seen(0).BackoffUntil.Add(forgetFailures)
+	if got := p.seen(0); got.Failures != 4 {
+		t.Errorf("%s after the backoff: %+v", forgetFailures, got)
+	}
+	p.now = p.now.Add(time.Second)
+	if got := p.seen(0); got.Failures != 0 || !got.BackoffUntil.IsZero() {
+		t.Errorf("later: %+v", got)
+	}
+}

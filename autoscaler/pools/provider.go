@@ -45,7 +45,7 @@ type Listing struct {
 
 // Providers dispatches to the provider of a pool. Each may be nil.
 type Providers struct {
-	KWOK, Scale, ASG, GRPC, Fixed Provider
+	Scale, ASG, GRPC, Fixed Provider
 	// History, if set, records requests and their results.
 	History *History
 	// May, if set, returns why a write must not be made now.
@@ -69,8 +69,6 @@ var ErrNoProvider = errors.New("no provider")
 // For returns the provider of pool.
 func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
 	switch spec := pool.Spec.Provider; {
-	case spec.KWOK != nil && p.KWOK != nil:
-		return p.KWOK, nil
 	case spec.Scale != nil && p.Scale != nil:
 		return p.Scale, nil
 	case spec.ASG != nil && p.ASG != nil:

@@ -204,14 +204,3 @@ func arrange(table *mig.Table, counts map[string]int32) (mig.Layout, error) {
 	}
 	return layout, nil
 }
-
-// layoutOf is partition.LayoutOf for a template, nil if no GPU is in MIG mode: such nodes need no
-// config.
-func layoutOf(tables mig.Tables, t plan.Template) (partition.NodeLayout, error) {
-	for _, c := range t.GPUs {
-		if c.MIG {
-			return partition.LayoutOf(tables, t.GPUs)
-		}
-	}
-	return nil, nil
-}

@@ -27,7 +27,7 @@ func (f failing) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error { re
 // TestAPIServerErrorsAreNoFailures: a short outage of the API server causes no backoff of a pool.
 func TestAPIServerErrorsAreNoFailures(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "nodes"}
-	kwok := v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}}
+	scale := v1alpha1.Provider{Scale: &deploymentRef}
 	asg := v1alpha1.Provider{ASG: &v1alpha1.ASGProvider{}}
 	for _, test := range []struct {
 		name     string
@@ -35,18 +35,18 @@ func TestAPIServerErrorsAreNoFailures(t *testing.T) {
 		err      error
 		failures int
 	}{
-		{"500", kwok, apierrors.NewInternalError(errors.New("etcd")), 0},
-		{"503", kwok, apierrors.NewServiceUnavailable("starting"), 0},
-		{"429", kwok, apierrors.NewTooManyRequests("busy", 1), 0},
-		{"504", kwok, apierrors.NewTimeoutError("slow", 1), 0},
-		{"the connection breaks", kwok, &url.Error{Op: "Post", URL: "x", Err: io.EOF}, 0},
-		{"refused", kwok, apierrors.NewForbidden(nodes, "n", errors.New("no quota")), 1},
-		{"bad", kwok, apierrors.NewBadRequest("bad"), 1},
+		{"500", scale, apierrors.NewInternalError(errors.New("etcd")), 0},
+		{"503", scale, apierrors.NewServiceUnavailable("starting"), 0},
+		{"429", scale, apierrors.NewTooManyRequests("busy", 1), 0},
+		{"504", scale, apierrors.NewTimeoutError("slow", 1), 0},
+		{"the connection breaks", scale, &url.Error{Op: "Post", URL: "x", Err: io.EOF}, 0},
+		{"refused", scale, apierrors.NewForbidden(nodes, "n", errors.New("no quota")), 1},
+		{"bad", scale, apierrors.NewBadRequest("bad"), 1},
 		{"AWS does not answer", asg, &url.Error{Op: "Post", URL: "x", Err: io.EOF}, 1},
 	} {
 		h := NewHistory(time.Now)
 		failing := failing{err: fmt.Errorf("making node n: %w", test.err)}
-		p := Providers{KWOK: failing, ASG: failing, History: h}
+		p := Providers{Scale: failing, ASG: failing, History: h}
 		pool := &v1alpha1.GPUNodePool{Spec: v1alpha1.GPUNodePoolSpec{Provider: test.provider}}
 		pool.Name = "p"
 		if err := p.SetSize(t.Context(), pool, 1); err == nil {

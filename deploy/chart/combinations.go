@@ -97,8 +97,8 @@ func combinations() []Combination {
 
 		{"autoscaler: dry run", `{autoscaler: {dryRun: true}}`},
 		{"autoscaler: exporters elsewhere", `{autoscaler: {exporterNamespaces: [gpu-exporter, release-namespace]}}`},
-		{"autoscaler: all pools", `{autoscaler: {pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}}`},
-		{"autoscaler: all pools, dry run", `{autoscaler: {dryRun: true, pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}}`},
+		{"autoscaler: all pools", `{autoscaler: {pools: {clusterAPI: true, karpenter: true, scale: [{apiGroup: example.org, resource: herds}]}}}`},
+		{"autoscaler: all pools, dry run", `{autoscaler: {dryRun: true, pools: {clusterAPI: true, karpenter: true, scale: [{apiGroup: example.org, resource: herds}]}}}`},
 		{"autoscaler: no mig-manager", `{autoscaler: {migManager: {namespace: ""}}}`},
 		{"autoscaler: no neighbours", `{autoscaler: {neighbours: false, replicas: 1, port: 8080, pdb: {minAvailable: 1}}}`},
 		{"autoscaler: configuration", `{autoscaler: {config: {interval: 5s, policy: {maxNodesPerHour: 3}, leaderElection: {leaseDuration: 30s}}, extraArgs: [--log-level=debug], extraEnv: [{name: AWS_REGION, value: eu-west-1}]}}`},
@@ -130,7 +130,7 @@ func combinations() []Combination {
 const Everything = `
 exporter: {allocatedPodLabels: true, fractionalGPUs: true, virtualGPUs: true, dra: true, nodeCondition: true, quiesceAnnotation: true, profiling: true, dcgmLibraryDir: /opt/dcgm, counters: "DCGM_FI_DEV_GPU_UTIL, gauge, busy\n"}
 adapter: {enabled: true}
-autoscaler: {enabled: true, pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}
+autoscaler: {enabled: true, config: {provisioningClasses: [best-effort-atomic-scale-up.autoscaling.x-k8s.io]}, pools: {clusterAPI: true, karpenter: true, scale: [{apiGroup: example.org, resource: herds}]}}
 agent: {enabled: true}
 report: {enabled: true, persistence: {enabled: true}}
 monitoring:

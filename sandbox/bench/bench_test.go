@@ -158,7 +158,7 @@ func (l *lab) createPools(b *testing.B) error {
 			return err
 		}
 	}
-	if err := errors.Join(l.Apply(ctx, "deploy/manifests/autoscaler.yaml"), l.Create(ctx, fmt.Sprintf(pools, *nodes))); err != nil {
+	if err := errors.Join(l.Apply(ctx, "deploy/manifests/autoscaler.yaml"), l.Create(ctx, pools)); err != nil {
 		return err
 	}
 	go func() { l.broken <- (&neighbours.Machines{Client: l.Admin, Nodes: offers}).Run(ctx) }()

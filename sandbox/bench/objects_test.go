@@ -21,17 +21,15 @@ const (
 	gpu        = "nvidia.com/gpu"
 )
 
-// pools are base, which is full, with a number of nodes, and grow, which is empty and can
+// pools are base, which is full, and grow, which is empty and can
 // scale up by a MachineDeployment.
 const pools = `
 apiVersion: gpuscale.io/v1alpha1
 kind: GPUNodePool
 metadata: {name: base}
 spec:
-  min: %[1]d
-  max: %[1]d
   pricePerHour: "98"
-  provider: {kwok: {externalBoot: true}}
+  provider: {fixed: {}}
   template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "128", memory: 2Ti}
 ---
 apiVersion: gpuscale.io/v1alpha1

@@ -36,6 +36,9 @@ type env struct {
 	adapter int // ports
 	scaler  int
 
+	groups     string // address of the pools' provider
+	stopGroups func()
+
 	normal visit     // when everything ran
 	begun  time.Time // of the first call of a program
 	ran    time.Time // when everything ran
@@ -169,6 +172,9 @@ func newEnv(ctx context.Context) (_ *env, err error) {
 func (b *env) Stop() {
 	if b.fleet != nil {
 		b.fleet.stop()
+	}
+	if b.stopGroups != nil {
+		b.stopGroups()
 	}
 }
 

@@ -178,7 +178,7 @@ metadata: {name: refused}
 spec:
   min: 1
   max: 2
-  provider: {kwok: {}}
+  provider: {externalGRPC: {name: kwok, nodeGroup: refused}}
   template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "64", memory: 512Gi}
 `
 

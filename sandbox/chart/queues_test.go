@@ -31,7 +31,7 @@ metadata: {name: gang}
 spec:
   min: 0
   max: 3
-  provider: {kwok: {}}
+  provider: {externalGRPC: {name: kwok, nodeGroup: gang}}
   template: {product: NVIDIA-H100-80GB-HBM3, gpus: 2, cpu: "64", memory: 512Gi}
   scaleDown: {idleAfter: 1s}
 `

@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
@@ -44,14 +46,15 @@ adapter: {enabled: true, port: %[3]d, servicePort: %[3]d, config: {interval: 1s,
 autoscaler:
   enabled: true
   port: %[4]d
-  pools: {kwok: true, scale: [{apiGroup: example.org, resource: herds}]}
+  pools: {scale: [{apiGroup: example.org, resource: herds}]}
   config:
     idleInterval: 1s
+    externalGRPC: {%[5]s: {address: %[6]q}}
     prometheus: {interval: 1s, maxAge: 15s}
     leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s}
 monitoring:
-  prometheusServiceAccount: {namespace: %[5]s, name: %[6]s}
-`, b.prometheus(), b.source.parameters, b.adapter, b.scaler, installed, prometheusAccount)}
+  prometheusServiceAccount: {namespace: %[7]s, name: %[8]s}
+`, b.prometheus(), b.source.parameters, b.adapter, b.scaler, nodegroups.Name, b.groups, installed, prometheusAccount)}
 }
 
 func (b *env) install(ctx context.Context) error {
@@ -59,6 +62,9 @@ func (b *env) install(ctx context.Context) error {
 	var err error
 	if b.adapter, _, err = proc.ReservePort(); err == nil {
 		b.scaler, _, err = proc.ReservePort()
+	}
+	if err == nil {
+		b.groups, b.stopGroups, err = nodegroups.New(b.Admin, b.Admin, partition.NewManager(b.Admin, b.Admin, partition.DefaultConfigMap)).Serve()
 	}
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ metadata: {name: whole}
 spec:
   min: 1
   max: 3
-  provider: {kwok: {}}
+  provider: {externalGRPC: {name: kwok, nodeGroup: whole}}
   template: {product: NVIDIA-H100-80GB-HBM3, gpus: 2, cpu: "64", memory: 512Gi}
 ---
 apiVersion: gpuscale.io/v1alpha1
@@ -52,7 +52,7 @@ metadata: {name: sliced}
 spec:
   min: 1
   max: 2
-  provider: {kwok: {}}
+  provider: {externalGRPC: {name: kwok, nodeGroup: sliced}}
   template: {product: NVIDIA-A100-SXM4-80GB, gpus: 1, cpu: "32", memory: 256Gi}
   mig: {actuator: mig-manager, bootLayout: [{1g.10gb: 7}]}
 ---

@@ -11,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -22,6 +23,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
+
+// makerAccount is the service account of the pools' provider.
+const makerAccount = "nodegroups"
 
 // systemNamespace is where the autoscaler's account and lease are.
 const systemNamespace = "gpuscale-system"
@@ -36,6 +40,7 @@ type Env struct {
 	fleet      *fleet
 	metrics    *httptest.Server // Prometheus' fake
 	account    string           // kubeconfig of the autoscaler's service account
+	maker      string           // kubeconfig of the pools' provider
 
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
@@ -78,6 +83,9 @@ func NewEnv(ctx context.Context, autoscaler string, log *slog.Logger) (_ *Env, e
 	prom := &promtest.Server{}
 	prom.Script(b.fleet.answer)
 	b.metrics = httptest.NewServer(prom)
+	if b.maker, err = b.Cluster.ServiceAccountKubeconfig(ctx, systemNamespace, makerAccount); err != nil {
+		return nil, err
+	}
 	b.account, err = b.Cluster.ServiceAccountKubeconfig(ctx, systemNamespace, "gpuscale-autoscaler")
 	return b, err
 }
@@ -107,6 +115,17 @@ func (b *Env) install(ctx context.Context) error {
 			return err
 		}
 		b.stage.owners[ns] = owner.UID
+	}
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: makerAccount}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: makerAccount}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: systemNamespace, Name: makerAccount}},
+		},
+	} {
+		if err := b.Admin.Create(ctx, o); err != nil {
+			return err
+		}
 	}
 	if err := b.Apply(ctx, "sandbox/crashstory/testdata/podgroup.yaml"); err != nil {
 		return err

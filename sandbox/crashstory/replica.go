@@ -15,8 +15,13 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
@@ -29,6 +34,7 @@ type replica struct {
 	spec    proc.Spec
 	listen  string
 	release func() // gives the port back
+	groups  func() // stops the pools' provider
 
 	mu      sync.Mutex
 	process *proc.Process
@@ -50,12 +56,13 @@ func (b *Env) newReplica(name string, elect bool) (*replica, error) {
 		return nil, err
 	}
 	r := &replica{Proxy: p, env: b, name: name}
-	config, err := clientcmd.LoadFromFile(b.account)
+	config, err := through(p, b.account, ca)
 	if err != nil {
-		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
+		return nil, err
 	}
-	for _, c := range config.Clusters {
-		c.Server, c.CertificateAuthorityData = p.URL, ca
+	groups, err := r.serveGroups(ca)
+	if err != nil {
+		return nil, err
 	}
 	kubeconfig := filepath.Join(b.Cluster.Dir(), name+".kubeconfig")
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
@@ -67,7 +74,7 @@ func (b *Env) newReplica(name string, elect bool) (*replica, error) {
 	}
 	r.listen, r.release = "127.0.0.1:"+strconv.Itoa(port), release
 	file := filepath.Join(b.Cluster.Dir(), name+".yaml")
-	if err := os.WriteFile(file, []byte(configText(b.metrics.URL, elect)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(configText(b.metrics.URL, groups, elect)), 0o600); err != nil {
 		return nil, fmt.Errorf("writing a configuration: %w", err)
 	}
 	r.spec = proc.Spec{
@@ -77,16 +84,50 @@ func (b *Env) newReplica(name string, elect bool) (*replica, error) {
 	return r, nil
 }
 
+// through is a kubeconfig whose requests come through the proxy.
+func through(p *Proxy, file string, ca []byte) (*clientcmdapi.Config, error) {
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
+	}
+	for _, c := range config.Clusters {
+		c.Server, c.CertificateAuthorityData = p.URL, ca
+	}
+	return config, nil
+}
+
+// serveGroups starts the pools' provider. Its writes come through the replica's proxy too: the replica is
+// killed before and after each. It reads for itself: the lists that a replica asks for are counted.
+func (r *replica) serveGroups(ca []byte) (address string, err error) {
+	config, err := through(r.Proxy, r.env.maker, ca)
+	if err != nil {
+		return "", err
+	}
+	rc, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	if err != nil {
+		return "", fmt.Errorf("reading a kubeconfig: %w", err)
+	}
+	c, err := client.New(rc, client.Options{Scheme: scheme.New()})
+	if err != nil {
+		return "", fmt.Errorf("making a client: %w", err)
+	}
+	maker := nodegroups.New(c, r.env.Admin, partition.NewManager(c, r.env.Admin, partition.DefaultConfigMap))
+	maker.ExternalBoot = true
+	address, r.groups, err = maker.Serve()
+	return address, err
+}
+
 // configText shortens the autoscaler's delays as the story shortens time. It
 // reconciles at every interval: the number of reconciles is how a test knows what the
 // autoscaler has seen. Its time-outs are longer than a step: an operation that a kill
 // lost leaves the story stuck.
-func configText(prometheus string, elect bool) string {
+func configText(prometheus, groups string, elect bool) string {
 	return fmt.Sprintf(`interval: 100ms
 idleInterval: 0s
 settle: 0s
 prometheus: {url: %s, interval: 100ms, timeout: 2s, maxAge: 10s}
 exporterNamespaces: ['*']
+externalGRPC: {%s: {address: %q}}
 leaderElection: {enabled: %t, leaseDuration: 10s, renewDeadline: 7s, retryPeriod: 500ms}
 policy:
   reclaimBorrowed: true
@@ -96,7 +137,7 @@ policy:
   repartitionTimeout: 5m
   drainCooldown: 1s
   drainTimeout: 5m
-`, prometheus, elect)
+`, prometheus, nodegroups.Name, groups, elect)
 }
 
 // start the process, unless it runs.
@@ -147,6 +188,7 @@ func (r *replica) signal(s syscall.Signal) error {
 // close ends the replica for good.
 func (r *replica) close() {
 	r.kill()
+	r.groups()
 	r.Proxy.Close()
 	r.release()
 }

@@ -362,30 +362,31 @@ func TestFixedPoolWithoutMachines(t *testing.T) {
 func TestFixedPoolSpec(t *testing.T) {
 	w := newWorld(t, setup{})
 	template := map[string]any{"product": product, "gpus": int64(8), "cpu": "64", "memory": "512Gi"}
+	providers := map[string]any{"fixed": map[string]any{}, "externalGRPC": map[string]any{"name": "a", "nodeGroup": "b"}}
 	spec := func(provider string, more ...any) map[string]any {
-		out := map[string]any{"template": template, "provider": map[string]any{provider: map[string]any{}}}
+		out := map[string]any{"template": template, "provider": map[string]any{provider: providers[provider]}}
 		for i := 0; i < len(more); i += 2 {
 			out[more[i].(string)] = more[i+1]
 		}
 		return out
 	}
 	both := spec("fixed")
-	both["provider"] = map[string]any{"fixed": map[string]any{}, "kwok": map[string]any{}}
+	both["provider"] = providers
 	for name, c := range map[string]struct {
 		spec map[string]any
 		want string // of the refusal, empty for none
 	}{
-		"fixed":               {spec("fixed"), ""},
-		"fixed, zeros":        {spec("fixed", "min", int64(0), "max", int64(0)), ""}, // as programs write what is not set
-		"fixed with max":      {spec("fixed", "max", int64(2)), "leave min and max out"},
-		"fixed with min":      {spec("fixed", "min", int64(1)), "leave min and max out"},
-		"fixed with both":     {spec("fixed", "min", int64(2), "max", int64(2)), "leave min and max out"},
-		"fixed and kwok":      {both, "exactly one provider is needed"},
-		"kwok":                {spec("kwok", "min", int64(0), "max", int64(2)), ""},
-		"kwok without min":    {spec("kwok", "max", int64(2)), "min and max are needed, unless the provider is fixed"},
-		"kwok without max":    {spec("kwok", "min", int64(2)), "min and max are needed, unless the provider is fixed"},
-		"kwok without both":   {spec("kwok"), "min and max are needed, unless the provider is fixed"},
-		"kwok, the wrong way": {spec("kwok", "min", int64(3), "max", int64(2)), "min must not be above max"},
+		"fixed":              {spec("fixed"), ""},
+		"fixed, zeros":       {spec("fixed", "min", int64(0), "max", int64(0)), ""}, // as programs write what is not set
+		"fixed with max":     {spec("fixed", "max", int64(2)), "leave min and max out"},
+		"fixed with min":     {spec("fixed", "min", int64(1)), "leave min and max out"},
+		"fixed with both":    {spec("fixed", "min", int64(2), "max", int64(2)), "leave min and max out"},
+		"fixed and another":  {both, "exactly one provider is needed"},
+		"made":               {spec("externalGRPC", "min", int64(0), "max", int64(2)), ""},
+		"made without min":   {spec("externalGRPC", "max", int64(2)), "min and max are needed, unless the provider is fixed"},
+		"made without max":   {spec("externalGRPC", "min", int64(2)), "min and max are needed, unless the provider is fixed"},
+		"made without both":  {spec("externalGRPC"), "min and max are needed, unless the provider is fixed"},
+		"made the wrong way": {spec("externalGRPC", "min", int64(3), "max", int64(2)), "min must not be above max"},
 	} {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": c.spec}}
 		u.SetAPIVersion(v1alpha1.GroupVersion.String())
@@ -401,9 +402,9 @@ func TestFixedPoolSpec(t *testing.T) {
 	}
 	// A pool changes from one to the other in one write.
 	p := w.pool("bounds", 0, 2)
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"min":null,"max":null,"provider":{"kwok":null,"fixed":{}}}}`))
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"min":null,"max":null,"provider":{"externalGRPC":null,"fixed":{}}}}`))
 	w.must(w.Admin.Patch(t.Context(), p, patch))
-	if got := w.get("bounds").Spec; got.Provider.Fixed == nil || got.Provider.KWOK != nil {
+	if got := w.get("bounds").Spec; got.Provider.Fixed == nil || got.Provider.ExternalGRPC != nil {
 		t.Errorf("%+v", got.Provider)
 	}
 	if err := w.Admin.Patch(t.Context(), p, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"max":3}}`))); err == nil {
@@ -426,7 +427,7 @@ func TestProviderStaysDuringAnOperation(t *testing.T) {
 		do(&p.Spec)
 		return w.Admin.Update(t.Context(), p, client.DryRunAll)
 	}
-	provider := func(s *v1alpha1.GPUNodePoolSpec) { s.Provider.KWOK.ExternalBoot = !s.Provider.KWOK.ExternalBoot }
+	provider := func(s *v1alpha1.GPUNodePoolSpec) { s.Provider.ExternalGRPC.NodeGroup += "-2" }
 	actuator := func(s *v1alpha1.GPUNodePoolSpec) { s.MIG.Actuator = "agent" }
 	without := func(s *v1alpha1.GPUNodePoolSpec) { s.MIG = nil }
 	operations(1)

@@ -20,7 +20,7 @@ metadata: {name: h100}
 spec:
   min: 0
   max: 20
-  provider: {kwok: {}}
+  provider: {externalGRPC: {name: kwok, nodeGroup: h100}}
   template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "96", memory: 1Ti}
 ---
 apiVersion: gpuscale.io/v1alpha1

@@ -27,7 +27,7 @@ spec:
   min: 0
   max: 1
   pricePerHour: "2"
-  provider: {kwok: {}}
+  provider: {externalGRPC: {name: kwok, nodeGroup: l40s}}
   template: {product: L40S, gpus: 1, cpu: "32", memory: 256Gi}
 `
 

@@ -36,6 +36,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
@@ -87,7 +88,7 @@ func (w *world) namespace() string { return w.ns }
 func (w *world) start(s setup) {
 	m := partition.NewManager(w.ours, w.ours, partition.DefaultConfigMap)
 	var provider pools.Provider = pools.Providers{
-		KWOK: pools.NewKWOK(w.ours, w.ours, m), Scale: pools.NewScale(w.ours, w.ours), History: pools.NewHistory(w.now),
+		GRPC: nodegroups.New(w.ours, w.ours, m), Scale: pools.NewScale(w.ours, w.ours), History: pools.NewHistory(w.now),
 	}
 	if s.provider != nil {
 		provider = s.provider(provider)
@@ -209,7 +210,7 @@ func (w *world) draft(name string, least, most int32) *v1alpha1.GPUNodePool {
 	return &v1alpha1.GPUNodePool{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.GPUNodePoolSpec{
-			Min: least, Max: most, Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
+			Min: least, Max: most, Provider: nodegroups.Of(name),
 			Template:     v1alpha1.NodeTemplate{Product: product, GPUs: perNode, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi")},
 			PricePerHour: ptr.To(resource.MustParse("40")),
 			ScaleDown:    v1alpha1.ScaleDown{IdleAfter: &metav1.Duration{Duration: time.Minute}},

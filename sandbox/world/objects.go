@@ -14,6 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
 
@@ -28,7 +29,7 @@ func poolObject(p story.Pool) *v1alpha1.GPUNodePool {
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
 		Spec: v1alpha1.GPUNodePoolSpec{
 			Min: int32(p.Min), Max: int32(p.Max),
-			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{ExternalBoot: true}},
+			Provider: nodegroups.Of(p.Name),
 			Template: v1alpha1.NodeTemplate{
 				Product: p.Product, GPUs: int32(p.GPUs),
 				CPU:    *resource.NewQuantity(int64(p.CPU), resource.DecimalSI),
@@ -82,6 +83,7 @@ func nodeObject(name string, p story.Pool, config string) *corev1.Node {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       corev1.NodeSpec{ProviderID: nodegroups.ProviderID(name)},
 		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity.DeepCopy()},
 	}
 }

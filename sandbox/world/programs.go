@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/world/machines"
 )
@@ -88,7 +89,7 @@ func (w *World) startAutoscaler(ctx context.Context) error {
 		return err
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	config, err := w.configFile("autoscaler.yaml", autoscalerConfig(w.cluster.PrometheusURL()))
+	config, err := w.configFile("autoscaler.yaml", autoscalerConfig(w.cluster.PrometheusURL(), w.groups))
 	if err != nil {
 		return err
 	}
@@ -128,20 +129,21 @@ maxAge: 10s
 // frequent as scrapes: otherwise the counters of GPU time would grow in steps as
 // wide as the report's. The sandbox's exporters are no pods: their targets have no
 // namespace.
-func autoscalerConfig(prometheus string) string {
+func autoscalerConfig(prometheus, groups string) string {
 	return fmt.Sprintf(`idleInterval: 0s
 prometheus:
   url: %s
   interval: 1s
   maxAge: 10s
 exporterNamespaces: ['*']
+externalGRPC: {%s: {address: %q}}
 leaderElection:
   enabled: false
 policy:
   scaleDownCooldown: 10s
   repartitionCooldown: 5s
   repartitionTimeout: 60s
-`, prometheus)
+`, prometheus, nodegroups.Name, groups)
 }
 
 func (w *World) configFile(name, text string) (string, error) {

@@ -146,6 +146,9 @@ func (w *World) Stop() {
 		if w.pages != nil {
 			w.pages.stop()
 		}
+		if w.stopGroups != nil {
+			w.stopGroups()
+		}
 		if w.real != nil {
 			if err := w.real.Stop(); err != nil {
 				w.log.Warn("something of the real node is left", "error", err)

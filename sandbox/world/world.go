@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/machines"
 	"github.com/gpuscale/gpuscale/sandbox/world/model"
@@ -56,6 +58,9 @@ type World struct {
 	ports      reserved               // of exporters, by node
 	adapter    string                 // host:port
 	autoscaler atomic.Pointer[string] // host:port; nil before it has started
+
+	groups     string // address of the pools' provider
+	stopGroups func()
 
 	real interface{ Stop() error } // node; nil: none
 
@@ -153,6 +158,11 @@ func (w *World) startFakes(_, life context.Context) error {
 	dir := filepath.Join(w.cluster.Dir(), "nodes")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the machines' folder: %w", err)
+	}
+	maker := nodegroups.New(w.client, w.client, partition.NewManager(w.client, w.client, partition.DefaultConfigMap))
+	maker.ExternalBoot = true
+	if w.groups, w.stopGroups, err = maker.Serve(); err != nil {
+		return err
 	}
 	w.targets = targets{dir: w.cluster.PrometheusDir()}
 	w.machines = machines.New(machines.Options{

@@ -55,7 +55,7 @@ func TestNodesLayoutIsThatOfTheirMIGConfig(t *testing.T) {
 func TestObjectsMatchTheStory(t *testing.T) {
 	s := demo(t)
 	p := poolObject(s.Pools[0])
-	if p.Spec.Min != 2 || p.Spec.Max != 4 || !p.Spec.Provider.KWOK.ExternalBoot || p.Spec.MIG.BootLayout[0]["3g.40gb"] != 2 || p.Spec.PricePerHour.String() != "9840m" {
+	if p.Spec.Min != 2 || p.Spec.Max != 4 || p.Spec.Provider.ExternalGRPC.NodeGroup != s.Pools[0].Name || p.Spec.MIG.BootLayout[0]["3g.40gb"] != 2 || p.Spec.PricePerHour.String() != "9840m" {
 		t.Errorf("pool %+v", p.Spec)
 	}
 	if poolObject(s.Pools[1]).Spec.MIG != nil {

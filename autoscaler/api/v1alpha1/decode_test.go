@@ -2,11 +2,18 @@ package v1alpha1_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -37,6 +44,50 @@ func TestOneBadObjectInAList(t *testing.T) {
 		}
 		if good := list.Items[1]; good.Spec.Max != 3 || !good.Spec.Freeze || good.Undecodable != "" {
 			t.Errorf("beside %s: %+v", spec, good)
+		}
+	}
+}
+
+// TestBadObjectOverHTTP: neither a list nor a watch of the autoscaler's own client ends at an object with a
+// duration that the schema did not refuse when it was stored.
+func TestBadObjectOverHTTP(t *testing.T) {
+	const bad = `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUNodePool","metadata":{"name":"bad","resourceVersion":"7"},"spec":{"max":9,"scaleDown":{"idleAfter":"10min"}}}`
+	const good = `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUNodePool","metadata":{"name":"good","resourceVersion":"8"},"spec":{"max":3,"freeze":true}}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if watch, _ := strconv.ParseBool(r.URL.Query().Get("watch")); watch {
+			_, _ = fmt.Fprintf(w, "{\"type\":\"ADDED\",\"object\":%s}\n{\"type\":\"MODIFIED\",\"object\":%s}\n", bad, good)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUNodePoolList","metadata":{"resourceVersion":"9"},"items":[%s,%s]}`, bad, good)
+	}))
+	defer server.Close()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1alpha1.GroupVersion.WithKind("GPUNodePool"), meta.RESTScopeRoot)
+	c, err := client.NewWithWatch(&rest.Config{Host: server.URL}, client.Options{Scheme: scheme.New(), Mapper: mapper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list v1alpha1.GPUNodePoolList
+	if err := c.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	watched, err := c.Watch(t.Context(), &v1alpha1.GPUNodePoolList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watched.Stop()
+	var events []v1alpha1.GPUNodePool
+	for e := range watched.ResultChan() {
+		p, ok := e.Object.(*v1alpha1.GPUNodePool)
+		if !ok {
+			t.Fatalf("%s %+v", e.Type, e.Object)
+		}
+		events = append(events, *p)
+	}
+	for what, got := range map[string][]v1alpha1.GPUNodePool{"list": list.Items, "watch": events} {
+		if len(got) != 2 || got[0].Name != "bad" || !strings.Contains(got[0].Undecodable, "10min") || got[0].Spec.Max != 0 || got[1].Spec.Max != 3 || !got[1].Spec.Freeze {
+			t.Errorf("%s: %+v", what, got)
 		}
 	}
 }

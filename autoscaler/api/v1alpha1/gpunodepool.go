@@ -109,11 +109,8 @@ type GPUNodePoolSpec struct {
 
 // Provider of nodes: exactly one block is set.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.kwok), has(self.scale), has(self.asg), has(self.externalGRPC), has(self.fixed)].filter(x, x).size() == 1",message="exactly one provider is needed: kwok, scale, asg, externalGRPC or fixed"
+// +kubebuilder:validation:XValidation:rule="[has(self.scale), has(self.asg), has(self.externalGRPC), has(self.fixed)].filter(x, x).size() == 1",message="exactly one provider is needed: scale, asg, externalGRPC or fixed"
 type Provider struct {
-	// KWOK makes Node objects for a cluster whose nodes are simulated by KWOK.
-	// +optional
-	KWOK *KWOKProvider `json:"kwok,omitempty"`
 	// Scale sets the replicas of another resource that makes the nodes: a Cluster API
 	// MachineDeployment or MachineSet, a static Karpenter NodePool, or anything else with a scale
 	// subresource. Nodes of the first three are removed by name; anything else, and a MachinePool, is
@@ -197,14 +194,6 @@ type ASGProvider struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	InterruptionQueue string `json:"interruptionQueue,omitempty"`
-}
-
-// KWOKProvider makes Node objects itself.
-type KWOKProvider struct {
-	// ExternalBoot leaves out the annotation kwok.x-k8s.io/node=fake, so that another program
-	// decides when, and whether, a new node comes up.
-	// +optional
-	ExternalBoot bool `json:"externalBoot,omitempty"`
 }
 
 // NodeTemplate describes a node of a pool.

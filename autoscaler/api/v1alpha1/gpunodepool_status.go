@@ -60,7 +60,7 @@ type Backoff struct {
 	UntilTime metav1.Time `json:"untilTime"`
 }
 
-// MaxPlannerStates bounds each map of a PlannerState.
+// MaxPlannerStates bounds each map and list of a PlannerState.
 const MaxPlannerStates = 500
 
 // PlannerState is the planner's state of a pool between reconciles.
@@ -84,10 +84,12 @@ type PlannerState struct {
 	// +optional
 	SickSinceTime map[string]metav1.MicroTime `json:"sickSinceTime,omitempty"`
 	// Grown are the nodes requested within the last hour, oldest first.
+	// +kubebuilder:validation:MaxItems=500
 	// +optional
 	// +listType=atomic
 	Grown []Growth `json:"grown,omitempty"`
 	// Removed are the nodes removed within the last ten minutes, oldest first.
+	// +kubebuilder:validation:MaxItems=500
 	// +optional
 	// +listType=atomic
 	Removed []Growth `json:"removed,omitempty"`

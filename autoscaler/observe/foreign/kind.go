@@ -27,6 +27,9 @@ const (
 	KueueFlavor       Kind = "resourceflavors.kueue.x-k8s.io"
 	VolcanoQueue      Kind = "queues.scheduling.volcano.sh"
 	KAIQueue          Kind = "queues.scheduling.run.ai"
+
+	ProvisioningRequest Kind = "provisioningrequests.autoscaling.x-k8s.io"
+	PodTemplate         Kind = "podtemplates"
 )
 
 // kind is how objects of a Kind are found and read.
@@ -65,4 +68,7 @@ var kinds = map[Kind]kind{
 	KueueFlavor:       {"kueue.x-k8s.io", "resourceflavors", []string{"v1beta2", "v1beta1"}, parseFlavor},
 	VolcanoQueue:      {"scheduling.volcano.sh", "queues", []string{"v1beta1"}, parseVolcanoQueue},
 	KAIQueue:          {"scheduling.run.ai", "queues", []string{"v2"}, parseKAIQueue},
+
+	ProvisioningRequest: {"autoscaling.x-k8s.io", "provisioningrequests", []string{"v1", "v1beta1"}, parseProvisioningRequest},
+	PodTemplate:         {"", "podtemplates", []string{"v1"}, parsePodTemplate},
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Object is what is kept of one object. Of its metadata these are names, UID, age, labels and
-// owners. Exactly one of the last four fields is set, none with an Err.
+// owners. Exactly one of the last fields is set, none with an Err; a Request has a Maker too.
 type Object struct {
 	metav1.ObjectMeta
 	Kind Kind
@@ -22,6 +22,9 @@ type Object struct {
 	Maker  *Maker
 	Queue  *Queue
 	Flavor *Flavor
+	// Request of a ProvisioningRequest, Template of a PodTemplate.
+	Request  *Request
+	Template *corev1.PodTemplateSpec
 }
 
 // PodGroup defines how many pods are useful only together.
@@ -110,7 +113,7 @@ func Parse(k Kind, u *unstructured.Unstructured) *Object {
 		err = o.sane()
 	}
 	if err != nil {
-		o.Group, o.Maker, o.Queue, o.Flavor = nil, nil, nil, nil
+		o.Group, o.Maker, o.Queue, o.Flavor, o.Request, o.Template = nil, nil, nil, nil, nil, nil
 		o.Err = fmt.Errorf("%s %s: %w", k, o.key(), err)
 	}
 	return o

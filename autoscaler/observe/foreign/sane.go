@@ -15,11 +15,17 @@ func (o *Object) sane() error {
 	if o.Group != nil {
 		return saneList("minResources", o.Group.Needs)
 	}
-	if o.Maker == nil {
-		return nil
+	var templates []*corev1.PodTemplateSpec
+	if o.Template != nil {
+		templates = append(templates, o.Template)
 	}
-	for i := range o.Maker.Roles {
-		spec := &o.Maker.Roles[i].Template.Spec
+	if o.Maker != nil {
+		for i := range o.Maker.Roles {
+			templates = append(templates, &o.Maker.Roles[i].Template)
+		}
+	}
+	for _, t := range templates {
+		spec := &t.Spec
 		if err := saneList("overhead", spec.Overhead); err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ type Objects map[Kind][]*Object
 type Watcher struct {
 	client    dynamic.Interface
 	discovery discovery.DiscoveryInterface
+	classes   []string // of ProvisioningRequests
 	every     time.Duration
 	log       *slog.Logger
 	changed   func()
@@ -53,10 +54,11 @@ type running struct {
 
 // WatcherOptions of a Watcher. Every is the interval of API discovery, 0 for 30 s. Changed, which
 // may be nil, is called on every change that is worth a reconcile, not for fields that are not
-// read. It must not block.
+// read. It must not block. Classes are those of the ProvisioningRequests to serve, none for none.
 type WatcherOptions struct {
 	Client    dynamic.Interface
 	Discovery discovery.DiscoveryInterface
+	Classes   []string
 	Every     time.Duration
 	Changed   func()
 	Log       *slog.Logger
@@ -73,7 +75,7 @@ func NewWatcher(o WatcherOptions) *Watcher {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Watcher{client: o.Client, discovery: o.Discovery, every: o.Every, changed: o.Changed, log: o.Log, running: map[Kind]*running{}}
+	return &Watcher{client: o.Client, discovery: o.Discovery, classes: o.Classes, every: o.Every, changed: o.Changed, log: o.Log, running: map[Kind]*running{}}
 }
 
 // Run watches until ctx ends. It always returns nil: discovery is retried.
@@ -116,7 +118,7 @@ func (w *Watcher) Objects() (Objects, error) {
 			}
 		}
 	}
-	return out, nil
+	return out.Resolve(w.classes), nil
 }
 
 // refresh starts watching kinds that have appeared and stops those that are gone.
@@ -162,6 +164,9 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 	}
 	out := map[Kind]schema.GroupVersionResource{}
 	for k, known := range kinds {
+		if (k == ProvisioningRequest || k == PodTemplate) && len(w.classes) == 0 {
+			continue
+		}
 		for _, version := range known.versions {
 			if !slices.Contains(versions[known.group], version) {
 				continue
@@ -232,5 +237,5 @@ func alike(before, now any) bool {
 	x.Generation, y.Generation = 0, 0
 	return (x.Err == nil) == (y.Err == nil) && equality.Semantic.DeepEqual(x.ObjectMeta, y.ObjectMeta) &&
 		equality.Semantic.DeepEqual(x.Group, y.Group) && equality.Semantic.DeepEqual(x.Maker, y.Maker) && equality.Semantic.DeepEqual(x.Queue, y.Queue) &&
-		equality.Semantic.DeepEqual(x.Flavor, y.Flavor)
+		equality.Semantic.DeepEqual(x.Flavor, y.Flavor) && equality.Semantic.DeepEqual(x.Request, y.Request) && equality.Semantic.DeepEqual(x.Template, y.Template)
 }

@@ -43,6 +43,9 @@ type Input struct {
 // by one.
 const PlainAnnotation = "gpuscale.io/gang"
 
+// ConsumesAnnotation on a pod names the ProvisioningRequest whose capacity it uses.
+const ConsumesAnnotation = "autoscaling.x-k8s.io/consume-provisioning-request"
+
 // maxUnmade bounds the pods of a namespace that count as demand before they exist, and the sets of
 // such pods that are looked at.
 const maxUnmade = 20_000

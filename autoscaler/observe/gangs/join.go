@@ -29,6 +29,9 @@ type joiner struct {
 	unmade []Unmade
 	names  map[string]bool // of unmade pods
 	spent  map[string]spent
+	// consumed are the ProvisioningRequests, "namespace/name", whose pods exist or have a maker: those are the
+	// demand then.
+	consumed map[string]bool
 }
 
 // spent is what one namespace has of maxUnmade: no namespace takes another's.
@@ -59,7 +62,7 @@ func newJoiner(in Input) *joiner {
 	j := &joiner{
 		in: in, groups: map[id]*foreign.Object{}, makers: map[id]*foreign.Object{}, queued: map[types.UID]*foreign.Object{},
 		queues: map[id]bool{}, flavor: map[string]*foreign.Flavor{},
-		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{}, spent: map[string]spent{},
+		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{}, spent: map[string]spent{}, consumed: map[string]bool{},
 	}
 	for k, objects := range in.Objects {
 		for _, o := range objects {
@@ -76,6 +79,7 @@ func newJoiner(in Input) *joiner {
 			}
 		}
 	}
+	j.consume()
 	for _, o := range in.Objects[foreign.KueueWorkload] {
 		if o.Maker == nil {
 			continue
@@ -88,6 +92,28 @@ func newJoiner(in Input) *joiner {
 		}
 	}
 	return j
+}
+
+// consume finds the ProvisioningRequests that pods or templates of pods use.
+func (j *joiner) consume() {
+	if len(j.in.Objects[foreign.ProvisioningRequest]) == 0 {
+		return
+	}
+	note := func(namespace string, annotations map[string]string) {
+		if name := annotations[ConsumesAnnotation]; name != "" {
+			j.consumed[namespace+"/"+name] = true
+		}
+	}
+	for i := range j.in.Pods {
+		if p := j.in.Pods[i].Pod; !kube.IsOver(p) {
+			note(p.Namespace, p.Annotations)
+		}
+	}
+	for of, o := range j.makers {
+		for i := range o.Maker.Roles {
+			note(of.namespace, o.Maker.Roles[i].Template.Annotations)
+		}
+	}
 }
 
 // queue records the object that a Workload queues. An old Workload may be left over: the one that
@@ -264,6 +290,11 @@ func word(k foreign.Kind) string {
 		return "lws"
 	}
 	return strings.ToLower(owners[k])
+}
+
+// NamesOf returns the owner and the gang that pods of a maker have in their plan.
+func NamesOf(k foreign.Kind, namespace, name string) (owner, gang string) {
+	return owners[k] + "/" + name, namespace + "/" + word(k) + "/" + name
 }
 
 // ofSet returns the gang of one set of a maker, nil where its pods are useful one by one.

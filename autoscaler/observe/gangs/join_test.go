@@ -73,6 +73,7 @@ func world(t *testing.T, text string) Input {
 			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
 		}
 	}
+	in.Objects = in.Objects.Resolve([]string{foreign.AtomicScaleUp, foreign.CheckCapacity})
 	return in
 }
 

@@ -9,6 +9,21 @@ const gpuPod = `
     spec:
       containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]`
 
+// provisioning is a PodTemplate, and the beginning of a ProvisioningRequest.
+var provisioning = provisioningOf("{name: train}")
+
+func provisioningOf(metadata string) string {
+	return `
+apiVersion: v1
+kind: PodTemplate
+metadata: {name: worker}
+template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}
+---
+apiVersion: autoscaling.x-k8s.io/v1
+kind: ProvisioningRequest
+metadata: ` + metadata
+}
+
 // TestKinds: how each API groups pods, in the form of its documentation.
 func TestKinds(t *testing.T) {
 	for name, c := range map[string]struct{ world, want string }{
@@ -74,6 +89,41 @@ metadata:
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`, want: `
 1 exist in "ml/mpi-j1" min 2
 mpi-worker~0 8 GPUs Job/mpi in ml/mpi-j1 min 2`},
+		"a ProvisioningRequest": {world: provisioning + `
+spec:
+  provisioningClassName: best-effort-atomic-scale-up.autoscaling.x-k8s.io
+  podSets: [{count: 2, podTemplateRef: {name: worker}}]`, want: `
+train-0~0 8 GPUs ProvisioningRequest/train in ml/provisioningrequest/train min 2
+train-0~1 8 GPUs ProvisioningRequest/train in ml/provisioningrequest/train min 2`},
+		"a ProvisioningRequest that only checks": {world: provisioning + `
+spec:
+  provisioningClassName: check-capacity.autoscaling.x-k8s.io
+  podSets: [{count: 2, podTemplateRef: {name: worker}}]`, want: ``},
+		"a ProvisioningRequest whose booking has expired": {world: provisioning + `
+spec:
+  provisioningClassName: best-effort-atomic-scale-up.autoscaling.x-k8s.io
+  podSets: [{count: 2, podTemplateRef: {name: worker}}]
+status: {conditions: [{type: BookingExpired, status: "True"}]}`, want: ``},
+		"a ProvisioningRequest that a pod uses": {world: provisioning + `
+spec:
+  provisioningClassName: best-effort-atomic-scale-up.autoscaling.x-k8s.io
+  podSets: [{count: 2, podTemplateRef: {name: worker}}]
+---
+kind: Pod
+metadata: {name: a, annotations: {autoscaling.x-k8s.io/consume-provisioning-request: train}}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`, want: `1 exist in "" min 0`},
+		"a ProvisioningRequest that a Workload made": {world: `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: w, uid: w1}
+spec: {podSets: [{name: main, count: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}]}
+status: {conditions: [{type: QuotaReserved, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}]}
+---` + provisioningOf("{name: train, ownerReferences: [{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, name: w, uid: w1, controller: true}]}") + `
+spec:
+  provisioningClassName: best-effort-atomic-scale-up.autoscaling.x-k8s.io
+  podSets: [{count: 2, podTemplateRef: {name: worker}}]`, want: `
+w-main~0 8 GPUs Workload/w in ml/workload/w min 2
+w-main~1 8 GPUs Workload/w in ml/workload/w min 2`},
 		"a PyTorchJob is a gang of all its replicas": {world: `
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob

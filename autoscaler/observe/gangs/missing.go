@@ -18,7 +18,7 @@ import (
 
 // making are the kinds that create pods by themselves. The demand of a Deployment is its HPA's.
 var making = []foreign.Kind{foreign.KueueWorkload, foreign.VolcanoJob, foreign.LeaderWorkerSet, foreign.JobSet,
-	foreign.PyTorchJob, foreign.TFJob, foreign.MPIJob, foreign.XGBoostJob, foreign.PaddleJob, foreign.JAXJob}
+	foreign.PyTorchJob, foreign.TFJob, foreign.MPIJob, foreign.XGBoostJob, foreign.PaddleJob, foreign.JAXJob, foreign.ProvisioningRequest}
 
 // makeMissing adds the pods that makers have not created yet.
 func (j *joiner) makeMissing() {
@@ -30,7 +30,7 @@ func (j *joiner) makeMissing() {
 			if k != foreign.KueueWorkload && j.workloadFor(o) != nil {
 				continue // its Workload stands for it
 			}
-			if j.unseen(o) {
+			if j.unseen(o) || k == foreign.ProvisioningRequest && j.consumed[o.Namespace+"/"+o.Name] {
 				continue
 			}
 			if k != foreign.KueueWorkload && j.queues[id{foreign.KueueLocalQueue, o.Namespace, o.Labels[foreign.KueueQueueLabel]}] {
@@ -150,7 +150,7 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 var owners = map[foreign.Kind]string{
 	foreign.KueueWorkload: "Workload", foreign.VolcanoJob: "Job", foreign.LeaderWorkerSet: "LeaderWorkerSet", foreign.JobSet: "JobSet",
 	foreign.PyTorchJob: "PyTorchJob", foreign.TFJob: "TFJob", foreign.MPIJob: "MPIJob", foreign.XGBoostJob: "XGBoostJob",
-	foreign.PaddleJob: "PaddleJob", foreign.JAXJob: "JAXJob",
+	foreign.PaddleJob: "PaddleJob", foreign.JAXJob: "JAXJob", foreign.ProvisioningRequest: "ProvisioningRequest",
 	foreign.Deployment: "Deployment", foreign.StatefulSet: "StatefulSet",
 	foreign.VolcanoPodGroup: "PodGroup", foreign.PluginsPodGroup: "PodGroup", foreign.BuiltInPodGroup: "PodGroup", foreign.KAIPodGroup: "PodGroup",
 }

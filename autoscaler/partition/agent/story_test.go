@@ -37,6 +37,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
 // stranger is a product without a built-in table.
@@ -204,7 +205,7 @@ func (s *stage) furnish() {
 		s.t.Fatal(err)
 	}
 	pool := &v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{
-		Min: 1, Max: 1, Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
+		Min: 1, Max: 1, Provider: nodegroups.Of("p"),
 		Template: v1alpha1.NodeTemplate{Product: "NVIDIA-X900", GPUs: 1, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi")},
 		MIG:      &v1alpha1.MIG{Actuator: partition.ActuatorAgent, IdleAfter: &metav1.Duration{}, BootLayout: []map[string]int32{{"2g.64gb": 2}}, AllowedProfiles: []string{"1g.32gb", "2g.64gb"}},
 	}}
@@ -281,7 +282,7 @@ func (s *stage) record() (partition.Record, bool) {
 }
 
 func (s *stage) pools() pools.Providers {
-	return pools.Providers{KWOK: pools.NewKWOK(s.kubernetes, s.kubernetes, nil)}
+	return pools.Providers{GRPC: nodegroups.New(s.kubernetes, s.kubernetes, nil)}
 }
 
 func policy() plan.Policy {

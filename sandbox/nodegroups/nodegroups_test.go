@@ -1,9 +1,9 @@
-package pools
+package nodegroups
 
 import (
-	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,12 +15,14 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 )
 
-func newKWOK(t *testing.T, objects ...client.Object) (*KWOK, client.Client) {
+func newMaker(t *testing.T, objects ...client.Object) (*Maker, client.Client) {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).Build()
-	return NewKWOK(c, c, partition.NewManager(c, c, partition.DefaultConfigMap)), c
+	return New(c, c, partition.NewManager(c, c, partition.DefaultConfigMap)), c
 }
 
 func testPool() *v1alpha1.GPUNodePool {
@@ -28,7 +30,7 @@ func testPool() *v1alpha1.GPUNodePool {
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: v1alpha1.GPUNodePoolSpec{
 			Max:      5,
-			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
+			Provider: Of("p"),
 			Template: v1alpha1.NodeTemplate{
 				Product: "NVIDIA-H100-80GB-HBM3", GPUs: 2, Labels: map[string]string{"zone": "a"},
 				Taints: []v1alpha1.Taint{{Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
@@ -53,7 +55,7 @@ func nodes(t *testing.T, c client.Client) map[string]corev1.Node {
 }
 
 func TestNodesMatchTheTemplate(t *testing.T) {
-	k, c := newKWOK(t)
+	k, c := newMaker(t)
 	if err := k.SetSize(t.Context(), testPool(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +95,7 @@ func TestNodesMatchTheTemplate(t *testing.T) {
 
 func TestFreeNamesAreFilled(t *testing.T) {
 	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "p-2"}} // of no pool
-	k, c := newKWOK(t, foreign)
+	k, c := newMaker(t, foreign)
 	pool := testPool()
 	if err := k.SetSize(t.Context(), pool, 3); err != nil {
 		t.Fatal(err)
@@ -116,8 +118,8 @@ func TestFreeNamesAreFilled(t *testing.T) {
 
 func TestExternalBoot(t *testing.T) {
 	pool := testPool()
-	pool.Spec.Provider.KWOK.ExternalBoot = true
-	k, c := newKWOK(t)
+	k, c := newMaker(t)
+	k.ExternalBoot = true
 	if err := k.SetSize(t.Context(), pool, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +133,7 @@ func TestExternalBoot(t *testing.T) {
 }
 
 func TestDeleteIsByIdentity(t *testing.T) {
-	k, c := newKWOK(t)
+	k, c := newMaker(t)
 	pool := testPool()
 	if err := k.SetSize(t.Context(), pool, 2); err != nil {
 		t.Fatal(err)
@@ -170,7 +172,7 @@ func TestSharedTemplates(t *testing.T) {
 		true:  {partition.SharedResource, "NVIDIA-L40S", 2, true},
 		false: {partition.GPUResource, "NVIDIA-L40S-SHARED", 8, false},
 	} {
-		k, client := newKWOK(t)
+		k, client := newMaker(t)
 		pool := testPool()
 		pool.Spec.MIG, pool.Spec.Template.Product, pool.Spec.Template.GPUs = nil, "NVIDIA-L40S", 2
 		pool.Spec.Template.Sharing = &v1alpha1.GPUSharing{Strategy: "mps", Replicas: 4, RenameByDefault: rename}
@@ -200,25 +202,48 @@ func TestSharedTemplates(t *testing.T) {
 	}
 }
 
-func TestTemplateErrorsNameTheField(t *testing.T) {
-	for want, change := range map[string]func(*v1alpha1.GPUNodePool){
-		"spec.template.product":  func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Product = "toaster" },
-		"1 or 2":                 func(p *v1alpha1.GPUNodePool) { p.Spec.MIG.BootLayout = make([]map[string]int32, 3) },
-		"spec.mig.bootLayout[1]": func(p *v1alpha1.GPUNodePool) { p.Spec.MIG.BootLayout[1] = map[string]int32{"9g.90gb": 1} },
-		"spec.template.memory":   func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Memory = resource.MustParse("70017000000000000000000") },
-		"spec.template.cpu":      func(p *v1alpha1.GPUNodePool) { p.Spec.Template.CPU = resource.MustParse("-1") },
-		"spec.template.sharing":  func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Sharing = &v1alpha1.GPUSharing{Replicas: 2} },
-		"has no MIG":             func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Product = "NVIDIA-L40S" },
-	} {
-		pool := testPool()
-		change(pool)
-		if _, err := templateOf(pool, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("err = %v, want %q in it", err, want)
+// TestServed: the autoscaler's own client of the protocol scales a group up, removes exactly one node,
+// and is refused what the group does not have.
+func TestServed(t *testing.T) {
+	pool := testPool()
+	m, c := newMaker(t, pool)
+	address, stop, err := m.Serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	to, err := externalgrpc.New(externalgrpc.Config{Address: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	p := pools.NewGRPC(c, map[string]*externalgrpc.Client{Name: to}, func() time.Time { return now })
+	for range 2 {
+		if err := p.SetSize(t.Context(), pool, 3); err != nil {
+			t.Fatal(err)
 		}
 	}
-	pool := testPool()
-	pool.Spec.Provider = v1alpha1.Provider{}
-	if _, err := (Providers{}).Template(pool, nil); !errors.Is(err, ErrNoProvider) {
-		t.Errorf("err = %v", err)
+	if l, err := p.List(t.Context(), pool); err != nil || l.Target != 3 || l.Unnamed {
+		t.Errorf("%+v, %v", l, err)
+	}
+	n := nodes(t, c)["p-2"]
+	if err := p.Delete(t.Context(), pool, &n); err != nil {
+		t.Fatal(err)
+	}
+	if have := nodes(t, c); len(have) != 2 || have["p-2"].Name != "" {
+		t.Errorf("%d nodes, p-2: %v", len(have), have["p-2"].Name)
+	}
+	stranger := nodes(t, c)["p-1"]
+	stranger.Spec.ProviderID = "elsewhere"
+	if err := c.Update(t.Context(), &stranger); err != nil {
+		t.Fatal(err)
+	}
+	group := pool.Spec.Provider.ExternalGRPC.NodeGroup
+	if err := to.DeleteNodes(t.Context(), group, &externalgrpc.ExternalGrpcNode{ProviderID: ProviderID("p-1")}); err == nil || len(nodes(t, c)) != 2 {
+		t.Errorf("an instance that the group does not have: %v", err)
+	}
+	if _, err := to.TargetSize(t.Context(), "none"); err == nil {
+		t.Error("a group that does not exist has a size")
 	}
 }

@@ -1,4 +1,4 @@
-package pools
+package nodegroups
 
 import (
 	"maps"
@@ -17,14 +17,16 @@ import (
 // kwokAnnotation makes KWOK simulate a node.
 const kwokAnnotation = "kwok.x-k8s.io/node"
 
-// newNode is a node of the pool as the KWOK provider makes it. With ExternalBoot it has neither
-// KWOK's annotation nor devices: the simulated boot adds both when the node comes up.
-func newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template, layout partition.NodeLayout) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name:        name,
-		Labels:      maps.Clone(t.Labels),
-		Annotations: map[string]string{},
-	}}
+// ProviderID of a node of the name, by which its group knows it.
+func ProviderID(node string) string { return "kwok://" + node }
+
+// newNode is a node of the pool. With ExternalBoot it has neither KWOK's annotation nor devices: the
+// simulated boot adds both when the node comes up.
+func (m *Maker) newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template, layout partition.NodeLayout) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(t.Labels), Annotations: map[string]string{}},
+		Spec:       corev1.NodeSpec{ProviderID: ProviderID(name)},
+	}
 	node.Labels[corev1.LabelHostname] = name
 	node.Labels[corev1.LabelOSStable] = "linux"
 	node.Labels[corev1.LabelArchStable] = "amd64"
@@ -38,7 +40,7 @@ func newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template, layout pa
 		corev1.ResourceMemory: pool.Spec.Template.Memory.DeepCopy(),
 		corev1.ResourcePods:   resource.MustParse("110"),
 	}
-	if !pool.Spec.Provider.KWOK.ExternalBoot {
+	if !m.ExternalBoot {
 		node.Annotations[kwokAnnotation] = "fake"
 		addDevices(capacity, t, layout)
 	}

@@ -1,0 +1,143 @@
+package foreign
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Classes of ProvisioningRequests that can be served (cluster-autoscaler 1.34, apis/provisioningrequest/v1).
+const (
+	CheckCapacity = "check-capacity.autoscaling.x-k8s.io"
+	AtomicScaleUp = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+)
+
+// Conditions of a ProvisioningRequest.
+const (
+	RequestAccepted    = "Accepted"
+	RequestProvisioned = "Provisioned"
+	RequestFailed      = "Failed"
+	RequestExpired     = "BookingExpired"
+)
+
+// Request is what a ProvisioningRequest says besides its pods, which are its Maker's.
+type Request struct {
+	Class string
+	// Templates are the names of the PodTemplates of the Maker's roles.
+	Templates []string
+	// Missing is the first of them that there is not; set by Resolve.
+	Missing string
+	// ValidFor is how long after its creation the request fails if it is not provisioned; 0 if not set.
+	ValidFor time.Duration
+	// NoRetry: a check that finds no capacity is the last.
+	NoRetry    bool
+	Conditions []metav1.Condition
+}
+
+// parseProvisioningRequest reads a ProvisioningRequest: pods for which capacity is requested before they
+// exist. They are demand until its booking has expired.
+func parseProvisioningRequest(object map[string]any, o *Object) error {
+	var from struct {
+		Spec struct {
+			PodSets []struct {
+				PodTemplateRef struct {
+					Name string `json:"name"`
+				} `json:"podTemplateRef"`
+				Count *int64 `json:"count"`
+			} `json:"podSets"`
+			ProvisioningClassName string            `json:"provisioningClassName"`
+			Parameters            map[string]string `json:"parameters"`
+		} `json:"spec"`
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := decode(object, &from); err != nil {
+		return err
+	}
+	r := &Request{
+		Class: from.Spec.ProvisioningClassName, NoRetry: from.Spec.Parameters["noRetry"] == "true", Conditions: from.Status.Conditions,
+	}
+	if text, ok := from.Spec.Parameters["ValidUntilSeconds"]; ok {
+		seconds, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return fmt.Errorf("spec.parameters.ValidUntilSeconds: %q is no number of seconds", text)
+		}
+		r.ValidFor = time.Duration(seconds) * time.Second
+	}
+	m := &Maker{
+		Sets: 1, Over: isTrue(r.Conditions, RequestFailed) || isTrue(r.Conditions, RequestExpired),
+		Inactive: r.Class != AtomicScaleUp, // a check adds no node
+	}
+	if c := meta.FindStatusCondition(r.Conditions, RequestAccepted); c != nil {
+		m.Admitted = c.LastTransitionTime
+	}
+	for i, set := range from.Spec.PodSets {
+		r.Templates = append(r.Templates, set.PodTemplateRef.Name)
+		m.Roles = append(m.Roles, Role{Name: strconv.Itoa(i), Count: count(set.Count)})
+	}
+	o.Request, o.Maker = r, m
+	return nil
+}
+
+func parsePodTemplate(object map[string]any, o *Object) error {
+	var from struct {
+		Template corev1.PodTemplateSpec `json:"template"`
+	}
+	if err := decode(object, &from); err != nil {
+		return err
+	}
+	t := slim(from.Template)
+	o.Template = &t
+	return nil
+}
+
+// MadeFor returns the Workload that Kueue made a ProvisioningRequest for, empty for none.
+func MadeFor(o *Object) string {
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && o.Request != nil && ref.Kind == "Workload" {
+		return ref.Name
+	}
+	return ""
+}
+
+// Resolve returns the objects with the PodTemplates in the roles of ProvisioningRequests of these classes, and
+// without requests of others. A request of which one is missing is no demand.
+func (all Objects) Resolve(classes []string) Objects {
+	requests, ok := all[ProvisioningRequest]
+	if !ok {
+		return all
+	}
+	templates := map[string]*corev1.PodTemplateSpec{}
+	for _, o := range all[PodTemplate] {
+		if o.Template != nil {
+			templates[o.key()] = o.Template
+		}
+	}
+	out := maps.Clone(all)
+	out[ProvisioningRequest] = []*Object{}
+	for _, o := range requests {
+		if o.Request == nil || !slices.Contains(classes, o.Request.Class) {
+			continue
+		}
+		now, maker, request := *o, *o.Maker, *o.Request
+		now.Maker, now.Request = &maker, &request
+		maker.Roles = slices.Clone(maker.Roles)
+		maker.Inactive = maker.Inactive || MadeFor(o) != "" // the Workload is the demand
+		for i := 0; i < len(maker.Roles) && MadeFor(o) == ""; i++ {
+			t := templates[o.Namespace+"/"+request.Templates[i]]
+			if t == nil {
+				maker.Inactive, request.Missing = true, request.Templates[i]
+				break
+			}
+			maker.Roles[i].Template = *t
+		}
+		out[ProvisioningRequest] = append(out[ProvisioningRequest], &now)
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package nodegroups
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Name of the provider in the autoscaler's configuration.
+const Name = "kwok"
+
+// Of is the provider of a pool whose nodes a Maker makes; the group has the pool's name.
+func Of(pool string) v1alpha1.Provider {
+	return v1alpha1.Provider{ExternalGRPC: &v1alpha1.ExternalGRPCProvider{Name: Name, NodeGroup: pool}}
+}
+
+// Maker makes and removes Node objects.
+type Maker struct {
+	client client.Client
+	live   client.Reader
+	boot   *partition.Manager
+	// ExternalBoot leaves out KWOK's annotation and the devices: another fake simulates the boot.
+	ExternalBoot bool
+}
+
+// New returns a Maker, which publishes boot layouts with boot. live must read from the API server, so
+// that a node made a moment ago is counted.
+func New(c client.Client, live client.Reader, boot *partition.Manager) *Maker {
+	return &Maker{client: c, live: live, boot: boot}
+}
+
+// List implements pools.Provider. A Node object exists as soon as it is requested, so the target is
+// their number.
+func (m *Maker) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
+	return pools.NewFixed(m.client).List(ctx, pool)
+}
+
+// Template implements pools.Provider.
+func (m *Maker) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
+	t, err := pools.NewFixed(m.client).Template(pool, tables)
+	if err != nil {
+		return plan.Template{}, err
+	}
+	layout, err := layoutOf(tables, t)
+	if layout != nil {
+		t.Labels[partition.ConfigLabel] = layout.Name()
+	}
+	return t, err
+}
+
+// layoutOf is partition.LayoutOf for a template, nil if no GPU is in MIG mode: such nodes need no config.
+func layoutOf(tables mig.Tables, t plan.Template) (partition.NodeLayout, error) {
+	for _, c := range t.GPUs {
+		if c.MIG {
+			return partition.LayoutOf(tables, t.GPUs)
+		}
+	}
+	return nil, nil
+}
+
+// SetSize implements pools.Provider. Nodes get the first free names "<pool>-<n>", so that a second try
+// after a crash makes the same ones.
+func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+	have, err := m.nodes(ctx, pool)
+	if err != nil || len(have) >= size {
+		return err
+	}
+	var all corev1.NodeList
+	if err := m.live.List(ctx, &all); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	tables, _ := partition.Published(all.Items) // package observe reports errors of single nodes
+	t, err := m.Template(pool, tables)
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", pool.Name, err)
+	}
+	layout, err := layoutOf(tables, t)
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", pool.Name, err)
+	}
+	if layout != nil {
+		if _, err := m.boot.Publish(ctx, layout); err != nil {
+			return fmt.Errorf("publishing the boot layout of pool %s: %w", pool.Name, err)
+		}
+	}
+	for n := 1; len(have) < size; n++ {
+		made := m.newNode(fmt.Sprintf("%s-%d", pool.Name, n), pool, t, layout)
+		err := m.client.Create(ctx, made)
+		if apierrors.IsAlreadyExists(err) { // of the pool since, of another, or of none
+			if have, err = m.nodes(ctx, pool); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("making a node of pool %s: %w", pool.Name, err)
+		}
+		have = append(have, *made)
+	}
+	return nil
+}
+
+// Delete implements pools.Provider.
+func (m *Maker) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
+		return fmt.Errorf("it is not of pool %s", pool.Name)
+	}
+	err := m.client.Delete(ctx, node, client.Preconditions{UID: ptr.To(node.UID), ResourceVersion: ptr.To(node.ResourceVersion)})
+	return client.IgnoreNotFound(err)
+}
+
+// nodes of a pool, as the API server has them.
+func (m *Maker) nodes(ctx context.Context, pool *v1alpha1.GPUNodePool) ([]corev1.Node, error) {
+	var list corev1.NodeList
+	if err := m.live.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
+		return nil, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+	}
+	return list.Items, nil
+}
