@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// said is a plan in words.
-func said(p plan.Plan) string {
+// reported is a plan in words.
+func reported(p plan.Plan) string {
 	var all []string
 	for _, a := range p.Actions {
 		switch a.Verb {
@@ -57,7 +57,7 @@ func TestKarpenter(t *testing.T) {
 			}
 		}
 		made := k.plan(w.State)
-		if got := said(made); got != s.want {
+		if got := reported(made); got != s.want {
 			t.Errorf("after %s: %q, want %q", s.at, got, s.want)
 		}
 		if err := w.Apply(made); err != nil {
@@ -114,7 +114,7 @@ func TestKarpenterConsolidates(t *testing.T) {
 		var got []string
 		for range 60 {
 			made := k.plan(w.State)
-			if s := said(made); s != "" {
+			if s := reported(made); s != "" {
 				got = append(got, s)
 			}
 			if len(got) == len(c.want) && len(got) > 0 {
