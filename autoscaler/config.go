@@ -52,6 +52,8 @@ type Config struct {
 	ProvisioningClasses []string `json:"provisioningClasses"`
 	// Forecasts of workloads, for which nodes are added ahead of demand.
 	Forecasts []ForecastConfig `json:"forecasts"`
+	// Holidays are the days on which they follow earlier holidays.
+	Holidays *HolidaysConfig `json:"holidays"`
 }
 
 // PrometheusConfig is the source of the exporters' series. Without a URL allocations are
@@ -177,6 +179,7 @@ func (c Config) Validate() error {
 	}
 	c.Policy.validate(&p)
 	validateForecasts(c.Forecasts, c.Prometheus.URL, &p)
+	c.Holidays.read(&p)
 	if c.MIGManager.ConfigDelay.Duration >= c.Policy.RepartitionTimeout.Duration {
 		p.add("migManager.configDelay", "%s: must be shorter than policy.repartitionTimeout, %s",
 			c.MIGManager.ConfigDelay.Duration, c.Policy.RepartitionTimeout.Duration)

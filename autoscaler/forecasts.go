@@ -2,14 +2,18 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
+	_ "time/tzdata" // the image has no time zones
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/plan/forecast"
 )
 
 // ForecastConfig is the series from which a workload's demand is forecast.
@@ -28,6 +32,76 @@ type ForecastConfig struct {
 	Horizon metav1.Duration `json:"horizon"`
 	History metav1.Duration `json:"history"`
 	Step    metav1.Duration `json:"step"`
+	// IgnoreHolidays is for demand that follows no holidays.
+	IgnoreHolidays bool `json:"ignoreHolidays"`
+}
+
+// HolidaysConfig is the days on which forecasts follow earlier holidays, or the weekend.
+type HolidaysConfig struct {
+	// TimeZone is an IANA name, in which a day begins at midnight; empty is UTC.
+	TimeZone string `json:"timeZone"`
+	// Weekend are the days that a first holiday is forecast from; empty is Saturday and
+	// Sunday.
+	Weekend []string `json:"weekend"`
+	// Dates are days such as 2026-12-25.
+	Dates []string `json:"dates"`
+	// File is an iCalendar file of whole days, read at the start.
+	File string `json:"file"`
+}
+
+// read is the calendar, nil for none. What is wrong is added to p.
+func (c *HolidaysConfig) read(p *problems) *forecast.Holidays {
+	if c == nil {
+		return nil
+	}
+	zone, err := time.LoadLocation(c.TimeZone)
+	if err != nil || c.TimeZone == "Local" {
+		p.add("holidays.timeZone", "%q: want an IANA time zone, such as Europe/Berlin", c.TimeZone)
+	}
+	weekend := []time.Weekday{time.Saturday, time.Sunday}
+	if len(c.Weekend) > 0 {
+		weekend = nil
+	}
+	for i, name := range c.Weekend {
+		day := time.Sunday
+		for ; day <= time.Saturday && day.String() != name; day++ {
+		}
+		if day > time.Saturday {
+			p.add(fmt.Sprintf("holidays.weekend[%d]", i), "%q: want a day of the week, such as Saturday", name)
+		}
+		weekend = append(weekend, day)
+	}
+	var dates []time.Time
+	for i, text := range c.Dates {
+		d, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			p.add(fmt.Sprintf("holidays.dates[%d]", i), "%q: want a day, such as 2026-12-25", text)
+		}
+		dates = append(dates, d)
+	}
+	if c.File != "" {
+		fromFile, err := readICal(c.File)
+		if err != nil {
+			p.add("holidays.file", "%v", err)
+		}
+		dates = append(dates, fromFile...)
+	}
+	if len(dates) == 0 && c.File == "" {
+		p.add("holidays", "want dates, a file or both")
+	}
+	if zone == nil {
+		return nil
+	}
+	return forecast.NewHolidays(zone, weekend, dates)
+}
+
+func readICal(name string) ([]time.Time, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	return forecast.ReadICal(name, file)
 }
 
 // Defaults and bounds of a forecast.
@@ -81,9 +155,20 @@ func validateForecasts(all []ForecastConfig, url string, p *problems) {
 }
 
 func newOutlooks(c Config, log *slog.Logger) (*observe.Outlooks, error) {
+	var p problems
+	holidays := c.Holidays.read(&p)
+	if err := errors.Join(p...); err != nil { // the file has changed since it was checked
+		return nil, err
+	}
+	if holidays != nil && !holidays.Ahead(time.Now()) {
+		log.Warn("no holiday of the calendar lies ahead: forecasts follow none", "file", c.Holidays.File)
+	}
 	series := make([]observe.Series, len(c.Forecasts))
 	for i, f := range c.Forecasts {
 		series[i] = f.series()
+		if !f.IgnoreHolidays {
+			series[i].Holidays = holidays
+		}
 	}
 	if len(series) == 0 {
 		return observe.NewOutlooks(nil, nil, forecastEvery, log), nil

@@ -5,63 +5,159 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpuscale/gpuscale/plan/replay"
 )
 
+// replaying is a replay's flags.
+type replaying struct {
+	replay.Options
+	serving                                replay.Serving
+	pods, requests, svg, output, placement string
+	from, days                             float64
+	all                                    bool
+}
+
 // newReplayCommand plays a recorded list of pods through the planner. It needs no
 // cluster.
 func newReplayCommand(out, errs io.Writer) *cobra.Command {
-	var o replay.Options
-	var pods, output, placement string
-	var from, days float64
-	var all bool
+	var o replaying
 	cmd := &cobra.Command{
 		Use:   "replay --pods FILE",
-		Short: "Play a recorded list of pods through the planner: GPU-hours and waiting, against fixed MIG layouts",
+		Short: "Play a recorded list of pods through the planner: GPU-hours and pending time, against the rules of cluster-autoscaler and Karpenter",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if output != "text" && output != "json" {
-				return usage{fmt.Errorf("--output %q: want text or json", output)}
+			switch {
+			case o.pods == "" && o.requests == "":
+				return usage{fmt.Errorf("want --pods, --requests or both")}
+			case o.output != "text" && o.output != "json":
+				return usage{fmt.Errorf("--output %q: want text or json", o.output)}
+			case o.placement != "least" && o.placement != "most":
+				return usage{fmt.Errorf("--placement %q: want least or most", o.placement)}
 			}
-			if placement != "least" && placement != "most" {
-				return usage{fmt.Errorf("--placement %q: want least or most", placement)}
-			}
-			o.MostAllocated = placement == "most"
-			o.From, o.Length = time.Duration(from*24*float64(time.Hour)), time.Duration(days*24*float64(time.Hour))
+			o.MostAllocated = o.placement == "most"
+			o.From, o.Length = time.Duration(o.from*24*float64(time.Hour)), time.Duration(o.days*24*float64(time.Hour))
 			o.Processor = processorTime
-			o.Progress = func(policy string, day int) { fmt.Fprintf(errs, "%s: day %d\n", policy, day) }
-			return runReplay(out, pods, output, all, o)
+			o.Progress = func(policy string, seed uint64, day int) {
+				fmt.Fprintf(errs, "%s: seed %d: day %d\n", policy, seed, day)
+			}
+			return o.run(out)
 		},
 	}
-	fs := cmd.Flags()
-	fs.StringVar(&pods, "pods", "", "CSV of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time, deletion_time and, where it is there, scheduled_time, in seconds; gzip is read too")
-	fs.Float64Var(&from, "from", 0, "day of the trace to begin at")
-	fs.Float64Var(&days, "days", 0, "days to play, 0 for all; pods that run longer end with the last day")
-	fs.IntVar(&o.Copies, "copies", 1, "copies of each pod, the further ones up to an hour later: a denser trace")
-	fs.Uint64Var(&o.Seed, "seed", 1, "seed of those times")
-	fs.StringVar(&o.Model, "model", "A100-80GB", "product of every GPU; it must have MIG")
-	fs.IntVar(&o.GPUs, "gpus", 8, "GPUs of a node")
-	fs.IntVar(&o.CPU, "cpu-milli", 128000, "CPU of a node, in thousandths of a core")
-	fs.IntVar(&o.Memory, "memory-mib", 1<<20, "memory of a node, in MiB")
-	fs.IntVar(&o.MaxNodes, "max-nodes", 1000, "nodes of each pool at most")
-	fs.Float64Var(&o.Price, "price", 2, "price of a GPU for an hour: an assumption, set your own")
-	fs.DurationVar(&o.Boot, "boot", 3*time.Minute, "from the request of a node until pods run on it (a GPUNodePool's default)")
-	fs.DurationVar(&o.Repartition, "repartition", 30*time.Second, "length of a repartition (the autoscaler's default for mig-manager)")
-	fs.DurationVar(&o.Interval, "interval", 10*time.Second, "least time between two plans, in the trace's time")
-	fs.StringVar(&placement, "placement", "least", "kube-scheduler's score: least (LeastAllocated, its default) or most (MostAllocated), over CPU and memory")
-	fs.BoolVar(&o.Agent, "agent", false, "repartition around busy instances, as our agent does; mig-manager needs the GPU empty")
-	fs.BoolVar(&all, "all", false, "print every static variant, not only the best")
-	fs.StringVarP(&output, "output", "o", "text", "text or json")
-	_ = cmd.MarkFlagRequired("pods") // it fails for unknown flags only
+	o.flags(cmd.Flags())
 	return cmd
 }
 
-func runReplay(out io.Writer, name, output string, all bool, o replay.Options) error {
+func (o *replaying) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.pods, "pods", "", "pods that arrive and leave: CSV with name, cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time, deletion_time and, where they are there, scheduled_time and gang, in seconds; or JSON of kubectl get pods -A -o json; gzip is read too")
+	fs.Float64Var(&o.from, "from", 0, "day of the trace to begin at")
+	fs.Float64Var(&o.days, "days", 0, "days to play, 0 for all; pods that run longer end with the last day")
+	fs.IntVar(&o.Copies, "copies", 1, "copies of each pod, the further ones up to an hour later: a denser trace")
+	fs.Uint64Var(&o.Seed, "seed", 1, "first seed")
+	fs.IntVar(&o.Seeds, "seeds", 0, "seeds to play; the table has means and deviations; 0 for 10 where chance enters, else 1")
+	fs.StringVar(&o.Model, "model", "A100-80GB", "product of every GPU; it must have MIG")
+	fs.IntSliceVar(&o.GPUs, "gpus", []int{8}, "GPUs of a node; several sizes, such as 1,2,4,8, are pools each")
+	fs.IntVar(&o.CPU, "cpu-milli", 128000, "CPU of the largest node, in thousandths of a core; smaller ones have as much for each GPU")
+	fs.IntVar(&o.Memory, "memory-mib", 1<<20, "memory of the largest node, in MiB")
+	fs.IntVar(&o.MaxNodes, "max-nodes", 1000, "nodes of each pool at most")
+	fs.Float64Var(&o.Price, "price", 2, "price of a GPU for an hour: an assumption, set your own")
+	fs.Float64Var(&o.MIGPrice, "mig-price", 0, "the same in pools whose GPUs have MIG instances; 0 for --price")
+	fs.DurationVar(&o.Boot, "boot", 3*time.Minute, "from the request of a node until pods run on it (a GPUNodePool's default)")
+	fs.DurationVar(&o.Repartition, "repartition", 30*time.Second, "length of a repartition (the autoscaler's default for mig-manager)")
+	fs.DurationVar(&o.Interval, "interval", 10*time.Second, "least time between two plans, in the trace's time (cluster-autoscaler's scan interval)")
+	fs.StringVar(&o.placement, "placement", "least", "kube-scheduler's score: least (LeastAllocated, its default) or most (MostAllocated), over CPU and memory")
+	fs.BoolVar(&o.Agent, "agent", false, "repartition around busy instances, as our agent does; mig-manager needs the GPU empty")
+	fs.Float64Var(&o.Gangs, "gangs", 0, "share of the pods with whole GPUs that become gangs: an assumption")
+	fs.IntVar(&o.GangSize, "gang-size", 4, "pods of such a gang, each like the one it was")
+	fs.Float64Var(&o.Evictable, "evictable", 0, "share of the pods that may be evicted and then begin again: traces do not say")
+	fs.Float64Var(&o.Interruptions, "interruptions", 0, "spot interruptions of a node in an hour, with 2 minutes' notice as on AWS; providers publish ranges for a month only")
+	fs.Float64Var(&o.FailRepartition, "fail-repartition", 0, "share of repartitions that fail: an assumption")
+	fs.Float64Var(&o.FailBoot, "fail-boot", 0, "share of requested nodes that never register; they are given up after 15 minutes (cluster-autoscaler's and Karpenter's timeout)")
+	fs.StringVar(&o.requests, "requests", "", "requests that an HPA scales replicas for: CSV with TIMESTAMP, ContextTokens and GeneratedTokens, as the Azure LLM inference trace")
+	fs.Float64Var(&o.serving.Days, "request-days", 1, "days of requests: the trace is repeated")
+	fs.Float64Var(&o.serving.Scale, "request-scale", 50, "requests for each of the trace at 14:00: an assumption")
+	fs.Float64Var(&o.serving.Night, "request-night", 0.2, "share of them at 2:00, a cosine between: an assumption")
+	fs.Float64Var(&o.serving.Prefill, "prefill", 5000, "prompt tokens a second of a request: an assumption")
+	fs.Float64Var(&o.serving.Decode, "decode", 30, "generated tokens a second of a request: an assumption")
+	fs.Float64Var(&o.serving.PerReplica, "per-replica", 32, "requests in flight for each replica, the HPA's target: an assumption")
+	fs.IntVar(&o.serving.Milli, "replica-gpu-milli", 1000, "thousandths of a GPU of a replica")
+	fs.IntVar(&o.serving.CPU, "replica-cpu-milli", 8000, "CPU of a replica, in thousandths of a core")
+	fs.IntVar(&o.serving.Memory, "replica-memory-mib", 65536, "memory of a replica, in MiB")
+	fs.BoolVar(&o.all, "all", false, "print every fixed layout, not only the best")
+	fs.StringVar(&o.svg, "svg", "", "file to draw supply and demand over time to, for each policy")
+	fs.StringVarP(&o.output, "output", "o", "text", "text or json")
+}
+
+func (o *replaying) run(out io.Writer) error {
+	var pods []replay.Pod
+	if o.pods != "" {
+		if err := withFile(o.pods, func(r io.Reader) (err error) {
+			pods, err = readPods(o.pods, r)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if o.requests != "" {
+		if err := withFile(o.requests, func(r io.Reader) error {
+			requests, err := replay.ReadRequests(o.requests, r)
+			if err != nil {
+				return err
+			}
+			replicas, err := replay.Replicas(requests, o.serving)
+			for i := range replicas { // they begin with the part that is played
+				replicas[i].Created += o.From
+			}
+			pods = append(pods, replicas...)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	result, err := replay.Play(pods, o.Options, o.all)
+	if err != nil {
+		return err
+	}
+	if o.svg != "" {
+		if err := o.draw(result); err != nil {
+			return err
+		}
+	}
+	if o.output == "json" {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(result)
+	}
+	_, err = fmt.Fprint(out, result)
+	return err
+}
+
+func (o *replaying) draw(result replay.Result) error {
+	file, err := os.Create(o.svg)
+	if err != nil {
+		return err
+	}
+	title := "GPUs paid for and requested"
+	for _, name := range []string{o.pods, o.requests} {
+		if name != "" {
+			title += ", " + filepath.Base(name)
+		}
+	}
+	if err := result.WriteSVG(file, title); err != nil {
+		_ = file.Close() // the first error is the answer
+		return fmt.Errorf("writing %s: %w", o.svg, err)
+	}
+	return file.Close()
+}
+
+// withFile reads a file, which may be packed with gzip.
+func withFile(name string, read func(io.Reader) error) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return err
@@ -71,25 +167,7 @@ func runReplay(out io.Writer, name, output string, all bool, o replay.Options) e
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", name, err)
 	}
-	pods, err := replay.ReadPods(name, plain)
-	if err != nil {
-		return err
-	}
-	trace, err := replay.NewTrace(pods, o)
-	if err != nil {
-		return err
-	}
-	result, err := trace.Play(all)
-	if err != nil {
-		return err
-	}
-	if output == "json" {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(result)
-	}
-	_, err = fmt.Fprint(out, result)
-	return err
+	return read(plain)
 }
 
 // processorTime is the processor time that the process has used.

@@ -29,6 +29,8 @@ type Series struct {
 	// Horizon is how far ahead the forecast looks, History the range it learns from, in steps of
 	// Step.
 	Horizon, History, Step time.Duration
+	// Holidays are the days that the demand follows; nil for none.
+	Holidays *forecast.Holidays
 }
 
 func (s Series) key() string { return s.Namespace + "/" + s.Name }
@@ -50,6 +52,7 @@ type Outlooks struct {
 	mu     sync.Mutex
 	latest map[string]Outlook // by kind and workload
 	failed map[string]string
+	off    map[string]bool // whether it is for a holiday
 }
 
 // NewOutlooks returns Outlooks over these series, which Run updates once per interval.
@@ -57,7 +60,7 @@ func NewOutlooks(r Ranger, series []Series, every time.Duration, log *slog.Logge
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Outlooks{ranger: r, series: series, every: every, log: log, latest: map[string]Outlook{}, failed: map[string]string{}}
+	return &Outlooks{ranger: r, series: series, every: every, log: log, latest: map[string]Outlook{}, failed: map[string]string{}, off: map[string]bool{}}
 }
 
 // Run updates the forecasts until ctx ends. It always returns nil.
@@ -94,7 +97,13 @@ func (o *Outlooks) Once(ctx context.Context, now time.Time) {
 		}
 		news := why != o.failed[key]
 		o.failed[key] = why
+		off := found.Method == forecast.Holiday || found.Method == forecast.Weekend
+		begins := off && !o.off[key]
+		o.off[key] = off
 		o.mu.Unlock()
+		if begins {
+			o.log.Info("forecast for a holiday", "workload", key, "why", found.Why)
+		}
 		if news && why != "" {
 			o.log.Warn("no forecast", "workload", key, "why", why)
 		}
@@ -119,7 +128,7 @@ func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
 	for i, p := range lines[0].Points {
 		points[i] = sample.Point{At: p.Time, Number: p.Value}
 	}
-	return Outlook{s, forecast.Make(points, forecast.Query{Now: now, Horizons: []time.Duration{s.Horizon}, Step: s.Step})[0]}
+	return Outlook{s, forecast.Make(points, forecast.Query{Now: now, Horizons: []time.Duration{s.Horizon}, Step: s.Step, Holidays: s.Holidays})[0]}
 }
 
 // Latest returns the latest forecasts in the order of the series; series without one are left out.

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/sample"
@@ -34,6 +35,9 @@ type Query struct {
 	MinPoints int
 	// StaleSteps is the largest age of the newest value in steps; zero is 5.
 	StaleSteps int
+	// Holidays are forecast from earlier ones or from weekends, and other days without
+	// them; nil for none.
+	Holidays *Holidays
 }
 
 // Method is a forecasting method.
@@ -49,6 +53,8 @@ const (
 	SeasonalMedian Method = "seasonal-median" // the median of some seasons before
 	HoltWinters    Method = "holt-winters"    // additive season on a damped trend
 	Fourier        Method = "fourier"         // the same on a line and waves
+	Holiday        Method = "holiday"         // the median of some holidays before
+	Weekend        Method = "weekend"         // the same of weekends' days, for a holiday
 )
 
 // Reason is why there is a forecast, or none. The set is closed.
@@ -114,9 +120,24 @@ func Make(points []sample.Point, query Query) []Forecast {
 		}
 		return out
 	}
-	trials := try(g, query.Horizons)
+	if query.Holidays == nil {
+		trials := try(g, query.Horizons)
+		for i := range out {
+			answer(&out[i], g, trials[i])
+		}
+		return out
+	}
+	cal := query.Holidays.over(g, query.Now)
+	usual, without := cal.without()
+	trials := try(usual, query.Horizons)
 	for i := range out {
-		answer(&out[i], g, trials[i])
+		if _, ok := query.Holidays.on(out[i].At); ok && out[i].Horizon > 0 {
+			cal.answer(&out[i], query.Level)
+			continue
+		}
+		if answer(&out[i], usual, trials[i]); without > 0 {
+			out[i].Why += fmt.Sprintf("; without %d holiday(s)", without)
+		}
 	}
 	return out
 }
@@ -172,15 +193,21 @@ func answer(f *Forecast, g *grid, t trial) {
 	if usual.lost {
 		best = cmp.Or(t.choose(g, onTrack), usual)
 	}
-	in := t.interval(g, best, f.Level)
+	t.fill(f, g, best, usual, f.Level)
+	f.Why = because(best, usual, f.Error)
+}
+
+// fill fills in the forecast of an attempt. Where it is not the usual one the change
+// may last or pass: the interval contains both.
+func (t *trial) fill(f *Forecast, g *grid, best, usual *attempt, level float64) {
+	in := t.interval(g, best, level)
 	low, high := in.around(best)
-	if best != usual { // the change may last or pass: the interval contains both
-		l, h := t.interval(g, usual, f.Level).around(usual)
+	if best != usual {
+		l, h := t.interval(g, usual, level).around(usual)
 		low, high = min(low, l), max(high, h)
 	}
 	value := func(x float64) sample.Value { return sample.Known(g.unscale(x), g.age) }
 	f.Low, f.Expected, f.High = value(low), value(best.live), value(high)
 	f.Method, f.Season, f.Enough = best.method, best.season, true
-	f.Error = t.errors(g, best, in, f.Level)
-	f.Why = because(best, usual, f.Error)
+	f.Error, f.Reason = t.errors(g, best, in, level), Enough
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -57,7 +58,7 @@ func (w waves) fitAndRun(g *grid, basis *mat.Dense, ks, origins []int, out [][]f
 				continue
 			}
 			w.row(row, float64(i+k), g.cell, len(g.mean))
-			out[h][at+o] = dot(row, coef) + keep*lasting[i]
+			out[h][at+o] = floats.Dot(row, coef) + keep*lasting[i]
 		}
 	}
 }
@@ -126,15 +127,13 @@ func pool(row []float64, g *grid, basis *mat.Dense, from, to int) float64 {
 		if y := g.mean[i]; !math.IsNaN(y) {
 			n++
 			mean += (y - mean) / n
-			add(row, basis.RawRowView(i))
+			floats.Add(row, basis.RawRowView(i))
 		}
 	}
 	if n == 0 {
 		return math.NaN()
 	}
-	for i := range row {
-		row[i] /= n
-	}
+	floats.Scale(1/n, row)
 	return mean
 }
 
@@ -168,7 +167,7 @@ func ridge(a *mat.Dense, y, weights []float64) []float64 {
 func huber(weights []float64, a *mat.Dense, y, coef []float64) bool {
 	off := make([]float64, len(weights))
 	for i := range off {
-		off[i] = math.Abs(y[i] - dot(a.RawRowView(i), coef))
+		off[i] = math.Abs(y[i] - floats.Dot(a.RawRowView(i), coef))
 	}
 	edge := huberEdge * slices.Sorted(slices.Values(off))[len(off)/2]
 	some := false
@@ -187,7 +186,7 @@ func residuals(g *grid, basis *mat.Dense, coef []float64, end int) (left, lastin
 	keep := math.NaN()
 	for i := range left {
 		if y := g.mean[i]; !math.IsNaN(y) {
-			left[i] = y - dot(basis.RawRowView(i), coef)
+			left[i] = y - floats.Dot(basis.RawRowView(i), coef)
 			if math.IsNaN(keep) {
 				keep = left[i]
 			}
@@ -211,18 +210,4 @@ func lasts(left, lasting []float64, k int) float64 {
 		return 0
 	}
 	return min(1, max(0, xy/xx))
-}
-
-func dot(a, b []float64) float64 {
-	sum := 0.0
-	for i, x := range a {
-		sum += x * b[i]
-	}
-	return sum
-}
-
-func add(to, row []float64) {
-	for i, x := range row {
-		to[i] += x
-	}
 }

@@ -166,5 +166,11 @@ func FuzzForecast(f *testing.F) {
 		if again := Make(points, query); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself
 			t.Fatalf("in the other order: %v, was %v", again, got)
 		}
+		query.Holidays = NewHolidays(time.UTC, []time.Weekday{time.Sunday}, []time.Time{query.Now.UTC(), got[0].At.UTC(), query.Now.AddDate(0, 0, -1).UTC()})
+		for _, f := range Make(points, query) {
+			if problem := sound(f); problem != "" {
+				t.Fatalf("with holidays: %s: %+v", problem, f)
+			}
+		}
 	})
 }

@@ -47,11 +47,16 @@ func (s sameTime) run(g *grid, ks, origins []int) [][]float64 {
 				}
 			}
 			if len(found) > 0 {
-				slices.Sort(found)
-				n := len(found)
-				out[h][o] = (found[(n-1)/2] + found[n/2]) / 2
+				out[h][o] = median(found)
 			}
 		}
 	}
 	return out
+}
+
+// median sorts what it is given.
+func median(xs []float64) float64 {
+	slices.Sort(xs)
+	n := len(xs)
+	return (xs[(n-1)/2] + xs[n/2]) / 2
 }

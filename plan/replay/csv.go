@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -19,6 +18,15 @@ type Pod struct {
 	Memory int // MiB
 	GPUs   int
 	Milli  int // thousandths of each GPU: 1000 unless GPUs is 1
+	// Profile is the MIG instance that it requests by name; GPUs is 0 then.
+	Profile string
+	// Unplayed is why the pod cannot be played, empty where it can.
+	Unplayed string
+	// Gang is a group whose pods run only all at once; empty for none.
+	Gang string
+	// Replica pods serve requests: each leaves Run after Created, bound or not, and
+	// is evictable, since its work is not lost.
+	Replica bool
 	// Created is when the pod arrives, Run how long it runs once it is bound, both
 	// as the trace has them.
 	Created, Run time.Duration
@@ -34,8 +42,8 @@ const (
 
 // ReadPods reads a pod list: CSV whose header names the columns name,
 // cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time and deletion_time, in
-// any order; scheduled_time is read where it is there, others are ignored. Times
-// are seconds. A pod runs from scheduled_time, or from creation_time where that
+// any order; scheduled_time and gang are read where they are there, others are
+// ignored. Times are seconds. A pod runs from scheduled_time, or from creation_time where that
 // is empty, to deletion_time. Errors have file and line; name is the file's name
 // in them.
 func ReadPods(name string, r io.Reader) ([]Pod, error) {
@@ -63,6 +71,9 @@ func ReadPods(name string, r io.Reader) ([]Pod, error) {
 		case started < created || deleted < started:
 			row.fail("deletion_time", "want creation, scheduling and deletion in this order: %d, %d, %d", created, started, deleted)
 		}
+		if _, ok := row.columns["gang"]; ok {
+			p.Gang = row.text("gang")
+		}
 		seen[p.Name] = true
 		p.Created, p.Run = time.Duration(created)*time.Second, time.Duration(deleted-started)*time.Second
 		pods = append(pods, p)
@@ -83,7 +94,7 @@ type row struct {
 // readRows calls each for every line after the header, which must have each of
 // the columns once.
 func readRows(name string, r io.Reader, want []string, each func(*row) error) error {
-	reader := csv.NewReader(unmarked(r))
+	reader := csv.NewReader(r)
 	reader.ReuseRecord = true
 	header, err := reader.Read()
 	if errors.Is(err, io.EOF) {
@@ -117,16 +128,6 @@ func readRows(name string, r io.Reader, want []string, each func(*row) error) er
 			return err
 		}
 	}
-}
-
-// unmarked is r without a leading byte order mark, which spreadsheets write and
-// which would break a quoted first name.
-func unmarked(r io.Reader) io.Reader {
-	b := bufio.NewReader(r)
-	if mark, _ := b.Peek(3); string(mark) == "\ufeff" {
-		_, _ = b.Discard(len(mark)) // peeked above
-	}
-	return b
 }
 
 // syntax is the error of a file that is not CSV or cannot be read.

@@ -4,43 +4,13 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
-
-// Run is what one policy did.
-type Run struct {
-	Policy       string  `json:"policy"`
-	Paid         float64 `json:"gpuHoursPaid"`
-	Allocated    float64 `json:"gpuHoursAllocated"` // whole GPUs, and compute slices over those of a GPU
-	Money        float64 `json:"money"`
-	Pods         int     `json:"pods"`
-	Served       int     `json:"served"`
-	P50          float64 `json:"pendingP50Seconds"`
-	P95          float64 `json:"pendingP95Seconds"`
-	P99          float64 `json:"pendingP99Seconds"`
-	Repartitions int     `json:"repartitions"`
-	Evictions    int     `json:"evictions"`
-	Added        int     `json:"nodesAdded"`
-	Removed      int     `json:"nodesRemoved"`
-	Plans        int     `json:"plans"`
-	PeakGPUs     int     `json:"peakGPUs"`
-	PerDay       float64 `json:"processorSecondsPerDay"`
-}
-
-// Result is the answer of a replay.
-type Result struct {
-	Runs  []Run   `json:"runs"`
-	Bound float64 `json:"boundGPUHours"` // no policy that serves all pods pays less
-	// BoundAtOnce is of whole nodes, where every pod runs from its arrival on.
-	BoundAtOnce float64        `json:"boundAtOnceGPUHours"`
-	Left        map[string]int `json:"leftOut"`
-	Days        float64        `json:"days"` // from the first pod's arrival to the last one's
-}
 
 // maxQuiet is the longest time without a plan while the world has nodes or pods.
 const maxQuiet = time.Minute
@@ -49,31 +19,55 @@ const maxQuiet = time.Minute
 // run.
 const grace = 24 * time.Hour
 
-// Play plays the trace through each policy: ours, ours where every pod takes whole
-// GPUs, and the best of the static ones, which is the one that serves most pods and
-// then pays least. With all, every static one is in the answer.
-func (t *Trace) Play(all bool) (Result, error) {
-	r := Result{Bound: t.bound(), BoundAtOnce: t.boundAtOnce(), Left: t.Left, Days: (t.jobs[len(t.jobs)-1].Created - t.jobs[0].Created).Hours() / 24}
-	for _, p := range t.ours() {
-		run, err := t.play(p)
+// Play plays pods through each policy: ours, ours where every pod takes whole GPUs, and
+// of the static and of the karpenter-like ones the best, which is the one that serves
+// most pods of the first seed and then pays least. With all, every one is in the answer.
+func Play(pods []Pod, o Options, all bool) (Result, error) {
+	r := Result{Seeds: o.seeds()}
+	runs := map[string][]Run{} // by policy
+	var order []string
+	for n := range r.Seeds {
+		at := o
+		at.Seed += uint64(n)
+		t, err := newTrace(pods, at)
 		if err != nil {
 			return r, err
 		}
-		r.Runs = append(r.Runs, run)
-	}
-	var statics []Run
-	for _, p := range t.statics() {
-		run, err := t.play(p)
-		if err != nil {
-			return r, err
+		r.Bound += t.bound() / float64(r.Seeds)
+		r.BoundAtOnce += t.boundAtOnce() / float64(r.Seeds)
+		if n == 0 {
+			r.Left, r.demand = t.left, t.demand()
+			r.Days = (t.jobs[len(t.jobs)-1].Created - t.jobs[0].Created).Hours() / 24
 		}
-		statics = append(statics, run)
+		for _, family := range [][]policy{t.ours(), t.statics(), t.karpenters()} {
+			var here []Run
+			for _, p := range family {
+				if n > 0 && !slices.Contains(order, p.name) {
+					continue
+				}
+				run, err := t.play(p)
+				if err != nil {
+					return r, err
+				}
+				here = append(here, run)
+			}
+			if n == 0 && family[0].name != "ours" {
+				slices.SortStableFunc(here, func(a, b Run) int { return cmp.Or(cmp.Compare(b.Served, a.Served), cmp.Compare(a.Paid, b.Paid)) })
+				if !all {
+					here = here[:1]
+				}
+			}
+			for _, run := range here {
+				if n == 0 {
+					order = append(order, run.Policy)
+				}
+				runs[run.Policy] = append(runs[run.Policy], run)
+			}
+		}
 	}
-	slices.SortStableFunc(statics, func(a, b Run) int { return cmp.Or(b.Served-a.Served, cmp.Compare(a.Paid, b.Paid)) })
-	if !all && len(statics) > 1 {
-		statics = statics[:1]
+	for _, name := range order {
+		r.Runs = append(r.Runs, mean(runs[name]))
 	}
-	r.Runs = append(r.Runs, statics...)
 	return r, nil
 }
 
@@ -93,15 +87,25 @@ func (e ends) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
 func (e *ends) Push(x any)   { *e = append(*e, x.(end)) }
 func (e *ends) Pop() any     { last := (*e)[len(*e)-1]; *e = (*e)[:len(*e)-1]; return last }
 
+// live is a job in the world.
+type live struct {
+	job
+	pending time.Time // since when, also while it runs
+	running time.Time // since when, zero while it is pending
+	bound   bool      // it has run
+}
+
 // player is one policy in one world.
 type player struct {
-	t       *Trace
+	t       *trace
 	p       policy
+	d       decider
 	w       *sim.World
+	random  *rand.Rand
 	run     Run
-	next    int                  // job that arrives next
-	jobs    map[string]job       // in the world, by key
-	running map[string]time.Time // since when, by key
+	next    int              // job that arrives next
+	live    map[string]*live // by key
+	runs    int              // of them
 	ends    ends
 	waits   []time.Duration
 	changed bool
@@ -109,139 +113,188 @@ type player struct {
 	busy    time.Time // when a pod last arrived or ended
 }
 
-func (t *Trace) play(p policy) (Run, error) {
-	x := &player{t: t, p: p, w: t.world(slices.Clone(p.pools)), run: Run{Policy: p.name, Pods: len(p.jobs)},
-		jobs: map[string]job{}, running: map[string]time.Time{}, changed: true}
+func (t *trace) play(p policy) (Run, error) {
+	o := t.options
+	x := &player{t: t, p: p, d: p.decider(), w: t.world(slices.Clone(p.pools)), random: rand.New(rand.NewPCG(o.Seed, 3)),
+		run: Run{Policy: p.name, Figures: Figures{Pods: float64(len(p.jobs))}, curve: t.curve()}, live: map[string]*live{}, changed: true}
 	start := x.w.State.Now
 	x.busy = start
 	used := t.processor()
 	day := 0
-	for x.next < len(p.jobs) || len(x.jobs) > 0 {
-		if x.next == len(p.jobs) && len(x.running) == 0 && x.w.State.Now.Sub(x.busy) > grace {
+	for x.next < len(p.jobs) || len(x.live) > 0 {
+		if x.next == len(p.jobs) && x.runs == 0 && x.w.State.Now.Sub(x.busy) > grace {
 			break // what is left never runs
 		}
 		x.step(x.nextTime())
 		if err := x.reconcile(); err != nil {
 			return x.run, fmt.Errorf("%s, %s after the start: %w", p.name, x.w.State.Now.Sub(start), err)
 		}
-		if d := int(x.w.State.Now.Sub(start).Hours() / 24); d > day && t.options.Progress != nil {
+		if d := int(x.w.State.Now.Sub(start).Hours() / 24); d > day && o.Progress != nil {
 			day = d
-			t.options.Progress(p.name, d)
+			o.Progress(p.name, o.Seed, d)
 		}
 	}
 	x.finish(x.w.State.Now.Sub(start), t.processor()-used)
 	return x.run, nil
 }
 
-func (t *Trace) processor() time.Duration {
+func (t *trace) processor() time.Duration {
 	if t.options.Processor == nil {
 		return 0
 	}
 	return t.options.Processor()
 }
 
+// at is a time of the trace in the world.
+func at(d time.Duration) time.Time { return time.Unix(0, 0).UTC().Add(d) }
+
 // nextTime is when something next happens: an arrival, an end, or a plan.
 func (x *player) nextTime() time.Time {
 	pause := maxQuiet
 	if x.changed {
-		pause = x.t.options.Interval
+		pause = x.p.scan
 	}
-	at := x.planned.Add(pause)
+	next := x.planned.Add(pause)
 	if x.planned.IsZero() {
-		at = x.w.State.Now
+		next = x.w.State.Now
 	}
 	if x.next < len(x.p.jobs) {
-		arrival := time.Unix(0, 0).UTC().Add(x.p.jobs[x.next].Created)
-		if arrival.Before(at) || len(x.jobs) == 0 && len(x.w.State.Nodes) == 0 && x.paidGPUs() == 0 && !x.changed {
-			at = arrival
+		arrival := at(x.p.jobs[x.next].Created)
+		if arrival.Before(next) || x.empty() && !x.changed {
+			next = arrival
 		}
 	}
-	if len(x.ends) > 0 && x.ends[0].at.Before(at) {
-		at = x.ends[0].at
+	if len(x.ends) > 0 && x.ends[0].at.Before(next) {
+		next = x.ends[0].at
 	}
-	if at.Before(x.w.State.Now) {
+	if next.Before(x.w.State.Now) {
 		return x.w.State.Now
 	}
-	return at
+	return next
 }
 
-func (x *player) paidGPUs() int {
-	n := 0
-	for _, p := range x.w.State.Pools {
-		n += p.Target * len(p.Template.GPUs)
+// paid is the GPUs that are paid for, and their price for an hour.
+func (x *player) paid() (gpus, price float64) {
+	for i := range x.w.State.Pools {
+		p := &x.w.State.Pools[i]
+		gpus += float64(p.Target * len(p.Template.GPUs))
+		price += float64(p.Target) * p.PricePerHour
 	}
-	return n
+	return gpus, price
 }
 
-// step lets time pass until at, then ends and adds the pods that are due. A node is
+// empty reports a world without pods and nodes, requested ones included.
+func (x *player) empty() bool {
+	gpus, _ := x.paid()
+	return len(x.live) == 0 && len(x.w.State.Nodes) == 0 && gpus == 0
+}
+
+// step lets time pass until next, then ends and adds the pods that are due. A node is
 // paid for from the request until it is removed.
-func (x *player) step(at time.Time) {
-	d := at.Sub(x.w.State.Now)
-	paid := x.paidGPUs()
-	x.run.Paid += float64(paid) * d.Hours()
+func (x *player) step(next time.Time) {
+	d := next.Sub(x.w.State.Now)
+	paid, price := x.paid()
+	x.run.Paid += paid * d.Hours()
+	x.run.Money += price * d.Hours()
 	x.run.PeakGPUs = max(x.run.PeakGPUs, paid)
+	x.run.curve.add(x.w.State.Now.Sub(at(0)), d, paid)
 	x.note(x.w.Advance(d))
-	for len(x.ends) > 0 && !x.ends[0].at.After(at) {
+	for len(x.ends) > 0 && !x.ends[0].at.After(next) {
 		e := heap.Pop(&x.ends).(end)
-		since, ok := x.running[e.key]
-		j := x.jobs[e.key]
-		if !ok || !since.Add(j.Run).Equal(e.at) {
+		j := x.live[e.key]
+		if j == nil || !j.Replica && !j.running.Add(j.Run).Equal(e.at) {
 			continue // it was evicted since
 		}
 		x.w.RemovePod(e.key)
-		x.allocated(j, j.Run)
-		x.run.Served++
-		delete(x.running, e.key)
-		delete(x.jobs, e.key)
-		x.changed, x.busy = true, at
+		if j.Gang != "" {
+			x.smaller("trace/" + j.Gang)
+		}
+		x.pause(j, next)
+		if j.bound {
+			x.run.Served++
+		} else {
+			x.wait(j, next)
+		}
+		delete(x.live, e.key)
+		x.changed, x.busy = true, next
 	}
-	for x.next < len(x.p.jobs) && !time.Unix(0, 0).UTC().Add(x.p.jobs[x.next].Created).After(at) {
+	for x.next < len(x.p.jobs) && !at(x.p.jobs[x.next].Created).After(next) {
 		j := x.p.jobs[x.next]
-		p := x.t.pod(j, at)
+		p := x.t.pod(j, next)
 		x.next++
-		x.jobs[p.Key()] = j
+		x.live[p.Key()] = &live{job: j, pending: at(j.Created)}
+		if j.Replica {
+			heap.Push(&x.ends, end{at(j.Created + j.Run), p.Key()})
+		}
 		x.w.State.Pods = append(x.w.State.Pods, p)
-		x.changed, x.busy = true, at
+		x.changed, x.busy = true, next
 	}
 	x.note(x.w.Advance(0))
 }
 
-// note records the pods that were bound.
+// smaller lets a gang run without a pod that has ended: gang schedulers count it.
+func (x *player) smaller(gang string) {
+	for i := range x.w.State.Pods {
+		if p := &x.w.State.Pods[i]; p.Gang == gang {
+			p.GangMin--
+		}
+	}
+}
+
+// pause ends what a job has allocated.
+func (x *player) pause(j *live, now time.Time) {
+	if !j.running.IsZero() {
+		x.run.Allocated += x.t.gpus(&j.job) * now.Sub(j.running).Hours()
+		j.running, j.pending = time.Time{}, now
+		x.runs--
+	}
+}
+
+// wait counts how long a job was pending.
+func (x *player) wait(j *live, now time.Time) {
+	x.waits = append(x.waits, now.Sub(j.pending))
+	x.run.Pending += x.t.gpus(&j.job) * now.Sub(j.pending).Hours()
+}
+
+// note records the pods that were bound. One that ran was evicted at that moment.
 func (x *player) note(events []sim.Event) {
 	for _, e := range events {
 		x.changed = true
 		if e.Bound == "" {
 			continue
 		}
-		j := x.jobs[e.Bound]
-		x.running[e.Bound] = e.At
-		heap.Push(&x.ends, end{e.At.Add(j.Run), e.Bound})
-		x.waits = append(x.waits, e.At.Sub(time.Unix(0, 0).UTC().Add(j.Created)))
+		j := x.live[e.Bound]
+		x.evicted(j, e.At)
+		x.wait(j, e.At)
+		j.running, j.bound = e.At, true
+		x.runs++
+		if !j.Replica {
+			heap.Push(&x.ends, end{e.At.Add(j.Run), e.Bound})
+		}
 	}
 }
 
-func (x *player) allocated(j job, d time.Duration) {
-	if j.profile.Compute == 0 {
-		x.run.Allocated += float64(j.GPUs) * d.Hours()
-		return
+func (x *player) evicted(j *live, now time.Time) {
+	if !j.running.IsZero() {
+		x.pause(j, now)
+		x.run.Evictions++
 	}
-	x.run.Allocated += float64(j.profile.Compute) / float64(x.t.table.ComputeSlices()) * d.Hours()
 }
 
 // reconcile plans where something changed and the interval has passed, or nothing
 // did for maxQuiet.
 func (x *player) reconcile() error {
-	now, o := x.w.State.Now, x.t.options
-	if passed := now.Sub(x.planned); !x.planned.IsZero() && (passed < o.Interval || !x.changed && passed < maxQuiet) {
+	now := x.w.State.Now
+	if passed := now.Sub(x.planned); !x.planned.IsZero() && (passed < x.p.scan || !x.changed && passed < maxQuiet) {
 		return nil
 	}
-	made := x.p.make(x.w.Snapshot())
+	made := x.d.plan(x.w.State) // which no policy changes
 	x.planned, x.changed = now, len(made.Actions) > 0
 	x.run.Plans++
 	for _, a := range made.Actions {
 		switch a.Verb {
 		case plan.ScaleUp:
-			x.run.Added += a.To - a.From
+			x.run.Added += float64(a.To - a.From)
 		case plan.Replace:
 			x.run.Added++
 			x.run.Removed++
@@ -249,26 +302,24 @@ func (x *player) reconcile() error {
 			x.run.Removed++
 		case plan.Repartition:
 			x.run.Repartitions++
+			if x.random.Float64() < x.t.options.FailRepartition {
+				x.w.Fail = append(x.w.Fail, fmt.Sprintf("%s/%d", a.Node, a.GPU))
+			}
 		}
 	}
 	if err := x.w.Apply(made); err != nil {
 		return err
 	}
 	for i := range x.w.State.Pods {
-		p := &x.w.State.Pods[i]
-		since, ran := x.running[p.Key()]
-		if p.Node == "" && ran {
-			x.allocated(x.jobs[p.Key()], now.Sub(since))
-			delete(x.running, p.Key())
-			x.run.Evictions++
+		if p := &x.w.State.Pods[i]; p.Node == "" {
+			x.evicted(x.live[p.Key()], now)
 		}
-		x.changed = x.changed || p.Node == ""
 	}
+	x.changed = x.changed || x.d.again(&x.w.State)
 	return nil
 }
 
 func (x *player) finish(length, used time.Duration) {
-	x.run.Money = x.run.Paid * x.t.options.Price
 	slices.Sort(x.waits)
 	x.run.P50, x.run.P95, x.run.P99 = quantile(x.waits, 50), quantile(x.waits, 95), quantile(x.waits, 99)
 	if days := length.Hours() / 24; days > 0 {
@@ -283,31 +334,4 @@ func quantile(sorted []time.Duration, percent int) float64 {
 		return 0
 	}
 	return sorted[(len(sorted)*percent+99)/100-1].Seconds()
-}
-
-// String is the answer as a table.
-func (r Result) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%.1f days; left out: %s\n\n", r.Days, leftText(r.Left))
-	fmt.Fprintf(&b, "%10s %10s %9s %13s %6s %6s %6s %5s %5s %5s %5s %5s %7s  %s\n", "GPU-h paid", "allocated", "money", "served", "p50 s", "p95 s", "p99 s",
-		"repar", "evict", "added", "gone", "peak", "s/day", "policy")
-	for _, n := range r.Runs {
-		fmt.Fprintf(&b, "%10.0f %10.0f %9.0f %6d/%6d %6.0f %6.0f %6.0f %5d %5d %5d %5d %5d %7.2f  %s\n", n.Paid, n.Allocated, n.Money, n.Served, n.Pods,
-			n.P50, n.P95, n.P99, n.Repartitions, n.Evictions, n.Added, n.Removed, n.PeakGPUs, n.PerDay, n.Policy)
-	}
-	fmt.Fprintf(&b, "%10.0f %75s  hindsight: no policy that serves all pods pays less\n", r.Bound, "")
-	fmt.Fprintf(&b, "%10.0f %75s  hindsight, whole nodes: none pays less under which no pod waits\n", r.BoundAtOnce, "")
-	return b.String()
-}
-
-func leftText(left map[string]int) string {
-	var words []string
-	for why, n := range left {
-		words = append(words, fmt.Sprintf("%d %s", n, why))
-	}
-	slices.Sort(words)
-	if len(words) == 0 {
-		return "none"
-	}
-	return strings.Join(words, ", ")
 }

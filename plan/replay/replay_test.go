@@ -15,42 +15,53 @@ import (
 )
 
 func options() Options {
-	return Options{Model: "A100-80GB", GPUs: 2, CPU: 64000, Memory: 1 << 18, MaxNodes: 10, Price: 2, Boot: 3 * time.Minute,
+	return Options{Model: "A100-80GB", GPUs: []int{2}, CPU: 64000, Memory: 1 << 18, MaxNodes: 10, Price: 2, Boot: 3 * time.Minute,
 		Repartition: 30 * time.Second, Interval: 10 * time.Second, Copies: 1, Seed: 1}
 }
 
 const header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
 
-func trace(t *testing.T, text string, o Options) *Trace {
+func read(t *testing.T, text string) []Pod {
 	t.Helper()
 	pods, err := ReadPods("pods.csv", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := NewTrace(pods, o)
+	return pods
+}
+
+func traced(t *testing.T, text string, o Options) *trace {
+	t.Helper()
+	x, err := newTrace(read(t, text), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return x
 }
 
-// One pod on one node: every figure can be counted by hand.
-func TestOnePod(t *testing.T) {
-	r, err := trace(t, header+"a,1000,1000,1,1000,60,3660,60\n", options()).Play(true)
+func play(t *testing.T, text string, o Options) Result {
+	t.Helper()
+	r, err := Play(read(t, text), o, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Runs) != 2 || r.Bound != 1 || r.BoundAtOnce != 2 {
-		t.Fatalf("want ours, one static, a bound of 1 GPU-hour and one of a node's 2: %+v", r)
+	return r
+}
+
+// One pod on one node: every figure can be counted by hand.
+func TestOnePod(t *testing.T) {
+	r := play(t, header+"a,1000,1000,1,1000,60,3660,60\n", options())
+	if len(r.Runs) != 3 || r.Bound != 1 || r.BoundAtOnce != 2 {
+		t.Fatalf("want ours, one static, one karpenter-like, a bound of 1 GPU-hour and one of a node's 2: %+v", r)
 	}
-	// Static: the pod arrives between two scans, waits 30 s, and the boot.
-	for i, wait := range []float64{180, 210} {
+	// Static: the pod arrives between two scans, waits 30 s, and the boot. Karpenter-like: a second, and the boot.
+	for i, wait := range []float64{180, 210, 181} {
 		n := r.Runs[i]
 		if n.Served != 1 || n.Allocated != 1 || n.Added != 1 || n.Evictions+n.Repartitions != 0 || n.P50 < wait || n.P50 > wait+10 {
-			t.Errorf("%+v: want the pod served after %v s, on one node", n, wait)
+			t.Errorf("%s: %+v: want the pod served after %v s, on one node", n.Policy, n.Figures, wait)
 		}
 		if n.Paid < 2*(3600+180)/3600. || n.Money != 2*n.Paid {
-			t.Errorf("%+v: want 2 GPUs paid from the request to the end", n)
+			t.Errorf("%s: %+v: want 2 GPUs paid from the request to the end", n.Policy, n.Figures)
 		}
 	}
 }
@@ -63,13 +74,10 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options()
-	o.Copies = 3
+	o.Copies, o.Seeds = 2, 2
 	var first Result
 	for i := range 2 {
-		r, err := trace(t, string(text), o).Play(true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := play(t, string(text), o)
 		if i == 0 {
 			first = r
 			t.Log("\n" + r.String())
@@ -79,28 +87,37 @@ func TestReplay(t *testing.T) {
 	}
 	for _, n := range first.Runs {
 		if n.Served != n.Pods || n.Paid < first.Bound || n.Paid < n.Allocated || n.P50 > n.P95 || n.P95 > n.P99 {
-			t.Errorf("%+v: want all pods served for at least %v GPU-hours", n, first.Bound)
+			t.Errorf("%s: %+v: want all pods served for at least %v GPU-hours", n.Policy, n.Figures, first.Bound)
 		}
 	}
 	if first.Runs[0].Policy != "ours" || first.Runs[0].Repartitions == 0 {
-		t.Errorf("ours has not repartitioned: %+v", first.Runs[0])
+		t.Errorf("ours has not repartitioned: %+v", first.Runs[0].Figures)
 	}
 	if first.Left["no GPU"] != 1 || first.Left["more GPUs than a node has"] != 1 {
 		t.Errorf("left out: %v", first.Left)
 	}
 	if first.Runs[1].Policy != "ours, whole GPUs" || first.Runs[1].Repartitions != 0 {
-		t.Errorf("want ours without MIG second: %+v", first.Runs[1])
+		t.Errorf("want ours without MIG second: %+v", first.Runs[1].Figures)
 	}
-	statics := first.Runs[2:]
-	for _, n := range statics[1:] {
-		if n.Served == statics[0].Served && n.Paid < statics[0].Paid {
-			t.Errorf("%s is better than the first static, %s", n.Policy, statics[0].Policy)
+	for _, kind := range []string{"static", "karpenter-like"} {
+		var best *Run
+		for i := range first.Runs {
+			n := &first.Runs[i]
+			if !strings.HasPrefix(n.Policy, kind+", ") {
+				continue
+			}
+			if best == nil {
+				best = n
+			}
+			if n.Deviation == nil || n.Served == best.Served && n.Paid < 0.9*best.Paid {
+				t.Errorf("%s: %+v: want a deviation, and the first of its kind, %s, better in the first seed", n.Policy, n.Figures, best.Policy)
+			}
 		}
 	}
 }
 
 func TestSmallest(t *testing.T) {
-	x := trace(t, header+"a,1,1,1,1000,0,1,\n", options())
+	x := traced(t, header+"a,1,1,1,1000,0,1,\n", options())
 	for milli, want := range map[int]string{1: "1g.10gb", 125: "1g.10gb", 126: "1g.20gb", 142: "1g.20gb", 143: "2g.20gb", 250: "2g.20gb",
 		251: "3g.40gb", 428: "3g.40gb", 429: "4g.40gb", 500: "4g.40gb", 501: "", 999: ""} {
 		p := x.smallest(milli, x.table.Profiles())
@@ -116,7 +133,7 @@ func TestSmallest(t *testing.T) {
 
 // The bound counts whole GPUs, and of compute and memory the scarcer.
 func TestBound(t *testing.T) {
-	x := trace(t, header+"a,1,1,2,1000,0,3600,\nb,1,1,1,480,0,3600,\nc,1,1,1,130,0,3600,\n", options())
+	x := traced(t, header+"a,1,1,2,1000,0,3600,\nb,1,1,1,480,0,3600,\nc,1,1,1,130,0,3600,\n", options())
 	if want := 2 + (4.+2)/8; math.Abs(x.bound()-want) > 1e-9 {
 		t.Errorf("%v, want %v: 4g.40gb and 1g.20gb have 5 of 7 and 6 of 8 slices", x.bound(), want)
 	}
@@ -161,9 +178,9 @@ func FuzzReadPods(f *testing.F) {
 // cluster-autoscaler waits for the oldest pending pod, counts what is on its way,
 // and removes a node after ten empty minutes, ten minutes after the last scale up.
 func TestClusterAutoscaler(t *testing.T) {
-	x := trace(t, header+"a,1000,1000,1,1000,0,9,\nb,1000,1000,2,1000,0,9,\n", options())
+	x := traced(t, header+"a,1000,1000,1,1000,0,9,\nb,1000,1000,2,1000,0,9,\n", options())
 	c := &clusterAutoscaler{unneeded: map[string]time.Time{}}
-	w := x.world([]plan.Pool{x.pool("whole", nil)})
+	w := x.world(x.pools("whole", nil))
 	now := w.State.Now
 	for _, j := range x.jobs {
 		w.State.Pods = append(w.State.Pods, x.pod(j, now))

@@ -35,6 +35,7 @@ func (w *World) apply(a plan.Action) error {
 	case plan.Withdraw:
 		if p := w.pool(a.Pool); p != nil && p.Target == a.From {
 			p.Target, p.BackoffUntil = a.To, w.State.Now.Add(time.Minute) // as the autoscaler's providers do
+			delete(w.lost, a.Pool)
 		}
 		return nil
 	case plan.Repartition:
@@ -76,11 +77,15 @@ func (w *World) scaleUp(a plan.Action) error {
 	return nil
 }
 
-// addNode adds a ready node from a pool's template.
+// addNode adds a ready node from a pool's template, unless it was withdrawn.
 func (w *World) addNode(pool string) string {
 	p := w.pool(pool)
-	if p == nil {
+	if p == nil || p.Size+w.lost[pool] >= p.Target {
 		return ""
+	}
+	if w.Lost != nil && w.Lost() {
+		w.lose(p)
+		return "a node of " + pool + " does not register"
 	}
 	t := p.Template
 	n := cloneNode(plan.Node{Name: w.newName(pool), Pool: pool, Labels: t.Labels, Taints: t.Taints, Ready: true,
@@ -94,6 +99,9 @@ func (w *World) addNode(pool string) string {
 	}
 	p.Size++
 	w.State.Nodes = append(w.State.Nodes, n)
+	if w.Interrupted != nil {
+		w.after(w.Interrupted(), func(w *World) string { return w.interrupt(n.Name) })
+	}
 	return n.Name + " is ready"
 }
 

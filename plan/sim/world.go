@@ -22,6 +22,14 @@ type World struct {
 	// equals. Without it, to the first by name.
 	Score func(p *plan.Pod, n *plan.Node, cpuMilli, memoryMi int64) int64
 
+	// Lost, where set, says of a requested node whether it never registers. Its pool
+	// counts it until the request is withdrawn, or its maker gives up.
+	Lost func() bool
+	// Interrupted, where set, is how long a new node runs until its provider
+	// announces that it takes the node back.
+	Interrupted func() time.Duration
+
+	lost    map[string]int  // nodes that never register and still count, by pool
 	due     []event         // sorted by time, then by number
 	next    int             // number of the next event
 	evicted map[string]bool // pods that have not run since: their budgets allow one less

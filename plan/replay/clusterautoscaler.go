@@ -1,0 +1,151 @@
+package replay
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// clusterAutoscaler has cluster-autoscaler's rules with its default flags (its FAQ,
+// and static_autoscaler.go for the GPU pods' wait; read 2026-11): a scan every 10
+// s; pods that need a GPU count once the oldest of them has waited 30 s; new nodes
+// are estimated by first fit, largest request first; of the pools the one that
+// wastes least CPU and memory is scaled, one in each scan (expander least-waste). A
+// node is unneeded when it is empty, or when at most half of its GPUs are allocated and
+// all its pods may be evicted and fit elsewhere; after 10 minutes it is removed, ten
+// empty ones at once, of the others one at a time, none within 10 minutes of a scale
+// up. An unneeded node has a soft taint, ten nodes more at each scan; after a scale up
+// too, where cluster-autoscaler leaves taints as they are for ten minutes.
+type clusterAutoscaler struct {
+	unneeded map[string]time.Time
+	grew     time.Time
+}
+
+const (
+	gpuPodWait       = 30 * time.Second
+	unneededFor      = 10 * time.Minute
+	delayAfterAdd    = 10 * time.Minute
+	removalsAtOnce   = 10
+	softTaintsAtOnce = 10
+	unneededBelow    = 0.5
+)
+
+func (c *clusterAutoscaler) again(s *plan.Snapshot) bool { return pending(s) }
+
+func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
+	out := plan.Plan{At: s.Now}
+	if waiting := c.waiting(&s); len(waiting) > 0 {
+		if a, ok := c.scaleUp(&s, waiting); ok {
+			c.grew = s.Now
+			out.Actions = append(out.Actions, a)
+		}
+	}
+	f := look(&s)
+	since := map[string]time.Time{}
+	removals, tainted := 0, 0
+	draining := slices.ContainsFunc(s.Nodes, func(n plan.Node) bool { return n.Drain != nil })
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Drain != nil {
+			if len(f.pods[i]) == 0 {
+				out.Actions = append(out.Actions, plan.Action{Verb: plan.RemoveNode, Pool: n.Pool, Node: n.Name, Reason: plan.NodeUnderused})
+			}
+			continue
+		}
+		if !n.LeavesAt.IsZero() {
+			continue // the provider takes it
+		}
+		unneeded := f.unneeded(i)
+		if n.SoftTainted != unneeded && tainted < softTaintsAtOnce {
+			tainted++
+			verb := plan.SoftTaint
+			if n.SoftTainted {
+				verb = plan.RemoveSoftTaint
+			}
+			out.Actions = append(out.Actions, plan.Action{Verb: verb, Pool: n.Pool, Node: n.Name})
+		}
+		if !unneeded {
+			continue
+		}
+		since[n.Name] = s.Now
+		if at, ok := c.unneeded[n.Name]; ok {
+			since[n.Name] = at
+		}
+		if s.Now.Sub(since[n.Name]) < unneededFor || s.Now.Sub(c.grew) < delayAfterAdd {
+			continue
+		}
+		switch {
+		case len(f.pods[i]) == 0 && removals < removalsAtOnce:
+			removals++
+			out.Actions = append(out.Actions, plan.Action{Verb: plan.RemoveNode, Pool: n.Pool, Node: n.Name, Reason: plan.NodeEmpty})
+		case len(f.pods[i]) > 0 && !draining:
+			draining = true
+			out.Actions = append(out.Actions, plan.Action{Verb: plan.Drain, Pool: n.Pool, Node: n.Name, Reason: plan.NodeUnderused})
+		}
+	}
+	c.unneeded = since
+	return out
+}
+
+// unneeded reports whether a node is, as cluster-autoscaler judges nodes with GPUs:
+// by their share that is allocated alone.
+func (f *nodes) unneeded(i int) bool {
+	if len(f.pods[i]) == 0 {
+		return true
+	}
+	if !f.evictable(i) {
+		return false
+	}
+	total, left := freeOf(f.pool[i]), f.free(i)
+	all, free := total.gpus, left.gpus
+	for _, c := range total.free {
+		all += c.N
+	}
+	for _, c := range left.free {
+		free += c.N
+	}
+	return float64(all-free) <= unneededBelow*float64(all) && len(f.elsewhere([]int{i})) == 0
+}
+
+// waiting are the pods that need a new node, largest first: those that do not fit
+// the nodes on their way, once the oldest of them has waited long enough.
+func (c *clusterAutoscaler) waiting(s *plan.Snapshot) []*plan.Pod {
+	pods := pendingPods(s)
+	slices.SortStableFunc(pods, func(a, b *plan.Pod) int { return b.Demand.GPUs - a.Demand.GPUs })
+	pods = upcoming(s, pods)
+	if !slices.ContainsFunc(pods, func(p *plan.Pod) bool { return s.Now.Sub(p.Created) >= gpuPodWait }) {
+		return nil
+	}
+	return pods
+}
+
+func pendingPods(s *plan.Snapshot) []*plan.Pod {
+	var pods []*plan.Pod
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.Node == "" {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// scaleUp is the pool with the least waste, by the nodes that its pods need.
+func (c *clusterAutoscaler) scaleUp(s *plan.Snapshot, waiting []*plan.Pod) (plan.Action, bool) {
+	best, least, found := plan.Action{}, 0.0, false
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		_, used := fill(s, p, waiting, p.Max-p.Target)
+		if len(used) == 0 {
+			continue
+		}
+		waste := 0.0
+		for _, r := range used {
+			waste += float64(r.cpu)/float64(p.Template.CPUMilli) + float64(r.memory)/float64(p.Template.MemoryMi)
+		}
+		if waste /= float64(len(used)); !found || waste < least {
+			best, least, found = plan.Action{Verb: plan.ScaleUp, Pool: p.Name, From: p.Target, To: p.Target + len(used)}, waste, true
+		}
+	}
+	return best, found
+}

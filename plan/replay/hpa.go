@@ -1,0 +1,153 @@
+package replay
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"time"
+)
+
+// Request is one of an inference trace.
+type Request struct {
+	At                 time.Duration // since the first
+	Context, Generated int           // tokens
+}
+
+// ReadRequests reads an inference trace as Azure publishes them: CSV with the columns
+// TIMESTAMP ("2023-11-16 18:15:46.6805900"), ContextTokens and GeneratedTokens,
+// ascending. Errors have file and line; name is the file's name in them.
+func ReadRequests(name string, r io.Reader) ([]Request, error) {
+	var all []Request
+	var first time.Time
+	err := readRows(name, r, []string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, func(row *row) error {
+		text := row.text("TIMESTAMP")
+		at, err := time.Parse("2006-01-02 15:04:05.999999999", text)
+		if err != nil {
+			row.fail("TIMESTAMP", "%q: want a time such as 2023-11-16 18:15:46.68", text)
+		}
+		if len(all) == 0 {
+			first = at
+		}
+		q := Request{at.Sub(first), row.number("ContextTokens", maxAmount), row.number("GeneratedTokens", maxAmount)}
+		if len(all) > 0 && q.At < all[len(all)-1].At || q.At > maxTrace {
+			row.fail("TIMESTAMP", "%q: want times in order, within a week", text)
+		}
+		all = append(all, q)
+		return row.err
+	})
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%s:1: no request", name)
+	}
+	return all, err
+}
+
+const maxTrace = 7 * 24 * time.Hour
+
+// Serving is how a trace of requests becomes replicas.
+type Serving struct {
+	Days    float64 // the trace is repeated until then
+	Scale   float64 // requests for each one of the trace, at the busiest hour, 14:00
+	Night   float64 // share of it at 2:00, on a cosine between
+	Prefill float64 // tokens a second of a request
+	Decode  float64
+	// PerReplica is the HPA's target: requests in flight for each replica.
+	PerReplica  float64
+	Milli       int // thousandths of a GPU of a replica
+	CPU, Memory int
+}
+
+// The HPA's defaults: kube-controller-manager's flags and the behavior of
+// autoscaling/v2.
+const (
+	hpaPeriod    = 15 * time.Second
+	hpaTolerance = 0.1
+	hpaStable    = 300 / 15 // periods that a scale down looks back
+	hpaPods      = 4        // a scale up adds so many in a period, or as many as there are
+	maxReplicas  = 100_000
+)
+
+func (s Serving) check() error {
+	for _, x := range []float64{s.Days, s.Scale, s.Prefill, s.Decode, s.PerReplica} {
+		if !(x > 0) || math.IsInf(x, 0) {
+			return fmt.Errorf("%v: want days, scale, tokens a second and requests of a replica above 0", x)
+		}
+	}
+	switch {
+	case s.Days > 366:
+		return fmt.Errorf("%v days of requests: want at most 366", s.Days)
+	case !(s.Night >= 0 && s.Night <= 1):
+		return fmt.Errorf("%v of the requests at night: want a share, 0 … 1", s.Night)
+	case s.Milli < 1 || s.Milli > 1000:
+		return fmt.Errorf("%d thousandths of a GPU of a replica: want 1 … 1000", s.Milli)
+	}
+	return nil
+}
+
+// Replicas are the pods that an HPA makes for requests in flight: what they are at a
+// moment does not depend on how many replicas run. The newest go first.
+func Replicas(requests []Request, s Serving) ([]Pod, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	load := inFlight(requests, s)
+	var pods []Pod
+	var up []int // index in pods of those that are there
+	recent := []int{}
+	for i := range int(s.Days * float64(24*time.Hour/hpaPeriod)) {
+		now := time.Duration(i) * hpaPeriod
+		hour := math.Mod(now.Hours(), 24)
+		rate := s.Night + (1-s.Night)*(1-math.Cos(2*math.Pi*(hour-2)/24))/2
+		want := desired(len(up), load[i%len(load)]*s.Scale*rate/s.PerReplica)
+		if recent = append(recent, want); len(recent) > hpaStable {
+			recent = recent[1:]
+		}
+		for _, n := range recent { // a scale down takes the highest of the last five minutes
+			if want < len(up) {
+				want = min(max(want, n), len(up))
+			}
+		}
+		if want > maxReplicas {
+			return nil, fmt.Errorf("%d replicas, at most %d: use a smaller scale", want, maxReplicas)
+		}
+		for len(up) < want {
+			up = append(up, len(pods))
+			pods = append(pods, Pod{Name: fmt.Sprintf("replica-%d", len(pods)), CPU: s.CPU, Memory: s.Memory, GPUs: 1, Milli: s.Milli, Replica: true, Created: now})
+		}
+		for ; len(up) > want; up = up[:len(up)-1] {
+			p := &pods[up[len(up)-1]]
+			p.Run = now - p.Created
+		}
+	}
+	for _, i := range up {
+		pods[i].Run = time.Duration(s.Days*float64(24*time.Hour)) - pods[i].Created
+	}
+	return pods, nil
+}
+
+// desired is the HPA's answer for have replicas where the load would fill so many.
+func desired(have int, load float64) int {
+	want := max(1, int(math.Ceil(min(load, 1e9))))
+	if have == 0 {
+		return 1
+	}
+	if math.Abs(load/float64(have)-1) <= hpaTolerance {
+		return have
+	}
+	return min(want, have+max(have, hpaPods))
+}
+
+// inFlight is the mean number of requests in flight of each of the HPA's periods, over
+// the length of the trace; a request that ends after it counts at its beginning.
+func inFlight(requests []Request, s Serving) []float64 {
+	n := int(requests[len(requests)-1].At/hpaPeriod) + 1
+	load := curve{hpaPeriod, make([]float64, n)}
+	whole := time.Duration(n) * hpaPeriod
+	for _, q := range requests {
+		seconds := min(float64(q.Context)/s.Prefill+float64(q.Generated)/s.Decode, whole.Seconds())
+		d := time.Duration(seconds * float64(time.Second))
+		inside := min(d, whole-q.At)
+		load.add(q.At, inside, 1)
+		load.add(0, d-inside, 1)
+	}
+	return load.gpus
+}

@@ -1,0 +1,346 @@
+package replay
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// karpenter has Karpenter's rules with its defaults (sigs.k8s.io/karpenter at
+// 2266468, 2026-08): pods are batched until 1 s without a new one, 10 s at most;
+// those that fit no upcoming node, most CPU and then most memory first, open
+// NodeClaims, each with the pool types on which all its pods fit, and the cheapest is
+// made. Every 10 s one command is sought, with consolidateAfter 0s and
+// WhenEmptyOrUnderutilized: all empty nodes; else the longest run of nodes, most
+// savings for an eviction first, whose pods fit elsewhere and on one cheaper new node;
+// else one such node. It is looked at again after 15 s and then done; at most 10 % of
+// a pool's nodes leave at a time. A replacement is ready before its node is drained.
+// An interrupted node is drained at once.
+type karpenter struct {
+	known         map[string]bool // pending pods that were batched or are in the window
+	first, latest time.Time       // of the window; zero for none
+	tried         time.Time
+	polled        time.Time
+	command       *command
+}
+
+const (
+	batchIdle     = time.Second
+	batchMost     = 10 * time.Second
+	poll          = 10 * time.Second
+	validateAfter = 15 * time.Second
+	budget        = 10 // in a hundred nodes of a pool, rounded up
+	candidates    = 100
+)
+
+// command is a disruption: nodes that leave, and the pool that a replacement is of.
+type command struct {
+	nodes       []string
+	empty       bool
+	replacement string // pool, empty for none
+	at          time.Time
+	size        int // of that pool with the replacement, once it is requested
+}
+
+func (k *karpenter) again(*plan.Snapshot) bool { return !k.first.IsZero() || k.command != nil }
+
+func (k *karpenter) plan(s plan.Snapshot) plan.Plan {
+	out := plan.Plan{At: s.Now}
+	s.Pools = slices.Clone(s.Pools) // their targets change here
+	act := func(a plan.Action) { out.Actions = append(out.Actions, a) }
+	leaving := slices.ContainsFunc(s.Nodes, func(n plan.Node) bool { return n.Drain != nil || !n.LeavesAt.IsZero() })
+	due := k.command != nil && s.Now.Sub(k.command.at) >= validateAfter || k.command == nil && s.Now.Sub(k.polled) >= poll
+	var f *nodes
+	if leaving || due {
+		f = look(&s)
+	}
+	for i := range s.Nodes {
+		switch n := &s.Nodes[i]; {
+		case n.Drain == nil && !n.LeavesAt.IsZero():
+			act(plan.Action{Verb: plan.Drain, Pool: n.Pool, Node: n.Name, Reason: plan.NodeInterrupted})
+		case n.Drain != nil && len(f.pods[i]) == 0:
+			act(plan.Action{Verb: plan.RemoveNode, Pool: n.Pool, Node: n.Name, Reason: n.Drain.Reason})
+		}
+	}
+	if k.batched(&s) {
+		for pool, n := range sorted(provision(&s, upcoming(&s, byRequest(pendingPods(&s))))) {
+			act(plan.Action{Verb: plan.ScaleUp, Pool: pool.Name, From: pool.Target, To: pool.Target + n})
+			pool.Target += n
+		}
+	}
+	switch {
+	case !due:
+	case k.command != nil:
+		for _, a := range k.execute(&s, f) {
+			act(a)
+		}
+	default:
+		k.polled = s.Now
+		k.command = k.disruption(&s, f)
+	}
+	return out
+}
+
+// batched reports whether the window of pending pods closes now. Pods that stay
+// pending are tried again with the poll.
+func (k *karpenter) batched(s *plan.Snapshot) bool {
+	now := map[string]bool{}
+	for _, p := range pendingPods(s) {
+		key := p.Key()
+		now[key] = true
+		if !k.known[key] {
+			k.latest = s.Now
+			if k.first.IsZero() {
+				k.first = s.Now
+			}
+		}
+	}
+	k.known = now
+	closes := !k.first.IsZero() && (s.Now.Sub(k.latest) >= batchIdle || s.Now.Sub(k.first) >= batchMost)
+	if !closes && (len(now) == 0 || !k.first.IsZero() || s.Now.Sub(k.tried) < poll) {
+		return false
+	}
+	k.first, k.tried = time.Time{}, s.Now
+	return true
+}
+
+func byRequest(pods []*plan.Pod) []*plan.Pod {
+	slices.SortStableFunc(pods, func(a, b *plan.Pod) int {
+		return cmp.Or(cmp.Compare(b.CPUMilli, a.CPUMilli), cmp.Compare(b.MemoryMi, a.MemoryMi))
+	})
+	return pods
+}
+
+// claim is a node to be made: what each pool type would have free with its pods.
+type claim map[*plan.Pool]spare
+
+// cheapest is the pool of the claim with the lowest price.
+func (c claim) cheapest() *plan.Pool {
+	var best *plan.Pool
+	for p := range c {
+		if best == nil || p.PricePerHour < best.PricePerHour || p.PricePerHour == best.PricePerHour && p.Name < best.Name {
+			best = p
+		}
+	}
+	return best
+}
+
+// with is the claim with one more pod; nil where no type has room for all.
+func (c claim) with(s *plan.Snapshot, pod *plan.Pod) claim {
+	out := claim{}
+	for p, r := range c {
+		if profile, ok := profileOf(s, p, pod); ok {
+			if r = r.clone(); r.take(pod, profile) {
+				out[p] = r
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// claims are the nodes that pods need, and how many pods fit no type.
+func claims(s *plan.Snapshot, pods []*plan.Pod) (all []claim, without int) {
+	fresh := claim{}
+	for i := range s.Pools {
+		if p := &s.Pools[i]; p.Target < p.Max {
+			fresh[p] = freeOf(p)
+		}
+	}
+next:
+	for _, pod := range pods {
+		for i := range all {
+			if more := all[i].with(s, pod); more != nil {
+				all[i] = more
+				continue next
+			}
+		}
+		if one := fresh.with(s, pod); one != nil {
+			all = append(all, one)
+		} else {
+			without++
+		}
+	}
+	return all, without
+}
+
+// provision is how many nodes of each pool are made for pods.
+func provision(s *plan.Snapshot, pods []*plan.Pod) map[*plan.Pool]int {
+	made := map[*plan.Pool]int{}
+	all, _ := claims(s, pods)
+	for _, c := range all {
+		if p := c.cheapest(); p.Target+made[p] < p.Max {
+			made[p]++
+		}
+	}
+	return made
+}
+
+// sorted ranges by the pools' names.
+func sorted(made map[*plan.Pool]int) func(func(*plan.Pool, int) bool) {
+	return func(yield func(*plan.Pool, int) bool) {
+		pools := slices.SortedFunc(maps.Keys(made), func(a, b *plan.Pool) int { return cmp.Compare(a.Name, b.Name) })
+		for _, p := range pools {
+			if !yield(p, made[p]) {
+				return
+			}
+		}
+	}
+}
+
+// disruption is the next command, nil for none.
+func (k *karpenter) disruption(s *plan.Snapshot, f *nodes) *command {
+	left := map[string]int{} // by pool, what may leave
+	size := map[string]int{}
+	for i := range s.Nodes {
+		size[s.Nodes[i].Pool]++
+	}
+	for pool, n := range size {
+		left[pool] = (n*budget + 99) / 100
+	}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Drain != nil || !n.LeavesAt.IsZero() {
+			left[n.Pool]--
+		}
+	}
+	var empty []string
+	var full []int
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Drain != nil || !n.LeavesAt.IsZero() || !n.Ready || left[n.Pool] <= 0 || !f.evictable(i) {
+			continue
+		}
+		if len(f.pods[i]) > 0 {
+			full = append(full, i)
+			continue
+		}
+		left[n.Pool]--
+		empty = append(empty, n.Name)
+	}
+	if len(empty) > 0 {
+		return &command{nodes: empty, empty: true, at: s.Now}
+	}
+	slices.SortStableFunc(full, func(a, b int) int { return cmp.Compare(f.ratio(b), f.ratio(a)) })
+	var several []int
+	for _, i := range full {
+		if pool := s.Nodes[i].Pool; left[pool] > 0 && len(several) < candidates {
+			left[pool]--
+			several = append(several, i)
+		}
+	}
+	// The longest run that can leave, by halving, of two nodes at least.
+	var best *command
+	for low, high := 2, len(several); low <= high; {
+		middle := (low + high) / 2
+		if c := f.without(several[:middle], true); c != nil {
+			best, low = c, middle+1
+		} else {
+			high = middle - 1
+		}
+	}
+	for i := 0; i < len(full) && best == nil; i++ {
+		best = f.without(full[i:i+1], false)
+	}
+	if best != nil {
+		best.at = s.Now
+	}
+	return best
+}
+
+// ratio is what is saved for the cost of a disruption: 1, and 1 for each pod.
+func (f *nodes) ratio(i int) float64 { return f.pool[i].PricePerHour / float64(1+len(f.pods[i])) }
+
+// without is the command with which nodes leave: their pods fit elsewhere, or on one
+// new node that is cheaper than they are together. Of several, it is also cheaper than
+// each node of its own type that leaves: otherwise that one could stay. Nil for none.
+func (f *nodes) without(of []int, several bool) *command {
+	c := &command{}
+	below := 0.0
+	for _, i := range of {
+		c.nodes = append(c.nodes, f.s.Nodes[i].Name)
+		below += f.pool[i].PricePerHour
+	}
+	left := f.elsewhere(of)
+	if len(left) == 0 {
+		return c
+	}
+	// Upcoming nodes are first for the pods that are pending already.
+	rest := upcoming(f.s, append(byRequest(pendingPods(f.s)), byRequest(left)...))
+	rest = slices.DeleteFunc(rest, func(p *plan.Pod) bool { return p.Node == "" })
+	made, without := claims(f.s, rest)
+	switch {
+	case without > 0 || len(made) > 1:
+		return nil
+	case len(made) == 0:
+		return c // they fit upcoming nodes
+	}
+	if several {
+		for _, i := range of {
+			if _, same := made[0][f.pool[i]]; same {
+				below = min(below, f.pool[i].PricePerHour)
+			}
+		}
+	}
+	p := made[0].cheapest()
+	if p.PricePerHour >= below {
+		return nil
+	}
+	c.replacement = p.Name
+	return c
+}
+
+// execute does the command once it has been looked at again: its replacement first,
+// then the drains.
+func (k *karpenter) execute(s *plan.Snapshot, f *nodes) []plan.Action {
+	c := k.command
+	var of []int
+	for _, name := range c.nodes {
+		i := slices.IndexFunc(s.Nodes, func(n plan.Node) bool { return n.Name == name && n.Drain == nil && n.LeavesAt.IsZero() })
+		if i >= 0 && f.evictable(i) {
+			of = append(of, i)
+		}
+	}
+	valid := len(of) == len(c.nodes)
+	if valid && c.empty {
+		valid = !slices.ContainsFunc(of, func(i int) bool { return len(f.pods[i]) > 0 })
+	} else if valid {
+		valid = f.without(of, len(of) > 1) != nil
+	}
+	if c.size == 0 && !valid {
+		k.command = nil // something has changed
+		return nil
+	}
+	if c.replacement != "" {
+		i := slices.IndexFunc(s.Pools, func(p plan.Pool) bool { return p.Name == c.replacement })
+		p := &s.Pools[i]
+		switch {
+		case c.size == 0:
+			c.size = p.Size + 1
+			return []plan.Action{{Verb: plan.ScaleUp, Pool: p.Name, From: p.Target, To: p.Target + 1}}
+		case p.Size < c.size && s.Now.Sub(c.at) < registrationTimeout:
+			return nil
+		case p.Size < c.size:
+			k.command = nil
+			return nil
+		}
+	}
+	k.command = nil
+	var out []plan.Action
+	for _, i := range of {
+		n := &s.Nodes[i]
+		if len(f.pods[i]) == 0 {
+			out = append(out, plan.Action{Verb: plan.RemoveNode, Pool: n.Pool, Node: n.Name, Reason: plan.NodeEmpty})
+			continue
+		}
+		out = append(out, plan.Action{Verb: plan.Drain, Pool: n.Pool, Node: n.Name, Reason: plan.NodeUnderused})
+	}
+	return out
+}
+
+// registrationTimeout is when a replacement that has not registered is given up.
+const registrationTimeout = 15 * time.Minute

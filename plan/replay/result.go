@@ -1,0 +1,108 @@
+package replay
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+// Figures are what one policy did, or their deviations.
+type Figures struct {
+	Paid         float64 `json:"gpuHoursPaid"`
+	Allocated    float64 `json:"gpuHoursAllocated"` // whole GPUs, and compute slices over those of a GPU
+	Pending      float64 `json:"gpuHoursPending"`   // what pods requested while they were pending
+	Money        float64 `json:"money"`
+	Pods         float64 `json:"pods"`
+	Served       float64 `json:"served"`
+	P50          float64 `json:"pendingP50Seconds"`
+	P95          float64 `json:"pendingP95Seconds"`
+	P99          float64 `json:"pendingP99Seconds"`
+	Repartitions float64 `json:"repartitions"`
+	Evictions    float64 `json:"evictions"` // by the policy, and by a node that is gone
+	Added        float64 `json:"nodesAdded"`
+	Removed      float64 `json:"nodesRemoved"`
+	Plans        float64 `json:"plans"`
+	PeakGPUs     float64 `json:"peakGPUs"`
+	PerDay       float64 `json:"processorSecondsPerDay"`
+}
+
+func (f *Figures) all() []*float64 {
+	return []*float64{&f.Paid, &f.Allocated, &f.Pending, &f.Money, &f.Pods, &f.Served, &f.P50, &f.P95, &f.P99, &f.Repartitions,
+		&f.Evictions, &f.Added, &f.Removed, &f.Plans, &f.PeakGPUs, &f.PerDay}
+}
+
+// Run is what one policy did: the means over the seeds.
+type Run struct {
+	Policy string `json:"policy"`
+	Figures
+	// Deviation is the standard deviation of the seeds, nil for one.
+	Deviation *Figures `json:"deviation,omitempty"`
+
+	curve curve // of the first seed
+}
+
+// Result is the answer of a replay. Bounds are means over the seeds.
+type Result struct {
+	Seeds int     `json:"seeds"`
+	Runs  []Run   `json:"runs"`
+	Bound float64 `json:"boundGPUHours"` // no policy that serves all pods pays less
+	// BoundAtOnce is of whole nodes, where every pod runs from its arrival on.
+	BoundAtOnce float64        `json:"boundAtOnceGPUHours"`
+	Left        map[string]int `json:"leftOut"`
+	Days        float64        `json:"days"` // from the first pod's arrival to the last one's
+
+	demand curve // of the first seed
+}
+
+// mean is the means and deviations of the runs of one policy.
+func mean(runs []Run) Run {
+	out := runs[0]
+	if len(runs) == 1 {
+		return out
+	}
+	out.Deviation = &Figures{}
+	to, off := out.all(), out.Deviation.all()
+	values := make([]float64, len(runs))
+	for f := range to {
+		for i := range runs {
+			values[i] = *runs[i].all()[f]
+		}
+		*to[f], *off[f] = stat.MeanStdDev(values, nil)
+	}
+	return out
+}
+
+// String is the answer as a table.
+func (r Result) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%.1f days, %d seed(s); left out: %s\n\n", r.Days, r.Seeds, leftText(r.Left))
+	fmt.Fprintf(&b, "%10s %10s %9s %9s %13s %6s %6s %6s %5s %5s %5s %5s %5s %7s  %s\n", "GPU-h paid", "allocated", "pending", "money", "served", "p50 s", "p95 s", "p99 s",
+		"repar", "evict", "added", "gone", "peak", "s/day", "policy")
+	row := func(f *Figures, name string) {
+		fmt.Fprintf(&b, "%10.0f %10.0f %9.0f %9.0f %6.0f/%6.0f %6.0f %6.0f %6.0f %5.0f %5.0f %5.0f %5.0f %5.0f %7.2f  %s\n", f.Paid, f.Allocated, f.Pending, f.Money,
+			f.Served, f.Pods, f.P50, f.P95, f.P99, f.Repartitions, f.Evictions, f.Added, f.Removed, f.PeakGPUs, f.PerDay, name)
+	}
+	for i := range r.Runs {
+		row(&r.Runs[i].Figures, r.Runs[i].Policy)
+		if d := r.Runs[i].Deviation; d != nil {
+			row(d, "± (standard deviation)")
+		}
+	}
+	fmt.Fprintf(&b, "%10.0f %85s  hindsight: no policy that serves all pods pays less\n", r.Bound, "")
+	fmt.Fprintf(&b, "%10.0f %85s  hindsight, whole nodes: none pays less under which no pod waits\n", r.BoundAtOnce, "")
+	return b.String()
+}
+
+func leftText(left map[string]int) string {
+	var words []string
+	for why, n := range left {
+		words = append(words, fmt.Sprintf("%d %s", n, why))
+	}
+	slices.Sort(words)
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,186 @@
+package replay
+
+import (
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// spare is what a node has free.
+type spare struct {
+	cpu, memory int64
+	gpus        int
+	free        []mig.Count
+}
+
+// take takes what a pod requests; false, and nothing is taken, where it does not fit.
+func (r *spare) take(p *plan.Pod, profile mig.Profile) bool {
+	if p.CPUMilli > r.cpu || p.MemoryMi > r.memory || p.Demand.GPUs > r.gpus {
+		return false
+	}
+	if len(p.Demand.MIG) > 0 {
+		i := slices.IndexFunc(r.free, func(c mig.Count) bool { return c.Profile == profile && c.N > 0 })
+		if i < 0 {
+			return false
+		}
+		r.free[i].N--
+	}
+	r.cpu, r.memory, r.gpus = r.cpu-p.CPUMilli, r.memory-p.MemoryMi, r.gpus-p.Demand.GPUs
+	return true
+}
+
+func (r spare) clone() spare {
+	r.free = slices.Clone(r.free)
+	return r
+}
+
+// freeOf is a new node of a pool.
+func freeOf(p *plan.Pool) spare {
+	return freeGPUs(p.Template.CPUMilli, p.Template.MemoryMi, p.Template.GPUs)
+}
+
+func freeGPUs(cpu, memory int64, gpus []plan.GPU) spare {
+	r := spare{cpu: cpu, memory: memory}
+	var l mig.Layout
+	for i := range gpus {
+		g := &gpus[i]
+		if !g.MIG && len(g.AllocatedTo) == 0 {
+			r.gpus++
+		}
+		for _, in := range g.Instances {
+			if in.AllocatedTo == "" {
+				l = append(l, in.Placement)
+			}
+		}
+	}
+	r.free = mig.Counts(l)
+	return r
+}
+
+// profileOf is the profile that a pod's request means on a pool's GPUs; false
+// where they have none such.
+func profileOf(s *plan.Snapshot, p *plan.Pool, pod *plan.Pod) (mig.Profile, bool) {
+	if len(pod.Demand.MIG) == 0 {
+		return mig.Profile{}, true
+	}
+	t, ok := s.Tables.ForModel(p.Template.GPUs[0].Model.Name)
+	if !ok {
+		return mig.Profile{}, false
+	}
+	return t.Exact(pod.Demand.MIG[0].Name)
+}
+
+// fill puts pods on at most as many new nodes of a pool, each on the first that it
+// fits, and returns those left and the nodes used.
+func fill(s *plan.Snapshot, p *plan.Pool, pods []*plan.Pod, most int) (left []*plan.Pod, used []spare) {
+	for _, pod := range pods {
+		profile, ok := profileOf(s, p, pod)
+		if !ok {
+			left = append(left, pod)
+			continue
+		}
+		fits := false
+		for i := 0; i < len(used) && !fits; i++ {
+			fits = used[i].take(pod, profile)
+		}
+		if fits {
+			continue
+		}
+		fresh := freeOf(p)
+		if len(used) >= most || !fresh.take(pod, profile) {
+			left = append(left, pod)
+			continue
+		}
+		used = append(used, fresh)
+	}
+	return left, used
+}
+
+// upcoming leaves the pods that do not fit the nodes that are requested and have
+// not registered.
+func upcoming(s *plan.Snapshot, pods []*plan.Pod) []*plan.Pod {
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		pods, _ = fill(s, p, pods, p.Target-p.Size)
+	}
+	return pods
+}
+
+// nodes is what the nodes of a snapshot run.
+type nodes struct {
+	s    *plan.Snapshot
+	pool []*plan.Pool // of each node
+	pods [][]*plan.Pod
+}
+
+func look(s *plan.Snapshot) *nodes {
+	f := &nodes{s: s, pool: make([]*plan.Pool, len(s.Nodes)), pods: make([][]*plan.Pod, len(s.Nodes))}
+	pools, at := map[string]*plan.Pool{}, map[string]int{}
+	for i := range s.Pools {
+		pools[s.Pools[i].Name] = &s.Pools[i]
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		at[n.Name] = i
+		f.pool[i] = pools[n.Pool]
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if j, ok := at[p.Node]; ok {
+			f.pods[j] = append(f.pods[j], p)
+		}
+	}
+	return f
+}
+
+// free is what a node has free.
+func (f *nodes) free(i int) spare {
+	n := &f.s.Nodes[i]
+	r := freeGPUs(n.CPUMilli, n.MemoryMi, n.GPUs)
+	for _, p := range f.pods[i] {
+		r.cpu -= p.CPUMilli
+		r.memory -= p.MemoryMi
+	}
+	return r
+}
+
+// evictable reports whether all pods of a node may be evicted.
+func (f *nodes) evictable(i int) bool {
+	return !slices.ContainsFunc(f.pods[i], func(p *plan.Pod) bool { return !p.Evictable })
+}
+
+// elsewhere puts the pods of nodes on the others that are in service, and returns
+// those that do not fit. What the others have free is not changed.
+func (f *nodes) elsewhere(of []int) (left []*plan.Pod) {
+	free := map[int]spare{}
+	for _, i := range of {
+		for _, p := range f.pods[i] {
+			if !f.place(p, of, free) {
+				left = append(left, p)
+			}
+		}
+	}
+	return left
+}
+
+func (f *nodes) place(p *plan.Pod, not []int, free map[int]spare) bool {
+	for i := range f.s.Nodes {
+		if n := &f.s.Nodes[i]; !n.Ready || n.Cordoned || slices.Contains(not, i) {
+			continue
+		}
+		profile, ok := profileOf(f.s, f.pool[i], p)
+		if !ok {
+			continue
+		}
+		r, touched := free[i]
+		if !touched {
+			r = f.free(i)
+		}
+		if r.take(p, profile) {
+			free[i] = r
+			return true
+		}
+	}
+	return false
+}
