@@ -59,6 +59,9 @@ type Rule struct {
 	Follow time.Duration
 	// Window of rates and quantiles; zero if there are none.
 	Window time.Duration
+	// Wide, if longer than Window, is the window where Window holds fewer than the two
+	// scrapes that a rate needs.
+	Wide time.Duration
 
 	// AtZero is the value for a workload scaled to zero. Nil: none, as for every
 	// average.

@@ -51,6 +51,14 @@ type Source struct {
 	// name: a series that has it is a gateway's.
 	GatewayLabel string
 
+	// Fleeting: the parts of a pod come and go while it serves. One that a later scrape of
+	// the same page lacks has ended. Elsewhere it is silent, and the pod with it. Parts
+	// that no Identity declares are fleeting.
+	Fleeting bool
+	// Page, if set, is a series that the same target always has: it shows a later scrape
+	// where no part is left.
+	Page *Series
+
 	Idle   *Idle   // what NaN means
 	Absent *Absent // what a missing series means
 }

@@ -58,10 +58,11 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	b := &faultEnv{}
 	b.load.Store(idleLoad)
 	b.page = promfault.NewPage(b.samples)
-	page := httptest.NewServer(b.page)
+	page, health := httptest.NewServer(b.page), httptest.NewServer(&healthPages{b: b, nth: map[string]int{}})
 	t.Cleanup(page.Close)
+	t.Cleanup(health.Close)
 	b.cluster, err = cluster.Start(t.Context(), cluster.Options{
-		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: faultScrape(page.Listener.Addr().String()),
+		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: faultScrape(page.Listener.Addr().String(), health.Listener.Addr().String()),
 		// An adapter that waits for Prometheus must hold up its own HPAs only.
 		ExtraArgs: map[string][]string{cluster.ControllerManager: {"--concurrent-horizontal-pod-autoscaler-syncs=40"}},
 	})
@@ -86,11 +87,11 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	return b
 }
 
-func faultScrape(page string) []byte {
+func faultScrape(page, health string) []byte {
 	return fmt.Appendf(nil, `global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
 - {job_name: workers, honor_labels: true, static_configs: [{targets: [%q]}]}
-`, page)
+%s`, page, healthScrapes(health))
 }
 
 // samples are the real load of each namespace, shared by its pods.
