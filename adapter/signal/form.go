@@ -23,12 +23,22 @@ func (r query) value(s Source) parser.Expr {
 		})
 	case Rate:
 		return r.wider(func(r query) parser.Expr {
-			return over(r.windowed("rate", s.Metric, s.Matchers), s, func() parser.Expr {
-				return r.windowed("rate", s.Over, s.Matchers)
+			return over(s.together(parser.SUM, r.windowed("rate", s.Metric, s.Matchers)), s, func() parser.Expr {
+				return s.together(parser.SUM, r.windowed("rate", s.Over, s.Matchers))
 			})
 		})
 	}
-	return over(r.selector(s.Metric, s.Matchers), s, func() parser.Expr { return r.selector(s.Over, s.Matchers) })
+	return over(s.together(parser.SUM, r.selector(s.Metric, s.Matchers)), s, func() parser.Expr {
+		return s.together(parser.SUM, r.selector(s.Over, s.Matchers))
+	})
+}
+
+// together aggregates the series that differ in Without only.
+func (s Source) together(op parser.ItemType, e parser.Expr) parser.Expr {
+	if len(s.Without) == 0 {
+		return e
+	}
+	return &parser.AggregateExpr{Op: op, Expr: e, Grouping: s.Without, Without: true}
 }
 
 // wider is an expression over the rule's window, and over the wide one for what has no
@@ -59,7 +69,7 @@ func (r query) scrapeTime(s Source) parser.Expr {
 		return r.promqlTime(s)
 	}
 	if s.Form != Quantile {
-		return call("timestamp", r.selector(s.Metric, s.Matchers))
+		return s.together(parser.MIN, call("timestamp", r.selector(s.Metric, s.Matchers)))
 	}
 	// Every classic histogram has this bucket, and one is enough.
 	whole := labels.MustNewMatcher(labels.MatchEqual, labels.BucketLabel, "+Inf")

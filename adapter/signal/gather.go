@@ -36,6 +36,7 @@ type podValue struct {
 // its series are a gateway's.
 func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 	since, lives := t.since(k)
+	since = since.Add(time.Second) // it is truncated: in its second the pod before it may have been scraped
 	if !lives {
 		return false, false
 	}

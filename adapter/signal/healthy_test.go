@@ -29,9 +29,9 @@ func scrapedEvery(interval time.Duration, scrapes int, missed string, value func
 // window and those that are declared included.
 func TestOneScrapeMissedRefusesNothing(t *testing.T) {
 	const pod, idle, tgi = `{namespace="chat",pod="a",model_name="m",engine="0"`, `{namespace="idle",pod="a",model_name="m",engine="0"`, `{namespace="tgi",pod="a"`
-	intervals := []time.Duration{60 * time.Second, 120 * time.Second}
+	intervals, refresh := []time.Duration{60 * time.Second, 120 * time.Second}, 30*time.Second
 	if testall.Enabled() {
-		intervals = append(intervals, 15*time.Second, 30*time.Second)
+		intervals, refresh = append(intervals, 15*time.Second, 30*time.Second), 15*time.Second
 	}
 	for _, interval := range intervals {
 		for _, missed := range []string{"_", "stale"} {
@@ -60,7 +60,7 @@ func TestOneScrapeMissedRefusesNothing(t *testing.T) {
 				rule := builtin(t, name)
 				rule.MaxAge, rule.Follow = 45*time.Second, 16*time.Second
 				table := NewTable(rule)
-				for after := 7*time.Minute + 3*time.Second; after < 18*time.Minute; after += 15 * time.Second {
+				for after := 7*time.Minute + 3*time.Second; after < 18*time.Minute; after += refresh {
 					var now time.Time
 					table, _, now = ask(t, m, table, after)
 					for namespace, want := range wants {
@@ -143,6 +143,26 @@ func TestFlowsThatAreForgotten(t *testing.T) {
 		a, err := table.External("chat", anything, now)
 		if (c.want < 0) != (err != nil) || err == nil && a.Value != c.want {
 			t.Errorf("%s: %+v, %v, want %v", name, a, err, c.want)
+		}
+	}
+}
+
+// Clients choose a picker's flows. However many there are, they are one sum, and two
+// replicas of Prometheus do not double it.
+func TestManyFlowsAreOneSum(t *testing.T) {
+	var text strings.Builder
+	for n := range 600 {
+		for _, replica := range []string{"a", "b"} {
+			labels := fmt.Sprintf(`{namespace="chat",pod="epp",inference_pool="p",priority="0",fairness_id="user-%d",outcome="Dispatched",prometheus_replica=%q}`, n, replica)
+			fmt.Fprintf(&text, "llm_d_epp_flow_control_queue_size%s 1x30\nllm_d_epp_flow_control_request_queue_duration_seconds_sum%[1]s 0+2x30\n", labels)
+			fmt.Fprintf(&text, "llm_d_epp_flow_control_request_queue_duration_seconds_count%s 0+%dx30\n", labels, 1+n%2)
+		}
+	}
+	m := load(t, text.String())
+	for name, want := range map[string]float64{"queue_depth": 600, "queue_time_mean": 2 / 1.5} {
+		table, dropped, now := ask(t, m, NewTable(builtin(t, name)), 30*step)
+		if a, err := table.External("chat", anything, now); err != nil || a.Value < want-1e-9 || a.Value > want+1e-9 {
+			t.Errorf("%s: %+v, %v, want %g (dropped %v)", name, a, err, want, dropped)
 		}
 	}
 }

@@ -110,6 +110,9 @@ func (r Rule) Validate() error {
 	if r.Window < 0 || r.Window > 0 && r.Window < time.Second {
 		check("window", errors.New("must be zero or at least a second"))
 	}
+	if r.Wide < 0 {
+		check("wide", errors.New("must not be negative"))
+	}
 	for i, l := range r.Identity {
 		check(fmt.Sprintf("identity[%d]", i), identityLabel(l))
 	}

@@ -101,6 +101,9 @@ func queueTimes(q float64) []Source {
 func meanQueueTimes() []Source {
 	means := eachQueueTime(func(r [2]metric.Read) Source {
 		s := gauge(r[0])
+		if s.Server == metric.ServerEPP {
+			s.Without = []string{metric.LabelFairnessID, metric.LabelPriority, "outcome", metric.LabelModelName, metric.LabelTargetModel}
+		}
 		s.Metric, s.Form, s.Over, s.Idle = r[0].Name+"_sum", Rate, r[0].Name+"_count", idleWhile(r[0], r[1])
 		return s
 	})
@@ -132,6 +135,11 @@ func gauge(r metric.Read) Source {
 	// that has been empty for a while (pkg/epp/metrics/metrics.go of llm-d-router 0.9).
 	s.Fleeting = r.Server == metric.ServerTriton || r.Server == metric.ServerRay || r.Server == metric.ServerEPP
 	if r.Server == metric.ServerEPP {
+		// Clients choose the flows, up to a thousand (pkg/epp/metrics/cardinality.go).
+		if slices.Contains(r.Labels, metric.LabelFairnessID) {
+			s.Without = []string{metric.LabelFairnessID}
+			s.Identity = slices.DeleteFunc(s.Identity, func(l string) bool { return l == metric.LabelFairnessID })
+		}
 		s.Page = &Series{Metric: metric.EPPReadyOld.Name} // llm-d's has both names
 	}
 	return s

@@ -126,6 +126,7 @@ func (t *Table) in(namespace string) []Key {
 
 // Known is a table's state of one series, for explanations.
 type Known struct {
+	Source int    // its place in the rule
 	Metric string // the source's
 	Server string
 	Labels labels.Labels
@@ -150,7 +151,7 @@ func (t *Table) About(k Key, now time.Time) iter.Seq[Known] {
 			}
 			s := &t.rule.Sources[p.source]
 			known := Known{
-				Metric: s.Metric, Server: s.Server, Labels: p.labels, Value: p.value, Time: time.UnixMilli(p.at),
+				Source: int(p.source), Metric: s.Metric, Server: s.Server, Labels: p.labels, Value: p.value, Time: time.UnixMilli(p.at),
 				Gone: p.is(gone), Declared: p.is(declared) || p.is(evidence),
 			}
 			switch {

@@ -135,7 +135,7 @@ func (b *faultEnv) samples(ctx context.Context) ([]promfault.Sample, error) {
 func (b *faultEnv) populate(t *testing.T) {
 	t.Helper()
 	have := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110")}
-	for i := range 2 {
+	for i := range 3 {
 		n := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "node-" + strconv.Itoa(i), Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
 			Status:     corev1.NodeStatus{Allocatable: have, Capacity: have},

@@ -28,9 +28,8 @@ type shape struct {
 	name, about string
 	every       int // seconds between scrapes
 	stateful    bool
-	always      bool // make test plays it
 	// page is what a pod's page has at its nth scrape; ok is false where the scrape fails.
-	page func(nth int, age time.Duration) (sets []map[string]string, ok bool)
+	page func(nth int) (sets []map[string]string, ok bool)
 	// during is called once, in the middle.
 	during func(*faultEnv, *testing.T, shape)
 }
@@ -38,28 +37,30 @@ type shape struct {
 const (
 	healthSeries = "health_of_work"
 	scale        = 7.5
-	healthySyncs = 90
-	loading      = 8 * time.Second // in which a new replica has no page
-	ready        = 12              // seconds after which the rollout goes on, since KWOK's pods are ready at once
+	// prometheusAway is a shape that is played after the others.
+	prometheusAway = "prometheus-away"
+	healthySyncs   = 90
+	loading        = 8 * time.Second // in which a new replica has no page
+	ready          = 12              // seconds after which the rollout goes on, since KWOK's pods are ready at once
 )
 
 var scrapeSeconds = []int{2, 4, 8, 16}
 
-func steady(int, time.Duration) ([]map[string]string, bool) { return []map[string]string{nil}, true }
+func steady(int) ([]map[string]string, bool) { return []map[string]string{nil}, true }
 
 // missing fails one scrape of three.
-func missing(nth int, _ time.Duration) ([]map[string]string, bool) {
+func missing(nth int) ([]map[string]string, bool) {
 	return []map[string]string{nil}, nth%3 != 2
 }
 
 // pair is two replicas of Prometheus, of which the second is away half of the time.
-func pair(nth int, _ time.Duration) ([]map[string]string, bool) {
+func pair(nth int) ([]map[string]string, bool) {
 	sets := []map[string]string{{"prometheus_replica": "a"}, {"prometheus_replica": "b"}}
 	return sets[:2-nth/3%2], true
 }
 
 // models are two of a server, of which one is replaced by its next version.
-func models(nth int, _ time.Duration) ([]map[string]string, bool) {
+func models(nth int) ([]map[string]string, bool) {
 	return []map[string]string{{"model": "a"}, {"model": "b", "version": strconv.Itoa(nth / 4)}}, true
 }
 
@@ -68,16 +69,16 @@ func shapes() []shape {
 	for _, every := range scrapeSeconds {
 		all = append(all, shape{
 			name: fmt.Sprintf("scraped-every-%ds", int(float64(every)*scale)), about: fmt.Sprintf("scrapes each %d s, of which one of three fails", int(float64(every)*scale)),
-			every: every, always: every == 2, page: missing,
+			every: every, page: missing,
 		})
 	}
 	return append(all,
-		shape{name: "rollout-deployment", about: "a Deployment's pods are replaced, and load their model first", every: 2, always: true, page: steady, during: (*faultEnv).rollOut},
-		shape{name: "rollout-statefulset", about: "a StatefulSet's pods are replaced under their own names", every: 2, stateful: true, always: true, page: steady, during: (*faultEnv).rollOut},
+		shape{name: "rollout-deployment", about: "a Deployment's pods are replaced, and load their model first", every: 2, page: steady, during: (*faultEnv).rollOut},
+		shape{name: "rollout-statefulset", about: "a StatefulSet's pods are replaced under their own names", every: 2, stateful: true, page: steady, during: (*faultEnv).rollOut},
 		shape{name: "a-replica-more", about: "replicas are added", every: 2, page: steady, during: (*faultEnv).grow},
 		shape{name: "two-prometheuses", about: "two replicas of Prometheus, of which one comes and goes", every: 2, page: pair},
 		shape{name: "models-come-and-go", about: "a server's models are replaced while it serves", every: 2, page: models},
-		shape{name: "prometheus-away", about: "Prometheus is away for three syncs", every: 2, page: steady, during: (*faultEnv).prometheusAway},
+		shape{name: prometheusAway, about: "Prometheus is away for three syncs", every: 2, page: steady},
 	)
 }
 
@@ -120,15 +121,14 @@ func (h *healthPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
+		sets, ok := s.page(nth)
+		if !ok {
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		for _, p := range pods.Items {
-			age := time.Since(p.CreationTimestamp.Time)
-			sets, ok := s.page(nth, age)
-			if !ok {
-				http.Error(w, "not now", http.StatusServiceUnavailable)
-				return
-			}
-			if p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning || age < loading {
+			if p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning || time.Since(p.CreationTimestamp.Time) < loading {
 				continue
 			}
 			for _, set := range sets {
@@ -146,20 +146,17 @@ func (h *healthPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func healthScrapes(pages string) string {
 	var b strings.Builder
 	for _, s := range shapes() {
-		fmt.Fprintf(&b, "- {job_name: %q, scrape_interval: %ds, honor_labels: true, metrics_path: /%[1]s, static_configs: [{targets: [%q]}]}\n", s.name, s.every, pages)
+		fmt.Fprintf(&b, "- {job_name: %q, scrape_interval: %ds, honor_labels: true, metrics_path: /%[1]s, static_configs: [{targets: [%[3]q]}]}\n", s.name, s.every, pages)
 	}
 	return b.String()
 }
 
-// neverRefuse plays all shapes at once. An HPA that loses its number, be it for one
-// sync, has been refused.
+// neverRefuse plays all shapes at once, and then takes Prometheus away. An HPA that loses
+// its number, be it for one sync, has been refused.
 func (b *faultEnv) neverRefuse(t *testing.T) {
-	var played []shape
-	for _, s := range shapes() {
-		if compared() || s.always {
-			played = append(played, s)
-			b.healthy(t, s)
-		}
+	played := shapes()
+	for _, s := range played {
+		b.healthy(t, s)
 	}
 	for _, s := range played {
 		await.For(t, testenv.Patience, s.name+": the HPA has a number", func() error {
@@ -171,10 +168,6 @@ func (b *faultEnv) neverRefuse(t *testing.T) {
 	}
 	b.seen.reset()
 	before := b.router.counts()
-	enough := 10
-	if compared() {
-		enough = healthySyncs
-	}
 	syncs := func(n int) {
 		t.Helper()
 		await.For(t, testenv.Patience, fmt.Sprintf("%d syncs", n), func() error {
@@ -187,17 +180,39 @@ func (b *faultEnv) neverRefuse(t *testing.T) {
 			return nil
 		})
 	}
-	syncs(enough / 3)
+	syncs(healthySyncs / 3)
 	for _, s := range played {
 		if s.during != nil {
 			s.during(b, t, s)
 		}
 	}
-	syncs(enough)
+	syncs(healthySyncs)
 	for _, s := range played {
 		if lost := b.seen.lost(s.name); lost != "" {
 			t.Errorf("%s: refused: %s", s.about, lost)
 		}
+	}
+	b.away(t)
+}
+
+// away takes Prometheus away for three syncs.
+func (b *faultEnv) away(t *testing.T) {
+	t.Helper()
+	b.seen.reset()
+	before := b.router.counts()[prometheusAway]
+	syncs := func(n int) {
+		await.True(t, testenv.Patience, "syncs", func() bool { return b.router.counts()[prometheusAway] >= before+n })
+	}
+	if err := b.proxy.Answer(promfault.Down); err != nil {
+		t.Fatal(err)
+	}
+	syncs(3)
+	if err := b.proxy.Answer(promfault.Honest); err != nil {
+		t.Fatal(err)
+	}
+	syncs(8)
+	if lost := b.seen.lost(prometheusAway); lost != "" {
+		t.Errorf("refused: %s", lost)
 	}
 }
 
@@ -279,19 +294,6 @@ func (b *faultEnv) grow(t *testing.T, s shape) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"minReplicas":%d}}`, replicas+2)
 	if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// prometheusAway takes Prometheus away, from all shapes, for three syncs.
-func (b *faultEnv) prometheusAway(t *testing.T, s shape) {
-	t.Helper()
-	if err := b.proxy.Answer(promfault.Down); err != nil {
-		t.Fatal(err)
-	}
-	before := b.router.counts()[s.name]
-	await.True(t, testenv.Patience, "three syncs without Prometheus", func() bool { return b.router.counts()[s.name] >= before+3 })
-	if err := b.proxy.Answer(promfault.Honest); err != nil {
 		t.Fatal(err)
 	}
 }
