@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/compat"
 	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/adapter/strict"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
@@ -27,7 +28,7 @@ func TestTheRulesPageSaysWhatThereIs(t *testing.T) {
 	head := rulesPage{File: "c.yaml", Hash: "abc", Since: now, Failure: "c.yaml:7: x"}
 	ours := []config.Declared{
 		{Name: "queue_depth"},
-		{Name: "mine", Line: 4, Problems: []config.Problem{{File: "c.yaml", Line: 4, Path: "rules[0].subjct", Err: errors.New("unknown field")}}},
+		{Name: "mine", Line: 4, Problems: []strict.Problem{{File: "c.yaml", Line: 4, Path: "rules[0].subjct", Err: errors.New("unknown field")}}},
 	}
 	questions := []cache.Status{
 		{Rule: "queue_depth", Backend: "default", Namespace: "chat", Query: `a<b`, At: now.Add(-2 * time.Second), Series: 5, Dropped: map[signal.Reason]int{signal.Stale: 2}},

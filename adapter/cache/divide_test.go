@@ -27,6 +27,8 @@ type fleet struct {
 	widest  int
 	faults  map[string]fault
 	down    error
+	// base is how long each query takes, and each how long a namespace in it does.
+	base, each time.Duration
 }
 
 type fault struct {
@@ -48,7 +50,13 @@ func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, mos
 			met[n] = bad
 		}
 	}
+	pace := f.base + time.Duration(len(namespaces))*f.each
 	f.mu.Unlock()
+	select {
+	case <-time.After(pace):
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, ctx.Err())
+	}
 	if down != nil {
 		return nil, down
 	}
@@ -277,6 +285,36 @@ func TestABackendsFaultDividesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server without a free processor is slow about everything: it is asked about fewer
+// namespaces at once, not more often, and none of them is at fault.
+func TestASlowServerIsNotAskedMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		c, _ := start(t, fleetSetup(f))
+		all := names(120)
+		asking(t, c, all, time.Hour)
+		time.Sleep(20 * time.Second)
+		f.set(func() { f.base, f.each = 2*time.Second, 30*time.Millisecond })
+		before := f.count()
+		for range 3 {
+			time.Sleep(20 * time.Second)
+			asking(t, c, all, time.Hour)
+		}
+		if n := f.count() - before; n > 40 {
+			t.Errorf("%d queries in the first minute", n)
+		}
+		for _, s := range c.Status() {
+			if s.Alone {
+				t.Fatalf("%s is asked about by itself", s.Namespace)
+			}
+		}
+		time.Sleep(time.Minute)
+		if good, failures := asking(t, c, all, 45*time.Second); !slices.Equal(good, all) {
+			t.Errorf("%d have an answer: %v", len(good), failures)
+		}
+	})
 }
 
 // An answer that is too much, although no namespace is, is asked for in parts.

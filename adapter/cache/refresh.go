@@ -80,7 +80,14 @@ func (c *Cache) refresh(ctx context.Context, t *topic, units []*unit) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
+	began := time.Now()
 	blameless := !units[0].alone && c.control(ctx, p, t, units[0].namespace, !units[0].begun) != nil
+	// A server that is slow about nothing is slow about all of them. Dividing would give
+	// it more to do now; fewer at once from the next time on does not.
+	if errors.Is(err, context.DeadlineExceeded) && !units[0].alone && time.Since(began) > p.opts.Timeout/slowness {
+		blameless = true
+		t.narrow((len(units)+1)/2, time.Now())
+	}
 	if len(units) > 1 && !blameless {
 		half := (len(units) + 1) / 2
 		var asking sync.WaitGroup
@@ -110,6 +117,9 @@ func (t *topic) anyAlone(units []*unit) bool {
 	}
 	return false
 }
+
+// slowness: a control that takes more than such a part of the timeout is slow.
+const slowness = 16
 
 // nowhere is a name that no namespace has.
 const nowhere = "-"

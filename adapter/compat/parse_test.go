@@ -67,25 +67,25 @@ func TestABrokenRuleStandsAlone(t *testing.T) {
 	for broken, want := range map[string]string{
 		"- {}": "rules[1].seriesQuery: is required",
 		"- seriesQuery: 'up{'\n  metricsQuery: up\n  resources: {template: <<.Resource>>}":                   ":5: rules[1].seriesQuery",
-		"- seriesQuery: up\n  nonsense: 1":                                                                   ":6: rules[1].nonsense: no such field; there are metricsQuery, name",
-		"- seriesQuery: up\n  seriesQuery: down":                                                             ":6: rules[1].seriesQuery: is there twice",
+		"- seriesQuery: up\n  nonsense: 1":                                                                   ":6: rules[1].nonsense: unknown field",
+		"- seriesQuery: up\n  seriesQuery: down":                                                             ":6: rules[1].seriesQuery: is already set above",
 		"- seriesQuery: up\n  seriesFilters: [{is: a, isNot: b}]":                                            ":6: rules[1].seriesFilters[0]: must have either",
 		"- seriesQuery: up\n  seriesFilters:\n  - is: ok\n  - is: '('":                                       ":8: rules[1].seriesFilters[1]: error parsing regexp",
 		"- seriesQuery: up\n  name: {matches: '(a)(b)'}":                                                     "rules[1].name.as: is required: name.matches has 2 groups",
 		"- seriesQuery: up\n  name:\n    matches: '['":                                                       ":7: rules[1].name.matches",
 		"- seriesQuery: up\n  resources: {template: 'x'}":                                                    "rules[1].resources.template: must contain <<.Resource>>",
 		"- seriesQuery: up\n  resources: {overrides: {pod: {group: apps}}}":                                  "rules[1].resources.overrides.pod: resource is required",
-		"- seriesQuery: up\n  resources: {overrides: [pod]}":                                                 "rules[1].resources.overrides: is no mapping",
+		"- seriesQuery: up\n  resources: {overrides: [pod]}":                                                 "rules[1].resources: overrides: is a list, not a mapping",
 		"- seriesQuery: up\n  resources: {overrides: {namespace: {resource: namespace}, namespaced: false}}": ":6: rules[1].resources.overrides.namespaced: is in overrides; move it up, into resources",
-		"- seriesQuery: up\n  resources: {namespaced: perhaps}":                                              "rules[1]: line 6: cannot unmarshal",
+		"- seriesQuery: up\n  resources: {namespaced: perhaps}":                                              ":6: rules[1].resources: namespaced: is text, not true or false",
 		"- seriesQuery: up\n  metricsQuery: up":                                                              "rules[1].resources: neither template nor overrides",
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: sum(<<.Serie>>)":         ":7: rules[1].metricsQuery: executing the template",
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: sum(<<.Series>>":         `rules[1].metricsQuery: renders to "sum(up", which is no PromQL`,
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: <<range 1000>>":          "rules[1].metricsQuery: template: query:1",
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: <<if true>><<end>>":      "rules[1].metricsQuery: the template renders to nothing",
 		"- up":                ":5: rules[1]: is no mapping",
-		"- seriesQuery: [up]": ":5: rules[1].seriesQuery: is no plain value",
-		"- seriesQuery: up\n  seriesFilters: {a: 1}": ":6: rules[1].seriesFilters: is no list",
+		"- seriesQuery: [up]": ":5: rules[1].seriesQuery: is a list, not text",
+		"- seriesQuery: up\n  seriesFilters: {a: 1}": ":6: rules[1].seriesFilters: is a mapping, not a list",
 	} {
 		f, err := Parse("pa.yaml", []byte("rules:"+goodRule+broken))
 		if err != nil {
@@ -129,9 +129,9 @@ func TestAFileOfAnotherKind(t *testing.T) {
 		"# nothing\n":                  "",
 		"rules:\n":                     "",
 		"rules: 5":                     "pa.yaml:1: rules: is no list of rules",
-		"rule: []":                     "pa.yaml:1: rule: no such field; there are externalRules, resourceRules, rules",
-		"rules: []\nrules: []":         "is there twice",
-		"resourceRules: {cpu: {x: 1}}": "pa.yaml:1: resourceRules.cpu.x: no such field",
+		"rule: []":                     "pa.yaml:1: rule: unknown field",
+		"rules: []\nrules: []":         "is already set above",
+		"resourceRules: {cpu: {x: 1}}": "pa.yaml:1: resourceRules.cpu.x: unknown field",
 	} {
 		f, err := Parse("pa.yaml", []byte(text))
 		if err != nil {
@@ -167,7 +167,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, p := range file.Problems {
-			if p.Err == nil || p.Line == 0 || p.Field == "" {
+			if p.Err == nil || p.Line == 0 || p.Path == "" {
 				t.Fatalf("%+v", p)
 			}
 		}

@@ -9,8 +9,12 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/adapter/strict"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 )
+
+// document is a file of this program's configuration.
+type document struct{ *strict.Document }
 
 // File is a configuration as read. A rule with problems is in Rules only, so that
 // it affects no other rule.
@@ -31,7 +35,7 @@ type Declared struct {
 	Line int    // 0 for a built-in one
 	Rule cache.Rule
 	// Problems: if there are any, Rule is not to be used.
-	Problems []Problem
+	Problems []strict.Problem
 }
 
 // Title is the rule's name, or its place in the file.
@@ -41,21 +45,25 @@ func (d Declared) Title() string { return cmp.Or(d.Name, d.Path) }
 // error joins all problems that are not a rule's; then nothing of the file may
 // be used. It does not read the files that the configuration names.
 func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
-	d, err := parse(name, raw)
+	parsed, err := strict.Parse(name, raw)
 	if err != nil {
 		return nil, err
+	}
+	d := document{parsed}
+	if d.Second > 0 {
+		return nil, strict.Problem{File: name, Line: d.Second, Err: errors.New("parsing configuration: more than one document; keep the first and remove the others")}
 	}
 	if err := d.foreign(); err != nil {
 		return nil, err
 	}
 	f := &File{Name: name, Config: Default()}
-	var problems []Problem
-	_, rules := entry(d.root, "rules")
+	var problems []strict.Problem
+	_, rules := strict.Entry(d.Root, "rules")
 	if d.theirs() {
 		f.Config.PrometheusAdapter.ConfigFile, rules = name, nil
 		problems = d.mixed()
 	} else {
-		problems = d.fields(d.root, "", &f.Config, "rules", "backends")
+		problems = d.Fields(d.Root, "", &f.Config, "rules", "backends")
 		problems = append(problems, d.backends(&f.Config)...)
 	}
 	for _, overlay := range overlays {
@@ -64,13 +72,13 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 		}
 	}
 	if len(problems) == 0 && d.theirs() && f.Config.Prometheus.URL == "" {
-		return nil, Problem{File: name, Path: "prometheus.url", Err: errors.New("is required; with a prometheus-adapter file, set --prometheus-url")}
+		return nil, strict.Problem{File: name, Path: "prometheus.url", Err: errors.New("is required; with a prometheus-adapter file, set --prometheus-url")}
 	}
 	if len(problems) == 0 { // a field that could not be read has its default
-		problems = d.problems(d.root, "", f.Config.validate())
+		problems = d.Problems(d.Root, "", f.Config.validate())
 	}
 	if len(problems) > 0 {
-		return nil, join(problems)
+		return nil, strict.Join(problems)
 	}
 	f.Rules, err = d.rules(rules, f.Config)
 	return f, err
@@ -78,11 +86,11 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 
 // Err joins the problems of all rules; nil if there are none.
 func (f *File) Err() error {
-	var all []Problem
+	var all []strict.Problem
 	for _, r := range f.Rules {
 		all = append(all, r.Problems...)
 	}
-	return join(all)
+	return strict.Join(all)
 }
 
 // Signals returns the rules that can be used.
@@ -96,18 +104,18 @@ func (f *File) Signals() []cache.Rule {
 	return good
 }
 
-func (d *document) backends(c *Config) (problems []Problem) {
-	_, list := entry(d.root, "backends")
-	list = resolve(list)
-	if null(list) {
+func (d document) backends(c *Config) (problems []strict.Problem) {
+	_, list := strict.Entry(d.Root, "backends")
+	list = strict.Resolve(list)
+	if strict.Null(list) {
 		return nil
 	}
 	if list.Kind != yaml.SequenceNode {
-		return []Problem{{File: d.name, Line: list.Line, Path: "backends", Err: errors.New("is no list")}}
+		return []strict.Problem{{File: d.Name, Line: list.Line, Path: "backends", Err: errors.New("is no list")}}
 	}
 	for i, n := range list.Content {
 		b := Backend{Prometheus: Default().Prometheus}
-		problems = append(problems, d.fields(n, fmt.Sprintf("backends[%d]", i), &b)...)
+		problems = append(problems, d.Fields(n, fmt.Sprintf("backends[%d]", i), &b)...)
 		c.Backends = append(c.Backends, b)
 	}
 	return problems
@@ -115,7 +123,7 @@ func (d *document) backends(c *Config) (problems []Problem) {
 
 // rules reads the list of rules, each separately, and puts the built-in ones
 // before them.
-func (d *document) rules(list *yaml.Node, c Config) ([]Declared, error) {
+func (d document) rules(list *yaml.Node, c Config) ([]Declared, error) {
 	var all []Declared
 	at := map[string]int{}
 	for _, r := range signal.Builtin(LeastMaxAge) {
@@ -124,12 +132,12 @@ func (d *document) rules(list *yaml.Node, c Config) ([]Declared, error) {
 		r.Exporters = trust.From(c.ExporterNamespaces)
 		all = append(all, Declared{Name: r.Name, Rule: cache.Rule{Rule: r}})
 	}
-	list = resolve(list)
-	if null(list) {
+	list = strict.Resolve(list)
+	if strict.Null(list) {
 		return all, nil
 	}
 	if list.Kind != yaml.SequenceNode {
-		return nil, Problem{File: d.name, Line: list.Line, Path: "rules", Err: errors.New("is no list")}
+		return nil, strict.Problem{File: d.Name, Line: list.Line, Path: "rules", Err: errors.New("is no list")}
 	}
 	for i, n := range list.Content {
 		r := d.rule(n, fmt.Sprintf("rules[%d]", i), c)
@@ -139,8 +147,8 @@ func (d *document) rules(list *yaml.Node, c Config) ([]Declared, error) {
 			all[place] = r
 			continue
 		case known && r.Name != "":
-			r.Problems = append(r.Problems, Problem{
-				File: d.name, Line: r.Line, Path: r.Path + ".name", Err: fmt.Errorf("%q is declared twice: see line %d", r.Name, all[place].Line),
+			r.Problems = append(r.Problems, strict.Problem{
+				File: d.Name, Line: r.Line, Path: r.Path + ".name", Err: fmt.Errorf("%q is declared twice: see line %d", r.Name, all[place].Line),
 			})
 			r.Name = ""
 		}
@@ -152,9 +160,9 @@ func (d *document) rules(list *yaml.Node, c Config) ([]Declared, error) {
 	return all, nil
 }
 
-func (d *document) rule(n *yaml.Node, path string, c Config) Declared {
+func (d document) rule(n *yaml.Node, path string, c Config) Declared {
 	var own Rule
-	r := Declared{Path: path, Line: n.Line, Problems: d.fields(n, path, &own)}
+	r := Declared{Path: path, Line: n.Line, Problems: d.Fields(n, path, &own)}
 	r.Name = own.Name
 	if len(r.Problems) > 0 {
 		return r
@@ -171,7 +179,7 @@ func (d *document) rule(n *yaml.Node, path string, c Config) Declared {
 	if own.Query != "" && err != nil {
 		err = renamed(err, "sources[0].query", "query")
 	}
-	r.Problems = d.problems(n, path, err)
+	r.Problems = d.Problems(n, path, err)
 	r.Rule = cache.Rule{Rule: s, Backend: own.Backend}
 	return r
 }

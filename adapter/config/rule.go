@@ -37,6 +37,8 @@ type Rule struct {
 	Maximum *float64         `json:"maximum,omitempty"`
 	MaxAge  *metav1.Duration `json:"maxAge,omitempty"`
 	Window  *metav1.Duration `json:"window,omitempty"`
+	// Wide is the window where Window holds fewer than two scrapes; none if unset.
+	Wide *metav1.Duration `json:"wide,omitempty"`
 	// AtZero is the value for a workload that is scaled to zero; none if unset.
 	AtZero *float64 `json:"atZero,omitempty"`
 	// Activation: an external answer up to it is 0.
@@ -90,6 +92,9 @@ func (r Rule) signal(maxAge time.Duration) (signal.Rule, error) {
 	}
 	if r.Window != nil {
 		out.Window = r.Window.Duration
+	}
+	if r.Wide != nil {
+		out.Wide = r.Wide.Duration
 	}
 	if len(r.Sources) == 0 {
 		return out, nil

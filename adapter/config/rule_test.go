@@ -31,8 +31,10 @@ sources:
   gatewayLabel: server
   matchers: [{label: job, op: "=", value: mine}]
   idle: {value: 0, while: [{metric: my_queue, matchers: [{label: kind, op: "!=", value: "x"}]}], by: [model], progress: {metric: my_tokens_total}}
+  fleeting: true
+  page: {metric: my_build_info}
   absent: {value: 0, while: {metric: up, matchers: [{label: job, op: "=", value: mine}]}, is: 1, label: pool, from: name}
-- {metric: my_time_total, form: rate, over: my_count_total}
+- {metric: my_time_total, form: rate, over: my_count_total, without: [user]}
 identity: [replica]
 duplicates: min
 perPod: max
@@ -41,6 +43,7 @@ minimum: -1
 maximum: 60
 maxAge: 1m
 window: 3m
+wide: 6m
 atZero: 0
 activation: 2
 `
@@ -69,12 +72,12 @@ func TestARuleCanSayEverything(t *testing.T) {
 	for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Sources[0]), reflect.ValueOf(*r.Sources[0].Absent), reflect.ValueOf(*r.Sources[0].Idle)} {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			if v.Field(i).IsZero() && name != "Over" && name != "Value" && name != "Query" {
+			if v.Field(i).IsZero() && name != "Over" && name != "Value" && name != "Query" && name != "Without" {
 				t.Errorf("%s.%s is lost", v.Type(), name)
 			}
 		}
 	}
-	if s := r.Sources[1]; s.Form != signal.Rate || s.Over != "my_count_total" || s.Tier != 1 {
+	if s := r.Sources[1]; s.Form != signal.Rate || s.Over != "my_count_total" || s.Tier != 1 || len(s.Without) != 1 {
 		t.Errorf("%+v", s)
 	}
 	if w := r.Sources[0].Idle.While; len(w) != 1 || w[0].Metric != "my_queue" || len(w[0].Matchers) != 1 {

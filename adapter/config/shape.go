@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/gpuscale/gpuscale/adapter/strict"
 )
 
 // theirFields are the top-level fields of prometheus-adapter's configuration.
@@ -13,31 +15,31 @@ var theirFields = []string{"rules", "externalRules", "resourceRules"}
 
 // theirs reports whether the file is in prometheus-adapter's own format: each of
 // its rules has a seriesQuery.
-func (d *document) theirs() bool {
+func (d document) theirs() bool {
 	for _, field := range theirFields[1:] {
-		if key, _ := entry(d.root, field); key != nil {
+		if key, _ := strict.Entry(d.Root, field); key != nil {
 			return true
 		}
 	}
-	_, rules := entry(d.root, "rules")
-	list := resolve(rules)
+	_, rules := strict.Entry(d.Root, "rules")
+	list := strict.Resolve(rules)
 	return list != nil && list.Kind == yaml.SequenceNode && slices.ContainsFunc(list.Content, func(item *yaml.Node) bool {
-		key, _ := entry(item, "seriesQuery")
+		key, _ := strict.Entry(item, "seriesQuery")
 		return key != nil
 	})
 }
 
 // foreign returns an error for files that contain prometheus-adapter's
 // configuration without being it: its ConfigMap and its chart's values.
-func (d *document) foreign() error {
-	kind, what := entry(d.root, "kind")
-	if version, _ := entry(d.root, "apiVersion"); kind != nil && version != nil {
-		return Problem{File: d.name, Line: kind.Line, Path: "kind", Err: fmt.Errorf("this is a Kubernetes manifest of a %s; a configuration is the text under its data: mount it, and name the file", what.Value)}
+func (d document) foreign() error {
+	kind, what := strict.Entry(d.Root, "kind")
+	if version, _ := strict.Entry(d.Root, "apiVersion"); kind != nil && version != nil {
+		return strict.Problem{File: d.Name, Line: kind.Line, Path: "kind", Err: fmt.Errorf("this is a Kubernetes manifest of a %s; a configuration is the text under its data: mount it, and name the file", what.Value)}
 	}
-	_, rules := entry(d.root, "rules")
+	_, rules := strict.Entry(d.Root, "rules")
 	for _, field := range []string{"default", "custom", "external", "resource"} {
-		if key, _ := entry(rules, field); key != nil {
-			return Problem{File: d.name, Line: key.Line, Path: "rules." + field, Err: errors.New("these are values of prometheus-adapter's chart; a configuration is the config.yaml in the ConfigMap that it makes of them")}
+		if key, _ := strict.Entry(rules, field); key != nil {
+			return strict.Problem{File: d.Name, Line: key.Line, Path: "rules." + field, Err: errors.New("these are values of prometheus-adapter's chart; a configuration is the config.yaml in the ConfigMap that it makes of them")}
 		}
 	}
 	return nil
@@ -45,11 +47,11 @@ func (d *document) foreign() error {
 
 // mixed returns a problem for each field of this program in a file of
 // prometheus-adapter's format.
-func (d *document) mixed() (problems []Problem) {
-	for i := 0; i+1 < len(d.root.Content); i += 2 {
-		if key := d.root.Content[i]; !slices.Contains(theirFields, key.Value) {
-			problems = append(problems, Problem{
-				File: d.name, Line: key.Line, Path: key.Value,
+func (d document) mixed() (problems []strict.Problem) {
+	for i := 0; i+1 < len(d.Root.Content); i += 2 {
+		if key := d.Root.Content[i]; !slices.Contains(theirFields, key.Value) {
+			problems = append(problems, strict.Problem{
+				File: d.Name, Line: key.Line, Path: key.Value,
 				Err: errors.New("the rules here are in prometheus-adapter's format (seriesQuery); name this file in prometheusAdapter.configFile of another one"),
 			})
 		}

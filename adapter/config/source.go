@@ -16,7 +16,9 @@ type Source struct {
 	Quantile float64     `json:"quantile,omitempty"`
 	Over     string      `json:"over,omitempty"`
 	Matchers []Matcher   `json:"matchers,omitempty"`
-	Scale    *float64    `json:"scale,omitempty"`
+	// Without are labels that Prometheus sums away.
+	Without []string `json:"without,omitempty"`
+	Scale   *float64 `json:"scale,omitempty"`
 	// Tier of the source; its index in the list if unset. Sources of one tier
 	// are combined.
 	Tier *int `json:"tier,omitempty"`
@@ -29,6 +31,11 @@ type Source struct {
 	Gateway bool `json:"gateway,omitempty"`
 	// GatewayLabel is a label whose presence makes a series a gateway's.
 	GatewayLabel string `json:"gatewayLabel,omitempty"`
+
+	// Fleeting: the parts of a pod come and go while it serves. Page is a series that
+	// the same target always has: it shows a later scrape where no part is left.
+	Fleeting bool    `json:"fleeting,omitempty"`
+	Page     *Series `json:"page,omitempty"`
 
 	Idle   *Idle   `json:"idle,omitempty"`
 	Absent *Absent `json:"absent,omitempty"`
@@ -69,7 +76,7 @@ func (s Series) signal() (signal.Series, error) {
 func (s Source) signal(place int) (signal.Source, error) {
 	out := signal.Source{
 		Metric: s.Metric, Form: s.Form, Quantile: s.Quantile, Over: s.Over, Tier: place,
-		Server: s.Server, Identity: s.Identity, Gateway: s.Gateway, GatewayLabel: s.GatewayLabel,
+		Server: s.Server, Identity: s.Identity, Gateway: s.Gateway, GatewayLabel: s.GatewayLabel, Fleeting: s.Fleeting, Without: s.Without,
 	}
 	if s.Tier != nil {
 		out.Tier = *s.Tier
@@ -84,6 +91,13 @@ func (s Source) signal(place int) (signal.Source, error) {
 	var err error
 	if out.Matchers, err = matchers(s.Matchers); err != nil {
 		errs = append(errs, err)
+	}
+	if s.Page != nil {
+		page, err := s.Page.signal()
+		if err != nil {
+			errs = append(errs, prefix("page", err))
+		}
+		out.Page = &page
 	}
 	if s.Idle != nil {
 		if out.Idle, err = s.Idle.signal(); err != nil {

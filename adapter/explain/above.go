@@ -2,16 +2,13 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
-	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/adapter/provider"
@@ -31,10 +28,7 @@ func described(ref autoscaling.CrossVersionObjectReference) object {
 	return objectOf(ref.APIVersion, ref.Kind, ref.Name)
 }
 
-var (
-	serviceKind    = schema.GroupKind{Kind: "Service"}
-	replicaSetKind = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
-)
+var serviceKind = schema.GroupKind{Kind: "Service"}
 
 // resourceOf is the resource of a kind.
 func resourceOf(ref autoscaling.CrossVersionObjectReference) schema.GroupVersionResource {
@@ -83,91 +77,36 @@ func (c Cluster) service(ctx context.Context, w *World, name string) error {
 	case err != nil:
 		return allowed(fmt.Errorf("reading Service %s/%s: %w", w.HPA.Namespace, name, err))
 	}
-	w.services[name] = s.Spec.Selector
-	return nil
+	s.Namespace, s.Name = w.HPA.Namespace, name
+	return w.listed.AddService(s)
 }
 
 // between reads the owners of the objects between a pod and a custom workload.
 func (c Cluster) between(ctx context.Context, w *World) error {
 	ns := w.HPA.Namespace
+	var errs []error
 	deployments, err := c.Kube.AppsV1().Deployments(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return allowed(fmt.Errorf("listing the Deployments of namespace %s: %w", ns, err))
 	}
-	for i := range deployments.Items {
-		w.owned("apps/v1", "Deployment", &deployments.Items[i])
+	for _, d := range deployments.Items {
+		errs = append(errs, w.add("apps/v1", "Deployment", d.ObjectMeta))
 	}
 	sets, err := c.Kube.AppsV1().StatefulSets(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return allowed(fmt.Errorf("listing the StatefulSets of namespace %s: %w", ns, err))
 	}
-	for i := range sets.Items {
-		w.owned("apps/v1", "StatefulSet", &sets.Items[i])
+	for _, set := range sets.Items {
+		errs = append(errs, w.add("apps/v1", "StatefulSet", set.ObjectMeta))
 	}
 	jobs, err := c.Kube.BatchV1().Jobs(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return allowed(fmt.Errorf("listing the Jobs of namespace %s: %w", ns, err))
 	}
-	for i := range jobs.Items {
-		w.owned("batch/v1", "Job", &jobs.Items[i])
+	for _, job := range jobs.Items {
+		errs = append(errs, w.add("batch/v1", "Job", job.ObjectMeta))
 	}
-	return nil
-}
-
-// owned records an object's controller.
-func (w *World) owned(apiVersion, kind string, o metav1.Object) {
-	if ref := metav1.GetControllerOf(o); ref != nil {
-		w.owners[objectOf(apiVersion, kind, o.GetName())] = objectOf(ref.APIVersion, ref.Kind, ref.Name)
-	}
-}
-
-// World replaces the adapter's informers: pods, their owners, Services and
-// scales.
-var (
-	_ provider.Pods   = World{}
-	_ provider.Above  = World{}
-	_ provider.Scales = World{}
-)
-
-// Ready implements provider.Pods and provider.Above.
-func (World) Ready() error { return nil }
-
-// Lives implements provider.Pods.
-func (w World) Lives(_, name string) (since time.Time, ok bool) {
-	at := slices.IndexFunc(w.Pods, func(p core.Pod) bool { return p.Name == name && counted(p) })
-	if at < 0 {
-		return time.Time{}, false
-	}
-	return w.Pods[at].CreationTimestamp.Time, true
-}
-
-// Select implements provider.Pods.
-func (w World) Select(_ string, selector labels.Selector) []string {
-	return w.names(func(p *core.Pod) bool { return selector.Matches(labels.Set(p.Labels)) })
-}
-
-// Owned implements provider.Pods and provider.Above.
-func (w World) Owned(_ string, kind schema.GroupKind, name string) []string {
-	return w.names(func(p *core.Pod) bool { return w.below(object{kind, name}, p) })
-}
-
-// names returns the counted pods for which ok is true.
-func (w World) names(ok func(*core.Pod) bool) (names []string) {
-	for i := range w.Pods {
-		if counted(w.Pods[i]) && ok(&w.Pods[i]) {
-			names = append(names, w.Pods[i].Name)
-		}
-	}
-	return names
-}
-
-// Service implements provider.Above.
-func (w World) Service(_, name string) (labels.Selector, bool) {
-	selector, there := w.services[name]
-	if len(selector) == 0 {
-		return nil, there
-	}
-	return labels.SelectorFromSet(selector), there
+	return errors.Join(errs...)
 }
 
 // Scale implements provider.Scales.
@@ -178,28 +117,4 @@ func (w World) Scale(_ context.Context, resource schema.GroupVersionResource, _,
 	}
 	s := w.scales[scaleKey{resource.GroupResource(), name}]
 	return s.Scale, s.err
-}
-
-// maxHeight bounds the chain of owners above a pod.
-const maxHeight = 16
-
-// below reports whether an object controls a pod, directly or through other
-// objects. For kinds that own their pods directly, that is a ReplicaSet at most.
-func (w World) below(o object, pod metav1.Object) bool {
-	ref := metav1.GetControllerOf(pod)
-	if ref == nil {
-		return false
-	}
-	at := objectOf(ref.APIVersion, ref.Kind, ref.Name)
-	for range maxHeight {
-		if at == o {
-			return true
-		}
-		next, known := w.owners[at]
-		if !known || provider.OwnsDirectly(o.GroupKind) && at.GroupKind != replicaSetKind {
-			return false
-		}
-		at = next
-	}
-	return false
 }

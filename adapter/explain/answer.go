@@ -33,7 +33,7 @@ type answer struct {
 	pods []string
 }
 
-func (w World) answerer() provider.Answerer { return provider.Answerer{Pods: w, Scales: w, Above: w} }
+func (w World) answerer() provider.Answerer { return w.listed.Answerer(w) }
 
 // answer reads a table as the adapter's provider does. failure is Prometheus'.
 func (w World) answer(ctx context.Context, a asked, t *signal.Table, failure error, now time.Time) answer {

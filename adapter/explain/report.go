@@ -162,10 +162,10 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 	r, failure := read(ctx, rule, w.HPA.Namespace)
 	got := w.answer(ctx, a, r.table, failure, r.Now)
 	counts := func(pod string) bool {
-		_, lives := w.Lives(w.HPA.Namespace, pod)
+		_, lives := w.answerer().Pods.Lives(w.HPA.Namespace, pod)
 		return got.pods == nil && lives || slices.Contains(got.pods, pod)
 	}
-	x.Samples, x.Dropped = r.rows(rule.Rule, counts), r.dropped
+	x.Samples, x.Dropped = r.rows(rule.Rule, w.HPA.Namespace, counts), r.dropped
 	x.hint(a, w.HPA.Namespace)
 	x.missing(w, r, a, got.pods)
 	x.answered(got)
@@ -196,7 +196,7 @@ func (x *Metric) hint(a asked, namespace string) {
 // missing lists the counted pods without a usable value.
 func (x *Metric) missing(w World, r reading, a asked, pods []string) {
 	for _, pod := range pods {
-		_, err := r.table.Among(w.Lives).Pod(signal.Key{Namespace: w.HPA.Namespace, Pod: pod}, a.selector, r.Now)
+		_, err := r.table.Among(w.answerer().Pods.Lives).Pod(signal.Key{Namespace: w.HPA.Namespace, Pod: pod}, a.selector, r.Now)
 		var none *signal.NoAnswer
 		switch {
 		case !errors.As(err, &none):

@@ -176,7 +176,7 @@ func TestTheWorldIsWhatTheInformersSay(t *testing.T) {
 		}
 	}
 	for _, pod := range []string{"a", "leaving", "ended", "unknown"} {
-		_, here := w.Lives("chat", pod)
+		_, here := w.answerer().Pods.Lives("chat", pod)
 		if _, there := pods.Lives("chat", pod); here != there {
 			t.Errorf("pod %s there: %t", pod, here)
 		}

@@ -118,13 +118,13 @@ func (w World) belonging(ctx context.Context, a asked) func(pod string) bool {
 		now, _ := w.answerer().PodsOf(ctx, a.thing(w.HPA.Namespace)) // a deleted Service has none
 		return naming(a.object.Kind, a.object.Name, now)
 	}
-	return naming(target.Kind, target.Name, w.Select(w.HPA.Namespace, w.Selector))
+	return naming(target.Kind, target.Name, w.answerer().Pods.Select(w.HPA.Namespace, w.Selector))
 }
 
 // play runs the controller over the range.
 func (s Simulation) play(ctx context.Context, w World, spec autoscaling.HorizontalPodAutoscalerSpec, metrics []simulated, lives map[string]life, t *Timeline) {
 	target := spec.ScaleTargetRef
-	ofTarget := naming(target.Kind, target.Name, w.Select(w.HPA.Namespace, w.Selector))
+	ofTarget := naming(target.Kind, target.Name, w.answerer().Pods.Select(w.HPA.Namespace, w.Selector))
 	limit := metrics[0].history.rule.MaxAge
 	recorded := func(at time.Time) int { return len(living(lives, at, s.To, limit, ofTarget)) }
 	replicas := int32(recorded(s.From))
@@ -165,11 +165,17 @@ func (s Simulation) play(ctx context.Context, w World, spec autoscaling.Horizont
 
 // answer is what the adapter would have answered for the simulated replicas.
 func (s Simulation) answer(ctx context.Context, w World, m simulated, i int, pods []string, replicas int32) (hpa.Answer, *float64) {
-	then := World{HPA: w.HPA, Selector: labels.Everything(), Replicas: int32(len(pods)), StatusReplicas: int32(len(pods))}
+	then, err := newWorld()
+	if err != nil {
+		return hpa.Answer{Error: err}, nil
+	}
+	then.HPA, then.Selector, then.Replicas, then.StatusReplicas = w.HPA, labels.Everything(), int32(len(pods)), int32(len(pods))
 	target, yes := w.HPA.Spec.ScaleTargetRef, true
 	owners := []metav1.OwnerReference{{APIVersion: target.APIVersion, Kind: target.Kind, Name: target.Name, Controller: &yes}}
 	for _, pod := range pods {
-		then.Pods = append(then.Pods, core.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod, OwnerReferences: owners}, Status: core.PodStatus{Phase: core.PodRunning}})
+		if err := then.add("v1", "Pod", metav1.ObjectMeta{Name: pod, OwnerReferences: owners}); err != nil {
+			return hpa.Answer{Error: err}, nil
+		}
 	}
 	a := m.asked
 	if k := a.object.Kind; k != "" && k != "Pod" && k != "Namespace" {

@@ -14,7 +14,11 @@ import (
 
 func worldOf(t *testing.T, spec string) World {
 	t.Helper()
-	w := World{Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"})}
+	w, err := newWorld()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Selector = labels.SelectorFromSet(labels.Set{"app": "vllm"})
 	w.HPA.Namespace, w.HPA.Name = "chat", "vllm"
 	if err := yaml.UnmarshalStrict([]byte(spec), &w.HPA.Spec); err != nil {
 		t.Fatal(err)

@@ -24,8 +24,7 @@ type Querier interface {
 
 // reading is an answer of Prometheus to a rule.
 type reading struct {
-	table   *signal.Table
-	samples []signal.Sample // of the namespace
+	table *signal.Table
 	signal.Reading
 	dropped map[signal.Reason]int // in the namespace
 }
@@ -39,33 +38,15 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 	for _, query := range []string{rule.Past(namespace), rule.Query(namespace)} {
 		vector, err := rule.Querier.Query(ctx, query, time.Time{})
 		if err != nil {
-			r.table, r.samples = signal.NewTable(rule.Rule), nil
+			r.table = signal.NewTable(rule.Rule)
 			return r, err
 		}
 		if len(vector) > 0 {
 			r.Evaluated = vector[0].Time
 		}
-		some := within(rule, vector, namespace)
-		r.table, r.dropped = r.table.Read(some, r.Reading)
-		r.samples = append(some, missing(some, r.samples)...)
+		r.table, r.dropped = r.table.Read(within(rule, vector, namespace), r.Reading)
 	}
 	return r, nil
-}
-
-// missing returns the samples of the past that the present lacks, evidence of the
-// past aside: the adapter's tables remember values only.
-func missing(present, past []signal.Sample) (only []signal.Sample) {
-	type series struct{ part, labels string }
-	there := map[series]bool{}
-	for _, s := range present {
-		there[series{s.Part, s.Labels.String()}] = true
-	}
-	for _, s := range past {
-		if kind, _ := part(s.Part); (kind == 'v' || kind == 't') && !there[series{s.Part, s.Labels.String()}] {
-			only = append(only, s)
-		}
-	}
-	return only
 }
 
 // within keeps the samples that name a namespace in the target's labels or in
@@ -90,7 +71,7 @@ type Row struct {
 	Labels string `json:"labels,omitempty"`
 	// Value as text: JSON has no NaN.
 	Value string `json:"value"`
-	// AgeSeconds at the time of evaluation; negative if unknown.
+	// AgeSeconds of the sample; of a value that is dropped, of the answer.
 	AgeSeconds float64 `json:"ageSeconds"`
 	// Reason why the series does not count, empty if it does.
 	Reason string `json:"reason,omitempty"`
@@ -98,68 +79,30 @@ type Row struct {
 	source int
 }
 
-// rows lists the series, each judged by the adapter's own tables. counts reports
-// whether a pod counts.
-func (r reading) rows(rule signal.Rule, counts func(pod string) bool) []Row {
-	beside := map[string][]signal.Sample{} // samples that are about a pod and are no value
-	times := map[string]float64{}
-	for _, s := range r.samples {
-		if kind, n := part(s.Part); kind != 'v' && n >= 0 {
-			beside[podOf(rule, s.Labels)] = append(beside[podOf(rule, s.Labels)], s)
-			if kind == 't' {
-				times[s.Part[1:]+s.Labels.String()] = s.Value
-			}
-		}
-	}
+// rows lists the series as the adapter's table has them. counts reports whether a pod
+// counts.
+func (r reading) rows(rule signal.Rule, namespace string, counts func(pod string) bool) []Row {
 	rows := []Row{}
-	for _, s := range r.samples {
-		kind, n := part(s.Part)
-		if n < 0 || n >= len(rule.Sources) || kind != 'v' && kind != 'a' {
-			continue
-		}
-		source, pod := rule.Sources[n], podOf(rule, s.Labels)
-		row := Row{Pod: pod, Metric: source.Metric, Labels: distinct(rule, source, s.Labels), AgeSeconds: -1, source: n}
-		if kind == 'a' {
-			if source.Absent == nil {
-				continue
+	for k := range r.table.Known(namespace) {
+		for p := range r.table.About(k, r.Now) {
+			row := Row{
+				Pod: k.Pod, Metric: p.Metric, Labels: distinct(rule, rule.Sources[p.Source], p.Labels), Value: number(p.Value), Reason: string(p.Dropped),
+				AgeSeconds: math.Round(1000*max(0, r.Now.Sub(p.Time).Seconds())) / 1000, source: p.Source,
 			}
-			row.Value, row.AgeSeconds = number(source.Absent.Value)+" declared", r.age(s.Value)
-			row.Metric += " (absent)"
+			if p.Declared {
+				row.Value += " declared"
+			}
+			if row.Reason == "" && k.Pod != "" && !counts(k.Pod) {
+				row.Reason = "pod does not count"
+			}
 			rows = append(rows, row)
-			continue
 		}
-		row.Value = number(s.Value)
-		if t, ok := times[s.Part[1:]+s.Labels.String()]; ok {
-			row.AgeSeconds = r.age(t)
-		}
-		row.Reason = r.judge(rule, append(slices.Clone(beside[pod]), s))
-		if row.Reason == "" && pod != "" && !counts(pod) {
-			row.Reason = "pod does not count"
-		}
-		rows = append(rows, row)
 	}
 	supersede(rule, rows)
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.source, b.source), cmp.Compare(a.Labels, b.Labels))
 	})
 	return rows
-}
-
-// judge returns why the adapter's tables drop the one value among the samples.
-func (r reading) judge(rule signal.Rule, samples []signal.Sample) string {
-	_, dropped := signal.NewTable(rule).Read(samples, r.Reading)
-	for reason := range dropped {
-		return string(reason)
-	}
-	return ""
-}
-
-// age of a scrape time, negative if it is none.
-func (r reading) age(scraped float64) float64 {
-	if !(scraped > 0 && scraped < 1e11) {
-		return -1
-	}
-	return math.Round(1000*max(0, r.Evaluated.Sub(time.UnixMilli(int64(1000*scraped))).Seconds())) / 1000
 }
 
 // supersede marks the rows for which the same pod has a better source.

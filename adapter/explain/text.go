@@ -121,10 +121,7 @@ func (p *printer) samples(rows []Row) {
 			_, _ = fmt.Fprintf(t, "    and %d more\n", len(rows)-maxRows)
 			break
 		}
-		age := "unknown"
-		if r.AgeSeconds >= 0 {
-			age = (time.Duration(r.AgeSeconds*1000) * time.Millisecond).Round(time.Second).String()
-		}
+		age := (time.Duration(r.AgeSeconds*1000) * time.Millisecond).Round(time.Second)
 		_, _ = fmt.Fprintf(t, "    %s\t%s\t%s\t%s\t%s\t%s\n", r.Pod, r.Metric, r.Labels, r.Value, age, r.Reason)
 	}
 	_ = t.Flush()

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,12 +35,22 @@ type World struct {
 	Selector                 labels.Selector
 	// Pods of the namespace, sorted by name, those that have ended included.
 	Pods []core.Pod
-	// owners are the controllers of the namespace's objects.
-	owners map[object]object
-	// services are the selectors of the Services that metrics name; scales are
-	// those of objects other than the target.
-	services map[string]map[string]string
-	scales   map[scaleKey]scale
+	// listed are the pods that the adapter counts, what is above them, and the Services that
+	// metrics name.
+	listed *provider.Listed
+	// scales are those of objects other than the target.
+	scales map[scaleKey]scale
+}
+
+func newWorld() (World, error) {
+	listed, err := provider.NewListed()
+	return World{listed: listed, scales: map[scaleKey]scale{}}, err
+}
+
+// add adds an object of the HPA's namespace.
+func (w World) add(apiVersion, kind string, o metav1.ObjectMeta) error {
+	o.Namespace = w.HPA.Namespace
+	return w.listed.Add(apiVersion, kind, o)
 }
 
 type scaleKey struct {
@@ -57,7 +68,10 @@ type scale struct {
 // Read reads everything about an HPA. given, if not nil, replaces the one in the
 // cluster.
 func (c Cluster) Read(ctx context.Context, namespace, name string, given *autoscaling.HorizontalPodAutoscaler) (World, error) {
-	w := World{owners: map[object]object{}, services: map[string]map[string]string{}, scales: map[scaleKey]scale{}}
+	w, err := newWorld()
+	if err != nil {
+		return w, err
+	}
 	if given != nil {
 		w.HPA = *given
 	} else {
@@ -78,17 +92,20 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 	}
 	w.Pods = pods.Items
 	slices.SortFunc(w.Pods, func(a, b core.Pod) int { return strings.Compare(a.Name, b.Name) })
-	for i := range w.Pods {
-		w.owned("v1", "Pod", &w.Pods[i])
+	var errs []error
+	for _, p := range w.Pods {
+		if p.Status.Phase != core.PodSucceeded && p.Status.Phase != core.PodFailed {
+			errs = append(errs, w.add("v1", "Pod", p.ObjectMeta))
+		}
 	}
 	sets, err := c.Kube.AppsV1().ReplicaSets(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return w, allowed(fmt.Errorf("listing the ReplicaSets of namespace %s: %w", namespace, err))
 	}
-	for i := range sets.Items {
-		w.owned("apps/v1", "ReplicaSet", &sets.Items[i])
+	for _, set := range sets.Items {
+		errs = append(errs, w.add("apps/v1", "ReplicaSet", set.ObjectMeta))
 	}
-	return w, nil
+	return w, errors.Join(errs...)
 }
 
 // notThere adds the names of the existing HPAs to the error.
@@ -147,11 +164,6 @@ func (c Cluster) scaleOf(ctx context.Context, namespace string, ref autoscaling.
 		return scale{}, fmt.Errorf("the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
 	}
 	return s, nil
-}
-
-// counted reports whether the adapter counts the pod.
-func counted(p core.Pod) bool {
-	return p.DeletionTimestamp == nil && p.Status.Phase != core.PodSucceeded && p.Status.Phase != core.PodFailed
 }
 
 // selected are the pods the target's scale selects, as the HPA sees them.

@@ -34,7 +34,7 @@ const (
 	ratioMaximum = 1.05
 	// latencyMaximum is a day in seconds: more is a wrong unit.
 	latencyMaximum = 86_400
-	// latencyWindow covers at least two scrapes at any usual interval.
+	// latencyWindow covers at least two scrapes of up to a minute.
 	latencyWindow = 2 * time.Minute
 )
 
@@ -67,7 +67,7 @@ func inference(name string, aggregation Aggregation, maximum float64, maxAge tim
 // latency is a time in seconds; the highest of several counts.
 func latency(name string, maxAge time.Duration, sources []Source) Rule {
 	r := inference(name, Max, latencyMaximum, maxAge, sources)
-	r.Window = latencyWindow
+	r.Window, r.Wide = latencyWindow, Lookback
 	return r
 }
 

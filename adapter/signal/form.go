@@ -15,16 +15,41 @@ func (r query) value(s Source) parser.Expr {
 	case PromQL:
 		return r.promql(s)
 	case Quantile:
-		classic := sum(r.windowed("rate", s.bucket(), finite(s.Matchers)), append(r.subject(s), labels.BucketLabel))
-		native := sum(r.windowed("rate", s.Metric, native(s.Matchers)), r.subject(s))
 		q := number(s.Quantile)
-		return or(call("histogram_quantile", q, classic), call("histogram_quantile", q, native))
+		return r.wider(func(r query) parser.Expr {
+			classic := sum(r.windowed("rate", s.bucket(), finite(s.Matchers)), append(r.subject(s), labels.BucketLabel))
+			native := sum(r.windowed("rate", s.Metric, native(s.Matchers)), r.subject(s))
+			return or(call("histogram_quantile", q, classic), call("histogram_quantile", q, native))
+		})
 	case Rate:
-		return over(r.windowed("rate", s.Metric, s.Matchers), s, func() parser.Expr {
-			return r.windowed("rate", s.Over, s.Matchers)
+		return r.wider(func(r query) parser.Expr {
+			return over(s.together(parser.SUM, r.windowed("rate", s.Metric, s.Matchers)), s, func() parser.Expr {
+				return s.together(parser.SUM, r.windowed("rate", s.Over, s.Matchers))
+			})
 		})
 	}
-	return over(r.selector(s.Metric, s.Matchers), s, func() parser.Expr { return r.selector(s.Over, s.Matchers) })
+	return over(s.together(parser.SUM, r.selector(s.Metric, s.Matchers)), s, func() parser.Expr {
+		return s.together(parser.SUM, r.selector(s.Over, s.Matchers))
+	})
+}
+
+// together aggregates the series that differ in Without only.
+func (s Source) together(op parser.ItemType, e parser.Expr) parser.Expr {
+	if len(s.Without) == 0 {
+		return e
+	}
+	return &parser.AggregateExpr{Op: op, Expr: e, Grouping: s.Without, Without: true}
+}
+
+// wider is an expression over the rule's window, and over the wide one for what has no
+// value there.
+func (r query) wider(of func(query) parser.Expr) parser.Expr {
+	wide := r
+	wide.Window = r.Wide
+	if r.Wide <= r.Window {
+		return of(r)
+	}
+	return or(of(r), of(wide))
 }
 
 // over divides by the source's Over, if set.
@@ -44,7 +69,7 @@ func (r query) scrapeTime(s Source) parser.Expr {
 		return r.promqlTime(s)
 	}
 	if s.Form != Quantile {
-		return call("timestamp", r.selector(s.Metric, s.Matchers))
+		return s.together(parser.MIN, call("timestamp", r.selector(s.Metric, s.Matchers)))
 	}
 	// Every classic histogram has this bucket, and one is enough.
 	whole := labels.MustNewMatcher(labels.MatchEqual, labels.BucketLabel, "+Inf")
@@ -66,7 +91,7 @@ func (r query) idle(s Source) parser.Expr {
 		}
 		most := r.selector(w.Metric, w.Matchers)
 		if r.Window > 0 {
-			most = r.windowed("max_over_time", w.Metric, w.Matchers)
+			most = r.wider(func(r query) parser.Expr { return r.windowed("max_over_time", w.Metric, w.Matchers) })
 		}
 		e = set(parser.LAND, e, is(newest(most, by), 0))
 	}
@@ -75,8 +100,19 @@ func (r query) idle(s Source) parser.Expr {
 	}
 	queue := s
 	queue.Idle = &Idle{While: s.Idle.While[:1], By: s.Idle.By}
-	grows := &parser.BinaryExpr{Op: parser.GTR, LHS: newest(r.windowed("rate", s.Idle.Progress.Metric, s.Idle.Progress.Matchers), by), RHS: number(0)}
+	rate := r.wider(func(r query) parser.Expr {
+		return newest(r.windowed("rate", s.Idle.Progress.Metric, s.Idle.Progress.Matchers), by)
+	})
+	grows := &parser.BinaryExpr{Op: parser.GTR, LHS: &parser.ParenExpr{Expr: rate}, RHS: number(0)}
 	return or(e, set(parser.LAND, r.idle(queue), grows))
+}
+
+// page is the scrape time of a series that the target always has.
+func (r query) page(s Source) parser.Expr {
+	if s.Page == nil {
+		return nil
+	}
+	return newest(call("timestamp", r.selector(s.Page.Metric, s.Page.Matchers)), r.owner())
 }
 
 // absent is the scrape time of the series that shows the target is scraped: one

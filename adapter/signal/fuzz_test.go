@@ -94,7 +94,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		for _, promql := range []string{r.Query(), r.Past(), r.Query("chat", value), r.Past("chat")} {
 			selectors := selectorsIn(t, promql)
-			if want := 3 + 3 + 2 + 3 + 4; len(selectors) != want {
+			if want := 3 + (1 + 2*2) + 2 + (2*2 + 1) + (2*2 + 2); len(selectors) != want {
 				t.Fatalf("%s has %d selectors, not %d", promql, len(selectors), want)
 			}
 			for _, s := range selectors {

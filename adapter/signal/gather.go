@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ type podValue struct {
 // its series are a gateway's.
 func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 	since, lives := t.since(k)
+	since = since.Add(time.Second) // it is truncated: in its second the pod before it may have been scraped
 	if !lives {
 		return false, false
 	}
@@ -45,7 +47,7 @@ func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 	gateway = true
 	for i := range points {
 		p := &points[i]
-		if p.at < since.UnixMilli() || !g.matches(p) {
+		if p.at < since.UnixMilli() || p.is(page) || !g.matches(p) {
 			continue
 		}
 		age, limit := g.now.Sub(time.UnixMilli(p.at)), g.rule.limit(p.every)
@@ -74,6 +76,7 @@ func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 		present = present || !p.is(gone)
 		gateway = gateway && g.rule.gateway(p)
 	}
+	silent = slices.DeleteFunc(silent, func(p *point) bool { return g.ended(p, points) })
 	for _, p := range silent {
 		g.note(p)
 	}
@@ -113,6 +116,18 @@ func (g *gathering) lacks(used, silent []*point) bool {
 		}
 	}
 	return false
+}
+
+// ended reports whether a part of the pod is not silent but over: its source's parts
+// come and go, and a later scrape of the same page does not have it.
+func (g *gathering) ended(p *point, pod []point) bool {
+	s := &g.rule.Sources[p.source]
+	if !p.is(gone) || !s.Fleeting && s.identity(g.rule) != nil {
+		return false
+	}
+	return slices.ContainsFunc(pod, func(u point) bool {
+		return u.source == p.source && u.at > p.at && (u.is(page) || u.why == 0 && ofScraping(u.labels, true) == ofScraping(p.labels, true))
+	})
 }
 
 // note records a stale or unusable point.
@@ -189,19 +204,26 @@ var scraping = map[string]bool{
 	"prometheus": true, "prometheus_replica": true, "replica": true, "__replica__": true, "receive": true, "cluster": true, "tenant_id": true,
 }
 
-func (r *Rule) identity(p *point) string {
+// ofScraping returns the labels that scraping adds, or the series' own.
+func ofScraping(ls labels.Labels, added bool) string {
 	var b strings.Builder
+	ls.Range(func(l labels.Label) {
+		if scraping[l.Name] == added {
+			b.WriteString(l.Name)
+			b.WriteByte(0)
+			b.WriteString(l.Value)
+			b.WriteByte(0)
+		}
+	})
+	return b.String()
+}
+
+func (r *Rule) identity(p *point) string {
 	names := r.Sources[p.source].identity(r)
 	if names == nil {
-		p.labels.Range(func(l labels.Label) {
-			if !scraping[l.Name] {
-				b.WriteString(l.Name)
-				b.WriteByte(0)
-				b.WriteString(l.Value)
-				b.WriteByte(0)
-			}
-		})
+		return ofScraping(p.labels, false)
 	}
+	var b strings.Builder
 	for _, name := range names {
 		b.WriteString(p.labels.Get(name))
 		b.WriteByte(0)

@@ -96,8 +96,8 @@ func TestPodsThatDoNotLive(t *testing.T) {
 		vllm:num_requests_waiting{namespace="chat",pod="new"} 30x4
 		vllm:num_requests_waiting{namespace="chat",pod="again"} 30x2 stale`), NewTable(builtin(t, "queue_depth")), 4*step)
 	table = table.Among(func(_, pod string) (time.Time, bool) {
-		if pod == "again" {
-			return now.Add(-step), true
+		if pod == "again" { // created within the second of the last sample of the pod before it
+			return epoch.Add(2*step + time.Hour).Truncate(time.Second), true
 		}
 		return time.Time{}, pod != "old"
 	})

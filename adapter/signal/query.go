@@ -14,7 +14,8 @@ import (
 // PartLabel is added to each series of an answer and names its part and source:
 // "v0" is a value of source 0; "t0" the Unix time at which the newest sample in
 // that value was scraped; "n0" the time of the evidence for what NaN means;
-// "a0" the time of the evidence for what a missing series means; "s0" a pod that
+// "a0" the time of the evidence for what a missing series means; "p0" that of a
+// series that the target always has; "s0" a pod that
 // reports about other pods. No series of an answer has it from its target: every
 // selector excludes it.
 const PartLabel = "gpuscale_part"
@@ -52,6 +53,9 @@ func (r Rule) Queries(over bool, namespaces ...string) []string {
 	size := 0
 	for _, parts := range r.parts(namespaces) {
 		own := len(text(parts))
+		if half := len(namespaces) / 2; own > maxQueryBytes && half > 0 {
+			return append(r.Queries(over, namespaces[:half]...), r.Queries(over, namespaces[half:]...)...)
+		}
 		if size > 0 && size+own > maxQueryBytes {
 			all = append(all, text(open))
 			open, size = nil, 0
@@ -107,6 +111,7 @@ func (r Rule) parts(namespaces []string) [][]parser.Expr {
 		add("t", query.scrapeTime)
 		add("n", query.idle)
 		add("a", query.absent)
+		add("p", query.page)
 		all = append(all, parts)
 	}
 	if r.Subject == Exported && len(namespaces) > 0 {

@@ -71,14 +71,25 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 	for i := range samples {
 		s := &samples[i]
 		kind, n, ok := t.rule.partOf(s.Part)
-		if !ok || kind != 'v' && kind != 'a' {
+		if !ok || kind != 'v' && kind != 'a' && kind != 'p' {
 			continue
 		}
 		k, owned := t.rule.Subject.key(s.Labels)
 		owned = owned && !b.scrapers[k]
-		if kind == 'a' {
-			if age, ok := r.age(s.Value, t.rule.MaxAge); owned && ok && age <= t.rule.limit([2]int64{}) {
-				next.points = append(next.points, t.rule.proof(k, n, s.Labels, r.Now.Add(-age)))
+		var before *point
+		at, met := older[stamp{n, s.Labels.Hash(), kind}]
+		if met = met && labels.Equal(t.points[at].labels, s.Labels); met {
+			before = &t.points[at]
+		}
+		if kind != 'v' {
+			age, ok := r.age(s.Value, t.rule.MaxAge)
+			p := t.rule.proof(kind, k, n, s.Labels, r.Now.Add(-age))
+			p.observe(before)
+			if owned && ok && age <= t.rule.limit(p.every) {
+				if met {
+					still[at] = true
+				}
+				next.points = append(next.points, p)
 			}
 			continue
 		}
@@ -87,19 +98,23 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 			dropped[Unlabelled]++
 			continue
 		}
-		p := point{key: k, labels: s.Labels, source: uint16(n), value: s.Value * t.rule.Sources[n].scale()}
-		var before *point
-		if at, met := older[stamp{n, s.Labels.Hash()}]; met && labels.Equal(t.points[at].labels, s.Labels) {
-			before, still[at] = &t.points[at], true
+		if met && !b.timed(n, s.Labels) {
+			continue // a scrape failed: the window still has a value, and the series has ended for now
 		}
+		if met {
+			still[at] = true
+		}
+		p := point{key: k, labels: s.Labels, source: uint16(n), value: s.Value * t.rule.Sources[n].scale()}
 		if reason := p.judge(&t.rule, b, r, before); reason != "" {
 			dropped[reason]++
 		}
 		next.points = append(next.points, p)
 	}
-	// A series that vanished is stale and not unknown.
+	// A series that vanished is stale and not unknown. Evidence with a condition may have
+	// vanished because the condition does not hold any more.
 	for i, p := range t.points {
-		if !still[i] && !p.is(evidence) && r.Now.Sub(time.UnixMilli(p.at)) <= Forget {
+		conditional := p.is(evidence) && !p.is(page) && t.rule.Sources[p.source].Absent.Is != nil
+		if !still[i] && !conditional && r.Now.Sub(time.UnixMilli(p.at)) <= Forget {
 			p.marks |= gone
 			next.points = append(next.points, p)
 		}
@@ -114,9 +129,8 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 func (t *Table) index() map[stamp]int {
 	all := make(map[stamp]int, len(t.points))
 	for i := range t.points {
-		if p := &t.points[i]; !p.is(evidence) {
-			all[stamp{int(p.source), p.labels.Hash()}] = i
-		}
+		p := &t.points[i]
+		all[stamp{int(p.source), p.labels.Hash(), p.kind()}] = i
 	}
 	return all
 }
@@ -125,6 +139,7 @@ func (t *Table) index() map[stamp]int {
 type stamp struct {
 	source int
 	hash   uint64
+	kind   byte
 }
 
 // idle identifies a subject with nothing to do, by its key and the values of
@@ -138,13 +153,13 @@ type idle struct {
 // beside is the part of an answer that is not values.
 type beside struct {
 	samples  []Sample
-	times    map[stamp]int // index of the sample with the scrape time
-	idle     map[idle]bool
+	times    map[stamp]int          // index of the sample with the scrape time
+	idle     map[idle]time.Duration // how old the evidence is
 	scrapers map[Key]bool
 }
 
 func (r *Rule) beside(samples []Sample, at Reading) beside {
-	b := beside{samples: samples, times: map[stamp]int{}, idle: map[idle]bool{}, scrapers: map[Key]bool{}}
+	b := beside{samples: samples, times: map[stamp]int{}, idle: map[idle]time.Duration{}, scrapers: map[Key]bool{}}
 	for i := range samples {
 		s := &samples[i]
 		// Without honor_labels the series of a GPU allocated to no pod has the
@@ -155,11 +170,11 @@ func (r *Rule) beside(samples []Sample, at Reading) beside {
 		switch kind, n, ok := r.partOf(s.Part); {
 		case !ok:
 		case kind == 't':
-			b.times[stamp{n, s.Labels.Hash()}] = i
+			b.times[stamp{n, s.Labels.Hash(), 't'}] = i
 		case kind == 'n':
 			k, owned := r.Subject.key(s.Labels)
-			if age, ok := at.age(s.Value, r.MaxAge); owned && ok && age <= r.limit([2]int64{}) {
-				b.idle[idle{k, n, r.Sources[n].idleBy(s.Labels)}] = true
+			if age, ok := at.age(s.Value, r.MaxAge); owned && ok {
+				b.idle[idle{k, n, r.Sources[n].idleBy(s.Labels)}] = age
 			}
 		}
 	}
@@ -168,31 +183,62 @@ func (r *Rule) beside(samples []Sample, at Reading) beside {
 
 // scraped returns the scrape time of a source's series, in Unix seconds.
 func (b *beside) scraped(source int, ls labels.Labels) (float64, bool) {
-	i, ok := b.times[stamp{source, ls.Hash()}]
+	i, ok := b.times[stamp{source, ls.Hash(), 't'}]
 	if !ok || !labels.Equal(b.samples[i].Labels, ls) {
 		return 0, false
 	}
 	return b.samples[i].Value, true
 }
 
-// proof is the point that stands for a source's missing series.
-func (r *Rule) proof(k Key, source int, ls labels.Labels, at time.Time) point {
-	return point{key: k, labels: ls, value: r.Sources[source].Absent.Value, at: at.UnixMilli(), source: uint16(source), marks: evidence}
+// timed reports whether a source's series has a scrape time.
+func (b *beside) timed(source int, ls labels.Labels) bool {
+	_, ok := b.scraped(source, ls)
+	return ok
+}
+
+// proof is the point of an "a" or a "p": it stands for a source's missing series, or for
+// a scrape of its page.
+func (r *Rule) proof(kind byte, k Key, source int, ls labels.Labels, at time.Time) point {
+	p := point{key: k, labels: ls, at: at.UnixMilli(), source: uint16(source), marks: evidence}
+	if kind == 'p' {
+		p.marks |= page
+	} else {
+		p.value = r.Sources[source].Absent.Value
+	}
+	return p
+}
+
+// kind is the part that the point is made of.
+func (p *point) kind() byte {
+	switch {
+	case p.is(page):
+		return 'p'
+	case p.is(evidence):
+		return 'a'
+	}
+	return 'v'
 }
 
 // judge sets the point's time and whether it is usable, and returns why not. A
 // stale value is not unusable: it ages out by itself, and errors report its age.
 func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 	p.at = r.Now.UnixMilli()
-	if before != nil {
-		p.every = before.every
+	scraped, known := b.scraped(int(p.source), p.labels)
+	known = known && scraped > 0 && scraped < 1e11
+	age, plausible := r.age(scraped, rule.MaxAge)
+	if known && plausible {
+		p.at = r.Now.Add(-age).UnixMilli()
+		p.observe(before)
 	}
 	source := &rule.Sources[p.source]
-	if math.IsNaN(p.value) && source.Idle != nil && (len(source.Idle.While) == 0 || b.idle[idle{p.key, int(p.source), source.idleBy(p.labels)}]) {
-		p.value, p.marks = source.Idle.Value, p.marks|declared
+	if math.IsNaN(p.value) && source.Idle != nil {
+		old, shown := b.idle[idle{p.key, int(p.source), source.idleBy(p.labels)}]
+		if len(source.Idle.While) == 0 || shown && old <= rule.limit(p.every) {
+			p.value, p.marks = source.Idle.Value, p.marks|declared
+		}
 	}
 	drop := func(why Reason) Reason {
-		p.why = why.code()
+		p.why, p.at = why.code(), r.Now.UnixMilli()
 		return why
 	}
 	switch {
@@ -202,18 +248,11 @@ func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 		return drop(Infinite)
 	case p.value < rule.Minimum || p.value > rule.Maximum:
 		return drop(OutOfRange)
-	}
-	scraped, known := b.scraped(int(p.source), p.labels)
-	if !known || !(scraped > 0 && scraped < 1e11) {
+	case !known:
 		return drop(Stale)
-	}
-	age, ok := r.age(scraped, rule.MaxAge)
-	if !ok {
+	case !plausible:
 		return drop(OutOfRange)
-	}
-	p.at = r.Now.Add(-age).UnixMilli()
-	p.observe(before)
-	if age > rule.limit(p.every) {
+	case age > rule.limit(p.every):
 		return Stale
 	}
 	return ""
@@ -223,7 +262,11 @@ func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 // counts: where two replicas of Prometheus answer in turn, scrapes seem to follow one
 // another sooner than they do.
 func (p *point) observe(before *point) {
-	if before == nil || before.why > 0 {
+	if before == nil {
+		return
+	}
+	p.every = before.every
+	if before.why > 0 {
 		return
 	}
 	if between := p.at - before.at; between >= time.Second.Milliseconds() {
@@ -261,5 +304,6 @@ func (r *Rule) partOf(part string) (kind byte, source int, ok bool) {
 	if err != nil || n < 0 || n >= len(r.Sources) {
 		return 0, 0, false
 	}
-	return part[0], n, part[0] != 'a' || r.Sources[n].Absent != nil
+	s := &r.Sources[n]
+	return part[0], n, (part[0] != 'a' || s.Absent != nil) && (part[0] != 'p' || s.Page != nil)
 }

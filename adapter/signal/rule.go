@@ -59,6 +59,9 @@ type Rule struct {
 	Follow time.Duration
 	// Window of rates and quantiles; zero if there are none.
 	Window time.Duration
+	// Wide, if longer than Window, is the window where Window holds fewer than the two
+	// scrapes that a rate needs.
+	Wide time.Duration
 
 	// AtZero is the value for a workload scaled to zero. Nil: none, as for every
 	// average.
@@ -106,6 +109,9 @@ func (r Rule) Validate() error {
 	}
 	if r.Window < 0 || r.Window > 0 && r.Window < time.Second {
 		check("window", errors.New("must be zero or at least a second"))
+	}
+	if r.Wide < 0 {
+		check("wide", errors.New("must not be negative"))
 	}
 	for i, l := range r.Identity {
 		check(fmt.Sprintf("identity[%d]", i), identityLabel(l))

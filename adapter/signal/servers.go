@@ -19,7 +19,7 @@ func queues() []Source {
 		own(metric.TRTLLMWaiting),
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
 		own(metric.NIMWaiting),
-		own(metric.TGIQueue), own(metric.TEIQueue),
+		together(unasked(gauge(metric.TGIQueue))), own(metric.TEIQueue),
 		own(metric.RayQueued),
 		gateway(metric.DynamoQueued),
 		together(absentAs0(metric.EPPQueue, metric.EPPReady)),
@@ -34,7 +34,7 @@ func running() []Source {
 		own(metric.TRTLLMRunning),
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "scheduled")),
 		own(metric.NIMRunning),
-		own(metric.TGIBatch),
+		together(unasked(gauge(metric.TGIBatch))),
 		own(metric.RayProcessing),
 		gateway(metric.DynamoInflight),
 		gateway(metric.EPPRunning), gateway(metric.EPPRunningOld), gateway(metric.EPPRunningOldest),
@@ -49,7 +49,7 @@ func cacheUsages() []Source {
 		own(metric.TRTLLMCacheUsage),
 		own(metric.NIMCacheUsage),
 		together(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
-		own(metric.DynamoCacheUsage),
+		own(metric.DynamoCacheUsage), own(metric.DynamoCacheUsageOld),
 		gateway(metric.EPPCacheUsage), gateway(metric.EPPCacheUsageOld),
 	)
 }
@@ -60,8 +60,12 @@ func cacheUsages() []Source {
 func firstTokens(q float64) []Source {
 	vllm := quantile(metric.VLLMFirstToken, q, metric.VLLMWaiting, metric.VLLMRunning)
 	sglang := quantile(metric.SGLangFirstToken, q, metric.SGLangQueued, metric.SGLangRunning)
+	nim := quantile(metric.NIMFirstToken, q, metric.NIMWaiting, metric.NIMRunning)
+	dynamo := quantile(metric.DynamoFirstToken, q, metric.DynamoQueued, metric.DynamoInflight)
 	vllm.Idle.Progress = &Series{Metric: metric.VLLMGenerationTokens.Name}
 	sglang.Idle.Progress = &Series{Metric: metric.SGLangGenerationTokens.Name}
+	nim.Idle.Progress = &Series{Metric: metric.NIMGenerationTokens.Name}
+	dynamo.Idle.Progress = &Series{Metric: metric.DynamoOutputTokens.Name}
 	trtllm := []metric.Read{metric.TRTLLMWaiting, metric.TRTLLMRunning}
 	triton := quantile(metric.TritonFirstResponse, q)
 	triton.Scale = 1e-3
@@ -69,8 +73,7 @@ func firstTokens(q float64) []Source {
 		together(vllm), together(underRay(vllm)), together(sglang), together(underRay(sglang)),
 		together(quantile(metric.TRTLLMFirstToken, q, trtllm...)), together(quantile(metric.TRTLLMFirstTokenOld, q, trtllm...)),
 		together(triton),
-		together(quantile(metric.NIMFirstToken, q, metric.NIMWaiting, metric.NIMRunning)),
-		together(quantile(metric.DynamoFirstToken, q, metric.DynamoQueued, metric.DynamoInflight)),
+		together(nim), together(dynamo),
 	)
 }
 
@@ -98,6 +101,9 @@ func queueTimes(q float64) []Source {
 func meanQueueTimes() []Source {
 	means := eachQueueTime(func(r [2]metric.Read) Source {
 		s := gauge(r[0])
+		if s.Server == metric.ServerEPP {
+			s.Without = []string{metric.LabelFairnessID, metric.LabelPriority, "outcome", metric.LabelModelName, metric.LabelTargetModel}
+		}
 		s.Metric, s.Form, s.Over, s.Idle = r[0].Name+"_sum", Rate, r[0].Name+"_count", idleWhile(r[0], r[1])
 		return s
 	})
@@ -111,6 +117,9 @@ func eachQueueTime(source func([2]metric.Read) Source) []Source {
 	var groups [][]Source
 	for _, r := range queueTimeReads() {
 		s := source(r)
+		if s.Server == metric.ServerTGI {
+			s = unasked(s)
+		}
 		groups = append(groups, together(s))
 		if s.Server == metric.ServerVLLM || s.Server == metric.ServerSGLang {
 			groups = append(groups, together(underRay(s)))
@@ -121,7 +130,19 @@ func eachQueueTime(source func([2]metric.Read) Source) []Source {
 
 // gauge reads a series as it is.
 func gauge(r metric.Read) Source {
-	return Source{Metric: r.Name, Server: r.Server, Identity: append([]string{}, r.Labels...)}
+	s := Source{Metric: r.Name, Server: r.Server, Identity: append([]string{}, r.Labels...)}
+	// Models are loaded and unloaded, Ray's replicas move, and a picker forgets a flow
+	// that has been empty for a while (pkg/epp/metrics/metrics.go of llm-d-router 0.9).
+	s.Fleeting = r.Server == metric.ServerTriton || r.Server == metric.ServerRay || r.Server == metric.ServerEPP
+	if r.Server == metric.ServerEPP {
+		// Clients choose the flows, up to a thousand (pkg/epp/metrics/cardinality.go).
+		if slices.Contains(r.Labels, metric.LabelFairnessID) {
+			s.Without = []string{metric.LabelFairnessID}
+			s.Identity = slices.DeleteFunc(s.Identity, func(l string) bool { return l == metric.LabelFairnessID })
+		}
+		s.Page = &Series{Metric: metric.EPPReadyOld.Name} // llm-d's has both names
+	}
+	return s
 }
 
 func own(r metric.Read) []Source { return together(gauge(r)) }
@@ -152,7 +173,7 @@ const replicaLabel = "ReplicaId"
 // underRay spells a source's names as Ray does.
 func underRay(s Source) Source {
 	s.Metric = rayName(s.Metric)
-	s.Identity = append(slices.Clone(s.Identity), replicaLabel)
+	s.Identity, s.Fleeting = append(slices.Clone(s.Identity), replicaLabel), true
 	if s.Over != "" {
 		s.Over = rayName(s.Over)
 	}
@@ -197,6 +218,14 @@ func idleWhile(of metric.Read, work ...metric.Read) *Idle {
 		i.By = slices.DeleteFunc(i.By, func(l string) bool { return !slices.Contains(r.Labels, l) })
 	}
 	return &i
+}
+
+// unasked takes a missing series of TGI for 0 while its limit is there: that is set when
+// the model is loaded, each of the others with the first request
+// (backends/v3/src/{lib,queue,backend}.rs, v3.3.7).
+func unasked(s Source) Source {
+	s.Absent = &Absent{While: Series{Metric: metric.TGIBatchLimit.Name}}
+	return s
 }
 
 // absentAs0 reads a queue whose series begins with the first pending request.

@@ -124,6 +124,7 @@ var pages = map[string]map[string]float64{
 	"tei-1.8":             {"queue_depth": 6, "queue_time_p95": .8, "queue_time_mean": .2},
 	"ray-serve-2.50":      {"queue_depth": 7, "requests_running": 3},
 	"dynamo-frontend-1.0": {"queue_depth": 13, "requests_running": 21, "ttft_p95": .375},
+	"dynamo-worker-0.7":   {"kv_cache_usage": .45},
 	"dynamo-worker-1.0":   {"kv_cache_usage": .45},
 	// No queue and a pool that is not empty: nothing is known of a queue.
 	"gaie-epp-0.3": {"requests_running": 30, "kv_cache_usage": .65},

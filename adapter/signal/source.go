@@ -35,6 +35,9 @@ type Source struct {
 	Over string
 	// Matchers narrow both series.
 	Matchers []*labels.Matcher
+	// Without are labels that Prometheus sums away, of which a page may have hundreds. Not
+	// for a Quantile, which is summed by Identity.
+	Without []string
 	// Scale multiplies the value; zero means 1.
 	Scale float64
 	Tier  int
@@ -50,6 +53,14 @@ type Source struct {
 	// GatewayLabel, if set, is a label that a gateway adds to series of its servers'
 	// name: a series that has it is a gateway's.
 	GatewayLabel string
+
+	// Fleeting: the parts of a pod come and go while it serves. One that a later scrape of
+	// the same page lacks has ended. Elsewhere it is silent, and the pod with it. Parts
+	// that no Identity declares are fleeting.
+	Fleeting bool
+	// Page, if set, is a series that the same target always has: it shows a later scrape
+	// where no part is left.
+	Page *Series
 
 	Idle   *Idle   // what NaN means
 	Absent *Absent // what a missing series means
@@ -129,6 +140,12 @@ func (s Source) problems(r Rule) []problem {
 	if s.Form == Quantile && s.Over != "" {
 		add("over", errors.New("a quantile is divided by nothing"))
 	}
+	if len(s.Without) > 0 && s.Form == Quantile {
+		add("without", errors.New("a quantile is summed by its identity"))
+	}
+	for i, l := range s.Without {
+		add(fmt.Sprintf("without[%d]", i), identityLabel(l))
+	}
 	if s.Tier < 0 {
 		add("tier", errors.New("must not be negative"))
 	}
@@ -146,6 +163,9 @@ func (s Source) problems(r Rule) []problem {
 		if len(s.Idle.While) == 0 || r.Window == 0 {
 			add("idle.progress", errors.New("needs a series of while, and the rule's window"))
 		}
+	}
+	if s.Page != nil {
+		add("page.metric", metricName(s.Page.Metric))
 	}
 	if s.Absent != nil {
 		add("absent.value", r.within(s.Absent.Value))

@@ -46,6 +46,7 @@ const (
 	gone     uint8 = 1 << iota // missing from the last answer
 	evidence                   // not the source's own series, but the evidence for what a missing one means
 	declared                   // the value is declared by the rule, not measured
+	page                       // with evidence: of a later scrape only, it stands for no value
 )
 
 func (p *point) is(mark uint8) bool { return p.marks&mark != 0 }
@@ -125,6 +126,7 @@ func (t *Table) in(namespace string) []Key {
 
 // Known is a table's state of one series, for explanations.
 type Known struct {
+	Source int    // its place in the rule
 	Metric string // the source's
 	Server string
 	Labels labels.Labels
@@ -144,9 +146,12 @@ type Known struct {
 func (t *Table) About(k Key, now time.Time) iter.Seq[Known] {
 	return func(yield func(Known) bool) {
 		for _, p := range t.of(k) {
+			if p.is(page) {
+				continue
+			}
 			s := &t.rule.Sources[p.source]
 			known := Known{
-				Metric: s.Metric, Server: s.Server, Labels: p.labels, Value: p.value, Time: time.UnixMilli(p.at),
+				Source: int(p.source), Metric: s.Metric, Server: s.Server, Labels: p.labels, Value: p.value, Time: time.UnixMilli(p.at),
 				Gone: p.is(gone), Declared: p.is(declared) || p.is(evidence),
 			}
 			switch {

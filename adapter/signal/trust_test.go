@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -42,5 +43,21 @@ func TestPodCannotReportAnotherNamespace(t *testing.T) {
 		if a, err := table.Pod(k, k8slabels.Everything(), now); err != nil || a.Value != want {
 			t.Errorf("%v: %v, %v, want %v", k, a.Value, err, want)
 		}
+	}
+}
+
+// An exporter in another namespace is not believed; the answer says which are.
+func TestTheErrorNamesTheTrustedNamespaces(t *testing.T) {
+	rule := builtin(t, "gpu_busy")
+	rule.Exporters = []string{"gpuscale-system"}
+	m := load(t, `gpu_busy_ratio{namespace="monitoring",pod="x",exported_namespace="chat",exported_pod="a",gpu_uuid="A"} .5x4`)
+	table, _, now := askFor(t, m, NewTable(rule), rule.Query("chat"), 4*step)
+	if _, err := table.Pod(Key{"chat", "a"}, anything, now); err == nil || !strings.Contains(err.Error(), "exporters in namespace gpuscale-system are believed") {
+		t.Errorf("%v", err)
+	}
+	rule.Exporters = []string{"gpuscale-system", "monitoring"}
+	table, _, now = askFor(t, m, NewTable(rule), rule.Query("chat"), 4*step)
+	if a, err := table.Pod(Key{"chat", "a"}, anything, now); err != nil || a.Value != .5 {
+		t.Errorf("listed: %+v, %v", a, err)
 	}
 }

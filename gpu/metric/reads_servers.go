@@ -10,13 +10,17 @@ var (
 		Name: "tgi_batch_current_size", Type: Gauge, Unit: None, Server: ServerTGI,
 		Help: "Requests in the batch being worked on.",
 	}
+	TGIBatchLimit = Read{
+		Name: "tgi_batch_max_total_tokens", Type: Gauge, Unit: None, Server: ServerTGI,
+		Help: "Tokens that a batch may have. Set once the model is loaded, so it shows a server that has had no request yet.",
+	}
 	TGIQueueDuration = Read{
 		Name: "tgi_request_queue_duration", Type: Histogram, Unit: None, Server: ServerTGI,
 		Help: "Time a request waited, in seconds.",
 	}
 )
 
-func tgiReads() []Read { return []Read{TGIQueue, TGIBatch, TGIQueueDuration} }
+func tgiReads() []Read { return []Read{TGIQueue, TGIBatch, TGIBatchLimit, TGIQueueDuration} }
 
 // Series of Text Embeddings Inference: one model a server, so no labels.
 var (
@@ -50,9 +54,15 @@ var (
 		Name: "time_to_first_token_seconds", Type: Histogram, Unit: Seconds, Server: ServerNIM, Labels: []string{LabelModelName},
 		Help: "Time from a request to its first token.",
 	}
+	NIMGenerationTokens = Read{
+		Name: "generation_tokens_total", Type: Counter, Unit: None, Server: ServerNIM, Labels: []string{LabelModelName},
+		Help: "Tokens written.",
+	}
 )
 
-func nimReads() []Read { return []Read{NIMWaiting, NIMRunning, NIMCacheUsage, NIMFirstToken} }
+func nimReads() []Read {
+	return []Read{NIMWaiting, NIMRunning, NIMCacheUsage, NIMFirstToken, NIMGenerationTokens}
+}
 
 // Series of Ray Serve about its deployments, whatever runs in them. Its
 // documentation omits the prefix "ray_", which every scrape has.
@@ -86,13 +96,22 @@ var (
 		Name: "dynamo_frontend_time_to_first_token_seconds", Type: Histogram, Unit: Seconds, Server: ServerDynamo, Labels: []string{LabelModel},
 		Help: "Time from the request to its first token, measured in the frontend.",
 	}
+	DynamoOutputTokens = Read{
+		Name: "dynamo_frontend_output_tokens_total", Type: Counter, Unit: None, Server: ServerDynamo, Labels: []string{LabelModel},
+		Help: "Tokens written.",
+	}
 	DynamoCacheUsage = Read{
-		Name: "dynamo_component_kvstats_gpu_cache_usage_percent", Type: Gauge, Unit: None, Server: ServerDynamo,
+		Name: "dynamo_component_gpu_cache_usage_percent", Type: Gauge, Unit: None, Server: ServerDynamo,
 		Labels: []string{LabelModel, LabelDPRank},
 		Help:   "Share of a worker's KV cache in use, 0 to 1 despite its name.",
+	}
+	DynamoCacheUsageOld = Read{
+		Name: "dynamo_component_kvstats_gpu_cache_usage_percent", Type: Gauge, Unit: None, Server: ServerDynamo,
+		Labels: []string{LabelModel, LabelDPRank},
+		Help:   "The name of dynamo_component_gpu_cache_usage_percent before Dynamo 1.0.",
 	}
 )
 
 func dynamoReads() []Read {
-	return []Read{DynamoQueued, DynamoInflight, DynamoFirstToken, DynamoCacheUsage}
+	return []Read{DynamoQueued, DynamoInflight, DynamoFirstToken, DynamoOutputTokens, DynamoCacheUsage, DynamoCacheUsageOld}
 }

@@ -63,6 +63,7 @@ rules:
   sources:
   - metric: batch_queue_length
     matchers: [{label: priority, op: "!=", value: low}]
+    fleeting: true           # queues come and go: one that a later scrape of the page lacks has ended, and is not stale
   - metric: batch_queue_len  # its old name
   identity: [queue]          # labels that distinguish parts of one pod; unset: all but those that scraping adds
   perPod: sum
@@ -73,6 +74,7 @@ rules:
 - name: rank_time_p99
   subject: target
   window: 2m
+  wide: 5m                   # in its place while it holds fewer than two scrapes
   maximum: 600
   sources:
   - metric: rank_time_seconds
@@ -221,7 +223,17 @@ func notes(r signal.Rule, s signal.Source) string {
 		all = append(all, fmt.Sprintf("NaN: %g if %s stayed 0 for %s%s, else missing", s.Idle.Value, strings.Join(while, " and "), short(r.Window), progress(s)))
 	}
 	if a := s.Absent; a != nil {
-		all = append(all, fmt.Sprintf("absent: %g while `%s` of the same pod is %g", a.Value, a.While.Metric, *a.Is))
+		is := "there"
+		if a.Is != nil {
+			is = fmt.Sprint(*a.Is)
+		}
+		all = append(all, fmt.Sprintf("absent: %g while `%s` of the same pod is %s", a.Value, a.While.Metric, is))
+	}
+	if len(s.Without) > 0 {
+		all = append(all, "summed over `"+strings.Join(s.Without, "`, `")+"`")
+	}
+	if s.Fleeting {
+		all = append(all, "parts come and go")
 	}
 	return strings.Join(all, "; ")
 }

@@ -123,7 +123,7 @@ rules:
 - {name: %s, subject: target, sources: [{metric: %s}], perPod: sum, perWorkload: sum}
 - {name: %s, subject: target, sources: [{metric: %s}], perPod: sum, perWorkload: average}
 - %s
-`, prometheus, maxAge, workSum, workSeries, workEach, workSeries, zeroRule)
+%s`, prometheus, maxAge, workSum, workSeries, workEach, workSeries, zeroRule, healthRules())
 }
 
 // theirConfig is the same in prometheus-adapter's words, with the query of its

@@ -58,10 +58,11 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	b := &faultEnv{}
 	b.load.Store(idleLoad)
 	b.page = promfault.NewPage(b.samples)
-	page := httptest.NewServer(b.page)
+	page, health := httptest.NewServer(b.page), httptest.NewServer(&healthPages{b: b, nth: map[string]int{}})
 	t.Cleanup(page.Close)
+	t.Cleanup(health.Close)
 	b.cluster, err = cluster.Start(t.Context(), cluster.Options{
-		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: faultScrape(page.Listener.Addr().String()),
+		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: faultScrape(page.Listener.Addr().String(), health.Listener.Addr().String()),
 		// An adapter that waits for Prometheus must hold up its own HPAs only.
 		ExtraArgs: map[string][]string{cluster.ControllerManager: {"--concurrent-horizontal-pod-autoscaler-syncs=40"}},
 	})
@@ -86,11 +87,11 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	return b
 }
 
-func faultScrape(page string) []byte {
+func faultScrape(page, health string) []byte {
 	return fmt.Appendf(nil, `global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
 - {job_name: workers, honor_labels: true, static_configs: [{targets: [%q]}]}
-`, page)
+%s`, page, healthScrapes(health))
 }
 
 // samples are the real load of each namespace, shared by its pods.
@@ -134,7 +135,7 @@ func (b *faultEnv) samples(ctx context.Context) ([]promfault.Sample, error) {
 func (b *faultEnv) populate(t *testing.T) {
 	t.Helper()
 	have := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110")}
-	for i := range 2 {
+	for i := range 3 {
 		n := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "node-" + strconv.Itoa(i), Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
 			Status:     corev1.NodeStatus{Allocatable: have, Capacity: have},

@@ -16,7 +16,8 @@ import (
 type record struct {
 	mu   sync.Mutex
 	hpas map[string]hpaState // by namespace
-	size map[string]*span    // by namespace/name of the Deployment
+	size map[string]*span    // by namespace/name of the workload
+	gone map[string]string   // by namespace: how an HPA first lost its number
 }
 
 // hpaState is the condition ScalingActive.
@@ -40,10 +41,10 @@ type finding struct {
 
 func newRecord(t *testing.T, client kubernetes.Interface) *record {
 	t.Helper()
-	r := &record{hpas: map[string]hpaState{}, size: map[string]*span{}}
+	r := &record{hpas: map[string]hpaState{}, size: map[string]*span{}, gone: map[string]string{}}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	for _, informer := range []cache.SharedIndexInformer{
-		factory.Apps().V1().Deployments().Informer(), factory.Autoscaling().V2().HorizontalPodAutoscalers().Informer(),
+		factory.Apps().V1().Deployments().Informer(), factory.Apps().V1().StatefulSets().Informer(), factory.Autoscaling().V2().HorizontalPodAutoscalers().Informer(),
 	} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: r.changed, UpdateFunc: func(_, o any) { r.changed(o) }})
 		if err != nil {
@@ -65,27 +66,44 @@ func (r *record) changed(o any) {
 	defer r.mu.Unlock()
 	switch o := o.(type) {
 	case *appsv1.Deployment:
-		key := o.Namespace + "/" + o.Name
-		s := r.size[key]
-		if s == nil {
-			s = &span{least: *o.Spec.Replicas, most: *o.Spec.Replicas}
-			r.size[key] = s
-		}
-		s.now = *o.Spec.Replicas
-		s.least, s.most = min(s.least, s.now), max(s.most, s.now)
+		r.sized(o.Namespace+"/"+o.Name, *o.Spec.Replicas)
+	case *appsv1.StatefulSet:
+		r.sized(o.Namespace+"/"+o.Name, *o.Spec.Replicas)
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		for _, c := range o.Status.Conditions {
 			if c.Type == autoscalingv2.ScalingActive {
 				r.hpas[o.Namespace] = hpaState{active: c.Status == corev1.ConditionTrue, reason: c.Reason, message: c.Message}
+				if c.Status != corev1.ConditionTrue && r.gone[o.Namespace] == "" {
+					r.gone[o.Namespace] = c.Reason + " " + c.Message
+				}
 			}
 		}
 	}
+}
+
+// sized records the replicas of a workload. The caller holds mu.
+func (r *record) sized(key string, replicas int32) {
+	s := r.size[key]
+	if s == nil {
+		s = &span{least: replicas, most: replicas}
+		r.size[key] = s
+	}
+	s.now = replicas
+	s.least, s.most = min(s.least, s.now), max(s.most, s.now)
+}
+
+// lost is how the HPA of a namespace first lost its number since reset; "" if it did not.
+func (r *record) lost(namespace string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gone[namespace]
 }
 
 // reset begins the spans again.
 func (r *record) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	clear(r.gone)
 	for _, s := range r.size {
 		s.least, s.most = s.now, s.now
 	}

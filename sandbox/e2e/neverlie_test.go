@@ -95,8 +95,8 @@ func faults() []fault {
 // TestNeverLie has the real HPA controller act on our adapter and on
 // prometheus-adapter, at the same moment, on the same Prometheus, while that
 // one fails in every known way. The load never changes, so every scaling is wrong;
-// and each HPA must recover. Its findings are docs/internals/never-lie.md. Then: scale to
-// zero, with the same faults.
+// and each HPA must recover. Its findings are docs/internals/never-lie.md. Then: what is
+// healthy, and refuses nothing; and scale to zero, with the same faults.
 func TestNeverLie(t *testing.T) {
 	b := newFaultEnv(t)
 	t.Cleanup(func() {
@@ -122,6 +122,7 @@ func TestNeverLie(t *testing.T) {
 		t.Log("not all faults were played: docs/internals/never-lie.md is neither compared nor written")
 	}
 	if compared() {
+		t.Run("healthy", b.neverRefuse)
 		t.Run("scale to zero", b.zero)
 	}
 }

@@ -62,6 +62,9 @@ func Query(ctx context.Context, engine *promql.Engine, over storage.Queryable, q
 	if err := partial(warnings, query); err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(vector, func(s promql.Sample) bool { return s.H != nil }) {
+		return nil, fmt.Errorf("%w: the answer holds a native histogram", prom.ErrBadQuery)
+	}
 	out := Samples(vector, at)
 	slices.SortStableFunc(out, func(a, b prom.Sample) int { return strings.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels)) })
 	return out, nil

@@ -1,4 +1,4 @@
-package config
+package strict
 
 import (
 	"bytes"
@@ -15,19 +15,22 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// maxFileBytes bounds a configuration file. A ConfigMap holds 1 MiB.
-const maxFileBytes = 4 << 20
+// MaxFileBytes bounds a configuration file. A ConfigMap holds 1 MiB.
+const MaxFileBytes = 4 << 20
 
-// document is a YAML file with its lines.
-type document struct {
-	name string
-	root *yaml.Node // a mapping, or nil for an empty file
+// Document is a YAML file with its lines.
+type Document struct {
+	Name string
+	Root *yaml.Node // a mapping, or nil for an empty file
+	// Second is the line of a second document, which is not read; 0 if there is none.
+	Second int
 }
 
-func parse(name string, raw []byte) (*document, error) {
-	d := &document{name: name}
-	if len(raw) > maxFileBytes {
-		return nil, Problem{File: name, Err: fmt.Errorf("%d bytes; a configuration has at most %d", len(raw), maxFileBytes)}
+// Parse reads the first document of a file.
+func Parse(name string, raw []byte) (*Document, error) {
+	d := &Document{Name: name}
+	if len(raw) > MaxFileBytes {
+		return nil, Problem{File: name, Err: fmt.Errorf("%d bytes; a configuration has at most %d", len(raw), MaxFileBytes)}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	var first, second yaml.Node
@@ -38,62 +41,78 @@ func parse(name string, raw []byte) (*document, error) {
 		return nil, Problem{File: name, Err: fmt.Errorf("parsing configuration: %w", err)}
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, Problem{File: name, Line: second.Line, Err: errors.New("parsing configuration: more than one document; keep the first and remove the others")}
+		d.Second = max(1, second.Line)
 	}
 	if len(first.Content) == 0 {
 		return d, nil
 	}
-	root := resolve(first.Content[0])
+	root := Resolve(first.Content[0])
 	switch {
-	case null(root):
+	case Null(root):
 		return d, nil
 	case root.Kind != yaml.MappingNode:
 		return nil, Problem{File: name, Line: root.Line, Err: errors.New("parsing configuration: the file is no mapping of fields to values")}
 	}
-	d.root = root
+	d.Root = root
 	return d, nil
 }
 
-// fields sets the fields of into, a pointer to a struct, from a mapping. Each
+// Fields sets the fields of into, a pointer to a struct, from a mapping. Each
 // field is read separately, so that each problem has its line. Fields in skip
 // are ignored.
-func (d *document) fields(n *yaml.Node, path string, into any, skip ...string) []Problem {
-	n = resolve(n)
-	if null(n) {
+func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) []Problem {
+	n = Resolve(n)
+	if Null(n) {
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		return []Problem{{File: d.name, Line: line(n), Path: path, Err: errors.New("is no mapping of fields to values")}}
+		return []Problem{{File: d.Name, Line: Line(n), Path: path, Err: errors.New("is no mapping of fields to values")}}
 	}
 	var problems []Problem
 	bad := func(at *yaml.Node, path string, err error) {
-		problems = append(problems, Problem{File: d.name, Line: at.Line, Path: path, Err: err})
+		problems = append(problems, Problem{File: d.Name, Line: at.Line, Path: path, Err: err})
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		name := key.Value
 		switch {
+		case key.Tag == "!!merge": // its fields count where n has none
+			var merged map[string]yaml.Node
+			if err := n.Decode(&merged); err != nil {
+				bad(key, path, err)
+			}
+			for name, value := range merged {
+				if own, _ := Entry(n, name); own == nil && !slices.Contains(skip, name) {
+					problems = append(problems, d.set(n, key, &value, path, name, into)...)
+				}
+			}
+			continue
 		case seen[name]:
-			bad(key, dotted(path, name), errors.New("is already set above"))
+			bad(key, Dotted(path, name), errors.New("is already set above"))
 			continue
 		case slices.Contains(skip, name):
 			seen[name] = true
 			continue
 		}
 		seen[name] = true
-		for _, err := range setField(name, value, into) {
-			at := key
-			field := name
-			if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
-				field = m[1]
-				if _, found, _ := lookup(n, field); found != nil {
-					at = found
-				}
-				err = fmt.Errorf("unknown field %q", field[strings.LastIndex(field, ".")+1:])
+		problems = append(problems, d.set(n, key, value, path, name, into)...)
+	}
+	return problems
+}
+
+// set reads one field of the mapping n.
+func (d *Document) set(n, key, value *yaml.Node, path, name string, into any) (problems []Problem) {
+	for _, err := range setField(name, value, into) {
+		at, field := key, name
+		if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
+			field = m[1]
+			if _, found, _ := Lookup(n, field); found != nil {
+				at = found
 			}
-			bad(at, dotted(path, field), err)
+			err = fmt.Errorf("unknown field %q", field[strings.LastIndex(field, ".")+1:])
 		}
+		problems = append(problems, Problem{File: d.Name, Line: at.Line, Path: Dotted(path, field), Err: err})
 	}
 	return problems
 }
@@ -158,27 +177,30 @@ func wanted(k reflect.Kind) string {
 	return "a number"
 }
 
-func resolve(n *yaml.Node) *yaml.Node {
+// Resolve follows an alias.
+func Resolve(n *yaml.Node) *yaml.Node {
 	if n != nil && n.Kind == yaml.AliasNode {
 		return n.Alias
 	}
 	return n
 }
 
-func null(n *yaml.Node) bool {
+// Null reports whether a node has no value.
+func Null(n *yaml.Node) bool {
 	return n == nil || n.Kind == 0 || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
 }
 
-func line(n *yaml.Node) int {
+// Line is a node's, 0 if there is none.
+func Line(n *yaml.Node) int {
 	if n == nil {
 		return 0
 	}
 	return n.Line
 }
 
-// entry returns a mapping's key and value nodes; nil if it has no such key.
-func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
-	n = resolve(n)
+// Entry returns a mapping's key and value nodes; nil if it has no such key.
+func Entry(n *yaml.Node, name string) (key, value *yaml.Node) {
+	n = Resolve(n)
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil, nil
 	}

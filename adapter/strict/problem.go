@@ -1,4 +1,4 @@
-package config
+package strict
 
 import (
 	"errors"
@@ -32,8 +32,8 @@ func (p Problem) Error() string {
 // Unwrap returns the cause.
 func (p Problem) Unwrap() error { return p.Err }
 
-// join returns problems as one error; nil if there are none.
-func join(problems []Problem) error {
+// Join returns problems as one error; nil if there are none.
+func Join(problems []Problem) error {
 	errs := make([]error, len(problems))
 	for i, p := range problems {
 		errs[i] = p
@@ -44,30 +44,30 @@ func join(problems []Problem) error {
 // fieldPath matches the path at the beginning of a validation's message.
 var fieldPath = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9]*(\[\d+\])?)(\.[a-zA-Z][a-zA-Z0-9]*(\[\d+\])?)*: `)
 
-// problems parses the messages "path: what" of a validation and finds each
+// Problems parses the messages "path: what" of a validation and finds each
 // path's line. below is the path of node.
-func (d *document) problems(node *yaml.Node, below string, err error) []Problem {
+func (d *Document) Problems(node *yaml.Node, below string, err error) []Problem {
 	if err == nil {
 		return nil
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []Problem
 		for _, e := range joined.Unwrap() {
-			all = append(all, d.problems(node, below, e)...)
+			all = append(all, d.Problems(node, below, e)...)
 		}
 		return all
 	}
-	p := Problem{File: d.name, Path: below, Err: err, Line: line(node)}
+	p := Problem{File: d.Name, Path: below, Err: err, Line: Line(node)}
 	// The first colon ends the path, but a path within the path may follow:
 	// "matchers[0]: op: is …".
 	for rest := err.Error(); fieldPath.MatchString(rest); {
 		path, after, _ := strings.Cut(rest, ": ")
-		deepest, at, found := lookup(node, path)
+		deepest, at, found := Lookup(node, path)
 		if at != nil {
 			p.Line = at.Line
 		}
 		node = deepest
-		p.Path, p.Err, rest = dotted(p.Path, path), errors.New(after), after
+		p.Path, p.Err, rest = Dotted(p.Path, path), errors.New(after), after
 		if !found {
 			break
 		}
@@ -75,7 +75,8 @@ func (d *document) problems(node *yaml.Node, below string, err error) []Problem 
 	return []Problem{p}
 }
 
-func dotted(a, b string) string {
+// Dotted joins two paths.
+func Dotted(a, b string) string {
 	if a == "" {
 		return b
 	}
@@ -84,20 +85,20 @@ func dotted(a, b string) string {
 
 var segment = regexp.MustCompile(`^([^\[\]]+)(?:\[(\d+)\])?$`)
 
-// lookup follows a path as far as the nodes go: deepest is the last node, at the
+// Lookup follows a path as far as the nodes go: deepest is the last node, at the
 // node whose line to report, and found whether that is the path's end.
-func lookup(n *yaml.Node, path string) (deepest, at *yaml.Node, found bool) {
+func Lookup(n *yaml.Node, path string) (deepest, at *yaml.Node, found bool) {
 	at = n
 	for part := range strings.SplitSeq(path, ".") {
 		m := segment.FindStringSubmatch(part)
 		if m == nil {
 			return n, at, false
 		}
-		key, child := entry(n, m[1])
+		key, child := Entry(n, m[1])
 		if child == nil {
 			return n, at, false
 		}
-		n, at = resolve(child), key
+		n, at = Resolve(child), key
 		if m[2] == "" {
 			continue
 		}
@@ -105,7 +106,7 @@ func lookup(n *yaml.Node, path string) (deepest, at *yaml.Node, found bool) {
 		if err != nil || n.Kind != yaml.SequenceNode || i >= len(n.Content) {
 			return n, at, false
 		}
-		n, at = resolve(n.Content[i]), n.Content[i]
+		n, at = Resolve(n.Content[i]), n.Content[i]
 	}
 	return n, at, true
 }

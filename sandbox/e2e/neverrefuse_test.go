@@ -1,0 +1,299 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/promfault"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// A shape is something that happens while everything is well: an HPA on the queue of a
+// whole workload, the strictest kind of answer, must keep its number all the time. Time
+// is scaled: two seconds stand for 15, in scrapes and in what the adapter takes for old.
+type shape struct {
+	name, about string
+	every       int // seconds between scrapes
+	stateful    bool
+	// page is what a pod's page has at its nth scrape; ok is false where the scrape fails.
+	page func(nth int) (sets []map[string]string, ok bool)
+	// during is called once, in the middle.
+	during func(*faultEnv, *testing.T, shape)
+}
+
+const (
+	healthSeries = "health_of_work"
+	scale        = 7.5
+	// prometheusAway is a shape that is played after the others.
+	prometheusAway = "prometheus-away"
+	healthySyncs   = 90
+	loading        = 8 * time.Second // in which a new replica has no page
+	ready          = 12              // seconds after which the rollout goes on, since KWOK's pods are ready at once
+)
+
+var scrapeSeconds = []int{2, 4, 8, 16}
+
+func steady(int) ([]map[string]string, bool) { return []map[string]string{nil}, true }
+
+// missing fails one scrape of three.
+func missing(nth int) ([]map[string]string, bool) {
+	return []map[string]string{nil}, nth%3 != 2
+}
+
+// pair is two replicas of Prometheus, of which the second is away half of the time.
+func pair(nth int) ([]map[string]string, bool) {
+	sets := []map[string]string{{"prometheus_replica": "a"}, {"prometheus_replica": "b"}}
+	return sets[:2-nth/3%2], true
+}
+
+// models are two of a server, of which one is replaced by its next version.
+func models(nth int) ([]map[string]string, bool) {
+	return []map[string]string{{"model": "a"}, {"model": "b", "version": strconv.Itoa(nth / 4)}}, true
+}
+
+func shapes() []shape {
+	var all []shape
+	for _, every := range scrapeSeconds {
+		all = append(all, shape{
+			name: fmt.Sprintf("scraped-every-%ds", int(float64(every)*scale)), about: fmt.Sprintf("scrapes each %d s, of which one of three fails", int(float64(every)*scale)),
+			every: every, page: missing,
+		})
+	}
+	return append(all,
+		shape{name: "rollout-deployment", about: "a Deployment's pods are replaced, and load their model first", every: 2, page: steady, during: (*faultEnv).rollOut},
+		shape{name: "rollout-statefulset", about: "a StatefulSet's pods are replaced under their own names", every: 2, stateful: true, page: steady, during: (*faultEnv).rollOut},
+		shape{name: "a-replica-more", about: "replicas are added", every: 2, page: steady, during: (*faultEnv).grow},
+		shape{name: "two-prometheuses", about: "two replicas of Prometheus, of which one comes and goes", every: 2, page: pair},
+		shape{name: "models-come-and-go", about: "a server's models are replaced while it serves", every: 2, page: models},
+		shape{name: prometheusAway, about: "Prometheus is away for three syncs", every: 2, page: steady},
+	)
+}
+
+// row of the page: the test fails where anything was refused.
+func (s shape) row() string { return fmt.Sprintf("| %s | never |", s.about) }
+
+func (s shape) rule() string { return "health_" + strconv.Itoa(s.every) }
+
+// healthRules have for each interval the age that follows from it: two and a half
+// intervals and the adapter's own, 45 s at least and 5 minutes at most, scaled.
+func healthRules() string {
+	var b strings.Builder
+	for _, every := range scrapeSeconds {
+		age := max(6*time.Second, min(time.Duration(every)*2500*time.Millisecond+2200*time.Millisecond, 40*time.Second))
+		fmt.Fprintf(&b, "- {name: health_%d, subject: target, sources: [{metric: %s}], perPod: sum, perWorkload: sum, maxAge: %s}\n", every, healthSeries, age)
+	}
+	return b.String()
+}
+
+// healthPages serves the pods' pages, a path for each shape.
+type healthPages struct {
+	b *faultEnv
+
+	mu  sync.Mutex
+	nth map[string]int
+}
+
+func (h *healthPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	for _, s := range shapes() {
+		if s.name != name || h.b.client == nil {
+			continue
+		}
+		h.mu.Lock()
+		h.nth[name]++
+		nth := h.nth[name]
+		h.mu.Unlock()
+		pods, err := h.b.client.CoreV1().Pods(name).List(r.Context(), metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		sets, ok := s.page(nth)
+		if !ok {
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		for _, p := range pods.Items {
+			if p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning || time.Since(p.CreationTimestamp.Time) < loading {
+				continue
+			}
+			for _, set := range sets {
+				fmt.Fprintf(w, "%s{namespace=%q,pod=%q", healthSeries, p.Namespace, p.Name)
+				for label, value := range set {
+					fmt.Fprintf(w, ",%s=%q", label, value)
+				}
+				fmt.Fprintf(w, "} %d\n", perReplica)
+			}
+		}
+	}
+}
+
+// healthScrapes are the jobs of all shapes.
+func healthScrapes(pages string) string {
+	var b strings.Builder
+	for _, s := range shapes() {
+		fmt.Fprintf(&b, "- {job_name: %q, scrape_interval: %ds, honor_labels: true, metrics_path: /%[1]s, static_configs: [{targets: [%[3]q]}]}\n", s.name, s.every, pages)
+	}
+	return b.String()
+}
+
+// neverRefuse plays all shapes at once, and then takes Prometheus away. An HPA that loses
+// its number, be it for one sync, has been refused.
+func (b *faultEnv) neverRefuse(t *testing.T) {
+	played := shapes()
+	for _, s := range played {
+		b.healthy(t, s)
+	}
+	for _, s := range played {
+		await.For(t, testenv.Patience, s.name+": the HPA has a number", func() error {
+			if h := b.seen.hpa(s.name); !h.active {
+				return fmt.Errorf("%s %s", h.reason, h.message)
+			}
+			return nil
+		})
+	}
+	b.seen.reset()
+	before := b.router.counts()
+	syncs := func(n int) {
+		t.Helper()
+		await.For(t, testenv.Patience, fmt.Sprintf("%d syncs", n), func() error {
+			now := b.router.counts()
+			for _, s := range played {
+				if got := now[s.name] - before[s.name]; got < n {
+					return fmt.Errorf("%d of %s", got, s.name)
+				}
+			}
+			return nil
+		})
+	}
+	syncs(healthySyncs / 3)
+	for _, s := range played {
+		if s.during != nil {
+			s.during(b, t, s)
+		}
+	}
+	syncs(healthySyncs)
+	for _, s := range played {
+		if lost := b.seen.lost(s.name); lost != "" {
+			t.Errorf("%s: refused: %s", s.about, lost)
+		}
+	}
+	b.away(t)
+}
+
+// away takes Prometheus away for three syncs.
+func (b *faultEnv) away(t *testing.T) {
+	t.Helper()
+	b.seen.reset()
+	before := b.router.counts()[prometheusAway]
+	syncs := func(n int) {
+		await.True(t, testenv.Patience, "syncs", func() bool { return b.router.counts()[prometheusAway] >= before+n })
+	}
+	if err := b.proxy.Answer(promfault.Down); err != nil {
+		t.Fatal(err)
+	}
+	syncs(3)
+	if err := b.proxy.Answer(promfault.Honest); err != nil {
+		t.Fatal(err)
+	}
+	syncs(8)
+	if lost := b.seen.lost(prometheusAway); lost != "" {
+		t.Errorf("refused: %s", lost)
+	}
+}
+
+// healthy deploys a shape's workload and its HPA, whose target is what each pod has.
+func (b *faultEnv) healthy(t *testing.T, s shape) {
+	t.Helper()
+	kind := "Deployment"
+	if s.stateful {
+		kind = "StatefulSet"
+		b.deployStateful(t, s.name, workload, replicas)
+	} else {
+		b.deploy(t, s.name, workload, replicas)
+	}
+	if s.during != nil && !s.stateful {
+		patch := fmt.Appendf(nil, `{"spec":{"minReadySeconds":%d}}`, ready)
+		if _, err := b.client.AppsV1().Deployments(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: kind, Name: workload}
+	least := int32(replicas)
+	target := resource.NewQuantity(perReplica, resource.DecimalSI)
+	if s.name == "models-come-and-go" {
+		target = resource.NewQuantity(2*perReplica, resource.DecimalSI)
+	}
+	h := &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: workload},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: to, MinReplicas: &least, MaxReplicas: mostAllowed, Behavior: atOnce(),
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{
+				DescribedObject: to, Metric: autoscalingv2.MetricIdentifier{Name: s.rule()},
+				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: target},
+			}}},
+		},
+	}
+	if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(s.name).Create(t.Context(), h, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *faultEnv) deployStateful(t *testing.T, namespace, name string, n int32) {
+	t.Helper()
+	if _, err := b.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"app": name}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &n, ServiceName: name, MinReadySeconds: ready, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/worker"}}},
+			},
+		},
+	}
+	if _, err := b.client.AppsV1().StatefulSets(namespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rollOut changes the pods' template.
+func (b *faultEnv) rollOut(t *testing.T, s shape) {
+	t.Helper()
+	patch := []byte(`{"spec":{"template":{"metadata":{"annotations":{"rolled":"out"}}}}}`)
+	var err error
+	if s.stateful {
+		_, err = b.client.AppsV1().StatefulSets(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{})
+	} else {
+		_, err = b.client.AppsV1().Deployments(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// grow raises the least number of replicas.
+func (b *faultEnv) grow(t *testing.T, s shape) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"minReplicas":%d}}`, replicas+2)
+	if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
