@@ -81,10 +81,7 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 			n = max(n, index+1)
 		}
 	}
-	if cap(o.scratch) < n {
-		o.scratch = make([]plan.GPU, n)
-	}
-	gpus := o.scratch[:n]
+	gpus := make([]plan.GPU, n)
 	for i := range gpus {
 		gpus[i] = plan.GPU{Device: gpu.Device{Index: i, Model: model}, Shared: in.facts.shared()}
 		if model.Name == "" {

@@ -1,8 +1,6 @@
 package observe
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -11,14 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// knownNodes caches the content of node objects, and their GPUs of the previous reconcile. A nil
-// knownNodes caches nothing.
-type knownNodes struct{ perVersion[knownNode] }
-
-type knownNode struct {
-	facts nodeFacts
-	gpus  []plan.GPU // of the previous reconcile
-}
+// knownNodes caches the content of node objects. A nil knownNodes caches nothing.
+type knownNodes struct{ perVersion[nodeFacts] }
 
 // nodeFacts is the content of a Node object alone: independent of clock, configuration and
 // provider.
@@ -35,33 +27,13 @@ type nodeFacts struct {
 	reportErr error
 }
 
-// of returns the cached facts of a node. A node without a resourceVersion is read every time and
-// its GPUs are never cached.
-func (k *knownNodes) of(c *Claims, n *corev1.Node) *knownNode {
+// of returns the cached facts of a node. A node without a resourceVersion is read every time.
+func (k *knownNodes) of(c *Claims, n *corev1.Node) *nodeFacts {
 	if k == nil || !numbered(n) {
-		return &knownNode{facts: readNode(c, n)}
+		facts := readNode(c, n)
+		return &facts
 	}
-	return k.get(n, func(known *knownNode) { known.facts = readNode(c, n) })
-}
-
-// keep returns the node's GPUs: those of the previous reconcile if equal, as they mostly are, since
-// GPUs would be a sixth of a reconcile's garbage. The argument may be reused afterwards.
-func (n *knownNode) keep(gpus []plan.GPU) []plan.GPU {
-	same := n.gpus != nil && len(n.gpus) == len(gpus)
-	for i := 0; same && i < len(gpus); i++ {
-		same = sameGPU(&n.gpus[i], &gpus[i])
-	}
-	if !same {
-		n.gpus = append(make([]plan.GPU, 0, len(gpus)), gpus...)
-	}
-	return n.gpus
-}
-
-// sameGPU compares all fields of two GPUs.
-func sameGPU(a, b *plan.GPU) bool {
-	return a.Device == b.Device && a.MIG == b.MIG && a.Shared == b.Shared && a.Places == b.Places && a.AllocationKnown == b.AllocationKnown && a.Busy == b.Busy &&
-		a.IdleSince == b.IdleSince && a.UnusedSince == b.UnusedSince &&
-		slices.Equal(a.AllocatedTo, b.AllocatedTo) && slices.Equal(a.Instances, b.Instances)
+	return k.get(n, func(facts *nodeFacts) { *facts = readNode(c, n) })
 }
 
 func readNode(c *Claims, n *corev1.Node) nodeFacts {

@@ -26,7 +26,6 @@ func TestCachedObjects(t *testing.T) {
 	readings := NewReadings(start, answersOf(c))
 	options := Options{Cluster: c, Readings: func() *Readings { return readings }, Pools: sizes{}, ConfigMap: partition.DefaultConfigMap}
 	keeps, forgets := New(options), New(options)
-	shared := 0
 	var before Observation
 	former := "" // of the previous reconcile, whose GPUs must not change any more
 	for reconcile := range 400 {
@@ -71,9 +70,6 @@ func TestCachedObjects(t *testing.T) {
 			if !reflect.DeepEqual(got.Nodes[i], want.Nodes[i]) {
 				t.Fatalf("reconcile %d: %+v\nread again %+v", reconcile, got.Nodes[i], want.Nodes[i])
 			}
-			if i < len(before.Nodes) && len(got.Nodes[i].GPUs) > 0 && len(before.Nodes[i].GPUs) > 0 && &got.Nodes[i].GPUs[0] == &before.Nodes[i].GPUs[0] {
-				shared++
-			}
 		}
 		if !reflect.DeepEqual(got.Pods, want.Pods) {
 			t.Fatalf("reconcile %d: pods %+v\nread again %+v", reconcile, got.Pods, want.Pods)
@@ -94,9 +90,6 @@ func TestCachedObjects(t *testing.T) {
 			}
 		}
 		before, former = got, fmt.Sprintf("%+v", got.Nodes)
-	}
-	if shared < 400 {
-		t.Errorf("only %d nodes share the GPUs of the previous reconcile: the test is too weak", shared)
 	}
 }
 
@@ -135,31 +128,6 @@ func changeNode(random *rand.Rand, n *corev1.Node) {
 	}
 }
 
-// TestSameGPU changes each field of a GPU by reflection, also fields added later: a changed GPU
-// must not equal the previous one.
-func TestSameGPU(t *testing.T) {
-	fields := reflect.TypeFor[plan.GPU]()
-	noticed := map[int]bool{}
-	for seed := range int64(50) {
-		var a, other plan.GPU
-		anything(seed).Fill(&a)
-		anything(1000 + seed).Fill(&other)
-		if !sameGPU(&a, &a) {
-			t.Fatalf("it does not equal itself: %+v", a)
-		}
-		for i := range fields.NumField() {
-			b := a
-			reflect.ValueOf(&b).Elem().Field(i).Set(reflect.ValueOf(other).Field(i))
-			noticed[i] = noticed[i] || !sameGPU(&a, &b)
-		}
-	}
-	for i := range fields.NumField() {
-		if !noticed[i] {
-			t.Errorf("%s is not compared", fields.Field(i).Name)
-		}
-	}
-}
-
 // TestUnnumberedNodesAreReadAgain: without a UID and a version a change of a node cannot be
 // detected.
 func TestUnnumberedNodesAreReadAgain(t *testing.T) {
@@ -170,7 +138,7 @@ func TestUnnumberedNodesAreReadAgain(t *testing.T) {
 		k.begin(nil)
 		k.of(nil, n)
 		n.Spec.Unschedulable = true
-		if !k.of(nil, n).facts.Cordoned {
+		if !k.of(nil, n).Cordoned {
 			t.Errorf("UID %q, version %q: the cached facts are used", n.UID, n.ResourceVersion)
 		}
 		k.end()

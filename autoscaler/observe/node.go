@@ -72,9 +72,9 @@ type nodeInput struct {
 }
 
 func (o *Observer) node(in nodeInput) plan.Node {
-	n, known := in.node, in.known.of(in.claims, in.node)
-	in.facts = &known.facts
-	out := known.facts.Node
+	n := in.node
+	in.facts = in.known.of(in.claims, n)
+	out := in.facts.Node
 	out.Pool = in.pool
 	out.Cordoned = out.Cordoned || o.noticed(n) || o.going(n)
 	out.NoScaleDown = out.NoScaleDown || in.keep
@@ -86,10 +86,10 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	// While a GPU is being repartitioned the plugin pauses, and the node's GPUs are known all the
 	// same.
 	report := o.reported(in)
-	if out.Operation == nil && !known.facts.devices && !unpartitioned(in) && !allMIGEmpty(report) {
+	if out.Operation == nil && !in.facts.devices && !unpartitioned(in) && !allMIGEmpty(report) {
 		return out
 	}
-	out.GPUs = known.keep(o.gpus(in, report))
+	out.GPUs = o.gpus(in, report)
 	return out
 }
 

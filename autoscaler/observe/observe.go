@@ -63,7 +63,6 @@ type Observer struct {
 	models     models
 	pods       converted
 	nodes      knownNodes
-	scratch    []plan.GPU               // of the node being read
 	requesting map[*foreign.Object]bool // whether a workload's pods request GPUs
 	// ignored counts what this reconcile leaves out of the exporters' series.
 	ignored Ignored

@@ -151,7 +151,7 @@ func TestDeviceClassChangesInvalidateCaches(t *testing.T) {
 		claims := NewClaims(nil, nil, c.classes, nil)
 		pods.begin(claims)
 		nodes.begin(claims)
-		got, facts := pods.of(claims, p), nodes.of(claims, n).facts
+		got, facts := pods.of(claims, p), nodes.of(claims, n)
 		if got.Demand.GPUs != c.gpus || len(got.Others) != c.others || len(facts.Others) != c.others {
 			t.Errorf("%d classes: %d GPUs, others %v, of the node %v", len(c.classes), got.Demand.GPUs, got.Others, facts.Others)
 		}
