@@ -71,6 +71,7 @@ func newPrograms(ctx context.Context) (_ *programs, err error) {
 	for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report"} {
 		links[name] = filepath.Join(ours, name)
 	}
+	links["kubectl-gpuscale"] = links["gpuscale-report"]
 	for name, to := range links {
 		if err := os.Symlink(to, filepath.Join(p.bin, name)); err != nil {
 			return nil, err
@@ -113,13 +114,16 @@ func (p *programs) help(ctx context.Context) Help {
 // goRun is how contributors start a program that users have installed.
 var goRun = regexp.MustCompile(`^go run \./(exporter|adapter|autoscaler|report|dashboards)\b`)
 
+// plugin is how users of kubectl start its plugin.
+var plugin = regexp.MustCompile(`^kubectl gpuscale\b`)
+
 // judged are the programs whose flags are compared with their --help.
-var judged = []string{"kubectl", "helm", "gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report", "gpuscale-dashboards"}
+var judged = []string{"kubectl", "kubectl-gpuscale", "helm", "gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report", "gpuscale-dashboards"}
 
 // check returns what a command names that there is not: programs, subcommands, flags,
 // targets, packages.
 func (p *programs) check(ctx context.Context, tree Tree, text string) error {
-	segments, err := Words(goRun.ReplaceAllString(text, "gpuscale-$1"))
+	segments, err := Words(plugin.ReplaceAllString(goRun.ReplaceAllString(text, "gpuscale-$1"), "kubectl-gpuscale"))
 	if err != nil {
 		return nil // a here-document
 	}
