@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -67,11 +69,21 @@ type program struct {
 	process *proc.Process
 }
 
+// groups serves the node groups of KWOK's pools to programs, and is their
+// configuration of it.
+func (w *world) groups() string {
+	w.t.Helper()
+	address, stop, err := nodegroups.New(w.Admin, w.Admin, partition.NewManager(w.Admin, w.Admin, partition.DefaultConfigMap)).Serve()
+	w.must(err)
+	w.t.Cleanup(stop)
+	return fmt.Sprintf("externalGRPC: {%s: {address: %q}}\n", nodegroups.Name, address)
+}
+
 func (w *world) program(name string, flags ...string) *program {
 	w.t.Helper()
 	dir := w.t.TempDir()
 	config := filepath.Join(dir, name+".yaml")
-	w.must(os.WriteFile(config, []byte("leaderElection: {namespace: "+w.namespace()+"}\ninterval: 200ms\n"), 0o600))
+	w.must(os.WriteFile(config, []byte("leaderElection: {namespace: "+w.namespace()+"}\ninterval: 200ms\n"+w.groups()), 0o600))
 	p := &program{w: w, log: filepath.Join(dir, name+".log"), begun: time.Now()}
 	var err error
 	p.process, err = w.Cluster.Processes().Start(proc.Spec{

@@ -47,15 +47,11 @@ func TestInterruption(t *testing.T) {
 	w := newWorld(t, setup{provider: func(p pools.Provider) pools.Provider { provider.Provider = p; return provider }})
 	w.pool("spot", 2, 5, func(p *v1alpha1.GPUNodePool) { p.Spec.Spot = true })
 	w.until("the fleet", w.has("spot", 2))
-	for i := range 2 {
-		name := fmt.Sprintf("spot-%d", i+1)
-		w.patchNode(name, func(n *corev1.Node) { n.Spec.ProviderID = "aws:///zone/i-" + name })
-	}
 	w.work("train", "spot", 2, perNode, func(p *corev1.PodTemplateSpec) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](600) })
 	w.await("both run", w.runs("train", 2))
 	w.reconcile()
 
-	provider.give(pools.Leaving{Instance: "i-spot-2", Kind: pools.Rebalance, At: w.now()})
+	provider.give(pools.Leaving{Instance: "spot-2", Kind: pools.Rebalance, At: w.now()})
 	w.reconciles(3)
 	if err := w.untouched("spot-2"); err != nil {
 		t.Errorf("a recommendation is no interruption: %v", err)
@@ -68,7 +64,7 @@ func TestInterruption(t *testing.T) {
 		}
 	}
 	begin := w.now()
-	provider.give(pools.Leaving{Instance: "i-spot-1", Kind: pools.Interruption, At: begin})
+	provider.give(pools.Leaving{Instance: "spot-1", Kind: pools.Interruption, At: begin})
 	w.reconcile()
 	if err := w.draining("spot-1")(); err != nil {
 		t.Fatalf("a reconcile after the interruption: %v", err)

@@ -116,7 +116,7 @@ func TestUsersSeeDecisions(t *testing.T) {
 	w.must(err)
 	address := "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))
 	config := filepath.Join(t.TempDir(), "autoscaler.yaml")
-	w.must(os.WriteFile(config, []byte("leaderElection: {enabled: false}\n"), 0o600)) // whole GPUs need no Prometheus
+	w.must(os.WriteFile(config, []byte("leaderElection: {enabled: false}\n"+w.groups()), 0o600)) // whole GPUs need no Prometheus
 	log := w.Cluster.LogFile(name)
 	p, err := w.Cluster.Processes().Start(proc.Spec{
 		Name: name, Path: w.autoscaler(), Log: log, Args: []string{"--config=" + config, "--listen=" + address, "--kubeconfig=" + kubeconfig},

@@ -27,6 +27,18 @@ import (
 // fleet is the namespace of the targets in docs/pools.md.
 const fleet = "fleet"
 
+// simulatedPool is one whose nodes the sandbox makes.
+const simulatedPool = `
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUNodePool
+metadata: {name: simulated}
+spec:
+  min: 0
+  max: 4
+  provider: {externalGRPC: {name: kwok, nodeGroup: simulated}}
+  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "64", memory: 512Gi}
+`
+
 // TestPools plays the pools of docs/pools.md whose makers talk to Kubernetes.
 func TestPools(t *testing.T) {
 	w := newWorld(t, setup{})
@@ -36,6 +48,9 @@ func TestPools(t *testing.T) {
 	w.play((&neighbours.Claims{Client: w.Admin, Nodes: fakeNodes()}).Run, neighbours.KarpenterKinds()...)
 	w.fakes = append(w.fakes, herdKind)
 	docs := w.manifests()
+	parsed, err := neighbours.Parse([]byte(simulatedPool))
+	w.must(err)
+	simulated := parsed[0]
 	for _, part := range []struct {
 		name string
 		run  func()
@@ -43,8 +58,8 @@ func TestPools(t *testing.T) {
 		{"Cluster API", func() { w.growAndShrink("capi-h100", docs["capi-h100"]) }},
 		{"Karpenter", func() { w.growAndShrink("karpenter-h100", docs["karpenter-h100"]) }},
 		{"any scale", func() { w.growOnly(docs["other"]) }},
-		{"refused", func() { w.refusals(docs["simulated"][0]) }},
-		{"conditions", func() { w.problems(docs["simulated"][0]) }},
+		{"refused", func() { w.refusals(simulated) }},
+		{"conditions", func() { w.problems(simulated) }},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			outer := w.t
@@ -257,6 +272,7 @@ func (w *world) problems(simulated *unstructured.Unstructured) {
 	named := func(name string, change func(spec map[string]any)) {
 		u := simulated.DeepCopy()
 		u.SetName(name)
+		w.must(unstructured.SetNestedField(u.Object, name, "spec", "provider", "externalGRPC", "nodeGroup"))
 		change(u.Object["spec"].(map[string]any))
 		w.apply(u)
 	}
