@@ -255,8 +255,9 @@ func TestOnePrometheusOfTwoGoesAway(t *testing.T) {
 	}
 	m := load(t, text.String())
 	for name, want := range map[string]float64{"queue_depth": 3, "requests_running": 3, "ttft_p95": .95} {
-		table, now := NewTable(builtin(t, name)), time.Time{}
+		table := NewTable(builtin(t, name))
 		for n := 40; n <= 72; n++ {
+			var now time.Time
 			table, _, now = ask(t, m, table, time.Duration(n)*step)
 			if a, err := table.Pod(Key{"chat", "a"}, anything, now); err != nil || a.Value < want-1e-9 || a.Value > want+1e-9 {
 				t.Fatalf("%s, %d scrapes after one of two went away: %+v, %v", name, n-48, a, err)

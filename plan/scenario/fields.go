@@ -135,7 +135,7 @@ func (x *fields) string(key string, v *string) bool {
 // count is an integer that is written where it is zero too.
 func (x *fields) count(key string, v *int) bool { return integer(x, key, v, false) }
 
-func (x *fields) int(key string, v *int) bool { return integer(x, key, v, *v == 0) }
+func (x *fields) int(key string, v *int) { integer(x, key, v, *v == 0) }
 
 func integer[T int | int32](x *fields, key string, v *T, zero bool) bool {
 	return x.value(key, zero, func() string { return strconv.FormatInt(int64(*v), 10) }, func(s string) error {
