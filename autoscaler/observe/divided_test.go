@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
 // listOf reads "name=1 name=2".
@@ -304,6 +305,7 @@ func TestTypesOfGPUs(t *testing.T) {
 		key, value, _ := strings.Cut(annotation, "=")
 		p.Annotations = map[string]string{key: value}
 		dear := dividedPool("hami")
+		dear.Spec.Provider = nodegroups.Of("a100")
 		dear.Name, dear.Spec.Template.Product, dear.Spec.PricePerHour = "a100", "NVIDIA-A100-PCIE-40GB", ptr.To(resource.MustParse("9"))
 		made := plan.Make(newWorld(t, dear, dividedPool("hami"), p).at(0).Snapshot, plan.DefaultPolicy())
 		got := ""
