@@ -85,7 +85,7 @@ TO   ?= 80000
 .PHONY: demo-recording
 demo-recording: prepare ## Record the demo for README.md (needs asciinema, node and npm); FROM and TO are milliseconds of the run.
 	@for t in asciinema npx; do command -v $$t >/dev/null 2>&1 || { echo "make demo-recording needs $$t; on Debian: apt-get install asciinema nodejs npm" >&2; exit 1; }; done
-	asciinema rec --overwrite --cols 108 --rows 30 --command "make demo" $(CACHE)/demo.cast
+	asciinema rec --overwrite --cols 108 --rows 30 --command "$(MAKE) --no-print-directory demo" $(CACHE)/demo.cast
 	npx --yes svg-term-cli@2.1.1 --in $(CACHE)/demo.cast --out docs/img/demo.svg --window --no-cursor --from $(FROM) --to $(TO)
 
 # RACY are the packages that start goroutines or share memory between them.

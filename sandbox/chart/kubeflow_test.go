@@ -85,7 +85,7 @@ apiVersion: config.trainer.kubeflow.org/v1alpha1
 kind: Configuration
 certManagement: {enable: false}
 leaderElection: {leaderElect: false}
-webhook: {port: %s}
+webhook: {port: %s, host: 127.0.0.1}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
 `, hook, address(t)))}}

@@ -74,3 +74,43 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestCompatAuto: beside a dcgm-exporter ours leaves its series out, or every sum would double.
+func TestCompatAuto(t *testing.T) {
+	b := start(t)
+	if err := b.namespace(t.Context(), "compat", ""); err != nil {
+		t.Fatal(err)
+	}
+	args := func(values string) string {
+		t.Helper()
+		out, err := b.helm.Run(t.Context(), chart.Release{Namespace: "compat", Values: "image: {registry: registry.example}\n" + values}, "install", "other", b.helm.Chart, "--dry-run=server")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	wants := func(values, want string) {
+		t.Helper()
+		if out := args(values); !strings.Contains(out, "--compat="+want) {
+			t.Errorf("%q: no --compat=%s", values, want)
+		}
+	}
+	wants("", "true")
+	x := &trouble{env: b, t: t}
+	x.add(`apiVersion: apps/v1
+kind: DaemonSet
+metadata: {namespace: compat, name: nvidia-dcgm-exporter}
+spec:
+  selector: {matchLabels: {app: d}}
+  template:
+    metadata: {labels: {app: d}}
+    spec:
+      nodeSelector: {none: such}
+      containers: [{name: d, image: "registry.example/nvidia/k8s/dcgm-exporter:4.5.1-4.8.0"}]
+`)
+	wants("", "false")
+	wants(`exporter: {compat: once}`, "once")
+	if out := args(""); !strings.Contains(out, "dcgm-exporter has them here (compat/nvidia-dcgm-exporter)") {
+		t.Error("the notes do not say why there are no DCGM_* series")
+	}
+}

@@ -93,7 +93,7 @@ func TestSourcesNamePages(t *testing.T) {
 }
 
 // TestSpans: code within a sentence that is a path of the tree, a series of ours, a
-// target of make, or a test. TestCommands looks at commands, since that takes the
+// target of make, or a command of go. TestCommands looks at commands, since that takes the
 // programs.
 func TestSpans(t *testing.T) {
 	tree := tree(t, ForUsers)
@@ -119,6 +119,30 @@ func TestSpans(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s:%d: %s: %v", path, s.Line, s.Text, err)
 				}
+			}
+		}
+	}
+}
+
+var (
+	testName = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)[A-Z]\w*$`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+)
+
+// TestNamedTests: a page that rests a claim on a test names one that there is.
+func TestNamedTests(t *testing.T) {
+	there := map[string]bool{}
+	for path, text := range sources(t) {
+		if strings.HasSuffix(path, "_test.go") {
+			for _, m := range testFunc.FindAllStringSubmatch(text, -1) {
+				there[m[1]] = true
+			}
+		}
+	}
+	for path, p := range tree(t, everything).Pages {
+		for _, s := range p.Spans {
+			if testName.MatchString(s.Text) && !there[s.Text] {
+				t.Errorf("%s:%d: there is no test %s", path, s.Line, s.Text)
 			}
 		}
 	}

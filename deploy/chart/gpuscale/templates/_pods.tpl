@@ -19,6 +19,19 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if ne (toString $class) "auto" }}{{ $class }}{{ else if lookup "node.k8s.io/v1" "RuntimeClass" "" "nvidia" }}nvidia{{ end -}}
 {{- end -}}
 
+{{/* A DaemonSet of dcgm-exporter, as namespace/name; empty where there is none or no cluster. */}}
+{{- define "gpuscale.dcgmExporter" -}}
+{{- range (lookup "apps/v1" "DaemonSet" "" "").items -}}
+{{- if contains "/dcgm-exporter" (toJson .spec.template.spec.containers) }}{{ .metadata.namespace }}/{{ .metadata.name }} {{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Which of dcgm-exporter's series the exporter has: true, once or false. */}}
+{{- define "gpuscale.compat" -}}
+{{- $compat := .Values.exporter.compat -}}
+{{- if ne $compat "auto" }}{{ $compat }}{{ else if include "gpuscale.dcgmExporter" . }}false{{ else }}true{{ end -}}
+{{- end -}}
+
 {{- define "gpuscale.scheduling" -}}
 {{- $c := index .root.Values .name -}}
 {{- with .root.Values.image.pullSecrets }}
