@@ -21,7 +21,7 @@ type Neighbour struct {
 	Name            string // in the cache and in messages
 	Module, Version string
 	packages        []string // below the module
-	ldflags         string
+	ldflags, tags   string
 }
 
 // The neighbours whose programs tests run.
@@ -39,7 +39,8 @@ var (
 		Name: "prometheus-operator", Module: "github.com/prometheus-operator/prometheus-operator", Version: "v0.85.0", packages: []string{"cmd/operator"},
 	}
 	SchedulerPlugins = Neighbour{Name: "scheduler-plugins", Module: "sigs.k8s.io/scheduler-plugins", Version: "v0.33.5", packages: []string{"cmd/scheduler", "cmd/controller"}}
-	Thanos           = Neighbour{Name: "Thanos", Module: "github.com/thanos-io/thanos", Version: "v0.42.4", packages: []string{"cmd/thanos"}}
+	// Thanos without slicelabels reads Prometheus' labels as what they are not, and panics.
+	Thanos           = Neighbour{Name: "Thanos", Module: "github.com/thanos-io/thanos", Version: "v0.42.4", packages: []string{"cmd/thanos"}, tags: "slicelabels"}
 	Trainer          = Neighbour{Name: "Trainer", Module: "github.com/kubeflow/trainer/v2", Version: "v2.1.0", packages: []string{"cmd/trainer-controller-manager"}}
 	TrainingOperator = Neighbour{Name: "Training Operator", Module: "github.com/kubeflow/training-operator", Version: "v1.9.3", packages: []string{"cmd/training-operator.v1"}}
 	VictoriaMetrics  = Neighbour{
@@ -67,6 +68,9 @@ func (n Neighbour) target() target {
 		args:   []string{"-trimpath", "-mod=mod", "-ldflags", "-s -w " + n.ldflags},
 		output: "./",
 		disk:   3 << 30,
+	}
+	if n.tags != "" {
+		t.args = append(t.args, "-tags", n.tags)
 	}
 	for _, p := range n.packages {
 		p = path.Join(n.Module, p)

@@ -89,7 +89,7 @@ func TestNeighbourClusterAPI(t *testing.T) {
 	w.Run(t, testenv.Project{Neighbour: build.ClusterAPI, Program: "core", Folder: "core/config/default", Namespace: "capi-system", Service: "capi-webhook-service"}, func(hook, certs string) proc.Spec {
 		return proc.Spec{Args: []string{
 			"--webhook-port=" + hook, "--webhook-cert-dir=" + certs, "--health-addr=" + address(), "--diagnostics-address=" + address(), "--insecure-diagnostics",
-			"--skip-crd-migration-phases=All", `--additional-sync-machine-labels=^gpuscale\.io/pool$`,
+			"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields", `--additional-sync-machine-labels=^gpuscale\.io/pool$`,
 		}}
 	})
 	w.play((&neighbours.Metal{Client: w.Admin, Nodes: fakeNodes()}).Run)

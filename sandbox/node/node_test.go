@@ -87,7 +87,7 @@ func TestNode(t *testing.T) {
 	s := trial{T: t, env: env, namespace: "trial", node: nodetest.Start(t.Context(), t, env, node.Options{
 		Labels: map[string]string{"trial": "yes"},
 		Taints: []corev1.Taint{{Key: "trial", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
-		Mounts: []node.Mount{{Target: "/proc/driver"}, {Source: driver, Target: "/proc/driver/nvidia"}, {Target: "/sys/bus/pci/devices"}},
+		Mounts: []node.Mount{{Target: "/proc/driver"}, {Source: driver, Target: "/proc/driver/nvidia"}, {Target: "/sys/bus/platform/devices"}},
 	})}
 	programs, err := build.Node(t.Context(), build.Options{Out: os.Stderr})
 	if err != nil {
@@ -302,8 +302,8 @@ func (s trial) mounts() {
 	if text, err := os.ReadFile(s.node.Path("/proc/driver/nvidia/version")); err != nil || string(text) != "a fake" {
 		s.Errorf("the driver's folder: %q, %v", text, err)
 	}
-	if devices, err := os.ReadDir(s.node.Path("/sys/bus/pci/devices")); err != nil || len(devices) != 0 {
-		s.Errorf("the tmpfs over PCI devices has %v, %v", devices, err)
+	if devices, err := os.ReadDir(s.node.Path("/sys/bus/platform/devices")); err != nil || len(devices) != 0 {
+		s.Errorf("the tmpfs over the platform's devices has %v, %v", devices, err)
 	}
 }
 

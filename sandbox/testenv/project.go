@@ -89,6 +89,7 @@ func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Sp
 		must(err)
 		cleanup(func(ctx context.Context) error { return e.Delete(ctx, o.DeepCopy()) })
 	}
+	must(e.awaitCRDs(t.Context())) // programs end where their kinds are not served yet
 	s := spec(strconv.Itoa(hook), certs)
 	s.Name, s.Path, s.Log = p.Program, path, e.Cluster.LogFile(p.Program)
 	s.Env = append(s.Env, "KUBECONFIG="+e.Cluster.Kubeconfig())
