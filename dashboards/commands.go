@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
-	"github.com/gpuscale/gpuscale/deploy/chart/gpuscale"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
@@ -21,31 +21,21 @@ import (
 // where are the flags of both commands.
 type where struct {
 	url    string
-	dir    string
 	scrape time.Duration
 }
 
 func (o *where) flags(c *cobra.Command) {
 	c.Flags().StringVar(&o.url, "prometheus", "", "URL of Prometheus, or of a server with its HTTP API")
-	c.Flags().StringVar(&o.dir, "boards", "", "folder of boards' JSON (default: the boards built in)")
 	c.Flags().DurationVar(&o.scrape, "scrape-interval", 15*time.Second, "how often Prometheus scrapes")
 	_ = c.MarkFlagRequired("prometheus") // it fails for an unknown flag
 }
 
-func (o *where) open() (eval.Source, []preview.Loaded, error) {
+func (o *where) open() (eval.Source, error) {
 	client, err := prom.New(prom.Config{URL: o.url})
 	if err != nil {
-		return nil, nil, fmt.Errorf("--prometheus: %w", err)
+		return nil, fmt.Errorf("--prometheus: %w", err)
 	}
-	files := gpuscale.Boards()
-	if o.dir != "" {
-		files = os.DirFS(o.dir)
-	}
-	boards, err := preview.Load(files)
-	if err == nil && len(boards) == 0 {
-		err = fmt.Errorf("--boards: no *.json in %s", o.dir)
-	}
-	return eval.Client(client), boards, err
+	return client, nil
 }
 
 // show is the command that serves the boards.
@@ -56,13 +46,13 @@ func show() *cobra.Command {
 		Use: "preview", Short: "Serve the boards over a Prometheus, without Grafana", Args: cobra.NoArgs,
 		Long: "Serve the boards over a Prometheus, drawn by gpuscale itself: a preview, not Grafana. Pages refresh every 15 seconds.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			src, boards, err := o.open()
+			src, err := o.open()
 			if err != nil {
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			server, err := serve.New(serve.Options{Address: listen, Log: log,
-				Routes: func(mux *http.ServeMux) { preview.Routes(mux, src, boards, o.scrape, log) }})
+				Routes: func(mux *http.ServeMux) { preview.Routes(mux, src, boards.All(), o.scrape) }})
 			if err != nil {
 				return err
 			}
@@ -84,19 +74,16 @@ func draw() *cobra.Command {
 		Use: "render", Short: "Draw the boards over a Prometheus into files", Args: cobra.NoArgs,
 		Long: "Draw the boards over a Prometheus as they look now, as SVG.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			src, boards, err := o.open()
+			src, err := o.open()
 			if err != nil {
 				return err
 			}
 			if since < time.Minute {
 				return fmt.Errorf("--since %s: want a minute at least", since)
 			}
-			for _, b := range boards {
-				svg, err := preview.Board(cmd.Context(), src, b.Board, b.Titles, preview.Window(time.Now(), since, o.scrape))
-				if err != nil {
-					return fmt.Errorf("%s: %w", b.UID(), err)
-				}
-				path := filepath.Join(out, "board-"+strings.TrimPrefix(b.UID(), "gpuscale-")+".svg")
+			for _, b := range boards.All() {
+				svg := preview.Board(cmd.Context(), src, b, preview.Window(time.Now(), since, o.scrape))
+				path := filepath.Join(out, "board-"+strings.TrimPrefix(b.UID, "gpuscale-")+".svg")
 				if err := os.WriteFile(path, []byte(svg), 0o644); err != nil {
 					return fmt.Errorf("writing a picture: %w", err)
 				}

@@ -133,7 +133,6 @@ func TestProblemsAreReported(t *testing.T) {
 	}{
 		{[]string{"render"}, "prometheus"},
 		{[]string{"render", "--prometheus", "::"}, "--prometheus"},
-		{[]string{"render", "--prometheus", "http://127.0.0.1:1", "--boards", t.TempDir()}, "--boards"},
 		{[]string{"render", "--prometheus", "http://127.0.0.1:1", "--since", "1s"}, "--since"},
 		{[]string{"draw"}, "unknown command"},
 	} {

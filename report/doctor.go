@@ -17,7 +17,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/report/doctor"
-	"github.com/gpuscale/gpuscale/report/doctor/gather"
 )
 
 // doctorOptions are the flags of doctor.
@@ -97,7 +96,7 @@ func (o doctorOptions) run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.config.Timeout)
 	defer cancel()
-	facts, err := gather.Facts(ctx, g)
+	facts, err := doctor.Gather(ctx, g)
 	if err != nil {
 		return fmt.Errorf("%w\nis the cluster right (--kubeconfig, --context), and reachable from here?", err)
 	}
@@ -105,8 +104,8 @@ func (o doctorOptions) run(ctx context.Context) error {
 }
 
 // gathering returns the sources that the flags name.
-func (o doctorOptions) gathering(checks []doctor.Check) (gather.Options, error) {
-	g := gather.Options{Match: o.match, Namespace: o.namespace, Sources: doctor.Sources(checks)}
+func (o doctorOptions) gathering(checks []doctor.Check) (doctor.Options, error) {
+	g := doctor.Options{Match: o.match, Namespace: o.namespace, Sources: doctor.Sources(checks)}
 	var err error
 	if g.Kube, err = kube.Config(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, UserAgent: "gpuscale-report-doctor/" + buildinfo.Version()}); err != nil {
 		return g, err

@@ -17,7 +17,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/report/doctor"
 	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
-	"github.com/gpuscale/gpuscale/report/doctor/gather"
 )
 
 // TestDoctorScripts plays the command line against fake API servers: $WELL has a healthy
@@ -110,7 +109,7 @@ func answering(t *testing.T) http.Handler {
 	}
 	answers := map[string][]sample{}
 	for _, d := range doctor.Table {
-		answers[gather.Written(d.Query, "")] = nil
+		answers[doctor.Written(d.Query, "")] = nil
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(string(mustRead(t, "doctor/testdata/base.answers"))), "\n") {
 		name, rest, _ := strings.Cut(line, ":")
@@ -127,8 +126,8 @@ func answering(t *testing.T) http.Handler {
 			set[k] = v
 		}
 		for _, d := range doctor.Table {
-			if string(d.Source) == "prometheus: "+name {
-				q := gather.Written(d.Query, "")
+			if d.Name == "prometheus: "+name {
+				q := doctor.Written(d.Query, "")
 				answers[q] = append(answers[q], sample{set, value})
 			}
 		}

@@ -24,6 +24,26 @@ type Step struct {
 // Scale maps values to colours. The first step has no lower end.
 type Scale []Step
 
+// OrNeutral is the scale, or Neutral for none.
+func (s Scale) OrNeutral() Scale {
+	if len(s) == 0 {
+		return Neutral()
+	}
+	return s
+}
+
+// At is the colour of a value: that of the last step reached.
+func (s Scale) At(v float64) Colour {
+	all := s.OrNeutral()
+	colour := all[0].Colour
+	for _, step := range all[1:] {
+		if v >= step.From {
+			colour = step.Colour
+		}
+	}
+	return colour
+}
+
 // Neutral has no colour for good or bad.
 func Neutral() Scale { return Scale{{Colour: Plain}} }
 

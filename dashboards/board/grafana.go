@@ -5,146 +5,50 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-
-	"github.com/grafana/grafana-foundation-sdk/go/cog"
-	"github.com/grafana/grafana-foundation-sdk/go/common"
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"maps"
+	"slices"
+	"strings"
 )
 
-const gridWidth = 24
+// object is an object of Grafana's JSON. Its keys are written in order, so that equal boards
+// give equal bytes.
+type object = map[string]any
 
-// JSON writes a board as Grafana's classic JSON. Equal boards give equal bytes.
+// JSON writes a board as Grafana's classic JSON. Fields that a board does not choose have
+// the defaults of Grafana's own schema; a test reads the files by that schema.
 func JSON(b Board) ([]byte, error) {
-	d, err := Grafana(b)
-	if err != nil {
-		return nil, err
+	var vars, marks, panels []object
+	for _, v := range b.Vars {
+		vars = append(vars, variable(v))
 	}
-	plain, err := plainJSON(d)
-	if err != nil {
-		return nil, fmt.Errorf("board %s: %w", b.UID, err)
+	for _, m := range b.Marks {
+		marks = append(marks, mark(m))
 	}
-	titles(plain, b.Marks)
-	unplaced(plain)
+	for _, p := range b.Layout() {
+		panels = append(panels, placed(b, p))
+	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false) // queries have > and < in them
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(plain); err != nil {
+	err := enc.Encode(object{
+		"uid": b.UID, "title": b.Title, "description": b.About, "tags": []string{Tag}, "schemaVersion": 42, "version": 1, "editable": false, "graphTooltip": 1,
+		"time": object{"from": "now-6h", "to": "now"}, "refresh": "1m", "timezone": "browser", "fiscalYearStartMonth": 0,
+		"links":      []object{link(object{"title": "Boards", "type": "dashboards", "icon": "external link", "tags": []string{Tag}, "includeVars": true, "keepTime": true})},
+		"templating": object{"list": vars}, "annotations": object{"list": marks}, "panels": panels,
+	})
+	if err != nil {
 		return nil, fmt.Errorf("board %s: %w", b.UID, err)
 	}
 	return out.Bytes(), nil
 }
 
-func plainJSON(d dashboard.Dashboard) (map[string]any, error) {
-	text, err := json.Marshal(d)
-	if err != nil {
-		return nil, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	var plain map[string]any
-	return plain, dec.Decode(&plain)
-}
-
-// titles gives annotations the field that Grafana's Prometheus data source takes
-// their text from, and that its schema leaves out.
-func titles(plain map[string]any, marks []Mark) {
-	annotations, _ := plain["annotations"].(map[string]any)
-	list, _ := annotations["list"].([]any)
-	for i, m := range marks {
-		list[i].(map[string]any)[TitleFormat] = m.Title
-	}
-}
-
-// unplaced removes the placement that the SDK gives links and annotations: recent versions
-// of Grafana hide what is placed in the menu of controls.
-func unplaced(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		if v["placement"] == "inControlsMenu" {
-			delete(v, "placement")
-		}
-		for _, child := range v {
-			unplaced(child)
-		}
-	case []any:
-		for _, child := range v {
-			unplaced(child)
-		}
-	}
-}
-
-// TitleFormat is the field of an annotation that the schema does not know.
-const TitleFormat = "titleFormat"
-
-// Grafana turns a board into Grafana's own model.
-func Grafana(b Board) (dashboard.Dashboard, error) {
-	build := dashboard.NewDashboardBuilder(b.Title).Uid(b.UID).Description(b.About).Tags([]string{Tag}).
-		Readonly().Tooltip(dashboard.DashboardCursorSyncCrosshair).Time("now-6h", "now").Refresh("1m").
-		Timezone("browser").Version(1)
-	build.Link(dashboard.NewDashboardLinkBuilder("Boards").Type(dashboard.DashboardLinkTypeDashboards).
-		Icon("external link").Tags([]string{Tag}).IncludeVars(true).KeepTime(true))
-	for _, v := range b.Vars {
-		build.WithVariable(variable(v))
-	}
-	for _, m := range b.Marks {
-		build.Annotation(mark(m))
-	}
-	built, err := build.Build()
-	if err != nil {
-		return dashboard.Dashboard{}, fmt.Errorf("board %s: %w", b.UID, err)
-	}
-	built.Panels, err = layout(b)
-	return built, err
-}
-
-// layout puts the rows under one another and the panels beside one another.
-func layout(b Board) ([]dashboard.PanelOrRowPanel, error) {
-	var all []dashboard.PanelOrRowPanel
-	y := uint32(0)
-	for _, row := range b.Rows {
-		heading := dashboard.NewRowPanel()
-		heading.Title, heading.Id = cog.ToPtr(row.Title), id("row", row.Title)
-		heading.GridPos = &dashboard.GridPos{X: 0, Y: y, W: gridWidth, H: 1}
-		all = append(all, dashboard.PanelOrRowPanel{RowPanel: heading})
-		y++
-		x, tallest := uint32(0), uint32(0)
-		for _, p := range row.Panels {
-			w, h := p.size()
-			if x+w > gridWidth {
-				x, y, tallest = 0, y+tallest, 0
-			}
-			built, err := panel(b, p)
-			if err != nil {
-				return nil, fmt.Errorf("board %s, panel %q: %w", b.UID, p.Title, err)
-			}
-			built.GridPos = &dashboard.GridPos{X: x, Y: y, W: w, H: h}
-			all = append(all, dashboard.PanelOrRowPanel{Panel: &built})
-			x, tallest = x+w, max(tallest, h)
-		}
-		y += tallest
-	}
-	return all, nil
-}
-
-// size of a panel: its own, or its kind's.
-func (p Panel) size() (w, h uint32) {
-	w, h = 12, 8
-	switch p.Kind {
-	case Stat:
-		w, h = 4, 4
-	case Bars:
-		w = 8
-	case Table, Timeline:
-		w = gridWidth
-	}
-	if p.W != 0 {
-		w = p.W
-	}
-	if p.H != 0 {
-		h = p.H
-	}
-	return w, h
+// link completes a link. It has no placement: recent versions of Grafana hide what is
+// placed in the menu of controls.
+func link(o object) object {
+	all := object{"asDropdown": false, "icon": "", "includeVars": false, "keepTime": false, "tags": []string{}, "targetBlank": false, "tooltip": ""}
+	maps.Copy(all, o)
+	return all
 }
 
 // id is derived from the title, so that adding a panel changes no other's: links to
@@ -156,6 +60,258 @@ func id(kind, title string) uint32 {
 }
 
 // source is the data source of the variable, never a fixed name of one Grafana.
-func source() common.DataSourceRef {
-	return common.DataSourceRef{Type: cog.ToPtr("prometheus"), Uid: cog.ToPtr("${datasource}")}
+var source = object{"type": "prometheus", "uid": "${" + Datasource + "}"}
+
+func variable(v Var) object {
+	o := object{"name": v.Name, "label": v.Title, "description": v.About, "type": "datasource", "query": "prometheus", "multi": false, "includeAll": false,
+		"skipUrlSync": false, "allowCustomValue": true, "auto": false, "auto_count": 30, "auto_min": "10s"}
+	if v.Name == Datasource {
+		return o
+	}
+	query, regex := "label_values("+v.Series+", "+v.Label+")", ""
+	if v.Moved {
+		query, regex = "query_result("+v.Values()+")", "/"+v.Label+`="([^"]+)"/`
+	}
+	maps.Copy(o, object{"type": "query", "datasource": source, "query": object{"query": query, "refId": "Var-" + v.Name}, "definition": query, "regex": regex,
+		"refresh": 2 /* when the time changes */, "sort": 7 /* natural */, "multi": true, "includeAll": true, "allValue": All,
+		"current": object{"selected": true, "text": []string{"All"}, "value": []string{"$__all"}}})
+	return o
+}
+
+// MarkStep is the step of annotation queries and their lookback: each event is found once.
+const MarkStep = "1m"
+
+// mark has titleFormat, which Grafana's Prometheus data source takes the text from and which
+// its schema leaves out.
+func mark(m Mark) object {
+	return object{"name": m.Name, "datasource": source, "enable": true, "hide": false, "builtIn": 0, "iconColor": m.Colour, "titleFormat": m.Title,
+		"target": object{"datasource": source, "expr": m.Expr, "interval": MarkStep, "refId": "Anno"}}
+}
+
+func placed(b Board, at Placed) object {
+	o := object{"id": id("row", at.Row), "type": "row", "title": at.Row, "collapsed": false, "panels": []any{}}
+	if at.Panel != nil {
+		o = panel(b, *at.Panel)
+	}
+	o["gridPos"] = object{"x": at.X, "y": at.Y, "w": at.W, "h": at.H}
+	return o
+}
+
+func panel(b Board, p Panel) object {
+	// The colour of a line is by its name, so that it stays when another comes or goes; all
+	// else is coloured by value.
+	colouring := "thresholds"
+	if p.Kind == Series {
+		colouring = "palette-classic-by-name"
+	}
+	defaults := object{"unit": p.Unit, "noValue": NA, "mappings": mappings(p.Words), "thresholds": thresholds(p.Scale), "color": object{"mode": colouring}}
+	if p.Max > 0 {
+		defaults["min"], defaults["max"] = 0, p.Max
+	}
+	options, custom := style(p)
+	if custom != nil {
+		defaults["custom"] = custom
+	}
+	o := object{"id": id("panel", p.Title), "type": p.Kind, "title": p.Title, "description": p.Description(), "datasource": source, "transparent": false, "repeatDirection": "h",
+		"targets": targets(p), "options": options, "fieldConfig": object{"defaults": defaults, "overrides": overrides(b, p)}}
+	if p.Kind == Table {
+		o["transformations"] = transformations(p)
+	}
+	return o
+}
+
+// targets of what shows the past are ranges; the others show now, by instant queries: the last
+// value of a range would be shown as current long after its source is stale.
+func targets(p Panel) []object {
+	var all []object
+	for i, q := range p.Queries {
+		t := object{"refId": refID(i), "expr": q.Expr, "datasource": source, "editorMode": "code", "format": "time_series", "instant": !p.Kind.Past(), "range": p.Kind.Past()}
+		if p.Kind == Table {
+			t["format"] = "table"
+		} else {
+			t["legendFormat"] = q.Legend
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// refID names the queries of a panel A, B, C.
+func refID(i int) string { return string(rune('A' + i)) }
+
+func mappings(words []Word) []object {
+	options := object{}
+	for i, w := range words {
+		options[fmt.Sprint(w.Value)] = object{"text": w.Text, "color": w.Colour, "index": i}
+	}
+	nothing := object{"type": "special", "options": object{"match": "null+nan", "result": object{"text": NA, "color": Muted, "index": len(words)}}}
+	if len(words) == 0 {
+		return []object{nothing}
+	}
+	return []object{{"type": "value", "options": options}, nothing}
+}
+
+func thresholds(s Scale) object {
+	steps := []object{}
+	for i, step := range s.OrNeutral() {
+		steps = append(steps, object{"value": step.From, "color": step.Colour})
+		if i == 0 {
+			steps[0]["value"] = nil
+		}
+	}
+	return object{"mode": "absolute", "steps": steps}
+}
+
+// style has the settings of a panel's kind, and those of its values.
+func style(p Panel) (options, custom object) {
+	last := object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}
+	legend := object{"calcs": []string{}, "displayMode": "list", "placement": "bottom", "showLegend": p.Kind.Past()}
+	switch p.Kind {
+	case Stat:
+		text := "value"
+		if len(p.Queries) > 1 || p.Queries[0].Legend != "" {
+			text = "value_and_name"
+		}
+		return object{"reduceOptions": last, "graphMode": "none", "colorMode": "value", "textMode": text, "justifyMode": "auto", "orientation": "",
+			"percentChangeColorMode": "standard", "showPercentChange": false, "wideLayout": true}, nil
+	case Bars:
+		return object{"reduceOptions": last, "displayMode": "basic", "orientation": "horizontal", "legend": legend, "namePlacement": "auto", "showUnfilled": true,
+			"sizing": "auto", "valueMode": "color", "maxVizHeight": 300, "minVizHeight": 16, "minVizWidth": 8}, nil
+	case Series:
+		return object{"legend": legend, "tooltip": object{"mode": "multi", "sort": "desc"}}, lines(p)
+	case Timeline:
+		return object{"legend": legend, "tooltip": object{"mode": "single", "sort": "none"}, "showValue": "auto", "rowHeight": 0.85, "mergeValues": true, "perPage": 40, "alignValue": "left"},
+			object{"fillOpacity": 85, "lineWidth": 0}
+	}
+	options = object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0, "showTypeIcons": false}
+	for _, c := range p.Columns {
+		if c.Sort {
+			options["sortBy"] = []object{{"displayName": c.Title, "desc": true}}
+		}
+	}
+	return options, object{"align": "auto", "cellOptions": object{"type": "auto"}, "inspect": false}
+}
+
+// lines leave gaps without values: a line across them would be invented.
+func lines(p Panel) object {
+	o := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 8, "showPoints": "auto", "spanNulls": false, "axisSoftMin": 0}
+	if p.Steps {
+		o["lineInterpolation"] = "stepAfter"
+	}
+	mode := "none"
+	switch {
+	case p.Share:
+		mode = "percent"
+	case p.Stack:
+		mode = "normal"
+	}
+	o["stacking"] = object{"mode": mode, "group": "A"}
+	if p.Share || p.Stack {
+		o["fillOpacity"], o["lineWidth"] = 65, 0
+	}
+	return o
+}
+
+// overrides are the settings of single series and columns.
+func overrides(b Board, p Panel) []object {
+	all := []object{}
+	add := func(name string, properties ...object) {
+		if len(properties) > 0 {
+			all = append(all, object{"matcher": object{"id": "byName", "options": name}, "properties": properties})
+		}
+	}
+	for _, h := range p.Hues {
+		add(h.Name, property("color", object{"mode": "fixed", "fixedColor": h.Colour}))
+	}
+	for _, band := range p.Bands {
+		add(band.High, property("custom.fillBelowTo", band.Low), property("custom.lineWidth", 0))
+		add(band.Low, property("custom.lineWidth", 0))
+	}
+	if p.Matrix != nil {
+		all = append(all, object{"matcher": object{"id": "byRegexp", "options": "/^[0-9]+$/"}, "properties": []object{
+			property("custom.cellOptions", object{"type": "color-background", "mode": "basic"}), property("custom.align", "center"), property("custom.width", 90)}})
+		add(p.Columns[0].Title, property("custom.width", 260))
+		return all
+	}
+	titles := map[string]string{}
+	for _, c := range p.Columns {
+		if c.Label != "" {
+			titles[c.Label] = c.Title
+		}
+		add(c.Title, c.properties(b, titles)...)
+	}
+	return all
+}
+
+func property(id string, value any) object { return object{"id": id, "value": value} }
+
+func (c Column) properties(b Board, titles map[string]string) []object {
+	var all []object
+	if c.Unit != "" {
+		all = append(all, property("unit", c.Unit))
+	}
+	if c.Coloured() {
+		all = append(all, property("custom.cellOptions", object{"type": "color-text"}))
+	}
+	if len(c.Scale) > 0 {
+		all = append(all, property("thresholds", thresholds(c.Scale)))
+	}
+	if len(c.Words) > 0 {
+		all = append(all, property("mappings", mappings(c.Words)))
+	}
+	if c.Width > 0 {
+		all = append(all, property("custom.width", c.Width))
+	}
+	if c.Link != nil {
+		all = append(all, property("links", []object{link(object{"title": c.Link.Title, "type": "link", "url": c.Link.url(b, titles)})}))
+	}
+	return all
+}
+
+// url keeps the time and the board's variables, and sets those of the value clicked on.
+func (l Link) url(b Board, titles map[string]string) string {
+	parts := []string{"${__url_time_range}"}
+	for _, v := range b.Vars {
+		if _, set := l.Set[v.Name]; !set {
+			parts = append(parts, "${"+v.Name+":queryparam}")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Set)) {
+		parts = append(parts, fmt.Sprintf("var-%s=${__data.fields[%q]}", name, titles[l.Set[name]]))
+	}
+	return "/d/" + l.UID + "?" + strings.Join(parts, "&")
+}
+
+// transformations make one table of a panel's queries: rows with the same labels are one
+// row; columns are renamed and put in order. A value without a column only selects rows.
+func transformations(p Panel) []object {
+	exclude, index, rename := object{}, object{}, object{}
+	organize := object{"id": "organize", "options": object{"excludeByName": exclude, "indexByName": index, "renameByName": rename}}
+	if m := p.Matrix; m != nil {
+		rename[m.Row+`\`+m.Column] = p.Columns[0].Title
+		return []object{{"id": "groupingToMatrix", "options": object{"rowField": m.Row, "columnField": m.Column, "valueField": "Value", "emptyValue": "null"}}, organize}
+	}
+	exclude["Time"] = true
+	value := func(i int) string {
+		if len(p.Queries) == 1 {
+			return "Value"
+		}
+		return "Value #" + refID(i)
+	}
+	for i, c := range p.Columns {
+		name := c.Label
+		if name == "" {
+			name = value(c.Value - 1)
+		}
+		index[name], rename[name] = i, c.Title
+	}
+	for i := range p.Queries {
+		if index[value(i)] == nil {
+			exclude[value(i)] = true
+		}
+	}
+	if len(p.Queries) == 1 {
+		return []object{organize}
+	}
+	return []object{{"id": "merge", "options": object{}}, organize}
 }

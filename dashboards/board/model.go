@@ -1,5 +1,11 @@
 package board
 
+import (
+	"fmt"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
 // Tag is on every board; the links between boards are found by it.
 const Tag = "gpuscale"
 
@@ -35,6 +41,29 @@ const (
 	Timeline Kind = "state-timeline"
 )
 
+// Past reports whether a kind shows the past. The others show now.
+func (k Kind) Past() bool { return k == Series || k == Timeline }
+
+// Unit is a unit of Grafana's.
+type Unit string
+
+// Units. Count is for whole things, Number for what may have a fraction (half a
+// GPU) and for money, whose currency is the price list's.
+const (
+	Count   Unit = "none"
+	Number  Unit = "short"
+	Percent Unit = "percentunit" // of a ratio from 0 to 1
+	Seconds Unit = "s"
+	Bytes   Unit = "bytes" // powers of 1024
+	Watts   Unit = "watt"
+	KWh     Unit = "kwatth"
+	PerSec  Unit = "ops"
+	Celsius Unit = "celsius"
+)
+
+// JoulesPerKWh are the joules of a kilowatt-hour.
+const JoulesPerKWh = "3.6e6"
+
 // Panel shows the answers to some queries.
 type Panel struct {
 	Kind    Kind
@@ -43,7 +72,7 @@ type Panel struct {
 	Absent  string // the meaning of a missing value
 	Unit    Unit
 	Queries []Query
-	W, H    uint32 // of a grid 24 wide; 0: the kind's own
+	W, H    int // of a grid 24 wide; 0: the kind's own
 
 	Scale   Scale   // thresholds; Neutral when empty
 	Words   []Word  // values shown as words
@@ -56,6 +85,9 @@ type Panel struct {
 	Columns []Column
 	Matrix  *Matrix
 }
+
+// Description is the panel's help text.
+func (p Panel) Description() string { return p.About + "\n\n" + NA + ": " + p.Absent }
 
 // Query is one query to Prometheus. Legend names its series, with {{label}}; a
 // table has none.
@@ -81,6 +113,9 @@ type Column struct {
 	Width int
 }
 
+// Coloured reports whether the column's values have a colour.
+func (c Column) Coloured() bool { return len(c.Scale) > 0 || len(c.Words) > 0 }
+
 // Matrix turns a table of rows into a grid: one row for each value of a label, one
 // column for each value of another.
 type Matrix struct{ Row, Column string }
@@ -93,14 +128,30 @@ type Link struct {
 	Set   map[string]string // variable to label
 }
 
+// Datasource is the name of the data source's variable.
+const Datasource = "datasource"
+
+// All is the value of a variable that chooses everything, series without its label
+// included: with a single Prometheus they have no cluster.
+const All = ".*"
+
 // Var is a variable: the values of a label, all or some of which are looked at.
 type Var struct {
 	Name   string
 	Title  string
 	About  string
 	Series string // selector of the series that have the label
-	Label  string // the label; or
-	Moved  bool   // it may have been moved to exported_ by Prometheus
+	Label  string
+	Moved  bool // it may have been moved to exported_ by Prometheus
+}
+
+// Values is PromQL with a series for each value of the variable.
+func (v Var) Values() string {
+	series := v.Series
+	if v.Moved {
+		series = fmt.Sprintf(`label_replace(%s,%q,"$1",%q,"(.+)")`, series, v.Label, metric.Exported+v.Label)
+	}
+	return "group by (" + v.Label + ") (" + series + ")"
 }
 
 // Mark draws a line at the times at which something happened.
@@ -109,4 +160,54 @@ type Mark struct {
 	Expr   string // above 0 where it happened
 	Title  string // with {{label}}
 	Colour Colour
+}
+
+const gridWidth = 24
+
+// Placed is a row's heading, or a panel, at its place on a grid 24 wide.
+type Placed struct {
+	Row        string
+	Panel      *Panel // nil for a heading
+	X, Y, W, H int
+}
+
+// Layout puts the rows under one another and the panels beside one another.
+func (b Board) Layout() []Placed {
+	var all []Placed
+	y := 0
+	for _, row := range b.Rows {
+		all = append(all, Placed{Row: row.Title, Y: y, W: gridWidth, H: 1})
+		y++
+		x, tallest := 0, 0
+		for i := range row.Panels {
+			w, h := row.Panels[i].size()
+			if x+w > gridWidth {
+				x, y, tallest = 0, y+tallest, 0
+			}
+			all = append(all, Placed{Panel: &row.Panels[i], X: x, Y: y, W: w, H: h})
+			x, tallest = x+w, max(tallest, h)
+		}
+		y += tallest
+	}
+	return all
+}
+
+// size of a panel: its own, or its kind's.
+func (p Panel) size() (w, h int) {
+	w, h = 12, 8
+	switch p.Kind {
+	case Stat:
+		w, h = 4, 4
+	case Bars:
+		w = 8
+	case Table, Timeline:
+		w = gridWidth
+	}
+	if p.W != 0 {
+		w = p.W
+	}
+	if p.H != 0 {
+		h = p.H
+	}
+	return w, h
 }

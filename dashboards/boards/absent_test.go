@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // Without a family of series no query that reads it shows a value as good, by a
@@ -55,22 +56,22 @@ var witnesses = map[string]string{
 
 // reader is a query of a panel.
 type reader struct {
-	board loaded
-	panel dashboard.Panel
+	board board.Board
+	panel board.Panel
 	query int
 }
 
 func (r reader) name() string {
-	return fmt.Sprintf("%s/%s #%d", r.board.uid, *r.panel.Title, r.query+1)
+	return fmt.Sprintf("%s/%s #%d", r.board.UID, r.panel.Title, r.query+1)
 }
 
 // readersOf are the queries that read a family, a histogram by its parts.
 func readersOf(t *testing.T, family string) []reader {
 	t.Helper()
 	var all []reader
-	for _, b := range committed() {
-		for _, p := range eval.Panels(b.d) {
-			for i := range p.Targets {
+	for _, b := range boards.All() {
+		for _, p := range panels(b) {
+			for i := range p.Queries {
 				if slices.Contains(familiesOf(t, b, p, i), family) {
 					all = append(all, reader{b, p, i})
 				}
@@ -83,14 +84,9 @@ func readersOf(t *testing.T, family string) []reader {
 var suffixes = []string{"", "_bucket", "_sum", "_count"}
 
 // familiesOf are the names in a query, and what they would be parts of.
-func familiesOf(t *testing.T, b loaded, p dashboard.Panel, query int) []string {
+func familiesOf(t *testing.T, b board.Board, p board.Panel, query int) []string {
 	t.Helper()
-	q, _ := eval.Query(p.Targets[query])
-	vars := eval.Vars{}
-	for _, v := range b.d.Templating.List {
-		vars[v.Name] = ".*"
-	}
-	text, err := eval.Fill(q.Expr, vars, eval.Window{From: time.Unix(0, 0), To: time.Unix(3600, 0), Step: time.Minute, Scrape: states.Every})
+	text, err := eval.Fill(p.Queries[query].Expr, eval.All(b), eval.Window{From: time.Unix(0, 0), To: time.Unix(3600, 0), Step: time.Minute, Scrape: states.Every})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,51 +147,42 @@ func repartition(name, suffix string) (string, bool) {
 // wellCells are the texts of a query's values that are shown as good.
 func wellCells(t *testing.T, r reader, s states.State) []string {
 	t.Helper()
-	src, w := eval.Engine(s.Storage(true)), window(s)
-	vars, err := eval.All(t.Context(), src, r.board.d, w)
-	if err != nil {
-		t.Fatal(err)
+	look, ok := lookOf(r)
+	if !ok {
+		return nil
 	}
-	p := r.panel
-	p.Targets = p.Targets[r.query : r.query+1]
-	a, err := eval.Ask(t.Context(), src, p, vars, w)
+	lines, err := eval.Lines(t.Context(), eval.Engine(s.Storage(true)), r.panel, r.query, eval.All(r.board), window(s))
 	if err != nil {
 		t.Fatalf("%s: %v", r.name(), err)
 	}
 	var texts []string
-	for _, c := range cellsOf(a, r) {
-		if c.Known && c.Colour == string(board.Good) {
+	for _, l := range lines {
+		if c := look(l).Show(l.Points[len(l.Points)-1].Value); c.Known && c.Colour == board.Good {
 			texts = append(texts, c.Text)
 		}
 	}
 	return texts
 }
 
-// cellsOf are a query's values as its panel shows them: of a chart over time by the
-// panel's thresholds, not by the colours that only distinguish lines.
-func cellsOf(a eval.Answer, r reader) []eval.Cell {
-	if a.Table == nil {
-		if r.panel.Type == string(board.Series) {
-			return nil
-		}
-		return a.Cells()
+// lookOf is how a query's values are shown, if they are judged: in a chart over time colours
+// only distinguish lines, and a table's query may only select rows.
+func lookOf(r reader) (func(prom.Line) eval.Look, bool) {
+	p := r.panel
+	fixed := func(l eval.Look) func(prom.Line) eval.Look { return func(prom.Line) eval.Look { return l } }
+	switch {
+	case p.Kind == board.Series:
+		return nil, false
+	case p.Kind != board.Table:
+		return func(l prom.Line) eval.Look { return eval.LookOf(p, eval.Legend(p.Queries[r.query], l.Labels)) }, true
+	case p.Matrix != nil:
+		return fixed(eval.LookOf(p, "")), true
 	}
-	// Alone, the query's values are in the column "Value"; its looks are those of
-	// the column that it fills among the others.
-	title, shown := eval.ColumnOf(r.panel, r.query)
-	if !shown && len(r.panel.Targets) > 1 {
-		return nil
-	}
-	field := eval.FieldOf(r.panel, title)
-	var cells []eval.Cell
-	for _, row := range a.Table.Rows {
-		for i, c := range row {
-			if !a.Table.Columns[i].Label && c.Known {
-				cells = append(cells, field.Show(c.Value))
-			}
+	for _, c := range p.Columns {
+		if c.Value == r.query+1 {
+			return fixed(eval.LookOfColumn(p, c)), true
 		}
 	}
-	return cells
+	return nil, false
 }
 
 // Every panel has something to show at some moment of some state.
@@ -209,17 +196,13 @@ func TestEveryPanelShowsSomethingSometime(t *testing.T) {
 		for end := time.Minute; end <= states.Length; end += time.Minute {
 			w := window(s)
 			w.To = s.Start().Add(end)
-			for _, b := range committed() {
-				vars, err := eval.All(t.Context(), src, b.d, w)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, p := range eval.Panels(b.d) {
-					name := b.uid + "/" + *p.Title
+			for _, b := range boards.All() {
+				for _, p := range panels(b) {
+					name := b.UID + "/" + p.Title
 					if seen[name] {
 						continue
 					}
-					a, err := eval.Ask(t.Context(), src, p, vars, w)
+					a, err := eval.Ask(t.Context(), src, p, eval.All(b), w)
 					seen[name] = err == nil && len(a.Cells()) > 0
 				}
 			}

@@ -7,6 +7,20 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
+// UIDs of the boards. They never change: users' links point at them.
+const (
+	OverviewUID   = "gpuscale-overview"
+	WorkloadUID   = "gpuscale-workload"
+	MIGUID        = "gpuscale-mig"
+	HealthUID     = "gpuscale-health"
+	AutoscalerUID = "gpuscale-autoscaler"
+)
+
+// All returns every board, from the whole to the parts.
+func All() []board.Board {
+	return []board.Board{Overview(), Workload(), MIG(), Health(), Autoscaler()}
+}
+
 // Absences that many panels share.
 const (
 	noAutoscaler = "no autoscaler is scraped, or none of its replicas leads (see Overview)."

@@ -4,9 +4,9 @@ import "strings"
 
 // mayBeEmpty are the panels and variables that may be empty at the end of a recording,
 // with states and reason. All others must always show something.
-var mayBeEmpty = table()
+var mayBeEmpty = emptyTable()
 
-func table() map[string]why {
+func emptyTable() map[string]why {
 	all := map[string]why{}
 	for _, g := range []struct{ in, reason, names string }{
 		{"empty", "no nodes, no GPUs, no demand", `

@@ -1,6 +1,9 @@
 package boards
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -28,7 +31,7 @@ const (
 )
 
 func sliceMaps() []board.Panel {
-	one := func(title, about, ago string, w uint32) board.Panel {
+	one := func(title, about, ago string, w int) board.Panel {
 		return board.Panel{Kind: board.Table, Title: title, W: w, H: 12, Unit: board.Count, Absent: noInstance, Words: sliceWords(),
 			About:  about + " A row is a GPU, a column a memory slice; the word is the profile of the instance that the slice belongs to. " + mapLegend,
 			Matrix: &board.Matrix{Row: rules.GPULabel, Column: rules.SliceLabel}, Columns: []board.Column{{Title: "GPU"}},
@@ -82,3 +85,43 @@ func profiles() []board.Panel {
 			About: "Instances by profile: what the GPUs have been partitioned into.", Queries: []board.Query{{Expr: board.Sum(recorded("node:gpu_instance_info:count", inNode), metric.LabelProfile), Legend: "{{profile}}"}}},
 	}
 }
+
+// sliceWords are the words and colours of the values that the rule records.
+func sliceWords() []board.Word {
+	words := []board.Word{{Value: 0, Text: "unpartitioned", Colour: "#b877d9"}}
+	for _, g := range rules.ComputeSizes() {
+		name := fmt.Sprintf("%dg", g)
+		words = append(words,
+			board.Word{Value: float64(rules.SliceFree + g), Text: name + " free", Colour: "#8ab8ff"},
+			board.Word{Value: float64(rules.SliceAllocated + g), Text: name, Colour: "#3274d9"},
+			board.Word{Value: float64(rules.SliceIdle + g), Text: name + " idle", Colour: board.Warn},
+			board.Word{Value: float64(rules.SliceUnknown + g), Text: name + " ?", Colour: board.Muted})
+	}
+	return words
+}
+
+// sliceMap is the standing of every memory slice, labelled GPU and slice, with an
+// optional offset.
+func sliceMap(ago string) string {
+	return board.Most(recorded(rules.SliceStanding, inNode)+ago, append(append([]string{}, device...), rules.GPULabel, rules.SliceLabel)...)
+}
+
+// mapAge is the age in seconds from which attribution is stale.
+const mapAge = "120"
+
+// freshMap are the nodes with fresh attribution.
+func freshMap() string {
+	return "group by (cluster,node) (" + board.Of(metric.GPUAttributionAgeSeconds) + " < " + mapAge + ")"
+}
+
+// repartitioned are the GPUs with an instance now that they did not have at the
+// beginning of the selected time, or the reverse.
+func repartitioned() string {
+	at := func(moment string) string {
+		return "group by (" + join(device) + ",start,size,profile) (" + board.Of(metric.GPUInstanceInfo, inNode) + " @ " + moment + "())"
+	}
+	first, last := at("start"), at("end")
+	return "group by (" + join(device) + ") (" + last + " unless " + first + " or " + first + " unless " + last + ")"
+}
+
+func join(labels []string) string { return strings.Join(labels, ",") }

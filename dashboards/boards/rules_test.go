@@ -32,17 +32,17 @@ func TestRulesOfBoards(t *testing.T) {
 		t.Fatal(err)
 	}
 	read, tiled := map[string]bool{}, map[string]bool{}
-	for _, b := range committed() {
-		for _, p := range eval.Panels(b.d) {
-			for i := range p.Targets {
+	for _, b := range boards.All() {
+		for _, p := range panels(b) {
+			for i := range p.Queries {
 				for _, name := range slices.DeleteFunc(familiesOf(t, b, p, i), func(name string) bool { return !isRecord(name) }) {
-					if read[name] = true; *p.Title == "Recording rules" {
+					if read[name] = true; p.Title == "Recording rules" {
 						tiled[group(name)] = true
-					} else if b.uid == boards.OverviewUID {
-						t.Errorf("%s/%s reads %s: where the exporter alone is installed there are no rules", b.uid, *p.Title, name)
+					} else if b.UID == boards.OverviewUID {
+						t.Errorf("%s/%s reads %s: where the exporter alone is installed there are no rules", b.UID, p.Title, name)
 					}
 					if !strings.Contains(string(file), "- record: "+name+"\n") {
-						t.Errorf("%s/%s reads %s, which no rule records", b.uid, *p.Title, name)
+						t.Errorf("%s/%s reads %s, which no rule records", b.UID, p.Title, name)
 					}
 				}
 			}
@@ -75,24 +75,20 @@ func group(record string) string {
 func TestWithoutTheRules(t *testing.T) {
 	for _, s := range states.All() {
 		src, w := eval.Engine(s.Storage(false)), window(s)
-		for _, b := range committed() {
-			vars, err := eval.All(t.Context(), src, b.d, w)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range eval.Panels(b.d) {
+		for _, b := range boards.All() {
+			for _, p := range panels(b) {
 				var from []string
-				for i := range p.Targets {
+				for i := range p.Queries {
 					from = append(from, familiesOf(t, b, p, i)...)
 				}
 				if !slices.ContainsFunc(from, isRecord) {
 					continue
 				}
-				a, err := eval.Ask(t.Context(), src, p, vars, w)
+				a, err := eval.Ask(t.Context(), src, p, eval.All(b), w)
 				if err != nil {
 					t.Fatal(err)
 				}
-				checkWithoutRules(t, b.uid+"/"+*p.Title, *p.Description, a.Cells())
+				checkWithoutRules(t, b.UID+"/"+p.Title, p.Description(), a.Cells())
 			}
 		}
 	}
@@ -102,7 +98,7 @@ func checkWithoutRules(t *testing.T, name, about string, cells []eval.Cell) {
 	t.Helper()
 	if strings.HasSuffix(name, "/Recording rules") {
 		for _, c := range cells {
-			if c.Text != "missing" || c.Colour != string(board.Watch) {
+			if c.Text != "missing" || c.Colour != board.Watch {
 				t.Errorf("without the rules %s shows %+v", name, c)
 			}
 		}
@@ -115,7 +111,7 @@ func checkWithoutRules(t *testing.T, name, about string, cells []eval.Cell) {
 		t.Errorf("%s does not state that the rules may be missing", name)
 	}
 	for _, c := range cells {
-		if c.Known && c.Colour == string(board.Good) {
+		if c.Known && c.Colour == board.Good {
 			t.Errorf("%s: %q in the colour for good without the rules", name, c.Text)
 		}
 	}

@@ -3,43 +3,17 @@ package boards_test
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-
+	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
-
-// loaded is a board as it is committed.
-type loaded struct {
-	uid    string
-	d      dashboard.Dashboard
-	titles map[string]string
-}
-
-var committed = sync.OnceValue(func() []loaded {
-	var all []loaded
-	for _, b := range boards.All() {
-		text, err := os.ReadFile(filepath.Join(folder, b.UID+".json"))
-		if err != nil {
-			panic(err)
-		}
-		d, titles, err := eval.Load(text)
-		if err != nil {
-			panic(err)
-		}
-		all = append(all, loaded{b.UID, d, titles})
-	}
-	return all
-})
 
 // window is that of a board opened at the end of the recording.
 func window(s states.State) eval.Window {
@@ -74,7 +48,7 @@ func TestEveryPanelInEveryState(t *testing.T) {
 		for _, honor := range honored {
 			t.Run(s.Name+"/"+way(honor), func(t *testing.T) {
 				src, w := eval.Engine(s.Storage(honor)), window(s)
-				for _, b := range committed() {
+				for _, b := range boards.All() {
 					checkBoard(t, src, b, w, s.Name, used)
 				}
 			})
@@ -87,25 +61,29 @@ func TestEveryPanelInEveryState(t *testing.T) {
 	}
 }
 
-func checkBoard(t *testing.T, src eval.Source, b loaded, w eval.Window, state string, used map[string]bool) {
+func checkBoard(t *testing.T, src eval.Source, b board.Board, w eval.Window, state string, used map[string]bool) {
 	t.Helper()
-	vars, err := eval.All(t.Context(), src, b.d, w)
-	if err != nil {
-		t.Errorf("%s: %v", b.uid, err)
-		return
-	}
-	for _, v := range b.d.Templating.List {
-		if v.Type == dashboard.VariableTypeQuery {
-			values, err := eval.Values(t.Context(), src, v, vars, w)
-			checkValues(t, b.uid+"/$"+v.Name, values, err, state, used)
+	vars := eval.All(b)
+	for _, v := range b.Vars {
+		if v.Name != board.Datasource {
+			expr, err := eval.Fill(v.Values(), vars, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values, err := src.Query(t.Context(), expr, w.To)
+			if err != nil {
+				t.Fatal(err)
+			}
+			none := !slices.ContainsFunc(values, func(s prom.Sample) bool { return s.Labels.Get(v.Label) != "" })
+			empty(t, b.UID+"/$"+v.Name, none, state, used)
 		}
 	}
-	if _, err := eval.Events(t.Context(), src, b.d, b.titles, vars, w); err != nil {
-		t.Errorf("%s: %v", b.uid, err)
+	if _, err := eval.Events(t.Context(), src, b, vars, w); err != nil {
+		t.Errorf("%s: %v", b.UID, err)
 	}
-	for _, p := range eval.Panels(b.d) {
+	for _, p := range panels(b) {
 		a, err := eval.Ask(t.Context(), src, p, vars, w)
-		name := b.uid + "/" + *p.Title
+		name := b.UID + "/" + p.Title
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -114,13 +92,13 @@ func checkBoard(t *testing.T, src eval.Source, b loaded, w eval.Window, state st
 	}
 }
 
-func checkValues(t *testing.T, name string, values []string, err error, state string, used map[string]bool) {
-	t.Helper()
-	if err != nil {
-		t.Errorf("%s: %v", name, err)
-		return
+// panels of a board, without the rows' headings.
+func panels(b board.Board) []board.Panel {
+	var all []board.Panel
+	for _, row := range b.Rows {
+		all = append(all, row.Panels...)
 	}
-	empty(t, name, len(values) == 0, state, used)
+	return all
 }
 
 func checkAnswer(t *testing.T, name string, a eval.Answer, state string, used map[string]bool) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
-	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
@@ -30,38 +29,25 @@ func TestFill(t *testing.T) {
 }
 
 func TestFormat(t *testing.T) {
-	one := 1.0
 	for _, c := range []struct {
-		v        float64
-		unit     string
-		decimals *float64
-		want     string
+		v    float64
+		unit board.Unit
+		want string
 	}{
-		{0.4349, "percentunit", nil, "43.5%"}, {1, "percentunit", nil, "100%"}, {0.5, "percentunit", &one, "50.0%"},
-		{0, "s", nil, "0 s"}, {0.0012, "s", nil, "1.2 ms"}, {90, "s", nil, "1.5 min"}, {3600, "s", nil, "1 hour"}, {172800, "s", nil, "2 days"},
-		{1 << 30, "bytes", nil, "1 GiB"}, {1536, "bytes", nil, "1.5 KiB"}, {7000, "watt", nil, "7 kW"}, {12.34, "kwatth", nil, "12.3 kWh"},
-		{12345, "short", nil, "12.3 K"}, {12345, "none", nil, "12345"}, {0.25, "ops", nil, "0.25/s"}, {-2.5, "none", nil, "-2.5"},
+		{0.4349, board.Percent, "43.5%"}, {1, board.Percent, "100%"},
+		{0, board.Seconds, "0 s"}, {0.0012, board.Seconds, "1.2 ms"}, {90, board.Seconds, "1.5 min"}, {3600, board.Seconds, "1 hour"}, {172800, board.Seconds, "2 days"},
+		{1 << 30, board.Bytes, "1 GiB"}, {1536, board.Bytes, "1.5 KiB"}, {7000, board.Watts, "7 kW"}, {12.34, board.KWh, "12.3 kWh"},
+		{12345, board.Number, "12.3 K"}, {12345, board.Count, "12345"}, {0.25, board.PerSec, "0.25/s"}, {-2.5, board.Count, "-2.5"},
 	} {
-		if got := eval.Format(c.v, c.unit, c.decimals); got != c.want {
+		if got := eval.Format(c.v, c.unit); got != c.want {
 			t.Errorf("%v in %s: %q, want %q", c.v, c.unit, got, c.want)
 		}
 	}
 }
 
-// field of a panel that is written as boards are.
-func field(t *testing.T, p board.Panel) eval.Field {
-	t.Helper()
-	p.Kind, p.Title, p.About, p.Absent, p.Queries = board.Stat, "Title", "About", "absent", []board.Query{{Expr: "x"}}
-	d, err := board.Grafana(board.Board{UID: "u", Title: "T", About: "A", Rows: []board.Row{{Title: "R", Panels: []board.Panel{p}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return eval.FieldOf(eval.Panels(d)[0], "Title")
-}
-
 // NaN and missing values are n/a in grey, whatever the thresholds.
 func TestShow(t *testing.T) {
-	f := field(t, board.Panel{Unit: board.Percent, Scale: board.Falling(0.2, 0.5)})
+	look := eval.LookOf(board.Panel{Unit: board.Percent, Scale: board.Falling(0.2, 0.5)}, "")
 	for _, c := range []struct {
 		v      float64
 		text   string
@@ -70,40 +56,14 @@ func TestShow(t *testing.T) {
 	}{
 		{0, "0%", board.Bad, true}, {0.2, "20%", board.Watch, true}, {0.5, "50%", board.Good, true}, {math.NaN(), board.NA, board.Muted, false},
 	} {
-		if got := f.Show(c.v); got.Text != c.text || got.Colour != string(c.colour) || got.Known != c.known {
+		if got := look.Show(c.v); got.Text != c.text || got.Colour != c.colour || got.Known != c.known {
 			t.Errorf("%v: %+v", c.v, got)
 		}
 	}
-	if got := f.Nothing(); got.Text != board.NA || got.Colour != string(board.Muted) || got.Known {
-		t.Errorf("nothing: %+v", got)
-	}
-	words := field(t, board.Panel{Unit: board.Count, Words: board.YesNo("in force", board.Good, "kept", board.Bad)})
-	if got := words.Show(0); got.Text != "kept" || got.Colour != string(board.Bad) {
+	words := eval.LookOf(board.Panel{Unit: board.Count, Words: board.YesNo("in force", board.Good, "kept", board.Bad)}, "")
+	if got := words.Show(0); got.Text != "kept" || got.Colour != board.Bad {
 		t.Errorf("a word: %+v", got)
 	}
-}
-
-// FuzzLoad: no text makes reading a board panic, and a board that is read has panels and
-// fields.
-func FuzzLoad(f *testing.F) {
-	for _, b := range boards.All()[:2] {
-		text, err := board.JSON(b)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(text)
-	}
-	f.Add([]byte(`{"annotations":{"list":[{"name":"a","titleFormat":1}]}}`))
-	f.Add([]byte(`{"annotations":{"list":7}}`))
-	f.Fuzz(func(_ *testing.T, text []byte) {
-		d, _, err := eval.Load(text)
-		if err != nil {
-			return
-		}
-		for _, p := range eval.Panels(d) {
-			eval.FieldOf(p, "x").Show(1)
-		}
-	})
 }
 
 // FuzzFill: a text without variables stays as it is, and none makes it panic.

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Grid is a table after its transformations.
+// Grid is a table as it is shown.
 type Grid struct {
 	Columns []Column
 	Rows    [][]Cell
@@ -22,193 +22,129 @@ type Grid struct {
 type Column struct {
 	Title string
 	Label bool // its cells are labels, not values
-	Field Field
+	Look  Look
+	// Coloured values are written in their colour; Filled cells have it as background.
+	Coloured, Filled bool
 }
 
-// row is a row before it is shown: its labels, and its values by field name.
+// row is a row before it is shown: its labels, and its values by query.
 type row struct {
 	labels map[string]string
-	values map[string]float64
+	values map[int]float64
 }
 
-// grid merges the answers to a table's queries and applies its transformations.
-func grid(p dashboard.Panel, frames [][]Line) (Grid, error) {
-	rows := merge(frames)
-	for _, t := range p.Transformations {
-		if t.Id == "groupingToMatrix" {
-			return matrix(p, rows, t.Options)
-		}
-	}
-	var o struct {
-		ExcludeByName map[string]bool   `json:"excludeByName"`
-		IndexByName   map[string]int    `json:"indexByName"`
-		RenameByName  map[string]string `json:"renameByName"`
-	}
-	for _, t := range p.Transformations {
-		switch t.Id {
-		case "merge":
-		case "organize":
-			into(t.Options, &o)
-		default:
-			return Grid{}, fmt.Errorf("unknown transformation: %s", t.Id)
-		}
-	}
-	fields := map[string]bool{}
-	for _, r := range rows {
-		for name := range r.labels {
-			fields[name] = true
-		}
+// grid merges the answers to a table's queries into rows.
+func grid(p board.Panel, answers [][]prom.Line) Grid {
+	rows := merge(answers)
+	if p.Matrix != nil {
+		return matrix(p, rows)
 	}
 	var g Grid
-	var names []string
-	for _, name := range byIndex(fields, o.IndexByName, len(frames)) {
-		if o.ExcludeByName[name] {
+	var columns []board.Column
+	for _, c := range append(slices.Clone(p.Columns), unlisted(p, rows)...) {
+		if c.Label != "" && !slices.ContainsFunc(rows, func(r *row) bool { _, has := r.labels[c.Label]; return has }) {
 			continue
 		}
-		title := cmp.Or(o.RenameByName[name], name)
-		names = append(names, name)
-		g.Columns = append(g.Columns, Column{Title: title, Label: !isValue(name), Field: FieldOf(p, title)})
+		columns = append(columns, c)
+		g.Columns = append(g.Columns, Column{Title: c.Title, Label: c.Label != "", Look: LookOfColumn(p, c), Coloured: c.Coloured()})
 	}
 	for _, r := range rows {
 		var cells []Cell
-		for i, name := range names {
-			cells = append(cells, r.cell(name, g.Columns[i]))
+		for i, c := range columns {
+			v, has := r.values[c.Value-1]
+			switch {
+			case c.Label != "":
+				text := r.labels[c.Label]
+				cells = append(cells, Cell{Text: text, Known: text != ""})
+			case has:
+				cells = append(cells, g.Columns[i].Look.Show(v))
+			default:
+				cells = append(cells, Nothing())
+			}
 		}
 		g.Rows = append(g.Rows, cells)
 	}
-	g.sort(p)
-	return g, nil
-}
-
-func isValue(name string) bool { return name == "Value" || strings.HasPrefix(name, "Value #") }
-
-func valueName(i, queries int) string {
-	if queries == 1 {
-		return "Value"
+	if at := slices.IndexFunc(columns, func(c board.Column) bool { return c.Sort }); at >= 0 {
+		slices.SortStableFunc(g.Rows, func(a, b []Cell) int {
+			if a[at].Known != b[at].Known {
+				return map[bool]int{true: -1, false: 1}[a[at].Known]
+			}
+			return cmp.Compare(b[at].Value, a[at].Value)
+		})
 	}
-	return "Value #" + string(rune('A'+i))
+	return g
 }
 
-// merge puts values with the same labels into one row, in the order in which they
-// first appear.
-func merge(frames [][]Line) []*row {
+// unlisted are columns of labels that a table does not list: Grafana shows them last.
+func unlisted(p board.Panel, rows []*row) []board.Column {
+	names := map[string]bool{}
+	for _, r := range rows {
+		for name := range r.labels {
+			names[name] = true
+		}
+	}
+	for _, c := range p.Columns {
+		delete(names, c.Label)
+	}
+	var all []board.Column
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		all = append(all, board.Column{Label: name, Title: name})
+	}
+	return all
+}
+
+// merge puts values with the same labels into one row.
+func merge(answers [][]prom.Line) []*row {
 	var rows []*row
 	byKey := map[string]*row{}
-	for i, lines := range frames {
+	for i, lines := range answers {
 		for _, l := range lines {
-			labels := maps.Clone(l.Labels)
-			delete(labels, "__name__")
+			labels := map[string]string{}
+			for name, value := range l.Labels.All() {
+				if name != "__name__" {
+					labels[name] = value
+				}
+			}
 			key := fmt.Sprint(labels)
 			r := byKey[key]
 			if r == nil {
-				r = &row{labels: labels, values: map[string]float64{}}
+				r = &row{labels: labels, values: map[int]float64{}}
 				byKey[key], rows = r, append(rows, r)
 			}
-			r.values[valueName(i, len(frames))] = l.Points[len(l.Points)-1].Value
+			r.values[i] = l.Points[len(l.Points)-1].Value
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b *row) int { return strings.Compare(fmt.Sprint(a.labels), fmt.Sprint(b.labels)) })
 	return rows
 }
 
-// byIndex lists the fields in the given order, those without a place last.
-func byIndex(labels map[string]bool, index map[string]int, queries int) []string {
-	names := slices.Collect(maps.Keys(labels))
-	for i := range queries {
-		names = append(names, valueName(i, queries))
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		ia, oka := index[a]
-		ib, okb := index[b]
-		switch {
-		case oka && okb:
-			return cmp.Compare(ia, ib)
-		case oka != okb:
-			return map[bool]int{true: -1, false: 1}[oka]
-		}
-		return strings.Compare(a, b)
-	})
-	return names
-}
-
-func (r *row) cell(name string, c Column) Cell {
-	if c.Label {
-		text := r.labels[name]
-		return Cell{Text: text, Known: text != ""}
-	}
-	v, ok := r.values[name]
-	if !ok {
-		return c.Field.Nothing()
-	}
-	return c.Field.Show(v)
-}
-
-// sort by the table's sort column, largest first.
-func (g *Grid) sort(p dashboard.Panel) {
-	o, ok := p.Options.(*table.Options)
-	if !ok || len(o.SortBy) == 0 {
-		return
-	}
-	at := slices.IndexFunc(g.Columns, func(c Column) bool { return c.Title == o.SortBy[0].DisplayName })
-	if at < 0 {
-		return
-	}
-	slices.SortStableFunc(g.Rows, func(a, b []Cell) int {
-		if a[at].Known != b[at].Known {
-			return map[bool]int{true: -1, false: 1}[a[at].Known]
-		}
-		return cmp.Compare(b[at].Value, a[at].Value)
-	})
-}
-
 // matrix makes a grid of rows by two of their labels.
-func matrix(p dashboard.Panel, rows []*row, options any) (Grid, error) {
-	var o struct{ RowField, ColumnField, ValueField string }
-	into(options, &o)
-	if o.ValueField != "Value" {
-		return Grid{}, fmt.Errorf("unknown matrix of %q", o.ValueField)
-	}
-	columns, order := map[string]bool{}, map[string]map[string]float64{}
+func matrix(p board.Panel, rows []*row) Grid {
+	columns, values := map[string]bool{}, map[string]map[string]float64{}
 	for _, r := range rows {
-		name := r.labels[o.RowField]
-		if order[name] == nil {
-			order[name] = map[string]float64{}
+		name, column := r.labels[p.Matrix.Row], r.labels[p.Matrix.Column]
+		if values[name] == nil {
+			values[name] = map[string]float64{}
 		}
-		order[name][r.labels[o.ColumnField]] = r.values["Value"]
-		columns[r.labels[o.ColumnField]] = true
+		values[name][column], columns[column] = r.values[0], true
 	}
 	names := slices.SortedFunc(maps.Keys(columns), natural)
-	g := Grid{Columns: []Column{{Title: corner(p, o.RowField, o.ColumnField), Label: true}}}
+	g := Grid{Columns: []Column{{Title: p.Columns[0].Title, Label: true}}}
 	for _, name := range names {
-		g.Columns = append(g.Columns, Column{Title: name, Field: FieldOf(p, name)})
+		g.Columns = append(g.Columns, Column{Title: name, Look: LookOf(p, ""), Filled: true})
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(order), natural) {
+	for _, name := range slices.SortedFunc(maps.Keys(values), natural) {
 		cells := []Cell{{Text: name, Known: true}}
 		for i, column := range names {
-			v, ok := order[name][column]
-			if !ok {
-				cells = append(cells, g.Columns[i+1].Field.Nothing())
-				continue
+			if v, ok := values[name][column]; ok {
+				cells = append(cells, g.Columns[i+1].Look.Show(v))
+			} else {
+				cells = append(cells, Nothing())
 			}
-			cells = append(cells, g.Columns[i+1].Field.Show(v))
 		}
 		g.Rows = append(g.Rows, cells)
 	}
-	return g, nil
-}
-
-// corner is the name of the column with the rows' names.
-func corner(p dashboard.Panel, rowField, columnField string) string {
-	var o struct {
-		RenameByName map[string]string `json:"renameByName"`
-	}
-	for _, t := range p.Transformations {
-		if t.Id == "organize" {
-			into(t.Options, &o)
-		}
-	}
-	name := rowField + `\` + columnField
-	return cmp.Or(o.RenameByName[name], name)
+	return g
 }
 
 // natural orders numbers as numbers.
@@ -219,22 +155,4 @@ func natural(a, b string) int {
 		return cmp.Compare(x, y)
 	}
 	return strings.Compare(a, b)
-}
-
-// ColumnOf is the title of the column that a table's query fills; it is false where
-// the column is left out, or where there are no columns but those of a matrix.
-func ColumnOf(p dashboard.Panel, query int) (string, bool) {
-	name := valueName(query, len(p.Targets))
-	for _, t := range p.Transformations {
-		if t.Id != "organize" {
-			continue
-		}
-		var o struct {
-			ExcludeByName map[string]bool   `json:"excludeByName"`
-			RenameByName  map[string]string `json:"renameByName"`
-		}
-		into(t.Options, &o)
-		return cmp.Or(o.RenameByName[name], name), !o.ExcludeByName[name]
-	}
-	return "", false
 }

@@ -35,8 +35,8 @@ func TestHappened(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := eval.Engine(series).Instant(t.Context(), query, end)
-			if err != nil || len(got) != 1 || got[0].Points[0].Value != c.want {
+			got, err := eval.Engine(series).Query(t.Context(), query, end)
+			if err != nil || len(got) != 1 || got[0].Value != c.want {
 				t.Errorf("%v, %v: want %v", got, err, c.want)
 			}
 		})

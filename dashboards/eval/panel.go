@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -8,23 +9,26 @@ import (
 	"strings"
 	"time"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // Answer is the result of a panel's queries.
 type Answer struct {
-	Panel  dashboard.Panel
+	Panel  board.Panel
 	Series []Series // of every kind of panel but tables
 	Table  *Grid    // of tables
 }
 
 // Series is a line with the name that its legend gives it.
 type Series struct {
-	Line
+	prom.Line
 	Name  string
 	Query int // place among the panel's queries
 }
+
+// Last is the newest value.
+func (s Series) Last() float64 { return s.Points[len(s.Points)-1].Value }
 
 // Cells are all values shown now: the last of each series, or every cell with a
 // value in a table.
@@ -41,105 +45,95 @@ func (a Answer) Cells() []Cell {
 		return cells
 	}
 	for _, s := range a.Series {
-		cells = append(cells, FieldOf(a.Panel, s.Name).Show(s.Last()))
+		cells = append(cells, LookOf(a.Panel, s.Name).Show(s.Last()))
 	}
 	return cells
 }
 
-// Last is the newest value.
-func (s Series) Last() float64 { return s.Points[len(s.Points)-1].Value }
-
 // Ask evaluates a panel's queries.
-func Ask(ctx context.Context, src Source, p dashboard.Panel, vars Vars, w Window) (Answer, error) {
+func Ask(ctx context.Context, src Source, p board.Panel, vars Vars, w Window) (Answer, error) {
 	a := Answer{Panel: p}
-	frames := make([][]Line, len(p.Targets))
-	for i, t := range p.Targets {
-		q, ok := Query(t)
-		if !ok {
-			return a, fmt.Errorf("query %d is not one for Prometheus", i+1)
-		}
-		expr, err := Fill(q.Expr, vars, w)
-		if err != nil {
+	answers := make([][]prom.Line, len(p.Queries))
+	for i, q := range p.Queries {
+		var err error
+		if answers[i], err = Lines(ctx, src, p, i, vars, w); err != nil {
 			return a, err
 		}
-		if frames[i], err = ask(ctx, src, q, expr, w); err != nil {
-			return a, err
-		}
-		for _, l := range frames[i] {
+		for _, l := range answers[i] {
 			a.Series = append(a.Series, Series{Line: l, Name: Legend(q, l.Labels), Query: i})
 		}
 	}
-	slices.SortStableFunc(a.Series, func(x, y Series) int {
-		if x.Query != y.Query {
-			return x.Query - y.Query
-		}
-		return strings.Compare(x.Name, y.Name)
-	})
-	if p.Type == "table" {
-		grid, err := grid(p, frames)
-		a.Table, a.Series = &grid, nil
-		return a, err
+	if p.Kind == board.Table {
+		table := grid(p, answers)
+		a.Table, a.Series = &table, nil
+		return a, nil
 	}
+	slices.SortStableFunc(a.Series, func(x, y Series) int { return cmp.Or(x.Query-y.Query, strings.Compare(x.Name, y.Name)) })
 	return a, nil
 }
 
-func ask(ctx context.Context, src Source, q prometheus.Dataquery, expr string, w Window) ([]Line, error) {
-	if q.Instant != nil && *q.Instant {
-		return src.Instant(ctx, expr, w.To)
+// Lines answers one of a panel's queries: of what shows now, with a point for each line.
+func Lines(ctx context.Context, src Source, p board.Panel, query int, vars Vars, w Window) ([]prom.Line, error) {
+	expr, err := Fill(p.Queries[query].Expr, vars, w)
+	if err != nil {
+		return nil, err
 	}
-	return src.Range(ctx, expr, w.From, w.To, w.Step)
+	if p.Kind.Past() {
+		return src.Range(ctx, expr, w.From, w.To, w.Step)
+	}
+	vector, err := src.Query(ctx, expr, w.To)
+	var lines []prom.Line
+	for _, s := range vector {
+		lines = append(lines, prom.Line{Labels: s.Labels, Points: []prom.Point{{Time: w.To, Value: s.Value}}})
+	}
+	return lines, err
 }
 
 var placeholder = regexp.MustCompile(`\{\{\s*(.+?)\s*\}\}`)
 
 // Legend is a series' name: the query's legend with the labels filled in, or the
-// labels as PromQL writes them where it has none.
-func Legend(q prometheus.Dataquery, labels map[string]string) string {
-	if q.LegendFormat == nil || *q.LegendFormat == "" {
+// labels where it has none.
+func Legend(q board.Query, labels prom.Labels) string {
+	if q.Legend == "" {
 		return fmt.Sprint(labels)
 	}
-	return FillLabels(*q.LegendFormat, labels)
+	return filled(q.Legend, labels)
 }
 
-// FillLabels puts labels into a text with {{label}} in it.
-func FillLabels(text string, labels map[string]string) string {
+// filled puts labels into a text with {{label}} in it.
+func filled(text string, labels prom.Labels) string {
 	return placeholder.ReplaceAllStringFunc(text, func(s string) string {
-		return labels[placeholder.FindStringSubmatch(s)[1]]
+		return labels.Get(placeholder.FindStringSubmatch(s)[1])
 	})
 }
 
 // Event is an event that an annotation marks.
 type Event struct {
 	Time   time.Time
-	Name   string
 	Title  string
-	Colour string
+	Colour board.Colour
 }
 
-// Events evaluates a board's annotations. Titles are those that Load returned.
-func Events(ctx context.Context, src Source, d dashboard.Dashboard, titles map[string]string, vars Vars, w Window) ([]Event, error) {
+// Events evaluates a board's annotations.
+func Events(ctx context.Context, src Source, b board.Board, vars Vars, w Window) ([]Event, error) {
+	step, err := time.ParseDuration(board.MarkStep)
+	if err != nil {
+		return nil, err
+	}
 	var events []Event
-	for _, a := range d.Annotations.List {
-		q, ok := Query(a.Target)
-		if !ok {
-			continue
-		}
-		expr, err := Fill(q.Expr, vars, w)
+	for _, m := range b.Marks {
+		expr, err := Fill(m.Expr, vars, w)
 		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", a.Name, err)
-		}
-		step, err := time.ParseDuration(*q.Interval)
-		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", a.Name, err)
+			return nil, fmt.Errorf("annotation %s: %w", m.Name, err)
 		}
 		lines, err := src.Range(ctx, expr, w.From, w.To, step)
 		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", a.Name, err)
+			return nil, fmt.Errorf("annotation %s: %w", m.Name, err)
 		}
 		for _, l := range lines {
 			for _, p := range l.Points {
 				if p.Value > 0 {
-					events = append(events, Event{Time: p.Time, Name: a.Name, Title: FillLabels(titles[a.Name], l.Labels), Colour: a.IconColor})
+					events = append(events, Event{Time: p.Time, Title: filled(m.Title, l.Labels), Colour: m.Colour})
 				}
 			}
 		}

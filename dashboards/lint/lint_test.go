@@ -4,10 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-
 	"github.com/gpuscale/gpuscale/dashboards/board"
-	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -31,38 +29,11 @@ func good() board.Board {
 		}}}}
 }
 
-func load(t *testing.T, b board.Board) dashboard.Dashboard {
-	t.Helper()
-	text, err := board.JSON(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, _, err := eval.Load(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func TestGoodBoardIsGood(t *testing.T) {
-	for _, p := range Check(load(t, good())) {
+// No rule finds anything in our boards, nor in the good one.
+func TestLint(t *testing.T) {
+	for _, p := range append(Check(boards.All()...), Check(good())...) {
 		t.Error(p)
 	}
-}
-
-// panel of a loaded board, by its place.
-func panel(d *dashboard.Dashboard, i int) *dashboard.Panel {
-	at := 0
-	for k := range d.Panels {
-		if d.Panels[k].Panel == nil {
-			continue
-		}
-		if at == i {
-			return d.Panels[k].Panel
-		}
-		at++
-	}
-	panic("no such panel")
 }
 
 // query makes a board whose first panel has this query, in this unit.
@@ -76,50 +47,47 @@ func query(expr string, unit board.Unit) func(*board.Board) {
 // Each rule finds its mistake, and no other rule does.
 func TestEachRuleFindsItsMistake(t *testing.T) {
 	in := `{cluster=~"$cluster"}`
+	first := func(change func(*board.Panel)) func(*board.Board) {
+		return func(b *board.Board) { change(&b.Rows[0].Panels[0]) }
+	}
 	cases := []struct {
 		rule, name string
-		board      func(*board.Board)
-		json       func(*dashboard.Dashboard)
+		change     func(*board.Board)
 	}{
-		{rule: "identity", name: "no uid", board: func(b *board.Board) { b.UID = ""; b.Rows[0].Panels[2].Columns[0].Link = nil }},
-		{rule: "identity", name: "an id twice", json: func(d *dashboard.Dashboard) { panel(d, 0).Id = panel(d, 1).Id }},
-		{rule: "words", name: "no title", json: func(d *dashboard.Dashboard) { *panel(d, 0).Title = "" }},
-		{rule: "words", name: "does not say what n/a means", json: func(d *dashboard.Dashboard) { *panel(d, 0).Description = "GPUs that there are now." }},
-		{rule: "variables", name: "one that chooses nothing", board: func(b *board.Board) {
+		{"identity", "no uid", func(b *board.Board) { b.UID = ""; b.Rows[0].Panels[2].Columns[0].Link = nil }},
+		{"identity", "a row twice", func(b *board.Board) { b.Rows = append(b.Rows, board.Row{Title: b.Rows[0].Title}) }},
+		{"words", "no title", first(func(p *board.Panel) { p.Title = "" })},
+		{"words", "does not say what n/a means", first(func(p *board.Panel) { p.Absent = "" })},
+		{"variables", "one that chooses nothing", func(b *board.Board) {
 			b.Vars = append(b.Vars, board.Var{Name: "idle", Title: "Idle", About: "Chooses nothing.", Series: "gpu_info", Label: "node"})
 		}},
-		{rule: "variables", name: "one that is not there", board: query(board.Of(metric.AutoscalerGPUs, board.In("pool", "pools")), board.Number)},
-		{rule: "links", name: "to no board", board: func(b *board.Board) { b.Rows[0].Panels[2].Columns[0].Link.UID = "elsewhere" }},
-		{rule: "links", name: "sets what is not there", board: func(b *board.Board) { b.Rows[0].Panels[2].Columns[0].Link.Set = map[string]string{"tenant": "pool"} }},
-		{rule: "links", name: "none to the others", json: func(d *dashboard.Dashboard) { d.Links = nil }},
-		{rule: "legend", name: "none", board: func(b *board.Board) { b.Rows[0].Panels[1].Queries[0].Legend = "" }},
-		{rule: "legend", name: "one for two", board: func(b *board.Board) { b.Rows[0].Panels[1].Queries[1].Legend = "{{state}}" }},
-		{rule: "query", name: "no PromQL", board: query("sum("+board.Of(metric.GPUInfo), board.Number)},
-		{rule: "query", name: "an unknown name", board: query("gpu_temperature_celsius"+in, board.Number)},
-		{rule: "query", name: "a label it lacks", board: query(board.Of(metric.GPUInfo, `pod_name="a"`), board.Number)},
-		{rule: "query", name: "every cluster", board: query("sum(gpu_info)", board.Number)},
-		{rule: "counter", name: "rate of a gauge", board: query("rate(gpu_busy_ratio"+in+"[$__rate_interval])", board.Percent)},
-		{rule: "counter", name: "delta of a counter", board: query("delta("+board.Of(metric.GPUXIDErrorsTotal)+"[$__range])", board.Number)},
-		{rule: "counter", name: "a counter as it stands", board: query("sum("+board.Of(metric.GPUXIDErrorsTotal)+")", board.Number)},
-		{rule: "window", name: "a fixed one", board: query("rate("+board.Of(metric.GPUXIDErrorsTotal)+"[5m])", board.PerSec)},
-		{rule: "unit", name: "seconds as bytes", board: query("max("+board.Of(metric.GPUIdleSeconds)+")", board.Bytes)},
-		{rule: "unit", name: "a thousand times the energy", board: query("increase("+board.Of(metric.GPUEnergyJoulesTotal)+"[$__range]) / 3.6e3", board.KWh)},
-		{rule: "unit", name: "a ratio as a number", board: query("avg("+board.Of(metric.GPUBusyRatio)+")", board.Number)},
-		{rule: "unit", name: "none", json: func(d *dashboard.Dashboard) { panel(d, 0).FieldConfig.Defaults.Unit = nil }},
+		{"variables", "one that is not there", query(board.Of(metric.AutoscalerGPUs, board.In("pool", "pools")), board.Number)},
+		{"links", "to no board", func(b *board.Board) { b.Rows[0].Panels[2].Columns[0].Link.UID = "elsewhere" }},
+		{"links", "sets what is not there", func(b *board.Board) { b.Rows[0].Panels[2].Columns[0].Link.Set = map[string]string{"tenant": "pool"} }},
+		{"links", "by a label without a column", func(b *board.Board) { b.Rows[0].Panels[2].Columns[0].Link.Set = map[string]string{"pool": "node"} }},
+		{"legend", "none", func(b *board.Board) { b.Rows[0].Panels[1].Queries[0].Legend = "" }},
+		{"legend", "one for two", func(b *board.Board) { b.Rows[0].Panels[1].Queries[1].Legend = "{{state}}" }},
+		{"query", "no PromQL", query("sum("+board.Of(metric.GPUInfo), board.Number)},
+		{"query", "an unknown name", query("gpu_temperature_celsius"+in, board.Number)},
+		{"query", "a label it lacks", query(board.Of(metric.GPUInfo, `pod_name="a"`), board.Number)},
+		{"query", "every cluster", query("sum(gpu_info)", board.Number)},
+		{"counter", "rate of a gauge", query("rate(gpu_busy_ratio"+in+"[$__rate_interval])", board.Percent)},
+		{"counter", "delta of a counter", query("delta("+board.Of(metric.GPUXIDErrorsTotal)+"[$__range])", board.Number)},
+		{"counter", "a counter as it stands", query("sum("+board.Of(metric.GPUXIDErrorsTotal)+")", board.Number)},
+		{"window", "a fixed one", query("increase("+board.Of(metric.GPUXIDErrorsTotal)+"[5m])", board.Number)},
+		{"window", "a rate over all", query("rate("+board.Of(metric.GPUXIDErrorsTotal)+"[$__range])", board.PerSec)},
+		{"unit", "seconds as bytes", query("max("+board.Of(metric.GPUIdleSeconds)+")", board.Bytes)},
+		{"unit", "a thousand times the energy", query("increase("+board.Of(metric.GPUEnergyJoulesTotal)+"[$__range]) / 3.6e3", board.KWh)},
+		{"unit", "a ratio as a number", query("avg("+board.Of(metric.GPUBusyRatio)+")", board.Number)},
+		{"unit", "none", first(func(p *board.Panel) { p.Unit = "" })},
 	}
 	tried := map[string]bool{}
 	for _, c := range cases {
 		t.Run(c.rule+"/"+strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			tried[c.rule] = true
 			b := good()
-			if c.board != nil {
-				c.board(&b)
-			}
-			d := load(t, b)
-			if c.json != nil {
-				c.json(&d)
-			}
-			problems := Check(d)
+			c.change(&b)
+			problems := Check(b)
 			if len(problems) == 0 {
 				t.Fatal("nothing was found")
 			}

@@ -1,12 +1,10 @@
 package lint
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -21,30 +19,22 @@ var anyWindow = eval.Window{To: time.Unix(3600, 0), From: time.Unix(0, 0), Step:
 
 // expressions calls f with each query of the panels and annotations as it is
 // written, and with its syntax once variables are filled in.
-func (c *checker) expressions(f func(p *dashboard.Panel, text string, expr parser.Expr, err error)) {
-	vars := eval.Vars{}
-	for _, v := range c.board.Templating.List {
-		vars[v.Name] = ".*"
-	}
-	read := func(p *dashboard.Panel, text string) {
-		filled, err := eval.Fill(text, vars, anyWindow)
+func (c *checker) expressions(f func(p *board.Panel, text string, expr parser.Expr, err error)) {
+	read := func(p *board.Panel, text string) {
+		filled, err := eval.Fill(text, eval.All(c.board), anyWindow)
 		if err != nil {
 			return // reported by the rule about variables
 		}
 		expr, err := eval.Parse(filled)
 		f(p, text, expr, err)
 	}
-	c.panels(func(p *dashboard.Panel) {
-		for _, t := range p.Targets {
-			if q, ok := eval.Query(t); ok {
-				read(p, q.Expr)
-			}
+	c.panels(func(p *board.Panel) {
+		for _, q := range p.Queries {
+			read(p, q.Expr)
 		}
 	})
-	for _, a := range c.board.Annotations.List {
-		if q, ok := eval.Query(a.Target); ok {
-			read(nil, q.Expr)
-		}
+	for _, m := range c.board.Marks {
+		read(nil, m.Expr)
 	}
 }
 
@@ -100,7 +90,7 @@ var scraped = []string{labels.MetricName, "cluster", "job", "instance", "namespa
 	"exported_namespace", "exported_pod", "exported_container", "le"}
 
 func queries(c *checker) {
-	c.expressions(func(p *dashboard.Panel, text string, expr parser.Expr, err error) {
+	c.expressions(func(p *board.Panel, text string, expr parser.Expr, err error) {
 		if err != nil {
 			c.report(p, "%v in %s", err, text)
 			return
@@ -116,7 +106,7 @@ func queries(c *checker) {
 	})
 }
 
-func (c *checker) selector(p *dashboard.Panel, v *parser.VectorSelector) {
+func (c *checker) selector(p *board.Panel, v *parser.VectorSelector) {
 	names := namesOf(v)
 	if len(names) == 0 {
 		c.report(p, "%s selects no series by name", v)
@@ -148,7 +138,7 @@ var (
 var ofLife = []string{metric.DCGMSingleBitErrors.Name, metric.DCGMDoubleBitErrors.Name, metric.DCGMRowsCorrectable.Name, metric.DCGMRowsUncorrectable.Name}
 
 func counters(c *checker) {
-	c.expressions(func(p *dashboard.Panel, _ string, expr parser.Expr, err error) {
+	c.expressions(func(p *board.Panel, _ string, expr parser.Expr, err error) {
 		if err != nil {
 			return
 		}
@@ -169,7 +159,7 @@ func counters(c *checker) {
 }
 
 // use checks one use of a series by the function around it.
-func (c *checker) use(p *dashboard.Panel, name string, s series, v *parser.VectorSelector, path []parser.Node) {
+func (c *checker) use(p *board.Panel, name string, s series, v *parser.VectorSelector, path []parser.Node) {
 	counts := s.kind == metric.Counter || s.kind == metric.Histogram
 	function := around(path)
 	switch {
@@ -223,18 +213,5 @@ func newborn(v *parser.VectorSelector, path []parser.Node) bool {
 		}
 		right, isSelector := b.RHS.(*parser.VectorSelector)
 		return isSelector && right.Name == v.Name && right.OriginalOffset > 0
-	})
-}
-
-// fixedWindow is a range or offset written by hand.
-var fixedWindow = regexp.MustCompile(`\[\d|offset \d`)
-
-func windows(c *checker) {
-	c.panels(func(p *dashboard.Panel) {
-		for i, t := range p.Targets {
-			if q, _ := eval.Query(t); fixedWindow.MatchString(strings.ReplaceAll(q.Expr, board.Before, "")) {
-				c.report(p, "query %d looks back a fixed time", i+1)
-			}
-		}
 	})
 }

@@ -1,11 +1,13 @@
 package lint
 
 import (
+	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-
-	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/board"
 )
 
 // Problem is one violation of a rule.
@@ -31,7 +33,7 @@ func Rules() []Rule {
 		{"identity", "links of users hold only as long as uids and ids do", identity},
 		{"words", "a panel without a description is not used", words},
 		{"variables", "a variable without effect, or a missing one, misleads", variables},
-		{"links", "a link must lead somewhere, and take time and variables along", links},
+		{"links", "a link must lead somewhere, and set what is there", links},
 		{"legend", "a series without a name of its own is ambiguous", legends},
 		{"query", "a query must be PromQL over series of the catalogue, and their labels", queries},
 		{"counter", "counters need rates, gauges never", counters},
@@ -41,7 +43,7 @@ func Rules() []Rule {
 }
 
 // Check returns all problems of a set of boards that belong together.
-func Check(boards ...dashboard.Dashboard) []Problem {
+func Check(boards ...board.Board) []Problem {
 	c := &checker{boards: boards}
 	for _, r := range Rules() {
 		c.rule = r.Name
@@ -54,33 +56,166 @@ func Check(boards ...dashboard.Dashboard) []Problem {
 }
 
 type checker struct {
-	boards   []dashboard.Dashboard
-	board    dashboard.Dashboard
+	boards   []board.Board
+	board    board.Board
 	rule     string
 	problems []Problem
 }
 
 // report a problem of the board, or of a panel.
-func (c *checker) report(p *dashboard.Panel, format string, args ...any) {
-	where := deref(c.board.Title)
+func (c *checker) report(p *board.Panel, format string, args ...any) {
+	where := c.board.Title
 	if p != nil {
-		where += ", " + deref(p.Title)
+		where += ", " + p.Title
 	}
 	c.problems = append(c.problems, Problem{Rule: c.rule, Where: where, What: fmt.Sprintf(format, args...)})
 }
 
 // panels calls f with each panel.
-func (c *checker) panels(f func(p *dashboard.Panel)) {
-	all := eval.Panels(c.board)
-	for i := range all {
-		f(&all[i])
+func (c *checker) panels(f func(p *board.Panel)) {
+	for _, row := range c.board.Rows {
+		for i := range row.Panels {
+			f(&row.Panels[i])
+		}
 	}
 }
 
-func deref[T any](p *T) T {
-	var zero T
-	if p == nil {
-		return zero
+// identity reads ids where Grafana does: they are made of titles, and may collide.
+func identity(c *checker) {
+	var written struct{ Panels []struct{ ID uint32 } }
+	text, err := board.JSON(c.board)
+	if err == nil {
+		err = json.Unmarshal(text, &written)
 	}
-	return *p
+	if err != nil {
+		c.report(nil, "%v", err)
+	}
+	seen := map[uint32]bool{}
+	for _, p := range written.Panels {
+		if p.ID == 0 || seen[p.ID] {
+			c.report(nil, "id %d is missing or another panel's", p.ID)
+		}
+		seen[p.ID] = true
+	}
+	uids := 0
+	for _, b := range c.boards {
+		if b.UID == c.board.UID {
+			uids++
+		}
+	}
+	if uids > 1 || c.board.UID == "" {
+		c.report(nil, "uid %q is none, or another board's too", c.board.UID)
+	}
+}
+
+func words(c *checker) {
+	if c.board.Title == "" || c.board.About == "" {
+		c.report(nil, "has no title or no description")
+	}
+	titles := map[string]bool{}
+	c.panels(func(p *board.Panel) {
+		if p.Title == "" || titles[p.Title] {
+			c.report(p, "its title is missing or another panel's")
+		}
+		titles[p.Title] = true
+		if len(p.About) < 10 || len(p.Absent) < 10 {
+			c.report(p, "its description does not state what it shows and what %s means", board.NA)
+		}
+	})
+	for _, v := range c.board.Vars {
+		if v.Title == "" || v.About == "" {
+			c.report(nil, "variable %s has no label or no description", v.Name)
+		}
+	}
+}
+
+func legends(c *checker) {
+	c.panels(func(p *board.Panel) {
+		named := map[string]bool{}
+		for i, q := range p.Queries {
+			if p.Kind == board.Table {
+				continue
+			}
+			alone := p.Kind == board.Stat && len(p.Queries) == 1
+			if q.Legend == "" && !alone || named[q.Legend] {
+				c.report(p, "query %d has no legend of its own", i+1)
+			}
+			named[q.Legend] = true
+		}
+	})
+}
+
+var reference = regexp.MustCompile(`\$\{?([a-zA-Z]\w*)`)
+
+func variables(c *checker) {
+	used := map[string]bool{board.Datasource: true}
+	c.panels(func(p *board.Panel) {
+		for _, q := range p.Queries {
+			for _, m := range reference.FindAllStringSubmatch(q.Expr, -1) {
+				used[m[1]] = true
+				if !has(c.board, m[1]) && !strings.HasPrefix(m[1], "__") {
+					c.report(p, "there is no variable %s", m[1])
+				}
+			}
+		}
+	})
+	for _, name := range []string{board.Datasource, "cluster"} {
+		if !has(c.board, name) {
+			c.report(nil, "has no variable %s", name)
+		}
+	}
+	for _, v := range c.board.Vars {
+		if !used[v.Name] {
+			c.report(nil, "variable %s chooses nothing in any panel", v.Name)
+		}
+	}
+}
+
+func has(b board.Board, name string) bool {
+	return slices.ContainsFunc(b.Vars, func(v board.Var) bool { return v.Name == name })
+}
+
+// links of values: their targets, and the variables they set. Others are carried along.
+func links(c *checker) {
+	c.panels(func(p *board.Panel) {
+		for _, column := range p.Columns {
+			if column.Link == nil {
+				continue
+			}
+			at := slices.IndexFunc(c.boards, func(b board.Board) bool { return b.UID == column.Link.UID })
+			if at < 0 {
+				c.report(p, "there is no board %s", column.Link.UID)
+				continue
+			}
+			for name, label := range column.Link.Set {
+				if !has(c.boards[at], name) {
+					c.report(p, "a link sets the variable %s, which %s does not have", name, column.Link.UID)
+				}
+				if !slices.ContainsFunc(p.Columns, func(c board.Column) bool { return c.Label == label }) {
+					c.report(p, "a link sets %s by the label %s, which has no column", name, label)
+				}
+			}
+		}
+	})
+}
+
+// fixedWindow is a range or offset written by hand, rateOver what a rate is over.
+var (
+	fixedWindow = regexp.MustCompile(`\[\d|offset \d`)
+	rateOver    = regexp.MustCompile(`rate\([^\[\]]*\[([^\]]*)\]`)
+)
+
+func windows(c *checker) {
+	c.panels(func(p *board.Panel) {
+		for i, q := range p.Queries {
+			if fixedWindow.MatchString(strings.ReplaceAll(q.Expr, board.Before, "")) {
+				c.report(p, "query %d looks back a fixed time", i+1)
+			}
+			for _, m := range rateOver.FindAllStringSubmatch(q.Expr, -1) {
+				if m[1] != "$__rate_interval" {
+					c.report(p, "query %d has a rate over %s", i+1, m[1])
+				}
+			}
+		}
+	})
 }

@@ -3,7 +3,6 @@ package lint
 import (
 	"slices"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
@@ -33,17 +32,12 @@ var fits = map[kind][]board.Unit{
 }
 
 func units(c *checker) {
-	vars := eval.Vars{}
-	for _, v := range c.board.Templating.List {
-		vars[v.Name] = ".*"
-	}
-	c.panels(func(p *dashboard.Panel) {
-		if deref(eval.FieldOf(*p, "").Unit) == "" {
+	c.panels(func(p *board.Panel) {
+		if p.Unit == "" {
 			c.report(p, "has no unit")
 		}
-		for i, t := range p.Targets {
-			q, _ := eval.Query(t)
-			text, err := eval.Fill(q.Expr, vars, anyWindow)
+		for i, q := range p.Queries {
+			text, err := eval.Fill(q.Expr, eval.All(c.board), anyWindow)
 			if err != nil {
 				continue
 			}
@@ -51,7 +45,7 @@ func units(c *checker) {
 			if err != nil {
 				continue
 			}
-			unit, shown := shownIn(p, i)
+			unit, shown := shownIn(*p, i)
 			k := kindOf(expr)
 			if want, judged := fits[k]; shown && judged && !slices.Contains(want, unit) {
 				c.report(p, "query %d is %s and is shown as %q", i+1, k, unit)
@@ -61,12 +55,16 @@ func units(c *checker) {
 }
 
 // shownIn is the unit of a query's values: of a table its column's.
-func shownIn(p *dashboard.Panel, i int) (board.Unit, bool) {
-	if p.Type != string(board.Table) {
-		return board.Unit(deref(eval.FieldOf(*p, "").Unit)), true
+func shownIn(p board.Panel, i int) (board.Unit, bool) {
+	if p.Kind != board.Table || p.Matrix != nil {
+		return p.Unit, true
 	}
-	title, ok := eval.ColumnOf(*p, i)
-	return board.Unit(deref(eval.FieldOf(*p, title).Unit)), ok
+	for _, column := range p.Columns {
+		if column.Value == i+1 {
+			return eval.LookOfColumn(p, column).Unit, true
+		}
+	}
+	return "", false // it selects rows
 }
 
 // kindOf infers what an expression measures.

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"html"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-
+	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
@@ -25,78 +23,66 @@ const (
 // Label is on every page.
 const Label = "preview, not Grafana"
 
-// Board draws a board at the end of a window. Titles are those that eval.Load returned.
-// A panel that cannot be evaluated shows the error.
-func Board(ctx context.Context, src eval.Source, d dashboard.Dashboard, titles map[string]string, w eval.Window) (string, error) {
-	vars, err := eval.All(ctx, src, d, w)
-	if err != nil {
-		return "", err
-	}
+// Board draws a board at the end of a window. A panel that cannot be evaluated shows the
+// error.
+func Board(ctx context.Context, src eval.Source, b board.Board, w eval.Window) string {
+	vars := eval.All(b)
 	var c canvas
-	events, err := eval.Events(ctx, src, d, titles, vars, w)
+	events, err := eval.Events(ctx, src, b, vars, w)
 	if err != nil {
-		c.text(margin+300, 26, 11.5, start, colour("red"), fit(err.Error(), 11.5, 800))
+		c.text(margin+300, 26, 11.5, start, colour(board.Bad), fit(err.Error(), 11.5, 800))
 	}
 	bottom := 0.0
-	for _, p := range d.Panels {
-		if p.RowPanel != nil {
-			b := place(*p.RowPanel.GridPos)
-			c.bold(b.x, b.y+unit/2+6, 15, start, ink, *p.RowPanel.Title)
+	for _, p := range b.Layout() {
+		at := box{x: margin + float64(p.X)*column, y: header + float64(p.Y)*unit, w: float64(p.W)*column - gap, h: float64(p.H)*unit - gap}
+		if p.Panel == nil {
+			c.bold(at.x, at.y+unit/2+6, 15, start, ink, p.Row)
+			continue
 		}
-		if p.Panel != nil {
-			b := place(*p.Panel.GridPos)
-			bottom = max(bottom, b.y+b.h)
-			one(ctx, &c, src, *p.Panel, vars, w, events, b)
-		}
+		bottom = max(bottom, at.y+at.h)
+		one(ctx, &c, src, *p.Panel, vars, w, events, at)
 	}
-	return page(d, w, c.b.String(), bottom+margin), nil
-}
-
-func place(g dashboard.GridPos) box {
-	return box{x: margin + float64(g.X)*column, y: header + float64(g.Y)*unit, w: float64(g.W)*column - gap, h: float64(g.H)*unit - gap}
+	return page(b, w, c.b.String(), bottom+margin)
 }
 
 // one draws a panel: frame, title, and what its kind draws.
-func one(ctx context.Context, c *canvas, src eval.Source, p dashboard.Panel, vars eval.Vars, w eval.Window, events []eval.Event, b box) {
-	c.addf(`<g><title>%s</title>`, html.EscapeString(*p.Title+"\n\n"+*p.Description))
+func one(ctx context.Context, c *canvas, src eval.Source, p board.Panel, vars eval.Vars, w eval.Window, events []eval.Event, b box) {
+	c.addf(`<g><title>%s</title>`, html.EscapeString(p.Title+"\n\n"+p.Description()))
 	defer c.addf("</g>\n")
 	c.rect(b, paper, `rx="3" stroke="#dfe2e5"`)
-	c.bold(b.x+10, b.y+20, 12.5, start, ink, fit(*p.Title, 12.5, b.w-20))
+	c.bold(b.x+10, b.y+20, 12.5, start, ink, fit(p.Title, 12.5, b.w-20))
 	inner := b.shrink(10, 30, 10, 8)
 	a, err := eval.Ask(ctx, src, p, vars, w)
-	if err != nil {
-		c.text(inner.x, inner.y+14, 11, start, colour("red"), fit(err.Error(), 11, inner.w))
+	switch {
+	case err != nil:
+		c.text(inner.x, inner.y+14, 11, start, colour(board.Bad), fit(err.Error(), 11, inner.w))
+		return
+	case len(a.Series) == 0 && (a.Table == nil || len(a.Table.Rows) == 0):
+		c.text(inner.x+inner.w/2, inner.y+inner.h/2+4, 20, middle, colour(board.Muted), board.NA)
 		return
 	}
-	if len(a.Series) == 0 && (a.Table == nil || len(a.Table.Rows) == 0) {
-		nothing := eval.FieldOf(p, "").Nothing()
-		c.text(inner.x+inner.w/2, inner.y+inner.h/2+4, 20, middle, colour(nothing.Colour), nothing.Text)
-		return
-	}
-	switch p.Type {
-	case "stat":
+	switch p.Kind {
+	case board.Stat:
 		stats(c, a, inner)
-	case "bargauge":
+	case board.Bars:
 		bars(c, a, inner)
-	case "timeseries":
+	case board.Series:
 		lines(c, a, w, events, inner)
-	case "state-timeline":
+	case board.Timeline:
 		timeline(c, a, w, inner)
-	case "table":
-		table(c, a, inner)
-	default:
-		c.text(inner.x, inner.y+14, 11, start, faint, "no preview of a "+p.Type)
+	case board.Table:
+		table(c, *a.Table, inner)
 	}
 }
 
-func page(d dashboard.Dashboard, w eval.Window, panels string, height float64) string {
+func page(b board.Board, w eval.Window, panels string, height float64) string {
 	var c canvas
 	width := float64(2*margin + 24*column - gap)
 	c.addf(`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" font-family="Inter, DejaVu Sans, Helvetica, Arial, sans-serif">`+"\n",
 		px(width), px(height), px(width), px(height))
 	c.rect(box{0, 0, width, height}, ground, "")
-	c.bold(margin, 26, 18, start, ink, *d.Title)
-	c.text(margin, 46, 11.5, start, faint, fit(*d.Description, 11.5, width-330))
+	c.bold(margin, 26, 18, start, ink, b.Title)
+	c.text(margin, 46, 11.5, start, faint, fit(b.About, 11.5, width-330))
 	c.text(width-margin, 22, 12, end, faint, Label)
 	c.text(width-margin, 42, 12, end, faint, fmt.Sprintf("%s to %s UTC", w.From.UTC().Format("2006-01-02 15:04"), clock(w.To)))
 	c.addf("\n%s</svg>\n", panels)
@@ -114,16 +100,4 @@ func uniq(a eval.Answer) []string {
 		}
 	}
 	return all
-}
-
-// points writes a path's points.
-func points(xy [][2]float64) string {
-	var b strings.Builder
-	for i, p := range xy {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(px(p[0]) + "," + px(p[1]))
-	}
-	return b.String()
 }

@@ -3,9 +3,13 @@ package preview
 import (
 	"fmt"
 	"html"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
@@ -26,29 +30,18 @@ func (ch chart) y(v float64) float64 {
 	return ch.box.y + ch.box.h*(1-(v-ch.bottom)/(ch.top-ch.bottom))
 }
 
-// style of a panel's lines, from its settings.
-type style struct {
-	stack, share, steps bool
-}
-
-func styleOf(a eval.Answer) style {
-	f := eval.FieldOf(a.Panel, "")
-	stacking, _ := f.Style["stacking"].(map[string]any)
-	mode, _ := stacking["mode"].(string)
-	shape, _ := f.Style["lineInterpolation"].(string)
-	return style{stack: mode == "normal" || mode == "percent", share: mode == "percent", steps: shape == "stepAfter"}
-}
+func stacked(p board.Panel) bool { return p.Stack || p.Share }
 
 // lines draws a chart of lines, or of areas on top of one another.
 func lines(c *canvas, a eval.Answer, w eval.Window, events []eval.Event, b box) {
-	st := styleOf(a)
+	p := a.Panel
 	hues := huesOf(a)
 	legend := legendRows(a, b.w)
 	plot := b.shrink(52, 4, 4, 20+float64(len(legend))*15)
-	layers := layersOf(a, w, st)
+	layers := layersOf(a, w)
 	ch := chart{canvas: c, box: plot, window: w}
-	ch.scale(layers, a, st)
-	ch.axes(a, st)
+	ch.scale(layers, p)
+	ch.axes(p)
 	for _, e := range events {
 		x := ch.x(e.Time)
 		c.addf(`<g><title>%s</title>`, html.EscapeString(e.Title))
@@ -56,7 +49,7 @@ func lines(c *canvas, a eval.Answer, w eval.Window, events []eval.Event, b box) 
 		c.addf("</g>")
 	}
 	for i := len(layers) - 1; i >= 0; i-- {
-		ch.layer(layers[i], hues[layers[i].name], st, eval.FieldOf(a.Panel, layers[i].name))
+		ch.layer(layers[i], hues[layers[i].name], p)
 	}
 	drawLegend(c, legend, hues, b)
 }
@@ -70,7 +63,7 @@ type layer struct {
 
 // layersOf puts the series on the window's grid, on top of one another where they
 // are stacked.
-func layersOf(a eval.Answer, w eval.Window, st style) []layer {
+func layersOf(a eval.Answer, w eval.Window) []layer {
 	n := int(w.To.Sub(w.From)/w.Step) + 1
 	base, total := make([]float64, n), make([]float64, n)
 	var all []layer
@@ -87,13 +80,13 @@ func layersOf(a eval.Answer, w eval.Window, st style) []layer {
 		}
 		all = append(all, l)
 	}
-	if !st.stack {
+	if !stacked(a.Panel) {
 		return all
 	}
 	for k := range all {
 		for i := range n {
 			v := all[k].upper[i]
-			if st.share && total[i] > 0 {
+			if a.Panel.Share && total[i] > 0 {
 				v /= total[i]
 			}
 			all[k].lower[i] = base[i]
@@ -107,7 +100,7 @@ func layersOf(a eval.Answer, w eval.Window, st style) []layer {
 }
 
 // scale chooses the range of values: from 0, or lower, to a round number.
-func (ch *chart) scale(layers []layer, a eval.Answer, st style) {
+func (ch *chart) scale(layers []layer, p board.Panel) {
 	most := 0.0
 	for _, l := range layers {
 		for _, v := range l.upper {
@@ -116,10 +109,10 @@ func (ch *chart) scale(layers []layer, a eval.Answer, st style) {
 			}
 		}
 	}
-	if f := eval.FieldOf(a.Panel, ""); f.Max != nil {
-		most = *f.Max
+	if p.Max > 0 {
+		most = p.Max
 	}
-	if st.share {
+	if p.Share {
 		most = 1
 	}
 	if most <= ch.bottom {
@@ -141,17 +134,15 @@ func roundUp(v float64) float64 {
 	return 10 * p
 }
 
-func (ch chart) axes(a eval.Answer, st style) {
-	f := eval.FieldOf(a.Panel, "")
-	f.Mappings = nil // an axis is in figures
-	if st.share {
-		percent := "percentunit"
-		f.Unit = &percent
+func (ch chart) axes(p board.Panel) {
+	unit := p.Unit
+	if p.Share {
+		unit = board.Percent
 	}
 	step := roundUp((ch.top - ch.bottom) / 4)
 	for v := ch.bottom; v <= ch.top+step/2; v += step {
 		ch.canvas.line(ch.box.x, ch.y(v), ch.box.x+ch.box.w, ch.y(v), grid, "")
-		ch.canvas.text(ch.box.x-6, ch.y(v)+3.5, 10.5, end, faint, f.Show(v).Text)
+		ch.canvas.text(ch.box.x-6, ch.y(v)+3.5, 10.5, end, faint, eval.Format(v, unit))
 	}
 	timeAxis(ch.canvas, ch.window, ch.box)
 }
@@ -172,7 +163,7 @@ func timeAxis(c *canvas, w eval.Window, b box) {
 }
 
 // layer draws one series, with its gaps.
-func (ch chart) layer(l layer, hue string, st style, f eval.Field) {
+func (ch chart) layer(l layer, hue string, p board.Panel) {
 	for from := 0; from < len(l.upper); from++ {
 		if math.IsNaN(l.upper[from]) {
 			continue
@@ -181,16 +172,16 @@ func (ch chart) layer(l layer, hue string, st style, f eval.Field) {
 		for to+1 < len(l.upper) && !math.IsNaN(l.upper[to+1]) {
 			to++
 		}
-		ch.stretch(l, from, to, hue, st, f)
+		ch.stretch(l, from, to, hue, p)
 		from = to
 	}
 }
 
-func (ch chart) stretch(l layer, from, to int, hue string, st style, f eval.Field) {
-	upper, lower := ch.edge(l, l.upper, from, to, st), ch.edge(l, l.lower, from, to, st)
-	if !st.stack {
+func (ch chart) stretch(l layer, from, to int, hue string, p board.Panel) {
+	upper, lower := ch.edge(l, l.upper, from, to, p.Steps), ch.edge(l, l.lower, from, to, p.Steps)
+	if !stacked(p) {
 		width := "1.6"
-		if w, ok := f.Style["lineWidth"].(float64); ok && w == 0 {
+		if slices.ContainsFunc(p.Bands, func(b board.Band) bool { return l.name == b.Low || l.name == b.High }) {
 			width = "0.8"
 		}
 		if from == to {
@@ -205,11 +196,11 @@ func (ch chart) stretch(l layer, from, to int, hue string, st style, f eval.Fiel
 	ch.canvas.addf(`<polygon points="%s" fill="%s" fill-opacity="0.75"/>`, points(upper), hue)
 }
 
-func (ch chart) edge(l layer, values []float64, from, to int, st style) [][2]float64 {
+func (ch chart) edge(l layer, values []float64, from, to int, steps bool) [][2]float64 {
 	var out [][2]float64
 	for i := from; i <= to; i++ {
 		x, y := ch.x(l.times[i]), ch.y(values[i])
-		if st.steps && len(out) > 0 {
+		if steps && len(out) > 0 {
 			out = append(out, [2]float64{x, out[len(out)-1][1]})
 		}
 		// Points on a level line are left out.
@@ -221,21 +212,30 @@ func (ch chart) edge(l layer, values []float64, from, to int, st style) [][2]flo
 	return out
 }
 
+// points writes a path's points.
+func points(xy [][2]float64) string {
+	var b strings.Builder
+	for i, p := range xy {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(px(p[0]) + "," + px(p[1]))
+	}
+	return b.String()
+}
+
 // huesOf are the series' colours: the board's, and the palette's for the rest.
 func huesOf(a eval.Answer) map[string]string {
 	var free []string
 	out := map[string]string{}
 	for _, name := range uniq(a) {
-		f := eval.FieldOf(a.Panel, name)
-		if f.Color != nil && f.Color.Mode == "fixed" && f.Color.FixedColor != nil {
-			out[name] = colour(*f.Color.FixedColor)
-			continue
+		if hue := eval.LookOf(a.Panel, name).Hue; hue != "" {
+			out[name] = colour(hue)
+		} else {
+			free = append(free, name)
 		}
-		free = append(free, name)
 	}
-	for name, hue := range colours(free) {
-		out[name] = hue
-	}
+	maps.Copy(out, colours(free))
 	return out
 }
 

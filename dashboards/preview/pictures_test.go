@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 	"github.com/gpuscale/gpuscale/dashboards/states"
@@ -21,14 +23,14 @@ var stateOf = map[string]string{"mig": states.MIG, "health": states.XID}
 
 // There is a picture of every board in the documentation, and none is large.
 func TestPictures(t *testing.T) {
-	for _, b := range loaded(t) {
-		name := strings.TrimPrefix(b.UID(), "gpuscale-")
+	for _, b := range boards.All() {
+		name := strings.TrimPrefix(b.UID, "gpuscale-")
 		if *update {
 			drawPicture(t, b, name)
 		}
 		files, err := filepath.Glob(filepath.Join(pictures, "board-"+name+".*"))
 		if err != nil || len(files) != 1 {
-			t.Errorf("%s has the pictures %v, %v", b.UID(), files, err)
+			t.Errorf("%s has the pictures %v, %v", b.UID, files, err)
 			continue
 		}
 		if info, err := os.Stat(files[0]); err != nil || info.Size() > 200<<10 {
@@ -37,7 +39,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-func drawPicture(t *testing.T, b preview.Loaded, name string) {
+func drawPicture(t *testing.T, b board.Board, name string) {
 	t.Helper()
 	want := states.Healthy
 	if other, ok := stateOf[name]; ok {
@@ -47,10 +49,7 @@ func drawPicture(t *testing.T, b preview.Loaded, name string) {
 	if !ok {
 		t.Fatalf("there is no state %s", want)
 	}
-	svg, err := preview.Board(t.Context(), eval.Engine(s.WithRules().Storage(true)), b.Board, b.Titles, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
-	if err != nil {
-		t.Fatalf("%s: %v", b.UID(), err)
-	}
+	svg := preview.Board(t.Context(), eval.Engine(s.WithRules().Storage(true)), b, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
 	if err := os.WriteFile(filepath.Join(pictures, "board-"+name+".svg"), []byte(svg), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -19,7 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
-	"github.com/gpuscale/gpuscale/deploy/chart/gpuscale"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // nothing is a Prometheus without series.
@@ -27,33 +26,17 @@ func nothing() eval.Source { return eval.Engine(storage.QueryableFunc(empty)) }
 
 func empty(_, _ int64) (storage.Querier, error) { return storage.NoopQuerier(), nil }
 
-func loaded(t *testing.T) []preview.Loaded {
-	t.Helper()
-	all, err := preview.Load(gpuscale.Boards())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) != len(boards.All()) {
-		t.Fatalf("%d boards, want %d", len(all), len(boards.All()))
-	}
-	return all
-}
-
 // Without data every board can be drawn, shows n/a and has no green.
 func TestNothingIsKnown(t *testing.T) {
 	w := preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second)
-	for _, b := range loaded(t) {
-		svg, err := preview.Board(t.Context(), nothing(), b.Board, b.Titles, w)
-		if err != nil {
-			t.Errorf("%s: %v", b.UID(), err)
-			continue
-		}
-		wellFormed(t, b.UID(), svg)
+	for _, b := range boards.All() {
+		svg := preview.Board(t.Context(), nothing(), b, w)
+		wellFormed(t, b.UID, svg)
 		if !strings.Contains(svg, ">"+board.NA+"<") || !strings.Contains(svg, preview.Label) {
-			t.Errorf("%s does not show %s, or not that it is a preview", b.UID(), board.NA)
+			t.Errorf("%s does not show %s, or not that it is a preview", b.UID, board.NA)
 		}
 		if strings.Contains(svg, "#3f8f35") {
-			t.Errorf("%s is green somewhere", b.UID())
+			t.Errorf("%s is green somewhere", b.UID)
 		}
 	}
 }
@@ -76,15 +59,11 @@ func wellFormed(t *testing.T, name, text string) {
 // Labels are untrusted: whatever is in them is text.
 func TestHostileLabelsAreText(t *testing.T) {
 	evil := `</text><script>alert(1)</script>"'&`
-	for _, b := range loaded(t) {
-		svg, err := preview.Board(t.Context(), hostile{evil}, b.Board, b.Titles, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
-		if err != nil {
-			t.Errorf("%s: %v", b.UID(), err)
-			continue
-		}
-		wellFormed(t, b.UID(), svg)
+	for _, b := range boards.All() {
+		svg := preview.Board(t.Context(), hostile{evil}, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
+		wellFormed(t, b.UID, svg)
 		if strings.Contains(svg, "<script") {
-			t.Errorf("%s lets a label be an element", b.UID())
+			t.Errorf("%s lets a label be an element", b.UID)
 		}
 	}
 }
@@ -92,27 +71,27 @@ func TestHostileLabelsAreText(t *testing.T) {
 // hostile answers every query with one series, whose labels all have one value.
 type hostile struct{ value string }
 
-func (h hostile) line(at time.Time) []eval.Line {
+func (h hostile) labels() prom.Labels {
 	labels := map[string]string{}
-	for _, name := range []string{"namespace", "pod", "node", "gpu", "pool", "reason", "state", "place", "gpu", "slice", "tenant", "hpa", "kind", "cause", "profile", "verb", "model"} {
+	for _, name := range []string{"namespace", "pod", "node", "gpu", "pool", "reason", "state", "place", "slice", "tenant", "hpa", "kind", "cause", "profile", "verb", "model"} {
 		labels[name] = h.value
 	}
-	return []eval.Line{{Labels: labels, Points: []eval.Point{{Time: at, Value: 1}}}}
+	return prom.FromMap(labels)
 }
 
-func (h hostile) Instant(_ context.Context, _ string, at time.Time) ([]eval.Line, error) {
-	return h.line(at), nil
+func (h hostile) Query(context.Context, string, time.Time) (prom.Vector, error) {
+	return prom.Vector{{Labels: h.labels(), Value: 1}}, nil
 }
-func (h hostile) Range(_ context.Context, _ string, _, to time.Time, _ time.Duration) ([]eval.Line, error) {
-	return h.line(to), nil
+func (h hostile) Range(_ context.Context, _ string, _, to time.Time, _ time.Duration) ([]prom.Line, error) {
+	return []prom.Line{{Labels: h.labels(), Points: []prom.Point{{Time: to, Value: 1}}}}, nil
 }
 
 // A failing source shows its error in place of each panel.
 func TestFailingSourceIsShown(t *testing.T) {
-	for _, b := range loaded(t) {
-		svg, err := preview.Board(t.Context(), failing{}, b.Board, b.Titles, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
-		if printed := strings.Count(svg, errRefused.Error()); err != nil || printed < len(eval.Panels(b.Board)) {
-			t.Errorf("%s: %v, shown %d times", b.UID(), err, printed)
+	for _, b := range boards.All() {
+		svg := preview.Board(t.Context(), failing{}, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
+		if printed, rows := strings.Count(svg, errRefused.Error()), len(b.Rows); printed < len(b.Layout())-rows {
+			t.Errorf("%s: shown %d times", b.UID, printed)
 		}
 	}
 }
@@ -121,16 +100,16 @@ type failing struct{}
 
 var errRefused = errors.New("connection refused")
 
-func (failing) Instant(context.Context, string, time.Time) ([]eval.Line, error) {
+func (failing) Query(context.Context, string, time.Time) (prom.Vector, error) {
 	return nil, errRefused
 }
-func (failing) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]eval.Line, error) {
+func (failing) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]prom.Line, error) {
 	return nil, errRefused
 }
 
 func TestPages(t *testing.T) {
 	mux := http.NewServeMux()
-	preview.Routes(mux, nothing(), loaded(t), 15*time.Second, slog.New(slog.DiscardHandler))
+	preview.Routes(mux, nothing(), boards.All(), 15*time.Second)
 	for _, c := range []struct {
 		path string
 		code int

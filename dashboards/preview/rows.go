@@ -33,7 +33,7 @@ func timeline(c *canvas, a eval.Answer, w eval.Window, b box) {
 
 // stretches draws the times over which a value stays the same.
 func stretches(c *canvas, a eval.Answer, s eval.Series, w eval.Window, bar box) {
-	f := eval.FieldOf(a.Panel, s.Name)
+	look := eval.LookOf(a.Panel, s.Name)
 	span := float64(w.To.Sub(w.From))
 	for i := 0; i < len(s.Points); {
 		j := i
@@ -44,7 +44,7 @@ func stretches(c *canvas, a eval.Answer, s eval.Series, w eval.Window, bar box) 
 		if till.After(w.To) {
 			till = w.To
 		}
-		cell := f.Show(s.Points[i].Value)
+		cell := look.Show(s.Points[i].Value)
 		part := box{bar.x + bar.w*float64(s.Points[i].Time.Sub(w.From))/span, bar.y, bar.w * float64(till.Sub(s.Points[i].Time)) / span, bar.h}
 		hue := colour(cell.Colour)
 		c.addf(`<g><title>%s</title>`, html.EscapeString(s.Name+": "+cell.Text+" from "+clock(s.Points[i].Time)))
@@ -60,9 +60,8 @@ func stretches(c *canvas, a eval.Answer, s eval.Series, w eval.Window, bar box) 
 const rowHeight = 23
 
 // table draws a table's head and as many rows as fit.
-func table(c *canvas, a eval.Answer, b box) {
-	g := a.Table
-	widths := columnWidths(*g, b.w)
+func table(c *canvas, g eval.Grid, b box) {
+	widths := columnWidths(g, b.w)
 	x := b.x
 	for i, col := range g.Columns {
 		c.bold(at(x, widths[i], col), b.y+13, 11, anchorOf(col), faint, fit(col.Title, 11, widths[i]-6))
@@ -75,7 +74,7 @@ func table(c *canvas, a eval.Answer, b box) {
 			c.text(b.x, b.y+22+float64(n)*rowHeight+15, 11, start, faint, fmt.Sprintf("+%d more", len(g.Rows)-n))
 			break
 		}
-		drawRow(c, *g, row, widths, box{b.x, b.y + 22 + float64(n)*rowHeight, b.w, rowHeight})
+		drawRow(c, g, row, widths, box{b.x, b.y + 22 + float64(n)*rowHeight, b.w, rowHeight})
 	}
 }
 
@@ -83,19 +82,17 @@ func drawRow(c *canvas, g eval.Grid, row []eval.Cell, widths []float64, b box) {
 	x := b.x
 	for i, cell := range row {
 		col := g.Columns[i]
-		fill := ink
-		options, _ := col.Field.Style["cellOptions"].(map[string]any)
-		switch kind, _ := options["type"].(string); {
+		fill, text := ink, cell.Text
+		switch {
 		case col.Label:
-		case kind == "color-background" && cell.Known:
+		case col.Filled && cell.Known:
 			fill = on(colour(cell.Colour))
 			c.rect(box{x + 1, b.y + 1, widths[i] - 2, b.h - 2}, colour(cell.Colour), `rx="2"`)
-		case kind == "color-text" || !cell.Known:
-			fill = colour(cell.Colour)
-		}
-		text := cell.Text
-		if kind, _ := options["type"].(string); kind == "color-background" && !cell.Known {
+		case col.Filled:
 			text = ""
+			fill = colour(cell.Colour)
+		case col.Coloured || !cell.Known:
+			fill = colour(cell.Colour)
 		}
 		c.text(at(x, widths[i], col), b.y+15.5, 11.5, anchorOf(col), fill, fit(text, 11.5, widths[i]-6))
 		x += widths[i]
@@ -105,11 +102,10 @@ func drawRow(c *canvas, g eval.Grid, row []eval.Cell, widths []float64, b box) {
 
 // anchorOf aligns figures right, words left, and coloured cells in the middle.
 func anchorOf(col eval.Column) string {
-	options, _ := col.Field.Style["cellOptions"].(map[string]any)
 	switch {
 	case col.Label:
 		return start
-	case options["type"] == "color-background":
+	case col.Filled:
 		return middle
 	}
 	return end
@@ -147,4 +143,44 @@ func Window(to time.Time, length, scrape time.Duration) eval.Window {
 	step := max(scrape, (length / 180).Round(time.Second))
 	to = to.Truncate(step)
 	return eval.Window{From: to.Add(-length.Truncate(step)), To: to, Step: step, Scrape: scrape}
+}
+
+// stats draws the newest values, large, beside one another.
+func stats(c *canvas, a eval.Answer, b box) {
+	n := float64(len(a.Series))
+	w := b.w / n
+	for i, s := range a.Series {
+		cell := eval.LookOf(a.Panel, s.Name).Show(s.Last())
+		x := b.x + (float64(i)+0.5)*w
+		size := math.Min(math.Min(b.h*0.46, 34), (w-8)/(letter*1.1*math.Max(1, float64(len([]rune(cell.Text))))))
+		y := b.y + b.h/2 + size*0.36
+		if n > 1 {
+			y -= 9
+			c.text(x, y+20, 11, middle, faint, fit(s.Name, 11, w-4))
+		}
+		c.bold(x, y, size, middle, colour(cell.Colour), cell.Text)
+	}
+}
+
+// bars draws the newest values as bars under one another.
+func bars(c *canvas, a eval.Answer, b box) {
+	most, longest := 0.0, 0.0
+	for _, s := range a.Series {
+		most = math.Max(most, s.Last())
+		longest = math.Max(longest, widthOf(s.Name, 11.5))
+	}
+	label := math.Min(longest+10, b.w*0.4)
+	row := math.Min(b.h/float64(len(a.Series)), 46)
+	for i, s := range a.Series {
+		cell := eval.LookOf(a.Panel, s.Name).Show(s.Last())
+		y := b.y + float64(i)*row
+		c.text(b.x, y+row/2+4, 11.5, start, ink, fit(s.Name, 11.5, label))
+		bar := box{b.x + label, y + row*0.15, b.w - label - 76, row * 0.7}
+		c.rect(bar, ground, `rx="2"`)
+		if most > 0 {
+			bar.w *= math.Max(0, s.Last()) / most
+		}
+		c.rect(bar, colour(cell.Colour), `rx="2"`)
+		c.bold(b.x+b.w, y+row/2+4, 12.5, end, colour(cell.Colour), cell.Text)
+	}
 }

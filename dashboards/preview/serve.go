@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"html"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
@@ -23,14 +23,14 @@ const (
 
 // Routes adds the boards' pages, one each, drawn again for each request:
 // /gpuscale-overview?since=30m. Pages load nothing else.
-func Routes(mux *http.ServeMux, src eval.Source, boards []Loaded, scrape time.Duration, log *slog.Logger) {
+func Routes(mux *http.ServeMux, src eval.Source, boards []board.Board, scrape time.Duration) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		if len(boards) > 0 {
-			http.Redirect(w, r, "/"+boards[0].UID(), http.StatusFound)
+			http.Redirect(w, r, "/"+boards[0].UID, http.StatusFound)
 		}
 	})
 	for _, b := range boards {
-		mux.HandleFunc("GET /"+b.UID(), func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc("GET /"+b.UID, func(w http.ResponseWriter, r *http.Request) {
 			length, err := since(r.FormValue("since"))
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusBadRequest)
@@ -38,15 +38,10 @@ func Routes(mux *http.ServeMux, src eval.Source, boards []Loaded, scrape time.Du
 			}
 			ctx, stop := context.WithTimeout(r.Context(), patience)
 			defer stop()
-			picture, err := Board(ctx, src, b.Board, b.Titles, Window(time.Now(), length, scrape))
-			if err != nil {
-				log.Error("A board could not be drawn.", "board", b.UID(), "err", err)
-				http.Error(w, err.Error(), http.StatusBadGateway)
-				return
-			}
+			picture := Board(ctx, src, b, Window(time.Now(), length, scrape))
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-			_, _ = w.Write([]byte(Page(b, boards, length, picture)))
+			_, _ = w.Write([]byte(framed(b, boards, length, picture)))
 		})
 	}
 }
@@ -62,16 +57,16 @@ func since(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// Page wraps a board's picture, with links to the other boards and times. It refreshes
+// framed wraps a board's picture, with links to the other boards and times. It refreshes
 // every 15 seconds.
-func Page(b Loaded, boards []Loaded, length time.Duration, picture string) string {
+func framed(b board.Board, boards []board.Board, length time.Duration, picture string) string {
 	var nav strings.Builder
 	for _, o := range boards {
 		current := ""
-		if o.UID() == b.UID() {
+		if o.UID == b.UID {
 			current = ` aria-current="page"`
 		}
-		fmt.Fprintf(&nav, `<a href="/%s?since=%s"%s>%s</a> `, o.UID(), length, current, html.EscapeString(strings.TrimPrefix(*o.Board.Title, "gpuscale / ")))
+		fmt.Fprintf(&nav, `<a href="/%s?since=%s"%s>%s</a> `, o.UID, length, current, html.EscapeString(strings.TrimPrefix(o.Title, "gpuscale / ")))
 	}
 	nav.WriteString(`<span></span>`)
 	for _, d := range []time.Duration{5 * time.Minute, 30 * time.Minute, 6 * time.Hour, 24 * time.Hour} {
@@ -80,7 +75,7 @@ func Page(b Loaded, boards []Loaded, length time.Duration, picture string) strin
 			current = ` aria-current="true"`
 		}
 		short := strings.Replace(strings.TrimSuffix(d.String(), "0s"), "h0m", "h", 1)
-		fmt.Fprintf(&nav, `<a href="/%s?since=%s"%s>%s</a> `, b.UID(), d, current, short)
+		fmt.Fprintf(&nav, `<a href="/%s?since=%s"%s>%s</a> `, b.UID, d, current, short)
 	}
 	return fmt.Sprintf(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="15"><meta name="viewport" content="width=device-width">
@@ -90,5 +85,5 @@ nav{display:flex;gap:16px;padding:10px 14px;background:#fff;border-bottom:1px so
 nav span{flex:1}nav a{color:#57606a;text-decoration:none}nav a[aria-current]{color:#24292e;font-weight:600}svg{display:block;max-width:100%%;height:auto}</style></head>
 <body><nav aria-label="Boards">%s</nav>
 %s</body></html>
-`, html.EscapeString(*b.Board.Title), Label, nav.String(), picture)
+`, html.EscapeString(b.Title), Label, nav.String(), picture)
 }

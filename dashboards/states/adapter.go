@@ -67,8 +67,8 @@ func (g *gate) QueryWithin(ctx context.Context, query string, _ time.Time, _ pro
 var engine = memstore.NewEngine(nil)
 
 // newServer starts the adapter with the default rules.
-func newServer(recorded *set, pods provider.Pods) (*server, error) {
-	s := &server{registry: prometheus.NewRegistry(), gate: &gate{arrive: make(chan struct{}), open: make(chan struct{}), storage: view{set: recorded}}}
+func newServer(recorded *memstore.DB, pods provider.Pods) (*server, error) {
+	s := &server{registry: prometheus.NewRegistry(), gate: &gate{arrive: make(chan struct{}), open: make(chan struct{}), storage: view{DB: recorded}}}
 	log := slog.New(slog.DiscardHandler)
 	setup, err := s.setup(log)
 	if err != nil {

@@ -18,30 +18,29 @@ import (
 // scrapeServers scrapes the model servers: fakes of vLLM in the pods named so, whose
 // load follows their GPUs' busy ratio.
 func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
-	there := map[string]bool{}
+	there := map[string]bool{} // by pod
 	for i := range pods {
 		p := &pods[i]
 		if p.Node == "" || !strings.HasPrefix(p.Name, "vllm") {
 			continue
 		}
-		name := "vllm/" + p.Key()
-		there[name] = true
-		s := r.servers[name]
+		there[p.Key()] = true
+		s := r.servers[p.Key()]
 		if s == nil {
-			s = &modelServer{}
-			r.servers[name] = s
+			s = &modelServer{target: labels.FromStrings("cluster", "east", "job", "vllm", "instance", p.Name+":8000",
+				"namespace", p.Namespace, "pod", p.Name, "container", "main", "endpoint", "http")}
+			r.servers[p.Key()] = s
 		}
 		s.serve(busyOf(p.Key(), at))
 		families, err := parse([]byte(s.vllm()))
 		if err != nil {
 			return err
 		}
-		r.out.scrape(at, name, labels.FromStrings("cluster", "east", "job", "vllm", "instance", p.Name+":8000",
-			"namespace", p.Namespace, "pod", p.Name, "container", "main", "endpoint", "http"), families)
+		r.out.scrape(at, s.target, families)
 	}
-	for name := range r.servers {
+	for name, s := range r.servers {
 		if !there[name] {
-			r.out.gone(at, name)
+			r.out.gone(at, s.target)
 			delete(r.servers, name)
 		}
 	}
@@ -50,6 +49,7 @@ func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
 
 // modelServer has the counters of a fake vLLM.
 type modelServer struct {
+	target   labels.Labels
 	busy     float64 // share of the time since the last scrape
 	tokens   float64
 	requests uint64

@@ -38,8 +38,8 @@ func record(name string, exporter *self) (*recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{cluster: newCluster(), machines: map[string]*machine{}, servers: map[string]*modelServer{}, self: exporter, out: newRecording()}
-	if r.adapter, err = newServer(r.out.honored, podStore{r.cluster}); err != nil {
+	r := &recorder{cluster: newCluster(), machines: map[string]*machine{}, servers: map[string]*modelServer{}, self: exporter, out: &recording{}}
+	if r.adapter, err = newServer(&r.out.honored, podStore{r.cluster}); err != nil {
 		return nil, err
 	}
 	defer r.adapter.stop()
@@ -107,11 +107,11 @@ func (r *recorder) scrapeExporters(at time.Time) error {
 		if err != nil {
 			return err
 		}
-		r.out.scrape(at, "exporter/"+n.Name, targetLabels("exporter", n.Name), page)
+		r.out.scrape(at, targetLabels("exporter", n.Name), page)
 	}
 	for name := range r.machines {
 		if !there[name] {
-			r.out.gone(at, "exporter/"+name)
+			r.out.gone(at, targetLabels("exporter", name))
 			delete(r.machines, name)
 		}
 	}
@@ -145,7 +145,7 @@ func (r *recorder) scrapeRegistry(at time.Time, program string, registry prometh
 	if err != nil {
 		return fmt.Errorf("gathering the %s: %w", program, err)
 	}
-	r.out.scrape(at, program, targetLabels(program, ""), steadied(families))
+	r.out.scrape(at, targetLabels(program, ""), steadied(families))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -25,7 +26,7 @@ func TestRecordedAgainItIsTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, sets := range map[string][2]*set{"honor_labels": {recorded.honored, again.honored}, "exported_": {recorded.plain, again.plain}} {
+	for name, sets := range map[string][2]*memstore.DB{"honor_labels": {&recorded.honored, &again.honored}, "exported_": {&recorded.plain, &again.plain}} {
 		a, b := texts(sets[0]), texts(sets[1])
 		for key, points := range a {
 			if !slices.Equal(points, b[key]) {
@@ -41,15 +42,15 @@ func TestRecordedAgainItIsTheSame(t *testing.T) {
 }
 
 // texts are a set's points by series, comparable where they are no numbers.
-func texts(s *set) map[string][]uint64 {
+func texts(d *memstore.DB) map[string][]uint64 {
 	all := map[string][]uint64{}
-	for _, of := range s.byName {
-		for _, one := range of {
+	for _, name := range d.Names() {
+		for _, one := range d.Named(name) {
 			var points []uint64
-			for _, p := range one.points {
+			for _, p := range one.Points {
 				points = append(points, uint64(p.T()), math.Float64bits(p.F()))
 			}
-			all[one.labels.String()] = points
+			all[one.Labels.String()] = points
 		}
 	}
 	return all

@@ -3,16 +3,15 @@ package states
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // ruleEvery is the time between two evaluations of a recording rule.
@@ -29,12 +28,12 @@ func (s State) WithRules() State {
 // is evaluated at its first use.
 type ruled struct {
 	mu   sync.Mutex
-	made map[string][]*series
+	made map[string][]*memstore.Recorded
 }
 
 // of returns what a rule records over a part of the recording, nil for no rule's
 // name. A rule changes only without a family that it reads.
-func (r *ruled) of(record string, over view) []*series {
+func (r *ruled) of(record string, over view) []*memstore.Recorded {
 	rule, ok := rules.Find(record)
 	if !ok || slices.Contains(over.without, record) {
 		return nil
@@ -45,17 +44,17 @@ func (r *ruled) of(record string, over view) []*series {
 			hidden = append(hidden, name)
 		}
 	}
-	key := fmt.Sprintf("%s %v %p", record, hidden, over.set)
+	key := fmt.Sprintf("%s %v %p", record, hidden, over.DB)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	made, ok := r.made[key]
 	if !ok {
 		var err error
-		if made, err = evaluated(rule, view{set: over.set, without: over.without}); err != nil {
+		if made, err = evaluated(rule, view{DB: over.DB, without: over.without}); err != nil {
 			panic(fmt.Sprintf("a rule of ours: %v", err)) // caught by its own tests first
 		}
 		if r.made == nil {
-			r.made = map[string][]*series{}
+			r.made = map[string][]*memstore.Recorded{}
 		}
 		r.made[key] = made
 	}
@@ -70,7 +69,7 @@ func Reads(r rules.Rule) []string {
 
 // evaluated is what a rule records. A series that is missing at the next evaluation gets
 // a staleness marker, as in Prometheus.
-func evaluated(r rules.Rule, over view) ([]*series, error) {
+func evaluated(r rules.Rule, over view) ([]*memstore.Recorded, error) {
 	q, err := engine.NewRangeQuery(context.Background(), over, nil, r.Expr, begin, begin.Add(Length), ruleEvery)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Record, err)
@@ -80,19 +79,19 @@ func evaluated(r rules.Rule, over view) ([]*series, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Record, err)
 	}
-	all := make([]*series, 0, len(matrix))
+	all := make([]*memstore.Recorded, 0, len(matrix))
 	for _, found := range matrix {
-		one := &series{labels: labels.NewBuilder(found.Metric).Set(labels.MetricName, r.Record).Labels()}
+		one := &memstore.Recorded{Labels: labels.NewBuilder(found.Metric).Set(labels.MetricName, r.Record).Labels()}
 		next := int64(0)
 		for _, p := range found.Floats {
 			if next != 0 && p.T > next {
-				one.add(next, math.Float64frombits(value.StaleNaN))
+				one.End(next)
 			}
-			one.add(p.T, p.F)
+			one.Add(p.T, p.F)
 			next = p.T + ruleEvery.Milliseconds()
 		}
 		if next <= begin.Add(Length).UnixMilli() {
-			one.add(next, math.Float64frombits(value.StaleNaN))
+			one.End(next)
 		}
 		all = append(all, one)
 	}

@@ -79,9 +79,9 @@ func (s State) End() time.Time { return begin.Add(Length) }
 // honor_labels. It is safe for concurrent use.
 func (s State) Storage(honorLabels bool) storage.Queryable {
 	r := s.recorded()
-	v := view{set: r.plain, without: s.without}
+	v := view{DB: &r.plain, without: s.without}
 	if honorLabels {
-		v.set = r.honored
+		v.DB = &r.honored
 	}
 	if s.ruled {
 		v.rules = &r.ruled
@@ -105,4 +105,12 @@ func (s State) Without(family string) State {
 }
 
 // Families are the names of all metric families, sorted, without those of rules.
-func (s State) Families() []string { return s.recorded().families() }
+func (s State) Families() []string {
+	d := &s.recorded().plain
+	var all []string
+	for _, name := range d.Names() {
+		all = append(all, familyOf(d, name))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

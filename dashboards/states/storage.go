@@ -1,7 +1,6 @@
 package states
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -14,42 +13,9 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-// series is one series with its values in order of time.
-type series struct {
-	labels labels.Labels
-	points []chunks.Sample
-}
-
-// set is the series of one Prometheus. Once recorded it does not change.
-type set struct{ byName map[string][]*series }
-
-func newSet() *set { return &set{byName: map[string][]*series{}} }
-
-func (s *set) add(ls labels.Labels) *series {
-	one := &series{labels: ls}
-	name := ls.Get(labels.MetricName)
-	for _, there := range s.byName[name] { // of a target that was gone and is back
-		if labels.Equal(there.labels, ls) {
-			return there
-		}
-	}
-	s.byName[name] = append(s.byName[name], one)
-	return one
-}
-
-// add appends a value. A second one of the same moment is the scrape's, since
-// staleness is marked first.
-func (s *series) add(ms int64, v float64) {
-	if n := len(s.points); n > 0 && s.points[n-1].T() == ms {
-		s.points[n-1] = memstore.Float{Milli: ms, Value: v}
-		return
-	}
-	s.points = append(s.points, memstore.Float{Milli: ms, Value: v})
-}
-
-// view is a set without some families.
+// view is a recording without some families.
 type view struct {
-	*set
+	*memstore.DB
 	without []string
 	rules   *ruled // the rules' series; nil for none
 	forged  func(float64) float64
@@ -71,23 +37,23 @@ func tenant(ls labels.Labels) labels.Labels {
 }
 
 // forge returns a series as a tenant's page shows it, with other values.
-func (v view) forge(s *series) storage.Series {
-	points := make([]chunks.Sample, len(s.points))
-	for i, p := range s.points {
+func (v view) forge(s *memstore.Recorded) storage.Series {
+	points := make([]chunks.Sample, len(s.Points))
+	for i, p := range s.Points {
 		points[i] = memstore.Float{Milli: p.T(), Value: v.forged(p.F())}
 	}
-	return storage.NewListSeries(tenant(s.labels), points)
+	return storage.NewListSeries(tenant(s.Labels), points)
 }
 
 // hidden reports whether a series of this name is of a family left out.
 func (v view) hidden(name string) bool {
-	return slices.Contains(v.without, name) || slices.Contains(v.without, familyOf(v.set, name))
+	return slices.Contains(v.without, name) || slices.Contains(v.without, familyOf(v.DB, name))
 }
 
 // familyOf is the family of a series' name: that of a histogram has a bucket.
-func familyOf(s *set, name string) string {
+func familyOf(d *memstore.DB, name string) string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-		if family, ok := strings.CutSuffix(name, suffix); ok && s.byName[family+"_bucket"] != nil {
+		if family, ok := strings.CutSuffix(name, suffix); ok && d.Named(family+"_bucket") != nil {
 			return family
 		}
 	}
@@ -106,15 +72,15 @@ func (v view) selected(_, _ int64, matchers []*labels.Matcher) []storage.Series 
 		if v.hidden(name) || !memstore.MatchesName(name, matchers) {
 			continue
 		}
-		all := v.byName[name]
+		all := v.Named(name)
 		if all == nil && v.rules != nil {
 			all = v.rules.of(name, v)
 		}
 		for _, s := range all {
-			if memstore.Matches(s.labels, matchers) {
-				out = append(out, storage.NewListSeries(s.labels, s.points))
+			if memstore.Matches(s.Labels, matchers) {
+				out = append(out, storage.NewListSeries(s.Labels, s.Points))
 			}
-			if v.forged != nil && ours(familyOf(v.set, name)) && memstore.Matches(tenant(s.labels), matchers) {
+			if v.forged != nil && ours(familyOf(v.DB, name)) && memstore.Matches(tenant(s.Labels), matchers) {
 				out = append(out, v.forge(s))
 			}
 		}
@@ -129,7 +95,7 @@ func (v view) names(matchers []*labels.Matcher) []string {
 			return []string{m.Value}
 		}
 	}
-	names := slices.Collect(maps.Keys(v.byName))
+	names := v.Names()
 	if v.rules != nil {
 		for _, r := range rules.All() {
 			names = append(names, r.Record)

@@ -47,7 +47,7 @@ func doctorPage(checks []doctor.Check) string {
 	b.WriteString("\n## Rights\n\nA check whose source you may not read is unknown and names the right. `report/doctor/source.go` has the queries to Prometheus.\n\n| source | right |\n|---|---|\n")
 	for _, d := range doctor.Table {
 		if d.Query == "" {
-			row(&b, string(d.Source), "`"+d.Right+"`")
+			row(&b, d.Name, "`"+d.Right()+"`")
 		}
 	}
 	return b.String()

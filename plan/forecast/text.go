@@ -12,9 +12,9 @@ import (
 // String is the forecast in one line.
 func (f Forecast) String() string {
 	if !f.Enough {
-		return fmt.Sprintf("in %s: not enough data: %s: %s", short(f.Horizon), f.Reason, f.Why)
+		return fmt.Sprintf("in %s: not enough data: %s: %s", Short(f.Horizon), f.Reason, f.Why)
 	}
-	return fmt.Sprintf("in %s: %s (%s … %s at %.3g %%) by %s; %s", short(f.Horizon),
+	return fmt.Sprintf("in %s: %s (%s … %s at %.3g %%) by %s; %s", Short(f.Horizon),
 		number(f.Expected), number(f.Low), number(f.High), 100*f.Level, f.way(), f.Error)
 }
 
@@ -27,7 +27,7 @@ func way(m Method, season time.Duration) string {
 	if season == 0 {
 		return string(m)
 	}
-	return string(m) + " over " + short(season)
+	return string(m) + " over " + Short(season)
 }
 
 // String is the error in one line.
@@ -58,8 +58,8 @@ func number(v sample.Value) string {
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-// short prints a duration without trailing zeros.
-func short(d time.Duration) string {
+// Short prints a duration as Go does, without its tail of zeros.
+func Short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/forecast"
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
@@ -89,7 +90,7 @@ func (w *World) reconciles(length, every time.Duration) (string, error) {
 			seen[state] = true
 		}
 		for _, a := range made.Actions {
-			fmt.Fprintf(&b, "+%s %s\n", durationText(w.Sim.State.Now.Sub(start)), a)
+			fmt.Fprintf(&b, "+%s %s\n", forecast.Short(w.Sim.State.Now.Sub(start)), a)
 		}
 		if err := w.Sim.Apply(made); err != nil {
 			return b.String(), err
@@ -113,7 +114,7 @@ func actionsText(p plan.Plan) string {
 func eventsText(events []sim.Event, start time.Time) string {
 	var b strings.Builder
 	for _, e := range events {
-		fmt.Fprintf(&b, "+%s %s\n", durationText(e.At.Sub(start)), e.Text)
+		fmt.Fprintf(&b, "+%s %s\n", forecast.Short(e.At.Sub(start)), e.Text)
 	}
 	return b.String()
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpuscale/gpuscale/plan/forecast"
 )
 
 // fields are the words of a statement. The functions that name the fields of a
@@ -157,7 +159,7 @@ func (x *fields) float(key string, v *float64) {
 }
 
 func (x *fields) duration(key string, v *time.Duration) {
-	x.value(key, *v == 0, func() string { return durationText(*v) }, func(s string) (err error) { *v, err = time.ParseDuration(s); return err })
+	x.value(key, *v == 0, func() string { return forecast.Short(*v) }, func(s string) (err error) { *v, err = time.ParseDuration(s); return err })
 }
 
 // The signs of times before and after now.
@@ -279,17 +281,5 @@ func timeText(t, now time.Time, sign time.Duration) string {
 	if !now.Add(sign*d).Equal(t) || d == -1<<63 { // too far for a duration
 		return "@" + t.UTC().Format(time.RFC3339Nano)
 	}
-	return durationText(d)
-}
-
-// durationText is Go's, without its tail of zeros.
-func durationText(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return forecast.Short(d)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/forecast"
 )
 
 // gpu changes a GPU of a node (or, with the word template, of a pool), and adds
@@ -154,7 +155,7 @@ func gpuText(c plan.GPU, now time.Time) string {
 func busyText(v sample.Value) string {
 	n, _ := v.Get()
 	age, _ := v.Age()
-	return strconv.FormatFloat(n, 'g', -1, 64) + "~" + durationText(age)
+	return strconv.FormatFloat(n, 'g', -1, 64) + "~" + forecast.Short(age)
 }
 
 func parseBusy(s string) (sample.Value, error) {

@@ -11,23 +11,63 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
+var adapterChecks = []Check{
+	{
+		ID: "apiservice-missing", Title: "The metrics APIs are registered", Run: apiServiceMissing,
+		Fault: "The adapter is installed, and not registered at the API server.",
+		Means: "HPAs get no answer and do not scale.",
+		Looks: []*Source{Deployments, DaemonSets, APIServices, HPAs},
+	},
+	{
+		ID: "apiservice-unavailable", Title: "The API server reaches the adapter", Run: apiServiceUnavailable,
+		Fault: "The registration exists and the API server gets no answer, for a reason that is neither Service nor certificate.",
+		Means: "HPAs get no answer and do not scale; namespaces may hang while they are deleted.",
+		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices},
+	},
+	{
+		ID: "apiservice-ca", Title: "Service, endpoints and CA of the registration are right", Run: apiServiceCA,
+		Fault: "The Service, its port or its endpoints are missing, `caBundle` is not the CA of the adapter's certificate, or the certificate is for another name.",
+		Means: "HPAs get no answer and do not scale.",
+		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices, Pods},
+	},
+	{
+		ID: "apiservice-owner", Title: "The metrics APIs are our adapter's", Run: apiServiceOwner,
+		Fault: "Another server (prometheus-adapter, KEDA) has a group that our adapter is installed for.",
+		Means: "HPAs reach a server without our signals.",
+		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, HPAs},
+	},
+	{
+		ID: "adapter-certificate", Title: "The adapter's CA is valid", Run: adapterCertificate,
+		Fault: "The CA in `caBundle` has expired, expires within 30 days or is not yet valid, or the API server reports so of the adapter's certificate.",
+		Means: "From that day on HPAs get no answer.",
+		Looks: []*Source{Deployments, DaemonSets, APIServices, Services},
+	},
+	{
+		ID: "adapter-rights", Title: "The adapter may authenticate callers", Run: adapterRights,
+		Fault: "The bindings to `system:auth-delegator` or `extension-apiserver-authentication-reader` are missing.",
+		Means: "The adapter refuses all callers, or does not start.",
+		Looks: []*Source{Deployments, DaemonSets, ClusterRoleBindings, RoleBindings},
+	},
+	{
+		ID: "program-rights", Title: "Adapter and autoscaler have the permissions that they use", Run: programRights,
+		Fault: "No ClusterRole of a ServiceAccount grants a permission that its program uses in every cluster.",
+		Means: "Objects it may not read have no value or stop its plans; writes it lacks are refused.",
+		Looks: []*Source{Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings},
+	},
+}
+
 // Groups of the metrics APIs.
 const (
 	groupCustom   = "custom.metrics.k8s.io"
 	groupExternal = "external.metrics.k8s.io"
 )
 
-type apiService = apiregistrationv1.APIService
-
-// IsMetrics reports whether a group is one of those the adapter serves.
-func IsMetrics(group string) bool { return group == groupCustom || group == groupExternal }
+// isMetrics reports whether a group is one of those the adapter serves.
+func isMetrics(group string) bool { return group == groupCustom || group == groupExternal }
 
 // annotationAPIs of the adapter's Deployment has the groups it is installed with,
 // with commas. Without it the intended groups are unknown.
 const annotationAPIs = "gpuscale.io/metrics-apis"
-
-// registrations are the APIServices of an adapter.
-var registrations = []struct{ version, group string }{{"v1beta2", groupCustom}, {"v1beta1", groupCustom}, {"v1beta1", groupExternal}}
 
 // meant reports whether an adapter is to serve a group.
 type meant int
@@ -41,12 +81,10 @@ const (
 func groupMeant(adapters []Program, group string) meant {
 	answer := perhaps
 	for _, p := range adapters {
-		text, stated := p.Annotations[annotationAPIs]
-		switch {
-		case !stated:
-		case slices.Contains(strings.Split(text, ","), group):
-			return yes
-		default:
+		if text, stated := p.Annotations[annotationAPIs]; stated {
+			if slices.Contains(strings.Split(text, ","), group) {
+				return yes
+			}
 			answer = no
 		}
 	}
@@ -73,31 +111,25 @@ func (l *look) ownerOf(a *apiService, adapters []Program) owner {
 	}
 	service := l.service(ref.Namespace, ref.Name)
 	for _, p := range adapters {
-		if p.Namespace != ref.Namespace {
-			continue
-		}
-		if p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(p.PodLabels)) {
+		if p.Namespace == ref.Namespace && (p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p)) {
 			return us
 		}
 	}
-	if service != nil || slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) }) {
-		return other
-	}
-	if isOurs(a.Labels) {
+	known := slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) })
+	if service == nil && !known && isOurs(a.Labels) {
 		return none
 	}
 	return other
 }
 
-// service returns a Service that an APIService names, nil where there is none.
-func (l *look) service(namespace, name string) *corev1.Service {
-	l.declared(Services)
-	return find(l.f.Services, namespace, name)
+func selects(s *corev1.Service, p Program) bool {
+	return labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.PodLabels))
 }
 
-// registered returns an APIService by its name, nil where there is none.
-func (l *look) registered(version, group string) *apiService {
-	return find(l.f.APIServices, "", version+"."+group)
+// service returns a Service that an APIService names, nil where there is none.
+func (l *look) service(namespace, name string) *corev1.Service {
+	l.has(Services)
+	return find(l.f.Services, namespace, name)
 }
 
 // adapters returns ours; without one the check is skipped.
@@ -109,18 +141,20 @@ func (l *look) adapters() []Program {
 	return all
 }
 
-// mine returns the APIServices of the metrics groups that are, or are meant to be,
-// our adapter's.
-func (l *look) mine(adapters []Program) []*apiService {
-	l.use(APIServices)
+// registered returns the APIServices of the metrics groups and the adapters: of those that
+// are, or are meant to be, ours, or of the others'.
+func (l *look) registered(ours bool) (all []*apiService, adapters []Program) {
+	if adapters = l.adapters(); len(adapters) == 0 {
+		return nil, nil
+	}
+	known := l.use(APIServices)
 	l.use(Services)
-	var out []*apiService
 	for _, a := range l.f.APIServices {
-		if IsMetrics(a.Spec.Group) && l.ownerOf(a, adapters) != other {
-			out = append(out, a)
+		if known && isMetrics(a.Spec.Group) && (l.ownerOf(a, adapters) != other) == ours {
+			all = append(all, a)
 		}
 	}
-	return out
+	return all, adapters
 }
 
 // asking are the HPAs on a metric of a group; with names, on one of those.
@@ -157,97 +191,41 @@ func apiServiceMissing(l *look) {
 		return
 	}
 	l.use(HPAs)
-	for _, r := range registrations {
-		name := r.version + "." + r.group
-		if l.registered(r.version, r.group) != nil || groupMeant(adapters, r.group) == no {
+	there := func(name string) bool { return find(l.f.APIServices, "", name) != nil }
+	for _, name := range []string{"v1beta2." + groupCustom, "v1beta1." + groupCustom, "v1beta1." + groupExternal} {
+		_, group, _ := strings.Cut(name, ".")
+		if there(name) || groupMeant(adapters, group) == no {
 			continue
 		}
-		users := asking(l.f.HPAs, r.group)
-		finding := Finding{
+		users := asking(l.f.HPAs, group)
+		f := Finding{
 			Object: "APIService " + name, Seen: "it does not exist, and " + adapters[0].Object() + " is",
 			Fix:      "Reinstall the adapter's registration.",
 			Commands: []string{l.install(adapters[0], "adapter.yaml"), l.kubectl("get", "apiservice", name)},
 		}
 		if len(users) > 0 {
-			finding.Seen += "; used by HPA " + named(users)
+			f.Seen += "; used by HPA " + named(users)
 		}
-		sister := r.group == groupCustom && (l.registered("v1beta1", groupCustom) != nil || l.registered("v1beta2", groupCustom) != nil)
 		switch {
-		case sister:
-			finding.Means = "the other version of the group answers; only v1beta2 takes a metric's own selector"
-			l.warn(finding)
-		case len(users) > 0, groupMeant(adapters, r.group) == yes:
-			l.fault(finding)
+		case group == groupCustom && (there("v1beta1."+group) || there("v1beta2."+group)):
+			f.Means = "the other version of the group answers; only v1beta2 takes a metric's own selector"
+			l.warn(f)
+		case len(users) > 0, groupMeant(adapters, group) == yes:
+			l.fault(f)
 		default:
-			finding.Fix = "If HPAs are to use this group, reinstall the adapter's registration."
-			l.warn(finding)
+			f.Fix = "If HPAs are to use this group, reinstall the adapter's registration."
+			l.warn(f)
 		}
 	}
 }
 
 // available returns the condition, nil where there is none yet.
 func available(a *apiService) *apiregistrationv1.APIServiceCondition {
-	for i := range a.Status.Conditions {
-		if a.Status.Conditions[i].Type == apiregistrationv1.Available {
-			return &a.Status.Conditions[i]
-		}
+	at := slices.IndexFunc(a.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool { return c.Type == apiregistrationv1.Available })
+	if at < 0 {
+		return nil
 	}
-	return nil
-}
-
-// trouble is why an APIService is not available.
-type trouble int
-
-const (
-	fine trouble = iota
-	noService
-	noEndpoints
-	wrongPort
-	badCertificate
-	otherwise
-)
-
-// troubleOf reads the API server's condition, and the Service behind it.
-func (l *look) troubleOf(a *apiService) trouble {
-	ref := a.Spec.Service
-	c := available(a)
-	known := l.has(Services)
-	var service *corev1.Service
-	if ref != nil && known {
-		service = l.service(ref.Namespace, ref.Name)
-	}
-	// A Service that is a name of something outside has no endpoints, and needs none.
-	inside := service != nil && service.Spec.Type != corev1.ServiceTypeExternalName
-	switch {
-	case ref != nil && known && service == nil, c != nil && c.Reason == "ServiceNotFound":
-		return noService
-	case c != nil && c.Status == apiregistrationv1.ConditionTrue:
-		return fine
-	case c != nil && c.Reason == "ServicePortError":
-		return wrongPort
-	case c != nil && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound"), inside && l.has(EndpointSlices) && l.ready(ref.Namespace, ref.Name) == 0:
-		return noEndpoints
-	case c != nil && (strings.Contains(c.Message, "x509:") || strings.Contains(c.Message, "tls:")):
-		return badCertificate
-	}
-	return otherwise
-}
-
-// ready counts the endpoints of a Service that take requests.
-func (l *look) ready(namespace, service string) int {
-	l.declared(EndpointSlices)
-	n := 0
-	for _, s := range l.f.EndpointSlices {
-		if s.Namespace != namespace || s.Labels["kubernetes.io/service-name"] != service {
-			continue
-		}
-		for _, e := range s.Endpoints {
-			if e.Conditions.Ready == nil || *e.Conditions.Ready {
-				n += len(e.Addresses)
-			}
-		}
-	}
-	return n
+	return &a.Status.Conditions[at]
 }
 
 // stated is the API server's condition of an APIService.
@@ -266,67 +244,114 @@ func refused(a *apiService, words ...string) bool {
 	return c != nil && c.Status != apiregistrationv1.ConditionTrue && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(c.Message, w) })
 }
 
-// expired is Go's error for a certificate outside its validity, on either side.
-func expired(a *apiService) bool { return refused(a, "certificate has expired or is not yet valid") }
+// trouble is why an APIService is not available.
+type trouble int
 
-// early is the same of a certificate that is not yet valid.
-func early(a *apiService) bool { return expired(a) && refused(a, " is before ") }
+const (
+	fine trouble = iota
+	noService
+	noEndpoints
+	wrongPort
+	badCertificate
+	otherwise
+)
 
-// misnamed is a certificate for another name than the Service's.
-func misnamed(a *apiService) bool {
-	return refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field")
+// troubleOf reads the API server's condition, and the Service behind it.
+func (l *look) troubleOf(a *apiService) trouble {
+	ref, c := a.Spec.Service, available(a)
+	if c == nil {
+		c = &apiregistrationv1.APIServiceCondition{}
+	}
+	known := ref != nil && l.has(Services)
+	var service *corev1.Service
+	if known {
+		service = l.service(ref.Namespace, ref.Name)
+	}
+	// A Service that is a name of something outside has no endpoints, and needs none.
+	inside := service != nil && service.Spec.Type != corev1.ServiceTypeExternalName
+	switch {
+	case known && service == nil, c.Reason == "ServiceNotFound":
+		return noService
+	case c.Status == apiregistrationv1.ConditionTrue:
+		return fine
+	case c.Reason == "ServicePortError":
+		return wrongPort
+	case c.Reason == "MissingEndpoints", c.Reason == "EndpointsNotFound", inside && l.has(EndpointSlices) && l.ready(ref.Namespace, ref.Name) == 0:
+		return noEndpoints
+	case refused(a, "x509:", "tls:"):
+		return badCertificate
+	}
+	return otherwise
+}
+
+// labelService of an EndpointSlice names its Service.
+const labelService = "kubernetes.io/service-name"
+
+// ready counts the endpoints of a Service that take requests.
+func (l *look) ready(namespace, service string) int {
+	l.has(EndpointSlices)
+	n := 0
+	for _, s := range l.f.EndpointSlices {
+		if s.Namespace != namespace || s.Labels[labelService] != service {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				n += len(e.Addresses)
+			}
+		}
+	}
+	return n
 }
 
 func apiServiceUnavailable(l *look) {
-	adapters := l.adapters()
-	if len(adapters) == 0 {
-		return
+	all, adapters := l.registered(true)
+	if len(adapters) > 0 {
+		l.use(EndpointSlices)
 	}
-	l.use(EndpointSlices)
-	for _, a := range l.mine(adapters) {
+	for _, a := range all {
 		if l.ownerOf(a, adapters) == us && l.troubleOf(a) == otherwise {
-			p := adapters[0]
 			l.fault(Finding{
 				Object: "APIService " + a.Name, Seen: stated(a),
-				Fix: "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
-				Commands: []string{
-					l.in(p.Namespace, "logs", p.Ref(), "--tail=50"),
-					l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version),
-				},
+				Fix:      "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
+				Commands: []string{l.logs(adapters[0]), l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version)},
 			})
 		}
 	}
 }
 
 func apiServiceOwner(l *look) {
-	adapters := l.adapters()
-	if len(adapters) == 0 || !l.use(APIServices) {
-		return
+	all, adapters := l.registered(false)
+	if len(adapters) > 0 {
+		l.use(HPAs)
 	}
-	l.use(Services)
-	l.use(HPAs)
-	for _, a := range l.f.APIServices {
-		if !IsMetrics(a.Spec.Group) || l.ownerOf(a, adapters) != other || groupMeant(adapters, a.Spec.Group) == no {
+	for _, a := range all {
+		if groupMeant(adapters, a.Spec.Group) == no {
 			continue
 		}
 		who := "the API server itself"
 		if a.Spec.Service != nil {
 			who = "Service " + a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
 		}
-		finding := Finding{
+		f := Finding{
 			Object: "APIService " + a.Name, Seen: "spec.service is " + who + ", not our adapter's",
 			Fix:      "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter-security.md), or exclude it with adapter.apis.",
 			Commands: []string{l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), l.take(a, adapters[0])},
 		}
-		if isOurs(a.Labels) || groupMeant(adapters, a.Spec.Group) == yes || l.split(a, adapters) || len(asking(l.f.HPAs, a.Spec.Group, signals...)) > 0 {
-			if users := asking(l.f.HPAs, a.Spec.Group, signals...); len(users) > 0 {
-				finding.Seen += "; our signals are used by HPA " + named(users)
-			}
-			l.fault(finding)
+		users := asking(l.f.HPAs, a.Spec.Group, signals...)
+		if len(users) > 0 {
+			f.Seen += "; our signals are used by HPA " + named(users)
+		}
+		// Another version of the group may be ours.
+		split := slices.ContainsFunc(l.f.APIServices, func(b *apiService) bool {
+			return b.Spec.Group == a.Spec.Group && b.Name != a.Name && l.ownerOf(b, adapters) == us
+		})
+		if isOurs(a.Labels) || groupMeant(adapters, a.Spec.Group) == yes || split || len(users) > 0 {
+			l.fault(f)
 			continue
 		}
-		finding.Fix = "None if this is intended. " + finding.Fix
-		l.warn(finding)
+		f.Fix = "None if this is intended. " + f.Fix
+		l.warn(f)
 	}
 }
 
@@ -346,35 +371,24 @@ func (l *look) take(a *apiService, p Program) string {
 }
 
 // register writes the command that puts fields, and the authority in the adapter's
-// Secret, into an APIService. Where cert-manager injects the CA, it does.
+// Secret, into an APIService. Where cert-manager injects the CA, it does; without a Secret
+// the adapter itself does, into what leads to it.
 func (l *look) register(a *apiService, p Program, fields string) string {
+	fields = `{"spec":{` + fields + `"insecureSkipTLSVerify":false`
+	if a.Annotations[injectCA] != "" || p.Secret == "" {
+		return l.patch("", "apiservice", a.Name, fields+"}}")
+	}
 	patch := l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p")
-	if a.Annotations[injectCA] != "" {
-		return l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p", `{"spec":{`+fields+`"insecureSkipTLSVerify":false}}`)
-	}
-	if p.Secret == "" { // the adapter itself puts it there, into what leads to it
-		return l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p", `{"spec":{`+fields+`"insecureSkipTLSVerify":false}}`)
-	}
 	read := l.in(p.Namespace, "get", "secret", p.Secret, "-o", `jsonpath={.data.ca\.crt}`)
 	if patch == "" || read == "" {
 		return ""
 	}
 	// The shell substitutes base64 between the quotes.
-	return patch + " " + quote(`{"spec":{`+fields+`"insecureSkipTLSVerify":false,"caBundle":"`) + `"$(` + read + `)"` + quote(`"}}`)
+	return patch + " " + quote(fields+`,"caBundle":"`) + `"$(` + read + `)"` + quote(`"}}`)
 }
 
 // injectCA is cert-manager's annotation.
 const injectCA = "cert-manager.io/inject-ca-from"
-
-// split reports whether another version of the group is our adapter's.
-func (l *look) split(a *apiService, adapters []Program) bool {
-	for _, b := range l.f.APIServices {
-		if b.Spec.Group == a.Spec.Group && b.Name != a.Name && l.ownerOf(b, adapters) == us {
-			return true
-		}
-	}
-	return false
-}
 
 // signals of the adapter without configuration. TestSignals compares them with the
 // adapter's own.

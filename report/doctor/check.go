@@ -3,6 +3,12 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // Schema of the JSON form.
@@ -50,8 +56,13 @@ type Check struct {
 	// Fault is the problem that it finds, Means its effect: both for the documentation.
 	Fault, Means string
 	// Looks are the only facts it reads.
-	Looks []Source
+	Looks []*Source
 	Run   func(*look)
+}
+
+// All checks, in the order of a diagnosis: installed, scraped, answering, permitted.
+func All() []Check {
+	return slices.Concat(adapterChecks, scrapeChecks, hpaChecks, quotaChecks, nodeChecks, poolChecks, guardChecks)
 }
 
 // Result of a check.
@@ -86,53 +97,38 @@ const maxFindings = 20
 func Examine(f *Facts, checks []Check) Report {
 	r := Report{Schema: Schema, Nothing: f.nothing()}
 	for i := range checks {
-		var result Result
-		if r.Nothing != "" {
-			result = Result{Outcome: NotLooking, Why: "gpuscale was not found"}
-		} else {
+		result := Result{Outcome: NotLooking, Why: "gpuscale was not found", Findings: []Finding{}}
+		if r.Nothing == "" {
 			result = run(f, &checks[i])
 		}
 		result.ID, result.Title = checks[i].ID, checks[i].Title
-		if result.Findings == nil {
-			result.Findings = []Finding{}
-		}
-		r.Checks = append(r.Checks, result)
 		if result.Outcome == Unknown {
 			r.Unknown++
 		}
-	}
-	r.count()
-	return r
-}
-
-// count counts all findings, before the limit.
-func (r *Report) count() {
-	for i := range r.Checks {
-		c := &r.Checks[i]
-		for _, finding := range c.Findings {
+		for _, finding := range result.Findings {
 			if finding.Severity == Fault {
 				r.Faults++
 			} else {
 				r.Warnings++
 			}
 		}
-		if len(c.Findings) > maxFindings {
-			c.More = len(c.Findings) - maxFindings
-			c.Findings = c.Findings[:maxFindings]
+		if n := len(result.Findings); n > maxFindings {
+			result.Findings, result.More = result.Findings[:maxFindings], n-maxFindings
 		}
+		r.Checks = append(r.Checks, result)
 	}
+	return r
 }
 
 func run(f *Facts, c *Check) Result {
 	l := &look{f: f, check: c}
 	c.Run(l)
-	r := Result{Findings: l.findings, Why: l.reasons()}
 	// The worst first, and the order of the facts otherwise.
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a.Severity) - rank(b.Severity) })
+	r := Result{Findings: append(append([]Finding{}, l.faults...), l.warnings...), Why: strings.Join(l.unknown, "; ")}
 	switch {
-	case len(r.Findings) > 0 && r.Findings[0].Severity == Fault:
+	case len(l.faults) > 0:
 		r.Outcome = WithFault
-	case len(r.Findings) > 0:
+	case len(l.warnings) > 0:
 		r.Outcome = WithWarn
 	case r.Why != "":
 		r.Outcome = Unknown
@@ -144,46 +140,111 @@ func run(f *Facts, c *Check) Result {
 	return r
 }
 
-func rank(s Severity) int {
-	if s == Fault {
-		return 0
-	}
-	return 1
-}
-
 // Select returns the checks with these ids, in the order of all; all of them for
 // none.
 func Select(all []Check, ids []string) ([]Check, error) {
-	if len(ids) == 0 {
-		return all, nil
-	}
-	var out []Check
-	for _, c := range all {
-		if slices.Contains(ids, c.ID) {
-			out = append(out, c)
-		}
-	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(all, func(c Check) bool { return c.ID == id }) {
 			return nil, fmt.Errorf("%q: there is no such check; --list has them", id)
 		}
 	}
-	return out, nil
+	return slices.DeleteFunc(slices.Clone(all), func(c Check) bool { return len(ids) > 0 && !slices.Contains(ids, c.ID) }), nil
 }
 
-// Sources that checks read, each once, in the order of the table of sources.
-func Sources(checks []Check) []Source {
-	wanted := map[Source]bool{Deployments: true, DaemonSets: true, APIServices: true}
-	for _, c := range checks {
-		for _, s := range c.Looks {
-			wanted[s] = true
-		}
+// look is one check running: it returns facts, recording those that could not be read,
+// and collects findings.
+type look struct {
+	f                *Facts
+	check            *Check
+	faults, warnings []Finding
+	unknown          []string
+	skipped          string
+}
+
+// has reports whether a source was read in full. It panics on a source that the check does
+// not declare.
+func (l *look) has(s *Source) bool {
+	if !slices.Contains(l.check.Looks, s) {
+		panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s.Name))
 	}
-	var out []Source
-	for _, d := range Table {
-		if wanted[d.Source] {
-			out = append(out, d.Source)
-		}
+	_, missing := l.f.Missing[s]
+	return !missing
+}
+
+// use is has, and records why a source was not read.
+func (l *look) use(s *Source) bool {
+	if l.has(s) {
+		return true
 	}
-	return out
+	l.cannot("%s", l.f.Missing[s])
+	return false
+}
+
+// cannot records why something is unknown.
+func (l *look) cannot(format string, args ...any) {
+	if why := Clean(fmt.Sprintf(format, args...), maxText); !slices.Contains(l.unknown, why) {
+		l.unknown = append(l.unknown, why)
+	}
+}
+
+// skip records why the check does not apply.
+func (l *look) skip(why string) { l.skipped = why }
+
+func (l *look) fault(f Finding) { l.faults = append(l.faults, l.finding(Fault, f)) }
+func (l *look) warn(f Finding)  { l.warnings = append(l.warnings, l.finding(Warning, f)) }
+
+func (l *look) finding(s Severity, f Finding) Finding {
+	f.Severity = s
+	if f.Means == "" {
+		f.Means = strings.ReplaceAll(l.check.Means, "`", "")
+	}
+	f.Object, f.Seen = Clean(f.Object, 2*maxName), Clean(f.Seen, maxText)
+	f.Means, f.Fix = Clean(f.Means, maxText), Clean(f.Fix, maxText)
+	f.Commands = slices.DeleteFunc(append([]string{}, f.Commands...), func(c string) bool { return c == "" })
+	return f
+}
+
+// answer returns Prometheus' answer to a query, and whether there is one.
+func (l *look) answer(s *Source) (prom.Vector, bool) {
+	known := l.use(s)
+	return l.f.Answers[s], known
+}
+
+func (l *look) nodes() []*corev1.Node { l.use(Nodes); return l.f.Nodes }
+func (l *look) pods() []*corev1.Pod   { l.use(Pods); return l.f.Pods }
+
+// programs of ours by their name, "adapter".
+func (l *look) programs(name string) []Program {
+	l.use(Deployments)
+	l.use(DaemonSets)
+	return l.f.Programs(name)
+}
+
+// pools of the cluster; without any, a check is skipped.
+func (l *look) pools() []*pool {
+	if l.use(Pools) && len(l.f.Pools) == 0 {
+		l.skip("there is no GPUNodePool")
+	}
+	return l.f.Pools
+}
+
+// find returns the object of that name in a list, nil where there is none.
+func find[T any, P interface {
+	*T
+	metav1.Object
+}](all []P, namespace, name string) P {
+	at := slices.IndexFunc(all, func(o P) bool { return o.GetNamespace() == namespace && o.GetName() == name })
+	if at < 0 {
+		return nil
+	}
+	return all[at]
+}
+
+// named shortens a list of names for a sentence.
+func named(all []string) string {
+	const most = 5
+	if len(all) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
 }

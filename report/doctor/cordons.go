@@ -17,12 +17,12 @@ func orphanCordon(l *look) {
 	nodes := l.nodes()
 	poolsKnown := l.use(Pools)
 	autoscalers := l.programs("autoscaler")
-	pools := map[string]*v1alpha1.GPUNodePool{}
-	for _, p := range l.f.Pools {
-		pools[p.Name] = p
-	}
 	for _, n := range nodes {
-		why, marks := l.orphan(n, pools, poolsKnown, autoscalers)
+		marks := marksOf(n)
+		if !n.Spec.Unschedulable || len(marks) == 0 {
+			continue
+		}
+		why := l.orphan(n, poolsKnown, len(autoscalers) == 0 && l.has(Deployments))
 		if why == "" {
 			continue
 		}
@@ -40,48 +40,46 @@ func orphanCordon(l *look) {
 	}
 }
 
-// orphan returns why a cordon of ours has no operation, and its annotations; empty where
-// it has one, or where there is no cordon.
-func (l *look) orphan(n *corev1.Node, pools map[string]*v1alpha1.GPUNodePool, poolsKnown bool, autoscalers []Program) (why string, marks []string) {
-	if !n.Spec.Unschedulable {
-		return "", nil
-	}
+// marksOf are the annotations of ours on a node that we have cordoned.
+func marksOf(n *corev1.Node) (marks []string) {
 	for _, m := range []string{v1alpha1.CordonAnnotation, v1alpha1.DrainAnnotation, annotationRecord} {
 		if _, ok := n.Annotations[m]; ok {
 			marks = append(marks, m)
 		}
 	}
-	if len(marks) == 0 {
-		return "", nil
-	}
+	return marks
+}
+
+// orphan returns why a cordon of ours has no operation; empty where it has one.
+func (l *look) orphan(n *corev1.Node, poolsKnown, noAutoscaler bool) string {
 	if r, ours, err := recordOf(n); ours {
 		switch {
 		case err != nil:
-			return "its record " + annotationRecord + " is invalid: " + err.Error(), marks
+			return "its record " + annotationRecord + " is invalid: " + err.Error()
 		case r.Undo != nil && r.Undo.Attempts >= maxUndo:
-			return fmt.Sprintf("the rollback of its layout was given up after %d attempts", r.Undo.Attempts), marks
+			return fmt.Sprintf("the rollback of its layout was given up after %d attempts", r.Undo.Attempts)
 		case r.Undo == nil && l.f.Now.After(r.Deadline.Add(late)):
-			return "its repartition was to end at " + r.Deadline.UTC().Format(time.RFC3339), marks
+			return "its repartition was to end at " + r.Deadline.UTC().Format(time.RFC3339)
 		}
 	}
 	if d, ours, err := v1alpha1.DrainOf(n); ours {
 		switch {
 		case err != nil:
-			return "its record of a drain is invalid", marks
+			return "its record of a drain is invalid"
 		case l.f.Now.After(d.Deadline.Add(late)):
-			return "its drain was to end at " + d.Deadline.UTC().Format(time.RFC3339), marks
+			return "its drain was to end at " + d.Deadline.UTC().Format(time.RFC3339)
 		}
 	}
 	pool := n.Labels[v1alpha1.NodePoolLabel]
 	switch {
 	case poolsKnown && pool == "":
-		return "it is in no GPUNodePool, so that no autoscaler returns to it", marks
-	case poolsKnown && pools[pool] == nil:
-		return "its GPUNodePool " + pool + " does not exist, so that no autoscaler returns to it", marks
-	case len(autoscalers) == 0 && l.has(Deployments):
-		return "there is no autoscaler of gpuscale", marks
+		return "it is in no GPUNodePool, so that no autoscaler returns to it"
+	case poolsKnown && find(l.f.Pools, "", pool) == nil:
+		return "its GPUNodePool " + pool + " does not exist, so that no autoscaler returns to it"
+	case noAutoscaler:
+		return "there is no autoscaler of gpuscale"
 	}
-	return "", nil
+	return ""
 }
 
 // forgotten is the age from which a cordon of others is reported.
@@ -90,9 +88,8 @@ const forgotten = 24 * time.Hour
 // cordonForgotten: GPUs of cordoned nodes cost as much as others, and gpuscale removes
 // only its own cordons.
 func cordonForgotten(l *look) {
-	nodes := l.nodes()
-	for _, n := range nodes {
-		if !n.Spec.Unschedulable || !isGPU(n) || ourCordon(n) {
+	for _, n := range l.nodes() {
+		if !n.Spec.Unschedulable || !isGPU(n) || len(marksOf(n)) > 0 {
 			continue
 		}
 		since, known := cordonedSince(n)
@@ -105,16 +102,6 @@ func cordonForgotten(l *look) {
 			Commands: []string{l.kubectl("uncordon", n.Name)},
 		})
 	}
-}
-
-// ourCordon reports whether a node has a mark of ours.
-func ourCordon(n *corev1.Node) bool {
-	for _, m := range []string{v1alpha1.CordonAnnotation, v1alpha1.DrainAnnotation, annotationRecord} {
-		if _, ok := n.Annotations[m]; ok {
-			return true
-		}
-	}
-	return false
 }
 
 // cordonedSince returns when a node was cordoned: by Kubernetes' taint, or by the

@@ -33,15 +33,15 @@ func crdOld(l *look) {
 	}
 	for _, k := range kinds {
 		c := find(l.f.CRDs, "", k.crd)
-		group, plural := "gpuscale.io", strings.TrimSuffix(k.crd, ".gpuscale.io")
-		file := fmt.Sprintf("deploy/chart/gpuscale/files/crds/%s_%s.yaml", group, plural)
+		plural, group, _ := strings.Cut(k.crd, ".")
+		file := fmt.Sprintf("%s/files/crds/%s_%s.yaml", chartPath, group, plural)
 		f := Finding{Object: "CustomResourceDefinition " + k.crd, Fix: "Install the CRD of this version."}
 		if c == nil {
 			if len(programs) == 0 {
 				continue // it is not written
 			}
 			f.Seen, f.Means = "it does not exist", "the autoscaler has no pools and no quotas, and does not start"
-			f.Commands = []string{l.installBy(programs[0].Annotations, programs[0].Managed, file)}
+			f.Commands = []string{l.installFile(programs[0], file)}
 			l.fault(f)
 			continue
 		}
@@ -58,7 +58,7 @@ func crdOld(l *look) {
 }
 
 // lacking lists the fields of a type that the CRD's schema does not have.
-func lacking(c *apiextensionsv1.CustomResourceDefinition, t reflect.Type) []string {
+func lacking(c *crd, t reflect.Type) []string {
 	for _, v := range c.Spec.Versions {
 		if v.Name != "v1alpha1" {
 			continue

@@ -1,5 +1,5 @@
-// Package doctor judges an installation: facts that were gathered once go in,
-// findings come out, each with what was seen, its effect and a fix to
-// paste. A check is a row of [All]. It asks nothing and changes nothing; what could
-// not be read is unknown, never well.
+// Package doctor judges an installation: facts are gathered once, with GET alone, and
+// findings come out, each with what was seen, its effect and a fix to paste. A check is a row
+// of [All], a pure function of facts, and names the [Source]s that it reads. It changes
+// nothing; what could not be read is unknown, never well.
 package doctor

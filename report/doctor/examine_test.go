@@ -59,11 +59,11 @@ func TestExamine(t *testing.T) {
 						source, why, _ = strings.Cut(strings.TrimPrefix(line, "prometheus: "), ": ")
 						source = "prometheus: " + source
 					}
-					f.Missing[Source(source)] = why
+					f.Missing[sourceOf(t, source)] = why
 				}
 			case "absent":
 				for _, name := range strings.Fields(d.Input) {
-					f.Absent[Source(name)] = true
+					f.Absent[sourceOf(t, name)] = true
 				}
 			case "retention":
 				f.Retention = d.Input
@@ -95,7 +95,16 @@ func TestExamine(t *testing.T) {
 }
 
 func empty() *Facts {
-	return &Facts{Now: now, Local: now, Asked: now, Missing: map[Source]string{}, Absent: map[Source]bool{}, Answers: map[Source]prom.Vector{}}
+	return &Facts{Now: now, Local: now, Asked: now, Missing: map[*Source]string{}, Absent: map[*Source]bool{}, Answers: map[*Source]prom.Vector{}}
+}
+
+func sourceOf(t *testing.T, name string) *Source {
+	t.Helper()
+	at := slices.IndexFunc(Table, func(s *Source) bool { return s.Name == name })
+	if at < 0 {
+		t.Fatalf("there is no source %q", name)
+	}
+	return Table[at]
 }
 
 // read puts objects into facts, by their kinds. An object is replaced by one of the
@@ -173,13 +182,10 @@ func put(t *testing.T, list any, doc string) {
 // sample has answered with nothing.
 func answers(t *testing.T, f *Facts, text string) {
 	t.Helper()
-	fresh := map[Source]bool{}
+	fresh := map[*Source]bool{}
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		name, rest, _ := strings.Cut(line, ":")
-		source := Source("prometheus: " + name)
-		if !slices.ContainsFunc(Table, func(d Described) bool { return d.Source == source }) {
-			t.Fatalf("%q: there is no such source", line)
-		}
+		source := sourceOf(t, "prometheus: "+name)
 		if !fresh[source] {
 			fresh[source], f.Answers[source] = true, prom.Vector{}
 		}

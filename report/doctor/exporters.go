@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func isGPU(n *corev1.Node) bool {
 func gpus(n *corev1.Node) int64 {
 	var sum int64
 	for name, q := range n.Status.Allocatable {
-		if r := string(name); r == "nvidia.com/gpu" || r == "nvidia.com/gpu.shared" || strings.HasPrefix(r, "nvidia.com/mig-") {
+		if isGPUResource(string(name)) {
 			sum += q.Value()
 		}
 	}
@@ -43,21 +44,13 @@ func changing(n *corev1.Node) bool {
 }
 
 func isReady(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 func podReady(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
 // byNode is an answer with a label node.
@@ -77,8 +70,13 @@ func exporterMissing(l *look) {
 		return
 	}
 	old, _ := l.answer(SamplesOld)
-	nodes, pods := l.nodes(), l.pods()
-	ready := exporterPods(pods)
+	nodes := l.nodes()
+	ready := map[string]bool{} // exporters of ours by node
+	for _, p := range l.pods() {
+		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
+			ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || podReady(p)
+		}
+	}
 	exported, stale := byNode(gpuNodes), byNode(old)
 	for _, n := range nodes {
 		if !isGPU(n) || !isReady(n) || changing(n) {
@@ -101,17 +99,6 @@ func (l *look) lacks(n *corev1.Node, f Finding) {
 		return
 	}
 	l.fault(f)
-}
-
-// exporterPods are the nodes with an exporter of ours, and whether it is ready.
-func exporterPods(pods []*corev1.Pod) map[string]bool {
-	out := map[string]bool{}
-	for _, p := range pods {
-		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
-			out[p.Spec.NodeName] = out[p.Spec.NodeName] || podReady(p)
-		}
-	}
-	return out
 }
 
 // exporterOf checks one node. Series show that some exporter runs, with or without a
@@ -193,70 +180,53 @@ func whole(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 }
 
-func twoExporters(l *look) {
-	pods := l.pods()
-	l.use(DaemonSets)
-	ours, theirs := map[string]bool{}, map[string]*corev1.Pod{}
-	for _, p := range pods {
-		switch {
-		case p.Spec.NodeName == "":
-		case isProgram("exporter", p.Labels, p.Spec):
-			ours[p.Spec.NodeName] = true
-		case slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), "dcgm-exporter") }):
-			theirs[p.Spec.NodeName] = p
-		}
-	}
-	var both []string
-	for node := range ours {
-		if theirs[node] != nil {
-			both = append(both, node)
-		}
-	}
-	for _, theirs := range byOwner(both, theirs) {
-		l.besides(theirs)
-	}
-}
-
 // beside are nodes on which pods of one owner run beside our exporter.
 type beside struct {
 	namespace, kind, name string
-	nodes                 []string
 }
 
-// byOwner groups nodes by whose dcgm-exporter runs there.
-func byOwner(nodes []string, pods map[string]*corev1.Pod) []*beside {
-	slices.Sort(nodes)
-	var out []*beside
-	for _, node := range nodes {
-		p := pods[node]
-		one := &beside{p.Namespace, "Pod", p.Name, nil}
-		for _, o := range p.OwnerReferences {
-			one.kind, one.name = o.Kind, o.Name
+func twoExporters(l *look) {
+	pods := l.pods()
+	l.use(DaemonSets)
+	ours := map[string]bool{}
+	for _, p := range pods {
+		if isProgram("exporter", p.Labels, p.Spec) {
+			ours[p.Spec.NodeName] = true
 		}
-		at := slices.IndexFunc(out, func(b *beside) bool { return b.namespace == one.namespace && b.kind == one.kind && b.name == one.name })
-		if at < 0 {
-			out, at = append(out, one), len(out)
-		}
-		out[at].nodes = append(out[at].nodes, node)
 	}
-	return out
-}
-
-func (l *look) besides(b *beside) {
-	f := Finding{
-		Object: b.kind + " " + b.namespace + "/" + b.name, Seen: "dcgm-exporter runs beside ours on " + named(b.nodes),
-		Fix:      "Remove dcgm-exporter: in the GPU Operator's ClusterPolicy, or its DaemonSet. Do not set the label " + labelDeployDCGM + "=false, which removes ours too.",
-		Commands: []string{l.in(b.namespace, "delete", strings.ToLower(b.kind), b.name)},
-	}
-	for _, d := range l.f.DaemonSets {
-		if b.kind != "DaemonSet" || d.Namespace != b.namespace || d.Name != b.name {
+	both := map[beside][]string{} // nodes
+	for _, p := range pods {
+		if p.Spec.NodeName == "" || !ours[p.Spec.NodeName] || isProgram("exporter", p.Labels, p.Spec) || !runs(p.Spec, "dcgm-exporter") {
 			continue
 		}
-		for _, by := range d.OwnerReferences {
-			if by.Kind == "ClusterPolicy" { // which would recreate it
-				f.Commands = []string{l.patch("", "clusterpolicies.nvidia.com", by.Name, `{"spec":{"dcgmExporter":{"enabled":false}}}`)}
+		of := beside{p.Namespace, "Pod", p.Name}
+		for _, o := range p.OwnerReferences {
+			of.kind, of.name = o.Kind, o.Name
+		}
+		both[of] = append(both[of], p.Spec.NodeName)
+	}
+	for _, b := range slices.SortedFunc(maps.Keys(both), func(a, b beside) int { return strings.Compare(slices.Min(both[a]), slices.Min(both[b])) }) {
+		slices.Sort(both[b])
+		f := Finding{
+			Object: b.kind + " " + b.namespace + "/" + b.name, Seen: "dcgm-exporter runs beside ours on " + named(slices.Compact(both[b])),
+			Fix:      "Remove dcgm-exporter: in the GPU Operator's ClusterPolicy, or its DaemonSet. Do not set the label " + labelDeployDCGM + "=false, which removes ours too.",
+			Commands: []string{l.in(b.namespace, "delete", strings.ToLower(b.kind), b.name)},
+		}
+		if d := find(l.f.DaemonSets, b.namespace, b.name); d != nil && b.kind == "DaemonSet" {
+			if policy := clusterPolicy(d); policy != "" { // which would recreate it
+				f.Commands = []string{l.patch("", "clusterpolicies.nvidia.com", policy, `{"spec":{"dcgmExporter":{"enabled":false}}}`)}
 			}
 		}
+		l.warn(f)
 	}
-	l.warn(f)
+}
+
+// clusterPolicy is that of the GPU Operator that made a DaemonSet, empty for none.
+func clusterPolicy(d *daemonSet) string {
+	for _, by := range d.OwnerReferences {
+		if by.Kind == "ClusterPolicy" {
+			return by.Name
+		}
+	}
+	return ""
 }

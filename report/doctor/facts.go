@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -19,6 +20,25 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
+// Types of objects that checks read.
+type (
+	deployment         = appsv1.Deployment
+	daemonSet          = appsv1.DaemonSet
+	apiService         = apiregistrationv1.APIService
+	crd                = apiextensionsv1.CustomResourceDefinition
+	pool               = v1alpha1.GPUNodePool
+	gpuQuota           = v1alpha1.GPUQuota
+	hpa                = autoscalingv2.HorizontalPodAutoscaler
+	lease              = coordinationv1.Lease
+	clusterRoleBinding = rbacv1.ClusterRoleBinding
+	clusterRole        = rbacv1.ClusterRole
+	roleBinding        = rbacv1.RoleBinding
+	budget             = policyv1.PodDisruptionBudget
+	validatingWebhook  = admissionv1.ValidatingWebhookConfiguration
+	mutatingWebhook    = admissionv1.MutatingWebhookConfiguration
+	sample             = prom.Sample
+)
+
 // Facts are what was read of a cluster and its Prometheus at one time. A field whose
 // Source is in Missing may be partial or empty.
 type Facts struct {
@@ -34,41 +54,41 @@ type Facts struct {
 	// Kubectl has the flags that commands need to reach the same cluster.
 	Kubectl []string
 	// Missing is why a source was not read, or not in full.
-	Missing map[Source]string
+	Missing map[*Source]string
 	// Absent are APIs that do not exist.
-	Absent map[Source]bool
+	Absent map[*Source]bool
 	// Calls made to Kubernetes and queries to Prometheus.
 	Calls, Queries int
 
 	Nodes               []*corev1.Node
-	Pods                []*corev1.Pod // those for which KeepPod is true
-	Deployments         []*appsv1.Deployment
-	DaemonSets          []*appsv1.DaemonSet
-	APIServices         []*apiregistrationv1.APIService
-	Services            []*corev1.Service                           // that our APIServices name, and webhooks over what we write
-	EndpointSlices      []*discoveryv1.EndpointSlice                // of those
-	ConfigMaps          []*corev1.ConfigMap                         // configuration of our programs
-	CRDs                []*apiextensionsv1.CustomResourceDefinition // ours
-	Pools               []*v1alpha1.GPUNodePool
-	GPUQuotas           []*v1alpha1.GPUQuota
-	HPAs                []*autoscalingv2.HorizontalPodAutoscaler
+	Pods                []*corev1.Pod // those for which keepPod is true
+	Deployments         []*deployment
+	DaemonSets          []*daemonSet
+	APIServices         []*apiService
+	Services            []*corev1.Service            // that our APIServices name, and webhooks over what we write
+	EndpointSlices      []*discoveryv1.EndpointSlice // of those
+	ConfigMaps          []*corev1.ConfigMap          // configuration of our programs
+	CRDs                []*crd                       // ours
+	Pools               []*pool
+	GPUQuotas           []*gpuQuota
+	HPAs                []*hpa
 	ScaledObjects       []*ScaledObject
 	ResourceQuotas      []*corev1.ResourceQuota
-	Leases              []*coordinationv1.Lease // in the autoscaler's namespaces
-	NodeLeases          []*coordinationv1.Lease
-	ClusterRoleBindings []*rbacv1.ClusterRoleBinding
-	ClusterRoles        []*rbacv1.ClusterRole
-	RoleBindings        []*rbacv1.RoleBinding
+	Leases              []*lease // in the autoscaler's namespaces
+	NodeLeases          []*lease
+	ClusterRoleBindings []*clusterRoleBinding
+	ClusterRoles        []*clusterRole
+	RoleBindings        []*roleBinding
 	ResourceSlices      []*ResourceSlice
-	Budgets             []*policyv1.PodDisruptionBudget
-	ValidatingWebhooks  []*admissionv1.ValidatingWebhookConfiguration
-	MutatingWebhooks    []*admissionv1.MutatingWebhookConfiguration
+	Budgets             []*budget
+	ValidatingWebhooks  []*validatingWebhook
+	MutatingWebhooks    []*mutatingWebhook
 	CustomMetrics       []string // names of metrics that are served
 	ExternalMetrics     []string
 	Monitoring          []string // kinds of the Prometheus Operator
 
 	// Answers of Prometheus.
-	Answers map[Source]prom.Vector
+	Answers map[*Source]prom.Vector
 	// Retention as Prometheus states it, "30d or 512GiB"; empty where it does not.
 	Retention string
 }
@@ -95,4 +115,47 @@ type ResourceSlice struct {
 			Name string `json:"name"`
 		} `json:"devices"`
 	} `json:"spec"`
+}
+
+// neighbours are images of programs of others that checks read.
+var neighbours = []string{"dcgm-exporter", "cluster-autoscaler", "k8s-mig-manager", "k8s-device-plugin"}
+
+// keepPod reports whether checks read a pod: a program of ours or of a neighbour, or one
+// that requests devices and has not ended. Other pods are dropped page by page.
+func keepPod(p *corev1.Pod) bool {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	if isOurs(p.Labels) {
+		return true
+	}
+	for _, c := range p.Spec.Containers {
+		if strings.HasPrefix(image(c.Image), partOf+"-") {
+			return true
+		}
+		for name := range c.Resources.Limits {
+			if strings.HasPrefix(string(name), "nvidia.com/") {
+				return true
+			}
+		}
+	}
+	return runs(p.Spec, neighbours...)
+}
+
+// runs reports whether a pod runs one of these images.
+func runs(spec corev1.PodSpec, images ...string) bool {
+	for _, c := range spec.Containers {
+		for _, known := range images {
+			if strings.Contains(image(c.Image), known) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// trimmed drops large fields that no check reads.
+func trimmed(n *corev1.Node) bool {
+	n.Status.Images = nil
+	return true
 }

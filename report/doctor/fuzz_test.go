@@ -46,7 +46,7 @@ func FuzzAuthorities(f *testing.F) {
 			t.Errorf("%d certificates", len(all))
 		}
 		if err == nil {
-			lasts(all)
+			validity(all)
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -22,35 +21,31 @@ var guardChecks = []Check{
 		ID: "budget-forever", Title: "Budgets allow evictions of pods with GPUs", Run: budgetForever,
 		Fault: "A PodDisruptionBudget over pods with GPUs, on nodes of a pool, can never allow an eviction: `maxUnavailable` is 0, or `minAvailable` is all of them.",
 		Means: "Their nodes are never drained, scaled down or repartitioned: budgets are always honoured.",
-		Looks: []Source{Budgets, Pods, Nodes, Pools, HPAs},
+		Looks: []*Source{Budgets, Pods, Nodes, Pools, HPAs},
 	},
 	{
 		ID: "webhook-dead", Title: "Webhooks over our writes answer", Run: webhookDead,
 		Fault: "An admission webhook with `failurePolicy: Fail` covers nodes, evictions or our own kinds, and its Service is missing or has no endpoint.",
 		Means: "The API server refuses each of these writes, from any client.",
-		Looks: []Source{ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets},
+		Looks: []*Source{ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets},
 	},
 	{
 		ID: "two-autoscalers", Title: "One autoscaler a cluster", Run: twoAutoscalers,
 		Fault: "Two installations of the autoscaler manage the same pools, each with its own Lease.",
 		Means: "Each reverts the other, and nodes are added twice.",
-		Looks: []Source{Deployments, DaemonSets},
+		Looks: []*Source{Deployments, DaemonSets},
 	},
 }
 
 func budgetForever(l *look) {
-	pods, nodes := l.pods(), l.nodes()
-	pools := map[string]bool{}
-	for _, p := range l.pools() {
-		pools[p.Name] = true
-	}
+	pods, nodes, pools := l.pods(), l.nodes(), l.pools()
 	if !l.use(Budgets) {
 		return
 	}
 	l.use(HPAs)
 	ours := map[string]bool{} // nodes of a pool
 	for _, n := range nodes {
-		if pools[n.Labels[v1alpha1.NodePoolLabel]] {
+		if find(pools, "", n.Labels[v1alpha1.NodePoolLabel]) != nil {
 			ours[n.Name] = true
 		}
 	}
@@ -80,7 +75,7 @@ func budgetForever(l *look) {
 
 // never is why a budget allows no eviction, now or later; empty where it may. A target
 // of an HPA may get another pod, so it does not count.
-func (l *look) never(b *policyv1.PodDisruptionBudget) string {
+func (l *look) never(b *budget) string {
 	if m := b.Spec.MaxUnavailable; m != nil {
 		if m.String() == "0" || m.String() == "0%" {
 			return "spec.maxUnavailable is " + m.String()
@@ -113,23 +108,23 @@ var written = []struct{ group, resource string }{
 	{"", "nodes"}, {"", "nodes/status"}, {"", "pods/eviction"}, {"", "pods/status"}, {"gpuscale.io", "gpunodepools/status"}, {"gpuscale.io", "gpuquotas/status"},
 }
 
-// Webhook is the part of an admission webhook that checks read.
-type Webhook struct {
-	Config, Kind string // its configuration's name and kind
-	Name         string
-	Service      admissionv1.ServiceReference
-	Over         []string // our writes that it covers
+// webhook is the part of an admission webhook that checks read.
+type webhook struct {
+	config, kind string // its configuration's name and kind
+	name         string
+	service      admissionv1.ServiceReference
+	over         []string // our writes that it covers
 }
 
-// Webhooks behind a Service that fail our writes when they do not answer.
-func (f *Facts) Webhooks() []Webhook {
-	var out []Webhook
+// webhooks behind a Service that fail our writes when they do not answer.
+func (f *Facts) webhooks() []webhook {
+	var out []webhook
 	add := func(kind, config, name string, policy *admissionv1.FailurePolicyType, c admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) {
 		if policy != nil && *policy != admissionv1.Fail || c.Service == nil {
 			return
 		}
 		if over := covered(rules); len(over) > 0 {
-			out = append(out, Webhook{config, kind, name, *c.Service, over})
+			out = append(out, webhook{config, kind, name, *c.Service, over})
 		}
 	}
 	for _, c := range f.ValidatingWebhooks {
@@ -149,13 +144,11 @@ func (f *Facts) Webhooks() []Webhook {
 func covered(rules []admissionv1.RuleWithOperations) []string {
 	var out []string
 	for _, w := range written {
-		for _, r := range rules {
-			if !slices.ContainsFunc(r.APIGroups, func(g string) bool { return g == "*" || g == w.group }) ||
-				!slices.ContainsFunc(r.Resources, func(have string) bool { return sameResource(have, w.resource) }) {
-				continue
-			}
+		if slices.ContainsFunc(rules, func(r admissionv1.RuleWithOperations) bool {
+			return (slices.Contains(r.APIGroups, "*") || slices.Contains(r.APIGroups, w.group)) &&
+				slices.ContainsFunc(r.Resources, func(have string) bool { return sameResource(have, w.resource) })
+		}) {
 			out = append(out, w.resource)
-			break
 		}
 	}
 	return out
@@ -182,23 +175,20 @@ func webhookDead(l *look) {
 		l.skip("neither the autoscaler nor the agent of gpuscale was found: nothing writes")
 		return
 	}
-	for _, w := range l.f.Webhooks() {
-		s := l.service(w.Service.Namespace, w.Service.Name)
+	for _, w := range l.f.webhooks() {
+		s := l.service(w.service.Namespace, w.service.Name)
 		f := Finding{
-			Object: w.Kind + " " + w.Config,
-			Fix:    "Restore its Service; where it is removed for good, delete the configuration.",
-			Commands: []string{
-				l.in(w.Service.Namespace, "get", "deployments,pods"),
-				l.kubectl("get", strings.ToLower(w.Kind), w.Config, "-o", "yaml"),
-			},
+			Object:   w.kind + " " + w.config,
+			Seen:     fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s ", w.name, named(w.over), w.service.Namespace, w.service.Name),
+			Fix:      "Restore its Service; where it is removed for good, delete the configuration.",
+			Commands: []string{l.in(w.service.Namespace, "get", "deployments,pods"), l.kubectl("get", strings.ToLower(w.kind), w.config, "-o", "yaml")},
 		}
-		about := fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s ", w.Name, named(w.Over), w.Service.Namespace, w.Service.Name)
 		switch {
 		case s == nil:
-			f.Seen = about + "does not exist"
+			f.Seen += "does not exist"
 			l.fault(f)
 		case s.Spec.Type != corev1.ServiceTypeExternalName && l.ready(s.Namespace, s.Name) == 0:
-			f.Seen = about + "has no ready endpoint"
+			f.Seen += "has no ready endpoint"
 			l.fault(f)
 		}
 	}

@@ -16,7 +16,7 @@ func (l *look) serving() map[string]bool {
 	out := map[string]bool{}
 	adapters := l.programs("adapter")
 	for _, a := range l.f.APIServices {
-		if c := available(a); IsMetrics(a.Spec.Group) && c != nil && c.Status == apiregistrationv1.ConditionTrue && l.ownerOf(a, adapters) == us {
+		if c := available(a); isMetrics(a.Spec.Group) && c != nil && c.Status == apiregistrationv1.ConditionTrue && l.ownerOf(a, adapters) == us {
 			out[a.Spec.Group] = true
 		}
 	}
@@ -41,18 +41,17 @@ func (l *look) served(group, name string) (there, known bool) {
 }
 
 // unserved are metrics of an HPA that the adapter, which answers, does not have.
-func (l *look) unserved(h *hpa, serving map[string]bool) []string {
-	var out []string
+func (l *look) unserved(h *hpa, serving map[string]bool) (all []string, first autoscalingv2.MetricSpec) {
 	for _, m := range h.Spec.Metrics {
 		group, name := metricOf(m)
-		if !serving[group] {
-			continue
-		}
-		if there, known := l.served(group, name); known && !there {
-			out = append(out, group+" "+name)
+		if there, known := l.served(group, name); serving[group] && known && !there {
+			if len(all) == 0 {
+				first = m
+			}
+			all = append(all, group+" "+name)
 		}
 	}
-	return out
+	return all, first
 }
 
 func hpaMetricUnknown(l *look) {
@@ -63,45 +62,37 @@ func hpaMetricUnknown(l *look) {
 	l.use(APIServices)
 	l.use(Services)
 	// The list of a group that no HPA uses is not required.
-	for group, source := range map[string]Source{groupCustom: CustomMetrics, groupExternal: ExternalMetrics} {
+	for group, source := range map[string]*Source{groupCustom: CustomMetrics, groupExternal: ExternalMetrics} {
 		if len(asking(hpas, group)) > 0 {
 			l.use(source)
 		}
 	}
 	serving := l.serving()
 	for _, h := range hpas {
-		bad := l.unserved(h, serving)
+		bad, first := l.unserved(h, serving)
 		if len(bad) == 0 {
 			continue
 		}
-		group, name, _ := strings.Cut(bad[0], " ")
-		list := l.f.CustomMetrics
+		group, name := metricOf(first)
+		list, version := l.f.CustomMetrics, "v1beta2"
 		if group == groupExternal {
-			list = l.f.ExternalMetrics
-		}
-		seen := "the adapter has no metric " + named(bad)
-		if c := condition(h, autoscalingv2.ScalingActive); c != nil && c.Status == corev1.ConditionFalse {
-			seen += fmt.Sprintf("; ScalingActive=False, %s: %s", c.Reason, c.Message)
+			list, version = l.f.ExternalMetrics, "v1beta1"
 		}
 		f := Finding{
-			Object: hpaName(h), Seen: seen,
-			Fix: "Name one that is served (docs/signals.md), or give the adapter a rule for it.",
+			Object: hpaName(h), Seen: "the adapter has no metric " + named(bad),
+			Fix:      "Name one that is served (docs/signals.md), or give the adapter a rule for it.",
+			Commands: []string{l.kubectl("get", "--raw", "/apis/"+group+"/"+version)},
 		}
-		f.Commands = []string{l.kubectl("get", "--raw", "/apis/"+group+"/"+version(group))}
+		if c := condition(h, autoscalingv2.ScalingActive); c != nil && c.Status == corev1.ConditionFalse {
+			f.Seen += fmt.Sprintf("; ScalingActive=False, %s: %s", c.Reason, c.Message)
+		}
 		if near := nearest(name, list); near != "" {
 			f.Fix = fmt.Sprintf("Name one that is served, perhaps %s (docs/signals.md), or give the adapter a rule for it.", near)
 			f.Commands = append(f.Commands, l.in(h.Namespace, "patch", "hpa", h.Name, "--type=json", "-p",
-				fmt.Sprintf(`[{"op":"replace","path":%q,"value":%q}]`, pathOf(h, group, name), near)))
+				fmt.Sprintf(`[{"op":"replace","path":%q,"value":%q}]`, pathOf(h, first), near)))
 		}
 		l.fault(f)
 	}
-}
-
-func version(group string) string {
-	if group == groupCustom {
-		return "v1beta2"
-	}
-	return "v1beta1"
 }
 
 // nearest returns the name in a list that is most similar, empty for none.
@@ -159,16 +150,14 @@ func (l *look) elsewhere(h *hpa, reason string, serving map[string]bool) bool {
 }
 
 // pathOf is where an HPA names a metric, as a JSON pointer.
-func pathOf(h *hpa, group, name string) string {
-	for i, m := range h.Spec.Metrics {
-		if g, n := metricOf(m); g != group || n != name {
-			continue
-		}
-		field := map[bool]string{true: "pods", false: "external"}[m.Pods != nil]
-		if m.Object != nil {
-			field = "object"
-		}
-		return fmt.Sprintf("/spec/metrics/%d/%s/metric/name", i, field)
+func pathOf(h *hpa, m autoscalingv2.MetricSpec) string {
+	at := slices.IndexFunc(h.Spec.Metrics, func(other autoscalingv2.MetricSpec) bool { return other == m })
+	field := "external"
+	switch {
+	case m.Object != nil:
+		field = "object"
+	case m.Pods != nil:
+		field = "pods"
 	}
-	return ""
+	return fmt.Sprintf("/spec/metrics/%d/%s/metric/name", at, field)
 }

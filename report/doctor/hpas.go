@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,64 +16,51 @@ var hpaChecks = []Check{
 		ID: "hpa-metric-unknown", Title: "HPAs use metrics that are served", Run: hpaMetricUnknown,
 		Fault: "An HPA names a metric that the adapter does not have.",
 		Means: "It does not scale on it, and with several metrics never scales down.",
-		Looks: []Source{Deployments, DaemonSets, HPAs, APIServices, Services, EndpointSlices, CustomMetrics, ExternalMetrics},
+		Looks: []*Source{Deployments, DaemonSets, HPAs, APIServices, Services, EndpointSlices, CustomMetrics, ExternalMetrics},
 	},
 	{
 		ID: "hpa-inactive", Title: "HPAs on GPU signals are active", Run: hpaInactive,
 		Fault: "`ScalingActive` or `AbleToScale` is False, and not for a metric or an API that other checks report.",
 		Means: "It keeps its replicas, whatever is pending.",
-		Looks: []Source{Deployments, DaemonSets, HPAs, ScaledObjects, APIServices, Services, EndpointSlices, CustomMetrics, ExternalMetrics},
+		Looks: []*Source{Deployments, DaemonSets, HPAs, ScaledObjects, APIServices, Services, EndpointSlices, CustomMetrics, ExternalMetrics},
 	},
 	{
 		ID: "hpa-two-scalers", Title: "One scaler a workload", Run: hpaTwoScalers,
 		Fault: "Two HPAs, or an HPA and a ScaledObject of KEDA's, have the same target.",
 		Means: "They overrule each other, and the replicas oscillate.",
-		Looks: []Source{HPAs, ScaledObjects},
+		Looks: []*Source{HPAs, ScaledObjects},
 	},
 	{
 		ID: "hpa-at-max", Title: "HPAs on GPU signals are below their maximum", Run: hpaAtMax,
 		Fault: "An HPA requests more than `maxReplicas`.",
 		Means: "Requests queue, and no node is added for replicas above the maximum.",
-		Looks: []Source{HPAs},
+		Looks: []*Source{HPAs},
 	},
 }
 
-type hpa = autoscalingv2.HorizontalPodAutoscaler
-
 func hpaName(h *hpa) string { return "HorizontalPodAutoscaler " + h.Namespace + "/" + h.Name }
 
-// ofOurs reports whether an HPA uses a metrics API that an adapter serves.
-func ofOurs(h *hpa) bool {
-	return slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
-		group, _ := metricOf(m)
-		return group != ""
-	})
-}
-
-// hpas that use a metrics API.
+// hpas that use a metrics API that an adapter serves.
 func (l *look) hpas() []*hpa {
-	if !l.use(HPAs) {
-		return nil
-	}
 	var out []*hpa
+	known := l.use(HPAs)
 	for _, h := range l.f.HPAs {
-		if ofOurs(h) {
+		if known && slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { return m.Pods != nil || m.Object != nil || m.External != nil }) {
 			out = append(out, h)
 		}
 	}
-	if len(out) == 0 {
+	if known && len(out) == 0 {
 		l.skip("no HPA uses a metrics API")
 	}
 	return out
 }
 
 func condition(h *hpa, kind autoscalingv2.HorizontalPodAutoscalerConditionType) *autoscalingv2.HorizontalPodAutoscalerCondition {
-	for i := range h.Status.Conditions {
-		if h.Status.Conditions[i].Type == kind {
-			return &h.Status.Conditions[i]
-		}
+	at := slices.IndexFunc(h.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == kind })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	return &h.Status.Conditions[at]
 }
 
 func hpaInactive(l *look) {
@@ -152,3 +140,53 @@ func hpaAtMax(l *look) {
 
 // more is half as much again, at least one.
 func more(n int32) int32 { return n + max(1, n/2) }
+
+// target of a scaler.
+type target struct{ namespace, kind, name string }
+
+// scalers of each target, and the targets in order of appearance.
+func (l *look) scalers() (allocatedTo map[target][]string, order []target) {
+	allocatedTo = map[target][]string{}
+	put := func(t target, who string) {
+		if len(allocatedTo[t]) == 0 {
+			order = append(order, t)
+		}
+		allocatedTo[t] = append(allocatedTo[t], who)
+	}
+	for _, h := range l.f.HPAs {
+		// KEDA's own HPA stands for its ScaledObject.
+		if ofKEDA(h) && l.has(ScaledObjects) {
+			continue
+		}
+		put(targetOf(h), "HorizontalPodAutoscaler "+h.Name)
+	}
+	for _, s := range l.f.ScaledObjects {
+		put(target{s.Namespace, cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment"), s.Spec.ScaleTargetRef.Name}, "ScaledObject "+s.Name)
+	}
+	return allocatedTo, order
+}
+
+func targetOf(h *hpa) target {
+	return target{h.Namespace, h.Spec.ScaleTargetRef.Kind, h.Spec.ScaleTargetRef.Name}
+}
+
+func hpaTwoScalers(l *look) {
+	l.use(HPAs)
+	l.use(ScaledObjects)
+	allocatedTo, order := l.scalers()
+	for _, t := range order {
+		who := allocatedTo[t]
+		if len(who) < 2 {
+			continue
+		}
+		f := Finding{
+			Object: t.kind + " " + t.namespace + "/" + t.name, Seen: "scaled by " + named(who),
+			Fix: "Keep one: delete the other, or move its metrics into the first.",
+		}
+		for _, w := range who[1:min(len(who), 3)] {
+			kind, name, _ := strings.Cut(w, " ")
+			f.Commands = append(f.Commands, l.in(t.namespace, "delete", strings.ToLower(kind), name))
+		}
+		l.fault(f)
+	}
+}

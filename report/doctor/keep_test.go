@@ -34,7 +34,7 @@ func TestKeepPod(t *testing.T) {
 		"mig-manager":                   {pod("nvcr.example/nvidia/cloud-native/k8s-mig-manager:v1"), true},
 		"one whose tag is misleading":   {pod("nginx:dcgm-exporter"), false},
 	} {
-		if got := KeepPod(c.pod); got != c.want {
+		if got := keepPod(c.pod); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}

@@ -55,7 +55,7 @@ func TestSeries(t *testing.T) {
 	for _, d := range Table {
 		for _, m := range name.FindAllStringSubmatch(d.Query, -1) {
 			if !known[m[1]] {
-				t.Errorf("%s: no program emits %s", d.Source, m[1])
+				t.Errorf("%s: no program emits %s", d.Name, m[1])
 			}
 		}
 	}
@@ -68,15 +68,15 @@ func TestSeries(t *testing.T) {
 
 // Every check has texts, a unique id, and existing sources.
 func TestAll(t *testing.T) {
-	sources := map[Source]bool{}
-	for _, d := range Table {
-		if sources[d.Source] || d.Right == "" && d.Query == "" || (len(d.Paths) == 0) == (d.Query == "") {
-			t.Errorf("source %s: twice, or without right or query", d.Source)
+	sources := map[*Source]bool{}
+	for _, s := range Table {
+		if sources[s] || s.Name == "" || (len(s.Paths) == 0) == (s.Query == "") || s.Query == "" && (s.take == nil) == (s.named == nil) {
+			t.Errorf("source %s: twice, or without a way to read it", s.Name)
 		}
-		sources[d.Source] = true
+		sources[s] = true
 	}
 	ids := map[string]bool{}
-	used := map[Source]bool{}
+	used := map[*Source]bool{}
 	for _, c := range All() {
 		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks) == 0 {
 			t.Errorf("check %q is not whole, or is there twice", c.ID)
@@ -84,14 +84,14 @@ func TestAll(t *testing.T) {
 		ids[c.ID] = true
 		for _, s := range c.Looks {
 			if !sources[s] {
-				t.Errorf("check %s reads %s, which no source has", c.ID, s)
+				t.Errorf("check %s reads %s, which no source has", c.ID, s.Name)
 			}
 			used[s] = true
 		}
 	}
 	for s := range maps.Keys(sources) {
 		if !used[s] {
-			t.Errorf("%s is read for nothing", s)
+			t.Errorf("%s is read for nothing", s.Name)
 		}
 	}
 	for _, c := range All() {
@@ -107,7 +107,7 @@ func TestMissingIsNotOK(t *testing.T) {
 	for _, c := range All() {
 		f := empty()
 		for _, d := range Table {
-			f.Missing[d.Source] = "you lack the right to " + d.Right
+			f.Missing[d] = "you lack the right to read " + d.Name
 		}
 		r := Examine(f, []Check{c})
 		if got := r.Checks[0]; got.Outcome != Unknown || got.Why == "" {

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
 // Annotations of ours on nodes. TestNames compares them with their writers.
@@ -48,15 +49,12 @@ func recordOf(n *corev1.Node) (r record, ok bool, err error) {
 
 // migLogs writes the commands that show mig-manager's log on a node.
 func (l *look) migLogs(node string) []string {
-	namespace := "gpu-operator"
 	if p := l.podOn(node, "k8s-mig-manager"); p != nil {
 		return []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=100")}
 	}
-	for _, p := range l.f.Pods {
-		if slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), "k8s-mig-manager") }) {
-			namespace = p.Namespace
-			break
-		}
+	namespace := "gpu-operator"
+	if at := slices.IndexFunc(l.f.Pods, func(p *corev1.Pod) bool { return runs(p.Spec, "k8s-mig-manager") }); at >= 0 {
+		namespace = l.f.Pods[at].Namespace
 	}
 	return []string{l.in(namespace, "get", "pods", "-l", "app=nvidia-mig-manager", "--field-selector", "spec.nodeName="+node)}
 }
@@ -157,4 +155,44 @@ func owns(fields []byte, label string) bool {
 	}
 	_, ok := set.Metadata.Labels["f:"+label]
 	return ok
+}
+
+// labelStrategy is the device plugin's naming of instances.
+const labelStrategy = "nvidia.com/mig.strategy"
+
+// migStrategy: a pool's GPUs are to be repartitioned, and the device plugin offers instances
+// under other names than the planner requests.
+func migStrategy(l *look) {
+	nodes := l.nodes()
+	l.use(DaemonSets)
+	pools := map[string]bool{}
+	for _, p := range l.pools() {
+		pools[p.Name] = p.Spec.MIG != nil && p.Spec.MIG.Actuator != "none"
+	}
+	for _, n := range nodes {
+		pool, strategy := n.Labels[v1alpha1.NodePoolLabel], n.Labels[labelStrategy]
+		if !pools[pool] || strategy != "single" && strategy != "none" {
+			continue
+		}
+		l.fault(Finding{
+			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
+			Fix:      "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.",
+			Commands: []string{l.mixed(n)},
+		})
+	}
+}
+
+// mixed writes the command that has a node's instances offered by their profile names,
+// or one that shows where the strategy is set.
+func (l *look) mixed(n *corev1.Node) string {
+	for _, d := range l.f.DaemonSets {
+		if !runs(d.Spec.Template.Spec, "k8s-device-plugin") {
+			continue
+		}
+		if policy := clusterPolicy(d); policy != "" {
+			return l.patch("", "clusterpolicies.nvidia.com", policy, `{"spec":{"mig":{"strategy":"mixed"}}}`)
+		}
+		return l.in(d.Namespace, "get", "daemonset", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].env} {.spec.template.spec.containers[*].args}")
+	}
+	return l.kubectl("get", "node", n.Name, "-L", labelStrategy)
 }

@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,55 +14,55 @@ var nodeChecks = []Check{
 		ID: "device-plugin-missing", Title: "Nodes with GPUs offer them", Run: devicePluginMissing,
 		Fault: "A node is labelled as one with GPUs and has none allocatable.",
 		Means: "No pod gets its GPUs; they cost the same.",
-		Looks: []Source{Nodes, Pods, ResourceSlices},
+		Looks: []*Source{Nodes, Pods, ResourceSlices},
 	},
 	{
 		ID: "gfd-labels-missing", Title: "Nodes have a product label", Run: productMissing,
 		Fault: "A node offers `nvidia.com/*` and has no label `nvidia.com/gpu.product`.",
 		Means: "The model of its GPUs is unknown: pods that request one are not scheduled there, no layout is planned, quotas by model do not count it.",
-		Looks: []Source{Nodes},
+		Looks: []*Source{Nodes},
 	},
 	{
 		ID: "mig-config-failed", Title: "Layouts were applied", Run: migFailed,
 		Fault: "mig-manager, or our agent, reports that repartitioning a node's GPUs failed.",
 		Means: "The node offers another layout than planned, or none.",
-		Looks: []Source{Nodes, Pods},
+		Looks: []*Source{Nodes, Pods},
 	},
 	{
 		ID: "mig-manager-wedged", Title: "mig-manager completes", Run: migWedged,
 		Fault: "`nvidia.com/mig.config.state` has been `pending` or `rebooting` for more than ten minutes.",
 		Means: "The node offers no GPU, and mig-manager does not retry by itself.",
-		Looks: []Source{Nodes, Pods},
+		Looks: []*Source{Nodes, Pods},
 	},
 	{
 		ID: "mig-strategy", Title: "GPUs to be repartitioned are offered by profile names", Run: migStrategy,
 		Fault: "A node of a pool with `spec.mig` has `nvidia.com/mig.strategy` `single` or `none`.",
 		Means: "Its GPUs are not repartitioned, and pods that request `nvidia.com/mig-*` get none there.",
-		Looks: []Source{Nodes, Pools, DaemonSets},
+		Looks: []*Source{Nodes, Pools, DaemonSets},
 	},
 	{
 		ID: "orphan-cordon", Title: "Cordons of ours have an operation", Run: orphanCordon,
 		Fault: "A node is cordoned by us, and the operation is over, given up or unknown.",
 		Means: "No pod is scheduled there until it is uncordoned.",
-		Looks: []Source{Nodes, Pools, Deployments, DaemonSets},
+		Looks: []*Source{Nodes, Pools, Deployments, DaemonSets},
 	},
 	{
 		ID: "cordon-forgotten", Title: "No node with GPUs was cordoned and forgotten", Run: cordonForgotten,
 		Fault: "A node with GPUs has been cordoned for more than a day, and not by us.",
 		Means: "Its GPUs get no pods, and they cost the same.",
-		Looks: []Source{Nodes},
+		Looks: []*Source{Nodes},
 	},
 	{
 		ID: "dra-and-device-plugin", Title: "GPUs are offered in one way", Run: twoWays,
 		Fault: "A node's GPUs are in ResourceSlices of `gpu.nvidia.com` and in its allocatable.",
 		Means: "Two pods can be given the same GPU.",
-		Looks: []Source{Nodes, ResourceSlices},
+		Looks: []*Source{Nodes, ResourceSlices},
 	},
 	{
 		ID: "profile-impossible", Title: "Pods request profiles that exist", Run: profileImpossible,
 		Fault: "A pod requests a MIG profile that no pool's GPU can be partitioned into and no node offers.",
 		Means: "It is pending forever.",
-		Looks: []Source{Pods, Nodes, Pools},
+		Looks: []*Source{Pods, Nodes, Pools},
 	},
 }
 
@@ -95,14 +94,15 @@ func offers(n *corev1.Node) bool {
 }
 
 // podOn returns a pod on a node that runs an image, nil for none.
-func (l *look) podOn(node, image_ string) *corev1.Pod {
-	for _, p := range l.f.Pods {
-		if p.Spec.NodeName == node && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), image_) }) {
-			return p
-		}
+func (l *look) podOn(node, image string) *corev1.Pod {
+	at := slices.IndexFunc(l.f.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	return l.f.Pods[at]
 }
+
+const labelDeployPlugin = "nvidia.com/gpu.deploy.device-plugin"
 
 func devicePluginMissing(l *look) {
 	nodes := l.nodes()
@@ -114,19 +114,20 @@ func devicePluginMissing(l *look) {
 		if n.Labels[labelPresent] != "true" || !isReady(n) || offers(n) || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
 			continue
 		}
+		off := n.Labels[labelDeployPlugin]
 		f := Finding{
 			Seen: fmt.Sprintf("label %s is true, and allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent),
 			Fix:  "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.",
 		}
 		switch p := l.podOn(n.Name, "k8s-device-plugin"); {
-		case n.Labels["nvidia.com/gpu.deploy.device-plugin"] == "false":
-			f.Seen += "; label nvidia.com/gpu.deploy.device-plugin is false"
+		case off == "false":
+			f.Seen += "; label " + labelDeployPlugin + " is false"
 			f.Fix = "Remove that label: it keeps the device plugin off the node."
-			f.Commands = []string{l.kubectl("label", "node", n.Name, "nvidia.com/gpu.deploy.device-plugin-")}
-		case n.Labels["nvidia.com/gpu.deploy.device-plugin"] == "paused-for-mig-change":
-			f.Seen += "; label nvidia.com/gpu.deploy.device-plugin is paused-for-mig-change, and mig-manager is at no change"
+			f.Commands = []string{l.kubectl("label", "node", n.Name, labelDeployPlugin+"-")}
+		case off == "paused-for-mig-change":
+			f.Seen += "; label " + labelDeployPlugin + " is paused-for-mig-change, and mig-manager is at no change"
 			f.Fix = "Set that label to true: mig-manager does not do so after a failed change."
-			f.Commands = []string{l.kubectl("label", "node", n.Name, "nvidia.com/gpu.deploy.device-plugin=true", "--overwrite")}
+			f.Commands = []string{l.kubectl("label", "node", n.Name, labelDeployPlugin+"=true", "--overwrite")}
 		case p != nil:
 			f.Seen += fmt.Sprintf("; the device plugin's pod is %s/%s", p.Namespace, p.Name)
 			f.Commands = []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=50")}

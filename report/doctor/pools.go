@@ -1,14 +1,17 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
@@ -18,52 +21,44 @@ var poolChecks = []Check{
 		ID: "pool-problem", Title: "Pools can be managed", Run: poolProblem,
 		Fault: "A GPUNodePool's condition says that its target is not there, is shared or is not a target, that it only grows, that it has been below its minimum for half an hour, or of a fixed pool, that it has no node, or one that has not been ready for as long.",
 		Means: "It is not managed: nothing is scaled or repartitioned in it.",
-		Looks: []Source{Pools},
+		Looks: []*Source{Pools},
 	},
 	{
 		ID: "foreign-autoscaler", Title: "One autoscaler a pool", Run: foreignAutoscaler,
 		Fault: "The autoscaler reports that cluster-autoscaler or Karpenter manages the nodes of one of our pools, or cluster-autoscaler names a pool's target in its arguments.",
 		Means: "Each reverts the other, under running pods.",
-		Looks: []Source{Pools, Deployments},
+		Looks: []*Source{Pools, Deployments},
 	},
 	{
 		ID: "pool-frozen", Title: "Nothing is frozen", Run: poolFrozen,
 		Fault: "`spec.freeze` of a pool, `policy.freeze` or `--dry-run` is on.",
 		Means: "Nothing new is done; decisions are still explained. It may be intended.",
-		Looks: []Source{Pools, Deployments, DaemonSets, ConfigMaps},
+		Looks: []*Source{Pools, Deployments, DaemonSets, ConfigMaps},
 	},
 	{
 		ID: "pool-backoff", Title: "Providers deliver", Run: poolBackoff,
 		Fault: "A pool is in backoff after its provider failed to deliver.",
 		Means: "Pods are pending for nodes that are not requested until then.",
-		Looks: []Source{Pools},
+		Looks: []*Source{Pools},
 	},
 	{
 		ID: "leader", Title: "The autoscaler reconciles", Run: leader,
 		Fault: "No replica leads, the Lease has expired, or the last reconcile is long ago.",
 		Means: "Nothing is scaled, repartitioned or explained.",
-		Looks: []Source{Deployments, DaemonSets, ConfigMaps, Leases, LastReconcile, Leaders},
+		Looks: []*Source{Deployments, DaemonSets, ConfigMaps, Leases, LastReconcile, Leaders},
 	},
 	{
 		ID: "namespace-limits", Title: "No namespace exceeds what is read of it", Run: namespaceLimits,
 		Fault: "A namespace has more pending pods, topology rules, pods to come or PodDisruptionBudgets than the autoscaler reads.",
 		Means: "Its pods beyond the limit are not planned for, or none of its pods is evicted. Other namespaces are not affected.",
-		Looks: []Source{GPUNodes, LimitsExceeded},
+		Looks: []*Source{GPUNodes, LimitsExceeded},
 	},
 	{
 		ID: "crd-old", Title: "CRDs have the fields that programs write", Run: crdOld,
 		Fault: "A CRD of ours does not exist, or lacks fields.",
 		Means: "The API server drops these fields silently.",
-		Looks: []Source{Deployments, DaemonSets, CRDs},
+		Looks: []*Source{Deployments, DaemonSets, CRDs},
 	},
-}
-
-// pools of the cluster; without any, a check is skipped.
-func (l *look) pools() []*v1alpha1.GPUNodePool {
-	if l.use(Pools) && len(l.f.Pools) == 0 {
-		l.skip("there is no GPUNodePool")
-	}
-	return l.f.Pools
 }
 
 // reasonForeign is the condition of a pool that another autoscaler manages.
@@ -75,21 +70,26 @@ const reasonNoNodes = "NoNodes"
 // belowFor is the time below its minimum from which a pool is reported.
 const belowFor = 30 * time.Minute
 
+// conditionText is a condition as findings show it.
+func conditionText(name string, c *metav1.Condition) string {
+	return fmt.Sprintf("%s=%s, %s: %s", name, c.Status, c.Reason, c.Message)
+}
+
 func poolProblem(l *look) {
 	for _, p := range l.pools() {
-		f := Finding{Object: "GPUNodePool " + p.Name,
-			Commands: []string{l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml")}}
-		valid, ready := meta.FindStatusCondition(p.Status.Conditions, "Valid"), meta.FindStatusCondition(p.Status.Conditions, "Ready")
+		f := Finding{Object: "GPUNodePool " + p.Name, Commands: []string{l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml")}}
+		valid, ready, grows := meta.FindStatusCondition(p.Status.Conditions, "Valid"), meta.FindStatusCondition(p.Status.Conditions, "Ready"), meta.FindStatusCondition(p.Status.Conditions, "GrowOnly")
+		unready := ready != nil && ready.Status == metav1.ConditionFalse
 		switch {
 		case valid != nil && valid.Status == metav1.ConditionFalse && valid.Reason != reasonForeign:
-			f.Seen, f.Fix = fmt.Sprintf("Valid=False, %s: %s", valid.Reason, valid.Message), "Correct what the message names; the pool resumes in the next reconcile."
+			f.Seen, f.Fix = conditionText("Valid", valid), "Correct what the message names; the pool resumes in the next reconcile."
 			l.fault(f)
-		case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == reasonNoNodes:
-			f.Seen = fmt.Sprintf("Ready=False, %s: %s", ready.Reason, ready.Message)
+		case unready && ready.Reason == reasonNoNodes:
+			f.Seen = conditionText("Ready", ready)
 			f.Means, f.Fix = "no provider makes its nodes, and no node has its label: it does nothing", "Add the label "+v1alpha1.NodePoolLabel+"="+p.Name+" on its nodes."
 			f.Commands = []string{l.kubectl("get", "nodes", "-L", v1alpha1.NodePoolLabel+","+labelProduct)}
 			l.warn(f)
-		case ready != nil && ready.Status == metav1.ConditionFalse && l.f.Now.Sub(ready.LastTransitionTime.Time) > belowFor:
+		case unready && l.f.Now.Sub(ready.LastTransitionTime.Time) > belowFor:
 			f.Seen = fmt.Sprintf("Ready=False for %s, %s: %s", l.f.Now.Sub(ready.LastTransitionTime.Time).Round(time.Minute), ready.Reason, ready.Message)
 			f.Means, f.Fix = "its minimum of nodes does not exist", "Check status.reason and lastDecisions of the pool, and its provider."
 			if p.Spec.Provider.Fixed != nil {
@@ -98,8 +98,8 @@ func poolProblem(l *look) {
 			}
 			l.warn(f)
 		}
-		if c := meta.FindStatusCondition(p.Status.Conditions, "GrowOnly"); c != nil && c.Status == metav1.ConditionTrue {
-			f.Seen = fmt.Sprintf("GrowOnly=True, %s: %s", c.Reason, c.Message)
+		if grows != nil && grows.Status == metav1.ConditionTrue {
+			f.Seen = conditionText("GrowOnly", grows)
 			f.Means, f.Fix = "nodes are added and none is removed", "Name a target of Cluster API or Karpenter, or declare it intended."
 			f.Commands = []string{l.patch("", "gpunodepool", p.Name, `{"spec":{"scaleDown":{"disabled":true}}}`)}
 			l.warn(f)
@@ -123,7 +123,7 @@ func foreignAutoscaler(l *look) {
 	}
 }
 
-func foreignCondition(p *v1alpha1.GPUNodePool) *metav1.Condition {
+func foreignCondition(p *pool) *metav1.Condition {
 	if c := meta.FindStatusCondition(p.Status.Conditions, reasonForeign); c != nil && c.Status == metav1.ConditionTrue {
 		return c
 	}
@@ -135,43 +135,30 @@ func foreignCondition(p *v1alpha1.GPUNodePool) *metav1.Condition {
 
 // clusterAutoscaler reports a cluster-autoscaler that has a pool's target among its
 // node groups.
-func (l *look) clusterAutoscaler(p *v1alpha1.GPUNodePool, f Finding) {
+func (l *look) clusterAutoscaler(p *pool, f Finding) {
+	name := groupName(p)
 	for _, d := range l.f.Deployments {
-		args, is := clusterAutoscalerArgs(d)
-		if !is || d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
+		if name == "" || !runs(d.Spec.Template.Spec, "cluster-autoscaler") || d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 			continue
 		}
-		name := groupName(p)
-		for _, a := range args {
-			group, ok := strings.CutPrefix(a, "--nodes=")
-			if !ok || name == "" {
-				continue
-			}
-			group = group[strings.LastIndexByte(group, ':')+1:]
-			if group == name || strings.HasSuffix(group, "/"+name) {
-				f.Seen = fmt.Sprintf("Deployment %s/%s of cluster-autoscaler has %s", d.Namespace, d.Name, a)
-				f.Fix = "Remove that node group from cluster-autoscaler's arguments, or delete the pool."
-				f.Commands = []string{l.in(d.Namespace, "get", "deployment", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].command} {.spec.template.spec.containers[*].args}")}
-				l.fault(f)
-				return
+		for _, c := range d.Spec.Template.Spec.Containers {
+			for _, a := range slices.Concat(c.Command, c.Args) {
+				group, ok := strings.CutPrefix(a, "--nodes=")
+				group = group[strings.LastIndexByte(group, ':')+1:]
+				if ok && (group == name || strings.HasSuffix(group, "/"+name)) {
+					f.Seen = fmt.Sprintf("Deployment %s/%s of cluster-autoscaler has %s", d.Namespace, d.Name, a)
+					f.Fix = "Remove that node group from cluster-autoscaler's arguments, or delete the pool."
+					f.Commands = []string{l.in(d.Namespace, "get", "deployment", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].command} {.spec.template.spec.containers[*].args}")}
+					l.fault(f)
+					return
+				}
 			}
 		}
 	}
-}
-
-// clusterAutoscalerArgs returns cluster-autoscaler's command line, where a Deployment
-// is it.
-func clusterAutoscalerArgs(d *appsv1.Deployment) (args []string, is bool) {
-	for _, c := range d.Spec.Template.Spec.Containers {
-		if strings.Contains(image(c.Image), "cluster-autoscaler") {
-			return append(slices.Clone(c.Command), c.Args...), true
-		}
-	}
-	return nil, false
 }
 
 // groupName is what cluster-autoscaler would call a pool's target.
-func groupName(p *v1alpha1.GPUNodePool) string {
+func groupName(p *pool) string {
 	switch {
 	case p.Spec.Provider.ASG != nil:
 		return p.Spec.Provider.ASG.Name
@@ -244,5 +231,148 @@ func poolBackoff(l *look) {
 			}
 		}
 		l.warn(f)
+	}
+}
+
+// config is the part of the autoscaler's configuration that checks read.
+type config struct {
+	LeaderElection struct {
+		Enabled   *bool  `json:"enabled"`
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"leaderElection"`
+	Policy struct {
+		Freeze bool `json:"freeze"`
+	} `json:"policy"`
+}
+
+// maxConfig bounds the bytes read of a file.
+const maxConfig = 1 << 20
+
+// parseConfig reads the autoscaler's file; strictly is for the autoscaler.
+func parseConfig(text string) (config, error) {
+	var c config
+	if len(text) > maxConfig {
+		return c, fmt.Errorf("it has %d bytes", len(text))
+	}
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		return config{}, fmt.Errorf("reading it: %w", err)
+	}
+	return c, nil
+}
+
+// config returns an autoscaler's configuration; known is false where it cannot be read.
+func (l *look) config(p Program) (c config, known bool) {
+	if p.ConfigMap == "" || !l.use(ConfigMaps) {
+		return config{}, p.ConfigMap == ""
+	}
+	m := find(l.f.ConfigMaps, p.Namespace, p.ConfigMap)
+	if m == nil {
+		return config{}, true // its absence shows in the pods
+	}
+	c, err := parseConfig(m.Data["config.yaml"])
+	if err != nil {
+		l.cannot("ConfigMap %s/%s: %v", m.Namespace, m.Name, err)
+	}
+	return c, err == nil
+}
+
+func leader(l *look) {
+	programs := l.programs("autoscaler")
+	if len(programs) == 0 {
+		if l.has(Deployments) {
+			l.skip("no autoscaler of gpuscale was found")
+		}
+		return
+	}
+	for _, p := range programs {
+		if slices.ContainsFunc(p.Args, isDryRun) {
+			continue // it has no Lease, and pool-frozen reports it
+		}
+		if p.Wanted == 0 {
+			l.warn(Finding{
+				Object: p.Object(), Seen: "spec.replicas is 0",
+				Fix: "Scale it up, unless this is intended.", Commands: []string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=2")},
+			})
+			continue
+		}
+		if !l.lease(p) {
+			l.lastReconcile(p)
+		}
+	}
+}
+
+// lease checks the leader by its Lease, and reports whether there is a finding.
+func (l *look) lease(p Program) bool {
+	c, known := l.config(p)
+	if !known || c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled || !l.use(Leases) {
+		return false
+	}
+	name := cmp.Or(c.LeaderElection.Name, "gpuscale-autoscaler")
+	f := Finding{
+		Object: "Lease " + p.Namespace + "/" + name, Means: "no replica leads: nothing is scaled, repartitioned or explained",
+		Fix:      "Check why no replica acquires it.",
+		Commands: []string{l.in(p.Namespace, "get", "pods", "-l", selectorText(p)), l.in(p.Namespace, "describe", p.Ref()), l.logs(p)},
+	}
+	if c.LeaderElection.Namespace != "" && c.LeaderElection.Namespace != p.Namespace {
+		l.cannot("the Lease is in namespace %s, which was not read", c.LeaderElection.Namespace)
+		return false
+	}
+	found := find(l.f.Leases, p.Namespace, name)
+	if found == nil {
+		f.Seen = "it does not exist, and " + p.Object() + " is"
+		l.fault(f)
+		return true
+	}
+	spec := found.Spec
+	switch {
+	case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
+		f.Seen = "holderIdentity is empty"
+	case spec.RenewTime == nil:
+		f.Seen = "renewTime is empty"
+	case l.f.Now.Add(l.f.Took).Sub(spec.RenewTime.Time) > 2*leaseDuration(spec):
+		f.Seen = fmt.Sprintf("%s renewed it %s ago, and it lasts %s", *spec.HolderIdentity, l.f.Now.Add(l.f.Took).Sub(spec.RenewTime.Time).Round(time.Second), leaseDuration(spec))
+	default:
+		return false
+	}
+	l.fault(f)
+	return true
+}
+
+func leaseDuration(s coordinationv1.LeaseSpec) time.Duration {
+	if s.LeaseDurationSeconds == nil || *s.LeaseDurationSeconds <= 0 {
+		return 15 * time.Second
+	}
+	return time.Duration(*s.LeaseDurationSeconds) * time.Second
+}
+
+func selectorText(p Program) string {
+	if p.Selector == nil {
+		return labelName + "=" + p.PodLabels[labelName]
+	}
+	return labels.Set(p.Selector.MatchLabels).String()
+}
+
+// reconcileLate is how old the last reconcile may be: the longest pause is ten seconds.
+const reconcileLate = time.Minute
+
+// lastReconcile checks the age of the last reconcile, by the autoscaler's own series.
+func (l *look) lastReconcile(p Program) {
+	f := Finding{Object: p.Object(), Commands: []string{l.logs(p)}}
+	if v, known := l.answer(Leaders); known && len(v) > 0 && v[0].Value > 1 {
+		f.Seen = fmt.Sprintf("gpuscale_autoscaler_leader adds up to %s", number(v[0].Value))
+		f.Means = "two replicas act as leader; one loses the Lease"
+		f.Fix = "If it lasts, check whether two releases share one Prometheus (--match), or leader election is off."
+		l.warn(f)
+	}
+	v, known := l.answer(LastReconcile)
+	if !known || len(v) == 0 || !(v[0].Value > 0) || v[0].Value > 1e11 {
+		return // without series: scrape-missing
+	}
+	if age := l.f.Now.Sub(time.UnixMilli(int64(v[0].Value * 1000))); age > reconcileLate {
+		f.Seen = fmt.Sprintf("gpuscale_autoscaler_last_reconcile_timestamp_seconds is %s ago", age.Round(time.Second))
+		f.Means = "it leads and completes no reconcile: nothing is scaled, repartitioned or explained"
+		f.Fix = "Check why its reconciles fail."
+		l.fault(f)
 	}
 }

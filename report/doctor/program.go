@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,7 +13,6 @@ import (
 type Program struct {
 	Kind            string // "Deployment" or "DaemonSet"
 	Namespace, Name string
-	Labels          map[string]string
 	Annotations     map[string]string
 	Managed         []metav1.ManagedFieldsEntry
 	PodLabels       map[string]string
@@ -47,22 +47,20 @@ const (
 // Programs of ours by name, in the order of their kinds and names.
 func (f *Facts) Programs(name string) []Program {
 	var out []Program
-	for _, d := range f.Deployments {
-		if f.here(d.Namespace) && isProgram(name, d.Labels, d.Spec.Template.Spec) {
-			p := programOf("Deployment", d.ObjectMeta, d.Spec.Template, d.Spec.Selector)
-			p.Wanted, p.Ready = 1, d.Status.ReadyReplicas
-			if d.Spec.Replicas != nil {
-				p.Wanted = *d.Spec.Replicas
-			}
-			out = append(out, p)
+	add := func(kind string, m metav1.ObjectMeta, t corev1.PodTemplateSpec, selector *metav1.LabelSelector, wanted, ready int32) {
+		if f.here(m.Namespace) && isProgram(name, m.Labels, t.Spec) {
+			out = append(out, programOf(kind, m, t, selector, wanted, ready))
 		}
 	}
-	for _, d := range f.DaemonSets {
-		if f.here(d.Namespace) && isProgram(name, d.Labels, d.Spec.Template.Spec) {
-			p := programOf("DaemonSet", d.ObjectMeta, d.Spec.Template, d.Spec.Selector)
-			p.Wanted, p.Ready = d.Status.DesiredNumberScheduled, d.Status.NumberReady
-			out = append(out, p)
+	for _, d := range f.Deployments {
+		wanted := int32(1)
+		if d.Spec.Replicas != nil {
+			wanted = *d.Spec.Replicas
 		}
+		add("Deployment", d.ObjectMeta, d.Spec.Template, d.Spec.Selector, wanted, d.Status.ReadyReplicas)
+	}
+	for _, d := range f.DaemonSets {
+		add("DaemonSet", d.ObjectMeta, d.Spec.Template, d.Spec.Selector, d.Status.DesiredNumberScheduled, d.Status.NumberReady)
 	}
 	return out
 }
@@ -85,12 +83,9 @@ func image(ref string) string {
 	return ref
 }
 
-func programOf(kind string, m metav1.ObjectMeta, t corev1.PodTemplateSpec, selector *metav1.LabelSelector) Program {
-	p := Program{Kind: kind, Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Managed: m.ManagedFields, PodLabels: t.Labels, ServiceAccount: t.Spec.ServiceAccountName,
-		Selector: selector, Created: m.CreationTimestamp}
-	if p.ServiceAccount == "" {
-		p.ServiceAccount = "default"
-	}
+func programOf(kind string, m metav1.ObjectMeta, t corev1.PodTemplateSpec, selector *metav1.LabelSelector, wanted, ready int32) Program {
+	p := Program{Kind: kind, Namespace: m.Namespace, Name: m.Name, Annotations: m.Annotations, Managed: m.ManagedFields, PodLabels: t.Labels,
+		ServiceAccount: cmp.Or(t.Spec.ServiceAccountName, "default"), Selector: selector, Created: m.CreationTimestamp, Wanted: wanted, Ready: ready}
 	for _, c := range t.Spec.Containers {
 		p.Args = append(append(p.Args, c.Command...), c.Args...)
 	}
@@ -105,34 +100,15 @@ func programOf(kind string, m metav1.ObjectMeta, t corev1.PodTemplateSpec, selec
 	return p
 }
 
-// installed reports whether anything of gpuscale exists.
-func (f *Facts) installed() bool {
-	for _, name := range names {
-		if len(f.Programs(name)) > 0 {
-			return true
-		}
-	}
-	for _, a := range f.APIServices {
-		if isOurs(a.Labels) {
-			return true
-		}
-	}
-	for _, program := range []string{"exporter", "adapter", "autoscaler"} {
-		if f.scraped(program) {
-			return true
-		}
-	}
-	return len(f.Pools) > 0 || len(f.GPUQuotas) > 0 || len(f.CRDs) > 0
+// programs reports whether any program of ours is in the namespace.
+func (f *Facts) programs() bool {
+	return slices.ContainsFunc(names, func(name string) bool { return len(f.Programs(name)) > 0 })
 }
 
-// scraped reports whether Prometheus has series of a program.
-func (f *Facts) scraped(program string) bool {
-	for _, s := range f.Answers[Builds] {
-		if s.Labels.Get("program") == program && s.Value > 0 {
-			return true
-		}
-	}
-	return program == "exporter" && len(f.Answers[GPUNodes]) > 0
+// installed reports whether anything of gpuscale exists.
+func (f *Facts) installed() bool {
+	return f.programs() || slices.ContainsFunc(f.APIServices, func(a *apiService) bool { return isOurs(a.Labels) }) ||
+		slices.ContainsFunc(names, f.scraped) || len(f.Answers[GPUNodes]) > 0 || len(f.Pools) > 0 || len(f.GPUQuotas) > 0 || len(f.CRDs) > 0
 }
 
 func isOurs(labels map[string]string) bool {
@@ -150,19 +126,16 @@ func (f *Facts) nothing() string {
 		where = "namespace " + Clean(f.Namespace, maxName)
 	}
 	if f.installed() {
-		if f.Namespace == "" || slices.ContainsFunc(names, func(name string) bool { return len(f.Programs(name)) > 0 }) {
+		if f.Namespace == "" || f.programs() {
 			return ""
 		}
 		return "No program of gpuscale is in " + where + ", but gpuscale is elsewhere in this cluster: omit -n to detect its namespace."
 	}
-	return "gpuscale is not installed here: no Deployment or DaemonSet of its programs in " + where +
-		" (by label " + labelName + " or image name), no APIService of its adapter, no GPUNodePool and no GPUQuota" + f.andNoSeries() +
-		". To install it: helm install gpuscale deploy/chart/gpuscale --namespace gpuscale-system --create-namespace (docs/install.md)."
-}
-
-func (f *Facts) andNoSeries() string {
-	if _, answered := f.Answers[Builds]; !answered {
-		return ""
+	series := ""
+	if _, answered := f.Answers[Builds]; answered {
+		series = ", and no series of theirs in Prometheus"
 	}
-	return ", and no series of theirs in Prometheus"
+	return "gpuscale is not installed here: no Deployment or DaemonSet of its programs in " + where +
+		" (by label " + labelName + " or image name), no APIService of its adapter, no GPUNodePool and no GPUQuota" + series +
+		". To install it: helm install gpuscale deploy/chart/gpuscale --namespace gpuscale-system --create-namespace (docs/install.md)."
 }

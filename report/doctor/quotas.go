@@ -22,35 +22,40 @@ var quotaChecks = []Check{
 		ID: "quota-cycle", Title: "Parents of quotas exist, without a cycle", Run: quotaCycle,
 		Fault: "GPUQuotas are each other's parents, or a parent does not exist.",
 		Means: "Each of them has no parent then: it neither lends nor borrows.",
-		Looks: []Source{GPUQuotas},
+		Looks: []*Source{GPUQuotas},
 	},
 	{
 		ID: "quota-unsatisfiable", Title: "Every quota admits some pod", Run: quotaUnsatisfiable,
 		Fault: "A GPUQuota's limit is less than the smallest part of a GPU of any pool or node, is for a model that none has, or contradicts another quota.",
 		Means: "Its pods are pending forever, or the effective limit differs from the written one.",
-		Looks: []Source{GPUQuotas, Pools, Nodes},
+		Looks: []*Source{GPUQuotas, Pools, Nodes},
 	},
 	{
 		ID: "resourcequota-names", Title: "ResourceQuotas count what pods request", Run: resourceQuotaNames,
 		Fault: "A ResourceQuota counts some GPU resources (`nvidia.com/gpu`), and pods of its namespace request others (`nvidia.com/mig-*`).",
 		Means: "It does not limit those.",
-		Looks: []Source{ResourceQuotas, Pods},
+		Looks: []*Source{ResourceQuotas, Pods},
 	},
 }
 
 // parentMessage begins the autoscaler's message about a parent.
 const parentMessage = "spec.parent"
 
-func quotaCycle(l *look) {
-	if !l.use(GPUQuotas) {
-		return
-	}
-	if len(l.f.GPUQuotas) == 0 {
+// quotas of the cluster; without any, a check is skipped.
+func (l *look) quotas() []*gpuQuota {
+	if l.use(GPUQuotas) && len(l.f.GPUQuotas) == 0 {
 		l.skip("there is no GPUQuota")
+	}
+	return l.f.GPUQuotas
+}
+
+func quotaCycle(l *look) {
+	if !l.has(GPUQuotas) { // a parent may be among those that were not read
+		l.use(GPUQuotas)
 		return
 	}
 	parent := map[string]string{}
-	for _, q := range l.f.GPUQuotas {
+	for _, q := range l.quotas() {
 		parent[q.Name] = q.Spec.Parent
 	}
 	for _, name := range slices.Sorted(maps.Keys(parent)) {
@@ -163,15 +168,12 @@ func published(text string) []mig.Spec {
 }
 
 func quotaUnsatisfiable(l *look) {
-	if !l.use(GPUQuotas) || !l.use(Pools) || !l.use(Nodes) {
-		return
-	}
-	if len(l.f.GPUQuotas) == 0 {
-		l.skip("there is no GPUQuota")
+	quotas := l.quotas()
+	if !l.use(Pools) || !l.use(Nodes) {
 		return
 	}
 	smallest := l.smallest()
-	for _, q := range l.f.GPUQuotas {
+	for _, q := range quotas {
 		if c := meta.FindStatusCondition(q.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == q.Generation &&
 			!strings.HasPrefix(c.Message, parentMessage) {
 			l.fault(Finding{
@@ -188,7 +190,7 @@ func quotaUnsatisfiable(l *look) {
 }
 
 // amount checks one amount of a quota against the GPUs that exist.
-func (l *look) amount(q *v1alpha1.GPUQuota, at int, a v1alpha1.QuotaAmount, smallest map[string]float64) {
+func (l *look) amount(q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest map[string]float64) {
 	if len(smallest) == 0 || l.fractional() {
 		return // no GPU to compare it with, or parts of GPUs of any size
 	}
@@ -241,86 +243,161 @@ func gpuResources(p *corev1.Pod) map[string]int64 {
 	out := map[string]int64{}
 	for _, c := range p.Spec.Containers {
 		for name, q := range c.Resources.Limits {
-			if r := string(name); r == "nvidia.com/gpu" || r == "nvidia.com/gpu.shared" || strings.HasPrefix(r, "nvidia.com/mig-") {
-				out[r] += q.Value()
+			if isGPUResource(string(name)) {
+				out[string(name)] += q.Value()
 			}
 		}
 	}
 	return out
 }
 
+// isGPUResource reports whether a resource is a device of NVIDIA's.
+func isGPUResource(name string) bool {
+	return name == "nvidia.com/gpu" || name == "nvidia.com/gpu.shared" || strings.HasPrefix(name, "nvidia.com/mig-")
+}
+
 func resourceQuotaNames(l *look) {
-	if !l.use(ResourceQuotas) {
-		return
-	}
+	l.use(ResourceQuotas)
 	pods := l.pods()
-	asked := map[string]map[string]int64{}
-	for _, p := range pods {
-		for r, n := range gpuResources(p) {
-			if asked[p.Namespace] == nil {
-				asked[p.Namespace] = map[string]int64{}
-			}
-			asked[p.Namespace][r] += n
-		}
-	}
-	counted := map[string]map[string]bool{} // of a namespace, by any of its quotas
+	counted := map[string][]string{} // GPU resources by namespace, in any of its quotas
+	var first []*corev1.ResourceQuota
 	for _, q := range l.f.ResourceQuotas {
+		var some []string
 		for name := range q.Spec.Hard {
 			if r, ok := strings.CutPrefix(string(name), "requests."); ok && strings.HasPrefix(r, "nvidia.com/") {
-				if counted[q.Namespace] == nil {
-					counted[q.Namespace] = map[string]bool{}
+				some = append(some, r)
+			}
+		}
+		if len(some) > 0 && len(counted[q.Namespace]) == 0 {
+			first = append(first, q)
+		}
+		counted[q.Namespace] = append(counted[q.Namespace], some...)
+	}
+	if len(first) == 0 && l.has(ResourceQuotas) {
+		l.skip("no ResourceQuota counts a GPU resource")
+	}
+	for _, q := range first {
+		counts, asked := counted[q.Namespace], map[string]int64{}
+		for _, p := range pods {
+			for r, n := range gpuResources(p) {
+				if p.Namespace == q.Namespace && !slices.Contains(counts, r) {
+					asked["requests."+r] += n
 				}
-				counted[q.Namespace][r] = true
+			}
+		}
+		hard := map[string]string{}
+		for name, n := range asked {
+			hard[name] = fmt.Sprint(n)
+		}
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"hard": hard}})
+		if len(hard) == 0 || err != nil {
+			continue
+		}
+		slices.Sort(counts)
+		l.warn(Finding{
+			Object:   "ResourceQuota " + q.Namespace + "/" + q.Name,
+			Seen:     fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", named(slices.Compact(counts)), named(slices.Sorted(maps.Keys(hard)))),
+			Fix:      "Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
+			Commands: []string{l.patch(q.Namespace, "resourcequota", q.Name, string(patch))},
+		})
+	}
+}
+
+func profileImpossible(l *look) {
+	pods := l.pods()
+	if !l.use(Nodes) || !l.use(Pools) {
+		return
+	}
+	offered := map[string]bool{}
+	for _, n := range l.f.Nodes {
+		for name, q := range n.Status.Capacity {
+			if q.Sign() > 0 {
+				offered[string(name)] = true
 			}
 		}
 	}
-	if len(counted) == 0 {
-		if l.has(ResourceQuotas) {
-			l.skip("no ResourceQuota counts a GPU resource")
-		}
-		return
-	}
-	reported := map[string]bool{}
-	for _, q := range l.f.ResourceQuotas {
-		if reported[q.Namespace] || len(counted[q.Namespace]) == 0 || !countsGPUs(q) {
+	tables := l.tables()
+	for _, p := range pods {
+		if p.Status.Phase != corev1.PodPending || p.Spec.NodeName != "" {
 			continue
 		}
-		reported[q.Namespace] = true
-		l.uncounted(q, asked[q.Namespace], counted[q.Namespace])
+		for _, r := range slices.Sorted(maps.Keys(gpuResources(p))) {
+			profile, ok := mig.ProfileOfResource(r)
+			if !ok || offered[r] {
+				continue
+			}
+			l.profile(p, r, profile, tables)
+		}
 	}
 }
 
-func countsGPUs(q *corev1.ResourceQuota) bool {
-	for name := range q.Spec.Hard {
-		if strings.HasPrefix(string(name), "requests.nvidia.com/") {
-			return true
+// profile reports a pod whose profile no pool can provide.
+func (l *look) profile(p *corev1.Pod, resource, profile string, tables mig.Tables) {
+	var near []string
+	for _, pool := range l.f.Pools {
+		can, known, others := givesProfile(pool, profile, tables)
+		if can {
+			return
 		}
+		if !known {
+			l.cannot("the profiles of %s of GPUNodePool %s are unknown", pool.Spec.Template.Product, pool.Name)
+			return
+		}
+		near = append(near, others...)
 	}
-	return false
+	slices.Sort(near)
+	near = slices.Compact(near)
+	f := Finding{
+		Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it requests " + resource + ", which no node offers and no pool's GPU can be partitioned into",
+		Fix:      "Request an existing profile, or make a pool of GPUs that have this one (docs/mig.md).",
+		Commands: []string{l.in(p.Namespace, "get", "pod", p.Name, "-o", "jsonpath={.spec.containers[*].resources.limits}")},
+	}
+	if len(near) > 0 {
+		f.Fix = "Request an existing profile (" + named(near) + "), or make a pool of GPUs that have this one (docs/mig.md)."
+	}
+	l.fault(f)
 }
 
-// uncounted reports requests of a namespace's pods that no quota of it counts.
-func (l *look) uncounted(q *corev1.ResourceQuota, asked map[string]int64, counted map[string]bool) {
-	hard := map[string]string{}
-	for r, n := range asked {
-		if !counted[r] {
-			hard["requests."+r] = fmt.Sprint(n)
+// givesProfile reports whether a pool's GPUs have a profile, or can be repartitioned for
+// it; known is false where their profiles are unknown. others are the profiles that they
+// may have.
+func givesProfile(pool *v1alpha1.GPUNodePool, profile string, tables mig.Tables) (can, known bool, others []string) {
+	m := pool.Spec.MIG
+	if m == nil {
+		return false, true, nil
+	}
+	for _, layout := range m.BootLayout {
+		if layout[profile] > 0 {
+			return true, true, nil
+		}
+		for name, n := range layout {
+			if n > 0 {
+				others = append(others, name)
+			}
 		}
 	}
-	if len(hard) == 0 {
-		return
+	if m.Actuator == "none" {
+		return false, true, others
 	}
-	names := slices.Sorted(maps.Keys(hard))
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"hard": hard}})
-	if err != nil {
-		return
+	table, ok := tables.ForModel(gpu.ProductName(pool.Spec.Template.Product))
+	if !ok {
+		return false, gpuWithoutMIG(pool.Spec.Template.Product), others
 	}
-	l.warn(Finding{
-		Object: "ResourceQuota " + q.Namespace + "/" + q.Name,
-		Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", named(slices.Sorted(maps.Keys(counted))), named(names)),
-		Fix:    "Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
-		Commands: []string{
-			l.patch(q.Namespace, "resourcequota", q.Name, string(patch)),
-		},
-	})
+	for _, p := range table.Profiles() {
+		name := table.Name(p)
+		if len(m.AllowedProfiles) > 0 && !slices.Contains(m.AllowedProfiles, name) {
+			continue
+		}
+		if name == profile {
+			return true, true, nil
+		}
+		others = append(others, name)
+	}
+	return false, true, others
+}
+
+// gpuWithoutMIG reports whether a product is known and has no MIG.
+func gpuWithoutMIG(product string) bool {
+	_, known := gpu.ParseProduct(product)
+	return known
 }

@@ -60,7 +60,7 @@ func TestHostile(t *testing.T) {
 	labels := prom.FromMap(map[string]string{"node": hostile, "job": hostile, "instance": hostile, "pod": hostile, "namespace": hostile, "program": hostile, "rule": hostile})
 	for _, d := range Table {
 		if d.Query != "" {
-			f.Answers[d.Source] = prom.Vector{{Labels: labels, Value: 700}}
+			f.Answers[d] = prom.Vector{{Labels: labels, Value: 700}}
 		}
 	}
 	f.Retention = hostile

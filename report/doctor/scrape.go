@@ -3,6 +3,11 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
 )
 
 var scrapeChecks = []Check{
@@ -10,67 +15,78 @@ var scrapeChecks = []Check{
 		ID: "scrape-missing", Title: "Prometheus scrapes our programs", Run: scrapeMissing,
 		Fault: "A program is installed, and Prometheus has no healthy target of it.",
 		Means: "Its metrics are lost: boards and reports are empty, HPAs and the autoscaler have no GPU metrics.",
-		Looks: []Source{Deployments, DaemonSets, Builds, TargetsDown, Monitoring},
+		Looks: []*Source{Deployments, DaemonSets, Builds, TargetsDown, Monitoring},
 	},
 	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
 		Fault: "A node with GPUs has no ready exporter, none that Prometheus scrapes, or one with stale values.",
 		Means: "The allocation of its GPUs is unknown: it is not scaled down, repartitioned or reclaimed, and its pods have no GPU signals.",
-		Looks: []Source{Deployments, DaemonSets, Nodes, Pods, GPUNodes, SamplesOld},
+		Looks: []*Source{Deployments, DaemonSets, Nodes, Pods, GPUNodes, SamplesOld},
 	},
 	{
 		ID: "prof-absent", Title: "GPUs have a busy ratio", Run: profAbsent,
 		Fault: "GPUs have no busy ratio: the profiling counters cannot be read.",
 		Means: "`gpu_busy` has no value, HPAs on it do not scale, and idle GPUs are not recognized.",
-		Looks: []Source{GPUNodes, BusyMissing, Deployments, DaemonSets},
+		Looks: []*Source{GPUNodes, BusyMissing, Deployments, DaemonSets},
 	},
 	{
 		ID: "attribution-stale", Title: "Exporters know allocations", Run: attributionStale,
 		Fault: "The kubelet's pod resources have not been read for five minutes, or are not read at all.",
 		Means: "GPUs are shown with their allocation at that time, or without any.",
-		Looks: []Source{GPUNodes, AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets},
+		Looks: []*Source{GPUNodes, AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets},
 	},
 	{
 		ID: "honor-labels", Title: "GPU series keep the pod's namespace and name", Run: honorLabels,
 		Fault: "Two scrape configurations disagree about `honor_labels`, or `exported_*` labels are dropped, so that GPUs seem allocated to the exporter itself.",
 		Means: "GPUs are counted towards the exporter's namespace, or twice under two names.",
-		Looks: []Source{LabelsMoved, LabelsPlain, LabelsSelf, Monitoring},
+		Looks: []*Source{LabelsMoved, LabelsPlain, LabelsSelf, Monitoring},
 	},
 	{
 		ID: "scraped-twice", Title: "Each GPU is exported once", Run: scrapedTwice,
 		Fault: "The same GPU comes from two targets.",
 		Means: "Sums of users' own queries count GPUs twice. The adapter takes the larger of two; boards and reports merge by GPU.",
-		Looks: []Source{GPUNodes, GPUsTwice, Monitoring},
+		Looks: []*Source{GPUNodes, GPUsTwice, Monitoring},
 	},
 	{
 		ID: "two-exporters", Title: "One exporter per node", Run: twoExporters,
 		Fault: "NVIDIA's dcgm-exporter and ours run on one node.",
 		Means: "On many GPUs only one of them can read profiling counters; repartitions wait until both release the GPU.",
-		Looks: []Source{DaemonSets, Pods},
+		Looks: []*Source{DaemonSets, Pods},
 	},
 	{
 		ID: "clock-skew", Title: "Clocks agree", Run: clockSkew,
 		Fault: "The clocks of the API server, of Prometheus, or of a GPU node differ by more than 5 s.",
 		Means: "Samples look older than they are: signals go missing, Leases are lost, ages in reports are wrong.",
-		Looks: []Source{Clock, Nodes, NodeLeases},
+		Looks: []*Source{Clock, Nodes, NodeLeases},
 	},
 	{
 		ID: "recording-rules-missing", Title: "Prometheus has the recording rules", Run: rulesMissing,
 		Fault: "GPUs are scraped, and the recording rules have no series.",
 		Means: "Boards are empty where they read rules.",
-		Looks: []Source{GPUNodes, Builds, Recorded, Deployments, DaemonSets, Monitoring},
+		Looks: []*Source{GPUNodes, Builds, Recorded, Deployments, DaemonSets, Monitoring},
 	},
 	{
 		ID: "retention-short", Title: "Prometheus keeps a report's window", Run: retentionShort,
 		Fault: "Prometheus keeps less than the 30 days of a report's usual window.",
 		Means: "The report has gaps and notes them; older data is lost.",
-		Looks: []Source{Retention, GPUNodes},
+		Looks: []*Source{Retention, GPUNodes},
 	},
 }
 
+// scraped reports whether Prometheus has series of a program.
+func (f *Facts) scraped(program string) bool {
+	return slices.ContainsFunc(f.Answers[Builds], func(s sample) bool { return s.Labels.Get("program") == program && s.Value > 0 })
+}
+
+// unscraped is what the lack of a program's series means.
+var unscraped = map[string]string{
+	"exporter":   "no GPU is known: boards are empty, GPU signals are missing, no GPU is repartitioned and no node scaled down",
+	"adapter":    "the values that HPAs get are not recorded, and its alerts cannot fire",
+	"autoscaler": "the report has no demand and no pools, and alerts about the autoscaler cannot fire",
+}
+
 func scrapeMissing(l *look) {
-	builds, known := l.answer(Builds)
-	if !known {
+	if !l.use(Builds) {
 		return
 	}
 	l.use(TargetsDown)
@@ -81,29 +97,29 @@ func scrapeMissing(l *look) {
 			continue
 		}
 		found = true
-		scraped := slices.ContainsFunc(builds, func(s sample) bool { return s.Labels.Get("program") == name && s.Value > 0 })
-		if scraped || programs[0].Kind == "Deployment" && programs[0].Wanted == 0 {
+		p := programs[0]
+		if l.f.scraped(name) || p.Kind == "Deployment" && p.Wanted == 0 {
 			continue
 		}
-		p := programs[0]
 		seen := fmt.Sprintf("gpuscale_%s_build_info has no series", name)
-		if down := l.down(name); len(down) > 0 {
+		var down []string
+		for _, s := range l.f.Answers[TargetsDown] {
+			if s.Labels.Get("job") == "gpuscale-"+name {
+				down = append(down, s.Labels.Get("instance"))
+			}
+		}
+		if len(down) > 0 {
 			seen += "; down: " + named(down)
 		} else if l.has(TargetsDown) {
 			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus has no such target"
 		}
 		l.fault(Finding{
-			Object: p.Object(), Seen: seen,
-			Means: map[string]string{
-				"exporter":   "no GPU is known: boards are empty, GPU signals are missing, no GPU is repartitioned and no node scaled down",
-				"adapter":    "the values that HPAs get are not recorded, and its alerts cannot fire",
-				"autoscaler": "the report has no demand and no pools, and alerts about the autoscaler cannot fire",
-			}[name],
+			Object: p.Object(), Seen: seen, Means: unscraped[name],
 			Fix: "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by.",
 			Commands: []string{
 				l.operator("-n", p.Namespace, "get", "servicemonitors,podmonitors", "--show-labels"),
 				l.operator("get", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}{"\n"}{end}`),
-				l.monitor(p),
+				l.monitored(p, "monitoring.scrape=ServiceMonitor"),
 			},
 		})
 	}
@@ -112,21 +128,155 @@ func scrapeMissing(l *look) {
 	}
 }
 
-// down are targets of a program that do not answer.
-func (l *look) down(name string) []string {
-	var out []string
-	for _, s := range l.f.Answers[TargetsDown] {
-		if s.Labels.Get("job") == "gpuscale-"+name {
-			out = append(out, s.Labels.Get("instance"))
-		}
-	}
-	return out
-}
-
-// monitor writes the command that has the Prometheus Operator scrape our programs.
-func (l *look) monitor(p Program) string {
+// monitored writes the command that has the Prometheus Operator scrape our programs, or
+// evaluate our rules.
+func (l *look) monitored(p Program, value string) string {
 	if l.operator("get") == "" {
 		return ""
 	}
-	return l.install(p, "", "monitoring.scrape=ServiceMonitor")
+	return l.install(p, "", value)
+}
+
+// rules with series wherever GPUs, or the autoscaler, are. TestSeries compares them with
+// the rules themselves.
+const (
+	gpuRule  = "node:gpu_info:count"
+	poolRule = "pool:gpuscale_capacity_gpu_seconds:rate5m"
+)
+
+func rulesMissing(l *look) {
+	if l.noGPUs() {
+		return
+	}
+	v, known := l.answer(Recorded)
+	builds, scraped := l.answer(Builds)
+	if !known {
+		return
+	}
+	wanted := []string{gpuRule}
+	if scraped && slices.ContainsFunc(builds, func(s sample) bool { return s.Labels.Get("program") == "autoscaler" }) {
+		wanted = append(wanted, poolRule)
+	}
+	missing := slices.DeleteFunc(wanted, func(rule string) bool {
+		return slices.ContainsFunc(v, func(s sample) bool { return s.Labels.Get("rule") == rule })
+	})
+	if len(missing) == 0 {
+		return
+	}
+	f := Finding{
+		Object: "Prometheus", Seen: "no series of " + named(missing),
+		Fix: "Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give it deploy/chart/gpuscale/files/recording.yaml.",
+	}
+	for _, name := range names {
+		if programs := l.programs(name); len(programs) > 0 {
+			f.Commands = []string{l.monitored(programs[0], "monitoring.rules.recording=true"), l.operator("-n", programs[0].Namespace, "get", "prometheusrules", "--show-labels")}
+			break
+		}
+	}
+	l.warn(f)
+}
+
+// window of a report.
+const window = 30 * 24 * time.Hour
+
+func retentionShort(l *look) {
+	if l.noGPUs() || !l.use(Retention) {
+		return
+	}
+	if l.f.Retention == "" {
+		l.skip("only Prometheus itself reports its retention, and this server is another")
+		return
+	}
+	keeps, sized, err := parseRetention(l.f.Retention)
+	switch {
+	case err != nil:
+		l.cannot("storageRetention %q: %v", Clean(l.f.Retention, maxName), err)
+	case keeps > 0 && keeps < window:
+		l.warn(Finding{
+			Object: "Prometheus", Seen: "storageRetention is " + l.f.Retention,
+			Means: fmt.Sprintf("a report over the usual 30 days has a record of %s, notes it and exits with 3", days(keeps)),
+			Fix:   "Keep at least 30 days (--storage.tsdb.retention.time, or spec.retention of the Prometheus resource), or report on less: gpuscale-report --since " + days(keeps) + ".",
+		})
+	case sized && keeps == 0:
+		l.cannot("storageRetention %q is a size: the days depend on the ingestion rate", Clean(l.f.Retention, maxName))
+	}
+}
+
+// days writes a retention as --since takes it.
+func days(d time.Duration) string {
+	if d%(24*time.Hour) == 0 {
+		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
+	}
+	return strconv.FormatFloat(d.Hours(), 'f', -1, 64) + "h"
+}
+
+// parseRetention reads Prometheus' retention: "15d", "1y2w", "30d or 512GiB", "10GiB".
+// keeps is 0 where no time is given; sized reports a size.
+func parseRetention(text string) (keeps time.Duration, sized bool, err error) {
+	for part := range strings.SplitSeq(text, " or ") {
+		part = strings.TrimSpace(part)
+		if strings.HasSuffix(part, "B") {
+			sized = true
+			continue
+		}
+		d, err := model.ParseDuration(part)
+		if err != nil {
+			return 0, false, err
+		}
+		keeps = time.Duration(d)
+	}
+	return keeps, sized, nil
+}
+
+// skews that are reported, and that are faults.
+const (
+	skewed = 5 * time.Second
+	broken = 30 * time.Second
+)
+
+func clockSkew(l *look) {
+	if l.f.Now.IsZero() {
+		l.cannot("the API server reported no time")
+		return
+	}
+	local := l.f.Now.Sub(l.f.Local)
+	if local.Abs() > skewed {
+		l.warn(Finding{Object: "This machine", Seen: fmt.Sprintf("its clock is %s the API server's", behind(-local)),
+			Means: "ages in this report are wrong; the cluster is not affected", Fix: "Set the clock of this machine (NTP)."})
+	}
+	if v, known := l.answer(Clock); known && len(v) > 0 && v[0].Value > 0 && v[0].Value < 1e11 {
+		at := time.UnixMilli(int64(v[0].Value * 1000))
+		l.skew("Prometheus", at.Sub(l.f.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
+	}
+	// Kubelets renew their Leases every ten seconds by their own clocks. One that is ahead is
+	// certain; one that is behind may be a late renewal, and is not reported.
+	nodes := l.nodes()
+	l.use(NodeLeases)
+	for _, n := range nodes {
+		lease := find(l.f.NodeLeases, "kube-node-lease", n.Name)
+		if lease == nil || lease.Spec.RenewTime == nil || !isGPU(n) || !isReady(n) {
+			continue
+		}
+		if ahead := lease.Spec.RenewTime.Sub(l.f.Now.Add(l.f.Took)); ahead > skewed {
+			l.skew("Node "+n.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
+		}
+	}
+}
+
+// skew adds a finding for a wrong clock.
+func (l *look) skew(object string, ahead time.Duration, means string) {
+	f := Finding{Object: object, Seen: fmt.Sprintf("its clock is %s the API server's", behind(ahead)), Means: means, Fix: "Set the clock there (NTP, chrony)."}
+	switch {
+	case ahead.Abs() > broken:
+		l.fault(f)
+	case ahead.Abs() > skewed:
+		l.warn(f)
+	}
+}
+
+func behind(ahead time.Duration) string {
+	if ahead < 0 {
+		return (-ahead).Round(time.Second).String() + " behind"
+	}
+	return ahead.Round(time.Second).String() + " ahead of"
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-type sample = prom.Sample
-
-// perNode adds a finding for each node of an answer, at most maxFindings matter.
-func (l *look) perNode(v prom.Vector, add func(Finding), f func(sample) Finding) {
+// perNode adds a finding for each node of an answer.
+func (l *look) perNode(source *Source, add func(Finding), f func(sample) Finding) {
+	v, _ := l.answer(source)
 	for _, s := range v {
 		one := f(s)
 		if one.Object == "" {
@@ -34,9 +33,8 @@ func profAbsent(l *look) {
 	if l.noGPUs() {
 		return
 	}
-	v, _ := l.answer(BusyMissing)
 	exporters := l.programs("exporter")
-	l.perNode(v, l.fault, func(s sample) Finding {
+	l.perNode(BusyMissing, l.fault, func(s sample) Finding {
 		f := Finding{
 			Seen:  fmt.Sprintf("gpu_info or gpu_instance_info has %s GPUs or instances without a busy ratio", number(s.Value)),
 			Means: "gpu_busy has no value for their pods, HPAs on it do not scale, and idle GPUs are not recognized",
@@ -44,7 +42,7 @@ func profAbsent(l *look) {
 		}
 		if len(exporters) > 0 {
 			p := exporters[0]
-			f.Commands = []string{l.install(p, "exporter.yaml", "exporter.profiling=true"), l.in(p.Namespace, "logs", p.Ref(), "--tail=50")}
+			f.Commands = []string{l.install(p, "exporter.yaml", "exporter.profiling=true"), l.logs(p)}
 		}
 		return f
 	})
@@ -75,21 +73,18 @@ func attributionStale(l *look) {
 	exporters := l.programs("exporter")
 	var logs []string
 	if len(exporters) > 0 {
-		logs = []string{l.in(exporters[0].Namespace, "logs", exporters[0].Ref(), "--tail=50")}
+		logs = []string{l.logs(exporters[0])}
 	}
-	old, _ := l.answer(AttributionOld)
-	l.perNode(old, l.fault, func(s sample) Finding {
+	l.perNode(AttributionOld, l.fault, func(s sample) Finding {
 		return Finding{Seen: fmt.Sprintf("gpu_attribution_age_seconds is %s", whole(s.Value)),
 			Means: "GPUs are shown with their allocation at that time; later pods have no GPU signals",
 			Fix:   "Check why the kubelet's pod-resources socket does not answer the exporter there.", Commands: logs}
 	})
-	failed, _ := l.answer(AttributionFailed)
-	l.perNode(failed, l.warn, func(s sample) Finding {
+	l.perNode(AttributionFailed, l.warn, func(s sample) Finding {
 		return Finding{Object: "Target " + s.Labels.Get("instance"), Seen: fmt.Sprintf("allocations have not been read from the kubelet: about %s failures in 15 minutes (gpuscale_exporter_attribution_errors_total), and no gpu_attribution_age_seconds", number(s.Value)),
 			Means: "meanwhile the allocation of the node's GPUs is unknown", Fix: "Check the exporter's log about the kubelet's pod-resources socket.", Commands: logs}
 	})
-	none, _ := l.answer(AttributionNone)
-	l.perNode(none, l.warn, func(sample) Finding {
+	l.perNode(AttributionNone, l.warn, func(sample) Finding {
 		f := Finding{Seen: "gpu_info has series of this node, and gpu_attribution_age_seconds has none: its exporter does not read the kubelet",
 			Means: "the allocation of its GPUs is unknown: no GPU signals for pods, nothing is repartitioned, reclaimed or scaled down",
 			Fix:   "Run the exporter with --kubernetes, which exporter.attribution of the chart does."}
@@ -103,18 +98,6 @@ func attributionStale(l *look) {
 // number formats a count of Prometheus, rounded.
 func number(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
-// jobs of an answer.
-func jobs(v prom.Vector) []string {
-	var out []string
-	for _, s := range v {
-		if j := s.Labels.Get("job"); j != "" && !slices.Contains(out, j) {
-			out = append(out, j)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 func honorLabels(l *look) {
 	moved, a := l.answer(LabelsMoved)
 	plain, b := l.answer(LabelsPlain)
@@ -127,24 +110,20 @@ func honorLabels(l *look) {
 	for _, s := range self {
 		pod := s.Labels.Get("namespace") + "/" + s.Labels.Get("pod")
 		l.fault(Finding{
-			Object: "scrape job " + s.Labels.Get("job"),
-			Seen:   fmt.Sprintf("gpu_held allocates to %s %s GPUs: that is the exporter itself, and exported_namespace and exported_pod are gone", pod, number(s.Value)),
-			Means:  "every GPU seems allocated to the exporter: pods have no GPU signals, teams no hours, quotas no use",
-			Fix:    "Remove the relabelling that drops exported_* labels from this job (metricRelabelings with labeldrop), or set honorLabels: true for it.",
-			Commands: []string{
-				look,
-			},
+			Object:   "scrape job " + s.Labels.Get("job"),
+			Seen:     fmt.Sprintf("gpu_held allocates to %s %s GPUs: that is the exporter itself, and exported_namespace and exported_pod are gone", pod, number(s.Value)),
+			Means:    "every GPU seems allocated to the exporter: pods have no GPU signals, teams no hours, quotas no use",
+			Fix:      "Remove the relabelling that drops exported_* labels from this job (metricRelabelings with labeldrop), or set honorLabels: true for it.",
+			Commands: []string{look},
 		})
 	}
 	if len(moved) > 0 && len(plain) > 0 {
 		l.fault(Finding{
-			Object: "scrape jobs " + named(append(jobs(moved), jobs(plain)...)),
-			Seen:   fmt.Sprintf("the pod's namespace is exported_namespace in %s and namespace in %s (gpu_held)", named(jobs(moved)), named(jobs(plain))),
-			Means:  "a query of these series finds the pods of one half only, and the exporter in the other",
-			Fix:    "Give all jobs that scrape exporters the same honor_labels: true in each, or in none.",
-			Commands: []string{
-				look,
-			},
+			Object:   "scrape jobs " + named(append(values(moved, "job", ""), values(plain, "job", "")...)),
+			Seen:     fmt.Sprintf("the pod's namespace is exported_namespace in %s and namespace in %s (gpu_held)", named(values(moved, "job", "")), named(values(plain, "job", ""))),
+			Means:    "a query of these series finds the pods of one half only, and the exporter in the other",
+			Fix:      "Give all jobs that scrape exporters the same honor_labels: true in each, or in none.",
+			Commands: []string{look},
 		})
 	}
 }
@@ -157,13 +136,13 @@ func scrapedTwice(l *look) {
 	if !known || len(v) == 0 {
 		return
 	}
-	all := jobs(v)
+	all := values(v, "job", "")
 	f := Finding{
 		Fix:      "Have each exporter scraped by one job: remove this one, or its target; the prometheus.io/scrape annotation beside a monitor is a usual reason.",
 		Commands: []string{l.operator("get", "servicemonitors,podmonitors", "-A")},
 	}
 	if len(all) == 1 {
-		f.Object, f.Seen = "scrape job "+all[0], "has the same gpu_uuid from several targets: "+named(instances(v, all[0]))
+		f.Object, f.Seen = "scrape job "+all[0], "has the same gpu_uuid from several targets: "+named(values(v, "instance", all[0]))
 		f.Fix = "Two replicas of Prometheus behind one address (query Thanos with --parameter dedup=true), or two exporters on one node."
 		l.warn(f)
 		return
@@ -176,18 +155,18 @@ func scrapedTwice(l *look) {
 	for _, job := range all {
 		if job != keep {
 			f.Object = "scrape job " + job
-			f.Seen = fmt.Sprintf("has the same gpu_uuid as job %s: from %s", keep, named(instances(v, job)))
+			f.Seen = fmt.Sprintf("has the same gpu_uuid as job %s: from %s", keep, named(values(v, "instance", job)))
 			l.warn(f)
 		}
 	}
 }
 
-// instances of a job in an answer.
-func instances(v prom.Vector, job string) []string {
+// values of a label in an answer, sorted, each once; of those of a job where it is named.
+func values(v prom.Vector, label, job string) []string {
 	var out []string
 	for _, s := range v {
-		if s.Labels.Get("job") == job {
-			out = append(out, s.Labels.Get("instance"))
+		if value := s.Labels.Get(label); value != "" && (job == "" || s.Labels.Get("job") == job) {
+			out = append(out, value)
 		}
 	}
 	slices.Sort(out)

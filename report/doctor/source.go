@@ -1,143 +1,152 @@
 package doctor
 
-import "slices"
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Source is one thing that is read, once.
-type Source string
-
-// Sources of Kubernetes.
-const (
-	Nodes               Source = "nodes"
-	Pods                Source = "pods"
-	Deployments         Source = "deployments"
-	DaemonSets          Source = "daemonsets"
-	APIServices         Source = "apiservices"
-	Services            Source = "services"
-	EndpointSlices      Source = "endpointslices"
-	ConfigMaps          Source = "configmaps"
-	CRDs                Source = "customresourcedefinitions"
-	Pools               Source = "gpunodepools"
-	GPUQuotas           Source = "gpuquotas"
-	HPAs                Source = "horizontalpodautoscalers"
-	ScaledObjects       Source = "scaledobjects"
-	ResourceQuotas      Source = "resourcequotas"
-	Leases              Source = "leases"
-	NodeLeases          Source = "node leases"
-	ClusterRoleBindings Source = "clusterrolebindings"
-	RoleBindings        Source = "rolebindings"
-	ResourceSlices      Source = "resourceslices"
-	CustomMetrics       Source = "custom metrics"
-	ExternalMetrics     Source = "external metrics"
-	Monitoring          Source = "monitors"
-	ClusterRoles        Source = "clusterroles"
-	Budgets             Source = "poddisruptionbudgets"
-	ValidatingWebhooks  Source = "validatingwebhookconfigurations"
-	MutatingWebhooks    Source = "mutatingwebhookconfigurations"
-)
-
-// Sources of Prometheus.
-const (
-	Clock             Source = "prometheus: clock"
-	GPUNodes          Source = "prometheus: GPUs by node"
-	GPUsTwice         Source = "prometheus: GPUs exported twice"
-	LabelsMoved       Source = "prometheus: allocations by exported_namespace"
-	LabelsPlain       Source = "prometheus: allocations by namespace"
-	LabelsSelf        Source = "prometheus: allocations to the exporter"
-	BusyMissing       Source = "prometheus: GPUs without busy ratio"
-	AttributionOld    Source = "prometheus: attribution age"
-	AttributionFailed Source = "prometheus: attribution errors"
-	AttributionNone   Source = "prometheus: nodes without attribution"
-	SamplesOld        Source = "prometheus: sample age"
-	Builds            Source = "prometheus: programs scraped"
-	TargetsDown       Source = "prometheus: targets down"
-	Recorded          Source = "prometheus: recording rules"
-	LastReconcile     Source = "prometheus: last reconcile"
-	Leaders           Source = "prometheus: leaders"
-	LimitsExceeded    Source = "prometheus: limits of namespaces"
-	Retention         Source = "prometheus: retention"
-)
-
-// Described is the documentation of a Source.
-type Described struct {
-	Source Source
-	// Path of a listing or an object; %s is a namespace or a name that other facts
-	// give. Several are tried in order: versions of one API.
+type Source struct {
+	Name string
+	// Paths of a listing of Kubernetes, or of an object; %s is what other facts name. Several
+	// are versions of one API, tried in order.
 	Paths []string
-	// Right that is needed: "list nodes".
-	Right string
 	// Optional is an API that may be absent.
 	Optional bool
-	// Query of Prometheus.
+	// Query of Prometheus: a name after a dollar sign is a selector.
 	Query string
+
+	take  func(*Facts) sink       // of a listing's pages
+	named func(*reading, *Source) // reads what other facts name
 }
 
-// Table of all sources, in the order in which they are read.
-var Table = []Described{
-	{Source: Deployments, Paths: []string{"/apis/apps/v1/deployments"}, Right: "list deployments.apps"},
-	{Source: DaemonSets, Paths: []string{"/apis/apps/v1/daemonsets"}, Right: "list daemonsets.apps"},
-	{Source: APIServices, Paths: []string{"/apis/apiregistration.k8s.io/v1/apiservices"}, Right: "list apiservices.apiregistration.k8s.io"},
-	{Source: Nodes, Paths: []string{"/api/v1/nodes"}, Right: "list nodes"},
-	{Source: Pods, Paths: []string{"/api/v1/pods"}, Right: "list pods"},
-	{Source: Pools, Paths: []string{"/apis/gpuscale.io/v1alpha1/gpunodepools"}, Right: "list gpunodepools.gpuscale.io", Optional: true},
-	{Source: GPUQuotas, Paths: []string{"/apis/gpuscale.io/v1alpha1/gpuquotas"}, Right: "list gpuquotas.gpuscale.io", Optional: true},
-	{Source: HPAs, Paths: []string{"/apis/autoscaling/v2/horizontalpodautoscalers"}, Right: "list horizontalpodautoscalers.autoscaling"},
-	{Source: ScaledObjects, Paths: []string{"/apis/keda.sh/v1alpha1/scaledobjects"}, Right: "list scaledobjects.keda.sh", Optional: true},
-	{Source: ResourceQuotas, Paths: []string{"/api/v1/resourcequotas"}, Right: "list resourcequotas"},
-	{Source: NodeLeases, Paths: []string{"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"}, Right: "list leases.coordination.k8s.io in kube-node-lease"},
-	{Source: ClusterRoleBindings, Paths: []string{"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"}, Right: "list clusterrolebindings.rbac.authorization.k8s.io"},
-	{Source: ClusterRoles, Paths: []string{"/apis/rbac.authorization.k8s.io/v1/clusterroles"}, Right: "list clusterroles.rbac.authorization.k8s.io"},
-	{Source: RoleBindings, Paths: []string{"/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings"}, Right: "list rolebindings.rbac.authorization.k8s.io in kube-system"},
-	{Source: Budgets, Paths: []string{"/apis/policy/v1/poddisruptionbudgets"}, Right: "list poddisruptionbudgets.policy"},
-	{Source: ValidatingWebhooks, Paths: []string{"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"}, Right: "list validatingwebhookconfigurations.admissionregistration.k8s.io"},
-	{Source: MutatingWebhooks, Paths: []string{"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"}, Right: "list mutatingwebhookconfigurations.admissionregistration.k8s.io"},
-	{Source: ResourceSlices, Paths: []string{"/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices"},
-		Right: "list resourceslices.resource.k8s.io", Optional: true},
-	{Source: CustomMetrics, Paths: []string{"/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1"}, Right: "get /apis/custom.metrics.k8s.io (discovery)", Optional: true},
-	{Source: ExternalMetrics, Paths: []string{"/apis/external.metrics.k8s.io/v1beta1"}, Right: "get /apis/external.metrics.k8s.io (discovery)", Optional: true},
-	{Source: Monitoring, Paths: []string{"/apis/monitoring.coreos.com/v1"}, Right: "get /apis/monitoring.coreos.com (discovery)", Optional: true},
-	{Source: CRDs, Paths: []string{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s"}, Right: "get customresourcedefinitions.apiextensions.k8s.io"},
-	{Source: Services, Paths: []string{"/api/v1/namespaces/%s/services/%s"}, Right: "get services"},
-	{Source: EndpointSlices, Paths: []string{"/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices"}, Right: "list endpointslices.discovery.k8s.io"},
-	{Source: ConfigMaps, Paths: []string{"/api/v1/namespaces/%s/configmaps/%s"}, Right: "get configmaps"},
-	{Source: Leases, Paths: []string{"/apis/coordination.k8s.io/v1/namespaces/%s/leases"}, Right: "list leases.coordination.k8s.io"},
-	{Source: Clock, Query: "vector(time())"},
-	{Source: GPUNodes, Query: "count by (node) ($gpu_info)"},
-	{Source: GPUsTwice, Query: "count by (job, instance, namespace, pod) ($gpu_info and on (gpu_uuid) (count by (gpu_uuid) ($gpu_info) > 1))"},
-	{Source: LabelsMoved, Query: "count by (job) ($gpu_held{exported_pod!=\"\"})"},
-	{Source: LabelsPlain, Query: "count by (job) ($gpu_held{exported_pod=\"\",pod!=\"\"} unless on (job, instance, namespace, pod) $gpu_attribution_age_seconds)"},
-	{Source: LabelsSelf, Query: "count by (job, namespace, pod) ($gpu_held{exported_pod=\"\"} and on (job, instance, namespace, pod) $gpu_attribution_age_seconds)"},
-	{Source: BusyMissing, Query: "count by (node) ((($gpu_info{mig=\"false\"} unless on (node, gpu_uuid) $gpu_busy_ratio) or" +
-		" ($gpu_instance_info unless on (node, gpu_uuid, gpu_instance_id) $gpu_instance_busy_ratio)) unless on (node, gpu_uuid) ($gpu_healthy == 0))"},
-	{Source: AttributionOld, Query: "max by (node) ($gpu_attribution_age_seconds) > 300"},
-	{Source: AttributionFailed, Query: "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds" +
+// Sources of Kubernetes, and then of Prometheus.
+var (
+	Deployments         = list("/apis/apps/v1/deployments", into(func(f *Facts) *[]*deployment { return &f.Deployments }, nil))
+	DaemonSets          = list("/apis/apps/v1/daemonsets", into(func(f *Facts) *[]*daemonSet { return &f.DaemonSets }, nil))
+	APIServices         = list("/apis/apiregistration.k8s.io/v1/apiservices", into(func(f *Facts) *[]*apiService { return &f.APIServices }, nil))
+	Nodes               = list("/api/v1/nodes", into(func(f *Facts) *[]*corev1.Node { return &f.Nodes }, trimmed))
+	Pods                = list("/api/v1/pods", into(func(f *Facts) *[]*corev1.Pod { return &f.Pods }, keepPod))
+	Pools               = optional(list("/apis/gpuscale.io/v1alpha1/gpunodepools", into(func(f *Facts) *[]*pool { return &f.Pools }, nil)))
+	GPUQuotas           = optional(list("/apis/gpuscale.io/v1alpha1/gpuquotas", into(func(f *Facts) *[]*gpuQuota { return &f.GPUQuotas }, nil)))
+	HPAs                = list("/apis/autoscaling/v2/horizontalpodautoscalers", into(func(f *Facts) *[]*hpa { return &f.HPAs }, nil))
+	ScaledObjects       = optional(list("/apis/keda.sh/v1alpha1/scaledobjects", into(func(f *Facts) *[]*ScaledObject { return &f.ScaledObjects }, nil)))
+	ResourceQuotas      = list("/api/v1/resourcequotas", into(func(f *Facts) *[]*corev1.ResourceQuota { return &f.ResourceQuotas }, nil))
+	NodeLeases          = called("node leases", list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", into(func(f *Facts) *[]*lease { return &f.NodeLeases }, nil)))
+	ClusterRoleBindings = list("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", into(func(f *Facts) *[]*clusterRoleBinding { return &f.ClusterRoleBindings }, nil))
+	ClusterRoles        = list("/apis/rbac.authorization.k8s.io/v1/clusterroles", into(func(f *Facts) *[]*clusterRole { return &f.ClusterRoles }, nil))
+	RoleBindings        = list("/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings", into(func(f *Facts) *[]*roleBinding { return &f.RoleBindings }, nil))
+	Budgets             = list("/apis/policy/v1/poddisruptionbudgets", into(func(f *Facts) *[]*budget { return &f.Budgets }, nil))
+	ValidatingWebhooks  = list("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", into(func(f *Facts) *[]*validatingWebhook { return &f.ValidatingWebhooks }, nil))
+	MutatingWebhooks    = list("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", into(func(f *Facts) *[]*mutatingWebhook { return &f.MutatingWebhooks }, nil))
+	ResourceSlices      = optional(list("/apis/resource.k8s.io/v1/resourceslices", into(func(f *Facts) *[]*ResourceSlice { return &f.ResourceSlices }, nil),
+		"/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices"))
+	CustomMetrics   = discovery("custom metrics", func(f *Facts) *[]string { return &f.CustomMetrics }, "/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1")
+	ExternalMetrics = discovery("external metrics", func(f *Facts) *[]string { return &f.ExternalMetrics }, "/apis/external.metrics.k8s.io/v1beta1")
+	Monitoring      = discovery("monitors", func(f *Facts) *[]string { return &f.Monitoring }, "/apis/monitoring.coreos.com/v1")
+	CRDs            = &Source{Name: "customresourcedefinitions", Paths: []string{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s"}, named: readCRDs}
+	Services        = &Source{Name: "services", Paths: []string{"/api/v1/namespaces/%s/services/%s"}, named: readServices}
+	EndpointSlices  = &Source{Name: "endpointslices", Paths: []string{"/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices"}, named: readEndpointSlices}
+	ConfigMaps      = &Source{Name: "configmaps", Paths: []string{"/api/v1/namespaces/%s/configmaps/%s"}, named: readConfigMaps}
+	Leases          = &Source{Name: "leases", Paths: []string{"/apis/coordination.k8s.io/v1/namespaces/%s/leases"}, named: readLeases}
+
+	Clock       = query("clock", "vector(time())")
+	GPUNodes    = query("GPUs by node", "count by (node) ($gpu_info)")
+	GPUsTwice   = query("GPUs exported twice", "count by (job, instance, namespace, pod) ($gpu_info and on (gpu_uuid) (count by (gpu_uuid) ($gpu_info) > 1))")
+	LabelsMoved = query("allocations by exported_namespace", `count by (job) ($gpu_held{exported_pod!=""})`)
+	LabelsPlain = query("allocations by namespace", `count by (job) ($gpu_held{exported_pod="",pod!=""} unless on (job, instance, namespace, pod) $gpu_attribution_age_seconds)`)
+	LabelsSelf  = query("allocations to the exporter", `count by (job, namespace, pod) ($gpu_held{exported_pod=""} and on (job, instance, namespace, pod) $gpu_attribution_age_seconds)`)
+	BusyMissing = query("GPUs without busy ratio", `count by (node) ((($gpu_info{mig="false"} unless on (node, gpu_uuid) $gpu_busy_ratio) or`+
+		" ($gpu_instance_info unless on (node, gpu_uuid, gpu_instance_id) $gpu_instance_busy_ratio)) unless on (node, gpu_uuid) ($gpu_healthy == 0))")
+	AttributionOld    = query("attribution age", "max by (node) ($gpu_attribution_age_seconds) > 300")
+	AttributionFailed = query("attribution errors", "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds"+
 		// A target that is no longer scraped, or is under another job, has neither.
-		" and on (job, instance) $gpuscale_exporter_build_info"},
-	{Source: AttributionNone, Query: "count by (node) ($gpu_info) unless on (node) count by (node) ($gpu_attribution_age_seconds)"},
-	{Source: SamplesOld, Query: "max by (node) ($gpu_sample_age_seconds) > 120"},
-	{Source: Builds, Query: `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")` +
-		` or label_replace(count($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "")`},
-	{Source: TargetsDown, Query: `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`},
-	{Source: Recorded, Query: `label_replace(count($node:gpu_info:count), "rule", "node:gpu_info:count", "", "")` +
+		" and on (job, instance) $gpuscale_exporter_build_info")
+	AttributionNone = query("nodes without attribution", "count by (node) ($gpu_info) unless on (node) count by (node) ($gpu_attribution_age_seconds)")
+	SamplesOld      = query("sample age", "max by (node) ($gpu_sample_age_seconds) > 120")
+	Builds          = query("programs scraped", `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")`+
+		` or label_replace(count($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "")`)
+	TargetsDown = query("targets down", `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`)
+	Recorded    = query("recording rules", `label_replace(count($node:gpu_info:count), "rule", "node:gpu_info:count", "", "")`+
 		// An autoscaler that started half a minute ago has no counters yet.
-		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m])), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`},
-	{Source: LastReconcile, Query: "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)"},
-	{Source: Leaders, Query: "sum($gpuscale_autoscaler_leader)"},
-	{Source: LimitsExceeded, Query: "max by (namespace, exported_namespace, reason) ($gpuscale_autoscaler_limit_exceeded_pods)"},
-	{Source: Retention, Query: "GET /api/v1/status/runtimeinfo"},
+		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m])), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`)
+	LastReconcile  = query("last reconcile", "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)")
+	Leaders        = query("leaders", "sum($gpuscale_autoscaler_leader)")
+	LimitsExceeded = query("limits of namespaces", "max by (namespace, exported_namespace, reason) ($gpuscale_autoscaler_limit_exceeded_pods)")
+	Retention      = query("retention", "GET /api/v1/status/runtimeinfo")
+)
+
+// Table of all sources, in the order in which they are read.
+var Table = []*Source{
+	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
+	Budgets, ValidatingWebhooks, MutatingWebhooks, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps, Leases,
+	Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
+	Recorded, LastReconcile, Leaders, LimitsExceeded, Retention,
+}
+
+// list is a listing that has the name of its resource.
+func list(path string, take func(*Facts) sink, older ...string) *Source {
+	return &Source{Name: path[strings.LastIndexByte(path, '/')+1:], Paths: append([]string{path}, older...), take: take}
+}
+
+func called(name string, s *Source) *Source { s.Name = name; return s }
+
+func optional(s *Source) *Source { s.Optional = true; return s }
+
+// discovery is the page of an API group that may be absent.
+func discovery(name string, field func(*Facts) *[]string, paths ...string) *Source {
+	return &Source{Name: name, Paths: paths, Optional: true, take: func(f *Facts) sink { return resources(field(f)) }}
+}
+
+func query(name, promql string) *Source {
+	return &Source{Name: "prometheus: " + name, Query: promql}
+}
+
+// Right is the right that a source of Kubernetes needs: "list deployments.apps".
+func (s *Source) Right() string {
+	parts := strings.Split(s.Paths[0], "/") // "", "apis", group, version, …
+	if parts[1] == "apis" && len(parts) == 4 {
+		return "get /apis/" + parts[2] + " (discovery)"
+	}
+	verb, resource, namespace := "list", parts[len(parts)-1], ""
+	if resource == "%s" {
+		verb, resource = "get", parts[len(parts)-2]
+	}
+	if parts[1] == "apis" {
+		resource += "." + parts[2]
+	}
+	if at := slices.Index(parts, "namespaces"); at >= 0 && parts[at+1] != "%s" {
+		namespace = " in " + parts[at+1]
+	}
+	return verb + " " + resource + namespace
+}
+
+// Sources that checks read, each once, in the order of Table. Some show whether gpuscale is
+// installed at all.
+func Sources(checks []Check) []*Source {
+	wanted := map[*Source]bool{Deployments: true, DaemonSets: true, APIServices: true, Builds: true, GPUNodes: true}
+	for _, c := range checks {
+		for _, s := range c.Looks {
+			wanted[s] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(Table), func(s *Source) bool { return !wanted[s] })
 }
 
 // Names of sources, those of Prometheus as one.
-func Names(sources []Source) []string {
+func Names(sources []*Source) []string {
 	var out []string
 	asked := false
-	for _, d := range Table {
-		if !slices.Contains(sources, d.Source) {
-			continue
+	for _, s := range Table {
+		switch {
+		case !slices.Contains(sources, s):
+		case s.Query == "":
+			out = append(out, s.Name)
+		default:
+			asked = true
 		}
-		if d.Query == "" {
-			out = append(out, string(d.Source))
-		}
-		asked = asked || d.Query != ""
 	}
 	if asked {
 		out = append(out, "Prometheus")

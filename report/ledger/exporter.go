@@ -2,9 +2,9 @@ package ledger
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -256,11 +256,4 @@ func Part(model, profile string) float64 {
 	return min(1, float64(n.Compute)/7)
 }
 
-func sorted[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for n := range m {
-		names = append(names, n)
-	}
-	slices.SortFunc(names, strings.Compare)
-	return names
-}
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

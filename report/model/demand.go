@@ -63,7 +63,7 @@ func (m *maker) demand() Demand {
 		return d
 	}
 	waits := m.waits(query.PodWait, query.PodWaitNative, metric.LabelTenant)
-	for _, t := range sortedKeys(waits) { // all of them, without a name, come first
+	for _, t := range keys(waits) { // all of them, without a name, come first
 		d.Waits = append(d.Waits, waits[t])
 	}
 	d.Decision = m.waits(query.Decisions, query.DecisionsNative, "")[""]

@@ -362,7 +362,7 @@ func (m *maker) expected() []Workload {
 		}
 	}
 	var all []Workload
-	for _, name := range sortedKeys(by) {
+	for _, name := range keys(by) {
 		all = append(all, *by[name])
 	}
 	return all

@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -174,15 +175,8 @@ func (m *maker) gpuModels() map[string]string {
 	return models
 }
 
-// sortedKeys returns a map's keys in order.
-func sortedKeys[V any](all map[string]V) []string {
-	keys := make([]string, 0, len(all))
-	for k := range all {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+// keys of a map, in order.
+func keys[K cmp.Ordered, V any](all map[K]V) []K { return slices.Sorted(maps.Keys(all)) }
 
 // most sorts by a figure, the largest first, and by name where they are the same.
 func most[T any](all []T, figure func(T) Number, name func(T) string) {

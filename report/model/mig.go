@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -146,7 +147,7 @@ func (m *maker) migGPUs() []MIGGPU {
 		c.Instances = append(c.Instances, i)
 	}
 	var all []MIGGPU
-	for _, uuid := range sortedKeys(gpus) {
+	for _, uuid := range keys(gpus) {
 		slices.SortFunc(gpus[uuid].Instances, func(a, b Instance) int { return cmp.Compare(a.Start, b.Start) })
 		all = append(all, *gpus[uuid])
 	}
@@ -192,7 +193,7 @@ func (m *maker) fragmentation(gpus []MIGGPU) []Fragmentation {
 		s.piece += largest
 	}
 	var all []Fragmentation
-	for _, model := range sortedKeys(by) {
+	for _, model := range keys(by) {
 		s := by[model]
 		f := Fragmentation{Model: model, GPUs: s.gpus, Free: s.free, Index: Unknown("no slice is free")}
 		if s.free > 0 {
@@ -204,20 +205,17 @@ func (m *maker) fragmentation(gpus []MIGGPU) []Fragmentation {
 }
 
 func (m *maker) profiles(gpus []MIGGPU) []Profile {
-	type key struct{ model, profile string }
-	by := map[string]*Profile{}
-	name := func(k key) string { return k.model + "\xff" + k.profile }
-	of := func(k key) *Profile {
-		p := by[name(k)]
-		if p == nil {
-			p = &Profile{Model: k.model, Profile: k.profile, Mean: Known(0)}
-			by[name(k)] = p
+	by := map[[2]string]*Profile{} // model and profile
+	of := func(model, profile string) *Profile {
+		k := [2]string{model, profile}
+		if by[k] == nil {
+			by[k] = &Profile{Model: model, Profile: profile, Mean: Known(0)}
 		}
-		return p
+		return by[k]
 	}
 	for _, c := range gpus {
 		for _, i := range c.Instances {
-			p := of(key{c.Model, i.Profile})
+			p := of(c.Model, i.Profile)
 			p.Instances++
 			if i.AllocatedTo != "" {
 				p.Allocated++
@@ -239,7 +237,7 @@ func (m *maker) profiles(gpus []MIGGPU) []Profile {
 		if profile == "" {
 			continue
 		}
-		p := of(key{gpu.ProductName(l.Labels.Get(metric.LabelModel)), profile})
+		p := of(gpu.ProductName(l.Labels.Get(metric.LabelModel)), profile)
 		sum := 0.0
 		for _, point := range l.Points {
 			if i, ok := g.Index(point.Time); ok && i > 0 && !math.IsNaN(point.Value) {
@@ -251,10 +249,13 @@ func (m *maker) profiles(gpus []MIGGPU) []Profile {
 		}
 	}
 	var all []Profile
-	for _, k := range sortedKeys(by) {
-		by[k].Mean = m.unless(by[k].Mean, query.Allocated)
-		all = append(all, *by[k])
+	for _, p := range by {
+		p.Mean = m.unless(p.Mean, query.Allocated)
+		all = append(all, *p)
 	}
+	slices.SortFunc(all, func(a, b Profile) int {
+		return cmp.Or(strings.Compare(a.Model, b.Model), strings.Compare(a.Profile, b.Profile))
+	})
 	return all
 }
 

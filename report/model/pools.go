@@ -66,7 +66,7 @@ func (m *maker) pools() []Pool {
 		away[l.Labels.Get(metric.LabelPool)] += m.total(m.values(l))
 	}
 	var all []Pool
-	for _, pool := range sortedKeys(nodes) {
+	for _, pool := range keys(nodes) {
 		n := nodes[pool]
 		p := Pool{
 			Pool: pool, Class: m.gpus.spot[pool], Min: m.last(n["min"]), Max: m.last(n["max"]), Mean: mean(n["size"]), Now: m.last(n["size"]),
@@ -85,7 +85,7 @@ func (m *maker) pools() []Pool {
 		}
 		failures := 0.0
 		var reasons []string
-		for _, key := range sortedKeys(failed) {
+		for _, key := range keys(failed) {
 			of, reason, _ := strings.Cut(key, "\xff")
 			if of == pool && failed[key] > 0 {
 				failures += failed[key]

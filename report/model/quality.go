@@ -110,7 +110,7 @@ func (m *maker) twins() string {
 		met[uuid] = true
 	}
 	var names []string
-	for _, uuid := range sortedKeys(twice) {
+	for _, uuid := range keys(twice) {
 		if twice[uuid] {
 			names = append(names, uuid)
 		}

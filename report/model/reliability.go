@@ -70,7 +70,7 @@ func (m *maker) reliability() Reliability {
 		by[x].nodes = append(by[x].nodes, l.Labels.Get(metric.LabelNode))
 	}
 	condemned := 0.0
-	for _, x := range sortedKeys(by) {
+	for _, x := range keys(by) {
 		c := by[x]
 		slices.Sort(c.gpus)
 		slices.Sort(c.nodes)

@@ -1,6 +1,14 @@
 package model
 
-import "time"
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
 
 // Schema is the version of the JSON form. A field may be added within it; a field that
 // is removed, or changes its meaning, makes a new one.
@@ -32,4 +40,141 @@ type Window struct {
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
 	Hours float64   `json:"hours" doc:"Length in hours."`
+}
+
+// Number is a figure, or why there is none. In JSON it is a number, or an object
+// {"unknown": "why"}: it can never be taken for zero.
+type Number struct {
+	v     float64
+	known bool
+	why   string
+}
+
+// Known makes a number; what is not one is unknown.
+func Known(v float64) Number {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return Unknown("not a number")
+	}
+	return Number{v: v, known: true}
+}
+
+// Unknown is no number, for a reason.
+func Unknown(why string) Number { return Number{why: why} }
+
+// Get returns the number, if it is known.
+func (n Number) Get() (float64, bool) { return n.v, n.known }
+
+// Or returns the number, or another where it is unknown. It is for sorting and for
+// drawing, never for adding up.
+func (n Number) Or(v float64) float64 {
+	if n.known {
+		return n.v
+	}
+	return v
+}
+
+// Why is why the number is unknown, empty if it is known.
+func (n Number) Why() string {
+	if !n.known && n.why == "" {
+		return "not asked"
+	}
+	return n.why
+}
+
+// Times returns the product, unknown if the number is.
+func (n Number) Times(f float64) Number {
+	if !n.known {
+		return n
+	}
+	return Known(n.v * f)
+}
+
+// Over returns the quotient: unknown if either is, or if it is by zero.
+func (n Number) Over(d Number) Number {
+	switch {
+	case !n.known:
+		return n
+	case !d.known:
+		return d
+	case d.v == 0:
+		return Unknown("nothing to divide by")
+	}
+	return Known(n.v / d.v)
+}
+
+// Plus returns the sum, unknown if either is.
+func (n Number) Plus(o Number) Number {
+	switch {
+	case !n.known:
+		return n
+	case !o.known:
+		return o
+	}
+	return Known(n.v + o.v)
+}
+
+// MarshalJSON rounds to six digits, more than the precision of any figure.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if !n.known {
+		return json.Marshal(struct {
+			Unknown string `json:"unknown"`
+		}{n.Why()})
+	}
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(n.v, 'g', 6, 64), 64)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(rounded)
+}
+
+// tenth is the unit in which shares of the capacity are written.
+const tenth = 0.001
+
+// Shown are the shares by place as they are written: in tenths of a percent, which
+// together are never more than the whole. The largest remainders are rounded up; a place
+// of less than a tenth keeps its share and is written as such.
+func (h Hours) Shown() map[string]Number {
+	shown := map[string]Number{}
+	var rounded []Place
+	whole := 0.0
+	for _, p := range h.Places {
+		shown[p.Place] = p.Share
+		if v, ok := p.Share.Get(); ok && v >= tenth {
+			rounded = append(rounded, p)
+			whole += v
+		}
+	}
+	const exact = 1e-4 // rounding errors, and what is written 0 %
+	units := func(share float64) float64 { return math.Floor(share/tenth + exact) }
+	left := units(whole)
+	for _, p := range rounded {
+		left -= units(p.Share.v)
+	}
+	slices.SortStableFunc(rounded, func(a, b Place) int {
+		return cmp.Compare(b.Share.v/tenth-units(b.Share.v), a.Share.v/tenth-units(a.Share.v))
+	})
+	for i, p := range rounded {
+		n := units(p.Share.v)
+		if float64(i) < left {
+			n++
+		}
+		shown[p.Place] = Known(n * tenth)
+	}
+	return shown
+}
+
+// Tenths writes a share of Shown, or a sum of such shares.
+func Tenths(n Number) string {
+	v, ok := n.Get()
+	switch {
+	case !ok:
+		return "n/a"
+	case v < 1e-7:
+		return "0 %"
+	case v < tenth-1e-9:
+		return "< 0.1 %"
+	case v > 1-tenth/2:
+		return "100 %"
+	}
+	return fmt.Sprintf("%.1f %%", 100*v)
 }

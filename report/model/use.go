@@ -124,7 +124,7 @@ func (m *maker) tenants() []Tenant {
 		return mean(v)
 	}
 	var all []Tenant
-	for _, name := range sortedKeys(values) {
+	for _, name := range keys(values) {
 		v := values[name]
 		all = append(all, Tenant{
 			Tenant: name, Guaranteed: of(v["guaranteed"], "no guarantee stated"), Limit: of(v["limit"], "no limit"), Used: of(v["used"], "not reported"),
@@ -162,7 +162,7 @@ func (m *maker) serving() []Serving {
 		beyond[ns], tokens[ns] = true, 0
 	}
 	var all []Serving
-	for _, ns := range sortedKeys(tokens) {
+	for _, ns := range keys(tokens) {
 		slices.Sort(names[ns])
 		s := Serving{Namespace: ns, Models: strings.Join(slices.Compact(names[ns]), ", "), Tokens: m.unless(Known(tokens[ns]), query.TokensBeyond)}
 		if beyond[ns] {

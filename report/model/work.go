@@ -1,8 +1,12 @@
 package model
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -138,13 +142,7 @@ func (w *work) matchers(d query.Dialect) []string {
 
 // sortedWork returns the workloads in order of name.
 func (m *maker) sortedWork() []*work {
-	byName := map[string]*work{}
-	for k, w := range m.work {
-		byName[k.namespace+"\xff"+k.name+"\xff"+k.profile] = w
-	}
-	var all []*work
-	for _, name := range sortedKeys(byName) {
-		all = append(all, byName[name])
-	}
-	return all
+	return slices.SortedFunc(maps.Values(m.work), func(a, b *work) int {
+		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name), strings.Compare(a.profile, b.profile))
+	})
 }

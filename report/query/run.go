@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -210,3 +211,159 @@ func tooMuch(err error) bool {
 // dcgmExporter is a series that dcgm-exporter has of every GPU. It is queried only for a
 // hint where there are no other series.
 const dcgmExporter = "DCGM_FI_DEV_GPU_TEMP"
+
+// Answers is what Prometheus returned: all input of a report but prices.
+type Answers struct {
+	Window  Window
+	Dialect Dialect
+	// Sources that have series in the window.
+	Exporter, Autoscaler, Servers bool
+	// Targets are the namespaces of the exporters' and autoscalers' scrape targets.
+	Targets []string
+	// Lines of range queries, by ask; of PerPiece one point, at the window's end.
+	Lines map[ID][]prom.Line
+	// Vectors of instant queries, by ask.
+	Vectors map[ID]prom.Vector
+	// Asked lists the queries in their order, for the methods section.
+	Asked []Asked
+	// Problems are queries, or pieces of them, without a usable answer.
+	Problems []Problem
+}
+
+// Asked is a query as it was sent.
+type Asked struct {
+	Ask
+	// Step between values; zero for what is asked at one moment.
+	Step time.Duration
+}
+
+// Problem is a piece of the window without an answer to a query.
+type Problem struct {
+	ID       ID
+	From, To time.Time
+	Err      string
+}
+
+// Unanswered lists the queries of which a piece of the answer is missing, each once.
+func (a Answers) Unanswered() []ID {
+	var ids []ID
+	for _, p := range a.Problems {
+		if !slices.Contains(ids, p.ID) {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids
+}
+
+// Missing reports at which moments of a grid any of the answers is missing. No line at
+// such a moment is unknown, not zero. It has N+1 values.
+func (a Answers) Missing(g Grid, ids ...ID) []bool {
+	missing := make([]bool, g.N+1)
+	for _, p := range a.Problems {
+		if !slices.Contains(ids, p.ID) {
+			continue
+		}
+		for i := range missing {
+			at := g.At(i)
+			missing[i] = missing[i] || !at.Before(p.From) && !at.After(p.To)
+		}
+	}
+	return missing
+}
+
+// patient retries queries that fail for a moment, and lets a query without an answer
+// fail alone. A report is some thousand queries over minutes: some meet a restart, a
+// proxy's limit or a block that takes too long to read.
+type patient struct {
+	Prometheus
+	pause time.Duration
+
+	mu   sync.Mutex
+	lost int         // queries without any answer
+	of   map[int]int // the same by the query's place in Answers.Asked
+}
+
+// Bounds of retries. Each lost query may have taken the whole time-out.
+const (
+	tries     = 3  // of one query, with exponential backoff
+	mostLost  = 20 // pieces of queries
+	mostOfOne = 2  // pieces of one query; then the rest of it is not sent
+)
+
+// Query is that of Prometheus, with retries.
+func (p *patient) Query(ctx context.Context, promql string, at time.Time) (v prom.Vector, err error) {
+	err = p.again(ctx, func() error {
+		v, err = p.Prometheus.Query(ctx, promql, at)
+		return err
+	})
+	return v, err
+}
+
+// Range is that of Prometheus, with retries.
+func (p *patient) Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) (lines []prom.Line, err error) {
+	err = p.again(ctx, func() error {
+		lines, err = p.Prometheus.Range(ctx, promql, from, to, step)
+		return err
+	})
+	return lines, err
+}
+
+func (p *patient) again(ctx context.Context, ask func() error) error {
+	pause := p.pause
+	for n := 1; ; n++ {
+		err := ask()
+		if n == tries || !passing(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+		pause *= 2
+	}
+}
+
+// passing reports whether a retry may succeed. A query that timed out does so again, and
+// a refused credential stays refused.
+func passing(err error) bool {
+	if !errors.Is(err, prom.ErrUnavailable) || late(err) {
+		return false
+	}
+	text := err.Error()
+	for _, status := range []string{"HTTP 429", "HTTP 502", "HTTP 503", "EOF", "connection reset"} {
+		if strings.Contains(text, status) {
+			return true
+		}
+	}
+	return false
+}
+
+// late reports whether a query timed out, here or at the server.
+func late(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timed out") || strings.Contains(err.Error(), "timeout")
+}
+
+// lose records a piece of a query without an answer. Its error ends the report:
+// Prometheus does not answer the simplest query, or too many were lost.
+func (p *patient) lose(ctx context.Context, ask int, at time.Time, err error) error {
+	p.mu.Lock()
+	p.lost++
+	p.of[ask]++
+	lost := p.lost
+	p.mu.Unlock()
+	if lost > mostLost {
+		return fmt.Errorf("%d queries had no answer: %w", lost, err)
+	}
+	if _, simplest := p.Query(ctx, "vector(1)", at); errors.Is(simplest, prom.ErrUnavailable) {
+		return err
+	}
+	return nil
+}
+
+// hopeless reports whether so many pieces of a query were lost that the rest is not sent.
+func (p *patient) hopeless(ask int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of[ask] >= mostOfOne
+}

@@ -80,7 +80,7 @@ var apiFaults = []fault{
 				delete(spec, "externalName")
 			})
 		},
-		check: "apiservice-ca", objects: []string{"Service " + installed + "/" + adapterName}, says: "no endpoint",
+		check: "apiservice-ca", objects: []string{"Service " + installed + "/" + adapterName}, says: "no ready endpoint",
 		brings: []string{"hpa-metric-unknown"}, // the list of what is served cannot be read
 	},
 	{

@@ -39,7 +39,7 @@ var guardFaults = []fault{
 	{
 		name:  "a webhook over evictions without a server",
 		seed:  func(x *trouble) { x.add(deadWebhook) },
-		check: "webhook-dead", objects: []string{"ValidatingWebhookConfiguration evictions"}, says: "gpu-operator/gone is not there",
+		check: "webhook-dead", objects: []string{"ValidatingWebhookConfiguration evictions"}, says: "gpu-operator/gone does not exist",
 	},
 	{
 		name: "the autoscaler may not evict",

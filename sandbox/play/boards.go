@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
-	"github.com/gpuscale/gpuscale/deploy/chart/gpuscale"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
@@ -30,12 +29,8 @@ func serveBoards(ctx context.Context, prometheus string, scrape time.Duration, l
 	if err != nil {
 		return "", nil, fmt.Errorf("serving the boards: %w", err)
 	}
-	boards, err := preview.Load(gpuscale.Boards())
-	if err != nil {
-		return "", nil, fmt.Errorf("serving the boards: %w", err)
-	}
 	server, err := serve.New(serve.Options{Address: "127.0.0.1:0", Log: log, Routes: func(mux *http.ServeMux) {
-		preview.Routes(mux, eval.Client(client), boards, scrape, log)
+		preview.Routes(mux, client, boards.All(), scrape)
 	}})
 	if err != nil {
 		return "", nil, fmt.Errorf("serving the boards: %w", err)

@@ -1,13 +1,15 @@
-package states
+package memstore_test
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // The labels of a target and of what it exposes meet as in Prometheus.
@@ -25,35 +27,36 @@ func TestLabelsThatClash(t *testing.T) {
 			labels.FromStrings("job", "j", "namespace", "system", "pod", "exporter"),
 		},
 	} {
-		if got := honoured(c.exposed, target); !labels.Equal(got, c.honoured) {
-			t.Errorf("honoured %s: %s, want %s", c.exposed, got, c.honoured)
-		}
-		if got := renamed(c.exposed, target); !labels.Equal(got, c.renamed) {
-			t.Errorf("renamed %s: %s, want %s", c.exposed, got, c.renamed)
+		for honor, want := range map[bool]labels.Labels{true: c.honoured, false: c.renamed} {
+			var d memstore.DB
+			d.Scrape(noon, target, honor, []memstore.Exposed{{Labels: c.exposed, Value: 1}})
+			if got := d.Named("")[0].Labels; !labels.Equal(got, want) {
+				t.Errorf("honor_labels %v, %s: %s, want %s", honor, c.exposed, got, want)
+			}
 		}
 	}
 }
 
 // A series that is no longer exposed ends at the scrape that misses it; one that returns
-// continues; a removed target ends altogether.
+// continues; what a removed target had ends altogether.
 func TestStaleness(t *testing.T) {
-	r := newRecording()
-	at := begin
-	for _, text := range []string{"a 1\nb 1\n", "a 2\n", "a 3\nb 3\n"} {
-		families, err := parse([]byte(text))
-		if err != nil {
-			t.Fatal(err)
+	var d memstore.DB
+	for i, page := range []string{"a 1 b 1", "a 2", "a 3 b 3", "", ""} {
+		var exposed []memstore.Exposed
+		words := strings.Fields(page)
+		for k := 0; k < len(words); k += 2 {
+			v, err := strconv.ParseFloat(words[k+1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			exposed = append(exposed, memstore.Exposed{Labels: labels.FromStrings(labels.MetricName, words[k]), Value: v})
 		}
-		r.scrape(at, "t", labels.FromStrings("job", "j"), families)
-		at = at.Add(Every)
+		d.Scrape(memstore.From(noon, step)(i, 0), labels.FromStrings("job", "j"), false, exposed)
 	}
-	r.scrape(at, "t", labels.FromStrings("job", "j"), nil)
-	at = at.Add(Every)
-	r.gone(at, "t")
-	for name, want := range map[string]string{"a": "1 2 3 end", "b": "1 end 3 end", "up": "1 1 1 0 end"} {
+	for name, want := range map[string]string{"a": "1 2 3 end", "b": "1 end 3 end"} {
 		var got []string
-		for _, p := range r.plain.byName[name][0].points {
-			text := strings.TrimSuffix(time.Duration(p.F()*1e9).String(), "s")
+		for _, p := range d.Named(name)[0].Points {
+			text := strconv.FormatFloat(p.F(), 'g', -1, 64)
 			if math.Float64bits(p.F()) == value.StaleNaN {
 				text = "end"
 			}
@@ -62,5 +65,8 @@ func TestStaleness(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %q, want %s", name, got, want)
 		}
+	}
+	if names := d.Without("a").Names(); len(names) != 1 || names[0] != "b" {
+		t.Errorf("without a: %v", names)
 	}
 }

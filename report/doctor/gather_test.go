@@ -1,4 +1,4 @@
-package gather
+package doctor
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/report/doctor"
 	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
 )
 
@@ -28,12 +27,12 @@ func fake(t *testing.T, text string) (*fakeapi.Server, Options) {
 	}
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
-	return s, Options{Kube: &rest.Config{Host: h.URL}, NoPrometheus: "none was given", Sources: doctor.Sources(doctor.All())}
+	return s, Options{Kube: &rest.Config{Host: h.URL}, NoPrometheus: "none was given", Sources: Sources(All())}
 }
 
 func base(t *testing.T) string {
 	t.Helper()
-	raw, err := os.ReadFile("../testdata/base.yaml")
+	raw, err := os.ReadFile("testdata/base.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +40,10 @@ func base(t *testing.T) string {
 }
 
 // All sources of a small cluster: few calls, all of them reads, and all facts of checks.
-func TestFacts(t *testing.T) {
+func TestGather(t *testing.T) {
 	s, o := fake(t, base(t))
 	s.Extra["/apis/custom.metrics.k8s.io/v1beta2"] = `{"resources":[{"name":"pods/gpu_busy"},{"name":"deployments.apps/queue_depth"}]}`
-	f, err := Facts(t.Context(), o)
+	f, err := Gather(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +59,8 @@ func TestFacts(t *testing.T) {
 	for what, ok := range map[string]bool{
 		"nodes": len(f.Nodes) == 1, "pods": len(f.Pods) == 1, "services": len(f.Services) == 1, "endpoints": len(f.EndpointSlices) == 1,
 		"config": len(f.ConfigMaps) == 1, "lease": len(f.Leases) == 1, "rolebindings": len(f.RoleBindings) == 1,
-		"metrics": slices.Equal(f.CustomMetrics, []string{"gpu_busy", "queue_depth"}), "KEDA is absent": f.Absent[doctor.ScaledObjects],
-		"no Prometheus": f.Missing[doctor.GPUNodes] == "none was given", "the clock": f.Local.Sub(f.Now).Abs() < 5*time.Second,
+		"metrics": slices.Equal(f.CustomMetrics, []string{"gpu_busy", "queue_depth"}), "KEDA is absent": f.Absent[ScaledObjects],
+		"no Prometheus": f.Missing[GPUNodes] == "none was given", "the clock": f.Local.Sub(f.Now).Abs() < 5*time.Second,
 	} {
 		if !ok {
 			t.Errorf("%s: not so", what)
@@ -76,7 +75,7 @@ func TestPages(t *testing.T) {
 		fmt.Fprintf(&text, "kind: Node\nmetadata: {name: n%d}\n---\n", i)
 	}
 	s, o := fake(t, text.String())
-	f, err := Facts(t.Context(), o)
+	f, err := Gather(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,12 +95,12 @@ func TestPages(t *testing.T) {
 func TestBounds(t *testing.T) {
 	s, o := fake(t, "kind: Node")
 	s.Endless = []string{"/api/v1/nodes"}
-	f, err := Facts(t.Context(), o)
+	f, err := Gather(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Nodes) != maxObjects || !strings.Contains(f.Missing[doctor.Nodes], "only the first 20000") {
-		t.Errorf("%d nodes, %q", len(f.Nodes), f.Missing[doctor.Nodes])
+	if len(f.Nodes) != maxObjects || !strings.Contains(f.Missing[Nodes], "only the first 20000") {
+		t.Errorf("%d nodes, %q", len(f.Nodes), f.Missing[Nodes])
 	}
 	if f.Calls > maxCalls {
 		t.Errorf("%d calls", f.Calls)
@@ -116,22 +115,22 @@ func TestBounds(t *testing.T) {
 	}
 	s, o = fake(t, text.String())
 	s.Endless = slices.Collect(maps.Values(endless))
-	if f, err = Facts(t.Context(), o); err != nil {
+	if f, err = Gather(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	if f.Calls != maxCalls || len(s.Calls()) != maxCalls {
 		t.Errorf("%d calls, counted as %d, want the bound %d", len(s.Calls()), f.Calls, maxCalls)
 	}
-	for _, source := range []doctor.Source{doctor.CRDs} {
+	for _, source := range []*Source{CRDs} {
 		if !strings.Contains(f.Missing[source], "bound") {
-			t.Errorf("%s: %q, want that the bound is reached", source, f.Missing[source])
+			t.Errorf("%s: %q, want that the bound is reached", source.Name, f.Missing[source])
 		}
 	}
 }
 
 // Missing rights are named, one by one, and nothing else is lost.
 func TestForbidden(t *testing.T) {
-	for _, d := range doctor.Table {
+	for _, d := range Table {
 		if len(d.Paths) == 0 {
 			continue
 		}
@@ -140,13 +139,13 @@ func TestForbidden(t *testing.T) {
 			path, _, _ := strings.Cut(strings.ReplaceAll(p, "namespaces/%s", "namespaces/gs"), "/%s")
 			s.Denied = append(s.Denied, path)
 		}
-		f, err := Facts(t.Context(), o)
+		f, err := Gather(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := "you lack the right to " + d.Right; f.Missing[d.Source] != want {
+		if want := "you lack the right to " + d.Right(); f.Missing[d] != want {
 			// What other facts name is not read where those cannot be read.
-			t.Errorf("%s: %q, want %q", d.Source, f.Missing[d.Source], want)
+			t.Errorf("%s: %q, want %q", d.Name, f.Missing[d], want)
 		}
 	}
 }
@@ -154,26 +153,26 @@ func TestForbidden(t *testing.T) {
 func TestNoAPIServer(t *testing.T) {
 	s, o := fake(t, "")
 	s.Broken = []string{"/"}
-	if _, err := Facts(t.Context(), o); err == nil || !strings.Contains(err.Error(), "etcd is away") {
+	if _, err := Gather(t.Context(), o); err == nil || !strings.Contains(err.Error(), "etcd is away") {
 		t.Errorf("err = %v", err)
 	}
 	o.Kube = &rest.Config{Host: "http://127.0.0.1:1"}
-	if _, err := Facts(t.Context(), o); err == nil {
+	if _, err := Gather(t.Context(), o); err == nil {
 		t.Error("connection refused")
 	}
 	// A server that stops in the middle: the rest is reported as missing.
 	s, o = fake(t, base(t))
 	s.Broken = []string{"/api/v1/nodes"}
-	f, err := Facts(t.Context(), o)
+	f, err := Gather(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(f.Missing[doctor.Nodes], "etcd is away") {
-		t.Errorf("nodes: %q", f.Missing[doctor.Nodes])
+	if !strings.Contains(f.Missing[Nodes], "etcd is away") {
+		t.Errorf("nodes: %q", f.Missing[Nodes])
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Facts(ctx, o); err == nil {
+	if _, err := Gather(ctx, o); err == nil {
 		t.Error("its time was over before it began")
 	}
 }
@@ -192,31 +191,31 @@ func TestPrometheusAway(t *testing.T) {
 	}
 	_, o := fake(t, base(t))
 	o.Prometheus = client
-	f, err := Facts(t.Context(), o)
+	f, err := Gather(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if asked != 1 || f.Queries != 1 {
 		t.Errorf("asked %d times, counted as %d", asked, f.Queries)
 	}
-	for _, d := range doctor.Table {
-		if d.Query != "" && !strings.Contains(f.Missing[d.Source], "HTTP 503") {
-			t.Errorf("%s: %q", d.Source, f.Missing[d.Source])
+	for _, d := range Table {
+		if d.Query != "" && !strings.Contains(f.Missing[d], "HTTP 503") {
+			t.Errorf("%s: %q", d.Name, f.Missing[d])
 		}
 	}
 }
 
 // Every query parses, with and without matchers, and the matchers are in every selector.
 func TestQuestions(t *testing.T) {
-	for _, d := range doctor.Table {
-		if d.Query == "" || d.Source == doctor.Retention {
+	for _, d := range Table {
+		if d.Query == "" || d == Retention {
 			continue
 		}
 		for _, match := range []string{"", `cluster="a",env!~"x|y"`} {
 			text := Written(d.Query, match)
 			e, err := parser.NewParser(parser.Options{}).ParseExpr(text)
 			if err != nil {
-				t.Errorf("%s: %v in %s", d.Source, err, text)
+				t.Errorf("%s: %v in %s", d.Name, err, text)
 				continue
 			}
 			parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
@@ -226,7 +225,7 @@ func TestQuestions(t *testing.T) {
 						has = has || m.Name == "cluster" && m.Value == "a"
 					}
 					if !has {
-						t.Errorf("%s: %s is not matched", d.Source, v)
+						t.Errorf("%s: %s is not matched", d.Name, v)
 					}
 				}
 				return nil

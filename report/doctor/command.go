@@ -1,0 +1,148 @@
+package doctor
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Lengths of untrusted text in output.
+const (
+	maxText    = 600
+	maxName    = 120
+	maxCommand = 2000
+)
+
+// Clean makes untrusted text safe to print: one line, no control characters, no terminal
+// escapes, no change of writing direction, at most limit characters.
+func Clean(text string, limit int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n == limit {
+			b.WriteString("…")
+			break
+		}
+		n++
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteByte(' ')
+		case r == utf8.RuneError, !unicode.IsPrint(r):
+			b.WriteByte('?')
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// bare are the characters without a meaning in any shell.
+const bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
+
+// quote writes a word for a POSIX shell.
+func quote(word string) string {
+	if word != "" && strings.Trim(word, bare) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// command joins words for a shell; empty where a word has invisible characters, which must
+// not be pasted, or the command is too long to review.
+func command(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if !utf8.ValidString(w) || strings.ContainsFunc(w, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return ""
+		}
+		quoted[i] = quote(w)
+	}
+	line := strings.Join(quoted, " ")
+	if len(line) > maxCommand {
+		return ""
+	}
+	return line
+}
+
+// kubectl writes a command for the cluster.
+func (l *look) kubectl(words ...string) string {
+	return command(slices.Concat([]string{"kubectl"}, l.f.Kubectl, words)...)
+}
+
+// in writes a command about a namespace; none for what has no namespace.
+func (l *look) in(namespace string, words ...string) string {
+	if namespace == "" {
+		return l.kubectl(words...)
+	}
+	return l.kubectl(append([]string{"-n", namespace}, words...)...)
+}
+
+// patch writes a merge patch of an object.
+func (l *look) patch(namespace, resource, name, merge string) string {
+	return l.in(namespace, "patch", resource, name, "--type=merge", "-p", merge)
+}
+
+// logs writes the command that shows a program's log.
+func (l *look) logs(p Program) string { return l.in(p.Namespace, "logs", p.Ref(), "--tail=50") }
+
+// operator writes a command about objects of the Prometheus Operator; none without it.
+func (l *look) operator(words ...string) string {
+	if !l.has(Monitoring) || l.f.Absent[Monitoring] || len(l.f.Monitoring) == 0 {
+		return ""
+	}
+	return l.kubectl(words...)
+}
+
+// Annotations by which Helm marks its objects.
+const (
+	helmRelease   = "meta.helm.sh/release-name"
+	helmNamespace = "meta.helm.sh/release-namespace"
+)
+
+// chartPath is where the documentation has the chart.
+const chartPath = "deploy/chart/gpuscale"
+
+// install writes the command that restores a program's objects, with values changed: by
+// Helm where it made them, else from the manifests.
+func (l *look) install(p Program, manifest string, set ...string) string {
+	return l.installFile(p, "deploy/manifests/"+manifest, set...)
+}
+
+func (l *look) installFile(p Program, file string, set ...string) string {
+	release, namespace := p.Annotations[helmRelease], p.Annotations[helmNamespace]
+	if release == "" || namespace == "" {
+		if len(set) > 0 {
+			return "" // manifests have no values
+		}
+		return l.kubectl("apply", "-f", file)
+	}
+	words := []string{"helm"}
+	for _, w := range l.f.Kubectl {
+		words = append(words, strings.Replace(w, "--context", "--kube-context", 1))
+	}
+	// Not --reuse-values: that keeps the defaults of the installed chart, without a
+	// newer one's.
+	words = append(words, "upgrade", release, chartPath, "--namespace", namespace, "--reset-then-reuse-values")
+	if slices.ContainsFunc(p.Managed, func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager == "helm" && m.Operation == metav1.ManagedFieldsOperationApply
+	}) {
+		// Helm 4 applies on the server side, and yields to fields changed by hand, which
+		// are to be undone here. Helm 3 has no such flag.
+		words = append(words, "--force-conflicts")
+	}
+	for _, s := range set {
+		words = append(words, "--set", s)
+	}
+	return command(words...)
+}
+
+// byHand reports whether a field's last writer is not Helm, by the object's managed fields.
+func byHand(managed []metav1.ManagedFieldsEntry, field string) bool {
+	return slices.ContainsFunc(managed, func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager != "helm" && m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`))
+	})
+}

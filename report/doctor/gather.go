@@ -1,0 +1,403 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// Options of Gather.
+type Options struct {
+	Kube *rest.Config
+	// Prometheus is nil where there is none; NoPrometheus is why.
+	Prometheus   *prom.Client
+	NoPrometheus string
+	// Match is put into every selector.
+	Match string
+	// Namespace to look for gpuscale in.
+	Namespace string
+	// Kubectl has the flags that commands need.
+	Kubectl []string
+	// Sources to read.
+	Sources []*Source
+}
+
+// Bounds of the requests to an API server.
+const (
+	atOnce     = 4 // lists
+	pageSize   = 500
+	maxObjects = 20_000 // of one kind
+	maxNamed   = 10     // objects of one kind that are read one by one
+	maxCalls   = 400
+	maxBytes   = 128 << 20 // of one page
+)
+
+var (
+	errCalls   = fmt.Errorf("the bound of %d calls is reached", maxCalls)
+	errTooMany = fmt.Errorf("only the first %d were read", maxObjects)
+)
+
+// reading is one gathering of facts.
+type reading struct {
+	Options
+	ctx   context.Context
+	kube  *rest.RESTClient
+	facts *Facts
+	mu    sync.Mutex // over Missing, Absent, Answers, Calls and the clock
+}
+
+// Gather reads the sources. The error is for an API server that does not answer or does
+// not authenticate the caller; anything less is in Facts.Missing.
+func Gather(ctx context.Context, o Options) (*Facts, error) {
+	f := &Facts{Namespace: o.Namespace, Kubectl: o.Kubectl, Missing: map[*Source]string{}, Absent: map[*Source]bool{}, Answers: map[*Source]prom.Vector{}}
+	r := &reading{Options: o, ctx: ctx, facts: f}
+	if err := r.connect(); err != nil {
+		return nil, fmt.Errorf("preparing the connection to the API server: %w", err)
+	}
+	if _, err := r.get("/version", nil); apierrors.IsUnauthorized(err) {
+		return nil, fmt.Errorf("the API server does not authenticate the caller: %w", err)
+	} else if err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("asking the API server: %w", err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(r.ask)
+	work := make(chan *Source)
+	for range atOnce {
+		wg.Go(func() {
+			for s := range work {
+				r.read(s)
+			}
+		})
+	}
+	for _, s := range o.Sources {
+		if s.take != nil {
+			work <- s
+		}
+	}
+	close(work)
+	wg.Wait()
+	for _, s := range o.Sources { // what the lists name
+		if s.named != nil {
+			s.named(r, s)
+		}
+	}
+	f.Took = time.Since(f.Local)
+	return f, nil
+}
+
+// connect makes a client that only gets, and whose answers set the clock.
+func (r *reading) connect() error {
+	cfg := rest.CopyConfig(r.Kube)
+	cfg.WarningHandler = rest.NoWarnings{}
+	cfg.QPS, cfg.NegotiatedSerializer = -1, scheme.Codecs.WithoutConversion() // maxCalls bounds the calls
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{r, next} })
+	var err error
+	r.kube, err = rest.UnversionedRESTClientFor(cfg)
+	return err
+}
+
+// counted counts calls, bounds answers and reads the API server's clock.
+type counted struct {
+	*reading
+	next http.RoundTripper
+}
+
+func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	full := c.facts.Calls >= maxCalls
+	if !full {
+		c.facts.Calls++
+	}
+	c.mu.Unlock()
+	if full {
+		return nil, errCalls
+	}
+	asked := time.Now()
+	resp, err := c.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, maxBytes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// The header has whole seconds, so the middle of that second is taken.
+	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil && c.facts.Now.IsZero() {
+		took := time.Since(asked)
+		c.facts.Now, c.facts.Local = at.Add(time.Second/2), asked.Add(took/2)
+	}
+	return resp, nil
+}
+
+func (r *reading) get(path string, values url.Values) ([]byte, error) {
+	req := r.kube.Get().AbsPath(path).SetHeader("Accept", "application/json").MaxRetries(0)
+	for name, all := range values {
+		req.Param(name, all[0])
+	}
+	answer := req.Do(r.ctx)
+	if err := answer.Error(); err != nil { // with the server's own words, which Raw has not
+		return nil, err
+	}
+	return answer.Raw()
+}
+
+// sink takes a page, and returns the token of the next one and its number of objects.
+type sink func(page []byte) (next string, objects int, err error)
+
+// into collects items for which keep is true; nil keeps all.
+func into[T any](field func(*Facts) *[]*T, keep func(*T) bool) func(*Facts) sink {
+	return func(f *Facts) sink {
+		all := field(f)
+		return func(raw []byte) (string, int, error) {
+			var page struct {
+				Metadata metav1.ListMeta `json:"metadata"`
+				Items    []T             `json:"items"`
+			}
+			if err := json.Unmarshal(raw, &page); err != nil {
+				return "", 0, fmt.Errorf("reading a list: %w", err)
+			}
+			for i := range page.Items {
+				if keep == nil || keep(&page.Items[i]) {
+					*all = append(*all, &page.Items[i])
+				}
+			}
+			return page.Metadata.Continue, len(page.Items), nil
+		}
+	}
+}
+
+// resources collects the names of a group's resources or metrics from its discovery page:
+// "pods/queue_depth" is queue_depth.
+func resources(all *[]string) sink {
+	return func(raw []byte) (string, int, error) {
+		var list metav1.APIResourceList
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return "", 0, fmt.Errorf("reading a discovery page: %w", err)
+		}
+		for _, r := range list.APIResources {
+			*all = append(*all, r.Name[strings.LastIndexByte(r.Name, '/')+1:])
+		}
+		return "", 0, nil
+	}
+}
+
+// pages reads all pages of a list, up to the bound.
+func (r *reading) pages(path, selector string, take sink) error {
+	values := url.Values{"limit": {fmt.Sprint(pageSize)}}
+	if selector != "" {
+		values.Set("labelSelector", selector)
+	}
+	for objects := 0; ; {
+		raw, err := r.get(path, values)
+		if err != nil {
+			return err
+		}
+		next, n, err := take(raw)
+		if objects += n; err != nil || next == "" {
+			return err
+		}
+		if objects >= maxObjects {
+			return errTooMany
+		}
+		values.Set("continue", next)
+	}
+}
+
+// read reads one list, by the first of its paths that exists.
+func (r *reading) read(s *Source) {
+	var err error
+	for _, path := range s.Paths {
+		if err = r.pages(path, "", s.take(r.facts)); !apierrors.IsNotFound(err) {
+			break
+		}
+	}
+	if apierrors.IsNotFound(err) && s.Optional {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.facts.Absent[s] = true
+		return
+	}
+	r.missing(s, err)
+}
+
+// missing records why a source was not read.
+func (r *reading) missing(s *Source, err error) {
+	switch {
+	case err == nil:
+	case apierrors.IsForbidden(err):
+		r.unknown(s, "you lack the right to "+s.Right())
+	default:
+		r.unknown(s, fmt.Sprintf("%s: %v", s.Name, err))
+	}
+}
+
+func (r *reading) unknown(s *Source, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.facts.Missing[s] = Clean(why, maxText/2)
+}
+
+// key is a namespace and a name.
+type key struct{ namespace, name string }
+
+// one reads one object. A missing object is an answer: it is absent from the facts.
+func one[T any](r *reading, s *Source, all *[]*T, names ...any) {
+	for _, n := range names { // that would change a path
+		if text := n.(string); text == "" || text == "." || text == ".." || strings.ContainsAny(text, "/?#%") {
+			return
+		}
+	}
+	raw, err := r.get(fmt.Sprintf(s.Paths[0], names...), nil)
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	var v T
+	if err == nil {
+		err = json.Unmarshal(raw, &v)
+	}
+	if err != nil {
+		r.missing(s, err)
+		return
+	}
+	*all = append(*all, &v)
+}
+
+func readCRDs(r *reading, s *Source) {
+	for _, k := range kinds {
+		one(r, s, &r.facts.CRDs, k.crd)
+	}
+}
+
+func readServices(r *reading, s *Source) {
+	for _, k := range r.facts.services() {
+		one(r, s, &r.facts.Services, k.namespace, k.name)
+	}
+}
+
+func readEndpointSlices(r *reading, s *Source) {
+	for _, k := range r.facts.services() {
+		path := fmt.Sprintf(s.Paths[0], url.PathEscape(k.namespace))
+		r.missing(s, r.pages(path, labelService+"="+k.name, into(func(f *Facts) *[]*discoveryv1.EndpointSlice { return &f.EndpointSlices }, nil)(r.facts)))
+	}
+}
+
+func readConfigMaps(r *reading, s *Source) {
+	for _, p := range few(r.facts.Programs("autoscaler")) {
+		one(r, s, &r.facts.ConfigMaps, p.Namespace, p.ConfigMap)
+	}
+}
+
+func readLeases(r *reading, s *Source) {
+	var read []string
+	for _, p := range few(r.facts.Programs("autoscaler")) {
+		if !slices.Contains(read, p.Namespace) {
+			read = append(read, p.Namespace)
+			r.missing(s, r.pages(fmt.Sprintf(s.Paths[0], url.PathEscape(p.Namespace)), "", into(func(f *Facts) *[]*lease { return &f.Leases }, nil)(r.facts)))
+		}
+	}
+}
+
+func few[T any](all []T) []T { return all[:min(len(all), maxNamed)] }
+
+// services that APIServices of the metrics groups name, those of our programs, and those
+// of webhooks that could stop them.
+func (f *Facts) services() []key {
+	var all []key
+	for _, a := range f.APIServices {
+		if isMetrics(a.Spec.Group) && a.Spec.Service != nil {
+			all = append(all, key{a.Spec.Service.Namespace, a.Spec.Service.Name})
+		}
+	}
+	for _, p := range f.Programs("adapter") {
+		all = append(all, key{p.Namespace, p.Name})
+	}
+	all = few(all)
+	for _, w := range f.webhooks() { // maxCalls bounds them
+		all = append(all, key{w.service.Namespace, w.service.Name})
+	}
+	var once []key
+	for _, k := range all {
+		if !slices.Contains(once, k) {
+			once = append(once, k)
+		}
+	}
+	return once
+}
+
+// ask sends all queries to Prometheus, one after the other. An unreachable server is not
+// waited for twenty times.
+func (r *reading) ask() {
+	why := ""
+	if r.Prometheus == nil {
+		why = r.NoPrometheus
+	}
+	for _, s := range r.Sources {
+		if s.Query == "" {
+			continue
+		}
+		if why == "" {
+			err := r.question(s)
+			if err == nil {
+				continue
+			}
+			if !errors.Is(err, prom.ErrUnavailable) && r.ctx.Err() == nil {
+				r.unknown(s, fmt.Sprintf("Prometheus: %v", err))
+				continue
+			}
+			why = fmt.Sprintf("Prometheus: %v", err)
+		}
+		r.unknown(s, why)
+	}
+}
+
+func (r *reading) question(s *Source) (err error) {
+	r.facts.Queries++
+	if s == Retention {
+		r.facts.Retention, err = r.Prometheus.Retention(r.ctx)
+		return err
+	}
+	asked := time.Now()
+	v, err := r.Prometheus.Query(r.ctx, Written(s.Query, r.Match), time.Time{})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.facts.Answers[s] = v
+	if s == Clock {
+		r.facts.Asked = asked.Add(time.Since(asked) / 2)
+	}
+	return nil
+}
+
+// selector is a series' name after a dollar sign, and the opening of its matchers.
+var selector = regexp.MustCompile(`\$([a-zA-Z_][a-zA-Z0-9_:]*)(\{)?`)
+
+// Written puts the user's matchers into every selector of a query.
+func Written(query, match string) string {
+	return selector.ReplaceAllStringFunc(query, func(found string) string {
+		m := selector.FindStringSubmatch(found)
+		switch {
+		case match == "":
+			return m[1] + m[2]
+		case m[2] == "":
+			return m[1] + "{" + match + "}"
+		}
+		return m[1] + "{" + match + ","
+	})
+}
