@@ -184,7 +184,7 @@ func (w *world) groupingOf(k *kind) *grouping {
 func (w *world) keysOf(k *kind) []string {
 	var keys []string
 	add := func(key string) {
-		if !w.isHost(key) {
+		if key != hostnameLabel {
 			keys = append(keys, key)
 		}
 	}
@@ -288,6 +288,14 @@ func (w *world) find(k *kind, s *index, value func(node int) (entry, bool)) int 
 // left, a sick one only where there is no other; -1 for none.
 func (w *world) tightest(k *kind) int {
 	return w.find(k, &k.usable, func(node int) (entry, bool) { return w.valueNow(k, node) })
+}
+
+// sound is the tightest node without a sick GPU, -1 for none.
+func (w *world) sound(k *kind) int {
+	if n := w.tightest(k); n >= 0 && !w.nodes[n].unusual.sick {
+		return n
+	}
+	return -1
 }
 
 // soonest returns the upcoming node that would serve the kind first, -1 for

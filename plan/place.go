@@ -20,9 +20,8 @@ func (w *world) admit() {
 			w.leavePending(g, w.units[u].members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
 			continue
 		}
-		if done, ok := w.together(core, func(i int) bool { return w.chargeReadable(i) }); !ok {
-			p := w.pending[core[done]]
-			w.leavePending(g, core, p.reason, fmt.Sprintf("would be %d of %d; %s", done+g.running, g.min, p.detail))
+		if f, ok := w.together(core, w.chargeReadable); !ok {
+			w.leavePending(g, core, f.reason, fmt.Sprintf("would be %d of %d; %s", f.done+g.running, g.min, f.detail))
 			for _, i := range core {
 				w.pending[i].refused = true
 			}
