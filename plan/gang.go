@@ -139,7 +139,7 @@ func (w *world) serveGang(u *unit) {
 	g := u.gang
 	core, _ := u.core()
 	f, ok := w.serveCore(u, core)
-	if !ok && !w.serveOthers(u, core[f.done], f.reason) {
+	if !ok && !w.serveOthers(u, core[f.done]) {
 		for _, i := range core {
 			w.discountUnserved(i)
 		}
@@ -221,17 +221,14 @@ func (w *world) keepCapacity(u *unit, failed int) {
 // maxCores bounds the combinations of members that are tried for one gang.
 const maxCores = 8
 
-// elsewhere are reasons that need not apply to members of another kind.
-var elsewhere = []Reason{NoPoolFits, RepartitionExhausted, PoolAtMax}
-
 // serveOthers serves a gang without the kinds of members that cannot be served,
 // beginning with that of the member that failed first. Where that fails too, nothing
 // changes.
-func (w *world) serveOthers(u *unit, member int, why Reason) bool {
+func (w *world) serveOthers(u *unit, member int) bool {
 	members, kinds := u.members, []int(nil)
 	for range maxCores {
 		kinds = append(kinds, w.pending[member].kind)
-		if !slices.Contains(elsewhere, why) || !w.regroup(u, kinds) {
+		if !w.regroup(u, kinds) {
 			break
 		}
 		core, _ := u.core()
@@ -239,7 +236,7 @@ func (w *world) serveOthers(u *unit, member int, why Reason) bool {
 		if ok {
 			return true
 		}
-		member, why = core[f.done], f.reason
+		member = core[f.done]
 	}
 	u.members = members
 	return false

@@ -16,7 +16,7 @@ func (w *world) admit() {
 	for u := range w.units {
 		core, rest := w.units[u].core()
 		g := w.units[u].gang
-		if g != nil && core == nil && rest == nil {
+		if core == nil && rest == nil {
 			w.leavePending(g, w.units[u].members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
 			continue
 		}
@@ -196,10 +196,8 @@ func (w *world) discountUnserved(i int) {
 		return
 	}
 	p.counted = false
-	if k := w.touchKind(p.kind); k.unserved > 0 {
-		k.unserved--
-		if k.unserved < gpuSlices {
-			w.further = nil
-		}
+	k := w.touchKind(p.kind)
+	if k.unserved--; k.unserved < gpuSlices {
+		w.further = nil
 	}
 }
