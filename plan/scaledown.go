@@ -196,7 +196,7 @@ func (w *world) keepsPool(p *poolState) Reason {
 		return TooManyIdle
 	case min(p.Target, p.Size)-p.shrunk-p.draining <= p.Min:
 		return AtMin
-	case p.grown > 0, w.within(w.state.LastScaleUp, p.Name, w.policy.ScaleDownCooldown),
+	case w.within(w.state.LastScaleUp, p.Name, w.policy.ScaleDownCooldown),
 		w.within(w.state.LastScaleDown, p.Name, w.policy.RemovalInterval):
 		return CoolingDown
 	}
