@@ -40,7 +40,7 @@ func remainsOf(w *world) remains {
 		m.nodes = append(m.nodes, n)
 	}
 	for _, p := range w.pools {
-		p.spare, p.saved = slices.Clone(p.spare), 0
+		p.spare = slices.Clone(p.spare)
 		m.pools = append(m.pools, p)
 	}
 	for _, a := range w.actions {

@@ -197,7 +197,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	for j := range w.borrowers {
 		i := w.borrowers[j].node
 		n := &w.nodes[i]
-		if !w.admits(k, n) || w.lacks(k, &w.borrowers[j].capacity) != "" || n.tier != tierNow && n.since != PodLeaving || !w.rulesAllow(k, n) {
+		if !w.admits(k, n) || w.lacks(k, &w.borrowers[j].capacity) != "" || !w.reclaimsFrom(n) || !w.rulesAllow(k, n) {
 			continue
 		}
 		if tried++; tried > maxBorrowers {

@@ -353,10 +353,8 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 }
 
 func (w *world) repartitionAction(n *nodeState, device *GPU, o option, detail string) Action {
-	steps, err := mig.Diff(o.repartition.before, o.repartition.answer.Layout, func(p mig.Placement) bool { return slices.Contains(o.repartition.keep, p) })
-	if err != nil { // the target was searched among layouts that contain what stays
-		steps = nil
-	}
+	// The target was searched among layouts that contain what stays.
+	steps, _ := mig.Diff(o.repartition.before, o.repartition.answer.Layout, func(p mig.Placement) bool { return slices.Contains(o.repartition.keep, p) })
 	return Action{Verb: Repartition, Pool: n.Pool, Node: n.name, GPU: device.Index, Model: device.Model.Name,
 		Before: o.repartition.before, Target: o.repartition.answer.Layout, Steps: steps,
 		Operation: fmt.Sprintf("%s-%d-%d", n.name, device.Index, w.now.Unix()),

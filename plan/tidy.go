@@ -36,9 +36,6 @@ func (w *world) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig
 		if t.Legal(l) == nil {
 			free = t.Free(l)
 		}
-		if w.additions == nil {
-			w.additions = map[string][]mig.Placement{}
-		}
 		w.additions[key] = free
 	}
 	if len(allowed) == 0 {
@@ -231,9 +228,6 @@ func (w *world) requestedOf(model string) []mig.Count {
 	slices.SortFunc(out, func(a, b mig.Count) int {
 		return cmp.Or(cmp.Compare(b.N*b.Profile.Compute, a.N*a.Profile.Compute), a.Profile.Compare(b.Profile))
 	})
-	if w.requested == nil {
-		w.requested = map[string][]mig.Count{}
-	}
 	w.requested[model] = out
 	return out
 }

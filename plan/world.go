@@ -180,13 +180,12 @@ type poolState struct {
 	why                                string
 	requestedAt                        time.Time // when nodes were last requested
 	newNodes                           []int     // new nodes that run nothing, see templateMismatch
-	saved                              int       // the trial that has journalled it
 }
 
 // newWorld sorts and indexes the snapshot and computes when capacity is supply.
 func newWorld(s Snapshot, p Policy) *world {
 	w := &world{now: s.Now, policy: p, state: sortedState(s.State), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
-		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, ruledOn: map[string]bool{}, allocatedTexts: map[[2]int]string{},
+		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, ruledOn: map[string]bool{}, allocatedTexts: map[[2]int]string{}, additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{},
 		groupings: map[string]*grouping{}, topology: topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, near: map[string]*affinityGroup{}}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
