@@ -15,11 +15,8 @@ import (
 )
 
 // BenchmarkMake plans for 10,000 nodes of 8 GPUs with 100,000 pods, 10,000 of
-// them pending in 200 kinds. Goal on two cores: 1 s and 1 GiB. BenchmarkMake1000
-// is a tenth of it.
+// them pending in 200 kinds. Goal on two cores: 1 s and 1 GiB.
 func BenchmarkMake(b *testing.B) { benchmarkMake(b, 10000, 10000) }
-
-func BenchmarkMake1000(b *testing.B) { benchmarkMake(b, 1000, 1000) }
 
 // BenchmarkMakeIdle plans for the same nodes with nothing pending: an idle
 // reconcile. Goal: 50 ms.
@@ -29,12 +26,8 @@ func BenchmarkMakeIdle(b *testing.B) { benchmarkMake(b, 10000, 0) }
 // that stay, a hundred tenants that lend to each other, gangs of eight, parts
 // of GPUs, forecasts and topology rules. The goal is the same and not reached:
 // seconds (docs/internals/003-planner.md).
-func BenchmarkMakeRich(b *testing.B) { benchmarkRich(b, 10000) }
-
-func BenchmarkMakeRich1000(b *testing.B) { benchmarkRich(b, 1000) }
-
-func benchmarkRich(b *testing.B, nodes int) {
-	s := largeWorld(b, nodes, nodes)
+func BenchmarkMakeRich(b *testing.B) {
+	s := largeWorld(b, 10000, 10000)
 	enrich(&s)
 	benchmarkWorld(b, s)
 }

@@ -167,46 +167,39 @@ func (w *world) take(k *kind, r *capacity) {
 	for _, c := range need {
 		r.free = added(r.free, c.Profile, -c.N)
 	}
-	r.takePlain(k.pod)
+	r.takePlain(k.pod, 1)
 }
 
-// takeRunning subtracts the requests of a running pod.
-func (w *world) takeRunning(p *Pod, r *capacity) {
+// takeRunning subtracts the requests of a running pod. PutBack adds them again; parts
+// of GPUs stay allocated: which GPU they are on is unknown.
+func (w *world) takeRunning(p *Pod, r *capacity) { w.account(p, r, 1) }
+
+func (w *world) putBack(p *Pod, r *capacity) { w.account(p, r, -1) }
+
+// account subtracts a pod's requests so many times: 1 allocates, -1 releases.
+func (w *world) account(p *Pod, r *capacity, times int) {
 	for i := range p.Demand.MIG {
 		in := &p.Demand.MIG[i]
 		if profile, ok := w.profile(r.model, in.Name); ok {
-			r.free = added(r.free, profile, -clampCount(in.Count))
+			r.free = added(r.free, profile, -times*clampCount(in.Count))
 		}
 	}
-	r.takePlain(p)
+	r.takePlain(p, times)
 }
 
-// putBack adds a running pod's requests again. Parts of GPUs stay allocated:
-// which GPU they are on is unknown.
-func (w *world) putBack(p *Pod, r *capacity) {
-	for i := range p.Demand.MIG {
-		in := &p.Demand.MIG[i]
-		if profile, ok := w.profile(r.model, in.Name); ok {
-			r.free = added(r.free, profile, clampCount(in.Count))
-		}
-	}
-	r.cpu += max(p.CPUMilli, 0)
-	r.memory += max(p.MemoryMi, 0)
-	r.takeOthers(p.Others, -1)
-	r.releasePorts(p)
+// takePlain is account without the MIG instances.
+func (r *capacity) takePlain(p *Pod, times int) {
+	r.cpu -= int64(times) * max(p.CPUMilli, 0)
+	r.memory -= int64(times) * max(p.MemoryMi, 0)
+	r.takeOthers(p.Others, int64(times))
 	if p.Demand.GPUs > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
-		r.whole += clampCount(p.Demand.GPUs)
+		r.whole -= times * clampCount(p.Demand.GPUs)
 	}
-}
-
-func (r *capacity) takePlain(p *Pod) {
-	r.cpu -= max(p.CPUMilli, 0)
-	r.memory -= max(p.MemoryMi, 0)
-	r.takeOthers(p.Others, 1)
+	if times < 0 {
+		r.releasePorts(p)
+		return
+	}
 	r.ports = append(slices.Clip(r.ports), p.HostPorts...)
-	if p.Demand.GPUs > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
-		r.whole -= clampCount(p.Demand.GPUs)
-	}
 	if p.Demand.Fraction != nil {
 		r.takeParts(p.Demand.Fraction, p.PartsOn)
 	}

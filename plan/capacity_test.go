@@ -44,7 +44,7 @@ func TestPartsOfGPUs(t *testing.T) {
 				continue
 			}
 			was := slices.Clone(free.parts)
-			free.takePlain(p)
+			free.takePlain(p, 1)
 			checkTaken(r, &free, before, need, p)
 			for i, c := range free.parts[:shared] {
 				if twice := (part{core: was[i].core - c.core, memory: was[i].memory - c.memory}); twice != (part{}) && twice != need {

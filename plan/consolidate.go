@@ -31,7 +31,7 @@ func (w *world) consolidate() {
 		}
 		n := &w.nodes[u.node]
 		// One of a pool, and none to which the pods of another are moved.
-		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || !n.allocationKnown() || n.unknownPod() != "" || !w.fitsElsewhere(n) {
+		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || n.unknown || n.unknownPod() != "" || !w.fitsElsewhere(n) {
 			continue
 		}
 		trials--
@@ -75,8 +75,7 @@ func (w *world) fitsElsewhere(n *nodeState) bool {
 		if w.expendable(p) {
 			continue
 		}
-		to := w.tightest(&w.kinds[w.kindOf(p)])
-		return to >= 0 && !w.nodes[to].unusual.sick
+		return w.sound(&w.kinds[w.kindOf(p)]) >= 0
 	}
 	return true
 }
@@ -142,15 +141,6 @@ func (w *world) underusedNode(node int) (underused, bool) {
 	}
 	f := w.failure(n.name)
 	return u, f.Count == 0 || w.now.Sub(f.At) >= drainAgainAfter
-}
-
-func (n *nodeState) allocationKnown() bool {
-	for c := range n.GPUs {
-		if !n.GPUs[c].AllocationKnown {
-			return false
-		}
-	}
-	return true
 }
 
 // keepsFromDraining reports a pool of which no node is drained: it scales up, cools

@@ -34,8 +34,7 @@ func (d *domain) text() string {
 // inPlaces is inOnePlace for members of which some may have to be near each other and
 // others in another place: each run of members of the same near groups has a place.
 // Members that may be anywhere are part of the run they are in.
-func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (done int, ok bool) {
-	var why verdict
+func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (f failed, ok bool) {
 	g.places = nil
 	ok = w.try(func() bool {
 		for from := 0; from < len(members); {
@@ -47,20 +46,15 @@ func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (done int,
 					break
 				}
 			}
-			n, placed := w.inOnePlace(g, members[from:to], do)
-			if done += n; !placed {
-				why = verdict{w.pending[members[done]].reason, w.pending[members[done]].detail}
+			here, placed := w.inOnePlace(g, members[from:to], do)
+			if f = (failed{f.done + here.done, here.verdict}); !placed {
 				return false
 			}
 			from = to
 		}
 		return true
 	})
-	if !ok { // the member that failed keeps its reason
-		p := &w.pending[members[done]]
-		p.reason, p.detail = why.reason, why.detail
-	}
-	return done, ok
+	return f, ok
 }
 
 // nearGroups is equal for members that have to be near the same pods.
@@ -73,7 +67,7 @@ func (w *world) nearGroups(member int) string {
 // which all of them cost least; between two that need new nodes the pools' lowest
 // priority comes first. Otherwise the first member would choose it, and
 // the others might not fit.
-func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (int, bool) {
+func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (failed, bool) {
 	domains := w.domainsOf(members)
 	if len(domains) == 0 {
 		return w.together(members, do)
@@ -107,16 +101,16 @@ const noNode = math.MaxInt64
 
 // togetherIn is together in one place: a pod of the group is assumed there until
 // the members are.
-func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (done int, ok bool) {
+func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (f failed, ok bool) {
 	assume := func(by int) {
 		for i, key := range d.keys {
 			d.group.add(key, d.values[i], by)
 		}
 	}
 	assume(1)
-	done, ok = w.together(members, do)
+	f, ok = w.together(members, do)
 	assume(-1)
-	return done, ok
+	return f, ok
 }
 
 // domainsOf are the places that the members could share: first those that hold all of them now, the
@@ -169,7 +163,7 @@ func (w *world) domainsOf(members []int) []domain {
 	}
 	for i := range w.pools {
 		p := &w.pools[i]
-		if !k.admitsNew(p) || p.Fixed || p.stop != "" || slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return w.isHost(r.Key) }) {
+		if !k.admitsNew(p) || p.Fixed || p.stop != "" || slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {
 			continue
 		}
 		if d, more := of(p.Template.Labels, ""), p.Max-p.base-p.grown-p.later; d != nil && more > 0 {

@@ -145,7 +145,7 @@ func (w *world) drained(n *nodeState) bool {
 	if n.Drain.Reason == NodeSick {
 		return n.vacant()
 	}
-	return n.since == NodeDraining && n.vacant() && n.allocationKnown()
+	return n.since == NodeDraining && n.vacant() && !n.unknown
 }
 
 // vacant reports a node without pods whose GPUs are not known to be allocated. The
@@ -211,14 +211,14 @@ func (w *world) endDrain(n *nodeState) {
 		if p.stop == "" {
 			w.replace(n, NodeDrained, took)
 		}
-	case min(p.Target, p.Size)-p.shrunk-1 < p.Min:
+	case w.keepsOne(p) == AtMin:
 		w.giveUp(n, AtMin, fmt.Sprintf("the pool has %d of at least %d nodes", min(p.Target, p.Size)-p.shrunk, p.Min))
-	case w.within(w.state.LastScaleUp, p.Name, 0):
+	case w.keepsOne(p) == CoolingDown:
 		n.decided = verdict{CoolingDown, "empty, and its pool grows in this reconcile"}
 	case n.Drain.Reason == NodeEmpty: // counted when its removal was decided
 		p.draining--
 		w.takeAway(n, NodeEmpty, took)
-	case !w.mayRemove() || p.shrunk-p.settled >= w.mostRemoved(p):
+	case w.keepsOne(p) != "":
 		n.decided = verdict{BoundReached, "empty, and the bound on removals is reached"}
 	default:
 		p.draining--
@@ -253,8 +253,8 @@ func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 			return to, p
 		}
 		w.place(p, node, -1)
-		n := w.tightest(k)
-		if n < 0 || w.nodes[n].unusual.sick {
+		n := w.sound(k)
+		if n < 0 {
 			return to, p
 		}
 		w.assign(k, n)

@@ -57,49 +57,9 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 		}
 		k.unserved--
 		w.further = nil
-		to := w.tightest(k)
-		if to < 0 || w.nodes[to].unusual.sick {
-			to = w.soonest(k)
-		}
-		if to >= 0 {
-			w.assign(k, to)
-			continue
-		}
-		w.moveTo(&pending{pod: p, kind: i}, k, node)
+		n := &w.nodes[node]
+		w.provide(p, k, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(option) bool { return true })
 	}
-}
-
-// moveTo takes the cheapest action, if any, that serves a pod of an interrupted node.
-func (w *world) moveTo(p *pending, k *kind, from int) {
-	o, ok := cheapest(slices.DeleteFunc(w.options(len(w.pending), p, k), func(o option) bool {
-		acts := o.kind == OptionRepartition || o.node < 0
-		return o.unknown || w.delays(o) != "" || acts && !w.may(w.poolOf(o))
-	}))
-	if !ok {
-		return
-	}
-	n := &w.nodes[from]
-	why := fmt.Sprintf("%s has to leave %s: %s", p.pod.Key(), n.name, w.interruptionText(n))
-	if o.kind == OptionRepartition {
-		before := len(w.actions)
-		w.commitRepartition(p, k, o, "; "+why)
-		for i := before; i < len(w.actions); i++ {
-			w.editAction(i).Reason = NodeInterrupted
-		}
-		return
-	}
-	if o.node < 0 {
-		o.node = w.newNode(o, func() (Reason, string) { return NodeInterrupted, why })
-	}
-	w.claim(p, k, o)
-}
-
-// poolOf is the pool in which an option acts.
-func (w *world) poolOf(o option) int {
-	if o.kind == OptionRepartition {
-		return w.nodes[o.node].pool
-	}
-	return o.pool
 }
 
 // continueEvacuation retries evictions that were refused. A node that is empty in
@@ -113,8 +73,7 @@ func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
 	case n.Operation == nil && n.vacant():
 		// Otherwise it stays until the provider takes it: while allocations are
 		// unknown it may be in use.
-		if n.allocationKnown() && !n.NoScaleDown && !p.Fixed && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk-p.settled < w.mostRemoved(p) &&
-			!w.within(w.state.LastScaleUp, p.Name, 0) && !w.within(w.state.LastScaleDown, p.Name, 0) {
+		if !n.unknown && !n.NoScaleDown && !p.Fixed && w.keepsOne(p) == "" && !w.within(w.state.LastScaleDown, p.Name, 0) {
 			w.remove(n, NodeInterrupted, w.interruptionText(n))
 		}
 	case n.LeavesAt.After(w.now) && n.Operation == nil && slices.ContainsFunc(stay, func(p *Pod) bool { return w.mayLeave(n, p) }):

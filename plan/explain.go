@@ -152,13 +152,10 @@ func (w *world) consider(i int) {
 	}
 	p := &w.pending[i]
 	k := &w.kinds[p.kind]
-	usable, upcoming, repartitions, unserved, further := k.usable, k.upcoming, k.repartitions, k.failedTrial, w.further
+	before, further := *k, w.further
 	k.usable, k.upcoming, k.repartitions, k.failedTrial, w.further = index{}, index{}, index{}, -1, nil
 	w.considering = true // what is estimated now must not be found later
-	defer func() {
-		w.considering = false
-		k.usable, k.upcoming, k.repartitions, k.failedTrial, w.further = usable, upcoming, repartitions, unserved, further
-	}()
+	defer func() { *k, w.further, w.considering = before, further, false }()
 	t.last = i
 	t.options = append([]Option{w.optionFree(k), w.optionWait(k, p), w.optionRepartition(k, p), w.optionReclaim(k, p)}, w.optionNodes(i, k, p)...)
 }
@@ -195,7 +192,7 @@ func (w *world) optionRepartition(k *kind, p *pending) Option {
 	repartition, ok := w.repartitionOption(k, p.pod)
 	if !ok {
 		o.Detail = "no pool's GPUs may be repartitioned for it"
-		if b := w.blockersOf(k); b.total() > 0 {
+		if b := w.blockersOf(k); len(b) > 0 {
 			o.Detail = "no GPU can be repartitioned: " + b.String()
 		}
 		return o
@@ -313,45 +310,17 @@ func (w *world) pricedText(ps *poolState, o option, spare bool) string {
 	return text
 }
 
-// maxCauses bounds the causes that are listed for nodes that do not fit.
-const maxCauses = 6
-
 // whyNotNow counts the nodes that the kind does not fit on now by cause: "3
 // have too few GPUs (n1 …), 1 not ready (n4)".
 func (w *world) whyNotNow(k *kind) string {
-	type ground struct {
-		why, example string
-		n            int
-	}
-	var all []ground
+	var all causes
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		why := w.keepsOut(k, n)
-		if n.virtual || why == "" {
-			continue
+		if why := w.keepsOut(k, n); !n.virtual && why != "" {
+			all.add(cause{why, n.name, 1})
 		}
-		at := slices.IndexFunc(all, func(g ground) bool { return g.why == why })
-		if at < 0 {
-			at, all = len(all), append(all, ground{why: why, example: n.name})
-		}
-		all[at].n++
 	}
-	if len(all) == 0 {
-		return "there is no node"
-	}
-	slices.SortStableFunc(all, func(a, b ground) int { return b.n - a.n })
-	parts := make([]string, 0, maxCauses)
-	for _, g := range all[:min(len(all), maxCauses)] {
-		more := ""
-		if g.n > 1 {
-			more = " …"
-		}
-		parts = append(parts, fmt.Sprintf("%d %s (%s%s)", g.n, g.why, g.example, more))
-	}
-	if len(all) > maxCauses {
-		parts = append(parts, "others")
-	}
-	return strings.Join(parts, ", ")
+	return cmp.Or(all.String(), "there is no node")
 }
 
 // keepsOut returns what keeps the kind out of a node now, empty for nothing.

@@ -10,9 +10,13 @@ import (
 // facts is a summary of a GPU. Each GPU is read once: there are many, far apart
 // in memory.
 type facts struct {
+	index     int
 	since     time.Time // since when it has been free; zero for allocated or unknown
-	free      bool      // known to be allocated to no pod
-	allocated int       // instances allocated to a pod
+	instances int
+	allocated int  // instances allocated to a pod
+	free      bool // known to be allocated to no pod
+	known     bool // its allocation
+	sick, mig bool
 }
 
 // readGPUs reads all GPUs: their capacity, their allocations, and what is unusual
@@ -20,14 +24,14 @@ type facts struct {
 func (w *world) readGPUs() {
 	total := 0
 	for i := range w.nodes {
-		total += len(w.nodes[i].GPUs)
+		total += len(w.nodes[i].Node.GPUs)
 	}
 	all := make([]facts, total)
 	var table *mig.Table
 	model := ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		n.GPUs = sortedGPUs(n.GPUs)
+		n.GPUs = sortedGPUs(n.Node.GPUs)
 		n.facts, all = all[:len(n.GPUs):len(n.GPUs)], all[len(n.GPUs):]
 		n.capacity = capacity{cpu: stated(n.CPUMilli), memory: stated(n.MemoryMi), others: n.Others}
 		single := n.Labels[strategySingle] == "single"
@@ -35,38 +39,45 @@ func (w *world) readGPUs() {
 			device := &n.GPUs[c]
 			w.supplyGPU(n, device, single)
 			w.noteModel(device.Model)
-			n.facts[c] = n.readGPU(device)
 			if device.MIG && device.Model.Name != model {
 				model = device.Model.Name
 				table, _ = w.table(model)
 			}
-			if n.pool >= 0 {
-				n.unusual.look(device, table)
-			}
-			n.unusual.sick = n.unusual.sick || device.Health == gpu.Sick
+			n.facts[c] = n.readGPU(device, table)
 		}
 	}
 }
 
-// readGPU reads one GPU and counts for its node what is allocated of it.
-func (n *nodeState) readGPU(c *GPU) facts {
-	var f facts
-	f.free, f.since = gpuFree(c)
-	n.unknown = n.unknown || !c.AllocationKnown
-	if !c.MIG {
-		n.plain++
-		if len(c.AllocatedTo) > 0 {
-			n.plainAllocated++
-		}
-		return f
-	}
-	n.unknownMIG = n.unknownMIG || !c.AllocationKnown
+// readGPU reads one GPU, and counts for its node what is allocated of it.
+func (n *nodeState) readGPU(c *GPU, t *mig.Table) facts {
+	f := facts{index: c.Index, instances: len(c.Instances), known: c.AllocationKnown, sick: c.Health == gpu.Sick, mig: c.MIG}
+	since, dated, unused := c.IdleSince, true, !c.UnusedSince.IsZero()
+	compute, memory := 0, 0
 	for i := range c.Instances {
-		if c.Instances[i].AllocatedTo != "" {
+		in := &c.Instances[i]
+		if in.AllocatedTo != "" {
 			f.allocated++
 		} else {
-			n.unallocated = added(n.unallocated, c.Instances[i].Profile, 1)
+			n.unallocated = added(n.unallocated, in.Profile, 1)
 		}
+		dated = dated && !(in.IdleSince.IsZero() && c.IdleSince.IsZero())
+		since = later(since, in.IdleSince)
+		unused = unused || !in.UnusedSince.IsZero()
+		compute += in.Profile.Compute
+		memory += in.Profile.Memory
+	}
+	if f.free = f.known && f.allocated == 0 && len(c.AllocatedTo) == 0; f.free && dated {
+		f.since = since
+	}
+	n.unknown, n.unknownMIG = n.unknown || !f.known, n.unknownMIG || f.mig && !f.known
+	n.unusual.sick = n.unusual.sick || f.sick
+	if !f.mig {
+		n.plain++
+		n.plainAllocated += min(len(c.AllocatedTo), 1)
+	}
+	if n.pool >= 0 {
+		n.unusual.unused = n.unusual.unused || unused
+		n.unusual.addable = n.unusual.addable || f.mig && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
 	}
 	return f
 }
@@ -79,15 +90,43 @@ type survey struct {
 	addable bool // an instance can perhaps be added to a GPU
 }
 
-func (s *survey) look(c *GPU, t *mig.Table) {
-	s.sick = s.sick || c.Health == gpu.Sick
-	s.unused = s.unused || !c.UnusedSince.IsZero()
-	compute, memory := 0, 0
-	for i := range c.Instances {
-		in := &c.Instances[i]
-		s.unused = s.unused || !in.UnusedSince.IsZero()
-		compute += in.Profile.Compute
-		memory += in.Profile.Memory
+// allocationDelay is the usual time from a node's creation, or from a pod's
+// binding, until allocations are known.
+const allocationDelay = 30 * time.Second
+
+// knownAt is when the allocation of a node's GPU is likely to be known. It is
+// false after NodeOverdue where other nodes of the pool show that it can be
+// known.
+func (w *world) knownAt(n *nodeState) (time.Time, bool) {
+	since := w.since(w.state.UnknownSince, n.name)
+	if w.now.Sub(since) > w.policy.NodeOverdue && !w.pools[n.pool].unobserved {
+		return time.Time{}, false
 	}
-	s.addable = s.addable || c.MIG && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
+	// The longer it has lasted, the longer it is likely to last.
+	return w.now.Add(max(allocationDelay, w.now.Sub(since))), true
+}
+
+// recordUnknown records since when nodes have had GPUs of unknown allocation,
+// and finds pools that have nothing but such nodes for longer than NodeOverdue:
+// a new node would be as unknown, and could not be repartitioned either.
+func (w *world) recordUnknown() {
+	known, stale := make([]bool, len(w.pools)), make([]bool, len(w.pools))
+	var unknown []Stamp
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || n.pool < 0 || len(n.GPUs) == 0 {
+			continue
+		}
+		if !n.unknown {
+			known[n.pool] = true
+			continue
+		}
+		at := w.since(w.state.UnknownSince, n.name)
+		stale[n.pool] = stale[n.pool] || w.now.Sub(at) > w.policy.NodeOverdue
+		unknown = append(unknown, Stamp{n.name, at})
+	}
+	w.state.UnknownSince = sortedStamps(unknown)
+	for i := range w.pools {
+		w.pools[i].unobserved = stale[i] && !known[i]
+	}
 }

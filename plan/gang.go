@@ -40,10 +40,7 @@ func (w *world) formUnits() {
 		g.min = max(g.min, p.GangMin)
 		return g
 	}
-	for _, p := range w.running {
-		if p.Gang == "" {
-			continue
-		}
+	for _, p := range w.ganged {
 		if g := of(p); !p.Leaving {
 			g.running++
 			g.runs = append(g.runs, p)
@@ -105,26 +102,27 @@ func (u *unit) core() (core, rest []int) {
 	return u.members[:n], u.members[n:]
 }
 
-// together applies do to all members, or to none. It returns how many
-// succeeded.
-func (w *world) together(members []int, do func(i int) bool) (int, bool) {
-	done, why := 0, verdict{}
-	ok := w.try(func() bool {
+// failed is how many members were served before one that was not, and why it was
+// not.
+type failed struct {
+	done int
+	verdict
+}
+
+// together applies do to all members, or to none.
+func (w *world) together(members []int, do func(i int) bool) (f failed, ok bool) {
+	ok = w.try(func() bool {
 		for _, i := range members {
 			w.touchPending(i)
 			if !do(i) {
-				why = verdict{w.pending[i].reason, w.pending[i].detail}
+				f.verdict = verdict{w.pending[i].reason, w.pending[i].detail}
 				return false
 			}
-			done++
+			f.done++
 		}
 		return true
 	})
-	if !ok { // the member that failed keeps its reason
-		p := &w.pending[members[done]]
-		p.reason, p.detail = why.reason, why.detail
-	}
-	return done, ok
+	return f, ok
 }
 
 // leavePending sets the reason of all members of a gang that is not served.
@@ -140,20 +138,20 @@ func (w *world) leavePending(g *gang, members []int, reason Reason, detail strin
 func (w *world) serveGang(u *unit) {
 	g := u.gang
 	core, _ := u.core()
-	placed, ok := w.serveCore(u, core)
-	if !ok && !w.serveOthers(u, core[placed]) {
+	f, ok := w.serveCore(u, core)
+	if !ok && !w.serveOthers(u, core[f.done]) {
 		for _, i := range core {
 			w.discountUnserved(i)
 		}
-		p := w.pending[core[placed]]
 		reason := GangWaits
-		if p.reason == QuotaExceeded || w.hold != "" {
-			reason = p.reason
+		if f.reason == QuotaExceeded || w.hold != "" {
+			reason = f.reason
 		}
-		if p.reason == PoolAtMax {
-			w.keepCapacity(u, core[placed])
+		if f.reason == PoolAtMax {
+			w.keepCapacity(u, core[f.done])
 		}
-		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", placed+g.running, g.min, nearText(p.pod), p.pod.Key(), p.reason, p.detail))
+		p := w.pending[core[f.done]].pod
+		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", f.done+g.running, g.min, nearText(p), p.Key(), f.reason, f.detail))
 		return
 	}
 	core, _ = u.core()
@@ -187,7 +185,7 @@ func (w *world) mayStage(gang string, members int) bool {
 }
 
 // serveCore serves members together. What a bound delays is reserved for them.
-func (w *world) serveCore(u *unit, core []int) (placed int, ok bool) {
+func (w *world) serveCore(u *unit, core []int) (failed, bool) {
 	w.committing, w.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
 	defer func() { w.committing, w.staging = false, false }()
 	return w.inPlaces(u.gang, core, func(i int) bool {
@@ -223,34 +221,24 @@ func (w *world) keepCapacity(u *unit, failed int) {
 // maxCores bounds the combinations of members that are tried for one gang.
 const maxCores = 8
 
-// elsewhere are reasons that need not apply to members of another kind.
-var elsewhere = []Reason{NoPoolFits, RepartitionExhausted, PoolAtMax}
-
 // serveOthers serves a gang without the kinds of members that cannot be served,
-// beginning with the member that failed first. Where that fails too, nothing
+// beginning with that of the member that failed first. Where that fails too, nothing
 // changes.
-func (w *world) serveOthers(u *unit, failed int) bool {
-	members, kinds, tried := u.members, []int(nil), []int(nil)
+func (w *world) serveOthers(u *unit, member int) bool {
+	members, kinds := u.members, []int(nil)
 	for range maxCores {
-		if !slices.Contains(elsewhere, w.pending[failed].reason) {
-			break
-		}
-		kinds = append(kinds, w.pending[failed].kind)
+		kinds = append(kinds, w.pending[member].kind)
 		if !w.regroup(u, kinds) {
 			break
 		}
 		core, _ := u.core()
-		placed, ok := w.serveCore(u, core)
+		f, ok := w.serveCore(u, core)
 		if ok {
 			return true
 		}
-		failed = core[placed]
-		tried = append(tried, failed)
+		member = core[f.done]
 	}
 	u.members = members
-	for _, i := range tried {
-		w.pending[i].reason, w.pending[i].detail = "", ""
-	}
 	return false
 }
 

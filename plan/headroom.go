@@ -116,40 +116,46 @@ func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 	if !w.guaranteed(&f.Like) {
 		return false, false
 	}
-	if n := w.tightest(k); n >= 0 {
-		w.assign(k, n)
-		return w.chargeLike(f), false
+	there, acted = w.provide(&f.Like, k, ForecastHeadroom, "forecast for "+f.At.UTC().Format("15:04:05"), func(o option) bool { return w.worthwhile(f, k, o) })
+	if there && w.tenantIndex(&f.Like) >= 0 {
+		w.tree = w.tree.Force(f.Like.Tenant, w.amountOf(&f.Like))
 	}
-	if n := w.soonest(k); n >= 0 {
-		w.assign(k, n)
-		return w.chargeLike(f), false
+	return there, acted
+}
+
+// provide reserves capacity for a pod that is not pending yet: free on a sound node,
+// upcoming, or by the cheapest action that may be taken for it now. It reports whether
+// there is any and whether an action was taken.
+func (w *world) provide(p *Pod, k *kind, reason Reason, why string, may func(option) bool) (there, acted bool) {
+	to := w.sound(k)
+	if to < 0 {
+		to = w.soonest(k)
 	}
-	p := pending{pod: &f.Like, kind: w.kindOf(&f.Like)}
-	all := slices.DeleteFunc(w.options(len(w.pending), &p, k), func(o option) bool {
-		return o.unknown || w.delays(o) != "" || !w.worthwhile(f, k, o)
-	})
+	if to >= 0 {
+		w.assign(k, to)
+		return true, false
+	}
+	q := pending{pod: p, kind: w.kindOf(p)}
+	all := slices.DeleteFunc(w.options(len(w.pending), &q, k), func(o option) bool { return o.unknown || w.delays(o) != "" || !may(o) })
 	best, ok := cheapest(all)
 	if !ok {
 		return false, false
 	}
+	if best.kind == OptionNode && best.node >= 0 { // it was requested in an earlier reconcile
+		w.claim(&q, k, best)
+		return true, false
+	}
 	before := len(w.actions)
-	acted = best.node < 0 || best.kind != OptionNode // a node was requested in an earlier reconcile
 	if best.kind == OptionRepartition {
-		w.commitRepartition(&p, k, best, "; forecast for "+f.At.UTC().Format("15:04:05"))
+		w.commitRepartition(&q, k, best, "")
 	} else {
-		w.commitScaleUp(&p, k, best, all)
+		w.commitScaleUp(&q, k, best, all)
 	}
 	for i := before; i < len(w.actions); i++ {
-		w.editAction(i).Reason = ForecastHeadroom
+		a := w.editAction(i)
+		a.Reason, a.Detail = reason, a.Detail+"; "+why
 	}
-	return w.chargeLike(f), acted
-}
-
-func (w *world) chargeLike(f *Forecast) bool {
-	if t := w.tenantIndex(&f.Like); t >= 0 {
-		w.tree = w.tree.Force(f.Like.Tenant, w.amountOf(&f.Like))
-	}
-	return true
+	return true, true
 }
 
 // worthwhile compares the cost of an action now, which may be early or

@@ -69,40 +69,36 @@ func (w *world) reclaimIdle() {
 		return
 	}
 	type idler struct {
-		pod  int
+		placedPod
 		idle time.Duration
 	}
 	allocated := w.allocations()
-	idle := make([]time.Duration, len(w.running)) // 0 for a pod that is not
-	working := map[string]bool{}                  // gangs
-	for j, p := range w.running {
-		idle[j] = w.idleFor(j, allocated[p.Key()])
-		if p.Gang != "" && !p.Leaving && !w.idleEnough(p, idle[j]) {
-			working[p.Gang] = true
-		}
-	}
 	var all []idler
-	for j, p := range w.running {
-		if w.idleEnough(p, idle[j]) && !working[p.Gang] {
-			all = append(all, idler{j, idle[j]})
+	working := map[string]bool{} // gangs
+	for _, r := range w.running {
+		if idle := w.idleFor(r, allocated[r.pod.Key()]); w.idleEnough(r.pod, idle) {
+			all = append(all, idler{r, idle})
+		} else if r.pod.Gang != "" && !r.pod.Leaving {
+			working[r.pod.Gang] = true
 		}
 	}
 	slices.SortStableFunc(all, func(a, b idler) int { return cmp.Compare(b.idle, a.idle) })
 	for _, i := range all {
-		w.reclaimPod(i.pod, i.idle)
+		if !working[i.pod.Gang] {
+			w.reclaimPod(i.placedPod, i.idle)
+		}
 	}
 }
 
 // reclaimPod evicts one idle pod, where that is allowed now.
-func (w *world) reclaimPod(pod int, idle time.Duration) {
-	p := w.running[pod]
-	n := &w.nodes[w.runsOn[pod]]
+func (w *world) reclaimPod(r placedPod, idle time.Duration) {
+	p, n := r.pod, &w.nodes[r.node]
 	if n.pool < 0 || n.action >= 0 || n.tier != tierNow && n.since != PodLeaving ||
 		!w.may(n.pool) || w.evicted >= w.policy.MaxEvictionsPerReconcile || !w.movable(p) {
 		return
 	}
 	t := &w.tenants[w.tenantIndex(p)]
-	w.evict(w.runsOn[pod], p, ReclaimIdle, fmt.Sprintf("%s has not used its GPUs for %s; %s reclaims them after %s",
+	w.evict(r.node, p, ReclaimIdle, fmt.Sprintf("%s has not used its GPUs for %s; %s reclaims them after %s",
 		p.Key(), short(idle), t.Name, short(t.ReclaimIdle)), "")
 }
 
@@ -114,13 +110,11 @@ func (w *world) idleEnough(p *Pod, idle time.Duration) bool {
 
 // idleFor is how long a pod has used none of its devices, 0 where it uses one, or
 // where not all it requests is known to be allocated to it and measured.
-func (w *world) idleFor(pod int, h allocation) time.Duration {
-	p := w.running[pod]
-	i := w.runsOn[pod]
-	if i < 0 || h.devices == 0 || h.used || h.devices < devicesOf(p) || !w.nodes[i].allocationKnown() {
+func (w *world) idleFor(r placedPod, h allocation) time.Duration {
+	if r.node < 0 || h.devices == 0 || h.used || h.devices < devicesOf(r.pod) || w.nodes[r.node].unknown {
 		return 0
 	}
-	return w.now.Sub(later(h.since, p.Created))
+	return w.now.Sub(later(h.since, r.pod.Created))
 }
 
 // devicesOf is how many GPUs and instances a pod requests.
@@ -184,15 +178,15 @@ func (w *world) holdIdle() {
 // and for unknown.
 func (w *world) looksIdleSince(n *nodeState) time.Time {
 	reason, since := w.emptiness(n)
-	if reason == NodeEmpty {
+	switch {
+	case reason == NodeEmpty:
 		return since
+	case n.unknown || !n.unusual.unused:
+		return time.Time{}
 	}
 	var last time.Time
 	for c := range n.GPUs {
 		device := &n.GPUs[c]
-		if !device.AllocationKnown {
-			return time.Time{}
-		}
 		if !device.MIG && len(device.AllocatedTo) > 0 {
 			if device.UnusedSince.IsZero() {
 				return time.Time{}

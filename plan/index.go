@@ -95,14 +95,14 @@ func (s *heap) first(value func(node int) (entry, bool)) (entry, bool) {
 			h[0] = h[last]
 			*s = h[:last]
 		}
-		s.down()
+		s.down(0)
 	}
 	return entry{}, false
 }
 
-// down moves the first entry to its place in the heap.
-func (s *heap) down() {
-	h, i := *s, 0
+// down moves an entry to its place in the heap below it.
+func (s *heap) down(i int) {
+	h := *s
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
@@ -184,7 +184,7 @@ func (w *world) groupingOf(k *kind) *grouping {
 func (w *world) keysOf(k *kind) []string {
 	var keys []string
 	add := func(key string) {
-		if !w.isHost(key) {
+		if key != hostnameLabel {
 			keys = append(keys, key)
 		}
 	}
@@ -267,10 +267,18 @@ func (w *world) fill(k *kind, s *index, value func(node int) (entry, bool)) {
 	open := w.open(k)
 	for i := range w.nodes {
 		on := w.heapOf(k, i)
+		for len(s.heaps) <= on {
+			s.heaps = append(s.heaps, nil)
+		}
 		if !open(on) {
-			s.push(on, unevaluated(i))
+			s.heaps[on] = append(s.heaps[on], unevaluated(i))
 		} else if e, ok := value(i); ok {
-			s.push(on, e)
+			s.heaps[on] = append(s.heaps[on], e)
+		}
+	}
+	for i := range s.heaps {
+		for at := len(s.heaps[i])/2 - 1; at >= 0; at-- {
+			s.heaps[i].down(at)
 		}
 	}
 }
@@ -288,6 +296,14 @@ func (w *world) find(k *kind, s *index, value func(node int) (entry, bool)) int 
 // left, a sick one only where there is no other; -1 for none.
 func (w *world) tightest(k *kind) int {
 	return w.find(k, &k.usable, func(node int) (entry, bool) { return w.valueNow(k, node) })
+}
+
+// sound is the tightest node without a sick GPU, -1 for none.
+func (w *world) sound(k *kind) int {
+	if n := w.tightest(k); n >= 0 && !w.nodes[n].unusual.sick {
+		return n
+	}
+	return -1
 }
 
 // soonest returns the upcoming node that would serve the kind first, -1 for

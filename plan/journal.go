@@ -76,16 +76,20 @@ func (w *world) touch(node int) *nodeState {
 // underive forgets what is derived from the node's state.
 func (n *nodeState) underive() { n.estimates, n.splits, n.judged = nil, nil, false }
 
-// touchPool returns a pool to write to.
-func (w *world) touchPool(pool int) *poolState {
-	p := &w.pools[pool]
-	if c := w.journal.current; c != 0 && p.saved != c {
-		before := *p
-		p.saved = c
-		w.record(func() { w.pools[pool] = before })
+// edit returns an entry of a list of the world to write to.
+func edit[T any](w *world, list *[]T, i int) *T {
+	if w.journal.current != 0 {
+		before := (*list)[i]
+		w.record(func() { (*list)[i] = before })
 	}
-	return p
+	return &(*list)[i]
 }
+
+func (w *world) touchPool(pool int) *poolState { return edit(w, &w.pools, pool) }
+
+func (w *world) touchPending(i int) *pending { return edit(w, &w.pending, i) }
+
+func (w *world) editAction(i int) *Action { return edit(w, &w.actions, i) }
 
 // touchKind returns a kind whose counts are written to.
 func (w *world) touchKind(kind int) *kind {
@@ -95,15 +99,6 @@ func (w *world) touchKind(kind int) *kind {
 		w.record(func() { w.kinds[kind].unserved, w.kinds[kind].bounded = unserved, bounded })
 	}
 	return k
-}
-
-// touchPending returns a pending pod to write to.
-func (w *world) touchPending(i int) *pending {
-	if w.journal.current != 0 {
-		before := w.pending[i]
-		w.record(func() { w.pending[i] = before })
-	}
-	return &w.pending[i]
 }
 
 // addNode appends a node and returns its index.
@@ -125,13 +120,4 @@ func (w *world) addAction(a Action) int {
 	last := len(w.actions) - 1
 	w.record(func() { w.actions = w.actions[:last] })
 	return last
-}
-
-// editAction returns an action to write to.
-func (w *world) editAction(i int) *Action {
-	if w.journal.current != 0 {
-		before := w.actions[i]
-		w.record(func() { w.actions[i] = before })
-	}
-	return &w.actions[i]
 }

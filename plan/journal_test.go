@@ -36,11 +36,11 @@ func remainsOf(w *world) remains {
 		n := w.nodes[i]
 		n.capacity, n.repartition = n.capacity.clone(), slices.Clone(n.repartition)
 		n.free = slices.DeleteFunc(n.free, func(c mig.Count) bool { return c.N == 0 })
-		n.judged, n.candidates, n.blocked, n.splits, n.estimates, n.saved = false, nil, blockers{}, nil, nil, 0
+		n.judged, n.candidates, n.blocked, n.splits, n.estimates, n.saved = false, nil, nil, nil, nil, 0
 		m.nodes = append(m.nodes, n)
 	}
 	for _, p := range w.pools {
-		p.spare, p.saved = slices.Clone(p.spare), 0
+		p.spare = slices.Clone(p.spare)
 		m.pools = append(m.pools, p)
 	}
 	for _, a := range w.actions {
@@ -132,9 +132,9 @@ func TestRevertedTrialChangesNothing(t *testing.T) {
 					w.serve(i, true)
 				}
 			}
-			for j, p := range w.running {
-				if at := w.runsOn[j]; at >= 0 && w.movable(p) && rapid.IntRange(0, 3).Draw(r, "evicted") == 0 {
-					w.evict(at, p, ReclaimIdle, "", "")
+			for _, p := range w.running {
+				if p.node >= 0 && w.movable(p.pod) && rapid.IntRange(0, 3).Draw(r, "evicted") == 0 {
+					w.evict(p.node, p.pod, ReclaimIdle, "", "")
 				}
 			}
 			return false

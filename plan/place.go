@@ -16,13 +16,12 @@ func (w *world) admit() {
 	for u := range w.units {
 		core, rest := w.units[u].core()
 		g := w.units[u].gang
-		if g != nil && core == nil && rest == nil {
+		if core == nil && rest == nil {
 			w.leavePending(g, w.units[u].members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
 			continue
 		}
-		if done, ok := w.together(core, func(i int) bool { return w.chargeReadable(i) }); !ok {
-			p := w.pending[core[done]]
-			w.leavePending(g, core, p.reason, fmt.Sprintf("would be %d of %d; %s", done+g.running, g.min, p.detail))
+		if f, ok := w.together(core, w.chargeReadable); !ok {
+			w.leavePending(g, core, f.reason, fmt.Sprintf("would be %d of %d; %s", f.done+g.running, g.min, f.detail))
 			for _, i := range core {
 				w.pending[i].refused = true
 			}
@@ -197,10 +196,8 @@ func (w *world) discountUnserved(i int) {
 		return
 	}
 	p.counted = false
-	if k := w.touchKind(p.kind); k.unserved > 0 {
-		k.unserved--
-		if k.unserved < gpuSlices {
-			w.further = nil
-		}
+	k := w.touchKind(p.kind)
+	if k.unserved--; k.unserved < gpuSlices {
+		w.further = nil
 	}
 }

@@ -127,6 +127,3 @@ func (n *names) join(a, b, c string) string {
 	n.chunk.WriteString(c)
 	return n.chunk.String()[start:]
 }
-
-// digits are the indices of GPUs as text.
-var digits = [...]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"}

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -29,9 +28,9 @@ func (w *world) addTenants(tenants []Tenant) {
 		return
 	}
 	used := make([]quota.Amount, len(w.tenants))
-	for _, p := range w.running {
-		if t := w.tenantIndex(p); t >= 0 && !p.Leaving {
-			used[t] = used[t].Add(w.amountOf(p))
+	for _, r := range w.running {
+		if t := w.tenantIndex(r.pod); t >= 0 && !r.pod.Leaving {
+			used[t] = used[t].Add(w.amountOf(r.pod))
 		}
 	}
 	for i, a := range used {
@@ -282,27 +281,32 @@ func (w *world) reclaimFor(u *unit, members []int) {
 	}
 }
 
-// reclaimLimit evicts pods until the pod exceeds no limit above its tenant;
-// false where that is impossible.
+// reclaimLimit evicts pods of tenants that have borrowed below a limit which the pod
+// exceeds, until it exceeds none; false where that is impossible.
 func (w *world) reclaimLimit(p *pending) bool {
-	if !w.guaranteed(p.pod) {
+	if !w.guaranteed(p.pod) || w.tenantIndex(p.pod) < 0 {
 		return true // beyond its guarantee nothing is evicted; charge decides
 	}
-	var chosen []placedPod
-	for len(w.tenants) > 0 && !w.limitsHold(p.pod, chosen) {
-		next, ok := w.nextEviction(p.pod, chosen)
-		if !ok {
-			return false
-		}
-		chosen = append(chosen, next)
+	full := ""
+	holds := func(gone []placedPod) bool {
+		full = w.fullAbove(w.without(gone), p.pod.Tenant, w.amountOf(p.pod))
+		return full == ""
 	}
-	// A later eviction can make an earlier one unnecessary.
-	for j := 0; j < len(chosen); {
-		if without := slices.Delete(slices.Clone(chosen), j, j+1); w.limitsHold(p.pod, without) {
-			chosen = without
-		} else {
-			j++
+	if holds(nil) {
+		return true
+	}
+	if !w.policy.ReclaimBorrowed || w.hold != "" {
+		return false
+	}
+	var from []placedPod
+	for i := range w.nodes {
+		if w.reclaimsFrom(&w.nodes[i]) {
+			from = append(from, w.victims(i)...)
 		}
+	}
+	chosen := w.choose(from, func(v *Pod) bool { return v.Tenant != p.pod.Tenant && slices.Contains(w.lineage(v.Tenant), full) }, holds)
+	if len(chosen) == 0 || !w.mayEvictMore(len(chosen)) {
+		return false
 	}
 	for _, v := range chosen {
 		w.evict(v.node, v.pod, ReclaimBorrowed, fmt.Sprintf("%s of %s is guaranteed what %s has borrowed",
@@ -310,63 +314,4 @@ func (w *world) reclaimLimit(p *pending) bool {
 		w.reindex(v.node)
 	}
 	return true
-}
-
-// placedPod is a running pod and its node.
-type placedPod struct {
-	node int
-	pod  *Pod
-}
-
-// nextEviction is the next pod to evict: of a tenant that has borrowed, below
-// the limit that is exceeded; the least urgent first, then the one that costs least to stop,
-// then the youngest.
-func (w *world) nextEviction(p *Pod, chosen []placedPod) (placedPod, bool) {
-	if !w.policy.ReclaimBorrowed || !w.mayEvictMore(len(chosen)+1) || w.hold != "" {
-		return placedPod{}, false
-	}
-	full := w.fullAbove(w.without(chosen), p.Tenant, w.amountOf(p))
-	borrowed, spent := map[string]quota.Amount{}, map[string]int{}
-	for _, v := range chosen {
-		w.affordable(v.pod, borrowed, spent)
-	}
-	pods := make([]*Pod, len(chosen), len(chosen)+1)
-	for i := range chosen {
-		pods[i] = chosen[i].pod
-	}
-	var best placedPod
-	least := 0.0
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.tier != tierNow && n.since != PodLeaving || n.pool < 0 || w.pools[n.pool].Freeze {
-			continue
-		}
-		for _, v := range w.victims(i) {
-			taken := slices.ContainsFunc(chosen, func(c placedPod) bool { return c.pod == v })
-			if taken || v.Tenant == p.Tenant || !slices.Contains(w.lineage(v.Tenant), full) || best.pod != nil && v.Priority > best.pod.Priority || !w.canAfford(v, borrowed, spent) {
-				continue
-			}
-			lost := w.loss(append(pods, v), w.restart(i))
-			if best.pod == nil || cmp.Or(cmp.Compare(v.Priority, best.pod.Priority), cmp.Compare(lost, least), evictionOrder(v, best.pod)) < 0 {
-				best, least = placedPod{i, v}, lost
-			}
-		}
-	}
-	return best, best.pod != nil
-}
-
-// without is the quota tree after some evictions.
-func (w *world) without(gone []placedPod) quota.Tree {
-	tree := w.tree
-	for _, v := range gone {
-		if less, err := tree.Remove(v.pod.Tenant, w.amountOf(v.pod)); err == nil {
-			tree = less
-		}
-	}
-	return tree
-}
-
-// limitsHold reports whether a pod exceeds no limit after some evictions.
-func (w *world) limitsHold(p *Pod, gone []placedPod) bool {
-	return w.tenantIndex(p) < 0 || w.fullAbove(w.without(gone), p.Tenant, w.amountOf(p)) == ""
 }

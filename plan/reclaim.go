@@ -35,18 +35,6 @@ func (w *world) mayEvict(p *Pod) bool {
 	return true
 }
 
-// gatherBudgets collects what disruption budgets allow. Where pods state
-// different numbers for one budget, the least holds.
-func (w *world) gatherBudgets(pods []Pod) {
-	for i := range pods {
-		for _, b := range pods[i].Budgets {
-			if left, ok := w.budgets[b.Name]; !ok || b.Allowed < left {
-				w.budgets[b.Name] = b.Allowed
-			}
-		}
-	}
-}
-
 // spend subtracts an evicted pod from its budgets.
 func (w *world) spend(p *Pod) {
 	w.evictedPods[p] = true
@@ -62,26 +50,86 @@ func (w *world) spend(p *Pod) {
 	})
 }
 
-// victims lists the pods of a node whose tenants have borrowed, in the order of
-// eviction.
-func (w *world) victims(node int) []*Pod {
-	var out []*Pod
+// victims are the pods of a node that may be evicted and whose tenants have borrowed.
+func (w *world) victims(node int) []placedPod {
+	var out []placedPod
 	for _, p := range w.nodes[node].pods {
 		if t := w.tenantIndex(p); t >= 0 && p.Demand.Fraction == nil && w.movable(p) && !w.tree.Borrowed(p.Tenant).Zero() {
-			out = append(out, p)
+			out = append(out, placedPod{node, p})
 		}
 	}
-	if len(out) < 2 {
-		return out
-	}
-	lost := make(map[*Pod]float64, len(out))
-	for _, p := range out {
-		lost[p] = w.loss([]*Pod{p}, w.restart(node))
-	}
-	slices.SortFunc(out, func(a, b *Pod) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(lost[a], lost[b]), evictionOrder(a, b))
-	})
 	return out
+}
+
+// next is the pod to evict beside others, and what is lost with all of them: the least
+// urgent, then the one with which least is lost, then the youngest; no pod for none.
+func (w *world) next(from, gone []placedPod, may func(*Pod) bool) (best placedPod, least float64) {
+	pods := make([]*Pod, len(gone), len(gone)+1)
+	for i := range gone {
+		pods[i] = gone[i].pod
+	}
+	for _, v := range from {
+		if slices.Contains(gone, v) || best.pod != nil && v.pod.Priority > best.pod.Priority || !may(v.pod) {
+			continue
+		}
+		lost := w.loss(append(pods, v.pod), w.restart(v.node))
+		if best.pod == nil || cmp.Or(cmp.Compare(v.pod.Priority, best.pod.Priority), cmp.Compare(lost, least), evictionOrder(v.pod, best.pod)) < 0 {
+			best, least = v, lost
+		}
+	}
+	return best, least
+}
+
+// choose picks pods whose eviction is enough, without those that turn out not to be
+// needed; none where all are not enough. No tenant is left with less than its
+// guarantee, and no budget is exceeded.
+func (w *world) choose(from []placedPod, may func(*Pod) bool, enough func(gone []placedPod) bool) []placedPod {
+	var gone []placedPod
+	for !enough(gone) {
+		tree := w.without(gone)
+		v, _ := w.next(from, gone, func(p *Pod) bool {
+			return may(p) && w.amountOf(p).Fits(tree.Borrowed(p.Tenant)) && w.budgetsAllow(p, gone)
+		})
+		if v.pod == nil {
+			return nil
+		}
+		gone = append(gone, v)
+	}
+	for i := 0; i < len(gone); {
+		if without := slices.Delete(slices.Clone(gone), i, i+1); enough(without) {
+			gone = without
+		} else {
+			i++
+		}
+	}
+	return gone
+}
+
+// budgetsAllow reports whether a pod may be evicted after others.
+func (w *world) budgetsAllow(p *Pod, gone []placedPod) bool {
+	for _, b := range p.Budgets {
+		left := w.budgets[b.Name]
+		for _, v := range gone {
+			if slices.ContainsFunc(v.pod.Budgets, func(o Budget) bool { return o.Name == b.Name }) {
+				left--
+			}
+		}
+		if left <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// without is the quota tree after some evictions.
+func (w *world) without(gone []placedPod) quota.Tree {
+	tree := w.tree
+	for _, v := range gone {
+		if less, err := tree.Remove(v.pod.Tenant, w.amountOf(v.pod)); err == nil {
+			tree = less
+		}
+	}
+	return tree
 }
 
 // evictionOrder orders pods for eviction: the least urgent first, then the
@@ -102,6 +150,11 @@ type borrowers struct {
 	capacity capacity
 }
 
+// reclaimsFrom reports a node from which pods may be evicted for others.
+func (w *world) reclaimsFrom(n *nodeState) bool {
+	return (n.tier == tierNow || n.since == PodLeaving) && n.pool >= 0 && !w.pools[n.pool].Freeze
+}
+
 // findBorrowers lists the nodes with borrowers, in the eviction order of each
 // node's first victim. It runs before any node is added.
 func (w *world) findBorrowers() {
@@ -111,16 +164,17 @@ func (w *world) findBorrowers() {
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.tier != tierNow && n.since != PodLeaving || n.pool < 0 || w.pools[n.pool].Freeze {
+		if !w.reclaimsFrom(n) {
 			continue
 		}
 		victims := w.victims(i)
 		if len(victims) == 0 {
 			continue
 		}
-		l := borrowers{i, victims[0], w.loss(victims[:1], w.restart(i)), n.capacity.clone()}
+		first, lost := w.next(victims, nil, func(*Pod) bool { return true })
+		l := borrowers{i, first.pod, lost, n.capacity.clone()}
 		for _, v := range victims {
-			w.putBack(n.onHealthy(v), &l.capacity)
+			w.putBack(n.onHealthy(v.pod), &l.capacity)
 		}
 		w.borrowers = append(w.borrowers, l)
 	}
@@ -143,18 +197,27 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	for j := range w.borrowers {
 		i := w.borrowers[j].node
 		n := &w.nodes[i]
-		if !w.admits(k, n) || w.lacks(k, &w.borrowers[j].capacity) != "" || n.tier != tierNow && n.since != PodLeaving || !w.rulesAllow(k, n) {
+		if !w.admits(k, n) || w.lacks(k, &w.borrowers[j].capacity) != "" || !w.reclaimsFrom(n) || !w.rulesAllow(k, n) {
 			continue
 		}
 		if tried++; tried > maxBorrowers {
 			break
 		}
-		victims := w.enough(k, n, w.victims(i), p.pod.Tenant)
+		victims := w.choose(w.victims(i), func(v *Pod) bool { return v.Tenant != p.pod.Tenant }, func(gone []placedPod) bool {
+			r := n.capacity.clone()
+			for _, v := range gone {
+				w.putBack(n.onHealthy(v.pod), &r)
+			}
+			return w.lacks(k, &r) == ""
+		})
 		if len(victims) == 0 || !w.mayEvictMore(len(victims)) {
 			continue
 		}
-		o := option{kind: OptionReclaim, node: i, victims: victims, at: w.now.Add(gracePeriod),
-			cost: w.waitCost(k, p.pod.Priority, gracePeriod) + w.loss(victims, w.restart(i))}
+		o := option{kind: OptionReclaim, node: i, at: w.now.Add(gracePeriod)}
+		for _, v := range victims {
+			o.victims = append(o.victims, v.pod)
+		}
+		o.cost = w.waitCost(k, p.pod.Priority, gracePeriod) + w.loss(o.victims, w.restart(i))
 		if !found || o.cost < best.cost || o.cost == best.cost && youngest(o.victims).After(youngest(best.victims)) {
 			best, found = o, true
 		}
@@ -183,71 +246,6 @@ func youngest(pods []*Pod) time.Time {
 		last = later(last, p.Created)
 	}
 	return last
-}
-
-// enough picks, of the victims in order, those whose eviction makes the kind
-// fit; none where all of them do not. No tenant is left with less than its
-// guarantee, and no budget is exceeded.
-func (w *world) enough(k *kind, n *nodeState, victims []*Pod, tenant string) []*Pod {
-	if len(victims) == 0 {
-		return nil
-	}
-	r := n.capacity.clone()
-	borrowed := map[string]quota.Amount{}
-	spent := map[string]int{}
-	var chosen []*Pod
-	for _, v := range victims {
-		if v.Tenant == tenant || !w.affordable(v, borrowed, spent) {
-			continue
-		}
-		w.putBack(n.onHealthy(v), &r)
-		chosen = append(chosen, v)
-		if w.lacks(k, &r) == "" {
-			return w.fewest(k, n, &r, chosen)
-		}
-	}
-	return nil
-}
-
-// affordable subtracts a pod from what its tenant has borrowed and from its
-// budgets, where both allow it.
-func (w *world) affordable(v *Pod, borrowed map[string]quota.Amount, spent map[string]int) bool {
-	if !w.canAfford(v, borrowed, spent) {
-		return false
-	}
-	borrowed[v.Tenant] = w.borrowedOf(v, borrowed).Sub(w.amountOf(v))
-	for _, b := range v.Budgets {
-		spent[b.Name]++
-	}
-	return true
-}
-
-func (w *world) canAfford(v *Pod, borrowed map[string]quota.Amount, spent map[string]int) bool {
-	if !w.amountOf(v).Fits(w.borrowedOf(v, borrowed)) {
-		return false
-	}
-	return !slices.ContainsFunc(v.Budgets, func(b Budget) bool { return w.budgets[b.Name]-spent[b.Name] <= 0 })
-}
-
-// borrowedOf is what a pod's tenant has borrowed, less what has been
-// subtracted.
-func (w *world) borrowedOf(v *Pod, borrowed map[string]quota.Amount) quota.Amount {
-	if left, known := borrowed[v.Tenant]; known {
-		return left
-	}
-	return w.tree.Borrowed(v.Tenant)
-}
-
-// fewest drops the victims without whose eviction the kind fits as well.
-func (w *world) fewest(k *kind, n *nodeState, r *capacity, chosen []*Pod) []*Pod {
-	return slices.DeleteFunc(chosen, func(v *Pod) bool {
-		w.takeRunning(n.onHealthy(v), r)
-		if w.lacks(k, r) == "" {
-			return true
-		}
-		w.putBack(n.onHealthy(v), r)
-		return false
-	})
 }
 
 // commitReclaim evicts the victims and reserves their capacity.
@@ -282,11 +280,7 @@ func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 		n.later = bound
 		w.evictedLater[v] = forPod // as spend reverts it
 	}
-	if t := w.tenantIndex(v); t >= 0 {
-		if tree, err := w.tree.Remove(v.Tenant, w.amountOf(v)); err == nil {
-			w.tree = tree
-		}
-	}
+	w.tree = w.without([]placedPod{{node, v}})
 	w.putBack(n.onHealthy(v), &n.capacity)
 	w.place(v, node, -1)
 	n.leaving++

@@ -60,7 +60,7 @@ type estimate struct {
 // request on the node.
 func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool)) (entry, bool) {
 	n := &w.nodes[node]
-	if _, ok := w.mayRepartition(k, n); !ok || w.nodeBlocks(k, n) != blockNone || len(w.repartitionable(n)) == 0 {
+	if _, ok := w.mayRepartition(k, n); !ok || w.nodeBlocks(k, n) != "" || len(w.repartitionable(n)) == 0 {
 		return entry{}, false
 	}
 	if w.considering {
@@ -99,7 +99,7 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 	}
 	for _, c := range w.repartitionable(n) {
 		o, why := w.repartitionGPU(k, p, node, c, requested, further[n.pool])
-		if why == blockNone && (!found || o.cheaper(best)) {
+		if why == "" && (!found || o.cheaper(best)) {
 			best, found = o, true
 		}
 	}
@@ -116,8 +116,8 @@ func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
 }
 
 // blockersOf counts what prevents the repartition of each GPU for the kind.
-func (w *world) blockersOf(k *kind) blockers {
-	var all blockers
+func (w *world) blockersOf(k *kind) causes {
+	var all causes
 	further := w.furtherDemand()
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -125,12 +125,13 @@ func (w *world) blockersOf(k *kind) blockers {
 		if !ok || len(k.pod.Demand.MIG) == 0 {
 			continue
 		}
-		candidates := w.repartitionable(n)
-		all.join(n.blocked)
-		for _, c := range candidates {
-			if _, why := w.repartitionGPU(k, k.pod, i, c, requested, further[n.pool]); why > blockNone {
-				all.add(why, n.name, n.gpus()[c].Index)
+		for _, c := range w.repartitionable(n) {
+			if _, why := w.repartitionGPU(k, k.pod, i, c, requested, further[n.pool]); why != "" {
+				all.add(cause{string(why), gpuName(n.name, n.gpus()[c].Index), 1})
 			}
+		}
+		for _, one := range n.blocked {
+			all.add(one)
 		}
 	}
 	return all
@@ -143,16 +144,16 @@ func (w *world) repartitionable(n *nodeState) []int {
 	if n.judged {
 		return n.candidates
 	}
-	n.judged, n.candidates, n.blocked = true, nil, blockers{}
+	n.judged, n.candidates, n.blocked = true, nil, nil
 	for c := range n.gpus() {
 		device := &n.gpus()[c]
 		if !device.MIG || device.Model.Name != n.model {
 			continue
 		}
-		if s := w.splitGPU(n, c, true); s.why == blockNone {
+		if s := w.splitGPU(n, c, true); s.why == "" {
 			n.candidates = append(n.candidates, c)
 		} else {
-			n.blocked.add(s.why, n.name, device.Index)
+			n.blocked.add(cause{string(s.why), gpuName(n.name, device.Index), 1})
 		}
 	}
 	return n.candidates
@@ -176,10 +177,6 @@ func (n *nodeState) gpus() []GPU {
 // reason to add another.
 const aMoment = time.Second
 
-// notRepartitioned stands for a GPU that is never repartitioned for the kind:
-// no MIG, or another model.
-const notRepartitioned blocker = -1
-
 // repartitionGPU evaluates one GPU. Where busy instances can stay, those that
 // are not idle for long enough may stay too; if they are in the way, the
 // repartition is delayed until they are.
@@ -199,10 +196,7 @@ func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, fu
 	n := &w.nodes[node]
 	c := &n.gpus()[device]
 	pool := &w.pools[n.pool]
-	if !c.MIG || c.Model.Name != n.model {
-		return option{}, notRepartitioned
-	}
-	if why := w.nodeBlocks(k, n); why != blockNone {
+	if why := w.nodeBlocks(k, n); why != "" {
 		return option{}, why
 	}
 	o := option{kind: OptionRepartition, node: node, repartition: repartition{device: device}, at: n.changeAt}
@@ -210,7 +204,7 @@ func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, fu
 		o.at = later(o.at, w.now.Add(aMoment))
 	}
 	s := w.splitGPU(n, device, patient)
-	if s.why != blockNone {
+	if s.why != "" {
 		return option{}, s.why
 	}
 	o.repartition.before, o.repartition.keep, o.unknown = s.before, s.keep, s.unknown
@@ -228,7 +222,7 @@ func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, fu
 	}
 	o.repartition.answer = a.Answer
 	o.cost = w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.at.Sub(w.now)+pool.MIG.Duration)
-	return o, blockNone
+	return o, ""
 }
 
 // nodeBlocks returns what about the node as a whole prevents repartitioning a
@@ -243,7 +237,7 @@ func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 	if lack := w.lacks(k, &n.capacity); lack != "" && lack != "slices" {
 		return blockCapacity
 	}
-	return blockNone
+	return ""
 }
 
 // furtherDemand adds up, for each pool, what further pending pods could use
@@ -359,10 +353,8 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 }
 
 func (w *world) repartitionAction(n *nodeState, device *GPU, o option, detail string) Action {
-	steps, err := mig.Diff(o.repartition.before, o.repartition.answer.Layout, func(p mig.Placement) bool { return slices.Contains(o.repartition.keep, p) })
-	if err != nil { // the target was searched among layouts that contain what stays
-		steps = nil
-	}
+	// The target was searched among layouts that contain what stays.
+	steps, _ := mig.Diff(o.repartition.before, o.repartition.answer.Layout, func(p mig.Placement) bool { return slices.Contains(o.repartition.keep, p) })
 	return Action{Verb: Repartition, Pool: n.Pool, Node: n.name, GPU: device.Index, Model: device.Model.Name,
 		Before: o.repartition.before, Target: o.repartition.answer.Layout, Steps: steps,
 		Operation: fmt.Sprintf("%s-%d-%d", n.name, device.Index, w.now.Unix()),

@@ -28,7 +28,7 @@ func (w *world) removeEmpty() {
 		n := &w.nodes[c.node]
 		p := &w.pools[n.pool]
 		p.surplus++
-		if w.keepsPool(p) != "" || p.shrunk-p.settled >= w.mostRemoved(p) || !w.mayRemove() || !w.may(n.pool) {
+		if w.keepsPool(p) != "" || w.keepsOne(p) != "" || !w.may(n.pool) {
 			continue
 		}
 		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(w.now.Sub(c.since)), short(p.IdleAfter)))
@@ -102,9 +102,18 @@ func (w *world) removals() int {
 	return count
 }
 
-// mostRemoved is how many nodes of a pool one plan may remove.
-func (w *world) mostRemoved(p *poolState) int {
-	return max(1, int(w.policy.MaxRemovalShare*float64(max(p.Size, 0))))
+// keepsOne returns why this plan removes no further node of a pool, empty for nothing.
+func (w *world) keepsOne(p *poolState) Reason {
+	most := max(1, int(w.policy.MaxRemovalShare*float64(max(p.Size, 0))))
+	switch {
+	case min(p.Target, p.Size)-p.shrunk-1 < p.Min:
+		return AtMin
+	case w.within(w.state.LastScaleUp, p.Name, 0):
+		return CoolingDown
+	case p.shrunk-p.settled >= most || !w.mayRemove():
+		return BoundReached
+	}
+	return ""
 }
 
 type removal struct {
@@ -154,14 +163,15 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Time) {
 		return NodeNeeded, time.Time{}
 	}
 	var latest time.Time
-	for c := range n.GPUs {
-		if !n.GPUs[c].AllocationKnown {
+	for c := range n.facts {
+		switch f := &n.facts[c]; {
+		case !f.known:
 			return AllocationUnknown, time.Time{}
-		}
-		if !n.facts[c].free {
+		case !f.free:
 			return NodeBusy, time.Time{}
+		default:
+			latest = later(latest, f.since)
 		}
-		latest = later(latest, n.facts[c].since)
 	}
 	if at, ok := stampAt(w.state.FreeSince, n.name); ok {
 		latest = later(latest, at)
@@ -186,7 +196,7 @@ func (w *world) keepsPool(p *poolState) Reason {
 		return TooManyIdle
 	case min(p.Target, p.Size)-p.shrunk-p.draining <= p.Min:
 		return AtMin
-	case p.grown > 0, w.within(w.state.LastScaleUp, p.Name, w.policy.ScaleDownCooldown),
+	case w.within(w.state.LastScaleUp, p.Name, w.policy.ScaleDownCooldown),
 		w.within(w.state.LastScaleDown, p.Name, w.policy.RemovalInterval):
 		return CoolingDown
 	}
@@ -224,3 +234,33 @@ func (w *world) freeDrains() int {
 
 // life is what a node of the pool costs over its life.
 func (w *world) life(p *poolState) float64 { return p.price() * w.policy.NodeLife.Hours() }
+
+// softTaints asks the scheduler to leave empty nodes empty: a node that is to be
+// removed once it has been empty for IdleAfter gets a soft taint (PreferNoSchedule),
+// and loses it when it is used, needed or no longer to be removed. kube-scheduler
+// spreads pods over nodes by default (LeastAllocated), so the next pod would go to the
+// empty node and keep it. A soft taint refuses no pod.
+func (w *world) softTaints() {
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || n.pool < 0 || n.action >= 0 || n.tier != tierNow || !w.may(n.pool) {
+			continue
+		}
+		p := &w.pools[n.pool]
+		reason, since := w.emptiness(n)
+		if w.keepsEmpty(p) {
+			reason = w.keepsPool(p)
+		}
+		want := w.policy.SoftTaints && reason == NodeEmpty
+		a := Action{Verb: SoftTaint, Pool: n.Pool, Node: n.name, Reason: reason}
+		switch {
+		case want && !n.SoftTainted:
+			a.Detail = fmt.Sprintf("empty for %s, idleAfter is %s", short(w.now.Sub(since)), short(p.IdleAfter))
+		case !want && n.SoftTainted:
+			a.Verb, a.Detail = RemoveSoftTaint, "the node may be used"
+		default:
+			continue
+		}
+		w.addAction(a)
+	}
+}

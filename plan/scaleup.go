@@ -309,7 +309,7 @@ func (w *world) whyScaleUp(p *pending, k *kind, o option, all []option) (Reason,
 		n := &w.nodes[r.node]
 		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", r.cost, gpuName(n.name, n.gpus()[r.repartition.device].Index))
 	}
-	if blocked := w.blockersOf(k); blocked.total() > 0 {
+	if blocked := w.blockersOf(k); len(blocked) > 0 {
 		return RepartitionExhausted, detail + ", no GPU can be repartitioned: " + blocked.String()
 	}
 	return NoFreeSlice, detail

@@ -38,15 +38,12 @@ func (w *world) serve(i int, inGang bool) bool {
 	wait, canWait := w.waitOption(k, p.pod)
 	switch {
 	case w.hold != "" || !p.pod.Unschedulable && !inGang:
-		w.withoutAction(i, p, k, wait, canWait)
-		return p.served
+		return w.withoutAction(i, p, k, wait, canWait)
 	case w.reopenFor(p, k):
 		return true
 	case k.bounded && !canWait && !w.committing:
 		w.bounded(p)
 		return false
-	case canWait && w.unbeatable(wait, p, k):
-		return w.commit(p, k, wait, []option{wait})
 	}
 	all := w.options(i, p, k)
 	if canWait {
@@ -112,18 +109,19 @@ func (w *world) commit(p *pending, k *kind, o option, all []option) bool {
 		return false
 	}
 	w.spent += o.cost
+	if o.kind == OptionNode {
+		w.chose(p, o.kind, w.pools[o.pool].Name)
+	} else {
+		w.chose(p, o.kind, w.nodes[o.node].name)
+	}
 	switch o.kind {
 	case OptionWait:
-		w.chose(p, o.kind, w.nodes[o.node].name)
 		w.commitWait(p, k, o)
 	case OptionRepartition:
-		w.chose(p, o.kind, w.nodes[o.node].name)
 		w.commitRepartition(p, k, o, w.alternativeText(p, k, all))
 	case OptionReclaim:
-		w.chose(p, o.kind, w.nodes[o.node].name)
 		w.commitReclaim(p, k, o, w.alternativeText(p, k, all))
 	case OptionNode:
-		w.chose(p, o.kind, w.pools[o.pool].Name)
 		w.commitScaleUp(p, k, o, all)
 	}
 	return p.served
@@ -176,15 +174,6 @@ func (w *world) actionBound() string {
 	return count(w.policy.MaxActionsPerReconcile, "action") + " a reconcile"
 }
 
-// unbeatable reports whether an upcoming node costs less than any other option
-// could: true for most pods of a reconcile after the first has added a node.
-func (w *world) unbeatable(wait option, p *pending, k *kind) bool {
-	if p.charged && !p.borrowed && w.reclaimable() {
-		return false
-	}
-	return wait.cost <= w.policy.DisruptionCost+w.waitCost(k, p.pod.Priority, w.soonestRepartition()) && !wait.at.After(w.now.Add(w.soonestNode()))
-}
-
 // mayScaleUp reports whether nodes are added for the pod. An unclaimed upcoming
 // node is not for other pods either.
 func (w *world) mayScaleUp(p *pending) bool { return !p.borrowed || w.policy.ScaleUpBorrowed }
@@ -194,21 +183,17 @@ func (w *world) bounded(p *pending) {
 }
 
 // withoutAction decides about a pod for which no action may be taken now.
-func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait bool) {
-	spare, canClaim := w.scaleUpOption(i, k, p.pod, true)
-	canClaim = canClaim && w.mayScaleUp(p)
-	switch {
-	case canWait:
-		w.chose(p, OptionWait, w.nodes[wait.node].name)
-		w.commitWait(p, k, wait)
-	case canClaim:
-		w.chose(p, OptionNode, w.pools[spare.pool].Name)
-		w.claim(p, k, spare)
-	case w.hold != "":
-		p.reason = w.hold
-	default:
+func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait bool) bool {
+	if canWait {
+		return w.commit(p, k, wait, nil)
+	}
+	if spare, ok := w.scaleUpOption(i, k, p.pod, true); ok && w.mayScaleUp(p) {
+		return w.commit(p, k, spare, nil)
+	}
+	if p.reason = w.hold; p.reason == "" {
 		p.reason, p.detail = WaitScheduler, "the scheduler has not answered yet"
 	}
+	return false
 }
 
 func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
@@ -218,29 +203,6 @@ func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
 	}
 	at := w.nodes[n].at
 	return option{kind: OptionWait, cost: w.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
-}
-
-// soonestRepartition and soonestNode are the least time that a repartition and
-// a new node take in any pool.
-func (w *world) soonestRepartition() time.Duration {
-	least := time.Duration(-1)
-	for i := range w.pools {
-		if m := &w.pools[i].MIG; m.Repartition && (least < 0 || m.Duration < least) {
-			least = m.Duration
-		}
-	}
-	if least < 0 {
-		return 1000 * time.Hour
-	}
-	return max(least, 0)
-}
-
-func (w *world) soonestNode() time.Duration {
-	least := 1000 * time.Hour
-	for i := range w.pools {
-		least = min(least, max(w.pools[i].ReadyAfter, 0))
-	}
-	return least
 }
 
 func (w *world) commitWait(p *pending, k *kind, o option) {

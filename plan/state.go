@@ -46,27 +46,6 @@ func (w *world) emptySinceUnknown(n *nodeState) bool {
 	return n.bound == 0 && unknown
 }
 
-// gpuFree reports whether a GPU is known to be free, and since when; a zero time is
-// unknown.
-func gpuFree(c *GPU) (bool, time.Time) {
-	if !c.AllocationKnown || len(c.AllocatedTo) > 0 {
-		return false, time.Time{}
-	}
-	since, unknown := c.IdleSince, false
-	for i := range c.Instances {
-		in := &c.Instances[i]
-		if in.AllocatedTo != "" {
-			return false, time.Time{}
-		}
-		unknown = unknown || in.IdleSince.IsZero() && c.IdleSince.IsZero()
-		since = later(since, in.IdleSince)
-	}
-	if unknown {
-		return true, time.Time{}
-	}
-	return true, since
-}
-
 // nextState is the state to persist, without stamps of pools and nodes that were
 // deleted more than forgetAfter ago.
 func (w *world) nextState() State {

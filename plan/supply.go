@@ -45,11 +45,11 @@ func (w *world) bindRunning() {
 		}
 	}
 	w.sharePods()
-	for j, p := range w.running {
-		if w.runsOn[j] < 0 {
+	for _, r := range w.running {
+		if r.node < 0 {
 			continue
 		}
-		n := &w.nodes[w.runsOn[j]]
+		n, p := &w.nodes[r.node], r.pod
 		n.pods = append(n.pods, p)
 		if !p.DaemonSet {
 			n.bound++
@@ -79,16 +79,12 @@ func (w *world) supplyGPU(n *nodeState, c *GPU, single bool) {
 	}
 }
 
-// sharePods finds the node of every running pod, and allocates every node's list
-// of pods at its final size.
+// sharePods allocates every node's list of pods at its final size.
 func (w *world) sharePods() {
-	w.runsOn = make([]int, len(w.running))
 	count := make([]int, len(w.nodes))
-	for j, p := range w.running {
-		i := w.nodeIndex(p.Node)
-		w.runsOn[j] = i
-		if i >= 0 {
-			count[i]++
+	for _, r := range w.running {
+		if r.node >= 0 {
+			count[r.node]++
 		}
 	}
 	all := make([]*Pod, len(w.running))

@@ -36,9 +36,6 @@ func (w *world) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig
 		if t.Legal(l) == nil {
 			free = t.Free(l)
 		}
-		if w.additions == nil {
-			w.additions = map[string][]mig.Placement{}
-		}
 		w.additions[key] = free
 	}
 	if len(allowed) == 0 {
@@ -68,7 +65,7 @@ func (w *world) tidy() {
 	best, text := option{}, ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if !n.unusual.addable || n.tier != tierNow || n.pool < 0 || n.action >= 0 || n.promised > 0 || n.settling || n.changeAt.After(w.now) || !w.may(n.pool) {
+		if !n.unusual.addable || n.pool < 0 || !w.may(n.pool) || w.leavesUntidy(n) != "" {
 			continue
 		}
 		for c := range n.GPUs {
@@ -163,6 +160,18 @@ func (w *world) keepsUntidy(n *nodeState, device int) string {
 // untidy returns why a GPU with stranded slices stays as it is in this
 // reconcile.
 func (w *world) untidy(n *nodeState, device int) string {
+	if why := w.leavesUntidy(n); why != "" {
+		return why
+	}
+	if _, why := w.tidyGPU(w.nodeIndex(n.name), device); why != "" {
+		return why
+	}
+	return "a later reconcile repartitions it"
+}
+
+// leavesUntidy returns what about a node keeps its GPUs as they are, empty for
+// nothing.
+func (w *world) leavesUntidy(n *nodeState) string {
 	switch {
 	case w.hold != "" || w.pools[n.pool].Freeze:
 		return "nothing may be done now"
@@ -173,10 +182,7 @@ func (w *world) untidy(n *nodeState, device int) string {
 	case n.changeAt.After(w.now):
 		return "its node cools down for " + short(n.changeAt.Sub(w.now))
 	}
-	if _, why := w.tidyGPU(w.nodeIndex(n.name), device); why != "" {
-		return why
-	}
-	return "a later reconcile repartitions it"
+	return ""
 }
 
 func (w *world) tidyText(o option) string {
@@ -205,8 +211,8 @@ func (w *world) requestedOf(model string) []mig.Count {
 			}
 		}
 	}
-	for _, p := range w.running {
-		add(p, 1)
+	for _, r := range w.running {
+		add(r.pod, 1)
 	}
 	for i := range w.pending {
 		if !w.pending[i].refused {
@@ -222,9 +228,6 @@ func (w *world) requestedOf(model string) []mig.Count {
 	slices.SortFunc(out, func(a, b mig.Count) int {
 		return cmp.Or(cmp.Compare(b.N*b.Profile.Compute, a.N*a.Profile.Compute), a.Profile.Compare(b.Profile))
 	})
-	if w.requested == nil {
-		w.requested = map[string][]mig.Count{}
-	}
 	w.requested[model] = out
 	return out
 }

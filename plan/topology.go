@@ -13,8 +13,6 @@ type topology struct {
 	// near counts the pods that are in all of a pod's near groups, by those
 	// groups.
 	near map[string]*affinityGroup
-	// sharedHosts: two nodes have the same hostname label.
-	sharedHosts bool
 }
 
 // ruleCount is the pods of a rule's group, and those that exclude it, by the
@@ -100,56 +98,24 @@ func (n *nodeState) place(labels map[string]string, key string) (string, bool) {
 	return placeOf(labels, n.Node.Name, key)
 }
 
-// noteGroups records the groups that the rules of any pod select.
-func (w *world) noteGroups(pods []Pod) {
-	w.ruledOn = map[string]bool{}
-	for i := range pods {
-		p := &pods[i]
-		for _, s := range p.Spread {
-			w.ruledOn[s.Group] = true
-		}
-		for _, r := range p.Apart {
-			w.ruledOn[r.Group] = true
-		}
-		for _, r := range p.Near {
-			w.ruledOn[r.Group] = true
-		}
-	}
-}
-
-// addTopology collects the rules and counts running pods.
+// addTopology adds the rules of pending pods to those of running ones, and counts
+// running pods.
 func (w *world) addTopology() {
-	w.groupings = map[string]*grouping{}
-	w.topology = topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, near: map[string]*affinityGroup{}}
 	for i := range w.kinds {
 		w.ruled(w.kinds[i].pod)
-	}
-	for _, p := range w.running {
-		for _, r := range p.Apart {
-			w.topology.rule(r)
-		}
 	}
 	if !w.topology.any() {
 		return
 	}
-	hosts := make(map[string]bool, len(w.nodes))
-	for i := range w.nodes {
-		host, _ := w.nodes[i].Place(hostnameLabel)
-		w.topology.sharedHosts = w.topology.sharedHosts || hosts[host]
-		hosts[host] = true
-	}
-	for j, p := range w.running {
-		if i := w.runsOn[j]; i >= 0 && !p.Leaving {
-			w.place(p, i, 1)
+	for _, r := range w.running {
+		if r.node >= 0 && !r.pod.Leaving {
+			w.place(r.pod, r.node, 1)
 		}
 	}
 }
 
 // any reports whether there are rules at all.
 func (t *topology) any() bool { return len(t.rules)+len(t.near) > 0 }
-
-// isHost reports the label that tells every node from every other.
-func (w *world) isHost(key string) bool { return key == hostnameLabel && !w.topology.sharedHosts }
 
 func (w *world) ruled(p *Pod) {
 	for _, s := range p.Spread {
@@ -259,12 +225,12 @@ func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 func (w *world) allows(k *kind, at *place, hosts bool) bool {
 	t := &w.topology
 	for _, r := range t.about(k.pod) {
-		if value, ok := at.value(r.Key); ok && w.isHost(r.Key) == hosts && r.barring[value] > 0 {
+		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && r.barring[value] > 0 {
 			return false
 		}
 	}
 	for _, r := range k.pod.Apart {
-		if value, ok := at.value(r.Key); ok && w.isHost(r.Key) == hosts && t.count(r).pods[value] > 0 {
+		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && t.count(r).pods[value] > 0 {
 			return false
 		}
 	}
@@ -272,7 +238,7 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 		return false
 	}
 	for _, s := range k.pod.Spread {
-		if w.isHost(s.Key) != hosts {
+		if (s.Key == hostnameLabel) != hosts {
 			continue
 		}
 		value, ok := at.value(s.Key)
@@ -300,7 +266,7 @@ func (w *world) near(k *kind, at *place, hosts bool) bool {
 	}
 	first := c.has(k.pod) && !c.anywhere(k.pod)
 	for _, r := range k.pod.Near {
-		if w.isHost(r.Key) != hosts {
+		if (r.Key == hostnameLabel) != hosts {
 			continue
 		}
 		value, ok := at.value(r.Key)
@@ -322,11 +288,11 @@ func (c *affinityGroup) anywhere(p *Pod) bool {
 func (w *world) epoch(k *kind) int {
 	sum := 0
 	for _, s := range k.pod.Spread {
-		if w.isHost(s.Key) {
+		if s.Key == hostnameLabel {
 			sum += w.spreadOver(k, s.Rule).changes
 		}
 	}
-	if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return w.isHost(r.Key) }) {
+	if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {
 		if c := w.topology.near[affinityGroupOf(k.pod)]; c != nil {
 			sum += c.changes
 		}

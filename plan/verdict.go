@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
@@ -66,12 +65,12 @@ func (w *world) podVerdicts(out []Verdict) []Verdict {
 		pendingPods[i] = &w.pending[i]
 	}
 	slices.SortFunc(pendingPods, func(a, b *pending) int { return byKey(a.pod, b.pod) })
-	for j, p := range w.running {
-		for len(pendingPods) > 0 && byKey(pendingPods[0].pod, p) < 0 {
+	for _, r := range w.running {
+		for len(pendingPods) > 0 && byKey(pendingPods[0].pod, r.pod) < 0 {
 			out = append(out, w.pendingVerdict(pendingPods[0]))
 			pendingPods = pendingPods[1:]
 		}
-		out = append(out, w.runningVerdict(j, p))
+		out = append(out, w.runningVerdict(r))
 	}
 	for _, p := range pendingPods {
 		out = append(out, w.pendingVerdict(p))
@@ -83,30 +82,33 @@ func (w *world) pendingVerdict(p *pending) Verdict {
 	return Verdict{KindPod, w.names.join(p.pod.Namespace, "/", p.pod.Name), p.reason, p.detail}
 }
 
-func (w *world) runningVerdict(j int, p *Pod) Verdict {
+func (w *world) runningVerdict(r placedPod) Verdict {
+	p := r.pod
 	v := Verdict{KindPod, w.names.join(p.Namespace, "/", p.Name), Running, ""}
-	if i := w.runsOn[j]; i >= 0 {
-		n := &w.nodes[i]
-		if n.on == "" {
-			n.on = w.names.join("on ", n.name, "")
+	if r.node < 0 {
+		if p.Leaving {
+			v.Reason = PodLeaving
 		}
-		v.Detail = n.on
+		return v
 	}
+	n := &w.nodes[r.node]
+	if n.on == "" {
+		n.on = w.names.join("on ", n.name, "")
+	}
+	v.Detail = n.on
 	next, evictedLater := w.evictedLater[p]
 	switch {
 	case p.Leaving:
 		v.Reason = PodLeaving
-		if j := w.runsOn[j]; j >= 0 && w.nodes[j].Drain != nil {
-			v.Detail += ", which is drained: " + string(w.nodes[j].Drain.Reason)
+		if n.Drain != nil {
+			v.Detail += ", which is drained: " + string(n.Drain.Reason)
 		}
 	case evictedLater:
 		v.Detail += "; a later reconcile evicts it for " + next
 	case w.evictedPods[p]:
 		v.Reason = PodLeaving
-		if j := w.runsOn[j]; j >= 0 && w.nodes[j].action >= 0 {
-			if a := &w.actions[w.nodes[j].action]; a.Verb == Drain {
-				v.Detail += ", which is drained: " + string(a.Reason)
-			}
+		if n.action >= 0 && w.actions[n.action].Verb == Drain {
+			v.Detail += ", which is drained: " + string(w.actions[n.action].Reason)
 		}
 		for i := range w.actions {
 			if a := &w.actions[i]; a.Verb == Reclaim && a.Pod == v.Subject {
@@ -227,33 +229,33 @@ func (w *world) operationVerdict(n *nodeState, o *Operation) (Reason, string) {
 }
 
 func (w *world) gpuVerdict(n *nodeState, i int) Verdict {
-	c := &n.GPUs[i]
-	v := Verdict{Kind: KindGPU, Subject: w.gpuSubject(n.name, c.Index), Reason: GPUAllocated}
+	f := &n.facts[i]
+	v := Verdict{Kind: KindGPU, Subject: w.names.join(n.name, "/", strconv.Itoa(f.index)), Reason: GPUAllocated}
 	switch {
-	case c.Health == gpu.Sick:
+	case f.sick:
 		v.Reason = GPUSick
-	case n.Operation != nil && n.Operation.GPU == c.Index:
+	case n.Operation != nil && n.Operation.GPU == f.index:
 		v.Reason = WaitRepartition
 		if n.Operation.Phase == PhaseSucceeded {
 			v.Reason = RepartitionDone
 		}
 	case n.repartition[i] && n.action >= 0:
 		v.Reason = WaitRepartition
-	case !c.AllocationKnown:
+	case !f.known:
 		v.Reason = AllocationUnknown
 	case n.repartition[i]:
 		v.Reason = CoolingDown
-		if at := w.repartitionAgainAt(n, c.Index); at.After(w.now) {
+		if at := w.repartitionAgainAt(n, f.index); at.After(w.now) {
 			v.Detail = "its repartition failed, next attempt in " + short(at.Sub(w.now))
 		}
 	case (n.unusual.unused || n.unusual.addable) && w.unusualGPU(&v, n, i):
-	case n.facts[i].free:
+	case f.free:
 		v.Reason = GPUFree
-		if since := n.facts[i].since; !since.IsZero() {
-			v.Detail = "for " + short(w.now.Sub(since))
+		if !f.since.IsZero() {
+			v.Detail = "for " + short(w.now.Sub(f.since))
 		}
-	case c.MIG:
-		v.Detail = allocatedText(n.facts[i].allocated, len(c.Instances))
+	case f.mig:
+		v.Detail = w.allocatedText(f.allocated, f.instances)
 	}
 	return v
 }
@@ -276,31 +278,12 @@ func (w *world) unusualGPU(v *Verdict, n *nodeState, i int) bool {
 	return true
 }
 
-func (w *world) gpuSubject(node string, index int) string {
-	if index >= 0 && index < len(digits) {
-		return w.names.join(node, "/", digits[index])
+// allocatedText is "3 of 7 instances": the same few for all GPUs.
+func (w *world) allocatedText(allocated, of int) string {
+	text, known := w.allocatedTexts[[2]int{allocated, of}]
+	if !known {
+		text = fmt.Sprintf("%d of %d instances", allocated, of)
+		w.allocatedTexts[[2]int{allocated, of}] = text
 	}
-	return gpuName(node, index)
-}
-
-// allocatedText is "3 of 7 instances".
-func allocatedText(allocated, of int) string {
-	if allocated < len(digits) && of < len(digits) {
-		return allocatedTexts[allocated][of]
-	}
-	return allocatedOf(allocated, of)
-}
-
-// allocatedTexts are the same few for all GPUs.
-var allocatedTexts = func() (t [len(digits)][len(digits)]string) {
-	for allocated := range digits {
-		for of := range digits {
-			t[allocated][of] = allocatedOf(allocated, of)
-		}
-	}
-	return t
-}()
-
-func allocatedOf(allocated, of int) string {
-	return strconv.Itoa(allocated) + " of " + strconv.Itoa(of) + " instances"
+	return text
 }

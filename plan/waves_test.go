@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -48,47 +47,6 @@ func TestWaves(t *testing.T) {
 					t.Errorf("%d nodes are added for %d pods, which need %d", got, pods, bound)
 				}
 			})
-		}
-	}
-}
-
-// TestWavesBound is the same where nodes boot within a wave and a scheduler
-// that packs binds pods in the order of its queue. A node that gets small pods
-// first fits no large one, so some nodes must be added beyond the bound,
-// whatever adds them: the scheduler alone, with more nodes than it needs, uses
-// 115 or 116 for what fits on 113, and wave by wave 114 to 119 are added. Each
-// of them is used.
-func TestWavesBound(t *testing.T) {
-	const pods, bound, most = 200, 113, 120
-	for seed := range uint64(3) {
-		alone := newBurst()
-		for i := range pods {
-			alone.add(i)
-		}
-		alone.Pools[0].Target = pods
-		alone.register(pods)
-		alone.offer(pods)
-		alone.schedule(rand.New(rand.NewPCG(seed, 0)))
-		for _, waves := range []int{1, 4, 8, 16} {
-			b, rng := newBurst(), rand.New(rand.NewPCG(seed, uint64(waves)))
-			order := rng.Perm(pods)
-			for wave := 0; wave < waves || b.pending() > 0; wave++ {
-				for i := wave * pods / waves; i < min(wave+1, waves)*pods/waves; i++ {
-					b.add(order[i])
-				}
-				before := b.Pools[0].Target
-				b.reconcile(t)
-				if wave >= waves && b.Pools[0].Target == before {
-					t.Fatalf("%d waves: %d pods are pending and nothing is added", waves, b.pending())
-				}
-				b.register(pods)
-				b.offer(pods)
-				b.schedule(rng)
-			}
-			t.Logf("seed %d, %d waves: %d nodes added for a bound of %d; the scheduler alone uses %d", seed, waves, b.Pools[0].Target, bound, alone.used())
-			if got := b.Pools[0].Target; got > most || got > b.used() {
-				t.Errorf("seed %d, %d waves: %d nodes are added, of which %d are used", seed, waves, got, b.used())
-			}
 		}
 	}
 }
@@ -163,69 +121,4 @@ func (b *burst) offer(n int) {
 			node.Ready, node.GPUs = true, burstGPUs()
 		}
 	}
-}
-
-// schedule binds what fits, in any order, each to the fullest node.
-func (b *burst) schedule(rng *rand.Rand) {
-	free := map[string]int{}
-	for i := range b.Nodes {
-		free[b.Nodes[i].Name] = len(b.Nodes[i].GPUs)
-	}
-	for i := range b.Pods {
-		if p := &b.Pods[i]; p.Node != "" {
-			free[p.Node] -= p.Demand.GPUs
-		}
-	}
-	for _, i := range rng.Perm(len(b.Pods)) {
-		p := &b.Pods[i]
-		if p.Node != "" {
-			continue
-		}
-		best := ""
-		for k := range b.Nodes {
-			if n := b.Nodes[k].Name; free[n] >= p.Demand.GPUs && (best == "" || free[n] < free[best]) {
-				best = n
-			}
-		}
-		if best == "" {
-			continue
-		}
-		p.Node, p.Unschedulable = best, false
-		free[best] -= p.Demand.GPUs
-		b.allocate(p)
-	}
-}
-
-// allocate sets the pod's GPUs on its node.
-func (b *burst) allocate(p *Pod) {
-	left := p.Demand.GPUs
-	for k := range b.Nodes {
-		for c := range b.Nodes[k].GPUs {
-			if device := &b.Nodes[k].GPUs[c]; b.Nodes[k].Name == p.Node && left > 0 && len(device.AllocatedTo) == 0 {
-				device.AllocatedTo = []string{p.Key()}
-				left--
-			}
-		}
-	}
-}
-
-// used is how many nodes have a pod.
-func (b *burst) used() int {
-	on := map[string]bool{}
-	for i := range b.Pods {
-		if n := b.Pods[i].Node; n != "" {
-			on[n] = true
-		}
-	}
-	return len(on)
-}
-
-func (b *burst) pending() int {
-	n := 0
-	for i := range b.Pods {
-		if b.Pods[i].Node == "" {
-			n++
-		}
-	}
-	return n
 }

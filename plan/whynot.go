@@ -66,7 +66,7 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	if k.ruledOut != "" {
 		detail += "; " + k.ruledOut
 	}
-	if k.blocked.total() > 0 {
+	if len(k.blocked) > 0 {
 		detail += "; no GPU can be repartitioned: " + k.blocked.String()
 		if reason == NoPoolFits {
 			reason = RepartitionExhausted

@@ -28,11 +28,11 @@ type world struct {
 	classes int
 	kinds   []kind
 	kindAt  map[string]int
-	pending []pending // most urgent first
-	units   []unit    // pending pods that are served together, most urgent first
-	gangs   []*gang   // by name
-	running []*Pod    // by namespace and name
-	runsOn  []int     // nodes of running, -1 for an unknown name
+	pending []pending   // most urgent first
+	units   []unit      // pending pods that are served together, most urgent first
+	gangs   []*gang     // by name
+	running []placedPod // by namespace and name
+	ganged  []*Pod      // those of a gang
 
 	forecasts []Forecast // by name
 	expected  []verdict  // on forecasts
@@ -55,22 +55,29 @@ type world struct {
 	evictedLater map[*Pod]string
 	budgets      map[string]int // evictions that disruption budgets still allow
 
-	actions    []Action
-	answers    map[string]answer // of pack.Target, by question
-	requestIDs map[string]int    // numbers of the requests on each model
-	profiles   map[profileName]profileFound
-	models     []gpu.Model // of all GPUs
-	scale      *Scale
-	further    [][]mig.Count // by pool, see furtherDemand
-	names      names
-	ruledOn    map[string]bool // groups that some rule selects
-	topology   topology
-	groupings  map[string]*grouping
-	journal    journal
-	watch      *watch // the pods being explained, nil in Make
+	actions        []Action
+	answers        map[string]answer // of pack.Target, by question
+	requestIDs     map[string]int    // numbers of the requests on each model
+	profiles       map[profileName]profileFound
+	models         []gpu.Model // of all GPUs
+	scale          *Scale
+	further        [][]mig.Count // by pool, see furtherDemand
+	names          names
+	allocatedTexts map[[2]int]string
+	ruledOn        map[string]bool // groups that some rule selects
+	topology       topology
+	groupings      map[string]*grouping
+	journal        journal
+	watch          *watch // the pods being explained, nil in Make
 
 	additions map[string][]mig.Placement // see addable
 	requested map[string][]mig.Count     // by model, see requestedOf
+}
+
+// placedPod is a running pod and its node, -1 for an unknown one.
+type placedPod struct {
+	node int
+	pod  *Pod
 }
 
 // verdict is a reason and its detail.
@@ -103,8 +110,9 @@ const (
 )
 
 type nodeState struct {
-	*Node
-	virtual bool // it has no object yet
+	*Node         // as in the snapshot, never written to
+	GPUs    []GPU // in order
+	virtual bool  // it has no object yet
 	// unclaimed is a virtual node that no pod of this reconcile uses yet. It was
 	// requested in an earlier reconcile and is used where a new one would be: so
 	// the same pods get the same options before and after that request.
@@ -143,7 +151,7 @@ type nodeState struct {
 	// blocked, what prevents it for the others, are known.
 	judged     bool
 	candidates []int
-	blocked    blockers
+	blocked    causes
 	estimates  []estimate // by number of the request
 }
 
@@ -172,17 +180,16 @@ type poolState struct {
 	why                                string
 	requestedAt                        time.Time // when nodes were last requested
 	newNodes                           []int     // new nodes that run nothing, see templateMismatch
-	saved                              int       // the trial that has journalled it
 }
 
 // newWorld sorts and indexes the snapshot and computes when capacity is supply.
 func newWorld(s Snapshot, p Policy) *world {
 	w := &world{now: s.Now, policy: p, state: sortedState(s.State), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
-		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}}
+		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, ruledOn: map[string]bool{}, allocatedTexts: map[[2]int]string{}, additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{},
+		groupings: map[string]*grouping{}, topology: topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, near: map[string]*affinityGroup{}}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
 	w.addPods(s.Pods)
-	w.gatherBudgets(s.Pods)
 	w.addForecasts(s.Forecasts)
 	w.judgeNodes()
 	w.judgePools()
@@ -246,10 +253,9 @@ func (w *world) nodeIndex(name string) int {
 }
 
 func (w *world) addNodes(nodes []Node) {
-	own := slices.Clone(nodes)
-	sorted := make([]*Node, len(own)) // nodes are large, and come in any order
-	for i := range own {
-		sorted[i] = &own[i]
+	sorted := make([]*Node, len(nodes)) // they are large, and come in any order
+	for i := range nodes {
+		sorted[i] = &nodes[i]
 	}
 	slices.SortStableFunc(sorted, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
 	w.nodes = make([]nodeState, 0, len(sorted))
@@ -303,24 +309,57 @@ func sortedInstances(in []Instance) []Instance {
 	return out
 }
 
+// addPods reads each pod once, as readGPUs does GPUs.
 func (w *world) addPods(pods []Pod) {
 	var pendingPods []*Pod
-	w.running = make([]*Pod, 0, len(pods))
+	w.running = make([]placedPod, 0, len(pods))
+	sorted := true
 	for i := range pods {
 		p := &pods[i]
-		if p.Node != "" {
-			w.running = append(w.running, p)
-		} else {
+		w.notePod(p)
+		if p.Node == "" {
 			pendingPods = append(pendingPods, p)
+			continue
 		}
+		if last := len(w.running) - 1; last >= 0 && sorted {
+			sorted = byKey(w.running[last].pod, p) <= 0
+		}
+		w.running = append(w.running, placedPod{w.nodeIndex(p.Node), p})
 	}
-	slices.SortFunc(w.running, byKey)
+	if !sorted {
+		slices.SortFunc(w.running, func(a, b placedPod) int { return byKey(a.pod, b.pod) })
+	}
+	slices.SortFunc(w.ganged, byKey)
 	orderPending(pendingPods)
-	w.noteGroups(pods)
 	for _, p := range pendingPods {
 		w.pending = append(w.pending, pending{pod: p, kind: w.kindOf(p)})
 	}
 	w.formUnits()
+}
+
+// notePod records what of a pod concerns others: the groups that its rules select,
+// its budgets, of which the least that pods state holds, and its gang.
+func (w *world) notePod(p *Pod) {
+	for _, s := range p.Spread {
+		w.ruledOn[s.Group] = true
+	}
+	for _, r := range p.Apart {
+		w.ruledOn[r.Group] = true
+		if p.Node != "" {
+			w.topology.rule(r)
+		}
+	}
+	for _, r := range p.Near {
+		w.ruledOn[r.Group] = true
+	}
+	for _, b := range p.Budgets {
+		if left, ok := w.budgets[b.Name]; !ok || b.Allowed < left {
+			w.budgets[b.Name] = b.Allowed
+		}
+	}
+	if p.Gang != "" && p.Node != "" {
+		w.ganged = append(w.ganged, p)
+	}
 }
 
 func byKey(a, b *Pod) int {

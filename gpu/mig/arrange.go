@@ -63,7 +63,7 @@ func (t *Table) Arrange(keep Layout, want []Count) (Layout, bool) {
 		}
 	}
 	best, found, now := int64(-1), Layout(nil), slices.Clone(keep)
-	t.Search(keep, places, func(p Profile) int { return count(keep, p) + CountOf(want, p) }, func(added []Placement) bool {
+	t.Search(keep, places, func(p Profile) int { return keep.Count(p) + CountOf(want, p) }, func(added []Placement) bool {
 		if len(added) < total {
 			return true
 		}
@@ -93,7 +93,7 @@ func (t *Table) weighRest(l Layout) int64 {
 				last |= m
 			}
 		}
-		n = min(n, (t.compute-s.compute)/e.Compute, e.max-count(l, e.Profile))
+		n = min(n, (t.compute-s.compute)/e.Compute, e.max-l.Count(e.Profile))
 		sum = sum<<bits.Len(uint(t.memory)) | int64(max(n, 0))
 	}
 	return sum

@@ -1,6 +1,7 @@
 package mig
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -68,32 +69,32 @@ func ParseLayout(t *Table, s string) (Layout, error) {
 }
 
 func parsePlacement(t *Table, word string) (Placement, error) {
+	if strings.Contains(word, ":") {
+		p, err := parseSlices(word)
+		if err == nil && !t.Has(p.Profile) {
+			err = fmt.Errorf("MIG placement %q: %s has no such profile", word, t.model)
+		}
+		return p, err
+	}
 	name, at, ok := strings.Cut(word, "@")
 	if !ok {
 		return Placement{}, fmt.Errorf("MIG placement %q: want profile@start, as in 3g.40gb@0", word)
 	}
-	at, size, sized := strings.Cut(at, ":")
-	start, err := strconv.ParseUint(at, 10, 8)
-	if err != nil {
-		return Placement{}, fmt.Errorf("MIG placement %q: the start is not a memory slice", word)
-	}
-	if !sized {
-		p, err := t.Lookup(name)
-		return Placement{Profile: p, Start: int(start)}, err
-	}
-	n, err := ParseName(name)
+	start, err := parseSlice(word, at)
 	if err != nil {
 		return Placement{}, err
 	}
-	memory, err := strconv.ParseUint(size, 10, 8)
+	p, err := t.Lookup(name)
+	return Placement{Profile: p, Start: start}, err
+}
+
+// parseSlice reads the start of a placement.
+func parseSlice(word, at string) (int, error) {
+	start, err := strconv.ParseUint(at, 10, 8)
 	if err != nil {
-		return Placement{}, fmt.Errorf("MIG placement %q: the size is not a number of memory slices", word)
+		return 0, fmt.Errorf("MIG placement %q: the start is not a memory slice", word)
 	}
-	p := Profile{Compute: n.Compute, Memory: int(memory), Attrs: n.Attrs}
-	if e, ok := t.find(p); !ok || n.GB != 0 && n.GB != e.gb {
-		return Placement{}, fmt.Errorf("MIG placement %q: %s has no such profile", word, t.model)
-	}
-	return Placement{Profile: p, Start: int(start)}, nil
+	return int(start), nil
 }
 
 // Legal returns why a GPU cannot have this layout, nil where it can: an unknown
@@ -119,7 +120,7 @@ func (t *Table) Legal(l Layout) error {
 		case s.media > t.media:
 			return fmt.Errorf("%s: takes media engine %d of %d", p, s.media, t.media)
 		}
-		if count(l, p.Profile) > e.max {
+		if l.Count(p.Profile) > e.max {
 			return fmt.Errorf("%s: a GPU has at most %d of %s", p, e.max, e.name)
 		}
 	}
@@ -134,11 +135,121 @@ func (t *Table) Free(l Layout) []Placement {
 	for k := range t.entries {
 		e := &t.entries[k]
 		for i, start := range e.starts {
-			if t.fits(s, e, e.masks[i]) && count(l, e.Profile) < e.max {
+			if t.fits(s, e, e.masks[i]) && l.Count(e.Profile) < e.max {
 				free = append(free, Placement{Profile: e.Profile, Start: start})
 			}
 		}
 	}
 	slices.SortFunc(free, Placement.Compare)
 	return free
+}
+
+// ParseSlices reads what Layout.String prints ("3g@0:4 1g@4:1", "empty"). It needs
+// no table, so that a recorded layout can be read for an unknown product. It checks
+// that the memory slices exist and do not overlap; Table.Legal checks whether a
+// product can have the layout.
+func ParseSlices(s string) (Layout, error) {
+	words := strings.Fields(s)
+	if len(words) == 1 && words[0] == "empty" {
+		words = nil
+	}
+	var l Layout
+	taken := uint16(0)
+	for _, word := range words {
+		p, err := parseSlices(word)
+		if err != nil {
+			return nil, err
+		}
+		m := mask(p.Start, p.Profile.Memory)
+		if m == 0 || taken&m != 0 {
+			return nil, fmt.Errorf("MIG placement %q: its memory slices are beyond the GPU or overlap another instance", word)
+		}
+		taken |= m
+		l = append(l, p)
+	}
+	slices.SortFunc(l, Placement.Compare)
+	return l, nil
+}
+
+func parseSlices(word string) (Placement, error) {
+	name, at, _ := strings.Cut(word, "@")
+	at, size, sized := strings.Cut(at, ":")
+	if !sized {
+		return Placement{}, fmt.Errorf("MIG placement %q: want profile@start:size in slices, as in 3g@0:4", word)
+	}
+	n, err := ParseName(name)
+	switch {
+	case err != nil:
+		return Placement{}, err
+	case n.GB != 0 || n.Compute > maxSlices:
+		return Placement{}, fmt.Errorf("MIG placement %q: want 1 … %d compute slices and no memory in gb, as in 3g@0:4", word, maxSlices)
+	}
+	start, err := parseSlice(word, at)
+	if err != nil {
+		return Placement{}, err
+	}
+	memory, err := strconv.ParseUint(size, 10, 8)
+	if err != nil {
+		return Placement{}, fmt.Errorf("MIG placement %q: the size is not a number of memory slices", word)
+	}
+	return Placement{Profile: Profile{Compute: n.Compute, Memory: int(memory), Attrs: n.Attrs}, Start: start}, nil
+}
+
+// SameProfile reports whether two names can be two drivers' spellings of one
+// profile of one product: compute slices and attributes agree, and memory within
+// a tenth or 1 GB. No product has two profiles that are this close.
+func SameProfile(a, b string) bool {
+	m, errA := ParseName(a)
+	n, errB := ParseName(b)
+	if errA != nil || errB != nil {
+		return a == b
+	}
+	return m.Compute == n.Compute && m.Attrs == n.Attrs && distance(m.GB, n.GB) <= max(1, max(m.GB, n.GB)/10)
+}
+
+// Step is one create or destroy on a GPU. Steps are applied in order.
+type Step struct {
+	Create bool // false: destroy
+	Placement
+}
+
+// String returns "create 3g@0:4" or "destroy 1g@4:1".
+func (s Step) String() string {
+	if s.Create {
+		return "create " + s.Placement.String()
+	}
+	return "destroy " + s.Placement.String()
+}
+
+// Diff returns the steps from one layout to another. Instances in both are left
+// alone. Destroys come first, by start; then creates, the largest first, so that
+// an actuator that chooses placements by itself finds them. busy reports the
+// instances of from that must stay; nil is none. The error names a busy one that
+// would be destroyed.
+func Diff(from, to Layout, busy func(Placement) bool) ([]Step, error) {
+	var steps []Step
+	for _, p := range sub(from, to) {
+		if busy != nil && busy(p) {
+			return nil, fmt.Errorf("%s is busy and has no place in %s", p, to)
+		}
+		steps = append(steps, Step{Placement: p})
+	}
+	creates := sub(to, from)
+	slices.SortStableFunc(creates, func(a, b Placement) int { return cmp.Compare(b.Profile.Memory, a.Profile.Memory) })
+	for _, p := range creates {
+		steps = append(steps, Step{Create: true, Placement: p})
+	}
+	return steps, nil
+}
+
+// sub returns the placements of l that m does not have, sorted.
+func sub(l, m Layout) []Placement {
+	var left []Placement
+	for _, p := range l {
+		if !slices.Contains(m, p) {
+			left = append(left, p)
+		}
+	}
+	slices.SortFunc(left, Placement.Compare)
+	return left
 }

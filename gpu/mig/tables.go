@@ -87,10 +87,10 @@ func (t *Table) sameGeometry(o *Table) bool {
 // ForModel returns the table of a product, by its name or any spelling of it: the
 // published one, else ours, as the package's ForModel has it.
 func (ts Tables) ForModel(name string) (*Table, bool) {
-	if t, ok := ts.published(name); ok {
+	if t, ok := ts.Published(name); ok {
 		return t, true
 	}
-	if t, ok := ts.published(gpu.ProductName(name)); ok {
+	if t, ok := ts.Published(gpu.ProductName(name)); ok {
 		return t, true
 	}
 	return ForModel(name)
@@ -98,9 +98,7 @@ func (ts Tables) ForModel(name string) (*Table, bool) {
 
 // Published returns the table that nodes have published of a product, by its exact
 // name.
-func (ts Tables) Published(model string) (*Table, bool) { return ts.published(model) }
-
-func (ts Tables) published(model string) (*Table, bool) {
+func (ts Tables) Published(model string) (*Table, bool) {
 	i, ok := slices.BinarySearchFunc(ts, model, func(t *Table, model string) int { return strings.Compare(t.model, model) })
 	if !ok {
 		return nil, false
@@ -115,7 +113,7 @@ func (ts Tables) Model(label string, memoryMiB int) (gpu.Model, bool) {
 	if m, ok := gpu.ParseProductMemory(label, memoryMiB); ok {
 		return m, true
 	}
-	t, ok := ts.published(gpu.ProductName(label))
+	t, ok := ts.Published(gpu.ProductName(label))
 	if !ok {
 		return gpu.Model{}, false
 	}

@@ -22,12 +22,12 @@ type Tenant struct {
 }
 
 // Tree is tenants and what they use. It is a value: Add, Remove and Force return
-// a new one and leave the old unchanged. Both share what did not change, so that a
-// planner can keep many trees and return to any of them.
+// a new one and leave the old unchanged, so that a planner can keep many trees and
+// return to any of them.
 type Tree struct {
-	nodes  []node // parents before children
+	nodes  []node // parents before children, shared
 	byName map[string]int
-	used   uses
+	used   []use // by node
 }
 
 // node is a Tenant in its place.
@@ -48,7 +48,7 @@ func NewTree(tenants []Tenant) (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	t := Tree{nodes: make([]node, len(order)), byName: make(map[string]int, len(order)), used: newUses(len(order))}
+	t := Tree{nodes: make([]node, len(order)), byName: make(map[string]int, len(order)), used: make([]use, len(order))}
 	for i, tenant := range order {
 		t.nodes[i] = node{Tenant: tenant, parent: -1}
 		t.byName[tenant.Name] = i

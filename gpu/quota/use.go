@@ -1,12 +1,22 @@
 package quota
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
+
+// use is what one node's tenant uses.
+type use struct {
+	own   Amount
+	total Amount // own and the children's
+	drawn Amount // of share: own, and what the children draw beyond what they keep
+}
 
 // Used returns what a tenant itself uses, its children not counted; nothing for
 // an unknown tenant.
 func (t Tree) Used(name string) Amount {
 	if i := t.index(name); i >= 0 {
-		return t.used.at(i).own
+		return t.used[i].own
 	}
 	return Amount{}
 }
@@ -14,7 +24,7 @@ func (t Tree) Used(name string) Amount {
 // Total returns what a tenant and all below it use.
 func (t Tree) Total(name string) Amount {
 	if i := t.index(name); i >= 0 {
-		return t.used.at(i).total
+		return t.used[i].total
 	}
 	return Amount{}
 }
@@ -71,37 +81,36 @@ func (t Tree) Remove(name string, a Amount) (Tree, error) {
 	switch {
 	case i < 0:
 		return t, fmt.Errorf("no tenant %q", name)
-	case a.Negative() || !a.Fits(t.used.at(i).own):
-		return t, fmt.Errorf("tenant %q: cannot release %s, uses %s", name, a, t.used.at(i).own)
+	case a.Negative() || !a.Fits(t.used[i].own):
+		return t, fmt.Errorf("tenant %q: cannot release %s, uses %s", name, a, t.used[i].own)
 	}
 	return t.change(i, Amount{}.Sub(a)), nil
 }
 
 // change adds a to what node i uses and carries it up to the root.
 func (t Tree) change(i int, a Amount) Tree {
-	edit := t.used.edit()
-	edit.at(i).own = edit.at(i).own.Add(a)
+	t.used = slices.Clone(t.used)
+	t.used[i].own = t.used[i].own.Add(a)
 	drawn := a
 	for i >= 0 {
-		n, u := &t.nodes[i], edit.at(i)
+		n, u := &t.nodes[i], &t.used[i]
 		before := u.drawn.Sub(n.kept).Floor()
 		u.total, u.drawn = u.total.Add(a), u.drawn.Add(drawn)
 		drawn = u.drawn.Sub(n.kept).Floor().Sub(before)
 		i = n.parent
 	}
-	t.used = edit.done()
 	return t
 }
 
 // over returns what node i draws beyond its share, from its parent.
-func (t Tree) over(i int) Amount { return t.used.at(i).drawn.Sub(t.nodes[i].share).Floor() }
+func (t Tree) over(i int) Amount { return t.used[i].drawn.Sub(t.nodes[i].share).Floor() }
 
 // available is what node i can still draw within all limits up to the root. It is
 // negative where more is used than allowed.
 func (t Tree) available(i int) Amount {
 	free := t.drawable(i)
 	for ; i >= 0; i = t.nodes[i].parent {
-		free = free.Min(t.nodes[i].Limit.Sub(t.used.at(i).total))
+		free = free.Min(t.nodes[i].Limit.Sub(t.used[i].total))
 	}
 	return free
 }
@@ -109,7 +118,7 @@ func (t Tree) available(i int) Amount {
 // drawable is what node i keeps and does not use, plus what it can draw from its
 // parent: what it lends to it first, then what it may borrow.
 func (t Tree) drawable(i int) Amount {
-	n, drawn := &t.nodes[i], t.used.at(i).drawn
+	n, drawn := &t.nodes[i], t.used[i].drawn
 	if n.parent < 0 {
 		return n.share.Sub(drawn)
 	}

@@ -92,7 +92,7 @@ func newSearch(q Question) *search {
 func (s *search) weigh(added []mig.Placement) {
 	var a scored
 	for _, k := range s.kinds {
-		n := number(added, k.Profile)
+		n := mig.Layout(added).Count(k.Profile)
 		if n < k.must {
 			return
 		}
@@ -130,14 +130,4 @@ func (s *search) compare(a scored, added int) int {
 	}
 	return cmp.Or(cmp.Compare(a.Served, b.Served), keep, grow, cmp.Compare(a.used, b.used),
 		cmp.Compare(len(b.Layout), len(s.q.Keep)+added))
-}
-
-func number(l mig.Layout, p mig.Profile) int {
-	n := 0
-	for _, q := range l {
-		if q.Profile == p {
-			n++
-		}
-	}
-	return n
 }

@@ -138,7 +138,7 @@ func TestTargetWithAttributes(t *testing.T) {
 			a, ok := Target(q)
 			possible := slices.ContainsFunc(maximal, func(l mig.Layout) bool {
 				rest, kept := without(l, q.Keep)
-				return kept && number(rest, q.Must[0].Profile) >= q.Must[0].N
+				return kept && rest.Count(q.Must[0].Profile) >= q.Must[0].N
 			})
 			if ok != possible {
 				t.Fatalf("%s keep %v must %v: answered %v, there is a layout: %v", model, q.Keep, q.Must, ok, possible)
@@ -208,12 +208,12 @@ func bruteForce(q Question) (served, kept int, possible bool) {
 
 func value(q Question, demand []mig.Count, added mig.Layout) (served, kept int, ok bool) {
 	for _, m := range q.Must {
-		if number(added, m.Profile) < m.N {
+		if added.Count(m.Profile) < m.N {
 			return 0, 0, false
 		}
 	}
 	for _, d := range demand {
-		served += min(number(added, d.Profile), d.N) * d.Profile.Compute
+		served += min(added.Count(d.Profile), d.N) * d.Profile.Compute
 	}
 	for _, p := range added {
 		if slices.Contains(q.Spare, p) {

@@ -219,6 +219,9 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 	do("pool a30 min=0 max=%d price=1 gpus=1 model=A30-24GB layout=%s repartition=%s mig-duration=5s ready-after=30s idle-after=2m labels=(zone=b)", 1+d.n(3), d.layout("A30-24GB"), modes[d.n(3)])
 	do("pool whole min=0 max=%d price=3 gpus=2 model=L40S ready-after=2m idle-after=3m labels=(kind=whole zone=b) others=(rdma/hca=1)", 1+d.n(3))
 	pools := []string{"mig", "mig", "a30", "whole"}
+	if d.n(6) == 0 {
+		do("pool %s fixed", pools[d.n(4)])
+	}
 	for i := range 1 + d.n(3) {
 		pool := pools[d.n(len(pools))]
 		do("node n%d pool=%s age=%dm", i, pool, 1+d.n(60))

@@ -85,6 +85,12 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 			return fmt.Errorf("grows beyond its bounds: %s", a)
 		}
 	}
+	for _, v := range made.Verdicts {
+		i := slices.IndexFunc(s.Pools, func(q plan.Pool) bool { return v.Kind == plan.KindPool && q.Name == v.Subject })
+		if i >= 0 && s.Pools[i].Fixed && (v.Reason == plan.PoolAtMax || v.Reason == plan.BackingOff) {
+			return fmt.Errorf("of a fixed pool: %s", v)
+		}
+	}
 	for _, q := range s.Pools {
 		gone := 0
 		for _, a := range made.Actions {

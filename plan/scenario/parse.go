@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/plan"
@@ -53,3 +54,59 @@ func Script(text string) (script string, acts bool) {
 // Run executes a whole text in a new world and returns the output of its verbs.
 // It stops at the first error, which names the line.
 func Run(text string) (string, error) { return NewWorld().Exec(text) }
+
+// Print writes a snapshot as scenario text. Parse of it gives an equal snapshot
+// for every snapshot that passes Check: times to the nanosecond, in UTC; empty
+// lists as nil; of a forecast's Like its requests, placement rules and tenant.
+func Print(s plan.Snapshot) string {
+	var b strings.Builder
+	b.WriteString("tick" + written(s.Now, func(x *fields) { tickFields(x, &s) }) + "\n")
+	for _, t := range s.Tenants {
+		b.WriteString(quotaText(t))
+	}
+	for _, p := range s.Pools {
+		b.WriteString(poolText(p, s.Now))
+	}
+	for _, n := range s.Nodes {
+		b.WriteString(nodeText(n, s.Now))
+	}
+	for _, p := range s.Pods {
+		b.WriteString(podText(p, s.Now))
+	}
+	for _, f := range s.Forecasts {
+		b.WriteString(forecastText(f, s.Now))
+	}
+	return b.String()
+}
+
+// LineOf finds the last line of a text about a subject: by the verb that
+// declares it, such as "pod", and its name, which may be one of a range. With
+// an empty name it is the last line of the verb. It is 0 for none, and for an
+// invalid text.
+func LineOf(text, verb, name string) int {
+	statements, err := split(text)
+	if err != nil {
+		return 0
+	}
+	found := 0
+	for i := range statements {
+		if s := &statements[i]; s.verb == verb && (name == "" || s.about(name)) {
+			found = s.line
+		}
+	}
+	return found
+}
+
+func (s *statement) about(name string) bool {
+	if len(s.words) == 0 {
+		return false
+	}
+	if s.words[0] == name {
+		return true
+	}
+	if s.verb != "pod" || s.quoted {
+		return false
+	}
+	keys, err := expand(s.words[0])
+	return err == nil && slices.Contains(keys, name)
+}

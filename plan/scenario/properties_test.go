@@ -213,3 +213,38 @@ func cheapest(sizes []int, prices []float64, wants, free []int, cost float64) fl
 	}
 	return best
 }
+
+// TestWavesBound: 200 pods of 1 to 8 GPUs arrive in waves, nodes boot within a wave, and a
+// scheduler that packs binds pods in any order. A node that gets small pods first fits no
+// large one, so some nodes must be added beyond the 113 whose GPUs are enough; each of them
+// is used.
+func TestWavesBound(t *testing.T) {
+	const pods, most = 200, 120
+	for seed := range int64(3) {
+		for _, waves := range []int{1, 4, 8, 16} {
+			r := rand.New(rand.NewSource(seed))
+			w := scenario.NewWorld()
+			w.Sim.Score = func(_ *plan.Pod, _ *plan.Node, cpu, _ int64) int64 { return cpu }
+			do := func(format string, args ...any) {
+				if out, err := w.Exec(fmt.Sprintf(format, args...)); err != nil {
+					t.Fatal(out, err)
+				}
+			}
+			do("policy max-nodes=1000\npool p max=1000 price=90 gpus=8 model=H100-80GB cpu=128 ready-after=1s idle-after=10m")
+			sizes, names := r.Perm(pods), r.Perm(pods)
+			for wave := range waves + 10 {
+				for i := min(wave, waves) * pods / waves; i < min(wave+1, waves)*pods/waves; i++ {
+					do("pod work/p%03d requests=gpu*%d cpu=%d", names[i], 1+sizes[i]%8, 1+sizes[i]%8)
+				}
+				do("plan apply\ntick 2s")
+			}
+			used := map[string]bool{}
+			for _, p := range w.Sim.State.Pods {
+				used[p.Node] = true
+			}
+			if got := w.Sim.State.Pools[0].Target; got > most || got != len(used) || used[""] {
+				t.Errorf("seed %d, %d waves: %d nodes are added, %d are used, pods are pending: %v", seed, waves, got, len(used), used[""])
+			}
+		}
+	}
+}
