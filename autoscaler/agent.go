@@ -32,7 +32,7 @@ func newAgentCommand(out, errs io.Writer) *cobra.Command {
 	var f agentFlags
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Repartition this node's MIG GPUs as the autoscaler decides, without disturbing allocated instances",
+		Short: "Experimental: repartition this node's MIG GPUs as the autoscaler decides, without disturbing allocated instances",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := agent.LoadConfig(f.config)

@@ -95,7 +95,7 @@ func Reasons() []ReasonDoc {
 func podReasons() []ReasonDoc {
 	return []ReasonDoc{
 		{WaitScheduler, "pod", "Free GPUs or slices fit the pod now, or the scheduler has not answered yet. The scheduler places it.",
-			"If it lasts for minutes, look at the pod's FailedScheduling event: something that the planner does not know keeps it out (a node's limit on volumes, a scheduler's plugin)."},
+			"If it lasts for minutes, look at the pod's FailedScheduling event: something that the planner does not know keeps it out (the storage capacity of a zone, a scheduler's plugin)."},
 		{WaitUpcomingNode, "pod", "A node that fits the pod is upcoming, or was requested in this reconcile.",
 			"Nothing, until the pool's verdict says BackingOff."},
 		{WaitRepartition, "pod, node, gpu", "A GPU is being repartitioned into the requested slices, or its repartition begins with this reconcile.", ""},
@@ -194,9 +194,9 @@ func nodeReasons() []ReasonDoc {
 		{AllocationUnknown, "gpu, node, pod", "Which pods the GPU is allocated to is unknown or stale. It is neither counted as empty nor changed. Of a pod: a GPU can be repartitioned for it once it is known to be free; a new node would not be repartitioned sooner.",
 			"Check that the node's exporter runs and is scraped."},
 		{RepartitionDone, "node", "A repartition has succeeded; the node is uncordoned.", ""},
-		{RepartitionFailed, "node", "A repartition failed. It is rolled back and the node is uncordoned.",
-			"Read the operation's message; often a process on the host still uses the GPU."},
-		{RepartitionOverdue, "node", "A repartition passed its deadline without a result. It is rolled back and the node is uncordoned.",
+		{RepartitionFailed, "node", "A repartition failed. It is rolled back, and then the node is uncordoned. A node that the last of five attempts has not restored stays cordoned.",
+			"Read the operation's message; often a process on the host still uses the GPU. Uncordon a node that stays cordoned once it offers its GPUs again."},
+		{RepartitionOverdue, "node", "A repartition passed its deadline without a result. It is rolled back as a failed one is.",
 			"Look at mig-manager or the agent on the node."},
 		{NodeUnderused, "node, pool", "All its pods fit on other nodes or are expendable, and moving them costs less than the node: it is drained, then removed. Of a pool: one of its nodes is.", ""},
 		{NodeDraining, "node", "The node is being drained. It is no supply. Evictions that were refused are retried.", ""},

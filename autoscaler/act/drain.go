@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -116,7 +117,7 @@ func (a *Actor) beginDrain(ctx context.Context, r *reconcile, node *corev1.Node,
 		return nil
 	}
 	return a.patchNode(ctx, node, func(n *corev1.Node) {
-		annotate(n, v1alpha1.DrainAnnotation, record.String())
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.DrainAnnotation, record.String())
 		setCordon(n, drainReason)
 	})
 }

@@ -95,7 +95,7 @@ func (a *Actor) settle(ctx context.Context, r *reconcile, node *corev1.Node, rea
 	}
 	if !underWay || !node.Spec.Unschedulable {
 		err := a.patchNode(ctx, node, func(n *corev1.Node) {
-			annotate(n, v1alpha1.DrainAnnotation, record.String())
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.DrainAnnotation, record.String())
 			setCordon(n, drainReason)
 		})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -59,15 +60,8 @@ func setCordon(n *corev1.Node, why string) {
 	if n.Spec.Unschedulable {
 		return
 	}
-	annotate(n, v1alpha1.CordonAnnotation, why)
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.CordonAnnotation, why)
 	n.Spec.Unschedulable = true
-}
-
-func annotate(n *corev1.Node, key, value string) {
-	if n.Annotations == nil {
-		n.Annotations = map[string]string{}
-	}
-	n.Annotations[key] = value
 }
 
 // patchNode writes a change, under the resourceVersion that was read.

@@ -282,3 +282,7 @@ func edit[T client.Object](w *world, o T, change func(T)) {
 	change(o)
 	w.must(w.client.Update(w.t.Context(), o))
 }
+
+func annotate(n *corev1.Node, key, value string) {
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
+}

@@ -27,7 +27,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -104,11 +103,6 @@ func (w *week) restart() {
 // List implements pools.Provider.
 func (c *cloud) List(context.Context, *v1alpha1.GPUNodePool) (pools.Listing, error) {
 	return pools.Listing{Target: c.target}, nil
-}
-
-// Template implements pools.Provider.
-func (c *cloud) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
-	return pools.NewFixed(c.w.c).Template(pool, tables)
 }
 
 // SetSize implements pools.Provider.

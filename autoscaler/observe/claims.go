@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,20 +23,6 @@ type Claims struct {
 	classes   map[string]*resourcev1.DeviceClass
 	extended  map[string]*resourcev1.DeviceClass // by the extended resource that it serves
 	counted   map[client.ObjectKey]string        // the pod that a claim counts for
-}
-
-// ReadClaims lists the objects of Claims for these pods. A cluster whose API has no resource claims
-// has none.
-func ReadClaims(ctx context.Context, cluster client.Reader, pods []*corev1.Pod) (*Claims, error) {
-	var claims resourcev1.ResourceClaimList
-	var templates resourcev1.ResourceClaimTemplateList
-	var classes resourcev1.DeviceClassList
-	for _, list := range []client.ObjectList{&claims, &templates, &classes} {
-		if err := cluster.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
-			return nil, fmt.Errorf("listing resource claims, their templates and device classes: %w", err)
-		}
-	}
-	return NewClaims(claims.Items, templates.Items, classes.Items, pods), nil
 }
 
 // NewClaims builds Claims from objects, which are not written to. A claim that several pods share

@@ -317,32 +317,42 @@ func TestExtendedResourcesOfDeviceClasses(t *testing.T) {
 	}
 }
 
-func TestReadClaims(t *testing.T) {
+// TestOptionalKinds: a cluster whose API has no resource claims has none; one that does not list them is
+// not observed.
+func TestOptionalKinds(t *testing.T) {
 	class, tmpl, made := nvidiaClasses()[0], template("t", exactly("gpu", "gpu.nvidia.com")), claim("made", exactly("gpu", "gpu.nvidia.com", counted(2)))
 	w := newWorld(t, &class, &tmpl, &made)
-	pods := []corev1.Pod{claimant("a", 1, "template:t"), claimant("b", 1, "made")}
-	known, err := ReadClaims(t.Context(), w.client, pointers(pods))
+	c, err := w.o.read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkDemand(t, "a", known.ConvertPod(&pods[0]), "1 GPU")
-	checkDemand(t, "b", known.ConvertPod(&pods[1]), "2 GPUs")
-
-	if known, err := ReadClaims(t.Context(), failing{&meta.NoKindMatchError{}}, pointers(pods)); err != nil || known == nil {
-		t.Errorf("a cluster without resource claims: %v", err)
+	for pod, want := range map[string]string{"template:t": "1 GPU", "made": "2 GPUs"} {
+		p := claimant("a", 1, pod)
+		checkDemand(t, pod, c.claims.ConvertPod(&p), want)
 	}
-	if _, err := ReadClaims(t.Context(), failing{errors.New("away")}, pointers(pods)); err == nil {
-		t.Error("a failed list gives no claims")
+	for _, c := range []struct {
+		err error
+		ok  bool
+	}{{&meta.NoKindMatchError{}, true}, {errors.New("away"), false}} {
+		w.o.o.Cluster = without{w.client, c.err}
+		if _, err := w.o.read(t.Context()); (err == nil) != c.ok {
+			t.Errorf("%v: %v", c.err, err)
+		}
 	}
 }
 
-// failing is a cluster whose every call returns an error.
-type failing struct{ err error }
-
-func (f failing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return f.err
+// without is a cluster that does not list device classes.
+type without struct {
+	client.Reader
+	err error
 }
-func (f failing) List(context.Context, client.ObjectList, ...client.ListOption) error { return f.err }
+
+func (w without) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	if _, ok := list.(*resourcev1.DeviceClassList); ok {
+		return w.err
+	}
+	return w.Reader.List(ctx, list, o...)
+}
 
 func pointers(pods []corev1.Pod) []*corev1.Pod {
 	out := make([]*corev1.Pod, len(pods))

@@ -55,9 +55,14 @@ func newConverter(c *cluster, kept *converted, now time.Time) *converter {
 	return v
 }
 
-// withRules adds the pod's spread and affinity rules to its plan.
-func (v *converter) withRules(p *corev1.Pod, out plan.Pod) plan.Pod {
+// complete adds to a converted pod what depends on other objects.
+func (v *converter) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 	v.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
+	v.c.volumes.of(p, &out)
+	v.c.sharing.of(&p.Spec, &out)
+	v.c.divided.of(p, &out)
+	keepToType(p.Annotations, v.c.pools, &out)
+	out.Data = v.c.data.of(p)
 	return out
 }
 
@@ -71,13 +76,7 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	}
 	p.Spec.NodeName = ""
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
-	out := v.withRules(p, v.c.claims.ConvertPod(p))
-	v.c.volumes.of(p, &p.Spec, &out)
-	v.c.sharing.of(&p.Spec, &out)
-	v.c.divided.of(p, &out)
-	keepToType(p.Annotations, v.c.pools, &out)
-	out.Data = v.c.data.of(p)
-	return out
+	return v.complete(p, v.c.claims.ConvertPod(p))
 }
 
 // priority returns the value of a class, of the default class for no name; nil without one.
@@ -103,12 +102,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		if kube.IsOver(p) || p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
 			continue
 		}
-		pod := v.withRules(p, v.kept.of(c.claims, p))
-		c.volumes.of(p, &p.Spec, &pod)
-		c.sharing.of(&p.Spec, &pod)
-		c.divided.of(p, &pod)
-		keepToType(p.Annotations, c.pools, &pod)
-		pod.Data = c.data.of(p)
+		pod := v.complete(p, v.kept.of(c.claims, p))
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = v.unserved(&pod)
 		}

@@ -17,9 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/plan"
 )
 
 // index is a fake of a synced cache: a list is a shallow copy, as controller-runtime's without deep
@@ -52,10 +50,6 @@ type sizes struct{}
 
 func (sizes) List(context.Context, *v1alpha1.GPUNodePool) (pools.Listing, error) {
 	return pools.Listing{Target: 1}, nil
-}
-
-func (sizes) Template(*v1alpha1.GPUNodePool, mig.Tables) (plan.Template, error) {
-	return plan.Template{CPUMilli: 128000, MemoryMi: 1 << 20, Labels: map[string]string{}}, nil
 }
 
 func (sizes) Learn(*v1alpha1.GPUNodePool, int, []*corev1.Node) pools.Learned { return pools.Learned{} }

@@ -11,15 +11,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// element is one element of a PromQL answer, with the labels that are read.
-type element struct {
-	node, namespace, pod   string
-	gpu, uuid, model, mig  string
-	instance, instanceUUID string
-	profile, start         string
-	value                  float64
-}
-
 // Prometheus renames the exporter's labels to these when the scrape target has a label of the same
 // name. The exporter's value wins.
 const (
@@ -28,21 +19,22 @@ const (
 	exportedPod       = metric.Exported + metric.LabelPod
 )
 
-func newElement(s prom.Sample) *element {
-	get := s.Labels.Get
-	return &element{
-		node:      cmp.Or(get(exportedNode), get(metric.LabelNode)),
-		namespace: cmp.Or(get(exportedNamespace), get(metric.LabelNamespace)),
-		pod:       cmp.Or(get(exportedPod), get(metric.LabelPod)),
-		gpu:       get(metric.LabelGPU), uuid: get(metric.LabelGPUUUID), model: get(metric.LabelModel), mig: get(metric.LabelMIG),
-		instance: get(metric.LabelGPUInstanceID), instanceUUID: get(metric.LabelInstanceUUID),
-		profile: get(metric.LabelProfile), start: get(metric.LabelStart),
-		value: s.Value,
-	}
+// labelOf returns the value of a label that the target may have too.
+func labelOf(s *prom.Sample, exported, label string) string {
+	return cmp.Or(s.Labels.Get(exported), s.Labels.Get(label))
 }
 
+func nodeOf(s *prom.Sample) string { return labelOf(s, exportedNode, metric.LabelNode) }
+
+// podOf returns the pod of a series, "namespace/name".
+func podOf(s *prom.Sample) string {
+	return labelOf(s, exportedNamespace, metric.LabelNamespace) + "/" + labelOf(s, exportedPod, metric.LabelPod)
+}
+
+func instanceOf(s *prom.Sample) string { return s.Labels.Get(metric.LabelGPUInstanceID) }
+
 // number returns the value if it is finite.
-func (s *element) number() (float64, bool) { return sample.Known(s.value, 0).Get() }
+func number(s *prom.Sample) (float64, bool) { return sample.Known(s.Value, 0).Get() }
 
 // intake builds Readings from series: one metric family after the other, in the
 // order of its methods.
@@ -55,17 +47,17 @@ func newIntake(taken time.Time) *intake {
 	return &intake{&Readings{Taken: taken, nodes: map[string]*nodeReading{}}}
 }
 
-func (in *intake) age(s *element) {
-	if v, ok := s.number(); ok {
+func (in *intake) age(s *prom.Sample) {
+	if v, ok := number(s); ok {
 		n := in.at(s)
 		n.age = max(n.age, seconds(v)) // where two exporters claim a node, the older age holds
 		n.aged = true
 	}
 }
 
-func (in *intake) info(s *element) {
+func (in *intake) info(s *prom.Sample) {
 	if c := in.device(s); c != nil {
-		uuid, model, mig := s.uuid, s.model, s.mig == "true"
+		uuid, model, mig := s.Labels.Get(metric.LabelGPUUUID), s.Labels.Get(metric.LabelModel), s.Labels.Get(metric.LabelMIG) == "true"
 		if c.listed && (c.uuid != uuid || c.model != model || c.mig != mig) {
 			c.disputed, c.ambiguous = true, true
 		}
@@ -74,14 +66,14 @@ func (in *intake) info(s *element) {
 	}
 }
 
-func (in *intake) instanceInfo(s *element) {
+func (in *intake) instanceInfo(s *prom.Sample) {
 	c := in.device(s)
 	if c == nil {
 		return
 	}
-	i := c.instance(s.instance)
-	profile, uuid, start := s.profile, s.instanceUUID, -1
-	if n, err := strconv.Atoi(s.start); err == nil {
+	i := c.instance(instanceOf(s))
+	profile, uuid, start := s.Labels.Get(metric.LabelProfile), s.Labels.Get(metric.LabelInstanceUUID), -1
+	if n, err := strconv.Atoi(s.Labels.Get(metric.LabelStart)); err == nil {
 		start = n
 	}
 	if i.listed && (i.profile != profile || i.uuid != uuid || i.start != start) {
@@ -91,15 +83,15 @@ func (in *intake) instanceInfo(s *element) {
 	i.profile, i.uuid, i.start = profile, uuid, start
 }
 
-func (in *intake) allocated(s *element) {
+func (in *intake) allocated(s *prom.Sample) {
 	c := in.device(s)
-	if c == nil || s.value == 0 {
+	if c == nil || s.Value == 0 {
 		return
 	}
-	pod := s.of()
+	pod := podOf(s)
 	in.at(s).allocated[pod]++
-	if len(s.instance) > 0 {
-		i := c.instance(s.instance)
+	if id := instanceOf(s); id != "" {
+		i := c.instance(id)
 		i.allocatedTo = append(i.allocatedTo, pod)
 		return
 	}
@@ -107,22 +99,22 @@ func (in *intake) allocated(s *element) {
 }
 
 // busy records a GPU's busy ratio. Its age arrives later.
-func (in *intake) busy(s *element) {
+func (in *intake) busy(s *prom.Sample) {
 	if c := in.device(s); c != nil {
 		c.disputed = c.work.add(s) || c.disputed
 	}
 }
 
-func (in *intake) instanceBusy(s *element) {
+func (in *intake) instanceBusy(s *prom.Sample) {
 	if c := in.device(s); c != nil {
-		c.disputed = c.instance(s.instance).work.add(s) || c.disputed
+		c.disputed = c.instance(instanceOf(s)).work.add(s) || c.disputed
 	}
 }
 
 // sampleAge records the age of a known GPU's or instance's sample; others are ignored.
-func (in *intake) sampleAge(s *element) {
-	v, ok := s.number()
-	index, err := strconv.Atoi(s.gpu)
+func (in *intake) sampleAge(s *prom.Sample) {
+	v, ok := number(s)
+	index, err := strconv.Atoi(s.Labels.Get(metric.LabelGPU))
 	if !ok || err != nil {
 		return
 	}
@@ -131,8 +123,8 @@ func (in *intake) sampleAge(s *element) {
 		return
 	}
 	w := &c.work
-	if len(s.instance) > 0 {
-		i := c.instances[s.instance]
+	if id := instanceOf(s); id != "" {
+		i := c.instances[id]
 		if i == nil {
 			return
 		}
@@ -142,8 +134,8 @@ func (in *intake) sampleAge(s *element) {
 }
 
 // add records a busy ratio. It returns true if another one is recorded: then the ratio is unknown.
-func (w *work) add(s *element) (disputed bool) {
-	v, ok := s.number()
+func (w *work) add(s *prom.Sample) (disputed bool) {
+	v, ok := number(s)
 	if !ok {
 		return false
 	}
@@ -152,13 +144,13 @@ func (w *work) add(s *element) (disputed bool) {
 	return w.disputed
 }
 
-func (in *intake) healthy(s *element) {
+func (in *intake) healthy(s *prom.Sample) {
 	c := in.device(s)
 	if c == nil {
 		return
 	}
 	var health gpu.Health
-	switch s.value {
+	switch s.Value {
 	case 0:
 		health = gpu.Sick
 	case 1:
@@ -167,7 +159,7 @@ func (in *intake) healthy(s *element) {
 		return
 	}
 	if health == gpu.Sick {
-		c.judges = append(c.judges, s.of())
+		c.judges = append(c.judges, podOf(s))
 	}
 	if c.judged && c.health != health { // never sick: a node that others say is healthy is not replaced
 		c.disputed, c.health = true, gpu.HealthUnknown
@@ -177,15 +169,15 @@ func (in *intake) healthy(s *element) {
 }
 
 // idle records since when an allocated device has not computed.
-func (in *intake) idle(s *element) {
+func (in *intake) idle(s *prom.Sample) {
 	c := in.device(s)
-	v, ok := s.number()
+	v, ok := number(s)
 	if c == nil || !ok || v <= 0 {
 		return
 	}
-	u := unused{pod: s.of(), since: in.readings.Taken.Add(-seconds(v))}
-	if len(s.instance) > 0 {
-		i := c.instance(s.instance)
+	u := unused{pod: podOf(s), since: in.readings.Taken.Add(-seconds(v))}
+	if id := instanceOf(s); id != "" {
+		i := c.instance(id)
 		i.unused = i.unused.and(u)
 		return
 	}
@@ -193,19 +185,20 @@ func (in *intake) idle(s *element) {
 }
 
 // at returns the reading of a series' node.
-func (in *intake) at(s *element) *nodeReading {
-	n, ok := in.readings.nodes[s.node]
+func (in *intake) at(s *prom.Sample) *nodeReading {
+	name := nodeOf(s)
+	n, ok := in.readings.nodes[name]
 	if !ok {
 		n = &nodeReading{taken: in.readings.Taken, gpus: map[int]*gpuReading{}, allocated: map[string]int{}}
-		in.readings.nodes[s.node] = n
+		in.readings.nodes[name] = n
 	}
 	return n
 }
 
 // device returns the reading of a series' GPU, nil without a valid index.
-func (in *intake) device(s *element) *gpuReading {
-	index, err := strconv.Atoi(s.gpu)
-	if err != nil || index < 0 || len(s.node) == 0 {
+func (in *intake) device(s *prom.Sample) *gpuReading {
+	index, err := strconv.Atoi(s.Labels.Get(metric.LabelGPU))
+	if err != nil || index < 0 || nodeOf(s) == "" {
 		return nil
 	}
 	n := in.at(s)
@@ -228,9 +221,6 @@ func (c *gpuReading) instance(id string) *instanceReading {
 	}
 	return i
 }
-
-// of returns the pod of a series, "namespace/name".
-func (s *element) of() string { return s.namespace + "/" + s.pod }
 
 func seconds(v float64) time.Duration {
 	const most = 1e9 // 30 years; a time.Duration overflows beyond

@@ -7,7 +7,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -32,23 +31,4 @@ func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisrupt
 		// The eviction API refuses a pod that two budgets protect.
 		out.Evictable = out.Evictable && err == nil && readable && len(out.Budgets) < 2
 	}
-}
-
-// interruptedAfter is the time between EC2's spot notice and the interruption.
-const interruptedAfter = 2 * time.Minute
-
-// takenAt returns when a provider removes a node with a notice, zero where it only might.
-func takenAt(l pools.Leaving) time.Time {
-	if l.Kind != pools.Interruption {
-		return time.Time{}
-	}
-	return l.At.Add(interruptedAfter)
-}
-
-// leavesAt returns when the provider removes the node, zero without a notice.
-func (o *Observer) leavesAt(n *corev1.Node) time.Time {
-	if n.Spec.ProviderID == "" {
-		return time.Time{}
-	}
-	return o.providers[n.Labels[v1alpha1.NodePoolLabel]].leaving[pools.LastPart(n.Spec.ProviderID)]
 }

@@ -76,9 +76,9 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	in.facts = in.known.of(in.claims, n)
 	out := in.facts.Node
 	out.Pool = in.pool
-	out.Cordoned = out.Cordoned || o.noticed(n) || o.going(n)
+	leavesAt, noticed := o.notice(n)
+	out.LeavesAt, out.Cordoned = leavesAt, out.Cordoned || noticed || o.going(n)
 	out.NoScaleDown = out.NoScaleDown || in.keep
-	out.LeavesAt = o.leavesAt(n)
 	if left, is := starting(out.Taints, in.startup); is {
 		out.Taints, out.Ready = left, false
 	}

@@ -3,20 +3,21 @@ package observe
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -24,7 +25,6 @@ import (
 type PoolReader interface {
 	// List is called concurrently for several pools.
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error)
-	Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error)
 	Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) pools.Learned
 }
 
@@ -56,8 +56,8 @@ type Options struct {
 type Observer struct {
 	o    Options
 	idle *tracker
-	// providers has the providers' answers of this reconcile, without the sizes.
-	providers map[string]providerState // by pool
+	// listings are the providers' answers of this reconcile, by pool.
+	listings map[string]pools.Listing
 
 	tables     published
 	models     models
@@ -136,7 +136,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	}
 	out.Tables, err = o.tables.of(c.nodes)
 	o.warn("MIG tables", err)
-	o.providers = map[string]providerState{}
+	o.listings = map[string]pools.Listing{}
 	valid, usual := map[string]*v1alpha1.GPUNodePool{}, map[string][]plan.GPU{}
 	conflicts, members, listings := pools.Conflicts(c.pools, c.nodes), membersOf(c.nodes), o.list(ctx, c.pools)
 	for i := range c.pools {
@@ -146,13 +146,22 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			out.Invalid[name] = err
 			continue
 		}
-		out.GrowOnly[name] = o.providers[name].unnamed
-		out.Learned[name] = o.learn(&pool, &c.pools[i], members[name])
+		out.GrowOnly[name] = o.listings[name].Unnamed
+		l := o.o.Pools.Learn(&c.pools[i], pool.Target, members[name])
+		if l.ReadyAfter > 0 {
+			pool.ReadyAfter = l.ReadyAfter
+		}
+		out.Learned[name], pool.BackoffUntil = l, l.BackoffUntil
 		out.Pools = append(out.Pools, pool)
 		valid[name], usual[name] = &c.pools[i], pool.Template.GPUs
 	}
 	ours := gpuNodes(c.nodes)
-	o.share(c, &out)
+	c.ledger = ledger.New(ledger.Input{
+		Quotas: c.quotas, ResourceQuotas: c.resourceQuotas, Namespaces: c.namespaces, Objects: c.foreign,
+		Models: slices.Collect(maps.Values(c.models)), Tables: out.Tables, Shares: c.most,
+	})
+	out.Quotas, out.QuotaProblems = c.quotas, c.ledger.Problems
+	o.warnForeign(c)
 	v := newConverter(c, &o.pods, now)
 	o.pods.begin(c.claims)
 	out.Pods = v.podsOf(ours)
@@ -176,7 +185,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			node: n, config: c.config, claims: c.claims, tables: out.Tables, models: &o.models, known: &o.nodes, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
 		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !o.going(n) {
-			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.providers[pool.Name].unnamed
+			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.listings[pool.Name].Unnamed
 			in.usual, in.startup = usual[pool.Name], pool.Spec.Template.StartupTaints
 		}
 		out.Nodes = append(out.Nodes, o.node(in))
@@ -186,84 +195,10 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	countSizes(out.Pools, out.Nodes)
 	learnOthers(out.Pools, out.Nodes)
 	learnPorts(out.Pools, out.Nodes, bound)
+	c.volumes.limit(out.Pools, out.Nodes)
 	o.idle.sweep(now)
 	o.warn("MIG layouts", few(o.rejected))
 	o.rejected = nil
-	return out, nil
-}
-
-// cluster is the API server's state, as cached.
-type cluster struct {
-	nodes   []corev1.Node
-	pods    []*corev1.Pod
-	pools   []v1alpha1.GPUNodePool
-	pdbs    []policyv1.PodDisruptionBudget
-	claims  *Claims
-	volumes *volumes
-	config  partition.Config
-	models  map[string]string // of the nodes' GPUs
-	sharing
-	divided
-	data datasets
-	shares
-}
-
-func (o *Observer) read(ctx context.Context) (*cluster, error) {
-	var nodes corev1.NodeList
-	if err := o.o.Cluster.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
-	}
-	pods, err := o.listPods(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
-	}
-	var gpuPools v1alpha1.GPUNodePoolList
-	if err := o.o.Cluster.List(ctx, &gpuPools, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing GPUNodePools: %w", err)
-	}
-	var pdbs policyv1.PodDisruptionBudgetList
-	if err := o.o.Cluster.List(ctx, &pdbs, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
-	}
-	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items, models: modelsOf(nodes.Items), sharing: sharingOf(nodes.Items, gpuPools.Items), divided: dividedOf(nodes.Items), data: datasetsOf(nodes.Items, gpuPools.Items)}
-	if err := o.readShares(ctx, c); err != nil {
-		return nil, err
-	}
-	claims, err := ReadClaims(ctx, o.o.Cluster, pods)
-	if err != nil {
-		return nil, err
-	}
-	c.claims = claims
-	if c.volumes, err = readVolumes(ctx, o.o.Cluster); err != nil {
-		return nil, err
-	}
-	var cm corev1.ConfigMap
-	err = o.o.Cluster.Get(ctx, o.o.ConfigMap, &cm)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("getting ConfigMap %s: %w", o.o.ConfigMap, err)
-	}
-	if c.config, err = partition.ParseConfig(cm.Data[partition.ConfigKey]); err != nil {
-		// Layouts that only the config defines are unknown.
-		o.o.Log.Warn("mig-manager's config cannot be read", "configmap", o.o.ConfigMap.String(), "err", err)
-		c.config = partition.Config{}
-	}
-	return c, nil
-}
-
-// listPods returns all pods. A list by the client would copy each of them in every reconcile, and
-// pods are most of the cache.
-func (o *Observer) listPods(ctx context.Context) ([]*corev1.Pod, error) {
-	if o.o.Pods != nil {
-		return o.o.Pods(ctx)
-	}
-	var list corev1.PodList
-	if err := o.o.Cluster.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	out := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
-	}
 	return out, nil
 }
 
@@ -290,4 +225,43 @@ func countSizes(pools []plan.Pool, nodes []plan.Node) {
 			p.Min, p.Max, p.Target = p.Size, p.Size, p.Size
 		}
 	}
+}
+
+// warn logs the problem of a subject when it changes.
+func (o *Observer) warn(subject string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if o.warned[subject] == text {
+		return
+	}
+	o.warned[subject] = text
+	if err != nil {
+		o.o.Log.Warn("invalid input", "what", subject, "err", err)
+	}
+}
+
+// warnForeign logs which objects of other projects' APIs cannot be read, and which of their quotas
+// are invalid: they have no status field for our conditions.
+func (o *Observer) warnForeign(c *cluster) {
+	var errs []error
+	for _, objects := range c.foreign {
+		for _, object := range objects {
+			if object.Err != nil {
+				errs = append(errs, object.Err)
+			}
+		}
+	}
+	for of, err := range c.ledger.Problems {
+		errs = append(errs, fmt.Errorf("%s: %w", of, err))
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	o.warn("gangs and quotas", few(errs))
+}
+
+// few joins at most the first of many problems.
+func few(errs []error) error {
+	const most = 10
+	return errors.Join(errs[:min(len(errs), most)]...)
 }

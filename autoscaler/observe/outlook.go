@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan/forecast"
@@ -65,20 +67,8 @@ func NewOutlooks(r Ranger, series []Series, every time.Duration, log *slog.Logge
 
 // Run updates the forecasts until ctx ends. It always returns nil.
 func (o *Outlooks) Run(ctx context.Context) error {
-	if o.ranger == nil || len(o.series) == 0 {
-		<-ctx.Done()
-		return nil
-	}
-	tick := time.NewTicker(o.every)
-	defer tick.Stop()
-	for {
-		o.Once(ctx, time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) { o.Once(ctx, time.Now()) }, o.every)
+	return nil
 }
 
 // Once updates the forecast of each series at now.

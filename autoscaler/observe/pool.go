@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -31,8 +32,7 @@ func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Table
 	if err != nil {
 		return plan.Pool{}, err
 	}
-	// Template may use what List has learned.
-	template, err := o.o.Pools.Template(p, tables)
+	template, err := pools.Template(p, tables, listing)
 	if err != nil {
 		return plan.Pool{}, err
 	}
@@ -49,7 +49,10 @@ func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Table
 	if out.InterruptionsPerHour, err = notNegative("spec.interruptionsPerHour", p.Spec.InterruptionsPerHour); err != nil {
 		return plan.Pool{}, err
 	}
-	o.apply(&out, p, listing)
+	if p.Spec.PricePerHour == nil && listing.SpotPrice != nil {
+		out.PricePerHour = *listing.SpotPrice
+	}
+	o.listings[p.Name] = listing
 	out.MIG, err = poolMIG(p.Spec.MIG, template, tables)
 	return out, err
 }

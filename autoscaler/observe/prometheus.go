@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -59,18 +61,12 @@ func (p *Prometheus) Latest() *Readings { return p.latest.Load() }
 
 // Run queries until ctx ends. It always returns nil.
 func (p *Prometheus) Run(ctx context.Context) error {
-	tick := time.NewTicker(p.every)
-	defer tick.Stop()
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if p.due(time.Now()) {
 			p.once(ctx)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	}, p.every)
+	return nil
 }
 
 func (p *Prometheus) once(ctx context.Context) {
@@ -130,7 +126,7 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 	in := newIntake(now)
 	var at time.Time // of the first answer
 	for n, want := range []struct {
-		take  func(*element)
+		take  func(*prom.Sample)
 		query string
 	}{
 		{in.age, node(metric.GPUAttributionAgeSeconds, aged)},
@@ -153,8 +149,8 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 		if n == 0 && len(vector) > 0 {
 			at = vector[0].Time
 		}
-		for _, s := range vector {
-			want.take(newElement(s))
+		for i := range vector {
+			want.take(&vector[i])
 		}
 	}
 	return in.readings, nil

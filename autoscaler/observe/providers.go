@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/plan"
 )
 
 // membersOf returns the Node objects of each pool.
@@ -57,52 +57,31 @@ func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) []liste
 	return out
 }
 
-// learn adds a pool's history to it: how long its nodes take to come up, and its backoff after
-// failures.
-func (o *Observer) learn(out *plan.Pool, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) pools.Learned {
-	l := o.o.Pools.Learn(pool, out.Target, nodes)
-	if l.ReadyAfter > 0 {
-		out.ReadyAfter = l.ReadyAfter
-	}
-	out.BackoffUntil = l.BackoffUntil
-	return l
-}
+// interruptedAfter is the time between EC2's spot notice and the interruption.
+const interruptedAfter = 2 * time.Minute
 
-// providerState is a provider's answer about a pool in this reconcile, without the size.
-type providerState struct {
-	unnamed bool // the provider cannot remove a node by name
-	// leaving are the nodes with an interruption notice, by the last part of their providerID, and
-	// when the provider removes them; zero where it only might.
-	leaving map[string]time.Time
-	going   map[string]bool // nodes that are removed already, by the same key
-}
-
-// apply records a provider's answer besides the size: the spot price where the pool sets none,
-// whether nodes can be removed by name, and which nodes are leaving or gone.
-func (o *Observer) apply(out *plan.Pool, pool *v1alpha1.GPUNodePool, l pools.Listing) {
-	if pool.Spec.PricePerHour == nil && l.SpotPrice != nil {
-		out.PricePerHour = *l.SpotPrice
+// notice reports whether the node has a notice of its provider. No new pod belongs there, so the node
+// counts as cordoned by others. at is when the provider removes the node, zero where it only might.
+func (o *Observer) notice(n *corev1.Node) (at time.Time, noticed bool) {
+	if n.Spec.ProviderID == "" {
+		return time.Time{}, false
 	}
-	s := providerState{unnamed: l.Unnamed, leaving: map[string]time.Time{}, going: map[string]bool{}}
-	for _, leaving := range l.Leaving {
-		s.leaving[leaving.Instance] = takenAt(leaving)
+	part := pools.LastPart(n.Spec.ProviderID)
+	for _, l := range o.listings[n.Labels[v1alpha1.NodePoolLabel]].Leaving {
+		switch {
+		case l.Instance != part:
+		case l.Kind == pools.Interruption:
+			return l.At.Add(interruptedAfter), true
+		default:
+			return time.Time{}, true
+		}
 	}
-	for _, part := range l.Going {
-		s.going[part] = true
-	}
-	o.providers[pool.Name] = s
-}
-
-// noticed reports whether the node has an interruption notice. No new pod belongs there, so the
-// node counts as cordoned by others.
-func (o *Observer) noticed(n *corev1.Node) bool {
-	_, noticed := o.providers[n.Labels[v1alpha1.NodePoolLabel]].leaving[pools.LastPart(n.Spec.ProviderID)]
-	return noticed && n.Spec.ProviderID != ""
+	return time.Time{}, false
 }
 
 // going reports whether the node is removed and only its Node object is left. The pool's target
 // does not count it any more, so neither may its size: else the next scale-up would add one node
 // too many.
 func (o *Observer) going(n *corev1.Node) bool {
-	return n.Spec.ProviderID != "" && o.providers[n.Labels[v1alpha1.NodePoolLabel]].going[pools.LastPart(n.Spec.ProviderID)]
+	return n.Spec.ProviderID != "" && slices.Contains(o.listings[n.Labels[v1alpha1.NodePoolLabel]].Going, pools.LastPart(n.Spec.ProviderID))
 }

@@ -124,14 +124,14 @@ type Answers struct {
 func NewReadings(taken time.Time, a Answers) *Readings {
 	in := newIntake(taken)
 	for _, each := range []struct {
-		take   func(*element)
+		take   func(*prom.Sample)
 		vector prom.Vector
 	}{
 		{in.age, a.Age}, {in.info, a.Info}, {in.instanceInfo, a.InstanceInfo}, {in.allocated, a.Allocated}, {in.busy, a.Busy},
 		{in.instanceBusy, a.InstanceBusy}, {in.sampleAge, a.SampleAge}, {in.healthy, a.Healthy}, {in.idle, a.Idle},
 	} {
-		for _, s := range each.vector {
-			each.take(newElement(s))
+		for i := range each.vector {
+			each.take(&each.vector[i])
 		}
 	}
 	return in.readings

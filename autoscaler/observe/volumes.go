@@ -1,8 +1,6 @@
 package observe
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -23,44 +21,51 @@ type volumes struct {
 	bound   map[string]*corev1.PersistentVolume
 	free    map[string][]*corev1.PersistentVolume // available ones, by class
 	classes map[string]*storagev1.StorageClass
+	most    map[nodeDriver]int64 // volumes that can be attached
+	limited []string             // drivers of which a node can attach a number only, sorted
 }
 
-func readVolumes(ctx context.Context, cluster client.Reader) (*volumes, error) {
-	var claims corev1.PersistentVolumeClaimList
-	var all corev1.PersistentVolumeList
-	var classes storagev1.StorageClassList
-	for _, list := range []client.ObjectList{&claims, &all, &classes} {
-		if err := cluster.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing PersistentVolumeClaims, PersistentVolumes and StorageClasses: %w", err)
+type nodeDriver struct{ node, driver string }
+
+func newVolumes(claims []corev1.PersistentVolumeClaim, all []corev1.PersistentVolume, classes []storagev1.StorageClass, nodes []storagev1.CSINode) *volumes {
+	v := &volumes{
+		claims:  make(map[client.ObjectKey]*corev1.PersistentVolumeClaim, len(claims)),
+		bound:   make(map[string]*corev1.PersistentVolume, len(all)),
+		free:    map[string][]*corev1.PersistentVolume{},
+		classes: make(map[string]*storagev1.StorageClass, len(classes)),
+		most:    map[nodeDriver]int64{},
+	}
+	for i := range nodes {
+		for _, d := range nodes[i].Spec.Drivers {
+			if d.Allocatable != nil && d.Allocatable.Count != nil {
+				v.most[nodeDriver{nodes[i].Name, d.Name}] = int64(*d.Allocatable.Count)
+				v.limited = append(v.limited, d.Name)
+			}
 		}
 	}
-	v := &volumes{
-		claims:  make(map[client.ObjectKey]*corev1.PersistentVolumeClaim, len(claims.Items)),
-		bound:   make(map[string]*corev1.PersistentVolume, len(all.Items)),
-		free:    map[string][]*corev1.PersistentVolume{},
-		classes: make(map[string]*storagev1.StorageClass, len(classes.Items)),
+	slices.Sort(v.limited)
+	v.limited = slices.Compact(v.limited)
+	for i := range claims {
+		v.claims[client.ObjectKeyFromObject(&claims[i])] = &claims[i]
 	}
-	for i := range claims.Items {
-		v.claims[client.ObjectKeyFromObject(&claims.Items[i])] = &claims.Items[i]
-	}
-	for i := range all.Items {
-		pv := &all.Items[i]
+	for i := range all {
+		pv := &all[i]
 		v.bound[pv.Name] = pv
 		if class := volume.GetPersistentVolumeClass(pv); pv.Status.Phase == corev1.VolumeAvailable && pv.DeletionTimestamp == nil {
 			v.free[class] = append(v.free[class], pv)
 		}
 	}
-	for i := range classes.Items {
-		v.classes[classes.Items[i].Name] = &classes.Items[i]
+	for i := range classes {
+		v.classes[classes[i].Name] = &classes[i]
 	}
-	return v, nil
+	return v
 }
 
-// of writes the volumes of a pod with this spec into its plan. Claims for ephemeral volumes are named
+// of writes the volumes of a pod into its plan. Claims for ephemeral volumes are named
 // after the pod, and looked for only where it has a name.
-func (v *volumes) of(p *corev1.Pod, spec *corev1.PodSpec, out *plan.Pod) {
-	for i := range spec.Volumes {
-		name := claimOfVolume(p.Name, &spec.Volumes[i])
+func (v *volumes) of(p *corev1.Pod, out *plan.Pod) {
+	for i := range p.Spec.Volumes {
+		name := claimOfVolume(p.Name, &p.Spec.Volumes[i])
 		if name == "" {
 			continue
 		}
@@ -69,7 +74,72 @@ func (v *volumes) of(p *corev1.Pod, spec *corev1.PodSpec, out *plan.Pod) {
 			out.Unbound = "PersistentVolumeClaim " + p.Namespace + "/" + name + " " + unbound
 		}
 		out.Volumes = append(out.Volumes, all...)
+		if driver := v.driverOf(v.claims[client.ObjectKey{Namespace: p.Namespace, Name: name}]); slices.Contains(v.limited, driver) {
+			out.Others = withResource(out.Others, attachable+driver, 1)
+		}
 	}
+}
+
+// attachable begins the names of resources that are places for a driver's volumes on a node.
+const attachable = "attachable-volumes-csi-"
+
+// anyNumber of volumes: more than a node can attach.
+const anyNumber = 1 << 20
+
+// driverOf returns the driver of a claim's volume, or of the one to be made for it. It is empty for a volume
+// that several nodes may use: pods of one node share its place.
+func (v *volumes) driverOf(claim *corev1.PersistentVolumeClaim) string {
+	if claim == nil || slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) || slices.Contains(claim.Spec.AccessModes, corev1.ReadOnlyMany) {
+		return ""
+	}
+	if pv := v.bound[claim.Spec.VolumeName]; pv != nil {
+		if pv.Spec.CSI == nil {
+			return ""
+		}
+		return pv.Spec.CSI.Driver
+	}
+	if class := v.classes[volume.GetPersistentVolumeClaimClass(claim)]; class != nil {
+		return class.Provisioner
+	}
+	return ""
+}
+
+// limit states how many volumes of each limited driver nodes can attach, and pools' new nodes: as many as
+// the least of the pool's ready nodes.
+func (v *volumes) limit(pools []plan.Pool, nodes []plan.Node) {
+	for _, driver := range v.limited {
+		least := map[string]int64{} // by pool
+		for i := range nodes {
+			n := &nodes[i]
+			most, stated := v.most[nodeDriver{n.Name, driver}]
+			if !stated {
+				most = anyNumber
+			}
+			n.Others = withResource(n.Others, attachable+driver, most)
+			if had, known := least[n.Pool]; n.Ready && (!known || most < had) {
+				least[n.Pool] = most
+			}
+		}
+		for i := range pools {
+			most, known := least[pools[i].Name]
+			if !known {
+				most = anyNumber
+			}
+			t := &pools[i].Template
+			t.Others = withResource(t.Others, attachable+driver, most)
+		}
+	}
+}
+
+// withResource adds to a sorted list, which may be shared.
+func withResource(list []plan.Resource, name string, amount int64) []plan.Resource {
+	out := slices.Clone(list)
+	at, there := slices.BinarySearchFunc(out, name, func(r plan.Resource, name string) int { return strings.Compare(r.Name, name) })
+	if there {
+		out[at].Amount += amount
+		return out
+	}
+	return slices.Insert(out, at, plan.Resource{Name: name, Amount: amount})
 }
 
 // claimOfVolume is the name of a volume's claim, empty for a volume without one.
@@ -214,7 +284,11 @@ func TrimVolume(o any) (any, error) {
 	case *corev1.PersistentVolume:
 		trimMeta(&v.ObjectMeta)
 		v.Annotations = onlyClass(v.Annotations)
+		csi := v.Spec.CSI
 		v.Spec.PersistentVolumeSource, v.Status.Message = corev1.PersistentVolumeSource{}, ""
+		if csi != nil {
+			v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: same(csi.Driver)}
+		}
 	case *corev1.PersistentVolumeClaim:
 		trimMeta(&v.ObjectMeta)
 		v.Annotations = onlyClass(v.Annotations)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -150,7 +151,7 @@ func TestTrimVolume(t *testing.T) {
 	if _, err := TrimVolume(pv); err != nil {
 		t.Fatal(err)
 	}
-	if pv.Spec.CSI != nil || pv.Annotations != nil || pv.Spec.NodeAffinity == nil {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != "d" || pv.Spec.CSI.VolumeHandle != "" || pv.Annotations != nil || pv.Spec.NodeAffinity == nil {
 		t.Errorf("kept %+v", pv)
 	}
 }
@@ -217,5 +218,39 @@ func TestVolumeChoosesPool(t *testing.T) {
 	actions := plan.Make(out.Snapshot, plan.DefaultPolicy()).Actions
 	if len(actions) != 1 || actions[0].Verb != plan.ScaleUp || actions[0].Pool != "zb" {
 		t.Errorf("actions %+v, want a node of zb", actions)
+	}
+}
+
+// TestAttachableVolumes: a node to which no more volumes of a driver can be attached takes no pod with
+// one; a new node of its pool is expected to take as many.
+func TestAttachableVolumes(t *testing.T) {
+	for most, want := range map[int32]int{1: 1, 2: 0} {
+		p := pool("p")
+		p.Spec.Min, p.Spec.Max = 0, 5
+		p.Spec.MIG, p.Spec.Template.Product, p.Spec.Template.GPUs = nil, "NVIDIA-L40S", 2
+		n := node("n", corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"), "nvidia.com/gpu": resource.MustParse("2")})
+		n.Labels[partition.ProductLabel], n.Labels[partition.CountLabel] = "NVIDIA-L40S", "2"
+		n.Spec.Taints = nil
+		one := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+		there, waits := pod("there", "n", one), pod("waits", "", one)
+		there.Spec.Volumes, waits.Spec.Volumes = mounts().Spec.Volumes, mounts().Spec.Volumes
+		waits.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		waits.Spec.Volumes[1].PersistentVolumeClaim.ClaimName = "more"
+		more := pvc("disks", "")
+		more.Name = "more"
+		limit := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+			{Name: "d", NodeID: "n", Allocatable: &storagev1.VolumeNodeResources{Count: &most}},
+		}}}
+		out := newWorld(t, p, n, there, waits, pvc("disks", "pv"), more, limit,
+			persistent("pv", "disks", corev1.VolumeBound), class(storagev1.VolumeBindingWaitForFirstConsumer, "d")).at(0)
+		made := 0
+		for _, a := range plan.Make(out.Snapshot, plan.DefaultPolicy()).Actions {
+			if a.Verb == plan.ScaleUp {
+				made += a.To - a.From
+			}
+		}
+		if made != want {
+			t.Errorf("with places for %d volumes %d nodes are added, want %d", most, made, want)
+		}
 	}
 }

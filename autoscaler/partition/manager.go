@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -219,18 +220,12 @@ func (m *Manager) Again(ctx context.Context, name string) (other string, added b
 }
 
 func selectConfig(n *corev1.Node, name string) {
-	if n.Labels == nil {
-		n.Labels = map[string]string{}
-	}
-	n.Labels[ConfigLabel] = name
+	metav1.SetMetaDataLabel(&n.ObjectMeta, ConfigLabel, name)
 	delete(n.Labels, StateLabel)
 }
 
 func setRecord(n *corev1.Node, value string) {
-	if n.Annotations == nil {
-		n.Annotations = map[string]string{}
-	}
-	n.Annotations[RecordAnnotation] = value
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, RecordAnnotation, value)
 }
 
 // patch writes change to node, unless the node has changed since it was read. node itself is

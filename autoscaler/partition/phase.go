@@ -18,7 +18,6 @@ const (
 // Values of StateLabel.
 const (
 	StatePending   = "pending"
-	StateRebooting = "rebooting"
 	StateSuccess   = "success"
 	StateFailed    = "failed"
 )

@@ -285,7 +285,7 @@ func (b *env) wait(d time.Duration) {
 func (b *env) reboot(d time.Duration) {
 	b.t.Helper()
 	n := b.node()
-	n.Labels[partition.StateLabel] = partition.StateRebooting
+	n.Labels[partition.StateLabel] = "rebooting"
 	if err := b.client.Update(b.t.Context(), n); err != nil {
 		b.t.Fatal(err)
 	}

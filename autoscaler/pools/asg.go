@@ -16,8 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/plan"
 )
 
 const (
@@ -41,7 +39,6 @@ type ASG struct {
 
 	mu      sync.Mutex
 	configs map[string]aws.Config // by region
-	tags    map[string]nodeTags   // by pool
 	prices  map[string]spotPrice  // by pool
 	notices *notices
 }
@@ -66,7 +63,7 @@ func NewASG(o ASGOptions) *ASG {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &ASG{o: o, memo: newMemo(asgEvery, o.Now), configs: map[string]aws.Config{},
-		tags: map[string]nodeTags{}, prices: map[string]spotPrice{}, notices: newNotices()}
+		prices: map[string]spotPrice{}, notices: newNotices()}
 }
 
 // List implements Provider. Failures to read spot prices and notices are logged; they do not fail
@@ -79,10 +76,10 @@ func (a *ASG) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, er
 		if err != nil {
 			return Listing{}, err
 		}
-		if err := a.learnTags(pool, group); err != nil {
+		out := Listing{Target: int(aws.ToInt32(group.DesiredCapacity))}
+		if out.nodes, err = tagsOf(pool, group); err != nil {
 			return Listing{}, err
 		}
-		out := Listing{Target: int(aws.ToInt32(group.DesiredCapacity))}
 		for _, i := range group.Instances {
 			if leavingState(i.LifecycleState) {
 				out.Going = append(out.Going, aws.ToString(i.InstanceId))
@@ -92,18 +89,6 @@ func (a *ASG) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, er
 		out.Leaving = a.leaving(ctx, pool, group)
 		return out, nil
 	})
-}
-
-// Template implements Provider: the pool's own, completed by the group's tags.
-func (a *ASG) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
-	t, err := templateOf(pool, tables)
-	if err != nil {
-		return plan.Template{}, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.tags[pool.Name].addTo(&t)
-	return t, nil
 }
 
 // SetSize implements Provider. AWS has no conditional write, so the group is read right before the

@@ -128,10 +128,11 @@ func TestTemplateFromTags(t *testing.T) {
 		w.fake.tags[templateTag+k] = v
 	}
 	w.pool.Spec.Template.Resources = corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Ki")}
-	if _, err := w.list(); err != nil {
+	l, err := w.list()
+	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := w.asg.Template(w.pool, nil)
+	got, err := Template(w.pool, nil, l)
 	if err != nil {
 		t.Fatal(err)
 	}

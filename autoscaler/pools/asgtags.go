@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,8 +20,8 @@ import (
 // a group.
 const templateTag = "k8s.io/cluster-autoscaler/node-template/"
 
-// nodeTags is the description of a group's nodes by its tags.
-type nodeTags struct {
+// nodeFacts are what a provider says of a group's nodes.
+type nodeFacts struct {
 	labels map[string]string
 	taints []plan.Taint
 	others []plan.Resource
@@ -30,15 +29,15 @@ type nodeTags struct {
 }
 
 // readTags reads the node-template tags of a group. An error names the tag.
-func readTags(tags []types.TagDescription) (nodeTags, error) {
-	out := nodeTags{labels: map[string]string{}}
+func readTags(tags []types.TagDescription) (nodeFacts, error) {
+	out := nodeFacts{labels: map[string]string{}}
 	for _, tag := range tags {
 		rest, ok := strings.CutPrefix(aws.ToString(tag.Key), templateTag)
 		if !ok {
 			continue
 		}
 		if err := out.read(rest, aws.ToString(tag.Value)); err != nil {
-			return nodeTags{}, fmt.Errorf("tag %s%s: %w", templateTag, rest, err)
+			return nodeFacts{}, fmt.Errorf("tag %s%s: %w", templateTag, rest, err)
 		}
 	}
 	slices.SortFunc(out.taints, func(a, b plan.Taint) int { return strings.Compare(a.Key+a.Effect, b.Key+b.Effect) })
@@ -46,7 +45,7 @@ func readTags(tags []types.TagDescription) (nodeTags, error) {
 	return out, nil
 }
 
-func (n *nodeTags) read(rest, value string) error {
+func (n *nodeFacts) read(rest, value string) error {
 	kind, name, ok := strings.Cut(rest, "/")
 	if !ok || name == "" {
 		return nil // another tag of cluster-autoscaler, such as autoscaling-options
@@ -73,7 +72,7 @@ func (n *nodeTags) read(rest, value string) error {
 }
 
 // resource records an amount. CPU and memory are ignored: the pool's template has them.
-func (n *nodeTags) resource(name string, q resource.Quantity) {
+func (n *nodeFacts) resource(name string, q resource.Quantity) {
 	switch name {
 	case partition.GPUResource:
 		n.gpus = q.Value()
@@ -86,7 +85,7 @@ func (n *nodeTags) resource(name string, q resource.Quantity) {
 }
 
 // addTo adds what the pool's own template does not set.
-func (n nodeTags) addTo(t *plan.Template) {
+func (n nodeFacts) addTo(t *plan.Template) {
 	for k, v := range n.labels {
 		if _, set := t.Labels[k]; !set {
 			t.Labels[k] = v
@@ -104,11 +103,11 @@ func (n nodeTags) addTo(t *plan.Template) {
 	}
 }
 
-// learnTags keeps the group's tags for the template, and rejects tags that contradict the pool.
-func (a *ASG) learnTags(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) error {
+// tagsOf reads the group's tags, and rejects those that contradict the pool.
+func tagsOf(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) (nodeFacts, error) {
 	tags, err := readTags(group.Tags)
 	if err != nil {
-		return &Problem{ReasonTarget, fieldASG + ".name",
+		return nodeFacts{}, &Problem{ReasonTarget, fieldASG + ".name",
 			fmt.Sprintf("Auto Scaling group %s: %v", aws.ToString(group.AutoScalingGroupName), err), "correct or remove the tag"}
 	}
 	gpus, offered := int64(pool.Spec.Template.GPUs), int64(pool.Spec.Template.GPUs)
@@ -116,12 +115,9 @@ func (a *ASG) learnTags(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGrou
 		offered *= int64(s.Replicas)
 	}
 	if tags.gpus > 0 && tags.gpus != gpus && tags.gpus != offered {
-		return &Problem{ReasonTarget, "spec.template.gpus",
-			fmt.Sprintf("%d, but the group's tag %sresources/%s says %s", gpus, templateTag, partition.GPUResource, strconv.FormatInt(tags.gpus, 10)),
+		return nodeFacts{}, &Problem{ReasonTarget, "spec.template.gpus",
+			fmt.Sprintf("%d, but the group's tag %sresources/%s says %d", gpus, templateTag, partition.GPUResource, tags.gpus),
 			"correct the one that is wrong"}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.tags[pool.Name] = tags
-	return nil
+	return tags, nil
 }

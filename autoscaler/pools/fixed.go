@@ -8,8 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/plan"
 )
 
 // Fixed is the provider of pools whose machines are neither made nor removed. Its nodes are those
@@ -30,12 +28,6 @@ func (f *Fixed) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, 
 		return Listing{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
 	return Listing{Target: len(list.Items)}, nil
-}
-
-// Template implements Provider. No node is made from it: it decides whether a pod would fit, and
-// describes a node that does not show its GPUs yet.
-func (f *Fixed) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
-	return templateOf(pool, tables)
 }
 
 // SetSize implements Provider. The error is ErrFixed.

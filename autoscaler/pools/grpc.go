@@ -15,7 +15,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -44,7 +43,7 @@ type GRPC struct {
 
 // learnedTemplate is what a provider says of a group's nodes.
 type learnedTemplate struct {
-	nodeTags
+	nodeFacts
 	at    time.Time
 	group string
 }
@@ -85,20 +84,17 @@ func (g *GRPC) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, e
 		}
 		out := Listing{Target: max(target, 0)}
 		for _, i := range instances {
-			if deleting(i) {
-				out.Going = append(out.Going, LastPart(i.GetId()))
+			if i.Is(externalgrpc.Deleting) {
+				out.Going = append(out.Going, LastPart(i.ID))
 			}
 		}
-		return out, g.learnTemplate(ctx, c, pool)
+		out.nodes, err = g.template(ctx, c, pool)
+		return out, err
 	})
 }
 
-func deleting(i *externalgrpc.Instance) bool {
-	return i.GetStatus().GetInstanceState() == externalgrpc.InstanceStatus_instanceDeleting
-}
-
 // group refreshes the provider and returns the pool's node group.
-func (g *GRPC) group(ctx context.Context, pool *v1alpha1.GPUNodePool) (*externalgrpc.Client, *externalgrpc.NodeGroup, error) {
+func (g *GRPC) group(ctx context.Context, pool *v1alpha1.GPUNodePool) (*externalgrpc.Client, *externalgrpc.Group, error) {
 	c, id, err := g.client(pool)
 	if err != nil {
 		return nil, nil, err
@@ -110,7 +106,7 @@ func (g *GRPC) group(ctx context.Context, pool *v1alpha1.GPUNodePool) (*external
 	if err != nil {
 		return nil, nil, err
 	}
-	at := slices.IndexFunc(groups, func(n *externalgrpc.NodeGroup) bool { return n.GetId() == id })
+	at := slices.IndexFunc(groups, func(n *externalgrpc.Group) bool { return n.ID == id })
 	if at < 0 {
 		return nil, nil, &Problem{ReasonNoTarget, fieldGRPC + ".nodeGroup",
 			fmt.Sprintf("the provider %s has no node group %q", pool.Spec.Provider.ExternalGRPC.Name, id), "configure it there, or correct the ID"}
@@ -139,39 +135,39 @@ func (g *GRPC) refresh(ctx context.Context, c *externalgrpc.Client, name string)
 	return nil
 }
 
-// learnTemplate keeps the labels, taints and other resources that the provider's template has. A
-// provider without templates says nothing.
-func (g *GRPC) learnTemplate(ctx context.Context, c *externalgrpc.Client, pool *v1alpha1.GPUNodePool) error {
+// template returns the labels, taints and other resources that the provider's template has, of the
+// last templateEvery. A provider without templates says nothing.
+func (g *GRPC) template(ctx context.Context, c *externalgrpc.Client, pool *v1alpha1.GPUNodePool) (nodeFacts, error) {
 	id := pool.Spec.Provider.ExternalGRPC.NodeGroup
 	g.mu.Lock()
 	had, ok := g.templates[pool.Name]
 	g.mu.Unlock()
 	if ok && had.group == id && g.now().Sub(had.at) < templateEvery {
-		return nil
+		return had.nodeFacts, nil
 	}
 	next := learnedTemplate{at: g.now(), group: id}
 	text, err := c.Template(ctx, id)
 	switch {
 	case status.Code(err) == codes.Unimplemented:
 	case err != nil:
-		return err
+		return nodeFacts{}, err
 	default:
 		var n corev1.Node
 		if err := n.Unmarshal(text); err != nil {
-			return &Problem{ReasonTarget, fieldGRPC + ".nodeGroup",
+			return nodeFacts{}, &Problem{ReasonTarget, fieldGRPC + ".nodeGroup",
 				fmt.Sprintf("the provider's template of node group %q is no Node: %v", id, err), "update the provider"}
 		}
-		next.nodeTags = tagsOf(&n)
+		next.nodeFacts = factsOf(&n)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.templates[pool.Name] = next
-	return nil
+	return next.nodeFacts, nil
 }
 
-// tagsOf reads a template's Node. The pool's own template has CPU, memory and GPUs.
-func tagsOf(n *corev1.Node) nodeTags {
-	out := nodeTags{labels: n.Labels}
+// factsOf reads a template's Node. The pool's own template has CPU, memory and GPUs.
+func factsOf(n *corev1.Node) nodeFacts {
+	out := nodeFacts{labels: n.Labels}
 	for _, t := range n.Spec.Taints {
 		out.taints = append(out.taints, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
@@ -184,18 +180,6 @@ func tagsOf(n *corev1.Node) nodeTags {
 	return out
 }
 
-// Template implements Provider: the pool's own, completed by the provider's.
-func (g *GRPC) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
-	t, err := templateOf(pool, tables)
-	if err != nil {
-		return plan.Template{}, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.templates[pool.Name].addTo(&t)
-	return t, nil
-}
-
 // SetSize implements Provider. The protocol has differences only, so the size is read right before.
 func (g *GRPC) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
 	ctx, cancel := context.WithTimeout(ctx, grpcTimeout)
@@ -205,15 +189,15 @@ func (g *GRPC) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int
 	if err != nil {
 		return err
 	}
-	have, err := c.TargetSize(ctx, group.GetId())
+	have, err := c.TargetSize(ctx, group.ID)
 	if err != nil || have >= size {
 		return err
 	}
-	if most := int(group.GetMaxSize()); size > most {
+	if most := int(group.MaxSize); size > most {
 		return &Problem{ReasonTarget, "spec.max",
-			fmt.Sprintf("%d nodes are requested, the maximum of node group %s is %d", size, group.GetId(), most), "raise it at the provider, or lower spec.max"}
+			fmt.Sprintf("%d nodes are requested, the maximum of node group %s is %d", size, group.ID, most), "raise it at the provider, or lower spec.max"}
 	}
-	return c.IncreaseSize(ctx, group.GetId(), size-have)
+	return c.IncreaseSize(ctx, group.ID, size-have)
 }
 
 // Delete implements Provider. A node that is being deleted already is not counted a second time.
@@ -221,10 +205,6 @@ func (g *GRPC) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *cor
 	ctx, cancel := context.WithTimeout(ctx, grpcTimeout)
 	defer cancel()
 	defer g.memo.forget(pool)
-	return g.delete(ctx, pool, node)
-}
-
-func (g *GRPC) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	if err := sameNode(ctx, g.live, pool, node); err != nil {
 		return err
 	}
@@ -232,26 +212,26 @@ func (g *GRPC) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *cor
 	if err != nil {
 		return err
 	}
-	instances, err := c.Instances(ctx, group.GetId())
+	instances, err := c.Instances(ctx, group.ID)
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(instances, func(i *externalgrpc.Instance) bool { return i.GetId() == node.Spec.ProviderID })
+	at := slices.IndexFunc(instances, func(i *externalgrpc.Instance) bool { return i.ID == node.Spec.ProviderID })
 	switch {
 	case node.Spec.ProviderID == "" || at < 0:
-		return fmt.Errorf("%w: node group %s has no instance %q", ErrUnnamed, group.GetId(), node.Spec.ProviderID)
-	case deleting(instances[at]):
+		return fmt.Errorf("%w: node group %s has no instance %q", ErrUnnamed, group.ID, node.Spec.ProviderID)
+	case instances[at].Is(externalgrpc.Deleting):
 		return nil
 	}
-	have, err := c.TargetSize(ctx, group.GetId())
+	have, err := c.TargetSize(ctx, group.ID)
 	if err != nil {
 		return err
 	}
-	if least := int(group.GetMinSize()); have <= least {
+	if least := int(group.MinSize); have <= least {
 		return &Problem{ReasonTarget, "spec.min",
-			fmt.Sprintf("the minimum of node group %s is %d, and so is its size", group.GetId(), least), "lower it at the provider, or raise spec.min to it"}
+			fmt.Sprintf("the minimum of node group %s is %d, and so is its size", group.ID, least), "lower it at the provider, or raise spec.min to it"}
 	}
-	return c.DeleteNodes(ctx, group.GetId(), &externalgrpc.ExternalGrpcNode{
+	return c.DeleteNodes(ctx, group.ID, &externalgrpc.Node{
 		ProviderID: node.Spec.ProviderID, Name: node.Name, Labels: node.Labels, Annotations: node.Annotations,
 	})
 }
@@ -266,30 +246,30 @@ func (g *GRPC) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
 	if err != nil {
 		return err
 	}
-	instances, err := c.Instances(ctx, group.GetId())
+	instances, err := c.Instances(ctx, group.ID)
 	if err != nil {
 		return err
 	}
-	var failed []*externalgrpc.ExternalGrpcNode
+	var failed []*externalgrpc.Node
 	there := 0
 	for _, i := range instances {
-		switch s := i.GetStatus(); {
-		case deleting(i):
-		case s.GetInstanceState() == externalgrpc.InstanceStatus_instanceCreating && s.GetErrorInfo().GetErrorCode() != "":
+		switch {
+		case i.Is(externalgrpc.Deleting):
+		case i.Is(externalgrpc.Creating) && i.Status.Error != nil && i.Status.Error.Code != "":
 			// As cluster-autoscaler names an instance that never had a node.
-			failed = append(failed, &externalgrpc.ExternalGrpcNode{ProviderID: i.GetId(), Name: i.GetId()})
+			failed = append(failed, &externalgrpc.Node{ProviderID: i.ID, Name: i.ID})
 		default:
 			there++
 		}
 	}
 	if len(failed) > 0 {
-		if err := c.DeleteNodes(ctx, group.GetId(), failed...); err != nil {
+		if err := c.DeleteNodes(ctx, group.ID, failed...); err != nil {
 			return err
 		}
 	}
-	target, err := c.TargetSize(ctx, group.GetId())
-	if size := max(there, int(group.GetMinSize())); err == nil && target > size {
-		err = c.DecreaseTargetSize(ctx, group.GetId(), target-size)
+	target, err := c.TargetSize(ctx, group.ID)
+	if size := max(there, int(group.MinSize)); err == nil && target > size {
+		err = c.DecreaseTargetSize(ctx, group.ID, target-size)
 	}
 	return err
 }

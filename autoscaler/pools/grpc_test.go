@@ -24,7 +24,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +58,7 @@ func (f *fakeGRPC) serve(_ any, stream grpc.ServerStream) error {
 	if err := f.failing[method]; err != nil {
 		return err
 	}
-	answer := func(in proto.Message, do func() (proto.Message, error)) error {
+	answer := func(in any, do func() (any, error)) error {
 		if err := stream.RecvMsg(in); err != nil {
 			return err
 		}
@@ -71,73 +70,69 @@ func (f *fakeGRPC) serve(_ any, stream grpc.ServerStream) error {
 	}
 	switch method {
 	case "Refresh":
-		return answer(&externalgrpc.RefreshRequest{}, func() (proto.Message, error) { return &externalgrpc.RefreshResponse{}, nil })
+		return answer(&externalgrpc.Empty{}, func() (any, error) { return &externalgrpc.Empty{}, nil })
 	case "NodeGroups":
-		return answer(&externalgrpc.NodeGroupsRequest{}, func() (proto.Message, error) {
-			return &externalgrpc.NodeGroupsResponse{NodeGroups: []*externalgrpc.NodeGroup{
-				{Id: "other"}, {Id: "gpu-pool", MinSize: int32(f.min), MaxSize: int32(f.max)},
+		return answer(&externalgrpc.Empty{}, func() (any, error) {
+			return &externalgrpc.Groups{Groups: []*externalgrpc.Group{
+				{ID: "other"}, {ID: "gpu-pool", MinSize: int32(f.min), MaxSize: int32(f.max)},
 			}}, nil
 		})
 	case "NodeGroupTargetSize":
-		return answer(&externalgrpc.NodeGroupTargetSizeRequest{}, func() (proto.Message, error) {
-			return &externalgrpc.NodeGroupTargetSizeResponse{TargetSize: int32(f.target)}, nil
-		})
+		return answer(&externalgrpc.Of{}, func() (any, error) { return &externalgrpc.Target{Size: int32(f.target)}, nil })
 	case "NodeGroupNodes":
-		return answer(&externalgrpc.NodeGroupNodesRequest{}, func() (proto.Message, error) {
-			return &externalgrpc.NodeGroupNodesResponse{Instances: f.instances}, nil
-		})
+		return answer(&externalgrpc.Of{}, func() (any, error) { return &externalgrpc.Instances{Instances: f.instances}, nil })
 	case "NodeGroupIncreaseSize":
-		in := &externalgrpc.NodeGroupIncreaseSizeRequest{}
-		return answer(in, func() (proto.Message, error) {
-			if in.GetId() != "gpu-pool" || in.GetDelta() <= 0 || f.target+int(in.GetDelta()) > f.max {
-				return nil, status.Errorf(codes.InvalidArgument, "increase by %d", in.GetDelta())
+		in := &externalgrpc.Resize{}
+		return answer(in, func() (any, error) {
+			if in.ID != "gpu-pool" || in.Delta <= 0 || f.target+int(in.Delta) > f.max {
+				return nil, status.Errorf(codes.InvalidArgument, "increase by %d", in.Delta)
 			}
-			f.target += int(in.GetDelta())
-			return &externalgrpc.NodeGroupIncreaseSizeResponse{}, nil
+			f.target += int(in.Delta)
+			return &externalgrpc.Empty{}, nil
 		})
 	case "NodeGroupDecreaseTargetSize":
-		in := &externalgrpc.NodeGroupDecreaseTargetSizeRequest{}
-		return answer(in, func() (proto.Message, error) {
+		in := &externalgrpc.Resize{}
+		return answer(in, func() (any, error) {
 			there := 0
 			for _, i := range f.instances {
-				if !deleting(i) {
+				if !i.Is(externalgrpc.Deleting) {
 					there++
 				}
 			}
-			if in.GetDelta() >= 0 || f.target+int(in.GetDelta()) < there {
-				return nil, status.Errorf(codes.InvalidArgument, "decrease by %d would delete existing nodes", in.GetDelta())
+			if in.Delta >= 0 || f.target+int(in.Delta) < there {
+				return nil, status.Errorf(codes.InvalidArgument, "decrease by %d would delete existing nodes", in.Delta)
 			}
-			f.target += int(in.GetDelta())
-			return &externalgrpc.NodeGroupDecreaseTargetSizeResponse{}, nil
+			f.target += int(in.Delta)
+			return &externalgrpc.Empty{}, nil
 		})
 	case "NodeGroupDeleteNodes":
-		in := &externalgrpc.NodeGroupDeleteNodesRequest{}
-		return answer(in, func() (proto.Message, error) { return f.remove(in) })
+		in := &externalgrpc.DeleteNodes{}
+		return answer(in, func() (any, error) { return f.remove(in) })
 	case "NodeGroupTemplateNodeInfo":
-		return answer(&externalgrpc.NodeGroupTemplateNodeInfoRequest{}, func() (proto.Message, error) {
+		return answer(&externalgrpc.Of{}, func() (any, error) {
 			if f.template == nil {
 				return nil, status.Error(codes.Unimplemented, "no template")
 			}
 			text, err := f.template.Marshal()
 			if f.asField1 {
-				return &externalgrpc.NodeGroupTemplateNodeInfoResponse{NodeInfo: text}, err
+				return &externalgrpc.Template{Info: text}, err
 			}
-			return &externalgrpc.NodeGroupTemplateNodeInfoResponse{NodeBytes: text}, err
+			return &externalgrpc.Template{Bytes: text}, err
 		})
 	}
 	return status.Error(codes.Unimplemented, method)
 }
 
-func (f *fakeGRPC) remove(in *externalgrpc.NodeGroupDeleteNodesRequest) (proto.Message, error) {
-	for _, n := range in.GetNodes() {
-		at := slices.IndexFunc(f.instances, func(i *externalgrpc.Instance) bool { return i.GetId() == n.GetProviderID() })
+func (f *fakeGRPC) remove(in *externalgrpc.DeleteNodes) (any, error) {
+	for _, n := range in.Nodes {
+		at := slices.IndexFunc(f.instances, func(i *externalgrpc.Instance) bool { return i.ID == n.ProviderID })
 		if at < 0 || f.target <= f.min {
-			return nil, status.Errorf(codes.FailedPrecondition, "node %s", n.GetProviderID())
+			return nil, status.Errorf(codes.FailedPrecondition, "node %s", n.ProviderID)
 		}
-		f.instances[at].Status = &externalgrpc.InstanceStatus{InstanceState: externalgrpc.InstanceStatus_instanceDeleting}
+		f.instances[at].Status = &externalgrpc.Status{State: externalgrpc.Deleting}
 		f.target--
 	}
-	return &externalgrpc.NodeGroupDeleteNodesResponse{}, nil
+	return &externalgrpc.Empty{}, nil
 }
 
 type grpcWorld struct {
@@ -153,7 +148,7 @@ func newGRPCWorld(t *testing.T, server ...grpc.ServerOption) *grpcWorld {
 	w.world = newScaleWorld(t, v1alpha1.ScaleProvider{}, members()...)
 	for i := range 3 {
 		w.fake.instances = append(w.fake.instances, &externalgrpc.Instance{
-			Id: fmt.Sprintf("fake://w-%d", i), Status: &externalgrpc.InstanceStatus{InstanceState: externalgrpc.InstanceStatus_instanceRunning},
+			ID: fmt.Sprintf("fake://w-%d", i), Status: &externalgrpc.Status{State: externalgrpc.Running},
 		})
 	}
 	w.pool.Spec.Provider = v1alpha1.Provider{ExternalGRPC: &v1alpha1.ExternalGRPCProvider{Name: "cloud", NodeGroup: "gpu-pool"}}
@@ -240,9 +235,8 @@ func TestNodeGroupWithdraws(t *testing.T) {
 	w := newGRPCWorld(t)
 	w.fake.target = 6
 	w.fake.instances = append(w.fake.instances,
-		&externalgrpc.Instance{Id: "fake://new", Status: &externalgrpc.InstanceStatus{InstanceState: externalgrpc.InstanceStatus_instanceCreating,
-			ErrorInfo: &externalgrpc.InstanceErrorInfo{ErrorCode: "STOCKOUT", InstanceErrorClass: 1}}},
-		&externalgrpc.Instance{Id: "fake://late", Status: &externalgrpc.InstanceStatus{InstanceState: externalgrpc.InstanceStatus_instanceCreating}})
+		&externalgrpc.Instance{ID: "fake://new", Status: &externalgrpc.Status{State: externalgrpc.Creating, Error: &externalgrpc.Error{Code: "STOCKOUT", Class: 1}}},
+		&externalgrpc.Instance{ID: "fake://late", Status: &externalgrpc.Status{State: externalgrpc.Creating}})
 	for range 2 {
 		if err := w.grpc.Withdraw(t.Context(), w.pool); err != nil {
 			t.Fatal(err)
@@ -266,10 +260,11 @@ func TestNodeGroupTemplate(t *testing.T) {
 			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"rdma/hca": resource.MustParse("8"), "cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}},
 		}
 		w.pool.Spec.Template.Labels = map[string]string{"team": "ours"}
-		if _, err := w.grpc.List(t.Context(), w.pool); err != nil {
+		l, err := w.grpc.List(t.Context(), w.pool)
+		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := w.grpc.Template(w.pool, nil)
+		got, err := Template(w.pool, nil, l)
 		if err != nil || got.Labels["topology.kubernetes.io/zone"] != "a" || got.Labels["team"] != "ours" || len(got.Taints) != 1 || len(got.Others) != 1 || got.Others[0].Amount != 8 {
 			t.Errorf("older %v: %+v, %v", older, got, err)
 		}

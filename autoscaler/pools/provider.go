@@ -10,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/plan"
 )
 
 // Provider makes and removes nodes. Except for List, its methods are not called concurrently.
@@ -19,9 +17,6 @@ type Provider interface {
 	// List returns the provider's state of the pool. It may read a cache. It is called concurrently
 	// for several pools.
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error)
-	// Template returns the description of a new node; tables are what nodes have published of their
-	// GPUs. It makes no call.
-	Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error)
 	// SetSize scales up to size nodes; it removes none.
 	SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error
 	// Delete removes exactly this node. That it is gone or was changed since it was read is an error.
@@ -41,6 +36,8 @@ type Listing struct {
 	SpotPrice *float64
 	// Leaving are nodes with a notice of the provider.
 	Leaving []Leaving
+	// nodes are what the provider says of the pool's nodes, for Template.
+	nodes nodeFacts
 }
 
 // Providers dispatches to the provider of a pool. Each may be nil.
@@ -88,15 +85,6 @@ func (p Providers) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listin
 		return Listing{}, err
 	}
 	return provider.List(ctx, pool)
-}
-
-// Template implements Provider.
-func (p Providers) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
-	provider, err := p.For(pool)
-	if err != nil {
-		return plan.Template{}, err
-	}
-	return provider.Template(pool, tables)
 }
 
 // SetSize implements Provider.

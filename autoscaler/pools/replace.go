@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,10 +29,14 @@ func (p Providers) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node
 	if err != nil {
 		return err
 	}
+	err = errors.ErrUnsupported
 	if r, ok := provider.(Replacer); ok {
-		return r.Replace(ctx, pool, node)
+		err = r.Replace(ctx, pool, node)
 	}
-	return fmt.Errorf("replacing node %s: %w", node.Name, errors.ErrUnsupported)
+	if err != nil {
+		return fmt.Errorf("replacing node %s: %w", node.Name, err)
+	}
+	return nil
 }
 
 // Replace implements Replacer: when a Machine or NodeClaim is deleted, its controller makes another
@@ -41,13 +44,6 @@ func (p Providers) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node
 // not counted while it goes.
 func (s *Scale) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	defer s.memo.forget(pool)
-	if err := s.replace(ctx, pool, node); err != nil {
-		return fmt.Errorf("replacing node %s: %w", node.Name, err)
-	}
-	return nil
-}
-
-func (s *Scale) replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	t, kind, machine, err := s.machine(ctx, pool, node)
 	switch {
 	case err != nil:
@@ -57,11 +53,6 @@ func (s *Scale) replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 	case t.counted(machine) && !kind.passedOver(t, machine):
 		return fmt.Errorf("%w: %s is removing it already", ErrBusy, t.name())
 	}
-	return s.renew(ctx, t, kind, machine)
-}
-
-// renew deletes one machine of a target whose size stays.
-func (s *Scale) renew(ctx context.Context, t target, kind machines, machine *unstructured.Unstructured) error {
 	all, err := kind.all(ctx, t)
 	if err != nil {
 		return err
@@ -83,8 +74,5 @@ func (a *ASG) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *cor
 	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
 	defer cancel()
 	defer a.memo.forget(pool)
-	if err := a.terminate(ctx, pool, node, false); err != nil {
-		return fmt.Errorf("replacing node %s: %w", node.Name, err)
-	}
-	return nil
+	return a.terminate(ctx, pool, node, false)
 }

@@ -12,8 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/plan"
 )
 
 // listEvery bounds the age of List's answers; the provider's own writes are applied at once.
@@ -83,11 +81,6 @@ func ours(kind machines, t target) error {
 	return nil
 }
 
-// Template implements Provider.
-func (s *Scale) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
-	return templateOf(pool, tables)
-}
-
 // SetSize implements Provider.
 func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
 	t, err := s.read(ctx, pool)
@@ -136,10 +129,6 @@ func (s *Scale) resize(ctx context.Context, kind machines, t target, size int) e
 // Delete implements Provider.
 func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	defer s.memo.forget(pool)
-	return s.delete(ctx, pool, node)
-}
-
-func (s *Scale) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	t, kind, machine, err := s.machine(ctx, pool, node)
 	if err != nil {
 		return err

@@ -23,9 +23,17 @@ import (
 // mostOfANode bounds CPU and memory of a node, in bytes; it fits an int64 in thousandths too.
 const mostOfANode = 1 << 52
 
-// templateOf converts a pool's template into the planner's, with the GPU labels that the node will
-// have; tables are what nodes have published of products that are not built in. The error names the
-// wrong field.
+// Template describes a new node of a pool: by the pool's own template, with the GPU labels that the node
+// will have, completed by what its provider said of the nodes in l. tables are what nodes have published
+// of products that are not built in. The error names the wrong field.
+func Template(pool *v1alpha1.GPUNodePool, tables mig.Tables, l Listing) (plan.Template, error) {
+	t, err := templateOf(pool, tables)
+	if err == nil {
+		l.nodes.addTo(&t)
+	}
+	return t, err
+}
+
 func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
 	spec := pool.Spec.Template
 	model, ok := tables.Model(spec.Product, 0)

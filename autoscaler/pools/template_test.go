@@ -5,10 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
@@ -29,19 +27,6 @@ func testPool() *v1alpha1.GPUNodePool {
 	}
 }
 
-func nodes(t *testing.T, c client.Client) map[string]corev1.Node {
-	t.Helper()
-	var list corev1.NodeList
-	if err := c.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]corev1.Node{}
-	for _, n := range list.Items {
-		out[n.Name] = n
-	}
-	return out
-}
-
 func TestTemplateErrorsNameTheField(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.GPUNodePool){
 		"spec.template.product":  func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Product = "toaster" },
@@ -60,7 +45,7 @@ func TestTemplateErrorsNameTheField(t *testing.T) {
 	}
 	pool := testPool()
 	pool.Spec.Provider = v1alpha1.Provider{}
-	if _, err := (Providers{}).Template(pool, nil); !errors.Is(err, ErrNoProvider) {
+	if _, err := (Providers{}).List(t.Context(), pool); !errors.Is(err, ErrNoProvider) {
 		t.Errorf("err = %v", err)
 	}
 }

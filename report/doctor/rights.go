@@ -64,7 +64,7 @@ var (
 	}
 	autoscalerReads = []needed{
 		{watching, "", []string{"pods", "nodes", "namespaces", "limitranges", "resourcequotas", "persistentvolumes", "persistentvolumeclaims"}},
-		{watching, "storage.k8s.io", []string{"storageclasses"}}, {watching, "policy", []string{"poddisruptionbudgets"}},
+		{watching, "storage.k8s.io", []string{"storageclasses", "csinodes"}}, {watching, "policy", []string{"poddisruptionbudgets"}},
 		{watching, "autoscaling", []string{"horizontalpodautoscalers"}}, {watching, "apps", []string{"deployments", "statefulsets"}},
 		{watching, "scheduling.k8s.io", []string{"priorityclasses"}}, {watching, "gpuscale.io", []string{"gpunodepools", "gpuquotas"}},
 	}

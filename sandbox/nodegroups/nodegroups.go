@@ -45,19 +45,6 @@ func (m *Maker) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Lis
 	return pools.NewFixed(m.client).List(ctx, pool)
 }
 
-// Template implements pools.Provider.
-func (m *Maker) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
-	t, err := pools.NewFixed(m.client).Template(pool, tables)
-	if err != nil {
-		return plan.Template{}, err
-	}
-	layout, err := layoutOf(tables, t)
-	if layout != nil {
-		t.Labels[partition.ConfigLabel] = layout.Name()
-	}
-	return t, err
-}
-
 // layoutOf is partition.LayoutOf for a template, nil if no GPU is in MIG mode: such nodes need no config.
 func layoutOf(tables mig.Tables, t plan.Template) (partition.NodeLayout, error) {
 	for _, c := range t.GPUs {
@@ -80,7 +67,7 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	tables, _ := partition.Published(all.Items) // package observe reports errors of single nodes
-	t, err := m.Template(pool, tables)
+	t, err := pools.Template(pool, tables, pools.Listing{})
 	if err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
@@ -89,6 +76,7 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
 	if layout != nil {
+		t.Labels[partition.ConfigLabel] = layout.Name()
 		if _, err := m.boot.Publish(ctx, layout); err != nil {
 			return fmt.Errorf("publishing the boot layout of pool %s: %w", pool.Name, err)
 		}

@@ -60,7 +60,7 @@ func TestNodesMatchTheTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := nodes(t, c)["p-1"]
-	template, err := k.Template(testPool(), nil)
+	template, err := pools.Template(testPool(), nil, pools.Listing{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestSharedTemplates(t *testing.T) {
 		pool := testPool()
 		pool.Spec.MIG, pool.Spec.Template.Product, pool.Spec.Template.GPUs = nil, "NVIDIA-L40S", 2
 		pool.Spec.Template.Sharing = &v1alpha1.GPUSharing{Strategy: "mps", Replicas: 4, RenameByDefault: rename}
-		template, err := k.Template(pool, nil)
+		template, err := pools.Template(pool, nil, pools.Listing{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := pool.Spec.Provider.ExternalGRPC.NodeGroup
-	if err := to.DeleteNodes(t.Context(), group, &externalgrpc.ExternalGrpcNode{ProviderID: ProviderID("p-1")}); err == nil || len(nodes(t, c)) != 2 {
+	if err := to.DeleteNodes(t.Context(), group, &externalgrpc.Node{ProviderID: ProviderID("p-1")}); err == nil || len(nodes(t, c)) != 2 {
 		t.Errorf("an instance that the group does not have: %v", err)
 	}
 	if _, err := to.TargetSize(t.Context(), "none"); err == nil {

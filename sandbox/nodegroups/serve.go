@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -34,9 +33,7 @@ func (m *Maker) Serve() (address string, stop func(), err error) {
 	}
 	server := grpc.NewServer()
 	server.RegisterService(&grpc.ServiceDesc{ServiceName: ca.Service, HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
-		method("Refresh", func(context.Context, *ca.RefreshRequest) (*ca.RefreshResponse, error) {
-			return &ca.RefreshResponse{}, nil
-		}),
+		method("Refresh", func(context.Context, *ca.Empty) (*ca.Empty, error) { return &ca.Empty{}, nil }),
 		method("NodeGroups", m.groups),
 		method("NodeGroupTargetSize", m.targetSize),
 		method("NodeGroupNodes", m.instances),
@@ -48,12 +45,9 @@ func (m *Maker) Serve() (address string, stop func(), err error) {
 }
 
 // method is one call of the protocol.
-func method[T any, In interface {
-	*T
-	proto.Message
-}, Out proto.Message](name string, do func(context.Context, In) (Out, error)) grpc.MethodDesc {
+func method[In, Out any](name string, do func(context.Context, *In) (*Out, error)) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		in := In(new(T))
+		in := new(In)
 		if err := decode(in); err != nil {
 			return nil, err
 		}
@@ -87,27 +81,25 @@ func (m *Maker) group(ctx context.Context, id string) (*v1alpha1.GPUNodePool, []
 	return nil, nil, status.Errorf(codes.NotFound, "no node group %q", id)
 }
 
-func (m *Maker) groups(ctx context.Context, _ *ca.NodeGroupsRequest) (*ca.NodeGroupsResponse, error) {
+func (m *Maker) groups(ctx context.Context, _ *ca.Empty) (*ca.Groups, error) {
 	all, err := m.pools(ctx)
-	out := &ca.NodeGroupsResponse{}
+	out := &ca.Groups{}
 	for _, p := range all {
-		out.NodeGroups = append(out.NodeGroups, &ca.NodeGroup{Id: p.Spec.Provider.ExternalGRPC.NodeGroup, MaxSize: mostNodes})
+		out.Groups = append(out.Groups, &ca.Group{ID: p.Spec.Provider.ExternalGRPC.NodeGroup, MaxSize: mostNodes})
 	}
 	return out, err
 }
 
-func (m *Maker) targetSize(ctx context.Context, in *ca.NodeGroupTargetSizeRequest) (*ca.NodeGroupTargetSizeResponse, error) {
-	_, nodes, err := m.group(ctx, in.GetId())
-	return &ca.NodeGroupTargetSizeResponse{TargetSize: int32(len(nodes))}, err
+func (m *Maker) targetSize(ctx context.Context, in *ca.Of) (*ca.Target, error) {
+	_, nodes, err := m.group(ctx, in.ID)
+	return &ca.Target{Size: int32(len(nodes))}, err
 }
 
-func (m *Maker) instances(ctx context.Context, in *ca.NodeGroupNodesRequest) (*ca.NodeGroupNodesResponse, error) {
-	_, nodes, err := m.group(ctx, in.GetId())
-	out := &ca.NodeGroupNodesResponse{}
+func (m *Maker) instances(ctx context.Context, in *ca.Of) (*ca.Instances, error) {
+	_, nodes, err := m.group(ctx, in.ID)
+	out := &ca.Instances{}
 	for i := range nodes {
-		out.Instances = append(out.Instances, &ca.Instance{
-			Id: nodes[i].Spec.ProviderID, Status: &ca.InstanceStatus{InstanceState: ca.InstanceStatus_instanceRunning},
-		})
+		out.Instances = append(out.Instances, &ca.Instance{ID: nodes[i].Spec.ProviderID, Status: &ca.Status{State: ca.Running}})
 	}
 	return out, err
 }
@@ -119,26 +111,26 @@ func patiently(do func() error) error {
 	}, do)
 }
 
-func (m *Maker) increase(ctx context.Context, in *ca.NodeGroupIncreaseSizeRequest) (*ca.NodeGroupIncreaseSizeResponse, error) {
-	pool, nodes, err := m.group(ctx, in.GetId())
+func (m *Maker) increase(ctx context.Context, in *ca.Resize) (*ca.Empty, error) {
+	pool, nodes, err := m.group(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	if in.GetDelta() <= 0 {
-		return nil, status.Errorf(codes.InvalidArgument, "increase by %d", in.GetDelta())
+	if in.Delta <= 0 {
+		return nil, status.Errorf(codes.InvalidArgument, "increase by %d", in.Delta)
 	}
-	return &ca.NodeGroupIncreaseSizeResponse{}, patiently(func() error { return m.SetSize(ctx, pool, len(nodes)+int(in.GetDelta())) })
+	return &ca.Empty{}, patiently(func() error { return m.SetSize(ctx, pool, len(nodes)+int(in.Delta)) })
 }
 
-func (m *Maker) remove(ctx context.Context, in *ca.NodeGroupDeleteNodesRequest) (*ca.NodeGroupDeleteNodesResponse, error) {
-	_, nodes, err := m.group(ctx, in.GetId())
+func (m *Maker) remove(ctx context.Context, in *ca.DeleteNodes) (*ca.Empty, error) {
+	_, nodes, err := m.group(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range in.GetNodes() {
-		at := slices.IndexFunc(nodes, func(have corev1.Node) bool { return have.Spec.ProviderID == n.GetProviderID() })
-		if at < 0 || n.GetProviderID() == "" {
-			return nil, status.Errorf(codes.FailedPrecondition, "node group %s has no instance %q", in.GetId(), n.GetProviderID())
+	for _, n := range in.Nodes {
+		at := slices.IndexFunc(nodes, func(have corev1.Node) bool { return have.Spec.ProviderID == n.ProviderID })
+		if at < 0 || n.ProviderID == "" {
+			return nil, status.Errorf(codes.FailedPrecondition, "node group %s has no instance %q", in.ID, n.ProviderID)
 		}
 		err := patiently(func() error {
 			return client.IgnoreNotFound(m.client.Delete(ctx, &nodes[at], client.Preconditions{UID: ptr.To(nodes[at].UID)}))
@@ -147,5 +139,5 @@ func (m *Maker) remove(ctx context.Context, in *ca.NodeGroupDeleteNodesRequest) 
 			return nil, fmt.Errorf("deleting node %s: %w", nodes[at].Name, err)
 		}
 	}
-	return &ca.NodeGroupDeleteNodesResponse{}, nil
+	return &ca.Empty{}, nil
 }

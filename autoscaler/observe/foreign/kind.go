@@ -36,7 +36,7 @@ const (
 type kind struct {
 	group, resource string
 	versions        []string // that are supported, the preferred one first
-	parse           func(map[string]any, *Object) error
+	parse           func(fields, *Object)
 }
 
 const kubeflow = "kubeflow.org"
@@ -52,12 +52,12 @@ var kinds = map[Kind]kind{
 	JobSet:          {"jobset.x-k8s.io", "jobsets", []string{"v1", "v1alpha2"}, parseJobSet},
 	LeaderWorkerSet: {"leaderworkerset.x-k8s.io", "leaderworkersets", []string{"v1"}, parseLeaderWorkerSet},
 	// Kubeflow's Training Operator. The TrainJobs of its Trainer are JobSets.
-	PyTorchJob: {kubeflow, "pytorchjobs", []string{"v1"}, parseTrainingJob("pytorchReplicaSpecs")},
-	TFJob:      {kubeflow, "tfjobs", []string{"v1"}, parseTrainingJob("tfReplicaSpecs")},
-	MPIJob:     {kubeflow, "mpijobs", []string{"v2beta1", "v1"}, parseTrainingJob("mpiReplicaSpecs")},
-	XGBoostJob: {kubeflow, "xgboostjobs", []string{"v1"}, parseTrainingJob("xgbReplicaSpecs")},
-	PaddleJob:  {kubeflow, "paddlejobs", []string{"v1"}, parseTrainingJob("paddleReplicaSpecs")},
-	JAXJob:     {kubeflow, "jaxjobs", []string{"v1"}, parseTrainingJob("jaxReplicaSpecs")},
+	PyTorchJob: {kubeflow, "pytorchjobs", []string{"v1"}, trainingJob("pytorchReplicaSpecs")},
+	TFJob:      {kubeflow, "tfjobs", []string{"v1"}, trainingJob("tfReplicaSpecs")},
+	MPIJob:     {kubeflow, "mpijobs", []string{"v2beta1", "v1"}, trainingJob("mpiReplicaSpecs")},
+	XGBoostJob: {kubeflow, "xgboostjobs", []string{"v1"}, trainingJob("xgbReplicaSpecs")},
+	PaddleJob:  {kubeflow, "paddlejobs", []string{"v1"}, trainingJob("paddleReplicaSpecs")},
+	JAXJob:     {kubeflow, "jaxjobs", []string{"v1"}, trainingJob("jaxReplicaSpecs")},
 
 	Deployment:  {"apps", "deployments", []string{"v1"}, parseScaled},
 	StatefulSet: {"apps", "statefulsets", []string{"v1"}, parseScaled},

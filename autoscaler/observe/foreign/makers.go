@@ -1,9 +1,14 @@
 package foreign
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -13,171 +18,200 @@ const KueueQueueLabel = "kueue.x-k8s.io/queue-name"
 // jobSetController is the default managedBy of a JobSet.
 const jobSetController = "jobset.sigs.k8s.io/jobset-controller"
 
-// jobTemplate has the fields that are read of a Job's template.
-type jobTemplate struct {
-	Metadata annotated `json:"metadata"`
-	Spec     struct {
-		Parallelism *int64                 `json:"parallelism"`
-		Completions *int64                 `json:"completions"`
-		Template    corev1.PodTemplateSpec `json:"template"`
-	} `json:"spec"`
+func isTrue(conditions []metav1.Condition, kinds ...string) bool {
+	return slices.ContainsFunc(kinds, func(kind string) bool { return meta.IsStatusConditionTrue(conditions, kind) })
 }
 
-func parseJobSet(object map[string]any, o *Object) error {
-	var from struct {
-		Metadata annotated `json:"metadata"`
-		Spec     struct {
-			Suspend        *bool  `json:"suspend"`
-			ManagedBy      string `json:"managedBy"`
-			ReplicatedJobs []struct {
-				Name      string      `json:"name"`
-				Replicas  *int64      `json:"replicas"`
-				Template  jobTemplate `json:"template"`
-				DependsOn []struct {
-					Name   string `json:"name"`
-					Status string `json:"status"`
-				} `json:"dependsOn"`
-			} `json:"replicatedJobs"`
-		} `json:"spec"`
-		Status struct {
-			TerminalState        string             `json:"terminalState"`
-			Conditions           []metav1.Condition `json:"conditions"`
-			ReplicatedJobsStatus []struct {
-				Name      string `json:"name"`
-				Succeeded *int64 `json:"succeeded"`
-			} `json:"replicatedJobsStatus"`
-		} `json:"status"`
-	}
-	if err := decode(object, &from); err != nil {
-		return err
-	}
-	m := &Maker{
+func parseJobSet(f fields, o *Object) {
+	o.Maker = &Maker{
 		Sets: 1, Queue: o.Labels[KueueQueueLabel],
 		// Another manager, such as MultiKueue, creates the pods in another cluster.
-		Inactive: from.Spec.Suspend != nil && *from.Spec.Suspend || from.Spec.ManagedBy != "" && from.Spec.ManagedBy != jobSetController,
-		Over:     from.Status.TerminalState != "" || isTrue(from.Status.Conditions, "Completed") || isTrue(from.Status.Conditions, "Failed"),
+		Inactive: f.is("spec.suspend") || cmp.Or(f.text("spec.managedBy"), jobSetController) != jobSetController,
+		Over:     f.text("status.terminalState") != "" || isTrue(f.conditions(), "Completed", "Failed"),
 	}
 	succeeded, all := map[string]int{}, map[string]int{}
-	for _, s := range from.Status.ReplicatedJobsStatus {
-		succeeded[s.Name] = bounded(s.Succeeded, 0)
+	for _, s := range f.list("status.replicatedJobsStatus") {
+		succeeded[s.text("name")] = s.count("succeeded", 0)
 	}
-	for _, job := range from.Spec.ReplicatedJobs {
-		all[job.Name] = count(job.Replicas)
+	jobs := f.list("spec.replicatedJobs")
+	for _, job := range jobs {
+		all[job.text("name")] = job.count("replicas", 1)
 	}
-	for _, job := range from.Spec.ReplicatedJobs {
-		pods, done, later := job.Template.atOnce(), succeeded[job.Name], false
-		for _, on := range job.DependsOn {
-			later = later || on.Status == "Complete" && succeeded[on.Name] < all[on.Name]
+	for _, job := range jobs {
+		if slices.ContainsFunc(job.list("dependsOn"), func(on fields) bool {
+			return on.text("status") == "Complete" && succeeded[on.text("name")] < all[on.text("name")]
+		}) {
+			continue // it starts after the others have ended
 		}
-		if later { // these start after the others have ended
+		name := job.text("name")
+		pods := job.count("template.spec.parallelism", 1) // at once
+		pods = min(pods, job.count("template.spec.completions", pods))
+		replicas, done := all[name], succeeded[name]
+		role := Role{Name: name, Count: min(replicas*pods, maxCount), Done: min(done*pods, maxCount), Template: job.template("template.spec.template")}
+		key := jobSetPlace(f.names("metadata.annotations"), job.names("template.metadata.annotations"))
+		if key == "" || replicas > maxPlaces {
+			o.Maker.Roles = append(o.Maker.Roles, role)
 			continue
 		}
-		role := Role{
-			Name: job.Name, Count: min(count(job.Replicas)*pods, maxCount), Done: min(done*pods, maxCount),
-			Template: slim(job.Template.Spec.Template),
-		}
-		key := jobSetPlace(from.Metadata, job.Template.Metadata)
-		if key == "" || count(job.Replicas) > maxPlaces {
-			m.Roles = append(m.Roles, role)
-			continue
-		}
-		for i := range count(job.Replicas) { // each of its Jobs has a place of its own
+		for i := range replicas { // each of its Jobs has a place of its own
 			one := role
-			one.Name, one.Count, one.Done = job.Name+"-"+strconv.Itoa(i), min(pods, maxCount), 0
+			one.Name, one.Count, one.Done = name+"-"+strconv.Itoa(i), pods, 0
 			if i < done {
 				one.Done = one.Count
 			}
 			one.Template = Exclusive(role.Template, key, jobSetJobKey, o.Namespace, o.Name+"-"+one.Name)
-			m.Roles = append(m.Roles, one)
+			o.Maker.Roles = append(o.Maker.Roles, one)
 		}
 	}
-	o.Maker = m
-	return nil
 }
 
-// atOnce returns how many pods a Job runs in parallel.
-func (j *jobTemplate) atOnce() int {
-	n := count(j.Spec.Parallelism)
-	return min(n, bounded(j.Spec.Completions, n))
-}
-
-func parseLeaderWorkerSet(object map[string]any, o *Object) error {
-	var from struct {
-		Metadata annotated `json:"metadata"`
-		Spec     struct {
-			Replicas             *int64 `json:"replicas"`
-			LeaderWorkerTemplate struct {
-				Size           *int64                  `json:"size"`
-				LeaderTemplate *corev1.PodTemplateSpec `json:"leaderTemplate"`
-				WorkerTemplate corev1.PodTemplateSpec  `json:"workerTemplate"`
-			} `json:"leaderWorkerTemplate"`
-		} `json:"spec"`
+func parseLeaderWorkerSet(f fields, o *Object) {
+	const of = "spec.leaderWorkerTemplate."
+	size, leader := f.count(of+"size", 1), "leaderTemplate"
+	if f.value(of+leader) == nil {
+		leader = "workerTemplate"
 	}
-	if err := decode(object, &from); err != nil {
-		return err
-	}
-	t := from.Spec.LeaderWorkerTemplate
-	leader := t.WorkerTemplate
-	if t.LeaderTemplate != nil {
-		leader = *t.LeaderTemplate
-	}
-	size := count(t.Size)
 	o.Maker = &Maker{
-		Sets: count(from.Spec.Replicas), Queue: o.Labels[KueueQueueLabel], Over: o.DeletionTimestamp != nil,
-		Exclusive: from.Metadata.Annotations[lwsExclusive],
-		Roles:     []Role{{Name: "leader", Count: min(size, 1), Template: slim(leader)}, {Name: "worker", Count: max(size-1, 0), Template: slim(t.WorkerTemplate)}},
+		Sets: f.count("spec.replicas", 1), Queue: o.Labels[KueueQueueLabel], Over: o.DeletionTimestamp != nil,
+		Exclusive: f.names("metadata.annotations")[lwsExclusive],
+		Roles: []Role{
+			{Name: "leader", Count: min(size, 1), Template: f.template(of + leader)},
+			{Name: "worker", Count: max(size-1, 0), Template: f.template(of + "workerTemplate")},
+		},
 	}
-	return nil
 }
 
 // ended are phases in which a Volcano Job creates no pods any more.
-var ended = map[string]bool{
-	"Completing": true, "Completed": true, "Failed": true, "Aborting": true, "Aborted": true, "Terminating": true, "Terminated": true,
-}
+var ended = []string{"Completing", "Completed", "Failed", "Aborting", "Aborted", "Terminating", "Terminated"}
 
-func parseVolcanoJob(object map[string]any, o *Object) error {
-	var from struct {
-		Spec struct {
-			MinAvailable *int64 `json:"minAvailable"`
-			Queue        string `json:"queue"`
-			Tasks        []struct {
-				Name     string                 `json:"name"`
-				Replicas *int64                 `json:"replicas"`
-				Template corev1.PodTemplateSpec `json:"template"`
-			} `json:"tasks"`
-			PriorityClassName string `json:"priorityClassName"`
-		} `json:"spec"`
-		Status struct {
-			State struct {
-				Phase string `json:"phase"`
-			} `json:"state"`
-		} `json:"status"`
+func parseVolcanoJob(f fields, o *Object) {
+	o.Maker = &Maker{
+		Sets: 1, Min: f.count("spec.minAvailable", 0), Queue: f.text("spec.queue"),
+		Over: slices.Contains(ended, f.text("status.state.phase")), PriorityClass: f.text("spec.priorityClassName"),
 	}
-	if err := decode(object, &from); err != nil {
-		return err
+	for _, task := range f.list("spec.tasks") {
+		o.Maker.Roles = append(o.Maker.Roles, Role{Name: task.text("name"), Count: task.count("replicas", 1), Template: task.template("template")})
 	}
-	m := &Maker{
-		Sets: 1, Min: bounded(from.Spec.MinAvailable, 0), Queue: from.Spec.Queue,
-		Over: ended[from.Status.State.Phase], PriorityClass: from.Spec.PriorityClassName,
-	}
-	for _, task := range from.Spec.Tasks {
-		m.Roles = append(m.Roles, Role{Name: task.Name, Count: count(task.Replicas), Template: slim(task.Template)})
-	}
-	o.Maker = m
-	return nil
 }
 
 // parseScaled reads a Deployment or a StatefulSet.
-func parseScaled(object map[string]any, o *Object) error {
-	var from struct {
-		Spec struct {
-			Replicas *int64                 `json:"replicas"`
-			Template corev1.PodTemplateSpec `json:"template"`
-		} `json:"spec"`
+func parseScaled(f fields, o *Object) {
+	o.Maker = &Maker{Sets: 1, Over: o.DeletionTimestamp != nil, Roles: []Role{{Count: f.count("spec.replicas", 1), Template: f.template("spec.template")}}}
+}
+
+// trainingManagers are the values of managedBy of jobs whose pods are created in this cluster.
+var trainingManagers = []string{"", "kubeflow.org/training-operator", "kubeflow.org/mpi-operator"}
+
+// trainingJob returns the reader of a job of Kubeflow's Training Operator (v1.9,
+// pkg/apis/kubeflow.org/v1/common_types.go) or MPI Operator, whose replicas are in the field. A job is
+// a gang: of schedulingPolicy's minAvailable, of an elastic job's minReplicas, else of all replicas.
+func trainingJob(field string) func(fields, *Object) {
+	return func(f fields, o *Object) {
+		const policy = "spec.runPolicy."
+		m := &Maker{
+			Sets: 1, Min: f.count(policy+"schedulingPolicy.minAvailable", 0),
+			Queue:         cmp.Or(o.Labels[KueueQueueLabel], f.text(policy+"schedulingPolicy.queue")),
+			PriorityClass: f.text(policy + "schedulingPolicy.priorityClass"),
+			Inactive:      f.is(policy+"suspend") || !slices.Contains(trainingManagers, f.text(policy+"managedBy")),
+			Over:          isTrue(f.conditions(), "Succeeded", "Failed"),
+		}
+		specs, statuses := f.entries("spec."+field), f.entries("status.replicaStatuses")
+		others := 0
+		for _, name := range slices.Sorted(maps.Keys(specs)) {
+			r := Role{Name: strings.ToLower(name), Count: specs[name].count("replicas", 1), Template: specs[name].template("template")}
+			if status, ok := statuses[name]; ok {
+				r.Done = status.count("succeeded", 0)
+			}
+			if r.Name != "worker" {
+				others += r.Count
+			}
+			m.Roles = append(m.Roles, r)
+		}
+		if elastic := "spec.elasticPolicy.minReplicas"; m.Min == 0 && f.number(elastic) != nil {
+			m.Min = min(f.count(elastic, 0)+others, maxCount)
+		}
+		o.Maker = m
 	}
-	if err := decode(object, &from); err != nil {
-		return err
+}
+
+// podSetUpdate is what an admission check of Kueue's adds to the pods of a set.
+type podSetUpdate struct {
+	Name         string              `json:"name"`
+	Labels       map[string]string   `json:"labels"`
+	Annotations  map[string]string   `json:"annotations"`
+	NodeSelector map[string]string   `json:"nodeSelector"`
+	Tolerations  []corev1.Toleration `json:"tolerations"`
+}
+
+// parseKueueWorkload reads a Workload, of v1beta1 or v1beta2. It is demand once its quota is reserved,
+// even while an admission check is pending, possibly for these nodes. What MultiKueue dispatches to
+// another cluster is demand there.
+func parseKueueWorkload(f fields, o *Object) {
+	conditions := f.conditions()
+	m := &Maker{
+		Sets: 1, Queue: f.text("spec.queueName"), ClusterQueue: f.text("status.admission.clusterQueue"),
+		Over: isTrue(conditions, "Finished"), Started: isTrue(conditions, "Admitted"),
+		Inactive: f.isNot("spec.active") || !isTrue(conditions, "QuotaReserved") || isTrue(conditions, "Evicted") ||
+			f.text("status.clusterName") != "" || len(read[[]any](f, "status.nominatedClusterNames")) > 0,
 	}
-	o.Maker = &Maker{Sets: 1, Over: o.DeletionTimestamp != nil, Roles: []Role{{Count: count(from.Spec.Replicas), Template: slim(from.Spec.Template)}}}
-	return nil
+	o.Maker = m
+	if c := meta.FindStatusCondition(conditions, "QuotaReserved"); c != nil {
+		m.Admitted = c.LastTransitionTime
+	}
+	// v1beta1 has the class's name and its source, v1beta2 a reference. A WorkloadPriorityClass orders
+	// the queue; pods have the class of their template.
+	class := cmp.Or(f.text("spec.priorityClassRef.name"), f.text("spec.priorityClassName"))
+	source := cmp.Or(f.text("spec.priorityClassRef.group"), f.text("spec.priorityClassSource"))
+	if class != "" && source != "kueue.x-k8s.io/workloadpriorityclass" && source != "kueue.x-k8s.io" {
+		m.PriorityClass, m.Priority = class, into[*int32](f, "spec.priority")
+	}
+	sets := f.list("spec.podSets")
+	for _, set := range sets {
+		m.Roles = append(m.Roles, Role{
+			Name: set.text("name"), Count: set.count("count", 1), Template: set.template("template"),
+			Near: set.text("topologyRequest.required"), // from the annotation kueue.x-k8s.io/podset-required-topology
+		})
+	}
+	role := func(name string) *Role {
+		if i := slices.IndexFunc(m.Roles, func(r Role) bool { return r.Name == name }); i >= 0 {
+			return &m.Roles[i]
+		}
+		return &Role{}
+	}
+	for _, set := range f.list("status.admission.podSetAssignments") { // may be of fewer pods than requested
+		r := role(set.text("name"))
+		r.Count = set.count("count", r.Count)
+		r.Flavors = slices.Compact(slices.Sorted(maps.Values(set.names("flavors"))))
+	}
+	for _, check := range f.list("status.admissionChecks") {
+		for _, u := range into[[]podSetUpdate](check, "podSetUpdates") {
+			if check.text("state") == "Ready" {
+				u.addTo(&role(u.Name).Template)
+			}
+		}
+	}
+	for _, set := range f.list("status.reclaimablePods") {
+		role(set.text("name")).Done = set.count("count", 0)
+	}
+	for _, set := range sets { // with a minimum count, fewer pods are useful too
+		all := role(set.text("name")).Count
+		m.Min += min(set.count("minCount", all), all)
+	}
+}
+
+func (u *podSetUpdate) addTo(t *corev1.PodTemplateSpec) {
+	t.Labels = with(t.Labels, u.Labels)
+	t.Annotations = with(t.Annotations, short(u.Annotations, ""))
+	t.Spec.NodeSelector = with(t.Spec.NodeSelector, u.NodeSelector)
+	t.Spec.Tolerations = append(slices.Clip(t.Spec.Tolerations), u.Tolerations...)
+}
+
+// with returns a map and the entries that more adds to it; neither is written to.
+func with(a, more map[string]string) map[string]string {
+	if len(more) == 0 {
+		return a
+	}
+	out := maps.Clone(more)
+	maps.Copy(out, a)
+	return out
 }

@@ -1,14 +1,11 @@
 package foreign
 
 import (
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Object is what is kept of one object. Of its metadata these are names, UID, age, labels and
@@ -98,8 +95,11 @@ type Quota struct {
 	Guaranteed, Limit, Borrow, Lend *Amount
 }
 
-// maxCount bounds every number of pods that is read from an object.
-const maxCount = 10_000
+// Amount of a resource: a number, or unbounded.
+type Amount struct {
+	Number    float64
+	Unlimited bool
+}
 
 // Parse keeps the fields of an object that are read. It never fails: Err has the problem.
 func Parse(k Kind, u *unstructured.Unstructured) *Object {
@@ -108,7 +108,8 @@ func Parse(k Kind, u *unstructured.Unstructured) *Object {
 		ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(), Labels: u.GetLabels(), OwnerReferences: u.GetOwnerReferences(),
 		DeletionTimestamp: u.GetDeletionTimestamp(), Annotations: short(u.GetAnnotations(), "gpuscale.io/"),
 	}}
-	err := kinds[k].parse(u.Object, o)
+	var err error
+	kinds[k].parse(fields{of: u.Object, err: &err}, o)
 	if err == nil {
 		err = o.sane()
 	}
@@ -124,32 +125,4 @@ func (o *Object) key() string {
 		return o.Name
 	}
 	return o.Namespace + "/" + o.Name
-}
-
-// decode reads an object's fields into a struct with JSON names. On a field of the wrong type it
-// decodes again through JSON text, which is slower but names the field.
-func decode(object map[string]any, into any) error {
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err == nil {
-		return nil
-	}
-	text, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, into)
-}
-
-// count returns a number of pods, 1 if not set, bounded. It is read as 64 bits: a custom resource
-// may have more than 32, and a truncated value would be another number.
-func count(n *int64) int { return bounded(n, 1) }
-
-func bounded(n *int64, otherwise int) int {
-	if n == nil {
-		return otherwise
-	}
-	return int(min(max(*n, 0), maxCount))
-}
-
-func isTrue(conditions []metav1.Condition, kind string) bool {
-	return meta.IsStatusConditionTrue(conditions, kind)
 }

@@ -42,60 +42,32 @@ type Request struct {
 
 // parseProvisioningRequest reads a ProvisioningRequest: pods for which capacity is requested before they
 // exist. They are demand until its booking has expired.
-func parseProvisioningRequest(object map[string]any, o *Object) error {
-	var from struct {
-		Spec struct {
-			PodSets []struct {
-				PodTemplateRef struct {
-					Name string `json:"name"`
-				} `json:"podTemplateRef"`
-				Count *int64 `json:"count"`
-			} `json:"podSets"`
-			ProvisioningClassName string            `json:"provisioningClassName"`
-			Parameters            map[string]string `json:"parameters"`
-		} `json:"spec"`
-		Status struct {
-			Conditions []metav1.Condition `json:"conditions"`
-		} `json:"status"`
-	}
-	if err := decode(object, &from); err != nil {
-		return err
-	}
-	r := &Request{
-		Class: from.Spec.ProvisioningClassName, NoRetry: from.Spec.Parameters["noRetry"] == "true", Conditions: from.Status.Conditions,
-	}
-	if text, ok := from.Spec.Parameters["ValidUntilSeconds"]; ok {
+func parseProvisioningRequest(f fields, o *Object) {
+	r := &Request{Class: f.text("spec.provisioningClassName"), NoRetry: f.text("spec.parameters.noRetry") == "true", Conditions: f.conditions()}
+	if text := f.text("spec.parameters.ValidUntilSeconds"); text != "" {
 		seconds, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
-			return fmt.Errorf("spec.parameters.ValidUntilSeconds: %q is no number of seconds", text)
+			f.fail("spec.parameters.ValidUntilSeconds", fmt.Errorf("%q is no number of seconds", text))
 		}
 		r.ValidFor = time.Duration(seconds) * time.Second
 	}
 	m := &Maker{
-		Sets: 1, Over: isTrue(r.Conditions, RequestFailed) || isTrue(r.Conditions, RequestExpired),
+		Sets: 1, Over: isTrue(r.Conditions, RequestFailed, RequestExpired),
 		Inactive: r.Class != AtomicScaleUp, // a check adds no node
 	}
 	if c := meta.FindStatusCondition(r.Conditions, RequestAccepted); c != nil {
 		m.Admitted = c.LastTransitionTime
 	}
-	for i, set := range from.Spec.PodSets {
-		r.Templates = append(r.Templates, set.PodTemplateRef.Name)
-		m.Roles = append(m.Roles, Role{Name: strconv.Itoa(i), Count: count(set.Count)})
+	for i, set := range f.list("spec.podSets") {
+		r.Templates = append(r.Templates, set.text("podTemplateRef.name"))
+		m.Roles = append(m.Roles, Role{Name: strconv.Itoa(i), Count: set.count("count", 1)})
 	}
 	o.Request, o.Maker = r, m
-	return nil
 }
 
-func parsePodTemplate(object map[string]any, o *Object) error {
-	var from struct {
-		Template corev1.PodTemplateSpec `json:"template"`
-	}
-	if err := decode(object, &from); err != nil {
-		return err
-	}
-	t := slim(from.Template)
+func parsePodTemplate(f fields, o *Object) {
+	t := f.template("template")
 	o.Template = &t
-	return nil
 }
 
 // MadeFor returns the Workload that Kueue made a ProvisioningRequest for, empty for none.

@@ -23,17 +23,12 @@ const (
 // maxPlaces bounds the Jobs of one replicated job that have places of their own.
 const maxPlaces = 256
 
-// annotated is what is read of an object's metadata.
-type annotated struct {
-	Annotations map[string]string `json:"annotations"`
-}
-
 // jobSetPlace returns the label of nodes whose values are the places of a replicated job's Jobs, empty
 // for none: its own, else its JobSet's.
-func jobSetPlace(set, job annotated) string {
-	for _, of := range []annotated{job, set} {
-		if key := of.Annotations[jobSetExclusive]; key != "" {
-			if _, labelled := of.Annotations[jobSetLabelled]; labelled {
+func jobSetPlace(set, job map[string]string) string {
+	for _, of := range []map[string]string{job, set} {
+		if key := of[jobSetExclusive]; key != "" {
+			if _, labelled := of[jobSetLabelled]; labelled {
 				return ""
 			}
 			return key

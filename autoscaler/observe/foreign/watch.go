@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -80,18 +81,12 @@ func NewWatcher(o WatcherOptions) *Watcher {
 
 // Run watches until ctx ends. It always returns nil: discovery is retried.
 func (w *Watcher) Run(ctx context.Context) error {
-	tick := time.NewTicker(w.every)
-	defer tick.Stop()
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := w.refresh(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("API discovery failed; the known APIs stay", "err", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	}, w.every)
+	return nil
 }
 
 // Objects returns the cached objects. A kind that is not listed completely is absent, so that a

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -67,9 +68,10 @@ func New(o Options) *Agent {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Metrics != nil {
-		o.Hardware = metered{o.Hardware, o.Metrics}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
+	o.Hardware = metered{o.Hardware, o.Metrics}
 	return &Agent{o: o, Health: newHealth(o.Config), free: map[string]time.Time{}}
 }
 

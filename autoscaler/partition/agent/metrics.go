@@ -55,7 +55,7 @@ func reasonOf(err error) string {
 	return reasonOther
 }
 
-// Metrics are an agent's own metrics. A nil Metrics records nothing.
+// Metrics are an agent's own metrics.
 type Metrics struct {
 	operations *prometheus.CounterVec
 	steps      *prometheus.HistogramVec
@@ -91,30 +91,23 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 // timed records the duration of a step.
 func (m *Metrics) timed(verb string, since time.Time) {
-	if m != nil {
-		m.steps.WithLabelValues(verb).Observe(time.Since(since).Seconds())
-	}
+	m.steps.WithLabelValues(verb).Observe(time.Since(since).Seconds())
 }
 
 // failed counts an error of the driver; nil is none.
 func (m *Metrics) failed(err error) {
-	if m != nil && err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		m.errors.WithLabelValues(reasonOf(err)).Inc()
 	}
 }
 
 // ended counts a phase of an operation.
 func (m *Metrics) ended(phase, result string) {
-	if m != nil {
-		m.operations.WithLabelValues(phase, result).Inc()
-	}
+	m.operations.WithLabelValues(phase, result).Inc()
 }
 
 // machine records the state of the GPUs; without a successful read the series are absent.
 func (m *Metrics) machine(read hardware.Machine, err error) {
-	if m == nil {
-		return
-	}
 	m.gpus.Reset()
 	if err != nil {
 		return
@@ -136,9 +129,6 @@ func (m *Metrics) machine(read hardware.Machine, err error) {
 }
 
 func (m *Metrics) permitted(may bool) {
-	if m == nil {
-		return
-	}
 	m.may.Set(0)
 	if may {
 		m.may.Set(1)
@@ -146,9 +136,7 @@ func (m *Metrics) permitted(may bool) {
 }
 
 func (m *Metrics) reported(at time.Time) {
-	if m != nil {
-		m.last.Set(float64(at.UnixMilli()) / 1000)
-	}
+	m.last.Set(float64(at.UnixMilli()) / 1000)
 }
 
 // metered is a Hardware whose calls are timed and whose errors are counted.

@@ -1,3 +1,6 @@
+// Package externalgrpc is a client of cluster-autoscaler's protocol for external cloud providers, as its
+// README and cluster-autoscaler 1.34 (cloudprovider/externalgrpc/protos) describe it. It owns the messages
+// and the connection; it decides nothing. Numbers of fields are the protocol's; names are not sent.
 package externalgrpc
 
 import (
@@ -12,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/proto"
 )
 
 // Service is the protocol's service.
@@ -78,7 +80,7 @@ func New(c Config) (*Client, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-func (c *Client) call(ctx context.Context, method string, in, out proto.Message) error {
+func (c *Client) call(ctx context.Context, method string, in, out any) error {
 	if err := c.conn.Invoke(ctx, "/"+Service+"/"+method, in, out); err != nil {
 		return fmt.Errorf("calling %s: %w", method, err)
 	}
@@ -87,51 +89,51 @@ func (c *Client) call(ctx context.Context, method string, in, out proto.Message)
 
 // Refresh has the provider read its cloud's state.
 func (c *Client) Refresh(ctx context.Context) error {
-	return c.call(ctx, "Refresh", &RefreshRequest{}, &RefreshResponse{})
+	return c.call(ctx, "Refresh", &Empty{}, &Empty{})
 }
 
 // Groups returns all node groups.
-func (c *Client) Groups(ctx context.Context) ([]*NodeGroup, error) {
-	var out NodeGroupsResponse
-	err := c.call(ctx, "NodeGroups", &NodeGroupsRequest{}, &out)
-	return out.GetNodeGroups(), err
+func (c *Client) Groups(ctx context.Context) ([]*Group, error) {
+	var out Groups
+	err := c.call(ctx, "NodeGroups", &Empty{}, &out)
+	return out.Groups, err
 }
 
 // TargetSize of a group.
 func (c *Client) TargetSize(ctx context.Context, group string) (int, error) {
-	var out NodeGroupTargetSizeResponse
-	err := c.call(ctx, "NodeGroupTargetSize", &NodeGroupTargetSizeRequest{Id: group}, &out)
-	return int(out.GetTargetSize()), err
+	var out Target
+	err := c.call(ctx, "NodeGroupTargetSize", &Of{ID: group}, &out)
+	return int(out.Size), err
 }
 
 // IncreaseSize adds nodes to a group.
 func (c *Client) IncreaseSize(ctx context.Context, group string, by int) error {
-	return c.call(ctx, "NodeGroupIncreaseSize", &NodeGroupIncreaseSizeRequest{Id: group, Delta: int32(by)}, &NodeGroupIncreaseSizeResponse{})
+	return c.call(ctx, "NodeGroupIncreaseSize", &Resize{ID: group, Delta: int32(by)}, &Empty{})
 }
 
 // DecreaseTargetSize takes back nodes that were requested and not made.
 func (c *Client) DecreaseTargetSize(ctx context.Context, group string, by int) error {
-	return c.call(ctx, "NodeGroupDecreaseTargetSize", &NodeGroupDecreaseTargetSizeRequest{Id: group, Delta: -int32(by)}, &NodeGroupDecreaseTargetSizeResponse{})
+	return c.call(ctx, "NodeGroupDecreaseTargetSize", &Resize{ID: group, Delta: -int32(by)}, &Empty{})
 }
 
 // DeleteNodes deletes these nodes and lowers the group's size by them.
-func (c *Client) DeleteNodes(ctx context.Context, group string, nodes ...*ExternalGrpcNode) error {
-	return c.call(ctx, "NodeGroupDeleteNodes", &NodeGroupDeleteNodesRequest{Id: group, Nodes: nodes}, &NodeGroupDeleteNodesResponse{})
+func (c *Client) DeleteNodes(ctx context.Context, group string, nodes ...*Node) error {
+	return c.call(ctx, "NodeGroupDeleteNodes", &DeleteNodes{ID: group, Nodes: nodes}, &Empty{})
 }
 
 // Instances of a group.
 func (c *Client) Instances(ctx context.Context, group string) ([]*Instance, error) {
-	var out NodeGroupNodesResponse
-	err := c.call(ctx, "NodeGroupNodes", &NodeGroupNodesRequest{Id: group}, &out)
-	return out.GetInstances(), err
+	var out Instances
+	err := c.call(ctx, "NodeGroupNodes", &Of{ID: group}, &out)
+	return out.Instances, err
 }
 
 // Template returns an encoded Node like a new one of the group, nil without one.
 func (c *Client) Template(ctx context.Context, group string) ([]byte, error) {
-	var out NodeGroupTemplateNodeInfoResponse
-	err := c.call(ctx, "NodeGroupTemplateNodeInfo", &NodeGroupTemplateNodeInfoRequest{Id: group}, &out)
-	if text := out.GetNodeBytes(); len(text) > 0 {
-		return text, err
+	var out Template
+	err := c.call(ctx, "NodeGroupTemplateNodeInfo", &Of{ID: group}, &out)
+	if len(out.Bytes) > 0 {
+		return out.Bytes, err
 	}
-	return out.GetNodeInfo(), err
+	return out.Info, err
 }
