@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -16,6 +18,8 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -104,4 +108,28 @@ type nowhere struct{}
 
 func (nowhere) Query(context.Context, string, time.Time) (prom.Vector, error) {
 	return nil, prom.ErrUnavailable
+}
+
+// newProviders returns all providers. A provider that no pool names makes no calls.
+func newProviders(a assembly) (pools.Providers, error) {
+	external := map[string]*externalgrpc.Client{}
+	for name, config := range a.config.ExternalGRPC {
+		c, err := externalgrpc.New(config)
+		if err != nil {
+			return pools.Providers{}, fmt.Errorf("externalGRPC.%s: %w", name, err)
+		}
+		external[name] = c
+	}
+	return pools.Providers{
+		GRPC:    pools.NewGRPC(a.live, external, time.Now),
+		Scale:   pools.NewScale(a.client, a.live),
+		Fixed:   pools.NewFixed(a.client),
+		ASG:     pools.NewASG(pools.ASGOptions{Live: a.live, Config: awsConfig, Log: a.log}),
+		History: pools.NewHistory(time.Now),
+	}, nil
+}
+
+// awsConfig loads the AWS SDK's default credentials: environment, files, the pod's role.
+func awsConfig(ctx context.Context, region string) (aws.Config, error) {
+	return awsconfig.LoadDefaultConfig(ctx, awsconfig.WithRegion(region), awsconfig.WithRetryMaxAttempts(2))
 }

@@ -4,19 +4,29 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -25,6 +35,8 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/serve"
@@ -178,4 +190,113 @@ func runAll(ctx context.Context, mgr manager.Manager, log *slog.Logger, server *
 	}
 	log.Info("starting", "version", buildinfo.Version())
 	return serveWhile(ctx, server, mgr.Start)
+}
+
+// identity is unique to this process: after a restart it is another one.
+func identity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("finding the host name: %w", err)
+	}
+	return host + "_" + string(uuid.NewUUID()), nil
+}
+
+// newLock is the lease of the leader election. Its holder identity is given, since writes
+// are checked against it.
+func newLock(rc *rest.Config, c ElectionConfig, holder string) (resourcelock.Interface, error) {
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Namespace, c.Name,
+		resourcelock.ResourceLockConfig{Identity: holder}, rc, c.RenewDeadline.Duration)
+	if err != nil {
+		return nil, fmt.Errorf("preparing lease %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	return lock, nil
+}
+
+// newEpoch is this replica's epoch, for when it leads; nil in a dry run, which writes nothing. Without
+// leader election there is no lease to check, and the replica that started last leads.
+func newEpoch(c ElectionConfig, dryRun bool, holder string, live client.Reader, log *slog.Logger) *act.Epoch {
+	if dryRun {
+		return nil
+	}
+	o := act.EpochOptions{Holder: holder, Live: live, Log: log}
+	if c.Enabled {
+		o.Lease = client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
+	}
+	return act.NewEpoch(o)
+}
+
+// newWatcher watches gangs and queues of other APIs (JobSet, Kueue and others), and
+// ProvisioningRequests of these classes. It calls
+// changed when one of them changes, which ends the idle interval.
+func newWatcher(rc *rest.Config, classes []string, changed func(), log *slog.Logger) (*foreign.Watcher, error) {
+	objects, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	apis, err := discovery.NewDiscoveryClientForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return foreign.NewWatcher(foreign.WatcherOptions{Client: objects, Discovery: apis, Classes: classes, Changed: changed, Log: log}), nil
+}
+
+// garbagePercent is the collector's GOGC. Most allocations live for one reconcile; the
+// default 100 would double the memory of the caches to save little CPU time.
+const garbagePercent = 50
+
+// tuneCollector sets up the garbage collector, unless GOGC is set.
+func tuneCollector() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
+}
+
+// Bounds of the requests for Events: how many a second, and at once.
+const eventQPS, eventBurst = 20, 100
+
+// newRecorder returns a recorder that writes Events until ctx ends. client-go merges and bounds
+// them; recording never blocks.
+func newRecorder(ctx context.Context, rc *rest.Config, scheme *runtime.Scheme, registry prometheus.Registerer) (record.EventRecorder, error) {
+	rc = rest.CopyConfig(rc)
+	rc.QPS, rc.Burst = eventQPS, eventBurst
+	client, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	d := metric.AutoscalerEvents
+	sink := countingSink{&typed.EventSinkImpl{Interface: client.CoreV1().Events("")},
+		prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)}
+	registry.MustRegister(sink.counts)
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(sink)
+	return broadcaster.NewRecorder(scheme, corev1.EventSource{Component: component}), nil
+}
+
+// countingSink counts writes of Events by result.
+type countingSink struct {
+	record.EventSink
+	counts *prometheus.CounterVec
+}
+
+// Create implements record.EventSink.
+func (s countingSink) Create(e *corev1.Event) (*corev1.Event, error) {
+	e, err := s.EventSink.Create(e)
+	s.count("written", err)
+	return e, err
+}
+
+// Patch implements record.EventSink: it counts an Event on an equal one.
+func (s countingSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
+	e, err := s.EventSink.Patch(e, patch)
+	if !apierrors.IsNotFound(err) { // then it is created again
+		s.count("merged", err)
+	}
+	return e, err
+}
+
+func (s countingSink) count(result string, err error) {
+	if err != nil {
+		result = "failed"
+	}
+	s.counts.WithLabelValues(result).Inc()
 }

@@ -1,10 +1,12 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,9 +52,7 @@ type Actor struct {
 
 // New returns an Actor.
 func New(o Options) *Actor {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Actor{o: o, promises: map[string]promise{}, withdrawn: map[string]time.Time{}}
 }
 
@@ -223,4 +223,71 @@ func same(o client.Object, uid string, created time.Time) bool {
 		return string(o.GetUID()) == uid
 	}
 	return o.GetCreationTimestamp().Time.Equal(created)
+}
+
+// scaleUp requests a size from the provider. Sizes are absolute, so a snapshot from
+// before our last scale-up requests the present size. A snapshot from before our last
+// removal would request too many nodes: it is refused, and the next reconcile observes
+// the present size.
+func (a *Actor) scaleUp(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+	if pool == nil {
+		return refuse("the action has no pool")
+	}
+	if pool.Spec.Provider.Fixed != nil {
+		return refuse("pool %s is fixed", pool.Name)
+	}
+	if action.To > int(pool.Spec.Max) {
+		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
+	}
+	have, err := a.standing(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if seen := r.pools[pool.Name].Size; have.nodes < seen {
+		return refuse("pool %s has %d nodes, not %d as in the snapshot", pool.Name, have.nodes, seen)
+	}
+	return a.o.Pools.SetSize(ctx, pool, action.To)
+}
+
+// softTaint adds or removes v1alpha1.EmptyTaint. Other taints stay as they are.
+func (a *Actor) softTaint(ctx context.Context, r *reconcile, action plan.Action) error {
+	return a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
+		add := action.Verb == plan.SoftTaint
+		if add == v1alpha1.SoftTainted(node) {
+			return nil
+		}
+		return a.patchNode(ctx, node, func(n *corev1.Node) {
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.EmptyTaint })
+			if add {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: v1alpha1.EmptyTaint, Effect: corev1.TaintEffectPreferNoSchedule})
+			}
+		})
+	})
+}
+
+// withdrawEvery is the least time between two attempts to withdraw one pool's request: some
+// providers can never do it.
+const withdrawEvery = time.Minute
+
+// withdraw takes back the part of a pool's target that its provider has not delivered.
+func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+	if pool == nil || pool.Spec.Provider.Fixed != nil {
+		return refuse("the action has no pool that a provider sizes")
+	}
+	if last, ok := a.withdrawn[pool.Name]; ok && r.now.Sub(last) < withdrawEvery && !r.now.Before(last) {
+		return refuse("the request of pool %s was withdrawn %s ago", pool.Name, r.now.Sub(last))
+	}
+	a.withdrawn[pool.Name] = r.now
+	have, err := a.standing(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if have.target <= have.nodes || have.target != action.From {
+		return refuse("pool %s has %d nodes of %d, not %d of %d as in the plan", pool.Name, have.nodes, have.target, action.To, action.From)
+	}
+	w, ok := a.o.Pools.(pools.Withdrawer)
+	if !ok {
+		return fmt.Errorf("%w: the provider of pool %s cannot take back a request", pools.ErrUnnamed, pool.Name)
+	}
+	return w.Withdraw(ctx, pool)
 }

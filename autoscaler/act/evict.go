@@ -1,8 +1,12 @@
 package act
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,8 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -69,4 +75,174 @@ func (r *reconcile) mayMoveNow(pod *corev1.Pod, end time.Time) error {
 		return refuse("pod %s/%s would lose work before %s", pod.Namespace, pod.Name, from.UTC().Format(time.RFC3339))
 	}
 	return nil
+}
+
+// drainReason in the cordon annotation.
+const drainReason = "drain"
+
+// drain records the drain on its node, cordons the node in the same write and evicts
+// its pods. It is done when no pod is left; each reconcile tries again to evict those
+// that a PodDisruptionBudget or a checkpoint keeps.
+func (a *Actor) drain(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+	taken := time.Time{} // when the provider terminates the node, zero for never
+	if action.Reason == plan.NodeInterrupted {
+		taken = r.nodes[action.Node].LeavesAt // set: admitDrain has checked it
+	}
+	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
+		may := removable
+		if !taken.IsZero() {
+			may = ofPool // the provider terminates it whatever the pool's spec
+		}
+		if err := may(pool, node); err != nil {
+			return err
+		}
+		return a.beginDrain(ctx, r, node, action)
+	})
+	if err != nil {
+		return err
+	}
+	pods, err := a.podsOn(ctx, action.Node)
+	if err != nil {
+		return err
+	}
+	left := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return kube.IsDaemon(&p) })
+	if err := a.evictAll(ctx, r, left, taken); err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("%w for %d pods to leave node %s", errWaiting, len(left), action.Node)
+	}
+	return nil
+}
+
+// evictAll evicts the pods of a node in the planner's order of reclaiming: lowest
+// priority first, then youngest first.
+func (a *Actor) evictAll(ctx context.Context, r *reconcile, pods []corev1.Pod, taken time.Time) error {
+	slices.SortStableFunc(pods, func(p, q corev1.Pod) int {
+		return cmp.Or(cmp.Compare(ptr.Deref(p.Spec.Priority, 0), ptr.Deref(q.Spec.Priority, 0)),
+			q.CreationTimestamp.Compare(p.CreationTimestamp.Time))
+	})
+	var errs []error
+	for i := range pods {
+		pod := &pods[i]
+		if pod.DeletionTimestamp != nil || r.mayMoveNow(pod, taken) != nil {
+			continue
+		}
+		// 429: a PodDisruptionBudget allows no disruption.
+		err := a.evict(ctx, pod, graceUntil(pod, r.now, taken))
+		if err != nil && !apierrors.IsTooManyRequests(err) && !isGone(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cleanUp is the time between the end of a pod's grace period and the termination of
+// its node, in seconds: volumes are unmounted and the pod's status is reported.
+const cleanUp = 5
+
+// graceUntil shortens a pod's grace period, in seconds, to the time left before its
+// node is terminated; nil for the pod's own.
+func graceUntil(pod *corev1.Pod, now, taken time.Time) *int64 {
+	if taken.IsZero() {
+		return nil
+	}
+	left := max(1, int64(taken.Sub(now).Seconds())-cleanUp)
+	if left >= ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds) {
+		return nil
+	}
+	return &left
+}
+
+// beginDrain writes the drain to its node. A drain under way keeps its start and its
+// deadline; past the deadline the planner gives it up.
+func (a *Actor) beginDrain(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) error {
+	record, underWay, err := v1alpha1.DrainOf(node)
+	switch {
+	case err != nil:
+		return refuse("node %s: %v", node.Name, err)
+	case underWay && record.Deadline.Before(r.now):
+		return refuse("drain of node %s is past its deadline, %s", node.Name, record.Deadline)
+	case !underWay:
+		if err := a.mayDrain(ctx, r, node, action); err != nil {
+			return err
+		}
+		record = v1alpha1.Drain{Started: r.now, Deadline: action.Deadline, Reason: string(action.Reason)}
+		if record.Deadline.IsZero() {
+			record.Deadline = r.now.Add(r.policy.DrainTimeout)
+		}
+	case node.Spec.Unschedulable:
+		return nil
+	}
+	return a.patchNode(ctx, node, func(n *corev1.Node) {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.DrainAnnotation, record.String())
+		setCordon(n, drainReason)
+	})
+}
+
+// mayDrain refuses a node that is cordoned by others or has a pod that must not be
+// moved. A node that the provider terminates is drained as far as possible.
+func (a *Actor) mayDrain(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) error {
+	if _, underWay, _ := partition.RecordOf(node); underWay {
+		return refuse("node %s has an operation under way", node.Name)
+	}
+	if action.Reason == plan.NodeInterrupted {
+		return nil
+	}
+	if err := notCordonedByOthers(node); err != nil {
+		return err
+	}
+	pods, err := a.podsOn(ctx, node.Name)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		if kube.IsDaemon(&pods[i]) || pods[i].DeletionTimestamp != nil {
+			continue
+		}
+		if err := r.mayMove(&pods[i], time.Time{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reclaim evicts one pod. It is done once the eviction is accepted: later reconciles
+// observe the released GPUs.
+func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) error {
+	seen, ok := r.pod(action.Pod)
+	if !ok {
+		return refuse("pod %s was not in the snapshot", action.Pod)
+	}
+	namespace, name, _ := strings.Cut(action.Pod, "/")
+	var pod corev1.Pod
+	err := a.o.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // already gone
+	case err != nil:
+		return fmt.Errorf("getting pod %s: %w", action.Pod, err)
+	case !same(&pod, seen.UID, seen.Created):
+		return refuse("pod %s was recreated after the snapshot", action.Pod)
+	case pod.Spec.NodeName == "" || pod.Spec.NodeName != action.Node || seen.Node != action.Node:
+		return refuse("pod %s is on node %q, not %q as in the snapshot", action.Pod, pod.Spec.NodeName, action.Node)
+	case kube.IsOver(&pod), pod.DeletionTimestamp != nil:
+		return nil // its GPUs are released, or about to be
+	}
+	if err := r.mayMoveNow(&pod, time.Time{}); err != nil {
+		return err
+	}
+	// Before the eviction, so that the freed capacity is reserved at any time.
+	a.promise(ctx, r, action.For, action.Node)
+	err = a.evict(ctx, &pod, nil)
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		a.breakPromise(action.For)
+	}
+	if apierrors.IsTooManyRequests(err) {
+		return refuse("a PodDisruptionBudget allows no disruption: %v", err)
+	}
+	return err
 }

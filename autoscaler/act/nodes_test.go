@@ -1,14 +1,24 @@
 package act
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -119,4 +129,386 @@ func daemon(name, node string) *corev1.Pod {
 	p := gpuPod(name, node)
 	p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: ptr.To(true)}}
 	return p
+}
+
+func drainAction() plan.Action {
+	return plan.Action{Verb: plan.Drain, Pool: "p", Node: "p-1", Deadline: start.Add(10 * time.Minute), Reason: plan.NodeUnderused}
+}
+
+func TestDrainEvictsAllButDaemons(t *testing.T) {
+	w := newWorld(t, nil, replica("a", "p-1"), daemon("agent", "p-1"))
+	w.want(Waiting, drainAction())
+	if got := w.pods(); !slices.Equal(got, []string{"agent"}) {
+		t.Errorf("pods %v, want only the daemon", got)
+	}
+	w.want(Done, drainAction())
+	if n := w.node(); !n.Spec.Unschedulable || n.Annotations[v1alpha1.CordonAnnotation] != drainReason {
+		t.Errorf("not cordoned for the drain: %v", n.Annotations)
+	}
+}
+
+// TestDrainIsRecorded: start, deadline and reason are on the node, and a repeated action
+// does not change them.
+func TestDrainIsRecorded(t *testing.T) {
+	w := newWorld(t, nil, replica("a", "p-1"), replica("b", "p-1"))
+	w.full["b"] = true
+	w.want(Waiting, drainAction())
+	writes := w.writes
+	w.snap.Now = start.Add(time.Minute)
+	later := drainAction()
+	later.Deadline = w.snap.Now.Add(10 * time.Minute)
+	w.want(Waiting, later)
+	got, ok, err := v1alpha1.DrainOf(w.node())
+	if err != nil || !ok || !got.Started.Equal(start) || !got.Deadline.Equal(start.Add(10*time.Minute)) || got.Reason != string(plan.NodeUnderused) {
+		t.Errorf("drain %+v, %v, %v", got, ok, err)
+	}
+	if w.writes != writes {
+		t.Errorf("%d writes for a drain under way", w.writes-writes)
+	}
+	w.full["b"] = false
+	w.want(Waiting, later)
+	w.want(Done, later)
+	w.want(Done, plan.Action{Verb: plan.Uncordon, Pool: "p", Node: "p-1"}) // the planner gives up a drain like this
+	w.inService()
+}
+
+// TestDrainWaitsForCheckpoints: the pod is evicted at its checkpoint, not before.
+func TestDrainWaitsForCheckpoints(t *testing.T) {
+	w := newWorld(t, nil, replica("a", "p-1", v1alpha1.EvictFromAnnotation, start.Add(time.Minute).Format(time.RFC3339)))
+	w.want(Waiting, drainAction())
+	if len(w.evicted) != 0 {
+		t.Fatalf("evicted %v before its checkpoint", w.evicted)
+	}
+	w.snap.Now = start.Add(time.Minute)
+	w.want(Waiting, drainAction())
+	if len(w.evicted) != 1 {
+		t.Errorf("evicted %v", w.evicted)
+	}
+}
+
+// TestNotBetweenCheckpoints: a pod that saves its work each half an hour is evicted right after
+// that, and not between.
+func TestNotBetweenCheckpoints(t *testing.T) {
+	pod := replica("a", "p-1", v1alpha1.CheckpointEveryAnnotation, "30m")
+	pod.Status.StartTime = ptr.To(metav1.NewTime(start.Add(-54 * time.Minute)))
+	w := newWorld(t, nil, pod)
+	for _, minute := range []time.Duration{54, 59} {
+		w.snap.Now = start.Add((minute - 54) * time.Minute)
+		if w.want(Waiting, drainAction()); len(w.evicted) != 0 {
+			t.Fatalf("evicted %v in minute %d", w.evicted, minute)
+		}
+	}
+	w.snap.Now = start.Add(7 * time.Minute)
+	if w.want(Waiting, drainAction()); len(w.evicted) != 1 {
+		t.Errorf("evicted %v in minute 61", w.evicted)
+	}
+}
+
+// TestDrainOfLocalStorage: a pod with local storage that came after the drain began is not
+// evicted, unless the policy allows it.
+func TestDrainOfLocalStorage(t *testing.T) {
+	storing := replica("a", "p-1")
+	storing.Spec.Volumes = onDisk()
+	w := newWorld(t, nil, storing)
+	edit(w, testNode(), func(n *corev1.Node) {
+		annotate(n, v1alpha1.DrainAnnotation, v1alpha1.Drain{Started: start, Deadline: start.Add(time.Minute)}.String())
+	})
+	w.want(Waiting, drainAction())
+	if len(w.evicted) != 0 {
+		t.Errorf("evicted %v", w.evicted)
+	}
+	w.actor.o.Policy.SkipNodesWithLocalStorage = false
+	w.want(Waiting, drainAction())
+	if len(w.evicted) != 1 {
+		t.Errorf("evicted %v, want the pod", w.evicted)
+	}
+}
+
+// TestDrainOfAnothersCordon: the drain of a node that others have cordoned since ends, and
+// their cordon stays.
+func TestDrainOfAnothersCordon(t *testing.T) {
+	w := newWorld(t, nil)
+	edit(w, testNode(), func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		annotate(n, v1alpha1.DrainAnnotation, v1alpha1.Drain{Started: start, Deadline: start.Add(time.Minute)}.String())
+	})
+	w.want(Done, plan.Action{Verb: plan.Uncordon, Pool: "p", Node: "p-1"})
+	if n := w.node(); !n.Spec.Unschedulable || n.Annotations[v1alpha1.DrainAnnotation] != "" {
+		t.Errorf("cordoned %v, annotations %v", n.Spec.Unschedulable, n.Annotations)
+	}
+}
+
+// newReclaim is a world with pod ns/a on node p-1, and the action that reclaims its GPU.
+func newReclaim(t *testing.T, pod *corev1.Pod) (*world, plan.Action) {
+	t.Helper()
+	w := newWorld(t, nil, pod)
+	w.snap.Pods = []plan.Pod{{Namespace: "ns", Name: "a", Node: "p-1", Created: start, Evictable: true}}
+	return w, plan.Action{Verb: plan.Reclaim, Pool: "p", Node: "p-1", Pod: "ns/a", Reason: plan.ReclaimBorrowed}
+}
+
+func TestReclaim(t *testing.T) {
+	w, reclaim := newReclaim(t, replica("a", "p-1", v1alpha1.EvictFromAnnotation, start.Format(time.RFC3339)))
+	w.want(Done, reclaim)
+	if got := w.pods(); len(got) != 0 {
+		t.Errorf("pods %v, want none", got)
+	}
+	if want := []string{"ns/a uid-a"}; !slices.Equal(w.evicted, want) {
+		t.Errorf("evicted %v, want %v: the pod with this UID", w.evicted, want)
+	}
+	w.want(Done, reclaim) // already gone
+	if len(w.evicted) != 1 || w.node().Spec.Unschedulable {
+		t.Error("evicted twice, or the node was cordoned")
+	}
+}
+
+// TestReclaimBound: with two evictions per reconcile the third pod stays.
+func TestReclaimBound(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Policy.MaxEvictionsPerReconcile = 2 }, replica("a", "p-1"), replica("b", "p-1"), replica("c", "p-1"))
+	var actions []plan.Action
+	for _, name := range []string{"a", "b", "c"} {
+		w.snap.Pods = append(w.snap.Pods, plan.Pod{Namespace: "ns", Name: name, Node: "p-1", Created: start})
+		actions = append(actions, plan.Action{Verb: plan.Reclaim, Node: "p-1", Pod: "ns/" + name})
+	}
+	if r := w.do(actions...); r.Outcome != Refused {
+		t.Errorf("the third: %s", r.Outcome)
+	}
+	if got := w.pods(); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("pods %v", got)
+	}
+}
+
+// newPromise is a world in which pod ns/a is evicted for pod ns/b, and the action for it.
+func newPromise(t *testing.T, waits *corev1.Pod) (*world, plan.Action) {
+	t.Helper()
+	w := newWorld(t, func(o *Options) { o.Nominate = true }, replica("a", "p-1"), waits)
+	w.snap.Pods = []plan.Pod{
+		{Namespace: "ns", Name: "b", UID: string(waits.UID), Created: start},
+		{Namespace: "ns", Name: "a", Node: "p-1", Created: start, Evictable: true},
+	}
+	return w, plan.Action{Verb: plan.Reclaim, Pool: "p", Node: "p-1", Pod: "ns/a", Reason: plan.ReclaimBorrowed, For: []string{"ns/b"}}
+}
+
+// TestPromise: reclaimed capacity is reserved for the pod it is reclaimed for, until that
+// is bound. sandbox/guardrails tests it with kube-scheduler.
+func TestPromise(t *testing.T) {
+	for name, c := range map[string]struct {
+		waits  *corev1.Pod
+		change func(*world)
+		want   string
+	}{
+		"it is pending":           {waits: replica("b", ""), want: "p-1"},
+		"it is bound by now":      {waits: replica("b", "p-2")},
+		"the scheduler named one": {waits: nominated(replica("b", ""), "p-7"), want: "p-7"},
+		"another of its name":     {waits: replica("b", ""), change: func(w *world) { w.snap.Pods[0].UID = "uid-of-before" }},
+		"it is not created yet":   {waits: replica("b", ""), change: func(w *world) { w.snap.Pods[0].UID = "" }},
+		"it is off":               {waits: replica("b", ""), change: func(w *world) { w.actor.o.Nominate = false }},
+		"no pod is evicted":       {waits: replica("b", ""), change: func(w *world) { w.actor.o.Policy.MaxEvictionsPerReconcile = 0 }},
+		"dry run":                 {waits: replica("b", ""), change: func(w *world) { w.actor.o.DryRun = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, reclaim := newPromise(t, c.waits)
+			if c.change != nil {
+				c.change(w)
+			}
+			w.do(reclaim)
+			if got := w.nominatedTo("b"); got != c.want {
+				t.Errorf("nominated to %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestPromisesAreKept: a nomination that the scheduler has cleared is written again each
+// reconcile, until the pod is bound or deleted, or the promise has expired.
+func TestPromisesAreKept(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(*world)
+		want string
+	}{
+		"it is still pending":   {func(*world) {}, "p-1"},
+		"it is bound":           {func(w *world) { w.snap.Pods[0].Node = "p-1" }, ""},
+		"it is deleted":         {func(w *world) { w.snap.Pods = nil }, ""},
+		"it has expired":        {func(w *world) { w.snap.Now = w.snap.Now.Add(promiseLasts + time.Second) }, ""},
+		"it is about to expire": {func(w *world) { w.snap.Now = w.snap.Now.Add(promiseLasts - time.Second) }, "p-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, reclaim := newPromise(t, replica("b", ""))
+			w.do(reclaim)
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"nominatedNodeName":null}}`))
+			w.must(w.client.Status().Patch(t.Context(), replica("b", ""), patch))
+			c.then(w)
+			for range 2 {
+				w.actor.Apply(t.Context(), w.snap, plan.Plan{})
+			}
+			if got := w.nominatedTo("b"); got != c.want {
+				t.Errorf("nominated to %q, want %q", got, c.want)
+			}
+			if kept := len(w.actor.promises); kept != 0 && c.want == "" || kept != 1 && c.want != "" {
+				t.Errorf("%d promises are remembered", kept)
+			}
+		})
+	}
+}
+
+// TestPromiseIsBroken: if the eviction is refused, the promise is forgotten.
+func TestPromiseIsBroken(t *testing.T) {
+	w, reclaim := newPromise(t, replica("b", ""))
+	w.full["a"] = true
+	w.want(Refused, reclaim)
+	if len(w.actor.promises) != 0 {
+		t.Errorf("still promised: %v", w.actor.promises)
+	}
+}
+
+func nominated(p *corev1.Pod, node string) *corev1.Pod {
+	p.Status.NominatedNodeName = node
+	return p
+}
+
+func (w *world) nominatedTo(pod string) string {
+	w.t.Helper()
+	var p corev1.Pod
+	w.must(w.client.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: pod}, &p))
+	return p.Status.NominatedNodeName
+}
+
+// TestSoftTaint: the taint comes and goes beside others, and nothing is written twice.
+func TestSoftTaint(t *testing.T) {
+	w := newWorld(t, nil)
+	other := corev1.Taint{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}
+	node := w.node()
+	node.Spec.Taints = []corev1.Taint{other}
+	w.must(w.client.Update(t.Context(), node))
+	for _, s := range []struct {
+		verb   plan.Verb
+		taints []corev1.Taint
+		writes int
+	}{
+		{plan.SoftTaint, []corev1.Taint{other, {Key: v1alpha1.EmptyTaint, Effect: corev1.TaintEffectPreferNoSchedule}}, 1},
+		{plan.SoftTaint, []corev1.Taint{other, {Key: v1alpha1.EmptyTaint, Effect: corev1.TaintEffectPreferNoSchedule}}, 0},
+		{plan.RemoveSoftTaint, []corev1.Taint{other}, 1},
+		{plan.RemoveSoftTaint, []corev1.Taint{other}, 0},
+	} {
+		before := w.writes
+		w.want(Done, plan.Action{Verb: s.verb, Pool: "p", Node: "p-1", Reason: plan.NodeEmpty})
+		if got := w.node().Spec.Taints; !equality.Semantic.DeepEqual(got, s.taints) || w.writes-before != s.writes {
+			t.Errorf("%s: %v after %d writes, want %v after %d", s.verb, got, w.writes-before, s.taints, s.writes)
+		}
+	}
+}
+
+// short is a provider that has delivered less than requested.
+type short struct {
+	pools.Provider
+	target, withdrawn int
+}
+
+func (s *short) List(context.Context, *v1alpha1.GPUNodePool) (pools.Listing, error) {
+	return pools.Listing{Target: s.target}, nil
+}
+
+func (s *short) Withdraw(context.Context, *v1alpha1.GPUNodePool) error {
+	s.withdrawn++
+	return nil
+}
+
+// TestWithdrawal: a target that is not met is withdrawn, unless the pool has changed since, and at
+// most once a minute.
+func TestWithdrawal(t *testing.T) {
+	provider := &short{target: 4}
+	w := newWorld(t, func(o *Options) { o.Pools = provider })
+	action := plan.Action{Verb: plan.Withdraw, Pool: "p", From: 4, To: 1, Reason: plan.NotDelivered}
+	w.want(Done, action)
+	w.want(Refused, action)
+	w.snap.Now = w.snap.Now.Add(withdrawEvery)
+	w.want(Done, action)
+	w.snap.Now = w.snap.Now.Add(withdrawEvery)
+	provider.target = 6 // requested since
+	w.want(Refused, action)
+	w.snap.Now = w.snap.Now.Add(withdrawEvery)
+	provider.target = 1 // delivered since
+	w.want(Refused, plan.Action{Verb: plan.Withdraw, Pool: "p", From: 1, To: 1})
+	if provider.withdrawn != 2 {
+		t.Errorf("withdrawn %d times, want 2", provider.withdrawn)
+	}
+	w.actor.o.Pools = struct{ pools.Provider }{provider}
+	provider.target, w.snap.Now = 4, w.snap.Now.Add(withdrawEvery)
+	w.want(Refused, action)
+}
+
+// hanging is a provider that does not answer; its calls end after ten seconds, as an ASG's.
+type hanging struct {
+	short
+	calls int
+}
+
+func (h *hanging) SetSize(ctx context.Context, _ *v1alpha1.GPUNodePool, _ int) error {
+	h.calls++
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	<-ctx.Done()
+	return fmt.Errorf("calling AWS: %w", ctx.Err())
+}
+
+// TestActingIsBounded: providers that hang delay the next reconcile for a bounded time, and what was
+// not tried is refused, not failed.
+func TestActingIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		provider := &hanging{short: short{target: 1}}
+		w := newWorld(t, func(o *Options) { o.Pools = provider })
+		var actions []plan.Action
+		for range 6 {
+			actions = append(actions, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 2})
+		}
+		began := time.Now()
+		results := w.actor.Apply(t.Context(), w.snap, plan.Plan{Actions: actions})
+		if took := time.Since(began); took > maxActing {
+			t.Errorf("the actions took %s, want at most %s", took, maxActing)
+		}
+		if provider.calls != 3 || results[1].Outcome != Failed || results[5].Outcome != Refused || !errors.Is(results[5].Err, errRefused) {
+			t.Errorf("%d calls, results %+v", provider.calls, results)
+		}
+	})
+}
+
+// TestFixedPoolStaysAsItIs: actions that change the size of a fixed pool are refused
+// before anything is written.
+func TestFixedPoolStaysAsItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		do  plan.Action
+		why string
+	}{
+		"grow":    {plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 2, To: 3}, "pool p is fixed"},
+		"shrink":  {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}, "pool p does not scale down"},
+		"replace": {replaceFirst, "pool p does not scale down"},
+		"drain":   {drainAction(), "pool p does not scale down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			control := newSick(t)
+			if got := control.actor.Apply(t.Context(), control.snap, plan.Plan{Actions: []plan.Action{c.do}})[0].Outcome; got == Refused {
+				t.Fatalf("%s: refused for a pool with a provider, too", got)
+			}
+			w := newSick(t)
+			edit(w, testPool(), func(p *v1alpha1.GPUNodePool) {
+				p.Spec.Min, p.Spec.Max = 0, 0
+				p.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
+			})
+			w.actor.o.Pools = pools.Providers{Fixed: pools.NewFixed(w.client)}
+			writes := w.writes
+			got := w.actor.Apply(t.Context(), w.snap, plan.Plan{Actions: []plan.Action{c.do}})[0]
+			if got.Outcome != Refused || !strings.Contains(got.Err.Error(), c.why) {
+				t.Errorf("%s: %v, want %q", got.Outcome, got.Err, c.why)
+			}
+			if got := w.nodes(); !slices.Equal(got, []string{"p-1", "p-2"}) || w.writes != writes || len(w.evicted) > 0 {
+				t.Errorf("nodes %v, %d writes, evicted %v", got, w.writes-writes, w.evicted)
+			}
+		})
+	}
+}
+
+// TestWhatAFixedProviderRefusesIsNoFailure: a pool does not back off for it.
+func TestWhatAFixedProviderRefusesIsNoFailure(t *testing.T) {
+	if got := outcome(pools.NewFixed(nil).SetSize(t.Context(), testPool(), 3), false); got != Refused {
+		t.Error(got)
+	}
 }

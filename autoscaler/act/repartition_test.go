@@ -3,11 +3,13 @@ package act
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
@@ -342,5 +344,142 @@ func TestSyncedLabelIsNotUsed(t *testing.T) {
 	}
 	if n := w.node(); n.Spec.Unschedulable {
 		t.Error("the node was cordoned")
+	}
+}
+
+// withAgent is a world whose pool p is repartitioned by agents and whose instance 0 is
+// allocated.
+func withAgent(t *testing.T) (*world, plan.Action) {
+	w := newWorld(t, nil)
+	w.snap.Pools = []plan.Pool{{Name: "p", MIG: plan.PoolMIG{Repartition: true, KeepsBusy: true}}}
+	device := &w.snap.Nodes[0].GPUs[0]
+	device.UUID, device.Instances[0].AllocatedTo = "GPU-a", "ns/busy"
+	edit(w, testNode(), func(n *corev1.Node) {
+		report := partition.Report{At: start, GPUs: []partition.GPUReport{{UUID: "GPU-a"}}}
+		n.Annotations = map[string]string{partition.LayoutAnnotation: report.String()}
+	})
+	repartition := w.repartition()
+	repartition.Target = layout(t, "1g.10gb@0 3g.40gb@4")
+	return w, repartition
+}
+
+// TestRepartitionByAgent: the record selects the agent, which may begin once the pods
+// are checked; mig-manager gets no config and no label.
+func TestRepartitionByAgent(t *testing.T) {
+	w, repartition := withAgent(t)
+	w.want(Done, repartition)
+	n, r := w.node(), w.record()
+	if r.Actuator != partition.ActuatorAgent || !r.Selected || r.UUID != "GPU-a" || !r.Cordoned || !n.Spec.Unschedulable {
+		t.Fatalf("record %+v, unschedulable %v", r, n.Spec.Unschedulable)
+	}
+	if n.Labels[partition.ConfigLabel] != "" {
+		t.Errorf("labels %v", n.Labels)
+	}
+	var cm corev1.ConfigMap
+	if err := w.client.Get(t.Context(), partition.DefaultConfigMap, &cm); !apierrors.IsNotFound(err) {
+		t.Errorf("a ConfigMap for mig-manager: %v", err)
+	}
+	// The agent fails and restores the GPU: the record and the cordon are removed.
+	n.Annotations[partition.AgentAnnotation] = partition.Answer{ID: "op", State: partition.AgentRestored, Message: "busy"}.String()
+	w.must(w.client.Update(t.Context(), n))
+	w.want(Done, plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"})
+	w.inService()
+}
+
+// TestAgentKeepsBusy: an agent may not destroy allocated instances, mig-manager may not
+// repartition a GPU with any allocation.
+func TestAgentKeepsBusy(t *testing.T) {
+	w, repartition := withAgent(t)
+	repartition.Target = layout(t, "3g.40gb@0 3g.40gb@4")
+	w.want(Refused, repartition)
+	w, repartition = withAgent(t)
+	w.snap.Pools[0].MIG.KeepsBusy = false
+	w.want(Refused, repartition)
+	w.inService()
+}
+
+// TestAgentIsLetBeginByResume: if the leader is killed after writing the record, the next
+// one lets the agent begin, unless a pod was bound meanwhile.
+func TestAgentIsLetBeginByResume(t *testing.T) {
+	for _, came := range []bool{false, true} {
+		w, repartition := withAgent(t)
+		w.want(Done, repartition)
+		n, r := w.node(), w.record()
+		r.Selected = false
+		n.Annotations[partition.RecordAnnotation] = r.String()
+		w.must(w.client.Update(t.Context(), n))
+		if came {
+			w.must(w.client.Create(t.Context(), gpuPod("late", "p-1")))
+		}
+		w.must(w.actor.Resume(t.Context(), start.Add(time.Second)))
+		r, ok, _ := partition.RecordOf(w.node())
+		if ok == came || ok && !r.Selected {
+			t.Errorf("pod came: %v; record %v, selected %v", came, ok, r.Selected)
+		}
+	}
+}
+
+// TestGoesBackToWhatItWas: a rollback selects the config of the node's label if that
+// describes the node's layout. If the config is deleted or describes another layout, it
+// selects our own config for the layout.
+func TestGoesBackToWhatItWas(t *testing.T) {
+	for name, test := range map[string]struct {
+		configs string
+		back    bool // to the label
+	}{
+		"gone":   {"{}", false},
+		"true":   {"{theirs: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]}", true},
+		"untrue": {"{theirs: [{devices: all, mig-enabled: true, mig-devices: {7g.80gb: 1}}]}", false},
+		"empty":  {"{theirs: []}", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			edit(w, testNode(), func(n *corev1.Node) { n.Labels[partition.ConfigLabel] = "theirs" })
+			cm := &corev1.ConfigMap{Data: map[string]string{partition.ConfigKey: "version: v1\nmig-configs: " + test.configs}}
+			cm.Namespace, cm.Name = partition.DefaultConfigMap.Namespace, partition.DefaultConfigMap.Name
+			w.must(w.client.Create(t.Context(), cm))
+			w.want(Done, w.repartition())
+			r := w.record()
+			if (r.Previous == "theirs") != test.back {
+				t.Errorf("it rolls back to %s", r.Previous)
+			}
+			if w.configs().MIGConfigs[r.Previous] == nil {
+				t.Errorf("config %s cannot be selected", r.Previous)
+			}
+		})
+	}
+}
+
+// TestSelectsWhatTheLabelSaysAlready: after a reset a node may have the label of its
+// target layout already. mig-manager acts on a change of the label only.
+func TestSelectsWhatTheLabelSaysAlready(t *testing.T) {
+	w := newWorld(t, nil)
+	w.want(Done, w.repartition())
+	first := w.record()
+	edit(w, testNode(), func(n *corev1.Node) { // repartitioned by hand, the label unchanged
+		delete(n.Annotations, partition.RecordAnnotation)
+		n.Spec.Unschedulable = false
+	})
+	w.want(Done, w.repartition())
+	r := w.record()
+	if r.Config == first.Config || w.node().Labels[partition.ConfigLabel] != r.Config {
+		t.Fatalf("record %+v, label %s: nothing has changed for mig-manager", r, w.node().Labels[partition.ConfigLabel])
+	}
+	if c := w.configs().MIGConfigs; !reflect.DeepEqual(c[r.Config], c[first.Config]) || len(c[r.Config]) == 0 {
+		t.Errorf("%s gives %v, %s %v", r.Config, c[r.Config], first.Config, c[first.Config])
+	}
+	if r.Previous == first.Config || r.Previous == r.Config {
+		t.Errorf("it would roll back to %s, which is the target", r.Previous)
+	}
+}
+
+// TestNoAgentNoCordon: a node whose agent's report is missing, unreadable or switched off
+// is not cordoned.
+func TestNoAgentNoCordon(t *testing.T) {
+	for _, text := range []string{"", "{", partition.Report{At: start, Problem: "switched off", GPUs: []partition.GPUReport{{UUID: "GPU-a"}}}.String()} {
+		w, repartition := withAgent(t)
+		edit(w, testNode(), func(n *corev1.Node) { n.Annotations = map[string]string{partition.LayoutAnnotation: text} })
+		w.want(Refused, repartition)
+		w.inService()
 	}
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/capacity"
 )
@@ -163,4 +165,98 @@ func (f *Fleet) Collect(ch chan<- prometheus.Metric) {
 // events are the series that accumulate in each reconcile.
 func (f *Fleet) events() []prometheus.Collector {
 	return []prometheus.Collector{f.counts.failures, f.counts.interruptions, f.latencies.pods, f.latencies.nodes, f.latencies.decisions}
+}
+
+// counterDescs are the series of the ledger.
+var counterDescs = descs(metric.AutoscalerGPUSeconds, metric.AutoscalerCapacityGPUSeconds)
+
+func descs(list ...metric.Desc) map[string]*prometheus.Desc {
+	out := map[string]*prometheus.Desc{}
+	for _, d := range list {
+		out[d.Name] = prometheus.NewDesc(d.Name, d.Help, d.Labels, nil)
+	}
+	return out
+}
+
+// newGauges returns the gauges, which each survey sets again.
+func newGauges() map[string]*prometheus.GaugeVec {
+	out := map[string]*prometheus.GaugeVec{}
+	for _, d := range []metric.Desc{
+		metric.AutoscalerGPUs, metric.AutoscalerStrandedGPUs, metric.AutoscalerTenantGPUs, metric.AutoscalerPoolPrice, metric.AutoscalerCost,
+		metric.AutoscalerPendingGPUs, metric.AutoscalerPoolBackoff, metric.AutoscalerFrozen, metric.AutoscalerHPAReplicas,
+		metric.AutoscalerHPALimited, metric.AutoscalerForecastGPUs, metric.AutoscalerForecastError,
+	} {
+		out[d.Name] = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: d.Name, Help: d.Help}, d.Labels)
+	}
+	return out
+}
+
+// add adds to a gauge of this survey, which begins at 0.
+func (f *Fleet) add(d metric.Desc, number float64, labels ...string) {
+	f.gauges[d.Name].WithLabelValues(allNamed(labels)...).Add(number)
+}
+
+// counter is a counter of the ledger. It was 0 at f.begun, its created timestamp, so that
+// rate() sees the first increase.
+func (f *Fleet) counter(d metric.Desc, number float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetricWithCreatedTimestamp(counterDescs[d.Name], prometheus.CounterValue, number, f.begun, allNamed(labels)...)
+}
+
+// named is a label that is never empty, since Prometheus takes an empty one for none
+// and puts the target's own in its place.
+func named(label string) string { return cmp.Or(label, metric.NotApplicable) }
+
+func allNamed(labels []string) []string {
+	for i, l := range labels {
+		labels[i] = named(l)
+	}
+	return labels
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// times collects GPU time by use, and its total.
+func (f *Fleet) times(ch chan<- prometheus.Metric) {
+	rows := f.ledger.Rows()
+	for i := 0; i < len(rows); {
+		sum := capacity.Time(0)
+		pool, model := rows[i].Pool, rows[i].Model
+		for ; i < len(rows) && rows[i].Pool == pool && rows[i].Model == model; i++ {
+			sum += f.row(ch, &rows[i])
+		}
+		ch <- f.counter(metric.AutoscalerCapacityGPUSeconds, seconds(sum), pool, model)
+	}
+}
+
+// row collects the uses of one row and returns their sum. All uses that the row can have
+// are exported from the start, at 0: otherwise rate() would miss the first increase.
+func (f *Fleet) row(ch chan<- prometheus.Metric, r *capacity.Row) (sum capacity.Time) {
+	allocated := r.Tenant != "" || r.Namespace != ""
+	for p := range capacity.NumPlaces {
+		if v := r.Time[p]; v != 0 || p.OfPod() == allocated {
+			ch <- f.counter(metric.AutoscalerGPUSeconds, seconds(v), r.Pool, r.Model, r.Tenant, r.Namespace, p.String())
+			sum += v
+		}
+	}
+	return sum
+}
+
+// seconds of whole GPUs.
+func seconds(t capacity.Time) float64 { return float64(t) / (capacity.GPUShares * 1000) }
+
+// gpus adds the states of the GPUs.
+func (f *Fleet) gpus(sv *capacity.Survey) {
+	for _, row := range sv.Supply() {
+		for s := range capacity.NumStates {
+			f.add(metric.AutoscalerGPUs, row.Size[s].GPUs(), row.Pool, row.Model, s.String())
+		}
+	}
+	for _, loss := range sv.Stranded() {
+		f.add(metric.AutoscalerStrandedGPUs, loss.Size.GPUs(), loss.Pool, loss.Cause.String())
+	}
 }

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -84,18 +85,14 @@ type Loop struct {
 
 // New returns a Loop that has not reconciled yet.
 func New(o Options) *Loop {
-	if o.Interval == 0 {
-		o.Interval = time.Second
-	}
+	o.Interval = cmp.Or(o.Interval, time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Plan == nil {
 		o.Plan = plan.Make
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(prometheus.NewRegistry())
 	}

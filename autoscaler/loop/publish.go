@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,13 +10,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -213,4 +217,31 @@ func (p *ClusterPublisher) pod(ctx context.Context, key string) *corev1.Pod {
 		return nil
 	}
 	return &pod
+}
+
+// quotasEvery is the least interval between writes of a quota's changed usage. Changed
+// conditions are written at once.
+const quotasEvery = 5 * time.Second
+
+// quotas writes the status of every GPUQuota that changed.
+func (p *ClusterPublisher) quotas(ctx context.Context, r Reconcile) error {
+	next := ledger.Statuses(r.Quotas, &r.Snapshot, r.QuotaProblems)
+	var errs []error
+	for i := range r.Quotas {
+		q := &r.Quotas[i]
+		status := next[q.Name]
+		key := "quota/" + q.Name
+		if equality.Semantic.DeepEqual(q.Status, status) ||
+			equality.Semantic.DeepEqual(q.Status.Conditions, status.Conditions) && r.Now.Sub(p.written[key]) < quotasEvery {
+			continue
+		}
+		changed := q.DeepCopy()
+		changed.Status = status
+		if err := p.client.Status().Patch(ctx, changed, client.MergeFrom(&v1alpha1.GPUQuota{ObjectMeta: q.ObjectMeta, Spec: q.Spec, Status: q.Status})); err != nil {
+			errs = append(errs, fmt.Errorf("quota %s: %w", q.Name, err))
+			continue
+		}
+		p.written[key] = r.Now
+	}
+	return errors.Join(errs...)
 }

@@ -1,9 +1,12 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -11,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -173,4 +178,108 @@ func setCondition(pool *v1alpha1.GPUNodePool, kind string, status metav1.Conditi
 	meta.SetStatusCondition(&pool.Status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: pool.Generation,
 	})
+}
+
+// Conditions that a pool has only while they are true.
+const (
+	// conditionGrowOnly: the spec allows scale-down, and the provider cannot do it.
+	conditionGrowOnly = "GrowOnly"
+	// conditionUnused: GPUs of the pool are allocated and have been idle for long.
+	conditionUnused = "UnusedGPUs"
+)
+
+// unusedNamed bounds the GPUs that a condition names.
+const unusedNamed = 5
+
+// setRemarks sets conditionGrowOnly and conditionUnused.
+func setRemarks(pool *v1alpha1.GPUNodePool, growOnly bool, unused []string) {
+	if ref := pool.Spec.Provider.Scale; growOnly && ref != nil && !pool.Spec.ScaleDown.Disabled {
+		setCondition(pool, conditionGrowOnly, metav1.ConditionTrue, "TargetUnnamed", fmt.Sprintf(
+			"spec.provider.scale: %s %s has replicas but no way to select the node to remove, so the pool scales up and never down; "+
+				"refer to a resource of Cluster API or Karpenter, or set spec.scaleDown.disabled", ref.Kind, ref.Name))
+	} else {
+		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionGrowOnly)
+	}
+	if len(unused) == 0 {
+		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionUnused)
+		return
+	}
+	named, more := unused, ""
+	if len(named) > unusedNamed {
+		named, more = named[:unusedNamed], fmt.Sprintf(" and %d more", len(unused)-unusedNamed)
+	}
+	setCondition(pool, conditionUnused, metav1.ConditionTrue, string(plan.GPUUnused), fmt.Sprintf(
+		"allocated and idle for an hour or more: %s%s; ask the owners of the pods, or set spec.reclaimIdle of their GPUQuota", strings.Join(named, ", "), more))
+}
+
+// unusedGPUs lists, by pool, the GPUs that are allocated and idle.
+func unusedGPUs(r Reconcile) map[string][]string {
+	pools := map[string]string{}
+	for i := range r.Nodes {
+		pools[r.Nodes[i].Name] = r.Nodes[i].Pool
+	}
+	out := map[string][]string{}
+	for _, v := range r.Plan.Verdicts {
+		if v.Kind != plan.KindGPU || v.Reason != plan.GPUUnused {
+			continue
+		}
+		node := v.Subject[:max(0, strings.LastIndexByte(v.Subject, '/'))]
+		if pool := pools[node]; pool != "" {
+			out[pool] = append(out[pool], v.Subject)
+		}
+	}
+	return out
+}
+
+// conditionLimited is true while a limit keeps a pool from meeting its demand, like
+// the condition of the same name of an HPA.
+const conditionLimited = "ScalingLimited"
+
+// limits are the reasons of a pool's verdict that keep it from scaling up.
+var limits = []plan.Reason{plan.PoolAtMax, plan.BackingOff, plan.Frozen, plan.BoundReached, plan.TooManyUnready, plan.NodeSick}
+
+// sameDecision is how long the same failed decision is not listed again.
+const sameDecision = 10 * time.Minute
+
+// maxDecisionMessage bounds the message of a decision in the status, in bytes.
+const maxDecisionMessage = 512
+
+// setDecisions writes the pool's last actions, newest first, and conditionLimited. The
+// condition's message has no numbers, so that it is rarely written.
+func setDecisions(pool *v1alpha1.GPUNodePool, verdict plan.Verdict, results []act.Result, now time.Time) {
+	status, reason := metav1.ConditionFalse, cmp.Or(string(verdict.Reason), "Unknown")
+	message := "no limit keeps the pool from meeting its demand"
+	if slices.Contains(limits, verdict.Reason) {
+		status, message = metav1.ConditionTrue, explain.Meaning(verdict.Reason)
+	}
+	setCondition(pool, conditionLimited, status, reason, message)
+	list := slices.Clone(pool.Status.LastDecisions)
+	for _, r := range results {
+		if r.Action.Pool != pool.Name || r.Outcome != act.Done && r.Outcome != act.Failed {
+			continue
+		}
+		d := decisionOf(r, now)
+		if !slices.ContainsFunc(list, func(old v1alpha1.Decision) bool {
+			return old.Action == d.Action && old.On == d.On && old.Reason == d.Reason && old.Failed && d.Failed && now.Sub(old.Time.Time) < sameDecision
+		}) {
+			list = slices.Insert(list, 0, d)
+		}
+	}
+	pool.Status.LastDecisions = list[:min(len(list), v1alpha1.MaxDecisions)]
+}
+
+func decisionOf(r act.Result, now time.Time) v1alpha1.Decision {
+	a := r.Action
+	d := v1alpha1.Decision{
+		Time: metav1.NewTime(now.Truncate(time.Second)), Action: string(a.Verb), On: cmp.Or(a.Pod, a.Node),
+		Reason: string(a.Reason), Message: a.Detail, Failed: r.Outcome == act.Failed,
+	}
+	switch {
+	case r.Err != nil:
+		d.Message = fmt.Sprintf("%v; %s", r.Err, a.Detail)
+	case a.Verb == plan.ScaleUp:
+		d.Message = fmt.Sprintf("%d→%d: %s", a.From, a.To, a.Detail)
+	}
+	d.Message = short(d.Message, maxDecisionMessage)
+	return d
 }

@@ -3,11 +3,14 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -23,6 +26,9 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -264,5 +270,222 @@ pod a/x requests=7g.80gb
 	}
 	if d := c.pool().Status.LastDecisions; len(d) != 1 || !d[0].Failed || d[0].On != "n1" {
 		t.Errorf("decisions %+v", d)
+	}
+}
+
+// TestRemarks: the conditions are set only while true, name the remedy, and list a bounded
+// number of GPUs.
+func TestRemarks(t *testing.T) {
+	pool := named("p")
+	pool.Spec.Provider.Scale = &v1alpha1.ScaleProvider{Kind: "Herd", Name: "h100"}
+	r := Reconcile{
+		Observation: observe.Observation{Snapshot: plan.Snapshot{Nodes: []plan.Node{{Name: "n1", Pool: "p"}, {Name: "other"}}}},
+		Plan:        plan.Plan{Verdicts: []plan.Verdict{{Kind: plan.KindGPU, Subject: "n1/0", Reason: plan.GPUFree}, {Kind: plan.KindGPU, Subject: "other/0", Reason: plan.GPUUnused}}},
+	}
+	for i := range 7 {
+		r.Plan.Verdicts = append(r.Plan.Verdicts, plan.Verdict{Kind: plan.KindGPU, Subject: fmt.Sprintf("n1/%d", 1+i), Reason: plan.GPUUnused})
+	}
+	setRemarks(pool, true, unusedGPUs(r)["p"])
+	only, unused := meta.FindStatusCondition(pool.Status.Conditions, conditionGrowOnly), meta.FindStatusCondition(pool.Status.Conditions, conditionUnused)
+	if only == nil || !strings.Contains(only.Message, "Herd h100") || !strings.Contains(only.Message, "spec.scaleDown.disabled") {
+		t.Errorf("%+v", only)
+	}
+	if unused == nil || !strings.Contains(unused.Message, "n1/1, n1/2, n1/3, n1/4, n1/5 and 2 more") || strings.Contains(unused.Message, "other") {
+		t.Errorf("%+v", unused)
+	}
+	pool.Spec.ScaleDown.Disabled = true
+	setRemarks(pool, true, nil)
+	if len(pool.Status.Conditions) != 0 {
+		t.Errorf("conditions %+v", pool.Status.Conditions)
+	}
+}
+
+// TestLastDecisions: a pool's status lists its last actions, newest first and bounded; an
+// action that fails every second is listed once; conditionLimited is written when it
+// changes, not each reconcile.
+func TestLastDecisions(t *testing.T) {
+	c := cluster(t, named("p"))
+	a := c.publisher()
+	publish := func(after time.Duration, reason plan.Reason, results ...act.Result) v1alpha1.GPUNodePool {
+		t.Helper()
+		a.Publish(t.Context(), Reconcile{
+			Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(after), Pools: []plan.Pool{{Name: "p", Max: 4}}}},
+			Plan:        plan.Plan{Verdicts: []plan.Verdict{{Kind: plan.KindPool, Subject: "p", Reason: reason, Detail: "for " + after.String()}}},
+			Results:     results,
+		})
+		return c.pool()
+	}
+	scaleUp := func(to int) act.Result {
+		return act.Result{Outcome: act.Done, Action: plan.Action{Verb: plan.ScaleUp, Pool: "p", From: to - 1, To: to, Reason: plan.NoFreeSlice, Detail: "a/b requests a GPU"}}
+	}
+	failure := act.Result{Outcome: act.Failed, Err: errors.New("no route"), Action: plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "n1", Reason: plan.NodeEmpty, Detail: strings.Repeat("é", 400)}}
+	other := scaleUp(9)
+	other.Action.Pool = "q"
+	p := publish(0, plan.NoFreeSlice, scaleUp(1), other)
+	if d := p.Status.LastDecisions; len(d) != 1 || d[0].Action != "scale-up" || d[0].Message != "0→1: a/b requests a GPU" || d[0].Failed {
+		t.Errorf("decisions %+v", d)
+	}
+	for s := range 5 {
+		p = publish(time.Duration(s+1)*time.Second, plan.NoFreeSlice, failure)
+	}
+	d := p.Status.LastDecisions
+	if len(d) != 2 || !d[0].Failed || d[0].On != "n1" || !strings.Contains(d[0].Message, "no route") || len(d[0].Message) > maxDecisionMessage+4 {
+		t.Errorf("decisions %+v", d)
+	}
+	for to := range 10 {
+		p = publish(time.Duration(10+to)*time.Second, plan.PoolAtMax, scaleUp(to+2))
+	}
+	if d := p.Status.LastDecisions; len(d) != v1alpha1.MaxDecisions || d[0].Message != "10→11: a/b requests a GPU" {
+		t.Errorf("decisions %+v", d)
+	}
+	limited := meta.FindStatusCondition(p.Status.Conditions, conditionLimited)
+	if limited == nil || limited.Status != metav1.ConditionTrue || limited.Reason != "PoolAtMax" || limited.Message == "" {
+		t.Errorf("condition %+v", limited)
+	}
+	publish(20*time.Second, plan.PoolAtMax) // the target is the snapshot's again
+	before := c.writes
+	publish(21*time.Second, plan.PoolAtMax)
+	if c.writes != before {
+		t.Error("a reconcile that decided nothing was written")
+	}
+	p = publish(22*time.Second, plan.Steady)
+	if !meta.IsStatusConditionFalse(p.Status.Conditions, conditionLimited) {
+		t.Errorf("conditions %+v", p.Status.Conditions)
+	}
+}
+
+// TestOneEventPerPod: a pod that an action serves has one Event, with the detail of its
+// verdict. A pod that cannot be served has one with the remedy, repeated after
+// reportAgain.
+func TestOneEventPerPod(t *testing.T) {
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
+	}
+	c := cluster(t, pod("served"), pod("refused"))
+	a := c.publisher()
+	publish := func(after time.Duration, results ...act.Result) {
+		a.Publish(t.Context(), Reconcile{
+			Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(after)}},
+			Plan: plan.Plan{Verdicts: []plan.Verdict{
+				{Kind: plan.KindPod, Subject: "a/refused", Reason: plan.QuotaExceeded, Detail: "team-a 8/8 GPU guaranteed, 0 available, limit 8; requests 1 more"},
+				{Kind: plan.KindPod, Subject: "a/served", Reason: plan.WaitUpcomingNode, Detail: "a new node of p, in 5m"},
+			}}, Results: results,
+		})
+	}
+	const refused = "Warning QuotaExceeded team-a 8/8 GPU guaranteed, 0 available, limit 8; requests 1 more. Raise the tenant's guarantee, limit or borrow limit, or end a workload of the tenant's."
+	publish(0, act.Result{Outcome: act.Done, Action: plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 2, Reason: plan.NoFreeSlice, Detail: "a/served requests a GPU", For: []string{"a/served"}}})
+	c.recorded("Normal TriggeredScaleUp p 1→2, NoFreeSlice: a/served requests a GPU; a new node of p, in 5m", refused)
+	publish(reportAgain - time.Second)
+	c.recorded()
+	publish(reportAgain)
+	c.recorded(refused, "Normal WaitUpcomingNode a new node of p, in 5m")
+}
+
+// TestNotesAreShort: an Event's note has at most the API's bytes, and is valid UTF-8.
+func TestNotesAreShort(t *testing.T) {
+	for text, want := range map[string]int{"fits": 4, strings.Repeat("∞", 2000): 1024, "half a rune \xe2\x88": 15} {
+		if got := short(text, maxNote); len(got) != want || !utf8.ValidString(got) {
+			t.Errorf("%.20q: %d bytes, %q", text, len(got), got[max(0, len(got)-8):])
+		}
+	}
+}
+
+func TestAnotherAutoscalerIsACondition(t *testing.T) {
+	p := named("p")
+	setInvalid(p, &pools.Problem{Reason: pools.ReasonForeign, Field: "spec.provider.asg.name", What: "two", Remedy: "take one off"})
+	c := meta.FindStatusCondition(p.Status.Conditions, conditionForeign)
+	if c == nil || c.Status != "True" || c.Message != "spec.provider.asg.name: two; take one off" || p.Status.Reason != pools.ReasonForeign {
+		t.Errorf("%+v", p.Status)
+	}
+	setInvalid(p, errors.New("spec.template.product: nonsense"))
+	if meta.FindStatusCondition(p.Status.Conditions, conditionForeign) != nil || p.Status.Reason != "Invalid" {
+		t.Errorf("another reason: %+v", p.Status)
+	}
+	setInvalid(p, &pools.Problem{Reason: pools.ReasonForeign})
+	finding{pool: plan.Pool{Name: "p"}}.write(p)
+	if meta.FindStatusCondition(p.Status.Conditions, conditionForeign) != nil || !meta.IsStatusConditionTrue(p.Status.Conditions, conditionValid) {
+		t.Errorf("the problem is gone: %+v", p.Status)
+	}
+}
+
+func TestLearnedIsInTheStatus(t *testing.T) {
+	p := named("p")
+	setLearned(p, pools.Learned{ReadyAfter: 90*time.Second + time.Millisecond, Failures: 2, BackoffUntil: start})
+	if s := p.Status; s.ReadyAfter.Duration != 90*time.Second || s.Backoff.Failures != 2 || !s.Backoff.UntilTime.Time.Equal(start.Truncate(time.Second)) {
+		t.Errorf("%+v %+v", s.ReadyAfter, s.Backoff)
+	}
+	setLearned(p, pools.Learned{})
+	if p.Status.ReadyAfter != nil || p.Status.Backoff != nil {
+		t.Errorf("unknown is not zero: %+v %+v", p.Status.ReadyAfter, p.Status.Backoff)
+	}
+}
+
+// TestStatusOfAFixedPool: a fixed pool is ready if all its nodes are; the condition of one
+// without nodes names the remedy.
+func TestStatusOfAFixedPool(t *testing.T) {
+	for name, c := range map[string]struct {
+		size, ready int
+		want        string
+	}{
+		"no node is labelled": {0, 0, "False NoNodes: no node has the label gpuscale.io/pool=p; label"},
+		"one is not ready":    {3, 2, "False NotAllReady: 2 of 3 nodes are ready"},
+		"all are ready":       {3, 3, "True AllReady: "},
+	} {
+		pool := named("p")
+		f := finding{pool: plan.Pool{Name: "p", Fixed: true, Size: c.size, Target: c.size, Min: c.size, Max: c.size}, ready: c.ready}
+		f.write(pool)
+		got := meta.FindStatusCondition(pool.Status.Conditions, conditionReady)
+		if text := fmt.Sprintf("%s %s: %s", got.Status, got.Reason, got.Message); !strings.HasPrefix(text, c.want) {
+			t.Errorf("%s: %s", name, text)
+		}
+		if s := pool.Status; int(s.Size) != c.size || int(s.Target) != c.size || int(s.Ready) != c.ready || s.Upcoming != 0 {
+			t.Errorf("%s: size %d, target %d, ready %d, upcoming %d", name, s.Size, s.Target, s.Ready, s.Upcoming)
+		}
+	}
+}
+
+// TestQuotaStatus: a quota's usage is written at most every few seconds, its conditions at
+// once.
+func TestQuotaStatus(t *testing.T) {
+	made := &v1alpha1.GPUQuota{ObjectMeta: metav1.ObjectMeta{Name: "team", Generation: 3}}
+	c := cluster(t, made)
+	a := c.publisher()
+	reconcile := func(after time.Duration, gpus int, problem error) v1alpha1.GPUQuotaStatus {
+		t.Helper()
+		var q v1alpha1.GPUQuota
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "team"}, &q); err != nil {
+			t.Fatal(err)
+		}
+		all := quota.All()
+		r := Reconcile{Observation: observe.Observation{
+			Snapshot: plan.Snapshot{
+				Now:     time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC).Add(after),
+				Tenants: []plan.Tenant{{Tenant: quota.Tenant{Name: "team", Guarantee: quota.Amount{Compute: 14, Memory: 16}, Limit: all, Borrow: all, Lend: all}}},
+				Pods:    []plan.Pod{{Namespace: "n", Name: "p", Node: "x", Tenant: "team", Demand: demand.Demand{GPUs: gpus, Vendor: "nvidia"}}},
+			},
+			Quotas: []v1alpha1.GPUQuota{q}, QuotaProblems: map[string]error{},
+		}}
+		if problem != nil {
+			r.QuotaProblems["GPUQuota team"] = problem
+		}
+		if err := a.quotas(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "team"}, &q); err != nil {
+			t.Fatal(err)
+		}
+		return q.Status
+	}
+	if s := reconcile(0, 1, nil); s.Used != "1" || s.Guaranteed != "2" || s.ObservedGeneration != made.Generation || s.Conditions[0].Status != metav1.ConditionTrue {
+		t.Errorf("%+v", s)
+	}
+	if s := reconcile(time.Second, 2, nil); s.Used != "1" {
+		t.Errorf("written again after a second: %+v", s)
+	}
+	if s := reconcile(2*time.Second, 2, errors.New("spec.parent: a circle")); s.Used != "2" || s.Conditions[0].Status != metav1.ConditionFalse || s.Conditions[0].Message != "spec.parent: a circle" {
+		t.Errorf("%+v", s)
+	}
+	if s := reconcile(10*time.Second, 3, nil); s.Used != "3" || s.Borrowed != "1" || s.Conditions[0].Status != metav1.ConditionTrue {
+		t.Errorf("%+v", s)
 	}
 }

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -360,4 +361,129 @@ func pointers(pods []corev1.Pod) []*corev1.Pod {
 		out[i] = &pods[i]
 	}
 	return out
+}
+
+func cel(expressions ...string) []resourcev1.DeviceSelector {
+	var out []resourcev1.DeviceSelector
+	for _, e := range expressions {
+		out = append(out, resourcev1.DeviceSelector{CEL: &resourcev1.CELDeviceSelector{Expression: e}})
+	}
+	return out
+}
+
+func TestReadSelectors(t *testing.T) {
+	for _, c := range []struct {
+		expression string
+		driver     string
+		attributes map[string]string // of gpu.nvidia.com
+	}{
+		// As in the DRA driver's device classes and demos.
+		{"device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'", "gpu.nvidia.com", map[string]string{"type": "gpu"}},
+		{"device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig' && device.attributes['gpu.nvidia.com'].profile == '1g.12gb'",
+			"gpu.nvidia.com", map[string]string{"type": "mig", "profile": "1g.12gb"}},
+		{"device.attributes['gpu.nvidia.com'].profile == '3g.40gb'", "", map[string]string{"profile": "3g.40gb"}},
+		{"device.attributes['gpu.nvidia.com'].productName == 'NVIDIA A100-SXM4-80GB'", "", map[string]string{"productName": "NVIDIA A100-SXM4-80GB"}},
+		// Equivalent forms.
+		{`device.attributes["gpu.nvidia.com"].profile == "1g.10gb+me"`, "", map[string]string{"profile": "1g.10gb+me"}},
+		{`device.attributes["gpu.nvidia.com"]["profile"] == "3g.40gb"`, "", map[string]string{"profile": "3g.40gb"}},
+		{"'gpu.nvidia.com' == device.driver", "gpu.nvidia.com", nil},
+		{"'mig'==device.attributes['gpu.nvidia.com'].type", "", map[string]string{"type": "mig"}},
+		{"device.attributes['gpu.nvidia.com'].profile in ['3g.40gb']", "", map[string]string{"profile": "3g.40gb"}},
+		{"(device.driver == 'gpu.nvidia.com')\n  &&\n((device.attributes['gpu.nvidia.com'].type == 'mig') && device.attributes['gpu.nvidia.com'].profile == '7g.80gb')",
+			"gpu.nvidia.com", map[string]string{"type": "mig", "profile": "7g.80gb"}},
+		{"device.attributes['gpu.nvidia.com'].type == 'gpu' && device.attributes['gpu.nvidia.com'].type == 'gpu'", "", map[string]string{"type": "gpu"}},
+		{"device.attributes['gpu.nvidia.com'].productName == 'a && b || (c'", "", map[string]string{"productName": "a && b || (c"}},
+	} {
+		s := readSelectors(cel(c.expression))
+		if s.unread != nil || s.driver != c.driver || !reflect.DeepEqual(s.attributes["gpu.nvidia.com"], c.attributes) {
+			t.Errorf("%s: got %+v", c.expression, s)
+		}
+	}
+}
+
+func TestUnsupportedSelectors(t *testing.T) {
+	for _, expression := range []string{
+		"device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$')",
+		"device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$')\n&&\n(device.attributes['gpu.nvidia.com'].index == 0 ||\ndevice.attributes['gpu.nvidia.com'].index == 2)",
+		"device.attributes['gpu.nvidia.com'].profile == '4g.40gb' || device.attributes['gpu.nvidia.com'].profile == '3g.40gb'",
+		"device.driver == 'gpu.nvidia.com' || device.attributes['gpu.nvidia.com'].type == 'gpu' && device.attributes['gpu.nvidia.com'].profile == '3g.40gb'",
+		"device.attributes['gpu.nvidia.com'].profile in ['4g.40gb', '3g.40gb']",
+		"device.attributes['gpu.nvidia.com'].profile != '3g.40gb'",
+		"!(device.attributes['gpu.nvidia.com'].profile == '3g.40gb')",
+		"device.attributes['gpu.nvidia.com'].profile == '3g.40gb' ? true : false",
+		"device.attributes['gpu.nvidia.com'].profile == r'3g.40gb'",
+		`device.attributes['gpu.nvidia.com'].profile == '3g.40gb\x2b'`,
+		"device.attributes['gpu.nvidia.com'].type == 'gpu' && device.attributes['gpu.nvidia.com'].type == 'mig'",
+		"device.driver == 'a' && device.driver == 'b'",
+		"device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity(\"40Gi\"))",
+		"device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0",
+		"device.attributes['gpu.nvidia.com'].index == 0",
+		"'a' == 'a'",
+		"device.driver",
+		"device.driver == ",
+		"device.driver == ''",
+		"'unterminated",
+		"true",
+		"",
+	} {
+		if s := readSelectors(cel(expression)); s.unread == nil || !strings.Contains(s.unread.Error(), "is not supported") {
+			t.Errorf("%q: got %+v", expression, s)
+		}
+	}
+	if s := readSelectors([]resourcev1.DeviceSelector{{}}); s.unread == nil {
+		t.Error("a selector in another language was read")
+	}
+	// The supported terms beside it are read all the same.
+	s := readSelectors(cel("device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'", "device.attributes['gpu.nvidia.com'].index == 0"))
+	if s.unread == nil || s.driver != "gpu.nvidia.com" || s.attributes["gpu.nvidia.com"]["type"] != "gpu" {
+		t.Errorf("got %+v", s)
+	}
+}
+
+// TestAlternativesAreUncertain: a driver that is only one of two alternatives must not hide an
+// accelerator.
+func TestAlternativesAreUncertain(t *testing.T) {
+	const gpu, nic, rdma = "device.driver == 'gpu.nvidia.com'", "device.driver == 'dra.net'", "device.attributes['dra.net'].rdma == 'yes'"
+	for _, expression := range []string{
+		gpu + " || " + rdma + " && " + nic,
+		nic + " && " + rdma + " || " + gpu,
+		nic + " && " + rdma + " ? true : false",
+		rdma + " ? true : " + rdma + " && " + nic,
+		"[" + rdma + " && " + nic + "].all(x, x)",
+		"{'a': " + rdma + " && " + nic + " && " + rdma + "}.a",
+		"!(" + rdma + " && " + nic + ")",
+		"(" + gpu + " || " + nic + ")",
+	} {
+		if s := readSelectors(cel(expression)); s.unread == nil || s.driver != "" || len(s.attributes) > 0 {
+			t.Errorf("%s: got %+v", expression, s)
+		}
+	}
+}
+
+// FuzzSelectors: an expression has the same meaning in brackets and joined with itself by &&; one
+// of two alternatives is never certain.
+func FuzzSelectors(f *testing.F) {
+	f.Add("device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'")
+	f.Add("device.attributes[\"a\"][\"b\"] == \"c\"")
+	f.Add("(device.driver == 'x') && 'y' in ['z']")
+	f.Add("'a' == device.driver || ((")
+	f.Add("device.attributes['\xff'].x == '\n'")
+	f.Fuzz(func(t *testing.T, expression string) {
+		s := readSelectors(cel(expression))
+		if s.unread != nil {
+			return
+		}
+		same := "device.driver == 'same'"
+		for _, other := range []string{"(" + expression + ")", "(" + expression + ") && (" + expression + ")"} {
+			if again := readSelectors(cel(other)); !reflect.DeepEqual(again, s) {
+				t.Fatalf("%q gives %+v, and %q gives %+v", expression, s, other, again)
+			}
+		}
+		if either := readSelectors(cel("(" + expression + ") || " + same)); either.unread == nil || either.driver != "" || len(either.attributes) > 0 {
+			t.Fatalf("one of two is taken for certain: %+v", either)
+		}
+		if s.driver == "" && len(s.attributes) == 0 {
+			t.Fatalf("%q is read without a result", expression)
+		}
+	})
 }

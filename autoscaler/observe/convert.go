@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -253,4 +255,76 @@ func modelOf(p *plan.Pod, of map[string]string) string {
 		found = asked
 	}
 	return found
+}
+
+// converted caches converted pods.
+type converted struct{ perVersion[plan.Pod] }
+
+// of returns c.ConvertPod(p). A pod with resource claims is not cached, since its demand changes
+// without the pod; nor is one without a resourceVersion.
+func (k *converted) of(c *Claims, p *corev1.Pod) plan.Pod {
+	if len(p.Spec.ResourceClaims) > 0 || !numbered(p) {
+		return c.ConvertPod(p)
+	}
+	return *k.get(p, func(pod *plan.Pod) { *pod = c.ConvertPod(p) })
+}
+
+// version identifies a set of device classes.
+func (c *Claims) version() string {
+	if c == nil || len(c.classes) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(c.classes)) {
+		class := c.classes[name]
+		b.WriteString(name + "\x00" + string(class.UID) + "\x00" + class.ResourceVersion + "\x00")
+	}
+	return b.String()
+}
+
+// perVersion caches what objects were read as, per resourceVersion: of thousands few change between
+// reconciles. Cached values are shared by the reconciles; only the fields of a copy may be written
+// to.
+type perVersion[T any] struct {
+	classes   string // device classes, which determine the meaning of extended resources
+	known     map[types.UID]*version[T]
+	reconcile int
+}
+
+type version[T any] struct {
+	of        string // resourceVersion
+	is        T
+	reconcile int
+}
+
+// begin starts a reconcile. Entries of other device classes are dropped.
+func (k *perVersion[T]) begin(c *Claims) {
+	k.reconcile++
+	if classes := c.version(); k.known == nil || classes != k.classes {
+		k.classes, k.known = classes, map[types.UID]*version[T]{}
+	}
+}
+
+// numbered reports whether an object can be cached: it has a UID and a resourceVersion.
+func numbered(o metav1.Object) bool { return o.GetUID() != "" && o.GetResourceVersion() != "" }
+
+// get returns the cached value of a numbered object, and reads it again if its resourceVersion has
+// changed.
+func (k *perVersion[T]) get(o metav1.Object, read func(*T)) *T {
+	had := k.known[o.GetUID()]
+	if had == nil {
+		had = &version[T]{}
+		k.known[o.GetUID()] = had
+	}
+	if v := o.GetResourceVersion(); had.of != v {
+		had.of = v
+		read(&had.is)
+	}
+	had.reconcile = k.reconcile
+	return &had.is
+}
+
+// end drops the entries that were not used in this reconcile.
+func (k *perVersion[T]) end() {
+	maps.DeleteFunc(k.known, func(_ types.UID, v *version[T]) bool { return v.reconcile != k.reconcile })
 }

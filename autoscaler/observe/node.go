@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -156,4 +158,150 @@ func unpartitioned(in nodeInput) bool {
 func isGPU(name string) bool {
 	d, err := demandOf(name)
 	return err == nil && !d.Zero()
+}
+
+// knownNodes caches the content of node objects. A nil knownNodes caches nothing.
+type knownNodes struct{ perVersion[nodeFacts] }
+
+// nodeFacts is the content of a Node object alone: independent of clock, configuration and
+// provider.
+type nodeFacts struct {
+	// Node lacks Pool, LeavesAt and GPUs. Other sources may set Cordoned and NoScaleDown too.
+	plan.Node
+	devices bool // it advertises accelerators
+	shares  int  // of each GPU, where they are given in shares only
+	// divided is the GPUs that another project's scheduler divides, nil for none.
+	divided *demand.Divided
+	// report is the agent's annotation. It is parsed once per version; whether it is trusted is
+	// decided elsewhere.
+	report    partition.Report
+	reportErr error
+}
+
+// of returns the cached facts of a node. A node without a resourceVersion is read every time.
+func (k *knownNodes) of(c *Claims, n *corev1.Node) *nodeFacts {
+	if k == nil || !numbered(n) {
+		facts := readNode(c, n)
+		return &facts
+	}
+	return k.get(n, func(facts *nodeFacts) { *facts = readNode(c, n) })
+}
+
+func readNode(c *Claims, n *corev1.Node) nodeFacts {
+	out := nodeFacts{devices: offersDevices(n), shares: sharesOf(n), Node: plan.Node{
+		Name: n.Name, Labels: n.Labels,
+		Ready: ready(n) && n.DeletionTimestamp == nil, Cordoned: n.Spec.Unschedulable,
+		CordonedBy:  cordonedBy(n),
+		Created:     n.CreationTimestamp.Time,
+		CPUMilli:    n.Status.Allocatable.Cpu().MilliValue(),
+		MemoryMi:    n.Status.Allocatable.Memory().Value() >> 20,
+		Operation:   partition.OperationOf(n),
+		NoScaleDown: v1alpha1.ScaleDownDisabled(n),
+		Allocatable: offer(n),
+		Drain:       draining(n),
+		HoldsData:   holdsData(n.Labels),
+		SoftTainted: v1alpha1.SoftTainted(n),
+		UID:         string(n.UID),
+		Others:      c.others(n.Status.Allocatable),
+	}}
+	if d, ok := dividedNode(n); ok {
+		out.divide(d)
+	}
+	if text := n.Annotations[partition.LayoutAnnotation]; text != "" {
+		out.report, out.reportErr = partition.ParseReport(text)
+	}
+	for _, t := range n.Spec.Taints {
+		if !lifecycleTaints[t.Key] && t.Key != v1alpha1.EmptyTaint {
+			out.Taints = append(out.Taints, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+		}
+	}
+	return out
+}
+
+// draining returns the drain under way on a node, nil for none. An unreadable drain has no
+// deadline; it is overdue and ends.
+func draining(n *corev1.Node) *plan.Draining {
+	d, ok, err := v1alpha1.DrainOf(n)
+	if !ok {
+		return nil
+	}
+	out := plan.Draining{Reason: plan.Reason(d.Reason)}
+	if out.Reason != plan.NodeSick && out.Reason != plan.NodeInterrupted && out.Reason != plan.NodeEmpty {
+		out.Reason = plan.NodeUnderused // the least strict reason
+	}
+	if err == nil {
+		out.Started, out.Deadline = d.Started, d.Deadline
+	}
+	return &out
+}
+
+// offer is the node's allocatable devices, allocated or not. It is nil where a resource counts
+// parts of GPUs: its dialect says less about GPUs than the GPUs themselves.
+func offer(n *corev1.Node) *demand.Demand {
+	var each []demand.Demand
+	for _, name := range slices.Sorted(maps.Keys(n.Status.Allocatable)) {
+		amount := n.Status.Allocatable[name]
+		one, err := demandOf(string(name))
+		if one.Fraction.Shares() {
+			continue // no whole GPU, and counted by Others
+		}
+		if err != nil && !strings.HasPrefix(string(name), "nvidia.com/") {
+			continue // a device of unknown size is no whole GPU
+		}
+		if err != nil || one.Fraction != nil {
+			return nil
+		}
+		if one.Zero() || amount.Value() <= 0 {
+			continue
+		}
+		d, err := demand.FromResources(map[string]int64{string(name): amount.Value()})
+		if err != nil {
+			return nil
+		}
+		each = append(each, d)
+	}
+	all, err := demand.Sum(each...)
+	if err != nil { // GPUs of two vendors: the planner knows no such node
+		return nil
+	}
+	return &all
+}
+
+// spread distributes the instances that a node advertises over its GPUs, as many to each as fit,
+// where no config defines the layout; nil where they do not fit. The result is one possible layout:
+// the real one is as unknown as the allocations.
+func spread(offered map[string]int64, gpus []plan.GPU, tables mig.Tables) partition.NodeLayout {
+	if len(offered) == 0 || len(gpus) == 0 {
+		return nil
+	}
+	left := maps.Clone(offered)
+	out := make(partition.NodeLayout, len(gpus))
+	for i := range gpus {
+		table, ok := tables.ForModel(gpus[i].Model.Name)
+		if !ok {
+			return nil
+		}
+		out[i] = partition.GPULayout{MIG: true, Counts: map[string]int{}}
+		var have mig.Layout
+		for _, resource := range slices.Sorted(maps.Keys(left)) {
+			name, _ := mig.ProfileOfResource(resource)
+			profile, ok := table.Exact(name)
+			// Each GPU gets its share of what is left, so that equal GPUs stay equal.
+			for share := (left[resource] + int64(len(gpus)-i) - 1) / int64(len(gpus)-i); ok && share > 0; share-- {
+				next, fits := table.Arrange(nil, append(mig.Counts(have), mig.Count{Profile: profile, N: 1}))
+				if !fits {
+					break
+				}
+				have = next
+				out[i].Counts[name]++
+				left[resource]--
+			}
+		}
+	}
+	for _, n := range left {
+		if n > 0 {
+			return nil
+		}
+	}
+	return out
 }

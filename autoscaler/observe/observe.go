@@ -74,12 +74,8 @@ type Observer struct {
 // New returns an Observer without history: a GPU that is free counts as free since the first
 // Observe.
 func New(o Options) *Observer {
-	if o.MaxAge == 0 {
-		o.MaxAge = 30 * time.Second
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.MaxAge = cmp.Or(o.MaxAge, 30*time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Outlooks == nil {
 		o.Outlooks = func() []Outlook { return nil }
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -192,4 +193,57 @@ func allMIGEmpty(report map[int]reportedGPU) bool {
 		}
 	}
 	return len(report) > 0
+}
+
+// published caches the MIG tables that nodes publish: they rarely change and take time to build.
+type published struct {
+	from   []partition.Publication
+	tables mig.Tables
+	err    error
+}
+
+// of returns the tables of these nodes. The error names the nodes with an invalid table; the other
+// tables are used.
+func (p *published) of(nodes []corev1.Node) (mig.Tables, error) {
+	from := partition.Publications(nodes)
+	if !slices.Equal(from, p.from) {
+		p.from = from
+		p.tables, p.err = partition.TablesOf(from)
+	}
+	return p.tables, p.err
+}
+
+// models caches the models of product names: every GPU is looked up in every reconcile, and there
+// are few products. A nil models caches nothing.
+type models struct {
+	tables mig.Tables
+	known  map[productName]productModel
+}
+
+// productName is a name and, if known, the GPU's memory in MiB.
+type productName struct {
+	name   string
+	memory int
+}
+
+type productModel struct {
+	gpu.Model
+	ok bool
+}
+
+// of returns tables.Model(name, memory).
+func (m *models) of(tables mig.Tables, name string, memory int) (gpu.Model, bool) {
+	if m == nil {
+		return tables.Model(name, memory)
+	}
+	if m.known == nil || !slices.Equal(m.tables, tables) {
+		m.tables, m.known = tables, map[productName]productModel{}
+	}
+	key := productName{name, memory}
+	found, ok := m.known[key]
+	if !ok {
+		found.Model, found.ok = tables.Model(name, memory)
+		m.known[key] = found
+	}
+	return found.Model, found.ok
 }

@@ -1,8 +1,11 @@
 package partition
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,9 +20,9 @@ const (
 
 // Values of StateLabel.
 const (
-	StatePending   = "pending"
-	StateSuccess   = "success"
-	StateFailed    = "failed"
+	StatePending = "pending"
+	StateSuccess = "success"
+	StateFailed  = "failed"
 )
 
 // Unreadable is the ID of an operation whose record cannot be parsed.
@@ -82,4 +85,69 @@ func Advertised(node *corev1.Node) map[string]int64 {
 		}
 	}
 	return out
+}
+
+// ForAgent makes r an operation for the agent of the node with these GPUs.
+func (r *Record) ForAgent(gpus []plan.GPU) {
+	r.Actuator, r.Config, r.Previous = ActuatorAgent, "", ""
+	for _, c := range gpus {
+		if c.Index == r.GPU {
+			r.UUID = c.UUID
+		}
+	}
+}
+
+// IsSelected reports whether r's actuator has been signalled to begin.
+func (r Record) IsSelected(node *corev1.Node) bool {
+	return r.Selected || r.Actuator != ActuatorAgent && node.Labels[ConfigLabel] == r.Config
+}
+
+// agentPhase returns the agent's progress with r.
+func agentPhase(node *corev1.Node, r Record) (plan.Phase, string) {
+	a, ok := answerTo(node, r)
+	switch {
+	case r.Undo != nil && ok:
+		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, agent state %s: %s", r.Undo.Attempts, a.State, cmp.Or(a.Message, a.Step))
+	case r.Undo != nil:
+		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, the agent has not answered", r.Undo.Attempts)
+	case !r.Selected:
+		return plan.PhasePending, "the agent has not been signalled to begin"
+	case !ok:
+		return plan.PhasePending, "the node's agent has not answered"
+	case a.State == AgentFailed || a.State == AgentRestored || a.Back:
+		return plan.PhaseFailed, "the agent could not repartition the GPU: " + a.Message
+	case a.State == AgentWorking:
+		return plan.PhasePending, "the agent is at: " + a.Step
+	case !Offers(node, r.Expect):
+		return plan.PhasePending, "the device plugin has not advertised the new layout yet"
+	}
+	return plan.PhaseSucceeded, ""
+}
+
+// undoByAgent asks the node's agent to restore the GPU, and ends the operation once the agent has
+// confirmed it. The agent may be in the middle of a change, so nothing ends before it answers, even
+// if it may not have seen the operation.
+func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r Record, now time.Time, patience time.Duration) (done bool, err error) {
+	a, ok := answerTo(node, r)
+	since := r.Started
+	if r.Undo != nil {
+		since = r.Undo.Since
+	}
+	waited := elapsed(since, now) >= patience
+	failed := ok && a.State == AgentFailed && elapsed(since, now) >= retryAfter(StateFailed, r.attempt(), patience)
+	switch {
+	case r.Undo == nil && !r.Selected:
+		return true, m.Unmark(ctx, node, r) // it was never begun
+	case ok && a.State == AgentRestored && Offers(node, r.Was):
+		return true, m.Unmark(ctx, node, r)
+	case r.Undo != nil && !waited && !failed:
+		return false, nil
+	case r.attempt() >= MaxUndoAttempts:
+		return m.giveUp(ctx, node, r, fmt.Errorf("GPU %d could not be restored to %s in %d attempts, agent state %q, message %q",
+			r.GPU, r.Before, r.attempt(), a.State, a.Message))
+	}
+	r.Undo = &Undo{Since: now, Attempts: r.attempt() + 1}
+	return false, m.patch(ctx, node, "having the agent go back on", func(n *corev1.Node) {
+		setRecord(n, r.String())
+	})
 }

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
@@ -134,4 +138,180 @@ func (p Providers) Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1
 		return Learned{}
 	}
 	return p.History.Seen(pool, target, nodes)
+}
+
+// Reasons of a pool's condition for which no action is taken on it.
+const (
+	ReasonNoTarget = "TargetNotFound"
+	ReasonTarget   = "TargetInvalid"
+	ReasonShared   = "TargetShared"
+	ReasonForeign  = "ForeignAutoscaler"
+)
+
+// Problem is an error that persists until a user changes something. The pool is not acted on;
+// others are.
+type Problem struct {
+	// Reason is the condition's reason.
+	Reason string
+	// Field of the GPUNodePool that the problem is about.
+	Field string
+	// What is wrong, and what to do about it.
+	What, Remedy string
+}
+
+// Error returns all of it in one line.
+func (p *Problem) Error() string {
+	return fmt.Sprintf("%s: %s; %s", p.Field, p.What, p.Remedy)
+}
+
+// ReasonOf returns the condition's reason for err, "Invalid" for other errors than a Problem.
+func ReasonOf(err error) string {
+	if p := (*Problem)(nil); errors.As(err, &p) {
+		return p.Reason
+	}
+	return "Invalid"
+}
+
+// ErrBusy means that the provider has not finished an earlier request; the next reconcile tries
+// again.
+var ErrBusy = errors.New("the provider is busy")
+
+// ErrFixed means that the pool's machines are neither made nor removed. The planner requests
+// neither of a fixed pool, so the call is a bug.
+var ErrFixed = errors.New("the pool is fixed: its machines are neither made nor removed")
+
+// ErrUnnamed means that the provider cannot remove a particular node. Lowering its size instead
+// would remove an arbitrary one.
+var ErrUnnamed = errors.New("the provider cannot remove a node by name")
+
+// Fixed is the provider of pools whose machines are neither made nor removed. Its nodes are those
+// with the pool's label. The planner changes no such pool; should it try, the provider returns an
+// error.
+type Fixed struct {
+	nodes client.Reader
+}
+
+// NewFixed returns the provider. It only reads, from any client or cache.
+func NewFixed(nodes client.Reader) *Fixed { return &Fixed{nodes: nodes} }
+
+// List implements Provider. The target is the current size.
+func (f *Fixed) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
+	var list corev1.NodeList
+	err := f.nodes.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return Listing{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+	}
+	return Listing{Target: len(list.Items)}, nil
+}
+
+// SetSize implements Provider. The error is ErrFixed.
+func (f *Fixed) SetSize(_ context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+	return fmt.Errorf("asking for %d nodes of pool %s: %w", size, pool.Name, ErrFixed)
+}
+
+// Delete implements Provider. The error is ErrFixed.
+func (f *Fixed) Delete(context.Context, *v1alpha1.GPUNodePool, *corev1.Node) error {
+	return ErrFixed
+}
+
+// sameNode rejects a node that is not of the pool, or was replaced or changed since it was read: the
+// decision was made on another state.
+func sameNode(ctx context.Context, live client.Reader, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
+		return fmt.Errorf("it is not of pool %s", pool.Name)
+	}
+	var now corev1.Node
+	if err := live.Get(ctx, client.ObjectKey{Name: node.Name}, &now); err != nil {
+		return fmt.Errorf("getting it: %w", err)
+	}
+	nodes := schema.GroupResource{Resource: "nodes"}
+	switch {
+	case now.UID != node.UID:
+		return apierrors.NewConflict(nodes, node.Name, fmt.Errorf("a new node has this name, with another UID"))
+	case now.Spec.ProviderID != node.Spec.ProviderID:
+		return apierrors.NewConflict(nodes, node.Name, fmt.Errorf("its providerID has changed from %q to %q", node.Spec.ProviderID, now.Spec.ProviderID))
+	case now.ResourceVersion != node.ResourceVersion:
+		return apierrors.NewConflict(nodes, node.Name, fmt.Errorf("it was changed since it was read"))
+	}
+	return nil
+}
+
+// memo caches the answers of List, failures included. After failures, calls become rarer: the
+// provider may be throttling or slow to fail.
+type memo struct {
+	every time.Duration
+	now   func() time.Time
+
+	mu      sync.Mutex
+	answers map[string]remembered
+}
+
+// maxRetry is the longest pause after a failure.
+const maxRetry = time.Minute
+
+type remembered struct {
+	at         time.Time
+	generation int64
+	listing    Listing
+	err        error
+	failures   int // in a row
+}
+
+// fresh reports whether the answer can be used. After a failure the pause doubles, from two seconds
+// on. A Problem with the target is read again at the normal interval, so that a fix is noticed.
+func (r *remembered) fresh(generation int64, now time.Time, every time.Duration) bool {
+	if p := (*Problem)(nil); r.err != nil && !errors.As(r.err, &p) {
+		every = min(time.Second<<min(r.failures, 10), maxRetry)
+	}
+	return r.generation == generation && now.Sub(r.at) < every && !now.Before(r.at)
+}
+
+func newMemo(every time.Duration, now func() time.Time) *memo {
+	return &memo{every: every, now: now, answers: map[string]remembered{}}
+}
+
+// get calls ask if the last answer is too old, or of another generation of the pool.
+func (m *memo) get(ctx context.Context, pool *v1alpha1.GPUNodePool, ask func() (Listing, error)) (Listing, error) {
+	m.mu.Lock()
+	last, ok := m.answers[pool.Name]
+	m.mu.Unlock()
+	if ok && last.fresh(pool.Generation, m.now(), m.every) {
+		return last.listing, last.err
+	}
+	l, err := ask()
+	if ctx.Err() != nil {
+		return l, err // the process is ending
+	}
+	next := remembered{at: m.now(), generation: pool.Generation, listing: l}
+	if err != nil {
+		next.listing, next.err, next.failures = Listing{}, err, 1
+		if last.generation == pool.Generation {
+			next.failures += last.failures
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answers[pool.Name] = next
+	return next.listing, err
+}
+
+// forget drops the cached answer.
+func (m *memo) forget(pool *v1alpha1.GPUNodePool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := m.answers[pool.Name]
+	last.at = time.Time{}
+	m.answers[pool.Name] = last
+}
+
+// resized records a size just written. The rest of the answer keeps its age.
+func (m *memo) resized(pool *v1alpha1.GPUNodePool, size int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.answers[pool.Name]
+	if !ok || last.err != nil || last.generation != pool.Generation {
+		return // there is no answer to update
+	}
+	last.listing.Target = size
+	m.answers[pool.Name] = last
 }

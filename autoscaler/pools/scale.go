@@ -2,13 +2,18 @@ package pools
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -202,6 +207,180 @@ func patch(ctx context.Context, c client.Client, before, after *unstructured.Uns
 	err := c.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return fmt.Errorf("%s %s %s: %w", doing, after.GetKind(), after.GetName(), err)
+	}
+	return nil
+}
+
+// Replacer is a Provider that can replace a node. The size is never lowered, so the machine's
+// controller makes the new node by itself: a removal followed by a scale-up would have to wait for
+// the removal, and would be lost with the waiting process.
+type Replacer interface {
+	// Replace removes this node, for which the provider makes another. errors.ErrUnsupported means
+	// that nothing was done.
+	Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error
+}
+
+// Replace implements Replacer for the pool's provider.
+func (p Providers) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	provider, err := p.writer(ctx, pool, "replace node "+node.Name)
+	if err != nil {
+		return err
+	}
+	err = errors.ErrUnsupported
+	if r, ok := provider.(Replacer); ok {
+		err = r.Replace(ctx, pool, node)
+	}
+	if err != nil {
+		return fmt.Errorf("replacing node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// Replace implements Replacer: when a Machine or NodeClaim is deleted, its controller makes another
+// as long as the size stays. The target's annotation lists the machine first, so that its node is
+// not counted while it goes.
+func (s *Scale) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	defer s.memo.forget(pool)
+	t, kind, machine, err := s.machine(ctx, pool, node)
+	switch {
+	case err != nil:
+		return err
+	case machine.GetDeletionTimestamp() != nil:
+		return nil // terminating already
+	case t.counted(machine) && !kind.passedOver(t, machine):
+		return fmt.Errorf("%w: %s is removing it already", ErrBusy, t.name())
+	}
+	all, err := kind.all(ctx, t)
+	if err != nil {
+		return err
+	}
+	before := t.object.DeepCopy()
+	t.setRemoving(append(slices.DeleteFunc(t.removing(), gone(all)), string(machine.GetUID())))
+	if err := patch(ctx, s.client, before, t.object, "noting what goes on"); err != nil {
+		return err
+	}
+	err = s.client.Delete(ctx, machine, client.Preconditions{UID: ptr.To(machine.GetUID())})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting %s %s: %w", machine.GetKind(), machine.GetName(), err)
+	}
+	return nil
+}
+
+// Replace implements Replacer: a group whose size stays starts another instance.
+func (a *ASG) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
+	defer cancel()
+	defer a.memo.forget(pool)
+	return a.terminate(ctx, pool, node, false)
+}
+
+// Withdrawer is a Provider that can take back a request that it has not met.
+type Withdrawer interface {
+	// Withdraw lowers the pool's size by the machines that have no node. It removes no node.
+	Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error
+}
+
+// Withdraw implements Withdrawer for the pool's provider. The History counts a failure.
+func (p Providers) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
+	provider, err := p.writer(ctx, pool, "withdraw the request")
+	if err != nil {
+		return err
+	}
+	w, ok := provider.(Withdrawer)
+	if !ok {
+		return fmt.Errorf("%w: the provider of pool %s cannot take back a request", ErrUnnamed, pool.Name)
+	}
+	if err := w.Withdraw(ctx, pool); err != nil {
+		return fmt.Errorf("withdrawing the request of pool %s: %w", pool.Name, err)
+	}
+	if p.History != nil {
+		p.History.Withdrawn(pool)
+	}
+	return nil
+}
+
+// Withdraw implements Withdrawer: Machines and NodeClaims that have no node are removed by name.
+func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
+	defer s.memo.forget(pool)
+	t, err := s.read(ctx, pool)
+	if err != nil {
+		return err
+	}
+	kind := s.kind(t)
+	if kind == nil || t.object.GetKind() == kindMachinePool {
+		return fmt.Errorf("%w: %s has replicas but no machines to choose from", ErrUnnamed, t.name())
+	}
+	if err := ours(kind, t); err != nil {
+		return err
+	}
+	all, err := kind.all(ctx, t)
+	if err != nil {
+		return err
+	}
+	removed := false
+	for i := range all {
+		if name, _ := kind.node(&all[i]); name != "" {
+			continue
+		}
+		if err := kind.remove(ctx, t, &all[i]); err != nil {
+			return err
+		}
+		removed = true
+	}
+	if removed {
+		return nil
+	}
+	return s.unmade(ctx, t, kind, all)
+}
+
+// unmade lowers a target whose controller has made fewer machines than requested, to those it has
+// made: with as many machines as replicas, none is chosen for removal.
+func (s *Scale) unmade(ctx context.Context, t target, kind machines, all []unstructured.Unstructured) error {
+	size, err := kind.size(t)
+	if err != nil {
+		return err
+	}
+	made := 0
+	for i := range all {
+		if all[i].GetDeletionTimestamp() == nil {
+			made++
+		}
+	}
+	if size <= made {
+		return nil
+	}
+	before := t.object.DeepCopy()
+	if err := kind.resize(t, made); err != nil {
+		return err
+	}
+	return patch(ctx, s.client, before, t.object, "lowering")
+}
+
+// Withdraw implements Withdrawer: the group's size becomes the number of its instances, which
+// terminates none of them.
+func (a *ASG) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
+	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
+	defer cancel()
+	defer a.memo.forget(pool)
+	c, group, err := a.describe(ctx, pool)
+	if err != nil {
+		return err
+	}
+	instances := int32(0)
+	for i := range group.Instances {
+		if !leavingState(group.Instances[i].LifecycleState) {
+			instances++
+		}
+	}
+	size := max(instances, aws.ToInt32(group.MinSize))
+	if aws.ToInt32(group.DesiredCapacity) <= size {
+		return nil
+	}
+	_, err = c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: group.AutoScalingGroupName, DesiredCapacity: aws.Int32(size), HonorCooldown: aws.Bool(false),
+	})
+	if err != nil {
+		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", aws.ToString(group.AutoScalingGroupName), err)
 	}
 	return nil
 }

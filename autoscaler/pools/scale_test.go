@@ -1,8 +1,11 @@
 package pools
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -402,6 +406,103 @@ func TestTopologyOwnsReplicas(t *testing.T) {
 		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: topologyManager, FieldsV1: metav1.NewFieldsV1(fields)}, {Manager: topologyManager}})
 		if who := (clusterAPI{}).foreign(target{object: u, pool: "p"}); (who != "") != want {
 			t.Errorf("%s: %q", fields, who)
+		}
+	}
+}
+
+// TestReplacedInOneStep: the node's machine is deleted and the size stays, whichever write is the
+// last of a process that dies.
+func TestReplacedInOneStep(t *testing.T) {
+	for kind, c := range byName {
+		for dieAt := range 3 {
+			w := newScaleWorld(t, c.ref, c.objects()...)
+			want := replicasOf(t, w.target())
+			// Its controller has finished all earlier requests.
+			w.update(w.target(), func(u *unstructured.Unstructured) {
+				_ = unstructured.SetNestedField(u.Object, int64(want), "status", "replicas")
+			})
+			w.writes, w.dieAt = 0, dieAt
+			err := w.scale.Replace(t.Context(), w.pool, w.node("w-1"))
+			if (dieAt > 0) != errors.Is(err, errKilled) {
+				t.Fatalf("%s, dying after write %d: %v", kind, dieAt, err)
+			}
+			w.restart()
+			if err := w.scale.Replace(t.Context(), w.pool, w.node("w-1")); err != nil && !errors.Is(err, ErrUnnamed) {
+				t.Fatalf("%s, after dying after write %d: %v", kind, dieAt, err)
+			}
+			if got := replicasOf(t, w.target()); got != want {
+				t.Errorf("%s, after dying after write %d: %d replicas, want %d as before", kind, dieAt, got, want)
+			}
+			if !w.goes(c.machine) {
+				t.Errorf("%s, after dying after write %d: it stays", kind, dieAt)
+			}
+		}
+	}
+}
+
+// goes reports whether an object is gone, or being deleted.
+func (w *world) goes(machine *unstructured.Unstructured) bool {
+	u := machine.DeepCopy()
+	err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(u), u)
+	return apierrors.IsNotFound(err) || err == nil && u.GetDeletionTimestamp() != nil
+}
+
+// TestInstanceIsReplaced: the group keeps its size, so it starts another one.
+func TestInstanceIsReplaced(t *testing.T) {
+	w := newASGWorld(t)
+	for range 3 {
+		if err := w.asg.Replace(t.Context(), w.pool, w.node("w-1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 3 {
+		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
+	}
+	other := w.node("w-2")
+	other.UID = "older"
+	if err := w.asg.Replace(t.Context(), w.pool, other); !apierrors.IsConflict(err) {
+		t.Errorf("another node of the name: %v", err)
+	}
+}
+
+// failing is a provider whose every resize returns an error.
+type failing struct {
+	Provider
+	err error
+}
+
+func (f failing) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error { return f.err }
+
+// TestAPIServerErrorsAreNoFailures: a short outage of the API server causes no backoff of a pool.
+func TestAPIServerErrorsAreNoFailures(t *testing.T) {
+	nodes := schema.GroupResource{Resource: "nodes"}
+	scale := v1alpha1.Provider{Scale: &deploymentRef}
+	asg := v1alpha1.Provider{ASG: &v1alpha1.ASGProvider{}}
+	for _, test := range []struct {
+		name     string
+		provider v1alpha1.Provider
+		err      error
+		failures int
+	}{
+		{"500", scale, apierrors.NewInternalError(errors.New("etcd")), 0},
+		{"503", scale, apierrors.NewServiceUnavailable("starting"), 0},
+		{"429", scale, apierrors.NewTooManyRequests("busy", 1), 0},
+		{"504", scale, apierrors.NewTimeoutError("slow", 1), 0},
+		{"the connection breaks", scale, &url.Error{Op: "Post", URL: "x", Err: io.EOF}, 0},
+		{"refused", scale, apierrors.NewForbidden(nodes, "n", errors.New("no quota")), 1},
+		{"bad", scale, apierrors.NewBadRequest("bad"), 1},
+		{"AWS does not answer", asg, &url.Error{Op: "Post", URL: "x", Err: io.EOF}, 1},
+	} {
+		h := NewHistory(time.Now)
+		failing := failing{err: fmt.Errorf("making node n: %w", test.err)}
+		p := Providers{Scale: failing, ASG: failing, History: h}
+		pool := &v1alpha1.GPUNodePool{Spec: v1alpha1.GPUNodePoolSpec{Provider: test.provider}}
+		pool.Name = "p"
+		if err := p.SetSize(t.Context(), pool, 1); err == nil {
+			t.Fatal("no error")
+		}
+		if got := p.Learn(pool, 0, []*corev1.Node{}).Failures; got != test.failures {
+			t.Errorf("%s: %d failures, want %d", test.name, got, test.failures)
 		}
 	}
 }

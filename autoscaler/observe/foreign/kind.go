@@ -1,6 +1,14 @@
 package foreign
 
-// Kind is one kind of object that is read.
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Kind is one kind of object that is read: its resource and group.
 type Kind string
 
 // The kinds.
@@ -34,41 +42,165 @@ const (
 
 // kind is how objects of a Kind are found and read.
 type kind struct {
-	group, resource string
-	versions        []string // that are supported, the preferred one first
-	parse           func(fields, *Object)
+	versions []string // that are supported, the preferred one first
+	parse    func(fields, *Object)
+	owner    string // of pods, as displayed; empty for none
 }
 
-const kubeflow = "kubeflow.org"
+// Owner is the kind of a pod's owner, as displayed.
+func (k Kind) Owner() string { return kinds[k].owner }
+
+// Scalable are the kinds that an HPA may scale, or a forecast be for. Their own spec is not their demand: the
+// HPA's status is.
+var Scalable = map[string]Kind{"Deployment": Deployment, "StatefulSet": StatefulSet}
 
 // kinds are all supported kinds.
 var kinds = map[Kind]kind{
-	VolcanoPodGroup: {"scheduling.volcano.sh", "podgroups", []string{"v1beta1"}, parsePodGroup},
-	PluginsPodGroup: {"scheduling.x-k8s.io", "podgroups", []string{"v1alpha1"}, parsePodGroup},
-	BuiltInPodGroup: {"scheduling.k8s.io", "podgroups", []string{"v1", "v1beta1", "v1alpha3", "v1alpha2"}, parseBuiltInPodGroup},
-	KAIPodGroup:     {"scheduling.run.ai", "podgroups", []string{"v2alpha2"}, parsePodGroup},
-	KueueWorkload:   {"kueue.x-k8s.io", "workloads", []string{"v1beta2", "v1beta1"}, parseKueueWorkload},
-	VolcanoJob:      {"batch.volcano.sh", "jobs", []string{"v1alpha1"}, parseVolcanoJob},
-	JobSet:          {"jobset.x-k8s.io", "jobsets", []string{"v1", "v1alpha2"}, parseJobSet},
-	LeaderWorkerSet: {"leaderworkerset.x-k8s.io", "leaderworkersets", []string{"v1"}, parseLeaderWorkerSet},
+	VolcanoPodGroup: {[]string{"v1beta1"}, parsePodGroup, "PodGroup"},
+	PluginsPodGroup: {[]string{"v1alpha1"}, parsePodGroup, "PodGroup"},
+	BuiltInPodGroup: {[]string{"v1", "v1beta1", "v1alpha3", "v1alpha2"}, parseBuiltInPodGroup, "PodGroup"},
+	KAIPodGroup:     {[]string{"v2alpha2"}, parsePodGroup, "PodGroup"},
+	KueueWorkload:   {[]string{"v1beta2", "v1beta1"}, parseKueueWorkload, "Workload"},
+	VolcanoJob:      {[]string{"v1alpha1"}, parseVolcanoJob, "Job"},
+	JobSet:          {[]string{"v1", "v1alpha2"}, parseJobSet, "JobSet"},
+	LeaderWorkerSet: {[]string{"v1"}, parseLeaderWorkerSet, "LeaderWorkerSet"},
 	// Kubeflow's Training Operator. The TrainJobs of its Trainer are JobSets.
-	PyTorchJob: {kubeflow, "pytorchjobs", []string{"v1"}, trainingJob("pytorchReplicaSpecs")},
-	TFJob:      {kubeflow, "tfjobs", []string{"v1"}, trainingJob("tfReplicaSpecs")},
-	MPIJob:     {kubeflow, "mpijobs", []string{"v2beta1", "v1"}, trainingJob("mpiReplicaSpecs")},
-	XGBoostJob: {kubeflow, "xgboostjobs", []string{"v1"}, trainingJob("xgbReplicaSpecs")},
-	PaddleJob:  {kubeflow, "paddlejobs", []string{"v1"}, trainingJob("paddleReplicaSpecs")},
-	JAXJob:     {kubeflow, "jaxjobs", []string{"v1"}, trainingJob("jaxReplicaSpecs")},
+	PyTorchJob: {[]string{"v1"}, trainingJob("pytorchReplicaSpecs"), "PyTorchJob"},
+	TFJob:      {[]string{"v1"}, trainingJob("tfReplicaSpecs"), "TFJob"},
+	MPIJob:     {[]string{"v2beta1", "v1"}, trainingJob("mpiReplicaSpecs"), "MPIJob"},
+	XGBoostJob: {[]string{"v1"}, trainingJob("xgbReplicaSpecs"), "XGBoostJob"},
+	PaddleJob:  {[]string{"v1"}, trainingJob("paddleReplicaSpecs"), "PaddleJob"},
+	JAXJob:     {[]string{"v1"}, trainingJob("jaxReplicaSpecs"), "JAXJob"},
 
-	Deployment:  {"apps", "deployments", []string{"v1"}, parseScaled},
-	StatefulSet: {"apps", "statefulsets", []string{"v1"}, parseScaled},
+	Deployment:  {[]string{"v1"}, parseScaled, "Deployment"},
+	StatefulSet: {[]string{"v1"}, parseScaled, "StatefulSet"},
 
-	KueueClusterQueue: {"kueue.x-k8s.io", "clusterqueues", []string{"v1beta2", "v1beta1"}, parseKueueQueue},
-	KueueCohort:       {"kueue.x-k8s.io", "cohorts", []string{"v1beta2", "v1beta1", "v1alpha1"}, parseKueueQueue},
-	KueueLocalQueue:   {"kueue.x-k8s.io", "localqueues", []string{"v1beta2", "v1beta1"}, parseLocalQueue},
-	KueueFlavor:       {"kueue.x-k8s.io", "resourceflavors", []string{"v1beta2", "v1beta1"}, parseFlavor},
-	VolcanoQueue:      {"scheduling.volcano.sh", "queues", []string{"v1beta1"}, parseVolcanoQueue},
-	KAIQueue:          {"scheduling.run.ai", "queues", []string{"v2"}, parseKAIQueue},
+	KueueClusterQueue: {[]string{"v1beta2", "v1beta1"}, parseKueueQueue, ""},
+	KueueCohort:       {[]string{"v1beta2", "v1beta1", "v1alpha1"}, parseKueueQueue, ""},
+	KueueLocalQueue:   {[]string{"v1beta2", "v1beta1"}, parseLocalQueue, ""},
+	KueueFlavor:       {[]string{"v1beta2", "v1beta1"}, parseFlavor, ""},
+	VolcanoQueue:      {[]string{"v1beta1"}, parseVolcanoQueue, ""},
+	KAIQueue:          {[]string{"v2"}, parseKAIQueue, ""},
 
-	ProvisioningRequest: {"autoscaling.x-k8s.io", "provisioningrequests", []string{"v1", "v1beta1"}, parseProvisioningRequest},
-	PodTemplate:         {"", "podtemplates", []string{"v1"}, parsePodTemplate},
+	ProvisioningRequest: {[]string{"v1", "v1beta1"}, parseProvisioningRequest, "ProvisioningRequest"},
+	PodTemplate:         {[]string{"v1"}, parsePodTemplate, ""},
+}
+
+// Object is what is kept of one object. Of its metadata these are names, UID, age, labels and
+// owners. Exactly one of the last fields is set, none with an Err; a Request has a Maker too.
+type Object struct {
+	metav1.ObjectMeta
+	Kind Kind
+	// Err is why the object cannot be read; it names the field.
+	Err    error
+	Group  *PodGroup
+	Maker  *Maker
+	Queue  *Queue
+	Flavor *Flavor
+	// Request of a ProvisioningRequest, Template of a PodTemplate.
+	Request  *Request
+	Template *corev1.PodTemplateSpec
+}
+
+// PodGroup defines how many pods are useful only together.
+type PodGroup struct {
+	// Min is the minimum, 0 for a group of which every pod is useful by itself.
+	Min int
+	// Needs are the resources of Min pods together, nil if not set.
+	Needs corev1.ResourceList
+	Queue string
+	Over  bool // all its pods have ended
+	// Near is a label of nodes: all pods of the group are on nodes with the same value of it. Empty for
+	// anywhere.
+	Near string
+}
+
+// Maker creates pods from templates.
+type Maker struct {
+	Roles []Role
+	// Sets is how often the roles are created, each time as a gang; 1 except for a LeaderWorkerSet.
+	Sets int
+	// Min pods are useful together, 0 for all of them.
+	Min int
+	// Inactive: it creates no pods here, because it is suspended, its queue has not admitted it, or
+	// it runs in another cluster. It is no demand then.
+	Inactive bool
+	// Admitted is when its queue reserved quota, zero without a queue.
+	Admitted metav1.Time
+	Over     bool
+	// Started: its queue has admitted it, so that its pods are created (Kueue).
+	Started bool
+	// Exclusive is a label of nodes: each set has a value of it to itself (LeaderWorkerSet).
+	Exclusive string
+	// Queue of the object, in its own system's words; ClusterQueue that has admitted it (Kueue).
+	Queue, ClusterQueue string
+	// Priority has precedence over PriorityClass; nil if not set.
+	Priority      *int32
+	PriorityClass string
+}
+
+// Role is the pods of one template.
+type Role struct {
+	Name string
+	// Count of pods in a set; Done of them have succeeded and are not created again.
+	Count, Done int
+	Template    corev1.PodTemplateSpec
+	// Flavors that its queue has assigned, by name (Kueue).
+	Flavors []string
+	// Near is as a PodGroup's.
+	Near string
+}
+
+// Flavor is what Kueue adds to the pods that it assigns a ResourceFlavor.
+type Flavor struct {
+	NodeLabels  map[string]string
+	Tolerations []corev1.Toleration
+}
+
+// Queue is a node in a tree of quotas.
+type Queue struct {
+	Parent string
+	// ClusterQueue that a LocalQueue points to; no other field of a LocalQueue is set.
+	ClusterQueue string
+	Quotas       []Quota
+	// Whole: the quota includes the children's, rather than adding to them.
+	Whole bool
+}
+
+// Quota of one resource. A nil quantity is not set.
+type Quota struct {
+	Resource                        string
+	Guaranteed, Limit, Borrow, Lend *Amount
+}
+
+// Amount of a resource: a number, or unbounded.
+type Amount struct {
+	Number    float64
+	Unlimited bool
+}
+
+// Parse keeps the fields of an object that are read. It never fails: Err has the problem.
+func Parse(k Kind, u *unstructured.Unstructured) *Object {
+	o := &Object{Kind: k, ObjectMeta: metav1.ObjectMeta{
+		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), CreationTimestamp: u.GetCreationTimestamp(),
+		ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(), Labels: u.GetLabels(), OwnerReferences: u.GetOwnerReferences(),
+		DeletionTimestamp: u.GetDeletionTimestamp(), Annotations: short(u.GetAnnotations(), "gpuscale.io/"),
+	}}
+	var err error
+	kinds[k].parse(fields{of: u.Object, err: &err}, o)
+	if err == nil {
+		err = o.sane()
+	}
+	if err != nil {
+		o.Group, o.Maker, o.Queue, o.Flavor, o.Request, o.Template = nil, nil, nil, nil, nil, nil
+		o.Err = fmt.Errorf("%s %s: %w", k, o.key(), err)
+	}
+	return o
+}
+
+func (o *Object) key() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
 }

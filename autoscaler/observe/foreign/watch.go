@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,15 +68,11 @@ type WatcherOptions struct {
 
 // NewWatcher returns an empty Watcher.
 func NewWatcher(o WatcherOptions) *Watcher {
-	if o.Every == 0 {
-		o.Every = 30 * time.Second
-	}
+	o.Every = cmp.Or(o.Every, 30*time.Second)
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Watcher{client: o.Client, discovery: o.Discovery, classes: o.Classes, every: o.Every, changed: o.Changed, log: o.Log, running: map[Kind]*running{}}
 }
 
@@ -162,12 +159,12 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 		if (k == ProvisioningRequest || k == PodTemplate) && len(w.classes) == 0 {
 			continue
 		}
+		of := schema.ParseGroupResource(string(k))
 		for _, version := range known.versions {
-			if !slices.Contains(versions[known.group], version) {
+			if !slices.Contains(versions[of.Group], version) {
 				continue
 			}
-			// A group may serve a version without this resource.
-			gvr := schema.GroupVersionResource{Group: known.group, Version: version, Resource: known.resource}
+			gvr := of.WithVersion(version) // a group may serve a version without this resource
 			enabled, err := discovery.IsResourceEnabled(w.discovery, gvr)
 			if err != nil {
 				return nil, fmt.Errorf("listing resources of %s: %w", gvr.GroupVersion(), err)

@@ -123,7 +123,7 @@ func labelled(p *corev1.Pod) place {
 	if name := p.Labels[trainingJob]; name != "" {
 		of := foreign.MPIJob // a Job creates the launcher of one
 		if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
-			if k := foreign.Kind(strings.ToLower(ref.Kind) + "s.kubeflow.org"); owners[k] == ref.Kind {
+			if k := foreign.Kind(strings.ToLower(ref.Kind) + "s.kubeflow.org"); k.Owner() == ref.Kind {
 				of = k
 			}
 		}

@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -115,7 +117,7 @@ func (s *shape) near(label, group string) {
 func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *shape {
 	p := j.in.Convert(o.Namespace, t)
 	p.Namespace, p.Node = o.Namespace, ""
-	p.Owner = owners[o.Kind] + "/" + o.Name
+	p.Owner = o.Kind.Owner() + "/" + o.Name
 	p.Created, p.PendingSince = o.CreationTimestamp.Time, since.Time
 	p.Unmade, p.Unschedulable, p.Evictable = true, true, true
 	c := &shape{plan: p, template: t}
@@ -144,15 +146,6 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 		out.Spec.Tolerations = append(slices.Clip(out.Spec.Tolerations), f.Tolerations...)
 	}
 	return &out
-}
-
-// owners are the kinds as displayed.
-var owners = map[foreign.Kind]string{
-	foreign.KueueWorkload: "Workload", foreign.VolcanoJob: "Job", foreign.LeaderWorkerSet: "LeaderWorkerSet", foreign.JobSet: "JobSet",
-	foreign.PyTorchJob: "PyTorchJob", foreign.TFJob: "TFJob", foreign.MPIJob: "MPIJob", foreign.XGBoostJob: "XGBoostJob",
-	foreign.PaddleJob: "PaddleJob", foreign.JAXJob: "JAXJob", foreign.ProvisioningRequest: "ProvisioningRequest",
-	foreign.Deployment: "Deployment", foreign.StatefulSet: "StatefulSet",
-	foreign.VolcanoPodGroup: "PodGroup", foreign.PluginsPodGroup: "PodGroup", foreign.BuiltInPodGroup: "PodGroup", foreign.KAIPodGroup: "PodGroup",
 }
 
 // make adds n pods that are still to be created to a gang, nil for none. Those that request no GPU
@@ -293,4 +286,70 @@ func (j *joiner) finish() {
 			u.Near, u.Groups = slices.Concat(u.Near, near.plan.Near), slices.Concat(u.Groups, near.plan.Groups)
 		}
 	}
+}
+
+// scaled adds the replicas that HPAs request and that do not exist yet: a pod that a quota refuses
+// is visible nowhere else.
+func (j *joiner) scaled() {
+	var have map[id]int
+	order := make([]*autoscalingv2.HorizontalPodAutoscaler, len(j.in.HPAs))
+	for i := range j.in.HPAs {
+		order[i] = &j.in.HPAs[i]
+	}
+	slices.SortFunc(order, func(a, b *autoscalingv2.HorizontalPodAutoscaler) int { // the first created gets what a quota leaves
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	for _, h := range order {
+		ref := h.Spec.ScaleTargetRef
+		of := id{foreign.Scalable[ref.Kind], h.Namespace, ref.Name}
+		o := j.makers[of]
+		if o == nil || of.kind == "" || !strings.HasPrefix(ref.APIVersion, "apps/") || o.Maker.Over || !acts(h) || len(o.Maker.Roles) != 1 {
+			continue
+		}
+		if have == nil {
+			have = j.replicas()
+		}
+		missing := min(int(h.Status.DesiredReplicas), int(h.Spec.MaxReplicas)) - have[of]
+		if missing <= 0 {
+			continue
+		}
+		have[of] += missing // a second HPA on it requests the same ones
+		since := h.CreationTimestamp
+		if h.Status.LastScaleTime != nil {
+			since = *h.Status.LastScaleTime
+		}
+		j.make(nil, missing, o.Name, j.shapeOf(o, &o.Maker.Roles[0].Template, since))
+	}
+}
+
+// acts reports whether an HPA's desired replicas are current: an HPA without metrics keeps an old
+// number.
+func acts(h *autoscalingv2.HorizontalPodAutoscaler) bool {
+	for _, c := range h.Status.Conditions {
+		if c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionFalse {
+			return false
+		}
+	}
+	return h.DeletionTimestamp == nil
+}
+
+// replicas counts the pods of Deployments and StatefulSets.
+func (j *joiner) replicas() map[id]int {
+	out := map[id]int{}
+	for i := range j.in.Pods {
+		p := j.in.Pods[i].Pod
+		ref := metav1.GetControllerOfNoCopy(p)
+		if ref == nil || kube.IsOver(p) || p.DeletionTimestamp != nil {
+			continue
+		}
+		switch ref.Kind {
+		case "StatefulSet":
+			out[id{foreign.StatefulSet, p.Namespace, ref.Name}]++
+		case "ReplicaSet":
+			if name, ok := strings.CutSuffix(ref.Name, "-"+p.Labels["pod-template-hash"]); ok {
+				out[id{foreign.Deployment, p.Namespace, name}]++
+			}
+		}
+	}
+	return out
 }

@@ -14,8 +14,8 @@ import (
 // its externalgrpc.proto, field by field.
 func TestWire(t *testing.T) {
 	for want, message := range map[string]protoadapt.MessageV1{
-		"0a0167":                       &Of{ID: "g"},
-		"0805":                         &Target{Size: 5},
+		"0a0167":                        &Of{ID: "g"},
+		"0805":                          &Target{Size: 5},
 		"08feffffffffffffffff01 120167": &Resize{Delta: -2, ID: "g"},
 		"0a0e 0a0170 12016e 1a06 0a016b 120176 120167": &DeleteNodes{
 			Nodes: []*Node{{ProviderID: "p", Name: "n", Labels: map[string]string{"k": "v"}}}, ID: "g"},

@@ -1,0 +1,275 @@
+package observe
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// markUnattributed makes allocations unknown on the GPUs that could serve a bound pod for which the
+// exporter reports fewer devices than the pod requests.
+func markUnattributed(in nodeInput, gpus []plan.GPU) {
+	if in.reading == nil {
+		return
+	}
+	read := in.reading.taken.Add(-in.reading.age)
+	key := make([]byte, 0, 128) // of the pod; reused, since every pod is looked up in every reconcile
+	for _, p := range in.bound {
+		key = append(append(append(key[:0], p.Namespace...), '/'), p.Name...)
+		allocated := in.reading.allocated[string(key)]
+		// The kubelet lists pods by name: an allocation that was read before this one was created is an
+		// earlier pod's. Creation times have whole seconds.
+		if p.Created.Add(time.Second).After(read) {
+			allocated = 0
+		}
+		unread := p.Unreadable != "" && allocated == 0 // it may have any device
+		if !unread && (p.Demand.Zero() || allocated >= devices(p.Demand)) {
+			continue
+		}
+		for i := range gpus {
+			if unread || couldServe(&gpus[i], p.Demand, in.tables) {
+				gpus[i].AllocationKnown = false
+			}
+		}
+	}
+}
+
+// devices returns how many GPUs and MIG devices serve a demand.
+func devices(d demand.Demand) int {
+	n := d.GPUs
+	for _, i := range d.MIG {
+		n += i.Count
+	}
+	if d.Fraction != nil {
+		n = max(n, 1)
+	}
+	return n
+}
+
+// couldServe reports whether a GPU has something free that could serve the demand. Under the single
+// strategy, whole GPUs may be MIG devices.
+func couldServe(c *plan.GPU, d demand.Demand, tables mig.Tables) bool {
+	if d.GPUs > 0 || d.Fraction != nil {
+		return !c.MIG || slices.ContainsFunc(c.Instances, func(i plan.Instance) bool { return i.AllocatedTo == "" })
+	}
+	if !c.MIG {
+		return false
+	}
+	table, ok := tables.ForModel(c.Model.Name)
+	if !ok {
+		return true
+	}
+	for _, want := range d.MIG {
+		profile, ok := table.Exact(want.Name)
+		if !ok {
+			continue
+		}
+		if slices.ContainsFunc(c.Instances, func(i plan.Instance) bool { return i.AllocatedTo == "" && i.Profile == profile }) {
+			return true
+		}
+	}
+	return false
+}
+
+// trackIdle sets since when a GPU or its instances have been free.
+func (o *Observer) trackIdle(in nodeInput, c *plan.GPU) {
+	if !c.AllocationKnown {
+		return
+	}
+	device := idleKey{node: in.node.Name, device: c.UUID, index: c.Index}
+	allocated := len(c.AllocatedTo) > 0
+	for i := range c.Instances {
+		inst := &c.Instances[i]
+		key := device
+		key.isInstance, key.instance, key.place = true, inst.UUID, inst.Placement
+		if inst.AllocatedTo != "" {
+			allocated = true
+			o.idle.allocated(key)
+			continue
+		}
+		inst.IdleSince = o.idle.free(key, in.now)
+	}
+	if allocated {
+		o.idle.allocated(device)
+		return
+	}
+	c.IdleSince = o.idle.free(device, in.now)
+}
+
+// fromPods gives GPUs the allocations that the node's bound pods prove, where no exporter reports
+// them; false where pods do not prove them. A device plugin that gives whole GPUs gives each to one
+// pod, so the pods are enough, for any maker's GPUs. Which pod has which GPU is not known; the GPUs
+// are taken as equal. The replicas of time-sliced GPUs are known by their pods alone: an exporter
+// reports the GPUs. MIG devices and GPUs in parts need an exporter, and so do GPUs in use that could be
+// repartitioned, which depends on which of them are free.
+func fromPods(in nodeInput, gpus []plan.GPU) bool {
+	if in.facts.divided != nil {
+		return fromParts(in, gpus)
+	}
+	if in.reading == nil && in.facts.shares > 0 {
+		return fromShares(in, gpus)
+	}
+	offered := in.facts.Allocatable
+	if in.reading != nil && !timeSliced(in.node) || len(gpus) == 0 || !givesWholeGPUs(in) || offered.GPUs != len(gpus) {
+		return false
+	}
+	var allocatedTo []string
+	for _, p := range in.bound {
+		if p.Unreadable != "" || len(p.Demand.MIG) > 0 || p.Demand.Fraction != nil || p.Demand.GPUs > len(gpus) {
+			return false
+		}
+		allocatedTo = append(allocatedTo, slices.Repeat([]string{p.Key()}, p.Demand.GPUs)...)
+	}
+	if len(allocatedTo) > len(gpus) {
+		return false
+	}
+	if _, isMIG := in.tables.ForModel(gpus[0].Model.Name); isMIG && len(allocatedTo) > 0 {
+		return false
+	}
+	slices.Sort(allocatedTo)
+	for i := range gpus {
+		forgetAllocations(&gpus[i])
+		gpus[i].MIG, gpus[i].AllocationKnown = false, true
+		if i < len(allocatedTo) {
+			gpus[i].AllocatedTo = allocatedTo[i : i+1 : i+1]
+		}
+	}
+	return true
+}
+
+// fromShares is fromPods for GPUs that are given in shares: which pod shares which GPU is not known.
+func fromShares(in nodeInput, gpus []plan.GPU) bool {
+	for i := range gpus {
+		forgetAllocations(&gpus[i])
+		gpus[i].AllocationKnown = true
+	}
+	n := 0
+	for _, p := range in.bound {
+		if p.Unreadable != "" || len(p.Demand.MIG) > 0 || p.Demand.GPUs > 0 {
+			return false
+		}
+		if p.Demand.Fraction != nil {
+			c := &gpus[n%len(gpus)]
+			c.AllocatedTo = append(c.AllocatedTo, p.Key())
+			n++
+		}
+	}
+	return true
+}
+
+// givesWholeGPUs reports whether the node's device plugin gives whole GPUs and nothing else.
+func givesWholeGPUs(in nodeInput) bool {
+	n, offered := in.node, in.facts.Allocatable
+	if offered == nil || offered.GPUs == 0 || len(offered.MIG) > 0 || offered.Fraction != nil || beingRepartitioned(n) {
+		return false
+	}
+	if strings.HasSuffix(n.Labels[partition.ProductLabel], partition.SharedSuffix) && !timeSliced(n) {
+		return false
+	}
+	for _, c := range in.facts.report.GPUs {
+		if c.MIG {
+			return false
+		}
+	}
+	for name := range n.Status.Allocatable {
+		if strings.HasPrefix(string(name), instancePrefix) {
+			return false // an instance may still be allocated
+		}
+	}
+	return n.Labels[partition.StrategyLabel] != "single"
+}
+
+// tracker remembers across reconciles since when GPUs and instances have been free.
+type tracker struct {
+	// gap is how long a device may be unknown and still count as free throughout. After a longer
+	// gap it may have been allocated in between.
+	gap  time.Duration
+	seen map[idleKey]idleEntry
+}
+
+// idleKey identifies a GPU, or an instance at its placement on a GPU.
+type idleKey struct {
+	node, device string // UUID of the GPU, empty if unknown
+	index        int
+	isInstance   bool
+	instance     string // UUID, empty if unknown
+	place        mig.Placement
+}
+
+type idleEntry struct{ since, last time.Time }
+
+func newTracker(gap time.Duration) *tracker {
+	return &tracker{gap: gap, seen: map[idleKey]idleEntry{}}
+}
+
+// free records that key is free at now and returns since when; a key first seen free is free since
+// now.
+func (t *tracker) free(key idleKey, now time.Time) time.Time {
+	e, ok := t.seen[key]
+	if !ok || now.Sub(e.last) > t.gap || now.Before(e.since) {
+		e.since = now
+	}
+	e.last = now
+	t.seen[key] = e
+	return e.since
+}
+
+// allocated records that key is allocated.
+func (t *tracker) allocated(key idleKey) { delete(t.seen, key) }
+
+// sweep drops entries that have not been seen free for longer than gap.
+func (t *tracker) sweep(now time.Time) {
+	for key, e := range t.seen {
+		if now.Sub(e.last) > t.gap {
+			delete(t.seen, key)
+		}
+	}
+}
+
+// unused is since when the pod that a device is allocated to has not computed on it, as reported by
+// the exporter; zero if unknown.
+type unused struct {
+	pod   string
+	since time.Time
+}
+
+// severalPods stands for more than one; it is no pod's name.
+const severalPods = "/"
+
+// and returns what two series about one device say: the later time if they are about the same pod.
+func (u unused) and(other unused) unused {
+	switch {
+	case u.pod == "":
+		return other
+	case u.pod != other.pod:
+		return unused{pod: severalPods}
+	case other.since.After(u.since):
+		return other
+	}
+	return u
+}
+
+// by returns since when the device has been unused, zero unless it is allocated to exactly the pod
+// that was reported.
+func (u unused) by(allocatedTo []string, measured bool) time.Time {
+	if !measured || len(allocatedTo) != 1 || allocatedTo[0] != u.pod {
+		return time.Time{}
+	}
+	return u.since
+}
+
+// stillMeasured returns a test for busy ratios of a reading. The idle time beside a ratio counts
+// only while the ratio is no older than maxAge at now.
+func (n *nodeReading) stillMeasured(now time.Time, maxAge time.Duration) func(sample.Value) bool {
+	waited := max(0, now.Sub(n.taken))
+	return func(busy sample.Value) bool {
+		age, known := busy.Age()
+		return known && age+waited <= maxAge
+	}
+}

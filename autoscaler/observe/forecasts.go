@@ -1,0 +1,237 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/forecast"
+)
+
+// Ranger runs range queries; *prom.Client implements it.
+type Ranger interface {
+	Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error)
+}
+
+// Series is the signal that a workload's demand is forecast from: queue depth, requests per second,
+// or replicas.
+type Series struct {
+	// Namespace, Kind ("Deployment" or "StatefulSet") and Name of the workload.
+	Namespace, Kind, Name string
+	// Query returns one series. One replica carries PerReplica of its unit.
+	Query      string
+	PerReplica float64
+	// Horizon is how far ahead the forecast looks, History the range it learns from, in steps of
+	// Step.
+	Horizon, History, Step time.Duration
+	// Holidays are the days that the demand follows; nil for none.
+	Holidays *forecast.Holidays
+}
+
+func (s Series) key() string { return s.Namespace + "/" + s.Name }
+
+// Outlook is a workload's forecast.
+type Outlook struct {
+	Series
+	forecast.Forecast
+}
+
+// Outlooks queries the history and forecasts in the background, since that takes longer than a
+// reconcile may. A forecast is as old as its newest value.
+type Outlooks struct {
+	ranger Ranger
+	series []Series
+	every  time.Duration
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	latest map[string]Outlook // by kind and workload
+	failed map[string]string
+	off    map[string]bool // whether it is for a holiday
+}
+
+// NewOutlooks returns Outlooks over these series, which Run updates once per interval.
+func NewOutlooks(r Ranger, series []Series, every time.Duration, log *slog.Logger) *Outlooks {
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
+	return &Outlooks{ranger: r, series: series, every: every, log: log, latest: map[string]Outlook{}, failed: map[string]string{}, off: map[string]bool{}}
+}
+
+// Run updates the forecasts until ctx ends. It always returns nil.
+func (o *Outlooks) Run(ctx context.Context) error {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) { o.Once(ctx, time.Now()) }, o.every)
+	return nil
+}
+
+// Once updates the forecast of each series at now.
+func (o *Outlooks) Once(ctx context.Context, now time.Time) {
+	for _, s := range o.series {
+		found := o.ahead(ctx, s, now)
+		if ctx.Err() != nil {
+			return
+		}
+		o.mu.Lock()
+		key := s.Kind + "/" + s.key()
+		o.latest[key] = found
+		why := ""
+		if !found.Enough {
+			why = found.Why
+		}
+		news := why != o.failed[key]
+		o.failed[key] = why
+		off := found.Method == forecast.Holiday || found.Method == forecast.Weekend
+		begins := off && !o.off[key]
+		o.off[key] = off
+		o.mu.Unlock()
+		if begins {
+			o.log.Info("forecast for a holiday", "workload", key, "why", found.Why)
+		}
+		if news && why != "" {
+			o.log.Warn("no forecast", "workload", key, "why", why)
+		}
+	}
+}
+
+// ahead makes one Outlook. A failure is its Reason and Why.
+func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
+	none := func(format string, args ...any) Outlook {
+		return Outlook{s, forecast.Forecast{At: now.Add(s.Horizon), Horizon: s.Horizon, Reason: forecast.NoData, Why: fmt.Sprintf(format, args...)}}
+	}
+	lines, err := o.ranger.Range(ctx, s.Query, now.Add(-s.History), now, s.Step)
+	switch {
+	case err != nil:
+		return none("Prometheus does not answer: %v", err)
+	case len(lines) == 0:
+		return none("the query has no series: %s", s.Query)
+	case len(lines) > 1:
+		return none("the query has %d series, want one: put sum() around it: %s", len(lines), s.Query)
+	}
+	points := make([]sample.Point, len(lines[0].Points))
+	for i, p := range lines[0].Points {
+		points[i] = sample.Point{At: p.Time, Number: p.Value}
+	}
+	return Outlook{s, forecast.Make(points, forecast.Query{Now: now, Horizons: []time.Duration{s.Horizon}, Step: s.Step, Holidays: s.Holidays})[0]}
+}
+
+// Latest returns the latest forecasts in the order of the series; series without one are left out.
+func (o *Outlooks) Latest() []Outlook {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []Outlook
+	for _, s := range o.series {
+		if found, ok := o.latest[s.Kind+"/"+s.key()]; ok {
+			out = append(out, found)
+		}
+	}
+	return out
+}
+
+// replicas turns a forecast into replicas: low, expected and high, with its mean error as a share.
+// unsure is the reason why there are none.
+func (o Outlook) replicas() (low, expected, high, share float64, unsure string) {
+	if !o.Enough {
+		return 0, 0, 0, 0, o.Why
+	}
+	if !(o.PerReplica > 0) || math.IsInf(o.PerReplica, 0) {
+		return 0, 0, 0, 0, fmt.Sprintf("a replica that carries %g is no measure", o.PerReplica)
+	}
+	l, okLow := o.Low.Get()
+	e, okExpected := o.Expected.Get()
+	h, okHigh := o.High.Get()
+	share, okError := o.Error.MAPE.Get()
+	if !okLow || !okExpected || !okHigh || !okError || !finite(l, e, h, share) {
+		return 0, 0, 0, 0, "the forecast does not say how far it can be relied on"
+	}
+	return l / o.PerReplica, e / o.PerReplica, h / o.PerReplica, share, ""
+}
+
+func finite(all ...float64) bool {
+	for _, v := range all {
+		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// expect adds forecasts to a Snapshot. The shape of one replica is read from its workload, their
+// number from the pods.
+func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[string]string, now time.Time) ([]plan.Forecast, error) {
+	var out []plan.Forecast
+	var wrong []string
+	seen := map[string]bool{}
+	for _, o := range outlooks {
+		object := v.workload(o.Series)
+		switch {
+		case object == nil:
+			wrong = append(wrong, fmt.Sprintf("there is no %s %s", o.Kind, o.key()))
+			continue
+		case seen[o.key()]:
+			wrong = append(wrong, fmt.Sprintf("two forecasts are for %s", o.key()))
+			continue
+		}
+		seen[o.key()] = true
+		template := &object.Maker.Roles[0].Template
+		like := v.template(o.Namespace, template)
+		if like.Demand.Zero() {
+			wrong = append(wrong, fmt.Sprintf("%s %s requests no GPU", o.Kind, o.key()))
+			continue
+		}
+		like.Namespace, like.Name, like.Owner = o.Namespace, o.Series.Name, o.Kind+"/"+o.Series.Name
+		like.Created, like.PendingSince, like.Evictable = now, now, true
+		like.Groups = v.rules.in(like.Namespace, template.Labels)
+		spec := WithDefaults(&template.Spec, v.ranges[o.Namespace])
+		like.Tenant = cmp.Or(v.c.ledger.Refuse([]ledger.Made{{Namespace: o.Namespace, Spec: &spec}})[0],
+			v.c.ledger.Tenant(claimOf(like, models, template.Labels, template.Annotations, template.Spec.SchedulerName, "", "")))
+		f := plan.Forecast{Name: o.key(), Like: like, Have: have(pods, o), At: o.At}
+		f.Low, f.Expected, f.High, f.Error, f.Unsure = o.replicas()
+		if f.Unsure == "" && !o.At.After(now) {
+			f.Low, f.Expected, f.High, f.Error, f.Unsure = 0, 0, 0, 0, "the last one is overdue: Prometheus has not answered since"
+		}
+		out = append(out, f)
+	}
+	if len(wrong) > 0 {
+		return out, fmt.Errorf("%s", strings.Join(wrong, "; "))
+	}
+	return out, nil
+}
+
+// workload returns the object of a series, nil if it does not exist or is unreadable.
+func (v *converter) workload(s Series) *foreign.Object {
+	if v.workloads == nil {
+		v.workloads = map[string]*foreign.Object{}
+		for kind, of := range foreign.Scalable {
+			for _, o := range slices.Backward(v.c.foreign[of]) {
+				v.workloads[kind+"/"+o.Namespace+"/"+o.Name] = o
+			}
+		}
+	}
+	o := v.workloads[s.Kind+"/"+s.key()]
+	if o == nil || o.Maker == nil || len(o.Maker.Roles) != 1 {
+		return nil
+	}
+	return o
+}
+
+// have counts the replicas that exist or are to be created.
+func have(pods []plan.Pod, o Outlook) int {
+	n := 0
+	for i := range pods {
+		if p := &pods[i]; p.Namespace == o.Namespace && p.Owner == o.Kind+"/"+o.Series.Name && !p.Leaving {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,175 @@
+package foreign
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// TestUnreadable: an object of the wrong shape has an error with the field, and is neither gang nor
+// quota.
+func TestUnreadable(t *testing.T) {
+	for k, spec := range map[Kind]string{
+		VolcanoPodGroup: `{minMember: many}`, PluginsPodGroup: `{minResources: {cpu: [1]}}`,
+		BuiltInPodGroup: `{schedulingPolicy: {gang: {minCount: x}}}`, KAIPodGroup: `{queue: 3}`,
+		KueueWorkload: `{podSets: {}}`, VolcanoJob: `{tasks: [{replicas: x}]}`, JobSet: `{replicatedJobs: [{template: 3}]}`,
+		LeaderWorkerSet: `{leaderWorkerTemplate: {size: x}}`, Deployment: `{template: x}`, StatefulSet: `{replicas: x}`,
+		KueueClusterQueue: `{cohort: 3}`, KueueCohort: `{resourceGroups: x}`, KueueLocalQueue: `{clusterQueue: 3}`,
+		KueueFlavor:  `{nodeLabels: [x]}`,
+		VolcanoQueue: `{capability: x}`, KAIQueue: `{resources: {gpu: {quota: lots}}}`,
+	} {
+		o := Parse(k, object(t, "metadata: {namespace: ml, name: x}\nspec: "+spec))
+		if o.Err == nil || !strings.Contains(o.Err.Error(), string(k)+" ml/x: ") {
+			t.Errorf("%s: err = %v", k, o.Err)
+		} else if !strings.Contains(o.Err.Error(), "spec.") && !strings.Contains(o.Err.Error(), "number") && !strings.Contains(o.Err.Error(), "quantit") {
+			t.Errorf("%s: the error names no field: %v", k, o.Err)
+		}
+		if o.Group != nil || o.Maker != nil || o.Queue != nil {
+			t.Errorf("%s is still something: %+v", k, o)
+		}
+	}
+}
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	var u unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return &u
+}
+
+// TestBounds: absurd numbers of pods and long annotations are not kept.
+func TestBounds(t *testing.T) {
+	o := Parse(LeaderWorkerSet, object(t, `
+metadata: {namespace: ml, name: x, annotations: {gpuscale.io/gang: "false", other: "y", gpuscale.io/long: `+strings.Repeat("x", 2000)+`}}
+spec: {replicas: 2000000000, leaderWorkerTemplate: {size: 2000000000, workerTemplate: {metadata: {annotations: {long: `+strings.Repeat("x", 2000)+`, short: "y"}}}}}`))
+	if o.Err != nil || o.Maker.Sets != maxCount || o.Maker.Roles[1].Count != maxCount-1 {
+		t.Fatalf("%v, %+v", o.Err, o.Maker)
+	}
+	if got := o.Maker.Roles[1].Template.Annotations; len(got) != 1 || got["short"] != "y" {
+		t.Errorf("annotations of the template: %d", len(got))
+	}
+	// 64-bit numbers are large, not truncated to 32 bits.
+	for _, n := range []string{"2147483648", "4294967298"} {
+		for k, spec := range map[Kind]string{
+			LeaderWorkerSet: `{replicas: N}`, JobSet: `{replicatedJobs: [{name: a, template: {spec: {parallelism: N}}}]}`,
+			VolcanoJob: `{tasks: [{replicas: N}]}`, KueueWorkload: `{podSets: [{count: N}]}`, Deployment: `{replicas: N}`,
+		} {
+			o := Parse(k, object(t, "metadata: {name: x}\nspec: "+strings.ReplaceAll(spec, "N", n)))
+			if o.Err != nil {
+				t.Fatal(o.Err)
+			}
+			if got := max(o.Maker.Sets, o.Maker.Roles[0].Count); got != maxCount {
+				t.Errorf("%s of %s: %d pods", k, n, got)
+			}
+		}
+	}
+	if len(o.Annotations) != 1 || o.Annotations["gpuscale.io/gang"] != "false" {
+		t.Errorf("annotations %v", o.Annotations)
+	}
+}
+
+// TestAbsurdAmounts: a quantity with a billion digits is rejected when read, since arithmetic with
+// it would not end.
+func TestAbsurdAmounts(t *testing.T) {
+	const pod = `{spec: {containers: [{name: c, resources: {requests: {memory: "1e999999999"}}}]}}`
+	for k, spec := range map[Kind]string{
+		VolcanoPodGroup: `{minMember: 2, minResources: {nvidia.com/gpu: "1e999999999"}}`,
+		LeaderWorkerSet: `{leaderWorkerTemplate: {workerTemplate: ` + pod + `}}`,
+		JobSet:          `{replicatedJobs: [{name: a, template: {spec: {template: ` + pod + `}}}]}`,
+		KueueWorkload:   `{podSets: [{name: a, template: ` + pod + `}]}`,
+	} {
+		if o := Parse(k, object(t, "metadata: {name: x}\nspec: "+spec)); o.Err == nil || !strings.Contains(o.Err.Error(), "exceeds every possible amount") || o.Maker != nil || o.Group != nil {
+			t.Errorf("%s: %v", k, o.Err)
+		}
+	}
+}
+
+// FuzzParse: reading any object neither panics nor gives an absurd number of pods.
+func FuzzParse(f *testing.F) {
+	for _, spec := range []string{
+		`{minMember: 3, minResources: {nvidia.com/gpu: 8}}`, `{schedulingPolicy: {gang: {minCount: 2}}}`,
+		`{podSets: [{name: a, count: 2, minCount: 1, template: {spec: {containers: [{name: c}]}}}]}`,
+		`{replicatedJobs: [{name: a, replicas: 2, dependsOn: [{name: b, status: Complete}], template: {spec: {parallelism: 3, completions: 2}}}]}`,
+		`{replicas: 2, leaderWorkerTemplate: {size: 4}}`, `{cohort: c, resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 3}]}]}]}`,
+		`{resources: {gpu: {quota: -1, limit: 0.5}}}`, `{deserved: {nvidia.com/gpu: "1k"}, parent: p}`,
+	} {
+		f.Add(spec, `{conditions: [{type: QuotaReserved, status: "True"}], admission: {clusterQueue: q, podSetAssignments: [{name: a, count: 1}]}}`)
+	}
+	f.Fuzz(func(t *testing.T, spec, status string) {
+		if len(spec)+len(status) > 4<<10 {
+			return
+		}
+		var u unstructured.Unstructured
+		if yaml.Unmarshal([]byte("metadata: {name: x}\nspec: "+spec+"\nstatus: "+status), &u.Object) != nil || u.Object == nil {
+			return
+		}
+		for _, k := range slices.Sorted(maps.Keys(kinds)) {
+			o := Parse(k, &u)
+			if o.Maker == nil {
+				continue
+			}
+			for _, r := range o.Maker.Roles {
+				if r.Count < 0 || r.Count > maxCount || r.Done < 0 || r.Done > maxCount {
+					t.Fatalf("%s: %+v", k, r)
+				}
+			}
+		}
+	})
+}
+
+// TestProvisioningRequest: pods of PodTemplates are demand of a class that is served and may add nodes.
+func TestProvisioningRequest(t *testing.T) {
+	const spec = `
+metadata: {namespace: ml, name: train}
+spec:
+  provisioningClassName: CLASS
+  parameters: {ValidUntilSeconds: "600"}
+  podSets:
+  - {count: 2, podTemplateRef: {name: worker}}
+  - {count: 1, podTemplateRef: {name: leader}}`
+	template := func(name string) *Object {
+		return Parse(PodTemplate, object(t, `
+metadata: {namespace: ml, name: `+name+`}
+template: {spec: {containers: [{name: `+name+`, resources: {limits: {nvidia.com/gpu: "8"}}}]}}`))
+	}
+	of := func(class string) *Object {
+		return Parse(ProvisioningRequest, object(t, strings.ReplaceAll(spec, "CLASS", class)))
+	}
+	all := Objects{
+		ProvisioningRequest: {of(AtomicScaleUp), of(CheckCapacity), of("queued.gke.io")}, PodTemplate: {template("worker"), template("leader")},
+	}
+	got := all.Resolve([]string{AtomicScaleUp})[ProvisioningRequest]
+	if len(got) != 1 || got[0].Maker.Inactive || got[0].Request.ValidFor != 10*time.Minute || len(got[0].Maker.Roles) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	for i, want := range []string{"worker", "leader"} {
+		if r := got[0].Maker.Roles[i]; r.Count != 2-i || r.Template.Spec.Containers[0].Name != want {
+			t.Errorf("role %d: %+v", i, r)
+		}
+	}
+	if r := all[ProvisioningRequest][0].Maker.Roles[0]; len(r.Template.Spec.Containers) != 0 {
+		t.Error("the cached object was written to")
+	}
+	all[PodTemplate] = all[PodTemplate][:1]
+	got = all.Resolve([]string{AtomicScaleUp, CheckCapacity})[ProvisioningRequest]
+	if len(got) != 2 || got[0].Request.Missing != "leader" || !got[0].Maker.Inactive || !got[1].Maker.Inactive {
+		t.Errorf("without a template: %+v", got)
+	}
+	for condition, over := range map[string]bool{"Provisioned": false, "BookingExpired": true, "Failed": true} {
+		o := Parse(ProvisioningRequest, object(t, spec+"\nstatus: {conditions: [{type: "+condition+", status: \"True\"}]}"))
+		if o.Maker.Over != over {
+			t.Errorf("%s: over %v", condition, o.Maker.Over)
+		}
+	}
+	bad := Parse(ProvisioningRequest, object(t, "metadata: {name: x}\nspec: {parameters: {ValidUntilSeconds: soon}}"))
+	if bad.Err == nil || !strings.Contains(bad.Err.Error(), "spec.parameters.ValidUntilSeconds") || bad.Request != nil {
+		t.Errorf("%v", bad.Err)
+	}
+}

@@ -1,0 +1,371 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
+)
+
+// reporting is a PoolReader with a fixed Listing.
+type reporting struct {
+	pools.Providers
+	listing pools.Listing
+	learned pools.Learned
+}
+
+func (s reporting) List(context.Context, *v1alpha1.GPUNodePool) (pools.Listing, error) {
+	return s.listing, nil
+}
+
+func (s reporting) Learn(*v1alpha1.GPUNodePool, int, []*corev1.Node) pools.Learned { return s.learned }
+
+func TestListing(t *testing.T) {
+	p := pool("p")
+	p.Spec.PricePerHour = nil
+	w := newWorld(t, p)
+	for name, id := range map[string]string{"p-1": "aws:///eu-west-1a/i-1", "p-2": "aws:///eu-west-1a/i-2", "p-3": "aws:///eu-west-1a/i-3", "p-4": ""} {
+		n := node(name, halves(2))
+		n.Spec.ProviderID = id
+		if err := w.client.Create(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, got := range w.at(0).Nodes {
+		if got.Cordoned || got.NoScaleDown {
+			t.Fatalf("%+v", got)
+		}
+	}
+	until := start.Add(time.Hour)
+	w.o.o.Pools = reporting{
+		Providers: w.o.o.Pools.(pools.Providers),
+		listing: pools.Listing{Target: 4, Unnamed: true, SpotPrice: ptr.To(24.5), Leaving: []pools.Leaving{
+			{Instance: "i-1", Kind: pools.Interruption, At: start}, {Instance: "i-2", Kind: pools.Rebalance, At: start}, {Instance: "", Kind: pools.Interruption, At: start},
+		}},
+		learned: pools.Learned{ReadyAfter: 7 * time.Minute, Failures: 2, BackoffUntil: until},
+	}
+	seen := w.at(time.Second)
+	if got := seen.Pools[0]; got.PricePerHour != 24.5 || got.ReadyAfter != 7*time.Minute || !got.BackoffUntil.Equal(until) {
+		t.Errorf("price %g, ready after %s, backoff until %s", got.PricePerHour, got.ReadyAfter, got.BackoffUntil)
+	}
+	// An interruption comes two minutes after its notice; a recommendation has no time and cordons
+	// the node all the same; a notice without an instance matches no node.
+	leaves := map[string]time.Time{"p-1": start.Add(2 * time.Minute)}
+	for _, got := range seen.Nodes {
+		if cordoned := got.Name == "p-1" || got.Name == "p-2"; got.Cordoned != cordoned || got.CordonedBy != "" || !got.NoScaleDown || !got.LeavesAt.Equal(leaves[got.Name]) {
+			t.Errorf("of a pool that is not scaled down: %+v", got)
+		}
+	}
+	fixed := w.o.o.Pools.(reporting)
+	fixed.listing = pools.Listing{Target: 3, Going: []string{"i-1"}}
+	w.o.o.Pools = fixed
+	going := w.at(2 * time.Second)
+	if n, p := going.Nodes[0], going.Pools[0]; n.Pool != "" || !n.Cordoned || p.Size != 3 {
+		t.Errorf("a removed node is of pool %q, whose size is %d; cordoned %v", n.Pool, p.Size, n.Cordoned)
+	}
+	if got := seen.Learned["p"].Failures; got != 2 {
+		t.Errorf("%d failures", got)
+	}
+}
+
+// together is a provider whose calls return only once all of them have been made.
+type together struct {
+	pools.Providers
+	missing atomic.Int32
+	all     chan struct{}
+}
+
+func (p *together) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
+	if p.missing.Add(-1) == 0 {
+		close(p.all)
+	}
+	select {
+	case <-p.all:
+		return p.Providers.List(ctx, pool)
+	case <-time.After(5 * time.Minute):
+		return pools.Listing{}, errors.New("no other call was made")
+	}
+}
+
+// TestProvidersAreListedConcurrently: a reconcile waits for the slowest provider, not for one after
+// another.
+func TestProvidersAreListedConcurrently(t *testing.T) {
+	w := newWorld(t, pool("a"), pool("b"), pool("c"))
+	slow := &together{Providers: w.o.o.Pools.(pools.Providers), all: make(chan struct{})}
+	slow.missing.Store(3)
+	w.o.o.Pools = slow
+	if seen := w.at(0); len(seen.Pools) != 3 {
+		t.Errorf("%d pools, want 3: %v", len(seen.Pools), seen.Invalid)
+	}
+}
+
+func TestPoolsOverTheSameTarget(t *testing.T) {
+	a, b, c := pool("a"), pool("b"), pool("p")
+	for _, p := range []*v1alpha1.GPUNodePool{a, b} {
+		p.Spec.Provider = v1alpha1.Provider{ASG: &v1alpha1.ASGProvider{Name: "g", Region: "eu-west-1"}}
+	}
+	w := newWorld(t, a, b, c, node("p-1", halves(2)))
+	w.o.o.Pools = reporting{Providers: pools.Providers{GRPC: nodegroups.New(w.client, w.client, nil), ASG: pools.NewASG(pools.ASGOptions{})}, listing: pools.Listing{Target: 1}}
+	seen := w.at(0)
+	if pools.ReasonOf(seen.Invalid["b"]) != pools.ReasonShared || seen.Invalid["a"] != nil || seen.Invalid["p"] != nil {
+		t.Errorf("%v", seen.Invalid)
+	}
+	if len(seen.Pools) != 2 {
+		t.Errorf("%d valid pools, want 2", len(seen.Pools))
+	}
+}
+
+const (
+	zone    = corev1.LabelTopologyZone
+	ebsZone = "topology.ebs.csi.aws.com/zone"
+)
+
+func persistent(name, class string, phase corev1.PersistentVolumePhase, terms ...corev1.NodeSelectorTerm) *corev1.PersistentVolume {
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PersistentVolumeStatus{Phase: phase}}
+	v.Spec.StorageClassName = class
+	v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}
+	v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: name}}
+	if terms != nil {
+		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: terms}}
+	}
+	return v
+}
+
+func in(key string, values ...string) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}}}
+}
+
+func pvc(class, bound string) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "data"}}
+	c.Spec.StorageClassName, c.Spec.VolumeName = &class, bound
+	c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
+	return c
+}
+
+func class(mode storagev1.VolumeBindingMode, provisioner string, topologies ...corev1.TopologySelectorTerm) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disks"}, Provisioner: provisioner, VolumeBindingMode: &mode, AllowedTopologies: topologies}
+}
+
+func allowed(key string, values ...string) corev1.TopologySelectorTerm {
+	return corev1.TopologySelectorTerm{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: key, Values: values}}}
+}
+
+// mounts is a pending pod with a volume of the claim "data".
+func mounts() *corev1.Pod {
+	p := pod("mounts", "", halves(1))
+	p.Spec.Volumes = []corev1.Volume{
+		{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
+	}
+	return p
+}
+
+// TestVolumes: where a pod's volumes can be used, and why they can be used nowhere. The trimmed
+// objects say the same.
+func TestVolumes(t *testing.T) {
+	const later, now = storagev1.VolumeBindingWaitForFirstConsumer, storagev1.VolumeBindingImmediate
+	lost := pvc("disks", "gone")
+	lost.Status.Phase = corev1.ClaimLost
+	large := pvc("disks", "")
+	large.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("100Gi")
+	picky := pvc("disks", "")
+	picky.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "fast"}}
+	fast := persistent("fast", "disks", corev1.VolumeAvailable, in("kubernetes.io/hostname", "n7"))
+	fast.Labels = map[string]string{"tier": "fast"}
+	reserved := persistent("reserved", "disks", corev1.VolumeAvailable, in("kubernetes.io/hostname", "n8"))
+	reserved.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "other", Name: "data"}
+	labelled := persistent("old", "disks", corev1.VolumeBound)
+	labelled.Labels = map[string]string{corev1.LabelFailureDomainBetaZone: "a__b"}
+	beta := pvc("", "")
+	beta.Spec.StorageClassName, beta.Annotations = nil, map[string]string{corev1.BetaStorageClassAnnotation: "disks"}
+	one, two := persistent("one", "disks", corev1.VolumeAvailable, in("kubernetes.io/hostname", "n1")), persistent("two", "disks", corev1.VolumeAvailable, in("kubernetes.io/hostname", "n2"))
+	for name, c := range map[string]struct {
+		objects []client.Object
+		want    string
+	}{
+		"no claim":              {nil, "PersistentVolumeClaim chat/data does not exist"},
+		"bound, in a zone":      {[]client.Object{pvc("disks", "pv"), persistent("pv", "disks", corev1.VolumeBound, in(zone, "b"))}, zone + " In b"},
+		"bound, on one node":    {[]client.Object{pvc("disks", "pv"), persistent("pv", "disks", corev1.VolumeBound, in("kubernetes.io/hostname", "n1"))}, "kubernetes.io/hostname In n1"},
+		"bound, in two zones":   {[]client.Object{pvc("disks", "pv"), persistent("pv", "disks", corev1.VolumeBound, in(zone, "a"), in(zone, "b"))}, zone + " In a | " + zone + " In b"},
+		"by a driver's label":   {[]client.Object{pvc("disks", "pv"), persistent("pv", "disks", corev1.VolumeBound, in(ebsZone, "b"))}, ebsZone + " In b | " + zone + " In b"},
+		"by an old label":       {[]client.Object{pvc("disks", "old"), labelled}, corev1.LabelFailureDomainBetaZone + " In a,b | " + zone + " In a,b"},
+		"bound, anywhere":       {[]client.Object{pvc("disks", "pv"), persistent("pv", "disks", corev1.VolumeBound)}, ""},
+		"volume is gone":        {[]client.Object{pvc("disks", "pv")}, "PersistentVolumeClaim chat/data is bound to PersistentVolume pv, which does not exist"},
+		"lost":                  {[]client.Object{lost}, "PersistentVolumeClaim chat/data has lost its volume"},
+		"no class":              {[]client.Object{pvc("", "")}, "PersistentVolumeClaim chat/data is not bound to a volume, and has no StorageClass"},
+		"unknown class":         {[]client.Object{pvc("disks", "")}, "PersistentVolumeClaim chat/data is not bound to a volume, and its StorageClass disks does not exist"},
+		"immediate":             {[]client.Object{pvc("disks", ""), class(now, "d")}, "PersistentVolumeClaim chat/data is not bound to a volume yet, and the volumeBindingMode of StorageClass disks is Immediate"},
+		"made anywhere":         {[]client.Object{pvc("disks", ""), class(later, "d")}, ""},
+		"made anywhere, beta":   {[]client.Object{beta, class(later, "d")}, ""},
+		"made in a zone":        {[]client.Object{pvc("disks", ""), class(later, "d", allowed(zone, "b", "c"))}, zone + " In b,c"},
+		"made, or there":        {[]client.Object{pvc("disks", ""), class(later, "d", allowed(zone, "b")), one}, "kubernetes.io/hostname In n1 | " + zone + " In b"},
+		"by hand":               {[]client.Object{pvc("disks", ""), class(later, noProvisioner), one, two, reserved}, "kubernetes.io/hostname In n1 | kubernetes.io/hostname In n2"},
+		"by hand, none is left": {[]client.Object{pvc("disks", ""), class(later, noProvisioner), reserved, persistent("used", "disks", corev1.VolumeBound)}, "PersistentVolumeClaim chat/data is not bound to a volume: none of StorageClass disks is available for it"},
+		"by hand, too small":    {[]client.Object{large, class(later, noProvisioner), one}, "PersistentVolumeClaim chat/data is not bound to a volume: none of StorageClass disks is available for it"},
+		"by hand, selected":     {[]client.Object{picky, class(later, noProvisioner), one, fast}, "kubernetes.io/hostname In n7"},
+	} {
+		for _, trimmed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, trimmed %v", name, trimmed), func(t *testing.T) {
+				objects := []client.Object{pool("p"), node("n", halves(2)), mounts()}
+				for _, o := range c.objects {
+					o = o.DeepCopyObject().(client.Object)
+					if trimmed {
+						if _, err := TrimVolume(o); err != nil {
+							t.Fatal(err)
+						}
+					}
+					objects = append(objects, o)
+				}
+				p := newWorld(t, objects...).seen("mounts")
+				if got := p.Unbound + volumesText(p.Volumes); got != c.want {
+					t.Errorf("got  %s\nwant %s", got, c.want)
+				}
+			})
+		}
+	}
+}
+
+func volumesText(all [][]plan.NodeTerm) string {
+	var volumes []string
+	for _, terms := range all {
+		var texts []string
+		for _, term := range terms {
+			for _, r := range term {
+				texts = append(texts, r.Key+" "+r.Operator+" "+strings.Join(r.Values, ","))
+			}
+		}
+		volumes = append(volumes, strings.Join(texts, " | "))
+	}
+	return strings.Join(volumes, " & ")
+}
+
+// TestTrimVolume: the source of a volume, which may have the name of a secret, is not kept.
+func TestTrimVolume(t *testing.T) {
+	pv := persistent("pv", "disks", corev1.VolumeBound, in(zone, "b"))
+	pv.Annotations = map[string]string{"notes": "x"}
+	if _, err := TrimVolume(pv); err != nil {
+		t.Fatal(err)
+	}
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != "d" || pv.Spec.CSI.VolumeHandle != "" || pv.Annotations != nil || pv.Spec.NodeAffinity == nil {
+		t.Errorf("kept %+v", pv)
+	}
+}
+
+// TestRunningPodsVolumes: a pod that runs has its volumes' nodes, so that it is not moved to another
+// zone, and is never unbound.
+func TestRunningPodsVolumes(t *testing.T) {
+	p := mounts()
+	p.Spec.NodeName = "n"
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+	own := pvc("disks", "own")
+	own.Name = "mounts-scratch"
+	got := newWorld(t, pool("p"), node("n", halves(2)), p, own, persistent("own", "disks", corev1.VolumeBound, in(zone, "b"))).seen("mounts")
+	if text := volumesText(got.Volumes); text != zone+" In b" || got.Unbound != "" {
+		t.Errorf("volumes %s, unbound %q", text, got.Unbound)
+	}
+}
+
+// TestHostPorts: containers' and sidecars' ports of the node, not those of init containers that end.
+func TestHostPorts(t *testing.T) {
+	p := pod("serves", "", halves(1))
+	p.Spec.Containers[0].Ports = []corev1.ContainerPort{
+		{ContainerPort: 80}, {ContainerPort: 8080, HostPort: 8080, Protocol: corev1.ProtocolTCP, HostIP: "0.0.0.0"},
+		{ContainerPort: 53, HostPort: 53, Protocol: corev1.ProtocolUDP, HostIP: "10.0.0.1"}, {ContainerPort: 53, HostPort: 53},
+	}
+	p.Spec.InitContainers = []corev1.Container{
+		{Name: "side", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{{HostPort: 9000}}},
+		{Name: "ends", Ports: []corev1.ContainerPort{{HostPort: 9001}}},
+	}
+	want := []plan.HostPort{{Protocol: "TCP", Port: 53}, {Protocol: "TCP", Port: 8080}, {Protocol: "TCP", Port: 9000}, {Protocol: "UDP", Port: 53, IP: "10.0.0.1"}}
+	if got := newWorld(t, pool("p"), p).seen("serves").HostPorts; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestDaemonPorts: a port that a DaemonSet takes on most ready nodes of a pool is taken on a new one.
+func TestDaemonPorts(t *testing.T) {
+	daemon := func(on string, port int32) *corev1.Pod {
+		p := pod(fmt.Sprintf("d-%s-%d", on, port), on, nil)
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: ptr.To(true)}}
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: port}}
+		return p
+	}
+	server := pod("server", "n1", halves(1))
+	server.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 8080}}
+	out := newWorld(t, pool("p"), node("n1", halves(2)), node("n2", halves(2)), node("n3", halves(2)), server,
+		daemon("n1", 9100), daemon("n2", 9100), daemon("n1", 9200)).at(0)
+	if want := []plan.HostPort{{Protocol: "TCP", Port: 9100}}; !slices.Equal(out.Pools[0].Template.HostPorts, want) {
+		t.Errorf("got %v, want %v", out.Pools[0].Template.HostPorts, want)
+	}
+}
+
+// TestVolumeChoosesPool: a pending pod gets a node of the pool in its volume's zone, not of the cheaper one.
+func TestVolumeChoosesPool(t *testing.T) {
+	zonal := func(name, where, price string) client.Object {
+		p := pool(name)
+		p.Spec.Min, p.Spec.PricePerHour, p.Spec.Template.Labels = 0, ptr.To(resource.MustParse(price)), map[string]string{zone: where}
+		return p
+	}
+	waits := mounts()
+	waits.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	out := newWorld(t, zonal("za", "a", "1"), zonal("zb", "b", "9"), waits, pvc("disks", "pv"),
+		persistent("pv", "disks", corev1.VolumeBound, in(ebsZone, "b"))).at(0)
+	actions := plan.Make(out.Snapshot, plan.DefaultPolicy()).Actions
+	if len(actions) != 1 || actions[0].Verb != plan.ScaleUp || actions[0].Pool != "zb" {
+		t.Errorf("actions %+v, want a node of zb", actions)
+	}
+}
+
+// TestAttachableVolumes: a node to which no more volumes of a driver can be attached takes no pod with
+// one; a new node of its pool is expected to take as many.
+func TestAttachableVolumes(t *testing.T) {
+	for most, want := range map[int32]int{1: 1, 2: 0} {
+		p := pool("p")
+		p.Spec.Min, p.Spec.Max = 0, 5
+		p.Spec.MIG, p.Spec.Template.Product, p.Spec.Template.GPUs = nil, "NVIDIA-L40S", 2
+		n := node("n", corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"), "nvidia.com/gpu": resource.MustParse("2")})
+		n.Labels[partition.ProductLabel], n.Labels[partition.CountLabel] = "NVIDIA-L40S", "2"
+		n.Spec.Taints = nil
+		one := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+		there, waits := pod("there", "n", one), pod("waits", "", one)
+		there.Spec.Volumes, waits.Spec.Volumes = mounts().Spec.Volumes, mounts().Spec.Volumes
+		waits.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		waits.Spec.Volumes[1].PersistentVolumeClaim.ClaimName = "more"
+		more := pvc("disks", "")
+		more.Name = "more"
+		limit := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+			{Name: "d", NodeID: "n", Allocatable: &storagev1.VolumeNodeResources{Count: &most}},
+		}}}
+		out := newWorld(t, p, n, there, waits, pvc("disks", "pv"), more, limit,
+			persistent("pv", "disks", corev1.VolumeBound), class(storagev1.VolumeBindingWaitForFirstConsumer, "d")).at(0)
+		made := 0
+		for _, a := range plan.Make(out.Snapshot, plan.DefaultPolicy()).Actions {
+			if a.Verb == plan.ScaleUp {
+				made += a.To - a.From
+			}
+		}
+		if made != want {
+			t.Errorf("with places for %d volumes %d nodes are added, want %d", most, made, want)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// Kubelet is the PodResources socket of the node's kubelet.
+type Kubelet struct {
+	client podresources.PodResourcesListerClient
+	self   string
+}
+
+// Bounds of an answer.
+const (
+	kubeletTimeout = 10 * time.Second
+	kubeletBytes   = 16 << 20
+)
+
+// claimDriver is NVIDIA's DRA driver. PodResources does not report the instance of a claim.
+const claimDriver = "gpu.nvidia.com"
+
+// DialKubelet returns the kubelet behind a socket; it connects on the first call. self is the
+// agent's own pod, "namespace/name": a kubelet that does not list it has just been started and does
+// not know its pods yet. An empty self disables that check.
+func DialKubelet(socket, self string) (*Kubelet, error) {
+	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(socket, "unix://"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(kubeletBytes)))
+	if err != nil {
+		return nil, fmt.Errorf("kubelet socket %s: %w", socket, err)
+	}
+	return &Kubelet{podresources.NewPodResourcesListerClient(conn), self}, nil
+}
+
+// Allocations returns the pod that each NVIDIA device is allocated to, including pods whose process
+// has not started yet; the driver does not know those.
+func (k *Kubelet) Allocations(ctx context.Context) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
+	defer cancel()
+	answer, err := k.client.List(ctx, &podresources.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("reading allocations from the kubelet: %w", err)
+	}
+	allocated, found := map[string]string{}, k.self == ""
+	for _, pod := range answer.GetPodResources() {
+		name := pod.GetNamespace() + "/" + pod.GetName()
+		found = found || name == k.self
+		for _, c := range pod.GetContainers() {
+			for _, d := range c.GetDevices() {
+				addAllocation(allocated, d, name)
+			}
+			for _, claim := range c.GetDynamicResources() {
+				for _, r := range claim.GetClaimResources() {
+					if r.GetDriverName() == claimDriver {
+						return nil, fmt.Errorf("%s has a device of %s by claim %s/%s: it is unknown which, so the agent changes nothing on such nodes",
+							name, claimDriver, claim.GetClaimNamespace(), claim.GetClaimName())
+					}
+				}
+			}
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("reading allocations from the kubelet: it does not list %s, the agent's own pod, so its list is not complete yet", k.self)
+	}
+	return allocated, nil
+}
+
+// addAllocation adds NVIDIA devices, under any resource name that the device plugin is configured
+// to advertise.
+func addAllocation(allocated map[string]string, d *podresources.ContainerDevices, pod string) {
+	for _, id := range d.GetDeviceIds() {
+		id, _, _ = strings.Cut(id, "::") // replicas of one device
+		if strings.HasPrefix(d.GetResourceName(), "nvidia.com/") || strings.HasPrefix(id, "MIG-") || strings.HasPrefix(id, "GPU-") {
+			allocated[id] = pod
+		}
+	}
+}
+
+// Values of exporter.by.
+const (
+	bySocket  = "socket"
+	byNothing = "none"
+)
+
+// NewExporter returns the node's exporter, reached as c defines.
+func NewExporter(c ExporterConfig) Exporter {
+	if c.By == bySocket {
+		return exporterSocket{path: c.Socket, timeout: c.Timeout.Duration}
+	}
+	return noExporter{}
+}
+
+type noExporter struct{}
+
+func (noExporter) Quiesce(context.Context, []string, time.Duration) error { return nil }
+func (noExporter) Resume(context.Context, []string) error                 { return nil }
+
+// exporterSocket is the exporter's unix socket: one JSON object per line, each answered by one
+// line.
+type exporterSocket struct {
+	path    string
+	timeout time.Duration
+}
+
+// maxReply bounds the exporter's answer, in bytes.
+const maxReply = 64 << 10
+
+// Quiesce asks the exporter to release GPUs; the exporter reacquires them after d.
+func (e exporterSocket) Quiesce(ctx context.Context, gpus []string, d time.Duration) error {
+	return e.ask(ctx, map[string]any{"op": "quiesce", "gpus": gpus, "seconds": int(d.Seconds())})
+}
+
+// Resume asks the exporter to reacquire GPUs.
+func (e exporterSocket) Resume(ctx context.Context, gpus []string) error {
+	return e.ask(ctx, map[string]any{"op": "resume", "gpus": gpus})
+}
+
+func (e exporterSocket) ask(ctx context.Context, request map[string]any) error {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", e.path)
+	if err != nil {
+		return fmt.Errorf("asking the exporter: %w (where none runs on the node: exporter.by: %s)", err, byNothing)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if err := json.NewEncoder(conn).Encode(request); err != nil {
+		return fmt.Errorf("asking the exporter: %w", err)
+	}
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, maxReply)
+	if !lines.Scan() {
+		return fmt.Errorf("asking the exporter: no answer: %w", errors.Join(lines.Err(), ctx.Err()))
+	}
+	return readReply(lines.Bytes())
+}
+
+// readReply parses the exporter's answer: nil for "done".
+func readReply(line []byte) error {
+	var reply struct {
+		OK    bool   `json:"ok"`
+		Error string `json:"error"`
+	}
+	switch err := json.Unmarshal(line, &reply); {
+	case err != nil:
+		return fmt.Errorf("asking the exporter: its answer: %w", err)
+	case !reply.OK:
+		return fmt.Errorf("the exporter refuses: %s", reply.Error)
+	}
+	return nil
+}
+
+// fixedDrivers are the first versions of each branch without CVE-2026-24197: when instances change,
+// an older driver may corrupt or hang the GPU for all its users. Source: flatcar/Flatcar#2155,
+// 2026-06.
+var fixedDrivers = []string{"535.309.01", "580.159.03", "595.71.05"}
+
+// fixed returns why a driver must not be used to change GPUs, nil if it may. A branch newer than
+// the known ones is fixed.
+func fixed(driver string, more []string) error {
+	have, ok := parseVersion(driver)
+	if !ok {
+		return fmt.Errorf("driver %q: its version cannot be parsed, so it may have CVE-2026-24197; set allowUnfixedDriver: true to use it", driver)
+	}
+	newest := 0
+	for _, text := range slices.Concat(fixedDrivers, more) {
+		first, ok := parseVersion(text)
+		if !ok {
+			continue
+		}
+		if first[0] == have[0] && slices.Compare(have, first) >= 0 {
+			return nil
+		}
+		newest = max(newest, first[0])
+	}
+	if have[0] > newest {
+		return nil
+	}
+	return fmt.Errorf("driver %s has CVE-2026-24197 or may have it: update it (%s or newer of the branch), name it in fixedDrivers, or set allowUnfixedDriver: true",
+		driver, strings.Join(fixedDrivers, ", "))
+}
+
+func parseVersion(text string) ([]int, bool) {
+	if !driverVersion.MatchString(text) {
+		return nil, false
+	}
+	var out []int
+	for _, word := range strings.Split(text, ".") {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, false
+		}
+		out = append(out, n)
+	}
+	return out, true
+}
