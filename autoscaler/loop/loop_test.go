@@ -221,7 +221,7 @@ func TestPlannerPanicFailsOneReconcile(t *testing.T) {
 	if s, ok := r.loop.State.Snapshot(); !ok || len(s.Pods) != 1 {
 		t.Error("the snapshot of the panic is not available")
 	}
-	if !strings.Contains(log.String(), "guard_test.go") {
+	if !strings.Contains(log.String(), "loop_test.go") {
 		t.Errorf("the log has no stack:\n%s", log.String())
 	}
 	panics = false

@@ -27,12 +27,7 @@ type Objects map[Kind][]*Object
 
 // Watcher caches the objects of all kinds that a cluster serves.
 type Watcher struct {
-	client    dynamic.Interface
-	discovery discovery.DiscoveryInterface
-	classes   []string // of ProvisioningRequests
-	every     time.Duration
-	log       *slog.Logger
-	changed   func()
+	o WatcherOptions
 
 	mu      sync.Mutex
 	asked   bool // discovery has succeeded once
@@ -73,16 +68,16 @@ func NewWatcher(o WatcherOptions) *Watcher {
 		o.Changed = func() {}
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Watcher{client: o.Client, discovery: o.Discovery, classes: o.Classes, every: o.Every, changed: o.Changed, log: o.Log, running: map[Kind]*running{}}
+	return &Watcher{o: o, running: map[Kind]*running{}}
 }
 
 // Run watches until ctx ends. It always returns nil: discovery is retried.
 func (w *Watcher) Run(ctx context.Context) error {
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := w.refresh(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("API discovery failed; the known APIs stay", "err", err)
+			w.o.Log.Warn("API discovery failed; the known APIs stay", "err", err)
 		}
-	}, w.every)
+	}, w.o.Every)
 	return nil
 }
 
@@ -110,7 +105,7 @@ func (w *Watcher) Objects() (Objects, error) {
 			}
 		}
 	}
-	return out.Resolve(w.classes), nil
+	return out.Resolve(w.o.Classes), nil
 }
 
 // refresh starts watching kinds that have appeared and stops those that are gone.
@@ -126,7 +121,7 @@ func (w *Watcher) refresh(ctx context.Context) error {
 		if r := w.running[k]; r != nil && (!ok || r.gvr != gvr) {
 			r.stop()
 			delete(w.running, k)
-			w.log.Info("API is gone", "kind", k, "version", r.gvr.Version)
+			w.o.Log.Info("API is gone", "kind", k, "version", r.gvr.Version)
 		}
 		if ok && w.running[k] == nil {
 			r, err := w.watch(ctx, k, gvr)
@@ -134,7 +129,7 @@ func (w *Watcher) refresh(ctx context.Context) error {
 				return fmt.Errorf("watching %s: %w", k, err)
 			}
 			w.running[k] = r
-			w.log.Info("watching API", "kind", k, "version", gvr.Version)
+			w.o.Log.Info("watching API", "kind", k, "version", gvr.Version)
 		}
 	}
 	w.asked = true
@@ -144,7 +139,7 @@ func (w *Watcher) refresh(ctx context.Context) error {
 // served returns the version that each kind is served at. A group that is listed and does not
 // answer is an error: it is not gone.
 func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
-	groups, err := w.discovery.ServerGroups()
+	groups, err := w.o.Discovery.ServerGroups()
 	if err != nil {
 		return nil, fmt.Errorf("listing API groups: %w", err)
 	}
@@ -156,7 +151,7 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 	}
 	out := map[Kind]schema.GroupVersionResource{}
 	for k, known := range kinds {
-		if (k == ProvisioningRequest || k == PodTemplate) && len(w.classes) == 0 {
+		if (k == ProvisioningRequest || k == PodTemplate) && len(w.o.Classes) == 0 {
 			continue
 		}
 		of := schema.ParseGroupResource(string(k))
@@ -165,7 +160,7 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 				continue
 			}
 			gvr := of.WithVersion(version) // a group may serve a version without this resource
-			enabled, err := discovery.IsResourceEnabled(w.discovery, gvr)
+			enabled, err := discovery.IsResourceEnabled(w.o.Discovery, gvr)
 			if err != nil {
 				return nil, fmt.Errorf("listing resources of %s: %w", gvr.GroupVersion(), err)
 			}
@@ -179,7 +174,7 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 }
 
 func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionResource) (*running, error) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(w.client, gvr, "", 0, cache.Indexers{}, nil).Informer()
+	informer := dynamicinformer.NewFilteredDynamicInformer(w.o.Client, gvr, "", 0, cache.Indexers{}, nil).Informer()
 	err := informer.SetTransform(func(item any) (any, error) {
 		if u, ok := item.(*unstructured.Unstructured); ok {
 			return Parse(k, u), nil
@@ -190,12 +185,12 @@ func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionReso
 		return nil, err
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		w.log.Warn("watch failed; retrying", "kind", k, "err", err)
+		w.o.Log.Warn("watch failed; retrying", "kind", k, "err", err)
 	}); err != nil {
 		return nil, err
 	}
 	if !notWatched[k] {
-		changed := func(any) { w.changed() }
+		changed := func(any) { w.o.Changed() }
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(before, now any) {
 				if !alike(before, now) {
@@ -227,7 +222,7 @@ func alike(before, now any) bool {
 	x, y := *a, *b
 	x.ResourceVersion, y.ResourceVersion = "", ""
 	x.Generation, y.Generation = 0, 0
-	return (x.Err == nil) == (y.Err == nil) && equality.Semantic.DeepEqual(x.ObjectMeta, y.ObjectMeta) &&
-		equality.Semantic.DeepEqual(x.Group, y.Group) && equality.Semantic.DeepEqual(x.Maker, y.Maker) && equality.Semantic.DeepEqual(x.Queue, y.Queue) &&
-		equality.Semantic.DeepEqual(x.Flavor, y.Flavor) && equality.Semantic.DeepEqual(x.Request, y.Request) && equality.Semantic.DeepEqual(x.Template, y.Template)
+	readable := (x.Err == nil) == (y.Err == nil)
+	x.Err, y.Err = nil, nil
+	return readable && equality.Semantic.DeepEqual(x, y)
 }
