@@ -51,7 +51,7 @@ type Configuration struct {
 func Open(path string, overlays []func(*config.Config), reg prometheus.Registerer, log *slog.Logger) (*Configuration, error) {
 	c := &Configuration{path: path, overlays: overlays, log: log, backends: map[string]*Backend{}, Since: time.Now()}
 	var err error
-	if c.File, c.Compat, c.Hash, err = c.read(); err != nil {
+	if c.File, c.Compat, c.Hash, err = Read(path, overlays...); err != nil {
 		return nil, err
 	}
 	for name, cfg := range c.File.Config.Servers() {
@@ -69,16 +69,17 @@ func Open(path string, overlays []func(*config.Config), reg prometheus.Registere
 	return c, nil
 }
 
-// read reads the files, and the hash of their contents, which is never empty.
-func (c *Configuration) read() (f *config.File, theirs *compat.File, hash string, err error) {
-	if c.path == "" {
+// Read reads a configuration file, and the file of prometheus-adapter's format that it
+// names: nil if it names none. The hash of their contents is never empty.
+func Read(path string, overlays ...func(*config.Config)) (f *config.File, theirs *compat.File, hash string, err error) {
+	if path == "" {
 		return nil, nil, "", errors.New("--config is required")
 	}
-	raw, err := os.ReadFile(c.path)
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, err.Error(), fmt.Errorf("reading configuration: %w", err)
 	}
-	if f, err = config.Read(c.path, raw, c.overlays...); err != nil {
+	if f, err = config.Read(path, raw, overlays...); err != nil {
 		return nil, nil, sum(raw), err
 	}
 	if o := f.Config.PrometheusAdapter; o.Enabled() {
@@ -92,6 +93,18 @@ func (c *Configuration) read() (f *config.File, theirs *compat.File, hash string
 		}
 	}
 	return f, theirs, sum(raw), nil
+}
+
+// Check returns all that is wrong with the files.
+func Check(path string, overlays ...func(*config.Config)) (hash string, err error) {
+	f, theirs, hash, err := Read(path, overlays...)
+	if err == nil {
+		err = f.Err()
+	}
+	if theirs != nil {
+		err = errors.Join(err, theirs.Err())
+	}
+	return hash, err
 }
 
 // Setup returns the cache's part.
@@ -122,17 +135,11 @@ func (c *Configuration) Changed(ctx context.Context) bool {
 			return false
 		case <-tick.C:
 		}
-		f, theirs, hash, err := c.read()
+		hash, err := Check(c.path, c.overlays...)
 		if hash == seen {
 			continue
 		}
 		seen = hash
-		if err == nil {
-			err = f.Err()
-		}
-		if err == nil && theirs != nil {
-			err = theirs.Err()
-		}
 		if err == nil && hash != c.Hash {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -17,7 +18,7 @@ import (
 // request to the API server.
 func TestCostDoesNotDependOnTheNumberOfHPAs(t *testing.T) {
 	client := metadataClient(t, meta("v1", "Pod", "chat", "a", nil), meta("v1", "Pod", "chat", "b", nil))
-	pods, err := NewInformers(client)
+	pods, err := NewInformers(client, kubefake.NewSimpleClientset())
 	if err != nil {
 		t.Fatal(err)
 	}
