@@ -19,7 +19,6 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/adapter/strict"
-	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
