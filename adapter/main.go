@@ -111,7 +111,7 @@ others are those of every Kubernetes API server.`,
 
 // check validates the files.
 func check(stdout io.Writer, file string, overlay func(*config.Config)) error {
-	_, err := live.Check(file, overlay)
+	_, _, err := live.Check(file, overlay)
 	if err != nil {
 		return err
 	}

@@ -85,26 +85,43 @@ func Read(path string, overlays ...func(*config.Config)) (f *config.File, theirs
 	if o := f.Config.PrometheusAdapter; o.Enabled() {
 		other, err := os.ReadFile(o.ConfigFile)
 		if err != nil {
-			return nil, nil, err.Error(), fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
+			return f, nil, err.Error(), fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
 		}
 		raw = append(raw, other...)
 		if theirs, err = compat.Parse(o.ConfigFile, other); err != nil {
-			return nil, nil, sum(raw), err
+			return f, nil, sum(raw), err
 		}
 	}
 	return f, theirs, sum(raw), nil
 }
 
-// Check returns all that is wrong with the files.
-func Check(path string, overlays ...func(*config.Config)) (hash string, err error) {
+// Check returns all that is wrong with the files, and the name of the second one.
+func Check(path string, overlays ...func(*config.Config)) (hash, second string, err error) {
 	f, theirs, hash, err := Read(path, overlays...)
+	if f != nil {
+		second = f.Config.PrometheusAdapter.ConfigFile
+	}
 	if err == nil {
 		err = f.Err()
 	}
 	if theirs != nil {
 		err = errors.Join(err, theirs.Err())
 	}
-	return hash, err
+	return hash, second, err
+}
+
+// contents returns the hash that Read returns, without parsing.
+func contents(path, second string) string {
+	raw, err := os.ReadFile(path)
+	if err == nil && second != "" {
+		var other []byte
+		other, err = os.ReadFile(second)
+		raw = append(raw, other...)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return sum(raw)
 }
 
 // Setup returns the cache's part.
@@ -129,17 +146,22 @@ func (c *Configuration) Backend(name string) *Backend {
 func (c *Configuration) Changed(ctx context.Context) bool {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
+	second := c.File.Config.PrometheusAdapter.ConfigFile
 	for seen := c.Hash; ; {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
 		}
-		hash, err := Check(c.path, c.overlays...)
-		if hash == seen {
+		now := contents(c.path, second)
+		if now == seen {
 			continue
 		}
-		seen = hash
+		seen = now
+		hash, named, err := Check(c.path, c.overlays...)
+		if named != "" && named != second {
+			second, seen = named, hash
+		}
 		if err == nil && hash != c.Hash {
 			return true
 		}
