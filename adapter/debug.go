@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/compat"
@@ -34,30 +34,15 @@ type ruleRow struct {
 	At      string   `json:"at,omitempty"` // file:line
 	Metrics []string `json:"metrics,omitempty"`
 	// Alone is why each request has a question of its own; "" if they share.
-	Alone     string        `json:"alone,omitempty"`
-	Problems  []string      `json:"problems,omitempty"`
-	Questions []questionRow `json:"questions"`
+	Alone     string         `json:"alone,omitempty"`
+	Problems  []string       `json:"problems,omitempty"`
+	Questions []cache.Status `json:"questions"`
 	// Left is the number of questions not shown.
 	Left int `json:"left,omitempty"`
 }
 
-// questionRow is one query of a rule.
-type questionRow struct {
-	Backend   string `json:"backend"`
-	Namespace string `json:"namespace,omitempty"`
-	Query     string `json:"query"`
-	// Alone: the namespace is asked about by itself, since its series were at fault
-	// less than ten minutes ago.
-	Alone bool `json:"alone,omitempty"`
-	// AgeSeconds is the time since the last good answer; null before the first.
-	AgeSeconds *float64       `json:"ageSeconds"`
-	Series     int            `json:"series"`
-	Dropped    map[string]int `json:"dropped,omitempty"`
-	Failure    string         `json:"failure,omitempty"`
-}
-
 // newRulesPage fills in a page's rules.
-func newRulesPage(page rulesPage, ours []config.Declared, others []compat.RuleState, all []cache.Status, now time.Time) rulesPage {
+func newRulesPage(page rulesPage, ours []config.Declared, others []compat.RuleState, all []cache.Status) rulesPage {
 	questions := map[string][]cache.Status{}
 	for _, s := range all {
 		questions[s.Rule] = append(questions[s.Rule], s)
@@ -70,7 +55,7 @@ func newRulesPage(page rulesPage, ours []config.Declared, others []compat.RuleSt
 		for _, p := range r.Problems {
 			row.Problems = append(row.Problems, p.Error())
 		}
-		page.Rules = append(page.Rules, row.with(questions[r.Name], now))
+		page.Rules = append(page.Rules, row.with(questions[r.Name]))
 	}
 	for _, r := range others {
 		row := ruleRow{
@@ -79,96 +64,35 @@ func newRulesPage(page rulesPage, ours []config.Declared, others []compat.RuleSt
 		if r.Broken {
 			row.State = live.Rejected
 		}
-		page.Rules = append(page.Rules, row.with(questions[r.Rule], now))
+		page.Rules = append(page.Rules, row.with(questions[r.Rule]))
 	}
 	return page
 }
 
-func (r ruleRow) with(questions []cache.Status, now time.Time) ruleRow {
-	r.Questions = []questionRow{}
-	for _, s := range questions {
-		if len(r.Questions) == maxQuestions {
-			r.Left++
-			continue
-		}
-		q := questionRow{Backend: s.Backend, Namespace: s.Namespace, Query: s.Query, Alone: s.Alone, Series: s.Series, Dropped: map[string]int{}}
-		if !s.At.IsZero() {
-			age := now.Sub(s.At).Seconds()
-			q.AgeSeconds = &age
-		}
-		for reason, n := range s.Dropped {
-			q.Dropped[string(reason)] = n
-		}
-		if s.Failure != nil {
-			q.Failure = s.Failure.Error()
-		}
-		r.Questions = append(r.Questions, q)
-	}
+func (r ruleRow) with(questions []cache.Status) ruleRow {
+	shown := min(len(questions), maxQuestions)
+	r.Questions, r.Left = append([]cache.Status{}, questions[:shown]...), len(questions)-shown
 	return r
 }
 
-// text writes the page as plain text.
-func (p rulesPage) text(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "%s, hash %s, in force since %s\n", p.File, p.Hash, p.Since.Format(time.RFC3339))
-	if p.Failure != "" {
-		_, _ = fmt.Fprintf(w, "THE CURRENT FILE IS NOT IN FORCE:\n%s\n", p.Failure)
-	}
-	for _, r := range p.Rules {
-		_, _ = fmt.Fprintf(w, "\n%s: %s (%s), asked in %d namespaces\n", r.Name, r.State, r.At, len(r.Questions)+r.Left)
-		for _, problem := range r.Problems {
-			_, _ = fmt.Fprintf(w, "  problem: %s\n", problem)
-		}
-		if len(r.Metrics) > 0 {
-			_, _ = fmt.Fprintf(w, "  serves: %s\n", strings.Join(r.Metrics, ", "))
-		}
-		if r.Alone != "" {
-			_, _ = fmt.Fprintf(w, "  a query for each request: %s\n", r.Alone)
-		}
-		for _, q := range r.Questions {
-			_, _ = fmt.Fprintf(w, "  %s, namespace %s: %s\n    %s\n", q.Backend, q.Namespace, q.Query, q.sentence())
-		}
-		if r.Left > 0 {
-			_, _ = fmt.Fprintf(w, "  and %d more\n", r.Left)
-		}
-	}
-}
-
-func (q questionRow) sentence() string {
-	parts := []string{"no answer yet"}
-	if q.AgeSeconds != nil {
-		parts = []string{fmt.Sprintf("answered %.1f s ago, %d series", *q.AgeSeconds, q.Series)}
-	}
-	var dropped []string
-	for reason, n := range q.Dropped {
-		dropped = append(dropped, fmt.Sprintf("%d %s", n, reason))
-	}
-	slices.Sort(dropped)
-	if len(dropped) > 0 {
-		parts = append(parts, "left out: "+strings.Join(dropped, ", "))
-	}
-	if q.Alone {
-		parts = append(parts, "asked about by itself")
-	}
-	if q.Failure != "" {
-		parts = append(parts, "last query failed: "+q.Failure)
-	}
-	return strings.Join(parts, "; ")
-}
-
-// debugRules serves the page: JSON, or text with ?format=text.
+// debugRules serves the page: JSON, or YAML with ?format=text.
 func debugRules(page func() rulesPage) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		p := page()
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		if req.URL.Query().Get("format") == "text" {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			p.text(w)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		encoder := json.NewEncoder(w)
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(false) // PromQL is full of < and >
 		encoder.SetIndent("", "  ")
-		_ = encoder.Encode(p) // the caller has gone
+		err, kind, raw := encoder.Encode(page()), "application/json", text.Bytes()
+		if err == nil && req.URL.Query().Get("format") == "text" {
+			kind = "text/plain; charset=utf-8"
+			raw, err = yaml.JSONToYAML(raw)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(raw) // the caller has gone
 	})
 }

@@ -16,7 +16,6 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
@@ -118,31 +117,21 @@ func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
 	if f.tolerance < 0 || f.window < 0 || f.timeout <= 0 {
 		return nil, errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive")
 	}
-	rules, elsewhere, err := f.rules()
-	if err != nil {
+	l := &look{}
+	var err error
+	if l.rules, l.elsewhere, err = f.rules(); err != nil {
 		return nil, err
 	}
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
 	loading.ExplicitPath = f.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.context}
-	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, overrides).ClientConfig()
+	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	l, err := f.lookWith(ctx, name, rc, rules)
-	if err != nil {
-		return nil, err
+	var dyn dynamic.Interface
+	if l.kube, err = kubernetes.NewForConfig(rc); err == nil {
+		dyn, err = dynamic.NewForConfig(rc)
 	}
-	l.elsewhere = elsewhere
-	return l, nil
-}
-
-func (f *lookFlags) lookWith(ctx context.Context, name string, rc *rest.Config, rules []explain.Rule) (*look, error) {
-	kube, err := kubernetes.NewForConfig(rc)
-	if err != nil {
-		return nil, fmt.Errorf("building the Kubernetes client: %w", err)
-	}
-	dyn, err := dynamic.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("building the Kubernetes client: %w", err)
 	}
@@ -156,18 +145,12 @@ func (f *lookFlags) lookWith(ctx context.Context, name string, rc *rest.Config, 
 			return nil, err
 		}
 	}
-	l := &look{rules: rules, kube: kube}
 	namespace, name, _ := strings.Cut(name, "/")
-	cluster := explain.Cluster{Kube: kube, Dynamic: dyn}
-	if l.world, err = cluster.Read(ctx, namespace, name, given); err != nil {
-		return nil, err
-	}
-	spec, err := explain.Set(l.world.HPA.Spec, f.sets)
-	if err != nil {
-		return nil, err
-	}
-	l.world.HPA.Spec = hpa.Defaulted(spec)
-	return l, cluster.Above(ctx, &l.world)
+	l.world, err = explain.Cluster{Kube: l.kube, Dynamic: dyn}.Read(ctx, namespace, name, given, func(spec *autoscaling.HorizontalPodAutoscalerSpec) (err error) {
+		*spec, err = explain.Set(*spec, f.sets)
+		return err
+	})
+	return l, err
 }
 
 // file is the configuration, with the flags over it.

@@ -78,7 +78,7 @@ func (k *fakeKEDA) last() *http.Request {
 	return k.requests[len(k.requests)-1]
 }
 
-func writeFile(t *testing.T, name string, data []byte) string {
+func writeFile(t testing.TB, name string, data []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(file, data, 0o600); err != nil {

@@ -12,9 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"sigs.k8s.io/custom-metrics-apiserver/pkg/apiserver"
 	adapterbase "sigs.k8s.io/custom-metrics-apiserver/pkg/cmd"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/cmd/options"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/dynamicmapper"
@@ -108,7 +111,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 		if failure := conf.Failure(); failure != nil {
 			page.Failure = failure.Error()
 		}
-		return newRulesPage(page, conf.File.Rules, file.Rules(), tables.Status(), time.Now())
+		return newRulesPage(page, conf.File.Rules, file.Rules(), tables.Status())
 	}))
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -139,7 +142,11 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 	if err != nil {
 		return nil, fmt.Errorf("building the metadata client: %w", err)
 	}
-	pods, err := provider.NewInformers(client)
+	kube, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("building the client for Services: %w", err)
+	}
+	pods, err := provider.NewInformers(client, kube)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the pod informers: %w", err)
 	}
@@ -155,19 +162,14 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 	if err != nil {
 		return nil, err
 	}
-	above, err := newHierarchy(pods, client, rest)
-	if err != nil {
-		return nil, err
-	}
-	above.Start(ctx.Done())
-	p.Use(provider.Extra{Above: above, External: others.Names})
+	p.Others = others.Names
 	var served cma.MetricsProvider = p
 	if conf.Compat != nil {
 		o := conf.File.Config.PrometheusAdapter
 		*file = compat.New(o, conf.Compat, compat.Sources{
-			Watcher: tables, Lister: conf.Backend(o.Backend), Pods: pods, Objects: compat.Metadata{Client: client}, Mapper: mapper,
+			Watcher: tables, Lister: conf.Backend(o.Backend), Pods: pods, Objects: compat.Metadata{Client: client}, Mapper: mapper, Other: p,
 		}, log)
-		served = compat.NewRoute(*file, p)
+		served = *file
 	}
 	base.WithCustomMetrics(served)
 	base.WithExternalMetrics(served)
@@ -185,4 +187,24 @@ func restMapper(ctx context.Context, base *adapterbase.AdapterBase) (apimeta.RES
 		m.RunUntil(ctx.Done())
 	}
 	return mapper, nil
+}
+
+// newForwarder returns nil if nothing is to be forwarded.
+func newForwarder(c forward.Config, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*forward.Forwarder, error) {
+	if c.External == nil {
+		return nil, nil
+	}
+	f, err := forward.New(*c.External, known, reg, log)
+	if err != nil {
+		return nil, fmt.Errorf("forward.external: %w", err)
+	}
+	return f, nil
+}
+
+// passOn inserts the forwarder after authentication, authorization and audit,
+// and before the adapter's own APIs.
+func passOn(config *apiserver.Config, to *forward.Forwarder) {
+	config.GenericConfig.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(to.Wrap(api), c)
+	}
 }

@@ -51,7 +51,7 @@ type fakeKube struct {
 	ready                  atomic.Bool // before that, only administrators have rights
 }
 
-func newFakeKube(t *testing.T) *fakeKube {
+func newFakeKube(t testing.TB) *fakeKube {
 	k := &fakeKube{frontProxyCA: promtest.NewAuthority(t, "front-proxy-ca"), clientCA: promtest.NewAuthority(t, "client-ca")}
 	server := httptest.NewServer(k)
 	t.Cleanup(server.Close)
@@ -159,14 +159,14 @@ func (answering) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 }
 
 // kubeconfigOf names a cluster without credentials.
-func kubeconfigOf(t *testing.T, url string) string {
+func kubeconfigOf(t testing.TB, url string) string {
 	t.Helper()
 	return writeFile(t, "kubeconfig", fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", url))
 }
 
 // listening is what main starts from, with flags for a cluster and a port of
 // its own.
-func listening(t *testing.T, clusterURL string) (base *adapterbase.AdapterBase, address string) {
+func listening(t testing.TB, clusterURL string) (base *adapterbase.AdapterBase, address string) {
 	t.Helper()
 	base = newBase(io.Discard)
 	args := []string{"--cert-dir=" + t.TempDir()}
@@ -190,7 +190,7 @@ type testServer struct {
 	ended   <-chan struct{} // when it has; nil for one that ends with the test only
 }
 
-func startServer(t *testing.T, cluster *fakeKube, p cma.MetricsProvider, to *forward.Forwarder) *testServer {
+func startServer(t testing.TB, cluster *fakeKube, p cma.MetricsProvider, to *forward.Forwarder) *testServer {
 	t.Helper()
 	base, address := listening(t, cluster.url)
 	base.WithCustomMetrics(p)
@@ -218,7 +218,7 @@ func startServer(t *testing.T, cluster *fakeKube, p cma.MetricsProvider, to *for
 
 // waitReady waits until the server believes both authorities: it has their
 // certificates from the API server a moment after it begins to listen.
-func (s *testServer) waitReady(t *testing.T, cluster *fakeKube) {
+func (s *testServer) waitReady(t testing.TB, cluster *fakeKube) {
 	t.Helper()
 	await.For(t, time.Minute, "the server gets ready", func() error {
 		direct := s.client(t, cluster.clientCA, "admin", "system:masters")
@@ -253,7 +253,7 @@ func (s *testServer) probe(client *http.Client, header http.Header) (code int) {
 
 // client shows a certificate of the CA with that name, or none. The server's
 // own certificate is made up by the library and not what is tested.
-func (s *testServer) client(t *testing.T, ca *promtest.Authority, name string, groups ...string) *http.Client {
+func (s *testServer) client(t testing.TB, ca *promtest.Authority, name string, groups ...string) *http.Client {
 	t.Helper()
 	c := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
 	if ca != nil {
@@ -266,7 +266,7 @@ func (s *testServer) client(t *testing.T, ca *promtest.Authority, name string, g
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
-func (s *testServer) get(t *testing.T, client *http.Client, path string, header http.Header) (code int, body string) {
+func (s *testServer) get(t testing.TB, client *http.Client, path string, header http.Header) (code int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+path, nil)
 	if err != nil {

@@ -93,11 +93,6 @@ func (s *source) client() (*prom.Client, error) {
 	return client, nil
 }
 
-// latencyOffset is VictoriaMetrics' parameter for how old its newest sample is made: 30 s
-// unless it is sent, which would be an old present to top, and a wrong clock to doctor.
-// Other servers ignore it.
-const latencyOffset = "latency_offset"
-
 // over overrides a file's fields by the flags'.
 func (s *source) over(c *prom.Config) {
 	put := func(to *string, flag string) { *to = cmp.Or(flag, *to) }
@@ -108,9 +103,6 @@ func (s *source) over(c *prom.Config) {
 		c.Parameters = map[string]string{}
 	}
 	maps.Copy(c.Parameters, s.config.Parameters)
-	if _, set := c.Parameters[latencyOffset]; !set {
-		c.Parameters[latencyOffset] = "1ms"
-	}
 	if s.basic != (config.BasicAuth{}) {
 		c.HTTP.BasicAuth = &s.basic
 	}

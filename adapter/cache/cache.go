@@ -1,11 +1,13 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,9 +20,12 @@ var ErrUnknownRule = errors.New("unknown rule")
 // Cache keeps the answers to questions fresh, in the namespaces from which requests come
 // come. Its methods are safe for concurrent use.
 type Cache struct {
-	metrics *metrics
-	log     *slog.Logger
-	plan    *plan
+	opts     Options
+	backends map[string]*server
+	rules    map[string]*topic
+	sorted   []signal.Rule // by name
+	metrics  *metrics
+	log      *slog.Logger
 
 	mu      sync.RWMutex
 	asked   map[key]*topic  // Watch's
@@ -31,15 +36,33 @@ type Cache struct {
 
 // New returns a cache for a setup. It sends no query before Run.
 func New(s Setup, reg Registerer, log *slog.Logger) (*Cache, error) {
-	p, err := prepare(s)
-	if err != nil {
-		return nil, err
+	c := &Cache{opts: s.Options.withDefaults(), backends: map[string]*server{}, rules: map[string]*topic{}, asked: map[key]*topic{}, log: log}
+	slots := max(1, s.Options.Concurrency)
+	for _, b := range s.Backends {
+		if c.backends[b.Name] != nil {
+			return nil, fmt.Errorf("backend %s %w", b.Name, errRepeatedName)
+		}
+		c.backends[b.Name] = &server{Backend: b, shared: make(chan struct{}, slots), own: make(chan struct{}, slots)}
 	}
-	c := &Cache{log: log, asked: map[key]*topic{}, plan: p}
+	for _, r := range s.Rules {
+		r.Backend = cmp.Or(r.Backend, DefaultBackend)
+		switch {
+		case c.rules[r.Name] != nil:
+			return nil, fmt.Errorf("rule %s %w", r.Name, errRepeatedName)
+		case c.backends[r.Backend] == nil:
+			return nil, fmt.Errorf("rule %s: backend %q: %w", r.Name, r.Backend, errNoBackend)
+		}
+		t := newTopic(forRule(r), c.backends[r.Backend].width())
+		t.empty = signal.NewTable(r.Rule)
+		c.rules[r.Name] = t
+		c.sorted = append(c.sorted, r.Rule)
+	}
+	slices.SortFunc(c.sorted, func(a, b signal.Rule) int { return strings.Compare(a.Name, b.Name) })
+	var err error
 	if c.metrics, err = newMetrics(reg, c); err != nil {
 		return nil, fmt.Errorf("registering cache metrics: %w", err)
 	}
-	for _, t := range p.rules {
+	for _, t := range c.rules {
 		c.metrics.declare(t.Question)
 	}
 	return c, nil
@@ -49,7 +72,7 @@ func New(s Setup, reg Registerer, log *slog.Logger) (*Cache, error) {
 func (c *Cache) Run(ctx context.Context) {
 	c.mu.Lock()
 	c.ctx = ctx
-	for _, t := range c.plan.rules {
+	for _, t := range c.rules {
 		c.start(t)
 	}
 	for _, t := range c.asked {
@@ -82,12 +105,11 @@ type View struct {
 // there waits, for at most FirstWait. The error is ErrUnknownRule,
 // ErrTooManyQuestions or the context's.
 func (c *Cache) View(ctx context.Context, rule, namespace string) (View, error) {
-	p := c.plan
-	t, ok := p.rules[rule]
+	t, ok := c.rules[rule]
 	if !ok {
 		return View{}, fmt.Errorf("%w %q", ErrUnknownRule, rule)
 	}
-	s, err := c.await(ctx, t, namespace, p.opts.FirstWait)
+	s, err := c.await(ctx, t, namespace)
 	table, _ := s.Value.(*signal.Table)
 	if table == nil {
 		table = t.empty
@@ -100,20 +122,17 @@ func (c *Cache) View(ctx context.Context, rule, namespace string) (View, error) 
 // answer, for at most FirstWait. The error is ErrTooManyQuestions or the
 // context's; a query that failed is the State's Failure.
 func (c *Cache) Watch(ctx context.Context, q Question, namespace string) (State, error) {
-	if q.Backend == "" {
-		q.Backend = DefaultBackend
-	}
-	opts := c.plan.opts
+	q.Backend = cmp.Or(q.Backend, DefaultBackend)
 	c.mu.RLock()
 	t := c.asked[q.key()]
 	c.mu.RUnlock()
 	if t == nil || !t.has(namespace) {
 		var err error
-		if t, err = c.admit(q, namespace, opts.MaxQuestions); err != nil {
+		if t, err = c.admit(q, namespace, c.opts.MaxQuestions); err != nil {
 			return State{}, err
 		}
 	}
-	return c.await(ctx, t, namespace, opts.FirstWait)
+	return c.await(ctx, t, namespace)
 }
 
 // admit returns the question's topic, made if needed, once there is room for the
@@ -146,7 +165,7 @@ func (c *Cache) admit(q Question, namespace string, most int) (*topic, error) {
 	}
 	t := c.asked[q.key()]
 	if t == nil || t.ended() {
-		t = newTopic(q, c.plan.backends[q.Backend].width())
+		t = newTopic(q, c.backends[q.Backend].width())
 		c.asked[q.key()] = t
 		c.metrics.declare(q)
 		c.start(t)
@@ -204,7 +223,7 @@ func (t *topic) namespaces() (all []string) {
 	return all
 }
 
-func (c *Cache) await(ctx context.Context, t *topic, namespace string, atMost time.Duration) (State, error) {
+func (c *Cache) await(ctx context.Context, t *topic, namespace string) (State, error) {
 	u, first := t.ask(namespace, time.Now())
 	if u == nil {
 		return State{Failure: errIdle}, nil
@@ -212,14 +231,14 @@ func (c *Cache) await(ctx context.Context, t *topic, namespace string, atMost ti
 	if first == nil {
 		return t.state(u), nil
 	}
-	wait := time.NewTimer(atMost)
+	wait := time.NewTimer(c.opts.FirstWait)
 	defer wait.Stop()
 	select {
 	case <-first:
 		return t.state(u), nil
 	case <-wait.C:
 		s := t.state(u)
-		s.Failure = fmt.Errorf("no answer from Prometheus within %s", atMost)
+		s.Failure = fmt.Errorf("no answer from Prometheus within %s", c.opts.FirstWait)
 		return s, nil
 	case <-ctx.Done():
 		return State{}, ctx.Err()
@@ -227,7 +246,7 @@ func (c *Cache) await(ctx context.Context, t *topic, namespace string, atMost ti
 }
 
 // Has reports whether a rule of that name is in use.
-func (c *Cache) Has(rule string) bool { return c.plan.rules[rule] != nil }
+func (c *Cache) Has(rule string) bool { return c.rules[rule] != nil }
 
 // Rules returns the declared rules, by name.
-func (c *Cache) Rules() []signal.Rule { return slices.Clone(c.plan.sorted) }
+func (c *Cache) Rules() []signal.Rule { return slices.Clone(c.sorted) }

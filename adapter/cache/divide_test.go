@@ -242,7 +242,7 @@ func TestAFaultConcernsItsNamespace(t *testing.T) {
 					before = f.count()
 					time.Sleep(time.Minute)
 					if n := f.count() - before; n > 5*5 { // a query for 50 namespaces is in two pieces
-						t.Errorf("%d queries a minute for 120 namespaces, %d at once", n, c.plan.rules["queue_depth"].width)
+						t.Errorf("%d queries a minute for 120 namespaces, %d at once", n, c.rules["queue_depth"].width)
 					}
 					if f.widest > maxWidth {
 						t.Errorf("a query about %d namespaces", f.widest)

@@ -1,7 +1,10 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,4 +60,112 @@ func (m *metrics) read(rule string, dropped map[signal.Reason]int) {
 	for reason, n := range dropped {
 		m.dropped.WithLabelValues(rule, string(reason)).Add(float64(n))
 	}
+}
+
+// states reports the state at the time of the scrape. A rule without an answer
+// has no age and no number of series: they are absent, not zero.
+type states struct {
+	cache                  *Cache
+	age, series, questions *prometheus.Desc
+}
+
+func newStates(c *Cache) states {
+	desc := func(d metric.Desc) *prometheus.Desc { return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil) }
+	return states{cache: c, age: desc(metric.AdapterRuleAge), series: desc(metric.AdapterSeries), questions: desc(metric.AdapterQuestions)}
+}
+
+// Describe implements prometheus.Collector.
+func (s states) Describe(ch chan<- *prometheus.Desc) {
+	ch <- s.age
+	ch <- s.series
+	ch <- s.questions
+}
+
+// Collect implements prometheus.Collector.
+func (s states) Collect(ch chan<- prometheus.Metric) {
+	ages, series, active := map[string]float64{}, map[string]float64{}, map[string]int{}
+	for name := range s.cache.backends {
+		active[name] = 0
+	}
+	for _, q := range s.cache.status(false) {
+		active[q.Backend]++
+		if q.AgeSeconds != nil {
+			ages[q.Rule] = max(ages[q.Rule], *q.AgeSeconds)
+			series[q.Rule] += float64(q.Series)
+		}
+	}
+	gauge := func(d *prometheus.Desc, v float64, label string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, label)
+	}
+	for name, age := range ages {
+		gauge(s.age, age, name)
+		gauge(s.series, series[name], name)
+	}
+	for backend, n := range active {
+		gauge(s.questions, float64(n), backend)
+	}
+}
+
+// topics returns those of the rules and of Watch.
+func (c *Cache) topics() []*topic {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := make([]*topic, 0, len(c.rules)+len(c.asked))
+	for _, t := range c.rules {
+		all = append(all, t)
+	}
+	for _, t := range c.asked {
+		all = append(all, t)
+	}
+	return all
+}
+
+// Status is the state of one question in one namespace, for /debug/rules.
+type Status struct {
+	Rule      string `json:"-"`
+	Backend   string `json:"backend"`
+	Namespace string `json:"namespace,omitempty"`
+	Query     string `json:"query"`
+	// Alone: the namespace is asked about by itself, since its series were at
+	// fault less than ten minutes ago.
+	Alone bool `json:"alone,omitempty"`
+	// AgeSeconds is the time since the last good answer; nil before the first.
+	AgeSeconds *float64 `json:"ageSeconds"`
+	// Series in that answer, and how many of them were dropped.
+	Series  int                   `json:"series"`
+	Dropped map[signal.Reason]int `json:"dropped,omitempty"`
+	// Failure of the last query, if it failed.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Status returns all questions in use, by rule, backend and namespace.
+func (c *Cache) Status() []Status {
+	all := c.status(true)
+	slices.SortFunc(all, func(a, b Status) int {
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Backend, b.Backend), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Query, b.Query))
+	})
+	return all
+}
+
+func (c *Cache) status(queries bool) []Status {
+	var all []Status
+	for _, t := range c.topics() {
+		first := len(all)
+		t.mu.Lock()
+		for _, u := range t.units {
+			one := Status{Rule: t.Rule, Backend: t.Backend, Namespace: u.namespace, Alone: u.alone, Series: u.series, Dropped: u.dropped}
+			if !u.at.IsZero() {
+				one.AgeSeconds = new(time.Since(u.at).Seconds())
+			}
+			if u.err != nil {
+				one.Failure = u.err.Error()
+			}
+			all = append(all, one)
+		}
+		t.mu.Unlock()
+		for i := first; queries && i < len(all); i++ {
+			all[i].Query = strings.Join(t.Queries(false, []string{all[i].Namespace}), "\n")
+		}
+	}
+	return all
 }

@@ -31,7 +31,7 @@ func (c *Cache) keep(ctx context.Context, t *topic) {
 		case <-tick.C:
 			active, due = false, true
 		}
-		opts := c.plan.opts
+		opts := c.opts
 		if !t.forget(time.Now(), opts.IdleAfter) {
 			if c.leave(t) {
 				return
@@ -75,16 +75,15 @@ func jitter(d time.Duration) time.Duration {
 // namespace does not, the series of one of them are at fault: they are divided
 // until it stands alone.
 func (c *Cache) refresh(ctx context.Context, t *topic, units []*unit) {
-	p := c.plan
-	err := c.attempt(ctx, p, t, units)
+	err := c.attempt(ctx, t, units)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	began := time.Now()
-	blameless := !units[0].alone && c.control(ctx, p, t, units[0].namespace, !units[0].begun) != nil
+	blameless := !units[0].alone && c.control(ctx, t, units[0].namespace, !units[0].begun) != nil
 	// A server that is slow about nothing is slow about all of them. Dividing would give
 	// it more to do now; fewer at once from the next time on does not.
-	if errors.Is(err, context.DeadlineExceeded) && !units[0].alone && time.Since(began) > p.opts.Timeout/slowness {
+	if errors.Is(err, context.DeadlineExceeded) && !units[0].alone && time.Since(began) > c.opts.Timeout/slowness {
 		blameless = true
 		t.narrow((len(units)+1)/2, time.Now())
 	}
@@ -100,10 +99,10 @@ func (c *Cache) refresh(ctx context.Context, t *topic, units []*unit) {
 		return
 	}
 	if len(units) == 1 && !blameless {
-		err = c.blame(ctx, p, t, units[0], err)
+		err = c.blame(ctx, t, units[0], err)
 	}
 	for _, u := range units {
-		c.fail(p, t, u, err, !blameless)
+		c.fail(t, u, err, !blameless)
 	}
 }
 
@@ -126,13 +125,13 @@ const nowhere = "-"
 
 // control sends a topic's query about no namespace. Its error is not the fault of
 // any namespace's series.
-func (c *Cache) control(ctx context.Context, p *plan, t *topic, namespace string, past bool) error {
+func (c *Cache) control(ctx context.Context, t *topic, namespace string, past bool) error {
 	if t.Namespace == nil { // its query is one namespace's own
-		_, err := c.queries(ctx, p, t, []string{"vector(0)"}, []string{namespace}, false)
+		_, err := c.queries(ctx, t, []string{"vector(0)"}, []string{namespace}, false)
 		return err
 	}
 	for _, over := range []bool{past, false} {
-		if _, err := c.queries(ctx, p, t, t.Queries(over, []string{nowhere}), []string{namespace}, false); err != nil {
+		if _, err := c.queries(ctx, t, t.Queries(over, []string{nowhere}), []string{namespace}, false); err != nil {
 			return err
 		}
 		if !past {
@@ -144,7 +143,7 @@ func (c *Cache) control(ctx context.Context, p *plan, t *topic, namespace string
 
 // attempt asks about some namespaces, all begun or all new, and stores each
 // one's answer. An error concerns all of them.
-func (c *Cache) attempt(ctx context.Context, p *plan, t *topic, units []*unit) error {
+func (c *Cache) attempt(ctx context.Context, t *topic, units []*unit) error {
 	names, alone := make([]string, len(units)), units[0].alone
 	for i, u := range units {
 		names[i] = u.namespace
@@ -152,24 +151,24 @@ func (c *Cache) attempt(ctx context.Context, p *plan, t *topic, units []*unit) e
 	var past map[string]prom.Vector
 	var pastReading signal.Reading
 	if !units[0].begun {
-		answer, err := c.queries(ctx, p, t, t.Queries(true, names), names, alone)
+		answer, err := c.queries(ctx, t, t.Queries(true, names), names, alone)
 		if err != nil {
-			return c.withoutPast(ctx, p, t, units, names, err)
+			return c.withoutPast(ctx, t, units, names, err)
 		}
 		past, pastReading = t.split(answer.vector, names), answer.Reading
 	}
-	answer, err := c.queries(ctx, p, t, t.Queries(false, names), names, alone)
+	answer, err := c.queries(ctx, t, t.Queries(false, names), names, alone)
 	if err != nil {
 		return err
 	}
-	c.distribute(p, t, units, past, pastReading, t.split(answer.vector, names), answer.Reading)
+	c.distribute(t, units, past, pastReading, t.split(answer.vector, names), answer.Reading)
 	return nil
 }
 
 // withoutPast is for namespaces whose past could not be had. If the present can,
 // twice, they go without.
-func (c *Cache) withoutPast(ctx context.Context, p *plan, t *topic, units []*unit, names []string, why error) error {
-	answer, err := c.queries(ctx, p, t, t.Queries(false, names), names, units[0].alone)
+func (c *Cache) withoutPast(ctx context.Context, t *topic, units []*unit, names []string, why error) error {
+	answer, err := c.queries(ctx, t, t.Queries(false, names), names, units[0].alone)
 	if err != nil {
 		return err
 	}
@@ -185,7 +184,7 @@ func (c *Cache) withoutPast(ctx context.Context, p *plan, t *topic, units []*uni
 	}
 	c.log.Warn("history cannot be read: pods that stopped reporting before now are unknown", slog.String("rule", t.Rule),
 		slog.Int("namespaces", len(units)), slog.String("namespace", names[0]), slog.Duration("past", signal.Forget), slog.Any("error", why))
-	c.distribute(p, t, units, nil, signal.Reading{}, t.split(answer.vector, names), answer.Reading)
+	c.distribute(t, units, nil, signal.Reading{}, t.split(answer.vector, names), answer.Reading)
 	return nil
 }
 
@@ -211,15 +210,15 @@ func (t *topic) split(v prom.Vector, names []string) map[string]prom.Vector {
 
 // distribute gives each namespace its part of an answer. One that has more than its
 // budget gets none.
-func (c *Cache) distribute(p *plan, t *topic, units []*unit, past map[string]prom.Vector, before signal.Reading, now map[string]prom.Vector, at signal.Reading) {
+func (c *Cache) distribute(t *topic, units []*unit, past map[string]prom.Vector, before signal.Reading, now map[string]prom.Vector, at signal.Reading) {
 	for _, u := range units {
 		n := u.namespace
-		if size := max(len(past[n]), len(now[n])); size > p.opts.Budget.Series {
-			c.fail(p, t, u, fmt.Errorf("%w: namespace %s has %d of %d allowed", ErrTooLarge, n, size, p.opts.Budget.Series), true)
+		if size := max(len(past[n]), len(now[n])); size > c.opts.Budget.Series {
+			c.fail(t, u, fmt.Errorf("%w: namespace %s has %d of %d allowed", ErrTooLarge, n, size, c.opts.Budget.Series), true)
 			continue
 		}
 		if err := c.store(t, u, past != nil, past[n], before, now[n], at); err != nil {
-			c.fail(p, t, u, err, true)
+			c.fail(t, u, err, true)
 		}
 	}
 }
@@ -246,9 +245,9 @@ func (c *Cache) store(t *topic, u *unit, first bool, past prom.Vector, before si
 	return nil
 }
 
-func (c *Cache) fail(p *plan, t *topic, u *unit, err error, guilty bool) {
+func (c *Cache) fail(t *topic, u *unit, err error, guilty bool) {
 	before := t.state(u).Failure
-	t.failed(u, err, guilty, time.Now(), p.opts.Interval)
+	t.failed(u, err, guilty, time.Now(), c.opts.Interval)
 	c.logChange(t, u.namespace, before, err)
 }
 
@@ -260,15 +259,15 @@ type answer struct {
 
 // queries sends queries about some namespaces, one after the other. The time of
 // evaluation is the start, not the end: a slow answer is older, never younger.
-func (c *Cache) queries(ctx context.Context, p *plan, t *topic, queries, namespaces []string, alone bool) (answer, error) {
-	b := p.backends[t.Backend]
+func (c *Cache) queries(ctx context.Context, t *topic, queries, namespaces []string, alone bool) (answer, error) {
+	b := c.backends[t.Backend]
 	if b == nil {
 		return answer{}, fmt.Errorf("backend %q: %w", t.Backend, errNoBackend)
 	}
-	slots, timeout, most := b.shared, p.opts.Timeout/4, p.opts.Budget
+	slots, timeout, most := b.shared, c.opts.Timeout/4, c.opts.Budget
 	switch {
 	case alone:
-		slots, timeout = b.own, p.opts.Timeout
+		slots, timeout = b.own, c.opts.Timeout
 	case len(namespaces) > 1:
 		most = prom.Limits{Series: 2 * most.Series, Bytes: 2 * most.Bytes}
 	}
@@ -306,7 +305,7 @@ func (c *Cache) queries(ctx context.Context, p *plan, t *topic, queries, namespa
 
 // blame adds to an error of one namespace the name of the series at fault, if one
 // can be found. It looks once for each error.
-func (c *Cache) blame(ctx context.Context, p *plan, t *topic, u *unit, err error) error {
+func (c *Cache) blame(ctx context.Context, t *topic, u *unit, err error) error {
 	if t.Suspects == nil || errors.Is(err, prom.ErrUnavailable) {
 		return err
 	}
@@ -314,7 +313,7 @@ func (c *Cache) blame(ctx context.Context, p *plan, t *topic, u *unit, err error
 	known, culprit := u.blamed == err.Error(), u.culprit
 	t.mu.Unlock()
 	if !known {
-		culprit = c.find(ctx, p, t, u.namespace)
+		culprit = c.find(ctx, t, u.namespace)
 		t.mu.Lock()
 		u.blamed, u.culprit = err.Error(), culprit
 		t.mu.Unlock()
@@ -327,11 +326,11 @@ func (c *Cache) blame(ctx context.Context, p *plan, t *topic, u *unit, err error
 
 // find returns the name of the first series that cannot be queried by itself, or
 // of that with the most elements.
-func (c *Cache) find(ctx context.Context, p *plan, t *topic, namespace string) (culprit string) {
+func (c *Cache) find(ctx context.Context, t *topic, namespace string) (culprit string) {
 	names, queries := t.Suspects(namespace)
 	most := 0
 	for i, query := range queries {
-		a, err := c.queries(ctx, p, t, []string{query}, []string{namespace}, true)
+		a, err := c.queries(ctx, t, []string{query}, []string{namespace}, true)
 		switch {
 		case errors.Is(err, prom.ErrUnavailable) || ctx.Err() != nil:
 			return ""

@@ -59,7 +59,7 @@ func (p *Provider) relist(ctx context.Context) time.Duration {
 		running.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			found[i], errs[i] = p.lister.Series(ctx, s, since)
+			found[i], errs[i] = p.Lister.Series(ctx, s, since)
 		})
 	}
 	running.Wait()
@@ -81,7 +81,7 @@ func (p *Provider) relist(ctx context.Context) time.Duration {
 	}
 	p.logChanges(failures)
 	p.listed = listed
-	p.registry.Store(newRegistry(f, listed, failures, p.mapper))
+	p.registry.Store(newRegistry(f, listed, failures, p.Mapper))
 	p.state(failures, len(selectors))
 	return wait
 }

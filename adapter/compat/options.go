@@ -3,7 +3,6 @@ package compat
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,13 +59,4 @@ func (o Options) Validate() error {
 		errs = append(errs, errors.New("seriesAge: must not be shorter than relistInterval"))
 	}
 	return errors.Join(errs...)
-}
-
-// Load reads and parses the file.
-func (o Options) Load() (*File, error) {
-	raw, err := os.ReadFile(o.ConfigFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
-	}
-	return Parse(o.ConfigFile, raw)
 }

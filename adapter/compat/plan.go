@@ -162,7 +162,7 @@ func (t *target) expression(all []condition) (parser.Expr, error) {
 	case e.Type() == parser.ValueTypeVector:
 		return e, nil
 	case e.Type() == parser.ValueTypeScalar && t.rule.External:
-		return call("vector", e), nil
+		return signal.Call("vector", e), nil
 	}
 	return nil, fmt.Errorf("%s: metricsQuery gives a %s: %w", t.rule.ID, parser.DocumentedType(e.Type()), errors.New("must be a vector"))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -45,19 +46,18 @@ type Sources struct {
 	Pods    Pods
 	Objects Objects
 	Mapper  apimeta.RESTMapper
+	// Other answers what the file does not declare; may be nil.
+	Other cma.MetricsProvider
 }
 
-// Provider answers both metrics APIs by the rules of a file. Its methods are
+// Provider answers both metrics APIs by the rules of a file, and by another provider for
+// what the file does not declare: a migration changes no answer. Its methods are
 // safe for concurrent use. A nil Provider has no rules and is ready.
 type Provider struct {
-	opts    Options
-	watcher Watcher
-	lister  Lister
-	pods    Pods
-	objects Objects
-	mapper  apimeta.RESTMapper
-	log     *slog.Logger
-	now     func() time.Time
+	Sources
+	opts Options
+	log  *slog.Logger
+	now  func() time.Time
 
 	registry atomic.Pointer[registry]
 	mu       sync.Mutex
@@ -74,12 +74,7 @@ var _ cma.MetricsProvider = (*Provider)(nil)
 // New returns a provider for a file, which the options name. A broken rule is logged
 // and left out. It sends no query before Run.
 func New(o Options, f *File, from Sources, log *slog.Logger) *Provider {
-	p := &Provider{
-		file: f,
-		opts: o.WithDefaults(), watcher: from.Watcher, lister: from.Lister, pods: from.Pods, objects: from.Objects,
-		mapper: from.Mapper, log: log, now: time.Now, pending: errNotListed,
-		listed: map[string][]prom.Family{},
-	}
+	p := &Provider{Sources: from, file: f, opts: o.WithDefaults(), log: log, now: time.Now, pending: errNotListed, listed: map[string][]prom.Family{}}
 	log.Info("prometheus-adapter rules", slog.String("file", f.Name), slog.Int("custom", len(f.Custom)), slog.Int("external", len(f.External)))
 	for _, problem := range f.Problems {
 		log.Warn("rule left out", slog.Any("error", problem))
@@ -91,24 +86,34 @@ func New(o Options, f *File, from Sources, log *slog.Logger) *Provider {
 	return p
 }
 
-// ListAllMetrics lists what discovery found.
+// ListAllMetrics lists what discovery found, and the other provider's metrics, each once.
 func (p *Provider) ListAllMetrics() []cma.CustomMetricInfo {
-	var all []cma.CustomMetricInfo
-	for info := range p.registry.Load().custom {
-		all = append(all, info)
+	all := slices.Collect(maps.Keys(p.registry.Load().custom))
+	if p.Other != nil {
+		all = append(all, p.Other.ListAllMetrics()...)
 	}
 	slices.SortFunc(all, func(a, b cma.CustomMetricInfo) int { return strings.Compare(a.String(), b.String()) })
-	return all
+	return slices.Compact(all)
 }
 
-// ListAllExternalMetrics lists what discovery found.
+// ListAllExternalMetrics is ListAllMetrics for external metrics.
 func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 	var all []cma.ExternalMetricInfo
 	for name := range p.registry.Load().external {
 		all = append(all, cma.ExternalMetricInfo{Metric: name})
 	}
+	if p.Other != nil {
+		all = append(all, p.Other.ListAllExternalMetrics()...)
+	}
 	slices.SortFunc(all, func(a, b cma.ExternalMetricInfo) int { return strings.Compare(a.Metric, b.Metric) })
-	return all
+	return slices.Compact(all)
+}
+
+// elsewhere reports whether the other provider answers a metric that the file does not
+// have. While the file's series have never been listed, a name that the other does not
+// list either may be the file's: the answer is then "not yet", not "not found".
+func (p *Provider) elsewhere(metric string) bool {
+	return p.Other != nil && (p.Ready() == nil || slices.Contains(p.Other.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: metric}))
 }
 
 // Has reports whether an external metric is one of the file's.
@@ -127,11 +132,28 @@ func (p *Provider) Rules() []RuleState {
 // lookup returns the target of a custom metric; nil if there is none.
 func (p *Provider) lookup(info cma.CustomMetricInfo) (*registry, *target) {
 	r := p.registry.Load()
-	normal, _, err := info.Normalized(p.mapper)
+	normal, _, err := info.Normalized(p.Mapper)
 	if err != nil {
 		return r, nil
 	}
 	return r, r.custom[normal]
+}
+
+// unknown is the error for a metric that no rule has.
+func (p *Provider) unknown(metric string) error {
+	if err := p.Ready(); err != nil {
+		return provider.Unavailable("%s: %v", metric, err)
+	}
+	return provider.NotFound("no rule of %s serves %s for this kind of object", p.opts.ConfigFile, metric)
+}
+
+// refused is the error for a request that gives no query: the request's fault,
+// or the rule's.
+func refused(err error) error {
+	if errors.Is(err, errSelector) {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return provider.Internal("%v", err)
 }
 
 // view is an answer and how to read it.
@@ -145,7 +167,7 @@ type view struct {
 // this request.
 func (p *Provider) ask(ctx context.Context, r *registry, t *target, selector k8slabels.Selector, namespace string, objects []string) (view, error) {
 	if t.unlabelled != nil {
-		return view{}, internal("%s: %v", t.rule.ID, t.unlabelled)
+		return view{}, provider.Internal("%s: %v", t.rule.ID, t.unlabelled)
 	}
 	general, err := r.plan(t, selector.String(), func() (*plan, error) { return t.general(selector) })
 	if err != nil {
@@ -178,14 +200,14 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 			return cache.Everywhere
 		}
 	}
-	state, err := p.watcher.Watch(ctx, q, namespace)
+	state, err := p.Watcher.Watch(ctx, q, namespace)
 	switch {
 	case errors.Is(err, cache.ErrTooManyQuestions):
-		return view{}, unavailable("%s: %v; fewer distinct metric selectors, or a template without .LabelValuesByName, need fewer", t.rule.ID, err)
+		return view{}, provider.Unavailable("%s: %v; fewer distinct metric selectors, or a template without .LabelValuesByName, need fewer", t.rule.ID, err)
 	case err != nil && ctx.Err() != nil:
 		return view{}, apierrors.NewTimeoutError(fmt.Sprintf("waiting for the first value of %s: %v", t.series, err), 1)
 	case err != nil:
-		return view{}, unavailable("%s: %v", t.rule.ID, err)
+		return view{}, provider.Unavailable("%s: %v", t.rule.ID, err)
 	}
 	v := view{plan: how, failure: state.Failure}
 	v.table, _ = state.Value.(table)
@@ -197,9 +219,9 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 func (v view) none(t *target, subject string, why error) error {
 	switch {
 	case errors.Is(v.failure, prom.ErrBadQuery):
-		return internal("%s: %v", t.rule.ID, v.failure)
+		return provider.Internal("%s: %v", t.rule.ID, v.failure)
 	case v.failure != nil:
-		return unavailable("%s: %s: %v; the last query failed: %v", t.rule.ID, subject, why, v.failure)
+		return provider.Unavailable("%s: %s: %v; the last query failed: %v", t.rule.ID, subject, why, v.failure)
 	}
 	alone := ""
 	if v.plan.special != "" { // may be the reason too: `avg(…)` without by names no pod

@@ -64,20 +64,8 @@ type Backend struct {
 func (p Prometheus) Client() prom.Config {
 	c := p.Config
 	c.Timeout = p.Timeout.Duration
-	if _, set := c.Parameters[latencyOffset]; !set {
-		c.Parameters = maps.Clone(c.Parameters)
-		if c.Parameters == nil {
-			c.Parameters = map[string]string{}
-		}
-		c.Parameters[latencyOffset] = "1ms"
-	}
 	return c
 }
-
-// latencyOffset is VictoriaMetrics' parameter for how old its newest sample is made:
-// 30 s unless it is sent, which would add to the age of every value. Other servers
-// ignore it.
-const latencyOffset = "latency_offset"
 
 // Default is the configuration of an empty file. The URL has no default.
 func Default() Config {
@@ -146,3 +134,8 @@ func (c Config) Cache() cache.Options {
 		FirstWait: c.FirstWait.Duration, Concurrency: c.Concurrency, MaxQuestions: c.MaxQuestions,
 	}
 }
+
+// exporterNamespaces is the namespace in which our manifests install the exporter.
+// No other is trusted unless an administrator lists it: a user who creates a namespace
+// of a trusted name would be believed about every pod.
+func exporterNamespaces() []string { return []string{"gpuscale-system"} }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
@@ -48,13 +47,15 @@ atZero: 0
 activation: 2
 `
 
-func ruleOf(t *testing.T, text string) (signal.Rule, error) {
+// ruleOf reads a file with one rule, and returns that and its problems.
+func ruleOf(t testing.TB, text string) (signal.Rule, error) {
 	t.Helper()
-	var r Rule
-	if err := yaml.UnmarshalStrict([]byte(text), &r); err != nil {
-		t.Fatal(err)
+	f, err := Read("c.yaml", []byte("backends: [{name: default, url: 'http://x'}, {name: models, url: 'http://y'}]\nrules:\n- "+strings.ReplaceAll(text, "\n", "\n  ")))
+	if err != nil {
+		return signal.Rule{}, err
 	}
-	return r.signal(15 * time.Second)
+	last := f.Rules[len(f.Rules)-1]
+	return last.Rule.Rule, f.Err()
 }
 
 func TestARuleCanSayEverything(t *testing.T) {
@@ -62,13 +63,8 @@ func TestARuleCanSayEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	// Query is TestRulesThatAreQueries'. A field that is left at its zero value has not come through. Exporters are
-	// the file's to give, not a rule's: see TestExporterNamespaces.
-	r.Exporters = exporterNamespaces()
-	r.Follow = 1 // and the file's is this
+	// Query is TestRulesThatAreQueries'. A field that is left at its zero value has not come through.
+	r.Follow = 1 // the file's, where the rule has no maxAge
 	for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Sources[0]), reflect.ValueOf(*r.Sources[0].Absent), reflect.ValueOf(*r.Sources[0].Idle)} {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
@@ -96,12 +92,13 @@ func TestLikeABuiltinRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want signal.Rule
-	for _, b := range signal.Builtin(15 * time.Second) {
+	for _, b := range signal.Builtin(LeastMaxAge) {
 		if b.Name == "queue_depth" {
 			want = b
 		}
 	}
-	want.Name, want.Activation = "queue_that_wakes", 5
+	want.Name, want.Activation, want.Exporters = "queue_that_wakes", 5, exporterNamespaces()
+	Default().age(&want, nil)
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got %+v\nwant %+v", r, want)
 	}
@@ -122,8 +119,8 @@ func TestARulesMistakesHavePaths(t *testing.T) {
 		`identity: [""], sources: [{metric: m}]}`:                                                       `identity[0]: ""`,
 		`sources: [{metric: m, idle: {value: -3}}]}`:                                                    `sources[0].idle.value: -3 is not within`,
 		`sources: [{metric: m, idle: {value: 0, while: [{metric: ""}]}}]}`:                              `sources[0].idle.while[0].metric:`,
-		`sources: [{metric: m, idle: {while: [{metric: a}, {metric: b, matchers: [{label: x}]}]}}]}`:    `sources[0].idle.while[1].matchers[0]: op:`,
-		`sources: [{metric: m, absent: {value: 0, while: {metric: up, matchers: [{op: "="}]}}}]}`:       `sources[0].absent.while.matchers[0]: label:`,
+		`sources: [{metric: m, idle: {while: [{metric: a}, {metric: b, matchers: [{label: x}]}]}}]}`:    `sources[0].idle.while[1].matchers[0].op:`,
+		`sources: [{metric: m, absent: {value: 0, while: {metric: up, matchers: [{op: "="}]}}}]}`:       `sources[0].absent.while.matchers[0].label:`,
 		`sources: [{metric: m, absent: {value: 0, while: {metric: ""}}}]}`:                              `sources[0].absent.while.metric:`,
 		`sources: [{metric: m, absent: {value: 0, while: {metric: up}, label: pool}}]}`:                 `sources[0].absent.label:`,
 		`sources: [{metric: m, absent: {value: 0, while: {metric: up}, label: namespace, from: job}}]}`: `sources[0].absent.label: "namespace"`,
@@ -131,11 +128,7 @@ func TestARulesMistakesHavePaths(t *testing.T) {
 		`atZero: -1, sources: [{metric: m}]}`:                                                           `atZero: -1 is not within`,
 		`activation: -1, sources: [{metric: m}]}`:                                                       `activation: -1`,
 	} {
-		r, err := ruleOf(t, head+text)
-		if err == nil {
-			err = r.Validate()
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ruleOf(t, head+text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\ngives %v\nwhich lacks %q", text, err, want)
 		}
 	}
@@ -148,12 +141,8 @@ func FuzzRule(f *testing.F) {
 	f.Add(`{name: a, labels: {pod: 'x"'}, query: 'sum by (pod, "x\"") (rate(a{namespace=~"$namespaces"}[5m] offset 1m)) / b{n="$namespaces"}'}`)
 	f.Add(`{name: a, like: queue_depth, identity: ["a b", 'x"}'], sources: [{metric: 'm"', absent: {while: {metric: up}, label: 'a"', from: "$1"}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		var own Rule
-		if yaml.UnmarshalStrict([]byte(text), &own) != nil {
-			return
-		}
-		r, err := own.signal(time.Minute)
-		if err != nil || r.Validate() != nil {
+		r, err := ruleOf(t, text)
+		if err != nil || r.Name == "" {
 			return
 		}
 		for _, promql := range []string{r.Query(), r.Past()} {

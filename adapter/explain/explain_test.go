@@ -80,7 +80,7 @@ func apiServer(t *testing.T, answers map[string]json.RawMessage) *rest.Config {
 
 func readWorld(t *testing.T, namespace, name string, given *autoscaling.HorizontalPodAutoscaler) (World, error) {
 	t.Helper()
-	return clients(t, cluster(t)).Read(t.Context(), namespace, name, given)
+	return clients(t, cluster(t)).Read(t.Context(), namespace, name, given, nil)
 }
 
 func clients(t *testing.T, rc *rest.Config) Cluster {
@@ -179,16 +179,6 @@ func TestExplainErrors(t *testing.T) {
 		if _, err := readWorld(t, c.namespace, c.name, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s/%s: %v lacks %q", c.namespace, c.name, err, c.want)
 		}
-	}
-}
-
-func TestUnknownMetricSuggestsTheNearest(t *testing.T) {
-	_, err := find(rules(nil), "queue_dept")
-	if err == nil || !strings.Contains(err.Error(), "did you mean queue_depth?") {
-		t.Error(err)
-	}
-	if _, err := find(rules(nil), "unlike_anything_of_ours_at_all"); err == nil || strings.Contains(err.Error(), "did you mean") {
-		t.Error(err)
 	}
 }
 

@@ -2,12 +2,10 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -51,11 +49,8 @@ type history struct {
 // life is the time of a pod's first and last sample.
 type life struct{ first, last time.Time }
 
-// chunk bounds the answers in memory, together the queries in flight.
-const (
-	chunk    = 64
-	together = 4
-)
+// chunk is how many steps one query is about: it bounds the answers in memory.
+const chunk = 1000
 
 // recall evaluates a rule at each step of the past, and builds the tables an
 // adapter would have had then. progress receives the number of finished steps.
@@ -63,61 +58,50 @@ const (
 func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map[string]life, progress func(done int)) (history, error) {
 	h := history{rule: rule}
 	table := signal.NewTable(rule.Rule)
+	read := func(samples []signal.Sample, at time.Time) {
+		table, _ = table.Read(samples, signal.Reading{Evaluated: at, Now: at})
+		note(lives, rule.Rule, samples, at)
+	}
 	if vector, err := rule.Querier.Query(ctx, rule.Past(namespace), r.From); err == nil {
-		samples := within(rule, vector, namespace)
-		table, _ = table.Read(samples, signal.Reading{Evaluated: r.From, Now: r.From})
-		note(lives, rule.Rule, samples, r.From)
+		read(within(rule, vector, namespace), r.From)
 	}
 	good := 0
 	for first := 0; first < r.steps(); first += chunk {
-		vectors, failures := fetch(ctx, rule, namespace, r, first, min(chunk, r.steps()-first))
-		if err := ctx.Err(); err != nil {
-			return h, err
+		n := min(chunk, r.steps()-first)
+		lines, err := rule.Querier.Range(ctx, rule.Query(namespace), r.at(first), r.at(first+n-1), r.Step)
+		if ctx.Err() != nil {
+			return h, ctx.Err()
 		}
-		for i, vector := range vectors {
-			at := r.at(first + i)
-			if failures[i] == nil {
-				good++
-				reading := signal.Reading{Evaluated: at, Now: at}
-				samples := within(rule, vector, namespace)
-				table, _ = table.Read(samples, reading)
-				note(lives, rule.Rule, samples, at)
+		samples := make([]prom.Vector, n)
+		for _, l := range lines {
+			for _, p := range l.Points {
+				if i := int(p.Time.Sub(r.at(first)).Round(r.Step) / r.Step); i >= 0 && i < n {
+					samples[i] = append(samples[i], prom.Sample{Labels: l.Labels, Value: p.Value})
+				}
 			}
-			h.tables, h.failures = append(h.tables, table), append(h.failures, failures[i])
+		}
+		for i := range n {
+			if err == nil {
+				good++
+				read(within(rule, samples[i], namespace), r.at(first+i))
+			}
+			h.tables, h.failures = append(h.tables, table), append(h.failures, err)
 		}
 		if good == 0 {
-			return h, fmt.Errorf("querying %s: %w", rule.Name, errors.Join(failures[0]))
+			return h, fmt.Errorf("querying %s: %w", rule.Name, err)
 		}
-		progress(first + len(vectors))
+		progress(first + n)
 	}
 	return h, nil
-}
-
-// fetch queries some steps, a few in parallel.
-func fetch(ctx context.Context, rule Rule, namespace string, r Range, first, n int) ([]prom.Vector, []error) {
-	vectors, failures := make([]prom.Vector, n), make([]error, n)
-	query := rule.Query(namespace)
-	slots := make(chan struct{}, together)
-	var asking sync.WaitGroup
-	for i := range n {
-		slots <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-slots }()
-			vectors[i], failures[i] = rule.Querier.Query(ctx, query, r.at(first+i))
-		})
-	}
-	asking.Wait()
-	return vectors, failures
 }
 
 // note records each pod's first and last sample.
 func note(lives map[string]life, rule signal.Rule, samples []signal.Sample, at time.Time) {
 	for _, s := range samples {
-		pod := podOf(rule, s.Labels)
-		if kind, _ := part(s.Part); kind != 't' || pod == "" || !(s.Value > 0 && s.Value < 1e11) {
+		pod, seen, ok := rule.Scraped(s)
+		if !ok {
 			continue
 		}
-		seen := time.UnixMilli(int64(1000 * s.Value))
 		if seen.After(at) {
 			seen = at
 		}

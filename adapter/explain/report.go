@@ -10,6 +10,7 @@ import (
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -210,10 +211,10 @@ func (x *Metric) missing(w World, r reading, a asked, pods []string) {
 
 func (x *Metric) answered(got answer) {
 	x.WindowSecs = x.rule.Window.Seconds()
-	var refused *refusal
+	var status apierrors.APIStatus
 	switch {
-	case errors.As(got.Error, &refused):
-		x.Error, x.Code = refused.text, refused.code
+	case errors.As(got.Error, &status):
+		x.Error, x.Code = got.Error.Error(), int(status.Status().Code)
 	case got.Error != nil:
 		x.Error, x.Code = got.Error.Error(), 500
 	case got.Pods != nil:

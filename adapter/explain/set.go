@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -98,10 +99,10 @@ func Set(spec autoscaling.HorizontalPodAutoscalerSpec, changes []string) (autosc
 }
 
 func set(spec autoscaling.HorizontalPodAutoscalerSpec, path, text string) (autoscaling.HorizontalPodAutoscalerSpec, error) {
-	steps, err := parsePath(path)
-	if err != nil {
-		return spec, err
+	if !fieldPath.MatchString(path) {
+		return spec, fmt.Errorf("path %q is not like metrics[0].target.value", path)
 	}
+	steps := strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) })
 	raw, err := json.Marshal(spec)
 	if err != nil {
 		return spec, err
@@ -129,60 +130,21 @@ func set(spec autoscaling.HorizontalPodAutoscalerSpec, path, text string) (autos
 	return next, sane(&next)
 }
 
-// step is a field, or an index if field is empty.
-type step struct {
-	field string
-	index int
-}
-
-const maxDepth = 12
-
-// parsePath splits "metrics[0].target.value".
-func parsePath(path string) ([]step, error) {
-	var steps []step
-	for field := range strings.SplitSeq(path, ".") {
-		name, rest, indexed := strings.Cut(field, "[")
-		if name == "" {
-			return nil, fmt.Errorf("path %q has an empty field", path)
-		}
-		steps = append(steps, step{field: name})
-		for indexed {
-			var number string
-			if number, rest, indexed = strings.Cut(rest, "]"); !indexed {
-				return nil, fmt.Errorf("path %q lacks a closing bracket", path)
-			}
-			n, err := strconv.ParseUint(number, 10, 8)
-			if err != nil {
-				return nil, fmt.Errorf("path %q: %q is no index", path, number)
-			}
-			steps = append(steps, step{index: int(n)})
-			if indexed = strings.HasPrefix(rest, "["); indexed {
-				rest = rest[1:]
-			} else if rest != "" {
-				return nil, fmt.Errorf("path %q: %q after an index", path, rest)
-			}
-		}
-	}
-	if len(steps) > maxDepth {
-		return nil, fmt.Errorf("path %q is deeper than any field", path)
-	}
-	return steps, nil
-}
+// fieldPath is a path like "metrics[0].target.value", of twelve steps at most.
+var fieldPath = regexp.MustCompile(`^[a-zA-Z]+(\[\d{1,2}\]|\.[a-zA-Z]+){0,11}$`)
 
 // put returns the tree with the value at the path. parent is the name of an
 // element's list.
-func put(tree any, steps []step, value any, parent string) (any, error) {
-	if len(steps) == 0 {
+func put(tree any, path []string, value any, parent string) (any, error) {
+	if len(path) == 0 {
 		return value, nil
 	}
-	s := steps[0]
-	if s.field == "" {
+	if index, err := strconv.Atoi(path[0]); err == nil {
 		items, ok := tree.([]any)
-		if !ok || s.index >= len(items) {
-			return nil, fmt.Errorf("%s has no element %d", orNothing(parent), s.index)
+		if !ok || index >= len(items) {
+			return nil, fmt.Errorf("%s has no element %d", parent, index)
 		}
-		item, err := put(items[s.index], steps[1:], value, parent)
-		items[s.index] = item
+		items[index], err = put(items[index], path[1:], value, parent)
 		return items, err
 	}
 	fields, ok := tree.(map[string]any)
@@ -190,18 +152,16 @@ func put(tree any, steps []step, value any, parent string) (any, error) {
 		fields, ok = map[string]any{}, true
 	}
 	if !ok {
-		return nil, fmt.Errorf("there is no field %s in a plain value", s.field)
+		return nil, fmt.Errorf("there is no field %s in a plain value", path[0])
 	}
-	if parent == "metrics" && s.field != "type" {
-		if kind, _ := fields["type"].(string); kind != "" {
-			source := strings.ToLower(kind[:1]) + kind[1:]
-			if _, has := fields[source]; has && s.field != source {
-				steps = append([]step{{field: source}}, steps...)
-				s = steps[0]
-			}
+	// The part named after a metric's type may be left out.
+	if kind, _ := fields["type"].(string); parent == "metrics" && path[0] != "type" && kind != "" {
+		source := strings.ToLower(kind[:1]) + kind[1:]
+		if _, has := fields[source]; has && path[0] != source {
+			path = append([]string{source}, path...)
 		}
 	}
-	below, err := put(fields[s.field], steps[1:], value, s.field)
-	fields[s.field] = below
+	below, err := put(fields[path[0]], path[1:], value, path[0])
+	fields[path[0]] = below
 	return fields, err
 }

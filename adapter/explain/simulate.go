@@ -173,7 +173,7 @@ func (s Simulation) answer(ctx context.Context, w World, m simulated, i int, pod
 	target, yes := w.HPA.Spec.ScaleTargetRef, true
 	owners := []metav1.OwnerReference{{APIVersion: target.APIVersion, Kind: target.Kind, Name: target.Name, Controller: &yes}}
 	for _, pod := range pods {
-		if err := then.add("v1", "Pod", metav1.ObjectMeta{Name: pod, OwnerReferences: owners}); err != nil {
+		if err := then.add(podKind, &metav1.ObjectMeta{Name: pod, OwnerReferences: owners}); err != nil {
 			return hpa.Answer{Error: err}, nil
 		}
 	}

@@ -88,10 +88,8 @@ func TestSimulate(t *testing.T) {
 // An outage holds the replicas: they are neither those of a queue of 0 nor
 // known.
 func TestSimulateThroughAnOutage(t *testing.T) {
-	q := load(t, past, func(at time.Time) bool {
-		return at.After(end.Add(-20*time.Minute)) && at.Before(end.Add(-17*time.Minute))
-	})
-	timeline := simulated30m(t, worldOf(t, onQueue), q, nil)
+	const gap = `vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} 4x40 20x10 _x12 20x56`
+	timeline := simulated30m(t, worldOf(t, onQueue), load(t, gap, nil), nil)
 	if s := timeline.Summary.UnknownSeconds; s < 60 || s > 180 {
 		t.Errorf("unknown for %gs, want what remains of 3m after the maximal age", s)
 	}

@@ -20,6 +20,7 @@ import (
 // Querier is the part of *prom.Client that explain needs.
 type Querier interface {
 	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
+	Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error)
 }
 
 // reading is an answer of Prometheus to a rule.
@@ -83,7 +84,7 @@ type Row struct {
 // counts.
 func (r reading) rows(rule signal.Rule, namespace string, counts func(pod string) bool) []Row {
 	rows := []Row{}
-	for k := range r.table.Known(namespace) {
+	for _, k := range r.table.Keys(namespace) {
 		for p := range r.table.About(k, r.Now) {
 			row := Row{
 				Pod: k.Pod, Metric: p.Metric, Labels: distinct(rule, rule.Sources[p.Source], p.Labels), Value: number(p.Value), Reason: string(p.Dropped),
@@ -122,32 +123,7 @@ func supersede(rule signal.Rule, rows []Row) {
 	}
 }
 
-// part splits a part label like "v0"; the source is -1 if it is none.
-func part(label string) (kind byte, source int) {
-	if len(label) < 2 {
-		return 0, -1
-	}
-	n, err := strconv.Atoi(label[1:])
-	if err != nil || n < 0 {
-		return 0, -1
-	}
-	return label[0], n
-}
-
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-
-// podOf returns the pod a series is about, by the labels alone.
-func podOf(rule signal.Rule, ls labels.Labels) string {
-	switch rule.Subject {
-	case signal.Namespace:
-		return ""
-	case signal.Exported:
-		if pod := ls.Get(metric.Exported + metric.LabelPod); pod != "" {
-			return pod
-		}
-	}
-	return ls.Get(metric.LabelPod)
-}
 
 // distinct are the labels shown in a column: the identity, job and instance.
 func distinct(rule signal.Rule, source signal.Source, ls labels.Labels) string {
@@ -162,4 +138,24 @@ func distinct(rule signal.Rule, source signal.Source, ls labels.Labels) string {
 		}
 	}
 	return strings.Join(parts, " ")
+}
+
+// Rule is one of the adapter's rules, its source and its Prometheus.
+type Rule struct {
+	signal.Rule
+	Source  string // "built in", or a file
+	Querier Querier
+}
+
+// find returns a rule by name.
+func find(rules []Rule, name string) (Rule, error) {
+	names := make([]string, len(rules))
+	for i, rule := range rules {
+		if rule.Name == name {
+			return rule, nil
+		}
+		names[i] = rule.Name
+	}
+	slices.Sort(names)
+	return Rule{}, fmt.Errorf("no rule of the adapter is called %s; it has %s", name, strings.Join(names, ", "))
 }

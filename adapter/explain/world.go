@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -37,52 +37,49 @@ type World struct {
 	Pods []core.Pod
 	// listed are the pods that the adapter counts, what is above them, and the Services that
 	// metrics name.
-	listed *provider.Listed
+	listed *provider.Informers
 	// scales are those of objects other than the target.
-	scales map[scaleKey]scale
+	scales provider.Scales
 }
 
 func newWorld() (World, error) {
 	listed, err := provider.NewListed()
-	return World{listed: listed, scales: map[scaleKey]scale{}}, err
+	return World{listed: listed}, err
 }
 
-// add adds an object of the HPA's namespace.
-func (w World) add(apiVersion, kind string, o metav1.ObjectMeta) error {
-	o.Namespace = w.HPA.Namespace
-	return w.listed.Add(apiVersion, kind, o)
+// kindOf is the group and kind of an object that an HPA names.
+func kindOf(ref autoscaling.CrossVersionObjectReference) schema.GroupKind {
+	return schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 }
 
-type scaleKey struct {
-	schema.GroupResource
-	name string
-}
-
-// scale is the part of a scale subresource that is read.
-type scale struct {
-	provider.Scale
-	replicas, status int32
-	err              error // why the rest is unknown
+// resourceOf is the resource of a kind.
+func resourceOf(ref autoscaling.CrossVersionObjectReference) schema.GroupVersionResource {
+	gvr, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	return gvr
 }
 
 // Read reads everything about an HPA. given, if not nil, replaces the one in the
-// cluster.
-func (c Cluster) Read(ctx context.Context, namespace, name string, given *autoscaling.HorizontalPodAutoscaler) (World, error) {
+// cluster; change may change its spec.
+func (c Cluster) Read(ctx context.Context, namespace, name string, given *autoscaling.HorizontalPodAutoscaler, change func(*autoscaling.HorizontalPodAutoscalerSpec) error) (World, error) {
 	w, err := newWorld()
 	if err != nil {
 		return w, err
 	}
-	if given != nil {
-		w.HPA = *given
-	} else {
-		found, err := c.Kube.AutoscalingV2().HorizontalPodAutoscalers(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
+	if given == nil {
+		if given, err = c.Kube.AutoscalingV2().HorizontalPodAutoscalers(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return w, c.notThere(ctx, namespace, name, err)
 		}
-		w.HPA = *found
 	}
+	w.HPA = *given
 	w.HPA.Namespace = namespace
 	w.HPA.Spec = hpa.Defaulted(w.HPA.Spec)
+	if change != nil {
+		if err := change(&w.HPA.Spec); err != nil {
+			return w, err
+		}
+	}
+	w.HPA.Spec = hpa.Defaulted(w.HPA.Spec)
+	w.scales = provider.NewScales(c.Dynamic)
 	if err := c.scale(ctx, &w); err != nil {
 		return w, err
 	}
@@ -92,20 +89,73 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 	}
 	w.Pods = pods.Items
 	slices.SortFunc(w.Pods, func(a, b core.Pod) int { return strings.Compare(a.Name, b.Name) })
-	var errs []error
 	for _, p := range w.Pods {
-		if p.Status.Phase != core.PodSucceeded && p.Status.Phase != core.PodFailed {
-			errs = append(errs, w.add("v1", "Pod", p.ObjectMeta))
+		if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
+			continue
+		}
+		if err := w.add(podKind, &p); err != nil {
+			return w, err
 		}
 	}
-	sets, err := c.Kube.AppsV1().ReplicaSets(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return w, allowed(fmt.Errorf("listing the ReplicaSets of namespace %s: %w", namespace, err))
+	return w, c.above(ctx, w)
+}
+
+var podKind = schema.GroupKind{Kind: "Pod"}
+
+// add adds an object of the HPA's namespace.
+func (w World) add(kind schema.GroupKind, o metav1.Object) error {
+	o.SetNamespace(w.HPA.Namespace)
+	if s, ok := o.(*core.Service); ok {
+		return w.listed.Add(kind, s)
 	}
-	for _, set := range sets.Items {
-		errs = append(errs, w.add("apps/v1", "ReplicaSet", set.ObjectMeta))
+	return w.listed.Add(kind, meta.AsPartialObjectMetadata(o))
+}
+
+// above reads what is between pods and the objects that metrics name: ReplicaSets,
+// Services, and other kinds only where such an object does not own its pods itself.
+func (c Cluster) above(ctx context.Context, w World) error {
+	kinds := map[schema.GroupKind]schema.GroupVersionResource{}
+	for kind, resource := range provider.Watched() {
+		if kind.Kind == "ReplicaSet" {
+			kinds[kind] = resource
+		}
 	}
-	return w, errors.Join(errs...)
+	for _, m := range w.HPA.Spec.Metrics {
+		if m.Type != autoscaling.ObjectMetricSourceType || m.Object == nil {
+			continue
+		}
+		ref := m.Object.DescribedObject
+		switch kind := kindOf(ref); {
+		case ref.Kind == "Pod", ref.Kind == "Namespace", provider.OwnsDirectly(kind):
+		case kind == schema.GroupKind{Kind: "Service"}:
+			s, err := c.Kube.CoreV1().Services(w.HPA.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			switch {
+			case apierrors.IsNotFound(err): // reported as the adapter's answer
+			case err != nil:
+				return allowed(fmt.Errorf("reading Service %s/%s: %w", w.HPA.Namespace, ref.Name, err))
+			default:
+				s.Name = ref.Name
+				if err := w.add(kind, s); err != nil {
+					return err
+				}
+			}
+		default:
+			kinds = provider.Watched()
+			delete(kinds, podKind)
+		}
+	}
+	for kind, resource := range kinds {
+		list, err := c.Dynamic.Resource(resource).Namespace(w.HPA.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return allowed(fmt.Errorf("listing the %s of namespace %s: %w", resource.Resource, w.HPA.Namespace, err))
+		}
+		for _, o := range list.Items {
+			if err := w.add(kind, &o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // notThere adds the names of the existing HPAs to the error.
@@ -137,34 +187,39 @@ func allowed(err error) error {
 	return err
 }
 
+// scale reads the target's scale.
 func (c Cluster) scale(ctx context.Context, w *World) error {
 	ref := w.HPA.Spec.ScaleTargetRef
-	s, err := c.scaleOf(ctx, w.HPA.Namespace, ref)
+	of := fmt.Sprintf("the scale of %s %s/%s", ref.Kind, w.HPA.Namespace, ref.Name)
+	o, err := c.Dynamic.Resource(resourceOf(ref)).Namespace(w.HPA.Namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
+	if err != nil {
+		return allowed(fmt.Errorf("reading %s: %w", of, err))
+	}
+	s, err := provider.ScaleOf(o.Object)
 	switch {
 	case err != nil:
-		return allowed(err)
+		return fmt.Errorf("%s: %w", of, err)
 	case s.Selector == nil:
-		return fmt.Errorf("the scale of %s %s/%s has no selector, which an HPA needs", ref.Kind, w.HPA.Namespace, ref.Name)
-	}
-	w.Replicas, w.StatusReplicas, w.Selector = s.replicas, s.status, s.Selector
-	return nil
-}
-
-func (c Cluster) scaleOf(ctx context.Context, namespace string, ref autoscaling.CrossVersionObjectReference) (scale, error) {
-	o, err := c.Dynamic.Resource(resourceOf(ref)).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
-	if err != nil {
-		return scale{}, fmt.Errorf("reading the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+		return fmt.Errorf("%s has no selector, which an HPA needs", of)
 	}
 	number := func(fields ...string) int32 {
 		n, _, _ := unstructured.NestedInt64(o.Object, fields...) // absent is 0, as in the typed object
 		return int32(n)
 	}
-	s := scale{replicas: number("spec", "replicas"), status: number("status", "replicas")}
-	if s.Scale, err = provider.ScaleOf(o.Object); err != nil {
-		return scale{}, fmt.Errorf("the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
-	}
-	return s, nil
+	w.Replicas, w.StatusReplicas, w.Selector = number("spec", "replicas"), number("status", "replicas"), s.Selector
+	return nil
 }
+
+// Scale implements provider.Scales.
+func (w World) Scale(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (provider.Scale, error) {
+	target := w.HPA.Spec.ScaleTargetRef
+	if resource.GroupResource() == resourceOf(target).GroupResource() && name == target.Name || w.scales == nil {
+		return provider.Scale{Selector: w.Selector, Zero: w.Replicas == 0 && w.StatusReplicas == 0}, nil
+	}
+	return w.scales.Scale(ctx, resource, namespace, name)
+}
+
+func (w World) answerer() provider.Answerer { return provider.Answerer{Pods: w.listed, Scales: w} }
 
 // selected are the pods the target's scale selects, as the HPA sees them.
 func (w World) selected() []hpa.Pod {
@@ -179,8 +234,4 @@ func (w World) selected() []hpa.Pod {
 		pods = append(pods, hpa.Pod{Name: p.Name, Phase: p.Status.Phase, Ready: ready, Deleted: p.DeletionTimestamp != nil})
 	}
 	return pods
-}
-
-func (w World) isTarget(ref autoscaling.CrossVersionObjectReference) bool {
-	return described(w.HPA.Spec.ScaleTargetRef) == described(ref)
 }

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/transport"
 
@@ -239,4 +241,24 @@ func (f *Forwarder) overlap(names []string) string {
 		}
 	}
 	return strings.Join(both, ", ")
+}
+
+// refuse answers with an API error.
+func (f *Forwarder) refuse(w http.ResponseWriter, code int, format string, args ...any) {
+	f.count(code)
+	reason := metav1.StatusReasonServiceUnavailable
+	if code == http.StatusLoopDetected {
+		reason = metav1.StatusReasonNotFound
+	}
+	raw, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: fmt.Sprintf(format, args...),
+	})
+	if err != nil { // a struct of texts and a number
+		http.Error(w, http.StatusText(code), code)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(raw)
 }

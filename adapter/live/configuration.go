@@ -51,7 +51,7 @@ type Configuration struct {
 func Open(path string, overlays []func(*config.Config), reg prometheus.Registerer, log *slog.Logger) (*Configuration, error) {
 	c := &Configuration{path: path, overlays: overlays, log: log, backends: map[string]*Backend{}, Since: time.Now()}
 	var err error
-	if c.File, c.Compat, c.Hash, err = c.read(); err != nil {
+	if c.File, c.Compat, c.Hash, err = Read(path, overlays...); err != nil {
 		return nil, err
 	}
 	for name, cfg := range c.File.Config.Servers() {
@@ -69,29 +69,59 @@ func Open(path string, overlays []func(*config.Config), reg prometheus.Registere
 	return c, nil
 }
 
-// read reads the files, and the hash of their contents, which is never empty.
-func (c *Configuration) read() (f *config.File, theirs *compat.File, hash string, err error) {
-	if c.path == "" {
+// Read reads a configuration file, and the file of prometheus-adapter's format that it
+// names: nil if it names none. The hash of their contents is never empty.
+func Read(path string, overlays ...func(*config.Config)) (f *config.File, theirs *compat.File, hash string, err error) {
+	if path == "" {
 		return nil, nil, "", errors.New("--config is required")
 	}
-	raw, err := os.ReadFile(c.path)
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, err.Error(), fmt.Errorf("reading configuration: %w", err)
 	}
-	if f, err = config.Read(c.path, raw, c.overlays...); err != nil {
+	if f, err = config.Read(path, raw, overlays...); err != nil {
 		return nil, nil, sum(raw), err
 	}
 	if o := f.Config.PrometheusAdapter; o.Enabled() {
 		other, err := os.ReadFile(o.ConfigFile)
 		if err != nil {
-			return nil, nil, err.Error(), fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
+			return f, nil, err.Error(), fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
 		}
 		raw = append(raw, other...)
 		if theirs, err = compat.Parse(o.ConfigFile, other); err != nil {
-			return nil, nil, sum(raw), err
+			return f, nil, sum(raw), err
 		}
 	}
 	return f, theirs, sum(raw), nil
+}
+
+// Check returns all that is wrong with the files, and the name of the second one.
+func Check(path string, overlays ...func(*config.Config)) (hash, second string, err error) {
+	f, theirs, hash, err := Read(path, overlays...)
+	if f != nil {
+		second = f.Config.PrometheusAdapter.ConfigFile
+	}
+	if err == nil {
+		err = f.Err()
+	}
+	if theirs != nil {
+		err = errors.Join(err, theirs.Err())
+	}
+	return hash, second, err
+}
+
+// contents returns the hash that Read returns, without parsing.
+func contents(path, second string) string {
+	raw, err := os.ReadFile(path)
+	if err == nil && second != "" {
+		var other []byte
+		other, err = os.ReadFile(second)
+		raw = append(raw, other...)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return sum(raw)
 }
 
 // Setup returns the cache's part.
@@ -116,22 +146,21 @@ func (c *Configuration) Backend(name string) *Backend {
 func (c *Configuration) Changed(ctx context.Context) bool {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
+	second := c.File.Config.PrometheusAdapter.ConfigFile
 	for seen := c.Hash; ; {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
 		}
-		f, theirs, hash, err := c.read()
-		if hash == seen {
+		now := contents(c.path, second)
+		if now == seen {
 			continue
 		}
-		seen = hash
-		if err == nil {
-			err = f.Err()
-		}
-		if err == nil && theirs != nil {
-			err = theirs.Err()
+		seen = now
+		hash, named, err := Check(c.path, c.overlays...)
+		if named != "" && named != second {
+			second, seen = named, hash
 		}
 		if err == nil && hash != c.Hash {
 			return true

@@ -21,7 +21,7 @@ import (
 // hierarchy has a LeaderWorkerSet of one group (leader and two workers), a
 // JobSet of two jobs, an InferenceService over a Deployment, a ring of owners,
 // and Services.
-func hierarchy(t *testing.T) *Hierarchy {
+func hierarchy(t *testing.T) *Informers {
 	t.Helper()
 	const lws, jobset = "leaderworkerset.x-k8s.io/v1", "jobset.x-k8s.io/v1alpha2"
 	client := metadataClient(t,
@@ -48,20 +48,20 @@ func hierarchy(t *testing.T) *Hierarchy {
 			Spec:       corev1.ServiceSpec{Selector: selector, ClusterIP: "10.0.0.1"},
 		}
 	}
-	pods, err := NewInformers(client)
+	h, err := NewInformers(client, kubefake.NewSimpleClientset(service("vllm", map[string]string{"app": "vllm"}), service("headless", nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := NewHierarchy(pods, client, kubefake.NewSimpleClientset(service("vllm", map[string]string{"app": "vllm"}), service("headless", nil)))
-	if err != nil {
-		t.Fatal(err)
+	ready := func() error {
+		_, below := h.Owned("chat", schema.GroupKind{Kind: "Any"}, "x")
+		_, _, services := h.Service("chat", "x")
+		return errors.Join(below, services)
 	}
-	if h.Ready() == nil {
+	if ready() == nil {
 		t.Error("ready before the lists are there")
 	}
-	pods.Start(t.Context().Done())
 	h.Start(t.Context().Done())
-	await.For(t, time.Minute, "the informers", func() error { return errors.Join(pods.Ready(), h.Ready()) })
+	await.For(t, time.Minute, "the informers", ready)
 	return h
 }
 
@@ -78,23 +78,33 @@ func TestPodsFarBelow(t *testing.T) {
 		{"apps", "Deployment", "ring-a", nil},
 		{"jobset.x-k8s.io", "JobSet", "none", nil},
 	} {
-		if got := h.Owned("chat", schema.GroupKind{Group: c.group, Kind: c.kind}, c.name); !reflect.DeepEqual(got, c.pods) {
-			t.Errorf("%s %s: %v, want %v", c.kind, c.name, got, c.pods)
+		if got, err := h.Owned("chat", schema.GroupKind{Group: c.group, Kind: c.kind}, c.name); err != nil || !reflect.DeepEqual(got, c.pods) {
+			t.Errorf("%s %s: %v, want %v, %v", c.kind, c.name, got, c.pods, err)
 		}
 	}
-	if s, there := h.Service("chat", "vllm"); !there || s.String() != "app=vllm" {
+	if s, there, err := h.Service("chat", "vllm"); err != nil || !there || s.String() != "app=vllm" {
 		t.Errorf("Service vllm: %v, %v", s, there)
 	}
-	if s, there := h.Service("chat", "headless"); !there || s != nil {
+	if s, there, err := h.Service("chat", "headless"); err != nil || !there || s != nil {
 		t.Errorf("a Service without a selector: %v, %v", s, there)
 	}
-	if _, there := h.Service("other", "vllm"); there {
+	if _, there, _ := h.Service("other", "vllm"); there {
 		t.Error("a Service of another namespace")
 	}
 	stored, _, _ := h.services.GetIndexer().GetByKey("chat/vllm")
 	if s := stored.(*corev1.Service); s.Spec.ClusterIP != "" || s.Annotations != nil {
 		t.Errorf("kept more than the selector: %+v", s)
 	}
+}
+
+// servicesOf has the Services of another.
+type servicesOf struct {
+	Pods
+	services Pods
+}
+
+func (s servicesOf) Service(namespace, name string) (labels.Selector, bool, error) {
+	return s.services.Service(namespace, name)
 }
 
 func TestAServiceIsItsPods(t *testing.T) {
@@ -107,9 +117,9 @@ func TestAServiceIsItsPods(t *testing.T) {
 		return v.Value.Value(), nil
 	}
 	if _, err := ask("vllm"); !apierrors.IsNotFound(err) {
-		t.Errorf("without a watch on Services: %v", err)
+		t.Errorf("without such a Service: %v", err)
 	}
-	p.Use(Extra{Above: hierarchy(t)})
+	p.Pods = servicesOf{p.Pods, hierarchy(t)}
 	if v, err := ask("vllm"); v != 7 || err != nil {
 		t.Errorf("%d, %v", v, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
@@ -106,14 +105,8 @@ func reported(t *testing.T, r signal.Rule, s story, since time.Duration) *Provid
 	p := tenants(t)
 	p.tables = fixedTables{r.Name: {Table: table}}
 	p.Now = func() time.Time { return now.Add(since) }
-	p.Use(Extra{Above: everything{allPods{"a", "b"}}})
 	return p
 }
-
-// everything is an Above in which each Service and each owner has all pods.
-type everything struct{ allPods }
-
-func (everything) Service(string, string) (labels.Selector, bool) { return labels.Everything(), true }
 
 // TestFaults tells every rule every fault and asks every API: what is known is
 // said exactly, and of what is not there is no number at all.

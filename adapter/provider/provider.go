@@ -2,10 +2,17 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +22,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // Tables is the part of *cache.Cache the provider needs.
@@ -27,54 +35,106 @@ type Tables interface {
 // Provider implements both metrics APIs.
 type Provider struct {
 	Answerer
-	tables   Tables
-	mapper   apimeta.RESTMapper
-	metrics  *metrics
-	external func() []string
-}
-
-// Extra is the optional part of a provider. Its fields may be nil.
-type Extra struct {
-	// Above finds pods through Services and owners of owners.
-	Above Above
-	// External lists further external metrics, which another server answers.
-	External func() []string
+	// Others lists further external metrics, which another server answers; may be nil.
+	Others  func() []string
+	tables  Tables
+	mapper  apimeta.RESTMapper
+	answers *prometheus.CounterVec
 }
 
 var _ cma.MetricsProvider = (*Provider)(nil)
 
 // New returns a provider. scales may be nil: then only Kubernetes' own kinds
 // have pods.
-func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg Registerer) (*Provider, error) {
-	m, err := newMetrics(reg, tables.Has)
-	if err != nil {
+func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg prometheus.Registerer) (*Provider, error) {
+	d := metric.AdapterAnswers
+	p := &Provider{
+		Answerer: Answerer{Pods: pods, Scales: scales, Now: time.Now}, tables: tables, mapper: mapper,
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
+	}
+	if err := reg.Register(p.answers); err != nil {
 		return nil, fmt.Errorf("registering provider metrics: %w", err)
 	}
-	return &Provider{Answerer: Answerer{Pods: pods, Scales: scales, Now: time.Now}, tables: tables, mapper: mapper, metrics: m}, nil
+	return p, nil
 }
-
-// Use sets the optional part. Call it before the first request.
-func (p *Provider) Use(e Extra) { p.Above, p.external = e.Above, e.External }
 
 // GetMetricByName answers for one object: a pod, a namespace, or a workload
 // through its pods.
 func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
 	v, err := p.byName(ctx, name, info, selector)
-	return v, p.metrics.answered(info.Metric, err)
+	return v, p.answered(info.Metric, err)
+}
+
+func (p *Provider) byName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
+	if !p.tables.Has(info.Metric) {
+		return nil, unknown(info.Metric)
+	}
+	o, err := p.object(name, info)
+	if err != nil {
+		return nil, err
+	}
+	view, err := p.view(ctx, info.Metric, o.namespace())
+	if err != nil {
+		return nil, err
+	}
+	a, _, err := p.Object(ctx, view.Table, o, selector)
+	if err != nil {
+		return nil, missing(view, o.namespace(), selector, err)
+	}
+	v := value(view.Table.Rule(), o.Ref, selector, a)
+	return &v, nil
 }
 
 // GetMetricBySelector answers for each pod the selector matches that has a
 // usable value.
 func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info cma.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
 	v, err := p.bySelector(ctx, namespace, selector, info, metricSelector)
-	return v, p.metrics.answered(info.Metric, err)
+	return v, p.answered(info.Metric, err)
+}
+
+func (p *Provider) bySelector(ctx context.Context, namespace string, selector labels.Selector, info cma.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
+	if info.GroupResource.String() != "pods" {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("only pods can be asked for by selector, not %s", info.GroupResource))
+	}
+	view, err := p.view(ctx, info.Metric, namespace)
+	if err != nil {
+		return nil, err
+	}
+	values, _, err := p.Each(view.Table, namespace, selector, metricSelector)
+	if err != nil {
+		return nil, missing(view, namespace, metricSelector, err)
+	}
+	list := &custom_metrics.MetricValueList{Items: make([]custom_metrics.MetricValue, 0, len(values))}
+	for _, v := range values {
+		ref := reference("v1", "Pod", types.NamespacedName{Namespace: namespace, Name: v.Pod})
+		list.Items = append(list.Items, value(view.Table.Rule(), ref, metricSelector, v.Answer))
+	}
+	return list, nil
 }
 
 // GetExternalMetric answers with exactly one item: everything in the namespace
 // that the selector matches, through the rule's PerWorkload aggregation.
 func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
 	v, err := p.inNamespace(ctx, namespace, selector, info)
-	return v, p.metrics.answered(info.Metric, err)
+	return v, p.answered(info.Metric, err)
+}
+
+func (p *Provider) inNamespace(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
+	view, err := p.view(ctx, info.Metric, namespace)
+	if err != nil {
+		return nil, err
+	}
+	a, err := p.External(view.Table, namespace, selector)
+	if err != nil {
+		return nil, missing(view, namespace, selector, err)
+	}
+	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{{
+		MetricName:    info.Metric,
+		MetricLabels:  Exactly(selector),
+		Timestamp:     metav1.NewTime(a.Time),
+		WindowSeconds: window(view.Table.Rule()),
+		Value:         quantity(a.Value),
+	}}}, nil
 }
 
 // served are the objects in discovery. Others work too, but every client reads
@@ -104,16 +164,171 @@ func (p *Provider) ListAllMetrics() []cma.CustomMetricInfo {
 	return all
 }
 
-// ListAllExternalMetrics lists each rule.
+// ListAllExternalMetrics lists each rule, and what another server answers.
 func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 	var all []cma.ExternalMetricInfo
 	for _, r := range p.tables.Rules() {
 		all = append(all, cma.ExternalMetricInfo{Metric: r.Name})
 	}
-	if p.external != nil {
-		for _, name := range p.external() {
+	if p.Others != nil {
+		for _, name := range p.Others() {
 			all = append(all, cma.ExternalMetricInfo{Metric: name})
 		}
 	}
 	return all
+}
+
+// object returns what a request names. Pods and namespaces need no discovery.
+func (p *Provider) object(name types.NamespacedName, info cma.CustomMetricInfo) (Object, error) {
+	switch info.GroupResource.String() {
+	case "pods":
+		return Object{Ref: reference("v1", "Pod", name)}, nil
+	case "namespaces":
+		return Object{Ref: reference("v1", "Namespace", types.NamespacedName{Name: name.Name})}, nil
+	case "services":
+		return Object{Kind: serviceKind, Ref: reference("v1", "Service", name)}, nil
+	}
+	gvr, gvk, err := KindOf(p.mapper, info.GroupResource)
+	if err != nil {
+		return Object{}, err
+	}
+	if name.Namespace == "" {
+		return Object{}, NotFound("%s %s is in no namespace: it has no pods", gvk.Kind, name.Name)
+	}
+	return Object{Resource: gvr, Kind: gvk.GroupKind(), Ref: reference(gvk.GroupVersion().String(), gvk.Kind, name)}, nil
+}
+
+// KindOf returns the resource and the kind of a request's group and resource.
+func KindOf(mapper apimeta.RESTMapper, of schema.GroupResource) (schema.GroupVersionResource, schema.GroupVersionKind, error) {
+	gvr, err := mapper.ResourceFor(of.WithVersion(""))
+	if err != nil {
+		return gvr, schema.GroupVersionKind{}, NotFound("no resource is called %s", of)
+	}
+	gvk, err := mapper.KindFor(gvr)
+	if err != nil {
+		return gvr, gvk, NotFound("no kind is known for %s", of)
+	}
+	return gvr, gvk, nil
+}
+
+func reference(apiVersion, kind string, name types.NamespacedName) custom_metrics.ObjectReference {
+	return custom_metrics.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: name.Namespace, Name: name.Name}
+}
+
+func value(rule signal.Rule, ref custom_metrics.ObjectReference, selector labels.Selector, a signal.Answer) custom_metrics.MetricValue {
+	return custom_metrics.MetricValue{
+		DescribedObject: ref,
+		Metric:          custom_metrics.MetricIdentifier{Name: rule.Name, Selector: Identifier(selector)},
+		Timestamp:       metav1.NewTime(a.Time),
+		WindowSeconds:   window(rule),
+		Value:           quantity(a.Value),
+	}
+}
+
+// Identifier repeats a request's selector, as the API requires.
+func Identifier(selector labels.Selector) *metav1.LabelSelector {
+	if selector.Empty() {
+		return nil
+	}
+	parsed, err := metav1.ParseToLabelSelector(selector.String())
+	if err != nil {
+		return nil // greater-than and less-than have no such form
+	}
+	return parsed
+}
+
+// Exactly returns the labels that a selector requires to equal one value.
+func Exactly(selector labels.Selector) map[string]string {
+	fixed := map[string]string{}
+	requirements, _ := selector.Requirements()
+	for _, r := range requirements {
+		if v, ok := selector.RequiresExactMatch(r.Key()); ok {
+			fixed[r.Key()] = v
+		}
+	}
+	return fixed
+}
+
+func window(rule signal.Rule) *int64 {
+	seconds := int64(rule.Window.Seconds())
+	return &seconds
+}
+
+// quantity is in thousandths, the HPA's resolution. v is not NaN: tables drop
+// such values.
+func quantity(v float64) resource.Quantity {
+	milli, _ := signal.Milli(v)
+	return *resource.NewMilliQuantity(milli, resource.DecimalSI)
+}
+
+func (p *Provider) view(ctx context.Context, rule, namespace string) (cache.View, error) {
+	view, err := p.tables.View(ctx, rule, namespace)
+	switch {
+	case errors.Is(err, cache.ErrUnknownRule):
+		return view, unknown(rule)
+	case err != nil:
+		return view, apierrors.NewTimeoutError(fmt.Sprintf("waiting for the first value of %s: %v", rule, err), 1)
+	}
+	return view, nil
+}
+
+func unknown(rule string) error { return NotFound("no signal is called %s", rule) }
+
+// missing returns the API's error for a missing value, with PromQL that shows the series.
+func missing(view cache.View, namespace string, selector labels.Selector, why error) error {
+	err := Refusal(why, view.Failure)
+	if hint, bad := view.Table.Rule().Hint(namespace, selector); bad == nil && view.Failure == nil && errors.As(why, new(*signal.NoAnswer)) {
+		return NotFound("%v; look at %s", why, hint)
+	}
+	return err
+}
+
+// Refusal returns the API's error for a missing value: 503 when the last query failed,
+// 404 when Prometheus has no fresh sample.
+func Refusal(why, failure error) error {
+	switch {
+	case errors.As(why, new(apierrors.APIStatus)):
+		return why
+	case !errors.As(why, new(*signal.NoAnswer)):
+		return apierrors.NewInternalError(why)
+	case failure != nil:
+		return Unavailable("%v; the last query failed: %v", why, failure)
+	}
+	return NotFound("%v", why)
+}
+
+// NotFound is the API's error 404 with the given message.
+func NotFound(format string, args ...any) error {
+	return status(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(format, args...))
+}
+
+// Unavailable is the API's error 503 with the given message.
+func Unavailable(format string, args ...any) error {
+	return apierrors.NewServiceUnavailable(fmt.Sprintf(format, args...))
+}
+
+// Internal is the API's error 500 with the given message.
+func Internal(format string, args ...any) error {
+	return status(http.StatusInternalServerError, metav1.StatusReasonInternalError, fmt.Sprintf(format, args...))
+}
+
+func status(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+}
+
+// answered counts an answer and returns its error.
+func (p *Provider) answered(rule string, err error) error {
+	code := http.StatusOK
+	var known apierrors.APIStatus
+	switch {
+	case errors.As(err, &known):
+		code = int(known.Status().Code)
+	case err != nil:
+		code = http.StatusInternalServerError
+	}
+	if !p.tables.Has(rule) {
+		rule = "unknown" // a request must not create label values
+	}
+	p.answers.WithLabelValues(rule, strconv.Itoa(code)).Inc()
+	return err
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
@@ -84,7 +85,7 @@ func cluster(t testing.TB) *Informers {
 		}
 		return false, nil, nil
 	})
-	informers, err := NewInformers(client)
+	informers, err := NewInformers(client, kubefake.NewSimpleClientset())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +291,7 @@ func TestErrorsAreSentences(t *testing.T) {
 
 func TestDiscoveryListsEachSignal(t *testing.T) {
 	p := knowing(t)
-	p.Use(Extra{External: func() []string { return []string{"theirs"} }})
+	p.Others = func() []string { return []string{"theirs"} }
 	if got := len(p.ListAllMetrics()); got != len(served()) {
 		t.Errorf("%d custom metrics", got)
 	}

@@ -3,13 +3,13 @@ package provider
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -39,7 +39,7 @@ const (
 // NewScales returns a cache of scales: each object is read at most every 30 s,
 // or every 5 s while it is scaled to zero.
 func NewScales(client dynamic.Interface) Scales {
-	return &scales{client: client, known: map[scaleKey]scaleEntry{}}
+	return &scales{client: client, known: utilcache.NewExpiring()}
 }
 
 type scaleKey struct {
@@ -48,39 +48,29 @@ type scaleKey struct {
 }
 
 type scaleEntry struct {
-	scale Scale
-	err   error
-	until time.Time
+	Scale
+	err error
 }
 
 type scales struct {
 	client dynamic.Interface
-	mu     sync.Mutex
-	known  map[scaleKey]scaleEntry
+	known  *utilcache.Expiring
 }
 
 func (s *scales) Scale(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (Scale, error) {
 	k := scaleKey{resource, namespace, name}
-	now := time.Now()
-	s.mu.Lock()
-	e, ok := s.known[k]
-	s.mu.Unlock()
-	if ok && now.Before(e.until) {
-		return e.scale, e.err
+	if known, ok := s.known.Get(k); ok {
+		e := known.(scaleEntry)
+		return e.Scale, e.err
 	}
-	e = scaleEntry{until: now.Add(scaleTTL)}
-	if e.scale, e.err = s.read(ctx, k); e.scale.Zero {
-		e.until = now.Add(zeroTTL)
+	var e scaleEntry
+	e.Scale, e.err = s.read(ctx, k)
+	ttl := scaleTTL
+	if e.Zero {
+		ttl = zeroTTL
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k, e := range s.known {
-		if now.After(e.until) {
-			delete(s.known, k)
-		}
-	}
-	s.known[k] = e
-	return e.scale, e.err
+	s.known.Set(k, e, ttl)
+	return e.Scale, e.err
 }
 
 func (s *scales) read(ctx context.Context, k scaleKey) (Scale, error) {

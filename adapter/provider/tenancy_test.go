@@ -41,10 +41,13 @@ func (f fixedTables) Rules() (all []signal.Rule) {
 // allPods has the same pods in each namespace.
 type allPods []string
 
-func (allPods) Ready() error                                      { return nil }
-func (e allPods) Lives(_, pod string) (time.Time, bool)           { return time.Time{}, slices.Contains(e, pod) }
-func (e allPods) Select(string, labels.Selector) []string         { return e }
-func (e allPods) Owned(string, schema.GroupKind, string) []string { return e }
+func (allPods) Ready() error                                               { return nil }
+func (e allPods) Lives(_, pod string) (time.Time, bool)                    { return time.Time{}, slices.Contains(e, pod) }
+func (e allPods) Select(string, labels.Selector) []string                  { return e }
+func (e allPods) Owned(string, schema.GroupKind, string) ([]string, error) { return e, nil }
+func (e allPods) Service(string, string) (labels.Selector, bool, error) {
+	return labels.Everything(), true, nil
+}
 
 // Values are reported apart by their size: what is chat's is below one, what is
 // another's is a thousand or more, so that no sum or average of chat's own can

@@ -2,6 +2,7 @@ package signal
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -41,4 +42,29 @@ func (a Aggregation) validate() error {
 		return nil
 	}
 	return fmt.Errorf(`%q is not one of "sum", "average", "max", "min"`, string(a))
+}
+
+// MaxValue is the largest magnitude a rule may serve. Thousandths of it, and
+// of the sum over thousands of pods, fit an int64, which is where Kubernetes
+// quantities overflow into nonsense.
+const MaxValue = 1e12
+
+// Milli returns v in thousandths, rounded to the nearest, saturating at the
+// int64 range. A value that is not zero never becomes zero, since zero means
+// "nothing to do". ok is false for NaN, which callers drop first.
+func Milli(v float64) (milli int64, ok bool) {
+	scaled := math.Round(v * 1000)
+	switch {
+	case math.IsNaN(v):
+		return 0, false
+	case scaled >= math.MaxInt64:
+		return math.MaxInt64, true
+	case scaled <= math.MinInt64:
+		return math.MinInt64, true
+	case scaled == 0 && v > 0:
+		return 1, true
+	case scaled == 0 && v < 0:
+		return -1, true
+	}
+	return int64(scaled), true
 }

@@ -100,7 +100,7 @@ func (t *Table) Pods(keys []Key, selector k8slabels.Selector, now time.Time, sub
 func (t *Table) Namespace(namespace string, selector k8slabels.Selector, now time.Time) (Answer, error) {
 	g := gathering{rule: &t.rule, selector: selector, now: now, newest: -1}
 	staleGateways := 0
-	for _, k := range t.in(namespace) {
+	for _, k := range t.Keys(namespace) {
 		if stale, gateway := g.pod(t, k); stale && gateway {
 			staleGateways++
 		}

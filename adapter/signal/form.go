@@ -17,19 +17,19 @@ func (r query) value(s Source) parser.Expr {
 	case Quantile:
 		q := number(s.Quantile)
 		return r.wider(func(r query) parser.Expr {
-			classic := sum(r.windowed("rate", s.bucket(), finite(s.Matchers)), append(r.subject(s), labels.BucketLabel))
-			native := sum(r.windowed("rate", s.Metric, native(s.Matchers)), r.subject(s))
-			return or(call("histogram_quantile", q, classic), call("histogram_quantile", q, native))
+			classic := sum(r.windowed("rate", s.bucket(), finite(s.Matchers.promql())), append(r.subject(s), labels.BucketLabel))
+			native := sum(r.windowed("rate", s.Metric, native(s.Matchers.promql())), r.subject(s))
+			return or(Call("histogram_quantile", q, classic), Call("histogram_quantile", q, native))
 		})
 	case Rate:
 		return r.wider(func(r query) parser.Expr {
-			return over(s.together(parser.SUM, r.windowed("rate", s.Metric, s.Matchers)), s, func() parser.Expr {
-				return s.together(parser.SUM, r.windowed("rate", s.Over, s.Matchers))
+			return over(s.together(parser.SUM, r.windowed("rate", s.Metric, s.Matchers.promql())), s, func() parser.Expr {
+				return s.together(parser.SUM, r.windowed("rate", s.Over, s.Matchers.promql()))
 			})
 		})
 	}
-	return over(s.together(parser.SUM, r.selector(s.Metric, s.Matchers)), s, func() parser.Expr {
-		return s.together(parser.SUM, r.selector(s.Over, s.Matchers))
+	return over(s.together(parser.SUM, r.selector(s.Metric, s.Matchers.promql())), s, func() parser.Expr {
+		return s.together(parser.SUM, r.selector(s.Over, s.Matchers.promql()))
 	})
 }
 
@@ -69,12 +69,12 @@ func (r query) scrapeTime(s Source) parser.Expr {
 		return r.promqlTime(s)
 	}
 	if s.Form != Quantile {
-		return s.together(parser.MIN, call("timestamp", r.selector(s.Metric, s.Matchers)))
+		return s.together(parser.MIN, Call("timestamp", r.selector(s.Metric, s.Matchers.promql())))
 	}
 	// Every classic histogram has this bucket, and one is enough.
 	whole := labels.MustNewMatcher(labels.MatchEqual, labels.BucketLabel, "+Inf")
-	classic := call("timestamp", r.selector(s.bucket(), append([]*labels.Matcher{whole}, s.Matchers...)))
-	other := call("timestamp", r.selector(s.Metric, native(s.Matchers)))
+	classic := Call("timestamp", r.selector(s.bucket(), append([]*labels.Matcher{whole}, s.Matchers.promql()...)))
+	other := Call("timestamp", r.selector(s.Metric, native(s.Matchers.promql())))
 	return or(newest(classic, r.subject(s)), newest(other, r.subject(s)))
 }
 
@@ -87,11 +87,11 @@ func (r query) idle(s Source) parser.Expr {
 	var e parser.Expr
 	for _, w := range s.Idle.While {
 		if e == nil {
-			e = newest(call("timestamp", r.selector(w.Metric, w.Matchers)), by)
+			e = newest(Call("timestamp", r.selector(w.Metric, w.Matchers.promql())), by)
 		}
-		most := r.selector(w.Metric, w.Matchers)
+		most := r.selector(w.Metric, w.Matchers.promql())
 		if r.Window > 0 {
-			most = r.wider(func(r query) parser.Expr { return r.windowed("max_over_time", w.Metric, w.Matchers) })
+			most = r.wider(func(r query) parser.Expr { return r.windowed("max_over_time", w.Metric, w.Matchers.promql()) })
 		}
 		e = set(parser.LAND, e, is(newest(most, by), 0))
 	}
@@ -101,7 +101,7 @@ func (r query) idle(s Source) parser.Expr {
 	queue := s
 	queue.Idle = &Idle{While: s.Idle.While[:1], By: s.Idle.By}
 	rate := r.wider(func(r query) parser.Expr {
-		return newest(r.windowed("rate", s.Idle.Progress.Metric, s.Idle.Progress.Matchers), by)
+		return newest(r.windowed("rate", s.Idle.Progress.Metric, s.Idle.Progress.Matchers.promql()), by)
 	})
 	grows := &parser.BinaryExpr{Op: parser.GTR, LHS: &parser.ParenExpr{Expr: rate}, RHS: number(0)}
 	return or(e, set(parser.LAND, r.idle(queue), grows))
@@ -112,7 +112,7 @@ func (r query) page(s Source) parser.Expr {
 	if s.Page == nil {
 		return nil
 	}
-	return newest(call("timestamp", r.selector(s.Page.Metric, s.Page.Matchers)), r.owner())
+	return newest(Call("timestamp", r.selector(s.Page.Metric, s.Page.Matchers.promql())), r.owner())
 }
 
 // absent is the scrape time of the series that shows the target is scraped: one
@@ -123,9 +123,9 @@ func (r query) absent(s Source) parser.Expr {
 	if a == nil {
 		return nil
 	}
-	e := call("timestamp", r.selector(a.While.Metric, a.While.Matchers))
+	e := Call("timestamp", r.selector(a.While.Metric, a.While.Matchers.promql()))
 	if a.Is != nil {
-		e = set(parser.LAND, e, is(r.selector(a.While.Metric, a.While.Matchers), *a.Is))
+		e = set(parser.LAND, e, is(r.selector(a.While.Metric, a.While.Matchers.promql()), *a.Is))
 	}
 	by := r.subject(s)
 	if a.Label != "" {
@@ -133,7 +133,7 @@ func (r query) absent(s Source) parser.Expr {
 	}
 	e = newest(e, by)
 	if a.Label != "" {
-		e = call("label_replace", e, text(a.Label), text("$1"), text(a.From), text("(.*)"))
+		e = Call("label_replace", e, text(a.Label), text("$1"), text(a.From), text("(.*)"))
 	}
 	return e
 }
@@ -169,7 +169,7 @@ func group(op parser.ItemType, e parser.Expr, by []string) parser.Expr {
 
 // windowed applies a function of a range to the rule's window.
 func (r query) windowed(function, name string, matchers []*labels.Matcher) parser.Expr {
-	return call(function, &parser.MatrixSelector{
+	return Call(function, &parser.MatrixSelector{
 		VectorSelector: r.selector(name, matchers), Range: r.Window.Round(time.Millisecond),
 	})
 }

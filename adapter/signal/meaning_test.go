@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
@@ -293,9 +292,7 @@ func TestDeclaredWithoutCatalogue(t *testing.T) {
 		Name: "backlog", Subject: Target, Duplicates: Max, PerPod: Sum, PerWorkload: Sum, Maximum: 100, MaxAge: maxAge,
 		Sources: []Source{{
 			Metric: "jobs", Over: "workers", Idle: &Idle{Value: 3},
-			Absent: &Absent{Value: 2, While: Series{Metric: "up", Matchers: []*labels.Matcher{
-				labels.MustNewMatcher(labels.MatchEqual, "job", "queue"),
-			}}, Is: &one},
+			Absent: &Absent{Value: 2, While: Series{Metric: "up", Matchers: Matchers{{Label: "job", Op: "=", Value: "queue"}}}, Is: &one},
 		}},
 	}
 	if err := rule.Validate(); err != nil {

@@ -106,7 +106,7 @@ func (r query) narrowed(s Source) (parser.Expr, []*parser.VectorSelector) {
 		return oneOf(m.Name, r.namespaces), nil
 	})
 	if err != nil { // the rule has not been validated
-		return call("vector", number(0)), nil
+		return Call("vector", number(0)), nil
 	}
 	return e, selectors
 }
@@ -125,7 +125,7 @@ func (r query) promqlTime(s Source) parser.Expr {
 	var all parser.Expr
 	for _, selector := range selectors {
 		own := *selector
-		oldest := group(parser.MIN, call("timestamp", &own), r.owner())
+		oldest := group(parser.MIN, Call("timestamp", &own), r.owner())
 		if all == nil {
 			all = oldest
 			continue

@@ -81,7 +81,7 @@ func (r Rule) Suspects(namespace string) (names, queries []string) {
 const pastStep = 30 * time.Second
 
 func past(e parser.Expr) parser.Expr {
-	return call("last_over_time", &parser.SubqueryExpr{Expr: &parser.ParenExpr{Expr: e}, Range: Forget, Step: pastStep})
+	return Call("last_over_time", &parser.SubqueryExpr{Expr: &parser.ParenExpr{Expr: e}, Range: Forget, Step: pastStep})
 }
 
 // parts returns the parts of each source, and last, if the rule has them, those
@@ -104,7 +104,7 @@ func (r Rule) parts(namespaces []string) [][]parser.Expr {
 				}
 			}
 			if whole != nil {
-				parts = append(parts, part(kind+n, whole))
+				parts = append(parts, Part(kind+n, whole))
 			}
 		}
 		add("v", query.value)
@@ -115,7 +115,7 @@ func (r Rule) parts(namespaces []string) [][]parser.Expr {
 		all = append(all, parts)
 	}
 	if r.Subject == Exported && len(namespaces) > 0 {
-		all = append(all, []parser.Expr{part("s0", r.scraping(namespaces))})
+		all = append(all, []parser.Expr{Part("s0", r.scraping(namespaces))})
 	}
 	return all
 }
@@ -183,11 +183,13 @@ func anyPart(parts []parser.Expr) parser.Expr {
 	return or(anyPart(parts[:half]), anyPart(parts[half:]))
 }
 
-func part(name string, e parser.Expr) parser.Expr {
-	return call("label_replace", e, text(PartLabel), text(name), text(""), text(""))
+// Part marks an expression's series by the part label.
+func Part(name string, e parser.Expr) parser.Expr {
+	return Call("label_replace", e, text(PartLabel), text(name), text(""), text(""))
 }
 
-func call(function string, args ...parser.Expr) parser.Expr {
+// Call is a PromQL function's.
+func Call(function string, args ...parser.Expr) parser.Expr {
 	return &parser.Call{Func: parser.Functions[function], Args: args}
 }
 

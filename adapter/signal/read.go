@@ -196,6 +196,14 @@ func (b *beside) timed(source int, ls labels.Labels) bool {
 	return ok
 }
 
+// Scraped returns the pod that a sample of part "t" is about, and the time that it was
+// scraped; false for another sample.
+func (r *Rule) Scraped(s Sample) (pod string, at time.Time, ok bool) {
+	kind, _, known := r.partOf(s.Part)
+	k, owned := r.Subject.key(s.Labels)
+	return k.Pod, time.UnixMilli(int64(1000 * s.Value)), known && kind == 't' && owned && k.Pod != "" && s.Value > 0 && s.Value < 1e11
+}
+
 // proof is the point of an "a" or a "p": it stands for a source's missing series, or for
 // a scrape of its page.
 func (r *Rule) proof(kind byte, k Key, source int, ls labels.Labels, at time.Time) point {

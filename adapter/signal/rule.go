@@ -27,48 +27,51 @@ const (
 	Namespace Subject = "namespace"
 )
 
-// Rule declares one signal. Rules are read-only once in use.
+// Rule declares one signal. Rules are read-only once in use. The tags are those of a
+// configuration file, which writes the other fields in another way.
 type Rule struct {
-	Name string
+	Name string `json:"name"`
 	// Sources in order of preference. For each pod the first Tier with a usable
 	// value is used; sources of one Tier are combined.
-	Sources []Source
-	Subject Subject
+	Sources []Source `json:"-"`
+	Subject Subject  `json:"subject"`
 	// PodLabel and NamespaceLabel hold the pod that a series is about, and its
 	// namespace; "pod" and "namespace" if empty. Not for Exported.
-	PodLabel, NamespaceLabel string
+	PodLabel       string `json:"-"`
+	NamespaceLabel string `json:"-"`
 	// Exporters are the namespaces whose targets may report pods of other
 	// namespaces; nil trusts every target. See [Rule.trusted].
-	Exporters trust.Exporters
+	Exporters trust.Exporters `json:"-"`
 	// Identity are the labels that distinguish the real parts of a pod (its
 	// GPUs, its engines). Series equal in these are duplicates of one part:
 	// two scrape jobs, two Prometheus replicas, an old and a new name. Nil means
 	// every label but those that scraping adds.
-	Identity []string
+	Identity []string `json:"identity,omitempty"`
 
-	Duplicates  Aggregation // over duplicates
-	PerPod      Aggregation // over the parts of a pod
-	PerWorkload Aggregation // over pods, and over the series an external selector matches
+	Duplicates  Aggregation `json:"duplicates,omitempty"` // over duplicates
+	PerPod      Aggregation `json:"perPod"`               // over the parts of a pod
+	PerWorkload Aggregation `json:"perWorkload"`          // over pods, and over the series an external selector matches
 
 	// Minimum and Maximum bound plausible values; any other is missing.
-	Minimum, Maximum float64
+	Minimum float64 `json:"minimum,omitempty"`
+	Maximum float64 `json:"maximum,omitempty"`
 	// MaxAge is the age beyond which a sample is missing.
-	MaxAge time.Duration
+	MaxAge time.Duration `json:"-"`
 	// Follow, if positive, lets that age follow the scrape interval: it is MaxAge
 	// or two and a half intervals and Follow, whichever is longer.
-	Follow time.Duration
+	Follow time.Duration `json:"-"`
 	// Window of rates and quantiles; zero if there are none.
-	Window time.Duration
+	Window time.Duration `json:"-"`
 	// Wide, if longer than Window, is the window where Window holds fewer than the two
 	// scrapes that a rate needs.
-	Wide time.Duration
+	Wide time.Duration `json:"-"`
 
 	// AtZero is the value for a workload scaled to zero. Nil: none, as for every
 	// average.
-	AtZero *float64
+	AtZero *float64 `json:"atZero,omitempty"`
 	// Activation, if positive, makes every external answer up to it 0, so that
 	// a trickle does not activate a workload scaled to zero.
-	Activation float64
+	Activation float64 `json:"activation,omitempty"`
 }
 
 // ruleName is valid as a path segment, a metric label and in an HPA manifest.
@@ -126,9 +129,7 @@ func (r Rule) Validate() error {
 		check("sources", fmt.Errorf("there are %d, not 1 to %d", len(r.Sources), maxSources))
 	}
 	for i, s := range r.Sources {
-		for _, p := range s.problems(r) {
-			check(fmt.Sprintf("sources[%d].%s", i, p.field), p.err)
-		}
+		s.validate(r, func(field string, err error) { check(fmt.Sprintf("sources[%d].%s", i, field), err) })
 	}
 	return errors.Join(errs...)
 }

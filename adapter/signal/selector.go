@@ -23,7 +23,7 @@ func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error
 	}
 	within := func(label string) parser.Expr {
 		only := labels.MustNewMatcher(labels.MatchEqual, label, namespace)
-		return series(r.Sources[0].Metric, slices.Concat([]*labels.Matcher{only}, r.Sources[0].Matchers, narrowed))
+		return series(r.Sources[0].Metric, slices.Concat([]*labels.Matcher{only}, r.Sources[0].Matchers.promql(), narrowed))
 	}
 	if r.Sources[0].Form == PromQL {
 		return query{Rule: r, namespaces: []string{namespace}}.promql(r.Sources[0]).String(), nil
@@ -57,11 +57,11 @@ func matcher(req k8slabels.Requirement) (*labels.Matcher, error) {
 	case namespaceLabel, exportedNamespaceLabel, labels.MetricName:
 		return nil, fmt.Errorf("is given by the request's path")
 	}
-	return Matcher(req)
+	return MatcherOf(req)
 }
 
-// Matcher translates one requirement of a Kubernetes selector.
-func Matcher(req k8slabels.Requirement) (*labels.Matcher, error) {
+// MatcherOf translates one requirement of a Kubernetes selector.
+func MatcherOf(req k8slabels.Requirement) (*labels.Matcher, error) {
 	key, values := req.Key(), slices.Sorted(slices.Values(req.ValuesUnsorted()))
 	switch req.Operator() {
 	case selection.Equals, selection.DoubleEquals:

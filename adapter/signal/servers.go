@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/prometheus/model/labels"
-
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -195,7 +193,7 @@ func rayName(name string) string { return "ray_" + strings.ReplaceAll(name, ":",
 // narrowed reads those series that have a label's value.
 func narrowed(r metric.Read, label, value string) Source {
 	s := gauge(r)
-	s.Matchers = []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, label, value)}
+	s.Matchers = Matchers{{Label: label, Op: "=", Value: value}}
 	return s
 }
 

@@ -22,48 +22,48 @@ const (
 // Source is one PromQL vector a rule reads.
 type Source struct {
 	// Metric is the series; for a Quantile the histogram, without "_bucket".
-	Metric string
-	Form   Form
+	Metric string `json:"metric"`
+	Form   Form   `json:"form,omitempty"`
 	// Query of form PromQL, with [NamespacesVariable] in a matcher of at least one
 	// selector. Its result is aggregated for each subject by the rule's PerPod, and is
 	// as old as the oldest sample of those selectors.
-	Query string
+	Query string `json:"-"`
 	// Quantile between 0 and 1.
-	Quantile float64
+	Quantile float64 `json:"quantile,omitempty"`
 	// Over, if set, divides Metric by this series of the same labels; for a
 	// Rate the rate of one by the rate of the other.
-	Over string
+	Over string `json:"over,omitempty"`
 	// Matchers narrow both series.
-	Matchers []*labels.Matcher
+	Matchers Matchers `json:"matchers,omitempty"`
 	// Without are labels that Prometheus sums away, of which a page may have hundreds. Not
 	// for a Quantile, which is summed by Identity.
-	Without []string
+	Without []string `json:"without,omitempty"`
 	// Scale multiplies the value; zero means 1.
-	Scale float64
-	Tier  int
+	Scale float64 `json:"-"`
+	Tier  int     `json:"-"`
 	// Server is the software that exports the series. A request can select by
 	// it, under the name [SourceLabel].
-	Server string
+	Server string `json:"server,omitempty"`
 	// Identity replaces the rule's for this source's series.
-	Identity []string
+	Identity []string `json:"identity,omitempty"`
 	// Gateway: the series is a gateway's, about requests that its servers count
 	// too. It is left out of an answer for a namespace in which such a server
 	// is known.
-	Gateway bool
+	Gateway bool `json:"gateway,omitempty"`
 	// GatewayLabel, if set, is a label that a gateway adds to series of its servers'
 	// name: a series that has it is a gateway's.
-	GatewayLabel string
+	GatewayLabel string `json:"gatewayLabel,omitempty"`
 
 	// Fleeting: the parts of a pod come and go while it serves. One that a later scrape of
 	// the same page lacks has ended. Elsewhere it is silent, and the pod with it. Parts
 	// that no Identity declares are fleeting.
-	Fleeting bool
+	Fleeting bool `json:"fleeting,omitempty"`
 	// Page, if set, is a series that the same target always has: it shows a later scrape
 	// where no part is left.
-	Page *Series
+	Page *Series `json:"page,omitempty"`
 
-	Idle   *Idle   // what NaN means
-	Absent *Absent // what a missing series means
+	Idle   *Idle   `json:"idle,omitempty"`   // what NaN means
+	Absent *Absent `json:"absent,omitempty"` // what a missing series means
 }
 
 // SourceLabel is the label under which a request's selector sees a series'
@@ -72,51 +72,91 @@ const SourceLabel = "gpuscale_source"
 
 // Idle declares what NaN means: 0/0 where nothing happened in the window.
 type Idle struct {
-	Value float64
+	Value float64 `json:"value"`
 	// While has to be 0 for the same pod, in every scrape of the window and in
 	// the last one no older than MaxAge. Without any, every NaN is Value.
-	While []Series
+	While []Series `json:"while,omitempty"`
 	// Progress, if set, is a counter whose growth in the window, while the first of
 	// While is 0, shows the same as While: what is worked on moves on, and nothing
 	// waits.
-	Progress *Series
+	Progress *Series `json:"progress,omitempty"`
 	// By are the labels besides the pod's that distinguish the series of While: each part of a pod is idle by itself.
-	By []string
+	By []string `json:"by,omitempty"`
 }
 
 // Absent declares what a missing series means while its target is scraped.
 type Absent struct {
-	Value float64
+	Value float64 `json:"value"`
 	// While is a series that the same target always has; if Is is set, with
 	// that value ("up" and 1).
-	While Series
-	Is    *float64
+	While Series   `json:"while"`
+	Is    *float64 `json:"is,omitempty"`
 	// Label, if set, is added to While's series with the value of their label
 	// From, so that a request's selector matches them.
-	Label, From string
+	Label string `json:"label,omitempty"`
+	From  string `json:"from,omitempty"`
 }
 
 // Series selects series by name and labels.
 type Series struct {
-	Metric   string
-	Matchers []*labels.Matcher
+	Metric   string   `json:"metric"`
+	Matchers Matchers `json:"matchers,omitempty"`
 }
 
-// problem of a field.
-type problem struct {
-	field string
-	err   error
+// Matchers select by labels.
+type Matchers []Matcher
+
+// Matcher is a label matcher as data, so that nothing is spliced into PromQL.
+type Matcher struct {
+	Label string `json:"label"`
+	Op    string `json:"op"` // "=", "!=", "=~", "!~"
+	Value string `json:"value"`
 }
 
-// problems returns all problems of a rule's source.
-func (s Source) problems(r Rule) []problem {
-	var all []problem
-	add := func(field string, err error) {
-		if err != nil {
-			all = append(all, problem{field, err})
+func (m Matcher) String() string { return fmt.Sprintf("%s%s%q", m.Label, m.Op, m.Value) }
+
+var operators = map[string]labels.MatchType{
+	"=": labels.MatchEqual, "!=": labels.MatchNotEqual, "=~": labels.MatchRegexp, "!~": labels.MatchNotRegexp,
+}
+
+func (m Matcher) promql() (*labels.Matcher, error) {
+	op, ok := operators[m.Op]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf(`op: %q is not one of "=", "!=", "=~", "!~"`, m.Op)
+	case m.Label == "" || m.Label == labels.MetricName:
+		return nil, fmt.Errorf("label: %q cannot be matched", m.Label)
+	}
+	return labels.NewMatcher(op, m.Label, m.Value)
+}
+
+// promql returns the matchers of a valid rule.
+func (ms Matchers) promql() (all []*labels.Matcher) {
+	for _, m := range ms {
+		if one, err := m.promql(); err == nil {
+			all = append(all, one)
 		}
 	}
+	return all
+}
+
+// each calls add for each matcher that is wrong.
+func (ms Matchers) each(path string, add func(field string, err error)) {
+	for i, m := range ms {
+		_, err := m.promql()
+		add(fmt.Sprintf("%smatchers[%d]", path, i), err)
+	}
+}
+
+func (s Series) each(path string, add func(field string, err error)) {
+	add(path+".metric", metricName(s.Metric))
+	s.Matchers.each(path+".", add)
+}
+
+// validate calls add for each field, with what is wrong with it.
+func (s Source) validate(r Rule, add func(field string, err error)) {
 	add("metric", metricName(s.Metric))
+	s.Matchers.each("", add)
 	if s.Over != "" {
 		add("over", metricName(s.Over))
 	}
@@ -127,7 +167,7 @@ func (s Source) problems(r Rule) []problem {
 		if r.Subject == Exported {
 			add("query", errors.New(`is for the subjects "target" and "namespace"`))
 		}
-		return all
+		return
 	default:
 		add("form", fmt.Errorf(`%q is not one of "", "rate", "quantile"`, string(s.Form)))
 	}
@@ -155,21 +195,21 @@ func (s Source) problems(r Rule) []problem {
 	if s.Idle != nil {
 		add("idle.value", r.within(s.Idle.Value))
 		for i, w := range s.Idle.While {
-			add(fmt.Sprintf("idle.while[%d].metric", i), metricName(w.Metric))
+			w.each(fmt.Sprintf("idle.while[%d]", i), add)
 		}
 	}
 	if s.Idle != nil && s.Idle.Progress != nil {
-		add("idle.progress.metric", metricName(s.Idle.Progress.Metric))
+		s.Idle.Progress.each("idle.progress", add)
 		if len(s.Idle.While) == 0 || r.Window == 0 {
 			add("idle.progress", errors.New("needs a series of while, and the rule's window"))
 		}
 	}
 	if s.Page != nil {
-		add("page.metric", metricName(s.Page.Metric))
+		s.Page.each("page", add)
 	}
 	if s.Absent != nil {
 		add("absent.value", r.within(s.Absent.Value))
-		add("absent.while.metric", metricName(s.Absent.While.Metric))
+		s.Absent.While.each("absent.while", add)
 		if (s.Absent.Label == "") != (s.Absent.From == "") {
 			add("absent.label", errors.New("label and from go together"))
 		}
@@ -179,7 +219,6 @@ func (s Source) problems(r Rule) []problem {
 			}
 		}
 	}
-	return all
 }
 
 // idleBy returns the values of Idle.By.

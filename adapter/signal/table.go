@@ -113,8 +113,8 @@ func (t *Table) of(k Key) []point {
 	return t.points[s.first:s.end]
 }
 
-// in returns the keys of a namespace, in order.
-func (t *Table) in(namespace string) []Key {
+// Keys returns those of a namespace that have a series, in order.
+func (t *Table) Keys(namespace string) []Key {
 	var keys []Key
 	for _, p := range t.points {
 		if p.key.Namespace == namespace && (len(keys) == 0 || keys[len(keys)-1] != p.key) {
@@ -161,17 +161,6 @@ func (t *Table) About(k Key, now time.Time) iter.Seq[Known] {
 				known.Dropped = Stale
 			}
 			if !yield(known) {
-				return
-			}
-		}
-	}
-}
-
-// Known returns the keys of a namespace's pods that have a series.
-func (t *Table) Known(namespace string) iter.Seq[Key] {
-	return func(yield func(Key) bool) {
-		for _, k := range t.in(namespace) {
-			if !yield(k) {
 				return
 			}
 		}

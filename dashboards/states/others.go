@@ -130,4 +130,7 @@ func (s podStore) Select(namespace string, _ k8slabels.Selector) []string {
 	return names
 }
 
-func (podStore) Owned(string, schema.GroupKind, string) []string { return nil }
+func (podStore) Owned(string, schema.GroupKind, string) ([]string, error) { return nil, nil }
+
+// Service implements provider.Pods: no metric here is about one.
+func (podStore) Service(string, string) (k8slabels.Selector, bool, error) { return nil, false, nil }

@@ -1,7 +1,5 @@
 package metric
 
-import "slices"
-
 // Read is a series that other software emits and the adapter reads.
 type Read struct {
 	Name   string
@@ -50,9 +48,3 @@ const (
 	LabelUUID          = "UUID"
 	LabelGPUI          = "GPU_I_ID"
 )
-
-// Reads returns every series of other software that is read, sorted by name.
-func Reads() []Read {
-	return sorted(slices.Concat(vllmReads(), sglangReads(), tritonReads(), trtllmReads(), tgiReads(), teiReads(), nimReads(), rayReads(),
-		dynamoReads(), eppReads(), dcgmReads()), func(r Read) string { return r.Name })
-}

@@ -3,40 +3,20 @@ package metric
 // Series of trtllm-serve at /prometheus/metrics. In early versions, which had no
 // prefix, Dynamo added "trtllm:".
 var (
-	TRTLLMWaiting = Read{
-		Name: "trtllm_num_requests_waiting", Type: Gauge, Unit: None, Server: ServerTRTLLM, Labels: trtllmLabels(),
-		Help: "Requests that wait to be worked on: the queue.",
-	}
-	TRTLLMRunning = Read{
-		Name: "trtllm_num_requests_running", Type: Gauge, Unit: None, Server: ServerTRTLLM, Labels: trtllmLabels(),
-		Help: "Requests being worked on.",
-	}
-	TRTLLMCacheUsage = Read{
-		Name: "trtllm_kv_cache_utilization", Type: Gauge, Unit: Ratio, Server: ServerTRTLLM, Labels: trtllmLabels(),
-		Help: "Share of the KV cache in use, 0 to 1.",
-	}
-	TRTLLMFirstToken = Read{
-		Name: "trtllm_time_to_first_token_seconds", Type: Histogram, Unit: Seconds, Server: ServerTRTLLM, Labels: trtllmLabels(),
-		Help: "Time from the request to its first token.",
-	}
-	TRTLLMFirstTokenOld = Read{
-		Name: "trtllm:time_to_first_token_seconds", Type: Histogram, Unit: Seconds, Server: ServerTRTLLM, Labels: trtllmLabels(),
-		Help: "The name of trtllm_time_to_first_token_seconds in early versions under Dynamo.",
-	}
-	TRTLLMQueueTime = Read{
-		Name: "trtllm_request_queue_time_seconds", Type: Histogram, Unit: Seconds, Server: ServerTRTLLM, Labels: trtllmLabels(),
-		Help: "Time a request waited before it was worked on.",
-	}
-	TRTLLMQueueTimeOld = Read{
-		Name: "trtllm:request_queue_time_seconds", Type: Histogram, Unit: Seconds, Server: ServerTRTLLM, Labels: trtllmLabels(),
-		Help: "The name of trtllm_request_queue_time_seconds in early versions under Dynamo.",
-	}
+	TRTLLMWaiting = read(ServerTRTLLM, Gauge, None, "trtllm_num_requests_waiting",
+		"Requests that wait to be worked on: the queue.", trtllmLabels()...)
+	TRTLLMRunning = read(ServerTRTLLM, Gauge, None, "trtllm_num_requests_running",
+		"Requests being worked on.", trtllmLabels()...)
+	TRTLLMCacheUsage = read(ServerTRTLLM, Gauge, Ratio, "trtllm_kv_cache_utilization",
+		"Share of the KV cache in use, 0 to 1.", trtllmLabels()...)
+	TRTLLMFirstToken = read(ServerTRTLLM, Histogram, Seconds, "trtllm_time_to_first_token_seconds",
+		"Time from the request to its first token.", trtllmLabels()...)
+	TRTLLMFirstTokenOld = read(ServerTRTLLM, Histogram, Seconds, "trtllm:time_to_first_token_seconds",
+		"The name of trtllm_time_to_first_token_seconds in early versions under Dynamo.", trtllmLabels()...)
+	TRTLLMQueueTime = read(ServerTRTLLM, Histogram, Seconds, "trtllm_request_queue_time_seconds",
+		"Time a request waited before it was worked on.", trtllmLabels()...)
+	TRTLLMQueueTimeOld = read(ServerTRTLLM, Histogram, Seconds, "trtllm:request_queue_time_seconds",
+		"The name of trtllm_request_queue_time_seconds in early versions under Dynamo.", trtllmLabels()...)
 )
 
 func trtllmLabels() []string { return []string{LabelModelName, LabelEngineType} }
-
-func trtllmReads() []Read {
-	return []Read{
-		TRTLLMWaiting, TRTLLMRunning, TRTLLMCacheUsage, TRTLLMFirstToken, TRTLLMFirstTokenOld, TRTLLMQueueTime, TRTLLMQueueTimeOld,
-	}
-}

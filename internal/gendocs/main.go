@@ -22,11 +22,15 @@ func main() {
 }
 
 func write(dir string) error {
+	about, err := abouts()
+	if err != nil {
+		return err
+	}
 	pages := []struct{ name, text string }{
 		{"metrics.md", metricsPage(metric.All(), metric.Reads(), seriesOf(signal.Builtin(docAge)))},
 		{"reasons.md", reasonsPage(plan.Reasons())},
 		{"doctor.md", doctorPage(doctor.All())},
-		{"signals.md", signalsPage(signal.Builtin(docAge), signal.Abouts())},
+		{"signals.md", signalsPage(signal.Builtin(docAge), about)},
 	}
 	for _, p := range pages {
 		path := filepath.Join(dir, p.name)

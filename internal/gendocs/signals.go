@@ -2,9 +2,12 @@ package main
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
@@ -12,96 +15,38 @@ import (
 // docAge stands for the configured maximum age, which no page shows.
 const docAge = time.Minute
 
-const signalsIntroduction = `What an HPA can scale on with no configuration. Manifests are in [hpa.md](hpa.md); [002-signals](internals/002-signals.md) defines what counts as missing. Every target below has its source: start with it
-and replace it by the result of your own load test.
+// What is written by hand. A test of adapter/config reads the rules: each has to load.
+var (
+	//go:embed text/signals.md
+	signalsIntroduction string
+	//go:embed text/own_rules.md
+	ownRules string
+	//go:embed text/gpu_util.md
+	gpuUtil string
+	//go:embed text/signals.yaml
+	signalsText []byte
+)
 
-**How several series become one number.** Series that differ only in labels not listed are duplicates (two scrape jobs, two replicas of
-Prometheus); the largest is used. A pod's parts, and then a workload's pods, are aggregated as the table shows. Of a server's old and new
-metric name the first that a pod has is used. vLLM and SGLang under Ray are read as well.
+// about documents a built-in signal, in addition to its rule.
+type about struct {
+	Signal, Meaning, Unit string
+	Use                   string   // when to scale on it
+	Targets               []advice // recommended, each with whose it is
+	Limits                []string // what it does not show
+}
 
-**External metrics** sum or average over the namespace. Choose with the metric's selector: by any label of the series (of a percentile: namespace, pod and the labels in its table), or by
-` + "`gpuscale_source`" + `, which is the server's name in the tables. A series marked *gateway* is about requests its servers count too:
-it is left out wherever one of those servers has series of its own.
+type advice struct{ Value, From string }
 
-**Scale to zero.** The series of pods end with the pods. Scale on the queue of a gateway, as an External metric selected
-by ` + "`gpuscale_source`" + `, ` + "`inference_pool`" + ` or ` + "`model`" + `. Where a table shows *absent: 0*, a missing series means 0 under the given condition;
-everywhere else the answer is an error. A custom rule (` + "`like: queue_depth`" + `, ` + "`activation: 5`" + `)
-keeps a trickle from activating a workload.
-`
-
-const gpuUtil = `
-## Why DCGM_FI_DEV_GPU_UTIL is a poor signal
-
-- It is the share of time in which *any* kernel ran, not how much of the GPU it used (NVML's definition; GKE's documentation calls it a
-  duty cycle). One small kernel in a loop gives 100.
-- A decoding LLM gives nearly 100 from its first request to its last (as llm-d's guides note), so an HPA on it scales to
-  ` + "`maxReplicas`" + ` and stays there.
-- Under MIG the driver has no value for a MIG device, and on a shared GPU every pod gets the whole GPU's value.
-- It does not include queues. Between "busy" and "hopelessly late" it does not change.
-
-gpuscale does not read it. ` + "`gpu_busy`" + ` comes from the profiling counters, per MIG device, and shares the first two weaknesses: for servers that
-batch, scale on ` + "`queue_depth` and `requests_running`" + `.
-`
-
-// ownRules is read by a test of adapter/config: each of its rules has to load.
-const ownRules = `
-## Rules of your own
-
-Rules in the adapter's configuration add to the built-in ones; one with the same name replaces it. A source is a series, how it is read
-(plain, as a rate, as a percentile, divided by another), and what NaN and a missing series mean. There is no template language.
-
-` + "```yaml" + `
-# adapter.yaml
-rules:
-# A built-in rule with another threshold, window or range.
-- {name: queue_that_wakes, like: queue_depth, activation: 5}
-- {name: ttft_p95_5m, like: ttft_p95, window: 5m}
-
-# A gauge of the scraped pod's own. Sources are tried in order, pod by pod.
-- name: batch_backlog
-  subject: target            # exported: the series names another pod; namespace: it belongs to none
-  sources:
-  - metric: batch_queue_length
-    matchers: [{label: priority, op: "!=", value: low}]
-    fleeting: true           # queues come and go: one that a later scrape of the page lacks has ended, and is not stale
-  - metric: batch_queue_len  # its old name
-  identity: [queue]          # labels that distinguish parts of one pod; unset: all but those that scraping adds
-  perPod: sum
-  perWorkload: sum
-  atZero: 0                  # for a workload scaled to zero
-
-# A percentile, and what NaN means: no request waited, if there was none.
-- name: rank_time_p99
-  subject: target
-  window: 2m
-  wide: 5m                   # in its place while it holds fewer than two scrapes
-  maximum: 600
-  sources:
-  - metric: rank_time_seconds
-    form: quantile
-    quantile: 0.99
-    identity: [model]
-    idle: {value: 0, while: [{metric: rank_queue}, {metric: rank_running}]}
-  perPod: max
-  perWorkload: max
-
-# A queue kept by a broker that outlives the workers. Its series begins with the
-# first message; while the broker is up, a missing series means an empty queue.
-- name: jobs_waiting
-  subject: target
-  sources:
-  - metric: broker_messages_ready
-    matchers: [{label: queue, op: "=", value: jobs}]
-    identity: [queue]
-    absent: {value: 0, while: {metric: up, matchers: [{label: job, op: "=", value: broker}]}, is: 1}
-  perPod: sum
-  perWorkload: sum
-  activation: 2
-` + "```" + `
-`
+// abouts returns one for each built-in rule, in the rules' order.
+func abouts() (all []about, err error) {
+	if err = yaml.UnmarshalStrict(signalsText, &all); err != nil {
+		err = fmt.Errorf("text/signals.yaml: %w", err)
+	}
+	return all, err
+}
 
 // signalsPage is docs/signals.md.
-func signalsPage(rules []signal.Rule, abouts []signal.About) string {
+func signalsPage(rules []signal.Rule, abouts []about) string {
 	var b strings.Builder
 	b.WriteString("# Signals\n\n" + generated + signalsIntroduction)
 	b.WriteString("\n| signal | unit | meaning | of a pod's parts | of the pods | at zero replicas |\n|---|---|---|---|---|---|\n")

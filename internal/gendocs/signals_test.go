@@ -9,7 +9,11 @@ import (
 
 // Each built-in rule is described, and each of its series stands on the page.
 func TestSignalsPageIsComplete(t *testing.T) {
-	rules, abouts := signal.Builtin(docAge), signal.Abouts()
+	rules := signal.Builtin(docAge)
+	abouts, err := abouts()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(rules) != len(abouts) {
 		t.Fatalf("%d rules, %d described", len(rules), len(abouts))
 	}

@@ -67,6 +67,7 @@ func (c *Client) QueryWithin(ctx context.Context, promql string, at time.Time, m
 	for name, value := range most.Parameters {
 		form.Set(name, value)
 	}
+	form.Set(latencyOffset, "1ms")
 	if !at.IsZero() {
 		form.Set("time", unix(at))
 	}
@@ -81,6 +82,11 @@ func (c *Client) QueryWithin(ctx context.Context, promql string, at time.Time, m
 	return vector, nil
 }
 
+// latencyOffset is VictoriaMetrics' parameter for how old its newest sample is made: 30 s
+// unless it is sent, which would add to the age of every value. Other servers ignore it.
+// A parameter of the configuration replaces it.
+const latencyOffset = "latency_offset"
+
 // maxPoints is the maximum number of points per series, which is Prometheus' own.
 const maxPoints = 11_000
 
@@ -94,7 +100,7 @@ func (c *Client) Range(ctx context.Context, promql string, from, to time.Time, s
 	var lines []Line
 	err := c.get(ctx, "api/v1/query_range", url.Values{
 		"query": {promql}, "timeout": {c.cfg.Timeout.String()},
-		"start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', 3, 64)},
+		"start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', 3, 64)}, latencyOffset: {"1ms"},
 	}, c.cfg.MaxResponseBytes, result("matrix", c.cfg.MaxSeries, func(s series) error {
 		lines = append(lines, Line{Labels: FromMap(s.Metric), Points: s.Values})
 		return nil

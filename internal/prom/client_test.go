@@ -67,6 +67,9 @@ func TestQueryReturnsTheVector(t *testing.T) {
 	if got := q.PostForm.Get("time"); got != "1700000000.250" {
 		t.Errorf("time %q", got)
 	}
+	if got := q.PostForm.Get("latency_offset"); got != "1ms" {
+		t.Errorf("VictoriaMetrics would answer with samples that are half a minute old: latency_offset %q", got)
+	}
 	if got := q.Header.Get("X-Scope-OrgID"); got != "team" {
 		t.Errorf("header %q", got)
 	}

@@ -88,7 +88,10 @@ func TestKServeRecipe(t *testing.T) {
 	}
 	above := kserveHierarchy(t, c)
 	await.For(t, testenv.Patience, "the pods of the InferenceService", func() error {
-		pods := above.Owned("models", schema.GroupKind{Group: "serving.kserve.io", Kind: "InferenceService"}, "llama")
+		pods, err := above.Owned("models", schema.GroupKind{Group: "serving.kserve.io", Kind: "InferenceService"}, "llama")
+		if err != nil {
+			return err
+		}
 		of := func(deployment string) int {
 			return len(slices.DeleteFunc(slices.Clone(pods), func(p string) bool { return !strings.HasPrefix(p, deployment+"-") }))
 		}
@@ -99,7 +102,7 @@ func TestKServeRecipe(t *testing.T) {
 	})
 }
 
-func kserveHierarchy(t *testing.T, c *cluster.Cluster) *provider.Hierarchy {
+func kserveHierarchy(t *testing.T, c *cluster.Cluster) *provider.Informers {
 	t.Helper()
 	meta, err := metadata.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -109,18 +112,16 @@ func kserveHierarchy(t *testing.T, c *cluster.Cluster) *provider.Hierarchy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods, err := provider.NewInformers(meta)
-	if err != nil {
-		t.Fatal(err)
-	}
-	above, err := provider.NewHierarchy(pods, meta, kube)
+	pods, err := provider.NewInformers(meta, kube)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pods.Start(t.Context().Done())
-	above.Start(t.Context().Done())
-	await.For(t, testenv.Patience, "the informers", func() error { return errors.Join(pods.Ready(), above.Ready()) })
-	return above
+	await.For(t, testenv.Patience, "the informers", func() error {
+		_, err := pods.Owned("models", schema.GroupKind{Kind: "Any"}, "x")
+		return err
+	})
+	return pods
 }
 
 // kserveRecipe is an InferenceService with the annotation of docs/hpa-cookbook.md, and the

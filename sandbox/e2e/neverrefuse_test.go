@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,9 @@ type shape struct {
 	page func(nth int) (sets []map[string]string, ok bool)
 	// during is called once, in the middle.
 	during func(*faultEnv, *testing.T, shape)
+	// always: make test plays it, one of each class: a scrape that fails, series that come
+	// and go, Prometheus away.
+	always bool
 }
 
 const (
@@ -40,6 +44,7 @@ const (
 	// prometheusAway is a shape that is played after the others.
 	prometheusAway = "prometheus-away"
 	healthySyncs   = 90
+	shortSyncs     = 10 // of make test: more than three scrapes, of which one fails
 	loading        = 8 * time.Second // in which a new replica has no page
 	ready          = 12              // seconds after which the rollout goes on, since KWOK's pods are ready at once
 )
@@ -69,7 +74,7 @@ func shapes() []shape {
 	for _, every := range scrapeSeconds {
 		all = append(all, shape{
 			name: fmt.Sprintf("scraped-every-%ds", int(float64(every)*scale)), about: fmt.Sprintf("scrapes each %d s, of which one of three fails", int(float64(every)*scale)),
-			every: every, page: missing,
+			every: every, page: missing, always: every == scrapeSeconds[0],
 		})
 	}
 	return append(all,
@@ -77,9 +82,14 @@ func shapes() []shape {
 		shape{name: "rollout-statefulset", about: "a StatefulSet's pods are replaced under their own names", every: 2, stateful: true, page: steady, during: (*faultEnv).rollOut},
 		shape{name: "a-replica-more", about: "replicas are added", every: 2, page: steady, during: (*faultEnv).grow},
 		shape{name: "two-prometheuses", about: "two replicas of Prometheus, of which one comes and goes", every: 2, page: pair},
-		shape{name: "models-come-and-go", about: "a server's models are replaced while it serves", every: 2, page: models},
-		shape{name: prometheusAway, about: "Prometheus is away for three syncs", every: 2, page: steady},
+		shape{name: "models-come-and-go", about: "a server's models are replaced while it serves", every: 2, page: models, always: true},
+		shape{name: prometheusAway, about: "Prometheus is away for three syncs", every: 2, page: steady, always: true},
 	)
+}
+
+// playedShapes are those of this run.
+func playedShapes() []shape {
+	return slices.DeleteFunc(shapes(), func(s shape) bool { return !s.always && !compared() })
 }
 
 // row of the page: the test fails where anything was refused.
@@ -151,12 +161,12 @@ func healthScrapes(pages string) string {
 	return b.String()
 }
 
-// neverRefuse plays all shapes at once, and then takes Prometheus away. An HPA that loses
-// its number, be it for one sync, has been refused.
+// neverRefuse plays the shapes at once, and then takes Prometheus away. An HPA that loses
+// its number, be it for one sync, has been refused. The shapes are deployed.
 func (b *faultEnv) neverRefuse(t *testing.T) {
-	played := shapes()
-	for _, s := range played {
-		b.healthy(t, s)
+	played, length := playedShapes(), shortSyncs
+	if compared() {
+		length = healthySyncs
 	}
 	for _, s := range played {
 		await.For(t, testenv.Patience, s.name+": the HPA has a number", func() error {
@@ -180,13 +190,13 @@ func (b *faultEnv) neverRefuse(t *testing.T) {
 			return nil
 		})
 	}
-	syncs(healthySyncs / 3)
+	syncs(length / 3)
 	for _, s := range played {
 		if s.during != nil {
 			s.during(b, t, s)
 		}
 	}
-	syncs(healthySyncs)
+	syncs(length)
 	for _, s := range played {
 		if lost := b.seen.lost(s.name); lost != "" {
 			t.Errorf("%s: refused: %s", s.about, lost)

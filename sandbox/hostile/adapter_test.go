@@ -115,9 +115,10 @@ func (p twoPods) Select(namespace string, _ k8slabels.Selector) []string {
 	}
 	return []string{"a", "b"}
 }
-func (p twoPods) Owned(namespace string, _ schema.GroupKind, _ string) []string {
-	return p.Select(namespace, nil)
+func (p twoPods) Owned(namespace string, _ schema.GroupKind, _ string) ([]string, error) {
+	return p.Select(namespace, nil), nil
 }
+func (twoPods) Service(string, string) (k8slabels.Selector, bool, error) { return nil, false, nil }
 
 // answers are what HPAs of chat get for every built-in signal, while the tenant's HPAs read all of them
 // too; of a signal without an answer the error.

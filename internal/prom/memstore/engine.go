@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
@@ -102,3 +103,53 @@ func partial(warnings annotations.Annotations, query string) error {
 	}
 	return nil
 }
+
+// Finder returns the series that match. From and to are in milliseconds, both ends
+// included; points outside them are never read.
+type Finder func(from, to int64, matchers []*labels.Matcher) []storage.Series
+
+// Querier returns a storage.Querier of find's series between two times, in
+// milliseconds.
+func Querier(from, to int64, find Finder) storage.Querier {
+	return &storage.MockQuerier{SelectMockFunction: func(sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		from, to := from, to
+		if hints != nil {
+			from, to = hints.Start, hints.End
+		}
+		found := find(from, to, matchers)
+		if sorted {
+			slices.SortStableFunc(found, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
+		}
+		return &seriesSet{found: found}
+	}}
+}
+
+// Matches reports whether a series matches all matchers.
+func Matches(ls labels.Labels, matchers []*labels.Matcher) bool {
+	for _, m := range matchers {
+		if !m.Matches(ls.Get(m.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// MatchesName reports whether a series of this name can match all matchers.
+func MatchesName(name string, matchers []*labels.Matcher) bool {
+	for _, m := range matchers {
+		if m.Name == labels.MetricName && !m.Matches(name) {
+			return false
+		}
+	}
+	return true
+}
+
+type seriesSet struct {
+	found []storage.Series
+	next  int
+}
+
+func (s *seriesSet) Next() bool                      { s.next++; return s.next <= len(s.found) }
+func (s *seriesSet) At() storage.Series              { return s.found[s.next-1] }
+func (*seriesSet) Err() error                        { return nil }
+func (*seriesSet) Warnings() annotations.Annotations { return nil }

@@ -38,7 +38,7 @@ func TestUntil(t *testing.T) {
 }
 
 // A Querier answers what Prometheus's storage does: sorted when asked, within the
-// hints' times, and the names and values of labels too.
+// hints' times.
 func TestQuerier(t *testing.T) {
 	var asked []int64
 	all := []storage.Series{
@@ -65,11 +65,6 @@ func TestQuerier(t *testing.T) {
 	with := labels.MustNewMatcher(labels.MatchEqual, "pod", "p")
 	if got := jobs(q.Select(t.Context(), false, nil, with)); got != "a" {
 		t.Errorf("of pod p: %s", got)
-	}
-	values, _, _ := q.LabelValues(t.Context(), "job", nil, up)
-	names, _, _ := q.LabelNames(t.Context(), nil, up)
-	if fmt.Sprint(values, names) != "[a b] [__name__ job pod]" {
-		t.Errorf("values %q, names %q", values, names)
 	}
 	if !memstore.MatchesName("up", []*labels.Matcher{with, up}) || memstore.MatchesName("down", []*labels.Matcher{with, up}) {
 		t.Error("a name is judged by its own matchers, and by those alone")

@@ -46,3 +46,13 @@ func (m *Memory) Query(ctx context.Context, text string, at time.Time) (prom.Vec
 	}
 	return memstore.Query(ctx, m.engine, m.Series, text, at)
 }
+
+// Range is Query over a time; Fail is called with its beginning.
+func (m *Memory) Range(ctx context.Context, text string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
+	if m.Fail != nil {
+		if err := m.Fail(text, from); err != nil {
+			return nil, err
+		}
+	}
+	return memstore.Range(ctx, m.engine, m.Series, text, from, to, step)
+}

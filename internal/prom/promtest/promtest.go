@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"sync"
 	"testing"
@@ -29,7 +30,8 @@ type Response struct {
 	Delay    time.Duration
 }
 
-// Server answers every query with its current script.
+// Server answers every query with its current script; one over a time has the script's
+// values at its beginning and end.
 type Server struct {
 	URL string
 
@@ -66,7 +68,8 @@ func (s *Server) Queries() []*http.Request {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if err := req.ParseForm(); err != nil || req.URL.Path != "/api/v1/query" || req.Method != http.MethodPost && req.Method != http.MethodGet {
+	over, known := map[string]bool{"/api/v1/query": false, "/api/v1/query_range": true}[req.URL.Path]
+	if err := req.ParseForm(); err != nil || !known || req.Method != http.MethodPost && req.Method != http.MethodGet {
 		http.Error(w, "not a query to /api/v1/query", http.StatusNotFound)
 		return
 	}
@@ -90,10 +93,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		_, _ = w.Write([]byte(r.Body))
 		return
 	}
-	_, _ = w.Write(r.body())
+	_, _ = w.Write(r.body(over, req.Form))
 }
 
-func (r Response) body() []byte {
+func (r Response) body(over bool, form url.Values) []byte {
 	at := r.At
 	if at.IsZero() {
 		at = time.Now()
@@ -101,10 +104,20 @@ func (r Response) body() []byte {
 	type element struct {
 		Metric map[string]string `json:"metric"`
 		Value  [2]any            `json:"value"`
+		Values [][2]any          `json:"values,omitempty"`
+	}
+	kind := "vector"
+	if over {
+		kind = "matrix"
 	}
 	elements := make([]element, len(r.Vector))
 	for i, s := range r.Vector {
 		elements[i] = element{Metric: s.Labels, Value: [2]any{float64(at.UnixMilli()) / 1000, number(s.Value)}}
+		for _, bound := range []string{"start", "end"} {
+			if seconds, err := strconv.ParseFloat(form.Get(bound), 64); over && err == nil {
+				elements[i].Values = append(elements[i].Values, [2]any{seconds, number(s.Value)})
+			}
+		}
 	}
 	type data struct {
 		ResultType string    `json:"resultType"`
@@ -114,7 +127,7 @@ func (r Response) body() []byte {
 		Status   string   `json:"status"`
 		Data     data     `json:"data"`
 		Warnings []string `json:"warnings,omitempty"`
-	}{"success", data{"vector", elements}, r.Warnings})
+	}{"success", data{kind, elements}, r.Warnings})
 	if err != nil {
 		return []byte(`{"status":"error","error":"promtest could not write its answer"}`)
 	}

@@ -2,13 +2,18 @@ package compat
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/provider"
@@ -17,7 +22,10 @@ import (
 // GetMetricByName answers for one object.
 func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector k8slabels.Selector) (*custom_metrics.MetricValue, error) {
 	r, t := p.lookup(info)
-	if t == nil {
+	switch {
+	case t == nil && p.elsewhere(info.Metric):
+		return p.Other.GetMetricByName(ctx, name, info, selector)
+	case t == nil:
 		return nil, p.unknown(info.Metric)
 	}
 	within := name.Namespace
@@ -43,7 +51,10 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 // that has a usable value.
 func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, selector k8slabels.Selector, info cma.CustomMetricInfo, metricSelector k8slabels.Selector) (*custom_metrics.MetricValueList, error) {
 	r, t := p.lookup(info)
-	if t == nil {
+	switch {
+	case t == nil && p.elsewhere(info.Metric):
+		return p.Other.GetMetricBySelector(ctx, namespace, selector, info, metricSelector)
+	case t == nil:
 		return nil, p.unknown(info.Metric)
 	}
 	objects, err := p.named(ctx, info, namespace, selector)
@@ -78,23 +89,81 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 	return list, nil
 }
 
+// GetExternalMetric answers with one item: the sum of the query's series. v0.12.0
+// returns an item each, and the HPA sums them.
+func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector k8slabels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
+	r := p.registry.Load()
+	t := r.external[info.Metric]
+	switch {
+	case t == nil && p.elsewhere(info.Metric):
+		return p.Other.GetExternalMetric(ctx, namespace, selector, info)
+	case t == nil:
+		return nil, p.unknown(info.Metric)
+	}
+	v, err := p.ask(ctx, r, t, selector, namespace, nil)
+	if err != nil {
+		return nil, err
+	}
+	k := key{}
+	if v.plan.namespace != "" {
+		k.namespace = namespace
+	}
+	a, err := v.table.sum(k, p.now(), p.opts.MaxAge.Duration)
+	if err != nil {
+		return nil, v.none(t, fmt.Sprintf("namespace %q, selector %q", namespace, selector), err)
+	}
+	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{{
+		MetricName: info.Metric, MetricLabels: provider.Exactly(selector),
+		Timestamp: metav1.NewTime(a.at), WindowSeconds: v.plan.seconds(), Value: quantity(a.value),
+	}}}, nil
+}
+
 // named returns the objects that a selector matches: pods from memory, others
 // from the API server. No autoscaler requests others by selector.
 func (p *Provider) named(ctx context.Context, info cma.CustomMetricInfo, namespace string, selector k8slabels.Selector) ([]string, error) {
-	gvr, err := p.mapper.ResourceFor(info.GroupResource.WithVersion(""))
+	gvr, _, err := provider.KindOf(p.Mapper, info.GroupResource)
 	if err != nil {
-		return nil, provider.NotFound("no resource is called %s", info.GroupResource)
+		return nil, err
 	}
 	if gvr.Group == "" && gvr.Resource == "pods" {
-		if err := p.pods.Ready(); err != nil {
-			return nil, unavailable("%v", err)
+		if err := p.Pods.Ready(); err != nil {
+			return nil, provider.Unavailable("%v", err)
 		}
-		return p.pods.Select(namespace, selector), nil
+		return p.Pods.Select(namespace, selector), nil
 	}
-	names, err := p.objects.Names(ctx, gvr, namespace, selector)
+	names, err := p.Objects.Names(ctx, gvr, namespace, selector)
 	if err != nil {
-		return nil, internal("listing %s: %v", info.GroupResource, err)
+		return nil, provider.Internal("listing %s: %v", info.GroupResource, err)
 	}
+	return names, nil
+}
+
+// maxObjects bounds the objects one request may list.
+const maxObjects = 5_000
+
+var errTooManyObjects = errors.New("more than 5000 objects match; narrow the selector")
+
+// Metadata implements Objects with the API server's metadata.
+type Metadata struct{ Client metadata.Interface }
+
+var _ Objects = Metadata{}
+
+// Names implements Objects. The names are sorted.
+func (m Metadata) Names(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector k8slabels.Selector) ([]string, error) {
+	list, err := m.Client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: selector.String(), Limit: maxObjects,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if list.Continue != "" {
+		return nil, errTooManyObjects
+	}
+	names := make([]string, len(list.Items))
+	for i, o := range list.Items {
+		names[i] = o.Name
+	}
+	slices.Sort(names)
 	return names, nil
 }
 
@@ -108,32 +177,20 @@ func (v view) key(namespace, object string) key {
 }
 
 func (p *Provider) reference(info cma.CustomMetricInfo, name types.NamespacedName) (custom_metrics.ObjectReference, error) {
-	gvr, err := p.mapper.ResourceFor(info.GroupResource.WithVersion(""))
-	if err != nil {
-		return custom_metrics.ObjectReference{}, provider.NotFound("no resource is called %s", info.GroupResource)
-	}
-	gvk, err := p.mapper.KindFor(gvr)
-	if err != nil {
-		return custom_metrics.ObjectReference{}, provider.NotFound("no kind is known for %s", info.GroupResource)
-	}
+	_, gvk, err := provider.KindOf(p.Mapper, info.GroupResource)
 	return custom_metrics.ObjectReference{
 		APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: name.Namespace, Name: name.Name,
-	}, nil
+	}, err
 }
 
 func (v view) value(metric string, ref custom_metrics.ObjectReference, selector k8slabels.Selector, a answer) *custom_metrics.MetricValue {
-	m := &custom_metrics.MetricValue{
+	return &custom_metrics.MetricValue{
 		DescribedObject: ref,
-		Metric:          custom_metrics.MetricIdentifier{Name: metric},
+		Metric:          custom_metrics.MetricIdentifier{Name: metric, Selector: provider.Identifier(selector)},
 		Timestamp:       metav1.NewTime(a.at),
 		WindowSeconds:   v.plan.seconds(),
 		Value:           quantity(a.value),
 	}
-	if !selector.Empty() {
-		// Greater-than and less-than, which have no such form, were refused.
-		m.Metric.Selector, _ = metav1.ParseToLabelSelector(selector.String())
-	}
-	return m
 }
 
 // seconds is the API's window: nil for a single sample.

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+)
+
+// scope registers collectors until end. The registry belongs to the process,
+// which may serve again after an error.
+type scope struct {
+	prometheus.Registerer
+	mu  sync.Mutex
+	all []prometheus.Collector
+}
+
+// Register implements prometheus.Registerer.
+func (s *scope) Register(c prometheus.Collector) error {
+	if err := s.Registerer.Register(c); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, c)
+	return nil
+}
+
+// end unregisters everything registered through the scope.
+func (s *scope) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.all {
+		s.Unregister(c)
+	}
+	s.all = nil
+}
+
+// registerBuildInfo registers a series with the version as label.
+func registerBuildInfo(reg prometheus.Registerer) error {
+	d := metric.AdapterBuildInfo
+	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: d.Name, Help: d.Help,
+		ConstLabels: prometheus.Labels{metric.LabelVersion: buildinfo.Version(), metric.LabelGoVersion: runtime.Version()},
+	}, func() float64 { return 1 }))
+}
+
+// ignoreGoneCallers keeps out of the log that an answer could not be written because
+// its caller had gone. The aggregator probes an API service with several requests at
+// once and cancels all but the first: dozens of errors at each start, none of which is
+// one. It must run before any goroutine that may report an error.
+func ignoreGoneCallers() {
+	for i, report := range utilruntime.ErrorHandlers {
+		utilruntime.ErrorHandlers[i] = func(ctx context.Context, err error, msg string, more ...any) {
+			if !gone(err) {
+				report(ctx, err, msg, more...)
+			}
+		}
+	}
+}
+
+// gone reports whether an error of writing an answer is its caller's absence. Those of
+// HTTP/2 have no name, only a text (golang.org/x/net/http2, server.go).
+func gone(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "unable to write a") &&
+		(errors.Is(err, context.Canceled) || strings.HasSuffix(err.Error(), "http2: stream closed") || strings.HasSuffix(err.Error(), "client disconnected"))
+}
