@@ -52,8 +52,9 @@ func benchMachine(gpus int, partitioned bool) fakedcgm.State {
 }
 
 // BenchmarkScrape measures the exporter as a process, scraped over one connection: on the fake
-// of DCGM, and on NVIDIA's own where that is installed. The fake costs nothing inside, so its
-// memory and idle figures are too good: it compares two versions of the exporter.
+// of DCGM, and on NVIDIA's own where that is installed, with the dcgm-exporter that is named
+// beside it. The fake costs nothing inside, so its memory and idle figures are too good: it
+// compares two versions of the exporter.
 func BenchmarkScrape(b *testing.B) {
 	for _, partitioned := range []bool{false, true} {
 		name := map[bool]string{false: "8 GPUs", true: "8 x 7 MIG"}[partitioned]
@@ -87,6 +88,17 @@ func BenchmarkScrape(b *testing.B) {
 		realLibrary(b, "libdcgm.so.4")
 		scrape(b, "--source", "dcgm")
 	})
+	for _, where := range []string{"remote", "embedded"} {
+		b.Run("dcgm-exporter, "+where, func(b *testing.B) {
+			engine, args := newRealEngine(b), []string(nil)
+			if where == "remote" {
+				engine.start()
+				args = []string{"-r", engine.address()}
+			}
+			base, pid := startRealExporter(b, args...)
+			measure(b, base, pid)
+		})
+	}
 }
 
 // idle is for how long the idle exporter is watched.
@@ -95,10 +107,15 @@ const idle = 10 * time.Second
 func scrape(b *testing.B, args ...string) {
 	e := start(b, args...)
 	realReady(b, e)
+	measure(b, e.base, e.Pid)
+}
+
+// measure scrapes a process over one connection, and then lets it be idle.
+func measure(b *testing.B, base string, pid int) {
 	client := http.Client{Transport: &http.Transport{DisableCompression: true}}
 	var body bytes.Buffer
 	once := func() {
-		response, err := client.Get(e.base + "/metrics")
+		response, err := client.Get(base + "/metrics")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -112,20 +129,20 @@ func scrape(b *testing.B, args ...string) {
 		once()
 	}
 	var took []time.Duration
-	used := procstat.CPU(e.Pid)
+	used := procstat.CPU(pid)
 	for b.Loop() {
 		began := time.Now()
 		once()
 		took = append(took, time.Since(began))
 	}
-	b.ReportMetric((procstat.CPU(e.Pid)-used).Seconds()*1000/float64(len(took)), "cpu-ms/scrape")
+	b.ReportMetric((procstat.CPU(pid)-used).Seconds()*1000/float64(len(took)), "cpu-ms/scrape")
 	slices.Sort(took)
 	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
 	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
 	b.ReportMetric(float64(body.Len()), "bytes")
 
-	used = procstat.CPU(e.Pid)
+	used = procstat.CPU(pid)
 	<-time.After(idle)
-	b.ReportMetric(100*(procstat.CPU(e.Pid)-used).Seconds()/idle.Seconds(), "idle-%")
-	b.ReportMetric(float64(procstat.Memory(e.Pid).Now)/1e6, "rss-MB")
+	b.ReportMetric(100*(procstat.CPU(pid)-used).Seconds()/idle.Seconds(), "idle-%")
+	b.ReportMetric(float64(procstat.Memory(pid).Now)/1e6, "rss-MB")
 }

@@ -187,31 +187,50 @@ func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*c
 	if err != nil {
 		return nil, "", err
 	}
-	defer source.Close()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	var reading *collect.Reading
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		reading, err = k.read(ctx, source, fields)
+		_ = source.Close() // what a scrape would show does not depend on it
+		done <- err
+	}()
+	select {
+	case err = <-done:
+	case <-time.After(checkTimeout + time.Second): // past the end of ctx
+		return nil, "", fmt.Errorf("the source does not answer within %s", checkTimeout)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return reading, k.sourceName(source), nil
+}
+
+func (k *checker) read(ctx context.Context, source collect.Source, fields []counters.Field) (*collect.Reading, error) {
 	compat := k.config.compatOptions(fields)
 	wanted := slices.Sorted(slices.Values(append(collect.Fields(), compat.Fields()...)))
 	if err := source.Watch(slices.Compact(wanted), k.config.interval()); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
 	for good := 0; ; {
 		reading, err := source.Read()
 		if err == nil && values(reading) > 0 {
 			good++
 		}
 		if good > 1 && err == nil {
-			return reading, k.sourceName(source), nil
+			return reading, nil
 		}
 		if errors.Is(err, dcgm.ErrNoDriver) || errors.Is(err, nvml.ErrNoDriver) {
-			return nil, "", err // no retry helps
+			return nil, err // no retry helps
 		}
 		select {
 		case <-ctx.Done():
 			if err == nil {
 				err = fmt.Errorf("no values within %s: %s", checkTimeout, describe(reading))
 			}
-			return nil, "", err
+			return nil, err
 		case <-time.After(k.config.interval()):
 		}
 	}

@@ -99,9 +99,18 @@ func readCountersMap(ctx context.Context, api *pods.API, name string) (counters.
 
 // countersLoader reads the counters from the source named on the command line.
 func countersLoader(c *config) (func(context.Context) (counters.File, error), error) {
-	load, err := unpacedCounters(c)
-	if err != nil {
-		return nil, err
+	file := &countersFile{path: c.countersFile}
+	load := func(context.Context) (counters.File, error) { return file.read() }
+	if c.fields != nil {
+		load = func(context.Context) (counters.File, error) {
+			return counters.File{Fields: slices.Clone(c.fields)}, nil
+		}
+	} else if c.configMap != "" {
+		api, err := pods.Connect()
+		if err != nil {
+			return nil, fmt.Errorf("--configmap-data: %w; use -f FILE with the ConfigMap mounted", err)
+		}
+		load = func(ctx context.Context) (counters.File, error) { return readCountersMap(ctx, api, c.configMap) }
 	}
 	return func(ctx context.Context) (counters.File, error) {
 		file, err := load(ctx)
@@ -110,24 +119,6 @@ func countersLoader(c *config) (func(context.Context) (counters.File, error), er
 		}
 		return file, err
 	}, nil
-}
-
-// unpacedCounters reads the counters without their intervals.
-func unpacedCounters(c *config) (func(context.Context) (counters.File, error), error) {
-	if c.fields != nil {
-		return func(context.Context) (counters.File, error) {
-			return counters.File{Fields: slices.Clone(c.fields)}, nil
-		}, nil
-	}
-	if c.configMap == "" {
-		f := &countersFile{path: c.countersFile}
-		return func(context.Context) (counters.File, error) { return f.read() }, nil
-	}
-	api, err := pods.Connect()
-	if err != nil {
-		return nil, fmt.Errorf("--configmap-data: %w; use -f FILE with the ConfigMap mounted", err)
-	}
-	return func(ctx context.Context) (counters.File, error) { return readCountersMap(ctx, api, c.configMap) }, nil
 }
 
 // reloader serves the counters again when they change. Invalid counters leave
@@ -158,11 +149,7 @@ func (r *reloader) run(ctx context.Context, c *config, hangup <-chan os.Signal) 
 	poll := every.C
 	if c.configMap == "" {
 		poll = nil
-		path := c.countersFile
-		if path == "" {
-			path = defaultCountersFile
-		}
-		go watchFolder(ctx, filepath.Dir(path), notify)
+		go watchFolder(ctx, filepath.Dir(cmp.Or(c.countersFile, defaultCountersFile)), notify)
 	}
 	for {
 		select {

@@ -139,34 +139,7 @@ func readJobFile(path string) ([]string, error) {
 	return jobs, nil
 }
 
-// extraLabels are the labels that flags add to the DCGM series: of pods and of
-// batch jobs. It is for one goroutine.
-type extraLabels struct {
-	jobs *jobMap        // nil without --hpc-job-mapping-dir
-	pods *pods.Metadata // nil without pod labels and UIDs
-}
-
-func newExtraLabels(c *config, jobs *jobMap, watcher *pods.Watcher) *extraLabels {
-	x := &extraLabels{jobs: jobs}
-	if watcher != nil && (c.podLabels || c.podUID) {
-		x.pods = watcher.Metadata(func(p *pods.Pod) string { return podText(c, p) })
-	}
-	return x
-}
-
-// now gives them as they stand.
-func (x *extraLabels) now() collect.Extras {
-	var extras collect.Extras
-	if x.jobs != nil {
-		extras.Jobs = x.jobs.jobs()
-	}
-	if x.pods != nil {
-		extras.Pods = x.pods.Texts()
-	}
-	return extras
-}
-
-// podText renders what the flags ask for of one pod.
+// podText renders the labels that the flags ask for of one pod.
 func podText(c *config, p *pods.Pod) string {
 	uid, labels := "", map[string]string(nil)
 	if c.podUID {

@@ -17,7 +17,6 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/agent"
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/node"
-	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
@@ -120,20 +119,18 @@ func (p *parts) assemble(c *config, source collect.Source, log *slog.Logger) err
 	if err != nil {
 		return err
 	}
-	if processes != nil {
-		source = nvml.Together(source, processes)
-	}
 	o := node.Options{
 		Name: c.node, Source: source, Interval: c.interval(), Pods: watcher,
 		Compat: c.compatOptions(p.counters.served), RuntimeMetrics: c.exporterMetrics, MaxSeries: c.maxSeries, Compress: c.gzip, Log: log,
 	}
-	var jobs *jobMap
+	if processes != nil {
+		o.Beside = processes
+	}
 	if c.jobsDir != "" {
-		jobs = newJobMap(c.jobsDir, log)
-		o.ExtrasChanged = jobs.changed
+		jobs := newJobMap(c.jobsDir, log)
+		o.Jobs, o.JobsChanged = jobs.jobs, jobs.changed
 		p.jobs = append(p.jobs, jobs.run)
 	}
-	o.Extras = newExtraLabels(c, jobs, watcher).now
 	var observers []func(*collect.Reading)
 	if c.dump.enabled {
 		d := newDumper(c.dump, log)

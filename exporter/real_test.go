@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"net"
@@ -356,11 +357,7 @@ func TestRealHostEngine(t *testing.T) {
 		})
 	})
 	t.Run("beside dcgm-exporter", func(t *testing.T) {
-		program := os.Getenv(envRealExporter)
-		if program == "" {
-			t.Skipf("%s names no dcgm-exporter to compare with", envRealExporter)
-		}
-		base := startRealExporter(t, program, engine.address())
+		base, _ := startRealExporter(t, "-r", engine.address())
 		sameAs(t, func() realPage { return pageAt(t, e.base+"/metrics").of("DCGM_") },
 			func() realPage { return pageAt(t, base+"/metrics").of("DCGM_") })
 	})
@@ -443,9 +440,14 @@ func checkSMI(t *testing.T, page realPage, words []string) {
 	}
 }
 
-// startRealExporter runs dcgm-exporter with our default counters.
-func startRealExporter(t *testing.T, program, engine string) (base string) {
+// startRealExporter runs the dcgm-exporter that is named with our default counters and
+// interval.
+func startRealExporter(t testing.TB, args ...string) (base string, pid int) {
 	t.Helper()
+	program := os.Getenv(envRealExporter)
+	if program == "" {
+		t.Skipf("%s names no dcgm-exporter to compare with", envRealExporter)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -465,20 +467,21 @@ func startRealExporter(t *testing.T, program, engine string) (base string) {
 		t.Fatal(err)
 	}
 	var output bytes.Buffer
-	cmd := exec.Command(program, "-r", engine, "-a", address, "-c", "1000", "-f", file)
+	cmd := exec.Command(program, append(args, "-a", address, "-c", "1000", "-f", file)...)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	base = "http://" + address
 	err = poll(t, func() error {
-		resp, err := http.Get("http://" + address + "/metrics")
+		resp, err := http.Get(base + "/metrics")
 		if err != nil {
 			return err
 		}
 		defer resp.Body.Close()
-		var body bytes.Buffer
-		if _, err := body.ReadFrom(resp.Body); err != nil || !strings.Contains(body.String(), "DCGM_FI_DEV_") {
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || !bytes.Contains(body, []byte("DCGM_FI_DEV_")) {
 			return fmt.Errorf("no series yet: %w", err)
 		}
 		return nil
@@ -487,7 +490,7 @@ func startRealExporter(t *testing.T, program, engine string) (base string) {
 		_ = cmd.Process.Kill()
 		t.Fatalf("%s does not serve: %v\n%s", program, err, output.String())
 	}
-	return "http://" + address
+	return base, cmd.Process.Pid
 }
 
 // realAnswer is what NVIDIA's library says: its field table, and a host engine's values of

@@ -22,7 +22,7 @@ func openSource(c *config, log *slog.Logger) (collect.Source, error) {
 		return openReplay(c.replay)
 	}
 	if c.source == "nvml" {
-		return openNVML(c, log)
+		return nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
 	}
 	if c.dcgmLog {
 		// The library reads its environment when it is loaded; "-" is standard output.
@@ -73,12 +73,15 @@ func newWatcher(c *config, processes *nvml.Processes, connect func() (*pods.API,
 		interval = 5 * time.Second
 	}
 	o := pods.Options{Socket: c.kubeletSocket, Interval: interval, Resources: c.resources, Node: c.node, Log: log}
-	o.Labels, o.DRA, o.Annotations = c.podLabels || c.podUID, c.enableDRA, c.fractionalGPUs
-	if o.Labels || o.DRA || o.Annotations || processes != nil {
+	o.DRA, o.Annotations = c.enableDRA, c.fractionalGPUs
+	if c.podLabels || c.podUID {
+		o.PodText = func(p *pods.Pod) string { return podText(c, p) }
+	}
+	if o.PodText != nil || o.DRA || o.Annotations || processes != nil {
 		api, err := connect()
 		if err != nil {
 			log.Warn("no API server: the series have no pod labels, pod UIDs, resource claims, fractional pods and values of shares", "error", err)
-			o.Labels, o.DRA, o.Annotations, processes = false, false, false, nil
+			o.PodText, o.DRA, o.Annotations, processes = nil, false, false, nil
 		}
 		o.API = api
 	}
@@ -88,21 +91,13 @@ func newWatcher(c *config, processes *nvml.Processes, connect func() (*pods.API,
 	return pods.New(o)
 }
 
-func openNVML(c *config, log *slog.Logger) (collect.Source, error) {
-	source, err := nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
-	if err != nil {
-		return nil, err
-	}
-	return source, nil
-}
-
 // withoutDCGM reads the driver's own library on a host where DCGM's is not. It
 // does not replace a remote host engine, which needs DCGM's library.
 func withoutDCGM(c *config, missing error, log *slog.Logger) (collect.Source, error) {
 	if c.source == "dcgm" || c.remote != "" {
 		return nil, fmt.Errorf("%w (--source nvml reads this host's driver without DCGM, --replay FILE a recording)", missing)
 	}
-	source, err := openNVML(c, log)
+	source, err := nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("%w (on a machine without GPU there is --replay FILE)", errors.Join(missing, err))
 	}

@@ -48,10 +48,10 @@ const (
 
 // report is the value of AnnotationAnswer.
 type report struct {
-	ID       string     `json:"id"`
-	State    string     `json:"state"`
-	Released []released `json:"released,omitempty"`
-	Error    string     `json:"error,omitempty"`
+	ID       string         `json:"id"`
+	State    string         `json:"state"`
+	Released []node.Release `json:"released,omitempty"`
+	Error    string         `json:"error,omitempty"`
 }
 
 // parseOrder reads the annotation's value.
@@ -203,7 +203,7 @@ func (f *Follower) carryOut(ctx context.Context, text, standing string) *report 
 		f.quiesced = append(f.quiesced, r.GPU)
 		f.ends = r.Until
 	}
-	return &report{ID: o.ID, State: stateReleased, Released: toReleased(done)}
+	return &report{ID: o.ID, State: stateReleased, Released: done}
 }
 
 // reacquire ends the release for the annotation before its time.

@@ -35,17 +35,11 @@ type request struct {
 	Seconds int `json:"seconds,omitempty"`
 }
 
-// released is a released GPU.
-type released struct {
-	GPU   string    `json:"gpu"`
-	Until time.Time `json:"until"`
-}
-
 // answer is a line back.
 type answer struct {
-	OK       bool       `json:"ok"`
-	Error    string     `json:"error,omitempty"`
-	Released []released `json:"released,omitempty"`
+	OK       bool           `json:"ok"`
+	Error    string         `json:"error,omitempty"`
+	Released []node.Release `json:"released,omitempty"`
 }
 
 // maxGPUs is more than a machine has.
@@ -109,13 +103,5 @@ func carryOut(ctx context.Context, gpus GPUs, r request) answer {
 	if err != nil {
 		return answer{Error: err.Error()}
 	}
-	return answer{OK: true, Released: toReleased(done)}
-}
-
-func toReleased(done []node.Release) []released {
-	var out []released
-	for _, r := range done {
-		out = append(out, released{r.GPU, r.Until.UTC().Truncate(time.Second)})
-	}
-	return out
+	return answer{OK: true, Released: done}
 }

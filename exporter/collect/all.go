@@ -63,7 +63,7 @@ func allocated() family {
 
 func busyRatio(kind EntityKind) sample {
 	return func(_ *Moment, s *subject) (float64, time.Time, bool) {
-		return s.busy.value, s.busy.taken, s.busy.known && s.entity.Kind == kind
+		return s.busy.Number, s.busy.Time, s.busy.Known() && s.entity.Kind == kind
 	}
 }
 
@@ -71,7 +71,7 @@ func busyRatio(kind EntityKind) sample {
 // that.
 func busySeconds(_ *Moment, s *subject) (float64, time.Time, bool) {
 	_, weighed := weight(s.entity)
-	return s.tally.busy, s.busy.taken, weighed && s.busy.known && !s.split
+	return s.tally.busy, s.busy.Time, weighed && s.busy.Known() && !s.split
 }
 
 func power(_ *Moment, s *subject) (float64, time.Time, bool) {
@@ -182,8 +182,8 @@ const idleBelow = 0.01
 func idle() family {
 	return family{desc: metric.GPUIdleSeconds, collect: func(m *Moment, d *metric.Desc, add adder) {
 		for s := range m.allocated {
-			if s.busy.known {
-				add(s.text(d), s.idle.Seconds(), s.busy.taken)
+			if s.busy.Known() {
+				add(s.text(d), s.idle.Seconds(), s.busy.Time)
 			}
 		}
 	}}
@@ -229,17 +229,17 @@ func (t *idleTracker) observe(allocated func(func(*subject) bool)) {
 		key := idleKey{s.entity.GPU, s.entity.InstanceID, s.entity.Kind, s.entity.UUID, s.allocation}
 		span, ok := t.spans[key]
 		switch {
-		case !s.busy.known:
+		case !s.busy.Known():
 			if ok {
 				next[key] = span // unknown is neither idle nor busy
 			}
 			continue
-		case s.busy.value >= idleBelow:
+		case s.busy.Number >= idleBelow:
 			continue
-		case !ok || s.busy.taken.Sub(span.seen) > t.maxGap:
-			span.since = s.busy.taken
+		case !ok || s.busy.Time.Sub(span.seen) > t.maxGap:
+			span.since = s.busy.Time
 		}
-		span.seen = s.busy.taken
+		span.seen = s.busy.Time
 		next[key] = span
 		s.idle = max(0, span.seen.Sub(span.since))
 	}

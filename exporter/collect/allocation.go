@@ -11,7 +11,7 @@ type Allocation struct {
 	Namespace, Pod, Container string
 }
 
-// Usage describes one Allocation of an entity: shares, claim and measured use.
+// Usage describes an Allocation of an entity: shares, claim and measured use.
 type Usage struct {
 	// Shares are the names of the allocated shares, "0" of "GPU-…::0"; several
 	// of one GPU are possible. Empty for the whole.
@@ -22,6 +22,12 @@ type Usage struct {
 	// Busy is what the container's processes compute, 0 … 1 of the entity, and
 	// Memory the bytes they use: sums of the driver's values per process.
 	Busy, Memory Measured
+}
+
+// Allocated is an allocation and what is known of it.
+type Allocated struct {
+	Allocation
+	Usage
 }
 
 // Claim is a DRA claim and the device it got.
@@ -47,27 +53,12 @@ type Attribution struct {
 	Taken time.Time
 	// Allocations[i] are those of Entities[i] of the Reading; sorted, without
 	// duplicates. Several share the entity.
-	Allocations [][]Allocation
-	// Usages[i][j] belongs to Allocations[i][j]; nil where unknown.
-	Usages [][]Usage
-	// Extras are labels of the DCGM series that flags ask for.
-	Extras Extras
-}
-
-// of returns the allocations of entity i.
-func (a Attribution) of(i int) []Allocation {
-	if i >= len(a.Allocations) {
-		return nil
-	}
-	return a.Allocations[i]
-}
-
-// usage returns what is known of allocation j of entity i.
-func (a Attribution) usage(i, j int) Usage {
-	if i >= len(a.Usages) || j >= len(a.Usages[i]) {
-		return Usage{}
-	}
-	return a.Usages[i][j]
+	Allocations [][]Allocated
+	// Pods has further label text of pods' DCGM series, from PodLabels.
+	Pods map[PodName]string
+	// Jobs are the batch jobs on GPUs and instances: each DCGM series is repeated
+	// for every job, as dcgm-exporter does.
+	Jobs map[JobPlace][]string
 }
 
 // labels renders a claim as dcgm-exporter's dra_* labels, for the DCGM series.

@@ -31,11 +31,9 @@ type Compiler struct {
 	families []family
 	maxAge   time.Duration
 	labels   map[identity]*labelSet
-	// deviceLabels is the text of switches, links and CPUs.
-	deviceLabels map[deviceKey]string
-	node         *labelSet
-	ledger       *Ledger
-	last         []pageFamily // of the page before
+	node     *labelSet
+	ledger   *Ledger
+	last     []pageFamily // of the page before
 }
 
 // NewCompiler returns a Compiler that remembers what the Ledger does.
@@ -110,21 +108,21 @@ func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 func (c *Compiler) subject(kept map[identity]*labelSet, e, device *Entity, split bool, a Attribution, i int) subject {
 	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU}
 	x := extra{counters: c.opts.Compat.extra(e, device)}
-	allocations := a.of(i)
-	for j, h := range allocations {
-		usage := a.usage(i, j)
-		x.pod = joinLabels(c.opts.Compat.usageLabels(usage), a.Extras.Pods[PodName{h.Namespace, h.Pod}])
-		s.allocations = append(s.allocations, subject{entity: e, labels: c.labelSet(kept, e, h, x), allocation: h, usage: usage})
+	if i < len(a.Allocations) {
+		for _, h := range a.Allocations[i] {
+			x.pod = joinLabels(c.opts.Compat.usageLabels(h.Usage), a.Pods[PodName{h.Namespace, h.Pod}])
+			s.allocations = append(s.allocations, subject{entity: e, labels: c.labelSet(kept, e, h.Allocation, x), allocation: h.Allocation, usage: h.Usage})
+		}
 	}
-	if len(allocations) == 1 {
-		s.allocation, s.labels = allocations[0], s.allocations[0].labels
+	if len(s.allocations) == 1 {
+		s.allocation, s.labels = s.allocations[0].allocation, s.allocations[0].labels
 	} else {
 		x.pod = ""
 		s.labels = c.labelSet(kept, e, Allocation{}, x)
 	}
 	s.divideBusy()
 	if c.opts.Compat.selects(e, s.split) {
-		s.dcgm = c.dcgmLabels(kept, &s, a.Extras.jobs(e))
+		s.dcgm = c.dcgmLabels(kept, &s, a.jobs(e))
 	}
 	return s
 }

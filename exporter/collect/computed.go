@@ -3,6 +3,8 @@ package collect
 import (
 	"cmp"
 	_ "embed"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -158,31 +160,17 @@ func addXIDWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 		if device.Events == nil {
 			return // not known, which is not none
 		}
-		events := since(device.Events.RecentXIDs, m.taken.Add(-window))
-		for i := range events {
-			if n, first := countCode(events, i); first {
-				page.add(l.dcgm("window_size_in_ms", label, "xid", strconv.FormatInt(events[i].Code, 10)), float64(n), m.taken)
-			}
+		counts := map[int64]int{}
+		for _, e := range since(device.Events.RecentXIDs, m.taken.Add(-window)) {
+			counts[e.Code]++
 		}
-		if len(events) == 0 {
+		for _, code := range slices.Sorted(maps.Keys(counts)) {
+			page.add(l.dcgm("window_size_in_ms", label, "xid", strconv.FormatInt(code, 10)), float64(counts[code]), m.taken)
+		}
+		if len(counts) == 0 {
 			page.add(l.dcgm("window_size_in_ms", label), 0, m.taken)
 		}
 	})
-}
-
-// countCode counts the events with the code of event i and reports whether i is
-// the first of them.
-func countCode(events []Event, i int) (n int, first bool) {
-	for k := range events {
-		if events[k].Code != events[i].Code {
-			continue
-		}
-		if k < i {
-			return 0, false
-		}
-		n++
-	}
-	return n, true
 }
 
 // addXIDTotals has a series for each code seen since the start.

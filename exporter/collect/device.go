@@ -28,44 +28,21 @@ type deviceSeries struct {
 	labels string
 }
 
-// deviceKey is what a device's label text is made of.
-type deviceKey struct {
-	kind       DeviceKind
-	id, parent int
-	dev        identity // of a link's GPU
-	counters   string
-}
-
-// devices returns the selected devices with their labels, which are rendered
-// once and kept.
+// devices returns the selected devices with their labels.
 func (c *Compiler) devices(r *Reading) []deviceSeries {
-	if c.opts.Compat.Mode == CompatOff || len(r.Devices) == 0 {
-		c.deviceLabels = nil
+	if c.opts.Compat.Mode == CompatOff {
 		return nil
 	}
-	kept := make(map[deviceKey]string, len(r.Devices))
 	out := make([]deviceSeries, 0, len(r.Devices))
 	for i := range r.Devices {
-		d := &r.Devices[i]
-		if !c.opts.Compat.selectsDevice(d) {
-			continue
+		if d := &r.Devices[i]; c.opts.Compat.selectsDevice(d) {
+			out = append(out, deviceSeries{d, c.opts.Compat.deviceText(d, r)})
 		}
-		key := deviceKey{kind: d.Kind, id: d.ID, parent: d.Parent, counters: c.opts.Compat.deviceExtra(d, r)}
-		if dev := r.dev(d.Parent); d.Kind == GPULink && dev != nil {
-			key.dev = identify(dev, Allocation{}, extra{})
-		}
-		text, ok := c.deviceLabels[key]
-		if !ok {
-			text = c.opts.Compat.deviceText(&key)
-		}
-		kept[key] = text
-		out = append(out, deviceSeries{d, text})
 	}
-	c.deviceLabels = kept
 	return out
 }
 
-// GPU returns the GPU with an index, nil where there is none.
+// dev returns the GPU with an index, nil where there is none.
 func (r *Reading) dev(gpu int) *Entity {
 	for i := range r.Entities {
 		if e := &r.Entities[i]; e.Kind == GPU && e.GPU == gpu {
@@ -89,20 +66,12 @@ func (c *CompatOptions) selectsDevice(d *Device) bool {
 	return c.Devices.Flexible() || c.Devices.Major(d.Parent) // of a GPU
 }
 
-// deviceExtra renders the label-type counters that the device has a value of.
-func (c *CompatOptions) deviceExtra(d *Device, r *Reading) string {
-	driver := ""
-	if len(r.Entities) > 0 { // the machine has one
-		driver = r.Entities[0].DriverVersion
-	}
-	return c.labelCounters(d.Value, driver)
-}
-
-// deviceText renders dcgm-exporter's labels of a device.
-func (c *CompatOptions) deviceText(key *deviceKey) string {
-	id, parent := strconv.Itoa(key.id), strconv.Itoa(key.parent)
+// deviceText renders dcgm-exporter's labels of a device, and the label-type counters that it
+// has a value of.
+func (c *CompatOptions) deviceText(d *Device, r *Reading) string {
+	id, parent := strconv.Itoa(d.ID), strconv.Itoa(d.Parent)
 	var b []byte
-	switch key.kind {
+	switch d.Kind {
 	case Switch:
 		b = appendLabel(b, "nvswitch", "nvswitch"+id)
 	case SwitchLink:
@@ -111,18 +80,26 @@ func (c *CompatOptions) deviceText(key *deviceKey) string {
 	case GPULink:
 		b = appendLabel(b, "nvlink", id)
 		b = appendLabel(b, "gpu", parent)
-		b = appendLabel(b, "gpu_uuid", key.dev.uuid)
-		b = appendLabel(b, "pci_bus_id", key.dev.pciBusID)
+		dev := r.dev(d.Parent)
+		if dev == nil {
+			dev = &Entity{}
+		}
+		b = appendLabel(b, "gpu_uuid", dev.UUID)
+		b = appendLabel(b, "pci_bus_id", dev.PCIBusID)
 		b = appendLabel(b, "device", "nvidia"+parent)
-		b = appendLabel(b, "model_name", key.dev.model)
+		b = appendLabel(b, "model_name", dev.Model)
 	case CPU:
 		b = appendLabel(b, "cpu", id)
 	case Core:
 		b = appendLabel(b, "cpucore", id)
 		b = appendLabel(b, "cpu", parent)
 	}
+	driver := ""
+	if len(r.Entities) > 0 { // the machine has one
+		driver = r.Entities[0].DriverVersion
+	}
 	b = appendLabel(b, "hostname", c.Hostname)
-	return string(appendText(b, key.counters))
+	return string(appendText(b, c.labelCounters(d.Value, driver)))
 }
 
 // addDevices adds a field's value of every device that has one.

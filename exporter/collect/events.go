@@ -46,6 +46,7 @@ type EventLog struct {
 	recent       []Event // XIDs, by time
 	samples      []Event // of the throttle reasons, by time
 	kernel       []Event // XIDs that kernelLogged names, as they were counted
+	last         Event   // the newest XID; zero without any
 	returned     time.Time
 	away         bool
 	awayUntil    time.Time // zero: until it answers
@@ -93,7 +94,24 @@ func (l *EventLog) AddXID(e Event) bool {
 	// A new array: a Snapshot may hold the old one.
 	l.recent = slices.Insert(slices.Clone(l.recent), at, e)
 	l.xids[e.Code] = l.xids[e.Code].plus(e)
+	if !e.Time.Before(l.last.Time) {
+		l.last = e
+	}
 	return true
+}
+
+// AmendXID puts the last XID among a GPU's values, where the source's own value is older or
+// absent: a GPU that falls off the bus reads blank before its XID 79 can be read.
+func (l *EventLog) AmendXID(values []Value) []Value {
+	at, found := slices.BinarySearchFunc(values, fieldXID, func(v Value, f int) int { return int(v.Field) - f })
+	if l.last.Code == 0 || found && values[at].Number != 0 && !l.last.Time.After(values[at].Time) {
+		return values
+	}
+	if !found {
+		values = slices.Insert(values, at, Value{})
+	}
+	values[at] = Value{Field: fieldXID, Number: float64(l.last.Code), Time: l.last.Time}
+	return values
 }
 
 // Knows reports whether this very XID was added before. It says nothing of one that the
@@ -127,6 +145,12 @@ func (l *EventLog) AddClocks(e Event) {
 // may have been reset meanwhile. XIDs until then are history once it answers; a zero time is
 // until it answers.
 func (l *EventLog) Away(until time.Time) { l.away, l.awayUntil = true, until }
+
+// Restarted is Away for what knows the last XID only if it happened since.
+func (l *EventLog) Restarted(at time.Time) {
+	l.Away(at)
+	l.last = Event{}
+}
 
 // Observe takes what a reading has of the GPU, and reports whether it has returned: it
 // answers after it was away, or the driver's energy counter, which a reset or a new driver

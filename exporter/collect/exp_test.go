@@ -241,7 +241,7 @@ func TestHealthReasons(t *testing.T) {
 		"a watch warns":            {Entity{Health: &HealthReport{Incidents: []Incident{{"NVLINK", HealthWarn, "x"}}}}, "ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reason, _, known := healthOf(&Moment{taken: now}, &subject{entity: &test.entity})
+			reason, _, known := healthOf(&test.entity, now)
 			if !known {
 				reason = ""
 			}

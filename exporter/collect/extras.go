@@ -8,16 +8,6 @@ import (
 	"strings"
 )
 
-// Extras are labels that the DCGM series carry beside their fixed ones. They
-// are asked for by flags and come from outside the GPU.
-type Extras struct {
-	// Pods has the label text of pods, from PodLabels.
-	Pods map[PodName]string
-	// Jobs are the batch jobs on GPUs and instances: each series is repeated
-	// for every job, as dcgm-exporter does.
-	Jobs map[JobPlace][]string
-}
-
 // PodName names a pod of this node.
 type PodName struct{ Namespace, Name string }
 
@@ -26,13 +16,13 @@ type PodName struct{ Namespace, Name string }
 type JobPlace struct{ GPU, Instance int }
 
 // jobs on an entity: those of an instance, else those of its GPU.
-func (x Extras) jobs(e *Entity) []string {
+func (a Attribution) jobs(e *Entity) []string {
 	if e.Kind == Instance {
-		if jobs, ok := x.Jobs[JobPlace{e.GPU, e.InstanceID}]; ok {
+		if jobs, ok := a.Jobs[JobPlace{e.GPU, e.InstanceID}]; ok {
 			return jobs
 		}
 	}
-	return x.Jobs[JobPlace{e.GPU, -1}]
+	return a.Jobs[JobPlace{e.GPU, -1}]
 }
 
 // fixedLabels are what the exporter itself writes on DCGM series, in every mode.

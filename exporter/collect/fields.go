@@ -35,6 +35,12 @@ func Fields() []uint16 {
 // Value returns the entity's value of a field and whether it has one.
 func (e *Entity) Value(field uint16) (Value, bool) { return find(e.Values, field) }
 
+// number returns a numeric value.
+func (e *Entity) number(field uint16) (Value, bool) {
+	v, ok := e.Value(field)
+	return v, ok && !v.IsText
+}
+
 // Value returns the device's value of a field and whether it has one.
 func (d *Device) Value(field uint16) (Value, bool) { return find(d.Values, field) }
 

@@ -108,8 +108,8 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 	}
 	attribution.Taken = epoch.Add(-time.Second)
 	uses(t, section(archive, "uses"), attribution)
-	attribution.Extras.Jobs = jobs(t, section(archive, "jobs"))
-	attribution.Extras.Pods = podLabels(t, section(archive, "labels"))
+	attribution.Jobs = jobs(t, section(archive, "jobs"))
+	attribution.Pods = podLabels(t, section(archive, "labels"))
 	page := collect.NewCompiler(options).Compile(reading, attribution)
 	text, _ := page.Append(nil, epoch.Add(500*time.Millisecond), false)
 	return text
@@ -164,7 +164,7 @@ func uses(t *testing.T, text string, a collect.Attribution) {
 		for i := range a.Allocations {
 			for j, h := range a.Allocations[i] {
 				if h.Pod == words[0] {
-					a.Usages[i][j].Busy, a.Usages[i][j].Memory = collect.Measured{Number: busy, Time: epoch}, collect.Measured{Number: memory, Time: epoch}
+					a.Allocations[i][j].Busy, a.Allocations[i][j].Memory = collect.Measured{Number: busy, Time: epoch}, collect.Measured{Number: memory, Time: epoch}
 				}
 			}
 		}

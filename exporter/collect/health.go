@@ -46,7 +46,7 @@ func healthy() family {
 			if s.entity.Kind != GPU {
 				continue
 			}
-			if reason, taken, known := healthOf(m, s); known {
+			if reason, taken, known := healthOf(s.entity, m.taken); known {
 				ok := 0.0
 				if reason == reasonOK {
 					ok = 1
@@ -58,30 +58,30 @@ func healthy() family {
 }
 
 // healthOf takes the gravest finding first.
-func healthOf(m *Moment, s *subject) (reason string, taken time.Time, known bool) {
-	if xid, ok := condemnedBy(s); ok {
-		return reasonXID + strconv.Itoa(xid), m.taken, true
+func healthOf(e *Entity, now time.Time) (reason string, taken time.Time, known bool) {
+	if xid, ok := condemnedBy(e); ok {
+		return reasonXID + strconv.Itoa(xid), now, true
 	}
-	if s.entity.Lost {
-		return reasonLost, m.taken, true
+	if e.Lost {
+		return reasonLost, now, true
 	}
-	if v, ok := s.number(fieldRecoveryAction); ok && recoveryActions[v.Number] != "" {
+	if v, ok := e.number(fieldRecoveryAction); ok && recoveryActions[v.Number] != "" {
 		return reasonRecovery + recoveryActions[v.Number], v.Time, true
 	}
-	remap, hasRemap := s.number(fieldRowRemapFailure)
+	remap, hasRemap := e.number(fieldRowRemapFailure)
 	if hasRemap && remap.Number != 0 {
 		return reasonRowRemap, remap.Time, true
 	}
-	if s.entity.Health != nil {
-		for _, i := range s.entity.Health.Incidents {
+	if e.Health != nil {
+		for _, i := range e.Health.Incidents {
 			if i.Result == HealthFail {
-				return reasonWatch + strings.ToLower(i.Watch), m.taken, true
+				return reasonWatch + strings.ToLower(i.Watch), now, true
 			}
 		}
-		return reasonOK, m.taken, true
+		return reasonOK, now, true
 	}
-	if _, hasXID := s.number(fieldXID); hasXID || s.entity.Events != nil && s.entity.Events.Listening {
-		return reasonOK, m.taken, true
+	if _, hasXID := e.number(fieldXID); hasXID || e.Events != nil && e.Events.Listening {
+		return reasonOK, now, true
 	}
 	return reasonOK, remap.Time, hasRemap
 }
@@ -89,7 +89,7 @@ func healthOf(m *Moment, s *subject) (reason string, taken time.Time, known bool
 // condemnedBy is the newest XID after which the GPU needs a repair. It stands
 // until the GPU has been away and has returned; an application's own XIDs after
 // it change nothing.
-func condemnedBy(s *subject) (int, bool) {
+func condemnedBy(e *Entity) (int, bool) {
 	var newest Event
 	note := func(code int64, at time.Time) {
 		if condemning(int(code)) && (newest.Code == 0 || at.After(newest.Time)) {
@@ -97,13 +97,13 @@ func condemnedBy(s *subject) (int, bool) {
 		}
 	}
 	var returned time.Time
-	if events := s.entity.Events; events != nil {
+	if events := e.Events; events != nil {
 		returned = events.Returned
 		for _, x := range events.XIDs {
 			note(x.Code, x.Last)
 		}
 	}
-	if v, ok := s.number(fieldXID); ok {
+	if v, ok := e.number(fieldXID); ok {
 		note(int64(v.Number), v.Time)
 	}
 	return int(newest.Code), newest.Code != 0 && (returned.IsZero() || newest.Time.After(returned))
@@ -123,10 +123,9 @@ func (h GPUHealth) Healthy() bool { return h.Known && h.Reason == reasonOK }
 // Health returns the health of each GPU of a reading, as gpu_healthy has it.
 func Health(r *Reading) []GPUHealth {
 	var out []GPUHealth
-	m := &Moment{taken: r.Taken}
 	for i := range r.Entities {
 		if e := &r.Entities[i]; e.Kind == GPU {
-			reason, _, known := healthOf(m, &subject{entity: e})
+			reason, _, known := healthOf(e, r.Taken)
 			out = append(out, GPUHealth{GPU: e.GPU, UUID: e.UUID, Known: known, Reason: reason})
 		}
 	}

@@ -171,19 +171,12 @@ type subject struct {
 	// allocations has one subject for each container the entity is allocated
 	// to.
 	allocations []subject
-	usage       Usage // of allocation; of a subject in allocations
-	device      int   // index in Moment.subjects of the entity's GPU
-	split       bool  // a GPU with instances on it
-	busy        ratio
+	usage       Usage         // of allocation; of a subject in allocations
+	device      int           // index in Moment.subjects of the entity's GPU
+	split       bool          // a GPU with instances on it
+	busy        Measured      // 0 … 1
 	tally       *tally        // running totals; not of a subject in allocations
 	idle        time.Duration // allocated and not computing; valid where busy is known
-}
-
-// ratio is 0 … 1 where it is known.
-type ratio struct {
-	value float64
-	taken time.Time
-	known bool
 }
 
 // Moment is a Reading joined with its allocations and with the totals of
@@ -197,10 +190,7 @@ type Moment struct {
 }
 
 // number returns a numeric value of the entity.
-func (s *subject) number(field uint16) (Value, bool) {
-	v, ok := s.entity.Value(field)
-	return v, ok && !v.IsText
-}
+func (s *subject) number(field uint16) (Value, bool) { return s.entity.number(field) }
 
 // text returns the label text of d for this subject.
 func (s *subject) text(d *metric.Desc) string { return s.labels.text(d) }

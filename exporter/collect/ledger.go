@@ -126,8 +126,8 @@ func sinceLast(at *time.Time, taken time.Time, maxGap time.Duration) float64 {
 // before: DCGM's ratio is a mean over just that time. A partitioned GPU adds nothing
 // itself: its instances do.
 func (t *tally) addBusy(s *subject, maxGap time.Duration) {
-	if weight, ok := weight(s.entity); ok && s.busy.known && !s.split {
-		t.busy += s.busy.value * weight * sinceLast(&t.busyAt, s.busy.taken, maxGap)
+	if weight, ok := weight(s.entity); ok && s.busy.Known() && !s.split {
+		t.busy += s.busy.Number * weight * sinceLast(&t.busyAt, s.busy.Time, maxGap)
 	}
 }
 

@@ -100,8 +100,8 @@ func TestOpenMetrics(t *testing.T) {
 func TestLabelsAreRenderedOnce(t *testing.T) {
 	c := compiler()
 	r := &Reading{Taken: start, Entities: []Entity{device(0.5, start)}}
-	allocations := func(pod string) Attribution {
-		return Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", pod, "c"}}}}
+	allocations := func(name string) Attribution {
+		return Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Usage{})}}}
 	}
 	c.Compile(r, allocations("p"))
 	first := c.labels[identify(&r.Entities[0], Allocation{"ns", "p", "c"}, extra{})]
@@ -123,7 +123,10 @@ func TestIdle(t *testing.T) {
 	allocation := Allocation{"ns", "p", "c"}
 	step := func(at time.Duration, busy float64, known bool, h Allocation) time.Duration {
 		e := Entity{Kind: GPU, UUID: "GPU-a"}
-		s := subject{entity: &e, allocation: h, busy: ratio{busy, start.Add(at), known}}
+		s := subject{entity: &e, allocation: h}
+		if known {
+			s.busy = Measured{busy, start.Add(at)}
+		}
 		tracker.observe(func(yield func(*subject) bool) {
 			if h != (Allocation{}) {
 				yield(&s)
@@ -174,13 +177,13 @@ func TestShareNeverAboveOne(t *testing.T) {
 func FuzzLabelsRoundTrip(f *testing.F) {
 	f.Add("plain", `back\slash "quote"`, "new\nline")
 	f.Add("", "\x00\xff", "日本 }{,=")
-	f.Fuzz(func(t *testing.T, model1, pod, help string) {
+	f.Fuzz(func(t *testing.T, model1, name, help string) {
 		c := compiler()
 		c.opts.Compat.Counters[0].Help = help
 		e := device(0.5, start)
 		e.Model = model1
 		page := c.Compile(&Reading{Taken: start, Entities: []Entity{e}},
-			Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", pod, "c"}}}})
+			Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Usage{})}}})
 		_, count := page.Append(nil, start, false)
 		families, series := parsed(t, page, start), 0
 		for _, family := range families {
@@ -190,7 +193,7 @@ func FuzzLabelsRoundTrip(f *testing.F) {
 			t.Fatalf("%d series written, %d read", count.Series, series)
 		}
 		for _, label := range families["gpu_busy_ratio"].GetMetric()[0].GetLabel() {
-			want := map[string]string{"model": model1, "pod": pod}[label.GetName()]
+			want := map[string]string{"model": model1, "pod": name}[label.GetName()]
 			if want != "" && label.GetValue() != strings.ToValidUTF8(want, "\uFFFD") {
 				t.Fatalf("%s: wrote %q, read %q", label.GetName(), want, label.GetValue())
 			}
@@ -251,8 +254,8 @@ func TestPodLabelsChange(t *testing.T) {
 	c := compiler()
 	r := &Reading{Taken: start, Entities: []Entity{device(0.5, start)}}
 	page := func(label string) string {
-		return text(c.Compile(r, Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}}},
-			Extras: Extras{Pods: map[PodName]string{{"ns", "p"}: label}}}), start)
+		return text(c.Compile(r, Attribution{Taken: start, Allocations: [][]Allocated{{pod("p", Usage{})}},
+			Pods: map[PodName]string{{"ns", "p"}: label}}), start)
 	}
 	before, after := page(`app="a"`), page(`app="b"`)
 	if !strings.Contains(before, `pod="p",app="a"} 100`) || !strings.Contains(after, `pod="p",app="b"} 100`) {
@@ -301,9 +304,9 @@ func TestKeptTextIsTheSame(t *testing.T) {
 		if random.IntN(4) == 0 {
 			r.Entities = r.Entities[random.IntN(2):][:1]
 		}
-		a := Attribution{Taken: start, Allocations: make([][]Allocation, len(r.Entities))}
+		a := Attribution{Taken: start, Allocations: make([][]Allocated, len(r.Entities))}
 		if random.IntN(3) == 0 {
-			a.Allocations[0] = []Allocation{{"ns", fmt.Sprintf("pod-%d", random.IntN(2)), "c"}}
+			a.Allocations[0] = []Allocated{pod(fmt.Sprintf("pod-%d", random.IntN(2)), Usage{})}
 		}
 		page := kept.Compile(r, a)
 		again := &Page{families: slices.Clone(page.families), maxAge: page.maxAge}

@@ -14,23 +14,23 @@ const overshoot = 0.01
 // interval and the same quantity on GPUs and instances; GPU_UTIL, the driver's
 // short-window percentage, stands in on GPUs without profiling. On instances
 // GPU_UTIL would be the GPU's.
-func busyOf(e *Entity) ratio {
+func busyOf(e *Entity) Measured {
 	if v, ok := e.Value(fieldEngineActive); ok {
 		return toRatio(v, 1)
 	}
 	if v, ok := e.Value(fieldGPUUtil); ok && e.Kind == GPU {
 		return toRatio(v, 100)
 	}
-	return ratio{}
+	return Measured{}
 }
 
 // toRatio divides by whole; a number outside 0 … whole is invalid.
-func toRatio(v Value, whole float64) ratio {
+func toRatio(v Value, whole float64) Measured {
 	r := v.Number / whole
 	if v.IsText || !(r >= 0 && r <= 1+overshoot) {
-		return ratio{}
+		return Measured{}
 	}
-	return ratio{value: min(r, 1), taken: v.Time, known: true}
+	return Measured{Number: min(r, 1), Time: v.Time}
 }
 
 // shareRatio weighs each instance by its compute slices, so that a GPU's series sum to at
@@ -41,22 +41,22 @@ func shareRatio() family {
 	return family{desc: metric.GPUShareRatio, collect: func(m *Moment, d *metric.Desc, add adder) {
 		for i := range m.subjects {
 			s := &m.subjects[i]
-			if !s.busy.known || s.split {
+			if !s.busy.Known() || s.split {
 				continue
 			}
 			weight, ok := weight(s.entity)
 			if !ok {
 				continue
 			}
-			rest := s.busy.value
+			rest := s.busy.Number
 			for j := range s.allocations {
-				if part := &s.allocations[j]; part.busy.known {
-					add(part.text(d), part.busy.value*weight, part.busy.taken)
-					rest -= part.busy.value
+				if part := &s.allocations[j]; part.busy.Known() {
+					add(part.text(d), part.busy.Number*weight, part.busy.Time)
+					rest -= part.busy.Number
 				}
 			}
 			if s.allocation == (Allocation{}) {
-				add(s.text(d), max(0, rest)*weight, s.busy.taken)
+				add(s.text(d), max(0, rest)*weight, s.busy.Time)
 			}
 		}
 	}}
@@ -81,14 +81,12 @@ func (s *subject) divideBusy() {
 		s.allocations[0].busy = s.busy
 		return
 	}
-	if !s.busy.known {
+	if !s.busy.Known() {
 		return // no total bounds the parts
 	}
-	parts := s.divide(s.busy.value, func(h *Usage) Measured { return h.Busy })
+	parts := s.divide(s.busy.Number, func(h *Usage) Measured { return h.Busy })
 	for j := range s.allocations {
-		if parts[j].Known() {
-			s.allocations[j].busy = ratio{value: parts[j].Number, taken: parts[j].Time, known: true}
-		}
+		s.allocations[j].busy = parts[j]
 	}
 }
 

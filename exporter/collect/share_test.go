@@ -60,10 +60,9 @@ func TestPartsNeverExceedTheGPU(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e"}
 	for range 300 {
 		busy, usedMiB := random.Float64(), math.Floor(random.Float64()*10000)
-		a := Attribution{Taken: start, Allocations: make([][]Allocation, 1), Usages: make([][]Usage, 1)}
+		a := Attribution{Taken: start, Allocations: make([][]Allocated, 1)}
 		for _, name := range names[:random.IntN(len(names)+1)] {
-			a.Allocations[0] = append(a.Allocations[0], Allocation{"ns", name, "c"})
-			a.Usages[0] = append(a.Usages[0], Usage{Shares: []string{name}, Busy: measured(1.2), Memory: measured(1.2 * usedMiB * mebibyte)})
+			a.Allocations[0] = append(a.Allocations[0], pod(name, Usage{Shares: []string{name}, Busy: measured(1.2), Memory: measured(1.2 * usedMiB * mebibyte)}))
 		}
 		page := virtual().Compile(&Reading{Taken: start, Entities: []Entity{sharedGPU(busy, usedMiB, 300)}}, a)
 		families := parsed(t, page, start)
@@ -79,9 +78,11 @@ func TestPartsNeverExceedTheGPU(t *testing.T) {
 	}
 }
 
+func pod(name string, u Usage) Allocated { return Allocated{Allocation{"ns", name, "c"}, u} }
+
 func TestSharedGPU(t *testing.T) {
 	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
-	a := Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}, {"ns", "q", "c"}}}}
+	a := Attribution{Taken: start, Allocations: [][]Allocated{{pod("p", Usage{}), pod("q", Usage{})}}}
 	const p, q = `namespace="ns",pod="p",container="c"`, `namespace="ns",pod="q",container="c"`
 
 	// The driver measures nothing: only gpu_held names the pods.
@@ -96,7 +97,8 @@ func TestSharedGPU(t *testing.T) {
 	}
 
 	// It measures p only.
-	a.Usages = [][]Usage{{{Shares: []string{"0"}, Busy: Measured{0.125, start}, Memory: Measured{100 << 20, start}}, {Shares: []string{"1"}}}}
+	a.Allocations[0][0].Usage = Usage{Shares: []string{"0"}, Busy: Measured{0.125, start}, Memory: Measured{100 << 20, start}}
+	a.Allocations[0][1].Shares = []string{"1"}
 	got = text(virtual().Compile(r, a), start)
 	for _, want := range []string{
 		`gpu_share_ratio{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S",` + p + `} 0.125`,
@@ -119,7 +121,7 @@ func TestSharedGPU(t *testing.T) {
 	}
 
 	// Alone on a GPU with shares: all of it, and the share's name.
-	a = Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}}}, Usages: [][]Usage{{{Shares: []string{"0", "2"}}}}}
+	a = Attribution{Taken: start, Allocations: [][]Allocated{{pod("p", Usage{Shares: []string{"0", "2"}})}}}
 	if got = text(virtual().Compile(r, a), start); !strings.Contains(got, `pod="p",vgpu="0,2"} 50`) {
 		t.Errorf("alone:\n%s", got)
 	}
@@ -130,29 +132,10 @@ func TestSharedGPU(t *testing.T) {
 	}
 }
 
-// As dcgm-exporter has it each DCGM series stands under every container that shares the GPU,
-// but for what the driver measures of containers. Our own series never do.
-func TestVirtualGPUs(t *testing.T) {
-	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
-	a := Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}, {"ns", "q", "c"}}}}
-	a.Usages = [][]Usage{{{Shares: []string{"0"}, Memory: Measured{100 << 20, start}}, {Shares: []string{"1"}}}}
-	c := virtual()
-	c.opts.Compat.Mode = CompatExact
-	got := text(c.Compile(r, a), start)
-	for series, want := range map[string]int{
-		"DCGM_FI_DEV_POWER_USAGE{": 2, "DCGM_FI_DEV_GPU_UTIL{": 2, "DCGM_FI_DEV_FB_USED{": 2, "gpu_power_watts{": 1, "gpu_busy_ratio{": 1,
-		`pod="p",vgpu="0"} 300`: 1, `pod="q",vgpu="1"} 300`: 1, `pod="p",vgpu="0"} 50`: 1, `pod="q",vgpu="1"} 50`: 1, `pod="p",vgpu="0"} 100`: 1,
-	} {
-		if n := strings.Count(got, series); n != want {
-			t.Errorf("%s stands %d times, want %d:\n%s", series, n, want, got)
-		}
-	}
-}
-
 func TestClaimLabels(t *testing.T) {
 	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
-	a := Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}}}, Usages: [][]Usage{{{Claim: Claim{
-		Name: "claim", Namespace: "ns", Driver: "gpu.nvidia.com", Pool: "n", Device: "gpu-0"}}}}}
+	a := Attribution{Taken: start, Allocations: [][]Allocated{{pod("p", Usage{Claim: Claim{
+		Name: "claim", Namespace: "ns", Driver: "gpu.nvidia.com", Pool: "n", Device: "gpu-0"}})}}}
 	got := text(virtual().Compile(r, a), start)
 	want := `dra_claim_name="claim",dra_claim_namespace="ns",dra_driver_name="gpu.nvidia.com",dra_pool_name="n",dra_device_name="gpu-0"`
 	if !strings.Contains(got, want) || strings.Contains(got, "dra_mig") {

@@ -27,9 +27,9 @@ func (r *reader) readDevices() ([]device, error) {
 		kind uint32
 		list func() ([]device, error)
 	}{
-		{"NvSwitches", kindSwitch, listSwitches},
+		{"NvSwitches", kindSwitch, listOf(kindSwitch, collect.Switch)},
 		{"NVLinks", kindLink, listLinks},
-		{"CPUs", kindCPU, listCPUs},
+		{"CPUs", kindCPU, listOf(kindCPU, collect.CPU)},
 		{"CPU cores", kindCore, listCores},
 	} {
 		if len(r.fields.device[kind.kind]) == 0 {
@@ -58,13 +58,16 @@ func isAbsent(err error) bool {
 	return false
 }
 
-func listSwitches() ([]device, error) {
-	ids, err := readEntities(kindSwitch)
-	out := make([]device, len(ids))
-	for i, id := range ids {
-		out[i] = device{key: entityKey{kindSwitch, id}, kind: collect.Switch, id: id}
+// listOf lists the entities of a kind that have no parent.
+func listOf(kind uint32, is collect.DeviceKind) func() ([]device, error) {
+	return func() ([]device, error) {
+		ids, err := readEntities(kind)
+		out := make([]device, len(ids))
+		for i, id := range ids {
+			out[i] = device{key: entityKey{kind, id}, kind: is, id: id}
+		}
+		return out, err
 	}
-	return out, err
 }
 
 // listLinks gives the links that are up.
@@ -83,15 +86,6 @@ func listLinks() ([]device, error) {
 	return out, callError("listing NVLinks", code)
 }
 
-func listCPUs() ([]device, error) {
-	ids, err := readEntities(kindCPU)
-	out := make([]device, len(ids))
-	for i, id := range ids {
-		out[i] = device{key: entityKey{kindCPU, id}, kind: collect.CPU, id: id}
-	}
-	return out, err
-}
-
 func listCores() ([]device, error) {
 	var cpuOf [C.SHIM_MAX_ENTITIES]C.int32_t
 	code := C.shim_cores(C.uintptr_t(hostHandle), &cpuOf[0])
@@ -107,7 +101,11 @@ func listCores() ([]device, error) {
 
 // watchDevices watches each kind's fields.
 func (r *reader) watchDevices() error {
-	for kind, keys := range r.devicesByKind() {
+	byKind := map[uint32][]entityKey{}
+	for _, d := range r.layout.devices {
+		byKind[d.key.kind] = append(byKind[d.key.kind], d.key)
+	}
+	for kind, keys := range byKind {
 		err := r.watchPaced(keys, r.fields.device[kind], r.every)
 		if severs(err) {
 			return err
@@ -117,14 +115,6 @@ func (r *reader) watchDevices() error {
 		}
 	}
 	return nil
-}
-
-func (r *reader) devicesByKind() map[uint32][]entityKey {
-	out := map[uint32][]entityKey{}
-	for _, d := range r.layout.devices {
-		out[d.key.kind] = append(out[d.key.kind], d.key)
-	}
-	return out
 }
 
 // sampledDevices are the devices that have values.

@@ -164,8 +164,8 @@ func (r *reader) withoutQuiesced(l layout) layout {
 		return l
 	}
 	quiesced := func(gpu uint32) bool {
-		known := r.devs[gpu]
-		return known != nil && slices.Contains(r.quiesced, known.uuid)
+		uuid := r.uuidOf(gpu)
+		return uuid != "" && slices.Contains(r.quiesced, uuid)
 	}
 	l.gpus = slices.DeleteFunc(slices.Clone(l.gpus), quiesced)
 	l.instances = slices.DeleteFunc(slices.Clone(l.instances), func(p placed) bool { return quiesced(p.gpu) })

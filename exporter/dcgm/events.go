@@ -37,7 +37,6 @@ type events struct {
 	start     time.Time
 	window    time.Duration
 	logs      map[string]*collect.EventLog // by the GPU's UUID
-	last      map[string]collect.Event     // the newest XID of a GPU
 	newestXID time.Time
 	newest    time.Time // sample of the throttle reasons
 	buffer    []C.shim_event
@@ -53,7 +52,7 @@ func newEvents(start time.Time, window time.Duration) events {
 		window = defaultEventWindow
 	}
 	return events{
-		start: start, window: window, logs: map[string]*collect.EventLog{}, last: map[string]collect.Event{},
+		start: start, window: window, logs: map[string]*collect.EventLog{},
 		buffer: make([]C.shim_event, firstEvents),
 	}
 }
@@ -119,9 +118,7 @@ func (r *reader) readEvents(now time.Time) error {
 	if err == nil {
 		r.detectRestart(found, uuids)
 		for i, x := range found {
-			if e.log(uuids[i]).AddXID(x) && !x.Time.Before(e.last[uuids[i]].Time) {
-				e.last[uuids[i]] = x
-			}
+			e.log(uuids[i]).AddXID(x)
 			e.newestXID = later(e.newestXID, x.Time)
 		}
 		err = e.each(e.clocks, e.since(e.newest, now, r.every), func(key entityKey, at time.Time, bits int64) {
@@ -151,9 +148,8 @@ func (r *reader) detectRestart(found []collect.Event, uuids []string) {
 	}
 	if !same {
 		for _, log := range e.logs {
-			log.Away(e.lostAt)
+			log.Restarted(e.lostAt)
 		}
-		clear(e.last) // its value is what the host engine says
 	}
 	e.lostAt = time.Time{}
 }
@@ -202,14 +198,4 @@ func (e *events) each(w *watch, since time.Time, got func(key entityKey, at time
 		}
 		return nil
 	}
-}
-
-// amend gives a GPU's last XID as its field's value: the later one of DCGM's
-// value, if any, and the last event.
-func (e *events) amend(uuid string, v collect.Value, ok bool) (collect.Value, bool) {
-	x, seen := e.last[uuid]
-	if !seen || ok && v.Number != 0 && !x.Time.After(v.Time) {
-		return v, ok
-	}
-	return collect.Value{Field: fieldXID, Number: float64(x.Code), Time: x.Time}, true
 }

@@ -333,4 +333,4 @@ func TestHealthSurvivesTheConnection(t *testing.T) {
 
 // atOnce lets the next reading connect without a wait. A test's clock that is ahead would make
 // values old.
-func atOnce(s *source) { s.worker.Do(func() { s.reader.backoff = backoff{} }) }
+func atOnce(s *reader) { s.backoff = backoff{} }

@@ -46,34 +46,20 @@ func newFieldSet(fields []uint16) fieldSet {
 	godcgm.FieldsInit()
 	set := fieldSet{device: map[uint32][]uint16{}}
 	for _, f := range slices.Compact(slices.Sorted(slices.Values(fields))) {
-		if isAsked(f) {
-			set.ask(f)
-			continue
-		}
-		meta, err := godcgm.FieldGetByID(godcgm.Short(f))
-		if err != nil {
+		if symbol, asked := symbolOf[f]; asked && hasSymbol(symbol) {
+			set.asked = append(set.asked, f)
+		} else if meta, err := godcgm.FieldGetByID(godcgm.Short(f)); !asked && err == nil {
+			set.add(f, meta.EntityLevel)
+		} else {
 			set.unknown = append(set.unknown, f)
-			continue
 		}
-		set.add(f, meta.EntityLevel)
 	}
 	return set
 }
 
-func isAsked(f uint16) bool {
-	return f == collect.AskClockEvents || f == collect.AskHealth || f == collect.AskPeers
-}
-
-// ask records what the library supports.
-func (s *fieldSet) ask(what uint16) {
-	symbol := map[uint16]string{
-		collect.AskClockEvents: symbolEvents, collect.AskHealth: symbolHealth, collect.AskPeers: symbolPeers,
-	}
-	if hasSymbol(symbol[what]) {
-		s.asked = append(s.asked, what)
-	} else {
-		s.unknown = append(s.unknown, what)
-	}
+// symbolOf is the function that answers what is requested beside fields.
+var symbolOf = map[uint16]string{
+	collect.AskClockEvents: symbolEvents, collect.AskHealth: symbolHealth, collect.AskPeers: symbolPeers,
 }
 
 func (s *fieldSet) add(f uint16, level godcgm.Field_Entity_Group) {

@@ -11,18 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
 
-// deviceIdentity identifies a GPU. Known values stay when the GPU is lost and
+// learnGPUs reads each GPU's attributes. Known ones stay when a GPU fails, or is lost and
 // answers blanks.
-type deviceIdentity struct {
-	attributes
-	index      int // NVML's
-	minor      int
-	mig        bool
-	maxCompute int
-	lost       bool // as DCGM last reported
-}
-
-// learnGPUs reads each GPU's attributes. A GPU that fails keeps its known ones.
 func (r *reader) learnGPUs() {
 	for _, gpu := range r.layout.gpus {
 		a, err := readAttributes(gpu)
@@ -30,30 +20,29 @@ func (r *reader) learnGPUs() {
 			r.options.Log.Warn("dcgm: GPU attributes not read", "gpu", gpu, "error", err)
 		}
 		old := r.devs[gpu]
-		if old == nil || a.uuid != "" && a.uuid != old.uuid {
+		if old == nil || a.UUID != "" && a.UUID != old.UUID {
 			// Another GPU under the same number, or a new one. DCGM's number, NVML's and
 			// that of /dev/nvidiaN mostly agree, until DCGM reports the others.
-			r.devs[gpu] = &deviceIdentity{attributes: a, index: int(gpu), minor: int(gpu)}
+			a.Kind, a.GPU, a.Index, a.Minor = collect.GPU, int(gpu), int(gpu), int(gpu)
+			r.devs[gpu] = &a
 			continue
 		}
-		old.attributes = attributes{
-			uuid: cmp.Or(a.uuid, old.uuid), name: cmp.Or(a.name, old.name),
-			pciBusID: cmp.Or(a.pciBusID, old.pciBusID), driver: cmp.Or(a.driver, old.driver),
-		}
+		old.UUID, old.Model = cmp.Or(a.UUID, old.UUID), cmp.Or(a.Model, old.Model)
+		old.PCIBusID, old.DriverVersion = cmp.Or(a.PCIBusID, old.PCIBusID), cmp.Or(a.DriverVersion, old.DriverVersion)
 	}
 }
 
 // uuidOf is a GPU's UUID, empty where it is not known.
 func (r *reader) uuidOf(gpu uint32) string {
 	if dev := r.devs[gpu]; dev != nil {
-		return dev.uuid
+		return dev.UUID
 	}
 	return ""
 }
 
 // strangers reports whether any GPU is not identified.
 func (r *reader) strangers() bool {
-	return slices.ContainsFunc(r.layout.gpus, func(gpu uint32) bool { return r.devs[gpu].uuid == "" })
+	return slices.ContainsFunc(r.layout.gpus, func(gpu uint32) bool { return r.devs[gpu].UUID == "" })
 }
 
 // detectRemade forgets what is known of an instance when its UUID changed: it was made again
@@ -86,24 +75,17 @@ func (r *reader) learnPlaces() {
 	}
 }
 
-// take records a value that identifies the GPU.
-func (c *deviceIdentity) take(v collect.Value) {
+// identify records a value that identifies a GPU.
+func identify(dev *collect.Entity, v collect.Value) {
 	switch v.Field {
 	case fieldIndex:
-		c.index = int(v.Number)
+		dev.Index = int(v.Number)
 	case fieldMinor:
-		c.minor = int(v.Number)
+		dev.Minor = int(v.Number)
 	case fieldMIGMode:
-		c.mig = v.Number != 0
+		dev.MIG = v.Number != 0
 	case fieldMIGMax:
-		c.maxCompute = int(v.Number)
-	}
-}
-
-func (c *deviceIdentity) entity(gpu uint32) collect.Entity {
-	return collect.Entity{
-		Kind: collect.GPU, GPU: int(gpu), Index: c.index, UUID: c.uuid, Model: c.name, PCIBusID: c.pciBusID,
-		Minor: c.minor, MIG: c.mig, DriverVersion: c.driver, GPUMaxCompute: c.maxCompute,
+		dev.GPUMaxCompute = int(v.Number)
 	}
 }
 

@@ -17,7 +17,7 @@ const entityLost = 4
 // detectLoss marks a GPU that DCGM reports as lost, and records its return. The
 // status costs a call, so it is read only of a GPU without a fresh value.
 func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) error {
-	id, log := r.devs[gpu], r.events.log(dev.UUID)
+	known, log := r.devs[gpu], r.events.log(dev.UUID)
 	lost, answers := false, r.answers(dev, now)
 	if !answers {
 		var status C.int
@@ -28,19 +28,19 @@ func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) erro
 		}
 		lost = status == entityLost
 		if err != nil {
-			lost = id.lost // no sign that it is back, either
+			lost = known.Lost // no sign that it is back, either
 		}
 	}
-	if lost && !id.lost {
-		r.options.Log.Warn("dcgm: GPU is lost", "gpu", gpu, "uuid", id.uuid)
+	if lost && !known.Lost {
+		r.options.Log.Warn("dcgm: GPU is lost", "gpu", gpu, "uuid", dev.UUID)
 	}
 	if lost {
 		log.Away(time.Time{})
 	}
 	if log.Observe(dev, answers, now) {
-		r.options.Log.Info("dcgm: GPU is back", "gpu", gpu, "uuid", id.uuid)
+		r.options.Log.Info("dcgm: GPU is back", "gpu", gpu, "uuid", dev.UUID)
 	}
-	id.lost, dev.Lost = lost, lost
+	known.Lost, dev.Lost = lost, lost
 	return nil
 }
 

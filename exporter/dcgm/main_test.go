@@ -89,15 +89,6 @@ func (m *machine) partition(dev, n int, profile string, slices, size int) {
 	}
 }
 
-// hang lets every call hang for good, and the source give them up soon. A call that is
-// not given up hangs the test.
-func (m *machine) hang(s *source) {
-	m.t.Helper()
-	m.HangFor = time.Hour
-	m.write()
-	s.worker.Timeout = 50 * time.Millisecond
-}
-
 // engine runs a host engine of its own process on the machine.
 func (m *machine) engine(address string) *fakedcgm.Engine {
 	m.t.Helper()
@@ -119,14 +110,14 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 var defaults = []uint16{100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 449, 1001, 1004, 1005, 1009, 1010}
 
 // open gives a source that has closed the library when the next test begins.
-func open(t testing.TB, o Options) *source {
+func open(t testing.TB, o Options) *reader {
 	t.Helper()
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.(*source).worker.Close(time.Minute) })
-	return s.(*source)
+	t.Cleanup(func() { s.Close() })
+	return s.(*reader)
 }
 
 func watchFields(t testing.TB, s collect.Source, fields ...uint16) {

@@ -54,12 +54,8 @@ var (
 		"the driver is not installed on its host or not visible to it (DCGM_ST_NVML_NOT_LOADED, -56)")
 	// ErrReleased: the embedded host engine is stopped, since GPUs are released.
 	ErrReleased = errors.New("GPUs are released, and the embedded host engine is stopped until they are reacquired")
-	// ErrHanging: a call into DCGM has not come back in time.
-	ErrHanging = errors.New("DCGM does not answer")
 	// ErrInUse: the process has another Source; go-dcgm can hold only one.
 	ErrInUse = errors.New("another DCGM source is open in this process")
-	// ErrClosed: the Source was closed.
-	ErrClosed = errors.New("the DCGM source is closed")
 )
 
 func (o Options) withDefaults() Options {

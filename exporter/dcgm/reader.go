@@ -10,11 +10,15 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
 
+// minInterval is DCGM's own limit: faster watches slow the workload, and Hopper
+// refuses them.
+const minInterval = 100 * time.Millisecond
+
 // identityEvery is the interval of identity fields: a new UUID under the same
 // instance number is seen within it.
 const identityEvery = 5 * time.Second
 
-// reader is the part of a Source that talks to DCGM. It is for one goroutine.
+// reader is a collect.Source over DCGM. It is for one goroutine.
 type reader struct {
 	options Options
 	buffer  *buffer
@@ -30,10 +34,10 @@ type reader struct {
 	fresh   bool // the watches fit fields and layout
 	reached bool // over this session there was a reading
 	layout  layout
-	owners  map[entityKey]uint32 // of layout
-	reads   []rectangle          // what is watched
-	refused int                  // values wanted of GPUs and instances and not watched
-	devs    map[uint32]*deviceIdentity
+	owners  map[entityKey]uint32       // of layout
+	reads   []rectangle                // what is watched
+	refused int                        // values wanted of GPUs and instances and not watched
+	devs    map[uint32]*collect.Entity // identities, by DCGM's id
 	places  map[entityKey]nvml.MIGInstance
 	uuids   map[entityKey]string // of instances, as last read
 	events  events
@@ -45,14 +49,32 @@ type reader struct {
 	complaints map[string]string // what was logged of each part
 }
 
-func newReader(o Options) *reader {
+// New opens the library and gives a Source. Read connects, and reconnects
+// whenever the host engine was lost. It fails with ErrNoLibrary or
+// ErrLibraryTooOld, and with ErrInUse while another Source of the process is
+// open.
+func New(o Options) (collect.Source, error) {
+	o = o.withDefaults()
+	if o.Mode == Remote {
+		if _, _, err := o.endpoint(); err != nil {
+			return nil, err
+		}
+	}
+	if err := loadLibrary(o.LibraryPath); err != nil {
+		return nil, err
+	}
+	if !inUse.CompareAndSwap(false, true) {
+		return nil, ErrInUse
+	}
 	return &reader{
 		options: o, buffer: newBuffer(), every: time.Second,
-		devs: map[uint32]*deviceIdentity{}, events: newEvents(o.now(), o.EventWindow), complaints: map[string]string{},
-	}
+		devs: map[uint32]*collect.Entity{}, events: newEvents(o.now(), o.EventWindow), complaints: map[string]string{},
+	}, nil
 }
 
-func (r *reader) close() error {
+// Close disconnects from the host engine. It is called once.
+func (r *reader) Close() error {
+	defer inUse.Store(false)
 	r.buffer.free()
 	return r.hangUp()
 }
@@ -67,20 +89,30 @@ func (r *reader) hangUp() error {
 	return s.close()
 }
 
-// want takes effect with the next read.
-func (r *reader) want(fields []uint16, every time.Duration) {
+// Watch sets the fields and the interval of the host engine's samples. Fields
+// that the library does not know are left out and counted as not supported in
+// each Reading. It takes effect with the next Read.
+func (r *reader) Watch(fields []uint16, every time.Duration) error {
+	if every < minInterval {
+		return fmt.Errorf("watching DCGM fields every %s: the least is %s", every, minInterval)
+	}
 	r.fields, r.every, r.fresh = newFieldSet(fields), every, false
 	if len(r.fields.unknown) > 0 {
 		r.options.Log.Warn("dcgm: fields not supported", "fields", r.fields.unknown)
 	}
+	return nil
 }
+
+// Pace sets which fields are sampled more rarely. It takes effect with the next Watch.
+func (r *reader) Pace(slower map[uint16]time.Duration) { r.slower = slower }
 
 // keep is how long the host engine keeps samples of which only the last is read.
 func (r *reader) keep() time.Duration { return max(3*r.every, 10*time.Second) }
 
-// read gives a Reading. After any failure the connection is closed, since it is
-// unknown which failures it survives.
-func (r *reader) read() (*collect.Reading, error) {
+// Read gives the last sample of each wanted field of each GPU and instance. After any
+// failure the connection is closed, since it is unknown which failures it survives; the
+// next Read connects again.
+func (r *reader) Read() (*collect.Reading, error) {
 	if r.mustStop() {
 		return nil, ErrReleased
 	}
@@ -139,9 +171,9 @@ func (r *reader) refresh() error {
 // handles of all GPUs.
 func (r *reader) mustStop() bool { return r.options.Mode == Embedded && len(r.quiesced) > 0 }
 
-// quiesce releases GPUs, and reacquires others, before it returns.
-func (r *reader) quiesce(uuids []string) error {
-	r.quiesced = uuids
+// Quiesce releases GPUs, and reacquires others; see collect.Quiescer.
+func (r *reader) Quiesce(uuids []string) error {
+	r.quiesced = slices.Clone(uuids)
 	if r.session == nil {
 		return nil // no handle is open
 	}
@@ -164,8 +196,8 @@ func (r *reader) adopt(l layout) error {
 		r.options.Log.Debug("dcgm: watches not removed", "error", err)
 	}
 	for gpu, id := range r.devs {
-		if !slices.Contains(l.gpus, gpu) && id.uuid != "" {
-			r.events.log(id.uuid).Away(time.Time{})
+		if !slices.Contains(l.gpus, gpu) && id.UUID != "" {
+			r.events.log(id.UUID).Away(time.Time{})
 		}
 	}
 	r.layout, r.fresh, r.uuids = l, true, map[entityKey]string{}

@@ -70,22 +70,24 @@ func (r *reader) values(dropped map[string]int) (map[entityKey][]collect.Value, 
 func (r *reader) entities(values map[entityKey][]collect.Value, now time.Time, dropped map[string]int) ([]collect.Entity, error) {
 	out := make([]collect.Entity, 0, len(r.layout.gpus)+len(r.layout.instances))
 	for _, gpu := range r.layout.gpus {
-		id, of := r.devs[gpu], values[entityKey{kindGPU, gpu}]
+		known, of := r.devs[gpu], values[entityKey{kindGPU, gpu}]
 		for _, v := range of {
-			id.take(v)
+			identify(known, v)
 		}
-		if id.uuid == "" {
+		if known.UUID == "" {
 			dropped[collect.DropError]++
 			continue
 		}
-		dev := id.entity(gpu)
+		dev, log := *known, r.events.log(known.UUID)
 		dev.Values = r.wantedOnly(of)
 		if err := r.detectLoss(gpu, &dev, now); err != nil {
 			return nil, err
 		}
-		dev.Values = r.amendXID(id.uuid, dev.Values)
+		if r.fields.wants(fieldXID) {
+			dev.Values = log.AmendXID(dev.Values)
+		}
 		if r.events.xids != nil || r.events.clocks != nil {
-			dev.Events = r.events.log(id.uuid).Snapshot(now)
+			dev.Events = log.Snapshot(now)
 			dev.Events.Listening = r.events.xids != nil
 		}
 		dev.Health, dev.Peers = r.slow.health[gpu], r.slow.peers[gpu]
@@ -118,26 +120,4 @@ func (r *reader) appendInstances(out []collect.Entity, gpu uint32, dev collect.E
 // wantedOnly leaves out values that were read for identity only.
 func (r *reader) wantedOnly(values []collect.Value) []collect.Value {
 	return slices.DeleteFunc(values, func(v collect.Value) bool { return !r.fields.wants(v.Field) })
-}
-
-// amendXID replaces the value of a GPU's XID field by its last XID.
-func (r *reader) amendXID(uuid string, values []collect.Value) []collect.Value {
-	if !r.fields.wants(fieldXID) {
-		return values
-	}
-	at, found := slices.BinarySearchFunc(values, uint16(fieldXID), func(v collect.Value, f uint16) int {
-		return int(v.Field) - int(f)
-	})
-	var old collect.Value
-	if found {
-		old = values[at]
-	}
-	v, ok := r.events.amend(uuid, old, found)
-	switch {
-	case found:
-		values[at] = v
-	case ok:
-		values = slices.Insert(values, at, v)
-	}
-	return values
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -288,7 +287,7 @@ func TestBackoff(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "next attempt in") || !strings.Contains(err.Error(), "connecting to") {
 			t.Fatalf("an attempt too early, or one without its reason: %v", err)
 		}
-		delay := s.reader.backoff.delay
+		delay := s.backoff.delay
 		if delay < first || delay > 10*time.Second-4*time.Second {
 			t.Fatalf("delay %s after %s", delay, first)
 		}
@@ -298,7 +297,7 @@ func TestBackoff(t *testing.T) {
 	m.Dead = false
 	m.write()
 	read(t, s)
-	if s.reader.backoff != (backoff{}) {
+	if s.backoff != (backoff{}) {
 		t.Error("a success does not end the backoff")
 	}
 }
@@ -310,35 +309,6 @@ func TestBackoffUnderAChangedClock(t *testing.T) {
 	b.failed(now, errors.New("gone"))
 	if b.wait(now) == nil || b.wait(now.Add(firstDelay)) != nil || b.wait(now.Add(-time.Hour)) != nil {
 		t.Errorf("%v, %v, %v", b.wait(now), b.wait(now.Add(firstDelay)), b.wait(now.Add(-time.Hour)))
-	}
-}
-
-func TestHangIsBounded(t *testing.T) {
-	m := newMachine(t, 1)
-	s := open(t, Options{})
-	watchFields(t, s, 203)
-	read(t, s)
-	m.hang(s)
-	for range 2 { // the second waits for the first
-		if _, err := s.Read(); !errors.Is(err, ErrHanging) {
-			t.Fatalf("Read: %v", err)
-		}
-	}
-	m.HangFor = 0
-	m.write()
-	until(t, func() error { _, err := s.Read(); return err })
-	m.hang(s)
-	s.Read()
-	if err := s.Close(); !errors.Is(err, ErrHanging) {
-		t.Errorf("Close: %v", err)
-	}
-	if _, err := New(Options{}); !errors.Is(err, ErrInUse) {
-		t.Errorf("New while the old source hangs: %v", err)
-	}
-	m.HangFor = 0
-	m.write()
-	if err := s.worker.Close(time.Minute); err != nil {
-		t.Errorf("closed again: %v", err)
 	}
 }
 
@@ -354,11 +324,10 @@ func TestRules(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Errorf("second Close: %v", err)
-	}
-	if _, err := s.Read(); !errors.Is(err, ErrClosed) {
-		t.Errorf("Read after Close: %v", err)
+	if again, err := New(Options{}); err != nil {
+		t.Errorf("after Close: %v", err)
+	} else if err := again.Close(); err != nil {
+		t.Error(err)
 	}
 	for _, address := range []string{"", "localhost:", "unix://relative", "vsock://3:5555"} {
 		if _, err := New(Options{Mode: Remote, Address: address}); err == nil {
@@ -380,40 +349,5 @@ func TestWatchAgain(t *testing.T) {
 	r := read(t, s)
 	if e := r.Entities[0]; number(t, e, 203) != 87 || number(t, e, 252) != 1000 || has(e, 155) {
 		t.Errorf("%+v", e.Values)
-	}
-}
-
-// Whatever is called at a time, nothing deadlocks and the source closes.
-func TestConcurrentUse(t *testing.T) {
-	m := newMachine(t, 2)
-	var c clock
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now})
-	var group sync.WaitGroup
-	for i := range 4 {
-		group.Go(func() {
-			for k := range 50 {
-				switch (i + k) % 4 {
-				case 0:
-					s.Watch([]uint16{203, uint16(150 + k%4)}, time.Second)
-				default:
-					s.Read()
-				}
-			}
-		})
-	}
-	for k := range 20 {
-		m.Dead = k%4 == 3
-		m.write()
-		c.advance(time.Second)
-	}
-	group.Wait()
-	m.Dead = false
-	m.write()
-	c.advance(longestDelay)
-	if r := read(t, s); len(r.Entities) != 2 {
-		t.Errorf("%d entities", len(r.Entities))
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
 	}
 }

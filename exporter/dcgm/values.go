@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"unsafe"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
 const (
@@ -96,16 +98,11 @@ func (b *buffer) call(entities []entityKey, fields []uint16) error {
 	return callError("reading values", code)
 }
 
-// attributes are a GPU's constant properties.
-type attributes struct {
-	uuid, name, pciBusID, driver string
-}
-
-// readAttributes gives a GPU's attributes; what is blank stays empty.
-func readAttributes(gpu uint32) (attributes, error) {
+// readAttributes gives a GPU's constant properties; what is blank stays empty.
+func readAttributes(gpu uint32) (collect.Entity, error) {
 	var a C.shim_attributes
 	if code := C.shim_device(C.uintptr_t(hostHandle), C.uint(gpu), &a); code != 0 {
-		return attributes{}, callError(fmt.Sprintf("reading attributes of GPU %d", gpu), code)
+		return collect.Entity{}, callError(fmt.Sprintf("reading attributes of GPU %d", gpu), code)
 	}
 	text := func(c *C.char) string {
 		s := C.GoString(c)
@@ -114,8 +111,8 @@ func readAttributes(gpu uint32) (attributes, error) {
 		}
 		return s
 	}
-	return attributes{
-		uuid: text(&a.uuid[0]), name: text(&a.name[0]),
-		pciBusID: text(&a.pci_bus_id[0]), driver: text(&a.driver_version[0]),
+	return collect.Entity{
+		UUID: text(&a.uuid[0]), Model: text(&a.name[0]),
+		PCIBusID: text(&a.pci_bus_id[0]), DriverVersion: text(&a.driver_version[0]),
 	}, nil
 }

@@ -27,7 +27,10 @@ type metrics struct {
 	scrapeTime prometheus.Histogram
 
 	nodeWrites *prometheus.CounterVec
-	reloads    *reloadMetrics
+
+	reloads    *prometheus.CounterVec
+	reloadOK   prometheus.Gauge
+	reloadOKAt prometheus.Gauge
 }
 
 func newMetrics(sourceUp, attributionErrors func() float64) *metrics {
@@ -42,17 +45,22 @@ func newMetrics(sourceUp, attributionErrors func() float64) *metrics {
 		leftOut:    counterVec(metric.ExporterSeriesDropped),
 		scrapeTime: histogram(metric.ExporterScrapeSeconds, .0001, .00025, .0005, .001, .0025, .005, .01, .1),
 		nodeWrites: counterVec(metric.ExporterNodeWrites),
+		reloads:    counterVec(metric.ExporterReloads),
+		reloadOK:   prometheus.NewGauge(gauge(metric.ExporterReloadSuccessful)),
+		reloadOKAt: prometheus.NewGauge(gauge(metric.ExporterReloadSuccessTime)),
 	}
 	build := prometheus.NewGaugeVec(gauge(metric.ExporterBuildInfo), metric.ExporterBuildInfo.Labels)
 	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
 	m.registry.MustRegister(prometheus.NewGaugeFunc(gauge(metric.ExporterUp), sourceUp), m.reads, m.readTime, m.reconnects, m.drops, m.quiesced,
-		m.series, m.leftOut, m.scrapeTime, m.nodeWrites, build,
+		m.series, m.leftOut, m.scrapeTime, m.nodeWrites, m.reloads, m.reloadOK, m.reloadOKAt, build,
 		prometheus.NewCounterFunc(prometheus.CounterOpts(gauge(metric.ExporterAttributionErrors)), attributionErrors))
 	m.stale = m.drops.WithLabelValues("stale")
-	m.reloads = newReloadMetrics(m.registry)
 	for _, result := range []string{"ok", "error"} {
 		m.reads.WithLabelValues(result)
+		m.reloads.WithLabelValues(result)
 	}
+	m.reloadOK.Set(1) // the program does not start with a bad file
+	m.reloadOKAt.SetToCurrentTime()
 	return m
 }
 
@@ -72,6 +80,17 @@ func histogram(d metric.Desc, buckets ...float64) prometheus.Histogram {
 func (m *metrics) read(took time.Duration, err error) {
 	m.readTime.Observe(took.Seconds())
 	m.reads.WithLabelValues(result(err)).Inc()
+}
+
+// reloaded counts a reload of the counters.
+func (m *metrics) reloaded(err error) {
+	m.reloads.WithLabelValues(result(err)).Inc()
+	if err != nil {
+		m.reloadOK.Set(0)
+		return
+	}
+	m.reloadOK.Set(1)
+	m.reloadOKAt.SetToCurrentTime()
 }
 
 func result(err error) string {

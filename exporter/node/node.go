@@ -25,17 +25,19 @@ type Options struct {
 	Name string
 	// Source is read from one goroutine and closed when Run ends.
 	Source collect.Source
+	// Beside is what has handles of the GPUs beside the source; nil for nothing.
+	Beside collect.Quiescer
 	// Interval between readings.
 	Interval time.Duration
 	// Pods attributes GPUs to pods; nil leaves every series without a pod.
 	Pods *pods.Watcher
 	// Compat shapes the DCGM_* series. Reload changes its counters.
 	Compat collect.CompatOptions
-	// Extras gives further labels of the DCGM series. It is called for each page
-	// and must not block. nil gives none.
-	Extras func() collect.Extras
-	// ExtrasChanged receives after Extras gives other labels than before.
-	ExtrasChanged <-chan struct{}
+	// Jobs gives the batch jobs on the GPUs. It is called for each page and must not block.
+	// nil gives none.
+	Jobs func() map[collect.JobPlace][]string
+	// JobsChanged receives after Jobs gives others than before.
+	JobsChanged <-chan struct{}
 	// Observe receives each reading once and must not block. nil for none.
 	Observe func(*collect.Reading)
 	// RuntimeMetrics serves the Go runtime's and the process' own metrics too.
@@ -152,7 +154,7 @@ func (n *Node) compileLoop(ctx context.Context) {
 			continue
 		case <-n.sampler.fresh:
 		case <-changed:
-		case <-n.opts.ExtrasChanged:
+		case <-n.opts.JobsChanged:
 		case <-answered:
 			answered = nil
 		}
@@ -206,8 +208,8 @@ func (n *Node) attribution(r *collect.Reading, now time.Time) collect.Attributio
 	if n.opts.Pods != nil {
 		a, unresolved = n.opts.Pods.Attribute(r, now)
 	}
-	if n.opts.Extras != nil {
-		a.Extras = n.opts.Extras()
+	if n.opts.Jobs != nil {
+		a.Jobs = n.opts.Jobs()
 	}
 	if !slices.Equal(unresolved, n.unresolved) {
 		n.unresolved = unresolved

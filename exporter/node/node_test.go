@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -119,6 +120,33 @@ func TestHangingSourceBlocksNoScrape(t *testing.T) {
 		if err := n.Ready(); err != nil {
 			t.Errorf("the source is back: %v", err)
 		}
+	})
+}
+
+// A pass that does not end is logged once.
+func TestHangIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s, release := &script{}, make(chan struct{})
+		s.hang.Store(&release)
+		n, err := New(Options{Name: "node-1", Source: s, Interval: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { n.Run(ctx) })
+		for _, want := range []int{0, 1, 1} {
+			if got := strings.Count(log.String(), "the source does not answer"); got != want {
+				t.Errorf("logged %d times, want %d:\n%s", got, want, &log)
+			}
+			pass(slowPass)
+		}
+		s.hang.Store(nil)
+		close(release)
+		cancel()
+		running.Wait()
+		synctest.Wait()
 	})
 }
 

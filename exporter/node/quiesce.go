@@ -24,8 +24,8 @@ const (
 
 // Release is a GPU that the source has released.
 type Release struct {
-	GPU   string    // "GPU-…"
-	Until time.Time // when it is reacquired at the latest
+	GPU   string    `json:"gpu"`   // "GPU-…"
+	Until time.Time `json:"until"` // when it is reacquired at the latest
 }
 
 // errNoSuchGPU is a GPU that the newest reading does not have.
@@ -50,7 +50,7 @@ func (n *Node) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]R
 		if err != nil {
 			return err
 		}
-		before, until := n.sampler.quiesced, time.Now().Add(d)
+		before, until := n.sampler.quiesced, time.Now().Add(d).UTC().Truncate(time.Second)
 		next := maps.Clone(before)
 		for _, uuid := range uuids {
 			next[uuid] = until
@@ -154,13 +154,19 @@ func (s *sampler) ask(ctx context.Context, job func(context.Context) error) erro
 	}
 }
 
-// release makes the source release these GPUs and reacquire all others. A
-// source without handles, such as a recording, has nothing to release.
+// release makes the source, and what is beside it, release these GPUs and reacquire all
+// others. A source without handles, such as a recording, has nothing to release.
 func (s *sampler) release(next map[string]time.Time) error {
+	uuids := slices.Sorted(maps.Keys(next))
+	var err error
 	if source, ok := s.source.(collect.Quiescer); ok {
-		if err := source.Quiesce(slices.Sorted(maps.Keys(next))); err != nil {
-			return err
-		}
+		err = source.Quiesce(uuids)
+	}
+	if s.beside != nil {
+		err = errors.Join(err, s.beside.Quiesce(uuids))
+	}
+	if err != nil {
+		return err
 	}
 	s.quiesced = next
 	s.away.Store(int32(len(next)))

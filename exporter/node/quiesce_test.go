@@ -89,12 +89,13 @@ func pass(d time.Duration) {
 func TestQuiesce(t *testing.T) {
 	h := newHandles()
 	inBubble(t, h, 30*time.Second, func(t *testing.T, n *Node) {
-		began := time.Now()
+		began, beside := time.Now(), newHandles()
+		n.sampler.beside = beside
 		released, err := n.Quiesce(t.Context(), []string{"1"}, 2*time.Minute)
-		if err != nil || len(released) != 1 || released[0] != (Release{"GPU-b", began.Add(2 * time.Minute)}) {
+		if err != nil || len(released) != 1 || released[0].GPU != "GPU-b" || !released[0].Until.Equal(began.Add(2*time.Minute)) {
 			t.Fatalf("released %v: %v", released, err)
 		}
-		if took := time.Since(began); took > releaseWithin || h.holds("GPU-b") || !h.holds("GPU-a") {
+		if took := time.Since(began); took > releaseWithin || h.holds("GPU-b") || !h.holds("GPU-a") || beside.holds("GPU-b") {
 			t.Errorf("after %s: open %v", took, h.open)
 		}
 		pass(time.Minute)

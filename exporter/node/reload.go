@@ -1,14 +1,12 @@
 package node
 
 import (
+	"errors"
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // reload is a set of requested counters.
@@ -26,11 +24,13 @@ func (n *Node) Reload(fields []counters.Field) {
 	r := &reload{compat: compat, asked: wanted(compat, n.opts.Interval)}
 	n.pending.Store(r)
 	n.sampler.wants.Store(r.asked)
-	n.metrics.reloads.ok(time.Now())
+	n.metrics.reloaded(nil)
 }
 
+var errInvalid = errors.New("the counters are invalid")
+
 // ReloadFailed records that a counters file was invalid: the one before stays.
-func (n *Node) ReloadFailed() { n.metrics.reloads.failed() }
+func (n *Node) ReloadFailed() { n.metrics.reloaded(errInvalid) }
 
 // Reloading reports whether new counters are requested and not served yet.
 func (n *Node) Reloading() bool { return n.pending.Load() != nil }
@@ -76,37 +76,4 @@ func asComplete(newer, older *collect.Reading, asked *fieldSet) bool {
 
 func same(a, b *collect.Entity) bool {
 	return a.Kind == b.Kind && a.GPU == b.GPU && a.UUID == b.UUID && a.InstanceID == b.InstanceID && a.InstanceUUID == b.InstanceUUID
-}
-
-// reloadMetrics report whether the counters file on disk is the one served.
-type reloadMetrics struct {
-	total      *prometheus.CounterVec
-	successful prometheus.Gauge
-	time       prometheus.Gauge
-}
-
-func newReloadMetrics(r prometheus.Registerer) *reloadMetrics {
-	m := &reloadMetrics{
-		total:      prometheus.NewCounterVec(prometheus.CounterOpts(gauge(metric.ExporterReloads)), metric.ExporterReloads.Labels),
-		successful: prometheus.NewGauge(gauge(metric.ExporterReloadSuccessful)),
-		time:       prometheus.NewGauge(gauge(metric.ExporterReloadSuccessTime)),
-	}
-	r.MustRegister(m.total, m.successful, m.time)
-	for _, result := range []string{"ok", "error"} {
-		m.total.WithLabelValues(result)
-	}
-	m.successful.Set(1) // the program does not start with a bad file
-	m.time.SetToCurrentTime()
-	return m
-}
-
-func (m *reloadMetrics) ok(now time.Time) {
-	m.total.WithLabelValues("ok").Inc()
-	m.successful.Set(1)
-	m.time.Set(float64(now.UnixMilli()) / 1000)
-}
-
-func (m *reloadMetrics) failed() {
-	m.total.WithLabelValues("error").Inc()
-	m.successful.Set(0)
 }

@@ -15,9 +15,14 @@ import (
 // closeTimeout is how long a hanging source delays the end.
 const closeTimeout = 3 * time.Second
 
+// slowPass is after how long a pass that has not ended is logged. A driver can hang for
+// minutes; what waits for it then is this goroutine alone.
+const slowPass = 10 * time.Second
+
 // sampler reads a source on a fixed clock, from one goroutine.
 type sampler struct {
 	source   collect.Source
+	beside   collect.Quiescer // nil: nothing
 	interval time.Duration
 	metrics  *metrics
 	log      *slog.Logger
@@ -39,7 +44,7 @@ type sampler struct {
 
 func newSampler(o Options, m *metrics) *sampler {
 	s := &sampler{
-		source: o.Source, interval: o.Interval,
+		source: o.Source, beside: o.Beside, interval: o.Interval,
 		metrics: m, log: o.Log, fresh: make(chan struct{}, 1),
 		jobs: make(chan func()), quiesced: map[string]time.Time{},
 	}
@@ -107,7 +112,9 @@ func (s *sampler) wait(ctx context.Context, tick <-chan time.Time) bool {
 // pass takes one reading. A failure is logged when it begins and when it ends.
 func (s *sampler) pass() {
 	began := time.Now()
+	slow := time.AfterFunc(slowPass, func() { s.log.Warn("the source does not answer", "for", slowPass.String()) })
 	reading, err := s.read()
+	slow.Stop()
 	s.metrics.read(time.Since(began), err)
 	before := s.failure()
 	if err != nil {

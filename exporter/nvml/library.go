@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -21,10 +19,6 @@ var (
 	ErrNoLibrary = errors.New("libnvidia-ml.so.1 cannot be loaded")
 	// ErrNoDriver: the kernel module is not loaded.
 	ErrNoDriver = errors.New("the NVIDIA driver is not loaded")
-	// ErrHanging: a call into NVML has not come back in time.
-	ErrHanging = errors.New("NVML does not answer")
-	// ErrClosed: the Source was closed.
-	ErrClosed = errors.New("the NVML source is closed")
 )
 
 // needed are the required symbols.
@@ -153,28 +147,5 @@ func (e *events) take(got func(dev nvml.Device, code int64)) {
 		if event.EventType == nvml.EventTypeXidCriticalError {
 			got(event.Device, int64(event.EventData))
 		}
-	}
-}
-
-// gpuLog gathers the events of one GPU.
-type gpuLog struct {
-	*collect.EventLog
-	last collect.Event // the last XID
-}
-
-func (l *gpuLog) xid(code int64, at time.Time) {
-	l.last = collect.Event{Time: at, Code: code}
-	l.AddXID(l.last)
-}
-
-// seen records a read of the GPU: its loss and its return, and its throttle reasons.
-func (l *gpuLog) seen(dev *collect.Entity, now time.Time) {
-	if dev.Lost {
-		l.Away(time.Time{})
-	}
-	answers := slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID })
-	l.Observe(dev, answers, now)
-	if v, ok := dev.Value(fieldClocks); ok {
-		l.AddClocks(collect.Event{Time: v.Time, Code: int64(v.Number)})
 	}
 }

@@ -35,10 +35,11 @@ func machine(t *testing.T, s fakenvml.State) (options Options, set func(fakenvml
 
 func opened(t *testing.T, o Options, fields ...uint16) *Source {
 	t.Helper()
-	s, err := New(o)
+	opened, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := opened.(*Source)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

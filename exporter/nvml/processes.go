@@ -1,15 +1,16 @@
 package nvml
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
+
+// timeout bounds how long Quiesce waits for a call that hangs.
+const timeout = 10 * time.Second
 
 // utilWindow is how far back a process' utilization is looked at: the driver
 // keeps samples of about the last second.
@@ -84,7 +85,7 @@ func (p *Processes) Quiesce(gpus []string) error {
 	select {
 	case p.busy <- struct{}{}:
 	case <-time.After(timeout):
-		return fmt.Errorf("%w within %s", ErrHanging, timeout)
+		return fmt.Errorf("NVML does not answer within %s", timeout)
 	}
 	defer func() { <-p.busy }()
 	p.asleep = map[string]bool{}
@@ -183,31 +184,4 @@ func (l *library) busyOf(d nvml.Device, now time.Time, process func(uint32) *pod
 		process(pid).Busy = s.percent / s.n / 100
 	}
 	return true
-}
-
-// Together returns the source so that quiescing it quiesces p too: both have
-// handles of a GPU.
-func Together(source collect.Source, p *Processes) collect.Source {
-	quiescer, ok := source.(collect.Quiescer)
-	if !ok {
-		return source
-	}
-	return together{source, quiescer, p}
-}
-
-type together struct {
-	collect.Source
-	quiescer  collect.Quiescer
-	processes *Processes
-}
-
-// Pace forwards; see collect.Pacer.
-func (t together) Pace(slower map[uint16]time.Duration) {
-	if p, ok := t.Source.(collect.Pacer); ok {
-		p.Pace(slower)
-	}
-}
-
-func (t together) Quiesce(gpus []string) error {
-	return errors.Join(t.quiescer.Quiesce(gpus), t.processes.Quiesce(gpus))
 }

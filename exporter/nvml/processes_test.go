@@ -67,21 +67,3 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("quiesced: %+v", gpus)
 	}
 }
-
-func TestTogether(t *testing.T) {
-	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}})
-	p, err := NewProcesses(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := opened(t, o, 155)
-	both := Together(s, p)
-	read(t, s)
-	listed(t, p)
-	if err := both.(interface{ Quiesce([]string) error }).Quiesce([]string{fakenvml.GPUUUID(0)}); err != nil {
-		t.Fatal(err)
-	}
-	if s.reader.lib != nil || p.lib != nil {
-		t.Error("one of the two holds handles")
-	}
-}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
@@ -133,8 +132,8 @@ func TestProfilingBetweenTwoReads(t *testing.T) {
 	if got := valuesOf(r.Entities[2]); !maps.Equal(got, map[uint16]float64{1001: 0.25}) {
 		t.Errorf("instance %v", got)
 	}
-	if len(s.reader.gpm.before) != 3 { // a partitioned GPU itself cannot be sampled
-		t.Errorf("%d samples kept", len(s.reader.gpm.before))
+	if len(s.gpm.before) != 3 { // a partitioned GPU itself cannot be sampled
+		t.Errorf("%d samples kept", len(s.gpm.before))
 	}
 }
 
@@ -146,8 +145,8 @@ func TestSamplesOfGoneInstancesAreFreed(t *testing.T) {
 	c.Instances = c.Instances[:1]
 	set(fakenvml.State{GPUs: []fakenvml.GPU{c}})
 	read(t, s)
-	if len(s.reader.gpm.before) != 1 {
-		t.Errorf("%d samples kept of 1 instance", len(s.reader.gpm.before))
+	if len(s.gpm.before) != 1 {
+		t.Errorf("%d samples kept of 1 instance", len(s.gpm.before))
 	}
 }
 
@@ -216,25 +215,6 @@ func TestLostGPU(t *testing.T) {
 	}
 }
 
-func TestHangingDriver(t *testing.T) {
-	state := fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}}
-	o, set := machine(t, state)
-	s := opened(t, o, 155)
-	read(t, s)
-	s.worker.Timeout = 50 * time.Millisecond
-	state.Hang = true
-	set(state)
-	for range 2 { // the second waits for the first
-		if _, err := s.Read(); !errors.Is(err, ErrHanging) {
-			t.Fatalf("err = %v", err)
-		}
-	}
-	state.Hang = false
-	set(state)
-	s.worker.Timeout = timeout
-	await.For(t, time.Minute, "the driver is back", func() error { _, err := s.Read(); return err })
-}
-
 func TestDriverNotLoaded(t *testing.T) {
 	o, set := machine(t, fakenvml.State{Init: 9})
 	s := opened(t, o, 155)
@@ -255,7 +235,7 @@ func TestQuiesce(t *testing.T) {
 		if err := s.Quiesce([]string{fakenvml.GPUUUID(0)}); err != nil {
 			t.Fatal(err)
 		}
-		if s.reader.lib != nil {
+		if s.lib != nil {
 			t.Error("handles are allocated")
 		}
 		for range 2 {
@@ -303,20 +283,6 @@ func TestNoLibrary(t *testing.T) {
 	}
 	if _, err := NewProcesses(Options{LibraryPath: filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}); !errors.Is(err, ErrNoLibrary) {
 		t.Errorf("err = %v", err)
-	}
-}
-
-func TestClosed(t *testing.T) {
-	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}})
-	s := opened(t, o, 155)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Read(); !errors.Is(err, ErrClosed) {
-		t.Errorf("err = %v", err)
-	}
-	if err := s.Watch(nil, time.Millisecond); err == nil {
-		t.Error("reading every millisecond was accepted")
 	}
 }
 
@@ -389,7 +355,7 @@ func TestHealthReturnsWithTheDriver(t *testing.T) {
 	read(t, s)
 	state.Init = 9
 	set(state)
-	s.worker.Do(func() { s.reader.close() })
+	s.close()
 	s.Read()
 	state.Init, state.GPUs[0].XIDs, state.GPUs[0].Values["energy"] = 0, fakenvml.XIDs(), "5"
 	set(state)

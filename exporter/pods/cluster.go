@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// clusterEvery is the interval of requests to the API server without a
+	// clusterEvery is how long after a request to the API server the next one is without a
 	// change.
 	clusterEvery = time.Minute
 	// clusterRetry is the delay of one more request after a failure or a
@@ -22,14 +22,12 @@ const (
 	clusterPause = 2 * time.Second
 )
 
-// podName names a pod of this node.
-type podName struct{ namespace, name string }
-
 // world is the API server's last answer; immutable.
 type world struct {
-	pods    map[podName]*Pod
-	byUID   map[string]*Pod // by the UID in cgroup paths
-	claims  map[podName][]Claim
+	pods    map[collect.PodName]*Pod
+	texts   map[collect.PodName]string // of Options.PodText
+	byUID   map[string]*Pod            // by the UID in cgroup paths
+	claims  map[collect.PodName][]Claim
 	devices map[draName]Device // of the node's ResourceSlices
 }
 
@@ -41,6 +39,7 @@ type cluster struct {
 	node             string
 	podsToo, dra     bool
 	annotations      bool
+	text             func(*Pod) string // nil: none
 	log              *slog.Logger
 	version          string // of the ResourceSlice API; refresh's goroutine only
 	now              atomic.Pointer[world]
@@ -50,8 +49,8 @@ type cluster struct {
 
 func newCluster(o Options) *cluster {
 	c := &cluster{
-		api: o.API, node: o.Node, dra: o.DRA, annotations: o.Annotations,
-		podsToo: o.Annotations || o.Labels || o.Processes != nil, log: o.Log, wake: make(chan struct{}, 1),
+		api: o.API, node: o.Node, dra: o.DRA, annotations: o.Annotations, text: o.PodText,
+		podsToo: o.Annotations || o.PodText != nil || o.Processes != nil, log: o.Log, wake: make(chan struct{}, 1),
 	}
 	c.now.Store(&world{})
 	return c
@@ -70,38 +69,28 @@ func (c *cluster) poke() {
 
 // run refreshes until ctx ends and calls changed after each success.
 func (c *cluster) run(ctx context.Context, changed func()) {
-	slow, retry, pause := time.NewTicker(clusterEvery), time.NewTicker(clusterRetry), time.NewTicker(clusterPause)
-	defer slow.Stop()
-	defer retry.Stop()
-	defer pause.Stop()
-	again := c.failed != nil
-	for {
-		var soon <-chan time.Time
+	for again := c.failed != nil; ; {
+		next, woken := clusterEvery, false
 		if again {
-			soon = retry.C
+			next = clusterRetry
 		}
-		woken := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.wake:
 			woken = true
-		case <-slow.C:
-		case <-soon:
+		case <-time.After(next - clusterPause):
 		}
 		if c.refresh(ctx) {
 			changed()
 		}
-		// From now on: an unread tick would come at once.
-		retry.Reset(clusterRetry)
-		pause.Reset(clusterPause)
 		// A scheduler or a DRA driver may write its result after the kubelet's
 		// answer.
 		again = woken || c.failed != nil
 		select {
 		case <-ctx.Done():
 			return
-		case <-pause.C:
+		case <-time.After(clusterPause):
 		}
 	}
 }
@@ -140,14 +129,17 @@ func (c *cluster) refresh(ctx context.Context) bool {
 }
 
 func (c *cluster) learnPods(w *world, pods []Pod) {
-	w.pods = make(map[podName]*Pod, len(pods))
+	w.pods = make(map[collect.PodName]*Pod, len(pods))
 	w.byUID = make(map[string]*Pod, len(pods))
-	w.claims = map[podName][]Claim{}
+	w.claims, w.texts = map[collect.PodName][]Claim{}, map[collect.PodName]string{}
 	var bad error
 	for i := range pods {
 		p := &pods[i]
-		name := podName{p.Namespace, p.Name}
+		name := collect.PodName{Namespace: p.Namespace, Name: p.Name}
 		w.pods[name], w.byUID[p.cgroupUID()] = p, p
+		if c.text != nil {
+			w.texts[name] = c.text(p)
+		}
 		if !c.annotations || p.Over {
 			continue
 		}
@@ -188,8 +180,8 @@ func (w *world) amend(claims []Claim) []Claim {
 }
 
 // over reports whether an allocation's pod has ended.
-func (w *world) over(h collect.Allocation) bool {
-	p, ok := w.pods[podName{h.Namespace, h.Pod}]
+func (w *world) over(h collect.Allocated) bool {
+	p, ok := w.pods[collect.PodName{Namespace: h.Namespace, Name: h.Pod}]
 	return ok && p.Over
 }
 

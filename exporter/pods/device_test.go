@@ -82,14 +82,14 @@ func TestResolve(t *testing.T) {
 		{DeviceID: "MIG-gone", Allocation: p}, {DeviceID: "MIG-GPU-a/9/0", Allocation: p}, {DeviceID: "rdma0", Allocation: p},
 	}
 	a, unresolved := Resolve(entities, claims)
-	if want := [][]collect.Allocation{nil, {p}, {q}, {p, q}, {p}}; !reflect.DeepEqual(a.Allocations, want) {
+	only := func(h collect.Allocation, shares ...string) collect.Allocated {
+		return collect.Allocated{Allocation: h, Usage: collect.Usage{Shares: shares}}
+	}
+	if want := [][]collect.Allocated{nil, {only(p)}, {only(q)}, {only(p, "2", "10"), only(q, "1")}, {only(p)}}; !reflect.DeepEqual(a.Allocations, want) {
 		t.Errorf("allocations = %v, want %v", a.Allocations, want)
 	}
 	if want := []string{"MIG-gone", "MIG-GPU-a/9/0", "rdma0"}; !reflect.DeepEqual(unresolved, want) {
 		t.Errorf("unresolved = %q, want %q", unresolved, want)
-	}
-	if want := []collect.Usage{{Shares: []string{"2", "10"}}, {Shares: []string{"1"}}}; !reflect.DeepEqual(a.Usages[3], want) {
-		t.Errorf("shares = %+v, want %+v", a.Usages[3], want)
 	}
 }
 

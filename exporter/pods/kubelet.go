@@ -9,10 +9,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/stats"
-	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
@@ -53,35 +51,11 @@ func (c *counting) HandleRPC(context.Context, stats.RPCStats)                   
 func (c *counting) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
 func (c *counting) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
-// list requests all pods. Where the answer is too large it requests pod by pod,
-// if the names are known and the kubelet has Get (from 1.27 on).
-func (k *kubelet) list(ctx context.Context, known map[podName]*Pod) ([]*podresources.PodResources, error) {
+// list requests all pods.
+func (k *kubelet) list(ctx context.Context) ([]*podresources.PodResources, error) {
 	answer, err := k.client.List(ctx, &podresources.ListPodResourcesRequest{})
-	if err == nil {
-		return answer.GetPodResources(), nil
+	if err != nil {
+		return nil, fmt.Errorf("listing pod resources on %s: %w", k.socket, err)
 	}
-	if status.Code(err) == codes.ResourceExhausted && len(known) > 0 {
-		if pods, getErr := k.getAll(ctx, known); getErr == nil {
-			return pods, nil
-		}
-	}
-	return nil, fmt.Errorf("listing pod resources on %s: %w", k.socket, err)
-}
-
-func (k *kubelet) getAll(ctx context.Context, known map[podName]*Pod) ([]*podresources.PodResources, error) {
-	pods := make([]*podresources.PodResources, 0, len(known))
-	for name, pod := range known {
-		if pod.Over {
-			continue
-		}
-		answer, err := k.client.Get(ctx, &podresources.GetPodResourcesRequest{PodName: name.name, PodNamespace: name.namespace})
-		if status.Code(err) == codes.NotFound {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("getting pod resources of %s/%s: %w", name.namespace, name.name, err)
-		}
-		pods = append(pods, answer.GetPodResources())
-	}
-	return pods, nil
+	return answer.GetPodResources(), nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +30,6 @@ type scripted struct {
 	answer []*podresources.PodResources
 	err    error
 	hang   chan struct{} // List waits for it
-	get    func(name string) (*podresources.PodResources, error)
 }
 
 func (k *scripted) say(pods ...*podresources.PodResources) {
@@ -52,14 +50,6 @@ func (k *scripted) List(ctx context.Context, _ *podresources.ListPodResourcesReq
 		}
 	}
 	return &podresources.ListPodResourcesResponse{PodResources: answer}, err
-}
-
-func (k *scripted) Get(_ context.Context, r *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
-	if k.get == nil {
-		return nil, errors.New("PodResources API Get method disabled")
-	}
-	p, err := k.get(r.GetPodName())
-	return &podresources.GetPodResourcesResponse{PodResources: p}, err
 }
 
 // holds is a pod whose container main has devices of nvidia.com/gpu.
@@ -97,6 +87,8 @@ func asking(t *testing.T, o Options) (w *Watcher, k *scripted, clock *time.Time,
 		stop = serveKubelet(t, socket, k)
 	}
 }
+
+func named(pod string) collect.PodName { return collect.PodName{Namespace: "ns", Name: pod} }
 
 var twoGPUs = &collect.Reading{Entities: []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, Index: 1, UUID: "GPU-b"}}}
 
@@ -193,7 +185,7 @@ func TestLyingKubelet(t *testing.T) {
 		t.Errorf("unresolved %q", unresolved)
 	}
 	// The API server says that q has ended.
-	w.cluster.now.Store(&world{pods: map[podName]*Pod{{"ns", "q"}: {Over: true}, {"ns", "p"}: {}}})
+	w.cluster.now.Store(&world{pods: map[collect.PodName]*Pod{named("q"): {Over: true}, named("p"): {}}})
 	if got := who(w, *clock, 0); got != "p" {
 		t.Errorf("with a pod that is over: %s", got)
 	}
@@ -207,27 +199,6 @@ func TestAnswerTooLarge(t *testing.T) {
 	w.ask(t.Context())
 	if w.Err() == nil || who(w, *clock, 0) != "p" || w.Errors() != 1 {
 		t.Errorf("err %v, pod %q, %d errors", w.Err(), who(w, *clock, 0), w.Errors())
-	}
-	// Pod by pod it can be had, where the pods are known.
-	w.cluster.now.Store(&world{pods: map[podName]*Pod{{"ns", "p"}: {}, {"ns", "q"}: {}, {"ns", "gone"}: {}, {"ns", "over"}: {Over: true}}})
-	w.ask(t.Context())
-	if w.Err() == nil {
-		t.Error("a kubelet without Get answered")
-	}
-	k.get = func(name string) (*podresources.PodResources, error) {
-		switch name {
-		case "p":
-			return holds("p", "GPU-a"), nil
-		case "q":
-			return holds("q", "GPU-b"), nil
-		case "gone":
-			return nil, status.Error(codes.NotFound, "pod gone")
-		}
-		return nil, fmt.Errorf("asked for %s", name)
-	}
-	w.ask(t.Context())
-	if w.Err() != nil || who(w, *clock, 1) != "q" {
-		t.Errorf("err %v, pod %q", w.Err(), who(w, *clock, 1))
 	}
 }
 
@@ -290,8 +261,8 @@ func TestDRA(t *testing.T) {
 		t.Fatalf("%+v, unresolved %q", a, unresolved)
 	}
 	want := collect.Claim{Name: "q-claim", Namespace: "ns", Driver: nvidiaDriver, Pool: "node-1", Device: "gpu-1-mig-3g40gb-9-0", MIGProfile: "3g.40gb", MIGUUID: "MIG-1"}
-	if a.Usages[2][0].Claim != want {
-		t.Errorf("claim %+v", a.Usages[2][0].Claim)
+	if a.Allocations[2][0].Claim != want {
+		t.Errorf("claim %+v", a.Allocations[2][0].Claim)
 	}
 	// The API server fails: its last answer stays.
 	s.mu.Lock()
@@ -354,29 +325,23 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// The node's pods, and no others, are asked for; a text is made once for each
-// answer; while the API server fails the last answer stays.
-func TestMetadata(t *testing.T) {
-	s := &apiServer{pods: `{"items":[{"metadata":{"name":"p","namespace":"n","uid":"u1","labels":{"app":"x"}}}]}`}
-	w := &Watcher{cluster: newCluster(Options{API: serveAPI(t, s), Node: "node-1", Labels: true, Log: slog.New(slog.DiscardHandler)})}
-	if !w.cluster.asked() {
-		t.Fatal("labels alone do not ask the API server")
-	}
-	made := 0
-	m := w.Metadata(func(p *Pod) string { made++; return p.UID + " " + p.Labels["app"] })
+// The node's pods, and no others, are asked for, and their texts are made of each answer; while
+// the API server fails the last answer stays.
+func TestPodTexts(t *testing.T) {
+	s := &apiServer{pods: `{"items":[{"metadata":{"name":"p","namespace":"ns","uid":"u1","labels":{"app":"x"}}}]}`}
+	w, k, clock, _ := asking(t, Options{API: serveAPI(t, s), Node: "node-1", PodText: func(p *Pod) string { return p.UID + " " + p.Labels["app"] }})
+	k.say(holds("p", "GPU-a"))
+	w.ask(t.Context())
 	want := func(when, text string) {
 		t.Helper()
-		if got := m.Texts()[collect.PodName{Namespace: "n", Name: "p"}]; got != text {
-			t.Errorf("%s: %q, want %q", when, got, text)
+		if a, _ := w.Attribute(twoGPUs, *clock); a.Pods[named("p")] != text {
+			t.Errorf("%s: %q, want %q", when, a.Pods, text)
 		}
 	}
 	want("before the first answer", "")
 	w.cluster.refresh(t.Context())
 	want("after it", "u1 x")
-	if want("again", "u1 x"); made != 1 {
-		t.Errorf("made %d times", made)
-	}
-	s.pods = `{"items":[{"metadata":{"name":"p","namespace":"n","uid":"u2"}}]}`
+	s.pods = `{"items":[{"metadata":{"name":"p","namespace":"ns","uid":"u2"}}]}`
 	w.cluster.refresh(t.Context())
 	want("after a change", "u2 ")
 	s.failing = true

@@ -38,7 +38,7 @@ func Resolve(entities []collect.Entity, claims []Claim) (a collect.Attribution, 
 // resolve knows DRA claims too: devices are what the node's drivers offer.
 func resolve(entities []collect.Entity, claims []Claim, devices map[draName]Device) (collect.Attribution, []string) {
 	var unresolved []string
-	a := collect.Attribution{Allocations: make([][]collect.Allocation, len(entities)), Usages: make([][]collect.Usage, len(entities))}
+	a := collect.Attribution{Allocations: make([][]collect.Allocated, len(entities))}
 	for _, claim := range byAllocation(claims) {
 		d, err := device(claim, devices)
 		i := -1
@@ -49,13 +49,12 @@ func resolve(entities []collect.Entity, claims []Claim, devices map[draName]Devi
 			unresolved = append(unresolved, claim.name())
 			continue
 		}
-		last := len(a.Allocations[i]) - 1
-		if last < 0 || a.Allocations[i][last] != claim.Allocation {
-			a.Allocations[i] = append(a.Allocations[i], claim.Allocation)
-			a.Usages[i] = append(a.Usages[i], collect.Usage{})
-			last++
+		list := a.Allocations[i]
+		if n := len(list); n == 0 || list[n-1].Allocation != claim.Allocation {
+			list = append(list, collect.Allocated{Allocation: claim.Allocation})
 		}
-		take(&a.Usages[i][last], claim, d, &entities[i])
+		take(&list[len(list)-1].Usage, claim, d, &entities[i])
+		a.Allocations[i] = list
 	}
 	return a, unresolved
 }

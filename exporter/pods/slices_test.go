@@ -77,7 +77,7 @@ func TestClaimsOfInstances(t *testing.T) {
 				t.Errorf("%s: entity %d allocated: %v", device, i, allocated)
 			}
 		}
-		if c := a.Usages[want][0].Claim; c.Name != "claim" || c.Device != device || c.MIGUUID != entities[want].InstanceUUID || c.MIGProfile != entities[want].Profile {
+		if c := a.Allocations[want][0].Claim; c.Name != "claim" || c.Device != device || c.MIGUUID != entities[want].InstanceUUID || c.MIGProfile != entities[want].Profile {
 			t.Errorf("%s: claim %+v", device, c)
 		}
 	}

@@ -55,12 +55,12 @@ type gpuUse struct {
 	busyKnown, memoryKnown bool
 	byContainer            map[owner]use
 	// doubtful are pods with a process whose container is unknown.
-	doubtful map[podName]use
+	doubtful map[collect.PodName]use
 }
 
 // owner is a container in the process accounting.
 type owner struct {
-	pod       podName
+	pod       collect.PodName
 	container string
 }
 
@@ -111,7 +111,7 @@ func (u *users) sample() (*usage, error) {
 func (u *users) add(device *GPU, w *world) *gpuUse {
 	out := &gpuUse{
 		taken: device.Taken, busyKnown: device.BusyKnown, memoryKnown: device.MemoryKnown,
-		byContainer: map[owner]use{}, doubtful: map[podName]use{},
+		byContainer: map[owner]use{}, doubtful: map[collect.PodName]use{},
 	}
 	for _, p := range device.Processes {
 		where, ok := readCgroup(u.proc, p.PID)
@@ -122,7 +122,7 @@ func (u *users) add(device *GPU, w *world) *gpuUse {
 		if p.Memory < 0 {
 			out.memoryKnown = false
 		}
-		name := podName{pod.Namespace, pod.Name}
+		name := collect.PodName{Namespace: pod.Namespace, Name: pod.Name}
 		add := func(sum use) use {
 			return use{busy: sum.busy + p.Busy, memory: sum.memory + float64(max(0, p.Memory))}
 		}
@@ -153,8 +153,8 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 		return
 	}
 	w := u.world()
-	for i := range a.Allocations {
-		if len(a.Allocations[i]) < 2 {
+	for i, list := range a.Allocations {
+		if len(list) < 2 {
 			continue
 		}
 		e := &entities[i]
@@ -166,8 +166,8 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 		if device == nil || now.Sub(device.taken) > time.Duration(useAge*float64(interval)) {
 			continue
 		}
-		for j := range a.Allocations[i] {
-			device.fill(&a.Usages[i][j], a.Allocations[i][j], a.Allocations[i], w)
+		for j := range list {
+			device.fill(&list[j], list, w)
 		}
 	}
 }
@@ -175,15 +175,15 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 // fill sets the measured use of one allocation. The processes of a pod that the
 // API server has not returned yet are not attributed, so the use of such a pod
 // is unknown.
-func (c *gpuUse) fill(usage *collect.Usage, h collect.Allocation, all []collect.Allocation, w *world) {
-	pod := podName{h.Namespace, h.Pod}
+func (c *gpuUse) fill(h *collect.Allocated, all []collect.Allocated, w *world) {
+	pod := collect.PodName{Namespace: h.Namespace, Name: h.Pod}
 	if w.pods[pod] == nil {
 		return
 	}
 	sum := c.byContainer[owner{pod, h.Container}]
 	if doubt, ok := c.doubtful[pod]; ok {
 		for _, other := range all {
-			if other != h && other.Namespace == h.Namespace && other.Pod == h.Pod {
+			if other.Allocation != h.Allocation && other.Namespace == h.Namespace && other.Pod == h.Pod {
 				return // it could be the other container's
 			}
 		}
@@ -191,9 +191,9 @@ func (c *gpuUse) fill(usage *collect.Usage, h collect.Allocation, all []collect.
 		sum.memory += doubt.memory
 	}
 	if c.busyKnown {
-		usage.Busy = collect.Measured{Number: sum.busy, Time: c.taken}
+		h.Busy = collect.Measured{Number: sum.busy, Time: c.taken}
 	}
 	if c.memoryKnown {
-		usage.Memory = collect.Measured{Number: sum.memory, Time: c.taken}
+		h.Memory = collect.Measured{Number: sum.memory, Time: c.taken}
 	}
 }

@@ -41,12 +41,15 @@ func twoPods() *world {
 func cgroupOf(uid, id string) string { return "0::/kubepods/burstable/pod" + uid + "/" + id + "\n" }
 
 // attributed is the measured use of the allocations of one GPU.
-func attributed(t *testing.T, u *users, allocations ...collect.Allocation) []collect.Usage {
+func attributed(t *testing.T, u *users, allocations ...collect.Allocation) []collect.Allocated {
 	t.Helper()
 	entities := []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}}
-	a := collect.Attribution{Allocations: [][]collect.Allocation{allocations}, Usages: [][]collect.Usage{make([]collect.Usage, len(allocations))}}
+	a := collect.Attribution{Allocations: make([][]collect.Allocated, 1)}
+	for _, h := range allocations {
+		a.Allocations[0] = append(a.Allocations[0], collect.Allocated{Allocation: h})
+	}
 	u.fill(entities, &a, noon.Add(time.Second), time.Second)
-	return a.Usages[0]
+	return a.Allocations[0]
 }
 
 func TestUseOfEachContainer(t *testing.T) {
@@ -63,7 +66,7 @@ func TestUseOfEachContainer(t *testing.T) {
 	a, b := collect.Allocation{Namespace: "ns", Pod: "a", Container: "main"}, collect.Allocation{Namespace: "ns", Pod: "b", Container: "main"}
 	stranger := collect.Allocation{Namespace: "ns", Pod: "new", Container: "main"}
 	at := func(n float64) collect.Measured { return collect.Measured{Number: n, Time: noon} }
-	check := func(what string, got collect.Usage, busy, memory collect.Measured) {
+	check := func(what string, got collect.Allocated, busy, memory collect.Measured) {
 		t.Helper()
 		if got.Busy != busy || got.Memory != memory {
 			t.Errorf("%s: %+v, want %+v and %+v", what, got, busy, memory)

@@ -48,8 +48,9 @@ type Options struct {
 	// Annotations reads the node's pods, whose annotations name the GPUs of
 	// fractional dialects.
 	Annotations bool
-	// Labels reads the node's pods, for Metadata.
-	Labels bool
+	// PodText reads the node's pods and renders the labels that Attribution.Pods has of each;
+	// nil for none.
+	PodText func(*Pod) string
 	// Processes measures containers that share a GPU one by one.
 	Processes Processes
 	// Proc is where the host's processes are; empty is /proc.
@@ -91,7 +92,7 @@ func New(o Options) (*Watcher, error) {
 	if o.Interval < 100*time.Millisecond {
 		return nil, fmt.Errorf("asking the kubelet every %s: at least 100ms", o.Interval)
 	}
-	if (o.DRA || o.Annotations || o.Labels || o.Processes != nil) && (o.API == nil || o.Node == "") {
+	if (o.DRA || o.Annotations || o.PodText != nil || o.Processes != nil) && (o.API == nil || o.Node == "") {
 		return nil, fmt.Errorf("DRA claims, pod annotations, pod labels and virtual GPUs need the API server and the node's name: %w", ErrNotInCluster)
 	}
 	k, err := dial(o.Socket, o.MaxAnswer)
@@ -172,7 +173,7 @@ func (w *Watcher) ask(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, max(w.opts.Interval, time.Second))
 	defer cancel()
 	taken := w.opts.now()
-	pods, err := w.kubelet.list(limit, w.cluster.now.Load().pods)
+	pods, err := w.kubelet.list(limit)
 	if ctx.Err() != nil {
 		return
 	}

@@ -125,7 +125,7 @@ func TestClusterIsAskedApart(t *testing.T) {
 		}
 		c := newCluster(Options{
 			API: api, Node: "node-1",
-			Labels: true, Log: slog.New(slog.DiscardHandler),
+			PodText: func(*Pod) string { return "" }, Log: slog.New(slog.DiscardHandler),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

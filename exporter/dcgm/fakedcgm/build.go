@@ -33,10 +33,9 @@ func Build(ctx context.Context, dir string) (libDir string, err error) {
 	if err != nil {
 		panic(err) // the name of the folder is a constant
 	}
-	engine := []string{"file.c", "wire.c", "engine.c", "groups.c", "fields.c", "samples.c", "machine.c", "values.c", "health.c"}
 	return cbuild.Build(ctx, dir, "fakedcgm",
-		cbuild.Target{Output: "libdcgm.so.4", Source: source, Files: append(engine, "connection.c", "api.c", "watches.c")},
-		cbuild.Target{Output: HostEngine, Source: source, Files: append(engine, "server.c")},
+		cbuild.Target{Output: "libdcgm.so.4", Source: source, Files: []string{"file.c", "library.c", "machine.c", "samples.c", "watches.c"}},
+		cbuild.Target{Output: HostEngine, Source: source, Files: []string{"file.c", "server.c"}},
 		fakenvml.Target())
 }
 

@@ -9,8 +9,8 @@
 // FAKEDCGM_STATE naming the file takes the same cgo path as on a real machine.
 // The fake follows the semantics of DCGM's headers: version words are checked,
 // values that are not there are blank, unwatched fields give no data, watched
-// ones are sampled at their interval and carry the time of the sample. Library
-// and host engine use a protocol of their own, in one process or two.
+// ones are sampled at their interval and carry the time of the sample. The process of a
+// remote host engine holds the connections; the library answers for it.
 //
 // Checked on 2026-11-23: sizes and places of structures against go-dcgm's headers (TestABI);
 // the field table against DCGM 4.5.2's own library; against the sources of DCGM 4.5.2 and

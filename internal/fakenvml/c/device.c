@@ -8,6 +8,7 @@
 #include <strings.h>
 
 EXPORT int nvmlInit_v2(void) { return open_library(); }
+EXPORT int nvmlInitWithFlags(unsigned flags) { (void)flags; return open_library(); }
 EXPORT int nvmlShutdown(void) { return close_library(); }
 
 EXPORT const char *nvmlErrorString(int code) {

@@ -49,7 +49,6 @@ enum { ENTITY_OK = 1, ENTITY_LOST = 4 };
 #define MAX_FIELD_ID 1524
 #define STR_LEN 256
 #define EMBEDDED_HANDLE 0x7fffffff
-#define GROUP_ALL_GPUS 0x7fffffff
 
 #define VERSION(type, n) ((unsigned int)(sizeof(type) | ((unsigned long)(n) << 24)))
 
@@ -89,7 +88,6 @@ typedef struct {
     payload_t value;
 } value_v2;
 
-typedef int (*enum_v1)(unsigned int gpu, value_v1 *values, int n, void *user);
 typedef int (*enum_v2)(unsigned int kind, unsigned int id, value_v1 *values, int n, void *user);
 
 typedef struct {
@@ -108,9 +106,10 @@ typedef struct {
     unsigned int nvml_index, nvml_gi, nvml_ci, nvml_profile, slices;
 } hierarchy_entry;
 
+enum { MAX_HIERARCHY = MAX_DEVICES * 14 };
 typedef struct {
     unsigned int version, count;
-    hierarchy_entry list[MAX_DEVICES * 14];
+    hierarchy_entry list[MAX_HIERARCHY];
 } hierarchy_v2;
 
 typedef struct {
@@ -150,12 +149,6 @@ typedef struct {
 
 typedef struct {
     unsigned int version, count;
-    char name[STR_LEN];
-    entity_t list[MAX_ENTITIES];
-} group_info_v3;
-
-typedef struct {
-    unsigned int version, count;
     struct {
         unsigned int cpu;
         struct {
@@ -164,11 +157,6 @@ typedef struct {
         } cores;
     } cpus[8];
 } cpu_hierarchy_v1;
-
-typedef struct {
-    unsigned int version;
-    char text[STR_LEN * 2];
-} version_info_v2;
 
 enum { LINK_DOWN = 2, LINK_UP = 3 };
 enum { LINKS_PER_SWITCH = 256, MAX_SWITCHES = 12 };
@@ -203,12 +191,6 @@ typedef struct {
     incident_t list[MAX_ENTITIES];
 } health_v5;
 
-/* Of this only emptiness is reported. */
-typedef struct {
-    unsigned int version;
-    char rest[444];
-} topology_v1;
-
 _Static_assert(sizeof(connect_v2) == 16, "dcgmConnectV2Params_v2");
 _Static_assert(sizeof(value_v1) == 4120, "dcgmFieldValue_v1");
 _Static_assert(sizeof(value_v2) == 4128, "dcgmFieldValue_v2");
@@ -217,8 +199,6 @@ _Static_assert(sizeof(hierarchy_entry) == 164, "dcgmMigHierarchyInfo_v2");
 _Static_assert(sizeof(hierarchy_v2) == 73480, "dcgmMigHierarchy_v2");
 _Static_assert(sizeof(attributes_v3) == 5220, "dcgmDeviceAttributes_v3");
 _Static_assert(sizeof(prof_groups_v3) == 1376, "dcgmProfGetMetricGroups_v3");
-_Static_assert(sizeof(group_info_v3) == 8456, "dcgmGroupInfo_v3");
-_Static_assert(sizeof(version_info_v2) == 516, "dcgmVersionInfo_v2");
 _Static_assert(4 * LINK_WORDS(18) == 0x39bc && 4 * LINK_WORDS(36) == 0x42bc, "dcgmNvLinkStatus_v4, _v5");
 _Static_assert(sizeof(p2p_status_v1) == 4232, "dcgmNvLinkP2PStatus_v1");
 _Static_assert(sizeof(health_v5) == 1069068, "dcgmHealthResponse_v5");

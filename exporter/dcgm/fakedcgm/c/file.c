@@ -1,4 +1,4 @@
-/* The state file: found through the environment, read when another stands in its place. */
+/* The state file: read when another stands in its place. */
 #include "state.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ static bool place_tables(state *s, const char *image, size_t size) {
 
 static const char *load(const char *path) {
     struct stat st;
-    if (path == NULL || stat(path, &st) != 0)
+    if (stat(path, &st) != 0)
         return "there is no file";
     if (file.fd >= 0 && st.st_ino == file.is.st_ino && st.st_dev == file.is.st_dev)
         return NULL;
@@ -62,11 +62,17 @@ static const char *load(const char *path) {
     return NULL;
 }
 
+static char state_path[4096];
+
+void state_use(const char *path) {
+    snprintf(state_path, sizeof state_path, "%s", path ? path : "");
+}
+
 const state *state_current(void) {
     static bool failed;
-    const char *path = getenv("FAKEDCGM_STATE"), *problem = load(path);
+    const char *problem = load(state_path);
     if (problem && !failed)
-        fprintf(stderr, "fakedcgm: FAKEDCGM_STATE (%s): %s\n", path ? path : "not set", problem);
+        fprintf(stderr, "fakedcgm: the state (%s): %s\n", *state_path ? state_path : "FAKEDCGM_STATE is not set", problem);
     failed = problem != NULL;
     return problem ? NULL : &file.state;
 }

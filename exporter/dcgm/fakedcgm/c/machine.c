@@ -1,5 +1,5 @@
-/* Serves the calls that ask what there is. */
-#include "engine.h"
+/* What there is. */
+#include "fake.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,8 +62,8 @@ bool entity_exists(const state *s, entity_t e) {
     }
 }
 
-const unsigned short *profiled_fields(const state *s, const GPU *c, int *n) {
-    static const unsigned short usual[] = { 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012 };
+const uint16_t *profiled_fields(const state *s, const GPU *c, int *n) {
+    static const uint16_t usual[] = { 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012 };
     *n = 0;
     if (c->lost)
         return NULL;
@@ -74,57 +74,41 @@ const unsigned short *profiled_fields(const state *s, const GPU *c, int *n) {
     return c->profiled ? c->profile : usual;
 }
 
-static void put_ids(buffer *out, const unsigned int *ids, int n) {
-    PUT(out, n);
-    put_bytes(out, ids, (size_t)n * sizeof *ids);
-}
-
-status_t serve_dcgmGetAllDevices(const state *s, buffer *in, buffer *out) {
-    int live_only, n = 0;
-    unsigned int ids[MAX_GPUS];
-    GET(in, live_only);
-    for (int i = 0; i < s->GPUs && !s->no_nvml; i++)
-        if (!live_only || !s->GPU[i].lost)
-            ids[n++] = (unsigned)s->GPU[i].index;
-    put_ids(out, ids, n);
-    return ST_OK;
-}
-
-status_t serve_dcgmGetEntityGroupEntities(const state *s, buffer *in, buffer *out) {
-    unsigned int kind, flags;
-    unsigned int ids[MAX_ENTITIES];
+EXPORT status_t dcgmGetEntityGroupEntities(handle_t handle, unsigned int kind, unsigned int *list, int *count,
+                                           unsigned int flags) {
+    if (list == NULL || count == NULL || *count < MAX_ENTITIES || flags != 0)
+        return ST_BADPARAM;
+    ENTER(dcgmGetEntityGroupEntities);
     int n = 0;
-    GET(in, kind);
-    GET(in, flags);
     for (int i = 0; i < s->GPUs && !s->no_nvml; i++) {
         const GPU *c = &s->GPU[i];
-        if ((flags & 1) && c->lost)
-            continue;
         if (kind == FE_GPU)
-            ids[n++] = (unsigned)c->index;
-        for (int k = 0; kind == FE_GPU_I && k < c->instances.count; k++)
-            ids[n++] = (unsigned)instance_of(s, c, k)->entity;
-        for (int k = 0; kind == FE_GPU_CI && k < c->instances.count; k++)
-            for (int j = 0; j < instance_of(s, c, k)->computes; j++)
-                ids[n++] = (unsigned)(8 * instance_of(s, c, k)->entity + j);
+            list[n++] = (unsigned)c->index;
+        for (int k = 0; k < c->instances.count; k++) {
+            const instance *g = instance_of(s, c, k);
+            if (kind == FE_GPU_I)
+                list[n++] = (unsigned)g->entity;
+            for (int j = 0; kind == FE_GPU_CI && j < g->computes; j++)
+                list[n++] = (unsigned)(8 * g->entity + j);
+        }
     }
     for (int i = 0; i < s->things; i++)
         if (s->thing[i].kind == kind && kind != FE_CPU_CORE)
-            ids[n++] = s->thing[i].id;
+            list[n++] = s->thing[i].id;
     for (unsigned core = 0; kind == FE_CPU_CORE && core < MAX_ENTITIES; core++)
         if (has_core(s, core))
-            ids[n++] = core;
-    put_ids(out, ids, n);
-    return ST_OK;
+            list[n++] = core;
+    *count = n;
+    return leave(ST_OK);
 }
 
-status_t serve_dcgmGetGpuStatus(const state *s, buffer *in, buffer *out) {
-    unsigned int gpu;
-    GET(in, gpu);
+EXPORT status_t dcgmGetGpuStatus(handle_t handle, unsigned int gpu, int *status) {
+    if (status == NULL)
+        return ST_BADPARAM;
+    ENTER(dcgmGetGpuStatus);
     const GPU *c = find_gpu(s, gpu);
-    int status = c && c->lost ? ENTITY_LOST : ENTITY_OK;
-    PUT(out, status);
-    return c ? ST_OK : ST_BADPARAM;
+    *status = c && c->lost ? ENTITY_LOST : ENTITY_OK;
+    return leave(c ? ST_OK : ST_BADPARAM);
 }
 
 /* Copies one text value of a GPU; a lost GPU gives blanks. */
@@ -134,30 +118,30 @@ static void attribute(const state *s, const GPU *c, unsigned short field, char *
     snprintf(out, STR_LEN, "%s", v.value.str);
 }
 
-status_t serve_dcgmGetDeviceAttributes(const state *s, buffer *in, buffer *out) {
-    unsigned int gpu;
-    GET(in, gpu);
-    const GPU *c = find_gpu(s, gpu);
-    if (s->no_nvml)
-        return ST_NVML_NOT_LOADED;
-    if (c == NULL)
+EXPORT status_t dcgmGetDeviceAttributes(handle_t handle, unsigned int gpu, attributes_v3 *out) {
+    if (out == NULL)
         return ST_BADPARAM;
-    attributes_v3 a = { .version = VERSION(attributes_v3, 3) };
-    attribute(s, c, 1, a.identifiers.driver_version);
-    attribute(s, c, 50, a.identifiers.name);
-    attribute(s, c, 54, a.identifiers.uuid);
-    attribute(s, c, 57, a.identifiers.pci_bus_id);
+    if (out->version != VERSION(attributes_v3, 3))
+        return ST_VER_MISMATCH;
+    ENTER(dcgmGetDeviceAttributes);
+    const GPU *c = find_gpu(s, gpu);
+    if (s->no_nvml || c == NULL)
+        return leave(s->no_nvml ? ST_NVML_NOT_LOADED : ST_BADPARAM);
+    *out = (attributes_v3){ .version = VERSION(attributes_v3, 3) };
+    attribute(s, c, 1, out->identifiers.driver_version);
+    attribute(s, c, 50, out->identifiers.name);
+    attribute(s, c, 54, out->identifiers.uuid);
+    attribute(s, c, 57, out->identifiers.pci_bus_id);
     for (int i = 1; i < 6; i++)
-        a.power[i] = INT32_BLANK;
-    a.memory.total = c->lost ? INT32_BLANK : (unsigned)c->memory;
-    a.memory.bar1 = a.memory.used = a.memory.free = INT32_BLANK;
-    a.settings.mig = c->lost ? INT32_BLANK : c->mig;
-    PUT(out, a);
-    return ST_OK;
+        out->power[i] = INT32_BLANK;
+    out->memory.total = c->lost ? INT32_BLANK : (unsigned)c->memory;
+    out->memory.bar1 = out->memory.used = out->memory.free = INT32_BLANK;
+    out->settings.mig = c->lost ? INT32_BLANK : c->mig;
+    return leave(ST_OK);
 }
 
 /* compute is -1 for the GPU instance itself. */
-static void put_entry(buffer *out, const GPU *c, const instance *i, int compute) {
+static hierarchy_entry entry(const GPU *c, const instance *i, int compute) {
     entity_t gi = { FE_GPU_I, (unsigned)i->entity };
     hierarchy_entry e = {
         .entity = compute >= 0 ? (entity_t){ FE_GPU_CI, 8 * gi.id + (unsigned)compute } : gi,
@@ -168,66 +152,78 @@ static void put_entry(buffer *out, const GPU *c, const instance *i, int compute)
         .slices = (unsigned)(compute >= 0 ? i->slices / i->computes : i->slices),
     };
     snprintf(e.gpu_uuid, sizeof e.gpu_uuid, "%s", c->uuid);
-    PUT(out, e);
+    return e;
 }
 
-status_t serve_dcgmGetGpuInstanceHierarchy(const state *s, buffer *in, buffer *out) {
-    (void)in;
-    engine_log("hierarchy");
+EXPORT status_t dcgmGetGpuInstanceHierarchy(handle_t handle, hierarchy_v2 *out) {
+    if (out == NULL)
+        return ST_BADPARAM;
+    if (out->version != VERSION(hierarchy_v2, 2))
+        return ST_VER_MISMATCH;
+    ENTER(dcgmGetGpuInstanceHierarchy);
+    fake_log("hierarchy");
     if (s->no_nvml)
-        return ST_NVML_NOT_LOADED;
+        return leave(ST_NVML_NOT_LOADED);
+    out->count = 0;
     for (int i = 0; i < s->GPUs; i++) {
         const GPU *c = &s->GPU[i];
-        /* DCGM's struct holds 14 entries a GPU. */
-        for (int k = 0; !c->lost && k < c->instances.count && k < 7; k++) {
+        for (int k = 0; !c->lost && k < c->instances.count; k++) {
             const instance *gi = instance_of(s, c, k);
-            for (int j = -1; j < gi->computes; j++)
-                put_entry(out, c, gi, j);
+            for (int j = -1; j < gi->computes && out->count < MAX_HIERARCHY; j++)
+                out->list[out->count++] = entry(c, gi, j);
         }
     }
-    return ST_OK;
+    return leave(ST_OK);
 }
 
-status_t serve_dcgmProfGetSupportedMetricGroups(const state *s, buffer *in, buffer *out) {
-    unsigned int gpu;
-    GET(in, gpu);
-    const GPU *c = find_gpu(s, gpu);
-    if (c == NULL)
+EXPORT status_t dcgmProfGetSupportedMetricGroups(handle_t handle, prof_groups_v3 *out) {
+    if (out == NULL)
         return ST_BADPARAM;
-    int n;
-    const unsigned short *fields = profiled_fields(s, c, &n);
+    if (out->version != VERSION(prof_groups_v3, 3))
+        return ST_VER_MISMATCH;
+    ENTER(dcgmProfGetSupportedMetricGroups);
+    const GPU *c = find_gpu(s, out->gpu);
+    int n = 0;
+    const uint16_t *fields = c ? profiled_fields(s, c, &n) : NULL;
     if (n == 0)
-        return ST_PROFILING_NOT_SUPPORTED;
-    PUT(out, n);
-    put_bytes(out, fields, (size_t)n * sizeof *fields);
-    return ST_OK;
+        return leave(c ? ST_PROFILING_NOT_SUPPORTED : ST_BADPARAM);
+    memset(&out->groups, 0, sizeof out->groups);
+    out->count = 1;
+    out->groups[0].count = (unsigned)n;
+    memcpy(out->groups[0].fields, fields, (size_t)n * sizeof *fields);
+    return leave(ST_OK);
 }
 
-status_t serve_dcgmGetCpuHierarchy(const state *s, buffer *in, buffer *out) {
-    (void)in;
-    cpu_hierarchy_v1 h = { .version = VERSION(cpu_hierarchy_v1, 1) };
-    for (int i = 0; i < s->things && h.count < 8; i++) {
+EXPORT status_t dcgmGetCpuHierarchy(handle_t handle, cpu_hierarchy_v1 *out) {
+    if (out == NULL)
+        return ST_BADPARAM;
+    if (out->version != VERSION(cpu_hierarchy_v1, 1))
+        return ST_VER_MISMATCH;
+    ENTER(dcgmGetCpuHierarchy);
+    *out = (cpu_hierarchy_v1){ .version = VERSION(cpu_hierarchy_v1, 1) };
+    for (int i = 0; i < s->things && out->count < 8; i++) {
         const thing *t = &s->thing[i];
         if (t->kind != FE_CPU)
             continue;
-        h.cpus[h.count].cpu = t->id;
+        out->cpus[out->count].cpu = t->id;
         for (int core = t->first; core <= t->last; core++)
-            h.cpus[h.count].cores.bitmask[core / 64] |= 1ull << (core % 64);
-        h.count++;
+            out->cpus[out->count].cores.bitmask[core / 64] |= 1ull << (core % 64);
+        out->count++;
     }
-    if (h.count == 0)
-        return ST_NOT_SUPPORTED; /* a machine without Grace CPUs */
-    PUT(out, h);
-    return ST_OK;
+    return leave(out->count ? ST_OK : ST_NOT_SUPPORTED); /* a machine without Grace CPUs */
 }
 
-status_t serve_dcgmGetNvLinkLinkStatus(const state *s, buffer *in, buffer *out) {
-    unsigned version;
-    GET(in, version);
+EXPORT status_t dcgmGetNvLinkLinkStatus(handle_t handle, unsigned int *words) {
+    if (words == NULL)
+        return ST_BADPARAM;
+    ENTER(dcgmGetNvLinkLinkStatus);
+    const unsigned version = *words;
     const int links = version == LINKS_VERSION(5, 36) ? 36 : 18;
     if (version != LINKS_VERSION(4, 18) && (version != LINKS_VERSION(5, 36) || !s->links36))
-        return ST_VER_MISMATCH;
-    unsigned words[LINK_WORDS(36)] = { version, (unsigned)s->GPUs };
+        return leave(ST_VER_MISMATCH);
+    memset(words, 0, version & 0xffffff);
+    words[0] = version;
+    words[1] = (unsigned)s->GPUs;
     unsigned *gpus = words + 2, *switches = gpus + MAX_DEVICES * (1 + links);
     for (int i = 0; i < s->GPUs; i++)
         gpus[i * (1 + links)] = (unsigned)s->GPU[i].index;
@@ -243,39 +239,22 @@ status_t serve_dcgmGetNvLinkLinkStatus(const state *s, buffer *in, buffer *out) 
             if (list[k * (1 + per)] == (unsigned)t->parent)
                 list[k * (1 + per) + 1 + t->index] = t->up ? LINK_UP : LINK_DOWN;
     }
-    put_bytes(out, words, version & 0xffffff);
-    return ST_OK;
+    return leave(ST_OK);
 }
 
-static int place_of(const p2p_status_v1 *p, int gpu) {
-    for (int k = 0; k < (int)p->gpus; k++)
-        if (p->gpu[k].id == (unsigned)gpu)
-            return k;
-    return -1;
-}
-
-status_t serve_dcgmGetNvLinkP2PStatus(const state *s, buffer *in, buffer *out) {
-    (void)in;
-    p2p_status_v1 p = { .version = VERSION(p2p_status_v1, 1) };
-    for (int i = 0; i < s->GPUs; i++)
-        p.gpu[p.gpus++].id = (unsigned)s->GPU[i].index;
-    for (int i = 0; i < s->peers; i++) {
-        int from = place_of(&p, s->peer[i].from), to = place_of(&p, s->peer[i].to);
-        if (from >= 0 && to >= 0)
-            p.gpu[from].status[to] = s->peer[i].status;
+EXPORT status_t dcgmGetNvLinkP2PStatus(handle_t handle, p2p_status_v1 *out) {
+    if (out == NULL)
+        return ST_BADPARAM;
+    if (out->version != VERSION(p2p_status_v1, 1))
+        return ST_VER_MISMATCH;
+    ENTER(dcgmGetNvLinkP2PStatus);
+    *out = (p2p_status_v1){ .version = VERSION(p2p_status_v1, 1), .gpus = (unsigned)s->GPUs };
+    for (int i = 0; i < s->GPUs; i++) {
+        out->gpu[i].id = (unsigned)s->GPU[i].index;
+        for (int k = 0; k < s->GPUs; k++)
+            for (int p = 0; p < s->peers; p++)
+                if (s->peer[p].from == s->GPU[i].index && s->peer[p].to == s->GPU[k].index)
+                    out->gpu[i].status[k] = s->peer[p].status;
     }
-    PUT(out, p);
-    return ST_OK;
-}
-
-status_t serve_dcgmGetDeviceTopology(const state *s, buffer *in, buffer *out) {
-    unsigned int gpu;
-    (void)out;
-    GET(in, gpu);
-    return find_gpu(s, gpu) ? ST_OK : ST_BADPARAM;
-}
-
-status_t serve_dcgmHostengineVersionInfo(const state *s, buffer *in, buffer *out) {
-    (void)s, (void)in, (void)out;
-    return ST_OK;
+    return leave(ST_OK);
 }

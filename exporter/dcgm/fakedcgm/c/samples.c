@@ -1,10 +1,11 @@
 /* Watches and the samples they take. */
-#include "engine.h"
+#include "fake.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct watch {
     struct watch *next; /* in its bucket */
@@ -19,6 +20,24 @@ typedef struct watch {
 typedef struct history {
     sample ring[MAX_HISTORY];
 } history;
+
+/* What DCGM knows about its fields, by id. */
+#define FIELD(number, kind, of, where, name) \
+    [number] = { .id = number, .type = kind, .size = kind == 'i' || kind == 'd' ? 8 : 0, .tag = name, .scope = where, .level = of },
+
+static const field_meta table[MAX_FIELD_ID] = {
+#include "fields.h"
+};
+
+const field_meta *field_by_id(unsigned short id) {
+    return id > 0 && id < MAX_FIELD_ID && table[id].type != 0 ? &table[id] : NULL;
+}
+
+static int64_t now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
 
 enum { XID_ERRORS = 230, BUCKETS = 4096 };
 
@@ -75,9 +94,9 @@ static bool identity(const state *s, const GPU *c, const instance *i, sample *ou
 static xid_event before[MAX_XIDS];
 static int befores;
 
-void xids_begin(const state *s) {
-    befores = s->xids;
-    memcpy(before, s->xid, (size_t)befores * sizeof *before);
+void xids_begin(const xid_event *xids, int n) {
+    befores = n;
+    memcpy(before, xids, (size_t)n * sizeof *before);
 }
 
 /* Gives the k-th XID as a sample where the host engine knows it. */
@@ -286,7 +305,7 @@ void sample_latest(const state *s, entity_t e, unsigned short field, sample *out
         *out = w->last;
         return;
     }
-    engine_log("unwatched %u %u %u", e.kind, e.id, field);
+    fake_log("unwatched %u %u %u", e.kind, e.id, field);
     const field_meta *meta = field_by_id(field);
     *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
     out->status = meta ? ST_NOT_WATCHED : ST_UNKNOWN_FIELD;

@@ -96,9 +96,10 @@ typedef struct {
     const char (*text)[MAX_TEXT];
 } state;
 
-/* Gives the state of the file named by FAKEDCGM_STATE, read again when the file
- * has changed; NULL when it cannot be read (stderr says why, once). The caller
- * holds the lock that guards it. */
+/* Says which file has the state. */
+void state_use(const char *path);
+/* Gives the state, read again when the file has changed; NULL when it cannot be read
+ * (stderr says why, once). The caller holds the lock that guards it. */
 const state *state_current(void);
 
 #endif

@@ -1,243 +1,261 @@
-/* The library's functions that concern groups, watches and values. */
-#include "connection.h"
-#include "engine.h"
+/* Groups of entities and of fields, with DCGM's limits, and what is done with them. */
+#include "fake.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static status_t call_plain(handle_t handle, int call, buffer *in) {
-    buffer answer = { 0 };
-    status_t st = call_engine(handle, call, in, &answer);
-    buffer_free(&answer);
-    return st;
+typedef struct {
+    bool used;
+    char name[STR_LEN];
+    int count;
+    unsigned systems; /* health watches */
+    entity_t list[MAX_ENTITIES];
+} entity_group;
+
+typedef struct {
+    bool used;
+    char name[STR_LEN];
+    int count;
+    unsigned short list[MAX_FIELDS_IN_GROUP];
+} field_group;
+
+static entity_group groups[MAX_GROUPS];
+static field_group field_groups[MAX_GROUPS];
+
+/* Ids begin above 1: DCGM keeps the first ones for its own default groups. */
+enum { FIRST_ID = 2 };
+
+static entity_group *find_group(uintptr_t id) {
+    return id >= FIRST_ID && id < MAX_GROUPS + FIRST_ID && groups[id - FIRST_ID].used ? &groups[id - FIRST_ID] : NULL;
 }
 
-static status_t call_for_id(handle_t handle, int call, buffer *in, uintptr_t *out) {
-    buffer answer = { 0 };
-    status_t st = call_engine(handle, call, in, &answer);
-    if (st == ST_OK)
-        GET(&answer, *out);
-    if (st == ST_OK && answer.bad)
-        st = ST_GENERIC_ERROR;
-    buffer_free(&answer);
-    return st;
+static field_group *find_fields(uintptr_t id) {
+    return id >= FIRST_ID && id < MAX_GROUPS + FIRST_ID && field_groups[id - FIRST_ID].used ? &field_groups[id - FIRST_ID] : NULL;
 }
 
-static void put_name(buffer *in, const char *name) {
-    char text[STR_LEN] = "";
-    snprintf(text, sizeof text, "%s", name);
-    put_bytes(in, text, sizeof text);
+void forget(void) {
+    for (int i = 0; i < MAX_GROUPS; i++)
+        groups[i].used = field_groups[i].used = false;
+    watches_clear();
 }
 
+/* Makes empty groups only, as go-dcgm does. */
 EXPORT status_t dcgmGroupCreate(handle_t handle, int type, const char *name, uintptr_t *out) {
-    buffer in = { 0 };
-    if (name == NULL || out == NULL || type < 0 || type > 5)
+    if (name == NULL || out == NULL || type != 1)
         return ST_BADPARAM;
-    PUT(&in, type);
-    put_name(&in, name);
-    return call_for_id(handle, CALL_dcgmGroupCreate, &in, out);
+    ENTER(dcgmGroupCreate);
+    for (int i = 0; i < MAX_GROUPS; i++) {
+        if (groups[i].used)
+            continue;
+        memset(&groups[i], 0, sizeof groups[i]);
+        groups[i].used = true;
+        snprintf(groups[i].name, STR_LEN, "%s", name);
+        *out = (uintptr_t)(i + FIRST_ID);
+        return leave(ST_OK);
+    }
+    return leave(ST_MAX_LIMIT);
 }
 
 EXPORT status_t dcgmGroupDestroy(handle_t handle, uintptr_t id) {
-    buffer in = { 0 };
-    PUT(&in, id);
-    return call_plain(handle, CALL_dcgmGroupDestroy, &in);
+    ENTER(dcgmGroupDestroy);
+    entity_group *g = find_group(id);
+    if (g)
+        g->used = false;
+    return leave(g ? ST_OK : ST_NOT_CONFIGURED);
 }
 
 EXPORT status_t dcgmGroupAddEntity(handle_t handle, uintptr_t id, unsigned int kind, unsigned int entity) {
-    buffer in = { 0 };
+    ENTER(dcgmGroupAddEntity);
+    entity_group *g = find_group(id);
     entity_t e = { kind, entity };
-    PUT(&in, id);
-    PUT(&in, e);
-    return call_plain(handle, CALL_dcgmGroupAddEntity, &in);
-}
-
-EXPORT status_t dcgmGroupAddDevice(handle_t handle, uintptr_t id, unsigned int gpu) {
-    return dcgmGroupAddEntity(handle, id, FE_GPU, gpu);
-}
-
-EXPORT status_t dcgmGroupGetInfo(handle_t handle, uintptr_t id, group_info_v3 *out) {
-    buffer in = { 0 }, answer = { 0 };
-    if (out == NULL)
-        return ST_BADPARAM;
-    if (out->version != VERSION(group_info_v3, 3))
-        return ST_VER_MISMATCH;
-    PUT(&in, id);
-    status_t st = call_engine(handle, CALL_dcgmGroupGetInfo, &in, &answer);
-    if (st == ST_OK) {
-        get_bytes(&answer, out->name, STR_LEN);
-        GET(&answer, out->count);
-        if (out->count > MAX_ENTITIES)
-            st = ST_GENERIC_ERROR;
-        else
-            get_bytes(&answer, out->list, out->count * sizeof *out->list);
-    }
-    buffer_free(&answer);
-    return st;
+    if (g == NULL)
+        return leave(ST_NOT_CONFIGURED);
+    if (!entity_exists(s, e))
+        return leave(ST_BADPARAM);
+    for (int i = 0; i < g->count; i++)
+        if (g->list[i].kind == kind && g->list[i].id == entity)
+            return leave(ST_BADPARAM);
+    if (g->count == MAX_ENTITIES)
+        return leave(ST_MAX_LIMIT);
+    g->list[g->count++] = e;
+    return leave(ST_OK);
 }
 
 EXPORT status_t dcgmFieldGroupCreate(handle_t handle, int count, const unsigned short *fields, const char *name,
                                      uintptr_t *out) {
-    buffer in = { 0 };
     if (count < 1 || count > MAX_FIELDS_IN_GROUP || fields == NULL || name == NULL || out == NULL)
         return ST_BADPARAM;
-    put_name(&in, name);
-    PUT(&in, count);
-    put_bytes(&in, fields, (size_t)count * sizeof *fields);
-    return call_for_id(handle, CALL_dcgmFieldGroupCreate, &in, out);
+    ENTER(dcgmFieldGroupCreate);
+    (void)s;
+    int slot = -1;
+    for (int i = 0; i < count; i++)
+        if (field_by_id(fields[i]) == NULL)
+            return leave(ST_UNKNOWN_FIELD);
+    for (int i = MAX_GROUPS - 1; i >= 0; i--) {
+        if (!field_groups[i].used)
+            slot = i;
+        else if (strcmp(field_groups[i].name, name) == 0)
+            return leave(ST_DUPLICATE_KEY);
+    }
+    if (slot < 0)
+        return leave(ST_MAX_LIMIT);
+    field_group *f = &field_groups[slot];
+    *f = (field_group){ .used = true, .count = count };
+    snprintf(f->name, STR_LEN, "%s", name);
+    memcpy(f->list, fields, (size_t)count * sizeof *fields);
+    *out = (uintptr_t)(slot + FIRST_ID);
+    return leave(ST_OK);
 }
 
 EXPORT status_t dcgmFieldGroupDestroy(handle_t handle, uintptr_t id) {
-    buffer in = { 0 };
-    PUT(&in, id);
-    return call_plain(handle, CALL_dcgmFieldGroupDestroy, &in);
+    ENTER(dcgmFieldGroupDestroy);
+    field_group *f = find_fields(id);
+    if (f)
+        f->used = false;
+    return leave(f ? ST_OK : ST_NOT_CONFIGURED);
+}
+
+/* A list is refused as a whole when one GPU cannot profile one field of it. */
+static bool may_watch(const state *s, const entity_group *g, const field_group *f) {
+    for (int i = 0; i < g->count; i++) {
+        const GPU *c = g->list[i].kind == FE_GPU ? find_gpu(s, g->list[i].id) : NULL;
+        int n = 0;
+        const uint16_t *can = c ? profiled_fields(s, c, &n) : NULL;
+        for (int k = 0; c && k < f->count; k++) {
+            bool refused = f->list[k] >= 1001 && f->list[k] <= 1083;
+            for (int j = 0; j < n; j++)
+                refused = refused && can[j] != f->list[k];
+            if (refused)
+                return false;
+        }
+    }
+    return true;
 }
 
 EXPORT status_t dcgmWatchFields(handle_t handle, uintptr_t group, uintptr_t fields, long long every_us, double keep_age,
                                 int keep_samples) {
-    buffer in = { 0 };
-    int64_t every = every_us;
     if (every_us < 1 || keep_age < 0 || keep_samples < 0)
         return ST_BADPARAM;
-    PUT(&in, group);
-    PUT(&in, fields);
-    PUT(&in, every);
-    return call_plain(handle, CALL_dcgmWatchFields, &in);
+    ENTER(dcgmWatchFields);
+    const entity_group *g = find_group(group);
+    const field_group *f = find_fields(fields);
+    if (s->no_nvml || g == NULL || f == NULL)
+        return leave(s->no_nvml ? ST_NVML_NOT_LOADED : ST_NOT_CONFIGURED);
+    if (!may_watch(s, g, f))
+        return leave(ST_PROFILING_NOT_SUPPORTED);
+    st = ST_OK;
+    for (int i = 0; i < g->count; i++)
+        for (int k = 0; st == ST_OK && k < f->count; k++)
+            st = watch_add(g->list[i], f->list[k], every_us);
+    return leave(st);
 }
 
 EXPORT status_t dcgmUnwatchFields(handle_t handle, uintptr_t group, uintptr_t fields) {
-    buffer in = { 0 };
-    PUT(&in, group);
-    PUT(&in, fields);
-    return call_plain(handle, CALL_dcgmUnwatchFields, &in);
+    ENTER(dcgmUnwatchFields);
+    const entity_group *g = find_group(group);
+    const field_group *f = find_fields(fields);
+    for (int i = 0; g && f && i < g->count; i++)
+        for (int k = 0; k < f->count; k++)
+            watch_remove(g->list[i], f->list[k]);
+    return leave(g && f ? ST_OK : ST_NOT_CONFIGURED);
 }
 
 EXPORT status_t dcgmUpdateAllFields(handle_t handle, int wait) {
-    buffer in = { 0 };
+    ENTER(dcgmUpdateAllFields);
     (void)wait;
-    return call_plain(handle, CALL_dcgmUpdateAllFields, &in);
-}
-
-static bool get_sample(buffer *b, sample *v) {
-    GET(b, v->field);
-    GET(b, v->type);
-    GET(b, v->status);
-    GET(b, v->ts);
-    get_bytes(b, &v->value, v->type == 's' ? sizeof v->value : sizeof v->value.i64);
-    return !b->bad;
+    watches_update(s);
+    return leave(ST_OK);
 }
 
 static void copy_value(payload_t *out, const sample *v) {
     memcpy(out, &v->value, v->type == 's' ? sizeof v->value : sizeof v->value.i64);
 }
 
-static void fill_v1(value_v1 *out, const sample *v) {
-    out->version = VERSION(value_v1, 1);
-    out->field = v->field;
-    out->type = v->type;
-    out->status = v->status;
-    out->ts = v->ts;
-    copy_value(&out->value, v);
-}
-
-static void fill_v2(value_v2 *out, entity_t e, const sample *v) {
-    out->version = VERSION(value_v2, 2);
-    out->kind = e.kind;
-    out->id = e.id;
-    out->field = v->field;
-    out->type = v->type;
-    out->status = v->status;
-    out->unused = 0;
-    out->ts = v->ts;
-    copy_value(&out->value, v);
-}
-
-/* Asks for values; the answer holds n * count samples. */
-static status_t call_latest(handle_t handle, const entity_t *entities, unsigned int n, const unsigned short *fields,
-                            unsigned int count, unsigned int flags, buffer *answer) {
-    buffer in = { 0 };
-    PUT(&in, n);
-    PUT(&in, count);
-    PUT(&in, flags);
-    put_bytes(&in, entities, n * sizeof *entities);
-    put_bytes(&in, fields, count * sizeof *fields);
-    return call_engine(handle, CALL_dcgmEntitiesGetLatestValues, &in, answer);
-}
-
-EXPORT status_t dcgmEntityGetLatestValues(handle_t handle, unsigned int kind, int id, unsigned short *fields,
-                                          unsigned int count, value_v1 *out) {
-    buffer answer = { 0 };
-    entity_t e = { kind, (unsigned)id };
-    if (fields == NULL || out == NULL || count < 1 || count > MAX_FIELDS_IN_GROUP)
-        return ST_BADPARAM;
-    status_t st = call_latest(handle, &e, 1, fields, count, 0, &answer);
-    for (unsigned int k = 0; st == ST_OK && k < count; k++) {
-        sample v;
-        if (get_sample(&answer, &v))
-            fill_v1(&out[k], &v);
-        else
-            st = ST_GENERIC_ERROR;
-    }
-    buffer_free(&answer);
-    return st;
-}
-
-EXPORT status_t dcgmGetLatestValuesForFields(handle_t handle, int gpu, unsigned short *fields, unsigned int count,
-                                             value_v1 *out) {
-    return dcgmEntityGetLatestValues(handle, FE_GPU, gpu, fields, count, out);
-}
-
 EXPORT status_t dcgmEntitiesGetLatestValues(handle_t handle, entity_t *entities, unsigned int n, unsigned short *fields,
                                             unsigned int count, unsigned int flags, value_v2 *out) {
-    buffer answer = { 0 };
     if (entities == NULL || fields == NULL || out == NULL || n < 1 || n > MAX_ENTITIES || count < 1
-        || count > MAX_FIELDS_IN_GROUP)
+        || count > MAX_FIELDS_IN_GROUP || flags != 0)
         return ST_BADPARAM;
-    status_t st = call_latest(handle, entities, n, fields, count, flags, &answer);
-    for (unsigned int i = 0; st == ST_OK && i < n * count; i++) {
+    ENTER(dcgmEntitiesGetLatestValues);
+    for (unsigned int i = 0; i < n * count; i++) {
+        const entity_t e = entities[i / count];
         sample v;
-        if (get_sample(&answer, &v))
-            fill_v2(&out[i], entities[i / count], &v);
-        else
-            st = ST_GENERIC_ERROR;
+        sample_latest(s, e, fields[i % count], &v);
+        value_v2 *o = &out[i];
+        o->version = VERSION(value_v2, 2);
+        o->kind = e.kind;
+        o->id = e.id;
+        o->field = v.field;
+        o->type = v.type;
+        o->status = v.status;
+        o->unused = 0;
+        o->ts = v.ts;
+        copy_value(&o->value, &v);
     }
-    buffer_free(&answer);
-    return st;
+    return leave(ST_OK);
 }
 
 EXPORT status_t dcgmGetValuesSince_v2(handle_t handle, uintptr_t group, uintptr_t fields, long long since,
                                       long long *next, enum_v2 callback, void *user) {
-    buffer in = { 0 }, answer = { 0 };
+    static sample kept[MAX_HISTORY];
+    static value_v1 values[MAX_HISTORY];
     if (next == NULL || callback == NULL)
         return ST_BADPARAM;
-    int64_t from = since, newest = since - 1;
-    PUT(&in, group);
-    PUT(&in, fields);
-    PUT(&in, from);
-    status_t st = call_engine(handle, CALL_dcgmGetValuesSince_v2, &in, &answer);
-    value_v1 *values = st == ST_OK ? calloc(MAX_HISTORY, sizeof *values) : NULL;
-    if (st == ST_OK && values == NULL)
-        st = ST_MEMORY;
-    while (st == ST_OK && answer.at < answer.length) {
-        entity_t e;
-        int n;
-        sample v;
-        GET(&answer, e);
-        GET(&answer, n);
-        if (n < 1 || n > MAX_HISTORY)
-            answer.bad = true;
-        for (int i = 0; !answer.bad && i < n; i++) {
-            get_sample(&answer, &v);
-            fill_v1(&values[i], &v);
-            newest = v.ts > newest ? v.ts : newest;
+    ENTER(dcgmGetValuesSince_v2);
+    const entity_group *g = find_group(group);
+    const field_group *f = find_fields(fields);
+    if (g == NULL || f == NULL)
+        return leave(ST_NOT_CONFIGURED);
+    *next = since;
+    for (int i = 0; i < g->count * f->count; i++) {
+        const entity_t e = g->list[i / f->count];
+        int n = samples_since(s, e, f->list[i % f->count], since, kept);
+        for (int j = 0; j < n; j++) {
+            const sample *v = &kept[j];
+            values[j].version = VERSION(value_v1, 1);
+            values[j].field = v->field;
+            values[j].type = v->type;
+            values[j].status = v->status;
+            values[j].ts = v->ts;
+            copy_value(&values[j].value, v);
+            *next = v->ts >= *next ? v->ts + 1 : *next;
         }
-        if (answer.bad || callback(e.kind, e.id, values, n, user) != 0)
-            st = ST_GENERIC_ERROR;
+        if (n > 0 && callback(e.kind, e.id, values, n, user) != 0)
+            return leave(ST_GENERIC_ERROR);
     }
-    free(values);
-    buffer_free(&answer);
-    if (st == ST_OK)
-        *next = newest + 1;
-    return st;
+    return leave(ST_OK);
+}
+
+EXPORT status_t dcgmHealthSet(handle_t handle, uintptr_t group, unsigned int systems) {
+    ENTER(dcgmHealthSet);
+    entity_group *g = find_group(group);
+    if (g)
+        g->systems = systems;
+    return leave(g ? ST_OK : ST_NOT_CONFIGURED);
+}
+
+EXPORT status_t dcgmHealthCheck(handle_t handle, uintptr_t group, health_v5 *out) {
+    if (out == NULL)
+        return ST_BADPARAM;
+    if (out->version != VERSION(health_v5, 5))
+        return ST_VER_MISMATCH;
+    ENTER(dcgmHealthCheck);
+    const entity_group *g = find_group(group);
+    if (g == NULL)
+        return leave(ST_NOT_CONFIGURED);
+    out->overall = 0;
+    out->count = 0;
+    for (int i = 0; i < s->incidents; i++) {
+        const health_note *h = &s->incident[i];
+        for (int k = 0; k < g->count && (g->systems & (unsigned)h->system); k++) {
+            if (g->list[k].kind != FE_GPU || g->list[k].id != (unsigned)h->gpu)
+                continue;
+            incident_t *o = &out->list[out->count++];
+            *o = (incident_t){ .system = (unsigned)h->system, .result = h->result, .error.code = (unsigned)h->code, .entity = g->list[k] };
+            snprintf(o->error.text, sizeof o->error.text, "code %d", h->code);
+            out->overall = h->result > out->overall ? h->result : out->overall;
+        }
+    }
+    return leave(ST_OK);
 }

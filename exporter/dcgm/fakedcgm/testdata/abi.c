@@ -44,7 +44,6 @@ SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.uuid, shim_attributes, uuid);
 SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.driverVersion, shim_attributes, driver_version);
 SAME_SIZE(dcgmProfGetMetricGroups_v3, prof_groups_v3);
 SAME_PLACE(dcgmProfGetMetricGroups_v3, metricGroups[1].fieldIds, prof_groups_v3, groups[1].fields);
-SAME_SIZE(dcgmGroupInfo_v3, group_info_v3);
 SAME_SIZE(dcgmCpuHierarchy_v1, cpu_hierarchy_v1);
 SAME_PLACE(dcgmCpuHierarchy_v1, cpus[3].ownedCores.bitmask, cpu_hierarchy_v1, cpus[3].cores.bitmask);
 _Static_assert(sizeof(dcgmNvLinkStatus_v4) == 4 * LINK_WORDS(18), "dcgmNvLinkStatus_v4");
@@ -55,8 +54,6 @@ SAME_PLACE(dcgmNvLinkP2PStatus_v1, gpus[2].linkStatus, p2p_status_v1, gpu[2].sta
 SAME_SIZE(dcgmHealthResponse_v5, health_v5);
 SAME_PLACE(dcgmHealthResponse_v5, incidents[2].error.code, health_v5, list[2].error.code);
 SAME_PLACE(dcgmHealthResponse_v5, incidents[2].entityInfo, health_v5, list[2].entity);
-SAME_SIZE(dcgmDeviceTopology_v1, topology_v1);
-SAME_SIZE(dcgmVersionInfo_v2, version_info_v2);
 
 _Static_assert(dcgmFieldValue_version2 == VERSION(value_v2, 2), "dcgmFieldValue_version2");
 _Static_assert(dcgmMigHierarchy_version2 == VERSION(hierarchy_v2, 2), "dcgmMigHierarchy_version2");

@@ -1,0 +1,227 @@
+/* The connection, and what happens around each call. */
+#include "fake.h"
+
+#include <netdb.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* There is one connection at a time, as in go-dcgm. */
+static struct {
+    bool initialized;
+    handle_t handle; /* 0: none */
+    int fd;          /* -1: embedded, or none */
+    unsigned made;
+} host = { .fd = -1 };
+
+static void disconnect(void) {
+    if (host.fd >= 0)
+        close(host.fd);
+    host.fd = -1;
+    host.handle = 0;
+    forget();
+}
+
+static int64_t monotonic_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Sleeps for as long as the state says that calls hang, without the lock, so
+ * that several calls can hang at a time. Gives the state, with the lock held. */
+static const state *lock_after_hang(void) {
+    const int64_t begin = monotonic_ms();
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        const state *s = state_current();
+        if (s == NULL || monotonic_ms() - begin >= s->hang_ms)
+            return s;
+        pthread_mutex_unlock(&lock);
+        nanosleep(&(struct timespec){ .tv_nsec = 10 * 1000000 }, NULL);
+    }
+}
+
+/* The state may say that a call fails. */
+static status_t failing(const state *s, const char *call) {
+    for (int i = 0; i < s->failing; i++)
+        if (strcmp(s->fail[i].call, call) == 0)
+            return s->fail[i].status;
+    return ST_OK;
+}
+
+/* The process at the address has ended. */
+static bool hung_up(void) {
+    char byte;
+    return host.fd >= 0 && recv(host.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+const state *enter(handle_t handle, const char *call, status_t *st) {
+    pthread_mutex_lock(&lock);
+    *st = !host.initialized ? ST_UNINITIALIZED : handle == 0 || handle != host.handle ? ST_CONNECTION_NOT_VALID : ST_OK;
+    pthread_mutex_unlock(&lock);
+    if (*st != ST_OK)
+        return NULL;
+    const state *s = lock_after_hang();
+    *st = s == NULL ? ST_GENERIC_ERROR : failing(s, call);
+    if (handle != host.handle || (s && s->dead) || hung_up()) {
+        if (handle == host.handle) /* it stays gone when the host engine returns */
+            disconnect();
+        *st = ST_CONNECTION_NOT_VALID;
+    }
+    if (*st == ST_OK)
+        return s;
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+status_t leave(status_t st) {
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+void fake_log(const char *format, ...) {
+    const char *path = getenv("FAKEDCGM_LOG");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (f == NULL)
+        return;
+    va_list args;
+    va_start(args, format);
+    vfprintf(f, format, args);
+    va_end(args);
+    fputc('\n', f);
+    fclose(f);
+}
+
+EXPORT status_t dcgmInit(void) {
+    pthread_mutex_lock(&lock);
+    host.initialized = true;
+    return leave(ST_OK);
+}
+
+EXPORT status_t dcgmShutdown(void) {
+    pthread_mutex_lock(&lock);
+    status_t st = host.initialized ? ST_OK : ST_UNINITIALIZED;
+    disconnect();
+    host.initialized = false;
+    return leave(st);
+}
+
+/* Connects to the state at a path, where the process is at fd if it is another one. */
+static status_t begin(const char *path, int fd, const hello *from, status_t refusal, handle_t *out) {
+    pthread_mutex_lock(&lock);
+    disconnect();
+    state_use(path);
+    pthread_mutex_unlock(&lock);
+    const state *s = lock_after_hang();
+    if (!host.initialized || s == NULL || s->dead)
+        return leave(host.initialized ? refusal : ST_UNINITIALIZED);
+    xids_begin(from ? from->xid : s->xid, from ? from->before : s->xids);
+    host.fd = fd;
+    host.handle = *out = from ? ++host.made : EMBEDDED_HANDLE;
+    return leave(ST_OK);
+}
+
+EXPORT status_t dcgmStartEmbedded(int mode, handle_t *out) {
+    if (out == NULL || (mode != 1 && mode != 2))
+        return ST_BADPARAM;
+    return begin(getenv("FAKEDCGM_STATE"), -1, NULL, ST_INIT_ERROR, out);
+}
+
+static int connect_unix(const char *path) {
+    struct sockaddr_un to = { .sun_family = AF_UNIX };
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int connect_tcp(const char *address) {
+    char host_name[256], port[8] = "5555";
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+    if (sscanf(address, "%255[^:]:%7s", host_name, port) < 1 || getaddrinfo(host_name, port, &hints, &found) != 0)
+        return -1;
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    freeaddrinfo(found);
+    return fd;
+}
+
+EXPORT status_t dcgmConnect_v2(const char *address, connect_v2 *params, handle_t *out) {
+    static hello from;
+    if (address == NULL || *address == '\0' || params == NULL || out == NULL)
+        return ST_BADPARAM;
+    if (params->version != VERSION(connect_v2, 2))
+        return ST_VER_MISMATCH;
+    int fd = params->is_unix ? connect_unix(address) : connect_tcp(address);
+    if (fd < 0)
+        return ST_CONNECTION_NOT_VALID;
+    /* The first answer shows that a host engine is behind the address. */
+    status_t st = ST_CONNECTION_NOT_VALID;
+    if (recv(fd, &from, sizeof from, MSG_WAITALL) == (ssize_t)sizeof from)
+        st = begin(from.state, fd, &from, ST_CONNECTION_NOT_VALID, out);
+    if (st != ST_OK)
+        close(fd);
+    return st;
+}
+
+static status_t end(handle_t handle) {
+    pthread_mutex_lock(&lock);
+    status_t st = !host.initialized ? ST_UNINITIALIZED : handle == 0 || handle != host.handle ? ST_CONNECTION_NOT_VALID : ST_OK;
+    const bool embedded = host.fd < 0;
+    pthread_mutex_unlock(&lock);
+    if (st != ST_OK)
+        return st;
+    const state *s = NULL;
+    if (embedded)
+        s = lock_after_hang(); /* stopping hangs as every call does */
+    else
+        pthread_mutex_lock(&lock);
+    disconnect();
+    return leave(s && s->dead ? ST_CONNECTION_NOT_VALID : ST_OK);
+}
+
+EXPORT status_t dcgmStopEmbedded(handle_t handle) {
+    return end(handle);
+}
+
+EXPORT status_t dcgmDisconnect(handle_t handle) {
+    return end(handle);
+}
+
+EXPORT const char *errorString(status_t st) {
+    switch (st) {
+    case ST_OK: return "Success";
+    case ST_BADPARAM: return "Bad parameter passed to function";
+    case ST_GENERIC_ERROR: return "Generic unspecified error";
+    case ST_NOT_CONFIGURED: return "Setting not configured";
+    case ST_NOT_SUPPORTED: return "Feature not supported";
+    case ST_INIT_ERROR: return "DCGM initialization error";
+    case ST_VER_MISMATCH: return "API version mismatch";
+    case ST_CONNECTION_NOT_VALID: return "Host engine connection invalid/disconnected";
+    case ST_PROFILING_NOT_SUPPORTED: return "Profiling is not supported for this group of GPUs or GPU";
+    case ST_NVML_NOT_LOADED: return "Cannot perform the requested operation because NVML doesn't exist on this system.";
+    default: return "Unknown error";
+    }
+}
+
+EXPORT int DcgmFieldsInit(void) {
+    return 0;
+}
+
+EXPORT const field_meta *DcgmFieldGetById(unsigned short id) {
+    return field_by_id(id);
+}
