@@ -100,12 +100,13 @@ func readCountersMap(ctx context.Context, api *pods.API, name string) (counters.
 // countersLoader reads the counters from the source named on the command line.
 func countersLoader(c *config) (func(context.Context) (counters.File, error), error) {
 	file := &countersFile{path: c.countersFile}
-	load := func(context.Context) (counters.File, error) { return file.read() }
-	if c.fields != nil {
-		load = func(context.Context) (counters.File, error) {
+	load := func(context.Context) (counters.File, error) {
+		if c.fields != nil {
 			return counters.File{Fields: slices.Clone(c.fields)}, nil
 		}
-	} else if c.configMap != "" {
+		return file.read()
+	}
+	if c.fields == nil && c.configMap != "" {
 		api, err := pods.Connect()
 		if err != nil {
 			return nil, fmt.Errorf("--configmap-data: %w; use -f FILE with the ConfigMap mounted", err)

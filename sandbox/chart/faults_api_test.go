@@ -111,11 +111,11 @@ func (x *trouble) served(left time.Duration, name string) {
 	x.cleanup(func(ctx context.Context) error {
 		return errors.Join(x.Cluster.StopProgram(adapterName), x.upgrade(ctx), x.startAdapter(ctx), x.Admin.Delete(ctx, secret))
 	})
-	file := filepath.Join(x.t.TempDir(), "ca.crt")
+	file := filepath.Join(x.Cluster.Dir(), "ca-of-mine.crt") // a comma, as in names of tests, would end it for Helm
 	x.must(os.WriteFile(file, ca, 0o600))
 	x.must(errors.Join(
 		x.Cluster.StopProgram(adapterName),
-		x.upgrade(x.t.Context(), "--set", "adapter.certificate.source=secret", "--set", "adapter.certificate.secretName=mine", "--set-file", "adapter.certificate.caBundle="+file),
+		x.upgrade(x.t.Context(), "--force-conflicts", "--set", "adapter.certificate.source=secret", "--set", "adapter.certificate.secretName=mine", "--set-file", "adapter.certificate.caBundle="+file),
 		x.writeCA(ca), x.startAdapterProcess(x.t.Context())))
 }
 
