@@ -44,7 +44,7 @@ const (
 	// prometheusAway is a shape that is played after the others.
 	prometheusAway = "prometheus-away"
 	healthySyncs   = 90
-	shortSyncs     = 10 // of make test: more than three scrapes, of which one fails
+	shortSyncs     = 10              // of make test: more than three scrapes, of which one fails
 	loading        = 8 * time.Second // in which a new replica has no page
 	ready          = 12              // seconds after which the rollout goes on, since KWOK's pods are ready at once
 )
