@@ -74,6 +74,14 @@ func TestRulesThatAreQueries(t *testing.T) {
 	if backlog.Subject != signal.Namespace || !strings.Contains(backlog.Query("shop"), `queue_length{k8s_namespace_name="shop"}`) {
 		t.Errorf("%+v: %s", backlog, backlog.Query("shop"))
 	}
+	f, err = Read("c.yaml", []byte("prometheus: {url: http://x}\nrules:\n- {name: a, query: 'sum by (pod) (x)', namespaces: [shop]}"))
+	if err != nil || f.Err() != nil {
+		t.Fatal(err, f.Err())
+	}
+	rules = f.Signals()
+	if r := rules[len(rules)-1]; r.Subject != signal.Namespace || !strings.Contains(r.Query("shop"), `sum by (pod) (x)), "namespace", "shop"`) {
+		t.Errorf("%+v: %s", r, r.Query("shop"))
+	}
 	refuses(t, "c.yaml", map[string][]string{
 		"prometheus: {url: http://x}\nrules:\n- name: a\n  query: sum(x":                                            {"c.yaml:4: rules[0].query: ", "parse error"},
 		"prometheus: {url: http://x}\nrules:\n- name: a\n  query: sum(x)":                                           {"c.yaml:4: rules[0].query: no selector has namespace"},

@@ -55,7 +55,7 @@ func (r Rule) over() (Rule, error) {
 	base := Rule{Rule: signal.Rule{Duplicates: signal.Max, Maximum: 1e9, MaxAge: LeastMaxAge}}
 	if r.Query != "" {
 		base.Subject, base.PerPod, base.PerWorkload = signal.Namespace, signal.Sum, signal.Sum
-		if signal.GroupsBy(r.Query, cmp.Or(r.Labels.Pod, "pod")) {
+		if len(r.Namespaces) == 0 && signal.GroupsBy(r.Query, cmp.Or(r.Labels.Pod, "pod")) {
 			base.Subject = signal.Target
 		}
 		if r.Sources != nil || r.Like != "" {

@@ -63,6 +63,46 @@ func TestAQueryInPromQL(t *testing.T) {
 	}
 }
 
+// A query without the variable gives its number to the namespaces that the rule names, however
+// many ask at once, and to no other.
+func TestNumberOfAnotherNamespace(t *testing.T) {
+	m := load(t, `
+rabbitmq_queue_messages_ready{namespace="rabbitmq",pod="mq-0",queue="orders"} 30x20
+rabbitmq_queue_messages_ready{namespace="rabbitmq",pod="mq-1",queue="orders"} 12x20
+rabbitmq_queue_messages_ready{namespace="rabbitmq",pod="mq-0",queue="mails"} 500x20
+workers{namespace="shop"} 7 7 _x18
+`)
+	for _, c := range []struct {
+		query      string
+		asked      []string
+		shop, bank float64 // negative: none
+	}{
+		{`rabbitmq_queue_messages_ready{namespace="rabbitmq",queue="orders"}`, []string{"shop", "void"}, 42, -1},
+		{`sum(rabbitmq_queue_messages_ready{namespace="rabbitmq",queue="orders"})`, []string{"shop", "bank"}, 42, 42},
+		{`sum(rabbitmq_queue_messages_ready{queue="orders"})`, []string{"void"}, -1, -1},
+		{`sum(rabbitmq_queue_messages_ready{queue="orders"})`, nil, 42, 42},
+		{`sum(rabbitmq_queue_messages_ready) / scalar(workers)`, []string{"shop"}, -1, -1}, // which is too old
+		{`sum(none)`, []string{"shop"}, -1, -1},
+	} {
+		r := queryRule(c.query)
+		r.Subject, r.Namespaces = Namespace, []string{"shop", "bank"}
+		if err := r.Validate(); err != nil {
+			t.Errorf("%s: %v", c.query, err)
+			continue
+		}
+		table, _, now := askFor(t, m, NewTable(r), r.Query(c.asked...), 20*step)
+		for namespace, want := range map[string]float64{"shop": c.shop, "bank": c.bank, "rabbitmq": -1, "void": -1} {
+			got := -1.0
+			if a, err := table.External(namespace, anything, now); err == nil {
+				got = a.Value
+			}
+			if !near(got, want) {
+				t.Errorf("%s, asked for %q: %s has %g, want %g", c.query, c.asked, namespace, got, want)
+			}
+		}
+	}
+}
+
 func near(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
 
 // A result is as old as the oldest sample behind it: the queue's scrape has stopped, the
@@ -98,6 +138,27 @@ func TestMistakesInAQuery(t *testing.T) {
 		if err := queryRule(text).Validate(); err == nil || !strings.Contains(err.Error(), "sources[0].query: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+func TestMistakesInNamespaces(t *testing.T) {
+	for _, c := range []struct {
+		query, namespace, want string
+	}{
+		{`sum(x{namespace=~"$namespaces"})`, "shop", "leave $namespaces out"},
+		{`vector(1)`, "shop", "reads no series"},
+		{`sum(x)`, `a"}`, "namespaces[0]: "},
+	} {
+		r := queryRule(c.query)
+		r.Namespaces = []string{c.namespace}
+		if err := r.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s for %s: %v, want %q", c.query, c.namespace, err, c.want)
+		}
+	}
+	r := Builtin(45 * time.Second)[0]
+	r.Namespaces = []string{"shop"}
+	if err := r.Validate(); err == nil || !strings.Contains(err.Error(), "namespaces: are for a query") {
+		t.Errorf("a rule of sources: %v", err)
 	}
 }
 

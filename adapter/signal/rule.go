@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gpuscale/gpuscale/gpu/trust"
 )
@@ -35,6 +36,9 @@ type Rule struct {
 	// value is used; sources of one Tier are combined.
 	Sources []Source `json:"-"`
 	Subject Subject  `json:"subject"`
+	// Namespaces that a query without [NamespacesVariable] is for: each has its one number, an
+	// external metric, wherever its series are.
+	Namespaces []string `json:"namespaces,omitempty"`
 	// PodLabel and NamespaceLabel hold the pod that a series is about, and its
 	// namespace; "pod" and "namespace" if empty. Not for Exported.
 	PodLabel       string `json:"-"`
@@ -96,6 +100,14 @@ func (r Rule) Validate() error {
 	for _, l := range []struct{ field, name string }{{"labels.pod", r.pod()}, {"labels.namespace", r.namespace()}} {
 		if !model.UTF8Validation.IsValidLabelName(l.name) || l.name == model.MetricNameLabel || l.name == PartLabel {
 			check(l.field, fmt.Errorf("%q is no label of a series", l.name))
+		}
+	}
+	if len(r.Namespaces) > 0 && (len(r.Sources) != 1 || r.Sources[0].Form != PromQL) {
+		check("namespaces", errors.New("are for a query"))
+	}
+	for i, n := range r.Namespaces {
+		if problems := validation.IsDNS1123Label(n); len(problems) > 0 {
+			check(fmt.Sprintf("namespaces[%d]", i), fmt.Errorf("%q: %s", n, problems[0]))
 		}
 	}
 	if r.Subject == Exported && r.PodLabel+r.NamespaceLabel != "" {

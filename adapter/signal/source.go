@@ -163,7 +163,7 @@ func (s Source) validate(r Rule, add func(field string, err error)) {
 	switch s.Form {
 	case Value, Rate, Quantile:
 	case PromQL:
-		add("query", CheckPromQL(s.Query))
+		add("query", CheckPromQL(s.Query, r.Namespaces...))
 		if r.Subject == Exported {
 			add("query", errors.New(`is for the subjects "target" and "namespace"`))
 		}
