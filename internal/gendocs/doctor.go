@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/doctor"
 )
 
-//go:embed text/doctor.md
+//go:embed text/doctor.txt
 var doctorIntroduction string
 
 // doctorPage is docs/doctor.md.

@@ -17,11 +17,11 @@ const docAge = time.Minute
 
 // What is written by hand. A test of adapter/config reads the rules: each has to load.
 var (
-	//go:embed text/signals.md
+	//go:embed text/signals.txt
 	signalsIntroduction string
-	//go:embed text/own_rules.md
+	//go:embed text/own_rules.txt
 	ownRules string
-	//go:embed text/gpu_util.md
+	//go:embed text/gpu_util.txt
 	gpuUtil string
 	//go:embed text/signals.yaml
 	signalsText []byte
