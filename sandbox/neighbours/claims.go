@@ -23,7 +23,9 @@ var karpenter = schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
 // NodeClaims while fewer than spec.replicas run, up to the limit on nodes, which
 // counts those that are being deleted too; the other deletes what runs above the
 // replicas, the oldest first. The second sees the NodeClaims of one pass before,
-// since the real one's cache may lag.
+// since the real one's cache may lag. The NodePool is as new as the NodeClaims: the
+// real one may see a claim go before it sees the limit lowered, and then makes a node
+// too many, which goes once it is idle.
 type Claims struct {
 	Client client.Client
 	Nodes  Nodes
@@ -48,13 +50,16 @@ func (k *Claims) Run(ctx context.Context) error {
 }
 
 func (k *Claims) turn(ctx context.Context, pool *unstructured.Unstructured) error {
-	want, static, _ := unstructured.NestedInt64(pool.Object, "spec", "replicas")
-	if !static {
-		return nil
-	}
 	all, err := list(ctx, k.Client, karpenter.WithKind("NodeClaim"), map[string]string{labelNodePool: pool.GetName()})
 	if err != nil {
 		return err
+	}
+	if err := k.Client.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	want, static, _ := unstructured.NestedInt64(pool.Object, "spec", "replicas")
+	if !static {
+		return nil
 	}
 	var running []*unstructured.Unstructured
 	for i := range all {
