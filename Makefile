@@ -97,7 +97,7 @@ RACY  = $$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r pkg dir; 
 STORY = ./sandbox/e2e
 TIMES = $(CACHE)/test.log
 # SLOWEST prints the ten slowest packages of TIMES, then ends the recipe with rc.
-SLOWEST = echo "the slowest packages (seconds):"; awk '$$1 == "ok" || $$1 == "FAIL" {if (sub(/s$$/, "", $$3)) print $$3, $$2}' $(TIMES) | sort -rn | head -n 10; exit $$rc
+SLOWEST = echo "the slowest packages (seconds):"; awk '$$1 == "ok" || $$1 == "FAIL" {if (sub(/s$$/, "", $$3)) print $$3, $$2}' $(TIMES) | sort -rn | sed -n 1,10p; exit $$rc
 
 .PHONY: test
 test: verify prepare ## verify, then the tests: what CI runs. Fixed seeds; the race detector where there are goroutines.
