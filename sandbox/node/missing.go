@@ -18,10 +18,6 @@ import (
 // pluginFolders are where distributions have the CNI plugins.
 var pluginFolders = []string{"/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"}
 
-// bridgeFilter is there once the kernel filters what crosses a bridge. Without it a pod does not
-// reach a Service whose pod is on the same node: the answer comes past the Service's address.
-var bridgeFilter = "/proc/sys/net/bridge/bridge-nf-call-iptables"
-
 // needed are the programs of the machine that a node runs, and Debian's packages
 // with them.
 var needed = []struct{ program, pkg string }{
@@ -47,9 +43,6 @@ func findMissing() error {
 	if plugins() == "" {
 		lacks = append(lacks, "CNI plugins in "+strings.Join(pluginFolders, ", "))
 		packages = append(packages, "containernetworking-plugins")
-	}
-	if _, err := os.Stat(bridgeFilter); err != nil {
-		lacks = append(lacks, "the kernel's br_netfilter: sudo modprobe br_netfilter")
 	}
 	if os.Geteuid() != 0 {
 		lacks = append(lacks, "root: this is another user")
