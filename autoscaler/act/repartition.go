@@ -214,18 +214,25 @@ func (a *Actor) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 // own timeout.
 const minRollbackTimeout = 30 * time.Second
 
+// underWay returns the record of the action's operation; false where the node has none.
+func underWay(node *corev1.Node, action plan.Action) (partition.Record, bool, error) {
+	record, ok, err := partition.RecordOf(node)
+	if err != nil {
+		return record, false, fmt.Errorf("node %s: %w; remove it by hand", node.Name, err)
+	}
+	if ok && record.ID != action.Operation {
+		return record, false, refuse("node %s has operation %s under way, not %s", node.Name, record.ID, action.Operation)
+	}
+	return record, ok, nil
+}
+
 // rollback does one step of a rollback. The planner repeats it each reconcile until the
 // operation is gone from the node.
 func (a *Actor) rollback(ctx context.Context, r *reconcile, action plan.Action) error {
 	return a.onNode(ctx, action.Node, func(node *corev1.Node) error {
-		record, ok, err := partition.RecordOf(node)
-		switch {
-		case err != nil:
-			return fmt.Errorf("node %s: %w; remove it by hand", node.Name, err)
-		case !ok:
-			return nil // already undone
-		case record.ID != action.Operation:
-			return refuse("node %s has operation %s under way, not %s", node.Name, record.ID, action.Operation)
+		record, ok, err := underWay(node, action)
+		if err != nil || !ok { // already undone
+			return err
 		}
 		timeout := max(minRollbackTimeout, record.Deadline.Sub(record.Started))
 		done, err := a.o.Partition.Undo(ctx, node, record, r.now, timeout)
@@ -240,15 +247,12 @@ func (a *Actor) rollback(ctx context.Context, r *reconcile, action plan.Action) 
 // operation has ended. A cordon without our annotation stays.
 func (a *Actor) uncordon(ctx context.Context, action plan.Action) error {
 	return a.onNode(ctx, action.Node, func(node *corev1.Node) error {
-		record, ok, err := partition.RecordOf(node)
-		switch {
-		case err != nil:
-			return fmt.Errorf("node %s: %w; remove it by hand", node.Name, err)
-		case !ok:
-			// An action that names no operation ends a drain.
+		record, ok, err := underWay(node, action)
+		if err != nil {
+			return err
+		}
+		if !ok { // an action that names no operation ends a drain
 			return a.liftCordon(ctx, node, cmp.Or(action.Operation, drainReason))
-		case record.ID != action.Operation:
-			return refuse("node %s has operation %s under way, not %s", node.Name, record.ID, action.Operation)
 		}
 		if op := partition.OperationOf(node); op.Phase != plan.PhaseSucceeded {
 			return refuse("operation %s on node %s is %s: %s", record.ID, node.Name, op.Phase, op.Message)
