@@ -28,6 +28,8 @@ require (
 	sigs.k8s.io/custom-metrics-apiserver v1.37.0
 )
 
+require k8s.io/pod-security-admission v0.37.1
+
 require (
 	github.com/NVIDIA/go-nvlib v0.12.0 // indirect
 	github.com/google/go-containerregistry v0.22.1

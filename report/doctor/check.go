@@ -62,7 +62,7 @@ type Check struct {
 
 // All checks, in the order of a diagnosis: installed, scraped, answering, permitted.
 func All() []Check {
-	return slices.Concat(adapterChecks, scrapeChecks, hpaChecks, quotaChecks, nodeChecks, poolChecks, guardChecks)
+	return slices.Concat(adapterChecks, scrapeChecks, hpaChecks, quotaChecks, nodeChecks, poolChecks, guardChecks, tenantChecks)
 }
 
 // Result of a check.

@@ -134,6 +134,13 @@ func read(t *testing.T, f *Facts, text string, without ...string) {
 		"RoleBinding":                    &f.RoleBindings,
 		"ResourceSlice":                  &f.ResourceSlices,
 		"Lease":                          &f.Leases,
+		"Namespace":                      &f.Namespaces,
+		"LimitRange":                     &f.LimitRanges,
+		"NetworkPolicy":                  &f.NetworkPolicies,
+		"Event":                          &f.Refusals,
+		"ReplicaSet":                     &f.Workloads,
+		"StatefulSet":                    &f.Workloads,
+		"Job":                            &f.Workloads,
 	}
 	for doc := range strings.SplitSeq(text, "\n---\n") {
 		var head metav1.PartialObjectMetadata

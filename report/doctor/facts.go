@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -83,7 +84,12 @@ type Facts struct {
 	Budgets             []*budget
 	ValidatingWebhooks  []*validatingWebhook
 	MutatingWebhooks    []*mutatingWebhook
-	CustomMetrics       []string // names of metrics that are served
+	Namespaces          []*corev1.Namespace
+	LimitRanges         []*corev1.LimitRange
+	NetworkPolicies     []*networkingv1.NetworkPolicy
+	Refusals            []*corev1.Event // pods that could not be created
+	Workloads           []*Workload     // that Refusals are about
+	CustomMetrics       []string        // names of metrics that are served
 	ExternalMetrics     []string
 	Monitoring          []string // kinds of the Prometheus Operator
 
@@ -103,6 +109,24 @@ type ScaledObject struct {
 			Name       string `json:"name"`
 		} `json:"scaleTargetRef"`
 	} `json:"spec"`
+}
+
+// Workload is the part of a ReplicaSet, StatefulSet or Job that checks read.
+type Workload struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Replicas    *int32                 `json:"replicas"`
+		Parallelism *int32                 `json:"parallelism"`
+		Completions *int32                 `json:"completions"`
+		Template    corev1.PodTemplateSpec `json:"template"`
+	} `json:"spec"`
+	Status struct {
+		Replicas       int32        `json:"replicas"`
+		Active         int32        `json:"active"`
+		Succeeded      int32        `json:"succeeded"`
+		CompletionTime *metav1.Time `json:"completionTime"`
+	} `json:"status"`
 }
 
 // ResourceSlice is the part of a slice that all versions of its API have.

@@ -195,10 +195,12 @@ func resources(all *[]string) sink {
 }
 
 // pages reads all pages of a list, up to the bound.
-func (r *reading) pages(path, selector string, take sink) error {
+func (r *reading) pages(path, labels, fields string, take sink) error {
 	values := url.Values{"limit": {fmt.Sprint(pageSize)}}
-	if selector != "" {
-		values.Set("labelSelector", selector)
+	for name, selector := range map[string]string{"labelSelector": labels, "fieldSelector": fields} {
+		if selector != "" {
+			values.Set(name, selector)
+		}
 	}
 	for objects := 0; ; {
 		raw, err := r.get(path, values)
@@ -220,7 +222,7 @@ func (r *reading) pages(path, selector string, take sink) error {
 func (r *reading) read(s *Source) {
 	var err error
 	for _, path := range s.Paths {
-		if err = r.pages(path, "", s.take(r.facts)); !apierrors.IsNotFound(err) {
+		if err = r.pages(path, "", s.Fields, s.take(r.facts)); !apierrors.IsNotFound(err) {
 			break
 		}
 	}

@@ -130,11 +130,15 @@ func TestBounds(t *testing.T) {
 
 // Missing rights are named, one by one, and nothing else is lost.
 func TestForbidden(t *testing.T) {
+	objects := base(t)
+	for _, kind := range []string{"ReplicaSet", "StatefulSet", "Job"} { // which are read where an Event names them
+		objects += fmt.Sprintf("\n---\n{kind: Event, metadata: {name: %[1]s, namespace: gs}, type: Warning, reason: FailedCreate, involvedObject: {kind: %[1]s, namespace: gs, name: a}}", kind)
+	}
 	for _, d := range Table {
 		if len(d.Paths) == 0 {
 			continue
 		}
-		s, o := fake(t, base(t))
+		s, o := fake(t, objects)
 		for _, p := range d.Paths {
 			path, _, _ := strings.Cut(strings.ReplaceAll(p, "namespaces/%s", "namespaces/gs"), "/%s")
 			s.Denied = append(s.Denied, path)

@@ -57,7 +57,7 @@ func budgetForever(l *look) {
 		}
 		var held []string
 		for _, p := range pods {
-			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(p)) > 0 && selector.Matches(labels.Set(p.Labels)) {
+			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(&p.Spec)) > 0 && selector.Matches(labels.Set(p.Labels)) {
 				held = append(held, p.Name)
 			}
 		}

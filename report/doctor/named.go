@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -51,7 +52,7 @@ func readServices(r *reading, s *Source) {
 func readEndpointSlices(r *reading, s *Source) {
 	for _, k := range r.facts.services() {
 		path := fmt.Sprintf(s.Paths[0], url.PathEscape(k.namespace))
-		r.missing(s, r.pages(path, labelService+"="+k.name, into(func(f *Facts) *[]*discoveryv1.EndpointSlice { return &f.EndpointSlices }, nil)(r.facts)))
+		r.missing(s, r.pages(path, labelService+"="+k.name, "", into(func(f *Facts) *[]*discoveryv1.EndpointSlice { return &f.EndpointSlices }, nil)(r.facts)))
 	}
 }
 
@@ -66,7 +67,27 @@ func readLeases(r *reading, s *Source) {
 	for _, p := range few(r.facts.Programs("autoscaler")) {
 		if !slices.Contains(read, p.Namespace) {
 			read = append(read, p.Namespace)
-			r.missing(s, r.pages(fmt.Sprintf(s.Paths[0], url.PathEscape(p.Namespace)), "", into(func(f *Facts) *[]*lease { return &f.Leases }, nil)(r.facts)))
+			r.missing(s, r.pages(fmt.Sprintf(s.Paths[0], url.PathEscape(p.Namespace)), "", "", into(func(f *Facts) *[]*lease { return &f.Leases }, nil)(r.facts)))
+		}
+	}
+}
+
+// failedCreate is the reason of Events about pods that a controller could not create.
+const failedCreate = "FailedCreate"
+
+func isRefusal(e *corev1.Event) bool {
+	return e.Reason == failedCreate && e.Type == corev1.EventTypeWarning
+}
+
+// readRefused reads the workloads of a kind whose pods were refused.
+func readRefused(kind string) func(*reading, *Source) {
+	return func(r *reading, s *Source) {
+		of := slices.DeleteFunc(r.facts.refused(), func(e *corev1.Event) bool { return e.InvolvedObject.Kind != kind })
+		for _, e := range few(of) {
+			one(r, s, &r.facts.Workloads, e.InvolvedObject.Namespace, e.InvolvedObject.Name)
+		}
+		if len(of) > maxNamed {
+			r.unknown(s, fmt.Sprintf("only the first %d of %d %s whose pods were refused were read", maxNamed, len(of), s.Name))
 		}
 	}
 }

@@ -77,7 +77,7 @@ func profileImpossible(l *look) {
 		if p.Status.Phase != corev1.PodPending || p.Spec.NodeName != "" {
 			continue
 		}
-		for _, r := range slices.Sorted(maps.Keys(gpuResources(p))) {
+		for _, r := range slices.Sorted(maps.Keys(gpuResources(&p.Spec))) {
 			profile, ok := mig.ProfileOfResource(r)
 			if !ok || offered[r] {
 				continue

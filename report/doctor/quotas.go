@@ -191,9 +191,9 @@ func (l *look) fractional() bool {
 }
 
 // gpuResources are the NVIDIA resources that a pod requests, and how many.
-func gpuResources(p *corev1.Pod) map[string]int64 {
+func gpuResources(spec *corev1.PodSpec) map[string]int64 {
 	out := map[string]int64{}
-	for _, c := range p.Spec.Containers {
+	for _, c := range spec.Containers {
 		for name, q := range c.Resources.Limits {
 			if isGPUResource(string(name)) {
 				out[string(name)] += q.Value()
@@ -231,7 +231,7 @@ func resourceQuotaNames(l *look) {
 	for _, q := range first {
 		counts, asked := counted[q.Namespace], map[string]int64{}
 		for _, p := range pods {
-			for r, n := range gpuResources(p) {
+			for r, n := range gpuResources(&p.Spec) {
 				if p.Namespace == q.Namespace && !slices.Contains(counts, r) {
 					asked["requests."+r] += n
 				}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // Source is one thing that is read, once.
@@ -15,6 +16,8 @@ type Source struct {
 	Paths []string
 	// Optional is an API that may be absent.
 	Optional bool
+	// Fields is a field selector of a listing.
+	Fields string
 	// Query of Prometheus: a name after a dollar sign is a selector.
 	Query string
 
@@ -41,6 +44,10 @@ var (
 	Budgets             = list("/apis/policy/v1/poddisruptionbudgets", into(func(f *Facts) *[]*budget { return &f.Budgets }, nil))
 	ValidatingWebhooks  = list("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", into(func(f *Facts) *[]*validatingWebhook { return &f.ValidatingWebhooks }, nil))
 	MutatingWebhooks    = list("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", into(func(f *Facts) *[]*mutatingWebhook { return &f.MutatingWebhooks }, nil))
+	Namespaces          = list("/api/v1/namespaces", into(func(f *Facts) *[]*corev1.Namespace { return &f.Namespaces }, nil))
+	LimitRanges         = list("/api/v1/limitranges", into(func(f *Facts) *[]*corev1.LimitRange { return &f.LimitRanges }, nil))
+	NetworkPolicies     = list("/apis/networking.k8s.io/v1/networkpolicies", into(func(f *Facts) *[]*networkingv1.NetworkPolicy { return &f.NetworkPolicies }, nil))
+	Refusals            = &Source{Name: "events", Paths: []string{"/api/v1/events"}, Fields: "reason=" + failedCreate, take: into(func(f *Facts) *[]*corev1.Event { return &f.Refusals }, isRefusal)}
 	ResourceSlices      = optional(list("/apis/resource.k8s.io/v1/resourceslices", into(func(f *Facts) *[]*ResourceSlice { return &f.ResourceSlices }, nil),
 		"/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices"))
 	CustomMetrics   = discovery("custom metrics", func(f *Facts) *[]string { return &f.CustomMetrics }, "/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1")
@@ -51,6 +58,10 @@ var (
 	EndpointSlices  = &Source{Name: "endpointslices", Paths: []string{"/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices"}, named: readEndpointSlices}
 	ConfigMaps      = &Source{Name: "configmaps", Paths: []string{"/api/v1/namespaces/%s/configmaps/%s"}, named: readConfigMaps}
 	Leases          = &Source{Name: "leases", Paths: []string{"/apis/coordination.k8s.io/v1/namespaces/%s/leases"}, named: readLeases}
+
+	ReplicaSets  = &Source{Name: "replicasets", Paths: []string{"/apis/apps/v1/namespaces/%s/replicasets/%s"}, named: readRefused("ReplicaSet")}
+	StatefulSets = &Source{Name: "statefulsets", Paths: []string{"/apis/apps/v1/namespaces/%s/statefulsets/%s"}, named: readRefused("StatefulSet")}
+	Jobs         = &Source{Name: "jobs", Paths: []string{"/apis/batch/v1/namespaces/%s/jobs/%s"}, named: readRefused("Job")}
 
 	Clock       = query("clock", "vector(time())")
 	GPUNodes    = query("GPUs by node", "count by (node) ($gpu_info)")
@@ -81,7 +92,8 @@ var (
 // Table of all sources, in the order in which they are read.
 var Table = []*Source{
 	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
-	Budgets, ValidatingWebhooks, MutatingWebhooks, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps, Leases,
+	Budgets, ValidatingWebhooks, MutatingWebhooks, Namespaces, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps, Leases,
+	ReplicaSets, StatefulSets, Jobs,
 	Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
 	Recorded, LastReconcile, Leaders, LimitsExceeded, Retention,
 }
@@ -117,7 +129,7 @@ func (s *Source) Right() string {
 	if parts[1] == "apis" {
 		resource += "." + parts[2]
 	}
-	if at := slices.Index(parts, "namespaces"); at >= 0 && parts[at+1] != "%s" {
+	if at := slices.Index(parts, "namespaces"); at >= 0 && at+1 < len(parts) && parts[at+1] != "%s" {
 		namespace = " in " + parts[at+1]
 	}
 	return verb + " " + resource + namespace

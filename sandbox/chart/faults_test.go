@@ -52,7 +52,7 @@ func TestSeededFaults(t *testing.T) {
 	if v := b.well(t); v.Faults+v.Warnings > 0 {
 		t.Fatalf("the installation has faults before the first one is seeded (see TestHealthy): %v", v.worse(b.normal))
 	}
-	all := slices.Concat(apiFaults, hpaFaults, poolFaults, nodeFaults, programFaults, scrapeFaults, guardFaults)
+	all := slices.Concat(apiFaults, hpaFaults, poolFaults, nodeFaults, programFaults, scrapeFaults, guardFaults, tenantFaults)
 	if !testall.Enabled() {
 		all = slices.DeleteFunc(all, func(f fault) bool { return !f.always })
 	}

@@ -37,6 +37,8 @@ type Server struct {
 // plurals of the kinds that are known, with their groups.
 var plurals = map[string]string{
 	"Node": "/api/v1/nodes", "Pod": "/api/v1/pods", "Service": "/api/v1/services", "ConfigMap": "/api/v1/configmaps", "ResourceQuota": "/api/v1/resourcequotas",
+	"Namespace": "/api/v1/namespaces", "LimitRange": "/api/v1/limitranges", "Event": "/api/v1/events", "NetworkPolicy": "/apis/networking.k8s.io/v1/networkpolicies",
+	"ReplicaSet": "/apis/apps/v1/replicasets", "StatefulSet": "/apis/apps/v1/statefulsets", "Job": "/apis/batch/v1/jobs",
 	"Deployment": "/apis/apps/v1/deployments", "DaemonSet": "/apis/apps/v1/daemonsets",
 	"APIService":               "/apis/apiregistration.k8s.io/v1/apiservices",
 	"CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",

@@ -1,0 +1,360 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// tenantChecks look at what a namespace's guardrails do to its pods with GPUs.
+var tenantChecks = []Check{
+	{
+		ID: "pods-refused", Title: "Pods with GPUs are admitted", Run: podsRefused,
+		Fault: "The API server refuses the pods of a workload that requests GPUs, or of gpuscale's DaemonSets: a LimitRange, a ResourceQuota, Pod Security or a webhook.",
+		Means: "These pods do not exist, so none is pending, and no node is added for them.",
+		Looks: []*Source{Refusals, ReplicaSets, StatefulSets, Jobs, DaemonSets},
+	},
+	{
+		ID: "limitrange-gpus", Title: "LimitRanges fit pods with GPUs", Run: limitRangeGPUs,
+		Fault: "A LimitRange gives a GPU to every container that states none, refuses pods that state none, or has a `max` below what a pod has.",
+		Means: "Sidecars occupy GPUs, or pods are not created again after a drain.",
+		Looks: []*Source{LimitRanges, Pods},
+	},
+	{
+		ID: "pod-security", Title: "Pods with GPUs pass Pod Security", Run: podSecurity,
+		Fault: "A pod that requests GPUs, or one of gpuscale's, violates the level that its namespace enforces now.",
+		Means: "It runs since it was created earlier, or is exempt; after a drain or an upgrade it is not created again.",
+		Looks: []*Source{Namespaces, Pods},
+	},
+	{
+		ID: "networkpolicy-scrape", Title: "NetworkPolicies admit Prometheus", Run: networkPolicyScrape,
+		Fault: "An HPA has no value, and the NetworkPolicies over its pods admit no other namespace.",
+		Means: "A Prometheus of another namespace cannot scrape them.",
+		Looks: []*Source{NetworkPolicies, HPAs, Deployments, Pods},
+	},
+}
+
+// refused are the newest Events about pods that could not be created, one for each object.
+func (f *Facts) refused() []*corev1.Event {
+	newest := map[corev1.ObjectReference]*corev1.Event{}
+	var order []corev1.ObjectReference
+	for _, e := range f.Refusals {
+		of := corev1.ObjectReference{Kind: e.InvolvedObject.Kind, Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+		if have := newest[of]; have == nil {
+			order = append(order, of)
+		} else if lastSeen(e).Before(lastSeen(have)) {
+			continue
+		}
+		newest[of] = e
+	}
+	var out []*corev1.Event
+	for _, of := range order {
+		out = append(out, newest[of])
+	}
+	return out
+}
+
+func lastSeen(e *corev1.Event) *metav1.Time {
+	if e.Series != nil {
+		return &metav1.Time{Time: e.Series.LastObservedTime.Time}
+	}
+	if e.LastTimestamp.IsZero() {
+		return &metav1.Time{Time: e.EventTime.Time}
+	}
+	return &e.LastTimestamp
+}
+
+// lacks reports whether a workload has fewer pods than it should.
+func (w *Workload) lacks() bool {
+	wanted := func(n *int32) int32 {
+		if n == nil {
+			return 1
+		}
+		return *n
+	}
+	if w.Kind != "Job" {
+		return w.Status.Replicas < wanted(w.Spec.Replicas)
+	}
+	if w.Status.CompletionTime != nil {
+		return false
+	}
+	most := wanted(w.Spec.Parallelism)
+	if w.Spec.Completions != nil {
+		most = min(most, *w.Spec.Completions-w.Status.Succeeded)
+	}
+	return w.Status.Active < most
+}
+
+func podsRefused(l *look) {
+	for _, s := range l.check.Looks {
+		l.use(s)
+	}
+	for _, e := range l.f.refused() {
+		of := e.InvolvedObject
+		switch of.Kind {
+		case "DaemonSet":
+			d := find(l.f.DaemonSets, of.Namespace, of.Name)
+			if d == nil || !isOurs(d.Labels) || d.Status.CurrentNumberScheduled >= d.Status.DesiredNumberScheduled {
+				continue
+			}
+		default:
+			at := slices.IndexFunc(l.f.Workloads, func(w *Workload) bool { return w.Kind == of.Kind && w.Namespace == of.Namespace && w.Name == of.Name })
+			if at < 0 || !l.f.Workloads[at].lacks() || len(gpuResources(&l.f.Workloads[at].Spec.Template.Spec)) == 0 {
+				continue
+			}
+		}
+		f := Finding{
+			Object: fmt.Sprintf("%s %s/%s", of.Kind, of.Namespace, of.Name), Seen: e.Message,
+			Fix:      "Change the pod or the rule that the message names.",
+			Commands: []string{l.in(of.Namespace, "describe", strings.ToLower(of.Kind), of.Name), l.in(of.Namespace, "get", "resourcequotas,limitranges")},
+		}
+		if strings.Contains(e.Message, "exceeded quota:") { // which is what a quota is for
+			f.Fix = "Raise the ResourceQuota that the message names, unless this is intended."
+			l.warn(f)
+			continue
+		}
+		l.fault(f)
+	}
+}
+
+func limitRangeGPUs(l *look) {
+	pods := l.pods()
+	if l.use(LimitRanges) && len(l.f.LimitRanges) == 0 {
+		l.skip("there is no LimitRange")
+	}
+	for _, r := range l.f.LimitRanges {
+		for at, item := range r.Spec.Limits {
+			switch item.Type {
+			case corev1.LimitTypeContainer:
+				l.perContainer(r, at, item)
+			case corev1.LimitTypePod:
+				l.perPod(r, at, item)
+			}
+			l.above(r, at, item, pods)
+		}
+	}
+}
+
+// gpuNames of a list of resources, sorted.
+func gpuNames(r corev1.ResourceList) []corev1.ResourceName {
+	var out []corev1.ResourceName
+	for name := range r {
+		if isGPUResource(string(name)) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (l *look) perContainer(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
+	for _, name := range gpuNames(item.Default) {
+		given := item.Default[name]
+		if given.Sign() <= 0 {
+			continue
+		}
+		f := Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
+			Seen:  fmt.Sprintf("spec.limits[%d].default has %s: %s", at, name, given.String()),
+			Means: "each container that states none gets them, sidecars and init containers too",
+			Fix:   "Set its default to 0, and let pods state what they need."}
+		if most, there := item.Max[name]; there && most.Cmp(given) == 0 {
+			f.Seen += "; a default that is not written is the max"
+		}
+		f.Commands = []string{l.edit(r, fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, pointer(name)))}
+		l.warn(f)
+	}
+	for _, name := range gpuNames(item.Min) {
+		if least := item.Min[name]; least.Sign() > 0 {
+			l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
+				Seen:     fmt.Sprintf("spec.limits[%d].min has %s: %s", at, name, least.String()),
+				Means:    "a pod with a container that requests none is refused",
+				Fix:      "Remove this minimum, unless every container of the namespace is to have one.",
+				Commands: []string{l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/min/%s"}]`, at, pointer(name)))}})
+		}
+	}
+}
+
+// perPod reports bounds of whole pods: the API server refuses a pod that does not state a
+// bounded resource at all, unless a LimitRange has a default for its containers.
+func (l *look) perPod(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
+	for _, bound := range []string{"max", "min"} {
+		of := item.Max
+		if bound == "min" {
+			of = item.Min
+		}
+		for _, name := range gpuNames(of) {
+			if l.hasDefault(r.Namespace, name) {
+				continue
+			}
+			amount := of[name]
+			l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
+				Seen:     fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String()),
+				Means:    "a pod that states none is refused",
+				Fix:      "Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota.",
+				Commands: []string{l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, pointer(name)))}})
+		}
+	}
+}
+
+func (l *look) hasDefault(namespace string, name corev1.ResourceName) bool {
+	return slices.ContainsFunc(l.f.LimitRanges, func(r *corev1.LimitRange) bool {
+		return r.Namespace == namespace && slices.ContainsFunc(r.Spec.Limits, func(i corev1.LimitRangeItem) bool {
+			_, there := i.Default[name]
+			return there && i.Type == corev1.LimitTypeContainer
+		})
+	})
+}
+
+// above reports pods that were created before a maximum.
+func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem, pods []*corev1.Pod) {
+	for _, name := range gpuNames(item.Max) {
+		most := item.Max[name]
+		var over []string
+		for _, p := range pods {
+			if p.Namespace == r.Namespace && allocatedOf(p, item.Type, name) > most.Value() {
+				over = append(over, p.Name)
+			}
+		}
+		if len(over) == 0 {
+			continue
+		}
+		slices.Sort(over)
+		l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
+			Seen:     fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), named(over)),
+			Means:    "these pods are not created again after a drain or an eviction",
+			Fix:      "Raise the maximum, or the pods' successors are refused.",
+			Commands: []string{l.in(r.Namespace, "describe", "limitrange", r.Name)}})
+	}
+}
+
+// allocatedOf is how many of a resource a pod's largest container has, or all of them together.
+func allocatedOf(p *corev1.Pod, of corev1.LimitType, name corev1.ResourceName) int64 {
+	var sum, largest resource.Quantity
+	for _, c := range p.Spec.Containers {
+		q := c.Resources.Limits[name]
+		sum.Add(q)
+		if q.Cmp(largest) > 0 {
+			largest = q
+		}
+	}
+	if of == corev1.LimitTypePod {
+		return sum.Value()
+	}
+	return largest.Value()
+}
+
+// edit is a command that patches a LimitRange, whose lists a merge would replace.
+func (l *look) edit(r *corev1.LimitRange, patch string) string {
+	return l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch)
+}
+
+// pointer is a resource's name in a JSON pointer.
+func pointer(name corev1.ResourceName) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(string(name))
+}
+
+// standards are the Pod Security Standards, of all versions.
+var standards, errStandards = policy.NewEvaluator(policy.DefaultChecks(), nil)
+
+func podSecurity(l *look) {
+	pods := l.pods()
+	if !l.use(Namespaces) {
+		return
+	}
+	if errStandards != nil {
+		l.cannot("the Pod Security Standards: %v", errStandards)
+		return
+	}
+	for _, n := range l.f.Namespaces {
+		level, err := api.ParseLevel(n.Labels[api.EnforceLevelLabel])
+		if err != nil || level == api.LevelPrivileged { // unset, or unknown to the API server, too
+			continue
+		}
+		version := api.LatestVersion()
+		if v, err := api.ParseVersion(n.Labels[api.EnforceVersionLabel]); err == nil {
+			version = v
+		}
+		refused := map[string][]string{} // pods by reason
+		for _, p := range pods {
+			if p.Namespace != n.Name || !isOurs(p.Labels) && len(gpuResources(&p.Spec)) == 0 {
+				continue
+			}
+			spec := p.Spec
+			spec.EphemeralContainers = nil // of a person's debugging
+			result := policy.AggregateCheckResults(standards.EvaluatePod(api.LevelVersion{Level: level, Version: version}, &p.ObjectMeta, &spec))
+			if !result.Allowed {
+				why := result.ForbiddenDetail()
+				refused[why] = append(refused[why], p.Name)
+			}
+		}
+		for _, why := range slices.Sorted(maps.Keys(refused)) {
+			slices.Sort(refused[why])
+			l.warn(Finding{Object: "Namespace " + n.Name,
+				Seen:     fmt.Sprintf("%s is %s; violated by %s: %s", api.EnforceLevelLabel, level, named(refused[why]), why),
+				Fix:      "Correct the pods' template, or enforce a lower level.",
+				Commands: []string{l.kubectl("label", "--dry-run=server", "--overwrite", "namespace", n.Name, api.EnforceLevelLabel+"="+string(level))}})
+		}
+	}
+}
+
+func networkPolicyScrape(l *look) {
+	hpas, pods := l.hpas(), l.pods()
+	l.use(Deployments)
+	if !l.use(NetworkPolicies) {
+		return
+	}
+	for _, h := range hpas {
+		c := condition(h, "ScalingActive")
+		if c == nil || c.Status != corev1.ConditionFalse || !strings.HasPrefix(c.Reason, "FailedGet") || c.Reason == "FailedGetScale" {
+			continue
+		}
+		of := labels.Everything() // another kind's pods are all of the namespace that request GPUs
+		if d := find(l.f.Deployments, h.Namespace, h.Spec.ScaleTargetRef.Name); d != nil && h.Spec.ScaleTargetRef.Kind == "Deployment" {
+			of, _ = metav1.LabelSelectorAsSelector(d.Spec.Selector)
+		}
+		for _, p := range pods {
+			if p.Namespace != h.Namespace || len(gpuResources(&p.Spec)) == 0 || of == nil || !of.Matches(labels.Set(p.Labels)) {
+				continue
+			}
+			if closed := l.f.closed(p); len(closed) > 0 {
+				l.warn(Finding{Object: hpaName(h),
+					Seen:     fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, named(closed), p.Name),
+					Fix:      "Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.",
+					Commands: []string{l.in(h.Namespace, "describe", "networkpolicies")}})
+				break
+			}
+		}
+	}
+}
+
+// closed names the policies over a pod's ingress; none where one of them admits something
+// from outside of its namespace, or where there is none.
+func (f *Facts) closed(p *corev1.Pod) []string {
+	var over []string
+	for _, n := range f.NetworkPolicies {
+		selector, err := metav1.LabelSelectorAsSelector(&n.Spec.PodSelector)
+		if n.Namespace != p.Namespace || err != nil || !selector.Matches(labels.Set(p.Labels)) ||
+			len(n.Spec.PolicyTypes) > 0 && !slices.Contains(n.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
+			continue
+		}
+		over = append(over, n.Name)
+		for _, rule := range n.Spec.Ingress {
+			if len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(from networkingv1.NetworkPolicyPeer) bool {
+				return from.NamespaceSelector != nil || from.IPBlock != nil
+			}) {
+				return nil
+			}
+		}
+	}
+	slices.Sort(over)
+	return over
+}
