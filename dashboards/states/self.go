@@ -2,6 +2,7 @@ package states
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/replay"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // self is an exporter's page about itself: of one that ran for a moment in real time,
@@ -47,16 +49,19 @@ func newSelf() (*self, error) {
 	}()
 	defer func() { cancel(); <-done }()
 	// Its page about itself is made once a second.
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		s := &self{}
+	s := &self{}
+	wait, stop := context.WithTimeoutCause(ctx, time.Minute, errors.New("the exporter's source is not up after a minute"))
+	defer stop()
+	return s, await.Until(wait, func(context.Context) error {
 		if s.page, err = scraped(n); err != nil {
-			return nil, err
+			return await.Final(err)
 		}
-		if up, err := s.up(); up || err != nil {
-			return s, err
+		up, err := s.up()
+		if err == nil && !up {
+			return errors.New("not up")
 		}
-	}
-	return nil, fmt.Errorf("the exporter's source is not up after a minute")
+		return await.Final(err)
+	})
 }
 
 func scraped(n *node.Node) ([]byte, error) {
