@@ -302,7 +302,8 @@ func TestASlowServerIsNotAskedMore(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			asking(t, c, all, time.Hour)
 		}
-		if n := f.count() - before; n > 40 {
+		// Which query ends first is chance: 34 to 42 of them. Of each namespace alone there would be 480.
+		if n := f.count() - before; n > 60 {
 			t.Errorf("%d queries in the first minute", n)
 		}
 		for _, s := range c.Status() {
