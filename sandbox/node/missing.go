@@ -62,13 +62,20 @@ func findMissing() error {
 // lackingRights tries what root may not do in a container.
 func lackingRights() []string {
 	var lacks []string
-	cmd := exec.Command("mount", "-t", "tmpfs", "none", "/mnt")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:   syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
-		Unshareflags: syscall.CLONE_NEWNS, // its mounts are private
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		lacks = append(lacks, fmt.Sprintf("namespaces and mounts of its own: %v: %s", err, strings.TrimSpace(string(out))))
+	for what, command := range map[string]string{
+		"namespaces and mounts of its own": "mount -t tmpfs none /mnt",
+		// Without them no Service leads anywhere. The kernel may lack the kind, nftables or legacy, that the program writes.
+		"iptables rules of its own": "iptables -t nat -N GPUSCALE",
+	} {
+		words := strings.Fields(command)
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:   syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+			Unshareflags: syscall.CLONE_NEWNS, // its mounts are private
+		}
+		if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrNotFound) { // which is listed already
+			lacks = append(lacks, fmt.Sprintf("%s: %v: %s", what, err, strings.TrimSpace(string(out))))
+		}
 	}
 	name := keeper.CgroupName(os.Getpid(), 0)
 	if err := errors.Join(keeper.MakeCgroup(name), keeper.RemoveCgroup(name)); err != nil {

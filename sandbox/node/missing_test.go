@@ -4,6 +4,7 @@ package node
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -24,5 +25,20 @@ func TestEverythingMissingIsNamedAtOnce(t *testing.T) {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("lacks %q:\n%v", w, err)
 		}
+	}
+}
+
+// TestIptablesThatWritesNothing: Debian's iptables over a kernel without nftables for IPv4.
+func TestIptablesThatWritesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes namespaces")
+	}
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "iptables"), []byte("#!/bin/sh\necho 'TABLE_ADD failed (Operation not supported)' >&2\nexit 4\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	if err := findMissing(); err == nil || !strings.Contains(err.Error(), "iptables rules of its own: exit status 4: TABLE_ADD failed") {
+		t.Errorf("err = %v", err)
 	}
 }
