@@ -51,7 +51,7 @@ autoscaler:
     idleInterval: 1s
     externalGRPC: {%[5]s: {address: %[6]q}}
     prometheus: {interval: 1s, maxAge: 15s}
-    leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s}
+    leaderElection: {leaseDuration: 15s, renewDeadline: 12s, retryPeriod: 1s}
 monitoring:
   prometheusServiceAccount: {namespace: %[7]s, name: %[8]s}
 `, b.prometheus(), b.source.parameters, b.adapter, b.scaler, nodegroups.Name, b.groups, installed, prometheusAccount)}
