@@ -72,6 +72,8 @@ func (a *answer) problem(err error) error {
 		serious = append(serious, "isPartial: some of the storage did not answer")
 	}
 	switch {
+	case a.code == http.StatusBadRequest && a.Status == "": // VictoriaMetrics 1.150 about a path, in plain text
+		return fmt.Errorf("%w: %w: HTTP %d", ErrBadQuery, errNoEndpoint, a.code)
 	case a.code == http.StatusBadRequest, a.code == http.StatusUnprocessableEntity:
 		return fmt.Errorf("%w: HTTP %d: %s", ErrBadQuery, a.code, a.reason())
 	case a.code == http.StatusNotFound, a.code == http.StatusMethodNotAllowed:

@@ -17,6 +17,8 @@ func TestRetention(t *testing.T) {
 		{"Prometheus", `{"status":"success","data":{"startTime":"x","storageRetention":"30d or 512GiB"}}`, 200, "30d or 512GiB", nil},
 		{"one that leaves it out", `{"status":"success","data":{}}`, 200, "", nil},
 		{"one that has no such page", `not found`, 404, "", nil},
+		{"VictoriaMetrics, which has none", `unsupported path requested: "/api/v1/status/runtimeinfo"`, 400, "", nil},
+		{"one that refuses the request", `{"status":"error","errorType":"bad_data","error":"no"}`, 400, "", ErrBadQuery},
 		{"one that wants a credential", `who are you?`, 401, "", ErrUnavailable},
 		{"one that is no Prometheus", `<html>`, 200, "", ErrUnavailable},
 		{"one that does not stop", `{"data":"` + strings.Repeat("x", 1<<20), 200, "", ErrTooLarge},

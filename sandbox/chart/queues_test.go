@@ -145,10 +145,13 @@ func TestNeighbourKueue(t *testing.T) {
 	x.must(x.nodes(t.Context(), "gang", 1))
 	x.must(x.Delete(t.Context(), testenv.Object("batch/v1/Job", guests, "first")))
 	x.wait("the second job, once it has the quota", func() error { return x.count("batch.kubernetes.io/job-name=second", 1, corev1.PodRunning) })
-	v, err := x.metric(`gpuscale_autoscaler_tenant_gpus{tenant="kueue/gpus",kind="guaranteed"}`)
-	if err != nil || v != 2 {
-		t.Errorf("the ClusterQueue as a tenant has %g GPUs guaranteed, want 2: %v", v, err)
-	}
+	x.wait("the ClusterQueue as a tenant", func() error {
+		v, err := x.metric(`gpuscale_autoscaler_tenant_gpus{tenant="kueue/gpus",kind="guaranteed"}`)
+		if err == nil && v != 2 {
+			err = fmt.Errorf("%g GPUs guaranteed, want 2", v)
+		}
+		return err
+	})
 }
 
 // pool makes the pool gang; its nodes go before it does.

@@ -31,7 +31,7 @@ func TestNeighbourVictoriaMetrics(t *testing.T) {
 		"-httpListenAddr=" + strings.TrimPrefix(url, "http://"), "-storageDataPath=" + t.TempDir(), "-retentionPeriod=400d",
 		// rule_files and storage are not for it.
 		"-promscrape.config=" + filepath.Join(b.Cluster.PrometheusDir(), "prometheus.yml"), "-promscrape.config.strictParse=false",
-		"-promscrape.fileSDCheckInterval=1s",
+		"-promscrape.fileSDCheckInterval=1s", "-promscrape.configCheckInterval=1s",
 	}})
 	b.beside(t, proc.Spec{Name: "vmalert", Path: alert, Args: []string{
 		"-httpListenAddr=" + address(t), "-datasource.url=" + url, "-remoteWrite.url=" + url, "-notifier.blackhole",
