@@ -1,10 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -96,7 +96,7 @@ func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) erro
 	if c.configFile != "" {
 		problems = append(problems, c.readConfigFile(f.Changed)...)
 	}
-	c.warnings = noEffect(f)
+	c.warnings = append(c.warnings, noEffect(f)...)
 	if c.node == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -224,21 +224,25 @@ func (c *config) compatOptions(fields []counters.Field) collect.CompatOptions {
 	return o
 }
 
-// hostname is the value of the DCGM series' hostname label. dcgm-exporter takes
-// the host of a remote host engine's address, even where that is "localhost".
+// hostname is the value of the DCGM series' hostname label: as in dcgm-exporter the host of a
+// remote host engine's address, unless that is this machine.
 func (c *config) hostname() string {
 	if c.noHostname {
 		return ""
 	}
 	address := strings.TrimPrefix(c.remote, "tcp://")
-	if c.remote == "" || c.compat != "true" || strings.HasPrefix(address, "/") || strings.Contains(address, "://") {
+	if c.compat != "true" || strings.HasPrefix(address, "/") || strings.Contains(address, "://") {
 		return c.node
 	}
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
+	if err != nil { // it has no port
+		host = address
 	}
-	return cmp.Or(host, c.node)
+	ip, _ := netip.ParseAddr(strings.Trim(host, "[]"))
+	if host == "" || strings.EqualFold(host, "localhost") || ip.IsLoopback() {
+		return c.node
+	}
+	return host
 }
 
 // eventWindow is how long a source keeps single events for the windowed counts.

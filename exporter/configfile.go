@@ -1,41 +1,80 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v2"
 
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/node"
 )
 
-// configFile is dcgm-exporter's YAML configuration, version 1: which metrics, and how often
-// they are sampled.
+// configFile is dcgm-exporter's YAML configuration: which metrics, and how often they are
+// sampled. Version 1 has a collection with watch groups, version 2 has collections, of which
+// the one of all metrics is the base.
 type configFile struct {
-	Version int `json:"version"`
+	Version int `yaml:"version"`
 	Metrics struct {
-		File   string `json:"file"`
+		File   string `yaml:"file"`
 		Fields []struct {
-			Name           string `json:"name"`
-			PrometheusType string `json:"prometheusType"`
-			Help           string `json:"help"`
-		} `json:"fields"`
-	} `json:"metrics"`
-	Collection struct {
-		Interval    string `json:"interval"`
+			Name           string `yaml:"name"`
+			PrometheusType string `yaml:"prometheusType"`
+			Help           string `yaml:"help"`
+		} `yaml:"fields"`
+		EnableExporterMetrics *bool `yaml:"enableExporterMetrics"`
+	} `yaml:"metrics"`
+	Server struct {
+		MaxConcurrentScrapes *int `yaml:"maxConcurrentScrapes"`
+	} `yaml:"server"`
+	Sources    *dcgmSource `yaml:"sources"`
+	Collection *struct {
+		Interval    string     `yaml:"interval"`
+		Retention   *retention `yaml:"retention"`
 		WatchGroups []struct {
-			Name     string   `json:"name"`
-			Interval string   `json:"interval"`
-			Fields   []string `json:"fields"`
-		} `json:"watchGroups"`
-	} `json:"collection"`
+			Name      string     `yaml:"name"`
+			Interval  string     `yaml:"interval"`
+			Fields    []string   `yaml:"fields"`
+			Retention *retention `yaml:"retention"`
+		} `yaml:"watchGroups"`
+	} `yaml:"collection"`
+	Collections []struct {
+		Name    string `yaml:"name"`
+		Every   string `yaml:"every"`
+		Metrics struct {
+			Include []string `yaml:"include"`
+		} `yaml:"metrics"`
+		Sources *dcgmSource `yaml:"sources"`
+	} `yaml:"collections"`
 }
+
+// What has no effect here, as its flags have none: how long DCGM keeps samples, and whether
+// GPUs that come and go are looked for.
+type (
+	retention struct {
+		MaxAge     string `yaml:"maxAge"`
+		MaxSamples int64  `yaml:"maxSamples"`
+	}
+	dcgmSource struct {
+		DCGM struct {
+			Watch struct {
+				MaxKeepAge     string `yaml:"maxKeepAge"`
+				MaxKeepSamples int64  `yaml:"maxKeepSamples"`
+			} `yaml:"watch"`
+			DetectBindUnbind struct {
+				Enabled      bool   `yaml:"enabled"`
+				PollInterval string `yaml:"pollInterval"`
+			} `yaml:"detectBindUnbind"`
+		} `yaml:"dcgm"`
+	}
+)
 
 // watchGroup is fields, by patterns of their names, with an interval of their own.
 type watchGroup struct {
@@ -57,7 +96,15 @@ func (c *config) readConfigFile(given func(flag string) bool) []error {
 		return []error{fmt.Errorf("--config-file: %s is longer than %d bytes", c.configFile, maxConfigFile)}
 	}
 	var f configFile
-	if err := yaml.UnmarshalStrict(text, &f); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.SetStrict(true)
+	err = d.Decode(&f)
+	if errors.Is(err, io.EOF) {
+		err = nil // an empty file, without its version
+	} else if err == nil && !errors.Is(d.Decode(new(any)), io.EOF) {
+		err = errors.New("there is more than one YAML document")
+	}
+	if err != nil {
 		return []error{fmt.Errorf("--config-file: %s: %w", c.configFile, err)}
 	}
 	return c.take(&f, given)
@@ -68,31 +115,14 @@ func (c *config) take(f *configFile, given func(flag string) bool) []error {
 	problem := func(at, format string, args ...any) {
 		problems = append(problems, fmt.Errorf("--config-file: "+c.configFile+": "+at+": "+format, args...))
 	}
-	interval := func(at, text string) time.Duration {
-		d, err := time.ParseDuration(text)
-		if err != nil || d < node.MinInterval {
-			problem(at, "%q, want a duration of at least %s, as 30s", text, node.MinInterval)
-		}
-		return d
+	c.takeIntervals(f, given, problem)
+	if on := f.Metrics.EnableExporterMetrics; on != nil && !given("enable-exporter-metrics") {
+		c.exporterMetrics = *on
 	}
-	if f.Version != 1 {
-		problem("version", "%d, want 1", f.Version)
-	}
-	if base := f.Collection.Interval; base != "" && !given("collect-interval") {
-		c.intervalMS = int(interval("collection.interval", base).Milliseconds())
-	}
-	for i, g := range f.Collection.WatchGroups {
-		at := fmt.Sprintf("collection.watchGroups[%d]", i)
-		group := watchGroup{name: g.Name, every: interval(at+".interval", g.Interval), patterns: g.Fields}
-		if g.Name == "" || slices.ContainsFunc(c.groups, func(o watchGroup) bool { return o.name == g.Name }) {
-			problem(at+".name", "%q, want a name of its own", g.Name)
+	if n := f.Server.MaxConcurrentScrapes; n != nil && !given("max-concurrent-scrapes") {
+		if c.maxScrapes = *n; *n <= 0 {
+			problem("server.maxConcurrentScrapes", "%d, want more than 0", *n)
 		}
-		for _, p := range g.Fields {
-			if _, err := path.Match(p, ""); err != nil {
-				problem(at+".fields", "%q: %w", p, err)
-			}
-		}
-		c.groups = append(c.groups, group)
 	}
 	if f.Metrics.File != "" && len(f.Metrics.Fields) > 0 {
 		problem("metrics", "file and fields exclude each other")
@@ -113,6 +143,75 @@ func (c *config) take(f *configFile, given func(flag string) bool) []error {
 		}
 	}
 	return problems
+}
+
+// takeIntervals takes the base interval and the groups of either version.
+func (c *config) takeIntervals(f *configFile, given func(flag string) bool, problem func(at, format string, args ...any)) {
+	type group struct {
+		at, name, everyAt, every, patternsAt string
+		patterns                             []string
+	}
+	var groups []group
+	base := group{} // of all fields
+	switch {
+	case f.Version != 1 && f.Version != 2:
+		problem("version", "%d, want 1 or 2", f.Version)
+	case f.Version == 1 && f.Collections != nil:
+		problem("collections", "are of version 2; version 1 has a collection")
+	case f.Version == 2 && f.Collection != nil:
+		problem("collection", "is of version 1; version 2 has collections")
+	}
+	ignored := f.Sources != nil
+	if f.Collection != nil {
+		base.everyAt, base.every = "collection.interval", f.Collection.Interval
+		ignored = ignored || f.Collection.Retention != nil
+		for i, g := range f.Collection.WatchGroups {
+			at := fmt.Sprintf("collection.watchGroups[%d]", i)
+			groups = append(groups, group{at, g.Name, at + ".interval", g.Interval, at + ".fields", g.Fields})
+			ignored = ignored || g.Retention != nil
+		}
+	}
+	for i, g := range f.Collections {
+		at := fmt.Sprintf("collections[%d]", i)
+		one := group{at, g.Name, at + ".every", g.Every, at + ".metrics.include", g.Metrics.Include}
+		ignored = ignored || g.Sources != nil
+		if !slices.Equal(one.patterns, []string{"*"}) {
+			groups = append(groups, one)
+			continue
+		}
+		if base.every != "" {
+			problem(one.patternsAt, "another collection has all metrics already")
+		}
+		base = one
+	}
+	if ignored {
+		c.warnings = append(c.warnings, "--config-file: sources and retention have no effect: DCGM keeps few samples, and GPUs that come and go are always seen")
+	}
+	interval := func(at, text string) time.Duration {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < node.MinInterval {
+			problem(at, "%q, want a duration of at least %s, as 30s", text, node.MinInterval)
+		}
+		return d
+	}
+	if base.every != "" || base.name != "" {
+		if every := interval(base.everyAt, base.every); !given("collect-interval") {
+			c.intervalMS = int(every.Milliseconds())
+		}
+	}
+	names := map[string]bool{base.name: true} // and none
+	for _, g := range groups {
+		if names[g.name] || g.name == "" {
+			problem(g.at+".name", "%q, want a name of its own", g.name)
+		}
+		names[g.name] = true
+		for _, p := range g.patterns {
+			if _, err := path.Match(p, ""); err != nil {
+				problem(g.patternsAt, "%q: %w", p, err)
+			}
+		}
+		c.groups = append(c.groups, watchGroup{g.name, interval(g.everyAt, g.every), g.patterns})
+	}
 }
 
 // interval is the shortest: readings are taken that often.

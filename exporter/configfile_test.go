@@ -45,6 +45,9 @@ func TestConfigFile(t *testing.T) {
 			fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 5s", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter 30s"}},
 		"slow group": {text: "version: 1\nmetrics: {file: COUNTERS}\ncollection: {watchGroups: [{name: a, interval: 5m, fields: [DCGM_FI_DEV_NVLINK_*]}]}\n", interval: time.Second,
 			fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 1s", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter 5m0s"}},
+		"version 2": {text: "version: 2\nmetrics: {file: COUNTERS}\ncollections:\n- {name: a, every: 5s, metrics: {include: [DCGM_FI_DEV_GPU_*]}}\n- {name: scrape, every: 30s, metrics: {include: ['*']}}\n", interval: 5 * time.Second,
+			fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 5s", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter 30s"}},
+		"version 2 and a flag": {text: "version: 2\ncollections: [{name: scrape, every: 30s, metrics: {include: ['*']}}]\n", args: []string{"-c", "5000"}, interval: 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, fields, err := withFile(t, test.text, test.args...)
@@ -55,9 +58,36 @@ func TestConfigFile(t *testing.T) {
 	}
 }
 
+// What a flag can say too; a flag goes before it. How long DCGM keeps samples has no effect.
+func TestConfigFileBesideFlags(t *testing.T) {
+	for _, text := range []string{
+		"version: 1\ncollection: {retention: {maxAge: 10m, maxSamples: 0}, watchGroups: [{name: a, interval: 5s, fields: [DCGM_*], retention: {maxAge: 0s}}]}\n",
+		"version: 2\nsources: {dcgm: {watch: {maxKeepAge: 10m, maxKeepSamples: 0}, detectBindUnbind: {enabled: true, pollInterval: 1s}}}\n",
+		"version: 2\ncollections: [{name: a, every: 5s, sources: {dcgm: {watch: {maxKeepSamples: 2}}}, metrics: {include: [DCGM_*]}}]\n",
+	} {
+		text += "metrics: {enableExporterMetrics: true}\nserver: {maxConcurrentScrapes: 8}\n"
+		c, _, err := withFile(t, text)
+		if err != nil || !c.exporterMetrics || c.maxScrapes != 8 || len(c.warnings) != 1 || !strings.Contains(c.warnings[0], "no effect") {
+			t.Errorf("%s: %v, %v, %d, %q", text, err, c.exporterMetrics, c.maxScrapes, c.warnings)
+		}
+		c, _, err = withFile(t, text, "--enable-exporter-metrics=false", "--max-concurrent-scrapes", "0")
+		if err != nil || c.exporterMetrics || c.maxScrapes != 0 {
+			t.Errorf("%s and flags: %v, %v, %d", text, err, c.exporterMetrics, c.maxScrapes)
+		}
+	}
+}
+
 func TestConfigFileMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "version: 0, want 1", "version: 2": "version: 2, want 1", "version: 1\nmetric: {}": `unknown field "metric"`, "version: [": "did not find expected",
+		"": "version: 0, want 1 or 2", "version: 3": "version: 3, want 1 or 2", "version: 1\nmetric: {}": "line 2: field metric not found", "version: [": "did not find expected",
+		"version: 1\nversion: 1": "line 2: field version already set", "version: 1\n---\nversion: 1": "more than one YAML document",
+		"version: 1\ncollections: [{name: a, every: 1s, metrics: {include: ['*']}}]": "collections: are of version 2", "version: 2\ncollection: {interval: 1s}": "collection: is of version 1",
+		"version: 2\nserver: {maxConcurrentScrapes: 0}":                                                                                                "server.maxConcurrentScrapes: 0, want more than 0",
+		"version: 2\ncollections: [{name: a, every: 1ms, metrics: {include: ['*']}}]":                                                                  `collections[0].every: "1ms", want a duration`,
+		"version: 2\ncollections: [{every: 1s, metrics: {include: [DCGM_*]}}]":                                                                         `collections[0].name: "", want a name`,
+		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['[']}}]":                                                                   "collections[0].metrics.include: \"[\": syntax error in pattern",
+		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['*']}}, {name: b, every: 2s, metrics: {include: ['*']}}]":                  "collections[1].metrics.include: another collection has all metrics",
+		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['*']}}, {name: a, every: 2s, metrics: {include: ['*TEMP']}}]":              `collections[1].name: "a", want a name of its own`,
 		"version: 1\nmetrics: {file: a, fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge}]}":                                                "metrics: file and fields exclude each other",
 		"version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMPP, prometheusType: gauge}]}":                                                        "metrics.fields[0]: field: no DCGM field is called",
 		"version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gage}]}":                                                          `metrics.fields[0]: type: "gage" is not a type`,
@@ -76,6 +106,7 @@ func TestConfigFileMistakes(t *testing.T) {
 
 func FuzzConfigFile(f *testing.F) {
 	f.Add("version: 1\nmetrics: {file: a}\ncollection: {interval: 30s, watchGroups: [{name: a, interval: 5s, fields: ['DCGM_*']}]}\n")
+	f.Add("version: 2\nsources: {dcgm: {watch: {maxKeepAge: 1m}}}\ncollections: [{name: a, every: 5s, metrics: {include: ['*']}}]\n")
 	f.Add("version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: t}]}\n")
 	path := filepath.Join(f.TempDir(), "config.yaml")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -3,15 +3,15 @@ package main
 import (
 	"compress/gzip"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -88,21 +88,16 @@ func (d *dumper) save(r *collect.Reading) (name string, err error) {
 	if err := os.MkdirAll(d.opts.directory, 0o750); err != nil {
 		return "", fmt.Errorf("dump directory: %w", err)
 	}
-	var random [4]byte
-	_, _ = rand.Read(random[:])
-	name = fmt.Sprintf("reading-%s-%s.json", r.Taken.UTC().Format("20060102-150405"), hex.EncodeToString(random[:]))
+	suffix := ".json"
 	if d.opts.compress {
-		name += ".gz"
+		suffix += ".gz"
 	}
-	name = filepath.Join(d.opts.directory, name)
-	file, err := os.OpenFile(name+".part", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	file, err := os.CreateTemp(d.opts.directory, "reading-"+r.Taken.UTC().Format("20060102-150405")+"-*"+suffix+".part")
 	if err != nil {
 		return "", fmt.Errorf("dumping a reading: %w", err)
 	}
-	err = d.encode(file, r)
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
+	name = strings.TrimSuffix(file.Name(), ".part")
+	err = errors.Join(d.encode(file, r), file.Chmod(0o640), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), name)
 	}
@@ -131,7 +126,7 @@ func encodeReading(w io.Writer, r *collect.Reading) error {
 }
 
 // dumpName is what save writes; other files in the directory are not ours.
-var dumpName = regexp.MustCompile(`^reading-\d{8}-\d{6}-[0-9a-f]{8}\.json(\.gz)?(\.part)?$`)
+var dumpName = regexp.MustCompile(`^reading-\d{8}-\d{6}-[0-9a-f]+\.json(\.gz)?(\.part)?$`)
 
 // clean removes dumps older than the retention.
 func (d *dumper) clean() {

@@ -197,19 +197,24 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// The hostname label is the remote host's, as in dcgm-exporter; not where ours
-// is asked for, and not where the address has no host.
+// The hostname label is the remote host's, as in dcgm-exporter from 4.8.3 on; not where that is
+// this machine, where ours is asked for, or where the address has no host.
 func TestHostname(t *testing.T) {
 	for _, c := range []struct{ remote, compat, want string }{
 		{"", "true", "node-1"},
-		{"localhost:5555", "true", "localhost"},
-		{"[::1]:5555", "true", "::1"},
+		{"localhost:5556", "true", "node-1"},
+		{"LOCALHOST", "true", "node-1"},
+		{"127.8.0.1:5555", "true", "node-1"},
+		{"[::1]:5555", "true", "node-1"},
+		{"[::1]", "true", "node-1"},
+		{"[fd00::1]:5555", "true", "fd00::1"},
+		{"0.0.0.0:5555", "true", "0.0.0.0"},
 		{"tcp://10.0.0.1:5555", "true", "10.0.0.1"},
 		{"engine", "true", "engine"},
 		{":5555", "true", "node-1"},
 		{"unix:///run/nv.sock", "true", "node-1"},
 		{"/run/nv.sock", "true", "node-1"},
-		{"localhost:5555", "once", "node-1"},
+		{"engine:5555", "once", "node-1"},
 	} {
 		if got := (&config{remote: c.remote, compat: c.compat, node: "node-1"}).hostname(); got != c.want {
 			t.Errorf("-r %q --compat=%s: %q, want %q", c.remote, c.compat, got, c.want)

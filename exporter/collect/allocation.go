@@ -1,6 +1,10 @@
 package collect
 
 import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -84,4 +88,65 @@ func joinLabels(texts ...string) string {
 		}
 	}
 	return strings.Join(some, ",")
+}
+
+// PodName names a pod of this node.
+type PodName struct{ Namespace, Name string }
+
+// JobPlace is where a job runs: a GPU by index, or an instance by its GPU
+// instance id, which is -1 for the GPU.
+type JobPlace struct{ GPU, Instance int }
+
+// jobs on an entity: those of an instance, else those of its GPU.
+func (a Attribution) jobs(e *Entity) []string {
+	if e.Kind == Instance {
+		if jobs, ok := a.Jobs[JobPlace{e.GPU, e.InstanceID}]; ok {
+			return jobs
+		}
+	}
+	return a.Jobs[JobPlace{e.GPU, -1}]
+}
+
+// fixedLabels are what the exporter itself writes on DCGM series, in every mode.
+var fixedLabels = []string{
+	"gpu", "UUID", "uuid", "gpu_uuid", "pci_bus_id", "device", "modelName", "model_name", "GPU_I_PROFILE", "GPU_I_ID",
+	"hostname", "Hostname", "nvlink", "nvswitch", "cpu", "cpucore", "peer_gpu", "link_status",
+	"container", "namespace", "pod", "container_name", "pod_namespace", "pod_name", "pod_uid", "vgpu", "hpc_job",
+	"err_code", "err_msg", "xid", "window_size_in_ms", "clock_event", "health_watch", "health_error_code",
+	"dra_claim_name", "dra_claim_namespace", "dra_driver_name", "dra_pool_name", "dra_device_name", "dra_mig_profile", "dra_mig_device_uuid",
+}
+
+var notInLabelName = regexp.MustCompile(`[^a-zA-Z0-9_]`)
+
+// PodLabels renders a pod's UID (empty: left out) and its Kubernetes labels as
+// Prometheus' text. Characters that a label name cannot have become
+// underscores, as dcgm-exporter does it. A name that is the exporter's own or
+// Prometheus' gets the prefix "pod_label_", and of names that become equal the
+// later ones, in the order of the Kubernetes names, a "_conflict1" and so on:
+// one pod's labels must not cost the whole scrape.
+func PodLabels(uid string, labels map[string]string) string {
+	var b []byte
+	taken := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		name := labelName(key)
+		for i := 1; taken[name]; i++ {
+			name = labelName(notInLabelName.ReplaceAllString(key, "_") + "_conflict" + strconv.Itoa(i))
+		}
+		taken[name] = true
+		b = appendLabel(b, name, labels[key])
+	}
+	return string(appendLabel(b, "pod_uid", uid))
+}
+
+// labelName makes a Prometheus label name that is no other's of a Kubernetes
+// label.
+func labelName(key string) string {
+	name := notInLabelName.ReplaceAllString(key, "_")
+	switch {
+	case slices.Contains(fixedLabels, name), strings.HasPrefix(name, "DCGM_"), strings.HasPrefix(name, "__"):
+		return "pod_label_" + name
+	case name == "" || name[0] >= '0' && name[0] <= '9':
+		return "_" + name
+	}
+	return name
 }

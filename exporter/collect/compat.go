@@ -95,7 +95,7 @@ func (c *CompatOptions) MissingDevices(r *Reading) []string { return c.Devices.m
 // number.
 func perInstance(field uint16) bool {
 	switch {
-	case field == 50 || field == 54 || field == 68, field >= 90 && field <= 93: // names, BAR1
+	case field == 50 || field == 54 || field == 68, field >= 90 && field <= 93, field >= 1600 && field <= 1602: // names, BAR1
 		return true
 	case field == fieldXID:
 		return true

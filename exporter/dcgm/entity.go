@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,18 +36,12 @@ type placed struct {
 	computeSlices int
 }
 
-// compute is a compute instance in DCGM's hierarchy.
-type compute struct {
-	key entityKey
-	gpu uint32 // DCGM's id of its GPU
-}
-
 // layout is which entities there are.
 type layout struct {
-	gpus      []uint32  // sorted; GPUs that are lost too
-	instances []placed  // by GPU, then by instance id
-	computes  []compute // in DCGM's order
-	devices   []device  // by kind
+	gpus      []uint32             // sorted; GPUs that are lost too
+	instances []placed             // by GPU, then by instance id
+	owners    map[entityKey]uint32 // the GPU of what has XIDs: GPUs, GPU instances and compute instances
+	devices   []device             // by kind
 }
 
 // hierarchyEvery is how often DCGM's MIG hierarchy is read where nothing tells of a change.
@@ -58,7 +53,7 @@ type hierarchy struct {
 	read      time.Time   // zero: to be read
 	listed    []entityKey // what there was
 	instances []placed
-	computes  []compute
+	owners    map[entityKey]uint32
 }
 
 // readLayout lists the host engine's entities. Only the list of GPUs is
@@ -73,7 +68,11 @@ func (r *reader) readLayout() (layout, error) {
 	if err := r.readHierarchy(len(gpus)); err != nil {
 		return layout{}, err
 	}
-	l.instances, l.computes = r.hierarchy.instances, r.hierarchy.computes
+	l.instances, l.owners = r.hierarchy.instances, map[entityKey]uint32{}
+	maps.Copy(l.owners, r.hierarchy.owners)
+	for _, gpu := range l.gpus {
+		l.owners[entityKey{kindGPU, gpu}] = gpu
+	}
 	l.devices, err = r.readDevices()
 	if err != nil {
 		return layout{}, err
@@ -101,14 +100,14 @@ func (r *reader) readHierarchy(gpus int) error {
 	if gpus > 0 && !h.read.IsZero() && slices.Equal(listed, h.listed) && age >= 0 && age < hierarchyEvery {
 		return nil
 	}
-	instances, computes, err := readInstances()
+	instances, owners, err := readInstances()
 	if severs(err) {
 		return err
 	}
 	if gpus > 0 {
 		r.complain("MIG instances", err)
 	}
-	*h = hierarchy{listed: listed, instances: instances, computes: computes}
+	*h = hierarchy{listed: listed, instances: instances, owners: owners}
 	if err == nil {
 		h.read = now
 	}
@@ -128,34 +127,36 @@ func readEntities(kind uint32) ([]uint32, error) {
 	return out, nil
 }
 
-func readInstances() (instances []placed, computes []compute, err error) {
+// readInstances gives the GPU instances, and the GPU of each of them and of their compute
+// instances.
+func readInstances() (instances []placed, owners map[entityKey]uint32, err error) {
 	var list [C.SHIM_MAX_INSTANCES]C.shim_instance
 	var n C.int
 	if code := C.shim_instances(C.uintptr_t(hostHandle), &list[0], &n); code != 0 {
 		return nil, nil, callError("listing MIG instances", code)
 	}
-	gpuOf := map[entityKey]uint32{}
+	owners = map[entityKey]uint32{}
 	for _, e := range list[:n] {
 		key := entityKey{uint32(e.entity.kind), uint32(e.entity.id)}
 		if key.kind != kindInstance || uint32(e.parent.kind) != kindGPU {
 			continue
 		}
-		gpuOf[key] = uint32(e.parent.id)
+		owners[key] = uint32(e.parent.id)
 		instances = append(instances, placed{
 			key: key, gpu: uint32(e.parent.id), instanceID: int(int32(e.instance)), computeSlices: int(e.slices),
 		})
 	}
 	for _, e := range list[:n] {
 		key := entityKey{uint32(e.entity.kind), uint32(e.entity.id)}
-		gpu, known := gpuOf[entityKey{uint32(e.parent.kind), uint32(e.parent.id)}]
+		gpu, known := owners[entityKey{uint32(e.parent.kind), uint32(e.parent.id)}]
 		if key.kind == kindCompute && known {
-			computes = append(computes, compute{key, gpu})
+			owners[key] = gpu
 		}
 	}
 	slices.SortFunc(instances, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.instanceID, b.instanceID))
 	})
-	return instances, computes, nil
+	return instances, owners, nil
 }
 
 // withoutQuiesced leaves out the released GPUs.
@@ -169,15 +170,15 @@ func (r *reader) withoutQuiesced(l layout) layout {
 	}
 	l.gpus = slices.DeleteFunc(slices.Clone(l.gpus), quiesced)
 	l.instances = slices.DeleteFunc(slices.Clone(l.instances), func(p placed) bool { return quiesced(p.gpu) })
-	l.computes = slices.DeleteFunc(slices.Clone(l.computes), func(c compute) bool { return quiesced(c.gpu) })
+	l.owners = maps.Clone(l.owners)
+	maps.DeleteFunc(l.owners, func(_ entityKey, gpu uint32) bool { return quiesced(gpu) })
 	l.devices = slices.DeleteFunc(slices.Clone(l.devices), func(d device) bool { return d.ofGPU() && quiesced(d.parent) })
 	return l
 }
 
 func (l layout) equal(other layout) bool {
 	return slices.Equal(l.gpus, other.gpus) && slices.Equal(l.instances, other.instances) &&
-		slices.Equal(l.computes, other.computes) &&
-		slices.Equal(l.devices, other.devices)
+		maps.Equal(l.owners, other.owners) && slices.Equal(l.devices, other.devices)
 }
 
 func (l layout) gpuKeys() []entityKey {
@@ -203,19 +204,4 @@ func (l layout) keys() []entityKey {
 		keys = append(keys, d.key)
 	}
 	return keys
-}
-
-// owners are the GPUs of all entities that have XIDs.
-func (l layout) owners() map[entityKey]uint32 {
-	owners := map[entityKey]uint32{}
-	for _, gpu := range l.gpus {
-		owners[entityKey{kindGPU, gpu}] = gpu
-	}
-	for _, p := range l.instances {
-		owners[p.key] = p.gpu
-	}
-	for _, c := range l.computes {
-		owners[c.key] = c.gpu
-	}
-	return owners
 }

@@ -4,6 +4,8 @@ package dcgm
 import "C"
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
@@ -73,10 +75,7 @@ func (r *reader) watchEvents() error {
 	}
 	if r.fields.wants(fieldXID) {
 		// In MIG mode DCGM records an XID of the instance that it knows to be concerned there.
-		all := append(r.layout.gpuKeys(), r.layout.instanceKeys()...)
-		for _, c := range r.layout.computes {
-			all = append(all, c.key)
-		}
+		all := slices.Collect(maps.Keys(r.layout.owners))
 		w, err := r.session.watchOne(all, fieldXID, r.every, xidKeep)
 		if w == nil && err == nil && len(all) > len(r.layout.gpus) { // refused of instances
 			w, err = r.session.watchOne(r.layout.gpuKeys(), fieldXID, r.every, xidKeep)
@@ -110,7 +109,7 @@ func (r *reader) readEvents(now time.Time) error {
 	var found []collect.Event
 	var uuids []string
 	err := e.each(e.xids, since, func(key entityKey, at time.Time, code int64) {
-		gpu, known := r.owners[key]
+		gpu, known := r.layout.owners[key]
 		if uuid := r.uuidOf(gpu); known && uuid != "" && code > 0 && code < godcgm.DCGM_FT_INT32_BLANK && !at.Before(e.start) {
 			found, uuids = append(found, collect.Event{Time: at, Code: code}), append(uuids, uuid)
 		}

@@ -2,6 +2,7 @@ package dcgm
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,9 +17,7 @@ import (
 func (r *reader) learnGPUs() {
 	for _, gpu := range r.layout.gpus {
 		a, err := readAttributes(gpu)
-		if err != nil {
-			r.options.Log.Warn("dcgm: GPU attributes not read", "gpu", gpu, "error", err)
-		}
+		r.complain(fmt.Sprint("attributes of GPU ", gpu), err)
 		old := r.devs[gpu]
 		if old == nil || a.UUID != "" && a.UUID != old.UUID {
 			// Another GPU under the same number, or a new one. DCGM's number, NVML's and

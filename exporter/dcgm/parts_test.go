@@ -119,6 +119,29 @@ func TestAPartFails(t *testing.T) {
 	}
 }
 
+// GPUs that cannot be identified are asked for with each reading, and logged once.
+func TestAttributesThatFail(t *testing.T) {
+	m := newMachine(t, 2)
+	m.Fail = map[string]int{"dcgmGetDeviceAttributes": -3}
+	m.write()
+	var log strings.Builder
+	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	watchFields(t, s, 203)
+	for range 3 {
+		if r := read(t, s); len(r.Entities) != 0 || r.Dropped[collect.DropError] != 2 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if n := strings.Count(log.String(), "part not available"); n != 2 {
+		t.Errorf("logged %d times of 2 GPUs:\n%s", n, &log)
+	}
+	m.Fail = nil
+	m.write()
+	if r := read(t, s); len(r.Entities) != 2 {
+		t.Errorf("not back: %+v", r)
+	}
+}
+
 func TestRefusedTogetherReadApart(t *testing.T) {
 	gone, dead := &codeError{"reading", -1}, &codeError{"reading", godcgm.DCGM_ST_CONNECTION_NOT_VALID}
 	for name, test := range map[string]struct {

@@ -34,7 +34,6 @@ type reader struct {
 	fresh   bool // the watches fit fields and layout
 	reached bool // over this session there was a reading
 	layout  layout
-	owners  map[entityKey]uint32       // of layout
 	reads   []rectangle                // what is watched
 	refused int                        // values wanted of GPUs and instances and not watched
 	devs    map[uint32]*collect.Entity // identities, by DCGM's id
@@ -203,7 +202,6 @@ func (r *reader) adopt(l layout) error {
 	r.layout, r.fresh, r.uuids = l, true, map[entityKey]string{}
 	r.learnGPUs()
 	r.layout = r.withoutQuiesced(l) // one that was released before it was known
-	r.owners = r.layout.owners()
 	r.learnPlaces()
 	if err := r.watchAll(); err != nil {
 		r.fresh = false

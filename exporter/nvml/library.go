@@ -98,32 +98,35 @@ const maxEvents = 256
 // events receives XIDs through NVML's event set.
 type events struct {
 	lib        *library
-	set        nvml.EventSet
-	usable     bool
+	usable     bool            // the library has event sets
+	set        nvml.EventSet   // nil: none
 	registered map[string]bool // by GPU UUID: whether its events are subscribed to
 }
 
 func newEvents(lib *library) *events {
-	e := &events{lib: lib, registered: map[string]bool{}}
+	e := &events{lib: lib, usable: true, registered: map[string]bool{}}
 	for _, name := range []string{"nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait_v2", "nvmlDeviceRegisterEvents"} {
-		if !lib.has(name) {
-			return e
-		}
+		e.usable = e.usable && lib.has(name)
 	}
-	set, ret := lib.EventSetCreate()
-	e.set, e.usable = set, ret == nvml.SUCCESS
 	return e
 }
 
 func (e *events) close() {
-	if e.usable {
+	if e.set != nil {
 		_ = e.set.Free()
 	}
+	e.set = nil
+	clear(e.registered)
 }
 
 // subscribe registers a GPU once and reports whether its XIDs are received.
 func (e *events) subscribe(uuid string, dev nvml.Device) bool {
-	if !e.usable {
+	if e.set == nil && e.usable {
+		if set, ret := e.lib.EventSetCreate(); ret == nvml.SUCCESS {
+			e.set = set
+		}
+	}
+	if e.set == nil {
 		return false
 	}
 	subscribed, known := e.registered[uuid]
@@ -134,15 +137,20 @@ func (e *events) subscribe(uuid string, dev nvml.Device) bool {
 	return subscribed
 }
 
-// take hands over the events since the last call.
+// take hands over the events since the last call. A set that fails, as with a lost GPU in it,
+// is made again of the GPUs that answer.
 func (e *events) take(got func(dev nvml.Device, code int64)) {
 	for range maxEvents {
-		if !e.usable {
+		if e.set == nil {
 			return
 		}
 		event, ret := e.set.Wait(0)
+		if ret == nvml.ERROR_TIMEOUT {
+			return // there is none
+		}
 		if ret != nvml.SUCCESS {
-			return // NVML_ERROR_TIMEOUT: there is none
+			e.close()
+			return
 		}
 		if event.EventType == nvml.EventTypeXidCriticalError {
 			got(event.Device, int64(event.EventData))

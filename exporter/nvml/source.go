@@ -205,6 +205,7 @@ func (p *pass) dev(index int) {
 		return // released before it was known
 	}
 	log, listening := p.logOf(dev.UUID), false
+	dev.DriverVersion = p.driver // another one may have been loaded
 	dev.Lost = ret == nvml.ERROR_GPU_IS_LOST
 	if ret != nvml.SUCCESS {
 		p.reading.Dropped[collect.DropError] += len(p.wanted)
@@ -239,7 +240,7 @@ func (p *pass) identify(index int, d nvml.Device) nvml.Return {
 	if old, known := p.gpus[index]; known && old.UUID == uuid {
 		return nvml.SUCCESS
 	}
-	dev := collect.Entity{Kind: collect.GPU, GPU: index, Index: index, UUID: uuid, Minor: index, DriverVersion: p.driver}
+	dev := collect.Entity{Kind: collect.GPU, GPU: index, Index: index, UUID: uuid, Minor: index}
 	dev.Model, _ = d.GetName()
 	if p.lib.has("nvmlDeviceGetMinorNumber") {
 		if minor, ret := d.GetMinorNumber(); ret == nvml.SUCCESS {

@@ -208,6 +208,11 @@ func TestLostGPU(t *testing.T) {
 	if other.Lost || valuesOf(other)[155] != 321.5 || r.Dropped[collect.DropError] == 0 {
 		t.Errorf("the other GPU %+v, dropped %v", other, r.Dropped)
 	}
+	state.GPUs[1].XIDs = fakenvml.XIDs(31) // the lost one keeps no event of the others back
+	set(state)
+	if got := xids(read(t, s).Entities[1]); !maps.Equal(got, map[int64]int{31: 1}) {
+		t.Errorf("beside the lost GPU %v", got)
+	}
 	state.GPUs[0].Lost = false
 	set(state)
 	if back := read(t, s).Entities[0]; back.Lost || back.Events.Returned.IsZero() || valuesOf(back)[155] != 321.5 {
@@ -346,7 +351,7 @@ func TestHealthReturnsAfterARelease(t *testing.T) {
 // A driver that was loaded again begins its counters again, and nothing it has said before
 // stands.
 func TestHealthReturnsWithTheDriver(t *testing.T) {
-	state := fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}}
+	state := fakenvml.State{Driver: "580.65.06", GPUs: []fakenvml.GPU{h100(0)}}
 	o, set := machine(t, state)
 	s := opened(t, o, 156, 230)
 	read(t, s)
@@ -357,10 +362,11 @@ func TestHealthReturnsWithTheDriver(t *testing.T) {
 	set(state)
 	s.close()
 	s.Read()
-	state.Init, state.GPUs[0].XIDs, state.GPUs[0].Values["energy"] = 0, fakenvml.XIDs(), "5"
+	state.Init, state.Driver, state.GPUs[0].XIDs, state.GPUs[0].Values["energy"] = 0, "590.44.01", fakenvml.XIDs(), "5"
 	set(state)
-	if got := reasons(read(t, s)); !slices.Equal(got, []string{"ok"}) {
-		t.Errorf("got %q", got)
+	r := read(t, s)
+	if got := reasons(r); !slices.Equal(got, []string{"ok"}) || r.Entities[0].DriverVersion != "590.44.01" {
+		t.Errorf("got %q with driver %s", got, r.Entities[0].DriverVersion)
 	}
 }
 

@@ -20,10 +20,10 @@ type Device struct {
 	// Replica is the share's name behind "::" or "/vgpu"; empty for the whole.
 	Replica string
 
-	// Of a MIG device that a DRA claim takes: its GPU, its profile, and its
-	// place where it has no UUID yet. Start is -1 where that is not known.
-	Parent, Profile string
-	Start, Size     int // memory slices
+	// Of a MIG device that a DRA claim takes: its profile, and its place where it has no UUID
+	// yet. Start is -1 where that is not known.
+	Profile     string
+	Start, Size int // memory slices
 }
 
 // ParseDevice understands the ids that NVIDIA's and GKE's device plugins hand

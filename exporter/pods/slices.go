@@ -106,13 +106,13 @@ func (d *sliceDevice) device() (Device, bool) {
 	case kind != "mig":
 		return Device{}, false
 	}
-	out.Profile, out.Parent = d.attribute("profile"), d.attribute("parentUUID")
+	out.Profile = d.attribute("profile")
 	if strings.HasPrefix(uuid, "MIG-") {
 		out.InstanceUUID = uuid
 		return out, true
 	}
 	out.Start, out.Size = d.memorySlices()
-	out.UUID = out.Parent
+	out.UUID = d.attribute("parentUUID")
 	return out, out.UUID != "" && out.Profile != ""
 }
 

@@ -37,8 +37,8 @@ func TestResourceSlices(t *testing.T) {
 	device := none()
 	device.UUID = "GPU-a"
 	made, planned := none(), none()
-	made.InstanceUUID, made.Parent, made.Profile = "MIG-1", "GPU-b", "3g.40gb"
-	planned.UUID, planned.Parent, planned.Profile, planned.Start, planned.Size = "GPU-b", "GPU-b", "1g.10gb", 5, 1
+	made.InstanceUUID, made.Profile = "MIG-1", "3g.40gb"
+	planned.UUID, planned.Profile, planned.Start, planned.Size = "GPU-b", "1g.10gb", 5, 1
 	want := map[draName]Device{
 		{nvidiaDriver, "node-1", "gpu-0"}:                 device,
 		{nvidiaDriver, "node-1", "gpu-1-mig-3g40gb-9-0"}:  made,

@@ -46,9 +46,7 @@ type place struct {
 type use struct{ busy, memory float64 }
 
 // usage is one pass over the processes; immutable.
-type usage struct {
-	gpus map[place]*gpuUse
-}
+type usage map[place]*gpuUse
 
 type gpuUse struct {
 	taken                  time.Time
@@ -84,10 +82,10 @@ func (u *users) pass() {
 		u.log.Info("values for containers that share a GPU again")
 	}
 	u.failed = err
-	u.now.Store(next)
+	u.now.Store(&next)
 }
 
-func (u *users) sample() (*usage, error) {
+func (u *users) sample() (usage, error) {
 	if err := seesHost(u.proc); err != nil {
 		return nil, err
 	}
@@ -99,10 +97,10 @@ func (u *users) sample() (*usage, error) {
 	if len(w.pods) == 0 {
 		return nil, fmt.Errorf("the pods of this node are unknown, so no process can be attributed")
 	}
-	next := &usage{gpus: map[place]*gpuUse{}}
+	next := usage{}
 	for i := range gpus {
 		device := &gpus[i]
-		next.gpus[place{device.UUID, device.Instance}] = u.add(device, w)
+		next[place{device.UUID, device.Instance}] = u.add(device, w)
 	}
 	return next, nil
 }
@@ -148,11 +146,7 @@ func (p *Pod) containerByID(id string) string {
 // fill sets the measured use of each allocation of a shared entity, as far as
 // it is known.
 func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time.Time, interval time.Duration) {
-	seen := u.now.Load()
-	if seen == nil {
-		return
-	}
-	w := u.world()
+	seen, w := *u.now.Load(), u.world()
 	for i, list := range a.Allocations {
 		if len(list) < 2 {
 			continue
@@ -162,7 +156,7 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 		if e.Kind == collect.Instance {
 			key.instance = e.InstanceID
 		}
-		device := seen.gpus[key]
+		device := seen[key]
 		if device == nil || now.Sub(device.taken) > time.Duration(useAge*float64(interval)) {
 			continue
 		}

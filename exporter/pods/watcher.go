@@ -105,6 +105,7 @@ func New(o Options) (*Watcher, error) {
 	}
 	if o.Processes != nil {
 		w.users = &users{source: o.Processes, proc: o.Proc, world: w.cluster.now.Load, log: o.Log}
+		w.users.now.Store(new(usage))
 	}
 	return w, nil
 }

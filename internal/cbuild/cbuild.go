@@ -23,7 +23,8 @@ var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the fakes 
 type Target struct {
 	Output string   // its name, and a library's soname
 	Source fs.FS    // folder with .c and .h files
-	Files  []string // of Source that are linked; nil is every .c file
+	Beside fs.FS    // further ones; nil for none
+	Files  []string // that are linked; nil is every .c file
 	Flags  []string // of gcc, beside the common ones
 }
 
@@ -82,8 +83,10 @@ func Build(ctx context.Context, dir, name string, targets ...Target) (folder str
 }
 
 func (t Target) compile(ctx context.Context, gcc, source, out string) error {
-	if err := os.CopyFS(source, t.Source); err != nil {
-		return err
+	for _, from := range t.folders() {
+		if err := os.CopyFS(source, from); err != nil {
+			return err
+		}
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
@@ -96,7 +99,7 @@ func (t Target) compile(ctx context.Context, gcc, source, out string) error {
 	files := t.Files
 	if files == nil {
 		var err error
-		if files, err = fs.Glob(t.Source, "*.c"); err != nil {
+		if files, err = fs.Glob(os.DirFS(source), "*.c"); err != nil {
 			return err
 		}
 	}
@@ -108,22 +111,31 @@ func (t Target) compile(ctx context.Context, gcc, source, out string) error {
 	return nil
 }
 
+func (t Target) folders() []fs.FS {
+	if t.Beside == nil {
+		return []fs.FS{t.Source}
+	}
+	return []fs.FS{t.Source, t.Beside}
+}
+
 // hash of all that decides what is built.
 func hash(targets []Target) (string, error) {
 	h := sha256.New()
 	for _, t := range targets {
 		fmt.Fprintln(h, t.Output, t.Files, t.Flags)
-		err := fs.WalkDir(t.Source, ".", func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
+		for _, from := range t.folders() {
+			err := fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				data, err := fs.ReadFile(from, path)
+				fmt.Fprintln(h, path, len(data))
+				h.Write(data)
 				return err
+			})
+			if err != nil {
+				return "", err
 			}
-			data, err := fs.ReadFile(t.Source, path)
-			fmt.Fprintln(h, path, len(data))
-			h.Write(data)
-			return err
-		})
-		if err != nil {
-			return "", err
 		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:6]), nil

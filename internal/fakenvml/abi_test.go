@@ -48,7 +48,7 @@ func TestABI(t *testing.T) {
 		for _, p := range pairs {
 			fmt.Fprintf(&code, "_Static_assert(sizeof(%s) == sizeof(%s), %q);\n", p[0], p[1], p[0])
 		}
-		cmd := exec.Command("gcc", "-std=gnu11", "-fsyntax-only", "-Wno-deprecated-declarations", "-Ic", "-I"+header, "-x", "c", "-")
+		cmd := exec.Command("gcc", "-std=gnu11", "-fsyntax-only", "-Wno-deprecated-declarations", "-Ic", "-Ilines", "-I"+header, "-x", "c", "-")
 		cmd.Stdin = strings.NewReader("#define NVML_NO_UNVERSIONED_FUNC_DEFS 1\n#include \"nvml.h\"\nvoid *const known[] = { " + known.String() + "};\n" + code.String())
 		if out, err := cmd.CombinedOutput(); errors.Is(err, exec.ErrNotFound) {
 			t.Skip(ErrNoCompiler)

@@ -12,8 +12,19 @@ import (
 	"github.com/gpuscale/gpuscale/internal/cbuild"
 )
 
-//go:embed c
+//go:embed c lines
 var embedded embed.FS
+
+func folder(name string) fs.FS {
+	source, err := fs.Sub(embedded, name)
+	if err != nil {
+		panic(err) // the names are constants
+	}
+	return source
+}
+
+// Lines is the C source that reads a state file, which the DCGM fake has too.
+func Lines() fs.FS { return folder("lines") }
 
 // Library is the file name of the fake, as the loader looks for it.
 const Library = "libnvidia-ml.so.1"
@@ -23,11 +34,7 @@ var ErrNoCompiler = cbuild.ErrNoCompiler
 
 // Target is the library with further flags of gcc.
 func Target(flags ...string) cbuild.Target {
-	source, err := fs.Sub(embedded, "c")
-	if err != nil {
-		panic(err) // the name of the folder is a constant
-	}
-	return cbuild.Target{Output: Library, Source: source, Flags: flags}
+	return cbuild.Target{Output: Library, Source: folder("c"), Beside: Lines(), Flags: flags}
 }
 
 // Build compiles the library into a folder in dir, as cbuild.Build does, and

@@ -34,8 +34,8 @@ func Build(ctx context.Context, dir string) (libDir string, err error) {
 		panic(err) // the name of the folder is a constant
 	}
 	return cbuild.Build(ctx, dir, "fakedcgm",
-		cbuild.Target{Output: "libdcgm.so.4", Source: source, Files: []string{"file.c", "library.c", "machine.c", "samples.c", "watches.c"}},
-		cbuild.Target{Output: HostEngine, Source: source, Files: []string{"file.c", "server.c"}},
+		cbuild.Target{Output: "libdcgm.so.4", Source: source, Beside: fakenvml.Lines(), Files: []string{"lines.c", "state.c", "library.c", "machine.c", "samples.c", "watches.c"}},
+		cbuild.Target{Output: HostEngine, Source: source, Beside: fakenvml.Lines(), Files: []string{"lines.c", "state.c", "server.c"}},
 		fakenvml.Target())
 }
 

@@ -2,8 +2,8 @@
 // steered through a file. The libnvidia-ml.so.1 beside it is fakenvml's, of
 // the same machine.
 //
-// It owns the C source in c/, the file of records that says what the pretended
-// machine looks like, and the compiling of the two libraries and of a host
+// It owns the C source in c/, the lines of the state file, which says what the pretended
+// machine looks like (fakenvml reads it), and the compiling of the two libraries and of a host
 // engine that runs in a process of its own, on TCP or a unix socket, and can be
 // killed. A process started with LD_LIBRARY_PATH pointing at them and
 // FAKEDCGM_STATE naming the file takes the same cgo path as on a real machine.

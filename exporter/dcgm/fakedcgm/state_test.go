@@ -12,14 +12,14 @@ import (
 func TestWriteRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	for name, s := range map[string]State{
-		"long":    {GPUs: []GPU{{Product: strings.Repeat("x", len(text{}))}}},
+		"long":    {GPUs: []GPU{{Product: strings.Repeat("x", maxText)}}},
 		"both":    {GPUs: []GPU{{Odd: Odd{1: "nan"}, Fields: Fields{1: 1}}}},
 		"word":    {GPUs: []GPU{{Odd: Odd{1: "absent"}}}},
 		"status":  {GPUs: []GPU{{Odd: Odd{1: "status:0"}}}},
 		"gpus":    {GPUs: make([]GPU, maxGPUs+1)},
-		"profile": {GPUs: []GPU{{Profiling: make([]uint16, 23)}}},
+		"profile": {GPUs: []GPU{{Profiling: make([]uint16, maxProfiled+1)}}},
 		"xids":    {GPUs: []GPU{{XIDs: make([]XID, maxXIDs+1)}}},
-		"things":  {Switches: make([]Switch, maxThings+1)},
+		"things":  {Switches: make([]Switch, maxEntities+1)},
 	} {
 		if err := s.Write(path); err == nil {
 			t.Errorf("%s: written", name)

@@ -1,14 +1,13 @@
 package fakedcgm
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -40,104 +39,53 @@ func (s State) Write(path string) error {
 	return nil
 }
 
-// The records of c/state.h, which the library reads as they are: a header, then the tables in
-// the order of its counts. None has padding.
-type (
-	text [96]byte
-	// span is a part of a table.
-	span   struct{ First, Count int32 }
-	header struct {
-		HangMS, KernelShift                                                         int64
-		Dead, NoNVML, Links36                                                       int32
-		Values, XIDs, GPUs, Instances, Things, Incidents, Peers, Failing, TextCount int32
-		Driver                                                                      text
-	}
-	valueRecord struct {
-		ID, Answer uint16
-		_          uint32
-		Number     float64
-	}
-	xidRecord struct {
-		At                     int64
-		Code, Kind, ID, Kernel int32
-	}
-	gpuRecord struct {
-		Index, Minor, Memory, MIG, Lost, Frozen int32
-		Values, Instances                       span
-		Profiled                                int32
-		Profile                                 [22]uint16
-		UUID, PCI, Product                      text
-	}
-	instanceRecord struct {
-		ID, Entity, Slices, Start, Size, Computes int32
-		Values                                    span
-		Profile, UUID                             text
-	}
-	thingRecord struct {
-		Kind, ID, ParentKind, Parent, Index, First, Last, Up int32
-		Values                                               span
-	}
-	incidentRecord struct{ GPU, System, Result, Code int32 }
-	peerRecord     struct{ From, To, Status int32 }
-	failRecord     struct {
-		Status int32
-		Call   text
-	}
-)
-
-// encoder collects the tables. It keeps the first error.
+// encoder writes the lines that c/state.c reads. It keeps the first error.
 type encoder struct {
-	values    []valueRecord
-	xids      []xidRecord
-	instances []instanceRecord
-	things    []thingRecord
-	texts     []text
-	err       error
+	b    strings.Builder
+	ids  map[int][]string // of the entities there are, by kind
+	xids int
+	err  error
 }
 
 // Bounds of DCGM's structures that have a place for each GPU, and of the library's tables.
 const (
-	maxGPUs   = 32
-	maxXIDs   = 1024
-	maxThings = 1024
+	maxGPUs     = 32
+	maxXIDs     = 1024
+	maxEntities = 1024 // of a kind
+	maxProfiled = 22
+	maxText     = 96
 )
 
 func (s State) encode() ([]byte, error) {
-	e := &encoder{}
-	h := header{
-		HangMS: s.HangFor.Milliseconds(), KernelShift: s.KernelShift.Microseconds(),
-		Dead: flag(s.Dead), NoNVML: flag(s.NoNVML), Links36: flag(s.Links36), Driver: e.text(s.DriverVersion),
+	e := &encoder{ids: map[int][]string{}}
+	for name, on := range map[string]bool{"dead": s.Dead, "no_nvml": s.NoNVML, "links36": s.Links36} {
+		e.flag(name, on)
 	}
-	var gpus []gpuRecord
+	e.line("hang_ms", s.HangFor.Milliseconds())
+	e.line("kernel_shift", s.KernelShift.Microseconds())
+	for call, status := range s.Fail {
+		e.line("fail."+call, status)
+	}
+	for i, x := range s.Incidents {
+		e.line(fmt.Sprint("incident.", i), x.GPU, x.System, x.Result, x.Code)
+	}
+	for _, p := range s.Peers {
+		e.line(fmt.Sprintf("peer.%d.%d", p.From, p.To), p.Status)
+	}
 	for _, c := range s.GPUs {
-		gpus = append(gpus, e.gpu(c))
+		e.gpu(c, s.DriverVersion)
 	}
 	e.beside(s)
-	var incidents []incidentRecord
-	for _, i := range s.Incidents {
-		incidents = append(incidents, incidentRecord{int32(i.GPU), int32(i.System), int32(i.Result), int32(i.Code)})
-	}
-	var peers []peerRecord
-	for _, p := range s.Peers {
-		peers = append(peers, peerRecord{int32(p.From), int32(p.To), int32(p.Status)})
-	}
-	var failing []failRecord
-	for call, status := range s.Fail {
-		failing = append(failing, failRecord{int32(status), e.text(call)})
-	}
-	if len(gpus) > maxGPUs || len(e.xids) > maxXIDs || len(e.things) > maxThings {
-		e.fail("%d GPUs, %d XIDs and %d switches, links, CPUs and cores are too many", len(gpus), len(e.xids), len(e.things))
-	}
-	h.Values, h.XIDs, h.GPUs, h.Instances = int32(len(e.values)), int32(len(e.xids)), int32(len(gpus)), int32(len(e.instances))
-	h.Things, h.Incidents, h.Peers = int32(len(e.things)), int32(len(incidents)), int32(len(peers))
-	h.Failing, h.TextCount = int32(len(failing)), int32(len(e.texts))
-	var b bytes.Buffer
-	for _, table := range []any{h, e.values, e.xids, gpus, e.instances, e.things, incidents, peers, failing, e.texts} {
-		if err := binary.Write(&b, binary.NativeEndian, table); err != nil {
-			return nil, err
+	for kind, ids := range e.ids {
+		if len(ids) > maxEntities || kind == kindGPU && len(ids) > maxGPUs {
+			e.fail("%d entities of kind %d are too many", len(ids), kind)
 		}
+		e.line(fmt.Sprint("list.", kind), strings.Join(ids, " "))
 	}
-	return b.Bytes(), e.err
+	if e.xids > maxXIDs {
+		e.fail("%d XIDs are too many", e.xids)
+	}
+	return []byte(e.b.String()), e.err
 }
 
 func (e *encoder) fail(format string, args ...any) {
@@ -146,38 +94,104 @@ func (e *encoder) fail(format string, args ...any) {
 	}
 }
 
-func (e *encoder) text(s string) (out text) {
-	if copy(out[:len(out)-1], s) < len(s) {
-		e.fail("%q is longer than %d bytes", s, len(out)-1)
+// line has the words of a value.
+func (e *encoder) line(path string, words ...any) {
+	value := strings.TrimSuffix(fmt.Sprintln(words...), "\n")
+	if strings.Contains(value, "\n") {
+		e.fail("%s has a line break", path)
 	}
-	return out
+	fmt.Fprintf(&e.b, "%s %s\n", path, value)
 }
 
-func flag(on bool) int32 {
+func (e *encoder) flag(path string, on bool) {
 	if on {
-		return 1
+		e.line(path, 1)
 	}
-	return 0
 }
 
-func (e *encoder) gpu(c GPU) gpuRecord {
-	out := gpuRecord{
-		Index: int32(c.Index), Minor: int32(c.Minor), Memory: int32(c.MemoryMiB), MIG: flag(c.MIG), Lost: flag(c.Lost), Frozen: flag(c.Frozen),
-		Values: e.fields(c.Fields, c.Odd), Instances: span{int32(len(e.instances)), int32(len(c.Instances))},
-		UUID: e.text(c.UUID), PCI: e.text(c.PCIBusID), Product: e.text(c.Product), Profiled: int32(len(c.Profiling)),
+// entity adds one with its fields, and gives the path of what else is known of it. of are
+// answers where neither fields nor odd has one.
+func (e *encoder) entity(kind int, id uint32, fields Fields, odd Odd, of map[uint16]string) string {
+	at := fmt.Sprintf("%d.%d", kind, id)
+	e.line(at)
+	e.ids[kind] = append(e.ids[kind], fmt.Sprint(id))
+	answers := maps.Clone(of)
+	if answers == nil {
+		answers = map[uint16]string{}
 	}
-	if copy(out.Profile[:], c.Profiling) < len(c.Profiling) {
-		e.fail("%d fields to profile are too many", len(c.Profiling))
+	for field, n := range fields {
+		answers[field] = strconv.FormatFloat(n, 'g', -1, 64)
+		if math.IsNaN(n) {
+			answers[field] = "!unsupported"
+		}
 	}
+	for field, answer := range odd {
+		if _, twice := fields[field]; twice {
+			e.fail("field %d has a number and %q", field, answer)
+		}
+		e.checkOdd(field, answer)
+		answers[field] = "!" + answer
+	}
+	for field, answer := range answers {
+		if len(answer) >= maxText {
+			e.fail("%q is longer than %d bytes", answer, maxText-1)
+		}
+		if answer != "!text:" {
+			e.line(fmt.Sprintf("%s.f.%d", at, field), answer)
+		}
+	}
+	return at + "."
+}
+
+func (e *encoder) checkOdd(field uint16, answer string) {
+	word, rest, _ := strings.Cut(answer, ":")
+	status, err := strconv.Atoi(rest)
+	switch {
+	case word == "status" && (err != nil || status >= 0):
+		e.fail("field %d: %q is no status", field, answer)
+	case !slices.Contains([]string{"blank", "not_found", "unsupported", "not_permitted", "nan", "inf", "status", "text"}, strings.TrimPrefix(word, "int32_")):
+		e.fail("field %d: %q is unknown", field, answer)
+	}
+}
+
+func (e *encoder) gpu(c GPU, driver string) {
+	slices := 7
+	if strings.Contains(c.Product, "A30") && !strings.Contains(c.Product, "A300") {
+		slices = 4
+	}
+	mig := 0
+	if c.MIG {
+		mig = 1
+	}
+	at := e.entity(kindGPU, uint32(c.Index), c.Fields, c.Odd, map[uint16]string{
+		1: "!text:" + driver, 50: "!text:" + c.Product, 54: "!text:" + c.UUID, 57: "!text:" + c.PCIBusID,
+		52: strconv.Itoa(c.Index), 55: strconv.Itoa(c.Minor), 67: strconv.Itoa(mig), 69: strconv.Itoa(slices), 250: strconv.Itoa(c.MemoryMiB),
+	})
+	e.line(at+"uuid", c.UUID)
+	e.line(at+"memory", c.MemoryMiB)
+	e.flag(at+"mig", c.MIG)
+	e.flag(at+"lost", c.Lost)
+	e.flag(at+"frozen", c.Frozen)
+	profiled := c.Profiling
+	if len(profiled) == 0 {
+		profiled = []uint16{1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012}
+	}
+	if len(profiled) > maxProfiled {
+		e.fail("%d fields to profile are too many", len(profiled))
+	}
+	e.line(at+"profiled", strings.Trim(fmt.Sprint(profiled), "[]"))
 	e.events(c.XIDs, kindGPU, c.Index)
 	for _, i := range c.Instances {
-		e.instances = append(e.instances, instanceRecord{
-			ID: int32(i.ID), Entity: int32(i.EntityID), Slices: int32(i.ComputeSlices), Start: int32(i.Start), Size: int32(i.Size),
-			Computes: int32(1 + len(i.UUIDs)), Values: e.fields(i.Fields, i.Odd), Profile: e.text(i.Profile), UUID: e.text(i.UUID),
-		})
+		at := e.entity(kindInstance, uint32(i.EntityID), i.Fields, i.Odd, map[uint16]string{50: "!text:" + i.Profile, 54: "!text:" + i.UUID})
+		e.line(at+"gpu", c.Index)
+		e.line(at+"gi", i.ID)
+		e.line(at+"slices", i.ComputeSlices)
+		e.line(at+"computes", 1+len(i.UUIDs))
+		for k := range 1 + len(i.UUIDs) {
+			e.line(e.entity(kindCompute, uint32(ComputeID(i.EntityID)+k), nil, nil, nil)+"gpu", c.Index)
+		}
 		e.events(i.XIDs, kindInstance, i.EntityID)
 	}
-	return out
 }
 
 // Entity groups as DCGM numbers them.
@@ -196,69 +210,39 @@ func ComputeID(instance int) int { return 8 * instance }
 
 func (e *encoder) events(xids []XID, kind, id int) {
 	for _, x := range xids {
-		r := xidRecord{At: x.At.UnixMicro(), Code: int32(x.Code), Kind: int32(kind), ID: int32(id), Kernel: flag(x.Kernel)}
+		kind, id, kernel := kind, id, 0
 		if kind == kindInstance && x.Compute {
-			r.Kind, r.ID = kindCompute, int32(ComputeID(id))
+			kind, id = kindCompute, ComputeID(id)
 		}
-		e.xids = append(e.xids, r)
+		if x.Kernel {
+			kernel = 1
+		}
+		e.line(fmt.Sprint("xid.", e.xids), x.At.UnixMicro(), x.Code, kind, id, kernel)
+		e.xids++
 	}
 }
 
-// beside collects what is beside the GPUs.
+// beside adds what is beside the GPUs.
 func (e *encoder) beside(s State) {
-	add := func(r thingRecord, fields Fields, odd Odd) {
-		r.Values = e.fields(fields, odd)
-		e.things = append(e.things, r)
-	}
 	for _, w := range s.Switches {
-		add(thingRecord{Kind: kindSwitch, ID: int32(w.ID)}, w.Fields, w.Odd)
+		e.entity(kindSwitch, uint32(w.ID), w.Fields, w.Odd, nil)
 	}
 	for _, l := range s.Links {
 		// dcgm_link_t: type, index and parent in 8, 16 and 8 bits.
-		id := uint32(l.Of) | uint32(l.Index)<<8 | uint32(l.ID)<<24
-		add(thingRecord{Kind: kindLink, ID: int32(id), ParentKind: int32(l.Of), Parent: int32(l.ID), Index: int32(l.Index), Up: flag(l.Up)}, l.Fields, l.Odd)
+		id, up := uint32(l.Of)|uint32(l.Index)<<8|uint32(l.ID)<<24, 0
+		if l.Up {
+			up = 1
+		}
+		e.line(e.entity(kindLink, id, l.Fields, l.Odd, nil)+"link", l.Of, l.ID, l.Index, up)
 	}
 	for _, c := range s.CPUs {
-		add(thingRecord{Kind: kindCPU, ID: int32(c.ID), First: int32(c.First), Last: int32(c.Last)}, c.Fields, c.Odd)
+		e.line(e.entity(kindCPU, uint32(c.ID), c.Fields, c.Odd, nil)+"cores", c.First, c.Last)
+		cores := map[int]Core{}
 		for _, core := range c.Cores {
-			add(thingRecord{Kind: kindCore, ID: int32(core.ID)}, core.Fields, core.Odd)
+			cores[core.ID] = core
+		}
+		for id := c.First; id <= c.Last; id++ {
+			e.entity(kindCore, uint32(id), cores[id].Fields, cores[id].Odd, nil)
 		}
 	}
-}
-
-// answers are the words of Odd in the order of c/state.h, after a number.
-var answers = []string{"", "blank", "not_found", "unsupported", "not_permitted",
-	"int32_blank", "int32_not_found", "int32_unsupported", "int32_not_permitted", "nan", "inf", "status", "text"}
-
-func (e *encoder) fields(fields Fields, odd Odd) span {
-	out := span{First: int32(len(e.values))}
-	for _, id := range slices.Sorted(maps.Keys(fields)) {
-		v := valueRecord{ID: id, Number: fields[id]}
-		if math.IsNaN(v.Number) {
-			v.Answer, v.Number = uint16(slices.Index(answers, "unsupported")), 0
-		}
-		e.values = append(e.values, v)
-	}
-	for id, answer := range odd {
-		word, rest, _ := strings.Cut(answer, ":")
-		v := valueRecord{ID: id, Answer: uint16(max(0, slices.Index(answers, word)))}
-		_, twice := fields[id]
-		status := 0
-		switch word {
-		case "text":
-			v.Number = float64(len(e.texts))
-			e.texts = append(e.texts, e.text(rest))
-		case "status":
-			if _, err := fmt.Sscan(rest, &status); err != nil || status >= 0 {
-				e.fail("field %d: %q is no status", id, answer)
-			}
-			v.Number = float64(status)
-		}
-		if v.Answer == 0 || twice {
-			e.fail("field %d: %q is unknown, or the field has a number too", id, answer)
-		}
-		e.values = append(e.values, v)
-	}
-	out.Count = int32(len(e.values)) - out.First
-	return out
 }

@@ -9,9 +9,10 @@
 enum { MAX_SETS = 16, XID_EVENT = 8 };
 
 /* A set receives what "gpu.0.xids" has behind the length it had when the GPU
- * was registered. */
+ * was registered. Once one of its GPUs is lost it says that, after what happened
+ * before, and nothing else: that the others' events are lost too is a guess. */
 typedef struct {
-    bool used, registered[MAX_GPUS];
+    bool used, lost, registered[MAX_GPUS];
     int seen[MAX_GPUS];
 } event_set;
 
@@ -75,12 +76,16 @@ EXPORT int nvmlEventSetWait_v2(event_set *set, event_data *out, unsigned timeout
         if (code != OK)
             return code;
         for (int i = 0; i < MAX_GPUS; i++) {
-            if (!set->registered[i] || !xid_at(i, set->seen[i], out))
+            if (set->lost || !set->registered[i] || !xid_at(i, set->seen[i], out))
                 continue;
             set->seen[i]++;
             return leave(OK);
         }
+        for (int i = 0; i < MAX_GPUS; i++)
+            set->lost = set->lost || (set->registered[i] && has("gpu.%d.lost", i));
         leave(OK);
+        if (set->lost)
+            return LOST;
         if (waited >= timeout)
             return TIMEOUT;
         usleep(10000);

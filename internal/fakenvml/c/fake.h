@@ -2,9 +2,9 @@
 #ifndef FAKENVML_H
 #define FAKENVML_H
 
+#include "lines.h"
+
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 #define EXPORT __attribute__((visibility("default")))
 /* Of a structure with a version word, as nvml.h composes it. */
@@ -47,7 +47,6 @@ int close_library(void);
 /* Gives the value of a line of the state, or the code to return: NOT_SUPPORTED
  * without the line, N for the value "!N". */
 int text_at(const char **value, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool has(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for a value of a GPU or, of a MIG device, of its GPU instance. */
 int value_of(const handle *h, const char *name, const char **value);
 int number(const handle *h, const char *name, unsigned long long *out);

@@ -1,7 +1,6 @@
-/* The state of the simulated machine: a file of lines "path value", sorted by
- * path in memory. It is read again when another file stands in its place, and
- * replaced at every change under a lock of all processes, so that it outlives a
- * process that is killed, as hardware does. */
+/* The state of the simulated machine: a file of lines, replaced at every change
+ * under a lock of all processes, so that it outlives a process that is killed, as
+ * hardware does. */
 #include "fake.h"
 
 #include <fcntl.h>
@@ -11,21 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-typedef struct {
-    const char *path, *value;
-} line;
-
-/* The file that was read stays open, so that its inode means no other file. */
-static struct {
-    int fd;
-    struct stat is;
-    char *text;
-    line *lines;
-    size_t count;
-} file = { .fd = -1 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int users, locked = -1;
@@ -55,54 +40,9 @@ static bool state_path(char *out, size_t size, const char *suffix) {
     return dcgm != NULL && snprintf(out, size, "%s.nvml%s", dcgm, suffix) < (int)size;
 }
 
-static int by_path(const void *a, const void *b) { return strcmp(((const line *)a)->path, ((const line *)b)->path); }
-
-static void parse(char *text) {
-    size_t rows = 1;
-    for (const char *p = text; *p; p++)
-        rows += *p == '\n';
-    free(file.lines);
-    file.lines = calloc(rows, sizeof *file.lines);
-    file.count = 0;
-    for (char *save, *row = strtok_r(text, "\n", &save); row && file.lines; row = strtok_r(NULL, "\n", &save)) {
-        char *space = strchr(row, ' ');
-        if (space == NULL)
-            continue;
-        *space = '\0';
-        file.lines[file.count++] = (line){ row, space + 1 };
-    }
-    qsort(file.lines, file.count, sizeof *file.lines, by_path);
-}
-
 static bool refresh(void) {
     char path[4096];
-    struct stat st;
-    if (!state_path(path, sizeof path, "") || stat(path, &st) != 0)
-        return false;
-    if (file.fd >= 0 && st.st_ino == file.is.st_ino && st.st_dev == file.is.st_dev)
-        return true;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    char *text = fstat(fd, &st) == 0 ? calloc(1, (size_t)st.st_size + 1) : NULL;
-    if (text == NULL || read(fd, text, (size_t)st.st_size) != st.st_size) {
-        free(text);
-        close(fd);
-        return false;
-    }
-    if (file.fd >= 0)
-        close(file.fd);
-    free(file.text);
-    file.fd = fd;
-    file.is = st;
-    file.text = text;
-    parse(text);
-    return true;
-}
-
-static const char *look(const char *path) {
-    line *l = bsearch(&(line){ path, NULL }, file.lines, file.count, sizeof *file.lines, by_path);
-    return l ? l->value : NULL;
+    return state_path(path, sizeof path, "") && lines_refresh(path);
 }
 
 int text_at(const char **value, const char *format, ...) {
@@ -115,15 +55,6 @@ int text_at(const char **value, const char *format, ...) {
     if (*value == NULL)
         return NOT_SUPPORTED;
     return **value == '!' ? atoi(*value + 1) : OK;
-}
-
-bool has(const char *format, ...) {
-    char path[128];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(path, sizeof path, format, args);
-    va_end(args);
-    return look(path) != NULL;
 }
 
 int value_of(const handle *h, const char *name, const char **value) {
@@ -246,9 +177,11 @@ static int replace(const char *drop, const char *add, int changes) {
     FILE *f = fopen(temporary, "w");
     if (f == NULL)
         return UNKNOWN;
-    for (size_t i = 0; i < file.count; i++)
-        if (!below(file.lines[i].path, drop) && (changes == 0 || strcmp(file.lines[i].path, "changes") != 0))
-            fprintf(f, "%s %s\n", file.lines[i].path, file.lines[i].value);
+    size_t count;
+    const line *lines = lines_all(&count);
+    for (size_t i = 0; i < count; i++)
+        if (!below(lines[i].path, drop) && (changes == 0 || strcmp(lines[i].path, "changes") != 0))
+            fprintf(f, "%s %s\n", lines[i].path, lines[i].value);
     fputs(add, f);
     if (changes > 0)
         fprintf(f, "changes %d\n", changes);

@@ -4,9 +4,36 @@
 #define FAKEDCGM_FAKE_H
 
 #include "abi.h"
-#include "state.h"
+#include "lines.h"
 
-/* What the process at an address sends to each connection. */
+/* Bounds that write.go keeps. */
+enum { MAX_XIDS = 1024, MAX_PROFILED = 22, MAX_TEXT = 96 };
+
+/* Says which file has the state. */
+void state_use(const char *path);
+/* Reads it again when it has changed; false when it cannot be read (stderr says so, once).
+ * The caller holds the lock that guards it. */
+bool state_read(void);
+/* A number of the machine, 0 without the line. */
+long long state_number(const char *name);
+/* Likewise of an entity, and the numbers "1 2 3" at a path, up to max. */
+long long number_of(entity_t e, const char *name);
+int numbers_at(unsigned *out, int max, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+bool exists(entity_t e);
+/* The GPU that an entity is or is a part of; of others no entity. */
+entity_t gpu_of(entity_t e);
+bool is_lost(entity_t e);
+/* The profiling fields of a GPU; 0 when it cannot be profiled. */
+int profiled_fields(entity_t gpu, unsigned fields[MAX_PROFILED]);
+
+typedef struct {
+    int64_t at; /* microseconds since 1970 */
+    int32_t code, kind, id, kernel; /* kernel: in the kernel log */
+} xid_event;
+int read_xids(xid_event out[MAX_XIDS]);
+
+/* What the process at the address sends to each connection. */
 typedef struct {
     char state[4096]; /* the path of its state */
     int32_t before;   /* XIDs that there were when it began */
@@ -14,33 +41,19 @@ typedef struct {
 } hello;
 
 /* Every call to the host engine begins with ENTER: it hangs as long as the state says, and
- * returns where there is no connection or the state says that the call fails. Then s is the
- * state, and the lock is held until leave. */
-#define ENTER(call)                                    \
-    status_t st;                                       \
-    const state *s = enter(handle, #call, &st);        \
-    if (s == NULL)                                     \
+ * returns where there is no connection or the state says that the call fails. Then the state
+ * is read, and the lock is held until leave. */
+#define ENTER(call)                      \
+    status_t st = enter(handle, #call);  \
+    if (st != ST_OK)                     \
     return st
-const state *enter(handle_t handle, const char *call, status_t *st);
+status_t enter(handle_t handle, const char *call);
 status_t leave(status_t st);
 
 /* Appends a line to the log. */
 void fake_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Forgets groups, watches and health watches, as at the end of a connection. */
 void forget(void);
-
-/* What there is. */
-const GPU *find_gpu(const state *s, unsigned int gpu);
-/* The k-th instance of a GPU. */
-const instance *instance_of(const state *s, const GPU *c, int k);
-const instance *find_instance(const state *s, unsigned int entity, const GPU **parent);
-const instance *find_compute(const state *s, unsigned int entity, const GPU **parent);
-const thing *find_thing(const state *s, entity_t e);
-bool entity_exists(const state *s, entity_t e);
-/* The profiling fields of a GPU; NULL with *n 0 when it cannot be profiled. */
-const uint16_t *profiled_fields(const state *s, const GPU *c, int *n);
-/* What the state says of a field; NULL where it says nothing. */
-const field_value *find_value(const state *s, span of, unsigned short field);
 
 /* One value. DCGM's own structs carry 4 KB each, so only the API uses them. */
 typedef struct {
@@ -63,15 +76,15 @@ void xids_begin(const xid_event *xids, int n);
 status_t watch_add(entity_t e, unsigned short field, int64_t every_us);
 void watch_remove(entity_t e, unsigned short field);
 void watches_clear(void);
-void watches_update(const state *s);
+void watches_update(void);
 
 /* The last sample of a watch, a new one when it is due; NOT_WATCHED without. */
-void sample_latest(const state *s, entity_t e, unsigned short field, sample *out);
+void sample_latest(entity_t e, unsigned short field, sample *out);
 /* Reads the state itself, as DCGM does for attributes. */
-void sample_live(const state *s, entity_t e, unsigned short field, sample *out);
+void sample_live(entity_t e, unsigned short field, sample *out);
 /* The kept samples of a watch since a time, oldest first, up to MAX_HISTORY. */
 enum { MAX_HISTORY = 128 };
-int samples_since(const state *s, entity_t e, unsigned short field, int64_t from, sample *out);
+int samples_since(entity_t e, unsigned short field, int64_t from, sample *out);
 
 /* Field metadata; NULL where DCGM knows no such field. */
 const field_meta *field_by_id(unsigned short id);

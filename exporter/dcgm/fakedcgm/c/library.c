@@ -37,25 +37,17 @@ static int64_t monotonic_ms(void) {
 }
 
 /* Sleeps for as long as the state says that calls hang, without the lock, so
- * that several calls can hang at a time. Gives the state, with the lock held. */
-static const state *lock_after_hang(void) {
+ * that several calls can hang at a time. Reports whether there is a state, with the lock held. */
+static bool lock_after_hang(void) {
     const int64_t begin = monotonic_ms();
     for (;;) {
         pthread_mutex_lock(&lock);
-        const state *s = state_current();
-        if (s == NULL || monotonic_ms() - begin >= s->hang_ms)
-            return s;
+        const bool known = state_read();
+        if (!known || monotonic_ms() - begin >= state_number("hang_ms"))
+            return known;
         pthread_mutex_unlock(&lock);
         nanosleep(&(struct timespec){ .tv_nsec = 10 * 1000000 }, NULL);
     }
-}
-
-/* The state may say that a call fails. */
-static status_t failing(const state *s, const char *call) {
-    for (int i = 0; i < s->failing; i++)
-        if (strcmp(s->fail[i].call, call) == 0)
-            return s->fail[i].status;
-    return ST_OK;
 }
 
 /* The process at the address has ended. */
@@ -64,23 +56,21 @@ static bool hung_up(void) {
     return host.fd >= 0 && recv(host.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-const state *enter(handle_t handle, const char *call, status_t *st) {
+status_t enter(handle_t handle, const char *call) {
     pthread_mutex_lock(&lock);
-    *st = !host.initialized ? ST_UNINITIALIZED : handle == 0 || handle != host.handle ? ST_CONNECTION_NOT_VALID : ST_OK;
+    status_t st = !host.initialized ? ST_UNINITIALIZED : handle == 0 || handle != host.handle ? ST_CONNECTION_NOT_VALID : ST_OK;
     pthread_mutex_unlock(&lock);
-    if (*st != ST_OK)
-        return NULL;
-    const state *s = lock_after_hang();
-    *st = s == NULL ? ST_GENERIC_ERROR : failing(s, call);
-    if (handle != host.handle || (s && s->dead) || hung_up()) {
+    if (st != ST_OK)
+        return st;
+    const bool known = lock_after_hang();
+    const char *fails = value_at("fail.%s", call); /* the state may say so */
+    st = !known ? ST_GENERIC_ERROR : fails ? atoi(fails) : ST_OK;
+    if (handle != host.handle || (known && state_number("dead")) || hung_up()) {
         if (handle == host.handle) /* it stays gone when the host engine returns */
             disconnect();
-        *st = ST_CONNECTION_NOT_VALID;
+        st = ST_CONNECTION_NOT_VALID;
     }
-    if (*st == ST_OK)
-        return s;
-    pthread_mutex_unlock(&lock);
-    return NULL;
+    return st == ST_OK ? ST_OK : leave(st);
 }
 
 status_t leave(status_t st) {
@@ -121,10 +111,14 @@ static status_t begin(const char *path, int fd, const hello *from, status_t refu
     disconnect();
     state_use(path);
     pthread_mutex_unlock(&lock);
-    const state *s = lock_after_hang();
-    if (!host.initialized || s == NULL || s->dead)
+    static xid_event now[MAX_XIDS];
+    const bool known = lock_after_hang();
+    if (!host.initialized || !known || state_number("dead"))
         return leave(host.initialized ? refusal : ST_UNINITIALIZED);
-    xids_begin(from ? from->xid : s->xid, from ? from->before : s->xids);
+    if (from)
+        xids_begin(from->xid, from->before);
+    else
+        xids_begin(now, read_xids(now));
     host.fd = fd;
     host.handle = *out = from ? ++host.made : EMBEDDED_HANDLE;
     return leave(ST_OK);
@@ -185,13 +179,13 @@ static status_t end(handle_t handle) {
     pthread_mutex_unlock(&lock);
     if (st != ST_OK)
         return st;
-    const state *s = NULL;
+    bool known = false;
     if (embedded)
-        s = lock_after_hang(); /* stopping hangs as every call does */
+        known = lock_after_hang(); /* stopping hangs as every call does */
     else
         pthread_mutex_lock(&lock);
     disconnect();
-    return leave(s && s->dead ? ST_CONNECTION_NOT_VALID : ST_OK);
+    return leave(known && state_number("dead") ? ST_CONNECTION_NOT_VALID : ST_OK);
 }
 
 EXPORT status_t dcgmStopEmbedded(handle_t handle) {

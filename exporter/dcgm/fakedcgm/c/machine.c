@@ -4,101 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-const GPU *find_gpu(const state *s, unsigned int gpu) {
-    for (int i = 0; i < s->GPUs; i++)
-        if ((unsigned)s->GPU[i].index == gpu)
-            return &s->GPU[i];
-    return NULL;
-}
-
-const instance *instance_of(const state *s, const GPU *c, int k) {
-    return &s->instance[c->instances.first + k];
-}
-
-const instance *find_instance(const state *s, unsigned int entity, const GPU **parent) {
-    for (int i = 0; i < s->GPUs; i++) {
-        const GPU *c = &s->GPU[i];
-        for (int k = 0; k < c->instances.count; k++) {
-            const instance *found = instance_of(s, c, k);
-            if ((unsigned)found->entity == entity) {
-                *parent = c;
-                return found;
-            }
-        }
-    }
-    return NULL;
-}
-
-/* The compute instances of a GPU instance have the numbers from 8 times its own on. */
-const instance *find_compute(const state *s, unsigned int entity, const GPU **parent) {
-    const instance *i = find_instance(s, entity / 8, parent);
-    return i && entity % 8 < (unsigned)i->computes ? i : NULL;
-}
-
-const thing *find_thing(const state *s, entity_t e) {
-    for (int i = 0; i < s->things; i++)
-        if (s->thing[i].kind == e.kind && s->thing[i].id == e.id)
-            return &s->thing[i];
-    return NULL;
-}
-
-static bool has_core(const state *s, unsigned int core) {
-    for (int i = 0; i < s->things; i++) {
-        const thing *t = &s->thing[i];
-        if (t->kind == FE_CPU && core >= (unsigned)t->first && core <= (unsigned)t->last)
-            return true;
-    }
-    return false;
-}
-
-bool entity_exists(const state *s, entity_t e) {
-    const GPU *parent;
-    switch (e.kind) {
-    case FE_GPU: return find_gpu(s, e.id) != NULL;
-    case FE_GPU_I: return find_instance(s, e.id, &parent) != NULL;
-    case FE_GPU_CI: return find_compute(s, e.id, &parent) != NULL;
-    case FE_CPU_CORE: return has_core(s, e.id);
-    default: return find_thing(s, e) != NULL;
-    }
-}
-
-const uint16_t *profiled_fields(const state *s, const GPU *c, int *n) {
-    static const uint16_t usual[] = { 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012 };
-    *n = 0;
-    if (c->lost)
-        return NULL;
-    const field_value *sm = find_value(s, c->fields, 1001);
-    if (sm && sm->what == A_UNSUPPORTED)
-        return NULL;
-    *n = c->profiled ? c->profiled : (int)(sizeof usual / sizeof *usual);
-    return c->profiled ? c->profile : usual;
-}
-
 EXPORT status_t dcgmGetEntityGroupEntities(handle_t handle, unsigned int kind, unsigned int *list, int *count,
                                            unsigned int flags) {
     if (list == NULL || count == NULL || *count < MAX_ENTITIES || flags != 0)
         return ST_BADPARAM;
     ENTER(dcgmGetEntityGroupEntities);
-    int n = 0;
-    for (int i = 0; i < s->GPUs && !s->no_nvml; i++) {
-        const GPU *c = &s->GPU[i];
-        if (kind == FE_GPU)
-            list[n++] = (unsigned)c->index;
-        for (int k = 0; k < c->instances.count; k++) {
-            const instance *g = instance_of(s, c, k);
-            if (kind == FE_GPU_I)
-                list[n++] = (unsigned)g->entity;
-            for (int j = 0; kind == FE_GPU_CI && j < g->computes; j++)
-                list[n++] = (unsigned)(8 * g->entity + j);
-        }
-    }
-    for (int i = 0; i < s->things; i++)
-        if (s->thing[i].kind == kind && kind != FE_CPU_CORE)
-            list[n++] = s->thing[i].id;
-    for (unsigned core = 0; kind == FE_CPU_CORE && core < MAX_ENTITIES; core++)
-        if (has_core(s, core))
-            list[n++] = core;
-    *count = n;
+    const bool of_driver = kind == FE_GPU || kind == FE_GPU_I || kind == FE_GPU_CI;
+    *count = of_driver && state_number("no_nvml") ? 0 : numbers_at(list, MAX_ENTITIES, "list.%u", kind);
     return leave(ST_OK);
 }
 
@@ -106,15 +18,15 @@ EXPORT status_t dcgmGetGpuStatus(handle_t handle, unsigned int gpu, int *status)
     if (status == NULL)
         return ST_BADPARAM;
     ENTER(dcgmGetGpuStatus);
-    const GPU *c = find_gpu(s, gpu);
-    *status = c && c->lost ? ENTITY_LOST : ENTITY_OK;
-    return leave(c ? ST_OK : ST_BADPARAM);
+    const entity_t e = { FE_GPU, gpu };
+    *status = is_lost(e) ? ENTITY_LOST : ENTITY_OK;
+    return leave(exists(e) ? ST_OK : ST_BADPARAM);
 }
 
 /* Copies one text value of a GPU; a lost GPU gives blanks. */
-static void attribute(const state *s, const GPU *c, unsigned short field, char *out) {
+static void attribute(entity_t gpu, unsigned short field, char *out) {
     sample v;
-    sample_live(s, (entity_t){ FE_GPU, (unsigned)c->index }, field, &v);
+    sample_live(gpu, field, &v);
     snprintf(out, STR_LEN, "%s", v.value.str);
 }
 
@@ -124,34 +36,34 @@ EXPORT status_t dcgmGetDeviceAttributes(handle_t handle, unsigned int gpu, attri
     if (out->version != VERSION(attributes_v3, 3))
         return ST_VER_MISMATCH;
     ENTER(dcgmGetDeviceAttributes);
-    const GPU *c = find_gpu(s, gpu);
-    if (s->no_nvml || c == NULL)
-        return leave(s->no_nvml ? ST_NVML_NOT_LOADED : ST_BADPARAM);
+    const entity_t e = { FE_GPU, gpu };
+    if (state_number("no_nvml") || !exists(e))
+        return leave(exists(e) ? ST_NVML_NOT_LOADED : ST_BADPARAM);
     *out = (attributes_v3){ .version = VERSION(attributes_v3, 3) };
-    attribute(s, c, 1, out->identifiers.driver_version);
-    attribute(s, c, 50, out->identifiers.name);
-    attribute(s, c, 54, out->identifiers.uuid);
-    attribute(s, c, 57, out->identifiers.pci_bus_id);
+    attribute(e, 1, out->identifiers.driver_version);
+    attribute(e, 50, out->identifiers.name);
+    attribute(e, 54, out->identifiers.uuid);
+    attribute(e, 57, out->identifiers.pci_bus_id);
     for (int i = 1; i < 6; i++)
         out->power[i] = INT32_BLANK;
-    out->memory.total = c->lost ? INT32_BLANK : (unsigned)c->memory;
+    out->memory.total = is_lost(e) ? INT32_BLANK : (unsigned)number_of(e, "memory");
     out->memory.bar1 = out->memory.used = out->memory.free = INT32_BLANK;
-    out->settings.mig = c->lost ? INT32_BLANK : c->mig;
+    out->settings.mig = is_lost(e) ? INT32_BLANK : (int)number_of(e, "mig");
     return leave(ST_OK);
 }
 
 /* compute is -1 for the GPU instance itself. */
-static hierarchy_entry entry(const GPU *c, const instance *i, int compute) {
-    entity_t gi = { FE_GPU_I, (unsigned)i->entity };
+static hierarchy_entry entry(entity_t gpu, entity_t gi, int compute) {
+    const unsigned slices = (unsigned)number_of(gi, "slices"), computes = (unsigned)number_of(gi, "computes");
     hierarchy_entry e = {
         .entity = compute >= 0 ? (entity_t){ FE_GPU_CI, 8 * gi.id + (unsigned)compute } : gi,
-        .parent = compute >= 0 ? gi : (entity_t){ FE_GPU, (unsigned)c->index },
-        .nvml_index = (unsigned)c->index,
-        .nvml_gi = (unsigned)i->id,
+        .parent = compute >= 0 ? gi : gpu,
+        .nvml_index = gpu.id,
+        .nvml_gi = (unsigned)number_of(gi, "gi"),
         .nvml_ci = (unsigned)compute,
-        .slices = (unsigned)(compute >= 0 ? i->slices / i->computes : i->slices),
+        .slices = compute >= 0 ? slices / computes : slices,
     };
-    snprintf(e.gpu_uuid, sizeof e.gpu_uuid, "%s", c->uuid);
+    snprintf(e.gpu_uuid, sizeof e.gpu_uuid, "%s", value_at("1.%u.uuid", gpu.id));
     return e;
 }
 
@@ -162,16 +74,14 @@ EXPORT status_t dcgmGetGpuInstanceHierarchy(handle_t handle, hierarchy_v2 *out) 
         return ST_VER_MISMATCH;
     ENTER(dcgmGetGpuInstanceHierarchy);
     fake_log("hierarchy");
-    if (s->no_nvml)
+    if (state_number("no_nvml"))
         return leave(ST_NVML_NOT_LOADED);
+    unsigned list[MAX_ENTITIES];
     out->count = 0;
-    for (int i = 0; i < s->GPUs; i++) {
-        const GPU *c = &s->GPU[i];
-        for (int k = 0; !c->lost && k < c->instances.count; k++) {
-            const instance *gi = instance_of(s, c, k);
-            for (int j = -1; j < gi->computes && out->count < MAX_HIERARCHY; j++)
-                out->list[out->count++] = entry(c, gi, j);
-        }
+    for (int i = 0, n = numbers_at(list, MAX_ENTITIES, "list.%u", FE_GPU_I); i < n; i++) {
+        const entity_t gi = { FE_GPU_I, list[i] };
+        for (int k = -1; !is_lost(gi) && k < number_of(gi, "computes") && out->count < MAX_HIERARCHY; k++)
+            out->list[out->count++] = entry(gpu_of(gi), gi, k);
     }
     return leave(ST_OK);
 }
@@ -182,15 +92,16 @@ EXPORT status_t dcgmProfGetSupportedMetricGroups(handle_t handle, prof_groups_v3
     if (out->version != VERSION(prof_groups_v3, 3))
         return ST_VER_MISMATCH;
     ENTER(dcgmProfGetSupportedMetricGroups);
-    const GPU *c = find_gpu(s, out->gpu);
-    int n = 0;
-    const uint16_t *fields = c ? profiled_fields(s, c, &n) : NULL;
+    const entity_t gpu = { FE_GPU, out->gpu };
+    unsigned fields[MAX_PROFILED];
+    int n = profiled_fields(gpu, fields);
     if (n == 0)
-        return leave(c ? ST_PROFILING_NOT_SUPPORTED : ST_BADPARAM);
+        return leave(exists(gpu) ? ST_PROFILING_NOT_SUPPORTED : ST_BADPARAM);
     memset(&out->groups, 0, sizeof out->groups);
     out->count = 1;
     out->groups[0].count = (unsigned)n;
-    memcpy(out->groups[0].fields, fields, (size_t)n * sizeof *fields);
+    for (int i = 0; i < n; i++)
+        out->groups[0].fields[i] = (unsigned short)fields[i];
     return leave(ST_OK);
 }
 
@@ -201,12 +112,10 @@ EXPORT status_t dcgmGetCpuHierarchy(handle_t handle, cpu_hierarchy_v1 *out) {
         return ST_VER_MISMATCH;
     ENTER(dcgmGetCpuHierarchy);
     *out = (cpu_hierarchy_v1){ .version = VERSION(cpu_hierarchy_v1, 1) };
-    for (int i = 0; i < s->things && out->count < 8; i++) {
-        const thing *t = &s->thing[i];
-        if (t->kind != FE_CPU)
-            continue;
-        out->cpus[out->count].cpu = t->id;
-        for (int core = t->first; core <= t->last; core++)
+    unsigned list[8], cores[2];
+    for (int i = 0, n = numbers_at(list, 8, "list.%u", FE_CPU); i < n && numbers_at(cores, 2, "%u.%u.cores", FE_CPU, list[i]) == 2; i++) {
+        out->cpus[out->count].cpu = list[i];
+        for (unsigned core = cores[0]; core <= cores[1]; core++)
             out->cpus[out->count].cores.bitmask[core / 64] |= 1ull << (core % 64);
         out->count++;
     }
@@ -219,25 +128,25 @@ EXPORT status_t dcgmGetNvLinkLinkStatus(handle_t handle, unsigned int *words) {
     ENTER(dcgmGetNvLinkLinkStatus);
     const unsigned version = *words;
     const int links = version == LINKS_VERSION(5, 36) ? 36 : 18;
-    if (version != LINKS_VERSION(4, 18) && (version != LINKS_VERSION(5, 36) || !s->links36))
+    if (version != LINKS_VERSION(4, 18) && (version != LINKS_VERSION(5, 36) || !state_number("links36")))
         return leave(ST_VER_MISMATCH);
     memset(words, 0, version & 0xffffff);
     words[0] = version;
-    words[1] = (unsigned)s->GPUs;
+    unsigned list[MAX_ENTITIES], link[4]; /* kind of its parent, parent, index, whether it is up */
+    words[1] = (unsigned)numbers_at(list, MAX_DEVICES, "list.%u", FE_GPU);
     unsigned *gpus = words + 2, *switches = gpus + MAX_DEVICES * (1 + links);
-    for (int i = 0; i < s->GPUs; i++)
-        gpus[i * (1 + links)] = (unsigned)s->GPU[i].index;
-    for (int i = 0; i < s->things && *switches < MAX_SWITCHES; i++)
-        if (s->thing[i].kind == FE_SWITCH)
-            switches[1 + (*switches)++ * (1 + LINKS_PER_SWITCH)] = s->thing[i].id;
-    for (int i = 0; i < s->things; i++) {
-        const thing *t = &s->thing[i];
-        const bool at_gpu = t->parent_kind == FE_GPU;
-        const int per = at_gpu ? links : LINKS_PER_SWITCH, n = at_gpu ? s->GPUs : (int)*switches;
-        unsigned *list = at_gpu ? gpus : switches + 1;
-        for (int k = 0; t->kind == FE_LINK && t->index < per && k < n; k++)
-            if (list[k * (1 + per)] == (unsigned)t->parent)
-                list[k * (1 + per) + 1 + t->index] = t->up ? LINK_UP : LINK_DOWN;
+    for (unsigned i = 0; i < words[1]; i++)
+        gpus[i * (1 + (unsigned)links)] = list[i];
+    *switches = (unsigned)numbers_at(list, MAX_SWITCHES, "list.%u", FE_SWITCH);
+    for (unsigned i = 0; i < *switches; i++)
+        switches[1 + i * (1 + LINKS_PER_SWITCH)] = list[i];
+    for (int i = 0, n = numbers_at(list, MAX_ENTITIES, "list.%u", FE_LINK); i < n && numbers_at(link, 4, "%u.%u.link", FE_LINK, list[i]) == 4; i++) {
+        const bool at_gpu = link[0] == FE_GPU;
+        const unsigned per = at_gpu ? (unsigned)links : LINKS_PER_SWITCH, parents = at_gpu ? words[1] : *switches;
+        unsigned *table = at_gpu ? gpus : switches + 1;
+        for (unsigned k = 0; link[2] < per && k < parents; k++)
+            if (table[k * (1 + per)] == link[1])
+                table[k * (1 + per) + 1 + link[2]] = link[3] ? LINK_UP : LINK_DOWN;
     }
     return leave(ST_OK);
 }
@@ -248,13 +157,12 @@ EXPORT status_t dcgmGetNvLinkP2PStatus(handle_t handle, p2p_status_v1 *out) {
     if (out->version != VERSION(p2p_status_v1, 1))
         return ST_VER_MISMATCH;
     ENTER(dcgmGetNvLinkP2PStatus);
-    *out = (p2p_status_v1){ .version = VERSION(p2p_status_v1, 1), .gpus = (unsigned)s->GPUs };
-    for (int i = 0; i < s->GPUs; i++) {
-        out->gpu[i].id = (unsigned)s->GPU[i].index;
-        for (int k = 0; k < s->GPUs; k++)
-            for (int p = 0; p < s->peers; p++)
-                if (s->peer[p].from == s->GPU[i].index && s->peer[p].to == s->GPU[k].index)
-                    out->gpu[i].status[k] = s->peer[p].status;
+    unsigned list[MAX_DEVICES], status;
+    *out = (p2p_status_v1){ .version = VERSION(p2p_status_v1, 1), .gpus = (unsigned)numbers_at(list, MAX_DEVICES, "list.%u", FE_GPU) };
+    for (unsigned i = 0; i < out->gpus; i++) {
+        out->gpu[i].id = list[i];
+        for (unsigned k = 0; k < out->gpus; k++)
+            out->gpu[i].status[k] = numbers_at(&status, 1, "peer.%u.%u", list[i], list[k]) ? (int)status : 0;
     }
     return leave(ST_OK);
 }

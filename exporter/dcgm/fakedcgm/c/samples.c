@@ -54,40 +54,11 @@ static void set_blank(sample *out, int offset) {
         out->value.i64 = INT64_BLANK + offset;
 }
 
-static void set_text(sample *out, const char *text) {
-    if (*text)
-        snprintf(out->value.str, MAX_TEXT, "%s", text);
-    else
-        set_blank(out, 0);
-}
-
 static void set_number(sample *out, double number) {
     if (out->type == 'd')
         out->value.dbl = number;
     else
         out->value.i64 = number >= 9.2e18 ? INT64_BLANK : (int64_t)number;
-}
-
-/* Values that follow from what the GPU is, unless the state sets them. */
-static bool identity(const state *s, const GPU *c, const instance *i, sample *out) {
-    switch (out->field) {
-    case 1: set_text(out, s->driver); break;
-    case 50: set_text(out, i ? i->profile : c->product); break;
-    case 52: set_number(out, c->index); break;
-    case 54: set_text(out, i ? i->uuid : c->uuid); break;
-    case 55: set_number(out, c->minor); break;
-    case 57: set_text(out, c->pci); break;
-    case 67: set_number(out, c->mig); break;
-    /* Seven slices on every GPU but the A30, which has four. */
-    case 69: set_number(out, strstr(c->product, "A30") && !strstr(c->product, "A300") ? 4 : 7); break;
-    case 250:
-        if (i)
-            return false;
-        set_number(out, c->memory);
-        break;
-    default: return false;
-    }
-    return true;
 }
 
 /* The XIDs that there were when the host engine began. */
@@ -99,122 +70,94 @@ void xids_begin(const xid_event *xids, int n) {
     memcpy(before, xids, (size_t)n * sizeof *before);
 }
 
-/* Gives the k-th XID as a sample where the host engine knows it. */
-static bool xid_sample(const state *s, int k, sample *out) {
-    const xid_event *x = &s->xid[k];
-    *out = (sample){ .field = XID_ERRORS, .type = 'i', .ts = x->at, .value.i64 = x->code };
-    for (int i = 0; i < befores; i++) {
-        const xid_event *b = &before[i];
-        if (b->at == x->at && b->code == x->code && b->kind == x->kind && b->id == x->id) {
-            out->ts += s->kernel_shift;
-            return x->kernel;
+/* Gives the XIDs of an entity that the host engine knows, from a time on, as samples. */
+static int xids_since(entity_t e, int64_t from, sample *out) {
+    static xid_event all[MAX_XIDS];
+    int found = 0;
+    for (int k = 0, n = read_xids(all); k < n && found < MAX_HISTORY; k++) {
+        const xid_event *x = &all[k];
+        if ((unsigned)x->kind != e.kind || (unsigned)x->id != e.id)
+            continue;
+        sample v = { .field = XID_ERRORS, .type = 'i', .ts = x->at, .value.i64 = x->code };
+        bool known = true;
+        for (int i = 0; i < befores; i++) {
+            const xid_event *b = &before[i];
+            if (b->at == x->at && b->code == x->code && b->kind == x->kind && b->id == x->id) {
+                v.ts = x->at + state_number("kernel_shift");
+                known = x->kernel;
+            }
         }
+        if (known && v.ts >= from)
+            out[found++] = v;
     }
-    return true;
-}
-
-static bool is_of(const xid_event *x, entity_t e) {
-    return (unsigned)x->kind == e.kind && (unsigned)x->id == e.id;
+    return found;
 }
 
 /* Before the first XID DCGM has no data. */
-static void last_xid(const state *s, entity_t e, sample *out) {
+static void last_xid(entity_t e, sample *out) {
+    static sample all[MAX_HISTORY];
     *out = (sample){ .field = XID_ERRORS, .type = 'i', .status = ST_NO_DATA };
     set_blank(out, 0);
-    for (int k = 0; k < s->xids; k++) {
-        sample v;
-        if (is_of(&s->xid[k], e) && xid_sample(s, k, &v) && v.ts >= out->ts)
-            *out = v;
+    for (int k = 0, n = xids_since(e, 0, all); k < n; k++)
+        if (all[k].ts >= out->ts)
+            *out = all[k];
+}
+
+/* Answers a word: a blank, which may be 32 bits wide at its source, a number that is none, a
+ * status without a value, or a text where a number is expected. */
+static void answer_word(const char *word, sample *out) {
+    static const char *const blanks[] = { "blank", "not_found", "unsupported", "not_permitted" };
+    const bool narrow = strncmp(word, "int32_", 6) == 0;
+    for (int k = 0; k < 4; k++)
+        if (!narrow && strcmp(word, blanks[k]) == 0) {
+            set_blank(out, k);
+        } else if (narrow && strcmp(word + 6, blanks[k]) == 0) {
+            out->type = 'i';
+            out->value.i64 = INT32_BLANK + k;
+        }
+    if (strcmp(word, "nan") == 0 || strcmp(word, "inf") == 0) {
+        out->type = 'd';
+        out->value.dbl = *word == 'n' ? NAN : INFINITY;
+    } else if (strncmp(word, "status:", 7) == 0) {
+        out->status = atoi(word + 7);
+        set_blank(out, 0);
+    } else if (strncmp(word, "text:", 5) == 0) {
+        out->type = 's';
+        snprintf(out->value.str, MAX_TEXT, "%s", word + 5);
     }
 }
 
 /* Answers what the state says of a field. */
-static void answer_field(const state *s, const field_value *f, sample *out) {
-    switch (f->what) {
-    case A_NUMBER: set_number(out, f->number); break;
-    case A_TEXT:
-        out->type = 's';
-        snprintf(out->value.str, MAX_TEXT, "%s", s->text[(int)f->number]);
-        break;
-    case A_NAN:
-    case A_INF:
-        out->type = 'd';
-        out->value.dbl = f->what == A_NAN ? NAN : INFINITY;
-        break;
-    case A_STATUS:
-        out->status = (int)f->number;
-        set_blank(out, 0);
-        break;
-    case A_BLANK:
-    case A_NOT_FOUND:
-    case A_UNSUPPORTED:
-    case A_NOT_PERMITTED: set_blank(out, (int)f->what - A_BLANK); break;
-    default: /* 32 bits wide at its source */
-        out->type = 'i';
-        out->value.i64 = INT32_BLANK + ((int)f->what - A_INT32_BLANK);
-    }
+static bool answer(entity_t e, sample *out) {
+    const char *v = value_at("%u.%u.f.%u", e.kind, e.id, out->field);
+    if (v != NULL && *v == '!')
+        answer_word(v + 1, out);
+    else if (v != NULL)
+        set_number(out, strtod(v, NULL));
+    return v != NULL;
 }
 
-const field_value *find_value(const state *s, span of, unsigned short field) {
-    for (int k = of.first; k < of.first + of.count; k++)
-        if (s->value[k].id == field)
-            return &s->value[k];
-    return NULL;
-}
-
-static bool answer_from(const state *s, span of, sample *out) {
-    const field_value *f = find_value(s, of, out->field);
-    if (f)
-        answer_field(s, f, out);
-    return f != NULL;
-}
-
-/* Switches, links, CPUs and cores have what the state says and nothing else. */
-static void thing_live(const state *s, entity_t e, sample *out) {
-    const thing *t = find_thing(s, e);
-    if (!entity_exists(s, e) || out->status != ST_OK) {
-        out->status = out->status == ST_OK ? ST_NO_DATA : out->status;
-        set_blank(out, 0);
-        return;
-    }
-    out->ts = now_us();
-    if (t == NULL || !answer_from(s, t->fields, out))
-        set_blank(out, 0);
-}
-
-void sample_live(const state *s, entity_t e, unsigned short field, sample *out) {
-    const field_meta *meta = field_by_id(field);
-    const GPU *c = NULL;
-    const instance *i = NULL;
-    *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
-    out->status = meta == NULL ? ST_UNKNOWN_FIELD : ST_OK;
-    if (e.kind == FE_GPU) {
-        c = find_gpu(s, e.id);
-    } else if (e.kind == FE_GPU_I) {
-        i = find_instance(s, e.id, &c);
-    } else if (e.kind == FE_GPU_CI) {
-        i = find_compute(s, e.id, &c);
-    } else {
-        thing_live(s, e, out);
-        return;
-    }
-    /* DCGM answers what it measures on GPUs only with the GPU's value. */
+/* Which entity answers: DCGM gives what it measures on GPUs only of the GPU, and a compute
+ * instance has the values of its GPU instance. */
+static entity_t answering(entity_t e, const field_meta *meta) {
+    if (e.kind != FE_GPU_I && e.kind != FE_GPU_CI)
+        return e;
     if (meta && meta->level != FE_GPU_I && meta->level != FE_GPU_CI)
-        i = NULL;
-    if (meta && c == NULL)
-        out->status = ST_NO_DATA;
-    if (field == XID_ERRORS && out->status == ST_OK && !answer_from(s, i ? i->fields : c->fields, out)) {
-        last_xid(s, e, out);
+        return gpu_of(e);
+    return (entity_t){ FE_GPU_I, e.kind == FE_GPU_CI ? e.id / 8 : e.id };
+}
+
+void sample_live(entity_t e, unsigned short field, sample *out) {
+    const field_meta *meta = field_by_id(field);
+    const entity_t of = answering(e, meta);
+    *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
+    out->status = meta == NULL ? ST_UNKNOWN_FIELD : exists(e) ? ST_OK : ST_NO_DATA;
+    if (field == XID_ERRORS && out->status == ST_OK && !answer(of, out)) {
+        last_xid(e, out);
         return;
     }
     out->ts = out->status == ST_OK ? now_us() : 0;
-    if (out->status != ST_OK || c->lost) {
-        set_blank(out, 0);
-        return;
-    }
-    if (answer_from(s, i ? i->fields : c->fields, out))
-        return;
-    if (!identity(s, c, i, out))
+    if (out->status != ST_OK || is_lost(e) || !answer(of, out))
         set_blank(out, 0);
 }
 
@@ -263,21 +206,12 @@ void watches_clear(void) {
     }
 }
 
-static bool is_frozen(const state *s, entity_t e) {
-    const GPU *c = NULL;
-    if (e.kind == FE_GPU)
-        c = find_gpu(s, e.id);
-    else if (e.kind == FE_GPU_I)
-        find_instance(s, e.id, &c);
-    return c && c->frozen;
-}
-
-static void take_if_due(const state *s, watch *w) {
+static void take_if_due(watch *w) {
     int64_t now = now_us();
-    if (w->count > 0 && (now - w->taken < w->every || is_frozen(s, w->entity)))
+    if (w->count > 0 && (now - w->taken < w->every || number_of(gpu_of(w->entity), "frozen")))
         return;
     sample fresh;
-    sample_live(s, w->entity, w->last.field, &fresh);
+    sample_live(w->entity, w->last.field, &fresh);
     w->taken = now;
     /* An entity that is gone keeps its last sample, which grows old. */
     if (w->count > 0 && fresh.status == ST_NO_DATA)
@@ -288,20 +222,20 @@ static void take_if_due(const state *s, watch *w) {
     w->count++;
 }
 
-void watches_update(const state *s) {
+void watches_update(void) {
     for (int b = 0; b < BUCKETS; b++)
         for (watch *w = buckets[b]; w; w = w->next)
-            take_if_due(s, w);
+            take_if_due(w);
 }
 
-void sample_latest(const state *s, entity_t e, unsigned short field, sample *out) {
+void sample_latest(entity_t e, unsigned short field, sample *out) {
     watch *w = *find_watch(e, field);
     if (w && field == XID_ERRORS) {
-        sample_live(s, e, field, out);
+        sample_live(e, field, out);
         return;
     }
     if (w) {
-        take_if_due(s, w);
+        take_if_due(w);
         *out = w->last;
         return;
     }
@@ -312,26 +246,17 @@ void sample_latest(const state *s, entity_t e, unsigned short field, sample *out
     set_blank(out, 0);
 }
 
-/* Of field 230 each event of the state is a sample; it has no others. */
-static int xids_since(const state *s, entity_t e, int64_t from, sample *out) {
-    int n = 0;
-    for (int k = 0; k < s->xids && n < MAX_HISTORY; k++)
-        if (is_of(&s->xid[k], e) && xid_sample(s, k, &out[n]) && out[n].ts >= from)
-            n++;
-    return n;
-}
-
-int samples_since(const state *s, entity_t e, unsigned short field, int64_t from, sample *out) {
+int samples_since(entity_t e, unsigned short field, int64_t from, sample *out) {
     watch *w = *find_watch(e, field);
     if (w == NULL)
         return 0;
     if (field == XID_ERRORS)
-        return xids_since(s, e, from, out);
+        return xids_since(e, from, out);
     if (w->history == NULL) { /* from the first request on */
         w->history = calloc(1, sizeof *w->history);
         w->count = 0;
     }
-    take_if_due(s, w);
+    take_if_due(w);
     int n = 0;
     unsigned kept = w->count < MAX_HISTORY ? w->count : MAX_HISTORY;
     for (unsigned k = w->count - kept; w->history && k < w->count; k++) {

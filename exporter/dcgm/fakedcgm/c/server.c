@@ -62,11 +62,7 @@ int main(int argc, char **argv) {
     static hello h;
     snprintf(h.state, sizeof h.state, "%s", path);
     state_use(path);
-    const state *s = state_current();
-    if (s) {
-        h.before = s->xids;
-        memcpy(h.xid, s->xid, (size_t)s->xids * sizeof *s->xid);
-    }
+    h.before = state_read() ? read_xids(h.xid) : 0;
     fflush(stdout);
     for (;;) {
         struct pollfd wait[] = { { .fd = listener, .events = POLLIN }, { .fd = leashed ? 0 : -1, .events = POLLIN } };

@@ -71,7 +71,7 @@ EXPORT status_t dcgmGroupAddEntity(handle_t handle, uintptr_t id, unsigned int k
     entity_t e = { kind, entity };
     if (g == NULL)
         return leave(ST_NOT_CONFIGURED);
-    if (!entity_exists(s, e))
+    if (!exists(e))
         return leave(ST_BADPARAM);
     for (int i = 0; i < g->count; i++)
         if (g->list[i].kind == kind && g->list[i].id == entity)
@@ -87,7 +87,6 @@ EXPORT status_t dcgmFieldGroupCreate(handle_t handle, int count, const unsigned 
     if (count < 1 || count > MAX_FIELDS_IN_GROUP || fields == NULL || name == NULL || out == NULL)
         return ST_BADPARAM;
     ENTER(dcgmFieldGroupCreate);
-    (void)s;
     int slot = -1;
     for (int i = 0; i < count; i++)
         if (field_by_id(fields[i]) == NULL)
@@ -117,12 +116,12 @@ EXPORT status_t dcgmFieldGroupDestroy(handle_t handle, uintptr_t id) {
 }
 
 /* A list is refused as a whole when one GPU cannot profile one field of it. */
-static bool may_watch(const state *s, const entity_group *g, const field_group *f) {
+static bool may_watch(const entity_group *g, const field_group *f) {
     for (int i = 0; i < g->count; i++) {
-        const GPU *c = g->list[i].kind == FE_GPU ? find_gpu(s, g->list[i].id) : NULL;
-        int n = 0;
-        const uint16_t *can = c ? profiled_fields(s, c, &n) : NULL;
-        for (int k = 0; c && k < f->count; k++) {
+        unsigned can[MAX_PROFILED];
+        const bool of_gpu = g->list[i].kind == FE_GPU;
+        const int n = of_gpu ? profiled_fields(g->list[i], can) : 0;
+        for (int k = 0; of_gpu && k < f->count; k++) {
             bool refused = f->list[k] >= 1001 && f->list[k] <= 1083;
             for (int j = 0; j < n; j++)
                 refused = refused && can[j] != f->list[k];
@@ -140,9 +139,9 @@ EXPORT status_t dcgmWatchFields(handle_t handle, uintptr_t group, uintptr_t fiel
     ENTER(dcgmWatchFields);
     const entity_group *g = find_group(group);
     const field_group *f = find_fields(fields);
-    if (s->no_nvml || g == NULL || f == NULL)
-        return leave(s->no_nvml ? ST_NVML_NOT_LOADED : ST_NOT_CONFIGURED);
-    if (!may_watch(s, g, f))
+    if (state_number("no_nvml") || g == NULL || f == NULL)
+        return leave(state_number("no_nvml") ? ST_NVML_NOT_LOADED : ST_NOT_CONFIGURED);
+    if (!may_watch(g, f))
         return leave(ST_PROFILING_NOT_SUPPORTED);
     st = ST_OK;
     for (int i = 0; i < g->count; i++)
@@ -164,7 +163,7 @@ EXPORT status_t dcgmUnwatchFields(handle_t handle, uintptr_t group, uintptr_t fi
 EXPORT status_t dcgmUpdateAllFields(handle_t handle, int wait) {
     ENTER(dcgmUpdateAllFields);
     (void)wait;
-    watches_update(s);
+    watches_update();
     return leave(ST_OK);
 }
 
@@ -181,7 +180,7 @@ EXPORT status_t dcgmEntitiesGetLatestValues(handle_t handle, entity_t *entities,
     for (unsigned int i = 0; i < n * count; i++) {
         const entity_t e = entities[i / count];
         sample v;
-        sample_latest(s, e, fields[i % count], &v);
+        sample_latest(e, fields[i % count], &v);
         value_v2 *o = &out[i];
         o->version = VERSION(value_v2, 2);
         o->kind = e.kind;
@@ -210,7 +209,7 @@ EXPORT status_t dcgmGetValuesSince_v2(handle_t handle, uintptr_t group, uintptr_
     *next = since;
     for (int i = 0; i < g->count * f->count; i++) {
         const entity_t e = g->list[i / f->count];
-        int n = samples_since(s, e, f->list[i % f->count], since, kept);
+        int n = samples_since(e, f->list[i % f->count], since, kept);
         for (int j = 0; j < n; j++) {
             const sample *v = &kept[j];
             values[j].version = VERSION(value_v1, 1);
@@ -246,16 +245,15 @@ EXPORT status_t dcgmHealthCheck(handle_t handle, uintptr_t group, health_v5 *out
         return leave(ST_NOT_CONFIGURED);
     out->overall = 0;
     out->count = 0;
-    for (int i = 0; i < s->incidents; i++) {
-        const health_note *h = &s->incident[i];
-        for (int k = 0; k < g->count && (g->systems & (unsigned)h->system); k++) {
-            if (g->list[k].kind != FE_GPU || g->list[k].id != (unsigned)h->gpu)
+    unsigned h[4]; /* GPU, system, result, code */
+    for (int i = 0; numbers_at(h, 4, "incident.%d", i) == 4; i++)
+        for (int k = 0; k < g->count && (g->systems & h[1]); k++) {
+            if (g->list[k].kind != FE_GPU || g->list[k].id != h[0])
                 continue;
             incident_t *o = &out->list[out->count++];
-            *o = (incident_t){ .system = (unsigned)h->system, .result = h->result, .error.code = (unsigned)h->code, .entity = g->list[k] };
-            snprintf(o->error.text, sizeof o->error.text, "code %d", h->code);
-            out->overall = h->result > out->overall ? h->result : out->overall;
+            *o = (incident_t){ .system = h[1], .result = (int)h[2], .error.code = h[3], .entity = g->list[k] };
+            snprintf(o->error.text, sizeof o->error.text, "code %u", h[3]);
+            out->overall = o->result > out->overall ? o->result : out->overall;
         }
-    }
     return leave(ST_OK);
 }
