@@ -198,8 +198,7 @@ DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x
 	state.Peers = []fakedcgm.Peer{{From: 0, To: 1, Status: 3}}
 	state.Switches = []fakedcgm.Switch{{ID: 0, Fields: fakedcgm.Fields{858: 41}}}
 	r := startRemote(t, state, "-f", file, "--clock-events-count-window-size", "60000")
-	// A host engine at an address is another host: the hostname label names it.
-	const device = `{gpu="0",UUID="GPU-00000000-0000-0000-0000-000000000000",pci_bus_id="00000000:01:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",hostname="127.0.0.1"`
+	const device = `{gpu="0",UUID="GPU-00000000-0000-0000-0000-000000000000",pci_bus_id="00000000:01:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",hostname="node-1"`
 	r.has(t, `DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000"} 0`)
 	state.GPUs[0].XIDs = []fakedcgm.XID{{Code: 43, At: time.Now()}}
 	state.GPUs[0].Fields[112] = 0x44
@@ -212,7 +211,7 @@ DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x
 		`DCGM_EXP_GPU_HEALTH_STATUS`+device+`,health_watch="PCIE",health_error_code="DCGM_FR_PCI_REPLAY_RATE"} 10`,
 		`DCGM_EXP_GPU_HEALTH_STATUS`+device+`,health_watch="MEM",health_error_code="DCGM_FR_OK"} 0`,
 		`DCGM_EXP_P2P_STATUS`+device+`,peer_gpu="1",link_status="TopologyNotSupported"} 3`,
-		`DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="nvswitch0",hostname="127.0.0.1"} 41`,
+		`DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="nvswitch0",hostname="node-1"} 41`,
 	)
 }
 

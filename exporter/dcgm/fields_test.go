@@ -26,25 +26,25 @@ func TestFieldsOfDCGM(t *testing.T) {
 	for _, f := range fields {
 		internal := f.ID == 210 || f.ID == 211 || f.ID == 220 || f.ID == 221 // not in dcgm_fields.h
 		if name := counters.FieldName(f.ID); name == fmt.Sprintf("DCGM_FI_%d", f.ID) && !internal {
-			t.Errorf("field %d (%s) has no name", f.ID, f.Tag)
+			t.Errorf("field %d has no name", f.ID)
 		}
 		set := newFieldSet([]uint16{f.ID})
 		switch level := godcgm.Field_Entity_Group(f.Level); level {
 		case godcgm.FE_NONE, godcgm.FE_GPU, godcgm.FE_VGPU:
 			if !slices.Contains(set.wanted, f.ID) || slices.Contains(set.instance, f.ID) {
-				t.Errorf("field %d (%s) of level %d is not read of GPUs alone", f.ID, f.Tag, f.Level)
+				t.Errorf("field %d of level %d is not read of GPUs alone", f.ID, f.Level)
 			}
 		case godcgm.FE_GPU_I, godcgm.FE_GPU_CI:
 			if !slices.Contains(set.wanted, f.ID) || !slices.Contains(set.instance, f.ID) {
-				t.Errorf("field %d (%s) of level %d is not read of GPUs and instances", f.ID, f.Tag, f.Level)
+				t.Errorf("field %d of level %d is not read of GPUs and instances", f.ID, f.Level)
 			}
 		case godcgm.FE_SWITCH, godcgm.FE_LINK, godcgm.FE_CPU, godcgm.FE_CPU_CORE:
 			if !slices.Contains(set.device[uint32(level)], f.ID) {
-				t.Errorf("field %d (%s) of level %d is not read there", f.ID, f.Tag, f.Level)
+				t.Errorf("field %d of level %d is not read there", f.ID, f.Level)
 			}
 		default: // network adapters, which the exporter has not
 			if !slices.Contains(set.unknown, f.ID) {
-				t.Errorf("field %d (%s) of level %d is read somewhere", f.ID, f.Tag, f.Level)
+				t.Errorf("field %d of level %d is read somewhere", f.ID, f.Level)
 			}
 		}
 	}
@@ -62,7 +62,7 @@ func TestFieldsOfNVML(t *testing.T) {
 		}
 		text := id == 1 // the driver's version
 		if f := fields[i]; (f.Type == 's') != text || f.Type == 'b' || f.Level > uint(godcgm.FE_GPU_CI) {
-			t.Errorf("field %d (%s) is %c of level %d in DCGM", id, f.Tag, f.Type, f.Level)
+			t.Errorf("field %d is %c of level %d in DCGM", id, f.Type, f.Level)
 		}
 	}
 }

@@ -73,7 +73,7 @@ var called = map[string]string{
 	"nvidia-container-toolkit v1.19.1": `DeviceGetIndex`,
 	"mig-parted v0.13.1": `ComputeInstanceDestroy DeviceCreateGpuInstance DeviceCreateGpuInstanceWithPlacement DeviceGetGpuInstances DeviceSetMigMode
 		GpuInstanceCreateComputeInstance GpuInstanceDestroy GpuInstanceGetComputeInstances`,
-	"DCGM v4.5.2, without which it has no GPUs": `InitWithFlags`,
+	"DCGM v4.5.2, without which it has no GPUs": `ComputeInstanceGetInfo InitWithFlags`,
 	"gpuscale": `DeviceGetClockInfo DeviceGetComputeRunningProcesses_v3 DeviceGetCurrentClocksThrottleReasons DeviceGetDecoderUtilization
 		DeviceGetEncoderUtilization DeviceGetEnforcedPowerLimit DeviceGetFieldValues DeviceGetGpuInstancePossiblePlacements_v2
 		DeviceGetGraphicsRunningProcesses_v3 DeviceGetMemoryInfo_v2 DeviceGetMPSComputeRunningProcesses_v3 DeviceGetPcieReplayCounter DeviceGetPowerUsage

@@ -90,7 +90,6 @@ type FieldMeta struct {
 	ID    uint16
 	Type  rune // 'i', 'd', 's', or 'b' for a structure
 	Level uint // the entity group that has it, as DCGM numbers them
-	Tag   string
 }
 
 // FieldTable lists all fields of DCGM 4.5.2, sorted: the fake's own table.
@@ -102,9 +101,11 @@ func FieldTable() []FieldMeta {
 	var out []FieldMeta
 	for line := range strings.Lines(string(text)) {
 		var f FieldMeta
-		var scope int
-		if n, _ := fmt.Sscanf(line, "FIELD(%d, '%c', %d, %d, %q)", &f.ID, &f.Type, &f.Level, &scope, &f.Tag); n == 5 {
-			out = append(out, f)
+		var last uint16
+		if n, _ := fmt.Sscanf(line, "FIELDS(%d, %d, '%c', %d)", &f.ID, &last, &f.Type, &f.Level); n == 4 {
+			for ; f.ID <= last; f.ID++ {
+				out = append(out, f)
+			}
 		}
 	}
 	return out

@@ -399,15 +399,20 @@ typedef struct {
     span place;
 } compute_info;
 
-EXPORT int nvmlComputeInstanceGetInfo_v2(handle *h, compute_info *out) {
+/* Version 1, which DCGM calls, knows no placement. */
+static int compute_info_of(handle *h, void *out, size_t size) {
     int profile, start;
     ENTER(enter_gpu(h));
     if (!ci_at(h, h->ci, &profile, &start))
         return leave(INVALID);
-    *out = (compute_info){ gpu_handle(h->gpu), gi_handle(h->gpu, h->gi), (unsigned)h->ci, (unsigned)profile,
-                           { (unsigned)start, (unsigned)ci_slices[profile] } };
+    compute_info info = { gpu_handle(h->gpu), gi_handle(h->gpu, h->gi), (unsigned)h->ci, (unsigned)profile,
+                          { (unsigned)start, (unsigned)ci_slices[profile] } };
+    memcpy(out, &info, size);
     return leave(OK);
 }
+
+EXPORT int nvmlComputeInstanceGetInfo(handle *h, compute_info *out) { return compute_info_of(h, out, offsetof(compute_info, place)); }
+EXPORT int nvmlComputeInstanceGetInfo_v2(handle *h, compute_info *out) { return compute_info_of(h, out, sizeof *out); }
 
 /* --- MIG devices --------------------------------------------------------- */
 

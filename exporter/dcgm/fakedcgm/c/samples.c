@@ -22,12 +22,15 @@ typedef struct history {
 } history;
 
 /* What DCGM knows about its fields, by id. */
-#define FIELD(number, kind, of, where, name) \
-    [number] = { .id = number, .type = kind, .size = kind == 'i' || kind == 'd' ? 8 : 0, .tag = name, .scope = where, .level = of },
+static field_meta table[MAX_FIELD_ID];
 
-static const field_meta table[MAX_FIELD_ID] = {
+#define FIELDS(first, last, kind, of) \
+    for (unsigned short i = first; i <= last; i++) \
+        table[i] = (field_meta){ .id = i, .type = kind, .size = kind == 'i' || kind == 'd' ? 8 : 0, .scope = of != 0, .level = of };
+
+__attribute__((constructor)) static void fill_table(void) {
 #include "fields.h"
-};
+}
 
 const field_meta *field_by_id(unsigned short id) {
     return id > 0 && id < MAX_FIELD_ID && table[id].type != 0 ? &table[id] : NULL;
