@@ -142,29 +142,36 @@ func TestComputeInstances(t *testing.T) {
 	}
 }
 
-// TestEventOfInstance: an XID says which GPU instance and compute instance it is of, or neither.
-func TestEventOfInstance(t *testing.T) {
+// TestEvents: an XID says which GPU instance and compute instance it is of, or neither, and a change
+// of the MIG mode or of instances is an event.
+func TestEvents(t *testing.T) {
 	s := State{GPUs: []GPU{{UUID: GPUUUID(0), XIDs: XIDs(13)}}}
 	driver, path := loaded(t, s)
 	set, ret := driver.EventSetCreate()
-	if ret == nvml.SUCCESS {
-		ret = gpuAt(t, driver, 0).RegisterEvents(nvml.EventTypeXidCriticalError, set)
+	for _, types := range []uint64{nvml.EventTypeXidCriticalError, nvml.EventMigConfigChange} {
+		if ret == nvml.SUCCESS {
+			ret = gpuAt(t, driver, 0).RegisterEvents(types, set)
+		}
 	}
 	if ret != nvml.SUCCESS {
 		t.Fatal(ret)
 	}
-	s.GPUs[0].XIDs = []XID{{Code: 13}, {Code: 31, On: "2/1"}, {Code: 79}}
+	s.GPUs[0].MIG, s.GPUs[0].XIDs = true, []XID{{Code: 13}, {Code: 31, On: "2/1"}, {Code: 79}}
 	if err := s.Write(path); err != nil {
 		t.Fatal(err)
 	}
 	const none = 0xffffffff
-	for _, want := range []nvml.EventData{{EventData: 31, GpuInstanceId: 2, ComputeInstanceId: 1}, {EventData: 79, GpuInstanceId: none, ComputeInstanceId: none}} {
+	for _, want := range []nvml.EventData{
+		{EventType: nvml.EventTypeXidCriticalError, EventData: 31, GpuInstanceId: 2, ComputeInstanceId: 1},
+		{EventType: nvml.EventTypeXidCriticalError, EventData: 79, GpuInstanceId: none, ComputeInstanceId: none},
+		{EventType: nvml.EventMigConfigChange, GpuInstanceId: none, ComputeInstanceId: none},
+	} {
 		e, ret := set.Wait(0)
-		if ret != nvml.SUCCESS || e.EventData != want.EventData || e.GpuInstanceId != want.GpuInstanceId || e.ComputeInstanceId != want.ComputeInstanceId {
+		if e.Device = nil; ret != nvml.SUCCESS || e != want {
 			t.Errorf("%v %+v, want %+v", ret, e, want)
 		}
 	}
 	if _, ret := set.Wait(20); ret != nvml.ERROR_TIMEOUT {
-		t.Errorf("a third event: %v", ret)
+		t.Errorf("a fourth event: %v", ret)
 	}
 }

@@ -1,4 +1,4 @@
-/* Events, which are XIDs, and GPM, the driver's profiling of Hopper and newer. */
+/* Events, which are XIDs and changes of MIG, and GPM, the driver's profiling of Hopper and newer. */
 #include "fake.h"
 
 #include <stdio.h>
@@ -6,14 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_SETS = 16, XID_EVENT = 8 };
+enum { MAX_SETS = 16, XID_EVENT = 8, MIG_EVENT = 0x100 };
 
 /* A set receives what "gpu.0.xids" has behind the length it had when the GPU
- * was registered. Once one of its GPUs is lost it says that, after what happened
+ * was registered, and that the MIG mode or an instance is another. Once one of its GPUs is lost it says that, after what happened
  * before, and nothing else: that the others' events are lost too is a guess. */
 typedef struct {
-    bool used, lost, registered[MAX_GPUS];
+    bool used, lost;
+    unsigned long long types[MAX_GPUS];
     int seen[MAX_GPUS];
+    unsigned layout[MAX_GPUS]; /* as it last was */
 } event_set;
 
 static event_set sets[MAX_SETS];
@@ -40,6 +42,21 @@ static bool xid_at(int gpu, int index, event_data *out) {
     return false;
 }
 
+/* A hash of the MIG mode of a GPU and of the MIG devices on it. */
+static unsigned layout_of(int gpu) {
+    char mode[32], instances[32];
+    size_t count;
+    const line *all = lines_all(&count);
+    unsigned hash = 0;
+    snprintf(mode, sizeof mode, "gpu.%d.mig", gpu);
+    snprintf(instances, sizeof instances, "gpu.%d.gi.", gpu);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(all[i].path, mode) == 0 || (strncmp(all[i].path, instances, strlen(instances)) == 0 && strstr(all[i].path, ".uuid")))
+            for (const char *c = all[i].value; *c; c++)
+                hash = hash * 31 + (unsigned char)*c;
+    return hash;
+}
+
 EXPORT int nvmlEventSetCreate(event_set **out) {
     ENTER(enter());
     for (int i = 0; i < MAX_SETS; i++) {
@@ -55,16 +72,19 @@ EXPORT int nvmlEventSetCreate(event_set **out) {
 /* Without the line "xids" a GPU is too old for events. */
 EXPORT int nvmlDeviceGetSupportedEventTypes(handle *d, unsigned long long *out) {
     ENTER(enter_gpu(d));
-    *out = has("gpu.%d.xids", d->gpu) ? XID_EVENT : 0;
+    *out = has("gpu.%d.xids", d->gpu) ? XID_EVENT | MIG_EVENT : 0;
     return leave(OK);
 }
 
 EXPORT int nvmlDeviceRegisterEvents(handle *d, unsigned long long types, event_set *set) {
     event_data e;
     ENTER(enter_gpu(d));
-    if (types != XID_EVENT || !has("gpu.%d.xids", d->gpu))
+    if ((types & ~(unsigned long long)(XID_EVENT | MIG_EVENT)) != 0 || !has("gpu.%d.xids", d->gpu))
         return leave(NOT_SUPPORTED);
-    set->registered[d->gpu] = true;
+    set->types[d->gpu] |= types;
+    set->layout[d->gpu] = layout_of(d->gpu);
+    if (!(types & XID_EVENT))
+        return leave(OK);
     for (set->seen[d->gpu] = 0; xid_at(d->gpu, set->seen[d->gpu], &e); set->seen[d->gpu]++) {
     }
     return leave(OK);
@@ -76,13 +96,21 @@ EXPORT int nvmlEventSetWait_v2(event_set *set, event_data *out, unsigned timeout
         if (code != OK)
             return code;
         for (int i = 0; i < MAX_GPUS; i++) {
-            if (set->lost || !set->registered[i] || !xid_at(i, set->seen[i], out))
+            if (set->lost || set->types[i] == 0)
                 continue;
-            set->seen[i]++;
-            return leave(OK);
+            if ((set->types[i] & XID_EVENT) && xid_at(i, set->seen[i], out)) {
+                set->seen[i]++;
+                return leave(OK);
+            }
+            const unsigned layout = layout_of(i);
+            if ((set->types[i] & MIG_EVENT) && layout != set->layout[i]) {
+                set->layout[i] = layout;
+                *out = (event_data){ gpu_handle(i), MIG_EVENT, 0, ~0u, ~0u };
+                return leave(OK);
+            }
         }
         for (int i = 0; i < MAX_GPUS; i++)
-            set->lost = set->lost || (set->registered[i] && has("gpu.%d.lost", i));
+            set->lost = set->lost || (set->types[i] != 0 && has("gpu.%d.lost", i));
         leave(OK);
         if (set->lost)
             return LOST;
