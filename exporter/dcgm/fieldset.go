@@ -118,3 +118,7 @@ func union(a, b []uint16) []uint16 {
 func intersect(a, b []uint16) []uint16 {
 	return slices.DeleteFunc(slices.Clone(a), func(f uint16) bool { return !slices.Contains(b, f) })
 }
+
+func without(a, b []uint16) []uint16 {
+	return slices.DeleteFunc(slices.Clone(a), func(f uint16) bool { return slices.Contains(b, f) })
+}

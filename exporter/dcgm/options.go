@@ -37,9 +37,9 @@ type Options struct {
 	// Log gets changes of state; nil discards them.
 	Log *slog.Logger
 
-	// Of tests; 0 is identityEvery and time.Now.
-	identityEvery time.Duration
-	now           func() time.Time
+	// Of tests; 0 is identityEvery, absentEvery and time.Now.
+	identityEvery, absentEvery time.Duration
+	now                        func() time.Time
 }
 
 // Errors that callers distinguish.
@@ -59,7 +59,7 @@ var (
 )
 
 func (o Options) withDefaults() Options {
-	o.identityEvery = cmp.Or(o.identityEvery, identityEvery)
+	o.identityEvery, o.absentEvery = cmp.Or(o.identityEvery, identityEvery), cmp.Or(o.absentEvery, absentEvery)
 	if o.now == nil {
 		o.now = time.Now
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
@@ -400,6 +401,51 @@ func TestOnlyWatchedIsRead(t *testing.T) {
 	text, err := os.ReadFile(log)
 	if err != nil || strings.Contains(string(text), "unwatched") {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// A host engine logs each value that is read and not supported: what it supports of no GPU is
+// not read every time, is counted all the same, and is served once it is supported.
+func TestAbsentFieldsAreReadRarely(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	t.Setenv(fakedcgm.EnvLog, log)
+	m := newMachine(t, 2)
+	m.GPUs[0].Odd, m.GPUs[1].Odd = fakedcgm.Odd{449: "status:-6"}, fakedcgm.Odd{449: "status:-6"}
+	m.write()
+	c := &clock{}
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now})
+	watchFields(t, s, 155, 449)
+	logged := func() int {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "unsupported 1 0 449\n")
+	}
+	if n := read(t, s).Dropped[collect.DropNotSupported]; n != 2 {
+		t.Errorf("%d values are not supported, want 2", n)
+	}
+	before := logged()
+	for range 5 {
+		if r := read(t, s); r.Dropped[collect.DropNotSupported] != 2 || !has(r.Entities[1], 155) {
+			t.Errorf("dropped %v of %+v", r.Dropped, r.Entities)
+		}
+	}
+	if n := logged(); n != before {
+		t.Errorf("%d lines in the host engine's log, and %d five readings later", before, n)
+	}
+	if c.advance(absentEvery); len(read(t, s).Entities) != 2 || logged() != before+1 {
+		t.Errorf("%d lines after a minute, want one more than %d", logged(), before)
+	}
+	// One GPU has it, as after the fabric manager's start.
+	s.options.absentEvery = time.Millisecond
+	watchFields(t, s, 155, 449)
+	read(t, s)
+	m.GPUs[1].Odd, m.GPUs[1].Fields[449] = nil, 7
+	m.write()
+	await.True(t, time.Minute, "field 449 of the second GPU", func() bool { return has(read(t, s).Entities[1], 449) })
+	if e := read(t, s).Entities; number(t, e[1], 449) != 7 || has(e[0], 449) {
+		t.Errorf("%+v", e)
 	}
 }
 

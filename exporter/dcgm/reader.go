@@ -35,7 +35,9 @@ type reader struct {
 	reached bool // over this session there was a reading
 	layout  layout
 	reads   []rectangle                // what is watched
-	refused int                        // values wanted of GPUs and instances and not watched
+	refused int                        // values wanted of GPUs and instances and not read
+	absent  []uint16                   // fields that DCGM supports of no entity
+	looked  time.Time                  // for them
 	devs    map[uint32]*collect.Entity // identities, by DCGM's id
 	places  map[entityKey]nvml.MIGInstance
 	uuids   map[entityKey]string // of instances, as last read
@@ -157,7 +159,13 @@ func (r *reader) refresh() error {
 	if err != nil {
 		return err
 	}
-	if !r.fresh || !now.equal(r.layout) {
+	returned := false
+	if r.fresh {
+		if returned, err = r.returned(); err != nil {
+			return err
+		}
+	}
+	if !r.fresh || returned || !now.equal(r.layout) {
 		return r.adopt(now)
 	}
 	if r.strangers() {
@@ -189,11 +197,7 @@ func (r *reader) Quiesce(uuids []string) error {
 
 // adopt sets up the watches for a layout and identifies its GPUs.
 func (r *reader) adopt(l layout) error {
-	if err := r.session.unwatch(); err != nil {
-		// Entities that went away make this fail on some versions; the rest
-		// ends with the connection.
-		r.options.Log.Debug("dcgm: watches not removed", "error", err)
-	}
+	r.unwatch()
 	for gpu, id := range r.devs {
 		if !slices.Contains(l.gpus, gpu) && id.UUID != "" {
 			r.events.log(id.UUID).Away(time.Time{})
@@ -203,22 +207,35 @@ func (r *reader) adopt(l layout) error {
 	r.learnGPUs()
 	r.layout = r.withoutQuiesced(l) // one that was released before it was known
 	r.learnPlaces()
-	if err := r.watchAll(); err != nil {
+	err := r.watchAll()
+	if err == nil {
+		err = r.setAbsent()
+	}
+	if err != nil {
 		r.fresh = false
 		return err
 	}
-	r.reads, r.refused = r.session.rectangles(r.layout.keys()), r.countRefused()
+	r.reads, r.refused = r.session.rectangles(r.layout.keys(), r.absent), r.countRefused()
 	if r.reached {
 		r.options.Log.Info("dcgm: layout read", "gpus", len(r.layout.gpus), "instances", len(r.layout.instances))
 	}
 	return nil
 }
 
-// countRefused counts what is wanted of GPUs and instances and not watched.
+// unwatch ends the watches.
+func (r *reader) unwatch() {
+	if err := r.session.unwatch(); err != nil {
+		// Entities that went away make this fail on some versions; the rest
+		// ends with the connection.
+		r.options.Log.Debug("dcgm: watches not removed", "error", err)
+	}
+}
+
+// countRefused counts what is wanted of GPUs and instances and not read.
 func (r *reader) countRefused() (n int) {
 	count := func(entities []entityKey, wanted []uint16) {
 		for _, e := range entities {
-			n += len(wanted) - len(intersect(wanted, r.session.watched[e]))
+			n += len(wanted) - len(without(intersect(wanted, r.session.watched[e]), r.absent))
 		}
 	}
 	count(r.layout.gpuKeys(), r.fields.wanted)
@@ -269,6 +286,9 @@ func (r *reader) watchPaced(entities []entityKey, fields []uint16, every time.Du
 	byInterval := map[time.Duration][]uint16{}
 	for _, f := range fields {
 		d := max(every, r.slower[f])
+		if slices.Contains(r.absent, f) {
+			d = max(d, r.options.absentEvery)
+		}
 		byInterval[d] = append(byInterval[d], f)
 	}
 	var errs error

@@ -185,12 +185,12 @@ type rectangle struct {
 	fields   []uint16 // sorted
 }
 
-// rectangles are what is watched of the entities: DCGM logs an error for each field that is
-// read and not watched. Entities with the same fields go together, for few calls.
-func (s *session) rectangles(entities []entityKey) []rectangle {
+// rectangles are what is watched of the entities but for some fields: DCGM logs an error for
+// each that is read and not watched. Entities with the same fields go together, for few calls.
+func (s *session) rectangles(entities []entityKey, but []uint16) []rectangle {
 	var out []rectangle
 	for _, e := range entities {
-		fields := union(s.watched[e], nil)
+		fields := without(union(s.watched[e], nil), but)
 		if len(fields) == 0 {
 			continue
 		}

@@ -145,7 +145,7 @@ func TestComputeInstances(t *testing.T) {
 // TestEvents: an XID says which GPU instance and compute instance it is of, or neither, and a change
 // of the MIG mode or of instances is an event.
 func TestEvents(t *testing.T) {
-	s := State{GPUs: []GPU{{UUID: GPUUUID(0), XIDs: XIDs(13)}}}
+	s := State{GPUs: []GPU{{UUID: GPUUUID(0), Spec: h100(), XIDs: XIDs(13)}}}
 	driver, path := loaded(t, s)
 	set, ret := driver.EventSetCreate()
 	for _, types := range []uint64{nvml.EventTypeXidCriticalError, nvml.EventMigConfigChange} {

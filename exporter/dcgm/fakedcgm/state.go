@@ -14,8 +14,9 @@ import (
 const EnvState = "FAKEDCGM_STATE"
 
 // EnvLog is the environment variable with the path of the host engine's log, to which it
-// appends a line "unwatched KIND ID FIELD" for each value that is read and not watched, as
-// DCGM logs at its default level, and "hierarchy" for each reading of the MIG hierarchy,
+// appends a line "unwatched KIND ID FIELD" for each value that is read and not watched, and
+// "unsupported KIND ID FIELD" for each with the status -6, as DCGM logs at its default level,
+// and "hierarchy" for each reading of the MIG hierarchy,
 // which DCGM takes 90 ms for. Without it there is no log.
 const EnvLog = "FAKEDCGM_LOG"
 

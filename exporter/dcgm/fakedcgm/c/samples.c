@@ -240,6 +240,8 @@ void sample_latest(entity_t e, unsigned short field, sample *out) {
     if (w) {
         take_if_due(w);
         *out = w->last;
+        if (out->status == ST_NOT_SUPPORTED)
+            fake_log("unsupported %u %u %u", e.kind, e.id, field);
         return;
     }
     fake_log("unwatched %u %u %u", e.kind, e.id, field);
