@@ -352,6 +352,17 @@ func TestRealHostEngine(t *testing.T) {
 		if n := bytes.Count(text, []byte("not being watched")); n > 0 {
 			t.Errorf("%d lines of reading what is not watched", n)
 		}
+		refused := map[string]int{}
+		for line := range strings.Lines(string(text)) {
+			if _, what, is := strings.Cut(line, "GetLatestSample returned "); is {
+				refused[what]++
+			}
+		}
+		for what, n := range refused {
+			if n > 3 { // of ten
+				t.Errorf("read %d times: %s", n, what)
+			}
+		}
 	})
 	t.Run("as the host engine says", func(t *testing.T) {
 		answers(t, engine.address(), func(a realAnswer) { compareTable(t, a) })
