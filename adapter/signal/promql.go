@@ -84,7 +84,8 @@ func grouped(e parser.Expr, label string) bool {
 	case *parser.SubqueryExpr:
 		return grouped(e.Expr, label)
 	case *parser.Call:
-		return e.Func.Name != "vector" && e.Func.Name != "absent" && slices.ContainsFunc(e.Args, func(a parser.Expr) bool { return grouped(a, label) })
+		labelled := e.Func.ReturnType == parser.ValueTypeVector && e.Func.Name != "vector" && e.Func.Name != "absent"
+		return labelled && slices.ContainsFunc(e.Args, func(a parser.Expr) bool { return grouped(a, label) })
 	case *parser.AggregateExpr:
 		named := slices.Contains(e.Grouping, label)
 		whole := e.Op == parser.TOPK || e.Op == parser.BOTTOMK // these keep all labels

@@ -44,6 +44,7 @@ func TestAQueryInPromQL(t *testing.T) {
 		`sum by (namespace, pod) (2 * rate(jobs_done_total{namespace=~"$namespaces"}[1m])) / sum by (namespace, pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`: {2, 4},
 		`max_over_time(sum without (queue) (sum by (namespace, pod, queue) (rate(jobs_done_total{namespace=~"$namespaces"}[1m])))[30s:5s])`:                                 {3, 5},
 		`sum by (namespace, pod) (workers{namespace=~"$namespaces"}) / on (namespace) sum by (namespace) (workers{namespace=~"$namespaces"})`:                               {-1, 1},
+		`sum by (namespace) (workers{namespace=~"$namespaces"}) / scalar(sum by (pod) (workers{namespace="shop"}))`:                                                         {-1, 1},
 		// The past that is meant makes nothing old; a number without any sample is none.
 		`sum by (namespace, pod) (jobs_done_total{namespace=~"$namespaces"} - jobs_done_total{namespace=~"$namespaces"} offset 2m)`: {360, 600},
 		`sum by (namespace) (none{namespace=~"$namespaces"}) or label_replace(vector(0), "namespace", "shop", "", "")`:              {-1, -1},
