@@ -218,7 +218,7 @@ queue{namespace="shop",pod="forged"} 100x20
 			if got := r.Namespace(s.Labels.Get); got != "shop" {
 				t.Errorf("%s: a series of namespace %q", name, got)
 			}
-			samples = append(samples, r.Sample(s.Labels.All(), s.Value))
+			samples = append(samples, r.Sample(s.Labels, s.Value))
 		}
 		now := epoch.Add(20 * step)
 		table, _ := NewTable(r).Read(samples, Reading{Evaluated: now, Now: now})
