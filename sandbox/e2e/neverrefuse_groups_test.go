@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func (g groups) reconcile(ctx context.Context) error {
 	}
 	n, _, _ := unstructured.NestedInt64(set.Object, "spec", "replicas")
 	rolled, _, _ := unstructured.NestedString(set.Object, "spec", "leaderWorkerTemplate", "workerTemplate", "metadata", "annotations", "rolled")
-	revision := "revision-" + rolled
+	revision := cmp.Or(rolled, "in")
 	leaders := g.statefulSet(g.set.Name, set, map[string]string{lwsName: g.set.Name, lwsWorker: "0"}, revision, int32(n))
 	if err := g.rollOut(ctx, leaders, revision); err != nil {
 		return err
