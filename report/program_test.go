@@ -166,7 +166,7 @@ func element(text []byte, first *bool, labels prom.Labels, values string) []byte
 	*first = false
 	text = append(text, `{"metric":{`...)
 	comma := ""
-	for name, value := range labels.All() {
+	for name, value := range labels.Map() {
 		text = append(text, comma...)
 		text = strconv.AppendQuote(append(strconv.AppendQuote(text, name), ':'), value)
 		comma = ","

@@ -30,14 +30,15 @@ type backend struct {
 	err     error
 	delay   time.Duration
 	value   float64
+	behind  time.Duration // its clock
 }
 
 func (b *backend) QueryWithin(ctx context.Context, promql string, _ time.Time, _ prom.Limits) (prom.Vector, error) {
 	b.mu.Lock()
 	b.queries++
 	err, delay, value := b.err, b.delay, b.value
+	at := time.Now().Add(-b.behind)
 	b.mu.Unlock()
-	at := time.Now()
 	select {
 	case <-time.After(delay):
 	case <-ctx.Done():
@@ -103,6 +104,28 @@ func only(name string) Rule {
 		}
 	}
 	panic("no built-in rule " + name)
+}
+
+// Ages are computed by the server's clock, which may be behind, even where the first of
+// several queries is answered by nothing.
+func TestTheServersClockCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := start(t, setup(&backend{behind: time.Hour}))
+		var at signal.Reading
+		q := Question{
+			Rule: "r", Queries: func(bool, []string) []string { return []string{"nothing", "vllm:num_requests_waiting"} },
+			Build: func(_ any, _ prom.Vector, r signal.Reading) (any, int, map[signal.Reason]int) {
+				at = r
+				return true, 0, nil
+			},
+		}
+		if s, err := c.Watch(t.Context(), q, "chat"); err != nil || s.Failure != nil {
+			t.Fatal(s.Failure, err)
+		}
+		if behind := at.Now.Sub(at.Evaluated); behind != time.Hour {
+			t.Errorf("evaluated %s ago, want an hour", behind)
+		}
+	})
 }
 
 // Nothing is asked before a request. Those who come first cause one query of

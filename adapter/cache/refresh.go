@@ -284,7 +284,8 @@ func (c *Cache) queries(ctx context.Context, t *topic, queries, namespaces []str
 	all := answer{Reading: signal.Reading{Evaluated: start, Now: start}}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for i, query := range queries {
+	known := false // what the server's clock says
+	for _, query := range queries {
 		began := time.Now()
 		v, err := b.Querier.QueryWithin(limited, query, time.Time{}, most)
 		if ctx.Err() != nil {
@@ -294,8 +295,8 @@ func (c *Cache) queries(ctx context.Context, t *topic, queries, namespaces []str
 		if err != nil {
 			return answer{}, err
 		}
-		if len(v) > 0 && (i == 0 || v[0].Time.After(all.Evaluated)) {
-			all.Evaluated = v[0].Time
+		if len(v) > 0 && (!known || v[0].Time.After(all.Evaluated)) {
+			all.Evaluated, known = v[0].Time, true
 		}
 		most.Series = max(1, most.Series-len(v))
 		all.vector = append(all.vector, v...)

@@ -164,7 +164,7 @@ func forRule(r Rule) Question {
 			}
 			all := make([]signal.Sample, len(v))
 			for i, s := range v {
-				all[i] = r.Sample(s.Labels.All(), s.Value)
+				all[i] = r.Sample(s.Labels, s.Value)
 			}
 			next, dropped := table.Read(all, reading)
 			return next, next.Series(), dropped

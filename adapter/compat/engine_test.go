@@ -24,7 +24,7 @@ func load(t testing.TB, text string) memory {
 	for _, word := range []string{"NaN", "Inf"} { // which the notation has no "x40" for
 		text = strings.ReplaceAll(text, word+"x40", strings.Repeat(word+" ", 41))
 	}
-	return memory{promtest.Load(t, text, memstore.From(epoch, scrape), reading)}
+	return memory{promtest.Load(t, text, memstore.From(epoch, scrape), signal.Parser)}
 }
 
 // query evaluates PromQL at a time after the epoch.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
 // everything parses a selector; nil if it is none.
@@ -21,7 +23,7 @@ func everything(text string) k8slabels.Selector {
 // matchers it must not lose.
 func forced(t *testing.T, query string, matchers ...string) {
 	t.Helper()
-	e, err := reading.ParseExpr(query)
+	e, err := signal.Parser.ParseExpr(query)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}

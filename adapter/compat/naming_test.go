@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
+	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -135,7 +136,7 @@ func TestQueriesAreThoseOfV0120(t *testing.T) {
 // canonical spells PromQL the parser's way, matchers sorted.
 func canonical(t testing.TB, text string) string {
 	t.Helper()
-	e, err := reading.ParseExpr(text)
+	e, err := signal.Parser.ParseExpr(text)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

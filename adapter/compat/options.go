@@ -6,6 +6,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
 // Options name the file and replace v0.12.0's flags. Nothing is served unless
@@ -38,7 +40,7 @@ func (o Options) WithDefaults() Options {
 		o.SeriesAge = o.RelistInterval
 	}
 	if o.MaxAge.Duration == 0 {
-		o.MaxAge.Duration = lookback
+		o.MaxAge.Duration = signal.Lookback
 	}
 	return o
 }

@@ -153,7 +153,7 @@ func (t *target) expression(all []condition) (parser.Expr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: metricsQuery: %w", t.rule.ID, err)
 	}
-	e, err := reading.ParseExpr(text)
+	e, err := signal.Parser.ParseExpr(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: metricsQuery renders to %q: %w", t.rule.ID, text, err)
 	}

@@ -8,17 +8,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
-
-// reading parses PromQL with the experimental features of current Prometheus.
-var reading = parser.NewParser(parser.Options{
-	EnableExperimentalFunctions: true, ExperimentalDurationExpr: true,
-	EnableExtendedRangeSelectors: true,
-})
 
 // Rule is one compiled rule of the file. It is immutable.
 type Rule struct {
@@ -89,7 +82,7 @@ func selects(series string) error {
 	if series == "" {
 		return errors.New("is required: a selector like 'http_requests_total{namespace!=\"\"}'")
 	}
-	_, err := reading.ParseMetricSelector(series)
+	_, err := signal.Parser.ParseMetricSelector(series)
 	return err
 }
 
@@ -145,7 +138,7 @@ func (r *Rule) serves(series string) (name string, ok bool) {
 // found when the file is read.
 func (r *Rule) rehearse() error {
 	series := "series"
-	if matchers, err := reading.ParseMetricSelector(r.SeriesQuery); err == nil {
+	if matchers, err := signal.Parser.ParseMetricSelector(r.SeriesQuery); err == nil {
 		for _, m := range matchers {
 			if m.Name == labels.MetricName && m.Type == labels.MatchEqual && m.Value != "" {
 				series = m.Value
@@ -160,7 +153,7 @@ func (r *Rule) rehearse() error {
 	if err != nil {
 		return err
 	}
-	if _, err := reading.ParseExpr(text); err != nil {
+	if _, err := signal.Parser.ParseExpr(text); err != nil {
 		return fmt.Errorf("renders to %q, which is no PromQL: %w", text, err)
 	}
 	return nil

@@ -204,10 +204,6 @@ func (pt *point) unusable(now time.Time, maxAge time.Duration) string {
 // maxLeaves bounds the selectors of one query whose ages are queried.
 const maxLeaves = 8
 
-// lookback is Prometheus' own lookback delta. A longer range is the author's
-// explicit choice of how old a value may be.
-const lookback = 5 * time.Minute
-
 // withAges joins a query's values with the oldest scrape times of their series
 // per key labels: part "v" is a value, "t0", "t1", … are Unix times. aged is
 // false if no selector of the query has an age.
@@ -224,8 +220,9 @@ func withAges(e parser.Expr, keys []string) (whole parser.Expr, aged bool) {
 	return whole, aged
 }
 
-// leaves returns the selectors of present samples that have the key labels. A
-// selector with an offset or @ reads the past on purpose: its age means nothing.
+// leaves returns the selectors of present samples that have the key labels. A range that
+// is longer than Prometheus' lookback is the author's explicit choice of how old a value
+// may be, as an offset is.
 func leaves(e parser.Expr, keys []string) []parser.Expr {
 	var found []parser.Expr
 	seen := map[string]bool{}
@@ -248,16 +245,14 @@ func leaves(e parser.Expr, keys []string) []parser.Expr {
 	return found
 }
 
+// past reports whether a selector's age means nothing.
 func past(s *parser.VectorSelector, path []parser.Node) bool {
-	if s.OriginalOffset != 0 || s.OriginalOffsetExpr != nil || s.Timestamp != nil || s.StartOrEnd != 0 {
-		return true
-	}
-	return slices.ContainsFunc(path, func(n parser.Node) bool {
+	return signal.Shifted(s, path) || slices.ContainsFunc(path, func(n parser.Node) bool {
 		switch n := n.(type) {
 		case *parser.MatrixSelector:
-			return n.RangeExpr != nil || n.Range > lookback
+			return n.RangeExpr != nil || n.Range > signal.Lookback
 		case *parser.SubqueryExpr:
-			return n.RangeExpr != nil || n.Range > lookback || n.OriginalOffset != 0 || n.OriginalOffsetExpr != nil || n.Timestamp != nil || n.StartOrEnd != 0
+			return n.RangeExpr != nil || n.Range > signal.Lookback
 		}
 		return false
 	})

@@ -55,7 +55,7 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 func within(rule Rule, vector prom.Vector, namespace string) []signal.Sample {
 	var kept []signal.Sample
 	for _, s := range vector {
-		sample := rule.Sample(s.Labels.All(), s.Value)
+		sample := rule.Sample(s.Labels, s.Value)
 		own, exported := sample.Labels.Get(metric.LabelNamespace), sample.Labels.Get(metric.Exported+metric.LabelNamespace)
 		if own == namespace || exported == namespace {
 			kept = append(kept, sample)

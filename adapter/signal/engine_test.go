@@ -38,7 +38,7 @@ func askFor(t testing.TB, m *promtest.Memory, previous *Table, promql string, af
 	}
 	var samples []Sample
 	for _, s := range vector {
-		samples = append(samples, NewSample(s.Labels.All(), s.Value))
+		samples = append(samples, previous.rule.Sample(s.Labels, s.Value))
 	}
 	now := evaluated.Add(time.Hour)
 	next, dropped := previous.Read(samples, Reading{Evaluated: evaluated, Now: now})

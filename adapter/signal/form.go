@@ -14,13 +14,8 @@ func (r query) value(s Source) parser.Expr {
 	switch s.Form {
 	case PromQL:
 		return r.promql(s)
-	case Quantile:
-		q := number(s.Quantile)
-		return r.wider(func(r query) parser.Expr {
-			classic := sum(r.windowed("rate", s.bucket(), finite(s.Matchers.promql())), append(r.subject(s), labels.BucketLabel))
-			native := sum(r.windowed("rate", s.Metric, native(s.Matchers.promql())), r.subject(s))
-			return or(Call("histogram_quantile", q, classic), Call("histogram_quantile", q, native))
-		})
+	case Quantile, Mean:
+		return r.wider(func(r query) parser.Expr { return r.histogram(s) })
 	case Rate:
 		return r.wider(func(r query) parser.Expr {
 			return over(s.together(parser.SUM, r.windowed("rate", s.Metric, s.Matchers.promql())), s, func() parser.Expr {
@@ -31,6 +26,22 @@ func (r query) value(s Source) parser.Expr {
 	return over(s.together(parser.SUM, r.selector(s.Metric, s.Matchers.promql())), s, func() parser.Expr {
 		return s.together(parser.SUM, r.selector(s.Over, s.Matchers.promql()))
 	})
+}
+
+// histogram is a number of a histogram's growth in the window: of its classic series or of
+// its native one, since a Prometheus may have either or both.
+func (r query) histogram(s Source) parser.Expr {
+	by, only := r.subject(s), s.Matchers.promql()
+	grown := func(name string, matchers []*labels.Matcher, by ...string) parser.Expr {
+		return sum(r.windowed("rate", name, matchers), by)
+	}
+	natively := grown(s.Metric, native(only), by...)
+	if s.Form == Mean {
+		return or(divided(grown(s.Metric+"_sum", only, by...), grown(s.Metric+"_count", only, by...)), Call("histogram_avg", natively))
+	}
+	q := number(s.Quantile)
+	classic := grown(s.bucket(), finite(only), append(slices.Clone(by), labels.BucketLabel)...)
+	return or(Call("histogram_quantile", q, classic), Call("histogram_quantile", q, natively))
 }
 
 // together aggregates the series that differ in Without only.
@@ -57,9 +68,11 @@ func over(value parser.Expr, s Source, divisor func() parser.Expr) parser.Expr {
 	if s.Over == "" {
 		return value
 	}
-	return &parser.BinaryExpr{
-		Op: parser.DIV, LHS: value, RHS: divisor(), VectorMatching: &parser.VectorMatching{Card: parser.CardOneToOne},
-	}
+	return divided(value, divisor())
+}
+
+func divided(value, by parser.Expr) parser.Expr {
+	return &parser.BinaryExpr{Op: parser.DIV, LHS: value, RHS: by, VectorMatching: &parser.VectorMatching{Card: parser.CardOneToOne}}
 }
 
 // scrapeTime is when the newest sample of each value was scraped: that is the
@@ -68,12 +81,15 @@ func (r query) scrapeTime(s Source) parser.Expr {
 	if s.Form == PromQL {
 		return r.promqlTime(s)
 	}
-	if s.Form != Quantile {
+	if !s.histogram() {
 		return s.together(parser.MIN, Call("timestamp", r.selector(s.Metric, s.Matchers.promql())))
 	}
 	// Every classic histogram has this bucket, and one is enough.
-	whole := labels.MustNewMatcher(labels.MatchEqual, labels.BucketLabel, "+Inf")
-	classic := Call("timestamp", r.selector(s.bucket(), append([]*labels.Matcher{whole}, s.Matchers.promql()...)))
+	name, one := s.bucket(), append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.BucketLabel, "+Inf")}, s.Matchers.promql()...)
+	if s.Form == Mean {
+		name, one = s.Metric+"_count", s.Matchers.promql()
+	}
+	classic := Call("timestamp", r.selector(name, one))
 	other := Call("timestamp", r.selector(s.Metric, native(s.Matchers.promql())))
 	return or(newest(classic, r.subject(s)), newest(other, r.subject(s)))
 }

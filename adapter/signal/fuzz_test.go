@@ -2,6 +2,7 @@ package signal
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -87,18 +88,19 @@ func FuzzQuery(f *testing.F) {
 			},
 			{Metric: metric, Form: Rate, Over: metric, Matchers: only},
 			{Metric: metric, Form: Quantile, Quantile: .5, Matchers: only, Identity: []string{label}},
+			{Metric: metric, Form: Mean, Matchers: only, Identity: []string{label}},
 		}
 		if r.Validate() != nil {
 			return
 		}
 		for _, promql := range []string{r.Query(), r.Past(), r.Query("chat", value), r.Past("chat")} {
 			selectors := selectorsIn(t, promql)
-			if want := 3 + (1 + 2*2) + 2 + (2*2 + 1) + (2*2 + 2); len(selectors) != want {
+			if want := 3 + (1 + 2*2) + 2 + (2*2 + 1) + (2*2 + 2) + (2*3 + 2); len(selectors) != want {
 				t.Fatalf("%s has %d selectors, not %d", promql, len(selectors), want)
 			}
 			for _, s := range selectors {
-				named := has(s, labels.MatchEqual, labels.MetricName, metric) || has(s, labels.MatchEqual, labels.MetricName, metric+"_bucket")
-				if !named || !has(s, labels.MatchEqual, label, value) || !has(s, labels.MatchNotEqual, podLabel, "") || !has(s, labels.MatchEqual, PartLabel, "") {
+				named := func(suffix string) bool { return has(s, labels.MatchEqual, labels.MetricName, metric+suffix) }
+				if !slices.ContainsFunc([]string{"", "_bucket", "_sum", "_count"}, named) || !has(s, labels.MatchEqual, label, value) || !has(s, labels.MatchNotEqual, podLabel, "") || !has(s, labels.MatchEqual, PartLabel, "") {
 					t.Errorf("%s is not about %q{%q=%q}", promql, metric, label, value)
 				}
 			}

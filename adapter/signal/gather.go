@@ -63,7 +63,9 @@ func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 			g.crowded++
 			silent = append(silent, p)
 		case p.why > 0:
-			g.unusable++
+			if p.why != Stale.code() { // that is of unknown age
+				g.unusable++
+			}
 			silent = append(silent, p)
 		case age > limit:
 			if g.newest < 0 || age < g.newest {

@@ -55,7 +55,7 @@ func TestHostilePagesHurtNoOther(t *testing.T) {
 			var samples []Sample
 			for _, s := range vector {
 				if rule.Namespace(s.Labels.Get) == "chat" {
-					samples = append(samples, NewSample(s.Labels.All(), s.Value))
+					samples = append(samples, rule.Sample(s.Labels, s.Value))
 				}
 			}
 			now = epoch.Add(40 * step)

@@ -1,7 +1,6 @@
 package signal
 
 import (
-	"iter"
 	"slices"
 	"sync"
 
@@ -25,53 +24,20 @@ type Sample struct {
 }
 
 // builders are reused: one for each sample was a third of all that a refresh allocates.
-var builders = sync.Pool{New: func() any {
-	b := labels.NewScratchBuilder(16)
-	return &b
-}}
+var builders = sync.Pool{New: func() any { return labels.NewBuilder(labels.EmptyLabels()) }}
 
-// NewSample takes a series' labels in order of name, and separates the part and
-// the metric name.
-func NewSample(pairs iter.Seq2[string, string], value float64) Sample {
-	s := Sample{Value: value}
-	b := builders.Get().(*labels.ScratchBuilder)
+// Sample separates a series' part and its name. Labels that the rule names take the place of
+// "pod" and "namespace", whose own values are dropped.
+func (r *Rule) Sample(ls labels.Labels, value float64) Sample {
+	b := builders.Get().(*labels.Builder)
 	defer builders.Put(b)
-	b.Reset()
-	for name, text := range pairs {
-		switch name {
-		case PartLabel:
-			s.Part = text
-		case labels.MetricName:
-		default:
-			b.Add(name, text)
-		}
+	b.Reset(ls)
+	b.Del(PartLabel, labels.MetricName)
+	if r.pod() != podLabel || r.namespace() != namespaceLabel {
+		b.Del(r.pod(), r.namespace())
+		b.Set(podLabel, ls.Get(r.pod())).Set(namespaceLabel, ls.Get(r.namespace()))
 	}
-	s.Labels = b.Labels()
-	return s
-}
-
-// Sample is NewSample with the labels that the rule names in the place of "pod" and
-// "namespace", whose own values are dropped.
-func (r *Rule) Sample(pairs iter.Seq2[string, string], value float64) Sample {
-	if r.pod() == podLabel && r.namespace() == namespaceLabel {
-		return NewSample(pairs, value)
-	}
-	s := NewSample(pairs, value)
-	b := labels.NewScratchBuilder(s.Labels.Len())
-	s.Labels.Range(func(l labels.Label) {
-		switch l.Name {
-		case r.pod():
-			b.Add(podLabel, l.Value)
-		case r.namespace():
-			b.Add(namespaceLabel, l.Value)
-		case podLabel, namespaceLabel:
-		default:
-			b.Add(l.Name, l.Value)
-		}
-	})
-	b.Sort()
-	s.Labels = b.Labels()
-	return s
+	return Sample{Part: ls.Get(PartLabel), Labels: b.Labels(), Value: value}
 }
 
 // pod and namespace are the labels that name what a series is about.

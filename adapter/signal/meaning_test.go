@@ -114,22 +114,36 @@ func TestAWindowIsAsOldAsItsNewestSample(t *testing.T) {
 	}
 }
 
-// A Prometheus may hold a histogram in classic form, natively or both; where
-// both are, one counts. A summary of that name is no histogram.
+// A Prometheus may hold a histogram in classic form, natively (with the server's bounds, where
+// it converts, or its own) or both; where both are, one counts. A summary of that name is no
+// histogram.
 func TestNativeHistograms(t *testing.T) {
-	const natively = `vllm:time_to_first_token_seconds{namespace="chat",pod="a",model_name="m"} {{schema:0 count:0 sum:0 buckets:[0 0]}}+{{schema:0 count:10 sum:15 offset:0 buckets:[0 10]}}x48`
+	const (
+		pod       = `{namespace="chat",pod="a",model_name="m"`
+		natively  = pod + `} {{schema:0 count:0 sum:0 buckets:[0 0]}}+{{schema:0 count:10 sum:15 offset:0 buckets:[0 10]}}x48`
+		converted = pod + `} {{schema:-53 count:0 sum:0 custom_values:[1 2] buckets:[0 0]}}+{{schema:-53 count:10 sum:15 custom_values:[1 2] buckets:[0 10]}}x48`
+		idle      = pod + `} {{schema:0 count:7 sum:9 buckets:[0 7]}}x48`
+		mean      = `vllm:request_queue_time_seconds`
+		classic   = "\n" + mean + "_sum" + pod + "} 0+40x48\n" + mean + "_count" + pod + "} 0+10x48"
+		waiting   = "\nvllm:num_requests_waiting" + pod + "} 0x48"
+	)
 	for name, c := range map[string]struct {
-		text     string
-		from, to float64
+		rule, text string
+		from, to   float64
 	}{
-		"native": {natively, 1, 2},
-		"both":   {natively + "\n" + firstTokenLoad("0x48", "1x48", "0+10x48"), .195, .1951},
-		"a summary": {firstTokenLoad("0x48", "1x48", "0+10x48") + `
+		"native":    {"ttft_p95", `vllm:time_to_first_token_seconds` + natively, 1, 2},
+		"converted": {"ttft_p95", `vllm:time_to_first_token_seconds` + converted, 1.95, 1.95},
+		"both":      {"ttft_p95", `vllm:time_to_first_token_seconds` + natively + "\n" + firstTokenLoad("0x48", "1x48", "0+10x48"), .195, .1951},
+		"a summary": {"ttft_p95", firstTokenLoad("0x48", "1x48", "0+10x48") + `
 			vllm:time_to_first_token_seconds{namespace="chat",pod="a",quantile="0.95"} 7x48`, .195, .1951},
+		"a native mean":    {"queue_time_mean", mean + natively, 1.5, 1.5},
+		"a converted mean": {"queue_time_mean", mean + converted, 1.5, 1.5},
+		"both means":       {"queue_time_mean", mean + natively + classic, 4, 4},
+		"an idle mean":     {"queue_time_mean", mean + idle + waiting, 0, 0},
 	} {
-		table, _, now := ask(t, load(t, c.text), NewTable(builtin(t, "ttft_p95")), after4m)
+		table, _, now := ask(t, load(t, c.text), NewTable(builtin(t, c.rule)), after4m)
 		a, err := table.Pod(Key{"chat", "a"}, anything, now)
-		if err != nil || a.Value < c.from-1e-9 || a.Value > c.to {
+		if err != nil || a.Value < c.from-1e-9 || a.Value > c.to+1e-9 || !a.Time.Equal(now) {
 			t.Errorf("%s: %+v, %v, want a value in [%g, %g]", name, a, err, c.from, c.to)
 		}
 	}

@@ -13,7 +13,11 @@ import (
 // about: queue_length{namespace=~"$namespaces"}.
 const NamespacesVariable = "$namespaces"
 
-var promQL = parser.NewParser(parser.Options{})
+// Parser reads PromQL with the experimental features of current Prometheus: whether they are
+// on is the server's affair.
+var Parser = parser.NewParser(parser.Options{
+	EnableExperimentalFunctions: true, ExperimentalDurationExpr: true, EnableExtendedRangeSelectors: true,
+})
 
 // CheckPromQL returns what is wrong with the query of a source that is for some namespaces;
 // for all that ask if none is named.
@@ -27,7 +31,7 @@ func CheckPromQL(text string, namespaces ...string) error {
 	switch {
 	case err != nil:
 		return err
-	case e.Type() != parser.ValueTypeVector:
+	case e.Type() != parser.ValueTypeVector && (e.Type() != parser.ValueTypeScalar || len(namespaces) == 0):
 		return fmt.Errorf("gives a %s, not a vector", parser.DocumentedType(e.Type()))
 	case len(narrowed) == 0 && len(namespaces) == 0:
 		return fmt.Errorf(`no selector has namespace=~"%s": it would read every namespace; name those that it is for in namespaces`, NamespacesVariable)
@@ -35,31 +39,74 @@ func CheckPromQL(text string, namespaces ...string) error {
 		return fmt.Errorf("is for the namespaces that it stands beside: leave %s out", NamespacesVariable)
 	case FirstMetric(text) == "":
 		return errors.New("reads no series")
+	case len(namespaces) > 0:
+		narrowed = allSelectors(e)
+	}
+	if len(unshifted(e, narrowed)) == 0 {
+		return errors.New("reads the past only (offset, @): nothing says how old its result is")
 	}
 	return nil
 }
 
-// GroupsBy reports whether the result of a query has only the labels that it groups by,
-// and a label among them.
+// Shifted reports whether a selector below these nodes reads the past on purpose, with an
+// offset or @: its age means nothing.
+func Shifted(s *parser.VectorSelector, path []parser.Node) bool {
+	return s.OriginalOffset != 0 || s.OriginalOffsetExpr != nil || s.Timestamp != nil || s.StartOrEnd != 0 || slices.ContainsFunc(path, func(n parser.Node) bool {
+		q, ok := n.(*parser.SubqueryExpr)
+		return ok && (q.OriginalOffset != 0 || q.OriginalOffsetExpr != nil || q.Timestamp != nil || q.StartOrEnd != 0)
+	})
+}
+
+// unshifted are those of a query's selectors that read the present.
+func unshifted(e parser.Expr, of []*parser.VectorSelector) (out []*parser.VectorSelector) {
+	parser.Inspect(e, func(n parser.Node, path []parser.Node) error {
+		if s, ok := n.(*parser.VectorSelector); ok && slices.Contains(of, s) && !Shifted(s, path) {
+			out = append(out, s)
+		}
+		return nil
+	})
+	return out
+}
+
+// GroupsBy reports whether a query groups by a label, and so gives a number for each of its
+// values, whatever it computes of that.
 func GroupsBy(text, label string) bool {
-	e, err := promQL.ParseExpr(text)
-	if err != nil {
-		return false
-	}
-	for {
-		switch inner := e.(type) {
-		case *parser.ParenExpr:
-			e = inner.Expr
-		case *parser.AggregateExpr:
-			return !inner.Without && slices.Contains(inner.Grouping, label)
-		default:
+	e, err := Parser.ParseExpr(text)
+	return err == nil && e.Type() == parser.ValueTypeVector && grouped(e, label)
+}
+
+func grouped(e parser.Expr, label string) bool {
+	switch e := e.(type) {
+	case *parser.ParenExpr:
+		return grouped(e.Expr, label)
+	case *parser.UnaryExpr:
+		return grouped(e.Expr, label)
+	case *parser.SubqueryExpr:
+		return grouped(e.Expr, label)
+	case *parser.Call:
+		labelled := e.Func.ReturnType == parser.ValueTypeVector && e.Func.Name != "vector" && e.Func.Name != "absent"
+		return labelled && slices.ContainsFunc(e.Args, func(a parser.Expr) bool { return grouped(a, label) })
+	case *parser.AggregateExpr:
+		named := slices.Contains(e.Grouping, label)
+		whole := e.Op == parser.TOPK || e.Op == parser.BOTTOMK // these keep all labels
+		return named && !e.Without || (whole || e.Without && !named) && grouped(e.Expr, label)
+	case *parser.BinaryExpr:
+		m := e.VectorMatching
+		switch {
+		case m == nil: // with a scalar
+			return grouped(e.LHS, label) || grouped(e.RHS, label)
+		case m.Card == parser.CardOneToMany:
+			return grouped(e.RHS, label)
+		case m.Card == parser.CardOneToOne && slices.Contains(m.MatchingLabels, label) != m.On:
 			return false
 		}
+		return grouped(e.LHS, label)
 	}
+	return false
 }
 
 // FirstMetric returns the name of the first series of a query, of those that it narrows if
-// there are such; "" if it has none.
+// there are such, or the selector where that has no name; "" if it reads none.
 func FirstMetric(text string) string {
 	e, selectors, err := parsePromQL(text, func(m *labels.Matcher) (*labels.Matcher, error) { return m, nil })
 	if err == nil && len(selectors) == 0 {
@@ -68,7 +115,12 @@ func FirstMetric(text string) string {
 	if err != nil || len(selectors) == 0 {
 		return ""
 	}
-	return selectors[0].Name
+	for _, m := range selectors[0].LabelMatchers {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			return m.Value
+		}
+	}
+	return selectors[0].String()
 }
 
 func allSelectors(e parser.Expr) (out []*parser.VectorSelector) {
@@ -87,7 +139,7 @@ func parsePromQL(text string, replace func(*labels.Matcher) (*labels.Matcher, er
 	if text == "" {
 		return nil, nil, errors.New("is required")
 	}
-	e, err := promQL.ParseExpr(text)
+	e, err := Parser.ParseExpr(text)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,7 +167,8 @@ func parsePromQL(text string, replace func(*labels.Matcher) (*labels.Matcher, er
 	return e, narrowed, err
 }
 
-// narrowed is a source's query about the namespaces, and the selectors that they narrow.
+// narrowed is a source's query about the namespaces, and the selectors of the present that
+// they narrow.
 func (r query) narrowed(s Source) (parser.Expr, []*parser.VectorSelector) {
 	e, selectors, err := parsePromQL(s.Query, func(m *labels.Matcher) (*labels.Matcher, error) {
 		if len(r.namespaces) == 0 {
@@ -128,6 +181,10 @@ func (r query) narrowed(s Source) (parser.Expr, []*parser.VectorSelector) {
 	}
 	if len(r.Namespaces) > 0 {
 		selectors = allSelectors(e)
+	}
+	selectors = unshifted(e, selectors)
+	if e.Type() == parser.ValueTypeScalar {
+		e = Call("vector", e)
 	}
 	return e, selectors
 }

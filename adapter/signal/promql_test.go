@@ -36,9 +36,19 @@ func TestAQueryInPromQL(t *testing.T) {
 		`sum by (namespace, pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                            {3, 5},
 		`sum by (namespace) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                                 {-1, 5},
 		`rate(jobs_done_total{namespace=~"$namespaces"}[1m])`:                                                                      {-1, 5},
-		`sum by (namespace, pod) (rate(jobs_done_total{namespace="$namespaces"}[1m])) / on (namespace, pod) group_left () workers`: {-1, 1},
+		`sum by (namespace, pod) (rate(jobs_done_total{namespace="$namespaces"}[1m])) / on (namespace, pod) group_left () workers`: {1, 1},
 		`sum(rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                                                 {-1, -1}, // of no namespace
 		`sum by (pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`:                                                       {-1, -1},
+		// What is computed of numbers for each pod is one for each pod.
+		`ceil(sum by (namespace, pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m])) / 2)`:                                                                           {2, 3},
+		`sum by (namespace, pod) (2 * rate(jobs_done_total{namespace=~"$namespaces"}[1m])) / sum by (namespace, pod) (rate(jobs_done_total{namespace=~"$namespaces"}[1m]))`: {2, 4},
+		`max_over_time(sum without (queue) (sum by (namespace, pod, queue) (rate(jobs_done_total{namespace=~"$namespaces"}[1m])))[30s:5s])`:                                 {3, 5},
+		`sum by (namespace, pod) (workers{namespace=~"$namespaces"}) / on (namespace) sum by (namespace) (workers{namespace=~"$namespaces"})`:                               {-1, 1},
+		`sum by (namespace) (workers{namespace=~"$namespaces"}) / scalar(sum by (pod) (workers{namespace="shop"}))`:                                                         {-1, 1},
+		// The past that is meant makes nothing old; a number without any sample is none.
+		`sum by (namespace, pod) (jobs_done_total{namespace=~"$namespaces"} - jobs_done_total{namespace=~"$namespaces"} offset 2m)`: {360, 600},
+		`sum by (namespace) (none{namespace=~"$namespaces"}) or label_replace(vector(0), "namespace", "shop", "", "")`:              {-1, -1},
+		`sum by (namespace) ({__name__=~"jobs_.*",namespace=~"$namespaces"} * 0 + 7)`:                                               {-1, 21},
 	} {
 		r := queryRule(text)
 		if err := r.Validate(); err != nil {
@@ -83,6 +93,9 @@ workers{namespace="shop"} 7 7 _x18
 		{`sum(rabbitmq_queue_messages_ready{queue="orders"})`, nil, 42, 42},
 		{`sum(rabbitmq_queue_messages_ready) / scalar(workers)`, []string{"shop"}, -1, -1}, // which is too old
 		{`sum(none)`, []string{"shop"}, -1, -1},
+		{`sum(none) or vector(0)`, []string{"shop"}, -1, -1},
+		{`scalar(sum({"rabbitmq_queue_messages_ready",queue="orders"}))`, []string{"shop"}, 42, -1},
+		{`sum(rabbitmq_queue_messages_ready{queue="orders"} offset 1m)  + 0 * sum(rabbitmq_queue_messages_ready)`, []string{"shop"}, 42, -1},
 	} {
 		r := queryRule(c.query)
 		r.Subject, r.Namespaces = Namespace, []string{"shop", "bank"}
@@ -133,6 +146,8 @@ func TestMistakesInAQuery(t *testing.T) {
 		`x{namespace=~"$namespaces"}[5m]`:        "gives a range vector",
 		`scalar(x{namespace=~"$namespaces"})`:    "gives a scalar",
 		`x{namespace=~"a|$namespaces"}`:          "no selector has",
+		`x{namespace=~"$namespaces"} offset 5m`:  "reads the past only",
+		`x{namespace=~"$namespaces"} @ end()`:    "reads the past only",
 		`x{namespace=~"$namespaces"} or vector(`: "parse error",
 	} {
 		if err := queryRule(text).Validate(); err == nil || !strings.Contains(err.Error(), "sources[0].query: ") || !strings.Contains(err.Error(), want) {
@@ -203,7 +218,7 @@ queue{namespace="shop",pod="forged"} 100x20
 			if got := r.Namespace(s.Labels.Get); got != "shop" {
 				t.Errorf("%s: a series of namespace %q", name, got)
 			}
-			samples = append(samples, r.Sample(s.Labels.All(), s.Value))
+			samples = append(samples, r.Sample(s.Labels, s.Value))
 		}
 		now := epoch.Add(20 * step)
 		table, _ := NewTable(r).Read(samples, Reading{Evaluated: now, Now: now})

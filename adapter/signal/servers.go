@@ -99,10 +99,7 @@ func queueTimes(q float64) []Source {
 func meanQueueTimes() []Source {
 	means := eachQueueTime(func(r [2]metric.Read) Source {
 		s := gauge(r[0])
-		if s.Server == metric.ServerEPP {
-			s.Without = []string{metric.LabelFairnessID, metric.LabelPriority, "outcome", metric.LabelModelName, metric.LabelTargetModel}
-		}
-		s.Metric, s.Form, s.Over, s.Idle = r[0].Name+"_sum", Rate, r[0].Name+"_count", idleWhile(r[0], r[1])
+		s.Form, s.Idle = Mean, idleWhile(r[0], r[1])
 		return s
 	})
 	triton := gauge(metric.TritonQueueDuration)
@@ -172,9 +169,6 @@ const replicaLabel = "ReplicaId"
 func underRay(s Source) Source {
 	s.Metric = rayName(s.Metric)
 	s.Identity, s.Fleeting = append(slices.Clone(s.Identity), replicaLabel), true
-	if s.Over != "" {
-		s.Over = rayName(s.Over)
-	}
 	if s.Idle != nil {
 		renamed := Idle{Value: s.Idle.Value, While: slices.Clone(s.Idle.While), By: append(slices.Clone(s.Idle.By), replicaLabel)}
 		if s.Idle.Progress != nil {

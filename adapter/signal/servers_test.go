@@ -100,8 +100,9 @@ var pages = map[string]map[string]float64{
 	"vllm-0.11": {
 		"queue_depth": 7, "requests_running": 14, "kv_cache_usage": .6, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
 	},
+	// Two replicas of Ray add up as engines do.
 	"vllm-ray-2.50": {
-		"queue_depth": 2, "requests_running": 5, "kv_cache_usage": .6, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
+		"queue_depth": 3, "requests_running": 9, "kv_cache_usage": .4, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
 	},
 	"vllm-ray-2.40": {"kv_cache_usage": .31},
 	// Tensor-parallel ranks repeat what their data-parallel one says.

@@ -16,12 +16,13 @@ const (
 	Value    Form = ""         // as it is
 	Rate     Form = "rate"     // of a counter, per second, over the rule's Window
 	Quantile Form = "quantile" // of a histogram, classic or native, over the rule's Window
+	Mean     Form = "mean"     // as Quantile
 	PromQL   Form = "promql"   // the result of the source's Query
 )
 
 // Source is one PromQL vector a rule reads.
 type Source struct {
-	// Metric is the series; for a Quantile the histogram, without "_bucket".
+	// Metric is the series; for a Quantile or Mean the histogram, without "_bucket".
 	Metric string `json:"metric"`
 	Form   Form   `json:"form,omitempty"`
 	// Query of form PromQL, with [NamespacesVariable] in a matcher of at least one
@@ -36,7 +37,7 @@ type Source struct {
 	// Matchers narrow both series.
 	Matchers Matchers `json:"matchers,omitempty"`
 	// Without are labels that Prometheus sums away, of which a page may have hundreds. Not
-	// for a Quantile, which is summed by Identity.
+	// for a histogram, which is summed by Identity.
 	Without []string `json:"without,omitempty"`
 	// Scale multiplies the value; zero means 1.
 	Scale float64 `json:"-"`
@@ -161,7 +162,7 @@ func (s Source) validate(r Rule, add func(field string, err error)) {
 		add("over", metricName(s.Over))
 	}
 	switch s.Form {
-	case Value, Rate, Quantile:
+	case Value, Rate, Quantile, Mean:
 	case PromQL:
 		add("query", CheckPromQL(s.Query, r.Namespaces...))
 		if r.Subject == Exported {
@@ -169,7 +170,7 @@ func (s Source) validate(r Rule, add func(field string, err error)) {
 		}
 		return
 	default:
-		add("form", fmt.Errorf(`%q is not one of "", "rate", "quantile"`, string(s.Form)))
+		add("form", fmt.Errorf(`%q is not one of "", "rate", "quantile", "mean"`, string(s.Form)))
 	}
 	if s.Form != Value && r.Window <= 0 {
 		add("form", fmt.Errorf("%q needs the rule's window to be positive", string(s.Form)))
@@ -177,11 +178,11 @@ func (s Source) validate(r Rule, add func(field string, err error)) {
 	if s.Form == Quantile && !(s.Quantile > 0 && s.Quantile < 1) {
 		add("quantile", fmt.Errorf("%g is not between 0 and 1", s.Quantile))
 	}
-	if s.Form == Quantile && s.Over != "" {
-		add("over", errors.New("a quantile is divided by nothing"))
+	if s.histogram() && s.Over != "" {
+		add("over", errors.New("a histogram is divided by nothing"))
 	}
-	if len(s.Without) > 0 && s.Form == Quantile {
-		add("without", errors.New("a quantile is summed by its identity"))
+	if s.histogram() && len(s.Without) > 0 {
+		add("without", errors.New("a histogram is summed by its identity"))
 	}
 	for i, l := range s.Without {
 		add(fmt.Sprintf("without[%d]", i), identityLabel(l))
@@ -220,6 +221,9 @@ func (s Source) validate(r Rule, add func(field string, err error)) {
 		}
 	}
 }
+
+// histogram reports whether the source reads one.
+func (s Source) histogram() bool { return s.Form == Quantile || s.Form == Mean }
 
 // idleBy returns the values of Idle.By.
 func (s *Source) idleBy(ls labels.Labels) string {

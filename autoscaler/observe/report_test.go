@@ -2,7 +2,6 @@ package observe
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +51,7 @@ func TestReports(t *testing.T) {
 	reboot := func(n *corev1.Node, _ *partition.Report) { n.Status.NodeInfo.BootID = "boot-2" }
 	placeless := func(a *Answers) {
 		for i := range a.InstanceInfo {
-			m := maps.Collect(a.InstanceInfo[i].Labels.All())
+			m := a.InstanceInfo[i].Labels.Map()
 			delete(m, "start")
 			a.InstanceInfo[i].Labels = prom.FromMap(m)
 		}

@@ -99,12 +99,8 @@ func merge(answers [][]prom.Line) []*row {
 	byKey := map[string]*row{}
 	for i, lines := range answers {
 		for _, l := range lines {
-			labels := map[string]string{}
-			for name, value := range l.Labels.All() {
-				if name != "__name__" {
-					labels[name] = value
-				}
-			}
+			labels := l.Labels.Map()
+			delete(labels, "__name__")
 			key := fmt.Sprint(labels)
 			r := byKey[key]
 			if r == nil {

@@ -125,6 +125,8 @@ func readAs(r signal.Rule, s signal.Source) string {
 	switch s.Form {
 	case signal.Quantile:
 		name = fmt.Sprintf("p%g of %s over %s", s.Quantile*100, name, short(r.Window))
+	case signal.Mean:
+		name = fmt.Sprintf("mean of %s over %s", name, short(r.Window))
 	case signal.Rate:
 		name = fmt.Sprintf("growth of %s over %s", name, short(r.Window))
 	}

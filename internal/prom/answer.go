@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
 )
 
 // answer is the API's envelope around a result. client_golang's own lacks isPartial,
@@ -201,12 +203,12 @@ func (v *Vector) read(most int) func([]byte) error {
 func readFamilies(all *[]Family, most int) func([]byte) error {
 	met := map[string]bool{}
 	take := func(series map[string]string) error {
-		f := Family{Name: series["__name__"]}
-		for _, l := range FromMap(series) {
-			if l.Name != "__name__" {
+		f := Family{Name: series[labels.MetricName]}
+		FromMap(series).Range(func(l labels.Label) {
+			if l.Name != labels.MetricName {
 				f.Labels = append(f.Labels, l.Name)
 			}
-		}
+		})
 		id := f.Name + "\xff" + strings.Join(f.Labels, "\xff")
 		if met[id] {
 			return nil

@@ -54,7 +54,7 @@ func TestQueryReturnsTheVector(t *testing.T) {
 	if len(v) != 3 || v[0].Labels.Get("pod") != "b" || v[0].Value != 1.5 || !v[0].Time.Equal(at) {
 		t.Errorf("vector %v", v)
 	}
-	if len(v[0].Labels) != 2 {
+	if v[0].Labels.Len() != 2 {
 		t.Errorf("an empty label is no label: %v", v[0].Labels)
 	}
 	if !math.IsNaN(v[1].Value) || !math.IsInf(v[2].Value, -1) {

@@ -3,39 +3,17 @@ package prom
 import (
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Label is one name and value of a series.
-type Label struct{ Name, Value string }
-
-// Labels is a series' label set, sorted by name, without empty values.
-type Labels []Label
+// Labels is a series' label set, without empty values.
+type Labels = labels.Labels
 
 // FromMap returns the label set of m.
-func FromMap(m map[string]string) Labels {
-	ls := make(Labels, 0, len(m))
-	for name, value := range m {
-		if value != "" {
-			ls = append(ls, Label{name, value})
-		}
-	}
-	slices.SortFunc(ls, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
-	return ls
-}
-
-// Get returns the value of a label; "" where the series has none, as in PromQL.
-func (ls Labels) Get(name string) string {
-	for _, l := range ls {
-		if l.Name == name {
-			return l.Value
-		}
-	}
-	return ""
-}
+func FromMap(m map[string]string) Labels { return labels.FromMap(m).WithoutEmpty() }
 
 // Sample is one element of an instant vector.
 type Sample struct {
@@ -50,17 +28,6 @@ type Sample struct {
 
 // Vector is an instant vector, in the server's order.
 type Vector []Sample
-
-// All yields the labels' names and values in order of name.
-func (ls Labels) All() iter.Seq2[string, string] {
-	return func(yield func(name, value string) bool) {
-		for _, l := range ls {
-			if !yield(l.Name, l.Value) {
-				return
-			}
-		}
-	}
-}
 
 // Line is the values of one series over time.
 type Line struct {

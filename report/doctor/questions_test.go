@@ -111,11 +111,7 @@ func without(series, name string) string {
 func words(v prom.Vector) []string {
 	var out []string
 	for _, s := range v {
-		var labels []string
-		for name, value := range s.Labels.All() {
-			labels = append(labels, fmt.Sprintf("%s=%q", name, value))
-		}
-		out = append(out, fmt.Sprintf("{%s} %g", strings.Join(labels, ", "), s.Value))
+		out = append(out, fmt.Sprintf("%s %g", s.Labels, s.Value))
 	}
 	slices.Sort(out)
 	return out

@@ -256,13 +256,4 @@ func largest(line *prom.Line, v float64, at time.Time) {
 	}
 }
 
-func key(ls prom.Labels) string {
-	var b strings.Builder
-	for name, value := range ls.All() {
-		b.WriteString(name)
-		b.WriteByte(0xff)
-		b.WriteString(value)
-		b.WriteByte(0xfe)
-	}
-	return b.String()
-}
+func key(ls prom.Labels) string { return string(ls.Bytes(nil)) }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -33,6 +34,7 @@ import (
 type faultEnv struct {
 	cluster *cluster.Cluster
 	client  kubernetes.Interface
+	api     client.Client
 	prom    *prom.Client // past the proxy
 	proxy   *promfault.Proxy
 	page    *promfault.Page
@@ -72,6 +74,14 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	t.Cleanup(b.cluster.Stop)
 	if b.client, err = kubernetes.NewForConfig(b.cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
+	}
+	if b.api, err = client.New(b.cluster.RESTConfig(), client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if compared() { // before the adapter reads which kinds there are
+		if err := lws.Install(t.Context(), b.api); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if b.prom, err = prom.New(prom.Config{URL: b.cluster.PrometheusURL(), Timeout: 5 * time.Second}); err != nil {
 		t.Fatal(err)
@@ -169,19 +179,10 @@ func (b *faultEnv) deploy(t *testing.T, namespace, name string, n int32) {
 		t.Fatal(err)
 	}
 	labels := map[string]string{"app": name}
-	d := &appsv1.Deployment{
+	b.create(t, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/worker"}}},
-			},
-		},
-	}
-	if _, err := b.client.AppsV1().Deployments(namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+		Spec:       appsv1.DeploymentSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: worker(labels)},
+	})
 }
 
 // remember a time without load, for an answer that is stale, and then begin

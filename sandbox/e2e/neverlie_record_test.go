@@ -20,10 +20,12 @@ type record struct {
 	gone map[string]string   // by namespace: how an HPA first lost its number
 }
 
-// hpaState is the condition ScalingActive.
+// hpaState is the condition ScalingActive, and of an Object metric the average by which
+// the HPA went.
 type hpaState struct {
 	active          bool
 	reason, message string
+	average         int64
 }
 
 // span of a Deployment's replicas.
@@ -72,13 +74,20 @@ func (r *record) changed(o any) {
 	case *autoscalingv2.HorizontalPodAutoscaler:
 		for _, c := range o.Status.Conditions {
 			if c.Type == autoscalingv2.ScalingActive {
-				r.hpas[o.Namespace] = hpaState{active: c.Status == corev1.ConditionTrue, reason: c.Reason, message: c.Message}
+				r.hpas[o.Namespace] = hpaState{active: c.Status == corev1.ConditionTrue, reason: c.Reason, message: c.Message, average: goneBy(o.Status.CurrentMetrics)}
 				if c.Status != corev1.ConditionTrue && r.gone[o.Namespace] == "" {
 					r.gone[o.Namespace] = c.Reason + " " + c.Message
 				}
 			}
 		}
 	}
+}
+
+func goneBy(metrics []autoscalingv2.MetricStatus) int64 {
+	if len(metrics) == 0 || metrics[0].Object == nil || metrics[0].Object.Current.AverageValue == nil {
+		return 0
+	}
+	return metrics[0].Object.Current.AverageValue.Value()
 }
 
 // sized records the replicas of a workload. The caller holds mu.

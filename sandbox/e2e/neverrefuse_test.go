@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,9 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -27,8 +31,9 @@ import (
 // is scaled: two seconds stand for 15, in scrapes and in what the adapter takes for old.
 type shape struct {
 	name, about string
-	every       int // seconds between scrapes
-	stateful    bool
+	every       int    // seconds between scrapes
+	kind        string // of the workload: "apps/v1/Deployment" if empty
+	series      int    // that a replica has: 1 if 0
 	// page is what a pod's page has at its nth scrape; ok is false where the scrape fails.
 	page func(nth int) (sets []map[string]string, ok bool)
 	// during is called once, in the middle.
@@ -79,10 +84,14 @@ func shapes() []shape {
 	}
 	return append(all,
 		shape{name: "rollout-deployment", about: "a Deployment's pods are replaced, and load their model first", every: 2, page: steady, during: (*faultEnv).rollOut},
-		shape{name: "rollout-statefulset", about: "a StatefulSet's pods are replaced under their own names", every: 2, stateful: true, page: steady, during: (*faultEnv).rollOut},
+		shape{name: "rollout-statefulset", about: "a StatefulSet's pods are replaced under their own names", every: 2, kind: "apps/v1/StatefulSet", page: steady, during: (*faultEnv).rollOut},
+		shape{
+			name: "rollout-leaderworkerset", about: "a LeaderWorkerSet's leaders and workers are replaced, group by group", every: 2,
+			kind: lwsKind, series: lwsSize, page: steady, during: (*faultEnv).rollOut,
+		},
 		shape{name: "a-replica-more", about: "replicas are added", every: 2, page: steady, during: (*faultEnv).grow},
 		shape{name: "two-prometheuses", about: "two replicas of Prometheus, of which one comes and goes", every: 2, page: pair},
-		shape{name: "models-come-and-go", about: "a server's models are replaced while it serves", every: 2, page: models, always: true},
+		shape{name: "models-come-and-go", about: "a server's models are replaced while it serves", every: 2, series: 2, page: models, always: true},
 		shape{name: prometheusAway, about: "Prometheus is away for three syncs", every: 2, page: steady, always: true},
 	)
 }
@@ -94,6 +103,14 @@ func playedShapes() []shape {
 
 // row of the page: the test fails where anything was refused.
 func (s shape) row() string { return fmt.Sprintf("| %s | never |", s.about) }
+
+// workload is the object that the shape's HPA scales and describes.
+func (s shape) workload() *unstructured.Unstructured {
+	return testenv.Object(cmp.Or(s.kind, "apps/v1/Deployment"), s.name, workload)
+}
+
+// each is what a replica has, and the HPA's target.
+func (s shape) each() int64 { return int64(max(1, s.series)) * perReplica }
 
 func (s shape) rule() string { return "health_" + strconv.Itoa(s.every) }
 
@@ -162,19 +179,24 @@ func healthScrapes(pages string) string {
 }
 
 // neverRefuse plays the shapes at once, and then takes Prometheus away. An HPA that loses
-// its number, be it for one sync, has been refused. The shapes are deployed.
+// its number, be it for one sync, has been refused; before and after, the number is that of
+// all of the pods. The shapes are deployed.
 func (b *faultEnv) neverRefuse(t *testing.T) {
 	played, length := playedShapes(), shortSyncs
 	if compared() {
 		length = healthySyncs
 	}
-	for _, s := range played {
-		await.For(t, testenv.Patience, s.name+": the HPA has a number", func() error {
-			if h := b.seen.hpa(s.name); !h.active {
-				return fmt.Errorf("%s %s", h.reason, h.message)
+	right := func(s shape) {
+		t.Helper()
+		await.For(t, testenv.Patience, s.name+": the HPA's number is right", func() error {
+			if h := b.seen.hpa(s.name); !h.active || h.average != s.each() {
+				return fmt.Errorf("%d for each replica, not %d: %s %s", h.average, s.each(), h.reason, h.message)
 			}
 			return nil
 		})
+	}
+	for _, s := range played {
+		right(s)
 	}
 	b.seen.reset()
 	before := b.router.counts()
@@ -198,6 +220,7 @@ func (b *faultEnv) neverRefuse(t *testing.T) {
 	}
 	syncs(length)
 	for _, s := range played {
+		right(s)
 		if lost := b.seen.lost(s.name); lost != "" {
 			t.Errorf("%s: refused: %s", s.about, lost)
 		}
@@ -226,60 +249,67 @@ func (b *faultEnv) away(t *testing.T) {
 	}
 }
 
-// healthy deploys a shape's workload and its HPA, whose target is what each pod has.
+// healthy deploys a shape's workload and its HPA.
 func (b *faultEnv) healthy(t *testing.T, s shape) {
 	t.Helper()
-	kind := "Deployment"
-	if s.stateful {
-		kind = "StatefulSet"
-		b.deployStateful(t, s.name, workload, replicas)
-	} else {
+	switch s.kind {
+	case lwsKind:
+		b.deployGroups(t, s.name)
+	case "":
 		b.deploy(t, s.name, workload, replicas)
+	default:
+		b.deployStateful(t, s.name)
 	}
-	if s.during != nil && !s.stateful {
-		patch := fmt.Appendf(nil, `{"spec":{"minReadySeconds":%d}}`, ready)
-		if _, err := b.client.AppsV1().Deployments(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	if s.during != nil && s.kind == "" {
+		b.patch(t, s, fmt.Sprintf(`{"spec":{"minReadySeconds":%d}}`, ready))
 	}
-	to := autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: kind, Name: workload}
+	u := s.workload()
+	to := autoscalingv2.CrossVersionObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: workload}
 	least := int32(replicas)
-	target := resource.NewQuantity(perReplica, resource.DecimalSI)
-	if s.name == "models-come-and-go" {
-		target = resource.NewQuantity(2*perReplica, resource.DecimalSI)
-	}
 	h := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: workload},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: to, MinReplicas: &least, MaxReplicas: mostAllowed, Behavior: atOnce(),
 			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{
 				DescribedObject: to, Metric: autoscalingv2.MetricIdentifier{Name: s.rule()},
-				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: target},
+				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(s.each(), resource.DecimalSI)},
 			}}},
 		},
 	}
-	if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(s.name).Create(t.Context(), h, metav1.CreateOptions{}); err != nil {
+	b.create(t, h)
+}
+
+func (b *faultEnv) deployStateful(t *testing.T, namespace string) {
+	t.Helper()
+	labels := map[string]string{"app": workload}
+	n := int32(replicas)
+	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	b.create(t, &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: workload},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &n, ServiceName: workload, MinReadySeconds: ready, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: worker(labels),
+		},
+	})
+}
+
+// worker is the template of a pod that works.
+func worker(labels map[string]string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/worker"}}},
+	}
+}
+
+func (b *faultEnv) create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := neighbours.Create(t.Context(), b.api, o); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b *faultEnv) deployStateful(t *testing.T, namespace, name string, n int32) {
+func (b *faultEnv) patch(t *testing.T, s shape, merge string) {
 	t.Helper()
-	if _, err := b.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	labels := map[string]string{"app": name}
-	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: appsv1.StatefulSetSpec{
-			Replicas: &n, ServiceName: name, MinReadySeconds: ready, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/worker"}}},
-			},
-		},
-	}
-	if _, err := b.client.AppsV1().StatefulSets(namespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+	if err := b.api.Patch(t.Context(), s.workload(), client.RawPatch(types.MergePatchType, []byte(merge))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -287,16 +317,11 @@ func (b *faultEnv) deployStateful(t *testing.T, namespace, name string, n int32)
 // rollOut changes the pods' template.
 func (b *faultEnv) rollOut(t *testing.T, s shape) {
 	t.Helper()
-	patch := []byte(`{"spec":{"template":{"metadata":{"annotations":{"rolled":"out"}}}}}`)
-	var err error
-	if s.stateful {
-		_, err = b.client.AppsV1().StatefulSets(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{})
-	} else {
-		_, err = b.client.AppsV1().Deployments(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{})
+	change := `{"template":{"metadata":{"annotations":{"rolled":"out"}}}}`
+	if s.kind == lwsKind {
+		change = `{"leaderWorkerTemplate":{"workerTemplate":{"metadata":{"annotations":{"rolled":"out"}}}}}`
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.patch(t, s, `{"spec":`+change+`}`)
 }
 
 // grow raises the least number of replicas.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -48,7 +47,7 @@ func Instant(ctx context.Context, engine *promql.Engine, over storage.Queryable,
 func Samples(vector promql.Vector, at time.Time) prom.Vector {
 	out := make(prom.Vector, 0, len(vector))
 	for _, s := range vector {
-		out = append(out, prom.Sample{Labels: prom.FromMap(s.Metric.Map()), Value: s.F, Time: at})
+		out = append(out, prom.Sample{Labels: s.Metric, Value: s.F, Time: at})
 	}
 	return out
 }
@@ -67,7 +66,7 @@ func Query(ctx context.Context, engine *promql.Engine, over storage.Queryable, q
 		return nil, fmt.Errorf("%w: the answer holds a native histogram", prom.ErrBadQuery)
 	}
 	out := Samples(vector, at)
-	slices.SortStableFunc(out, func(a, b prom.Sample) int { return strings.Compare(fmt.Sprint(a.Labels), fmt.Sprint(b.Labels)) })
+	slices.SortStableFunc(out, func(a, b prom.Sample) int { return labels.Compare(a.Labels, b.Labels) })
 	return out, nil
 }
 
@@ -88,7 +87,7 @@ func Range(ctx context.Context, engine *promql.Engine, over storage.Queryable, q
 	}
 	var out []prom.Line
 	for _, s := range matrix {
-		l := prom.Line{Labels: prom.FromMap(s.Metric.Map())}
+		l := prom.Line{Labels: s.Metric}
 		for _, f := range s.Floats {
 			l.Points = append(l.Points, prom.Point{Time: time.UnixMilli(f.T), Value: f.F})
 		}
