@@ -67,7 +67,11 @@ var Table = []Layer{
 	{Path: "autoscaler/fleet", Ours: append([]string{"gpu", "plan", "autoscaler/act", "autoscaler/api", "autoscaler/observe", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"github.com/prometheus/client_golang"}, Why: "it publishes metrics of reconciles and does nothing"},
 	{Path: "autoscaler/pools/externalgrpc", Outside: []string{"google.golang.org/grpc", "google.golang.org/protobuf"}, Why: "a client of a protocol: it decides nothing"},
 	{Path: "autoscaler/pools", Ours: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/partition", "autoscaler/pools/externalgrpc"}, plumbing...), Outside: []string{"*"}, Why: "a provider makes and removes nodes"},
+	{Path: "autoscaler/partition/contract", Ours: ground, Outside: []string{"k8s.io/api"}, Why: "what stands on a node is data: the agent links it"},
 	{Path: "autoscaler/partition", Ours: append([]string{"gpu", "plan", "autoscaler/api"}, plumbing...), Outside: []string{"*"}, Why: "an actuator changes layouts"},
+
+	{Path: "agent", Ours: append([]string{"gpu", "agent", "autoscaler/partition/contract"}, plumbing...), Outside: []string{"*"}, Why: "a privileged program on each node links no planner and no provider; what stands on its Node is shared"},
+	{Path: "agent/hardware", Ours: ground, Outside: []string{"github.com/NVIDIA/"}, Why: "it calls NVML and nothing else"},
 
 	{Path: "report", Ours: append([]string{"gpu", "plan", "report", "autoscaler/observe", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "the report reads; only autoscaler/observe is shared"},
 	{Path: "report/query", Ours: []string{"gpu", "internal/prom"}, Why: "it knows what is asked, not what it means"},
