@@ -17,7 +17,7 @@ TOOLS    := $(CACHE)/tools
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT   := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  := -X github.com/gpuscale/gpuscale/internal/buildinfo.version=$(VERSION) -X github.com/gpuscale/gpuscale/internal/buildinfo.commit=$(COMMIT)
-PROGRAMS := exporter adapter autoscaler report
+PROGRAMS := exporter adapter autoscaler agent report
 GENERATED := docs/metrics.md docs/reasons.md docs/doctor.md docs/signals.md deploy/chart/gpuscale/files/crds/gpuscale.io_gpunodepools.yaml deploy/chart/gpuscale/files/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go $(wildcard deploy/chart/gpuscale/files/dashboards/*.json) deploy/chart/gpuscale/files/recording.yaml dashboards/alerts/gpuscale-alerts.yaml $(addprefix deploy/chart/gpuscale/,files/alerts.yaml README.md)
 ARGS     ?=
 FUZZTIME ?= 20s
@@ -237,7 +237,7 @@ bench-report: tools ## Measure a report of 30 days of 1,000 GPUs: from the answe
 
 .PHONY: bench-agent
 bench-agent: tools ## Measure the MIG agent beside eight GPUs of seven instances, a minute.
-	go test -run '^$$' -bench Program -benchtime 1x ./autoscaler/partition/agent
+	go test -run '^$$' -bench Program -benchtime 1x ./agent
 
 .PHONY: report-browser
 report-browser: tools ## Look at the capacity report's page in Chromium with axe-core (needs node, npm and chromium).

@@ -81,7 +81,6 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	cmd.AddCommand(newPlanCommand(out))
 	cmd.AddCommand(newExplainCommand(out))
 	cmd.AddCommand(newReplayCommand(out, errs))
-	cmd.AddCommand(newAgentCommand(out, errs))
 	version := versioncmd.New("gpuscale-autoscaler")
 	version.Args = noArgs
 	cmd.AddCommand(version)

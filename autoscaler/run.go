@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -189,7 +190,10 @@ func runAll(ctx context.Context, mgr manager.Manager, log *slog.Logger, server *
 		}
 	}
 	log.Info("starting", "version", buildinfo.Version())
-	return serveWhile(ctx, server, mgr.Start)
+	together, ctx := errgroup.WithContext(ctx)
+	together.Go(func() error { return server.Run(ctx) }) // without it there are no probes
+	together.Go(func() error { return mgr.Start(ctx) })
+	return together.Wait()
 }
 
 // identity is unique to this process: after a restart it is another one.

@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
@@ -87,13 +88,13 @@ func TestResumeUnderFreeze(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
 			w.want(Done, w.repartition())
-			if _, underWay, _ := partition.RecordOf(w.node()); !underWay || !w.node().Spec.Unschedulable {
+			if _, underWay, _ := contract.RecordOf(w.node()); !underWay || !w.node().Spec.Unschedulable {
 				t.Fatal("no operation is pending")
 			}
 			freeze(w)
 			w.must(w.actor.Resume(t.Context(), start.Add(time.Minute)))
 			n := w.node()
-			if _, underWay, _ := partition.RecordOf(n); underWay || n.Spec.Unschedulable || n.Labels[partition.ConfigLabel] != "" {
+			if _, underWay, _ := contract.RecordOf(n); underWay || n.Spec.Unschedulable || n.Labels[contract.ConfigLabel] != "" {
 				t.Errorf("under way %v, cordoned %v, labels %v", underWay, n.Spec.Unschedulable, n.Labels)
 			}
 		})
@@ -243,7 +244,7 @@ func TestRefused(t *testing.T) {
 	keepsNodes := pool(func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.Disabled = true })
 	elsewhere := node(func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "q" })
 	another := func(w *world) { w.snap.Nodes[0].Created = start.Add(-time.Hour) }
-	recorded := node(func(n *corev1.Node) { annotate(n, partition.RecordAnnotation, "{}") })
+	recorded := node(func(n *corev1.Node) { annotate(n, contract.RecordAnnotation, "{}") })
 	bare := replica("a", "p-1")
 	bare.OwnerReferences = nil
 	older := replica("a", "p-1")
@@ -281,7 +282,7 @@ func TestRefused(t *testing.T) {
 			"of another pool":     {change: elsewhere},
 		}},
 		"repartition": {(&world{t: t}).repartition(), nil, map[string]refusal{
-			"offers something else": {change: func(w *world) { w.answer(partition.StateSuccess, asHalves) }},
+			"offers something else": {change: func(w *world) { w.answer(contract.StateSuccess, asHalves) }},
 			"another incarnation":   {change: another},
 			"allocated":             {change: device(func(c *plan.GPU) { c.Instances[3].AllocatedTo = "ns/x" })},
 			"unknown pods":          {change: device(func(c *plan.GPU) { c.AllocationKnown = false })},
@@ -419,7 +420,7 @@ func TestStaleCache(t *testing.T) {
 	t.Run("remove", func(t *testing.T) {
 		second := testNode()
 		second.Name = "p-2"
-		w := newStaleWorld(t, second)
+		w := newStaleWorld(t, second, daemon("agent", "p-1")) // keeps no node
 		remove := plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}
 		w.want(Waiting, remove)
 		w.settled()
@@ -457,13 +458,13 @@ func TestStaleCache(t *testing.T) {
 	t.Run("repartition", func(t *testing.T) {
 		w := newStaleWorld(t)
 		w.want(Done, w.repartition())
-		record := w.node().Annotations[partition.RecordAnnotation]
+		record := w.node().Annotations[contract.RecordAnnotation]
 		writes := w.writes
 		other := w.repartition()
 		other.Operation = "another"
 		w.want(Refused, other)
-		if w.writes != writes || w.node().Annotations[partition.RecordAnnotation] != record {
-			t.Errorf("%d more writes, record %s", w.writes-writes, w.node().Annotations[partition.RecordAnnotation])
+		if w.writes != writes || w.node().Annotations[contract.RecordAnnotation] != record {
+			t.Errorf("%d more writes, record %s", w.writes-writes, w.node().Annotations[contract.RecordAnnotation])
 		}
 		var configs corev1.ConfigMapList
 		if err := w.client.List(t.Context(), &configs); err != nil || len(configs.Items) != 1 {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -183,7 +183,7 @@ func (a *Actor) beginDrain(ctx context.Context, r *reconcile, node *corev1.Node,
 // mayDrain refuses a node that is cordoned by others or has a pod that must not be
 // moved. A node that the provider terminates is drained as far as possible.
 func (a *Actor) mayDrain(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) error {
-	if _, underWay, _ := partition.RecordOf(node); underWay {
+	if _, underWay, _ := contract.RecordOf(node); underWay {
 		return refuse("node %s has an operation under way", node.Name)
 	}
 	if action.Reason == plan.NodeInterrupted {

@@ -56,18 +56,6 @@ func TestBoundOnActions(t *testing.T) {
 	}
 }
 
-func TestRemoveNode(t *testing.T) {
-	remove := plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}
-	w := newWorld(t, nil, daemon("agent", "p-1"))
-	w.want(Waiting, remove)
-	w.settled()
-	w.want(Done, remove)
-	if got := w.nodes(); len(got) != 0 {
-		t.Errorf("nodes %v", got)
-	}
-	w.want(Refused, remove)
-}
-
 // settled lets the delay from a cordon to a removal pass.
 func (w *world) settled() { w.snap.Now = w.snap.Now.Add(plan.RemoveDelay) }
 
@@ -183,24 +171,6 @@ func TestDrainWaitsForCheckpoints(t *testing.T) {
 	w.want(Waiting, drainAction())
 	if len(w.evicted) != 1 {
 		t.Errorf("evicted %v", w.evicted)
-	}
-}
-
-// TestNotBetweenCheckpoints: a pod that saves its work each half an hour is evicted right after
-// that, and not between.
-func TestNotBetweenCheckpoints(t *testing.T) {
-	pod := replica("a", "p-1", v1alpha1.CheckpointEveryAnnotation, "30m")
-	pod.Status.StartTime = ptr.To(metav1.NewTime(start.Add(-54 * time.Minute)))
-	w := newWorld(t, nil, pod)
-	for _, minute := range []time.Duration{54, 59} {
-		w.snap.Now = start.Add((minute - 54) * time.Minute)
-		if w.want(Waiting, drainAction()); len(w.evicted) != 0 {
-			t.Fatalf("evicted %v in minute %d", w.evicted, minute)
-		}
-	}
-	w.snap.Now = start.Add(7 * time.Minute)
-	if w.want(Waiting, drainAction()); len(w.evicted) != 1 {
-		t.Errorf("evicted %v in minute 61", w.evicted)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -66,7 +66,7 @@ func (r *reconcile) podsOn(node string) []string {
 	var out []string
 	for i := range r.pods {
 		if p := &r.pods[i]; p.Node == node && !p.Demand.Zero() {
-			out = append(out, partition.PodOf(p.Namespace, p.Name, p.UID))
+			out = append(out, contract.PodOf(p.Namespace, p.Name, p.UID))
 		}
 	}
 	slices.Sort(out)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
@@ -55,7 +55,7 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := removable(pool, node); err != nil {
 			return err
 		}
-		if _, underWay, _ := partition.RecordOf(node); underWay {
+		if _, underWay, _ := contract.RecordOf(node); underWay {
 			return refuse("node %s has an operation under way", node.Name)
 		}
 		if err := notCordonedByOthers(node); err != nil {

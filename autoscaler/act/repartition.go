@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -28,7 +29,7 @@ const settleDelay = plan.RemoveDelay
 // the cordon at once, checks the node's pods again and sets the label. After a crash
 // Resume does the remaining steps.
 func (a *Actor) repartition(ctx context.Context, r *reconcile, action plan.Action) error {
-	var record partition.Record
+	var record contract.Record
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		var err error
 		if record, err = a.begin(ctx, r, node, action); err != nil {
@@ -47,12 +48,12 @@ func (a *Actor) repartition(ctx context.Context, r *reconcile, action plan.Actio
 
 // begin checks the node against the snapshot, publishes the configs and returns the
 // record to write to the node.
-func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) (partition.Record, error) {
-	if _, underWay, _ := partition.RecordOf(node); underWay {
-		return partition.Record{}, refuse("node %s has an operation under way", node.Name)
+func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) (contract.Record, error) {
+	if _, underWay, _ := contract.RecordOf(node); underWay {
+		return contract.Record{}, refuse("node %s has an operation under way", node.Name)
 	}
 	if _, draining, _ := v1alpha1.DrainOf(node); draining {
-		return partition.Record{}, refuse("node %s is being drained", node.Name)
+		return contract.Record{}, refuse("node %s is being drained", node.Name)
 	}
 	byAgent := r.pools[action.Pool].MIG.KeepsBusy
 	var names partition.Names // an agent knows its driver's names
@@ -61,37 +62,42 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 	}
 	before, after, err := layouts(r.tables, names, r.nodes[action.Node], action, byAgent)
 	if err != nil {
-		return partition.Record{}, err
+		return contract.Record{}, err
 	}
 	if offered, want := partition.Advertised(node), before.Resources(); !partition.SameOffer(offered, want) {
-		return partition.Record{}, refuse("node %s advertises %v, not %v as in the snapshot", node.Name, offered, want)
+		return contract.Record{}, refuse("node %s advertises %v, not %v as in the snapshot", node.Name, offered, want)
 	}
 	added := false
 	if !byAgent {
-		if err := partition.Synced(node); err != nil {
-			return partition.Record{}, err
+		if err := contract.Synced(node); err != nil {
+			return contract.Record{}, err
 		}
 		if added, err = a.o.Partition.Publish(ctx, before, after); err != nil {
-			return partition.Record{}, err
+			return contract.Record{}, err
 		}
 	}
-	record := partition.Record{
+	record := contract.Record{
 		ID: action.Operation, GPU: action.GPU, Model: action.Model, Whole: !before[action.GPU].MIG,
 		Target: action.Target.String(), Before: action.Before.String(),
-		Config: after.Name(), Previous: partition.FirstName(node.Labels[partition.ConfigLabel]),
+		Config: after.Name(), Previous: partition.FirstName(node.Labels[contract.ConfigLabel]),
 		Expect: after.Resources(), Was: before.Resources(), Pods: r.podsOn(node.Name),
 		Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
 	}
 	if byAgent {
-		record.ForAgent(r.nodes[action.Node].GPUs)
+		record.Actuator, record.Config, record.Previous = contract.ActuatorAgent, "", ""
+		for _, c := range r.nodes[action.Node].GPUs {
+			if c.Index == action.GPU {
+				record.UUID = c.UUID
+			}
+		}
 		// Without an agent that is ready the node would be cordoned to no effect.
-		if err := partition.AgentReady(node, record.UUID, r.now); err != nil {
-			return partition.Record{}, refuse("node %s: %v", node.Name, err)
+		if err := contract.AgentReady(node, record.UUID, r.now); err != nil {
+			return contract.Record{}, refuse("node %s: %v", node.Name, err)
 		}
 	} else {
 		missing, err := a.name(ctx, node, before, &record)
 		if err != nil {
-			return partition.Record{}, err
+			return contract.Record{}, err
 		}
 		record.LabelAfter = r.now.Add(settleDelay)
 		if added || missing {
@@ -104,7 +110,7 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 // name sets the record's configs, the one to select and the one to roll back to, by
 // their content: the node's label may name a config that is deleted or was never
 // applied. missing is true if one of them is new to mig-manager.
-func (a *Actor) name(ctx context.Context, node *corev1.Node, before partition.NodeLayout, record *partition.Record) (missing bool, err error) {
+func (a *Actor) name(ctx context.Context, node *corev1.Node, before partition.NodeLayout, record *contract.Record) (missing bool, err error) {
 	gives, err := a.o.Partition.Gives(ctx, record.Previous, before)
 	if err != nil {
 		return false, err
@@ -112,7 +118,7 @@ func (a *Actor) name(ctx context.Context, node *corev1.Node, before partition.No
 	if !gives {
 		record.Previous = before.Name()
 	}
-	if node.Labels[partition.ConfigLabel] == record.Config {
+	if node.Labels[contract.ConfigLabel] == record.Config {
 		record.Config, missing, err = a.o.Partition.Again(ctx, record.Config)
 	}
 	return missing, err
@@ -154,7 +160,7 @@ func layouts(tables mig.Tables, names partition.Names, seen *plan.Node, action p
 // was bound to the node before the cordon took effect: the GPU may be allocated to it.
 func (a *Actor) selectConfig(ctx context.Context, name, operation string) error {
 	return a.onNode(ctx, name, func(node *corev1.Node) error {
-		record, ok, err := partition.RecordOf(node)
+		record, ok, err := contract.RecordOf(node)
 		if err != nil {
 			return fmt.Errorf("node %s: %w", name, err)
 		}
@@ -194,7 +200,7 @@ func (a *Actor) gpuPods(ctx context.Context, node string) ([]string, error) {
 	for i := range pods {
 		// An unreadable demand may include the GPU.
 		if d, err := demand.FromResources(kube.ExtendedRequests(&pods[i])); err != nil || !d.Zero() {
-			out = append(out, partition.PodOf(pods[i].Namespace, pods[i].Name, string(pods[i].UID)))
+			out = append(out, contract.PodOf(pods[i].Namespace, pods[i].Name, string(pods[i].UID)))
 		}
 	}
 	slices.Sort(out)
@@ -215,8 +221,8 @@ func (a *Actor) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 const minRollbackTimeout = 30 * time.Second
 
 // underWay returns the record of the action's operation; false where the node has none.
-func underWay(node *corev1.Node, action plan.Action) (partition.Record, bool, error) {
-	record, ok, err := partition.RecordOf(node)
+func underWay(node *corev1.Node, action plan.Action) (contract.Record, bool, error) {
+	record, ok, err := contract.RecordOf(node)
 	if err != nil {
 		return record, false, fmt.Errorf("node %s: %w; remove it by hand", node.Name, err)
 	}

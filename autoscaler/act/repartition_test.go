@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
@@ -29,7 +30,7 @@ func TestRepartitionThatSucceeds(t *testing.T) {
 	if !r.Cordoned || !n.Spec.Unschedulable {
 		t.Fatalf("record %+v, unschedulable %v", r, n.Spec.Unschedulable)
 	}
-	if n.Labels[partition.ConfigLabel] != r.Config || n.Labels[partition.StateLabel] != "" {
+	if n.Labels[contract.ConfigLabel] != r.Config || n.Labels[contract.StateLabel] != "" {
 		t.Errorf("labels %v, want config %s and no answer", n.Labels, r.Config)
 	}
 	c := w.configs()
@@ -45,9 +46,9 @@ func TestRepartitionThatSucceeds(t *testing.T) {
 		offered map[string]string
 		want    plan.Phase
 	}{
-		{partition.StatePending, nil, plan.PhasePending},
-		{partition.StateSuccess, asSevenths, plan.PhasePending}, // the device plugin lags
-		{partition.StateSuccess, asHalves, plan.PhaseSucceeded},
+		{contract.StatePending, nil, plan.PhasePending},
+		{contract.StateSuccess, asSevenths, plan.PhasePending}, // the device plugin lags
+		{contract.StateSuccess, asHalves, plan.PhaseSucceeded},
 	} {
 		w.answer(step.state, step.offered)
 		if got := partition.OperationOf(w.node()); got.Phase != step.want || !got.Target.Equal(layout(t, "3g.40gb@0 3g.40gb@4")) {
@@ -70,7 +71,7 @@ func TestRepartitionThatSucceeds(t *testing.T) {
 func TestRepartitionThatFailsIsUndone(t *testing.T) {
 	w := newWorld(t, nil)
 	w.want(Done, w.repartition())
-	w.answer(partition.StateFailed, asSevenths)
+	w.answer(contract.StateFailed, asSevenths)
 	if op := partition.OperationOf(w.node()); op.Phase != plan.PhaseFailed {
 		t.Fatalf("phase %s", op.Phase)
 	}
@@ -78,7 +79,7 @@ func TestRepartitionThatFailsIsUndone(t *testing.T) {
 	w.want(Waiting, undo)
 	n := w.node()
 	r := w.record()
-	if n.Labels[partition.ConfigLabel] != r.Previous || r.Undo == nil || !n.Spec.Unschedulable {
+	if n.Labels[contract.ConfigLabel] != r.Previous || r.Undo == nil || !n.Spec.Unschedulable {
 		t.Fatalf("labels %v, record %+v", n.Labels, r)
 	}
 	if op := partition.OperationOf(n); op.Phase != plan.PhaseFailed {
@@ -91,7 +92,7 @@ func TestRepartitionThatFailsIsUndone(t *testing.T) {
 	}
 	// mig-manager fails again. It acts on a change of the label only, and is retried
 	// after a pause.
-	w.answer(partition.StateFailed, asSevenths)
+	w.answer(contract.StateFailed, asSevenths)
 	writes = w.writes
 	w.want(Waiting, undo)
 	if w.writes != writes {
@@ -99,54 +100,24 @@ func TestRepartitionThatFailsIsUndone(t *testing.T) {
 	}
 	w.snap.Now = w.snap.Now.Add(10 * time.Second)
 	w.want(Waiting, undo)
-	if got := w.node().Labels[partition.ConfigLabel]; got == r.Previous {
+	if got := w.node().Labels[contract.ConfigLabel]; got == r.Previous {
 		t.Error("the label did not move")
 	}
-	w.answer(partition.StateSuccess, asSevenths)
+	w.answer(contract.StateSuccess, asSevenths)
 	w.want(Done, undo)
 	w.inService()
 	w.want(Done, undo)
-}
-
-func TestUndoGivesUpLoudly(t *testing.T) {
-	w := newWorld(t, nil)
-	w.want(Done, w.repartition())
-	undo := plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"}
-	for range partition.MaxUndoAttempts {
-		w.answer(partition.StateFailed, asSevenths)
-		w.want(Waiting, undo)
-		w.snap.Now = w.snap.Now.Add(3 * time.Minute)
-	}
-	w.answer(partition.StateFailed, asSevenths)
-	w.want(Failed, undo)
-	if !w.node().Spec.Unschedulable {
-		t.Error("a node that could not be restored was uncordoned")
-	}
 }
 
 func TestForeignCordonStays(t *testing.T) {
 	w := newWorld(t, nil)
 	edit(w, testNode(), func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	w.want(Done, w.repartition())
-	w.answer(partition.StateSuccess, asHalves)
+	w.answer(contract.StateSuccess, asHalves)
 	w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "op"})
 	if !w.node().Spec.Unschedulable {
 		t.Error("a cordon that is not ours was lifted")
 	}
-}
-
-func TestPodThatCameMeanwhile(t *testing.T) {
-	w := newWorld(t, nil, gpuPod("late", "p-1"))
-	w.want(Done, w.repartition())
-	n := w.node()
-	if n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation] != "" || n.Labels[partition.ConfigLabel] != "" {
-		t.Errorf("left behind: %v %v %v", n.Spec.Unschedulable, n.Annotations, n.Labels)
-	}
-	known := newWorld(t, nil, gpuPod("early", "p-1"))
-	p := plan.Pod{Namespace: "ns", Name: "early", Node: "p-1"}
-	p.Demand.GPUs = 1
-	known.snap.Pods = []plan.Pod{p}
-	known.want(Done, known.repartition())
 }
 
 // TestPodOfTheSameNameCameMeanwhile: a StatefulSet's next pod has the name of the last one and may
@@ -182,7 +153,7 @@ func TestResume(t *testing.T) {
 	resume := func(after time.Duration, want bool) {
 		t.Helper()
 		w.must(w.actor.Resume(t.Context(), start.Add(after)))
-		if got := w.node().Labels[partition.ConfigLabel] == w.record().Config; got != want {
+		if got := w.node().Labels[contract.ConfigLabel] == w.record().Config; got != want {
 			t.Errorf("after %s: selected %v, want %v", after, got, want)
 		}
 	}
@@ -232,7 +203,7 @@ func TestTidyKeepsWhatIsUsed(t *testing.T) {
 // GPUs.
 func TestRepartitionKeepsTheDriversNames(t *testing.T) {
 	w, action := ofGB200(t, "3g@0", "3g@0 3g@4")
-	w.answer(partition.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
+	w.answer(contract.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
 	w.want(Done, action)
 	for index := range 2 {
 		if counts, _, _ := w.configs().Counts(w.record().Config, index); !maps.Equal(counts, map[string]int{"3g.95gb": 2}) {
@@ -244,7 +215,7 @@ func TestRepartitionKeepsTheDriversNames(t *testing.T) {
 // TestRepartitionRefusesAnUncertainName: mig-parted would destroy the instances and report success.
 func TestRepartitionRefusesAnUncertainName(t *testing.T) {
 	w, action := ofGB200(t, "3g@0", "7g@0")
-	w.answer(partition.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
+	w.answer(contract.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
 	writes := w.writes
 	w.want(Refused, action)
 	if w.writes != writes {
@@ -297,18 +268,18 @@ func TestOrderSettles(t *testing.T) {
 			if r := w.do(w.repartition()); r.Outcome != Done {
 				t.Fatal(r.Err)
 			}
-			if n := w.node(); !n.Spec.Unschedulable || n.Labels[partition.ConfigLabel] != "" {
+			if n := w.node(); !n.Spec.Unschedulable || n.Labels[contract.ConfigLabel] != "" {
 				t.Fatalf("cordoned %v, labels %v: mig-manager works already", n.Spec.Unschedulable, n.Labels)
 			}
 			w.must(w.actor.Resume(t.Context(), start.Add(plan.RemoveDelay-time.Second)))
-			if got := w.node().Labels[partition.ConfigLabel]; got != "" {
+			if got := w.node().Labels[contract.ConfigLabel]; got != "" {
 				t.Fatalf("%s was selected before the cordon has settled", got)
 			}
 			if bound {
 				w.must(w.client.Create(t.Context(), gpuPod("late", "p-1")))
 			}
 			w.must(w.actor.Resume(t.Context(), start.Add(plan.RemoveDelay)))
-			if got := w.node().Labels[partition.ConfigLabel]; (got == "") != bound {
+			if got := w.node().Labels[contract.ConfigLabel]; (got == "") != bound {
 				t.Errorf("label %q", got)
 			}
 			if bound {
@@ -327,7 +298,7 @@ func TestUncordonedByHandIsNotOrdered(t *testing.T) {
 	edit(w, testNode(), func(n *corev1.Node) { n.Spec.Unschedulable = false })
 	w.must(w.actor.Resume(t.Context(), start.Add(plan.RemoveDelay)))
 	w.inService()
-	if got := w.node().Labels[partition.ConfigLabel]; got != "" {
+	if got := w.node().Labels[contract.ConfigLabel]; got != "" {
 		t.Errorf("%s was selected", got)
 	}
 }
@@ -355,8 +326,8 @@ func withAgent(t *testing.T) (*world, plan.Action) {
 	device := &w.snap.Nodes[0].GPUs[0]
 	device.UUID, device.Instances[0].AllocatedTo = "GPU-a", "ns/busy"
 	edit(w, testNode(), func(n *corev1.Node) {
-		report := partition.Report{At: start, GPUs: []partition.GPUReport{{UUID: "GPU-a"}}}
-		n.Annotations = map[string]string{partition.LayoutAnnotation: report.String()}
+		report := contract.Report{At: start, GPUs: []contract.GPUReport{{UUID: "GPU-a"}}}
+		n.Annotations = map[string]string{contract.LayoutAnnotation: report.String()}
 	})
 	repartition := w.repartition()
 	repartition.Target = layout(t, "1g.10gb@0 3g.40gb@4")
@@ -369,10 +340,10 @@ func TestRepartitionByAgent(t *testing.T) {
 	w, repartition := withAgent(t)
 	w.want(Done, repartition)
 	n, r := w.node(), w.record()
-	if r.Actuator != partition.ActuatorAgent || !r.Selected || r.UUID != "GPU-a" || !r.Cordoned || !n.Spec.Unschedulable {
+	if r.Actuator != contract.ActuatorAgent || !r.Selected || r.UUID != "GPU-a" || !r.Cordoned || !n.Spec.Unschedulable {
 		t.Fatalf("record %+v, unschedulable %v", r, n.Spec.Unschedulable)
 	}
-	if n.Labels[partition.ConfigLabel] != "" {
+	if n.Labels[contract.ConfigLabel] != "" {
 		t.Errorf("labels %v", n.Labels)
 	}
 	var cm corev1.ConfigMap
@@ -380,7 +351,7 @@ func TestRepartitionByAgent(t *testing.T) {
 		t.Errorf("a ConfigMap for mig-manager: %v", err)
 	}
 	// The agent fails and restores the GPU: the record and the cordon are removed.
-	n.Annotations[partition.AgentAnnotation] = partition.Answer{ID: "op", State: partition.AgentRestored, Message: "busy"}.String()
+	n.Annotations[contract.AgentAnnotation] = contract.Answer{ID: "op", State: contract.AgentRestored, Message: "busy"}.String()
 	w.must(w.client.Update(t.Context(), n))
 	w.want(Done, plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"})
 	w.inService()
@@ -406,13 +377,13 @@ func TestAgentIsLetBeginByResume(t *testing.T) {
 		w.want(Done, repartition)
 		n, r := w.node(), w.record()
 		r.Selected = false
-		n.Annotations[partition.RecordAnnotation] = r.String()
+		n.Annotations[contract.RecordAnnotation] = r.String()
 		w.must(w.client.Update(t.Context(), n))
 		if came {
 			w.must(w.client.Create(t.Context(), gpuPod("late", "p-1")))
 		}
 		w.must(w.actor.Resume(t.Context(), start.Add(time.Second)))
-		r, ok, _ := partition.RecordOf(w.node())
+		r, ok, _ := contract.RecordOf(w.node())
 		if ok == came || ok && !r.Selected {
 			t.Errorf("pod came: %v; record %v, selected %v", came, ok, r.Selected)
 		}
@@ -434,7 +405,7 @@ func TestGoesBackToWhatItWas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			edit(w, testNode(), func(n *corev1.Node) { n.Labels[partition.ConfigLabel] = "theirs" })
+			edit(w, testNode(), func(n *corev1.Node) { n.Labels[contract.ConfigLabel] = "theirs" })
 			cm := &corev1.ConfigMap{Data: map[string]string{partition.ConfigKey: "version: v1\nmig-configs: " + test.configs}}
 			cm.Namespace, cm.Name = partition.DefaultConfigMap.Namespace, partition.DefaultConfigMap.Name
 			w.must(w.client.Create(t.Context(), cm))
@@ -457,13 +428,13 @@ func TestSelectsWhatTheLabelSaysAlready(t *testing.T) {
 	w.want(Done, w.repartition())
 	first := w.record()
 	edit(w, testNode(), func(n *corev1.Node) { // repartitioned by hand, the label unchanged
-		delete(n.Annotations, partition.RecordAnnotation)
+		delete(n.Annotations, contract.RecordAnnotation)
 		n.Spec.Unschedulable = false
 	})
 	w.want(Done, w.repartition())
 	r := w.record()
-	if r.Config == first.Config || w.node().Labels[partition.ConfigLabel] != r.Config {
-		t.Fatalf("record %+v, label %s: nothing has changed for mig-manager", r, w.node().Labels[partition.ConfigLabel])
+	if r.Config == first.Config || w.node().Labels[contract.ConfigLabel] != r.Config {
+		t.Fatalf("record %+v, label %s: nothing has changed for mig-manager", r, w.node().Labels[contract.ConfigLabel])
 	}
 	if c := w.configs().MIGConfigs; !reflect.DeepEqual(c[r.Config], c[first.Config]) || len(c[r.Config]) == 0 {
 		t.Errorf("%s gives %v, %s %v", r.Config, c[r.Config], first.Config, c[first.Config])
@@ -476,9 +447,9 @@ func TestSelectsWhatTheLabelSaysAlready(t *testing.T) {
 // TestNoAgentNoCordon: a node whose agent's report is missing, unreadable or switched off
 // is not cordoned.
 func TestNoAgentNoCordon(t *testing.T) {
-	for _, text := range []string{"", "{", partition.Report{At: start, Problem: "switched off", GPUs: []partition.GPUReport{{UUID: "GPU-a"}}}.String()} {
+	for _, text := range []string{"", "{", contract.Report{At: start, Problem: "switched off", GPUs: []contract.GPUReport{{UUID: "GPU-a"}}}.String()} {
 		w, repartition := withAgent(t)
-		edit(w, testNode(), func(n *corev1.Node) { n.Annotations = map[string]string{partition.LayoutAnnotation: text} })
+		edit(w, testNode(), func(n *corev1.Node) { n.Annotations = map[string]string{contract.LayoutAnnotation: text} })
 		w.want(Refused, repartition)
 		w.inService()
 	}

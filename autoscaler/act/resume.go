@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
 // Resume continues recorded operations whose config is not selected yet, because of
@@ -44,7 +44,7 @@ func (a *Actor) Resume(ctx context.Context, now time.Time) error {
 
 // goOn selects the config of a recorded operation. Under a freeze, of the policy or of
 // the pool, it removes the record instead: the node is unchanged until then.
-func (a *Actor) goOn(ctx context.Context, node *corev1.Node, record partition.Record) error {
+func (a *Actor) goOn(ctx context.Context, node *corev1.Node, record contract.Record) error {
 	frozen := a.o.Policy.Freeze
 	if name := node.Labels[v1alpha1.NodePoolLabel]; name != "" && !frozen {
 		pool, err := a.pool(ctx, name)
@@ -57,7 +57,7 @@ func (a *Actor) goOn(ctx context.Context, node *corev1.Node, record partition.Re
 		return a.selectConfig(ctx, node.Name, record.ID)
 	}
 	return a.onNode(ctx, node.Name, func(node *corev1.Node) error {
-		now, ok, err := partition.RecordOf(node)
+		now, ok, err := contract.RecordOf(node)
 		if err != nil || !ok || now.ID != record.ID || now.Undo != nil || now.IsSelected(node) {
 			return nil // it changed meanwhile; the planner continues it
 		}
@@ -76,8 +76,8 @@ func (a *Actor) tidy(ctx context.Context) error {
 	used := map[string]bool{}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		used[node.Labels[partition.ConfigLabel]] = true
-		record, ok, err := partition.RecordOf(node)
+		used[node.Labels[contract.ConfigLabel]] = true
+		record, ok, err := contract.RecordOf(node)
 		if err != nil {
 			return nil // its configs are unknown
 		}
@@ -89,10 +89,10 @@ func (a *Actor) tidy(ctx context.Context) error {
 }
 
 // due returns a node's operation and whether its label is to be set now.
-func due(node *corev1.Node, now time.Time) (partition.Record, bool) {
-	record, ok, err := partition.RecordOf(node)
+func due(node *corev1.Node, now time.Time) (contract.Record, bool) {
+	record, ok, err := contract.RecordOf(node)
 	if !ok || err != nil || record.Undo != nil {
-		return partition.Record{}, false
+		return contract.Record{}, false
 	}
 	return record, !record.IsSelected(node) && !now.Before(record.LabelAfter) && !now.After(record.Deadline)
 }

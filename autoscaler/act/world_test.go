@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -121,7 +122,7 @@ func testNode() *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "p-1", CreationTimestamp: metav1.NewTime(start),
-			Labels: map[string]string{v1alpha1.NodePoolLabel: "p", partition.StateLabel: partition.StateSuccess},
+			Labels: map[string]string{v1alpha1.NodePoolLabel: "p", contract.StateLabel: contract.StateSuccess},
 		},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("7")}},
 	}
@@ -194,9 +195,9 @@ func (w *world) must(err error) {
 }
 
 // record is the operation recorded on the node.
-func (w *world) record() partition.Record {
+func (w *world) record() contract.Record {
 	w.t.Helper()
-	r, ok, err := partition.RecordOf(w.node())
+	r, ok, err := contract.RecordOf(w.node())
 	if !ok || err != nil {
 		w.t.Fatalf("record %+v, %v, %v", r, ok, err)
 	}
@@ -206,7 +207,7 @@ func (w *world) record() partition.Record {
 // inService fails the test if the node is cordoned or has an operation under way.
 func (w *world) inService() {
 	w.t.Helper()
-	if n := w.node(); n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation]+n.Annotations[v1alpha1.DrainAnnotation]+n.Annotations[v1alpha1.CordonAnnotation] != "" {
+	if n := w.node(); n.Spec.Unschedulable || n.Annotations[contract.RecordAnnotation]+n.Annotations[v1alpha1.DrainAnnotation]+n.Annotations[v1alpha1.CordonAnnotation] != "" {
 		w.t.Errorf("cordoned %v, annotations %v", n.Spec.Unschedulable, n.Annotations)
 	}
 }
@@ -227,7 +228,7 @@ func (w *world) configs() partition.Config { _, c := w.configMap(); return c }
 func (w *world) answer(state string, offered map[string]string) {
 	w.t.Helper()
 	n := w.node()
-	n.Labels[partition.StateLabel] = state
+	n.Labels[contract.StateLabel] = state
 	w.must(w.client.Update(w.t.Context(), n))
 	n.Status.Allocatable = corev1.ResourceList{}
 	for name, q := range offered {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
@@ -74,7 +75,7 @@ func TestWholeGPUsAreKnownByTheirPods(t *testing.T) {
 		}, nil, "??"},
 		"a GPU that is not offered": {"NVIDIA-L40S", "nvidia.com/gpu", 1, func(n *corev1.Node) { n.Labels[partition.CountLabel] = "2" }, nil, "??"},
 		"a repartition under way": {"NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu", 2, func(n *corev1.Node) {
-			n.Annotations = map[string]string{partition.RecordAnnotation: "{}"}
+			n.Annotations = map[string]string{contract.RecordAnnotation: "{}"}
 		}, nil, "??"},
 		"a pod that cannot be read": {"NVIDIA-L40S", "nvidia.com/gpu", 2, nil,
 			[]client.Object{func() client.Object {
@@ -281,15 +282,15 @@ func TestNodesOfPartsAreUp(t *testing.T) {
 // TestModelDuringARepartition: the exporter's series of a GPU end while it is repartitioned. A node
 // without GFD's label keeps its product, else its new instances would fit no pod.
 func TestModelDuringARepartition(t *testing.T) {
-	record := partition.Record{ID: "op", Model: "H100-80GB", Target: "3g@0:4 3g@4:4", Config: "c", Previous: "b", Started: start, Deadline: start.Add(time.Minute)}
-	report := partition.Report{At: start, GPUs: []partition.GPUReport{{UUID: "GPU-1", Model: "NVIDIA H100 80GB HBM3", MIG: true}}}
+	record := contract.Record{ID: "op", Model: "H100-80GB", Target: "3g@0:4 3g@4:4", Config: "c", Previous: "b", Started: start, Deadline: start.Add(time.Minute)}
+	report := contract.Report{At: start, GPUs: []contract.GPUReport{{UUID: "GPU-1", Model: "NVIDIA H100 80GB HBM3", MIG: true}}}
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		offered     corev1.ResourceList
 		pool        bool
 	}{
-		"the operation's":                 {map[string]string{partition.RecordAnnotation: record.String()}, nil, false},
-		"the agent's, after an operation": {map[string]string{partition.LayoutAnnotation: report.String()}, halves(2), false},
+		"the operation's":                 {map[string]string{contract.RecordAnnotation: record.String()}, nil, false},
+		"the agent's, after an operation": {map[string]string{contract.LayoutAnnotation: report.String()}, halves(2), false},
 		"the pool's":                      {nil, halves(2), true},
 	} {
 		n := bare("n", c.offered)
@@ -316,8 +317,8 @@ func TestReportBeforeThePluginIsNoContradiction(t *testing.T) {
 		if offered != "" {
 			n = bare("n", amount(offered, 7))
 		}
-		n.Annotations = map[string]string{partition.LayoutAnnotation: partition.Report{At: start, GPUs: []partition.GPUReport{{
-			UUID: "GPU-1", Model: "NVIDIA H100 80GB HBM3", MIG: true, Instances: []partition.InstanceReport{{Place: "3g@0:4"}, {Place: "3g@4:4"}},
+		n.Annotations = map[string]string{contract.LayoutAnnotation: contract.Report{At: start, GPUs: []contract.GPUReport{{
+			UUID: "GPU-1", Model: "NVIDIA H100 80GB HBM3", MIG: true, Instances: []contract.InstanceReport{{Place: "3g@0:4"}, {Place: "3g@4:4"}},
 		}}}.String()}
 		w := newWorld(t, pool("p"), n)
 		var log bytes.Buffer

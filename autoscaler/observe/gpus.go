@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -99,7 +100,7 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 // modelOf returns the product of a GPU of a node without GFD's label, as the operation under way, the
 // agent's report or the pool have it. The exporter's series end and begin again with an operation.
 func (in nodeInput) modelOf(index int) gpu.Model {
-	if r, ok, err := partition.RecordOf(in.node); ok && err == nil && r.GPU == index {
+	if r, ok, err := contract.RecordOf(in.node); ok && err == nil && r.GPU == index {
 		if model, ok := in.models.of(in.tables, r.Model, 0); ok {
 			return model
 		}
@@ -144,7 +145,7 @@ func timeSliced(n *corev1.Node) bool {
 // where they do not. Resources do not say it without GFD's label where MIG may be on, since a GPU
 // may be without instances, nor in dialects that divide GPUs.
 func gpuBound(n *corev1.Node) int {
-	strategy, migManager := n.Labels[partition.StrategyLabel], n.Labels[partition.ConfigLabel]
+	strategy, migManager := n.Labels[partition.StrategyLabel], n.Labels[contract.ConfigLabel]
 	if count, err := strconv.Atoi(n.Labels[partition.CountLabel]); err == nil && count > 0 && strategy != "single" {
 		return min(count, maxGPUs)
 	}
@@ -288,8 +289,8 @@ func instancesOnly(resources map[string]int64) map[string]int64 {
 // fromConfig gives GPUs the layout of the node's selected config, or the layout before an operation
 // under way. Allocations are unknown.
 func fromConfig(in nodeInput, gpus []plan.GPU) {
-	name := in.node.Labels[partition.ConfigLabel]
-	if r, ok, err := partition.RecordOf(in.node); ok && err == nil {
+	name := in.node.Labels[contract.ConfigLabel]
+	if r, ok, err := contract.RecordOf(in.node); ok && err == nil {
 		name = r.Previous
 	}
 	layout := configLayout(in.config, name, len(gpus))

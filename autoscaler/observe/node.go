@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
@@ -115,7 +116,7 @@ func cordonedBy(n *corev1.Node) string {
 	if !n.Spec.Unschedulable {
 		return ""
 	}
-	if r, ok, err := partition.RecordOf(n); ok && err == nil && r.Cordoned {
+	if r, ok, err := contract.RecordOf(n); ok && err == nil && r.Cordoned {
 		return r.ID
 	}
 	return n.Annotations[v1alpha1.CordonAnnotation]
@@ -147,10 +148,10 @@ func offersDevices(n *corev1.Node) bool {
 // without instances.
 func unpartitioned(in nodeInput) bool {
 	n := in.node
-	if n.Labels[partition.StateLabel] != partition.StateSuccess {
+	if n.Labels[contract.StateLabel] != contract.StateSuccess {
 		return false
 	}
-	layout := configLayout(in.config, n.Labels[partition.ConfigLabel], gpuCount(n))
+	layout := configLayout(in.config, n.Labels[contract.ConfigLabel], gpuCount(n))
 	return layout != nil && len(layout.Resources()) == 0
 }
 
@@ -174,7 +175,7 @@ type nodeFacts struct {
 	divided *demand.Divided
 	// report is the agent's annotation. It is parsed once per version; whether it is trusted is
 	// decided elsewhere.
-	report    partition.Report
+	report    contract.Report
 	reportErr error
 }
 
@@ -207,8 +208,8 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 	if d, ok := dividedNode(n); ok {
 		out.divide(d)
 	}
-	if text := n.Annotations[partition.LayoutAnnotation]; text != "" {
-		out.report, out.reportErr = partition.ParseReport(text)
+	if text := n.Annotations[contract.LayoutAnnotation]; text != "" {
+		out.report, out.reportErr = contract.ParseReport(text)
 	}
 	for _, t := range n.Spec.Taints {
 		if !lifecycleTaints[t.Key] && t.Key != v1alpha1.EmptyTaint {

@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
@@ -170,7 +171,7 @@ func TestAllocationsAndIdleSince(t *testing.T) {
 
 // TestUnknownIsNotFree: each of these makes a GPU unknown that was known to be free.
 func TestUnknownIsNotFree(t *testing.T) {
-	operation := partition.Record{ID: "op", Model: "H100-80GB", Target: "7g.80gb@0", Config: "c", Previous: "halves", Deadline: start.Add(time.Minute)}.String()
+	operation := contract.Record{ID: "op", Model: "H100-80GB", Target: "7g.80gb@0", Config: "c", Previous: "halves", Deadline: start.Add(time.Minute)}.String()
 	free := twoHalves(1)
 	for name, c := range map[string]struct {
 		after   time.Duration
@@ -191,7 +192,7 @@ func TestUnknownIsNotFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := node("n", halves(2))
-			n.Labels[partition.ConfigLabel] = "halves"
+			n.Labels[contract.ConfigLabel] = "halves"
 			w := newWorld(t, pool("p"), n)
 			if device := w.at(0).Nodes[0].GPUs[0]; device.AllocationKnown || !device.IdleSince.IsZero() {
 				t.Fatalf("Prometheus never answered: %+v", device)
@@ -206,7 +207,7 @@ func TestUnknownIsNotFree(t *testing.T) {
 				}
 			}
 			if c.record != "" {
-				n.Annotations = map[string]string{partition.RecordAnnotation: c.record}
+				n.Annotations = map[string]string{contract.RecordAnnotation: c.record}
 				if err := w.client.Update(t.Context(), n); err != nil {
 					t.Fatal(err)
 				}
@@ -264,7 +265,7 @@ func TestUnattributedPodAffectsFewGPUs(t *testing.T) {
 
 func TestFallbackToConfig(t *testing.T) {
 	n := node("n", halves(2))
-	n.Labels[partition.ConfigLabel] = "halves"
+	n.Labels[contract.ConfigLabel] = "halves"
 	w := newWorld(t, pool("p"), n, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: partition.DefaultConfigMap.Namespace, Name: partition.DefaultConfigMap.Name},
 		Data: map[string]string{partition.ConfigKey: `version: v1
@@ -349,7 +350,7 @@ func TestPods(t *testing.T) {
 // does not count as booting.
 func TestOperationKeepsGPUs(t *testing.T) {
 	n := node("n", nil)
-	n.Annotations = map[string]string{partition.RecordAnnotation: partition.Record{
+	n.Annotations = map[string]string{contract.RecordAnnotation: contract.Record{
 		ID: "op", Model: "H100-80GB", Target: "7g.80gb@0", Config: "c", Previous: "halves", Cordoned: true, Deadline: start.Add(time.Minute),
 	}.String()}
 	n.Spec.Unschedulable = true

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
@@ -67,8 +67,8 @@ func poolMIG(spec *v1alpha1.MIG, template plan.Template, tables mig.Tables) (pla
 		return plan.PoolMIG{}, nil
 	}
 	out := plan.PoolMIG{
-		Repartition: spec.Actuator == partition.ActuatorManager || spec.Actuator == "" || spec.Actuator == partition.ActuatorAgent,
-		KeepsBusy:   spec.Actuator == partition.ActuatorAgent,
+		Repartition: spec.Actuator == contract.ActuatorManager || spec.Actuator == "" || spec.Actuator == contract.ActuatorAgent,
+		KeepsBusy:   spec.Actuator == contract.ActuatorAgent,
 		IdleAfter:   orElse(spec.IdleAfter, defaultInstanceIdle),
 		Duration:    defaultRepartition,
 	}

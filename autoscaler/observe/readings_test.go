@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -296,7 +297,7 @@ func TestGPUBound(t *testing.T) {
 		{allocatable: "cpu=8", want: maxGPUs},
 	} {
 		n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: list(c.allocatable), Capacity: list(c.capacity)}}
-		n.Labels = map[string]string{partition.CountLabel: c.label, partition.StrategyLabel: c.strategy, partition.ConfigLabel: c.config}
+		n.Labels = map[string]string{partition.CountLabel: c.label, partition.StrategyLabel: c.strategy, contract.ConfigLabel: c.config}
 		if got := gpuBound(n); got != c.want {
 			t.Errorf("%+v: %d GPUs", c, got)
 		}

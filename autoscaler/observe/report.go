@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
@@ -24,7 +25,7 @@ type reportedGPU struct {
 
 // reported returns the trusted report of the node's agent, by driver index; nil without one.
 func (o *Observer) reported(in nodeInput) map[int]reportedGPU {
-	if in.node.Annotations[partition.LayoutAnnotation] == "" {
+	if in.node.Annotations[contract.LayoutAnnotation] == "" {
 		return nil
 	}
 	gpus, err := checked(in)
@@ -44,7 +45,7 @@ func checked(in nodeInput) (map[int]reportedGPU, error) {
 		return nil, err
 	}
 	contradicts := func(format string, args ...any) error {
-		return fmt.Errorf("annotation %s: %s", partition.LayoutAnnotation, fmt.Sprintf(format, args...))
+		return fmt.Errorf("annotation %s: %s", contract.LayoutAnnotation, fmt.Sprintf(format, args...))
 	}
 	if len(p.GPUs) == 0 {
 		return nil, contradicts("no GPUs: %s", p.Problem)
@@ -83,7 +84,7 @@ func checked(in nodeInput) (map[int]reportedGPU, error) {
 }
 
 // reportedInstances returns the instances of a GPU at their reported placements.
-func reportedInstances(c partition.GPUReport, l mig.Layout) []plan.Instance {
+func reportedInstances(c contract.GPUReport, l mig.Layout) []plan.Instance {
 	out := make([]plan.Instance, len(l))
 	for i, place := range l {
 		out[i] = plan.Instance{Placement: place, Placed: true}
@@ -99,7 +100,7 @@ func reportedInstances(c partition.GPUReport, l mig.Layout) []plan.Instance {
 // beingRepartitioned reports whether a GPU of the node is being repartitioned: the device plugin's
 // offer is then stale or empty.
 func beingRepartitioned(n *corev1.Node) bool {
-	_, repartitioning := n.Annotations[partition.RecordAnnotation]
+	_, repartitioning := n.Annotations[contract.RecordAnnotation]
 	return repartitioning
 }
 
@@ -197,7 +198,7 @@ func allMIGEmpty(report map[int]reportedGPU) bool {
 
 // published caches the MIG tables that nodes publish: they rarely change and take time to build.
 type published struct {
-	from   []partition.Publication
+	from   []contract.Publication
 	tables mig.Tables
 	err    error
 }
@@ -205,10 +206,10 @@ type published struct {
 // of returns the tables of these nodes. The error names the nodes with an invalid table; the other
 // tables are used.
 func (p *published) of(nodes []corev1.Node) (mig.Tables, error) {
-	from := partition.Publications(nodes)
+	from := contract.Publications(nodes)
 	if !slices.Equal(from, p.from) {
 		p.from = from
-		p.tables, p.err = partition.TablesOf(from)
+		p.tables, p.err = contract.TablesOf(from)
 	}
 	return p.tables, p.err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -128,11 +129,11 @@ func TestTrimmedNode(t *testing.T) {
 // TestTrimKeepsGpuscaleAnnotations: gpuscale's annotations are kept at any length, others only if short.
 func TestTrimKeepsGpuscaleAnnotations(t *testing.T) {
 	long := strings.Repeat("x", 2*maxKeptAnnotation)
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{partition.TableAnnotation: long, "other.io/notes": long, "other.io/short": "y"}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.TableAnnotation: long, "other.io/notes": long, "other.io/short": "y"}}}
 	if _, err := TrimNode(n); err != nil {
 		t.Fatal(err)
 	}
-	if n.Annotations[partition.TableAnnotation] != long || n.Annotations["other.io/notes"] != "" || n.Annotations["other.io/short"] != "y" {
+	if n.Annotations[contract.TableAnnotation] != long || n.Annotations["other.io/notes"] != "" || n.Annotations["other.io/short"] != "y" {
 		t.Errorf("annotations %d", len(n.Annotations))
 	}
 	if other, err := TrimPods()("no pod"); err != nil || other != "no pod" {

@@ -5,25 +5,27 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
 // TestClockAhead: the leader that began to go back had a clock hours ahead. The next one
 // does not wait until that hour before it tries again.
 func TestClockAhead(t *testing.T) {
-	for _, actuator := range []string{ActuatorAgent, ""} {
+	for _, actuator := range []string{contract.ActuatorAgent, ""} {
 		n, r := agentNode()
 		r.Actuator, r.Config, r.Previous = actuator, "c", "p"
-		r.Undo = &Undo{Since: noon.Add(5 * time.Hour), Attempts: 1}
-		n.Annotations[RecordAnnotation] = r.String()
-		n.Labels = map[string]string{ConfigLabel: "p", StateLabel: StatePending}
+		r.Undo = &contract.Undo{Since: noon.Add(5 * time.Hour), Attempts: 1}
+		n.Annotations[contract.RecordAnnotation] = r.String()
+		n.Labels = map[string]string{contract.ConfigLabel: "p", contract.StateLabel: contract.StatePending}
 		c, m := newManager(n)
 		_ = m.edit(t.Context(), func(c *Config) error { c.MIGConfigs["p"] = nil; return nil })
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
 			t.Fatal(err)
 		}
 		done, err := m.Undo(t.Context(), n, r, noon, time.Minute)
-		if r, _, _ = RecordOf(n); done || err != nil || r.attempt() != 2 {
-			t.Errorf("actuator %q: %v %v, attempt %d, want 2", actuator, done, err, r.attempt())
+		if r, _, _ = contract.RecordOf(n); done || err != nil || r.Attempt() != 2 {
+			t.Errorf("actuator %q: %v %v, attempt %d, want 2", actuator, done, err, r.Attempt())
 		}
 	}
 	if elapsed(noon.Add(time.Second), noon) != 0 {

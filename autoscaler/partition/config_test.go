@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/golden"
@@ -169,33 +170,14 @@ func FuzzParseConfig(f *testing.F) {
 	})
 }
 
-func FuzzParseRecord(f *testing.F) {
-	f.Add(`{"id":"a","gpu":0,"model":"H100-80GB","target":"3g.40gb@0","config":"c","previous":"p","deadline":"2026-01-01T00:00:00Z"}`)
-	f.Add(`{}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		r, err := ParseRecord(text)
-		if err != nil {
-			return
-		}
-		r.TargetLayout()
-		again, err := ParseRecord(r.String())
-		if err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, r)
-		}
-		if r.String() != again.String() {
-			t.Fatalf("not stable:\n%s\n%s", r, again)
-		}
-	})
-}
-
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // agentNode is a node with a selected operation for its agent.
-func agentNode() (*corev1.Node, Record) {
-	r := Record{ID: "op", Model: "H100-80GB", Actuator: ActuatorAgent, Target: "3g.40gb@0", Before: "1g.10gb@0",
+func agentNode() (*corev1.Node, contract.Record) {
+	r := contract.Record{ID: "op", Model: "H100-80GB", Actuator: contract.ActuatorAgent, Target: "3g.40gb@0", Before: "1g.10gb@0",
 		Expect: map[string]int64{"nvidia.com/mig-3g.40gb": 1}, Was: map[string]int64{"nvidia.com/mig-1g.10gb": 1},
 		Cordoned: true, Started: noon, Deadline: noon.Add(time.Minute), Selected: true}
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{RecordAnnotation: r.String()}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{contract.RecordAnnotation: r.String()}}}
 	n.Spec.Unschedulable = true
 	offer(n, "nvidia.com/mig-1g.10gb")
 	return n, r
@@ -212,27 +194,31 @@ func offer(n *corev1.Node, name string) {
 }
 
 func TestAgentPhases(t *testing.T) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.RecordAnnotation: "{"}}}
+	if op := OperationOf(n); op == nil || op.ID != Unreadable || op.Phase != plan.PhaseFailed {
+		t.Errorf("an unreadable record: operation %+v", op)
+	}
 	for name, test := range map[string]struct {
-		change func(*corev1.Node, *Record)
+		change func(*corev1.Node, *contract.Record)
 		phase  plan.Phase
 		says   string
 	}{
-		"not let begin": {func(_ *corev1.Node, r *Record) { r.Selected = false }, plan.PhasePending, "signalled to begin"},
+		"not let begin": {func(_ *corev1.Node, r *contract.Record) { r.Selected = false }, plan.PhasePending, "signalled to begin"},
 		"no answer":     {nil, plan.PhasePending, "not answered"},
-		"about another": {answered(Answer{ID: "older", State: AgentDone}), plan.PhasePending, "not answered"},
-		"nonsense":      {func(n *corev1.Node, _ *Record) { n.Annotations[AgentAnnotation] = "{" }, plan.PhasePending, "not answered"},
-		"working":       {answered(Answer{ID: "op", State: AgentWorking, Step: "create 3g@0:4"}), plan.PhasePending, "create 3g@0:4"},
-		"going back":    {answered(Answer{ID: "op", State: AgentWorking, Back: true, Message: "no free slices"}), plan.PhaseFailed, "no free slices"},
-		"restored":      {answered(Answer{ID: "op", State: AgentRestored, Message: "busy"}), plan.PhaseFailed, "busy"},
-		"failed":        {answered(Answer{ID: "op", State: AgentFailed, Message: "lost"}), plan.PhaseFailed, "lost"},
-		"done, not yet": {answered(Answer{ID: "op", State: AgentDone}), plan.PhasePending, "advertised"},
-		"done and offered": {func(n *corev1.Node, r *Record) {
-			answered(Answer{ID: "op", State: AgentDone})(n, r)
+		"about another": {answered(contract.Answer{ID: "older", State: contract.AgentDone}), plan.PhasePending, "not answered"},
+		"nonsense":      {func(n *corev1.Node, _ *contract.Record) { n.Annotations[contract.AgentAnnotation] = "{" }, plan.PhasePending, "not answered"},
+		"working":       {answered(contract.Answer{ID: "op", State: contract.AgentWorking, Step: "create 3g@0:4"}), plan.PhasePending, "create 3g@0:4"},
+		"going back":    {answered(contract.Answer{ID: "op", State: contract.AgentWorking, Back: true, Message: "no free slices"}), plan.PhaseFailed, "no free slices"},
+		"restored":      {answered(contract.Answer{ID: "op", State: contract.AgentRestored, Message: "busy"}), plan.PhaseFailed, "busy"},
+		"failed":        {answered(contract.Answer{ID: "op", State: contract.AgentFailed, Message: "lost"}), plan.PhaseFailed, "lost"},
+		"done, not yet": {answered(contract.Answer{ID: "op", State: contract.AgentDone}), plan.PhasePending, "advertised"},
+		"done and offered": {func(n *corev1.Node, r *contract.Record) {
+			answered(contract.Answer{ID: "op", State: contract.AgentDone})(n, r)
 			offer(n, "nvidia.com/mig-3g.40gb")
 		}, plan.PhaseSucceeded, ""},
-		"an answer from before the undo": {func(n *corev1.Node, r *Record) {
-			answered(Answer{ID: "op", State: AgentDone})(n, r)
-			r.Undo = &Undo{Since: noon, Attempts: 1}
+		"an answer from before the undo": {func(n *corev1.Node, r *contract.Record) {
+			answered(contract.Answer{ID: "op", State: contract.AgentDone})(n, r)
+			r.Undo = &contract.Undo{Since: noon, Attempts: 1}
 		}, plan.PhaseFailed, "has not answered"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +226,7 @@ func TestAgentPhases(t *testing.T) {
 			if test.change != nil {
 				test.change(n, &r)
 			}
-			n.Annotations[RecordAnnotation] = r.String()
+			n.Annotations[contract.RecordAnnotation] = r.String()
 			op := OperationOf(n)
 			if op == nil || op.Phase != test.phase || !strings.Contains(op.Message, test.says) {
 				t.Errorf("%+v, want %s: %q", op, test.phase, test.says)
@@ -249,8 +235,8 @@ func TestAgentPhases(t *testing.T) {
 	}
 }
 
-func answered(a Answer) func(*corev1.Node, *Record) {
-	return func(n *corev1.Node, _ *Record) { n.Annotations[AgentAnnotation] = a.String() }
+func answered(a contract.Answer) func(*corev1.Node, *contract.Record) {
+	return func(n *corev1.Node, _ *contract.Record) { n.Annotations[contract.AgentAnnotation] = a.String() }
 }
 
 // TestUndoByAgent: the node is released once its agent has restored the GPU; the agent is asked
@@ -265,46 +251,46 @@ func TestUndoByAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		if r, _, err = RecordOf(n); err != nil {
+		if r, _, err = contract.RecordOf(n); err != nil {
 			t.Fatal(err)
 		}
 		done, err := m.Undo(t.Context(), n, r, now, time.Minute)
 		_ = c.Get(t.Context(), client.ObjectKeyFromObject(n), n)
-		r, _, _ = RecordOf(n)
+		r, _, _ = contract.RecordOf(n)
 		return done, err
 	}
-	says := func(a Answer) {
+	says := func(a contract.Answer) {
 		t.Helper()
-		n.Annotations[AgentAnnotation] = a.String()
+		n.Annotations[contract.AgentAnnotation] = a.String()
 		if err := c.Update(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if done, err := undo(); done || err != nil || r.attempt() != 1 {
-		t.Fatalf("first: %v %v, attempt %d", done, err, r.attempt())
+	if done, err := undo(); done || err != nil || r.Attempt() != 1 {
+		t.Fatalf("first: %v %v, attempt %d", done, err, r.Attempt())
 	}
-	if _, _ = undo(); r.attempt() != 1 {
+	if _, _ = undo(); r.Attempt() != 1 {
 		t.Error("it was asked again without waiting")
 	}
-	says(Answer{ID: "op", Undo: 1, State: AgentFailed, Message: "stuck"})
+	says(contract.Answer{ID: "op", Undo: 1, State: contract.AgentFailed, Message: "stuck"})
 	// A driver that hangs for half a minute must not use up all attempts.
-	if _, _ = undo(); r.attempt() != 1 {
-		t.Errorf("right after a failure: attempt %d", r.attempt())
+	if _, _ = undo(); r.Attempt() != 1 {
+		t.Errorf("right after a failure: attempt %d", r.Attempt())
 	}
 	now = now.Add(retryFailed)
-	if _, _ = undo(); r.attempt() != 2 {
-		t.Errorf("after a failure: attempt %d", r.attempt())
+	if _, _ = undo(); r.Attempt() != 2 {
+		t.Errorf("after a failure: attempt %d", r.Attempt())
 	}
 	now = now.Add(time.Minute)
-	if _, _ = undo(); r.attempt() != 3 {
-		t.Errorf("after silence: attempt %d", r.attempt())
+	if _, _ = undo(); r.Attempt() != 3 {
+		t.Errorf("after silence: attempt %d", r.Attempt())
 	}
-	says(Answer{ID: "op", Undo: 2, State: AgentRestored})
+	says(contract.Answer{ID: "op", Undo: 2, State: contract.AgentRestored})
 	if done, _ := undo(); done {
 		t.Error("an answer to an earlier attempt ended it")
 	}
-	says(Answer{ID: "op", Undo: 3, State: AgentRestored})
-	if done, err := undo(); !done || err != nil || n.Spec.Unschedulable || n.Annotations[RecordAnnotation] != "" {
+	says(contract.Answer{ID: "op", Undo: 3, State: contract.AgentRestored})
+	if done, err := undo(); !done || err != nil || n.Spec.Unschedulable || n.Annotations[contract.RecordAnnotation] != "" {
 		t.Errorf("restored: %v %v, %v %v", done, err, n.Spec, n.Annotations)
 	}
 }
@@ -312,7 +298,7 @@ func TestUndoByAgent(t *testing.T) {
 func TestUndoByAgentEnds(t *testing.T) {
 	n, r := agentNode()
 	c, m := newManager(n)
-	r.Undo = &Undo{Since: noon, Attempts: MaxUndoAttempts}
+	r.Undo = &contract.Undo{Since: noon, Attempts: MaxUndoAttempts}
 	_ = c.Get(t.Context(), client.ObjectKeyFromObject(n), n)
 	done, err := m.Undo(t.Context(), n, r, noon.Add(time.Hour), time.Minute)
 	if done || err == nil || !strings.Contains(err.Error(), "stays cordoned") {
@@ -323,38 +309,4 @@ func TestUndoByAgentEnds(t *testing.T) {
 	if done, err := m.Undo(t.Context(), n, r, noon, time.Minute); !done || err != nil {
 		t.Errorf("%v %v", done, err)
 	}
-}
-
-func FuzzParseAnswer(f *testing.F) {
-	f.Add(Answer{ID: "a", State: AgentWorking, Step: "create 3g@0:4", At: noon}.String())
-	f.Add(`{"id":"a","state":"lost"}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		a, err := ParseAnswer(text)
-		if err != nil {
-			return
-		}
-		if again, err := ParseAnswer(a.String()); err != nil || again.String() != a.String() {
-			t.Fatalf("%s: %v", a, err)
-		}
-	})
-}
-
-func FuzzParseReport(f *testing.F) {
-	f.Add(`{"driver":"580.159.03","gpus":[{"index":0,"uuid":"GPU-0","model":"H100-80GB","mig":true,"instances":[{"place":"3g@0:4","allocatedTo":"a/b"}]}]}`)
-	f.Add(`{"gpus":[{"index":1,"model":"H100-80GB","mig":true,"instances":[{"place":"3g@2:4"}]}]}`)
-	f.Add(`{"gpus":[{"index":1},{"index":1}]}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		r, err := ParseReport(text)
-		if err != nil {
-			return
-		}
-		for _, c := range r.GPUs {
-			if _, _, err := c.Layout(nil); err != nil {
-				t.Fatalf("accepted %s: %v", text, err)
-			}
-		}
-		if again, err := ParseReport(r.String()); err != nil || again.String() != r.String() {
-			t.Fatalf("%s: %v", r, err)
-		}
-	})
 }

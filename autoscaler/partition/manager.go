@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
 // MaxUndoAttempts is the number of attempts after which a node is left cordoned until an
@@ -29,7 +31,7 @@ const (
 // kubelet has not mounted yet, or on a process that has not ended.
 func retryAfter(state string, attempt int, patience time.Duration) time.Duration {
 	first := retryUnanswered
-	if state == StateFailed {
+	if state == contract.StateFailed {
 		first = retryFailed
 	}
 	return min(patience, first<<min(max(attempt-1, 0), MaxUndoAttempts))
@@ -63,7 +65,7 @@ func NewManager(c client.Client, live client.Reader, configMap client.ObjectKey)
 }
 
 // Mark records an operation and cordons its node, in one write. r.Cordoned is set here.
-func (m *Manager) Mark(ctx context.Context, node *corev1.Node, r Record) error {
+func (m *Manager) Mark(ctx context.Context, node *corev1.Node, r contract.Record) error {
 	return m.patch(ctx, node, "marking", func(n *corev1.Node) {
 		r.Cordoned = !n.Spec.Unschedulable
 		n.Spec.Unschedulable = true
@@ -73,20 +75,20 @@ func (m *Manager) Mark(ctx context.Context, node *corev1.Node, r Record) error {
 
 // Select signals the record's actuator to begin, and records that it did. For mig-manager the same
 // write sets the node's label and removes mig-manager's answer, which is about an older config.
-func (m *Manager) Select(ctx context.Context, node *corev1.Node, r Record) error {
+func (m *Manager) Select(ctx context.Context, node *corev1.Node, r contract.Record) error {
 	r.Selected = true
 	return m.patch(ctx, node, "starting operation "+r.ID+" on", func(n *corev1.Node) {
 		setRecord(n, r.String())
-		if r.Actuator != ActuatorAgent {
+		if r.Actuator != contract.ActuatorAgent {
 			selectConfig(n, r.Config)
 		}
 	})
 }
 
 // Unmark ends an operation: it removes the record and, if gpuscale set it, the cordon.
-func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r Record) error {
+func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r contract.Record) error {
 	return m.patch(ctx, node, "unmarking", func(n *corev1.Node) {
-		delete(n.Annotations, RecordAnnotation)
+		delete(n.Annotations, contract.RecordAnnotation)
 		if r.Cordoned {
 			n.Spec.Unschedulable = false
 		}
@@ -98,34 +100,34 @@ func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r Record) error
 // an attempt that failed, or had no result within patience, is repeated under the config's other
 // name. The node stays cordoned until it offers what it did before, or until it is uncordoned by
 // hand after the last attempt.
-func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now time.Time, patience time.Duration) (done bool, err error) {
-	if r.Actuator == ActuatorAgent {
+func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r contract.Record, now time.Time, patience time.Duration) (done bool, err error) {
+	if r.Actuator == contract.ActuatorAgent {
 		return m.undoByAgent(ctx, node, r, now, patience)
 	}
 	if r.Undo == nil && !r.IsSelected(node) {
 		return true, m.Unmark(ctx, node, r) // it was never selected
 	}
-	selected := node.Labels[ConfigLabel]
+	selected := node.Labels[contract.ConfigLabel]
 	if r.Undo != nil {
 		// Another client that holds the label at a config of its own may have restored the layout too.
 		at := selected == r.Previous || selected == otherName(r.Previous)
-		state, since := node.Labels[StateLabel], elapsed(r.Undo.Since, now)
+		state, since := node.Labels[contract.StateLabel], elapsed(r.Undo.Since, now)
 		waited, again := since >= patience, since >= retryAfter(state, r.Undo.Attempts, patience)
 		switch {
-		case at && state == StateSuccess && paused(node):
+		case at && state == contract.StateSuccess && paused(node):
 			return false, m.resume(ctx, node)
-		case (at || waited) && state == StateSuccess && Offers(node, r.Was):
+		case (at || waited) && state == contract.StateSuccess && Offers(node, r.Was):
 			return true, m.Unmark(ctx, node, r)
-		case at && state == StateSuccess && !waited, !again:
+		case at && state == contract.StateSuccess && !waited, !again:
 			return false, nil
 		case r.Undo.Attempts >= MaxUndoAttempts:
 			return m.giveUp(ctx, node, r, fmt.Errorf("%s could not be restored in %d attempts, mig-manager state %q, label %s=%q, the node offers %v, not %v",
-				r.Previous, r.Undo.Attempts, state, ConfigLabel, selected, Advertised(node), r.Was))
+				r.Previous, r.Undo.Attempts, state, contract.ConfigLabel, selected, Advertised(node), r.Was))
 		}
 	}
 	if r.Undo == nil && selected == r.Previous {
 		// Another client has selected it already. Moving the label again would only provoke that one.
-		r.Undo = &Undo{Since: now, Attempts: 1}
+		r.Undo = &contract.Undo{Since: now, Attempts: 1}
 		return false, m.patch(ctx, node, "going back on", func(n *corev1.Node) { setRecord(n, r.String()) })
 	}
 	to := r.Previous
@@ -135,7 +137,7 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 			return false, err
 		}
 	}
-	next := Undo{Since: now, Attempts: 1}
+	next := contract.Undo{Since: now, Attempts: 1}
 	if r.Undo != nil {
 		next.Attempts = r.Undo.Attempts + 1
 	}
@@ -148,11 +150,11 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 
 // giveUp is the end of the attempts to go back. The node stays cordoned, out of supply, and each
 // reconcile returns the error; a node that was uncordoned by hand since is left alone.
-func (m *Manager) giveUp(ctx context.Context, node *corev1.Node, r Record, why error) (done bool, err error) {
+func (m *Manager) giveUp(ctx context.Context, node *corev1.Node, r contract.Record, why error) (done bool, err error) {
 	if r.Cordoned && !node.Spec.Unschedulable {
 		return true, m.Unmark(ctx, node, r)
 	}
-	return false, fmt.Errorf("node %s: %w: the node stays cordoned until it is uncordoned by hand, or annotation %s is removed", node.Name, why, RecordAnnotation)
+	return false, fmt.Errorf("node %s: %w: the node stays cordoned until it is uncordoned by hand, or annotation %s is removed", node.Name, why, contract.RecordAnnotation)
 }
 
 // deployPrefix begins the labels by which the GPU Operator deploys its components
@@ -220,12 +222,12 @@ func (m *Manager) Again(ctx context.Context, name string) (other string, added b
 }
 
 func selectConfig(n *corev1.Node, name string) {
-	metav1.SetMetaDataLabel(&n.ObjectMeta, ConfigLabel, name)
-	delete(n.Labels, StateLabel)
+	metav1.SetMetaDataLabel(&n.ObjectMeta, contract.ConfigLabel, name)
+	delete(n.Labels, contract.StateLabel)
 }
 
 func setRecord(n *corev1.Node, value string) {
-	metav1.SetMetaDataAnnotation(&n.ObjectMeta, RecordAnnotation, value)
+	metav1.SetMetaDataAnnotation(&n.ObjectMeta, contract.RecordAnnotation, value)
 }
 
 // patch writes change to node, unless the node has changed since it was read. node itself is

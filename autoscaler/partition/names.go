@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -34,7 +35,7 @@ func NamesOn(node *corev1.Node) Names {
 		}
 	}
 	// A table that cannot be read or contradicts itself has no names.
-	if specs, err := ParseTables(node.Annotations[TableAnnotation]); err == nil {
+	if specs, err := contract.ParseTables(node.Annotations[contract.TableAnnotation]); err == nil {
 		n.own, _ = mig.NewTables(specs...)
 	}
 	if mib, err := strconv.Atoi(strings.TrimSpace(node.Labels[MemoryLabel])); err == nil {

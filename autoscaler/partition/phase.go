@@ -9,20 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/plan"
-)
-
-// Node labels of mig-manager's contract.
-const (
-	ConfigLabel = "nvidia.com/mig.config"
-	StateLabel  = "nvidia.com/mig.config.state"
-)
-
-// Values of StateLabel.
-const (
-	StatePending = "pending"
-	StateSuccess = "success"
-	StateFailed  = "failed"
 )
 
 // Unreadable is the ID of an operation whose record cannot be parsed.
@@ -31,7 +19,7 @@ const Unreadable = "unreadable"
 // OperationOf returns the operation under way on a node, nil for none. It reads the node alone: the
 // record, mig-manager's state and what the device plugin advertises.
 func OperationOf(node *corev1.Node) *plan.Operation {
-	r, ok, err := RecordOf(node)
+	r, ok, err := contract.RecordOf(node)
 	if !ok {
 		return nil
 	}
@@ -42,7 +30,7 @@ func OperationOf(node *corev1.Node) *plan.Operation {
 		ID: r.ID, GPU: r.GPU, Target: r.TargetLayout(),
 		Started: r.Started, Deadline: r.Deadline,
 	}
-	if r.Actuator == ActuatorAgent {
+	if r.Actuator == contract.ActuatorAgent {
 		op.Phase, op.Message = agentPhase(node, r)
 	} else {
 		op.Phase, op.Message = phase(node, r)
@@ -50,21 +38,21 @@ func OperationOf(node *corev1.Node) *plan.Operation {
 	return op
 }
 
-func phase(node *corev1.Node, r Record) (plan.Phase, string) {
+func phase(node *corev1.Node, r contract.Record) (plan.Phase, string) {
 	if r.Undo != nil {
-		return plan.PhaseFailed, fmt.Sprintf("going back to %s, attempt %d, mig-manager state %q", r.Previous, r.Undo.Attempts, node.Labels[StateLabel])
+		return plan.PhaseFailed, fmt.Sprintf("going back to %s, attempt %d, mig-manager state %q", r.Previous, r.Undo.Attempts, node.Labels[contract.StateLabel])
 	}
-	switch selected := node.Labels[ConfigLabel]; {
+	switch selected := node.Labels[contract.ConfigLabel]; {
 	case selected == r.Config:
 	case r.Selected:
-		return plan.PhaseFailed, fmt.Sprintf("another client has set label %s to %q since gpuscale set it to %q: leave the label to one of them", ConfigLabel, selected, r.Config)
+		return plan.PhaseFailed, fmt.Sprintf("another client has set label %s to %q since gpuscale set it to %q: leave the label to one of them", contract.ConfigLabel, selected, r.Config)
 	default:
 		return plan.PhasePending, "config " + r.Config + " is not selected yet"
 	}
-	switch state := node.Labels[StateLabel]; state {
-	case StateFailed:
+	switch state := node.Labels[contract.StateLabel]; state {
+	case contract.StateFailed:
 		return plan.PhaseFailed, "mig-manager could not apply " + r.Config
-	case StateSuccess:
+	case contract.StateSuccess:
 		if !Offers(node, r.Expect) {
 			return plan.PhasePending, "the device plugin has not advertised the new layout yet"
 		}
@@ -87,24 +75,9 @@ func Advertised(node *corev1.Node) map[string]int64 {
 	return out
 }
 
-// ForAgent makes r an operation for the agent of the node with these GPUs.
-func (r *Record) ForAgent(gpus []plan.GPU) {
-	r.Actuator, r.Config, r.Previous = ActuatorAgent, "", ""
-	for _, c := range gpus {
-		if c.Index == r.GPU {
-			r.UUID = c.UUID
-		}
-	}
-}
-
-// IsSelected reports whether r's actuator has been signalled to begin.
-func (r Record) IsSelected(node *corev1.Node) bool {
-	return r.Selected || r.Actuator != ActuatorAgent && node.Labels[ConfigLabel] == r.Config
-}
-
 // agentPhase returns the agent's progress with r.
-func agentPhase(node *corev1.Node, r Record) (plan.Phase, string) {
-	a, ok := answerTo(node, r)
+func agentPhase(node *corev1.Node, r contract.Record) (plan.Phase, string) {
+	a, ok := contract.AnswerTo(node, r)
 	switch {
 	case r.Undo != nil && ok:
 		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, agent state %s: %s", r.Undo.Attempts, a.State, cmp.Or(a.Message, a.Step))
@@ -114,9 +87,9 @@ func agentPhase(node *corev1.Node, r Record) (plan.Phase, string) {
 		return plan.PhasePending, "the agent has not been signalled to begin"
 	case !ok:
 		return plan.PhasePending, "the node's agent has not answered"
-	case a.State == AgentFailed || a.State == AgentRestored || a.Back:
+	case a.State == contract.AgentFailed || a.State == contract.AgentRestored || a.Back:
 		return plan.PhaseFailed, "the agent could not repartition the GPU: " + a.Message
-	case a.State == AgentWorking:
+	case a.State == contract.AgentWorking:
 		return plan.PhasePending, "the agent is at: " + a.Step
 	case !Offers(node, r.Expect):
 		return plan.PhasePending, "the device plugin has not advertised the new layout yet"
@@ -127,26 +100,26 @@ func agentPhase(node *corev1.Node, r Record) (plan.Phase, string) {
 // undoByAgent asks the node's agent to restore the GPU, and ends the operation once the agent has
 // confirmed it. The agent may be in the middle of a change, so nothing ends before it answers, even
 // if it may not have seen the operation.
-func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r Record, now time.Time, patience time.Duration) (done bool, err error) {
-	a, ok := answerTo(node, r)
+func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r contract.Record, now time.Time, patience time.Duration) (done bool, err error) {
+	a, ok := contract.AnswerTo(node, r)
 	since := r.Started
 	if r.Undo != nil {
 		since = r.Undo.Since
 	}
 	waited := elapsed(since, now) >= patience
-	failed := ok && a.State == AgentFailed && elapsed(since, now) >= retryAfter(StateFailed, r.attempt(), patience)
+	failed := ok && a.State == contract.AgentFailed && elapsed(since, now) >= retryAfter(contract.StateFailed, r.Attempt(), patience)
 	switch {
 	case r.Undo == nil && !r.Selected:
 		return true, m.Unmark(ctx, node, r) // it was never begun
-	case ok && a.State == AgentRestored && Offers(node, r.Was):
+	case ok && a.State == contract.AgentRestored && Offers(node, r.Was):
 		return true, m.Unmark(ctx, node, r)
 	case r.Undo != nil && !waited && !failed:
 		return false, nil
-	case r.attempt() >= MaxUndoAttempts:
+	case r.Attempt() >= MaxUndoAttempts:
 		return m.giveUp(ctx, node, r, fmt.Errorf("GPU %d could not be restored to %s in %d attempts, agent state %q, message %q",
-			r.GPU, r.Before, r.attempt(), a.State, a.Message))
+			r.GPU, r.Before, r.Attempt(), a.State, a.Message))
 	}
-	r.Undo = &Undo{Since: now, Attempts: r.attempt() + 1}
+	r.Undo = &contract.Undo{Since: now, Attempts: r.Attempt() + 1}
 	return false, m.patch(ctx, node, "having the agent go back on", func(n *corev1.Node) {
 		setRecord(n, r.String())
 	})

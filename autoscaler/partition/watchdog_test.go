@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
@@ -98,13 +99,13 @@ func (b *env) repartition(layout string) {
 	if _, err := b.manager.Publish(b.t.Context(), before, after); err != nil {
 		b.t.Fatal(err)
 	}
-	r := partition.Record{ID: "op", Model: model.Name, Target: table.Format(target), Before: table.Format(partition.Placements(device)),
+	r := contract.Record{ID: "op", Model: model.Name, Target: table.Format(target), Before: table.Format(partition.Placements(device)),
 		Config: after.Name(), Previous: before.Name(), Expect: after.Resources(), Was: before.Resources(), Started: b.now, Deadline: b.now.Add(timeout)}
 	n := b.node()
 	if err := b.manager.Mark(b.t.Context(), n, r); err != nil {
 		b.t.Fatal(err)
 	}
-	r, _, _ = partition.RecordOf(n)
+	r, _, _ = contract.RecordOf(n)
 	if err := b.manager.Select(b.t.Context(), n, r); err != nil {
 		b.t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func (b *env) step() {
 	offered := map[string]int{}
 	if !b.down {
 		b.machine.Deploy(n.Labels, b.now)
-		for key, value := range b.machine.StepManager(n.Labels[partition.ConfigLabel], b.mounted, b.now) {
+		for key, value := range b.machine.StepManager(n.Labels[contract.ConfigLabel], b.mounted, b.now) {
 			n.Labels[key] = value
 		}
 		offered = b.machine.Allocatable(b.now)
@@ -156,7 +157,7 @@ func (b *env) reconcile() {
 	if op == nil {
 		return
 	}
-	r, _, err := partition.RecordOf(n)
+	r, _, err := contract.RecordOf(n)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -285,7 +286,7 @@ func (b *env) wait(d time.Duration) {
 func (b *env) reboot(d time.Duration) {
 	b.t.Helper()
 	n := b.node()
-	n.Labels[partition.StateLabel] = "rebooting"
+	n.Labels[contract.StateLabel] = "rebooting"
 	if err := b.client.Update(b.t.Context(), n); err != nil {
 		b.t.Fatal(err)
 	}
@@ -299,16 +300,16 @@ func (b *env) reboot(d time.Duration) {
 func TestSecondWriter(t *testing.T) {
 	relabel := func(b *env, to string) {
 		n := b.node()
-		if n.Labels[partition.ConfigLabel] == to {
+		if n.Labels[contract.ConfigLabel] == to {
 			return
 		}
-		n.Labels[partition.ConfigLabel] = to
+		n.Labels[contract.ConfigLabel] = to
 		if err := b.client.Update(b.t.Context(), n); err != nil {
 			b.t.Fatal(err)
 		}
 	}
-	record := func(b *env) partition.Record {
-		r, _, err := partition.RecordOf(b.node())
+	record := func(b *env) contract.Record {
+		r, _, err := contract.RecordOf(b.node())
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -323,9 +324,9 @@ func TestSecondWriter(t *testing.T) {
 		writes := map[string]bool{}
 		for partition.OperationOf(b.node()) != nil && b.now.Before(began.Add(10*time.Minute)) {
 			b.step()
-			writes[b.node().Labels[partition.ConfigLabel]] = true
-			if n := b.node(); !n.Spec.Unschedulable && (n.Labels[partition.StateLabel] != partition.StateSuccess || partition.Advertised(n)["nvidia.com/mig-1g.10gb"] != 7) {
-				t.Fatalf("uncordoned with state %q and %v", n.Labels[partition.StateLabel], partition.Advertised(n))
+			writes[b.node().Labels[contract.ConfigLabel]] = true
+			if n := b.node(); !n.Spec.Unschedulable && (n.Labels[contract.StateLabel] != contract.StateSuccess || partition.Advertised(n)["nvidia.com/mig-1g.10gb"] != 7) {
+				t.Fatalf("uncordoned with state %q and %v", n.Labels[contract.StateLabel], partition.Advertised(n))
 			}
 		}
 		if n := b.node(); partition.OperationOf(n) != nil || n.Spec.Unschedulable || len(writes) != 1 {
@@ -337,13 +338,13 @@ func TestSecondWriter(t *testing.T) {
 		b.begin()
 		moves := 0
 		for range 600 {
-			if b.node().Labels[partition.ConfigLabel] != "theirs" {
+			if b.node().Labels[contract.ConfigLabel] != "theirs" {
 				moves++
 			}
 			relabel(b, "theirs") // a config that there is not
 			b.step()
 			if !b.node().Spec.Unschedulable {
-				t.Fatalf("uncordoned with state %q and %v", b.node().Labels[partition.StateLabel], partition.Advertised(b.node()))
+				t.Fatalf("uncordoned with state %q and %v", b.node().Labels[contract.StateLabel], partition.Advertised(b.node()))
 			}
 		}
 		if moves > partition.MaxUndoAttempts+1 {
@@ -371,11 +372,11 @@ func TestMovedAtTheDeadline(t *testing.T) {
 	b.machine.Wedge(true)
 	b.begin()
 	n := b.node()
-	n.Labels[partition.ConfigLabel], n.Labels[partition.StateLabel] = "theirs", partition.StatePending
+	n.Labels[contract.ConfigLabel], n.Labels[contract.StateLabel] = "theirs", contract.StatePending
 	if err := b.client.Update(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	r, _, _ := partition.RecordOf(n)
+	r, _, _ := contract.RecordOf(n)
 	if done, err := b.manager.Undo(t.Context(), n, r, r.Deadline.Add(time.Second), timeout); done || err != nil || !b.node().Spec.Unschedulable {
 		t.Errorf("done %v, %v, unschedulable %v: it was selected, and mig-manager is at work", done, err, b.node().Spec.Unschedulable)
 	}
@@ -391,12 +392,12 @@ func TestNotOfferedIsNotUncordoned(t *testing.T) {
 	if err := b.client.Status().Update(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	r, _, _ := partition.RecordOf(n)
+	r, _, _ := contract.RecordOf(n)
 	now := r.Deadline.Add(time.Second)
 	var err error
 	for range 100 {
 		n := b.node()
-		r, _, _ := partition.RecordOf(n)
+		r, _, _ := contract.RecordOf(n)
 		var done bool
 		if done, err = b.manager.Undo(t.Context(), n, r, now, timeout); done {
 			t.Fatalf("done although the node offers %v", partition.Advertised(n))
@@ -405,7 +406,7 @@ func TestNotOfferedIsNotUncordoned(t *testing.T) {
 			break
 		}
 		n = b.node()
-		n.Labels[partition.StateLabel] = partition.StateSuccess
+		n.Labels[contract.StateLabel] = contract.StateSuccess
 		if err := b.client.Update(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}

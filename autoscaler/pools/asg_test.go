@@ -227,10 +227,19 @@ func TestGroupIsNotReadEveryReconcile(t *testing.T) {
 }
 
 // TestGroupWithdraws: the group's size becomes the number of its instances, none of which goes.
+// AWS chooses an instance when another starts between the reading and the write, so that each must
+// be protected from it.
 func TestGroupWithdraws(t *testing.T) {
 	w := newASGWorld(t)
 	if err := w.asg.SetSize(t.Context(), w.pool, 5); err != nil {
 		t.Fatal(err)
+	}
+	var problem *Problem
+	if err := w.asg.Withdraw(t.Context(), w.pool); !errors.As(err, &problem) || w.fake.desired != 5 {
+		t.Errorf("%v, the group requests %d: its instances are not protected from scale-in", err, w.fake.desired)
+	}
+	for i := range w.fake.instances {
+		w.fake.instances[i].Protected = true
 	}
 	for range 2 {
 		if err := w.asg.Withdraw(t.Context(), w.pool); err != nil {
@@ -261,7 +270,10 @@ type fakeAWS struct {
 	described, received int
 }
 
-type instance struct{ ID, State string }
+type instance struct {
+	ID, State string
+	Protected bool // from scale-in
+}
 
 func (d *fakeAWS) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
@@ -349,7 +361,7 @@ var groupAnswer = template.Must(template.New("group").Parse(`<DescribeAutoScalin
 <AutoScalingGroupName>h100</AutoScalingGroupName><AutoScalingGroupARN>arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:12345678:autoScalingGroupName/h100</AutoScalingGroupARN>
 <MinSize>{{.Min}}</MinSize><MaxSize>{{.Max}}</MaxSize><DesiredCapacity>{{.Desired}}</DesiredCapacity><DefaultCooldown>300</DefaultCooldown>
 <AvailabilityZones><member>eu-west-1a</member><member>eu-west-1b</member></AvailabilityZones><HealthCheckType>EC2</HealthCheckType><HealthCheckGracePeriod>0</HealthCheckGracePeriod>
-<Instances>{{range .Instances}}<member><InstanceId>{{.ID}}</InstanceId><InstanceType>p5.48xlarge</InstanceType><AvailabilityZone>eu-west-1a</AvailabilityZone><LifecycleState>{{.State}}</LifecycleState><HealthStatus>Healthy</HealthStatus>{{with $.Weight}}<WeightedCapacity>{{.}}</WeightedCapacity>{{end}}<ProtectedFromScaleIn>false</ProtectedFromScaleIn></member>{{end}}</Instances>
+<Instances>{{range .Instances}}<member><InstanceId>{{.ID}}</InstanceId><InstanceType>p5.48xlarge</InstanceType><AvailabilityZone>eu-west-1a</AvailabilityZone><LifecycleState>{{.State}}</LifecycleState><HealthStatus>Healthy</HealthStatus>{{with $.Weight}}<WeightedCapacity>{{.}}</WeightedCapacity>{{end}}<ProtectedFromScaleIn>{{.Protected}}</ProtectedFromScaleIn></member>{{end}}</Instances>
 <CreatedTime>2026-11-01T09:00:00.000Z</CreatedTime>{{with .Status}}<Status>{{.}}</Status>{{end}}{{with .Unit}}<DesiredCapacityType>{{.}}</DesiredCapacityType>{{end}}
 <Tags>{{range $k, $v := .Tags}}<member><ResourceId>h100</ResourceId><ResourceType>auto-scaling-group</ResourceType><Key>{{$k}}</Key><Value>{{$v}}</Value><PropagateAtLaunch>true</PropagateAtLaunch></member>{{end}}</Tags>
 </member>{{end}}</AutoScalingGroups></DescribeAutoScalingGroupsResult><ResponseMetadata><RequestId>7c6e177f</RequestId></ResponseMetadata></DescribeAutoScalingGroupsResponse>`))
@@ -418,7 +430,7 @@ func newASGWorld(t *testing.T) *asgWorld {
 	nodes := members()
 	for i, o := range nodes {
 		id := fmt.Sprintf("i-0123456789abcdef%d", i)
-		fake.instances = append(fake.instances, instance{id, "InService"})
+		fake.instances = append(fake.instances, instance{ID: id, State: "InService"})
 		o.(*corev1.Node).Spec.ProviderID = "aws:///eu-west-1a/" + id
 	}
 	server := httptest.NewServer(fake)

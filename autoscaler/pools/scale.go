@@ -356,8 +356,9 @@ func (s *Scale) unmade(ctx context.Context, t target, kind machines, all []unstr
 	return patch(ctx, s.client, before, t.object, "lowering")
 }
 
-// Withdraw implements Withdrawer: the group's size becomes the number of its instances, which
-// terminates none of them.
+// Withdraw implements Withdrawer: the group's size becomes the number of its instances. AWS has no
+// conditional write: if it starts an instance after the reading, the group has one too many, and
+// AWS terminates one of its choice. Hence each instance must be protected from scale-in.
 func (a *ASG) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
 	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
 	defer cancel()
@@ -366,15 +367,25 @@ func (a *ASG) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
 	if err != nil {
 		return err
 	}
-	instances := int32(0)
+	instances, exposed := int32(0), int32(0)
 	for i := range group.Instances {
-		if !leavingState(group.Instances[i].LifecycleState) {
+		switch {
+		case leavingState(group.Instances[i].LifecycleState):
+		case !aws.ToBool(group.Instances[i].ProtectedFromScaleIn):
+			exposed++
+			fallthrough
+		default:
 			instances++
 		}
 	}
 	size := max(instances, aws.ToInt32(group.MinSize))
 	if aws.ToInt32(group.DesiredCapacity) <= size {
 		return nil
+	}
+	if exposed > 0 {
+		return &Problem{ReasonTarget, fieldASG + ".name",
+			fmt.Sprintf("%d of %d instances of Auto Scaling group %s are not protected from scale-in: a smaller size could terminate one that works", exposed, instances, aws.ToString(group.AutoScalingGroupName)),
+			"protect the group's instances, also new ones; gpuscale still removes nodes by their IDs"}
 	}
 	_, err = c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
 		AutoScalingGroupName: group.AutoScalingGroupName, DesiredCapacity: aws.Int32(size), HonorCooldown: aws.Bool(false),

@@ -1,6 +1,6 @@
 package metric
 
-// Agent is the MIG agent: "gpuscale-autoscaler agent", on the nodes whose GPUs it
+// Agent is the MIG agent: gpuscale-agent, on the nodes whose GPUs it
 // repartitions.
 const Agent Owner = "agent"
 

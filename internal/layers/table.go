@@ -67,7 +67,11 @@ var Table = []Layer{
 	{Path: "autoscaler/fleet", Ours: append([]string{"gpu", "plan", "autoscaler/act", "autoscaler/api", "autoscaler/observe", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"github.com/prometheus/client_golang"}, Why: "it publishes metrics of reconciles and does nothing"},
 	{Path: "autoscaler/pools/externalgrpc", Outside: []string{"google.golang.org/grpc", "google.golang.org/protobuf"}, Why: "a client of a protocol: it decides nothing"},
 	{Path: "autoscaler/pools", Ours: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/partition", "autoscaler/pools/externalgrpc"}, plumbing...), Outside: []string{"*"}, Why: "a provider makes and removes nodes"},
+	{Path: "autoscaler/partition/contract", Ours: ground, Outside: []string{"k8s.io/api"}, Why: "what stands on a node is data: the agent links it"},
 	{Path: "autoscaler/partition", Ours: append([]string{"gpu", "plan", "autoscaler/api"}, plumbing...), Outside: []string{"*"}, Why: "an actuator changes layouts"},
+
+	{Path: "agent", Ours: append([]string{"gpu", "agent", "autoscaler/partition/contract"}, plumbing...), Outside: []string{"*"}, Why: "a privileged program on each node links no planner and no provider; what stands on its Node is shared"},
+	{Path: "agent/hardware", Ours: ground, Outside: []string{"github.com/NVIDIA/"}, Why: "it calls NVML and nothing else"},
 
 	{Path: "report", Ours: append([]string{"gpu", "plan", "report", "autoscaler/observe", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "the report reads; only autoscaler/observe is shared"},
 	{Path: "report/query", Ours: []string{"gpu", "internal/prom"}, Why: "it knows what is asked, not what it means"},
@@ -77,7 +81,7 @@ var Table = []Layer{
 	{Path: "report/render", Ours: []string{"gpu", "plan/forecast", "internal/prom", "report"}, Why: "forms know figures, not where they come from"},
 	{Path: "report/top", Ours: []string{"gpu", "plan/forecast", "internal/prom", "report"}, Outside: []string{"k8s.io/apimachinery/pkg/util/duration", "sigs.k8s.io/yaml"}, Why: "rows are made from vectors"},
 	{Path: "report/fixture", Ours: []string{"gpu", "internal/prom"}, Outside: []string{"github.com/prometheus/"}, Why: "a fake of a cluster and a Prometheus, for tests"},
-	{Path: "report/doctor", Ours: []string{"gpu", "autoscaler/api", "internal/prom", "report/doctor"}, Outside: []string{"github.com/prometheus/common", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"}, Why: "facts are gathered with GET; findings are a pure function of them"},
+	{Path: "report/doctor", Ours: []string{"gpu", "autoscaler/api", "internal/prom", "report/doctor"}, Outside: []string{"github.com/prometheus/common", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/pod-security-admission", "sigs.k8s.io/yaml"}, Why: "facts are gathered with GET; findings are a pure function of them"},
 	{Path: "sandbox", Ours: []string{""}, Outside: []string{"*"}, Why: "the sandbox may import anything"},
 	{Path: "dashboards", Ours: []string{"gpu", "dashboards", "internal/prom", "internal/serve"}, Outside: []string{"*"}, Why: "boards read names from gpu/metric and the chart holds them; the preview asks Prometheus"},
 	{Path: "dashboards/alerts", Ours: []string{"gpu", "dashboards/sources"}, Outside: []string{"github.com/prometheus/common", "github.com/prometheus/prometheus", "go.yaml.in/yaml", "sigs.k8s.io/yaml"}, Why: "alerts are data: names from gpu/metric"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -30,8 +31,8 @@ func TestSignals(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for ours, theirs := range map[string]string{
-		annotationRecord: partition.RecordAnnotation, annotationAgent: partition.AgentAnnotation, annotationTable: partition.TableAnnotation,
-		labelMIGConfig: partition.ConfigLabel, labelMIGState: partition.StateLabel, reasonForeign: pools.ReasonForeign,
+		annotationRecord: contract.RecordAnnotation, annotationAgent: contract.AgentAnnotation, annotationTable: contract.TableAnnotation,
+		labelMIGConfig: contract.ConfigLabel, labelMIGState: contract.StateLabel, reasonForeign: pools.ReasonForeign,
 	} {
 		if ours != theirs {
 			t.Errorf("%q here, %q there", ours, theirs)

@@ -23,7 +23,7 @@ list) ;;
 build)
   echo "build CGO_ENABLED=$CGO_ENABLED $*" >> ` + calls + `
   while [ "$1" != -o ]; do shift; done
-  case "$2" in */) for p in exporter adapter autoscaler report; do echo p > "$2/$p"; done ;; *) echo p > "$2" ;; esac ;;
+  case "$2" in */) for p in exporter adapter autoscaler agent report; do echo p > "$2/$p"; done ;; *) echo p > "$2" ;; esac ;;
 esac`
 }
 
@@ -36,7 +36,7 @@ func TestProgramsAreCompiledEachTimeInPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report"} {
+		for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report"} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
 			}

@@ -98,7 +98,7 @@ func All(ctx context.Context, o Options) (Paths, error) {
 }
 
 // Programs compiles our own programs and returns the folder with
-// gpuscale-exporter, gpuscale-adapter, gpuscale-autoscaler and gpuscale-report.
+// gpuscale-exporter, gpuscale-adapter, gpuscale-autoscaler, gpuscale-agent and gpuscale-report.
 func Programs(ctx context.Context, o Options) (string, error) {
 	o, err := o.withDefaults()
 	if err != nil {

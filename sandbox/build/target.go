@@ -79,15 +79,16 @@ var prometheusAdapter = target{
 var programs = target{
 	name:   "programs",
 	title:  "gpuscale's programs",
-	pkgs:   []string{"./exporter", "./adapter", "./autoscaler", "./report"},
+	pkgs:   []string{"./exporter", "./adapter", "./autoscaler", "./agent", "./report"},
 	output: "./",
 	links: map[string]string{
 		"gpuscale-exporter":   "exporter",
 		"gpuscale-adapter":    "adapter",
 		"gpuscale-autoscaler": "autoscaler",
+		"gpuscale-agent":      "agent",
 		"gpuscale-report":     "report",
 	},
-	files: []string{"exporter", "adapter", "autoscaler", "report"},
+	files: []string{"exporter", "adapter", "autoscaler", "agent", "report"},
 	disk:  2 << 30,
 	cgo:   true,
 	again: true,

@@ -87,17 +87,11 @@ func TestProgramsTakeWhatIsRendered(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				program := component
-				switch component {
-				case "agent":
-					program, args = "autoscaler", append(args, "--check")
-				case "exporter":
-					// It has no check without a node; flags are read before --help is obeyed.
-					args = append(args, "--help")
-				default:
-					args = append(args, "--check")
+				check := "--check"
+				if component == "exporter" {
+					check = "--help" // it has no check without a node; flags are read before this is obeyed
 				}
-				out, err := exec.CommandContext(t.Context(), filepath.Join(b.Programs, "gpuscale-"+program), args...).CombinedOutput()
+				out, err := exec.CommandContext(t.Context(), filepath.Join(b.Programs, "gpuscale-"+component), append(args, check)...).CombinedOutput()
 				if err != nil {
 					t.Errorf("%s %q: %v: %s", component, args, err, out)
 				}

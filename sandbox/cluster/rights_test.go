@@ -17,8 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -42,7 +41,7 @@ func newOnNode(t *testing.T, manifest, name string) onNode {
 	t.Helper()
 	c, admin := start(t)
 	for i, node := range []string{name + "-1", name + "-2"} {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Annotations: map[string]string{partition.RecordAnnotation: "orders"}}, Spec: corev1.NodeSpec{Unschedulable: i > 0}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Annotations: map[string]string{contract.RecordAnnotation: "orders"}}, Spec: corev1.NodeSpec{Unschedulable: i > 0}}
 		if _, err := admin.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +108,7 @@ func (o onNode) refused(attempts map[string]error) {
 		}
 	}
 	n, err := o.admin.CoreV1().Nodes().Get(o.t.Context(), o.node, metav1.GetOptions{})
-	if err != nil || n.Labels["a"] != "" || n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation] != "orders" {
+	if err != nil || n.Labels["a"] != "" || n.Spec.Unschedulable || n.Annotations[contract.RecordAnnotation] != "orders" {
 		o.t.Errorf("the node is now %v %v %v: %v", n.Labels, n.Annotations, n.Spec, err)
 	}
 }
@@ -127,8 +126,8 @@ func TestExporterRights(t *testing.T) {
 		t.Errorf("its own annotation: %v", err)
 	}
 	o.refused(map[string]error{
-		"the agent's orders":         o.patch(o.node, `{"metadata":{"annotations":{"`+partition.RecordAnnotation+`":null}}}`, "status"),
-		"other orders":               o.patch(o.node, `{"metadata":{"annotations":{"`+partition.RecordAnnotation+`":"x"}}}`, "status"),
+		"the agent's orders":         o.patch(o.node, `{"metadata":{"annotations":{"`+contract.RecordAnnotation+`":null}}}`, "status"),
+		"other orders":               o.patch(o.node, `{"metadata":{"annotations":{"`+contract.RecordAnnotation+`":"x"}}}`, "status"),
 		"another annotation":         o.patch(o.node, `{"metadata":{"annotations":{"a":"b"}}}`, "status"),
 		"allocatable":                o.patch(o.node, `{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`, "status"),
 		"capacity":                   o.patch(o.node, `{"status":{"capacity":{"nvidia.com/gpu":"8"}}}`, "status"),
@@ -164,14 +163,14 @@ func TestAgentRights(t *testing.T) {
 	remove := func(name string, dry ...string) error {
 		return pods(o.own).Delete(t.Context(), name, metav1.DeleteOptions{DryRun: dry})
 	}
-	annotation := `{"metadata":{"annotations":{"` + partition.AgentAnnotation + `":"x"}}}`
+	annotation := `{"metadata":{"annotations":{"` + contract.AgentAnnotation + `":"x"}}}`
 	o.refuses("another node's annotation", "to no other", func() error { return o.patch("agent-2", annotation, "status") })
 	o.refuses("another node's plugin", "of no other", func() error { return remove("plugin-2", metav1.DryRunAll) })
 	if err := o.patch(o.node, annotation, "status"); err != nil {
 		t.Errorf("its own node's annotation: %v", err)
 	}
 	o.refused(map[string]error{
-		"its orders":              o.patch(o.node, `{"metadata":{"annotations":{"`+partition.RecordAnnotation+`":null}}}`, "status"),
+		"its orders":              o.patch(o.node, `{"metadata":{"annotations":{"`+contract.RecordAnnotation+`":null}}}`, "status"),
 		"allocatable":             o.patch(o.node, `{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`, "status"),
 		"a condition":             o.patch(o.node, condition, "status"),
 		"an annotation of others": o.patch(o.node, `{"metadata":{"annotations":{"a":"b"}}}`, "status"),
@@ -181,15 +180,8 @@ func TestAgentRights(t *testing.T) {
 	if err := remove("plugin-1"); err != nil {
 		t.Errorf("its own device plugin: %v", err)
 	}
-	if n, err := agent.NewCluster(o.own, o.node).Node(t.Context()); err != nil || n.Annotations[partition.AgentAnnotation] != "x" {
+	if n, err := o.own.CoreV1().Nodes().Get(t.Context(), o.node, metav1.GetOptions{}); err != nil || n.Annotations[contract.AgentAnnotation] != "x" {
 		t.Errorf("the node is now %v: %v", n, err)
-	}
-	cm, err := o.admin.CoreV1().ConfigMaps(system).Get(t.Context(), "gpuscale-agent", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := agent.ParseConfig([]byte(cm.Data["config.yaml"])); err != nil {
-		t.Errorf("the manifest's configuration: %v\n%s", err, cm.Data)
 	}
 }
 
@@ -220,8 +212,8 @@ func TestAutoscalerRights(t *testing.T) {
 		"mig-manager's label": o.patch(o.node, label("nvidia.com/mig.config", `"x"`)),
 		"a component's":       o.patch(o.node, label("nvidia.com/gpu.deploy.device-plugin", `"true"`)),
 		"a label's end":       o.patch(o.node, label("nvidia.com/mig.config", "null")),
-		"a record":            o.patch(o.node, annotation(partition.RecordAnnotation, `"new"`)),
-		"a record's end":      o.patch(o.node, annotation(partition.RecordAnnotation, "null")),
+		"a record":            o.patch(o.node, annotation(contract.RecordAnnotation, `"new"`)),
+		"a record's end":      o.patch(o.node, annotation(contract.RecordAnnotation, "null")),
 		"a drain":             o.patch(o.node, annotation("gpuscale.io/drain", `"{}"`)),
 		"a soft taint":        o.patch(o.node, `{"spec":{"taints":[{"key":"gpuscale.io/empty","effect":"PreferNoSchedule"}]}}`),
 		"a soft taint's end":  o.patch(o.node, `{"spec":{"taints":null}}`),
@@ -237,7 +229,7 @@ func TestAutoscalerRights(t *testing.T) {
 		"the providerID":          o.patch(o.node, `{"spec":{"providerID":"x://y"}}`),
 		"the pool's label":        o.patch(o.node, label("gpuscale.io/pool", `"p"`)),
 		"a role":                  o.patch(o.node, label("node-role.kubernetes.io/control-plane", `""`)),
-		"the agent's answer":      o.patch(o.node, annotation(partition.AgentAnnotation, `"x"`)),
+		"the agent's answer":      o.patch(o.node, annotation(contract.AgentAnnotation, `"x"`)),
 		"an annotation of others": o.patch(o.node, annotation("a", `"b"`)),
 		"a finalizer":             o.patch(o.node, `{"metadata":{"finalizers":["a/b"]}}`),
 		"the node's status":       o.patch(o.node, condition, "status"),

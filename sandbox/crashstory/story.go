@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -144,7 +145,7 @@ func (s *stage) clean(ctx context.Context) (string, error) {
 	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		for _, a := range []string{partition.RecordAnnotation, v1alpha1.DrainAnnotation, v1alpha1.CordonAnnotation} {
+		for _, a := range []string{contract.RecordAnnotation, v1alpha1.DrainAnnotation, v1alpha1.CordonAnnotation} {
 			if _, there := n.Annotations[a]; there {
 				return fmt.Sprintf("node %s still has %s", n.Name, a), nil
 			}

@@ -30,7 +30,7 @@ const (
 // Each segment of a pipeline must begin with one of them.
 var Programs = []string{
 	"kubectl", "helm", "make", "go", "curl",
-	"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report", "gpuscale-dashboards", "gpuscale-sandbox",
+	"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report", "gpuscale-dashboards", "gpuscale-sandbox",
 	// Commands in pipes.
 	"head", "tail", "grep", "sort", "xargs", "base64", "diff", "cat", "echo", "export", "jq", "column", "wc", "cut",
 	"git", "kind", "sha256sum", "tar", "crane", "docker", "skopeo", "promtool", "nvidia-smi", "sudo", "apt-get", "ssh",

@@ -68,7 +68,7 @@ func newPrograms(ctx context.Context) (_ *programs, err error) {
 		return nil, fmt.Errorf("compiling gpuscale-dashboards: %w: %s", err, out)
 	}
 	links := map[string]string{"kubectl": theirs.Program("kubectl"), "promtool": theirs.Promtool, "helm": helm}
-	for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report"} {
+	for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report"} {
 		links[name] = filepath.Join(ours, name)
 	}
 	links["kubectl-gpuscale"] = links["gpuscale-report"]
@@ -112,13 +112,13 @@ func (p *programs) help(ctx context.Context) Help {
 }
 
 // goRun is how contributors start a program that users have installed.
-var goRun = regexp.MustCompile(`^go run \./(exporter|adapter|autoscaler|report|dashboards)\b`)
+var goRun = regexp.MustCompile(`^go run \./(exporter|adapter|autoscaler|agent|report|dashboards)\b`)
 
 // plugin is how users of kubectl start its plugin.
 var plugin = regexp.MustCompile(`^kubectl gpuscale\b`)
 
 // judged are the programs whose flags are compared with their --help.
-var judged = []string{"kubectl", "kubectl-gpuscale", "helm", "gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report", "gpuscale-dashboards"}
+var judged = []string{"kubectl", "kubectl-gpuscale", "helm", "gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report", "gpuscale-dashboards"}
 
 // check returns what a command names that there is not: programs, subcommands, flags,
 // targets, packages.
@@ -181,7 +181,7 @@ var readers = []struct {
 }{
 	{[]string{"adapter.yaml", "adapter-*.yaml", "prometheus-adapter.yaml"}, []string{"gpuscale-adapter", "--check", "--config", "FILE"}},
 	{[]string{"autoscaler.yaml", "autoscaler-*.yaml"}, []string{"gpuscale-autoscaler", "--check", "--config", "FILE"}},
-	{[]string{"agent.yaml"}, []string{"gpuscale-autoscaler", "agent", "--check", "--config", "FILE"}},
+	{[]string{"agent.yaml"}, []string{"gpuscale-agent", "--check", "--config", "FILE"}},
 	{[]string{"mine.yaml", "values.yaml", "values-*.yaml"}, []string{"helm", "template", "gpuscale", "deploy/chart/gpuscale", "--namespace", "gpuscale-system", "--values", "FILE"}},
 	{[]string{"alerts.yaml"}, []string{"gpuscale-dashboards", "alerts", "--values", "FILE", "--out", "/dev/null"}},
 	{[]string{"prometheus.yaml", "prometheus.yml"}, []string{"promtool", "check", "config", "--syntax-only", "FILE"}},

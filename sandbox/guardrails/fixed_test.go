@@ -24,6 +24,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -314,7 +315,7 @@ func TestFixedPoolKeepsItsSize(t *testing.T) {
 func TestFixedPoolIsRepartitioned(t *testing.T) {
 	r := newRack(t, "sliced", "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.10gb@6", "sliced-a")
 	r.fixed("sliced", func(p *v1alpha1.GPUNodePool) {
-		p.Spec.MIG = &v1alpha1.MIG{Actuator: partition.ActuatorManager, BootLayout: []map[string]int32{{"1g.10gb": 7}}, IdleAfter: &metav1.Duration{}}
+		p.Spec.MIG = &v1alpha1.MIG{Actuator: contract.ActuatorManager, BootLayout: []map[string]int32{{"1g.10gb": 7}}, IdleAfter: &metav1.Duration{}}
 	})
 	before := r.node("sliced-a")
 	r.comesTo("it is there", r.saysOf("sliced", "Ready", "True AllReady"))

@@ -155,16 +155,10 @@ func (c *installation) startNode(o node.Options) {
 func (c *installation) load(programs ...string) {
 	c.Helper()
 	for _, p := range programs {
-		c.loadAs(p, p)
+		i, err := image.Program("gpuscale-"+p+":trial", filepath.Join(c.env.Programs, "gpuscale-"+p))
+		c.must(err)
+		c.must(c.node.Load(c.Context(), i))
 	}
-}
-
-// loadAs loads a program as a component's image.
-func (c *installation) loadAs(component, program string) {
-	c.Helper()
-	i, err := image.Program("gpuscale-"+component+":trial", filepath.Join(c.env.Programs, "gpuscale-"+program))
-	c.must(err)
-	c.must(c.node.Load(c.Context(), i))
 }
 
 // install with Helm, and wait until all pods are Ready.

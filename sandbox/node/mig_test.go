@@ -60,8 +60,7 @@ func TestRepartition(t *testing.T) {
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "1",
 		"nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "mixed", "gpuscale.io/pool": "rack", "gpuscale.io/mig-agent": "true",
 	}})
-	c.load("exporter", "autoscaler")
-	c.loadAs("agent", "autoscaler")
+	c.load("exporter", "autoscaler", "agent")
 	c.values = `
 exporter:
   source: nvml` + withDriver + `

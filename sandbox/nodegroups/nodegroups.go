@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
@@ -66,7 +67,7 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 	if err := m.live.List(ctx, &all); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	tables, _ := partition.Published(all.Items) // package observe reports errors of single nodes
+	tables, _ := contract.Published(all.Items) // package observe reports errors of single nodes
 	t, err := pools.Template(pool, tables, pools.Listing{})
 	if err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
@@ -76,7 +77,7 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
 	if layout != nil {
-		t.Labels[partition.ConfigLabel] = layout.Name()
+		t.Labels[contract.ConfigLabel] = layout.Name()
 		if _, err := m.boot.Publish(ctx, layout); err != nil {
 			return fmt.Errorf("publishing the boot layout of pool %s: %w", pool.Name, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 )
@@ -88,7 +89,7 @@ func TestNodesMatchTheTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if counts, _, known := config.Counts(n.Labels[partition.ConfigLabel], 0); !known || counts["1g.10gb"] != 3 {
+	if counts, _, known := config.Counts(n.Labels[contract.ConfigLabel], 0); !known || counts["1g.10gb"] != 3 {
 		t.Errorf("the boot layout is not published: %v %v", counts, known)
 	}
 }
@@ -127,7 +128,7 @@ func TestExternalBoot(t *testing.T) {
 	if n.Annotations[kwokAnnotation] != "" || len(partition.Advertised(&n)) != 0 {
 		t.Errorf("annotations %v, devices %v: another program simulates the boot", n.Annotations, partition.Advertised(&n))
 	}
-	if n.Labels[partition.ConfigLabel] == "" {
+	if n.Labels[contract.ConfigLabel] == "" {
 		t.Error("no layout to boot with")
 	}
 }

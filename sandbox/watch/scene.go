@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
@@ -69,7 +69,7 @@ func sceneOf(s story.Story, nodes []*corev1.Node, pods []*corev1.Pod, wanted int
 func nodeOf(n *corev1.Node, p story.Pool, given bool) Node {
 	out := Node{
 		Name: n.Name, Pool: p.Name, Given: given, GPUs: p.GPUs, Price: p.Price,
-		Allocatable: map[string]int{}, State: n.Labels[partition.StateLabel],
+		Allocatable: map[string]int{}, State: n.Labels[contract.StateLabel],
 	}
 	devices := 0
 	for name, q := range n.Status.Allocatable {
@@ -83,7 +83,7 @@ func nodeOf(n *corev1.Node, p story.Pool, given bool) Node {
 			out.Ready = c.Status == corev1.ConditionTrue && devices > 0
 		}
 	}
-	if r, ok, err := partition.RecordOf(n); ok && err == nil {
+	if r, ok, err := contract.RecordOf(n); ok && err == nil {
 		out.Operation = r.ID
 		out.Undone = r.Undo != nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/story"
@@ -79,7 +80,7 @@ func nodeObject(name string, p story.Pool, config string) *corev1.Node {
 		corev1.LabelArchStable: "amd64",
 	}
 	if config != "" {
-		labels[partition.ConfigLabel] = config
+		labels[contract.ConfigLabel] = config
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},

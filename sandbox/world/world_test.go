@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/e2e"
@@ -42,7 +42,7 @@ func TestNodesLayoutIsThatOfTheirMIGConfig(t *testing.T) {
 		}
 	}
 	n := nodeObject("a", s.Pools[0], l.Name())
-	if n.Labels[partition.ConfigLabel] != l.Name() || len(n.Annotations) != 0 {
+	if n.Labels[contract.ConfigLabel] != l.Name() || len(n.Annotations) != 0 {
 		t.Errorf("labels %v, annotations %v: the machine adds KWOK's itself", n.Labels, n.Annotations)
 	}
 	for r := range n.Status.Allocatable {

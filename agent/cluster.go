@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"context"
@@ -12,9 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 )
 
@@ -26,21 +28,36 @@ const (
 	lastRetry      = time.Minute
 )
 
-// Cluster makes all the agent's requests to the Kubernetes API.
+// Cluster makes all the agent's requests to the Kubernetes API, without a clientset: the types of
+// all groups would take memory on each node.
 type Cluster struct {
-	client kubernetes.Interface
+	api    rest.Interface
+	params runtime.ParameterCodec
 	node   string
 }
 
 // NewCluster returns the Cluster of a node's agent.
-func NewCluster(client kubernetes.Interface, node string) *Cluster { return &Cluster{client, node} }
+func NewCluster(to *rest.Config, node string) (*Cluster, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	to = rest.CopyConfig(to)
+	to.APIPath, to.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	to.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	api, err := rest.RESTClientFor(to)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	return &Cluster{api, runtime.NewParameterCodec(scheme), node}, nil
+}
 
 // Node gets the agent's own node.
 func (c *Cluster) Node(ctx context.Context) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	node, err := c.client.CoreV1().Nodes().Get(ctx, c.node, metav1.GetOptions{})
-	if err != nil {
+	node := &corev1.Node{}
+	if err := c.api.Get().Resource("nodes").Name(c.node).Do(ctx).Into(node); err != nil {
 		return nil, fmt.Errorf("getting node %s: %w", c.node, err)
 	}
 	return node, nil
@@ -60,7 +77,7 @@ func (c *Cluster) annotate(ctx context.Context, version string, change map[strin
 	if err != nil {
 		return fmt.Errorf("annotating node %s: %w", c.node, err)
 	}
-	_, err = c.client.CoreV1().Nodes().Patch(ctx, c.node, types.MergePatchType, body, metav1.PatchOptions{}, "status")
+	err = c.api.Patch(types.MergePatchType).Resource("nodes").Name(c.node).SubResource("status").Body(body).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("annotating node %s: %w", c.node, err)
 	}
@@ -71,9 +88,10 @@ func (c *Cluster) annotate(ctx context.Context, version string, change map[strin
 func (c *Cluster) pods(ctx context.Context, in Pods) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	list, err := c.client.CoreV1().Pods(in.Namespace).List(ctx, metav1.ListOptions{
+	var list corev1.PodList
+	err := c.api.Get().Namespace(in.Namespace).Resource("pods").VersionedParams(&metav1.ListOptions{
 		LabelSelector: in.Selector, FieldSelector: fields.OneTermEqualSelector("spec.nodeName", c.node).String(),
-	})
+	}, c.params).Do(ctx).Into(&list)
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods %s in %s: %w", in.Selector, in.Namespace, err)
 	}
@@ -84,9 +102,8 @@ func (c *Cluster) pods(ctx context.Context, in Pods) ([]corev1.Pod, error) {
 func (c *Cluster) remove(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &pod.UID},
-	})
+	err := c.api.Delete().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
+		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -98,10 +115,11 @@ func (c *Cluster) remove(ctx context.Context, pod *corev1.Pod) error {
 func (c *Cluster) watch(ctx context.Context, changes chan<- struct{}) {
 	retry := firstRetry
 	for ctx.Err() == nil {
-		w, err := c.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
+		w, err := c.api.Get().Resource("nodes").VersionedParams(&metav1.ListOptions{
+			Watch:          true,
 			FieldSelector:  fields.OneTermEqualSelector("metadata.name", c.node).String(),
 			TimeoutSeconds: ptr.To[int64](watchSeconds),
-		})
+		}, c.params).Watch(ctx)
 		if err == nil {
 			for range w.ResultChan() {
 				retry = firstRetry

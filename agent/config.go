@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"errors"
@@ -115,17 +115,11 @@ func (c Config) Validate() error {
 		}
 	}
 	for _, d := range []struct {
-		field       string
-		is          time.Duration
-		least, most time.Duration
-	}{
-		{"callTimeout", c.CallTimeout.Duration, time.Second, 10 * time.Minute},
-		{"period", c.Period.Duration, time.Second, 10 * time.Minute},
-		{"pluginTimeout", c.PluginTimeout.Duration, time.Second, 10 * time.Minute},
-		{"exporter.timeout", c.Exporter.Timeout.Duration, time.Second, 10 * time.Minute},
-	} {
-		if d.is < d.least || d.is > d.most {
-			wrong("%s: %s: want %s to %s", d.field, d.is, d.least, d.most)
+		field string
+		is    metav1.Duration
+	}{{"callTimeout", c.CallTimeout}, {"period", c.Period}, {"pluginTimeout", c.PluginTimeout}, {"exporter.timeout", c.Exporter.Timeout}} {
+		if d.is.Duration < time.Second || d.is.Duration > 10*time.Minute {
+			wrong("%s: %s: want 1s to 10m", d.field, d.is.Duration)
 		}
 	}
 	switch by := c.Exporter.By; {

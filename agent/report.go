@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/agent/hardware"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
@@ -21,8 +21,8 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, urgent bool) err
 	if age := now.Sub(a.published); !urgent && age >= 0 && age < a.o.Config.Period.Duration {
 		return nil
 	}
-	machine, readErr := a.o.Hardware.Read(ctx)
-	allocated, allocErr := a.o.PodResources.Allocations(ctx)
+	machine, readErr := a.gpus.Read(ctx)
+	allocated, allocErr := a.o.Kubelet.Allocations(ctx)
 	report := a.report(machine, allocated, now)
 	report.At, report.Node, report.Boot = now.UTC().Truncate(time.Second), string(node.UID), a.o.Boot
 	a.o.Metrics.machine(machine, readErr)
@@ -38,13 +38,13 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, urgent bool) err
 	}
 	a.o.Metrics.permitted(report.Problem == "")
 	change := map[string]any{}
-	if due(node.Annotations[partition.LayoutAnnotation], report, now) {
-		change[partition.LayoutAnnotation] = report.String()
+	if due(node.Annotations[contract.LayoutAnnotation], report, now) {
+		change[contract.LayoutAnnotation] = report.String()
 	}
 	// The last tables stay valid while a GPU cannot be read.
 	tables, err := tablesOf(machine)
-	if err == nil && tables != "" && tables != node.Annotations[partition.TableAnnotation] {
-		change[partition.TableAnnotation] = tables
+	if err == nil && tables != "" && tables != node.Annotations[contract.TableAnnotation] {
+		change[contract.TableAnnotation] = tables
 	}
 	if len(change) > 0 {
 		if err := a.o.Cluster.annotate(ctx, "", change); err != nil {
@@ -59,18 +59,18 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, urgent bool) err
 
 // due reports whether the report on the node must be replaced: it differs, is old, or has a time in
 // the future.
-func due(standing string, report partition.Report, now time.Time) bool {
-	had, err := partition.ParseReport(standing)
+func due(standing string, report contract.Report, now time.Time) bool {
+	had, err := contract.ParseReport(standing)
 	age := now.Sub(had.At)
-	return err != nil || !had.Same(report) || age < 0 || age >= partition.ReportEvery
+	return err != nil || !had.Same(report) || age < 0 || age >= contract.ReportEvery
 }
 
 // report returns the machine in the annotation's form.
-func (a *Agent) report(m hardware.Machine, allocated map[string]string, now time.Time) partition.Report {
-	r := partition.Report{Driver: m.Driver, GPUs: []partition.GPUReport{}}
+func (a *Agent) report(m hardware.Machine, allocated map[string]string, now time.Time) contract.Report {
+	r := contract.Report{Driver: m.Driver, GPUs: []contract.GPUReport{}}
 	free := map[string]time.Time{}
 	for _, c := range m.GPUs {
-		out := partition.GPUReport{Index: c.Index, UUID: c.UUID, MIG: c.MIG}
+		out := contract.GPUReport{Index: c.Index, UUID: c.UUID, MIG: c.MIG}
 		if c.Product != "" {
 			out.Model = gpu.ProductName(c.Product)
 		}
@@ -81,7 +81,7 @@ func (a *Agent) report(m hardware.Machine, allocated map[string]string, now time
 			if !i.Whole || c.Err != nil {
 				continue
 			}
-			instance := partition.InstanceReport{Place: i.Placement.String(), UUID: i.UUID, AllocatedTo: allocatedTo(i, allocated)}
+			instance := contract.InstanceReport{Place: i.Placement.String(), UUID: i.UUID, AllocatedTo: allocatedTo(i, allocated)}
 			if instance.AllocatedTo == "" && allocated != nil {
 				since, seen := a.free[i.UUID]
 				if !seen || since.After(now) {
@@ -123,5 +123,5 @@ func tablesOf(m hardware.Machine) (string, error) {
 	if len(specs) == 0 {
 		return "", nil
 	}
-	return partition.FormatTables(specs)
+	return contract.FormatTables(specs)
 }

@@ -1,4 +1,4 @@
-package partition
+package contract
 
 import (
 	"encoding/json"
@@ -164,7 +164,7 @@ func (r Report) Stale(node *corev1.Node, now time.Time) error {
 
 // managerLabel has mig-manager's DaemonSet of the GPU Operator run on a node. The operator sets it to
 // "true" on each node with MIG-capable GPUs that does not have it, even if it deploys no mig-manager.
-const managerLabel = deployPrefix + "mig-manager"
+const managerLabel = "nvidia.com/gpu.deploy.mig-manager"
 
 // ManagerActs returns why mig-manager may change the node's GPUs too, nil if it may not: it applies
 // the config that ConfigLabel selects whenever it starts.

@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/agent/hardware"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
@@ -139,15 +139,15 @@ func (m *Metrics) reported(at time.Time) {
 	m.last.Set(float64(at.UnixMilli()) / 1000)
 }
 
-// metered is a Hardware whose calls are timed and whose errors are counted.
+// metered is the driver, whose calls are timed and whose errors are counted.
 type metered struct {
-	Hardware
+	*hardware.NVML
 	m *Metrics
 }
 
 func (h metered) Read(ctx context.Context) (hardware.Machine, error) {
 	defer h.m.timed(verbRead, time.Now())
-	read, err := h.Hardware.Read(ctx)
+	read, err := h.NVML.Read(ctx)
 	h.m.failed(err)
 	for _, c := range read.GPUs {
 		h.m.failed(c.Err)
@@ -156,15 +156,15 @@ func (h metered) Read(ctx context.Context) (hardware.Machine, error) {
 }
 
 func (h metered) Destroy(ctx context.Context, uuid string, instance int) error {
-	return h.step(verbDestroy, func() error { return h.Hardware.Destroy(ctx, uuid, instance) })
+	return h.step(verbDestroy, func() error { return h.NVML.Destroy(ctx, uuid, instance) })
 }
 
 func (h metered) Create(ctx context.Context, uuid string, at mig.Placement) error {
-	return h.step(verbCreate, func() error { return h.Hardware.Create(ctx, uuid, at) })
+	return h.step(verbCreate, func() error { return h.NVML.Create(ctx, uuid, at) })
 }
 
 func (h metered) SetMode(ctx context.Context, uuid string, on bool) error {
-	return h.step(verbMode, func() error { return h.Hardware.SetMode(ctx, uuid, on) })
+	return h.step(verbMode, func() error { return h.NVML.SetMode(ctx, uuid, on) })
 }
 
 func (h metered) step(verb string, do func() error) error {

@@ -1,23 +1,19 @@
-package partition
+package contract
 
 import (
-	"maps"
 	"reflect"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/plan"
 )
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // TestStale: a report counts while it is about this Node, boot and driver, and not old by either
 // clock.
@@ -104,7 +100,7 @@ func TestGPUReportLayout(t *testing.T) {
 
 // TestRecordBounds: a record that no autoscaler writes is rejected.
 func TestRecordBounds(t *testing.T) {
-	_, r := agentNode()
+	r := Record{ID: "op", Actuator: ActuatorAgent, Started: noon, Deadline: noon.Add(time.Minute)}
 	if _, err := ParseRecord(r.String()); err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +111,6 @@ func TestRecordBounds(t *testing.T) {
 	for want, bad := range map[string]Record{"want at most 1440 minutes": far, "GPU -1": below, "bytes, at most": long} {
 		if _, err := ParseRecord(bad.String()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
-		}
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{RecordAnnotation: bad.String()}}}
-		if op := OperationOf(n); op == nil || op.ID != Unreadable {
-			t.Errorf("%s: operation %+v", want, op)
 		}
 	}
 }
@@ -133,33 +125,6 @@ func TestTargetNeedsNoTable(t *testing.T) {
 	}
 	if l := (Record{Model: "X900", Target: "5g.50gb@0"}).TargetLayout(); l != nil {
 		t.Errorf("names without a table: %s", l)
-	}
-}
-
-// TestOffers: the driver's rounding of a profile's name does not matter; the number of instances
-// does.
-func TestOffers(t *testing.T) {
-	for name, test := range map[string]struct {
-		a, b map[string]int64
-		same bool
-	}{
-		"equal":           {map[string]int64{"nvidia.com/mig-3g.40gb": 2}, map[string]int64{"nvidia.com/mig-3g.40gb": 2}, true},
-		"rounded":         {map[string]int64{"nvidia.com/mig-3g.39gb": 2}, map[string]int64{"nvidia.com/mig-3g.40gb": 2}, true},
-		"fewer":           {map[string]int64{"nvidia.com/mig-3g.39gb": 1}, map[string]int64{"nvidia.com/mig-3g.40gb": 2}, false},
-		"another size":    {map[string]int64{"nvidia.com/mig-1g.20gb": 2}, map[string]int64{"nvidia.com/mig-1g.10gb": 2}, false},
-		"with attributes": {map[string]int64{"nvidia.com/mig-1g.10gb.me": 1}, map[string]int64{"nvidia.com/mig-1g.10gb": 1}, false},
-		"one more kind":   {map[string]int64{"nvidia.com/gpu": 1}, map[string]int64{"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 1}, false},
-		"nothing":         {nil, map[string]int64{}, true},
-	} {
-		if SameOffer(test.a, test.b) != test.same || SameOffer(test.b, test.a) != test.same {
-			t.Errorf("%s: want %v both ways", name, test.same)
-		}
-	}
-	n, r := agentNode()
-	n.Annotations[AgentAnnotation] = Answer{ID: r.ID, State: AgentDone}.String()
-	offer(n, "nvidia.com/mig-3g.39gb")
-	if op := OperationOf(n); op.Phase != "succeeded" {
-		t.Errorf("an older driver's name: %+v", op)
 	}
 }
 
@@ -270,142 +235,55 @@ func FuzzTables(f *testing.F) {
 	})
 }
 
-// offering is a node with GPUs of some memory ("" for no label) that advertises these profiles.
-func offering(memory string, profiles map[string]string) *corev1.Node {
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}, Annotations: map[string]string{}},
-		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{}},
-	}
-	if memory != "" {
-		node.Labels[MemoryLabel] = memory
-	}
-	for name, n := range profiles {
-		node.Status.Allocatable[corev1.ResourceName(mig.ResourceName(name))] = resource.MustParse(n)
-	}
-	return node
-}
-
-// TestNamesAreTheNodes: the layouts of all GPUs have the names that the node advertises, and a
-// profile that it does not offer has a name only if that is certain.
-func TestNamesAreTheNodes(t *testing.T) {
-	for name, test := range map[string]struct {
-		model, memory string
-		offered       map[string]string
-		own           string // the node's mig-table
-		busy, target  string // layouts of GPU 0, and for GPU 1
-		want          map[string]int
-		why           string // of a refusal
-	}{
-		"the other GPU keeps an advertised alias": {
-			model: "GB200-186GB", offered: map[string]string{"3g.95gb": "2", "1g.24gb": "7"}, busy: "3g@0 3g@4", target: "3g@0",
-			want: map[string]int{"3g.95gb": 1},
-		},
-		"attributes": {
-			model: "H100-80GB", offered: map[string]string{"1g.10gb+me": "1", "1g.10gb": "6"}, busy: "1g.10gb+me@0", target: "1g.10gb+me@0 1g@1",
-			want: map[string]int{"1g.10gb+me": 1, "1g.10gb": 1},
-		},
-		"two names of one profile": {
-			model: "GB200-186GB", offered: map[string]string{"3g.95gb": "1", "3g.93gb": "1"}, busy: "3g@0", target: "empty",
-			why: "3g.93gb and 3g.95gb",
-		},
-		"a vanished name is none": {
-			model: "GB200-186GB", offered: map[string]string{"3g.95gb": "1", "3g.93gb": "0"}, busy: "3g@0", target: "3g@0 3g@4",
-			want: map[string]int{"3g.95gb": 2},
-		},
-		"one of two names, not offered": {
-			model: "GB200-186GB", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
-			why: "no label " + MemoryLabel,
-		},
-		"the memory decides": {
-			model: "GB200-186GB", memory: "193536", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
-			want: map[string]int{"3g.95gb": 1},
-		},
-		"the memory contradicts the offer": {
-			model: "GB200-186GB", memory: "189471", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
-			why: "its memory gives 1g.23gb",
-		},
-		"the memory gives a name that the product has not": {
-			model: "H100-80GB", memory: "90112", offered: nil, busy: "empty", target: "3g@0",
-			why: "its memory gives 3g.44gb",
-		},
-		"the only name": {
-			model: "H100-80GB", offered: map[string]string{"1g.10gb": "1"}, busy: "1g@0", target: "3g@0",
-			want: map[string]int{"3g.40gb": 1},
-		},
-		"the only name beside an unknown one": {
-			model: "H100-80GB", offered: map[string]string{"1g.11gb": "1"}, busy: "1g@0", target: "3g@0",
-			why: "no label " + MemoryLabel,
-		},
-		"the node's agent": {
-			model: "GB200-186GB", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
-			own:  `["GB200-186GB 7 8 189471 0 1g.24gb:0,1,2,3,4,5,6:1:7 3g.95gb:0,4:4:2 7g.189gb:0:8:1"]`,
-			want: map[string]int{"3g.95gb": 1},
-		},
-		"an agent of an earlier driver": {
-			model: "GB200-186GB", offered: map[string]string{"1g.23gb": "1"}, busy: "1g@0", target: "3g@0",
-			own: `["GB200-186GB 7 8 189471 0 1g.24gb:0,1,2,3,4,5,6:1:7 3g.95gb:0,4:4:2 7g.189gb:0:8:1"]`,
-			why: "no label " + MemoryLabel,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			node := offering(test.memory, test.offered)
-			if test.own != "" {
-				node.Annotations[TableAnnotation] = test.own
-			}
-			names := NamesOn(node)
-			product, _ := gpu.ParseProduct(test.model)
-			table, _ := mig.ForModel(test.model)
-			parse := func(text string) mig.Layout {
-				l, err := mig.ParseLayout(table, text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return l
-			}
-			var after NodeLayout
-			before, err := names.LayoutOf(nil, []plan.GPU{ofLayout(0, product, parse(test.busy)), ofLayout(1, product, nil)})
-			if err == nil {
-				for profile := range before[0].Counts {
-					if test.offered[profile] == "" {
-						t.Errorf("the busy GPU has %s, the node offers %v", profile, test.offered)
-					}
-				}
-				after, err = before.With(nil, names, 1, test.model, parse(test.target))
-			}
-			if test.why != "" {
-				if err == nil || !strings.Contains(err.Error(), test.why) {
-					t.Errorf("%v, %v: want %q", after, err, test.why)
-				}
-				return
-			}
-			if err != nil || !maps.Equal(after[1].Counts, test.want) {
-				t.Errorf("%v, %v: want %v", after, err, test.want)
-			}
-		})
-	}
-}
-
-// TestMemoryGivesTheNames: for each product the derived names are the table's.
-func TestMemoryGivesTheNames(t *testing.T) {
-	for _, model := range mig.Models() {
-		table, _ := mig.ForModel(model)
-		memory := table.Spec().MemoryMiB
-		if memory == 0 {
-			t.Errorf("%s: no memory", model)
+func FuzzParseRecord(f *testing.F) {
+	f.Add(`{"id":"a","gpu":0,"model":"H100-80GB","target":"3g.40gb@0","config":"c","previous":"p","deadline":"2026-01-01T00:00:00Z"}`)
+	f.Add(`{}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ParseRecord(text)
+		if err != nil {
+			return
 		}
-		names := NamesOn(offering(strconv.Itoa(memory), nil))
-		for _, p := range table.Profiles() {
-			if name, err := names.of(table, p); err != nil || name != table.Name(p) {
-				t.Errorf("%s: %s, %v: want %s", model, name, err, table.Name(p))
+		r.TargetLayout()
+		again, err := ParseRecord(r.String())
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v\n%s", err, r)
+		}
+		if r.String() != again.String() {
+			t.Fatalf("not stable:\n%s\n%s", r, again)
+		}
+	})
+}
+
+func FuzzParseAnswer(f *testing.F) {
+	f.Add(Answer{ID: "a", State: AgentWorking, Step: "create 3g@0:4", At: noon}.String())
+	f.Add(`{"id":"a","state":"lost"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := ParseAnswer(text)
+		if err != nil {
+			return
+		}
+		if again, err := ParseAnswer(a.String()); err != nil || again.String() != a.String() {
+			t.Fatalf("%s: %v", a, err)
+		}
+	})
+}
+
+func FuzzParseReport(f *testing.F) {
+	f.Add(`{"driver":"580.159.03","gpus":[{"index":0,"uuid":"GPU-0","model":"H100-80GB","mig":true,"instances":[{"place":"3g@0:4","allocatedTo":"a/b"}]}]}`)
+	f.Add(`{"gpus":[{"index":1,"model":"H100-80GB","mig":true,"instances":[{"place":"3g@2:4"}]}]}`)
+	f.Add(`{"gpus":[{"index":1},{"index":1}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ParseReport(text)
+		if err != nil {
+			return
+		}
+		for _, c := range r.GPUs {
+			if _, _, err := c.Layout(nil); err != nil {
+				t.Fatalf("accepted %s: %v", text, err)
 			}
 		}
-	}
-}
-
-func ofLayout(index int, model gpu.Model, l mig.Layout) plan.GPU {
-	c := plan.GPU{Device: gpu.Device{Index: index, Model: model}, AllocationKnown: true, MIG: true}
-	for _, p := range slices.Backward(l) {
-		c.Instances = append(c.Instances, plan.Instance{Placement: p, Placed: true})
-	}
-	return c
+		if again, err := ParseReport(r.String()); err != nil || again.String() != r.String() {
+			t.Fatalf("%s: %v", r, err)
+		}
+	})
 }

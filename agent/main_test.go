@@ -42,8 +42,7 @@ func agentOn(t *testing.T, listen func(dir string) string) (get func(path string
 	kubeconfig := file(t, dir, "kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: "`+api.URL+`"}}], users: [{name: u, user: {}}]}`)
 	ctx, cancel := context.WithCancel(t.Context())
-	cmd := newAgentCommand(io.Discard, io.Discard)
-	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd := newCommand(io.Discard, io.Discard)
 	cmd.SetArgs([]string{"--config", config, "--kubeconfig", kubeconfig, "--node-name", "n", "--listen", listen(dir)})
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()

@@ -1,4 +1,4 @@
-package partition
+package contract
 
 import (
 	"encoding/json"
@@ -125,6 +125,24 @@ func (r Record) TargetLayout() mig.Layout {
 	return l
 }
 
+// IsSelected reports whether r's actuator has been signalled to begin.
+func (r Record) IsSelected(node *corev1.Node) bool {
+	return r.Selected || r.Actuator != ActuatorAgent && node.Labels[ConfigLabel] == r.Config
+}
+
+// Node labels of mig-manager.
+const (
+	ConfigLabel = "nvidia.com/mig.config"
+	StateLabel  = "nvidia.com/mig.config.state"
+)
+
+// Values of StateLabel.
+const (
+	StatePending = "pending"
+	StateSuccess = "success"
+	StateFailed  = "failed"
+)
+
 // Values of a pool's spec.mig.actuator.
 const (
 	ActuatorManager = "mig-manager" // also the meaning of an empty Record.Actuator
@@ -172,9 +190,10 @@ type Answer struct {
 func (a Answer) Final() bool { return a.State != AgentWorking }
 
 // About reports whether a answers the current attempt of r.
-func (a Answer) About(r Record) bool { return a.ID == r.ID && a.Undo == r.attempt() }
+func (a Answer) About(r Record) bool { return a.ID == r.ID && a.Undo == r.Attempt() }
 
-func (r Record) attempt() int {
+// Attempt is the number of the undo attempt, 0 for none.
+func (r Record) Attempt() int {
 	if r.Undo == nil {
 		return 0
 	}
@@ -204,8 +223,8 @@ func ParseAnswer(text string) (Answer, error) {
 // String renders the annotation's text.
 func (a Answer) String() string { return renderJSON(a) }
 
-// answerTo returns the agent's answer to r, if there is one.
-func answerTo(node *corev1.Node, r Record) (Answer, bool) {
+// AnswerTo returns the agent's answer to r, if there is one.
+func AnswerTo(node *corev1.Node, r Record) (Answer, bool) {
 	a, err := ParseAnswer(node.Annotations[AgentAnnotation])
 	return a, err == nil && a.About(r)
 }

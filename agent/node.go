@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"bufio"
@@ -95,43 +95,27 @@ const (
 	byNothing = "none"
 )
 
-// NewExporter returns the node's exporter, reached as c defines.
-func NewExporter(c ExporterConfig) Exporter {
-	if c.By == bySocket {
-		return exporterSocket{path: c.Socket, timeout: c.Timeout.Duration}
-	}
-	return noExporter{}
-}
-
-type noExporter struct{}
-
-func (noExporter) Quiesce(context.Context, []string, time.Duration) error { return nil }
-func (noExporter) Resume(context.Context, []string) error                 { return nil }
-
-// exporterSocket is the exporter's unix socket: one JSON object per line, each answered by one
-// line.
-type exporterSocket struct {
-	path    string
-	timeout time.Duration
-}
-
 // maxReply bounds the exporter's answer, in bytes.
 const maxReply = 64 << 10
 
-// Quiesce asks the exporter to release GPUs; the exporter reacquires them after d.
-func (e exporterSocket) Quiesce(ctx context.Context, gpus []string, d time.Duration) error {
+// Quiesce asks the node's exporter, if there is one, to release GPUs; it reacquires them after d.
+func (e ExporterConfig) Quiesce(ctx context.Context, gpus []string, d time.Duration) error {
 	return e.ask(ctx, map[string]any{"op": "quiesce", "gpus": gpus, "seconds": int(d.Seconds())})
 }
 
 // Resume asks the exporter to reacquire GPUs.
-func (e exporterSocket) Resume(ctx context.Context, gpus []string) error {
+func (e ExporterConfig) Resume(ctx context.Context, gpus []string) error {
 	return e.ask(ctx, map[string]any{"op": "resume", "gpus": gpus})
 }
 
-func (e exporterSocket) ask(ctx context.Context, request map[string]any) error {
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+// ask sends one line with a JSON object to the exporter's unix socket, which is answered by one.
+func (e ExporterConfig) ask(ctx context.Context, request map[string]any) error {
+	if e.By == byNothing {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout.Duration)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", e.path)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
 	if err != nil {
 		return fmt.Errorf("asking the exporter: %w (where none runs on the node: exporter.by: %s)", err, byNothing)
 	}

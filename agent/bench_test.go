@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"bufio"
@@ -20,12 +20,11 @@ import (
 
 	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/agent/hardware"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
@@ -57,14 +56,6 @@ func newAPI(t testing.TB) *api {
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
-}
-
-func (a *api) client() kubernetes.Interface {
-	c, err := kubernetes.NewForConfig(&rest.Config{Host: a.URL, QPS: -1})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return c
 }
 
 func (a *api) annotations() map[string]any {
@@ -252,8 +243,7 @@ type bench struct {
 	now      time.Time
 	kubelet  *fakeKubelet
 	exporter *fakeExporter
-	self     string               // the agent's own pod
-	client   kubernetes.Interface // instead of api
+	self     string // the agent's own pod
 	metrics  *Metrics
 	driver   *hardware.NVML // one for all agents: go-nvml has one library a process
 }
@@ -314,7 +304,10 @@ func (b *bench) machine() fakenvml.State {
 
 func (b *bench) agent() *Agent {
 	b.t.Helper()
-	cluster := NewCluster(b.kube(), "n")
+	cluster, err := NewCluster(&rest.Config{Host: b.api.URL, QPS: -1}, "n")
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	kubelet, err := DialKubelet(b.config.KubeletSocket, b.self)
 	if err != nil {
 		b.t.Fatal(err)
@@ -322,15 +315,7 @@ func (b *bench) agent() *Agent {
 	if b.driver == nil {
 		b.driver = hardware.New(b.config.Library, b.config.CallTimeout.Duration)
 	}
-	return New(Options{Cluster: cluster, Hardware: b.driver, PodResources: kubelet,
-		Exporter: NewExporter(b.config.Exporter), Config: b.config, Boot: "boot-1", Metrics: b.metrics, Now: b.clock})
-}
-
-func (b *bench) kube() kubernetes.Interface {
-	if b.client != nil {
-		return b.client
-	}
-	return b.api.client()
+	return New(Options{Cluster: cluster, Hardware: b.driver, Kubelet: kubelet, Config: b.config, Boot: "boot-1", Metrics: b.metrics, Now: b.clock})
 }
 
 // tick runs one tick of a new agent.
@@ -352,28 +337,28 @@ func (b *bench) answersAgain() {
 }
 
 // order records an operation on GPU 0.
-func (b *bench) order(before, target string, change ...func(*partition.Record)) partition.Record {
-	r := partition.Record{ID: "op-1", GPU: 0, UUID: fakenvml.GPUUUID(0), Model: "H100-80GB", Actuator: partition.ActuatorAgent, Selected: true, Before: before, Target: target,
+func (b *bench) order(before, target string, change ...func(*contract.Record)) contract.Record {
+	r := contract.Record{ID: "op-1", GPU: 0, UUID: fakenvml.GPUUUID(0), Model: "H100-80GB", Actuator: contract.ActuatorAgent, Selected: true, Before: before, Target: target,
 		Started: b.now, Deadline: b.now.Add(5 * time.Minute)}
 	for _, c := range change {
 		c(&r)
 	}
-	b.api.set(partition.RecordAnnotation, r.String())
+	b.api.set(contract.RecordAnnotation, r.String())
 	return r
 }
 
-func (b *bench) answer() partition.Answer {
+func (b *bench) answer() contract.Answer {
 	b.t.Helper()
-	a, err := partition.ParseAnswer(b.api.get(partition.AgentAnnotation))
+	a, err := contract.ParseAnswer(b.api.get(contract.AgentAnnotation))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return a
 }
 
-func (b *bench) report() partition.Report {
+func (b *bench) report() contract.Report {
 	b.t.Helper()
-	r, err := partition.ParseReport(b.api.get(partition.LayoutAnnotation))
+	r, err := contract.ParseReport(b.api.get(contract.LayoutAnnotation))
 	if err != nil {
 		b.t.Fatal(err)
 	}

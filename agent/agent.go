@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"cmp"
@@ -15,38 +15,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
-	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/agent/hardware"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
-
-// Hardware are the GPUs of this node; hardware.NVML implements it.
-type Hardware interface {
-	Read(ctx context.Context) (hardware.Machine, error)
-	Destroy(ctx context.Context, uuid string, instance int) error
-	Create(ctx context.Context, uuid string, at mig.Placement) error
-	SetMode(ctx context.Context, uuid string, on bool) error
-}
-
-// PodResources returns the pod ("namespace/name") that each device ("MIG-…", "GPU-…") is allocated
-// to.
-type PodResources interface {
-	Allocations(ctx context.Context) (map[string]string, error)
-}
-
-// Exporter can be asked to release GPUs, by UUID.
-type Exporter interface {
-	Quiesce(ctx context.Context, gpus []string, d time.Duration) error
-	Resume(ctx context.Context, gpus []string) error
-}
 
 // Options of an Agent. All but Metrics, Log and Now are required.
 type Options struct {
-	Cluster      *Cluster
-	Hardware     Hardware
-	PodResources PodResources
-	Exporter     Exporter
-	Config       Config
+	Cluster  *Cluster
+	Hardware *hardware.NVML
+	Kubelet  *Kubelet
+	Config   Config
 	// Boot is the machine's boot ID, as in the node's status.
 	Boot    string
 	Metrics *Metrics
@@ -60,6 +38,7 @@ type Agent struct {
 	Health *Health
 
 	o         Options
+	gpus      metered
 	free      map[string]time.Time // since when an instance has not been seen allocated, by UUID
 	published time.Time
 	complaint string // logged last
@@ -74,8 +53,7 @@ func New(o Options) *Agent {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
-	o.Hardware = metered{o.Hardware, o.Metrics}
-	return &Agent{o: o, Health: newHealth(o.Config), free: map[string]time.Time{}}
+	return &Agent{o: o, gpus: metered{o.Hardware, o.Metrics}, Health: newHealth(o.Config), free: map[string]time.Time{}}
 }
 
 // Run ticks on every change of the node and every period, until ctx ends.
@@ -116,11 +94,11 @@ func (a *Agent) Tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	record, ok, err := partition.RecordOf(node)
+	record, ok, err := contract.RecordOf(node)
 	switch {
 	case err != nil:
 		return errors.Join(fmt.Errorf("GPUs left unchanged: %w", err), a.publish(ctx, node, false))
-	case ok && record.Actuator == partition.ActuatorAgent && (record.Selected || record.Undo != nil):
+	case ok && record.Actuator == contract.ActuatorAgent && (record.Selected || record.Undo != nil):
 		worked, err := a.serve(ctx, node, record)
 		if worked {
 			if node, err2 := a.o.Cluster.Node(ctx); err2 == nil {
@@ -128,8 +106,8 @@ func (a *Agent) Tick(ctx context.Context) error {
 			}
 		}
 		return errors.Join(err, a.publish(ctx, node, false))
-	case !ok && node.Annotations[partition.AgentAnnotation] != "":
-		err = a.o.Cluster.annotate(ctx, node.ResourceVersion, map[string]any{partition.AgentAnnotation: nil})
+	case !ok && node.Annotations[contract.AgentAnnotation] != "":
+		err = a.o.Cluster.annotate(ctx, node.ResourceVersion, map[string]any{contract.AgentAnnotation: nil})
 	}
 	return errors.Join(err, a.publish(ctx, node, false))
 }

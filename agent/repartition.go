@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/agent/hardware"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
@@ -42,7 +42,7 @@ func (s step) String() string {
 func (j *job) repartition(ctx context.Context, layout string, whole bool) error {
 	for range maxSteps {
 		j.a.Health.beat()
-		m, err := j.a.o.Hardware.Read(ctx)
+		m, err := j.a.gpus.Read(ctx)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (j *job) repartition(ctx context.Context, layout string, whole bool) error 
 		if err != nil {
 			return err
 		}
-		allocated, err := j.a.o.PodResources.Allocations(ctx)
+		allocated, err := j.a.o.Kubelet.Allocations(ctx)
 		if err != nil {
 			return err
 		}
@@ -192,14 +192,14 @@ func unused(affected []device, next step, allocated map[string]string) error {
 // lookAgain repeats prepare's check right before the step: the exporter takes seconds to release a
 // GPU, in which the kubelet may start a pod that was bound before the cordon.
 func (j *job) lookAgain(ctx context.Context, c device, next step) error {
-	m, err := j.a.o.Hardware.Read(ctx)
+	m, err := j.a.gpus.Read(ctx)
 	if err != nil {
 		return err
 	}
 	if c, err = find(m, c.UUID, c.Index); err != nil {
 		return err
 	}
-	allocated, err := j.a.o.PodResources.Allocations(ctx)
+	allocated, err := j.a.o.Kubelet.Allocations(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func idle(c device, allocated map[string]string) error {
 }
 
 func (j *job) do(ctx context.Context, c device, s step) error {
-	switch h := j.a.o.Hardware; {
+	switch h := j.a.gpus; {
 	case s.mode:
 		return h.SetMode(ctx, c.UUID, s.on)
 	case s.Create:

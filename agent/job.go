@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
@@ -28,8 +28,8 @@ const noteTries = 5
 // job is the work on one record.
 type job struct {
 	a      *Agent
-	record partition.Record
-	answer partition.Answer
+	record contract.Record
+	answer contract.Answer
 	// known is false where the agent's annotation may be lost: it is then unknown whether the agent
 	// has touched the GPU.
 	known      bool
@@ -38,7 +38,7 @@ type job struct {
 }
 
 // serve carries out a record to its end; worked is false if there was nothing left to do.
-func (a *Agent) serve(ctx context.Context, node *corev1.Node, r partition.Record) (worked bool, err error) {
+func (a *Agent) serve(ctx context.Context, node *corev1.Node, r contract.Record) (worked bool, err error) {
 	j := &job{a: a, record: r}
 	j.answer, j.known = begin(node, r)
 	if j.answer.Final() {
@@ -47,7 +47,7 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r partition.Record
 	log := a.o.Log.With("operation", r.ID, "gpu", r.GPU)
 	log.Info("operation", "target", r.Target, "before", r.Before, "step", j.answer.Step, "back", j.back())
 	defer func() { j.resume(ctx) }()
-	state, why := partition.AgentDone, error(nil)
+	state, why := contract.AgentDone, error(nil)
 	if !j.back() {
 		why = j.forward(ctx, node)
 		a.o.Metrics.ended(phaseRepartition, j.result(ctx, why))
@@ -60,7 +60,7 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r partition.Record
 		log.Warn("the GPU could not be repartitioned", "error", why, "touched", j.answer.Touched)
 	}
 	if j.back() {
-		state = partition.AgentRestored
+		state = contract.AgentRestored
 		err := j.backward(ctx, node)
 		if why == nil || j.answer.Touched {
 			a.o.Metrics.ended(phaseRestore, j.result(ctx, err))
@@ -69,7 +69,7 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r partition.Record
 			return true, errors.Join(err, ctx.Err())
 		}
 		if err != nil {
-			state, j.answer.Message = partition.AgentFailed, join(j.answer.Message, "going back: "+err.Error())
+			state, j.answer.Message = contract.AgentFailed, join(j.answer.Message, "going back: "+err.Error())
 		}
 	}
 	j.answer.State = state
@@ -106,13 +106,13 @@ func join(a, b string) string {
 
 // begin returns the answer to continue with: the one on the node, or a new one that keeps what an
 // earlier attempt left behind. known is false where an answer is missing or unreadable.
-func begin(node *corev1.Node, r partition.Record) (a partition.Answer, known bool) {
-	fresh := partition.Answer{ID: r.ID, State: partition.AgentWorking}
+func begin(node *corev1.Node, r contract.Record) (a contract.Answer, known bool) {
+	fresh := contract.Answer{ID: r.ID, State: contract.AgentWorking}
 	if r.Undo != nil {
 		fresh.Undo = r.Undo.Attempts
 	}
-	text, there := node.Annotations[partition.AgentAnnotation]
-	a, err := partition.ParseAnswer(text)
+	text, there := node.Annotations[contract.AgentAnnotation]
+	a, err := contract.ParseAnswer(text)
 	switch {
 	case there && err != nil:
 		return fresh, false
@@ -121,7 +121,7 @@ func begin(node *corev1.Node, r partition.Record) (a partition.Answer, known boo
 	case a.About(r):
 		return a, true
 	}
-	fresh.Touched = a.Touched && a.State != partition.AgentRestored
+	fresh.Touched = a.Touched && a.State != contract.AgentRestored
 	return fresh, true
 }
 
@@ -130,7 +130,7 @@ func (j *job) back() bool { return j.record.Undo != nil || j.answer.Back }
 // forward brings the GPU to the record's target.
 func (j *job) forward(ctx context.Context, node *corev1.Node) error {
 	if !j.answer.Touched {
-		machine, err := j.a.o.Hardware.Read(ctx)
+		machine, err := j.a.gpus.Read(ctx)
 		if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (a *Agent) permitted(node *corev1.Node, m machine) error {
 	if _, off := node.Annotations[OffAnnotation]; off {
 		return fmt.Errorf("switched off by the node's annotation %s", OffAnnotation)
 	}
-	if err := partition.ManagerActs(node); err != nil {
+	if err := contract.ManagerActs(node); err != nil {
 		return err
 	}
 	if a.o.Config.AllowUnfixedDriver {
@@ -210,7 +210,7 @@ func (j *job) backward(ctx context.Context, node *corev1.Node) error {
 		return nil
 	}
 	if !j.answer.Touched {
-		machine, err := j.a.o.Hardware.Read(ctx)
+		machine, err := j.a.gpus.Read(ctx)
 		if err != nil {
 			return err
 		}
@@ -227,7 +227,7 @@ func (j *job) backward(ctx context.Context, node *corev1.Node) error {
 			err = errors.Join(err, errors.New("the operation has no GPU UUID"))
 		}
 		if err != nil {
-			return fmt.Errorf("%w, and annotation %s, which had the reason, is lost: %w", differs, partition.AgentAnnotation, err)
+			return fmt.Errorf("%w, and annotation %s, which had the reason, is lost: %w", differs, contract.AgentAnnotation, err)
 		}
 	}
 	return j.change(ctx, j.record.Before, j.record.Whole)
@@ -272,11 +272,11 @@ func (j *job) note(ctx context.Context, step string) error {
 		if node, err = j.a.o.Cluster.Node(ctx); err != nil {
 			break
 		}
-		r, ok, readErr := partition.RecordOf(node)
+		r, ok, readErr := contract.RecordOf(node)
 		if !ok || readErr != nil || !j.answer.About(r) {
 			return fmt.Errorf("%w: the operation has changed or is gone", errInterrupted)
 		}
-		err = j.a.o.Cluster.annotate(ctx, node.ResourceVersion, map[string]any{partition.AgentAnnotation: j.answer.String()})
+		err = j.a.o.Cluster.annotate(ctx, node.ResourceVersion, map[string]any{contract.AgentAnnotation: j.answer.String()})
 		if !apierrors.IsConflict(err) {
 			break
 		}
@@ -309,7 +309,7 @@ func (j *job) quiesce(ctx context.Context, gpus []string) error {
 		return nil
 	}
 	defer j.a.o.Metrics.timed(verbExporter, time.Now())
-	if err := j.a.o.Exporter.Quiesce(ctx, gpus, quiesceFor); err != nil {
+	if err := j.a.o.Config.Exporter.Quiesce(ctx, gpus, quiesceFor); err != nil {
 		return err
 	}
 	j.quiesced, j.quiescedAt = gpus, time.Now()
@@ -325,7 +325,7 @@ func (j *job) resume(ctx context.Context) {
 	if len(j.quiesced) == 0 {
 		return
 	}
-	if err := j.a.o.Exporter.Resume(context.WithoutCancel(ctx), j.quiesced); err != nil {
+	if err := j.a.o.Config.Exporter.Resume(context.WithoutCancel(ctx), j.quiesced); err != nil {
 		j.a.o.Log.Warn("the exporter was not asked to reacquire GPUs", "gpus", j.quiesced, "error", err)
 	}
 }

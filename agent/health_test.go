@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -78,9 +78,9 @@ func TestMetrics(t *testing.T) {
 	b.order(before, after)
 	b.tick()
 	b.state = b.machine()
-	b.order(before, after, func(r *partition.Record) { r.ID = "op-2" }) // it is repartitioned already
+	b.order(before, after, func(r *contract.Record) { r.ID = "op-2" }) // it is repartitioned already
 	b.tick()
-	b.order(after, before, func(r *partition.Record) { r.ID = "op-3" })
+	b.order(after, before, func(r *contract.Record) { r.ID = "op-3" })
 	b.state.Fails = append(b.state.Fails, failOnce("create", 23))
 	b.state.GPUs[1].Lost = true
 	b.set(b.state)

@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"context"
@@ -16,8 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/agent/hardware"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
@@ -33,12 +34,12 @@ func TestPodStartsWhileTheExporterReleases(t *testing.T) {
 		b.config.AllowModeChange = true
 		before := b.layout()
 		b.exporter.then = func() { b.kubelet.give(c.device, "late") }
-		b.order(c.before, c.target, func(r *partition.Record) { r.Whole = c.layout == "-" })
+		b.order(c.before, c.target, func(r *contract.Record) { r.Whole = c.layout == "-" })
 		b.tick()
 		if got := b.layout(); got != before {
 			t.Errorf("%s: the layout is %s, was %s", name, got, before)
 		}
-		if a := b.answer(); a.State != partition.AgentRestored || !strings.Contains(a.Message, "late") {
+		if a := b.answer(); a.State != contract.AgentRestored || !strings.Contains(a.Message, "late") {
 			t.Errorf("%s: answer %+v", name, a)
 		}
 	}
@@ -56,7 +57,7 @@ func TestRepartitionAroundBusyInstance(t *testing.T) {
 	if busy := b.machine().GPUs[0].Instances[0]; !slices.Equal(busy.Computes, fakenvml.Whole(fakenvml.MIGUUID(0, 0))) || busy.PID == 0 {
 		t.Errorf("the busy instance is now %+v", busy)
 	}
-	if a := b.answer(); a.State != partition.AgentDone || a.ID != "op-1" {
+	if a := b.answer(); a.State != contract.AgentDone || a.ID != "op-1" {
 		t.Errorf("answer %+v", a)
 	}
 	want := []string{"working: destroy 1g@4:1", "working: destroy 1g@5:1", "working: destroy 1g@6:1", "working: create 3g@4:4",
@@ -71,23 +72,47 @@ func TestRepartitionAroundBusyInstance(t *testing.T) {
 	if r.Problem != "" || len(r.GPUs) != 2 || r.GPUs[0].Instances[0].AllocatedTo != "pid 1000" || r.GPUs[0].Instances[1].Place != "3g@4:4" || r.GPUs[0].Instances[1].Since == nil {
 		t.Errorf("report %+v", r)
 	}
-	if specs, err := partition.ParseTables(b.api.get(partition.TableAnnotation)); err != nil || len(specs) != 1 || specs[0].Model != "H100-80GB" {
+	if specs, err := contract.ParseTables(b.api.get(contract.TableAnnotation)); err != nil || len(specs) != 1 || specs[0].Model != "H100-80GB" {
 		t.Errorf("tables %v: %v", specs, err)
 	}
 	// No further change follows, and the agent's annotation is removed with the record.
 	n := len(b.api.writes())
 	b.tick()
-	b.api.set(partition.RecordAnnotation, "")
+	b.api.set(contract.RecordAnnotation, "")
 	b.tick()
 	if got := b.api.writes()[n:]; !slices.Equal(got, []string{"remove gpuscale.io/mig-agent"}) {
 		t.Errorf("then: %q", got)
 	}
 }
 
+// TestUnknownProduct: a product that no built-in table has is repartitioned by the driver's own, which is
+// published, around what is busy.
+func TestUnknownProduct(t *testing.T) {
+	spec, err := mig.ParseSpec("X900 4 8 131072 0 1g.32gb:0,2,4,6:2:4 2g.64gb:0,4:4:2 4g.128gb:0:8:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout, err := mig.ParseSlices("2g@0:4 2g@4:4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, fakenvml.GPU{UUID: fakenvml.GPUUUID(0), Name: "NVIDIA X900", MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec, Instances: []fakenvml.Instance{
+		{ID: 1, Placement: layout[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 0)), PID: 1000}, {ID: 2, Placement: layout[1], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 1))},
+	}})
+	b.order("2g@0:4 2g@4:4", "2g@0:4 1g@4:2 1g@6:2", func(r *contract.Record) { r.Model = "X900" })
+	b.tick()
+	if got := b.layout(); got != "2g.64gb@0 1g.32gb@4 1g.32gb@6" || b.answer().State != contract.AgentDone {
+		t.Errorf("layout %s, answer %+v", got, b.answer())
+	}
+	if specs, err := contract.ParseTables(b.api.get(contract.TableAnnotation)); err != nil || len(specs) != 1 || specs[0].String() != spec.String() {
+		t.Errorf("tables %v: %v", specs, err)
+	}
+}
+
 // TestRefuses: an operation that must not start leaves the GPU unchanged, with the reason; so does
 // any uncertainty about the right GPU or its use.
 func TestRefuses(t *testing.T) {
-	type record = partition.Record
+	type record = contract.Record
 	const before = "1g.10gb@0 1g.10gb@1"
 	for name, test := range map[string]struct {
 		change func(*bench, *record)
@@ -99,7 +124,7 @@ func TestRefuses(t *testing.T) {
 		"off by configuration": {func(b *bench, _ *record) { b.config.Freeze = true }, "freeze: true"},
 		"mig-manager runs too": {func(b *bench, _ *record) {
 			b.api.label("nvidia.com/gpu.deploy.mig-manager", "true")
-			b.api.label(partition.ConfigLabel, "all-1g.10gb")
+			b.api.label(contract.ConfigLabel, "all-1g.10gb")
 		}, "mig-manager runs there too"},
 		"off by annotation":       {func(b *bench, _ *record) { b.api.set(OffAnnotation, "please") }, OffAnnotation},
 		"no device plugin":        {func(b *bench, _ *record) { b.api.plugins = nil }, "is devicePlugin right?"},
@@ -125,11 +150,11 @@ func TestRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, h100(t, 0, "!1g.10gb@0 1g.10gb@1"))
-			b.order(before, "1g.10gb@0", func(r *partition.Record) { test.change(b, r) })
+			b.order(before, "1g.10gb@0", func(r *contract.Record) { test.change(b, r) })
 			b.set(b.state)
 			was := b.layout()
 			b.tick()
-			if a := b.answer(); a.State != partition.AgentRestored || a.Touched || !strings.Contains(a.Message, test.why) {
+			if a := b.answer(); a.State != contract.AgentRestored || a.Touched || !strings.Contains(a.Message, test.why) {
 				t.Errorf("answer %+v, want restored because of %q", a, test.why)
 			}
 			if got := b.layout(); got != was || b.machine().Changes != 0 {
@@ -173,7 +198,7 @@ func TestUndoAfterFailure(t *testing.T) {
 			b.set(b.state)
 			b.order(before, "2g.20gb@4")
 			b.tick()
-			if a := b.answer(); a.State != partition.AgentRestored || !a.Touched || a.Message == "" {
+			if a := b.answer(); a.State != contract.AgentRestored || !a.Touched || a.Message == "" {
 				t.Errorf("answer %+v", a)
 			}
 			if got := b.layout(); got != before {
@@ -194,16 +219,16 @@ func TestFailedUndo(t *testing.T) {
 	b.set(b.state)
 	r := b.order("1g.10gb@4", "2g.20gb@4")
 	b.tick()
-	if a := b.answer(); a.State != partition.AgentFailed || !strings.Contains(a.Message, "fallen off") {
+	if a := b.answer(); a.State != contract.AgentFailed || !strings.Contains(a.Message, "fallen off") {
 		t.Errorf("answer %+v", a)
 	}
 	lost := b.machine()
 	lost.GPUs[0].Lost, lost.Fails = true, nil
 	b.set(lost)
-	r.Undo = &partition.Undo{Since: b.now, Attempts: 1}
-	b.api.set(partition.RecordAnnotation, r.String())
+	r.Undo = &contract.Undo{Since: b.now, Attempts: 1}
+	b.api.set(contract.RecordAnnotation, r.String())
 	b.tick()
-	if a := b.answer(); a.State != partition.AgentFailed || a.Undo != 1 || !a.Touched {
+	if a := b.answer(); a.State != contract.AgentFailed || a.Undo != 1 || !a.Touched {
 		t.Errorf("answer to the first attempt %+v", a)
 	}
 	if rep := b.report(); rep.GPUs[0].Problem == "" || rep.GPUs[1].Problem != "" || rep.GPUs[1].Instances[0].Place != "1g@0:1" {
@@ -213,9 +238,9 @@ func TestFailedUndo(t *testing.T) {
 	back.GPUs[0].Lost = false
 	b.set(back)
 	r.Undo.Attempts = 2
-	b.api.set(partition.RecordAnnotation, r.String())
+	b.api.set(contract.RecordAnnotation, r.String())
 	b.tick()
-	if a := b.answer(); a.State != partition.AgentRestored || b.layout() != "1g.10gb@4" {
+	if a := b.answer(); a.State != contract.AgentRestored || b.layout() != "1g.10gb@4" {
 		t.Errorf("after it came back: %+v, %s", a, b.layout())
 	}
 }
@@ -223,9 +248,9 @@ func TestFailedUndo(t *testing.T) {
 // TestUndoOfNothing: undoing an operation that the agent never saw ends at once.
 func TestUndoOfNothing(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
-	b.order("1g.10gb@4", "2g.20gb@4", func(r *partition.Record) { r.Undo = &partition.Undo{Since: b.now, Attempts: 1} })
+	b.order("1g.10gb@4", "2g.20gb@4", func(r *contract.Record) { r.Undo = &contract.Undo{Since: b.now, Attempts: 1} })
 	b.tick()
-	if a := b.answer(); a.State != partition.AgentRestored || a.Undo != 1 || b.machine().Changes != 0 {
+	if a := b.answer(); a.State != contract.AgentRestored || a.Undo != 1 || b.machine().Changes != 0 {
 		t.Errorf("%+v, %d changes", a, b.machine().Changes)
 	}
 }
@@ -237,7 +262,7 @@ func TestPluginDoesNotRestart(t *testing.T) {
 	b.api.broken = true
 	b.order("1g.10gb@4", "2g.20gb@4")
 	b.tick()
-	if a := b.answer(); a.State != partition.AgentFailed || b.layout() != "1g.10gb@4" || !strings.Contains(a.Message, "device plugin") {
+	if a := b.answer(); a.State != contract.AgentFailed || b.layout() != "1g.10gb@4" || !strings.Contains(a.Message, "device plugin") {
 		t.Errorf("%+v, %s", a, b.layout())
 	}
 }
@@ -267,15 +292,15 @@ func TestMode(t *testing.T) {
 			}
 			b := newBench(t, c, other)
 			b.config.AllowModeChange = test.allow
-			r := b.order("empty", "3g.40gb@0", func(r *partition.Record) { r.Whole, r.Model = true, test.product })
+			r := b.order("empty", "3g.40gb@0", func(r *contract.Record) { r.Whole, r.Model = true, test.product })
 			b.tick()
 			if got := b.layout(); got != test.want || !strings.Contains(b.answer().Message, test.why) {
 				t.Fatalf("GPU %s, want %s: %+v", got, test.want, b.answer())
 			}
-			r.Undo = &partition.Undo{Since: b.now, Attempts: 1}
-			b.api.set(partition.RecordAnnotation, r.String())
+			r.Undo = &contract.Undo{Since: b.now, Attempts: 1}
+			b.api.set(contract.RecordAnnotation, r.String())
 			b.tick()
-			if got := b.layout(); got != "whole" || b.answer().State != partition.AgentRestored {
+			if got := b.layout(); got != "whole" || b.answer().State != contract.AgentRestored {
 				t.Errorf("back: %s, %+v", got, b.answer())
 			}
 		})
@@ -290,7 +315,7 @@ func TestHangingDriver(t *testing.T) {
 	b.set(b.state)
 	b.order("1g.10gb@4", "2g.20gb@4")
 	b.tick()
-	if a := b.answer(); a.State != partition.AgentRestored || a.Touched || !strings.Contains(a.Message, "does not answer") {
+	if a := b.answer(); a.State != contract.AgentRestored || a.Touched || !strings.Contains(a.Message, "does not answer") {
 		t.Errorf("answer %+v", a)
 	}
 	if r := b.report(); !strings.Contains(r.Problem, "does not answer") {
@@ -311,9 +336,9 @@ func TestIgnoredOperations(t *testing.T) {
 		`{"id":"a","actuator":"agent","target":"2g.20gb@4","before":"1g.10gb@4","deadline":"2027-01-01T00:00:00Z"}`,
 	} {
 		b := newBench(t, h100(t, 0, "1g.10gb@4"))
-		b.api.set(partition.RecordAnnotation, text)
+		b.api.set(contract.RecordAnnotation, text)
 		b.tick()
-		if n := b.machine().Changes; n != 0 || b.api.get(partition.AgentAnnotation) != "" {
+		if n := b.machine().Changes; n != 0 || b.api.get(contract.AgentAnnotation) != "" {
 			t.Errorf("%s: %d changes", text, n)
 		}
 	}
@@ -331,10 +356,10 @@ func TestOperationIsRevoked(t *testing.T) {
 				switch {
 				case n != 1:
 				case undone:
-					r.Undo = &partition.Undo{Since: b.now, Attempts: 1}
-					b.api.set(partition.RecordAnnotation, r.String())
+					r.Undo = &contract.Undo{Since: b.now, Attempts: 1}
+					b.api.set(contract.RecordAnnotation, r.String())
 				default:
-					b.api.set(partition.RecordAnnotation, "")
+					b.api.set(contract.RecordAnnotation, "")
 				}
 			})
 			b.tick()
@@ -345,7 +370,7 @@ func TestOperationIsRevoked(t *testing.T) {
 				return
 			}
 			b.tick()
-			if a := b.answer(); a.State != partition.AgentRestored || a.Undo != 1 || b.layout() != before {
+			if a := b.answer(); a.State != contract.AgentRestored || a.Undo != 1 || b.layout() != before {
 				t.Errorf("%+v, %s", a, b.layout())
 			}
 		})
@@ -364,7 +389,7 @@ func TestDeadlineExceeded(t *testing.T) {
 		}
 	})
 	b.tick()
-	if a := b.answer(); a.State != partition.AgentRestored || b.layout() != "1g.10gb@4" || !strings.Contains(a.Message, "deadline") {
+	if a := b.answer(); a.State != contract.AgentRestored || b.layout() != "1g.10gb@4" || !strings.Contains(a.Message, "deadline") {
 		t.Errorf("%+v, %s", a, b.layout())
 	}
 }
@@ -399,22 +424,22 @@ func TestLostAnnotation(t *testing.T) {
 	for name, test := range map[string]struct {
 		device, diary string
 		change        func(*bench)
-		state         partition.AgentState
+		state         contract.AgentState
 		want, why     string
 	}{
-		"half done, missing":      {"1g.10gb@4", "", nil, partition.AgentRestored, before, ""},
-		"half done, broken":       {"1g.10gb@4", `{"id":`, nil, partition.AgentRestored, before, ""},
-		"done, a megabyte":        {"2g.20gb@4", strings.Repeat("x", 1<<20), nil, partition.AgentRestored, before, ""},
-		"as it was":               {before, "", nil, partition.AgentRestored, before, ""},
-		"half done, on the way":   {"1g.10gb@4", "{", func(b *bench) { b.order(before, "2g.20gb@4") }, partition.AgentRestored, before, ""},
-		"half done, switched off": {"1g.10gb@4", "", func(b *bench) { b.config.Freeze = true }, partition.AgentFailed, "1g.10gb@4", "freeze: true"},
-		"the GPU is away": {"1g.10gb@4", "", func(b *bench) { b.state.GPUs[0].Lost = true; b.set(b.state) }, partition.AgentFailed, "1g.10gb@4",
+		"half done, missing":      {"1g.10gb@4", "", nil, contract.AgentRestored, before, ""},
+		"half done, broken":       {"1g.10gb@4", `{"id":`, nil, contract.AgentRestored, before, ""},
+		"done, a megabyte":        {"2g.20gb@4", strings.Repeat("x", 1<<20), nil, contract.AgentRestored, before, ""},
+		"as it was":               {before, "", nil, contract.AgentRestored, before, ""},
+		"half done, on the way":   {"1g.10gb@4", "{", func(b *bench) { b.order(before, "2g.20gb@4") }, contract.AgentRestored, before, ""},
+		"half done, switched off": {"1g.10gb@4", "", func(b *bench) { b.config.Freeze = true }, contract.AgentFailed, "1g.10gb@4", "freeze: true"},
+		"the GPU is away": {"1g.10gb@4", "", func(b *bench) { b.state.GPUs[0].Lost = true; b.set(b.state) }, contract.AgentFailed, "1g.10gb@4",
 			"fallen off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, h100(t, 0, test.device))
-			b.order(before, "2g.20gb@4", func(r *partition.Record) { r.Undo = &partition.Undo{Since: b.now, Attempts: 1} })
-			b.api.set(partition.AgentAnnotation, test.diary)
+			b.order(before, "2g.20gb@4", func(r *contract.Record) { r.Undo = &contract.Undo{Since: b.now, Attempts: 1} })
+			b.api.set(contract.AgentAnnotation, test.diary)
 			if test.change != nil {
 				test.change(b)
 			}
@@ -433,7 +458,7 @@ func TestLostAnnotation(t *testing.T) {
 // a killed one it does so early.
 func TestExporterIsQuiescedAgain(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
-	j := &job{a: b.agent(), record: partition.Record{ID: "op-1", UUID: fakenvml.GPUUUID(0)}}
+	j := &job{a: b.agent(), record: contract.Record{ID: "op-1", UUID: fakenvml.GPUUUID(0)}}
 	for range 2 {
 		if err := j.quiesce(t.Context(), []string{fakenvml.GPUUUID(0)}); err != nil {
 			t.Fatal(err)
@@ -446,7 +471,7 @@ func TestExporterIsQuiescedAgain(t *testing.T) {
 	if err := j.quiesce(t.Context(), []string{fakenvml.GPUUUID(0)}); err != nil || b.exporter.asked != 2 {
 		t.Errorf("after half of the time: asked %d times, %v", b.exporter.asked, err)
 	}
-	killed := &job{a: b.agent(), record: j.record, answer: partition.Answer{Touched: true}}
+	killed := &job{a: b.agent(), record: j.record, answer: contract.Answer{Touched: true}}
 	killed.resume(t.Context())
 	if b.exporter.isQuiesced(fakenvml.GPUUUID(0)) {
 		t.Error("the exporter was not called back by the next agent")
@@ -496,13 +521,13 @@ func TestReportIsWritten(t *testing.T) {
 		change func()
 		writes int
 	}{
-		{partition.ReportEvery - 10*time.Second, nil, 0},
+		{contract.ReportEvery - 10*time.Second, nil, 0},
 		{10 * time.Second, nil, 1},
 		{time.Second, func() { b.kubelet.give(fakenvml.MIGUUID(0, 0), "p") }, 0}, // its period is not over
 		{10 * time.Second, func() { b.kubelet.give(fakenvml.MIGUUID(0, 0), "p") }, 1},
 		// The node's clock is set back: the report on the node is in the future.
 		{-time.Hour, nil, 1},
-		{10 * time.Second, func() { b.api.set(partition.LayoutAnnotation, "{") }, 1},
+		{10 * time.Second, func() { b.api.set(contract.LayoutAnnotation, "{") }, 1},
 	} {
 		n := len(b.api.writes())
 		b.now = b.now.Add(step.after)

@@ -1,4 +1,4 @@
-package agent
+package main
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/agent/hardware"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/procstat"
 )
 
 // Environment of the child process, which is an agent.
@@ -41,7 +41,7 @@ func child() {
 	if err != nil {
 		fail(err)
 	}
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: os.Getenv(childEnv), QPS: -1})
+	cluster, err := NewCluster(&rest.Config{Host: os.Getenv(childEnv), QPS: -1}, "n")
 	if err != nil {
 		fail(err)
 	}
@@ -49,9 +49,7 @@ func child() {
 	if err != nil {
 		fail(err)
 	}
-	cluster := NewCluster(client, "n")
-	a := New(Options{Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), PodResources: kubelet,
-		Exporter: NewExporter(c.Exporter), Config: c, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	a := New(Options{Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), Kubelet: kubelet, Config: c, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Now: func() time.Time { return start }})
 	if err := a.Tick(context.Background()); err != nil {
 		fail(err)
@@ -97,9 +95,9 @@ func stories(t *testing.T) map[string]func() (b *bench, want string) {
 		"back": func() (*bench, string) {
 			b := newBench(t, h100(t, 0, "!3g.40gb@0 2g.20gb@4"))
 			r := b.order(before, after)
-			b.api.set(partition.AgentAnnotation, partition.Answer{ID: r.ID, State: partition.AgentDone, Touched: true}.String())
-			r.Undo = &partition.Undo{Since: b.now, Attempts: 1}
-			b.api.set(partition.RecordAnnotation, r.String())
+			b.api.set(contract.AgentAnnotation, contract.Answer{ID: r.ID, State: contract.AgentDone, Touched: true}.String())
+			r.Undo = &contract.Undo{Since: b.now, Attempts: 1}
+			b.api.set(contract.RecordAnnotation, r.String())
 			return b, before
 		},
 	}
@@ -109,7 +107,7 @@ func stories(t *testing.T) map[string]func() (b *bench, want string) {
 func (b *bench) settled(want string) {
 	b.t.Helper()
 	for range 3 {
-		if a, err := partition.ParseAnswer(b.api.get(partition.AgentAnnotation)); err == nil && a.Undo == b.attempt() && a.Final() {
+		if a, err := contract.ParseAnswer(b.api.get(contract.AgentAnnotation)); err == nil && a.Undo == b.attempt() && a.Final() {
 			break
 		}
 		b.tick()
@@ -121,7 +119,7 @@ func (b *bench) settled(want string) {
 		b.t.Errorf("the busy instance is now %+v", busy)
 	}
 	a := b.answer()
-	if ok := a.State == partition.AgentDone && a.Undo == 0 || a.State == partition.AgentRestored && a.Undo == 1; !ok {
+	if ok := a.State == contract.AgentDone && a.Undo == 0 || a.State == contract.AgentRestored && a.Undo == 1; !ok {
 		b.t.Errorf("answer %+v", a)
 	}
 	b.api.mu.Lock()
@@ -135,7 +133,7 @@ func (b *bench) settled(want string) {
 }
 
 func (b *bench) attempt() int {
-	r, err := partition.ParseRecord(b.api.get(partition.RecordAnnotation))
+	r, err := contract.ParseRecord(b.api.get(contract.RecordAnnotation))
 	if err != nil || r.Undo == nil {
 		return 0
 	}
@@ -208,7 +206,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 // server use their time elsewhere.
 func BenchmarkProgram(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "gpuscale-agent")
-	if out, err := exec.Command("go", "build", "-trimpath", "-o", program, "../..").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-trimpath", "-o", program, ".").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	const ones = "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.10gb@6"
@@ -221,36 +219,37 @@ func BenchmarkProgram(b *testing.B) {
 	n.config.Period = metav1.Duration{Duration: time.Second} // a tenth of the usual one
 	n.config.LockFile = filepath.Join(filepath.Dir(n.path), "lock")
 	pid := n.start(program)
-	await.For(b, 2*time.Minute, "a first look", func() error { _, err := partition.ParseReport(n.api.get(partition.LayoutAnnotation)); return err })
+	await.For(b, 2*time.Minute, "a first look", func() error { _, err := contract.ParseReport(n.api.get(contract.LayoutAnnotation)); return err })
 	for b.Loop() {
 		for i := range 10 {
 			from, to := ones, "3g.40gb@0 3g.40gb@4"
 			if i%2 == 1 {
 				from, to = to, from
 			}
-			r := n.order(from, to, func(r *partition.Record) { r.ID = fmt.Sprint("op-", i) })
+			r := n.order(from, to, func(r *contract.Record) { r.ID = fmt.Sprint("op-", i) })
 			await.For(b, 2*time.Minute, "a layout", func() error {
-				if a, err := partition.ParseAnswer(n.api.get(partition.AgentAnnotation)); err != nil || a.ID != r.ID || a.State != partition.AgentDone {
+				if a, err := contract.ParseAnswer(n.api.get(contract.AgentAnnotation)); err != nil || a.ID != r.ID || a.State != contract.AgentDone {
 					return fmt.Errorf("%+v: %w", a, err)
 				}
 				return nil
 			})
-			n.api.set(partition.RecordAnnotation, "")
+			n.api.set(contract.RecordAnnotation, "")
 			await.For(b, 2*time.Minute, "the end of it", func() error {
-				if n.api.get(partition.AgentAnnotation) != "" {
+				if n.api.get(contract.AgentAnnotation) != "" {
 					return errors.New("its answer is still there")
 				}
 				return nil
 			})
 		}
-		before, looks := processor(b, pid), n.api.looked()
+		before, looks := procstat.CPU(pid), n.api.looked()
 		const idle = 30
 		await.True(b, 10*time.Minute, "looks at a node that nothing happens on", func() bool { return n.api.looked()-looks >= idle })
-		b.ReportMetric(float64((processor(b, pid)-before).Milliseconds())/float64(n.api.looked()-looks), "cpu-ms/look")
+		b.ReportMetric(float64((procstat.CPU(pid)-before).Milliseconds())/float64(n.api.looked()-looks), "cpu-ms/look")
 	}
-	b.ReportMetric(procStatus(b, pid, "VmRSS"), "MiB-resident")
-	b.ReportMetric(procStatus(b, pid, "VmHWM"), "MiB-peak")
-	b.ReportMetric(procStatus(b, pid, "RssFile"), "MiB-of-files")
+	memory := procstat.Memory(pid)
+	for unit, bytes := range map[string]int64{"MiB-resident": memory.Now, "MiB-peak": memory.Peak, "MiB-of-files": memory.File} {
+		b.ReportMetric(float64(bytes)/(1<<20), unit)
+	}
 }
 
 // start runs the program against the bench's node until the test ends.
@@ -272,7 +271,7 @@ func (b *bench) start(program string) (pid int) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	cmd := exec.Command(program, "agent", "--node-name=n", "--pod=", "--listen=127.0.0.1:0", "--config="+filepath.Join(dir, "config.yaml"), "--kubeconfig="+filepath.Join(dir, "kubeconfig"))
+	cmd := exec.Command(program, "--node-name=n", "--pod=", "--listen=127.0.0.1:0", "--config="+filepath.Join(dir, "config.yaml"), "--kubeconfig="+filepath.Join(dir, "kubeconfig"))
 	cmd.Stderr = output
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
@@ -285,34 +284,4 @@ func (b *bench) start(program string) (pid int) {
 		}
 	})
 	return cmd.Process.Pid
-}
-
-// procStatus reads a line of /proc/PID/status, in MiB.
-func procStatus(t testing.TB, pid int, field string) float64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kib float64
-	_, after, _ := strings.Cut(string(text), field+":")
-	if _, err := fmt.Sscan(after, &kib); err != nil {
-		t.Fatalf("%s: %v", field, err)
-	}
-	return kib / 1024
-}
-
-// processor is the CPU time of a process so far, in steps of 10 ms.
-func processor(t testing.TB, pid int) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	var user, system time.Duration
-	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
-		t.Fatal(err)
-	}
-	return (user + system) * 10 * time.Millisecond
 }
