@@ -106,3 +106,21 @@ spec:
 `, name, pods)
 	})
 }
+
+// TestNeighbourMPIOperator: launcher and workers of an MPIJob get their nodes together, or none
+// (docs/kubeflow.md).
+func TestNeighbourMPIOperator(t *testing.T) {
+	x, _ := begin(t)
+	x.crds(build.MPIOperator, "manifests/base/kubeflow.org_mpijobs.yaml")
+	x.program(t, build.MPIOperator, "mpi-operator", proc.Spec{Args: []string{"--lock-namespace=" + guests}})
+	x.pool()
+	x.whole("kubeflow.org/v2beta1/MPIJob", "training.kubeflow.org/job-name", func(name string, pods int) string {
+		role := fmt.Sprintf(`{replicas: %%d, template: %s}`, oneContainer("mpi"))
+		return fmt.Sprintf(`
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {namespace: guests, name: %s}
+spec: {slotsPerWorker: 2, mpiReplicaSpecs: {Launcher: %s, Worker: %s}}
+`, name, fmt.Sprintf(role, 1), fmt.Sprintf(role, pods-1))
+	})
+}
