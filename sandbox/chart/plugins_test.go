@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -99,7 +100,8 @@ spec:
 		x.must(unstructured.SetNestedField(u.Object, true, "spec", "suspend"))
 	})
 	x.wait("the end of the workers", func() error { return x.count(workers, 0, corev1.PodRunning) })
-	x.wait("the end of the nodes", func() error { return x.nodes(t.Context(), "gang", 0) })
+	idle := func() error { return errors.Join(x.nodes(t.Context(), "gang", 0), x.nodes(t.Context(), "whole", 1)) }
+	x.wait("the end of the nodes", idle)
 	x.reconciled()
-	x.must(x.nodes(t.Context(), "gang", 0))
+	x.must(idle())
 }
