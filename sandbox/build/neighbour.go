@@ -30,11 +30,14 @@ var (
 	Alertmanager = Neighbour{Name: "Alertmanager", Module: "github.com/prometheus/alertmanager", Version: "v0.31.1", packages: []string{"cmd/alertmanager"}}
 	// ClusterAPI's core: the controllers of Cluster, MachineDeployment, MachineSet, Machine and MachinePool.
 	ClusterAPI         = Neighbour{Name: "Cluster API", Module: "sigs.k8s.io/cluster-api", Version: "v1.14.2", packages: []string{"core"}}
+	Descheduler        = Neighbour{Name: "descheduler", Module: "sigs.k8s.io/descheduler", Version: "v0.35.1", packages: []string{"cmd/descheduler"}}
 	JobSet             = Neighbour{Name: "JobSet", Module: "sigs.k8s.io/jobset", Version: "v0.10.1", packages: []string{"."}}
 	Karpenter          = Neighbour{Name: "Karpenter", Module: "sigs.k8s.io/karpenter", Version: "v1.14.0", packages: []string{"kwok"}}
 	KEDA               = Neighbour{Name: "KEDA", Module: "github.com/kedacore/keda/v2", Version: "v2.21.0", packages: []string{"cmd/operator", "cmd/adapter"}}
 	Kueue              = Neighbour{Name: "Kueue", Module: "sigs.k8s.io/kueue", Version: "v0.15.0", packages: []string{"cmd/kueue"}}
+	KubeRay            = Neighbour{Name: "KubeRay", Module: "github.com/ray-project/kuberay/ray-operator", Version: "v1.5.1", packages: []string{"."}}
 	LeaderWorkerSet    = Neighbour{Name: "LeaderWorkerSet", Module: "sigs.k8s.io/lws", Version: "v0.7.0", packages: []string{"cmd"}}
+	MPIOperator        = Neighbour{Name: "MPI Operator", Module: "github.com/kubeflow/mpi-operator", Version: "v0.8.0", packages: []string{"cmd/mpi-operator"}}
 	PrometheusOperator = Neighbour{
 		Name: "prometheus-operator", Module: "github.com/prometheus-operator/prometheus-operator", Version: "v0.85.0", packages: []string{"cmd/operator"},
 	}

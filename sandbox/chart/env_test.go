@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -102,16 +103,16 @@ rules:
 var thirdParties = []neighbours.Source{
 	neighbours.ClusterAPI(),
 	neighbours.Karpenter(),
-	{Module: "github.com/prometheus-operator/prometheus-operator", Version: "v0.85.0", Files: []string{
+	{Neighbour: build.PrometheusOperator, Files: []string{
 		"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
 		"example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
 		"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
 		"example/prometheus-operator-crd/monitoring.coreos.com_prometheuses.yaml",
 	}},
-	{Module: "github.com/cert-manager/cert-manager", Version: "v1.21.2", Files: []string{
+	{Neighbour: build.Neighbour{Module: "github.com/cert-manager/cert-manager", Version: "v1.21.2"}, Files: []string{
 		"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml",
 	}},
-	{Module: "sigs.k8s.io/scheduler-plugins", Version: "v0.33.5", Files: []string{"config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"}},
+	{Neighbour: build.SchedulerPlugins, Files: []string{"config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"}},
 }
 
 func newPlane(ctx context.Context) (_ *plane, err error) {

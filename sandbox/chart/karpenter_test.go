@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/sandbox/build"
-	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -58,12 +57,11 @@ spec:
 // and the free ones of them go, by name.
 func TestNeighbourKarpenter(t *testing.T) {
 	x, b := begin(t)
-	karpenter := b.neighbour(t, build.Karpenter, "kwok")
-	x.must(b.InstallSources(t.Context(), neighbours.Source{Module: build.Karpenter.Module, Version: build.Karpenter.Version, Files: []string{"kwok/apis/crds/*.yaml"}}))
+	x.crds(build.Karpenter, "kwok/apis/crds/*.yaml")
 	types := filepath.Join(t.TempDir(), "types.json")
 	x.must(os.WriteFile(types, []byte(p5), 0o600))
-	b.beside(t, proc.Spec{Name: "karpenter", Path: karpenter, Env: []string{
-		"KUBECONFIG=" + b.Cluster.Kubeconfig(), "DISABLE_LEADER_ELECTION=true", "FEATURE_GATES=StaticCapacity=true",
+	b.program(t, build.Karpenter, "kwok", proc.Spec{Env: []string{
+		"DISABLE_LEADER_ELECTION=true", "FEATURE_GATES=StaticCapacity=true",
 		"INSTANCE_TYPES_FILE_PATH=" + types, "METRICS_PORT=" + port(t), "HEALTH_PROBE_PORT=" + port(t),
 	}})
 	b.reinstalled(t, "--set", "autoscaler.pools.karpenter=true", "--set", "autoscaler.config.policy.scaleDownCooldown=1s")

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/sandbox/build"
-	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
@@ -43,7 +42,7 @@ func TestNeighbourKEDA(t *testing.T) {
 	const namespace, service = "keda", "keda-operator-metrics-apiserver"
 	x, b := begin(t)
 	operator, adapter := b.neighbour(t, build.KEDA, "operator"), b.neighbour(t, build.KEDA, "adapter")
-	x.must(b.InstallSources(t.Context(), neighbours.Source{Module: build.KEDA.Module, Version: build.KEDA.Version, Files: []string{"config/crd/bases/*.yaml"}}))
+	x.crds(build.KEDA, "config/crd/bases/*.yaml")
 	certs, metrics, at := t.TempDir(), address(t), port(t)
 	x.mount(namespace, "kedaorg-certs", certs)
 	env := []string{"KUBECONFIG=" + b.Cluster.Kubeconfig(), "WATCH_NAMESPACE=", "POD_NAMESPACE=" + namespace, "KEDA_CLUSTER_OBJECT_NAMESPACE=" + namespace}

@@ -1,9 +1,11 @@
 package chart
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +65,7 @@ func oneContainer(name string) string {
 }
 
 // TestNeighbourTrainer: the nodes of a TrainJob, which its JobSet makes, come together or not
-// at all (docs/kubeflow.md).
+// at all, and a suspended one gets none (docs/kubeflow.md).
 func TestNeighbourTrainer(t *testing.T) {
 	x, _ := begin(t)
 	x.manifests(build.JobSet, "jobset", "jobset-webhook-service")
@@ -94,15 +96,46 @@ health: {healthProbeBindAddress: %q}
 	x.must(err)
 	x.add(string(runtime))
 	x.pool()
-	x.whole("trainer.kubeflow.org/v1alpha1/TrainJob", "jobset.sigs.k8s.io/jobset-name", func(name string, pods int) string {
+	job := func(name, runtime string, pods int, more string) string {
 		return fmt.Sprintf(`
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata: {namespace: guests, name: %s}
 spec:
-  runtimeRef: {name: torch-distributed}
-  trainer: {numNodes: %d, resourcesPerNode: {limits: {nvidia.com/gpu: "2"}}}
+  runtimeRef: {name: %s}
+  trainer: {numNodes: %d, resourcesPerNode: {requests: {nvidia.com/gpu: "2"}, limits: {nvidia.com/gpu: "2"}}}
   podTemplateOverrides: [{targetJobs: [{name: node}], spec: {nodeSelector: {gpuscale.io/pool: gang}}}]
-`, name, pods)
+  %s
+`, name, runtime, pods, more)
+	}
+	x.whole("trainer.kubeflow.org/v1alpha1/TrainJob", "jobset.sigs.k8s.io/jobset-name", func(name string, pods int) string {
+		return job(name, "torch-distributed", pods, "")
+	})
+	// The PodGroup of a suspended TrainJob is there. It has resources and no selector: any pool fits.
+	x.add(strings.NewReplacer("name: torch-distributed", "name: gang", "\nspec:\n  mlPolicy:", "\nspec:\n  podGroupPolicy: {coscheduling: {}}\n  mlPolicy:").Replace(string(runtime)))
+	x.add(job("suspended", "gang", 1, "suspend: true"))
+	x.wait("its PodGroup", func() error {
+		group := testenv.Object("scheduling.x-k8s.io/v1alpha1/PodGroup", guests, "suspended")
+		return x.Admin.Get(t.Context(), keyOf(group), group)
+	})
+	x.reconciled()
+	x.must(errors.Join(x.nodes(t.Context(), "gang", 2), x.nodes(t.Context(), "whole", 1)))
+}
+
+// TestNeighbourMPIOperator: launcher and workers of an MPIJob get their nodes together, or none
+// (docs/kubeflow.md).
+func TestNeighbourMPIOperator(t *testing.T) {
+	x, _ := begin(t)
+	x.crds(build.MPIOperator, "manifests/base/kubeflow.org_mpijobs.yaml")
+	x.program(t, build.MPIOperator, "mpi-operator", proc.Spec{Args: []string{"--lock-namespace=" + guests}})
+	x.pool()
+	x.whole("kubeflow.org/v2beta1/MPIJob", "training.kubeflow.org/job-name", func(name string, pods int) string {
+		role := fmt.Sprintf(`{replicas: %%d, template: %s}`, oneContainer("mpi"))
+		return fmt.Sprintf(`
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {namespace: guests, name: %s}
+spec: {slotsPerWorker: 2, mpiReplicaSpecs: {Launcher: %s, Worker: %s}}
+`, name, fmt.Sprintf(role, 1), fmt.Sprintf(role, pods-1))
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -32,6 +33,12 @@ func (b *env) neighbour(t *testing.T, n build.Neighbour, program string) string 
 	return path
 }
 
+// crds installs those of a neighbour's module.
+func (x *tale) crds(n build.Neighbour, files ...string) {
+	x.t.Helper()
+	x.must(x.InstallSources(x.t.Context(), neighbours.Source{Neighbour: n, Files: files}))
+}
+
 // address on the loopback that is a program's own until the test ends.
 func address(t *testing.T) string {
 	t.Helper()
@@ -43,6 +50,14 @@ func (b *env) beside(t *testing.T, spec proc.Spec) *proc.Process {
 	t.Helper()
 	spec.Log = b.Cluster.LogFile(spec.Name)
 	return testenv.Beside(t, spec)
+}
+
+// program runs a neighbour's program until the test ends, with a kubeconfig.
+func (b *env) program(t *testing.T, n build.Neighbour, program string, spec proc.Spec) *proc.Process {
+	t.Helper()
+	spec.Name, spec.Path = n.Name+" "+program, b.neighbour(t, n, program)
+	spec.Env = append(spec.Env, "KUBECONFIG="+b.Cluster.Kubeconfig())
+	return b.beside(t, spec)
 }
 
 // reinstalled runs our programs with further flags of Helm until the test ends.

@@ -19,7 +19,6 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/sandbox/build"
-	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
@@ -39,13 +38,8 @@ spec:
 // the chart, with the labels by which a Prometheus picks them, into that Prometheus' configuration.
 func TestNeighbourPrometheusOperator(t *testing.T) {
 	x, b := begin(t)
-	operator := b.neighbour(t, build.PrometheusOperator, "operator")
-	x.must(b.InstallSources(t.Context(), neighbours.Source{
-		Module: build.PrometheusOperator.Module, Version: build.PrometheusOperator.Version, Files: []string{"example/prometheus-operator-crd/*.yaml"},
-	}))
-	b.beside(t, proc.Spec{Name: "prometheus-operator", Path: operator, Env: []string{"KUBECONFIG=" + b.Cluster.Kubeconfig()}, Args: []string{
-		"--web.listen-address=" + address(t), "--kubelet-endpoints=false",
-	}})
+	x.crds(build.PrometheusOperator, "example/prometheus-operator-crd/*.yaml")
+	b.program(t, build.PrometheusOperator, "operator", proc.Spec{Args: []string{"--web.listen-address=" + address(t), "--kubelet-endpoints=false"}})
 	t.Cleanup(func() {
 		if err := b.upgrade(context.Background()); err != nil {
 			t.Error(err)

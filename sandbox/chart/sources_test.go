@@ -24,16 +24,14 @@ import (
 // the same targets with the same file and whose vmalert runs our rules.
 func TestNeighbourVictoriaMetrics(t *testing.T) {
 	_, b := begin(t)
-	server := b.neighbour(t, build.VictoriaMetrics, "victoria-metrics")
-	alert := b.neighbour(t, build.VictoriaMetrics, "vmalert")
 	url := "http://" + address(t)
-	b.beside(t, proc.Spec{Name: "victoria-metrics", Path: server, Args: []string{
+	b.program(t, build.VictoriaMetrics, "victoria-metrics", proc.Spec{Args: []string{
 		"-httpListenAddr=" + strings.TrimPrefix(url, "http://"), "-storageDataPath=" + t.TempDir(), "-retentionPeriod=400d",
 		// rule_files and storage are not for it.
 		"-promscrape.config=" + filepath.Join(b.Cluster.PrometheusDir(), "prometheus.yml"), "-promscrape.config.strictParse=false",
 		"-promscrape.fileSDCheckInterval=1s", "-promscrape.configCheckInterval=1s",
 	}})
-	b.beside(t, proc.Spec{Name: "vmalert", Path: alert, Args: []string{
+	b.program(t, build.VictoriaMetrics, "vmalert", proc.Spec{Args: []string{
 		"-httpListenAddr=" + address(t), "-datasource.url=" + url, "-remoteWrite.url=" + url, "-notifier.blackhole",
 		"-rule=" + filepath.Join(b.Cluster.PrometheusDir(), rulesFolder, "*.yaml"),
 	}})

@@ -33,7 +33,7 @@ import (
 // config/crd/full for the fields; pkg/constants/constants.go for the annotations, the modes and PredictorServiceName;
 // pkg/controller/v1beta1/inferenceservice/reconcilers/{autoscaler,deployment} for what "external" does and who owns the Deployment.
 var kserve = neighbours.Source{
-	Module: "github.com/kserve/kserve", Version: "v0.20.0", Files: []string{"config/crd/full/serving.kserve.io_inferenceservices.yaml"},
+	Neighbour: build.Neighbour{Module: "github.com/kserve/kserve", Version: "v0.20.0"}, Files: []string{"config/crd/full/serving.kserve.io_inferenceservices.yaml"},
 }
 
 // The recipe's objects are those of KServe's own CRD, and from its InferenceService the

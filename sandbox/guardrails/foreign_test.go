@@ -23,21 +23,22 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // foreignCRDs are the real definitions, in the modules of those who write them.
 var foreignCRDs = []neighbours.Source{
-	{Module: "sigs.k8s.io/kueue", Version: "v0.15.0", Files: []string{
+	{Neighbour: build.Kueue, Files: []string{
 		"config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", "config/components/crd/bases/kueue.x-k8s.io_clusterqueues.yaml",
 		"config/components/crd/bases/kueue.x-k8s.io_cohorts.yaml", "config/components/crd/bases/kueue.x-k8s.io_localqueues.yaml",
 		"config/components/crd/bases/kueue.x-k8s.io_resourceflavors.yaml",
 	}},
-	{Module: "sigs.k8s.io/jobset", Version: "v0.10.1", Files: []string{"config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"}},
-	{Module: "sigs.k8s.io/lws", Version: "v0.7.0", Files: []string{"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"}},
-	{Module: "sigs.k8s.io/scheduler-plugins", Version: "v0.33.5", Files: []string{"config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"}},
-	{Module: "volcano.sh/volcano", Version: "v1.15.0", Files: []string{"config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml", "config/crd/volcano/bases/scheduling.volcano.sh_queues.yaml"}},
+	{Neighbour: build.JobSet, Files: []string{"config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"}},
+	{Neighbour: build.LeaderWorkerSet, Files: []string{"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"}},
+	{Neighbour: build.SchedulerPlugins, Files: []string{"config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"}},
+	{Neighbour: build.Neighbour{Module: "volcano.sh/volcano", Version: "v1.15.0"}, Files: []string{"config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml", "config/crd/volcano/bases/scheduling.volcano.sh_queues.yaml"}},
 }
 
 // watching is a world that sees other projects' objects.

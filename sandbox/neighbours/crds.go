@@ -25,18 +25,18 @@ import (
 
 // Source of CRDs: files inside a Go module.
 type Source struct {
-	Module, Version string
-	Files           []string // patterns of path.Match, below the module's root
+	build.Neighbour
+	Files []string // patterns of path.Match, below the module's root
 }
 
 // ClusterAPI and Karpenter as their modules have them.
 func ClusterAPI() Source {
-	return Source{build.ClusterAPI.Module, build.ClusterAPI.Version, []string{"core/config/crd/bases/cluster.x-k8s.io_machine*.yaml"}}
+	return Source{build.ClusterAPI, []string{"core/config/crd/bases/cluster.x-k8s.io_machine*.yaml"}}
 }
 
 // Karpenter is the core; node classes are its providers'.
 func Karpenter() Source {
-	return Source{build.Karpenter.Module, build.Karpenter.Version, []string{"pkg/apis/crds/karpenter.sh_node*.yaml"}}
+	return Source{build.Karpenter, []string{"pkg/apis/crds/karpenter.sh_node*.yaml"}}
 }
 
 // ClusterAPIKinds are those of the objects that Machines keeps.
@@ -51,7 +51,7 @@ func KarpenterKinds() []schema.GroupVersionKind {
 
 // Install creates the CRDs. The API server takes a moment longer to serve them.
 func (s Source) Install(ctx context.Context, c client.Client) error {
-	dir, err := build.Neighbour{Module: s.Module, Version: s.Version}.Dir(ctx)
+	dir, err := s.Dir(ctx)
 	if err != nil {
 		return err
 	}

@@ -106,9 +106,9 @@ func (e *Env) Stop() {
 	_ = os.RemoveAll(e.Dir)
 }
 
-// InstallCRDs installs those of deploy/chart/gpuscale/files/crds and of further sources, and waits until
-// all CRDs of the cluster are served.
-func (e *Env) InstallCRDs(ctx context.Context, sources ...neighbours.Source) error {
+// InstallCRDs installs those of deploy/chart/gpuscale/files/crds, and waits until all CRDs of the cluster
+// are served.
+func (e *Env) InstallCRDs(ctx context.Context) error {
 	files, err := filepath.Glob(filepath.Join(e.Root, "deploy/chart/gpuscale/files/crds/*.yaml"))
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no CRDs in deploy/chart/gpuscale/files/crds: %w", errors.Join(err))
@@ -118,7 +118,7 @@ func (e *Env) InstallCRDs(ctx context.Context, sources ...neighbours.Source) err
 			return err
 		}
 	}
-	return e.InstallSources(ctx, sources...)
+	return e.InstallSources(ctx)
 }
 
 // InstallSources installs CRDs of other projects, and waits until all CRDs of the

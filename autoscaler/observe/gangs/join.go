@@ -20,6 +20,8 @@ type joiner struct {
 	groups map[id]*foreign.Object
 	makers map[id]*foreign.Object
 	queued map[types.UID]*foreign.Object // by the object that a Kueue Workload queues
+	owned  map[owner]*foreign.Object     // PodGroups
+	made   map[*foreign.Object]bool      // PodGroups of makers, which know what they have not created yet
 	queues map[id]bool                   // LocalQueues
 	flavor map[string]*foreign.Flavor
 	gangs  map[string]*gang
@@ -36,6 +38,12 @@ type joiner struct {
 
 // spent is what one namespace has of maxUnmade: no namespace takes another's.
 type spent struct{ pods, sets int }
+
+// owner of a PodGroup.
+type owner struct {
+	namespace string
+	uid       types.UID
+}
 
 // setOf is one set of a maker.
 type setOf struct {
@@ -61,6 +69,7 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 func newJoiner(in Input) *joiner {
 	j := &joiner{
 		in: in, groups: map[id]*foreign.Object{}, makers: map[id]*foreign.Object{}, queued: map[types.UID]*foreign.Object{},
+		owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
 		queues: map[id]bool{}, flavor: map[string]*foreign.Flavor{},
 		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{}, spent: map[string]spent{}, consumed: map[string]bool{},
 	}
@@ -76,6 +85,15 @@ func newJoiner(in Input) *joiner {
 				j.flavor[o.Name] = o.Flavor
 			case k == foreign.KueueLocalQueue:
 				j.queues[id{k, o.Namespace, o.Name}] = true
+			}
+		}
+	}
+	for _, k := range groupKinds {
+		for _, o := range in.Objects[k] {
+			for i := range o.OwnerReferences {
+				if of := (owner{o.Namespace, o.OwnerReferences[i].UID}); o.Group != nil && of.uid != "" && j.owned[of] == nil {
+					j.owned[of] = o
+				}
 			}
 		}
 	}
@@ -306,9 +324,11 @@ func (j *joiner) ofSet(of setOf) *gang {
 	if o == nil || o.Maker.Over || !slices.Contains(making, o.Kind) || o.Annotations[PlainAnnotation] == "false" {
 		return nil
 	}
-	if g := j.ownGroup(o); g != nil {
-		j.sets[of] = g
-		return g
+	if group := j.groupOfMaker(o); group != nil {
+		if g := j.ofGroup(group); g != nil {
+			j.sets[of] = g
+			return g
+		}
 	}
 	all := 0
 	for _, r := range o.Maker.Roles {
@@ -330,32 +350,20 @@ func (j *joiner) ofSet(of setOf) *gang {
 	return g
 }
 
-// ownGroup returns the PodGroup that a maker's templates name, as those of a TrainJob's JobSet do, or that
+// groupOfMaker returns the PodGroup that a maker's templates name, as those of a TrainJob's JobSet do, or that
 // it owns: Volcano creates one for its Job before any pod refers to it. A maker of several sets creates
-// one for each, which its pods name.
-func (j *joiner) ownGroup(o *foreign.Object) *gang {
+// one for each, which its pods name. Nil for none.
+func (j *joiner) groupOfMaker(o *foreign.Object) *foreign.Object {
 	for i := range o.Maker.Roles {
 		t := &o.Maker.Roles[i].Template
 		of := groupOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: corev1.PodSpec{SchedulingGroup: t.Spec.SchedulingGroup}})
 		of.namespace = o.Namespace
 		if group := j.groups[of]; of.name != "" && group != nil {
-			return j.ofGroup(group)
+			return group
 		}
 	}
-	if o.Maker.Sets != 1 || o.UID == "" {
+	if o.Maker.Sets != 1 {
 		return nil
 	}
-	for _, k := range groupKinds {
-		for _, group := range j.in.Objects[k] {
-			if group.Group == nil || group.Namespace != o.Namespace {
-				continue
-			}
-			for i := range group.OwnerReferences {
-				if group.OwnerReferences[i].UID == o.UID {
-					return j.ofGroup(group)
-				}
-			}
-		}
-	}
-	return nil
+	return j.owned[owner{o.Namespace, o.UID}]
 }

@@ -360,29 +360,34 @@ spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`
 }
 
 // TestTrainJob: a TrainJob's JobSet and the PodGroup that Kubeflow's Trainer (2.3, plugins coscheduling and
-// volcano) makes beside it are one gang, before any pod exists. The TrainJob owns both.
+// volcano) makes beside it are one gang, before any pod exists. The TrainJob owns both. It makes the PodGroup
+// of a suspended TrainJob, too.
 func TestTrainJob(t *testing.T) {
 	const owner = "ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: train, uid: t1, controller: true}]"
 	for plugin, c := range map[string]struct{ group, pods string }{
 		"coscheduling": {"scheduling.x-k8s.io/v1alpha1", "labels: {scheduling.x-k8s.io/pod-group: train}"},
 		"volcano":      {"scheduling.volcano.sh/v1beta1", "annotations: {scheduling.k8s.io/group-name: train}"},
 	} {
-		got := report(world(t, `apiVersion: jobset.x-k8s.io/v1alpha2
+		text := `apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
-metadata: {name: train, uid: js, `+owner+`}
+metadata: {name: train, uid: js, ` + owner + `}
 spec:
+  suspend: false
   replicatedJobs:
   - name: node
     replicas: 1
-    template: {spec: {parallelism: 2, completions: 2, template: {metadata: {`+c.pods+`}, spec: {containers: [{name: node, resources: {limits: {nvidia.com/gpu: "4"}}}]}}}}
+    template: {spec: {parallelism: 2, completions: 2, template: {metadata: {` + c.pods + `}, spec: {containers: [{name: node, resources: {limits: {nvidia.com/gpu: "4"}}}]}}}}
 ---
-apiVersion: `+c.group+`
+apiVersion: ` + c.group + `
 kind: PodGroup
-metadata: {name: train, `+owner+`}
-spec: {minMember: 2, minResources: {nvidia.com/gpu: "8"}}`))
+metadata: {name: train, ` + owner + `}
+spec: {minMember: 2, minResources: {nvidia.com/gpu: "8"}}`
 		const want = "train-node~0 4 GPUs JobSet/train in ml/train min 2\ntrain-node~1 4 GPUs JobSet/train in ml/train min 2\n"
-		if got != want {
+		if got := report(world(t, text)); got != want {
 			t.Errorf("%s: got\n%swant\n%s", plugin, got, want)
+		}
+		if got := report(world(t, strings.Replace(text, "suspend: false", "suspend: true", 1))); got != "" {
+			t.Errorf("%s, suspended: %s", plugin, got)
 		}
 	}
 }

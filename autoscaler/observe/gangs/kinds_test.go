@@ -9,6 +9,14 @@ const gpuPod = `
     spec:
       containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]`
 
+// rayGroup is what KubeRay makes for a RayCluster of a head and two workers, with Volcano.
+const rayGroup = `
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: ray-train-pg, ownerReferences: [{apiVersion: ray.io/v1, kind: RayCluster, name: train, uid: r, controller: true}]}
+spec: {minMember: 3, minResources: {nvidia.com/gpu: "16", cpu: "3"}}
+status: {phase: Pending}`
+
 // provisioning is a PodTemplate, and the beginning of a ProvisioningRequest.
 var provisioning = provisioningOf("{name: train}")
 
@@ -48,6 +56,18 @@ kind: PodGroup
 metadata: {name: train}
 spec: {minMember: 2, minResources: {nvidia.com/gpu: "16"}}
 status: {phase: Completed}`, want: ``},
+		"a suspended RayCluster, whose PodGroup KubeRay leaves as it was": {world: rayGroup, want: ``},
+		"of a RayCluster the pods that exist": {world: rayGroup + `
+---
+kind: Pod
+metadata: {name: head, annotations: {scheduling.k8s.io/group-name: ray-train-pg}, ownerReferences: [{kind: RayCluster, name: train, uid: r, controller: true}]}
+spec: {containers: [{name: c}]}
+---
+kind: Pod
+metadata: {name: worker, annotations: {scheduling.k8s.io/group-name: ray-train-pg}, ownerReferences: [{kind: RayCluster, name: train, uid: r, controller: true}]}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`, want: `
+1 exist in "ml/ray-train-pg" min 2`},
+		"a suspended Job, whose PodGroup Volcano made": {world: strings.ReplaceAll(rayGroup, "{apiVersion: ray.io/v1, kind: RayCluster,", "{apiVersion: batch/v1, kind: Job,"), want: ``},
 		"a Volcano Job's tasks, its PodGroup and a CPU-only master": {world: `
 apiVersion: batch.volcano.sh/v1alpha1
 kind: Job

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -26,7 +27,13 @@ var making = []foreign.Kind{foreign.KueueWorkload, foreign.VolcanoJob, foreign.L
 func (j *joiner) makeMissing() {
 	for _, k := range making {
 		for _, o := range sorted(j.in.Objects[k]) {
-			if o.Maker == nil || o.Maker.Over || o.Maker.Inactive || o.DeletionTimestamp != nil {
+			if o.Maker == nil {
+				continue
+			}
+			if group := j.groupOfMaker(o); group != nil {
+				j.made[group] = true
+			}
+			if o.Maker.Over || o.Maker.Inactive || o.DeletionTimestamp != nil {
 				continue
 			}
 			if k != foreign.KueueWorkload && j.workloadFor(o) != nil {
@@ -196,13 +203,26 @@ func (j *joiner) name(namespace, stem string, i int) string {
 	}
 }
 
-// fillGroups adds to each PodGroup the members that neither exist nor have an owner with a
-// template. They look like the existing members where those have one owner; else each requests an
-// equal part of the PodGroup's minimum resources.
+// atOnce are APIs whose objects create all their pods at once, whether they fit or not. What then does not
+// exist of their PodGroup is not about to: KubeRay leaves a suspended RayCluster's PodGroup as it was, and
+// Volcano a suspended Job's (KubeRay 1.7.0, Volcano 1.15.1; 2026-11).
+var atOnce = []string{"", "apps", "batch", "ray.io"}
+
+// createsAtOnce reports whether a PodGroup is owned by such an object.
+func createsAtOnce(o *foreign.Object) bool {
+	return slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
+		of, err := schema.ParseGroupVersion(r.APIVersion)
+		return err == nil && slices.Contains(atOnce, of.Group)
+	})
+}
+
+// fillGroups adds to each PodGroup the members that neither exist nor have a maker. They look like the
+// existing members where those have one owner; else each requests an equal part of the PodGroup's minimum
+// resources.
 func (j *joiner) fillGroups() {
 	for _, k := range groupKinds {
 		for _, o := range sorted(j.in.Objects[k]) {
-			if o.Group == nil || o.DeletionTimestamp != nil {
+			if o.Group == nil || o.DeletionTimestamp != nil || j.made[o] || createsAtOnce(o) {
 				continue
 			}
 			g := j.ofGroup(o)
