@@ -27,6 +27,9 @@ func (w *world) addForecasts(forecasts []Forecast) {
 func (w *world) prepare() {
 	tree := w.tree
 	defer func() { w.tree = tree }() // replicas that do not exist use nothing
+	for i := range w.pools {
+		w.pools[i].kept = min(w.pools[i].kept, math.MaxInt32-1) + 1 // a gang that is pending comes before replicas of its priority
+	}
 	for i := range w.forecasts {
 		w.expected[i] = w.prepareFor(&w.forecasts[i])
 	}

@@ -28,18 +28,12 @@ func (w *world) admit() {
 			}
 		}
 		for _, i := range rest {
-			if w.chargeReadable(i) && !ok && !w.pending[i].served { // without the core it is of no use
-				w.discharge(&w.pending[i])
-				w.refuseRest(g, i)
+			if p := &w.pending[i]; w.chargeReadable(i) && !ok && !p.served { // without the core it is of no use
+				w.discharge(p)
+				p.refused, p.reason, p.detail = true, g.reason, g.name+" "+g.detail
 			}
 		}
 	}
-}
-
-// refuseRest refuses a member beyond the core as the core was.
-func (w *world) refuseRest(g *gang, i int) {
-	p := &w.pending[i]
-	p.refused, p.reason, p.detail = true, g.reason, g.name+" "+g.detail
 }
 
 // chargeReadable charges a pod, and decides at once about one without a
