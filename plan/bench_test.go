@@ -48,9 +48,9 @@ func spreadWorld(n int, rule string) Snapshot {
 		p := Pod{Namespace: "a", Name: fmt.Sprintf("p%05d", i), Unschedulable: true, PendingSince: s.Now, Demand: demand.Demand{GPUs: 1}, Groups: []string{"g"}}
 		switch rule {
 		case "zone":
-			p.Spread = []Spread{{Rule{"zone", "g"}, 1}}
+			p.Spread = []Spread{{Rule: Rule{"zone", "g"}, MaxSkew: 1}}
 		case "host":
-			p.Spread = []Spread{{Rule{hostnameLabel, "g"}, 1}}
+			p.Spread = []Spread{{Rule: Rule{hostnameLabel, "g"}, MaxSkew: 1}}
 		case "apart":
 			p.Apart = []Rule{{hostnameLabel, "g"}}
 		}

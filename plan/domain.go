@@ -16,9 +16,9 @@ type domain struct {
 	group  *affinityGroup
 	keys   []string
 	values []string
-	now    int // slices that are free
-	free   int // and of nodes that can be added
-	most   int // GPUs that are there or can be added
+	now    float64 // GPUs for members that are free
+	free   float64 // and of nodes that can be added
+	most   int     // GPUs that are there or can be added
 }
 
 // text is "zone=a", or "rack=r1, zone=a".
@@ -157,18 +157,22 @@ func (w *world) domainsOf(members []int) []domain {
 		labels, _ := w.labelsAndTaints(n)
 		if d := of(labels, n.Node.Name); d != nil {
 			d.most += len(n.gpus())
-			d.free += n.freeSlices()
-			d.now += n.freeSlices()
+			d.now += w.fitting(k, &n.capacity)
+			d.free = d.now
 		}
 	}
 	for i := range w.pools {
 		p := &w.pools[i]
-		if !k.admitsNew(p) || p.Fixed || p.stop != "" || slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {
+		if !k.admitsNew(p) || p.Fixed || p.stop != "" {
 			continue
 		}
-		if d, more := of(p.Template.Labels, ""), p.Max-p.base-p.grown-p.later; d != nil && more > 0 {
+		more := p.Max - p.base - p.grown - p.later
+		if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {
+			more = min(more, 1)
+		}
+		if d := of(p.Template.Labels, w.nextNode(p)); d != nil && more > 0 {
 			d.most += more * len(p.Template.GPUs)
-			d.free += more * len(p.Template.GPUs) * gpuSlices
+			d.free += float64(more * len(p.Template.GPUs))
 		}
 	}
 	var out []domain
@@ -178,11 +182,22 @@ func (w *world) domainsOf(members []int) []domain {
 		}
 	}
 	slices.SortFunc(out, func(a, b domain) int {
-		holds, too := float64(a.now) >= need*gpuSlices, float64(b.now) >= need*gpuSlices
+		holds, too := a.now > need-rounding, b.now > need-rounding
 		if holds && too {
 			return cmp.Or(cmp.Compare(a.now, b.now), slices.Compare(a.values, b.values))
 		}
 		return cmp.Or(last(too, holds), cmp.Compare(b.free, a.free), slices.Compare(a.values, b.values))
 	})
 	return out[:min(len(out), maxDomains)]
+}
+
+// rounding is more than the error of a sum of GPU equivalents.
+const rounding = 1e-6
+
+// fitting is how many GPU equivalents of pods of a kind fit.
+func (w *world) fitting(k *kind, free *capacity) float64 {
+	if w.lacks(k, free) != "" {
+		return 0
+	}
+	return float64(w.fitsIn(k, free.clone())) * k.eq
 }

@@ -37,29 +37,36 @@ func (w *world) interruptionText(n *nodeState) string {
 	return "its provider interrupts it in " + short(n.LeavesAt.Sub(w.now))
 }
 
-// reserveElsewhere reserves capacity for each of a node's pods that is not expendable: free,
-// upcoming, of a repartitioned GPU, or of a new node of any pool. A pod without any
-// is pending again once it is evicted.
+// reserveElsewhere reserves capacity for each of a node's pods that comes back and is not
+// expendable: free, upcoming, of a repartitioned GPU, or of a new node of any pool. A pod
+// without any is pending again once it is evicted.
 func (w *world) reserveElsewhere(node int, pods []*Pod) {
-	w.expecting = len(pods)
+	w.expecting = 0
 	for _, p := range pods {
-		if i := w.kindOf(p); !w.expendable(p) {
+		if i := w.kindOf(p); w.returns(p) {
 			w.kinds[i].unserved++
+			w.expecting++
 		}
 	}
 	for _, p := range pods {
-		w.expecting--
 		i := w.kindOf(p)
 		k := &w.kinds[i]
 		w.place(p, node, -1)
-		if w.expendable(p) {
+		if !w.returns(p) {
 			continue
 		}
+		w.expecting--
 		k.unserved--
 		w.further = nil
 		n := &w.nodes[node]
 		w.provide(p, k, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(option) bool { return true })
 	}
+}
+
+// returns reports a pod for which capacity is kept once it has left: no controller
+// creates a bare pod again.
+func (w *world) returns(p *Pod) bool {
+	return !w.expendable(p) && (p.Evictable || p.Owner != "")
 }
 
 // continueEvacuation retries evictions that were refused. A node that is empty in

@@ -239,8 +239,17 @@ func tolerated(tolerations []Toleration, t Taint) bool {
 		if o.Key != t.Key && !(o.Key == "" && o.Operator == "Exists") {
 			continue
 		}
-		if o.Operator == "Exists" || o.Value == t.Value {
+		switch o.Operator {
+		case "", "Equal":
+			if o.Value == t.Value {
+				return true
+			}
+		case "Exists":
 			return true
+		case "Gt", "Lt":
+			if compareNumbers(o.Operator, t.Value, o.Value) {
+				return true
+			}
 		}
 	}
 	return false

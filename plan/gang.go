@@ -22,6 +22,7 @@ type gang struct {
 	members []int  // pending
 	reason  Reason
 	detail  string
+	lacks   Reason   // why the member that could not be served was not
 	places  []string // in which its members are near each other, chosen in this plan
 }
 
@@ -151,6 +152,7 @@ func (w *world) serveGang(u *unit) {
 			w.keepCapacity(u, core[f.done])
 		}
 		p := w.pending[core[f.done]].pod
+		g.lacks = f.reason
 		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", f.done+g.running, g.min, nearText(p), p.Key(), f.reason, f.detail))
 		return
 	}
@@ -204,7 +206,7 @@ func (w *world) keepCapacity(u *unit, failed int) {
 	for j := range w.pools {
 		if p := &w.pools[j]; !p.Fixed && p.stop == "" && w.misfit(k, p) == "" {
 			pools = append(pools, j)
-			members += max(p.Max, 0) * w.fitsNew(k, p)
+			members += max(p.Max, 0) * w.fitsIn(k, p.empty.clone())
 		}
 	}
 	if members < u.gang.min {

@@ -25,6 +25,11 @@ func (w *world) addForecasts(forecasts []Forecast) {
 // existing ones: in free or upcoming capacity, by repartitioning a GPU, or with a
 // node. A forecast only adds: nothing is removed because of one.
 func (w *world) prepare() {
+	tree := w.tree
+	defer func() { w.tree = tree }() // replicas that do not exist use nothing
+	for i := range w.pools {
+		w.pools[i].kept = min(w.pools[i].kept, math.MaxInt32-1) + 1 // a gang that is pending comes before replicas of its priority
+	}
 	for i := range w.forecasts {
 		w.expected[i] = w.prepareFor(&w.forecasts[i])
 	}
@@ -96,11 +101,23 @@ func (w *world) whyUnmet(f *Forecast, k *kind) string {
 	if t := w.tenantIndex(&f.Like); t >= 0 && !w.guaranteed(&f.Like) {
 		return "the rest is beyond what " + f.Like.Tenant + " is guaranteed"
 	}
+	if full := w.limitAbove(&f.Like); full != "" {
+		return "the rest is beyond the limit of " + full
+	}
 	reason, detail := w.whyNoScaleUp(k, &f.Like)
 	if reason == "" {
 		return "it is too early, or would cost more than being late"
 	}
 	return fmt.Sprintf("%s: %s", reason, detail)
+}
+
+// limitAbove names the tenant, from the pod's to the root, whose limit one more such
+// pod would exceed; empty for none.
+func (w *world) limitAbove(p *Pod) string {
+	if w.tenantIndex(p) < 0 {
+		return ""
+	}
+	return w.fullAbove(w.tree, p.Tenant, w.amountOf(p))
 }
 
 // guaranteed reports whether one more pod is within its tenant's guarantee, or
@@ -113,7 +130,7 @@ func (w *world) guaranteed(p *Pod) bool {
 // prepareOne provides capacity for one replica, and reports whether there is
 // any and whether it took an action.
 func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
-	if !w.guaranteed(&f.Like) {
+	if !w.guaranteed(&f.Like) || w.limitAbove(&f.Like) != "" {
 		return false, false
 	}
 	there, acted = w.provide(&f.Like, k, ForecastHeadroom, "forecast for "+f.At.UTC().Format("15:04:05"), func(o option) bool { return w.worthwhile(f, k, o) })
@@ -175,9 +192,9 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
 }
 
-// fitsNew is how many pods of the kind fit on a new node of the pool.
-func (w *world) fitsNew(k *kind, ps *poolState) int {
-	r := ps.empty.clone()
+// fitsIn is how many pods of the kind fit into a node's free capacity, which it uses
+// up.
+func (w *world) fitsIn(k *kind, r capacity) int {
 	n := 0
 	for n < 4*maxGPUsOfNode && w.lacks(k, &r) == "" {
 		w.take(k, &r)

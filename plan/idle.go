@@ -63,7 +63,8 @@ func (h *allocation) add(since time.Time) {
 }
 
 // reclaimIdle evicts pods that have not used their devices for as long as their
-// tenant allows, the longest idle first. Of a gang all members must be idle.
+// tenant allows, the longest idle first. Of a gang all members must be idle, and none
+// may have to stay.
 func (w *world) reclaimIdle() {
 	if w.idleHold != "" || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return t.ReclaimIdle > 0 }) {
 		return
@@ -76,7 +77,7 @@ func (w *world) reclaimIdle() {
 	var all []idler
 	working := map[string]bool{} // gangs
 	for _, r := range w.running {
-		if idle := w.idleFor(r, allocated[r.pod.Key()]); w.idleEnough(r.pod, idle) {
+		if idle := w.idleFor(r, allocated[r.pod.Key()]); w.idleEnough(r.pod, idle) && (r.pod.Gang == "" || w.movable(r.pod)) {
 			all = append(all, idler{r, idle})
 		} else if r.pod.Gang != "" && !r.pod.Leaving {
 			working[r.pod.Gang] = true

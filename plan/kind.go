@@ -84,7 +84,7 @@ func (w *world) kindKey(p *Pod) string {
 		fmt.Fprintf(&b, "|o%q=%d", o.Name, o.Amount)
 	}
 	for _, s := range p.Spread {
-		fmt.Fprintf(&b, "|d%q,%q,%d", s.Key, s.Group, s.MaxSkew)
+		fmt.Fprintf(&b, "|d%q,%q,%d,%d,%t,%t", s.Key, s.Group, s.MaxSkew, s.MinDomains, s.IgnoreAffinity, s.HonorTaints)
 	}
 	for _, g := range p.Groups {
 		if w.ruledOn[g] {

@@ -20,14 +20,18 @@ func (w *world) admit() {
 			w.leavePending(g, w.units[u].members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
 			continue
 		}
-		if f, ok := w.together(core, w.chargeReadable); !ok {
+		f, ok := w.together(core, w.chargeReadable)
+		if !ok {
 			w.leavePending(g, core, f.reason, fmt.Sprintf("would be %d of %d; %s", f.done+g.running, g.min, f.detail))
 			for _, i := range core {
 				w.pending[i].refused = true
 			}
 		}
 		for _, i := range rest {
-			w.chargeReadable(i)
+			if p := &w.pending[i]; w.chargeReadable(i) && !ok && !p.served { // without the core it is of no use
+				w.discharge(p)
+				p.refused, p.reason, p.detail = true, g.reason, g.name+" "+g.detail
+			}
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (w *world) readmit() {
 	free := map[string]bool{}
 	for i := range w.pending {
 		p := &w.pending[i]
-		if p.charged && !p.served && (p.reason == NoPoolFits || p.reason == RepartitionExhausted) {
+		if why := w.whyUnserved(p); p.charged && !p.served && (why == NoPoolFits || why == RepartitionExhausted) {
 			w.discharge(p)
 			free[p.pod.Tenant] = true
 		}
@@ -142,7 +142,11 @@ func (w *world) readmit() {
 		return
 	}
 	for u := range w.units {
-		core, rest := w.units[u].core()
+		core, _ := w.units[u].core()
+		if len(core) > 0 && w.pending[core[0]].reason == QuotaExceeded && free[w.pending[core[0]].pod.Tenant] {
+			w.readmitGang(&w.units[u], core)
+		}
+		_, rest := w.units[u].core()
 		for _, i := range rest {
 			p := &w.pending[i]
 			if !p.refused || p.reason != QuotaExceeded || !free[p.pod.Tenant] || w.gangUnserved(&w.units[u]) {
@@ -157,10 +161,15 @@ func (w *world) readmit() {
 				p.reason, p.detail = reason, detail
 			}
 		}
-		if len(core) > 0 && w.pending[core[0]].reason == QuotaExceeded && free[w.pending[core[0]].pod.Tenant] {
-			w.readmitGang(&w.units[u], core)
-		}
 	}
+}
+
+// whyUnserved is the reason of a pod, or of the member that keeps its gang unserved.
+func (w *world) whyUnserved(p *pending) Reason {
+	if g := w.gangNamed(p.pod.Gang); g != nil && p.reason == GangWaits {
+		return g.lacks
+	}
+	return p.reason
 }
 
 func (w *world) readmitGang(u *unit, core []int) {

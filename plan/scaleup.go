@@ -166,7 +166,7 @@ func (w *world) unobservedFor(k *kind, p *poolState) bool {
 
 // templateNode is a new node of the pool, to evaluate its labels.
 func (w *world) templateNode(p *poolState) *nodeState {
-	return &nodeState{Node: &Node{Pool: p.Name}, virtual: true, pool: w.poolIndex(p.Name), class: p.class, tier: tierNode}
+	return &nodeState{Node: &Node{Name: w.nextNode(p), Pool: p.Name}, virtual: true, pool: w.poolIndex(p.Name), class: p.class, tier: tierNode}
 }
 
 // misfit returns what of the pool's template keeps the kind out, empty for

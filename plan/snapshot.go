@@ -136,6 +136,12 @@ type Rule struct{ Key, Group string }
 type Spread struct {
 	Rule
 	MaxSkew int
+	// MinDomains is how many places there have to be: where there are fewer, any place
+	// is compared with an empty one.
+	MinDomains int
+	// The places are those of nodes that the pod's selector and affinity admit, unless
+	// IgnoreAffinity, and with HonorTaints only of nodes whose taints it tolerates.
+	IgnoreAffinity, HonorTaints bool
 }
 
 // Taint is a Kubernetes taint.

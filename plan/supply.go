@@ -175,12 +175,21 @@ func (w *world) judgeNode(n *nodeState) {
 	}
 	young := w.young(n)
 	switch {
+	case !n.Ready && n.LeavesAt.After(w.now): // its provider takes it before it is of use
+		n.since = NodeInterrupted
 	case !n.Ready && young, young && w.withoutPlugin(n), n.booting:
 		n.tier, n.since = tierNode, NodeUpcoming
 		n.at = later(w.now, n.Created.Add(w.pools[n.pool].ReadyAfter))
 		n.changeAt = later(n.changeAt, n.at)
 		if len(n.GPUs) == 0 {
+			own := n.capacity
 			n.capacity = w.pools[n.pool].empty.clone()
+			if n.CPUMilli > 0 { // less what pods of DaemonSets use already
+				n.cpu = own.cpu
+			}
+			if n.MemoryMi > 0 {
+				n.memory = own.memory
+			}
 			n.expected = w.pools[n.pool].Template.GPUs
 			n.repartition = make([]bool, len(n.expected))
 		}

@@ -98,11 +98,18 @@ func (n *nodeState) place(labels map[string]string, key string) (string, bool) {
 	return placeOf(labels, n.Node.Name, key)
 }
 
-// addTopology adds the rules of pending pods to those of running ones, and counts
-// running pods.
+// addTopology adds the rules of pending pods, and of those that have to leave an
+// interrupted node, to those of running ones, and counts running pods.
 func (w *world) addTopology() {
 	for i := range w.kinds {
 		w.ruled(w.kinds[i].pod)
+	}
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.LeavesAt.After(w.now) {
+			for _, p := range n.pods {
+				w.ruled(p)
+			}
+		}
 	}
 	if !w.topology.any() {
 		return
@@ -242,7 +249,7 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 			continue
 		}
 		value, ok := at.value(s.Key)
-		least, somewhere := w.fewestAt(k, s.Rule)
+		least, somewhere := w.fewestAt(k, s)
 		if at.virtual && (!ok || s.Key == hostnameLabel && !somewhere) {
 			continue
 		}
@@ -289,7 +296,7 @@ func (w *world) epoch(k *kind) int {
 	sum := 0
 	for _, s := range k.pod.Spread {
 		if s.Key == hostnameLabel {
-			sum += w.spreadOver(k, s.Rule).changes
+			sum += w.spreadOver(k, s).changes
 		}
 	}
 	if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {

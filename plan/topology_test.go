@@ -19,6 +19,10 @@ func TestRulesAreKubernetes(t *testing.T) {
 			if zone := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(r, "zone"); zone != "" {
 				n.Labels["zone"] = zone
 			}
+			if rapid.IntRange(0, 3).Draw(r, "kind") > 0 {
+				n.Labels["kind"] = "x"
+			}
+			n.Cordoned = rapid.IntRange(0, 4).Draw(r, "cordoned") == 0
 			if rapid.IntRange(0, 3).Draw(r, "tainted") == 0 {
 				n.Taints = []Taint{{"t", "", "NoSchedule"}}
 			}
@@ -30,6 +34,9 @@ func TestRulesAreKubernetes(t *testing.T) {
 				p.Node = s.Nodes[at].Name
 			}
 			drawRules(r, &p)
+			if rapid.Bool().Draw(r, "selects") {
+				p.NodeSelector = map[string]string{"kind": "x"}
+			}
 			s.Pods = append(s.Pods, p)
 		}
 		w := newWorld(s, DefaultPolicy())
@@ -59,9 +66,12 @@ func drawRules(r *rapid.T, p *Pod) {
 	rule := func() Rule {
 		return Rule{rapid.SampledFrom([]string{"zone", "host"}).Draw(r, "key"), rapid.SampledFrom([]string{"x", "y"}).Draw(r, "group")}
 	}
+	spread := func(skew int) Spread {
+		return Spread{rule(), skew, rapid.IntRange(0, 4).Draw(r, "domains"), rapid.Bool().Draw(r, "ignore"), rapid.Bool().Draw(r, "honor")}
+	}
 	switch rapid.IntRange(0, 5).Draw(r, "rules") {
 	case 0:
-		p.Spread = []Spread{{rule(), rapid.IntRange(1, 2).Draw(r, "skew")}}
+		p.Spread = []Spread{spread(rapid.IntRange(1, 2).Draw(r, "skew"))}
 	case 1:
 		p.Apart = []Rule{rule()}
 	case 2:
@@ -69,7 +79,7 @@ func drawRules(r *rapid.T, p *Pod) {
 	case 3:
 		p.Near = []Rule{rule(), rule()}
 	case 4:
-		p.Spread = []Spread{{rule(), 1}, {rule(), 2}}
+		p.Spread = []Spread{spread(1), spread(2)}
 		p.Apart = []Rule{rule()}
 	}
 }
@@ -130,8 +140,9 @@ func nearHolds(s Snapshot, p *Pod, n *Node, same func(Pod, string) bool) bool {
 }
 
 // spreadHolds: with the pod, the place has at most MaxSkew more of the group
-// than the place with the fewest. Nodes without all the keys are no place;
-// taints, cordons and readiness do not matter.
+// than the place with the fewest, or than none where there are fewer than
+// MinDomains. Nodes without all the keys are no place, nor those that its selector
+// excludes or, with HonorTaints, its tolerations.
 func spreadHolds(s Snapshot, p *Pod, n *Node) bool {
 	for _, c := range p.Spread {
 		value, ok := n.Labels[c.Key]
@@ -141,6 +152,8 @@ func spreadHolds(s Snapshot, p *Pod, n *Node) bool {
 		counts := map[string]int{}
 		for _, m := range s.Nodes {
 			all := !slices.ContainsFunc(p.Spread, func(d Spread) bool { return m.Labels[d.Key] == "" })
+			all = all && (c.IgnoreAffinity || p.NodeSelector == nil || m.Labels["kind"] == "x")
+			all = all && !(c.HonorTaints && (len(m.Taints) > 0 || !m.Ready || m.Cordoned))
 			if v := m.Labels[c.Key]; all {
 				counts[v] += 0
 			}
@@ -163,6 +176,9 @@ func spreadHolds(s Snapshot, p *Pod, n *Node) bool {
 			if least < 0 || c < least {
 				least = c
 			}
+		}
+		if len(counts) < c.MinDomains {
+			least = 0
 		}
 		if slices.Contains(p.Groups, c.Group) {
 			here++

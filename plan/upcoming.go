@@ -88,13 +88,16 @@ func (w *world) addSpare(pool int, at time.Time, action int) int {
 	return n
 }
 
+// nextNode is the name of the node that addVirtual adds next: a place of its own.
+func (w *world) nextNode(p *poolState) string {
+	return fmt.Sprintf("a new node of %s, %d", p.Name, len(w.nodes))
+}
+
 // addVirtual adds a node of the pool that is ready at the given time, and
 // returns its index.
 func (w *world) addVirtual(pool int, at time.Time, action int) int {
 	p := &w.pools[pool]
-	name := "a new node of " + p.Name
-	unique := fmt.Sprintf("%s, %d", name, len(w.nodes)) // a place of its own
-	return w.addNode(nodeState{Node: &Node{Name: unique, Pool: p.Name}, virtual: true, name: name, pool: pool,
+	return w.addNode(nodeState{Node: &Node{Name: w.nextNode(p), Pool: p.Name}, virtual: true, name: "a new node of " + p.Name, pool: pool,
 		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, capacity: p.empty.clone(), action: action,
 		expected: p.Template.GPUs, repartition: make([]bool, len(p.Template.GPUs))})
 }

@@ -36,11 +36,24 @@ func (w *world) verdicts() []Verdict {
 	for i := range w.pools {
 		out = append(out, w.poolVerdict(i))
 	}
-	guaranteed := w.guaranteedBelow()
+	guaranteed, used := w.guaranteedBelow(), w.used()
 	for i := range w.tenants {
-		out = append(out, w.tenantVerdict(&w.tenants[i], guaranteed[i]))
+		out = append(out, w.tenantVerdict(&w.tenants[i], guaranteed[i], used))
 	}
 	return out
+}
+
+// used is what tenants use: by pods that run, and by those that will.
+func (w *world) used() quota.Tree {
+	tree := w.tree
+	for i := range w.pending {
+		if p := &w.pending[i]; p.charged && !p.served {
+			if less, err := tree.Remove(p.pod.Tenant, w.amountOf(p.pod)); err == nil {
+				tree = less
+			}
+		}
+	}
+	return tree
 }
 
 // guaranteedBelow is what each tenant and its children are guaranteed together.
@@ -119,13 +132,13 @@ func (w *world) runningVerdict(r placedPod) Verdict {
 	return v
 }
 
-func (w *world) tenantVerdict(t *Tenant, guaranteed quota.Amount) Verdict {
+func (w *world) tenantVerdict(t *Tenant, guaranteed quota.Amount, tree quota.Tree) Verdict {
 	v := Verdict{Kind: KindTenant, Subject: t.Name, Reason: WithinGuarantee}
 	if w.treeErr != nil {
 		v.Reason, v.Detail = DemandUnreadable, w.treeErr.Error()
 		return v
 	}
-	used, over := w.tree.Total(t.Name), w.tree.Borrowed(t.Name)
+	used, over := tree.Total(t.Name), tree.Borrowed(t.Name)
 	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", amountText(used), amountText(guaranteed), amountText(t.Limit))
 	switch {
 	case !used.Fits(t.Limit):
@@ -210,6 +223,8 @@ func (w *world) nodeVerdict(n *nodeState) Verdict {
 		}
 	case NodeUpcoming:
 		v.Detail = "ready in " + short(n.at.Sub(w.now))
+	case NodeInterrupted:
+		v.Detail = w.interruptionText(n)
 	case NodeUnready:
 		v.Detail = "created " + short(w.now.Sub(n.Created)) + " ago"
 	}

@@ -10,8 +10,8 @@ import (
 var reasonRank = []Reason{BoundReached, CapacityKept, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
 
 // whyNoScaleUp is the reason of the pools that came nearest to adding a node. Beside
-// pools at their maximum it names those that back off, and those that only topology
-// rules exclude. It is empty where a pool can add one.
+// pools at their maximum it names those that back off or are frozen, and those that
+// only topology rules exclude. It is empty where a pool can add one.
 func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 	best, detail, beside := len(reasonRank), []string{}, []string(nil)
 	for j := range w.pools {
@@ -19,7 +19,7 @@ func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 		if reason == "" {
 			return "", ""
 		}
-		if reason == BackingOff || strings.HasSuffix(why, excludedByRules) {
+		if reason == BackingOff || reason == Frozen || strings.HasSuffix(why, excludedByRules) {
 			beside = append(beside, why)
 		}
 		for rank, r := range reasonRank {
@@ -75,19 +75,19 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	return reason, detail
 }
 
-// ruledOut names a node that has free capacity for the kind, and what alone keeps
-// the kind from it: a rule, a volume, a host port, or that it takes no pods; empty for
-// none.
+// ruledOut names a node that has free GPUs for the kind, and what alone keeps the kind
+// from it: a rule, a volume, a host port, too few CPUs or too little memory, or that it
+// takes no pods; empty for none.
 func (w *world) ruledOut(k *kind) string {
 	outOfService := ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		free := n.capacity
-		free.ports = nil
+		free.ports, free.cpu, free.memory = nil, unstated, unstated
 		if n.virtual || w.judge(k, n) == fitsNot || w.lacks(k, &free) != "" {
 			continue
 		}
-		why := ""
+		why, what := "", " has free capacity, and "
 		switch _, tainted := untolerated(k.pod, n.Taints); {
 		case tainted:
 			continue
@@ -101,10 +101,13 @@ func (w *world) ruledOut(k *kind) string {
 		case !w.rulesAllow(k, n):
 			why = excludedByRules
 		case w.lacks(k, &n.capacity) != "":
-			why = lackText(w.lacks(k, &n.capacity), "")
+			lack := w.lacks(k, &n.capacity)
+			if why = lackText(lack, "too few "); lack == "cpu" || lack == "memory" {
+				what = " has free GPUs, and "
+			}
 		}
 		if why != "" {
-			return n.name + " has free capacity, and " + why
+			return n.name + what + why
 		}
 	}
 	return outOfService

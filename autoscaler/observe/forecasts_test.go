@@ -69,7 +69,7 @@ spec:
       spec:
         priorityClassName: urgent
         containers: [{name: c, resources: {limits: {nvidia.com/mig-3g.40gb: 1, rdma/hca: 2}}}]
-        topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: vllm}}}]`)
+        topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, minDomains: 3, nodeAffinityPolicy: Ignore, nodeTaintsPolicy: Honor, labelSelector: {matchLabels: {app: vllm}}}]`)
 	out := w.at(0)
 	if len(out.Pods) != 2 {
 		t.Fatalf("pods %+v", out.Pods)
@@ -79,7 +79,7 @@ spec:
 		fmt.Sprint(p.Demand) != "3g.40gb×1" || fmt.Sprint(p.Others) != "[{rdma/hca 2}]" {
 		t.Errorf("%+v, requests %s", p, p.Demand)
 	}
-	if len(p.Groups) != 1 || len(p.Spread) != 1 || p.Spread[0].Group != p.Groups[0] {
+	if len(p.Groups) != 1 || !slices.Equal(p.Spread, []plan.Spread{{Rule: plan.Rule{Key: "zone", Group: p.Groups[0]}, MaxSkew: 1, MinDomains: 3, IgnoreAffinity: true, HonorTaints: true}}) {
 		t.Errorf("groups %q, spread %+v", p.Groups, p.Spread)
 	}
 	if len(out.Tenants) != 1 || out.Tenants[0].Name != "team" {

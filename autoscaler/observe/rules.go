@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
@@ -50,7 +51,8 @@ func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec
 			continue
 		}
 		name := r.group(namespace, []string{namespace}, c.LabelSelector, has, c.MatchLabelKeys, nil)
-		out.Spread = append(out.Spread, plan.Spread{Rule: plan.Rule{Key: c.TopologyKey, Group: name}, MaxSkew: int(max(c.MaxSkew, 1))})
+		out.Spread = append(out.Spread, plan.Spread{Rule: plan.Rule{Key: c.TopologyKey, Group: name}, MaxSkew: int(max(c.MaxSkew, 1)), MinDomains: int(ptr.Deref(c.MinDomains, 0)),
+			IgnoreAffinity: ptr.Deref(c.NodeAffinityPolicy, "") == corev1.NodeInclusionPolicyIgnore, HonorTaints: ptr.Deref(c.NodeTaintsPolicy, "") == corev1.NodeInclusionPolicyHonor})
 	}
 	if spec.Affinity == nil {
 		return

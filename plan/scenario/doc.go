@@ -106,8 +106,9 @@
 //	  data=(LABEL …)                labels, of value "true", of nodes that have a dataset of it: preferred
 //	  unbound=TEXT                  why a volume of it can be used on no node for now
 //	  groups=(GROUP …)              groups that rules count it in
-//	  spread=(LABEL:group=GROUP:skew=N …)    evenly over the label's values, apart=(LABEL:group=GROUP …) not beside
-//	  near=(LABEL:group=GROUP …)    one of the group, only beside one
+//	  spread=(LABEL:group=GROUP:skew=N …)    evenly over the label's values, of which there have to be so many
+//	                                (:min-domains=N), of which nodes (:ignore-affinity :honor-taints)
+//	  apart=(LABEL:group=GROUP …) near=(LABEL:group=GROUP …)    not beside one of the group; only beside one
 //	  tenant=NAME
 //	  gang=KEY gang-min=N           of no use before N of the gang run at the same time
 //

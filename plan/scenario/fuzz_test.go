@@ -86,7 +86,7 @@ pod a/p requests=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner
   evict-from=10m budgets=(a/pdb:allowed=1 b/pdb:allowed=0) leaving=30s
 pod a/q requests=amd.gpu*2 pending=never age=5s unmarked unmade tenant=chat gang=a/g gang-min=2
   host-ports=(TCP/80 UDP/53/10.0.0.1 "TCP/1/::1") volumes=(z:In:a | z:In:b c:Exists & & x:NotIn:"y z") unbound="no claim" data=(dataset.gpuscale.io/a "x y")
-  others=(rdma/hca=2) groups=(a/r "b c") spread=(zone:group=a/r:skew=2) apart=(host:group="b c") near=(rack:group=a/r)
+  others=(rdma/hca=2) groups=(a/r "b c") spread=(zone:group=a/r:skew=2:min-domains=3:ignore-affinity:honor-taints) apart=(host:group="b c") near=(rack:group=a/r)
 pod a/s unreadable="resource x: contradicts y" node=n2 leaving=never parts-on=(0 3)
 pod a/r requests=(any.gpu part:core=500:memory-mib=4096:memory=250:gpus=2)
 pod a/w-{0..2} requests=gpu unmade made

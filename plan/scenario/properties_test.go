@@ -116,6 +116,27 @@ func TestGangsOfOneDomain(t *testing.T) {
 	})
 }
 
+// TestGangAmongManyDomains: racks with as many free GPUs as the gang needs, none of them on one
+// host with another, do not hide the one rack that has pairs.
+func TestGangAmongManyDomains(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("pool p max=0 gpus=2 model=L40S idle-after=1h\n")
+	for rack := range 40 {
+		for host := range 4 {
+			fmt.Fprintf(&b, "node r%d-%d pool=p labels=(rack=%d)\ngpu r%d-%d/0 allocated-to=x/p%d-%d\npod x/p%d-%d requests=gpu node=r%d-%d\n", rack, host, rack, rack, host, rack, host, rack, host, rack, host)
+		}
+	}
+	b.WriteString("node good-0 pool=p labels=(rack=good)\nnode good-1 pool=p labels=(rack=good)\nnode good-2 pool=p labels=(rack=good)\n")
+	b.WriteString("pod a/g-{0..1} requests=gpu*2 gang=a/g gang-min=2 groups=(g) near=(rack:group=g)\n")
+	s, p, err := scenario.Parse(b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !served(s, p) {
+		t.Error("the gang is not served")
+	}
+}
+
 // served reports a plan that serves the gang.
 func served(s plan.Snapshot, p plan.Policy) bool {
 	return slices.ContainsFunc(plan.Make(s, p).Verdicts, func(v plan.Verdict) bool {

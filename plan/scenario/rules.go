@@ -41,10 +41,10 @@ func portFields(x *fields, v *[]plan.HostPort) {
 // apart=(KEY:group=GROUP …) near=(KEY:group=GROUP …).
 func ruleFields(x *fields, p *plan.Pod) {
 	x.names("groups", &p.Groups)
-	list(x, "spread", &p.Spread, func(s plan.Spread) string { return ruleText(s.Rule) + ":skew=" + strconv.Itoa(s.MaxSkew) }, func(it item) (plan.Spread, error) {
+	list(x, "spread", &p.Spread, spreadText, func(it item) (plan.Spread, error) {
 		s := plan.Spread{MaxSkew: 1}
 		var err error
-		s.Rule, err = readRule(it, func(skew string) (err error) { s.MaxSkew, err = strconv.Atoi(skew); return err })
+		s.Rule, err = readRule(it, &s)
 		return s, err
 	})
 	alone := func(it item) (plan.Rule, error) { return readRule(it, nil) }
@@ -52,18 +52,43 @@ func ruleFields(x *fields, p *plan.Pod) {
 	list(x, "near", &p.Near, ruleText, alone)
 }
 
-func readRule(it item, skew func(string) error) (plan.Rule, error) {
+func spreadText(s plan.Spread) string {
+	text := ruleText(s.Rule) + ":skew=" + strconv.Itoa(s.MaxSkew)
+	if s.MinDomains != 0 {
+		text += ":min-domains=" + strconv.Itoa(s.MinDomains)
+	}
+	if s.IgnoreAffinity {
+		text += ":ignore-affinity"
+	}
+	if s.HonorTaints {
+		text += ":honor-taints"
+	}
+	return text
+}
+
+// readRule reads a rule; of a spread what else it has, too.
+func readRule(it item, spread *plan.Spread) (plan.Rule, error) {
 	rule := plan.Rule{Key: it[0].name}
 	for _, s := range it[1:] {
+		var err error
 		switch {
 		case s.name == "group":
 			rule.Group = s.value
-		case s.name == "skew" && skew != nil:
-			if err := skew(s.value); err != nil {
-				return rule, fmt.Errorf("skew: want a number: %q", s.value)
-			}
-		default:
+		case spread == nil:
 			return rule, fmt.Errorf("%q is no part of a rule: label:group=NAME", s.name)
+		case s.name == "skew":
+			spread.MaxSkew, err = strconv.Atoi(s.value)
+		case s.name == "min-domains":
+			spread.MinDomains, err = strconv.Atoi(s.value)
+		case s.name == "ignore-affinity":
+			spread.IgnoreAffinity = true
+		case s.name == "honor-taints":
+			spread.HonorTaints = true
+		default:
+			return rule, fmt.Errorf("%q is no part of a spread: label:group=NAME:skew=N:min-domains=N:ignore-affinity:honor-taints", s.name)
+		}
+		if err != nil {
+			return rule, fmt.Errorf("%s: want a number: %q", s.name, s.value)
 		}
 	}
 	if rule.Group == "" {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/gpuscale/gpuscale/plan"
@@ -64,7 +65,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 		if slices.Contains(p.Groups, r.Group) {
 			more = 1
 		}
-		if !ok || s.count(r.Rule, value)+more-s.fewest(p, r.Rule) > max(r.MaxSkew, 1) {
+		if !ok || s.count(r.Rule, value)+more-s.fewest(p, r) > max(r.MaxSkew, 1) {
 			return false
 		}
 	}
@@ -127,21 +128,30 @@ func (s *scheduler) count(r plan.Rule, value string) int {
 	return n
 }
 
-// fewest is the least count of any place that the pod's selector and affinity
-// admit; as in Kubernetes, taints and cordons do not matter.
-func (s *scheduler) fewest(p *plan.Pod, r plan.Rule) int {
-	least, selecting := -1, *p
-	selecting.Volumes = nil
+// fewest is the least count of any place of the nodes that the rule considers, none
+// where there are too few places.
+func (s *scheduler) fewest(p *plan.Pod, r plan.Spread) int {
+	selecting := plan.Pod{Tolerations: p.Tolerations, NodeSelector: p.NodeSelector, Affinity: p.Affinity}
+	if r.IgnoreAffinity {
+		selecting.NodeSelector, selecting.Affinity = nil, nil
+	}
+	counts := map[string]int{}
 	for i := range s.w.State.Nodes {
 		n := &s.w.State.Nodes[i]
 		value, ok := n.Place(r.Key)
 		all := !slices.ContainsFunc(p.Spread, func(s plan.Spread) bool { _, has := n.Place(s.Key); return !has })
-		if !ok || !all || !plan.Admits(selecting, n.Labels, nil) {
+		taints := n.Taints
+		if !r.HonorTaints {
+			taints = nil
+		} else if !n.Ready || n.Cordoned { // node.kubernetes.io/not-ready and unschedulable
 			continue
 		}
-		if c := s.count(r, value); least < 0 || c < least {
-			least = c
+		if ok && all && plan.Admits(selecting, n.Labels, taints) {
+			counts[value] = s.count(r.Rule, value)
 		}
 	}
-	return max(least, 0)
+	if len(counts) == 0 || len(counts) < r.MinDomains {
+		return 0
+	}
+	return slices.Min(slices.Collect(maps.Values(counts)))
 }
