@@ -25,8 +25,8 @@ import (
 )
 
 var lws = neighbours.Source{
-	Module: build.LeaderWorkerSet.Module, Version: build.LeaderWorkerSet.Version,
-	Files: []string{"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"},
+	Neighbour: build.LeaderWorkerSet,
+	Files:     []string{"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"},
 }
 
 const (
