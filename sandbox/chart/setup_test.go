@@ -2,6 +2,8 @@ package chart
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -128,11 +130,19 @@ func (b *env) startAdapter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var published corev1.ConfigMap
-	if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: installed, Name: adapterName + "-ca"}, &published); err != nil {
-		return client.IgnoreNotFound(err) // a certificate of a Secret's: the test has written its CA
-	}
-	return b.writeCA([]byte(published.Data["ca.crt"]))
+	return until(ctx, "the adapter's own CA", func() error { // the one published may be of the process before
+		var published corev1.ConfigMap
+		if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: installed, Name: adapterName + "-ca"}, &published); err != nil {
+			return client.IgnoreNotFound(err) // a certificate of a Secret's: the test has written its CA
+		}
+		ca, trusted := []byte(published.Data["ca.crt"]), x509.NewCertPool()
+		trusted.AppendCertsFromPEM(ca)
+		conn, err := tls.Dial("tcp", "127.0.0.1:"+strconv.Itoa(b.adapter), &tls.Config{RootCAs: trusted, ServerName: adapterName + "." + installed + ".svc"})
+		if err != nil {
+			return err
+		}
+		return errors.Join(conn.Close(), b.writeCA(ca))
+	})
 }
 
 func (b *env) startAdapterProcess(ctx context.Context) error {
