@@ -7,6 +7,61 @@ import (
 	"time"
 )
 
+// State is what the planner keeps from one reconcile to the next. It is
+// persisted before any action begins.
+type State struct {
+	// LastScaleUp, LastScaleDown and LastRepartition are by pool or node name,
+	// sorted by name. Replacing a node is a scale up of its pool.
+	LastScaleUp     []Stamp
+	LastScaleDown   []Stamp
+	LastRepartition []Stamp
+	// FreeSince is when a node ("n1") or GPU ("n1/0") was first seen free, where
+	// the snapshot has no time. Sorted by name.
+	//
+	// FreeSince and UnknownSince need not survive a restart. Without them a node
+	// is removed later by as long as it had been empty, and unknown allocations
+	// get their delay again.
+	FreeSince []Stamp
+	// UnknownSince is since when a node has had a GPU of unknown allocation.
+	// Sorted by name.
+	UnknownSince []Stamp
+	// SickSince is when a node was first seen with a sick GPU. Sorted by name.
+	SickSince []Stamp
+	// LastReplace is when a node of a pool was last replaced. Sorted by name.
+	LastReplace []Stamp
+	// LastDrain is when a pool's last drain began or was given up. Sorted by name.
+	LastDrain []Stamp
+	// Grown are the nodes added within the last hour. Sorted by pool, then time.
+	Grown []Growth
+	// Removed are the nodes removed within the last ten minutes. Sorted as Grown
+	// is.
+	Removed []Growth
+	// Failures are GPUs whose repartition has failed, where each failure doubles
+	// the pause before the next attempt, and nodes whose drain was given up, which
+	// are not drained for an hour. Sorted by name.
+	Failures []Failure
+}
+
+// Growth is a number of nodes added or removed at one time.
+type Growth struct {
+	Pool  string
+	At    time.Time
+	Nodes int
+}
+
+// Failure is a count of consecutive failures.
+type Failure struct {
+	Name  string // "node/gpu", or "node" for a drain
+	Count int
+	At    time.Time // of the last one
+}
+
+// Stamp is a time recorded under a name.
+type Stamp struct {
+	Name string
+	At   time.Time
+}
+
 // forgetAfter is how long a stamp outlives its pool or node: a node that only
 // flickers must not lose its cooldown.
 const forgetAfter = time.Hour

@@ -7,9 +7,11 @@ import (
 	"testing"
 	"unicode"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -63,6 +65,10 @@ func TestHostile(t *testing.T) {
 			f.Answers[d] = prom.Vector{{Labels: labels, Value: 700}}
 		}
 	}
+	f.LimitRanges = []*corev1.LimitRange{{ObjectMeta: meta, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{"nvidia.com/mig-" + hostile: resource.MustParse("1")}}}}}}
+	f.DaemonSets = []*appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: hostile, Labels: map[string]string{labelPartOf: partOf}}, Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 1}}}
+	f.Refusals = []*corev1.Event{{InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Namespace: hostile, Name: hostile}, Message: hostile}}
 	f.Retention = hostile
 	f.Missing[Leases] = Clean(hostile, maxText)
 	r := Examine(f, All())
