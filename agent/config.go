@@ -10,7 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
 // Config of an agent. Durations are written "30s".
@@ -96,7 +97,7 @@ func ParseConfig(text []byte) (Config, error) {
 	if len(text) > maxConfigBytes {
 		return Config{}, fmt.Errorf("%d bytes, at most %d are read", len(text), maxConfigBytes)
 	}
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+	if err := kube.Strict(text, &c); err != nil {
 		return Config{}, err
 	}
 	return c, c.Validate()

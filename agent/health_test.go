@@ -160,7 +160,7 @@ func TestConfig(t *testing.T) {
 	for text, want := range map[string]string{
 		"callTimeout: 0s": "callTimeout: 0s: want 1s", "exporter: {by: mail}": `exporter.by: "mail"`, "kubeletSocket: ''": "kubeletSocket",
 		"devicePlugin: {selector: ''}": "devicePlugin.selector", "devicePlugin: {selector: 'a in ('}": "devicePlugin.selector",
-		"fixedDrivers: [new]": "fixedDrivers[0]", "freese: true": "unknown field", "exporter: {socket: ''}": "exporter.socket",
+		"fixedDrivers: [new]": "fixedDrivers[0]", "freese: true": `unknown field "freese"`, "period: {}": "period: is a object, want string", "exporter: {socket: ''}": "exporter.socket",
 		"devicePlugin: {namespace: ''}": "devicePlugin.namespace",
 	} {
 		if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,12 +10,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 	"github.com/gpuscale/gpuscale/gpu/trust"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -135,16 +133,7 @@ func Load(file string) (Config, error) {
 // Parse reads a file over the defaults. An unknown field is an error.
 func Parse(text []byte) (Config, error) {
 	c := Default()
-	asJSON, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return Config{}, err
-	}
-	unknown, err := kjson.UnmarshalStrict(asJSON, &c)
-	var mistyped *json.UnmarshalTypeError
-	if errors.As(err, &mistyped) && mistyped.Field != "" { // the library's message names Go types
-		err = fmt.Errorf("%s: is a %s, want %s", mistyped.Field, mistyped.Value, mistyped.Type)
-	}
-	if err := errors.Join(append(unknown, err)...); err != nil {
+	if err := kube.Strict(text, &c); err != nil {
 		return Config{}, err
 	}
 	c.Prometheus.Config.Timeout = c.Prometheus.Timeout.Duration
