@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -93,7 +94,7 @@ func cluster(t testing.TB) *Informers {
 		t.Fatal("ready before the lists are there")
 	}
 	informers.Start(t.Context().Done())
-	await.For(t, time.Minute, "the informers", informers.Ready)
+	await.For(t, time.Minute, "the informers", func() error { return informers.synced(slices.Collect(maps.Keys(informers.kinds))...) })
 	if narrowed.Load() == 0 {
 		t.Error("no list of pods was seen")
 	}

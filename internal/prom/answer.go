@@ -1,10 +1,10 @@
 package prom
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -12,34 +12,69 @@ import (
 	"strings"
 	"time"
 
+	jsoniter "github.com/json-iterator/go"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
 // answer is the API's envelope around a result. client_golang's own lacks isPartial,
 // decodes a result before its size is known, and is no smaller with both added.
 type answer struct {
-	code      int // HTTP status
-	Status    string
-	ErrorType string
-	Message   string `json:"error"`
-	Warnings  []string
-	// Partial is VictoriaMetrics': some of the storage did not answer.
-	Partial bool `json:"isPartial"`
-	Data    reader
+	code                       int // HTTP status
+	status, errorType, message string
+	warnings                   []string
+	partial                    bool // VictoriaMetrics' isPartial: some of the storage did not answer
 }
 
-// reader reads a part of an answer where it lies, without a copy: a report's answers
-// are large.
-type reader struct {
-	read func(text []byte) error
-	done bool
-	err  error
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *reader) UnmarshalJSON(text []byte) error {
-	r.done, r.err = true, r.read(text)
+// decode reads an answer while it arrives, and its data by read: large answers lie
+// nowhere as a whole. It stops at the first error.
+//
+// It is json-iterator because the autoscaler reads some 30,000 series every ten seconds:
+// BenchmarkQuery.
+func (a *answer) decode(body io.Reader, read reader) error {
+	it, missing := jsoniter.Parse(jsoniter.ConfigDefault, body, 1<<16), true
+	var err error
+	it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
+		switch field {
+		case "status":
+			a.status = it.ReadString()
+		case "errorType":
+			a.errorType = it.ReadString()
+		case "error":
+			a.message = it.ReadString()
+		case "warnings":
+			each(it, func() error { a.warnings = append(a.warnings, it.ReadString()); return nil })
+		case "isPartial":
+			a.partial = it.ReadBool()
+		case "data":
+			missing, err = false, read(it)
+		default:
+			it.Skip()
+		}
+		return err == nil && it.Error == nil
+	})
+	if err = cmp.Or(err, it.Error); err != nil {
+		if text, _, cut := strings.Cut(err.Error(), ", error found in #"); cut { // then parts of the answer
+			return errors.New(text)
+		}
+		return err
+	}
+	if missing {
+		return read(jsoniter.ParseString(jsoniter.ConfigDefault, "{}"))
+	}
 	return nil
+}
+
+// reader reads the next value. It need not read on after an error.
+type reader func(*jsoniter.Iterator) error
+
+// each calls do for each element of the list that is next, until an error.
+func each(it *jsoniter.Iterator, do func() error) error {
+	var err error
+	it.ReadArrayCB(func(*jsoniter.Iterator) bool {
+		err = do()
+		return err == nil && it.Error == nil
+	})
+	return cmp.Or(it.Error, err)
 }
 
 // maxReason bounds a server's error message in logs, in bytes.
@@ -47,13 +82,13 @@ const maxReason = 1000
 
 func (a *answer) reason() string {
 	switch {
-	case a.Message != "":
+	case a.message != "":
 	case a.code/100 == 3:
 		return "a redirect, which is not followed"
 	default:
 		return "no reason given"
 	}
-	reason := strings.TrimSpace(a.ErrorType + " " + a.Message)
+	reason := strings.TrimSpace(a.errorType + " " + a.message)
 	if len(reason) > maxReason {
 		return strings.ToValidUTF8(reason[:maxReason], "") + "…"
 	}
@@ -69,12 +104,12 @@ const infoMark = "PromQL info: "
 // problem returns the error of an answer, given the error of reading its body or
 // result; nil if it is complete.
 func (a *answer) problem(err error) error {
-	serious := slices.DeleteFunc(a.Warnings, func(w string) bool { return strings.HasPrefix(w, infoMark) })
-	if a.Partial {
+	serious := slices.DeleteFunc(a.warnings, func(w string) bool { return strings.HasPrefix(w, infoMark) })
+	if a.partial {
 		serious = append(serious, "isPartial: some of the storage did not answer")
 	}
 	switch {
-	case a.code == http.StatusBadRequest && a.Status == "": // VictoriaMetrics 1.150 about a path, in plain text
+	case a.code == http.StatusBadRequest && a.status == "": // VictoriaMetrics 1.150 about a path, in plain text
 		return fmt.Errorf("%w: %w: HTTP %d", ErrBadQuery, errNoEndpoint, a.code)
 	case a.code == http.StatusBadRequest, a.code == http.StatusUnprocessableEntity:
 		return fmt.Errorf("%w: HTTP %d: %s", ErrBadQuery, a.code, a.reason())
@@ -82,10 +117,10 @@ func (a *answer) problem(err error) error {
 		return fmt.Errorf("%w: %w: HTTP %d: %s", ErrUnavailable, errNoEndpoint, a.code, a.reason())
 	case a.code != http.StatusOK:
 		return fmt.Errorf("%w: HTTP %d: %s", ErrUnavailable, a.code, a.reason())
-	case err != nil && a.Status == "":
+	case err != nil && a.status == "":
 		return fmt.Errorf("%w: reading the answer: %w", ErrUnavailable, err)
-	case a.Status != "success":
-		return fmt.Errorf("%w: status %q: %s", ErrUnavailable, a.Status, a.reason())
+	case a.status != "success":
+		return fmt.Errorf("%w: status %q: %s", ErrUnavailable, a.status, a.reason())
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrBadQuery):
 		return err
 	case err != nil:
@@ -96,129 +131,175 @@ func (a *answer) problem(err error) error {
 	return nil
 }
 
-// point is [seconds, "value"].
-type point Point
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *point) UnmarshalJSON(text []byte) error {
-	seconds, value, _ := bytes.Cut(bytes.Trim(text, "[] \n\t\r"), []byte(","))
-	at, err := strconv.ParseFloat(string(bytes.TrimSpace(seconds)), 64)
-	v, bad := strconv.ParseFloat(strings.Trim(string(value), "\" \n\t\r"), 64)
-	if err != nil || bad != nil {
-		return fmt.Errorf("the value %s is not [seconds, \"number\"]", text)
-	}
-	*p = point{Time: time.UnixMilli(int64(math.Round(at * 1000))), Value: v}
-	return nil
-}
-
-// points are the values of a series. A report reads millions of them, so a list is
-// one allocation.
-type points []Point
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *points) UnmarshalJSON(text []byte) error {
-	out := make(points, 0, max(1, bytes.Count(text, []byte("["))-1))
-	for rest := text[1:]; ; {
-		_, after, more := bytes.Cut(rest, []byte("["))
-		one, left, closed := bytes.Cut(after, []byte("]"))
-		if !more || !closed {
-			if end := bytes.TrimSpace(rest); string(end) != "]" {
-				return fmt.Errorf("the values end with %.20q", end)
-			}
-			*p = out
-			return nil
-		}
-		var each point
-		if err := each.UnmarshalJSON(one); err != nil {
-			return err
-		}
-		out, rest = append(out, Point(each)), left
-	}
-}
-
-// series is an element of a vector or of a matrix.
+// series is an element of a vector or of a matrix. It is the next one's memory, too.
 type series struct {
-	Metric    map[string]string
-	Value     *point
-	Values    points
-	Histogram json.RawMessage
+	labels    map[string]string
+	value     Point
+	values    []Point
+	valued    bool
+	histogram bool
 }
 
-// result reads a result of a kind, vector or matrix, and calls take for each element.
-func result(kind string, most int, take func(series) error) func([]byte) error {
-	return func(text []byte) error {
-		data := struct {
-			ResultType string
-			Result     reader
-		}{Result: reader{read: func(text []byte) error { return list(text, most, take) }}}
-		if err := json.Unmarshal(text, &data); err != nil {
-			return err
-		}
+func (s *series) read(it *jsoniter.Iterator) error {
+	clear(s.labels)
+	s.values, s.valued, s.histogram = s.values[:0], false, false
+	var err error
+	it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
 		switch {
-		case data.ResultType != kind:
-			return fmt.Errorf("%w: the answer is a %q, not a %s", ErrBadQuery, data.ResultType, kind)
-		case !data.Result.done:
+		case it.ReadNil():
+		case field == "metric":
+			err = readLabels(it, s.labels)
+		case field == "value":
+			s.valued = true
+			s.value, err = readPoint(it)
+		case field == "values":
+			err = each(it, func() error {
+				p, err := readPoint(it)
+				s.values = append(s.values, p)
+				return err
+			})
+		case field == "histogram":
+			s.histogram = true
+			it.Skip()
+		default:
+			it.Skip()
+		}
+		return err == nil && it.Error == nil
+	})
+	return cmp.Or(it.Error, err)
+}
+
+func readLabels(it *jsoniter.Iterator, into map[string]string) error {
+	it.ReadMapCB(func(it *jsoniter.Iterator, name string) bool {
+		into[name] = it.ReadString()
+		return it.Error == nil
+	})
+	return it.Error
+}
+
+// readPoint reads [seconds, "value"].
+func readPoint(it *jsoniter.Iterator) (p Point, err error) {
+	n := 0
+	err = each(it, func() error {
+		switch n++; n {
+		case 1:
+			p.Time = time.UnixMilli(int64(math.Round(it.ReadFloat64() * 1000)))
+		case 2:
+			text := string(it.ReadStringAsSlice())
+			if p.Value, err = strconv.ParseFloat(text, 64); err != nil {
+				return fmt.Errorf("the value %.40q is no number", text)
+			}
+		default:
+			it.Skip()
+		}
+		return nil
+	})
+	if err == nil && n != 2 {
+		err = fmt.Errorf("a value is not [seconds, \"number\"] but has %d elements", n)
+	}
+	return p, err
+}
+
+// readResult reads a result of a kind, vector or matrix, and calls take for each element.
+func readResult(kind string, most int, take func(*series) error) reader {
+	return func(it *jsoniter.Iterator) error {
+		var is string
+		var early []byte // a result that comes before its type
+		found := false
+		result := func(it *jsoniter.Iterator) error {
+			if is != kind {
+				return fmt.Errorf("%w: the answer is a %q, not a %s", ErrBadQuery, is, kind)
+			}
+			one := series{labels: map[string]string{}}
+			return readList(it, most, func() error {
+				if err := one.read(it); err != nil {
+					return err
+				}
+				return take(&one)
+			})
+		}
+		var err error
+		it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
+			switch field {
+			case "resultType":
+				is = it.ReadString()
+			case "result":
+				if found = true; is == "" {
+					early = it.SkipAndReturnBytes()
+				} else {
+					err = result(it)
+				}
+			default:
+				it.Skip()
+			}
+			return err == nil && it.Error == nil
+		})
+		switch {
+		case err != nil || it.Error != nil:
+			return cmp.Or(err, it.Error)
+		case early != nil || is != kind:
+			return result(jsoniter.ParseBytes(jsoniter.ConfigDefault, early))
+		case !found:
 			return errors.New("the answer has no result")
 		}
-		return data.Result.err
+		return nil
 	}
 }
 
-// list calls take for each element of a JSON list, one at a time, so that a list with
+// readList calls take for each element of a list, one at a time, so that a list with
 // too many is never in memory.
-func list[T any](text []byte, most int, take func(T) error) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if open, err := d.Token(); err != nil || open != json.Delim('[') {
-		return errors.Join(errors.New("the result is no list"), err)
+func readList(it *jsoniter.Iterator, most int, take func() error) error {
+	if next := it.WhatIsNext(); next != jsoniter.ArrayValue && it.Error == nil {
+		return errors.New("the result is no list")
 	}
-	for n := 0; d.More(); n++ {
-		if n == most {
+	n := 0
+	return each(it, func() error {
+		if n++; n > most {
 			return fmt.Errorf("%w: more than %d series", ErrTooLarge, most)
 		}
-		var one T
-		if err := d.Decode(&one); err != nil {
-			return err
-		}
-		if err := take(one); err != nil {
-			return err
-		}
-	}
-	return nil
+		return take()
+	})
 }
 
-func (v *Vector) read(most int) func([]byte) error {
-	return result("vector", most, func(s series) error {
+func (v *Vector) read(most int) reader {
+	return readResult("vector", most, func(s *series) error {
 		switch {
-		case s.Histogram != nil:
+		case s.histogram:
 			return fmt.Errorf("%w: the answer holds a native histogram", ErrBadQuery)
-		case s.Value == nil:
+		case !s.valued:
 			return errors.New("an element has no value")
 		}
-		*v = append(*v, Sample{Labels: FromMap(s.Metric), Value: s.Value.Value, Time: s.Value.Time})
+		*v = append(*v, Sample{Labels: FromMap(s.labels), Value: s.value.Value, Time: s.value.Time})
 		return nil
 	})
 }
 
 // readFamilies reads a list of series into all.
-func readFamilies(all *[]Family, most int) func([]byte) error {
+func readFamilies(all *[]Family, most int) reader {
 	met := map[string]bool{}
-	take := func(series map[string]string) error {
-		f := Family{Name: series[labels.MetricName]}
-		FromMap(series).Range(func(l labels.Label) {
-			if l.Name != labels.MetricName {
-				f.Labels = append(f.Labels, l.Name)
+	return func(it *jsoniter.Iterator) error {
+		one := map[string]string{}
+		return readList(it, math.MaxInt, func() error {
+			clear(one)
+			if err := readLabels(it, one); err != nil {
+				return err
 			}
-		})
-		id := f.Name + "\xff" + strings.Join(f.Labels, "\xff")
-		if met[id] {
+			f := Family{Name: one[labels.MetricName]}
+			FromMap(one).Range(func(l labels.Label) {
+				if l.Name != labels.MetricName {
+					f.Labels = append(f.Labels, l.Name)
+				}
+			})
+			id := f.Name + "\xff" + strings.Join(f.Labels, "\xff")
+			if met[id] {
+				return nil
+			}
+			if len(*all) == most {
+				return fmt.Errorf("%w: more than %d families of series", ErrTooLarge, most)
+			}
+			met[id] = true
+			*all = append(*all, f)
 			return nil
-		}
-		if len(*all) == most {
-			return fmt.Errorf("%w: more than %d families of series", ErrTooLarge, most)
-		}
-		met[id] = true
-		*all = append(*all, f)
-		return nil
+		})
 	}
-	return func(text []byte) error { return list(text, math.MaxInt, take) }
 }

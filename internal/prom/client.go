@@ -2,15 +2,17 @@ package prom
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	jsoniter "github.com/json-iterator/go"
 )
 
 // Client queries one server. It is safe for concurrent use.
@@ -101,8 +103,8 @@ func (c *Client) Range(ctx context.Context, promql string, from, to time.Time, s
 	err := c.get(ctx, "api/v1/query_range", url.Values{
 		"query": {promql}, "timeout": {c.cfg.Timeout.String()},
 		"start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', 3, 64)}, latencyOffset: {"1ms"},
-	}, c.cfg.MaxResponseBytes, result("matrix", c.cfg.MaxSeries, func(s series) error {
-		lines = append(lines, Line{Labels: FromMap(s.Metric), Points: s.Values})
+	}, c.cfg.MaxResponseBytes, readResult("matrix", c.cfg.MaxSeries, func(s *series) error {
+		lines = append(lines, Line{Labels: FromMap(s.labels), Points: slices.Clone(s.values)})
 		return nil
 	}))
 	if err != nil {
@@ -137,21 +139,29 @@ func (c *Client) Series(ctx context.Context, selector string, since time.Time) (
 func (c *Client) Retention(ctx context.Context) (string, error) {
 	get := *c
 	get.cfg.Method = http.MethodGet
-	var info struct {
-		StorageRetention string `json:"storageRetention"`
-	}
-	err := get.get(ctx, "api/v1/status/runtimeinfo", url.Values{}, 1<<20, func(text []byte) error { return json.Unmarshal(text, &info) })
+	var retention string
+	err := get.get(ctx, "api/v1/status/runtimeinfo", url.Values{}, 1<<20, func(it *jsoniter.Iterator) error {
+		it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
+			if field == "storageRetention" {
+				retention = it.ReadString()
+			} else {
+				it.Skip()
+			}
+			return it.Error == nil
+		})
+		return it.Error
+	})
 	if errors.Is(err, errNoEndpoint) {
 		return "", nil
 	}
-	return info.StorageRetention, err
+	return retention, err
 }
 
 func unix(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
 
 // get sends a request to an endpoint, a path below the server's URL, and has the
 // answer's data read. ctx and the timeout bound the reading too.
-func (c *Client) get(ctx context.Context, path string, form url.Values, most int64, read func(data []byte) error) error {
+func (c *Client) get(ctx context.Context, path string, form url.Values, most int64, read reader) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	resp, err := c.send(ctx, path, form)
@@ -159,15 +169,10 @@ func (c *Client) get(ctx context.Context, path string, form url.Values, most int
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	a := answer{code: resp.StatusCode, Data: reader{read: read}}
-	err = json.NewDecoder(&limitedReader{resp.Body, most}).Decode(&a)
-	switch {
-	case errors.Is(err, ErrTooLarge):
+	a := answer{code: resp.StatusCode}
+	err = a.decode(&limitedReader{resp.Body, most}, read)
+	if errors.Is(err, ErrTooLarge) {
 		return err
-	case err == nil && !a.Data.done:
-		err = read([]byte("{}"))
-	case err == nil:
-		err = a.Data.err
 	}
 	return a.problem(err)
 }

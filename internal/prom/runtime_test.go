@@ -21,7 +21,7 @@ func TestRetention(t *testing.T) {
 		{"one that refuses the request", `{"status":"error","errorType":"bad_data","error":"no"}`, 400, "", ErrBadQuery},
 		{"one that wants a credential", `who are you?`, 401, "", ErrUnavailable},
 		{"one that is no Prometheus", `<html>`, 200, "", ErrUnavailable},
-		{"one that does not stop", `{"data":"` + strings.Repeat("x", 1<<20), 200, "", ErrTooLarge},
+		{"one that does not stop", `{"data":{"storageRetention":"` + strings.Repeat("x", 1<<20), 200, "", ErrTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, asked := answering(t, c.code, c.body)
