@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -56,6 +57,7 @@ func (w *ward) pod() *corev1.Pod {
 // is sick. When it is lifted the drain begins again, keeps to the budget, and ends
 // with another node in the sick one's place.
 func TestFreezeDuringADrain(t *testing.T) {
+	testall.Only(t, "a drain of real pods; plan/scenario has freeze_finishes")
 	w := newWard(t, setup{})
 	pod := w.pod().UID
 	w.until("the drain begins", w.draining(w.sick))

@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
 // TestGrowthIsBounded: two nodes a reconcile and three an hour of one pool, whatever
 // waits; the pool says so, and an hour later it grows on.
 func TestGrowthIsBounded(t *testing.T) {
+	testall.Only(t, "the bound over real nodes; plan/scenario has bounds and bounds_per_hour")
 	w := newWorld(t, setup{policy: func(p *plan.Policy) { p.MaxNodesPerScaleUp, p.MaxNodesPerHour = 2, 3 }})
 	w.pool("h100", 0, 10)
 	w.work("train", "h100", 6, perNode)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -18,6 +19,7 @@ import (
 // added or removed, in any pool, and each pool's status has the reason. When they
 // return everything goes on.
 func TestTooManyUnready(t *testing.T) {
+	testall.Only(t, "ten real nodes; plan/scenario has one_of_two_unready")
 	w := newWorld(t, setup{})
 	w.pool("h100", 10, 10)
 	w.pool("l40s", 0, 5)

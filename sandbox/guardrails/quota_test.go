@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -92,6 +93,7 @@ func TestReclaimTakesWhatIsBorrowed(t *testing.T) {
 // sometimes drops a nomination, most easily where pods leave within milliseconds, as
 // here; hence not exactly four.
 func TestReclaimedGPUsGoToTheirOwner(t *testing.T) {
+	testall.Only(t, "the scheduler binds what was reclaimed; plan/scenario has reclaim_borrowed")
 	w := newWorld(t, setup{policy: reclaims})
 	w.pool("h100", 1, 1)
 	w.until("the fleet", w.has("h100", 1))
@@ -118,6 +120,7 @@ func TestReclaimedGPUsGoToTheirOwner(t *testing.T) {
 // TestIdleButAllocated: GPUs that are allocated and not used for three hours are reported, and
 // reclaimed only from the team that allows it.
 func TestIdleButAllocated(t *testing.T) {
+	testall.Only(t, "reclaiming over a real API server is in TestReclaimTakesWhatIsBorrowed; plan/scenario has idle_allocated")
 	w := newWorld(t, setup{})
 	w.pool("h100", 1, 1)
 	w.until("the fleet", w.has("h100", 1))

@@ -11,14 +11,12 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// TestSurplusGoes: 25 nodes are empty at once, 110 in make test-all. First nothing goes,
+// TestSurplusGoes: 110 nodes are empty at once. First nothing goes,
 // since so much at once may be a mistake; then all of them, in less than five minutes
 // of the loop's clock, at most ten in a reconcile.
 func TestSurplusGoes(t *testing.T) {
-	surplus := 25
-	if testall.Enabled() {
-		surplus = 110
-	}
+	testall.Only(t, "110 real nodes; plan/scenario has too_many_idle and removal_velocity")
+	const surplus = 110
 	w := newWorld(t, setup{})
 	w.pool("h100", int32(surplus), int32(surplus)+10)
 	w.until("the fleet", w.has("h100", surplus))
@@ -50,6 +48,7 @@ func TestSurplusGoes(t *testing.T) {
 // TestRemovalsWithinTenMinutes: five nodes within ten minutes, of two pools together
 // and across a restart, and the next five after that.
 func TestRemovalsWithinTenMinutes(t *testing.T) {
+	testall.Only(t, "the bound over real nodes; autoscaler/act has it with a client of its own")
 	few := setup{policy: func(p *plan.Policy) { p.MaxRemovalsPerTenMinutes, p.MaxIdleAtOnce = 5, 1 }}
 	w := newWorld(t, few)
 	left := func() int { return len(w.nodes("h100")) + len(w.nodes("l40s")) }

@@ -12,11 +12,13 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
 // TestSharedGPUs: the scheduler binds the shares of GPUs to the nodes that were added for them, from
 // zero and not one node more; when the shares are released all nodes go.
 func TestSharedGPUs(t *testing.T) {
+	testall.Only(t, "shares of real nodes; plan/scenario has shares")
 	w := newWorld(t, setup{})
 	w.pool("shared", 0, 5, func(p *v1alpha1.GPUNodePool) {
 		p.Spec.Template.GPUs = 2
