@@ -192,7 +192,7 @@ func TestDebugOfAFollower(t *testing.T) {
 // fullPlan has an action of every verb.
 func fullPlan(t *testing.T) plan.Plan {
 	t.Helper()
-	at := time.Date(2026, 11, 21, 10, 0, 0, 500, time.FixedZone("CET", 3600))
+	at := time.Date(2026, 11, 21, 9, 0, 0, 500, time.UTC)
 	table, _ := mig.ForModel("H100-80GB")
 	layout := func(text string) mig.Layout {
 		l, err := mig.ParseLayout(table, text)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"math"
+	"reflect"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -14,16 +15,16 @@ import (
 // changing its meaning needs another version. planHelp documents the fields.
 const planVersion = "plan.gpuscale.io/v1"
 
-// planDocument is a plan.Plan in JSON. Times are RFC 3339 in UTC, money is in the
-// currency of the pools' prices, NaN and infinite numbers are null.
+// planDocument is a plan.Plan in JSON. Times are RFC 3339, in UTC as those of a snapshot
+// are, money is in the currency of the pools' prices, NaN and infinite numbers are null, empty lists [].
 type planDocument struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	At         time.Time         `json:"at"`
-	Actions    []actionDocument  `json:"actions"`
-	Verdicts   []verdictDocument `json:"verdicts"`
-	Totals     totalsDocument    `json:"totals"`
-	State      stateDocument     `json:"state"`
+	APIVersion string           `json:"apiVersion"`
+	Kind       string           `json:"kind"`
+	At         time.Time        `json:"at"`
+	Actions    []actionDocument `json:"actions"`
+	Verdicts   []plan.Verdict   `json:"verdicts"`
+	Totals     totalsDocument   `json:"totals"`
+	State      plan.State       `json:"state"`
 }
 
 // actionDocument has the fields of its verb only.
@@ -64,49 +65,11 @@ type stepDocument struct {
 	Placement placementDocument `json:"placement"`
 }
 
-type verdictDocument struct {
-	Kind    string `json:"kind"`
-	Subject string `json:"subject"`
-	Reason  string `json:"reason"`
-	Detail  string `json:"detail,omitempty"`
-}
-
 type totalsDocument struct {
 	CostPerHour       *float64 `json:"costPerHour"`
 	CostPerHourAfter  *float64 `json:"costPerHourAfter"`
 	PendingSlices     int      `json:"pendingComputeSlices"`
 	PendingSlicesLeft int      `json:"pendingComputeSlicesLeft"`
-}
-
-type stateDocument struct {
-	LastScaleUp     []stampDocument   `json:"lastScaleUp"`
-	LastScaleDown   []stampDocument   `json:"lastScaleDown"`
-	LastRepartition []stampDocument   `json:"lastRepartition"`
-	FreeSince       []stampDocument   `json:"freeSince"`
-	UnknownSince    []stampDocument   `json:"unknownSince"`
-	SickSince       []stampDocument   `json:"sickSince"`
-	LastReplace     []stampDocument   `json:"lastReplace"`
-	LastDrain       []stampDocument   `json:"lastDrain"`
-	Grown           []growthDocument  `json:"grown"`
-	Removed         []growthDocument  `json:"removed"`
-	Failures        []failureDocument `json:"failures"`
-}
-
-type stampDocument struct {
-	Name string    `json:"name"`
-	At   time.Time `json:"at"`
-}
-
-type growthDocument struct {
-	Pool  string    `json:"pool"`
-	At    time.Time `json:"at"`
-	Nodes int       `json:"nodes"`
-}
-
-type failureDocument struct {
-	Name  string    `json:"name"`
-	Count int       `json:"count"`
-	At    time.Time `json:"at"`
 }
 
 // writePlanJSON writes p as one indented document. Equal plans give equal bytes.
@@ -118,25 +81,19 @@ func writePlanJSON(w io.Writer, p plan.Plan) error {
 }
 
 func documentOf(p plan.Plan) planDocument {
-	m := p.State
+	state := reflect.ValueOf(&p.State).Elem()
+	for i := range state.NumField() {
+		if list := state.Field(i); list.IsNil() {
+			list.Set(reflect.MakeSlice(list.Type(), 0, 0))
+		}
+	}
 	return planDocument{
-		APIVersion: planVersion, Kind: "Plan", At: p.At.UTC(),
-		Actions: each(p.Actions, actionOf),
-		Verdicts: each(p.Verdicts, func(v plan.Verdict) verdictDocument {
-			return verdictDocument{string(v.Kind), v.Subject, string(v.Reason), v.Detail}
-		}),
+		APIVersion: planVersion, Kind: "Plan", At: p.At.UTC(), Actions: each(p.Actions, actionOf), Verdicts: append([]plan.Verdict{}, p.Verdicts...),
 		Totals: totalsDocument{
 			CostPerHour: number(p.Totals.CostPerHour), CostPerHourAfter: number(p.Totals.CostPerHourAfter),
 			PendingSlices: p.Totals.PendingSlices, PendingSlicesLeft: p.Totals.PendingSlicesLeft,
 		},
-		State: stateDocument{
-			LastScaleUp: each(m.LastScaleUp, stampOf), LastScaleDown: each(m.LastScaleDown, stampOf),
-			LastRepartition: each(m.LastRepartition, stampOf), FreeSince: each(m.FreeSince, stampOf),
-			UnknownSince: each(m.UnknownSince, stampOf), SickSince: each(m.SickSince, stampOf),
-			LastReplace: each(m.LastReplace, stampOf), LastDrain: each(m.LastDrain, stampOf),
-			Grown: each(m.Grown, growthOf), Removed: each(m.Removed, growthOf),
-			Failures: each(m.Failures, func(f plan.Failure) failureDocument { return failureDocument{f.Name, f.Count, f.At.UTC()} }),
-		},
+		State: p.State,
 	}
 }
 
@@ -181,10 +138,6 @@ func stepOf(model string, s mig.Step) stepDocument {
 	}
 	return stepDocument{do, placementOf(model, s.Placement)}
 }
-
-func growthOf(g plan.Growth) growthDocument { return growthDocument{g.Pool, g.At.UTC(), g.Nodes} }
-
-func stampOf(s plan.Stamp) stampDocument { return stampDocument{s.Name, s.At.UTC()} }
 
 // number is v, nil if that is NaN or infinite, which JSON lacks.
 func number(v float64) *float64 {

@@ -73,10 +73,10 @@ const (
 
 // Verdict is what was decided about one subject, and why.
 type Verdict struct {
-	Kind    Kind
-	Subject string // "ns/pod", "pool", "node", "node/0", "ns/gang", "tenant", "ns/workload"
-	Reason  Reason
-	Detail  string
+	Kind    Kind   `json:"kind"`
+	Subject string `json:"subject"` // "ns/pod", "pool", "node", "node/0", "ns/gang", "tenant", "ns/workload"
+	Reason  Reason `json:"reason"`
+	Detail  string `json:"detail,omitempty"`
 }
 
 // Totals of a plan.

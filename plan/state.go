@@ -12,54 +12,54 @@ import (
 type State struct {
 	// LastScaleUp, LastScaleDown and LastRepartition are by pool or node name,
 	// sorted by name. Replacing a node is a scale up of its pool.
-	LastScaleUp     []Stamp
-	LastScaleDown   []Stamp
-	LastRepartition []Stamp
+	LastScaleUp     []Stamp `json:"lastScaleUp"`
+	LastScaleDown   []Stamp `json:"lastScaleDown"`
+	LastRepartition []Stamp `json:"lastRepartition"`
 	// FreeSince is when a node ("n1") or GPU ("n1/0") was first seen free, where
 	// the snapshot has no time. Sorted by name.
 	//
 	// FreeSince and UnknownSince need not survive a restart. Without them a node
 	// is removed later by as long as it had been empty, and unknown allocations
 	// get their delay again.
-	FreeSince []Stamp
+	FreeSince []Stamp `json:"freeSince"`
 	// UnknownSince is since when a node has had a GPU of unknown allocation.
 	// Sorted by name.
-	UnknownSince []Stamp
+	UnknownSince []Stamp `json:"unknownSince"`
 	// SickSince is when a node was first seen with a sick GPU. Sorted by name.
-	SickSince []Stamp
+	SickSince []Stamp `json:"sickSince"`
 	// LastReplace is when a node of a pool was last replaced. Sorted by name.
-	LastReplace []Stamp
+	LastReplace []Stamp `json:"lastReplace"`
 	// LastDrain is when a pool's last drain began or was given up. Sorted by name.
-	LastDrain []Stamp
+	LastDrain []Stamp `json:"lastDrain"`
 	// Grown are the nodes added within the last hour. Sorted by pool, then time.
-	Grown []Growth
+	Grown []Growth `json:"grown"`
 	// Removed are the nodes removed within the last ten minutes. Sorted as Grown
 	// is.
-	Removed []Growth
+	Removed []Growth `json:"removed"`
 	// Failures are GPUs whose repartition has failed, where each failure doubles
 	// the pause before the next attempt, and nodes whose drain was given up, which
 	// are not drained for an hour. Sorted by name.
-	Failures []Failure
+	Failures []Failure `json:"failures"`
 }
 
 // Growth is a number of nodes added or removed at one time.
 type Growth struct {
-	Pool  string
-	At    time.Time
-	Nodes int
+	Pool  string    `json:"pool"`
+	At    time.Time `json:"at"`
+	Nodes int       `json:"nodes"`
 }
 
 // Failure is a count of consecutive failures.
 type Failure struct {
-	Name  string // "node/gpu", or "node" for a drain
-	Count int
-	At    time.Time // of the last one
+	Name  string    `json:"name"` // "node/gpu", or "node" for a drain
+	Count int       `json:"count"`
+	At    time.Time `json:"at"` // of the last one
 }
 
 // Stamp is a time recorded under a name.
 type Stamp struct {
-	Name string
-	At   time.Time
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`
 }
 
 // forgetAfter is how long a stamp outlives its pool or node: a node that only

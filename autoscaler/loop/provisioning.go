@@ -47,7 +47,7 @@ func (p *ClusterPublisher) provisioning(ctx context.Context, r Reconcile) error 
 		o := &r.Requests[i]
 		key := "request/" + o.Namespace + "/" + o.Name
 		capacity := capacityOf(o, r, verdicts)
-		if len(o.Check) > 0 && !settled(o.Request) && r.Plans != nil {
+		if len(o.Check) > 0 && r.Plans != nil {
 			if r.Now.Sub(p.written[key]) < checkEvery {
 				continue
 			}
@@ -65,11 +65,6 @@ func (p *ClusterPublisher) provisioning(ctx context.Context, r Reconcile) error 
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// settled reports whether nothing more is done for a request but the end of its booking.
-func settled(r *foreign.Request) bool {
-	return meta.IsStatusConditionTrue(r.Conditions, foreign.RequestProvisioned) || meta.IsStatusConditionTrue(r.Conditions, foreign.RequestFailed)
 }
 
 // capacity is what there is for the pods of a request.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ type ClusterPublisher struct {
 	log      *slog.Logger
 	reported map[string]report    // the last verdict in an Event, by pod
 	begun    map[string]bool      // actions under way whose beginning has an Event
-	written  map[string]time.Time // when a pool's or quota's status was last written
+	written  map[string]time.Time // when a status was last written, within the last messageEvery
 }
 
 // report is the last verdict in an Event of a pod.
@@ -90,6 +91,7 @@ func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
 	if err := p.quotas(ctx, r); err != nil && ctx.Err() == nil {
 		p.log.Warn("publishing the status of quotas failed", "err", err)
 	}
+	maps.DeleteFunc(p.written, func(_ string, at time.Time) bool { return r.Now.Sub(at) >= messageEvery })
 }
 
 // eventReasons are the reasons of a verb's Events, at the beginning and at the end. Verbs that are

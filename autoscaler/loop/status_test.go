@@ -208,6 +208,10 @@ func TestStatusAndEvents(t *testing.T) {
 	if c.writes != 3 {
 		t.Errorf("%d writes: the message is never refreshed", c.writes)
 	}
+	a.Publish(t.Context(), Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(2 * messageEvery)}}})
+	if len(a.written) != 0 {
+		t.Errorf("times of old writes are kept: %v", a.written)
+	}
 }
 
 // TestLongActionsHaveTwoEvents: a rollback that waits for mig-manager has an Event at its

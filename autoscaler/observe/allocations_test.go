@@ -432,6 +432,23 @@ func TestFreeCapacityWithoutPrometheus(t *testing.T) {
 	}
 }
 
+// TestAbsurdRequests: a pod that requests more than an int64 can count gets no node, and keeps no other pod
+// from its own.
+func TestAbsurdRequests(t *testing.T) {
+	for name, amount := range map[corev1.ResourceName]string{"memory": "8Ei", "cpu": "1e19", "ephemeral.io/disk": "9e18"} {
+		absurd := stuckPod("absurd", listOf("nvidia.com/gpu=1"))
+		absurd.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(amount)
+		w := newWorld(t, poolOf("NVIDIA-L40S", 1), absurd, stuckPod("a", listOf("nvidia.com/gpu=1")))
+		if got := w.verdictOn("absurd", 0, 1); got != plan.NoPoolFits {
+			t.Errorf("%s of %s: %s", amount, name, got)
+		}
+	}
+	overflows := stuckPod("a", listOf("nvidia.com/gpu=1 cpu=20000000000000000"))
+	if got := newWorld(t, poolOf("NVIDIA-L40S", 1), overflows).verdictOn("a", 0, 0); got != plan.NoPoolFits {
+		t.Errorf("more thousandths of cores than an int64 has: %s", got)
+	}
+}
+
 // booting is a node that has just become ready and advertises nothing yet.
 func booting(name string) *corev1.Node {
 	n := node(name, nil)

@@ -305,8 +305,9 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 		if layout == nil {
 			continue
 		}
-		c.MIG = layout[i].MIG
-		c.Instances = unplaced(in.tables, c.Model.Name, layout[i].Counts)
+		if c.MIG = layout[i].MIG; c.MIG { // others' entries may have instances without
+			c.Instances = unplaced(in.tables, c.Model.Name, layout[i].Counts)
+		}
 	}
 }
 

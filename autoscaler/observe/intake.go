@@ -17,6 +17,7 @@ const (
 	exportedNode      = metric.Exported + metric.LabelNode
 	exportedNamespace = metric.Exported + metric.LabelNamespace
 	exportedPod       = metric.Exported + metric.LabelPod
+	exportedContainer = metric.Exported + metric.LabelContainer
 )
 
 // labelOf returns the value of a label that the target may have too.
@@ -40,11 +41,18 @@ func number(s *prom.Sample) (float64, bool) { return sample.Known(s.Value, 0).Ge
 // order of its methods.
 //
 // Two targets may report the same GPU: an exporter's old pod and its new one, two jobs, or an exporter
-// that claims another's node. Where they disagree the value is unknown, whatever the order.
-type intake struct{ readings *Readings }
+// that claims another's node. Where they disagree the value is unknown, whatever the order; where they
+// agree it counts once.
+type intake struct {
+	readings *Readings
+	counted  map[allocation]bool
+}
+
+// allocation of a device to a container.
+type allocation struct{ node, gpu, instance, pod, container string }
 
 func newIntake(taken time.Time) *intake {
-	return &intake{&Readings{Taken: taken, nodes: map[string]*nodeReading{}}}
+	return &intake{&Readings{Taken: taken, nodes: map[string]*nodeReading{}}, map[allocation]bool{}}
 }
 
 func (in *intake) age(s *prom.Sample) {
@@ -88,9 +96,14 @@ func (in *intake) allocated(s *prom.Sample) {
 	if c == nil || s.Value == 0 {
 		return
 	}
-	pod := podOf(s)
+	pod, id := podOf(s), instanceOf(s)
+	one := allocation{nodeOf(s), s.Labels.Get(metric.LabelGPU), id, pod, labelOf(s, exportedContainer, metric.LabelContainer)}
+	if in.counted[one] {
+		return
+	}
+	in.counted[one] = true
 	in.at(s).allocated[pod]++
-	if id := instanceOf(s); id != "" {
+	if id != "" {
 		i := c.instance(id)
 		i.allocatedTo = append(i.allocatedTo, pod)
 		return

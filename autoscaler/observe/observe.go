@@ -143,7 +143,11 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			continue
 		}
 		out.GrowOnly[name] = o.listings[name].Unnamed
-		l := o.o.Pools.Learn(&c.pools[i], pool.Target, members[name])
+		arrived := members[name]
+		if len(listings[i].Going) > 0 { // the target does not count them
+			arrived = slices.DeleteFunc(slices.Clone(arrived), o.going)
+		}
+		l := o.o.Pools.Learn(&c.pools[i], pool.Target, arrived)
 		if l.ReadyAfter > 0 {
 			pool.ReadyAfter = l.ReadyAfter
 		}

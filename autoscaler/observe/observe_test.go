@@ -1,7 +1,9 @@
 package observe
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strconv"
@@ -266,14 +268,31 @@ func TestUnattributedPodAffectsFewGPUs(t *testing.T) {
 func TestFallbackToConfig(t *testing.T) {
 	n := node("n", halves(2))
 	n.Labels[contract.ConfigLabel] = "halves"
-	w := newWorld(t, pool("p"), n, &corev1.ConfigMap{
+	for enabled, instances := range map[bool]int{true: 2, false: 0} { // mig-parted reads the latter, too
+		w := newWorld(t, pool("p"), n, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: partition.DefaultConfigMap.Namespace, Name: partition.DefaultConfigMap.Name},
+			Data: map[string]string{partition.ConfigKey: fmt.Sprintf(`version: v1
+mig-configs: {halves: [{devices: all, mig-enabled: %t, mig-devices: {3g.40gb: 2}}]}`, enabled)},
+		})
+		device := w.at(0).Nodes[0].GPUs[0]
+		if len(device.Instances) != instances || instances > 0 && device.Instances[0].Placed || device.AllocationKnown || device.MIG != enabled {
+			t.Errorf("GPU %+v", device)
+		}
+	}
+}
+
+// TestBrokenConfigIsLoggedOnce: not in every reconcile.
+func TestBrokenConfigIsLoggedOnce(t *testing.T) {
+	w := newWorld(t, pool("p"), node("n", halves(2)), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: partition.DefaultConfigMap.Namespace, Name: partition.DefaultConfigMap.Name},
-		Data: map[string]string{partition.ConfigKey: `version: v1
-mig-configs: {halves: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 2}}]}`},
+		Data:       map[string]string{partition.ConfigKey: "version: v9"},
 	})
-	device := w.at(0).Nodes[0].GPUs[0]
-	if len(device.Instances) != 2 || device.Instances[0].Placed || device.AllocationKnown || !device.MIG {
-		t.Errorf("GPU %+v", device)
+	var log bytes.Buffer
+	w.o.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	w.at(0)
+	w.at(time.Second)
+	if n := strings.Count(log.String(), "mig-manager's config"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, &log)
 	}
 }
 
@@ -527,13 +546,16 @@ func TestHoldsData(t *testing.T) {
 func TestInterruptions(t *testing.T) {
 	spot := pool("p")
 	spot.Spec.Spot, spot.Spec.InterruptionsPerHour = true, ptr.To(resource.MustParse("0.05"))
-	bad := pool("bad")
-	bad.Spec.InterruptionsPerHour = ptr.To(resource.MustParse("-1"))
-	out := newWorld(t, spot, bad).at(0)
+	bad, endless := pool("bad"), pool("endless")
+	bad.Spec.InterruptionsPerHour, endless.Spec.InterruptionsPerHour = ptr.To(resource.MustParse("-1")), ptr.To(resource.MustParse("1e400"))
+	out := newWorld(t, spot, bad, endless).at(0)
 	if len(out.Pools) != 1 || !out.Pools[0].Spot || out.Pools[0].InterruptionsPerHour != 0.05 {
 		t.Errorf("pools %+v", out.Pools)
 	}
 	if err := out.Invalid["bad"]; err == nil || err.Error() != "spec.interruptionsPerHour: -1 is below zero" {
+		t.Errorf("err = %v", err)
+	}
+	if err := out.Invalid["endless"]; err == nil || !strings.Contains(err.Error(), "is above 1e+09") {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -28,12 +28,13 @@ func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 		if c != nil && c.extended[string(name)] != nil {
 			continue
 		}
-		amount, own := demand.Counted(string(name), q.Value())
+		n := bounded(q).Value()
+		amount, own := demand.Counted(string(name), n)
 		if d, err := demandOf(string(name)); !own && (err != nil || !d.Zero() && !d.Fraction.Shares()) {
 			continue
 		}
 		if !own {
-			amount = q.Value()
+			amount = n
 		}
 		out = append(out, plan.Resource{Name: string(name), Amount: amount})
 	}

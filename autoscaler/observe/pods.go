@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 
@@ -35,8 +36,8 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 		Owner:        owner(p),
 		Node:         p.Spec.NodeName,
 		Created:      p.CreationTimestamp.Time,
-		CPUMilli:     requests.Cpu().MilliValue(),
-		MemoryMi:     (requests.Memory().Value() + 1<<20 - 1) >> 20,
+		CPUMilli:     bounded(*requests.Cpu()).MilliValue(),
+		MemoryMi:     (bounded(*requests.Memory()).Value() + 1<<20 - 1) >> 20,
 		NodeSelector: p.Spec.NodeSelector,
 		Affinity:     affinity(p),
 		Evictable:    evictable(p),
@@ -64,6 +65,18 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 		scheduled(p, &out)
 	}
 	return out
+}
+
+// mostOfAnything bounds the amounts that are read: no node has as much, and it fits an int64 in thousandths too.
+const mostOfAnything = 1 << 50
+
+// bounded returns a quantity, mostOfAnything for more: a pod that requests that much fits nowhere, and its
+// amount must not overflow into one that does.
+func bounded(q apiresource.Quantity) *apiresource.Quantity {
+	if q.AsApproximateFloat64() > mostOfAnything {
+		return apiresource.NewQuantity(mostOfAnything, q.Format)
+	}
+	return &q
 }
 
 // scheduled reads the PodScheduled condition. A gated pod is not unschedulable.

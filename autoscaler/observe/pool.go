@@ -90,6 +90,9 @@ func poolMIG(spec *v1alpha1.MIG, template plan.Template, tables mig.Tables) (pla
 	return out, nil
 }
 
+// maxNumber bounds the decimal numbers of a pool.
+const maxNumber = 1e9
+
 // notNegative reads a decimal number, 0 for nil.
 func notNegative(field string, q *resource.Quantity) (float64, error) {
 	if q == nil {
@@ -98,7 +101,11 @@ func notNegative(field string, q *resource.Quantity) (float64, error) {
 	if q.Sign() < 0 {
 		return 0, fmt.Errorf("%s: %s is below zero", field, q)
 	}
-	return q.AsApproximateFloat64(), nil
+	v := q.AsApproximateFloat64()
+	if v > maxNumber {
+		return 0, fmt.Errorf("%s: %s is above %g", field, q, maxNumber)
+	}
+	return v, nil
 }
 
 func orElse(d *metav1.Duration, otherwise time.Duration) time.Duration {

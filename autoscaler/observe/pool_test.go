@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
@@ -30,13 +31,19 @@ type reporting struct {
 	pools.Providers
 	listing pools.Listing
 	learned pools.Learned
+	nodes   *int // of which it learned
 }
 
 func (s reporting) List(context.Context, *v1alpha1.GPUNodePool) (pools.Listing, error) {
 	return s.listing, nil
 }
 
-func (s reporting) Learn(*v1alpha1.GPUNodePool, int, []*corev1.Node) pools.Learned { return s.learned }
+func (s reporting) Learn(_ *v1alpha1.GPUNodePool, _ int, nodes []*corev1.Node) pools.Learned {
+	if s.nodes != nil {
+		*s.nodes = len(nodes)
+	}
+	return s.learned
+}
 
 func TestListing(t *testing.T) {
 	p := pool("p")
@@ -74,10 +81,13 @@ func TestListing(t *testing.T) {
 			t.Errorf("of a pool that is not scaled down: %+v", got)
 		}
 	}
-	fixed := w.o.o.Pools.(reporting)
-	fixed.listing = pools.Listing{Target: 3, Going: []string{"i-1"}}
+	fixed, learned := w.o.o.Pools.(reporting), 0
+	fixed.listing, fixed.nodes = pools.Listing{Target: 3, Going: []string{"i-1"}}, &learned
 	w.o.o.Pools = fixed
 	going := w.at(2 * time.Second)
+	if learned != 3 { // with the fourth, a request for one more would look met
+		t.Errorf("learned of %d nodes", learned)
+	}
 	if n, p := going.Nodes[0], going.Pools[0]; n.Pool != "" || !n.Cordoned || p.Size != 3 {
 		t.Errorf("a removed node is of pool %q, whose size is %d; cordoned %v", n.Pool, p.Size, n.Cordoned)
 	}
@@ -366,6 +376,21 @@ func TestAttachableVolumes(t *testing.T) {
 		}
 		if made != want {
 			t.Errorf("with places for %d volumes %d nodes are added, want %d", most, made, want)
+		}
+	}
+}
+
+// TestSettledRequestsAreNotChecked: the pods of a check are made only while it is to be answered.
+func TestSettledRequestsAreNotChecked(t *testing.T) {
+	for status, pods := range map[string]int{"{}": 2, `{conditions: [{type: Provisioned, status: "True"}]}`: 0, `{conditions: [{type: Failed, status: "True"}]}`: 0} {
+		w := newWorld(t)
+		w.neighbour(foreign.PodTemplate, `{metadata: {namespace: chat, name: t}, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}`)
+		w.neighbour(foreign.ProvisioningRequest, `{metadata: {namespace: chat, name: r}, status: `+status+`,
+spec: {provisioningClassName: check-capacity.autoscaling.x-k8s.io, podSets: [{count: 2, podTemplateRef: {name: t}}]}}`)
+		all, _ := w.o.o.Foreign()
+		w.o.o.Foreign = func() (foreign.Objects, error) { return all.Resolve([]string{foreign.CheckCapacity}), nil }
+		if r := w.at(0).Requests; len(r) != 1 || len(r[0].Check) != pods {
+			t.Errorf("%s: %+v, want %d pods", status, r, pods)
 		}
 	}
 }

@@ -89,10 +89,7 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 		return nil, fmt.Errorf("getting ConfigMap %s: %w", o.o.ConfigMap, err)
 	}
 	config, err := partition.ParseConfig(cm.Data[partition.ConfigKey])
-	if err != nil {
-		// Layouts that only the config defines are unknown.
-		o.o.Log.Warn("mig-manager's config cannot be read", "configmap", o.o.ConfigMap.String(), "err", err)
-	}
+	o.warn("mig-manager's config", err) // layouts that only it defines are unknown
 	return &cluster{
 		nodes: nodes.Items, pods: pods, pools: pools.Items, pdbs: pdbs.Items, namespaces: namespaces.Items, ranges: ranges.Items,
 		resourceQuotas: resourceQuotas.Items, classes: classes.Items, hpas: hpas.Items, quotas: quotas.Items, foreign: objects,

@@ -245,6 +245,18 @@ func TestTargetsDisagree(t *testing.T) {
 	}
 }
 
+// TestTwoJobsReportOneDevice: a device that two scrape jobs report counts once, so that the pod's other
+// device, which no series attributes, is not free.
+func TestTwoJobsReportOneDevice(t *testing.T) {
+	w := newWorld(t, pool("p"), node("n", halves(2)), pod("a", "n", halves(2)))
+	a := twoHalves(1, "a")
+	a.Allocated = append(a.Allocated, a.Allocated...)
+	w.readings = NewReadings(start, a)
+	if g := w.at(0).Nodes[0].GPUs[0]; g.AllocationKnown {
+		t.Errorf("GPU %+v", g)
+	}
+}
+
 // TestTwoIdleTimes: of two idle times of one pod the shorter holds; with those of two pods it is
 // unknown whose time it is.
 func TestTwoIdleTimes(t *testing.T) {
@@ -272,14 +284,6 @@ func TestTwoIdleTimes(t *testing.T) {
 // that the device plugin withdrew. Where MIG or a dialect hides the number it is not bounded below
 // the general limit.
 func TestGPUBound(t *testing.T) {
-	list := func(text string) corev1.ResourceList {
-		out := corev1.ResourceList{}
-		for pair := range strings.FieldsSeq(text) {
-			name, n, _ := strings.Cut(pair, "=")
-			out[corev1.ResourceName(name)] = resource.MustParse(n)
-		}
-		return out
-	}
 	for _, c := range []struct {
 		label, strategy, config, allocatable, capacity string
 		want                                           int
@@ -296,8 +300,11 @@ func TestGPUBound(t *testing.T) {
 		{allocatable: "nvidia.com/gpu=1", config: "halves", want: maxGPUs},
 		{allocatable: "cpu=8", want: maxGPUs},
 	} {
-		n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: list(c.allocatable), Capacity: list(c.capacity)}}
+		n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: listOf(c.allocatable), Capacity: listOf(c.capacity)}}
 		n.Labels = map[string]string{partition.CountLabel: c.label, partition.StrategyLabel: c.strategy, contract.ConfigLabel: c.config}
+		if _, err := TrimNode(n); err != nil {
+			t.Fatal(err)
+		}
 		if got := gpuBound(n); got != c.want {
 			t.Errorf("%+v: %d GPUs", c, got)
 		}

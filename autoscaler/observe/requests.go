@@ -24,7 +24,7 @@ type Request struct {
 	ByKueue     bool
 	// Consumers are the pods that say that they use it, "namespace/name".
 	Consumers map[string]bool
-	// Check are the pods of a request that adds no node. They are not in the Snapshot.
+	// Check are the pods of a request that adds no node and is not settled. They are not in the Snapshot.
 	Check []plan.Pod
 }
 
@@ -58,7 +58,7 @@ func (v *converter) requests() []Request {
 			kind, name, r.ByKueue = foreign.KueueWorkload, workload, true
 		}
 		r.Owner, r.Gang = gangs.NamesOf(kind, o.Namespace, name)
-		if o.Request.Class == foreign.CheckCapacity && !r.ByKueue && o.Request.Missing == "" {
+		if o.Request.Class == foreign.CheckCapacity && !r.ByKueue && o.Request.Missing == "" && !o.Request.Settled() {
 			r.Check = v.checked(o, r.Gang)
 		}
 		out = append(out, r)

@@ -184,6 +184,8 @@ func FuzzTenancy(f *testing.F) {
 	f.Add("gpu.nvidia.com", "nvidia.com/mig-1g.10gb", "device.driver == 'gpu.nvidia.com'", "8", uint8(3))
 	f.Add("chat/b", "gpuscale.io/gang", "chat/vllm", "100Ei", uint8(12))
 	f.Add("p", "gpu-fraction", "0.5", "1e-9", uint8(4))
+	f.Add("m", "memory", "x", "8Ei", uint8(1))
+	f.Add("c", "cpu", "x", "1e19", uint8(2))
 	f.Add("b", "namespace", "chat", "-1", uint8(255))
 	wantPods, wantNodes, wantVerdicts, wantActions := []plan.Pod(nil), []plan.Node(nil), []plan.Verdict(nil), []plan.Action(nil)
 	f.Fuzz(func(t *testing.T, name, key, value, amount string, count uint8) {

@@ -1,12 +1,14 @@
 package observe
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -92,7 +94,8 @@ func TrimNode(o any) (any, error) {
 	trimMeta(&n.ObjectMeta)
 	st := &n.Status
 	st.Images, st.VolumesInUse, st.VolumesAttached, st.Addresses, st.Features = nil, nil, nil, nil, nil
-	st.Capacity, st.Allocatable = nil, onceKeyed(st.Allocatable)
+	maps.DeleteFunc(st.Capacity, func(name corev1.ResourceName, _ resource.Quantity) bool { return !strings.Contains(string(name), "/") })
+	st.Capacity, st.Allocatable = onceKeyed(st.Capacity), onceKeyed(st.Allocatable)
 	for i := range st.Conditions {
 		c := &st.Conditions[i]
 		c.Type, c.Status, c.Reason, c.Message = same(c.Type), same(c.Status), same(c.Reason), ""

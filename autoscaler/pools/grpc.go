@@ -82,7 +82,7 @@ func (g *GRPC) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, e
 		if err != nil {
 			return Listing{}, err
 		}
-		out := Listing{Target: max(target, 0)}
+		out := Listing{Target: target}
 		for _, i := range instances {
 			if i.Is(externalgrpc.Deleting) {
 				out.Going = append(out.Going, LastPart(i.ID))

@@ -280,6 +280,18 @@ func TestNodeGroupTemplate(t *testing.T) {
 	}
 }
 
+// TestNodeGroupOfUnknownSize: a negative size is none to add nodes to.
+func TestNodeGroupOfUnknownSize(t *testing.T) {
+	w := newGRPCWorld(t)
+	w.fake.target = -1
+	_, listed := w.grpc.List(t.Context(), w.pool)
+	for what, err := range map[string]error{"List": listed, "SetSize": w.grpc.SetSize(t.Context(), w.pool, 5)} {
+		if err == nil || !strings.Contains(err.Error(), "the size of node group gpu-pool is -1") || w.fake.target != -1 {
+			t.Errorf("%s: %v, size %d", what, err, w.fake.target)
+		}
+	}
+}
+
 // TestNodeGroupProblems: what is in the way has a reason and a field.
 func TestNodeGroupProblems(t *testing.T) {
 	for field, change := range map[string]func(*v1alpha1.ExternalGRPCProvider){

@@ -40,6 +40,9 @@ type Request struct {
 	Conditions []metav1.Condition
 }
 
+// Settled reports whether nothing more is done for a request but the end of its booking.
+func (r *Request) Settled() bool { return isTrue(r.Conditions, RequestProvisioned, RequestFailed) }
+
 // parseProvisioningRequest reads a ProvisioningRequest: pods for which capacity is requested before they
 // exist. They are demand until its booking has expired.
 func parseProvisioningRequest(f fields, o *Object) {

@@ -99,10 +99,13 @@ func (c *Client) Groups(ctx context.Context) ([]*Group, error) {
 	return out.Groups, err
 }
 
-// TargetSize of a group.
+// TargetSize of a group. A negative one is an error: it is unknown, not 0.
 func (c *Client) TargetSize(ctx context.Context, group string) (int, error) {
 	var out Target
 	err := c.call(ctx, "NodeGroupTargetSize", &Of{ID: group}, &out)
+	if err == nil && out.Size < 0 {
+		err = fmt.Errorf("calling NodeGroupTargetSize: the size of node group %s is %d", group, out.Size)
+	}
 	return int(out.Size), err
 }
 
