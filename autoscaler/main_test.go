@@ -2,12 +2,177 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/scenario"
 )
+
+func TestGoodConfigs(t *testing.T) {
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no good files: %v", err)
+	}
+	for _, file := range files {
+		if _, err := Load(file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestBadConfigs: the error of a bad file has the texts of its lines "# want ".
+func TestBadConfigs(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no bad files: %v", err)
+	}
+	for _, file := range files {
+		_, err := Load(file)
+		if err == nil {
+			t.Errorf("%s was accepted", file)
+			continue
+		}
+		text, readErr := os.ReadFile(file)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		wants := 0
+		for _, line := range strings.Split(string(text), "\n") {
+			want, ok := strings.CutPrefix(line, "# want ")
+			if !ok {
+				continue
+			}
+			wants++
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q is not in\n%v", file, want, err)
+			}
+		}
+		if wants == 0 {
+			t.Errorf("%s has no line \"# want \"", file)
+		}
+	}
+}
+
+func TestDefaultPolicyIsThePlanners(t *testing.T) {
+	if got := Default().Policy.Plan(); got != plan.DefaultPolicy() {
+		t.Errorf("got %+v, want %+v", got, plan.DefaultPolicy())
+	}
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPolicyThereAndBack: every field of plan.Policy has one in the file.
+func TestPolicyThereAndBack(t *testing.T) {
+	full, err := Load("testdata/good/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := full.Policy.Plan()
+	if back := policyConfig(got); back != full.Policy {
+		t.Errorf("there and back: %+v, want %+v", back, full.Policy)
+	}
+	var p plan.Policy
+	v := reflect.ValueOf(&p).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			f.SetInt(int64(i + 1))
+		case reflect.Float64:
+			f.SetFloat(float64(i) + 0.5)
+		case reflect.String:
+			f.SetString("low")
+		default:
+			t.Fatalf("%s: a %s", v.Type().Field(i).Name, f.Kind())
+		}
+	}
+	if back := policyConfig(p).Plan(); back != p {
+		t.Errorf("lost on the way: %+v, want %+v", back, p)
+	}
+}
+
+// TestEveryPolicyFieldIsChecked: every number and duration has bounds.
+func TestEveryPolicyFieldIsChecked(t *testing.T) {
+	c := reflect.TypeFor[PolicyConfig]()
+	for i := range c.NumField() {
+		f := c.Field(i)
+		switch bad := reflect.New(c).Elem(); f.Type.Kind() {
+		case reflect.Bool, reflect.String:
+		default:
+			if f.Type.Kind() == reflect.Int {
+				below := int64(-1)
+				if f.Tag.Get("want") == "priority" { // negative ones exist
+					below = math.MinInt64
+				}
+				bad.Field(i).SetInt(below)
+			} else if f.Type.Kind() == reflect.Float64 {
+				bad.Field(i).SetFloat(-1)
+			} else {
+				bad.Field(i).Field(0).SetInt(-1)
+			}
+			var p problems
+			bad.Interface().(PolicyConfig).validate(&p)
+			if err := errors.Join(p...); err == nil || !strings.Contains(err.Error(), "policy."+f.Tag.Get("json")+": ") {
+				t.Errorf("%s below zero is accepted: %v", f.Name, err)
+			}
+		}
+	}
+	full, err := Load("testdata/good/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full.Policy.MaxSickShare = 1.5
+	if err := full.Validate(); err == nil || !strings.Contains(err.Error(), "policy.maxSickShare: 1.5: want a share from 0 to 1") {
+		t.Errorf("a share above 1: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"good", "bad"} {
+		files, _ := filepath.Glob("testdata/" + dir + "/*.yaml")
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
+	}
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		if c, err := Parse(text); err == nil {
+			_ = c.Validate()
+		}
+	})
+}
+
+func command(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := newCommand(&out, &errs)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
 
 func packed(t *testing.T, text string) []byte {
 	t.Helper()
@@ -69,5 +234,183 @@ func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != args[0] && got != "exit status "+args[0] {
 		ts.Fatalf("got %s, want %s", got, args[0])
+	}
+}
+
+// file writes a file and returns its path.
+func file(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestAllOfDebugIsProtected: every page below /debug is behind the guard, Go's profiles
+// included.
+func TestAllOfDebugIsProtected(t *testing.T) {
+	mux := http.NewServeMux()
+	routes(mux, loop.New(loop.Options{}).State, plan.DefaultPolicy(), guard{log: slog.New(slog.DiscardHandler)})
+	for _, path := range []string{"plan", "snapshot", "panic", "pprof/", "pprof/heap", "pprof/goroutine", "pprof/profile", "pprof/trace", "pprof/cmdline", "pprof/symbol"} {
+		for from, want := range map[string]int{"10.0.0.7:40000": http.StatusForbidden, "127.0.0.1:40000": http.StatusOK} {
+			if want == http.StatusOK && path != "pprof/" && path != "pprof/heap" && path != "pprof/goroutine" {
+				continue // they are empty yet, or slow
+			}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/"+path, nil)
+			r.RemoteAddr, r.Host = from, "localhost:9402"
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("/debug/%s to %s: %d, want %d", path, from, w.Code, want)
+			}
+		}
+	}
+}
+
+// TestDebugIsProtected: requests from the pod itself need no token, others do, also those
+// through a proxy on the pod.
+func TestDebugIsProtected(t *testing.T) {
+	dir := t.TempDir()
+	const secret = "correct-horse-battery"
+	good := file(t, dir, "good", secret+"\n")
+	for _, c := range []struct {
+		name, from, tokenFile string
+		host                  string // localhost unless given
+		header                [2]string
+		want                  int
+		says                  string
+	}{
+		{name: "the pod itself", from: "127.0.0.1:40000", want: 200},
+		{name: "the pod itself, IPv6", from: "[::1]:40000", want: 200},
+		{name: "elsewhere", from: "10.0.0.7:40000", want: 403, says: "port-forward"},
+		{name: "a proxy on the pod", from: "127.0.0.1:40000", header: [2]string{"X-Forwarded-For", "10.0.0.7"}, want: 403},
+		{name: "the pod itself, by its loopback address", from: "[::1]:40000", host: "[::1]:9402", want: 200},
+		{name: "a web page whose name leads here", from: "127.0.0.1:40000", host: "attacker.example:9402", want: 403},
+		{name: "another address that leads here", from: "127.0.0.1:40000", host: "10.0.0.7", want: 403},
+		{name: "no address", from: "", want: 403},
+		{name: "a name", from: "localhost:1", want: 403},
+		{name: "no token", from: "10.0.0.7:1", tokenFile: good, want: 401, says: tokenHeader},
+		{name: "a wrong token", from: "10.0.0.7:1", tokenFile: good, header: [2]string{tokenHeader, secret + "x"}, want: 401},
+		{name: "the token", from: "10.0.0.7:1", tokenFile: good, header: [2]string{tokenHeader, secret}, want: 200},
+		{name: "the token as a bearer", from: "10.0.0.7:1", tokenFile: good, header: [2]string{"Authorization", "Bearer " + secret}, want: 200},
+		{name: "an empty bearer of an empty file", from: "10.0.0.7:1", tokenFile: file(t, dir, "empty", "\n"), header: [2]string{"Authorization", "Bearer "}, want: 403},
+		{name: "a truncated file", from: "10.0.0.7:1", tokenFile: file(t, dir, "short", "abc"), header: [2]string{tokenHeader, "abc"}, want: 403},
+		{name: "no such file", from: "10.0.0.7:1", tokenFile: filepath.Join(dir, "none"), header: [2]string{tokenHeader, secret}, want: 403},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := guard{DebugConfig{TokenFile: c.tokenFile}, slog.New(slog.DiscardHandler)}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/plan", nil)
+			r.RemoteAddr, r.Host = c.from, cmp.Or(c.host, "localhost:9402")
+			if c.header[0] != "" {
+				r.Header.Set(c.header[0], c.header[1])
+			}
+			w := httptest.NewRecorder()
+			g.protect(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("shown")) })(w, r)
+			if w.Code != c.want || (w.Body.String() == "shown") != (c.want == 200) || !strings.Contains(w.Body.String(), c.says) {
+				t.Errorf("%d %q, want %d with %q", w.Code, w.Body, c.want, c.says)
+			}
+			if strings.Contains(w.Body.String(), secret) || strings.Contains(w.Body.String(), dir) {
+				t.Errorf("reveals the token: %q", w.Body)
+			}
+		})
+	}
+}
+
+// still is a cluster without changes.
+type still struct{ seen plan.Snapshot }
+
+func (s still) Observe(context.Context, time.Time) (observe.Observation, error) {
+	return observe.Observation{Snapshot: s.seen}, nil
+}
+func (s still) Load(context.Context) (plan.State, error)                   { return s.seen.State, nil }
+func (still) Save(context.Context, plan.Snapshot, plan.State) error        { return nil }
+func (still) Resume(context.Context, time.Time) error                      { return nil }
+func (still) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
+
+// reconciled is a loop after one reconcile of the snapshot.
+func reconciled(t *testing.T, s plan.Snapshot, policy plan.Policy, metrics *loop.Metrics) *loop.Loop {
+	t.Helper()
+	w := still{s}
+	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy, Metrics: metrics})
+	if err := l.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// fromHere is a local request, as through kubectl port-forward.
+func fromHere(t *testing.T, path string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:40000", "localhost:9402"
+	return r
+}
+
+// TestPanicIsAScenario: the snapshot of a panic is served and can be planned again.
+func TestPanicIsAScenario(t *testing.T) {
+	snapshot, policy, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\npod a/b requests=gpu\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := still{snapshot}
+	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy,
+		Plan: func(plan.Snapshot, plan.Policy) plan.Plan { panic("two\nlines") }})
+	mux := http.NewServeMux()
+	routes(mux, l.State, policy, guard{})
+	get := func(path string, want int) string {
+		t.Helper()
+		r := httptest.NewRecorder()
+		mux.ServeHTTP(r, fromHere(t, path))
+		if r.Code != want {
+			t.Errorf("%s: %d, want %d: %s", path, r.Code, want, r.Body)
+		}
+		return r.Body.String()
+	}
+	get("/debug/snapshot", http.StatusServiceUnavailable)
+	get("/debug/panic", http.StatusServiceUnavailable)
+	if l.Once(t.Context()) == nil {
+		t.Fatal("the reconcile succeeded")
+	}
+	get("/debug/plan", http.StatusServiceUnavailable)
+	for _, path := range []string{"/debug/snapshot", "/debug/panic"} {
+		back, _, err := scenario.Parse(get(path, http.StatusOK))
+		if err != nil || scenario.Print(back) != scenario.Print(snapshot) {
+			t.Errorf("%s does not read back: %v", path, err)
+		}
+	}
+	if text := get("/debug/panic", http.StatusOK); !strings.Contains(text, "# lines") || !strings.Contains(text, "main_test.go") {
+		t.Errorf("no panic value or no stack:\n%s", text)
+	}
+}
+
+// TestABugReportGivesTheSamePlan: the snapshot of /debug/snapshot includes the policy and
+// gives the same plan.
+func TestABugReportGivesTheSamePlan(t *testing.T) {
+	snapshot, _, err := scenario.Parse("tick at=2026-11-21T09:00:00.123456789Z\npool p max=9 price=2 gpus=1 model=L40S\n" +
+		"pod a/b requests=gpu\npod a/c requests=gpu\npod a/d requests=gpu\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := plan.DefaultPolicy()
+	policy.MaxNodesPerScaleUp = 2 // of three that are needed
+	l := reconciled(t, snapshot, policy, nil)
+	mux := http.NewServeMux()
+	routes(mux, l.State, policy, guard{})
+	r := httptest.NewRecorder()
+	mux.ServeHTTP(r, fromHere(t, "/debug/snapshot"))
+	report := file(t, t.TempDir(), "report.txt", r.Body.String())
+	last, _ := l.State.Last()
+	if len(last.Plan.Actions) != 1 || last.Plan.Actions[0].To != 2 {
+		t.Fatalf("planned by the loop:\n%s", last.Plan)
+	}
+	for form, write := range outputs {
+		var want strings.Builder
+		if err := write(&want, last.Plan); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := command(t, "plan", "-f", report, "-o", form); err != nil || got != want.String() {
+			t.Errorf("-o %s: %v, got\n%s\nwant\n%s", form, err, got, want.String())
+		}
 	}
 }

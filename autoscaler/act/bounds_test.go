@@ -242,6 +242,12 @@ func TestRefused(t *testing.T) {
 	}
 	cordoned := node(func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	keepsNodes := pool(func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.Disabled = true })
+	fixed := func(w *world) {
+		edit(w, testPool(), func(p *v1alpha1.GPUNodePool) {
+			p.Spec.Min, p.Spec.Max, p.Spec.Provider = 0, 0, v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
+		})
+		w.actor.o.Pools = pools.Providers{Fixed: pools.NewFixed(w.client)}
+	}
 	elsewhere := node(func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "q" })
 	another := func(w *world) { w.snap.Nodes[0].Created = start.Add(-time.Hour) }
 	recorded := node(func(n *corev1.Node) { annotate(n, contract.RecordAnnotation, "{}") })
@@ -259,6 +265,7 @@ func TestRefused(t *testing.T) {
 		refusals map[string]refusal
 	}{
 		"scale-up": {plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 2, To: 3}, nil, map[string]refusal{
+			"a fixed pool":  {change: fixed},
 			"above max":     {action: func(a *plan.Action) { a.From, a.To = 3, 4 }},
 			"nodes at once": {change: policy(func(p *plan.Policy) { p.MaxNodesPerScaleUp = 0 })},
 			"nodes an hour": {change: func(w *world) {
@@ -267,6 +274,7 @@ func TestRefused(t *testing.T) {
 			}},
 		}},
 		"remove-node": {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}, nil, map[string]refusal{
+			"a fixed pool":        {change: fixed},
 			"a pod is there":      {pod: gpuPod("a", "p-1")},
 			"another incarnation": {change: another},
 			"the pool's min":      {change: pool(func(p *v1alpha1.GPUNodePool) { p.Spec.Min = 2 })},
@@ -309,6 +317,7 @@ func TestRefused(t *testing.T) {
 			"reclaiming is off":         {change: policy(func(p *plan.Policy) { p.MaxEvictionsPerReconcile = 0 })},
 		}},
 		"drain": {drainAction(), replica("a", "p-1"), map[string]refusal{
+			"a fixed pool":         {change: fixed},
 			"local storage":        {pod: storing},
 			"not to be disrupted":  {pod: says(v1alpha1.DoNotDisruptAnnotation, "true")},
 			"not safe to evict":    {pod: says(v1alpha1.SafeToEvictAnnotation, "false")},
@@ -323,6 +332,7 @@ func TestRefused(t *testing.T) {
 			"another cordon":       {change: cordoned},
 		}},
 		"replace": {replaceFirst, nil, map[string]refusal{
+			"a fixed pool":      {change: fixed},
 			"a pod is there":    {pod: replica("a", "p-1")},
 			"no GPU is sick":    {change: device(func(c *plan.GPU) { c.Health = gpu.Healthy })},
 			"health is unknown": {change: device(func(c *plan.GPU) { c.Health = gpu.HealthUnknown })},

@@ -43,16 +43,10 @@ func number(s *prom.Sample) (float64, bool) { return sample.Known(s.Value, 0).Ge
 // Two targets may report the same GPU: an exporter's old pod and its new one, two jobs, or an exporter
 // that claims another's node. Where they disagree the value is unknown, whatever the order; where they
 // agree it counts once.
-type intake struct {
-	readings *Readings
-	counted  map[allocation]bool
-}
-
-// allocation of a device to a container.
-type allocation struct{ node, gpu, instance, pod, container string }
+type intake struct{ readings *Readings }
 
 func newIntake(taken time.Time) *intake {
-	return &intake{&Readings{Taken: taken, nodes: map[string]*nodeReading{}}, map[allocation]bool{}}
+	return &intake{&Readings{Taken: taken, nodes: map[string]*nodeReading{}}}
 }
 
 func (in *intake) age(s *prom.Sample) {
@@ -96,19 +90,28 @@ func (in *intake) allocated(s *prom.Sample) {
 	if c == nil || s.Value == 0 {
 		return
 	}
-	pod, id := podOf(s), instanceOf(s)
-	one := allocation{nodeOf(s), s.Labels.Get(metric.LabelGPU), id, pod, labelOf(s, exportedContainer, metric.LabelContainer)}
-	if in.counted[one] {
-		return
+	to := &c.allocations
+	if id := instanceOf(s); id != "" {
+		to = &c.instance(id).allocations
 	}
-	in.counted[one] = true
-	in.at(s).allocated[pod]++
-	if id != "" {
-		i := c.instance(id)
-		i.allocatedTo = append(i.allocatedTo, pod)
-		return
+	pod := podOf(s)
+	if to.add(pod, labelOf(s, exportedContainer, metric.LabelContainer)) {
+		in.at(s).allocated[pod]++
 	}
-	c.allocatedTo = append(c.allocatedTo, pod)
+}
+
+// allocations are the containers that a device is allocated to: their pods and names.
+type allocations struct{ allocatedTo, containers []string }
+
+// add returns false for a container that is known.
+func (a *allocations) add(pod, container string) bool {
+	for i := range a.allocatedTo {
+		if a.allocatedTo[i] == pod && a.containers[i] == container {
+			return false
+		}
+	}
+	a.allocatedTo, a.containers = append(a.allocatedTo, pod), append(a.containers, container)
+	return true
 }
 
 // busy records a GPU's busy ratio. Its age arrives later.

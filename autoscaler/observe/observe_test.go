@@ -37,7 +37,6 @@ type world struct {
 	client   client.Client
 	readings *Readings
 	o        *Observer
-	state    plan.State
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {

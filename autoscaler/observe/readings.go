@@ -178,32 +178,32 @@ type nodeReading struct {
 }
 
 type gpuReading struct {
-	listed      bool // gpu_info or gpu_instance_info has the GPU
-	disputed    bool // targets disagree on a value, which is unknown
-	ambiguous   bool // targets disagree on which GPU or instances these are: all is unknown
-	uuid        string
-	model       string
-	mig         bool
-	allocatedTo []string
-	work        work
-	unused      unused
-	health      gpu.Health
-	judged      bool                        // gpu_healthy has the GPU
-	judges      []string                    // the pods whose gpu_healthy is 0, "namespace/pod"
-	instances   map[string]*instanceReading // by GPU instance id; nil for none
+	listed    bool // gpu_info or gpu_instance_info has the GPU
+	disputed  bool // targets disagree on a value, which is unknown
+	ambiguous bool // targets disagree on which GPU or instances these are: all is unknown
+	uuid      string
+	model     string
+	mig       bool
+	allocations
+	work      work
+	unused    unused
+	health    gpu.Health
+	judged    bool                        // gpu_healthy has the GPU
+	judges    []string                    // the pods whose gpu_healthy is 0, "namespace/pod"
+	instances map[string]*instanceReading // by GPU instance id; nil for none
 }
 
 // usable reports whether it is known which GPU the values are about.
 func (r *gpuReading) usable() bool { return r != nil && r.listed && !r.ambiguous }
 
 type instanceReading struct {
-	listed      bool
-	profile     string
-	start       int // first memory slice, -1 if unknown
-	uuid        string
-	allocatedTo []string
-	work        work
-	unused      unused
+	listed  bool
+	profile string
+	start   int // first memory slice, -1 if unknown
+	uuid    string
+	allocations
+	work   work
+	unused unused
 }
 
 // work is a busy ratio and its age.

@@ -207,20 +207,8 @@ func TestEmptyDividedNodesGo(t *testing.T) {
 		used := dividedPods(dialect, 1, 0, "")
 		used[0].(*corev1.Pod).Spec.NodeName = "used"
 		w := newWorld(t, append(used, dividedPool(dialect), dividedNodeOf("n", dialect), dividedNodeOf("used", dialect))...)
-		removed := ""
-		for i := range 41 {
-			out := w.at(time.Duration(i) * 15 * time.Second)
-			out.State = w.state
-			made := plan.Make(out.Snapshot, plan.DefaultPolicy())
-			w.state = made.State
-			for _, a := range made.Actions {
-				if a.Verb == plan.RemoveNode {
-					removed += a.Node + " "
-				}
-			}
-		}
-		if removed != "n " {
-			t.Errorf("%s: removed %q, want n", dialect, removed)
+		if got := w.removals(41); !slices.Equal(got, []string{"n"}) {
+			t.Errorf("%s: removed %q, want n", dialect, got)
 		}
 	}
 }
@@ -443,21 +431,8 @@ func TestSharesInQuotas(t *testing.T) {
 // allocations.
 func TestEmptySharedNodesGo(t *testing.T) {
 	objects := []client.Object{sharingPool(true, false), sharingNode("n", true), sharingNode("used", true), pod("a", "used", amount(partition.SharedResource, 1))}
-	w := newWorld(t, objects...)
-	var removed []string
-	for i := range 61 {
-		out := w.at(time.Duration(i) * 15 * time.Second)
-		out.State = w.state
-		made := plan.Make(out.Snapshot, plan.DefaultPolicy())
-		w.state = made.State
-		for _, a := range made.Actions {
-			if a.Verb == plan.RemoveNode {
-				removed = append(removed, a.Node)
-			}
-		}
-	}
-	if len(removed) == 0 || removed[0] != "n" || removed[len(removed)-1] != "n" {
-		t.Errorf("removed %v, want n", removed)
+	if got := newWorld(t, objects...).removals(41); !slices.Equal(got, []string{"n"}) {
+		t.Errorf("removed %q, want n", got)
 	}
 }
 

@@ -1,7 +1,10 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,4 +30,54 @@ func SoftTainted(node *corev1.Node) bool {
 func ScaleDownDisabled(node metav1.Object) bool {
 	a := node.GetAnnotations()
 	return a[ScaleDownDisabledAnnotation] == "true" || a[OtherScaleDownDisabledAnnotation] == "true" || a[DoNotDisruptAnnotation] == "true"
+}
+
+// DrainAnnotation on a Node has the Drain under way on it. It is removed with the cordon, or with
+// the node.
+const DrainAnnotation = "gpuscale.io/drain"
+
+// Drain is a node being emptied, recorded on the node, so that the next leader knows its start,
+// deadline and reason.
+//
+// +kubebuilder:object:generate=false
+type Drain struct {
+	Started  time.Time `json:"started"`
+	Deadline time.Time `json:"deadline"`
+	Reason   string    `json:"reason"`
+}
+
+// DrainOf reads the drain on a node; ok is false where there is none.
+func DrainOf(node metav1.Object) (d Drain, ok bool, err error) {
+	text, ok := node.GetAnnotations()[DrainAnnotation]
+	if !ok {
+		return Drain{}, false, nil
+	}
+	d, err = ParseDrain(text)
+	return d, true, err
+}
+
+// ParseDrain reads the annotation's text.
+func ParseDrain(text string) (Drain, error) {
+	var d Drain
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		return Drain{}, fmt.Errorf("annotation %s: %w", DrainAnnotation, err)
+	}
+	switch {
+	case d.Started.IsZero():
+		return Drain{}, fmt.Errorf("annotation %s: no start", DrainAnnotation)
+	case d.Deadline.IsZero():
+		return Drain{}, fmt.Errorf("annotation %s: no deadline", DrainAnnotation)
+	case d.Deadline.Before(d.Started):
+		return Drain{}, fmt.Errorf("annotation %s: the deadline is before the start", DrainAnnotation)
+	}
+	return d, nil
+}
+
+// String renders the annotation's text.
+func (d Drain) String() string {
+	b, err := json.Marshal(d)
+	if err != nil {
+		return "" // a time beyond year 9999; ParseDrain refuses the result
+	}
+	return string(b)
 }

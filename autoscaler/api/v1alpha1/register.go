@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,4 +17,52 @@ func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &GPUNodePool{}, &GPUNodePoolList{}, &GPUQuota{}, &GPUQuotaList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
+}
+
+// UnmarshalJSON decodes a pool. An object that an earlier, laxer schema has let into etcd is decoded
+// as its metadata and the reason: an error would fail the decoding of a whole list, and with it the
+// cache of all pools. Such a pool is not acted on.
+func (p *GPUNodePool) UnmarshalJSON(text []byte) error {
+	type plain GPUNodePool
+	var into plain
+	if err := json.Unmarshal(text, &into); err != nil {
+		meta, broken := metadataOf(text)
+		if broken != nil {
+			return fmt.Errorf("decoding a GPUNodePool: %w", broken)
+		}
+		into = plain{TypeMeta: meta.TypeMeta, ObjectMeta: meta.ObjectMeta, Undecodable: err.Error()}
+	}
+	*p = GPUNodePool(into)
+	return nil
+}
+
+// UnmarshalJSON decodes a quota, as GPUNodePool's does a pool. Its limits hold even if reclaimIdle
+// cannot be decoded.
+func (q *GPUQuota) UnmarshalJSON(text []byte) error {
+	type plain GPUQuota
+	var into plain
+	if err := json.Unmarshal(text, &into); err != nil {
+		meta, broken := metadataOf(text)
+		if broken != nil {
+			return fmt.Errorf("decoding a GPUQuota: %w", broken)
+		}
+		into = plain{TypeMeta: meta.TypeMeta, ObjectMeta: meta.ObjectMeta, Undecodable: err.Error()}
+		var limits struct {
+			Spec struct {
+				Parent  string        `json:"parent"`
+				Tenants Tenants       `json:"tenants"`
+				Amounts []QuotaAmount `json:"amounts"`
+			} `json:"spec"`
+		}
+		if json.Unmarshal(text, &limits) == nil {
+			into.Spec = GPUQuotaSpec{Parent: limits.Spec.Parent, Tenants: limits.Spec.Tenants, Amounts: limits.Spec.Amounts}
+		}
+	}
+	*q = GPUQuota(into)
+	return nil
+}
+
+func metadataOf(text []byte) (m metav1.PartialObjectMetadata, err error) {
+	err = json.Unmarshal(text, &m)
+	return m, err
 }

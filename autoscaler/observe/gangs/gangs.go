@@ -1,8 +1,15 @@
 package gangs
 
 import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/plan"
@@ -62,4 +69,218 @@ func Join(in Input) []Unmade {
 	j.scaled()
 	j.finish()
 	return j.unmade
+}
+
+// Labels and annotations by which pods refer to their owners.
+const (
+	volcanoGroup     = "scheduling.k8s.io/group-name" // annotation, of Volcano and kube-batch
+	volcanoGroupToo  = "scheduling.volcano.sh/group-name"
+	pluginsGroup     = "scheduling.x-k8s.io/pod-group"      // label
+	kaiGroup         = "pod-group-name"                     // annotation
+	kueueWorkload    = "kueue.x-k8s.io/workload"            // annotation
+	kueueSlice       = "kueue.x-k8s.io/workload-slice-name" // annotation, of an elastic job
+	kueuePodGroup    = "kueue.x-k8s.io/pod-group-name"
+	kueuePrebuilt    = "kueue.x-k8s.io/prebuilt-workload-name"
+	kueuePodSet      = "kueue.x-k8s.io/podset"  // label
+	kueueJobUID      = "kueue.x-k8s.io/job-uid" // label of a Workload
+	kueueGate        = "kueue.x-k8s.io/admission"
+	volcanoJob       = "volcano.sh/job-name"
+	volcanoTask      = "volcano.sh/task-spec"
+	jobSetName       = "jobset.sigs.k8s.io/jobset-name"
+	jobSetRole       = "jobset.sigs.k8s.io/replicatedjob-name"
+	jobSetIndex      = "jobset.sigs.k8s.io/job-index"
+	trainingJob      = "training.kubeflow.org/job-name"
+	trainingRole     = "training.kubeflow.org/replica-type"
+	mpiRole          = "training.kubeflow.org/job-role"
+	lwsName          = "leaderworkerset.sigs.k8s.io/name"
+	lwsGroup         = "leaderworkerset.sigs.k8s.io/group-index"
+	lwsWorker        = "leaderworkerset.sigs.k8s.io/worker-index"
+	lwsGroupKey      = "leaderworkerset.sigs.k8s.io/group-key"
+	lwsRoleOfLeader  = "leader"
+	lwsRoleOfWorkers = "worker"
+)
+
+// id identifies an object of a kind.
+type id struct {
+	kind            foreign.Kind
+	namespace, name string
+}
+
+// groupOf returns the PodGroup that a pod names; an empty name for none.
+func groupOf(p *corev1.Pod) id {
+	of := func(k foreign.Kind, name string) id { return id{k, p.Namespace, name} }
+	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		return of(foreign.BuiltInPodGroup, *g.PodGroupName)
+	}
+	for _, key := range []string{volcanoGroup, volcanoGroupToo} {
+		if name := p.Annotations[key]; name != "" {
+			return of(foreign.VolcanoPodGroup, name)
+		}
+	}
+	if name := p.Labels[pluginsGroup]; name != "" {
+		return of(foreign.PluginsPodGroup, name)
+	}
+	return of(foreign.KAIPodGroup, p.Annotations[kaiGroup])
+}
+
+// place is the role that a pod was created for.
+type place struct {
+	maker id
+	set   int
+	role  string
+}
+
+// placeOf returns the place of a pod; an empty name if its maker is unknown. Kueue's Workload goes
+// first: it stands for the object that it queues.
+func (j *joiner) placeOf(p *corev1.Pod) place {
+	if w := j.workloadOf(p); w != nil {
+		role := p.Labels[kueuePodSet]
+		if role == "" {
+			role = p.Labels[jobSetRole]
+		}
+		return j.inRole(id{foreign.KueueWorkload, w.Namespace, w.Name}, 0, role)
+	}
+	at := labelled(p)
+	if at.maker.name == "" {
+		return place{}
+	}
+	if i := p.Labels[jobSetIndex]; i != "" && at.maker.kind == foreign.JobSet { // where each of its Jobs is a role
+		if one := j.inRole(at.maker, at.set, at.role+"-"+i); one.role != "" {
+			return one
+		}
+	}
+	return j.inRole(at.maker, at.set, at.role)
+}
+
+// labelled is the place that a pod's labels name, whether there is its maker or not; an empty name for
+// none.
+func labelled(p *corev1.Pod) place {
+	label := func(key string) string {
+		if v := p.Labels[key]; v != "" {
+			return v
+		}
+		return p.Annotations[key]
+	}
+	if name := label(volcanoJob); name != "" {
+		return place{id{foreign.VolcanoJob, p.Namespace, name}, 0, label(volcanoTask)}
+	}
+	if name := p.Labels[lwsName]; name != "" {
+		set, err := strconv.Atoi(p.Labels[lwsGroup])
+		if err != nil || set < 0 {
+			return place{}
+		}
+		role := lwsRoleOfWorkers
+		if p.Labels[lwsWorker] == "0" {
+			role = lwsRoleOfLeader
+		}
+		return place{id{foreign.LeaderWorkerSet, p.Namespace, name}, set, role}
+	}
+	if name := p.Labels[jobSetName]; name != "" {
+		return place{id{foreign.JobSet, p.Namespace, name}, 0, p.Labels[jobSetRole]}
+	}
+	if name := p.Labels[trainingJob]; name != "" {
+		of := foreign.MPIJob // a Job creates the launcher of one
+		if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
+			if k := foreign.Kind(strings.ToLower(ref.Kind) + "s.kubeflow.org"); k.Owner() == ref.Kind {
+				of = k
+			}
+		}
+		return place{id{of, p.Namespace, name}, 0, strings.ToLower(cmp.Or(p.Labels[trainingRole], p.Labels[mpiRole]))}
+	}
+	return place{}
+}
+
+// orphan reports whether a pod's maker is no more. Such a pod is about to be deleted: while it lasts,
+// the rest of a gang must not look like pods that are useful one by one.
+func (j *joiner) orphan(p *corev1.Pod) bool {
+	of := labelled(p).maker
+	all, listed := j.in.Objects[of.kind]
+	return of.name != "" && listed && !slices.ContainsFunc(all, func(o *foreign.Object) bool { return o.Namespace == of.namespace && o.Name == of.name })
+}
+
+// inRole returns a place of a known maker. A pod that names no existing role has none, unless there
+// is only one.
+func (j *joiner) inRole(of id, set int, role string) place {
+	o := j.makers[of]
+	if o == nil {
+		return place{}
+	}
+	if roles := o.Maker.Roles; len(roles) == 1 {
+		return place{of, set, roles[0].Name}
+	}
+	if !slices.ContainsFunc(o.Maker.Roles, func(r foreign.Role) bool { return r.Name == role }) {
+		role = ""
+	}
+	return place{of, set, role}
+}
+
+// workloadOf returns the Kueue Workload that queues a pod, nil for none.
+func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
+	var over *foreign.Object // an elastic job's pods may name a replaced slice
+	for _, key := range []string{kueueSlice, kueueWorkload, kueuePrebuilt, kueuePodGroup} {
+		// Newer Kueue uses annotations for names that are too long for a label.
+		for _, name := range []string{p.Annotations[key], p.Labels[key]} {
+			w := j.makers[id{foreign.KueueWorkload, p.Namespace, name}]
+			switch {
+			case name == "" || w == nil:
+			case w.Maker.Over:
+				over = w
+			default:
+				return w
+			}
+		}
+	}
+	if over != nil {
+		for i := range over.OwnerReferences {
+			if w := j.queued[over.OwnerReferences[i].UID]; w != nil {
+				return w
+			}
+		}
+		return over
+	}
+	uids := []types.UID{p.UID}
+	if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
+		uids = append(uids, ref.UID)
+	}
+	// A JobSet's pods are owned by its Jobs.
+	if o := j.makers[id{foreign.JobSet, p.Namespace, p.Labels[jobSetName]}]; o != nil {
+		if w := j.workloadFor(o); w != nil {
+			return w
+		}
+	}
+	for _, uid := range uids {
+		if w := j.queued[uid]; w != nil && uid != "" {
+			return w
+		}
+	}
+	return nil
+}
+
+// workloadFor returns the Kueue Workload that queues an object or its owner, as a TrainJob is of its
+// JobSet; nil for none.
+func (j *joiner) workloadFor(o *foreign.Object) *foreign.Object {
+	if w := j.queued[o.UID]; w != nil && o.UID != "" {
+		return w
+	}
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.UID != "" {
+		return j.queued[ref.UID]
+	}
+	return nil
+}
+
+// nested are the kinds queued by Kueue whose pods an intermediate object creates: without Kueue's
+// annotation they cannot be matched to their Workload.
+var nested = map[string]bool{"RayJob": true, "RayService": true, "AppWrapper": true, "SparkApplication": true}
+
+// unseen reports whether the pods of a Workload may exist without being known as its own: the
+// Workload is admitted, and no pod refers to it.
+func (j *joiner) unseen(o *foreign.Object) bool {
+	if o.Kind != foreign.KueueWorkload || !o.Maker.Started || !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return nested[r.Kind] }) {
+		return false
+	}
+	of := id{o.Kind, o.Namespace, o.Name}
+	return j.live[place{of, 0, ""}]+j.done[place{of, 0, ""}] == 0 && !slices.ContainsFunc(o.Maker.Roles, func(r foreign.Role) bool {
+		at := place{of, 0, r.Name}
+		return j.live[at]+j.done[at] > 0
+	})
 }
