@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -203,7 +204,14 @@ func (w *Waker) Handler() cache.ResourceEventHandler {
 				w.Stir()
 			}
 		}),
-		DeleteFunc: func(any) { w.Stir() },
+		DeleteFunc: func(obj any) {
+			if gone, missed := obj.(cache.DeletedFinalStateUnknown); missed {
+				obj = gone.Obj
+			}
+			if p, ok := obj.(*corev1.Pod); !ok || requestsDevices(p) {
+				w.Stir()
+			}
+		},
 	}
 }
 
@@ -266,9 +274,29 @@ func podChanged(a, b *corev1.Pod) bool {
 func nodeChanged(a, b *corev1.Node) bool {
 	return a.Spec.Unschedulable != b.Spec.Unschedulable || a.Spec.ProviderID != b.Spec.ProviderID || readyNode(a) != readyNode(b) ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
-		!maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) ||
+		!maps.Equal(a.Labels, b.Labels) || annotationsChanged(a.Annotations, b.Annotations) || annotationsChanged(b.Annotations, a.Annotations) ||
 		!slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect }) ||
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+}
+
+// annotationsChanged reports whether an annotation of gpuscale's in a has another meaning, or none, in b.
+// Others can wait for the idle interval: HAMi's device plugin writes a time into one of each node every 30 s
+// (2.9, hami.io/node-handshake).
+func annotationsChanged(a, b map[string]string) bool {
+	for key, text := range a {
+		if !strings.HasPrefix(key, "gpuscale.io/") || b[key] == text {
+			continue
+		}
+		if key == contract.LayoutAnnotation { // written again as it is from time to time
+			before, err := contract.ParseReport(text)
+			after, errAfter := contract.ParseReport(b[key])
+			if err == nil && errAfter == nil && before.Same(after) {
+				continue
+			}
+		}
+		return true
+	}
+	return false
 }
 
 func readyNode(n *corev1.Node) corev1.ConditionStatus {

@@ -11,10 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -295,6 +297,16 @@ func TestWhatWakes(t *testing.T) {
 		n.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("7")}
 	}
 	tainted := func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }
+	reported := func(after time.Duration, gpus int) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			report := contract.Report{At: start.Add(after)}
+			for i := range gpus {
+				report.GPUs = append(report.GPUs, contract.GPUReport{Index: i})
+			}
+			n.Annotations = map[string]string{contract.LayoutAnnotation: report.String()}
+		}
+	}
+	shaken := func(n *corev1.Node) { n.Annotations = map[string]string{"hami.io/node-handshake": "Reported"} }
 	pool := func(generation int64, ready int32) *v1alpha1.GPUNodePool {
 		return &v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Generation: generation}, Status: v1alpha1.GPUNodePoolStatus{Ready: ready}}
 	}
@@ -310,12 +322,20 @@ func TestWhatWakes(t *testing.T) {
 		"a pod has ended":         {func(w *Waker) { w.Handler().OnUpdate(pod(), pod(over)) }, soon},
 		"a pod has a new message": {func(w *Waker) { w.Handler().OnUpdate(pod(), pod(message)) }, no},
 		"a pod has gone":          {func(w *Waker) { w.Handler().OnDelete(pod()) }, soon},
-		"a heartbeat":             {func(w *Waker) { w.Nodes().OnUpdate(node(), node(beat)) }, no},
-		"a node is lost":          {func(w *Waker) { w.Nodes().OnUpdate(node(), node(lost)) }, soon},
-		"a device is lost":        {func(w *Waker) { w.Nodes().OnUpdate(node(), node(fewer)) }, soon},
-		"a taint":                 {func(w *Waker) { w.Nodes().OnUpdate(node(), node(tainted)) }, soon},
-		"a pool's spec":           {func(w *Waker) { w.Specs().OnUpdate(pool(1, 0), pool(2, 0)) }, now},
-		"a pool's status":         {func(w *Waker) { w.Specs().OnUpdate(pool(1, 0), pool(1, 5)) }, no},
+		"one without devices has": {func(w *Waker) { w.Handler().OnDelete(pod(plain)) }, no},
+		"one whose end was missed": {func(w *Waker) {
+			w.Handler().OnDelete(cache.DeletedFinalStateUnknown{Obj: pod()})
+		}, soon},
+		"a report again":       {func(w *Waker) { w.Nodes().OnUpdate(node(reported(0, 2)), node(reported(time.Minute, 2))) }, no},
+		"another report":       {func(w *Waker) { w.Nodes().OnUpdate(node(reported(0, 2)), node(reported(0, 1))) }, soon},
+		"the first report":     {func(w *Waker) { w.Nodes().OnUpdate(node(), node(reported(0, 1))) }, soon},
+		"another's annotation": {func(w *Waker) { w.Nodes().OnUpdate(node(), node(shaken)) }, no},
+		"a heartbeat":          {func(w *Waker) { w.Nodes().OnUpdate(node(), node(beat)) }, no},
+		"a node is lost":       {func(w *Waker) { w.Nodes().OnUpdate(node(), node(lost)) }, soon},
+		"a device is lost":     {func(w *Waker) { w.Nodes().OnUpdate(node(), node(fewer)) }, soon},
+		"a taint":              {func(w *Waker) { w.Nodes().OnUpdate(node(), node(tainted)) }, soon},
+		"a pool's spec":        {func(w *Waker) { w.Specs().OnUpdate(pool(1, 0), pool(2, 0)) }, now},
+		"a pool's status":      {func(w *Waker) { w.Specs().OnUpdate(pool(1, 0), pool(1, 5)) }, no},
 	} {
 		w := NewWaker()
 		each.do(w)
