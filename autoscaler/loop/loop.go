@@ -147,6 +147,7 @@ func (l *Loop) Once(ctx context.Context) (err error) {
 		if l.state, err = l.o.Store.Load(ctx); err != nil {
 			return fmt.Errorf("loading the state: %w", err)
 		}
+		notAfter(&l.state, l.o.Now())
 		l.loaded = true
 	}
 	reconcile, err := l.decide(ctx)
@@ -166,6 +167,29 @@ func (l *Loop) Once(ctx context.Context) (err error) {
 	}
 	l.o.Metrics.phase("publish", l.o.Now().Sub(published))
 	return nil
+}
+
+// notAfter makes times to come now: a leader whose clock was ahead recorded them, and its cooldowns and
+// limits would last until then.
+func notAfter(m *plan.State, now time.Time) {
+	past := func(at *time.Time) {
+		if at.After(now) {
+			*at = now
+		}
+	}
+	for _, list := range [][]plan.Stamp{m.LastScaleUp, m.LastScaleDown, m.LastRepartition, m.SickSince, m.LastReplace, m.LastDrain} {
+		for i := range list {
+			past(&list[i].At)
+		}
+	}
+	for _, list := range [][]plan.Growth{m.Grown, m.Removed} {
+		for i := range list {
+			past(&list[i].At)
+		}
+	}
+	for i := range m.Failures {
+		past(&m.Failures[i].At)
+	}
 }
 
 // decide observes and plans. A snapshot that fails its check is not planned on.

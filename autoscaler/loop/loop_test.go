@@ -47,6 +47,7 @@ type rig struct {
 	failing  map[string]error
 	ignored  observe.Ignored
 	exceeded []observe.Exceeded
+	state    plan.State // that is loaded
 	loop     *Loop
 	metrics  *prometheus.Registry
 }
@@ -80,7 +81,7 @@ func (r *rig) Observe(context.Context, time.Time) (observe.Observation, error) {
 	return observe.Observation{Snapshot: s, Ignored: r.ignored, Exceeded: r.exceeded}, r.note("observe")
 }
 
-func (r *rig) Load(context.Context) (plan.State, error) { return plan.State{}, r.note("load") }
+func (r *rig) Load(context.Context) (plan.State, error) { return r.state, r.note("load") }
 
 func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.State) error {
 	if len(m.LastScaleUp) > 0 {
@@ -131,6 +132,24 @@ gpuscale_autoscaler_reconciles_total{result="ok"} 2
 `), "gpuscale_autoscaler_reconciles_total"); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestStateOfAClockAhead: what a leader recorded whose clock was five hours ahead counts for as long as what
+// is recorded now, not until its clock's time.
+func TestStateOfAClockAhead(t *testing.T) {
+	r := newRig(t, onePending, nil)
+	ahead := r.world.State.Now.Add(5 * time.Hour)
+	stamps := func() []plan.Stamp { return []plan.Stamp{{Name: "p", At: ahead}} }
+	r.state = plan.State{
+		LastScaleUp: stamps(), LastScaleDown: stamps(), LastRepartition: stamps(), SickSince: stamps(), LastReplace: stamps(), LastDrain: stamps(),
+		Grown: []plan.Growth{{Pool: "p", At: ahead, Nodes: 1000}}, Removed: []plan.Growth{{Pool: "p", At: ahead, Nodes: 1}}, Failures: []plan.Failure{{Name: "p", At: ahead}},
+	}
+	r.want(nil, "load", "observe", "save scale-up", "resume")
+	if text := scenario.Print(plan.Snapshot{Now: r.world.State.Now, State: r.state}); strings.Contains(text, "14:00") {
+		t.Errorf("times to come are kept: %s", text)
+	}
+	r.world.Advance(61 * time.Minute)
+	r.want(nil, "observe", "save scale-up", "resume", "act scale-up")
 }
 
 func TestNoActionUnlessStateIsPersisted(t *testing.T) {

@@ -36,7 +36,7 @@ const (
 // statuses writes the status of every pool that changed.
 func (p *ClusterPublisher) statuses(ctx context.Context, r Reconcile) error {
 	var list v1alpha1.GPUNodePoolList
-	if err := p.client.List(ctx, &list); err != nil {
+	if err := p.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // each is copied before it is changed
 		return fmt.Errorf("listing GPUNodePools: %w", err)
 	}
 	found, unused := poolFindings(r), unusedGPUs(r)

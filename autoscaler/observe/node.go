@@ -82,6 +82,7 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	leavesAt, noticed := o.notice(n)
 	out.LeavesAt, out.Cordoned = leavesAt, out.Cordoned || noticed || o.going(n)
 	out.NoScaleDown = out.NoScaleDown || in.keep
+	out.Drain, out.Operation = begun(out.Drain, out.Operation, in.now)
 	if left, is := starting(out.Taints, in.startup); is {
 		out.Taints, out.Ready = left, false
 	}
@@ -94,6 +95,23 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	}
 	out.GPUs = o.gpus(in, report)
 	return out
+}
+
+// clockSkew between replicas that is no jump.
+const clockSkew = time.Minute
+
+// begun returns a drain or an operation that begins in the future as overdue: a leader whose clock was ahead
+// recorded it, and the node would stay cordoned until its deadline.
+func begun(d *plan.Draining, o *plan.Operation, now time.Time) (*plan.Draining, *plan.Operation) {
+	if d != nil && d.Started.After(now.Add(clockSkew)) {
+		d = &plan.Draining{Reason: d.Reason}
+	}
+	if o != nil && o.Started.After(now.Add(clockSkew)) {
+		late := *o
+		late.Started, late.Deadline = now.Add(-clockSkew), now.Add(-time.Second)
+		o = &late
+	}
+	return d, o
 }
 
 // healthCondition of a Node is False while its exporter finds a GPU sick.

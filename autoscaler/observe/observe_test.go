@@ -380,6 +380,22 @@ func TestOperationKeepsGPUs(t *testing.T) {
 	}
 }
 
+// TestOperationOfAClockAhead: a repartition that a leader recorded whose clock was hours ahead is overdue, and
+// rolled back.
+func TestOperationOfAClockAhead(t *testing.T) {
+	for ahead, verb := range map[time.Duration]plan.Verb{0: "", 5 * time.Hour: plan.Rollback} {
+		n := node("n", halves(2))
+		n.Annotations = map[string]string{contract.RecordAnnotation: contract.Record{
+			ID: "op", Model: "H100-80GB", Target: "7g.80gb@0", Config: "c", Previous: "halves", Cordoned: true, Started: start.Add(ahead), Deadline: start.Add(ahead + time.Minute),
+		}.String()}
+		n.Spec.Unschedulable = true
+		made := plan.Make(newWorld(t, pool("p"), n).at(0).Snapshot, plan.DefaultPolicy())
+		if got := slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.Rollback }); got != (verb != "") {
+			t.Errorf("%s ahead:\n%s", ahead, made)
+		}
+	}
+}
+
 // owned is a pod with a controller, on node "n".
 func owned(name string, annotations ...string) *corev1.Pod {
 	p := pod(name, "n", halves(1))
@@ -512,6 +528,8 @@ func TestDraining(t *testing.T) {
 		"interrupted": {drain("NodeInterrupted").String(), &plan.Draining{Reason: plan.NodeInterrupted, Started: start, Deadline: start.Add(time.Minute)}},
 		"unknown":     {drain("NodeEvil").String(), &plan.Draining{Reason: plan.NodeUnderused, Started: start, Deadline: start.Add(time.Minute)}},
 		"broken":      {"{", &plan.Draining{Reason: plan.NodeUnderused}},
+		"of a clock ahead": {v1alpha1.Drain{Started: start.Add(5 * time.Hour), Deadline: start.Add(6 * time.Hour), Reason: "NodeSick"}.String(),
+			&plan.Draining{Reason: plan.NodeSick}},
 	} {
 		n := node("n", halves(2))
 		if c.text != "" {

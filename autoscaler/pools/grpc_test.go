@@ -527,6 +527,10 @@ func TestHistoryIsTakenFromTheStatus(t *testing.T) {
 	if got := p.seen(0); got.BackoffUntil.Sub(p.now) != 8*time.Minute {
 		t.Errorf("the row of failures begins again: %+v", got)
 	}
+	p.pool.Name, p.pool.Status.Backoff.UntilTime = "ahead", metav1.NewTime(testNow.Add(5*time.Hour))
+	if got := p.seen(0); !got.BackoffUntil.Equal(p.now.Add(maxBackoff)) {
+		t.Errorf("a clock that was hours ahead: %+v", got)
+	}
 }
 
 func TestWriteConflictsAreNoFailures(t *testing.T) {

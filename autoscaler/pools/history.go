@@ -70,6 +70,9 @@ func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 		r = &record{uid: pool.UID, since: h.now(), upcoming: map[types.UID]time.Time{}}
 		if b := pool.Status.Backoff; b != nil {
 			r.failures, r.until = int(b.Failures), b.UntilTime.Time
+			if most := h.now().Add(maxBackoff); r.until.After(most) { // a leader whose clock was ahead wrote it
+				r.until = most
+			}
 		}
 		if d := pool.Status.ReadyAfter; d != nil && d.Duration > 0 {
 			r.took = slices.Repeat([]time.Duration{d.Duration}, samplesNeeded)
