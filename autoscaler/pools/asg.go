@@ -276,12 +276,16 @@ func isInstanceID(s string) bool {
 	return ok && len(hex) >= 8 && len(hex) <= 17 && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
-// priceEvery is the interval of reading the spot price, which moves slowly.
-const priceEvery = 5 * time.Minute
+// priceEvery is the interval of reading the spot price, which moves slowly. The last one holds for priceHolds
+// while it cannot be read: the pool would look cheap without.
+const (
+	priceEvery = 5 * time.Minute
+	priceHolds = time.Hour
+)
 
 type spotPrice struct {
-	at    time.Time
-	price *float64
+	asked, read time.Time
+	price       *float64
 }
 
 // spotPrice returns the highest price among the group's zones in US dollars an hour, nil if
@@ -295,17 +299,21 @@ func (a *ASG) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *
 	a.mu.Lock()
 	last := a.prices[pool.Name]
 	a.mu.Unlock()
-	if !last.at.IsZero() && now.Sub(last.at) < priceEvery {
+	if !last.asked.IsZero() && now.Sub(last.asked) < priceEvery {
 		return last.price
 	}
-	price, err := a.askPrice(ctx, ref, group.AvailabilityZones)
-	if err != nil {
+	next := spotPrice{asked: now, read: now}
+	var err error
+	if next.price, err = a.askPrice(ctx, ref, group.AvailabilityZones); err != nil {
 		a.o.Log.Warn("the spot price cannot be read", "pool", pool.Name, "err", err)
+		if next.read = last.read; now.Sub(last.read) < priceHolds {
+			next.price = last.price
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.prices[pool.Name] = spotPrice{now, price}
-	return price
+	a.prices[pool.Name] = next
+	return next.price
 }
 
 func (a *ASG) askPrice(ctx context.Context, ref *v1alpha1.ASGProvider, zones []string) (*float64, error) {

@@ -183,6 +183,10 @@ func TestSpotPrice(t *testing.T) {
 		t.Errorf("asked again at once: %+v, %v", l, err)
 	}
 	w.now = w.now.Add(priceEvery)
+	if l, err := w.list(); err != nil || l.SpotPrice == nil || *l.SpotPrice != 24.12 {
+		t.Errorf("%+v, %v; want the last price while none can be read", l, err)
+	}
+	w.now = w.now.Add(priceHolds)
 	if l, err := w.list(); err != nil || l.SpotPrice != nil || l.Target != 3 {
 		t.Errorf("an unknown price is not a number, and keeps nothing else: %+v, %v", l, err)
 	}
