@@ -17,9 +17,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rogpeppe/go-internal/testscript"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/plan"
@@ -412,5 +418,26 @@ func TestABugReportGivesTheSamePlan(t *testing.T) {
 		if got, err := command(t, "plan", "-f", report, "-o", form); err != nil || got != want.String() {
 			t.Errorf("-o %s: %v, got\n%s\nwant\n%s", form, err, got, want.String())
 		}
+	}
+}
+
+// TestEventsAreProtobuf: a burst of pods is as many Events, and JSON would be much of their cost.
+func TestEventsAreProtobuf(t *testing.T) {
+	sent := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case sent <- r.Header.Get("Content-Type"):
+		default:
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer server.Close()
+	recorder, err := newRecorder(t.Context(), &rest.Config{Host: server.URL}, scheme.New(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder.Event(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "a"}}, corev1.EventTypeNormal, "Reason", "note")
+	if got := <-sent; got != k8sruntime.ContentTypeProtobuf {
+		t.Errorf("content type %q", got)
 	}
 }

@@ -263,6 +263,7 @@ const eventQPS, eventBurst = 20, 100
 func newRecorder(ctx context.Context, rc *rest.Config, scheme *runtime.Scheme, registry prometheus.Registerer) (record.EventRecorder, error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS, rc.Burst = eventQPS, eventBurst
+	rc.ContentType, rc.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
