@@ -39,8 +39,8 @@ const (
 	patience = 3 * time.Hour
 )
 
-// tick is the time between reconciles.
-var tick = 30 * time.Minute
+// tick is the time between reconciles, length how much of the week is played: make test-all plays all of it.
+var tick, length = 30 * time.Minute, 3 * 24 * time.Hour
 
 // week is a cluster with one pool, whose provider has weeks of a cloud: it is out of stock for hours,
 // refuses requests or accepts them and delivers nothing, and the autoscaler is killed in between. A pod
@@ -71,7 +71,7 @@ type cloud struct {
 func newWeek(t *testing.T) *week {
 	seed := testall.Seed(t, 1)
 	if testall.Enabled() {
-		tick = 10 * time.Minute
+		tick, length = 10*time.Minute, 7*24*time.Hour
 	}
 	w := &week{t: t, now: time.Date(2026, 11, 16, 0, 0, 0, 0, time.UTC), random: rand.New(rand.NewPCG(uint64(seed), 1)),
 		idle: map[string]time.Time{}, pending: map[string]time.Time{}}
@@ -265,7 +265,7 @@ func (w *week) chance(d time.Duration) bool { return w.random.Int64N(int64(d/tic
 func TestWeekOfStockOuts(t *testing.T) {
 	w := newWeek(t)
 	outs, restarts := 0, 0
-	for end := w.now.Add(7 * 24 * time.Hour); w.now.Before(end) && !t.Failed(); {
+	for end := w.now.Add(length); w.now.Before(end) && !t.Failed(); {
 		if w.chance(5*time.Hour) || !w.cloud.stock && w.chance(3*time.Hour) {
 			w.cloud.stock, w.cloud.refuses, w.cloud.since = !w.cloud.stock, w.random.IntN(2) == 0, w.now
 			outs++
