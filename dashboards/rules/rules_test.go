@@ -122,6 +122,27 @@ func evaluate(t testing.TB, src storage.Queryable, r rules.Rule, at time.Time) p
 	return v
 }
 
+// TestTemperatures: dcgm-exporter's series have other names from 4.9.0 on.
+func TestTemperatures(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	for _, name := range []string{"DCGM_FI_DEV_%s_TEMP", "DCGM_FI_DEV_%s_TEMP_CELSIUS"} {
+		page := `gpu_info{node="n",gpu="0",model="H100",gpu_uuid="GPU-1"} 1` + "\n"
+		for part, value := range map[string]int{"GPU": 61, "MEMORY": 67} {
+			page += fmt.Sprintf(name+`{UUID="GPU-1"} %d`+"\n", part, value)
+		}
+		src, err := memstore.Read(page, memstore.Until(at, time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for record, want := range map[string]float64{"node:gpu_temperature_celsius:max": 61, "node:gpu_memory_temperature_celsius:max": 67} {
+			r, _ := rules.Find(record)
+			if v := evaluate(t, src, r, at); len(v) != 1 || v[0].F != want {
+				t.Errorf("%s of %s: %v, want %v", record, name, v, want)
+			}
+		}
+	}
+}
+
 // TestForged: a tenant's page that exposes every series of our programs changes no rule's result.
 func TestForged(t *testing.T) {
 	for _, s := range states.All() {

@@ -13,20 +13,37 @@ var fieldsText string
 type fieldTable struct {
 	ids   map[string]uint16
 	names map[uint16]string
+	of    map[uint16]baseUnit
+}
+
+// baseUnit is the field that another one repeats in its base unit. Only DCGM 4.7 has all
+// of those, so their values are made of the older field's, which every source has.
+type baseUnit struct {
+	id    uint16
+	scale float64
 }
 
 // table reads the embedded list once; its lines are checked by a test.
 var table = sync.OnceValue(func() fieldTable {
-	t := fieldTable{ids: map[string]uint16{}, names: map[uint16]string{}}
+	t := fieldTable{ids: map[string]uint16{}, names: map[uint16]string{}, of: map[uint16]baseUnit{}}
 	for line := range strings.Lines(fieldsText) {
-		number, name, ok := strings.Cut(strings.TrimSpace(line), " ")
-		id, err := strconv.ParseUint(number, 10, 16)
-		if !ok || err != nil {
+		columns := strings.Fields(line)
+		number, err := strconv.ParseUint(columns[0], 10, 16)
+		if err != nil {
 			continue // comments
 		}
-		t.ids[name] = uint16(id)
-		if _, taken := t.names[uint16(id)]; !taken {
-			t.names[uint16(id)] = name
+		id, name := uint16(number), columns[1]
+		t.ids[name] = id
+		if _, taken := t.names[id]; !taken {
+			t.names[id] = name
+		}
+		if len(columns) == 5 {
+			of, _ := strconv.ParseUint(columns[2], 10, 16)
+			scale, _ := strconv.ParseFloat(columns[4], 64)
+			if columns[3] == "/" {
+				scale = 1 / scale
+			}
+			t.of[id] = baseUnit{uint16(of), scale}
 		}
 	}
 	return t
