@@ -56,7 +56,7 @@ func (c *CompatOptions) Fields() []uint16 {
 	for _, f := range c.Counters {
 		switch {
 		case f.Computed():
-			fields = append(fields, computedFrom(f.ID)...)
+			fields = append(fields, computed[f.ID].from...)
 		case f.ID > fieldDriverVersion || f.Kind != counters.Label: // the driver version is part of every Entity
 			fields = append(fields, f.ID)
 		}
@@ -131,9 +131,7 @@ func (c *CompatOptions) families(m *Moment) []pageFamily {
 		}
 		page := pageFamily{name: f.Name, help: f.Help, kind: string(f.Kind), maxAge: StaleAfter(f.Every)}
 		if f.Computed() {
-			if add := computed(f.ID); add != nil {
-				add(c, m, &page)
-			}
+			computed[f.ID].add(c, m, &page)
 		} else {
 			c.addField(m, f.ID, &page)
 			for i := range page.samples {
