@@ -16,12 +16,13 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/adapter/explain"
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -48,7 +49,7 @@ type lookFlags struct {
 
 func (f *lookFlags) add(flags *pflag.FlagSet, outputs string) {
 	flags.StringVar(&f.config, "config", "", "the adapter's YAML configuration file")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means $KUBECONFIG, then ~/.kube/config, then the pod's service account")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means the pod's service account in a pod, else $KUBECONFIG, then ~/.kube/config")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig file")
 	flags.StringVar(&f.prometheus, "prometheus-url", "", "query this Prometheus for every rule, in place of the configuration's")
 	flags.StringVar(&f.tokenFile, "prometheus-token-file", "", "with --prometheus-url: file with a bearer token")
@@ -122,11 +123,9 @@ func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
 	if l.rules, l.elsewhere, err = f.rules(); err != nil {
 		return nil, err
 	}
-	loading := clientcmd.NewDefaultClientConfigLoadingRules()
-	loading.ExplicitPath = f.kubeconfig
-	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	rc, err := kube.Config(kube.Options{Kubeconfig: f.kubeconfig, Context: f.context, UserAgent: "gpuscale-adapter/" + buildinfo.Version()})
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, err
 	}
 	var dyn dynamic.Interface
 	if l.kube, err = kubernetes.NewForConfig(rc); err == nil {

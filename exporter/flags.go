@@ -62,7 +62,7 @@ func (c *config) options() []option {
 		{&c.dashedModel, "replace-blanks-in-model-name", "", "DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME", false, "dashes for blanks in the DCGM series' modelName (also --rbmn)"},
 		{&c.xidWindowMS, "xid-count-window-size", "x", "DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE", 300_000, "milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back"},
 		{&c.clockWindowMS, "clock-events-count-window-size", "", "DCGM_EXPORTER_CLOCK_EVENTS_COUNT_WINDOW_SIZE", 300_000, "milliseconds that DCGM_EXP_CLOCK_EVENTS_COUNT looks back"},
-		{&c.compat, "compat", "", "", "true", "the DCGM_* series: true (as dcgm-exporter has them), once (a MIG GPU's own quantities on the GPU only) or false"},
+		{&c.compat, "compat", "", "", "true", "the DCGM_* series: true (as dcgm-exporter 4.8.4 has them), once (a MIG GPU's own quantities on the GPU only) or false"},
 		// Serving, files and logs.
 		{&c.address, "address", "a", "DCGM_EXPORTER_LISTEN", ":9400", "address to serve on"},
 		{&c.webConfigFile, "web-config-file", "", "DCGM_EXPORTER_WEB_CONFIG_FILE", "", "exporter-toolkit web config: TLS and basic auth"},

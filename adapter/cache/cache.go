@@ -17,7 +17,7 @@ import (
 // ErrUnknownRule: no rule of that name is declared.
 var ErrUnknownRule = errors.New("unknown rule")
 
-// Cache keeps the answers to questions fresh, in the namespaces from which requests come
+// Cache keeps the answers to questions fresh, in the namespaces from which requests
 // come. Its methods are safe for concurrent use.
 type Cache struct {
 	opts     Options

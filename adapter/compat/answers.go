@@ -44,7 +44,7 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 	if err != nil {
 		return nil, err
 	}
-	return v.value(info.Metric, ref, selector, a), nil
+	return provider.Value(info.Metric, ref, selector, a.at, v.plan.seconds(), quantity(a.value)), nil
 }
 
 // GetMetricBySelector answers for each object that the selector matches and
@@ -81,7 +81,7 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 		if err != nil {
 			return nil, err
 		}
-		list.Items = append(list.Items, *v.value(info.Metric, ref, metricSelector, a))
+		list.Items = append(list.Items, *provider.Value(info.Metric, ref, metricSelector, a.at, v.plan.seconds(), quantity(a.value)))
 	}
 	if len(list.Items) == 0 {
 		return nil, v.none(t, subject, why)
@@ -181,16 +181,6 @@ func (p *Provider) reference(info cma.CustomMetricInfo, name types.NamespacedNam
 	return custom_metrics.ObjectReference{
 		APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: name.Namespace, Name: name.Name,
 	}, err
-}
-
-func (v view) value(metric string, ref custom_metrics.ObjectReference, selector k8slabels.Selector, a answer) *custom_metrics.MetricValue {
-	return &custom_metrics.MetricValue{
-		DescribedObject: ref,
-		Metric:          custom_metrics.MetricIdentifier{Name: metric, Selector: provider.Identifier(selector)},
-		Timestamp:       metav1.NewTime(a.at),
-		WindowSeconds:   v.plan.seconds(),
-		Value:           quantity(a.value),
-	}
 }
 
 // seconds is the API's window: nil for a single sample.

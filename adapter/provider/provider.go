@@ -81,8 +81,8 @@ func (p *Provider) byName(ctx context.Context, name types.NamespacedName, info c
 	if err != nil {
 		return nil, missing(view, o.namespace(), selector, err)
 	}
-	v := value(view.Table.Rule(), o.Ref, selector, a)
-	return &v, nil
+	rule := view.Table.Rule()
+	return Value(rule.Name, o.Ref, selector, a.Time, window(rule), quantity(a.Value)), nil
 }
 
 // GetMetricBySelector answers for each pod the selector matches that has a
@@ -104,10 +104,10 @@ func (p *Provider) bySelector(ctx context.Context, namespace string, selector la
 	if err != nil {
 		return nil, missing(view, namespace, metricSelector, err)
 	}
-	list := &custom_metrics.MetricValueList{Items: make([]custom_metrics.MetricValue, 0, len(values))}
+	list, rule := &custom_metrics.MetricValueList{Items: make([]custom_metrics.MetricValue, 0, len(values))}, view.Table.Rule()
 	for _, v := range values {
 		ref := reference("v1", "Pod", types.NamespacedName{Namespace: namespace, Name: v.Pod})
-		list.Items = append(list.Items, value(view.Table.Rule(), ref, metricSelector, v.Answer))
+		list.Items = append(list.Items, *Value(rule.Name, ref, metricSelector, v.Time, window(rule), quantity(v.Value)))
 	}
 	return list, nil
 }
@@ -215,18 +215,16 @@ func reference(apiVersion, kind string, name types.NamespacedName) custom_metric
 	return custom_metrics.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: name.Namespace, Name: name.Name}
 }
 
-func value(rule signal.Rule, ref custom_metrics.ObjectReference, selector labels.Selector, a signal.Answer) custom_metrics.MetricValue {
-	return custom_metrics.MetricValue{
-		DescribedObject: ref,
-		Metric:          custom_metrics.MetricIdentifier{Name: rule.Name, Selector: Identifier(selector)},
-		Timestamp:       metav1.NewTime(a.Time),
-		WindowSeconds:   window(rule),
-		Value:           quantity(a.Value),
+// Value is an object's value in the API.
+func Value(metric string, of custom_metrics.ObjectReference, selector labels.Selector, at time.Time, window *int64, v resource.Quantity) *custom_metrics.MetricValue {
+	return &custom_metrics.MetricValue{
+		DescribedObject: of, Metric: custom_metrics.MetricIdentifier{Name: metric, Selector: identifier(selector)},
+		Timestamp: metav1.NewTime(at), WindowSeconds: window, Value: v,
 	}
 }
 
-// Identifier repeats a request's selector, as the API requires.
-func Identifier(selector labels.Selector) *metav1.LabelSelector {
+// identifier repeats a request's selector, as the API requires.
+func identifier(selector labels.Selector) *metav1.LabelSelector {
 	if selector.Empty() {
 		return nil
 	}

@@ -2,6 +2,7 @@ package boards
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -121,14 +122,18 @@ func byUUID(expr string) string {
 }
 
 func memoryErrors() []board.Panel {
-	some := func(r metric.Read) board.Query {
-		return board.Query{Expr: board.Most(byUUID(board.Named(r.Name)+" > 0"), device...)}
+	some := func(names ...metric.Read) board.Query {
+		var series []string
+		for _, r := range names {
+			series = append(series, board.Named(r.Name)+" > 0")
+		}
+		return board.Query{Expr: board.Most(byUUID(strings.Join(series, " or ")), device...)}
 	}
 	bad := board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Bad}}
 	return []board.Panel{
 		{Kind: board.Table, Title: "Memory errors by GPU", W: 12, Unit: board.Count, Absent: "none, or the exporter's counters file does not list the field (docs/dashboards.md), or " + noExporter,
 			About:   "GPUs whose memory had errors. Single-bit errors were corrected; a double-bit error ends what ran. Rows are replaced for good: a few are normal over a GPU's life. A row that could not be replaced means that the GPU must be replaced.",
-			Queries: []board.Query{some(metric.DCGMSingleBitErrors), some(metric.DCGMDoubleBitErrors), some(metric.DCGMRowsCorrectable), some(metric.DCGMRowsUncorrectable), some(metric.DCGMRowRemapFailure)},
+			Queries: []board.Query{some(metric.DCGMSingleBitErrors), some(metric.DCGMDoubleBitErrors), some(metric.DCGMRowsCorrectable, metric.DCGMRowsCorrectableNew), some(metric.DCGMRowsUncorrectable, metric.DCGMRowsUncorrectableNew), some(metric.DCGMRowRemapFailure, metric.DCGMRowRemapFailureNew)},
 			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60},
 				{Value: 1, Title: "Single-bit"}, {Value: 2, Title: "Double-bit", Sort: true, Scale: bad}, {Value: 3, Title: "Rows, corrected"}, {Value: 4, Title: "Rows, uncorrected", Scale: board.Scale{{Colour: board.Watch}}},
 				{Value: 5, Title: "Row not replaced", Scale: bad}}},

@@ -135,7 +135,7 @@ var (
 )
 
 // ofLife are counters of a GPU's lifetime, whose value matters more than their rate.
-var ofLife = []string{metric.DCGMSingleBitErrors.Name, metric.DCGMDoubleBitErrors.Name, metric.DCGMRowsCorrectable.Name, metric.DCGMRowsUncorrectable.Name}
+var ofLife = []string{metric.DCGMSingleBitErrors.Name, metric.DCGMDoubleBitErrors.Name, metric.DCGMRowsCorrectable.Name, metric.DCGMRowsUncorrectable.Name, metric.DCGMRowsCorrectableNew.Name, metric.DCGMRowsUncorrectableNew.Name}
 
 func counters(c *checker) {
 	c.expressions(func(p *board.Panel, _ string, expr parser.Expr, err error) {

@@ -86,11 +86,11 @@ func gpus() []Rule {
 			Labels: []string{metric.LabelNode, metric.LabelGPU, metric.LabelModel, metric.LabelReason},
 		},
 		{
-			Record: "node:gpu_temperature_celsius:max", Expr: hottest(metric.DCGMTemperature.Name),
+			Record: "node:gpu_temperature_celsius:max", Expr: hottest(metric.DCGMTemperature.Name + " or " + metric.DCGMTemperatureNew.Name),
 			Help: "The hottest GPU of each product in a node.", Labels: ofNode,
 		},
 		{
-			Record: "node:gpu_memory_temperature_celsius:max", Expr: hottest(metric.DCGMMemoryTemperature.Name + " > 0"),
+			Record: "node:gpu_memory_temperature_celsius:max", Expr: hottest("(" + metric.DCGMMemoryTemperature.Name + " or " + metric.DCGMMemoryTemperatureNew.Name + ") > 0"),
 			Help: "The hottest memory of each product in a node. Absent where GPUs do not measure it.", Labels: ofNode,
 		},
 	}

@@ -122,6 +122,27 @@ func evaluate(t testing.TB, src storage.Queryable, r rules.Rule, at time.Time) p
 	return v
 }
 
+// TestTemperatures: dcgm-exporter's series have other names from 4.9.0 on.
+func TestTemperatures(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	for _, name := range []string{"DCGM_FI_DEV_%s_TEMP", "DCGM_FI_DEV_%s_TEMP_CELSIUS"} {
+		page := `gpu_info{namespace="gpuscale-system",job="e",instance="i",node="n",gpu="0",model="H100",gpu_uuid="GPU-1"} 1` + "\n"
+		for part, value := range map[string]int{"GPU": 61, "MEMORY": 67} {
+			page += fmt.Sprintf(name+`{job="e",instance="i",UUID="GPU-1"} %d`+"\n", part, value)
+		}
+		src, err := memstore.Read(page, memstore.Until(at, time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for record, want := range map[string]float64{"node:gpu_temperature_celsius:max": 61, "node:gpu_memory_temperature_celsius:max": 67} {
+			r, _ := rules.Find(record)
+			if v := evaluate(t, src, r, at); len(v) != 1 || v[0].F != want {
+				t.Errorf("%s of %s: %v, want %v", record, name, v, want)
+			}
+		}
+	}
+}
+
 // TestForged: a tenant's page that exposes every series of our programs changes no rule's result.
 func TestForged(t *testing.T) {
 	for _, s := range states.All() {
@@ -183,12 +204,14 @@ func TestEveryRuleSaysSomething(t *testing.T) {
 }
 
 // either are the rules for which one of their families is enough: GPUs or slices, one
-// kind of server or another, a GPU that has lost its name. Without all of them they have
-// no series.
+// kind of server or another, a GPU that has lost its name, a name of dcgm-exporter before
+// and from 4.9.0 on. Without all of them they have no series.
 var either = map[string][]string{
-	"gpu:gpu_unhealthy:max":              {metric.GPUInfo.Name, metric.GPUHealthy.Name},
-	"pod:gpu_busy_ratio:avg":             {metric.GPUBusyRatio.Name, metric.GPUInstanceBusyRatio.Name},
-	"pod:llm_first_token_seconds:p95_5m": {metric.VLLMFirstToken.Name, metric.SGLangFirstToken.Name, metric.TRTLLMFirstToken.Name},
+	"gpu:gpu_unhealthy:max":                   {metric.GPUInfo.Name, metric.GPUHealthy.Name},
+	"node:gpu_temperature_celsius:max":        {metric.DCGMTemperature.Name, metric.DCGMTemperatureNew.Name},
+	"node:gpu_memory_temperature_celsius:max": {metric.DCGMMemoryTemperature.Name, metric.DCGMMemoryTemperatureNew.Name},
+	"pod:gpu_busy_ratio:avg":                  {metric.GPUBusyRatio.Name, metric.GPUInstanceBusyRatio.Name},
+	"pod:llm_first_token_seconds:p95_5m":      {metric.VLLMFirstToken.Name, metric.SGLangFirstToken.Name, metric.TRTLLMFirstToken.Name},
 }
 
 // Without a family its rules have no series: nothing becomes 0. A slice of unknown

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
@@ -78,28 +79,23 @@ func (o *ownNode) follow(ctx context.Context, changed func(annotations map[strin
 // patchStatus merges into the Node by its status, which may change annotations
 // too and nothing of the spec: no label, no taint, no cordon.
 func (o *ownNode) patchStatus(ctx context.Context, patch any) error {
-	content, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("patching the node %s: %w", o.name, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, pods.Timeout)
-	defer cancel()
-	if err := o.api.Patch(types.StrategicMergePatchType).AbsPath(o.status()).Body(content).Do(ctx).Error(); err != nil {
-		return fmt.Errorf("patching the node %s: %w", o.name, err)
-	}
-	return nil
+	return send(ctx, o.api.Patch(types.StrategicMergePatchType).AbsPath(o.status()), "patching the node "+o.name, patch)
 }
 
 // createEvent adds an Event. Events of Nodes are in the namespace default.
 func (o *ownNode) createEvent(ctx context.Context, event *corev1.Event) error {
-	content, err := json.Marshal(event)
-	if err != nil {
-		return fmt.Errorf("creating an Event: %w", err)
+	return send(ctx, o.api.Post().AbsPath("/api/v1/namespaces/default/events"), "creating an Event", event)
+}
+
+func send(ctx context.Context, to *rest.Request, doing string, body any) error {
+	content, err := json.Marshal(body)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, pods.Timeout)
+		defer cancel()
+		err = to.Body(content).Do(ctx).Error()
 	}
-	ctx, cancel := context.WithTimeout(ctx, pods.Timeout)
-	defer cancel()
-	if err := o.api.Post().AbsPath("/api/v1/namespaces/default/events").Body(content).Do(ctx).Error(); err != nil {
-		return fmt.Errorf("creating an Event: %w", err)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
 }

@@ -189,6 +189,15 @@ func idle() family {
 	}}
 }
 
+// gpus yields the GPUs.
+func (m *Moment) gpus(yield func(*subject) bool) {
+	for i := range m.subjects {
+		if s := &m.subjects[i]; s.entity.Kind == GPU && !yield(s) {
+			return
+		}
+	}
+}
+
 // allocated yields the allocations of all entities.
 func (m *Moment) allocated(yield func(*subject) bool) {
 	for i := range m.subjects {
@@ -268,10 +277,9 @@ func (t *tally) addThrottled(s *subject, maxGap time.Duration) {
 // those at 0 too, or the first throttling would show no increase.
 func throttleSeconds() family {
 	return family{desc: metric.GPUThrottleSecondsTotal, collect: func(m *Moment, d *metric.Desc, add adder) {
-		for i := range m.subjects {
-			s := &m.subjects[i]
+		for s := range m.gpus {
 			v, ok := s.number(fieldClockEvents)
-			if !ok || s.entity.Kind != GPU {
+			if !ok {
 				continue
 			}
 			for j, r := range throttleReasons {

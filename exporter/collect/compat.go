@@ -56,7 +56,7 @@ func (c *CompatOptions) Fields() []uint16 {
 	for _, f := range c.Counters {
 		switch {
 		case f.Computed():
-			fields = append(fields, computedFrom(f.ID)...)
+			fields = append(fields, computed[f.ID].from...)
 		case f.ID > fieldDriverVersion || f.Kind != counters.Label: // the driver version is part of every Entity
 			fields = append(fields, f.ID)
 		}
@@ -95,7 +95,7 @@ func (c *CompatOptions) MissingDevices(r *Reading) []string { return c.Devices.m
 // number.
 func perInstance(field uint16) bool {
 	switch {
-	case field == 50 || field == 54 || field == 68, field >= 90 && field <= 93, field >= 1600 && field <= 1602: // names, BAR1
+	case field == 50 || field == 54 || field == 68, field >= 90 && field <= 93: // names, BAR1
 		return true
 	case field == fieldXID:
 		return true
@@ -131,11 +131,12 @@ func (c *CompatOptions) families(m *Moment) []pageFamily {
 		}
 		page := pageFamily{name: f.Name, help: f.Help, kind: string(f.Kind), maxAge: StaleAfter(f.Every)}
 		if f.Computed() {
-			if add := computed(f.ID); add != nil {
-				add(c, m, &page)
-			}
+			computed[f.ID].add(c, m, &page)
 		} else {
 			c.addField(m, f.ID, &page)
+			for i := range page.samples {
+				page.samples[i].value = f.Value(page.samples[i].value)
+			}
 		}
 		out = append(out, page)
 	}
@@ -238,7 +239,7 @@ func (c *CompatOptions) labelCounters(value func(field uint16) (Value, bool), dr
 		case ok && v.IsText:
 			b = appendLabel(b, f.Name, v.Text)
 		case ok:
-			b = appendLabel(b, f.Name, strconv.FormatFloat(v.Number, 'f', -1, 64))
+			b = appendLabel(b, f.Name, strconv.FormatFloat(f.Value(v.Number), 'f', -1, 64))
 		case f.ID == fieldDriverVersion:
 			b = appendLabel(b, f.Name, driver)
 		}

@@ -14,37 +14,28 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// computed returns what computes a DCGM_EXP_* series, by its counters number,
-// or nil where nothing does.
-func computed(id uint16) func(c *CompatOptions, m *Moment, page *pageFamily) {
-	switch id {
-	case counters.XIDErrorsCount:
-		return addXIDWindow
-	case counters.XIDErrorsTotal:
-		return addXIDTotals
-	case counters.ClockEventsCount:
-		return addClockWindow
-	case counters.ClockEventsTotal:
-		return addClockTotals
-	case counters.GPUHealthStatus:
-		return addHealthStatus
-	case counters.P2PStatus:
-		return addPeerStatus
-	}
-	return nil
+// computed are the DCGM_EXP_* series, by their counters number: the DCGM fields that each is
+// made of, and how. Its own number stands for what DCGM is asked beside fields: a source that
+// cannot give it counts it as not supported.
+var computed = map[uint16]struct {
+	from []uint16
+	add  func(c *CompatOptions, m *Moment, page *pageFamily)
+}{
+	counters.XIDErrorsCount:   {[]uint16{fieldXID}, addXIDWindow},
+	counters.XIDErrorsTotal:   {[]uint16{fieldXID}, addXIDTotals},
+	counters.ClockEventsCount: {[]uint16{fieldClockEvents, AskClockEvents}, addClockWindow},
+	counters.ClockEventsTotal: {[]uint16{fieldClockEvents, AskClockEvents}, addClockTotals},
+	counters.GPUHealthStatus:  {[]uint16{AskHealth}, addHealthStatus},
+	counters.P2PStatus:        {[]uint16{AskPeers}, addPeerStatus},
 }
 
-// computedFrom returns the DCGM fields that a DCGM_EXP_* series is made of. Its
-// own number stands for what DCGM is asked beside fields: a source that cannot
-// give it counts it as not supported.
-func computedFrom(id uint16) []uint16 {
-	switch id {
-	case counters.XIDErrorsCount, counters.XIDErrorsTotal:
-		return []uint16{fieldXID}
-	case counters.ClockEventsCount, counters.ClockEventsTotal:
-		return []uint16{fieldClockEvents, AskClockEvents}
-	}
-	return []uint16{id}
+// eachEvents calls add for the labels of every series about a GPU whose events are known.
+func (c *CompatOptions) eachEvents(m *Moment, add func(e *Events, l *labelSet)) {
+	c.eachGPU(m, func(device *Entity, l *labelSet) {
+		if device.Events != nil {
+			add(device.Events, l)
+		}
+	})
 }
 
 // eachGPU calls add for the labels of every series about a GPU. Under CompatExact a
@@ -64,9 +55,8 @@ func (c *CompatOptions) eachGPU(m *Moment, add func(device *Entity, l *labelSet)
 
 // eachWholeGPU calls add once for every GPU, a partitioned one too.
 func (c *CompatOptions) eachWholeGPU(m *Moment, add func(device *Entity, l *labelSet)) {
-	for i := range m.subjects {
-		s := &m.subjects[i]
-		if s.entity.Kind != GPU || !c.Devices.Flexible() && !c.Devices.Major(s.entity.GPU) {
+	for s := range m.gpus {
+		if !c.Devices.Flexible() && !c.Devices.Major(s.entity.GPU) {
 			continue
 		}
 		if s.split {
@@ -108,10 +98,9 @@ const (
 // xidErrors has a series for each code that a GPU has had.
 func xidErrors() family {
 	return family{desc: metric.GPUXIDErrorsTotal, collect: func(m *Moment, d *metric.Desc, add adder) {
-		for i := range m.subjects {
-			s := &m.subjects[i]
-			if s.entity.Kind != GPU || s.entity.Events == nil {
-				continue
+		for s := range m.gpus {
+			if s.entity.Events == nil {
+				continue // not known, which is not none
 			}
 			for _, x := range s.entity.Events.XIDs {
 				add(s.labels.with(d, metric.LabelXID, strconv.FormatInt(x.Code, 10)), float64(x.Total), m.taken)
@@ -156,13 +145,10 @@ func windowLabel(window time.Duration) (time.Duration, string) {
 // series without a code, at 0.
 func addXIDWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 	window, label := windowLabel(c.XIDWindow)
-	c.eachGPU(m, func(device *Entity, l *labelSet) {
-		if device.Events == nil {
-			return // not known, which is not none
-		}
+	c.eachEvents(m, func(e *Events, l *labelSet) {
 		counts := map[int64]int{}
-		for _, e := range since(device.Events.RecentXIDs, m.taken.Add(-window)) {
-			counts[e.Code]++
+		for _, x := range since(e.RecentXIDs, m.taken.Add(-window)) {
+			counts[x.Code]++
 		}
 		for _, code := range slices.Sorted(maps.Keys(counts)) {
 			page.add(l.dcgm("window_size_in_ms", label, "xid", strconv.FormatInt(code, 10)), float64(counts[code]), m.taken)
@@ -175,23 +161,22 @@ func addXIDWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 
 // addXIDTotals has a series for each code seen since the start.
 func addXIDTotals(c *CompatOptions, m *Moment, page *pageFamily) {
-	c.eachGPU(m, func(device *Entity, l *labelSet) {
-		if device.Events == nil {
-			return
-		}
-		for _, x := range device.Events.XIDs {
+	c.eachEvents(m, func(e *Events, l *labelSet) {
+		for _, x := range e.XIDs {
 			page.add(l.dcgm("xid", strconv.FormatInt(x.Code, 10)), float64(x.Total), m.taken)
 		}
 	})
 }
 
 // clockReasons are DCGM's bits of field 112 and their names in DCGM's tools.
-var clockReasons = [...]struct {
-	bit  int64
-	name string
-}{
+var clockReasons = [...]clockReason{
 	{0x1, "gpu_idle"}, {0x2, "clocks_setting"}, {0x4, "power_cap"}, {0x8, "hw_slowdown"}, {0x10, "sync_boost"},
 	{0x20, "sw_thermal"}, {0x40, "hw_thermal"}, {0x80, "hw_power_brake"}, {0x100, "display_clocks"},
+}
+
+type clockReason struct {
+	bit  int64
+	name string
 }
 
 // addClockWindow counts the samples of the window in which a reason was set, so
@@ -199,11 +184,8 @@ var clockReasons = [...]struct {
 // has no series either.
 func addClockWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 	window, label := windowLabel(c.ClockEventsWindow)
-	c.eachGPU(m, func(device *Entity, l *labelSet) {
-		if device.Events == nil {
-			return
-		}
-		samples := since(device.Events.ClockSamples, m.taken.Add(-window))
+	c.eachEvents(m, func(e *Events, l *labelSet) {
+		samples := since(e.ClockSamples, m.taken.Add(-window))
 		for _, r := range clockReasons {
 			n := 0
 			for _, s := range samples {
@@ -220,15 +202,10 @@ func addClockWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 
 // addClockTotals counts how often each reason has set in since the start.
 func addClockTotals(c *CompatOptions, m *Moment, page *pageFamily) {
-	c.eachGPU(m, func(device *Entity, l *labelSet) {
-		if device.Events == nil {
-			return
-		}
-		for _, x := range device.Events.ClockChanges {
-			for _, r := range clockReasons {
-				if r.bit == x.Code {
-					page.add(l.dcgm("clock_event", r.name), float64(x.Total), m.taken)
-				}
+	c.eachEvents(m, func(e *Events, l *labelSet) {
+		for _, x := range e.ClockChanges {
+			if i := slices.IndexFunc(clockReasons[:], func(r clockReason) bool { return r.bit == x.Code }); i >= 0 {
+				page.add(l.dcgm("clock_event", clockReasons[i].name), float64(x.Total), m.taken)
 			}
 		}
 	})

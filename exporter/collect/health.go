@@ -41,11 +41,7 @@ func condemning(xid int) bool {
 // health has none: its health is unknown.
 func healthy() family {
 	return family{desc: metric.GPUHealthy, collect: func(m *Moment, d *metric.Desc, add adder) {
-		for i := range m.subjects {
-			s := &m.subjects[i]
-			if s.entity.Kind != GPU {
-				continue
-			}
+		for s := range m.gpus {
 			if reason, taken, known := healthOf(s.entity, m.taken); known {
 				ok := 0.0
 				if reason == reasonOK {

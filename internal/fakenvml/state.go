@@ -1,6 +1,7 @@
 package fakenvml
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -158,29 +159,62 @@ func (c GPU) profileIndex(p mig.Profile) int {
 // profileID is the driver's own number of the k-th profile; it differs from the index.
 func profileID(k int) int { return 40 - k }
 
-// Write sets the machine's state to s by replacing the file, so that no reader sees half of it; a
-// change that the library makes meanwhile is lost. It refuses what no driver has: UUIDs that are none, ids out of range, placements of unknown profiles.
+// Write sets the machine's state to s by replacing the file; a change that the library makes
+// meanwhile is lost. It refuses what no driver has: UUIDs that are none, ids out of range,
+// placements of unknown profiles.
 func (s State) Write(path string) error {
-	text, err := s.encode()
-	if err == nil {
-		err = replace(path, text)
-	}
-	if err != nil {
+	e := &encoder{}
+	e.state(s)
+	if err := e.Replace(path); err != nil {
 		return fmt.Errorf("writing the NVML fake's state: %w", err)
 	}
 	return nil
 }
 
-func replace(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".fakenvml-*")
+// Text is a state file of a fake in the making: lines "path value". It keeps the first error.
+type Text struct {
+	b   strings.Builder
+	Err error
+}
+
+// Line adds one with the words of a value.
+func (t *Text) Line(path string, words ...any) {
+	value := strings.TrimSuffix(fmt.Sprintln(words...), "\n")
+	if strings.Contains(value, "\n") {
+		t.Fail("%s has a line break", path)
+	}
+	fmt.Fprintf(&t.b, "%s %s\n", path, value)
+}
+
+// Flag adds a line where it is on.
+func (t *Text) Flag(path string, on bool) {
+	if on {
+		t.Line(path, 1)
+	}
+}
+
+// Fail has the text written nowhere.
+func (t *Text) Fail(format string, args ...any) {
+	if t.Err == nil {
+		t.Err = fmt.Errorf(format, args...)
+	}
+}
+
+// Replace writes the file under another name and renames it, so that no reader sees half of
+// it. One that says the same already stays.
+func (t *Text) Replace(path string) error {
+	if t.Err != nil {
+		return t.Err
+	}
+	if old, err := os.ReadFile(path); err == nil && string(old) == t.b.String() {
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".fake-*")
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
+	_, err = f.WriteString(t.b.String())
+	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
@@ -189,36 +223,18 @@ func replace(path, text string) error {
 	return err
 }
 
-// encoder writes lines "path value" and keeps the first error.
-type encoder struct {
-	b   strings.Builder
-	err error
-}
-
-func (e *encoder) line(path string, value any) {
-	text := fmt.Sprint(value)
-	if strings.ContainsRune(text, '\n') {
-		e.fail("%s has a line break", path)
-	}
-	fmt.Fprintf(&e.b, "%s %s\n", path, text)
-}
-
-func (e *encoder) fail(format string, args ...any) {
-	if e.err == nil {
-		e.err = fmt.Errorf(format, args...)
-	}
-}
+type encoder struct{ Text }
 
 func (e *encoder) uuid(path, uuid string) {
 	if !uuids.MatchString(uuid) {
-		e.fail("%s: %q is no UUID of a GPU or MIG device", path, uuid)
+		e.Fail("%s: %q is no UUID of a GPU or MIG device", path, uuid)
 	}
-	e.line(path, uuid)
+	e.Line(path, uuid)
 }
 
 func (e *encoder) values(at string, values map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		e.line(at+name, values[name])
+		e.Line(at+name, values[name])
 	}
 }
 
@@ -232,28 +248,24 @@ func number(b bool) int {
 // cudaVersion is what the library reports for CUDA 13.0.
 const cudaVersion = 13000
 
-func (s State) encode() (string, error) {
-	e := &encoder{}
-	e.line("driver", s.Driver)
-	e.line("cuda", cudaVersion)
-	e.line("count", len(s.GPUs))
-	e.line("changes", s.Changes)
+func (e *encoder) state(s State) {
+	e.Line("driver", s.Driver)
+	e.Line("cuda", cudaVersion)
+	e.Line("count", len(s.GPUs))
+	e.Line("changes", s.Changes)
 	if s.Init != 0 {
-		e.line("init", fmt.Sprintf("!%d", s.Init))
+		e.Line("init", fmt.Sprintf("!%d", s.Init))
 	}
-	if s.Hang {
-		e.line("hang", 1)
-	}
+	e.Flag("hang", s.Hang)
 	if s.Kill > 0 {
-		e.line("kill", fmt.Sprintf("%d %s", s.Kill, map[bool]string{true: "after", false: "before"}[s.KillAfter]))
+		e.Line("kill", s.Kill, map[bool]string{true: "after", false: "before"}[s.KillAfter])
 	}
 	for _, f := range s.Fails {
-		e.line("fail."+f.Op, fmt.Sprintf("%d %d", f.Code, f.Times))
+		e.Line("fail."+f.Op, f.Code, f.Times)
 	}
 	for i, c := range s.GPUs {
 		e.gpu(i, c)
 	}
-	return e.b.String(), e.err
 }
 
 // busID is where the i-th GPU is.
@@ -277,22 +289,18 @@ func (c GPU) pciDevice() int {
 func (e *encoder) gpu(i int, c GPU) {
 	at := fmt.Sprintf("gpu.%d.", i)
 	e.uuid(at+"uuid", c.UUID)
-	e.line(at+"name", c.Name)
-	e.line(at+"pci", c.busID(i))
-	e.line(at+"pci_device", c.pciDevice())
-	e.line(at+"minor", c.Minor)
+	e.Line(at+"name", c.Name)
+	e.Line(at+"pci", c.busID(i))
+	e.Line(at+"pci_device", c.pciDevice())
+	e.Line(at+"minor", c.Minor)
 	if c.MemoryMiB > 0 {
-		e.line(at+"mib", c.MemoryMiB)
+		e.Line(at+"mib", c.MemoryMiB)
 	}
-	if c.Lost {
-		e.line(at+"lost", 1)
-	}
+	e.Flag(at+"lost", c.Lost)
 	if c.PID != 0 {
-		e.line(at+"pid", c.PID)
+		e.Line(at+"pid", c.PID)
 	}
-	if c.GPM {
-		e.line(at+"gpm", 1)
-	}
+	e.Flag(at+"gpm", c.GPM)
 	if c.XIDs != nil {
 		words := make([]string, len(c.XIDs))
 		for k, x := range c.XIDs {
@@ -301,25 +309,25 @@ func (e *encoder) gpu(i int, c GPU) {
 				words[k] += "@" + x.On
 			}
 		}
-		e.line(at+"xids", strings.Join(words, " "))
+		e.Line(at+"xids", strings.Join(words, " "))
 	}
 	if _, set := c.Values["capability"]; !set {
-		e.line(at+"capability", "9 0")
+		e.Line(at+"capability", "9 0")
 	}
 	e.values(at, c.Values)
 	if len(c.Spec.Profiles) > 0 {
-		e.line(at+"mig", fmt.Sprintf("%d %d", number(c.MIG), number(c.Pending || c.MIG)))
-		e.line(at+"mode_change", int(c.Change))
-		e.line(at+"slices", fmt.Sprintf("%d %d", c.Spec.ComputeSlices, c.Spec.MediaEngines))
+		e.Line(at+"mig", number(c.MIG), number(c.Pending || c.MIG))
+		e.Line(at+"mode_change", int(c.Change))
+		e.Line(at+"slices", c.Spec.ComputeSlices, c.Spec.MediaEngines)
 	}
 	for k, p := range c.Spec.Profiles {
-		e.line(fmt.Sprintf("%sprofile.%d", at, c.profileIndex(p.Profile)), fmt.Sprintf("%d %d %d %d %d %d %s %s", profileID(k), p.Compute, p.Memory,
+		e.Line(fmt.Sprintf("%sprofile.%d", at, c.profileIndex(p.Profile)), fmt.Sprintf("%d %d %d %d %d %d %s %s", profileID(k), p.Compute, p.Memory,
 			p.Media, p.Max, c.MemoryMiB*p.Memory/max(1, c.Spec.MemorySlices), p.Name, strings.Trim(fmt.Sprint(p.Starts), "[]")))
 	}
 	ids := map[int]bool{}
 	for _, m := range c.Instances {
 		if ids[m.ID] {
-			e.fail("%stwo instances with id %d", at, m.ID)
+			e.Fail("%stwo instances with id %d", at, m.ID)
 		}
 		ids[m.ID] = true
 		e.instance(at, c, m)
@@ -330,12 +338,12 @@ func (e *encoder) instance(gpu string, c GPU, m Instance) {
 	at := fmt.Sprintf("%sgi.%d.", gpu, m.ID)
 	k := slices.IndexFunc(c.Spec.Profiles, func(p mig.ProfileSpec) bool { return p.Profile == m.Placement.Profile })
 	if k < 0 || m.ID < 0 || m.ID >= 15 {
-		e.fail("%s: %s with id %d is no instance of this product", at, m.Placement, m.ID)
+		e.Fail("%s: %s with id %d is no instance of this product", at, m.Placement, m.ID)
 		return
 	}
-	e.line(at+"profile", fmt.Sprintf("%d %d", profileID(k), m.Placement.Start))
+	e.Line(at+"profile", profileID(k), m.Placement.Start)
 	if m.PID != 0 {
-		e.line(at+"pid", m.PID)
+		e.Line(at+"pid", m.PID)
 	}
 	e.values(at, m.Values)
 	start := 0
@@ -346,10 +354,10 @@ func (e *encoder) instance(gpu string, c GPU, m Instance) {
 		}
 		profile, known := map[int]int{1: 0, 2: 1, 3: 2, 4: 3, 7: 4}[n] // NVML's COMPUTE_INSTANCE_PROFILE numbers
 		if !known || ci.ID < 0 || ci.ID >= 8 || start+n > m.Placement.Profile.Compute {
-			e.fail("%s: no compute instance %d of %d slices", at, ci.ID, n)
+			e.Fail("%s: no compute instance %d of %d slices", at, ci.ID, n)
 		}
 		e.uuid(fmt.Sprintf("%sci.%d.uuid", at, ci.ID), ci.UUID)
-		e.line(fmt.Sprintf("%sci.%d.profile", at, ci.ID), fmt.Sprintf("%d %d", profile, start))
+		e.Line(fmt.Sprintf("%sci.%d.profile", at, ci.ID), profile, start)
 		start += n
 	}
 }

@@ -3,35 +3,22 @@
 package procstat
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // CPU returns the CPU time a process has used so far, in steps of 10 ms; 0 if
 // unknown.
 func CPU(pid int) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0
 	}
-	return cpuOf(text)
-}
-
-// cpuOf reads /proc/PID/stat. The name in parentheses may contain any character;
-// user and system time, in hundredths of a second, are the 12th and 13th field
-// after it.
-func cpuOf(stat []byte) time.Duration {
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 13 {
-		return 0
-	}
-	var user, system int64
-	_, _ = fmt.Sscan(string(fields[11]), &user)
-	_, _ = fmt.Sscan(string(fields[12]), &system)
-	return time.Duration(max(user+system, 0)) * 10 * time.Millisecond
+	s, _ := p.Stat()
+	return time.Duration(s.CPUTime() * float64(time.Second))
 }
 
 // Resident is the resident memory of a process, in bytes.
@@ -44,27 +31,12 @@ type Resident struct {
 
 // Memory returns a process' resident memory; all 0 if unknown.
 func Memory(pid int) Resident {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return Resident{}
 	}
-	return residentOf(string(text))
-}
-
-// residentOf reads /proc/PID/status.
-func residentOf(status string) (r Resident) {
-	for line := range strings.Lines(status) {
-		for _, field := range []struct {
-			format string
-			to     *int64
-		}{{"VmRSS: %d kB", &r.Now}, {"VmHWM: %d kB", &r.Peak}, {"RssFile: %d kB", &r.File}} {
-			var kib int64
-			if n, _ := fmt.Sscanf(line, field.format, &kib); n == 1 && kib >= 0 && kib < 1<<50 {
-				*field.to = kib << 10
-			}
-		}
-	}
-	return r
+	s, _ := p.NewStatus()
+	return Resident{Now: int64(s.VmRSS), Peak: int64(s.VmHWM), File: int64(s.RssFile)}
 }
 
 // ForgetPeak resets the peak, if the kernel permits.
@@ -74,10 +46,13 @@ func ForgetPeak(pid int) {
 
 // Load returns the machine's load average over the last minute, "?" if unknown.
 func Load() string {
-	text, err := os.ReadFile("/proc/loadavg")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return "?"
 	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
+	load, err := fs.LoadAvg()
+	if err != nil {
+		return "?"
+	}
+	return fmt.Sprintf("%.2f", load.Load1)
 }

@@ -192,16 +192,21 @@ func TestFailures(t *testing.T) {
 	if _, err := query.Run(t.Context(), absent{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || strings.Contains(err.Error(), "dcgm") {
 		t.Errorf("%v, want no data", err)
 	}
-	if _, err := query.Run(t.Context(), others{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || !strings.Contains(err.Error(), "those of dcgm-exporter are there") {
-		t.Errorf("%v, want no data, and whose there is", err)
+	for _, temperature := range []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS"} {
+		if _, err := query.Run(t.Context(), others{name: temperature}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || !strings.Contains(err.Error(), "those of dcgm-exporter are there") {
+			t.Errorf("%v, want no data, and whose there is", err)
+		}
 	}
 }
 
-// others has dcgm-exporter's series alone.
-type others struct{ absent }
+// others has dcgm-exporter's series of the GPUs' temperature alone.
+type others struct {
+	absent
+	name string
+}
 
-func (others) Query(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
-	if strings.Contains(promql, "DCGM_FI_DEV_GPU_TEMP") {
+func (o others) Query(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
+	if strings.Contains(promql, o.name+"[") || strings.Contains(promql, o.name+"{") {
 		return prom.Vector{{Value: 8}}, nil
 	}
 	return nil, nil

@@ -166,7 +166,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 			}
 		}
 		others := ""
-		if there(dcgmExporter) {
+		if there(metric.DCGMTemperature.Name) || there(metric.DCGMTemperatureNew.Name) {
 			others = "; those of dcgm-exporter are there, and gpuscale-exporter serves both: docs/migrate-from-dcgm-exporter.md"
 		}
 		if len(o.Trusted) > 0 {
@@ -207,10 +207,6 @@ func tooMuch(err error) bool {
 	}
 	return false
 }
-
-// dcgmExporter is a series that dcgm-exporter has of every GPU. It is queried only for a
-// hint where there are no other series.
-const dcgmExporter = "DCGM_FI_DEV_GPU_TEMP"
 
 // Answers is what Prometheus returned: all input of a report but prices.
 type Answers struct {

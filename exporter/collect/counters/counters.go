@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"strings"
 	"time"
@@ -34,6 +35,8 @@ type Field struct {
 	Name string // the series' name
 	Kind Kind
 	Help string
+	// Scale is what the field's value is multiplied by in the series; 0 is 1.
+	Scale float64
 	// Every is how often it is sampled; 0 is as often as readings are taken.
 	Every time.Duration
 }
@@ -147,7 +150,7 @@ const (
 	ClockEventsTotal                      // throttle reasons that set in since the start
 )
 
-// computedNames are in dcgm-exporter 4.8.4.
+// computedNames are in dcgm-exporter from 4.8.3 on.
 var computedNames = map[string]uint16{
 	"DCGM_EXP_XID_ERRORS_COUNT":   XIDErrorsCount,
 	"DCGM_EXP_CLOCK_EVENTS_COUNT": ClockEventsCount,
@@ -243,7 +246,21 @@ func parseField(text string) (Field, *Error) {
 	if text[0] >= '0' && text[0] <= '9' {
 		f.Name = FieldName(id)
 	}
+	if of, ok := table().of[id]; ok {
+		f.ID, f.Scale = of.id, of.scale
+	}
 	return f, nil
+}
+
+// Value is the series' value of the field's. It divides where it can: 7 * 0.01 is not 0.07.
+func (f *Field) Value(v float64) float64 {
+	switch {
+	case f.Scale == 0:
+		return v
+	case f.Scale < 1:
+		return v / math.Round(1/f.Scale)
+	}
+	return v * f.Scale
 }
 
 // NewField is a counter that is no line of a file.

@@ -148,7 +148,7 @@ func TestFieldNamesAndNumbers(t *testing.T) {
 	// What DCGM 4.6 calls again or has again, and what it calls deprecated: counters
 	// files of dcgm-exporter from 4.8.4 on, and of before 3.3.
 	for name, want := range map[string]uint16{
-		"DCGM_FI_DEV_XID_ERROR": 230, "DCGM_FI_DEV_GPU_UTIL_RATIO": 203, "DCGM_FI_PROF_TENSOR_UTIL_RATIO": 1004,
+		"DCGM_FI_DEV_XID_ERROR": 230, "DCGM_FI_PROF_TENSOR_UTIL_RATIO": 1004,
 		"DCGM_FI_DEV_GPU_BRAND": 51, "DCGM_FI_SYSTEM_DRIVER_VERSION": 1, "DCGM_FI_DEV_ROW_REMAP_FAILED": 395,
 		"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_L12_TOTAL": 406, "DCGM_FI_PROF_NVJPG_UTIL_7_RATIO": 1032,
 		"DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL": 1085, "DCGM_FI_DEV_NVLINK_THROUGHPUT_PER_LINK": 1529,
@@ -174,6 +174,50 @@ func TestFieldNamesAndNumbers(t *testing.T) {
 	}
 	if len(table().ids) < 600 {
 		t.Errorf("the field table has %d names", len(table().ids))
+	}
+}
+
+// The defaults of dcgm-exporter 4.9.0: each is a field of 4.8.4's, by another name or in its base
+// unit, but for the frame buffer's size and NVLink's throughput, which is not derived from the
+// older field there (4.9.0's release notes, DCGM 4.7's list of fields).
+func TestNamesOfDCGM47(t *testing.T) {
+	for name, want := range map[string]struct {
+		of       string
+		from, to float64
+	}{
+		"DCGM_FI_DEV_SM_CLOCK_HERTZ":                     {"DCGM_FI_DEV_SM_CLOCK", 1980, 1.98e9},
+		"DCGM_FI_DEV_MEMORY_CLOCK_HERTZ":                 {"DCGM_FI_DEV_MEM_CLOCK", 2619, 2.619e9},
+		"DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL":            {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1700, 1.7},
+		"DCGM_FI_DEV_GPU_UTIL_RATIO":                     {"DCGM_FI_DEV_GPU_UTIL", 57, .57},
+		"DCGM_FI_DEV_MEMORY_UTIL_RATIO":                  {"DCGM_FI_DEV_MEM_COPY_UTIL", 7, .07},
+		"DCGM_FI_DEV_ENC_UTIL_RATIO":                     {"DCGM_FI_DEV_ENC_UTIL", 0, 0},
+		"DCGM_FI_DEV_DEC_UTIL_RATIO":                     {"DCGM_FI_DEV_DEC_UTIL", 100, 1},
+		"DCGM_FI_DEV_FB_FREE_BYTES":                      {"DCGM_FI_DEV_FB_FREE", 3, 3 << 20},
+		"DCGM_FI_DEV_FB_USED_BYTES":                      {"DCGM_FI_DEV_FB_USED", 3, 3 << 20},
+		"DCGM_FI_DEV_FB_RESERVED_BYTES":                  {"DCGM_FI_DEV_FB_RESERVED", 3, 3 << 20},
+		"DCGM_FI_DEV_FB_CAPACITY_BYTES":                  {"DCGM_FI_DEV_FB_TOTAL", 81559, 81559 << 20},
+		"DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND": {"1648", 5, 5},
+		"DCGM_FI_DEV_MEMORY_TEMP_CELSIUS":                {"DCGM_FI_DEV_MEMORY_TEMP", 5, 5},
+		"DCGM_FI_DEV_GPU_TEMP_CELSIUS":                   {"DCGM_FI_DEV_GPU_TEMP", 5, 5},
+		"DCGM_FI_DEV_BOARD_POWER_WATTS":                  {"DCGM_FI_DEV_POWER_USAGE", 5, 5},
+		"DCGM_FI_DEV_PCIE_REPLAY_TOTAL":                  {"DCGM_FI_DEV_PCIE_REPLAY_COUNTER", 5, 5},
+		"DCGM_FI_DEV_XID_ERROR":                          {"DCGM_FI_DEV_XID_ERRORS", 79, 79},
+		"DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL":      {"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 5, 5},
+		"DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL":        {"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", 5, 5},
+		"DCGM_FI_DEV_ROW_REMAP_FAILED":                   {"DCGM_FI_DEV_ROW_REMAP_FAILURE", 1, 1},
+		"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO":              {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", .5, .5},
+		"DCGM_FI_PROF_TENSOR_UTIL_RATIO":                 {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", .5, .5},
+		"DCGM_FI_PROF_DRAM_UTIL_RATIO":                   {"DCGM_FI_PROF_DRAM_ACTIVE", .5, .5},
+		"DCGM_FI_SYSTEM_DRIVER_VERSION":                  {"DCGM_FI_DRIVER_VERSION", 1, 1},
+	} {
+		f, err := NewField(name, "gauge", "x")
+		if id, _ := FieldID(want.of); err != nil || f.Name != name || f.ID != id || f.Value(want.from) != want.to {
+			t.Errorf("%s: %+v, %v; %v is served as %v", name, f, err, want.from, f.Value(want.from))
+		}
+	}
+	// A number is the field of that number.
+	if f, err := NewField("1613", "gauge", "x"); err != nil || f.Name != "DCGM_FI_DEV_GPU_UTIL_RATIO" || f.Value(40) != .4 {
+		t.Errorf("1613: %+v, %v", f, err)
 	}
 }
 

@@ -13,20 +13,37 @@ var fieldsText string
 type fieldTable struct {
 	ids   map[string]uint16
 	names map[uint16]string
+	of    map[uint16]baseUnit
+}
+
+// baseUnit is the field that another one repeats in its base unit. Only DCGM 4.7 has all
+// of those, so their values are made of the older field's, which every source has.
+type baseUnit struct {
+	id    uint16
+	scale float64
 }
 
 // table reads the embedded list once; its lines are checked by a test.
 var table = sync.OnceValue(func() fieldTable {
-	t := fieldTable{ids: map[string]uint16{}, names: map[uint16]string{}}
+	t := fieldTable{ids: map[string]uint16{}, names: map[uint16]string{}, of: map[uint16]baseUnit{}}
 	for line := range strings.Lines(fieldsText) {
-		number, name, ok := strings.Cut(strings.TrimSpace(line), " ")
-		id, err := strconv.ParseUint(number, 10, 16)
-		if !ok || err != nil {
+		columns := strings.Fields(line)
+		number, err := strconv.ParseUint(columns[0], 10, 16)
+		if err != nil {
 			continue // comments
 		}
-		t.ids[name] = uint16(id)
-		if _, taken := t.names[uint16(id)]; !taken {
-			t.names[uint16(id)] = name
+		id, name := uint16(number), columns[1]
+		t.ids[name] = id
+		if _, taken := t.names[id]; !taken {
+			t.names[id] = name
+		}
+		if len(columns) == 5 {
+			of, _ := strconv.ParseUint(columns[2], 10, 16)
+			scale, _ := strconv.ParseFloat(columns[4], 64)
+			if columns[3] == "/" {
+				scale = 1 / scale
+			}
+			t.of[id] = baseUnit{uint16(of), scale}
 		}
 	}
 	return t
@@ -52,17 +69,13 @@ func FieldName(id uint16) string {
 	return "DCGM_FI_" + strconv.Itoa(int(id))
 }
 
-// nearest returns the known name with the smallest edit distance to a mistyped
-// one, or "" where nothing is close.
+// nearest returns the known name that a mistyped one differs from least, or "" where nothing
+// is close.
 func nearest(name string) string {
-	if len(name) > 2*len("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS") {
-		return "" // too far for a typing error
-	}
-	best, bestDistance := "", len(name)/4+1
+	best, least := "", len(name)/4+1
 	consider := func(known string) {
-		d := distance(name, known, bestDistance)
-		if d < bestDistance || d == bestDistance && known < best {
-			best, bestDistance = known, d
+		if n := edited(name, known); n < least || n == least && known < best {
+			best, least = known, n
 		}
 	}
 	for known := range table().ids {
@@ -74,27 +87,14 @@ func nearest(name string) string {
 	return best
 }
 
-// distance is the Levenshtein distance of a and b, or limit+1 where their
-// lengths alone put it beyond limit.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) > limit || len(b)-len(a) > limit {
-		return limit + 1
+// edited is how long the part is in which two names differ, from the first byte to the last.
+func edited(a, b string) int {
+	shorter, start, end := min(len(a), len(b)), 0, 0
+	for start < shorter && a[start] == b[start] {
+		start++
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	for end < shorter-start && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return max(len(a), len(b)) - start - end
 }

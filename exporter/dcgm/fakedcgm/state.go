@@ -1,9 +1,7 @@
 package fakedcgm
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -168,27 +166,6 @@ type XID struct {
 	At      time.Time // microsecond resolution
 	Kernel  bool      // read from the kernel log, of a GPU only
 	Compute bool      // of an instance: recorded on its compute instance
-}
-
-// writeNVML writes the machine for the NVML fake, where it looks for it beside
-// the state at path. The file changes only with the layout.
-func (s State) writeNVML(path string) error {
-	m, err := s.nvml()
-	if err != nil {
-		return err
-	}
-	next := path + ".nvml.next"
-	if err := m.Write(next); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(next)
-	if err != nil {
-		return err
-	}
-	if old, err := os.ReadFile(path + ".nvml"); err == nil && bytes.Equal(old, text) {
-		return os.Remove(next)
-	}
-	return os.Rename(next, path+".nvml")
 }
 
 // nvml is the machine as the driver shows it.

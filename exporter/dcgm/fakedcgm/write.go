@@ -1,50 +1,39 @@
 package fakedcgm
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
-// Write puts the state at path, and the NVML fake's beside it, by writing a
-// neighbour and renaming it, so that a reader never sees half of it.
+// Write puts the state at path, and the NVML fake's beside it, by replacing the files.
 func (s State) Write(path string) error {
-	content, err := s.encode()
-	if err != nil {
-		return fmt.Errorf("encoding fake DCGM state: %w", err)
-	}
-	if err := s.writeNVML(path); err != nil {
-		return fmt.Errorf("writing fake DCGM state: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".fakedcgm-*")
-	if err != nil {
-		return fmt.Errorf("writing fake DCGM state: %w", err)
-	}
-	_, err = f.Write(content)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
+	e := &encoder{ids: map[int][]string{}}
+	e.state(s)
+	m, err := s.nvml()
+	if err = errors.Join(err, e.Err); err == nil {
+		err = m.Write(path + ".nvml")
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = e.Replace(path)
 	}
 	if err != nil {
-		os.Remove(f.Name())
-		return fmt.Errorf("writing fake DCGM state: %w", err)
+		return fmt.Errorf("writing the DCGM fake's state: %w", err)
 	}
 	return nil
 }
 
-// encoder writes the lines that c/state.c reads. It keeps the first error.
+// encoder writes the lines that c/state.c reads.
 type encoder struct {
-	b    strings.Builder
+	fakenvml.Text
 	ids  map[int][]string // of the entities there are, by kind
 	xids int
-	err  error
 }
 
 // Bounds of DCGM's structures that have a place for each GPU, and of the library's tables.
@@ -56,21 +45,20 @@ const (
 	maxText     = 96
 )
 
-func (s State) encode() ([]byte, error) {
-	e := &encoder{ids: map[int][]string{}}
+func (e *encoder) state(s State) {
 	for name, on := range map[string]bool{"dead": s.Dead, "no_nvml": s.NoNVML, "links36": s.Links36} {
-		e.flag(name, on)
+		e.Flag(name, on)
 	}
-	e.line("hang_ms", s.HangFor.Milliseconds())
-	e.line("kernel_shift", s.KernelShift.Microseconds())
+	e.Line("hang_ms", s.HangFor.Milliseconds())
+	e.Line("kernel_shift", s.KernelShift.Microseconds())
 	for call, status := range s.Fail {
-		e.line("fail."+call, status)
+		e.Line("fail."+call, status)
 	}
 	for i, x := range s.Incidents {
-		e.line(fmt.Sprint("incident.", i), x.GPU, x.System, x.Result, x.Code)
+		e.Line(fmt.Sprint("incident.", i), x.GPU, x.System, x.Result, x.Code)
 	}
 	for _, p := range s.Peers {
-		e.line(fmt.Sprintf("peer.%d.%d", p.From, p.To), p.Status)
+		e.Line(fmt.Sprintf("peer.%d.%d", p.From, p.To), p.Status)
 	}
 	for _, c := range s.GPUs {
 		e.gpu(c, s.DriverVersion)
@@ -78,34 +66,12 @@ func (s State) encode() ([]byte, error) {
 	e.beside(s)
 	for kind, ids := range e.ids {
 		if len(ids) > maxEntities || kind == kindGPU && len(ids) > maxGPUs {
-			e.fail("%d entities of kind %d are too many", len(ids), kind)
+			e.Fail("%d entities of kind %d are too many", len(ids), kind)
 		}
-		e.line(fmt.Sprint("list.", kind), strings.Join(ids, " "))
+		e.Line(fmt.Sprint("list.", kind), strings.Join(ids, " "))
 	}
 	if e.xids > maxXIDs {
-		e.fail("%d XIDs are too many", e.xids)
-	}
-	return []byte(e.b.String()), e.err
-}
-
-func (e *encoder) fail(format string, args ...any) {
-	if e.err == nil {
-		e.err = fmt.Errorf(format, args...)
-	}
-}
-
-// line has the words of a value.
-func (e *encoder) line(path string, words ...any) {
-	value := strings.TrimSuffix(fmt.Sprintln(words...), "\n")
-	if strings.Contains(value, "\n") {
-		e.fail("%s has a line break", path)
-	}
-	fmt.Fprintf(&e.b, "%s %s\n", path, value)
-}
-
-func (e *encoder) flag(path string, on bool) {
-	if on {
-		e.line(path, 1)
+		e.Fail("%d XIDs are too many", e.xids)
 	}
 }
 
@@ -113,7 +79,7 @@ func (e *encoder) flag(path string, on bool) {
 // answers where neither fields nor odd has one.
 func (e *encoder) entity(kind int, id uint32, fields Fields, odd Odd, of map[uint16]string) string {
 	at := fmt.Sprintf("%d.%d", kind, id)
-	e.line(at)
+	e.Line(at)
 	e.ids[kind] = append(e.ids[kind], fmt.Sprint(id))
 	answers := maps.Clone(of)
 	if answers == nil {
@@ -127,17 +93,17 @@ func (e *encoder) entity(kind int, id uint32, fields Fields, odd Odd, of map[uin
 	}
 	for field, answer := range odd {
 		if _, twice := fields[field]; twice {
-			e.fail("field %d has a number and %q", field, answer)
+			e.Fail("field %d has a number and %q", field, answer)
 		}
 		e.checkOdd(field, answer)
 		answers[field] = "!" + answer
 	}
 	for field, answer := range answers {
 		if len(answer) >= maxText {
-			e.fail("%q is longer than %d bytes", answer, maxText-1)
+			e.Fail("%q is longer than %d bytes", answer, maxText-1)
 		}
 		if answer != "!text:" {
-			e.line(fmt.Sprintf("%s.f.%d", at, field), answer)
+			e.Line(fmt.Sprintf("%s.f.%d", at, field), answer)
 		}
 	}
 	return at + "."
@@ -148,9 +114,9 @@ func (e *encoder) checkOdd(field uint16, answer string) {
 	status, err := strconv.Atoi(rest)
 	switch {
 	case word == "status" && (err != nil || status >= 0):
-		e.fail("field %d: %q is no status", field, answer)
+		e.Fail("field %d: %q is no status", field, answer)
 	case !slices.Contains([]string{"blank", "not_found", "unsupported", "not_permitted", "nan", "inf", "status", "text"}, strings.TrimPrefix(word, "int32_")):
-		e.fail("field %d: %q is unknown", field, answer)
+		e.Fail("field %d: %q is unknown", field, answer)
 	}
 }
 
@@ -167,28 +133,28 @@ func (e *encoder) gpu(c GPU, driver string) {
 		1: "!text:" + driver, 50: "!text:" + c.Product, 54: "!text:" + c.UUID, 57: "!text:" + c.PCIBusID,
 		52: strconv.Itoa(c.Index), 55: strconv.Itoa(c.Minor), 67: strconv.Itoa(mig), 69: strconv.Itoa(slices), 250: strconv.Itoa(c.MemoryMiB),
 	})
-	e.line(at+"uuid", c.UUID)
-	e.line(at+"memory", c.MemoryMiB)
-	e.flag(at+"mig", c.MIG)
-	e.flag(at+"lost", c.Lost)
-	e.flag(at+"frozen", c.Frozen)
+	e.Line(at+"uuid", c.UUID)
+	e.Line(at+"memory", c.MemoryMiB)
+	e.Flag(at+"mig", c.MIG)
+	e.Flag(at+"lost", c.Lost)
+	e.Flag(at+"frozen", c.Frozen)
 	profiled := c.Profiling
 	if len(profiled) == 0 {
 		profiled = []uint16{1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012}
 	}
 	if len(profiled) > maxProfiled {
-		e.fail("%d fields to profile are too many", len(profiled))
+		e.Fail("%d fields to profile are too many", len(profiled))
 	}
-	e.line(at+"profiled", strings.Trim(fmt.Sprint(profiled), "[]"))
+	e.Line(at+"profiled", strings.Trim(fmt.Sprint(profiled), "[]"))
 	e.events(c.XIDs, kindGPU, c.Index)
 	for _, i := range c.Instances {
 		at := e.entity(kindInstance, uint32(i.EntityID), i.Fields, i.Odd, map[uint16]string{50: "!text:" + i.Profile, 54: "!text:" + i.UUID})
-		e.line(at+"gpu", c.Index)
-		e.line(at+"gi", i.ID)
-		e.line(at+"slices", i.ComputeSlices)
-		e.line(at+"computes", 1+len(i.UUIDs))
+		e.Line(at+"gpu", c.Index)
+		e.Line(at+"gi", i.ID)
+		e.Line(at+"slices", i.ComputeSlices)
+		e.Line(at+"computes", 1+len(i.UUIDs))
 		for k := range 1 + len(i.UUIDs) {
-			e.line(e.entity(kindCompute, uint32(ComputeID(i.EntityID)+k), nil, nil, nil)+"gpu", c.Index)
+			e.Line(e.entity(kindCompute, uint32(ComputeID(i.EntityID)+k), nil, nil, nil)+"gpu", c.Index)
 		}
 		e.events(i.XIDs, kindInstance, i.EntityID)
 	}
@@ -217,7 +183,7 @@ func (e *encoder) events(xids []XID, kind, id int) {
 		if x.Kernel {
 			kernel = 1
 		}
-		e.line(fmt.Sprint("xid.", e.xids), x.At.UnixMicro(), x.Code, kind, id, kernel)
+		e.Line(fmt.Sprint("xid.", e.xids), x.At.UnixMicro(), x.Code, kind, id, kernel)
 		e.xids++
 	}
 }
@@ -233,10 +199,10 @@ func (e *encoder) beside(s State) {
 		if l.Up {
 			up = 1
 		}
-		e.line(e.entity(kindLink, id, l.Fields, l.Odd, nil)+"link", l.Of, l.ID, l.Index, up)
+		e.Line(e.entity(kindLink, id, l.Fields, l.Odd, nil)+"link", l.Of, l.ID, l.Index, up)
 	}
 	for _, c := range s.CPUs {
-		e.line(e.entity(kindCPU, uint32(c.ID), c.Fields, c.Odd, nil)+"cores", c.First, c.Last)
+		e.Line(e.entity(kindCPU, uint32(c.ID), c.Fields, c.Odd, nil)+"cores", c.First, c.Last)
 		cores := map[int]Core{}
 		for _, core := range c.Cores {
 			cores[core.ID] = core
