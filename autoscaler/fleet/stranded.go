@@ -134,7 +134,7 @@ func (v *survey) keeps(pod *plan.Pod, n *plan.Node, r *room, p *part) (cause, bo
 	d, model := &pod.Demand, p.gpu.Model.Name
 	fits, enough := true, d.GPUs <= r.whole && (d.Fraction == nil || d.Fraction.GPUs <= r.partly)
 	if p.profile != (mig.Profile{}) && !r.single {
-		requested := v.profilesOn(model, d)
+		requested := profilesOf(p.table, d)
 		if len(requested) == 0 {
 			return noCause, false
 		}
@@ -167,13 +167,8 @@ func (v *survey) keeps(pod *plan.Pod, n *plan.Node, r *room, p *part) (cause, bo
 	return noCause, true
 }
 
-// profilesOn is a MIG demand in the model's profiles, nil where the model does not have
-// them.
-func (v *survey) profilesOn(model string, d *demand.Demand) []mig.Count {
-	t, ok := v.Tables.ForModel(model)
-	if !ok {
-		return nil
-	}
+// profilesOf is a MIG demand in a product's profiles, nil where it does not have them.
+func profilesOf(t *mig.Table, d *demand.Demand) []mig.Count {
 	var counts []mig.Count
 	for _, in := range d.MIG {
 		p, ok := t.Exact(in.Name)

@@ -81,6 +81,7 @@ type survey struct {
 	requests map[string]requests  // of each node's pods together
 	kinds    []*plan.Pod          // one of each kind of pending pods
 	layouts  map[string]layout
+	parts    []part // of the node that is added
 }
 
 type requests struct{ cpu, memory int64 }
@@ -94,6 +95,7 @@ type part struct {
 	size    float64     // in GPUs, by compute
 	memory  float64     // of a GPU without MIG
 	profile mig.Profile // of an instance
+	table   *mig.Table  // that has it
 	pod     string      // it is allocated to
 	busy    sample.Value
 }
@@ -136,13 +138,13 @@ func (v *survey) node(n *plan.Node) {
 			at = unready
 		}
 	}
-	var parts []part
+	v.parts = v.parts[:0]
 	for i := range gpus {
-		parts = v.split(parts, n, &gpus[i], at)
+		v.parts = v.split(v.parts, n, &gpus[i], at)
 	}
-	v.judge(n, parts)
-	for i := range parts {
-		v.add(n, &parts[i])
+	v.judge(n, v.parts)
+	for i := range v.parts {
+		v.add(n, &v.parts[i])
 	}
 }
 
@@ -187,7 +189,7 @@ func (v *survey) split(parts []part, n *plan.Node, c *plan.GPU, at use) []part {
 	rest, whole := l.table.ComputeSlices(), float64(l.table.ComputeSlices())
 	for i := range c.Instances {
 		in := &c.Instances[i]
-		p := part{gpu: c, use: at, size: float64(in.Profile.Compute) / whole, profile: in.Profile}
+		p := part{gpu: c, use: at, size: float64(in.Profile.Compute) / whole, profile: in.Profile, table: l.table}
 		p.allocate(in.AllocatedTo, in.Busy)
 		parts = append(parts, p)
 		rest -= in.Profile.Compute
@@ -203,6 +205,9 @@ func (v *survey) split(parts []part, n *plan.Node, c *plan.GPU, at use) []part {
 // that pods request where all request such and they fit together, else equal shares.
 func (v *survey) shares(parts []part, c *plan.GPU, at use) []part {
 	n := len(c.AllocatedTo)
+	if n == 0 {
+		return append(parts, part{gpu: c, use: at, size: 1, memory: 1})
+	}
 	sizes := make([]part, n)
 	rest := part{gpu: c, use: at, size: 1, memory: 1}
 	stated := true
@@ -223,7 +228,7 @@ func (v *survey) shares(parts []part, c *plan.GPU, at use) []part {
 		p.allocate(key, c.Busy)
 		parts = append(parts, p)
 	}
-	if n == 0 || !equal && rest.size > rounding {
+	if !equal && rest.size > rounding {
 		parts = append(parts, rest)
 	}
 	return parts
