@@ -76,7 +76,7 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 	if unplaced && len(s.keep) > 0 {
 		return split{why: blockAllocated} // the places of allocated instances are unknown
 	}
-	s.before, s.keep, s.spare = layoutOf(c), mig.NewLayout(s.keep...), mig.NewLayout(s.spare...)
+	s.before = layoutOf(c)
 	s.removed = mig.Counts(s.spare)
 	return s
 }

@@ -39,8 +39,8 @@ func (c cause) use() use {
 	return fragmented
 }
 
-// room is what a node has free, as it is partitioned.
-type room struct {
+// left is what a node has free, as it is partitioned.
+type left struct {
 	single        bool
 	cpu, memory   int64
 	whole, partly int // free GPUs without MIG, or instances under the single strategy; GPUs with some of it free
@@ -52,8 +52,8 @@ type instance struct {
 	profile mig.Profile
 }
 
-func (v *survey) roomOf(n *plan.Node, parts []part) room {
-	r := room{single: n.Labels["nvidia.com/mig.strategy"] == "single", cpu: math.MaxInt64, memory: math.MaxInt64, instances: map[instance]int{}}
+func (v *survey) leftOn(n *plan.Node, parts []part) left {
+	r := left{single: n.Labels["nvidia.com/mig.strategy"] == "single", cpu: math.MaxInt64, memory: math.MaxInt64, instances: map[instance]int{}}
 	used := v.requests[n.Name]
 	if n.CPUMilli > 0 { // otherwise it is not stated
 		r.cpu = n.CPUMilli - used.cpu
@@ -89,7 +89,7 @@ func (v *survey) judge(n *plan.Node, parts []part) {
 		mig.Profile
 		size, memory float64
 	}
-	r, causes := v.roomOf(n, parts), map[like]cause{}
+	r, causes := v.leftOn(n, parts), map[like]cause{}
 	for i := range parts {
 		p := &parts[i]
 		if p.use != free {
@@ -108,7 +108,7 @@ func (v *survey) judge(n *plan.Node, parts []part) {
 // why is what keeps the pending pod that comes nearest from a part, noCause where one
 // could use it. A part whose kind no pod requests is free, unless its node has no CPU or
 // memory left.
-func (v *survey) why(n *plan.Node, r *room, p *part) cause {
+func (v *survey) why(n *plan.Node, r *left, p *part) cause {
 	nearest := noCause
 	for _, pod := range v.kinds {
 		if why, requested := v.keeps(pod, n, r, p); requested {
@@ -130,7 +130,7 @@ func (v *survey) why(n *plan.Node, r *room, p *part) cause {
 }
 
 // keeps is what keeps a pod from a part; false where it requests no part of the kind.
-func (v *survey) keeps(pod *plan.Pod, n *plan.Node, r *room, p *part) (cause, bool) {
+func (v *survey) keeps(pod *plan.Pod, n *plan.Node, r *left, p *part) (cause, bool) {
 	d, model := &pod.Demand, p.gpu.Model.Name
 	fits, enough := true, d.GPUs <= r.whole && (d.Fraction == nil || d.Fraction.GPUs <= r.partly)
 	if p.profile != (mig.Profile{}) && !r.single {

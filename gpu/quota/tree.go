@@ -27,7 +27,7 @@ type Tenant struct {
 type Tree struct {
 	nodes  []node // parents before children, shared
 	byName map[string]int
-	used   []use // by node
+	used   []*use // by node; what is pointed to does not change
 }
 
 // node is a Tenant in its place.
@@ -48,10 +48,11 @@ func NewTree(tenants []Tenant) (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	t := Tree{nodes: make([]node, len(order)), byName: make(map[string]int, len(order)), used: make([]use, len(order))}
+	t := Tree{nodes: make([]node, len(order)), byName: make(map[string]int, len(order)), used: make([]*use, len(order))}
 	for i, tenant := range order {
 		t.nodes[i] = node{Tenant: tenant, parent: -1}
 		t.byName[tenant.Name] = i
+		t.used[i] = &use{}
 		if tenant.Parent != "" {
 			p := t.index(tenant.Parent) // before it, since parents come first
 			t.nodes[i].parent = p

@@ -232,7 +232,7 @@ func TestConservation(t *testing.T) {
 			}
 		}
 		for i := range full.nodes {
-			if full.used[i] != (use{}) {
+			if *full.used[i] != (use{}) {
 				r.Fatalf("all removed, and %s still uses %v", full.nodes[i].Name, full.used[i])
 			}
 		}
