@@ -246,13 +246,13 @@ type GPU struct {
 // Instance of a MIG GPU.
 type Instance struct {
 	mig.Placement
+	AllocatedTo string // "namespace/pod", empty when free
 	Placed      bool
-	UUID        string
-	AllocatedTo string    // "namespace/pod", empty when free
 	IdleSince   time.Time // when it was last released; zero while allocated and for unknown
-	Busy        sample.Value
 	// UnusedSince is as a GPU's.
 	UnusedSince time.Time
+	UUID        string
+	Busy        sample.Value
 }
 
 // Pod requests GPUs, or has them allocated. What a plan reads of every running pod comes
