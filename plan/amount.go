@@ -124,3 +124,19 @@ func (s *Scale) smallest(mib int) int {
 	}
 	return cmp.Or(best, referenceMemoryMiB)
 }
+
+// GPUs is a demand in GPUs: the larger of its compute and its memory. A part of unstated
+// size counts as one slice.
+func (s *Scale) GPUs(d demand.Demand) float64 {
+	f := d.Fraction
+	d.Fraction = nil
+	a := s.Amount(&d, 0)
+	gpus := max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, gpuMemorySlices))
+	switch {
+	case f.Shares():
+		gpus += float64(clampCount(max(f.GPUs, 1))) / gpuSlices
+	case f != nil:
+		gpus += fractionOf(f, s.smallest(f.MemoryMiB)) * float64(clampCount(max(f.GPUs, 1)))
+	}
+	return gpus
+}

@@ -24,8 +24,7 @@ func BenchmarkMakeIdle(b *testing.B) { benchmarkMake(b, 10000, 0) }
 
 // BenchmarkMakeRich is BenchmarkMake with everything at once: busy instances
 // that stay, a hundred tenants that lend to each other, gangs of eight, parts
-// of GPUs, forecasts and topology rules. The goal is the same and not reached:
-// seconds (docs/internals/003-planner.md).
+// of GPUs, forecasts and topology rules. The goal is the same.
 func BenchmarkMakeRich(b *testing.B) {
 	s := largeWorld(b, 10000, 10000)
 	enrich(&s)

@@ -155,9 +155,7 @@ func (n *nodeState) vacant() bool {
 		return false
 	}
 	for c := range n.GPUs {
-		device := &n.GPUs[c]
-		allocated := len(device.AllocatedTo) > 0 || slices.ContainsFunc(device.Instances, func(in Instance) bool { return in.AllocatedTo != "" })
-		if allocated {
+		if n.GPUs[c].allocated() {
 			return false
 		}
 	}
@@ -283,15 +281,9 @@ func (n *nodeState) leftText(stay []*Pod) string {
 // not bound to the node, empty for none.
 func (n *nodeState) unknownPod() string {
 	for c := range n.GPUs {
-		device := &n.GPUs[c]
-		for _, h := range device.AllocatedTo {
-			if !n.runs(h) {
-				return h
-			}
-		}
-		for i := range device.Instances {
-			if h := device.Instances[i].AllocatedTo; h != "" && !n.runs(h) {
-				return h
+		for pod := range n.GPUs[c].uses() {
+			if !n.runs(pod) {
+				return pod
 			}
 		}
 	}

@@ -51,23 +51,20 @@ func (w *world) readGPUs() {
 // readGPU reads one GPU, and counts for its node what is allocated of it.
 func (n *nodeState) readGPU(c *GPU, t *mig.Table) facts {
 	f := facts{index: c.Index, instances: len(c.Instances), known: c.AllocationKnown, sick: c.Health == gpu.Sick, mig: c.MIG}
-	since, dated, unused := c.IdleSince, true, !c.UnusedSince.IsZero()
-	compute, memory := 0, 0
+	unused, compute, memory := !c.UnusedSince.IsZero(), 0, 0
 	for i := range c.Instances {
 		in := &c.Instances[i]
 		if in.AllocatedTo != "" {
 			f.allocated++
+			unused = unused || !in.UnusedSince.IsZero()
 		} else {
 			n.unallocated = added(n.unallocated, in.Profile, 1)
 		}
-		dated = dated && !(in.IdleSince.IsZero() && c.IdleSince.IsZero())
-		since = later(since, in.IdleSince)
-		unused = unused || !in.UnusedSince.IsZero()
 		compute += in.Profile.Compute
 		memory += in.Profile.Memory
 	}
-	if f.free = f.known && f.allocated == 0 && len(c.AllocatedTo) == 0; f.free && dated {
-		f.since = since
+	if f.free = f.known && f.allocated == 0 && len(c.AllocatedTo) == 0; f.free {
+		f.since = c.releasedAt()
 	}
 	n.unknown, n.unknownMIG = n.unknown || !f.known, n.unknownMIG || f.mig && !f.known
 	n.unusual.sick = n.unusual.sick || f.sick
@@ -80,6 +77,18 @@ func (n *nodeState) readGPU(c *GPU, t *mig.Table) facts {
 		n.unusual.addable = n.unusual.addable || f.mig && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
 	}
 	return f
+}
+
+// releasedAt is since when all of a GPU is free; zero for unknown.
+func (c *GPU) releasedAt() time.Time {
+	since := c.IdleSince
+	for i := range c.Instances {
+		if c.IdleSince.IsZero() && c.Instances[i].IdleSince.IsZero() {
+			return time.Time{}
+		}
+		since = later(since, c.Instances[i].IdleSince)
+	}
+	return since
 }
 
 // survey is what is unusual about a node's GPUs. Most nodes have nothing

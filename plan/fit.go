@@ -176,20 +176,12 @@ func termsText(terms []NodeTerm) string {
 // fitsTerm reports whether all requirements hold. An empty term matches
 // nothing, as in Kubernetes.
 func fitsTerm(term NodeTerm, labels map[string]string) bool {
-	for _, r := range term {
-		if !fitsRequirement(r, labels) {
-			return false
-		}
-	}
-	return len(term) > 0
+	return len(term) > 0 && !slices.ContainsFunc(term, func(r NodeRequirement) bool { return !fitsRequirement(r, labels) })
 }
 
 func fitsRequirement(r NodeRequirement, labels map[string]string) bool {
 	have, ok := labels[r.Key]
-	in := false
-	for _, v := range r.Values {
-		in = in || v == have
-	}
+	in := slices.Contains(r.Values, have)
 	switch r.Operator {
 	case "In":
 		return ok && in

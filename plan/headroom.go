@@ -117,7 +117,8 @@ func (w *world) limitAbove(p *Pod) string {
 	if w.tenantIndex(p) < 0 {
 		return ""
 	}
-	return w.fullAbove(w.tree, p.Tenant, w.amountOf(p))
+	full, _ := w.tree.Full(p.Tenant, w.amountOf(p))
+	return full
 }
 
 // guaranteed reports whether one more pod is within its tenant's guarantee, or

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -23,22 +24,39 @@ func unusedSince(c *GPU, in *Instance) time.Time {
 	return later(in.UnusedSince, c.UnusedSince)
 }
 
+// uses is each allocated device of the GPU: the pod that has it, and since when it has
+// not used it.
+func (c *GPU) uses() iter.Seq2[string, time.Time] {
+	return func(yield func(string, time.Time) bool) {
+		for _, pod := range c.AllocatedTo {
+			if !yield(pod, c.UnusedSince) {
+				return
+			}
+		}
+		for i := range c.Instances {
+			if in := &c.Instances[i]; in.AllocatedTo != "" && !yield(in.AllocatedTo, unusedSince(c, in)) {
+				return
+			}
+		}
+	}
+}
+
+// allocated reports whether the GPU, or an instance of it, is known to be.
+func (c *GPU) allocated() bool {
+	for range c.uses() {
+		return true
+	}
+	return false
+}
+
 // idlers names the pods that have not used the GPU, or instances of it, for
 // unusedLong, with the longest of those times; empty for none.
 func (w *world) idlers(c *GPU) string {
 	var pods []string
 	longest := time.Duration(0)
-	note := func(since time.Time, allocatedTo ...string) {
+	for pod, since := range c.uses() {
 		if d := w.now.Sub(since); !since.IsZero() && d >= unusedLong {
-			pods, longest = append(pods, allocatedTo...), max(longest, d)
-		}
-	}
-	if !c.MIG && len(c.AllocatedTo) > 0 {
-		note(c.UnusedSince, c.AllocatedTo...)
-	}
-	for i := range c.Instances {
-		if in := &c.Instances[i]; in.AllocatedTo != "" {
-			note(unusedSince(c, in), in.AllocatedTo)
+			pods, longest = append(pods, pod), max(longest, d)
 		}
 	}
 	if len(pods) == 0 {
@@ -54,12 +72,6 @@ type allocation struct {
 	devices int
 	since   time.Time
 	used    bool
-}
-
-func (h *allocation) add(since time.Time) {
-	h.devices++
-	h.used = h.used || since.IsZero()
-	h.since = later(h.since, since)
 }
 
 // reclaimIdle evicts pods that have not used their devices for as long as their
@@ -133,21 +145,11 @@ func devicesOf(p *Pod) int {
 // allocations is the allocation of every pod, over all nodes.
 func (w *world) allocations() map[string]allocation {
 	all := map[string]allocation{}
-	add := func(pod string, since time.Time) {
-		h := all[pod]
-		h.add(since)
-		all[pod] = h
-	}
 	for i := range w.nodes {
 		for c := range w.nodes[i].GPUs {
-			device := &w.nodes[i].GPUs[c]
-			for _, h := range device.AllocatedTo {
-				add(h, device.UnusedSince)
-			}
-			for j := range device.Instances {
-				if in := &device.Instances[j]; in.AllocatedTo != "" {
-					add(in.AllocatedTo, unusedSince(device, in))
-				}
+			for pod, since := range w.nodes[i].GPUs[c].uses() {
+				h := all[pod]
+				all[pod] = allocation{h.devices + 1, later(h.since, since), h.used || since.IsZero()}
 			}
 		}
 	}
@@ -187,19 +189,7 @@ func (w *world) looksIdleSince(n *nodeState) time.Time {
 	}
 	var last time.Time
 	for c := range n.GPUs {
-		device := &n.GPUs[c]
-		if !device.MIG && len(device.AllocatedTo) > 0 {
-			if device.UnusedSince.IsZero() {
-				return time.Time{}
-			}
-			last = later(last, device.UnusedSince)
-		}
-		for j := range device.Instances {
-			in := &device.Instances[j]
-			if in.AllocatedTo == "" {
-				continue
-			}
-			since := unusedSince(device, in)
+		for _, since := range n.GPUs[c].uses() {
 			if since.IsZero() {
 				return time.Time{}
 			}

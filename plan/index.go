@@ -213,28 +213,21 @@ func (w *world) open(k *kind) func(heap int) bool {
 	return func(heap int) bool { return w.allows(k, &s.places[heap], false) }
 }
 
-// valueNow and valueUpcoming are a node's entry for a kind: among nodes in
-// service, and among upcoming ones. Sick nodes come last.
-func (w *world) valueNow(k *kind, node int) (entry, bool) {
+// value is a node's entry for a kind: among upcoming nodes by when they are ready, else
+// among nodes in service, the sick ones last.
+func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if node >= len(w.nodes) {
 		return entry{}, false
 	}
 	n := &w.nodes[node]
-	if n.tier != tierNow || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" || !w.rulesAllow(k, n) {
+	is, at := n.tier == tierNow, n.sickLast()
+	if upcoming {
+		is, at = !n.unclaimed && (n.tier == tierChange || n.tier == tierNode), n.at.UnixNano()
+	}
+	if !is || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" || !w.rulesAllow(k, n) {
 		return entry{}, false
 	}
-	return entry{n.sickLast(), w.rank(k, n), node}, true
-}
-
-func (w *world) valueUpcoming(k *kind, node int) (entry, bool) {
-	if node >= len(w.nodes) {
-		return entry{}, false
-	}
-	n := &w.nodes[node]
-	if n.unclaimed || n.tier != tierChange && n.tier != tierNode || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" || !w.rulesAllow(k, n) {
-		return entry{}, false
-	}
-	return entry{n.at.UnixNano(), w.rank(k, n), node}, true
+	return entry{at, w.rank(k, n), node}, true
 }
 
 func (n *nodeState) sickLast() int64 {
@@ -295,7 +288,7 @@ func (w *world) find(k *kind, s *index, value func(node int) (entry, bool)) int 
 // tightest returns the node in service that would have the least free capacity
 // left, a sick one only where there is no other; -1 for none.
 func (w *world) tightest(k *kind) int {
-	return w.find(k, &k.usable, func(node int) (entry, bool) { return w.valueNow(k, node) })
+	return w.find(k, &k.usable, func(node int) (entry, bool) { return w.value(k, node, false) })
 }
 
 // sound is the tightest node without a sick GPU, -1 for none.
@@ -309,7 +302,7 @@ func (w *world) sound(k *kind) int {
 // soonest returns the upcoming node that would serve the kind first, -1 for
 // none.
 func (w *world) soonest(k *kind) int {
-	return w.find(k, &k.upcoming, func(node int) (entry, bool) { return w.valueUpcoming(k, node) })
+	return w.find(k, &k.upcoming, func(node int) (entry, bool) { return w.value(k, node, true) })
 }
 
 // reindex adds a node to the indices again after its free capacity has grown or

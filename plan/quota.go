@@ -43,14 +43,11 @@ func (w *world) tenantIndex(p *Pod) int {
 	if p.Tenant == "" || w.treeErr != nil {
 		return -1
 	}
-	if i, ok := w.tenantNamed(p.Tenant); ok {
-		return i
+	i, ok := slices.BinarySearchFunc(w.tenants, p.Tenant, func(t Tenant, n string) int { return strings.Compare(t.Name, n) })
+	if !ok {
+		return -1
 	}
-	return -1
-}
-
-func (w *world) tenantNamed(name string) (int, bool) {
-	return slices.BinarySearchFunc(w.tenants, name, func(t Tenant, n string) int { return strings.Compare(t.Name, n) })
+	return i
 }
 
 // amountOf is the amount of a pod's demand: on the GPUs of its node, or, while
@@ -75,7 +72,7 @@ func (w *world) charge(p *pending) bool {
 	}
 	tenant := &w.tenants[t]
 	a := w.amountOf(p.pod)
-	if w.fullAbove(w.tree, tenant.Name, a) != "" {
+	if full, _ := w.tree.Full(tenant.Name, a); full != "" {
 		return w.refuse(p, t, a)
 	}
 	if w.tree.Used(tenant.Name).Add(a).Fits(tenant.Guarantee) {
@@ -90,39 +87,13 @@ func (w *world) charge(p *pending) bool {
 	return true
 }
 
-// lineage is a tenant and its ancestors, the root last.
-func (w *world) lineage(name string) []string {
-	var all []string
-	for name != "" && len(all) < len(w.tenants) { // a tree that has been built has no circles
-		i, ok := w.tenantNamed(name)
-		if !ok {
-			break
-		}
-		all = append(all, name)
-		name = w.tenants[i].Parent
-	}
-	return all
-}
-
-// fullAbove names the first tenant, from this one to the root, whose limit an
-// additional amount would exceed; empty for none.
-func (w *world) fullAbove(tree quota.Tree, name string, a quota.Amount) string {
-	for _, above := range w.lineage(name) {
-		if i, _ := w.tenantNamed(above); !tree.Total(above).Add(a).Fits(w.tenants[i].Limit) {
-			return above
-		}
-	}
-	return ""
-}
-
 func (w *world) refuse(p *pending, tenant int, a quota.Amount) bool {
 	t := &w.tenants[tenant]
 	p.refused, p.reason = true, QuotaExceeded
 	p.detail = fmt.Sprintf("%s %s/%s GPU guaranteed, %s available, limit %s; requests %s more",
 		t.Name, gpuText(w.tree.Used(t.Name)), gpuText(t.Guarantee), availableText(w.tree.Available(t.Name)), gpuText(t.Limit), gpuText(a))
-	if above := w.fullAbove(w.tree, t.Name, a); above != "" && above != t.Name {
-		i, _ := w.tenantNamed(above)
-		p.detail += fmt.Sprintf("; %s above it %s/%s GPU of its limit", above, gpuText(w.tree.Total(above)), gpuText(w.tenants[i].Limit))
+	if above, limit := w.tree.Full(t.Name, a); above != "" && above != t.Name {
+		p.detail += fmt.Sprintf("; %s above it %s/%s GPU of its limit", above, gpuText(w.tree.Total(above)), gpuText(limit))
 	}
 	return false
 }
@@ -298,7 +269,7 @@ func (w *world) reclaimLimit(p *pending) bool {
 	}
 	full := ""
 	holds := func(gone []placedPod) bool {
-		full = w.fullAbove(w.without(gone), p.pod.Tenant, w.amountOf(p.pod))
+		full, _ = w.without(gone).Full(p.pod.Tenant, w.amountOf(p.pod))
 		return full == ""
 	}
 	if holds(nil) {
@@ -313,7 +284,7 @@ func (w *world) reclaimLimit(p *pending) bool {
 			from = append(from, w.victims(i)...)
 		}
 	}
-	chosen := w.choose(from, func(v *Pod) bool { return v.Tenant != p.pod.Tenant && slices.Contains(w.lineage(v.Tenant), full) }, holds)
+	chosen := w.choose(from, func(v *Pod) bool { return v.Tenant != p.pod.Tenant && w.tree.Within(v.Tenant, full) }, holds)
 	if len(chosen) == 0 || !w.mayEvictMore(len(chosen)) {
 		return false
 	}

@@ -94,11 +94,11 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 	best, found := option{}, false
 	n := &w.nodes[node]
 	requested, ok := w.mayRepartition(k, n)
-	if !ok {
+	if !ok || w.nodeBlocks(k, n) != "" {
 		return best, false
 	}
 	for _, c := range w.repartitionable(n) {
-		o, why := w.repartitionGPU(k, p, node, c, requested, further[n.pool])
+		o, why := w.repartitionGPU(k, p, node, c.gpu, requested, further[n.pool])
 		if why == "" && (!found || o.cheaper(best)) {
 			best, found = o, true
 		}
@@ -126,8 +126,12 @@ func (w *world) blockersOf(k *kind) causes {
 			continue
 		}
 		for _, c := range w.repartitionable(n) {
-			if _, why := w.repartitionGPU(k, k.pod, i, c, requested, further[n.pool]); why != "" {
-				all.add(cause{string(why), gpuName(n.name, n.gpus()[c].Index), 1})
+			why := w.nodeBlocks(k, n)
+			if why == "" {
+				_, why = w.repartitionGPU(k, k.pod, i, c.gpu, requested, further[n.pool])
+			}
+			if why != "" {
+				all.add(cause{string(why), gpuName(n.name, n.gpus()[c.gpu].Index), c.alike})
 			}
 		}
 		for _, one := range n.blocked {
@@ -137,10 +141,14 @@ func (w *world) blockersOf(k *kind) causes {
 	return all
 }
 
+// candidate is a GPU that could be repartitioned, the first of so many of its node that
+// are alike: all of them would give the same option.
+type candidate struct{ gpu, alike int }
+
 // repartitionable lists the GPUs of a node that could be repartitioned, and
 // counts what prevents it for the others in n.blocked. It is computed once:
 // most nodes have none, and every kind evaluates them.
-func (w *world) repartitionable(n *nodeState) []int {
+func (w *world) repartitionable(n *nodeState) []candidate {
 	if n.judged {
 		return n.candidates
 	}
@@ -150,13 +158,28 @@ func (w *world) repartitionable(n *nodeState) []int {
 		if !device.MIG || device.Model.Name != n.model {
 			continue
 		}
-		if s := w.splitGPU(n, c, true); s.why == "" {
-			n.candidates = append(n.candidates, c)
-		} else {
+		if i := slices.IndexFunc(n.candidates, func(o candidate) bool { return w.alike(n, o.gpu, c) }); i >= 0 {
+			n.candidates[i].alike++
+		} else if s := w.splitGPU(n, c, true); s.why != "" {
 			n.blocked.add(cause{string(s.why), gpuName(n.name, device.Index), 1})
+		} else {
+			n.candidates = append(n.candidates, candidate{c, 1})
 		}
 	}
 	return n.candidates
+}
+
+// alike reports whether splitGPU has the same answers for another GPU of a node as for
+// a candidate.
+func (w *world) alike(n *nodeState, a, b int) bool {
+	c, d := &n.gpus()[a], &n.gpus()[b]
+	return c.Health == d.Health && c.AllocationKnown == d.AllocationKnown && !n.repartition[b] && !(n.operating() && n.Operation.GPU == d.Index) &&
+		w.repartitionAgainAt(n, c.Index).Equal(w.repartitionAgainAt(n, d.Index)) &&
+		slices.EqualFunc(c.Instances, d.Instances, func(i, j Instance) bool {
+			since, known := w.idleSince(n, a, &i)
+			sinceToo, knownToo := w.idleSince(n, b, &j)
+			return i.Placement == j.Placement && i.Placed == j.Placed && (i.AllocatedTo == "") == (j.AllocatedTo == "") && known == knownToo && since.Equal(sinceToo)
+		})
 }
 
 // cheaper prefers, among equal costs, the GPU of which more instances stay.
@@ -196,9 +219,6 @@ func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, fu
 	n := &w.nodes[node]
 	c := &n.gpus()[device]
 	pool := &w.pools[n.pool]
-	if why := w.nodeBlocks(k, n); why != "" {
-		return option{}, why
-	}
 	o := option{kind: OptionRepartition, node: node, repartition: repartition{device: device}, at: n.changeAt}
 	if n.settling {
 		o.at = later(o.at, w.now.Add(aMoment))

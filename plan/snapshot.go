@@ -246,40 +246,26 @@ type GPU struct {
 // Instance of a MIG GPU.
 type Instance struct {
 	mig.Placement
+	AllocatedTo string // "namespace/pod", empty when free
 	Placed      bool
-	UUID        string
-	AllocatedTo string    // "namespace/pod", empty when free
 	IdleSince   time.Time // when it was last released; zero while allocated and for unknown
-	Busy        sample.Value
 	// UnusedSince is as a GPU's.
 	UnusedSince time.Time
+	UUID        string
+	Busy        sample.Value
 }
 
-// Pod requests GPUs, or has them allocated.
+// Pod requests GPUs, or has them allocated. What a plan reads of every running pod comes
+// first: there are many, and they lie far apart in memory.
 type Pod struct {
 	Namespace, Name string
-	UID             string // as a Node's
-	Owner           string // "Deployment/vllm", for users
 	Node            string // bound to, empty while pending
-	// Unschedulable is true once the scheduler has marked the pod; a pending pod
-	// without it may still be placed by the scheduler.
-	Unschedulable bool
-	Created       time.Time
-	PendingSince  time.Time
-	Priority      int32
-	Demand        demand.Demand
-	// Unreadable is why the demand could not be read, empty for a demand that
-	// could: the size of an unreadable demand is unknown.
-	Unreadable   string
-	CPUMilli     int64
-	MemoryMi     int64
-	NodeSelector map[string]string
-	Affinity     []NodeTerm // any term may match; empty matches every node
-	Tolerations  []Toleration
-	Others       []Resource
-	// PartsOn are the indexes of the node's GPUs on which a running pod has its
-	// parts, as its scheduler has recorded them; nil for unknown.
-	PartsOn []int
+	Demand          demand.Demand
+	CPUMilli        int64
+	MemoryMi        int64
+	Others          []Resource
+	// HostPorts are the ports that it takes on its node.
+	HostPorts []HostPort
 	// Groups are those of any pod's rules that select this pod.
 	Groups []string
 	// Spread, Apart and Near are its topology rules: evenly over places, not
@@ -287,32 +273,8 @@ type Pod struct {
 	Spread []Spread
 	Apart  []Rule
 	Near   []Rule
-	// Data are node labels that mark, with the value "true", nodes that have a
-	// dataset of the pod. It is placed there where it can be, and elsewhere otherwise.
-	Data []string
-	// HostPorts are the ports that it takes on its node.
-	HostPorts []HostPort
-	// Volumes are the pod's volumes that not all nodes can use: of each, a node must
-	// match a term.
-	Volumes [][]NodeTerm
-	// Unbound is why a volume of the pod can be used on no node for now, empty where
-	// all can.
-	Unbound string
-	// Evictable is false for a pod that must not be moved (safe-to-evict=false, no
-	// controller).
-	Evictable bool
-	// LocalStorage is true for a pod with a volume whose content is lost with the
-	// pod or its node: an emptyDir on disk, or a hostPath.
-	LocalStorage bool
-	// EvictFrom is when the pod may next be moved without losing work, such as
-	// after a checkpoint; zero for any time.
-	EvictFrom time.Time
 	// Budgets are the PodDisruptionBudgets that select the pod.
 	Budgets []Budget
-	// Leaving pods are terminating: their devices stay allocated until about
-	// LeavesAt.
-	Leaving  bool
-	LeavesAt time.Time
 	// Tenant is whose quota the pod counts towards, empty for none.
 	Tenant string
 	// Gang, "namespace/name", is a group that is of no use before GangMin of its
@@ -320,11 +282,51 @@ type Pod struct {
 	// the largest holds.
 	Gang    string
 	GangMin int
+	// DaemonSet pods and mirror pods do not keep a node from being empty.
+	DaemonSet bool
+	// Leaving pods are terminating: their devices stay allocated until about
+	// LeavesAt.
+	Leaving bool
+	// Unschedulable is true once the scheduler has marked the pod; a pending pod
+	// without it may still be placed by the scheduler.
+	Unschedulable bool
 	// Unmade pods do not exist yet: their owner creates them once they fit. They
 	// are demand like any other.
 	Unmade bool
-	// DaemonSet pods and mirror pods do not keep a node from being empty.
-	DaemonSet bool
+	// Evictable is false for a pod that must not be moved (safe-to-evict=false, no
+	// controller).
+	Evictable bool
+	// LocalStorage is true for a pod with a volume whose content is lost with the
+	// pod or its node: an emptyDir on disk, or a hostPath.
+	LocalStorage bool
+	LeavesAt     time.Time
+
+	UID          string // as a Node's
+	Owner        string // "Deployment/vllm", for users
+	Created      time.Time
+	PendingSince time.Time
+	Priority     int32
+	// Unreadable is why the demand could not be read, empty for a demand that
+	// could: the size of an unreadable demand is unknown.
+	Unreadable   string
+	NodeSelector map[string]string
+	Affinity     []NodeTerm // any term may match; empty matches every node
+	Tolerations  []Toleration
+	// PartsOn are the indexes of the node's GPUs on which a running pod has its
+	// parts, as its scheduler has recorded them; nil for unknown.
+	PartsOn []int
+	// Data are node labels that mark, with the value "true", nodes that have a
+	// dataset of the pod. It is placed there where it can be, and elsewhere otherwise.
+	Data []string
+	// Volumes are the pod's volumes that not all nodes can use: of each, a node must
+	// match a term.
+	Volumes [][]NodeTerm
+	// Unbound is why a volume of the pod can be used on no node for now, empty where
+	// all can.
+	Unbound string
+	// EvictFrom is when the pod may next be moved without losing work, such as
+	// after a checkpoint; zero for any time.
+	EvictFrom time.Time
 }
 
 // Budget is what a PodDisruptionBudget allows now.

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
@@ -50,7 +49,7 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 	}
 	s.at = later(s.at, w.repartitionAgainAt(n, c.Index))
 	rules := &w.pools[n.pool].MIG
-	if !rules.KeepsBusy && slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.AllocatedTo != "" }) {
+	if !rules.KeepsBusy && c.allocated() {
 		return split{why: blockAllocated}
 	}
 	unplaced := false
@@ -76,7 +75,7 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 	if unplaced && len(s.keep) > 0 {
 		return split{why: blockAllocated} // the places of allocated instances are unknown
 	}
-	s.before, s.keep, s.spare = layoutOf(c), mig.NewLayout(s.keep...), mig.NewLayout(s.spare...)
+	s.before = layoutOf(c)
 	s.removed = mig.Counts(s.spare)
 	return s
 }

@@ -127,11 +127,10 @@ func (w *world) tidyGPU(node, device int) (option, string) {
 func (w *world) keepsUntidy(n *nodeState, device int) string {
 	c := &n.GPUs[device]
 	rules := &w.pools[n.pool].MIG
-	allocated := slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.AllocatedTo != "" })
 	switch {
 	case !c.AllocationKnown:
 		return "its allocation is unknown"
-	case allocated && !rules.KeepsBusy:
+	case c.allocated() && !rules.KeepsBusy:
 		return "it is allocated, and has to be empty to be repartitioned"
 	case w.repartitionAgainAt(n, c.Index).After(w.now):
 		return "its repartition failed, next attempt in " + short(w.repartitionAgainAt(n, c.Index).Sub(w.now))

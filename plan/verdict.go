@@ -36,9 +36,9 @@ func (w *world) verdicts() []Verdict {
 	for i := range w.pools {
 		out = append(out, w.poolVerdict(i))
 	}
-	guaranteed, used := w.guaranteedBelow(), w.used()
+	used := w.used()
 	for i := range w.tenants {
-		out = append(out, w.tenantVerdict(&w.tenants[i], guaranteed[i], used))
+		out = append(out, w.tenantVerdict(&w.tenants[i], used))
 	}
 	return out
 }
@@ -54,21 +54,6 @@ func (w *world) used() quota.Tree {
 		}
 	}
 	return tree
-}
-
-// guaranteedBelow is what each tenant and its children are guaranteed together.
-func (w *world) guaranteedBelow() []quota.Amount {
-	sum := make([]quota.Amount, len(w.tenants))
-	if w.treeErr != nil {
-		return sum
-	}
-	for i := range w.tenants {
-		for _, above := range w.lineage(w.tenants[i].Name) {
-			j, _ := w.tenantNamed(above)
-			sum[j] = sum[j].Add(w.tenants[i].Guarantee)
-		}
-	}
-	return sum
 }
 
 // podVerdicts merges running pods, which are in order, with pending ones.
@@ -132,14 +117,14 @@ func (w *world) runningVerdict(r placedPod) Verdict {
 	return v
 }
 
-func (w *world) tenantVerdict(t *Tenant, guaranteed quota.Amount, tree quota.Tree) Verdict {
+func (w *world) tenantVerdict(t *Tenant, tree quota.Tree) Verdict {
 	v := Verdict{Kind: KindTenant, Subject: t.Name, Reason: WithinGuarantee}
 	if w.treeErr != nil {
 		v.Reason, v.Detail = DemandUnreadable, w.treeErr.Error()
 		return v
 	}
 	used, over := tree.Total(t.Name), tree.Borrowed(t.Name)
-	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", amountText(used), amountText(guaranteed), amountText(t.Limit))
+	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", amountText(used), amountText(tree.Guaranteed(t.Name)), amountText(t.Limit))
 	switch {
 	case !used.Fits(t.Limit):
 		v.Reason = QuotaExceeded

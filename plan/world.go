@@ -150,7 +150,7 @@ type nodeState struct {
 	// judged is set once candidates, the GPUs that could be repartitioned, and
 	// blocked, what prevents it for the others, are known.
 	judged     bool
-	candidates []int
+	candidates []candidate
 	blocked    causes
 	estimates  []estimate // by number of the request
 }
@@ -205,6 +205,7 @@ func (w *world) addPools(pools []Pool) {
 	slices.SortStableFunc(sorted, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
 	for i := range sorted {
 		p := &sorted[i]
+		p.Template.GPUs = sortedGPUs(p.Template.GPUs)
 		ps := poolState{Pool: p, action: -1, base: max(p.Target, p.Size, 0)}
 		ps.empty = capacity{cpu: stated(p.Template.CPUMilli), memory: stated(p.Template.MemoryMi), others: p.Template.Others, ports: p.Template.HostPorts}
 		single := p.Template.Labels[strategySingle] == "single"
@@ -381,11 +382,11 @@ func (w *world) kindOf(p *Pod) int {
 	return i
 }
 
-// layoutOf returns a GPU's instances as a sorted layout.
+// layoutOf returns the instances of a GPU of the world, which are in order, as a layout.
 func layoutOf(c *GPU) mig.Layout {
-	l := make(mig.Layout, 0, len(c.Instances))
-	for _, i := range c.Instances {
-		l = append(l, i.Placement)
+	l := make(mig.Layout, len(c.Instances))
+	for i := range c.Instances {
+		l[i] = c.Instances[i].Placement
 	}
-	return mig.NewLayout(l...)
+	return l
 }

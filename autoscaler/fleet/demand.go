@@ -1,13 +1,18 @@
 package fleet
 
 import (
+	"cmp"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
-	"github.com/gpuscale/gpuscale/plan/capacity"
 )
 
 // pools adds prices, backoffs and freezes.
@@ -53,27 +58,89 @@ const unlimited = 1e9
 // served are the verdicts of pods for which capacity is free or upcoming.
 var served = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
 
+// scaleOf measures requests on the GPUs of the snapshot.
+func scaleOf(s *plan.Snapshot) *plan.Scale {
+	models := map[gpu.Model]bool{}
+	for i := range s.Nodes {
+		for c := range s.Nodes[i].GPUs {
+			models[s.Nodes[i].GPUs[c].Model] = true
+		}
+	}
+	return plan.NewScale(s.Tables, slices.Collect(maps.Keys(models)))
+}
+
 // demand adds pending demand that is not served, in GPUs. Unreadable demand has no size:
 // its pods are counted.
-func (f *Fleet) demand(sv *capacity.Survey, r *Reconcile) {
+func (f *Fleet) demand(scale *plan.Scale, r *Reconcile) {
+	reasons := map[string]plan.Reason{} // of pending pods: most run
+	for i := range r.Pods {
+		if r.Pods[i].Node == "" {
+			reasons[r.Pods[i].Key()] = ""
+		}
+	}
+	for i := range r.Plan.Verdicts {
+		v := &r.Plan.Verdicts[i]
+		if _, isPending := reasons[v.Subject]; isPending && v.Kind == plan.KindPod {
+			reasons[v.Subject] = v.Reason
+		}
+	}
+	type kind struct{ shape, reason string }
+	sums := map[kind]float64{}
+	for i := range r.Pods {
+		p := &r.Pods[i]
+		reason := reasons[p.Key()]
+		switch {
+		case p.Node != "", slices.Contains(served, reason):
+		case p.Unreadable != "":
+			sums[kind{unreadable, string(reason)}]++
+		case !p.Demand.Zero():
+			sums[kind{shapeOf(scale, p.Demand), string(reason)}] += scale.GPUs(p.Demand)
+		}
+	}
 	shapes := map[string]bool{}
-	for _, row := range sv.Pending(r.Plan.Verdicts) {
-		if slices.Contains(served, row.Reason) {
-			continue
+	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b kind) int {
+		return cmp.Or(strings.Compare(a.reason, b.reason), strings.Compare(a.shape, b.shape))
+	}) {
+		gpus := sums[k]
+		if !shapes[k.shape] && len(shapes) >= maxShapes {
+			k.shape = metric.Other
 		}
-		shape, size := row.Shape, max(float64(row.Size.Compute), float64(row.Size.Memory))/capacity.GPUShares
-		if !row.Readable {
-			shape, size = unreadable, float64(row.Pods)
-		}
-		if !shapes[shape] && len(shapes) >= maxShapes {
-			shape = metric.Other
-		}
-		shapes[shape] = true
-		f.add(metric.AutoscalerPendingGPUs, size, shape, string(row.Reason))
+		shapes[k.shape] = true
+		f.add(metric.AutoscalerPendingGPUs, gpus, k.shape, k.reason)
 	}
 }
 
 const unreadable = "(unreadable)"
+
+// shapeOf is a request in short: the profiles of MIG requests ("1g.10gb",
+// "1g.10gb*2"), else the number of GPUs ("8", "0.5", "2x0.5" of different GPUs), with the
+// vendor where it is not NVIDIA.
+func shapeOf(scale *plan.Scale, d demand.Demand) string {
+	var words []string
+	for _, in := range d.MIG {
+		word := in.Name
+		if in.Count != 1 {
+			word += "*" + strconv.Itoa(in.Count)
+		}
+		words = append(words, word)
+	}
+	if len(words) > 0 {
+		return strings.Join(words, " ")
+	}
+	gpus, text := scale.GPUs(d), ""
+	if f := d.Fraction; f != nil && f.GPUs > 1 {
+		gpus, text = gpus/float64(f.GPUs), strconv.Itoa(f.GPUs)+"x"
+	}
+	if gpus < 0.005 { // what is not zero never prints as zero
+		text += strconv.FormatFloat(gpus, 'g', 2, 64)
+	} else {
+		text += strconv.FormatFloat(math.Round(gpus*100)/100, 'f', -1, 64)
+	}
+	if d.Vendor != "nvidia" && d.Vendor != "" {
+		text += " " + d.Vendor
+	}
+	return text
+}
 
 // hpas adds the replicas and limits of HPAs. Values that their controller has not
 // published are absent.
@@ -92,14 +159,13 @@ func (f *Fleet) hpas(r *Reconcile) {
 }
 
 // forecasts adds forecast demand, in GPUs.
-func (f *Fleet) forecasts(sv *capacity.Survey, r *Reconcile) {
+func (f *Fleet) forecasts(scale *plan.Scale, r *Reconcile) {
 	for i := range r.Forecasts[:min(len(r.Forecasts), maxNamed)] {
 		fc := &r.Forecasts[i]
 		if fc.Unsure != "" {
 			continue
 		}
-		size := sv.SizeOf(&fc.Like)
-		gpus := max(float64(size.Compute), float64(size.Memory)) / capacity.GPUShares
+		gpus := scale.GPUs(fc.Like.Demand)
 		f.add(metric.AutoscalerForecastGPUs, gpus*fc.Low, fc.Name, "low")
 		f.add(metric.AutoscalerForecastGPUs, gpus*fc.Expected, fc.Name, "expected")
 		f.add(metric.AutoscalerForecastGPUs, gpus*fc.High, fc.Name, "high")

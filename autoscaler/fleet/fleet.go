@@ -2,7 +2,8 @@ package fleet
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
-	"github.com/gpuscale/gpuscale/plan/capacity"
 )
 
 const (
@@ -43,8 +43,7 @@ type Fleet struct {
 	mu        sync.Mutex
 	leading   bool
 	surveyed  time.Time
-	ledger    *capacity.Ledger
-	begun     time.Time                       // when the ledger started at zero
+	gpuTime   gpuTime
 	gauges    map[string]*prometheus.GaugeVec // of the last survey
 	counts    *counts
 	latencies *latencies
@@ -59,9 +58,8 @@ func New() *Fleet {
 
 // reset deletes all state.
 func (f *Fleet) reset() {
-	f.surveyed, f.begun = time.Time{}, time.Time{}
+	f.surveyed, f.gpuTime = time.Time{}, gpuTime{}
 	f.clear()
-	f.ledger = newLedger()
 	f.counts, f.latencies = newCounts(), newLatencies()
 }
 
@@ -69,12 +67,6 @@ func (f *Fleet) clear() {
 	for _, g := range f.gauges {
 		g.Reset()
 	}
-}
-
-func newLedger() *capacity.Ledger {
-	o := capacity.DefaultLedgerOptions()
-	o.MaxRows = maxRows
-	return capacity.NewLedger(o)
 }
 
 // Lead sets whether this replica leads. Without leading it has no series; when it leads
@@ -102,35 +94,21 @@ func (f *Fleet) Observe(r Reconcile) error {
 	if since := r.Now.Sub(f.surveyed); !f.surveyed.IsZero() && since >= 0 && since < every {
 		// The GPUs' states are those of the last survey; the counters advance in every
 		// reconcile, since scrapes are not aligned with surveys.
-		_ = f.ledger.Advance(r.Now) // an error recurs at the next survey, which returns it
+		_ = f.gpuTime.advance(r.Now) // an error recurs at the next survey, which returns it
 		return nil
 	}
 	f.surveyed = r.Now
-	survey := capacity.NewSurvey(r.Snapshot, capacity.DefaultRules())
-	if f.begun.IsZero() {
-		f.begun = r.Now
-	}
-	err := f.account(&survey)
+	survey := newSurvey(&r.Snapshot)
+	err := f.gpuTime.survey(survey)
 	f.clear()
-	f.gpus(&survey)
+	f.gpus(survey)
 	f.pools(&r)
 	f.tenants(&r)
-	f.demand(&survey, &r)
+	scale := scaleOf(&r.Snapshot)
+	f.demand(scale, &r)
 	f.hpas(&r)
-	f.forecasts(&survey, &r)
+	f.forecasts(scale, &r)
 	return err
-}
-
-// account adds a survey to the ledger.
-func (f *Fleet) account(survey *capacity.Survey) error {
-	o := survey.Observation()
-	err := f.ledger.Add(o)
-	if err == nil {
-		return nil
-	}
-	f.ledger, f.begun = newLedger(), survey.At
-	_ = f.ledger.Add(o) // an empty ledger accepts any time
-	return fmt.Errorf("the ledger of GPU time restarts at zero: %w", err)
 }
 
 // Describe implements prometheus.Collector.
@@ -196,10 +174,10 @@ func (f *Fleet) add(d metric.Desc, number float64, labels ...string) {
 	f.gauges[d.Name].WithLabelValues(allNamed(labels)...).Add(number)
 }
 
-// counter is a counter of the ledger. It was 0 at f.begun, its created timestamp, so that
-// rate() sees the first increase.
+// counter is a counter of the ledger. It was 0 when the ledger began, its created
+// timestamp, so that rate() sees the first increase.
 func (f *Fleet) counter(d metric.Desc, number float64, labels ...string) prometheus.Metric {
-	return prometheus.MustNewConstMetricWithCreatedTimestamp(counterDescs[d.Name], prometheus.CounterValue, number, f.begun, allNamed(labels)...)
+	return prometheus.MustNewConstMetricWithCreatedTimestamp(counterDescs[d.Name], prometheus.CounterValue, number, f.gpuTime.begun, allNamed(labels)...)
 }
 
 // named is a label that is never empty, since Prometheus takes an empty one for none
@@ -222,41 +200,30 @@ func flag(b bool) float64 {
 
 // times collects GPU time by use, and its total.
 func (f *Fleet) times(ch chan<- prometheus.Metric) {
-	rows := f.ledger.Rows()
-	for i := 0; i < len(rows); {
-		sum := capacity.Time(0)
-		pool, model := rows[i].Pool, rows[i].Model
-		for ; i < len(rows) && rows[i].Pool == pool && rows[i].Model == model; i++ {
-			sum += f.row(ch, &rows[i])
-		}
-		ch <- f.counter(metric.AutoscalerCapacityGPUSeconds, seconds(sum), pool, model)
-	}
-}
-
-// row collects the uses of one row and returns their sum. All uses that the row can have
-// are exported from the start, at 0: otherwise rate() would miss the first increase.
-func (f *Fleet) row(ch chan<- prometheus.Metric, r *capacity.Row) (sum capacity.Time) {
-	allocated := r.Tenant != "" || r.Namespace != ""
-	for p := range capacity.NumPlaces {
-		if v := r.Time[p]; v != 0 || p.OfPod() == allocated {
-			ch <- f.counter(metric.AutoscalerGPUSeconds, seconds(v), r.Pool, r.Model, r.Tenant, r.Namespace, p.String())
-			sum += v
+	sums := map[key]float64{}
+	for _, k := range f.gpuTime.keys() {
+		for u, seconds := range f.gpuTime.rows[k].seconds {
+			// All uses that the row can have are exported from the start, at 0: otherwise
+			// rate() would miss the first increase.
+			if ofPod := k.tenant != "" || k.namespace != ""; seconds != 0 || use(u).ofPod() == ofPod {
+				ch <- f.counter(metric.AutoscalerGPUSeconds, seconds, k.pool, k.model, k.tenant, k.namespace, metric.PlaceWords()[u])
+				sums[key{pool: k.pool, model: k.model}] += seconds
+			}
 		}
 	}
-	return sum
+	for k, seconds := range sums {
+		ch <- f.counter(metric.AutoscalerCapacityGPUSeconds, seconds, k.pool, k.model)
+	}
 }
-
-// seconds of whole GPUs.
-func seconds(t capacity.Time) float64 { return float64(t) / (capacity.GPUShares * 1000) }
 
 // gpus adds the states of the GPUs.
-func (f *Fleet) gpus(sv *capacity.Survey) {
-	for _, row := range sv.Supply() {
-		for s := range capacity.NumStates {
-			f.add(metric.AutoscalerGPUs, row.Size[s].GPUs(), row.Pool, row.Model, s.String())
+func (f *Fleet) gpus(v *survey) {
+	for _, k := range slices.SortedFunc(maps.Keys(v.rows), key.compare) { // so that sums are always the same
+		for u, gpus := range v.rows[k] {
+			f.add(metric.AutoscalerGPUs, gpus, k.pool, k.model, use(u).state())
 		}
 	}
-	for _, loss := range sv.Stranded() {
-		f.add(metric.AutoscalerStrandedGPUs, loss.Size.GPUs(), loss.Pool, loss.Cause.String())
+	for at, gpus := range v.stranded {
+		f.add(metric.AutoscalerStrandedGPUs, gpus, at[0], at[1])
 	}
 }

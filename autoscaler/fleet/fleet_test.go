@@ -35,6 +35,8 @@ import (
 //	                 the pods that fit and reconciles. Actions on the pool of fail fail,
 //	                 others succeed; failures is the pool's number of successive
 //	                 failures; acted is the duration of the reconcile
+//	snapshot         the fleet begins again with these lines alone, as they are: nothing
+//	                 is bound, planned or done
 //	hpa NS/NAME min=1 max=4 [current=2 desired=3] [limits=A,B]
 //	show NAME …      the series of these names, without gpuscale_autoscaler_
 //	lead no|yes      whether the replica leads
@@ -75,6 +77,14 @@ func (c *testCase) do(d *datadriven.TestData) (string, error) {
 	switch d.Cmd {
 	case "reconcile":
 		return "ok\n", c.reconcile(words, d.Input)
+	case "snapshot":
+		s, _, err := scenario.Parse(d.Input)
+		if err != nil {
+			return "", err
+		}
+		c.fleet.Lead(false)
+		c.fleet.Lead(true)
+		return "ok\n", c.fleet.Observe(fleet.Reconcile{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}})
 	case "hpa":
 		return "ok\n", c.hpa(d.CmdArgs[0].Key, words)
 	case "lead":
@@ -161,7 +171,7 @@ func learned(text string) map[string]pools.Learned {
 	return map[string]pools.Learned{pool: {Failures: failures}}
 }
 
-// show prints series without help, type, the common prefix and zeros.
+// show prints series without help, type, the common prefix and zeros, to nine digits.
 func (c *testCase) show(names []datadriven.CmdArg) (string, error) {
 	families, err := c.registry.Gather()
 	if err != nil {
@@ -179,8 +189,8 @@ func (c *testCase) show(names []datadriven.CmdArg) (string, error) {
 				return "", err
 			}
 			for line := range strings.Lines(text.String()) {
-				if !strings.HasPrefix(line, "#") && !strings.HasSuffix(line, "} 0\n") {
-					out.WriteString(strings.TrimPrefix(line, "gpuscale_autoscaler_"))
+				if series, number, _ := strings.Cut(line, "} "); !strings.HasPrefix(line, "#") && number != "0\n" {
+					out.WriteString(strings.TrimPrefix(series, "gpuscale_autoscaler_") + rounded(number))
 				}
 			}
 		}
@@ -189,6 +199,15 @@ func (c *testCase) show(names []datadriven.CmdArg) (string, error) {
 		return "nothing\n", nil
 	}
 	return out.String(), nil
+}
+
+// rounded is the end of a line, "} 0.857142857": a number of nine digits.
+func rounded(number string) string {
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil { // a series without labels
+		return number
+	}
+	return "} " + strconv.FormatFloat(v, 'g', 9, 64) + "\n"
 }
 
 // lint checks the exposition: Prometheus' naming rules, no empty label.
@@ -259,6 +278,9 @@ func TestUsesAddUpToTheCapacity(t *testing.T) {
 				surveyed, gpus, fresh = now, countGPUs(s), false
 			}
 			before = checkUses(t, f, want, before)
+			if got := sumOf(t, f, "gpuscale_autoscaler_gpus"); math.Abs(got-float64(gpus)) > 1e-6 {
+				t.Fatalf("the states add up to %v, there are %d GPUs", got, gpus)
+			}
 		}
 	})
 }
@@ -312,6 +334,44 @@ func gather(t interface{ Fatal(...any) }, c prometheus.Collector) []*dto.MetricF
 		t.Fatal(err)
 	}
 	return families
+}
+
+// sumOf is the sum of a family's series.
+func sumOf(t interface{ Fatal(...any) }, f *fleet.Fleet, name string) float64 {
+	sum := 0.0
+	for _, family := range gather(t, f) {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// TestManyNamespaces: beyond its bound the ledger keeps its size, and its sum.
+func TestManyNamespaces(t *testing.T) {
+	f := fleet.New()
+	f.Lead(true)
+	for step := range 3 {
+		s := plan.Snapshot{Now: epoch.Add(time.Duration(step) * time.Minute)}
+		for i := range 2500 {
+			c := plan.GPU{AllocationKnown: true, AllocatedTo: []string{fmt.Sprintf("team-%d/x", i)}}
+			s.Nodes = append(s.Nodes, plan.Node{Name: fmt.Sprint("n", i), Ready: true, GPUs: []plan.GPU{c}})
+		}
+		if err := f.Observe(fleet.Reconcile{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	series := 0
+	for _, family := range gather(t, f) {
+		if family.GetName() == "gpuscale_autoscaler_gpu_seconds_total" {
+			series = len(family.GetMetric())
+		}
+	}
+	if got := sumOf(t, f, "gpuscale_autoscaler_gpu_seconds_total"); got != 2500*120 || series > 4*2001+13 {
+		t.Errorf("%v seconds in %d series", got, series)
+	}
 }
 
 func countGPUs(s plan.Snapshot) int {

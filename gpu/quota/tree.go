@@ -27,7 +27,7 @@ type Tenant struct {
 type Tree struct {
 	nodes  []node // parents before children, shared
 	byName map[string]int
-	used   []use // by node
+	used   []*use // by node; what is pointed to does not change
 }
 
 // node is a Tenant in its place.
@@ -35,6 +35,7 @@ type node struct {
 	Tenant
 	parent   int // index, -1 for a root
 	children []int
+	below    Amount // guaranteed to it and its children
 	share    Amount // own guarantee and what the children lend into it
 	lent     Amount // of share, what it lends to its parent
 	kept     Amount // of share, what it does not
@@ -48,10 +49,11 @@ func NewTree(tenants []Tenant) (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	t := Tree{nodes: make([]node, len(order)), byName: make(map[string]int, len(order)), used: make([]use, len(order))}
+	t := Tree{nodes: make([]node, len(order)), byName: make(map[string]int, len(order)), used: make([]*use, len(order))}
 	for i, tenant := range order {
 		t.nodes[i] = node{Tenant: tenant, parent: -1}
 		t.byName[tenant.Name] = i
+		t.used[i] = &use{}
 		if tenant.Parent != "" {
 			p := t.index(tenant.Parent) // before it, since parents come first
 			t.nodes[i].parent = p
@@ -59,19 +61,18 @@ func NewTree(tenants []Tenant) (Tree, error) {
 		}
 	}
 	var errs []error
-	guaranteed := make([]Amount, len(t.nodes)) // with everything below
 	for i := len(t.nodes) - 1; i >= 0; i-- {
 		n := &t.nodes[i]
 		n.share = n.share.Add(n.Guarantee)
-		guaranteed[i] = guaranteed[i].Add(n.Guarantee)
+		n.below = n.below.Add(n.Guarantee)
 		n.lent = n.share.Min(n.Lend)
 		n.kept = Amount{Compute: keep(n.share.Compute, n.lent.Compute), Memory: keep(n.share.Memory, n.lent.Memory)}
 		if n.parent >= 0 {
 			t.nodes[n.parent].share = t.nodes[n.parent].share.Add(n.lent)
-			guaranteed[n.parent] = guaranteed[n.parent].Add(guaranteed[i])
+			t.nodes[n.parent].below = t.nodes[n.parent].below.Add(n.below)
 		}
-		if !guaranteed[i].Fits(n.Limit) {
-			errs = append(errs, fmt.Errorf("tenant %q: limit %s is below the guarantee %s", n.Name, n.Limit, guaranteed[i]))
+		if !n.below.Fits(n.Limit) {
+			errs = append(errs, fmt.Errorf("tenant %q: limit %s is below the guarantee %s", n.Name, n.Limit, n.below))
 		}
 	}
 	return t, errors.Join(errs...)
@@ -140,6 +141,35 @@ func missing(tenants, order []Tenant) []string {
 func byName(tenants []Tenant) []Tenant {
 	slices.SortFunc(tenants, func(a, b Tenant) int { return cmp.Compare(a.Name, b.Name) })
 	return tenants
+}
+
+// Guaranteed returns what a tenant and all below it are guaranteed.
+func (t Tree) Guaranteed(name string) Amount {
+	if i := t.index(name); i >= 0 {
+		return t.nodes[i].below
+	}
+	return Amount{}
+}
+
+// Within reports whether a tenant is the other or below it.
+func (t Tree) Within(name, other string) bool {
+	for i := t.index(name); i >= 0; i = t.nodes[i].parent {
+		if t.nodes[i].Name == other {
+			return true
+		}
+	}
+	return false
+}
+
+// Full names the first tenant, from this one to the root, whose limit an additional
+// amount would exceed, and that limit; empty for none.
+func (t Tree) Full(name string, a Amount) (string, Amount) {
+	for i := t.index(name); i >= 0; i = t.nodes[i].parent {
+		if n := &t.nodes[i]; !t.used[i].total.Add(a).Fits(n.Limit) {
+			return n.Name, n.Limit
+		}
+	}
+	return "", Amount{}
 }
 
 // index finds a tenant, -1 for none.

@@ -76,6 +76,21 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestFull: the first tenant on the way to the root is named whose limit is exceeded.
+func TestFull(t *testing.T) {
+	root, a := team("root", "", 0), team("a", "root", 7)
+	root.Limit, a.Limit = slices7(20), slices7(9)
+	tr := take(t, tree(t, root, a, team("b", "root", 7)), "b", 12)
+	for n, want := range map[int64]string{8: "", 9: "root", 10: "a"} {
+		if got, limit := tr.Full("a", slices7(n)); got != want || got == "a" && limit != a.Limit {
+			t.Errorf("%d more: %q of %v, want %q", n, got, limit, want)
+		}
+	}
+	if tr.Guaranteed("root") != slices7(14) || !tr.Within("a", "root") || tr.Within("root", "a") || tr.Within("a", "b") {
+		t.Error("what is below the root is not known")
+	}
+}
+
 // TestSlicesRunOutSeparately: compute and memory run out separately: 3g+3g takes eight of memory, six of compute.
 func TestSlicesRunOutSeparately(t *testing.T) {
 	a := team("a", "", 0)
@@ -232,7 +247,7 @@ func TestConservation(t *testing.T) {
 			}
 		}
 		for i := range full.nodes {
-			if full.used[i] != (use{}) {
+			if *full.used[i] != (use{}) {
 				r.Fatalf("all removed, and %s still uses %v", full.nodes[i].Name, full.used[i])
 			}
 		}

@@ -90,14 +90,14 @@ func (t Tree) Remove(name string, a Amount) (Tree, error) {
 // change adds a to what node i uses and carries it up to the root.
 func (t Tree) change(i int, a Amount) Tree {
 	t.used = slices.Clone(t.used)
-	t.used[i].own = t.used[i].own.Add(a)
-	drawn := a
+	own, drawn := a, a
 	for i >= 0 {
-		n, u := &t.nodes[i], &t.used[i]
+		n, u := &t.nodes[i], *t.used[i]
 		before := u.drawn.Sub(n.kept).Floor()
-		u.total, u.drawn = u.total.Add(a), u.drawn.Add(drawn)
+		u.own, u.total, u.drawn = u.own.Add(own), u.total.Add(a), u.drawn.Add(drawn)
 		drawn = u.drawn.Sub(n.kept).Floor().Sub(before)
-		i = n.parent
+		t.used[i] = &u
+		own, i = Amount{}, n.parent
 	}
 	return t
 }

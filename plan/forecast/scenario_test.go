@@ -3,6 +3,7 @@ package forecast
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -138,4 +139,30 @@ func nearest(points []sample.Point, ago time.Duration) int {
 		}
 	}
 	return best
+}
+
+// String is the forecast in one line.
+func (f Forecast) String() string {
+	if !f.Enough {
+		return fmt.Sprintf("in %s: not enough data: %s: %s", Short(f.Horizon), f.Reason, f.Why)
+	}
+	return fmt.Sprintf("in %s: %s (%s … %s at %.3g %%) by %s; %s", Short(f.Horizon),
+		number(f.Expected), number(f.Low), number(f.High), 100*f.Level, f.way(), f.Error)
+}
+
+// way is the method with its season.
+func (f Forecast) way() string { return way(f.Method, f.Season) }
+
+// String is the error in one line.
+func (e Error) String() string {
+	return fmt.Sprintf("MAPE %s, MASE %s, coverage %s in %d tests", number(e.MAPE), number(e.MASE), number(e.Coverage), e.Tests)
+}
+
+// number prints a value to three digits.
+func number(v sample.Value) string {
+	x, ok := v.Get()
+	if !ok {
+		return "unknown"
+	}
+	return strconv.FormatFloat(x, 'g', 3, 64)
 }
