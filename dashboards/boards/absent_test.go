@@ -3,6 +3,7 @@ package boards_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,13 +21,13 @@ import (
 // Without a family of series no query that reads it shows a value as good, by a
 // threshold or a word.
 func TestNothingIsWellWithoutItsSeries(t *testing.T) {
-	judged, dropped := 0, 0
+	judged, dropped, all := 0, 0, readersOf(t)
 	for _, s := range ruled() {
 		if s.Name == states.Empty {
 			continue // there is nothing to drop
 		}
 		for _, family := range append(s.Families(), records()...) {
-			readers := readersOf(t, family)
+			readers := all[family]
 			if len(readers) == 0 {
 				continue
 			}
@@ -65,15 +66,17 @@ func (r reader) name() string {
 	return fmt.Sprintf("%s/%s #%d", r.board.UID, r.panel.Title, r.query+1)
 }
 
-// readersOf are the queries that read a family, a histogram by its parts.
-func readersOf(t *testing.T, family string) []reader {
+// readersOf are the queries that read each family, a histogram by its parts.
+func readersOf(t *testing.T) map[string][]reader {
 	t.Helper()
-	var all []reader
+	all := map[string][]reader{}
 	for _, b := range boards.All() {
 		for _, p := range panels(b) {
 			for i := range p.Queries {
-				if slices.Contains(familiesOf(t, b, p, i), family) {
-					all = append(all, reader{b, p, i})
+				names := familiesOf(t, b, p, i)
+				slices.Sort(names)
+				for _, family := range slices.Compact(names) {
+					all[family] = append(all[family], reader{b, p, i})
 				}
 			}
 		}
@@ -113,7 +116,7 @@ func madeOf(r rules.Rule) []string {
 	var out []string
 	for _, name := range states.Reads(r) {
 		for _, suffix := range suffixes {
-			if whole, ok := repartition(name, suffix); ok {
+			if whole, ok := strings.CutSuffix(name, suffix); ok && whole != "" {
 				out = append(out, whole)
 			}
 		}
@@ -129,19 +132,12 @@ func alternatives(m *labels.Matcher) []string {
 	var out []string
 	for _, name := range all {
 		for _, suffix := range suffixes {
-			if whole, ok := repartition(name, suffix); ok {
+			if whole, ok := strings.CutSuffix(name, suffix); ok && whole != "" {
 				out = append(out, whole)
 			}
 		}
 	}
 	return out
-}
-
-func repartition(name, suffix string) (string, bool) {
-	if len(name) <= len(suffix) || name[len(name)-len(suffix):] != suffix {
-		return "", false
-	}
-	return name[:len(name)-len(suffix)], true
 }
 
 // wellCells are the texts of a query's values that are shown as good.
