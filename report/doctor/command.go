@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // Lengths of untrusted text in output.
@@ -19,10 +21,10 @@ const (
 
 // Clean makes untrusted text safe to print: one line, no control characters, no terminal
 // escapes, no change of writing direction, at most limit characters.
-func Clean(text string, limit int) string {
+func Clean(words string, limit int) string {
 	var b strings.Builder
 	n := 0
-	for _, r := range text {
+	for _, r := range words {
 		if n == limit {
 			b.WriteString("…")
 			break
@@ -40,17 +42,6 @@ func Clean(text string, limit int) string {
 	return b.String()
 }
 
-// bare are the characters without a meaning in any shell.
-const bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
-
-// quote writes a word for a POSIX shell.
-func quote(word string) string {
-	if word != "" && strings.Trim(word, bare) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
 // command joins words for a shell; empty where a word has invisible characters, which must
 // not be pasted, or the command is too long to review.
 func command(words ...string) string {
@@ -59,7 +50,7 @@ func command(words ...string) string {
 		if !utf8.ValidString(w) || strings.ContainsFunc(w, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			return ""
 		}
-		quoted[i] = quote(w)
+		quoted[i] = text.Quote(w)
 	}
 	line := strings.Join(quoted, " ")
 	if len(line) > maxCommand {

@@ -14,10 +14,8 @@ import (
 const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
-	nodes := l.nodes()
-	poolsKnown := l.use(Pools)
-	autoscalers := l.programs("autoscaler")
-	for _, n := range nodes {
+	poolsKnown, autoscalers := l.has(Pools), l.programs("autoscaler")
+	for _, n := range l.f.Nodes {
 		marks := marksOf(n)
 		if !n.Spec.Unschedulable || len(marks) == 0 {
 			continue
@@ -33,10 +31,7 @@ func orphanCordon(l *look) {
 		l.fault(Finding{
 			Object: "Node " + n.Name, Seen: "it is cordoned by us (" + named(marks) + "), and " + why,
 			Fix: "Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.",
-			Commands: []string{
-				l.kubectl(words...), l.kubectl("uncordon", n.Name),
-			},
-		})
+		}, l.kubectl(words...), l.kubectl("uncordon", n.Name))
 	}
 }
 
@@ -88,7 +83,7 @@ const forgotten = 24 * time.Hour
 // cordonForgotten: GPUs of cordoned nodes cost as much as others, and gpuscale removes
 // only its own cordons.
 func cordonForgotten(l *look) {
-	for _, n := range l.nodes() {
+	for _, n := range l.f.Nodes {
 		if !n.Spec.Unschedulable || !isGPU(n) || len(marksOf(n)) > 0 {
 			continue
 		}
@@ -98,9 +93,8 @@ func cordonForgotten(l *look) {
 		}
 		l.warn(Finding{
 			Object: "Node " + n.Name, Seen: "it has been cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us",
-			Fix:      "Uncordon or remove it, unless it is under maintenance.",
-			Commands: []string{l.kubectl("uncordon", n.Name)},
-		})
+			Fix: "Uncordon or remove it, unless it is under maintenance.",
+		}, l.kubectl("uncordon", n.Name))
 	}
 }
 

@@ -66,19 +66,20 @@ func exporterMissing(l *look) {
 	exporters := l.programs("exporter")
 	gpuNodes, scraped := l.answer(GPUNodes)
 	if len(exporters) == 0 && l.has(DaemonSets) && len(gpuNodes) == 0 {
-		l.skip("no exporter of gpuscale was found")
+		if scraped {
+			l.skip("no exporter of gpuscale was found")
+		}
 		return
 	}
 	old, _ := l.answer(SamplesOld)
-	nodes := l.nodes()
 	ready := map[string]bool{} // exporters of ours by node
-	for _, p := range l.pods() {
+	for _, p := range l.f.Pods {
 		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
 			ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || podReady(p)
 		}
 	}
 	exported, stale := byNode(gpuNodes), byNode(old)
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		if !isGPU(n) || !isReady(n) || changing(n) {
 			continue
 		}
@@ -186,16 +187,14 @@ type beside struct {
 }
 
 func twoExporters(l *look) {
-	pods := l.pods()
-	l.use(DaemonSets)
 	ours := map[string]bool{}
-	for _, p := range pods {
+	for _, p := range l.f.Pods {
 		if isProgram("exporter", p.Labels, p.Spec) {
 			ours[p.Spec.NodeName] = true
 		}
 	}
 	both := map[beside][]string{} // nodes
-	for _, p := range pods {
+	for _, p := range l.f.Pods {
 		if p.Spec.NodeName == "" || !ours[p.Spec.NodeName] || isProgram("exporter", p.Labels, p.Spec) || !runs(p.Spec, "dcgm-exporter") {
 			continue
 		}

@@ -8,6 +8,8 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // serving reports for each group whether our adapter serves it now: only then is the
@@ -59,12 +61,10 @@ func hpaMetricUnknown(l *look) {
 	if len(hpas) == 0 || len(l.adapters()) == 0 {
 		return
 	}
-	l.use(APIServices)
-	l.use(Services)
 	// The list of a group that no HPA uses is not required.
 	for group, source := range map[string]*Source{groupCustom: CustomMetrics, groupExternal: ExternalMetrics} {
-		if len(asking(hpas, group)) > 0 {
-			l.use(source)
+		if len(asking(hpas, group)) > 0 && !l.has(source) {
+			l.cannot("%s", l.f.Missing[source])
 		}
 	}
 	serving := l.serving()
@@ -99,36 +99,14 @@ func hpaMetricUnknown(l *look) {
 func nearest(name string, list []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, candidate := range list {
-		if d := distance(name, candidate); d < least {
+		if len(name) > maxName || len(candidate) > maxName {
+			continue
+		}
+		if d := text.Distance(name, candidate); d < least {
 			best, least = candidate, d
 		}
 	}
 	return best
-}
-
-// distance counts the letters to change, as Levenshtein does. Long names are not
-// compared.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		above := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := above
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			above = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // elsewhere reports whether an HPA's failure has a cause that another check reports: an

@@ -83,7 +83,7 @@ func TestAll(t *testing.T) {
 			t.Errorf("check %q is not whole, or is there twice", c.ID)
 		}
 		ids[c.ID] = true
-		for _, s := range c.Looks {
+		for _, s := range slices.Concat(c.Looks, c.May) {
 			if !sources[s] {
 				t.Errorf("check %s reads %s, which no source has", c.ID, s.Name)
 			}

@@ -60,9 +60,7 @@ func (l *look) migLogs(node string) []string {
 }
 
 func migFailed(l *look) {
-	nodes := l.nodes()
-	l.use(Pods)
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		r, ours, _ := recordOf(n)
 		f := Finding{Object: "Node " + n.Name}
 		if n.Labels[labelMIGState] == "failed" {
@@ -100,9 +98,7 @@ const maxUndo = 5
 const wedged = 10 * time.Minute
 
 func migWedged(l *look) {
-	nodes := l.nodes()
-	l.use(Pods)
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		if !changing(n) {
 			continue
 		}
@@ -163,22 +159,19 @@ const labelStrategy = "nvidia.com/mig.strategy"
 // migStrategy: a pool's GPUs are to be repartitioned, and the device plugin offers instances
 // under other names than the planner requests.
 func migStrategy(l *look) {
-	nodes := l.nodes()
-	l.use(DaemonSets)
 	pools := map[string]bool{}
 	for _, p := range l.pools() {
 		pools[p.Name] = p.Spec.MIG != nil && p.Spec.MIG.Actuator != "none"
 	}
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		pool, strategy := n.Labels[v1alpha1.NodePoolLabel], n.Labels[labelStrategy]
 		if !pools[pool] || strategy != "single" && strategy != "none" {
 			continue
 		}
 		l.fault(Finding{
 			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
-			Fix:      "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.",
-			Commands: []string{l.mixed(n)},
-		})
+			Fix: "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.",
+		}, l.mixed(n))
 	}
 }
 

@@ -60,8 +60,7 @@ func published(text string) []mig.Spec {
 }
 
 func profileImpossible(l *look) {
-	pods := l.pods()
-	if !l.use(Nodes) || !l.use(Pools) {
+	if !l.has(Nodes, Pools) {
 		return
 	}
 	offered := map[string]bool{}
@@ -73,7 +72,7 @@ func profileImpossible(l *look) {
 		}
 	}
 	tables := l.tables()
-	for _, p := range pods {
+	for _, p := range l.f.Pods {
 		if p.Status.Phase != corev1.PodPending || p.Spec.NodeName != "" {
 			continue
 		}

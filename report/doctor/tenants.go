@@ -95,9 +95,6 @@ func (w *Workload) lacks() bool {
 }
 
 func podsRefused(l *look) {
-	for _, s := range l.check.Looks {
-		l.use(s)
-	}
 	for _, e := range l.f.refused() {
 		of := e.InvolvedObject
 		switch of.Kind {
@@ -127,8 +124,7 @@ func podsRefused(l *look) {
 }
 
 func limitRangeGPUs(l *look) {
-	pods := l.pods()
-	if l.use(LimitRanges) && len(l.f.LimitRanges) == 0 {
+	if l.has(LimitRanges) && len(l.f.LimitRanges) == 0 {
 		l.skip("there is no LimitRange")
 	}
 	for _, r := range l.f.LimitRanges {
@@ -139,7 +135,7 @@ func limitRangeGPUs(l *look) {
 			case corev1.LimitTypePod:
 				l.perPod(r, at, item)
 			}
-			l.above(r, at, item, pods)
+			l.above(r, at, item)
 		}
 	}
 }
@@ -175,10 +171,10 @@ func (l *look) perContainer(r *corev1.LimitRange, at int, item corev1.LimitRange
 	for _, name := range gpuNames(item.Min) {
 		if least := item.Min[name]; least.Sign() > 0 {
 			l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-				Seen:     fmt.Sprintf("spec.limits[%d].min has %s: %s", at, name, least.String()),
-				Means:    "a pod with a container that requests none is refused",
-				Fix:      "Remove this minimum, unless every container of the namespace is to have one.",
-				Commands: []string{l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/min/%s"}]`, at, pointer(name)))}})
+				Seen:  fmt.Sprintf("spec.limits[%d].min has %s: %s", at, name, least.String()),
+				Means: "a pod with a container that requests none is refused",
+				Fix:   "Remove this minimum, unless every container of the namespace is to have one.",
+			}, l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/min/%s"}]`, at, pointer(name))))
 		}
 	}
 }
@@ -197,10 +193,10 @@ func (l *look) perPod(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) 
 			}
 			amount := of[name]
 			l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-				Seen:     fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String()),
-				Means:    "a pod that states none is refused",
-				Fix:      "Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota.",
-				Commands: []string{l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, pointer(name)))}})
+				Seen:  fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String()),
+				Means: "a pod that states none is refused",
+				Fix:   "Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota.",
+			}, l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, pointer(name))))
 		}
 	}
 }
@@ -215,11 +211,11 @@ func (l *look) hasDefault(namespace string, name corev1.ResourceName) bool {
 }
 
 // above reports pods that were created before a maximum.
-func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem, pods []*corev1.Pod) {
+func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
 	for _, name := range gpuNames(item.Max) {
 		most := item.Max[name]
 		var over []string
-		for _, p := range pods {
+		for _, p := range l.f.Pods {
 			if p.Namespace == r.Namespace && allocatedOf(p, item.Type, name) > most.Value() {
 				over = append(over, p.Name)
 			}
@@ -229,10 +225,10 @@ func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem, p
 		}
 		slices.Sort(over)
 		l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-			Seen:     fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), named(over)),
-			Means:    "these pods are not created again after a drain or an eviction",
-			Fix:      "Raise the maximum, or the pods' successors are refused.",
-			Commands: []string{l.in(r.Namespace, "describe", "limitrange", r.Name)}})
+			Seen:  fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), named(over)),
+			Means: "these pods are not created again after a drain or an eviction",
+			Fix:   "Raise the maximum, or the pods' successors are refused.",
+		}, l.in(r.Namespace, "describe", "limitrange", r.Name))
 	}
 }
 
@@ -266,8 +262,7 @@ func pointer(name corev1.ResourceName) string {
 var standards, errStandards = policy.NewEvaluator(policy.DefaultChecks(), nil)
 
 func podSecurity(l *look) {
-	pods := l.pods()
-	if !l.use(Namespaces) {
+	if !l.has(Namespaces) {
 		return
 	}
 	if errStandards != nil {
@@ -284,7 +279,7 @@ func podSecurity(l *look) {
 			version = v
 		}
 		refused := map[string][]string{} // pods by reason
-		for _, p := range pods {
+		for _, p := range l.f.Pods {
 			if p.Namespace != n.Name || !isOurs(p.Labels) && len(gpuResources(&p.Spec)) == 0 {
 				continue
 			}
@@ -299,20 +294,18 @@ func podSecurity(l *look) {
 		for _, why := range slices.Sorted(maps.Keys(refused)) {
 			slices.Sort(refused[why])
 			l.warn(Finding{Object: "Namespace " + n.Name,
-				Seen:     fmt.Sprintf("%s is %s; violated by %s: %s", api.EnforceLevelLabel, level, named(refused[why]), why),
-				Fix:      "Correct the pods' template, or enforce a lower level.",
-				Commands: []string{l.kubectl("label", "--dry-run=server", "--overwrite", "namespace", n.Name, api.EnforceLevelLabel+"="+string(level))}})
+				Seen: fmt.Sprintf("%s is %s; violated by %s: %s", api.EnforceLevelLabel, level, named(refused[why]), why),
+				Fix:  "Correct the pods' template, or enforce a lower level.",
+			}, l.kubectl("label", "--dry-run=server", "--overwrite", "namespace", n.Name, api.EnforceLevelLabel+"="+string(level)))
 		}
 	}
 }
 
 func networkPolicyScrape(l *look) {
-	hpas, pods := l.hpas(), l.pods()
-	l.use(Deployments)
-	if !l.use(NetworkPolicies) {
+	if !l.has(NetworkPolicies) {
 		return
 	}
-	for _, h := range hpas {
+	for _, h := range l.hpas() {
 		c := condition(h, "ScalingActive")
 		if c == nil || c.Status != corev1.ConditionFalse || !strings.HasPrefix(c.Reason, "FailedGet") || c.Reason == "FailedGetScale" {
 			continue
@@ -321,15 +314,15 @@ func networkPolicyScrape(l *look) {
 		if d := find(l.f.Deployments, h.Namespace, h.Spec.ScaleTargetRef.Name); d != nil && h.Spec.ScaleTargetRef.Kind == "Deployment" {
 			of, _ = metav1.LabelSelectorAsSelector(d.Spec.Selector)
 		}
-		for _, p := range pods {
+		for _, p := range l.f.Pods {
 			if p.Namespace != h.Namespace || len(gpuResources(&p.Spec)) == 0 || of == nil || !of.Matches(labels.Set(p.Labels)) {
 				continue
 			}
 			if closed := l.f.closed(p); len(closed) > 0 {
 				l.warn(Finding{Object: hpaName(h),
-					Seen:     fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, named(closed), p.Name),
-					Fix:      "Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.",
-					Commands: []string{l.in(h.Namespace, "describe", "networkpolicies")}})
+					Seen: fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, named(closed), p.Name),
+					Fix:  "Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.",
+				}, l.in(h.Namespace, "describe", "networkpolicies"))
 				break
 			}
 		}
