@@ -69,7 +69,7 @@ func (s *source) addTrusted(fs *pflag.FlagSet) {
 // client joins the file and the flags.
 func (s *source) client() (*prom.Client, error) {
 	if errs := trust.Validate("--exporter-namespaces", s.trusted); len(errs) > 0 {
-		return nil, usage{errors.Join(errs...)}
+		return nil, usage(errors.Join(errs...))
 	}
 	var c prom.Config
 	if s.file != "" {
@@ -84,11 +84,11 @@ func (s *source) client() (*prom.Client, error) {
 	s.over(&c)
 	c.URL = cmp.Or(c.URL, os.Getenv("PROMETHEUS_URL"))
 	if c.URL == "" {
-		return nil, usage{errors.New("--prometheus is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward")}
+		return nil, usage(errors.New("--prometheus is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
 	}
 	client, err := prom.New(c)
 	if err != nil {
-		return nil, usage{err}
+		return nil, usage(err)
 	}
 	return client, nil
 }
@@ -136,7 +136,7 @@ func advise(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &several):
-		return usage{fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0])}
+		return usage(fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0]))
 	case errors.Is(err, query.ErrYoung):
 		return fmt.Errorf("%w\na shorter --since has shorter steps", err)
 	case errors.Is(err, query.ErrNoData):

@@ -38,7 +38,7 @@ type SickNode struct {
 func (m *maker) reliability() Reliability {
 	total := m.l.Total()
 	r := Reliability{Lost: Known((total[ledger.Sick] + total[ledger.Unready]) / hour)}
-	r.Money = m.placeMoney(func(t ledger.Time) float64 { return t[ledger.Sick] + t[ledger.Unready] }, false)
+	r.Money = m.placeMoney(func(t ledger.Time) float64 { return t[ledger.Sick] + t[ledger.Unready] })
 	if m.l.Capacity == 0 {
 		r.Lost = Unknown("no record in the window")
 	}
