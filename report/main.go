@@ -41,7 +41,7 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 	} else {
 		root = newRunCommand(name, out, errs)
 		root.Long = longHelp
-		root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out, errs), newDoctorCommand(out))
+		root.AddCommand(newTopCommand(out, errs), newDoctorCommand(out))
 	}
 	root.Version = buildinfo.Version()
 	version := versioncmd.New(name)

@@ -326,7 +326,7 @@ func apiServiceOwner(l *look) {
 		}
 		f := Finding{
 			Object: "APIService " + a.Name, Seen: "spec.service is " + who + ", not our adapter's",
-			Fix:      "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter-security.md), or exclude it with adapter.apis.",
+			Fix:      "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter.md), or exclude it with adapter.apis.",
 			Commands: []string{l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), l.take(a, adapters[0])},
 		}
 		users := asking(l.f.HPAs, a.Spec.Group, signals...)
