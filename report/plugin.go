@@ -90,7 +90,7 @@ func pass(ctx context.Context, program string, args []string, out, errs io.Write
 func beside(program string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if self, err = filepath.EvalSymlinks(self); err == nil {
-			if path := filepath.Join(filepath.Dir(self), program); exists(path) {
+			if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), program)); err == nil {
 				return path, nil
 			}
 		}
@@ -100,9 +100,4 @@ func beside(program string) (string, error) {
 		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: a release has it in an archive of its own", program)
 	}
 	return path, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/common/config"
+	promodel "github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -166,20 +166,11 @@ func timedOut(err error) bool {
 
 // length parses a duration such as 30d, 2w, 12h or 10m.
 func length(text string) (time.Duration, error) {
-	for unit, of := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
-		if number, ok := strings.CutSuffix(text, unit); ok {
-			v, err := strconv.ParseFloat(number, 64)
-			if err != nil || !(v > 0 && v < 1e6) {
-				return 0, fmt.Errorf("%q: want a time such as 30d, 2w, 12h or 10m", text)
-			}
-			return time.Duration(v * float64(of)), nil
-		}
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
+	d, err := promodel.ParseDuration(text)
+	if err != nil || d == 0 {
 		return 0, fmt.Errorf("%q: want a time such as 30d, 2w, 12h or 10m", text)
 	}
-	return d, nil
+	return time.Duration(d), nil
 }
 
 // complete registers the values of a flag for completion.

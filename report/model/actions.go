@@ -99,22 +99,10 @@ func (m *maker) confidence() (word, because string) {
 
 // gauge is GPUs of a pool in a state, on the coarse grid, and the expression.
 func (m *maker) gauge(pool, state string) ([]float64, string) {
-	values := make([]float64, m.coarse.N+1)
-	for i := range values {
-		values[i] = math.NaN()
-	}
+	values := slices.Repeat([]float64{math.NaN()}, m.coarse.N+1)
 	for _, l := range m.a.Lines[query.GPUs] {
-		if l.Labels.Get(metric.LabelPool) != pool || l.Labels.Get(metric.LabelState) != state {
-			continue
-		}
-		for i, v := range m.values(l) {
-			switch {
-			case math.IsNaN(v):
-			case math.IsNaN(values[i]):
-				values[i] = v
-			default:
-				values[i] += v
-			}
+		if l.Labels.Get(metric.LabelPool) == pool && l.Labels.Get(metric.LabelState) == state {
+			addUp(values, m.values(l))
 		}
 	}
 	expression := "sum (max by (" + metric.LabelPool + ", " + metric.LabelModel + ") (" +

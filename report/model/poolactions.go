@@ -72,12 +72,7 @@ func (m *maker) raiseHPAs() []Action {
 
 // quantile of the known values, as in PromQL.
 func quantile(q float64, values []float64) Number {
-	var known []float64
-	for i, v := range values {
-		if i > 0 && !math.IsNaN(v) {
-			known = append(known, v)
-		}
-	}
+	known := known(values)
 	if len(known) == 0 {
 		return Unknown("no value in the window")
 	}
