@@ -161,7 +161,7 @@ func asking(hpas []*hpa, group string, names ...string) []string {
 	var out []string
 	for _, h := range hpas {
 		if slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
-			g, name := metricOf(m)
+			g, name, _ := metricOf(m)
 			return g == group && (len(names) == 0 || slices.Contains(names, name))
 		}) {
 			out = append(out, h.Namespace+"/"+h.Name)
@@ -170,18 +170,18 @@ func asking(hpas []*hpa, group string, names ...string) []string {
 	return out
 }
 
-// metricOf returns the group and the name of a metric; no group for the cluster's own
-// (CPU, memory).
-func metricOf(m autoscalingv2.MetricSpec) (group, name string) {
+// metricOf returns the group and the name of a metric, and the field of the HPA that has it;
+// no group for the cluster's own (CPU, memory).
+func metricOf(m autoscalingv2.MetricSpec) (group, name, field string) {
 	switch {
 	case m.Pods != nil:
-		return groupCustom, m.Pods.Metric.Name
+		return groupCustom, m.Pods.Metric.Name, "pods"
 	case m.Object != nil:
-		return groupCustom, m.Object.Metric.Name
+		return groupCustom, m.Object.Metric.Name, "object"
 	case m.External != nil:
-		return groupExternal, m.External.Metric.Name
+		return groupExternal, m.External.Metric.Name, "external"
 	}
-	return "", ""
+	return "", "", ""
 }
 
 func apiServiceMissing(l *look) {

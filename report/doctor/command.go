@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"unicode"
@@ -22,24 +21,19 @@ const (
 // Clean makes untrusted text safe to print: one line, no control characters, no terminal
 // escapes, no change of writing direction, at most limit characters.
 func Clean(words string, limit int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range words {
-		if n == limit {
-			b.WriteString("…")
-			break
-		}
-		n++
+	runes := []rune(strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
-			b.WriteByte(' ')
+			return ' '
 		case r == utf8.RuneError, !unicode.IsPrint(r):
-			b.WriteByte('?')
-		default:
-			b.WriteRune(r)
+			return '?'
 		}
+		return r
+	}, words))
+	if len(runes) > limit {
+		return string(runes[:limit]) + "…"
 	}
-	return b.String()
+	return string(runes)
 }
 
 // command joins words for a shell; empty where a word has invisible characters, which must
@@ -134,6 +128,6 @@ func (l *look) installFile(p Program, file string, set ...string) string {
 // byHand reports whether a field's last writer is not Helm, by the object's managed fields.
 func byHand(managed []metav1.ManagedFieldsEntry, field string) bool {
 	return slices.ContainsFunc(managed, func(m metav1.ManagedFieldsEntry) bool {
-		return m.Manager != "helm" && m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`))
+		return m.Manager != "helm" && owns(m, field)
 	})
 }

@@ -2,12 +2,12 @@ package doctor
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
 // late is the time after its deadline from which an operation is over.
@@ -37,7 +37,7 @@ func orphanCordon(l *look) {
 
 // marksOf are the annotations of ours on a node that we have cordoned.
 func marksOf(n *corev1.Node) (marks []string) {
-	for _, m := range []string{v1alpha1.CordonAnnotation, v1alpha1.DrainAnnotation, annotationRecord} {
+	for _, m := range []string{v1alpha1.CordonAnnotation, v1alpha1.DrainAnnotation, contract.RecordAnnotation} {
 		if _, ok := n.Annotations[m]; ok {
 			marks = append(marks, m)
 		}
@@ -47,10 +47,10 @@ func marksOf(n *corev1.Node) (marks []string) {
 
 // orphan returns why a cordon of ours has no operation; empty where it has one.
 func (l *look) orphan(n *corev1.Node, poolsKnown, noAutoscaler bool) string {
-	if r, ours, err := recordOf(n); ours {
+	if r, ours, err := contract.RecordOf(n); ours {
 		switch {
 		case err != nil:
-			return "its record " + annotationRecord + " is invalid: " + err.Error()
+			return "its record is invalid: " + err.Error()
 		case r.Undo != nil && r.Undo.Attempts >= maxUndo:
 			return fmt.Sprintf("the rollback of its layout was given up after %d attempts", r.Undo.Attempts)
 		case r.Undo == nil && l.f.Now.After(r.Deadline.Add(late)):
@@ -106,10 +106,6 @@ func cordonedSince(n *corev1.Node) (since time.Time, known bool) {
 			return t.TimeAdded.Time, true
 		}
 	}
-	for _, m := range n.ManagedFields {
-		if m.Time != nil && m.FieldsV1 != nil && strings.Contains(string(m.FieldsV1.GetRawBytes()), `"f:unschedulable"`) && m.Time.After(since) {
-			since, known = m.Time.Time, true
-		}
-	}
-	return since, known
+	since = lastWrite(n, "unschedulable")
+	return since, !since.IsZero()
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
 // Labels of GFD and the GPU Operator about a node's GPUs.
@@ -16,8 +18,6 @@ const (
 	labelPresent    = "nvidia.com/gpu.present"
 	labelProduct    = "nvidia.com/gpu.product"
 	labelDeployDCGM = "nvidia.com/gpu.deploy.dcgm-exporter"
-	labelMIGConfig  = "nvidia.com/mig.config"
-	labelMIGState   = "nvidia.com/mig.config.state"
 )
 
 // isGPU reports whether a node has GPUs of NVIDIA's that pods can be given.
@@ -39,8 +39,8 @@ func gpus(n *corev1.Node) int64 {
 // changing reports whether mig-manager is at work on a node: then the exporter and the
 // device plugin are rightly absent.
 func changing(n *corev1.Node) bool {
-	state := n.Labels[labelMIGState]
-	return state == "pending" || state == "rebooting"
+	state := n.Labels[contract.StateLabel]
+	return state == contract.StatePending || state == "rebooting"
 }
 
 func isReady(n *corev1.Node) bool {

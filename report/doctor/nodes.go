@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
@@ -107,7 +108,7 @@ const labelDeployPlugin = "nvidia.com/gpu.deploy.device-plugin"
 func devicePluginMissing(l *look) {
 	known, claimed := l.has(ResourceSlices), l.claimed()
 	for _, n := range l.f.Nodes {
-		_, partitioned := n.Annotations[annotationRecord]
+		_, partitioned := n.Annotations[contract.RecordAnnotation]
 		if n.Labels[labelPresent] != "true" || !isReady(n) || offers(n) || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -38,8 +39,8 @@ func TestHostile(t *testing.T) {
 	f := empty()
 	f.CRDs = []*apiextensionsv1.CustomResourceDefinition{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
 	meta := metav1.ObjectMeta{Namespace: hostile, Name: strings.Repeat(hostile, 200), Labels: map[string]string{
-		labelPresent: "true", labelMIGState: "failed", labelMIGConfig: hostile, v1alpha1.NodePoolLabel: hostile,
-	}, Annotations: map[string]string{annotationAgent: `{"state":"failed","message":"\u001b[2J` + `"}`, v1alpha1.CordonAnnotation: hostile, annotationRecord: hostile}}
+		labelPresent: "true", contract.StateLabel: "failed", contract.ConfigLabel: hostile, v1alpha1.NodePoolLabel: hostile,
+	}, Annotations: map[string]string{contract.AgentAnnotation: `{"state":"failed","message":"\u001b[2J` + `"}`, v1alpha1.CordonAnnotation: hostile, contract.RecordAnnotation: hostile}}
 	ready := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	f.Nodes = []*corev1.Node{{ObjectMeta: meta, Spec: corev1.NodeSpec{Unschedulable: true}, Status: corev1.NodeStatus{Conditions: ready}}}
 	f.HPAs = []*autoscalingv2.HorizontalPodAutoscaler{{ObjectMeta: meta,
@@ -106,7 +107,7 @@ func TestMany(t *testing.T) {
 	f := empty()
 	f.CRDs = []*apiextensionsv1.CustomResourceDefinition{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
 	for range 1000 {
-		f.Nodes = append(f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelMIGState: "failed"}}})
+		f.Nodes = append(f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "failed"}}})
 	}
 	checks, err := Select(All(), []string{"mig-config-failed"})
 	must(t, err)

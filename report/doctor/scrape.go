@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -185,20 +184,12 @@ func retentionShort(l *look) {
 	case keeps > 0 && keeps < window:
 		l.warn(Finding{
 			Object: "Prometheus", Seen: "storageRetention is " + l.f.Retention,
-			Means: fmt.Sprintf("a report over the usual 30 days has a record of %s, notes it and exits with 3", days(keeps)),
-			Fix:   "Keep at least 30 days (--storage.tsdb.retention.time, or spec.retention of the Prometheus resource), or report on less: gpuscale-report --since " + days(keeps) + ".",
+			Means: fmt.Sprintf("a report over the usual 30 days has a record of %s, notes it and exits with 3", model.Duration(keeps).String()),
+			Fix:   "Keep at least 30 days (--storage.tsdb.retention.time, or spec.retention of the Prometheus resource), or report on less: gpuscale-report --since " + model.Duration(keeps).String() + ".",
 		})
 	case sized && keeps == 0:
 		l.cannot("storageRetention %q is a size: the days depend on the ingestion rate", Clean(l.f.Retention, maxName))
 	}
-}
-
-// days writes a retention as --since takes it.
-func days(d time.Duration) string {
-	if d%(24*time.Hour) == 0 {
-		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
-	}
-	return strconv.FormatFloat(d.Hours(), 'f', -1, 64) + "h"
 }
 
 // parseRetention reads Prometheus' retention: "15d", "1y2w", "30d or 512GiB", "10GiB".

@@ -158,23 +158,18 @@ func (l *look) perContainer(r *corev1.LimitRange, at int, item corev1.LimitRange
 		if given.Sign() <= 0 {
 			continue
 		}
-		f := Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-			Seen:  fmt.Sprintf("spec.limits[%d].default has %s: %s", at, name, given.String()),
-			Means: "each container that states none gets them, sidecars and init containers too",
-			Fix:   "Set its default to 0, and let pods state what they need."}
+		seen := fmt.Sprintf("spec.limits[%d].default has %s: %s", at, name, given.String())
 		if most, there := item.Max[name]; there && most.Cmp(given) == 0 {
-			f.Seen += "; a default that is not written is the max"
+			seen += "; a default that is not written is the max"
 		}
-		f.Commands = []string{l.edit(r, fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, pointer(name)))}
-		l.warn(f)
+		l.limitRange(r, seen, "each container that states none gets them, sidecars and init containers too", "Set its default to 0, and let pods state what they need.",
+			fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, pointer(name)))
 	}
 	for _, name := range gpuNames(item.Min) {
 		if least := item.Min[name]; least.Sign() > 0 {
-			l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-				Seen:  fmt.Sprintf("spec.limits[%d].min has %s: %s", at, name, least.String()),
-				Means: "a pod with a container that requests none is refused",
-				Fix:   "Remove this minimum, unless every container of the namespace is to have one.",
-			}, l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/min/%s"}]`, at, pointer(name))))
+			l.limitRange(r, fmt.Sprintf("spec.limits[%d].min has %s: %s", at, name, least.String()),
+				"a pod with a container that requests none is refused", "Remove this minimum, unless every container of the namespace is to have one.",
+				fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/min/%s"}]`, at, pointer(name)))
 		}
 	}
 }
@@ -183,20 +178,14 @@ func (l *look) perContainer(r *corev1.LimitRange, at int, item corev1.LimitRange
 // bounded resource at all, unless a LimitRange has a default for its containers.
 func (l *look) perPod(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
 	for _, bound := range []string{"max", "min"} {
-		of := item.Max
-		if bound == "min" {
-			of = item.Min
-		}
+		of := map[string]corev1.ResourceList{"max": item.Max, "min": item.Min}[bound]
 		for _, name := range gpuNames(of) {
-			if l.hasDefault(r.Namespace, name) {
-				continue
+			if amount := of[name]; !l.hasDefault(r.Namespace, name) {
+				l.limitRange(r, fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String()),
+					"a pod that states none is refused",
+					"Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota.",
+					fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, pointer(name)))
 			}
-			amount := of[name]
-			l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-				Seen:  fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String()),
-				Means: "a pod that states none is refused",
-				Fix:   "Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota.",
-			}, l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, pointer(name))))
 		}
 	}
 }
@@ -224,10 +213,11 @@ func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
 			continue
 		}
 		slices.Sort(over)
-		l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-			Seen:  fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), named(over)),
-			Means: "these pods are not created again after a drain or an eviction",
-			Fix:   "Raise the maximum, or the pods' successors are refused.",
+		l.warn(Finding{
+			Object: "LimitRange " + r.Namespace + "/" + r.Name,
+			Seen:   fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), named(over)),
+			Means:  "these pods are not created again after a drain or an eviction",
+			Fix:    "Raise the maximum, or the pods' successors are refused.",
 		}, l.in(r.Namespace, "describe", "limitrange", r.Name))
 	}
 }
@@ -248,9 +238,11 @@ func allocatedOf(p *corev1.Pod, of corev1.LimitType, name corev1.ResourceName) i
 	return largest.Value()
 }
 
-// edit is a command that patches a LimitRange, whose lists a merge would replace.
-func (l *look) edit(r *corev1.LimitRange, patch string) string {
-	return l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch)
+// limitRange reports one of a LimitRange's limits, and the patch of its list, which a merge
+// would replace.
+func (l *look) limitRange(r *corev1.LimitRange, seen, means, fix, patch string) {
+	l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name, Seen: seen, Means: means, Fix: fix},
+		l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch))
 }
 
 // pointer is a resource's name in a JSON pointer.
