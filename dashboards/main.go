@@ -33,7 +33,7 @@ func command() *cobra.Command {
 		Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or show them without Grafana",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(generate(), alerting(), show(), draw())
+	root.AddCommand(generate(), show(), draw())
 	return root
 }
 
@@ -77,17 +77,13 @@ func write(root string) error {
 // files are the generated files by their path in a checkout. The Helm chart holds
 // the boards and the recording rules; the alerts have a second form outside it.
 func files() (map[string][]byte, error) {
-	plain, err := alerts.Render(alerts.Values{})
-	if err != nil {
-		return nil, err
-	}
 	chart, err := alerts.ChartData()
 	if err != nil {
 		return nil, err
 	}
 	all := map[string][]byte{
 		"deploy/chart/gpuscale/files/recording.yaml": rules.YAML(),
-		"dashboards/alerts/gpuscale-alerts.yaml":     plain,
+		"dashboards/alerts/gpuscale-alerts.yaml":     alerts.Render(),
 		"deploy/chart/gpuscale/files/alerts.yaml":    chart,
 	}
 	for _, b := range boards.All() {

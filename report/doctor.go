@@ -78,14 +78,14 @@ func newDoctorCommand(out io.Writer) *cobra.Command {
 
 func (o doctorOptions) run(ctx context.Context) error {
 	if !slices.Contains(doctorForms, o.form) {
-		return usage{fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(doctorForms, ", "))}
+		return usage(fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(doctorForms, ", ")))
 	}
 	if o.config.Timeout <= 0 {
-		return usage{fmt.Errorf("--timeout %s: want more than 0s", o.config.Timeout)}
+		return usage(fmt.Errorf("--timeout %s: want more than 0s", o.config.Timeout))
 	}
 	checks, err := doctor.Select(doctor.All(), o.only)
 	if err != nil {
-		return usage{fmt.Errorf("--only %w", err)}
+		return usage(fmt.Errorf("--only %w", err))
 	}
 	if o.list {
 		return o.catalogue(checks)
@@ -127,12 +127,12 @@ func (o doctorOptions) gathering(checks []doctor.Check) (doctor.Options, error) 
 // catalogue lists checks.
 func (o doctorOptions) catalogue(checks []doctor.Check) error {
 	if o.form == "json" {
-		return usage{errors.New("--list has no JSON form: leave out --output json")}
+		return usage(errors.New("--list has no JSON form: leave out --output json"))
 	}
 	w := tabwriter.NewWriter(o.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tEXPECTED\tREADS")
 	for _, c := range checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.Title, strings.Join(doctor.Names(c.Looks), ", "))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.Title, strings.Join(doctor.Names(slices.Concat(c.Looks, c.May)), ", "))
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("writing: %w", err)
@@ -153,9 +153,9 @@ func (o doctorOptions) write(r doctor.Report) error {
 	case r.Nothing != "":
 		return errors.New("gpuscale is not installed")
 	case r.Faults > 0:
-		return faulty{errors.New(doctor.Summary(r))}
+		return coded{errors.New(doctor.Summary(r)), exitFaulty}
 	case r.Warnings+r.Unknown > 0:
-		return incomplete{errors.New(doctor.Summary(r))}
+		return incomplete(errors.New(doctor.Summary(r)))
 	}
 	return nil
 }

@@ -25,31 +25,27 @@ const exitHelp = `Exit codes:
      conclusions from it in a script
 `
 
-// usage marks an error in the command line.
-type usage struct{ error }
+// coded is an error with an exit code of its own; others are exitFailed.
+type coded struct {
+	error
+	code int
+}
 
-// incomplete marks a report that was written and that has gaps.
-type incomplete struct{ error }
+func (c coded) Unwrap() error { return c.error }
 
-// faulty marks an installation with faults.
-type faulty struct{ error }
+// usage marks an error in the command line, incomplete a report that was written and has gaps.
+func usage(err error) error      { return coded{err, exitUsage} }
+func incomplete(err error) error { return coded{err, exitIncomplete} }
+
+// errWritten is of another program, which has written its error itself.
+var errWritten = errors.New("another program failed")
 
 func exitCode(err error) int {
-	var asked usage
-	var broken faulty
-	var holes incomplete
-	var other passed
-	switch {
-	case errors.As(err, &other):
-		return int(other)
-	case err == nil:
+	if err == nil {
 		return exitOK
-	case errors.As(err, &asked):
-		return exitUsage
-	case errors.As(err, &holes):
-		return exitIncomplete
-	case errors.As(err, &broken):
-		return exitFaulty
+	}
+	if c, ok := errors.AsType[coded](err); ok {
+		return c.code
 	}
 	return exitFailed
 }
@@ -57,7 +53,7 @@ func exitCode(err error) int {
 // noArgs is cobra.NoArgs with our exit code.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage{fmt.Errorf("%q is neither a command nor an argument of %s; see its --help", args[0], cmd.CommandPath())}
+		return usage(fmt.Errorf("%q is neither a command nor an argument of %s; see its --help", args[0], cmd.CommandPath()))
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func execute() int {
 	name := calledAs(os.Args[0])
 	err := newCommand(name, os.Stdout, os.Stderr).ExecuteContext(ctx)
 	code := exitCode(err)
-	if err != nil && code != exitOK && !errors.As(err, new(passed)) {
+	if err != nil && !errors.Is(err, errWritten) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 	}
 	return code
@@ -41,13 +41,13 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 	} else {
 		root = newRunCommand(name, out, errs)
 		root.Long = longHelp
-		root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out, errs), newDoctorCommand(out))
+		root.AddCommand(newTopCommand(out, errs), newDoctorCommand(out))
 	}
 	root.Version = buildinfo.Version()
 	version := versioncmd.New(name)
 	version.Args = noArgs
 	root.AddCommand(version)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(out)
 	root.SetErr(errs)

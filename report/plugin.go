@@ -61,17 +61,12 @@ are its own: ` + asPlugin + ` explain pod --help.
 				return cmd.Help()
 			}
 			if len(args) == 0 || explainers[args[0]] == "" {
-				return usage{errors.New("a subject is required: pod, gang, pool or hpa")}
+				return usage(errors.New("a subject is required: pod, gang, pool or hpa"))
 			}
 			return pass(cmd.Context(), explainers[args[0]], append([]string{"explain"}, args...), out, errs)
 		},
 	}
 }
-
-// passed is the exit code of another program, whose own error is already written.
-type passed int
-
-func (p passed) Error() string { return fmt.Sprintf("exit code %d", int(p)) }
 
 // pass runs another program of ours, and ends as it does.
 func pass(ctx context.Context, program string, args []string, out, errs io.Writer) error {
@@ -83,7 +78,7 @@ func pass(ctx context.Context, program string, args []string, out, errs io.Write
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, errs
 	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return passed(exit.ExitCode())
+		return coded{errWritten, exit.ExitCode()}
 	}
 	if err != nil {
 		return fmt.Errorf("running %s: %w", program, err)
@@ -95,7 +90,7 @@ func pass(ctx context.Context, program string, args []string, out, errs io.Write
 func beside(program string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if self, err = filepath.EvalSymlinks(self); err == nil {
-			if path := filepath.Join(filepath.Dir(self), program); exists(path) {
+			if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), program)); err == nil {
 				return path, nil
 			}
 		}
@@ -105,9 +100,4 @@ func beside(program string) (string, error) {
 		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: a release has it in an archive of its own", program)
 	}
 	return path, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

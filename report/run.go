@@ -62,7 +62,7 @@ func (o options) run(ctx context.Context) error {
 	}
 	w, err := o.check()
 	if err != nil {
-		return usage{err}
+		return usage(err)
 	}
 	in := model.Input{Currency: o.currency, Version: buildinfo.Version(), Generated: o.now()}
 	if err := o.read(&in); err != nil {
@@ -98,7 +98,7 @@ func (o options) run(ctx context.Context) error {
 		}
 		return nil
 	}
-	return incomplete{errors.New(shortcomings(r.Answer.Quality))}
+	return incomplete(errors.New(shortcomings(r.Answer.Quality)))
 }
 
 // shortcomings is why a script should not rely on the report.

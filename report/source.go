@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/common/config"
+	promodel "github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -69,7 +69,7 @@ func (s *source) addTrusted(fs *pflag.FlagSet) {
 // client joins the file and the flags.
 func (s *source) client() (*prom.Client, error) {
 	if errs := trust.Validate("--exporter-namespaces", s.trusted); len(errs) > 0 {
-		return nil, usage{errors.Join(errs...)}
+		return nil, usage(errors.Join(errs...))
 	}
 	var c prom.Config
 	if s.file != "" {
@@ -84,11 +84,11 @@ func (s *source) client() (*prom.Client, error) {
 	s.over(&c)
 	c.URL = cmp.Or(c.URL, os.Getenv("PROMETHEUS_URL"))
 	if c.URL == "" {
-		return nil, usage{errors.New("--prometheus is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward")}
+		return nil, usage(errors.New("--prometheus is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
 	}
 	client, err := prom.New(c)
 	if err != nil {
-		return nil, usage{err}
+		return nil, usage(err)
 	}
 	return client, nil
 }
@@ -136,7 +136,7 @@ func advise(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &several):
-		return usage{fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0])}
+		return usage(fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0]))
 	case errors.Is(err, query.ErrYoung):
 		return fmt.Errorf("%w\na shorter --since has shorter steps", err)
 	case errors.Is(err, query.ErrNoData):
@@ -166,20 +166,11 @@ func timedOut(err error) bool {
 
 // length parses a duration such as 30d, 2w, 12h or 10m.
 func length(text string) (time.Duration, error) {
-	for unit, of := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
-		if number, ok := strings.CutSuffix(text, unit); ok {
-			v, err := strconv.ParseFloat(number, 64)
-			if err != nil || !(v > 0 && v < 1e6) {
-				return 0, fmt.Errorf("%q: want a time such as 30d, 2w, 12h or 10m", text)
-			}
-			return time.Duration(v * float64(of)), nil
-		}
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
+	d, err := promodel.ParseDuration(text)
+	if err != nil || d == 0 {
 		return 0, fmt.Errorf("%q: want a time such as 30d, 2w, 12h or 10m", text)
 	}
-	return d, nil
+	return time.Duration(d), nil
 }
 
 // complete registers the values of a flag for completion.

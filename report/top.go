@@ -51,11 +51,11 @@ func newTopCommand(out, errs io.Writer) *cobra.Command {
 func (o topOptions) run(ctx context.Context) error {
 	switch {
 	case !slices.Contains(top.Forms, o.form):
-		return usage{fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(top.Forms, ", "))}
+		return usage(fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(top.Forms, ", ")))
 	case o.all && o.namespace != "":
-		return usage{errors.New("--namespace and --all-namespaces exclude each other")}
+		return usage(errors.New("--namespace and --all-namespaces exclude each other"))
 	case o.every < time.Second:
-		return usage{fmt.Errorf("--every %s: want at least 1s", o.every)}
+		return usage(fmt.Errorf("--every %s: want at least 1s", o.every))
 	}
 	client, err := o.client()
 	if err != nil {
@@ -135,7 +135,7 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 		return fmt.Errorf("writing: %w", err)
 	}
 	if !complete {
-		return incomplete{errors.New("the allocation or use of some GPUs is unknown")}
+		return incomplete(errors.New("the allocation or use of some GPUs is unknown"))
 	}
 	return nil
 }

@@ -1,8 +1,9 @@
 package alerts
 
 import (
-	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/dashboards/sources"
@@ -36,33 +37,32 @@ type Alert struct {
 	// Prometheus' templates in them.
 	Summary, Description string
 
-	query func(Params) string
+	// query has anyThreshold in place of the threshold.
+	query string
 }
 
-// Params are the parts of queries that installations configure, put into queries as they are.
-type Params struct {
-	Threshold string
-	// Jobs are the scrape jobs by program.
-	Jobs map[metric.Owner]string
-	// Trusted is the matcher of trusted targets, sources.Matcher where it is empty.
-	Trusted string
-}
+// anyThreshold stands for the threshold in a query: a number that no query has.
+const anyThreshold = "271828182845"
 
-// Query is the alert's PromQL, over series of trusted targets only. It panics where the alert's own
-// text is no PromQL, which a test finds.
-func (a Alert) Query(p Params) string {
-	query, err := sources.Trusted(a.query(p), cmp.Or(p.Trusted, sources.Matcher))
+// Query is the alert's PromQL, over series of trusted targets only.
+func (a Alert) Query() string { return a.With(a.threshold()) }
+
+// With is Query with another threshold. It panics where the alert's own text is no PromQL, which a
+// test finds.
+func (a Alert) With(threshold string) string {
+	query, err := sources.Trusted(a.query, sources.Matcher)
 	if err != nil {
 		panic(fmt.Sprintf("alert %s: %v", a.Name, err))
 	}
-	return query
+	return strings.ReplaceAll(query, anyThreshold, threshold)
 }
 
-// Jobs returns the default names of the scrape jobs: those of the Services in deploy.
-func Jobs() map[metric.Owner]string {
-	return map[metric.Owner]string{
-		metric.Exporter: "gpuscale-exporter", metric.Adapter: "gpuscale-adapter", metric.Autoscaler: "gpuscale-autoscaler",
+// threshold as Prometheus reads it, "" for none.
+func (a Alert) threshold() string {
+	if a.Threshold == nil {
+		return ""
 	}
+	return strconv.FormatFloat(*a.Threshold, 'f', -1, 64)
 }
 
 // Group is alerts that are evaluated together.
@@ -102,6 +102,3 @@ func Find(name string) (Alert, bool) {
 }
 
 func at(threshold float64) *float64 { return &threshold }
-
-// fixed is a query without parameters.
-func fixed(query string) func(Params) string { return func(Params) string { return query } }

@@ -56,13 +56,7 @@ type rule struct {
 	hold        time.Duration
 }
 
-func ruleOf(a alerts.Alert) rule {
-	p := alerts.Params{Jobs: alerts.Jobs()}
-	if a.Threshold != nil {
-		p.Threshold = fmt.Sprint(*a.Threshold)
-	}
-	return rule{a.Name, a.Query(p), a.For}
-}
+func ruleOf(a alerts.Alert) rule { return rule{a.Name, a.Query(), a.For} }
 
 // watch is a fake of Prometheus' evaluation of an alerting rule: pending from the first
 // evaluation that gives a label set, firing after the rule's For. TestPromtool runs the

@@ -20,32 +20,6 @@ import (
 
 const file = "gpuscale-alerts.yaml"
 
-// load reads rules as Prometheus does, templates included.
-func load(text []byte) (*rulefmt.RuleGroups, error) {
-	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("%v", errs)
-	}
-	return groups, nil
-}
-
-func render(t *testing.T, v alerts.Values) []rulefmt.Rule {
-	t.Helper()
-	text, err := alerts.Render(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	groups, err := load(text)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	var all []rulefmt.Rule
-	for _, g := range groups.Groups {
-		all = append(all, g.Rules...)
-	}
-	return all
-}
-
 var (
 	alertName = regexp.MustCompile(`^(GPU|Gpuscale)[A-Z][A-Za-z]+$`)
 	ofLabels  = regexp.MustCompile(`\$labels\.(\w+)`)
@@ -68,6 +42,9 @@ func TestEveryAlertIsComplete(t *testing.T) {
 		if !slices.Contains([]alerts.Severity{alerts.Critical, alerts.Warning, alerts.Info}, a.Severity) || a.For%time.Minute != 0 {
 			t.Errorf("%s: %s for %s", a.Name, a.Severity, a.For)
 		}
+		if takes := strings.Contains(a.With("@"), "@"); takes != (a.Threshold != nil) {
+			t.Errorf("%s: its query has a threshold: %v", a.Name, takes)
+		}
 		var fired strings.Builder
 		for _, c := range checksOf(t, a.Name) {
 			fired.WriteString(c.want)
@@ -78,7 +55,16 @@ func TestEveryAlertIsComplete(t *testing.T) {
 			}
 		}
 	}
-	if n := len(render(t, alerts.Values{})); n != len(seen) {
+	// Prometheus reads the file, templates included.
+	groups, errs := rulefmt.Parse(alerts.Render(), false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	n := 0
+	for _, g := range groups.Groups {
+		n += len(g.Rules)
+	}
+	if n != len(seen) {
 		t.Errorf("the file has %d alerts, want %d", n, len(seen))
 	}
 	if len(seen) > 16 {

@@ -3,6 +3,7 @@ package alerts
 import (
 	"time"
 
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -23,10 +24,8 @@ func exporter() []Alert {
 			Summary: "No current values of GPUs from {{ $labels.instance }}",
 			Description: "Prometheus does not reach this exporter, the driver does not answer it, or its values are old because a call for a GPU hangs. Nothing is known of the node's GPUs: HPAs over them do not scale and the autoscaler does not touch them. " +
 				"Look first at the exporter's pod on that node and its log; then whether nvidia-smi answers there.",
-			query: func(p Params) string {
-				return least(up(p, metric.Exporter), labelInstance) + " == 0 or " + least(of(metric.ExporterUp), labelInstance) + " == 0 or " +
-					most(of(metric.GPUSampleAgeSeconds), labelInstance) + " > " + p.Threshold
-			},
+			query: least(up(metric.Exporter), labelInstance) + " == 0 or " + least(of(metric.ExporterUp), labelInstance) + " == 0 or " +
+				most(of(metric.GPUSampleAgeSeconds), labelInstance) + " > " + anyThreshold,
 		},
 		{
 			Name: "GpuscaleAttributionFailing", Severity: Warning, Program: metric.Exporter, Threshold: at(staleMap), For: 5 * time.Minute,
@@ -34,10 +33,8 @@ func exporter() []Alert {
 			Summary: "Unknown which pods the GPUs are allocated to on {{ if $labels.node }}{{ $labels.node }}{{ else }}{{ $labels.instance }}{{ end }}",
 			Description: "The exporter has not read allocations from the kubelet. Use is then shown for no pod, and the autoscaler treats every GPU of the node as allocated. " +
 				"Look first at the exporter's log, and whether the kubelet's pod-resources socket is mounted.",
-			query: func(p Params) string {
-				return most(of(metric.GPUAttributionAgeSeconds), metric.LabelNode) + " > " + p.Threshold +
-					" or " + errs + " unless on (" + on(labelInstance) + ") " + of(metric.GPUAttributionAgeSeconds)
-			},
+			query: most(of(metric.GPUAttributionAgeSeconds), metric.LabelNode) + " > " + anyThreshold +
+				" or " + errs + " unless on (" + sources.On(labelInstance) + ") " + of(metric.GPUAttributionAgeSeconds),
 		},
 		{
 			Name: "GpuscaleConfigRejected", Severity: Warning, For: 5 * time.Minute,
@@ -45,9 +42,9 @@ func exporter() []Alert {
 			Summary: "{{ $labels.program }} on {{ $labels.instance }} does not use its configuration{{ if $labels.rule }}: rule {{ $labels.rule }}{{ end }}",
 			Description: "The current file has an error. The configuration before is still in force, but lost at a restart. " +
 				"Look first at the program's log: it names the field. gpuscale-adapter --check and gpuscale-exporter check report the same without a cluster.",
-			query: fixed(named(of(metric.ExporterReloadSuccessful)+" == 0", "program", "exporter") +
+			query: named(of(metric.ExporterReloadSuccessful)+" == 0", "program", "exporter") +
 				" or " + named(of(metric.AdapterReloadGood)+" == 0", "program", "adapter") +
-				" or " + named(of(metric.AdapterRuleState, `state="rejected"`)+" == 1", "program", "adapter")),
+				" or " + named(of(metric.AdapterRuleState, `state="rejected"`)+" == 1", "program", "adapter"),
 		},
 	}
 }
@@ -69,6 +66,7 @@ const (
 // GPUs is about GPUs that are broken, or wasted.
 func gpus() []Alert {
 	index := append([]string{metric.LabelGPU}, device...)
+	holder := []string{metric.LabelNamespace, metric.LabelPod}
 	before, now := group(of(metric.GPUInfo)+" offset 1h", device...), group(of(metric.GPUInfo), device...)
 	return []Alert{
 		{
@@ -78,10 +76,10 @@ func gpus() []Alert {
 			Description: "The exporter reports the GPU broken: lost by a GPU that fell off the bus, xid_N by that error, row_remap_failure by memory that cannot be repaired any more, recovery_X by what the driver asks for, health_X by a watch of DCGM. " +
 				"Or reason gone: the node had the GPU an hour ago, it has no series now, and no other has replaced it. What ran on it fails or hangs. The autoscaler counts it as no supply and replaces the node where its pool may. " +
 				"Look first at the reason in docs/exporter.md: reset the GPU, power-cycle the node, or return the GPU.",
-			query: fixed(least(of(metric.GPUHealthy), append(device, metric.LabelReason)...) + " == 0" +
-				" or on (" + on(device...) + ") " + named("(("+before+" unless "+now+")"+
+			query: least(of(metric.GPUHealthy), append(device, metric.LabelReason)...) + " == 0" +
+				" or on (" + sources.On(device...) + ") " + named("(("+before+" unless "+now+")"+
 				// Another GPU in its place, or another machine of the same name, is not a loss.
-				" and on ("+on(metric.LabelNode)+") "+by("count", before, metric.LabelNode)+" > "+by("count", now, metric.LabelNode)+")", metric.LabelReason, "gone")),
+				" and on ("+sources.On(metric.LabelNode)+") "+sources.By("count", before, metric.LabelNode)+" > "+sources.By("count", now, metric.LabelNode)+")", metric.LabelReason, "gone"),
 		},
 		{
 			Name: "GPUThrottled", Severity: Warning, Program: metric.Exporter, Threshold: at(throttledShare), For: 15 * time.Minute,
@@ -89,9 +87,7 @@ func gpus() []Alert {
 			Summary: "GPU {{ $labels.gpu }} of {{ $labels.node }} is slowed down {{ $value | humanizePercentage }} of the time ({{ $labels.reason }})",
 			Description: "Heat or the power supply holds the GPU's clocks down. Every job with a part on this GPU is as slow as this GPU. Power caps do not count here. " +
 				"Look first at the temperatures of the node's other GPUs: all warm points to the data centre or the fans, one warm to the GPU.",
-			query: func(p Params) string {
-				return most("rate("+of(metric.GPUThrottleSecondsTotal, throttled)+"[10m])", append(index, metric.LabelReason)...) + " > " + p.Threshold
-			},
+			query: most("rate("+of(metric.GPUThrottleSecondsTotal, throttled)+"[10m])", append(index, metric.LabelReason)...) + " > " + anyThreshold,
 		},
 		{
 			Name: "GPUHeldIdle", Severity: Info, Program: metric.Exporter, Threshold: at(idleLong), For: 10 * time.Minute,
@@ -99,10 +95,7 @@ func gpus() []Alert {
 			Summary: "{{ $labels.namespace }}/{{ $labels.pod }} has a GPU of {{ $labels.node }} allocated and has not used it for {{ $value | humanizeDuration }}",
 			Description: "A pod has a GPU or a slice allocated that no other pod can use, and computes nothing. " +
 				"Look first who owns the pod. A quota with reclaimIdle reclaims such GPUs automatically.",
-			query: func(p Params) string {
-				holder := []string{metric.LabelNamespace, metric.LabelPod}
-				return most(own(of(metric.GPUIdleSeconds), holder...), append(append(index, metric.LabelGPUInstanceID), holder...)...) + " > " + p.Threshold
-			},
+			query: most(sources.Own(of(metric.GPUIdleSeconds), holder...), append(append(index, metric.LabelGPUInstanceID), holder...)...) + " > " + anyThreshold,
 		},
 	}
 }
@@ -123,9 +116,7 @@ func adapter() []Alert {
 			Summary: "No replica of the adapter answers",
 			Description: "The adapter was scraped within the last day, and no replica answers now. No HPA gets GPU or queue metrics: all keep their replicas. " +
 				"Look first at the adapter's pods, then at kubectl get apiservice: the metrics APIs fail with it.",
-			query: func(p Params) string {
-				return wasThere(up(p, metric.Adapter)) + " unless on (" + on() + ") " + group(up(p, metric.Adapter)+" == 1")
-			},
+			query: wasThere(up(metric.Adapter)) + " unless on (" + sources.On() + ") " + group(up(metric.Adapter)+" == 1"),
 		},
 		{
 			Name: "GpuscaleAdapterRuleWithoutAnswer", Severity: Warning, Program: metric.Adapter, Threshold: at(oldAnswer), For: 5 * time.Minute,
@@ -133,9 +124,7 @@ func adapter() []Alert {
 			Summary: "Rule {{ $labels.rule }} has had no good answer for {{ $value | humanizeDuration }}",
 			Description: "HPAs that use the rule get an error, never an old number or a 0, and do not scale. The oldest answer of all replicas counts. " +
 				"Look first at the adapter's log for the rule, then run the rule's query in Prometheus: gpuscale-adapter rules prints it.",
-			query: func(p Params) string {
-				return most(of(metric.AdapterRuleAge), metric.LabelRule) + " > " + p.Threshold
-			},
+			query: most(of(metric.AdapterRuleAge), metric.LabelRule) + " > " + anyThreshold,
 		},
 		{
 			Name: "GpuscaleHPAWithoutMetric", Severity: Warning, Program: metric.Autoscaler, For: 15 * time.Minute,
@@ -143,8 +132,8 @@ func adapter() []Alert {
 			Summary: "HPA {{ $labels.namespace }}/{{ $labels.hpa }} does not get its metric: {{ $labels.reason }}",
 			Description: "The HPA's own condition reports that it cannot read its metric, wherever between the exporter, Prometheus, the adapter and the API server it is lost. It does not scale. " +
 				"Look first at gpuscale-adapter explain hpa NAMESPACE/NAME: it shows where the chain ends.",
-			query: fixed(most(own(of(metric.AutoscalerHPALimited, noMetric), metric.LabelNamespace),
-				metric.LabelNamespace, metric.LabelHPA, metric.LabelReason) + " == 1"),
+			query: most(sources.Own(of(metric.AutoscalerHPALimited, noMetric), metric.LabelNamespace),
+				metric.LabelNamespace, metric.LabelHPA, metric.LabelReason) + " == 1",
 		},
 	}
 }
@@ -164,9 +153,7 @@ func autoscaler() []Alert {
 			Summary: "The autoscaler completes no reconcile",
 			Description: "The autoscaler was scraped within the last day, and no replica has completed a reconcile for minutes: none runs, none leads, every reconcile fails, or one hangs. Pods are pending and nothing is added, repartitioned or reclaimed. " +
 				"Look first at the autoscaler's pods and log, then at its Lease: kubectl -n gpuscale-system get lease.",
-			query: func(p Params) string {
-				return wasThere(of(metric.AutoscalerLeader)) + " unless on (" + on() + ") " + group("time() - "+of(metric.AutoscalerReconcileAge)+" < "+p.Threshold)
-			},
+			query: wasThere(of(metric.AutoscalerLeader)) + " unless on (" + sources.On() + ") " + group("time() - "+of(metric.AutoscalerReconcileAge)+" < "+anyThreshold),
 		},
 		{
 			Name: "GpuscaleSnapshotStale", Severity: Warning, Program: metric.Autoscaler, Threshold: at(oldSnapshot), For: 5 * time.Minute,
@@ -174,9 +161,7 @@ func autoscaler() []Alert {
 			Summary: "The autoscaler plans on data of {{ $labels.kind }} that is {{ $value | humanizeDuration }} old",
 			Description: "kind cluster: the API server has not been read. kind prometheus: allocation and use are unknown, so nothing idle is reclaimed, repartitioned or scaled down. " +
 				"Look first whether Prometheus answers the autoscaler, and whether exporters answer Prometheus.",
-			query: func(p Params) string {
-				return most(leads(of(metric.AutoscalerSnapshotAge)), metric.LabelKind) + " > " + p.Threshold
-			},
+			query: most(leads(of(metric.AutoscalerSnapshotAge)), metric.LabelKind) + " > " + anyThreshold,
 		},
 	}
 }
@@ -197,9 +182,7 @@ func capacity() []Alert {
 			Summary: "Pool {{ $labels.pool }} does not get the nodes it requests",
 			Description: "The pool's provider failed to deliver, and the pool was in backoff for {{ $value | humanizePercentage }} of the last hour. Other pools take over where they fit. " +
 				"Look first at kubectl describe gpunodepool {{ $labels.pool }}, then at the provider: quota, stock-outs, a broken image.",
-			query: func(p Params) string {
-				return most("avg_over_time("+of(metric.AutoscalerPoolBackoff)+"[1h])", metric.LabelPool) + " > " + p.Threshold
-			},
+			query: most("avg_over_time("+of(metric.AutoscalerPoolBackoff)+"[1h])", metric.LabelPool) + " > " + anyThreshold,
 		},
 		{
 			Name: "GpuscalePoolAtMax", Severity: Warning, Program: metric.Autoscaler, For: 30 * time.Minute,
@@ -207,7 +190,7 @@ func capacity() []Alert {
 			Summary: "{{ $value | humanize }} GPUs' worth of pods are pending (shape {{ $labels.shape }}): the pools that fit are at their maximum",
 			Description: "Pods are pending that a pool could serve above its maximum. " +
 				"Look first at gpuscale-autoscaler explain pod NAMESPACE/NAME for one of them; raise spec.max of the pool, or inform the pods' owners.",
-			query: fixed(sum(of(metric.AutoscalerPendingGPUs, `reason="PoolAtMax"`), metric.LabelShape) + " > 0"),
+			query: sum(of(metric.AutoscalerPendingGPUs, `reason="PoolAtMax"`), metric.LabelShape) + " > 0",
 		},
 		{
 			Name: "GpuscaleTenantStarved", Severity: Warning, Program: metric.Autoscaler, For: 30 * time.Minute,
@@ -215,7 +198,7 @@ func capacity() []Alert {
 			Summary: "Tenant {{ $labels.tenant }} has {{ $value | humanize }} GPUs pending and less than its guarantee",
 			Description: "A guarantee is not met: the tenant's pods are pending while it uses less than its guarantee, so neither scaling up nor, where policy.reclaimBorrowed is set, reclaiming has helped. " +
 				"Look first at gpuscale-autoscaler explain pod NAMESPACE/NAME for one of its pods: it gives the reason.",
-			query: fixed(tenant("pending") + " > 0 and on (" + on(metric.LabelTenant) + ") (" + tenant("used") + " < " + tenant("guaranteed") + ")"),
+			query: tenant("pending") + " > 0 and on (" + sources.On(metric.LabelTenant) + ") (" + tenant("used") + " < " + tenant("guaranteed") + ")",
 		},
 		{
 			Name: "GpuscaleHolding", Severity: Critical, Program: metric.Autoscaler, For: 10 * time.Minute,
@@ -223,7 +206,7 @@ func capacity() []Alert {
 			Summary: "The autoscaler holds everything: too many nodes are unready",
 			Description: "More nodes are unready than the policy tolerates, so the observed state is not trusted and nothing is done, not even scaling up. " +
 				"Look first for a failed network or control plane; then bring the nodes back or delete them.",
-			query: fixed(sum(of(metric.AutoscalerVerdicts, `kind="pool"`, `reason="TooManyUnready"`)) + " > 0"),
+			query: sum(of(metric.AutoscalerVerdicts, `kind="pool"`, `reason="TooManyUnready"`)) + " > 0",
 		},
 		{
 			Name: "GpuscaleRepartitionFailed", Severity: Warning, Program: metric.Autoscaler,
@@ -231,7 +214,7 @@ func capacity() []Alert {
 			Summary: "A repartition in pool {{ $labels.pool }} was undone: {{ $labels.reason }}",
 			Description: "A GPU could not be repartitioned within the last hour. RepartitionOverdue: no answer before the deadline. RepartitionFailed: mig-manager or the agent reported a failure. " +
 				"Look first at the events of the node, then at the agent's or mig-manager's log there; often a process on the host still uses the GPU.",
-			query: fixed(happened(of(metric.AutoscalerActions, `reason=~"RepartitionOverdue|RepartitionFailed"`), "1h", metric.LabelPool, metric.LabelReason) + " > 0"),
+			query: happened(of(metric.AutoscalerActions, `reason=~"RepartitionOverdue|RepartitionFailed"`), "1h", metric.LabelPool, metric.LabelReason) + " > 0",
 		},
 	}
 }

@@ -36,8 +36,8 @@ func mutants(t *testing.T, a alerts.Alert) []mutant {
 			all = append(all, mutant{changed, fmt.Sprintf("for × %g", factor)})
 		}
 		if a.Threshold != nil {
-			p := alerts.Params{Jobs: alerts.Jobs(), Threshold: fmt.Sprint(factor * *a.Threshold)}
-			all = append(all, mutant{rule{a.Name, a.Query(p), a.For}, fmt.Sprintf("threshold × %g", factor)})
+			changed := a.With(fmt.Sprint(factor * *a.Threshold))
+			all = append(all, mutant{rule{a.Name, changed, a.For}, fmt.Sprintf("threshold × %g", factor)})
 		}
 	}
 	// The threshold has been changed above; here it is a number like others, and would

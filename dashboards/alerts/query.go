@@ -4,32 +4,21 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// labelCluster is added by users with several clusters, and labelInstance is the scrape
-// target, which none of our programs sets itself.
-const (
-	labelCluster  = "cluster"
-	labelInstance = "instance"
-)
+// labelInstance is the scrape target, which none of our programs sets itself.
+const labelInstance = "instance"
 
-func by(op, expr string, labels ...string) string {
-	return fmt.Sprintf("%s by (%s) (%s)", op, on(labels...), expr)
-}
-
-func sum(expr string, labels ...string) string { return by("sum", expr, labels...) }
+func sum(expr string, labels ...string) string { return sources.By("sum", expr, labels...) }
 
 // most merges duplicate series, or takes the worst of several.
-func most(expr string, labels ...string) string  { return by("max", expr, labels...) }
-func least(expr string, labels ...string) string { return by("min", expr, labels...) }
+func most(expr string, labels ...string) string  { return sources.By("max", expr, labels...) }
+func least(expr string, labels ...string) string { return sources.By("min", expr, labels...) }
 
 // group returns the label sets, without their values.
-func group(expr string, labels ...string) string { return by("group", expr, labels...) }
-
-func on(labels ...string) string {
-	return strings.Join(append([]string{labelCluster}, labels...), ", ")
-}
+func group(expr string, labels ...string) string { return sources.By("group", expr, labels...) }
 
 // of is a selector.
 func of(d metric.Desc, matchers ...string) string {
@@ -52,24 +41,15 @@ func happened(selector, in string, labels ...string) string {
 	return sum(now+" - ("+before+" <= "+now+" or "+now+" * 0)", labels...)
 }
 
-// own restores the labels that Prometheus moved to exported_*, where it scrapes without
-// honor_labels.
-func own(expr string, labels ...string) string {
-	for _, l := range labels {
-		expr = fmt.Sprintf("label_replace(%s, %q, \"$1\", %q, \"(.+)\")", expr, l, metric.Exported+l)
-	}
-	return expr
-}
-
 // named adds a label to every series of an expression.
 func named(expr, label, value string) string {
 	return fmt.Sprintf("label_replace(%s, %q, %q, \"\", \"\")", expr, label, value)
 }
 
-// up is the targets of a program.
-func up(p Params, program metric.Owner) string { return `up{job="` + p.Jobs[program] + `"}` }
+// up is the targets of a program, by the default name of its scrape job.
+func up(program metric.Owner) string { return `up{job="gpuscale-` + string(program) + `"}` }
 
 // leads keeps the leader's series. A former leader keeps exposing ages, which only grow.
 func leads(expr string) string {
-	return fmt.Sprintf("%s and on (%s) %s == 1", expr, on(labelInstance), metric.AutoscalerLeader.Name)
+	return fmt.Sprintf("%s and on (%s) %s == 1", expr, sources.On(labelInstance), metric.AutoscalerLeader.Name)
 }

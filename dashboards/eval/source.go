@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 
@@ -42,18 +41,5 @@ func Reads(expr string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-type engine struct {
-	engine *promql.Engine
-	data   storage.Queryable
-}
-
 // Engine returns a Source over a storage, evaluated by Prometheus' own engine.
-func Engine(data storage.Queryable) Source { return engine{memstore.NewEngine(nil), data} }
-
-func (e engine) Query(ctx context.Context, expr string, at time.Time) (prom.Vector, error) {
-	return memstore.Query(ctx, e.engine, e.data, expr, at)
-}
-
-func (e engine) Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
-	return memstore.Range(ctx, e.engine, e.data, expr, from, to, step)
-}
+func Engine(data storage.Queryable) Source { return memstore.Over(data) }

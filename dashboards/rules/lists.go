@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -26,14 +27,14 @@ func tenants() []Rule {
 	places := []string{metric.LabelTenant, metric.LabelNamespace, metric.LabelPlace}
 	return []Rule{
 		{
-			Record: "namespace:gpuscale_gpu_seconds:rate5m", Expr: sum(own(rate(metric.AutoscalerGPUSeconds), metric.LabelNamespace), places...),
+			Record: "namespace:gpuscale_gpu_seconds:rate5m", Expr: sum(sources.Own(rate(metric.AutoscalerGPUSeconds), metric.LabelNamespace), places...),
 			Help:   "GPU time by place, tenant and namespace, in GPUs. tenant and namespace are \"(none)\" for what is not allocated.",
 			Labels: places,
 		},
 		{
 			Record: "namespace:gpuscale_cost_per_hour:sum",
 			Expr: sum(fmt.Sprintf("%s * on (cluster, pool) group_left () (%s / (%s > 0))",
-				own("rate("+metric.AutoscalerGPUSeconds.Name+"{place=~\"busy|slack|idle|unmeasured\"}["+window+"])", metric.LabelNamespace),
+				sources.Own("rate("+metric.AutoscalerGPUSeconds.Name+"{place=~\"busy|slack|idle|unmeasured\"}["+window+"])", metric.LabelNamespace),
 				sum(metric.AutoscalerCost.Name, metric.LabelPool), sum(metric.AutoscalerGPUs.Name, metric.LabelPool)), metric.LabelTenant, metric.LabelNamespace),
 			Help:   "Cost per hour of the GPUs allocated to each namespace. Absent where the pool has no price.",
 			Labels: []string{metric.LabelTenant, metric.LabelNamespace},
@@ -102,7 +103,7 @@ func pods() []Rule {
 	return []Rule{
 		{
 			Record: "pod:gpu_busy_ratio:avg",
-			Expr:   aggregate("avg", ofAllocated(metric.GPUInstanceBusyRatio.Name, metric.GPUBusyRatio.Name), pod),
+			Expr:   sources.By("avg", ofAllocated(metric.GPUInstanceBusyRatio.Name, metric.GPUBusyRatio.Name), pod...),
 			Help:   "Mean share of time in which the GPUs and slices allocated to a pod compute. What has no busy ratio is not in it.", Labels: pod,
 		},
 		{
@@ -122,13 +123,12 @@ func pods() []Rule {
 // with the pod's labels. What several pods share has no pod in its own series, and each
 // of them in gpu_held.
 func ofAllocated(names ...string) string {
-	by := append([]string{labelCluster}, entity...)
 	var all []string
 	for _, name := range names {
 		all = append(all, largest(name, entity...))
 	}
-	return fmt.Sprintf("%s * on (%s) group_left () (%s)", largest(own(metric.GPUHeld.Name, podLabels...), append(append([]string{}, entity...), podLabels...)...),
-		strings.Join(by, ", "), strings.Join(all, " or "))
+	return fmt.Sprintf("%s * on (%s) group_left () (%s)", largest(sources.Own(metric.GPUHeld.Name, podLabels...), append(append([]string{}, entity...), podLabels...)...),
+		sources.On(entity...), strings.Join(all, " or "))
 }
 
 func firstToken(of ...metric.Read) string {

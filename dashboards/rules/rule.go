@@ -72,31 +72,15 @@ func Find(record string) (Rule, bool) {
 const window = "5m"
 
 // sum adds up by cluster and some labels.
-func sum(expr string, by ...string) string { return aggregate("sum", expr, by) }
+func sum(expr string, by ...string) string { return sources.By("sum", expr, by...) }
 
 // count counts by cluster and some labels.
-func count(expr string, by ...string) string { return aggregate("count", expr, by) }
+func count(expr string, by ...string) string { return sources.By("count", expr, by...) }
 
 // largest merges duplicate series: two scrapes of one exporter.
-func largest(expr string, by ...string) string { return aggregate("max", expr, by) }
-
-func aggregate(op, expr string, by []string) string {
-	return fmt.Sprintf("%s by (%s) (%s)", op, strings.Join(append([]string{labelCluster}, by...), ", "), expr)
-}
-
-// labelCluster is added by users with several clusters.
-const labelCluster = "cluster"
+func largest(expr string, by ...string) string { return sources.By("max", expr, by...) }
 
 func rate(d metric.Desc) string { return fmt.Sprintf("rate(%s[%s])", d.Name, window) }
-
-// own restores the labels that Prometheus moved to exported_*, where it scrapes without
-// honor_labels.
-func own(expr string, labels ...string) string {
-	for _, l := range labels {
-		expr = fmt.Sprintf("label_replace(%s, %q, \"$1\", %q, \"(.+)\")", expr, l, metric.Exported+l)
-	}
-	return expr
-}
 
 // podLabels are the labels that a GPU's pod and a scrape target both have.
 var podLabels = []string{metric.LabelNamespace, metric.LabelPod}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
@@ -53,7 +54,7 @@ func layouts() []Rule {
 // gpu and thing are the labels that identify GPUs, and what can be allocated. A new
 // driver changes other labels of a GPU, which must not split it in two.
 var (
-	device = []string{labelCluster, metric.LabelNode, metric.LabelGPU}
+	device = []string{sources.LabelCluster, metric.LabelNode, metric.LabelGPU}
 	thing  = append(append([]string{}, device...), metric.LabelGPUInstanceID)
 )
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // Namespaces is the matcher's regular expression of the namespaces whose targets are trusted, as the
@@ -28,14 +29,6 @@ func Match(namespaces []string) string {
 		return metric.LabelNamespace + `=~".*"`
 	}
 	return metric.LabelNamespace + "=~" + strconv.Quote(strings.Join(namespaces, "|"))
-}
-
-// witnesses are, for each program, a family that its page has beside the others and that it gives no
-// namespace. A target that has it in a trusted namespace is the program.
-var witnesses = map[metric.Owner]string{
-	metric.Exporter:   metric.GPUInfo.Name,
-	metric.Adapter:    metric.AdapterReloadGood.Name,
-	metric.Autoscaler: metric.AutoscalerLeader.Name,
 }
 
 // edit is text put into an expression before a byte.
@@ -70,7 +63,7 @@ func Trusted(expr, matcher string) (string, error) {
 			edits = append(edits, within(expr, s, matcher))
 			return nil
 		}
-		witness, ok := witnesses[owner]
+		witness, ok := trust.Witness[owner]
 		if !ok {
 			return fmt.Errorf("%s: no witness of a target of %s is known", s.Name, owner)
 		}
@@ -91,20 +84,15 @@ func Trusted(expr, matcher string) (string, error) {
 	return b.String() + expr[from:], nil
 }
 
-// family returns whose family a series is of, and whether its page may give it a namespace.
+// family is trust.Family, of Prometheus' own series and of DCGM's names too.
 func family(name string) (owner metric.Owner, moves, ok bool) {
-	if name == "up" {
+	switch {
+	case name == "up":
 		return "", false, true
-	}
-	if strings.HasPrefix(name, "DCGM_") {
+	case strings.HasPrefix(name, "DCGM_"):
 		return metric.Exporter, true, true
 	}
-	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-		if d, found := metric.Find(strings.TrimSuffix(name, suffix)); found {
-			return d.Owner, slices.Contains(d.AllLabels(), metric.LabelNamespace), true
-		}
-	}
-	return "", false, false
+	return trust.Family(name)
 }
 
 // within puts the matcher into a selector.

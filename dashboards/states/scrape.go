@@ -1,11 +1,10 @@
 package states
 
 import (
-	"math"
-	"strconv"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
@@ -26,7 +25,9 @@ func (r *recording) scrape(at time.Time, target labels.Labels, page []*dto.Metri
 		up = 1
 	}
 	n := float64(len(exposed))
-	exposed = append(exposed, value("up", "", nil, up), value("scrape_samples_scraped", "", nil, n))
+	for name, v := range map[string]float64{"up": up, "scrape_samples_scraped": n} {
+		exposed = append(exposed, memstore.Exposed{Labels: labels.FromStrings(labels.MetricName, name), Value: v})
+	}
 	r.record(at, target, exposed)
 }
 
@@ -40,44 +41,15 @@ func (r *recording) record(at time.Time, target labels.Labels, exposed []memstor
 
 // values are all values of a page, a histogram's as the text format has them.
 func values(page []*dto.MetricFamily) []memstore.Exposed {
+	samples, _ := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, page...) // it fails for unknown types
 	var all []memstore.Exposed
-	for _, f := range page {
-		for _, m := range f.GetMetric() {
-			put := func(suffix, le string, v float64) {
-				all = append(all, value(f.GetName()+suffix, le, m.GetLabel(), v))
-			}
-			switch {
-			case m.Gauge != nil:
-				put("", "", m.Gauge.GetValue())
-			case m.Counter != nil:
-				put("", "", m.Counter.GetValue())
-			case m.Untyped != nil:
-				put("", "", m.Untyped.GetValue())
-			case m.Histogram != nil:
-				h := m.Histogram
-				for _, b := range h.GetBucket() {
-					if !math.IsInf(b.GetUpperBound(), 1) {
-						put("_bucket", strconv.FormatFloat(b.GetUpperBound(), 'g', -1, 64), float64(b.GetCumulativeCount()))
-					}
-				}
-				put("_bucket", "+Inf", float64(h.GetSampleCount()))
-				put("_sum", "", h.GetSampleSum())
-				put("_count", "", float64(h.GetSampleCount()))
-			}
+	for _, s := range samples {
+		b := labels.NewScratchBuilder(len(s.Metric))
+		for name, v := range s.Metric {
+			b.Add(string(name), string(v))
 		}
+		b.Sort()
+		all = append(all, memstore.Exposed{Labels: b.Labels(), Value: float64(s.Value)})
 	}
 	return all
-}
-
-func value(name, le string, of []*dto.LabelPair, v float64) memstore.Exposed {
-	b := labels.NewScratchBuilder(len(of) + 2)
-	b.Add(labels.MetricName, name)
-	if le != "" {
-		b.Add("le", le)
-	}
-	for _, l := range of {
-		b.Add(l.GetName(), l.GetValue())
-	}
-	b.Sort()
-	return memstore.Exposed{Labels: b.Labels(), Value: v}
 }

@@ -2,46 +2,69 @@ package chart_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 )
 
-// TestAlerts: the chart's template and alerts.Render are two ways to the same
-// rules, whatever is overridden.
+// TestAlerts: the chart's template has the rules of alerts.Render, with the values' changes.
 func TestAlerts(t *testing.T) {
 	h := helm(t)
-	for _, c := range []struct{ name, chart, render string }{
-		{"as they are", `{}`, `{}`},
+	for _, c := range []struct {
+		name, chart string
+		trusted     []string // beside the release's namespace
+		change      func(alert map[string]any) bool
+	}{
+		{"as they are", `{}`, nil, func(map[string]any) bool { return true }},
 		{"overridden",
-			`{monitoring: {rules: {runbookBase: "https://wiki.example/r", overrides: {GpuscaleExporterDown: {enabled: false}, GpuscaleAttributionFailing: {threshold: 0.25, for: 1h, severity: info}}}}}`,
-			`{runbooks: "https://wiki.example/r", alerts: {GpuscaleExporterDown: {enabled: false}, GpuscaleAttributionFailing: {threshold: 0.25, for: 1h, severity: info}}}`},
-		{"the exporter alone", ``, `{programs: [exporter]}`},
-		{"a large number", `{monitoring: {rules: {overrides: {GpuscaleAttributionFailing: {threshold: 5000000}}}}}`, `{alerts: {GpuscaleAttributionFailing: {threshold: 5000000}}}`},
-		{"other exporters", `{adapter: {exporterNamespaces: [dcgm]}, autoscaler: {exporterNamespaces: [gpus, dcgm]}}`, `{namespaces: [gpus-of-ours, dcgm, gpus]}`},
-		{"all targets", `{adapter: {exporterNamespaces: ["*"]}}`, `{namespaces: ["*"]}`},
+			`{monitoring: {rules: {runbookBase: "https://wiki.example/r/", overrides: {GpuscaleExporterDown: {enabled: false}, GpuscaleAttributionFailing: {threshold: 0.25, for: 1h, severity: info, labels: {team: ml}}}}}}`,
+			nil, func(a map[string]any) bool {
+				notes := a["annotations"].(map[string]any)
+				notes["runbook_url"] = strings.ReplaceAll(notes["runbook_url"].(string), alerts.Runbooks, "https://wiki.example/r")
+				if a["alert"] == "GpuscaleAttributionFailing" {
+					a["expr"] = strings.ReplaceAll(a["expr"].(string), "> 300 ", "> 0.25 ")
+					a["for"], a["labels"] = "1h", map[string]any{"severity": "info", "team": "ml"}
+				}
+				return a["alert"] != "GpuscaleExporterDown"
+			}},
+		{"a large number", `{monitoring: {rules: {overrides: {GpuscaleAttributionFailing: {threshold: 5000000}}}}}`, nil, func(a map[string]any) bool {
+			if a["alert"] == "GpuscaleAttributionFailing" {
+				a["expr"] = strings.ReplaceAll(a["expr"].(string), "> 300 ", "> 5000000 ")
+			}
+			return true
+		}},
+		{"the exporter alone", ``, nil, func(a map[string]any) bool {
+			found, _ := alerts.Find(a["alert"].(string))
+			return found.Program == "" || found.Program == "exporter"
+		}},
+		{"other exporters", `{adapter: {exporterNamespaces: [dcgm]}, autoscaler: {exporterNamespaces: [gpus, dcgm]}}`, []string{"dcgm", "gpus"}, func(map[string]any) bool { return true }},
+		{"all targets", `{adapter: {exporterNamespaces: ["*"]}}`, []string{"*"}, func(map[string]any) bool { return true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			values, err := alerts.Parse([]byte(c.render))
-			if err != nil {
+			matcher := sources.Match(append([]string{"gpus-of-ours"}, c.trusted...))
+			var file map[string]any
+			if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(alerts.Render()), sources.Matcher, matcher)), &file); err != nil {
 				t.Fatal(err)
 			}
-			if len(values.Namespaces) == 0 { // the release's alone
-				values.Namespaces = []string{"gpus-of-ours"}
-			}
-			text, err := alerts.Render(values)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var want any
-			if err := yaml.Unmarshal(text, &want); err != nil {
-				t.Fatal(err)
+			var groups []any
+			for _, g := range file["groups"].([]any) {
+				group, rules := g.(map[string]any), []any{}
+				for _, a := range group["rules"].([]any) {
+					if c.change(a.(map[string]any)) {
+						rules = append(rules, a)
+					}
+				}
+				if group["rules"] = rules; len(rules) > 0 {
+					groups = append(groups, group)
+				}
 			}
 			on := "monitoring.rules.alerts=true"
-			if len(values.Programs) == 0 { // all that have alerts
+			if c.chart != "" { // all that have alerts
 				on += ",adapter.enabled=true,autoscaler.enabled=true"
 			}
 			objects, err := h.Template(t.Context(), releaseWith(c.chart, "--set", on))
@@ -54,7 +77,7 @@ func TestAlerts(t *testing.T) {
 					got, _, _ = unstructured.NestedMap(o.Object, "spec")
 				}
 			}
-			if g, w := asJSON(t, got), asJSON(t, want); g != w {
+			if g, w := asJSON(t, got), asJSON(t, map[string]any{"groups": groups}); g != w {
 				t.Errorf("alerts.Render has (-), the chart has (+)\n%s", difference(w, g))
 			}
 		})

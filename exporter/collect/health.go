@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -23,19 +24,6 @@ const (
 // recoveryActions are NVML's nvmlDeviceGpuRecoveryAction_t that concern this GPU. The other
 // one, 3, is about its peers' traffic.
 var recoveryActions = map[float64]string{1: "reset", 2: "reboot", 4: "drain_and_reset"}
-
-// condemning are the XIDs after which a GPU needs a reset or a technician, from
-// NVIDIA's catalogue: 48 double-bit ECC, 62 and 169 micro-controller halt, 64
-// row remapping not recorded, 74 NVLink, 79 off the bus, 95 uncontained ECC,
-// 119 and 120 GSP, 140 unrecovered ECC, 143 initialization. The others are
-// caused by applications.
-func condemning(xid int) bool {
-	switch xid {
-	case 48, 62, 64, 74, 79, 95, 119, 120, 140, 143, 169:
-		return true
-	}
-	return false
-}
 
 // healthy has one series a GPU. A GPU without any value that bears on its
 // health has none: its health is unknown.
@@ -88,7 +76,7 @@ func healthOf(e *Entity, now time.Time) (reason string, taken time.Time, known b
 func condemnedBy(e *Entity) (int, bool) {
 	var newest Event
 	note := func(code int64, at time.Time) {
-		if condemning(int(code)) && (newest.Code == 0 || at.After(newest.Time)) {
+		if gpu.XIDCondemns(int(code)) && (newest.Code == 0 || at.After(newest.Time)) {
 			newest = Event{at, code}
 		}
 	}

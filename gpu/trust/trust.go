@@ -55,6 +55,25 @@ func (e Exporters) Allow(about, target string) bool {
 	return about == "" || about == target || e.Include(target)
 }
 
+// Witness is, for each program, a family that its page has beside the others and that it gives no
+// namespace. A target that has it in a trusted namespace is the program.
+var Witness = map[metric.Owner]string{
+	metric.Exporter:   metric.GPUInfo.Name,
+	metric.Adapter:    metric.AdapterReloadGood.Name,
+	metric.Autoscaler: metric.AutoscalerLeader.Name,
+}
+
+// Family returns whose family a series is of, and whether its page may give it a namespace; ours is
+// false for the series of others.
+func Family(series string) (owner metric.Owner, namespaced, ours bool) {
+	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+		if d, found := metric.Find(strings.TrimSuffix(series, suffix)); found {
+			return d.Owner, slices.Contains(d.AllLabels(), metric.LabelNamespace), true
+		}
+	}
+	return "", false, false
+}
+
 // Labels that Prometheus sets on each series, and one that it moves the page's own value to.
 const (
 	exportedNamespace = metric.Exported + metric.LabelNamespace

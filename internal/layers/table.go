@@ -22,7 +22,7 @@ var ground = []string{"gpu"}
 // middle is what the programs that decide or explain may use.
 var middle = []string{"gpu", "plan"}
 
-var plumbing = []string{"internal/kube", "internal/prom", "internal/serve", "internal/buildinfo"}
+var plumbing = []string{"internal/kube", "internal/prom", "internal/serve", "internal/buildinfo", "internal/text"}
 
 // Table lists the layers. The longest matching Path rules a package. A package
 // that no row matches fails the test: a new package needs a row.
@@ -42,13 +42,13 @@ var Table = []Layer{
 	{Path: "plan/replay", Ours: middle, Outside: []string{"gonum.org/v1/gonum"}, Why: "a replay plays a trace through plan.Make in the small world"},
 	{Path: "plan/scenario", Ours: middle, Why: "the language is ours and free of test libraries: the autoscaler emits and reads it"},
 
-	{Path: "exporter", Ours: []string{"gpu", "exporter", "internal/serve", "internal/buildinfo"}, Outside: []string{"*"}, Why: "programs do not import one another"},
-	{Path: "exporter/collect", Ours: []string{"gpu", "exporter/pods"}, Outside: []string{"github.com/prometheus/"}, Why: "families are made from a Reading, whatever took it"},
-	{Path: "exporter/dcgm", Ours: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/nvml", "exporter/dcgm"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only package with DCGM in it"},
+	{Path: "exporter", Ours: []string{"gpu", "exporter", "internal/serve", "internal/buildinfo", "internal/text"}, Outside: []string{"*"}, Why: "programs do not import one another"},
+	{Path: "exporter/collect", Ours: []string{"gpu", "exporter/pods", "internal/text"}, Outside: []string{"github.com/prometheus/"}, Why: "families are made from a Reading, whatever took it"},
+	{Path: "exporter/dcgm", Ours: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/nvml", "exporter/dcgm", "internal/text"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only package with DCGM in it"},
 	{Path: "exporter/dcgm/fakedcgm", Ours: []string{"gpu", "internal/cbuild", "internal/fakenvml"}, Why: "a fake is embedded C and the machine it shows"},
-	{Path: "exporter/nvml", Ours: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/nvml"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only package with NVML in it"},
-	{Path: "exporter/replay", Ours: []string{"gpu", "exporter/collect", "exporter/pods"}, Outside: []string{"sigs.k8s.io/yaml"}, Why: "a recording needs no driver"},
-	{Path: "exporter/pods", Ours: []string{"gpu", "exporter/collect"}, Outside: []string{"k8s.io/kubelet", "google.golang.org/grpc", "k8s.io/client-go", "k8s.io/apimachinery"}, Why: "who holds what, from the kubelet's socket and the own node's objects"},
+	{Path: "exporter/nvml", Ours: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/nvml", "internal/text"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only package with NVML in it"},
+	{Path: "exporter/replay", Ours: []string{"gpu", "exporter/collect", "exporter/pods", "internal/text"}, Outside: []string{"sigs.k8s.io/yaml"}, Why: "a recording needs no driver"},
+	{Path: "exporter/pods", Ours: []string{"gpu", "exporter/collect", "internal/text"}, Outside: []string{"k8s.io/kubelet", "google.golang.org/grpc", "k8s.io/client-go", "k8s.io/apimachinery"}, Why: "who holds what, from the kubelet's socket and the own node's objects"},
 
 	{Path: "adapter", Ours: []string{"gpu", "adapter", "internal"}, Outside: []string{"*"}, Why: "programs do not import one another"},
 	{Path: "adapter/certificate", Outside: []string{"k8s.io/"}, Why: "a certificate and where its CA is trusted"},
@@ -73,17 +73,17 @@ var Table = []Layer{
 	{Path: "agent/hardware", Ours: ground, Outside: []string{"github.com/NVIDIA/"}, Why: "it calls NVML and nothing else"},
 
 	{Path: "report", Ours: append([]string{"gpu", "plan", "report", "autoscaler/observe", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "the report reads; only autoscaler/observe is shared"},
-	{Path: "report/query", Ours: []string{"gpu", "internal/prom"}, Why: "it knows what is asked, not what it means"},
+	{Path: "report/query", Ours: []string{"gpu", "internal/prom"}, Outside: []string{"golang.org/x/sync"}, Why: "it knows what is asked, not what it means"},
 	{Path: "report/ledger", Ours: []string{"gpu", "internal/prom", "report/query"}, Why: "where time went is a pure function of answers"},
 	{Path: "report/prices", Ours: ground, Outside: []string{"go.yaml.in/yaml"}, Why: "a price list is a file"},
-	{Path: "report/model", Ours: []string{"gpu", "plan/forecast", "internal/prom", "report/query", "report/ledger", "report/prices"}, Outside: []string{"gonum.org/v1/gonum"}, Why: "a report is a pure function of answers and prices"},
-	{Path: "report/render", Ours: []string{"gpu", "plan/forecast", "internal/prom", "report"}, Why: "forms know figures, not where they come from"},
-	{Path: "report/top", Ours: []string{"gpu", "plan/forecast", "internal/prom", "report"}, Outside: []string{"k8s.io/apimachinery/pkg/util/duration", "sigs.k8s.io/yaml"}, Why: "rows are made from vectors"},
+	{Path: "report/model", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "report/query", "report/ledger", "report/prices"}, Outside: []string{"gonum.org/v1/gonum"}, Why: "a report is a pure function of answers and prices"},
+	{Path: "report/render", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "report"}, Why: "forms know figures, not where they come from"},
+	{Path: "report/top", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "report"}, Outside: []string{"k8s.io/apimachinery/pkg/util/duration", "sigs.k8s.io/yaml"}, Why: "rows are made from vectors"},
 	{Path: "report/fixture", Ours: []string{"gpu", "internal/prom"}, Outside: []string{"github.com/prometheus/"}, Why: "a fake of a cluster and a Prometheus, for tests"},
-	{Path: "report/doctor", Ours: []string{"gpu", "autoscaler/api", "internal/prom", "report/doctor"}, Outside: []string{"github.com/prometheus/common", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/pod-security-admission", "sigs.k8s.io/yaml"}, Why: "facts are gathered with GET; findings are a pure function of them"},
+	{Path: "report/doctor", Ours: []string{"gpu", "autoscaler/api", "autoscaler/partition/contract", "internal/prom", "internal/text", "report/doctor"}, Outside: []string{"github.com/prometheus/common", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/pod-security-admission", "sigs.k8s.io/yaml", "golang.org/x/sync"}, Why: "facts are gathered with GET; findings are a pure function of them"},
 	{Path: "sandbox", Ours: []string{""}, Outside: []string{"*"}, Why: "the sandbox may import anything"},
 	{Path: "dashboards", Ours: []string{"gpu", "dashboards", "internal/prom", "internal/serve"}, Outside: []string{"*"}, Why: "boards read names from gpu/metric and the chart holds them; the preview asks Prometheus"},
-	{Path: "dashboards/alerts", Ours: []string{"gpu", "dashboards/sources"}, Outside: []string{"github.com/prometheus/common", "github.com/prometheus/prometheus", "go.yaml.in/yaml", "sigs.k8s.io/yaml"}, Why: "alerts are data: names from gpu/metric"},
+	{Path: "dashboards/alerts", Ours: []string{"gpu", "dashboards/sources"}, Outside: []string{"github.com/prometheus/common", "go.yaml.in/yaml"}, Why: "alerts are data: names from gpu/metric"},
 	{Path: "dashboards/board", Ours: ground, Why: "the words that boards are written in, and Grafana's JSON of them"},
 	{Path: "dashboards/boards", Ours: []string{"gpu", "dashboards/board", "dashboards/rules", "dashboards/sources"}, Outside: []string{"github.com/prometheus/prometheus"}, Why: "a board is data: names from gpu/metric and dashboards/rules, words from dashboards/board"},
 	{Path: "dashboards/sources", Ours: ground, Outside: []string{"github.com/prometheus/prometheus"}, Why: "which targets' series an expression reads is a change of its text"},
@@ -94,7 +94,7 @@ var Table = []Layer{
 	{Path: "internal", Ours: []string{"internal"}, Outside: []string{"*"}, Why: "plumbing has no domain in it"},
 	{Path: "internal/cbuild", Why: "it runs gcc"},
 	{Path: "internal/fakenvml", Ours: []string{"gpu", "internal/cbuild"}, Why: "the simulated machine knows GPUs and MIG"},
-	{Path: "internal/gendocs", Ours: []string{"gpu", "plan", "adapter/signal", "report/doctor", "autoscaler/api", "internal/prom"}, Outside: []string{"sigs.k8s.io/yaml"}, Why: "docs are generated from the tables themselves"},
+	{Path: "internal/gendocs", Ours: []string{"gpu", "plan", "adapter/signal", "report/doctor", "autoscaler/api", "autoscaler/partition/contract", "internal/prom", "internal/text"}, Outside: []string{"sigs.k8s.io/yaml"}, Why: "docs are generated from the tables themselves"},
 }
 
 // Ban keeps a dependency out of everything but the packages that own it,

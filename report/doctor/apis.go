@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 var adapterChecks = []Check{
@@ -28,7 +30,7 @@ var adapterChecks = []Check{
 		ID: "apiservice-ca", Title: "Service, endpoints and CA of the registration are right", Run: apiServiceCA,
 		Fault: "The Service, its port or its endpoints are missing, `caBundle` is not the CA of the adapter's certificate, or the certificate is for another name.",
 		Means: "HPAs get no answer and do not scale.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices, Pods},
+		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices}, May: []*Source{Pods},
 	},
 	{
 		ID: "apiservice-owner", Title: "The metrics APIs are our adapter's", Run: apiServiceOwner,
@@ -135,9 +137,7 @@ func (l *look) service(namespace, name string) *corev1.Service {
 // adapters returns ours; without one the check is skipped.
 func (l *look) adapters() []Program {
 	all := l.programs("adapter")
-	if len(all) == 0 && l.has(Deployments) {
-		l.skip("no adapter of gpuscale was found")
-	}
+	l.without("no adapter of gpuscale was found", all)
 	return all
 }
 
@@ -147,8 +147,7 @@ func (l *look) registered(ours bool) (all []*apiService, adapters []Program) {
 	if adapters = l.adapters(); len(adapters) == 0 {
 		return nil, nil
 	}
-	known := l.use(APIServices)
-	l.use(Services)
+	known := l.has(APIServices)
 	for _, a := range l.f.APIServices {
 		if known && isMetrics(a.Spec.Group) && (l.ownerOf(a, adapters) != other) == ours {
 			all = append(all, a)
@@ -162,7 +161,7 @@ func asking(hpas []*hpa, group string, names ...string) []string {
 	var out []string
 	for _, h := range hpas {
 		if slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
-			g, name := metricOf(m)
+			g, name, _ := metricOf(m)
 			return g == group && (len(names) == 0 || slices.Contains(names, name))
 		}) {
 			out = append(out, h.Namespace+"/"+h.Name)
@@ -171,26 +170,25 @@ func asking(hpas []*hpa, group string, names ...string) []string {
 	return out
 }
 
-// metricOf returns the group and the name of a metric; no group for the cluster's own
-// (CPU, memory).
-func metricOf(m autoscalingv2.MetricSpec) (group, name string) {
+// metricOf returns the group and the name of a metric, and the field of the HPA that has it;
+// no group for the cluster's own (CPU, memory).
+func metricOf(m autoscalingv2.MetricSpec) (group, name, field string) {
 	switch {
 	case m.Pods != nil:
-		return groupCustom, m.Pods.Metric.Name
+		return groupCustom, m.Pods.Metric.Name, "pods"
 	case m.Object != nil:
-		return groupCustom, m.Object.Metric.Name
+		return groupCustom, m.Object.Metric.Name, "object"
 	case m.External != nil:
-		return groupExternal, m.External.Metric.Name
+		return groupExternal, m.External.Metric.Name, "external"
 	}
-	return "", ""
+	return "", "", ""
 }
 
 func apiServiceMissing(l *look) {
 	adapters := l.adapters()
-	if len(adapters) == 0 || !l.use(APIServices) {
+	if len(adapters) == 0 || !l.has(APIServices) {
 		return
 	}
-	l.use(HPAs)
 	there := func(name string) bool { return find(l.f.APIServices, "", name) != nil }
 	for _, name := range []string{"v1beta2." + groupCustom, "v1beta1." + groupCustom, "v1beta1." + groupExternal} {
 		_, group, _ := strings.Cut(name, ".")
@@ -306,25 +304,18 @@ func (l *look) ready(namespace, service string) int {
 
 func apiServiceUnavailable(l *look) {
 	all, adapters := l.registered(true)
-	if len(adapters) > 0 {
-		l.use(EndpointSlices)
-	}
 	for _, a := range all {
 		if l.ownerOf(a, adapters) == us && l.troubleOf(a) == otherwise {
 			l.fault(Finding{
 				Object: "APIService " + a.Name, Seen: stated(a),
-				Fix:      "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
-				Commands: []string{l.logs(adapters[0]), l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version)},
-			})
+				Fix: "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
+			}, l.logs(adapters[0]), l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version))
 		}
 	}
 }
 
 func apiServiceOwner(l *look) {
 	all, adapters := l.registered(false)
-	if len(adapters) > 0 {
-		l.use(HPAs)
-	}
 	for _, a := range all {
 		if groupMeant(adapters, a.Spec.Group) == no {
 			continue
@@ -335,7 +326,7 @@ func apiServiceOwner(l *look) {
 		}
 		f := Finding{
 			Object: "APIService " + a.Name, Seen: "spec.service is " + who + ", not our adapter's",
-			Fix:      "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter-security.md), or exclude it with adapter.apis.",
+			Fix:      "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter.md), or exclude it with adapter.apis.",
 			Commands: []string{l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), l.take(a, adapters[0])},
 		}
 		users := asking(l.f.HPAs, a.Spec.Group, signals...)
@@ -384,7 +375,7 @@ func (l *look) register(a *apiService, p Program, fields string) string {
 		return ""
 	}
 	// The shell substitutes base64 between the quotes.
-	return patch + " " + quote(fields+`,"caBundle":"`) + `"$(` + read + `)"` + quote(`"}}`)
+	return patch + " " + text.Quote(fields+`,"caBundle":"`) + `"$(` + read + `)"` + text.Quote(`"}}`)
 }
 
 // injectCA is cert-manager's annotation.

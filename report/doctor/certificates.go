@@ -17,9 +17,6 @@ const soon = 30 * 24 * time.Hour
 
 func apiServiceCA(l *look) {
 	all, adapters := l.registered(true)
-	if len(adapters) > 0 {
-		l.use(EndpointSlices)
-	}
 	reported := map[string]bool{}
 	for _, a := range all {
 		p := adapters[0]

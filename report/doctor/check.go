@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -55,9 +54,10 @@ type Check struct {
 	Title string
 	// Fault is the problem that it finds, Means its effect: both for the documentation.
 	Fault, Means string
-	// Looks are the only facts it reads.
-	Looks []*Source
-	Run   func(*look)
+	// Looks are the facts that it needs: without one of them it is unknown. May are those that
+	// it reads besides. It reads no others.
+	Looks, May []*Source
+	Run        func(*look)
 }
 
 // All checks, in the order of a diagnosis: installed, scraped, answering, permitted.
@@ -123,6 +123,11 @@ func Examine(f *Facts, checks []Check) Report {
 func run(f *Facts, c *Check) Result {
 	l := &look{f: f, check: c}
 	c.Run(l)
+	for _, s := range c.Looks {
+		if !l.has(s) && l.skipped == "" {
+			l.cannot("%s", f.Missing[s])
+		}
+	}
 	// The worst first, and the order of the facts otherwise.
 	r := Result{Findings: append(append([]Finding{}, l.faults...), l.warnings...), Why: strings.Join(l.unknown, "; ")}
 	switch {
@@ -130,10 +135,10 @@ func run(f *Facts, c *Check) Result {
 		r.Outcome = WithFault
 	case len(l.warnings) > 0:
 		r.Outcome = WithWarn
-	case r.Why != "":
-		r.Outcome = Unknown
 	case l.skipped != "":
 		r.Outcome, r.Why = NotLooking, Clean(l.skipped, maxText)
+	case r.Why != "":
+		r.Outcome = Unknown
 	default:
 		r.Outcome = OK
 	}
@@ -161,23 +166,17 @@ type look struct {
 	skipped          string
 }
 
-// has reports whether a source was read in full. It panics on a source that the check does
-// not declare.
-func (l *look) has(s *Source) bool {
-	if !slices.Contains(l.check.Looks, s) {
-		panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s.Name))
+// has reports whether sources were read in full. It panics on one that the check does not
+// declare.
+func (l *look) has(all ...*Source) bool {
+	whole := true
+	for _, s := range all {
+		if !slices.Contains(l.check.Looks, s) && !slices.Contains(l.check.May, s) {
+			panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s.Name))
+		}
+		whole = whole && l.f.Missing[s] == ""
 	}
-	_, missing := l.f.Missing[s]
-	return !missing
-}
-
-// use is has, and records why a source was not read.
-func (l *look) use(s *Source) bool {
-	if l.has(s) {
-		return true
-	}
-	l.cannot("%s", l.f.Missing[s])
-	return false
+	return whole
 }
 
 // cannot records why something is unknown.
@@ -187,42 +186,53 @@ func (l *look) cannot(format string, args ...any) {
 	}
 }
 
-// skip records why the check does not apply.
+// skip records why the check does not apply, whatever else could not be read.
 func (l *look) skip(why string) { l.skipped = why }
 
-func (l *look) fault(f Finding) { l.faults = append(l.faults, l.finding(Fault, f)) }
-func (l *look) warn(f Finding)  { l.warnings = append(l.warnings, l.finding(Warning, f)) }
+// fault and warn add a finding, with commands beside its own.
+func (l *look) fault(f Finding, commands ...string) {
+	l.faults = append(l.faults, l.finding(Fault, f, commands))
+}
 
-func (l *look) finding(s Severity, f Finding) Finding {
+func (l *look) warn(f Finding, commands ...string) {
+	l.warnings = append(l.warnings, l.finding(Warning, f, commands))
+}
+
+func (l *look) finding(s Severity, f Finding, commands []string) Finding {
 	f.Severity = s
 	if f.Means == "" {
 		f.Means = strings.ReplaceAll(l.check.Means, "`", "")
 	}
 	f.Object, f.Seen = Clean(f.Object, 2*maxName), Clean(f.Seen, maxText)
 	f.Means, f.Fix = Clean(f.Means, maxText), Clean(f.Fix, maxText)
-	f.Commands = slices.DeleteFunc(append([]string{}, f.Commands...), func(c string) bool { return c == "" })
+	f.Commands = slices.DeleteFunc(append(append([]string{}, f.Commands...), commands...), func(c string) bool { return c == "" })
 	return f
 }
 
 // answer returns Prometheus' answer to a query, and whether there is one.
 func (l *look) answer(s *Source) (prom.Vector, bool) {
-	known := l.use(s)
+	known := l.has(s)
 	return l.f.Answers[s], known
 }
 
-func (l *look) nodes() []*corev1.Node { l.use(Nodes); return l.f.Nodes }
-func (l *look) pods() []*corev1.Pod   { l.use(Pods); return l.f.Pods }
-
 // programs of ours by their name, "adapter".
 func (l *look) programs(name string) []Program {
-	l.use(Deployments)
-	l.use(DaemonSets)
+	l.has(Deployments, DaemonSets)
 	return l.f.Programs(name)
+}
+
+// without skips a check of programs of which none is there.
+func (l *look) without(why string, programs ...[]Program) bool {
+	none := !slices.ContainsFunc(programs, func(all []Program) bool { return len(all) > 0 })
+	if none && l.has(Deployments, DaemonSets) {
+		l.skip(why)
+	}
+	return none
 }
 
 // pools of the cluster; without any, a check is skipped.
 func (l *look) pools() []*pool {
-	if l.use(Pools) && len(l.f.Pools) == 0 {
+	if l.has(Pools) && len(l.f.Pools) == 0 {
 		l.skip("there is no GPUNodePool")
 	}
 	return l.f.Pools

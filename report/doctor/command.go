@@ -1,13 +1,14 @@
 package doctor
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // Lengths of untrusted text in output.
@@ -19,36 +20,20 @@ const (
 
 // Clean makes untrusted text safe to print: one line, no control characters, no terminal
 // escapes, no change of writing direction, at most limit characters.
-func Clean(text string, limit int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if n == limit {
-			b.WriteString("…")
-			break
-		}
-		n++
+func Clean(words string, limit int) string {
+	runes := []rune(strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
-			b.WriteByte(' ')
+			return ' '
 		case r == utf8.RuneError, !unicode.IsPrint(r):
-			b.WriteByte('?')
-		default:
-			b.WriteRune(r)
+			return '?'
 		}
+		return r
+	}, words))
+	if len(runes) > limit {
+		return string(runes[:limit]) + "…"
 	}
-	return b.String()
-}
-
-// bare are the characters without a meaning in any shell.
-const bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
-
-// quote writes a word for a POSIX shell.
-func quote(word string) string {
-	if word != "" && strings.Trim(word, bare) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return string(runes)
 }
 
 // command joins words for a shell; empty where a word has invisible characters, which must
@@ -59,7 +44,7 @@ func command(words ...string) string {
 		if !utf8.ValidString(w) || strings.ContainsFunc(w, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			return ""
 		}
-		quoted[i] = quote(w)
+		quoted[i] = text.Quote(w)
 	}
 	line := strings.Join(quoted, " ")
 	if len(line) > maxCommand {
@@ -143,6 +128,6 @@ func (l *look) installFile(p Program, file string, set ...string) string {
 // byHand reports whether a field's last writer is not Helm, by the object's managed fields.
 func byHand(managed []metav1.ManagedFieldsEntry, field string) bool {
 	return slices.ContainsFunc(managed, func(m metav1.ManagedFieldsEntry) bool {
-		return m.Manager != "helm" && m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`))
+		return m.Manager != "helm" && owns(m, field)
 	})
 }

@@ -2,22 +2,20 @@ package doctor
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
 // late is the time after its deadline from which an operation is over.
 const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
-	nodes := l.nodes()
-	poolsKnown := l.use(Pools)
-	autoscalers := l.programs("autoscaler")
-	for _, n := range nodes {
+	poolsKnown, autoscalers := l.has(Pools), l.programs("autoscaler")
+	for _, n := range l.f.Nodes {
 		marks := marksOf(n)
 		if !n.Spec.Unschedulable || len(marks) == 0 {
 			continue
@@ -33,16 +31,13 @@ func orphanCordon(l *look) {
 		l.fault(Finding{
 			Object: "Node " + n.Name, Seen: "it is cordoned by us (" + named(marks) + "), and " + why,
 			Fix: "Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.",
-			Commands: []string{
-				l.kubectl(words...), l.kubectl("uncordon", n.Name),
-			},
-		})
+		}, l.kubectl(words...), l.kubectl("uncordon", n.Name))
 	}
 }
 
 // marksOf are the annotations of ours on a node that we have cordoned.
 func marksOf(n *corev1.Node) (marks []string) {
-	for _, m := range []string{v1alpha1.CordonAnnotation, v1alpha1.DrainAnnotation, annotationRecord} {
+	for _, m := range []string{v1alpha1.CordonAnnotation, v1alpha1.DrainAnnotation, contract.RecordAnnotation} {
 		if _, ok := n.Annotations[m]; ok {
 			marks = append(marks, m)
 		}
@@ -52,10 +47,10 @@ func marksOf(n *corev1.Node) (marks []string) {
 
 // orphan returns why a cordon of ours has no operation; empty where it has one.
 func (l *look) orphan(n *corev1.Node, poolsKnown, noAutoscaler bool) string {
-	if r, ours, err := recordOf(n); ours {
+	if r, ours, err := contract.RecordOf(n); ours {
 		switch {
 		case err != nil:
-			return "its record " + annotationRecord + " is invalid: " + err.Error()
+			return "its record is invalid: " + err.Error()
 		case r.Undo != nil && r.Undo.Attempts >= maxUndo:
 			return fmt.Sprintf("the rollback of its layout was given up after %d attempts", r.Undo.Attempts)
 		case r.Undo == nil && l.f.Now.After(r.Deadline.Add(late)):
@@ -88,7 +83,7 @@ const forgotten = 24 * time.Hour
 // cordonForgotten: GPUs of cordoned nodes cost as much as others, and gpuscale removes
 // only its own cordons.
 func cordonForgotten(l *look) {
-	for _, n := range l.nodes() {
+	for _, n := range l.f.Nodes {
 		if !n.Spec.Unschedulable || !isGPU(n) || len(marksOf(n)) > 0 {
 			continue
 		}
@@ -98,9 +93,8 @@ func cordonForgotten(l *look) {
 		}
 		l.warn(Finding{
 			Object: "Node " + n.Name, Seen: "it has been cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us",
-			Fix:      "Uncordon or remove it, unless it is under maintenance.",
-			Commands: []string{l.kubectl("uncordon", n.Name)},
-		})
+			Fix: "Uncordon or remove it, unless it is under maintenance.",
+		}, l.kubectl("uncordon", n.Name))
 	}
 }
 
@@ -112,10 +106,6 @@ func cordonedSince(n *corev1.Node) (since time.Time, known bool) {
 			return t.TimeAdded.Time, true
 		}
 	}
-	for _, m := range n.ManagedFields {
-		if m.Time != nil && m.FieldsV1 != nil && strings.Contains(string(m.FieldsV1.GetRawBytes()), `"f:unschedulable"`) && m.Time.After(since) {
-			since, known = m.Time.Time, true
-		}
-	}
-	return since, known
+	since = lastWrite(n, "unschedulable")
+	return since, !since.IsZero()
 }

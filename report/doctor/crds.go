@@ -24,11 +24,7 @@ var kinds = []struct {
 
 func crdOld(l *look) {
 	programs := l.programs("autoscaler")
-	if !l.use(CRDs) {
-		return
-	}
-	if len(programs) == 0 && len(l.f.CRDs) == 0 {
-		l.skip("neither the autoscaler nor a CRD of gpuscale was found")
+	if !l.has(CRDs) || len(l.f.CRDs) == 0 && l.without("neither the autoscaler nor a CRD of gpuscale was found", programs) {
 		return
 	}
 	for _, k := range kinds {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
 // Labels of GFD and the GPU Operator about a node's GPUs.
@@ -16,8 +18,6 @@ const (
 	labelPresent    = "nvidia.com/gpu.present"
 	labelProduct    = "nvidia.com/gpu.product"
 	labelDeployDCGM = "nvidia.com/gpu.deploy.dcgm-exporter"
-	labelMIGConfig  = "nvidia.com/mig.config"
-	labelMIGState   = "nvidia.com/mig.config.state"
 )
 
 // isGPU reports whether a node has GPUs of NVIDIA's that pods can be given.
@@ -39,8 +39,8 @@ func gpus(n *corev1.Node) int64 {
 // changing reports whether mig-manager is at work on a node: then the exporter and the
 // device plugin are rightly absent.
 func changing(n *corev1.Node) bool {
-	state := n.Labels[labelMIGState]
-	return state == "pending" || state == "rebooting"
+	state := n.Labels[contract.StateLabel]
+	return state == contract.StatePending || state == "rebooting"
 }
 
 func isReady(n *corev1.Node) bool {
@@ -66,19 +66,20 @@ func exporterMissing(l *look) {
 	exporters := l.programs("exporter")
 	gpuNodes, scraped := l.answer(GPUNodes)
 	if len(exporters) == 0 && l.has(DaemonSets) && len(gpuNodes) == 0 {
-		l.skip("no exporter of gpuscale was found")
+		if scraped {
+			l.skip("no exporter of gpuscale was found")
+		}
 		return
 	}
 	old, _ := l.answer(SamplesOld)
-	nodes := l.nodes()
 	ready := map[string]bool{} // exporters of ours by node
-	for _, p := range l.pods() {
+	for _, p := range l.f.Pods {
 		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
 			ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || podReady(p)
 		}
 	}
 	exported, stale := byNode(gpuNodes), byNode(old)
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		if !isGPU(n) || !isReady(n) || changing(n) {
 			continue
 		}
@@ -186,16 +187,14 @@ type beside struct {
 }
 
 func twoExporters(l *look) {
-	pods := l.pods()
-	l.use(DaemonSets)
 	ours := map[string]bool{}
-	for _, p := range pods {
+	for _, p := range l.f.Pods {
 		if isProgram("exporter", p.Labels, p.Spec) {
 			ours[p.Spec.NodeName] = true
 		}
 	}
 	both := map[beside][]string{} // nodes
-	for _, p := range pods {
+	for _, p := range l.f.Pods {
 		if p.Spec.NodeName == "" || !ours[p.Spec.NodeName] || isProgram("exporter", p.Labels, p.Spec) || !runs(p.Spec, "dcgm-exporter") {
 			continue
 		}

@@ -16,6 +16,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
 // Annotations, bundles, files and answers are untrusted text.
@@ -24,8 +26,8 @@ func FuzzRecord(f *testing.F) {
 	f.Add(`{"config":"c","started":"2026-03-02T08:00:00Z","undo":{"attempts":5}}`, `{"f:metadata":{"f:labels":{"f:nvidia.com/mig.config.state":{}}}}`)
 	f.Add(`{`, `[]`)
 	f.Fuzz(func(t *testing.T, text, fields string) {
-		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelMIGState: "pending", labelMIGConfig: "c", labelPresent: "true"},
-			Annotations:   map[string]string{annotationRecord: text, annotationAgent: text, annotationTable: text, "gpuscale.io/drain": text},
+		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "pending", contract.ConfigLabel: "c", labelPresent: "true"},
+			Annotations:   map[string]string{contract.RecordAnnotation: text, contract.AgentAnnotation: text, contract.TableAnnotation: text, "gpuscale.io/drain": text},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now}, FieldsV1: metav1.NewFieldsV1(fields)}}},
 			Spec: corev1.NodeSpec{Unschedulable: true}}
 		facts := empty()

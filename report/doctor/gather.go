@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -73,23 +74,15 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 	} else if err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("asking the API server: %w", err)
 	}
-	var wg sync.WaitGroup
-	wg.Go(r.ask)
-	work := make(chan *Source)
-	for range atOnce {
-		wg.Go(func() {
-			for s := range work {
-				r.read(s)
-			}
-		})
-	}
+	var g errgroup.Group
+	g.SetLimit(1 + atOnce)
+	g.Go(func() error { r.ask(); return nil })
 	for _, s := range o.Sources {
 		if s.take != nil {
-			work <- s
+			g.Go(func() error { r.read(s); return nil })
 		}
 	}
-	close(work)
-	wg.Wait()
+	_ = g.Wait()                  // it has no error
 	for _, s := range o.Sources { // what the lists name
 		if s.named != nil {
 			s.named(r, s)

@@ -38,13 +38,12 @@ var guardChecks = []Check{
 }
 
 func budgetForever(l *look) {
-	pods, nodes, pools := l.pods(), l.nodes(), l.pools()
-	if !l.use(Budgets) {
+	pools := l.pools()
+	if !l.has(Budgets) {
 		return
 	}
-	l.use(HPAs)
 	ours := map[string]bool{} // nodes of a pool
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		if find(pools, "", n.Labels[v1alpha1.NodePoolLabel]) != nil {
 			ours[n.Name] = true
 		}
@@ -56,7 +55,7 @@ func budgetForever(l *look) {
 			continue
 		}
 		var held []string
-		for _, p := range pods {
+		for _, p := range l.f.Pods {
 			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(&p.Spec)) > 0 && selector.Matches(labels.Set(p.Labels)) {
 				held = append(held, p.Name)
 			}
@@ -67,9 +66,8 @@ func budgetForever(l *look) {
 		slices.Sort(held)
 		l.warn(Finding{
 			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: why + ", over " + named(held),
-			Fix:      "Allow one eviction at a time, unless this is intended.",
-			Commands: []string{l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`)},
-		})
+			Fix: "Allow one eviction at a time, unless this is intended.",
+		}, l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`))
 	}
 }
 
@@ -167,12 +165,7 @@ func sameResource(rule, resource string) bool {
 
 func webhookDead(l *look) {
 	autoscalers, agents := l.programs("autoscaler"), l.programs("agent")
-	known := l.use(ValidatingWebhooks)
-	if known = l.use(MutatingWebhooks) && known; !known || !l.use(Services) || !l.use(EndpointSlices) {
-		return
-	}
-	if len(autoscalers) == 0 && len(agents) == 0 {
-		l.skip("neither the autoscaler nor the agent of gpuscale was found: nothing writes")
+	if !l.has(ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices) || l.without("neither the autoscaler nor the agent of gpuscale was found: nothing writes", autoscalers, agents) {
 		return
 	}
 	for _, w := range l.f.webhooks() {
@@ -208,8 +201,7 @@ func twoAutoscalers(l *look) {
 	for _, p := range deciding[1:] {
 		l.fault(Finding{
 			Object: p.Object(), Seen: "it runs beside " + deciding[0].Object() + ", which is older",
-			Fix:      "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
-			Commands: []string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=0")},
-		})
+			Fix: "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
+		}, l.in(p.Namespace, "scale", p.Ref(), "--replicas=0"))
 	}
 }

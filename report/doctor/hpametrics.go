@@ -8,6 +8,8 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // serving reports for each group whether our adapter serves it now: only then is the
@@ -40,18 +42,16 @@ func (l *look) served(group, name string) (there, known bool) {
 	return there, there || !slices.Contains(list, unlisted)
 }
 
-// unserved are metrics of an HPA that the adapter, which answers, does not have.
-func (l *look) unserved(h *hpa, serving map[string]bool) (all []string, first autoscalingv2.MetricSpec) {
-	for _, m := range h.Spec.Metrics {
-		group, name := metricOf(m)
+// unserved are metrics of an HPA that the adapter, which answers, does not have, by their
+// place in it.
+func (l *look) unserved(h *hpa, serving map[string]bool) (all []string, places []int) {
+	for at, m := range h.Spec.Metrics {
+		group, name, _ := metricOf(m)
 		if there, known := l.served(group, name); serving[group] && known && !there {
-			if len(all) == 0 {
-				first = m
-			}
-			all = append(all, group+" "+name)
+			all, places = append(all, group+" "+name), append(places, at)
 		}
 	}
-	return all, first
+	return all, places
 }
 
 func hpaMetricUnknown(l *look) {
@@ -59,21 +59,19 @@ func hpaMetricUnknown(l *look) {
 	if len(hpas) == 0 || len(l.adapters()) == 0 {
 		return
 	}
-	l.use(APIServices)
-	l.use(Services)
 	// The list of a group that no HPA uses is not required.
 	for group, source := range map[string]*Source{groupCustom: CustomMetrics, groupExternal: ExternalMetrics} {
-		if len(asking(hpas, group)) > 0 {
-			l.use(source)
+		if len(asking(hpas, group)) > 0 && !l.has(source) {
+			l.cannot("%s", l.f.Missing[source])
 		}
 	}
 	serving := l.serving()
 	for _, h := range hpas {
-		bad, first := l.unserved(h, serving)
+		bad, places := l.unserved(h, serving)
 		if len(bad) == 0 {
 			continue
 		}
-		group, name := metricOf(first)
+		group, name, field := metricOf(h.Spec.Metrics[places[0]])
 		list, version := l.f.CustomMetrics, "v1beta2"
 		if group == groupExternal {
 			list, version = l.f.ExternalMetrics, "v1beta1"
@@ -89,7 +87,7 @@ func hpaMetricUnknown(l *look) {
 		if near := nearest(name, list); near != "" {
 			f.Fix = fmt.Sprintf("Name one that is served, perhaps %s (docs/signals.md), or give the adapter a rule for it.", near)
 			f.Commands = append(f.Commands, l.in(h.Namespace, "patch", "hpa", h.Name, "--type=json", "-p",
-				fmt.Sprintf(`[{"op":"replace","path":%q,"value":%q}]`, pathOf(h, first), near)))
+				fmt.Sprintf(`[{"op":"replace","path":"/spec/metrics/%d/%s/metric/name","value":%q}]`, places[0], field, near)))
 		}
 		l.fault(f)
 	}
@@ -99,36 +97,14 @@ func hpaMetricUnknown(l *look) {
 func nearest(name string, list []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, candidate := range list {
-		if d := distance(name, candidate); d < least {
+		if len(name) > maxName || len(candidate) > maxName {
+			continue
+		}
+		if d := text.Distance(name, candidate); d < least {
 			best, least = candidate, d
 		}
 	}
 	return best
-}
-
-// distance counts the letters to change, as Levenshtein does. Long names are not
-// compared.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		above := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := above
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			above = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // elsewhere reports whether an HPA's failure has a cause that another check reports: an
@@ -138,7 +114,7 @@ func (l *look) elsewhere(h *hpa, reason string, serving map[string]bool) bool {
 		return false
 	}
 	for _, m := range h.Spec.Metrics {
-		group, name := metricOf(m)
+		group, name, _ := metricOf(m)
 		if group == "" {
 			continue
 		}
@@ -147,17 +123,4 @@ func (l *look) elsewhere(h *hpa, reason string, serving map[string]bool) bool {
 		}
 	}
 	return false
-}
-
-// pathOf is where an HPA names a metric, as a JSON pointer.
-func pathOf(h *hpa, m autoscalingv2.MetricSpec) string {
-	at := slices.IndexFunc(h.Spec.Metrics, func(other autoscalingv2.MetricSpec) bool { return other == m })
-	field := "external"
-	switch {
-	case m.Object != nil:
-		field = "object"
-	case m.Pods != nil:
-		field = "pods"
-	}
-	return fmt.Sprintf("/spec/metrics/%d/%s/metric/name", at, field)
 }

@@ -16,13 +16,13 @@ var hpaChecks = []Check{
 		ID: "hpa-metric-unknown", Title: "HPAs use metrics that are served", Run: hpaMetricUnknown,
 		Fault: "An HPA names a metric that the adapter does not have.",
 		Means: "It does not scale on it, and with several metrics never scales down.",
-		Looks: []*Source{Deployments, DaemonSets, HPAs, APIServices, Services, EndpointSlices, CustomMetrics, ExternalMetrics},
+		Looks: []*Source{Deployments, DaemonSets, HPAs, APIServices, Services}, May: []*Source{CustomMetrics, ExternalMetrics},
 	},
 	{
 		ID: "hpa-inactive", Title: "HPAs on GPU signals are active", Run: hpaInactive,
 		Fault: "`ScalingActive` or `AbleToScale` is False, and not for a metric or an API that other checks report.",
 		Means: "It keeps its replicas, whatever is pending.",
-		Looks: []*Source{Deployments, DaemonSets, HPAs, ScaledObjects, APIServices, Services, EndpointSlices, CustomMetrics, ExternalMetrics},
+		Looks: []*Source{Deployments, DaemonSets, HPAs, APIServices}, May: []*Source{ScaledObjects, Services, CustomMetrics, ExternalMetrics},
 	},
 	{
 		ID: "hpa-two-scalers", Title: "One scaler a workload", Run: hpaTwoScalers,
@@ -43,7 +43,7 @@ func hpaName(h *hpa) string { return "HorizontalPodAutoscaler " + h.Namespace + 
 // hpas that use a metrics API that an adapter serves.
 func (l *look) hpas() []*hpa {
 	var out []*hpa
-	known := l.use(HPAs)
+	known := l.has(HPAs)
 	for _, h := range l.f.HPAs {
 		if known && slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { return m.Pods != nil || m.Object != nil || m.External != nil }) {
 			out = append(out, h)
@@ -68,7 +68,6 @@ func hpaInactive(l *look) {
 	if len(hpas) == 0 {
 		return
 	}
-	l.use(APIServices)
 	serving := l.serving()
 	allocatedTo, _ := l.scalers()
 	ours := len(l.programs("adapter")) > 0
@@ -132,9 +131,8 @@ func hpaAtMax(l *look) {
 		}
 		l.warn(Finding{
 			Object: hpaName(h), Seen: fmt.Sprintf("ScalingLimited=True, %s, at maxReplicas %d: %s", c.Reason, h.Spec.MaxReplicas, c.Message),
-			Fix:      "Raise maxReplicas, if more are acceptable.",
-			Commands: []string{l.patch(h.Namespace, "hpa", h.Name, fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, more(h.Spec.MaxReplicas)))},
-		})
+			Fix: "Raise maxReplicas, if more are acceptable.",
+		}, l.patch(h.Namespace, "hpa", h.Name, fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, more(h.Spec.MaxReplicas))))
 	}
 }
 
@@ -171,8 +169,6 @@ func targetOf(h *hpa) target {
 }
 
 func hpaTwoScalers(l *look) {
-	l.use(HPAs)
-	l.use(ScaledObjects)
 	allocatedTo, order := l.scalers()
 	for _, t := range order {
 		who := allocatedTo[t]

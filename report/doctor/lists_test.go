@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -30,13 +29,8 @@ func TestSignals(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for ours, theirs := range map[string]string{
-		annotationRecord: contract.RecordAnnotation, annotationAgent: contract.AgentAnnotation, annotationTable: contract.TableAnnotation,
-		labelMIGConfig: contract.ConfigLabel, labelMIGState: contract.StateLabel, reasonForeign: pools.ReasonForeign,
-	} {
-		if ours != theirs {
-			t.Errorf("%q here, %q there", ours, theirs)
-		}
+	if reasonForeign != pools.ReasonForeign {
+		t.Errorf("%q here, %q there", reasonForeign, pools.ReasonForeign)
 	}
 	if maxUndo != partition.MaxUndoAttempts {
 		t.Errorf("%d attempts here, %d there", maxUndo, partition.MaxUndoAttempts)
@@ -83,7 +77,7 @@ func TestAll(t *testing.T) {
 			t.Errorf("check %q is not whole, or is there twice", c.ID)
 		}
 		ids[c.ID] = true
-		for _, s := range c.Looks {
+		for _, s := range slices.Concat(c.Looks, c.May) {
 			if !sources[s] {
 				t.Errorf("check %s reads %s, which no source has", c.ID, s.Name)
 			}

@@ -1,51 +1,17 @@
 package doctor
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
-
-// Annotations of ours on nodes. TestNames compares them with their writers.
-const (
-	annotationRecord = "gpuscale.io/repartition"
-	annotationAgent  = "gpuscale.io/mig-agent"
-)
-
-// record is the part of an operation's record that checks read.
-type record struct {
-	Config   string    `json:"config"`
-	Started  time.Time `json:"started"`
-	Deadline time.Time `json:"deadline"`
-	Cordoned bool      `json:"cordoned"`
-	Undo     *struct {
-		Attempts int `json:"attempts"`
-	} `json:"undo"`
-}
-
-// maxRecord bounds the bytes read of an annotation.
-const maxRecord = 256 << 10
-
-// recordOf reads a node's record; ok is false where there is none. One that cannot be
-// read is an error.
-func recordOf(n *corev1.Node) (r record, ok bool, err error) {
-	text, ok := n.Annotations[annotationRecord]
-	if !ok {
-		return r, false, nil
-	}
-	if len(text) > maxRecord {
-		return r, true, fmt.Errorf("it has %d bytes", len(text))
-	}
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		return r, true, fmt.Errorf("it cannot be read: %w", err)
-	}
-	return r, true, nil
-}
 
 // migLogs writes the commands that show mig-manager's log on a node.
 func (l *look) migLogs(node string) []string {
@@ -60,13 +26,11 @@ func (l *look) migLogs(node string) []string {
 }
 
 func migFailed(l *look) {
-	nodes := l.nodes()
-	l.use(Pods)
-	for _, n := range nodes {
-		r, ours, _ := recordOf(n)
+	for _, n := range l.f.Nodes {
+		r, ours, _ := contract.RecordOf(n)
 		f := Finding{Object: "Node " + n.Name}
-		if n.Labels[labelMIGState] == "failed" {
-			f.Seen = fmt.Sprintf("label %s is failed, %s is %s", labelMIGState, labelMIGConfig, n.Labels[labelMIGConfig])
+		if n.Labels[contract.StateLabel] == "failed" {
+			f.Seen = fmt.Sprintf("label %s is failed, %s is %s", contract.StateLabel, contract.ConfigLabel, n.Labels[contract.ConfigLabel])
 			f.Fix = "Check mig-manager's log: a process that uses a GPU, a profile that the GPU lacks, a GPU that requires a reset. It retries when the label changes."
 			f.Commands = l.migLogs(n.Name)
 			if ours && (r.Undo == nil || r.Undo.Attempts < maxUndo) {
@@ -77,15 +41,11 @@ func migFailed(l *look) {
 			}
 			continue
 		}
-		var answer struct {
-			State   string `json:"state"`
-			Message string `json:"message"`
-		}
-		text := n.Annotations[annotationAgent]
-		if text == "" || len(text) > maxRecord || json.Unmarshal([]byte(text), &answer) != nil || answer.State != "failed" {
+		answer, err := contract.ParseAnswer(n.Annotations[contract.AgentAnnotation])
+		if err != nil || answer.State != contract.AgentFailed {
 			continue
 		}
-		f.Seen = fmt.Sprintf("annotation %s says failed: %s", annotationAgent, answer.Message)
+		f.Seen = fmt.Sprintf("annotation %s says failed: %s", contract.AgentAnnotation, answer.Message)
 		f.Fix = "docs/mig.md, \"What can go wrong\", has what to do for each message."
 		f.Commands = []string{l.kubectl("describe", "node", n.Name)}
 		l.fault(f)
@@ -100,24 +60,22 @@ const maxUndo = 5
 const wedged = 10 * time.Minute
 
 func migWedged(l *look) {
-	nodes := l.nodes()
-	l.use(Pods)
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		if !changing(n) {
 			continue
 		}
-		state := n.Labels[labelMIGState]
+		state := n.Labels[contract.StateLabel]
 		since, known := l.pendingSince(n)
 		if !known {
-			l.cannot("the time since when %s is %s on node %s is not recorded", labelMIGState, state, n.Name)
+			l.cannot("the time since when %s is %s on node %s is not recorded", contract.StateLabel, state, n.Name)
 			continue
 		}
 		took := l.f.Now.Sub(since)
-		if r, ours, err := recordOf(n); took < wedged || ours && err == nil && l.f.Now.Before(r.Deadline) {
+		if r, ours, err := contract.RecordOf(n); took < wedged || ours && err == nil && l.f.Now.Before(r.Deadline) {
 			continue // or the autoscaler's own time-out is not over yet
 		}
 		f := Finding{
-			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s has been %s for at least %s", labelMIGState, state, took.Round(time.Minute)),
+			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s has been %s for at least %s", contract.StateLabel, state, took.Round(time.Minute)),
 			Fix: "Check what it waits for (usually a client that does not stop), then delete its pod: it reads the label when it starts.",
 		}
 		f.Commands = l.migLogs(n.Name)
@@ -131,30 +89,25 @@ func migWedged(l *look) {
 // pendingSince is when mig-manager started at the latest: by our own record, or by the
 // last write of the label's field manager.
 func (l *look) pendingSince(n *corev1.Node) (time.Time, bool) {
-	if r, ours, err := recordOf(n); ours && err == nil && r.Config != "" && r.Config == n.Labels[labelMIGConfig] && !r.Started.IsZero() {
+	if r, ours, err := contract.RecordOf(n); ours && err == nil && r.Config != "" && r.Config == n.Labels[contract.ConfigLabel] && !r.Started.IsZero() {
 		return r.Started, true
 	}
-	var last time.Time
-	for _, m := range n.ManagedFields {
-		if m.Time != nil && m.FieldsV1 != nil && m.Subresource == "" && owns(m.FieldsV1.GetRawBytes(), labelMIGState) && m.Time.After(last) {
-			last = m.Time.Time
-		}
-	}
+	last := lastWrite(n, contract.StateLabel)
 	return last, !last.IsZero()
 }
 
-// owns reports whether a set of managed fields has a label in it.
-func owns(fields []byte, label string) bool {
-	var set struct {
-		Metadata struct {
-			Labels map[string]json.RawMessage `json:"f:labels"`
-		} `json:"f:metadata"`
+// lastWrite is when a field or label of a node was written last, by its managed fields.
+func lastWrite(n *corev1.Node, field string) (last time.Time) {
+	for _, m := range n.ManagedFields {
+		if m.Time != nil && m.Subresource == "" && m.Time.After(last) && owns(m, field) {
+			last = m.Time.Time
+		}
 	}
-	if json.Unmarshal(fields, &set) != nil {
-		return false
-	}
-	_, ok := set.Metadata.Labels["f:"+label]
-	return ok
+	return last
+}
+
+func owns(m metav1.ManagedFieldsEntry, field string) bool {
+	return m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`))
 }
 
 // labelStrategy is the device plugin's naming of instances.
@@ -163,22 +116,19 @@ const labelStrategy = "nvidia.com/mig.strategy"
 // migStrategy: a pool's GPUs are to be repartitioned, and the device plugin offers instances
 // under other names than the planner requests.
 func migStrategy(l *look) {
-	nodes := l.nodes()
-	l.use(DaemonSets)
 	pools := map[string]bool{}
 	for _, p := range l.pools() {
 		pools[p.Name] = p.Spec.MIG != nil && p.Spec.MIG.Actuator != "none"
 	}
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		pool, strategy := n.Labels[v1alpha1.NodePoolLabel], n.Labels[labelStrategy]
 		if !pools[pool] || strategy != "single" && strategy != "none" {
 			continue
 		}
 		l.fault(Finding{
 			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
-			Fix:      "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.",
-			Commands: []string{l.mixed(n)},
-		})
+			Fix: "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.",
+		}, l.mixed(n))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
@@ -105,12 +106,9 @@ func (l *look) podOn(node, image string) *corev1.Pod {
 const labelDeployPlugin = "nvidia.com/gpu.deploy.device-plugin"
 
 func devicePluginMissing(l *look) {
-	nodes := l.nodes()
-	known := l.use(ResourceSlices)
-	l.use(Pods)
-	claimed := l.claimed()
-	for _, n := range nodes {
-		_, partitioned := n.Annotations[annotationRecord]
+	known, claimed := l.has(ResourceSlices), l.claimed()
+	for _, n := range l.f.Nodes {
+		_, partitioned := n.Annotations[contract.RecordAnnotation]
 		if n.Labels[labelPresent] != "true" || !isReady(n) || offers(n) || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
 			continue
 		}
@@ -139,8 +137,7 @@ func devicePluginMissing(l *look) {
 }
 
 func productMissing(l *look) {
-	nodes := l.nodes()
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		if gpus(n) == 0 || n.Labels[labelProduct] != "" {
 			continue
 		}
@@ -153,8 +150,7 @@ func productMissing(l *look) {
 }
 
 func twoWays(l *look) {
-	nodes := l.nodes()
-	if !l.use(ResourceSlices) {
+	if !l.has(ResourceSlices) {
 		return
 	}
 	if l.f.Absent[ResourceSlices] || len(l.f.ResourceSlices) == 0 {
@@ -162,13 +158,12 @@ func twoWays(l *look) {
 		return
 	}
 	claimed := l.claimed()
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		if devices := claimed[n.Name]; devices > 0 && gpus(n) > 0 {
 			l.fault(Finding{
 				Object: "Node " + n.Name, Seen: fmt.Sprintf("ResourceSlices of %s have %d devices of it, and allocatable has %d of nvidia.com/*", driverGPU, devices, gpus(n)),
-				Fix:      "Choose one for this node: keep the device plugin away (label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator), or the DRA driver's kubelet plugin (its node selector).",
-				Commands: []string{l.kubectl("get", "resourceslices", "--field-selector", "spec.nodeName="+n.Name)},
-			})
+				Fix: "Choose one for this node: keep the device plugin away (label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator), or the DRA driver's kubelet plugin (its node selector).",
+			}, l.kubectl("get", "resourceslices", "--field-selector", "spec.nodeName="+n.Name))
 		}
 	}
 }

@@ -108,9 +108,7 @@ func poolProblem(l *look) {
 }
 
 func foreignAutoscaler(l *look) {
-	pools := l.pools()
-	l.use(Deployments)
-	for _, p := range pools {
+	for _, p := range l.pools() {
 		f := Finding{Object: "GPUNodePool " + p.Name}
 		if c := foreignCondition(p); c != nil {
 			f.Seen = fmt.Sprintf("%s: %s", c.Reason, c.Message)
@@ -169,34 +167,30 @@ func groupName(p *pool) string {
 }
 
 func poolFrozen(l *look) {
-	l.use(Pools)
 	for _, p := range l.f.Pools {
 		if p.Spec.Freeze {
 			l.warn(Finding{
 				Object: "GPUNodePool " + p.Name, Seen: "spec.freeze is true",
-				Means:    "nothing new is done in this pool; decisions are still explained",
-				Fix:      "Unset it, unless this is intended.",
-				Commands: []string{l.patch("", "gpunodepool", p.Name, `{"spec":{"freeze":false}}`)},
-			})
+				Means: "nothing new is done in this pool; decisions are still explained",
+				Fix:   "Unset it, unless this is intended.",
+			}, l.patch("", "gpunodepool", p.Name, `{"spec":{"freeze":false}}`))
 		}
 	}
 	for _, p := range l.programs("autoscaler") {
 		if at := slices.IndexFunc(p.Args, isDryRun); at >= 0 {
 			l.warn(Finding{
 				Object: p.Object(), Seen: p.Args[at] + " is among its arguments",
-				Means:    "it plans and logs, and does nothing",
-				Fix:      "Remove the flag, unless this is intended.",
-				Commands: []string{l.undry(p, at)},
-			})
+				Means: "it plans and logs, and does nothing",
+				Fix:   "Remove the flag, unless this is intended.",
+			}, l.undry(p, at))
 		}
 		c, known := l.config(p)
 		if known && c.Policy.Freeze {
 			l.warn(Finding{
 				Object: "ConfigMap " + p.Namespace + "/" + p.ConfigMap, Seen: "policy.freeze is true",
-				Means:    "nothing new is done in any pool; decisions are still explained",
-				Fix:      "Remove it from the configuration, unless this is intended; the autoscaler reads it at its start.",
-				Commands: []string{l.install(p, "autoscaler.yaml", "autoscaler.config.policy.freeze=false")},
-			})
+				Means: "nothing new is done in any pool; decisions are still explained",
+				Fix:   "Remove it from the configuration, unless this is intended; the autoscaler reads it at its start.",
+			}, l.install(p, "autoscaler.yaml", "autoscaler.config.policy.freeze=false"))
 		}
 	}
 }
@@ -263,7 +257,7 @@ func parseConfig(text string) (config, error) {
 
 // config returns an autoscaler's configuration; known is false where it cannot be read.
 func (l *look) config(p Program) (c config, known bool) {
-	if p.ConfigMap == "" || !l.use(ConfigMaps) {
+	if p.ConfigMap == "" || !l.has(ConfigMaps) {
 		return config{}, p.ConfigMap == ""
 	}
 	m := find(l.f.ConfigMaps, p.Namespace, p.ConfigMap)
@@ -279,12 +273,7 @@ func (l *look) config(p Program) (c config, known bool) {
 
 func leader(l *look) {
 	programs := l.programs("autoscaler")
-	if len(programs) == 0 {
-		if l.has(Deployments) {
-			l.skip("no autoscaler of gpuscale was found")
-		}
-		return
-	}
+	l.without("no autoscaler of gpuscale was found", programs)
 	for _, p := range programs {
 		if slices.ContainsFunc(p.Args, isDryRun) {
 			continue // it has no Lease, and pool-frozen reports it
@@ -292,8 +281,8 @@ func leader(l *look) {
 		if p.Wanted == 0 {
 			l.warn(Finding{
 				Object: p.Object(), Seen: "spec.replicas is 0",
-				Fix: "Scale it up, unless this is intended.", Commands: []string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=2")},
-			})
+				Fix: "Scale it up, unless this is intended.",
+			}, l.in(p.Namespace, "scale", p.Ref(), "--replicas=2"))
 			continue
 		}
 		if !l.lease(p) {
@@ -305,7 +294,7 @@ func leader(l *look) {
 // lease checks the leader by its Lease, and reports whether there is a finding.
 func (l *look) lease(p Program) bool {
 	c, known := l.config(p)
-	if !known || c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled || !l.use(Leases) {
+	if !known || c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled || !l.has(Leases) {
 		return false
 	}
 	name := cmp.Or(c.LeaderElection.Name, "gpuscale-autoscaler")

@@ -1,67 +1,34 @@
 package doctor
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// annotationTable of a node is the MIG geometry its agent has read, a JSON list of
-// mig.Spec lines.
-const annotationTable = "gpuscale.io/mig-table"
-
-// maxTable bounds the bytes read of an annotation.
-const maxTable = 64 << 10
-
 // tables are ours and those that nodes have published. One that cannot be read is left
 // out: the autoscaler reports it.
 func (l *look) tables() mig.Tables {
-	var specs []mig.Spec
+	var all []contract.Publication
 	seen := map[string]bool{}
 	for _, n := range l.f.Nodes {
-		text := n.Annotations[annotationTable]
-		if text == "" || len(text) > maxTable || seen[text] {
-			continue
+		if text := n.Annotations[contract.TableAnnotation]; !seen[text] {
+			seen[text] = true
+			all = append(all, contract.Publication{Text: text, Node: n.Name})
 		}
-		seen[text] = true
-		specs = append(specs, published(text)...)
 	}
-	tables, err := mig.NewTables(specs...)
-	if err != nil {
-		tables, _ = mig.NewTables()
-	}
+	tables, _ := contract.TablesOf(all)
 	return tables
 }
 
-// published reads the annotation; nothing where a line cannot be read.
-func published(text string) []mig.Spec {
-	var lines []string
-	if json.Unmarshal([]byte(text), &lines) != nil {
-		return nil
-	}
-	var specs []mig.Spec
-	for _, line := range lines {
-		s, err := mig.ParseSpec(line)
-		if err != nil {
-			return nil
-		}
-		if _, err := mig.NewTable(s); err != nil {
-			return nil
-		}
-		specs = append(specs, s)
-	}
-	return specs
-}
-
 func profileImpossible(l *look) {
-	pods := l.pods()
-	if !l.use(Nodes) || !l.use(Pools) {
+	if !l.has(Nodes, Pools) {
 		return
 	}
 	offered := map[string]bool{}
@@ -73,7 +40,7 @@ func profileImpossible(l *look) {
 		}
 	}
 	tables := l.tables()
-	for _, p := range pods {
+	for _, p := range l.f.Pods {
 		if p.Status.Phase != corev1.PodPending || p.Spec.NodeName != "" {
 			continue
 		}

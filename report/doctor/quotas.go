@@ -42,7 +42,7 @@ const parentMessage = "spec.parent"
 
 // quotas of the cluster; without any, a check is skipped.
 func (l *look) quotas() []*gpuQuota {
-	if l.use(GPUQuotas) && len(l.f.GPUQuotas) == 0 {
+	if l.has(GPUQuotas) && len(l.f.GPUQuotas) == 0 {
 		l.skip("there is no GPUQuota")
 	}
 	return l.f.GPUQuotas
@@ -50,7 +50,6 @@ func (l *look) quotas() []*gpuQuota {
 
 func quotaCycle(l *look) {
 	if !l.has(GPUQuotas) { // a parent may be among those that were not read
-		l.use(GPUQuotas)
 		return
 	}
 	parent := map[string]string{}
@@ -121,7 +120,7 @@ func (l *look) smallest() map[string]float64 {
 
 func quotaUnsatisfiable(l *look) {
 	quotas := l.quotas()
-	if !l.use(Pools) || !l.use(Nodes) {
+	if !l.has(Pools, Nodes) {
 		return
 	}
 	smallest := l.smallest()
@@ -131,8 +130,7 @@ func quotaUnsatisfiable(l *look) {
 			l.fault(Finding{
 				Object: "GPUQuota " + q.Name, Seen: fmt.Sprintf("Valid=False, %s: %s", c.Reason, c.Message),
 				Means: "it applies only in part (docs/quotas.md)", Fix: "Correct what the message names.",
-				Commands: []string{l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")},
-			})
+			}, l.kubectl("get", "gpuquota", q.Name, "-o", "yaml"))
 			continue
 		}
 		for at, a := range q.Spec.Amounts {
@@ -209,8 +207,6 @@ func isGPUResource(name string) bool {
 }
 
 func resourceQuotaNames(l *look) {
-	l.use(ResourceQuotas)
-	pods := l.pods()
 	counted := map[string][]string{} // GPU resources by namespace, in any of its quotas
 	var first []*corev1.ResourceQuota
 	for _, q := range l.f.ResourceQuotas {
@@ -230,7 +226,7 @@ func resourceQuotaNames(l *look) {
 	}
 	for _, q := range first {
 		counts, asked := counted[q.Namespace], map[string]int64{}
-		for _, p := range pods {
+		for _, p := range l.f.Pods {
 			for r, n := range gpuResources(&p.Spec) {
 				if p.Namespace == q.Namespace && !slices.Contains(counts, r) {
 					asked["requests."+r] += n
@@ -247,10 +243,9 @@ func resourceQuotaNames(l *look) {
 		}
 		slices.Sort(counts)
 		l.warn(Finding{
-			Object:   "ResourceQuota " + q.Namespace + "/" + q.Name,
-			Seen:     fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", named(slices.Compact(counts)), named(slices.Sorted(maps.Keys(hard)))),
-			Fix:      "Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
-			Commands: []string{l.patch(q.Namespace, "resourcequota", q.Name, string(patch))},
-		})
+			Object: "ResourceQuota " + q.Namespace + "/" + q.Name,
+			Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", named(slices.Compact(counts)), named(slices.Sorted(maps.Keys(hard)))),
+			Fix:    "Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
+		}, l.patch(q.Namespace, "resourcequota", q.Name, string(patch)))
 	}
 }

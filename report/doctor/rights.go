@@ -12,7 +12,7 @@ func adapterRights(l *look) {
 	if len(adapters) == 0 {
 		return
 	}
-	cluster, roles := l.use(ClusterRoleBindings), l.use(RoleBindings)
+	cluster, roles := l.has(ClusterRoleBindings), l.has(RoleBindings)
 	for _, p := range adapters {
 		f := Finding{Object: "ServiceAccount " + p.Namespace + "/" + p.ServiceAccount, Fix: "Bind the role."}
 		account := "--serviceaccount=" + p.Namespace + ":" + p.ServiceAccount
@@ -75,11 +75,7 @@ var (
 
 func programRights(l *look) {
 	adapters, autoscalers := l.programs("adapter"), l.programs("autoscaler")
-	if !l.use(ClusterRoles) || !l.use(ClusterRoleBindings) {
-		return
-	}
-	if len(adapters)+len(autoscalers) == 0 {
-		l.skip("no adapter and no autoscaler of gpuscale was found")
+	if !l.has(ClusterRoles, ClusterRoleBindings) || l.without("no adapter and no autoscaler of gpuscale was found", adapters, autoscalers) {
 		return
 	}
 	for _, p := range adapters {

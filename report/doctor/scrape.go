@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ var scrapeChecks = []Check{
 		ID: "scrape-missing", Title: "Prometheus scrapes our programs", Run: scrapeMissing,
 		Fault: "A program is installed, and Prometheus has no healthy target of it.",
 		Means: "Its metrics are lost: boards and reports are empty, HPAs and the autoscaler have no GPU metrics.",
-		Looks: []*Source{Deployments, DaemonSets, Builds, TargetsDown, Monitoring},
+		Looks: []*Source{Deployments, DaemonSets, Builds, TargetsDown}, May: []*Source{Monitoring},
 	},
 	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
@@ -39,13 +38,13 @@ var scrapeChecks = []Check{
 		ID: "honor-labels", Title: "GPU series keep the pod's namespace and name", Run: honorLabels,
 		Fault: "Two scrape configurations disagree about `honor_labels`, or `exported_*` labels are dropped, so that GPUs seem allocated to the exporter itself.",
 		Means: "GPUs are counted towards the exporter's namespace, or twice under two names.",
-		Looks: []*Source{LabelsMoved, LabelsPlain, LabelsSelf, Monitoring},
+		Looks: []*Source{LabelsMoved, LabelsPlain, LabelsSelf}, May: []*Source{Monitoring},
 	},
 	{
 		ID: "scraped-twice", Title: "Each GPU is exported once", Run: scrapedTwice,
 		Fault: "The same GPU comes from two targets.",
 		Means: "Sums of users' own queries count GPUs twice. The adapter takes the larger of two; boards and reports merge by GPU.",
-		Looks: []*Source{GPUNodes, GPUsTwice, Monitoring},
+		Looks: []*Source{GPUNodes, GPUsTwice}, May: []*Source{Monitoring},
 	},
 	{
 		ID: "two-exporters", Title: "One exporter per node", Run: twoExporters,
@@ -63,7 +62,7 @@ var scrapeChecks = []Check{
 		ID: "recording-rules-missing", Title: "Prometheus has the recording rules", Run: rulesMissing,
 		Fault: "GPUs are scraped, and the recording rules have no series.",
 		Means: "Boards are empty where they read rules.",
-		Looks: []*Source{GPUNodes, Builds, Recorded, Deployments, DaemonSets, Monitoring},
+		Looks: []*Source{GPUNodes, Builds, Recorded}, May: []*Source{Deployments, DaemonSets, Monitoring},
 	},
 	{
 		ID: "retention-short", Title: "Prometheus keeps a report's window", Run: retentionShort,
@@ -86,17 +85,15 @@ var unscraped = map[string]string{
 }
 
 func scrapeMissing(l *look) {
-	if !l.use(Builds) {
+	if !l.has(Builds) {
 		return
 	}
-	l.use(TargetsDown)
-	found := false
+	var found []Program
 	for _, name := range []string{"exporter", "adapter", "autoscaler"} {
 		programs := l.programs(name)
-		if len(programs) == 0 {
+		if found = append(found, programs...); len(programs) == 0 {
 			continue
 		}
-		found = true
 		p := programs[0]
 		if l.f.scraped(name) || p.Kind == "Deployment" && p.Wanted == 0 {
 			continue
@@ -116,16 +113,9 @@ func scrapeMissing(l *look) {
 		l.fault(Finding{
 			Object: p.Object(), Seen: seen, Means: unscraped[name],
 			Fix: "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by.",
-			Commands: []string{
-				l.operator("-n", p.Namespace, "get", "servicemonitors,podmonitors", "--show-labels"),
-				l.operator("get", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}{"\n"}{end}`),
-				l.monitored(p, "monitoring.scrape=ServiceMonitor"),
-			},
-		})
+		}, l.operator("-n", p.Namespace, "get", "servicemonitors,podmonitors", "--show-labels"), l.operator("get", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}{"\n"}{end}`), l.monitored(p, "monitoring.scrape=ServiceMonitor"))
 	}
-	if !found {
-		l.skip("no program of gpuscale to scrape was found")
-	}
+	l.without("no program of gpuscale to scrape was found", found)
 }
 
 // monitored writes the command that has the Prometheus Operator scrape our programs, or
@@ -180,7 +170,7 @@ func rulesMissing(l *look) {
 const window = 30 * 24 * time.Hour
 
 func retentionShort(l *look) {
-	if l.noGPUs() || !l.use(Retention) {
+	if l.noGPUs() || !l.has(Retention) {
 		return
 	}
 	if l.f.Retention == "" {
@@ -194,20 +184,12 @@ func retentionShort(l *look) {
 	case keeps > 0 && keeps < window:
 		l.warn(Finding{
 			Object: "Prometheus", Seen: "storageRetention is " + l.f.Retention,
-			Means: fmt.Sprintf("a report over the usual 30 days has a record of %s, notes it and exits with 3", days(keeps)),
-			Fix:   "Keep at least 30 days (--storage.tsdb.retention.time, or spec.retention of the Prometheus resource), or report on less: gpuscale-report --since " + days(keeps) + ".",
+			Means: fmt.Sprintf("a report over the usual 30 days has a record of %s, notes it and exits with 3", model.Duration(keeps).String()),
+			Fix:   "Keep at least 30 days (--storage.tsdb.retention.time, or spec.retention of the Prometheus resource), or report on less: gpuscale-report --since " + model.Duration(keeps).String() + ".",
 		})
 	case sized && keeps == 0:
 		l.cannot("storageRetention %q is a size: the days depend on the ingestion rate", Clean(l.f.Retention, maxName))
 	}
-}
-
-// days writes a retention as --since takes it.
-func days(d time.Duration) string {
-	if d%(24*time.Hour) == 0 {
-		return strconv.Itoa(int(d/(24*time.Hour))) + "d"
-	}
-	return strconv.FormatFloat(d.Hours(), 'f', -1, 64) + "h"
 }
 
 // parseRetention reads Prometheus' retention: "15d", "1y2w", "30d or 512GiB", "10GiB".
@@ -250,9 +232,7 @@ func clockSkew(l *look) {
 	}
 	// Kubelets renew their Leases every ten seconds by their own clocks. One that is ahead is
 	// certain; one that is behind may be a late renewal, and is not reported.
-	nodes := l.nodes()
-	l.use(NodeLeases)
-	for _, n := range nodes {
+	for _, n := range l.f.Nodes {
 		lease := find(l.f.NodeLeases, "kube-node-lease", n.Name)
 		if lease == nil || lease.Spec.RenewTime == nil || !isGPU(n) || !isReady(n) {
 			continue

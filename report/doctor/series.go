@@ -10,14 +10,12 @@ import (
 )
 
 // perNode adds a finding for each node of an answer.
-func (l *look) perNode(source *Source, add func(Finding), f func(sample) Finding) {
+func (l *look) perNode(source *Source, add func(Finding, ...string), f func(sample) Finding, commands ...string) {
 	v, _ := l.answer(source)
 	for _, s := range v {
 		one := f(s)
-		if one.Object == "" {
-			one.Object = "Node " + s.Labels.Get("node")
-		}
-		add(one)
+		one.Object = cmp.Or(one.Object, "Node "+s.Labels.Get("node"))
+		add(one, commands...)
 	}
 }
 
@@ -33,19 +31,17 @@ func profAbsent(l *look) {
 	if l.noGPUs() {
 		return
 	}
-	exporters := l.programs("exporter")
+	var commands []string
+	if exporters := l.programs("exporter"); len(exporters) > 0 {
+		commands = []string{l.install(exporters[0], "exporter.yaml", "exporter.profiling=true"), l.logs(exporters[0])}
+	}
 	l.perNode(BusyMissing, l.fault, func(s sample) Finding {
-		f := Finding{
+		return Finding{
 			Seen:  fmt.Sprintf("gpu_info or gpu_instance_info has %s GPUs or instances without a busy ratio", number(s.Value)),
 			Means: "gpu_busy has no value for their pods, HPAs on it do not scale, and idle GPUs are not recognized",
 			Fix:   "Profiling counters need SYS_ADMIN before Hopper, and one reader only: set exporter.profiling, and check that no other monitor (dcgm-exporter, Nsight) uses them.",
 		}
-		if len(exporters) > 0 {
-			p := exporters[0]
-			f.Commands = []string{l.install(p, "exporter.yaml", "exporter.profiling=true"), l.logs(p)}
-		}
-		return f
-	})
+	}, commands...)
 }
 
 func namespaceLimits(l *look) {
@@ -59,10 +55,7 @@ func namespaceLimits(l *look) {
 			Object: "Namespace " + namespace, Seen: fmt.Sprintf("it exceeds the limit %s: %s pods", s.Labels.Get("reason"), number(s.Value)),
 			Means: "these are not planned for, or with disruption_budgets not evicted",
 			Fix:   "Find what creates them; a ResourceQuota bounds it (docs/security.md has the limits).",
-			Commands: []string{
-				l.in(namespace, "get", "pods", "--field-selector=status.phase=Pending"), l.in(namespace, "get", "poddisruptionbudgets"),
-			},
-		})
+		}, l.in(namespace, "get", "pods", "--field-selector=status.phase=Pending"), l.in(namespace, "get", "poddisruptionbudgets"))
 	}
 }
 
@@ -70,29 +63,24 @@ func attributionStale(l *look) {
 	if l.noGPUs() {
 		return
 	}
-	exporters := l.programs("exporter")
-	var logs []string
-	if len(exporters) > 0 {
-		logs = []string{l.logs(exporters[0])}
+	logs, install := "", ""
+	if exporters := l.programs("exporter"); len(exporters) > 0 {
+		logs, install = l.logs(exporters[0]), l.install(exporters[0], "exporter-node.yaml", "exporter.attribution=true")
 	}
 	l.perNode(AttributionOld, l.fault, func(s sample) Finding {
 		return Finding{Seen: fmt.Sprintf("gpu_attribution_age_seconds is %s", whole(s.Value)),
 			Means: "GPUs are shown with their allocation at that time; later pods have no GPU signals",
-			Fix:   "Check why the kubelet's pod-resources socket does not answer the exporter there.", Commands: logs}
-	})
+			Fix:   "Check why the kubelet's pod-resources socket does not answer the exporter there."}
+	}, logs)
 	l.perNode(AttributionFailed, l.warn, func(s sample) Finding {
 		return Finding{Object: "Target " + s.Labels.Get("instance"), Seen: fmt.Sprintf("allocations have not been read from the kubelet: about %s failures in 15 minutes (gpuscale_exporter_attribution_errors_total), and no gpu_attribution_age_seconds", number(s.Value)),
-			Means: "meanwhile the allocation of the node's GPUs is unknown", Fix: "Check the exporter's log about the kubelet's pod-resources socket.", Commands: logs}
-	})
+			Means: "meanwhile the allocation of the node's GPUs is unknown", Fix: "Check the exporter's log about the kubelet's pod-resources socket."}
+	}, logs)
 	l.perNode(AttributionNone, l.warn, func(sample) Finding {
-		f := Finding{Seen: "gpu_info has series of this node, and gpu_attribution_age_seconds has none: its exporter does not read the kubelet",
+		return Finding{Seen: "gpu_info has series of this node, and gpu_attribution_age_seconds has none: its exporter does not read the kubelet",
 			Means: "the allocation of its GPUs is unknown: no GPU signals for pods, nothing is repartitioned, reclaimed or scaled down",
 			Fix:   "Run the exporter with --kubernetes, which exporter.attribution of the chart does."}
-		if len(exporters) > 0 {
-			f.Commands = []string{l.install(exporters[0], "exporter-node.yaml", "exporter.attribution=true")}
-		}
-		return f
-	})
+	}, install)
 }
 
 // number formats a count of Prometheus, rounded.
@@ -110,21 +98,19 @@ func honorLabels(l *look) {
 	for _, s := range self {
 		pod := s.Labels.Get("namespace") + "/" + s.Labels.Get("pod")
 		l.fault(Finding{
-			Object:   "scrape job " + s.Labels.Get("job"),
-			Seen:     fmt.Sprintf("gpu_held allocates to %s %s GPUs: that is the exporter itself, and exported_namespace and exported_pod are gone", pod, number(s.Value)),
-			Means:    "every GPU seems allocated to the exporter: pods have no GPU signals, teams no hours, quotas no use",
-			Fix:      "Remove the relabelling that drops exported_* labels from this job (metricRelabelings with labeldrop), or set honorLabels: true for it.",
-			Commands: []string{look},
-		})
+			Object: "scrape job " + s.Labels.Get("job"),
+			Seen:   fmt.Sprintf("gpu_held allocates to %s %s GPUs: that is the exporter itself, and exported_namespace and exported_pod are gone", pod, number(s.Value)),
+			Means:  "every GPU seems allocated to the exporter: pods have no GPU signals, teams no hours, quotas no use",
+			Fix:    "Remove the relabelling that drops exported_* labels from this job (metricRelabelings with labeldrop), or set honorLabels: true for it.",
+		}, look)
 	}
 	if len(moved) > 0 && len(plain) > 0 {
 		l.fault(Finding{
-			Object:   "scrape jobs " + named(append(values(moved, "job", ""), values(plain, "job", "")...)),
-			Seen:     fmt.Sprintf("the pod's namespace is exported_namespace in %s and namespace in %s (gpu_held)", named(values(moved, "job", "")), named(values(plain, "job", ""))),
-			Means:    "a query of these series finds the pods of one half only, and the exporter in the other",
-			Fix:      "Give all jobs that scrape exporters the same honor_labels: true in each, or in none.",
-			Commands: []string{look},
-		})
+			Object: "scrape jobs " + named(append(values(moved, "job", ""), values(plain, "job", "")...)),
+			Seen:   fmt.Sprintf("the pod's namespace is exported_namespace in %s and namespace in %s (gpu_held)", named(values(moved, "job", "")), named(values(plain, "job", ""))),
+			Means:  "a query of these series finds the pods of one half only, and the exporter in the other",
+			Fix:    "Give all jobs that scrape exporters the same honor_labels: true in each, or in none.",
+		}, look)
 	}
 }
 

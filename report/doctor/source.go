@@ -140,7 +140,7 @@ func (s *Source) Right() string {
 func Sources(checks []Check) []*Source {
 	wanted := map[*Source]bool{Deployments: true, DaemonSets: true, APIServices: true, Builds: true, GPUNodes: true}
 	for _, c := range checks {
-		for _, s := range c.Looks {
+		for _, s := range slices.Concat(c.Looks, c.May) {
 			wanted[s] = true
 		}
 	}

@@ -95,9 +95,6 @@ func (w *Workload) lacks() bool {
 }
 
 func podsRefused(l *look) {
-	for _, s := range l.check.Looks {
-		l.use(s)
-	}
 	for _, e := range l.f.refused() {
 		of := e.InvolvedObject
 		switch of.Kind {
@@ -127,8 +124,7 @@ func podsRefused(l *look) {
 }
 
 func limitRangeGPUs(l *look) {
-	pods := l.pods()
-	if l.use(LimitRanges) && len(l.f.LimitRanges) == 0 {
+	if l.has(LimitRanges) && len(l.f.LimitRanges) == 0 {
 		l.skip("there is no LimitRange")
 	}
 	for _, r := range l.f.LimitRanges {
@@ -139,7 +135,7 @@ func limitRangeGPUs(l *look) {
 			case corev1.LimitTypePod:
 				l.perPod(r, at, item)
 			}
-			l.above(r, at, item, pods)
+			l.above(r, at, item)
 		}
 	}
 }
@@ -162,23 +158,18 @@ func (l *look) perContainer(r *corev1.LimitRange, at int, item corev1.LimitRange
 		if given.Sign() <= 0 {
 			continue
 		}
-		f := Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-			Seen:  fmt.Sprintf("spec.limits[%d].default has %s: %s", at, name, given.String()),
-			Means: "each container that states none gets them, sidecars and init containers too",
-			Fix:   "Set its default to 0, and let pods state what they need."}
+		seen := fmt.Sprintf("spec.limits[%d].default has %s: %s", at, name, given.String())
 		if most, there := item.Max[name]; there && most.Cmp(given) == 0 {
-			f.Seen += "; a default that is not written is the max"
+			seen += "; a default that is not written is the max"
 		}
-		f.Commands = []string{l.edit(r, fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, pointer(name)))}
-		l.warn(f)
+		l.limitRange(r, seen, "each container that states none gets them, sidecars and init containers too", "Set its default to 0, and let pods state what they need.",
+			fmt.Sprintf(`[{"op":"add","path":"/spec/limits/%d/default/%[2]s","value":"0"},{"op":"add","path":"/spec/limits/%[1]d/defaultRequest/%[2]s","value":"0"}]`, at, pointer(name)))
 	}
 	for _, name := range gpuNames(item.Min) {
 		if least := item.Min[name]; least.Sign() > 0 {
-			l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-				Seen:     fmt.Sprintf("spec.limits[%d].min has %s: %s", at, name, least.String()),
-				Means:    "a pod with a container that requests none is refused",
-				Fix:      "Remove this minimum, unless every container of the namespace is to have one.",
-				Commands: []string{l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/min/%s"}]`, at, pointer(name)))}})
+			l.limitRange(r, fmt.Sprintf("spec.limits[%d].min has %s: %s", at, name, least.String()),
+				"a pod with a container that requests none is refused", "Remove this minimum, unless every container of the namespace is to have one.",
+				fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/min/%s"}]`, at, pointer(name)))
 		}
 	}
 }
@@ -187,20 +178,14 @@ func (l *look) perContainer(r *corev1.LimitRange, at int, item corev1.LimitRange
 // bounded resource at all, unless a LimitRange has a default for its containers.
 func (l *look) perPod(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
 	for _, bound := range []string{"max", "min"} {
-		of := item.Max
-		if bound == "min" {
-			of = item.Min
-		}
+		of := map[string]corev1.ResourceList{"max": item.Max, "min": item.Min}[bound]
 		for _, name := range gpuNames(of) {
-			if l.hasDefault(r.Namespace, name) {
-				continue
+			if amount := of[name]; !l.hasDefault(r.Namespace, name) {
+				l.limitRange(r, fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String()),
+					"a pod that states none is refused",
+					"Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota.",
+					fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, pointer(name)))
 			}
-			amount := of[name]
-			l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-				Seen:     fmt.Sprintf("spec.limits[%d], of type Pod: %s has %s: %s", at, bound, name, amount.String()),
-				Means:    "a pod that states none is refused",
-				Fix:      "Put the bound into an item of type Container whose default is 0 (deploy/tenant/tenant.yaml has one), or into a ResourceQuota.",
-				Commands: []string{l.edit(r, fmt.Sprintf(`[{"op":"remove","path":"/spec/limits/%d/%s/%s"}]`, at, bound, pointer(name)))}})
 		}
 	}
 }
@@ -215,11 +200,11 @@ func (l *look) hasDefault(namespace string, name corev1.ResourceName) bool {
 }
 
 // above reports pods that were created before a maximum.
-func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem, pods []*corev1.Pod) {
+func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
 	for _, name := range gpuNames(item.Max) {
 		most := item.Max[name]
 		var over []string
-		for _, p := range pods {
+		for _, p := range l.f.Pods {
 			if p.Namespace == r.Namespace && allocatedOf(p, item.Type, name) > most.Value() {
 				over = append(over, p.Name)
 			}
@@ -228,11 +213,12 @@ func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem, p
 			continue
 		}
 		slices.Sort(over)
-		l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name,
-			Seen:     fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), named(over)),
-			Means:    "these pods are not created again after a drain or an eviction",
-			Fix:      "Raise the maximum, or the pods' successors are refused.",
-			Commands: []string{l.in(r.Namespace, "describe", "limitrange", r.Name)}})
+		l.warn(Finding{
+			Object: "LimitRange " + r.Namespace + "/" + r.Name,
+			Seen:   fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), named(over)),
+			Means:  "these pods are not created again after a drain or an eviction",
+			Fix:    "Raise the maximum, or the pods' successors are refused.",
+		}, l.in(r.Namespace, "describe", "limitrange", r.Name))
 	}
 }
 
@@ -252,9 +238,11 @@ func allocatedOf(p *corev1.Pod, of corev1.LimitType, name corev1.ResourceName) i
 	return largest.Value()
 }
 
-// edit is a command that patches a LimitRange, whose lists a merge would replace.
-func (l *look) edit(r *corev1.LimitRange, patch string) string {
-	return l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch)
+// limitRange reports one of a LimitRange's limits, and the patch of its list, which a merge
+// would replace.
+func (l *look) limitRange(r *corev1.LimitRange, seen, means, fix, patch string) {
+	l.warn(Finding{Object: "LimitRange " + r.Namespace + "/" + r.Name, Seen: seen, Means: means, Fix: fix},
+		l.in(r.Namespace, "patch", "limitrange", r.Name, "--type=json", "-p", patch))
 }
 
 // pointer is a resource's name in a JSON pointer.
@@ -266,8 +254,7 @@ func pointer(name corev1.ResourceName) string {
 var standards, errStandards = policy.NewEvaluator(policy.DefaultChecks(), nil)
 
 func podSecurity(l *look) {
-	pods := l.pods()
-	if !l.use(Namespaces) {
+	if !l.has(Namespaces) {
 		return
 	}
 	if errStandards != nil {
@@ -284,7 +271,7 @@ func podSecurity(l *look) {
 			version = v
 		}
 		refused := map[string][]string{} // pods by reason
-		for _, p := range pods {
+		for _, p := range l.f.Pods {
 			if p.Namespace != n.Name || !isOurs(p.Labels) && len(gpuResources(&p.Spec)) == 0 {
 				continue
 			}
@@ -299,20 +286,18 @@ func podSecurity(l *look) {
 		for _, why := range slices.Sorted(maps.Keys(refused)) {
 			slices.Sort(refused[why])
 			l.warn(Finding{Object: "Namespace " + n.Name,
-				Seen:     fmt.Sprintf("%s is %s; violated by %s: %s", api.EnforceLevelLabel, level, named(refused[why]), why),
-				Fix:      "Correct the pods' template, or enforce a lower level.",
-				Commands: []string{l.kubectl("label", "--dry-run=server", "--overwrite", "namespace", n.Name, api.EnforceLevelLabel+"="+string(level))}})
+				Seen: fmt.Sprintf("%s is %s; violated by %s: %s", api.EnforceLevelLabel, level, named(refused[why]), why),
+				Fix:  "Correct the pods' template, or enforce a lower level.",
+			}, l.kubectl("label", "--dry-run=server", "--overwrite", "namespace", n.Name, api.EnforceLevelLabel+"="+string(level)))
 		}
 	}
 }
 
 func networkPolicyScrape(l *look) {
-	hpas, pods := l.hpas(), l.pods()
-	l.use(Deployments)
-	if !l.use(NetworkPolicies) {
+	if !l.has(NetworkPolicies) {
 		return
 	}
-	for _, h := range hpas {
+	for _, h := range l.hpas() {
 		c := condition(h, "ScalingActive")
 		if c == nil || c.Status != corev1.ConditionFalse || !strings.HasPrefix(c.Reason, "FailedGet") || c.Reason == "FailedGetScale" {
 			continue
@@ -321,15 +306,15 @@ func networkPolicyScrape(l *look) {
 		if d := find(l.f.Deployments, h.Namespace, h.Spec.ScaleTargetRef.Name); d != nil && h.Spec.ScaleTargetRef.Kind == "Deployment" {
 			of, _ = metav1.LabelSelectorAsSelector(d.Spec.Selector)
 		}
-		for _, p := range pods {
+		for _, p := range l.f.Pods {
 			if p.Namespace != h.Namespace || len(gpuResources(&p.Spec)) == 0 || of == nil || !of.Matches(labels.Set(p.Labels)) {
 				continue
 			}
 			if closed := l.f.closed(p); len(closed) > 0 {
 				l.warn(Finding{Object: hpaName(h),
-					Seen:     fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, named(closed), p.Name),
-					Fix:      "Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.",
-					Commands: []string{l.in(h.Namespace, "describe", "networkpolicies")}})
+					Seen: fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, named(closed), p.Name),
+					Fix:  "Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.",
+				}, l.in(h.Namespace, "describe", "networkpolicies"))
 				break
 			}
 		}

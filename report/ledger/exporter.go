@@ -24,42 +24,36 @@ type cell struct {
 	time  float64
 }
 
-// exporterRecord is the exporter's series by step of the ledger's grid.
-type exporterRecord struct {
-	steps []exporterStep
-}
+// exporterRecord is the exporter's series by step of the ledger's grid; empty without any.
+type exporterRecord []exporterStep
 
-// exporterStep is one step: the capacity by model and where it went.
+// exporterStep is where the capacity of one step went.
 type exporterStep struct {
-	seen     bool
-	cells    []cell
-	capacity map[string]float64
+	seen  bool
+	cells []cell
 }
 
-func (r *exporterRecord) has(k int) bool { return r != nil && r.steps[k].seen }
+func (r exporterRecord) has(k int) bool { return r != nil && r[k].seen }
 
 // exporter enters a step of the exporter's record: the GPUs with samples, and those
 // known from the steps around it.
-func (b *book) exporter(r *exporterRecord, k int) {
+func (b *book) exporter(r exporterRecord, k int) {
 	if r == nil {
 		return
 	}
-	s := r.steps[k]
-	for _, model := range sorted(s.capacity) {
-		b.there(k, "", model, s.capacity[model])
-	}
-	for _, c := range s.cells {
+	for _, c := range r[k].cells {
+		b.there(k, "", c.key.Model, c.time)
 		b.put(k, c.key, c.place, c.time)
 	}
 }
 
 // exporterSeen reads the exporter's series, or returns nil where there are none.
-func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
+func exporterSeen(a query.Answers, ledger query.Grid) exporterRecord {
 	if len(a.Lines[query.Nodes]) == 0 {
 		return nil
 	}
 	g := a.Window.Grid(a.Window.Step)
-	r := &exporterRecord{steps: make([]exporterStep, ledger.N+1)}
+	r := make(exporterRecord, ledger.N+1)
 	models := exporterModels(a, g)
 	noGPUs := a.Missing(g, query.Nodes)
 	noPod := a.Missing(g, query.Allocated, query.Sick, query.Dark)
@@ -72,24 +66,20 @@ func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
 			if math.IsNaN(m.gpus[i]) {
 				continue
 			}
-			s := &r.steps[(i+each-1)/each]
+			s := &r[(i+each-1)/each]
 			s.seen = s.seen || m.seen[i]
-			if s.capacity == nil {
-				s.capacity = map[string]float64{}
-			}
 			cells := []cell{{Key{Model: name}, Unknown, m.gpus[i]}}
 			if !noGPUs[i] {
 				cells = m.at(name, i, noPod[i], noUse[i])
 			}
 			for _, c := range cells {
 				c.time *= step
-				s.capacity[name] += c.time
 				s.cells = append(s.cells, c)
 			}
 		}
 	}
-	for k := range r.steps {
-		r.steps[k].merge()
+	for k := range r {
+		r[k].merge()
 	}
 	return r
 }

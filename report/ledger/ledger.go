@@ -22,11 +22,11 @@ type Ledger struct {
 	// Steps is the time of all rows between a moment of the grid and the one
 	// before; Steps[0] is empty.
 	Steps []Time
-	// Series is what was allocated and the capacity, by pool and model.
+	// Series is what was allocated, by pool and model.
 	Series []Series
 	// FromAutoscaler and FromExporter are the seconds of the window that each has
 	// accounted for; the rest has no record.
-	FromAutoscaler, FromExporter, Unrecorded float64
+	FromAutoscaler, FromExporter float64
 	// Gaps are times in the window without a record, the longest first.
 	Gaps []Gap
 	// Over is what the places add up to beyond the counted capacity.
@@ -41,8 +41,8 @@ type Ledger struct {
 
 // Series is one pool's or model's GPUs over the grid; NaN where nothing is known.
 type Series struct {
-	Pool, Model         string
-	Allocated, Capacity []float64
+	Pool, Model string
+	Allocated   []float64
 }
 
 // Gap is a time without a record.
@@ -69,7 +69,6 @@ func Make(a query.Answers) Ledger {
 		case !entered[k] && seen.has(k):
 			l.FromExporter += l.Grid.Step.Seconds()
 		default:
-			l.Unrecorded += l.Grid.Step.Seconds()
 			if l.Steps[k].Sum() == 0 {
 				l.Blank += l.Grid.Step.Seconds()
 			}
@@ -93,7 +92,7 @@ func (l *Ledger) gap(k int) {
 func (l Ledger) Total() Time {
 	var t Time
 	for _, r := range l.Rows {
-		t.add(r.Time)
+		t.Add(r.Time)
 	}
 	return t
 }
@@ -143,16 +142,14 @@ func (b *book) put(k int, key Key, p Place, seconds float64) {
 // there adds capacity.
 func (b *book) there(k int, pool, model string, seconds float64) {
 	b.l.Capacity += seconds
-	s := b.of(Key{Pool: pool, Model: model})
-	add(s.Capacity, k, seconds/b.l.Grid.Step.Seconds())
-	add(s.Allocated, k, 0)
+	add(b.of(Key{Pool: pool, Model: model}).Allocated, k, 0)
 }
 
 func (b *book) of(key Key) *Series {
 	id := [2]string{key.Pool, key.Model}
 	s := b.series[id]
 	if s == nil {
-		s = &Series{Pool: key.Pool, Model: key.Model, Allocated: nans(b.l.Grid.N + 1), Capacity: nans(b.l.Grid.N + 1)}
+		s = &Series{Pool: key.Pool, Model: key.Model, Allocated: nans(b.l.Grid.N + 1)}
 		b.series[id] = s
 	}
 	return s

@@ -63,7 +63,8 @@ func (t Time) Sum() float64 {
 // Allocated is the time allocated to pods.
 func (t Time) Allocated() float64 { return t[Busy] + t[Slack] + t[Idle] + t[Unmeasured] }
 
-func (t *Time) add(o Time) {
+// Add adds another time.
+func (t *Time) Add(o Time) {
 	for p := range t {
 		t[p] += o[p]
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -96,32 +97,12 @@ func (m *maker) confidence() (word, because string) {
 	return "low", because
 }
 
-// shell quotes a word for a POSIX shell.
-func shell(word string) string {
-	if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/") == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
 // gauge is GPUs of a pool in a state, on the coarse grid, and the expression.
 func (m *maker) gauge(pool, state string) ([]float64, string) {
-	values := make([]float64, m.coarse.N+1)
-	for i := range values {
-		values[i] = math.NaN()
-	}
+	values := slices.Repeat([]float64{math.NaN()}, m.coarse.N+1)
 	for _, l := range m.a.Lines[query.GPUs] {
-		if l.Labels.Get(metric.LabelPool) != pool || l.Labels.Get(metric.LabelState) != state {
-			continue
-		}
-		for i, v := range m.values(l) {
-			switch {
-			case math.IsNaN(v):
-			case math.IsNaN(values[i]):
-				values[i] = v
-			default:
-				values[i] += v
-			}
+		if l.Labels.Get(metric.LabelPool) == pool && l.Labels.Get(metric.LabelState) == state {
+			addUp(values, m.values(l))
 		}
 	}
 	expression := "sum (max by (" + metric.LabelPool + ", " + metric.LabelModel + ") (" +
@@ -146,7 +127,7 @@ func (m *maker) reclaim() ([]Action, map[workKey]bool) {
 		verb, patch, word, because := "has", w.stop(), "", ""
 		if !w.atEnd() {
 			verb, word, because = "had", "low", "nothing was allocated to it at the end"
-			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", shell(w.namespace), shell(w.name))
+			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", text.Quote(w.namespace), text.Quote(w.name))
 		}
 		all = append(all, m.action(Action{
 			Kind: "reclaim", Effect: frees,
@@ -168,7 +149,7 @@ func things(profile string) string {
 
 // stop is the command that releases a workload's GPUs.
 func (w *work) stop() string {
-	ns, name := shell(w.namespace), shell(w.name)
+	ns, name := text.Quote(w.namespace), text.Quote(w.name)
 	switch w.kind {
 	case "Deployment":
 		return fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=0   # or an HPA with minReplicas: 0", ns, name)

@@ -73,12 +73,7 @@ func (m *maker) demand() Demand {
 		if hours == 0 {
 			continue
 		}
-		peak := 0.0
-		for i, v := range values {
-			if i > 0 && v > peak {
-				peak = v
-			}
-		}
+		peak := slices.Max(known(values))
 		d.Unmet = append(d.Unmet, Unmet{Shape: l.Labels.Get(metric.LabelShape), Reason: l.Labels.Get(metric.LabelReason), Hours: Known(hours), Peak: Known(peak)})
 	}
 	most(d.Unmet, func(u Unmet) Number { return u.Hours }, func(u Unmet) string { return u.Shape + u.Reason })
@@ -105,22 +100,15 @@ func (m *maker) hpas() []HPA {
 	}
 	var all []HPA
 	for _, l := range m.a.Lines[query.HPAAtMax] {
-		values := m.values(l)
-		steps, newest := 0, math.NaN()
-		for i, v := range values {
-			if i > 0 && !math.IsNaN(v) {
-				steps++
-				newest = v
-			}
-		}
-		if steps == 0 {
+		at := known(m.values(l))
+		if len(at) == 0 {
 			continue
 		}
 		why := reasons[name(l.Labels)]
 		slices.Sort(why)
 		// At its maximum an HPA has that many replicas.
 		all = append(all, HPA{Namespace: l.Labels.Get(m.a.Dialect.AllocatedTo()), Name: l.Labels.Get(metric.LabelHPA),
-			AtMax: Known(float64(steps) * m.coarse.Step.Hours()), Max: Known(newest), Reasons: strings.Join(slices.Compact(why), ", ")})
+			AtMax: Known(float64(len(at)) * m.coarse.Step.Hours()), Max: Known(at[len(at)-1]), Reasons: strings.Join(slices.Compact(why), ", ")})
 	}
 	most(all, func(h HPA) Number { return h.AtMax }, func(h HPA) string { return h.Namespace + "/" + h.Name })
 	return all

@@ -140,15 +140,7 @@ func (s *series) sum(allocated []float64) {
 		s.allocated = slices.Clone(allocated)
 		return
 	}
-	for i, v := range allocated {
-		switch {
-		case math.IsNaN(v):
-		case math.IsNaN(s.allocated[i]):
-			s.allocated[i] = v
-		default:
-			s.allocated[i] += v
-		}
-	}
+	addUp(s.allocated, allocated)
 }
 
 // limits returns the most GPUs by pool: those of its maximum of nodes. Without a pool it

@@ -71,14 +71,14 @@ func (m *maker) hours() Hours {
 		h.Capacity, h.Sum = Known(m.l.Capacity/hour), Known(total.Sum()/hour)
 		h.GPUs = Known(m.l.Capacity).Over(Known(m.a.Window.Length().Seconds() - m.l.Blank))
 	}
-	h.Money = m.placeMoney(func(ledger.Time) float64 { return 1 }, true)
+	h.Money = m.placeMoney(ledger.Time.Sum)
 	for _, p := range waterfall {
 		place := Place{Place: p.place.String(), Group: p.group, Name: p.name, Meaning: p.meaning}
 		place.Hours = m.placeHours(p, total[p.place])
 		place.Share = place.Hours.Over(h.Capacity)
 		place.Money = place.Hours
 		if _, ok := place.Hours.Get(); ok {
-			place.Money = m.placeMoney(func(t ledger.Time) float64 { return t[p.place] }, false)
+			place.Money = m.placeMoney(func(t ledger.Time) float64 { return t[p.place] })
 		}
 		h.Places = append(h.Places, place)
 	}
@@ -107,15 +107,11 @@ func (m *maker) placeHours(p placeText, seconds float64) Number {
 	return Known(seconds / hour)
 }
 
-// placeMoney adds up the cost of a part of each row; of all of it with whole.
-func (m *maker) placeMoney(part func(ledger.Time) float64, whole bool) Number {
+// placeMoney adds up the cost of a part of each row.
+func (m *maker) placeMoney(part func(ledger.Time) float64) Number {
 	sum := Known(0)
 	for _, r := range m.l.Rows {
-		seconds := part(r.Time)
-		if whole {
-			seconds = r.Time.Sum()
-		}
-		sum = sum.Plus(m.money(r.Pool, r.Model, seconds/hour))
+		sum = sum.Plus(m.money(r.Pool, r.Model, part(r.Time)/hour))
 	}
 	if len(m.l.Rows) == 0 {
 		return Unknown("no record in the window")
@@ -136,10 +132,8 @@ func (m *maker) buckets() []Bucket {
 	for k := 1; k <= g.N; k += each {
 		end := min(g.N, k+each-1)
 		var t ledger.Time
-		for i := k; i <= end; i++ {
-			for p, v := range m.l.Steps[i] {
-				t[p] += v
-			}
+		for _, step := range m.l.Steps[k : end+1] {
+			t.Add(step)
 		}
 		b := Bucket{From: g.At(k - 1), Until: g.At(end)}
 		for _, p := range waterfall {

@@ -106,30 +106,41 @@ const (
 // values puts a line on the coarse grid.
 func (m *maker) values(l prom.Line) []float64 { return ledger.Values(l, m.coarse) }
 
-// total is the sum of a line's values in hours, each standing for the step before it.
-func (m *maker) total(values []float64) float64 {
-	sum := 0.0
-	for i, v := range values {
-		if i > 0 && !math.IsNaN(v) {
-			sum += v
-		}
-	}
-	return sum * m.coarse.Step.Hours()
+// known are a line's values, each standing for the step before it: not the first.
+func known(values []float64) []float64 {
+	return slices.DeleteFunc(slices.Clone(values[min(1, len(values)):]), math.IsNaN)
 }
+
+func sum(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v
+	}
+	return sum
+}
+
+// total is the sum of a line's values in hours.
+func (m *maker) total(values []float64) float64 { return sum(known(values)) * m.coarse.Step.Hours() }
 
 // mean is over the known values.
 func mean(values []float64) Number {
-	sum, n := 0.0, 0
-	for i, v := range values {
-		if i > 0 && !math.IsNaN(v) {
-			sum += v
-			n++
-		}
-	}
-	if n == 0 {
+	all := known(values)
+	if len(all) == 0 {
 		return Unknown("no value in the window")
 	}
-	return Known(sum / float64(n))
+	return Known(sum(all) / float64(len(all)))
+}
+
+// addUp adds values to sums; what neither has stays NaN.
+func addUp(sums, values []float64) {
+	for i, v := range values {
+		switch {
+		case math.IsNaN(v):
+		case math.IsNaN(sums[i]):
+			sums[i] = v
+		default:
+			sums[i] += v
+		}
+	}
 }
 
 // last is the newest value, if it is no older than five minutes or a step.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -39,7 +40,7 @@ func (m *maker) raisePools() string {
 		high, ok := p.Max.Get()
 		now, also := p.Now.Get()
 		if ok && also && now >= high {
-			lines = append(lines, fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"max":%.0f}}'`, shell(p.Pool), high+1))
+			lines = append(lines, fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"max":%.0f}}'`, text.Quote(p.Pool), high+1))
 		}
 	}
 	if len(lines) == 0 {
@@ -61,7 +62,7 @@ func (m *maker) raiseHPAs() []Action {
 		}
 		all = append(all, m.action(Action{
 			Kind: "raise-hpa", Effect: serves, Title: fmt.Sprintf("HPA %s/%s ran at its maximum", h.Namespace, h.Name), Hours: h.AtMax,
-			Patch: fmt.Sprintf(`kubectl -n %s patch hpa %s --type merge -p '{"spec":{"maxReplicas":%.0f}}'`, shell(h.Namespace), shell(h.Name), math.Ceil(high*1.5)),
+			Patch: fmt.Sprintf(`kubectl -n %s patch hpa %s --type merge -p '{"spec":{"maxReplicas":%.0f}}'`, text.Quote(h.Namespace), text.Quote(h.Name), math.Ceil(high*1.5)),
 			Risk:  "More replicas need more GPUs: look at the quota and the pool first.",
 			Query: m.sampled("("+kind("current")+") >= bool ("+kind("max")+")", 1),
 		}, h.Namespace, h.Name))
@@ -71,12 +72,7 @@ func (m *maker) raiseHPAs() []Action {
 
 // quantile of the known values, as in PromQL.
 func quantile(q float64, values []float64) Number {
-	var known []float64
-	for i, v := range values {
-		if i > 0 && !math.IsNaN(v) {
-			known = append(known, v)
-		}
-	}
+	known := known(values)
 	if len(known) == 0 {
 		return Unknown("no value in the window")
 	}
@@ -111,7 +107,7 @@ func (m *maker) shrink() []Action {
 			Kind: "shrink-pool", Effect: frees,
 			Title: fmt.Sprintf("Pool %s keeps %.0f %s that no pod needed 95 %% of the time", p.Pool, nodes, plural(nodes, "node", "nodes")),
 			Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours),
-			Patch: fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, shell(p.Pool), low-nodes),
+			Patch: fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, text.Quote(p.Pool), low-nodes),
 			Risk:  fmt.Sprintf("The next demand is pending until a node is ready: %s at the median.", waitText(p.ReadyP50)),
 			Query: fmt.Sprintf("clamp_max(floor(quantile_over_time(%g, %s) / %g), %g) * %g", q, query.Over(expression, w.Length(), w.Coarse), size, low, size*w.Length().Hours()),
 		}, p.Pool))
@@ -139,9 +135,9 @@ func (m *maker) scattered() []Action {
 	var all []Action
 	for _, p := range m.r.Pools {
 		for _, kind := range []struct{ state, kind, patch, risk string }{
-			{"fragmented", "repartition", fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"mig":{"idleAfter":"5m"}}}'   # repartition sooner; "gpuscale-autoscaler explain pool %s" names what blocks it`, shell(p.Pool), shell(p.Pool)),
+			{"fragmented", "repartition", fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"mig":{"idleAfter":"5m"}}}'   # repartition sooner; "gpuscale-autoscaler explain pool %s" names what blocks it`, text.Quote(p.Pool), text.Quote(p.Pool)),
 				"A GPU being repartitioned serves no pod for a minute or so."},
-			{"stranded", "strand", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # then lower the CPU and memory that GPU pods request, or use nodes with more", shell(p.Pool)),
+			{"stranded", "strand", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # then lower the CPU and memory that GPU pods request, or use nodes with more", text.Quote(p.Pool)),
 				"Pods with less CPU may start slower."},
 		} {
 			values, expression := m.gauge(p.Pool, kind.state)
@@ -197,7 +193,7 @@ func (m *maker) replace() []Action {
 		all = append(all, m.action(Action{
 			Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s had sick GPUs", n.Node),
 			Hours: n.Hours, Money: m.nodeMoney(n.Node, n.Hours.Or(0)),
-			Patch: fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then return it to its owner", shell(n.Node)),
+			Patch: fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then return it to its owner", text.Quote(n.Node)),
 			Risk:  "Pods on the node's other GPUs are evicted.", Query: m.sampled(expression, 1),
 		}, n.Node))
 	}

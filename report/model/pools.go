@@ -106,9 +106,7 @@ func (m *maker) poolHours(p *Pool) {
 		if r.Pool != p.Pool {
 			continue
 		}
-		for place, v := range r.Time {
-			t[place] += v
-		}
+		t.Add(r.Time)
 		money = money.Plus(m.money(r.Pool, r.Model, r.Time.Sum()/hour))
 		if len(models) == 0 || models[len(models)-1] != r.Model {
 			models = append(models, r.Model)

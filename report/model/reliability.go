@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -34,14 +35,10 @@ type SickNode struct {
 	Hours Number `json:"hours" doc:"GPU-hours."`
 }
 
-// condemning are the XIDs after which a GPU needs a reset or a technician: those for
-// which the exporter reports it unhealthy.
-var condemning = []string{"48", "62", "64", "74", "79", "95", "119", "120", "140", "143", "169"}
-
 func (m *maker) reliability() Reliability {
 	total := m.l.Total()
 	r := Reliability{Lost: Known((total[ledger.Sick] + total[ledger.Unready]) / hour)}
-	r.Money = m.placeMoney(func(t ledger.Time) float64 { return t[ledger.Sick] + t[ledger.Unready] }, false)
+	r.Money = m.placeMoney(func(t ledger.Time) float64 { return t[ledger.Sick] + t[ledger.Unready] })
 	if m.l.Capacity == 0 {
 		r.Lost = Unknown("no record in the window")
 	}
@@ -74,7 +71,8 @@ func (m *maker) reliability() Reliability {
 		c := by[x]
 		slices.Sort(c.gpus)
 		slices.Sort(c.nodes)
-		is := slices.Contains(condemning, x)
+		n, err := strconv.Atoi(x)
+		is := err == nil && gpu.XIDCondemns(n)
 		if is {
 			condemned += c.count
 		}

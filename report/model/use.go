@@ -54,33 +54,30 @@ type Serving struct {
 func (m *maker) use() Use {
 	u := Use{}
 	u.Tenants = m.tenants()
-	rows := map[ledger.Key]*ledger.Time{}
-	moneyOf, wasteOf := map[ledger.Key]Number{}, map[ledger.Key]Number{}
+	type row struct {
+		time         ledger.Time
+		money, waste Number
+	}
+	by := map[ledger.Key]*row{}
 	var order []ledger.Key
 	for _, r := range m.l.Rows {
-		allocated := r.Time.Allocated()
-		if allocated == 0 {
+		allocated, key := r.Time.Allocated(), r.Key
+		if key.Pool = ""; allocated == 0 {
 			continue
 		}
-		key := r.Key
-		key.Pool = ""
-		t := rows[key]
-		if t == nil {
-			t = new(ledger.Time)
-			rows[key] = t
-			moneyOf[key], wasteOf[key] = Known(0), Known(0)
+		if by[key] == nil {
+			by[key] = &row{money: Known(0), waste: Known(0)}
 			order = append(order, key)
 		}
-		for p, v := range r.Time {
-			t[p] += v
-		}
-		moneyOf[key] = moneyOf[key].Plus(m.money(r.Pool, r.Model, allocated/hour))
-		wasteOf[key] = wasteOf[key].Plus(m.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
+		x := by[key]
+		x.time.Add(r.Time)
+		x.money = x.money.Plus(m.money(r.Pool, r.Model, allocated/hour))
+		x.waste = x.waste.Plus(m.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
 	}
 	priced := true // either all by hours or all by money
 	for _, key := range order {
-		t := rows[key]
-		row := UseRow{Tenant: key.Tenant, Namespace: key.Namespace, Model: key.Model, Allocated: Known(t.Allocated() / hour), Money: moneyOf[key], Waste: wasteOf[key]}
+		x := by[key]
+		t, row := x.time, UseRow{Tenant: key.Tenant, Namespace: key.Namespace, Model: key.Model, Allocated: Known(x.time.Allocated() / hour), Money: x.money, Waste: x.waste}
 		measured := t.Allocated() - t[ledger.Unmeasured]
 		if measured > 0 {
 			row.Used, row.Idle = Known(t[ledger.Busy]/hour), Known(t[ledger.Idle]/hour)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -63,39 +65,27 @@ func (a *Answers) jobs() []*job {
 }
 
 func do(ctx context.Context, p *patient, jobs []*job, o Options) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	todo := make(chan *job)
-	var wg sync.WaitGroup
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(o.Concurrency)
 	var mu sync.Mutex
 	names := map[string]prom.Labels{}
 	done := 0
-	for range o.Concurrency {
-		wg.Go(func() {
-			for j := range todo {
-				if err := j.run(ctx, p); err != nil {
-					cancel(err)
-				}
-				mu.Lock()
-				share(names, j.lines)
-				done++
-				if o.Progress != nil {
-					o.Progress(done, len(jobs))
-				}
-				mu.Unlock()
+	for _, j := range jobs {
+		g.Go(func() error {
+			if err := j.run(ctx, p); err != nil {
+				return err
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			share(names, j.lines)
+			if done++; o.Progress != nil {
+				o.Progress(done, len(jobs))
+			}
+			return nil
 		})
 	}
-	for _, j := range jobs {
-		if ctx.Err() != nil {
-			break
-		}
-		todo <- j
-	}
-	close(todo)
-	wg.Wait()
-	if ctx.Err() != nil {
-		return fmt.Errorf("asking Prometheus: %w", context.Cause(ctx))
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("asking Prometheus: %w", err)
 	}
 	return nil
 }
@@ -115,7 +105,7 @@ func share(names map[string]prom.Labels, lines []prom.Line) {
 func (j *job) run(ctx context.Context, p *patient) error {
 	switch {
 	case ctx.Err() != nil:
-		return nil
+		return context.Cause(ctx)
 	case p.hopeless(j.ask):
 		j.problems = append(j.problems, Problem{From: j.from, To: j.to, Err: "not sent, since other pieces of the query had no answer"})
 		return nil

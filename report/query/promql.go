@@ -2,13 +2,13 @@ package query
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // Dialect is how a Prometheus spells labels: with honor_labels the pod's namespace is
@@ -23,41 +23,19 @@ type Dialect struct {
 	Trusted []string
 }
 
-// witnesses are, for each program, a family that its page has beside the others and that it gives no
-// namespace. A target that has it in a trusted namespace is the program.
-var witnesses = map[metric.Owner]string{metric.Exporter: metric.GPUInfo.Name, metric.Autoscaler: metric.AutoscalerLeader.Name}
-
 // trust returns what restricts a series to trusted targets: a matcher, or, where the series has its
 // page's namespace in place of the target's, a selector of series that the target has as well. Both
 // are empty where every target is believed.
 func (d Dialect) trust(name string) (matcher, witness string) {
-	if len(d.Trusted) == 0 || slices.Contains(d.Trusted, "*") {
-		return "", ""
+	owner, namespaced, ours := trust.Family(name)
+	if !ours || len(d.Trusted) == 0 || slices.Contains(d.Trusted, "*") {
+		return "", "" // a model server reports on its own pod
 	}
-	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-		desc, ours := metric.Find(strings.TrimSuffix(name, suffix))
-		if !ours {
-			continue
-		}
-		moved := d.ExporterMoved
-		if desc.Owner == metric.Autoscaler {
-			moved = d.AutoscalerMoved
-		}
-		if moved || !slices.Contains(desc.AllLabels(), metric.LabelNamespace) {
-			return oneOf(metric.LabelNamespace, d.Trusted), ""
-		}
-		return "", d.selector(witnesses[desc.Owner], oneOf(metric.LabelNamespace, d.Trusted))
+	matcher = Like(metric.LabelNamespace, strings.Join(d.Trusted, "|")) // which are namespaces' names
+	if moved := owner == metric.Autoscaler && d.AutoscalerMoved || owner != metric.Autoscaler && d.ExporterMoved; moved || !namespaced {
+		return matcher, ""
 	}
-	return "", "" // a model server's: it reports on its own pod
-}
-
-// oneOf is a matcher of any of the values.
-func oneOf(label string, values []string) string {
-	quoted := make([]string, len(values))
-	for i, v := range values {
-		quoted[i] = regexp.QuoteMeta(v)
-	}
-	return Like(label, strings.Join(quoted, "|"))
+	return "", d.selector(trust.Witness[owner], matcher)
 }
 
 // Namespace is the label of the pod's namespace in the exporter's series.

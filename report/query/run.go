@@ -167,7 +167,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		}
 		others := ""
 		if there(metric.DCGMTemperature.Name) || there(metric.DCGMTemperatureNew.Name) {
-			others = "; those of dcgm-exporter are there, and gpuscale-exporter serves both: docs/migrate-from-dcgm-exporter.md"
+			others = "; those of dcgm-exporter are there, and gpuscale-exporter serves both: docs/migrate.md"
 		}
 		if len(o.Trusted) > 0 {
 			others += "; those of targets in other namespaces than " + strings.Join(o.Trusted, ", ") + " do not count (--exporter-namespaces)"

@@ -8,7 +8,6 @@ import (
 	"html/template"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/report/model"
 )
@@ -37,7 +36,7 @@ var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
 	"time": Time, "share": Share, "hours": Hours, "money": Money, "visible": Visible, "hoursOf": HoursOf, "code": Code,
 	"known": func(n model.Number) bool { _, ok := n.Get(); return ok },
 	"why":   model.Number.Why,
-	"inc":   func(i int) int { return i + 1 },
+	"inc":   func(i int) int { return i + 1 }, "device": device, "outlook": outlook,
 }).Parse(page))
 
 // view is what the page's template reads.
@@ -51,9 +50,8 @@ type view struct {
 	Sections              []Section
 	Bars                  []bar
 	Stack                 template.HTML
-	GPUs                  []repartitionGPU
+	GPUs                  []model.MIGGPU
 	MoreGPUs, MoreActions int
-	Outlooks              []drawn
 	Actions               []model.Action
 }
 
@@ -78,17 +76,6 @@ func figures(r model.Report) []figure {
 	return all
 }
 
-type repartitionGPU struct {
-	model.MIGGPU
-	Picture template.HTML
-}
-
-type drawn struct {
-	model.Outlook
-	Picture     template.HTML
-	First, Last time.Time
-}
-
 func newView(r model.Report) view {
 	css := strings.TrimSpace(style)
 	sum := sha256.Sum256([]byte(css))
@@ -97,23 +84,7 @@ func newView(r model.Report) view {
 		Hash:    "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
 		Figures: figures(r), First: r.Actions[:min(len(r.Actions), 3)], Sections: Sections(r), Bars: waterfall(r), Stack: stack(r),
 	}
-	for i, c := range r.MIG.GPUs {
-		if i < mostGPUs {
-			v.GPUs = append(v.GPUs, repartitionGPU{c, device(c)})
-		}
-	}
-	v.MoreGPUs = r.MIG.GPUsTotal - len(v.GPUs)
-	for _, o := range r.Forecast.Outlooks {
-		d := drawn{Outlook: o, Picture: outlook(o)}
-		if n := len(o.Past); n > 0 {
-			d.First, d.Last = o.Past[0].At, o.Past[n-1].At
-		}
-		if n := len(o.Ahead); n > 0 {
-			d.Last = o.Ahead[n-1].At
-		}
-		v.Outlooks = append(v.Outlooks, d)
-	}
-	v.Actions = r.Actions[:min(len(r.Actions), mostActions)]
-	v.MoreActions = len(r.Actions) - len(v.Actions)
+	v.GPUs, v.Actions = r.MIG.GPUs[:min(len(r.MIG.GPUs), mostGPUs)], r.Actions[:min(len(r.Actions), mostActions)]
+	v.MoreGPUs, v.MoreActions = r.MIG.GPUsTotal-len(v.GPUs), len(r.Actions)-len(v.Actions)
 	return v
 }

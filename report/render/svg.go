@@ -128,7 +128,8 @@ func shares(row model.UseRow) template.HTML {
 	return s.html()
 }
 
-// outlook draws what was allocated, the band of the forecast, and the limit.
+// outlook draws what was allocated, the band of the forecast and the limit, over an axis of
+// time.
 func outlook(o model.Outlook) template.HTML {
 	if len(o.Past) == 0 {
 		return ""
@@ -186,7 +187,7 @@ func outlook(o model.Outlook) template.HTML {
 	if v, ok := o.Limit.Get(); ok {
 		s.path("limit", fmt.Sprintf("M0 %sH%s", f(y(v)), f(width)))
 	}
-	return s.html()
+	return "<div>" + s.html() + template.HTML(fmt.Sprintf("</div>\n<p class=\"axis\"><span>%s</span><span>%s</span></p>", Time(first), Time(last)))
 }
 
 // GPU draws a GPU's slices: allocated instances filled, free ones framed, nothing

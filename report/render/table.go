@@ -1,11 +1,13 @@
 package render
 
 import (
+	"fmt"
 	"html/template"
 	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/query"
 )
 
 // Section is a numbered part of the page.
@@ -17,8 +19,9 @@ type Section struct {
 
 // Table is a table of the page.
 type Table struct {
-	Name    string // its queries are in madeFrom
+	Name    string
 	Title   string
+	From    []query.ID // what its rows are made of: without rows it means zero only if all were answered
 	Columns []Column
 	Rows    [][]Cell
 	Empty   string   // shown in place of a table without rows
@@ -95,5 +98,28 @@ func (t Table) finish(r model.Report) Table {
 			row[i].Note = at + 1
 		}
 	}
-	return t.doubted(r)
+	switch names := t.lacking(r); {
+	case names == "":
+	case len(t.Rows) == 0:
+		t.Empty = "Not known: not answered in full: " + names + ". See section 0."
+	default:
+		t.Note = "Partly known: not answered in full: " + names + ". See section 0."
+	}
+	return t
+}
+
+// ofLedger are the queries of the ledger.
+var ofLedger = []query.ID{
+	query.Capacity, query.Places, query.Nodes, query.Sick, query.Dark, query.Allocated, query.Measured, query.IdleAllocated, query.Busy,
+}
+
+// lacking names the queries of a table that were not answered in full.
+func (t Table) lacking(r model.Report) string {
+	var names []string
+	for _, id := range t.From {
+		if slices.Contains(r.Answer.Quality.Unanswered, string(id)) {
+			names = append(names, fmt.Sprintf("%q", id))
+		}
+	}
+	return strings.Join(names, ", ")
 }

@@ -37,7 +37,7 @@ spec:
 `
 
 // TestNeighbourKEDA: the adapter answers external metrics, and forwards those that are
-// KEDA's (docs/adapter-security.md).
+// KEDA's (docs/adapter.md).
 func TestNeighbourKEDA(t *testing.T) {
 	const namespace, service = "keda", "keda-operator-metrics-apiserver"
 	x, b := begin(t)
@@ -67,7 +67,7 @@ func TestNeighbourKEDA(t *testing.T) {
 	}})
 	x.wait("KEDA's adapter", func() error { return dial("127.0.0.1:" + at) })
 
-	// The right of docs/adapter-security.md, for the adapter's own account.
+	// The right of docs/adapter.md, for the adapter's own account.
 	x.add(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

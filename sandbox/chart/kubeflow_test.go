@@ -35,7 +35,7 @@ func (x *tale) whole(kind, label string, gang func(name string, pods int) string
 const operatorCerts = "/tmp/k8s-webhook-server/serving-certs"
 
 // TestNeighbourTrainingOperator: master and workers of a PyTorchJob get their nodes together, or
-// none (docs/kubeflow.md).
+// none (docs/gangs.md).
 func TestNeighbourTrainingOperator(t *testing.T) {
 	x, _ := begin(t)
 	if err := os.Mkdir(filepath.Dir(operatorCerts), 0o700); err != nil {
@@ -65,7 +65,7 @@ func oneContainer(name string) string {
 }
 
 // TestNeighbourTrainer: the nodes of a TrainJob, which its JobSet makes, come together or not
-// at all, and a suspended one gets none (docs/kubeflow.md).
+// at all, and a suspended one gets none (docs/gangs.md).
 func TestNeighbourTrainer(t *testing.T) {
 	x, _ := begin(t)
 	x.manifests(build.JobSet, "jobset", "jobset-webhook-service")
@@ -123,7 +123,7 @@ spec:
 }
 
 // TestNeighbourMPIOperator: launcher and workers of an MPIJob get their nodes together, or none
-// (docs/kubeflow.md).
+// (docs/gangs.md).
 func TestNeighbourMPIOperator(t *testing.T) {
 	x, _ := begin(t)
 	x.crds(build.MPIOperator, "manifests/base/kubeflow.org_mpijobs.yaml")

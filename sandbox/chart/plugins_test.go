@@ -77,7 +77,7 @@ spec:
 
 // TestNeighbourKubeRay: a RayCluster's head and workers are the gang of the PodGroup that KubeRay makes.
 // It leaves the PodGroup as it was when the RayCluster is suspended, which then needs no node
-// (docs/kubeflow.md).
+// (docs/gangs.md).
 func TestNeighbourKubeRay(t *testing.T) {
 	x, _ := begin(t)
 	x.coscheduling()

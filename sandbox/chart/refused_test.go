@@ -43,7 +43,7 @@ func TestRefused(t *testing.T) {
 		},
 		{
 			"external metrics of another server", "plain", registry + "adapter: {enabled: true, apis: {custom: false}}",
-			[]string{"adapter.apis.external: APIService v1beta1.external.metrics.k8s.io is there already", "docs/adapter-security.md"},
+			[]string{"adapter.apis.external: APIService v1beta1.external.metrics.k8s.io is there already", "docs/adapter.md"},
 		},
 		{"an adapter without APIs", "plain", registry + "adapter: {enabled: true, apis: {custom: false, external: false}}", nil},
 	} {

@@ -183,7 +183,6 @@ var readers = []struct {
 	{[]string{"autoscaler.yaml", "autoscaler-*.yaml"}, []string{"gpuscale-autoscaler", "--check", "--config", "FILE"}},
 	{[]string{"agent.yaml"}, []string{"gpuscale-agent", "--check", "--config", "FILE"}},
 	{[]string{"mine.yaml", "values.yaml", "values-*.yaml"}, []string{"helm", "template", "gpuscale", "deploy/chart/gpuscale", "--namespace", "gpuscale-system", "--values", "FILE"}},
-	{[]string{"alerts.yaml"}, []string{"gpuscale-dashboards", "alerts", "--values", "FILE", "--out", "/dev/null"}},
 	{[]string{"prometheus.yaml", "prometheus.yml"}, []string{"promtool", "check", "config", "--syntax-only", "FILE"}},
 	{[]string{"rules.yaml"}, []string{"promtool", "check", "rules", "FILE"}},
 	{[]string{"gpu-operator-values.yaml"}, nil},
@@ -258,7 +257,6 @@ func TestFiles(t *testing.T) {
 		fenced("yaml", "# rules.yaml\ngroups: [{name: a, rulez: []}]"): "rulez",
 		fenced("yaml", "# prometheus.yaml\nscrape_config: []"):         "scrape_config",
 		fenced("yaml", "# agent.yaml\nfreezes: true"):                  "freezes",
-		fenced("yaml", "# alerts.yaml\nno-such-alert: {threshold: 1}"): "no-such-alert",
 		fenced("yaml", "# gpu-operator-values.yaml\na: 1\na: 2"):       "already defined",
 	} {
 		if got := fmt.Sprint(p.read(t.Context(), blockOf(t, text))); !strings.Contains(got, want) {

@@ -124,7 +124,7 @@ func kserveHierarchy(t *testing.T, c *cluster.Cluster) *provider.Informers {
 	return pods
 }
 
-// kserveRecipe is an InferenceService with the annotation of docs/hpa-cookbook.md, and the
+// kserveRecipe is an InferenceService with the annotation of docs/hpa.md, and the
 // HPA that stands there.
 func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.HorizontalPodAutoscaler) {
 	t.Helper()
@@ -132,7 +132,7 @@ func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.Hori
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "hpa-cookbook.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "hpa.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.Hori
 	_, manifest, fenced := strings.Cut(recipe, "```yaml\n")
 	manifest, _, closed := strings.Cut(manifest, "```")
 	if !found || !typed || !fenced || !closed {
-		t.Fatal("docs/hpa-cookbook.md has no recipe for KServe of an annotation and an HPA")
+		t.Fatal("docs/hpa.md has no recipe for KServe of an annotation and an HPA")
 	}
 	service := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",

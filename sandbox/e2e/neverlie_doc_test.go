@@ -57,7 +57,7 @@ These are refused, and why:
 | TensorRT-LLM, TEI and Dynamo before their first request | until the first request | they have no series before it |
 | ` + "`ttft_p95`" + ` of an idle Triton, of one long generation on TensorRT-LLM | until the next request | their pages do not show that nothing waits |
 | an endpoint picker of an empty pool misses a scrape | until the next | "no queue" needs the pool's size of the same scrape |
-| a GPU exporter in a namespace that is not in ` + "`exporterNamespaces`" + ` | until it is listed | a tenant could report GPUs of others ([adapter-security.md](../adapter-security.md)) |
+| a GPU exporter in a namespace that is not in ` + "`exporterNamespaces`" + ` | until it is listed | a tenant could report GPUs of others ([adapter.md](../adapter.md#access-control)) |
 `
 
 const docEnd = `

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 //go:embed fields.txt
@@ -72,9 +74,12 @@ func FieldName(id uint16) string {
 // nearest returns the known name that a mistyped one differs from least, or "" where nothing
 // is close.
 func nearest(name string) string {
+	if len(name) > 2*len("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS") {
+		return "" // too far for a typing error
+	}
 	best, least := "", len(name)/4+1
 	consider := func(known string) {
-		if n := edited(name, known); n < least || n == least && known < best {
+		if n := text.Distance(name, known); n < least || n == least && known < best {
 			best, least = known, n
 		}
 	}
@@ -85,16 +90,4 @@ func nearest(name string) string {
 		consider(known)
 	}
 	return best
-}
-
-// edited is how long the part is in which two names differ, from the first byte to the last.
-func edited(a, b string) int {
-	shorter, start, end := min(len(a), len(b)), 0, 0
-	for start < shorter && a[start] == b[start] {
-		start++
-	}
-	for end < shorter-start && a[len(a)-1-end] == b[len(b)-1-end] {
-		end++
-	}
-	return max(len(a), len(b)) - start - end
 }

@@ -152,3 +152,22 @@ func (s *seriesSet) Next() bool                      { s.next++; return s.next <
 func (s *seriesSet) At() storage.Series              { return s.found[s.next-1] }
 func (*seriesSet) Err() error                        { return nil }
 func (*seriesSet) Warnings() annotations.Annotations { return nil }
+
+// Server answers over a storage as prom.Client does over a Prometheus.
+type Server struct {
+	Data   storage.Queryable
+	Engine *promql.Engine
+}
+
+// Over returns a Server with Prometheus' engine.
+func Over(data storage.Queryable) Server { return Server{data, NewEngine(nil)} }
+
+// Query is Query over the server's storage.
+func (s Server) Query(ctx context.Context, query string, at time.Time) (prom.Vector, error) {
+	return Query(ctx, s.Engine, s.Data, query, at)
+}
+
+// Range is Range over the server's storage.
+func (s Server) Range(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
+	return Range(ctx, s.Engine, s.Data, query, from, to, step)
+}

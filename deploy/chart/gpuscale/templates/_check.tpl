@@ -49,7 +49,7 @@
 {{- if and $have (or (ne $by $.Release.Name) (ne $in $.Release.Namespace)) -}}
 {{- $service := dig "spec" "service" dict $have -}}
 {{- $which := ternary "external" "custom" (contains "external" $api) -}}
-{{- fail (printf "adapter.apis.%s: APIService %s is there already, for service %q in namespace %q. A cluster has one server of each API. To leave it to that one: adapter.apis.%s=false%s. To have ours: uninstall the other, or kubectl delete apiservice %s" $which $api (dig "name" "none" $service) (dig "namespace" "none" $service) $which (ternary "; to have ours pass on what KEDA has: docs/adapter-security.md" "" (eq $which "external")) $api) -}}
+{{- fail (printf "adapter.apis.%s: APIService %s is there already, for service %q in namespace %q. A cluster has one server of each API. To leave it to that one: adapter.apis.%s=false%s. To have ours: uninstall the other, or kubectl delete apiservice %s" $which $api (dig "name" "none" $service) (dig "namespace" "none" $service) $which (ternary "; to have ours pass on what KEDA has: docs/adapter.md" "" (eq $which "external")) $api) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,37 @@
+// Package text has what programs do with words of users and of other programs: quoting them
+// for a shell, and finding the one that was meant.
+package text
+
+import "strings"
+
+// bare are the characters without a meaning in any shell.
+const bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
+
+// Quote writes a word for a POSIX shell.
+func Quote(word string) string {
+	if word != "" && strings.Trim(word, bare) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// Distance counts the letters to change, add or remove, as Levenshtein does.
+func Distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		above := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := above
+			if a[i] != b[j] {
+				cost++
+			}
+			above = row[j+1]
+			row[j+1] = min(cost, row[j]+1, above+1)
+		}
+	}
+	return row[len(b)]
+}

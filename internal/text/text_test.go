@@ -1,0 +1,31 @@
+package text
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// A shell returns what was quoted, whatever it is.
+func TestQuote(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("there is no sh on this machine")
+	}
+	for _, word := range []string{"", "plain", "a b", `it's`, `$(reboot)`, "`id`", "a;b&&c|d>e", `\`, `'"'`, "*", "~", "!x", "#", "ümlaut", "-n"} {
+		out, err := exec.CommandContext(t.Context(), sh, "-c", "printf %s "+Quote(word)).Output()
+		if err != nil || string(out) != word {
+			t.Errorf("%q became %q, %v", word, out, err)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "abc", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abd", 1}, {"abc", "bc", 1}, {"kitten", "sitting", 3}, {"gpu_busy", "gpu_bussy", 1}} {
+		if got := Distance(c.a, c.b); got != c.want {
+			t.Errorf("%q, %q: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
