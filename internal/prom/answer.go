@@ -42,7 +42,7 @@ func (a *answer) decode(body io.Reader, read reader) error {
 		case "error":
 			a.message = it.ReadString()
 		case "warnings":
-			each(it, func() error { a.warnings = append(a.warnings, it.ReadString()); return nil })
+			err = each(it, func() error { a.warnings = append(a.warnings, it.ReadString()); return nil })
 		case "isPartial":
 			a.partial = it.ReadBool()
 		case "data":
