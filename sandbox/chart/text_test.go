@@ -60,7 +60,7 @@ func TestHostileText(t *testing.T) {
 		// A name is a part of a path, which only a slash cannot be in.
 		metricOf(u)["metric"] = map[string]any{"name": strings.ReplaceAll(word, "/", "|")}
 	})
-	message, err := json.Marshal(map[string]string{"state": "failed", "message": word})
+	message, err := json.Marshal(map[string]string{"id": "1", "state": "failed", "message": word})
 	x.must(err)
 	x.change("v1/Node", "", "whole-1", mark(nil, map[string]string{"gpuscale.io/mig-agent": string(message)}))
 	v := b.askUntil(t, func(v visit) bool { return v.Faults >= 2 })
