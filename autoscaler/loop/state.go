@@ -1,0 +1,150 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// State is the observable state of a running Loop. It is safe for concurrent use.
+type State struct {
+	interval time.Duration
+	now      func() time.Time
+	pause    time.Duration // until the next reconcile, where that is more than interval
+
+	mu        sync.Mutex
+	leading   bool
+	last      time.Time  // when the last reconcile ended, or leading began
+	err       error      // of the last reconcile
+	reconcile *Reconcile // the last successful one
+	caught    *PlannerPanic
+}
+
+func newState(interval time.Duration, now func() time.Time) *State {
+	return &State{interval: interval, now: now}
+}
+
+func (s *State) lead(leading bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leading, s.last = leading, s.now()
+}
+
+func (s *State) ended(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.err = s.now(), err
+	if caught := (*PlannerPanic)(nil); errors.As(err, &caught) {
+		s.caught = caught
+	}
+}
+
+// setPause records the time until the next reconcile.
+func (s *State) setPause(pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pause = pause
+}
+
+func (s *State) keep(r Reconcile) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reconcile = &r
+}
+
+// maxReconcile is longer than any reconcile takes in which providers hang: their listings and
+// actions are bounded (act: 25 s and the last call's own 10 s). A reconcile that exceeds it hangs in
+// the program itself.
+const maxReconcile = time.Minute
+
+// Live returns an error if this replica leads and a reconcile is overdue by maxReconcile.
+func (s *State) Live() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := max(s.interval, s.pause)
+	if late := s.now().Sub(s.last); s.leading && late > maxReconcile+due {
+		return fmt.Errorf("no reconcile completed for %s, one was due after %s", late.Round(time.Millisecond), due)
+	}
+	return nil
+}
+
+// Ready returns nil on a replica that does not lead, and on the leader if its last
+// reconcile succeeded.
+func (s *State) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.leading:
+		return nil
+	case s.err != nil:
+		return s.err
+	case s.reconcile == nil:
+		return errors.New("no reconcile completed yet")
+	}
+	return nil
+}
+
+// Panic returns the planner's last panic, nil for none. It is read-only.
+func (s *State) Panic() *PlannerPanic {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.caught
+}
+
+// Snapshot returns the last snapshot, also if the planner panicked on it; false before
+// the first. It is read-only.
+func (s *State) Snapshot() (plan.Snapshot, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.caught != nil && (s.reconcile == nil || s.caught.At.After(s.reconcile.Now)):
+		return s.caught.Snapshot, true
+	case s.reconcile != nil:
+		return s.reconcile.Snapshot, true
+	}
+	return plan.Snapshot{}, false
+}
+
+// Last returns the last successful reconcile; false before the first. It is read-only.
+func (s *State) Last() (Reconcile, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reconcile == nil {
+		return Reconcile{}, false
+	}
+	return *s.reconcile, true
+}
+
+// PlannerPanic is a recovered panic of the planner. Such a reconcile does nothing. The
+// program does not exit: the snapshot would most likely make it panic again.
+type PlannerPanic struct {
+	At       time.Time
+	Value    any
+	Stack    []byte
+	Snapshot plan.Snapshot
+}
+
+// Error implements error. It leaves out the stack, which is logged.
+func (p *PlannerPanic) Error() string {
+	return fmt.Sprintf("planner panicked: %v; no action is taken, /debug/panic shows the snapshot", p.Value)
+}
+
+// plan checks the snapshot and plans. It turns a panic of the planner into an error.
+func (l *Loop) plan(s plan.Snapshot) (made plan.Plan, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			caught := &PlannerPanic{At: s.Now, Value: v, Stack: debug.Stack(), Snapshot: s}
+			made, err = plan.Plan{}, caught
+			l.o.Metrics.panics.Inc()
+			l.o.Log.Error("planner panicked", "panic", fmt.Sprint(v), "stack", string(caught.Stack))
+		}
+	}()
+	if err := s.Check(); err != nil {
+		return plan.Plan{}, fmt.Errorf("checking the snapshot: %w", err)
+	}
+	return l.o.Plan(s, l.o.Policy), nil
+}
