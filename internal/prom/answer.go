@@ -133,7 +133,8 @@ func (a *answer) problem(err error) error {
 
 // series is an element of a vector or of a matrix. It is the next one's memory, too.
 type series struct {
-	labels    map[string]string
+	labels    labels.Labels
+	builder   labels.ScratchBuilder
 	value     Point
 	values    []Point
 	valued    bool
@@ -141,14 +142,14 @@ type series struct {
 }
 
 func (s *series) read(it *jsoniter.Iterator) error {
-	clear(s.labels)
+	s.labels = labels.EmptyLabels()
 	s.values, s.valued, s.histogram = s.values[:0], false, false
 	var err error
 	it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
 		switch {
 		case it.ReadNil():
 		case field == "metric":
-			err = readLabels(it, s.labels)
+			s.labels, err = readLabels(it, &s.builder)
 		case field == "value":
 			s.valued = true
 			s.value, err = readPoint(it)
@@ -169,12 +170,21 @@ func (s *series) read(it *jsoniter.Iterator) error {
 	return cmp.Or(it.Error, err)
 }
 
-func readLabels(it *jsoniter.Iterator, into map[string]string) error {
+// readLabels reads a series' labels. The builder is memory for one series after another.
+func readLabels(it *jsoniter.Iterator, b *labels.ScratchBuilder) (labels.Labels, error) {
+	b.Reset()
 	it.ReadMapCB(func(it *jsoniter.Iterator, name string) bool {
-		into[name] = it.ReadString()
+		if value := it.ReadString(); value != "" { // an empty label is none
+			b.Add(name, value)
+		}
 		return it.Error == nil
 	})
-	return it.Error
+	b.Sort()
+	read := b.Labels()
+	if name, twice := read.HasDuplicateLabelNames(); twice {
+		return read, fmt.Errorf("a series has the label %q twice", name)
+	}
+	return read, it.Error
 }
 
 // readPoint reads [seconds, "value"].
@@ -210,7 +220,7 @@ func readResult(kind string, most int, take func(*series) error) reader {
 			if is != kind {
 				return fmt.Errorf("%w: the answer is a %q, not a %s", ErrBadQuery, is, kind)
 			}
-			one := series{labels: map[string]string{}}
+			var one series
 			return readList(it, most, func() error {
 				if err := one.read(it); err != nil {
 					return err
@@ -269,7 +279,7 @@ func (v *Vector) read(most int) reader {
 		case !s.valued:
 			return errors.New("an element has no value")
 		}
-		*v = append(*v, Sample{Labels: FromMap(s.labels), Value: s.value.Value, Time: s.value.Time})
+		*v = append(*v, Sample{Labels: s.labels, Value: s.value.Value, Time: s.value.Time})
 		return nil
 	})
 }
@@ -278,14 +288,14 @@ func (v *Vector) read(most int) reader {
 func readFamilies(all *[]Family, most int) reader {
 	met := map[string]bool{}
 	return func(it *jsoniter.Iterator) error {
-		one := map[string]string{}
+		var builder labels.ScratchBuilder
 		return readList(it, math.MaxInt, func() error {
-			clear(one)
-			if err := readLabels(it, one); err != nil {
+			one, err := readLabels(it, &builder)
+			if err != nil {
 				return err
 			}
-			f := Family{Name: one[labels.MetricName]}
-			FromMap(one).Range(func(l labels.Label) {
+			f := Family{Name: one.Get(labels.MetricName)}
+			one.Range(func(l labels.Label) {
 				if l.Name != labels.MetricName {
 					f.Labels = append(f.Labels, l.Name)
 				}

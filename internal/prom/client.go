@@ -104,7 +104,7 @@ func (c *Client) Range(ctx context.Context, promql string, from, to time.Time, s
 		"query": {promql}, "timeout": {c.cfg.Timeout.String()},
 		"start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', 3, 64)}, latencyOffset: {"1ms"},
 	}, c.cfg.MaxResponseBytes, readResult("matrix", c.cfg.MaxSeries, func(s *series) error {
-		lines = append(lines, Line{Labels: FromMap(s.labels), Points: slices.Clone(s.values)})
+		lines = append(lines, Line{Labels: s.labels, Points: slices.Clone(s.values)})
 		return nil
 	}))
 	if err != nil {
