@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -94,7 +95,10 @@ func cluster(t testing.TB) *Informers {
 		t.Fatal("ready before the lists are there")
 	}
 	informers.Start(t.Context().Done())
-	await.For(t, time.Minute, "the informers", func() error { return informers.synced(slices.Collect(maps.Keys(informers.kinds))...) })
+	await.For(t, time.Minute, "the informers", func() error {
+		_, _, services := informers.Service("chat", "x")
+		return errors.Join(services, informers.synced(slices.Collect(maps.Keys(informers.kinds))...))
+	})
 	if narrowed.Load() == 0 {
 		t.Error("no list of pods was seen")
 	}
