@@ -219,7 +219,17 @@ func TestAutoscalerRights(t *testing.T) {
 	another := func() string { tries++; return fmt.Sprintf("%q", fmt.Sprint("v", tries)) }
 	o.refuses("a label of others", "no labels but", func() error { return o.patch("autoscaler-2", label("a", another())) })
 	o.refuses("a pod's status", "nominatedNodeName", func() error { return pod(`{"status":{"message":` + another() + `}}`) })
+	await.For(t, testenv.Patience, "the end of the taint that a new node has", func() error {
+		n, err := o.admin.CoreV1().Nodes().Get(t.Context(), o.node, metav1.GetOptions{})
+		if err == nil && len(n.Spec.Taints) > 0 {
+			err = fmt.Errorf("it has %v", n.Spec.Taints)
+		}
+		return err
+	})
 	for what, err := range map[string]error{
+		// First: the node controller adds a taint of its own to a cordon.
+		"a soft taint":        o.patch(o.node, `{"spec":{"taints":[{"key":"gpuscale.io/empty","effect":"PreferNoSchedule"}]}}`),
+		"a soft taint's end":  o.patch(o.node, `{"spec":{"taints":null}}`),
 		"a cordon":            o.patch(o.node, `{"spec":{"unschedulable":true}}`),
 		"its end":             o.patch(o.node, `{"spec":{"unschedulable":false}}`),
 		"mig-manager's label": o.patch(o.node, label("nvidia.com/mig.config", `"x"`)),
@@ -228,8 +238,6 @@ func TestAutoscalerRights(t *testing.T) {
 		"a record":            o.patch(o.node, annotation(contract.RecordAnnotation, `"new"`)),
 		"a record's end":      o.patch(o.node, annotation(contract.RecordAnnotation, "null")),
 		"a drain":             o.patch(o.node, annotation("gpuscale.io/drain", `"{}"`)),
-		"a soft taint":        o.patch(o.node, `{"spec":{"taints":[{"key":"gpuscale.io/empty","effect":"PreferNoSchedule"}]}}`),
-		"a soft taint's end":  o.patch(o.node, `{"spec":{"taints":null}}`),
 		"a nomination":        pod(`{"status":{"nominatedNodeName":"autoscaler-2"}}`),
 	} {
 		if err != nil {
