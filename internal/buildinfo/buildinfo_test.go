@@ -2,11 +2,7 @@ package buildinfo
 
 import (
 	"bytes"
-	"encoding/json"
-	"reflect"
-	"runtime"
 	"runtime/debug"
-	"strings"
 	"testing"
 )
 
@@ -38,30 +34,5 @@ func TestWriteText(t *testing.T) {
 	const want = "gpuscale-x 0.1.0\n  commit    abc\n  go        go1.26.8\n  platform  linux/arm64\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
-	}
-}
-
-func TestWriteJSON(t *testing.T) {
-	var out bytes.Buffer
-	if err := Get("gpuscale-x").Write(&out, "json"); err != nil {
-		t.Fatal(err)
-	}
-	var got map[string]string
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{
-		"program": "gpuscale-x", "version": Version(), "commit": Commit(),
-		"goVersion": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestWriteUnknownFormat(t *testing.T) {
-	err := Get("gpuscale-x").Write(&bytes.Buffer{}, "yaml")
-	if err == nil || !strings.Contains(err.Error(), "text or json") {
-		t.Errorf("got %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 )
@@ -19,11 +17,10 @@ import (
 // ownGo links our programs, or one file, and notes with which settings.
 func ownGo(calls string) string {
 	return `case "$1" in
-list) ;;
 build)
   echo "build CGO_ENABLED=$CGO_ENABLED $*" >> ` + calls + `
   while [ "$1" != -o ]; do shift; done
-  case "$2" in */) for p in exporter adapter autoscaler agent report; do echo p > "$2/$p"; done ;; *) echo p > "$2" ;; esac ;;
+  case "$2" in */) for p in exporter adapter autoscaler agent report dashboards; do echo p > "$2/$p"; done ;; *) echo p > "$2" ;; esac ;;
 esac`
 }
 
@@ -31,12 +28,13 @@ func TestProgramsAreCompiledEachTimeInPlace(t *testing.T) {
 	o, out := checkout(t)
 	calls := filepath.Join(t.TempDir(), "calls")
 	fakeGo(t, ownGo(calls))
-	for range 2 {
+	for _, prepared := range []string{"", "", "1"} {
+		t.Setenv(PreparedEnv, prepared)
 		dir, err := Programs(context.Background(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report"} {
+		for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report", "gpuscale-dashboards"} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
 			}
@@ -62,7 +60,7 @@ func TestSandboxGoesToTheMakefilesPath(t *testing.T) {
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
-	if text, _ := os.ReadFile(calls); !strings.Contains(string(text), "-ldflags -X a=b ") {
+	if text, _ := os.ReadFile(calls); !strings.Contains(string(text), "-ldflags -s -w -X a=b ") {
 		t.Errorf("calls: %s", text)
 	}
 }
@@ -99,28 +97,6 @@ func TestCancelEndsTheCompiler(t *testing.T) {
 				t.Errorf("the compiler is still there: %v", err)
 			}
 		})
-	}
-}
-
-func TestProgressOnATerminalDoesNotWrap(t *testing.T) {
-	var out bytes.Buffer
-	p := &progress{out: &out, title: "the control plane", now: time.Now, width: func() (int, bool) { return 40, true }}
-	p.start, p.begin = p.now(), p.now()
-	p.compiling(1876)
-	line := strings.TrimPrefix(out.String(), "\r\x1b[K")
-	if n := len([]rune(line)); n > 39 || !strings.HasSuffix(line, "…") {
-		t.Errorf("%d columns: %q", n, line)
-	}
-	if _, tty := columns(&out); tty {
-		t.Error("a buffer is taken for a terminal")
-	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	if _, tty := columns(null); tty {
-		t.Error("/dev/null is taken for a terminal")
 	}
 }
 

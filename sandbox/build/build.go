@@ -12,8 +12,12 @@ import (
 )
 
 // CacheEnv names the environment variable that moves the cache. The binaries
-// are in its folder "sandbox".
-const CacheEnv = "GPUSCALE_CACHE"
+// are in its folder "sandbox". With PreparedEnv=1, which `make test` sets, our own
+// programs there are those of the checkout: the tests do not compile them again.
+const (
+	CacheEnv    = "GPUSCALE_CACHE"
+	PreparedEnv = "GPUSCALE_PREPARED"
+)
 
 // Options of a build. The zero value is what users get.
 type Options struct {
@@ -98,13 +102,17 @@ func All(ctx context.Context, o Options) (Paths, error) {
 }
 
 // Programs compiles our own programs and returns the folder with
-// gpuscale-exporter, gpuscale-adapter, gpuscale-autoscaler, gpuscale-agent and gpuscale-report.
+// gpuscale-exporter, gpuscale-adapter, gpuscale-autoscaler, gpuscale-agent, gpuscale-report
+// and gpuscale-dashboards.
 func Programs(ctx context.Context, o Options) (string, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(o.Cache, programs.name)
+	if os.Getenv(PreparedEnv) == "1" && programs.complete(dir) {
+		return dir, nil
+	}
 	return dir, again(ctx, o, programs, dir)
 }
 

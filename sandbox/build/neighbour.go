@@ -70,7 +70,6 @@ func (n Neighbour) target() target {
 		source: &n,
 		args:   []string{"-trimpath", "-mod=mod", "-ldflags", "-s -w " + n.ldflags},
 		output: "./",
-		disk:   3 << 30,
 	}
 	if n.tags != "" {
 		t.args = append(t.args, "-tags", n.tags)

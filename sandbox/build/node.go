@@ -17,7 +17,6 @@ var kubelet = target{
 	output: "node",
 	links:  map[string]string{"kubelet": "node", "kube-proxy": "node"},
 	files:  []string{"node", "kubelet", "kube-proxy"},
-	disk:   2 << 30,
 }
 
 // containerd without the snapshotters that need a file system of their own.
@@ -33,7 +32,6 @@ var containerd = target{
 	},
 	output: "./",
 	files:  []string{"containerd", "containerd-shim-runc-v2", "ctr"},
-	disk:   1 << 30,
 }
 
 // nodePrograms are static: the node's first process, and what images hold.
@@ -44,7 +42,6 @@ var nodePrograms = target{
 	pkgs:   []string{"./sandbox/node/keeper/node-keeper", "./sandbox/node/image/pause", "./sandbox/node/image/probe"},
 	output: "./",
 	files:  []string{"node-keeper", "pause", "probe"},
-	disk:   1 << 30,
 	again:  true,
 }
 

@@ -17,7 +17,6 @@ var nvidiaParts = target{
 	},
 	output: "./",
 	files:  []string{"gpu-feature-discovery", "nvidia-device-plugin", "nvidia-mig-manager", "nvidia-mig-parted"},
-	disk:   2 << 30,
 	cgo:    true,
 }
 

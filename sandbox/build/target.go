@@ -21,7 +21,6 @@ type target struct {
 	output string // file or, with a trailing slash, folder
 	links  map[string]string
 	files  []string // what must be there when it is done
-	disk   uint64   // bytes go build needs at most in its own cache
 	cgo    bool     // links C
 	again  bool     // compiled each time, in place: our own sources change
 }
@@ -42,7 +41,6 @@ var controlPlane = target{
 		"kubectl":                 "controlplane",
 	},
 	files: []string{"controlplane", "etcd", "kube-apiserver", "kubectl"},
-	disk:  3 << 30,
 }
 
 // Prometheus without the service discoveries of twenty clouds: file and HTTP
@@ -58,7 +56,6 @@ var prometheus = target{
 	},
 	output: "./",
 	files:  []string{"prometheus", "promtool"},
-	disk:   2 << 30,
 }
 
 // prometheusAdapter is what our adapter is compared with. Its version is in
@@ -71,7 +68,6 @@ var prometheusAdapter = target{
 	pkgs:   []string{"sigs.k8s.io/prometheus-adapter/cmd/adapter"},
 	output: "prometheus-adapter",
 	files:  []string{"prometheus-adapter"},
-	disk:   1 << 30,
 }
 
 // programs of ours that a sandbox runs as processes. The exporter links the C
@@ -79,7 +75,8 @@ var prometheusAdapter = target{
 var programs = target{
 	name:   "programs",
 	title:  "gpuscale's programs",
-	pkgs:   []string{"./exporter", "./adapter", "./autoscaler", "./agent", "./report"},
+	args:   []string{"-ldflags", "-s -w"},
+	pkgs:   []string{"./exporter", "./adapter", "./autoscaler", "./agent", "./report", "./dashboards"},
 	output: "./",
 	links: map[string]string{
 		"gpuscale-exporter":   "exporter",
@@ -87,9 +84,9 @@ var programs = target{
 		"gpuscale-autoscaler": "autoscaler",
 		"gpuscale-agent":      "agent",
 		"gpuscale-report":     "report",
+		"gpuscale-dashboards": "dashboards",
 	},
-	files: []string{"exporter", "adapter", "autoscaler", "agent", "report"},
-	disk:  2 << 30,
+	files: []string{"exporter", "adapter", "autoscaler", "agent", "report", "dashboards"},
 	cgo:   true,
 	again: true,
 }
@@ -99,11 +96,10 @@ func sandboxProgram(file, ldflags string) target {
 	return target{
 		name:   "sandbox",
 		title:  "the sandbox",
-		args:   []string{"-ldflags", ldflags},
+		args:   []string{"-ldflags", "-s -w " + ldflags},
 		pkgs:   []string{"./sandbox"},
 		output: file,
 		files:  []string{file},
-		disk:   2 << 30,
 		cgo:    true,
 		again:  true,
 	}

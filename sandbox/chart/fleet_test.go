@@ -14,7 +14,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	exporter "github.com/gpuscale/gpuscale/exporter/node"
@@ -30,6 +31,7 @@ import (
 // both, as fast as nodes and pods come and go. Each is a target of Prometheus.
 type fleet struct {
 	env  *env
+	view *node.Cached
 	dir  string // of sockets; its path must be short
 	stop func()
 
@@ -42,7 +44,6 @@ type fleet struct {
 
 // host is one node.
 type host struct {
-	node    string
 	lock    sync.Mutex // of machine, which the kubelet uses, too
 	machine *node.Machine
 	kubelet *node.Kubelet
@@ -55,8 +56,19 @@ func (b *env) startFleet(context.Context) error {
 	if err != nil {
 		return err
 	}
+	core, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
+	if err != nil {
+		return err
+	}
+	informers := informers.NewSharedInformerFactory(core, 0)
+	view, err := node.NewCached(informers)
+	if err != nil {
+		return err
+	}
 	life, cancel := context.WithCancel(context.Background())
-	f := &fleet{env: b, dir: dir, hosts: map[string]*host{}, jobs: []string{exporterName}}
+	informers.Start(life.Done())
+	informers.WaitForCacheSync(life.Done())
+	f := &fleet{env: b, view: view, dir: dir, hosts: map[string]*host{}, jobs: []string{exporterName}}
 	var running sync.WaitGroup
 	running.Go(func() { f.run(life) })
 	f.stop = sync.OnceFunc(func() {
@@ -76,7 +88,7 @@ func (f *fleet) run(ctx context.Context) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := f.turn(ctx)
+		err := f.turn()
 		f.mu.Lock()
 		f.wrong = err
 		f.mu.Unlock()
@@ -88,38 +100,27 @@ func (f *fleet) run(ctx context.Context) {
 	}
 }
 
-func (f *fleet) turn(ctx context.Context) error {
-	exporters, err := f.env.pods(ctx, exporterName)
-	if err != nil {
-		return err
-	}
-	var work corev1.PodList
-	if err := f.env.Admin.List(ctx, &work); err != nil {
-		return err
-	}
-	var nodes corev1.NodeList
-	if err := f.env.Admin.List(ctx, &nodes); err != nil {
-		return err
-	}
-	there := map[string]bool{} // the pod of a node that has gone stays for a while
-	for _, n := range nodes.Items {
-		there[n.Name] = true
-	}
+func (f *fleet) turn() error {
 	here := map[string]bool{}
 	var list []cluster.TargetGroup
-	for _, p := range exporters {
-		if p.DeletionTimestamp != nil || !there[p.Spec.NodeName] || p.Status.Phase != corev1.PodRunning {
+	for _, p := range f.view.Pods() {
+		if p.Namespace != installed || p.Labels["app.kubernetes.io/name"] != exporterName {
+			continue
+		}
+		n, there := f.view.Node(p.Spec.NodeName) // the pod of a node that has gone stays for a while
+		if p.DeletionTimestamp != nil || !there || p.Status.Phase != corev1.PodRunning {
 			continue
 		}
 		h := f.hosts[p.Name]
 		if h == nil {
-			if h, err = f.boot(ctx, p.Spec.NodeName); err != nil {
+			var err error
+			if h, err = f.boot(n); err != nil {
 				return err
 			}
 			f.hosts[p.Name] = h
 		}
 		here[p.Name] = true
-		h.allocate(work.Items)
+		h.allocate(f.view.PodsOn(n.Name))
 		list = append(list, cluster.TargetGroup{Targets: []string{strings.TrimPrefix(h.page.URL, "http://")}, Labels: map[string]string{"namespace": installed, "pod": p.Name}})
 	}
 	for name, h := range f.hosts {
@@ -139,12 +140,8 @@ func (f *fleet) turn(ctx context.Context) error {
 
 // boot a node with the GPUs that its labels and resources say, or one GPU where
 // they do not say it.
-func (f *fleet) boot(ctx context.Context, name string) (*host, error) {
-	var n corev1.Node
-	if err := f.env.Admin.Get(ctx, client.ObjectKey{Name: name}, &n); err != nil {
-		return nil, err
-	}
-	product := n.Labels["nvidia.com/gpu.product"]
+func (f *fleet) boot(n *corev1.Node) (*host, error) {
+	name, product := n.Name, n.Labels["nvidia.com/gpu.product"]
 	if product == "" {
 		product = product100
 	}
@@ -162,7 +159,7 @@ func (f *fleet) boot(ctx context.Context, name string) (*host, error) {
 		return nil, err
 	}
 	life, cancel := context.WithCancel(context.Background())
-	h := &host{node: name, machine: m, end: cancel}
+	h := &host{machine: m, end: cancel}
 	socket := filepath.Join(f.dir, fmt.Sprintf("%s-%d", name, time.Now().UnixNano()))
 	if h.kubelet, err = node.Listen(socket, m, &h.lock, time.Now); err != nil {
 		return nil, err
@@ -214,10 +211,10 @@ func recorded(m *node.Machine) []replay.Frame {
 
 // allocate gives devices to the pods that are bound to the node, as its kubelet
 // would.
-func (h *host) allocate(all []corev1.Pod) {
+func (h *host) allocate(pods []*corev1.Pod) {
 	var bound []node.Pod
-	for _, p := range all {
-		if p.Spec.NodeName != h.node || p.DeletionTimestamp != nil {
+	for _, p := range pods {
+		if p.DeletionTimestamp != nil {
 			continue
 		}
 		one := node.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Created: p.CreationTimestamp.Time}

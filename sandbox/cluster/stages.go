@@ -14,14 +14,6 @@ const (
 	// AnnotationReadyAfter on a pod, a duration ("20s"): it runs at once but
 	// is ready only then, as a server that loads a model.
 	AnnotationReadyAfter = "sandbox.gpuscale.io/ready-after"
-
-	// AnnotationRunFor on a pod, a duration: it succeeds then. Without it
-	// pods run until they are deleted, those of Jobs too.
-	AnnotationRunFor = "sandbox.gpuscale.io/run-for"
-
-	// AnnotationByHand on a pod: KWOK only deletes it; the test writes its
-	// status.
-	AnnotationByHand = "sandbox.gpuscale.io/status-by-hand"
 )
 
 //go:embed stages.yaml

@@ -2,54 +2,36 @@ package crashstory
 
 import (
 	"flag"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
 var (
 	only   = flag.String("only", "", `one trial of TestCrashStory: "create nodes mig-1 #1:after"`)
-	all    = flag.Bool("all", testall.Enabled(), "all trials, not a sample; make test-all has it on")
+	all    = flag.Bool("all", false, "all trials of TestCrashStory")
 	update = flag.Bool("update", false, "write docs/internals/crash-story.md, with -all")
-	seed   = flag.Uint64("seed", 1, "of the sample")
 )
 
-// sampled is how many kills are tried without -all.
-const sampled = 1
-
 func TestCrashStory(t *testing.T) {
+	if !*all && *only == "" {
+		t.Skip("make test-all and make crash-story play it, with -all; -only plays one kill")
+	}
 	b := shared.Get(t)
 	golden, clean := cleanRun(t, b)
 	r := newTestReplica(t, b, "crash", false)
 	t.Logf("the clean run made %d calls and ended with\n%s", len(clean), strings.Join(golden, "\n"))
 	trials := chosen(t, clean)
 	for i := range trials {
-		trial := &trials[i]
-		try := func() {
-			begun := time.Now()
-			end, notes, err := b.Play(t.Context(), r, trial.faults(clean))
-			trial.Verdict, trial.Why = Judge(golden, end, len(r.Fired()), err)
-			t.Logf("%d/%d %s: %s (%s)", i+1, len(trials), trial.Only(), trial.Verdict, time.Since(begun).Round(100*time.Millisecond))
-			if trial.Verdict == Failed {
-				t.Logf("%s: failed:\n%s", trial.Only(), strings.Join(trial.Why, "\n"))
-				explain(t, b, notes)
-			}
-		}
-		try()
-		// About one run in a hundred has ended otherwise without the fault being the
-		// reason. The page counts such a run; a sample, which asks whether this kill
-		// does harm, plays it again.
-		if trial.Verdict == Failed && !*all {
-			try()
-		}
+		trial, begun := &trials[i], time.Now()
+		end, notes, err := b.Play(t.Context(), r, trial.faults(clean))
+		trial.Verdict, trial.Why = Judge(golden, end, len(r.Fired()), err)
+		t.Logf("%d/%d %s: %s (%s)", i+1, len(trials), trial.Only(), trial.Verdict, time.Since(begun).Round(100*time.Millisecond))
 		if trial.Verdict == Failed {
-			t.Errorf("%s: failed", trial.Only())
+			t.Errorf("%s: failed:\n%s", trial.Only(), strings.Join(trial.Why, "\n"))
+			explain(t, b, notes)
 		}
 		if t.Context().Err() != nil {
 			t.Fatal("out of time")
@@ -93,36 +75,18 @@ func everyCall() []Trial {
 	return out
 }
 
-// chosen are all trials, the one asked for, or a sample that is spread over the
-// kinds of calls.
+// chosen are all trials, or the one asked for.
 func chosen(t *testing.T, clean []Note) []Trial {
 	t.Helper()
-	kills := Kills(clean)
-	every := append(slices.Clone(kills), everyCall()...)
-	if *only != "" {
-		for _, trial := range every {
-			if trial.Only() == *only {
-				return []Trial{trial}
-			}
-		}
-		t.Fatalf("-only %q: no such call in the clean run", *only)
-	}
-	if *all {
+	every := append(Kills(clean), everyCall()...)
+	if *only == "" {
 		return every
 	}
-	random := rand.New(rand.NewPCG(*seed, 0))
-	random.Shuffle(len(kills), func(i, j int) { kills[i], kills[j] = kills[j], kills[i] })
-	var out []Trial
-	kinds := map[string]int{}
-	for n := 1; len(out) < sampled && n <= sampled; n++ {
-		for _, trial := range kills {
-			verb, rest, _ := strings.Cut(trial.What, " ")
-			resource, _, _ := strings.Cut(rest, " ")
-			if kind := verb + resource; kinds[kind] < n && len(out) < sampled {
-				kinds[kind]++
-				out = append(out, trial)
-			}
+	for _, trial := range every {
+		if trial.Only() == *only {
+			return []Trial{trial}
 		}
 	}
-	return out
+	t.Fatalf("-only %q: no such call in the clean run", *only)
+	return nil
 }

@@ -19,6 +19,7 @@ import (
 // noticed yet writes nothing more. The election alone would let it write until its
 // renewal is overdue.
 func TestLeaseTaken(t *testing.T) {
+	testall.Only(t, "a replica that lost its lease; autoscaler/act has that each write checks it")
 	b := shared.Get(t)
 	r := newTestReplica(t, b, "deposed", true)
 	begin(t, b, r)
@@ -50,7 +51,7 @@ func TestLeaseTaken(t *testing.T) {
 }
 
 // paused are the writes after which the leader is stopped, each in the middle of
-// something. The rest is played with -all.
+// something.
 var paused = []string{
 	"create nodes whole-1", // one of a gang's two nodes
 	"patch gpunodepools/status whole status.plannerState.grown,status.plannerState.lastScaleUpTime", // decided, not asked for
@@ -65,11 +66,7 @@ func TestPausedLeader(t *testing.T) {
 	testall.Only(t, "a leader stopped in the middle; TestLeaseTaken has one that lost its lease")
 	b := shared.Get(t)
 	golden, notes := cleanRun(t, b)
-	at := paused
-	if !*all {
-		at = at[:1]
-	}
-	for _, what := range at {
+	for _, what := range paused {
 		t.Run(what, func(t *testing.T) {
 			var target *Note
 			for _, n := range notes {

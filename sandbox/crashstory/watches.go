@@ -30,14 +30,6 @@ func (p *Proxy) Freeze(resource string) {
 	p.watches.frozen[resource] = true
 }
 
-// Thaw passes the withheld events on.
-func (p *Proxy) Thaw(resource string) {
-	p.watches.mu.Lock()
-	defer p.watches.mu.Unlock()
-	delete(p.watches.frozen, resource)
-	p.watches.turn.Broadcast()
-}
-
 // Lose ends the streams of a resource and drops their frozen events. The next
 // watch gets 410 Gone and has to list again: it never sees the events of what was
 // deleted meanwhile.

@@ -7,14 +7,13 @@ import (
 	"testing/fstest"
 )
 
-// small is a tree with everything that links and commands are judged by.
+// small is a tree with everything that links are judged by.
 func small(t *testing.T) Tree {
 	t.Helper()
 	files := fstest.MapFS{}
 	for path, text := range map[string]string{
 		"README.md": "[a](docs/a.md)\n# Top", "docs/README.md": "[a](a.md) [f](more)", "docs/a.md": "# Über `x`: y\n[b](b.md)", "docs/b.md": "", "docs/lost.md": "",
-		"docs/more/README.md": "", "docs/img/x.png": "", "Makefile": "demo: x\n\t$(ARGS) $(RELEASE)\n", "sandbox/main.go": `fs.StringVar(&f.trace, "trace", "", "")`,
-		"report/bench/main.go": `n := flag.Int("nodes", 1, "")`, "report/x_test.go": "var update = flag.Bool(\"update\", false, \"\")\nfunc TestReal(t *testing.T) {}\nfunc BenchmarkDays(b *testing.B) {}\n",
+		"docs/more/README.md": "", "docs/img/x.png": "",
 	} {
 		files[path] = &fstest.MapFile{Data: []byte(text)}
 	}

@@ -62,13 +62,11 @@ func newPrograms(ctx context.Context) (_ *programs, err error) {
 		return nil, err
 	}
 	p.bin = filepath.Join(p.dir, "bin")
-	boards := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(p.bin, "gpuscale-dashboards"), "./dashboards")
-	boards.Dir = p.root
-	if out, err := boards.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("compiling gpuscale-dashboards: %w: %s", err, out)
+	if err := os.Mkdir(p.bin, 0o700); err != nil {
+		return nil, err
 	}
 	links := map[string]string{"kubectl": theirs.Program("kubectl"), "promtool": theirs.Promtool, "helm": helm}
-	for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report"} {
+	for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report", "gpuscale-dashboards"} {
 		links[name] = filepath.Join(ours, name)
 	}
 	links["kubectl-gpuscale"] = links["gpuscale-report"]

@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -92,57 +91,13 @@ func TestSourcesNamePages(t *testing.T) {
 	}
 }
 
-// TestSpans: code within a sentence that is a path of the tree, a series of ours, a
-// target of make, or a command of go. TestCommands looks at commands, since that takes the
-// programs.
-func TestSpans(t *testing.T) {
-	tree := tree(t, ForUsers)
-	for path, p := range tree.Pages {
+// TestSeriesInSentences: code within a sentence that is a series of ours has its name
+// and labels. Paths, tests and make targets are internal/vocabulary's.
+func TestSeriesInSentences(t *testing.T) {
+	for path, p := range tree(t, ForUsers).Pages {
 		for _, s := range p.Spans {
-			if err := errors.Join(tree.CheckPath(s.Text), CheckSeries(s.Text)); err != nil {
+			if err := CheckSeries(s.Text); err != nil {
 				t.Errorf("%s:%d: %v", path, s.Line, err)
-			}
-			segments, err := Words(s.Text)
-			if err != nil || strings.Contains(s.Text, "…") {
-				continue // a part of something
-			}
-			for _, words := range segments {
-				if len(words) < 2 {
-					continue
-				}
-				switch words[0] {
-				case "make":
-					err = tree.CheckMake(words)
-				case "go":
-					err = tree.CheckGo(words)
-				}
-				if err != nil {
-					t.Errorf("%s:%d: %s: %v", path, s.Line, s.Text, err)
-				}
-			}
-		}
-	}
-}
-
-var (
-	testName = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark)[A-Z]\w*$`)
-	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
-)
-
-// TestNamedTests: a page that rests a claim on a test names one that there is.
-func TestNamedTests(t *testing.T) {
-	there := map[string]bool{}
-	for path, text := range sources(t) {
-		if strings.HasSuffix(path, "_test.go") {
-			for _, m := range testFunc.FindAllStringSubmatch(text, -1) {
-				there[m[1]] = true
-			}
-		}
-	}
-	for path, p := range tree(t, everything).Pages {
-		for _, s := range p.Spans {
-			if testName.MatchString(s.Text) && !there[s.Text] {
-				t.Errorf("%s:%d: there is no test %s", path, s.Line, s.Text)
 			}
 		}
 	}

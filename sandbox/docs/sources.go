@@ -9,10 +9,7 @@ import (
 	"strings"
 )
 
-var (
-	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):(?:[^=]|$)`)
-	treePath   = regexp.MustCompile(`^(?:\./)?((?:adapter|autoscaler|dashboards|deploy|docs|exporter|gpu|internal|plan|report|sandbox)/[\w./*-]*[\w*/])$`)
-)
+var makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):(?:[^=]|$)`)
 
 // CheckMake returns the targets of a make command that the Makefile lacks.
 func (t Tree) CheckMake(words []string) error {
@@ -71,18 +68,4 @@ func (t Tree) CheckGo(words []string) error {
 		}
 	}
 	return nil
-}
-
-// CheckPath reports whether what looks like a path of the tree is one. Stars stand for
-// any name.
-func (t Tree) CheckPath(text string) error {
-	m := treePath.FindStringSubmatch(text)
-	if m == nil {
-		return nil
-	}
-	found, err := fs.Glob(t.Files, strings.TrimSuffix(m[1], "/"))
-	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("there is no %s", m[1])
-	}
-	return err
 }

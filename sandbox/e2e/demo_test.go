@@ -39,17 +39,6 @@ func TestDemo(t *testing.T) {
 	b.playAndLook(t, s, trace, true)
 }
 
-// TestWedged plays the story of a mig-manager that stops in mid-change.
-func TestWedged(t *testing.T) {
-	testall.Only(t, "a fault between the autoscaler and mig-manager, which autoscaler/partition has in virtual time")
-	b := newEnv(t)
-	s := storyFile(t, "wedged.yaml")
-	ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
-	defer cancel()
-	result, err := play.Run(ctx, play.Options{Binaries: b.binaries, Story: s, View: view.Plain(t.Output()), Log: b.log})
-	checkPlayed(t, s, result, err)
-}
-
 // storyFile reads a story of testdata.
 func storyFile(t *testing.T, name string) story.Story {
 	t.Helper()

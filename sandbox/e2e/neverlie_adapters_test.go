@@ -27,12 +27,12 @@ var metricsAPIs = []schema.GroupVersion{
 // startAdapters and put both behind the API server.
 func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	t.Helper()
-	cert, key, ca, err := b.cluster.ServingCert("localhost", "127.0.0.1")
+	cert, key, ca, err := b.Cluster.ServingCert("localhost", "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	certFile, keyFile := b.file(t, "adapters.crt", cert), b.file(t, "adapters.key", key)
-	kubeconfig := b.cluster.Kubeconfig()
+	kubeconfig := b.Cluster.Kubeconfig()
 	addresses := map[adapter]string{}
 	for _, p := range []struct {
 		adapter      adapter
@@ -57,18 +57,18 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 			"--tls-cert-file=" + certFile, "--tls-private-key-file=" + keyFile,
 			"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		}, p.args...)
-		if _, err := b.cluster.Processes().Start(proc.Spec{Name: name, Path: p.path, Args: args, Log: b.cluster.LogFile(name)}); err != nil {
+		if _, err := b.Cluster.Processes().Start(proc.Spec{Name: name, Path: p.path, Args: args, Log: b.Cluster.LogFile(name)}); err != nil {
 			t.Fatal(err)
 		}
 		addresses[p.adapter] = address
 	}
-	b.router = newRouter(t, b.cluster, ca, addresses)
-	if err := b.cluster.RouteAPI(t.Context(), "never-lie", "router", b.router.port, metricsAPIs...); err != nil {
+	b.router = newRouter(t, b.Cluster, ca, addresses)
+	if err := b.Cluster.RouteAPI(t.Context(), "never-lie", "router", b.router.port, metricsAPIs...); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	if err := b.cluster.WaitAPI(ctx, metricsAPIs...); err != nil {
+	if err := b.Cluster.WaitAPI(ctx, metricsAPIs...); err != nil {
 		t.Fatal(err)
 	}
 	rest := b.client.CoreV1().RESTClient()
@@ -81,6 +81,12 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 		}
 	}
 }
+
+// Where the API server has them.
+const (
+	customV2   = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/"
+	externalV1 = "/apis/external.metrics.k8s.io/v1beta1/namespaces/"
+)
 
 // path of a cell's question.
 func (c cell) path(a adapter) string {
@@ -98,7 +104,7 @@ func (c cell) path(a adapter) string {
 
 func (b *faultEnv) file(t *testing.T, name string, content []byte) string {
 	t.Helper()
-	path := filepath.Join(b.cluster.Dir(), name)
+	path := filepath.Join(b.Cluster.Dir(), name)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +156,6 @@ func (b *faultEnv) tails(t *testing.T) {
 		names = append(names, "adapter-"+string(a))
 	}
 	for _, name := range names {
-		t.Logf("%s:\n  %s", name, strings.Join(proc.Tail(b.cluster.LogFile(name), 15), "\n  "))
+		t.Logf("%s:\n  %s", name, strings.Join(proc.Tail(b.Cluster.LogFile(name), 15), "\n  "))
 	}
 }

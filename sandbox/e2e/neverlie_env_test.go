@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -32,14 +31,13 @@ import (
 // faultEnv is a control plane whose HPAs get their metrics from a faulty Prometheus,
 // half of them through each adapter.
 type faultEnv struct {
-	cluster *cluster.Cluster
-	client  kubernetes.Interface
-	api     client.Client
-	prom    *prom.Client // past the proxy
-	proxy   *promfault.Proxy
-	page    *promfault.Page
-	router  *router
-	seen    *record
+	*testenv.Env
+	client kubernetes.Interface
+	prom   *prom.Client // past the proxy
+	proxy  *promfault.Proxy
+	page   *promfault.Page
+	router *router
+	seen   *record
 
 	remembered time.Time // of the answer that is stale
 
@@ -63,30 +61,26 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	page, health := httptest.NewServer(b.page), httptest.NewServer(&healthPages{b: b, nth: map[string]int{}})
 	t.Cleanup(page.Close)
 	t.Cleanup(health.Close)
-	b.cluster, err = cluster.Start(t.Context(), cluster.Options{
-		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: faultScrape(page.Listener.Addr().String(), health.Listener.Addr().String()),
+	if b.Env, err = testenv.Start(t.Context(), testenv.Options{
+		Prometheus: string(faultScrape(page.Listener.Addr().String(), health.Listener.Addr().String())),
 		// An adapter that waits for Prometheus must hold up its own HPAs only.
-		ExtraArgs: map[string][]string{cluster.ControllerManager: {"--concurrent-horizontal-pod-autoscaler-syncs=40"}},
-	})
-	if err != nil {
+		Change: func(o *cluster.Options) {
+			o.ExtraArgs[cluster.ControllerManager] = []string{"--concurrent-horizontal-pod-autoscaler-syncs=40"}
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.cluster.Stop)
-	if b.client, err = kubernetes.NewForConfig(b.cluster.RESTConfig()); err != nil {
-		t.Fatal(err)
-	}
-	if b.api, err = client.New(b.cluster.RESTConfig(), client.Options{}); err != nil {
+	t.Cleanup(b.Stop)
+	if b.client, err = kubernetes.NewForConfig(b.Cluster.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
 	if compared() { // before the adapter reads which kinds there are
-		if err := lws.Install(t.Context(), b.api); err != nil {
-			t.Fatal(err)
-		}
+		b.startLWS(t)
 	}
-	if b.prom, err = prom.New(prom.Config{URL: b.cluster.PrometheusURL(), Timeout: 5 * time.Second}); err != nil {
+	if b.prom, err = prom.New(prom.Config{URL: b.Cluster.PrometheusURL(), Timeout: 5 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	if b.proxy, err = promfault.New(b.cluster.PrometheusURL()); err != nil {
+	if b.proxy, err = promfault.New(b.Cluster.PrometheusURL()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.proxy.Close() })

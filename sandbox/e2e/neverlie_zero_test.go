@@ -3,9 +3,13 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/await"
@@ -62,7 +66,7 @@ func (b *faultEnv) llm(servers []string, picker string) []promfault.Sample {
 // zero: the guide's HPA with minReplicas 0 goes to zero when there is nothing
 // to do and comes back when there is; neither because of a fault.
 func (b *faultEnv) zero(t *testing.T) {
-	h := guideHPA(t, zeroNamespace, zeroServers)
+	h := zeroHPA(t)
 	h.Spec.Behavior = atOnce() // the guide's patience would make this last half an hour
 	b.requests.Store(12)
 	b.deploy(t, zeroNamespace, zeroServers, 2)
@@ -139,4 +143,22 @@ func (b *faultEnv) deaf(t *testing.T, n int32) {
 func (b *faultEnv) asked(t *testing.T) error {
 	_, err := b.client.CoreV1().RESTClient().Get().AbsPath(externalV1 + zeroNamespace + "/queue_depth").DoRaw(t.Context())
 	return err
+}
+
+// zeroHPA is the one of docs/hpa.md, as a reader would paste it.
+func zeroHPA(t *testing.T) *autoscalingv2.HorizontalPodAutoscaler {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/hpa.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+		manifest, _, _ := strings.Cut(block, "```")
+		h := &autoscalingv2.HorizontalPodAutoscaler{}
+		if yaml.UnmarshalStrict([]byte(manifest), h) == nil && h.Namespace == zeroNamespace && h.Name == zeroServers {
+			return h
+		}
+	}
+	t.Fatalf("docs/hpa.md has no HPA %s/%s", zeroNamespace, zeroServers)
+	return nil
 }

@@ -21,7 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -87,7 +90,7 @@ func shapes() []shape {
 		shape{name: "rollout-statefulset", about: "a StatefulSet's pods are replaced under their own names", every: 2, kind: "apps/v1/StatefulSet", page: steady, during: (*faultEnv).rollOut},
 		shape{
 			name: "rollout-leaderworkerset", about: "a LeaderWorkerSet's leaders and workers are replaced, group by group", every: 2,
-			kind: lwsKind, series: lwsSize, page: steady, during: (*faultEnv).rollOut,
+			kind: lwsKind, series: 2, page: steady, during: (*faultEnv).rollOut,
 		},
 		shape{name: "a-replica-more", about: "replicas are added", every: 2, page: steady, during: (*faultEnv).grow},
 		shape{name: "two-prometheuses", about: "two replicas of Prometheus, of which one comes and goes", every: 2, page: pair},
@@ -254,7 +257,16 @@ func (b *faultEnv) healthy(t *testing.T, s shape) {
 	t.Helper()
 	switch s.kind {
 	case lwsKind:
-		b.deployGroups(t, s.name)
+		b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}})
+		set := s.workload()
+		set.Object["spec"] = map[string]any{"replicas": int64(replicas), "leaderWorkerTemplate": map[string]any{
+			"size": int64(s.series), "workerTemplate": map[string]any{
+				// A group counts as available when its pods are ready.
+				"metadata": map[string]any{"annotations": map[string]any{cluster.AnnotationReadyAfter: fmt.Sprint(ready, "s")}},
+				"spec":     map[string]any{"containers": []any{map[string]any{"name": "main", "image": "sandbox.invalid/worker"}}},
+			},
+		}}
+		b.create(t, set)
 	case "":
 		b.deploy(t, s.name, workload, replicas)
 	default:
@@ -277,6 +289,25 @@ func (b *faultEnv) healthy(t *testing.T, s shape) {
 		},
 	}
 	b.create(t, h)
+}
+
+const lwsKind = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
+
+// startLWS runs LeaderWorkerSet's own controller and webhooks.
+func (b *faultEnv) startLWS(t *testing.T) {
+	t.Helper()
+	b.Run(t, testenv.Project{
+		Neighbour: build.LeaderWorkerSet, Program: "cmd", Folder: "config/default", Namespace: "lws-system", Service: "lws-webhook-service",
+	}, func(hook, certs string) proc.Spec {
+		return proc.Spec{Args: []string{"--config=" + b.file(t, "lws.yaml", fmt.Appendf(nil, `apiVersion: config.lws.x-k8s.io/v1alpha1
+kind: Configuration
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
+webhook: {port: %s, certDir: %s}
+metrics: {bindAddress: "0"}
+health: {healthProbeBindAddress: %q}
+`, hook, certs, freeAddress(t)))}}
+	})
 }
 
 func (b *faultEnv) deployStateful(t *testing.T, namespace string) {
@@ -302,14 +333,14 @@ func worker(labels map[string]string) corev1.PodTemplateSpec {
 
 func (b *faultEnv) create(t *testing.T, o client.Object) {
 	t.Helper()
-	if err := neighbours.Create(t.Context(), b.api, o); err != nil {
+	if err := neighbours.Create(t.Context(), b.Admin, o); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (b *faultEnv) patch(t *testing.T, s shape, merge string) {
 	t.Helper()
-	if err := b.api.Patch(t.Context(), s.workload(), client.RawPatch(types.MergePatchType, []byte(merge))); err != nil {
+	if err := b.Admin.Patch(t.Context(), s.workload(), client.RawPatch(types.MergePatchType, []byte(merge))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,7 +1,6 @@
 package guardrails
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -10,39 +9,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/plan"
 )
-
-// TestBadPoolsStopNoOtherPool: an error that validation cannot see is a condition with
-// field and remedy; and the one valid pool goes on.
-func TestBadPoolsStopNoOtherPool(t *testing.T) {
-	w := newWorld(t, setup{})
-	scale := func(name string) func(*v1alpha1.GPUNodePool) {
-		return func(p *v1alpha1.GPUNodePool) {
-			p.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{APIVersion: "example.org/v1", Kind: "Herd", Namespace: w.namespace(), Name: name}}
-		}
-	}
-	w.must(w.InstallSources(t.Context())) // Herds are served
-	w.pool("nowhere", 0, 4, scale("nowhere"))
-	w.pool("profile", 0, 4, func(p *v1alpha1.GPUNodePool) { p.Spec.MIG = &v1alpha1.MIG{AllowedProfiles: []string{"9g.99gb"}} })
-	w.pool("good", 0, 4)
-	w.work("train", "good", 1, perNode)
-	w.await("it waits", w.waits("train", 1))
-	w.until("the good one grows", w.has("good", 1))
-	for pool, words := range map[string][]string{
-		"nowhere": {"False TargetNotFound", "spec.provider.scale.name", "create it"},
-		"profile": {"False", "spec.mig.allowedProfiles[0]", "9g.99gb"},
-		"good":    {"True"},
-	} {
-		w.until("pool "+pool+" has the error", func() error {
-			c := w.condition(pool, "Valid")
-			for _, word := range words {
-				if !strings.Contains(c, word) {
-					return fmt.Errorf("%q lacks %q", c, word)
-				}
-			}
-			return nil
-		})
-	}
-}
 
 // TestBadAnnotationsStopNothingElse: invalid ones, as large as the API server takes
 // them: their objects are left alone, everything else goes on.

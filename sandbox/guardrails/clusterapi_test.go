@@ -113,6 +113,6 @@ func TestNeighbourClusterAPI(t *testing.T) {
 	for _, p := range w.pods("capi-spot") {
 		w.must(w.Delete(t.Context(), &p))
 	}
-	w.elapse(15*time.Minute, atRest)
+	w.elapse(15 * time.Minute)
 	w.must(w.has("capi-spot", 2)())
 }

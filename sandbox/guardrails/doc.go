@@ -1,6 +1,7 @@
 // Package guardrails contains the tests of the autoscaler's limits and off switches:
 // the real loop on a real control plane, with KWOK's nodes, the real scheduler and the
-// real eviction API. Each test checks the state of the cluster, not calls, and fails
+// real eviction API; and of what the rights of deploy/manifests and the guardrails of
+// deploy/tenant refuse. Each test checks the state of the cluster, not calls, and fails
 // without the guardrail it is about.
 //
 // Two things are fakes: the exporters, which report allocations as pods are bound,

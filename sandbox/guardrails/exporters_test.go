@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,10 +18,9 @@ import (
 type exporters struct {
 	w *world
 
-	mu     sync.Mutex
-	taken  *observe.Readings
-	sick   map[string]bool          // by node: GPU 0 has an error it does not recover from
-	unused map[string]time.Duration // by "namespace/app": for how long its pods have not computed
+	mu    sync.Mutex
+	taken *observe.Readings
+	sick  map[string]bool // by node: GPU 0 has an error it does not recover from
 }
 
 func (e *exporters) set(change func()) {
@@ -74,11 +72,7 @@ func (e *exporters) node(a *observe.Answers, n *corev1.Node, pods []corev1.Pod) 
 			continue
 		}
 		for range gpusOf(p.Spec.Containers[0].Resources.Requests) {
-			pod := []string{metric.LabelGPU, strconv.Itoa(next), metric.LabelNamespace, p.Namespace, metric.LabelPod, p.Name}
-			a.Allocated = append(a.Allocated, series(1, pod...))
-			if idle := e.unused[p.Namespace+"/"+p.Labels["app"]]; idle > 0 {
-				a.Idle = append(a.Idle, series(idle.Seconds(), pod...))
-			}
+			a.Allocated = append(a.Allocated, series(1, metric.LabelGPU, strconv.Itoa(next), metric.LabelNamespace, p.Namespace, metric.LabelPod, p.Name))
 			next++
 		}
 	}

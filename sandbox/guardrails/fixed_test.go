@@ -256,7 +256,7 @@ func TestFixedPoolKeepsItsSize(t *testing.T) {
 	if s := r.get("rack").Status; s.Size != 2 || s.Target != 2 || s.Ready != 2 || s.Upcoming != 0 {
 		t.Errorf("size %d, target %d, ready %d, upcoming %d", s.Size, s.Target, s.Ready, s.Upcoming)
 	}
-	r.elapse(12*time.Minute, atRest)
+	r.elapse(12 * time.Minute)
 	for _, name := range []string{"rack-a", "rack-b"} {
 		if v := verdict(r.world, plan.KindNode, name); v.Reason != plan.PoolFixed || !strings.HasPrefix(v.Detail, "empty for") {
 			t.Errorf("an empty machine: %s", v)
@@ -288,7 +288,7 @@ func TestFixedPoolKeepsItsSize(t *testing.T) {
 	placed := r.pods("fill")
 	r.exporters.set(func() { r.exporters.sick["rack-a"] = true })
 	r.reconcile()
-	r.elapse(12*time.Minute, atRest)
+	r.elapse(12 * time.Minute)
 	if v := verdict(r.world, plan.KindNode, "rack-a"); v.Reason != plan.NodeSick || !strings.Contains(v.Detail, "the pool is fixed") {
 		t.Errorf("a sick machine: %s", v)
 	}
@@ -300,7 +300,7 @@ func TestFixedPoolKeepsItsSize(t *testing.T) {
 
 	r.down("rack-b", corev1.ConditionFalse)
 	r.comesTo("one is away", r.saysOf("rack", "Ready", "False NotAllReady: 1 of 2"))
-	r.elapse(30*time.Minute, atRest)
+	r.elapse(30 * time.Minute)
 	if writes := r.touched(); len(writes) > 0 {
 		t.Errorf("the autoscaler has written to machines: %v", writes)
 	}

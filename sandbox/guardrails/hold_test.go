@@ -9,53 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/internal/testall"
-	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
-
-// TestTooManyUnready: with half of the nodes not ready or unknown, no node is
-// added or removed, in any pool, and each pool's status has the reason. When they
-// return everything goes on.
-func TestTooManyUnready(t *testing.T) {
-	testall.Only(t, "ten real nodes; plan/scenario has one_of_two_unready")
-	w := newWorld(t, setup{})
-	w.pool("h100", 10, 10)
-	w.pool("l40s", 0, 5)
-	w.pool("idle", 2, 2)
-	w.until("the fleet", w.has("h100", 10))
-	w.until("the fleet", w.has("idle", 2))
-	w.reconcile()
-	w.pass(time.Hour) // no node counts as booting any more
-	for i := range 6 {
-		status := corev1.ConditionFalse
-		if i%2 == 1 {
-			status = corev1.ConditionUnknown
-		}
-		w.down(fmt.Sprintf("h100-%d", i+1), status)
-	}
-	idle := w.get("idle")
-	idle.Spec.Min = 0
-	w.must(w.Admin.Update(t.Context(), idle))
-	w.work("train", "l40s", 1, perNode)
-	w.await("the pod waits", w.waits("train", 1))
-	w.reconciles(5)
-	w.pass(time.Hour)
-	w.reconciles(5)
-	if added, left := len(w.nodes("l40s")), len(w.nodes("idle")); added != 0 || left != 2 {
-		t.Fatalf("too many nodes are unready, and yet: %d nodes added, %d of 2 empty ones left", added, left)
-	}
-	for _, pool := range []string{"h100", "l40s", "idle"} {
-		w.until("pool "+pool+" has the reason", w.reason(pool, plan.TooManyUnready))
-	}
-	for i := range 6 {
-		w.up(fmt.Sprintf("h100-%d", i+1))
-	}
-	w.await("they are back", w.has("h100", 10))
-	w.until("what waits is served", w.has("l40s", 1))
-	w.until("what is empty goes", w.goesOn("idle", 0))
-}
 
 // down breaks a node: KWOK leaves it alone from now on.
 func (w *world) down(name string, status corev1.ConditionStatus) {
@@ -70,11 +26,6 @@ func (w *world) down(name string, status corev1.ConditionStatus) {
 		}
 		return w.Admin.Status().Update(w.t.Context(), n)
 	})
-}
-
-func (w *world) up(name string) {
-	w.t.Helper()
-	w.patchNode(name, func(n *corev1.Node) { delete(n.Annotations, cluster.AnnotationDown) })
 }
 
 // TestBesideOthers: nodes of no pool, of another autoscaler, and one of ours that was
@@ -120,7 +71,7 @@ func TestBesideOthers(t *testing.T) {
 	pool.Spec.Min = 0
 	w.must(w.Admin.Update(t.Context(), pool))
 	w.until("ours goes", w.goesOn("h100", 1))
-	w.elapse(15*time.Minute, atRest) // in steps in which it is seen idle all the while
+	w.elapse(15 * time.Minute) // in steps in which it is seen idle all the while
 	for range 24 {
 		w.pass(time.Hour)
 		w.reconcile()

@@ -14,7 +14,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -99,19 +98,11 @@ func lacksAny(text string, words []string) bool {
 // help; and doing that helps.
 func TestUsersSeeDecisions(t *testing.T) {
 	w := newWorld(t, setup{})
-	const system, name = "gpuscale-system", "gpuscale-autoscaler"
+	const name = "gpuscale-autoscaler"
 	for _, ns := range []string{system, "gpu-operator"} {
 		w.must(w.Namespace(t.Context(), ns, nil))
 	}
-	text, err := os.ReadFile(filepath.Join(w.Root, "deploy/manifests/autoscaler.yaml"))
-	w.must(err)
-	manifest, err := neighbours.Parse(text)
-	w.must(err)
-	for _, o := range manifest {
-		if o.GetKind() != "Deployment" { // the program is a process here
-			w.must(client.IgnoreAlreadyExists(w.CreateObject(t.Context(), o)))
-		}
-	}
+	w.must(w.Apply(t.Context(), "deploy/manifests/autoscaler.yaml"))
 	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(t.Context(), system, name)
 	w.must(err)
 	address := "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))

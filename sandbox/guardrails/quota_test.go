@@ -17,13 +17,12 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/await"
-	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // quota guarantees GPUs to the pods of one team in the test's namespace.
-func (w *world) quota(name, parent, guaranteed string, change ...func(*v1alpha1.GPUQuota)) {
+func (w *world) quota(name, parent, guaranteed string) {
 	w.t.Helper()
 	q := &v1alpha1.GPUQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -32,9 +31,6 @@ func (w *world) quota(name, parent, guaranteed string, change ...func(*v1alpha1.
 	if parent != "" {
 		q.Spec.Tenants = v1alpha1.Tenants{Namespaces: []string{w.namespace()}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}}}
 	}
-	for _, c := range change {
-		c(q)
-	}
 	w.must(w.Admin.Create(w.t.Context(), q))
 }
 
@@ -42,13 +38,15 @@ func team(name string) func(*corev1.PodTemplateSpec) {
 	return func(p *corev1.PodTemplateSpec) { p.Labels["team"] = name }
 }
 
-func reclaims(p *plan.Policy) { p.ReclaimBorrowed = true }
-
 // TestReclaimTakesWhatIsBorrowed: one node, of which a team guaranteed two GPUs has
 // borrowed all eight. The team that is guaranteed six gets them, of the least urgent
-// and then the youngest pods; the two guaranteed ones stay.
+// and then the youngest pods; the two guaranteed ones stay. Reclaimed GPUs are reserved
+// for the pods that they were reclaimed for: the evicted pods' successors come at once and
+// would often be scheduled first, and pods be evicted again and again. The scheduler
+// sometimes drops a nomination, most easily where pods leave within milliseconds, as
+// here; hence not exactly six.
 func TestReclaimTakesWhatIsBorrowed(t *testing.T) {
-	w := newWorld(t, setup{policy: reclaims})
+	w := newWorld(t, setup{policy: func(p *plan.Policy) { p.ReclaimBorrowed = true }})
 	urgent := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "guardrails-urgent"}, Value: 100, PreemptionPolicy: ptr.To(corev1.PreemptNever)}
 	w.must(client.IgnoreAlreadyExists(w.Admin.Create(t.Context(), urgent)))
 	w.pool("h100", 1, 1)
@@ -85,89 +83,12 @@ func TestReclaimTakesWhatIsBorrowed(t *testing.T) {
 	if err := w.runs("mine", 6)(); err != nil {
 		t.Error("no more than is guaranteed: ", err)
 	}
-}
-
-// TestReclaimedGPUsGoToTheirOwner: reclaimed GPUs are reserved for the pods that they were
-// reclaimed for. The evicted pods' successors come at once and would often be scheduled
-// first: without a reservation more than twenty pods are evicted for four. The scheduler
-// sometimes drops a nomination, most easily where pods leave within milliseconds, as
-// here; hence not exactly four.
-func TestReclaimedGPUsGoToTheirOwner(t *testing.T) {
-	testall.Only(t, "the scheduler binds what was reclaimed; plan/scenario has reclaim_borrowed")
-	w := newWorld(t, setup{policy: reclaims})
-	w.pool("h100", 1, 1)
-	w.until("the fleet", w.has("h100", 1))
-	w.quota("all", "", "0")
-	w.quota("owner", "all", "4")
-	w.quota("guest", "all", "4")
-	w.work("guests", "h100", 8, 1, team("guest"))
-	w.await("the node is full", w.runs("guests", 8))
-	w.work("mine", "h100", 4, 1, team("owner"))
-	w.await("they wait", w.waits("mine", 4))
-	w.until("what is guaranteed runs", w.runs("mine", 4))
-	w.reconciles(10)
 	asked := w.writes(t, autoscalerUser, func(e testenv.Call) bool {
 		return e.ObjectRef.Subresource == "eviction" && e.ObjectRef.Namespace == w.namespace() && e.Granted()
 	})
-	if len(asked) < 4 || len(asked) > 8 {
-		t.Errorf("%d pods were asked to leave for 4", len(asked))
+	if len(asked) < 6 || len(asked) > 12 {
+		t.Errorf("%d pods were asked to leave for 6", len(asked))
 	}
-	if err := w.runs("guests", 4)(); err != nil {
-		t.Error("the guests have what is theirs: ", err)
-	}
-}
-
-// TestIdleButAllocated: GPUs that are allocated and not used for three hours are reported, and
-// reclaimed only from the team that allows it.
-func TestIdleButAllocated(t *testing.T) {
-	testall.Only(t, "reclaiming over a real API server is in TestReclaimTakesWhatIsBorrowed; plan/scenario has idle_allocated")
-	w := newWorld(t, setup{})
-	w.pool("h100", 1, 1)
-	w.until("the fleet", w.has("h100", 1))
-	w.quota("all", "", "0")
-	w.quota("allows", "all", "4", func(q *v1alpha1.GPUQuota) { q.Spec.ReclaimIdle = &metav1.Duration{Duration: 2 * time.Hour} })
-	w.quota("keeps", "all", "4")
-	w.work("notebook", "h100", 1, 1, team("allows"))
-	w.work("endpoint", "h100", 1, 1, team("keeps"))
-	w.work("busy", "h100", 1, 1, team("allows"))
-	for _, app := range []string{"notebook", "endpoint", "busy"} {
-		w.await(app, w.runs(app, 1))
-	}
-	before := map[string]corev1.Pod{}
-	for _, app := range []string{"notebook", "endpoint", "busy"} {
-		before[app] = w.pods(app)[0]
-	}
-	w.reconcile()
-	w.pass(4 * time.Hour)
-	w.exporters.set(func() {
-		w.exporters.unused[w.namespace()+"/notebook"] = 3 * time.Hour
-		w.exporters.unused[w.namespace()+"/endpoint"] = 3 * time.Hour
-	})
-	w.reconcile()
-	if c := w.condition("h100", "UnusedGPUs"); !strings.HasPrefix(c, "True GPUUnused") || strings.Count(c, "h100-1/") != 2 {
-		t.Errorf("condition %q: want two GPUs", c)
-	}
-	w.until("the notebook is asked to leave", func() error {
-		for _, p := range w.pods("notebook") {
-			if p.UID == before["notebook"].UID && p.DeletionTimestamp == nil {
-				return fmt.Errorf("it stays")
-			}
-		}
-		return nil
-	})
-	w.reconciles(10)
-	for _, app := range []string{"endpoint", "busy"} {
-		if p := w.pods(app); len(p) != 1 || p[0].UID != before[app].UID || p[0].DeletionTimestamp != nil {
-			t.Errorf("%s was asked to leave", app)
-		}
-	}
-	w.exporters.set(func() { clear(w.exporters.unused) })
-	w.until("the condition goes", func() error {
-		if c := w.condition("h100", "UnusedGPUs"); c != "" {
-			return fmt.Errorf("%s", c)
-		}
-		return nil
-	})
 }
 
 // TestInvalidQuotas: a circle of quotas, a parent that is nowhere: each says

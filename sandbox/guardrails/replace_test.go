@@ -3,7 +3,6 @@ package guardrails
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -135,35 +134,4 @@ spec:
 			}
 		})
 	}
-}
-
-// TestGrowOnly: a pool whose provider cannot remove a given node has a condition with
-// the remedy, and its empty nodes stay; with scaleDown.disabled the condition is absent.
-func TestGrowOnly(t *testing.T) {
-	w := newWorld(t, setup{})
-	herd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(1)}}}
-	herd.SetAPIVersion("example.org/v1")
-	herd.SetKind("Herd")
-	herd.SetNamespace(w.namespace())
-	herd.SetName("h100")
-	w.must(w.CreateObject(t.Context(), herd))
-	w.pool("herd", 0, 4, func(p *v1alpha1.GPUNodePool) {
-		p.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{APIVersion: "example.org/v1", Kind: "Herd", Namespace: w.namespace(), Name: "h100"}}
-	})
-	w.until("the condition is set", func() error {
-		if c := w.condition("herd", "GrowOnly"); !strings.HasPrefix(c, "True TargetUnnamed: spec.provider.scale") || !strings.Contains(c, "scaleDown.disabled") {
-			return fmt.Errorf("%q", c)
-		}
-		return nil
-	})
-	if c := w.condition("herd", "Valid"); !strings.HasPrefix(c, "True") {
-		t.Errorf("Valid is %s", c)
-	}
-	w.edit("herd", func(p *v1alpha1.GPUNodePoolSpec) { p.ScaleDown.Disabled = true })
-	w.until("the condition is absent", func() error {
-		if c := w.condition("herd", "GrowOnly"); c != "" {
-			return fmt.Errorf("%q", c)
-		}
-		return nil
-	})
 }

@@ -3,7 +3,6 @@ package guardrails
 import (
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -11,34 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// TestSharedGPUs: the scheduler binds the shares of GPUs to the nodes that were added for them, from
-// zero and not one node more; when the shares are released all nodes go.
-func TestSharedGPUs(t *testing.T) {
-	testall.Only(t, "shares of real nodes; plan/scenario has shares")
-	w := newWorld(t, setup{})
-	w.pool("shared", 0, 5, func(p *v1alpha1.GPUNodePool) {
-		p.Spec.Template.GPUs = 2
-		p.Spec.Template.Sharing = &v1alpha1.GPUSharing{Replicas: 4, RenameByDefault: true}
-	})
-	d := w.work("share", "shared", 9, 1, func(p *corev1.PodTemplateSpec) {
-		one := corev1.ResourceList{partition.SharedResource: resource.MustParse("1")}
-		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
-	})
-	w.await("the shares are pending", w.waits("share", 9))
-	w.until("all shares run", w.runs("share", 9))
-	w.reconciles(3)
-	if n := len(w.nodes("shared")); n != 2 {
-		t.Errorf("%d nodes for nine shares, eight to a node", n)
-	}
-	w.ends(d, "shared")
-}
-
-// TestDividedGPUs: the same for GPUs that another project's scheduler divides, here qGPU's: halves of two
-// GPUs of a node.
+// TestDividedGPUs: the scheduler binds the halves of GPUs that another project's scheduler divides, here
+// qGPU's, to the nodes that were added for them, from zero and not one node more; when the halves are
+// released all nodes go.
 func TestDividedGPUs(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.pool("qgpu", 0, 5, func(p *v1alpha1.GPUNodePool) {
@@ -55,7 +31,12 @@ func TestDividedGPUs(t *testing.T) {
 	if n := len(w.nodes("qgpu")); n != 3 {
 		t.Errorf("%d nodes for nine halves, four to a node", n)
 	}
-	w.ends(d, "qgpu")
+	w.await("the Deployment is scaled down", func() error {
+		w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(d), d))
+		d.Spec.Replicas = ptr.To[int32](0)
+		return w.Admin.Update(t.Context(), d)
+	})
+	w.until("empty nodes go", w.goesOn("qgpu", 0))
 
 	for name, sharing := range map[string]v1alpha1.GPUSharing{
 		"replicas are missing":      {},
@@ -71,14 +52,4 @@ func TestDividedGPUs(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-// ends scales a Deployment to zero, whose pool then goes to zero nodes.
-func (w *world) ends(d *appsv1.Deployment, pool string) {
-	w.await("the Deployment is scaled down", func() error {
-		w.must(w.Admin.Get(w.t.Context(), client.ObjectKeyFromObject(d), d))
-		d.Spec.Replicas = ptr.To[int32](0)
-		return w.Admin.Update(w.t.Context(), d)
-	})
-	w.until("empty nodes go", w.goesOn(pool, 0))
 }

@@ -74,7 +74,7 @@ func newWorld(t *testing.T, s setup) *world {
 	t.Helper()
 	e := shared.Get(t)
 	w := &world{env: e, t: t, ns: fmt.Sprintf("%s-%d", strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-"), e.worlds.Add(1))}
-	w.exporters = &exporters{w: w, sick: map[string]bool{}, unused: map[string]time.Duration{}}
+	w.exporters = &exporters{w: w, sick: map[string]bool{}}
 	w.must(e.Namespace(t.Context(), w.namespace(), nil))
 	t.Cleanup(w.clean)
 	w.start(s)
@@ -161,19 +161,18 @@ func (w *world) booted() error {
 	return nil
 }
 
-// Times between reconciles: shorter than the readings' maximum age, after which a GPU may
-// have been busy.
+// atRest is a time between reconciles: shorter than the readings' maximum age, after which
+// a GPU may have been busy.
 const (
 	maxAge = 75 * time.Second
-	step   = 25 * time.Second
-	atRest = 70 * time.Second // where nothing is to happen
+	atRest = 70 * time.Second
 )
 
 // elapse moves the clock while the autoscaler reconciles.
-func (w *world) elapse(d, step time.Duration) {
+func (w *world) elapse(d time.Duration) {
 	w.t.Helper()
-	for ; d > 0; d -= step {
-		w.pass(min(d, step))
+	for ; d > 0; d -= atRest {
+		w.pass(min(d, atRest))
 		w.reconcile()
 	}
 }
@@ -421,6 +420,17 @@ func (w *world) draining(name string) func() error {
 		n := w.node(name)
 		if _, ok, err := v1alpha1.DrainOf(n); !ok || err != nil || !n.Spec.Unschedulable {
 			return fmt.Errorf("node %s: drain %v (%w), cordoned %v", name, ok, err, n.Spec.Unschedulable)
+		}
+		return nil
+	}
+}
+
+// goesOn is for until: it lets time pass until so many nodes are left.
+func (w *world) goesOn(pool string, left int) func() error {
+	return func() error {
+		if n := len(w.nodes(pool)); n != left {
+			w.pass(atRest)
+			return fmt.Errorf("%d nodes are left, want %d; %s", n, left, w.statusOf(pool))
 		}
 		return nil
 	}

@@ -1,12 +1,10 @@
 package nodegroups
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -114,50 +112,6 @@ func TestFreeNamesAreFilled(t *testing.T) {
 		if err := k.SetSize(t.Context(), pool, 2); err != nil || len(nodes(t, c)) != 4 {
 			t.Errorf("a smaller size removed or made nodes: %v", err)
 		}
-	}
-}
-
-func TestExternalBoot(t *testing.T) {
-	pool := testPool()
-	k, c := newMaker(t)
-	k.ExternalBoot = true
-	if err := k.SetSize(t.Context(), pool, 1); err != nil {
-		t.Fatal(err)
-	}
-	n := nodes(t, c)["p-1"]
-	if n.Annotations[kwokAnnotation] != "" || len(partition.Advertised(&n)) != 0 {
-		t.Errorf("annotations %v, devices %v: another program simulates the boot", n.Annotations, partition.Advertised(&n))
-	}
-	if n.Labels[contract.ConfigLabel] == "" {
-		t.Error("no layout to boot with")
-	}
-}
-
-func TestDeleteIsByIdentity(t *testing.T) {
-	k, c := newMaker(t)
-	pool := testPool()
-	if err := k.SetSize(t.Context(), pool, 2); err != nil {
-		t.Fatal(err)
-	}
-	seen := nodes(t, c)["p-1"]
-	changed := seen.DeepCopy()
-	changed.Labels["x"] = "y"
-	if err := c.Update(t.Context(), changed); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Delete(t.Context(), pool, &seen); !apierrors.IsConflict(err) {
-		t.Errorf("a node that changed: %v, want a conflict", err)
-	}
-	other := testPool()
-	other.Name = "q"
-	if err := k.Delete(t.Context(), other, changed); err == nil || !strings.Contains(err.Error(), "not of pool q") {
-		t.Errorf("another pool's node: %v", err)
-	}
-	if err := k.Delete(t.Context(), pool, changed); err != nil {
-		t.Error(err)
-	}
-	if _, there := nodes(t, c)["p-1"]; there {
-		t.Error("p-1 is still there")
 	}
 }
 

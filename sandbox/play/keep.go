@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/sandbox/view"
 	"github.com/gpuscale/gpuscale/sandbox/world"
 )
@@ -54,15 +54,7 @@ in another terminal:
   kubectl get pods -A -o wide
   kubectl --server=%s --certificate-authority=%s get --raw /debug/rules`,
 		p.boards, p.prometheus, p.autoscaler, p.adapter, p.logs,
-		quote(p.kubeconfig), quote(p.prometheus), quote(p.kubectl), quote(p.report), quote(p.adapter), quote(p.adapterCA))
-}
-
-// quote what a shell would take apart: a folder may have any name.
-func quote(s string) string {
-	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+		text.Quote(p.kubeconfig), text.Quote(p.prometheus), text.Quote(p.kubectl), text.Quote(p.report), text.Quote(p.adapter), text.Quote(p.adapterCA))
 }
 
 // keep serves the boards too, as long as everything runs.

@@ -75,29 +75,6 @@ func (d *drawn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func TestKeepPrintsItsAddresses(t *testing.T) {
-	text, err := kept(t, &fakeRunning{died: make(chan struct{})}, nil, "get --raw")
-	if err != nil {
-		t.Errorf("Ctrl-C after a story that was played well: %v", err)
-	}
-	for _, want := range []string{"export KUBECONFIG=/k PROMETHEUS_URL=http://p\n", "alias kubectl=/bin/kubectl gpuscale-report='/a b/report'\n", "boards ", "until Ctrl-C"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("lacks %q:\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, "failed") {
-		t.Errorf("nothing failed:\n%s", text)
-	}
-}
-
-func TestQuote(t *testing.T) {
-	for in, want := range map[string]string{"/tmp/x-1": "/tmp/x-1", "/a b": "'/a b'", "it's": `'it'\''s'`, "$HOME": "'$HOME'"} {
-		if got := quote(in); got != want {
-			t.Errorf("%s: got %s, want %s", in, got, want)
-		}
-	}
-}
-
 func TestKeepStaysWhenTheStoryFailed(t *testing.T) {
 	text, err := kept(t, &fakeRunning{died: make(chan struct{})}, errors.New("no node came"), "get --raw")
 	if !Failed(err) {

@@ -102,7 +102,6 @@ type player struct {
 	watcher  *watch.Watcher
 	progress *story.Progress
 	met      []view.Stage
-	faults   int // happened so far
 }
 
 // follow the story until it is over.
@@ -112,9 +111,6 @@ func (p *player) follow(ctx context.Context) error {
 	for {
 		p.watcher.Look(ctx)
 		at := p.watcher.At()
-		if err := p.happen(ctx, at); err != nil {
-			return err
-		}
 		for _, d := range p.watcher.Decisions() {
 			p.o.View.Decide(d)
 		}
@@ -123,9 +119,6 @@ func (p *player) follow(ctx context.Context) error {
 			p.o.View.Decide(view.Decision{At: at, What: "story", Subject: e.String()})
 		}
 		p.o.View.Show(p.watcher.Figures())
-		if err := checkDisk(p.world.Dir(), leastFree); err != nil {
-			return err
-		}
 		if err := p.progress.Err(); err != nil {
 			return p.failed(err)
 		}
@@ -143,19 +136,6 @@ func (p *player) follow(ctx context.Context) error {
 		case <-t.C:
 		}
 	}
-}
-
-// happen injects the faults that are due.
-func (p *player) happen(ctx context.Context, at time.Duration) error {
-	for p.faults < len(p.o.Story.Faults) && p.o.Story.Faults[p.faults].At <= at {
-		f := p.o.Story.Faults[p.faults]
-		p.faults++
-		p.o.View.Decide(view.Decision{At: at, What: "fault", Subject: f.What + " " + f.Node + f.Program})
-		if err := p.world.Do(ctx, f); err != nil {
-			return fmt.Errorf("fault %s at %s: %w", f.What, f.At, err)
-		}
-	}
-	return nil
 }
 
 // failed adds the expectations that were met to the error of one that was not.

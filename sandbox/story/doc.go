@@ -1,5 +1,5 @@
 // Package story reads the YAML files that a sandbox plays: the fleet, the
-// workloads, the traffic, the faults, and the expectations. It also follows the
+// workloads, the traffic and the expectations. It also follows the
 // expectations while the sandbox plays. It imports no cluster.
 //
 // A layout lists, for each GPU of a node, how many MIG devices of each profile

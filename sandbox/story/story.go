@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +20,6 @@ type Story struct {
 	Workloads []Workload    `yaml:"workloads"`
 	HPAs      []HPA         `yaml:"hpas"`
 	Traffic   *Traffic      `yaml:"traffic"` // nil: none
-	Faults    []Fault       `yaml:"faults"`  // Parse sorts them by time
 	Expect    []Expectation `yaml:"expect"`
 	Always    []Condition   `yaml:"always"`
 }
@@ -39,7 +37,6 @@ type Pool struct {
 	Max            int           `yaml:"max"`
 	Price          float64       `yaml:"pricePerHour"` // of a node
 	Boot           time.Duration `yaml:"boot"`
-	BootFails      int           `yaml:"bootFails"` // the first nodes, which never come up
 	Layout         Layout        `yaml:"layout"`
 	IdleAfter      time.Duration `yaml:"idleAfter"`      // of a MIG device before it may be destroyed
 	ScaleDownAfter time.Duration `yaml:"scaleDownAfter"` // of an empty node
@@ -98,19 +95,6 @@ type Traffic struct {
 	Base      float64       `yaml:"base"` // requests a second
 	Peak      float64       `yaml:"peak"`
 	Length    time.Duration `yaml:"length"` // in traffic time
-}
-
-// Fault that happens to the world.
-type Fault struct {
-	At time.Duration `yaml:"at"`
-	// What is wedge (mig-manager hangs in its next change), unwedge, xid (an
-	// error event; 79 takes the GPU off the bus) or kill (ends a program, which
-	// is started again).
-	What    string `yaml:"fault"`
-	Node    string `yaml:"node"`    // of wedge, unwedge, xid
-	GPU     int    `yaml:"gpu"`     // of xid
-	Code    int    `yaml:"code"`    // of xid
-	Program string `yaml:"program"` // of kill
 }
 
 // The decoders below set the defaults. They have the form that hands on the
@@ -179,6 +163,5 @@ func Parse(file, text string) (Story, error) {
 			problems = append(problems, fmt.Errorf("story %s: %w", file, p))
 		}
 	}
-	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	return s, errors.Join(problems...)
 }

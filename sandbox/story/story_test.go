@@ -25,14 +25,14 @@ func TestStoriesInTheRepoParse(t *testing.T) {
 		}
 	}
 	if found < 2 {
-		t.Errorf("%d stories, want the demo and wedged", found)
+		t.Errorf("%d stories, want the demo and the loop", found)
 	}
 }
 
 // good has every field at least once.
 const good = `title: all
 pools:
-- {name: big, product: NVIDIA-H100-80GB-HBM3, gpus: 2, min: 1, max: 4, pricePerHour: 9.84, layout: [{3g.40gb: 2}], bootFails: 1}
+- {name: big, product: NVIDIA-H100-80GB-HBM3, gpus: 2, min: 1, max: 4, pricePerHour: 9.84, layout: [{3g.40gb: 2}]}
 nodes: [{name: big-a, pool: big, layout: [{3g.40gb: 2}, {1g.10gb: 7}]}]
 replayedNodes: 8
 workloads:
@@ -40,10 +40,6 @@ workloads:
 - {namespace: chat, name: vllm, resource: nvidia.com/mig-3g.40gb, pool: big, model: chat-13b, load: 1s}
 hpas: [{namespace: chat, name: vllm, max: 10, metrics: [{name: queue_depth, target: 8}]}]
 traffic: {namespace: chat, name: vllm, speed: 20}
-faults:
-- {at: 40s, fault: wedge, node: big-a}
-- {at: 10s, fault: kill, program: kwok}
-- {at: 50s, fault: xid, node: big-a, gpu: 1, code: 79}
 expect:
 - {name: the queue grows, all: [queue > 16, left > 0], within: 90s}
 - {all: [replicas >= 4, nodes == 2], within: 1m}
@@ -58,7 +54,7 @@ func TestParse(t *testing.T) {
 	want := Story{
 		Title: "all",
 		Pools: []Pool{{
-			Name: "big", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 2, Min: 1, Max: 4, Price: 9.84, Layout: Layout{{"3g.40gb": 2}}, BootFails: 1,
+			Name: "big", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 2, Min: 1, Max: 4, Price: 9.84, Layout: Layout{{"3g.40gb": 2}},
 			Boot: 15 * time.Second, IdleAfter: 5 * time.Second, ScaleDownAfter: 20 * time.Second, CPU: 64, MemoryGiB: 512,
 		}},
 		Nodes:    []Node{{"big-a", "big", Layout{{"3g.40gb": 2}, {"1g.10gb": 7}}}},
@@ -69,11 +65,6 @@ func TestParse(t *testing.T) {
 		},
 		HPAs:    []HPA{{"chat", "vllm", 1, 10, []Metric{{"queue_depth", 8}}, 2, 5 * time.Second, 30 * time.Second}},
 		Traffic: &Traffic{"chat", "vllm", 20, 1, 1.6, 8.5, time.Hour},
-		Faults: []Fault{ // by time
-			{At: 10 * time.Second, What: "kill", Program: "kwok"},
-			{At: 40 * time.Second, What: "wedge", Node: "big-a"},
-			{At: 50 * time.Second, What: "xid", Node: "big-a", GPU: 1, Code: 79},
-		},
 		Expect: []Expectation{
 			{"the queue grows", []Condition{{"queue", ">", 16}, {"left", ">", 0}}, 90 * time.Second},
 			{"", []Condition{{"replicas", ">=", 4}, {"nodes", "==", 2}}, time.Minute},
@@ -100,18 +91,18 @@ func TestParseNamesTheProblem(t *testing.T) {
 		{"load: 1s", "load: 1", "8: cannot unmarshal !!int `1` into time.Duration"},
 		{"all\n", "all\ntitle: twice\n", `2: mapping key "title" already defined at line 1`},
 		{"title: all", "title: all\n---\ntitle: two", "one file holds one story"},
-		{"queue > 16", "moon > 16", `16: "moon > 16" is not: measure op number`},
-		{"queue > 16", "queue => 16", `16: "queue => 16" is not: measure op number`},
-		{"queue > 16", "queue > NaN", `16: "queue > NaN" is not: measure op number`},
-		{"queue > 16", "queue >", `16: "queue >" is not: measure op number`},
-		{"queue > 16", "queue > 16 within 3s", `16: "queue > 16 within 3s" is not: measure op number`},
+		{"queue > 16", "moon > 16", `12: "moon > 16" is not: measure op number`},
+		{"queue > 16", "queue => 16", `12: "queue => 16" is not: measure op number`},
+		{"queue > 16", "queue > NaN", `12: "queue > NaN" is not: measure op number`},
+		{"queue > 16", "queue >", `12: "queue >" is not: measure op number`},
+		{"queue > 16", "queue > 16 within 3s", `12: "queue > 16 within 3s" is not: measure op number`},
 		{"replayedNodes: 8", "replayedNodes: -1", `replayedNodes: Invalid value: "-1": 0 to 1000000`},
 		{"pricePerHour: 9.84", "pricePerHour: .nan", `pools[0].pricePerHour: Invalid value: "NaN": 0 to 1000000`},
 		{"load: 1s", "load: -1s", `workloads[1].load: Invalid value: "-1s": 0s to 744h`},
 		{"gpus: 2", "gpus: 0", `pools[0].gpus: Invalid value: 0: 1 to 16`},
 		{"min: 1", "min: 5", `pools[0].max: Invalid value: 4: less than min`},
-		{"[{3g.40gb: 2}], boot", "[{3g.40gb: 3}], boot", `pools[0].layout: Invalid value: [{"3g.40gb":3}]: the MIG devices of GPU 0 do not fit on a H100-80GB`},
-		{"[{3g.40gb: 2}], boot", "[{3g.40gb: 2}, {}, {}], boot", `pools[0].layout: Invalid value: [{"3g.40gb":2},{},{}]: layouts for 3 GPUs, there are 2`},
+		{"[{3g.40gb: 2}]}", "[{3g.40gb: 3}]}", `pools[0].layout: Invalid value: [{"3g.40gb":3}]: the MIG devices of GPU 0 do not fit on a H100-80GB`},
+		{"[{3g.40gb: 2}]}", "[{3g.40gb: 2}, {}, {}]}", `pools[0].layout: Invalid value: [{"3g.40gb":2},{},{}]: layouts for 3 GPUs, there are 2`},
 		{"{1g.10gb: 7}", "{9g.10gb: 7}", `nodes[0].layout: Invalid value: [{"3g.40gb":2},{"9g.10gb":7}]: H100-80GB has no profile "9g.10gb"`},
 		{"{1g.10gb: 7}", "{1g.10gb: 0}", `nodes[0].layout: Invalid value: [{"3g.40gb":2},{"1g.10gb":0}]: 1g.10gb: want 1 to 8, not 0`},
 		{"{name: big-a, pool: big,", "{name: big-a, pool: huge,", `nodes[0].pool: Invalid value: "huge": no such pool`},
@@ -126,9 +117,6 @@ func TestParseNamesTheProblem(t *testing.T) {
 		{"target: 8", "target: 0", `hpas[0].metrics[0]: Invalid value: "queue_depth": want a name`},
 		{"chat, name: vllm, speed", "search, name: embed, speed", `traffic.name: Invalid value: "embed": no workload of this name has a model`},
 		{"speed: 20", "speed: 0", `traffic.speed: Invalid value: 0: more than 0`},
-		{"fault: wedge", "fault: rain", `faults[0].fault: Invalid value: "rain": want wedge, unwedge, xid or kill`},
-		{"wedge, node: big-a", "wedge", `faults[0].node: Invalid value: "": no such node`},
-		{"program: kwok", "code: 1", `faults[1].program: Invalid value: "": missing`},
 		{"all: [queue > 16, left > 0],", "", `expect[0].all: Invalid value: null: missing`},
 		{", within: 90s", "", `expect[0].within: Invalid value: "0s": more than 0`},
 	} {

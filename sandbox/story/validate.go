@@ -67,18 +67,6 @@ func (s Story) Validate() field.ErrorList {
 		check(workloads[t.Namespace+"/"+t.Name].Model != "", at.Child("name"), t.Name, "no workload of this name has a model")
 		check(t.Speed > 0, at.Child("speed"), t.Speed, "more than 0")
 	}
-	for i, f := range s.Faults {
-		at := field.NewPath("faults").Index(i)
-		switch f.What {
-		case "wedge", "unwedge", "xid":
-			check(nodes[f.Node], at.Child("node"), f.Node, "no such node")
-			check(f.What != "xid" || f.Code > 0, at.Child("code"), f.Code, "missing")
-		case "kill":
-			check(f.Program != "", at.Child("program"), f.Program, "missing")
-		default:
-			check(false, at.Child("fault"), f.What, "want wedge, unwedge, xid or kill")
-		}
-	}
 	for i, e := range s.Expect {
 		at := field.NewPath("expect").Index(i)
 		check(len(e.All) > 0, at.Child("all"), e.All, "missing")

@@ -117,7 +117,7 @@ func (e *Env) Apply(ctx context.Context, file string) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	for _, o := range objects {
-		if kind := o.GetKind(); kind == "Deployment" || kind == "ConfigMap" {
+		if slices.Contains([]string{"Deployment", "DaemonSet", "ConfigMap"}, o.GetKind()) {
 			continue
 		}
 		if err := e.CreateObject(ctx, o); client.IgnoreAlreadyExists(err) != nil {

@@ -2,10 +2,10 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/sandbox/build"
@@ -46,13 +46,8 @@ func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
 		return Binaries{}, err
 	}
 	b.DCGM, err = fakedcgm.Build(ctx, filepath.Join(folder, "fakedcgm"))
-	switch {
-	case ctx.Err() != nil:
-		return Binaries{}, fmt.Errorf("compiling the DCGM fake was interrupted: %w", ctx.Err())
-	case err != nil && strings.Contains(strings.ToLower(err.Error()), "no space left on device"):
-		return Binaries{}, fmt.Errorf("compiling the DCGM fake: the disk is full: a few MiB are needed in %s and in the folder for temporary files (TMPDIR): %w", folder, err)
-	case err != nil:
-		return Binaries{}, fmt.Errorf("compiling the DCGM fake: %w", err)
+	if err != nil {
+		return Binaries{}, fmt.Errorf("compiling the DCGM fake: %w", errors.Join(err, ctx.Err()))
 	}
 	return b, nil
 }

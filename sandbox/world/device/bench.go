@@ -52,19 +52,10 @@ type Bench struct {
 type past struct {
 	millijoules float64
 	celsius     float64
-	xids        []fakedcgm.XID
-	lost        bool
 }
 
 // NewBench starts at the given time with cold GPUs.
 func NewBench(now time.Time) *Bench { return &Bench{gpus: map[string]*past{}, last: now} }
-
-// XID adds an error event to a GPU; 79 also takes it off the bus.
-func (b *Bench) XID(uuid string, code int, now time.Time) {
-	p := b.past(uuid)
-	p.xids = append(p.xids, fakedcgm.XID{Code: code, At: now})
-	p.lost = p.lost || code == 79
-}
 
 func (b *Bench) past(uuid string) *past {
 	if b.gpus[uuid] == nil {
@@ -94,7 +85,6 @@ func (b *Bench) Measure(m *node.Machine, loads map[string]Load, now time.Time) f
 			entity++
 		}
 		p := b.past(c.UUID)
-		device.XIDs, device.Lost = p.xids, p.lost
 		device.Fields = p.fields(watts(m.Product()), total, passed)
 		memory(device.Fields, total.MemoryBytes, m.Model().MemoryMiB)
 		if c.MIG { // the driver does not report these for a partitioned GPU

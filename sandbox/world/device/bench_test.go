@@ -85,16 +85,6 @@ func TestIdleIsZeroBusyAndSomePower(t *testing.T) {
 	}
 }
 
-func TestXID79LosesTheGPU(t *testing.T) {
-	m := machine(t, "NVIDIA-L40S", "", 2)
-	b := NewBench(time.Unix(0, 0))
-	b.XID(m.GPUs()[1].UUID, 79, time.Unix(1, 0))
-	s := b.Measure(m, nil, time.Unix(2, 0))
-	if s.GPUs[0].Lost || !s.GPUs[1].Lost || len(s.GPUs[1].XIDs) != 1 {
-		t.Errorf("lost %v and %v, events %v", s.GPUs[0].Lost, s.GPUs[1].Lost, s.GPUs[1].XIDs)
-	}
-}
-
 func TestTheFakeTakesTheState(t *testing.T) {
 	m := machine(t, "NVIDIA-H100-80GB-HBM3", "1g@0 1g@1 1g@2 1g@3 1g@4 1g@5 1g@6", 4)
 	s := NewBench(time.Unix(0, 0)).Measure(m, nil, time.Unix(1, 0))

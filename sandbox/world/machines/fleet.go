@@ -56,12 +56,11 @@ type Fleet struct {
 
 	mu    sync.Mutex
 	hosts map[string]*host
-	lost  map[string]int // boots that failed, by pool
 }
 
 // New returns a fleet without machines.
 func New(o Options) *Fleet {
-	f := &Fleet{opts: o, pools: map[string]story.Pool{}, given: map[string]story.Node{}, hosts: map[string]*host{}, lost: map[string]int{}}
+	f := &Fleet{opts: o, pools: map[string]story.Pool{}, given: map[string]story.Node{}, hosts: map[string]*host{}}
 	for _, p := range o.Story.Pools {
 		f.pools[p.Name] = p
 	}
@@ -110,19 +109,14 @@ func (f *Fleet) Step(ctx context.Context) error {
 func (f *Fleet) power(n *corev1.Node, pool story.Pool, now time.Time) *host {
 	h := &host{opts: &f.opts, name: n.Name, uid: n.UID, pool: pool, dir: filepath.Join(f.opts.Dir, n.Name)}
 	given, ok := f.given[n.Name]
-	switch {
-	case ok:
-		h.layout, h.bootAt = given.Layout, now
-		if len(h.layout) == 0 {
-			h.layout = pool.Layout
-		}
-	case f.lost[pool.Name] < pool.BootFails:
-		f.lost[pool.Name]++
-		h.never = true
-		f.opts.Log.Info("machine will not come up, as the story says", "node", n.Name)
-	default:
+	if !ok {
 		h.layout, h.bootAt = pool.Layout, now.Add(pool.Boot)
 		f.opts.Log.Info("machine boots", "node", n.Name, "after", pool.Boot)
+		return h
+	}
+	h.layout, h.bootAt = given.Layout, now
+	if len(h.layout) == 0 {
+		h.layout = pool.Layout
 	}
 	return h
 }
@@ -152,35 +146,4 @@ func (f *Fleet) Targets() []Target {
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Node < out[j].Node })
 	return out
-}
-
-// Wedge makes a node's mig-manager hang, or not any more; false for a node
-// without a machine.
-func (f *Fleet) Wedge(name string, on bool) bool {
-	return f.with(name, func(h *host) { h.agent.Machine.Wedge(on) })
-}
-
-// XID gives a GPU an error event; false for a GPU that is not there.
-func (f *Fleet) XID(name string, index, code int) (found bool) {
-	f.with(name, func(h *host) {
-		if gpus := h.agent.Machine.GPUs(); index >= 0 && index < len(gpus) {
-			h.bench.XID(gpus[index].UUID, code, f.opts.Clock())
-			found = true
-		}
-	})
-	return found
-}
-
-// with runs do on a machine that is up.
-func (f *Fleet) with(name string, do func(*host)) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	h := f.hosts[name]
-	if h == nil || h.agent == nil {
-		return false
-	}
-	h.agent.Lock.Lock()
-	defer h.agent.Lock.Unlock()
-	do(h)
-	return true
 }

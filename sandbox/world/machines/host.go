@@ -30,7 +30,6 @@ type host struct {
 	layout story.Layout
 	dir    string
 	bootAt time.Time
-	never  bool
 
 	agent    *node.Agent // nil before the boot
 	bench    *device.Bench
@@ -41,7 +40,7 @@ type host struct {
 }
 
 func (h *host) step(ctx context.Context, now time.Time) error {
-	if h.never || now.Before(h.bootAt) {
+	if now.Before(h.bootAt) {
 		return nil
 	}
 	if h.agent == nil {

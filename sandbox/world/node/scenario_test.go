@@ -17,7 +17,7 @@ import (
 //	machine product=P gpus=N [layout="3g.40gb@0 … | …"]
 //	config             the mig-parted file is the input
 //	bind ns/name resource=N …, gone ns/name
-//	label VALUE, wedge on|off, wait DURATION
+//	label VALUE, wait DURATION
 //
 // Every command prints what changed: labels set, devices, allocations.
 func TestScenarios(t *testing.T) {
@@ -51,8 +51,6 @@ func (w *world) run(d *datadriven.TestData) {
 		w.config = []byte(d.Input)
 	case "label":
 		w.label = d.CmdArgs[0].Key
-	case "wedge":
-		w.m.Wedge(d.CmdArgs[0].Key == "on")
 	case "bind":
 		w.bind(d.CmdArgs)
 	case "gone":

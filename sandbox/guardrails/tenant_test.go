@@ -1,6 +1,7 @@
-package cluster_test
+package guardrails
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 )
@@ -17,19 +19,20 @@ import (
 // TestTenantGuardrails: the API server takes deploy/tenant as it is, and then refuses what the guardrails
 // are there for.
 func TestTenantGuardrails(t *testing.T) {
-	_, admin := start(t)
-	env := shared.Get(t)
-	if err := env.InstallCRDs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(env.Root, "deploy/tenant/tenant.yaml"))
+	e, admin := typed(t)
+	text, err := os.ReadFile(filepath.Join(e.Root, "deploy/tenant/tenant.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := env.Create(t.Context(), string(text)); err != nil {
+	if err := e.Create(t.Context(), string(text)); err != nil {
 		t.Fatal(err)
 	}
 	const tenant = "team-a"
+	t.Cleanup(func() { // other tests would see them
+		if err := e.Admin.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(tenant), client.GracePeriodSeconds(0)); err != nil {
+			t.Error(err)
+		}
+	})
 	pods := admin.CoreV1().Pods(tenant)
 	// The quota admits nothing before its controller has counted.
 	await.True(t, time.Minute, "the quota's controller", func() bool {

@@ -1,4 +1,4 @@
-package cluster_test
+package guardrails
 
 import (
 	"context"
@@ -12,18 +12,24 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // TestSoftTaint: kube-scheduler itself gives an empty node the next pod, unless it has our soft
 // taint; then the node in use gets it.
 func TestSoftTaint(t *testing.T) {
-	_, k := start(t)
+	e, k := typed(t)
 	ctx := t.Context()
-	nodes, pods := k.CoreV1().Nodes(), k.CoreV1().Pods(namespace(t, "soft-taint"))
+	if err := e.Namespace(ctx, "soft-taint", nil); err != nil {
+		t.Fatal(err)
+	}
+	nodes, pods := k.CoreV1().Nodes(), k.CoreV1().Pods("soft-taint")
 	for _, name := range []string{"soft-used", "soft-empty"} {
-		n := fakeNode(name)
-		n.Labels = map[string]string{"group": "soft", "step": name}
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"group": "soft", "step": name}, Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
+			Status:     corev1.NodeStatus{Allocatable: fakeNodes().Offers, Capacity: fakeNodes().Offers},
+		}
 		if _, err := nodes.Create(ctx, n, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -32,9 +38,12 @@ func TestSoftTaint(t *testing.T) {
 	// on returns the node that the scheduler chooses of those with a label.
 	on := func(name, cpu, key, value string) (node string) {
 		t.Helper()
-		p := podWanting(name, "0", nil)
-		p.Spec.NodeSelector = map[string]string{key: value}
-		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PodSpec{NodeSelector: map[string]string{key: value}, Containers: []corev1.Container{{
+				Name: "c", Image: "example/c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+			}}},
+		}
 		if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +60,7 @@ func TestSoftTaint(t *testing.T) {
 		return node
 	}
 	// The scheduler has seen a version of a node once it has bound a pod by a label of it.
-	on("load", "8", "step", "soft-used")
+	on("load", "16", "step", "soft-used")
 	on("seen", "0", "step", "soft-empty")
 	if node := on("spread", "1", "group", "soft"); node != "soft-empty" {
 		t.Fatalf("without a taint the pod went to %s, want the empty node: this test shows nothing", node)

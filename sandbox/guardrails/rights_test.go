@@ -1,11 +1,9 @@
-package cluster_test
+package guardrails
 
 import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/await"
@@ -26,6 +25,17 @@ const (
 	system    = "gpuscale-system"
 	condition = `{"status":{"conditions":[{"type":"GPUHealthy","status":"True","reason":"AllHealthy","message":""}]}}`
 )
+
+// typed is the control plane with a client of Kubernetes' own types.
+func typed(t *testing.T) (*env, kubernetes.Interface) {
+	t.Helper()
+	e := shared.Get(t)
+	k, err := kubernetes.NewForConfig(e.Cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, k
+}
 
 // onNode is what a pod with the token of its node may do there.
 type onNode struct {
@@ -39,7 +49,7 @@ type onNode struct {
 // first of two nodes, NAME-1 and NAME-2.
 func newOnNode(t *testing.T, manifest, name string) onNode {
 	t.Helper()
-	c, admin := start(t)
+	e, admin := typed(t)
 	for i, node := range []string{name + "-1", name + "-2"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Annotations: map[string]string{contract.RecordAnnotation: "orders"}}, Spec: corev1.NodeSpec{Unschedulable: i > 0}}
 		if _, err := admin.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
@@ -47,12 +57,17 @@ func newOnNode(t *testing.T, manifest, name string) onNode {
 		}
 		t.Cleanup(func() { _ = admin.CoreV1().Nodes().Delete(context.Background(), node, metav1.DeleteOptions{}) })
 	}
-	namespace(t, system)
-	text, err := os.ReadFile(filepath.Join(shared.Get(t).Root, "deploy/manifests", manifest))
-	if err != nil {
-		t.Fatal(err)
+	for _, ns := range []string{system, "gpu-operator"} {
+		if err := e.Namespace(t.Context(), ns, nil); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { // other tests would see them
+			if err := e.Admin.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(0)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	if err := shared.Get(t).Create(t.Context(), string(text)); err != nil {
+	if err := e.Apply(t.Context(), "deploy/manifests/"+manifest); err != nil {
 		t.Fatal(err)
 	}
 	account := "gpuscale-" + name
@@ -69,7 +84,7 @@ func newOnNode(t *testing.T, manifest, name string) onNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(c.RESTConfig())
+	config := rest.AnonymousClientConfig(e.Cluster.RESTConfig())
 	config.BearerToken = token.Status.Token
 	own, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -145,7 +160,6 @@ func TestExporterRights(t *testing.T) {
 // its annotations on the node that it runs on and restarts the device plugin
 // there, and nothing else.
 func TestAgentRights(t *testing.T) {
-	namespace(t, "gpu-operator")
 	o := newOnNode(t, "agent.yaml", "agent")
 	pods := func(k kubernetes.Interface) interface {
 		Create(context.Context, *corev1.Pod, metav1.CreateOptions) (*corev1.Pod, error)
@@ -189,7 +203,6 @@ func TestAgentRights(t *testing.T) {
 // node, writes mig-manager's labels, its own annotations and a pod's nominatedNodeName, and nothing
 // else of them.
 func TestAutoscalerRights(t *testing.T) {
-	namespace(t, "gpu-operator")
 	o := newOnNode(t, "autoscaler.yaml", "autoscaler")
 	if _, err := o.admin.CoreV1().Pods(system).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "pending"}, Spec: corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: "c", Image: "c"}}},
@@ -206,7 +219,17 @@ func TestAutoscalerRights(t *testing.T) {
 	another := func() string { tries++; return fmt.Sprintf("%q", fmt.Sprint("v", tries)) }
 	o.refuses("a label of others", "no labels but", func() error { return o.patch("autoscaler-2", label("a", another())) })
 	o.refuses("a pod's status", "nominatedNodeName", func() error { return pod(`{"status":{"message":` + another() + `}}`) })
+	await.For(t, testenv.Patience, "the end of the taint that a new node has", func() error {
+		n, err := o.admin.CoreV1().Nodes().Get(t.Context(), o.node, metav1.GetOptions{})
+		if err == nil && len(n.Spec.Taints) > 0 {
+			err = fmt.Errorf("it has %v", n.Spec.Taints)
+		}
+		return err
+	})
 	for what, err := range map[string]error{
+		// First: the node controller adds a taint of its own to a cordon.
+		"a soft taint":        o.patch(o.node, `{"spec":{"taints":[{"key":"gpuscale.io/empty","effect":"PreferNoSchedule"}]}}`),
+		"a soft taint's end":  o.patch(o.node, `{"spec":{"taints":null}}`),
 		"a cordon":            o.patch(o.node, `{"spec":{"unschedulable":true}}`),
 		"its end":             o.patch(o.node, `{"spec":{"unschedulable":false}}`),
 		"mig-manager's label": o.patch(o.node, label("nvidia.com/mig.config", `"x"`)),
@@ -215,8 +238,6 @@ func TestAutoscalerRights(t *testing.T) {
 		"a record":            o.patch(o.node, annotation(contract.RecordAnnotation, `"new"`)),
 		"a record's end":      o.patch(o.node, annotation(contract.RecordAnnotation, "null")),
 		"a drain":             o.patch(o.node, annotation("gpuscale.io/drain", `"{}"`)),
-		"a soft taint":        o.patch(o.node, `{"spec":{"taints":[{"key":"gpuscale.io/empty","effect":"PreferNoSchedule"}]}}`),
-		"a soft taint's end":  o.patch(o.node, `{"spec":{"taints":null}}`),
 		"a nomination":        pod(`{"status":{"nominatedNodeName":"autoscaler-2"}}`),
 	} {
 		if err != nil {
