@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -124,13 +123,13 @@ func (m *maker) text() string {
 	}
 	var b strings.Builder
 	gpus := h.GPUs.Or(0)
-	fmt.Fprintf(&b, "%s had %s %s on average", m.span(), figure(gpus), plural(gpus, "GPU", "GPUs"))
+	fmt.Fprintf(&b, "%s had %s %s on average", m.span(), digits(gpus), plural(gpus, "GPU", "GPUs"))
 	if m.l.Blank > 0.01*m.a.Window.Length().Seconds() {
 		fmt.Fprintf(&b, " in the %s with a record", Duration(m.r.Window.Hours-m.l.Blank/hour))
 	}
-	fmt.Fprintf(&b, ", %s GPU-hours", figure(capacity))
+	fmt.Fprintf(&b, ", %s GPU-hours", digits(capacity))
 	if v, ok := h.Money.Get(); ok {
-		fmt.Fprintf(&b, " worth %s %s", figure(v), m.r.Currency)
+		fmt.Fprintf(&b, " worth %s %s", digits(v), m.r.Currency)
 	}
 	b.WriteString(". ")
 	shown := h.Shown()
@@ -145,63 +144,16 @@ func (m *maker) text() string {
 	}
 	b.WriteString(". ")
 	if waited, ok := m.r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
-		fmt.Fprintf(&b, "Demand for %s GPU-hours was unserved. ", figure(waited))
+		fmt.Fprintf(&b, "Demand for %s GPU-hours was unserved. ", digits(waited))
 	}
 	if q := m.r.Answer.Quality; q.Grade != "good" {
-		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and the use of %s GPU-hours is unknown.", q.Grade, whole(q.Coverage.Or(0)), figure(q.Unattributed.Or(0)))
+		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and the use of %s GPU-hours is unknown.", q.Grade, percent(q.Coverage.Or(0)), digits(q.Unattributed.Or(0)))
 	}
 	return strings.TrimSpace(b.String())
 }
 
 func (m *maker) span() string {
 	return "The last " + strings.TrimPrefix(Duration(m.r.Window.Hours), "1 ") // the last hour
-}
-
-// Duration writes hours in the unit that suits them.
-func Duration(hours float64) string {
-	v, unit := hours/24, "day"
-	switch {
-	case hours < 1:
-		v, unit = hours*60, "minute"
-	case hours < 48:
-		v, unit = hours, "hour"
-	}
-	return fmt.Sprintf("%.3g %s", v, plural(v, unit, unit+"s"))
-}
-
-// figure writes a number for a sentence: three digits, or whole from 100 on.
-func figure(v float64) string {
-	if v >= 100 {
-		return Thousands(v)
-	}
-	return fmt.Sprintf("%.3g", v)
-}
-
-func whole(share float64) string {
-	switch {
-	case share > 0 && share < 0.01:
-		return fmt.Sprintf("%.1g %%", share*100)
-	case NearlyAll(share):
-		return fmt.Sprintf("%.1f %%", math.Floor(share*1000)/10)
-	}
-	return fmt.Sprintf("%.0f %%", share*100)
-}
-
-// NearlyAll says whether a share is less than the whole and would be rounded to it. It
-// is clipped instead: beside 100 % nothing else may stand.
-func NearlyAll(share float64) bool { return share >= 0.995 && share < 1-1e-8 }
-
-// Thousands writes a whole number with commas.
-func Thousands(v float64) string {
-	digits := fmt.Sprintf("%.0f", v)
-	sign := ""
-	if strings.HasPrefix(digits, "-") {
-		sign, digits = "-", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
 }
 
 // methods describes how the figures are computed.
