@@ -125,6 +125,9 @@ func TestHostileNames(t *testing.T) {
 		t.Error("HTML has a script, a turned text, or no such name")
 	}
 	seen(t, "HTML", out.String())
+	if !strings.Contains(r.Answer.Text, "50.0 % were on broken GPUs or nodes") {
+		t.Errorf("one of two GPUs is sick: %s", r.Answer.Text)
+	}
 	for _, a := range r.Actions {
 		if a.Kind == "reclaim" && !strings.Contains(a.Patch, `'=cmd|'\''/c calc`) {
 			t.Errorf("the patch is not quoted for a shell: %s", a.Patch)

@@ -54,28 +54,31 @@ func (h Hours) place(word string) Place {
 func (h Hours) unused() (share, money Number) {
 	free := h.place("free")
 	share, money = free.Share, free.Money
-	for _, word := range scarce {
-		p := h.place(word)
-		if _, ok := p.Hours.Get(); ok {
+	for _, p := range []Place{h.place("fragmented"), h.place("stranded")} {
+		if _, ok := p.Hours.Get(); ok { // its money may be unknown, and the sum with it
 			share, money = share.Plus(p.Share), money.Plus(p.Money)
 		}
 	}
 	return share, money
 }
 
-// scarce are the places that only the autoscaler distinguishes from free.
-var scarce = []string{"fragmented", "stranded"}
-
 // Unused is the share of the time not allocated, of those of Shown.
 func Unused(shown map[string]Number) Number {
-	sum := shown["free"]
-	for _, word := range scarce {
-		if v, ok := shown[word].Get(); ok {
+	return addKnown(shown["free"], shown["fragmented"], shown["stranded"])
+}
+
+// addKnown is a number and those of the others that are known.
+func addKnown(sum Number, others ...Number) Number {
+	for _, n := range others {
+		if v, ok := n.Get(); ok {
 			sum = sum.Plus(Known(v))
 		}
 	}
 	return sum
 }
+
+// mostBroken is the share of hours on broken GPUs and nodes that the answer passes over.
+const mostBroken = 0.01
 
 // mostDark is the largest share of hours of unknown use for which the others still
 // represent all.
@@ -134,13 +137,16 @@ func (m *maker) text() string {
 	b.WriteString(". ")
 	shown := h.Shown()
 	if _, ok := shown["busy"].Get(); ok && h.dark() <= mostDark {
-		fmt.Fprintf(&b, "In %s of them a pod computed, in %s such a pod was between work; %s were allocated to pods that hardly computed",
+		fmt.Fprintf(&b, "Pods computed in %s of them and were between work in %s; %s were allocated to pods that hardly computed",
 			Tenths(shown["busy"]), Tenths(shown["slack"]), Tenths(shown["idle"]))
 	} else {
 		b.WriteString("The use of what was allocated is not known")
 	}
 	if v := Unused(shown); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
 		fmt.Fprintf(&b, ", %s were not allocated", Tenths(v))
+	}
+	if v := addKnown(shown["sick"], shown["unready"]); v.Or(0) >= mostBroken {
+		fmt.Fprintf(&b, ", %s were on broken GPUs or nodes", Tenths(v))
 	}
 	b.WriteString(". ")
 	if waited, ok := m.r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
