@@ -165,7 +165,7 @@ func TestGonePod(t *testing.T) {
 
 // TestBands: the 95 % band is never the narrower one, and the page draws both.
 func TestBands(t *testing.T) {
-	r := golden(t, nil)
+	r := goldenReport(t)
 	n := 0
 	for _, o := range r.Forecast.Outlooks {
 		for _, b := range o.Ahead {

@@ -35,7 +35,7 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, r := range map[string]model.Report{
-		"whole": golden(t, nil), "without autoscaler": alone(t), "hostile": hostile(t), "nothing": model.Make(model.Input{}),
+		"whole": goldenReport(t), "without autoscaler": alone(t), "hostile": hostile(t), "nothing": model.Make(model.Input{}),
 	} {
 		var out bytes.Buffer
 		if err := render.JSON(&out, r); err != nil {
@@ -145,7 +145,7 @@ func seen(t *testing.T, what, text string) {
 
 // TestTheQueryGivesTheFigure evaluates every action's query.
 func TestTheQueryGivesTheFigure(t *testing.T) {
-	r := golden(t, nil)
+	r := goldenReport(t)
 	kinds := map[string]bool{}
 	for _, a := range r.Actions {
 		kinds[a.Kind] = true
@@ -170,7 +170,7 @@ func TestTheQueryGivesTheFigure(t *testing.T) {
 
 // TestThePageIsAlone: the page loads nothing, runs nothing, and describes each picture.
 func TestThePageIsAlone(t *testing.T) {
-	for name, r := range map[string]model.Report{"story": golden(t, nil), "alone": alone(t)} {
+	for name, r := range map[string]model.Report{"story": goldenReport(t), "alone": alone(t)} {
 		var a, b bytes.Buffer
 		if err := render.HTML(&a, r); err != nil {
 			t.Fatal(err)
