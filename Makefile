@@ -206,7 +206,7 @@ crash-story: prepare ## Write docs/internals/crash-story.md again: the autoscale
 
 .PHONY: pictures
 pictures: tools ## Draw the boards for docs/img again, over the recorded states.
-	go test -run 'TestPictures$$' ./dashboards/preview -update
+	go test -run 'TestPictures$$' ./dashboards/states -update
 
 .PHONY: chart-tools
 chart-tools: tool-helm tool-kube-score

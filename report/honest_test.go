@@ -89,7 +89,7 @@ func TestOverclaimed(t *testing.T) {
 		}
 	}
 	r := model.Make(model.Input{Answers: a})
-	if r.Answer.Quality.Grade != "poor" || !r.Incomplete() || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "the places exceed the capacity by 5 %") {
+	if r.Answer.Quality.Grade != "poor" || !r.Incomplete() || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "the places exceed the capacity by 5.0 %") {
 		t.Errorf("quality %+v", r.Answer.Quality)
 	}
 }
@@ -165,7 +165,7 @@ func TestGonePod(t *testing.T) {
 
 // TestBands: the 95 % band is never the narrower one, and the page draws both.
 func TestBands(t *testing.T) {
-	r := golden(t, nil)
+	r := goldenReport(t)
 	n := 0
 	for _, o := range r.Forecast.Outlooks {
 		for _, b := range o.Ahead {
@@ -213,6 +213,15 @@ func TestTwins(t *testing.T) {
 	r := model.Make(model.Input{Answers: a})
 	if r.Answer.Quality.Grade == "good" || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "1 UUID is exported by two nodes, or as two models, such as GPU-1-:") {
 		t.Errorf("%s: %v", r.Answer.Quality.Grade, r.Answer.Quality.Problems)
+	}
+}
+
+// TestNamespaces: series of targets in two namespaces may be a tenant's, and the report names both.
+func TestNamespaces(t *testing.T) {
+	a := answered(t, two("", nil).Prometheus, fixture.StoryEnd, 30*time.Minute)
+	a.Targets = append(a.Targets, "tenant")
+	if q := model.Make(model.Input{Answers: a}).Answer.Quality; !strings.Contains(q.Source, "in 2 namespaces (gpuscale-system, tenant)") {
+		t.Error(q.Source)
 	}
 }
 

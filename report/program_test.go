@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"io"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -94,11 +94,12 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		promql := r.FormValue("query")
 		id, known := ids[promql]
+		if known && strings.HasSuffix(r.URL.Path, "/query_range") {
+			answer(out, "matrix", within(data.Lines[id], moment(r, "start"), moment(r, "end")))
+			return
+		}
 		v := data.Vectors[id]
 		switch {
-		case known && strings.HasSuffix(r.URL.Path, "/query_range"):
-			writeMatrix(out, data.Lines[id], moment(r, "start"), moment(r, "end"))
-			return
 		case known:
 			for _, l := range data.Lines[id] {
 				v = append(slices.Clip(v), prom.Sample{Labels: l.Labels, Value: l.Points[len(l.Points)-1].Value})
@@ -108,7 +109,11 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 		default:
 			b.Errorf("query unknown to the fake: %s", promql)
 		}
-		writeVector(out, v, moment(r, "time"))
+		result := []series{}
+		for _, s := range v {
+			result = append(result, series{Metric: s.Labels.Map(), Value: point(moment(r, "time"), s.Value)})
+		}
+		answer(out, "vector", result)
 	}))
 	b.Cleanup(server.Close)
 	return server.URL
@@ -119,63 +124,34 @@ func moment(r *http.Request, name string) time.Time {
 	return time.UnixMilli(int64(seconds * 1000))
 }
 
-// writeMatrix writes what lines have from a time to another.
-func writeMatrix(w io.Writer, lines []prom.Line, from, to time.Time) {
-	text := []byte(`{"status":"success","data":{"resultType":"matrix","result":[`)
-	first := true
+// series is one of an answer of Prometheus' API.
+type series struct {
+	Metric map[string]string `json:"metric"`
+	Values [][]any           `json:"values,omitempty"`
+	Value  []any             `json:"value,omitempty"`
+}
+
+func point(at time.Time, v float64) []any {
+	return []any{at.Unix(), strconv.FormatFloat(v, 'g', -1, 64)}
+}
+
+func answer(w http.ResponseWriter, kind string, result []series) {
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": kind, "result": result}})
+}
+
+// within is what lines have from a time to another.
+func within(lines []prom.Line, from, to time.Time) []series {
+	all := []series{}
 	for _, l := range lines {
-		begin, _ := slices.BinarySearchFunc(l.Points, from, func(p prom.Point, t time.Time) int { return p.Time.Compare(t) })
-		points := l.Points[begin:]
-		if len(points) == 0 || points[0].Time.After(to) {
-			continue
-		}
-		text = element(text, &first, l.Labels, `"values":[`)
-		for i, p := range points {
-			if p.Time.After(to) {
-				break
+		s := series{Metric: l.Labels.Map()}
+		for _, p := range l.Points {
+			if !p.Time.Before(from) && !p.Time.After(to) {
+				s.Values = append(s.Values, point(p.Time, p.Value))
 			}
-			if i > 0 {
-				text = append(text, ',')
-			}
-			text = point(text, p.Time, p.Value)
 		}
-		text = append(text, "]}"...)
-		if len(text) > 1<<20 {
-			_, _ = w.Write(text)
-			text = text[:0]
+		if len(s.Values) > 0 {
+			all = append(all, s)
 		}
 	}
-	_, _ = w.Write(append(text, "]}}"...))
-}
-
-func writeVector(w io.Writer, v prom.Vector, at time.Time) {
-	text := []byte(`{"status":"success","data":{"resultType":"vector","result":[`)
-	first := true
-	for _, s := range v {
-		text = element(text, &first, s.Labels, `"value":`)
-		text = append(point(text, at, s.Value), '}')
-	}
-	_, _ = w.Write(append(text, "]}}"...))
-}
-
-// element begins one of an answer, up to its values.
-func element(text []byte, first *bool, labels prom.Labels, values string) []byte {
-	if !*first {
-		text = append(text, ',')
-	}
-	*first = false
-	text = append(text, `{"metric":{`...)
-	comma := ""
-	for name, value := range labels.Map() {
-		text = append(text, comma...)
-		text = strconv.AppendQuote(append(strconv.AppendQuote(text, name), ':'), value)
-		comma = ","
-	}
-	return append(append(text, "},"...), values...)
-}
-
-func point(text []byte, at time.Time, v float64) []byte {
-	text = strconv.AppendInt(append(text, '['), at.Unix(), 10)
-	text = strconv.AppendFloat(append(text, `,"`...), v, 'g', -1, 64)
-	return append(text, `"]`...)
+	return all
 }

@@ -35,7 +35,7 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, r := range map[string]model.Report{
-		"whole": golden(t, nil), "without autoscaler": alone(t), "hostile": hostile(t), "nothing": model.Make(model.Input{}),
+		"whole": goldenReport(t), "without autoscaler": alone(t), "hostile": hostile(t), "nothing": model.Make(model.Input{}),
 	} {
 		var out bytes.Buffer
 		if err := render.JSON(&out, r); err != nil {
@@ -125,6 +125,9 @@ func TestHostileNames(t *testing.T) {
 		t.Error("HTML has a script, a turned text, or no such name")
 	}
 	seen(t, "HTML", out.String())
+	if !strings.Contains(r.Answer.Text, "50.0 % were on broken GPUs or nodes") {
+		t.Errorf("one of two GPUs is sick: %s", r.Answer.Text)
+	}
 	for _, a := range r.Actions {
 		if a.Kind == "reclaim" && !strings.Contains(a.Patch, `'=cmd|'\''/c calc`) {
 			t.Errorf("the patch is not quoted for a shell: %s", a.Patch)
@@ -142,7 +145,7 @@ func seen(t *testing.T, what, text string) {
 
 // TestTheQueryGivesTheFigure evaluates every action's query.
 func TestTheQueryGivesTheFigure(t *testing.T) {
-	r := golden(t, nil)
+	r := goldenReport(t)
 	kinds := map[string]bool{}
 	for _, a := range r.Actions {
 		kinds[a.Kind] = true
@@ -167,7 +170,7 @@ func TestTheQueryGivesTheFigure(t *testing.T) {
 
 // TestThePageIsAlone: the page loads nothing, runs nothing, and describes each picture.
 func TestThePageIsAlone(t *testing.T) {
-	for name, r := range map[string]model.Report{"story": golden(t, nil), "alone": alone(t)} {
+	for name, r := range map[string]model.Report{"story": goldenReport(t), "alone": alone(t)} {
 		var a, b bytes.Buffer
 		if err := render.HTML(&a, r); err != nil {
 			t.Fatal(err)
@@ -210,12 +213,12 @@ func TestWithoutTheAutoscaler(t *testing.T) {
 // TestNumbers: the format of figures.
 func TestNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{render.Hours(model.Known(0)), "0"}, {render.Hours(model.Known(1234567.8)), "1,234,568"}, {render.Hours(model.Known(12.34)), "12.3"}, {render.Hours(model.Unknown("why")), "n/a"},
-		{render.Share(model.Known(0.00001)), "< 0.1 %"}, {render.Share(model.Known(0.0523)), "5.2 %"}, {render.Share(model.Known(1)), "100 %"},
-		{render.Share(model.Known(0.9949)), "99 %"}, {render.Share(model.Known(0.996)), "99.6 %"}, {render.Share(model.Known(0.99999)), "99.9 %"}, {render.Share(model.Known(1 - 1e-12)), "100 %"}, {render.Share(model.Known(1.05)), "105 %"},
+		{model.Digits(model.Known(0)), "0"}, {model.Digits(model.Known(1234567.8)), "1,234,568"}, {model.Digits(model.Known(12.34)), "12.3"}, {model.Digits(model.Unknown("why")), "n/a"},
+		{model.Share(model.Known(0.00001)), "< 0.1 %"}, {model.Share(model.Known(0.0523)), "5.2 %"}, {model.Share(model.Known(1)), "100 %"},
+		{model.Share(model.Known(0.9949)), "99 %"}, {model.Share(model.Known(0.996)), "99.6 %"}, {model.Share(model.Known(0.99999)), "99.9 %"}, {model.Share(model.Known(1 - 1e-12)), "100 %"}, {model.Share(model.Known(1.05)), "105 %"},
 		{model.Duration(1), "1 hour"}, {model.Duration(0.5), "30 minutes"}, {model.Duration(30 * 24), "30 days"},
-		{render.Money(model.Known(999.999)), "1000.00"}, {render.Seconds(model.Known(61)), "61 s"}, {render.Seconds(model.Known(600)), "10 min"}, {render.Tokens(model.Known(2.5e9)), "2.50 G"},
-		{render.Bytes(model.Known(3 << 30)), "3 GiB"},
+		{model.Money(model.Known(999.999)), "1000.00"}, {model.Seconds(model.Known(61)), "61 s"}, {model.Seconds(model.Known(600)), "10 min"}, {model.Tokens(model.Known(2.5e9)), "2.50 G"},
+		{model.Bytes(model.Known(3 << 30)), "3 GiB"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

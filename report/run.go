@@ -103,7 +103,7 @@ func (o options) run(ctx context.Context) error {
 
 // shortcomings is why a script should not rely on the report.
 func shortcomings(q model.Quality) string {
-	text := fmt.Sprintf("the report is written, but %s of the window have a record and the data's quality is %s", render.Share(q.Coverage), q.Grade)
+	text := fmt.Sprintf("the report is written, but %s of the window have a record and the data's quality is %s", model.Share(q.Coverage), q.Grade)
 	if n := len(q.Unanswered); n > 0 {
 		text += fmt.Sprintf(", and %d of its queries were not answered in full (%s)", n, strings.Join(q.Unanswered, ", "))
 	}

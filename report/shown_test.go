@@ -60,7 +60,7 @@ func TestShownShares(t *testing.T) {
 // TestStyles: each class that the style names is on a page.
 func TestStyles(t *testing.T) {
 	var pages bytes.Buffer
-	for _, r := range []model.Report{golden(t, nil), alone(t), hostile(t), model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour)}})} {
+	for _, r := range []model.Report{goldenReport(t), alone(t), hostile(t), model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour)}})} {
 		if err := render.HTML(&pages, r); err != nil {
 			t.Fatal(err)
 		}

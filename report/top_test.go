@@ -8,11 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/query"
-	"github.com/gpuscale/gpuscale/report/top"
 )
 
 // looks is a fake with different answers for each repetition of a watch, which starts
@@ -81,41 +79,5 @@ func TestWatch(t *testing.T) {
 	denied := errors.New("HTTP 401")
 	if _, _, err = watched(t, "table", &looks{Prometheus: minutes().Prometheus, fails: map[int]error{2: denied}, end: 5}); !errors.Is(err, denied) {
 		t.Errorf("a refused credential ends it, not %v", err)
-	}
-}
-
-// TestTopOnRecordedStates lays out five clusters recorded from the real exporter, with
-// and without honor_labels, which must not make a difference.
-func TestTopOnRecordedStates(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: recording the states takes a while")
-	}
-	for _, s := range recorded() {
-		var tables []string
-		for _, honor := range []bool{true, false} {
-			p := fixture.Over(s.Storage(honor))
-			d := query.Dialect{ExporterMoved: !honor}
-			var answers []prom.Vector
-			for _, q := range top.Questions(d) {
-				v, err := p.Query(t.Context(), q, s.End())
-				if err != nil {
-					t.Fatal(s.Name, err)
-				}
-				answers = append(answers, v)
-			}
-			rows, _ := top.Rows(answers, d, "")
-			if (len(rows) == 0) != (s.Name == states.Empty || s.Name == states.Down) {
-				t.Errorf("%s: %d rows", s.Name, len(rows))
-			}
-			var b bytes.Buffer
-			if err := top.Write(&b, rows, "table"); err != nil {
-				t.Fatal(err)
-			}
-			tables = append(tables, b.String())
-		}
-		if tables[0] != tables[1] {
-			t.Errorf("%s: with honor_labels\n%s\nwithout\n%s", s.Name, tables[0], tables[1])
-		}
-		t.Logf("%s:\n%s", s.Name, tables[0])
 	}
 }

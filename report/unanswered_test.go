@@ -82,7 +82,7 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 			for _, f := range dark.Answer.Figures[1:4] {
 				unknown(f.Name, f.Value)
 			}
-			if strings.Contains(dark.Answer.Text, "a pod computed") || strings.Contains(dark.Answer.Text, "not allocated") {
+			if strings.Contains(dark.Answer.Text, "Pods computed") || strings.Contains(dark.Answer.Text, "not allocated") {
 				t.Errorf("%s was not answered: %s", id, dark.Answer.Text)
 			}
 		case query.PodWait:

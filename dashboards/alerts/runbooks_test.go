@@ -1,7 +1,6 @@
 package alerts_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,9 +11,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the table in docs/runbooks/README.md again")
 
 var (
 	runbooks = filepath.Join("..", "..", "docs", "runbooks")
@@ -112,19 +110,11 @@ func TestRunbookTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	head, rest, ok := strings.Cut(string(text), tableFrom)
-	table, tail, ended := strings.Cut(rest, tableTo)
+	_, tail, ended := strings.Cut(rest, tableTo)
 	if !ok || !ended {
 		t.Fatalf("%s has no place for the table", path)
 	}
-	if *update {
-		if err := os.WriteFile(path, []byte(head+tableFrom+b.String()+tableTo+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if table != b.String() {
-		t.Errorf("the table in %s differs from the code: run go test ./dashboards/alerts -update", path)
-	}
+	golden.Equal(t, path, head+tableFrom+b.String()+tableTo+tail)
 }
 
 // blocks are the lines of a page's blocks of one kind.

@@ -3,7 +3,6 @@ package rules_test
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,9 +18,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
-	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
-	"github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
@@ -138,104 +135,6 @@ func TestTemperatures(t *testing.T) {
 			r, _ := rules.Find(record)
 			if v := evaluate(t, src, r, at); len(v) != 1 || v[0].F != want {
 				t.Errorf("%s of %s: %v, want %v", record, name, v, want)
-			}
-		}
-	}
-}
-
-// TestForged: a tenant's page that exposes every series of our programs changes no rule's result.
-func TestForged(t *testing.T) {
-	for _, s := range states.All() {
-		for _, honor := range []bool{false, true} {
-			for _, r := range rules.All() {
-				want := fmt.Sprint(evaluate(t, s.Storage(honor), r, s.End()))
-				for _, value := range []func(float64) float64{func(float64) float64 { return 0 }, func(v float64) float64 { return 1e6*v + 1 }} {
-					if got := fmt.Sprint(evaluate(t, s.Forged(honor, value), r, s.End())); got != want {
-						t.Errorf("%s in %s, honor_labels %v:\n%s\nwithout forged series:\n%s", r.Record, s.Name, honor, got, want)
-					}
-				}
-			}
-		}
-	}
-}
-
-// TestValues compares every rule's series in every state with testdata/values.txt. Both
-// ways of scraping give the same, no value is NaN, and each label is declared.
-func TestValues(t *testing.T) {
-	var got strings.Builder
-	for _, s := range states.All() {
-		for _, r := range rules.All() {
-			v := evaluate(t, s.Storage(false), r, s.End())
-			fmt.Fprintf(&got, "%s %s\n", s.Name, r.Record)
-			for _, one := range v {
-				if math.IsNaN(one.F) || math.IsInf(one.F, 0) {
-					t.Errorf("%s in %s: %s is %v", r.Record, s.Name, one.Metric, one.F)
-				}
-				one.Metric.Range(func(l labels.Label) {
-					if l.Name != "cluster" && !slices.Contains(r.Labels, l.Name) {
-						t.Errorf("%s in %s has a label %s", r.Record, s.Name, l.Name)
-					}
-				})
-				fmt.Fprintf(&got, "  %s %.5g\n", one.Metric.MatchLabels(false, "cluster"), one.F)
-			}
-			honored := evaluate(t, s.Storage(true), r, s.End())
-			if a, b := fmt.Sprint(v), fmt.Sprint(honored); a != b {
-				t.Errorf("%s in %s:\nwithout honor_labels %s\nwith it %s", r.Record, s.Name, a, b)
-			}
-		}
-	}
-	golden.Equal(t, "testdata/values.txt", got.String())
-}
-
-// Every rule has series in some state.
-func TestEveryRuleSaysSomething(t *testing.T) {
-	for _, r := range rules.All() {
-		if !slices.ContainsFunc(states.All(), func(s states.State) bool {
-			for at := s.Start().Add(5 * time.Minute); !at.After(s.End()); at = at.Add(5 * time.Minute) {
-				if len(evaluate(t, s.Storage(true), r, at)) > 0 {
-					return true
-				}
-			}
-			return false
-		}) {
-			t.Errorf("%s has no series in any state", r.Record)
-		}
-	}
-}
-
-// either are the rules for which one of their families is enough: GPUs or slices, one
-// kind of server or another, a GPU that has lost its name, a name of dcgm-exporter before
-// and from 4.9.0 on. Without all of them they have no series.
-var either = map[string][]string{
-	"gpu:gpu_unhealthy:max":                   {metric.GPUInfo.Name, metric.GPUHealthy.Name},
-	"node:gpu_temperature_celsius:max":        {metric.DCGMTemperature.Name, metric.DCGMTemperatureNew.Name},
-	"node:gpu_memory_temperature_celsius:max": {metric.DCGMMemoryTemperature.Name, metric.DCGMMemoryTemperatureNew.Name},
-	"pod:gpu_busy_ratio:avg":                  {metric.GPUBusyRatio.Name, metric.GPUInstanceBusyRatio.Name},
-	"pod:llm_first_token_seconds:p95_5m":      {metric.VLLMFirstToken.Name, metric.SGLangFirstToken.Name, metric.TRTLLMFirstToken.Name},
-}
-
-// Without a family its rules have no series: nothing becomes 0. A slice of unknown
-// allocation is still shown, as unknown, which TestSlicesWithoutAttribution covers.
-func TestNothingIsMadeOfNothing(t *testing.T) {
-	for _, s := range states.All() {
-		for _, r := range rules.All() {
-			for _, name := range reads(t, r.Expr) {
-				family := strings.TrimSuffix(name, "_bucket")
-				without := s.Without(family)
-				if among := either[r.Record]; slices.Contains(among, family) {
-					for _, other := range among {
-						without = without.Without(other)
-					}
-				}
-				if r.Record == rules.SliceStanding && family != metric.GPUInfo.Name && family != metric.GPUInstanceInfo.Name {
-					continue
-				}
-				if r.Record == rules.SliceStanding {
-					without = without.Without(metric.GPUInfo.Name).Without(metric.GPUInstanceInfo.Name)
-				}
-				if v := evaluate(t, without.Storage(true), r, s.End()); len(v) > 0 {
-					t.Errorf("%s in %s: without %s it still has %v", r.Record, s.Name, family, v)
-				}
 			}
 		}
 	}

@@ -89,15 +89,15 @@ func ComputeSizes() []int {
 
 // sliceMap is the value of every memory slice of the GPUs in MIG mode.
 func sliceMap() string {
-	repartition, uncut := []string{}, []string{}
+	in, outside := []string{}, []string{} // an instance, and any
 	for k := range memorySlices() {
 		number := strconv.Itoa(k)
-		repartition = append(repartition, label(covering(k), number))
-		uncut = append(uncut, label("group by ("+join(device)+") ("+metric.GPUInfo.Name+"{mig=\"true\","+having(k)+"}) * 0", number))
+		in = append(in, label(covering(k), number))
+		outside = append(outside, label("group by ("+join(device)+") ("+metric.GPUInfo.Name+"{mig=\"true\","+having(k)+"}) * 0", number))
 	}
 	by := append(append([]string{}, device...), SliceLabel)
-	value := "max by (" + join(by) + ") ((" + strings.Join(repartition, " or ") + ") + on (" + join(thing) + ") group_left () " + standing() + ")"
-	return `label_join(` + value + " or " + strings.Join(uncut, " or ") + `, "` + GPULabel + `", " / ", "node", "gpu")`
+	value := "max by (" + join(by) + ") ((" + strings.Join(in, " or ") + ") + on (" + join(thing) + ") group_left () " + standing() + ")"
+	return `label_join(` + value + " or " + strings.Join(outside, " or ") + `, "` + GPULabel + `", " / ", "node", "gpu")`
 }
 
 func label(expr, number string) string {

@@ -1,11 +1,15 @@
 package states
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // measured are the families of durations by this machine's clock, and the seconds that
@@ -19,41 +23,42 @@ var measured = map[string]float64{
 }
 
 // moments are the families that are a time of day of this machine's clock.
-var moments = map[string]bool{
-	metric.ExporterReloadSuccessTime.Name: true,
-	metric.AdapterReloadTime.Name:         true,
-}
+var moments = []string{metric.ExporterReloadSuccessTime.Name, metric.AdapterReloadTime.Name}
 
 // steadied replaces measured durations by their fakes. A value of 0 stays: nothing was
-// measured. It changes its argument.
-func steadied(families []*dto.MetricFamily) []*dto.MetricFamily {
-	for _, f := range families {
-		seconds, isMeasured := measured[f.GetName()]
-		if moments[f.GetName()] {
-			seconds, isMeasured = float64(begin.Add(-time.Hour).Unix()), true
+// measured. It changes its argument, a page in the order of the text format, which has the
+// count of a histogram last.
+func steadied(page []memstore.Exposed) []memstore.Exposed {
+	count := 0.0 // of the histogram at hand
+	for i := range slices.Backward(page) {
+		e := &page[i]
+		name := nameOf(*e)
+		if seconds, ok := measured[name]; ok && e.Value != 0 {
+			e.Value = seconds
 		}
-		if !isMeasured {
-			continue
+		if slices.Contains(moments, name) && e.Value != 0 {
+			e.Value = float64(begin.Add(-time.Hour).Unix())
 		}
-		for _, m := range f.GetMetric() {
-			if m.Gauge != nil && m.Gauge.GetValue() != 0 {
-				m.Gauge.Value = new(seconds)
-			}
-			if m.Histogram != nil {
-				took(m.Histogram, m.Histogram.GetSampleCount(), seconds)
+		switch seconds, part, _ := histogram(name); part {
+		case "_count":
+			count = e.Value
+		case "_sum":
+			e.Value = seconds * count
+		case "_bucket":
+			bound, _ := strconv.ParseFloat(e.Labels.Get(labels.BucketLabel), 64) // the program's own
+			if e.Value = 0; seconds <= bound {
+				e.Value = count
 			}
 		}
 	}
-	return families
+	return page
 }
 
-// took sets a histogram to so many observations, each of so many seconds.
-func took(h *dto.Histogram, observations uint64, seconds float64) {
-	h.SampleCount, h.SampleSum = new(observations), new(seconds*float64(observations))
-	for _, b := range h.GetBucket() {
-		b.CumulativeCount = new(uint64(0))
-		if seconds <= b.GetUpperBound() {
-			b.CumulativeCount = new(observations)
-		}
+// histogram reports whether a series is a part of a measured one: its seconds, and which part.
+func histogram(name string) (seconds float64, part string, is bool) {
+	at := max(strings.LastIndexByte(name, '_'), 0)
+	if seconds, is = measured[name[:at]]; !is {
+		return 0, "", false
 	}
+	return seconds, name[at:], true
 }

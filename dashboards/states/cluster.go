@@ -44,8 +44,8 @@ type cluster struct {
 }
 
 // ecc is what a GPU counts of errors in its memory. A row is replaced for each
-// double one, and for some of the single ones.
-type ecc struct{ single, fake int }
+// uncorrected one, and for some of the corrected ones.
+type ecc struct{ corrected, uncorrected int }
 
 func newCluster() *cluster {
 	c := &cluster{world: scenario.NewWorld(), registry: prometheus.NewRegistry(),

@@ -1,25 +1,20 @@
 package states
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/exporter/replay"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -63,13 +58,13 @@ func newMachine(node string) (*machine, error) {
 }
 
 // expose is the exporter's page of a node at a time.
-func (m *machine) expose(c *cluster, n *plan.Node, now time.Time) ([]*dto.MetricFamily, error) {
+func (m *machine) expose(c *cluster, n *plan.Node, now time.Time) ([]memstore.Exposed, error) {
 	var frame replay.Frame
 	for i := range n.GPUs {
 		frame.GPUs = append(frame.GPUs, m.record(c, n, &n.GPUs[i], now))
 	}
 	if len(n.GPUs) == 0 {
-		return []*dto.MetricFamily{}, nil
+		return []memstore.Exposed{}, nil
 	}
 	source, err := replay.NewSource([]replay.Frame{frame}, func() time.Time { return now })
 	if err != nil {
@@ -92,16 +87,6 @@ func (m *machine) expose(c *cluster, n *plan.Node, now time.Time) ([]*dto.Metric
 	attribution.Taken = now
 	page, _ := m.compiler.Compile(reading, attribution).Append(nil, now, false)
 	return parse(page)
-}
-
-// parse reads an exposition as Prometheus would.
-func parse(page []byte) ([]*dto.MetricFamily, error) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
-	if err != nil {
-		return nil, fmt.Errorf("parsing an exposition: %w", err)
-	}
-	return slices.SortedFunc(maps.Values(families), func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) }), nil
 }
 
 func (m *machine) dev(name string) *gpuState {
@@ -134,8 +119,8 @@ func (m *machine) record(c *cluster, n *plan.Node, dev *plan.GPU, now time.Time)
 		GPU: dev.Index, UUID: uuid(n, dev), Model: product[dev.Model.Name], PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 16*dev.Index+7),
 		DriverVersion: "580.65.06", MIG: dev.MIG,
 	}}
-	table, repartition := mig.ForModel(dev.Model.Name)
-	if repartition {
+	table, partitions := mig.ForModel(dev.Model.Name)
+	if partitions {
 		out.GPUMaxCompute = table.ComputeSlices()
 	}
 	busy := busiest(dev.AllocatedTo, now)
@@ -149,7 +134,7 @@ func (m *machine) record(c *cluster, n *plan.Node, dev *plan.GPU, now time.Time)
 	}
 	s := m.dev(name)
 	s.millij += watts * 1000 * interval.Seconds()
-	corrected, uncorrected := float64(c.ecc[name].single), float64(c.ecc[name].fake)
+	corrected, uncorrected := float64(c.ecc[name].corrected), float64(c.ecc[name].uncorrected)
 	out.Values = map[string]any{
 		"DCGM_FI_DEV_POWER_USAGE": digits(watts, 1), "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": digits(s.millij, 0),
 		"DCGM_FI_DEV_GPU_TEMP": digits(warm, 0), "DCGM_FI_DEV_MEMORY_TEMP": digits(warm+6, 0),

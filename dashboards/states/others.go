@@ -32,11 +32,11 @@ func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
 			r.servers[p.Key()] = s
 		}
 		s.serve(busyOf(p.Key(), at))
-		families, err := parse([]byte(s.vllm()))
+		page, err := parse([]byte(s.vllm()))
 		if err != nil {
 			return err
 		}
-		r.out.scrape(at, s.target, families)
+		r.out.scrape(at, s.target, page)
 	}
 	for name, s := range r.servers {
 		if !there[name] {

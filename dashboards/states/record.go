@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -16,7 +16,7 @@ const stepEvery = 5 * time.Second
 
 // adapterEvery is the simulated time between two queries of one of the adapter's
 // rules. They are most of the work of a recording.
-const adapterEvery = 30 * time.Second
+const adapterEvery = time.Minute
 
 // recorder plays a story and scrapes its targets.
 type recorder struct {
@@ -119,7 +119,7 @@ func (r *recorder) scrapeExporters(at time.Time) error {
 }
 
 // page is nil where the target does not answer, by the story or because the node is not ready.
-func (r *recorder) page(n *plan.Node, at time.Time) ([]*dto.MetricFamily, error) {
+func (r *recorder) page(n *plan.Node, at time.Time) ([]memstore.Exposed, error) {
 	if r.cluster.down || !n.Ready {
 		return nil, nil
 	}
@@ -127,25 +127,15 @@ func (r *recorder) page(n *plan.Node, at time.Time) ([]*dto.MetricFamily, error)
 	if err != nil {
 		return nil, err
 	}
-	own, err := r.self.expose(at, seriesIn(page))
-	return append(page, own...), err
-}
-
-// seriesIn counts the series of families without histograms.
-func seriesIn(families []*dto.MetricFamily) int {
-	n := 0
-	for _, f := range families {
-		n += len(f.GetMetric())
-	}
-	return n
+	return append(page, r.self.expose(at, len(page))...), nil
 }
 
 func (r *recorder) scrapeRegistry(at time.Time, program string, registry prometheus.Gatherer) error {
-	families, err := registry.Gather()
+	page, err := gather(registry)
 	if err != nil {
 		return fmt.Errorf("gathering the %s: %w", program, err)
 	}
-	r.out.scrape(at, targetLabels(program, ""), steadied(families))
+	r.out.scrape(at, targetLabels(program, ""), steadied(page))
 	return nil
 }
 

@@ -39,7 +39,8 @@ func (r *ruled) of(record string, over view) []*memstore.Recorded {
 		return nil
 	}
 	var hidden []string
-	for _, name := range Reads(rule) {
+	names, _ := eval.Reads(rule.Expr) // caught by the rules' own test
+	for _, name := range names {
 		if over.hidden(name) {
 			hidden = append(hidden, name)
 		}
@@ -59,12 +60,6 @@ func (r *ruled) of(record string, over view) []*memstore.Recorded {
 		r.made[key] = made
 	}
 	return made
-}
-
-// Reads are the names of the series that a rule reads, sorted.
-func Reads(r rules.Rule) []string {
-	names, _ := eval.Reads(r.Expr) // caught by the rules' own test
-	return names
 }
 
 // evaluated is what a rule records. A series that is missing at the next evaluation gets

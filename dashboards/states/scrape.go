@@ -1,11 +1,17 @@
 package states
 
 import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
@@ -17,18 +23,16 @@ type recording struct {
 	ruled          ruled
 }
 
-// scrape stores a target's exposition at a time, nil for a target that did not answer.
-func (r *recording) scrape(at time.Time, target labels.Labels, page []*dto.MetricFamily) {
-	exposed := values(page)
+// scrape stores a target's page at a time, nil for a target that did not answer.
+func (r *recording) scrape(at time.Time, target labels.Labels, page []memstore.Exposed) {
 	up := 0.0
 	if page != nil {
 		up = 1
 	}
-	n := float64(len(exposed))
-	for name, v := range map[string]float64{"up": up, "scrape_samples_scraped": n} {
-		exposed = append(exposed, memstore.Exposed{Labels: labels.FromStrings(labels.MetricName, name), Value: v})
+	own := func(name string, v float64) memstore.Exposed {
+		return memstore.Exposed{Labels: labels.FromStrings(labels.MetricName, name), Value: v}
 	}
-	r.record(at, target, exposed)
+	r.record(at, target, append(page, own("up", up), own("scrape_samples_scraped", float64(len(page)))))
 }
 
 // gone is for a target that service discovery no longer lists.
@@ -39,17 +43,48 @@ func (r *recording) record(at time.Time, target labels.Labels, exposed []memstor
 	r.plain.Scrape(at, target, false, exposed)
 }
 
-// values are all values of a page, a histogram's as the text format has them.
-func values(page []*dto.MetricFamily) []memstore.Exposed {
-	samples, _ := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, page...) // it fails for unknown types
-	var all []memstore.Exposed
-	for _, s := range samples {
-		b := labels.NewScratchBuilder(len(s.Metric))
-		for name, v := range s.Metric {
-			b.Add(string(name), string(v))
+// known are the labels of series that were parsed before, by their text.
+var known sync.Map
+
+// parse reads an exposition without timestamps. Only its values change from scrape to scrape,
+// so each series is parsed once.
+func parse(page []byte) ([]memstore.Exposed, error) {
+	all := []memstore.Exposed{}
+	for line := range strings.Lines(string(page)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
 		}
-		b.Sort()
-		all = append(all, memstore.Exposed{Labels: b.Labels(), Value: float64(s.Value)})
+		at := max(strings.LastIndexByte(line, ' '), 0)
+		series, found := known.Load(line[:at])
+		if !found {
+			parsed, err := parser.NewParser(parser.Options{}).ParseMetric(line[:at])
+			if err != nil {
+				return nil, fmt.Errorf("parsing an exposition: %s: %w", line, err)
+			}
+			series = parsed
+			known.Store(strings.Clone(line[:at]), series)
+		}
+		v, err := strconv.ParseFloat(line[at+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("parsing an exposition: %s: %w", line, err)
+		}
+		all = append(all, memstore.Exposed{Labels: series.(labels.Labels), Value: v})
 	}
-	return all
+	return all, nil
+}
+
+// gather is a registry's page.
+func gather(registry prometheus.Gatherer) ([]memstore.Exposed, error) {
+	families, err := registry.Gather()
+	if err != nil {
+		return nil, err
+	}
+	var page bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&page, f); err != nil {
+			return nil, err
+		}
+	}
+	return parse(page.Bytes())
 }

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/replay"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // self is an exporter's page about itself: of one that ran for a moment in real time,
@@ -24,7 +25,7 @@ import (
 // part that keeps these series. Names, types and labels are the exporter's; how often
 // and how long it read is a fake's, since a busy machine reads later and drops what is
 // stale by then.
-type self struct{ page []byte }
+type self struct{ page []memstore.Exposed }
 
 // running is how long every exporter had run when a recording begins.
 const running = 10 * time.Minute
@@ -53,56 +54,41 @@ func newSelf() (*self, error) {
 	wait, stop := context.WithTimeoutCause(ctx, time.Minute, errors.New("the exporter's source is not up after a minute"))
 	defer stop()
 	return s, await.Until(wait, func(context.Context) error {
-		if s.page, err = scraped(n); err != nil {
+		w := httptest.NewRecorder()
+		n.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		if w.Code != http.StatusOK {
+			return await.Final(fmt.Errorf("scraping the exporter: %d %s", w.Code, w.Body))
+		}
+		page, err := parse(w.Body.Bytes())
+		if err != nil {
 			return await.Final(err)
 		}
-		up, err := s.up()
-		if err == nil && !up {
+		if !slices.ContainsFunc(page, func(e memstore.Exposed) bool { return nameOf(e) == metric.ExporterUp.Name && e.Value == 1 }) {
 			return errors.New("not up")
 		}
-		return await.Final(err)
+		s.page = slices.DeleteFunc(page, func(e memstore.Exposed) bool { return !strings.HasPrefix(nameOf(e), "gpuscale_exporter_") })
+		return nil
 	})
 }
 
-func scraped(n *node.Node) ([]byte, error) {
-	w := httptest.NewRecorder()
-	n.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if w.Code != http.StatusOK {
-		return nil, fmt.Errorf("scraping the exporter: %d %s", w.Code, w.Body)
-	}
-	return w.Body.Bytes(), nil
-}
+func nameOf(e memstore.Exposed) string { return e.Labels.Get(labels.MetricName) }
 
-// up reports whether the source answers, by the page.
-func (s *self) up() (bool, error) {
-	families, err := parse(s.page)
-	return slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
-		return f.GetName() == metric.ExporterUp.Name && f.GetMetric()[0].GetGauge().GetValue() == 1
-	}), err
-}
-
-// expose returns the families about an exporter that serves so many series: it has
-// read once for each scrape, and nothing was left out.
-func (s *self) expose(at time.Time, series int) ([]*dto.MetricFamily, error) {
-	all, err := parse(s.page)
-	if err != nil {
-		return nil, err
-	}
-	own := slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "gpuscale_exporter_") })
-	passes := uint64(at.Sub(begin.Add(-running)) / interval)
-	for _, f := range own {
-		for _, m := range f.GetMetric() {
-			switch {
-			case m.Histogram != nil:
-				m.Histogram.SampleCount = &passes
-			case f.GetName() == metric.ExporterSeries.Name:
-				m.Gauge.Value = new(float64(series))
-			case f.GetName() == metric.ExporterReads.Name && m.GetLabel()[0].GetValue() == "ok":
-				m.Counter.Value = new(float64(passes))
-			case m.Counter != nil:
-				m.Counter.Value = new(0.0)
-			}
+// expose returns the series about an exporter that serves so many series: it has read once
+// for each scrape, and nothing was left out.
+func (s *self) expose(at time.Time, series int) []memstore.Exposed {
+	passes := float64(at.Sub(begin.Add(-running)) / interval)
+	own := slices.Clone(s.page)
+	for i := range own {
+		e := &own[i]
+		name := nameOf(*e)
+		switch _, _, part := histogram(name); {
+		case part, name == metric.ExporterReads.Name && e.Labels.Get(metric.LabelResult) == "ok":
+			e.Value = passes // of a histogram the count, by which steadied sets the rest
+		case name == metric.ExporterSeries.Name:
+			e.Value = float64(series)
+		case strings.HasSuffix(name, "_total"):
+			e.Value = 0
 		}
 	}
-	return steadied(own), nil
+	return steadied(own)
 }

@@ -89,14 +89,6 @@ func (s State) Storage(honorLabels bool) storage.Queryable {
 	return v
 }
 
-// Forged is Storage with a scraped pod of a tenant that exposes every series of the state as well, with
-// the values that value makes of the true ones.
-func (s State) Forged(honorLabels bool, value func(float64) float64) storage.Queryable {
-	v := s.Storage(honorLabels).(view)
-	v.forged = value
-	return v
-}
-
 // Without returns the state without one metric family: a histogram goes with its
 // buckets, sum and count.
 func (s State) Without(family string) State {

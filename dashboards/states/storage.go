@@ -6,10 +6,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/gpuscale/gpuscale/dashboards/rules"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
@@ -18,31 +16,6 @@ type view struct {
 	*memstore.DB
 	without []string
 	rules   *ruled // the rules' series; nil for none
-	forged  func(float64) float64
-}
-
-// ours reports whether a family is of one of our programs. A model server's page is its tenant's.
-func ours(family string) bool {
-	_, found := metric.Find(family)
-	return found || strings.HasPrefix(family, "DCGM_") || family == "up"
-}
-
-// tenant are the labels that Prometheus gives to what a tenant's page shows.
-func tenant(ls labels.Labels) labels.Labels {
-	b := labels.NewBuilder(ls)
-	if moved := ls.Get("namespace"); moved != "" && ls.Get("exported_namespace") == "" {
-		b.Set("exported_namespace", moved)
-	}
-	return b.Set("namespace", "tenant").Set("job", "pods").Set("instance", "10.6.6.6:80").Labels()
-}
-
-// forge returns a series as a tenant's page shows it, with other values.
-func (v view) forge(s *memstore.Recorded) storage.Series {
-	points := make([]chunks.Sample, len(s.Points))
-	for i, p := range s.Points {
-		points[i] = memstore.Float{Milli: p.T(), Value: v.forged(p.F())}
-	}
-	return storage.NewListSeries(tenant(s.Labels), points)
 }
 
 // hidden reports whether a series of this name is of a family left out.
@@ -79,9 +52,6 @@ func (v view) selected(_, _ int64, matchers []*labels.Matcher) []storage.Series 
 		for _, s := range all {
 			if memstore.Matches(s.Labels, matchers) {
 				out = append(out, storage.NewListSeries(s.Labels, s.Points))
-			}
-			if v.forged != nil && ours(familyOf(v.DB, name)) && memstore.Matches(tenant(s.Labels), matchers) {
-				out = append(out, v.forge(s))
 			}
 		}
 	}

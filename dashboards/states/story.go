@@ -107,12 +107,12 @@ func (c *cluster) memoryErrors(dev string, words []string) error {
 	if len(words) != 2 {
 		return fmt.Errorf("want a GPU, single-bit and double-bit errors")
 	}
-	single, err := strconv.Atoi(words[0])
+	corrected, err := strconv.Atoi(words[0])
 	if err != nil {
 		return err
 	}
-	fake, err := strconv.Atoi(words[1])
-	c.ecc[dev] = ecc{single, fake}
+	uncorrected, err := strconv.Atoi(words[1])
+	c.ecc[dev] = ecc{corrected, uncorrected}
 	return err
 }
 

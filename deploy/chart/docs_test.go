@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/gpuscale/gpuscale/deploy/chart"
 )
 
 var (
@@ -72,15 +70,4 @@ func has(values map[string]any, path []string) bool {
 func nest(path, value string) string {
 	keys := strings.Split(path, ".")
 	return strings.Join(keys, ": {") + ": " + value + strings.Repeat("}", len(keys)-1)
-}
-
-// TestEveryCombinationIsNamedOnce: the tests' names are the combinations'.
-func TestEveryCombinationIsNamedOnce(t *testing.T) {
-	seen := map[string]bool{}
-	for _, c := range chart.Combinations() {
-		if seen[c.Name] {
-			t.Errorf("%q is there twice", c.Name)
-		}
-		seen[c.Name] = true
-	}
 }

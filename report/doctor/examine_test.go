@@ -143,8 +143,7 @@ func read(t *testing.T, f *Facts, text string, without ...string) {
 		"Job":                            &f.Workloads,
 	}
 	for doc := range strings.SplitSeq(text, "\n---\n") {
-		var head metav1.PartialObjectMetadata
-		must(t, yaml.Unmarshal([]byte(doc), &head))
+		head := decoded(t, doc, reflect.TypeFor[metav1.PartialObjectMetadata]()).Interface().(*metav1.PartialObjectMetadata)
 		skip := false
 		for _, w := range without {
 			skip = skip || w == head.Kind+"/"+head.Name
@@ -170,8 +169,7 @@ func read(t *testing.T, f *Facts, text string, without ...string) {
 func put(t *testing.T, list any, doc string) {
 	t.Helper()
 	all := reflect.ValueOf(list).Elem()
-	one := reflect.New(all.Type().Elem().Elem())
-	must(t, yaml.Unmarshal([]byte(doc), one.Interface()))
+	one := decoded(t, doc, all.Type().Elem().Elem())
 	name := func(v reflect.Value) string {
 		o := v.Interface().(metav1.ObjectMetaAccessor).GetObjectMeta()
 		return o.GetNamespace() + "/" + o.GetName()
@@ -183,6 +181,25 @@ func put(t *testing.T, list any, doc string) {
 		}
 	}
 	all.Set(reflect.Append(all, one))
+}
+
+// documents are what has been decoded, by type and text: scenarios share objects, which
+// checks do not change.
+var documents = map[reflect.Type]map[string]reflect.Value{}
+
+// decoded is a pointer to what a document says.
+func decoded(t *testing.T, doc string, of reflect.Type) reflect.Value {
+	t.Helper()
+	if documents[of] == nil {
+		documents[of] = map[string]reflect.Value{}
+	}
+	v, known := documents[of][doc]
+	if !known {
+		v = reflect.New(of)
+		must(t, yaml.Unmarshal([]byte(doc), v.Interface()))
+		documents[of][doc] = v
+	}
+	return v
 }
 
 // answers puts Prometheus' answers into facts; a source that is named without a

@@ -69,13 +69,13 @@ func hpaInactive(l *look) {
 		return
 	}
 	serving := l.serving()
-	allocatedTo, _ := l.scalers()
+	scalers, _ := l.scalers()
 	ours := len(l.programs("adapter")) > 0
 	for _, h := range hpas {
 		for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.ScalingActive, autoscalingv2.AbleToScale} {
 			c := condition(h, kind)
 			if c == nil || c.Status != corev1.ConditionFalse || ours && l.elsewhere(h, c.Reason, serving) ||
-				c.Reason == "AmbiguousSelector" && len(allocatedTo[targetOf(h)]) > 1 {
+				c.Reason == "AmbiguousSelector" && len(scalers[targetOf(h)]) > 1 {
 				continue
 			}
 			f := Finding{
@@ -143,13 +143,13 @@ func more(n int32) int32 { return n + max(1, n/2) }
 type target struct{ namespace, kind, name string }
 
 // scalers of each target, and the targets in order of appearance.
-func (l *look) scalers() (allocatedTo map[target][]string, order []target) {
-	allocatedTo = map[target][]string{}
+func (l *look) scalers() (scalers map[target][]string, order []target) {
+	scalers = map[target][]string{}
 	put := func(t target, who string) {
-		if len(allocatedTo[t]) == 0 {
+		if len(scalers[t]) == 0 {
 			order = append(order, t)
 		}
-		allocatedTo[t] = append(allocatedTo[t], who)
+		scalers[t] = append(scalers[t], who)
 	}
 	for _, h := range l.f.HPAs {
 		// KEDA's own HPA stands for its ScaledObject.
@@ -161,7 +161,7 @@ func (l *look) scalers() (allocatedTo map[target][]string, order []target) {
 	for _, s := range l.f.ScaledObjects {
 		put(target{s.Namespace, cmp.Or(s.Spec.ScaleTargetRef.Kind, "Deployment"), s.Spec.ScaleTargetRef.Name}, "ScaledObject "+s.Name)
 	}
-	return allocatedTo, order
+	return scalers, order
 }
 
 func targetOf(h *hpa) target {
@@ -169,9 +169,9 @@ func targetOf(h *hpa) target {
 }
 
 func hpaTwoScalers(l *look) {
-	allocatedTo, order := l.scalers()
+	scalers, order := l.scalers()
 	for _, t := range order {
-		who := allocatedTo[t]
+		who := scalers[t]
 		if len(who) < 2 {
 			continue
 		}

@@ -103,7 +103,7 @@ func (b *book) places(a query.Answers, f *flow, known int) map[[2]string][]float
 		key := Key{Pool: pm[0], Model: pm[1]}
 		if place.Allocated() {
 			key.Tenant = name(line.Labels.Get(metric.LabelTenant))
-			key.Namespace = name(line.Labels.Get(a.Dialect.AllocatedTo()))
+			key.Namespace = name(line.Labels.Get(a.Dialect.AutoscalerNamespace()))
 		}
 		who := replica(line.Labels)
 		values := Values(line, g)

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -55,28 +54,31 @@ func (h Hours) place(word string) Place {
 func (h Hours) unused() (share, money Number) {
 	free := h.place("free")
 	share, money = free.Share, free.Money
-	for _, word := range scarce {
-		p := h.place(word)
-		if _, ok := p.Hours.Get(); ok {
+	for _, p := range []Place{h.place("fragmented"), h.place("stranded")} {
+		if _, ok := p.Hours.Get(); ok { // its money may be unknown, and the sum with it
 			share, money = share.Plus(p.Share), money.Plus(p.Money)
 		}
 	}
 	return share, money
 }
 
-// scarce are the places that only the autoscaler distinguishes from free.
-var scarce = []string{"fragmented", "stranded"}
-
 // Unused is the share of the time not allocated, of those of Shown.
 func Unused(shown map[string]Number) Number {
-	sum := shown["free"]
-	for _, word := range scarce {
-		if v, ok := shown[word].Get(); ok {
+	return addKnown(shown["free"], shown["fragmented"], shown["stranded"])
+}
+
+// addKnown is a number and those of the others that are known.
+func addKnown(sum Number, others ...Number) Number {
+	for _, n := range others {
+		if v, ok := n.Get(); ok {
 			sum = sum.Plus(Known(v))
 		}
 	}
 	return sum
 }
+
+// mostBroken is the share of hours on broken GPUs and nodes that the answer passes over.
+const mostBroken = 0.01
 
 // mostDark is the largest share of hours of unknown use for which the others still
 // represent all.
@@ -124,18 +126,18 @@ func (m *maker) text() string {
 	}
 	var b strings.Builder
 	gpus := h.GPUs.Or(0)
-	fmt.Fprintf(&b, "%s had %s %s on average", m.span(), figure(gpus), plural(gpus, "GPU", "GPUs"))
+	fmt.Fprintf(&b, "%s had %s %s on average", m.span(), digits(gpus), plural(gpus, "GPU", "GPUs"))
 	if m.l.Blank > 0.01*m.a.Window.Length().Seconds() {
 		fmt.Fprintf(&b, " in the %s with a record", Duration(m.r.Window.Hours-m.l.Blank/hour))
 	}
-	fmt.Fprintf(&b, ", %s GPU-hours", figure(capacity))
+	fmt.Fprintf(&b, ", %s GPU-hours", digits(capacity))
 	if v, ok := h.Money.Get(); ok {
-		fmt.Fprintf(&b, " worth %s %s", figure(v), m.r.Currency)
+		fmt.Fprintf(&b, " worth %s %s", digits(v), m.r.Currency)
 	}
 	b.WriteString(". ")
 	shown := h.Shown()
 	if _, ok := shown["busy"].Get(); ok && h.dark() <= mostDark {
-		fmt.Fprintf(&b, "In %s of them a pod computed, in %s such a pod was between work; %s were allocated to pods that hardly computed",
+		fmt.Fprintf(&b, "Pods computed in %s of them and were between work in %s; %s were allocated to pods that hardly computed",
 			Tenths(shown["busy"]), Tenths(shown["slack"]), Tenths(shown["idle"]))
 	} else {
 		b.WriteString("The use of what was allocated is not known")
@@ -143,65 +145,21 @@ func (m *maker) text() string {
 	if v := Unused(shown); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
 		fmt.Fprintf(&b, ", %s were not allocated", Tenths(v))
 	}
+	if v := addKnown(shown["sick"], shown["unready"]); v.Or(0) >= mostBroken {
+		fmt.Fprintf(&b, ", %s were on broken GPUs or nodes", Tenths(v))
+	}
 	b.WriteString(". ")
 	if waited, ok := m.r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
-		fmt.Fprintf(&b, "Demand for %s GPU-hours was unserved. ", figure(waited))
+		fmt.Fprintf(&b, "Demand for %s GPU-hours was unserved. ", digits(waited))
 	}
 	if q := m.r.Answer.Quality; q.Grade != "good" {
-		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and the use of %s GPU-hours is unknown.", q.Grade, whole(q.Coverage.Or(0)), figure(q.Unattributed.Or(0)))
+		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and the use of %s GPU-hours is unknown.", q.Grade, percent(q.Coverage.Or(0)), digits(q.Unattributed.Or(0)))
 	}
 	return strings.TrimSpace(b.String())
 }
 
 func (m *maker) span() string {
 	return "The last " + strings.TrimPrefix(Duration(m.r.Window.Hours), "1 ") // the last hour
-}
-
-// Duration writes hours in the unit that suits them.
-func Duration(hours float64) string {
-	v, unit := hours/24, "day"
-	switch {
-	case hours < 1:
-		v, unit = hours*60, "minute"
-	case hours < 48:
-		v, unit = hours, "hour"
-	}
-	return fmt.Sprintf("%.3g %s", v, plural(v, unit, unit+"s"))
-}
-
-// figure writes a number for a sentence: three digits, or whole from 100 on.
-func figure(v float64) string {
-	if v >= 100 {
-		return Thousands(v)
-	}
-	return fmt.Sprintf("%.3g", v)
-}
-
-func whole(share float64) string {
-	switch {
-	case share > 0 && share < 0.01:
-		return fmt.Sprintf("%.1g %%", share*100)
-	case NearlyAll(share):
-		return fmt.Sprintf("%.1f %%", math.Floor(share*1000)/10)
-	}
-	return fmt.Sprintf("%.0f %%", share*100)
-}
-
-// NearlyAll says whether a share is less than the whole and would be rounded to it. It
-// is clipped instead: beside 100 % nothing else may stand.
-func NearlyAll(share float64) bool { return share >= 0.995 && share < 1-1e-8 }
-
-// Thousands writes a whole number with commas.
-func Thousands(v float64) string {
-	digits := fmt.Sprintf("%.0f", v)
-	sign := ""
-	if strings.HasPrefix(digits, "-") {
-		sign, digits = "-", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
 }
 
 // methods describes how the figures are computed.

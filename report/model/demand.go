@@ -90,7 +90,7 @@ func (m *maker) demand() Demand {
 
 func (m *maker) hpas() []HPA {
 	name := func(ls prom.Labels) string {
-		return ls.Get(m.a.Dialect.AllocatedTo()) + "\xff" + ls.Get(metric.LabelHPA)
+		return ls.Get(m.a.Dialect.AutoscalerNamespace()) + "\xff" + ls.Get(metric.LabelHPA)
 	}
 	reasons := map[string][]string{}
 	for _, l := range m.a.Lines[query.HPALimited] {
@@ -107,7 +107,7 @@ func (m *maker) hpas() []HPA {
 		why := reasons[name(l.Labels)]
 		slices.Sort(why)
 		// At its maximum an HPA has that many replicas.
-		all = append(all, HPA{Namespace: l.Labels.Get(m.a.Dialect.AllocatedTo()), Name: l.Labels.Get(metric.LabelHPA),
+		all = append(all, HPA{Namespace: l.Labels.Get(m.a.Dialect.AutoscalerNamespace()), Name: l.Labels.Get(metric.LabelHPA),
 			AtMax: Known(float64(len(at)) * m.coarse.Step.Hours()), Max: Known(at[len(at)-1]), Reasons: strings.Join(slices.Compact(why), ", ")})
 	}
 	most(all, func(h HPA) Number { return h.AtMax }, func(h HPA) string { return h.Namespace + "/" + h.Name })

@@ -246,17 +246,6 @@ func ahead(reach time.Duration) time.Duration {
 	return 15 * time.Hour
 }
 
-// inTime formats a time ahead.
-func inTime(days float64) string {
-	switch {
-	case days*24 < 2:
-		return fmt.Sprintf("%.0f minutes", days*24*60)
-	case days < 2:
-		return fmt.Sprintf("%.0f hours", days*24)
-	}
-	return fmt.Sprintf("%.1f days", days)
-}
-
 // manyPoints is how many values a forecast is computed from: hourly ones of a month.
 const manyPoints = 720
 
@@ -298,7 +287,7 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 	}
 	last := o.Ahead[len(o.Ahead)-1].At.Sub(now)
 	days := func(d time.Duration) float64 { return d.Hours() / 24 }
-	never := Unknown(fmt.Sprintf("not within the %s looked ahead", inTime(days(last))))
+	never := Unknown(fmt.Sprintf("not within the %s looked ahead", Duration(last.Hours())))
 	when := func(of func(Band) Number) Number {
 		for _, b := range o.Ahead {
 			// Just below counts: a band never exceeds the values it was computed from.
@@ -315,13 +304,13 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 	lastDay, sure := e.Latest.Get()
 	switch {
 	case !soon:
-		e.Text = fmt.Sprintf("Not within the %s looked ahead.", inTime(days(last)))
+		e.Text = fmt.Sprintf("Not within the %s looked ahead.", Duration(last.Hours()))
 	case sure && lastDay == first:
-		e.Text = fmt.Sprintf("Within %s.", inTime(first))
+		e.Text = fmt.Sprintf("Within %s.", Duration(24*first))
 	case sure:
-		e.Text = fmt.Sprintf("In %s to %s.", inTime(first), inTime(lastDay))
+		e.Text = fmt.Sprintf("In %s to %s.", Duration(24*first), Duration(24*lastDay))
 	default:
-		e.Text = fmt.Sprintf("In %s at the earliest; it may not happen within the %s looked ahead.", inTime(first), inTime(days(last)))
+		e.Text = fmt.Sprintf("In %s at the earliest; it may not happen within the %s looked ahead.", Duration(24*first), Duration(last.Hours()))
 	}
 	if last < reach {
 		e.Text += " Beyond that there is not enough data."

@@ -147,10 +147,3 @@ func (m *maker) buckets() []Bucket {
 	}
 	return all
 }
-
-func percent(share float64) string {
-	if NearlyAll(share) {
-		return whole(share)
-	}
-	return fmt.Sprintf("%.3g %%", 100*share)
-}

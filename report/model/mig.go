@@ -43,7 +43,7 @@ type Instance struct {
 	AllocatedTo string `json:"allocatedTo" doc:"namespace/pod, of several the first and how many more; empty where it is free."`
 }
 
-// Fragmentation is how scattered the free slices of a model's repartition GPUs are.
+// Fragmentation is how scattered the free slices of a model's MIG GPUs are.
 type Fragmentation struct {
 	Model string `json:"model"`
 	GPUs  int    `json:"gpus"`

@@ -58,7 +58,7 @@ func (m *maker) raiseHPAs() []Action {
 			continue
 		}
 		kind := func(k string) string {
-			return "max by (" + d.AllocatedTo() + ", " + metric.LabelHPA + ") (" + d.Select(metric.AutoscalerHPAReplicas.Name, query.Equal(d.AllocatedTo(), h.Namespace), query.Equal(metric.LabelHPA, h.Name), query.Equal(metric.LabelKind, k)) + ")"
+			return "max by (" + d.AutoscalerNamespace() + ", " + metric.LabelHPA + ") (" + d.Select(metric.AutoscalerHPAReplicas.Name, query.Equal(d.AutoscalerNamespace(), h.Namespace), query.Equal(metric.LabelHPA, h.Name), query.Equal(metric.LabelKind, k)) + ")"
 		}
 		all = append(all, m.action(Action{
 			Kind: "raise-hpa", Effect: serves, Title: fmt.Sprintf("HPA %s/%s ran at its maximum", h.Namespace, h.Name), Hours: h.AtMax,
@@ -108,26 +108,11 @@ func (m *maker) shrink() []Action {
 			Title: fmt.Sprintf("Pool %s keeps %.0f %s that no pod needed 95 %% of the time", p.Pool, nodes, plural(nodes, "node", "nodes")),
 			Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours),
 			Patch: fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, text.Quote(p.Pool), low-nodes),
-			Risk:  fmt.Sprintf("The next demand is pending until a node is ready: %s at the median.", waitText(p.ReadyP50)),
+			Risk:  fmt.Sprintf("The next demand is pending until a node is ready (median: %s).", Seconds(p.ReadyP50)),
 			Query: fmt.Sprintf("clamp_max(floor(quantile_over_time(%g, %s) / %g), %g) * %g", q, query.Over(expression, w.Length(), w.Coarse), size, low, size*w.Length().Hours()),
 		}, p.Pool))
 	}
 	return all
-}
-
-func waitText(n Number) string {
-	v, ok := n.Get()
-	if !ok {
-		return "for an unknown time"
-	}
-	return fmt.Sprintf("%.3g s", v)
-}
-
-func plural(n float64, one, more string) string {
-	if n == 1 {
-		return one
-	}
-	return more
 }
 
 // scattered is about free GPUs that fit no pending pod, by pool.

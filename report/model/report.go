@@ -3,7 +3,6 @@ package model
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -161,20 +160,4 @@ func (h Hours) Shown() map[string]Number {
 		shown[p.Place] = Known(n * tenth)
 	}
 	return shown
-}
-
-// Tenths writes a share of Shown, or a sum of such shares.
-func Tenths(n Number) string {
-	v, ok := n.Get()
-	switch {
-	case !ok:
-		return "n/a"
-	case v < 1e-7:
-		return "0 %"
-	case v < tenth-1e-9:
-		return "< 0.1 %"
-	case v > 1-tenth/2:
-		return "100 %"
-	}
-	return fmt.Sprintf("%.1f %%", 100*v)
 }

@@ -196,11 +196,11 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 		return "max " + by(append(append([]string{}, replica...), labels...)...) + " (" + d.Select(desc.Name+suffix) + ")"
 	}
 	hpa := func(kind string) string {
-		return max([]string{d.AllocatedTo(), metric.LabelHPA}, metric.AutoscalerHPAReplicas, Equal(metric.LabelKind, kind))
+		return max([]string{d.AutoscalerNamespace(), metric.LabelHPA}, metric.AutoscalerHPAReplicas, Equal(metric.LabelKind, kind))
 	}
 	return []Ask{
 		{Capacity, Ledger, FromAutoscaler, counter(metric.AutoscalerCapacityGPUSeconds, "", metric.LabelPool, metric.LabelModel), "GPU time of the capacity"},
-		{Places, Ledger, FromAutoscaler, counter(metric.AutoscalerGPUSeconds, "", metric.LabelPool, metric.LabelModel, metric.LabelTenant, d.AllocatedTo(), metric.LabelPlace), "the same by place"},
+		{Places, Ledger, FromAutoscaler, counter(metric.AutoscalerGPUSeconds, "", metric.LabelPool, metric.LabelModel, metric.LabelTenant, d.AutoscalerNamespace(), metric.LabelPlace), "the same by place"},
 		{GPUs, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelModel, metric.LabelState}, metric.AutoscalerGPUs), "GPUs by state"},
 		{Stranded, Coarse, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelCause}, metric.AutoscalerStrandedGPUs), "why free GPUs serve no pod"},
 		{Tenants, Coarse, FromAutoscaler, max([]string{metric.LabelTenant, metric.LabelKind}, metric.AutoscalerTenantGPUs), "quotas and their use"},
@@ -208,7 +208,7 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 		{PoolPrice, Now, FromAutoscaler, max([]string{metric.LabelPool, metric.LabelSpot}, metric.AutoscalerPoolPrice), "price of a node"},
 		{Waiting, Coarse, FromAutoscaler, max([]string{metric.LabelShape, metric.LabelReason}, metric.AutoscalerPendingGPUs), "GPUs that unserved pending pods request"},
 		{HPAAtMax, Coarse, FromAutoscaler, hpa("current") + " >= " + hpa("max"), "HPAs at their maximum"},
-		{HPALimited, Coarse, FromAutoscaler, max([]string{d.AllocatedTo(), metric.LabelHPA, metric.LabelReason}, metric.AutoscalerHPALimited), "HPAs that are limited, by reason"},
+		{HPALimited, Coarse, FromAutoscaler, max([]string{d.AutoscalerNamespace(), metric.LabelHPA, metric.LabelReason}, metric.AutoscalerHPALimited), "HPAs that are limited, by reason"},
 		{PodWait, Coarse, FromAutoscaler, counter(metric.AutoscalerPodPendingSeconds, "_bucket", metric.LabelTenant, "le"), "time from a pod's creation until it was bound"},
 		{NodeReady, Coarse, FromAutoscaler, counter(metric.AutoscalerNodeReady, "_bucket", metric.LabelPool, "le"), "time until a node was ready"},
 		{Decisions, Coarse, FromAutoscaler, counter(metric.AutoscalerDecisionSeconds, "_bucket", "le"), "time until an action"},

@@ -47,8 +47,8 @@ func (d Dialect) Pod() string { return spell(metric.LabelPod, d.ExporterMoved) }
 // Container is the label of the container in the exporter's series.
 func (d Dialect) Container() string { return spell(metric.LabelContainer, d.ExporterMoved) }
 
-// AllocatedTo is the label of the pod's namespace in the autoscaler's series.
-func (d Dialect) AllocatedTo() string { return spell(metric.LabelNamespace, d.AutoscalerMoved) }
+// AutoscalerNamespace is the label of the pod's namespace in the autoscaler's series.
+func (d Dialect) AutoscalerNamespace() string { return spell(metric.LabelNamespace, d.AutoscalerMoved) }
 
 func spell(label string, moved bool) string {
 	if moved {

@@ -33,7 +33,7 @@ func HTML(w io.Writer, r model.Report) error {
 }
 
 var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
-	"time": Time, "share": Share, "hours": Hours, "money": Money, "visible": Visible, "hoursOf": HoursOf, "code": Code,
+	"time": Time, "share": model.Share, "hours": model.Digits, "money": model.Money, "visible": Visible, "hoursOf": HoursOf, "code": Code,
 	"known": func(n model.Number) bool { _, ok := n.Get(); return ok },
 	"why":   model.Number.Why,
 	"inc":   func(i int) int { return i + 1 }, "device": device, "outlook": outlook,
@@ -67,7 +67,7 @@ func figures(r model.Report) []figure {
 	written := map[string]model.Number{"busy": shown["busy"], "idle": shown["idle"], "free": model.Unused(shown)}
 	var all []figure
 	for i, mark := range []string{"all", "busy", "idle", "free", "wait"} {
-		f := figure{r.Answer.Figures[i], mark, Hours(r.Answer.Figures[i].Value)}
+		f := figure{r.Answer.Figures[i], mark, model.Digits(r.Answer.Figures[i].Value)}
 		if _, known := f.Value.Get(); known && f.Unit == "share" {
 			f.Text = model.Tenths(written[mark])
 		}

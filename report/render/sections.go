@@ -53,7 +53,7 @@ func rows[T any](all []T, row func(T) []Cell) (out [][]Cell) {
 	return out
 }
 
-func whole(n int) Cell { return number(model.Known(float64(n)), Count) }
+func whole(n int) Cell { return digits(model.Known(float64(n))) }
 
 func quality(q model.Quality) Table {
 	t := Table{Name: "quality", Title: "Data quality", Columns: columns("", "")}
@@ -61,8 +61,8 @@ func quality(q model.Quality) Table {
 		t.Rows = append(t.Rows, rows(values, func(v string) []Cell { return []Cell{word(name), word(v)} })...)
 	}
 	add("Grade", q.Grade)
-	add("Record of the window", Share(q.Coverage))
-	add("GPU-hours not attributed", Hours(q.Unattributed))
+	add("Record of the window", model.Share(q.Coverage))
+	add("GPU-hours not attributed", model.Digits(q.Unattributed))
 	add("Source", q.Source)
 	add("Prices", q.Prices)
 	for _, g := range q.Gaps {
@@ -78,9 +78,9 @@ func quality(q model.Quality) Table {
 func hours(r model.Report) Table {
 	h, shown := r.Hours, r.Hours.Shown()
 	t := Table{Name: "hours", Title: "GPU-hours by place", From: ofLedger, Columns: columns("Place", "GPU-hours>", "Share>", "Money$", "Meaning"), Rows: rows(h.Places, func(p model.Place) []Cell {
-		return []Cell{word(p.Name), number(p.Hours, Hours), number(shown[p.Place], model.Tenths), number(p.Money, Money), word(p.Meaning)}
+		return []Cell{word(p.Name), digits(p.Hours), number(shown[p.Place], model.Tenths), money(p.Money), word(p.Meaning)}
 	})}
-	t.Rows = append(t.Rows, []Cell{word("Sum"), number(h.Sum, Hours), number(h.Sum.Over(h.Capacity), Share), number(h.Money, Money), word("the capacity is " + Hours(h.Capacity))})
+	t.Rows = append(t.Rows, []Cell{word("Sum"), digits(h.Sum), share(h.Sum.Over(h.Capacity)), money(h.Money), word("the capacity is " + model.Digits(h.Capacity))})
 	return t
 }
 
@@ -89,7 +89,7 @@ func demand(d model.Demand) []Table {
 		return nil
 	}
 	wait := func(x model.Wait) []Cell {
-		return []Cell{word(x.Of), number(x.Count, Count), number(x.P50, Seconds), number(x.P95, Seconds), number(x.P99, Seconds)}
+		return []Cell{word(x.Of), digits(x.Count), seconds(x.P50), seconds(x.P95), seconds(x.P99)}
 	}
 	d.Decision.Of = "until an action for a pod"
 	return []Table{
@@ -97,14 +97,14 @@ func demand(d model.Demand) []Table {
 			From: []query.ID{query.PodWait, query.PodWaitNative, query.Decisions, query.DecisionsNative}, Rows: append(rows(d.Waits, wait), wait(d.Decision))},
 		{Name: "unmet", Title: "Unserved demand", Empty: "All demand was served.", Columns: columns("Shape", "Reason", "GPU-hours>", "Peak GPUs>"), From: []query.ID{query.Waiting},
 			Rows: rows(d.Unmet, func(x model.Unmet) []Cell {
-				return []Cell{word(x.Shape), word(x.Reason), number(x.Hours, Hours), number(x.Peak, Count)}
+				return []Cell{word(x.Shape), word(x.Reason), digits(x.Hours), digits(x.Peak)}
 			})},
 		{Name: "hpas", Title: "HPAs at their maximum", Empty: "No HPA reached its maximum.", Columns: columns("HPA", "Hours>", "Replicas>", "Limited by"), From: []query.ID{query.HPAAtMax, query.HPALimited},
 			Rows: rows(d.HPAs, func(x model.HPA) []Cell {
-				return []Cell{word(x.Namespace + "/" + x.Name), number(x.AtMax, Hours), number(x.Max, Count), word(x.Reasons)}
+				return []Cell{word(x.Namespace + "/" + x.Name), digits(x.AtMax), digits(x.Max), word(x.Reasons)}
 			})},
 		{Name: "refused", Title: "Pods pending because of a quota", Empty: "No pod was pending because of a quota.", Columns: columns("Reason", "Pod-hours>"), From: []query.ID{query.Refused},
-			Rows: rows(d.Refused, func(x model.Refused) []Cell { return []Cell{word(x.Reason), number(x.PodHours, Hours)} })},
+			Rows: rows(d.Refused, func(x model.Refused) []Cell { return []Cell{word(x.Reason), digits(x.PodHours)} })},
 	}
 }
 
@@ -112,18 +112,18 @@ func use(u model.Use) []Table {
 	return []Table{
 		{Name: "tenants", Title: "Quotas, in GPUs, means over the window", Columns: columns("Tenant", "Guaranteed>", "Limit>", "Used>", "Borrowed>", "Lent>", "Pending>"), From: []query.ID{query.Tenants},
 			Rows: rows(u.Tenants, func(x model.Tenant) []Cell {
-				return []Cell{word(x.Tenant), number(x.Guaranteed, Count), number(x.Limit, Count), number(x.Used, Count), number(x.Borrowed, Count), number(x.Lent, Count), number(x.Pending, Count)}
+				return []Cell{word(x.Tenant), digits(x.Guaranteed), digits(x.Limit), digits(x.Used), digits(x.Borrowed), digits(x.Lent), digits(x.Pending)}
 			})},
 		{Name: "use", Title: "Allocated GPU-hours and their use", Empty: "No GPU was allocated.", From: ofLedger,
 			Columns: columns("Tenant", "Namespace", "Model", "Allocated, GPU-hours>", "Computing>", "Idle>", "Use>", "Money$", "Idle$"),
 			Rows: rows(u.Rows, func(x model.UseRow) []Cell {
 				tenant := word(x.Tenant)
 				tenant.Picture = shares(x)
-				return []Cell{tenant, word(x.Namespace), word(x.Model), number(x.Allocated, Hours), number(x.Used, Hours), number(x.Idle, Hours), number(x.Share, Share), number(x.Money, Money), number(x.Waste, Money)}
+				return []Cell{tenant, word(x.Namespace), word(x.Model), digits(x.Allocated), digits(x.Used), digits(x.Idle), share(x.Share), money(x.Money), money(x.Waste)}
 			})},
 		{Name: "serving", Title: "Inference servers", Columns: columns("Namespace", "Models", "Tokens written>", "Allocated, GPU-hours>", "Money per million tokens$"), From: []query.ID{query.Tokens, query.TokensBeyond},
 			Rows: rows(u.Serving, func(x model.Serving) []Cell {
-				return []Cell{word(x.Namespace), word(x.Models), number(x.Tokens, Tokens), number(x.Allocated, Hours), number(x.Cost, Money)}
+				return []Cell{word(x.Namespace), word(x.Models), number(x.Tokens, model.Tokens), digits(x.Allocated), money(x.Cost)}
 			})},
 	}
 }
@@ -133,13 +133,13 @@ func pools(all []model.Pool) []Table {
 		{Name: "pools", Title: "Size and cost", Empty: "No pool is known.", From: append([]query.ID{query.PoolNodes, query.PoolPrice, query.GPUs}, ofLedger...),
 			Columns: columns("Pool", "Model", "Class", "Min>", "Max>", "Mean>", "Now>", "GPU-hours>", "Computing>", "Money$"),
 			Rows: rows(all, func(p model.Pool) []Cell {
-				return []Cell{word(p.Pool), word(p.Model), word(p.Class), number(p.Min, Count), number(p.Max, Count), number(p.Mean, Count), number(p.Now, Count), number(p.Hours, Hours), number(p.Used, Share), number(p.Money, Money)}
+				return []Cell{word(p.Pool), word(p.Model), word(p.Class), digits(p.Min), digits(p.Max), digits(p.Mean), digits(p.Now), digits(p.Hours), share(p.Used), money(p.Money)}
 			})},
 		{Name: "events", Title: "Scaling and failures", Empty: "No pool is known.",
 			From:    []query.ID{query.PoolNodes, query.Actions, query.NodeReady, query.NodeReadyNative, query.Failures, query.Interrupted, query.Backoff},
 			Columns: columns("Pool", "Scale-ups>", "Removed>", "Repartitions>", "Ready, median>", "Ready, 95 %>", "Failures>", "Failed for", "Spot interruptions>", "Hours of backoff>"),
 			Rows: rows(all, func(p model.Pool) []Cell {
-				return []Cell{word(p.Pool), number(p.Added, Count), number(p.Removed, Count), number(p.Repartitions, Count), number(p.ReadyP50, Seconds), number(p.ReadyP95, Seconds), number(p.Failures, Count), word(p.FailedFor), number(p.Interrupted, Count), number(p.BackedOff, Hours)}
+				return []Cell{word(p.Pool), digits(p.Added), digits(p.Removed), digits(p.Repartitions), seconds(p.ReadyP50), seconds(p.ReadyP95), digits(p.Failures), word(p.FailedFor), digits(p.Interrupted), digits(p.BackedOff)}
 			})},
 	}
 }
@@ -148,11 +148,11 @@ func layouts(m model.MIG) []Table {
 	all := []Table{
 		{Name: "fragmentation", Title: "Fragmentation at the end", Columns: columns("Model", "MIG GPUs>", "Slices free>", "Index>"), From: []query.ID{query.Devices, query.Instances, query.AllocatedTo},
 			Rows: rows(m.Fragmentation, func(x model.Fragmentation) []Cell {
-				return []Cell{word(x.Model), whole(x.GPUs), whole(x.Free), number(x.Index, Hours)}
+				return []Cell{word(x.Model), whole(x.GPUs), whole(x.Free), digits(x.Index)}
 			})},
 		{Name: "profiles", Title: "Instances by profile", Columns: columns("Model", "Profile", "Instances>", "Allocated>", "Allocated, mean>"), From: []query.ID{query.Devices, query.Instances, query.AllocatedTo, query.Allocated},
 			Rows: rows(m.Profiles, func(x model.Profile) []Cell {
-				return []Cell{word(x.Model), word(x.Profile), whole(x.Instances), whole(x.Allocated), number(x.Mean, Count)}
+				return []Cell{word(x.Model), word(x.Profile), whole(x.Instances), whole(x.Allocated), digits(x.Mean)}
 			})},
 	}
 	if m.RightSizeNote == "" {
@@ -162,7 +162,7 @@ func layouts(m model.MIG) []Table {
 		From:    []query.ID{query.Devices, query.AllocatedTo, query.MemoryP99, query.UseP95, query.InstUseP95},
 		Columns: columns("Workload", "Model", "Allocated", "Fits", "Memory, 99 %>", "Use, 95 %>", "Evidence, hours>", "GPU-hours saved>"),
 		Rows: rows(m.RightSize, func(x model.RightSize) []Cell {
-			return []Cell{word(x.Namespace + "/" + x.Workload), word(x.Model), word(x.From), word(x.To), number(x.Memory, Bytes), number(x.Use, Share), number(x.Evidence, Hours), number(x.Hours, Hours)}
+			return []Cell{word(x.Namespace + "/" + x.Workload), word(x.Model), word(x.From), word(x.To), number(x.Memory, model.Bytes), share(x.Use), digits(x.Evidence), digits(x.Hours)}
 		})})
 }
 
@@ -172,17 +172,17 @@ func forecasts(f model.Forecast) []Table {
 			Columns: columns("Of", "Limit>", "Until", "Expected>", "80 %, low>", "80 %, high>", "95 %, low>", "95 %, high>", "Error, MAPE>", "Against no change, MASE>", "In 80 % band>", "In 95 % band>", "Runs out"),
 			Rows: rows(f.Outlooks, func(o model.Outlook) []Cell {
 				none := model.Unknown(o.Why)
-				until, last := Cell{Text: None, Why: o.Why}, model.Band{Low: none, Expected: none, High: none, Low95: none, High95: none}
+				until, last := Cell{Text: model.None, Why: o.Why}, model.Band{Low: none, Expected: none, High: none, Low95: none, High95: none}
 				if n := len(o.Ahead); n > 0 {
 					last = o.Ahead[n-1]
 					until = word(Time(last.At))
 				}
-				return []Cell{word(o.Of), number(o.Limit, Count), until, number(last.Expected, Count), number(last.Low, Count), number(last.High, Count), number(last.Low95, Count), number(last.High95, Count),
-					number(o.Error.MAPE, Share), number(o.Error.MASE, Hours), number(o.Error.Coverage, Share), number(o.Error.Wide, Share), word(o.Exhausts.Text)}
+				return []Cell{word(o.Of), digits(o.Limit), until, digits(last.Expected), digits(last.Low), digits(last.High), digits(last.Low95), digits(last.High95),
+					share(o.Error.MAPE), digits(o.Error.MASE), share(o.Error.Coverage), share(o.Error.Wide), word(o.Exhausts.Text)}
 			})},
 		{Name: "workloads", Title: "Forecasts of the autoscaler", Columns: columns("Workload", "Low>", "Expected>", "High>", "Past error>"), From: []query.ID{query.Forecasts, query.ForecastErr},
 			Rows: rows(f.Workloads, func(x model.Workload) []Cell {
-				return []Cell{word(x.Workload), number(x.Low, Count), number(x.Expected, Count), number(x.High, Count), number(x.Error, Share)}
+				return []Cell{word(x.Workload), digits(x.Low), digits(x.Expected), digits(x.High), share(x.Error)}
 			})},
 	}
 }
@@ -198,8 +198,8 @@ func HoursOf(a model.Action) string {
 func reliability(r model.Report) []Table {
 	x := r.Reliability
 	lost := Table{Name: "lost", Title: "Lost", Columns: columns("", "GPU-hours>", "Money$"), From: ofLedger, Rows: [][]Cell{
-		{word("On sick GPUs and nodes that were not ready"), number(x.Lost, Hours), number(x.Money, Money)},
-		{word("Between errors that condemn a GPU"), number(x.MTBF, Hours), {Text: "–"}},
+		{word("On sick GPUs and nodes that were not ready"), digits(x.Lost), money(x.Money)},
+		{word("Between errors that condemn a GPU"), digits(x.MTBF), {Text: "–"}},
 	}}
 	xids := Table{Name: "xids", Title: "XID errors", Columns: columns("Code", "Count>", "GPUs>", "Nodes", "Condemns the GPU"), Empty: "None.", From: []query.ID{query.XIDs},
 		Rows: rows(x.XIDs, func(e model.XID) []Cell {
@@ -207,10 +207,10 @@ func reliability(r model.Report) []Table {
 			if e.Condemned {
 				condemned = "yes"
 			}
-			return []Cell{word(e.Code), number(e.Count, Count), whole(e.GPUs), word(few(e.Nodes)), word(condemned)}
+			return []Cell{word(e.Code), digits(e.Count), whole(e.GPUs), word(few(e.Nodes)), word(condemned)}
 		})}
 	nodes := Table{Name: "sick", Title: "Nodes with sick GPUs", Columns: columns("Node", "GPU-hours>"), Empty: "None.", From: []query.ID{query.SickNodes},
-		Rows: rows(x.Nodes, func(n model.SickNode) []Cell { return []Cell{word(n.Node), number(n.Hours, Hours)} })}
+		Rows: rows(x.Nodes, func(n model.SickNode) []Cell { return []Cell{word(n.Node), digits(n.Hours)} })}
 	if x.Missing != "" && xids.lacking(r) == "" && nodes.lacking(r) == "" {
 		return []Table{lost}
 	}

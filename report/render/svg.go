@@ -152,7 +152,7 @@ func outlook(o model.Outlook) template.HTML {
 	most *= 1.08
 	x := func(t time.Time) float64 { return width * float64(t.Sub(first)) / float64(last.Sub(first)) }
 	y := func(v float64) float64 { return height - height*v/most }
-	s := picture("outlook", fmt.Sprintf("GPUs of %s, allocated and forecast; limit %s", o.Of, Count(o.Limit)), width, height, true)
+	s := picture("outlook", fmt.Sprintf("GPUs of %s, allocated and forecast; limit %s", o.Of, model.Digits(o.Limit)), width, height, true)
 	if n := len(o.Ahead); n > 0 {
 		now := o.Past[len(o.Past)-1]
 		begin := fmt.Sprintf("M%s %s", f(x(now.At)), f(y(now.GPUs.Or(0))))

@@ -52,6 +52,11 @@ func number(n model.Number, write func(model.Number) string) Cell {
 	return Cell{Text: write(n), Why: n.Why()}
 }
 
+func digits(n model.Number) Cell  { return number(n, model.Digits) }
+func share(n model.Number) Cell   { return number(n, model.Share) }
+func money(n model.Number) Cell   { return number(n, model.Money) }
+func seconds(n model.Number) Cell { return number(n, model.Seconds) }
+
 // columns reads a heading: a name that ends in ">" stands to the right, one that ends in
 // "$" does so and is money, one that ends in "`" is code.
 func columns(names ...string) []Column {

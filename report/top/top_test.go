@@ -65,7 +65,7 @@ func TestStates(t *testing.T) {
 		}
 	}
 	if len(rows) != 7 {
-		t.Errorf("%d rows: %v; the repartition GPU itself is none, and its shared slice has two", len(rows), order)
+		t.Errorf("%d rows: %v; the MIG GPU itself is none, and its shared slice has two", len(rows), order)
 	}
 	// By namespace, the longest idle first; free ones come last.
 	if order[0] != "mig a" || order[2] != "idle idle-0" || order[6] != "free " {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/render"
 )
 
@@ -74,7 +75,7 @@ func or(s string) string { return cmp.Or(s, dash) }
 
 func ratio(v *float64) string {
 	if v == nil {
-		return render.None
+		return model.None
 	}
 	return fmt.Sprintf("%.0f %%", 100**v)
 }
@@ -90,7 +91,7 @@ func memory(r Row) string {
 	const gib = 1 << 30
 	switch {
 	case r.MemoryUsed == nil:
-		return render.None
+		return model.None
 	case r.MemoryTotal == nil:
 		return fmt.Sprintf("%.1f GiB", *r.MemoryUsed/gib)
 	}

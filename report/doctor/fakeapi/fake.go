@@ -123,6 +123,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// endlessPage is the most objects in a page of an endless list: as few as reach the caller's
+// bound of objects before that of calls.
+const endlessPage = 80
+
 // list writes one page. The token is where the next one begins.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
@@ -140,6 +144,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	next := ""
 	if slices.Contains(s.Endless, path) {
+		limit = min(limit, endlessPage)
 		items, next = slices.Repeat(items[:1], limit), strconv.Itoa(from+limit)
 	} else {
 		end := len(items)

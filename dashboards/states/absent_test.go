@@ -1,4 +1,4 @@
-package boards_test
+package states_test
 
 import (
 	"fmt"
@@ -66,16 +66,14 @@ func (r reader) name() string {
 	return fmt.Sprintf("%s/%s #%d", r.board.UID, r.panel.Title, r.query+1)
 }
 
-// readersOf are the queries that read each family, a histogram by its parts.
+// readersOf are the queries that read each family.
 func readersOf(t *testing.T) map[string][]reader {
 	t.Helper()
 	all := map[string][]reader{}
 	for _, b := range boards.All() {
 		for _, p := range panels(b) {
 			for i := range p.Queries {
-				names := familiesOf(t, b, p, i)
-				slices.Sort(names)
-				for _, family := range slices.Compact(names) {
+				for _, family := range familiesOf(t, b, p, i) {
 					all[family] = append(all[family], reader{b, p, i})
 				}
 			}
@@ -84,60 +82,46 @@ func readersOf(t *testing.T) map[string][]reader {
 	return all
 }
 
-var suffixes = []string{"", "_bucket", "_sum", "_count"}
-
-// familiesOf are the names in a query, and what they would be parts of.
+// familiesOf are the families that a panel's query reads, sorted.
 func familiesOf(t *testing.T, b board.Board, p board.Panel, query int) []string {
 	t.Helper()
 	text, err := eval.Fill(p.Queries[query].Expr, eval.All(b), eval.Window{From: time.Unix(0, 0), To: time.Unix(3600, 0), Step: time.Minute, Scrape: states.Every})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return families(t, text)
+}
+
+// families are those of the names in an expression: what each would be a part of, as a
+// histogram is, and of a rule's name what the rule reads.
+func families(t *testing.T, text string) []string {
+	t.Helper()
 	expr, err := eval.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, selectors := range parser.ExtractSelectors(expr) {
-		for _, m := range selectors {
-			if m.Name == labels.MetricName {
-				names = append(names, alternatives(m)...)
-				if r, ok := rules.Find(m.Value); ok {
-					names = append(names, madeOf(r)...)
+	var all []string
+	for _, m := range slices.Concat(parser.ExtractSelectors(expr)...) {
+		if m.Name != labels.MetricName {
+			continue
+		}
+		names := []string{m.Value}
+		if m.Type == labels.MatchRegexp {
+			names = m.SetMatches()
+		}
+		for _, name := range names {
+			if r, ok := rules.Find(name); ok {
+				all = append(all, families(t, r.Expr)...)
+			}
+			for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+				if whole, ok := strings.CutSuffix(name, suffix); ok && whole != "" {
+					all = append(all, whole)
 				}
 			}
 		}
 	}
-	return names
-}
-
-// madeOf are the families that a rule reads.
-func madeOf(r rules.Rule) []string {
-	var out []string
-	for _, name := range states.Reads(r) {
-		for _, suffix := range suffixes {
-			if whole, ok := strings.CutSuffix(name, suffix); ok && whole != "" {
-				out = append(out, whole)
-			}
-		}
-	}
-	return out
-}
-
-func alternatives(m *labels.Matcher) []string {
-	all := []string{m.Value}
-	if m.Type == labels.MatchRegexp {
-		all = m.SetMatches()
-	}
-	var out []string
-	for _, name := range all {
-		for _, suffix := range suffixes {
-			if whole, ok := strings.CutSuffix(name, suffix); ok && whole != "" {
-				out = append(out, whole)
-			}
-		}
-	}
-	return out
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // wellCells are the texts of a query's values that are shown as good.
@@ -181,32 +165,96 @@ func lookOf(r reader) (func(prom.Line) eval.Look, bool) {
 	return nil, false
 }
 
-// Every panel has something to show at some moment of some state.
-func TestEveryPanelShowsSomethingSometime(t *testing.T) {
-	never := map[string]string{
-		"gpuscale-autoscaler/What failed": "no action fails in the recordings",
+// records are the names that the rules record.
+func records() []string {
+	var all []string
+	for _, r := range rules.All() {
+		all = append(all, r.Record)
 	}
-	seen := map[string]bool{}
-	for _, s := range ruled() {
-		src := eval.Engine(s.Storage(false))
-		for end := time.Minute; end <= states.Length; end += time.Minute {
-			w := window(s)
-			w.To = s.Start().Add(end)
-			for _, b := range boards.All() {
-				for _, p := range panels(b) {
-					name := b.UID + "/" + p.Title
-					if seen[name] {
-						continue
-					}
-					a, err := eval.Ask(t.Context(), src, p, eval.All(b), w)
-					seen[name] = err == nil && len(a.Cells()) > 0
+	return all
+}
+
+func isRecord(name string) bool { return strings.Count(name, ":") == 2 }
+
+// readsRules reports whether a panel reads recording rules.
+func readsRules(t *testing.T, b board.Board, p board.Panel) (names []string) {
+	t.Helper()
+	for i := range p.Queries {
+		names = append(names, slices.DeleteFunc(familiesOf(t, b, p, i), func(name string) bool { return !isRecord(name) })...)
+	}
+	return names
+}
+
+// Every rule is read by a board, every group that is read has a tile, which shows whether it is
+// loaded, and Overview, which is for the exporter alone, reads none in other panels.
+func TestRulesOfBoards(t *testing.T) {
+	group := map[string]string{}
+	for _, g := range rules.Groups() {
+		for _, r := range g.Rules {
+			group[r.Record] = g.Name
+		}
+	}
+	read, tiled := map[string]bool{}, map[string]bool{}
+	for _, b := range boards.All() {
+		for _, p := range panels(b) {
+			for _, name := range readsRules(t, b, p) {
+				if read[name] = true; p.Title == "Recording rules" {
+					tiled[group[name]] = true
+				} else if b.UID == boards.OverviewUID {
+					t.Errorf("%s/%s reads %s: where the exporter alone is installed there are no rules", b.UID, p.Title, name)
 				}
 			}
 		}
 	}
-	for name, shown := range seen {
-		if shown == (never[name] != "") {
-			t.Errorf("%s shows something: %v; expected not: %q", name, shown, never[name])
+	for _, name := range records() {
+		if !read[name] {
+			t.Errorf("no board reads %s: Prometheus would record it for nothing", name)
+		}
+		if !tiled[group[name]] {
+			t.Errorf("no tile shows whether the rules of %s are loaded, of which %s is read", group[name], name)
+		}
+	}
+}
+
+// Where the rules are not loaded their tiles show it, and their readers show nothing in the
+// colour for good, and state that the rules may be missing.
+func TestWithoutTheRules(t *testing.T) {
+	for _, s := range states.All() {
+		src, w := eval.Engine(s.Storage(false)), window(s)
+		for _, b := range boards.All() {
+			for _, p := range panels(b) {
+				if len(readsRules(t, b, p)) == 0 {
+					continue
+				}
+				a, err := eval.Ask(t.Context(), src, p, eval.All(b), w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkWithoutRules(t, b.UID+"/"+p.Title, p.Description(), a.Cells())
+			}
+		}
+	}
+}
+
+func checkWithoutRules(t *testing.T, name, about string, cells []eval.Cell) {
+	t.Helper()
+	if strings.HasSuffix(name, "/Recording rules") {
+		for _, c := range cells {
+			if c.Text != "missing" || c.Colour != board.Watch {
+				t.Errorf("without the rules %s shows %+v", name, c)
+			}
+		}
+		if len(cells) < 2 {
+			t.Errorf("%s shows %d values of the rules", name, len(cells))
+		}
+		return
+	}
+	if !strings.Contains(about, "rules are not loaded") {
+		t.Errorf("%s does not state that the rules may be missing", name)
+	}
+	for _, c := range cells {
+		if c.Known && c.Colour == board.Good {
+			t.Errorf("%s: %q in the colour for good without the rules", name, c.Text)
 		}
 	}
 }

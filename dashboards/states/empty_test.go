@@ -1,4 +1,4 @@
-package boards_test
+package states_test
 
 import "strings"
 

@@ -1,4 +1,4 @@
-package boards_test
+package states_test
 
 import (
 	"fmt"
@@ -22,34 +22,29 @@ func window(s states.State) eval.Window {
 
 // ruled are the states with the series of our recording rules.
 func ruled() []states.State {
-	all := slices.Clone(states.All())
+	all := states.All()
 	for i := range all {
 		all[i] = all[i].WithRules()
 	}
 	return all
 }
 
-// honored are the two ways in which Prometheus can treat our labels.
-var honored = []bool{true, false}
-
-func way(honor bool) string {
-	if honor {
-		return "honor_labels"
-	}
-	return "exported_"
+// neverShown are the panels that show nothing at any moment of any state.
+var neverShown = map[string]string{
+	"gpuscale-autoscaler/What failed": "no action fails in the recordings",
 }
 
 // Every query of every panel, variable and annotation is answered in every state and
 // both ways: without an error, without NaN, without two series of one name, and not
-// empty unless the table has a reason.
+// empty unless the table has a reason. Every panel shows something at some moment.
 func TestEveryPanelInEveryState(t *testing.T) {
-	used := map[string]bool{}
+	used, shown := map[string]bool{}, map[string]bool{}
 	for _, s := range ruled() {
-		for _, honor := range honored {
-			t.Run(s.Name+"/"+way(honor), func(t *testing.T) {
+		for _, honor := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/honor_labels=%v", s.Name, honor), func(t *testing.T) {
 				src, w := eval.Engine(s.Storage(honor)), window(s)
 				for _, b := range boards.All() {
-					checkBoard(t, src, b, w, s.Name, used)
+					checkBoard(t, src, b, w, s.Name, used, shown)
 				}
 			})
 		}
@@ -59,9 +54,31 @@ func TestEveryPanelInEveryState(t *testing.T) {
 			t.Errorf("mayBeEmpty has %s, which is never empty, or no panel", key)
 		}
 	}
+	for _, b := range boards.All() {
+		for _, p := range panels(b) {
+			name := b.UID + "/" + p.Title
+			if is := shown[name] || sometime(t, b, p); is == (neverShown[name] != "") {
+				t.Errorf("%s shows something: %v; expected not: %q", name, is, neverShown[name])
+			}
+		}
+	}
 }
 
-func checkBoard(t *testing.T, src eval.Source, b board.Board, w eval.Window, state string, used map[string]bool) {
+// sometime reports whether a panel shows something in any minute of any state.
+func sometime(t *testing.T, b board.Board, p board.Panel) bool {
+	t.Helper()
+	return slices.ContainsFunc(ruled(), func(s states.State) bool {
+		src, w := eval.Engine(s.Storage(false)), window(s)
+		for w.To = s.Start().Add(time.Minute); !w.To.After(s.End()); w.To = w.To.Add(time.Minute) {
+			if a, err := eval.Ask(t.Context(), src, p, eval.All(b), w); err == nil && len(a.Cells()) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func checkBoard(t *testing.T, src eval.Source, b board.Board, w eval.Window, state string, used, shown map[string]bool) {
 	t.Helper()
 	vars := eval.All(b)
 	for _, v := range b.Vars {
@@ -88,6 +105,7 @@ func checkBoard(t *testing.T, src eval.Source, b board.Board, w eval.Window, sta
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
+		shown[name] = shown[name] || len(a.Cells()) > 0
 		checkAnswer(t, name, a, state, used)
 	}
 }

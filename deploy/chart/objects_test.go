@@ -1,6 +1,9 @@
 package chart_test
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -9,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/deploy/chart"
 )
 
-// TestOpenShift: it names users itself and refuses pods that name others, and users who
-// mounts the node's folders needs its constraint. It is known by its API.
+// TestOpenShift: it assigns users itself and refuses pods that name others; a pod that
+// mounts folders of the node needs its privileged constraint. It is known by its API.
 func TestOpenShift(t *testing.T) {
 	h := helm(t)
 	const programs = `{adapter: {enabled: true}, autoscaler: {enabled: true}, agent: {enabled: true}, report: {enabled: true}`
@@ -67,5 +70,47 @@ func TestNamespaceOverride(t *testing.T) {
 	}
 	if strings.Count(string(out), "other-place") < 30 {
 		t.Error("the other one is hardly named")
+	}
+}
+
+// TestEgressNamesPeers: no rule of a NetworkPolicy reaches everywhere, port 53 neither: it would carry
+// data out.
+func TestEgressNamesPeers(t *testing.T) {
+	policies := 0
+	for _, o := range render(t, helm(t), `{prometheus: {url: "http://p"}, adapter: {enabled: true}, autoscaler: {enabled: true}, report: {enabled: true}, networkPolicy: {enabled: true, egress: {enabled: true}}}`) {
+		if o.GetKind() != "NetworkPolicy" {
+			continue
+		}
+		policies++
+		rules, _, err := unstructured.NestedSlice(o.Object, "spec", "egress")
+		if err != nil || len(rules) == 0 {
+			t.Errorf("%s: egress %v, %v", id(o), rules, err)
+		}
+		for _, rule := range rules {
+			if to, _, err := unstructured.NestedSlice(rule.(map[string]any), "to"); err != nil || len(to) == 0 {
+				t.Errorf("%s: a rule reaches everywhere: %v", id(o), rule)
+			}
+		}
+	}
+	if policies < 3 {
+		t.Errorf("%d policies", policies)
+	}
+}
+
+// TestResourcesAreMeasured: what a program asks for stands below the figure that it
+// was set by.
+func TestResourcesAreMeasured(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("gpuscale", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`(?m)((?:^  #.*\n)*)^  resources:$`).FindAllStringSubmatch(string(text), -1)
+	for _, m := range all {
+		if !strings.Contains(m[1], "  # -- Measured") {
+			t.Errorf("resources without a figure, below %q", m[1])
+		}
+	}
+	if len(all) != 5 {
+		t.Errorf("%d programs, want 5", len(all))
 	}
 }

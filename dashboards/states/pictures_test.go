@@ -1,4 +1,4 @@
-package preview_test
+package states_test
 
 import (
 	"flag"
@@ -14,8 +14,6 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/states"
 )
 
-var update = flag.Bool("update", false, "draw docs/img/board-* again, over the recorded states")
-
 const pictures = "../../docs/img"
 
 // stateOf are the boards with pictures of another state than the healthy one.
@@ -25,7 +23,7 @@ var stateOf = map[string]string{"mig": states.MIG, "health": states.XID}
 func TestPictures(t *testing.T) {
 	for _, b := range boards.All() {
 		name := strings.TrimPrefix(b.UID, "gpuscale-")
-		if *update {
+		if flag.Lookup("update").Value.String() == "true" { // package golden's
 			drawPicture(t, b, name)
 		}
 		files, err := filepath.Glob(filepath.Join(pictures, "board-"+name+".*"))
@@ -45,10 +43,7 @@ func drawPicture(t *testing.T, b board.Board, name string) {
 	if other, ok := stateOf[name]; ok {
 		want = other
 	}
-	s, ok := states.Find(want)
-	if !ok {
-		t.Fatalf("there is no state %s", want)
-	}
+	s := find(t, want)
 	svg := preview.Board(t.Context(), eval.Engine(s.WithRules().Storage(true)), b, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
 	if err := os.WriteFile(filepath.Join(pictures, "board-"+name+".svg"), []byte(svg), 0o644); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,139 @@
+package states_test
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/query"
+	"github.com/gpuscale/gpuscale/report/render"
+	"github.com/gpuscale/gpuscale/report/top"
+)
+
+// reported are the states that the report is made of: in make test a cluster with each kind
+// of work and one without any.
+func reported() []states.State {
+	all := states.All()
+	if testall.Enabled() {
+		return all
+	}
+	return []states.State{all[1], all[3]}
+}
+
+// The report of half an hour of a cluster is the same with and without honor_labels.
+func TestReport(t *testing.T) {
+	for _, s := range reported() {
+		t.Run(s.Name, func(t *testing.T) {
+			plain, ok := report(t, s, false)
+			honored, also := report(t, s, true)
+			if !ok || !also {
+				return
+			}
+			for i, p := range plain.Hours.Places {
+				v, known := p.Hours.Get()
+				if q := honored.Hours.Places[i]; known && v < 0 || math.Abs(v-q.Hours.Or(0)) > 1e-6 {
+					t.Errorf("%s: %v hours without honor_labels, %v with it", p.Place, v, q.Hours.Or(0))
+				}
+			}
+			names := func(r model.Report) (all []string) {
+				for _, row := range r.Use.Rows {
+					if slices.Contains([]string{"gpuscale-system", "monitoring", metric.NotApplicable}, row.Namespace) {
+						t.Errorf("%s holds GPUs: it is the scrape target's namespace", row.Namespace)
+					}
+					all = append(all, row.Tenant+"/"+row.Namespace+"/"+row.Model)
+				}
+				return all
+			}
+			if a, b := names(plain), names(honored); !slices.Equal(a, b) {
+				t.Errorf("allocated to %v without honor_labels, to %v with it", a, b)
+			}
+			if err := render.HTML(&bytes.Buffer{}, plain); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// report is the report of a state; ok is false for one without a GPU.
+func report(t *testing.T, s states.State, honor bool) (r model.Report, ok bool) {
+	t.Helper()
+	w, err := query.NewWindow(s.End(), 25*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := query.Run(t.Context(), memstore.Over(s.Storage(honor)), w, query.Options{})
+	if s.Name == states.Empty && errors.Is(err, query.ErrNoData) {
+		return r, false
+	}
+	if err != nil || len(a.Problems) > 0 {
+		t.Fatal(err, a.Problems)
+	}
+	if r = model.Make(model.Input{Answers: a, Generated: s.End(), Version: "x"}); a.Autoscaler && len(r.Pools) == 0 {
+		t.Error("there is an autoscaler, and no pool")
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	if s.Name != states.Down { // there the exporter has a record of half of it
+		alike(t, a)
+	}
+	return r, true
+}
+
+// alike compares allocated GPU time by the autoscaler's counters with that by the
+// exporter's series alone.
+func alike(t *testing.T, a query.Answers) {
+	t.Helper()
+	both := ledger.Make(a).Total()
+	a.Lines = maps.Clone(a.Lines)
+	delete(a.Lines, query.Capacity)
+	delete(a.Lines, query.Places)
+	one := ledger.Make(a)
+	if err := one.Check(); err != nil {
+		t.Error(err)
+	}
+	if x, y := both[ledger.Busy], one.Total()[ledger.Busy]; math.Abs(x-y) > 0.15*x+60 {
+		t.Errorf("computing: %.0f s by the autoscaler, %.0f by the exporter", x, y)
+	}
+}
+
+// "top" shows the same with and without honor_labels.
+func TestTop(t *testing.T) {
+	for _, s := range reported() {
+		var tables []string
+		for _, honor := range []bool{true, false} {
+			d := query.Dialect{ExporterMoved: !honor}
+			var answers []prom.Vector
+			for _, q := range top.Questions(d) {
+				v, err := memstore.Query(t.Context(), engine, s.Storage(honor), q, s.End())
+				if err != nil {
+					t.Fatal(s.Name, err)
+				}
+				answers = append(answers, v)
+			}
+			rows, _ := top.Rows(answers, d, "")
+			if (len(rows) == 0) != (s.Name == states.Empty || s.Name == states.Down) {
+				t.Errorf("%s: %d rows", s.Name, len(rows))
+			}
+			var b bytes.Buffer
+			if err := top.Write(&b, rows, "table"); err != nil {
+				t.Fatal(err)
+			}
+			tables = append(tables, b.String())
+		}
+		if tables[0] != tables[1] {
+			t.Errorf("%s: with honor_labels\n%s\nwithout\n%s", s.Name, tables[0], tables[1])
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// None replaces an unknown number; its reason stands beside it.
+const None = "n/a"
+
+// written writes a known number.
+func written(n Number, write func(float64) string) string {
+	v, ok := n.Get()
+	if !ok {
+		return None
+	}
+	return write(v)
+}
+
+// Digits writes a number: whole from 100 on, three digits below.
+func Digits(n Number) string { return written(n, digits) }
+
+func digits(v float64) string {
+	switch {
+	case math.Abs(v) < 1e-6:
+		return "0"
+	case v == math.Trunc(v) && math.Abs(v) < 1e15, math.Abs(v) >= 100:
+		return thousands(v)
+	case math.Abs(v) >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case math.Abs(v) >= 0.01:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 1, 64)
+}
+
+// thousands writes a whole number with commas.
+func thousands(v float64) string {
+	text := fmt.Sprintf("%.0f", v)
+	sign := ""
+	if strings.HasPrefix(text, "-") {
+		sign, text = "-", text[1:]
+	}
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return sign + text
+}
+
+// Money writes an amount without its currency.
+func Money(n Number) string {
+	return written(n, func(v float64) string {
+		if math.Abs(v) >= 1000 {
+			return thousands(v)
+		}
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	})
+}
+
+// Share writes a share as percent.
+func Share(n Number) string { return written(n, percent) }
+
+// percent clips what is less than the whole and would be rounded to it: beside 100 % nothing
+// else may stand.
+func percent(v float64) string {
+	p := 100 * v
+	switch {
+	case math.Abs(p) < 1e-6:
+		return "0 %"
+	case math.Abs(p) < 0.1:
+		return "< 0.1 %"
+	case v >= 0.995 && v < 1-1e-8:
+		return strconv.FormatFloat(math.Floor(10*p)/10, 'f', 1, 64) + " %"
+	case math.Abs(p) < 9.95:
+		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
+	}
+	return strconv.FormatFloat(p, 'f', 0, 64) + " %"
+}
+
+// Tenths writes a share of Shown, or a sum of such shares.
+func Tenths(n Number) string {
+	return written(n, func(v float64) string {
+		switch {
+		case v < 1e-7:
+			return "0 %"
+		case v < tenth-1e-9:
+			return "< 0.1 %"
+		case v > 1-tenth/2:
+			return "100 %"
+		}
+		return fmt.Sprintf("%.1f %%", 100*v)
+	})
+}
+
+// Seconds writes a time in the unit that suits it.
+func Seconds(n Number) string {
+	return written(n, func(v float64) string {
+		switch {
+		case v < 120:
+			return digits(v) + " s"
+		case v < 7200:
+			return digits(v/60) + " min"
+		}
+		return digits(v/3600) + " h"
+	})
+}
+
+// Duration writes hours in the unit that suits them.
+func Duration(hours float64) string {
+	v, unit := hours/24, "day"
+	switch {
+	case hours < 1:
+		v, unit = hours*60, "minute"
+	case hours < 48:
+		v, unit = hours, "hour"
+	}
+	return fmt.Sprintf("%.3g %s", v, plural(v, unit, unit+"s"))
+}
+
+func plural(n float64, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}
+
+// Bytes writes a size.
+func Bytes(n Number) string {
+	return written(n, func(v float64) string { return digits(v/(1<<30)) + " GiB" })
+}
+
+// Tokens writes a large count.
+func Tokens(n Number) string {
+	return written(n, func(v float64) string {
+		switch {
+		case v >= 1e9:
+			return digits(v/1e9) + " G"
+		case v >= 1e6:
+			return digits(v/1e6) + " M"
+		}
+		return thousands(v)
+	})
+}
