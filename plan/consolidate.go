@@ -89,9 +89,10 @@ func (w *world) underusedText(u underused, pods []*Pod) string {
 		text, count(len(pods), "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
 }
 
-// underused lists the nodes that could be emptied at a gain.
+// underused lists the nodes that could be emptied at a gain. The rules of their pods are
+// counted from now on.
 func (w *world) underused() []underused {
-	keeps := make([]bool, len(w.pools))
+	ruled, keeps := w.topology.size(), make([]bool, len(w.pools))
 	for i := range w.pools {
 		keeps[i] = w.keepsFromDraining(&w.pools[i])
 	}
@@ -103,7 +104,14 @@ func (w *world) underused() []underused {
 		}
 		if u, ok := w.underusedNode(i); ok {
 			out = append(out, u)
+			for _, p := range n.pods {
+				w.ruled(p)
+			}
 		}
+	}
+	if w.topology.size() != ruled {
+		w.topology.reset()
+		w.countAll()
 	}
 	slices.SortStableFunc(out, func(a, b underused) int {
 		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.gain, a.gain), cmp.Compare(a.node, b.node))
