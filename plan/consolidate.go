@@ -31,7 +31,7 @@ func (w *world) consolidate() {
 		}
 		n := &w.nodes[u.node]
 		// One of a pool, and none to which the pods of another are moved.
-		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || n.unknown || n.unknownPod() != "" || !w.fitsElsewhere(n) {
+		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || n.unknown || n.unknownPod() != "" || !w.fitsElsewhere(u.node) {
 			continue
 		}
 		trials--
@@ -70,14 +70,15 @@ func (w *world) empties(u underused, stay []*Pod) bool {
 
 // fitsElsewhere reports whether the largest of a node's pods fits anywhere: a
 // cheap check before a trial.
-func (w *world) fitsElsewhere(n *nodeState) bool {
-	for _, p := range n.staying() {
-		if w.expendable(p) {
-			continue
-		}
-		return w.sound(&w.kinds[w.kindOf(p)]) >= 0
+func (w *world) fitsElsewhere(node int) bool {
+	stay := w.nodes[node].staying()
+	i := slices.IndexFunc(stay, func(p *Pod) bool { return !w.expendable(p) })
+	if i < 0 {
+		return true
 	}
-	return true
+	w.count(stay[i], node, -1)
+	defer w.count(stay[i], node, 1)
+	return w.sound(&w.kinds[w.kindOf(stay[i])]) >= 0
 }
 
 func (w *world) underusedText(u underused, pods []*Pod) string {
