@@ -244,10 +244,11 @@ func (r *capacity) unmeasured(p *Pod) bool {
 	return p.Demand.Fraction != nil && p.Demand.Fraction.MemoryMiB > 0 && r.gpuMiB <= 0
 }
 
-// partOf is a fraction in a GPU's thousandths and MiB.
+// partOf is a fraction in a GPU's thousandths and MiB. A share of its memory is rounded
+// down, as HAMi does: two halves of an odd number of MiB are one GPU.
 func (r *capacity) partOf(f *demand.Fraction) part {
 	share := int64(r.partMemory()) * int64(max(min(f.MemoryMilli, 1000), 0))
-	return part{core: max(f.CoreMilli, 0), memory: max(f.MemoryMiB, 0, int((share+999)/1000))}
+	return part{core: max(f.CoreMilli, 0), memory: max(f.MemoryMiB, 0, int(share/1000))}
 }
 
 // partMemory is a GPU's memory in MiB. Where it is unknown it is a number large

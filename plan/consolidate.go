@@ -31,7 +31,7 @@ func (w *world) consolidate() {
 		}
 		n := &w.nodes[u.node]
 		// One of a pool, and none to which the pods of another are moved.
-		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || n.unknown || n.unknownPod() != "" || !w.fitsElsewhere(n) {
+		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || n.unknown || n.unknownPod() != "" || !w.fitsElsewhere(u.node) {
 			continue
 		}
 		trials--
@@ -70,14 +70,15 @@ func (w *world) empties(u underused, stay []*Pod) bool {
 
 // fitsElsewhere reports whether the largest of a node's pods fits anywhere: a
 // cheap check before a trial.
-func (w *world) fitsElsewhere(n *nodeState) bool {
-	for _, p := range n.staying() {
-		if w.expendable(p) {
-			continue
-		}
-		return w.sound(&w.kinds[w.kindOf(p)]) >= 0
+func (w *world) fitsElsewhere(node int) bool {
+	stay := w.nodes[node].staying()
+	i := slices.IndexFunc(stay, func(p *Pod) bool { return !w.expendable(p) })
+	if i < 0 {
+		return true
 	}
-	return true
+	w.count(stay[i], node, -1)
+	defer w.count(stay[i], node, 1)
+	return w.sound(&w.kinds[w.kindOf(stay[i])]) >= 0
 }
 
 func (w *world) underusedText(u underused, pods []*Pod) string {
@@ -89,9 +90,10 @@ func (w *world) underusedText(u underused, pods []*Pod) string {
 		text, count(len(pods), "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
 }
 
-// underused lists the nodes that could be emptied at a gain.
+// underused lists the nodes that could be emptied at a gain. The rules of their pods are
+// counted from now on.
 func (w *world) underused() []underused {
-	keeps := make([]bool, len(w.pools))
+	ruled, keeps := w.topology.size(), make([]bool, len(w.pools))
 	for i := range w.pools {
 		keeps[i] = w.keepsFromDraining(&w.pools[i])
 	}
@@ -103,7 +105,14 @@ func (w *world) underused() []underused {
 		}
 		if u, ok := w.underusedNode(i); ok {
 			out = append(out, u)
+			for _, p := range n.pods {
+				w.ruled(p)
+			}
 		}
+	}
+	if w.topology.size() != ruled {
+		w.topology.reset()
+		w.countAll()
 	}
 	slices.SortStableFunc(out, func(a, b underused) int {
 		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.gain, a.gain), cmp.Compare(a.node, b.node))

@@ -194,10 +194,13 @@ func (w *world) domainsOf(members []int) []domain {
 // rounding is more than the error of a sum of GPU equivalents.
 const rounding = 1e-6
 
-// fitting is how many GPU equivalents of pods of a kind fit.
+// fitting is how many GPU equivalents of pods of a kind fit a host.
 func (w *world) fitting(k *kind, free *capacity) float64 {
-	if w.lacks(k, free) != "" {
+	switch {
+	case w.lacks(k, free) != "":
 		return 0
+	case slices.ContainsFunc(k.pod.Apart, func(r Rule) bool { return r.Key == hostnameLabel && slices.Contains(k.pod.Groups, r.Group) }):
+		return k.eq // they exclude each other
 	}
 	return float64(w.fitsIn(k, free.clone())) * k.eq
 }

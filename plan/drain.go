@@ -247,9 +247,6 @@ func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 			w.place(p, node, -1)
 			continue
 		}
-		if k.tied() { // topology is counted for pending pods only
-			return to, p
-		}
 		w.place(p, node, -1)
 		n := w.sound(k)
 		if n < 0 {

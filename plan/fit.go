@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +53,7 @@ func (w *world) requestedLabels() []string {
 	var keys []string
 	for i := range w.kinds {
 		p := w.kinds[i].pod
-		keys = append(keys, sortedKeys(p.NodeSelector)...)
+		keys = slices.AppendSeq(keys, maps.Keys(p.NodeSelector))
 		for _, terms := range append([][]NodeTerm{p.Affinity}, p.Volumes...) {
 			for _, term := range terms {
 				for _, r := range term {
@@ -116,12 +117,8 @@ func (w *world) labelsAndTaints(n *nodeState) (map[string]string, []Taint) {
 		return template.Labels, template.Taints
 	}
 	labels := make(map[string]string, len(n.Labels)+len(template.Labels))
-	for k, v := range template.Labels {
-		labels[k] = v
-	}
-	for k, v := range n.Labels {
-		labels[k] = v
-	}
+	maps.Copy(labels, template.Labels)
+	maps.Copy(labels, n.Labels)
 	return labels, template.Taints
 }
 

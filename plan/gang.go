@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,6 +63,11 @@ func (w *world) formUnits() {
 	for i := range w.units {
 		if g := w.units[i].gang; g != nil {
 			w.units[i].members = w.readableFirst(g.members)
+			// All are served or none, so that their age does not count: the largest first waste least.
+			core, _ := w.units[i].core()
+			slices.SortStableFunc(core, func(a, b int) int {
+				return cmp.Compare(w.kinds[w.pending[b].kind].eq, w.kinds[w.pending[a].kind].eq)
+			})
 		}
 	}
 	for _, g := range found { // sorted below

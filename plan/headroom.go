@@ -149,7 +149,7 @@ func (w *world) provide(p *Pod, k *kind, reason Reason, why string, may func(opt
 	if to < 0 {
 		to = w.soonest(k)
 	}
-	if to >= 0 {
+	if to >= 0 && may(option{kind: OptionFree, node: to}) {
 		w.assign(k, to)
 		return true, false
 	}
@@ -178,8 +178,17 @@ func (w *world) provide(p *Pod, k *kind, reason Reason, why string, may func(opt
 
 // worthwhile compares the cost of an action now, which may be early or
 // needless, with that of a pending replica if the action follows the demand.
-// The forecast's error is the probability of a needless action.
+// The forecast's error is the probability of a needless action. To keep a node that
+// would be removed is as to add one, for as long as it is kept once nothing uses it.
 func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
+	life := w.policy.NodeLife
+	if o.kind == OptionFree {
+		n := &w.nodes[o.node]
+		if n.tier != tierNow || n.pool < 0 || n.bound+n.promised > 0 || w.keepsEmpty(&w.pools[n.pool]) {
+			return true
+		}
+		o, life = w.priced(len(w.pending), k, &f.Like, n.pool, -1), w.pools[n.pool].IdleAfter
+	}
 	lead := o.at.Sub(w.now)
 	early := max(f.At.Sub(w.now)-lead, 0)
 	late := w.policy.HeadroomWeight * w.waitCost(k, f.Like.Priority, max(lead, 0))
@@ -188,7 +197,7 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 		if o.node >= 0 { // paid for already
 			return true
 		}
-		return o.share*w.pools[o.pool].price()*(early.Hours()+needless*w.policy.NodeLife.Hours()) <= late
+		return o.share*w.pools[o.pool].price()*(early.Hours()+needless*life.Hours()) <= late
 	}
 	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
 }

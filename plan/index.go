@@ -220,7 +220,7 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 		return entry{}, false
 	}
 	n := &w.nodes[node]
-	is, at := n.tier == tierNow, n.sickLast()
+	is, at := n.tier == tierNow || w.fitsBeside(k, n), n.sickLast()
 	if upcoming {
 		is, at = !n.unclaimed && (n.tier == tierChange || n.tier == tierNode), n.at.UnixNano()
 	}

@@ -62,19 +62,25 @@ func (w *world) touch(node int) *nodeState {
 	if c := w.journal.current; c != 0 && n.saved != c {
 		before := *n
 		before.capacity, before.repartition = n.capacity.clone(), slices.Clone(n.repartition)
-		before.underive()
+		before.derived = nil
 		n.saved = c
 		w.record(func() {
 			w.nodes[node] = before
 			w.journal.touched = append(w.journal.touched, node)
 		})
 	}
-	n.estimates = nil
+	if n.derived != nil {
+		n.derived.estimates = nil
+	}
 	return n
 }
 
-// underive forgets what is derived from the node's state.
-func (n *nodeState) underive() { n.estimates, n.splits, n.judged = nil, nil, false }
+func (n *nodeState) derive() *derived {
+	if n.derived == nil {
+		n.derived = &derived{}
+	}
+	return n.derived
+}
 
 // edit returns an entry of a list of the world to write to.
 func edit[T any](w *world, list *[]T, i int) *T {

@@ -36,7 +36,7 @@ func remainsOf(w *world) remains {
 		n := w.nodes[i]
 		n.capacity, n.repartition = n.capacity.clone(), slices.Clone(n.repartition)
 		n.free = slices.DeleteFunc(n.free, func(c mig.Count) bool { return c.N == 0 })
-		n.judged, n.candidates, n.blocked, n.splits, n.estimates, n.saved = false, nil, nil, nil, nil, 0
+		n.derived, n.saved = nil, 0
 		m.nodes = append(m.nodes, n)
 	}
 	for _, p := range w.pools {
@@ -105,6 +105,28 @@ func smallWorld(t *testing.T, r *rapid.T) Snapshot {
 		s.Pools[i].MIG.KeepsBusy = rapid.Bool().Draw(r, "keeps busy")
 	}
 	return s
+}
+
+func drawRules(r *rapid.T, p *Pod) {
+	rule := func() Rule {
+		return Rule{rapid.SampledFrom([]string{"zone", "host"}).Draw(r, "key"), rapid.SampledFrom([]string{"x", "y"}).Draw(r, "group")}
+	}
+	spread := func(skew int) Spread {
+		return Spread{rule(), skew, rapid.IntRange(0, 4).Draw(r, "domains"), rapid.Bool().Draw(r, "ignore"), rapid.Bool().Draw(r, "honor")}
+	}
+	switch rapid.IntRange(0, 5).Draw(r, "rules") {
+	case 0:
+		p.Spread = []Spread{spread(rapid.IntRange(1, 2).Draw(r, "skew"))}
+	case 1:
+		p.Apart = []Rule{rule()}
+	case 2:
+		p.Near = []Rule{rule()}
+	case 3:
+		p.Near = []Rule{rule(), rule()}
+	case 4:
+		p.Spread = []Spread{spread(1), spread(2)}
+		p.Apart = []Rule{rule()}
+	}
 }
 
 // TestRevertedTrialChangesNothing serves some pending pods in a trial, reverts

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ func (w *world) kindKey(p *Pod) string {
 	}
 	if len(p.NodeSelector) > 0 {
 		b.WriteString("|s")
-		for _, k := range sortedKeys(p.NodeSelector) {
+		for _, k := range slices.Sorted(maps.Keys(p.NodeSelector)) {
 			fmt.Fprintf(&b, "%q=%q,", k, p.NodeSelector[k])
 		}
 	}
@@ -104,15 +105,6 @@ func (w *world) kindKey(p *Pod) string {
 		fmt.Fprintf(&b, "|v%q|h%q", p.Volumes, p.HostPorts)
 	}
 	return b.String()
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // requestText is a demand as text: "3g.40gb", "2 × 1g.10gb + 1 × 3g.40gb", "2

@@ -9,9 +9,6 @@ import (
 // have as bound: a pod that is deleted from the API can keep its GPU for a while.
 // It takes nothing off where allocations are unknown.
 func (n *nodeState) discountAllocated() {
-	if n.leaving > 0 {
-		return // devices of leaving pods are counted as free already
-	}
 	for i := range n.free {
 		if f := &n.free[i]; !n.operating() && !n.unknownMIG {
 			f.N = min(f.N, mig.CountOf(n.unallocated, f.Profile))

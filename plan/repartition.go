@@ -67,15 +67,15 @@ func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool))
 		return value(node)
 	}
 	id := k.requestNumber(n.model)
-	for len(n.estimates) <= id {
-		n.estimates = append(n.estimates, estimate{})
+	d := n.derive()
+	for len(d.estimates) <= id {
+		d.estimates = append(d.estimates, estimate{})
 	}
-	r := &n.estimates[id]
-	if !r.known {
+	if !d.estimates[id].known {
 		worth, ok := value(node)
-		*r = estimate{true, ok, worth}
+		d.estimates[id] = estimate{true, ok, worth}
 	}
-	return r.worth, r.ok
+	return d.estimates[id].worth, d.estimates[id].ok
 }
 
 // requestNumber is the number of the kind's request on a model for which it is
@@ -134,7 +134,7 @@ func (w *world) blockersOf(k *kind) causes {
 				all.add(cause{string(why), gpuName(n.name, n.gpus()[c.gpu].Index), c.alike})
 			}
 		}
-		for _, one := range n.blocked {
+		for _, one := range n.derived.blocked {
 			all.add(one)
 		}
 	}
@@ -146,27 +146,28 @@ func (w *world) blockersOf(k *kind) causes {
 type candidate struct{ gpu, alike int }
 
 // repartitionable lists the GPUs of a node that could be repartitioned, and
-// counts what prevents it for the others in n.blocked. It is computed once:
+// counts what prevents it for the others. It is computed once:
 // most nodes have none, and every kind evaluates them.
 func (w *world) repartitionable(n *nodeState) []candidate {
-	if n.judged {
-		return n.candidates
+	d := n.derive()
+	if d.judged {
+		return d.candidates
 	}
-	n.judged, n.candidates, n.blocked = true, nil, nil
+	d.judged = true
 	for c := range n.gpus() {
 		device := &n.gpus()[c]
 		if !device.MIG || device.Model.Name != n.model {
 			continue
 		}
-		if i := slices.IndexFunc(n.candidates, func(o candidate) bool { return w.alike(n, o.gpu, c) }); i >= 0 {
-			n.candidates[i].alike++
+		if i := slices.IndexFunc(d.candidates, func(o candidate) bool { return w.alike(n, o.gpu, c) }); i >= 0 {
+			d.candidates[i].alike++
 		} else if s := w.splitGPU(n, c, true); s.why != "" {
-			n.blocked.add(cause{string(s.why), gpuName(n.name, device.Index), 1})
+			d.blocked.add(cause{string(s.why), gpuName(n.name, device.Index), 1})
 		} else {
-			n.candidates = append(n.candidates, candidate{c, 1})
+			d.candidates = append(d.candidates, candidate{c, 1})
 		}
 	}
-	return n.candidates
+	return d.candidates
 }
 
 // alike reports whether splitGPU has the same answers for another GPU of a node as for
@@ -332,7 +333,7 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 	n := w.touch(o.node)
 	pool := &w.pools[n.pool]
 	device := &n.gpus()[o.repartition.device]
-	n.underive()
+	n.derived = nil
 	n.repartition[o.repartition.device] = true
 	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), k.text, o.cost, alternative)
 	switch {

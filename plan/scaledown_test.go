@@ -13,51 +13,6 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// hopeless has n nodes of which one of two pods fits elsewhere and the other
-// nowhere, one node that could be drained but saves the least, and one with
-// free capacity.
-func hopeless(n int) Snapshot {
-	s := Snapshot{Now: noon, Pools: []Pool{
-		{Name: "dear", Max: 1000, Size: n, Target: n, PricePerHour: 90},
-		{Name: "cheap", Max: 1000, Size: 2, Target: 2, PricePerHour: 10}}}
-	add := func(pool, name string, gpus int, pods ...int) {
-		node := Node{Name: name, Pool: pool, Ready: true, Created: noon.Add(-time.Hour)}
-		for i := range gpus {
-			node.GPUs = append(node.GPUs, GPU{Device: gpu.Device{Index: i}, AllocationKnown: true})
-		}
-		next := 0
-		for i, want := range pods {
-			p := Pod{Namespace: "a", Name: fmt.Sprintf("%s-%d", name, i), Node: name, Created: noon, Evictable: pool != "", Demand: demand.Demand{GPUs: want}}
-			for range want {
-				node.GPUs[next].AllocatedTo = []string{p.Key()}
-				next++
-			}
-			s.Pods = append(s.Pods, p)
-		}
-		s.Nodes = append(s.Nodes, node)
-	}
-	for i := range n {
-		add("dear", fmt.Sprintf("d%02d", i), 4, 2, 2)
-	}
-	add("cheap", "c1", 2, 1)
-	add("", "other", 4, 2)
-	return s
-}
-
-// TestTrialsAreBounded: failed trials of a reconcile are bounded, and the nodes
-// that save the most are tried first.
-func TestTrialsAreBounded(t *testing.T) {
-	drained := func(n int) bool {
-		return slices.ContainsFunc(Make(hopeless(n), DefaultPolicy()).Actions, func(a Action) bool { return a.Verb == Drain && a.Node == "c1" })
-	}
-	if !drained(maxTrials - 1) {
-		t.Errorf("%d hopeless nodes keep another from being tried", maxTrials-1)
-	}
-	if drained(maxTrials) {
-		t.Errorf("more than %d nodes are tried", maxTrials)
-	}
-}
-
 // TestTidyKeepsEveryInstance adds an instance to every layout of a product that
 // lacks one, and removes none.
 func TestTidyKeepsEveryInstance(t *testing.T) {

@@ -18,18 +18,19 @@ type split struct {
 
 // splitGPU splits a GPU. The result is cached until the node's repartition.
 func (w *world) splitGPU(n *nodeState, device int, patient bool) *split {
-	if n.splits == nil {
-		n.splits = make([]*split, 2*len(n.gpus()))
+	d := n.derive()
+	if d.splits == nil {
+		d.splits = make([]*split, 2*len(n.gpus()))
 	}
 	i := 2 * device
 	if patient {
 		i++
 	}
-	if n.splits[i] == nil {
+	if d.splits[i] == nil {
 		s := w.newSplit(n, device, patient)
-		n.splits[i] = &s
+		d.splits[i] = &s
 	}
-	return n.splits[i]
+	return d.splits[i]
 }
 
 func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {

@@ -45,6 +45,7 @@ func (w *world) bindRunning() {
 		}
 	}
 	w.sharePods()
+	var leaving []placedPod
 	for _, r := range w.running {
 		if r.node < 0 {
 			continue
@@ -54,16 +55,37 @@ func (w *world) bindRunning() {
 		if !p.DaemonSet {
 			n.bound++
 		}
-		if p.Leaving {
+		if p.Leaving && !p.DaemonSet { // whose successor takes what it has
 			n.leaving++
 			n.leftAt = later(n.leftAt, later(p.LeavesAt, w.now.Add(aMoment)))
-			continue
+			if p.Demand.Fraction != nil { // would not be put back
+				continue
+			}
+			leaving = append(leaving, r)
 		}
 		w.takeRunning(n.located(n.onHealthy(p)), &n.capacity)
 	}
 	for i := range w.nodes {
 		w.nodes[i].discountAllocated()
 	}
+	for _, r := range leaving {
+		w.putBack(w.nodes[r.node].onHealthy(r.pod), &w.nodes[r.node].capacity)
+	}
+}
+
+// fitsBeside reports whether a pod of the kind fits a node now, while the pods that leave
+// it still have their devices.
+func (w *world) fitsBeside(k *kind, n *nodeState) bool {
+	if n.tier != tierChange || n.since != PodLeaving || w.lacks(k, &n.capacity) != "" {
+		return false
+	}
+	left := n.capacity.clone()
+	for _, p := range n.pods {
+		if p.Leaving && !p.DaemonSet || w.evictedPods[p] && p.Demand.Fraction == nil {
+			w.takeRunning(n.located(n.onHealthy(p)), &left)
+		}
+	}
+	return w.lacks(k, &left) == ""
 }
 
 // supplyGPU adds a GPU to its node's capacity: one being repartitioned by its

@@ -80,7 +80,7 @@ func (w *world) tidy() {
 	n := w.touch(best.node)
 	a := w.repartitionAction(n, &n.GPUs[best.repartition.device], best, text)
 	a.Reason = GPUStranded
-	n.underive()
+	n.derived = nil
 	n.repartition[best.repartition.device] = true
 	n.tier, n.since, n.action = tierChange, WaitRepartition, w.addAction(a)
 	w.state.LastRepartition = stamped(w.state.LastRepartition, n.name, w.now)

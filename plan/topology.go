@@ -98,26 +98,62 @@ func (n *nodeState) place(labels map[string]string, key string) (string, bool) {
 	return placeOf(labels, n.Node.Name, key)
 }
 
-// addTopology adds the rules of pending pods, and of those that have to leave an
-// interrupted node, to those of running ones, and counts running pods.
+// addTopology adds the rules of pending pods, and of those that have to leave a node, to
+// the rules of running ones that keep others out, and counts running pods.
 func (w *world) addTopology() {
 	for i := range w.kinds {
 		w.ruled(w.kinds[i].pod)
 	}
 	for i := range w.nodes {
-		if n := &w.nodes[i]; n.LeavesAt.After(w.now) {
+		if n := &w.nodes[i]; n.LeavesAt.After(w.now) || n.Drain != nil {
 			for _, p := range n.pods {
 				w.ruled(p)
 			}
 		}
 	}
+	w.countAll()
+}
+
+// countAll counts running pods and what this plan has placed so far. The counts are zero.
+func (w *world) countAll() {
 	if !w.topology.any() {
 		return
 	}
 	for _, r := range w.running {
 		if r.node >= 0 && !r.pod.Leaving {
-			w.place(r.pod, r.node, 1)
+			w.count(r.pod, r.node, 1)
 		}
+	}
+	for _, m := range w.moves {
+		w.count(m.pod, m.node, m.by)
+	}
+}
+
+// size counts the rules, and the labels of near groups: more of them have to be counted.
+func (t *topology) size() int {
+	n := len(t.rules)
+	for _, c := range t.near {
+		n += len(c.at)
+	}
+	return n
+}
+
+// reset sets all counts to zero.
+func (t *topology) reset() {
+	for _, r := range t.rules {
+		clear(r.pods)
+		clear(r.barring)
+		for _, s := range r.spreads {
+			s.stale = true
+			s.changes++
+		}
+	}
+	for _, c := range t.near {
+		for _, values := range c.at {
+			clear(values)
+		}
+		clear(c.total)
+		c.changes++
 	}
 }
 
@@ -177,14 +213,29 @@ func (t *topology) about(p *Pod) []*ruleCount {
 	return all
 }
 
-// place counts a pod on a node to which it is bound or promised.
+// move is a pod that is counted on a node, or no longer (-1), by this plan.
+type move struct {
+	placedPod
+	by int
+}
+
+// place counts a pod on a node to which it is promised, or no longer.
 func (w *world) place(p *Pod, node, by int) {
+	w.moves = append(w.moves, move{placedPod{node, p}, by})
+	w.count(p, node, by)
+	if w.journal.current != 0 {
+		last := len(w.moves) - 1
+		w.record(func() {
+			w.moves = w.moves[:last]
+			w.count(p, node, -by)
+		})
+	}
+}
+
+func (w *world) count(p *Pod, node, by int) {
 	t := &w.topology
 	if !t.any() {
 		return
-	}
-	if w.journal.current != 0 {
-		w.record(func() { w.place(p, node, -by) })
 	}
 	n := &w.nodes[node]
 	labels, _ := w.labelsAndTaints(n)
@@ -209,12 +260,6 @@ func (w *world) place(p *Pod, node, by int) {
 			}
 		}
 	}
-}
-
-// tied reports a kind whose places depend on where other pods are.
-func (k *kind) tied() bool {
-	p := k.pod
-	return len(p.Spread)+len(p.Apart)+len(p.Near) > 0
 }
 
 // rulesAllow reports whether topology lets a pod of the kind onto a node. An

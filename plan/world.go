@@ -66,6 +66,7 @@ type world struct {
 	allocatedTexts map[[2]int]string
 	ruledOn        map[string]bool // groups that some rule selects
 	topology       topology
+	moves          []move // of this plan
 	groupings      map[string]*grouping
 	journal        journal
 	watch          *watch // the pods being explained, nil in Make
@@ -144,9 +145,14 @@ type nodeState struct {
 	repartition         []bool // GPUs, by position, that this plan repartitions
 	action              int    // the action that provides it, -1 for none
 	unusual             survey
-	decided             verdict // of scale down: replaces the verdict
-	splits              []*split
-	saved               int // the trial that has journalled it
+	decided             verdict  // of scale down: replaces the verdict
+	saved               int      // the trial that has journalled it
+	derived             *derived // nil for nothing yet, see derive
+}
+
+// derived is what follows from the state of a node's GPUs.
+type derived struct {
+	splits []*split
 	// judged is set once candidates, the GPUs that could be repartitioned, and
 	// blocked, what prevents it for the others, are known.
 	judged     bool

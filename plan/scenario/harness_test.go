@@ -21,7 +21,7 @@ func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	}
 	for _, check := range []func(plan.Snapshot, plan.Policy, plan.Plan) error{
 		sameAgain, sameShuffled, withinBounds, withinRates, nothingAllocatedDestroyed, evictsWithCare, drainsWithCare,
-		withinLimits, nothingForRefused, noHalfGang, oneVerdictEach, nothingLeft, printsBack, explainedAlike, noneRefused,
+		withinLimits, nothingForRefused, noHalfGang, oneVerdictEach, nothingLeft, printsBack, explainedAlike, promisesHold,
 	} {
 		if err := check(s, p, made); err != nil {
 			return err

@@ -135,7 +135,7 @@ func memoryOf(device *plan.GPU) int {
 }
 
 func partOf(f *demand.Fraction, device *plan.GPU) part {
-	share := (int64(memoryOf(device))*int64(f.MemoryMilli) + 999) / 1000
+	share := int64(memoryOf(device)) * int64(f.MemoryMilli) / 1000 // rounded down, as HAMi does
 	return part{core: f.CoreMilli, memory: max(f.MemoryMiB, int(share))}
 }
 
