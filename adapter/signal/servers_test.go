@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunks"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
@@ -161,7 +160,7 @@ func TestServers(t *testing.T) {
 				if rule.Subject == Exported {
 					pod = "vllm-0"
 				}
-				a, err := table.Pod(Key{"chat", pod}, k8slabels.Everything(), now)
+				a, err := table.Pod(Key{"chat", pod}, anything, now)
 				value, known := want[rule.Name]
 				switch {
 				case known && (err != nil || math.Abs(a.Value-value) > 1e-9 || !a.Time.Equal(now)):
