@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -65,6 +69,45 @@ func TestCommandLine(t *testing.T) {
 				t.Errorf("%v: %v lacks %q", c.args, err, want)
 			}
 		}
+	}
+}
+
+// A header may be given twice, and with Authorization a password, for which prometheus-adapter
+// has no flag (its issue 572). It goes before the token, as there.
+func TestHeadersOfPrometheusAdapter(t *testing.T) {
+	server := promtest.New(t)
+	for i, c := range []struct {
+		flag                []string
+		authorization, team string
+	}{
+		{[]string{"X-Scope-OrgID=a", "x-scope-orgid=b=c"}, "", "a,b=c"},
+		{[]string{"Authorization=Basic bWU6YTpi"}, "Basic bWU6YTpi", ""},
+		{[]string{"authorization=Bearer hush", "X-Scope-OrgID=a"}, "Bearer hush", "a"},
+	} {
+		p := paFlags{url: server.URL, headers: c.flag}
+		if c.authorization != "" {
+			p.tokenFile = "/no/such/token"
+		}
+		overlay, err := p.overlay()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := config.Default()
+		overlay(&cfg)
+		client, err := prom.New(cfg.Servers()["default"])
+		if err == nil {
+			_, err = client.Query(t.Context(), "up", time.Time{})
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", c.flag, err)
+		}
+		h := server.Queries()[i].Header
+		if got := strings.Join(h.Values("X-Scope-OrgID"), ","); got != c.team || h.Get("Authorization") != c.authorization {
+			t.Errorf("%q: %v", c.flag, h)
+		}
+	}
+	if _, err := (&paFlags{headers: []string{"Authorization=Basic hush!"}}).overlay(); err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("no base64: %v", err)
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/config"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // The pod's own credentials, as Kubernetes mounts them.
@@ -69,13 +72,20 @@ func (p *paFlags) overlay() (func(*config.Config), error) {
 	if p.authConfig != "" {
 		return nil, errors.New("--prometheus-auth-config is not supported: put the kubeconfig's token or certificates into files and name them in --prometheus-token-file, --prometheus-ca-file and --prometheus-client-tls-*-file")
 	}
-	headers := map[string]string{}
+	headers := http.Header{}
 	for _, h := range p.headers {
 		name, value, ok := strings.Cut(h, "=")
 		if !ok {
 			return nil, errors.New("--prometheus-header: one has no \"=\"; write name=value") // it may be a secret
 		}
-		headers[name] = value
+		headers.Add(name, value)
+	}
+	authorization := headers.Get("Authorization")
+	headers.Del("Authorization")
+	if authorization != "" {
+		if err := new(prom.HTTP).Authorize(authorization); err != nil {
+			return nil, fmt.Errorf("--prometheus-header: Authorization: %w", err)
+		}
 	}
 	return func(c *config.Config) {
 		to := &c.Prometheus
@@ -94,8 +104,11 @@ func (p *paFlags) overlay() (func(*config.Config), error) {
 		put(&tls.CertFile, p.certFile)
 		put(&tls.KeyFile, p.keyFile)
 		put(&to.Method, p.verb)
-		for name, value := range headers {
-			to.HTTP.Header(name, promconfig.Header{Values: []string{value}})
+		for name, values := range headers {
+			to.HTTP.Header(name, promconfig.Header{Values: values})
+		}
+		if authorization != "" {
+			_ = to.HTTP.Authorize(authorization) // it was good a moment ago
 		}
 		if p.relist > 0 {
 			c.PrometheusAdapter.RelistInterval = metav1.Duration{Duration: p.relist}

@@ -162,9 +162,9 @@ func forRule(r Rule) Question {
 			if !ok {
 				table = signal.NewTable(r.Rule)
 			}
-			all := make([]signal.Sample, len(v))
+			all, sample := make([]signal.Sample, len(v)), r.Sampler()
 			for i, s := range v {
-				all[i] = r.Sample(s.Labels, s.Value)
+				all[i] = sample(s.Labels, s.Value)
 			}
 			next, dropped := table.Read(all, reading)
 			return next, next.Series(), dropped

@@ -54,11 +54,11 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 // the series' own; the tables decide which of them counts.
 func within(rule Rule, vector prom.Vector, namespace string) []signal.Sample {
 	var kept []signal.Sample
-	for _, s := range vector {
-		sample := rule.Sample(s.Labels, s.Value)
-		own, exported := sample.Labels.Get(metric.LabelNamespace), sample.Labels.Get(metric.Exported+metric.LabelNamespace)
-		if own == namespace || exported == namespace {
-			kept = append(kept, sample)
+	sample := rule.Sampler()
+	for _, of := range vector {
+		s := sample(of.Labels, of.Value)
+		if s.Labels.Get(metric.LabelNamespace) == namespace || s.Labels.Get(metric.Exported+metric.LabelNamespace) == namespace {
+			kept = append(kept, s)
 		}
 	}
 	return kept

@@ -1,9 +1,12 @@
 package signal
 
 import (
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
@@ -18,6 +21,15 @@ var epoch = time.UnixMilli(1_700_000_000_000)
 func load(t testing.TB, text string) *promtest.Memory {
 	t.Helper()
 	return promtest.Load(t, text, memstore.From(epoch, step), nil)
+}
+
+// sampled is an answer as a table reads it.
+func sampled(r Rule, vector prom.Vector) (samples []Sample) {
+	sample := r.Sampler()
+	for _, s := range vector {
+		samples = append(samples, sample(s.Labels, s.Value))
+	}
+	return samples
 }
 
 // ask evaluates a rule's own query at a time after the epoch and reads it into
@@ -36,13 +48,25 @@ func askFor(t testing.TB, m *promtest.Memory, previous *Table, promql string, af
 	if err != nil {
 		t.Fatalf("%s: %v", promql, err)
 	}
-	var samples []Sample
-	for _, s := range vector {
-		samples = append(samples, previous.rule.Sample(s.Labels, s.Value))
-	}
 	now := evaluated.Add(time.Hour)
-	next, dropped := previous.Read(samples, Reading{Evaluated: evaluated, Now: now})
+	next, dropped := previous.Read(sampled(previous.rule, vector), Reading{Evaluated: evaluated, Now: now})
 	return next, dropped, now
+}
+
+// askedAfter is the table of one that has asked after so many scrapes.
+func askedAfter(t testing.TB, m *promtest.Memory, rule Rule, scrapes ...int) (table *Table, now time.Time) {
+	t.Helper()
+	table = NewTable(rule)
+	for _, n := range scrapes {
+		table, _, now = ask(t, m, table, time.Duration(n)*step)
+	}
+	return table, now
+}
+
+// of narrows a rule to some servers' sources: a test of these costs a tenth.
+func of(r Rule, servers ...string) Rule {
+	r.Sources = slices.DeleteFunc(slices.Clone(r.Sources), func(s Source) bool { return !slices.Contains(servers, s.Server) })
+	return r
 }
 
 // begin is what a table that begins knows: the recent past, and then the present.
@@ -52,3 +76,17 @@ func begin(t testing.TB, m *promtest.Memory, rule Rule, after time.Duration) (*T
 	table, _, now := ask(t, m, before, after)
 	return table, now
 }
+
+// none is that there must be no answer.
+const none = -1
+
+// wants holds an answer against a value, or against there being none.
+func wants(t testing.TB, what string, want float64, a Answer, err error) {
+	t.Helper()
+	var no *NoAnswer
+	if want == none && !errors.As(err, &no) || want != none && (err != nil || !near(a.Value, want)) {
+		t.Errorf("%s: %+v, %v, want %v", what, a, err, want)
+	}
+}
+
+func near(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }

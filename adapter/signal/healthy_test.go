@@ -1,12 +1,12 @@
 package signal
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -38,35 +38,34 @@ func TestOneScrapeMissedRefusesNothing(t *testing.T) {
 			series := func(value func(i int) float64) string {
 				return scrapedEvery(interval, int(20*time.Minute/interval)+1, missed, value)
 			}
-			of := func(v float64) string { return series(func(int) float64 { return v }) }
+			flat := func(v float64) string { return series(func(int) float64 { return v }) }
 			growing := series(func(i int) float64 { return 10 * float64(i) })
 			m := load(t, `
-				vllm:num_requests_waiting`+pod+`} `+of(3)+`
-				vllm:num_requests_running`+pod+`} `+of(1)+`
+				vllm:num_requests_waiting`+pod+`} `+flat(3)+`
+				vllm:num_requests_running`+pod+`} `+flat(1)+`
 				vllm:request_queue_time_seconds_sum`+pod+`} `+growing+`
 				vllm:request_queue_time_seconds_count`+pod+`} `+growing+`
-				vllm:time_to_first_token_seconds_bucket`+pod+`,le="0.1"} `+of(0)+`
+				vllm:time_to_first_token_seconds_bucket`+pod+`,le="0.1"} `+flat(0)+`
 				vllm:time_to_first_token_seconds_bucket`+pod+`,le="0.2"} `+growing+`
 				vllm:time_to_first_token_seconds_bucket`+pod+`,le="+Inf"} `+growing+`
-				vllm:num_requests_waiting`+idle+`} `+of(0)+`
-				vllm:num_requests_running`+idle+`} `+of(0)+`
-				vllm:time_to_first_token_seconds_bucket`+idle+`,le="0.2"} `+of(7)+`
-				vllm:time_to_first_token_seconds_bucket`+idle+`,le="+Inf"} `+of(7)+`
-				tgi_batch_max_total_tokens`+tgi+`} `+of(16000))
-			for name, wants := range map[string]map[string]float64{
+				vllm:num_requests_waiting`+idle+`} `+flat(0)+`
+				vllm:num_requests_running`+idle+`} `+flat(0)+`
+				vllm:time_to_first_token_seconds_bucket`+idle+`,le="0.2"} `+flat(7)+`
+				vllm:time_to_first_token_seconds_bucket`+idle+`,le="+Inf"} `+flat(7)+`
+				tgi_batch_max_total_tokens`+tgi+`} `+flat(16000))
+			for name, values := range map[string]map[string]float64{
 				"queue_depth": {"chat": 3, "tgi": 0}, "requests_running": {"chat": 1}, "queue_time_mean": {"chat": 1},
 				"ttft_p95": {"chat": .195, "idle": 0},
 			} {
-				rule := builtin(t, name)
+				rule := of(builtin(t, name), metric.ServerVLLM, metric.ServerTGI)
 				rule.MaxAge, rule.Follow = 45*time.Second, 16*time.Second
 				table := NewTable(rule)
 				for after := 7*time.Minute + 3*time.Second; after < 18*time.Minute; after += refresh {
 					var now time.Time
 					table, _, now = ask(t, m, table, after)
-					for namespace, want := range wants {
-						if a, err := table.Pod(Key{namespace, "a"}, anything, now); err != nil || a.Value < want-1e-9 || a.Value > want+1e-9 {
-							t.Errorf("%s of %s, scraped each %s, one is %q, after %s: %+v, %v, want %g", name, namespace, interval, missed, after, a, err, want)
-						}
+					for namespace, want := range values {
+						a, err := table.Pod(Key{namespace, "a"}, anything, now)
+						wants(t, fmt.Sprintf("%s of %s, scraped each %s, one is %q, after %s", name, namespace, interval, missed, after), want, a, err)
 					}
 				}
 			}
@@ -84,9 +83,8 @@ func TestAWideWindowKeepsNothingAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, _, now = ask(t, m, table, 66*step)
-	if a, err := table.Pod(Key{"chat", "a"}, anything, now); err == nil {
-		t.Errorf("%+v of a server that has not been scraped for %s", a, 18*step)
-	}
+	a, err := table.Pod(Key{"chat", "a"}, anything, now)
+	wants(t, "not scraped for a minute and a half", none, a, err)
 }
 
 // Models are unloaded and Ray's replicas move while their server is scraped: what a
@@ -99,7 +97,7 @@ func TestPartsThatComeAndGo(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		load string
-		want float64 // negative: none
+		want float64
 	}{
 		"a version is replaced":       {triton + `"1"} 3 3 3 3 3 stale` + "\n" + triton + `"2"} _ _ _ _ _ 5 5 5 5 5`, 5},
 		"a replica moves":             {ray + `"x"} 3 3 3 3 3 stale` + "\n" + ray + `"y"} 5x9`, 5},
@@ -107,13 +105,9 @@ func TestPartsThatComeAndGo(t *testing.T) {
 		"another page is scraped":     {triton + `"1"} 3 3 3 3 3 stale` + "\n" + strings.ReplaceAll(triton, `"x"`, `"y"`) + `"2"} 5x9`, -1},
 		"the page was not seen again": {triton + `"1"} 3 3 3 3 3 stale` + "\n" + triton + `"2"} 5 5 5 5 5 _ _ _ _ _`, -1},
 	} {
-		m := load(t, c.load)
-		before, _, _ := ask(t, m, NewTable(builtin(t, "queue_depth")), 4*step)
-		table, _, now := ask(t, m, before, 9*step)
+		table, now := askedAfter(t, load(t, c.load), builtin(t, "queue_depth"), 4, 9)
 		a, err := table.Pod(Key{"chat", "a"}, anything, now)
-		if (c.want < 0) != (err != nil) || err == nil && a.Value != c.want {
-			t.Errorf("%s: %+v, %v, want %v", name, a, err, c.want)
-		}
+		wants(t, name, c.want, a, err)
 	}
 }
 
@@ -127,7 +121,7 @@ func TestFlowsThatAreForgotten(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		load string
-		want float64 // negative: none
+		want float64
 	}{
 		"one of two":            {flow + `"a"} 3x9` + "\n" + flow + `"b"} 0x4 stale` + ready + "1x9" + wait, 5},
 		"the last":              {flow + `"a"} 0x4 stale` + ready + "1x9" + wait, 2},
@@ -136,14 +130,9 @@ func TestFlowsThatAreForgotten(t *testing.T) {
 		"a scrape fails":        {flow + `"a"} 4x6 stale` + ready + "1x6 stale" + wait, 6},
 		"a flow without number": {flow + `"a"} NaN NaN NaN NaN NaN NaN NaN NaN NaN NaN` + ready + "1x9" + wait, -1},
 	} {
-		m := load(t, c.load)
-		before, _, _ := ask(t, m, NewTable(builtin(t, "queue_depth")), 4*step)
-		before, _, _ = ask(t, m, before, 6*step)
-		table, _, now := ask(t, m, before, 9*step)
+		table, now := askedAfter(t, load(t, c.load), builtin(t, "queue_depth"), 4, 6, 9)
 		a, err := table.External("chat", anything, now)
-		if (c.want < 0) != (err != nil) || err == nil && a.Value != c.want {
-			t.Errorf("%s: %+v, %v, want %v", name, a, err, c.want)
-		}
+		wants(t, name, c.want, a, err)
 	}
 }
 
@@ -160,10 +149,9 @@ func TestManyFlowsAreOneSum(t *testing.T) {
 	}
 	m := load(t, text.String())
 	for name, want := range map[string]float64{"queue_depth": 600, "queue_time_mean": 2 / 1.5} {
-		table, dropped, now := ask(t, m, NewTable(builtin(t, name)), 30*step)
-		if a, err := table.External("chat", anything, now); err != nil || a.Value < want-1e-9 || a.Value > want+1e-9 {
-			t.Errorf("%s: %+v, %v, want %g (dropped %v)", name, a, err, want, dropped)
-		}
+		table, now := askedAfter(t, m, of(builtin(t, name), metric.ServerEPP), 30)
+		a, err := table.External("chat", anything, now)
+		wants(t, name, want, a, err)
 	}
 }
 
@@ -174,11 +162,9 @@ func TestUndeclaredLabelSetsMayEnd(t *testing.T) {
 	m := load(t, `
 		requests{namespace="chat",pod="a",method="GET"} 3x9
 		requests{namespace="chat",pod="a",method="POST"} 2x4 stale`)
-	before, _, _ := ask(t, m, NewTable(rule), 4*step)
-	table, _, now := ask(t, m, before, 9*step)
-	if a, err := table.Pod(Key{"chat", "a"}, anything, now); err != nil || a.Value != 3 {
-		t.Errorf("%+v, %v", a, err)
-	}
+	table, now := askedAfter(t, m, rule, 4, 9)
+	a, err := table.Pod(Key{"chat", "a"}, anything, now)
+	wants(t, "without one of two", 3, a, err)
 }
 
 // TGI has no series of its work before the first request; its limit shows that it is
@@ -191,7 +177,7 @@ func TestTGIBeforeItsFirstRequest(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		load string
-		want float64 // of the queue; negative: none
+		want float64 // of the queue
 	}{
 		"loaded":                 {limit + "16000x9", 0},
 		"loading":                {"", -1},
@@ -200,14 +186,9 @@ func TestTGIBeforeItsFirstRequest(t *testing.T) {
 		"the queue is no number": {limit + "16000x9" + queue + "NaN NaN NaN NaN NaN NaN NaN NaN NaN NaN", -1},
 		"not scraped any more":   {limit + "16000x3 _x6", -1},
 	} {
-		m := load(t, c.load)
-		before, _, _ := ask(t, m, NewTable(builtin(t, "queue_depth")), 3*step)
-		table, _, now := ask(t, m, before, 9*step)
+		table, now := askedAfter(t, load(t, c.load), builtin(t, "queue_depth"), 3, 9)
 		a, err := table.Pod(Key{"chat", "a"}, anything, now)
-		var none *NoAnswer
-		if c.want < 0 && !errors.As(err, &none) || c.want >= 0 && (err != nil || a.Value != c.want) {
-			t.Errorf("%s: %+v, %v, want %v", name, a, err, c.want)
-		}
+		wants(t, name, c.want, a, err)
 	}
 	m := load(t, limit+"16000x9")
 	for _, rule := range []string{"requests_running", "queue_time_p95", "queue_time_mean"} {
@@ -255,13 +236,12 @@ func TestOnePrometheusOfTwoGoesAway(t *testing.T) {
 	}
 	m := load(t, text.String())
 	for name, want := range map[string]float64{"queue_depth": 3, "requests_running": 3, "ttft_p95": .95} {
-		table := NewTable(builtin(t, name))
+		table := NewTable(of(builtin(t, name), metric.ServerVLLM))
 		for n := 40; n <= 72; n++ {
 			var now time.Time
 			table, _, now = ask(t, m, table, time.Duration(n)*step)
-			if a, err := table.Pod(Key{"chat", "a"}, anything, now); err != nil || a.Value < want-1e-9 || a.Value > want+1e-9 {
-				t.Fatalf("%s, %d scrapes after one of two went away: %+v, %v", name, n-48, a, err)
-			}
+			a, err := table.Pod(Key{"chat", "a"}, anything, now)
+			wants(t, fmt.Sprintf("%s, %d scrapes after one of two went away", name, n-48), want, a, err)
 		}
 	}
 }

@@ -1,8 +1,11 @@
 package signal
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // hostile are pages that a tenant may write, of the pod that NAMESPACE and evil name.
@@ -19,7 +22,7 @@ var hostile = map[string]string{
 	"buckets that fall":          "vllm:time_to_first_token_seconds_bucket{OWNER,le=\"1\"} 0+9x47\nvllm:time_to_first_token_seconds_bucket{OWNER,le=\"+Inf\"} 0+1x47",
 	"a bound spelt twice":        "vllm:time_to_first_token_seconds_bucket{OWNER,le=\"1\"} 0+1x47\nvllm:time_to_first_token_seconds_bucket{OWNER,le=\"1.0\"} 0+2x47\nvllm:time_to_first_token_seconds_bucket{OWNER,le=\"+Inf\"} 0+3x47",
 	"a counter that resets":      `vllm:time_to_first_token_seconds_bucket{OWNER,le="+Inf"} 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1 9 1`,
-	"our labels":                 "vllm:num_requests_waiting{OWNER,gpuscale_source=\"vllm\",gpuscale_part=\"v0\"} 1e6x47\nvllm:num_requests_waiting{OWNER,gpuscale_part=\"t0\"} 1e6x47",
+	"our labels":                 "vllm:num_requests_waiting{OWNER,gpuscale_source=\"vllm\",gpuscale_part=\"v0\"} 1e6x47\nvllm:num_requests_waiting{OWNER,gpuscale_part=\"t0\"} 1e6x47\nvllm:num_requests_waiting{OWNER,gpuscale_part=\"v0\"} 1e6x47",
 	"another pod's name":         `vllm:num_requests_waiting{namespace="evil",pod="a",model_name="m"} 1e6x47`,
 	"the pod of a namespace":     `vllm:num_requests_waiting{namespace="evil",pod="a",exported_namespace="chat",exported_pod="a",model_name="m"} 1e6x47`,
 	"a GPU of another's":         `gpu_busy_ratio{OWNER,exported_namespace="chat",exported_pod="a",gpu_uuid="A"} 1x47`,
@@ -29,7 +32,16 @@ var hostile = map[string]string{
 	"values of every kind":       `vllm:num_requests_waiting{OWNER} NaN +Inf -Inf 1e300 -5 NaN +Inf -Inf 1e300 -5 NaN +Inf -Inf 1e300 -5x30`,
 	"evidence of another's pool": `llm_d_epp_ready_endpoints{OWNER,name="p",inference_pool="chat"} 0x47`,
 	"a limit of TGI":             `tgi_batch_max_total_tokens{OWNER} 1x47`,
+	"evidence twice":             "llm_d_epp_ready_endpoints{OWNER,name=\"p\",inference_pool=\"a\"} 0x47\nllm_d_epp_ready_endpoints{OWNER,name=\"p\",inference_pool=\"b\"} 0x47",
+	"bounds that are none": `
+		vllm:time_to_first_token_seconds_bucket{OWNER,le="1"} 0+9x47
+		vllm:time_to_first_token_seconds_bucket{OWNER,le="+Inf"} 0+9x47
+		vllm:time_to_first_token_seconds_bucket{OWNER,le="abc"} 1x47
+		vllm:time_to_first_token_seconds_bucket{OWNER,le="1e999"} 1x47`,
 }
+
+// distinguished are the pages whose faults a query leaves out by itself.
+var distinguished = []string{"our labels", "evidence twice", "bounds that are none"}
 
 // Whatever a tenant's page has, a query about others is answered as without it; that
 // about its own namespace and others may fail, and is then divided.
@@ -44,25 +56,20 @@ func TestHostilePagesHurtNoOther(t *testing.T) {
 			rule := builtin(t, signal)
 			rule.Exporters = []string{"gpuscale-system"}
 			table, _, now := askFor(t, m, NewTable(rule), rule.Query("chat"), 40*step) // fails on a warning
-			if a, err := table.External("chat", anything, now); err != nil || a.Value < value-1e-9 || a.Value > value+1e-9 {
-				t.Errorf("%s: %s of chat: %+v, %v, want %g", name, signal, a, err, value)
-			}
+			a, err := table.External("chat", anything, now)
+			wants(t, name+": "+signal+" of chat", value, a, err)
 			vector, err := m.Query(t.Context(), rule.Query("chat", "evil"), epoch.Add(40*step))
 			if err != nil {
-				failed++
+				if failed++; slices.Contains(distinguished, name) {
+					t.Errorf("%s: %v", name, err)
+				}
 				continue
 			}
-			var samples []Sample
-			for _, s := range vector {
-				if rule.Namespace(s.Labels.Get) == "chat" {
-					samples = append(samples, rule.Sample(s.Labels, s.Value))
-				}
-			}
+			vector = slices.DeleteFunc(vector, func(s prom.Sample) bool { return rule.Namespace(s.Labels.Get) != "chat" })
 			now = epoch.Add(40 * step)
-			table, _ = NewTable(rule).Read(samples, Reading{Evaluated: now, Now: now})
-			if a, err := table.External("chat", anything, now); err != nil || a.Value < value-1e-9 || a.Value > value+1e-9 {
-				t.Errorf("%s: %s of chat, asked together: %+v, %v, want %g", name, signal, a, err, value)
-			}
+			table, _ = NewTable(rule).Read(sampled(rule, vector), Reading{Evaluated: now, Now: now})
+			a, err = table.External("chat", anything, now)
+			wants(t, name+": "+signal+" of chat, asked together", value, a, err)
 		}
 	}
 	if failed == 0 {

@@ -1,8 +1,6 @@
 package signal
 
 import (
-	"errors"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +53,7 @@ func tokens(values string) string {
 func TestLatencyWithoutTraffic(t *testing.T) {
 	cases := []struct {
 		name, load string
-		want       float64 // negative: none
+		want       float64
 		declared   int
 	}{
 		{"traffic", firstTokenLoad("0x48", "1x48", "0+10x48"), .195, 0},
@@ -75,13 +73,9 @@ func TestLatencyWithoutTraffic(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			table, dropped, now := ask(t, load(t, c.load), NewTable(builtin(t, "ttft_p95")), after4m)
 			a, err := table.Pod(Key{"chat", "a"}, anything, now)
-			switch {
-			case c.want < 0 && err == nil:
-				t.Errorf("%+v, want no answer", a)
-			case c.want < 0 && dropped[NotANumber] != 1:
-				t.Errorf("dropped %v, want one NaN", dropped)
-			case c.want >= 0 && (err != nil || math.Abs(a.Value-c.want) > 1e-9 || a.Declared != c.declared):
-				t.Errorf("%+v, %v, want %v with %d declared", a, err, c.want, c.declared)
+			wants(t, c.name, c.want, a, err)
+			if a.Declared != c.declared || c.want == none && dropped[NotANumber] != 1 {
+				t.Errorf("%+v, dropped %v, want %d declared, or one NaN", a, dropped, c.declared)
 			}
 		})
 	}
@@ -186,7 +180,6 @@ func TestGatewaysAndTheirServers(t *testing.T) {
 		held   = `inference_extension_flow_control_queue_size{namespace="chat",pod="epp",model_name="m",inference_pool="p"} 5x4` + "\n"
 		router = `vllm:num_requests_running{namespace="chat",pod="router",server="http://10.0.0.1:8000"} 10x4
 			vllm:num_requests_running{namespace="chat",pod="router",server="http://10.0.0.2:8000"} 12x4`
-		none = -1
 	)
 	cases := []struct {
 		name, rule, load, selector string
@@ -208,9 +201,7 @@ func TestGatewaysAndTheirServers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			table, _, now := ask(t, load(t, c.load), NewTable(builtin(t, c.rule)), 4*step)
 			a, err := among(table, c.live).External("chat", selecting(t, c.selector), now)
-			if c.want == none && err == nil || c.want != none && (err != nil || a.Value != c.want) {
-				t.Errorf("%+v, %v, want %v", a, err, c.want)
-			}
+			wants(t, c.name, c.want, a, err)
 		})
 	}
 }
@@ -244,15 +235,11 @@ func TestAtZeroReplicas(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			m := load(t, c.load)
-			before, _, _ := ask(t, m, NewTable(builtin(t, "queue_depth")), 4*step)
-			table, _, now := ask(t, m, before, 9*step)
+			table, now := askedAfter(t, load(t, c.load), builtin(t, "queue_depth"), 4, 9)
 			a, err := table.External("chat", selecting(t, c.selector), now)
-			switch {
-			case c.want < 0 && err == nil:
-				t.Errorf("%+v, want no answer", a)
-			case c.want >= 0 && (err != nil || a.Value != c.want || a.Declared != c.declared || !a.Time.Equal(now)):
-				t.Errorf("%+v, %v, want %v with %d declared", a, err, c.want, c.declared)
+			wants(t, c.name, c.want, a, err)
+			if err == nil && (a.Declared != c.declared || !a.Time.Equal(now)) {
+				t.Errorf("%+v, want %d declared", a, c.declared)
 			}
 		})
 	}
@@ -260,13 +247,10 @@ func TestAtZeroReplicas(t *testing.T) {
 
 // A proof of absence ages as any sample does.
 func TestAProofOfAbsenceAges(t *testing.T) {
-	m := load(t, `llm_d_epp_ready_endpoints{namespace="chat",pod="epp",name="p"} 0x4`)
-	table, _, now := ask(t, m, NewTable(builtin(t, "queue_depth")), 4*step)
-	if a, err := table.External("chat", anything, now.Add(maxAge)); err != nil || a.Value != 0 {
-		t.Errorf("%+v, %v", a, err)
-	}
-	if a, err := table.External("chat", anything, now.Add(maxAge+time.Second)); err == nil {
-		t.Errorf("%+v from a proof too old", a)
+	table, now := askedAfter(t, load(t, `llm_d_epp_ready_endpoints{namespace="chat",pod="epp",name="p"} 0x4`), builtin(t, "queue_depth"), 4)
+	for age, want := range map[time.Duration]float64{maxAge: 0, maxAge + time.Second: none} {
+		a, err := table.External("chat", anything, now.Add(age))
+		wants(t, age.String(), want, a, err)
 	}
 }
 
@@ -275,12 +259,10 @@ func TestAWorkloadScaledToZero(t *testing.T) {
 	for _, rule := range Builtin(maxAge) {
 		a, err := NewTable(rule).AtZero(now, "Deployment chat/vllm, which has no pods")
 		amount := slices.Contains([]string{"queue_depth", "requests_running"}, rule.Name)
-		var none *NoAnswer
-		switch {
-		case amount && (err != nil || a.Value != 0 || !a.Time.Equal(now)):
+		if amount && (err != nil || a.Value != 0 || !a.Time.Equal(now)) {
 			t.Errorf("%s: %+v, %v, want 0", rule.Name, a, err)
-		case !amount && !errors.As(err, &none):
-			t.Errorf("%s: %+v, %v: an average without pods", rule.Name, a, err)
+		} else if !amount {
+			wants(t, rule.Name+", an average without pods", none, a, err)
 		}
 	}
 }
@@ -324,8 +306,8 @@ func TestDeclaredWithoutCatalogue(t *testing.T) {
 		up{namespace="chat",pod="other",job="web"} 1x4`), NewTable(rule), 4*step)
 	for pod, want := range map[string]float64{"nan": 3, "infinite": -1, "absent": 2, "down": -1, "other": -1} {
 		a, err := table.Pod(Key{"chat", pod}, anything, now)
-		if want < 0 && err == nil || want >= 0 && (err != nil || a.Value != want || a.Declared != 1) {
-			t.Errorf("%s: %+v, %v, want %v", pod, a, err, want)
+		if wants(t, pod, want, a, err); err == nil && a.Declared != 1 {
+			t.Errorf("%s: %+v, want one declared", pod, a)
 		}
 	}
 }
@@ -343,17 +325,14 @@ func TestHistoryProvesNothing(t *testing.T) {
 			vllm:time_to_first_token_seconds_bucket`+pod+`,le="+Inf"} 5x60`)
 		table, now := begin(t, m, rule, 60*step)
 		a, err := table.Pod(Key{"chat", "a"}, anything, now)
-		if want < 0 && err == nil || want >= 0 && (err != nil || a.Value != want) {
-			t.Errorf("gauges %s: %+v, %v, want %v", values, a, err, want)
-		}
+		wants(t, "gauges "+values, want, a, err)
 	}
 	// A picker that was there and is gone.
 	queue := builtin(t, "queue_depth")
 	m := load(t, `llm_d_epp_ready_endpoints{namespace="chat",pod="epp",name="p"} 0x30 stale`)
 	table, now := begin(t, m, queue, 60*step)
-	if a, err := table.External("chat", anything, now); err == nil {
-		t.Errorf("%+v of a picker that is gone", a)
-	}
+	a, err := table.External("chat", anything, now)
+	wants(t, "a picker that is gone", none, a, err)
 }
 
 // The error names the series of the server in use.
@@ -364,7 +343,7 @@ func TestNoAnswerNamesTheSeries(t *testing.T) {
 	for pod, want := range map[string]string{
 		"a": "no sample of sglang:num_queue_reqs younger than 15s for Pod chat/a; the newest is 25s old",
 		"b": "no sample of tgi_queue_size younger than 15s for Pod chat/b; 1 are NaN, infinite or outside [0, 1e+09]",
-		"c": "no sample of queue_depth (vllm:num_requests_waiting or any of 13 other series) younger than 15s for Pod chat/c",
+		"c": "no sample of queue_depth (vllm:num_requests_waiting or any of 14 other series) younger than 15s for Pod chat/c",
 	} {
 		if _, err := table.Pod(Key{"chat", pod}, anything, now); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -1,7 +1,6 @@
 package signal
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ const server = `vllm:num_requests_waiting{namespace="chat",pod="a",model_name="m
 func TestAPartThatIsSilentMakesThePodStale(t *testing.T) {
 	cases := map[string]struct {
 		load string
-		want float64 // negative: none
+		want float64
 	}{
 		"gone":           {server + `"1"} 50 50 50 50 50 stale`, -1},
 		"stale":          {server + `"1"} 50 50 50 50 50 _ _ _ _ _`, -1},
@@ -29,14 +28,9 @@ func TestAPartThatIsSilentMakesThePodStale(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := load(t, server+"\"0\"} 5x9\n"+c.load)
-			before, _, _ := ask(t, m, NewTable(builtin(t, "queue_depth")), 4*step)
-			table, _, now := ask(t, m, before, 9*step)
+			table, now := askedAfter(t, load(t, server+"\"0\"} 5x9\n"+c.load), builtin(t, "queue_depth"), 4, 9)
 			a, err := table.Pod(Key{"chat", "a"}, anything, now)
-			var none *NoAnswer
-			if c.want < 0 && !errors.As(err, &none) || c.want >= 0 && (err != nil || a.Value != c.want) {
-				t.Errorf("%+v, %v, want %v", a, err, c.want)
-			}
+			wants(t, name, c.want, a, err)
 		})
 	}
 }
@@ -55,19 +49,9 @@ func TestPartsAreIdleByThemselves(t *testing.T) {
 		"idle":  {engine(1, "0x48", "0x48", "500x48"), .195},
 		"stuck": {engine(1, "1x48", "1x48", "500x48"), -1},
 	} {
-		table, _, now := ask(t, load(t, busy+c.other), NewTable(builtin(t, "ttft_p95")), after4m)
+		table, now := askedAfter(t, load(t, busy+c.other), builtin(t, "ttft_p95"), scraped4m)
 		a, err := table.Pod(Key{"chat", "a"}, anything, now)
-		if (c.want < 0) != (err != nil) || err == nil && (a.Value < c.want-1e-9 || a.Value > c.want+1e-9) {
-			t.Errorf("%s: %+v, %v, want %v", name, a, err, c.want)
-		}
-	}
-}
-
-func TestReplicasUnderRayAddUp(t *testing.T) {
-	const replica = `ray_vllm_num_requests_waiting{namespace="chat",pod="a",model_name="m",engine="0",ReplicaId=`
-	table, _, now := ask(t, load(t, replica+"\"x\"} 10x4\n"+replica+"\"y\"} 12x4\n"+replica+"\"z\"} 11x4"), NewTable(builtin(t, "queue_depth")), 4*step)
-	if a, err := table.Pod(Key{"chat", "a"}, anything, now); err != nil || a.Value != 33 {
-		t.Errorf("%+v, %v", a, err)
+		wants(t, name, c.want, a, err)
 	}
 }
 
@@ -82,10 +66,9 @@ func TestUndeclaredLabelsAddUp(t *testing.T) {
 	rule := Rule{Name: "r", Subject: Target, Duplicates: Max, PerPod: Sum, PerWorkload: Sum, Maximum: 100, MaxAge: maxAge, Sources: []Source{{Metric: "requests"}}}
 	for want, identity := range map[float64][]string{6: nil, 3: {}, 5: {"method"}} {
 		rule.Identity = identity
-		table, _, now := ask(t, m, NewTable(rule), 4*step)
-		if a, err := table.Pod(Key{"chat", "a"}, anything, now); err != nil || a.Value != want {
-			t.Errorf("identity %q: %+v, %v, want %v", identity, a, err, want)
-		}
+		table, now := askedAfter(t, m, rule, 4)
+		a, err := table.Pod(Key{"chat", "a"}, anything, now)
+		wants(t, fmt.Sprintf("identity %q", identity), want, a, err)
 	}
 }
 
@@ -187,35 +170,6 @@ func TestAPodWithTooManySeries(t *testing.T) {
 	}
 }
 
-// Whatever a page of one namespace holds, a query about another is answered as if
-// it were not there, and so is the namespace's own where the series can be distinguished.
-func TestPagesThatBrokeWholeQueries(t *testing.T) {
-	const good = `
-		vllm:num_requests_waiting{namespace="chat",pod="a",model_name="m"} 5x47
-		llm_d_epp_ready_endpoints{namespace="chat",pod="epp",name="p"} 2x47`
-	evil := map[string]string{
-		"our own label": `
-			vllm:num_requests_waiting{namespace="NS",pod="x",gpuscale_part="a"} 1x47
-			vllm:num_requests_waiting{namespace="NS",pod="x",gpuscale_part="b"} 1x47`,
-		"evidence twice": `
-			llm_d_epp_ready_endpoints{namespace="NS",pod="x",name="p",inference_pool="a"} 0x47
-			llm_d_epp_ready_endpoints{namespace="NS",pod="x",name="p",inference_pool="b"} 0x47`,
-		"a bucket that is none": strings.NewReplacer(`"chat"`, `"NS"`, `pod="a"`, `pod="b"`).Replace(firstTokenLoad("0x47", "1x47", "0+10x47")) + `
-			vllm:time_to_first_token_seconds_bucket{namespace="NS",pod="b",model_name="m",le="abc"} 1x47
-			vllm:time_to_first_token_seconds_bucket{namespace="NS",pod="b",model_name="m",le="1e999"} 1x47`,
-	}
-	for name, text := range evil {
-		for _, where := range []string{"chat", "tenant"} {
-			m := load(t, good+"\n"+strings.ReplaceAll(text, "NS", where))
-			table, _, now := ask(t, m, NewTable(builtin(t, "queue_depth")), 40*step) // fails on a warning
-			if a, err := table.Pod(Key{"chat", "a"}, anything, now); err != nil || a.Value != 5 && name != "a bucket that is none" {
-				t.Errorf("%s in %s: %+v, %v", name, where, a, err)
-			}
-			ask(t, m, NewTable(builtin(t, "ttft_p95")), 40*step)
-		}
-	}
-}
-
 // The queries for some namespaces reach no other, and are short enough.
 func TestQueriesReachTheirNamespacesOnly(t *testing.T) {
 	var many []string
@@ -259,8 +213,6 @@ func TestQueriesReachTheirNamespacesOnly(t *testing.T) {
 		}
 		table, _, now := askFor(t, m, NewTable(rule), rule.Query(c.namespace), 4*step)
 		a, err := table.Pod(Key{c.namespace, c.pod}, anything, now)
-		if (c.want < 0) != (err != nil) || err == nil && a.Value != c.want {
-			t.Errorf("%+v: %+v, %v", c, a, err)
-		}
+		wants(t, fmt.Sprint(c), c.want, a, err)
 	}
 }

@@ -2,6 +2,7 @@ package signal
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -56,20 +57,12 @@ func TestAQueryInPromQL(t *testing.T) {
 			continue
 		}
 		table, _, now := askFor(t, m, NewTable(r), r.Query("shop", "void"), 60*step)
-		value := func(a Answer, err error) float64 {
-			if err != nil {
-				return -1
-			}
-			return a.Value
-		}
-		pod := value(table.Pod(Key{"shop", "a"}, anything, now))
-		external := value(table.External("shop", anything, now))
-		if !near(pod, want.pod) || !near(external, want.external) {
-			t.Errorf("%s: pod %g, namespace %g, want %+v", text, pod, external, want)
-		}
-		if other, err := table.External("bank", anything, now); err == nil {
-			t.Errorf("%s: another namespace's %g", text, other.Value)
-		}
+		a, err := table.Pod(Key{"shop", "a"}, anything, now)
+		wants(t, text+": the pod", want.pod, a, err)
+		a, err = table.External("shop", anything, now)
+		wants(t, text+": the namespace", want.external, a, err)
+		a, err = table.External("bank", anything, now)
+		wants(t, text+": another namespace", none, a, err)
 	}
 }
 
@@ -105,18 +98,11 @@ workers{namespace="shop"} 7 7 _x18
 		}
 		table, _, now := askFor(t, m, NewTable(r), r.Query(c.asked...), 20*step)
 		for namespace, want := range map[string]float64{"shop": c.shop, "bank": c.bank, "rabbitmq": -1, "void": -1} {
-			got := -1.0
-			if a, err := table.External(namespace, anything, now); err == nil {
-				got = a.Value
-			}
-			if !near(got, want) {
-				t.Errorf("%s, asked for %q: %s has %g, want %g", c.query, c.asked, namespace, got, want)
-			}
+			a, err := table.External(namespace, anything, now)
+			wants(t, fmt.Sprintf("%s, asked for %q: %s", c.query, c.asked, namespace), want, a, err)
 		}
 	}
 }
-
-func near(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
 
 // A result is as old as the oldest sample behind it: the queue's scrape has stopped, the
 // workers' has not.
@@ -129,13 +115,12 @@ workers{namespace="bank",pod="a"} 2x60
 `)
 	r := queryRule(`sum by (namespace) (queue{namespace=~"$namespaces"}) / sum by (namespace) (workers{namespace=~"$namespaces"})`)
 	table, _, now := ask(t, m, NewTable(r), 30*step)
-	var none *NoAnswer
-	if a, err := table.External("shop", anything, now); !errors.As(err, &none) || none.Stale != 1 {
+	var no *NoAnswer
+	if a, err := table.External("shop", anything, now); !errors.As(err, &no) || no.Stale != 1 {
 		t.Errorf("%+v, %v: the queue's sample is 105 s old", a, err)
 	}
-	if a, err := table.External("bank", anything, now); err != nil || a.Value != 4 {
-		t.Errorf("%+v, %v", a, err)
-	}
+	a, err := table.External("bank", anything, now)
+	wants(t, "bank", 4, a, err)
 }
 
 func TestMistakesInAQuery(t *testing.T) {
@@ -213,23 +198,19 @@ queue{namespace="shop",pod="forged"} 100x20
 		if err != nil {
 			t.Fatal(err)
 		}
-		var samples []Sample
 		for _, s := range vector {
 			if got := r.Namespace(s.Labels.Get); got != "shop" {
 				t.Errorf("%s: a series of namespace %q", name, got)
 			}
-			samples = append(samples, r.Sample(s.Labels, s.Value))
 		}
 		now := epoch.Add(20 * step)
-		table, _ := NewTable(r).Read(samples, Reading{Evaluated: now, Now: now})
+		table, _ := NewTable(r).Read(sampled(r, vector), Reading{Evaluated: now, Now: now})
 		for pod, want := range map[string]float64{"a": 4, "b": 5} {
-			if a, err := table.Pod(Key{"shop", pod}, anything, now); err != nil || a.Value != want {
-				t.Errorf("%s: pod %s has %v, %v", name, pod, a.Value, err)
-			}
+			a, err := table.Pod(Key{"shop", pod}, anything, now)
+			wants(t, name+": pod "+pod, want, a, err)
 		}
-		if a, err := table.External("shop", anything, now); err != nil || a.Value != 9 {
-			t.Errorf("%s: the namespace has %v, %v", name, a.Value, err)
-		}
+		a, err := table.External("shop", anything, now)
+		wants(t, name+": the namespace", 9, a, err)
 	}
 	for field, r := range map[string]Rule{
 		"labels.pod": {PodLabel: PartLabel}, "labels.namespace": {NamespaceLabel: "__name__"}, "labels: are for": {Subject: Exported, PodLabel: "x"},

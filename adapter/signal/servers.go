@@ -13,7 +13,7 @@ import (
 func queues() []Source {
 	return tiers(
 		together(routed(metric.VLLMWaiting)), ray(metric.VLLMWaiting),
-		own(metric.SGLangQueued), ray(metric.SGLangQueued),
+		own(metric.SGLangQueued), together(escaped(gauge(metric.SGLangQueued))), ray(metric.SGLangQueued),
 		own(metric.TRTLLMWaiting),
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
 		own(metric.NIMWaiting),
@@ -28,7 +28,7 @@ func queues() []Source {
 func running() []Source {
 	return tiers(
 		together(routed(metric.VLLMRunning)), ray(metric.VLLMRunning),
-		own(metric.SGLangRunning), ray(metric.SGLangRunning),
+		own(metric.SGLangRunning), together(escaped(gauge(metric.SGLangRunning))), ray(metric.SGLangRunning),
 		own(metric.TRTLLMRunning),
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "scheduled")),
 		own(metric.NIMRunning),
@@ -43,7 +43,7 @@ func cacheUsages() []Source {
 	return tiers(
 		own(metric.VLLMCacheUsage), ray(metric.VLLMCacheUsage),
 		own(metric.VLLMCacheUsageOld), ray(metric.VLLMCacheUsageOld),
-		own(metric.SGLangCacheUsage), ray(metric.SGLangCacheUsage),
+		own(metric.SGLangCacheUsage), together(escaped(gauge(metric.SGLangCacheUsage))), ray(metric.SGLangCacheUsage),
 		own(metric.TRTLLMCacheUsage),
 		own(metric.NIMCacheUsage),
 		together(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
@@ -68,7 +68,7 @@ func firstTokens(q float64) []Source {
 	triton := quantile(metric.TritonFirstResponse, q)
 	triton.Scale = 1e-3
 	return tiers(
-		together(vllm), together(underRay(vllm)), together(sglang), together(underRay(sglang)),
+		together(vllm), together(underRay(vllm)), together(sglang), together(escaped(sglang)), together(underRay(sglang)),
 		together(quantile(metric.TRTLLMFirstToken, q, trtllm...)), together(quantile(metric.TRTLLMFirstTokenOld, q, trtllm...)),
 		together(triton),
 		together(nim), together(dynamo),
@@ -116,6 +116,9 @@ func eachQueueTime(source func([2]metric.Read) Source) []Source {
 			s = unasked(s)
 		}
 		groups = append(groups, together(s))
+		if s.Server == metric.ServerSGLang {
+			groups = append(groups, together(escaped(s)))
+		}
 		if s.Server == metric.ServerVLLM || s.Server == metric.ServerSGLang {
 			groups = append(groups, together(underRay(s)))
 		}
@@ -165,24 +168,41 @@ func ray(r metric.Read) []Source { return together(underRay(gauge(r))) }
 // replicas on one pod apart.
 const replicaLabel = "ReplicaId"
 
-// underRay spells a source's names as Ray does.
+// underRay is a source as Ray's wrapper exports it.
 func underRay(s Source) Source {
-	s.Metric = rayName(s.Metric)
+	s = spelt(s, func(name string) string { return "ray_" + underscored(name) })
 	s.Identity, s.Fleeting = append(slices.Clone(s.Identity), replicaLabel), true
 	if s.Idle != nil {
-		renamed := Idle{Value: s.Idle.Value, While: slices.Clone(s.Idle.While), By: append(slices.Clone(s.Idle.By), replicaLabel)}
-		if s.Idle.Progress != nil {
-			renamed.Progress = &Series{Metric: rayName(s.Idle.Progress.Metric)}
-		}
-		for i := range renamed.While {
-			renamed.While[i].Metric = rayName(renamed.While[i].Metric)
-		}
-		s.Idle = &renamed
+		s.Idle.By = append(slices.Clone(s.Idle.By), replicaLabel)
 	}
 	return s
 }
 
-func rayName(name string) string { return "ray_" + strings.ReplaceAll(name, ":", "_") }
+// escaped is a source as prometheus_client exports it to a scraper that does not accept
+// UTF-8 names: Prometheus 2, and 3 with metric_name_validation_scheme legacy. It takes
+// colons for such (choose_encoder of client_python 0.25, its issue 1177). vLLM writes its
+// page in the text format, where they stay.
+func escaped(s Source) Source { return spelt(s, underscored) }
+
+func underscored(name string) string { return strings.ReplaceAll(name, ":", "_") }
+
+// spelt gives other names to the series of a source.
+func spelt(s Source, name func(string) string) Source {
+	s.Metric = name(s.Metric)
+	if s.Idle == nil {
+		return s
+	}
+	idle := *s.Idle
+	idle.While = slices.Clone(idle.While)
+	for i := range idle.While {
+		idle.While[i].Metric = name(idle.While[i].Metric)
+	}
+	if idle.Progress != nil {
+		idle.Progress = &Series{Metric: name(idle.Progress.Metric)}
+	}
+	s.Idle = &idle
+	return s
+}
 
 // narrowed reads those series that have a label's value.
 func narrowed(r metric.Read, label, value string) Source {

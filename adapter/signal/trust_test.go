@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
 // TestPodCannotReportAnotherNamespace: a tenant's page claims to be the
@@ -40,7 +39,7 @@ func TestPodCannotReportAnotherNamespace(t *testing.T) {
 		t.Errorf("dropped %v, want %d untrusted", dropped, len(hostile))
 	}
 	for k, want := range map[Key]float64{{"victim", "x"}: 0.5, {"search", "y"}: 0.4, {"tenant", "z"}: 0.3} {
-		if a, err := table.Pod(k, k8slabels.Everything(), now); err != nil || a.Value != want {
+		if a, err := table.Pod(k, anything, now); err != nil || a.Value != want {
 			t.Errorf("%v: %v, %v, want %v", k, a.Value, err, want)
 		}
 	}

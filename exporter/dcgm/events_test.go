@@ -74,8 +74,7 @@ func TestXIDsOnce(t *testing.T) {
 
 	// The instances have their GPU's, but not as their own.
 	m.partition(1, 2, "3g.40gb", 3, 4)
-	m.write()
-	r := read(t, s)
+	r := m.read(s)
 	if r.Entities[2].Events != nil || len(r.Entities) != 4 {
 		t.Errorf("instance %+v", r.Entities[2])
 	}
@@ -101,8 +100,7 @@ func TestXIDsManyAtOnce(t *testing.T) {
 			m.GPUs[i].XIDs = append(m.GPUs[i].XIDs, fakedcgm.XID{Code: 31, At: start.Add(time.Duration(k) * time.Millisecond)})
 		}
 	}
-	m.write()
-	for i, got := range totals(read(t, s)) {
+	for i, got := range totals(m.read(s)) {
 		if got != "31×60 " {
 			t.Errorf("GPU %d: %q", i, got)
 		}
@@ -114,9 +112,7 @@ func TestXIDsManyAtOnce(t *testing.T) {
 func TestClockEvents(t *testing.T) {
 	m := newMachine(t, 1)
 	m.GPUs[0].Fields[112] = 0x1
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, 112, collect.AskClockEvents)
+	s := m.open(Options{}, 112, collect.AskClockEvents)
 	samples := func(n int) *collect.Events {
 		var events *collect.Events
 		until(t, func() error {
@@ -153,10 +149,8 @@ func TestHealthAndPeers(t *testing.T) {
 		{GPU: 2, System: fakedcgm.WatchAll, Result: 20, Code: 131}, {GPU: 2, System: 0x1000, Result: 20, Code: 1}, // of a network adapter
 	}
 	m.Peers = []fakedcgm.Peer{{From: 0, To: 2, Status: 5}}
-	m.write()
 	var c clock
-	s := open(t, Options{now: c.now})
-	watchFields(t, s, 155, collect.AskHealth, collect.AskPeers)
+	s := m.open(Options{now: c.now}, 155, collect.AskHealth, collect.AskPeers)
 	r := read(t, s)
 	want := []collect.Incident{
 		{Watch: "NVLINK", Result: 20, Error: "DCGM_FR_NVLINK_DOWN"}, {Watch: "THERMAL", Result: 10, Error: "DCGM_FR_999"},
@@ -172,8 +166,7 @@ func TestHealthAndPeers(t *testing.T) {
 	}
 	// Asked for again when it is time, and not before.
 	m.Incidents = nil
-	m.write()
-	if r := read(t, s); len(r.Entities[1].Health.Incidents) != 2 {
+	if r := m.read(s); len(r.Entities[1].Health.Incidents) != 2 {
 		t.Errorf("asked again at once: %+v", r.Entities[1].Health)
 	}
 	c.advance(healthEvery)
@@ -186,9 +179,7 @@ func TestHealthAndPeers(t *testing.T) {
 func TestNoHealthUnasked(t *testing.T) {
 	m := newMachine(t, 2)
 	m.Fail = map[string]int{"dcgmHealthCheck": godcgm.DCGM_ST_CONNECTION_NOT_VALID, "dcgmGetNvLinkP2PStatus": godcgm.DCGM_ST_CONNECTION_NOT_VALID, "dcgmHealthSet": godcgm.DCGM_ST_CONNECTION_NOT_VALID}
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, 155)
+	s := m.open(Options{}, 155)
 	if r := read(t, s); r.Entities[0].Health != nil || r.Entities[0].Peers != nil || r.Entities[0].Events != nil {
 		t.Errorf("%+v", r.Entities[0])
 	}
@@ -200,16 +191,13 @@ func TestXIDsOfInstances(t *testing.T) {
 	m := newMachine(t, 2)
 	m.partition(1, 2, "3g.40gb", 3, 4)
 	m.GPUs[1].Instances[1].UUIDs = []string{fakenvml.MIGUUID(1, 9)}
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, 155, 230)
+	s := m.open(Options{}, 155, 230)
 	read(t, s)
 	now := time.Now()
 	m.GPUs[1].XIDs = []fakedcgm.XID{{Code: 31, At: now}}
 	m.GPUs[1].Instances[0].XIDs = []fakedcgm.XID{{Code: 31, At: now.Add(time.Millisecond)}}
 	m.GPUs[1].Instances[1].XIDs = []fakedcgm.XID{{Code: 43, At: now, Compute: true}, {Code: 94, At: now}}
-	m.write()
-	r := read(t, s)
+	r := m.read(s)
 	if got := totals(r); !reflect.DeepEqual(got, []string{"", "31×2 43×1 94×1 "}) {
 		t.Errorf("got %q", got)
 	}
@@ -223,8 +211,7 @@ func TestKernelLogAndRestarts(t *testing.T) {
 	m := newMachine(t, 1)
 	e := m.engine("127.0.0.1:0")
 	var c clock
-	s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now})
-	watchFields(t, s, 155, 230)
+	s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now}, 155, 230)
 	read(t, s)
 	now := time.Now()
 	m.GPUs[0].XIDs = []fakedcgm.XID{{Code: 119, At: now, Kernel: true}, {Code: 119, At: now.Add(3 * time.Millisecond)}}
@@ -260,8 +247,7 @@ func health(r *collect.Reading) (out []string) {
 // A GPU that had no XID since it is listened to is healthy, without any value of field 230.
 func TestNoXIDIsHealthy(t *testing.T) {
 	newMachine(t, 1)
-	s := open(t, Options{})
-	watchFields(t, s, 155, 230)
+	s := open(t, Options{}, 155, 230)
 	for range 3 {
 		r := read(t, s)
 		if has(r.Entities[0], 230) || !reflect.DeepEqual(health(r), []string{"ok"}) || r.Dropped[collect.DropBlank] != 0 {
@@ -277,8 +263,7 @@ func TestHealthReturnsWithTheHostEngine(t *testing.T) {
 		t.Run(fmt.Sprint("XID ", code), func(t *testing.T) {
 			m := newMachine(t, 2)
 			e := m.engine("127.0.0.1:0")
-			s := open(t, Options{Mode: Remote, Address: e.Address})
-			watchFields(t, s, 155, 230)
+			s := open(t, Options{Mode: Remote, Address: e.Address}, 155, 230)
 			read(t, s)
 			m.GPUs[0].XIDs = []fakedcgm.XID{{Code: code, At: time.Now(), Kernel: code != 48}}
 			m.write()
@@ -301,8 +286,7 @@ func TestHealthReturnsWithTheHostEngine(t *testing.T) {
 			}
 			// What happens from now on counts.
 			m.GPUs[0].XIDs = append(m.GPUs[0].XIDs, fakedcgm.XID{Code: 48, At: time.Now()})
-			m.write()
-			if got := health(read(t, s)); !reflect.DeepEqual(got, []string{"xid_48", "ok"}) {
+			if got := health(m.read(s)); !reflect.DeepEqual(got, []string{"xid_48", "ok"}) {
 				t.Errorf("after another XID: %q", got)
 			}
 		})
@@ -312,12 +296,10 @@ func TestHealthReturnsWithTheHostEngine(t *testing.T) {
 // A connection that breaks is no reset: the host engine still knows the XID.
 func TestHealthSurvivesTheConnection(t *testing.T) {
 	m := newMachine(t, 1)
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address})
-	watchFields(t, s, 155, 230)
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address}, 155, 230)
 	read(t, s)
 	m.GPUs[0].XIDs = []fakedcgm.XID{{Code: 48, At: time.Now()}}
-	m.write()
-	read(t, s)
+	m.read(s)
 	m.Fail = map[string]int{"dcgmEntitiesGetLatestValues": godcgm.DCGM_ST_CONNECTION_NOT_VALID}
 	m.write()
 	if _, err := s.Read(); err == nil {

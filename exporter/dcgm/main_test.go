@@ -109,15 +109,31 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 // defaults are fields of dcgm-exporter's default counters.
 var defaults = []uint16{100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 449, 1001, 1004, 1005, 1009, 1010}
 
-// open gives a source that has closed the library when the next test begins.
-func open(t testing.TB, o Options) *reader {
+// open gives a source of these fields that has closed the library when the next test begins.
+func open(t testing.TB, o Options, fields ...uint16) *reader {
 	t.Helper()
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
+	if len(fields) > 0 {
+		watchFields(t, s, fields...)
+	}
 	return s.(*reader)
+}
+
+// open and read find the machine as it is now.
+func (m *machine) open(o Options, fields ...uint16) *reader {
+	m.t.Helper()
+	m.write()
+	return open(m.t, o, fields...)
+}
+
+func (m *machine) read(s collect.Source) *collect.Reading {
+	m.t.Helper()
+	m.write()
+	return read(m.t, s)
 }
 
 func watchFields(t testing.TB, s collect.Source, fields ...uint16) {

@@ -49,8 +49,7 @@ func describe(devices []collect.Device) []string {
 func TestDevices(t *testing.T) {
 	m := newMachine(t, 2)
 	m.addDevices()
-	s := open(t, Options{})
-	watchFields(t, s, deviceFields...)
+	s := open(t, Options{}, deviceFields...)
 	want := []string{
 		"0 0/0 858=41", "2 1/17 585=3", "1 0/63 780=5", "3 0/1 1110=55", "3 0/1 1120=3000", "4 1/73 1120=3100",
 	}
@@ -64,8 +63,7 @@ func TestDevices(t *testing.T) {
 	// A link that comes up is seen; what a switch cannot be is counted.
 	m.Links[1].Up = true
 	m.Switches[0].Fields[858] = 808334905
-	m.write()
-	r = read(t, s)
+	r = m.read(s)
 	if got := describe(r.Devices); !slices.Contains(got, "2 1/3 585=4") || strings.Contains(got[0], "858=") || r.Dropped[collect.DropImpossible] != 1 {
 		t.Errorf("after the change: %q, dropped %v", got, r.Dropped)
 	}
@@ -74,8 +72,7 @@ func TestDevices(t *testing.T) {
 // A machine without such devices has none, and that is no problem.
 func TestNoDevices(t *testing.T) {
 	m := newMachine(t, 1)
-	s := open(t, Options{})
-	watchFields(t, s, deviceFields...)
+	s := open(t, Options{}, deviceFields...)
 	if r := read(t, s); len(r.Devices) != 0 || number(t, r.Entities[0], 203) != 87 {
 		t.Errorf("%+v", r)
 	}
@@ -102,9 +99,7 @@ func TestAPartFails(t *testing.T) {
 			m := newMachine(t, 2)
 			m.addDevices()
 			m.Fail = map[string]int{call: -3}
-			m.write()
-			s := open(t, Options{})
-			watchFields(t, s, all...)
+			s := m.open(Options{}, all...)
 			r := read(t, s)
 			if number(t, r.Entities[1], 203) != 87 || !check(r) {
 				t.Errorf("%+v with devices %q", r.Entities, describe(r.Devices))
@@ -124,10 +119,8 @@ func TestAPartFails(t *testing.T) {
 func TestAttributesThatFail(t *testing.T) {
 	m := newMachine(t, 2)
 	m.Fail = map[string]int{"dcgmGetDeviceAttributes": -3}
-	m.write()
 	var log strings.Builder
-	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	watchFields(t, s, 203)
+	s := m.open(Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, 203)
 	for range 3 {
 		if r := read(t, s); len(r.Entities) != 0 || r.Dropped[collect.DropError] != 2 {
 			t.Errorf("%+v", r)
@@ -137,8 +130,7 @@ func TestAttributesThatFail(t *testing.T) {
 		t.Errorf("logged %d times of 2 GPUs:\n%s", n, &log)
 	}
 	m.Fail = nil
-	m.write()
-	if r := read(t, s); len(r.Entities) != 2 {
+	if r := m.read(s); len(r.Entities) != 2 {
 		t.Errorf("not back: %+v", r)
 	}
 }
@@ -191,9 +183,7 @@ func TestManyFields(t *testing.T) {
 			m.GPUs[2].Fields[f.ID] = float64(f.ID)
 		}
 	}
-	m.write()
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address})
-	watchFields(t, s, fields...)
+	s := m.open(Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address}, fields...)
 	e := read(t, s).Entities[2]
 	if len(e.Values) != len(fields) {
 		t.Fatalf("%d values of %d fields", len(e.Values), len(fields))
@@ -215,9 +205,7 @@ func TestProfilingFieldsDiffer(t *testing.T) {
 	m.GPUs[0].Profiling = []uint16{1001}
 	m.GPUs[2].Profiling = []uint16{1001, 1005, 1040}
 	m.GPUs[3].Fields[1001] = math.NaN()
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, 1001, 1005, 1040)
+	s := m.open(Options{}, 1001, 1005, 1040)
 	r := read(t, s)
 	for i, want := range [][]uint16{{1001}, {1001, 1005}, {1001, 1005, 1040}, nil} {
 		var got []uint16
@@ -237,11 +225,9 @@ func TestProfilingFieldsDiffer(t *testing.T) {
 func TestWithoutDriver(t *testing.T) {
 	m := newMachine(t, 2)
 	m.NoNVML = true
-	m.write()
 	var c clock
 	var output strings.Builder
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now, Log: slog.New(slog.NewTextHandler(&output, nil))})
-	watchFields(t, s, defaults...)
+	s := m.open(Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now, Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
 	_, err := s.Read()
 	if !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "NVML") || !strings.Contains(err.Error(), "driver is not installed") {
 		t.Errorf("got %v", err)
@@ -262,10 +248,8 @@ func TestWithoutDriver(t *testing.T) {
 func TestWatchRefusedForLackOfDriver(t *testing.T) {
 	m := newMachine(t, 2)
 	m.Fail = map[string]int{"dcgmWatchFields": godcgm.DCGM_ST_NVML_NOT_LOADED}
-	m.write()
 	var output strings.Builder
-	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&output, nil))})
-	watchFields(t, s, defaults...)
+	s := m.open(Options{Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
 	if _, err := s.Read(); !errors.Is(err, ErrNoDriver) {
 		t.Errorf("got %v", err)
 	}
@@ -283,8 +267,7 @@ func TestWatchRefusedForLackOfDriver(t *testing.T) {
 func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	m := newMachine(t, 2)
 	m.partition(0, 2, "3g.40gb", 3, 4)
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address})
-	watchFields(t, s, 155, 252)
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address}, 155, 252)
 	if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
 		t.Fatal(err)
 	}
@@ -302,8 +285,7 @@ func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 // say nothing of how the GPU is now.
 func TestOldValuesAreNoSignOfLife(t *testing.T) {
 	m := newMachine(t, 1)
-	s := open(t, Options{})
-	watchFields(t, s, 155)
+	s := open(t, Options{}, 155)
 	dev := read(t, s).Entities[0]
 	if dev.Lost || !has(dev, 155) {
 		t.Fatalf("%+v", dev)
@@ -326,8 +308,7 @@ func TestQuiesce(t *testing.T) {
 	m := newMachine(t, 2)
 	m.partition(0, 2, "3g.40gb", 3, 4)
 	m.addDevices()
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address})
-	watchFields(t, s, append(slices.Clone(defaults), deviceFields...)...)
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address}, append(slices.Clone(defaults), deviceFields...)...)
 	read(t, s)
 	if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
 		t.Fatal(err)
@@ -359,8 +340,7 @@ func TestQuiesce(t *testing.T) {
 // reported, and begins again when nothing is released.
 func TestQuiesceEmbedded(t *testing.T) {
 	m := newMachine(t, 2)
-	s := open(t, Options{})
-	watchFields(t, s, 155)
+	s := open(t, Options{}, 155)
 	read(t, s)
 	for range 2 {
 		if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
@@ -393,8 +373,7 @@ func TestOnlyWatchedIsRead(t *testing.T) {
 	m.GPUs[0].Profiling = []uint16{1001}
 	m.GPUs[2].Fields[1001] = math.NaN() // cannot be profiled
 	m.addDevices()
-	s := open(t, Options{})
-	watchFields(t, s, append(slices.Clone(defaults), deviceFields...)...)
+	s := open(t, Options{}, append(slices.Clone(defaults), deviceFields...)...)
 	for range 5 {
 		read(t, s)
 	}
@@ -413,8 +392,7 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	m.GPUs[0].Odd, m.GPUs[1].Odd = fakedcgm.Odd{449: "status:-6"}, fakedcgm.Odd{449: "status:-6"}
 	m.write()
 	c := &clock{}
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now})
-	watchFields(t, s, 155, 449)
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now}, 155, 449)
 	logged := func() int {
 		text, err := os.ReadFile(log)
 		if err != nil {
@@ -455,9 +433,7 @@ func TestHierarchyIsReadOnChange(t *testing.T) {
 	t.Setenv(fakedcgm.EnvLog, log)
 	m := newMachine(t, 2)
 	m.partition(0, 2, "3g.40gb", 3, 4)
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, 155)
+	s := m.open(Options{}, 155)
 	asked := func(what string, want int) {
 		t.Helper()
 		for range 5 {
@@ -484,9 +460,7 @@ func TestSeveralComputeInstances(t *testing.T) {
 	m := newMachine(t, 1)
 	m.partition(0, 1, "2g.20gb", 2, 2)
 	m.GPUs[0].Instances[0].UUIDs = []string{fakenvml.MIGUUID(0, 9)}
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, 155)
+	s := m.open(Options{}, 155)
 	e := read(t, s).Entities[1]
 	if want := []string{m.GPUs[0].Instances[0].UUID, fakenvml.MIGUUID(0, 9)}; !slices.Equal(e.MIGDevices, want) || e.InstanceUUID != want[0] || e.Profile != "2g.20gb" {
 		t.Errorf("%+v, want MIG devices %q", e, want)
@@ -497,9 +471,7 @@ func TestSeveralComputeInstances(t *testing.T) {
 func TestNVMLIndex(t *testing.T) {
 	m := newMachine(t, 2)
 	m.GPUs[0].Fields[52], m.GPUs[1].Fields[52] = 1, 0
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, 155)
+	s := m.open(Options{}, 155)
 	for i, e := range read(t, s).Entities {
 		if e.GPU != i || e.Index != 1-i {
 			t.Errorf("%+v", e)
@@ -516,9 +488,7 @@ func TestLinks36(t *testing.T) {
 			{Of: fakedcgm.OfGPU, ID: 1, Index: 17, Up: true, Fields: fakedcgm.Fields{585: 3}},
 			{Of: fakedcgm.OfGPU, ID: 1, Index: 35, Up: true, Fields: fakedcgm.Fields{585: 4}},
 		}
-		m.write()
-		s := open(t, Options{})
-		watchFields(t, s, 585)
+		s := m.open(Options{}, 585)
 		want := []string{"2 1/17 585=3", "2 1/35 585=4"}
 		if !known {
 			want = want[:1]
@@ -541,8 +511,7 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 		if mode == Remote {
 			o.Address = m.engine("127.0.0.1:0").Address
 		}
-		s := open(t, o)
-		watchFields(t, s, 155)
+		s := open(t, o, 155)
 		read(t, s)
 		m.GPUs[0].Fields, m.GPUs[0].Frozen = nil, true
 		m.write()

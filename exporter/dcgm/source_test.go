@@ -38,8 +38,7 @@ func TestGPUs(t *testing.T) {
 				o.Address = name + o.Address
 			}
 			before := time.Now().Truncate(time.Microsecond)
-			s := open(t, o)
-			watchFields(t, s, defaults...)
+			s := open(t, o, defaults...)
 			r := read(t, s)
 			if len(r.Entities) != 8 {
 				t.Fatalf("%d entities, want 8", len(r.Entities))
@@ -81,9 +80,7 @@ func TestInstances(t *testing.T) {
 	m := newMachine(t, 2)
 	m.partition(0, 2, "3g.40gb", 3, 4)
 	m.partition(1, 7, "1g.10gb", 1, 1)
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, append(defaults, 250)...)
+	s := m.open(Options{}, append(defaults, 250)...)
 	r := read(t, s)
 	if len(r.Entities) != 2+2+7 {
 		t.Fatalf("%d entities", len(r.Entities))
@@ -116,16 +113,14 @@ func TestInstances(t *testing.T) {
 
 func TestLayoutChangeIsSeen(t *testing.T) {
 	m := newMachine(t, 1)
-	s := open(t, Options{})
-	watchFields(t, s, 203, 250, 252, 1001)
+	s := open(t, Options{}, 203, 250, 252, 1001)
 	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].MIG {
 		t.Fatalf("before: %+v", r.Entities)
 	}
 	for _, n := range []int{2, 7, 1, 0} {
 		m.partition(0, n, "1g.10gb", 1, 1)
 		m.GPUs[0].MIG = n > 0
-		m.write()
-		r := read(t, s)
+		r := m.read(s)
 		if len(r.Entities) != 1+n || r.Entities[0].MIG != (n > 0) {
 			t.Fatalf("with %d instances: %d entities, MIG %v", n, len(r.Entities), r.Entities[0].MIG)
 		}
@@ -141,9 +136,7 @@ func TestLayoutChangeIsSeen(t *testing.T) {
 func TestRemadeInstance(t *testing.T) {
 	m := newMachine(t, 1)
 	m.partition(0, 1, "1g.10gb", 1, 1)
-	m.write()
-	s := open(t, Options{identityEvery: minInterval})
-	watchFields(t, s, 1001)
+	s := m.open(Options{identityEvery: minInterval}, 1001)
 	read(t, s)
 	m.GPUs[0].Instances[0].UUID, m.GPUs[0].Instances[0].Start = fakenvml.MIGUUID(0, 77), 5
 	m.write()
@@ -159,23 +152,19 @@ func TestRemadeInstance(t *testing.T) {
 func TestLostFromTheStart(t *testing.T) {
 	m := newMachine(t, 2)
 	m.GPUs[0].Lost = true
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, 155)
+	s := m.open(Options{}, 155)
 	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].GPU != 1 || r.Dropped["error"] != 1 {
 		t.Fatalf("%+v", r)
 	}
 	m.GPUs[0].Lost = false
-	m.write()
-	if r := read(t, s); len(r.Entities) != 2 || r.Entities[0].UUID != m.GPUs[0].UUID {
+	if r := m.read(s); len(r.Entities) != 2 || r.Entities[0].UUID != m.GPUs[0].UUID {
 		t.Fatalf("%+v", r)
 	}
 }
 
 func TestUnknownFieldsAreCounted(t *testing.T) {
 	newMachine(t, 2)
-	s := open(t, Options{})
-	watchFields(t, s, 203, 999, 60000)
+	s := open(t, Options{}, 203, 999, 60000)
 	if r := read(t, s); r.Dropped["not_supported"] != 4 || number(t, r.Entities[1], 203) != 87 {
 		t.Errorf("dropped %v", r.Dropped)
 	}
@@ -183,8 +172,7 @@ func TestUnknownFieldsAreCounted(t *testing.T) {
 
 func TestLostGPU(t *testing.T) {
 	m := newMachine(t, 2)
-	s := open(t, Options{})
-	watchFields(t, s, 155, 230)
+	s := open(t, Options{}, 155, 230)
 	if r := read(t, s); has(r.Entities[0], 230) {
 		t.Errorf("XID before: %+v", r.Entities[0])
 	}
@@ -221,18 +209,15 @@ func TestLostGPU(t *testing.T) {
 // A GPU that is taken out of the machine and put in again.
 func TestGPURemovedAndBack(t *testing.T) {
 	m := newMachine(t, 2)
-	s := open(t, Options{})
-	watchFields(t, s, 155, 230)
+	s := open(t, Options{}, 155, 230)
 	read(t, s)
 	devs := m.GPUs
 	m.GPUs = devs[1:]
-	m.write()
-	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].GPU != 1 {
+	if r := m.read(s); len(r.Entities) != 1 || r.Entities[0].GPU != 1 {
 		t.Fatalf("%+v", r.Entities)
 	}
 	m.GPUs = devs
-	m.write()
-	r := read(t, s)
+	r := m.read(s)
 	if len(r.Entities) != 2 || number(t, r.Entities[0], 155) != 321.5 || r.Entities[0].Events.Returned.IsZero() {
 		t.Fatalf("%+v", r.Entities)
 	}
@@ -249,8 +234,7 @@ func TestReconnect(t *testing.T) {
 			m := newMachine(t, 1)
 			e := m.engine(address)
 			var c clock
-			s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now})
-			watchFields(t, s, 203)
+			s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now}, 203)
 			read(t, s)
 			for range 3 {
 				e.Kill()
@@ -274,10 +258,8 @@ func TestReconnect(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	m := newMachine(t, 1)
 	m.Dead = true
-	m.write()
 	var c clock
-	s := open(t, Options{now: c.now})
-	watchFields(t, s, 203)
+	s := m.open(Options{now: c.now}, 203)
 	first := time.Duration(0)
 	for range 12 {
 		if _, err := s.Read(); err == nil || strings.Contains(err.Error(), "next attempt") {
@@ -295,8 +277,7 @@ func TestBackoff(t *testing.T) {
 		c.advance(delay)
 	}
 	m.Dead = false
-	m.write()
-	read(t, s)
+	m.read(s)
 	if s.backoff != (backoff{}) {
 		t.Error("a success does not end the backoff")
 	}
@@ -338,8 +319,7 @@ func TestRules(t *testing.T) {
 
 func TestWatchAgain(t *testing.T) {
 	newMachine(t, 1)
-	s := open(t, Options{})
-	watchFields(t, s, 203)
+	s := open(t, Options{}, 203)
 	read(t, s)
 	many := make([]uint16, 0, 300)
 	for f := range uint16(300) {

@@ -49,9 +49,7 @@ func TestNoValues(t *testing.T) {
 					m.GPUs[1].Fields, m.GPUs[1].Odd = nil, fakedcgm.Odd{53: "text:1234"}
 				}
 				m.GPUs[0].Fields[140] = 45
-				m.write()
-				s := open(t, Options{})
-				watchFields(t, s, a.field, 140)
+				s := m.open(Options{}, a.field, 140)
 				r := read(t, s)
 				if has(r.Entities[0], a.field) || !has(r.Entities[1], a.field) {
 					t.Errorf("values %+v and %+v", r.Entities[0].Values, r.Entities[1].Values)
@@ -91,9 +89,7 @@ func TestProfileNames(t *testing.T) {
 func TestTimesAreDCGMs(t *testing.T) {
 	m := newMachine(t, 2)
 	m.GPUs[0].Frozen = true
-	m.write()
-	s := open(t, Options{})
-	watchFields(t, s, 155)
+	s := m.open(Options{}, 155)
 	first := read(t, s)
 	until(t, func() error {
 		r := read(t, s)
@@ -111,8 +107,7 @@ func TestTimesAreDCGMs(t *testing.T) {
 func TestFutureIsImpossible(t *testing.T) {
 	newMachine(t, 1)
 	var c clock
-	s := open(t, Options{now: c.now})
-	watchFields(t, s, 155)
+	s := open(t, Options{now: c.now}, 155)
 	read(t, s)
 	c.advance(-time.Hour)
 	if r := read(t, s); has(r.Entities[0], 155) || r.Dropped[collect.DropImpossible] != 1 {

@@ -51,6 +51,13 @@ func opened(t *testing.T, o Options, fields ...uint16) *Source {
 	return s
 }
 
+// watching reads these fields of a machine; the function changes it.
+func watching(t *testing.T, s fakenvml.State, fields ...uint16) (*Source, func(fakenvml.State)) {
+	t.Helper()
+	o, set := machine(t, s)
+	return opened(t, o, fields...), set
+}
+
 func read(t *testing.T, s *Source) *collect.Reading {
 	t.Helper()
 	r, err := s.Read()

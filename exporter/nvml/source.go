@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -161,10 +162,16 @@ func (r *Source) tryRead() (*collect.Reading, error) {
 			r.logOf(uuid).AddXID(collect.Event{Time: time.Now(), Code: code})
 		}
 	})
-	for index := range count {
+	// All are identified before any is read: what is lost at the place of another one that has
+	// moved is not that one.
+	devices := make([]found, count)
+	for index := range devices {
 		if known, ok := r.gpus[index]; !ok || !r.asleep[known.UUID] {
-			pass.dev(index)
+			devices[index] = pass.find(index)
 		}
+	}
+	for index, d := range devices {
+		pass.dev(index, d.device, d.ret)
 	}
 	if count > 0 && len(pass.reading.Entities) == 0 && len(r.asleep) == 0 {
 		return nil, errors.New("none of the GPUs that NVML counts can be identified")
@@ -188,13 +195,23 @@ type pass struct {
 	seen    map[place]bool
 }
 
-// GPU adds a GPU and its instances. A lost GPU stays, with its identity and no
-// values.
-func (p *pass) dev(index int) {
+// found is the handle of the GPU at an index, or why there is none.
+type found struct {
+	device nvml.Device
+	ret    nvml.Return
+}
+
+func (p *pass) find(index int) found {
 	device, ret := p.lib.DeviceGetHandleByIndex(index)
 	if ret == nvml.SUCCESS {
 		ret = p.identify(index, device)
 	}
+	return found{device, ret}
+}
+
+// dev adds a GPU and its instances. A lost GPU stays, with its identity and no
+// values.
+func (p *pass) dev(index int, device nvml.Device, ret nvml.Return) {
 	dev, known := p.gpus[index]
 	if !known {
 		p.reading.Dropped[collect.DropError]++
@@ -252,6 +269,7 @@ func (p *pass) identify(index int, d nvml.Device) nvml.Return {
 			dev.PCIBusID = text(pci.BusId[:])
 		}
 	}
+	maps.DeleteFunc(p.gpus, func(_ int, old collect.Entity) bool { return old.UUID == uuid }) // it was elsewhere
 	p.gpus[index] = dev
 	return nvml.SUCCESS
 }

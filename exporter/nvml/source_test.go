@@ -27,8 +27,7 @@ func valuesOf(e collect.Entity) map[uint16]float64 {
 }
 
 func TestGPU(t *testing.T) {
-	o, _ := machine(t, fakenvml.State{Driver: "580.65.06", GPUs: []fakenvml.GPU{h100(0)}})
-	s := opened(t, o, 100, 101, 112, 140, 150, 155, 156, 202, 203, 204, 206, 230, 240, 241, 250, 251, 252, 253, 254, 312, 311, 390, 393, 394, 395, 396)
+	s, _ := watching(t, fakenvml.State{Driver: "580.65.06", GPUs: []fakenvml.GPU{h100(0)}}, 100, 101, 112, 140, 150, 155, 156, 202, 203, 204, 206, 230, 240, 241, 250, 251, 252, 253, 254, 312, 311, 390, 393, 394, 395, 396)
 	r := read(t, s)
 	if len(r.Entities) != 1 {
 		t.Fatalf("%d entities", len(r.Entities))
@@ -67,8 +66,7 @@ func TestImpossibleValuesAreLeftOut(t *testing.T) {
 }
 
 func TestInstances(t *testing.T) {
-	o, set := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0), h100(1)}})
-	s := opened(t, o, 155, 203, 252)
+	s, set := watching(t, fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0), h100(1)}}, 155, 203, 252)
 	r := read(t, s)
 	if len(r.Entities) != 4 {
 		t.Fatalf("%d entities: %+v", len(r.Entities), r.Entities)
@@ -107,8 +105,7 @@ func TestInstances(t *testing.T) {
 
 // A GPU that comes into MIG mode has its slices from then on.
 func TestMIGModeLater(t *testing.T) {
-	o, set := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}})
-	s := opened(t, o, 155)
+	s, set := watching(t, fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}}, 155)
 	read(t, s)
 	set(fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0)}})
 	for _, e := range read(t, s).Entities {
@@ -119,8 +116,7 @@ func TestMIGModeLater(t *testing.T) {
 }
 
 func TestProfilingBetweenTwoReads(t *testing.T) {
-	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{h100(0), repartitionGPU(1)}})
-	s := opened(t, o, 1001, 1004, 1009)
+	s, _ := watching(t, fakenvml.State{GPUs: []fakenvml.GPU{h100(0), repartitionGPU(1)}}, 1001, 1004, 1009)
 	r := read(t, s)
 	if n := len(r.Entities[0].Values) + len(r.Entities[2].Values); n != 0 || r.Dropped[collect.DropBlank] == 0 {
 		t.Errorf("%d values out of one sample, dropped %v", n, r.Dropped)
@@ -138,8 +134,7 @@ func TestProfilingBetweenTwoReads(t *testing.T) {
 }
 
 func TestSamplesOfGoneInstancesAreFreed(t *testing.T) {
-	o, set := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0)}})
-	s := opened(t, o, 1001)
+	s, set := watching(t, fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0)}}, 1001)
 	read(t, s)
 	c := repartitionGPU(0)
 	c.Instances = c.Instances[:1]
@@ -162,8 +157,7 @@ func TestXIDsCountOnce(t *testing.T) {
 	c := h100(0)
 	c.XIDs = fakenvml.XIDs(13) // before the subscription: its time is unknown
 	state := fakenvml.State{GPUs: []fakenvml.GPU{c, h100(1)}}
-	o, set := machine(t, state)
-	s := opened(t, o, 230)
+	s, set := watching(t, state, 230)
 	if r := read(t, s); valuesOf(r.Entities[0])[230] != 0 || len(xids(r.Entities[0])) != 0 {
 		t.Errorf("an old XID is reported as new: %+v", r.Entities[0])
 	}
@@ -192,8 +186,7 @@ func TestXIDsCountOnce(t *testing.T) {
 
 func TestLostGPU(t *testing.T) {
 	state := fakenvml.State{GPUs: []fakenvml.GPU{h100(0), h100(1)}}
-	o, set := machine(t, state)
-	s := opened(t, o, 155, 230)
+	s, set := watching(t, state, 155, 230)
 	read(t, s)
 	state.GPUs[0].Lost, state.GPUs[0].XIDs = true, fakenvml.XIDs(79)
 	set(state)
@@ -220,9 +213,26 @@ func TestLostGPU(t *testing.T) {
 	}
 }
 
+// One GPU is away for a while, so that the other has its place, and comes back lost: the other
+// is there once, and well.
+func TestAGPUThatMoves(t *testing.T) {
+	state := fakenvml.State{GPUs: []fakenvml.GPU{h100(0), h100(1)}}
+	s, set := watching(t, state, 155)
+	read(t, s)
+	set(fakenvml.State{GPUs: state.GPUs[1:]})
+	read(t, s)
+	state.GPUs[0].Lost = true
+	set(state)
+	for range 2 {
+		r := read(t, s)
+		if len(r.Entities) != 1 || r.Entities[0].UUID != fakenvml.GPUUUID(1) || r.Entities[0].Index != 1 || r.Entities[0].Lost || r.Dropped[collect.DropError] == 0 {
+			t.Errorf("%+v, dropped %v", r.Entities, r.Dropped)
+		}
+	}
+}
+
 func TestDriverNotLoaded(t *testing.T) {
-	o, set := machine(t, fakenvml.State{Init: 9})
-	s := opened(t, o, 155)
+	s, set := watching(t, fakenvml.State{Init: 9}, 155)
 	if _, err := s.Read(); err == nil || err.Error() != "initialising NVML: the NVIDIA driver is not loaded" {
 		t.Errorf("err = %v", err)
 	}
@@ -234,8 +244,7 @@ func TestDriverNotLoaded(t *testing.T) {
 
 // A GPU that is asked for before it is known stays out of the first reading too.
 func TestQuiesce(t *testing.T) {
-	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0), h100(1)}})
-	s := opened(t, o, 155)
+	s, _ := watching(t, fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0), h100(1)}}, 155)
 	for range 2 {
 		if err := s.Quiesce([]string{fakenvml.GPUUUID(0)}); err != nil {
 			t.Fatal(err)
@@ -321,8 +330,7 @@ func reasons(r *collect.Reading) (out []string) {
 // A GPU that was released may have been reset. One that was not, and had an XID, is as it was.
 func TestHealthReturnsAfterARelease(t *testing.T) {
 	state := fakenvml.State{GPUs: []fakenvml.GPU{h100(0), h100(1)}}
-	o, set := machine(t, state)
-	s := opened(t, o, 155, 230)
+	s, set := watching(t, state, 155, 230)
 	if got := reasons(read(t, s)); !slices.Equal(got, []string{"ok", "ok"}) {
 		t.Fatalf("at first %q", got)
 	}
@@ -352,8 +360,7 @@ func TestHealthReturnsAfterARelease(t *testing.T) {
 // stands.
 func TestHealthReturnsWithTheDriver(t *testing.T) {
 	state := fakenvml.State{Driver: "580.65.06", GPUs: []fakenvml.GPU{h100(0)}}
-	o, set := machine(t, state)
-	s := opened(t, o, 156, 230)
+	s, set := watching(t, state, 156, 230)
 	read(t, s)
 	state.GPUs[0].XIDs = fakenvml.XIDs(48)
 	set(state)

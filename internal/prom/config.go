@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/config"
@@ -77,6 +78,21 @@ func (s *SigV4) UnmarshalJSON(text []byte) error {
 // BearerTokenFile sends the token in a file with each query.
 func (h *HTTP) BearerTokenFile(file string) {
 	h.Authorization = &config.Authorization{Type: "Bearer", CredentialsFile: file}
+}
+
+// Authorize sends a value of the header Authorization with each query, which is none of [HTTP.Header]'s.
+func (h *HTTP) Authorize(value string) error {
+	kind, credentials, _ := strings.Cut(value, " ")
+	given := config.HTTPClientConfig{Authorization: &config.Authorization{Type: kind, Credentials: config.Secret(credentials)}}
+	if strings.EqualFold(kind, "Basic") {
+		user, password, ok := (&http.Request{Header: http.Header{"Authorization": {value}}}).BasicAuth()
+		if !ok {
+			return errors.New("what follows Basic is no name and password in base64")
+		}
+		given = config.HTTPClientConfig{BasicAuth: &config.BasicAuth{Username: user, Password: config.Secret(password)}}
+	}
+	h.Authorization, h.BasicAuth, h.OAuth2 = given.Authorization, given.BasicAuth, nil
+	return nil
 }
 
 // Header sends a header with each query.
