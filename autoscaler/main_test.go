@@ -329,8 +329,10 @@ type still struct{ seen plan.Snapshot }
 func (s still) Observe(context.Context, time.Time) (observe.Observation, error) {
 	return observe.Observation{Snapshot: s.seen}, nil
 }
-func (s still) Load(context.Context) (plan.State, error)                   { return s.seen.State, nil }
-func (still) Save(context.Context, plan.Snapshot, plan.State) error        { return nil }
+func (s still) Load(context.Context) (plan.State, error) { return s.seen.State, nil }
+func (still) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
+	return nil, nil
+}
 func (still) Resume(context.Context, time.Time) error                      { return nil }
 func (still) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
 

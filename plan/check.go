@@ -13,28 +13,36 @@ import (
 
 // Check returns all problems of a snapshot, joined, each with the path of its
 // field; nil for none. No plan of an invalid snapshot may be executed.
-func (s Snapshot) Check() error {
-	c := checker{tables: s.Tables, tableOf: map[string]*mig.Table{}}
+func (s Snapshot) Check() error { return errors.Join(s.check().errs...) }
+
+func (s Snapshot) check() *checker {
+	c := &checker{tables: s.Tables, tableOf: map[string]*mig.Table{}}
 	if s.Now.IsZero() {
 		c.add("now", "is not set")
 	}
 	pools, nodes, pods := make(map[string]bool, len(s.Pools)), make(map[string]bool, len(s.Nodes)), make(map[string]bool, len(s.Pods))
 	for i := range s.Pools {
+		c.kind, c.at = KindPool, i
 		c.pool(&s.Pools[i], pools)
 	}
 	for i := range s.Nodes {
+		c.kind, c.at = KindNode, i
 		c.node(&s.Nodes[i], pools, nodes)
 	}
 	for i := range s.Pods {
+		c.kind, c.at = KindPod, i
 		c.pod(&s.Pods[i], nodes, pods)
 	}
+	c.kind = KindTenant
 	c.tenants(s.Tenants)
 	forecasts := map[string]bool{}
 	for i := range s.Forecasts {
+		c.kind, c.at = KindForecast, i
 		c.forecast(&s.Forecasts[i], forecasts)
 	}
+	c.kind = ""
 	c.state(&s.State)
-	return errors.Join(c.errs...)
+	return c
 }
 
 // Check returns all problems of a policy, joined, each with the name of its field;
@@ -71,7 +79,10 @@ func (p Policy) Check() error {
 }
 
 type checker struct {
+	kind    Kind // of the object that is checked, and its index in its list
+	at      int
 	errs    []error
+	of      []subject             // of each error
 	tables  mig.Tables            // what nodes have published
 	tableOf map[string]*mig.Table // by the model's name; nil: it has none
 }
@@ -87,6 +98,7 @@ func (c *checker) table(model string) (*mig.Table, bool) {
 
 func (c *checker) add(path, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+	c.of = append(c.of, subject{c.kind, c.at})
 }
 
 func (c *checker) name(path, name string, seen map[string]bool) {
@@ -137,7 +149,16 @@ func (c *checker) pool(p *Pool, seen map[string]bool) {
 		c.add(path+".pricePerHour", "is no price: %v", p.PricePerHour)
 	}
 	c.amount(path+".interruptionsPerHour", p.InterruptionsPerHour)
+	c.others(path+".template", p.Template.Others)
 	c.gpus(path+".template", p.Template.GPUs)
+}
+
+func (c *checker) others(path string, list []Resource) {
+	for _, r := range list {
+		if r.Amount < 0 {
+			c.add(path+".others["+r.Name+"]", "is negative: %d", r.Amount)
+		}
+	}
 }
 
 func (c *checker) node(n *Node, pools, seen map[string]bool) {
@@ -148,6 +169,7 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 	}
 	c.notNegative(path+".cpuMilli", n.CPUMilli)
 	c.notNegative(path+".memoryMi", n.MemoryMi)
+	c.others(path, n.Others)
 	c.gpus(path, n.GPUs)
 	if a := n.Allocatable; a != nil {
 		c.notNegative(path+".allocatable.gpus", int64(a.GPUs))
@@ -226,6 +248,7 @@ func (c *checker) pod(p *Pod, nodes, seen map[string]bool) {
 	}
 	c.notNegative(path+".cpuMilli", p.CPUMilli)
 	c.notNegative(path+".memoryMi", p.MemoryMi)
+	c.others(path, p.Others)
 	c.demand(path+".demand", p.Demand)
 	for _, index := range p.PartsOn {
 		c.notNegative(path+".partsOn", int64(index))
@@ -293,9 +316,10 @@ func isKey(s string) bool {
 func (c *checker) tenants(tenants []Tenant) {
 	all := make([]quota.Tenant, len(tenants))
 	for i, t := range tenants {
-		all[i] = t.Tenant
+		c.at, all[i] = i, t.Tenant
 		c.notNegative("tenants["+t.Name+"].reclaimIdle", int64(t.ReclaimIdle))
 	}
+	c.at = -1
 	_, err := quota.NewTree(all)
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {

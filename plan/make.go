@@ -58,27 +58,27 @@ func (w *world) serveAll() {
 // may reports whether an action on a node of this pool (-1 for none) may be
 // added to the plan.
 func (w *world) may(pool int) bool {
-	return w.hold == "" && len(w.actions) < w.policy.MaxActionsPerReconcile && (pool < 0 || !w.pools[pool].Freeze)
+	return w.hold == "" && !w.full() && (pool < 0 || !w.pools[pool].Freeze)
 }
 
-// mayFinish reports whether operations may be finished or rolled back: a freeze
-// prevents new ones only.
-func (w *world) mayFinish() bool {
-	return (w.hold == "" || w.hold == Frozen) && len(w.actions) < w.policy.MaxActionsPerReconcile
-}
+// mayFinish reports whether a drain may be given up: a freeze prevents new ones only.
+func (w *world) mayFinish() bool { return (w.hold == "" || w.hold == Frozen) && !w.full() }
 
 // frozen reports a pool in which no action may begin, by its own freeze or the
 // policy's.
 func (w *world) frozen(pool int) bool { return w.hold == Frozen || pool >= 0 && w.pools[pool].Freeze }
 
 // finishOperations uncordons nodes after a repartition and rolls back what failed
-// or is overdue.
+// or is overdue; a freeze prevents new operations only. What cannot be rolled back is
+// tried in each reconcile, so these actions do not count towards
+// MaxActionsPerReconcile, which bounds them by themselves: of more, each has its turn.
 func (w *world) finishOperations() {
+	defer func() { w.finishing = len(w.actions) }()
+	if w.hold != "" && w.hold != Frozen {
+		return
+	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || !w.mayFinish() {
-			continue
-		}
 		a := Action{Node: n.name, Pool: n.Pool}
 		switch o := n.Operation; {
 		case o == nil && n.CordonedBy == "", n.Drain != nil:
@@ -101,6 +101,10 @@ func (w *world) finishOperations() {
 			continue
 		}
 		w.addAction(a)
+	}
+	if all, most := len(w.actions), max(w.policy.MaxActionsPerReconcile, 0); all > most {
+		first := int(w.now.Unix()%int64(all)) * most % all
+		w.actions = append(w.actions[first:], w.actions[:first]...)[:most]
 	}
 }
 

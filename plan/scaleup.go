@@ -371,7 +371,7 @@ func (w *world) raiseToMin() {
 	for i := range w.pools {
 		p := &w.pools[i]
 		n := min(p.Min, p.Max) - p.base
-		if n <= 0 || p.Fixed || p.stop != "" || len(w.actions) >= w.policy.MaxActionsPerReconcile {
+		if n <= 0 || p.Fixed || p.stop != "" || w.full() {
 			continue
 		}
 		n = min(n, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.recent(p.Name), maxUpcoming)

@@ -128,7 +128,10 @@ func (w *world) commit(p *pending, k *kind, o option, all []option) bool {
 }
 
 // full reports whether the plan has as many actions as it may.
-func (w *world) full() bool { return len(w.actions) >= w.policy.MaxActionsPerReconcile }
+func (w *world) full() bool { return w.begun() >= w.policy.MaxActionsPerReconcile }
+
+// begun counts the actions that finish nothing.
+func (w *world) begun() int { return len(w.actions) - w.finishing }
 
 // delays is the bound that delays an option to a later reconcile, empty for
 // none.
@@ -164,7 +167,7 @@ func (w *world) evictionBound(n int) string {
 	switch {
 	case w.evicted+n > w.policy.MaxEvictionsPerReconcile:
 		return count(w.policy.MaxEvictionsPerReconcile, "eviction") + " a reconcile"
-	case len(w.actions)+n > w.policy.MaxActionsPerReconcile:
+	case w.begun()+n > w.policy.MaxActionsPerReconcile:
 		return w.actionBound()
 	}
 	return ""

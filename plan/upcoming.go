@@ -104,12 +104,14 @@ func (w *world) addVirtual(pool int, at time.Time, action int) int {
 
 // withdraw takes back what a pool's provider has not delivered: otherwise the
 // nodes come when there is stock again, for demand that may be gone. The pool
-// backs off first, and requests again what is then demanded.
+// backs off first, and requests again what is then demanded. A provider that cannot
+// do it is asked in each reconcile, so it does not count, as finishOperations.
 func (w *world) withdraw() {
+	defer func() { w.finishing = len(w.actions) }()
 	for i := range w.pools {
 		p := &w.pools[i]
 		late := w.now.Sub(p.requestedAt)
-		if p.Target <= p.Size || p.Fixed || late <= w.overdue(p) || !w.may(i) {
+		if p.Target <= p.Size || p.Fixed || late <= w.overdue(p) || w.hold != "" || p.Freeze {
 			continue
 		}
 		w.addAction(Action{

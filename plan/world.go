@@ -56,6 +56,7 @@ type world struct {
 	budgets      map[string]int // evictions that disruption budgets still allow
 
 	actions        []Action
+	finishing      int               // actions that end what is under way, the first ones
 	answers        map[string]answer // of pack.Target, by question
 	requestIDs     map[string]int    // numbers of the requests on each model
 	profiles       map[profileName]profileFound

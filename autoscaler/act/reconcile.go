@@ -75,13 +75,16 @@ func (r *reconcile) podsOn(node string) []string {
 
 // admit counts an action against the policy's limits, as the planner does: a plan
 // that exceeds them was made under another policy, or is wrong. No limit stops verbs
-// that undo an operation.
+// that undo an operation, and none but a freeze those that take back a request.
 func (r *reconcile) admit(action plan.Action) error {
 	if undoes(action.Verb) {
 		return nil
 	}
 	if r.policy.Freeze {
 		return refuse("policy.freeze is set")
+	}
+	if action.Verb == plan.Withdraw {
+		return nil
 	}
 	r.actions++
 	if r.actions > r.policy.MaxActionsPerReconcile {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,8 +29,9 @@ type Actor interface {
 // Store persists the planner's state; *StatusStore is one.
 type Store interface {
 	Load(ctx context.Context) (plan.State, error)
-	// Save returns once the state is persisted. It writes changes only.
-	Save(ctx context.Context, s plan.Snapshot, m plan.State) error
+	// Save returns once the state is persisted. It writes changes only. No action may be taken on a pool whose
+	// state is refused.
+	Save(ctx context.Context, s plan.Snapshot, m plan.State) (refused map[string]error, err error)
 }
 
 // Publisher publishes the result of a reconcile; *ClusterPublisher is one.
@@ -80,7 +82,9 @@ type Loop struct {
 	state  plan.State
 	loaded bool
 	begun  map[string]bool // actions under way whose beginning is logged
-	State  *State
+	// contained are the problems of the last snapshot's objects.
+	contained map[string]bool
+	State     *State
 }
 
 // New returns a Loop that has not reconciled yet.
@@ -189,7 +193,7 @@ func notAfter(m *plan.State, now time.Time) {
 	}
 }
 
-// decide observes and plans. A snapshot that fails its check is not planned on.
+// decide observes and plans. What does not pass the planner's check is set apart.
 func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 	started := l.o.Now()
 	seen, err := l.o.Observer.Observe(ctx, started)
@@ -201,6 +205,9 @@ func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 	l.o.Metrics.ages.observed(started, seen.ReadingsAge)
 	l.o.Metrics.reports(seen.Ignored, seen.Exceeded)
 	seen.State = l.state
+	if err := l.contain(&seen); err != nil {
+		return Reconcile{}, err
+	}
 	made, err := l.plan(seen.Snapshot)
 	if err != nil {
 		return Reconcile{}, err
@@ -210,13 +217,49 @@ func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 	return reconcile, nil
 }
 
+// contain sets apart what does not pass the planner's check, and logs it once: one invalid object keeps nothing
+// else from being planned for. The error is of a snapshot that is invalid all the same.
+func (l *Loop) contain(seen *observe.Observation) error {
+	seen.Snapshot, seen.Contained = seen.Snapshot.Contain()
+	logged := map[string]bool{}
+	for _, p := range seen.Contained {
+		logged[p.Err.Error()] = true
+		if !l.contained[p.Err.Error()] && len(logged) <= maxContained {
+			l.o.Log.Warn("invalid object is set apart", "kind", p.Kind, "name", p.Name, "err", p.Err)
+		}
+		if p.Kind == plan.KindPool {
+			if seen.Invalid == nil {
+				seen.Invalid = map[string]error{}
+			}
+			seen.Invalid[p.Name] = p.Err
+		}
+	}
+	l.contained = logged
+	l.o.Metrics.containedObjects(seen.Contained)
+	if len(seen.Contained) == 0 {
+		return nil
+	}
+	if err := seen.Check(); err != nil {
+		return fmt.Errorf("checking the snapshot: %w", err)
+	}
+	return nil
+}
+
+// maxContained bounds the invalid objects of a reconcile that are logged, and that have an Event.
+const maxContained = 20
+
 // act persists the state, resumes operations under way and carries out the plan.
 func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 	started := l.o.Now()
 	if !l.o.DryRun {
-		if err := l.o.Store.Save(ctx, reconcile.Snapshot, reconcile.Plan.State); err != nil {
+		refused, err := l.o.Store.Save(ctx, reconcile.Snapshot, reconcile.Plan.State)
+		if err != nil {
 			return fmt.Errorf("persisting the state: %w", err)
 		}
+		for pool, err := range refused {
+			l.o.Log.Error("persisting the state of a pool failed; no action is taken on it", "pool", pool, "err", err)
+		}
+		reconcile.Plan.Actions = slices.DeleteFunc(reconcile.Plan.Actions, func(a plan.Action) bool { return refused[a.Pool] != nil })
 	}
 	l.state = reconcile.Plan.State
 	if err := l.o.Actor.Resume(ctx, reconcile.Now); err != nil {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
@@ -48,6 +49,7 @@ type rig struct {
 	ignored  observe.Ignored
 	exceeded []observe.Exceeded
 	state    plan.State // that is loaded
+	refused  map[string]error
 	loop     *Loop
 	metrics  *prometheus.Registry
 }
@@ -83,11 +85,11 @@ func (r *rig) Observe(context.Context, time.Time) (observe.Observation, error) {
 
 func (r *rig) Load(context.Context) (plan.State, error) { return r.state, r.note("load") }
 
-func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.State) error {
+func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.State) (map[string]error, error) {
 	if len(m.LastScaleUp) > 0 {
-		return r.note("save scale-up")
+		return r.refused, r.note("save scale-up")
 	}
-	return r.note("save")
+	return r.refused, r.note("save")
 }
 
 func (r *rig) Resume(context.Context, time.Time) error { return r.note("resume") }
@@ -175,15 +177,13 @@ func TestSkippedSteps(t *testing.T) {
 	r.want(lost, "load")
 }
 
-func TestImpossibleSnapshotIsNotActedOn(t *testing.T) {
-	r := newRig(t, onePending, nil)
-	r.world.State.Pools = append(r.world.State.Pools, r.world.State.Pools[0])
-	r.log = nil
-	if err := r.loop.Once(t.Context()); err == nil || !strings.Contains(err.Error(), "pools[p]: is there twice") {
-		t.Errorf("err = %v", err)
-	}
-	if !slices.Equal(r.log, []string{"load", "observe"}) {
-		t.Errorf("did %q", r.log)
+// TestPoolWhoseStateIsRefused: nothing is done to it, and all else to others.
+func TestPoolWhoseStateIsRefused(t *testing.T) {
+	r := newRig(t, onePending+"pool q max=4 price=2 gpus=1 model=L40S no-mig labels=(of=q)\npod chat/b requests=gpu pending=10s selector=(of=q)\n", nil)
+	r.refused = map[string]error{"p": errors.New("spec.min: above max")}
+	r.want(nil, "load", "observe", "save scale-up", "resume", "act scale-up")
+	if last, _ := r.loop.State.Last(); len(last.Plan.Actions) != 1 || last.Plan.Actions[0].Pool != "q" {
+		t.Errorf("actions %v", last.Plan.Actions)
 	}
 }
 
@@ -538,6 +538,39 @@ func TestAtomicRequest(t *testing.T) {
 	w = newRequested(t, foreign.AtomicScaleUp)
 	w.reason, w.request.ByKueue = "", true // the pods of a Workload are not known yet
 	w.want(0, "Accepted=True Accepted")
+}
+
+// TestRefusedRequests: requests whose conditions cannot be written keep no other from its own.
+func TestRefusedRequests(t *testing.T) {
+	w := newRequested(t, foreign.AtomicScaleUp)
+	r := Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{Now: w.now}}}
+	for i := range maxRequests {
+		o := *w.request.Object // of an old resourceVersion
+		o.Name, o.ResourceVersion = fmt.Sprintf("bad-%d", i), "7"
+		r.Requests = append(r.Requests, observe.Request{Object: &o})
+	}
+	w.p.client = interceptor.NewClient(w.c.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		if o.GetName() != "train" {
+			return errors.New("refused")
+		}
+		return c.SubResource(sub).Patch(ctx, o, p, opts...)
+	}})
+	if err := w.p.provisioning(t.Context(), r); err == nil || !strings.Contains(err.Error(), "ml/bad-0: refused") {
+		t.Errorf("err = %v", err)
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(provReq)
+	for range 2 {
+		if err := w.c.Get(t.Context(), client.ObjectKey{Namespace: "ml", Name: "train"}, u); err != nil {
+			t.Fatal(err)
+		}
+		w.request.ResourceVersion = u.GetResourceVersion()
+		r.Requests, r.Now = append(r.Requests[:maxRequests:maxRequests], w.request), r.Now.Add(time.Second)
+		_ = w.p.provisioning(t.Context(), r) // the others are refused still
+	}
+	if conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions"); len(conditions) == 0 {
+		t.Error("the last request has no conditions")
+	}
 }
 
 // TestCheckedRequest: a check finds what is free, adds nothing, and is repeated every ten seconds, or once.

@@ -25,6 +25,7 @@ type Metrics struct {
 	verdicts   *prometheus.GaugeVec
 	ignored    *prometheus.GaugeVec
 	exceeded   *prometheus.GaugeVec
+	contained  *prometheus.GaugeVec
 	pools      *prometheus.GaugeVec
 	pending    prometheus.Gauge
 	unserved   prometheus.Gauge
@@ -44,6 +45,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		verdicts:   prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerVerdicts)), metric.AutoscalerVerdicts.Labels),
 		ignored:    prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerReportsIgnored)), metric.AutoscalerReportsIgnored.Labels),
 		exceeded:   prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerLimitExceeded)), metric.AutoscalerLimitExceeded.Labels),
+		contained:  prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerInvalidObjects)), metric.AutoscalerInvalidObjects.Labels),
 		pools:      prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerPoolSize)), metric.AutoscalerPoolSize.Labels),
 		pending:    prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerPendingSlices))),
 		unserved:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnservedSlices))),
@@ -58,7 +60,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerBuildInfo)), metric.AutoscalerBuildInfo.Labels)
 	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
-	r.MustRegister(build, m.leading, m.reconciles, m.phases, m.last, m.actions, m.verdicts, m.ignored, m.exceeded, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
+	r.MustRegister(build, m.leading, m.reconciles, m.phases, m.last, m.actions, m.verdicts, m.ignored, m.exceeded, m.contained, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
 	return m
 }
 
@@ -81,6 +83,17 @@ func (m *Metrics) reports(i observe.Ignored, all []observe.Exceeded) {
 	}
 	for reason, n := range map[string]int{"unknown_node": i.Nodes, "unknown_gpu": i.GPUs, "disputed": i.Disputed} {
 		m.ignored.WithLabelValues(reason).Set(float64(n))
+	}
+}
+
+// containedObjects records what the last snapshot had that was set apart.
+func (m *Metrics) containedObjects(all []plan.Problem) {
+	counts := map[plan.Kind]int{}
+	for _, p := range all {
+		counts[p.Kind]++
+	}
+	for _, kind := range []plan.Kind{plan.KindPool, plan.KindNode, plan.KindPod, plan.KindTenant, plan.KindForecast} {
+		m.contained.WithLabelValues(string(kind)).Set(float64(counts[kind]))
 	}
 }
 

@@ -117,8 +117,10 @@ func (p *pacer) Observe(_ context.Context, now time.Time) (observe.Observation, 
 	seen.Now = now
 	return seen, p.err
 }
-func (*pacer) Load(context.Context) (plan.State, error)                     { return plan.State{}, nil }
-func (*pacer) Save(context.Context, plan.Snapshot, plan.State) error        { return nil }
+func (*pacer) Load(context.Context) (plan.State, error) { return plan.State{}, nil }
+func (*pacer) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
+	return nil, nil
+}
 func (*pacer) Resume(context.Context, time.Time) error                      { return nil }
 func (*pacer) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
 

@@ -29,7 +29,7 @@ const (
 	requestValidFor = 7 * 24 * time.Hour
 )
 
-// checkEvery is the interval of checks of one request's capacity.
+// checkEvery is the interval of checks of one request's capacity, and of attempts to write its conditions.
 const checkEvery = 10 * time.Second
 
 // maxRequests bounds the requests whose conditions are written, and the checks, in one reconcile.
@@ -46,11 +46,11 @@ func (p *ClusterPublisher) provisioning(ctx context.Context, r Reconcile) error 
 	for i, written := 0, 0; i < len(r.Requests) && written < maxRequests; i++ {
 		o := &r.Requests[i]
 		key := "request/" + o.Namespace + "/" + o.Name
+		if r.Now.Sub(p.written[key]) < checkEvery { // it was checked, or its conditions could not be written: others go first
+			continue
+		}
 		capacity := capacityOf(o, r, verdicts)
 		if len(o.Check) > 0 && r.Plans != nil {
-			if r.Now.Sub(p.written[key]) < checkEvery {
-				continue
-			}
 			p.written[key] = r.Now
 			written++
 			capacity = check(o, r)
@@ -61,6 +61,7 @@ func (p *ClusterPublisher) provisioning(ctx context.Context, r Reconcile) error 
 		}
 		written++
 		if err := p.writeRequest(ctx, o.Object, conditions); client.IgnoreNotFound(err) != nil {
+			p.written[key] = r.Now
 			errs = append(errs, fmt.Errorf("ProvisioningRequest %s/%s: %w", o.Namespace, o.Name, err))
 		}
 	}

@@ -82,6 +82,7 @@ func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
 	}
 	p.begun = begun
 	p.verdictEvents(ctx, r, covered)
+	p.containedNodes(r)
 	if err := p.statuses(ctx, r); err != nil && ctx.Err() == nil {
 		p.log.Warn("publishing the status of pools failed", "err", err)
 	}
@@ -186,6 +187,11 @@ var withoutEvent = map[plan.Reason]bool{plan.Running: true, plan.WaitScheduler: 
 // changes, and again after reportAgain. It leaves out the pods in covered.
 func (p *ClusterPublisher) verdictEvents(ctx context.Context, r Reconcile, covered map[string]bool) {
 	reported := make(map[string]report, len(p.reported))
+	for _, c := range r.Contained {
+		if last, known := p.reported["node "+c.Name]; known && c.Kind == plan.KindNode {
+			reported["node "+c.Name] = last
+		}
+	}
 	for _, v := range r.Plan.Verdicts {
 		if v.Kind != plan.KindPod || withoutEvent[v.Reason] {
 			continue
@@ -209,6 +215,19 @@ func (p *ClusterPublisher) verdictEvents(ctx context.Context, r Reconcile, cover
 		}
 	}
 	p.reported = reported
+}
+
+// containedNodes writes an Event on each node that is set apart, and again after reportAgain. Pods and pools
+// have their verdicts and conditions.
+func (p *ClusterPublisher) containedNodes(r Reconcile) {
+	for _, c := range r.Contained[:min(len(r.Contained), maxContained)] {
+		key := "node " + c.Name // no pod has such a key
+		if last, known := p.reported[key]; c.Kind != plan.KindNode || known && r.Now.Sub(last.at) < reportAgain {
+			continue
+		}
+		p.reported[key] = report{at: r.Now}
+		p.recorder.Event(nodeRef(c.Name), corev1.EventTypeWarning, "InvalidNode", short(fmt.Sprintf("%v; gpuscale counts the node as cordoned, and does not change it", c.Err), maxNote))
+	}
 }
 
 // pod returns a pod from the cache, nil where it is gone.

@@ -133,7 +133,7 @@ func (p *PlannerPanic) Error() string {
 	return fmt.Sprintf("planner panicked: %v; no action is taken, /debug/panic shows the snapshot", p.Value)
 }
 
-// plan checks the snapshot and plans. It turns a panic of the planner into an error.
+// plan plans for a snapshot that passes its check. It turns a panic of the planner into an error.
 func (l *Loop) plan(s plan.Snapshot) (made plan.Plan, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -143,8 +143,5 @@ func (l *Loop) plan(s plan.Snapshot) (made plan.Plan, err error) {
 			l.o.Log.Error("planner panicked", "panic", fmt.Sprint(v), "stack", string(caught.Stack))
 		}
 	}()
-	if err := s.Check(); err != nil {
-		return plan.Plan{}, fmt.Errorf("checking the snapshot: %w", err)
-	}
 	return l.o.Plan(s, l.o.Policy), nil
 }

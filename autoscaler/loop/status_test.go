@@ -15,8 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -40,7 +42,9 @@ type api struct {
 	client.Client
 	t      *testing.T
 	writes int
-	events *record.FakeRecorder
+	// refuses is a pool whose status is refused, as a stored object is that the CRD's rules do not admit any more.
+	refuses string
+	events  *record.FakeRecorder
 }
 
 func cluster(t *testing.T, objects ...client.Object) *api {
@@ -49,6 +53,9 @@ func cluster(t *testing.T, objects ...client.Object) *api {
 	a.Client = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).WithStatusSubresource(&v1alpha1.GPUNodePool{}, &v1alpha1.GPUQuota{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			a.writes++
+			if o.GetName() == a.refuses {
+				return apierrors.NewInvalid(schema.GroupKind{Kind: "GPUNodePool"}, a.refuses, nil)
+			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		}}).Build()
 	return a
@@ -112,7 +119,7 @@ func TestAllStateIsPersisted(t *testing.T) {
 		Pools: []plan.Pool{{Name: "p"}, {Name: "q"}},
 		Nodes: []plan.Node{{Name: "p-1", Pool: "p"}, {Name: "q-1", Pool: "q"}},
 	}
-	if err := s.Save(t.Context(), snap, m); err != nil {
+	if _, err := s.Save(t.Context(), snap, m); err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.Load(t.Context())
@@ -123,12 +130,12 @@ func TestAllStateIsPersisted(t *testing.T) {
 		t.Errorf("read back\n%swant\n%s", text(got), text(m))
 	}
 	snap.State = got
-	if err := s.Save(t.Context(), snap, m); err != nil || c.writes != 2 {
+	if _, err := s.Save(t.Context(), snap, m); err != nil || c.writes != 2 {
 		t.Errorf("%d writes for two pools, the second time unchanged, %v", c.writes, err)
 	}
 	snap.Nodes = nil // both nodes vanish for a reconcile
 	m.LastScaleUp[0].At = at.Add(time.Hour)
-	if err := s.Save(t.Context(), snap, m); err != nil {
+	if _, err := s.Save(t.Context(), snap, m); err != nil {
 		t.Fatal(err)
 	}
 	if mem := c.pool().Status.PlannerState; mem.Failures["p-1/0"].Count != 2 || !mem.SickSinceTime["p-1"].Time.Equal(at) || !mem.LastRepartitionTime["p-1"].Time.Equal(at) || len(mem.Failures) != 1 {
@@ -522,17 +529,33 @@ func TestOnlyTheLatestSaves(t *testing.T) {
 	load(t, second)
 	snap, state := grew()
 	before := c.pool().Status
-	if err := first.Save(t.Context(), snap, state); !errors.Is(err, act.ErrDeposed) {
+	if _, err := first.Save(t.Context(), snap, state); !errors.Is(err, act.ErrDeposed) {
 		t.Errorf("the first saves: %v", err)
 	}
 	if after := c.pool().Status; !reflect.DeepEqual(before, after) {
 		t.Errorf("the first wrote %+v", after.PlannerState)
 	}
-	if err := second.Save(t.Context(), snap, state); err != nil {
+	if _, err := second.Save(t.Context(), snap, state); err != nil {
 		t.Error(err)
 	}
 	if e := c.pool().Status.PlannerState.Epoch; e == nil || e.Term != 2 || e.Holder != "second" {
 		t.Errorf("epoch %+v", e)
+	}
+}
+
+// TestRefusedState: a pool whose status the API server refuses keeps neither the leader from leading nor the
+// state of others from being saved.
+func TestRefusedState(t *testing.T) {
+	c := cluster(t, named("p"), named("q"))
+	c.refuses = "q"
+	s := follower(c, c, "first")
+	load(t, s)
+	snap, state := grew()
+	snap.Pools = append([]plan.Pool{{Name: "q"}, {Name: "gone"}}, snap.Pools...)
+	state.LastScaleUp = append(state.LastScaleUp, plan.Stamp{Name: "q", At: start}, plan.Stamp{Name: "gone", At: start})
+	refused, err := s.Save(t.Context(), snap, state)
+	if err != nil || len(refused) != 2 || refused["q"] == nil || refused["gone"] == nil || c.pool().Status.PlannerState.LastScaleUpTime == nil {
+		t.Errorf("%v, %v, %+v", refused, err, c.pool().Status.PlannerState)
 	}
 }
 
@@ -570,7 +593,7 @@ func TestASaveUnderWayIsRefused(t *testing.T) {
 	load(t, first)
 	reader.then = func() { load(t, follower(c, c, "second")) }
 	snap, state := grew()
-	if err := first.Save(t.Context(), snap, state); err == nil {
+	if _, err := first.Save(t.Context(), snap, state); err == nil {
 		t.Error("the first saved")
 	}
 	if m := c.pool().Status.PlannerState; m.LastScaleUpTime != nil || m.Epoch.Holder != "second" {
@@ -599,7 +622,7 @@ func TestStateOfTheLastLeader(t *testing.T) {
 	load(t, first)
 	reader := &late{Reader: c, then: func() {
 		snap, state := grew()
-		if err := first.Save(t.Context(), snap, state); err != nil {
+		if _, err := first.Save(t.Context(), snap, state); err != nil {
 			t.Fatal(err)
 		}
 	}}

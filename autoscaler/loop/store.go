@@ -48,7 +48,7 @@ func (s *StatusStore) Load(ctx context.Context) (plan.State, error) {
 }
 
 // Save implements Store.
-func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State) error {
+func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State) (refused map[string]error, err error) {
 	poolOf := map[string]string{}
 	for _, n := range snap.Nodes {
 		poolOf[n.Name] = n.Pool
@@ -57,25 +57,43 @@ func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State
 		if !changed(snap.State, m, p.Name, poolOf) {
 			continue
 		}
-		var pool v1alpha1.GPUNodePool
-		if err := s.live.Get(ctx, client.ObjectKey{Name: p.Name}, &pool); err != nil {
-			return fmt.Errorf("getting GPUNodePool %s: %w", p.Name, err)
-		}
-		want := poolState(m, p.Name, poolOf, pool.Status.PlannerState)
-		if want.Epoch = pool.Status.PlannerState.Epoch; s.epoch != nil {
-			if err := s.epoch.Follows(want.Epoch); err != nil {
-				return fmt.Errorf("GPUNodePool %s: %w", p.Name, err)
+		if err := s.save(ctx, p.Name, m, poolOf); isRefused(err) {
+			if refused == nil {
+				refused = map[string]error{}
 			}
-			want.Epoch = s.epoch.Stamp()
+			refused[p.Name] = err
+		} else if err != nil {
+			return nil, err
 		}
-		if equality.Semantic.DeepEqual(pool.Status.PlannerState, want) {
-			continue
+	}
+	return refused, nil
+}
+
+// isRefused reports an error of one pool alone: it is gone, its stored object does not pass the CRD's present
+// rules, or an admission webhook refuses it.
+func isRefused(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+}
+
+func (s *StatusStore) save(ctx context.Context, name string, m plan.State, poolOf map[string]string) error {
+	var pool v1alpha1.GPUNodePool
+	if err := s.live.Get(ctx, client.ObjectKey{Name: name}, &pool); err != nil {
+		return fmt.Errorf("getting GPUNodePool %s: %w", name, err)
+	}
+	want := poolState(m, name, poolOf, pool.Status.PlannerState)
+	if want.Epoch = pool.Status.PlannerState.Epoch; s.epoch != nil {
+		if err := s.epoch.Follows(want.Epoch); err != nil {
+			return fmt.Errorf("GPUNodePool %s: %w", name, err)
 		}
-		base := client.MergeFromWithOptions(pool.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		pool.Status.PlannerState = want
-		if err := s.client.Status().Patch(ctx, &pool, base); err != nil {
-			return fmt.Errorf("writing the status of GPUNodePool %s: %w", p.Name, err)
-		}
+		want.Epoch = s.epoch.Stamp()
+	}
+	if equality.Semantic.DeepEqual(pool.Status.PlannerState, want) {
+		return nil
+	}
+	base := client.MergeFromWithOptions(pool.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	pool.Status.PlannerState = want
+	if err := s.client.Status().Patch(ctx, &pool, base); err != nil {
+		return fmt.Errorf("writing the status of GPUNodePool %s: %w", name, err)
 	}
 	return nil
 }
@@ -234,7 +252,8 @@ func (s *StatusStore) Under(e *act.Epoch) *StatusStore {
 }
 
 // takeOver begins the epoch and writes it to every pool under compare-and-swap.
-// Afterwards pools include all writes of an earlier leader, and later ones fail.
+// Afterwards pools include all writes of an earlier leader, and later ones fail. A pool whose status the API
+// server refuses has no state saved, by any leader, and so no action.
 func (s *StatusStore) takeOver(ctx context.Context, pools []v1alpha1.GPUNodePool) error {
 	if s.epoch == nil {
 		return nil
@@ -249,16 +268,16 @@ func (s *StatusStore) takeOver(ctx context.Context, pools []v1alpha1.GPUNodePool
 		return fmt.Errorf("beginning the epoch: %w", err)
 	}
 	for i := range pools {
-		if err := s.stamp(ctx, &pools[i]); err != nil {
+		if err := s.stamp(ctx, &pools[i]); err != nil && !isRefused(err) {
 			return fmt.Errorf("taking over GPUNodePool %s: %w", pools[i].Name, err)
 		}
 	}
 	return nil
 }
 
-// stamp writes the epoch to one pool, unless that is deleted.
+// stamp writes the epoch to one pool.
 func (s *StatusStore) stamp(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
-	err := retry.RetryOnConflict(takeOverTries, func() error {
+	return retry.RetryOnConflict(takeOverTries, func() error {
 		if err := s.epoch.Follows(pool.Status.PlannerState.Epoch); err != nil {
 			return err
 		}
@@ -272,5 +291,4 @@ func (s *StatusStore) stamp(ctx context.Context, pool *v1alpha1.GPUNodePool) err
 		}
 		return err
 	})
-	return client.IgnoreNotFound(err)
 }

@@ -198,6 +198,8 @@ func TestStartupTaints(t *testing.T) {
 	for name, taint := range map[string]corev1.Taint{
 		"the pool's":           {Key: network.Key, Value: network.Value, Effect: corev1.TaintEffectNoExecute},
 		"cluster-autoscaler's": {Key: "startup-taint.cluster-autoscaler.kubernetes.io/net", Effect: corev1.TaintEffectNoSchedule},
+		"an older one":         {Key: "ignore-taint.cluster-autoscaler.kubernetes.io/net", Effect: corev1.TaintEffectNoSchedule},
+		"Node Readiness'":      {Key: "readiness.k8s.io/driver", Value: "pending", Effect: corev1.TaintEffectNoSchedule},
 	} {
 		p, n := poolOf("NVIDIA-L40S", 1), bare("n", amount("nvidia.com/gpu", 1))
 		p.Spec.Template.StartupTaints = []v1alpha1.Taint{network}

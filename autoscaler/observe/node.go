@@ -28,14 +28,18 @@ var lifecycleTaints = map[string]bool{
 	"node.cluster.x-k8s.io/uninitialized":            true,
 }
 
-// startupTaint begins the keys of taints that cluster-autoscaler takes as a pool's startupTaints.
-const startupTaint = "startup-taint.cluster-autoscaler.kubernetes.io/"
+// startupTaints begin the keys of taints that count as any pool's startupTaints: those of cluster-autoscaler
+// (55c37cd, utils/taints), and of the Node Readiness Controller, as Karpenter has it (2266468,
+// pkg/scheduling/taints.go).
+var startupTaints = []string{
+	"startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/", "readiness.k8s.io/",
+}
 
 // starting removes the startup taints of a node, and reports whether there are any: such a node is not
 // ready yet, and a pod need not tolerate them.
 func starting(taints []plan.Taint, startup []v1alpha1.Taint) (left []plan.Taint, is bool) {
 	for _, t := range taints {
-		if strings.HasPrefix(t.Key, startupTaint) || slices.Contains(startup, v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) {
+		if slices.ContainsFunc(startupTaints, func(prefix string) bool { return strings.HasPrefix(t.Key, prefix) }) || slices.Contains(startup, v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) {
 			is = true
 		} else {
 			left = append(left, t)
@@ -212,8 +216,8 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 		Ready: ready(n) && n.DeletionTimestamp == nil, Cordoned: n.Spec.Unschedulable,
 		CordonedBy:  cordonedBy(n),
 		Created:     n.CreationTimestamp.Time,
-		CPUMilli:    n.Status.Allocatable.Cpu().MilliValue(),
-		MemoryMi:    n.Status.Allocatable.Memory().Value() >> 20,
+		CPUMilli:    bounded(*n.Status.Allocatable.Cpu()).MilliValue(),
+		MemoryMi:    bounded(*n.Status.Allocatable.Memory()).Value() >> 20,
 		Operation:   partition.OperationOf(n),
 		NoScaleDown: v1alpha1.ScaleDownDisabled(n),
 		Allocatable: offer(n),

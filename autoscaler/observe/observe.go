@@ -103,6 +103,9 @@ type Observation struct {
 	// and name ("GPUQuota team-a"); the readable part of such a quota holds.
 	Quotas        []v1alpha1.GPUQuota
 	QuotaProblems map[string]error
+	// Contained are the objects that did not pass the planner's check, set apart in the Snapshot; the loop
+	// adds them.
+	Contained []plan.Problem
 	// GrowOnly are the pools whose provider cannot remove a node by name.
 	GrowOnly map[string]bool
 	// Learned is each pool's history: provisioning times and failures.

@@ -70,11 +70,14 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 // mostOfAnything bounds the amounts that are read: no node has as much, and it fits an int64 in thousandths too.
 const mostOfAnything = 1 << 50
 
-// bounded returns a quantity, mostOfAnything for more: a pod that requests that much fits nowhere, and its
-// amount must not overflow into one that does.
+// bounded returns a quantity, mostOfAnything for more, and its negative for less: a pod that requests that much
+// fits nowhere, and its amount must not overflow into one that does.
 func bounded(q apiresource.Quantity) *apiresource.Quantity {
-	if q.AsApproximateFloat64() > mostOfAnything {
+	switch v := q.AsApproximateFloat64(); {
+	case v > mostOfAnything:
 		return apiresource.NewQuantity(mostOfAnything, q.Format)
+	case v < -mostOfAnything:
+		return apiresource.NewQuantity(-mostOfAnything, q.Format)
 	}
 	return &q
 }

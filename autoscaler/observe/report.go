@@ -19,6 +19,7 @@ import (
 type reportedGPU struct {
 	known     bool // else the agent cannot read the GPU
 	uuid      string
+	model     gpu.Model // empty for an unknown product
 	mig       bool
 	instances []plan.Instance
 }
@@ -57,6 +58,7 @@ func checked(in nodeInput) (map[int]reportedGPU, error) {
 	offer := map[string]int64{}
 	for _, c := range p.GPUs {
 		device := reportedGPU{uuid: c.UUID, mig: c.MIG}
+		device.model, _ = in.models.of(in.tables, c.Model, 0)
 		l, known, err := c.Layout(in.tables)
 		if err != nil {
 			return nil, contradicts("GPU %d: %v", c.Index, err)
@@ -128,6 +130,9 @@ func fromReport(in nodeInput, gpus []plan.GPU, report map[int]reportedGPU) bool 
 		}
 		if r.known {
 			c.MIG, c.Instances = r.mig, slices.Clone(r.instances)
+			if r.model.Name != "" { // the node's label names one product
+				c.Model = r.model
+			}
 		}
 	}
 	return true

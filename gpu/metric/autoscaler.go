@@ -21,6 +21,9 @@ var (
 	AutoscalerLimitExceeded = emit(Autoscaler, Gauge, None, "gpuscale_autoscaler_limit_exceeded_pods",
 		`Pods of a namespace that the last reconcile left out, since the namespace exceeds a limit of what is read: "pending_pods", "topology_rules", "pods_to_come"; with "disruption_budgets" they are not evicted. Absent where no limit is exceeded; at most 100 series.`,
 		LabelNamespace, LabelReason)
+	AutoscalerInvalidObjects = emit(Autoscaler, Gauge, None, "gpuscale_autoscaler_invalid_objects",
+		`Objects that the last reconcile set apart, since they do not pass the planner's check, by kind: "pool", "node", "pod", "tenant" (a quota), "forecast". The log names each and its field.`,
+		LabelKind)
 	AutoscalerPlannerPanics = emit(Autoscaler, Counter, None, "gpuscale_autoscaler_planner_panics_total",
 		"Reconciles in which the planner panicked and nothing was done: a bug; report it with the output of /debug/panic.")
 	AutoscalerEvents = emit(Autoscaler, Counter, None, "gpuscale_autoscaler_events_total",

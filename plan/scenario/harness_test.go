@@ -102,7 +102,13 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 			return fmt.Errorf("pool %s shrinks below its minimum", q.Name)
 		}
 	}
-	if len(made.Actions) > p.MaxActionsPerReconcile || removals > p.MaxRemovalsPerReconcile {
+	begun := 0 // what ends or takes back what is under way has its own bound
+	for _, a := range made.Actions {
+		if a.Verb != plan.Rollback && a.Verb != plan.Withdraw && a.Reason != plan.RepartitionDone {
+			begun++
+		}
+	}
+	if begun > p.MaxActionsPerReconcile || removals > p.MaxRemovalsPerReconcile {
 		return fmt.Errorf("%d actions, %d removals: more than the policy allows", len(made.Actions), removals)
 	}
 	return nil

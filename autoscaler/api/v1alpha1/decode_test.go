@@ -92,15 +92,16 @@ func TestBadObjectOverHTTP(t *testing.T) {
 	}
 }
 
-// TestBadQuotaKeepsItsLimits: a duration that cannot be decoded does not lift a quota's limits.
+// TestBadQuotaKeepsItsLimits: a field that cannot be decoded takes no other with it: neither a duration a
+// quota's limits, nor an amount the pods that it is for.
 func TestBadQuotaKeepsItsLimits(t *testing.T) {
 	q := decoded(t, `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUQuota","metadata":{"name":"q"},
 		"spec":{"tenants":{"namespaces":["a"]},"amounts":[{"model":"any","limit":"4"}],"reclaimIdle":"1 hour"}}`).(*v1alpha1.GPUQuota)
 	if q.Undecodable == "" || len(q.Spec.Amounts) != 1 || q.Spec.Amounts[0].Limit.Value() != 4 || len(q.Spec.Tenants.Namespaces) != 1 {
 		t.Errorf("%+v", q)
 	}
-	q = decoded(t, `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUQuota","metadata":{"name":"q"},"spec":{"amounts":[{"limit":"much"}]}}`).(*v1alpha1.GPUQuota)
-	if q.Name != "q" || q.Undecodable == "" || len(q.Spec.Amounts) != 0 {
+	q = decoded(t, `{"apiVersion":"gpuscale.io/v1alpha1","kind":"GPUQuota","metadata":{"name":"q"},"spec":{"tenants":{"namespaces":["a"]},"amounts":[{"limit":"much"}]}}`).(*v1alpha1.GPUQuota)
+	if q.Name != "q" || q.Undecodable == "" || len(q.Spec.Amounts) != 0 || len(q.Spec.Tenants.Namespaces) != 1 {
 		t.Errorf("%+v", q)
 	}
 }

@@ -36,8 +36,8 @@ func (p *GPUNodePool) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON decodes a quota, as GPUNodePool's does a pool. Its limits hold even if reclaimIdle
-// cannot be decoded.
+// UnmarshalJSON decodes a quota, as GPUNodePool's does a pool. Each field of the spec that can be decoded
+// holds; of amounts that cannot there is none.
 func (q *GPUQuota) UnmarshalJSON(text []byte) error {
 	type plain GPUQuota
 	var into plain
@@ -47,19 +47,25 @@ func (q *GPUQuota) UnmarshalJSON(text []byte) error {
 			return fmt.Errorf("decoding a GPUQuota: %w", broken)
 		}
 		into = plain{TypeMeta: meta.TypeMeta, ObjectMeta: meta.ObjectMeta, Undecodable: err.Error()}
-		var limits struct {
-			Spec struct {
-				Parent  string        `json:"parent"`
-				Tenants Tenants       `json:"tenants"`
-				Amounts []QuotaAmount `json:"amounts"`
-			} `json:"spec"`
+		var fields struct {
+			Spec map[string]json.RawMessage `json:"spec"`
 		}
-		if json.Unmarshal(text, &limits) == nil {
-			into.Spec = GPUQuotaSpec{Parent: limits.Spec.Parent, Tenants: limits.Spec.Tenants, Amounts: limits.Spec.Amounts}
+		if json.Unmarshal(text, &fields) == nil {
+			readable(fields.Spec["parent"], &into.Spec.Parent)
+			readable(fields.Spec["tenants"], &into.Spec.Tenants)
+			readable(fields.Spec["amounts"], &into.Spec.Amounts)
 		}
 	}
 	*q = GPUQuota(into)
 	return nil
+}
+
+// readable decodes a field if it can be decoded whole.
+func readable[T any](text json.RawMessage, into *T) {
+	var v T
+	if json.Unmarshal(text, &v) == nil {
+		*into = v
+	}
 }
 
 func metadataOf(text []byte) (m metav1.PartialObjectMetadata, err error) {

@@ -95,6 +95,7 @@ func TestAbsurdAmounts(t *testing.T) {
 		LeaderWorkerSet: `{leaderWorkerTemplate: {workerTemplate: ` + pod + `}}`,
 		JobSet:          `{replicatedJobs: [{name: a, template: {spec: {template: ` + pod + `}}}]}`,
 		KueueWorkload:   `{podSets: [{name: a, template: ` + pod + `}]}`,
+		Deployment:      `{template: {spec: {containers: [{name: c, resources: {requests: {rdma/hca: "-1"}}}]}}}`,
 	} {
 		if o := Parse(k, object(t, "metadata: {name: x}\nspec: "+spec)); o.Err == nil || !strings.Contains(o.Err.Error(), "exceeds every possible amount") || o.Maker != nil || o.Group != nil {
 			t.Errorf("%s: %v", k, o.Err)

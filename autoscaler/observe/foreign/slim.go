@@ -93,11 +93,12 @@ func SlimVolumes(all []corev1.Volume, local func(*corev1.Volume) bool) []corev1.
 // mostOfAnything bounds a pod's request of a resource: more than any cluster has.
 const mostOfAnything = 1e18
 
-// sane rejects absurd quantities. Comparing a quantity such as 1e999999999 with another does not
-// end in practice, and the API server does not validate templates in custom resources.
+// sane rejects impossible quantities. Comparing a quantity such as 1e999999999 with another does not
+// end in practice, a negative one would add to the free capacity of a node, and the API server does not
+// validate templates in custom resources.
 func (o *Object) sane() error {
 	if o.Group != nil {
-		return saneList("minResources", o.Group.Needs)
+		return saneList("minResources", o.Group.Needs, -mostOfAnything) // negative ones are left out
 	}
 	var templates []*corev1.PodTemplateSpec
 	if o.Template != nil {
@@ -110,7 +111,7 @@ func (o *Object) sane() error {
 	}
 	for _, t := range templates {
 		spec := &t.Spec
-		if err := saneList("overhead", spec.Overhead); err != nil {
+		if err := saneList("overhead", spec.Overhead, 0); err != nil {
 			return err
 		}
 		all := []*corev1.ResourceRequirements{spec.Resources}
@@ -124,7 +125,7 @@ func (o *Object) sane() error {
 				continue
 			}
 			for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-				if err := saneList("a template's resources", list); err != nil {
+				if err := saneList("a template's resources", list, 0); err != nil {
 					return err
 				}
 			}
@@ -133,10 +134,10 @@ func (o *Object) sane() error {
 	return nil
 }
 
-func saneList(where string, list corev1.ResourceList) error {
+func saneList(where string, list corev1.ResourceList, least float64) error {
 	for name, q := range list {
-		if v := q.AsApproximateFloat64(); !(v >= -mostOfAnything && v <= mostOfAnything) {
-			return fmt.Errorf("%s: %s exceeds every possible amount", where, name)
+		if v := q.AsApproximateFloat64(); !(v >= least && v <= mostOfAnything) {
+			return fmt.Errorf("%s: %s is negative or exceeds every possible amount", where, name)
 		}
 	}
 	return nil

@@ -83,7 +83,6 @@ const (
 	kueuePrebuilt    = "kueue.x-k8s.io/prebuilt-workload-name"
 	kueuePodSet      = "kueue.x-k8s.io/podset"  // label
 	kueueJobUID      = "kueue.x-k8s.io/job-uid" // label of a Workload
-	kueueGate        = "kueue.x-k8s.io/admission"
 	volcanoJob       = "volcano.sh/job-name"
 	volcanoTask      = "volcano.sh/task-spec"
 	jobSetName       = "jobset.sigs.k8s.io/jobset-name"
@@ -99,6 +98,10 @@ const (
 	lwsRoleOfLeader  = "leader"
 	lwsRoleOfWorkers = "worker"
 )
+
+// kueueGates are the scheduling gates that Kueue removes from the pods of a Workload: once it is admitted, once
+// each has its place, and once an elastic job's new slice is admitted (ff69552, apis/kueue/v1beta2).
+var kueueGates = []string{"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology", "kueue.x-k8s.io/elastic-job"}
 
 // id identifies an object of a kind.
 type id struct {
@@ -232,7 +235,7 @@ func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
 	}
 	if over != nil {
 		for i := range over.OwnerReferences {
-			if w := j.queued[over.OwnerReferences[i].UID]; w != nil {
+			if w := j.queued[owner{p.Namespace, over.OwnerReferences[i].UID}]; w != nil {
 				return w
 			}
 		}
@@ -249,7 +252,7 @@ func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
 		}
 	}
 	for _, uid := range uids {
-		if w := j.queued[uid]; w != nil && uid != "" {
+		if w := j.queued[owner{p.Namespace, uid}]; w != nil && uid != "" {
 			return w
 		}
 	}
@@ -259,11 +262,11 @@ func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
 // workloadFor returns the Kueue Workload that queues an object or its owner, as a TrainJob is of its
 // JobSet; nil for none.
 func (j *joiner) workloadFor(o *foreign.Object) *foreign.Object {
-	if w := j.queued[o.UID]; w != nil && o.UID != "" {
+	if w := j.queued[owner{o.Namespace, o.UID}]; w != nil && o.UID != "" {
 		return w
 	}
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.UID != "" {
-		return j.queued[ref.UID]
+		return j.queued[owner{o.Namespace, ref.UID}]
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -19,10 +20,11 @@ type joiner struct {
 	in     Input
 	groups map[id]*foreign.Object
 	makers map[id]*foreign.Object
-	queued map[types.UID]*foreign.Object // by the object that a Kueue Workload queues
-	owned  map[owner]*foreign.Object     // PodGroups
-	made   map[*foreign.Object]bool      // PodGroups of makers, which know what they have not created yet
-	queues map[id]bool                   // LocalQueues
+	queued map[owner]*foreign.Object // by the object that a Kueue Workload queues
+	owned  map[owner]*foreign.Object // PodGroups
+	made   map[*foreign.Object]bool  // PodGroups of makers, which know what they have not created yet
+	unread map[id]error              // objects that cannot be read
+	queues map[id]bool               // LocalQueues
 	flavor map[string]*foreign.Flavor
 	gangs  map[string]*gang
 	live   map[place]int
@@ -39,7 +41,7 @@ type joiner struct {
 // spent is what one namespace has of maxUnmade: no namespace takes another's.
 type spent struct{ pods, sets int }
 
-// owner of a PodGroup.
+// owner of a PodGroup or a Workload: an object of its namespace.
 type owner struct {
 	namespace string
 	uid       types.UID
@@ -68,8 +70,8 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 
 func newJoiner(in Input) *joiner {
 	j := &joiner{
-		in: in, groups: map[id]*foreign.Object{}, makers: map[id]*foreign.Object{}, queued: map[types.UID]*foreign.Object{},
-		owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
+		in: in, groups: map[id]*foreign.Object{}, makers: map[id]*foreign.Object{}, queued: map[owner]*foreign.Object{},
+		owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{}, unread: map[id]error{},
 		queues: map[id]bool{}, flavor: map[string]*foreign.Flavor{},
 		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{}, spent: map[string]spent{}, consumed: map[string]bool{},
 	}
@@ -77,6 +79,7 @@ func newJoiner(in Input) *joiner {
 		for _, o := range objects {
 			switch {
 			case o.Err != nil:
+				j.unread[id{k, o.Namespace, o.Name}] = o.Err
 			case o.Group != nil:
 				j.groups[id{k, o.Namespace, o.Name}] = o
 			case o.Maker != nil:
@@ -137,10 +140,11 @@ func (j *joiner) consume() {
 // queue records the object that a Workload queues. An old Workload may be left over: the one that
 // is not over wins, then the newest.
 func (j *joiner) queue(uid types.UID, o *foreign.Object) {
-	had := j.queued[uid]
+	of := owner{o.Namespace, uid}
+	had := j.queued[of]
 	if had == nil || had.Maker.Over && !o.Maker.Over ||
 		had.Maker.Over == o.Maker.Over && cmp.Or(had.CreationTimestamp.Compare(o.CreationTimestamp.Time), strings.Compare(o.Name, had.Name)) < 0 {
-		j.queued[uid] = o
+		j.queued[of] = o
 	}
 }
 
@@ -200,6 +204,9 @@ func (j *joiner) add(p *Pod, at place) {
 	if counts {
 		j.gated(p)
 	}
+	if counts && p.Plan.Node == "" {
+		j.unreadable(p, of)
+	}
 	g := j.gangOf(of, at)
 	switch {
 	case g == nil:
@@ -228,7 +235,19 @@ func (j *joiner) add(p *Pod, at place) {
 	waitForGang(p)
 }
 
-// gated handles Kueue's scheduling gate. It stays closed while an admission check is pending,
+// unreadable marks a pending pod whose PodGroup or maker cannot be read: by itself it may be of no use.
+func (j *joiner) unreadable(p *Pod, group id) {
+	if len(j.unread) == 0 {
+		return
+	}
+	for _, of := range []id{group, labelled(p.Pod).maker} {
+		if err := j.unread[of]; err != nil && p.Plan.Unreadable == "" {
+			p.Plan.Demand, p.Plan.Unreadable = demand.Demand{}, err.Error()
+		}
+	}
+}
+
+// gated handles Kueue's scheduling gates. They stay closed while an admission check is pending,
 // possibly for a node for this pod. Once the quota is reserved, the gated pod is demand.
 func (j *joiner) gated(p *Pod) {
 	if p.Plan.Node != "" || len(p.Spec.SchedulingGates) == 0 {
@@ -236,7 +255,7 @@ func (j *joiner) gated(p *Pod) {
 	}
 	w := j.workloadOf(p.Pod)
 	for _, gate := range p.Spec.SchedulingGates {
-		if gate.Name != kueueGate || w == nil || w.Maker.Inactive {
+		if !slices.Contains(kueueGates, gate.Name) || w == nil || w.Maker.Inactive {
 			return
 		}
 	}

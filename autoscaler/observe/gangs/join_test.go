@@ -447,6 +447,8 @@ func TestKueueGate(t *testing.T) {
 	}{
 		"reserved":         {`[{name: kueue.x-k8s.io/admission}]`, `{conditions: [` + condition("QuotaReserved") + `]}`, true},
 		"not reserved":     {`[{name: kueue.x-k8s.io/admission}]`, `{}`, false},
+		"with topology":    {`[{name: kueue.x-k8s.io/admission}, {name: kueue.x-k8s.io/topology}]`, `{conditions: [` + condition("QuotaReserved") + `]}`, true},
+		"elastic":          {`[{name: kueue.x-k8s.io/elastic-job}]`, `{conditions: [` + condition("QuotaReserved") + `]}`, true},
 		"another gate too": {`[{name: kueue.x-k8s.io/admission}, {name: mine}]`, `{conditions: [` + condition("QuotaReserved") + `]}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -523,6 +525,55 @@ spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`)
 	}
 	if in.Pods[0].Workload != "w" {
 		t.Errorf("the pod is of workload %q", in.Pods[0].Workload)
+	}
+}
+
+// TestWorkloadOfAnotherNamespace: who may create a Workload in a namespace has no say about objects of another,
+// whose UID it names as its owner.
+func TestWorkloadOfAnotherNamespace(t *testing.T) {
+	in := world(t, `apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {namespace: other, name: w, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: train, uid: j, controller: true}]}
+spec: {podSets: [{name: main, count: 2, template: {spec: {containers: [{name: c}]}}}]}
+status: {conditions: [`+condition("QuotaReserved")+`]}
+---
+kind: Pod
+metadata: {name: train-0, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: train, uid: j, controller: true}]}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`)
+	Join(in)
+	if in.Pods[0].Workload != "" || in.Pods[0].Plan.Gang != "" {
+		t.Errorf("the pod is of workload %q and gang %q", in.Pods[0].Workload, in.Pods[0].Plan.Gang)
+	}
+}
+
+// TestPodsOfAnUnreadableGang: while a PodGroup or a maker cannot be read, its pending pods are not taken for
+// single ones, and say which field is wrong. Others are not affected.
+func TestPodsOfAnUnreadableGang(t *testing.T) {
+	const pod = `
+kind: Pod
+metadata: {name: NAME, labels: {LABELS}}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
+	docs := []string{}
+	for name, labels := range map[string]string{
+		"grouped": "scheduling.x-k8s.io/pod-group: g", "made": "jobset.sigs.k8s.io/jobset-name: js, jobset.sigs.k8s.io/replicatedjob-name: w", "single": "",
+	} {
+		docs = append(docs, strings.NewReplacer("NAME", name, "LABELS", labels).Replace(pod))
+	}
+	in := world(t, strings.Join(docs, "\n---"))
+	for k, spec := range map[foreign.Kind]map[string]any{
+		foreign.PluginsPodGroup: {"minMember": "many"}, foreign.JobSet: {"replicatedJobs": "none"},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		u.SetNamespace("ml")
+		u.SetName(map[foreign.Kind]string{foreign.PluginsPodGroup: "g", foreign.JobSet: "js"}[k])
+		in.Objects[k] = []*foreign.Object{foreign.Parse(k, u)}
+	}
+	Join(in)
+	for _, p := range in.Pods {
+		want := map[string]string{"grouped": "ml/g: spec.minMember", "made": "ml/js: spec.replicatedJobs"}[p.Name]
+		if got := p.Plan.Unreadable; (want == "") != (got == "") || !strings.Contains(got, want) || p.Plan.Demand.Zero() != (want != "") {
+			t.Errorf("%s: %q, want %q", p.Name, got, want)
+		}
 	}
 }
 

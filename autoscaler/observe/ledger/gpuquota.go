@@ -40,7 +40,7 @@ func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
 			continue
 		}
 		if q.Undecodable != "" {
-			l.problem(QuotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again", q.Undecodable)
+			l.problem(QuotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again: %s", q.Undecodable, stillHolds(q))
 		}
 		models := addAmounts(t, q)
 		l.addCovers(q, models)
@@ -49,6 +49,14 @@ func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
 		// Covers that select pods go before those of all pods.
 		slices.SortStableFunc(covers, func(a, b cover) int { return boolInt(a.pods == nil) - boolInt(b.pods == nil) })
 	}
+}
+
+// stillHolds says what of a quota that cannot be decoded holds.
+func stillHolds(q *v1alpha1.GPUQuota) string {
+	if len(q.Spec.Amounts) == 0 {
+		return "until then nothing more is added for its pods"
+	}
+	return "until then its amounts hold"
 }
 
 func pointers(quotas []v1alpha1.GPUQuota) []*v1alpha1.GPUQuota {
@@ -73,6 +81,9 @@ func addAmounts(t *tree, q *v1alpha1.GPUQuota) map[string]bool {
 	own := entry{of: QuotaObject(q.Name), Tenant: plan.Tenant{Tenant: quota.Tenant{
 		Name: q.Name, Parent: q.Spec.Parent, Limit: all, Borrow: all, Lend: all,
 	}}}
+	if q.Undecodable != "" && len(q.Spec.Amounts) == 0 { // how much is unknown, and not unlimited
+		own.Limit = quota.Amount{}
+	}
 	if q.Spec.ReclaimIdle != nil {
 		own.ReclaimIdle = max(q.Spec.ReclaimIdle.Duration, 0)
 	}
@@ -128,10 +139,10 @@ func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool) {
 	if spec.PodSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(spec.PodSelector)
 		if err != nil {
-			l.problem(of, "spec.tenants.podSelector: %w: no pod counts towards the quota until this is fixed", err)
-			return
+			l.problem(of, "spec.tenants.podSelector: %w: all pods of the namespaces count towards the quota until this is fixed", err)
+		} else {
+			c.pods = selector
 		}
-		c.pods = selector
 	}
 	over := map[string]bool{}
 	for _, name := range spec.Namespaces {

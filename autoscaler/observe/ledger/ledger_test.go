@@ -267,6 +267,34 @@ spec: {tenants: {namespaces: [x], podSelector: {matchLabels: {"not a key!": x}}}
 	}
 }
 
+// TestUnreadableQuotaLiftsNoLimit: a quota of which a part cannot be read is no reason to add nodes for its pods
+// without a limit.
+func TestUnreadableQuotaLiftsNoLimit(t *testing.T) {
+	queue := foreign.Parse(foreign.VolcanoQueue, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "q"}, "spec": map[string]any{"capability": "x"}}})
+	undecodable := v1alpha1.GPUQuota{Undecodable: `spec.amounts: "much"`}
+	undecodable.Name, undecodable.Spec.Tenants.Namespaces = "a", []string{"x"}
+	l := New(Input{Quotas: []v1alpha1.GPUQuota{undecodable}, Objects: foreign.Objects{foreign.VolcanoQueue: {queue}}})
+	buildable(t, l)
+	for of, c := range map[string]Claim{"a": {Namespace: "x"}, "volcano/q": {Namespace: "y", Labels: map[string]string{"scheduling.volcano.sh/queue-name": "q"}}} {
+		i := slices.IndexFunc(l.Tenants, func(t plan.Tenant) bool { return t.Name == of })
+		if l.Tenant(c) != of || i < 0 || !l.Tenants[i].Limit.Zero() {
+			t.Errorf("%s: tenant %q of\n%s", of, l.Tenant(c), l.text())
+		}
+	}
+	for of, want := range map[string]string{"GPUQuota a": "nothing more is added for its pods", string(foreign.VolcanoQueue) + " q": "spec.capability"} {
+		if err := l.Problems[of]; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", of, err)
+		}
+	}
+
+	l = read(t, `kind: GPUQuota
+metadata: {name: a}
+spec: {tenants: {namespaces: [x], podSelector: {matchLabels: {"not a key!": x}}}, amounts: [{model: any, limit: 1}]}`)
+	if got := l.Tenant(Claim{Namespace: "x"}); got != "a" {
+		t.Errorf("with an invalid podSelector, a pod of the namespace counts towards %q", got)
+	}
+}
+
 func TestTenantOfPods(t *testing.T) {
 	l := read(t, `kind: Namespace
 metadata: {name: b1, labels: {team: b}}

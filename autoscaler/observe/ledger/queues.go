@@ -111,13 +111,14 @@ func queueEntry(of, name string, s sums) entry {
 }
 
 // addQueues adds a tenant for each queue of Volcano or KAI that bounds GPUs, or has one under it
-// that does.
+// that does. One that cannot be read may use nothing more.
 func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, prefix string) {
 	parents, bounds := map[string]string{}, map[string]bool{}
 	for _, o := range objects[k] {
 		switch {
 		case o.Err != nil:
-			l.problem(string(k)+" "+o.Name, "%w", o.Err)
+			l.problem(string(k)+" "+o.Name, "%w: nothing more is added for its pods until this is fixed", o.Err)
+			t.tenants = append(t.tenants, entry{of: string(k) + " " + o.Name, whole: true, Tenant: plan.Tenant{Tenant: quota.Tenant{Name: prefix + o.Name}}})
 		case o.Queue != nil:
 			parents[o.Name] = o.Queue.Parent
 			bounds[o.Name] = l.units.sum(o.Queue.Quotas).any

@@ -1,0 +1,176 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu/quota"
+)
+
+// subject is an object of a snapshot: its kind and its index in its list. A negative index is of none in
+// particular.
+type subject struct {
+	kind Kind
+	at   int
+}
+
+// Problem is what is wrong with an object of a snapshot.
+type Problem struct {
+	// Kind and Name of the object; both are empty for the snapshot's own fields, Name for a tree of tenants.
+	Kind Kind
+	Name string
+	// Err has the path of the field. Of several problems of one object it is the first.
+	Err error
+}
+
+// Contain returns the snapshot with each object that does not pass Check set apart, so that it misleads no
+// decision about others, and what was wrong with them:
+//
+//   - a pool is left out, and its nodes are of no pool: they are never changed;
+//   - a node stays, cordoned, of no pool, with GPUs of unknown allocation: it is no supply and never changed;
+//   - a pod stays with an unreadable demand, and a node that it is on is set apart too; one that exists twice,
+//     or is on no node of the snapshot, is left out;
+//   - a tenant may use nothing more: its pods wait;
+//   - a forecast is left out, and so are records of State.
+//
+// A valid snapshot is returned as it is.
+func (s Snapshot) Contain() (Snapshot, []Problem) {
+	c := s.check()
+	if len(c.errs) == 0 {
+		return s, nil
+	}
+	bad := map[subject]error{}
+	var problems []Problem
+	for i, of := range c.of {
+		if bad[of] == nil {
+			bad[of] = c.errs[i]
+			problems = append(problems, Problem{of.kind, s.nameOf(of), c.errs[i]})
+		}
+	}
+	out := s
+	out.Pools = well(s.Pools, KindPool, bad)
+	pools := map[string]bool{"": true}
+	for i := range out.Pools {
+		pools[out.Pools[i].Name] = true
+	}
+	nodes := map[string]int{}
+	out.Nodes = nil
+	for i := range s.Nodes {
+		n := s.Nodes[i]
+		if _, twice := nodes[n.Name]; twice || n.Name == "" {
+			continue
+		}
+		if bad[subject{KindNode, i}] != nil {
+			n = setApart(n)
+		}
+		if !pools[n.Pool] {
+			n.Pool = ""
+		}
+		nodes[n.Name] = len(out.Nodes)
+		out.Nodes = append(out.Nodes, n)
+	}
+	pods := map[string]bool{"": true}
+	out.Pods = nil
+	for i := range s.Pods {
+		p := s.Pods[i]
+		err := bad[subject{KindPod, i}]
+		at, known := nodes[p.Node]
+		if err != nil {
+			if known {
+				out.Nodes[at] = setApart(out.Nodes[at])
+			}
+			p = unreadable(&p, err)
+		}
+		if key := p.Key(); !pods[key] && (known || p.Node == "") && isKey(key) {
+			pods[key] = true
+			out.Pods = append(out.Pods, p)
+		}
+	}
+	out.Tenants = closed(s.Tenants, bad)
+	out.Forecasts = well(s.Forecasts, KindForecast, bad)
+	out.State.Grown, out.State.Removed = counted(s.State.Grown), counted(s.State.Removed)
+	out.State.Failures = slices.DeleteFunc(slices.Clone(s.State.Failures), func(f Failure) bool { return f.Count < 0 })
+	return out, problems
+}
+
+func (s Snapshot) nameOf(of subject) string {
+	switch {
+	case of.at < 0:
+	case of.kind == KindPool:
+		return s.Pools[of.at].Name
+	case of.kind == KindNode:
+		return s.Nodes[of.at].Name
+	case of.kind == KindPod:
+		return s.Pods[of.at].Key()
+	case of.kind == KindTenant:
+		return s.Tenants[of.at].Name
+	case of.kind == KindForecast:
+		return s.Forecasts[of.at].Name
+	}
+	return ""
+}
+
+// well returns the objects of a list that have no problem.
+func well[T any](list []T, kind Kind, bad map[subject]error) []T {
+	var out []T
+	for i := range list {
+		if bad[subject{kind, i}] == nil {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
+// setApart returns a node that is no supply and that nothing is done to. What is under way on it is continued
+// once the node can be read.
+func setApart(n Node) Node {
+	n.Pool, n.Cordoned, n.NoScaleDown = "", true, true
+	n.CordonedBy, n.Operation, n.Drain = "", nil, nil
+	n.CPUMilli, n.MemoryMi, n.Others, n.Allocatable = 0, 0, nil, nil
+	gpus := make([]GPU, len(n.GPUs))
+	for i := range gpus {
+		gpus[i].Device = n.GPUs[i].Device
+		gpus[i].Index = i
+	}
+	n.GPUs = gpus
+	return n
+}
+
+// unreadable returns a pod of which only what it is, where, and with which others is known.
+func unreadable(p *Pod, why error) Pod {
+	out := Pod{
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Owner: p.Owner, Node: p.Node, Tenant: p.Tenant, Priority: p.Priority,
+		Created: p.Created, PendingSince: p.PendingSince, DaemonSet: p.DaemonSet, Unmade: p.Unmade && p.Node == "", Unreadable: why.Error(),
+	}
+	if isKey(p.Gang) {
+		out.Gang, out.GangMin = p.Gang, max(p.GangMin, 1)
+	}
+	return out
+}
+
+// closed returns tenants that form a valid tree. One with a problem, or all of them if the tree has one, may
+// use nothing more, and shares with no other.
+func closed(tenants []Tenant, bad map[subject]error) []Tenant {
+	all := bad[subject{KindTenant, -1}] != nil
+	shut := map[string]bool{}
+	var out []Tenant
+	for i, t := range tenants {
+		if all || bad[subject{KindTenant, i}] != nil {
+			if t.Name == "" || shut[t.Name] {
+				continue
+			}
+			shut[t.Name] = true
+			t = Tenant{Tenant: quota.Tenant{Name: t.Name}}
+		}
+		out = append(out, t)
+	}
+	for i := range out {
+		if shut[out[i].Parent] {
+			out[i].Parent = ""
+		}
+	}
+	return out
+}
+
+func counted(list []Growth) []Growth {
+	return slices.DeleteFunc(slices.Clone(list), func(g Growth) bool { return g.Nodes < 0 })
+}
