@@ -14,6 +14,7 @@ type manager struct {
 	// applied: it has applied a config since its start. Afterwards a change that
 	// fails, or that is applied already, leaves its clients paused.
 	applied bool
+	wedged  bool // a story's switch: the next change hangs
 
 	phase  phase
 	until  time.Time
@@ -28,6 +29,11 @@ const (
 	pausing
 	applying
 )
+
+// Wedge makes the next change hang with its clients paused, as when a client's
+// pod does not end in time: the state stays pending until the label changes
+// again (gpu-operator#2833).
+func (m *Machine) Wedge(on bool) { m.manager.wedged = on }
 
 // SetExporter sets whether an exporter runs on the node. An exporter has open
 // handles of every instance, so mig-manager waits for its end: mig-parted fails
@@ -49,6 +55,10 @@ func (m *Machine) StepManager(label string, config []byte, now time.Time) map[st
 	case g.phase == pausing && (now.Before(g.until) || m.exporter):
 		return nil // its clients have not all ended
 	case g.phase == pausing:
+		if g.wedged {
+			g.phase = idle // it timed out and changed nothing
+			return nil
+		}
 		g.phase, g.until = applying, now.Add(m.spec.Delays.Apply)
 	case g.phase == applying && !now.Before(g.until):
 		return m.endChange(now)

@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/adapter/provider"
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// kserve is where the recipe was checked, November 2026:
+// config/crd/full for the fields; pkg/constants/constants.go for the annotations, the modes and PredictorServiceName;
+// pkg/controller/v1beta1/inferenceservice/reconcilers/{autoscaler,deployment} for what "external" does and who owns the Deployment.
+var kserve = neighbours.Source{
+	Neighbour: build.Neighbour{Module: "github.com/kserve/kserve", Version: "v0.20.0"}, Files: []string{"config/crd/full/serving.kserve.io_inferenceservices.yaml"},
+}
+
+// The recipe's objects are those of KServe's own CRD, and from its InferenceService the
+// adapter finds the pods of the Deployment that its HPA targets. KServe's controller is
+// played: it makes a Deployment NAME-predictor that the InferenceService controls.
+func TestKServeRecipe(t *testing.T) {
+	testall.Only(t, "downloads KServe's module for its CRD")
+	on := newEnv(t)
+	c, err := cluster.Start(t.Context(), cluster.Options{Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	api, err := client.New(c.RESTConfig(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := client.WithFieldValidation(api, metav1.FieldValidationStrict)
+	if err := errors.Join(kserve.Install(t.Context(), api), api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "models"}})); err != nil {
+		t.Fatal(err)
+	}
+	service, hpa := kserveRecipe(t)
+	await.For(t, testenv.Patience, "the InferenceService is taken", func() error { return strict.Create(t.Context(), service) })
+	if err := strict.Create(t.Context(), hpa); err != nil {
+		t.Error(err)
+	}
+	class := service.GetAnnotations()["serving.kserve.io/autoscalerClass"]
+	if class != "external" || hpa.Spec.ScaleTargetRef.Name != service.GetName()+"-predictor" {
+		t.Errorf("autoscaler class %q, target %q", class, hpa.Spec.ScaleTargetRef.Name)
+	}
+	for _, m := range hpa.Spec.Metrics {
+		if o := m.Object.DescribedObject; o.APIVersion != service.GetAPIVersion() || o.Kind != service.GetKind() || o.Name != service.GetName() {
+			t.Errorf("%s describes %+v", m.Object.Metric.Name, o)
+		}
+	}
+
+	yes, n, labels := true, int32(2), map[string]string{"app": "isvc.llama-predictor"}
+	owner := metav1.OwnerReference{APIVersion: service.GetAPIVersion(), Kind: service.GetKind(), Name: service.GetName(), UID: service.GetUID(), Controller: &yes}
+	for _, name := range []string{"llama-predictor", "llama-transformer", "other-predictor"} {
+		d := &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: name, OwnerReferences: []metav1.OwnerReference{owner}},
+			Spec: appsv1.DeploymentSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kserve-container", Image: "sandbox.invalid/server"}}},
+			}},
+		}
+		if name == "other-predictor" {
+			d.OwnerReferences = nil
+		}
+		if err := api.Create(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	above := kserveHierarchy(t, c)
+	await.For(t, testenv.Patience, "the pods of the InferenceService", func() error {
+		pods, err := above.Owned("models", schema.GroupKind{Group: "serving.kserve.io", Kind: "InferenceService"}, "llama")
+		if err != nil {
+			return err
+		}
+		of := func(deployment string) int {
+			return len(slices.DeleteFunc(slices.Clone(pods), func(p string) bool { return !strings.HasPrefix(p, deployment+"-") }))
+		}
+		if len(pods) != 4 || of("llama-predictor") != 2 || of("llama-transformer") != 2 {
+			return fmt.Errorf("%q", pods)
+		}
+		return nil
+	})
+}
+
+func kserveHierarchy(t *testing.T, c *cluster.Cluster) *provider.Informers {
+	t.Helper()
+	meta, err := metadata.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := provider.NewInformers(meta, kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods.Start(t.Context().Done())
+	await.For(t, testenv.Patience, "the informers", func() error {
+		_, err := pods.Owned("models", schema.GroupKind{Kind: "Any"}, "x")
+		return err
+	})
+	return pods
+}
+
+// kserveRecipe is an InferenceService with the annotation of docs/hpa.md, and the
+// HPA that stands there.
+func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.HorizontalPodAutoscaler) {
+	t.Helper()
+	root, err := build.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "hpa.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, recipe, found := strings.Cut(string(text), "\n## 12. KServe\n")
+	_, command, typed := strings.Cut(recipe, "kubectl -n models annotate inferenceservice llama ")
+	annotation, _, _ := strings.Cut(command, " ")
+	key, value, _ := strings.Cut(annotation, "=")
+	_, manifest, fenced := strings.Cut(recipe, "```yaml\n")
+	manifest, _, closed := strings.Cut(manifest, "```")
+	if !found || !typed || !fenced || !closed {
+		t.Fatal("docs/hpa.md has no recipe for KServe of an annotation and an HPA")
+	}
+	service := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
+		"metadata": map[string]any{"namespace": "models", "name": "llama", "annotations": map[string]any{key: value}},
+		"spec": map[string]any{"predictor": map[string]any{"model": map[string]any{
+			"modelFormat": map[string]any{"name": "huggingface"}, "storageUri": "hf://meta-llama/Llama-3.1-8B-Instruct",
+			"resources": map[string]any{"limits": map[string]any{"nvidia.com/gpu": "1"}},
+		}}},
+	}}
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
+	if err := yaml.UnmarshalStrict([]byte(manifest), hpa); err != nil {
+		t.Fatal(err)
+	}
+	return service, hpa
+}
