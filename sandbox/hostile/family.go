@@ -26,8 +26,12 @@ func Families() []Family {
 		all = append(all, Family{r.Name, r.Type, r.Labels})
 	}
 	for _, r := range metric.Reads() {
+		plain := strings.ReplaceAll(r.Name, ":", "_")
 		if r.Server == metric.ServerVLLM || r.Server == metric.ServerSGLang { // as Ray renames them
-			all = append(all, Family{"ray_" + strings.ReplaceAll(r.Name, ":", "_"), r.Type, r.Labels})
+			all = append(all, Family{"ray_" + plain, r.Type, r.Labels})
+		}
+		if r.Server == metric.ServerSGLang { // as Prometheus 2 stores them
+			all = append(all, Family{plain, r.Type, r.Labels})
 		}
 	}
 	for _, r := range rules.All() {
