@@ -343,7 +343,7 @@ func TestNoAnswerNamesTheSeries(t *testing.T) {
 	for pod, want := range map[string]string{
 		"a": "no sample of sglang:num_queue_reqs younger than 15s for Pod chat/a; the newest is 25s old",
 		"b": "no sample of tgi_queue_size younger than 15s for Pod chat/b; 1 are NaN, infinite or outside [0, 1e+09]",
-		"c": "no sample of queue_depth (vllm:num_requests_waiting or any of 14 other series) younger than 15s for Pod chat/c",
+		"c": "no sample of queue_depth (vllm:num_requests_waiting or any of 15 other series) younger than 15s for Pod chat/c",
 	} {
 		if _, err := table.Pod(Key{"chat", pod}, anything, now); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -126,6 +126,7 @@ var pages = map[string]map[string]float64{
 	"tgi-3.3":             {"queue_depth": 5, "requests_running": 16, "queue_time_p95": .8, "queue_time_mean": .2},
 	"nim-1.8":             {"queue_depth": 4, "requests_running": 9, "kv_cache_usage": .35, "ttft_p95": .375},
 	"tei-1.8":             {"queue_depth": 6, "queue_time_p95": .8, "queue_time_mean": .2},
+	"llama-server-b10621": {"queue_depth": 4, "requests_running": 2},
 	"ray-serve-2.50":      {"queue_depth": 7, "requests_running": 3},
 	"dynamo-frontend-1.0": {"queue_depth": 13, "requests_running": 21, "ttft_p95": .375},
 	"dynamo-worker-0.7":   {"kv_cache_usage": .45},

@@ -19,6 +19,7 @@ const (
 	ServerTGI    = "tgi"
 	ServerTEI    = "tei"
 	ServerNIM    = "nim"
+	ServerLlama  = "llama.cpp" // llama-server --metrics
 	ServerRay    = "ray-serve"
 	ServerDynamo = "dynamo"
 	ServerEPP    = "epp"  // the endpoint pickers of GAIE and llm-d

@@ -20,6 +20,14 @@ var (
 		"Time a request waited, in seconds.")
 )
 
+// Series of llama.cpp's llama-server: one model a server, so no labels.
+var (
+	LlamaDeferred = read(ServerLlama, Gauge, None, "llamacpp:requests_deferred",
+		"Requests that wait for a free slot.")
+	LlamaProcessing = read(ServerLlama, Gauge, None, "llamacpp:requests_processing",
+		"Slots at work, each on a request.")
+)
+
 // Series of NVIDIA NIM for large language models. Their names have no prefix.
 var (
 	NIMWaiting = read(ServerNIM, Gauge, None, "num_requests_waiting",
