@@ -33,8 +33,7 @@ const queueDepth = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/queue_
 // own: the aggregator's certificate is believed about users, and nothing else
 // is.
 func TestWhoMayAsk(t *testing.T) {
-	kube := newFakeKube(t)
-	kube.allow = func(name string) bool { return name == "hpa" }
+	kube := newFakeKube(t, "hpa")
 	server := startServer(t, kube, &answering{}, nil)
 	frontProxy, stranger := kube.frontProxyCA, promtest.NewAuthority(t, "stranger")
 
@@ -65,32 +64,10 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// TestOneReviewForManyRequests: the cache is in the server's way, not only
-// there.
-func TestOneReviewForManyRequests(t *testing.T) {
+// TestAnswers: the same value in v1beta1 and v1beta2 of custom metrics, with its time and
+// window; and one review for many requests: the cache is in the server's way, not only there.
+func TestAnswers(t *testing.T) {
 	kube := newFakeKube(t)
-	kube.allow = func(string) bool { return true }
-	server := startServer(t, kube, &answering{}, nil)
-	client := server.client(t, kube.frontProxyCA, "front-proxy-client")
-	for range 20 {
-		if code, body := server.get(t, client, queueDepth, http.Header{"X-Remote-User": {"hpa"}}); code != 200 {
-			t.Fatalf("HTTP %d: %s", code, body)
-		}
-	}
-	if n := kube.reviews.Load(); n != 1 {
-		t.Errorf("%d SubjectAccessReviews for 20 requests", n)
-	}
-	server.get(t, client, strings.Replace(queueDepth, "chat", "other", 1), http.Header{"X-Remote-User": {"hpa"}})
-	if n := kube.reviews.Load(); n != 2 {
-		t.Errorf("%d SubjectAccessReviews after one for another namespace", n)
-	}
-}
-
-// TestBothVersions: the same value in v1beta1 and v1beta2 of custom metrics,
-// with its time and window.
-func TestBothVersions(t *testing.T) {
-	kube := newFakeKube(t)
-	kube.allow = func(string) bool { return true }
 	server := startServer(t, kube, &answering{}, nil)
 	client := server.client(t, kube.clientCA, "hpa")
 	for version, field := range map[string]string{
@@ -101,6 +78,20 @@ func TestBothVersions(t *testing.T) {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s lacks %s: %s", version, want, body)
 			}
+		}
+	}
+	kube.reviews.Store(0)
+	proxied := server.client(t, kube.frontProxyCA, "front-proxy-client")
+	for i := range 21 {
+		path, want := queueDepth, int32(1)
+		if i == 20 {
+			path, want = strings.Replace(queueDepth, "chat", "other", 1), 2
+		}
+		if code, body := server.get(t, proxied, path, http.Header{"X-Remote-User": {"hpa"}}); code != 200 {
+			t.Fatalf("HTTP %d: %s", code, body)
+		}
+		if n := kube.reviews.Load(); n != want {
+			t.Errorf("%d SubjectAccessReviews for %d requests", n, i+1)
 		}
 	}
 }

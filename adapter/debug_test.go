@@ -70,8 +70,7 @@ func TestTheRulesPageSaysWhatThereIs(t *testing.T) {
 // The whole program, as far as it goes without a cluster: the page is for
 // those who may see it and keeps secrets, and a changed file ends the program.
 func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
-	cluster := newFakeKube(t)
-	cluster.allow = func(user string) bool { return user == "operator" }
+	cluster := newFakeKube(t, "operator")
 	discovering := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
 		case "/api":

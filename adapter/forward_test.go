@@ -110,8 +110,7 @@ const externalChat = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/"
 // answers and refusals come back as they are, ours are our own, and noCaller
 // gets there whom we would not let in.
 func TestUnknownMetricsGoToKEDA(t *testing.T) {
-	kube, keda := newFakeKube(t), newFakeKEDA(t)
-	kube.allow = func(name string) bool { return name == "hpa" }
+	kube, keda := newFakeKube(t, "hpa"), newFakeKEDA(t)
 	f, reg := forwarder(t, keda.target(t, "our-token"))
 	server := startServer(t, kube, &answering{}, f)
 	hpa, noCaller := server.client(t, kube.clientCA, "hpa"), server.client(t, kube.clientCA, "unknown")
@@ -148,6 +147,26 @@ func TestUnknownMetricsGoToKEDA(t *testing.T) {
 	if n := len(keda.requests); n != before {
 		t.Errorf("%d requests reached KEDA that were none of its business", n-before)
 	}
+
+	// It sees our token and the selector, and nothing of what the caller sent beside.
+	hostile := http.Header{
+		"Authorization": {"Bearer token-of-hpa"}, "X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"},
+		"Cookie": {"c"}, "X-Forwarded-For": {"1.2.3.4"},
+	}
+	tokenOnly := server.client(t, nil, "")
+	if code, body := server.get(t, tokenOnly, externalChat+"s0-prometheus?labelSelector=a%3Db%26c&watch=false&x=y", hostile); code != 400 && code != 200 {
+		t.Errorf("HTTP %d: %s", code, body)
+	}
+	server.get(t, tokenOnly, externalChat+"s0-prometheus?labelSelector=a%3Db&x=y", hostile)
+	r := keda.last()
+	if len(keda.requests) == before || r.Header.Get("Authorization") != "Bearer our-token" || r.URL.RawQuery != "labelSelector=a%3Db" || r.Header.Get(forward.Hop) == "" {
+		t.Errorf("%s with %v", r.URL, r.Header)
+	}
+	for _, name := range []string{"X-Remote-User", "X-Remote-Group", "Cookie", "X-Forwarded-For"} {
+		if r.Header.Get(name) != "" {
+			t.Errorf("%s: %s was passed on", name, r.Header.Get(name))
+		}
+	}
 }
 
 func metricOf(t *testing.T, reg *prometheus.Registry, code string) prometheus.Collector {
@@ -168,40 +187,10 @@ func metricOf(t *testing.T, reg *prometheus.Registry, code string) prometheus.Co
 	return g
 }
 
-// TestWhatKEDASees: our token and selector, and nothing of what the caller
-// sent beside.
-func TestWhatKEDASees(t *testing.T) {
-	kube, keda := newFakeKube(t), newFakeKEDA(t)
-	kube.allow = func(string) bool { return true }
-	f, _ := forwarder(t, keda.target(t, "our-token"))
-	server := startServer(t, kube, &answering{}, f)
-	hostile := http.Header{
-		"Authorization": {"Bearer token-of-hpa"}, "X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"},
-		"Cookie": {"c"}, "X-Forwarded-For": {"1.2.3.4"},
-	}
-	if code, body := server.get(t, server.client(t, nil, ""), externalChat+"s0-prometheus?labelSelector=a%3Db%26c&watch=false&x=y", hostile); code != 400 && code != 200 {
-		t.Errorf("HTTP %d: %s", code, body)
-	}
-	server.get(t, server.client(t, nil, ""), externalChat+"s0-prometheus?labelSelector=a%3Db&x=y", hostile)
-	r := keda.last()
-	if r == nil {
-		t.Fatal("nothing arrived")
-	}
-	if r.Header.Get("Authorization") != "Bearer our-token" || r.URL.RawQuery != "labelSelector=a%3Db" || r.Header.Get(forward.Hop) == "" {
-		t.Errorf("%s with %v", r.URL, r.Header)
-	}
-	for _, name := range []string{"X-Remote-User", "X-Remote-Group", "Cookie", "X-Forwarded-For"} {
-		if r.Header.Get(name) != "" {
-			t.Errorf("%s: %s was passed on", name, r.Header.Get(name))
-		}
-	}
-}
-
 // TestInTheCallersName: with a client certificate of the other server's
 // request-header CA.
 func TestInTheCallersName(t *testing.T) {
 	kube, keda := newFakeKube(t), newFakeKEDA(t)
-	kube.allow = func(string) bool { return true }
 	cert, key := keda.ca.Issue(t, "front-proxy-client")
 	target := forward.Target{
 		URL: keda.server.URL, Identity: forward.Caller, CAFile: writeFile(t, "ca.crt", keda.ca.PEM),
@@ -226,7 +215,6 @@ func TestInTheCallersName(t *testing.T) {
 // and a loop of two adapters ends at the second.
 func TestWithoutKEDA(t *testing.T) {
 	kube, keda := newFakeKube(t), newFakeKEDA(t)
-	kube.allow = func(string) bool { return true }
 	wrongToken, _ := forwarder(t, keda.target(t, "another-token"))
 	server := startServer(t, kube, &answering{}, wrongToken)
 	client := server.client(t, kube.clientCA, "hpa")

@@ -46,13 +46,13 @@ func TestMain(m *testing.M) {
 type fakeKube struct {
 	url                    string
 	frontProxyCA, clientCA *promtest.Authority
-	allow                  func(user string) bool
+	allowed                []string // users; none: all
 	reviews                atomic.Int32
 	ready                  atomic.Bool // before that, only administrators have rights
 }
 
-func newFakeKube(t testing.TB) *fakeKube {
-	k := &fakeKube{frontProxyCA: promtest.NewAuthority(t, "front-proxy-ca"), clientCA: promtest.NewAuthority(t, "client-ca")}
+func newFakeKube(t testing.TB, allowed ...string) *fakeKube {
+	k := &fakeKube{frontProxyCA: promtest.NewAuthority(t, "front-proxy-ca"), clientCA: promtest.NewAuthority(t, "client-ca"), allowed: allowed}
 	server := httptest.NewServer(k)
 	t.Cleanup(server.Close)
 	k.url = server.URL
@@ -67,7 +67,7 @@ func (k *fakeKube) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !decode(w, r, &review) {
 			return
 		}
-		review.Status.Allowed = k.ready.Load() && k.allow(review.Spec.User)
+		review.Status.Allowed = k.ready.Load() && (len(k.allowed) == 0 || slices.Contains(k.allowed, review.Spec.User))
 		reply(w, review)
 	case r.URL.Path == "/apis/authentication.k8s.io/v1/tokenreviews":
 		var review authenticationv1.TokenReview
