@@ -177,6 +177,26 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 	}
 }
 
+func TestAuthorize(t *testing.T) {
+	server := promtest.New(t)
+	for i, value := range []string{"Basic bWU6YTpi", "Bearer hush", "Other a b"} {
+		cfg := prom.Config{URL: server.URL}
+		cfg.HTTP.BearerTokenFile("/no/such/token") // it goes before that
+		if err := cfg.HTTP.Authorize(value); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client(t, cfg).Query(t.Context(), "up", time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := server.Queries()[i].Header.Get("Authorization"); got != value {
+			t.Errorf("%q is sent as %q", value, got)
+		}
+	}
+	if err := new(prom.HTTP).Authorize("Basic hush!"); err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("no base64: %v", err)
+	}
+}
+
 func TestValidateSaysEverything(t *testing.T) {
 	bad := prom.Config{
 		URL: "http://h?token=hush", Method: "PUT", SigV4: &prom.SigV4{SigV4Config: sigv4.SigV4Config{ExternalID: "x"}},
