@@ -64,9 +64,9 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// TestAnswers: the same value in v1beta1 and v1beta2 of custom metrics, with its time and
-// window; and one review for many requests: the cache is in the server's way, not only there.
-func TestAnswers(t *testing.T) {
+// TestOneReviewForManyRequests: the cache is in the server's way, not only there. Custom
+// metrics have the same value in v1beta1 and v1beta2, with its time and window.
+func TestOneReviewForManyRequests(t *testing.T) {
 	kube := newFakeKube(t)
 	server := startServer(t, kube, &answering{}, nil)
 	client := server.client(t, kube.clientCA, "hpa")
