@@ -23,18 +23,15 @@ type check struct {
 
 const quiet = "quiet\n"
 
-// answer evaluates a rule each minute up to a check's time.
+// answer is what fires of a rule at a check's time.
 func (c check) answer(ctx context.Context, r rule) (string, error) {
 	src, err := parse(c.series)
 	if err != nil {
 		return "", err
 	}
-	w := newWatch(r)
-	var firing []string
-	for at := time.Duration(0); at <= c.at; at += step {
-		if firing, err = w.evaluate(ctx, src, time.UnixMilli(0).Add(at).UTC()); err != nil {
-			return "", err
-		}
+	firing, err := r.firing(ctx, src, time.UnixMilli(0).Add(c.at).UTC())
+	if err != nil {
+		return "", err
 	}
 	if len(firing) == 0 {
 		return quiet, nil

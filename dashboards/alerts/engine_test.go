@@ -58,37 +58,27 @@ type rule struct {
 
 func ruleOf(a alerts.Alert) rule { return rule{a.Name, a.Query(), a.For} }
 
-// watch is a fake of Prometheus' evaluation of an alerting rule: pending from the first
-// evaluation that gives a label set, firing after the rule's For. TestPromtool runs the
-// same cases in Prometheus.
-type watch struct {
-	rule
-	since map[string]time.Time // by label set
-}
-
-func newWatch(r rule) *watch { return &watch{r, map[string]time.Time{}} }
-
-// evaluate returns the label sets that fire, sorted.
-func (w *watch) evaluate(ctx context.Context, src storage.Queryable, now time.Time) ([]string, error) {
-	v, _, err := memstore.Instant(ctx, engine, src, w.query, now)
+// firing are the label sets that fire at a time, sorted: those that each evaluation of the
+// rule's For has given. It is a fake of Prometheus; TestPromtool has Prometheus judge the same
+// cases.
+func (r rule) firing(ctx context.Context, src storage.Queryable, at time.Time) ([]string, error) {
+	lines, err := memstore.Range(ctx, engine, src, r.query, time.UnixMilli(0), at, step)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", w.name, err)
+		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
-	next, firing := map[string]time.Time{}, []string{}
-	for _, s := range v {
-		key := s.Metric.DropReserved(func(n string) bool { return n == labels.MetricName }).String()
-		if _, twice := next[key]; twice {
-			return nil, fmt.Errorf("%s: two series would be the same alert %s", w.name, key)
+	var firing []string
+	for _, l := range lines {
+		since := at.Add(step)
+		for _, p := range slices.Backward(l.Points) {
+			if !p.Time.Equal(since.Add(-step)) {
+				break
+			}
+			since = p.Time
 		}
-		next[key] = now
-		if since, ok := w.since[key]; ok {
-			next[key] = since
-		}
-		if now.Sub(next[key]) >= w.hold {
-			firing = append(firing, key)
+		if at.Sub(since) >= r.hold {
+			firing = append(firing, l.Labels.MatchLabels(false, labels.MetricName).String())
 		}
 	}
-	w.since = next
 	slices.Sort(firing)
 	return firing, nil
 }
