@@ -114,16 +114,6 @@ func TestMissingIsNotOK(t *testing.T) {
 	}
 }
 
-func TestSelect(t *testing.T) {
-	some, err := Select(All(), []string{"leader", "apiservice-missing"})
-	if err != nil || len(some) != 2 || some[0].ID != "apiservice-missing" {
-		t.Errorf("got %v, %v: want two, in the order of all", some, err)
-	}
-	if _, err := Select(All(), []string{"leder"}); err == nil || !strings.Contains(err.Error(), "leder") {
-		t.Errorf("err = %v", err)
-	}
-}
-
 // TestKeepPod: the pods that checks read are kept.
 func TestKeepPod(t *testing.T) {
 	pod := func(image string, resources ...corev1.ResourceName) *corev1.Pod {
