@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/doctor"
 	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
 )
@@ -103,34 +104,13 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: there, context: 
 // before it where VictoriaMetrics (1.146) would answer as of then: it looks as far back
 // as its -search.latencyOffset unless latency_offset says otherwise.
 func answering(t *testing.T) http.Handler {
-	type sample struct {
-		labels map[string]string
-		value  string // "" for now
+	samples, err := fakeapi.Answers(string(mustRead(t, "doctor/testdata/base.answers")))
+	if err != nil {
+		t.Fatal(err)
 	}
-	answers := map[string][]sample{}
+	answers := map[string]prom.Vector{}
 	for _, d := range doctor.Table {
-		answers[doctor.Written(d.Query, "")] = nil
-	}
-	for line := range strings.SplitSeq(strings.TrimSpace(string(mustRead(t, "doctor/testdata/base.answers"))), "\n") {
-		name, rest, _ := strings.Cut(line, ":")
-		labels, value, ok := strings.Cut(rest, "= ")
-		if !ok {
-			continue
-		}
-		if strings.HasPrefix(value, "17724") { // a moment
-			value = ""
-		}
-		set := map[string]string{}
-		for _, word := range strings.Fields(labels) {
-			k, v, _ := strings.Cut(word, "=")
-			set[k] = v
-		}
-		for _, d := range doctor.Table {
-			if d.Name == "prometheus: "+name {
-				q := doctor.Written(d.Query, "")
-				answers[q] = append(answers[q], sample{set, value})
-			}
-		}
+		answers[doctor.Written(d.Query, "")] = samples[strings.TrimPrefix(d.Name, "prometheus: ")]
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -148,11 +128,10 @@ func answering(t *testing.T) http.Handler {
 			now -= 30
 		}
 		for _, s := range samples {
-			v := s.value
-			if v == "" {
-				v = fmt.Sprint(now)
+			if s.Value > 1e9 { // a moment
+				s.Value = float64(now)
 			}
-			result = append(result, map[string]any{"metric": s.labels, "value": []any{now, v}})
+			result = append(result, map[string]any{"metric": s.Labels.Map(), "value": []any{now, fmt.Sprint(s.Value)}})
 		}
 		raw, err := json.Marshal(result)
 		if err != nil {

@@ -16,15 +16,6 @@ const (
 	exitFaulty     = 4 // of doctor alone
 )
 
-const exitHelp = `Exit codes:
-  0  done
-  1  it failed: Prometheus, a file, or there is no data
-  2  the command line is wrong
-  3  done, but less than 95 % of the window has a record, the data's
-     quality is poor, or a query was not answered in full: do not draw
-     conclusions from it in a script
-`
-
 // coded is an error with an exit code of its own; others are exitFailed.
 type coded struct {
 	error

@@ -40,7 +40,6 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 		root = newPlugin(out, errs)
 	} else {
 		root = newRunCommand(name, out, errs)
-		root.Long = longHelp
 		root.AddCommand(newTopCommand(out, errs), newDoctorCommand(out))
 	}
 	root.Version = buildinfo.Version()
@@ -67,4 +66,11 @@ It reads the series of gpuscale-exporter and gpuscale-autoscaler from Prometheus
 Without the autoscaler's series the report has no demand, quotas and pools, and
 fragmented and stranded GPUs count as free; it notes so.
 
-` + exitHelp
+Exit codes:
+  0  done
+  1  it failed: Prometheus, a file, or there is no data
+  2  the command line is wrong
+  3  done, but less than 95 % of the window has a record, the data's
+     quality is poor, or a query was not answered in full: do not draw
+     conclusions from it in a script
+`

@@ -35,9 +35,7 @@ func newPlugin(out, errs io.Writer) *cobra.Command {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: asPlugin},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	report := newRunCommand("report", out, errs)
-	report.Long = longHelp
-	root.AddCommand(report, newTopCommand(out, errs), newDoctorCommand(out), newExplainCommand(out, errs))
+	root.AddCommand(newRunCommand("report", out, errs), newTopCommand(out, errs), newDoctorCommand(out), newExplainCommand(out, errs))
 	for _, c := range root.Commands() {
 		// The report has no word of its own in gpuscale-report.
 		c.Long = strings.ReplaceAll(strings.ReplaceAll(c.Long, "gpuscale-report --", asPlugin+" report --"), "gpuscale-report ", asPlugin+" ")
@@ -97,7 +95,7 @@ func beside(program string) (string, error) {
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: a release has it in an archive of its own", program)
+		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: a release has it in an archive of its own, and make build writes it to .cache/bin", program)
 	}
 	return path, nil
 }

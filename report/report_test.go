@@ -226,38 +226,6 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// BenchmarkThirtyDays: a report of 30 days of 1,000 GPUs on 125 nodes, from the
-// answers on. Goal: at most 5 s.
-func BenchmarkThirtyDays(b *testing.B) {
-	a := large(1000, 30*24*time.Hour)
-	b.ReportAllocs()
-	for b.Loop() {
-		r := model.Make(model.Input{Answers: a, Generated: generated})
-		var out bytes.Buffer
-		if err := render.HTML(&out, r); err != nil {
-			b.Fatal(err)
-		}
-		if out.Len() > 500_000 {
-			b.Fatalf("the page has %d bytes", out.Len())
-		}
-		if err := r.Check(); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(out.Len()), "bytes/page")
-	}
-	b.ReportMetric(float64(points(a)), "points")
-}
-
-func points(a query.Answers) int {
-	n := 0
-	for _, lines := range a.Lines {
-		for _, l := range lines {
-			n += len(l.Points)
-		}
-	}
-	return n
-}
-
 // TestOwner: owners guessed from pods' names.
 func TestOwner(t *testing.T) {
 	for pod, want := range map[string]string{

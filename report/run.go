@@ -37,7 +37,7 @@ var forms = []string{"html", "json"}
 func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 	o := options{stdout: out, stderr: errs, now: time.Now}
 	cmd := &cobra.Command{
-		Use: name, Short: "Write the capacity report", Long: "Write the capacity report.\n\n" + exitHelp, Args: noArgs,
+		Use: name, Short: "Write the capacity report", Long: longHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()

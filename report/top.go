@@ -29,11 +29,24 @@ type topOptions struct {
 	out, errs       io.Writer
 }
 
+const topHelp = `List the pods that each GPU and slice is allocated to now, busy or idle and for how
+long, by namespace.
+
+  gpuscale-report top --prometheus http://localhost:9090
+  gpuscale-report top -n chat --watch
+
+Exit codes:
+  0  done
+  1  it failed: Prometheus, or no GPU has a series
+  2  the command line is wrong
+  3  done, but the allocation or use of some GPUs is unknown
+`
+
 func newTopCommand(out, errs io.Writer) *cobra.Command {
 	o := topOptions{out: out, errs: errs}
 	cmd := &cobra.Command{
 		Use: "top", Short: "List the pods of each GPU and slice now, and their use", Args: noArgs,
-		Long: "List the pods that each GPU and slice is allocated to now, busy or idle and for how long, by namespace.\n\n" + exitHelp,
+		Long: topHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()

@@ -17,25 +17,42 @@ import (
 // anyWindow stands for a board's time while its queries are read.
 var anyWindow = eval.Window{To: time.Unix(3600, 0), From: time.Unix(0, 0), Step: time.Minute, Scrape: 15 * time.Second}
 
-// expressions calls f with each query of the panels and annotations as it is
-// written, and with its syntax once variables are filled in.
-func (c *checker) expressions(f func(p *board.Panel, text string, expr parser.Expr, err error)) {
-	read := func(p *board.Panel, text string) {
+// expressions calls f with the syntax of each query of a panel, by its place, and of the
+// annotations, once variables are filled in. What is no PromQL is of the rule "query".
+func (c *checker) expressions(f func(p *board.Panel, i int, expr parser.Expr)) {
+	read := func(p *board.Panel, i int, text string) {
 		filled, err := eval.Fill(text, eval.All(c.board), anyWindow)
 		if err != nil {
 			return // reported by the rule about variables
 		}
 		expr, err := eval.Parse(filled)
-		f(p, text, expr, err)
+		switch {
+		case err == nil:
+			f(p, i, expr)
+		case c.rule == "query":
+			c.report(p, "%v in %s", err, text)
+		}
 	}
 	c.panels(func(p *board.Panel) {
-		for _, q := range p.Queries {
-			read(p, q.Expr)
+		for i, q := range p.Queries {
+			read(p, i, q.Expr)
 		}
 	})
-	for _, m := range c.board.Marks {
-		read(nil, m.Expr)
+	for i, m := range c.board.Marks {
+		read(nil, i, m.Expr)
 	}
+}
+
+// selectors calls f with each selector in them, and what is around it.
+func (c *checker) selectors(f func(p *board.Panel, v *parser.VectorSelector, path []parser.Node)) {
+	c.expressions(func(p *board.Panel, _ int, expr parser.Expr) {
+		parser.Inspect(expr, func(n parser.Node, path []parser.Node) error {
+			if v, ok := n.(*parser.VectorSelector); ok {
+				f(p, v, path)
+			}
+			return nil
+		})
+	})
 }
 
 // series is the catalogue's entry of a name.
@@ -90,42 +107,27 @@ var scraped = []string{labels.MetricName, "cluster", "job", "instance", "namespa
 	"exported_namespace", "exported_pod", "exported_container", "le"}
 
 func queries(c *checker) {
-	c.expressions(func(p *board.Panel, text string, expr parser.Expr, err error) {
-		if err != nil {
-			c.report(p, "%v in %s", err, text)
-			return
+	c.selectors(func(p *board.Panel, v *parser.VectorSelector, _ []parser.Node) {
+		names := namesOf(v)
+		if len(names) == 0 {
+			c.report(p, "%s selects no series by name", v)
 		}
-		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-			v, ok := n.(*parser.VectorSelector)
+		for _, name := range names {
+			s, ok := find(name)
 			if !ok {
-				return nil
+				c.report(p, "%s is not in the catalogue", name)
+				continue
 			}
-			c.selector(p, v)
-			return nil
-		})
+			for _, m := range v.LabelMatchers {
+				if s.labels != nil && !slices.Contains(s.labels, m.Name) && !slices.Contains(scraped, m.Name) {
+					c.report(p, "%s has no label %s", name, m.Name)
+				}
+			}
+		}
+		if !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "cluster" }) {
+			c.report(p, "%s is queried of every cluster", v)
+		}
 	})
-}
-
-func (c *checker) selector(p *board.Panel, v *parser.VectorSelector) {
-	names := namesOf(v)
-	if len(names) == 0 {
-		c.report(p, "%s selects no series by name", v)
-	}
-	for _, name := range names {
-		s, ok := find(name)
-		if !ok {
-			c.report(p, "%s is not in the catalogue", name)
-			continue
-		}
-		for _, m := range v.LabelMatchers {
-			if s.labels != nil && !slices.Contains(s.labels, m.Name) && !slices.Contains(scraped, m.Name) {
-				c.report(p, "%s has no label %s", name, m.Name)
-			}
-		}
-	}
-	if !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "cluster" }) {
-		c.report(p, "%s is queried of every cluster", v)
-	}
 }
 
 // ofCounters and ofGauges are functions that make sense for one of the two.
@@ -137,39 +139,24 @@ var (
 // ofLife are counters of a GPU's lifetime, whose value matters more than their rate.
 var ofLife = []string{metric.DCGMSingleBitErrors.Name, metric.DCGMDoubleBitErrors.Name, metric.DCGMRowsCorrectable.Name, metric.DCGMRowsUncorrectable.Name, metric.DCGMRowsCorrectableNew.Name, metric.DCGMRowsUncorrectableNew.Name}
 
+// counters checks each use of a series by the function around it.
 func counters(c *checker) {
-	c.expressions(func(p *board.Panel, _ string, expr parser.Expr, err error) {
-		if err != nil {
-			return
+	c.selectors(func(p *board.Panel, v *parser.VectorSelector, path []parser.Node) {
+		function := around(path)
+		for _, name := range namesOf(v) {
+			s, known := find(name)
+			counts := s.kind == metric.Counter || s.kind == metric.Histogram
+			switch {
+			case !known:
+			case !counts && slices.Contains(ofCounters, function):
+				c.report(p, "%s of %s, which is a gauge", function, name)
+			case counts && slices.Contains(ofGauges, function):
+				c.report(p, "%s of %s, which is a counter", function, name)
+			case counts && !slices.Contains(ofCounters, function) && !presence(path) && !newborn(v, path) && !slices.Contains(ofLife, name):
+				c.report(p, "%s is a counter and is shown as it stands", name)
+			}
 		}
-		parser.Inspect(expr, func(n parser.Node, path []parser.Node) error {
-			v, ok := n.(*parser.VectorSelector)
-			if !ok {
-				return nil
-			}
-			for _, name := range namesOf(v) {
-				s, known := find(name)
-				if known {
-					c.use(p, name, s, v, path)
-				}
-			}
-			return nil
-		})
 	})
-}
-
-// use checks one use of a series by the function around it.
-func (c *checker) use(p *board.Panel, name string, s series, v *parser.VectorSelector, path []parser.Node) {
-	counts := s.kind == metric.Counter || s.kind == metric.Histogram
-	function := around(path)
-	switch {
-	case !counts && slices.Contains(ofCounters, function):
-		c.report(p, "%s of %s, which is a gauge", function, name)
-	case counts && slices.Contains(ofGauges, function):
-		c.report(p, "%s of %s, which is a counter", function, name)
-	case counts && !slices.Contains(ofCounters, function) && !presence(path) && !newborn(v, path) && !slices.Contains(ofLife, name):
-		c.report(p, "%s is a counter and is shown as it stands", name)
-	}
 }
 
 // around is the function whose range a selector is in.

@@ -19,37 +19,28 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Where + ": " + p.What + " (" + p.Rule + ")" }
 
-// Rule finds one kind of problem.
-type Rule struct {
-	Name  string
-	Why   string
-	check func(*checker)
-}
-
-// Rules returns every rule: about what authors of boards write. What all boards have alike
-// (data source, text of missing values, places of panels) is set once, in package board.
-func Rules() []Rule {
-	return []Rule{
-		{"identity", "links of users hold only as long as uids and ids do", identity},
-		{"words", "a panel without a description is not used", words},
-		{"variables", "a variable without effect, or a missing one, misleads", variables},
-		{"links", "a link must lead somewhere, and set what is there", links},
-		{"legend", "a series without a name of its own is ambiguous", legends},
-		{"query", "a query must be PromQL over series of the catalogue, and their labels", queries},
-		{"counter", "counters need rates, gauges never", counters},
-		{"window", "a fixed window is wrong at another resolution", windows},
-		{"unit", "a value in a wrong unit is wrong by a factor", units},
-	}
+// checks are what authors of boards get wrong, by name. What all boards have alike (data
+// source, text of missing values, places of panels) is set once, in package board.
+var checks = map[string]func(*checker){
+	"identity":  identity,  // links of users hold only as long as uids and ids do
+	"words":     words,     // a panel without a description is not used
+	"variables": variables, // a variable without effect, or a missing one, misleads
+	"links":     links,     // a link must lead somewhere, and set what is there
+	"legend":    legends,   // a series without a name of its own is ambiguous
+	"query":     queries,   // a query must be PromQL over series of the catalogue, and their labels
+	"counter":   counters,  // counters need rates, gauges never
+	"window":    windows,   // a fixed window is wrong at another resolution
+	"unit":      units,     // a value in a wrong unit is wrong by a factor
 }
 
 // Check returns all problems of a set of boards that belong together.
 func Check(boards ...board.Board) []Problem {
 	c := &checker{boards: boards}
-	for _, r := range Rules() {
-		c.rule = r.Name
+	for name, check := range checks {
+		c.rule = name
 		for _, b := range boards {
 			c.board = b
-			r.check(c)
+			check(c)
 		}
 	}
 	return c.problems

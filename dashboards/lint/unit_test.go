@@ -36,20 +36,15 @@ func units(c *checker) {
 		if p.Unit == "" {
 			c.report(p, "has no unit")
 		}
-		for i, q := range p.Queries {
-			text, err := eval.Fill(q.Expr, eval.All(c.board), anyWindow)
-			if err != nil {
-				continue
-			}
-			expr, err := eval.Parse(text)
-			if err != nil {
-				continue
-			}
-			unit, shown := shownIn(*p, i)
-			k := kindOf(expr)
-			if want, judged := fits[k]; shown && judged && !slices.Contains(want, unit) {
-				c.report(p, "query %d is %s and is shown as %q", i+1, k, unit)
-			}
+	})
+	c.expressions(func(p *board.Panel, i int, expr parser.Expr) {
+		if p == nil {
+			return
+		}
+		unit, shown := shownIn(*p, i)
+		k := kindOf(expr)
+		if want, judged := fits[k]; shown && judged && !slices.Contains(want, unit) {
+			c.report(p, "query %d is %s and is shown as %q", i+1, k, unit)
 		}
 	})
 }

@@ -179,7 +179,9 @@ func (c *cluster) Resume(context.Context, time.Time) error { return nil }
 func (c *cluster) Load(context.Context) (plan.State, error) { return plan.State{}, nil }
 
 // Save implements loop.Store.
-func (c *cluster) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) { return nil, nil }
+func (c *cluster) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
+	return nil, nil
+}
 
 // step lets time pass and the loop reconcile once.
 func (c *cluster) step(d time.Duration) error {

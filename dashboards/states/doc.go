@@ -2,7 +2,8 @@
 // one of MIG GPUs, one with a storm of XIDs, an empty one, and one whose exporters stop.
 // The series come from our own programs: the exporter's compiler over its replay source,
 // the autoscaler's loop and planner over a simulated world, the adapter's cache and
-// provider over the recording so far. Boards, rules and alerts are tested on them.
+// provider over the recording so far. The tests that judge boards, rules, alerts and the
+// report by them are here, so that one test program records.
 //
 // Nothing is stored: thirty simulated minutes are recorded when they are first used, so
 // that tests run on the programs' current series. Fakes replace what is not ours (GPUs,

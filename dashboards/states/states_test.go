@@ -1,11 +1,8 @@
 package states_test
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -68,26 +65,6 @@ func TestEverySeriesOfTheCatalogue(t *testing.T) {
 	}
 }
 
-// The same series are there both ways, under the names that Prometheus gives them.
-func TestBothWaysOfScraping(t *testing.T) {
-	s := find(t, states.Healthy)
-	for honor, label := range map[bool]string{true: "namespace", false: "exported_namespace"} {
-		for name, want := range map[string]int{`gpu_held{%s="chat"}`: 4, `gpuscale_autoscaler_hpa_replicas{%s="research",kind="max"}`: 1} {
-			if v := ask(t, s, honor, fmt.Sprintf(name, label), s.End()); len(v) != want {
-				t.Errorf("honor_labels %v: %s: %d series, want %d", honor, fmt.Sprintf(name, label), len(v), want)
-			}
-		}
-	}
-	// A free GPU has no namespace of its own, so it has the target's.
-	query := `count(gpu_busy_ratio{namespace="gpuscale-system"})`
-	if v := ask(t, s, true, query, s.End()); len(v) != 1 {
-		t.Errorf("%s: %v", query, v)
-	}
-	if a, b := ask(t, s, true, `count({__name__=~".+"})`, s.End()), ask(t, s, false, `count({__name__=~".+"})`, s.End()); a[0].F != b[0].F {
-		t.Errorf("%v series with honor_labels, %v without", a[0].F, b[0].F)
-	}
-}
-
 // Each state has what it is for.
 func TestWhatTheStatesShow(t *testing.T) {
 	minute := func(n int) time.Duration { return time.Duration(n) * time.Minute }
@@ -142,42 +119,3 @@ func TestPlacesAddUpInEveryState(t *testing.T) {
 		}
 	}
 }
-
-// Every histogram is consistent: buckets are cumulative, the largest has all, and one
-// shrinks only with all others, at a restart of its program.
-func TestHistograms(t *testing.T) {
-	for _, s := range states.All() {
-		for _, family := range s.Families() {
-			buckets := family + "_bucket"
-			if len(ask(t, s, true, `count(`+buckets+`)`, s.End())) == 0 {
-				continue
-			}
-			for at := s.Start(); !at.After(s.End()); at = at.Add(time.Minute) {
-				if count := ask(t, s, true, buckets+`{le="+Inf"} != ignoring (le) `+family+`_count`, at); len(count) > 0 {
-					t.Errorf("%s at %s: %s: the last bucket is not the count: %v", s.Name, at.Format(time.TimeOnly), family, count)
-				}
-				byLabels := map[string][]bucket{}
-				for _, v := range ask(t, s, true, buckets, at) {
-					le, err := strconv.ParseFloat(v.Metric.Get("le"), 64)
-					if err != nil {
-						t.Fatal(err)
-					}
-					key := v.Metric.MatchLabels(false, "le").String()
-					byLabels[key] = append(byLabels[key], bucket{le, v.F})
-				}
-				for key, all := range byLabels {
-					slices.SortFunc(all, func(a, b bucket) int { return cmp.Compare(a.le, b.le) })
-					if !slices.IsSortedFunc(all, func(a, b bucket) int { return cmp.Compare(a.n, b.n) }) {
-						t.Errorf("%s at %s: %s: %v", s.Name, at.Format(time.TimeOnly), key, all)
-					}
-				}
-			}
-			query := fmt.Sprintf(`resets(%[1]s[%[2]s]) != ignoring (le) group_left () resets(%[1]s{le="+Inf"}[%[2]s])`, buckets, states.Length)
-			if shrunk := ask(t, s, true, query, s.End()); len(shrunk) > 0 {
-				t.Errorf("%s: %s shrank, and not as a whole: %v", s.Name, family, shrunk)
-			}
-		}
-	}
-}
-
-type bucket struct{ le, n float64 }

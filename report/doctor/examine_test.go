@@ -6,7 +6,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
 )
 
 // now is the API server's clock in all scenarios.
@@ -202,32 +202,13 @@ func decoded(t *testing.T, doc string, of reflect.Type) reflect.Value {
 	return v
 }
 
-// answers puts Prometheus' answers into facts; a source that is named without a
-// sample has answered with nothing.
+// answers puts Prometheus' answers into facts.
 func answers(t *testing.T, f *Facts, text string) {
 	t.Helper()
-	fresh := map[*Source]bool{}
-	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		name, rest, _ := strings.Cut(line, ":")
-		source := sourceOf(t, "prometheus: "+name)
-		if !fresh[source] {
-			fresh[source], f.Answers[source] = true, prom.Vector{}
-		}
-		if strings.TrimSpace(rest) == "" {
-			continue
-		}
-		labels, value, ok := strings.Cut(rest, "= ")
-		if !ok {
-			t.Fatalf("%q: want SOURCE: LABEL=VALUE … = NUMBER", line)
-		}
-		v, err := strconv.ParseFloat(value, 64)
-		must(t, err)
-		set := map[string]string{}
-		for _, word := range strings.Fields(labels) {
-			k, v, _ := strings.Cut(word, "=")
-			set[k] = v
-		}
-		f.Answers[source] = append(f.Answers[source], prom.Sample{Labels: prom.FromMap(set), Value: v, Time: now})
+	all, err := fakeapi.Answers(text)
+	must(t, err)
+	for name, v := range all {
+		f.Answers[sourceOf(t, "prometheus: "+name)] = v
 	}
 }
 

@@ -67,29 +67,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// Lists are read page by page.
-func TestPages(t *testing.T) {
-	var text strings.Builder
-	for i := range 1200 {
-		fmt.Fprintf(&text, "kind: Node\nmetadata: {name: n%d}\n---\n", i)
-	}
-	s, o := fake(t, text.String())
-	f, err := Gather(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages := 0
-	for _, c := range s.Calls() {
-		if c == "GET /api/v1/nodes" {
-			pages++
-		}
-	}
-	if len(f.Nodes) != 1200 || pages != 3 {
-		t.Errorf("%d nodes in %d pages, want 1200 in 3", len(f.Nodes), pages)
-	}
-}
-
-// An endless list ends at the bound, and is reported as partial; so does a cluster of
+// Lists are read page by page. An endless list ends at the bound, and is reported as partial; so does a cluster of
 // endless lists.
 func TestBounds(t *testing.T) {
 	s, o := fake(t, "kind: Node")

@@ -64,13 +64,6 @@ func TestByteOrderMark(t *testing.T) {
 	}
 }
 
-// TestExample: the example in the documentation can be read.
-func TestExample(t *testing.T) {
-	if _, err := prices.Load("../../docs/prices-example.yaml"); err != nil {
-		t.Error(err)
-	}
-}
-
 // FuzzParse: a list is complete, or the error names the file.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))

@@ -74,9 +74,6 @@ const oldest = 300
 // Rows reads the answers: of GPUs allocated to a namespace's pods, or of all if it is
 // empty. It also reports whether all is known.
 func Rows(answers []prom.Vector, d query.Dialect, namespace string) (rows []Row, complete bool) {
-	if len(answers) != questions {
-		return nil, false
-	}
 	r := reader{d: d, known: map[string]bool{}, sick: map[string]bool{}, allocated: map[string][]prom.Sample{}}
 	r.read(answers)
 	partitioned := map[string]bool{}

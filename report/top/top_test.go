@@ -109,13 +109,6 @@ func TestDialect(t *testing.T) {
 	}
 }
 
-// TestAnswersMissing: with too few answers there is no table.
-func TestAnswersMissing(t *testing.T) {
-	if rows, complete := top.Rows(nil, query.Dialect{}, ""); rows != nil || complete {
-		t.Error("there are rows without answers")
-	}
-}
-
 // TestTable: columns line up, names are whole, and text of others has no terminal codes.
 func TestTable(t *testing.T) {
 	idle := 3 * 3600.0
