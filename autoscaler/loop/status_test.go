@@ -368,6 +368,23 @@ func TestLastDecisions(t *testing.T) {
 	}
 }
 
+// TestInvalidNodeHasAnEvent: with the field, and again after reportAgain.
+func TestInvalidNodeHasAnEvent(t *testing.T) {
+	c := cluster(t)
+	a := c.publisher()
+	publish := func(after time.Duration) {
+		a.Publish(t.Context(), Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(after)},
+			Contained: []plan.Problem{{Kind: plan.KindPod, Name: "a/b"}, {Kind: plan.KindNode, Name: "n", Err: errors.New("nodes[n].cpuMilli: is negative: -1")}}}})
+	}
+	const invalid = "Warning InvalidNode nodes[n].cpuMilli: is negative: -1; gpuscale counts the node as cordoned, and does not change it"
+	publish(0)
+	c.recorded(invalid)
+	publish(reportAgain - time.Second)
+	c.recorded()
+	publish(reportAgain)
+	c.recorded(invalid)
+}
+
 // TestOneEventPerPod: a pod that an action serves has one Event, with the detail of its
 // verdict. A pod that cannot be served has one with the remedy, repeated after
 // reportAgain.
