@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
@@ -406,7 +405,7 @@ func newStaleWorld(t *testing.T, more ...client.Object) *world {
 	for _, o := range more {
 		objects = append(objects, o.DeepCopyObject().(client.Object))
 	}
-	before := fakeAPI(scheme.New()).WithObjects(objects...).Build()
+	before := fakeAPI().WithObjects(objects...).Build()
 	return newWorld(t, func(o *Options) {
 		cached := stale{o.Client, before}
 		m := partition.NewManager(cached, o.Live, partition.DefaultConfigMap)

@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clienttesting "k8s.io/client-go/testing"
@@ -53,7 +52,7 @@ type api struct {
 func cluster(t *testing.T, objects ...client.Object) *api {
 	t.Helper()
 	a := &api{t: t, events: record.NewFakeRecorder(100)}
-	a.Client = fakeAPI(scheme.New()).WithObjects(objects...).WithStatusSubresource(&v1alpha1.GPUNodePool{}, &v1alpha1.GPUQuota{}).
+	a.Client = fakeAPI().WithObjects(objects...).WithStatusSubresource(&v1alpha1.GPUNodePool{}, &v1alpha1.GPUQuota{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			a.writes++
 			if o.GetName() == a.refuses {
@@ -711,9 +710,14 @@ func TestOperationsAreCounted(t *testing.T) {
 	}
 }
 
+// kinds are those of the fakes; making them takes longer than most tests.
+var (
+	kinds   = scheme.New()
+	decoder = serializer.NewCodecFactory(kinds).UniversalDecoder()
+)
+
 // fakeAPI begins a fake of the API server. Its tracker keeps no managedFields: the usual one makes a REST mapper
 // of all types for each write, which was most of the tests' time (controller-runtime 0.25, client-go 0.37; 2026-11).
-func fakeAPI(types *runtime.Scheme) *fake.ClientBuilder {
-	decoder := serializer.NewCodecFactory(types).UniversalDecoder()
-	return fake.NewClientBuilder().WithScheme(types).WithObjectTracker(clienttesting.NewObjectTracker(types, decoder))
+func fakeAPI() *fake.ClientBuilder {
+	return fake.NewClientBuilder().WithScheme(kinds).WithObjectTracker(clienttesting.NewObjectTracker(kinds, decoder))
 }

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -29,7 +28,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// objects is a reader of a list of objects, and a PoolReader whose pools have the size of their spec's min.
+// objects is a fake of a synced cache.
 type objects []client.Object
 
 func (all objects) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
@@ -53,6 +52,7 @@ func (all objects) Get(_ context.Context, key client.ObjectKey, into client.Obje
 	return nil
 }
 
+// sized is a fake of the providers: each pool has the size of its spec's min.
 type sized struct{}
 
 func (sized) List(_ context.Context, p *v1alpha1.GPUNodePool) (pools.Listing, error) {
@@ -165,11 +165,10 @@ func FuzzOneOddObject(f *testing.F) {
 	for seed := range uint64(60) {
 		f.Add(seed)
 	}
-	known := scheme.New()
 	var whole []unstructured.Unstructured
 	var read []any // *foreign.Object, or a typed object
 	parse := func(u *unstructured.Unstructured, gvk schema.GroupVersionKind) (any, error) {
-		typed, err := known.New(gvk)
+		typed, err := kinds.New(gvk)
 		if err != nil || gvk.Kind == "PodTemplate" || gvk.Kind == "Deployment" {
 			plural, _ := meta.UnsafeGuessKindToResource(gvk)
 			return foreign.Parse(foreign.Kind(plural.GroupResource().String()), u), nil
