@@ -285,7 +285,11 @@ func TestCachedObjects(t *testing.T) {
 	keeps, forgets := New(options), New(options)
 	var before Observation
 	former := "" // of the previous reconcile, whose GPUs must not change any more
-	for reconcile := range 400 {
+	reconciles := 150
+	if testall.Enabled() {
+		reconciles = 400
+	}
+	for reconcile := range reconciles {
 		now := start.Add(time.Duration(reconcile) * time.Second)
 		n := &c.nodes[random.IntN(len(c.nodes))]
 		if random.IntN(2) == 0 {
