@@ -53,8 +53,9 @@ func promisesHold(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		case q.Node == "" && !fits:
 			continue
 		case q.Node == "":
-			// The simulator has parts of its own where a scheduler has recorded others.
-			if !slices.ContainsFunc(base.Pods, func(o plan.Pod) bool { return ruled(o) || len(o.PartsOn) > 1 }) {
+			// The simulator has parts of its own where a scheduler has recorded others, and the planner
+			// ignores that pods which leave keep others apart from their zone.
+			if !slices.ContainsFunc(base.Pods, func(o plan.Pod) bool { return ruled(o) || len(o.PartsOn) > 1 || len(o.Apart) > 0 }) {
 				promised[q.Key()] = on
 			}
 			q.Gang, q.GangMin, q.Priority = "", 0, 1<<30
