@@ -168,7 +168,7 @@ func served(s plan.Snapshot, p plan.Policy) bool {
 // TestBoundedAnswersEnd: what the bounds of one reconcile delay is done within as
 // many reconciles as the bounds make of it.
 func TestBoundedAnswersEnd(t *testing.T) {
-	eachWorld(t, 60, func(t *testing.T, r *rand.Rand) {
+	eachWorld(t, 30, func(t *testing.T, r *rand.Rand) {
 		w, do := checkedWorld(t)
 		actions, nodes, members := 1+r.Intn(4), 1+r.Intn(4), 2+r.Intn(9)
 		do("policy max-actions=%d max-nodes=%d", actions, nodes)
