@@ -27,8 +27,9 @@ type capacity struct {
 // part is the free capacity of a shared GPU, in thousandths and MiB.
 type part struct {
 	core, memory int
-	places       int // pods that may use it besides
-	gpu          int // its index plus one, 0 for unknown
+	places       int  // pods that may use it besides
+	gpu          int  // its index plus one, 0 for unknown
+	shared       bool // it is given in parts only
 }
 
 // unstated stands for CPU or memory that the snapshot does not state: no limit.
@@ -51,7 +52,9 @@ func (r *capacity) supply(device *GPU, single bool) {
 	case device.Health == gpu.Sick:
 	case device.Shared:
 		r.addWhole(device, 0)
-		r.parts = append(r.parts, r.unused(device.Index+1))
+		all := r.unused(device.Index + 1)
+		all.shared = true
+		r.parts = append(r.parts, all)
 	case !device.MIG:
 		r.addWhole(device, 1)
 	case single:
@@ -171,7 +174,7 @@ func (w *world) take(k *kind, r *capacity) {
 }
 
 // takeRunning subtracts the requests of a running pod. PutBack adds them again; parts
-// of GPUs stay allocated: which GPU they are on is unknown.
+// of GPUs stay allocated where it is unknown which GPU they are on.
 func (w *world) takeRunning(p *Pod, r *capacity) { w.account(p, r, 1) }
 
 func (w *world) putBack(p *Pod, r *capacity) { w.account(p, r, -1) }
@@ -197,6 +200,7 @@ func (r *capacity) takePlain(p *Pod, times int) {
 	}
 	if times < 0 {
 		r.releasePorts(p)
+		r.releaseParts(p)
 		return
 	}
 	r.ports = append(slices.Clip(r.ports), p.HostPorts...)
@@ -264,10 +268,7 @@ func (r *capacity) partMemory() int {
 // and otherwise on the tightest shared GPUs with enough free capacity, then on
 // whole ones.
 func (r *capacity) takeParts(f *demand.Fraction, on []int) {
-	need, n := r.partOf(f), min(clampCount(max(f.GPUs, 1)), maxGPUsOfNode)
-	if of := len(on); of > 0 { // containers may have their parts on several GPUs
-		need.core, need.memory, n = (need.core*n+of-1)/of, (need.memory*n+of-1)/of, 0
-	}
+	need, n := r.partsOn(f, on)
 	var used []int
 	for _, index := range on {
 		i := slices.IndexFunc(r.parts, func(s part) bool { return s.gpu == index+1 })
@@ -275,6 +276,37 @@ func (r *capacity) takeParts(f *demand.Fraction, on []int) {
 	}
 	for range n {
 		used = append(used, r.takePart(need, r.partFor(need, used), 0))
+	}
+}
+
+// partsOn is a part of a fraction that is on GPUs of these indexes, and how many more parts
+// there are whose GPU is unknown.
+func (r *capacity) partsOn(f *demand.Fraction, on []int) (part, int) {
+	need, n, of := r.partOf(f), min(clampCount(max(f.GPUs, 1)), maxGPUsOfNode), len(on)
+	if of > 0 { // containers may have their parts on several GPUs
+		need.core, need.memory, n = (need.core*n+of-1)/of, (need.memory*n+of-1)/of, 0
+	}
+	return need, n
+}
+
+// releaseParts releases the parts of a running pod whose GPUs are known. A GPU that has no
+// other is a whole one again.
+func (r *capacity) releaseParts(p *Pod) {
+	if p.Demand.Fraction == nil {
+		return
+	}
+	need, _ := r.partsOn(p.Demand.Fraction, p.PartsOn)
+	for _, index := range p.PartsOn {
+		i := slices.IndexFunc(r.parts, func(s part) bool { return s.gpu == index+1 })
+		if i < 0 {
+			continue
+		}
+		s := &r.parts[i]
+		s.core, s.memory, s.places = s.core+need.core, s.memory+need.memory, s.places+1
+		if *s == r.unused(s.gpu) {
+			r.parts = slices.Delete(r.parts, i, i+1)
+			r.whole++
+		}
 	}
 }
 

@@ -6,7 +6,7 @@ import "time"
 type Policy struct {
 	// Freeze stops every action; verdicts are still made.
 	Freeze bool
-	// MaxActionsPerReconcile bounds one plan.
+	// MaxActionsPerReconcile bounds what one plan begins, and by itself what it ends.
 	MaxActionsPerReconcile int
 	// MaxNodesPerScaleUp bounds the nodes that one plan adds to a pool.
 	MaxNodesPerScaleUp int

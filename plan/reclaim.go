@@ -174,7 +174,7 @@ func (w *world) findBorrowers() {
 		first, lost := w.next(victims, nil, func(*Pod) bool { return true })
 		l := borrowers{i, first.pod, lost, n.capacity.clone()}
 		for _, v := range victims {
-			w.putBack(n.onHealthy(v.pod), &l.capacity)
+			w.putBack(n.located(v.pod), &l.capacity)
 		}
 		w.borrowers = append(w.borrowers, l)
 	}
@@ -206,7 +206,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 		victims := w.choose(w.victims(i), func(v *Pod) bool { return v.Tenant != p.pod.Tenant }, func(gone []placedPod) bool {
 			r := n.capacity.clone()
 			for _, v := range gone {
-				w.putBack(n.onHealthy(v.pod), &r)
+				w.putBack(n.located(v.pod), &r)
 			}
 			return w.lacks(k, &r) == ""
 		})
@@ -281,7 +281,7 @@ func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 		w.evictedLater[v] = forPod // as spend reverts it
 	}
 	w.tree = w.without([]placedPod{{node, v}})
-	w.putBack(n.onHealthy(v), &n.capacity)
+	w.putBack(n.located(v), &n.capacity)
 	w.place(v, node, -1)
 	n.leaving++
 	n.at = later(n.at, w.now.Add(gracePeriod))

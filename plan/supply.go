@@ -58,31 +58,31 @@ func (w *world) bindRunning() {
 		if p.Leaving && !p.DaemonSet { // whose successor takes what it has
 			n.leaving++
 			n.leftAt = later(n.leftAt, later(p.LeavesAt, w.now.Add(aMoment)))
-			if p.Demand.Fraction != nil { // would not be put back
-				continue
-			}
 			leaving = append(leaving, r)
 		}
-		w.takeRunning(n.located(n.onHealthy(p)), &n.capacity)
+		w.takeRunning(n.located(p), &n.capacity)
 	}
 	for i := range w.nodes {
 		w.nodes[i].discountAllocated()
 	}
 	for _, r := range leaving {
-		w.putBack(w.nodes[r.node].onHealthy(r.pod), &w.nodes[r.node].capacity)
+		w.putBack(w.nodes[r.node].located(r.pod), &w.nodes[r.node].capacity)
 	}
 }
 
 // fitsBeside reports whether a pod of the kind fits a node now, while the pods that leave
-// it still have their devices.
+// it still have their devices, and keep others apart from themselves.
 func (w *world) fitsBeside(k *kind, n *nodeState) bool {
-	if n.tier != tierChange || n.since != PodLeaving || w.lacks(k, &n.capacity) != "" {
+	if n.tier != tierChange || n.since != PodLeaving || len(k.pod.Apart) > 0 || w.lacks(k, &n.capacity) != "" {
 		return false
 	}
 	left := n.capacity.clone()
 	for _, p := range n.pods {
-		if p.Leaving && !p.DaemonSet || w.evictedPods[p] && p.Demand.Fraction == nil {
-			w.takeRunning(n.located(n.onHealthy(p)), &left)
+		if p.Leaving && !p.DaemonSet || w.evictedPods[p] {
+			if len(p.Apart) > 0 {
+				return false
+			}
+			w.takeRunning(n.located(p), &left)
 		}
 	}
 	return w.lacks(k, &left) == ""
@@ -142,10 +142,11 @@ func (n *nodeState) onHealthy(p *Pod) *Pod {
 	return &q
 }
 
-// located is a running pod with the GPUs on which its parts are, where its scheduler
-// has not recorded them and the allocations show them.
+// located is a running pod with what it has of the node's healthy GPUs, and with the GPUs on
+// which its parts are, where its scheduler has not recorded them and the allocations show
+// them.
 func (n *nodeState) located(p *Pod) *Pod {
-	if p.Demand.Fraction == nil || p.Demand.GPUs > 0 || p.PartsOn != nil {
+	if p = n.onHealthy(p); p.Demand.Fraction == nil || p.Demand.GPUs > 0 || p.PartsOn != nil {
 		return p
 	}
 	q, key := *p, p.Key()

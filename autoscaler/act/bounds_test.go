@@ -13,9 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
@@ -407,7 +405,7 @@ func newStaleWorld(t *testing.T, more ...client.Object) *world {
 	for _, o := range more {
 		objects = append(objects, o.DeepCopyObject().(client.Object))
 	}
-	before := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).Build()
+	before := fakeAPI().WithObjects(objects...).Build()
 	return newWorld(t, func(o *Options) {
 		cached := stale{o.Client, before}
 		m := partition.NewManager(cached, o.Live, partition.DefaultConfigMap)

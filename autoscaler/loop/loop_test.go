@@ -272,33 +272,24 @@ gpuscale_autoscaler_planner_panics_total 1
 	}
 }
 
-// TestReportsIgnored: the gauge has the last reconcile's counts, 0 included.
-func TestReportsIgnored(t *testing.T) {
+// TestLeftOutIsCounted: the gauges have what the last reconcile left out, ignored reports also where there are
+// none, a namespace while it exceeds a limit.
+func TestLeftOutIsCounted(t *testing.T) {
 	r := newRig(t, onePending, nil)
-	for _, r.ignored = range []observe.Ignored{{Nodes: 1, GPUs: 2, Disputed: 3}, {GPUs: 2}} {
+	for i, ignored := range []observe.Ignored{{Nodes: 1, GPUs: 2, Disputed: 3}, {GPUs: 2}} {
+		r.ignored, r.exceeded = ignored, []observe.Exceeded{{Namespace: string(rune('a' + i)), Limit: observe.LimitRules, Pods: 2 + i}}
 		if err := r.loop.Once(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const name = "gpuscale_autoscaler_reports_ignored"
-	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader("# HELP "+name+" "+metric.AutoscalerReportsIgnored.Help+"\n# TYPE "+name+" gauge\n"+
-		name+"{reason=\"disputed\"} 0\n"+name+"{reason=\"unknown_gpu\"} 2\n"+name+"{reason=\"unknown_node\"} 0\n"), name); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestLimitExceeded: a namespace has a series while it exceeds a limit.
-func TestLimitExceeded(t *testing.T) {
-	r := newRig(t, onePending, nil)
-	name := metric.AutoscalerLimitExceeded.Name
-	for _, r.exceeded = range [][]observe.Exceeded{{{Namespace: "a", Limit: observe.LimitRules, Pods: 2}}, {{Namespace: "b", Limit: observe.LimitPending, Pods: 3}}} {
-		if err := r.loop.Once(t.Context()); err != nil {
-			t.Fatal(err)
+	for want, of := range map[string]metric.Desc{
+		"NAME{reason=\"disputed\"} 0\nNAME{reason=\"unknown_gpu\"} 2\nNAME{reason=\"unknown_node\"} 0\n": metric.AutoscalerReportsIgnored,
+		"NAME{namespace=\"b\",reason=\"topology_rules\"} 3\n":                                            metric.AutoscalerLimitExceeded,
+	} {
+		want = strings.ReplaceAll("# HELP NAME "+of.Help+"\n# TYPE NAME gauge\n"+want, "NAME", of.Name)
+		if err := testutil.GatherAndCompare(r.metrics, strings.NewReader(want), of.Name); err != nil {
+			t.Error(err)
 		}
-	}
-	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader("# HELP "+name+" "+metric.AutoscalerLimitExceeded.Help+"\n# TYPE "+name+" gauge\n"+
-		name+"{namespace=\"b\",reason=\"pending_pods\"} 3\n"), name); err != nil {
-		t.Error(err)
 	}
 }
 

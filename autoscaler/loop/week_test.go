@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,7 +83,9 @@ func newWeek(t *testing.T) *week {
 		Template:     v1alpha1.NodeTemplate{Product: "NVIDIA-H100-80GB-HBM3", GPUs: 8, CPU: resource.MustParse("96"), Memory: resource.MustParse("1Ti")},
 		PricePerHour: ptr.To(resource.MustParse("40")), ReadyAfter: &metav1.Duration{Duration: boot},
 	}}
-	w.c = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(pool).WithStatusSubresource(pool).
+	kinds := scheme.New() // as fakeAPI
+	w.c = fake.NewClientBuilder().WithScheme(kinds).
+		WithObjectTracker(clienttesting.NewObjectTracker(kinds, serializer.NewCodecFactory(kinds).UniversalDecoder())).WithObjects(pool).WithStatusSubresource(pool).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 	w.restart()
 	return w

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -28,7 +28,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// objects is a reader of a list of objects, and a PoolReader whose pools have the size of their spec's min.
+// objects is a fake of a synced cache.
 type objects []client.Object
 
 func (all objects) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
@@ -52,6 +52,7 @@ func (all objects) Get(_ context.Context, key client.ObjectKey, into client.Obje
 	return nil
 }
 
+// sized is a fake of the providers: each pool has the size of its spec's min.
 type sized struct{}
 
 func (sized) List(_ context.Context, p *v1alpha1.GPUNodePool) (pools.Listing, error) {
@@ -67,20 +68,20 @@ const oddWorld = `
 {apiVersion: v1, kind: Namespace, metadata: {name: control}}
 {apiVersion: gpuscale.io/v1alpha1, kind: GPUNodePool, metadata: {name: p, generation: 2}, spec: {min: 1, max: 4, pricePerHour: "2", readyAfter: 3m, spot: true, interruptionsPerHour: "0.1", scaleDown: {idleAfter: 10m}, mig: {actuator: agent, idleAfter: 1m, bootLayout: [{3g.40gb: 2}], allowedProfiles: [3g.40gb]}, provider: {scale: {apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, namespace: x, name: p}}, template: {product: NVIDIA-H100-80GB-HBM3, gpus: 2, cpu: "32", memory: 256Gi, labels: {zone: a}, taints: [{key: team, effect: NoSchedule}], startupTaints: [{key: s, effect: NoSchedule}], resources: {rdma/hca: "4"}}}, status: {backoff: {failures: 2, untilTime: "2026-11-21T09:10:00Z"}, readyAfter: 2m}}
 {apiVersion: gpuscale.io/v1alpha1, kind: GPUNodePool, metadata: {name: shared}, spec: {min: 0, max: 4, provider: {asg: {name: g, region: eu-west-1}}, template: {product: NVIDIA-A100-SXM4-80GB, gpus: 2, cpu: "32", memory: 256Gi, sharing: {strategy: time-slicing, replicas: 4, renameByDefault: true, failRequestsGreaterThanOne: true}}}}
-{apiVersion: v1, kind: Node, metadata: {name: n, uid: n, creationTimestamp: "2026-11-21T08:00:00Z", labels: {gpuscale.io/pool: p, nvidia.com/gpu.present: "true", nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3, nvidia.com/gpu.count: "2", nvidia.com/gpu.memory: "81559", nvidia.com/mig.strategy: mixed, nvidia.com/mig.config: halves, nvidia.com/mig.config.state: success, topology.kubernetes.io/zone: a}, annotations: {gpuscale.io/mig-layout: '{"at":"2026-11-21T08:59:00Z","node":"n","gpus":[{"index":0,"uuid":"GPU-0","model":"H100-80GB","mig":true,"instances":[{"place":"3g@0:4","uuid":"MIG-1"},{"place":"3g@4:4","uuid":"MIG-2"}]},{"index":1,"uuid":"GPU-1","model":"H100-80GB"}]}'}}, spec: {providerID: "x://y/i-1"}, status: {capacity: {nvidia.com/gpu: "1"}, allocatable: {cpu: "32", memory: 256Gi, nvidia.com/gpu: "1", nvidia.com/mig-3g.40gb: "2", rdma/hca: "4"}, conditions: [{type: Ready, status: "True"}, {type: GPUHealthy, status: "False"}]}}
+{apiVersion: v1, kind: Node, metadata: {name: "n", uid: "n", creationTimestamp: "2026-11-21T08:00:00Z", labels: {gpuscale.io/pool: p, nvidia.com/gpu.present: "true", nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3, nvidia.com/gpu.count: "2", nvidia.com/gpu.memory: "81559", nvidia.com/mig.strategy: mixed, nvidia.com/mig.config: halves, nvidia.com/mig.config.state: success, topology.kubernetes.io/zone: a}, annotations: {gpuscale.io/mig-layout: '{"at":"2026-11-21T08:59:00Z","node":"n","gpus":[{"index":0,"uuid":"GPU-0","model":"H100-80GB","mig":true,"instances":[{"place":"3g@0:4","uuid":"MIG-1"},{"place":"3g@4:4","uuid":"MIG-2"}]},{"index":1,"uuid":"GPU-1","model":"H100-80GB"}]}'}}, spec: {providerID: "x://y/i-1"}, status: {capacity: {nvidia.com/gpu: "1"}, allocatable: {cpu: "32", memory: 256Gi, nvidia.com/gpu: "1", nvidia.com/mig-3g.40gb: "2", rdma/hca: "4"}, conditions: [{type: Ready, status: "True"}, {type: GPUHealthy, status: "False"}]}}
 {apiVersion: v1, kind: Node, metadata: {name: op, uid: op, labels: {gpuscale.io/pool: p, nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3, nvidia.com/gpu.count: "1"}, annotations: {gpuscale.io/cordoned-by: op-1, gpuscale.io/repartition: '{"id":"op-1","gpu":0,"model":"H100-80GB","actuator":"agent","target":"3g@0:4","before":"","config":"","previous":"","expect":{},"was":{},"cordoned":true,"started":"2026-11-21T08:59:00Z","deadline":"2026-11-21T09:05:00Z"}', gpuscale.io/mig-agent: '{"id":"op-1","state":"working","at":"2026-11-21T08:59:30Z"}'}}, spec: {unschedulable: true}, status: {allocatable: {cpu: "32", memory: 256Gi}, conditions: [{type: Ready, status: "True"}]}}
 {apiVersion: v1, kind: Node, metadata: {name: drained, labels: {gpuscale.io/pool: shared, nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB-SHARED, nvidia.com/gpu.count: "2", nvidia.com/gpu.replicas: "4"}, annotations: {gpuscale.io/cordoned-by: drain, gpuscale.io/drain: '{"started":"2026-11-21T08:59:00Z","deadline":"2026-11-21T09:09:00Z","reason":"NodeUnderused"}'}}, spec: {unschedulable: true}, status: {allocatable: {cpu: "32", memory: 256Gi, nvidia.com/gpu.shared: "8"}, conditions: [{type: Ready, status: "True"}]}}
 {apiVersion: v1, kind: Node, metadata: {name: hami, labels: {gpuscale.io/pool: shared}, annotations: {hami.io/node-nvidia-register: '[{"id":"GPU-9","count":10,"devmem":81920,"devcore":100,"type":"NVIDIA-A100","numa":0,"health":true}]'}}, status: {allocatable: {cpu: "32", memory: 256Gi, nvidia.com/gpu: "10"}, conditions: [{type: Ready, status: "True"}]}}
 {apiVersion: v1, kind: Node, metadata: {name: ack, labels: {gpuscale.io/pool: shared}}, status: {allocatable: {cpu: "32", aliyun.com/gpu-mem: "80", aliyun.com/gpu-count: "1"}, conditions: [{type: Ready, status: "True"}]}}
 {apiVersion: v1, kind: Namespace, metadata: {name: team, labels: {team: a}}}
-{apiVersion: v1, kind: Pod, metadata: {namespace: team, name: half, uid: h, creationTimestamp: "2026-11-21T08:00:00Z", labels: {app: x}, annotations: {gpuscale.io/evict-from: "2026-11-21T10:00:00Z", gpuscale.io/checkpoint-every: 30m}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: d-1, uid: r, controller: true}]}, spec: {nodeName: n, priority: 5, tolerations: [{key: team, operator: Exists}], containers: [{name: c, ports: [{hostPort: 80, containerPort: 80}], resources: {requests: {cpu: "1", memory: 1Gi, nvidia.com/mig-3g.40gb: "1", rdma/hca: "1"}}}]}, status: {phase: Running, startTime: "2026-11-21T08:00:00Z"}}
+{apiVersion: v1, kind: Pod, metadata: {namespace: team, name: half, uid: h, creationTimestamp: "2026-11-21T08:00:00Z", labels: {app: x}, annotations: {gpuscale.io/evict-from: "2026-11-21T10:00:00Z", gpuscale.io/checkpoint-every: 30m}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: d-1, uid: r, controller: true}]}, spec: {nodeName: "n", priority: 5, tolerations: [{key: team, operator: Exists}], containers: [{name: c, ports: [{hostPort: 80, containerPort: 80}], resources: {requests: {cpu: "1", memory: 1Gi, nvidia.com/mig-3g.40gb: "1", rdma/hca: "1"}}}]}, status: {phase: Running, startTime: "2026-11-21T08:00:00Z"}}
 {apiVersion: v1, kind: Pod, metadata: {namespace: team, name: part, uid: pp, annotations: {hami.io/vgpu-devices-allocated: "GPU-9,NVIDIA,1024,10:;"}}, spec: {nodeName: hami, initContainers: [{name: i, restartPolicy: Always, resources: {requests: {cpu: "1"}}}], containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1", nvidia.com/gpumem: "1024", nvidia.com/gpucores: "10"}}}]}, status: {phase: Running}}
 {apiVersion: v1, kind: Pod, metadata: {namespace: team, name: share, uid: sh}, spec: {nodeName: drained, containers: [{name: c, resources: {requests: {nvidia.com/gpu.shared: "1"}}}]}, status: {phase: Running}}
-{apiVersion: v1, kind: Pod, metadata: {namespace: team, name: waits, uid: w, creationTimestamp: "2026-11-21T08:59:00Z", labels: {app: x, scheduling.x-k8s.io/pod-group: g}}, spec: {overhead: {cpu: 100m}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: x}}, minDomains: 2}], affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a]}]}]}}, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {matchExpressions: [{key: app, operator: In, values: [y]}]}, namespaceSelector: {matchLabels: {team: a}}}]}}, volumes: [{name: v, persistentVolumeClaim: {claimName: data}}], tolerations: [{operator: Exists}], containers: [{name: c, resources: {requests: {nvidia.com/mig-3g.40gb: "1"}}}]}, status: {conditions: [{type: PodScheduled, status: "False", reason: Unschedulable}]}}
+{apiVersion: v1, kind: Pod, metadata: {namespace: team, name: waits, uid: w, creationTimestamp: "2026-11-21T08:59:00Z", labels: {app: x, scheduling.x-k8s.io/pod-group: g}}, spec: {overhead: {cpu: 100m}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: x}}, minDomains: 2}], affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a]}]}]}}, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {matchExpressions: [{key: app, operator: In, values: ["y"]}]}, namespaceSelector: {matchLabels: {team: a}}}]}}, volumes: [{name: v, persistentVolumeClaim: {claimName: data}}], tolerations: [{operator: Exists}], containers: [{name: c, resources: {requests: {nvidia.com/mig-3g.40gb: "1"}}}]}, status: {conditions: [{type: PodScheduled, status: "False", reason: Unschedulable}]}}
 {apiVersion: v1, kind: Pod, metadata: {namespace: team, name: claims, uid: cl}, spec: {resourceClaims: [{name: g, resourceClaimTemplateName: tpl}, {name: h, resourceClaimName: one}], containers: [{name: c, resources: {claims: [{name: g}]}}]}, status: {conditions: [{type: PodScheduled, status: "False", reason: Unschedulable}]}}
 {apiVersion: v1, kind: Pod, metadata: {namespace: team, name: js-0, uid: js, labels: {jobset.sigs.k8s.io/jobset-name: js, jobset.sigs.k8s.io/replicatedjob-name: w}}, spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1"}}}]}, status: {conditions: [{type: PodScheduled, status: "False", reason: Unschedulable}]}}
 {apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {namespace: team, name: tpl}, spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu.nvidia.com, count: 1, selectors: [{cel: {expression: "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'"}}]}}]}}}}
-{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {namespace: team, name: one}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: mig.nvidia.com, count: 2, capacity: {requests: {memory: 10Gi}}}}], constraints: [{requests: [r], matchAttribute: gpu.nvidia.com/parentUUID}]}}, status: {reservedFor: [{resource: pods, name: claims, uid: cl}], allocation: {devices: {results: [{request: r, driver: gpu.nvidia.com, pool: n, device: d}]}}}}
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {namespace: team, name: one}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: mig.nvidia.com, count: 2, capacity: {requests: {memory: 10Gi}}}}], constraints: [{requests: [r], matchAttribute: gpu.nvidia.com/parentUUID}]}}, status: {reservedFor: [{resource: pods, name: claims, uid: cl}], allocation: {devices: {results: [{request: r, driver: gpu.nvidia.com, pool: "n", device: d}]}}}}
 {apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu.nvidia.com}, spec: {extendedResourceName: example.com/gpu, selectors: [{cel: {expression: "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"}}]}}
 {apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: mig.nvidia.com}, spec: {selectors: [{cel: {expression: "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'"}}]}}
 {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: team, name: b}, spec: {minAvailable: 1, selector: {matchLabels: {app: x}}}, status: {disruptionsAllowed: 1, expectedPods: 1, currentHealthy: 1, desiredHealthy: 1}}
@@ -93,7 +94,7 @@ const oddWorld = `
 {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {namespace: team, name: data}, spec: {storageClassName: local, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}, status: {phase: Pending}}
 {apiVersion: v1, kind: PersistentVolume, metadata: {name: pv}, spec: {storageClassName: local, accessModes: [ReadWriteOnce], capacity: {storage: 2Gi}, csi: {driver: d, volumeHandle: x}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.gke.io/zone, operator: In, values: [a]}]}]}}}, status: {phase: Available}}
 {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, provisioner: d, volumeBindingMode: WaitForFirstConsumer, allowedTopologies: [{matchLabelExpressions: [{key: zone, values: [a]}]}]}
-{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: n}, spec: {drivers: [{name: d, nodeID: n, allocatable: {count: 3}}]}}
+{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: "n"}, spec: {drivers: [{name: d, nodeID: "n", allocatable: {count: 3}}]}}
 {apiVersion: v1, kind: ConfigMap, metadata: {namespace: gpu-operator, name: gpuscale-mig-config}, data: {config.yaml: "version: v1\nmig-configs: {halves: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 2}}]}"}}
 {apiVersion: apps/v1, kind: Deployment, metadata: {namespace: team, name: d}, spec: {replicas: 1, template: {metadata: {labels: {app: x}}, spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}}
 {apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {namespace: team, name: js, uid: s, annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: zone}}, spec: {replicatedJobs: [{name: w, replicas: 2, template: {spec: {parallelism: 2, completions: 2, template: {spec: {overhead: {cpu: "1"}, resources: {requests: {cpu: "2"}}, containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1", cpu: "1", rdma/hca: "1"}}}]}}}}}]}, status: {replicatedJobsStatus: [{name: w, succeeded: 0}]}}
@@ -113,8 +114,10 @@ const oddWorld = `
 // control are the first lines of oddWorld, which stay as they are.
 const control = 3
 
-// oddValues are what a field is replaced with.
-var oddValues = []any{nil, "", "x", "-1", "0", "1e30", "-1e30", "9999999999999999999", "1e999999999", "-5m", "2026-13-40T00:00:00Z", "a/b/c", strings.Repeat("y", 300),
+// oddValues are what a field is replaced with. A quantity such as 1e999999999 is not among them: the API server
+// does not store it in its own kinds (apimachinery 0.37 does not end comparing it), and TestAbsurdAmounts has
+// it for the others.
+var oddValues = []any{nil, "", "x", "-1", "0", "1e30", "-1e30", "9999999999999999999", "-5m", "2026-13-40T00:00:00Z", "a/b/c", strings.Repeat("y", 300),
 	-1, 0, 1 << 31, int64(1) << 62, -(int64(1) << 62), 0.5, 1e300, true, false, []any{}, []any{nil}, []any{map[string]any{}}, map[string]any{}, map[string]any{"": "", "x": "-1"}}
 
 // spoil replaces a random part of a value and returns it, and where.
@@ -159,49 +162,64 @@ func spoil(r *rand.Rand, v any) (any, string) {
 // FuzzOneOddObject: whatever is in a few objects, the cluster is observed, and what does not pass the planner's
 // check can be set apart. A pod that has nothing to do with them gets its node.
 func FuzzOneOddObject(f *testing.F) {
-	for seed := range uint64(400) {
+	for seed := range uint64(60) {
 		f.Add(seed)
 	}
-	all := scheme.New()
-	lines := strings.Split(strings.TrimSpace(oddWorld), "\n")
+	var whole []unstructured.Unstructured
+	var read []any // *foreign.Object, or a typed object
+	parse := func(u *unstructured.Unstructured, gvk schema.GroupVersionKind) (any, error) {
+		typed, err := kinds.New(gvk)
+		if err != nil || gvk.Kind == "PodTemplate" || gvk.Kind == "Deployment" {
+			plural, _ := meta.UnsafeGuessKindToResource(gvk)
+			return foreign.Parse(foreign.Kind(plural.GroupResource().String()), u), nil
+		}
+		text, err := json.Marshal(u.Object)
+		if err == nil {
+			err = json.Unmarshal(text, typed)
+		}
+		return typed, err
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(oddWorld), "\n") {
+		var u unstructured.Unstructured
+		err := yaml.Unmarshal([]byte(line), &u.Object)
+		if err == nil {
+			var o any
+			if o, err = parse(&u, u.GroupVersionKind()); err == nil {
+				whole, read = append(whole, u), append(read, o)
+				continue
+			}
+		}
+		f.Fatalf("%v in %s", err, line)
+	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var typed objects
 		others := foreign.Objects{}
 		odd := map[int]bool{}
 		for seed > 0 && len(odd) < 1+int(seed%3) {
-			odd[control+r.IntN(len(lines)-control)] = true
+			odd[control+r.IntN(len(whole)-control)] = true
 		}
 		var did []string
-		for i, line := range lines {
-			var u unstructured.Unstructured
-			if err := yaml.Unmarshal([]byte(line), &u.Object); err != nil {
-				t.Fatalf("%v in %s", err, line)
-			}
-			gvk := u.GroupVersionKind()
-			name := gvk.Kind + " " + u.GetName()
+		for i := range whole {
+			object := read[i]
 			if odd[i] {
-				for _, part := range []string{"apiVersion", "kind"} {
-					delete(u.Object, part)
-				}
+				u, gvk := whole[i].DeepCopy(), whole[i].GroupVersionKind()
+				delete(u.Object, "apiVersion")
+				delete(u.Object, "kind")
 				_, at := spoil(r, u.Object)
-				did = append(did, name+at)
-			}
-			plural, _ := meta.UnsafeGuessKindToResource(gvk)
-			if o, err := all.New(gvk); err == nil && gvk.Kind != "PodTemplate" && gvk.Kind != "Deployment" {
-				text, err := json.Marshal(u.Object)
-				if err == nil {
-					err = json.Unmarshal(text, o)
-				}
-				if err != nil {
+				did = append(did, gvk.Kind+" "+whole[i].GetName()+at)
+				u.SetGroupVersionKind(gvk)
+				var err error
+				if object, err = parse(u, gvk); err != nil {
 					continue // no such object reaches the cache
 				}
-				typed = append(typed, o.(client.Object))
-				continue
 			}
-			u.SetGroupVersionKind(gvk)
-			o := foreign.Parse(foreign.Kind(plural.GroupResource().String()), &u)
-			others[o.Kind] = append(others[o.Kind], o)
+			switch o := object.(type) {
+			case *foreign.Object:
+				others[o.Kind] = append(others[o.Kind], o)
+			case client.Object:
+				typed = append(typed, o)
+			}
 		}
 		o := New(Options{
 			Cluster: typed, Pools: sized{}, ConfigMap: partition.DefaultConfigMap, Log: slog.New(slog.DiscardHandler),

@@ -443,7 +443,7 @@ func TestReports(t *testing.T) {
 			r.GPUs[0].Problem = "fallen off"
 			n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1")
 		}}, nil, "GPU-1 whole", ""},
-		"of another product than the node's label": {[]func(*corev1.Node, *contract.Report){layoutOf("4g.24gb", "4g@0:4"), func(_ *corev1.Node, r *contract.Report) { r.GPUs[0].Model = "A30" }}, nil, "GPU-1 4g@0:4", ""},
+		"of another product than the node's label": {[]func(*corev1.Node, *contract.Report){layoutOf("3g.40gb", "3g@4:4"), func(n *corev1.Node, _ *contract.Report) { n.Labels[partition.ProductLabel] = "NVIDIA-A30" }}, nil, "GPU-1 3g@4:4", ""},
 		"in MIG mode without instances":            {[]func(*corev1.Node, *contract.Report){layoutOf("")}, nil, "GPU-1 empty", ""},
 		"while a GPU is repartitioned":             {[]func(*corev1.Node, *contract.Report){layoutOf("", "3g@4:4"), beingRepartitionedNow}, nil, "GPU-1 3g@4:4", ""},
 	} {

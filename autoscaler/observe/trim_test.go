@@ -27,7 +27,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
-	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/testall"
@@ -282,11 +281,15 @@ func TestCachedObjects(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	c := fullCluster(9)
 	readings := NewReadings(start, answersOf(c))
-	options := Options{Cluster: c, Readings: func() *Readings { return readings }, Pools: sizes{}, ConfigMap: partition.DefaultConfigMap}
+	options := Options{Cluster: c, Readings: func() *Readings { return readings }, Pools: sized{}, ConfigMap: partition.DefaultConfigMap}
 	keeps, forgets := New(options), New(options)
 	var before Observation
 	former := "" // of the previous reconcile, whose GPUs must not change any more
-	for reconcile := range 400 {
+	reconciles := 150
+	if testall.Enabled() {
+		reconciles = 400
+	}
+	for reconcile := range reconciles {
 		now := start.Add(time.Duration(reconcile) * time.Second)
 		n := &c.nodes[random.IntN(len(c.nodes))]
 		if random.IntN(2) == 0 {
@@ -427,15 +430,6 @@ func (s *index) List(_ context.Context, list client.ObjectList, _ ...client.List
 func (s *index) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
 }
-
-// sizes is a fake of the providers: each pool has the requested size.
-type sizes struct{}
-
-func (sizes) List(context.Context, *v1alpha1.GPUNodePool) (pools.Listing, error) {
-	return pools.Listing{Target: 1}, nil
-}
-
-func (sizes) Learn(*v1alpha1.GPUNodePool, int, []*corev1.Node) pools.Learned { return pools.Learned{} }
 
 // fullCluster has nodes of 8 GPUs, all allocated: to one pod, to two, or to eight.
 func fullCluster(nodes int) *index {

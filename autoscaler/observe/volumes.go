@@ -224,7 +224,7 @@ func suits(claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) boo
 		return false
 	}
 	have, want := pv.Spec.Capacity[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	if have.Cmp(want) < 0 || volume.CheckVolumeModeMismatches(&claim.Spec, &pv.Spec) || !volume.CheckAccessModes(claim, pv) {
+	if bounded(have).Cmp(*bounded(want)) < 0 || volume.CheckVolumeModeMismatches(&claim.Spec, &pv.Spec) || !volume.CheckAccessModes(claim, pv) {
 		return false
 	}
 	if claim.Spec.Selector == nil {

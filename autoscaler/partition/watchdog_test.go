@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -56,7 +58,9 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(n).Build()
+	types := clientgoscheme.Scheme // as fakeAPI
+	c := fake.NewClientBuilder().WithScheme(types).
+		WithObjectTracker(clienttesting.NewObjectTracker(types, serializer.NewCodecFactory(types).UniversalDecoder())).WithObjects(n).Build()
 	b := &env{t: t, client: c, manager: partition.NewManager(c, c, partition.DefaultConfigMap), machine: m, now: began}
 	for range 3 {
 		b.step()

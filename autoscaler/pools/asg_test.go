@@ -28,7 +28,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -572,7 +571,7 @@ func labelled(name, pool string) *corev1.Node {
 // TestFixed: the nodes with the label are the pool; no call changes the nodes or counts as a
 // failure.
 func TestFixed(t *testing.T) {
-	c := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(labelled("a", "p"), labelled("b", "p"), labelled("c", "q")).Build()
+	c := fakeAPI(scheme.New()).WithObjects(labelled("a", "p"), labelled("b", "p"), labelled("c", "q")).Build()
 	pool := testPool()
 	pool.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
 	h := NewHistory(time.Now)

@@ -1,7 +1,6 @@
 package mig
 
 import (
-	"fmt"
 	"pgregory.net/rapid"
 	"slices"
 	"strconv"
@@ -255,25 +254,6 @@ func apply(r *rapid.T, tab *Table, from Layout, steps []Step, to Layout) {
 	}
 }
 
-func TestDiff(t *testing.T) {
-	tab, _ := ForModel("H100-80GB")
-	from, to := parse(t, tab, "1g@0 1g@1 2g@2 3g@4"), parse(t, tab, "1g@0 1g@1 2g@2 1g@4 1g@5")
-	steps, err := Diff(from, to, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := fmt.Sprint(steps), "[destroy 3g@4:4 create 1g@4:1 create 1g@5:1]"; got != want {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	_, err = Diff(from, to, func(p Placement) bool { return p.Profile.Compute == 3 })
-	if err == nil || err.Error() != "3g@4:4 is busy and has no place in 1g@0:1 1g@1:1 2g@2:2 1g@4:1 1g@5:1" {
-		t.Errorf("got %v", err)
-	}
-	if steps, err := Diff(from, from, func(Placement) bool { return true }); err != nil || len(steps) != 0 {
-		t.Errorf("nothing to do: got %v, %v", steps, err)
-	}
-}
-
 func FuzzParseLayout(f *testing.F) {
 	for _, s := range []string{"", "empty", "3g.40gb@0 1g.10gb@4", "3g@0:4", "1g+me@3", "1g@0 1g@1 1g@2", "@", "3g@", "1g@0:1:2"} {
 		f.Add(s)
@@ -290,17 +270,6 @@ func FuzzParseLayout(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkArrange(b *testing.B) {
-	tab, _ := ForModel("H100-80GB")
-	keep := parse(b, tab, "1g@5")
-	want := []Count{{Profile{1, 1, 0}, 3}}
-	for b.Loop() {
-		if _, ok := tab.Arrange(keep, want); !ok {
-			b.Fatal("nothing found")
-		}
-	}
 }
 
 // TestParseSlices: a layout in slices is read without a table.

@@ -18,29 +18,39 @@ type tally struct {
 	methods                 map[Method]int
 }
 
-func follow(s shape, ahead int, seeds uint64) tally {
-	out := tally{methods: map[Method]int{}}
+// follow is a tally for each of some steps ahead, ascending.
+func follow(s shape, ahead []int, seeds uint64) []tally {
+	query := Query{Now: now}
+	for _, steps := range ahead {
+		query.Horizons = append(query.Horizons, time.Duration(steps)*s.step)
+	}
+	all := make([]tally, len(ahead))
 	for seed := range seeds {
-		past, future := s.draw(seed, ahead)
-		f := Make(past, Query{Now: now, Horizons: []time.Duration{time.Duration(ahead) * s.step}})[0]
-		out.queried++
-		if !f.Enough {
-			continue
-		}
-		out.enough++
-		out.methods[f.Method]++
-		x := future[ahead-1]
-		if x >= get(f.Low) && x <= get(f.High) {
-			out.inside++
-		}
-		out.off += math.Abs(x - get(f.Expected))
-		out.offNaive += math.Abs(x - past[len(past)-1].Number)
-		out.width += get(f.High) - get(f.Low)
-		if c, ok := f.Error.Coverage.Get(); ok {
-			out.reported = append(out.reported, c)
+		past, future := s.draw(seed, slices.Max(ahead))
+		for i, f := range Make(past, query) {
+			out := &all[i]
+			out.queried++
+			if !f.Enough {
+				continue
+			}
+			out.enough++
+			if out.methods == nil {
+				out.methods = map[Method]int{}
+			}
+			out.methods[f.Method]++
+			x := future[ahead[i]-1]
+			if x >= get(f.Low) && x <= get(f.High) {
+				out.inside++
+			}
+			out.off += math.Abs(x - get(f.Expected))
+			out.offNaive += math.Abs(x - past[len(past)-1].Number)
+			out.width += get(f.High) - get(f.Low)
+			if c, ok := f.Error.Coverage.Get(); ok {
+				out.reported = append(out.reported, c)
+			}
 		}
 	}
-	return out
+	return all
 }
 
 // TestIntervalsHoldTheirShare: the 80 % interval contains about 80 % of the outcomes, of series
@@ -64,8 +74,8 @@ func TestIntervalsHoldTheirShare(t *testing.T) {
 		{"trend", shape{level: 100, trend: 200, noise: 3, step: time.Minute, length: 8 * time.Hour}, []int{12, 48}, 7.7, 0.8},
 		{"walk", shape{level: 1000, walk: 5, step: time.Minute, length: 10 * time.Hour}, []int{1, 12}, 0, 1.03},
 	} {
-		for _, ahead := range c.ahead {
-			got := follow(c.shape, ahead, seeds)
+		for i, got := range follow(c.shape, c.ahead, seeds) {
+			ahead := c.ahead[i]
 			share := float64(got.inside) / seeds
 			t.Logf("%-12s %2d ahead: inside %.2f, width %.1f, off %.2f of the last value's, %v", c.name, ahead, share, got.width/seeds, got.off/got.offNaive, got.methods)
 			if got.enough != seeds {

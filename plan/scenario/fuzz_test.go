@@ -98,7 +98,7 @@ forecast a/g unsure="too short"
 // FuzzMake builds a small world from bytes and runs it: pods come and go, plans
 // are made and applied, operations fail, and the harness checks every plan.
 func FuzzMake(f *testing.F) {
-	for seed := range 40 {
+	for seed := range 8 {
 		b := make([]byte, 200)
 		for i := range b {
 			b[i] = byte((i*i*(seed+3) + i*7 + seed*31) >> (seed % 3))
@@ -109,7 +109,7 @@ func FuzzMake(f *testing.F) {
 }
 
 var (
-	worlds = flag.Int("worlds", 170, "the number of random worlds that TestLive lives in")
+	worlds = flag.Int("worlds", 110, "the number of random worlds that TestLive lives in")
 	seed   = flag.Int64("seed", 0, "of the first of them, each further world has the next; 0 for that of make test or a fresh one")
 )
 

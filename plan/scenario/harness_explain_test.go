@@ -8,7 +8,7 @@ import (
 
 // mostExplained bounds the pods of one plan that are explained by the harness:
 // each costs a plan.
-const mostExplained = 4
+const mostExplained = 2
 
 // explainedAlike: an explanation agrees with the plan, and does not change it.
 // At most one option is chosen, and that one is possible; possible ones have a
