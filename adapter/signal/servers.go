@@ -2,7 +2,6 @@ package signal
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
@@ -170,7 +169,7 @@ const replicaLabel = "ReplicaId"
 
 // underRay is a source as Ray's wrapper exports it.
 func underRay(s Source) Source {
-	s = spelt(s, func(name string) string { return "ray_" + underscored(name) })
+	s = spelt(s, func(name string) string { return "ray_" + metric.Escape(name) })
 	s.Identity, s.Fleeting = append(slices.Clone(s.Identity), replicaLabel), true
 	if s.Idle != nil {
 		s.Idle.By = append(slices.Clone(s.Idle.By), replicaLabel)
@@ -178,13 +177,8 @@ func underRay(s Source) Source {
 	return s
 }
 
-// escaped is a source as prometheus_client exports it to a scraper that does not accept
-// UTF-8 names: Prometheus 2, and 3 with metric_name_validation_scheme legacy. It takes
-// colons for such (choose_encoder of client_python 0.25, its issue 1177). vLLM writes its
-// page in the text format, where they stay.
-func escaped(s Source) Source { return spelt(s, underscored) }
-
-func underscored(name string) string { return strings.ReplaceAll(name, ":", "_") }
+// escaped is a source under the names of [metric.Read.Escaped].
+func escaped(s Source) Source { return spelt(s, metric.Escape) }
 
 // spelt gives other names to the series of a source.
 func spelt(s Source, name func(string) string) Source {

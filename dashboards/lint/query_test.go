@@ -73,10 +73,8 @@ func find(name string) (series, bool) {
 	if d, ok := metric.Find(name); ok {
 		return series{kind: d.Type, unit: d.Unit, labels: d.AllLabels()}, true
 	}
-	for _, r := range metric.Reads() {
-		if r.Name == name {
-			return series{kind: r.Type, unit: r.Unit}, true
-		}
+	if r, ok := metric.FindRead(name); ok {
+		return series{kind: r.Type, unit: r.Unit}, true
 	}
 	for _, part := range []string{"_bucket", "_sum", "_count"} {
 		if whole, ok := strings.CutSuffix(name, part); ok {

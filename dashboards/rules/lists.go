@@ -113,7 +113,7 @@ func pods() []Rule {
 		},
 		{
 			Record: "pod:llm_first_token_seconds:p95_5m",
-			Expr:   firstToken(metric.VLLMFirstToken, metric.SGLangFirstToken, metric.TRTLLMFirstToken),
+			Expr:   firstToken(metric.VLLMFirstToken, metric.SGLangFirstToken, metric.SGLangFirstToken.Escaped(), metric.TRTLLMFirstToken),
 			Help:   "Time to the first token of a model server, 95th percentile. Absent without requests.", Labels: pod,
 		},
 	}

@@ -73,12 +73,8 @@ func typeOf(name string) (metric.Type, bool) {
 	if d, ok := metric.Find(name); ok {
 		return d.Type, true
 	}
-	all := metric.Reads()
-	i := slices.IndexFunc(all, func(r metric.Read) bool { return r.Name == name })
-	if i < 0 {
-		return "", false
-	}
-	return all[i].Type, true
+	r, ok := metric.FindRead(name)
+	return r.Type, ok
 }
 
 // readOverTime reports whether an expression takes a series' growth over a time.

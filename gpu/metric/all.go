@@ -51,6 +51,15 @@ func Find(name string) (Desc, bool) {
 	return all[i], true
 }
 
+// FindRead returns the series of other software of that name, escaped or not.
+func FindRead(name string) (Read, bool) {
+	i := slices.IndexFunc(reads, func(r Read) bool { return r.Name == name || Escape(r.Name) == name })
+	if i < 0 {
+		return Read{}, false
+	}
+	return reads[i], true
+}
+
 func sorted[T any](all []T, name func(T) string) []T {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(name(a), name(b)) })

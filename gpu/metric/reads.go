@@ -1,5 +1,7 @@
 package metric
 
+import "strings"
+
 // Read is a series that other software emits and the adapter reads.
 type Read struct {
 	Name   string
@@ -9,6 +11,18 @@ type Read struct {
 	Help   string
 	Labels []string // that distinguish series of one pod, without the scrape's own
 }
+
+// Escaped is the series under the name that prometheus_client serves where colons count as
+// UTF-8: to Prometheus 2, and to 3 with metric_name_validation_scheme legacy (choose_encoder
+// of client_python 0.25, its issue 1177). SGLang's page is such a one; vLLM writes its page in
+// the text format, where they stay.
+func (r Read) Escaped() Read {
+	r.Name = Escape(r.Name)
+	return r
+}
+
+// Escape is the name of such a series.
+func Escape(name string) string { return strings.ReplaceAll(name, ":", "_") }
 
 // Servers whose series are read.
 const (

@@ -228,7 +228,7 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 func (d Dialect) serverAsks() []Ask {
 	labels := by(metric.LabelNamespace, metric.LabelPod, "instance", metric.LabelModelName, metric.LabelEngine, metric.LabelDPRank)
 	var all string
-	for i, r := range []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens} {
+	for i, r := range []metric.Read{metric.VLLMGenerationTokens, metric.SGLangGenerationTokens, metric.SGLangGenerationTokens.Escaped()} {
 		if i > 0 {
 			all += " or "
 		}

@@ -112,10 +112,8 @@ func labelsOf(name string) ([]string, bool) {
 		if d, ok := metric.Find(base); ok && histogram == (d.Type == metric.Histogram) {
 			return append(d.AllLabels(), form.label), true
 		}
-		for _, r := range metric.Reads() {
-			if r.Name == base && histogram == (r.Type == metric.Histogram) {
-				return append(slices.Clone(r.Labels), form.label), true
-			}
+		if r, ok := metric.FindRead(base); ok && histogram == (r.Type == metric.Histogram) {
+			return append(slices.Clone(r.Labels), form.label), true
 		}
 	}
 	return nil, false

@@ -26,7 +26,7 @@ func Families() []Family {
 		all = append(all, Family{r.Name, r.Type, r.Labels})
 	}
 	for _, r := range metric.Reads() {
-		plain := strings.ReplaceAll(r.Name, ":", "_")
+		plain := metric.Escape(r.Name)
 		if r.Server == metric.ServerVLLM || r.Server == metric.ServerSGLang { // as Ray renames them
 			all = append(all, Family{"ray_" + plain, r.Type, r.Labels})
 		}
