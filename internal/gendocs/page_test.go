@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Nothing in the catalogue or the vocabulary is left out of the pages.
+func TestWriteIsComplete(t *testing.T) {
+	dir := t.TempDir()
+	if err := write(dir); err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	metrics, reasons := read("metrics.md"), read("reasons.md")
+	for _, d := range metric.All() {
+		if strings.Count(metrics, "`"+d.Name+"`") != 1 {
+			t.Errorf("%s is not there once", d.Name)
+		}
+	}
+	for _, r := range plan.Reasons() {
+		if strings.Count(reasons, "`"+string(r.Reason)+"`") != 1 {
+			t.Errorf("%s is not there once", r.Reason)
+		}
+	}
+	if err := write(filepath.Join(dir, "missing")); err == nil {
+		t.Error("wrote into a folder that is not there")
+	}
+}
