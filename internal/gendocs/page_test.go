@@ -10,32 +10,6 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-func TestMetricsPage(t *testing.T) {
-	page := metricsPage([]metric.Desc{{
-		Name: "gpu_x_ratio", Help: "a|b", Type: metric.Gauge, Labels: []string{"node"}, Optional: []string{"pod"},
-		Owner: metric.Adapter, Stability: metric.Alpha,
-	}, {Name: "gpu_y_ratio", Help: "y", Type: metric.Gauge, Owner: metric.Adapter, Stability: metric.Stable}}, []metric.Read{{Name: "vllm:x", Server: "vllm", Type: metric.Counter, Help: "h"}, {Name: "vllm:y", Server: "vllm"}}, []string{"vllm:y"})
-	for _, line := range []string{
-		`| ` + "`gpu_x_ratio`" + ` | gauge | node [pod] | a\|b |`,
-		`| ` + "`gpu_y_ratio` | gauge |  | y `stable` |",
-		`| ` + "`vllm:x`" + ` | vllm | counter | h |`,
-	} {
-		if !strings.Contains(page, line+"\n") {
-			t.Errorf("no line %s in\n%s", line, page)
-		}
-	}
-	if strings.Contains(page, "vllm:y") {
-		t.Error("a series of a signal is on two pages")
-	}
-}
-
-func TestReasonsPage(t *testing.T) {
-	page := reasonsPage([]plan.ReasonDoc{{Reason: "Steady", Kind: "pool", Meaning: "m"}})
-	if want := "| `Steady` | pool | m | Nothing. |\n"; !strings.Contains(page, want) {
-		t.Errorf("no line %s in\n%s", want, page)
-	}
-}
-
 // Nothing in the catalogue or the vocabulary is left out of the pages.
 func TestWriteIsComplete(t *testing.T) {
 	dir := t.TempDir()

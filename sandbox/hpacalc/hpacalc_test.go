@@ -24,14 +24,13 @@ import (
 var (
 	cases = flag.Int("cases", 0, "random cases to compare; 0: 2000 in make test-all, 200 in make test")
 	seed  = flag.Int64("seed", 1, "of the random cases in make test")
-	real  = flag.String("hpa-calc", "", "a program that does what `controlplane hpa-calc` does; built if empty")
 )
 
 // TestSameAsTheController is the claim of adapter/explain/hpa: same replicas,
 // same conditions, same usage as the controller, in single decisions and in
 // sequences over time.
 func TestSameAsTheController(t *testing.T) {
-	if testing.Short() && *real == "" {
+	if testing.Short() {
 		t.Skip("it needs the control plane's binary: run without -short")
 	}
 	if *cases == 0 {
@@ -66,14 +65,11 @@ func TestSameAsTheController(t *testing.T) {
 func ask(t *testing.T, all []testCase) [][]decision {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, *real)
-	if *real == "" {
-		paths, err := build.ControlPlane(ctx, build.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd = exec.CommandContext(ctx, paths.Program("controlplane"), "hpa-calc")
+	paths, err := build.ControlPlane(ctx, build.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	cmd := exec.CommandContext(ctx, paths.Program("controlplane"), "hpa-calc")
 	var in, stderr bytes.Buffer
 	for _, c := range all {
 		if err := json.NewEncoder(&in).Encode(c); err != nil {

@@ -4,18 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// tailLines of a dead child's log are shown; of one that was killed only few,
-// since it did not know why.
-const (
-	tailLines   = 15
-	killedLines = 4
-)
+// tailLines of a dead child's log are shown.
+const tailLines = 15
 
 // Exit is the error for a child that ended by itself.
 type Exit struct {
@@ -36,19 +33,13 @@ func newExit(p *Process) *Exit {
 	if errors.As(p.exit, &exit) {
 		e.Status = fmt.Sprintf("ended with exit status %d", exit.ExitCode())
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			e.Status = fmt.Sprintf("was killed from outside (%s)", signalName(ws.Signal()))
+			e.Status = fmt.Sprintf("was killed from outside (%s)", unix.SignalName(ws.Signal()))
 			killed = ws.Signal() == syscall.SIGKILL
 		}
 	} else if p.exit != nil {
 		e.Status = p.exit.Error()
 	}
-	if killed {
-		e.Tail = e.Tail[max(0, len(e.Tail)-killedLines):]
-	}
 	e.Hint = hint(strings.Join(e.Tail, "\n"), killed)
-	if e.Hint == "" && diskFull(p.Spec.Log) { // it could not even log it
-		e.Hint = "the disk is full"
-	}
 	return e
 }
 
@@ -81,25 +72,4 @@ func hint(tail string, killed bool) string {
 		return "unless it was killed by hand, the machine ran out of memory"
 	}
 	return ""
-}
-
-func diskFull(file string) bool {
-	var s syscall.Statfs_t
-	return syscall.Statfs(filepath.Dir(file), &s) == nil && s.Bavail*uint64(s.Bsize) < 1<<20
-}
-
-func signalName(s syscall.Signal) string {
-	switch s {
-	case syscall.SIGKILL:
-		return "SIGKILL"
-	case syscall.SIGTERM:
-		return "SIGTERM"
-	case syscall.SIGINT:
-		return "SIGINT"
-	case syscall.SIGABRT:
-		return "SIGABRT"
-	case syscall.SIGSEGV:
-		return "SIGSEGV"
-	}
-	return s.String()
 }

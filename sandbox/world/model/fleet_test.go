@@ -183,14 +183,3 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
-
-func BenchmarkTenServersOneMinute(b *testing.B) {
-	for b.Loop() {
-		f := NewFleet(Chat13B())
-		for i := range 10 {
-			_ = f.Add(fmt.Sprint(i), half, 0)
-		}
-		_ = f.Play(steady(600, 100*time.Millisecond), 0)
-		f.Advance(time.Minute)
-	}
-}

@@ -1,8 +1,7 @@
 package trace
 
 import (
-	"bufio"
-	"bytes"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -16,27 +15,8 @@ import (
 // header of the Azure LLM inference dataset 2023.
 const header = "TIMESTAMP,ContextTokens,GeneratedTokens"
 
-// maxLine is far above any line of the format.
-const maxLine = 4096
-
-// Error names the field and the line of a trace that cannot be used. Line counts
-// from 1 and is 0 where the file as a whole is meant.
-type Error struct {
-	File  string
-	Line  int
-	Field string
-	Msg   string
-}
-
-func (e *Error) Error() string {
-	switch {
-	case e.Line == 0:
-		return fmt.Sprintf("trace %s: %s", e.File, e.Msg)
-	case e.Field == "":
-		return fmt.Sprintf("trace %s:%d: %s", e.File, e.Line, e.Msg)
-	}
-	return fmt.Sprintf("trace %s:%d: %s: %s", e.File, e.Line, e.Field, e.Msg)
-}
+// longestLine is far above any line of the format.
+const longestLine = 64
 
 // Load reads a trace file in the Azure LLM inference CSV format.
 func Load(path string) (Trace, error) {
@@ -45,125 +25,66 @@ func Load(path string) (Trace, error) {
 		return Trace{}, fmt.Errorf("opening the trace: %w", err)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return Trace{}, &Error{File: path, Msg: "it is a folder; --trace takes a CSV file"}
-	}
 	return Parse(path, f)
 }
 
 // Parse reads the Azure LLM inference CSV format: a header line, then
 // "2023-11-16 18:15:46.6805900,374,44". A byte order mark, CRLF line ends and
-// empty lines at the end are accepted. Lines must be in order of time. Every
-// error about the content is an *Error.
+// empty lines are accepted. Lines must be in order of time. Errors about the
+// content name file, line and field.
 func Parse(file string, r io.Reader) (Trace, error) {
-	p := parser{file: file, trace: Trace{Name: nameOf(file)}}
-	scan := bufio.NewScanner(r)
-	scan.Buffer(make([]byte, 0, maxLine), maxLine)
-	for scan.Scan() {
-		p.line++
-		if err := p.take(scan.Bytes()); err != nil {
-			return Trace{}, err
+	rows := csv.NewReader(io.LimitReader(r, MaxRequests*longestLine))
+	rows.FieldsPerRecord, rows.ReuseRecord = 3, true
+	t := Trace{Name: strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))}
+	var first time.Time
+	for n := 0; ; n++ {
+		row, err := rows.Read()
+		switch {
+		case errors.Is(err, io.EOF) && n < 2:
+			return Trace{}, fmt.Errorf("trace %s: no requests; the first line must be %s", file, header)
+		case errors.Is(err, io.EOF):
+			return t, nil
+		case err != nil:
+			return Trace{}, fmt.Errorf("trace %s: %w", file, err)
 		}
-	}
-	switch err := scan.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
-		return Trace{}, &Error{File: file, Line: p.line + 1, Msg: fmt.Sprintf("longer than %d bytes", maxLine)}
-	case err != nil:
-		return Trace{}, fmt.Errorf("reading trace %s: %w", file, err)
-	case p.line == 0:
-		return Trace{}, &Error{File: file, Msg: "empty; the first line must be " + header}
-	case len(p.trace.Requests) == 0:
-		return Trace{}, &Error{File: file, Msg: "no requests below the header"}
-	}
-	return p.trace, nil
-}
-
-type parser struct {
-	file  string
-	line  int
-	trace Trace
-	first time.Time
-	blank int // line number of an empty line seen, 0 for none
-}
-
-func (p *parser) fail(field, format string, args ...any) error {
-	return &Error{File: p.file, Line: p.line, Field: field, Msg: fmt.Sprintf(format, args...)}
-}
-
-func (p *parser) take(raw []byte) error {
-	if p.line == 1 {
-		raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
-		if got := strings.TrimSpace(string(raw)); got != header {
-			return p.fail("", "the header is %q, want %q", truncate(got), header)
+		line, _ := rows.FieldPos(0)
+		if n == 0 {
+			if got := strings.TrimPrefix(strings.Join(row, ","), "\ufeff"); got != header {
+				return Trace{}, fmt.Errorf("trace %s:%d: the header is %.60q, want %q", file, line, got, header)
+			}
+			continue
 		}
-		return nil
+		if n > MaxRequests {
+			return Trace{}, fmt.Errorf("trace %s:%d: more than %d requests", file, line, MaxRequests)
+		}
+		req, err := t.request(row, &first)
+		if err != nil {
+			return Trace{}, fmt.Errorf("trace %s:%d: %w", file, line, err)
+		}
+		t.Requests = append(t.Requests, req)
 	}
-	line := strings.TrimSuffix(string(raw), "\r")
-	if line == "" {
-		p.blank = p.line
-		return nil
-	}
-	if p.blank != 0 {
-		p.line = p.blank
-		return p.fail("", "empty line between requests")
-	}
-	if len(p.trace.Requests) >= MaxRequests {
-		return p.fail("", "more than %d requests", MaxRequests)
-	}
-	fields := strings.Split(line, ",")
-	if len(fields) != 3 {
-		return p.fail("", "%d fields, want 3 (%s)", len(fields), header)
-	}
-	return p.request(fields[0], fields[1], fields[2])
 }
 
-func (p *parser) request(stamp, context, generated string) error {
-	at, err := time.Parse("2006-01-02 15:04:05.999999999", stamp)
+// request of a line; first is when the first one came.
+func (t Trace) request(row []string, first *time.Time) (Request, error) {
+	at, err := time.Parse("2006-01-02 15:04:05.999999999", row[0])
 	if err != nil {
-		return p.fail("TIMESTAMP", "%q is not a time like 2023-11-16 18:15:46.6805900", truncate(stamp))
+		return Request{}, fmt.Errorf("TIMESTAMP: %.60q is not a time like 2023-11-16 18:15:46.6805900", row[0])
 	}
-	if len(p.trace.Requests) == 0 {
-		p.first = at
+	if len(t.Requests) == 0 {
+		*first = at
 	}
-	req := Request{At: at.Sub(p.first)}
+	req := Request{At: at.Sub(*first)}
 	switch {
-	case req.At < p.trace.Length():
-		return p.fail("TIMESTAMP", "%s is before the request above it; sort the file by time", stamp)
+	case req.At < t.Length():
+		return Request{}, fmt.Errorf("TIMESTAMP: %s is before the request above it; sort the file by time", row[0])
 	case req.At > MaxSpan:
-		return p.fail("TIMESTAMP", "more than %s after the first request", MaxSpan)
+		return Request{}, fmt.Errorf("TIMESTAMP: more than %s after the first request", MaxSpan)
 	}
-	if req.Context, err = p.tokens("ContextTokens", context); err != nil {
-		return err
+	for i, to := range []*int{&req.Context, &req.Generated} {
+		if *to, err = strconv.Atoi(row[i+1]); err != nil || *to < 1 || *to > MaxTokens {
+			return Request{}, fmt.Errorf("%s: %.60q is no number of tokens from 1 to %d", strings.Split(header, ",")[i+1], row[i+1], MaxTokens)
+		}
 	}
-	if req.Generated, err = p.tokens("GeneratedTokens", generated); err != nil {
-		return err
-	}
-	p.trace.Requests = append(p.trace.Requests, req)
-	return nil
-}
-
-func (p *parser) tokens(field, text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	switch {
-	case errors.Is(err, strconv.ErrRange), err == nil && n > MaxTokens:
-		return 0, p.fail(field, "%s is above %d tokens", truncate(text), MaxTokens)
-	case err != nil:
-		return 0, p.fail(field, "%q is not a whole number", truncate(text))
-	case n < 1:
-		return 0, p.fail(field, "%d is not a positive number of tokens", n)
-	}
-	return n, nil
-}
-
-func nameOf(file string) string {
-	base := filepath.Base(file)
-	return strings.TrimSuffix(base, filepath.Ext(base))
-}
-
-// truncate keeps messages short when a binary file was given by mistake.
-func truncate(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "…"
-	}
-	return s
+	return req, nil
 }
