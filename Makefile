@@ -99,7 +99,7 @@ TIMES = $(CACHE)/test
 # SLOWEST prints the ten slowest packages of TIMES, then ends the recipe with rc.
 SLOWEST = echo "the slowest packages (seconds):"; cat $(TIMES)-*.log | awk '$$1 == "ok" || $$1 == "FAIL" {if (sub(/s$$/, "", $$3)) print $$3, $$2}' | sort -rn | sed -n 1,10p; exit $$rc
 
-# Memory for processor time, of compilers, control planes and tests: a quarter less of it.
+# Memory for processor time, of control planes and tests: a seventh less of it in sandbox/guardrails.
 test test-all: export GOGC := 400
 test test-all: export GOMEMLIMIT := 2GiB
 

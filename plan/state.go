@@ -62,6 +62,32 @@ type Stamp struct {
 	At   time.Time `json:"at"`
 }
 
+// Without returns a plan's state without what its actions record on these pools and nodes, of which it has
+// what was before: they are not taken.
+func (m State) Without(before State, pool, node func(name string) bool) State {
+	of := func(s Stamp) string { return s.Name }
+	m.LastScaleUp = replaced(m.LastScaleUp, before.LastScaleUp, of, pool)
+	m.LastScaleDown = replaced(m.LastScaleDown, before.LastScaleDown, of, pool)
+	m.LastReplace = replaced(m.LastReplace, before.LastReplace, of, pool)
+	m.LastDrain = replaced(m.LastDrain, before.LastDrain, of, pool)
+	m.LastRepartition = replaced(m.LastRepartition, before.LastRepartition, of, node)
+	m.Grown = replaced(m.Grown, before.Grown, func(g Growth) string { return g.Pool }, pool)
+	m.Removed = replaced(m.Removed, before.Removed, func(g Growth) string { return g.Pool }, pool)
+	return m
+}
+
+// replaced has of chosen names before's items, of others after's; sorted by name as both are.
+func replaced[T any](after, before []T, name func(T) string, chosen func(string) bool) []T {
+	out := slices.DeleteFunc(slices.Clone(after), func(item T) bool { return chosen(name(item)) })
+	for _, item := range before {
+		if chosen(name(item)) {
+			out = append(out, item)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b T) int { return strings.Compare(name(a), name(b)) })
+	return out
+}
+
 // forgetAfter is how long a stamp outlives its pool or node: a node that only
 // flickers must not lose its cooldown.
 const forgetAfter = time.Hour

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -256,10 +257,7 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 		if err != nil {
 			return fmt.Errorf("persisting the state: %w", err)
 		}
-		for pool, err := range refused {
-			l.o.Log.Error("persisting the state of a pool failed; no action is taken on it", "pool", pool, "err", err)
-		}
-		reconcile.Plan.Actions = slices.DeleteFunc(reconcile.Plan.Actions, func(a plan.Action) bool { return refused[a.Pool] != nil })
+		l.hold(reconcile, refused)
 	}
 	l.state = reconcile.Plan.State
 	if err := l.o.Actor.Resume(ctx, reconcile.Now); err != nil {
@@ -269,6 +267,28 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 	l.logAll(reconcile.Results)
 	l.o.Metrics.phase("act", l.o.Now().Sub(started))
 	return nil
+}
+
+// hold takes the actions on pools whose state is refused out of a plan, and out of its state: an action that
+// is not taken uses up no limit and begins no cooldown.
+func (l *Loop) hold(reconcile *Reconcile, refused map[string]error) {
+	if len(refused) == 0 {
+		return
+	}
+	for _, pool := range slices.Sorted(maps.Keys(refused)) {
+		err := refused[pool]
+		l.o.Log.Error("persisting the state of a pool failed; no action is taken on it", "pool", pool, "err", err)
+		reconcile.Contained = append(reconcile.Contained, plan.Problem{Kind: plan.KindPool, Name: pool, Err: err})
+	}
+	l.o.Metrics.containedObjects(reconcile.Contained)
+	reconcile.Plan.Actions = slices.DeleteFunc(reconcile.Plan.Actions, func(a plan.Action) bool { return refused[a.Pool] != nil })
+	nodes := map[string]bool{}
+	for i := range reconcile.Nodes {
+		if n := &reconcile.Nodes[i]; refused[n.Pool] != nil {
+			nodes[n.Name] = true
+		}
+	}
+	reconcile.Plan.State = reconcile.Plan.State.Without(reconcile.State, func(pool string) bool { return refused[pool] != nil }, func(node string) bool { return nodes[node] })
 }
 
 // logAll logs the results. An action that takes several reconciles is logged at its

@@ -182,8 +182,15 @@ func TestPoolWhoseStateIsRefused(t *testing.T) {
 	r := newRig(t, onePending+"pool q max=4 price=2 gpus=1 model=L40S no-mig labels=(of=q)\npod chat/b requests=gpu pending=10s selector=(of=q)\n", nil)
 	r.refused = map[string]error{"p": errors.New("spec.min: above max")}
 	r.want(nil, "load", "observe", "save scale-up", "resume", "act scale-up")
-	if last, _ := r.loop.State.Last(); len(last.Plan.Actions) != 1 || last.Plan.Actions[0].Pool != "q" {
+	last, _ := r.loop.State.Last()
+	if len(last.Plan.Actions) != 1 || last.Plan.Actions[0].Pool != "q" {
 		t.Errorf("actions %v", last.Plan.Actions)
+	}
+	if m := r.loop.state; len(m.LastScaleUp) != 1 || m.LastScaleUp[0].Name != "q" || len(m.Grown) != 1 || m.Grown[0].Pool != "q" {
+		t.Errorf("an action that was not taken is in the state: %+v", m)
+	}
+	if len(last.Contained) != 1 || last.Contained[0].Name != "p" {
+		t.Errorf("contained %v, want the pool", last.Contained)
 	}
 }
 

@@ -33,17 +33,24 @@ func Load(path string) (Trace, error) {
 // empty lines are accepted. Lines must be in order of time. Errors about the
 // content name file, line and field.
 func Parse(file string, r io.Reader) (Trace, error) {
-	rows := csv.NewReader(io.LimitReader(r, MaxRequests*longestLine))
+	const most = MaxRequests * longestLine
+	limited := &io.LimitedReader{R: r, N: most + 1}
+	rows := csv.NewReader(limited)
 	rows.FieldsPerRecord, rows.ReuseRecord = 3, true
 	t := Trace{Name: strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))}
 	var first time.Time
+	var malformed *csv.ParseError
 	for n := 0; ; n++ {
 		row, err := rows.Read()
 		switch {
+		case limited.N == 0:
+			return Trace{}, fmt.Errorf("trace %s: larger than %d bytes", file, most)
 		case errors.Is(err, io.EOF) && n < 2:
 			return Trace{}, fmt.Errorf("trace %s: no requests; the first line must be %s", file, header)
 		case errors.Is(err, io.EOF):
 			return t, nil
+		case errors.As(err, &malformed):
+			return Trace{}, fmt.Errorf("trace %s:%d: %w", file, malformed.Line, malformed.Err)
 		case err != nil:
 			return Trace{}, fmt.Errorf("trace %s: %w", file, err)
 		}

@@ -43,7 +43,7 @@ func TestParseRefusesNamingFileLineAndField(t *testing.T) {
 		head + "2023-11-16 18:15:46,1,\n":         `trace t.csv:2: GeneratedTokens: "" is no number of tokens from 1 to 1048576`,
 		head + "2023-11-16 18:15:46,-7,1\n":       `trace t.csv:2: ContextTokens: "-7" is no number of tokens from 1 to 1048576`,
 		head + "2023-11-16 18:15:46,1048577,1":    `trace t.csv:2: ContextTokens: "1048577" is no number of tokens from 1 to 1048576`,
-		head + "2023-11-16 18:15:46,1\n":          `trace t.csv: record on line 2: wrong number of fields`,
+		head + "2023-11-16 18:15:46,1\n":          `trace t.csv:2: wrong number of fields`,
 		head + ok + "2023-11-16 18:15:46.5,1,1\n": `trace t.csv:3: TIMESTAMP: 2023-11-16 18:15:46.5 is before the request above it; sort the file by time`,
 		head + ok + "2024-11-16 18:15:46.5,1,1\n": `trace t.csv:3: TIMESTAMP: more than 744h0m0s after the first request`,
 	} {
