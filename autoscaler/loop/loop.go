@@ -281,13 +281,13 @@ func (l *Loop) hold(reconcile *Reconcile, refused map[string]error) {
 		reconcile.Contained = append(reconcile.Contained, plan.Problem{Kind: plan.KindPool, Name: pool, Err: err})
 	}
 	l.o.Metrics.containedObjects(reconcile.Contained)
-	reconcile.Plan.Actions = slices.DeleteFunc(reconcile.Plan.Actions, func(a plan.Action) bool { return refused[a.Pool] != nil })
 	nodes := map[string]bool{}
 	for i := range reconcile.Nodes {
 		if n := &reconcile.Nodes[i]; refused[n.Pool] != nil {
 			nodes[n.Name] = true
 		}
 	}
+	reconcile.Plan.Actions = slices.DeleteFunc(reconcile.Plan.Actions, func(a plan.Action) bool { return refused[a.Pool] != nil || nodes[a.Node] })
 	reconcile.Plan.State = reconcile.Plan.State.Without(reconcile.State, func(pool string) bool { return refused[pool] != nil }, func(node string) bool { return nodes[node] })
 }
 
