@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -478,12 +479,16 @@ func startRealExporter(t testing.TB, args ...string) (base string, pid int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var csv strings.Builder
+	var rows [][]string
 	for _, f := range fields {
-		fmt.Fprintf(&csv, "%s, %s, %q\n", f.Name, f.Kind, f.Help)
+		rows = append(rows, []string{f.Name, string(f.Kind), f.Help})
+	}
+	var page bytes.Buffer
+	if err := csv.NewWriter(&page).WriteAll(rows); err != nil {
+		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "counters.csv")
-	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, page.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var output bytes.Buffer
