@@ -147,6 +147,7 @@ func TestSchema(t *testing.T) {
 	h := helm(t)
 	for _, c := range []struct{ values, want string }{
 		{`{exporter: {enabld: true}}`, "enabld"},
+		{`{fullnameOverride: GPUs}`, "/fullnameOverride"},
 		{`{adapter: {replicas: none}}`, "/adapter/replicas"},
 		{`{adapter: {replicas: 0}}`, "/adapter/replicas"},
 		{`{prometheus: {url: "ftp://x"}}`, "/prometheus/url"},

@@ -53,7 +53,7 @@ func combinations() []Combination {
 		{"agent alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, agent: {enabled: true}}`},
 		{"report alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, report: {enabled: true}}`},
 
-		{"names", `{nameOverride: gs, fullnameOverride: GPUs, commonLabels: {team: ml}}`},
+		{"names", `{nameOverride: gs, fullnameOverride: gpus, commonLabels: {team: ml}}`},
 		{"a long name", `{fullnameOverride: a-name-that-is-longer-than-any-kubernetes-object-may-be-called}`},
 		{"images", `{image: {registry: registry.example/team, tag: v1, pullPolicy: Always, pullSecrets: [{name: pull}]}, adapter: {image: {digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}}, exporter: {image: {tag: v2}}}`},
 		{"labels that are there already", `{commonLabels: {app.kubernetes.io/part-of: platform, team: ml}, exporter: {podLabels: {team: gpu}}, monitoring: {scrape: ServiceMonitor, labels: {team: watch}, rules: {alerts: true}, dashboards: {enabled: true, labels: {team: boards}}}}`},

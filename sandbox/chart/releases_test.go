@@ -23,7 +23,7 @@ func TestTwoReleases(t *testing.T) {
 	}
 	const owner, in = "gpuscale", installed
 	h := b.helm
-	second := chart.Release{Name: "gpuscale", Namespace: "second", Values: again}
+	second := chart.Release{Name: "second", Namespace: "second", Values: again}
 	err := h.Install(t.Context(), second)
 	if err == nil {
 		t.Fatal("the CRDs of another release were taken")
@@ -40,7 +40,7 @@ func TestTwoReleases(t *testing.T) {
 		t.Fatalf("with crds.install=false: %v", err)
 	}
 	t.Cleanup(func() {
-		if _, err := h.Run(context.Background(), chart.Release{Namespace: "second"}, "uninstall", "gpuscale"); err != nil {
+		if _, err := h.Run(context.Background(), chart.Release{Namespace: "second"}, "uninstall", "second"); err != nil {
 			t.Error(err)
 		}
 	})
