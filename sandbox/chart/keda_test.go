@@ -15,27 +15,6 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// kedaObject scales a Deployment by a query that only KEDA knows.
-const kedaObject = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {namespace: guests, name: worker}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: worker}}
-  template: {metadata: {labels: {app: worker}}, spec: {containers: [{name: worker, image: worker}]}}
----
-apiVersion: keda.sh/v1alpha1
-kind: ScaledObject
-metadata: {namespace: guests, name: worker}
-spec:
-  scaleTargetRef: {name: worker}
-  minReplicaCount: 1
-  maxReplicaCount: 3
-  triggers:
-  - {type: prometheus, metadata: {serverAddress: "%s", query: vector(4), threshold: "2"}}
-`
-
 // TestNeighbourKEDA: the adapter answers external metrics, and forwards those that are
 // KEDA's (docs/adapter.md).
 func TestNeighbourKEDA(t *testing.T) {
@@ -67,21 +46,13 @@ func TestNeighbourKEDA(t *testing.T) {
 	}})
 	x.wait("KEDA's adapter", func() error { return dial("127.0.0.1:" + at) })
 
-	// The right of docs/adapter.md, for the adapter's own account.
-	x.add(`
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: gpuscale-adapter:keda}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gpuscale-metrics-reader}
-subjects: [{kind: ServiceAccount, name: gpuscale-adapter, namespace: gpus}]
-`)
+	x.add(x.text("keda.yaml"))
 	token, err := b.Cluster.Token(t.Context(), installed, adapterName)
 	x.must(err)
-	tokenFile := filepath.Join(t.TempDir(), "token")
-	x.must(os.WriteFile(tokenFile, []byte(token), 0o600))
+	tokenFile := x.file("token", token)
 	b.reinstalled(t, "--set-json", fmt.Sprintf(`adapter.config.forward={"external":{"url":"https://127.0.0.1:%s","serverName":"%s.%s.svc","caFile":%q,"tokenFile":%q}}`,
 		at, service, namespace, filepath.Join(certs, "ca.crt"), tokenFile))
-	x.add(fmt.Sprintf(kedaObject, b.Cluster.PrometheusURL()))
+	x.add(x.text("scaledobject.yaml", "PROMETHEUS", b.Cluster.PrometheusURL()))
 	x.wait("KEDA's HPA has scaled", func() error {
 		var d appsv1.Deployment
 		if err := x.Admin.Get(t.Context(), client.ObjectKey{Namespace: guests, Name: "worker"}, &d); err != nil {

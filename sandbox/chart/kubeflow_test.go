@@ -8,28 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
-
-// whole waits until a gang that fits nowhere has its four pods and no node, ends it, and waits
-// until one of two pods runs on two nodes: kube-scheduler binds pods one by one, and would give
-// these the others' nodes.
-func (x *tale) whole(kind, label string, gang func(name string, pods int) string) {
-	x.t.Helper()
-	x.add(gang("large", 4))
-	x.wait("pods of a gang that fits nowhere", func() error { return x.count(label+"=large", 4, corev1.PodPending) })
-	x.reconciled()
-	x.must(x.nodes(x.t.Context(), "gang", 0))
-	x.must(x.Delete(x.t.Context(), testenv.Object(kind, guests, "large")))
-	x.wait("the end of its pods", func() error { return x.count(label+"=large", 0, corev1.PodPending) })
-	x.add(gang("train", 2))
-	x.wait("a gang that fits", func() error { return x.count(label+"=train", 2, corev1.PodRunning) })
-	x.must(x.nodes(x.t.Context(), "gang", 2))
-}
 
 // operatorCerts is where the Training Operator's certificate must be: no flag changes it.
 const operatorCerts = "/tmp/k8s-webhook-server/serving-certs"
@@ -48,20 +30,7 @@ func TestNeighbourTrainingOperator(t *testing.T) {
 		return proc.Spec{Args: []string{"--webhook-server-port=" + hook, "--metrics-bind-address=0", "--health-probe-bind-address=" + address(t), "--enable-scheme=pytorchjob"}}
 	})
 	x.pool()
-	x.whole("kubeflow.org/v1/PyTorchJob", "training.kubeflow.org/job-name", func(name string, pods int) string {
-		role := fmt.Sprintf(`{replicas: %%d, template: %s}`, oneContainer("pytorch"))
-		return fmt.Sprintf(`
-apiVersion: kubeflow.org/v1
-kind: PyTorchJob
-metadata: {namespace: guests, name: %s}
-spec: {pytorchReplicaSpecs: {Master: %s, Worker: %s}}
-`, name, fmt.Sprintf(role, 1), fmt.Sprintf(role, pods-1))
-	})
-}
-
-// oneContainer is gangPod's template; the names of containers matter to the operators.
-func oneContainer(name string) string {
-	return `{spec: {nodeSelector: {gpuscale.io/pool: gang}, containers: [{name: ` + name + `, image: train, resources: {limits: {nvidia.com/gpu: "2"}}}]}}`
+	x.whole("pytorchjob.yaml", "kubeflow.org/v1/PyTorchJob", "training.kubeflow.org/job-name", 4)
 }
 
 // TestNeighbourTrainer: the nodes of a TrainJob, which its JobSet makes, come together or not
@@ -96,24 +65,10 @@ health: {healthProbeBindAddress: %q}
 	x.must(err)
 	x.add(string(runtime))
 	x.pool()
-	job := func(name, runtime string, pods int, more string) string {
-		return fmt.Sprintf(`
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata: {namespace: guests, name: %s}
-spec:
-  runtimeRef: {name: %s}
-  trainer: {numNodes: %d, resourcesPerNode: {requests: {nvidia.com/gpu: "2"}, limits: {nvidia.com/gpu: "2"}}}
-  podTemplateOverrides: [{targetJobs: [{name: node}], spec: {nodeSelector: {gpuscale.io/pool: gang}}}]
-  %s
-`, name, runtime, pods, more)
-	}
-	x.whole("trainer.kubeflow.org/v1alpha1/TrainJob", "jobset.sigs.k8s.io/jobset-name", func(name string, pods int) string {
-		return job(name, "torch-distributed", pods, "")
-	})
+	x.whole("trainjob.yaml", "trainer.kubeflow.org/v1alpha1/TrainJob", "jobset.sigs.k8s.io/jobset-name", 4, "RUNTIME", "torch-distributed", "SUSPEND", "false")
 	// The PodGroup of a suspended TrainJob is there. It has resources and no selector: any pool fits.
 	x.add(strings.NewReplacer("name: torch-distributed", "name: gang", "\nspec:\n  mlPolicy:", "\nspec:\n  podGroupPolicy: {coscheduling: {}}\n  mlPolicy:").Replace(string(runtime)))
-	x.add(job("suspended", "gang", 1, "suspend: true"))
+	x.add(x.text("trainjob.yaml", "NAME", "suspended", "PODS", "1", "RUNTIME", "gang", "SUSPEND", "true"))
 	x.wait("its PodGroup", func() error {
 		group := testenv.Object("scheduling.x-k8s.io/v1alpha1/PodGroup", guests, "suspended")
 		return x.Admin.Get(t.Context(), keyOf(group), group)
@@ -129,13 +84,5 @@ func TestNeighbourMPIOperator(t *testing.T) {
 	x.crds(build.MPIOperator, "manifests/base/kubeflow.org_mpijobs.yaml")
 	x.program(t, build.MPIOperator, "mpi-operator", proc.Spec{Args: []string{"--lock-namespace=" + guests}})
 	x.pool()
-	x.whole("kubeflow.org/v2beta1/MPIJob", "training.kubeflow.org/job-name", func(name string, pods int) string {
-		role := fmt.Sprintf(`{replicas: %%d, template: %s}`, oneContainer("mpi"))
-		return fmt.Sprintf(`
-apiVersion: kubeflow.org/v2beta1
-kind: MPIJob
-metadata: {namespace: guests, name: %s}
-spec: {slotsPerWorker: 2, mpiReplicaSpecs: {Launcher: %s, Worker: %s}}
-`, name, fmt.Sprintf(role, 1), fmt.Sprintf(role, pods-1))
-	})
+	x.whole("mpijob.yaml", "kubeflow.org/v2beta1/MPIJob", "training.kubeflow.org/job-name", 4)
 }

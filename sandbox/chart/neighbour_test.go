@@ -125,21 +125,6 @@ func (x *tale) nodes(ctx context.Context, pool string, want int) error {
 	return nil
 }
 
-// gpuPods makes pods that fit the pool's nodes alone.
-func (x *tale) gpuPods(pool string, gpus int, names ...string) {
-	x.t.Helper()
-	for _, name := range names {
-		x.add(fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {namespace: guests, name: %s}
-spec:
-  nodeSelector: {gpuscale.io/pool: %s}
-  containers: [{name: train, image: train, resources: {limits: {nvidia.com/gpu: "%d"}}}]
-`, name, pool, gpus))
-	}
-}
-
 func (x *tale) pod(name string) (corev1.Pod, error) {
 	var p corev1.Pod
 	err := x.Admin.Get(x.t.Context(), client.ObjectKey{Namespace: guests, Name: name}, &p)

@@ -22,18 +22,6 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-const stack = `
-apiVersion: monitoring.coreos.com/v1
-kind: Prometheus
-metadata: {namespace: guests, name: stack}
-spec:
-  replicas: 1
-  serviceMonitorSelector: {matchLabels: {release: stack}}
-  serviceMonitorNamespaceSelector: {}
-  ruleSelector: {matchLabels: {release: stack}}
-  ruleNamespaceSelector: {}
-`
-
 // TestNeighbourPrometheusOperator: the Prometheus Operator takes every monitor and every rule of
 // the chart, with the labels by which a Prometheus picks them, into that Prometheus' configuration.
 func TestNeighbourPrometheusOperator(t *testing.T) {
@@ -47,7 +35,7 @@ func TestNeighbourPrometheusOperator(t *testing.T) {
 	})
 	x.must(b.upgrade(t.Context(), "--set", "monitoring.scrape=ServiceMonitor", "--set", "monitoring.labels.release=stack",
 		"--set", "monitoring.rules.recording=true", "--set", "monitoring.rules.alerts=true"))
-	x.add(stack)
+	x.add(x.text("prometheus.yaml"))
 
 	monitors := metav1.PartialObjectMetadataList{}
 	monitors.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitorList"})

@@ -89,6 +89,17 @@ func TestManifestsOfThePages(t *testing.T) {
 	}
 }
 
+const ghostPool = `
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUNodePool
+metadata: {name: ghost}
+spec:
+  min: 0
+  max: 2
+  provider: {scale: {apiVersion: example.org/v1, kind: Herd, namespace: team, name: missing}}
+  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "64", memory: 512Gi}
+`
+
 // placeholders are what pages leave to the reader, by what is here.
 var placeholders = strings.NewReplacer("gpuscale-system", installed, "NAMESPACE", "team", "NS", "team", "NODE", "whole-1", "POOL", "whole", "POD", "embed", "NAME", "embed", "METRIC", "gpu_busy")
 

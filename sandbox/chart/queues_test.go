@@ -23,33 +23,28 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// gangPool is where the pods of queues and gangs run.
-const gangPool = `
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUNodePool
-metadata: {name: gang}
-spec:
-  min: 0
-  max: 3
-  provider: {externalGRPC: {name: kwok, nodeGroup: gang}}
-  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 2, cpu: "64", memory: 512Gi}
-  scaleDown: {idleAfter: 1s}
-`
-
-// gangPod is the template of a pod that takes a node of the pool.
-const gangPod = `{spec: {restartPolicy: Never, nodeSelector: {gpuscale.io/pool: gang}, containers: [{name: train, image: train, resources: {limits: {nvidia.com/gpu: "2"}}}]}}`
-
-// aJobSet of one job with as many pods.
-func aJobSet(name string, pods int) string {
-	return fmt.Sprintf(`
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata: {namespace: guests, name: %s}
-spec:
-  replicatedJobs:
-  - name: workers
-    template: {spec: {parallelism: %[2]d, completions: %[2]d, backoffLimit: 0, template: %[3]s}}
-`, name, pods, gangPod)
+// whole waits until a gang of four pods that fits nowhere has its pods and no node, ends it, and
+// waits until one of two pods runs on two nodes: kube-scheduler binds pods one by one, and would
+// give these the others' nodes. File is the gang's manifest, kind and label its object's and its
+// pods'; as many of the large one are made at least.
+func (x *tale) whole(file, kind, label string, made int, words ...string) {
+	x.t.Helper()
+	large := fmt.Sprintf("%s=large", label)
+	x.add(x.text(file, append(words, "NAME", "large", "PODS", "4", "WORKERS", "3")...))
+	x.wait("pods of a gang that fits nowhere", func() error {
+		n, all, err := x.phases(large, corev1.PodPending)
+		if err == nil && (n < made || n != all) {
+			err = fmt.Errorf("%d of %d pods are pending, want %d", n, all, made)
+		}
+		return err
+	})
+	x.reconciled()
+	x.must(x.nodes(x.t.Context(), "gang", 0))
+	x.must(x.Delete(x.t.Context(), testenv.Object(kind, guests, "large")))
+	x.wait("the end of its pods", func() error { return x.count(large, 0, corev1.PodPending) })
+	x.add(x.text(file, append(words, "NAME", "train", "PODS", "2", "WORKERS", "1")...))
+	x.wait("a gang that fits", func() error { return x.count(label+"=train", 2, corev1.PodRunning) })
+	x.must(x.nodes(x.t.Context(), "gang", 2))
 }
 
 // TestNeighbourJobSet: the pods of a JobSet get their nodes together, or none.
@@ -57,67 +52,16 @@ func TestNeighbourJobSet(t *testing.T) {
 	x, _ := begin(t)
 	x.manifests(build.JobSet, "jobset", "jobset-webhook-service")
 	x.pool()
-	x.whole("jobset.x-k8s.io/v1alpha2/JobSet", "jobset.sigs.k8s.io/jobset-name", aJobSet)
+	x.whole("jobset.yaml", "jobset.x-k8s.io/v1alpha2/JobSet", "jobset.sigs.k8s.io/jobset-name", 4)
 }
 
 // TestNeighbourLeaderWorkerSet: the leader and the workers of a group get their nodes
-// together.
+// together. The workers are made after their leader.
 func TestNeighbourLeaderWorkerSet(t *testing.T) {
 	x, _ := begin(t)
 	x.manifests(build.LeaderWorkerSet, "cmd", "lws-webhook-service")
 	x.pool()
-	group := func(name string, size int) string {
-		return fmt.Sprintf(`
-apiVersion: leaderworkerset.x-k8s.io/v1
-kind: LeaderWorkerSet
-metadata: {namespace: guests, name: %s}
-spec:
-  replicas: 1
-  leaderWorkerTemplate: {size: %d, workerTemplate: %s}
-`, name, size, strings.Replace(gangPod, "restartPolicy: Never", "restartPolicy: Always", 1))
-	}
-	x.add(group("large", 4))
-	x.wait("the leader of a group that fits nowhere", func() error {
-		return x.atLeast("leaderworkerset.sigs.k8s.io/name=large", 1, corev1.PodPending)
-	})
-	x.reconciled()
-	x.must(x.nodes(t.Context(), "gang", 0))
-	x.must(x.Delete(t.Context(), testenv.Object("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", guests, "large")))
-	x.wait("the end of its pods", func() error { return x.count("leaderworkerset.sigs.k8s.io/name=large", 0, corev1.PodPending) })
-	x.add(group("serve", 2))
-	x.wait("a group that fits", func() error {
-		return x.count("leaderworkerset.sigs.k8s.io/name=serve", 2, corev1.PodRunning)
-	})
-	x.must(x.nodes(t.Context(), "gang", 2))
-}
-
-// kueues are the objects of an administrator: GPUs for one job.
-const kueues = `
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: gang}
-spec: {nodeLabels: {gpuscale.io/pool: gang}}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: gpus}
-spec:
-  namespaceSelector: {}
-  resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: gang, resources: [{name: nvidia.com/gpu, nominalQuota: "2"}]}]}]
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {namespace: guests, name: queue}
-spec: {clusterQueue: gpus}
-`
-
-func queued(name string) string {
-	return fmt.Sprintf(`
-apiVersion: batch/v1
-kind: Job
-metadata: {namespace: guests, name: %s, labels: {kueue.x-k8s.io/queue-name: queue}}
-spec: {template: %s}
-`, name, gangPod)
+	x.whole("leaderworkerset.yaml", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "leaderworkerset.sigs.k8s.io/name", 1)
 }
 
 // TestNeighbourKueue: a job whose quota Kueue has reserved gets a node, one that waits
@@ -126,10 +70,10 @@ func TestNeighbourKueue(t *testing.T) {
 	x, b := begin(t)
 	x.manifests(build.Kueue, "kueue", "kueue-webhook-service")
 	x.pool()
-	x.add(kueues)
-	x.add(queued("first"))
+	x.add(x.text("kueue.yaml"))
+	x.add(x.text("kueue-job.yaml", "NAME", "first"))
 	x.wait("the admitted job", func() error { return x.count("batch.kubernetes.io/job-name=first", 1, corev1.PodRunning) })
-	x.add(queued("second"))
+	x.add(x.text("kueue-job.yaml", "NAME", "second"))
 	x.wait("the second job's Workload", func() error {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "WorkloadList"})
@@ -158,7 +102,7 @@ func TestNeighbourKueue(t *testing.T) {
 func (x *tale) pool() {
 	x.t.Helper()
 	x.reinstalled(x.t, "--set", "autoscaler.config.policy.scaleDownCooldown=1s")
-	x.add(gangPool)
+	x.add(x.text("gang-pool.yaml"))
 	x.cleanup(func(ctx context.Context) error {
 		return until(ctx, "the end of the pool's nodes", func() error { return x.nodes(ctx, "gang", 0) })
 	})
@@ -169,14 +113,6 @@ func (x *tale) count(labels string, want int, phase corev1.PodPhase) error {
 	n, all, err := x.phases(labels, phase)
 	if err == nil && (n != want || all != want) {
 		err = fmt.Errorf("%d of %d pods are %s, want %d", n, all, phase, want)
-	}
-	return err
-}
-
-func (x *tale) atLeast(labels string, want int, phase corev1.PodPhase) error {
-	n, _, err := x.phases(labels, phase)
-	if err == nil && n < want {
-		err = fmt.Errorf("%d pods are %s, want %d", n, phase, want)
 	}
 	return err
 }
@@ -214,25 +150,25 @@ func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
 	group := strings.TrimSuffix(webhooks, "-webhook-service")
 	system := group + "-system"
 	x.Run(x.t, testenv.Project{Neighbour: n, Program: program, Folder: "config/default", Namespace: system, Service: webhooks}, func(hook, certs string) proc.Spec {
-		version, own := "v1alpha1", false
+		version, own := "v1alpha1", "false"
 		var args []string
 		if n.Name == build.Kueue.Name {
 			// Without certificates of its own it requires files in /etc.
-			version, own = "v1beta2", true
+			version, own = "v1beta2", "true"
 			args = append(args, "--feature-gates=VisibilityOnDemand=false")
 			x.mount(system, "kueue-webhook-server-cert", certs)
 		}
-		file := x.file("config.yaml", fmt.Sprintf(`
-apiVersion: config.%s.x-k8s.io/%s
-kind: Configuration
-leaderElection: {leaderElect: false}
-internalCertManagement: {enable: %t}
-webhook: {port: %s, certDir: %s}
-metrics: {bindAddress: "0"}
-health: {healthProbeBindAddress: "127.0.0.1:%s"}
-`, group, version, own, hook, certs, port(x.t)))
-		return proc.Spec{Args: append(args, "--config="+file)}
+		config := x.text("batch-config.yaml", "GROUP", group, "VERSION", version, "OWN", own, "PORT", hook, "CERTS", certs, "HEALTH", port(x.t))
+		return proc.Spec{Args: append(args, "--config="+x.file("config.yaml", config))}
 	})
+}
+
+// text of testdata/neighbours, with words replaced.
+func (x *tale) text(file string, words ...string) string {
+	x.t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata/neighbours", file))
+	x.must(err)
+	return strings.NewReplacer(words...).Replace(string(text))
 }
 
 // file of the text, for as long as the test lasts.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"unicode"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // TestText: the text for a healthy cluster is short, and without colour where it is
@@ -27,8 +25,11 @@ func TestText(t *testing.T) {
 func TestTextOfFaults(t *testing.T) {
 	b := start(t)
 	x := &trouble{env: b, t: t}
-	x.set(poolKind, "", "sliced", true, "spec", "freeze") // a warning
-	x.add(ghostPool)                                      // a fault
+	for _, f := range readFaults(t) {
+		if f.Name == "a pool that was frozen and forgotten" || f.Name == "a pool whose target does not exist" { // a warning and a fault
+			x.seed(f)
+		}
+	}
 	j := b.askUntil(t, func(v visit) bool { return v.Faults == 1 && v.Warnings == 1 })
 	v := b.text(t, exitFaults)
 	last := -1
@@ -56,13 +57,16 @@ func TestHostileText(t *testing.T) {
 	x := &trouble{env: b, t: t}
 	loot := filepath.Join(t.TempDir(), "loot")
 	word := "gpu_busy\x1b[2J\u202e'\";touch " + loot + ";$(touch " + loot + ")`touch " + loot + "`\n#"
-	x.change(hpaKind, "team", "embed", func(u *unstructured.Unstructured) {
-		// A name is a part of a path, which only a slash cannot be in.
-		metricOf(u)["metric"] = map[string]any{"name": strings.ReplaceAll(word, "/", "|")}
-	})
-	message, err := json.Marshal(map[string]string{"id": "1", "state": "failed", "message": word})
+	// A name is a part of a path, which only a slash cannot be in.
+	metric, err := json.Marshal(strings.ReplaceAll(word, "/", "|"))
 	x.must(err)
-	x.change("v1/Node", "", "whole-1", mark(nil, map[string]string{"gpuscale.io/mig-agent": string(message)}))
+	x.patch(`{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"namespace": "team", "name": "embed"}, "spec":
+		{"metrics": [{"type": "Pods", "pods": {"metric": {"name": ` + string(metric) + `}, "target": {"type": "AverageValue", "averageValue": "500m"}}}]}}`)
+	failed, err := json.Marshal(map[string]string{"id": "1", "state": "failed", "message": word})
+	x.must(err)
+	annotation, err := json.Marshal(string(failed))
+	x.must(err)
+	x.patch(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "whole-1", "annotations": {"gpuscale.io/mig-agent": ` + string(annotation) + `}}}`)
 	v := b.askUntil(t, func(v visit) bool { return v.Faults >= 2 })
 	for _, id := range []string{"hpa-metric-unknown", "mig-config-failed"} {
 		found := v.of(id).Findings

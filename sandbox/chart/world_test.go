@@ -21,84 +21,17 @@ import (
 // product100 is what the nodes of pool whole have.
 const product100 = "NVIDIA-H100-80GB-HBM3"
 
-// A node without GPUs, for all that needs none.
-const cpuNode = `
-apiVersion: v1
-kind: Node
-metadata:
-  name: cpu-1
-  annotations: {kwok.x-k8s.io/node: fake}
-  labels: {kubernetes.io/hostname: cpu-1, kubernetes.io/os: linux, kubernetes.io/arch: amd64}
-status:
-  capacity: {cpu: "64", memory: 256Gi, pods: "110"}
-  allocatable: {cpu: "64", memory: 256Gi, pods: "110"}
-`
-
-// normalWorld is a small cluster in order: a pool of whole GPUs and one of sliced
-// ones, a team with a quota, and a server that an HPA follows.
-const normalWorld = `
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUNodePool
-metadata: {name: whole}
-spec:
-  min: 1
-  max: 3
-  provider: {externalGRPC: {name: kwok, nodeGroup: whole}}
-  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 2, cpu: "64", memory: 512Gi}
----
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUNodePool
-metadata: {name: sliced}
-spec:
-  min: 1
-  max: 2
-  provider: {externalGRPC: {name: kwok, nodeGroup: sliced}}
-  template: {product: NVIDIA-A100-SXM4-80GB, gpus: 1, cpu: "32", memory: 256Gi}
-  mig: {actuator: mig-manager, bootLayout: [{1g.10gb: 7}]}
----
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUQuota
-metadata: {name: team}
-spec:
-  tenants: {namespaces: [team]}
-  amounts: [{model: any, guaranteed: 2, limit: 4}]
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: embed, namespace: team}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: embed}}
-  template:
-    metadata: {labels: {app: embed}}
-    spec:
-      containers:
-      - name: server
-        image: server
-        resources: {limits: {nvidia.com/gpu: "1", cpu: "1", memory: 1Gi}}
----
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata: {name: embed, namespace: team}
-spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: embed}
-  minReplicas: 1
-  maxReplicas: 2
-  metrics:
-  - type: Pods
-    pods:
-      metric: {name: gpu_busy}
-      target: {type: AverageValue, averageValue: 500m}
-`
-
-// herds is a resource with a scale subresource, which a pool may name as its maker.
-const herds = "../neighbours/testdata/herd.yaml"
-
+// populate makes them, and a resource with a scale subresource, which a pool may name as
+// its maker.
 func (b *env) populate(ctx context.Context) error {
-	if err := neighbours.Apply(ctx, b.Admin, herds); err != nil {
+	if err := neighbours.Apply(ctx, b.Admin, "../neighbours/testdata/herd.yaml"); err != nil {
 		return err
 	}
-	return errors.Join(b.Create(ctx, cpuNode), b.Create(ctx, normalWorld))
+	text, err := os.ReadFile("testdata/world.yaml")
+	if err != nil {
+		return err
+	}
+	return b.Create(ctx, string(text))
 }
 
 // settle waits until all of it runs, and then keeps doctor's report.
