@@ -15,66 +15,6 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// metalCluster is self-managed: its Machines join the cluster that has them. It needs a
-// kubeconfig.
-const metalCluster = `
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: Cluster
-metadata: {namespace: fleet, name: main}
-spec:
-  controlPlaneEndpoint: {host: 127.0.0.1, port: 6443}
-  controlPlaneRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: MetalControlPlane, name: main}
----
-apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
-kind: MetalControlPlane
-metadata: {namespace: fleet, name: main}
-spec: {version: v1.37.1}
-status: {version: v1.37.1, initialization: {controlPlaneInitialized: true}}
----
-apiVersion: v1
-kind: Secret
-metadata: {namespace: fleet, name: main-kubeconfig, labels: {cluster.x-k8s.io/cluster-name: main}}
-type: cluster.x-k8s.io/secret
-data: {value: %s}
----
-apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
-kind: MetalMachineTemplate
-metadata: {namespace: fleet, name: h100}
-spec: {template: {spec: {}}}
-`
-
-// machinePool's nodes have the pool's label from their infrastructure.
-const machinePool = `
-apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
-kind: MetalMachinePool
-metadata: {namespace: fleet, name: spot}
-spec: {nodeLabels: {gpuscale.io/pool: capi-spot}}
----
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: MachinePool
-metadata: {namespace: fleet, name: spot}
-spec:
-  clusterName: main
-  replicas: 1
-  template:
-    spec:
-      clusterName: main
-      version: v1.37.1
-      bootstrap: {dataSecretName: h100-bootstrap}
-      infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: MetalMachinePool, name: spot}
----
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUNodePool
-metadata: {name: capi-spot}
-spec:
-  min: 1
-  max: 8
-  provider:
-    scale: {apiVersion: cluster.x-k8s.io/v1beta2, kind: MachinePool, namespace: fleet, name: spot}
-  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "64", memory: 512Gi}
-  scaleDown: {idleAfter: 1m}
-`
-
 // TestNeighbourClusterAPI: docs/pools.md's MachineDeployment over Cluster API's own
 // controllers, grown, though its nodes come with the taint of uninitialized ones, and shrunk by
 // name; a MachinePool grows and keeps its nodes.
@@ -100,10 +40,10 @@ func TestNeighbourClusterAPI(t *testing.T) {
 			}
 		}
 	})
-	w.must(w.Create(t.Context(), fmt.Sprintf(metalCluster, base64.StdEncoding.EncodeToString(kubeconfig))))
+	w.apply(w.objects("metal-cluster.yaml", "KUBECONFIG", base64.StdEncoding.EncodeToString(kubeconfig))...)
 	w.growAndShrink("capi-h100", w.manifests()["capi-h100"])
 
-	w.must(w.Create(t.Context(), machinePool))
+	w.apply(w.objects("machine-pool.yaml")...)
 	w.until("the pool as it stands", w.has("capi-spot", 1))
 	for _, name := range []string{"a", "b"} {
 		w.podFor("capi-spot-"+name, "capi-spot", perNode)

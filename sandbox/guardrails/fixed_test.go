@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -356,98 +355,4 @@ func TestFixedPoolWithoutMachines(t *testing.T) {
 	r.comesTo("the condition names the label", r.saysOf("bare", "Ready", "False NoNodes: no node has the label gpuscale.io/pool=bare"))
 	r.patchNode("other-a", func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "bare" })
 	r.comesTo("labelled, it is of the pool", r.saysOf("bare", "Ready", "True AllReady"))
-}
-
-// TestFixedPoolSpec: bounds are for pools that are made, and only these need them.
-// What is refused returns what to do.
-func TestFixedPoolSpec(t *testing.T) {
-	w := newWorld(t, setup{})
-	template := map[string]any{"product": product, "gpus": int64(8), "cpu": "64", "memory": "512Gi"}
-	providers := map[string]any{"fixed": map[string]any{}, "externalGRPC": map[string]any{"name": "a", "nodeGroup": "b"}}
-	spec := func(provider string, more ...any) map[string]any {
-		out := map[string]any{"template": template, "provider": map[string]any{provider: providers[provider]}}
-		for i := 0; i < len(more); i += 2 {
-			out[more[i].(string)] = more[i+1]
-		}
-		return out
-	}
-	both := spec("fixed")
-	both["provider"] = providers
-	for name, c := range map[string]struct {
-		spec map[string]any
-		want string // of the refusal, empty for none
-	}{
-		"fixed":              {spec("fixed"), ""},
-		"fixed, zeros":       {spec("fixed", "min", int64(0), "max", int64(0)), ""}, // as programs write what is not set
-		"fixed with max":     {spec("fixed", "max", int64(2)), "leave min and max out"},
-		"fixed with min":     {spec("fixed", "min", int64(1)), "leave min and max out"},
-		"fixed with both":    {spec("fixed", "min", int64(2), "max", int64(2)), "leave min and max out"},
-		"fixed and another":  {both, "exactly one provider is needed"},
-		"made":               {spec("externalGRPC", "min", int64(0), "max", int64(2)), ""},
-		"made without min":   {spec("externalGRPC", "max", int64(2)), "min and max are needed, unless the provider is fixed"},
-		"made without max":   {spec("externalGRPC", "min", int64(2)), "min and max are needed, unless the provider is fixed"},
-		"made without both":  {spec("externalGRPC"), "min and max are needed, unless the provider is fixed"},
-		"made the wrong way": {spec("externalGRPC", "min", int64(3), "max", int64(2)), "min must not be above max"},
-	} {
-		u := &unstructured.Unstructured{Object: map[string]any{"spec": c.spec}}
-		u.SetAPIVersion(v1alpha1.GroupVersion.String())
-		u.SetKind("GPUNodePool")
-		u.SetName("bounds")
-		err := w.Admin.Create(t.Context(), u.DeepCopy(), client.DryRunAll)
-		switch {
-		case c.want == "" && err != nil:
-			t.Errorf("%s: %v", name, err)
-		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
-	}
-	// A pool changes from one to the other in one write.
-	p := w.pool("bounds", 0, 2)
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"min":null,"max":null,"provider":{"externalGRPC":null,"fixed":{}}}}`))
-	w.must(w.Admin.Patch(t.Context(), p, patch))
-	if got := w.get("bounds").Spec; got.Provider.Fixed == nil || got.Provider.ExternalGRPC != nil {
-		t.Errorf("%+v", got.Provider)
-	}
-	if err := w.Admin.Patch(t.Context(), p, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"max":3}}`))); err == nil {
-		t.Error("a fixed pool was given a maximum")
-	}
-}
-
-// TestProviderStaysDuringAnOperation: while nodes of a pool are being repartitioned or drained, neither
-// its provider nor its actuator can be changed; everything else can.
-func TestProviderStaysDuringAnOperation(t *testing.T) {
-	w := newWorld(t, setup{})
-	w.pool("busy", 0, 3, func(p *v1alpha1.GPUNodePool) { p.Spec.MIG = &v1alpha1.MIG{Actuator: "mig-manager"} })
-	operations := func(n int32) {
-		p := w.get("busy")
-		p.Status.Operations = n
-		w.must(w.Admin.Status().Update(t.Context(), p))
-	}
-	change := func(do func(*v1alpha1.GPUNodePoolSpec)) error {
-		p := w.get("busy")
-		do(&p.Spec)
-		return w.Admin.Update(t.Context(), p, client.DryRunAll)
-	}
-	provider := func(s *v1alpha1.GPUNodePoolSpec) { s.Provider.ExternalGRPC.NodeGroup += "-2" }
-	actuator := func(s *v1alpha1.GPUNodePoolSpec) { s.MIG.Actuator = "agent" }
-	without := func(s *v1alpha1.GPUNodePoolSpec) { s.MIG = nil }
-	operations(1)
-	for what, do := range map[string]func(*v1alpha1.GPUNodePoolSpec){"provider": provider, "actuator": actuator, "no MIG": without} {
-		if err := change(do); err == nil || !strings.Contains(err.Error(), "status.operations") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	for what, do := range map[string]func(*v1alpha1.GPUNodePoolSpec){
-		"max": func(s *v1alpha1.GPUNodePoolSpec) { s.Max = 2 }, "freeze": func(s *v1alpha1.GPUNodePoolSpec) { s.Freeze = true },
-	} {
-		if err := change(do); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	operations(0)
-	for what, do := range map[string]func(*v1alpha1.GPUNodePoolSpec){"provider": provider, "actuator": actuator, "no MIG": without} {
-		if err := change(do); err != nil {
-			t.Errorf("%s, with no operation: %v", what, err)
-		}
-	}
 }

@@ -67,12 +67,6 @@ func newWatching(t *testing.T) watching {
 	return n
 }
 
-// make creates the objects of a text.
-func (n watching) make(text string) {
-	n.t.Helper()
-	n.must(n.Create(n.t.Context(), text))
-}
-
 // sees waits until what is observed is as ok says.
 func (n watching) sees(what string, ok func(observe.Observation) error) {
 	n.t.Helper()
@@ -110,7 +104,7 @@ func gangs(s observe.Observation) string {
 // Volcano, installed while we watch, with objects as their documents write them.
 func TestForeign(t *testing.T) {
 	n := newWatching(t)
-	n.make(neighbourWorld)
+	n.apply(n.objects("foreign-world.yaml")...)
 	n.sees("without the neighbours nothing is to come", func(s observe.Observation) error {
 		if got := gangs(s); strings.Contains(got, "to come") {
 			return errors.New(got)
@@ -118,7 +112,7 @@ func TestForeign(t *testing.T) {
 		return nil
 	})
 	n.must(n.InstallSources(t.Context(), foreignCRDs...))
-	n.make(neighbourObjects)
+	n.apply(n.objects("foreign.yaml")...)
 	want := strings.TrimSpace(`
 2 × batch/volcano min 2, 8 GPUs of "volcano/research", to come
 1 × ml/jobset/pytorch min 2, 8 GPUs of "ml-team", exists
@@ -176,27 +170,10 @@ func (n watching) plan() {
 	})
 }
 
-// quotas: what contradicts itself is refused by the API server, and what contradicts
-// others is a condition.
+// quotas: one that contradicts others has a condition.
 func (n watching) quotas() {
 	n.t.Helper()
-	for name, c := range map[string]struct{ spec, want string }{
-		"own-parent":   {"{parent: own-parent, amounts: [{model: any}]}", "spec.parent must not be the quota itself"},
-		"limit":        {"{amounts: [{model: any, guaranteed: 3, limit: 2500m}]}", "limit must not be below guaranteed"},
-		"below-zero":   {`{amounts: [{model: any, guaranteed: "-1"}]}`, "guaranteed must not be below 0"},
-		"no-duration":  {"{reclaimIdle: 1 day, amounts: [{model: any}]}", "spec.reclaimIdle"},
-		"no-amounts":   {"{amounts: []}", "spec.amounts"},
-		"pods-nowhere": {"{tenants: {podSelector: {}}, amounts: [{model: any}]}", "podSelector needs namespaces"},
-		"twice":        {"{amounts: [{model: any}, {model: any}]}", "Duplicate value"},
-	} {
-		if err := n.Create(n.t.Context(), "apiVersion: gpuscale.io/v1alpha1\nkind: GPUQuota\nmetadata: {name: "+name+"}\nspec: "+c.spec); err == nil || !strings.Contains(err.Error(), c.want) {
-			n.t.Errorf("%s: err = %v, want %q", name, err, c.want)
-		}
-	}
-	n.make(`apiVersion: gpuscale.io/v1alpha1
-kind: GPUQuota
-metadata: {name: zz-second}
-spec: {tenants: {namespaces: [ml]}, amounts: [{guaranteed: 1}]}`)
+	n.apply(n.objects("quota-second.yaml")...)
 	s, err := n.seen.Observe(n.t.Context(), n.now())
 	n.must(err)
 	status := ledger.Statuses(s.Quotas, &s.Snapshot, s.QuotaProblems)["zz-second"]
@@ -227,25 +204,7 @@ func (n watching) flavors() {
 // refuses, whatever a GPUQuota over the same namespace admits.
 func (n watching) resourceQuotas() {
 	n.t.Helper()
-	const one = `{name: c, image: example/c, resources: {limits: {nvidia.com/gpu: "8"}}}`
-	n.make(`apiVersion: v1
-kind: Namespace
-metadata: {name: bounded}
----
-apiVersion: v1
-kind: ResourceQuota
-metadata: {namespace: bounded, name: gpus}
-spec: {hard: {requests.nvidia.com/gpu: "12"}}
----
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUQuota
-metadata: {name: bounded}
-spec: {tenants: {namespaces: [bounded]}, amounts: [{model: any, guaranteed: 50}]}
----
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata: {namespace: bounded, name: train}
-spec: {replicatedJobs: [{name: w, template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [` + one + `]}}}}}]}`)
+	n.apply(n.objects("bounded.yaml")...)
 	tenants := func(want string) {
 		n.t.Helper()
 		n.sees(want, func(s observe.Observation) error {
@@ -265,9 +224,7 @@ spec: {replicatedJobs: [{name: w, template: {spec: {parallelism: 2, completions:
 	const full = "resourcequota/bounded/gpus/no-more/requests.nvidia.com/gpu"
 	tenants(full + " " + full) // a gang of sixteen, and twelve are allowed
 	pod := func(name string) error {
-		objects, err := neighbours.Parse([]byte("apiVersion: v1\nkind: Pod\nmetadata: {namespace: bounded, name: " + name + ", labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: w}}\nspec: {containers: [" + one + "]}"))
-		n.must(err)
-		return n.Admin.Create(n.t.Context(), objects[0])
+		return n.Admin.Create(n.t.Context(), n.objects("bounded-pod.yaml", "NAME", name)[0])
 	}
 	// What a quota has not counted yet it refuses, too, and our ledger reports both.
 	n.await("the quota is counted, and a pod is made", func() error { return pod("a") })

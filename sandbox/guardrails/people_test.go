@@ -18,30 +18,6 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-const explainedPool = `
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUNodePool
-metadata: {name: l40s}
-spec:
-  min: 0
-  max: 1
-  pricePerHour: "2"
-  provider: {externalGRPC: {name: kwok, nodeGroup: l40s}}
-  template: {product: L40S, gpus: 1, cpu: "32", memory: 256Gi}
-`
-
-const explainedPod = `
-apiVersion: v1
-kind: Pod
-metadata: {name: %s, namespace: %s}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - name: main
-    image: none
-    resources: {requests: {cpu: "1", nvidia.com/gpu: "1"}, limits: {nvidia.com/gpu: "1"}}
-`
-
 // run returns what a program prints.
 func (w *world) run(program string, args ...string) string {
 	w.t.Helper()
@@ -120,8 +96,8 @@ func TestUsersSeeDecisions(t *testing.T) {
 		}
 	})
 
-	w.must(w.Create(t.Context(), explainedPool))
-	w.must(w.Create(t.Context(), fmt.Sprintf(explainedPod, "first", w.namespace())))
+	w.apply(w.objects("explained-pool.yaml")...)
+	w.apply(w.objects("explained-pod.yaml", "NAME", "first", "TENANT", w.namespace())...)
 	w.awaitEvent("first", "TriggeredScaleUp")
 	described := w.kube("describe", "pod", "first")
 	if lacksAny(described, []string{"l40s 0→1, NoFreeSlice: " + w.namespace() + "/first requests a GPU", "a new node of l40s", "gpuscale-autoscaler"}) || strings.Contains(described, "WaitUpcomingNode") {
@@ -129,7 +105,7 @@ func TestUsersSeeDecisions(t *testing.T) {
 	}
 	w.isRunning("first")
 
-	w.must(w.Create(t.Context(), fmt.Sprintf(explainedPod, "second", w.namespace())))
+	w.apply(w.objects("explained-pod.yaml", "NAME", "second", "TENANT", w.namespace())...)
 	w.awaitEvent("second", "PoolAtMax")
 	if described = w.kube("describe", "pod", "second"); lacksAny(described, []string{"Warning  PoolAtMax", "l40s has 1 of 1 nodes. Raise the pool's max"}) {
 		t.Errorf("the other pod's owner reads:\n%s", described)

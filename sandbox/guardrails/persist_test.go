@@ -2,14 +2,12 @@ package guardrails
 
 import (
 	"context"
+	"errors"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // TestStateIsWrittenFirst: while the API server accepts no status of a pool, no node
@@ -35,39 +33,28 @@ func TestStateIsWrittenFirst(t *testing.T) {
 	w.until("once it is safe, it is done", w.has("h100", 2))
 }
 
-const policyName = "no-status"
-
 // refuseStatuses has the API server refuse the autoscaler's writes to the status of
 // pools.
 func (w *world) refuseStatuses() {
 	w.t.Helper()
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: policyName},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: ptr.To(admissionv1.Fail),
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Update},
-				Rule:       admissionv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"gpunodepools/status"}},
-			}}}},
-			Validations: []admissionv1.Validation{{Expression: "request.userInfo.username != '" + autoscalerUser + "'", Message: "no status today"}},
-		},
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: policyName},
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policyName, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-	}
-	w.must(w.Admin.Create(w.t.Context(), policy))
-	w.must(w.Admin.Create(w.t.Context(), binding))
+	policies := w.objects("no-status.yaml")
+	w.apply(policies...)
 	w.t.Cleanup(func() {
-		_ = w.Admin.Delete(context.Background(), policy)
-		_ = w.Admin.Delete(context.Background(), binding)
+		for _, o := range policies {
+			_ = w.Admin.Delete(context.Background(), o)
+		}
 	})
-	w.await("the policy holds", func() error { return not(w.touchStatus(), "statuses are still taken") })
+	w.await("the policy holds", func() error {
+		if w.touchStatus() == nil {
+			return errors.New("statuses are still taken")
+		}
+		return nil
+	})
 }
 
 func (w *world) allowStatuses() {
 	w.t.Helper()
-	w.must(w.Admin.Delete(w.t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policyName}}))
+	w.must(w.Admin.Delete(w.t.Context(), testenv.Object("admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding", "", "no-status")))
 	w.await("the policy has gone", w.touchStatus)
 }
 
@@ -78,15 +65,3 @@ func (w *world) touchStatus() error {
 	pool.Status.Message += "."
 	return w.ours.Status().Patch(w.t.Context(), pool, client.MergeFrom(before))
 }
-
-// not inverts a check that has to fail.
-func not(err error, else_ string) error {
-	if err != nil {
-		return nil
-	}
-	return errString(else_)
-}
-
-type errString string
-
-func (e errString) Error() string { return string(e) }

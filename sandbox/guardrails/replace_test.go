@@ -3,7 +3,6 @@ package guardrails
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,44 +53,16 @@ func TestReplaceByWhatMakesNodes(t *testing.T) {
 		"Cluster-API": {
 			neighbours.ClusterAPI(), func(w *world) func(context.Context) error {
 				return (&neighbours.Machines{Client: w.Admin, Nodes: fakeNodes()}).Run
-			}, neighbours.ClusterAPIKinds(), `
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: MachineDeployment
-metadata: {name: h100, namespace: NAMESPACE}
-spec:
-  clusterName: main
-  replicas: 2
-  selector: {matchLabels: {cluster.x-k8s.io/deployment-name: h100}}
-  template:
-    metadata: {labels: {cluster.x-k8s.io/deployment-name: h100, gpuscale.io/pool: h100}}
-    spec:
-      clusterName: main
-      bootstrap: {dataSecretName: h100}
-      infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: MetalMachineTemplate, name: h100}
-`},
+			}, neighbours.ClusterAPIKinds(), "replaced-machines.yaml"},
 		"Karpenter": {
 			neighbours.Karpenter(), func(w *world) func(context.Context) error {
 				return (&neighbours.Claims{Client: w.Admin, Nodes: fakeNodes()}).Run
-			}, neighbours.KarpenterKinds(), `
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: h100}
-spec:
-  replicas: 2
-  limits: {nodes: "2"}
-  template:
-    metadata: {labels: {gpuscale.io/pool: h100}}
-    spec:
-      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: gpu}
-      requirements: []
-`},
+			}, neighbours.KarpenterKinds(), "replaced-nodepool.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, setup{})
 			w.must(w.InstallSources(t.Context(), c.source))
-			objects, err := neighbours.Parse([]byte(strings.ReplaceAll(c.target, "NAMESPACE", w.namespace())))
-			w.must(err)
-			target := objects[0]
+			target := w.objects(c.target, "TENANT", w.namespace())[0]
 			w.must(w.Admin.Create(t.Context(), target))
 			w.play(c.play(w), c.kinds...)
 			w.pool("h100", 0, 4, func(p *v1alpha1.GPUNodePool) {

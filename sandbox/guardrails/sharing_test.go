@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,19 +36,4 @@ func TestDividedGPUs(t *testing.T) {
 		return w.Admin.Update(t.Context(), d)
 	})
 	w.until("empty nodes go", w.goesOn("qgpu", 0))
-
-	for name, sharing := range map[string]v1alpha1.GPUSharing{
-		"replicas are missing":      {},
-		"of MPS too":                {Strategy: "mps"},
-		"replicas of another":       {Strategy: "qgpu", Replicas: 4},
-		"a renamed resource of one": {Strategy: "hami", RenameByDefault: true},
-		"an unknown strategy":       {Strategy: "slicing", Replicas: 4},
-	} {
-		var p v1alpha1.GPUNodePool
-		w.must(w.Admin.Get(t.Context(), client.ObjectKey{Name: "qgpu"}, &p))
-		p.Spec.Template.Sharing = &sharing
-		if err := w.Admin.Update(t.Context(), &p, client.DryRunAll); !apierrors.IsInvalid(err) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -36,6 +38,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -118,6 +121,24 @@ func (l learner) Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.N
 		return p.Learn(pool, target, nodes)
 	}
 	return pools.Learned{}
+}
+
+// objects of a file of testdata/objects, with words replaced.
+func (w *world) objects(file string, words ...string) []*unstructured.Unstructured {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata/objects", file))
+	w.must(err)
+	objects, err := neighbours.Parse([]byte(strings.NewReplacer(words...).Replace(string(text))))
+	w.must(err)
+	return objects
+}
+
+// apply makes objects; those that are there stay.
+func (w *world) apply(objects ...*unstructured.Unstructured) {
+	w.t.Helper()
+	for _, o := range objects {
+		w.must(client.IgnoreAlreadyExists(w.CreateObject(w.t.Context(), o)))
+	}
 }
 
 func (w *world) must(err error) {
