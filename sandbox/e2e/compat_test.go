@@ -11,21 +11,21 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -85,50 +85,15 @@ scrape_configs:
 	return b
 }
 
-// objects that the page's labels name. The pods stay pending: what counts is
-// that they are there.
+// objects that the page's labels name.
 func (b *compatEnv) objects(t *testing.T) {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(b.cluster.RESTConfig())
+	api, err := client.New(b.cluster.RESTConfig(), client.Options{})
+	if err == nil {
+		err = neighbours.Apply(t.Context(), api, "testdata/compat-objects.yaml")
+	}
 	if err != nil {
 		t.Fatal(err)
-	}
-	ctx, create, one := t.Context(), metav1.CreateOptions{}, int32(0)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, node := range []string{"node-a", "node-b"} {
-		_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{Unschedulable: true}}, create)
-		must(err)
-	}
-	for ns, pods := range map[string][]string{"shop": {"web-1", "web-2"}, "bank": {"web-1", "web-3"}, "void": nil} {
-		_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, create)
-		must(err)
-		await.For(t, testenv.Patience, "the account of namespace "+ns, func() error {
-			_, err := client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
-			return err
-		})
-		labels := map[string]string{"app": "web"}
-		spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/web"}}}
-		for _, pod := range pods {
-			_, err := client.CoreV1().Pods(ns).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod, Labels: labels}, Spec: spec}, create)
-			must(err)
-		}
-		_, err = client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: "front"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
-		}, create)
-		must(err)
-		_, err = client.AppsV1().Deployments(ns).Create(ctx, &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Name: "web"},
-			Spec: appsv1.DeploymentSpec{
-				Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "none"}},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "none"}}, Spec: spec},
-			},
-		}, create)
-		must(err)
 	}
 }
 
@@ -368,4 +333,17 @@ func (b *compatEnv) listed(t *testing.T, address, group string) map[string]bool 
 		names[fmt.Sprintf("%s namespaced=%t", r.Name, r.Namespaced)] = true
 	}
 	return names
+}
+
+// servePage is testdata/compat.prom.
+func servePage(w http.ResponseWriter, _ *http.Request) {
+	page, err := os.ReadFile("testdata/compat.prom")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	now := time.Now()
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	words := strings.NewReplacer("OLD", strconv.FormatInt(now.Add(-3*time.Minute).UnixMilli(), 10), "GROWN", fmt.Sprintf("%.3f", float64(now.UnixMilli()%1e9)/100))
+	_, _ = words.WriteString(w, string(page))
 }

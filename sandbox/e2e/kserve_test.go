@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,18 +69,7 @@ func TestKServeRecipe(t *testing.T) {
 		}
 	}
 
-	yes, n, labels := true, int32(2), map[string]string{"app": "isvc.llama-predictor"}
-	owner := metav1.OwnerReference{APIVersion: service.GetAPIVersion(), Kind: service.GetKind(), Name: service.GetName(), UID: service.GetUID(), Controller: &yes}
-	for _, name := range []string{"llama-predictor", "llama-transformer", "other-predictor"} {
-		d := &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: name, OwnerReferences: []metav1.OwnerReference{owner}},
-			Spec: appsv1.DeploymentSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kserve-container", Image: "sandbox.invalid/server"}}},
-			}},
-		}
-		if name == "other-predictor" {
-			d.OwnerReferences = nil
-		}
+	for _, d := range kserveObjects(t, "OWNER", string(service.GetUID()))[1:] {
 		if err := api.Create(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
@@ -145,17 +133,23 @@ func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.Hori
 	if !found || !typed || !fenced || !closed {
 		t.Fatal("docs/hpa.md has no recipe for KServe of an annotation and an HPA")
 	}
-	service := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
-		"metadata": map[string]any{"namespace": "models", "name": "llama", "annotations": map[string]any{key: value}},
-		"spec": map[string]any{"predictor": map[string]any{"model": map[string]any{
-			"modelFormat": map[string]any{"name": "huggingface"}, "storageUri": "hf://meta-llama/Llama-3.1-8B-Instruct",
-			"resources": map[string]any{"limits": map[string]any{"nvidia.com/gpu": "1"}},
-		}}},
-	}}
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := yaml.UnmarshalStrict([]byte(manifest), hpa); err != nil {
 		t.Fatal(err)
 	}
-	return service, hpa
+	return kserveObjects(t, "ANNOTATION", key, "VALUE", value)[0], hpa
+}
+
+// kserveObjects are those of testdata/kserve.yaml, with words replaced.
+func kserveObjects(t *testing.T, words ...string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile("testdata/kserve.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := neighbours.Parse([]byte(strings.NewReplacer(words...).Replace(string(text))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
 }
