@@ -4,10 +4,8 @@ package node_test
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -20,111 +18,16 @@ import (
 // operator is the namespace of NVIDIA's components.
 const operator = "gpu-operator"
 
-// component is a DaemonSet of the GPU Operator's, with NVIDIA's program over the fake
-// driver. Its nodes are chosen by the Operator's label, which mig-manager changes.
-type component struct {
-	app, program string
-	deploy       string // nvidia.com/gpu.deploy.<deploy>; empty: on all nodes
-	args         string
-	env          map[string]string
-	mounts       map[string]string // the node's folders by the container's
-	configMap    string            // mounted at /config
-}
-
-var devicePlugin = component{
-	app: "nvidia-device-plugin-daemonset", program: "nvidia-device-plugin", args: "--mig-strategy=mixed",
-	mounts: map[string]string{"/var/lib/kubelet/device-plugins": "/var/lib/kubelet/device-plugins"},
-}
-
 // features is the folder in which GPU feature discovery leaves its labels for NFD.
 const features = "/etc/kubernetes/node-feature-discovery/features.d"
 
-var featureDiscovery = component{
-	app: "gpu-feature-discovery", program: "gpu-feature-discovery",
-	args: "--mig-strategy=mixed --use-node-feature-api=false --sleep-interval=1s --output-file=" + features + "/gfd", mounts: map[string]string{features: features},
-}
+// anyNode and deployed are where a component of NVIDIA's runs: everywhere, or where the GPU
+// Operator's label has it.
+const anyNode = "{}"
 
-// deployed is the component where the GPU Operator's label has it.
-func (p component) deployed(label string) component {
-	p.deploy = label
-	return p
+func deployed(component string) string {
+	return fmt.Sprintf(`{nvidia.com/gpu.deploy.%s: "true"}`, component)
 }
-
-// manifest: a container has a /proc of its own, in which the driver's folder is no file
-// of the node, so the machine's files are mounted inside.
-func (p component) manifest() string {
-	selector := ""
-	if p.deploy != "" {
-		selector = fmt.Sprintf("nodeSelector: {nvidia.com/gpu.deploy.%s: \"true\"}", p.deploy)
-	}
-	var env, mounts, volumes strings.Builder
-	for _, k := range slices.Sorted(maps.Keys(p.env)) {
-		fmt.Fprintf(&env, ", {name: %s, value: %q}", k, p.env[k])
-	}
-	for i, to := range slices.Sorted(maps.Keys(p.mounts)) {
-		fmt.Fprintf(&mounts, "        - {name: mount-%d, mountPath: %s}\n", i, to)
-		fmt.Fprintf(&volumes, "      - {name: mount-%d, hostPath: {path: %s, type: DirectoryOrCreate}}\n", i, p.mounts[to])
-	}
-	if p.configMap != "" {
-		mounts.WriteString("        - {name: config, mountPath: /config}\n")
-		fmt.Fprintf(&volumes, "      - {name: config, configMap: {name: %s}}\n", p.configMap)
-	}
-	return fmt.Sprintf(`
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {namespace: gpu-operator, name: %[1]s}
-spec:
-  selector: {matchLabels: {app: %[1]s}}
-  template:
-    metadata: {labels: {app: %[1]s}}
-    spec:
-      %[2]s
-      serviceAccountName: nvidia
-      terminationGracePeriodSeconds: 2
-      tolerations: [{operator: Exists}]
-      containers:
-      - name: main
-        image: %[3]s:trial
-        command: [/bin/sh, /host/machine/start, /host/machine, /program%[4]s]
-        env: [{name: PATH, value: "/bin:/usr/bin"}, {name: LD_LIBRARY_PATH, value: /host/nvml}, {name: FAKENVML_STATE, value: /host/machine/state}, {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}%[5]s]
-        securityContext: {privileged: true}
-        volumeMounts:
-        - {name: machine, mountPath: /host/machine}
-        - {name: nvml, mountPath: /host/nvml}
-%[6]s      volumes:
-      - {name: machine, hostPath: {path: /opt/machine}}
-      - {name: nvml, hostPath: {path: /opt/nvml}}
-%[7]s`, p.app, selector, p.program, words(p.args), env.String(), mounts.String(), volumes.String())
-}
-
-func words(args string) string {
-	var out strings.Builder
-	for _, a := range strings.Fields(args) {
-		fmt.Fprintf(&out, ", %q", a)
-	}
-	return out.String()
-}
-
-// account of NVIDIA's components.
-const account = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {namespace: gpu-operator, name: nvidia}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: nvidia}
-rules:
-- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, update, patch]}
-- {apiGroups: [""], resources: [pods], verbs: [get, list, watch, delete, deletecollection]}
-- {apiGroups: [apps], resources: [daemonsets], verbs: [get, list, watch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: nvidia}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: nvidia}
-subjects: [{kind: ServiceAccount, namespace: gpu-operator, name: nvidia}]
-`
 
 // Layouts of machine; whole is a GPU that is not in MIG mode.
 const (
@@ -153,6 +56,7 @@ func (c *installation) machine(layouts ...string) fakenvml.State {
 	c.must(s.Write(filepath.Join(c.state, "state")))
 	c.must(s.WriteFiles(c.state))
 	c.must(os.WriteFile(filepath.Join(c.state, "start"), []byte(fakenvml.OnMachine), 0o644))
+	c.must(os.WriteFile(filepath.Join(c.state, "plugin.yaml"), []byte("version: v1\n"), 0o644))
 	return s
 }
 
@@ -165,7 +69,7 @@ func (c *installation) startGPUNode(o node.Options) {
 	c.startNode(o)
 	nvidia, err := build.NVIDIA(c.Context(), build.Options{Out: os.Stderr})
 	c.must(err)
-	for _, program := range []string{devicePlugin.program, featureDiscovery.program, "nvidia-mig-manager"} {
+	for _, program := range []string{"nvidia-device-plugin", "gpu-feature-discovery", "nvidia-mig-manager"} {
 		i, err := image.Program(program+":trial", filepath.Join(nvidia, program))
 		c.must(err)
 		// mig-manager runs it.
@@ -184,7 +88,7 @@ func (c *installation) startGPUNode(o node.Options) {
 	probe, err := image.Program("gpuscale-probe:1", filepath.Join(programs.Programs, "probe"))
 	c.must(err)
 	c.must(c.node.Load(c.Context(), probe))
-	c.must(c.env.Create(c.Context(), account))
+	c.create("nvidia-account.yaml")
 }
 
 // allocated are the devices that the kubelet has allocated to a pod, without the

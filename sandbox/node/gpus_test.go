@@ -18,48 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/sandbox/node"
 	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
-
-// embedding is a server on whole GPUs with its HPA, and a pod on a MIG device.
-const embedding = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {namespace: gpuscale, name: embed}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: embed}}
-  template:
-    metadata: {labels: {app: embed}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers: [{name: server, image: "gpuscale-probe:1", args: [serve, ":8080"], resources: {limits: {nvidia.com/gpu: "1"}}}]
----
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata: {namespace: gpuscale, name: embed}
-spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: embed}
-  minReplicas: 1
-  maxReplicas: 2
-  metrics: [{type: Pods, pods: {metric: {name: gpu_busy}, target: {type: AverageValue, averageValue: 500m}}}]
----
-apiVersion: v1
-kind: Pod
-metadata: {namespace: gpuscale, name: slice}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers: [{name: server, image: "gpuscale-probe:1", args: [serve, ":8080"], resources: {limits: {nvidia.com/mig-1g.10gb: "1"}}}]
-`
-
-// sharing is the device plugin's file: each whole GPU is two.
-const sharing = `version: v1
-sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}
-`
 
 // TestGPUs: NVIDIA's device plugin and feature discovery run as DaemonSets; the kubelet
 // allocates whole GPUs, MIG devices and time-sliced GPUs, the exporter attributes them,
@@ -73,13 +36,11 @@ func TestGPUs(t *testing.T) {
 		state.GPUs[i].Values = map[string]string{"util": "20 10"}
 	}
 	c.must(state.Write(filepath.Join(c.state, "state")))
-	c.must(os.WriteFile(filepath.Join(c.state, "plugin.yaml"), []byte("version: v1\n"), 0o644))
 	c.startGPUNode(node.Options{Labels: map[string]string{"nvidia.com/gpu.present": "true"}})
 	c.load("exporter", "adapter")
 	defer c.tells("-n gpu-operator describe pods", "-n gpu-operator logs daemonset/gpu-feature-discovery", "-n gpu-operator logs daemonset/nvidia-device-plugin-daemonset", "get pods -o wide", "get events")
-	plugin := devicePlugin
-	plugin.args += " --config-file=/host/machine/plugin.yaml"
-	c.must(c.env.Create(t.Context(), plugin.manifest()+"---"+featureDiscovery.manifest()))
+	c.create("device-plugin.yaml", "SELECTOR", anyNode)
+	c.create("gpu-feature-discovery.yaml", "SELECTOR", anyNode)
 	c.discovered(map[string]string{
 		"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "3", "nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-1g.10gb.count": "1",
 	})
@@ -91,7 +52,8 @@ adapter: {enabled: true, config: {interval: 1s, maxAge: 15s}}
 	c.install()
 	c.scrape()
 	c.offers(map[string]string{"nvidia.com/gpu": "2", "nvidia.com/mig-3g.40gb": "1", "nvidia.com/mig-1g.10gb": "1"})
-	c.must(c.env.Create(t.Context(), embedding))
+	c.create("embedding.yaml")
+	c.create("slice.yaml", "NAME", "slice", "RESOURCE", "nvidia.com/mig-1g.10gb")
 	c.podReady("slice")
 	t.Run("a MIG device is attributed", c.with(func() { c.attributed("slice", state) }))
 	first := c.embedders(1)
@@ -106,11 +68,11 @@ adapter: {enabled: true, config: {interval: 1s, maxAge: 15s}}
 		}
 	}))
 	t.Run("time-sliced GPUs are attributed", c.with(func() {
-		c.must(os.WriteFile(filepath.Join(c.state, "plugin.yaml"), []byte(sharing), 0o644))
-		c.restarted(plugin.app)
+		c.must(os.WriteFile(filepath.Join(c.state, "plugin.yaml"), []byte(c.text("sharing.yaml")), 0o644))
+		c.restarted("nvidia-device-plugin-daemonset")
 		c.offers(map[string]string{"nvidia.com/gpu": "4", "nvidia.com/mig-3g.40gb": "1", "nvidia.com/mig-1g.10gb": "1"})
 		for _, name := range []string{"third", "fourth"} {
-			c.must(c.env.Create(c.Context(), strings.NewReplacer("slice", name, "mig-1g.10gb", "gpu").Replace(embedding[strings.LastIndex(embedding, "---")+3:])))
+			c.create("slice.yaml", "NAME", name, "RESOURCE", "nvidia.com/gpu")
 			c.podReady(name)
 		}
 		on := map[string]int{}
@@ -264,11 +226,7 @@ func (c *installation) restarted(app string) {
 func (c *installation) upgraded() {
 	before := c.embedders(2)
 	first := c.the("adapter").Name
-	release := chart.Release{Name: "gpuscale", Namespace: installed, Args: []string{"--wait", "--timeout", "2m", "--set", "adapter.podAnnotations.upgraded=yes", "--set", "exporter.podAnnotations.upgraded=yes"}, Values: `
-image: {tag: trial, pullPolicy: Never}
-prometheus: {url: ` + c.url + `}
-` + c.values}
-	if err := c.helm.Install(c.Context(), release); err != nil {
+	if err := c.tryInstall("--set", "adapter.podAnnotations.upgraded=yes", "--set", "exporter.podAnnotations.upgraded=yes"); err != nil {
 		c.Fatalf("%v\n%s", err, c.describe())
 	}
 	c.await("new pods", func() error {

@@ -17,29 +17,6 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
 )
 
-const rack = `
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUNodePool
-metadata: {name: rack}
-spec:
-  provider: {fixed: {}}
-  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 1, cpu: "2", memory: 16Gi}
-  mig: {actuator: agent, idleAfter: 1s}
-`
-
-const big = `
-apiVersion: v1
-kind: Pod
-metadata: {namespace: gpuscale, name: big}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: train
-    image: gpuscale-probe:1
-    args: [serve, ":8080"]
-    resources: {limits: {nvidia.com/mig-3g.40gb: "1"}}
-`
-
 // withDriver mounts the driver's library and the machine into the container of a
 // component of the chart.
 const withDriver = `
@@ -72,20 +49,13 @@ autoscaler:
   migManager: {namespace: ""}
   config: {idleInterval: 1s, prometheus: {interval: 1s, maxAge: 15s}}
 `
-	c.must(c.env.Create(t.Context(), devicePlugin.manifest()))
+	c.create("device-plugin.yaml", "SELECTOR", anyNode)
 	c.install()
 	c.scrape()
-	c.must(c.env.Create(t.Context(), rack))
+	c.create("rack.yaml", "ACTUATOR", "agent")
 	c.advertised(map[string]string{"1g.10gb": "7"})
-	c.must(c.env.Create(t.Context(), big))
-	defer func() {
-		if t.Failed() {
-			for _, args := range [][]string{{"describe", "pod", "big"}, {"get", "node", "real", "-o", "jsonpath={.metadata.annotations}"}, {"logs", "deployment/gpuscale-autoscaler"}, {"logs", "daemonset/gpuscale-agent"}, {"logs", "daemonset/gpuscale-exporter"}} {
-				out, _ := c.kubectl(args...)
-				t.Log(out)
-			}
-		}
-	}()
+	c.create("big.yaml", "NAME", "big", "RESOURCE", "nvidia.com/mig-3g.40gb")
+	defer c.tells("describe pod big", "get node real -o jsonpath={.metadata.annotations}", "logs deployment/gpuscale-autoscaler", "logs daemonset/gpuscale-agent", "logs daemonset/gpuscale-exporter")
 	c.podReady("big")
 	c.prints("serving big", "logs", "big")
 	now, err := state.Read(filepath.Join(c.state, "state"))

@@ -21,29 +21,10 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// migManager is NVIDIA's. Its host is the folder of the machine, where the D-Bus is that
-// it requires although it stops no service here.
-var migManager = component{
-	app: "nvidia-mig-manager", program: "nvidia-mig-manager", configMap: "gpuscale-mig-config",
-	env: map[string]string{"CONFIG_FILE": "/config/config.yaml", "HOST_ROOT_MOUNT": "/host/machine", "DEFAULT_GPU_CLIENTS_NAMESPACE": operator},
-}
-
 // bus is the configuration of a D-Bus daemon that lets everyone in.
 const bus = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig><type>system</type><listen>unix:path=%s</listen>
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>
-`
-
-const migConfig = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {namespace: gpu-operator, name: gpuscale-mig-config}
-data:
-  config.yaml: |
-    version: v1
-    mig-configs:
-      smalls:
-      - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}
 `
 
 // TestMIGManager: NVIDIA's mig-manager repartitions for a pod; then a change fails and
@@ -77,14 +58,15 @@ autoscaler:
   migManager: {configDelay: 10s}
   config: {idleInterval: 1s, policy: {repartitionCooldown: 1s}, prometheus: {interval: 1s, maxAge: 15s}}
 `
-	c.must(c.env.Create(t.Context(), migConfig+"---"+migManager.manifest()+"---"+
-		devicePlugin.deployed("device-plugin").manifest()+"---"+featureDiscovery.deployed("gpu-feature-discovery").manifest()))
+	c.create("mig-manager.yaml")
+	c.create("device-plugin.yaml", "SELECTOR", deployed("device-plugin"))
+	c.create("gpu-feature-discovery.yaml", "SELECTOR", deployed("gpu-feature-discovery"))
 	defer c.tells("get node real -o yaml", "logs deployment/gpuscale-autoscaler", "-n gpu-operator logs daemonset/nvidia-mig-manager", "-n gpu-operator get pods")
 	c.install()
 	c.scrape()
-	c.must(c.env.Create(t.Context(), strings.Replace(rack, "actuator: agent", "actuator: mig-manager", 1)))
+	c.create("rack.yaml", "ACTUATOR", "mig-manager")
 	c.advertised(map[string]string{"1g.10gb": "7"})
-	c.must(c.env.Create(t.Context(), big))
+	c.create("big.yaml", "NAME", "big", "RESOURCE", "nvidia.com/mig-3g.40gb")
 	// The exporter goes during the change, and comes back as another pod.
 	c.eventually("big runs", func() error { c.rescrape(); return c.ready("big") })
 
@@ -94,7 +76,7 @@ autoscaler:
 	c.must(err)
 	now.Fails = []fakenvml.Fail{{Op: "create", Code: 999, Times: 1 << 20}}
 	c.must(now.Write(filepath.Join(c.state, "state")))
-	c.must(c.env.Create(t.Context(), strings.NewReplacer("name: big", "name: huge", "mig-3g.40gb", "mig-7g.80gb").Replace(big)))
+	c.create("big.yaml", "NAME", "huge", "RESOURCE", "nvidia.com/mig-7g.80gb")
 	c.eventually("a failed change", func() error {
 		c.rescrape()
 		return c.label("nvidia.com/mig.config.state", "failed")

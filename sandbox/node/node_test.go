@@ -32,41 +32,6 @@ import (
 
 const patience = 2 * time.Minute
 
-const pods = `
-apiVersion: v1
-kind: Pod
-metadata: {name: server, namespace: trial, labels: {app: server}}
-spec:
-  terminationGracePeriodSeconds: 1
-  nodeSelector: {trial: "yes"}
-  tolerations: [{key: trial, operator: Exists}]
-  containers:
-  - name: probe
-    image: gpuscale-probe:1
-    args: [serve, ":8080"]
-    ports: [{containerPort: 8080}]
-    readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: client, namespace: trial}
-spec:
-  terminationGracePeriodSeconds: 1
-  nodeSelector: {trial: "yes"}
-  tolerations: [{key: trial, operator: Exists}]
-  containers:
-  - name: probe
-    image: gpuscale-probe:1
-    args: [serve, ":8080"]
----
-apiVersion: v1
-kind: Service
-metadata: {name: server, namespace: trial}
-spec:
-  selector: {app: server}
-  ports: [{port: 80, targetPort: 8080}]
-`
-
 // trial is a control plane with a real node.
 type trial struct {
 	*testing.T
@@ -101,9 +66,7 @@ func TestNode(t *testing.T) {
 	if err := env.Namespace(t.Context(), "trial", nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := env.Create(t.Context(), pods); err != nil {
-		t.Fatal(err)
-	}
+	s.create("pods.yaml")
 	s.podReady("client")
 	s.podReady("server")
 
@@ -246,6 +209,23 @@ func rootOf(log string) string { return strings.TrimSuffix(filepath.Dir(log), "/
 
 func (s trial) with(test func(trial)) func(*testing.T) {
 	return func(t *testing.T) { s.T = t; test(s) }
+}
+
+// text of testdata, with words replaced.
+func (s trial) text(file string, words ...string) string {
+	s.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return strings.NewReplacer(words...).Replace(string(text))
+}
+
+func (s trial) create(file string, words ...string) {
+	s.Helper()
+	if err := s.env.Create(s.Context(), s.text(file, words...)); err != nil {
+		s.Fatal(err)
+	}
 }
 
 func (s trial) pod(name string) (corev1.Pod, error) {
