@@ -1,12 +1,12 @@
 package chart_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/dashboards/sources"
@@ -77,18 +77,9 @@ func TestAlerts(t *testing.T) {
 					got, _, _ = unstructured.NestedMap(o.Object, "spec")
 				}
 			}
-			if g, w := asJSON(t, got), asJSON(t, map[string]any{"groups": groups}); g != w {
-				t.Errorf("alerts.Render has (-), the chart has (+)\n%s", difference(w, g))
+			if d := diff.Diff(map[string]any{"groups": groups}, got); d != "" {
+				t.Errorf("alerts.Render has (-), the chart has (+)\n%s", d)
 			}
 		})
 	}
-}
-
-func asJSON(t *testing.T, v any) string {
-	t.Helper()
-	text, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -1,21 +1,20 @@
 package chart_test
 
 import (
-	"context"
-	"flag"
+	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
-
-var update = flag.Bool("update", false, "write the golden files again")
 
 // release is called otherwise than the chart, so that nothing can be named by
 // accident.
@@ -145,33 +144,23 @@ func checkObject(t *testing.T, o *unstructured.Unstructured) {
 // type with what to do.
 func TestSchema(t *testing.T) {
 	h := helm(t)
-	for _, c := range []struct{ values, want string }{
-		{`{exporter: {enabld: true}}`, "enabld"},
-		{`{fullnameOverride: GPUs}`, "/fullnameOverride"},
-		{`{adapter: {replicas: none}}`, "/adapter/replicas"},
-		{`{adapter: {replicas: 0}}`, "/adapter/replicas"},
-		{`{prometheus: {url: "ftp://x"}}`, "/prometheus/url"},
-		{`{monitoring: {scrape: podmonitor}}`, "/monitoring/scrape"},
-		{`{exporter: {image: {digest: latest}}}`, "/exporter/image/digest"},
-		{`{exporter: {collectIntervalMilliseconds: 10}}`, "/exporter/collectIntervalMilliseconds"},
-		{`{adapter: {port: 443}}`, "/adapter/port"},
-		{`{prometheus: {secrets: [{name: x}]}}`, "/prometheus/secrets/0"},
-		{`{nosuch: 1}`, "nosuch"},
-		{`{adapter: {certificate: {source: secret}}}`, "adapter.certificate.secretName: needed with"},
-		{`{exporter: {hostEngine: {address: "unix:///x/y"}}}`, "exporter.hostEngine.socketDir: needed with"},
-		{`{exporter: {source: nvml, hostEngine: {address: "x:5555"}}}`, "exporter.hostEngine.address: a host engine is DCGM's"},
-		{`{monitoring: {prometheusServiceAccount: {name: x}}}`, "monitoring.prometheusServiceAccount.namespace: needed"},
-		{`{monitoring: {prometheusServiceAccount: {namespace: x}}}`, "monitoring.prometheusServiceAccount.name: needed"},
-		{`{monitoring: {rules: {alerts: true, overrides: {NoSuch: {}}}}}`, "monitoring.rules.overrides.NoSuch: there is no such alert"},
-		{`{monitoring: {rules: {alerts: true, overrides: {GpuscaleExporterDown: {fro: 1m}}}}}`, "GpuscaleExporterDown.fro: want enabled"},
-		{`{monitoring: {rules: {alerts: true, overrides: {GPUUnhealthy: {threshold: 2}}}}}`, "GPUUnhealthy.threshold: this alert has none"},
-		{`{monitoring: {rules: {alerts: true, overrides: {GpuscaleExporterDown: {severity: page}}}}}`, "GpuscaleExporterDown.severity"},
-	} {
-		t.Run(c.values, func(t *testing.T) {
+	text, err := os.ReadFile("testdata/bad.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bad []struct {
+		Values json.RawMessage
+		Says   string
+	}
+	if err := yaml.UnmarshalStrict(text, &bad); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range bad {
+		t.Run(string(c.Values), func(t *testing.T) {
 			t.Parallel()
-			_, err := h.Template(t.Context(), chart.Release{Name: release, Namespace: namespace, Values: c.values})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("want an error with %q, got: %v", c.want, err)
+			_, err := h.Template(t.Context(), releaseWith(string(c.Values)))
+			if err == nil || !strings.Contains(err.Error(), c.Says) {
+				t.Errorf("want an error with %q, got: %v", c.Says, err)
 			}
 		})
 	}
@@ -211,16 +200,6 @@ func TestToolsAreNamed(t *testing.T) {
 	t.Setenv("GPUSCALE_CACHE", t.TempDir())
 	if _, err := chart.New(t.TempDir()); err == nil || !strings.Contains(err.Error(), "make chart-tools") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestHelmTalksToNoCluster: rendering has neither the user's cluster nor files.
-func TestHelmTalksToNoCluster(t *testing.T) {
-	h := helm(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := h.Template(ctx, chart.Release{Name: release}); err == nil {
-		t.Error("an ended context renders")
 	}
 }
 

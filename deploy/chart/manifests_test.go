@@ -1,12 +1,12 @@
 package chart_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/golden"
 )
 
 // ofHelm are lines of a rendered chart that are about Helm: its labels, and from which
@@ -24,19 +24,7 @@ func TestManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := "# Rendered from deploy/chart: see deploy/chart/manifests.yaml.\n" + string(ofHelm.ReplaceAll(text, nil))
-		file := filepath.Join("..", "manifests", program+".yaml")
-		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		have, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(have) != want {
-			t.Errorf("%s is out of date (go test ./deploy/chart -run TestManifests -update)\n%s", file, difference(string(have), want))
-		}
+		golden.Equal(t, filepath.Join("..", "manifests", program+".yaml"), want)
 	}
 	if files, err := filepath.Glob("../manifests/*"); err != nil || len(files) != len(programs) {
 		t.Errorf("deploy/manifests has %q: %v", files, err)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/diff"
+
 	"github.com/gpuscale/gpuscale/deploy/chart"
 )
 
@@ -20,12 +22,12 @@ func TestPackage(t *testing.T) {
 	if err != nil || len(packages) != 1 {
 		t.Fatal(packages, err)
 	}
-	installed := func(h chart.Helm) map[string]string {
-		out := map[string]string{}
+	installed := func(h chart.Helm) map[string]any {
+		out := map[string]any{}
 		for _, o := range render(t, h, chart.Everything) {
 			switch o.GetKind() {
 			case "CustomResourceDefinition", "PrometheusRule", "ConfigMap":
-				out[id(o)] = asJSON(t, o.Object)
+				out[id(o)] = o.Object
 			}
 		}
 		return out
@@ -33,10 +35,8 @@ func TestPackage(t *testing.T) {
 	checkout := installed(h)
 	h.Chart = packages[0]
 	packed := installed(h)
-	for name, want := range checkout {
-		if packed[name] != want {
-			t.Errorf("%s differs: checkout (-), package (+)\n%s", name, difference(want, packed[name]))
-		}
+	if d := diff.Diff(checkout, packed); d != "" {
+		t.Errorf("checkout (-), package (+)\n%s", d)
 	}
 	counted := map[string]int{}
 	for name := range packed {

@@ -2,8 +2,7 @@ package chart_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/golden"
 )
 
 // rules of a ClusterRole or Role, as lines: groups resources verbs [names].
@@ -97,7 +97,7 @@ func TestRights(t *testing.T) {
 		objects := render(t, h, c.values)
 		fmt.Fprintf(&b, "# %s\n", c.name)
 		all := roles(t, objects)
-		for _, name := range sortedKeys(all) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
 			fmt.Fprintf(&b, "\n%s\n", name)
 			for _, r := range all[name] {
 				fmt.Fprintf(&b, "    %s\n", r)
@@ -105,19 +105,7 @@ func TestRights(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "\n%s\n\n", strings.Join(bindings(t, objects), "\n"))
 	}
-	golden := filepath.Join("testdata", "rights.txt")
-	if *update {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("rights have changed; read the difference, then go test ./deploy/chart -run TestRights -update\n%s", difference(string(want), b.String()))
-	}
+	golden.Equal(t, "testdata/rights.txt", b.String())
 }
 
 // TestLeastPrivilege: no program may use a right that is not listed, none may read a
@@ -203,30 +191,4 @@ func podSpec(t *testing.T, o *unstructured.Unstructured) map[string]any {
 		t.Fatalf("%s has no pods: %v", id(o), err)
 	}
 	return spec
-}
-
-func sortedKeys(m map[string][]string) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	sort.Strings(out)
-	return out
-}
-
-// difference lists lines that only one of two texts has.
-func difference(a, b string) string {
-	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
-	var out []string
-	for _, l := range as {
-		if !slices.Contains(bs, l) {
-			out = append(out, "- "+l)
-		}
-	}
-	for _, l := range bs {
-		if !slices.Contains(as, l) {
-			out = append(out, "+ "+l)
-		}
-	}
-	return strings.Join(out, "\n")
 }
