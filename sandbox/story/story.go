@@ -18,7 +18,7 @@ type Story struct {
 	Nodes     []Node        `yaml:"nodes"`
 	Replayed  int           `yaml:"replayedNodes"` // nodes of which only readings exist
 	Workloads []Workload    `yaml:"workloads"`
-	HPAs      []HPA         `yaml:"hpas"`
+	Objects   []Object      `yaml:"objects"` // made when the adapter answers: HPAs
 	Traffic   *Traffic      `yaml:"traffic"` // nil: none
 	Expect    []Expectation `yaml:"expect"`
 	Always    []Condition   `yaml:"always"`
@@ -67,23 +67,8 @@ type Workload struct {
 	Load      time.Duration `yaml:"load"` // until the model is loaded
 }
 
-// HPA on a Deployment, by Object metrics of that Deployment.
-type HPA struct {
-	Namespace string        `yaml:"namespace"`
-	Name      string        `yaml:"name"`
-	Min       int           `yaml:"min"`
-	Max       int           `yaml:"max"`
-	Metrics   []Metric      `yaml:"metrics"`
-	Up        int           `yaml:"up"` // pods it may add …
-	UpEvery   time.Duration `yaml:"upEvery"`
-	DownAfter time.Duration `yaml:"downAfter"` // stabilisation
-}
-
-// Metric an HPA follows. The HPA takes the largest of its metrics' answers.
-type Metric struct {
-	Name   string `yaml:"name"`
-	Target int    `yaml:"target"` // AverageValue: per replica
-}
+// Object is any of Kubernetes', as a manifest has it.
+type Object map[string]any
 
 // Traffic to a simulated inference server: the synthetic trace, unless the
 // sandbox is given another.
@@ -112,13 +97,6 @@ func (w *Workload) UnmarshalYAML(decode func(any) error) error {
 	type workload Workload
 	*w = Workload{Replicas: 1, Count: 1, Busy: 0.5, MemoryGiB: 1, Load: 3 * time.Second}
 	return decode((*workload)(w))
-}
-
-// UnmarshalYAML sets the defaults of an HPA.
-func (h *HPA) UnmarshalYAML(decode func(any) error) error {
-	type hpa HPA
-	*h = HPA{Min: 1, Up: 2, UpEvery: 5 * time.Second, DownAfter: 30 * time.Second}
-	return decode((*hpa)(h))
 }
 
 // UnmarshalYAML sets the defaults of the traffic.

@@ -38,7 +38,7 @@ replayedNodes: 8
 workloads:
 - {namespace: search, name: embed, replicas: 0, resource: nvidia.com/mig-1g.10gb, node: big-a}
 - {namespace: chat, name: vllm, resource: nvidia.com/mig-3g.40gb, pool: big, model: chat-13b, load: 1s}
-hpas: [{namespace: chat, name: vllm, max: 10, metrics: [{name: queue_depth, target: 8}]}]
+objects: [{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {namespace: chat, name: vllm}}]
 traffic: {namespace: chat, name: vllm, speed: 20}
 expect:
 - {name: the queue grows, all: [queue > 16, left > 0], within: 90s}
@@ -63,7 +63,7 @@ func TestParse(t *testing.T) {
 			{Namespace: "search", Name: "embed", Resource: "nvidia.com/mig-1g.10gb", Count: 1, Node: "big-a", Busy: 0.5, MemoryGiB: 1, Load: 3 * time.Second},
 			{Namespace: "chat", Name: "vllm", Replicas: 1, Resource: "nvidia.com/mig-3g.40gb", Count: 1, Pool: "big", Busy: 0.5, MemoryGiB: 1, Model: "chat-13b", Load: time.Second},
 		},
-		HPAs:    []HPA{{"chat", "vllm", 1, 10, []Metric{{"queue_depth", 8}}, 2, 5 * time.Second, 30 * time.Second}},
+		Objects: []Object{{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": map[string]any{"namespace": "chat", "name": "vllm"}}},
 		Traffic: &Traffic{"chat", "vllm", 20, 1, 1.6, 8.5, time.Hour},
 		Expect: []Expectation{
 			{"the queue grows", []Condition{{"queue", ">", 16}, {"left", ">", 0}}, 90 * time.Second},
@@ -112,9 +112,7 @@ func TestParseNamesTheProblem(t *testing.T) {
 		{"resource: nvidia.com/mig-1g.10gb", "busy: 2", `workloads[0].resource: Invalid value: "": missing`},
 		{"resource: nvidia.com/mig-1g.10gb", "resource: x, busy: 2", `workloads[0].busy: Invalid value: 2: 0 to 1`},
 		{"chat, name: vllm, resource", "search, name: embed, resource", `workloads[1].name: Invalid value: "embed": every workload has a namespace`},
-		{"chat, name: vllm, max: 10", "chat, name: llm, max: 10", `hpas[0].name: Invalid value: "llm": no such workload`},
-		{"max: 10", "max: 0", `hpas[0].max: Invalid value: 0: less than min`},
-		{"target: 8", "target: 0", `hpas[0].metrics[0]: Invalid value: "queue_depth": want a name`},
+		{"kind: HorizontalPodAutoscaler, ", "", `objects[0].kind: Invalid value: null: missing`},
 		{"chat, name: vllm, speed", "search, name: embed, speed", `traffic.name: Invalid value: "embed": no workload of this name has a model`},
 		{"speed: 20", "speed: 0", `traffic.speed: Invalid value: 0: more than 0`},
 		{"all: [queue > 16, left > 0],", "", `expect[0].all: Invalid value: null: missing`},

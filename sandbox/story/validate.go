@@ -52,14 +52,10 @@ func (s Story) Validate() field.ErrorList {
 		check(w.Resource != "", at.Child("resource"), w.Resource, "missing")
 		check(w.Busy <= 1, at.Child("busy"), w.Busy, "0 to 1")
 	}
-	for i, h := range s.HPAs {
-		at := field.NewPath("hpas").Index(i)
-		_, ok := workloads[h.Namespace+"/"+h.Name]
-		check(ok, at.Child("name"), h.Name, "no such workload")
-		check(h.Min <= h.Max, at.Child("max"), h.Max, "less than min")
-		check(len(h.Metrics) > 0, at.Child("metrics"), h.Metrics, "missing")
-		for j, m := range h.Metrics {
-			check(m.Name != "" && m.Target > 0, at.Child("metrics").Index(j), m.Name, "want a name, and a target of at least 1")
+	for i, o := range s.Objects {
+		at := field.NewPath("objects").Index(i)
+		for _, key := range []string{"apiVersion", "kind", "metadata"} {
+			check(o[key] != nil, at.Child(key), o[key], "missing")
 		}
 	}
 	if t := s.Traffic; t != nil {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,52 +122,6 @@ func deployment(w story.Workload) *appsv1.Deployment {
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
 		},
 	}
-}
-
-// hpa on Object metrics of its own Deployment.
-func hpa(h story.HPA) *autoscalingv2.HorizontalPodAutoscaler {
-	ref := autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: h.Name}
-	minimum, down, none := int32(h.Min), int32(h.DownAfter.Seconds()), int32(0)
-	return &autoscalingv2.HorizontalPodAutoscaler{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name},
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: ref, MinReplicas: &minimum, MaxReplicas: int32(h.Max),
-			Metrics: objectMetrics(ref, h.Metrics),
-			Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{
-				ScaleUp: &autoscalingv2.HPAScalingRules{
-					StabilizationWindowSeconds: &none,
-					Policies: []autoscalingv2.HPAScalingPolicy{{
-						Type: autoscalingv2.PodsScalingPolicy, Value: int32(h.Up), PeriodSeconds: int32(max(1, h.UpEvery.Seconds())),
-					}},
-				},
-				ScaleDown: &autoscalingv2.HPAScalingRules{
-					StabilizationWindowSeconds: &down,
-					Policies: []autoscalingv2.HPAScalingPolicy{{
-						Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 1,
-					}},
-				},
-			},
-		},
-	}
-}
-
-// objectMetrics are the metrics of an object, each with a target per replica.
-func objectMetrics(of autoscalingv2.CrossVersionObjectReference, metrics []story.Metric) []autoscalingv2.MetricSpec {
-	var out []autoscalingv2.MetricSpec
-	for _, m := range metrics {
-		out = append(out, autoscalingv2.MetricSpec{
-			Type: autoscalingv2.ObjectMetricSourceType,
-			Object: &autoscalingv2.ObjectMetricSource{
-				DescribedObject: of,
-				Metric:          autoscalingv2.MetricIdentifier{Name: m.Name},
-				Target: autoscalingv2.MetricTarget{
-					Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(int64(m.Target), resource.DecimalSI),
-				},
-			},
-		})
-	}
-	return out
 }
 
 // workloadOf finds the story's workload a pod belongs to.

@@ -2,10 +2,12 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -72,10 +74,18 @@ func createWorkloads(ctx context.Context, c client.Client, s story.Story) error 
 	return nil
 }
 
-// createHPAs once the adapter answers.
-func createHPAs(ctx context.Context, c client.Client, s story.Story) error {
-	for _, h := range s.HPAs {
-		if err := create(ctx, c, hpa(h)); err != nil {
+// createObjects of the story once the adapter answers.
+func createObjects(ctx context.Context, c client.Client, s story.Story) error {
+	for _, o := range s.Objects {
+		u := &unstructured.Unstructured{}
+		text, err := json.Marshal(o)
+		if err == nil {
+			err = u.UnmarshalJSON(text)
+		}
+		if err == nil {
+			err = create(ctx, c, u)
+		}
+		if err != nil {
 			return err
 		}
 	}

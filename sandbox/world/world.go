@@ -216,5 +216,5 @@ func (w *World) startPrograms(ctx, _ context.Context) error {
 	if err := w.waitReady(ctx, "the autoscaler", w.AutoscalerURL()+"/readyz"); err != nil {
 		return err
 	}
-	return createHPAs(ctx, w.client, w.opts.Story)
+	return createObjects(ctx, w.client, w.opts.Story)
 }
