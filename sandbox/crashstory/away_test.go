@@ -23,15 +23,15 @@ func TestAPIServerAway(t *testing.T) {
 	want(t, b, "waits")
 	untilStuck(t, b, "waits")
 	calls := len(r.Notes()) // by now with those that were under way
-	until(t, "30 reconciles without an API server", func(ctx context.Context) (string, error) {
+	until(t, "30 reconciles without an API server", func(ctx context.Context) error {
 		m, err := r.metrics(ctx)
 		if err != nil {
-			return "it does not answer", err
+			return err
 		}
 		if m[metric.AutoscalerReconciles.Name+`{result="ok"}`]+m[metric.AutoscalerReconciles.Name+`{result="error"}`] < 30 {
-			return "not enough", nil
+			return errors.New("not enough")
 		}
-		return "", nil
+		return nil
 	})
 	if n := len(r.Notes()); n != calls {
 		t.Errorf("%d calls while the API server was away", n-calls)
@@ -84,7 +84,7 @@ func TestLostDelete(t *testing.T) {
 	if err := b.stage.end(ctx, nsFree+"/second"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the empty node to go", func(ctx context.Context) (string, error) { return b.stage.gone(ctx, "whole-1") })
+	until(t, "the empty node to go", func(ctx context.Context) error { return b.stage.gone(ctx, "whole-1") })
 	awaitReconciles(t, b, r, settledAfter)
 	listedOnce(t, r)
 }

@@ -39,7 +39,11 @@ func TestCrashStory(t *testing.T) {
 	}
 	if *all && *update {
 		file := filepath.Join(b.Root, "docs/internals/crash-story.md")
-		if err := os.WriteFile(file, []byte(Page(golden, sorted(trials))), 0o644); err != nil {
+		page, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, []byte(Page(string(page), golden, sorted(trials))), 0o644)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -160,25 +161,28 @@ func (b *Env) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	err := awaitNone(ctx, func(context.Context) (string, error) {
+	err := await.Until(ctx, func(context.Context) error {
 		if n := len(b.view.nodeList()); n > 0 {
-			return fmt.Sprintf("%d nodes are left", n), nil
+			return fmt.Errorf("%d nodes are left", n)
 		}
 		for _, ns := range []string{nsFree, nsLender, nsBorrower} {
 			var pods corev1.PodList
-			if err := b.Admin.List(ctx, &pods, client.InNamespace(ns)); err != nil || len(pods.Items) > 0 {
-				return fmt.Sprintf("%d pods are left in %s", len(pods.Items), ns), err
+			if err := b.Admin.List(ctx, &pods, client.InNamespace(ns)); err != nil {
+				return err
+			}
+			if n := len(pods.Items); n > 0 {
+				return fmt.Errorf("%d pods are left in %s", n, ns)
 			}
 		}
 		if len(b.view.MIGConfig()) > 0 {
-			return "mig-manager's ConfigMap is left", nil
+			return errors.New("mig-manager's ConfigMap is left")
 		}
 		b.fleet.mu.Lock()
 		defer b.fleet.mu.Unlock()
 		if n := len(b.fleet.hosts); n > 0 {
-			return fmt.Sprintf("%d machines are left", n), nil
+			return fmt.Errorf("%d machines are left", n)
 		}
-		return "", nil
+		return nil
 	})
 	if err != nil {
 		return err

@@ -25,15 +25,15 @@ func TestLeaseTaken(t *testing.T) {
 	r := newTestReplica(t, b, "deposed", true)
 	begin(t, b, r)
 	awaitReconciles(t, b, r, settledAfter) // nothing is under way when the lease changes hands
-	until(t, "the lease to change hands", func(ctx context.Context) (string, error) {
+	until(t, "the lease to change hands", func(ctx context.Context) error {
 		var lease coordinationv1.Lease
 		if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "gpuscale-autoscaler"}, &lease); err != nil {
-			return "", err
+			return err
 		}
 		lease.Spec.HolderIdentity = ptr.To("another")
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = ptr.To(metav1.NowMicro()), ptr.To[int32](3600)
-		return "", b.Admin.Update(ctx, &lease) // the replica renews it meanwhile
+		return b.Admin.Update(ctx, &lease) // the replica renews it meanwhile
 	})
 	from := len(r.Notes())
 	want(t, b, "waits")
@@ -106,11 +106,11 @@ func playPaused(t *testing.T, b *Env, target Note, golden State) {
 	if err := first.start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the first to lead", func(context.Context) (string, error) {
+	until(t, "the first to lead", func(context.Context) error {
 		if len(first.Notes()) == 0 {
-			return "it has written nothing", nil
+			return errors.New("it has written nothing")
 		}
-		return "", nil
+		return nil
 	})
 	if err := second.start(); err != nil {
 		t.Fatal(err)

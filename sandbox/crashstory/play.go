@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // Reconciles that must succeed before the autoscaler counts as having seen a step,
@@ -57,7 +59,7 @@ func (b *Env) playStep(ctx context.Context, s step) error {
 	if err := s.do(b.stage, ctx); err != nil {
 		return fmt.Errorf("where %s: %w", s.name, err)
 	}
-	return awaitNone(ctx, func(ctx context.Context) (string, error) { return s.until(b.stage, ctx) })
+	return await.Until(ctx, func(ctx context.Context) error { return s.until(b.stage, ctx) })
 }
 
 // settle waits until the GPUs have been read and the leader has reconciled n times.
@@ -65,11 +67,11 @@ func (b *Env) settle(ctx context.Context, leader func() *replica, n float64) err
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the autoscaler does not go on"))
 	defer cancel()
 	asked := b.fleet.readings()
-	if err := awaitNone(ctx, func(context.Context) (string, error) {
+	if err := await.Until(ctx, func(context.Context) error {
 		if b.fleet.readings() < asked+2 { // the first may have begun before
-			return "Prometheus is not asked", nil
+			return errors.New("Prometheus is not asked")
 		}
-		return "", nil
+		return nil
 	}); err != nil {
 		return err
 	}

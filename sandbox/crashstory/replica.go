@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
@@ -228,19 +229,19 @@ func (r *replica) reconciles(ctx context.Context) (float64, error) {
 func turned(ctx context.Context, leader func() *replica, n float64) error {
 	var last *replica
 	from := 0.0
-	return awaitNone(ctx, func(ctx context.Context) (string, error) {
+	return await.Until(ctx, func(ctx context.Context) error {
 		r := leader()
 		now, err := r.reconciles(ctx)
 		if err != nil {
-			return r.name + " does not answer", err
+			return fmt.Errorf("%s does not answer: %w", r.name, err)
 		}
 		if r != last || now < from { // it has just become the leader, or started again
 			last, from = r, now
 		}
 		if now-from < n {
-			return fmt.Sprintf("%g of %g reconciles of %s have ended", now-from, n, r.name), nil
+			return fmt.Errorf("%g of %g reconciles of %s have ended", now-from, n, r.name)
 		}
-		return "", nil
+		return nil
 	})
 }
 

@@ -62,11 +62,12 @@ func Kills(clean []Note) []Trial {
 	return out
 }
 
-// Page is docs/internals/crash-story.md.
-func Page(golden State, trials []Trial) string {
+// Page is docs/internals/crash-story.md with these results: what follows the heading of the story
+// is written again.
+func Page(page string, golden State, trials []Trial) string {
 	var b strings.Builder
-	b.WriteString(pageHead)
-	b.WriteString("\n## The story\n\n")
+	head, _, _ := strings.Cut(page, storyHeading)
+	b.WriteString(head + storyHeading)
 	for _, s := range theStory() {
 		fmt.Fprintf(&b, "1. %s\n", s.name)
 	}
@@ -89,6 +90,8 @@ func Page(golden State, trials []Trial) string {
 	}
 	return b.String()
 }
+
+const storyHeading = "\n## The story\n\n"
 
 // verdicts of the trials of one call: the faults after each verdict.
 func verdicts(trials []Trial) string {
@@ -121,34 +124,3 @@ func sorted(trials []Trial) []Trial {
 	})
 	return out
 }
-
-const pageHead = `<!-- Written by "make crash-story"; do not edit. -->
-# The crash story
-
-The autoscaler is stopped at every write of one story, on a real
-control plane (kube-apiserver, kube-scheduler, kube-controller-manager; nodes are KWOK's, GPUs, mig-manager and
-Prometheus are fakes). It is a process of its own behind a proxy that identifies each write.
-
-The story is run without a fault, then once for each of its writes and each fault:
-
-| fault | what happens to the write |
-|---|---|
-| before | kill -9 before the API server gets it; the process is started again |
-| after | kill -9 after the API server has done it, before the answer; the process is started again |
-| lost | done, and the connection is closed before the answer |
-| 500 | done, and answered with 500 |
-| 409, 429 | not done, answered with that |
-
-**Passed** means that the end is the same, line by line: nodes, their taints, labels, annotations, cordons and devices; pods
-and where they run; mig-manager's configs; the pools' numbers and the planner's state. Each thing was also *done* as
-often: nodes made and deleted (by UID), GPUs repartitioned, pods evicted. Of times, only their presence is compared.
-Not compared: messages, Events, the epoch, and how many nodes the
-status counts as requested within the hour, where a request of unknown outcome counts as one. **Not met** means that the write was
-not made in that run.
-
-Calls are named by what they are; #2 is the second of its kind. Leases
-and Events are not among them. Writes that only publish (a status without the planner's state) are tried once for each kind. *every call* does the same to every call of a run at its first attempt.
-
-One run again: ` + "`go test ./sandbox/crashstory -run TestCrashStory -args -only 'create nodes mig-1 #1:after'`" + `.
-All of them, and this page: ` + "`make crash-story`" + `.
-`

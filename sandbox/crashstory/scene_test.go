@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // What the tests of single faults share: the story's pools with their first node,
@@ -26,15 +27,15 @@ func begin(t *testing.T, b *Env, r *replica) {
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the first node", func(ctx context.Context) (string, error) { return ready("mig-1")(b.stage, ctx) })
+	until(t, "the first node", func(ctx context.Context) error { return ready("mig-1")(b.stage, ctx) })
 	awaitReconciles(t, b, r, seenAfter)
 }
 
-func until(t *testing.T, what string, missing func(context.Context) (string, error)) {
+func until(t *testing.T, what string, done func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("timed out waiting for "+what))
 	defer cancel()
-	if err := awaitNone(ctx, missing); err != nil {
+	if err := await.Until(ctx, done); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -57,23 +58,23 @@ func want(t *testing.T, b *Env, name string) {
 
 func untilRunning(t *testing.T, b *Env, name string) {
 	t.Helper()
-	until(t, name+" to run", func(ctx context.Context) (string, error) { return b.stage.notRunning(ctx, nsFree+"/"+name) })
+	until(t, name+" to run", func(ctx context.Context) error { return b.stage.notRunning(ctx, nsFree+"/"+name) })
 }
 
 // untilStuck waits until the scheduler has found no node for a pod.
 func untilStuck(t *testing.T, b *Env, name string) {
 	t.Helper()
-	until(t, "the scheduler to find no node", func(ctx context.Context) (string, error) {
+	until(t, "the scheduler to find no node", func(ctx context.Context) error {
 		p, err := b.stage.pod(ctx, nsFree+"/"+name)
 		if err != nil || p == nil {
-			return "the pod is not there", err
+			return errors.Join(errors.New("the pod is not there"), err)
 		}
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
-				return "", nil
+				return nil
 			}
 		}
-		return "no condition yet", nil
+		return errors.New("no condition yet")
 	})
 }
 

@@ -40,8 +40,8 @@ const (
 type step struct {
 	name string
 	do   func(*stage, context.Context) error
-	// until returns what is still missing, empty when nothing is.
-	until func(*stage, context.Context) (string, error)
+	// until returns what is still missing.
+	until func(*stage, context.Context) error
 }
 
 // theStory in its order. Nodes are named by the provider, pods by us, and every
@@ -71,47 +71,47 @@ type stage struct {
 // ownerName of the ConfigMap in each namespace that is the pods' controller.
 const ownerName = "owner"
 
-func nothing(*stage, context.Context) error          { return nil }
-func noMore(*stage, context.Context) (string, error) { return "", nil }
+func nothing(*stage, context.Context) error { return nil }
+func noMore(*stage, context.Context) error  { return nil }
 
-func ready(name string) func(*stage, context.Context) (string, error) {
-	return func(s *stage, ctx context.Context) (string, error) {
+func ready(name string) func(*stage, context.Context) error {
+	return func(s *stage, ctx context.Context) error {
 		var n corev1.Node
 		if err := s.client.Get(ctx, client.ObjectKey{Name: name}, &n); apierrors.IsNotFound(err) {
-			return "node " + name + " is not there", nil
+			return errors.New("node " + name + " is not there")
 		} else if err != nil {
-			return "", err
+			return err
 		}
 		if len(partition.Advertised(&n)) == 0 || !testenv.NodeReady(&n) {
-			return "node " + name + " is not ready", nil
+			return errors.New("node " + name + " is not ready")
 		}
-		return "", nil
+		return nil
 	}
 }
 
 // running asks for pods "namespace/name".
-func running(keys ...string) func(*stage, context.Context) (string, error) {
-	return func(s *stage, ctx context.Context) (string, error) {
+func running(keys ...string) func(*stage, context.Context) error {
+	return func(s *stage, ctx context.Context) error {
 		for _, key := range keys {
-			if missing, err := s.notRunning(ctx, key); missing != "" || err != nil {
-				return missing, err
+			if err := s.notRunning(ctx, key); err != nil {
+				return err
 			}
 		}
-		return "", nil
+		return nil
 	}
 }
 
-func (s *stage) notRunning(ctx context.Context, key string) (string, error) {
+func (s *stage) notRunning(ctx context.Context, key string) error {
 	p, err := s.pod(ctx, key)
 	switch {
 	case err != nil:
-		return "", err
+		return err
 	case p == nil:
-		return "pod " + key + " is not there", nil
+		return errors.New("pod " + key + " is not there")
 	case p.Status.Phase != corev1.PodRunning:
-		return fmt.Sprintf("pod %s is %s", key, p.Status.Phase), nil
+		return fmt.Errorf("pod %s is %s", key, p.Status.Phase)
 	}
-	return "", nil
+	return nil
 }
 
 // pod by its key, nil where there is none.
@@ -130,31 +130,31 @@ func (s *stage) slice(ctx context.Context) error {
 }
 
 // sliced: the pod runs, and nothing of the operation is left on the node.
-func (s *stage) sliced(ctx context.Context) (string, error) {
-	if missing, err := s.notRunning(ctx, nsFree+"/slice"); missing != "" || err != nil {
-		return missing, err
+func (s *stage) sliced(ctx context.Context) error {
+	if err := s.notRunning(ctx, nsFree+"/slice"); err != nil {
+		return err
 	}
 	return s.clean(ctx)
 }
 
 // clean returns our marks on a node that should have been removed.
-func (s *stage) clean(ctx context.Context) (string, error) {
+func (s *stage) clean(ctx context.Context) error {
 	var nodes corev1.NodeList
 	if err := s.client.List(ctx, &nodes); err != nil {
-		return "", err
+		return err
 	}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		for _, a := range []string{contract.RecordAnnotation, v1alpha1.DrainAnnotation, v1alpha1.CordonAnnotation} {
 			if _, there := n.Annotations[a]; there {
-				return fmt.Sprintf("node %s still has %s", n.Name, a), nil
+				return fmt.Errorf("node %s still has %s", n.Name, a)
 			}
 		}
 		if n.Spec.Unschedulable {
-			return fmt.Sprintf("node %s is still cordoned", n.Name), nil
+			return fmt.Errorf("node %s is still cordoned", n.Name)
 		}
 	}
-	return "", nil
+	return nil
 }
 
 func (s *stage) gang(ctx context.Context) error {
@@ -190,25 +190,25 @@ func (s *stage) ungang(ctx context.Context) error {
 const gangScheduler = "gang-scheduler"
 
 // gangBound plays the gang scheduler until the gang runs.
-func (s *stage) gangBound(ctx context.Context) (string, error) {
+func (s *stage) gangBound(ctx context.Context) error {
 	for i := range 2 {
 		node := fmt.Sprintf("whole-%d", i+1)
-		if missing, err := ready(node)(s, ctx); missing != "" || err != nil {
-			return missing, errors.Join(err, s.gangPending(ctx))
+		if err := ready(node)(s, ctx); err != nil {
+			return errors.Join(err, s.gangPending(ctx))
 		}
 	}
 	for i := range 2 {
 		key := fmt.Sprintf("%s/gang-%d", nsLender, i)
 		p, err := s.pod(ctx, key)
 		if err != nil || p == nil {
-			return "pod " + key + " is not there", err
+			return errors.Join(errors.New("pod "+key+" is not there"), err)
 		}
 		if p.Spec.NodeName != "" {
 			continue
 		}
 		to := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: fmt.Sprintf("whole-%d", i+1)}}
 		if err := s.client.SubResource("binding").Create(ctx, p, to); err != nil {
-			return "pod " + key + " is not bound", err
+			return fmt.Errorf("binding pod %s: %w", key, err)
 		}
 	}
 	return running(nsLender+"/gang-0", nsLender+"/gang-1")(s, ctx)
@@ -259,29 +259,29 @@ func (s *stage) leaveLittle(ctx context.Context) error {
 		return err
 	}
 	// whole-1 has free capacity now, whole-2 has none.
-	if err := awaitNone(ctx, func(ctx context.Context) (string, error) { return s.notRunning(ctx, nsFree+"/movable") }); err != nil {
+	if err := await.Until(ctx, func(ctx context.Context) error { return s.notRunning(ctx, nsFree+"/movable") }); err != nil {
 		return err
 	}
 	return s.end(ctx, nsLender+"/gang-1")
 }
 
 // moved: the pod runs on the other node, and its own is gone.
-func (s *stage) moved(ctx context.Context) (string, error) {
+func (s *stage) moved(ctx context.Context) error {
 	p, err := s.pod(ctx, nsFree+"/movable")
 	if err != nil {
-		return "", err
+		return err
 	}
 	if p == nil {
 		// A scheduler that has not seen the cordon yet would bind it there again.
 		again := movablePod()
 		pin(again, "whole-2")
-		return "the moved pod is made again", s.create(ctx, again)
+		return errors.Join(errors.New("the moved pod is made again"), s.create(ctx, again))
 	}
 	if p.Status.Phase != corev1.PodRunning || p.Spec.NodeName != "whole-2" {
-		return fmt.Sprintf("pod movable is %s on %q", p.Status.Phase, p.Spec.NodeName), nil
+		return fmt.Errorf("pod movable is %s on %q", p.Status.Phase, p.Spec.NodeName)
 	}
-	if missing, err := s.notRunning(ctx, nsFree+"/bound"); missing != "" || err != nil {
-		return missing, err
+	if err := s.notRunning(ctx, nsFree+"/bound"); err != nil {
+		return err
 	}
 	return s.gone(ctx, "whole-1")
 }
@@ -290,25 +290,25 @@ func (s *stage) leave(ctx context.Context) error {
 	return s.end(ctx, nsFree+"/movable", nsFree+"/bound")
 }
 
-func (s *stage) empty(ctx context.Context) (string, error) {
-	if missing, err := s.gone(ctx, "whole-1", "whole-2"); missing != "" || err != nil {
-		return missing, err
+func (s *stage) empty(ctx context.Context) error {
+	if err := s.gone(ctx, "whole-1", "whole-2"); err != nil {
+		return err
 	}
 	return s.clean(ctx)
 }
 
-func (s *stage) gone(ctx context.Context, names ...string) (string, error) {
+func (s *stage) gone(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		var n corev1.Node
 		err := s.client.Get(ctx, client.ObjectKey{Name: name}, &n)
 		if err == nil {
-			return "node " + name + " is still there", nil
+			return errors.New("node " + name + " is still there")
 		}
 		if !apierrors.IsNotFound(err) {
-			return "", err
+			return err
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // create an object unless it is there.
@@ -360,15 +360,4 @@ func movablePod() *corev1.Pod { return newPod(nsFree, "movable", partition.GPURe
 
 func pin(p *corev1.Pod, node string) {
 	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
-}
-
-// awaitNone looks until nothing is missing, or ctx ends.
-func awaitNone(ctx context.Context, missing func(context.Context) (string, error)) error {
-	return await.Until(ctx, func(ctx context.Context) error {
-		now, err := missing(ctx)
-		if err == nil && now != "" {
-			err = errors.New(now)
-		}
-		return err
-	})
 }
