@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestMain makes gpuscale-sandbox a command of the scripts.
@@ -34,9 +36,7 @@ func TestUnwritableLog(t *testing.T) {
 	}
 	file := t.TempDir() + "/log"
 	log, closeLog, err := openLog(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	log.Info("written")
 	closeLog()
 	if text, _ := os.ReadFile(file); len(text) == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/dashboards/sources"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestAlerts: the chart's template has the rules of alerts.Render, with the values' changes.
@@ -48,9 +49,7 @@ func TestAlerts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			matcher := sources.Match(append([]string{"gpus-of-ours"}, c.trusted...))
 			var file map[string]any
-			if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(alerts.Render()), sources.Matcher, matcher)), &file); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, yaml.Unmarshal([]byte(strings.ReplaceAll(string(alerts.Render()), sources.Matcher, matcher)), &file))
 			var groups []any
 			for _, g := range file["groups"].([]any) {
 				group, rules := g.(map[string]any), []any{}
@@ -68,9 +67,7 @@ func TestAlerts(t *testing.T) {
 				on += ",adapter.enabled=true,autoscaler.enabled=true"
 			}
 			objects, err := h.Template(t.Context(), releaseWith(c.chart, "--set", on))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			var got any
 			for _, o := range objects {
 				if o.GetKind() == "PrometheusRule" {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
@@ -24,22 +25,16 @@ func helm(t *testing.T) chart.Helm {
 	t.Helper()
 	testall.Only(t, "helm renders the chart")
 	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h, err := chart.New(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return h
 }
 
 func render(t *testing.T, h chart.Helm, values string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := h.Template(t.Context(), chart.Release{Name: release, Namespace: namespace, Values: values})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return objects
 }
 
@@ -131,9 +126,7 @@ func checkObject(t *testing.T, o *unstructured.Unstructured) {
 	}
 	// gpuscale-system is where the example manifests are; none of the chart's may.
 	text, err := o.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// The alerts' descriptions name it as an example, in words that are theirs.
 	if o.GetKind() != "CustomResourceDefinition" && o.GetKind() != "PrometheusRule" && strings.Contains(string(text), "gpuscale-system") {
 		t.Errorf("%s names a namespace that is not installed", id(o))
@@ -145,16 +138,12 @@ func checkObject(t *testing.T, o *unstructured.Unstructured) {
 func TestSchema(t *testing.T) {
 	h := helm(t)
 	text, err := os.ReadFile("testdata/bad.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var bad []struct {
 		Values json.RawMessage
 		Says   string
 	}
-	if err := yaml.UnmarshalStrict(text, &bad); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(text, &bad))
 	for _, c := range bad {
 		t.Run(string(c.Values), func(t *testing.T) {
 			t.Parallel()
@@ -181,9 +170,7 @@ func TestNotes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := h.Run(t.Context(), releaseWith(c.values, "--dry-run=client"), "install", release, h.Chart)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			_, notes, found := strings.Cut(string(out), "\nNOTES:\n")
 			if !found || strings.Contains(notes, "<no value>") || strings.Contains(notes, "\n\n\n") {
 				t.Errorf("%s", notes)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestImageDigests: the values that a release writes from goreleaser's digests (v2.15: a
@@ -32,17 +33,11 @@ func TestImageDigests(t *testing.T) {
 	if make() == nil {
 		t.Error("values are written although no image was pushed")
 	}
-	if err := os.WriteFile(filepath.Join(dist, "digests.txt"), []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := make(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dist, "digests.txt"), []byte(lines.String()), 0o600))
+	require.NoError(t, make())
 	out, err := h.Run(t.Context(), chart.Release{Name: "demo", Values: "image: {registry: \"registry.example:5000/gpus\", tag: \"0.1.0\"}\n" + chart.Everything,
 		Args: []string{"--values", filepath.Join(dist, "gpuscale-images-0.1.0.yaml")}}, "template", "demo", h.Chart)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i, p := range programs {
 		want := `image: "registry.example:5000/gpus/gpuscale-` + p + "@sha256:" + strings.Repeat(string(rune('a'+i)), 64) + `"`
 		if !strings.Contains(string(out), want) {

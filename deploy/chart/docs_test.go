@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var (
@@ -19,9 +21,7 @@ var (
 func TestThePageRenders(t *testing.T) {
 	h := helm(t)
 	text, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	blocks := block.FindAllSubmatch(text, -1)
 	if len(blocks) < 2 {
 		t.Errorf("%d blocks", len(blocks))

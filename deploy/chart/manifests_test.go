@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // ofHelm are lines of a rendered chart that are about Helm: its labels, and from which
@@ -20,9 +21,7 @@ func TestManifests(t *testing.T) {
 	for _, program := range programs {
 		text, err := h.Run(t.Context(), chart.Release{Namespace: "gpuscale-system", Args: []string{"--values", "manifests.yaml", "--set", program + ".enabled=true"}},
 			"template", "gpuscale", h.Chart)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want := "# Rendered from deploy/chart: see deploy/chart/manifests.yaml.\n" + string(ofHelm.ReplaceAll(text, nil))
 		golden.Equal(t, filepath.Join("..", "manifests", program+".yaml"), want)
 	}

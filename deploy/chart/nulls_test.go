@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // nulled returns values in which everything that need not be there is null, and how
@@ -46,18 +47,12 @@ func TestNullIsNothing(t *testing.T) {
 				t.Fatalf("only %d values may be null", count)
 			}
 			var given map[string]any
-			if err := yaml.Unmarshal([]byte(with), &given); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, yaml.Unmarshal([]byte(with), &given))
 			over(values, given)
 			text, err := yaml.Marshal(values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			out, err := h.Run(t.Context(), chart.Release{Name: release, Namespace: namespace, Values: string(text)}, "template", release, h.Chart)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if strings.Contains(string(out), "<nil>") || strings.Contains(string(out), "<no value>") {
 				t.Error("something is written where no value was given")
 			}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestOpenShift: it assigns users itself and refuses pods that name others; a pod that
@@ -32,9 +33,7 @@ func TestOpenShift(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			objects, err := h.Template(t.Context(), releaseWith(c.values, c.args...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			users, bound := 0, map[string]bool{}
 			for _, o := range objects {
 				if role, _, _ := unstructured.NestedString(o.Object, "roleRef", "name"); role == "system:openshift:scc:privileged" {
@@ -61,9 +60,7 @@ func TestOpenShift(t *testing.T) {
 func TestNamespaceOverride(t *testing.T) {
 	h := helm(t)
 	out, err := h.Run(t.Context(), releaseWith(strings.TrimSpace(chart.Everything)+"\nnamespaceOverride: other-place\n"), "template", release, h.Chart)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n := strings.Count(string(out), namespace); n > 0 {
 		at := strings.Index(string(out), namespace)
 		t.Errorf("the release's namespace is named %d times: …%s…", n, out[max(0, at-200):at+50])
@@ -101,9 +98,7 @@ func TestEgressNamesPeers(t *testing.T) {
 // was set by.
 func TestResourcesAreMeasured(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("gpuscale", "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := regexp.MustCompile(`(?m)((?:^  #.*\n)*)^  resources:$`).FindAllStringSubmatch(string(text), -1)
 	for _, m := range all {
 		if !strings.Contains(m[1], "  # -- Measured") {

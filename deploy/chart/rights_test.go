@@ -14,15 +14,14 @@ import (
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // rules of a ClusterRole or Role, as lines: groups resources verbs [names].
 func rules(t *testing.T, o *unstructured.Unstructured) []string {
 	t.Helper()
 	var role rbacv1.ClusterRole // a Role has the same rules
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
 	var out []string
 	for _, r := range role.Rules {
 		for _, verb := range r.Verbs {
@@ -68,9 +67,7 @@ func bindings(t *testing.T, objects []*unstructured.Unstructured) []string {
 			continue
 		}
 		var b rbacv1.ClusterRoleBinding
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &b); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &b))
 		where := "everywhere"
 		if o.GetNamespace() != "" {
 			where = "in " + o.GetNamespace()

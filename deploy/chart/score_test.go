@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
@@ -28,17 +29,11 @@ var exceptions = []struct{ component, check, why string }{
 func TestKubeScore(t *testing.T) {
 	h := helm(t)
 	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tool, err := chart.Tool(root, "kube-score")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text, err := h.Run(t.Context(), chart.Release{Namespace: namespace, Values: chart.Everything}, "template", release, h.Chart)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), tool, "score", "--output-format=json", "--kubernetes-version=v1.30", "-")
 	cmd.Stdin = bytes.NewReader(text)
 	out, err := cmd.Output() // it exits 1 when it finds something
@@ -57,9 +52,7 @@ func TestKubeScore(t *testing.T) {
 			Comments []struct{ Summary, Path string }
 		}
 	}
-	if err := json.Unmarshal(out, &found); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(out, &found))
 	if len(found) < 10 {
 		t.Fatalf("it looked at %d objects", len(found))
 	}

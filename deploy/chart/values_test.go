@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // node is a part of values.schema.json.
@@ -29,26 +31,18 @@ func (n *node) nullable() bool {
 func valuesSchema(t *testing.T) *node {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("gpuscale", "values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var n node
-	if err := json.Unmarshal(raw, &n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(raw, &n))
 	return &n
 }
 
 func defaults(t *testing.T) map[string]any {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("gpuscale", "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var values map[string]any
-	if err := yaml.Unmarshal(raw, &values); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(raw, &values))
 	return values
 }
 
@@ -84,9 +78,7 @@ func TestEveryValueIsDescribed(t *testing.T) {
 		extraArgs extraEnv extraVolumes extraVolumeMounts name create annotations enabled runtimeClassName servicePort namespace configMap
 		currency storageClassName size topologySpreadConstraints labels interval labelKey labelValue`)
 	page, err := os.ReadFile(filepath.Join("gpuscale", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\| (.*) ?\\|$").FindAllStringSubmatch(string(page), -1)
 	if len(rows) < 150 {
 		t.Errorf("only %d values in README.md", len(rows))

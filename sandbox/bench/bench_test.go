@@ -26,6 +26,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/procstat"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -81,9 +82,7 @@ type lab struct {
 func newLab(b *testing.B) *lab {
 	b.Helper()
 	env, err := testenv.Start(b.Context(), testenv.Options{CRDs: true, Programs: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.Cleanup(env.Stop)
 	l := &lab{Env: env, broken: make(chan error, 1)}
 	for _, step := range []struct {
@@ -207,9 +206,7 @@ func (l *lab) burst(b *testing.B) (grown growth) {
 			return l.allRun("burst-", *pods)
 		})
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return grown
 }
 

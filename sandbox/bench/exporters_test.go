@@ -16,6 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // exporters answer as a Prometheus with the series of an exporter on every node would: the
@@ -92,9 +93,7 @@ func TestExportersAreTrusted(t *testing.T) {
 	server := httptest.NewServer(fake)
 	defer server.Close()
 	read, err := prom.New(prom.Config{URL: server.URL, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := func(all ...string) {
 		t.Helper()
 		if r, err := observe.Read(t.Context(), read, trust.From([]string{system}), time.Now()); err != nil || r.Taken.IsZero() {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestPrometheusAdapterIsBuiltOnce(t *testing.T) {
@@ -16,9 +18,7 @@ func TestPrometheusAdapterIsBuiltOnce(t *testing.T) {
 	var paths []string
 	for range 2 {
 		path, err := PrometheusAdapter(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if info, err := os.Stat(path); err != nil || info.IsDir() {
 			t.Fatalf("%s is no program: %v", path, err)
 		}
@@ -33,13 +33,9 @@ func TestPrometheusAdapterIsBuiltOnce(t *testing.T) {
 // TestThePinnedPrometheusAdapter: documents and tests name its version.
 func TestThePinnedPrometheusAdapter(t *testing.T) {
 	root, err := FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mod, err := os.ReadFile(filepath.Join(root, prometheusAdapter.module, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if want := "require sigs.k8s.io/prometheus-adapter v0.12.0\n"; !strings.Contains(string(mod), want) {
 		t.Errorf("%s/go.mod does not contain %q", prometheusAdapter.module, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // ownGo links our programs, or one file, and notes with which settings.
@@ -31,9 +32,7 @@ func TestProgramsAreCompiledEachTimeInPlace(t *testing.T) {
 	for _, prepared := range []string{"", "", "1"} {
 		t.Setenv(PreparedEnv, prepared)
 		dir, err := Programs(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report", "gpuscale-dashboards"} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
@@ -54,9 +53,7 @@ func TestSandboxGoesToTheMakefilesPath(t *testing.T) {
 	calls := filepath.Join(t.TempDir(), "calls")
 	fakeGo(t, ownGo(calls))
 	file := filepath.Join(t.TempDir(), "bin", "gpuscale-sandbox")
-	if err := Sandbox(context.Background(), o, file, "-X a=b"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Sandbox(context.Background(), o, file, "-X a=b"))
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
@@ -103,9 +100,7 @@ func TestCancelEndsTheCompiler(t *testing.T) {
 // Otherwise the Makefile's first step could not report that there is no network.
 func TestBootstrapNeedsNothingDownloaded(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./bootstrap").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, pkg := range strings.Fields(string(out)) {
 		if !strings.HasPrefix(pkg, "github.com/gpuscale/gpuscale/") {
 			t.Errorf("it imports %s", pkg)

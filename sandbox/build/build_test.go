@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // checkout makes a small one with both nested modules, and returns options
@@ -27,12 +29,8 @@ func checkout(t *testing.T) (Options, *bytes.Buffer) {
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o755))
 }
 
 // fakeGo puts a shell script in the place of go on PATH.
@@ -59,9 +57,7 @@ func TestKeyFollowsWhatTheBinaryDependsOn(t *testing.T) {
 	o, _ := checkout(t)
 	key := func() string {
 		k, err := controlPlane.key(o.Root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return k
 	}
 	dir := filepath.Join(o.Root, controlPlane.module)
@@ -96,9 +92,7 @@ func TestBuildsOnceAndKeeps(t *testing.T) {
 	fakeGo(t, goodGo(calls))
 	for range 2 {
 		p, err := All(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, file := range []string{p.Program("etcd"), p.Program("kubectl"), p.Prometheus, p.Promtool} {
 			if _, err := os.Stat(file); err != nil {
 				t.Error(err)
@@ -216,14 +210,10 @@ func TestProgressWords(t *testing.T) {
 // The binaries report the version that they are built from.
 func TestVersionIsTheModules(t *testing.T) {
 	root, err := FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, module := range []string{controlPlane.module, kubelet.module} {
 		mod, err := os.ReadFile(filepath.Join(root, module, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !strings.Contains(string(mod), "k8s.io/kubernetes "+kubernetesVersion+"\n") {
 			t.Errorf("%s/go.mod does not require Kubernetes %s", module, kubernetesVersion)
 		}

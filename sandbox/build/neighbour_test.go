@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestANeighbourIsCompiledOnceFromItsOwnModule: what its go.mod says is edited in a copy.
@@ -26,9 +28,7 @@ esac`)
 	n := Neighbour{Name: "Example", Module: "example.org/n", Version: "v1.2.3", packages: []string{"cmd/server"}}
 	for range 2 {
 		path, err := n.Program(t.Context(), o, "server")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := os.Stat(path); err != nil || !strings.Contains(path, "example-") {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -34,17 +35,11 @@ var muted = map[string][]string{
 func TestNeighbourAlertmanager(t *testing.T) {
 	testall.Neighbours(t)
 	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	program, err := build.Alertmanager.Program(t.Context(), build.Options{Root: root, Out: os.Stderr}, "alertmanager")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "runbooks", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, rules, _ := strings.Cut(string(page), "```text\ninhibit_rules:\n")
 	rules, _, ok := strings.Cut(rules, "```")
 	if !ok {
@@ -72,9 +67,7 @@ func TestNeighbourAlertmanager(t *testing.T) {
 	config := filepath.Join(dir, "alertmanager.yml")
 	text := fmt.Sprintf("route: {receiver: hook, group_by: [alertname], group_wait: 1s, group_interval: 1s}\n"+
 		"receivers: [{name: hook, webhook_configs: [{url: %q}]}]\ninhibit_rules:\n%s", hook.URL, rules)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	testenv.Beside(t, proc.Spec{Name: "alertmanager", Path: program, Log: filepath.Join(dir, "log"), Args: []string{
 		"--config.file=" + config, "--storage.path=" + dir, "--web.listen-address=" + at, "--cluster.listen-address=",
 	}})
@@ -104,15 +97,9 @@ func TestNeighbourAlertmanager(t *testing.T) {
 		}
 	}
 	api := "http://" + at + "/api/v2/alerts"
-	if err := until(patient(t), "sending the causes", func() error { return send(api, first) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := until(patient(t), "Alertmanager has them", func() error { return received(api, len(first)) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := send(api, then); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, until(patient(t), "sending the causes", func() error { return send(api, first) }))
+	require.NoError(t, until(patient(t), "Alertmanager has them", func() error { return received(api, len(first)) }))
+	require.NoError(t, send(api, then))
 	err = until(patient(t), "the notifications", func() error {
 		mu.Lock()
 		defer mu.Unlock()

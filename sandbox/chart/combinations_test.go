@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -29,9 +30,7 @@ import (
 func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 	b := onPlane(t)
 	for _, ns := range []string{"combinations", "gpu-operator"} {
-		if err := b.namespace(t.Context(), ns, ""); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.namespace(t.Context(), ns, ""))
 	}
 	strict := client.WithFieldValidation(b.Admin, metav1.FieldValidationStrict)
 	asked := map[string]bool{}
@@ -39,9 +38,7 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			for _, o := range c.objects {
 				text, err := json.Marshal(o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if asked[string(text)] {
 					continue // another combination has the same
 				}
@@ -62,9 +59,7 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"x","namespace":"combinations"},"spec":{"port":[]}}`,
 	} {
 		bad := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(text), bad); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(text), bad))
 		if err := strict.Patch(t.Context(), bad, client.RawPatch(types.ApplyYAMLPatchType, []byte(text)), client.DryRunAll, client.FieldOwner("chart"), client.ForceOwnership); err == nil {
 			t.Errorf("a field that there is not is taken: %s", text)
 		}
@@ -84,9 +79,7 @@ func TestProgramsTakeWhatIsRendered(t *testing.T) {
 				}
 				p := podOf(t, o)
 				args, _, err := mounted(p.Spec, t.TempDir(), func(v corev1.Volume) (map[string][]byte, error) { return rendered(c.objects, v), nil })
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				check := "--check"
 				if component == "exporter" {
 					check = "--help" // it has no check without a node; flags are read before this is obeyed
@@ -112,9 +105,7 @@ func podOf(t *testing.T, o *unstructured.Unstructured) *corev1.Pod {
 		t.Fatalf("%s has no pods: %v", o.GetKind(), err)
 	}
 	var p corev1.PodTemplateSpec
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &p); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(template, &p))
 	p.Name, p.Namespace = o.GetName(), o.GetNamespace()
 	return &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 }
@@ -171,9 +162,7 @@ func TestPodSecurity(t *testing.T) {
 	b := onPlane(t)
 	levels := []string{"restricted", "baseline", "privileged"}
 	for _, level := range levels {
-		if err := b.namespace(t.Context(), "level-"+level, level); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.namespace(t.Context(), "level-"+level, level))
 	}
 	admitted := map[string][]string{
 		"adapter":    {"restricted", "baseline", "privileged"},
@@ -183,9 +172,7 @@ func TestPodSecurity(t *testing.T) {
 		"agent":      {"privileged"},
 	}
 	objects, err := b.helm.Template(t.Context(), chart.Release{Name: "demo", Namespace: "x", Values: chart.Everything})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	seen := 0
 	for _, o := range objects {
 		component := o.GetLabels()["app.kubernetes.io/component"]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -74,9 +75,7 @@ func start(t *testing.T) *env {
 func needHelm(t *testing.T) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := chart.New(root); err != nil {
 		t.Skip(err) // make test builds it first
 	}

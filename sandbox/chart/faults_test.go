@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -55,9 +56,7 @@ func readFaults(t *testing.T) []fault {
 	var all []fault
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text = regexp.MustCompile(`NOW[+-]\w+`).ReplaceAllFunc(text, func(when []byte) []byte {
 			d, err := time.ParseDuration(string(when[len("NOW"):]))
 			if err != nil {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestHealthy: a complete installation has no findings: after a false alarm users
@@ -43,9 +45,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	only, err := b.ask(t.Context(), kubeconfig, "--only", "leader,pool-problem")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var ids []string
 	for _, c := range only.Checks {
 		if c.Result != "skipped" {
@@ -62,9 +62,7 @@ func TestList(t *testing.T) {
 func (b *env) mustMine(t *testing.T) string {
 	t.Helper()
 	kubeconfig, err := b.mine()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return kubeconfig
 }
 
@@ -86,9 +84,7 @@ func (b *env) askUntil(t *testing.T, accepted func(visit) bool) visit {
 	var last visit
 	_ = until(patient(t), "asking doctor", func() error {
 		v, err := b.ask(t.Context(), kubeconfig)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if last = v; accepted(v) {
 			return nil
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -53,18 +54,14 @@ func (b *env) missingNamespace(t *testing.T) {
 func (b *env) trusted(t *testing.T) string {
 	t.Helper()
 	api := testenv.Object(apiServiceKind, "", custom)
-	if err := b.Admin.Get(t.Context(), keyOf(api), api); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Admin.Get(t.Context(), keyOf(api), api))
 	bundle, _, _ := unstructured.NestedString(api.Object, "spec", "caBundle")
 	return bundle
 }
 
 func (b *env) upgraded(t *testing.T) {
 	before := b.trusted(t)
-	if err := b.upgrade(t.Context(), "--set", "adapter.replicas=3"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.upgrade(t.Context(), "--set", "adapter.replicas=3"))
 	var d appsv1.Deployment
 	if err := b.Admin.Get(t.Context(), client.ObjectKey{Namespace: installed, Name: adapterName}, &d); err != nil || *d.Spec.Replicas != 3 {
 		t.Fatalf("the upgrade did nothing: %+v, %v", d.Spec, err)
@@ -78,9 +75,7 @@ func (b *env) upgraded(t *testing.T) {
 func (b *env) overwritten(t *testing.T) {
 	before := b.trusted(t)
 	api := testenv.Object(apiServiceKind, "", custom)
-	if err := b.Admin.Patch(t.Context(), api, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"caBundle":null}}`))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Admin.Patch(t.Context(), api, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"caBundle":null}}`))))
 	err := until(patient(t), "the CA", func() error {
 		if now := b.trusted(t); now != before {
 			return fmt.Errorf("caBundle is %q", now)
@@ -95,17 +90,11 @@ func (b *env) overwritten(t *testing.T) {
 // fenced asks with the adapter's own account.
 func (b *env) fenced(t *testing.T) {
 	kubeconfig, err := b.Cluster.ServiceAccountKubeconfig(t.Context(), installed, adapterName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	adapter, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		name, object, says string
 		change             func(*unstructured.Unstructured)
@@ -125,9 +114,7 @@ func (b *env) fenced(t *testing.T) {
 		}},
 	} {
 		api := testenv.Object(apiServiceKind, "", c.object)
-		if err := b.Admin.Get(t.Context(), keyOf(api), api); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Admin.Get(t.Context(), keyOf(api), api))
 		c.change(api)
 		if err := adapter.Update(t.Context(), api, client.DryRunAll); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: want %q, got %v", c.name, c.says, err)

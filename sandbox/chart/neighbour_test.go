@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
@@ -27,9 +28,7 @@ import (
 func (b *env) neighbour(t *testing.T, n build.Neighbour, program string) string {
 	t.Helper()
 	path, err := n.Program(t.Context(), build.Options{Root: b.Root, Out: os.Stderr}, program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return path
 }
 
@@ -72,9 +71,7 @@ func (b *env) reinstalled(t *testing.T, args ...string) {
 			t.Error(err)
 		}
 	})
-	if err := change(t.Context(), args...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, change(t.Context(), args...))
 }
 
 func dial(address string) error {

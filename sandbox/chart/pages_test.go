@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/docs"
 )
@@ -21,9 +22,7 @@ import (
 func blocks(t *testing.T, b *env, want docs.Kind) []docs.Block {
 	t.Helper()
 	tree, err := docs.ReadTree(b.Root, docs.ForUsers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var out []docs.Block
 	for _, p := range tree.Pages {
 		for _, block := range p.Blocks {
@@ -65,9 +64,7 @@ func TestManifestsOfThePages(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(b.Root, "deploy/manifests/*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err == nil {

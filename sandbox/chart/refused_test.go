@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestRefused: what would not work stops an installation before it begins, with the words
@@ -12,9 +13,7 @@ import (
 func TestRefused(t *testing.T) {
 	b := start(t)
 	for name, level := range map[string]string{"plain": "", "enforced": "baseline"} {
-		if err := b.namespace(t.Context(), name, level); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.namespace(t.Context(), name, level))
 	}
 	const registry = "image: {registry: registry.example}\n"
 	for _, c := range []struct {
@@ -66,9 +65,7 @@ func TestRefused(t *testing.T) {
 	x.add("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: nvidia}\nhandler: nvidia\n")
 	for values, want := range map[string]bool{"": true, `exporter: {runtimeClassName: ""}`: false} {
 		out, err := b.helm.Run(t.Context(), chart.Release{Namespace: "plain", Values: registry + values}, "install", "other", b.helm.Chart, "--dry-run=server")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := strings.Contains(string(out), "runtimeClassName: nvidia"); got != want {
 			t.Errorf("%q: the RuntimeClass nvidia is used: %v, want %v", values, got, want)
 		}
@@ -78,15 +75,11 @@ func TestRefused(t *testing.T) {
 // TestCompatAuto: beside a dcgm-exporter ours leaves its series out, or every sum would double.
 func TestCompatAuto(t *testing.T) {
 	b := start(t)
-	if err := b.namespace(t.Context(), "compat", ""); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.namespace(t.Context(), "compat", ""))
 	args := func(values string) string {
 		t.Helper()
 		out, err := b.helm.Run(t.Context(), chart.Release{Namespace: "compat", Values: "image: {registry: registry.example}\n" + values}, "install", "other", b.helm.Chart, "--dry-run=server")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return string(out)
 	}
 	wants := func(values, want string) {

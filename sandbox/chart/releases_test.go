@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -18,9 +19,7 @@ const again = `{image: {registry: registry.example}, autoscaler: {enabled: true,
 func TestTwoReleases(t *testing.T) {
 	testall.Only(t, "a second release")
 	b := start(t)
-	if err := b.namespace(t.Context(), "second", ""); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.namespace(t.Context(), "second", ""))
 	const owner, in = "gpuscale", installed
 	h := b.helm
 	second := chart.Release{Name: "second", Namespace: "second", Values: again}

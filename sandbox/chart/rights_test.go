@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
@@ -40,9 +41,7 @@ func TestLimitedRights(t *testing.T) {
 			}
 			before := len(b.audited(t, who))
 			v, err := b.ask(t.Context(), kubeconfig, "--namespace", installed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			all := b.audited(t, who)
 			for _, c := range all { // of whatever test
 				if !reads(c) {
@@ -89,9 +88,7 @@ func TestLimitedRights(t *testing.T) {
 func (b *env) looks(t *testing.T) map[string][]string {
 	t.Helper()
 	v, err := b.run(t.Context(), b.mustMine(t), "--list")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := map[string][]string{}
 	for line := range strings.Lines(v.out) {
 		if at := strings.LastIndex(line, "  "); at > 0 {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
@@ -58,9 +59,7 @@ func (b *env) over(t *testing.T, s source) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b.source = s
 	b.reinstalled(t)
 }
@@ -104,13 +103,9 @@ func (b *env) askAll(t *testing.T) {
 	t.Helper()
 	for _, at := range []string{"/apis/external.metrics.k8s.io/v1beta1", "/apis/custom.metrics.k8s.io/v1beta2"} {
 		raw, err := b.get(t, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var list metav1.APIResourceList
-		if err := json.Unmarshal(raw, &list); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(raw, &list))
 		if len(list.APIResources) == 0 {
 			t.Errorf("%s has no metric", at)
 		}
@@ -138,18 +133,12 @@ func (b *env) get(t *testing.T, path string) ([]byte, error) {
 func (b *env) failedQueries(t *testing.T) []string {
 	t.Helper()
 	token, err := os.ReadFile(filepath.Join(b.Cluster.PrometheusDir(), scraperToken))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", b.adapter), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	req.Header.Set("Authorization", "Bearer "+string(token))
 	resp, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {

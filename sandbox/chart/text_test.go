@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestText: the text for a healthy cluster is short, and without colour where it is
@@ -97,9 +99,7 @@ func TestHostileText(t *testing.T) {
 func (b *env) text(t *testing.T, code int) visit {
 	t.Helper()
 	v, err := b.run(t.Context(), b.mustMine(t), "--prometheus", b.Cluster.PrometheusURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if v.code != code {
 		t.Errorf("exit %d, want %d: %s", v.code, code, v.out)
 	}

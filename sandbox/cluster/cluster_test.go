@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -56,18 +57,14 @@ func start(t *testing.T) (*cluster.Cluster, kubernetes.Interface) {
 func client(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
 	t.Helper()
 	k, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return k
 }
 
 // namespace makes one with pods' account, named after the test.
 func namespace(t *testing.T, name string) string {
 	t.Helper()
-	if err := shared.Get(t).Namespace(t.Context(), name, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, shared.Get(t).Namespace(t.Context(), name, nil))
 	return name
 }
 
@@ -100,9 +97,7 @@ func TestPodsGetSlices(t *testing.T) {
 	node := func(name string) *corev1.Node {
 		t.Helper()
 		n, err := nodes.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return n
 	}
 	create := func(n *corev1.Node) {
@@ -130,9 +125,7 @@ func TestPodsGetSlices(t *testing.T) {
 	create(stranger)
 	create(fakeNode("mig-a"))
 	states, err := pods.Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer states.Stop()
 	run("server", map[string]string{cluster.AnnotationReadyAfter: "2s"})
 	runs := func(name string) func() error {
@@ -175,9 +168,7 @@ func TestPodsGetSlices(t *testing.T) {
 	if n := node("stranger"); testenv.NodeReady(n) {
 		t.Errorf("KWOK touched a node that is not its own: %v", n.Status.Conditions)
 	}
-	if err := pods.Delete(ctx, "server", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, pods.Delete(ctx, "server", metav1.DeleteOptions{}))
 	await.For(t, testenv.Patience, "server gone", func() error {
 		_, err := pods.Get(ctx, "server", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -231,20 +222,14 @@ func TestIdentities(t *testing.T) {
 		t.Fatal(err)
 	}
 	stranger, err := c.KubeconfigFor("team:reader", "team:readers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	account, err := c.ServiceAccountKubeconfig(ctx, ns, "adapter")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for path, user := range map[string]string{
 		c.Kubeconfig(): "", stranger: `User "team:reader"`, account: `User "system:serviceaccount:identities:adapter"`,
 	} {
 		config, err := clientcmd.BuildConfigFromFlags("", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, err = kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if user == "" && err != nil {
 			t.Errorf("the administrator: %v", err)
@@ -276,9 +261,7 @@ func TestPrometheusOnPurpose(t *testing.T) {
 func TestKilledBesideAnother(t *testing.T) {
 	other, k := start(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Binaries: shared.Get(t).Binaries, Parent: t.TempDir(), Prometheus: []byte(prometheusConfig)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(c.Stop)
 	if _, err := client(t, c).CoreV1().Nodes().Create(t.Context(), fakeNode("only-in-one"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -290,9 +273,7 @@ func TestKilledBesideAnother(t *testing.T) {
 	if len(running) != 6 {
 		t.Errorf("%d programs run, want 6", len(running))
 	}
-	if err := syscall.Kill(c.Processes().Find(cluster.Etcd).PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Kill(c.Processes().Find(cluster.Etcd).PID(), syscall.SIGKILL))
 	select {
 	case <-c.Failed():
 	case <-time.After(testenv.Patience):
@@ -332,9 +313,7 @@ func TestCancelledStart(t *testing.T) {
 		t.Skip("-short: the control plane may have to be compiled")
 	}
 	binaries, err := build.ControlPlane(t.Context(), build.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	parent := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

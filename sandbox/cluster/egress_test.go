@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // connect asks the proxy for an address and returns the answer with what the other
@@ -17,18 +19,14 @@ import (
 func connect(t *testing.T, proxy *httptest.Server, address string) (status int, body string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", proxy.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "CONNECT "+address+" HTTP/1.1\r\nHost: "+address+"\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if resp.StatusCode != http.StatusOK {
 		in = bufio.NewReader(resp.Body)
 	}
@@ -38,9 +36,7 @@ func connect(t *testing.T, proxy *httptest.Server, address string) (status int, 
 
 func TestEgress(t *testing.T) {
 	here, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer here.Close()
 	go func() {
 		for {
@@ -89,8 +85,6 @@ func TestEgress(t *testing.T) {
 
 func port(t *testing.T, a net.Addr) string {
 	_, p, err := net.SplitHostPort(a.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return ":" + p
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -61,12 +62,8 @@ func TestLostDelete(t *testing.T) {
 	r.Freeze("nodes")
 	ctx := t.Context()
 	var node corev1.Node
-	if err := b.Admin.Get(ctx, client.ObjectKey{Name: "whole-1"}, &node); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(b.stage.end(ctx, nsFree+"/first"), b.Admin.Delete(ctx, &node)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Admin.Get(ctx, client.ObjectKey{Name: "whole-1"}, &node))
+	require.NoError(t, errors.Join(b.stage.end(ctx, nsFree+"/first"), b.Admin.Delete(ctx, &node)))
 	want(t, b, "second")
 	untilStuck(t, b, "second")
 	r.Lists()
@@ -81,9 +78,7 @@ func TestLostDelete(t *testing.T) {
 	done(t, b, "mig-1 whole-1 whole-1", "whole-1")
 
 	r.Interrupt() // every stream, as a load balancer does
-	if err := b.stage.end(ctx, nsFree+"/second"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.stage.end(ctx, nsFree+"/second"))
 	until(t, "the empty node to go", func(ctx context.Context) error { return b.stage.gone(ctx, "whole-1") })
 	awaitReconciles(t, b, r, settledAfter)
 	listedOnce(t, r)

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestCallsAreNamedByWhatTheyAre(t *testing.T) {
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "whole-1"}}
 	binary, err := runtime.Encode(protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme), node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, test := range []struct{ method, path, body, want string }{
 		{"GET", "/api/v1/nodes", "", ""},
 		{"POST", "/api/v1/nodes", string(binary), "create nodes whole-1"},

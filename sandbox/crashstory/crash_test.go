@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var (
@@ -43,9 +45,7 @@ func TestCrashStory(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(file, []byte(Page(string(page), golden, sorted(trials))), 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 

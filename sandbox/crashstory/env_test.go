@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -32,9 +33,7 @@ func TestMain(m *testing.M) { shared.Main(m) }
 func newTestReplica(t *testing.T, b *Env, name string, elect bool) *replica {
 	t.Helper()
 	r, err := b.newReplica(name, elect)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			fmt.Fprintln(os.Stderr, "the log of", name, "ends:")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -39,9 +40,7 @@ func TestLeaseTaken(t *testing.T) {
 	want(t, b, "waits")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("it still takes itself for the leader"))
 	defer cancel()
-	if err := r.ended(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.ended(ctx))
 	if calls := did(r, from); len(calls) > 0 {
 		t.Errorf("after it was deposed:\n%s", strings.Join(calls, "\n"))
 	}
@@ -91,9 +90,7 @@ func isCall(c Call, what string) bool {
 }
 
 func playPaused(t *testing.T, b *Env, target Note, golden State) {
-	if err := errors.Join(b.clear(t.Context()), b.set(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(b.clear(t.Context()), b.set(t.Context())))
 	first, second := newTestReplica(t, b, "first", true), newTestReplica(t, b, "second", true)
 	var stopped atomic.Bool
 	first.Arm(At(target, PauseAfter), nil, func() {
@@ -103,27 +100,21 @@ func playPaused(t *testing.T, b *Env, target Note, golden State) {
 		stopped.Store(true)
 	})
 	second.Arm(nil, nil, nil)
-	if err := first.start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, first.start())
 	until(t, "the first to lead", func(context.Context) error {
 		if len(first.Notes()) == 0 {
 			return errors.New("it has written nothing")
 		}
 		return nil
 	})
-	if err := second.start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, second.start())
 	end, err := b.playAll(t.Context(), func() *replica {
 		if stopped.Load() {
 			return second
 		}
 		return first
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !stopped.Load() {
 		t.Fatal("the first was never stopped: this shows nothing")
 	}
@@ -131,14 +122,10 @@ func playPaused(t *testing.T, b *Env, target Note, golden State) {
 		t.Errorf("with the second leading:\n%s", strings.Join(diff, "\n"))
 	}
 	from := len(first.Notes())
-	if err := first.goOn(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, first.goOn())
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("it thinks that it leads"))
 	defer cancel()
-	if err := first.ended(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, first.ended(ctx))
 	if calls := did(first, from); len(calls) > 0 {
 		t.Errorf("after it went on, the first did:\n%s", strings.Join(calls, "\n"))
 	}

@@ -6,19 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
 // TestPage: a call is one row with all its faults, behind the head of the committed page.
 func TestPage(t *testing.T) {
 	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	have, err := os.ReadFile(filepath.Join(root, "docs/internals/crash-story.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	head, _, found := strings.Cut(string(have), storyHeading)
 	page := Page(string(have), nil, []Trial{
 		{What: "delete nodes a #1", Fault: KillAfter, Verdict: Passed},

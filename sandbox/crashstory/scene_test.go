@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // What the tests of single faults share: the story's pools with their first node,
@@ -20,13 +21,9 @@ import (
 // begin sets the pools and starts the replica, and waits for the pool's minimum.
 func begin(t *testing.T, b *Env, r *replica) {
 	t.Helper()
-	if err := errors.Join(b.clear(t.Context()), b.set(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(b.clear(t.Context()), b.set(t.Context())))
 	r.Arm(nil, r.crash, nil)
-	if err := r.start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.start())
 	until(t, "the first node", func(ctx context.Context) error { return ready("mig-1")(b.stage, ctx) })
 	awaitReconciles(t, b, r, seenAfter)
 }
@@ -35,25 +32,19 @@ func until(t *testing.T, what string, done func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("timed out waiting for "+what))
 	defer cancel()
-	if err := await.Until(ctx, done); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, await.Until(ctx, done))
 }
 
 // awaitReconciles waits until the replica has read the GPUs and reconciled n times.
 func awaitReconciles(t *testing.T, b *Env, r *replica, n float64) {
 	t.Helper()
-	if err := b.settle(t.Context(), func() *replica { return r }, n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.settle(t.Context(), func() *replica { return r }, n))
 }
 
 // want is a pod that needs a whole node of the pool.
 func want(t *testing.T, b *Env, name string) {
 	t.Helper()
-	if err := b.stage.create(t.Context(), newPod(nsFree, name, partition.GPUResource, 2)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.stage.create(t.Context(), newPod(nsFree, name, partition.GPUResource, 2)))
 }
 
 func untilRunning(t *testing.T, b *Env, name string) {
@@ -114,9 +105,7 @@ func did(r *replica, from int) (out []string) {
 func logged(t *testing.T, b *Env, r *replica, text string) bool {
 	t.Helper()
 	log, err := os.ReadFile(b.Cluster.LogFile(r.name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.Contains(string(log), text)
 }
 

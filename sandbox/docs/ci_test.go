@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestCI: the script that CI runs leaves the real node out where it cannot have one,
@@ -38,18 +40,14 @@ func TestCI(t *testing.T) {
 				if program != "id" {
 					does = `for what; do case $what in test*|update|install) break; esac; done; printf '` + program + ` %s;' $what >>` + calls + "\n" + does
 				}
-				if err := os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+does+"\n"), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+does+"\n"), 0o755))
 			}
 			for _, program := range []string{"bash", "sh", "dirname", "timeout"} {
 				at, err := exec.LookPath(program)
 				if err != nil {
 					t.Skip(err)
 				}
-				if err := os.Symlink(at, filepath.Join(bin, program)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Symlink(at, filepath.Join(bin, program)))
 			}
 			cmd := exec.Command(filepath.Join(root(t), ".ci/run"))
 			cmd.Env = []string{"PATH=" + bin}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // small is a tree with everything that links are judged by.
@@ -18,9 +20,7 @@ func small(t *testing.T) Tree {
 		files[path] = &fstest.MapFile{Data: []byte(text)}
 	}
 	tree, err := NewTree(files, []string{"README.md", "docs/README.md", "docs/a.md", "docs/b.md", "docs/lost.md", "docs/more/README.md"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return tree
 }
 

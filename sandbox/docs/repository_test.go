@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
@@ -17,9 +18,7 @@ func everything(string) bool { return true }
 func tree(t testing.TB, want func(string) bool) Tree {
 	t.Helper()
 	tree, err := ReadTree(root(t), want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return tree
 }
 
@@ -116,9 +115,7 @@ func commands(p Page) []Command {
 func root(t testing.TB) string {
 	t.Helper()
 	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return root
 }
 
@@ -147,8 +144,6 @@ func sources(t testing.TB) map[string]string {
 		out[path] = string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }

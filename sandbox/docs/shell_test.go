@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestCommandsOfABlock(t *testing.T) {
@@ -82,9 +84,7 @@ func TestFlags(t *testing.T) {
 		"q":                  "does not answer",
 	} {
 		words, err := Words(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		err = CheckFlags(words[0], help)
 		if got := fmt.Sprint(err); wrong == "" && err != nil || !strings.Contains(got, wrong) {
 			t.Errorf("%s: %s, want %q", text, got, wrong)

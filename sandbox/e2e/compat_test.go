@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -67,14 +68,10 @@ scrape_configs:
 	b.cluster, err = cluster.Start(t.Context(), cluster.Options{
 		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: []byte(scrape),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(b.cluster.Stop)
 	cert, key, ca, err := b.cluster.ServingCert("localhost", "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b.cert, b.key = b.file(t, "serving.crt", cert), b.file(t, "serving.key", key)
 	config := rest.CopyConfig(b.cluster.RESTConfig())
 	config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile, config.QPS = ca, "", -1
@@ -92,17 +89,13 @@ func (b *compatEnv) objects(t *testing.T) {
 	if err == nil {
 		err = neighbours.Apply(t.Context(), api, "testdata/compat-objects.yaml")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func (b *compatEnv) file(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(b.cluster.Dir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
@@ -118,9 +111,7 @@ func (b *compatEnv) start(t *testing.T, name, path string, args ...string) strin
 		"--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file=" + b.cert, "--tls-private-key-file=" + b.key,
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 	}, args...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return address
 }
 
@@ -179,9 +170,7 @@ const shopJobs = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/job
 
 func (b *compatEnv) sameQuestions(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "compat.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	theirs, ours := b.pair(t, "same", b.file(t, "pa.yaml", raw), b.cluster.PrometheusURL())
 	for _, address := range []string{theirs, ours} {
 		b.answers(t, address, shopJobs)
@@ -247,9 +236,7 @@ func (b *compatEnv) compare(t *testing.T, q question, theirs, ours string) (foun
 func (b *compatEnv) table(t *testing.T, count map[string]int) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "internals", "adapter-compat.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	listed := boldItems(string(raw))
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -316,18 +303,12 @@ func (b *compatEnv) sameDiscovery(t *testing.T, theirs, ours string) {
 func (b *compatEnv) listed(t *testing.T, address, group string) map[string]bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/apis/"+group, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp, err := b.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	var list metav1.APIResourceList
-	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&list))
 	names := map[string]bool{}
 	for _, r := range list.APIResources {
 		names[fmt.Sprintf("%s namespaced=%t", r.Name, r.Namespaced)] = true

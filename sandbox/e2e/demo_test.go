@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/play"
@@ -33,9 +34,7 @@ func TestDemo(t *testing.T) {
 		trace = ""
 	}
 	s, err := story.Parse(Demo())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b.playAndLook(t, s, trace, true)
 }
 
@@ -43,13 +42,9 @@ func TestDemo(t *testing.T) {
 func storyFile(t *testing.T, name string) story.Story {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, err := story.Parse(name, string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -69,13 +64,9 @@ func newEnv(t *testing.T) env {
 		t.Skip("-short: this test starts a control plane and takes minutes")
 	}
 	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	binaries, err := world.Build(t.Context(), root, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	useLogger(log)
 	return env{binaries: binaries, log: log}
@@ -121,9 +112,7 @@ func (b env) playAndLook(t *testing.T, s story.Story, trace string, long bool) {
 
 func checkPlayed(t *testing.T, s story.Story, result play.Result, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(result.Met) != len(s.Expect) {
 		t.Errorf("%d of %d expectations came true", len(result.Met), len(s.Expect))
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/play"
 )
 
@@ -26,16 +27,12 @@ import (
 func checkReport(t *testing.T, result play.Result, long bool) {
 	t.Helper()
 	page, err := os.ReadFile(result.Report.HTML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !strings.HasPrefix(strings.ToLower(string(page)), "<!doctype html>") || !strings.Contains(string(page), "</html>") {
 		t.Errorf("%s is no page: %.100q", result.Report.HTML, page)
 	}
 	raw, err := os.ReadFile(result.Report.JSON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var r struct {
 		Answer struct {
 			Quality struct {
@@ -127,9 +124,7 @@ func checkRules(t *testing.T, prometheus string) {
 		}
 	}
 	_, body := get(t, prometheus+"/api/v1/rules")
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(body), &answer))
 	types := map[string]int{}
 	for _, g := range answer.Data.Groups {
 		for _, r := range g.Rules {
@@ -155,9 +150,7 @@ const leastPanels = 80
 func checkBoards(t *testing.T, first string) {
 	t.Helper()
 	home, err := url.Parse(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, page := get(t, first)
 	seen := map[string]bool{}
 	full, all := 0, 0
@@ -195,9 +188,7 @@ func checkBoards(t *testing.T, first string) {
 func checkPasted(t *testing.T, lines string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pasted")
-	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(lines), 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out, _ := exec.CommandContext(ctx, "sh", file).CombinedOutput() // top's exit code reports unknown values
@@ -213,17 +204,11 @@ func get(t *testing.T, url string) (int, string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return resp.StatusCode, string(body)
 }

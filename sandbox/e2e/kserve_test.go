@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -42,18 +43,12 @@ func TestKServeRecipe(t *testing.T) {
 	testall.Only(t, "downloads KServe's module for its CRD")
 	on := newEnv(t)
 	c, err := cluster.Start(t.Context(), cluster.Options{Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(c.Stop)
 	api, err := client.New(c.RESTConfig(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	strict := client.WithFieldValidation(api, metav1.FieldValidationStrict)
-	if err := errors.Join(kserve.Install(t.Context(), api), api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "models"}})); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(kserve.Install(t.Context(), api), api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "models"}})))
 	service, hpa := kserveRecipe(t)
 	await.For(t, testenv.Patience, "the InferenceService is taken", func() error { return strict.Create(t.Context(), service) })
 	if err := strict.Create(t.Context(), hpa); err != nil {
@@ -70,9 +65,7 @@ func TestKServeRecipe(t *testing.T) {
 	}
 
 	for _, d := range kserveObjects(t, "OWNER", string(service.GetUID()))[1:] {
-		if err := api.Create(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, api.Create(t.Context(), d))
 	}
 	above := kserveHierarchy(t, c)
 	await.For(t, testenv.Patience, "the pods of the InferenceService", func() error {
@@ -93,17 +86,11 @@ func TestKServeRecipe(t *testing.T) {
 func kserveHierarchy(t *testing.T, c *cluster.Cluster) *provider.Informers {
 	t.Helper()
 	meta, err := metadata.NewForConfig(c.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	kube, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pods, err := provider.NewInformers(meta, kube)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pods.Start(t.Context().Done())
 	await.For(t, testenv.Patience, "the informers", func() error {
 		_, err := pods.Owned("models", schema.GroupKind{Kind: "Any"}, "x")
@@ -117,13 +104,9 @@ func kserveHierarchy(t *testing.T, c *cluster.Cluster) *provider.Informers {
 func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.HorizontalPodAutoscaler) {
 	t.Helper()
 	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(root, "docs", "hpa.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, recipe, found := strings.Cut(string(text), "\n## 12. KServe\n")
 	_, command, typed := strings.Cut(recipe, "kubectl -n models annotate inferenceservice llama ")
 	annotation, _, _ := strings.Cut(command, " ")
@@ -134,9 +117,7 @@ func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.Hori
 		t.Fatal("docs/hpa.md has no recipe for KServe of an annotation and an HPA")
 	}
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
-	if err := yaml.UnmarshalStrict([]byte(manifest), hpa); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(manifest), hpa))
 	return kserveObjects(t, "ANNOTATION", key, "VALUE", value)[0], hpa
 }
 
@@ -144,12 +125,8 @@ func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.Hori
 func kserveObjects(t *testing.T, words ...string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile("testdata/kserve.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	objects, err := neighbours.Parse([]byte(strings.NewReplacer(words...).Replace(string(text))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return objects
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/procstat"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -122,9 +123,7 @@ func (b *compatEnv) loadPods(t *testing.T) {
 	config := rest.CopyConfig(b.cluster.RESTConfig())
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var creating sync.WaitGroup
 	slots := make(chan struct{}, 8)
 	for n := range loadNamespaces {
@@ -244,14 +243,10 @@ const queriesSeries = `prometheus_http_requests_total{code="200",handler="/api/v
 func (b *compatEnv) ofPrometheus(t *testing.T, series string) float64 {
 	t.Helper()
 	resp, err := http.Get(b.cluster.PrometheusURL() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, after, _ := strings.Cut(string(text), "\n"+series+" ")
 	value, _, _ := strings.Cut(after, "\n")
 	v, _ := strconv.ParseFloat(value, 64)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -28,9 +29,7 @@ var metricsAPIs = []schema.GroupVersion{
 func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	t.Helper()
 	cert, key, ca, err := b.Cluster.ServingCert("localhost", "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	certFile, keyFile := b.file(t, "adapters.crt", cert), b.file(t, "adapters.key", key)
 	kubeconfig := b.Cluster.Kubeconfig()
 	addresses := map[adapter]string{}
@@ -48,9 +47,7 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 		}
 		address := freeAddress(t)
 		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		name := "adapter-" + string(p.adapter)
 		args := append([]string{
 			"--config=" + b.file(t, name+".yaml", []byte(p.config)), "--bind-address=127.0.0.1", "--secure-port=" + port,
@@ -63,14 +60,10 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 		addresses[p.adapter] = address
 	}
 	b.router = newRouter(t, b.Cluster, ca, addresses)
-	if err := b.Cluster.RouteAPI(t.Context(), "never-lie", "router", b.router.port, metricsAPIs...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Cluster.RouteAPI(t.Context(), "never-lie", "router", b.router.port, metricsAPIs...))
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	if err := b.Cluster.WaitAPI(ctx, metricsAPIs...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Cluster.WaitAPI(ctx, metricsAPIs...))
 	rest := b.client.CoreV1().RESTClient()
 	for _, a := range adapters() {
 		for _, c := range cells() {
@@ -105,9 +98,7 @@ func (c cell) path(a adapter) string {
 func (b *faultEnv) file(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(b.Cluster.Dir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 

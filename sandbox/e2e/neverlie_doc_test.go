@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
@@ -20,14 +21,10 @@ var examples = []string{"down: connection refused", "NaN from half the pods", "h
 func checkDoc(t *testing.T, found []finding) {
 	t.Helper()
 	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	path := filepath.Join(root, "docs", "internals", "never-lie.md")
 	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	parts := written(found)
 	t.Logf("found:\n%s\n%s", parts["faults"], parts["messages"])
 	if *update {
@@ -43,9 +40,7 @@ func checkDoc(t *testing.T, found []finding) {
 			}
 			page = []byte(before + "<!-- " + name + " -->\n" + text + "<!-- end -->\n" + after)
 		}
-		if err := os.WriteFile(path, page, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, page, 0o644))
 		return
 	}
 	for _, s := range shapes() {

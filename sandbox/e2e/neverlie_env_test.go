@@ -22,6 +22,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
@@ -221,9 +222,7 @@ func (b *faultEnv) honest(t *testing.T) {
 	t.Helper()
 	b.page.Serve(promfault.True)
 	b.waitForLoad(t)
-	if err := b.proxy.Answer(promfault.Honest); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.proxy.Answer(promfault.Honest))
 }
 
 // inject begins a step of a fault, for the same reason in the other order.
@@ -232,9 +231,7 @@ func (b *faultEnv) inject(t *testing.T, s step) {
 	if s.answer == promfault.Stale {
 		await.True(t, testenv.Patience, "what is remembered is older than maxAge", func() bool { return time.Since(b.remembered) > 2*maxAge })
 	}
-	if err := b.proxy.Answer(s.answer); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.proxy.Answer(s.answer))
 	b.page.Serve(s.samples)
 }
 

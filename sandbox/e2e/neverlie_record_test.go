@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // record is what the controller has done, change by change.
@@ -49,9 +51,7 @@ func newRecord(t *testing.T, client kubernetes.Interface) *record {
 		factory.Apps().V1().Deployments().Informer(), factory.Apps().V1().StatefulSets().Informer(), factory.Autoscaling().V2().HorizontalPodAutoscalers().Informer(),
 	} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: r.changed, UpdateFunc: func(_, o any) { r.changed(o) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	stop := make(chan struct{})
 	factory.Start(stop)

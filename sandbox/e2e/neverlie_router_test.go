@@ -17,6 +17,7 @@ import (
 
 	"net"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
@@ -37,9 +38,7 @@ func newRouter(t *testing.T, c *cluster.Cluster, ca []byte, addresses map[adapte
 	// It authenticates to the adapters as the API server: they accept user names
 	// from no other client.
 	apiServer, err := tls.LoadX509KeyPair(filepath.Join(c.Dir(), "pki", "front-proxy.crt"), filepath.Join(c.Dir(), "pki", "front-proxy.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{apiServer}}}
@@ -51,13 +50,9 @@ func newRouter(t *testing.T, c *cluster.Cluster, ca []byte, addresses map[adapte
 		r.to[a] = p
 	}
 	cert, key, _, err := c.ServingCert("router.never-lie.svc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(c.FrontProxyCA())
 	s := httptest.NewUnstartedServer(r)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -149,9 +150,7 @@ func (b *faultEnv) asked(t *testing.T) error {
 func zeroHPA(t *testing.T) *autoscalingv2.HorizontalPodAutoscaler {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/hpa.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
 		manifest, _, _ := strings.Cut(block, "```")
 		h := &autoscalingv2.HorizontalPodAutoscaler{}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
@@ -239,13 +240,9 @@ func (b *faultEnv) away(t *testing.T) {
 	syncs := func(n int) {
 		await.True(t, testenv.Patience, "syncs", func() bool { return b.router.counts()[prometheusAway] >= before+n })
 	}
-	if err := b.proxy.Answer(promfault.Down); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.proxy.Answer(promfault.Down))
 	syncs(3)
-	if err := b.proxy.Answer(promfault.Honest); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.proxy.Answer(promfault.Honest))
 	syncs(8)
 	if lost := b.seen.lost(prometheusAway); lost != "" {
 		t.Errorf("refused: %s", lost)
@@ -333,16 +330,12 @@ func worker(labels map[string]string) corev1.PodTemplateSpec {
 
 func (b *faultEnv) create(t *testing.T, o client.Object) {
 	t.Helper()
-	if err := neighbours.Create(t.Context(), b.Admin, o); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, neighbours.Create(t.Context(), b.Admin, o))
 }
 
 func (b *faultEnv) patch(t *testing.T, s shape, merge string) {
 	t.Helper()
-	if err := b.Admin.Patch(t.Context(), s.workload(), client.RawPatch(types.MergePatchType, []byte(merge))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Admin.Patch(t.Context(), s.workload(), client.RawPatch(types.MergePatchType, []byte(merge))))
 }
 
 // rollOut changes the pods' template.

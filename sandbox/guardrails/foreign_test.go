@@ -22,6 +22,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
@@ -49,9 +50,7 @@ func newWatching(t *testing.T) watching {
 	rc := shared.Get(t).Cluster.RESTConfig()
 	objects, err := dynamic.NewForConfig(rc)
 	apis, apisErr := discovery.NewDiscoveryClientForConfig(rc)
-	if err := errors.Join(err, apisErr); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, apisErr))
 	watcher := foreign.NewWatcher(foreign.WatcherOptions{
 		Client: objects, Discovery: apis, Every: 500 * time.Millisecond, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
@@ -32,9 +33,7 @@ func typed(t *testing.T) (*env, kubernetes.Interface) {
 	t.Helper()
 	e := shared.Get(t)
 	k, err := kubernetes.NewForConfig(e.Cluster.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return e, k
 }
 
@@ -63,13 +62,9 @@ type onNode struct {
 // runs on, an agent its annotations there, and restarts the device plugin.
 func TestRightsOnNodes(t *testing.T) {
 	text, err := os.ReadFile("testdata/rights.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var programs map[string]struct{ Awaited, May, MayNot []attempt }
-	if err := yaml.UnmarshalStrict(text, &programs); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(text, &programs))
 	for program, rights := range programs {
 		t.Run(program, func(t *testing.T) {
 			o := newOnNode(t, program)
@@ -116,9 +111,7 @@ func newOnNode(t *testing.T, name string) *onNode {
 	e, admin := typed(t)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	for i, node := range []string{name + "-1", name + "-2"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Annotations: map[string]string{contract.RecordAnnotation: "orders"}}, Spec: corev1.NodeSpec{Unschedulable: i > 0}}
@@ -191,8 +184,6 @@ func (o *onNode) do(a attempt) (err error) {
 func (o *onNode) now() *corev1.Node {
 	o.t.Helper()
 	n, err := o.admin.CoreV1().Nodes().Get(o.t.Context(), o.node, metav1.GetOptions{})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	require.NoError(o.t, err)
 	return n
 }

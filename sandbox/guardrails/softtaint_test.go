@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -21,9 +22,7 @@ import (
 func TestSoftTaint(t *testing.T) {
 	e, k := typed(t)
 	ctx := t.Context()
-	if err := e.Namespace(ctx, "soft-taint", nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Namespace(ctx, "soft-taint", nil))
 	nodes, pods := k.CoreV1().Nodes(), k.CoreV1().Pods("soft-taint")
 	for _, name := range []string{"soft-used", "soft-empty"} {
 		n := &corev1.Node{
@@ -65,9 +64,7 @@ func TestSoftTaint(t *testing.T) {
 	if node := on("spread", "1", "group", "soft"); node != "soft-empty" {
 		t.Fatalf("without a taint the pod went to %s, want the empty node: this test shows nothing", node)
 	}
-	if err := pods.Delete(ctx, "spread", *metav1.NewDeleteOptions(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, pods.Delete(ctx, "spread", *metav1.NewDeleteOptions(0)))
 	taint := fmt.Sprintf(`{"metadata":{"labels":{"step":"tainted"}},"spec":{"taints":[{"key":%q,"effect":"PreferNoSchedule"}]}}`, v1alpha1.EmptyTaint)
 	if _, err := nodes.Patch(ctx, "soft-empty", types.MergePatchType, []byte(taint), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

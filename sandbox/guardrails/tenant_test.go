@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestTenantGuardrails: the API server takes deploy/tenant as it is, and then refuses what the guardrails
@@ -22,12 +23,8 @@ import (
 func TestTenantGuardrails(t *testing.T) {
 	e, admin := typed(t)
 	text, err := os.ReadFile(filepath.Join(e.Root, "deploy/tenant/tenant.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Create(t.Context(), string(text)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, e.Create(t.Context(), string(text)))
 	const tenant = "team-a"
 	t.Cleanup(func() { // other tests would see them
 		if err := e.Admin.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(tenant), client.GracePeriodSeconds(0)); err != nil {
@@ -41,16 +38,12 @@ func TestTenantGuardrails(t *testing.T) {
 		return err == nil && len(q.Status.Hard) > 0
 	})
 	cases, err := os.ReadFile("testdata/tenant.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var all []struct {
 		Pod     *corev1.Pod
 		Refused string // "" for admitted
 	}
-	if err := yaml.UnmarshalStrict(cases, &all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(cases, &all))
 	for _, c := range all {
 		made, err := pods.Create(t.Context(), c.Pod, metav1.CreateOptions{})
 		switch {

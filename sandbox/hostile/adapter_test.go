@@ -25,6 +25,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/hostile"
 )
@@ -133,16 +134,12 @@ func answers(t *testing.T, src storage.Queryable) map[string]string {
 		setup.Rules = append(setup.Rules, cache.Rule{Rule: r})
 	}
 	c, err := cache.New(setup, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
 	p, err := provider.New(c, twoPods{}, nil, nil, prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := map[string]string{}
 	for range 2 { // the second time without what failed before
 		var mu sync.Mutex
@@ -185,9 +182,7 @@ func TestNoPageChangesAnAnswer(t *testing.T) {
 			var src storage.Queryable = served(from, to)
 			if a != nil {
 				w, err := hostile.Look(src, from, to)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				src = w.Attacked(*a)
 			}
 			out = answers(t, src)

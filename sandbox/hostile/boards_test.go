@@ -12,6 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/hostile"
 )
@@ -26,9 +27,7 @@ func TestNoPageChangesRecordedSums(t *testing.T) {
 	s = s.WithRules()
 	src := s.Storage(true)
 	w, err := hostile.Look(src, s.Start(), s.End())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	window := eval.Window{From: s.End().Add(-5 * time.Minute), To: s.End(), Step: time.Minute, Scrape: states.Every}
 	shown := func(src eval.Source) map[string]string {
 		out := map[string]string{}

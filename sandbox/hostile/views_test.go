@@ -24,6 +24,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -96,9 +97,7 @@ var views = map[string]view{
 	},
 	"report": func(t *testing.T, src storage.Queryable, s states.State, all bool) map[string]string {
 		w, err := query.NewWindow(s.End(), 25*time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		o := query.Options{Trusted: []string{trusted}, Concurrency: 1, Pause: time.Nanosecond}
 		if all {
 			o.Trusted = nil
@@ -141,9 +140,7 @@ func TestNoPageChangesWhatOthersSee(t *testing.T) {
 		for _, honor := range honors {
 			src := hostile.With(s.Storage(honor), tokens(t, s)...)
 			w, err := hostile.Look(src, s.Start(), s.End())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want := map[string]map[string]string{}
 			for v, see := range views {
 				want[v] = see(t, src, s, false)
@@ -174,9 +171,7 @@ func TestTrustIsWhatProtects(t *testing.T) {
 	s, _ := states.Find(states.XID)
 	src := hostile.With(s.Storage(true), tokens(t, s)...)
 	w, err := hostile.Look(src, s.Start(), s.End())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := views["alerts"](t, src, s, true)
 	for _, a := range attacks(4) {
 		if strings.HasPrefix(a.Name, "native") || strings.HasSuffix(a.Name, "finite") {
@@ -198,9 +193,7 @@ func TestEverySeriesReadIsAttacked(t *testing.T) {
 	src := hostile.With(s.Storage(true), tokens(t, s)...)
 	asked := &server{Queryable: src, now: s.End()}
 	w, err := query.NewWindow(s.End(), 25*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := query.Run(t.Context(), asked, w, query.Options{Trusted: []string{trusted}, Concurrency: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -221,9 +214,7 @@ func TestEverySeriesReadIsAttacked(t *testing.T) {
 	families, read := hostile.Families(), map[string]bool{}
 	for _, q := range asked.queries {
 		names, err := eval.Reads(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, name := range names {
 			read[name] = true
 			if _, ok := hostile.Of(families, name); !ok {
@@ -240,9 +231,7 @@ func TestEverySeriesReadIsAttacked(t *testing.T) {
 func tokens(t *testing.T, s states.State) []storage.Series {
 	t.Helper()
 	series, err := memstore.Read(`vllm:generation_tokens_total{cluster="east",job="vllm",instance="vllm-0:8000",namespace="chat",pod="vllm-0",model_name="m"} 0+150x120`, memstore.From(s.Start(), states.Every))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return series
 }
 

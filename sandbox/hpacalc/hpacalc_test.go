@@ -17,6 +17,7 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
@@ -66,15 +67,11 @@ func ask(t *testing.T, all []testCase) [][]decision {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	paths, err := build.ControlPlane(ctx, build.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cmd := exec.CommandContext(ctx, paths.Program("controlplane"), "hpa-calc")
 	var in, stderr bytes.Buffer
 	for _, c := range all {
-		if err := json.NewEncoder(&in).Encode(c); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.NewEncoder(&in).Encode(c))
 	}
 	cmd.Stdin, cmd.Stderr = &in, &stderr
 	out, err := cmd.Output()

@@ -26,6 +26,7 @@ import (
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/node"
 	"github.com/gpuscale/gpuscale/sandbox/node/image"
@@ -187,9 +188,7 @@ func (c *installation) describe() string {
 func (c *installation) pods() []corev1.Pod {
 	c.Helper()
 	var list corev1.PodList
-	if err := c.env.Admin.List(c.Context(), &list, client.InNamespace(installed)); err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, c.env.Admin.List(c.Context(), &list, client.InNamespace(installed)))
 	return list.Items
 }
 
@@ -342,9 +341,7 @@ func (c *installation) leader() (string, error) {
 
 func (c *installation) leaderDeleted() {
 	first, err := c.leader()
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	if out, err := c.kubectl("delete", "pod", first); err != nil {
 		c.Fatal(out, err)
 	}
@@ -392,9 +389,7 @@ func (c *installation) driverHangs() {
 
 func (c *installation) must(err error) {
 	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 }
 
 func (c *installation) portForward() {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestEverythingMissingIsNamedAtOnce(t *testing.T) {
@@ -34,9 +36,7 @@ func TestIptablesThatWritesNothing(t *testing.T) {
 		t.Skip("only root makes namespaces")
 	}
 	bin := t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "iptables"), []byte("#!/bin/sh\necho 'TABLE_ADD failed (Operation not supported)' >&2\nexit 4\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "iptables"), []byte("#!/bin/sh\necho 'TABLE_ADD failed (Operation not supported)' >&2\nexit 4\n"), 0o700))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	if err := findMissing(); err == nil || !strings.Contains(err.Error(), "iptables rules of its own: exit status 4: TABLE_ADD failed") {
 		t.Errorf("err = %v", err)

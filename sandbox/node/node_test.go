@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/node"
 	"github.com/gpuscale/gpuscale/sandbox/node/image"
@@ -45,9 +46,7 @@ func TestNode(t *testing.T) {
 	before := nodetest.Look(t)
 	already := nodetest.Namespaces()
 	driver := t.TempDir()
-	if err := os.WriteFile(filepath.Join(driver, "version"), []byte("a fake"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(driver, "version"), []byte("a fake"), 0o644))
 	env := nodetest.Env(t.Context(), t, testenv.Options{})
 	s := trial{T: t, env: env, namespace: "trial", node: nodetest.Start(t.Context(), t, env, node.Options{
 		Labels: map[string]string{"trial": "yes"},
@@ -55,17 +54,13 @@ func TestNode(t *testing.T) {
 		Mounts: []node.Mount{{Target: "/proc/driver"}, {Source: driver, Target: "/proc/driver/nvidia"}, {Target: "/sys/bus/platform/devices"}},
 	})}
 	programs, err := build.Node(t.Context(), build.Options{Out: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := s.node.Load(t.Context(), image.Image{
 		Name: "gpuscale-probe:1", Files: map[string]string{"/probe": filepath.Join(programs.Programs, "probe")}, Entrypoint: []string{"/probe"},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := env.Namespace(t.Context(), "trial", nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, env.Namespace(t.Context(), "trial", nil))
 	s.create("pods.yaml")
 	s.podReady("client")
 	s.podReady("server")
@@ -117,9 +112,7 @@ func TestNodeThatCannotStart(t *testing.T) {
 	before := nodetest.Look(t)
 	env := nodetest.Env(t.Context(), t, testenv.Options{})
 	binaries, err := build.Node(t.Context(), build.Options{Out: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		options node.Options
 		want    []string
@@ -159,9 +152,7 @@ func TestKilledSandboxLeavesNoNode(t *testing.T) {
 		select {} // until it is killed
 	}
 	dir, err := os.MkdirTemp("", "killed-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	before := nodetest.Look(t)
 	already := nodetest.Namespaces()
@@ -169,12 +160,8 @@ func TestKilledSandboxLeavesNoNode(t *testing.T) {
 	cmd.Env = append(os.Environ(), childEnv+"=1", "TMPDIR="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	var log string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if _, err := fmt.Sscanf(lines.Text(), "running %s", &log); err == nil {
@@ -215,17 +202,13 @@ func (s trial) with(test func(trial)) func(*testing.T) {
 func (s trial) text(file string, words ...string) string {
 	s.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	return strings.NewReplacer(words...).Replace(string(text))
 }
 
 func (s trial) create(file string, words ...string) {
 	s.Helper()
-	if err := s.env.Create(s.Context(), s.text(file, words...)); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, s.env.Create(s.Context(), s.text(file, words...)))
 }
 
 func (s trial) pod(name string) (corev1.Pod, error) {
@@ -294,9 +277,7 @@ func (s trial) logs() {
 
 func (s trial) services() {
 	var service corev1.Service
-	if err := s.env.Admin.Get(s.Context(), client.ObjectKey{Namespace: "trial", Name: "server"}, &service); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, s.env.Admin.Get(s.Context(), client.ObjectKey{Namespace: "trial", Name: "server"}, &service))
 	url := "http://" + service.Spec.ClusterIP
 	s.await("the Service from another pod", func() error {
 		got, err := s.kubectl("exec", "client", "--", "/probe", "get", url)
@@ -317,14 +298,10 @@ func (s trial) services() {
 func (s trial) podResources() []*podresources.PodResources {
 	s.Helper()
 	conn, err := grpc.NewClient("unix://"+s.node.PodResources(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	defer conn.Close()
 	list, err := podresources.NewPodResourcesListerClient(conn).List(s.Context(), &podresources.ListPodResourcesRequest{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	return list.PodResources
 }
 
@@ -336,17 +313,13 @@ func (s trial) listed() {
 
 func (s trial) devicePlugins() {
 	conn, err := (&net.Dialer{}).DialContext(s.Context(), "unix", filepath.Join(s.node.DevicePlugins(), "kubelet.sock"))
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	conn.Close()
 }
 
 func (s trial) restart() {
 	p, err := s.pod("server")
-	if err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, err)
 	through := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 		return s.node.Dial(ctx, address)
 	}}}
@@ -368,9 +341,7 @@ func (s trial) restart() {
 }
 
 func (s trial) kubeletKilled() {
-	if err := s.node.Kill(node.Kubelet); err != nil {
-		s.Fatal(err)
-	}
+	require.NoError(s, s.node.Kill(node.Kubelet))
 	s.await("exec", func() error {
 		_, err := s.kubectl("exec", "client", "--", "/probe", "echo", "back")
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func newMaker(t *testing.T, objects ...client.Object) (*Maker, client.Client) {
@@ -43,9 +44,7 @@ func testPool() *v1alpha1.GPUNodePool {
 func nodes(t *testing.T, c client.Client) map[string]corev1.Node {
 	t.Helper()
 	var list corev1.NodeList
-	if err := c.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.List(t.Context(), &list))
 	out := map[string]corev1.Node{}
 	for _, n := range list.Items {
 		out[n.Name] = n
@@ -55,14 +54,10 @@ func nodes(t *testing.T, c client.Client) map[string]corev1.Node {
 
 func TestNodesMatchTheTemplate(t *testing.T) {
 	k, c := newMaker(t)
-	if err := k.SetSize(t.Context(), testPool(), 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.SetSize(t.Context(), testPool(), 1))
 	n := nodes(t, c)["p-1"]
 	template, err := pools.Template(testPool(), nil, pools.Listing{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for key, want := range template.Labels {
 		if got := n.Labels[key]; got != want {
 			t.Errorf("label %s = %q, the template says %q", key, got, want)
@@ -80,13 +75,9 @@ func TestNodesMatchTheTemplate(t *testing.T) {
 		t.Errorf("node %+v", n.ObjectMeta)
 	}
 	var cm corev1.ConfigMap
-	if err := c.Get(t.Context(), partition.DefaultConfigMap, &cm); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Get(t.Context(), partition.DefaultConfigMap, &cm))
 	config, err := partition.ParseConfig(cm.Data[partition.ConfigKey])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if counts, _, known := config.Counts(n.Labels[contract.ConfigLabel], 0); !known || counts["1g.10gb"] != 3 {
 		t.Errorf("the boot layout is not published: %v %v", counts, known)
 	}
@@ -96,9 +87,7 @@ func TestFreeNamesAreFilled(t *testing.T) {
 	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "p-2"}} // of no pool
 	k, c := newMaker(t, foreign)
 	pool := testPool()
-	if err := k.SetSize(t.Context(), pool, 3); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.SetSize(t.Context(), pool, 3))
 	have := nodes(t, c)
 	for _, name := range []string{"p-1", "p-3", "p-4"} {
 		if have[name].Labels[v1alpha1.NodePoolLabel] != "p" {
@@ -132,15 +121,11 @@ func TestSharedTemplates(t *testing.T) {
 		pool.Spec.MIG, pool.Spec.Template.Product, pool.Spec.Template.GPUs = nil, "NVIDIA-L40S", 2
 		pool.Spec.Template.Sharing = &v1alpha1.GPUSharing{Strategy: "mps", Replicas: 4, RenameByDefault: rename}
 		template, err := pools.Template(pool, nil, pools.Listing{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(template.GPUs) != c.gpus || template.GPUs[1].Shared != c.shared || template.GPUs[c.gpus-1].Index != c.gpus-1 {
 			t.Errorf("GPUs %+v", template.GPUs)
 		}
-		if err := k.SetSize(t.Context(), pool, 1); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, k.SetSize(t.Context(), pool, 1))
 		n := nodes(t, client)["p-1"]
 		for key, want := range map[string]string{
 			partition.ProductLabel: c.product, partition.CountLabel: "2", partition.ReplicasLabel: "4", partition.SharingLabel: "mps",
@@ -163,37 +148,27 @@ func TestServed(t *testing.T) {
 	pool := testPool()
 	m, c := newMaker(t, pool)
 	address, stop, err := m.Serve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer stop()
 	to, err := externalgrpc.New(externalgrpc.Config{Address: address})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer to.Close()
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	p := pools.NewGRPC(c, map[string]*externalgrpc.Client{Name: to}, func() time.Time { return now })
 	for range 2 {
-		if err := p.SetSize(t.Context(), pool, 3); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.SetSize(t.Context(), pool, 3))
 	}
 	if l, err := p.List(t.Context(), pool); err != nil || l.Target != 3 || l.Unnamed {
 		t.Errorf("%+v, %v", l, err)
 	}
 	n := nodes(t, c)["p-2"]
-	if err := p.Delete(t.Context(), pool, &n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Delete(t.Context(), pool, &n))
 	if have := nodes(t, c); len(have) != 2 || have["p-2"].Name != "" {
 		t.Errorf("%d nodes, p-2: %v", len(have), have["p-2"].Name)
 	}
 	stranger := nodes(t, c)["p-1"]
 	stranger.Spec.ProviderID = "elsewhere"
-	if err := c.Update(t.Context(), &stranger); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Update(t.Context(), &stranger))
 	group := pool.Spec.Provider.ExternalGRPC.NodeGroup
 	if err := to.DeleteNodes(t.Context(), group, &externalgrpc.Node{ProviderID: ProviderID("p-1")}); err == nil || len(nodes(t, c)) != 2 {
 		t.Errorf("an instance that the group does not have: %v", err)

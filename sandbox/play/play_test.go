@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/view"
 )
@@ -24,9 +25,7 @@ func withTraffic() story.Story {
 func TestTrafficIsTheStorysUnlessAFileIsGiven(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.csv")
 	text := "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00,1,1\n2023-11-16 18:00:59,1,1\n2023-11-16 18:01:01,1,1\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	own, speed, err := Options{Story: withTraffic()}.traffic()
 	if err != nil || speed != 20 || !strings.HasPrefix(own.Name, "synthetic") {
 		t.Errorf("the story's: %s ×%g, %v", own.Name, speed, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -17,9 +18,7 @@ func fake(t *testing.T, body string) reporting {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "report")
 	text := "#!/bin/sh\necho \"$*\" >> " + filepath.Join(dir, "calls") + "\nwhile [ \"$1\" != --out ]; do shift; done\n" + body + "\n"
-	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(program, []byte(text), 0o700))
 	return reporting{program: program, prometheus: "http://prometheus.invalid", dir: dir}
 }
 

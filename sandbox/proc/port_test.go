@@ -6,19 +6,17 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestReservePort(t *testing.T) {
 	port, release, err := ReservePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	address := "127.0.0.1:" + strconv.Itoa(port)
 	for range 3 { // as a program that is started again and again
 		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		l.Close()
 	}
 	if err := bindAlone(port); !errors.Is(err, syscall.EADDRINUSE) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func group(t *testing.T) *Group {
@@ -125,9 +126,7 @@ func TestStopIsNoFailureAndLeavesNoProcess(t *testing.T) {
 func TestKilledParentTakesItsChildrenAlong(t *testing.T) {
 	if log := os.Getenv("PROC_TEST_PARENT"); log != "" {
 		p, err := start(Spec{Name: "child", Path: "/bin/sleep", Args: []string{"100"}, Log: log})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		fmt.Printf("child %d\n", p.PID())
 		time.Sleep(time.Minute)
 		return
@@ -135,12 +134,8 @@ func TestKilledParentTakesItsChildrenAlong(t *testing.T) {
 	parent := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	parent.Env = append(os.Environ(), "PROC_TEST_PARENT="+filepath.Join(t.TempDir(), "log"))
 	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
 	child := 0
 	for child == 0 {
 		var word string

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const good = `{"status":"success","data":{"resultType":"vector","result":[
@@ -29,9 +31,7 @@ func upstream(t *testing.T) (*Proxy, chan string) {
 	}))
 	t.Cleanup(s.Close)
 	p, err := New(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close() })
 	return p, times
 }
@@ -39,9 +39,7 @@ func upstream(t *testing.T) (*Proxy, chan string) {
 func ask(t *testing.T, p *Proxy, path string) (int, string, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL()+path, strings.NewReader(url.Values{"query": {"up"}}.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
@@ -72,9 +70,7 @@ func TestAnswers(t *testing.T) {
 		{Login, 200, "<!doctype html>", nil},
 		{Honest, 200, `"pod":"b"`, nil},
 	} {
-		if err := p.Answer(c.answer); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.Answer(c.answer))
 		status, body, err := ask(t, p, "/api/v1/query")
 		if status != c.status || !strings.Contains(body, c.body) || !errors.Is(err, c.err) {
 			t.Errorf("%q: %d %s %v, want %d with %s and %v", c.answer, status, body, err, c.status, c.body, c.err)
@@ -85,16 +81,12 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("asked about %s", at)
 		}
 	}
-	if err := p.Answer(Stale); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Answer(Stale))
 	_, body, err := ask(t, p, "/api/v1/query")
 	if at := <-times; err != nil || at != "1600000000.250" || strings.Contains(body, "1700000000.5") || !strings.Contains(body, `"NaN"`) {
 		t.Errorf("stale: asked about %s, answers %s, %v", at, body, err)
 	}
-	if err := p.Answer(Empty); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Answer(Empty))
 	if _, body, err := ask(t, p, "/api/v1/series"); err != nil || body != good {
 		t.Errorf("discovery is spoilt: %s, %v", body, err)
 	}
@@ -103,15 +95,11 @@ func TestAnswers(t *testing.T) {
 func TestDownRefusesAndComesBack(t *testing.T) {
 	p, _ := upstream(t)
 	for range 3 {
-		if err := p.Answer(Down); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.Answer(Down))
 		if _, _, err := ask(t, p, "/api/v1/query"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("down: %v, want a refused connection", err)
 		}
-		if err := p.Answer(Honest); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.Answer(Honest))
 		if status, _, err := ask(t, p, "/api/v1/query"); status != 200 || err != nil {
 			t.Errorf("up again: %d %v", status, err)
 		}
@@ -121,9 +109,7 @@ func TestDownRefusesAndComesBack(t *testing.T) {
 func TestSlowEndsWithTheFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Proxy{server: &http.Server{}, lifted: make(chan struct{})}
-		if err := p.Answer(Slow); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.Answer(Slow))
 		ended := make(chan any, 1)
 		go func() {
 			defer func() { ended <- recover() }()
@@ -133,9 +119,7 @@ func TestSlowEndsWithTheFault(t *testing.T) {
 		if len(ended) > 0 {
 			t.Fatal("answered at once")
 		}
-		if err := p.Answer(Honest); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.Answer(Honest))
 		if how, _ := (<-ended).(error); !errors.Is(how, http.ErrAbortHandler) {
 			t.Errorf("it was answered: %v", how)
 		}

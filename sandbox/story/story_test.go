@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestStoriesInTheRepoParse(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "e2e", "testdata", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	found := 0
 	for _, f := range files {
 		if text, err := os.ReadFile(f); err != nil || !strings.Contains(string(text), "\npools:") {
@@ -48,9 +48,7 @@ always: [lost_requests == 0]
 
 func TestParse(t *testing.T) {
 	got, err := Parse("s.yaml", good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := Story{
 		Title: "all",
 		Pools: []Pool{{

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/e2e"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/model"
@@ -19,9 +20,7 @@ import (
 func demo(t *testing.T) story.Story {
 	t.Helper()
 	s, err := story.Parse(e2e.Demo())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -30,9 +29,7 @@ func TestServersFollowTheirPods(t *testing.T) {
 	now := time.Unix(0, 0)
 	g := model.NewGateway(model.Chat13B(), 20, func() time.Time { return now })
 	p, err := newPages(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer p.stop()
 	srv := newServers(s, g, p, slog.New(slog.DiscardHandler))
 	product := func(string) string { return "NVIDIA-H100-80GB-HBM3" }
@@ -52,9 +49,7 @@ func TestServersFollowTheirPods(t *testing.T) {
 	if len(srv.running()) != 1 {
 		t.Fatal("a running pod does not serve")
 	}
-	if err := g.Play(trace.Trace{Requests: make([]trace.Request, 0)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Play(trace.Trace{Requests: make([]trace.Request, 0)}))
 	allocated := []node.Holding{
 		{Namespace: "chat", Pod: "vllm-1-a", UID: "1", ID: "MIG-1"},
 		{Namespace: "search", Pod: "embed-5-b", UID: "2", ID: "MIG-2"},

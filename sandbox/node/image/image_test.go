@@ -11,13 +11,13 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestLibraries(t *testing.T) {
 	shell, err := Libraries("/bin/sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, l := range shell {
 		if _, err := os.Stat(l); err != nil {
 			t.Error(err)
@@ -34,22 +34,14 @@ func TestLibraries(t *testing.T) {
 func TestImageHoldsItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	if err := os.WriteFile(program, []byte("text"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(program, []byte("text"), 0o755))
 	file := filepath.Join(dir, "image.tar")
 	want := Image{Name: "trial:1", Files: map[string]string{"/usr/lib/a/b": program, "/usr/bin/p": program}, Entrypoint: []string{"/usr/bin/p"}, User: "65532"}
-	if err := want.Write(file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, want.Write(file))
 	got, err := tarball.ImageFromPath(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config, err := got.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if config.OS != "linux" || config.Config.User != want.User || !slices.Equal(config.Config.Entrypoint, want.Entrypoint) {
 		t.Errorf("its configuration: %+v", config)
 	}
@@ -61,9 +53,7 @@ func TestImageHoldsItsFiles(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		names = append(names, h.Name)
 		if h.Typeflag == tar.TypeReg && h.Mode != 0o755 {
 			t.Errorf("%s has mode %o", h.Name, h.Mode)

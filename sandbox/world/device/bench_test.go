@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
@@ -16,15 +17,11 @@ func machine(t *testing.T, product, layout string, gpus int) *node.Machine {
 	if layout != "" {
 		table, _ := mig.ForModel(product)
 		l, err := mig.ParseLayout(table, layout)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		spec.Layouts = []mig.Layout{l}
 	}
 	m, err := node.New(spec, time.Unix(0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return m
 }
 
@@ -88,9 +85,7 @@ func TestIdleIsZeroBusyAndSomePower(t *testing.T) {
 func TestTheFakeTakesTheState(t *testing.T) {
 	m := machine(t, "NVIDIA-H100-80GB-HBM3", "1g@0 1g@1 1g@2 1g@3 1g@4 1g@5 1g@6", 4)
 	s := NewBench(time.Unix(0, 0)).Measure(m, nil, time.Unix(1, 0))
-	if err := s.Write(filepath.Join(t.TempDir(), "state")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Write(filepath.Join(t.TempDir(), "state")))
 	if len(s.GPUs) != 4 || len(s.GPUs[3].Instances) != 7 || s.GPUs[3].Instances[6].EntityID != 27 {
 		t.Errorf("measured %+v", s)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/device"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
@@ -34,9 +35,7 @@ type env struct {
 
 func newEnv(t *testing.T) *env {
 	s, err := story.Parse("s.yaml", fleetStory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b := &env{t: t, client: fake.NewClientset(), now: time.Unix(1000, 0), running: map[string]bool{}}
 	b.fleet = New(Options{
 		Story: s, Client: b.client, View: b, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // seen is a View of objects in a fake client.
@@ -58,21 +60,15 @@ func TestAgentWritesTheNodeAndServesPodResources(t *testing.T) {
 	ctx, now := context.Background(), time.Unix(100, 0)
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	m, err := New(Spec{Name: "a", Product: "NVIDIA-L40S", GPUs: 2}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a := NewAgent(m, client, seen{t, client}, slog.New(slog.DiscardHandler))
-	if err := a.Step(ctx, now); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Step(ctx, now))
 	n, _ := a.view.Node("a")
 	if q := n.Status.Allocatable[wholeGPU]; q.Value() != 2 || n.Labels["nvidia.com/gpu.product"] != "NVIDIA-L40S" {
 		t.Errorf("allocatable %v, labels %v", n.Status.Allocatable, n.Labels)
 	}
 	writes := len(client.Actions())
-	if err := a.Step(ctx, now); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Step(ctx, now))
 	for _, act := range client.Actions()[writes:] {
 		if act.GetVerb() == "patch" {
 			t.Error("a step in which nothing changed writes")
@@ -86,9 +82,7 @@ func TestAgentWritesTheNodeAndServesPodResources(t *testing.T) {
 	if _, err := client.CoreV1().Pods("batch").Create(ctx, tooMuch, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Step(ctx, now); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Step(ctx, now))
 	refused, _ := client.CoreV1().Pods("batch").Get(ctx, "train-1", metav1.GetOptions{})
 	if refused.Status.Phase != corev1.PodFailed || refused.Status.Reason != "UnexpectedAdmissionError" {
 		t.Errorf("a pod without devices is %s %s", refused.Status.Phase, refused.Status.Reason)
@@ -101,20 +95,14 @@ func asks(t *testing.T, a *Agent, now time.Time) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	k, err := Listen(socket, a.Machine, &a.Lock, func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer k.Stop()
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	client := podresources.NewPodResourcesListerClient(conn)
 	list, err := client.List(context.Background(), &podresources.ListPodResourcesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	uuid := a.Machine.GPUs()[0].UUID
 	if len(list.PodResources) != 1 || list.PodResources[0].Name != "train-0" ||
 		list.PodResources[0].Containers[0].Devices[0].DeviceIds[0] != uuid {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // As mig-parted v0.13.1: names are compared as strings, GPU by GPU; a GPU that differs is cleared
@@ -13,9 +14,7 @@ import (
 func TestManagerComparesNamesAsStrings(t *testing.T) {
 	table, _ := mig.ForModel("A100-80GB")
 	halves, err := mig.ParseLayout(table, "3g@0 3g@4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for devices, want := range map[string]struct {
 		state     string
 		instances int
@@ -31,9 +30,7 @@ func TestManagerComparesNamesAsStrings(t *testing.T) {
 	} {
 		now := time.Unix(0, 0)
 		m, err := New(Spec{Name: "a", Product: "NVIDIA-A100-SXM4-80GB", GPUs: 1, Layouts: []mig.Layout{halves}, Delays: DefaultDelays()}, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		config := []byte("version: v1\nmig-configs:\n  a: [{devices: [0], mig-enabled: true, mig-devices: {" + devices + "}}]\n")
 		state := m.StepManager("a", config, now)[LabelConfigState]
 		for state == StatePending {

@@ -5,20 +5,17 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestIdentitiesAreStableAndUnique(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	layout, err := mig.ParseLayout(table, "3g@0 2g@4 1g@6")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	spec := Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 4, Layouts: []mig.Layout{layout}}
 	seen := map[string]bool{}
 	m, err := New(spec, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again, _ := New(spec, time.Time{})
 	for i, c := range m.GPUs() {
 		for _, id := range append([]string{c.UUID, c.PCIBusID}, c.Instances[0].UUID, c.Instances[1].UUID, c.Instances[2].UUID) {
@@ -51,9 +48,7 @@ func TestDiscoveryLabelsFollowTheLayout(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	layout, _ := mig.ParseLayout(table, "3g@0 3g@4")
 	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 2, Layouts: []mig.Layout{layout}}, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := m.DiscoveryLabels()
 	for k, want := range map[string]string{
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "2", "nvidia.com/mig.capable": "true",

@@ -5,20 +5,17 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // mig-manager changes nothing while an exporter holds handles of the GPUs.
 func TestManagerWaitsForTheExporter(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	layout, err := mig.ParseLayout(table, "3g@0 3g@4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	now := time.Unix(0, 0)
 	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 1, Layouts: []mig.Layout{layout}, Delays: DefaultDelays()}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config := []byte("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {7g.80gb: 1}}]\n")
 	pass := func(d time.Duration) map[string]string {
 		now = now.Add(d)

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestScenarios plays testdata/*.txt. Commands:
@@ -79,15 +80,11 @@ func (w *world) machine(d *datadriven.TestData) {
 		}
 		table, _ := mig.ForModel(spec.Product)
 		l, err := mig.ParseLayout(table, line)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, err)
 		spec.Layouts = append(spec.Layouts, l)
 	}
 	m, err := New(spec, w.now)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	w.m, w.pods, w.label, w.last = m, nil, "", ""
 }
 
@@ -109,9 +106,7 @@ func (w *world) bind(args []datadriven.CmdArg) {
 
 func (w *world) wait(text string) {
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.now = w.now.Add(250 * time.Millisecond)
 		w.step()

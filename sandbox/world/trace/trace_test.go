@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const head = header + "\n"
@@ -62,9 +64,7 @@ func TestLoadNamesTheMissingFile(t *testing.T) {
 
 func TestSyntheticIsSeededOrderedAndShaped(t *testing.T) {
 	a, err := Default(7).Make()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b, _ := Default(7).Make()
 	c, _ := Default(8).Make()
 	if !reflect.DeepEqual(a, b) {
