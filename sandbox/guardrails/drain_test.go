@@ -2,7 +2,6 @@ package guardrails
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -77,65 +76,4 @@ func verdictOf(p plan.Plan, kind plan.Kind, subject string) plan.Verdict {
 		}
 	}
 	return plan.Verdict{}
-}
-
-// TestSickNodesAreReplacedOneByOne: of a pool of twelve with two sick nodes one is
-// replaced, the other an hour later; with half of the pool sick none is.
-func TestSickNodesAreReplacedOneByOne(t *testing.T) {
-	w := newWorld(t, setup{})
-	w.pool("h100", 12, 14)
-	w.until("the fleet", w.has("h100", 12))
-	first := map[string]corev1.Node{}
-	for _, n := range w.nodes("h100") {
-		first[n.Name] = n
-	}
-	w.exporters.set(func() { w.exporters.sick["h100-1"], w.exporters.sick["h100-2"] = true, true })
-	replaced := func() (names []string) {
-		for _, n := range w.nodes("h100") {
-			if was, ok := first[n.Name]; !ok || was.UID != n.UID {
-				names = append(names, n.Name)
-			}
-		}
-		return names
-	}
-	w.reconcile()
-	w.pass(11 * time.Minute)
-	w.reconcile()
-	w.pass(plan.RemoveDelay) // since its cordon
-	w.reconcile()
-	// The one that was replaced is well now; its successor may have its name.
-	gone := replaced()
-	if len(gone) != 1 {
-		t.Fatalf("replaced %v, want one", gone)
-	}
-	w.exporters.set(func() { delete(w.exporters.sick, gone[0]) })
-	w.await("its successor is ready", w.has("h100", 12))
-	w.pass(48 * time.Minute)
-	w.reconciles(3)
-	if got := replaced(); len(got) != 1 {
-		t.Fatalf("replaced %v within an hour, want one", got)
-	}
-	w.exporters.set(func() {
-		for i := range 5 {
-			w.exporters.sick[fmt.Sprintf("h100-%d", 8+i)] = true
-		}
-	})
-	w.reconcile()
-	w.pass(3 * time.Hour)
-	w.reconciles(3)
-	if got := replaced(); len(got) != 1 {
-		t.Fatalf("replaced %v of a pool of which half is sick: it is not the nodes", got)
-	}
-	w.until("the pool has the reason", w.reason("h100", plan.NodeSick))
-	w.exporters.set(func() {
-		for i := range 5 {
-			delete(w.exporters.sick, fmt.Sprintf("h100-%d", 8+i))
-		}
-	})
-	w.reconcile()
-	w.pass(plan.RemoveDelay)
-	w.reconcile()
-	if got := replaced(); len(got) != 2 {
-		t.Fatalf("replaced %v, want the second one an hour later", got)
-	}
 }
