@@ -41,80 +41,53 @@ type Paths struct {
 // Program is the path of one of the control plane's programs.
 func (p Paths) Program(name string) string { return filepath.Join(p.Bin, name) }
 
+// folder returns the folder of a target and compiles it if the cache does not have it,
+// or again each time where the target says so.
+func folder(ctx context.Context, o Options, t target) (string, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return "", err
+	}
+	if !t.again {
+		return ensure(ctx, o, t)
+	}
+	dir := filepath.Join(o.Cache, t.name)
+	if t.name == programs.name && os.Getenv(PreparedEnv) == "1" && t.complete(dir) {
+		return dir, nil
+	}
+	return dir, again(ctx, o, t, dir)
+}
+
 // ControlPlane returns the control plane's binaries and compiles them if the
 // cache does not have them.
 func ControlPlane(ctx context.Context, o Options) (Paths, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return Paths{}, err
-	}
-	dir, err := ensure(ctx, o, controlPlane)
-	if err != nil {
-		return Paths{}, err
-	}
-	return Paths{Bin: dir}, nil
-}
-
-// Prometheus returns Prometheus and promtool and compiles them if the cache
-// does not have them.
-func Prometheus(ctx context.Context, o Options) (Paths, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return Paths{}, err
-	}
-	dir, err := ensure(ctx, o, prometheus)
-	if err != nil {
-		return Paths{}, err
-	}
-	return Paths{
-		Prometheus: filepath.Join(dir, "prometheus"),
-		Promtool:   filepath.Join(dir, "promtool"),
-	}, nil
+	dir, err := folder(ctx, o, controlPlane)
+	return Paths{Bin: dir}, err
 }
 
 // PrometheusAdapter returns the path of prometheus-adapter v0.12.0, with which
 // tests compare our adapter, and compiles it if the cache does not have it. Only
 // the tests that compare need it, so it is not a part of All.
 func PrometheusAdapter(ctx context.Context, o Options) (string, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return "", err
-	}
-	dir, err := ensure(ctx, o, prometheusAdapter)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, prometheusAdapter.output), nil
+	dir, err := folder(ctx, o, prometheusAdapter)
+	return filepath.Join(dir, prometheusAdapter.output), err
 }
 
-// All is ControlPlane and Prometheus.
+// All is ControlPlane, and Prometheus with promtool.
 func All(ctx context.Context, o Options) (Paths, error) {
 	p, err := ControlPlane(ctx, o)
 	if err != nil {
-		return Paths{}, err
+		return p, err
 	}
-	prom, err := Prometheus(ctx, o)
-	if err != nil {
-		return Paths{}, err
-	}
-	prom.Bin = p.Bin
-	return prom, nil
+	dir, err := folder(ctx, o, prometheus)
+	p.Prometheus, p.Promtool = filepath.Join(dir, "prometheus"), filepath.Join(dir, "promtool")
+	return p, err
 }
 
 // Programs compiles our own programs and returns the folder with
 // gpuscale-exporter, gpuscale-adapter, gpuscale-autoscaler, gpuscale-agent, gpuscale-report
 // and gpuscale-dashboards.
-func Programs(ctx context.Context, o Options) (string, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(o.Cache, programs.name)
-	if os.Getenv(PreparedEnv) == "1" && programs.complete(dir) {
-		return dir, nil
-	}
-	return dir, again(ctx, o, programs, dir)
-}
+func Programs(ctx context.Context, o Options) (string, error) { return folder(ctx, o, programs) }
 
 // Sandbox compiles the sandbox's own program into file, which the Makefile
 // starts from.

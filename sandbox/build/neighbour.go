@@ -55,11 +55,7 @@ var (
 // Program compiles the neighbour's programs, if the cache does not have them, and
 // returns the path of one, by the last element of its package.
 func (n Neighbour) Program(ctx context.Context, o Options, name string) (string, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return "", err
-	}
-	dir, err := ensure(ctx, o, n.target())
+	dir, err := folder(ctx, o, n.target())
 	return filepath.Join(dir, name), err
 }
 

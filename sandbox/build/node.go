@@ -1,9 +1,6 @@
 package build
 
-import (
-	"context"
-	"path/filepath"
-)
+import "context"
 
 // kubelet is a target beside the control plane, not a part of it: few tests
 // need it. Its module has the control plane's versions, so that Go's cache has
@@ -55,17 +52,12 @@ type NodePaths struct {
 // Node returns what a real node runs and compiles what the cache does not have.
 // Only tests of such a node need it, so it is not a part of All.
 func Node(ctx context.Context, o Options) (NodePaths, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return NodePaths{}, err
-	}
 	var p NodePaths
-	if p.Kubelet, err = ensure(ctx, o, kubelet); err != nil {
-		return NodePaths{}, err
+	var err error
+	for to, t := range map[*string]target{&p.Kubelet: kubelet, &p.Containerd: containerd, &p.Programs: nodePrograms} {
+		if *to, err = folder(ctx, o, t); err != nil {
+			return NodePaths{}, err
+		}
 	}
-	if p.Containerd, err = ensure(ctx, o, containerd); err != nil {
-		return NodePaths{}, err
-	}
-	p.Programs = filepath.Join(o.Cache, nodePrograms.name)
-	return p, again(ctx, o, nodePrograms, p.Programs)
+	return p, nil
 }

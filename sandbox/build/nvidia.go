@@ -24,9 +24,5 @@ var nvidiaParts = target{
 // nvidia-mig-manager and nvidia-mig-parted, and compiles them if the cache does
 // not have them. Only tests of a node need them, so they are not a part of All.
 func NVIDIA(ctx context.Context, o Options) (dir string, err error) {
-	o, err = o.withDefaults()
-	if err != nil {
-		return "", err
-	}
-	return ensure(ctx, o, nvidiaParts)
+	return folder(ctx, o, nvidiaParts)
 }
