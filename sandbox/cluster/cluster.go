@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -30,9 +29,7 @@ type Cluster struct {
 	specsMu sync.Mutex
 	specs   map[string]proc.Spec // how each program was started
 
-	httpOnce sync.Once
-	http     *http.Client
-	stop     sync.Once
+	stop sync.Once
 }
 
 // Start brings the cluster up and returns when it is ready: the API server

@@ -13,9 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
-// validity of everything: a sandbox lives for hours.
+// validity of certificates: a sandbox lives for hours.
 const validity = 30 * 24 * time.Hour
 
 // pair is a certificate and its key, PEM.
@@ -33,26 +36,12 @@ func newAuthority(name string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: name},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(validity),
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-	}
-	if template.SerialNumber, err = serial(); err != nil {
-		return nil, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	made, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, key)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &authority{certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}, nil
+	certPEM, err := cert.EncodeCertificates(made)
+	return &authority{certPEM: certPEM, cert: made, key: key}, err
 }
 
 // client certificate: Kubernetes reads the user from the common name and its
@@ -85,33 +74,17 @@ func (a *authority) issue(template *x509.Certificate) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	if template.SerialNumber, err = serial(); err != nil {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return pair{}, err
 	}
-	template.NotBefore = time.Now().Add(-time.Hour)
-	template.NotAfter = time.Now().Add(validity)
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(validity)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return pair{}, err
 	}
-	keyPEM, err := encodeKey(key)
-	if err != nil {
-		return pair{}, err
-	}
-	return pair{certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), keyPEM: keyPEM}, nil
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
-}
-
-func serial() (*big.Int, error) {
-	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	return pair{certPEM: pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}), keyPEM: keyPEM}, err
 }
 
 // pki is all keys of one cluster. Four authorities, because a certificate
@@ -143,7 +116,7 @@ func newPKI(dir string) (*pki, error) {
 			return nil, err
 		}
 	}
-	caKey, err := encodeKey(p.ca.key)
+	caKey, err := keyutil.MarshalPrivateKeyToPEM(p.ca.key)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +158,7 @@ func (p *pki) writeServiceAccountKeys() error {
 	if err != nil {
 		return err
 	}
-	private, err := encodeKey(key)
+	private, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (c *Cluster) ReloadPrometheus(ctx context.Context, config []byte) error {
 	if err != nil {
 		return fmt.Errorf("reloading Prometheus: %w", err)
 	}
-	resp, err := c.client().Do(req)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return fmt.Errorf("reloading Prometheus: %w", err)
 	}

@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -117,7 +116,11 @@ func (c *Cluster) waitHTTP(ctx context.Context, name, url string) error {
 		if err != nil {
 			return err
 		}
-		resp, err := c.client().Do(req)
+		client, err := rest.HTTPClientFor(c.RESTConfig()) // the administrator's
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
 		if err != nil {
 			return err
 		}
@@ -172,22 +175,4 @@ func (c *Cluster) Await(ctx context.Context, done func(context.Context) error) e
 		}
 	}()
 	return await.Until(ctx, done)
-}
-
-// client that trusts the cluster's authority, with the administrator's
-// certificate.
-func (c *Cluster) client() *http.Client {
-	c.httpOnce.Do(func() {
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(c.pki.ca.certPEM)
-		cert, err := tls.X509KeyPair(c.pki.admin.certPEM, c.pki.admin.keyPEM)
-		if err != nil {
-			panic("the certificate made a second ago cannot be read: " + err.Error())
-		}
-		c.http = &http.Client{Transport: &http.Transport{
-			TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}},
-			DisableKeepAlives: true,
-		}}
-	})
-	return c.http
 }

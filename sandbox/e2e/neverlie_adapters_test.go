@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"os"
@@ -60,7 +61,10 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 		addresses[p.adapter] = address
 	}
 	b.router = newRouter(t, b.Cluster, ca, addresses)
-	require.NoError(t, b.Cluster.RouteAPI(t.Context(), "never-lie", "router", b.router.port, metricsAPIs...))
+	apis, err := os.ReadFile("testdata/router.yaml")
+	require.NoError(t, err)
+	routed := strings.NewReplacer("PORT", strconv.Itoa(b.router.port), "AUTHORITY", base64.StdEncoding.EncodeToString(ca))
+	require.NoError(t, b.Create(t.Context(), routed.Replace(string(apis))))
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	require.NoError(t, b.Cluster.WaitAPI(ctx, metricsAPIs...))
