@@ -3,10 +3,15 @@
 package node
 
 import (
-	"encoding/json"
+	"embed"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
@@ -18,55 +23,56 @@ const (
 	podRange = "10.127.0.0/24"
 )
 
-const pauseImage = "gpuscale-pause:1"
-
-// Sockets and folders on the node.
+// What the files below etc have, too.
 const (
+	pauseImage       = "gpuscale-pause:1"
 	containerdSocket = "/run/containerd/containerd.sock"
 	kubeletFolder    = "/var/lib/kubelet"
 )
 
-// A name is asked of a server that is not there, so that its lookup fails at once.
-const resolver = "127.0.0.1"
+// etc has the files of the node's programs, with words that writeConfigs replaces.
+//
+//go:embed etc
+var etc embed.FS
 
-// object is a configuration file as JSON, which is YAML.
-type object map[string]any
-
-// writeConfigs writes the files of the node's programs below root/etc.
+// writeConfigs writes them below root/etc, and what is this cluster's own.
 func (n *Node) writeConfigs(root string, c *cluster.Cluster) error {
-	kubelet, err := kubeconfigOf(c, "system:node:"+n.opts.Name, "system:nodes")
+	words := strings.NewReplacer("ADDRESS", address, "POD_RANGE", podRange, "NAME", n.opts.Name, "CGROUP", n.cgroup, "CNI_PLUGINS", plugins())
+	files := map[string][]byte{"etc/kubernetes/ca.crt": c.CA()}
+	err := fs.WalkDir(etc, "etc", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := etc.ReadFile(path)
+		files[path] = []byte(words.Replace(string(text)))
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	proxy, err := kubeconfigOf(c, "system:kube-proxy")
-	if err != nil {
+	if files["etc/kubernetes/kubelet.kubeconfig"], err = kubeconfigOf(c, "system:node:"+n.opts.Name, "system:nodes"); err != nil {
 		return err
 	}
-	files := map[string]any{
-		"kubernetes/ca.crt":                c.CA(),
-		"kubernetes/kubelet.kubeconfig":    kubelet,
-		"kubernetes/kube-proxy.kubeconfig": proxy,
-		"kubernetes/kubelet.yaml":          n.kubeletConfig(),
-		"kubernetes/kube-proxy.yaml":       proxyConfig(n.opts.Name),
-		"containerd/config.toml":           []byte(containerdConfig()),
-		"cni/net.d/10-bridge.conflist":     networkConfig(),
-		"resolv.conf":                      []byte("nameserver " + resolver + "\n"),
-		"hosts":                            []byte("127.0.0.1 localhost\n" + address + " " + n.opts.Name + "\n"),
-		"passwd":                           []byte("root:x:0:0:root:/root:/bin/sh\n"),
-		"group":                            []byte("root:x:0:\n"),
+	if files["etc/kubernetes/kube-proxy.kubeconfig"], err = kubeconfigOf(c, "system:kube-proxy"); err != nil {
+		return err
 	}
-	for name, content := range files {
-		data, ok := content.([]byte)
-		if !ok {
-			if data, err = json.Marshal(content); err != nil {
-				return fmt.Errorf("writing the node's %s: %w", name, err)
-			}
+	const kubelet = "etc/kubernetes/kubelet.yaml"
+	config := map[string]any{}
+	if err := yaml.Unmarshal(files[kubelet], &config); err != nil {
+		return err
+	}
+	config["registerWithTaints"] = n.opts.Taints
+	maps.Copy(config, n.opts.Kubelet)
+	if files[kubelet], err = yaml.Marshal(config); err != nil {
+		return err
+	}
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(file), 0o755)
+		if err == nil {
+			err = os.WriteFile(file, text, 0o644)
 		}
-		file := filepath.Join(root, "etc", name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("writing the node's %s: %w", name, err)
-		}
-		if err := os.WriteFile(file, data, 0o644); err != nil {
+		if err != nil {
 			return fmt.Errorf("writing the node's %s: %w", name, err)
 		}
 	}
@@ -79,84 +85,4 @@ func kubeconfigOf(c *cluster.Cluster, user string, groups ...string) ([]byte, er
 		return nil, err
 	}
 	return os.ReadFile(path)
-}
-
-func (n *Node) kubeletConfig() object {
-	config := object{
-		"apiVersion":               "kubelet.config.k8s.io/v1beta1",
-		"kind":                     "KubeletConfiguration",
-		"authentication":           object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": "/etc/kubernetes/ca.crt"}},
-		"authorization":            object{"mode": "Webhook"},
-		"address":                  address,
-		"healthzBindAddress":       address,
-		"containerRuntimeEndpoint": "unix://" + containerdSocket,
-		"cgroupDriver":             "cgroupfs",
-		"cgroupRoot":               "/" + n.cgroup,
-		"failCgroupV1":             false,
-		"failSwapOn":               false,
-		"resolvConf":               "/etc/resolv.conf",
-		"clusterDNS":               []string{resolver},
-		"clusterDomain":            "cluster.local",
-		"volumePluginDir":          kubeletFolder + "/volume-plugins",
-		// The machine's disk and memory are not the node's alone.
-		"evictionHard":                object{"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
-		"imageGCHighThresholdPercent": 100,
-		"registerWithTaints":          n.opts.Taints,
-	}
-	for key, value := range n.opts.Kubelet {
-		config[key] = value
-	}
-	return config
-}
-
-func proxyConfig(name string) object {
-	return object{
-		"apiVersion":         "kubeproxy.config.k8s.io/v1alpha1",
-		"kind":               "KubeProxyConfiguration",
-		"clientConnection":   object{"kubeconfig": "/etc/kubernetes/kube-proxy.kubeconfig"},
-		"mode":               "iptables",
-		"clusterCIDR":        podRange,
-		"hostnameOverride":   name,
-		"bindAddress":        address,
-		"healthzBindAddress": address + ":10256",
-		"metricsBindAddress": address + ":10249",
-		// Answers between pods of one bridge pass its address translation.
-		"iptables": object{"masqueradeAll": true, "minSyncPeriod": "100ms"},
-		// The machine's kernel keeps its limits.
-		"conntrack": object{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-	}
-}
-
-func containerdConfig() string {
-	return fmt.Sprintf(`version = 4
-imports = []
-[grpc]
-  address = %[1]q
-[plugins.'io.containerd.cri.v1.images']
-  snapshotter = 'overlayfs'
-  [plugins.'io.containerd.cri.v1.images'.pinned_images]
-    sandbox = 'docker.io/library/%[2]s'
-[plugins.'io.containerd.cri.v1.runtime']
-  # Without CAP_SYS_RESOURCE no process may be made dearer than its parent.
-  restrict_oom_score_adj = true
-  [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dirs = [%[3]q]
-[plugins.'io.containerd.nri.v1.nri']
-  disable = true
-`, containerdSocket, pauseImage, plugins())
-}
-
-func networkConfig() object {
-	return object{
-		"cniVersion": "1.0.0", "name": "pods", "plugins": []object{
-			{
-				"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
-				"ipam": object{
-					"type": "host-local", "ranges": [][]object{{{"subnet": podRange}}},
-					"routes": []object{{"dst": "0.0.0.0/0"}},
-				},
-			},
-			{"type": "portmap", "capabilities": object{"portMappings": true}},
-		},
-	}
 }
