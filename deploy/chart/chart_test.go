@@ -60,8 +60,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestCombinations renders every combination. What the API server says of each is
-// asked in sandbox/chart.
+// TestCombinations renders every combination, with no right that is not needed. What the API
+// server says of each is asked in sandbox/chart.
 func TestCombinations(t *testing.T) {
 	h := helm(t)
 	all := chart.Combinations()
@@ -73,7 +73,9 @@ func TestCombinations(t *testing.T) {
 			t.Parallel()
 			seen := map[string]bool{}
 			names := map[string]bool{}
-			for _, o := range render(t, h, c.Values) {
+			objects := render(t, h, c.Values)
+			leastPrivilege(t, c, objects)
+			for _, o := range objects {
 				if seen[id(o)] {
 					t.Errorf("%s is rendered twice", id(o))
 				}

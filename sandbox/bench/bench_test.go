@@ -159,7 +159,7 @@ func (l *lab) createPools(b *testing.B) error {
 			return err
 		}
 	}
-	if err := errors.Join(l.Apply(ctx, "deploy/manifests/autoscaler.yaml"), l.Create(ctx, pools)); err != nil {
+	if err := errors.Join(l.Apply(ctx, "deploy/manifests/autoscaler.yaml"), l.Apply(ctx, "sandbox/bench/testdata/pools.yaml")); err != nil {
 		return err
 	}
 	go func() { l.broken <- (&neighbours.Machines{Client: l.Admin, Nodes: offers}).Run(ctx) }()

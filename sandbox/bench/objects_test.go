@@ -21,42 +21,6 @@ const (
 	gpu        = "nvidia.com/gpu"
 )
 
-// pools are base, which is full, and grow, which is empty and can
-// scale up by a MachineDeployment.
-const pools = `
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUNodePool
-metadata: {name: base}
-spec:
-  pricePerHour: "98"
-  provider: {fixed: {}}
-  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "128", memory: 2Ti}
----
-apiVersion: gpuscale.io/v1alpha1
-kind: GPUNodePool
-metadata: {name: grow}
-spec:
-  min: 0
-  max: 20000
-  pricePerHour: "98"
-  provider: {scale: {apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, namespace: gpuscale-system, name: grow}}
-  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 8, cpu: "128", memory: 2Ti}
----
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: MachineDeployment
-metadata: {namespace: gpuscale-system, name: grow}
-spec:
-  clusterName: main
-  replicas: 0
-  selector: {matchLabels: {cluster.x-k8s.io/deployment-name: grow}}
-  template:
-    metadata: {labels: {cluster.x-k8s.io/deployment-name: grow, gpuscale.io/pool: grow}}
-    spec:
-      clusterName: main
-      bootstrap: {dataSecretName: bootstrap}
-      infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: MetalMachineTemplate, name: grow}
-`
-
 // offers are a node's resources and labels, as from kubelet, GFD and the device plugin.
 var offers = neighbours.Nodes{
 	Offers: corev1.ResourceList{

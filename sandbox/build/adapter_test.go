@@ -29,17 +29,3 @@ func TestPrometheusAdapterIsBuiltOnce(t *testing.T) {
 		t.Errorf("built %q, as %v: %v", built, paths, err)
 	}
 }
-
-// TestThePinnedPrometheusAdapter: documents and tests name its version.
-func TestThePinnedPrometheusAdapter(t *testing.T) {
-	root, err := FindRoot()
-	require.NoError(t, err)
-	mod, err := os.ReadFile(filepath.Join(root, prometheusAdapter.module, "go.mod"))
-	require.NoError(t, err)
-	if want := "require sigs.k8s.io/prometheus-adapter v0.12.0\n"; !strings.Contains(string(mod), want) {
-		t.Errorf("%s/go.mod does not contain %q", prometheusAdapter.module, want)
-	}
-	if strings.Contains(string(mod), "\nreplace ") {
-		t.Error("it is compared as it is published: no replace")
-	}
-}

@@ -207,15 +207,19 @@ func TestProgressWords(t *testing.T) {
 	}
 }
 
-// The binaries report the version that they are built from.
-func TestVersionIsTheModules(t *testing.T) {
+// TestVersions: the binaries report the version that they are built from, and documents and tests
+// name prometheus-adapter's, which is compared as it is published.
+func TestVersions(t *testing.T) {
 	root, err := FindRoot()
 	require.NoError(t, err)
-	for _, module := range []string{controlPlane.module, kubelet.module} {
+	for module, want := range map[string]string{
+		controlPlane.module: "k8s.io/kubernetes " + kubernetesVersion, kubelet.module: "k8s.io/kubernetes " + kubernetesVersion,
+		prometheusAdapter.module: "require sigs.k8s.io/prometheus-adapter v0.12.0",
+	} {
 		mod, err := os.ReadFile(filepath.Join(root, module, "go.mod"))
 		require.NoError(t, err)
-		if !strings.Contains(string(mod), "k8s.io/kubernetes "+kubernetesVersion+"\n") {
-			t.Errorf("%s/go.mod does not require Kubernetes %s", module, kubernetesVersion)
+		if !strings.Contains(string(mod), want+"\n") || module == prometheusAdapter.module && strings.Contains(string(mod), "\nreplace ") {
+			t.Errorf("%s/go.mod does not have %q, or replaces something", module, want)
 		}
 	}
 }

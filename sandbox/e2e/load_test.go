@@ -54,19 +54,6 @@ func serveLoad(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// theirLoad are the same metrics in prometheus-adapter's format.
-const theirLoad = `rules:
-- seriesQuery: 'vllm:num_requests_waiting'
-  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
-  name: {as: queue_depth}
-  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
-externalRules:
-- seriesQuery: 'vllm:num_requests_running'
-  resources: {overrides: {namespace: {resource: namespace}}}
-  name: {as: requests_running}
-  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
-`
-
 // TestLoad asks prometheus-adapter v0.12.0 and then ours, on the real API server and the
 // real Prometheus, for many HPAs: no error, never more queries than v0.12.0 sends, and a
 // tenth of them from 100 HPAs on. Times, processors and memory are printed.
@@ -75,7 +62,7 @@ func TestLoad(t *testing.T) {
 	b := newCompatEnv(t, serveLoad)
 	b.loadPods(t)
 	flags := []string{"--prometheus-url=" + b.cluster.PrometheusURL()}
-	theirs := b.start(t, "load-theirs", b.other, append(flags, "--config="+b.file(t, "theirs.yaml", []byte(theirLoad)),
+	theirs := b.start(t, "load-theirs", b.other, append(flags, "--config=testdata/load.yaml",
 		"--lister-kubeconfig="+b.cluster.Kubeconfig(), "--client-qps=1000", "--client-burst=1000", "--metrics-relist-interval=1m")...)
 	ours := b.start(t, "load-ours", b.ours, append(flags, "--config="+b.file(t, "ours.yaml", []byte("rules: []\n")), "--kubeconfig="+b.cluster.Kubeconfig())...)
 	for _, address := range []string{theirs, ours} {

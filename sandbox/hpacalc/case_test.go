@@ -6,6 +6,7 @@ import (
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -74,12 +75,8 @@ func (d dice) testCase() testCase {
 	}
 	spec.Behavior = d.behavior()
 	if minimum == 0 && d.chance(70) {
-		status := pick(d, "True", "True", "False")
-		c.HPA.Status.Conditions = []autoscaling.HorizontalPodAutoscalerCondition{{Type: autoscaling.ScaledToZero, Status: "True"}}
-		c.HPA.Status.Conditions[0].Status = "True"
-		if status == "False" {
-			c.HPA.Status.Conditions[0].Status = "False"
-		}
+		status := pick(d, core.ConditionTrue, core.ConditionTrue, core.ConditionFalse)
+		c.HPA.Status.Conditions = []autoscaling.HorizontalPodAutoscalerCondition{{Type: autoscaling.ScaledToZero, Status: status}}
 	}
 	c.Steps = d.steps(c)
 	return c

@@ -248,14 +248,9 @@ func (c *installation) scrape() {
 func (c *installation) exporter() {
 	c.scrape()
 	c.await("the GPU in Prometheus", func() error {
-		resp, err := http.Get(c.env.Cluster.PrometheusURL() + "/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err == nil && !strings.Contains(string(body), dcgm.GPUs[0].UUID) {
-			err = fmt.Errorf("Prometheus answers %s", body)
+		series, err := c.query(fmt.Sprintf("DCGM_FI_DEV_GPU_UTIL{UUID=%q}", dcgm.GPUs[0].UUID))
+		if err == nil && len(series) == 0 {
+			err = errors.New("no series")
 		}
 		return err
 	})

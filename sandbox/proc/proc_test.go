@@ -1,6 +1,7 @@
 package proc
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,24 +43,9 @@ func failure(t *testing.T, g *Group) *Exit {
 }
 
 // panicked is what Go writes when it panics.
-const panicked = `panic: no such GPU [recovered, repanicked]
-
-goroutine 7 [running]:
-panic({0x1, 0x2})
-	/usr/lib/go/src/runtime/panic.go:787 +0x132
-strings.Repeat({0x1, 0x2}, 0x3)
-	/usr/lib/go/src/strings/strings.go:600 +0x10
-github.com/gpuscale/gpuscale/exporter/collect.(*Power).Read(0xc0001, {0x1, 0x2})
-	/somewhere/exporter/collect/power.go:31 +0x1d
-main.main()
-	/somewhere/exporter/main.go:12 +0x1d
-created by main.start in goroutine 1
-	/somewhere/exporter/main.go:9 +0x1d
-
-goroutine 1 [select]:
-main.other()
-	/somewhere/exporter/main.go:99 +0x1d
-`
+//
+//go:embed testdata/panic.txt
+var panicked string
 
 func TestDeathIsExplained(t *testing.T) {
 	for name, c := range map[string]struct {

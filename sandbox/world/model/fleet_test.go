@@ -23,8 +23,8 @@ func steady(n int, every time.Duration) trace.Trace {
 
 func TestOneSliceServesAboutOneRequestASecond(t *testing.T) {
 	f := NewFleet(Chat13B())
-	must(t, f.Add("a", half, 0))
-	must(t, f.Play(steady(2000, time.Millisecond), 0))
+	require.NoError(t, f.Add("a", half, 0))
+	require.NoError(t, f.Play(steady(2000, time.Millisecond), 0))
 	f.Advance(200 * time.Second)
 	if done := f.Counts().Done; done < 160 || done > 260 {
 		t.Errorf("%d requests in 200 s, want about one a second", done)
@@ -37,8 +37,8 @@ func TestOneSliceServesAboutOneRequestASecond(t *testing.T) {
 func TestSpeedFollowsTheSlice(t *testing.T) {
 	done := func(s Slice) int {
 		f := NewFleet(Chat13B())
-		must(t, f.Add("a", s, 0))
-		must(t, f.Play(steady(2000, time.Millisecond), 0))
+		require.NoError(t, f.Add("a", s, 0))
+		require.NoError(t, f.Play(steady(2000, time.Millisecond), 0))
 		f.Advance(200 * time.Second)
 		return f.Counts().Done
 	}
@@ -60,12 +60,12 @@ func TestAModelThatDoesNotFitIsRefused(t *testing.T) {
 
 func TestDispatchGoesToTheFewestWaiting(t *testing.T) {
 	f := NewFleet(Chat13B())
-	must(t, f.Add("a", half, 0))
-	must(t, f.Play(steady(100, 0), 0))
+	require.NoError(t, f.Add("a", half, 0))
+	require.NoError(t, f.Play(steady(100, 0), 0))
 	f.Advance(time.Second)
-	must(t, f.Add("b", half, 0))
+	require.NoError(t, f.Add("b", half, 0))
 	before := len(f.find("a").waiting)
-	must(t, f.Play(steady(10, 0), time.Second))
+	require.NoError(t, f.Play(steady(10, 0), time.Second))
 	f.Advance(time.Second)
 	if n := len(f.find("a").waiting); n > before {
 		t.Errorf("a's queue grew from %d to %d while b was empty", before, n)
@@ -77,8 +77,8 @@ func TestDispatchGoesToTheFewestWaiting(t *testing.T) {
 
 func TestRequestsWaitAtTheGatewayWhileTheModelLoads(t *testing.T) {
 	f := NewFleet(Chat13B())
-	must(t, f.Add("a", half, 10*time.Second))
-	must(t, f.Play(steady(3, 0), 0))
+	require.NoError(t, f.Add("a", half, 10*time.Second))
+	require.NoError(t, f.Play(steady(3, 0), 0))
 	f.Advance(9 * time.Second)
 	if c := f.Counts(); c.Queued != 3 {
 		t.Fatalf("before the model is loaded: %+v", c)
@@ -112,8 +112,8 @@ func TestRequestsAreConserved(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		f := NewFleet(Chat13B())
 		tr, err := trace.Synthetic{Seed: seed, Length: 5 * time.Minute, Base: 1, Peak: 6}.Make()
-		must(t, err)
-		must(t, f.Play(tr, 0))
+		require.NoError(t, err)
+		require.NoError(t, f.Play(tr, 0))
 		alive, next := []string{}, 0
 		for step := range 300 {
 			now := time.Duration(step) * time.Second
@@ -121,7 +121,7 @@ func TestRequestsAreConserved(t *testing.T) {
 			case 0:
 				id := fmt.Sprint(next)
 				next++
-				must(t, f.Add(id, half, now+time.Duration(rng.IntN(20))*time.Second))
+				require.NoError(t, f.Add(id, half, now+time.Duration(rng.IntN(20))*time.Second))
 				alive = append(alive, id)
 			case 1:
 				if len(alive) > 0 {
@@ -133,7 +133,7 @@ func TestRequestsAreConserved(t *testing.T) {
 			f.Advance(now)
 			conserved(t, f, len(tr.Requests))
 		}
-		must(t, f.Add("last", half, 0))
+		require.NoError(t, f.Add("last", half, 0))
 		f.Advance(24 * time.Hour)
 		conserved(t, f, len(tr.Requests))
 		if c := f.Counts(); c.Done != len(tr.Requests) {
@@ -162,9 +162,9 @@ func conserved(t *testing.T, f *Fleet, total int) {
 func TestTheSameMovesGiveTheSameOutcome(t *testing.T) {
 	run := func(step time.Duration) (Counts, time.Duration) {
 		f := NewFleet(Chat13B())
-		must(t, f.Add("a", half, 0))
-		must(t, f.Add("b", half, 30*time.Second))
-		must(t, f.Play(steady(300, 700*time.Millisecond), 0))
+		require.NoError(t, f.Add("a", half, 0))
+		require.NoError(t, f.Add("b", half, 30*time.Second))
+		require.NoError(t, f.Play(steady(300, 700*time.Millisecond), 0))
 		for at := time.Duration(0); at <= 10*time.Minute; at += step {
 			f.Advance(at)
 		}
@@ -176,9 +176,4 @@ func TestTheSameMovesGiveTheSameOutcome(t *testing.T) {
 	if c1 != c2 || w1 != w2 {
 		t.Errorf("fine steps: %+v %s; coarse steps: %+v %s", c1, w1, c2, w2)
 	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	require.NoError(t, err)
 }

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestGatewayServesVLLMsNames(t *testing.T) {
 	now := time.Unix(0, 0)
 	g := NewGateway(Chat13B(), 20, func() time.Time { return now })
-	must(t, g.Add("chat/vllm-0", half, 2*time.Second))
-	must(t, g.Play(steady(200, 100*time.Millisecond)))
+	require.NoError(t, g.Add("chat/vllm-0", half, 2*time.Second))
+	require.NoError(t, g.Play(steady(200, 100*time.Millisecond)))
 
 	now = now.Add(time.Second)
 	if code, _ := scrape(g, "chat/vllm-0"); code != http.StatusServiceUnavailable {
