@@ -1,6 +1,7 @@
 package guardrails
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -200,33 +202,24 @@ func (w *world) growOnly(pool []*unstructured.Unstructured) {
 // problems are pools that are taken, and say what is wrong while others go on.
 func (w *world) problems(simulated *unstructured.Unstructured) {
 	w.apply(simulated)
-	named := func(name string, change func(spec map[string]any)) {
+	text, err := os.ReadFile("testdata/problems.yaml")
+	w.must(err)
+	var problems []struct {
+		Name string
+		Spec json.RawMessage
+		Says []string
+	}
+	w.must(yaml.UnmarshalStrict(text, &problems))
+	for _, p := range problems {
 		u := simulated.DeepCopy()
-		u.SetName(name)
-		w.must(unstructured.SetNestedField(u.Object, name, "spec", "provider", "externalGRPC", "nodeGroup"))
-		change(u.Object["spec"].(map[string]any))
+		u.SetName(p.Name)
+		w.must(unstructured.SetNestedField(u.Object, p.Name, "spec", "provider", "externalGRPC", "nodeGroup"))
 		w.apply(u)
+		w.must(w.Admin.Patch(w.t.Context(), u, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+string(p.Spec)+`}`))))
 	}
-	target := func(apiVersion, kind, name string) func(map[string]any) {
-		return func(spec map[string]any) {
-			spec["provider"] = map[string]any{"scale": map[string]any{"apiVersion": apiVersion, "kind": kind, "namespace": fleet, "name": name}}
-		}
+	for _, p := range problems {
+		w.conditionSays(p.Name, "Valid", append(p.Says, "False")...)
 	}
-	mig := func(value map[string]any) func(map[string]any) {
-		return func(spec map[string]any) { spec["mig"] = value }
-	}
-	named("no-target", target("cluster.x-k8s.io/v1beta2", "MachineDeployment", "none"))
-	named("no-kind", target("example.com/v1", "Flock", "none"))
-	named("shared", target("cluster.x-k8s.io/v1beta1", "MachineDeployment", "h100"))
-	named("toaster", func(spec map[string]any) { spec["template"].(map[string]any)["product"] = "NVIDIA-TOASTER" })
-	named("profile", mig(map[string]any{"allowedProfiles": []any{"1g.5gb"}}))
-	named("boot", mig(map[string]any{"bootLayout": []any{map[string]any{"3g.40gb": int64(3)}}}))
-	w.conditionSays("no-target", "Valid", "False", "TargetNotFound", "spec.provider.scale.name", "create it")
-	w.conditionSays("no-kind", "Valid", "False", "TargetNotFound", "spec.provider.scale.apiVersion", "install its CRD")
-	w.conditionSays("shared", "Valid", "False", "TargetShared", "pool capi-h100")
-	w.conditionSays("toaster", "Valid", "False", "spec.template.product", "NVIDIA-TOASTER")
-	w.conditionSays("profile", "Valid", "False", "spec.mig.allowedProfiles[0]", "1g.5gb")
-	w.conditionSays("boot", "Valid", "False", "spec.mig.bootLayout[0]")
 
 	// Others go on: this one adds a node.
 	w.podFor("simulated-a", "simulated", perNode)

@@ -80,8 +80,8 @@ report: {enabled: true}
 	t.Run("a driver that hangs makes the exporter unready, not new", c.with(c.driverHangs))
 	t.Run("a port is forwarded", c.with(c.portForward))
 	t.Run("an uninstalled release leaves no pod", c.with(c.uninstalled))
-	for _, v := range variants {
-		t.Run(v.name, c.with(func() { c.variant(v) }))
+	for _, v := range c.variants() {
+		t.Run(v.Name, c.with(func() { c.variant(v) }))
 	}
 }
 
