@@ -12,11 +12,8 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -139,15 +136,8 @@ func (b *faultEnv) samples(ctx context.Context) ([]promfault.Sample, error) {
 // populate makes nodes, and the workloads with the right number of replicas.
 func (b *faultEnv) populate(t *testing.T) {
 	t.Helper()
-	have := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110")}
 	for i := range 3 {
-		n := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-" + strconv.Itoa(i), Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
-			Status:     corev1.NodeStatus{Allocatable: have, Capacity: have},
-		}
-		if _, err := b.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		b.make(t, "node.yaml", "NAME", "node-"+strconv.Itoa(i))
 	}
 	for _, a := range adapters() {
 		for _, c := range cells() {
@@ -167,17 +157,17 @@ func (b *faultEnv) populate(t *testing.T) {
 	})
 }
 
-func (b *faultEnv) deploy(t *testing.T, namespace, name string, n int32) {
+// make creates the objects of a file of testdata, with words replaced.
+func (b *faultEnv) make(t *testing.T, file string, words ...string) {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := b.client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	labels := map[string]string{"app": name}
-	b.create(t, &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       appsv1.DeploymentSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: worker(labels)},
-	})
+	text, err := os.ReadFile("testdata/" + file)
+	require.NoError(t, err)
+	require.NoError(t, b.Create(t.Context(), strings.NewReplacer(words...).Replace(string(text))))
+}
+
+func (b *faultEnv) deploy(t *testing.T, namespace, name string, n int) {
+	t.Helper()
+	b.make(t, "Deployment.yaml", "TENANT", namespace, "NAME", name, "REPLICAS", strconv.Itoa(n))
 }
 
 // remember a time without load, for an answer that is stale, and then begin

@@ -11,10 +11,7 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,8 +20,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
-	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -252,40 +247,16 @@ func (b *faultEnv) away(t *testing.T) {
 // healthy deploys a shape's workload and its HPA.
 func (b *faultEnv) healthy(t *testing.T, s shape) {
 	t.Helper()
-	switch s.kind {
-	case lwsKind:
-		b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}})
-		set := s.workload()
-		set.Object["spec"] = map[string]any{"replicas": int64(replicas), "leaderWorkerTemplate": map[string]any{
-			"size": int64(s.series), "workerTemplate": map[string]any{
-				// A group counts as available when its pods are ready.
-				"metadata": map[string]any{"annotations": map[string]any{cluster.AnnotationReadyAfter: fmt.Sprint(ready, "s")}},
-				"spec":     map[string]any{"containers": []any{map[string]any{"name": "main", "image": "sandbox.invalid/worker"}}},
-			},
-		}}
-		b.create(t, set)
-	case "":
-		b.deploy(t, s.name, workload, replicas)
-	default:
-		b.deployStateful(t, s.name)
+	u := s.workload()
+	words := []string{
+		"TENANT", s.name, "NAME", workload, "REPLICAS", strconv.Itoa(replicas), "READY", strconv.Itoa(ready), "SIZE", strconv.Itoa(s.series),
+		"VERSION", u.GetAPIVersion(), "KIND", u.GetKind(), "METRIC", s.rule(), "EACH", strconv.FormatInt(s.each(), 10),
 	}
+	b.make(t, u.GetKind()+".yaml", words...)
 	if s.during != nil && s.kind == "" {
 		b.patch(t, s, fmt.Sprintf(`{"spec":{"minReadySeconds":%d}}`, ready))
 	}
-	u := s.workload()
-	to := autoscalingv2.CrossVersionObjectReference{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: workload}
-	least := int32(replicas)
-	h := &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: workload},
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: to, MinReplicas: &least, MaxReplicas: mostAllowed, Behavior: atOnce(),
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{
-				DescribedObject: to, Metric: autoscalingv2.MetricIdentifier{Name: s.rule()},
-				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(s.each(), resource.DecimalSI)},
-			}}},
-		},
-	}
-	b.create(t, h)
+	b.make(t, "health-hpa.yaml", words...)
 }
 
 const lwsKind = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
@@ -305,32 +276,6 @@ metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
 `, hook, certs, freeAddress(t)))}}
 	})
-}
-
-func (b *faultEnv) deployStateful(t *testing.T, namespace string) {
-	t.Helper()
-	labels := map[string]string{"app": workload}
-	n := int32(replicas)
-	b.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	b.create(t, &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: workload},
-		Spec: appsv1.StatefulSetSpec{
-			Replicas: &n, ServiceName: workload, MinReadySeconds: ready, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: worker(labels),
-		},
-	})
-}
-
-// worker is the template of a pod that works.
-func worker(labels map[string]string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/worker"}}},
-	}
-}
-
-func (b *faultEnv) create(t *testing.T, o client.Object) {
-	t.Helper()
-	require.NoError(t, neighbours.Create(t.Context(), b.Admin, o))
 }
 
 func (b *faultEnv) patch(t *testing.T, s shape, merge string) {
