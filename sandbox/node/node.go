@@ -65,8 +65,7 @@ type Options struct {
 	Ports []int
 }
 
-// Mount is a bind mount of the machine's Source at the node's Target; without a
-// Source it is an empty tmpfs.
+// Mount is a bind mount of the machine's Source at the node's Target.
 type Mount = keeper.Mount
 
 // Node is a running node.

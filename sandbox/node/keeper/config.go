@@ -24,8 +24,7 @@ type Config struct {
 	Programs []Program
 }
 
-// Mount is a bind mount of the machine's Source at the node's Target; without a
-// Source it is an empty tmpfs.
+// Mount is a bind mount of the machine's Source at the node's Target.
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool

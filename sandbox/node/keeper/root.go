@@ -122,12 +122,6 @@ func (c Config) see(path string) error {
 
 // mount makes the target if it is not there.
 func (m Mount) mount(target string) error {
-	if m.Source == "" {
-		if err := os.MkdirAll(target, 0o755); err != nil {
-			return fmt.Errorf("mounting a tmpfs: %w", err)
-		}
-		return mount("tmpfs", target, "tmpfs", 0, "mode=755")
-	}
 	info, err := os.Stat(m.Source)
 	if err == nil && info.IsDir() {
 		err = os.MkdirAll(target, 0o755)
