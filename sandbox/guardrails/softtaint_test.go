@@ -3,17 +3,15 @@ package guardrails
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
@@ -25,27 +23,23 @@ func TestSoftTaint(t *testing.T) {
 	require.NoError(t, e.Namespace(ctx, "soft-taint", nil))
 	nodes, pods := k.CoreV1().Nodes(), k.CoreV1().Pods("soft-taint")
 	for _, name := range []string{"soft-used", "soft-empty"} {
-		n := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"group": "soft", "step": name}, Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
-			Status:     corev1.NodeStatus{Allocatable: fakeNodes().Offers, Capacity: fakeNodes().Offers},
-		}
-		if _, err := nodes.Create(ctx, n, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.Create(ctx, strings.ReplaceAll(`
+apiVersion: v1
+kind: Node
+metadata: {name: NAME, labels: {group: soft, step: NAME}, annotations: {kwok.x-k8s.io/node: fake}}
+status: {capacity: {cpu: "64", memory: 512Gi, pods: "110"}, allocatable: {cpu: "64", memory: 512Gi, pods: "110"}}
+`, "NAME", name)))
 		t.Cleanup(func() { _ = nodes.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	}
 	// on returns the node that the scheduler chooses of those with a label.
 	on := func(name, cpu, key, value string) (node string) {
 		t.Helper()
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: corev1.PodSpec{NodeSelector: map[string]string{key: value}, Containers: []corev1.Container{{
-				Name: "c", Image: "example/c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
-			}}},
-		}
-		if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.Create(ctx, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {namespace: soft-taint, name: %s}
+spec: {nodeSelector: {%s: %s}, containers: [{name: c, image: c, resources: {requests: {cpu: %q}}}]}
+`, name, key, value, cpu)))
 		await.For(t, testenv.Patience, name+" has a node", func() error {
 			p, err := pods.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,7 +70,7 @@ func (w *World) targetList() []cluster.TargetGroup {
 		}})
 	}
 	for _, key := range w.servers.running() {
-		namespace, pod := splitKey(key)
+		namespace, pod, _ := strings.Cut(key, "/")
 		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address()}, Labels: map[string]string{
 			"job": jobServers, "namespace": namespace, "pod": pod, "container": "main", "__metrics_path__": pagePath(key),
 		}})
@@ -78,15 +79,6 @@ func (w *World) targetList() []cluster.TargetGroup {
 		out = append(out, cluster.TargetGroup{Targets: []string{*a}, Labels: map[string]string{"job": jobAutoscaler, "namespace": systemNamespace}})
 	}
 	return out
-}
-
-func splitKey(key string) (namespace, name string) {
-	for i := range key {
-		if key[i] == '/' {
-			return key[:i], key[i+1:]
-		}
-	}
-	return "", key
 }
 
 func podReady(p *corev1.Pod) bool {

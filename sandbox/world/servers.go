@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,7 +130,7 @@ func (s *servers) load(h node.Holding, now time.Time) device.Load {
 		return device.Load{Busy: p.measure(l.Busy, now, s.gateway.Speed()), MemoryBytes: l.MemoryBytes}
 	}
 	for _, w := range s.story.Workloads {
-		if w.Model == "" && w.Namespace == h.Namespace && ownedBy(h.Pod, w.Name) {
+		if w.Model == "" && w.Namespace == h.Namespace && strings.HasPrefix(h.Pod, w.Name+"-") {
 			return device.Load{Busy: w.Busy, MemoryBytes: int64(w.MemoryGiB * (1 << 30))}
 		}
 	}
@@ -147,12 +148,6 @@ func (p *served) measure(busy time.Duration, now time.Time, speed float64) float
 		p.busy, p.then = busy, now
 	}
 	return p.ratio
-}
-
-// ownedBy recognizes a Deployment's pod by its name: name-<hash>-<suffix>.
-func ownedBy(pod, deployment string) bool {
-	rest := len(pod) - len(deployment)
-	return rest > 1 && pod[:len(deployment)] == deployment && pod[len(deployment)] == '-'
 }
 
 // sliceOf is the hardware that a request for an extended resource means on a

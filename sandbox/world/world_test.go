@@ -82,11 +82,3 @@ func TestSliceOf(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
-
-func TestOwnedBy(t *testing.T) {
-	for pod, want := range map[string]bool{"embed-1-2": true, "embed": false, "embedded-1": false, "embed-": false} {
-		if got := ownedBy(pod, "embed"); got != want {
-			t.Errorf("%s: %v", pod, got)
-		}
-	}
-}
