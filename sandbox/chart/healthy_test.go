@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +9,7 @@ import (
 )
 
 // TestHealthy: a complete installation has no findings: after a false alarm users
-// ignore the next finding.
+// ignore the next finding. The text about it is short.
 func TestHealthy(t *testing.T) {
 	b := start(t)
 	v := b.well(t)
@@ -29,32 +28,10 @@ func TestHealthy(t *testing.T) {
 		t.Errorf("exit %d, want %d", v.code, exitNothing)
 	}
 	t.Logf("%d checks in %s", len(v.Checks), v.took)
-}
-
-// TestList: --list prints all checks, and --only limits a run to some.
-func TestList(t *testing.T) {
-	b := start(t)
-	kubeconfig := b.mustMine(t)
-	v, err := b.run(t.Context(), kubeconfig, "--list")
-	if err != nil || v.code != exitNothing {
-		t.Fatalf("--list: exit %d, %v: %s", v.code, err, v.errors)
-	}
-	for _, c := range b.normal.Checks {
-		if !strings.Contains(v.out, c.ID) {
-			t.Errorf("--list leaves out %s", c.ID)
-		}
-	}
-	only, err := b.ask(t.Context(), kubeconfig, "--only", "leader,pool-problem")
+	text, err := b.run(t.Context(), b.mustMine(t), "--prometheus", b.Cluster.PrometheusURL())
 	require.NoError(t, err)
-	var ids []string
-	for _, c := range only.Checks {
-		if c.Result != "skipped" {
-			ids = append(ids, c.ID)
-		}
-	}
-	slices.Sort(ids)
-	if !slices.Equal(ids, []string{"leader", "pool-problem"}) {
-		t.Errorf("--only leader,pool-problem looks at %q", ids)
+	if lines := strings.Count(text.out, "\n"); lines > 15 || text.code != exitNothing {
+		t.Errorf("%d lines about a cluster in order, exit %d:\n%s", lines, text.code, text.out)
 	}
 }
 

@@ -78,66 +78,33 @@ func (v *visit) read() error {
 	return v.check()
 }
 
-// check is what every document keeps to, whatever it is about.
+// check is what every document keeps to, whatever it is about: each finding is whole, and counts and
+// exit code are those of the findings.
 func (v *visit) check() error {
 	var errs []error
-	add := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if v.Schema != documentSchema {
-		add("schema %q, want %q", v.Schema, documentSchema)
-	}
-	faults, warnings, unknown := 0, 0, 0
-	seen := map[string]bool{}
+	counts := map[string]int{}
 	for _, c := range v.Checks {
-		if seen[c.ID] {
-			add("check %s is there twice", c.ID)
-		}
-		seen[c.ID] = true
-		if c.Title == "" {
-			add("check %s has no title", c.ID)
-		}
-		if !slices.Contains(ranks, c.Result) {
-			add("check %s: result %q", c.ID, c.Result)
-		}
 		if (c.Result == "unknown" || c.Result == "skipped") && c.Why == "" {
-			add("check %s is %s without a reason", c.ID, c.Result)
+			errs = append(errs, fmt.Errorf("check %s is %s without a reason", c.ID, c.Result))
 		}
-		worst := "ok"
+		counts[c.Result+" check"]++
 		for _, f := range c.Findings {
-			switch f.Severity {
-			case "fault":
-				faults++
-				worst = "fault"
-			case "warning":
-				warnings++
-				if worst == "ok" {
-					worst = "warning"
-				}
-			default:
-				add("check %s: severity %q", c.ID, f.Severity)
-			}
+			counts[f.Severity]++
 			if f.Object == "" || f.Seen == "" || f.Means == "" || f.Fix == "" {
-				add("check %s: a finding that leaves something out: %s", c.ID, f)
+				errs = append(errs, fmt.Errorf("check %s: a finding that leaves something out: %s", c.ID, f))
 			}
 		}
-		if len(c.Findings) > 0 && c.Result != worst || len(c.Findings) == 0 && (c.Result == "fault" || c.Result == "warning") {
-			add("check %s: result %s with findings %v", c.ID, c.Result, c.Findings)
-		}
-		if c.Result == "unknown" {
-			unknown++
-		}
-	}
-	if v.Faults != faults || v.Warnings != warnings || v.Unknown != unknown {
-		add("it counts %d faults, %d warnings, %d unknown, and has %d, %d, %d", v.Faults, v.Warnings, v.Unknown, faults, warnings, unknown)
 	}
 	want := exitNothing
 	switch {
-	case faults > 0:
+	case counts["fault"] > 0:
 		want = exitFaults
-	case warnings+unknown > 0:
+	case counts["warning"]+counts["unknown check"] > 0:
 		want = exitWarnings
 	}
-	if v.code != want {
-		add("exit %d, want %d: %s", v.code, want, v.errors)
+	if v.Schema != documentSchema || v.Faults != counts["fault"] || v.Warnings != counts["warning"] || v.Unknown != counts["unknown check"] || v.code != want {
+		errs = append(errs, fmt.Errorf("schema %s, exit %d (want %d), %d faults, %d warnings, %d unknown of %v: %s",
+			v.Schema, v.code, want, v.Faults, v.Warnings, v.Unknown, counts, v.errors))
 	}
 	return errors.Join(errs...)
 }
