@@ -59,13 +59,14 @@ func (w *world) isRunning(pod string) {
 	})
 }
 
-func lacksAny(text string, words []string) bool {
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			return true
+// shows fails where a text lacks any of the words.
+func (w *world) shows(text string, words ...string) {
+	w.t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			w.t.Errorf("no %q in\n%s", word, text)
 		}
 	}
-	return false
 }
 
 // TestUsersSeeDecisions runs the program under the rights of its manifest: kubectl describe
@@ -100,36 +101,27 @@ func TestUsersSeeDecisions(t *testing.T) {
 	w.apply(w.objects("explained-pod.yaml", "NAME", "first", "TENANT", w.namespace())...)
 	w.awaitEvent("first", "TriggeredScaleUp")
 	described := w.kube("describe", "pod", "first")
-	if lacksAny(described, []string{"l40s 0→1, NoFreeSlice: " + w.namespace() + "/first requests a GPU", "a new node of l40s", "gpuscale-autoscaler"}) || strings.Contains(described, "WaitUpcomingNode") {
+	w.shows(described, "l40s 0→1, NoFreeSlice: "+w.namespace()+"/first requests a GPU", "a new node of l40s", "gpuscale-autoscaler")
+	if strings.Contains(described, "WaitUpcomingNode") {
 		t.Errorf("the pod's owner reads:\n%s", described)
 	}
 	w.isRunning("first")
 
 	w.apply(w.objects("explained-pod.yaml", "NAME", "second", "TENANT", w.namespace())...)
 	w.awaitEvent("second", "PoolAtMax")
-	if described = w.kube("describe", "pod", "second"); lacksAny(described, []string{"Warning  PoolAtMax", "l40s has 1 of 1 nodes. Raise the pool's max"}) {
-		t.Errorf("the other pod's owner reads:\n%s", described)
-	}
+	w.shows(w.kube("describe", "pod", "second"), "Warning  PoolAtMax", "l40s has 1 of 1 nodes. Raise the pool's max")
 	w.await("the pool has its limit", func() error {
 		if c := w.condition("l40s", "ScalingLimited"); !strings.Contains(c, "PoolAtMax") {
 			return fmt.Errorf("%q", c)
 		}
 		return nil
 	})
-	pool := w.kube("describe", "gpunodepool", "l40s")
-	if lacksAny(pool, []string{"Last Decisions", "scale-up", "ScalingLimited", "0→1: " + w.namespace() + "/first requests a GPU"}) {
-		t.Errorf("the pool:\n%s", pool)
-	}
+	w.shows(w.kube("describe", "gpunodepool", "l40s"), "Last Decisions", "scale-up", "ScalingLimited", "0→1: "+w.namespace()+"/first requests a GPU")
 
-	explained := w.run(w.autoscaler(), "explain", "pod", w.namespace()+"/second", "--url", "http://"+address)
-	if lacksAny(explained, []string{"PoolAtMax", "raise max of pool l40s from 1 to 2", "then WaitUpcomingNode"}) {
-		t.Errorf("explained:\n%s", explained)
-	}
+	w.shows(w.run(w.autoscaler(), "explain", "pod", w.namespace()+"/second", "--url", "http://"+address), "PoolAtMax", "raise max of pool l40s from 1 to 2", "then WaitUpcomingNode")
 	snapshot := filepath.Join(t.TempDir(), "snapshot.txt")
 	w.must(os.WriteFile(snapshot, []byte(w.kube("get", "--raw", "/debug/snapshot", "--server", "http://"+address)), 0o600))
-	if offline := w.run(w.autoscaler(), "plan", "-f", snapshot); !strings.Contains(offline, "pod "+w.namespace()+"/second PoolAtMax") {
-		t.Errorf("planned from the live snapshot:\n%s", offline)
-	}
+	w.shows(w.run(w.autoscaler(), "plan", "-f", snapshot), "pod "+w.namespace()+"/second PoolAtMax")
 	w.kube("patch", "gpunodepool", "l40s", "--type=merge", "-p", `{"spec":{"max":2}}`)
 	w.isRunning("second")
 }
