@@ -63,12 +63,12 @@ type onNode struct {
 func TestRightsOnNodes(t *testing.T) {
 	text, err := os.ReadFile("testdata/rights.yaml")
 	require.NoError(t, err)
-	var programs map[string]struct{ Awaited, May, MayNot []attempt }
+	var programs map[string]struct{ Eventually, May, MayNot []attempt }
 	require.NoError(t, yaml.UnmarshalStrict(text, &programs))
 	for program, rights := range programs {
 		t.Run(program, func(t *testing.T) {
 			o := newOnNode(t, program)
-			for _, a := range rights.Awaited {
+			for _, a := range rights.Eventually {
 				await.True(t, testenv.Patience, a.What+" is refused", func() bool {
 					err := o.do(a)
 					return err != nil && strings.Contains(err.Error(), a.Says)
@@ -152,7 +152,7 @@ func newOnNode(t *testing.T, name string) *onNode {
 	return &onNode{t: t, admin: admin, own: own, node: name + "-1"}
 }
 
-// do makes the attempt. What is awaited to be refused has no effect where it is allowed.
+// do makes the attempt. What is refused eventually has no effect where it is allowed.
 func (o *onNode) do(a attempt) (err error) {
 	o.tries++
 	patch := bytes.ReplaceAll(a.Patch, []byte("TRY"), fmt.Append(nil, "v", o.tries))

@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 			{Namespace: "search", Name: "embed", Resource: "nvidia.com/mig-1g.10gb", Count: 1, Node: "big-a", Busy: 0.5, MemoryGiB: 1, Load: 3 * time.Second},
 			{Namespace: "chat", Name: "vllm", Replicas: 1, Resource: "nvidia.com/mig-3g.40gb", Count: 1, Pool: "big", Busy: 0.5, MemoryGiB: 1, Model: "chat-13b", Load: time.Second},
 		},
-		Objects: []Object{{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": map[string]any{"namespace": "chat", "name": "vllm"}}},
+		Objects: []Object{{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": Object{"namespace": "chat", "name": "vllm"}}},
 		Traffic: &Traffic{"chat", "vllm", 20, 1, 1.6, 8.5, time.Hour},
 		Expect: []Expectation{
 			{"the queue grows", []Condition{{"queue", ">", 16}, {"left", ">", 0}}, 90 * time.Second},
