@@ -30,9 +30,9 @@ type fault struct {
 		Patch, Delete *unstructured.Unstructured   // Patch has the fields that change: a merge patch
 		Do            string                       // one of deeds
 	}
-	// Check has to report it, On exactly these objects.
+	// Check has to report it, About exactly these objects.
 	Check string
-	On    []string
+	About []string
 	// Says is in what was seen: the fact, not a guess.
 	Says string
 	// Brings are other checks that may report a consequence of this fault. No other
@@ -177,7 +177,7 @@ func (b *env) differs(v visit, f fault) []string {
 		}
 	}
 	slices.Sort(objects)
-	want := slices.Sorted(slices.Values(f.On))
+	want := slices.Sorted(slices.Values(f.About))
 	if !slices.Equal(objects, want) {
 		c := v.of(f.Check)
 		out = append(out, fmt.Sprintf("%s (%s %s) is about %q, want %q", f.Check, c.Result, c.Why, objects, want))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,14 +109,7 @@ func eachOr(theirs, ours reply, differ func(theirs, ours float64) bool) bool {
 	return some
 }
 
-func about(q question, metrics ...string) bool {
-	for _, m := range metrics {
-		if q.metric == m {
-			return true
-		}
-	}
-	return false
-}
+func about(q question, metrics ...string) bool { return slices.Contains(metrics, q.metric) }
 
 // difference is one that docs/internals/adapter-compat.md lists, by the words in bold
 // there, and how to know it.

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
@@ -68,7 +72,9 @@ func newEnv(t *testing.T) env {
 	binaries, err := world.Build(t.Context(), root, os.Stderr)
 	require.NoError(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
-	useLogger(log)
+	// Of the libraries too: without it controller-runtime complains with a stack trace.
+	kube.UseLogger(log)
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	return env{binaries: binaries, log: log}
 }
 
