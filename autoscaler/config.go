@@ -25,7 +25,8 @@ type Config struct {
 	// Interval between reconciles.
 	Interval metav1.Duration `json:"interval"`
 	// IdleInterval between reconciles while no pod is pending, no operation is under way
-	// and no node leaves; a change ends it. Prometheus is queried less often then, too.
+	// and no node leaves; a change ends it. Where no provider gives notices of interruptions it
+	// is three times that. Prometheus is queried less often then, too.
 	// A value not above Interval turns both off.
 	IdleInterval metav1.Duration `json:"idleInterval"`
 	// Settle is how long a reconcile waits after a pod became unschedulable, since

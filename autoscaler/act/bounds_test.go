@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
@@ -173,25 +174,30 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestGoingNodesAreNotCounted: of three Node objects the machine of one terminates, so a
-// pool with min 2 removes none.
-func TestGoingNodesAreNotCounted(t *testing.T) {
-	second, third := testNode(), testNode()
-	second.Name, third.Name = "p-2", "p-3"
-	third.Spec.ProviderID = "cloud:///zone/i-3"
-	w := newWorld(t, nil, second, third)
-	edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.Min = 2 })
-	w.actor.o.Pools = provider{Provider: w.actor.o.Pools, list: func() (pools.Listing, error) {
-		return pools.Listing{Target: 2, Going: []string{"i-3"}}, nil // terminating
-	}}
-	w.want(Refused, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
-	if w.node().Spec.Unschedulable {
-		t.Error("cordoned without being removed")
+// TestNotCounted: of three Node objects the machine of one terminates, or Karpenter made it, so a pool with min 2
+// removes none.
+func TestNotCounted(t *testing.T) {
+	for why, going := range map[string][]string{"terminates": {"i-3"}, "foreign": nil} {
+		second, third := testNode(), testNode()
+		second.Name, third.Name = "p-2", "p-3"
+		third.Spec.ProviderID = "cloud:///zone/i-3"
+		if going == nil {
+			third.Labels["karpenter.sh/nodepool"] = "other"
+		}
+		w := newWorld(t, nil, second, third)
+		edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.Min = 2 })
+		w.actor.o.Pools = provider{Provider: w.actor.o.Pools, list: func() (pools.Listing, error) {
+			return pools.Listing{Target: 2, Going: going}, nil
+		}}
+		w.want(Refused, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
+		if w.node().Spec.Unschedulable {
+			t.Errorf("%s: cordoned without being removed", why)
+		}
+		// A snapshot with three nodes would request one node too many.
+		w.snap.Pools = []plan.Pool{{Name: "p", Size: 3, Target: 3, Max: 5}}
+		edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.Max = 5 })
+		w.want(Refused, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 3, To: 4})
 	}
-	// A snapshot with three nodes would request one node too many.
-	w.snap.Pools = []plan.Pool{{Name: "p", Size: 3, Target: 3, Max: 5}}
-	edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.Max = 5 })
-	w.want(Refused, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 3, To: 4})
 }
 
 // TestReplaceInOneStep: a pools.Replacer is not asked to delete and to resize.
@@ -247,6 +253,7 @@ func TestRefused(t *testing.T) {
 		w.actor.o.Pools = pools.Providers{Fixed: pools.NewFixed(w.client)}
 	}
 	elsewhere := node(func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "q" })
+	foreign := node(func(n *corev1.Node) { n.Labels["karpenter.sh/nodepool"] = "other" })
 	another := func(w *world) { w.snap.Nodes[0].Created = start.Add(-time.Hour) }
 	recorded := node(func(n *corev1.Node) { annotate(n, contract.RecordAnnotation, "{}") })
 	bare := replica("a", "p-1")
@@ -286,6 +293,7 @@ func TestRefused(t *testing.T) {
 			"another cordon":      {change: cordoned},
 			"being repartitioned": {change: recorded},
 			"of another pool":     {change: elsewhere},
+			"made by Karpenter":   {change: foreign},
 		}},
 		"repartition": {(&world{t: t}).repartition(), nil, map[string]refusal{
 			"offers something else": {change: func(w *world) { w.answer(contract.StateSuccess, asHalves) }},
@@ -405,7 +413,7 @@ func newStaleWorld(t *testing.T, more ...client.Object) *world {
 	for _, o := range more {
 		objects = append(objects, o.DeepCopyObject().(client.Object))
 	}
-	before := fakeAPI().WithObjects(objects...).Build()
+	before := kubefake.New(kinds).WithObjects(objects...).Build()
 	return newWorld(t, func(o *Options) {
 		cached := stale{o.Client, before}
 		m := partition.NewManager(cached, o.Live, partition.DefaultConfigMap)

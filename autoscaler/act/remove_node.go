@@ -113,7 +113,7 @@ func (a *Actor) settle(ctx context.Context, r *reconcile, node *corev1.Node, rea
 
 // ofPool refuses a node that is not of the pool.
 func ofPool(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	if pool == nil || node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
+	if pool == nil || node.Labels[v1alpha1.NodePoolLabel] != pool.Name || pools.IsForeign(pool, node.Labels) {
 		return refuse("node %s is not of the action's pool", node.Name)
 	}
 	return nil
@@ -156,6 +156,7 @@ func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (stren
 		return strength{}, fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
 	}
 	ofPool := client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}
+	out := strength{target: listing.Target}
 	if len(listing.Going) == 0 {
 		// Metadata is a fifth of the size of whole nodes, and enough to count.
 		var names metav1.PartialObjectMetadataList
@@ -163,14 +164,21 @@ func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (stren
 		if err := a.o.Live.List(ctx, &names, ofPool); err != nil {
 			return strength{}, fmt.Errorf("counting the nodes of pool %s: %w", pool.Name, err)
 		}
-		return strength{nodes: len(names.Items), target: listing.Target}, nil
+		for i := range names.Items {
+			if !pools.IsForeign(pool, names.Items[i].Labels) {
+				out.nodes++
+			}
+		}
+		return out, nil
 	}
 	var nodes corev1.NodeList
 	if err := a.o.Live.List(ctx, &nodes, ofPool); err != nil {
 		return strength{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
-	out := strength{target: listing.Target}
 	for i := range nodes.Items {
+		if pools.IsForeign(pool, nodes.Items[i].Labels) {
+			continue
+		}
 		if id := nodes.Items[i].Spec.ProviderID; id == "" || !slices.Contains(listing.Going, pools.LastPart(id)) {
 			out.nodes++
 		}

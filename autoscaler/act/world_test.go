@@ -17,13 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
@@ -33,6 +30,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
@@ -58,7 +56,7 @@ type world struct {
 func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world {
 	t.Helper()
 	w := &world{t: t, full: map[string]bool{}}
-	w.client = fakeAPI().
+	w.client = kubefake.New(kinds).
 		WithObjects(append(more, testPool(), testNode())...).
 		WithStatusSubresource(&v1alpha1.GPUNodePool{}, &corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
@@ -315,7 +313,7 @@ func newLeased(t *testing.T, holder string) *leased {
 			RenewTime: ptr.To(metav1.NewMicroTime(start)), LeaseDurationSeconds: ptr.To[int32](15),
 		},
 	}
-	l.client = fakeAPI().WithObjects(lease).
+	l.client = kubefake.New(kinds).WithObjects(lease).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if key == l.key && l.unread {
@@ -496,13 +494,4 @@ func TestTerms(t *testing.T) {
 }
 
 // kinds are those of the fakes; making them takes longer than most tests.
-var (
-	kinds   = scheme.New()
-	decoder = serializer.NewCodecFactory(kinds).UniversalDecoder()
-)
-
-// fakeAPI begins a fake of the API server. Its tracker keeps no managedFields: the usual one makes a REST mapper
-// of all types for each write, which was most of the tests' time (controller-runtime 0.25, client-go 0.37; 2026-11).
-func fakeAPI() *fake.ClientBuilder {
-	return fake.NewClientBuilder().WithScheme(kinds).WithObjectTracker(clienttesting.NewObjectTracker(kinds, decoder))
-}
+var kinds = scheme.New()

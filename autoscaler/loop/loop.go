@@ -30,9 +30,9 @@ type Actor interface {
 // Store persists the planner's state; *StatusStore is one.
 type Store interface {
 	Load(ctx context.Context) (plan.State, error)
-	// Save returns once the state is persisted. It writes changes only. No action may be taken on a pool whose
-	// state is refused.
-	Save(ctx context.Context, s plan.Snapshot, m plan.State) (refused map[string]error, err error)
+	// Save returns once the state is persisted. It writes changes only. Unsaved are the pools whose state the
+	// API server refuses to store; no action may be taken on them.
+	Save(ctx context.Context, s plan.Snapshot, m plan.State) (unsaved map[string]error, err error)
 }
 
 // Publisher publishes the result of a reconcile; *ClusterPublisher is one.
@@ -55,8 +55,8 @@ type Options struct {
 	// Interval between reconciles, 0 for 1 s.
 	Interval time.Duration
 	// IdleInterval is the interval after an idle reconcile, which found nothing to do and
-	// nothing about to change; Changed ends it early. A value not above Interval turns it
-	// off.
+	// nothing about to change; Changed ends it early. Without notices of providers it is three
+	// times that. A value not above Interval turns it off.
 	IdleInterval time.Duration
 	Changed      <-chan struct{}
 	// Wake starts a reconcile early, after Settle: pods often become pending together.
@@ -73,6 +73,8 @@ type Reconcile struct {
 	observe.Observation
 	Plan    plan.Plan
 	Results []act.Result
+	// Unsaved are the pools whose state the API server does not store, and why. No action is taken on them.
+	Unsaved map[string]error
 	// Plans plans for another snapshot under the same policy.
 	Plans func(plan.Snapshot) (plan.Plan, error)
 }
@@ -253,11 +255,11 @@ const maxContained = 20
 func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 	started := l.o.Now()
 	if !l.o.DryRun {
-		refused, err := l.o.Store.Save(ctx, reconcile.Snapshot, reconcile.Plan.State)
-		if err != nil {
+		var err error
+		if reconcile.Unsaved, err = l.o.Store.Save(ctx, reconcile.Snapshot, reconcile.Plan.State); err != nil {
 			return fmt.Errorf("persisting the state: %w", err)
 		}
-		l.hold(reconcile, refused)
+		l.leaveUnsaved(reconcile)
 	}
 	l.state = reconcile.Plan.State
 	if err := l.o.Actor.Resume(ctx, reconcile.Now); err != nil {
@@ -269,26 +271,25 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 	return nil
 }
 
-// hold takes the actions on pools whose state is refused out of a plan, and out of its state: an action that
-// is not taken uses up no limit and begins no cooldown.
-func (l *Loop) hold(reconcile *Reconcile, refused map[string]error) {
-	if len(refused) == 0 {
+// leaveUnsaved takes the actions on pools whose state is not saved out of a plan, and out of its state: an action
+// that is not taken uses up no limit and begins no cooldown.
+func (l *Loop) leaveUnsaved(reconcile *Reconcile) {
+	unsaved := reconcile.Unsaved
+	l.o.Metrics.unsaved.Set(float64(len(unsaved)))
+	if len(unsaved) == 0 {
 		return
 	}
-	for _, pool := range slices.Sorted(maps.Keys(refused)) {
-		err := refused[pool]
-		l.o.Log.Error("persisting the state of a pool failed; no action is taken on it", "pool", pool, "err", err)
-		reconcile.Contained = append(reconcile.Contained, plan.Problem{Kind: plan.KindPool, Name: pool, Err: err})
+	for _, pool := range slices.Sorted(maps.Keys(unsaved)) {
+		l.o.Log.Error("the state of a pool is not saved; no action is taken on it", "pool", pool, "err", unsaved[pool])
 	}
-	l.o.Metrics.containedObjects(reconcile.Contained)
 	nodes := map[string]bool{}
 	for i := range reconcile.Nodes {
-		if n := &reconcile.Nodes[i]; refused[n.Pool] != nil {
+		if n := &reconcile.Nodes[i]; unsaved[n.Pool] != nil {
 			nodes[n.Name] = true
 		}
 	}
-	reconcile.Plan.Actions = slices.DeleteFunc(reconcile.Plan.Actions, func(a plan.Action) bool { return refused[a.Pool] != nil || nodes[a.Node] })
-	reconcile.Plan.State = reconcile.Plan.State.Without(reconcile.State, func(pool string) bool { return refused[pool] != nil }, func(node string) bool { return nodes[node] })
+	reconcile.Plan.Actions = slices.DeleteFunc(reconcile.Plan.Actions, func(a plan.Action) bool { return unsaved[a.Pool] != nil || nodes[a.Node] })
+	reconcile.Plan.State = reconcile.Plan.State.Without(reconcile.State, func(pool string) bool { return unsaved[pool] != nil }, func(node string) bool { return nodes[node] })
 }
 
 // logAll logs the results. An action that takes several reconciles is logged at its

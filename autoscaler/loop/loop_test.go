@@ -49,7 +49,7 @@ type rig struct {
 	ignored  observe.Ignored
 	exceeded []observe.Exceeded
 	state    plan.State // that is loaded
-	refused  map[string]error
+	unsaved  map[string]error
 	loop     *Loop
 	metrics  *prometheus.Registry
 }
@@ -87,9 +87,9 @@ func (r *rig) Load(context.Context) (plan.State, error) { return r.state, r.note
 
 func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.State) (map[string]error, error) {
 	if len(m.LastScaleUp) > 0 {
-		return r.refused, r.note("save scale-up")
+		return r.unsaved, r.note("save scale-up")
 	}
-	return r.refused, r.note("save")
+	return r.unsaved, r.note("save")
 }
 
 func (r *rig) Resume(context.Context, time.Time) error { return r.note("resume") }
@@ -177,10 +177,10 @@ func TestSkippedSteps(t *testing.T) {
 	r.want(lost, "load")
 }
 
-// TestPoolWhoseStateIsRefused: nothing is done to it, and all else to others.
-func TestPoolWhoseStateIsRefused(t *testing.T) {
+// TestUnsavedPool: nothing is done to a pool whose state is not saved, and all else to others.
+func TestUnsavedPool(t *testing.T) {
 	r := newRig(t, onePending+"pool q max=4 price=2 gpus=1 model=L40S no-mig labels=(of=q)\npod chat/b requests=gpu pending=10s selector=(of=q)\n", nil)
-	r.refused = map[string]error{"p": errors.New("spec.min: above max")}
+	r.unsaved = map[string]error{"p": errors.New("spec.min: above max")}
 	r.want(nil, "load", "observe", "save scale-up", "resume", "act scale-up")
 	last, _ := r.loop.State.Last()
 	if len(last.Plan.Actions) != 1 || last.Plan.Actions[0].Pool != "q" {
@@ -189,8 +189,8 @@ func TestPoolWhoseStateIsRefused(t *testing.T) {
 	if m := r.loop.state; len(m.LastScaleUp) != 1 || m.LastScaleUp[0].Name != "q" || len(m.Grown) != 1 || m.Grown[0].Pool != "q" {
 		t.Errorf("an action that was not taken is in the state: %+v", m)
 	}
-	if len(last.Contained) != 1 || last.Contained[0].Name != "p" {
-		t.Errorf("contained %v, want the pool", last.Contained)
+	if len(last.Contained) != 0 || last.Unsaved["p"] == nil || testutil.ToFloat64(r.loop.o.Metrics.unsaved) != 1 {
+		t.Errorf("contained %v, unsaved %v, counted %v: the pool is valid", last.Contained, last.Unsaved, testutil.ToFloat64(r.loop.o.Metrics.unsaved))
 	}
 }
 

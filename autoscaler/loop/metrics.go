@@ -26,6 +26,7 @@ type Metrics struct {
 	ignored    *prometheus.GaugeVec
 	exceeded   *prometheus.GaugeVec
 	contained  *prometheus.GaugeVec
+	unsaved    prometheus.Gauge
 	pools      *prometheus.GaugeVec
 	pending    prometheus.Gauge
 	unserved   prometheus.Gauge
@@ -46,6 +47,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		ignored:    prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerReportsIgnored)), metric.AutoscalerReportsIgnored.Labels),
 		exceeded:   prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerLimitExceeded)), metric.AutoscalerLimitExceeded.Labels),
 		contained:  prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerInvalidObjects)), metric.AutoscalerInvalidObjects.Labels),
+		unsaved:    prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnsavedPools))),
 		pools:      prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerPoolSize)), metric.AutoscalerPoolSize.Labels),
 		pending:    prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerPendingSlices))),
 		unserved:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnservedSlices))),
@@ -60,7 +62,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerBuildInfo)), metric.AutoscalerBuildInfo.Labels)
 	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
-	r.MustRegister(build, m.leading, m.reconciles, m.phases, m.last, m.actions, m.verdicts, m.ignored, m.exceeded, m.contained, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
+	r.MustRegister(build, m.leading, m.reconciles, m.phases, m.last, m.actions, m.verdicts, m.ignored, m.exceeded, m.contained, m.unsaved, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
 	return m
 }
 

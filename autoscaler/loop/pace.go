@@ -146,13 +146,21 @@ func (l *Loop) longest() time.Duration {
 	return usual
 }
 
+// unnoticed is how many idle intervals pass without a reconcile where no provider gives notices of interruptions.
+// These come two minutes before; what else a reconcile finds without a change in the cluster, such as a sick GPU,
+// can wait that long.
+const unnoticed = 3
+
 // pause is the time between the last reconcile, which returned err, and the next.
 func (l *Loop) pause(err error) time.Duration {
 	last, ok := l.State.Last()
-	if l.o.IdleInterval > l.o.Interval && l.o.Changed != nil && err == nil && ok && idle(last) {
+	switch {
+	case l.o.IdleInterval <= l.o.Interval || l.o.Changed == nil || err != nil || !ok || !idle(last):
+		return l.o.Interval
+	case last.Notices:
 		return l.o.IdleInterval
 	}
-	return l.o.Interval
+	return unnoticed * l.o.IdleInterval
 }
 
 // Waker turns changes in the cluster into reconciles. Changes before the loop takes the

@@ -154,46 +154,49 @@ func pacing(t *testing.T, p *pacer, during func(*Loop, *Waker)) {
 	})
 }
 
-// TestIdleInterval: after an idle reconcile the next is due after IdleInterval, after a
-// change when the interval is over, for an unschedulable pod at once.
+// TestIdleInterval: after an idle reconcile the next is due after three times IdleInterval, or once where a
+// provider gives notices, after a change when the interval is over, for an unschedulable pod at once.
 func TestIdleInterval(t *testing.T) {
-	p := &pacer{result: idleReconcile()}
-	pacing(t, p, func(l *Loop, w *Waker) {
-		expect := func(reconciles int, idle bool) {
-			t.Helper()
-			synctest.Wait()
-			p.Lock()
-			defer p.Unlock()
-			if p.reconciles != reconciles || pauses(l.State) != idle {
-				t.Errorf("%d reconciles, idle %v; want %d, %v", p.reconciles, pauses(l.State), reconciles, idle)
+	for notices, interval := range map[bool]time.Duration{true: 10 * time.Second, false: 30 * time.Second} {
+		p := &pacer{result: idleReconcile()}
+		p.result.Notices = notices
+		pacing(t, p, func(l *Loop, w *Waker) {
+			expect := func(reconciles int, idle bool) {
+				t.Helper()
+				synctest.Wait()
+				p.Lock()
+				defer p.Unlock()
+				if p.reconciles != reconciles || pauses(l.State) != idle {
+					t.Errorf("notices %v: %d reconciles, idle %v; want %d, %v", notices, p.reconciles, pauses(l.State), reconciles, idle)
+				}
 			}
-		}
-		time.Sleep(9500 * time.Millisecond)
-		expect(1, true)
-		time.Sleep(time.Second)
-		expect(2, true) // at 10 s
-		if err := l.State.Live(); err != nil {
-			t.Errorf("an idle loop: %v", err)
-		}
-		w.Stir() // at 10.5 s: the interval since the last reconcile is over at 11 s
-		expect(2, false)
-		time.Sleep(600 * time.Millisecond)
-		expect(3, true)
-		time.Sleep(5 * time.Second)
-		w.Stir() // the interval is long over
-		expect(4, true)
-		w.Wake()
-		time.Sleep(250 * time.Millisecond)
-		expect(5, true)
-		p.Lock()
-		p.result.Pods = []plan.Pod{{Namespace: "chat", Name: "a"}} // a pending pod: each second
-		p.Unlock()
-		w.Wake()
-		time.Sleep(250 * time.Millisecond)
-		expect(6, false)
-		time.Sleep(5 * time.Second)
-		expect(11, false)
-	})
+			time.Sleep(interval - 500*time.Millisecond)
+			expect(1, true)
+			time.Sleep(time.Second)
+			expect(2, true) // half a second ago
+			if err := l.State.Live(); err != nil {
+				t.Errorf("an idle loop: %v", err)
+			}
+			w.Stir() // the interval since the last reconcile is over in half a second
+			expect(2, false)
+			time.Sleep(600 * time.Millisecond)
+			expect(3, true)
+			time.Sleep(5 * time.Second)
+			w.Stir() // the interval is long over
+			expect(4, true)
+			w.Wake()
+			time.Sleep(250 * time.Millisecond)
+			expect(5, true)
+			p.Lock()
+			p.result.Pods = []plan.Pod{{Namespace: "chat", Name: "a"}} // a pending pod: each second
+			p.Unlock()
+			w.Wake()
+			time.Sleep(250 * time.Millisecond)
+			expect(6, false)
+			time.Sleep(5 * time.Second)
+			expect(11, false)
+		})
+	}
 }
 
 // TestFailuresAreNotIdle: a failed reconcile is repeated after the interval.

@@ -29,7 +29,7 @@ const messageEvery = 30 * time.Second
 const (
 	conditionReady = "Ready"
 	conditionValid = "Valid"
-	// conditionForeign is set only on a pool that another autoscaler scales as well.
+	// conditionForeign is set only on a pool that another autoscaler scales as well, or of which one made nodes.
 	conditionForeign = pools.ReasonForeign
 )
 
@@ -49,6 +49,7 @@ func (p *ClusterPublisher) statuses(ctx context.Context, r Reconcile) error {
 			setDecisions(next, f.verdict, r.Results, r.Now)
 			setLearned(next, r.Learned[pool.Name])
 			setRemarks(next, r.GrowOnly[pool.Name], unused[pool.Name])
+			setForeign(next, r.Foreign[pool.Name])
 		} else if err := r.Invalid[pool.Name]; err != nil {
 			setInvalid(next, err)
 		} else {
@@ -133,7 +134,6 @@ func (f finding) write(pool *v1alpha1.GPUNodePool) {
 	s.Operations = int32(f.operations)
 	s.Reason, s.Message = string(f.verdict.Reason), f.verdict.Detail
 	setCondition(pool, conditionValid, metav1.ConditionTrue, "Valid", "")
-	meta.RemoveStatusCondition(&s.Conditions, conditionForeign)
 	switch {
 	case f.pool.Fixed && s.Size == 0:
 		setCondition(pool, conditionReady, metav1.ConditionFalse, "NoNodes",
@@ -156,11 +156,19 @@ func setInvalid(pool *v1alpha1.GPUNodePool, err error) {
 	reason := pools.ReasonOf(err)
 	pool.Status.Reason, pool.Status.Message = reason, err.Error()
 	setCondition(pool, conditionValid, metav1.ConditionFalse, reason, err.Error())
-	if reason == pools.ReasonForeign {
-		setCondition(pool, conditionForeign, metav1.ConditionTrue, reason, err.Error())
-	} else {
-		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionForeign)
+	if reason != pools.ReasonForeign {
+		err = nil
 	}
+	setForeign(pool, err)
+}
+
+// setForeign sets or removes conditionForeign; nil is no other autoscaler.
+func setForeign(pool *v1alpha1.GPUNodePool, err error) {
+	if err == nil {
+		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionForeign)
+		return
+	}
+	setCondition(pool, conditionForeign, metav1.ConditionTrue, pools.ReasonForeign, err.Error())
 }
 
 // setLearned persists what the provider has learned, for the next leader.

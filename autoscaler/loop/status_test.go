@@ -19,11 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
@@ -33,6 +30,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -52,7 +50,7 @@ type api struct {
 func cluster(t *testing.T, objects ...client.Object) *api {
 	t.Helper()
 	a := &api{t: t, events: record.NewFakeRecorder(100)}
-	a.Client = fakeAPI().WithObjects(objects...).WithStatusSubresource(&v1alpha1.GPUNodePool{}, &v1alpha1.GPUQuota{}).
+	a.Client = kubefake.New(kinds).WithObjects(objects...).WithStatusSubresource(&v1alpha1.GPUNodePool{}, &v1alpha1.GPUQuota{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			a.writes++
 			if o.GetName() == a.refuses {
@@ -176,6 +174,7 @@ func TestStatusAndEvents(t *testing.T) {
 				Nodes: []plan.Node{{Name: "p-1", Pool: "p", Ready: true, GPUs: make([]plan.GPU, 1)}},
 			},
 			Invalid: map[string]error{"bad": errors.New("spec.template.product: nonsense")},
+			Foreign: map[string]error{"p": errors.New("node p-9 was made by another")},
 		},
 		Plan: plan.Plan{Verdicts: []plan.Verdict{
 			{Kind: plan.KindPod, Subject: "chat/a", Reason: plan.WaitUpcomingNode, Detail: "in 30s"},
@@ -191,8 +190,10 @@ func TestStatusAndEvents(t *testing.T) {
 	if s := p.Status; s.Size != 1 || s.Target != 3 || s.Ready != 1 || s.Upcoming != 2 || s.Reason != "Steady" || s.ObservedGeneration != 3 {
 		t.Errorf("status %+v", s)
 	}
-	if !meta.IsStatusConditionTrue(p.Status.Conditions, conditionReady) || !meta.IsStatusConditionTrue(p.Status.Conditions, conditionValid) {
-		t.Errorf("conditions %+v", p.Status.Conditions)
+	for _, is := range []string{conditionReady, conditionValid, conditionForeign} {
+		if !meta.IsStatusConditionTrue(p.Status.Conditions, is) {
+			t.Errorf("not %s: conditions %+v", is, p.Status.Conditions)
+		}
 	}
 	c.recorded("Normal TriggeredScaleUp p 1→3, RepartitionExhausted: why; in 30s") // one Event, not two
 	if c.writes != 2 {
@@ -216,6 +217,11 @@ func TestStatusAndEvents(t *testing.T) {
 	a.Publish(t.Context(), reconcile)
 	if c.writes != 3 {
 		t.Errorf("%d writes: the message is never refreshed", c.writes)
+	}
+	reconcile.Foreign = nil
+	a.Publish(t.Context(), reconcile)
+	if p := c.pool(); meta.FindStatusCondition(p.Status.Conditions, conditionForeign) != nil {
+		t.Errorf("nodes of another are gone: %+v", p.Status)
 	}
 	a.Publish(t.Context(), Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(2 * messageEvery)}}})
 	if len(a.written) != 0 {
@@ -430,11 +436,6 @@ func TestAnotherAutoscalerIsACondition(t *testing.T) {
 	setInvalid(p, errors.New("spec.template.product: nonsense"))
 	if meta.FindStatusCondition(p.Status.Conditions, conditionForeign) != nil || p.Status.Reason != "Invalid" {
 		t.Errorf("another reason: %+v", p.Status)
-	}
-	setInvalid(p, &pools.Problem{Reason: pools.ReasonForeign})
-	finding{pool: plan.Pool{Name: "p"}}.write(p)
-	if meta.FindStatusCondition(p.Status.Conditions, conditionForeign) != nil || !meta.IsStatusConditionTrue(p.Status.Conditions, conditionValid) {
-		t.Errorf("the problem is gone: %+v", p.Status)
 	}
 }
 
@@ -711,13 +712,4 @@ func TestOperationsAreCounted(t *testing.T) {
 }
 
 // kinds are those of the fakes; making them takes longer than most tests.
-var (
-	kinds   = scheme.New()
-	decoder = serializer.NewCodecFactory(kinds).UniversalDecoder()
-)
-
-// fakeAPI begins a fake of the API server. Its tracker keeps no managedFields: the usual one makes a REST mapper
-// of all types for each write, which was most of the tests' time (controller-runtime 0.25, client-go 0.37; 2026-11).
-func fakeAPI() *fake.ClientBuilder {
-	return fake.NewClientBuilder().WithScheme(kinds).WithObjectTracker(clienttesting.NewObjectTracker(kinds, decoder))
-}
+var kinds = scheme.New()

@@ -48,7 +48,7 @@ func (s *StatusStore) Load(ctx context.Context) (plan.State, error) {
 }
 
 // Save implements Store.
-func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State) (refused map[string]error, err error) {
+func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State) (unsaved map[string]error, err error) {
 	poolOf := map[string]string{}
 	for _, n := range snap.Nodes {
 		poolOf[n.Name] = n.Pool
@@ -58,15 +58,15 @@ func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State
 			continue
 		}
 		if err := s.save(ctx, p.Name, m, poolOf); isRefused(err) {
-			if refused == nil {
-				refused = map[string]error{}
+			if unsaved == nil {
+				unsaved = map[string]error{}
 			}
-			refused[p.Name] = err
+			unsaved[p.Name] = err
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	return refused, nil
+	return unsaved, nil
 }
 
 // isRefused reports an error of one pool alone: it is gone, its stored object does not pass the CRD's present

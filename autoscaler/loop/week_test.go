@@ -14,13 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
@@ -29,6 +26,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -83,9 +81,7 @@ func newWeek(t *testing.T) *week {
 		Template:     v1alpha1.NodeTemplate{Product: "NVIDIA-H100-80GB-HBM3", GPUs: 8, CPU: resource.MustParse("96"), Memory: resource.MustParse("1Ti")},
 		PricePerHour: ptr.To(resource.MustParse("40")), ReadyAfter: &metav1.Duration{Duration: boot},
 	}}
-	kinds := scheme.New() // as fakeAPI
-	w.c = fake.NewClientBuilder().WithScheme(kinds).
-		WithObjectTracker(clienttesting.NewObjectTracker(kinds, serializer.NewCodecFactory(kinds).UniversalDecoder())).WithObjects(pool).WithStatusSubresource(pool).
+	w.c = kubefake.New(scheme.New()).WithObjects(pool).WithStatusSubresource(pool).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 	w.restart()
 	return w

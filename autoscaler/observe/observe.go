@@ -99,6 +99,8 @@ type Observation struct {
 	plan.Snapshot
 	// Invalid pools are left out of the Snapshot; no action touches their nodes.
 	Invalid map[string]error
+	// Foreign are the pools of which another autoscaler made some nodes; those are of no pool in the Snapshot.
+	Foreign map[string]error
 	// Quotas are the cached GPUQuotas. QuotaProblems are the errors of quotas of any kind, by kind
 	// and name ("GPUQuota team-a"); the readable part of such a quota holds.
 	Quotas        []v1alpha1.GPUQuota
@@ -106,6 +108,8 @@ type Observation struct {
 	// Contained are the objects that did not pass the planner's check, set apart in the Snapshot; the loop
 	// adds them.
 	Contained []plan.Problem
+	// Notices is whether a provider gives notices of interruptions, which only an Observe reads.
+	Notices bool
 	// GrowOnly are the pools whose provider cannot remove a node by name.
 	GrowOnly map[string]bool
 	// Learned is each pool's history: provisioning times and failures.
@@ -145,15 +149,18 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	o.warn("MIG tables", err)
 	o.listings = map[string]pools.Listing{}
 	valid, usual := map[string]*v1alpha1.GPUNodePool{}, map[string][]plan.GPU{}
-	conflicts, members, listings := pools.Conflicts(c.pools, c.nodes), membersOf(c.nodes), o.list(ctx, c.pools)
+	foreign := pools.ForeignOf(c.pools, c.nodes)
+	conflicts, members, listings := pools.Conflicts(c.pools), membersOf(c.nodes, foreign.Nodes), o.list(ctx, c.pools)
 	for i := range c.pools {
 		name := c.pools[i].Name
 		pool, err := o.pool(&c.pools[i], listings[i], out.Tables)
-		if err = cmp.Or(conflicts[name], err); err != nil {
+		if err = cmp.Or(conflicts[name], foreign.Stopped[name], err); err != nil {
 			out.Invalid[name] = err
 			continue
 		}
 		out.GrowOnly[name] = o.listings[name].Unnamed
+		asg := c.pools[i].Spec.Provider.ASG
+		out.Notices = out.Notices || asg != nil && asg.InterruptionQueue != ""
 		arrived := members[name]
 		if len(listings[i].Going) > 0 { // the target does not count them
 			arrived = slices.DeleteFunc(slices.Clone(arrived), o.going)
@@ -171,7 +178,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		Quotas: c.quotas, ResourceQuotas: c.resourceQuotas, Namespaces: c.namespaces, Objects: c.foreign,
 		Models: slices.Collect(maps.Values(c.models)), Tables: out.Tables, Shares: c.most,
 	})
-	out.Quotas, out.QuotaProblems = c.quotas, c.ledger.Problems
+	out.Quotas, out.QuotaProblems, out.Foreign = c.quotas, c.ledger.Problems, foreign.Beside
 	o.warnForeign(c)
 	v := newConverter(c, &o.pods, now)
 	o.pods.begin(c.claims)
@@ -195,7 +202,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		in := nodeInput{
 			node: n, config: c.config, claims: c.claims, tables: out.Tables, models: &o.models, known: &o.nodes, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
-		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !o.going(n) {
+		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !foreign.Nodes[n.Name] && !o.going(n) {
 			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.listings[pool.Name].Unnamed
 			in.usual, in.startup = usual[pool.Name], pool.Spec.Template.StartupTaints
 		}

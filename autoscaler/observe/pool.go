@@ -115,11 +115,11 @@ func orElse(d *metav1.Duration, otherwise time.Duration) time.Duration {
 	return d.Duration
 }
 
-// membersOf returns the Node objects of each pool.
-func membersOf(nodes []corev1.Node) map[string][]*corev1.Node {
+// membersOf returns the Node objects of each pool, without those that another autoscaler made.
+func membersOf(nodes []corev1.Node, foreign map[string]bool) map[string][]*corev1.Node {
 	out := map[string][]*corev1.Node{}
 	for i := range nodes {
-		if pool := nodes[i].Labels[v1alpha1.NodePoolLabel]; pool != "" {
+		if pool := nodes[i].Labels[v1alpha1.NodePoolLabel]; pool != "" && !foreign[nodes[i].Name] {
 			out[pool] = append(out[pool], &nodes[i])
 		}
 	}

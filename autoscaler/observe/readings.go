@@ -43,8 +43,8 @@ func NewPrometheus(q Querier, trusted trust.Exporters, every time.Duration, log 
 	return &Prometheus{querier: q, trusted: trusted, every: every, log: log}
 }
 
-// AskRarely has Run skip queries while idle returns true, as long as the latest answers stay well
-// within maxAge for every node: skipping makes no value unknown. Call it before Run.
+// AskRarely has Run skip queries while idle returns true, as long as the latest answers stay within
+// maxAge for every node: skipping makes no value unknown. Call it before Run.
 func (p *Prometheus) AskRarely(maxAge time.Duration, idle func() bool) {
 	p.maxAge, p.idle = maxAge, idle
 }
@@ -55,8 +55,7 @@ func (p *Prometheus) due(now time.Time) bool {
 	if p.idle == nil || last == nil || p.failing.Load() || !p.idle() {
 		return true
 	}
-	taken := now.Sub(last.Taken)
-	return taken >= p.maxAge/3 || last.oldest(p.maxAge)+taken+p.every > p.maxAge*3/4
+	return last.oldest(p.maxAge)+now.Sub(last.Taken)+2*p.every > p.maxAge // the next chance would be too late
 }
 
 // Latest returns the latest complete set of answers, nil before the first.
@@ -115,6 +114,8 @@ func computedBefore(selector string) string {
 
 func plain(selector string) string { return selector }
 
+func zero(selector string) string { return selector + " == 0" }
+
 // Read queries everything that trusted targets report once, at one instant of Prometheus' clock. A
 // partial answer is an error: what is missing must not look free.
 //
@@ -128,6 +129,7 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 	}
 	in := newIntake(now)
 	var at time.Time // of the first answer
+	skip := false    // the next query
 	for n, want := range []struct {
 		take  func(*prom.Sample)
 		query string
@@ -139,11 +141,18 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 		{in.busy, pod(metric.GPUBusyRatio, plain)},
 		{in.instanceBusy, pod(metric.GPUInstanceBusyRatio, plain)},
 		{in.sampleAge, node(metric.GPUSampleAgeSeconds, aged)},
+		// Nothing is decided by a GPU that is healthy, and nearly all are: these are asked for only to see whether
+		// targets agree about one that is not.
+		{nil, node(metric.GPUHealthy, zero)},
 		{in.healthy, node(metric.GPUHealthy, plain)},
 		{in.idle, pod(metric.GPUIdleSeconds, computedBefore)},
 	} {
 		if n > 0 && at.IsZero() {
 			break // no exporter
+		}
+		if skip {
+			skip = false
+			continue
 		}
 		vector, err := q.Query(ctx, want.query, at)
 		if err != nil {
@@ -151,6 +160,10 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 		}
 		if n == 0 && len(vector) > 0 {
 			at = vector[0].Time
+		}
+		if want.take == nil {
+			skip = len(vector) == 0
+			continue
 		}
 		for i := range vector {
 			want.take(&vector[i])

@@ -129,7 +129,6 @@ var forgeries = map[string]string{
 	"unused, without a pod": `gpu_idle_seconds{node="n",gpu="0",gpu_uuid="GPU-1"} 200000
 		gpu_busy_ratio{node="n",gpu="0",gpu_uuid="GPU-1"} 0`,
 	"64 GPUs":         `gpu_info{node="n",gpu="63",gpu_uuid="GPU-9",model="NVIDIA H100 80GB HBM3",mig="false"} 1`,
-	"64 healthy GPUs": `gpu_healthy{node="n",gpu="63",gpu_uuid="GPU-9"} 1`,
 	"another GPU":     `gpu_info{node="n",gpu="0",gpu_uuid="GPU-9",model="NVIDIA T4",mig="true"} 1`,
 	"an instance":     `gpu_instance_info{node="n",gpu="1",gpu_instance_id="1",profile="3g.40gb",start="0",instance_uuid="MIG-1"} 1`,
 	"old attribution": `gpu_attribution_age_seconds{node="n"} 1000000`,
@@ -152,7 +151,7 @@ func TestTenantsPagesHaveNoEffect(t *testing.T) {
 		real := exporter()
 		real.honor = honor
 		want := observed(t, trusted, real)
-		if g := want.Nodes[0].GPUs; len(g) != 1 || g[0].Health != gpu.Healthy || !g[0].AllocationKnown || !slices.Equal(g[0].AllocatedTo, []string{"chat/a"}) {
+		if g := want.Nodes[0].GPUs; len(g) != 1 || g[0].Health == gpu.Sick || !g[0].AllocationKnown || !slices.Equal(g[0].AllocatedTo, []string{"chat/a"}) {
 			t.Fatalf("honor_labels %v: GPUs %+v", honor, g)
 		}
 		if busy, known := want.Nodes[0].GPUs[0].Busy.Get(); !known || busy != 0.97 {
@@ -217,13 +216,13 @@ func TestTargetsDisagree(t *testing.T) {
 		known  bool // allocations
 		busy   bool // known
 	}{
-		"agree":         {honest, Ignored{}, gpu.Healthy, true, true},
+		"agree":         {honest, Ignored{}, gpu.HealthUnknown, true, true},
 		"one is sick":   {forgeries["sick"], Ignored{Disputed: 1}, gpu.HealthUnknown, true, true},
-		"another ratio": {`gpu_busy_ratio{node="n",gpu="0",gpu_uuid="GPU-1"} 0`, Ignored{Disputed: 1}, gpu.Healthy, true, false},
+		"another ratio": {`gpu_busy_ratio{node="n",gpu="0",gpu_uuid="GPU-1"} 0`, Ignored{Disputed: 1}, gpu.HealthUnknown, true, false},
 		"another GPU":   {forgeries["another GPU"], Ignored{Disputed: 1}, gpu.HealthUnknown, false, false},
-		"older sample":  {`gpu_sample_age_seconds{node="n",gpu="0",gpu_uuid="GPU-1"} 5`, Ignored{}, gpu.Healthy, true, true},
-		"a GPU more":    {forgeries["64 GPUs"], Ignored{GPUs: 1}, gpu.Healthy, true, true},
-		"a node more":   {forgeries["a node"], Ignored{Nodes: 1}, gpu.Healthy, true, true},
+		"older sample":  {`gpu_sample_age_seconds{node="n",gpu="0",gpu_uuid="GPU-1"} 5`, Ignored{}, gpu.HealthUnknown, true, true},
+		"a GPU more":    {forgeries["64 GPUs"], Ignored{GPUs: 1}, gpu.HealthUnknown, true, true},
+		"a node more":   {forgeries["a node"], Ignored{Nodes: 1}, gpu.HealthUnknown, true, true},
 	} {
 		other := targetIn(exporterSpace, "exporter-y", "gpuscale-exporter", "10.0.0.2:9400", c.page)
 		for _, all := range [][]target{{exporter(), other}, {other, exporter()}} {
@@ -320,7 +319,7 @@ func TestGPUBound(t *testing.T) {
 // namespaces, and its end as well.
 func TestNoTrustedExporter(t *testing.T) {
 	var log bytes.Buffer
-	p := NewPrometheus(&answering{vectors: make([]prom.Vector, 9), fails: -1}, trust.From([]string{"gpus"}), time.Second, slog.New(slog.NewTextHandler(&log, nil)))
+	p := NewPrometheus(&answering{vectors: make([]prom.Vector, 10), fails: -1}, trust.From([]string{"gpus"}), time.Second, slog.New(slog.NewTextHandler(&log, nil)))
 	for _, found := range []bool{true, false, false, true} {
 		p.report(found)
 	}
@@ -350,8 +349,18 @@ func (a *answering) Query(context.Context, string, time.Time) (prom.Vector, erro
 	return a.vectors[n], nil
 }
 
+// sickOf are the samples of value 0.
+func sickOf(all prom.Vector) (out prom.Vector) {
+	for _, s := range all {
+		if s.Value == 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 func inOrder(a Answers) []prom.Vector {
-	return []prom.Vector{a.Age, a.Info, a.InstanceInfo, a.Allocated, a.Busy, a.InstanceBusy, a.SampleAge, a.Healthy, a.Idle}
+	return []prom.Vector{a.Age, a.Info, a.InstanceInfo, a.Allocated, a.Busy, a.InstanceBusy, a.SampleAge, sickOf(a.Healthy), a.Healthy, a.Idle}
 }
 
 // TestReadIsNewReadings: what is asked for one after the other gives the same as all at once.
@@ -421,8 +430,8 @@ func (a *aging) Query(_ context.Context, query string, _ time.Time) (prom.Vector
 	return prom.Vector{{Labels: prom.FromMap(map[string]string{"node": "n"}), Value: a.age, Time: start}}, a.err
 }
 
-// TestIdlePolling: while idle, Prometheus is queried once per third of the maximum age, but as often
-// as ever when answers would become too old, or fail.
+// TestIdlePolling: while idle, Prometheus is queried before its answers become too old, but as often
+// as ever when it does not answer.
 func TestIdlePolling(t *testing.T) {
 	for name, each := range map[string]struct {
 		prometheus aging
@@ -430,9 +439,9 @@ func TestIdlePolling(t *testing.T) {
 		asked      int // within 61 s
 	}{
 		"as ever":            {aging{age: 5}, false, 31},
-		"idle":               {aging{age: 5}, true, 7},
-		"nearly too old":     {aging{age: 21}, true, 31},
-		"too old already":    {aging{age: 100}, true, 7},
+		"idle":               {aging{age: 5}, true, 3},
+		"nearly too old":     {aging{age: 21}, true, 11},
+		"too old already":    {aging{age: 100}, true, 3},
 		"it does not answer": {aging{age: 5, err: prom.ErrUnavailable}, true, 31},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -87,7 +87,7 @@ func TestTrimmedPod(t *testing.T) {
 	}
 	wanting, storing := 0, 0
 	for i, whole := range wholes {
-		want, got := planned(whole), planned(kept[i])
+		want, got := plannedPod(whole), plannedPod(kept[i])
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("pod %d: trimmed %+v\nwhole %+v", i, got, want)
 		}
@@ -196,7 +196,7 @@ func claimsOf(p *corev1.Pod) []string {
 	return out
 }
 
-func planned(p *corev1.Pod) plan.Pod {
+func plannedPod(p *corev1.Pod) plan.Pod {
 	out := ConvertPod(p)
 	newRules(nil).of(p.Namespace, p.Labels, &p.Spec, &out)
 	if len(out.NodeSelector) == 0 {

@@ -1,7 +1,7 @@
 package partition
 
 import (
-	"maps"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,20 +11,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -191,7 +189,7 @@ func agentNode() (*corev1.Node, contract.Record) {
 
 // newManager is a Manager of a cluster with these objects.
 func newManager(objects ...client.Object) (client.Client, *Manager) {
-	c := fakeAPI(clientgoscheme.Scheme).WithObjects(objects...).Build()
+	c := kubefake.New(clientgoscheme.Scheme).WithObjects(objects...).Build()
 	return c, NewManager(c, c, DefaultConfigMap)
 }
 
@@ -411,104 +409,59 @@ func offering(memory string, profiles map[string]string) *corev1.Node {
 	return node
 }
 
-// TestNamesAreTheNodes: the layouts of all GPUs have the names that the node advertises, and a
+// TestNamesAreTheNodes runs testdata/names.txt: the layouts of all GPUs have the names that the node advertises, and a
 // profile that it does not offer has a name only if that is certain.
+//
+//	names model=NAME offers=(PROFILE:N,…) [memory=MIB]    the instances of GPU 1 after a repartition of a node with two GPUs
+//	  busy LAYOUT                                         of GPU 0
+//	  target LAYOUT                                       for GPU 1
+//	  own TABLE                                           that the node's agent publishes
 func TestNamesAreTheNodes(t *testing.T) {
-	for name, test := range map[string]struct {
-		model, memory string
-		offered       map[string]string
-		own           string // the node's mig-table
-		busy, target  string // layouts of GPU 0, and for GPU 1
-		want          map[string]int
-		why           string // of a refusal
-	}{
-		"the other GPU keeps an advertised alias": {
-			model: "GB200-186GB", offered: map[string]string{"3g.95gb": "2", "1g.24gb": "7"}, busy: "3g@0 3g@4", target: "3g@0",
-			want: map[string]int{"3g.95gb": 1},
-		},
-		"attributes": {
-			model: "H100-80GB", offered: map[string]string{"1g.10gb+me": "1", "1g.10gb": "6"}, busy: "1g.10gb+me@0", target: "1g.10gb+me@0 1g@1",
-			want: map[string]int{"1g.10gb+me": 1, "1g.10gb": 1},
-		},
-		"two names of one profile": {
-			model: "GB200-186GB", offered: map[string]string{"3g.95gb": "1", "3g.93gb": "1"}, busy: "3g@0", target: "empty",
-			why: "3g.93gb and 3g.95gb",
-		},
-		"a vanished name is none": {
-			model: "GB200-186GB", offered: map[string]string{"3g.95gb": "1", "3g.93gb": "0"}, busy: "3g@0", target: "3g@0 3g@4",
-			want: map[string]int{"3g.95gb": 2},
-		},
-		"one of two names, not offered": {
-			model: "GB200-186GB", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
-			why: "no label " + MemoryLabel,
-		},
-		"the memory decides": {
-			model: "GB200-186GB", memory: "193536", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
-			want: map[string]int{"3g.95gb": 1},
-		},
-		"the memory contradicts the offer": {
-			model: "GB200-186GB", memory: "189471", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
-			why: "its memory gives 1g.23gb",
-		},
-		"the memory gives a name that the product has not": {
-			model: "H100-80GB", memory: "90112", offered: nil, busy: "empty", target: "3g@0",
-			why: "its memory gives 3g.44gb",
-		},
-		"the only name": {
-			model: "H100-80GB", offered: map[string]string{"1g.10gb": "1"}, busy: "1g@0", target: "3g@0",
-			want: map[string]int{"3g.40gb": 1},
-		},
-		"the only name beside an unknown one": {
-			model: "H100-80GB", offered: map[string]string{"1g.11gb": "1"}, busy: "1g@0", target: "3g@0",
-			why: "no label " + MemoryLabel,
-		},
-		"the node's agent": {
-			model: "GB200-186GB", offered: map[string]string{"1g.24gb": "1"}, busy: "1g@0", target: "3g@0",
-			own:  `["GB200-186GB 7 8 189471 0 1g.24gb:0,1,2,3,4,5,6:1:7 3g.95gb:0,4:4:2 7g.189gb:0:8:1"]`,
-			want: map[string]int{"3g.95gb": 1},
-		},
-		"an agent of an earlier driver": {
-			model: "GB200-186GB", offered: map[string]string{"1g.23gb": "1"}, busy: "1g@0", target: "3g@0",
-			own: `["GB200-186GB 7 8 189471 0 1g.24gb:0,1,2,3,4,5,6:1:7 3g.95gb:0,4:4:2 7g.189gb:0:8:1"]`,
-			why: "no label " + MemoryLabel,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			node := offering(test.memory, test.offered)
-			if test.own != "" {
-				node.Annotations[contract.TableAnnotation] = test.own
-			}
-			names := NamesOn(node)
-			product, _ := gpu.ParseProduct(test.model)
-			table, _ := mig.ForModel(test.model)
-			parse := func(text string) mig.Layout {
-				l, err := mig.ParseLayout(table, text)
-				if err != nil {
-					t.Fatal(err)
+	datadriven.RunTest(t, "testdata/names.txt", func(t *testing.T, d *datadriven.TestData) string {
+		var model, memory string
+		d.ScanArgs(t, "model", &model)
+		d.MaybeScanArgs(t, "memory", &memory)
+		offered, lines := map[string]string{}, map[string]string{}
+		for _, arg := range d.CmdArgs {
+			for _, v := range arg.Vals {
+				if name, n, ok := strings.Cut(v, ":"); ok {
+					offered[name] = n
 				}
-				return l
 			}
-			var after NodeLayout
-			before, err := names.LayoutOf(nil, []plan.GPU{ofLayout(0, product, parse(test.busy)), ofLayout(1, product, nil)})
-			if err == nil {
-				for profile := range before[0].Counts {
-					if test.offered[profile] == "" {
-						t.Errorf("the busy GPU has %s, the node offers %v", profile, test.offered)
-					}
+		}
+		for line := range strings.SplitSeq(d.Input, "\n") {
+			key, value, _ := strings.Cut(line, " ")
+			lines[key] = value
+		}
+		node := offering(memory, offered)
+		if own := lines["own"]; own != "" {
+			node.Annotations[contract.TableAnnotation] = own
+		}
+		names := NamesOn(node)
+		product, _ := gpu.ParseProduct(model)
+		table, _ := mig.ForModel(model)
+		parse := func(text string) mig.Layout {
+			l, err := mig.ParseLayout(table, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		before, err := names.LayoutOf(nil, []plan.GPU{ofLayout(0, product, parse(lines["busy"])), ofLayout(1, product, nil)})
+		var after NodeLayout
+		if err == nil {
+			for profile := range before[0].Counts {
+				if offered[profile] == "" {
+					t.Errorf("%s: the busy GPU has %s", d.Pos, profile)
 				}
-				after, err = before.With(nil, names, 1, test.model, parse(test.target))
 			}
-			if test.why != "" {
-				if err == nil || !strings.Contains(err.Error(), test.why) {
-					t.Errorf("%v, %v: want %q", after, err, test.why)
-				}
-				return
-			}
-			if err != nil || !maps.Equal(after[1].Counts, test.want) {
-				t.Errorf("%v, %v: want %v", after, err, test.want)
-			}
-		})
-	}
+			after, err = before.With(nil, names, 1, model, parse(lines["target"]))
+		}
+		if err != nil {
+			return fmt.Sprintf("refused: %v\n", err)
+		}
+		return fmt.Sprintf("%v\n", after[1].Counts)
+	})
 }
 
 // TestMemoryGivesTheNames: for each product the derived names are the table's.
@@ -534,11 +487,4 @@ func ofLayout(index int, model gpu.Model, l mig.Layout) plan.GPU {
 		c.Instances = append(c.Instances, plan.Instance{Placement: p, Placed: true})
 	}
 	return c
-}
-
-// fakeAPI begins a fake of the API server. Its tracker keeps no managedFields: the usual one makes a REST mapper
-// of all types for each write, which was most of the tests' time (controller-runtime 0.25, client-go 0.37; 2026-11).
-func fakeAPI(types *runtime.Scheme) *fake.ClientBuilder {
-	decoder := serializer.NewCodecFactory(types).UniversalDecoder()
-	return fake.NewClientBuilder().WithScheme(types).WithObjectTracker(clienttesting.NewObjectTracker(types, decoder))
 }

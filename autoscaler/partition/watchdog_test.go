@@ -9,16 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
@@ -58,9 +56,7 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	types := clientgoscheme.Scheme // as fakeAPI
-	c := fake.NewClientBuilder().WithScheme(types).
-		WithObjectTracker(clienttesting.NewObjectTracker(types, serializer.NewCodecFactory(types).UniversalDecoder())).WithObjects(n).Build()
+	c := kubefake.New(clientgoscheme.Scheme).WithObjects(n).Build()
 	b := &env{t: t, client: c, manager: partition.NewManager(c, c, partition.DefaultConfigMap), machine: m, now: began}
 	for range 3 {
 		b.step()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +32,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -492,7 +494,7 @@ func TestOlderPoolKeepsItsTarget(t *testing.T) {
 		namedPool("b", time.Hour, group), namedPool("a", time.Hour, group), namedPool("c", time.Hour, elsewhere),
 		namedPool("rack-1", 0, v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}), namedPool("rack-2", 0, v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}),
 	}
-	got := Conflicts(all, nil)
+	got := Conflicts(all)
 	for name, want := range map[string]string{"young": "pool old", "b": "pool a"} {
 		p := (*Problem)(nil)
 		if !errors.As(got[name], &p) || p.Reason != ReasonShared || !strings.Contains(p.What, want) {
@@ -504,24 +506,31 @@ func TestOlderPoolKeepsItsTarget(t *testing.T) {
 	}
 }
 
+// TestNodesOfKarpenter: a pool whose nodes Karpenter made for another NodePool is stopped, and one that has others
+// beside them goes on without them.
 func TestNodesOfKarpenter(t *testing.T) {
-	node := func(pool, nodePool string) corev1.Node {
-		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n-" + pool, Labels: map[string]string{
-			v1alpha1.NodePoolLabel: pool, labelKarpenterFor: nodePool,
-		}}}
+	node := func(name, pool, nodePool string) (n corev1.Node) {
+		n.Name, n.Labels = name, map[string]string{v1alpha1.NodePoolLabel: pool, labelKarpenterFor: nodePool}
+		return n
 	}
-	all := []v1alpha1.GPUNodePool{
-		namedPool("static", 0, v1alpha1.Provider{Scale: &nodePoolRef}),
-		namedPool("other", 0, v1alpha1.Provider{Scale: &deploymentRef}),
-		namedPool("fixed", 0, v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}),
+	own := node("own", "beside", "")
+	delete(own.Labels, labelKarpenterFor)
+	all := []v1alpha1.GPUNodePool{namedPool("static", 0, v1alpha1.Provider{Scale: &nodePoolRef})}
+	for _, name := range []string{"other", "beside", "empty"} {
+		all = append(all, namedPool(name, 0, v1alpha1.Provider{Scale: &deploymentRef}))
 	}
-	got := Conflicts(all, []corev1.Node{node("static", "h100"), node("other", "h100"), node("fixed", "h100"), node("none", "h100"), {}})
-	if len(got) != 2 || ReasonOf(got["fixed"]) != ReasonForeign || ReasonOf(got["other"]) != ReasonForeign || !strings.Contains(got["other"].Error(), "n-other") {
-		t.Errorf("%v", got)
-	}
-	got = Conflicts(all, []corev1.Node{node("static", "another")})
-	if ReasonOf(got["static"]) != ReasonForeign {
-		t.Errorf("%v", got)
+	nodes := []corev1.Node{node("a", "static", "h100"), node("b", "static", "another"), node("c", "other", "h100"), node("d", "beside", "h100"), own, node("e", "none", "h100"), {}}
+	for range 2 {
+		got := ForeignOf(all, nodes)
+		if !maps.Equal(got.Nodes, map[string]bool{"b": true, "c": true, "d": true}) || len(got.Stopped) != 1 || len(got.Beside) != 2 {
+			t.Errorf("%+v", got)
+		}
+		for pool, err := range map[string]error{"other": got.Stopped["other"], "static": got.Beside["static"], "beside": got.Beside["beside"]} {
+			if ReasonOf(err) != ReasonForeign || !strings.Contains(err.Error(), "has the pool's label and was made by Karpenter's NodePool") {
+				t.Errorf("%s: %v", pool, err)
+			}
+		}
+		slices.Reverse(nodes)
 	}
 }
 
@@ -568,10 +577,12 @@ func labelled(name, pool string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.NodePoolLabel: pool}}}
 }
 
-// TestFixed: the nodes with the label are the pool; no call changes the nodes or counts as a
-// failure.
+// TestFixed: the nodes with the label are the pool, but for those that Karpenter made; no call changes the nodes or
+// counts as a failure.
 func TestFixed(t *testing.T) {
-	c := fakeAPI(scheme.New()).WithObjects(labelled("a", "p"), labelled("b", "p"), labelled("c", "q")).Build()
+	foreign := labelled("d", "p")
+	foreign.Labels["karpenter.sh/nodepool"] = "general"
+	c := kubefake.New(scheme.New()).WithObjects(labelled("a", "p"), labelled("b", "p"), labelled("c", "q"), foreign).Build()
 	pool := testPool()
 	pool.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
 	h := NewHistory(time.Now)

@@ -2,25 +2,20 @@ package pools
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -32,6 +27,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
 // fakeGRPC is a provider of one node group, written after the protocol's description in
@@ -318,30 +314,20 @@ func TestNodeGroupProblems(t *testing.T) {
 // TestNodeGroupOverMutualTLS: both sides show a certificate of one authority; a client without one is
 // refused.
 func TestNodeGroupOverMutualTLS(t *testing.T) {
-	dir := t.TempDir()
-	ca, caKey := certificate(t, nil, nil)
-	pool := x509.NewCertPool()
-	pool.AddCert(ca)
-	pair := func(name string) (string, string, tls.Certificate) {
-		cert, key := certificate(t, ca, caKey)
-		encoded, err := x509.MarshalECPrivateKey(key)
-		if err != nil {
+	dir, authority := t.TempDir(), promtest.NewAuthority(t, "test")
+	file := func(name string, pem []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		certFile, keyFile := write(t, dir, name+".crt", "CERTIFICATE", cert.Raw), write(t, dir, name+".key", "EC PRIVATE KEY", encoded)
-		loaded, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return certFile, keyFile, loaded
+		return path
 	}
-	_, _, server := pair("server")
-	certFile, keyFile, _ := pair("client")
+	cert, key := authority.Issue(t, "client")
 	w := newGRPCWorld(t)
 	address := serveGRPC(t, w.fake, grpc.Creds(credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*authority.Pair(t, "server")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
 	})))
-	w.connect(externalgrpc.Config{Address: address, Cert: certFile, Key: keyFile, CACert: write(t, dir, "ca.crt", "CERTIFICATE", ca.Raw)})
+	w.connect(externalgrpc.Config{Address: address, Cert: file("client.crt", cert), Key: file("client.key", key), CACert: file("ca.crt", authority.PEM)})
 	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Target != 3 {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -349,42 +335,6 @@ func TestNodeGroupOverMutualTLS(t *testing.T) {
 	if _, err := w.grpc.List(t.Context(), w.pool); err == nil {
 		t.Error("answered without a certificate")
 	}
-}
-
-// certificate returns a certificate for 127.0.0.1, signed by an authority or, without one, by itself.
-func certificate(t *testing.T, by *x509.Certificate, byKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: by == nil, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if by == nil {
-		by, byKey = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, by, &key.PublicKey, byKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made, key
-}
-
-func write(t *testing.T, dir, name, kind string, der []byte) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // TestExternalGRPCConfig: what is wrong with a connection is said before it is used.
@@ -399,138 +349,72 @@ func TestExternalGRPCConfig(t *testing.T) {
 	}
 }
 
-// past is a pool with a virtual clock.
-type past struct {
-	h     *History
-	pool  *v1alpha1.GPUNodePool
-	now   time.Time
-	nodes []*corev1.Node
-}
-
-func newPast() *past {
-	p := &past{pool: testPool(), now: testNow}
-	p.h = NewHistory(func() time.Time { return p.now })
-	p.seen(0)
-	return p
-}
-
-func (p *past) seen(target int) Learned { return p.h.Seen(p.pool, target, p.nodes) }
-
-// comes creates a node now, which is ready later.
-func (p *past) comes(readyAfter time.Duration) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: fmt.Sprintf("n-%d", len(p.nodes)), UID: types.UID(fmt.Sprint(len(p.nodes))), CreationTimestamp: metav1.NewTime(p.now),
-	}}
-	p.nodes = append(p.nodes, n)
-	p.seen(len(p.nodes))
-	p.now = p.now.Add(readyAfter)
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(p.now)}}
-	p.seen(len(p.nodes))
-}
-
-func TestTimeToReadyIsLearned(t *testing.T) {
-	p := newPast()
-	for i, d := range []time.Duration{2 * time.Minute, 4 * time.Minute, 3 * time.Minute, 3 * time.Minute} {
-		p.h.Asked(p.pool, i+1, nil)
-		p.now = p.now.Add(30 * time.Second) // before there is a Node object
-		p.comes(d)
-		if got := p.seen(i + 1).ReadyAfter; i < samplesNeeded-1 && got != 0 {
-			t.Errorf("%s after %d nodes: too few samples", got, i+1)
+// TestHistory runs testdata/history.txt: what is learned of a pool from requests and nodes. A case is one pool, from
+// 9:00 on, and its lines are done in order.
+//
+//	asks N [fails]       a request for N nodes, which the provider takes or refuses
+//	after DURATION       time passes
+//	comes DURATION       a node is made now, and ready after that time
+//	again                the first node is ready again, an hour from now
+//	old                  a node of an hour ago becomes ready
+//	recreated            another pool has the name, with another UID
+//	status N IN DURATION the status of a new pool has N failures, a backoff that ends IN, and this time to ready
+//	ready-after DURATION the pool's spec.readyAfter
+//	seen N               what is known, where the provider's target is N
+func TestHistory(t *testing.T) {
+	datadriven.RunTest(t, "testdata/history.txt", func(t *testing.T, d *datadriven.TestData) string {
+		pool, now, nodes := testPool(), testNow, []*corev1.Node(nil)
+		h := NewHistory(func() time.Time { return now })
+		h.Seen(pool, 0, nil)
+		node := func(made time.Time) *corev1.Node {
+			name := fmt.Sprintf("n-%d", len(nodes))
+			nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(made)}})
+			h.Seen(pool, len(nodes), nodes)
+			return nodes[len(nodes)-1]
 		}
-	}
-	if got, want := p.seen(4).ReadyAfter, 4*time.Minute+30*time.Second; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	// A node that becomes ready again is no new node.
-	p.nodes[0].Status.Conditions[0].LastTransitionTime = metav1.NewTime(p.now.Add(time.Hour))
-	if got := len(p.h.pools["p"].took); got != 4 {
-		t.Errorf("%d samples of 4 nodes", got)
-	}
-}
-
-// TestRecreatedPoolHasNoHistory: backoff and times of a deleted pool do not apply to another of its
-// name.
-func TestRecreatedPoolHasNoHistory(t *testing.T) {
-	p := newPast()
-	p.h.Asked(p.pool, 1, errors.New("no capacity"))
-	if p.seen(0).Failures != 1 {
-		t.Fatal("the failure is not known")
-	}
-	p.pool.UID = "another"
-	if got := p.seen(0); got.Failures != 0 || !got.BackoffUntil.IsZero() {
-		t.Errorf("it begins with %+v", got)
-	}
-}
-
-func TestOldNodesAreNoSamples(t *testing.T) {
-	p := newPast()
-	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "old", CreationTimestamp: metav1.NewTime(testNow.Add(-time.Hour))}}
-	p.nodes = append(p.nodes, old)
-	p.seen(1)
-	old.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(testNow)}}
-	p.seen(1)
-	if got := p.h.pools["p"].took; len(got) != 0 {
-		t.Errorf("a node from before took %v", got)
-	}
-}
-
-func TestBackoffGrowsAndEnds(t *testing.T) {
-	p := newPast()
-	for i, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-		p.h.Asked(p.pool, 1, errors.New("no capacity"))
-		if got := p.seen(0); got.BackoffUntil.Sub(p.now) != want*time.Minute || got.Failures != i+1 {
-			t.Errorf("failure %d: %s, %d", i+1, got.BackoffUntil.Sub(p.now), got.Failures)
+		ready := func(n *corev1.Node, at time.Time) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)}}
+			h.Seen(pool, len(nodes), nodes)
 		}
-	}
-	p.h.Asked(p.pool, 1, nil)
-	if got := p.seen(1); got.Failures != 7 {
-		t.Errorf("a request that was taken is no node yet: %+v", got)
-	}
-	p.comes(time.Minute)
-	if got := p.seen(1); got.Failures != 0 || !got.BackoffUntil.IsZero() {
-		t.Errorf("a node came, and still: %+v", got)
-	}
-}
-
-// TestNodesOverdue is a provider that accepts the request and does nothing.
-func TestNodesOverdue(t *testing.T) {
-	p := newPast()
-	p.h.Asked(p.pool, 2, nil)
-	p.now = p.now.Add(minOverdue)
-	if got := p.seen(2); got.Failures != 0 {
-		t.Errorf("%+v after %s", got, minOverdue)
-	}
-	p.now = p.now.Add(time.Second)
-	for range 3 {
-		if got := p.seen(2); got.Failures != 1 || got.BackoffUntil.Sub(p.now) != firstBackoff {
-			t.Errorf("%+v: one request fails once", got)
+		out := ""
+		for line := range strings.Lines(d.Input) {
+			words := append(strings.Fields(line), "", "")
+			count, _ := strconv.Atoi(words[1])
+			took, _ := time.ParseDuration(words[1])
+			switch words[0] {
+			case "asks":
+				h.Asked(pool, count, map[string]error{"fails": errors.New("no capacity")}[words[2]])
+			case "after":
+				now = now.Add(took)
+			case "comes":
+				n := node(now)
+				now = now.Add(took)
+				ready(n, now)
+			case "again":
+				ready(nodes[0], now.Add(time.Hour))
+			case "old":
+				ready(node(now.Add(-time.Hour)), now)
+			case "recreated":
+				pool.UID = "another"
+			case "status":
+				until, _ := time.ParseDuration(words[2])
+				after, _ := time.ParseDuration(words[3])
+				pool = testPool()
+				pool.Name = "new"
+				pool.Status.Backoff = &v1alpha1.Backoff{Failures: int32(count), UntilTime: metav1.NewTime(now.Add(until))}
+				pool.Status.ReadyAfter = &metav1.Duration{Duration: after}
+			case "ready-after":
+				pool.Spec.ReadyAfter = &metav1.Duration{Duration: took}
+			case "seen":
+				l := h.Seen(pool, count, nodes)
+				backoff := max(0, l.BackoffUntil.Sub(now))
+				out += fmt.Sprintf("%d failures, backs off for %s, ready after %s\n", l.Failures, backoff, l.ReadyAfter)
+			default:
+				t.Fatalf("%s: there is no %s", d.Pos, words[0])
+			}
 		}
-	}
-	p.pool.Spec.ReadyAfter = &metav1.Duration{Duration: 20 * time.Minute}
-	p.h.Asked(p.pool, 2, nil)
-	p.now = p.now.Add(time.Hour)
-	if got := p.seen(2); got.Failures != 1 {
-		t.Errorf("%+v: three times 20 min are allowed", got)
-	}
-}
-
-func TestHistoryIsTakenFromTheStatus(t *testing.T) {
-	p := newPast()
-	p.pool.Name = "other"
-	until := testNow.Add(time.Minute)
-	p.pool.Status.Backoff = &v1alpha1.Backoff{Failures: 3, UntilTime: metav1.NewTime(until)}
-	p.pool.Status.ReadyAfter = &metav1.Duration{Duration: 7 * time.Minute}
-	if got := p.seen(0); got.Failures != 3 || !got.BackoffUntil.Equal(until) || got.ReadyAfter != 7*time.Minute {
-		t.Errorf("%+v", got)
-	}
-	p.h.Asked(p.pool, 1, errors.New("no capacity"))
-	if got := p.seen(0); got.BackoffUntil.Sub(p.now) != 8*time.Minute {
-		t.Errorf("the row of failures begins again: %+v", got)
-	}
-	p.pool.Name, p.pool.Status.Backoff.UntilTime = "ahead", metav1.NewTime(testNow.Add(5*time.Hour))
-	if got := p.seen(0); !got.BackoffUntil.Equal(p.now.Add(maxBackoff)) {
-		t.Errorf("a clock that was hours ahead: %+v", got)
-	}
+		return out
+	})
 }
 
 func TestWriteConflictsAreNoFailures(t *testing.T) {
@@ -551,23 +435,6 @@ func TestWriteConflictsAreNoFailures(t *testing.T) {
 	}
 	if got := p.Learn(w.pool, 2, nil); got.Failures != 1 {
 		t.Errorf("%+v", got)
-	}
-}
-
-// TestFailuresAreForgotten: a pool that has not failed for hours begins with a short backoff again, and its
-// status has none.
-func TestFailuresAreForgotten(t *testing.T) {
-	p := newPast()
-	for range 4 {
-		p.h.Asked(p.pool, 1, errors.New("no capacity"))
-	}
-	p.now = p.seen(0).BackoffUntil.Add(forgetFailures)
-	if got := p.seen(0); got.Failures != 4 {
-		t.Errorf("%s after the backoff: %+v", forgetFailures, got)
-	}
-	p.now = p.now.Add(time.Second)
-	if got := p.seen(0); got.Failures != 0 || !got.BackoffUntil.IsZero() {
-		t.Errorf("later: %+v", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"sync"
@@ -203,7 +204,13 @@ func (f *Fixed) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, 
 	if err != nil {
 		return Listing{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
-	return Listing{Target: len(list.Items)}, nil
+	var out Listing
+	for i := range list.Items {
+		if !IsForeign(pool, list.Items[i].Labels) {
+			out.Target++
+		}
+	}
+	return out, nil
 }
 
 // SetSize implements Provider. The error is ErrFixed.
@@ -319,9 +326,8 @@ func (m *memo) resized(pool *v1alpha1.GPUNodePool, size int) {
 }
 
 // Conflicts finds the pools that must not be acted on because of others: of two with the same
-// target the newer one, and a pool with nodes that another autoscaler made. The errors are of type
-// *Problem.
-func Conflicts(all []v1alpha1.GPUNodePool, nodes []corev1.Node) map[string]error {
+// target the newer one. The errors are of type *Problem.
+func Conflicts(all []v1alpha1.GPUNodePool) map[string]error {
 	out := map[string]error{}
 	byAge := make([]*v1alpha1.GPUNodePool, 0, len(all))
 	for i := range all {
@@ -343,7 +349,6 @@ func Conflicts(all []v1alpha1.GPUNodePool, nodes []corev1.Node) map[string]error
 		}
 		owner[key] = pool.Name
 	}
-	foreignNodes(all, nodes, out)
 	return out
 }
 
@@ -365,26 +370,52 @@ func targetKey(pool *v1alpha1.GPUNodePool) (key, field string) {
 	return "", ""
 }
 
-// foreignNodes reports pools with nodes of a Karpenter NodePool other than the pool's own target:
-// Karpenter would consolidate them away.
-func foreignNodes(all []v1alpha1.GPUNodePool, nodes []corev1.Node, out map[string]error) {
+// Foreign are nodes with a pool's label that Karpenter made for another NodePool than the pool's own target.
+// Karpenter would consolidate them away, so they are no nodes of the pool.
+type Foreign struct {
+	// Nodes by name.
+	Nodes map[string]bool
+	// Stopped are the pools that have no other nodes, and are not to be acted on: their label is in the NodePool's
+	// template, and both would add nodes for the same pods. Beside are those that have nodes of their own.
+	// The errors are of type *Problem.
+	Stopped, Beside map[string]error
+}
+
+// ForeignOf finds the foreign nodes of all pools.
+func ForeignOf(all []v1alpha1.GPUNodePool, nodes []corev1.Node) Foreign {
 	byName := make(map[string]*v1alpha1.GPUNodePool, len(all))
 	for i := range all {
 		byName[all[i].Name] = &all[i]
 	}
+	out := Foreign{Nodes: map[string]bool{}, Stopped: map[string]error{}, Beside: map[string]error{}}
 	for i := range nodes {
-		made, ok := nodes[i].Labels[labelKarpenterFor]
-		if !ok {
-			continue
-		}
 		pool := byName[nodes[i].Labels[v1alpha1.NodePoolLabel]]
-		if pool == nil || out[pool.Name] != nil || isNodePool(pool.Spec.Provider.Scale, made) {
+		if pool == nil {
 			continue
 		}
-		out[pool.Name] = &Problem{ReasonForeign, "spec.provider",
-			fmt.Sprintf("node %s belongs to the pool and was made by Karpenter's NodePool %s", nodes[i].Name, made),
+		if !IsForeign(pool, nodes[i].Labels) {
+			out.Beside[pool.Name] = cmp.Or(out.Beside[pool.Name], out.Stopped[pool.Name])
+			delete(out.Stopped, pool.Name)
+			continue
+		}
+		out.Nodes[nodes[i].Name] = true
+		problem := &Problem{ReasonForeign, "spec.provider",
+			fmt.Sprintf("node %s has the pool's label and was made by Karpenter's NodePool %s", nodes[i].Name, nodes[i].Labels[labelKarpenterFor]),
 			"remove the label " + v1alpha1.NodePoolLabel + " from that NodePool's template, or name the NodePool as the pool's target"}
+		of := out.Stopped
+		if _, own := out.Beside[pool.Name]; own {
+			of = out.Beside
+		}
+		of[pool.Name] = cmp.Or[error](of[pool.Name], problem)
 	}
+	maps.DeleteFunc(out.Beside, func(_ string, err error) bool { return err == nil })
+	return out
+}
+
+// IsForeign reports whether Karpenter made a node with these labels for another NodePool than the pool's target.
+func IsForeign(pool *v1alpha1.GPUNodePool, node map[string]string) bool {
+	made, ok := node[labelKarpenterFor]
+	return ok && !isNodePool(pool.Spec.Provider.Scale, made)
 }
 
 func isNodePool(p *v1alpha1.ScaleProvider, name string) bool {

@@ -16,18 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 )
 
 func replicasOf(t *testing.T, u *unstructured.Unstructured) int {
@@ -555,7 +552,7 @@ func newScaleWorld(t *testing.T, ref v1alpha1.ScaleProvider, objects ...client.O
 		types.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &unstructured.UnstructuredList{})
 	}
 	w := &world{t: t}
-	w.client = fakeAPI(types).WithObjects(objects...).
+	w.client = kubefake.New(types).WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				if err := c.Patch(ctx, o, p, opts...); err != nil {
@@ -695,11 +692,4 @@ func karpenterObjects() []client.Object {
 		out = append(out, claim)
 	}
 	return out
-}
-
-// fakeAPI begins a fake of the API server. Its tracker keeps no managedFields: the usual one makes a REST mapper
-// of all types for each write, which was most of the tests' time (controller-runtime 0.25, client-go 0.37; 2026-11).
-func fakeAPI(types *runtime.Scheme) *fake.ClientBuilder {
-	decoder := serializer.NewCodecFactory(types).UniversalDecoder()
-	return fake.NewClientBuilder().WithScheme(types).WithObjectTracker(clienttesting.NewObjectTracker(types, decoder))
 }

@@ -24,6 +24,8 @@ var (
 	AutoscalerInvalidObjects = emit(Autoscaler, Gauge, None, "gpuscale_autoscaler_invalid_objects",
 		`Objects that the last reconcile set apart, since they do not pass the planner's check, by kind: "pool", "node", "pod", "tenant" (a quota), "forecast". The log names each and its field.`,
 		LabelKind)
+	AutoscalerUnsavedPools = emit(Autoscaler, Gauge, None, "gpuscale_autoscaler_unsaved_pools",
+		"Pools whose state the API server does not store, so that the last reconcile took no action on them. The log names each and the error.")
 	AutoscalerPlannerPanics = emit(Autoscaler, Counter, None, "gpuscale_autoscaler_planner_panics_total",
 		"Reconciles in which the planner panicked and nothing was done: a bug; report it with the output of /debug/panic.")
 	AutoscalerEvents = emit(Autoscaler, Counter, None, "gpuscale_autoscaler_events_total",

@@ -22,8 +22,8 @@ func TestStateIsWrittenFirst(t *testing.T) {
 	for range 5 {
 		w.must(w.loop.Once(t.Context()))
 		last, _ := w.loop.State.Last()
-		if len(last.Plan.Actions) != 0 || len(last.Contained) != 1 || last.Contained[0].Name != "h100" || len(last.Plan.State.Grown) != 0 {
-			t.Fatalf("a reconcile without memory: %v, %v, %v", last.Plan.Actions, last.Contained, last.Plan.State.Grown)
+		if len(last.Plan.Actions) != 0 || len(last.Unsaved) != 1 || last.Unsaved["h100"] == nil || len(last.Plan.State.Grown) != 0 {
+			t.Fatalf("a reconcile without memory: %v, %v, %v", last.Plan.Actions, last.Unsaved, last.Plan.State.Grown)
 		}
 	}
 	if n := len(w.nodes("h100")); n != 0 {

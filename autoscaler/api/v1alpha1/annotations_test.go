@@ -104,12 +104,9 @@ func TestCheckpointEvery(t *testing.T) {
 
 func TestSafeToEvict(t *testing.T) {
 	for _, key := range []string{SafeToEvictAnnotation, OtherSafeToEvictAnnotation} {
-		if SafeToEvict(annotated(key, "false")) || !SafeToEvict(annotated(key, "true")) {
+		if SafeToEvict(annotated(key, "false")) || !SafeToEvict(annotated(key, "true")) || !SafeToEvict(annotated("x", "false")) {
 			t.Errorf("%s is not believed", key)
 		}
-	}
-	if !SafeToEvict(&metav1.ObjectMeta{}) {
-		t.Error("a pod that says nothing may be moved")
 	}
 }
 

@@ -42,11 +42,14 @@ func (f fields) value(path string) any {
 	return v
 }
 
+// words are the types that a field may have, as a user knows them.
+var words = map[string]string{"[]interface {}": "list", "map[string]interface {}": "object", "string": "text", "bool": "boolean"}
+
 func read[T any](f fields, path string) (out T) {
 	if v := f.value(path); v != nil {
 		var ok bool
 		if out, ok = v.(T); !ok {
-			f.fail(path, fmt.Errorf("%.50v is no %T", v, out))
+			f.fail(path, fmt.Errorf("%.50v is no %s", v, words[fmt.Sprintf("%T", out)]))
 		}
 	}
 	return out

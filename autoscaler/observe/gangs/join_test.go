@@ -1,6 +1,7 @@
 package gangs
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/datadriven"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +22,57 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
+
+// TestJoin runs testdata/join: how each API groups pods, in the form of its documentation. In any order of the
+// objects, and in both versions of Kueue's API, the result is the same.
+//
+//	join [listed=KIND]    the gangs and the pods still to be created, of these objects; a kind that is listed
+//	                      is known to have no others. A Pod with the annotation test/replicas stands for as many
+//
+// The first lines count the pods that exist by gang. A line about one of them follows where it is of a Workload,
+// is demand now or is none any more, cannot be read, or has a place.
+func TestJoin(t *testing.T) {
+	datadriven.Walk(t, "testdata/join", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			docs := strings.Split(d.Input, "\n---\n")
+			first := joined(t, d, docs)
+			slices.Reverse(docs)
+			if other := joined(t, d, docs); other != first {
+				t.Errorf("%s: in reverse\n%sinstead of\n%s", d.Pos, other, first)
+			}
+			for i := range docs {
+				docs[i] = strings.ReplaceAll(docs[i], "kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
+			}
+			if other := joined(t, d, docs); other != first {
+				t.Errorf("%s: in v1beta1\n%sinstead of\n%s", d.Pos, other, first)
+			}
+			return first
+		})
+	})
+}
+
+func joined(t *testing.T, d *datadriven.TestData, docs []string) string {
+	t.Helper()
+	in := world(t, strings.Join(docs, "\n---\n"))
+	for _, arg := range d.CmdArgs {
+		in.Objects[foreign.Kind(arg.Vals[0])] = []*foreign.Object{}
+	}
+	before := encoded(t, in.Objects)
+	text := cmp.Or(report(in), "nothing\n")
+	if after := encoded(t, in.Objects); after != before {
+		t.Errorf("%s: a shared object was written to", d.Pos)
+	}
+	return text
+}
+
+func encoded(t *testing.T, objects foreign.Objects) string {
+	t.Helper()
+	text, err := json.Marshal(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
 
 // kindOf is the kind of an object in its YAML.
 func kindOf(u *unstructured.Unstructured) foreign.Kind {
@@ -55,7 +108,7 @@ func world(t *testing.T, text string) Input {
 					one.Name = fmt.Sprintf("%s-%d", p.Name, i)
 				}
 				made := convert(one.Namespace, &corev1.PodTemplateSpec{ObjectMeta: one.ObjectMeta, Spec: one.Spec})
-				made.Name, made.Node = one.Name, one.Spec.NodeName
+				made.Name, made.Node, made.Unschedulable = one.Name, one.Spec.NodeName, len(one.Status.Conditions) > 0
 				pod := Pod{Pod: one}
 				if !made.Demand.Zero() {
 					pod.Plan = &made
@@ -68,9 +121,6 @@ func world(t *testing.T, text string) Input {
 			in.HPAs = append(in.HPAs, h)
 		default:
 			o := foreign.Parse(kindOf(&u), &u)
-			if o.Err != nil {
-				t.Fatal(o.Err)
-			}
 			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
 		}
 	}
@@ -103,59 +153,97 @@ func convert(namespace string, p *corev1.PodTemplateSpec) plan.Pod {
 	return out
 }
 
-// report prints the result of Join: the gangs with their members, then the pods still to be
-// created, in order.
+// report prints the result of Join.
 func report(in Input) string {
-	unmade := Join(in)
-	var b strings.Builder
-	gangs := map[string]string{}
-	count := map[string]int{}
+	was := map[string]bool{}
 	for _, p := range in.Pods {
-		if p.Plan != nil {
-			gangs[p.Plan.Gang] = fmt.Sprint(p.Plan.GangMin)
-			count[p.Plan.Gang]++
+		was[p.Name] = p.Plan != nil && p.Plan.Unschedulable
+	}
+	unmade := Join(in)
+	gangs, count, each := map[string]int{}, map[string]int{}, []string{}
+	for _, p := range in.Pods {
+		if p.Workload != "" {
+			each = append(each, fmt.Sprintf("%s is of workload %s", p.Name, p.Workload))
+		}
+		if p.Plan == nil {
+			continue
+		}
+		gangs[p.Plan.Gang] = p.Plan.GangMin
+		count[p.Plan.Gang]++
+		switch {
+		case p.Plan.Unschedulable && !was[p.Name]:
+			each = append(each, p.Name+" is demand")
+		case was[p.Name] && !p.Plan.Unschedulable:
+			each = append(each, p.Name+" is no demand")
+		}
+		if p.Plan.Unreadable != "" {
+			each = append(each, fmt.Sprintf("%s cannot be read: %s", p.Name, p.Plan.Unreadable))
+		}
+		if text := placeText(p.Plan, nil); text != "" {
+			each = append(each, p.Name+text)
 		}
 	}
+	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(count)) {
-		fmt.Fprintf(&b, "%d exist in %q min %s\n", count[name], name, gangs[name])
+		fmt.Fprintf(&b, "%d exist in %q min %d\n", count[name], name, gangs[name])
+	}
+	slices.Sort(each)
+	for _, line := range each {
+		b.WriteString(line + "\n")
 	}
 	for _, u := range unmade {
 		fmt.Fprintf(&b, "%s %s %s", u.Name, u.Demand, u.Owner)
 		if u.Gang != "" {
 			fmt.Fprintf(&b, " in %s min %d", u.Gang, u.GangMin)
 		}
-		b.WriteString("\n")
+		b.WriteString(placeText(&u.Pod, &u.Template.Spec) + "\n")
 	}
 	return b.String()
 }
 
-// TestPodsOfADeletedGang: while the garbage collector deletes the pods of a JobSet that is gone, those
-// that are left are no demand of their own. Where JobSets cannot be listed they are.
-func TestPodsOfADeletedGang(t *testing.T) {
-	const pods = `
-kind: Pod
-metadata:
-  name: large
-  annotations: {test/replicas: "3"}
-  labels: {jobset.sigs.k8s.io/jobset-name: large, jobset.sigs.k8s.io/replicatedjob-name: workers}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "2"}}}]}`
-	for name, listed := range map[string]bool{"listed": true, "not listed": false} {
-		t.Run(name, func(t *testing.T) {
-			in := world(t, pods)
-			if listed {
-				in.Objects[foreign.JobSet] = []*foreign.Object{}
-			}
-			for i := range in.Pods {
-				in.Pods[i].Plan.Unschedulable = true
-			}
-			Join(in)
-			for _, p := range in.Pods {
-				if p.Plan.Unschedulable == listed {
-					t.Errorf("%s is demand: %v", p.Name, p.Plan.Unschedulable)
-				}
-			}
-		})
+// placeText prints the rules about a pod's place, and those of its template.
+func placeText(p *plan.Pod, s *corev1.PodSpec) string {
+	var b strings.Builder
+	for _, rule := range p.Near {
+		fmt.Fprintf(&b, ", near %s by %s", rule.Group, rule.Key)
 	}
+	if len(p.Groups) > 0 {
+		fmt.Fprintf(&b, ", counted in %s", strings.Join(p.Groups, " "))
+	}
+	if s == nil {
+		return b.String()
+	}
+	if len(s.NodeSelector)+len(s.Tolerations) > 0 {
+		fmt.Fprintf(&b, ", selects %v, tolerates", s.NodeSelector)
+		for _, t := range s.Tolerations {
+			fmt.Fprintf(&b, " %s %s", t.Key, t.Operator)
+		}
+	}
+	if s.Affinity != nil {
+		for _, term := range s.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+			fmt.Fprintf(&b, ", near %s", termText(&term))
+		}
+		for _, term := range s.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+			fmt.Fprintf(&b, ", apart from %s", termText(&term))
+		}
+	}
+	return b.String()
+}
+
+// termText prints a term of an affinity, the hashes that are values by their first digits.
+func termText(t *corev1.PodAffinityTerm) string {
+	text := ""
+	for _, r := range t.LabelSelector.MatchExpressions {
+		text += strings.TrimSpace(fmt.Sprintf("%s %s ", r.Key, r.Operator))
+		for _, v := range r.Values {
+			text += fmt.Sprintf(" %.8s", v)
+		}
+		text += ", "
+	}
+	if t.NamespaceSelector != nil {
+		text += "of all namespaces, "
+	}
+	return "(" + text + "by " + t.TopologyKey + ")"
 }
 
 // TestOrderDoesNotMatter: for any pods and objects in any order, the gangs and the pods still to be
@@ -222,396 +310,9 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
-// TestSetOfTwoGroups: where pods of one set name two PodGroups, the pods that name none belong to
-// the same one in any order.
-func TestSetOfTwoGroups(t *testing.T) {
-	const objects = `apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata: {name: j}
-spec: {replicatedJobs: [{name: a, template: {spec: {parallelism: 4, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}}}]}
----
-apiVersion: scheduling.volcano.sh/v1beta1
-kind: PodGroup
-metadata: {name: one}
-spec: {minMember: 2}
----
-apiVersion: scheduling.volcano.sh/v1beta1
-kind: PodGroup
-metadata: {name: two}
-spec: {minMember: 2}
----
-`
-	pod := func(name, group string) string {
-		return fmt.Sprintf("kind: Pod\nmetadata: {name: %s, annotations: {scheduling.k8s.io/group-name: %q}, labels: {jobset.sigs.k8s.io/jobset-name: j, jobset.sigs.k8s.io/replicatedjob-name: a}}\nspec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: \"1\"}}}]}", name, group)
-	}
-	pods := []string{pod("a", "two"), pod("b", "one"), pod("c", "")}
-	first := report(world(t, objects+strings.Join(pods, "\n---\n")))
-	slices.Reverse(pods)
-	if other := report(world(t, objects+strings.Join(pods, "\n---\n"))); other != first || !strings.Contains(first, "j-a~0 1 GPU JobSet/j in ml/one min 2") {
-		t.Errorf("one way\n%sthe other\n%s", first, other)
-	}
-}
-
-// TestPlaces: what a group's own object says of the places of its pods is a rule of each pod, also of those
-// that do not exist yet. Fields of Kueue 0.19 (v1beta2), KAI's PodGroup (10965f0) and Kubernetes 1.37.
-func TestPlaces(t *testing.T) {
-	for name, c := range map[string]struct{ world, want string }{
-		"Kueue: podset-required-topology": {`apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {name: w}
-spec:
-  podSets:
-  - name: main
-    count: 2
-    topologyRequest: {required: cloud.provider.com/topology-block}
-    template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}
-status: {admission: {clusterQueue: team}, conditions: [{type: QuotaReserved, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}]}`,
-			"w-main~0 [{cloud.provider.com/topology-block role ml/w/main}] [role ml/w/main]\nw-main~1 [{cloud.provider.com/topology-block role ml/w/main}] [role ml/w/main]"},
-		"KAI: requiredTopologyLevel": {`apiVersion: scheduling.run.ai/v2alpha2
-kind: PodGroup
-metadata: {name: pg}
-spec: {minMember: 2, topologyConstraint: {topology: cluster, requiredTopologyLevel: topology.kubernetes.io/zone, preferredTopologyLevel: kubernetes.io/hostname}}
----
-kind: Pod
-metadata: {name: a, annotations: {pod-group-name: pg}, ownerReferences: [{kind: ReplicaSet, name: r, uid: r, controller: true}]}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`,
-			"a [{topology.kubernetes.io/zone gang ml/pg}] [gang ml/pg]\npg~0 [{topology.kubernetes.io/zone gang ml/pg}] [gang ml/pg]"},
-		"Kubernetes: schedulingConstraints": {`apiVersion: scheduling.k8s.io/v1beta1
-kind: PodGroup
-metadata: {name: pg}
-spec: {schedulingPolicy: {gang: {minCount: 2}}, schedulingConstraints: {topology: [{key: topology.kubernetes.io/rack}]}}
----
-kind: Pod
-metadata: {name: a, annotations: {test/replicas: "2"}}
-spec:
-  schedulingGroup: {podGroupName: pg}
-  containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]`,
-			"a-0 [{topology.kubernetes.io/rack gang ml/pg}] [gang ml/pg]\na-1 [{topology.kubernetes.io/rack gang ml/pg}] [gang ml/pg]"},
-	} {
-		in := world(t, c.world)
-		var lines []string
-		for _, u := range Join(in) {
-			lines = append(lines, fmt.Sprint(u.Name, " ", u.Near, " ", u.Groups))
-		}
-		for i := len(in.Pods) - 1; i >= 0; i-- {
-			p := in.Pods[i].Plan
-			lines = append([]string{fmt.Sprint(p.Name, " ", p.Near, " ", p.Groups)}, lines...)
-		}
-		if got := strings.Join(lines, "\n"); got != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
-		}
-	}
-}
-
-// TestExclusivePlaces: of a JobSet and a LeaderWorkerSet whose groups have a place each, a pod that does not
-// exist yet has the affinity that the webhooks give the pods of its group, and only its own group's.
-func TestExclusivePlaces(t *testing.T) {
-	jobSet := `apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata: {name: train, annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}}
-spec:
-  replicatedJobs:
-  - name: workers
-    replicas: 2
-    template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}
----
-kind: Pod
-metadata: {name: train-workers-1-0, labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: workers, jobset.sigs.k8s.io/job-index: "1"}}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`
-	lws := `apiVersion: leaderworkerset.x-k8s.io/v1
-kind: LeaderWorkerSet
-metadata: {name: vllm, annotations: {leaderworkerset.sigs.k8s.io/exclusive-topology: rack}}
-spec:
-  replicas: 2
-  leaderWorkerTemplate:
-    size: 2
-    workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}
----
-kind: Pod
-metadata: {name: vllm-0, labels: {leaderworkerset.sigs.k8s.io/name: vllm, leaderworkerset.sigs.k8s.io/group-index: "0", leaderworkerset.sigs.k8s.io/worker-index: "0"}}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`
-	for _, c := range []struct{ what, world, key, label, want string }{
-		// The hashes are of ml/train-workers-0, ml/train-workers-1, ml/vllm-0 and ml/vllm-1.
-		{"JobSet", jobSet, "cloud.google.com/gke-nodepool", "jobset.sigs.k8s.io/job-key", "train-workers-0~0 a93a9706 train-workers-0~1 a93a9706 train-workers-1~0 9758140d"},
-		{"its replicated job", strings.NewReplacer(", annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}", "",
-			"template: {spec: {parallelism", "template: {metadata: {annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}}, spec: {parallelism").Replace(jobSet),
-			"rack", "jobset.sigs.k8s.io/job-key", "train-workers-0~0 a93a9706 train-workers-0~1 a93a9706 train-workers-1~0 9758140d"},
-		{"LeaderWorkerSet", lws, "rack", "leaderworkerset.sigs.k8s.io/group-key", "vllm-0-worker~0 d94b2e1f vllm-1-leader~0 f498fe96 vllm-1-worker~0 f498fe96"},
-	} {
-		var got []string
-		for _, u := range Join(world(t, c.world)) {
-			a := u.Template.Spec.Affinity
-			if a == nil || len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 || len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 {
-				t.Errorf("%s: %s has the affinity %v", c.what, u.Name, a)
-				continue
-			}
-			near, apart := a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0], a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
-			value := u.Template.Labels[c.label]
-			if near.TopologyKey != c.key || apart.TopologyKey != c.key || (near.NamespaceSelector != nil) != strings.Contains(c.label, "jobset") ||
-				near.LabelSelector.MatchExpressions[0].Values[0] != value || apart.LabelSelector.MatchExpressions[1].Values[0] != value {
-				t.Errorf("%s: %s is near %v and apart from %v", c.what, u.Name, near, apart)
-			}
-			got = append(got, u.Name, value[:8])
-		}
-		if text := strings.Join(got, " "); text != c.want {
-			t.Errorf("%s: got %s, want %s", c.what, text, c.want)
-		}
-	}
-}
-
-// TestTrainJob: a TrainJob's JobSet and the PodGroup that Kubeflow's Trainer (2.3, plugins coscheduling and
-// volcano) makes beside it are one gang, before any pod exists. The TrainJob owns both. It makes the PodGroup
-// of a suspended TrainJob, too.
-func TestTrainJob(t *testing.T) {
-	const owner = "ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: train, uid: t1, controller: true}]"
-	for plugin, c := range map[string]struct{ group, pods string }{
-		"coscheduling": {"scheduling.x-k8s.io/v1alpha1", "labels: {scheduling.x-k8s.io/pod-group: train}"},
-		"volcano":      {"scheduling.volcano.sh/v1beta1", "annotations: {scheduling.k8s.io/group-name: train}"},
-	} {
-		text := `apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata: {name: train, uid: js, ` + owner + `}
-spec:
-  suspend: false
-  replicatedJobs:
-  - name: node
-    replicas: 1
-    template: {spec: {parallelism: 2, completions: 2, template: {metadata: {` + c.pods + `}, spec: {containers: [{name: node, resources: {limits: {nvidia.com/gpu: "4"}}}]}}}}
----
-apiVersion: ` + c.group + `
-kind: PodGroup
-metadata: {name: train, ` + owner + `}
-spec: {minMember: 2, minResources: {nvidia.com/gpu: "8"}}`
-		const want = "train-node~0 4 GPUs JobSet/train in ml/train min 2\ntrain-node~1 4 GPUs JobSet/train in ml/train min 2\n"
-		if got := report(world(t, text)); got != want {
-			t.Errorf("%s: got\n%swant\n%s", plugin, got, want)
-		}
-		if got := report(world(t, strings.Replace(text, "suspend: false", "suspend: true", 1))); got != "" {
-			t.Errorf("%s, suspended: %s", plugin, got)
-		}
-	}
-}
-
 // condition is a true condition of a Workload.
 func condition(kind string) string {
 	return fmt.Sprintf(`{type: %s, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}`, kind)
-}
-
-// TestKueueElsewhere: a job that Kueue has not admitted yet, or runs in another cluster, is no
-// demand of this cluster.
-func TestKueueElsewhere(t *testing.T) {
-	jobSet := func(managedBy string) string {
-		return `
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata: {name: train}
-spec:
-  managedBy: ` + managedBy + `
-  replicatedJobs: [{name: w, template: {spec: {parallelism: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}}]`
-	}
-	const queue = `
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: user-queue}
-spec: {clusterQueue: c}`
-	const lws = `
-apiVersion: leaderworkerset.x-k8s.io/v1
-kind: LeaderWorkerSet
-metadata: {name: vllm, labels: {kueue.x-k8s.io/queue-name: user-queue}}
-spec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`
-	two := "~0 8 GPUs"
-	for name, c := range map[string]struct{ world, want string }{
-		"MultiKueue has chosen a cluster": {strings.ReplaceAll(workload("v1beta2", `{clusterName: far, conditions: [`+condition("QuotaReserved")+`]}`), "SUSPEND", "true"), ""},
-		"MultiKueue is choosing one":      {strings.ReplaceAll(workload("v1beta2", `{nominatedClusterNames: [a, b], conditions: [`+condition("QuotaReserved")+`]}`), "SUSPEND", "true"), ""},
-		"a JobSet of another manager":     {jobSet("kueue.x-k8s.io/multikueue"), ""},
-		"a JobSet of its own controller":  {jobSet("jobset.sigs.k8s.io/jobset-controller"), two},
-		"queued, and no Workload yet":     {lws + queue, ""},
-		"a queue that is not there":       {lws, two},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := report(world(t, strings.TrimPrefix(c.world, "\n")))
-			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
-// TestKueueGate: a single pod with reserved quota is demand behind Kueue's gate, since the pending
-// admission check may wait for its node; behind another gate, or before, it is not.
-func TestKueueGate(t *testing.T) {
-	for name, c := range map[string]struct {
-		gates, status string
-		want          bool
-	}{
-		"reserved":         {`[{name: kueue.x-k8s.io/admission}]`, `{conditions: [` + condition("QuotaReserved") + `]}`, true},
-		"not reserved":     {`[{name: kueue.x-k8s.io/admission}]`, `{}`, false},
-		"with topology":    {`[{name: kueue.x-k8s.io/admission}, {name: kueue.x-k8s.io/topology}]`, `{conditions: [` + condition("QuotaReserved") + `]}`, true},
-		"elastic":          {`[{name: kueue.x-k8s.io/elastic-job}]`, `{conditions: [` + condition("QuotaReserved") + `]}`, true},
-		"another gate too": {`[{name: kueue.x-k8s.io/admission}, {name: mine}]`, `{conditions: [` + condition("QuotaReserved") + `]}`, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			in := world(t, `apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {name: pod-a, ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: u}]}
-spec: {queueName: q, podSets: [{name: main, count: 1, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}]}
-status: `+c.status+`
----
-kind: Pod
-metadata: {name: a, uid: u}
-spec: {schedulingGates: `+c.gates+`, containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`)
-			if unmade := Join(in); len(unmade) != 0 {
-				t.Errorf("to come: %d, and the pod is there", len(unmade))
-			}
-			if got := in.Pods[0].Plan.Unschedulable; got != c.want {
-				t.Errorf("looked at: %v", got)
-			}
-		})
-	}
-}
-
-// TestKueueFlavors: pods still to be created have the labels and tolerations that Kueue will add:
-// of the flavors assigned to their set, and of completed checks.
-func TestKueueFlavors(t *testing.T) {
-	in := world(t, `apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: spot}
-spec: {nodeLabels: {tier: spot}, tolerations: [{key: spot, operator: Exists}]}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {name: w}
-spec: {podSets: [{name: main, count: 1, template: {spec: {nodeSelector: {zone: a}, containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}]}
-status:
-  conditions: [`+condition("QuotaReserved")+`]
-  admission: {clusterQueue: q, podSetAssignments: [{name: main, flavors: {nvidia.com/gpu: spot, cpu: gone}}]}
-  admissionChecks:
-  - {name: done, state: Ready, podSetUpdates: [{name: main, nodeSelector: {rack: r1}}]}
-  - {name: waits, state: Pending, podSetUpdates: [{name: main, nodeSelector: {row: r2}}]}`)
-	unmade := Join(in)
-	if len(unmade) != 1 {
-		t.Fatalf("%d to come", len(unmade))
-	}
-	spec := unmade[0].Template.Spec
-	if fmt.Sprint(spec.NodeSelector) != "map[rack:r1 tier:spot zone:a]" || len(spec.Tolerations) != 1 {
-		t.Errorf("node selector %v, tolerations %v", spec.NodeSelector, spec.Tolerations)
-	}
-	if kept := in.Objects[foreign.KueueWorkload][0].Maker.Roles[0].Template.Spec; kept.NodeSelector["tier"] != "" || len(kept.Tolerations) != 0 {
-		t.Errorf("the shared object was written to: %v", kept.NodeSelector)
-	}
-}
-
-// TestKueueOfATrainJob: Kueue queues a TrainJob, whose controller makes a JobSet for it: its pods are
-// demand once.
-func TestKueueOfATrainJob(t *testing.T) {
-	const template = `{spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}`
-	in := world(t, `apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {name: w, ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: train, uid: t, controller: true}]}
-spec: {podSets: [{name: node, count: 2, template: `+template+`}]}
-status: {conditions: [`+condition("QuotaReserved")+`, `+condition("Admitted")+`], admission: {clusterQueue: q, podSetAssignments: [{name: node}]}}
----
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata: {name: train, uid: s, ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: train, uid: t, controller: true}]}
-spec: {replicatedJobs: [{name: node, replicas: 1, template: {spec: {parallelism: 2, completions: 2, template: `+template+`}}}]}
----
-kind: Pod
-metadata: {name: train-node-0-0, labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: node}}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`)
-	if unmade := Join(in); len(unmade) != 1 || unmade[0].Workload != "w" {
-		t.Errorf("one of two pods exists, and to come are %+v", unmade)
-	}
-	if in.Pods[0].Workload != "w" {
-		t.Errorf("the pod is of workload %q", in.Pods[0].Workload)
-	}
-}
-
-// TestWorkloadOfAnotherNamespace: who may create a Workload in a namespace has no say about objects of another,
-// whose UID it names as its owner.
-func TestWorkloadOfAnotherNamespace(t *testing.T) {
-	in := world(t, `apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {namespace: other, name: w, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: train, uid: j, controller: true}]}
-spec: {podSets: [{name: main, count: 2, template: {spec: {containers: [{name: c}]}}}]}
-status: {conditions: [`+condition("QuotaReserved")+`]}
----
-kind: Pod
-metadata: {name: train-0, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: train, uid: j, controller: true}]}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`)
-	Join(in)
-	if in.Pods[0].Workload != "" || in.Pods[0].Plan.Gang != "" {
-		t.Errorf("the pod is of workload %q and gang %q", in.Pods[0].Workload, in.Pods[0].Plan.Gang)
-	}
-}
-
-// TestPodsOfAnUnreadableGang: while a PodGroup or a maker cannot be read, its pending pods are not taken for
-// single ones, and say which field is wrong. Others are not affected.
-func TestPodsOfAnUnreadableGang(t *testing.T) {
-	const pod = `
-kind: Pod
-metadata: {name: NAME, labels: {LABELS}}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
-	docs := []string{}
-	for name, labels := range map[string]string{
-		"grouped": "scheduling.x-k8s.io/pod-group: g", "made": "jobset.sigs.k8s.io/jobset-name: js, jobset.sigs.k8s.io/replicatedjob-name: w", "single": "",
-	} {
-		docs = append(docs, strings.NewReplacer("NAME", name, "LABELS", labels).Replace(pod))
-	}
-	in := world(t, strings.Join(docs, "\n---"))
-	for k, spec := range map[foreign.Kind]map[string]any{
-		foreign.PluginsPodGroup: {"minMember": "many"}, foreign.JobSet: {"replicatedJobs": "none"},
-	} {
-		u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-		u.SetNamespace("ml")
-		u.SetName(map[foreign.Kind]string{foreign.PluginsPodGroup: "g", foreign.JobSet: "js"}[k])
-		in.Objects[k] = []*foreign.Object{foreign.Parse(k, u)}
-	}
-	Join(in)
-	for _, p := range in.Pods {
-		want := map[string]string{"grouped": "ml/g: spec.minMember", "made": "ml/js: spec.replicatedJobs"}[p.Name]
-		if got := p.Plan.Unreadable; (want == "") != (got == "") || !strings.Contains(got, want) || p.Plan.Demand.Zero() != (want != "") {
-			t.Errorf("%s: %q, want %q", p.Name, got, want)
-		}
-	}
-}
-
-// TestKueueSlicesAndNests: pods of an elastic job may name a replaced slice; pods of a RayJob are
-// created by an intermediate object. Neither counts twice.
-func TestKueueSlicesAndNests(t *testing.T) {
-	slice := func(name, created, status string, count int) string {
-		return fmt.Sprintf(`apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {name: %s, creationTimestamp: %q, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: j}]}
-spec: {podSets: [{name: main, count: %d, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}]}
-status: {conditions: [%s]}
----
-`, name, created, count, status)
-	}
-	text := slice("old", "2026-11-21T09:00:00Z", condition("QuotaReserved")+", "+condition("Finished"), 2) +
-		slice("new", "2026-11-21T09:05:00Z", condition("QuotaReserved")+", "+condition("Admitted"), 3) + `kind: Pod
-metadata: {name: j, annotations: {kueue.x-k8s.io/workload-slice-name: old, test/replicas: "2"}}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
-	if got, want := report(world(t, text)), "2 exist in \"ml/workload/new\" min 3\nnew-main~0 1 GPU Workload/new in ml/workload/new min 3\n"; got != want {
-		t.Errorf("slices: got\n%s\nwant\n%s", got, want)
-	}
-	ray := func(status string) string {
-		return `apiVersion: kueue.x-k8s.io/v1beta2
-kind: Workload
-metadata: {name: rayjob-r, ownerReferences: [{apiVersion: ray.io/v1, kind: RayJob, name: r, uid: r}]}
-spec: {podSets: [{name: workers, count: 1, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}]}
-status: {conditions: [` + status + `]}
----
-kind: Pod
-metadata: {name: r-worker, ownerReferences: [{kind: RayCluster, name: r-x, uid: x, controller: true}]}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
-	}
-	for status, want := range map[string]int{condition("QuotaReserved"): 1, condition("QuotaReserved") + ", " + condition("Admitted"): 0} {
-		if got := len(Join(world(t, ray(status)))); got != want {
-			t.Errorf("a RayJob with %s: %d to come, want %d", status, got, want)
-		}
-	}
 }
 
 // TestHostileNumbers: absurd objects cost little, and no sum overflows.
@@ -667,31 +368,5 @@ spec: {replicas: 9999999999, leaderWorkerTemplate: {size: 2, workerTemplate: {sp
 	j.makeMissing()
 	if len(j.sets) > maxUnmade {
 		t.Errorf("%d sets are looked at", len(j.sets))
-	}
-}
-
-// TestGroupsOfOneName: which of two systems' groups gets the short name does not depend on the
-// order of the pods.
-func TestGroupsOfOneName(t *testing.T) {
-	const groups = `apiVersion: scheduling.volcano.sh/v1beta1
-kind: PodGroup
-metadata: {name: g}
-spec: {minMember: 2}
----
-apiVersion: scheduling.x-k8s.io/v1alpha1
-kind: PodGroup
-metadata: {name: g}
-spec: {minMember: 2}
----
-`
-	const a = `kind: Pod
-metadata: {name: a, annotations: {scheduling.k8s.io/group-name: g}}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
-	const b = `kind: Pod
-metadata: {name: b, labels: {scheduling.x-k8s.io/pod-group: g}}
-spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
-	one, other := report(world(t, groups+a+"\n---\n"+b)), report(world(t, groups+b+"\n---\n"+a))
-	if one != other || !strings.Contains(one, `"ml/g"`) || !strings.Contains(one, `"ml/podgroups.scheduling.x-k8s.io/g"`) {
-		t.Errorf("one way\n%sthe other\n%s", one, other)
 	}
 }

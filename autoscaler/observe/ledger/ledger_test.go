@@ -1,12 +1,16 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,15 +23,82 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// read builds a ledger from YAML; later objects are younger.
-func read(t *testing.T, text string) *Ledger {
+// TestLedger runs testdata/ledger. Later objects are younger.
+//
+//	ledger    the tenants and problems of these quotas, and towards which tenant each pod counts, by its labels,
+//	          annotations and scheduler, the model of its GPU (annotation test/model) and its PodGroup (test/group)
+//	refuse    of these pods, which are still to be created, those that a ResourceQuota refuses, and for which
+//	          resource: test/replicas equal ones, of the gang test/gang, of which test/min are of use
+func TestLedger(t *testing.T) {
+	datadriven.Walk(t, "testdata/ledger", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			l, pods := read(t, d.Input)
+			if d.Cmd == "refuse" {
+				return refused(t, l, pods)
+			}
+			text := l.text()
+			for _, of := range slices.Sorted(maps.Keys(l.Problems)) {
+				text += fmt.Sprintf("problem of %s: %v\n", of, l.Problems[of])
+			}
+			for _, p := range pods {
+				d, err := demand.FromResources(kube.Extended(limitsOf(&p)))
+				must(t, err)
+				c := Claim{Namespace: p.Namespace, Labels: p.Labels, Annotations: p.Annotations, SchedulerName: p.Spec.SchedulerName,
+					Demand: d, Model: p.Annotations["test/model"], PodGroup: p.Annotations["test/group"]}
+				text += fmt.Sprintf("pod %s/%s counts towards %s\n", p.Namespace, p.Name, cmp.Or(l.Tenant(c), "none"))
+			}
+			return text
+		})
+	})
+}
+
+func limitsOf(p *corev1.Pod) corev1.ResourceList {
+	if len(p.Spec.Containers) == 0 {
+		return nil
+	}
+	return p.Spec.Containers[0].Resources.Limits
+}
+
+// refused says of each pod for which resource it is not created. A tenant that is added for it has no capacity.
+func refused(t *testing.T, l *Ledger, pods []corev1.Pod) string {
 	t.Helper()
-	in := Input{Objects: foreign.Objects{}}
+	tenants, names := len(l.Tenants), []string(nil)
+	var all []Made
+	for _, p := range pods {
+		least, _ := strconv.Atoi(p.Annotations["test/min"])
+		many, _ := strconv.Atoi(cmp.Or(p.Annotations["test/replicas"], "1"))
+		for range many {
+			all = append(all, Made{Namespace: p.Namespace, Spec: &p.Spec, Gang: p.Annotations["test/gang"], Least: least})
+			names = append(names, p.Name)
+		}
+	}
+	text := ""
+	for i, tenant := range l.Refuse(all) {
+		_, resource, _ := strings.Cut(tenant, "/no-more/")
+		if tenant != "" && !l.names[tenant] {
+			t.Errorf("%s is no tenant", tenant)
+		}
+		text += fmt.Sprintf("%s: %s\n", names[i], cmp.Or(resource, "is created"))
+	}
+	buildable(t, l)
+	for _, added := range l.Tenants[tenants:] {
+		if !added.Limit.Zero() || !added.Guarantee.Zero() {
+			t.Errorf("%+v has free capacity", added)
+		}
+	}
+	return text
+}
+
+// read builds a ledger from YAML, and returns the pods among it.
+func read(t *testing.T, text string) (*Ledger, []corev1.Pod) {
+	t.Helper()
+	in, pods := Input{Objects: foreign.Objects{}}, []corev1.Pod(nil)
 	for i, doc := range strings.Split(text, "\n---\n") {
 		var u unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
@@ -35,32 +106,31 @@ func read(t *testing.T, text string) *Ledger {
 		}
 		u.SetCreationTimestamp(metav1.NewTime(start.Add(time.Duration(i) * time.Minute)))
 		text, err := yaml.Marshal(u.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		switch gvk := u.GroupVersionKind(); gvk.Kind {
 		case "GPUQuota":
-			var q v1alpha1.GPUQuota
-			must(t, yaml.UnmarshalStrict(text, &q))
-			in.Quotas = append(in.Quotas, q)
+			in.Quotas = append(in.Quotas, one[v1alpha1.GPUQuota](t, text))
 		case "ResourceQuota":
-			var q corev1.ResourceQuota
-			must(t, yaml.UnmarshalStrict(text, &q))
-			in.ResourceQuotas = append(in.ResourceQuotas, q)
+			in.ResourceQuotas = append(in.ResourceQuotas, one[corev1.ResourceQuota](t, text))
 		case "Namespace":
-			var n corev1.Namespace
-			must(t, yaml.UnmarshalStrict(text, &n))
-			in.Namespaces = append(in.Namespaces, n)
+			in.Namespaces = append(in.Namespaces, one[corev1.Namespace](t, text))
+		case "Pod":
+			pods = append(pods, one[corev1.Pod](t, text))
 		default:
 			plural, _ := meta.UnsafeGuessKindToResource(gvk)
 			o := foreign.Parse(foreign.Kind(plural.GroupResource().String()), &u)
-			must(t, o.Err)
 			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
 		}
 	}
 	l := New(in)
 	buildable(t, l)
-	return l
+	return l, pods
+}
+
+func one[T any](t *testing.T, text []byte) (v T) {
+	t.Helper()
+	must(t, yaml.UnmarshalStrict(text, &v))
+	return v
 }
 
 func must(t *testing.T, err error) {
@@ -93,288 +163,8 @@ func (l *Ledger) text() string {
 	return b.String()
 }
 
-func TestTenants(t *testing.T) {
-	for name, c := range map[string]struct{ objects, want string }{
-		"GPUQuota": {`
-kind: GPUQuota
-metadata: {name: research}
-spec: {amounts: [{model: any, limit: 12}]}
----
-kind: GPUQuota
-metadata: {name: team-a}
-spec:
-  parent: research
-  tenants: {namespaces: [a]}
-  amounts:
-  - {model: any, guaranteed: 4, limit: 8, borrowLimit: 2, lendLimit: "0.5"}
-  - {model: NVIDIA-H100-80GB-HBM3, guaranteed: 2}`, `
-research: 0 of 12, borrow ∞, lend ∞
-team-a < research: 4 of 8, borrow 2, lend 0.5
-team-a/H100-80GB < team-a: 2 of ∞, borrow ∞, lend ∞`},
-		"Kueue, a cohort without an object, MIG beside GPUs": {`
-apiVersion: kueue.x-k8s.io/v1beta1
-kind: ClusterQueue
-metadata: {name: team-a}
-spec:
-  cohort: all
-  resourceGroups:
-  - coveredResources: [cpu, nvidia.com/gpu, nvidia.com/mig-1g.10gb]
-    flavors:
-    - name: f
-      resources:
-      - {name: cpu, nominalQuota: 9}
-      - {name: nvidia.com/gpu, nominalQuota: 4, borrowingLimit: 2, lendingLimit: 1}
-      - {name: nvidia.com/mig-1g.10gb, nominalQuota: 7, borrowingLimit: 0, lendingLimit: 0}`, `
-kueue/cohort/all: 0 of ∞, borrow ∞, lend ∞
-kueue/team-a < kueue/cohort/all: 5 of ∞, borrow 2, lend 1`},
-		"Kueue v1beta2, cohorts in a tree, two flavors": {`
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: Cohort
-metadata: {name: team}
-spec: {parentName: org, resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 3}]}]}]}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: q}
-spec:
-  cohortName: team
-  resourceGroups:
-  - coveredResources: [nvidia.com/gpu]
-    flavors:
-    - {name: spot, resources: [{name: nvidia.com/gpu, nominalQuota: 1}]}
-    - {name: reserved, resources: [{name: nvidia.com/gpu, nominalQuota: 2}]}`, `
-kueue/cohort/org: 0 of ∞, borrow ∞, lend ∞
-kueue/cohort/team < kueue/cohort/org: 3 of ∞, borrow ∞, lend ∞
-kueue/q < kueue/cohort/team: 3 of ∞, borrow ∞, lend ∞`},
-		"Volcano, queues under queues": {`
-apiVersion: scheduling.volcano.sh/v1beta1
-kind: Queue
-metadata: {name: dept}
-spec: {deserved: {nvidia.com/gpu: 8}}
----
-apiVersion: scheduling.volcano.sh/v1beta1
-kind: Queue
-metadata: {name: team}
-spec: {parent: dept, reclaimable: false, deserved: {nvidia.com/gpu: 6}, capability: {nvidia.com/gpu: 7, cpu: 9}}
----
-apiVersion: scheduling.volcano.sh/v1beta1
-kind: Queue
-metadata: {name: default}
-spec: {weight: 1}`, `
-volcano/dept < volcano/root: 2 of ∞, borrow ∞, lend ∞
-volcano/root: 0 of ∞, borrow ∞, lend ∞
-volcano/team < volcano/dept: 6 of 7, borrow ∞, lend 0`},
-		"KAI": {`
-apiVersion: scheduling.run.ai/v2
-kind: Queue
-metadata: {name: dept}
-spec: {resources: {gpu: {quota: 4, limit: -1}}}
----
-apiVersion: scheduling.run.ai/v2
-kind: Queue
-metadata: {name: team}
-spec: {parentQueue: dept, resources: {gpu: {quota: 1.5, limit: 2, overQuotaWeight: 1}}}`, `
-kai/dept: 2.57 of ∞, borrow ∞, lend ∞
-kai/team < kai/dept: 1.5 of 2, borrow ∞, lend ∞`},
-		"ResourceQuota": {`
-kind: ResourceQuota
-metadata: {namespace: a, name: gpus}
-spec: {hard: {requests.nvidia.com/gpu: 4, requests.cpu: 9, nvidia.com/mig-1g.10gb: 9}}
----
-kind: ResourceQuota
-metadata: {namespace: a, name: some-pods}
-spec: {scopes: [BestEffort], hard: {pods: 4}}`, `
-resourcequota/a/gpus: 4 of 4, borrow 0, lend 0`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := read(t, strings.TrimSpace(c.objects))
-			if got, want := strings.TrimSpace(l.text()), strings.TrimSpace(c.want); got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
-			if len(l.Problems) > 0 {
-				t.Errorf("problems %v", l.Problems)
-			}
-		})
-	}
-}
-
-// TestProblems: each is reported for its quota, with field and remedy, and everything else holds.
-func TestProblems(t *testing.T) {
-	const sound = `kind: GPUQuota
-metadata: {name: sound}
-spec: {tenants: {namespaces: [s]}, amounts: [{model: any, guaranteed: 1}]}
----
-`
-	for name, c := range map[string]struct{ objects, of, want, tenants string }{
-		"an unknown parent": {`kind: GPUQuota
-metadata: {name: a}
-spec: {parent: missing, amounts: [{model: any, guaranteed: 2}]}`,
-			"GPUQuota a", `spec.parent: there is no "missing": the quota has no parent`, "a: 2 of ∞"},
-		"a circle": {`kind: GPUQuota
-metadata: {name: a}
-spec: {parent: b, amounts: [{model: any, guaranteed: 2}]}
----
-kind: GPUQuota
-metadata: {name: b}
-spec: {parent: a, amounts: [{model: any, guaranteed: 3}]}
----
-kind: GPUQuota
-metadata: {name: below}
-spec: {parent: b, amounts: [{model: any, guaranteed: 1}]}`,
-			"GPUQuota a", `spec.parent: a circle, a → b → a`, "a: 2 of ∞ b: 3 of ∞ below < b: 1 of ∞"},
-		"two over one namespace": {`kind: GPUQuota
-metadata: {name: old}
-spec: {tenants: {namespaces: [x]}, amounts: [{model: any}]}
----
-kind: GPUQuota
-metadata: {name: new}
-spec: {tenants: {namespaces: [x]}, amounts: [{model: any}]}`,
-			"GPUQuota new", `spec.tenants: namespace x counts towards GPUQuota old already`, "new: 0 of ∞ old: 0 of ∞"},
-		"a limit below what is guaranteed under it": {`kind: GPUQuota
-metadata: {name: a}
-spec: {amounts: [{model: any, limit: 2}]}
----
-kind: GPUQuota
-metadata: {name: b}
-spec: {parent: a, amounts: [{model: any, guaranteed: 3}]}`,
-			"GPUQuota a", `limit: 2 is below what is guaranteed to it and under it, 3`, "a: 0 of 3 b < a: 3 of ∞"},
-		"no such product": {`kind: GPUQuota
-metadata: {name: a}
-spec: {amounts: [{model: H999, guaranteed: 3}]}`,
-			"GPUQuota a", `spec.amounts[0].model: "H999" is no product we know`, "a: 0 of ∞"},
-		"below zero": {`kind: GPUQuota
-metadata: {name: a}
-spec: {amounts: [{model: any, guaranteed: -3}]}`,
-			"GPUQuota a", `spec.amounts[0].guaranteed: -3 is below zero`, "a: 0 of ∞"},
-		"an invalid selector": {`kind: GPUQuota
-metadata: {name: a}
-spec: {tenants: {namespaces: [x], podSelector: {matchLabels: {"not a key!": x}}}, amounts: [{model: any}]}`,
-			"GPUQuota a", `spec.tenants.podSelector: `, "a: 0 of ∞"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := read(t, sound+c.objects)
-			if err := l.Problems[c.of]; err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("of %s: %v, want %q", c.of, err, c.want)
-			}
-			if l.Problems["GPUQuota sound"] != nil || l.Tenant(Claim{Namespace: "s"}) != "sound" {
-				t.Errorf("the sound one: %v", l.Problems["GPUQuota sound"])
-			}
-			got := strings.NewReplacer(", borrow ∞, lend ∞", "", "\n", " ").Replace(l.text())
-			if got := strings.TrimSpace(strings.Replace(got, "sound: 1 of ∞", "", 1)); strings.Join(strings.Fields(got), " ") != c.tenants {
-				t.Errorf("tenants %q, want %q", got, c.tenants)
-			}
-		})
-	}
-}
-
-// TestUnreadableQuotaLiftsNoLimit: a quota of which a part cannot be read is no reason to add nodes for its pods
-// without a limit.
-func TestUnreadableQuotaLiftsNoLimit(t *testing.T) {
-	queue := foreign.Parse(foreign.VolcanoQueue, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "q"}, "spec": map[string]any{"capability": "x"}}})
-	undecodable := v1alpha1.GPUQuota{Undecodable: `spec.amounts: "much"`}
-	undecodable.Name, undecodable.Spec.Tenants.Namespaces = "a", []string{"x"}
-	l := New(Input{Quotas: []v1alpha1.GPUQuota{undecodable}, Objects: foreign.Objects{foreign.VolcanoQueue: {queue}}})
-	buildable(t, l)
-	for of, c := range map[string]Claim{"a": {Namespace: "x"}, "volcano/q": {Namespace: "y", Labels: map[string]string{"scheduling.volcano.sh/queue-name": "q"}}} {
-		i := slices.IndexFunc(l.Tenants, func(t plan.Tenant) bool { return t.Name == of })
-		if l.Tenant(c) != of || i < 0 || !l.Tenants[i].Limit.Zero() {
-			t.Errorf("%s: tenant %q of\n%s", of, l.Tenant(c), l.text())
-		}
-	}
-	for of, want := range map[string]string{"GPUQuota a": "nothing more is added for its pods", string(foreign.VolcanoQueue) + " q": "spec.capability"} {
-		if err := l.Problems[of]; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", of, err)
-		}
-	}
-
-	l = read(t, `kind: GPUQuota
-metadata: {name: a}
-spec: {tenants: {namespaces: [x], podSelector: {matchLabels: {"not a key!": x}}}, amounts: [{model: any, limit: 1}]}`)
-	if got := l.Tenant(Claim{Namespace: "x"}); got != "a" {
-		t.Errorf("with an invalid podSelector, a pod of the namespace counts towards %q", got)
-	}
-}
-
-func TestTenantOfPods(t *testing.T) {
-	l := read(t, `kind: Namespace
-metadata: {name: b1, labels: {team: b}}
----
-kind: GPUQuota
-metadata: {name: a}
-spec: {tenants: {namespaces: [a1, a2]}, amounts: [{model: any}, {model: H100-80GB}]}
----
-kind: GPUQuota
-metadata: {name: a-train}
-spec: {tenants: {namespaces: [a1], podSelector: {matchLabels: {kind: train}}}, amounts: [{model: any}]}
----
-kind: GPUQuota
-metadata: {name: b}
-spec: {tenants: {namespaceSelector: {matchLabels: {team: b}}}, amounts: [{model: any}]}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: cq}
-spec: {resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 1}]}]}]}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: renames}
-spec: {cohortName: all, resourceGroups: [{coveredResources: [accelerator-memory], flavors: [{name: f, resources: [{name: accelerator-memory, nominalQuota: 640Gi}]}]}]}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {namespace: c, name: renamed}
-spec: {clusterQueue: renames}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {namespace: c, name: lq}
-spec: {clusterQueue: cq}
----
-apiVersion: scheduling.volcano.sh/v1beta1
-kind: Queue
-metadata: {name: vq}
-spec: {capability: {nvidia.com/gpu: 2}}
----
-apiVersion: scheduling.volcano.sh/v1beta1
-kind: PodGroup
-metadata: {namespace: d, name: pg}
-spec: {minMember: 1, queue: vq}
----
-apiVersion: scheduling.run.ai/v2
-kind: Queue
-metadata: {name: kq}
-spec: {resources: {gpu: {quota: 1}}}
----
-kind: ResourceQuota
-metadata: {namespace: e, name: gpus}
-spec: {hard: {requests.nvidia.com/gpu: 4}}`)
-	one := demand.Demand{GPUs: 1, Vendor: "nvidia"}
-	instance, err := demand.FromResources(map[string]int64{"nvidia.com/mig-1g.10gb": 1})
-	must(t, err)
-	for want, claims := range map[string][]Claim{
-		"a":                    {{Namespace: "a1"}, {Namespace: "a2", Model: "L40S"}},
-		"a/H100-80GB":          {{Namespace: "a2", Model: "H100-80GB"}},
-		"a-train":              {{Namespace: "a1", Labels: map[string]string{"kind": "train"}, Model: "H100-80GB"}},
-		"b":                    {{Namespace: "b1"}},
-		"kueue/cq":             {{Namespace: "c", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "lq"}}},
-		"volcano/vq":           {{Namespace: "d", PodGroup: "pg"}, {Namespace: "d", Annotations: map[string]string{"scheduling.volcano.sh/queue-name": "vq"}}},
-		"kai/kq":               {{Namespace: "d", Labels: map[string]string{"kai.scheduler/queue": "kq"}}},
-		"resourcequota/e/gpus": {{Namespace: "e", Demand: one}},
-		"": {{Namespace: "e", Demand: instance}, {Namespace: "c"}, {Namespace: "c", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "gone"}},
-			{Namespace: "c", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "renamed"}}, // what counts GPUs by another name bounds none of ours
-			{Namespace: "d", SchedulerName: "volcano"}, {Namespace: "e", Demand: demand.Demand{GPUs: 1, Vendor: "amd"}}},
-	} {
-		for _, c := range claims {
-			if got := l.Tenant(c); got != want {
-				t.Errorf("%+v counts towards %q, want %q", c, got, want)
-			}
-		}
-	}
-}
-
 func TestStatuses(t *testing.T) {
-	l := read(t, `kind: GPUQuota
+	l, _ := read(t, `kind: GPUQuota
 metadata: {name: org}
 spec: {amounts: [{model: any, guaranteed: 1}]}
 ---
@@ -440,86 +230,6 @@ func TestTreeIsAlwaysValid(t *testing.T) {
 			t.Fatalf("in another order\n%s%v\ninstead of\n%s%v", again.text(), again.Problems, l.text(), l.Problems)
 		}
 	})
-}
-
-// TestRefuse: of the pods still to be created the API server creates those within every
-// ResourceQuota of their namespace; of a gang all or none.
-func TestRefuse(t *testing.T) {
-	const device = `containers: [{name: c, resources: {requests: {cpu: "4", memory: 8Gi, nvidia.com/gpu: "1"}, limits: {nvidia.com/gpu: "1"}}}]`
-	const quota = "kind: ResourceQuota\nmetadata: {namespace: ml, name: q}\n"
-	type pod struct {
-		spec, gang string
-		least      int
-	}
-	one, gang := pod{spec: device}, pod{device, "ml/g", 2}
-	for name, c := range map[string]struct {
-		quotas string
-		pods   []pod
-		want   string // the resource there is no more of, "-" for a pod that is made
-	}{
-		"capacity for two of three": {quota + `spec: {hard: {requests.nvidia.com/gpu: 4}}
-status: {hard: {requests.nvidia.com/gpu: 4}, used: {requests.nvidia.com/gpu: 2}}`, []pod{one, one, one}, "- - requests.nvidia.com/gpu"},
-		"another resource is what lacks": {quota + `spec: {hard: {requests.nvidia.com/gpu: 4, cpu: 6}}
-status: {hard: {requests.nvidia.com/gpu: 4, cpu: 6}, used: {requests.nvidia.com/gpu: 0, cpu: 0}}`, []pod{one, one}, "- cpu"},
-		"a number of pods": {quota + `spec: {hard: {pods: 1}}
-status: {hard: {pods: 1}, used: {pods: 0}}`, []pod{one, one}, "- pods"},
-		"nothing has been counted yet": {quota + `spec: {hard: {requests.nvidia.com/gpu: 4}}`, []pod{one}, "requests.nvidia.com/gpu"},
-		"it bounds what no pod requests": {quota + `spec: {hard: {requests.amd.com/gpu: 0, count/secrets: 1}}
-status: {hard: {requests.amd.com/gpu: 0, count/secrets: 1}, used: {requests.amd.com/gpu: 0, count/secrets: 3}}`, []pod{one}, "-"},
-		"a gang with too few pods within the quota takes no capacity": {quota + `spec: {hard: {requests.nvidia.com/gpu: 1}}
-status: {hard: {requests.nvidia.com/gpu: 1}, used: {requests.nvidia.com/gpu: 0}}`, []pod{gang, gang, one}, "requests.nvidia.com/gpu requests.nvidia.com/gpu -"},
-		"a gang of which enough would be made": {quota + `spec: {hard: {requests.nvidia.com/gpu: 2}}
-status: {hard: {requests.nvidia.com/gpu: 2}, used: {requests.nvidia.com/gpu: 0}}`, []pod{gang, gang, gang}, "- - requests.nvidia.com/gpu"},
-		"of two quotas the one that has less": {quota + `spec: {hard: {requests.nvidia.com/gpu: 9}}
-status: {hard: {requests.nvidia.com/gpu: 9}, used: {requests.nvidia.com/gpu: 0}}
----
-kind: ResourceQuota
-metadata: {namespace: ml, name: small}
-spec: {hard: {requests.memory: 8Gi}}
-status: {hard: {requests.memory: 8Gi}, used: {requests.memory: 0}}`, []pod{one, one}, "- requests.memory"},
-		"one of another namespace": {`kind: ResourceQuota
-metadata: {namespace: other, name: q}
-spec: {hard: {pods: 0}}
-status: {hard: {pods: 0}, used: {pods: 0}}`, []pod{one}, "-"},
-		"a required request is missing": {quota + `spec: {hard: {limits.cpu: 99}}
-status: {hard: {limits.cpu: 99}, used: {limits.cpu: 0}}`, []pod{one}, "limits.cpu"},
-		"scopes: a class": {quota + `spec: {hard: {pods: 0}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [low]}]}}
-status: {hard: {pods: 0}, used: {pods: 0}}`, []pod{one, {spec: "priorityClassName: low\n" + device}}, "- pods"},
-		"scopes: best effort is of CPU and memory": {quota + `spec: {hard: {pods: 0}, scopes: [BestEffort]}
-status: {hard: {pods: 0}, used: {pods: 0}}`, []pod{one, {spec: `containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]`}}, "- pods"},
-		"scopes: a deadline": {quota + `spec: {hard: {pods: 0}, scopes: [Terminating, NotBestEffort]}
-status: {hard: {pods: 0}, used: {pods: 0}}`, []pod{one, {spec: "activeDeadlineSeconds: 60\n" + device}}, "- pods"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := read(t, c.quotas)
-			tenants := len(l.Tenants)
-			var pods []Made
-			for _, p := range c.pods {
-				var spec corev1.PodSpec
-				must(t, yaml.UnmarshalStrict([]byte(p.spec), &spec))
-				pods = append(pods, Made{Namespace: "ml", Spec: &spec, Gang: p.gang, Least: p.least})
-			}
-			var got []string
-			for _, tenant := range l.Refuse(pods) {
-				_, resource, _ := strings.Cut(tenant, "/no-more/")
-				if tenant == "" {
-					resource = "-"
-				} else if !l.names[tenant] {
-					t.Errorf("%s is no tenant", tenant)
-				}
-				got = append(got, resource)
-			}
-			if strings.Join(got, " ") != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
-			buildable(t, l)
-			for _, added := range l.Tenants[tenants:] {
-				if !added.Limit.Zero() || !added.Guarantee.Zero() {
-					t.Errorf("%+v has free capacity", added)
-				}
-			}
-		})
-	}
 }
 
 // TestSharesOfGPUs: a ResourceQuota of eight shares is two GPUs where a GPU has four, and pods with
