@@ -51,39 +51,25 @@ func onMachine[S interface{ Write(string) error }](t *testing.T, lib, env string
 	return start(t, append(args, "-c", "100")...), set
 }
 
-// remote is an exporter beside a host engine in a process of its own.
-type remote struct {
-	*exporter
-	set    func(fakedcgm.State)
-	engine *fakedcgm.Engine
-	start  func(address string) *fakedcgm.Engine
-}
-
-func startRemote(t *testing.T, state fakedcgm.State, args ...string) *remote {
+// startRemote is onMachine beside a host engine in a process of its own.
+func startRemote(t *testing.T, state fakedcgm.State, args ...string) (e *exporter, set func(fakedcgm.State)) {
 	t.Helper()
-	lib, file := fakeDCGM(t), filepath.Join(t.TempDir(), "state")
-	r := &remote{
-		set: func(s fakedcgm.State) {
-			t.Helper()
-			if err := s.Write(file); err != nil {
-				t.Fatal(err)
-			}
-		},
-		start: func(address string) *fakedcgm.Engine {
-			t.Helper()
-			e, err := fakedcgm.StartEngine(t.Context(), lib, address, file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(e.Kill)
-			return e
-		},
+	lib, file := fakeDCGM(t), filepath.Join(t.TempDir(), "engine")
+	if err := state.Write(file); err != nil {
+		t.Fatal(err)
 	}
-	r.set(state)
-	r.engine = r.start("127.0.0.1:0")
-	t.Setenv("LD_LIBRARY_PATH", lib)
-	r.exporter = start(t, append(args, "-c", "100", "-r", r.engine.Address)...)
-	return r
+	engine, err := fakedcgm.StartEngine(t.Context(), lib, "127.0.0.1:0", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Kill)
+	e, _ = onMachine(t, lib, fakedcgm.EnvState, state, append(args, "-r", engine.Address)...)
+	return e, func(s fakedcgm.State) {
+		t.Helper()
+		if err := s.Write(file); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // oncePerGPU waits for a page with a series of each of the two GPUs. More is never
@@ -125,8 +111,8 @@ func TestHostEngine(t *testing.T) {
 // While DCGM hangs scrapes are served without values, and SIGTERM ends the exporter.
 func TestHostEngineHangs(t *testing.T) {
 	state := machine()
-	r := startRemote(t, state)
-	hang := func(d time.Duration) { state.HangFor = d; r.set(state) }
+	r, set := startRemote(t, state)
+	hang := func(d time.Duration) { state.HangFor = d; set(state) }
 	r.has(t, "gpu_busy_ratio{")
 	hang(time.Hour) // what waits for it hangs the test
 	r.notReady(t, "")
@@ -141,44 +127,6 @@ func TestHostEngineHangs(t *testing.T) {
 	hang(time.Hour)
 	r.notReady(t, "")
 	r.terminate(t)
-}
-
-// The host engine is killed twice and started again; XIDs are counted once.
-func TestHostEngineIsKilled(t *testing.T) {
-	state := machine()
-	r := startRemote(t, state)
-	r.has(t, "gpu_busy_ratio{")
-	state.GPUs[0].XIDs = []fakedcgm.XID{{Code: 31, At: time.Now()}, {Code: 31, At: time.Now().Add(time.Millisecond)}}
-	r.set(state)
-	const counted = `gpu_xid_errors_total{node="node-1",gpu="0",gpu_uuid="GPU-00000000-0000-0000-0000-000000000000",xid="31"} 2`
-	r.has(t, counted)
-	for range 2 {
-		r.engine.Kill()
-		r.notReady(t, "connecting to the DCGM host engine")
-		if code, body := get(t, r.base+"/metrics"); code != http.StatusOK || strings.Contains(body, "gpu_busy_ratio{") {
-			t.Errorf("/metrics = %d while there is no host engine:\n%s", code, body)
-		}
-		r.engine = r.start(r.engine.Address)
-		r.has(t, "gpu_busy_ratio{", counted)
-	}
-}
-
-// A GPU falls off the bus and comes back; the other one goes on.
-func TestGPUIsLostAndBack(t *testing.T) {
-	const health = `gpu_healthy{node="node-1",gpu="0",gpu_uuid="GPU-00000000-0000-0000-0000-000000000000",reason=`
-	const other = `gpu_healthy{node="node-1",gpu="1",gpu_uuid="GPU-00000000-0000-0000-0000-000000000001",reason="ok"} 1`
-	state := machine()
-	r := startRemote(t, state)
-	r.has(t, health+`"ok"} 1`)
-	state.GPUs[0].Lost = true
-	r.set(state)
-	r.has(t, health+`"lost"} 0`, other)
-	state.GPUs[0].XIDs = []fakedcgm.XID{{Code: 79, At: time.Now()}}
-	r.set(state)
-	r.has(t, health+`"xid_79"} 0`, other)
-	state.GPUs[0].Lost = false
-	r.set(state)
-	r.has(t, health+`"ok"} 1`, other, `xid="79"} 1`)
 }
 
 // What dcgm-exporter computes, and what is beside the GPUs.
@@ -197,12 +145,12 @@ DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x
 	state.Incidents = []fakedcgm.Incident{{GPU: 0, System: 0x1, Result: 10, Code: 3}}
 	state.Peers = []fakedcgm.Peer{{From: 0, To: 1, Status: 3}}
 	state.Switches = []fakedcgm.Switch{{ID: 0, Fields: fakedcgm.Fields{858: 41}}}
-	r := startRemote(t, state, "-f", file, "--clock-events-count-window-size", "60000")
+	r, set := startRemote(t, state, "-f", file, "--clock-events-count-window-size", "60000")
 	const device = `{gpu="0",UUID="GPU-00000000-0000-0000-0000-000000000000",pci_bus_id="00000000:01:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",hostname="node-1"`
 	r.has(t, `DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000"} 0`)
 	state.GPUs[0].XIDs = []fakedcgm.XID{{Code: 43, At: time.Now()}}
 	state.GPUs[0].Fields[112] = 0x44
-	r.set(state)
+	set(state)
 	r.has(t,
 		`DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000",xid="43"} 1`,
 		`DCGM_EXP_XID_ERRORS_TOTAL`+device+`,xid="43"} 1`,

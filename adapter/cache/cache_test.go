@@ -23,50 +23,6 @@ var (
 	pod     = signal.Key{Namespace: "chat", Pod: "a"}
 )
 
-// backend is a Prometheus whose clock is the test's.
-type backend struct {
-	mu      sync.Mutex
-	queries int
-	err     error
-	delay   time.Duration
-	value   float64
-	behind  time.Duration // its clock
-}
-
-func (b *backend) QueryWithin(ctx context.Context, promql string, _ time.Time, _ prom.Limits) (prom.Vector, error) {
-	b.mu.Lock()
-	b.queries++
-	err, delay, value := b.err, b.delay, b.value
-	at := time.Now().Add(-b.behind)
-	b.mu.Unlock()
-	select {
-	case <-time.After(delay):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if err != nil || !strings.Contains(promql, "vllm:num_requests_waiting") {
-		return nil, err
-	}
-	labels := map[string]string{"namespace": "chat", "pod": "a", "gpuscale_part": "v0"}
-	times := map[string]string{"namespace": "chat", "pod": "a", "gpuscale_part": "t0"}
-	return prom.Vector{
-		{Labels: prom.FromMap(labels), Value: value, Time: at},
-		{Labels: prom.FromMap(times), Value: float64(at.UnixMilli()) / 1000, Time: at},
-	}, nil
-}
-
-func (b *backend) set(change func(*backend)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	change(b)
-}
-
-func (b *backend) count() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.queries
-}
-
 // start runs a cache inside a synctest bubble and stops it with the test.
 func start(t *testing.T, s Setup) (*Cache, *prometheus.Registry) {
 	t.Helper()
@@ -110,10 +66,12 @@ func only(name string) Rule {
 // several queries is answered by nothing.
 func TestTheServersClockCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := start(t, setup(&backend{behind: time.Hour}))
+		c, _ := start(t, setup(&fleet{behind: time.Hour}))
 		var at signal.Reading
 		q := Question{
-			Rule: "r", Queries: func(bool, []string) []string { return []string{"nothing", "vllm:num_requests_waiting"} },
+			Rule: "r", Queries: func(bool, []string) []string {
+				return []string{"nothing", `vllm:num_requests_waiting{namespace="chat"}`}
+			},
 			Build: func(_ any, _ prom.Vector, r signal.Reading) (any, int, map[signal.Reason]int) {
 				at = r
 				return true, 0, nil
@@ -133,7 +91,7 @@ func TestTheServersClockCounts(t *testing.T) {
 // none. Without requests, the cache asks nothing.
 func TestWithoutRequestsNothingIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{value: 7, delay: 100 * time.Millisecond}
+		b := &fleet{value: 7, base: 100 * time.Millisecond}
 		c, _ := start(t, setup(b, only("queue_depth"), only("gpu_busy")))
 		for range 2 {
 			time.Sleep(time.Hour)
@@ -167,10 +125,10 @@ func TestWithoutRequestsNothingIsAsked(t *testing.T) {
 
 func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{value: 7}
+		b := &fleet{value: 7}
 		c, reg := start(t, setup(b, only("queue_depth")))
 		read(t, c)
-		b.set(func(b *backend) { b.err = &prom.PartialError{Warnings: []string{"half the stores are down"}} })
+		b.set(func() { b.down = &prom.PartialError{Warnings: []string{"half the stores are down"}} })
 		time.Sleep(10 * time.Second)
 		v, none, failure := read(t, c)
 		if none != nil || v != 7 || !errors.Is(failure, prom.ErrPartial) {
@@ -183,7 +141,7 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 		if n := testutil.ToFloat64(c.metrics.queries.WithLabelValues(DefaultBackend, "queue_depth", "partial")); n < 3 {
 			t.Errorf("%v partial answers counted", n)
 		}
-		b.set(func(b *backend) { b.err, b.value = nil, 3 })
+		b.set(func() { b.down, b.value = nil, 3 })
 		time.Sleep(6 * time.Second)
 		if v, none, failure := read(t, c); none != nil || v != 3 || failure != nil {
 			t.Errorf("back again: %v, %v, %v", v, none, failure)
@@ -196,7 +154,7 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 
 func TestASlowFirstAnswerIsNotWaitedForLongerThanAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{value: 7, delay: time.Minute}
+		b := &fleet{value: 7, base: time.Minute}
 		c, _ := start(t, setup(b, only("queue_depth")))
 		start := time.Now()
 		_, none, failure := read(t, c)
@@ -214,7 +172,7 @@ func TestASlowFirstAnswerIsNotWaitedForLongerThanAllowed(t *testing.T) {
 // What is at fault is settled by one query about no namespace.
 func TestADownPrometheusIsNotAskedMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{err: prom.ErrUnavailable}
+		b := &fleet{down: prom.ErrUnavailable}
 		c, _ := start(t, setup(b, only("queue_depth")))
 		start := time.Now()
 		for range 1000 {
@@ -225,7 +183,7 @@ func TestADownPrometheusIsNotAskedMoreOften(t *testing.T) {
 		if b.count() != 3 || time.Since(start) != 0 { // the past, the present, and about no namespace
 			t.Errorf("%d queries, waited %s", b.count(), time.Since(start))
 		}
-		b.set(func(b *backend) { b.err = nil })
+		b.set(func() { b.down = nil })
 		time.Sleep(6 * time.Second)
 		if _, none, failure := read(t, c); none != nil || failure != nil {
 			t.Errorf("back again: %v, %v", none, failure)
@@ -236,7 +194,7 @@ func TestADownPrometheusIsNotAskedMoreOften(t *testing.T) {
 // A rule whose query hangs holds up no other rule.
 func TestRulesStandAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{value: 7}
+		b := &fleet{value: 7}
 		hang := querier(func(ctx context.Context, promql string) (prom.Vector, error) {
 			if strings.Contains(promql, "gpu_busy") {
 				<-ctx.Done()

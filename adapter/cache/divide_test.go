@@ -20,11 +20,13 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// fleet is a Prometheus with one server in each namespace. What is wrong in a
-// namespace happens to each query that reaches it.
+// fleet is a Prometheus with one server in each namespace, whose clock is the test's. What is
+// wrong in a namespace happens to each query that reaches it.
 type fleet struct {
 	mu      sync.Mutex
 	queries int
+	value   float64
+	behind  time.Duration // its clock
 	widest  int
 	faults  map[string]fault
 	down    error
@@ -42,7 +44,7 @@ type fault struct {
 func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, most prom.Limits) (prom.Vector, error) {
 	f.mu.Lock()
 	f.queries++
-	down := f.down
+	down, value, behind := f.down, f.value, f.behind
 	namespaces := reached(promql)
 	f.widest = max(f.widest, len(namespaces))
 	met := map[string]fault{}
@@ -77,20 +79,21 @@ func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, mos
 		return nil, nil
 	}
 	var v prom.Vector
+	now := time.Now().Add(-behind)
 	add := func(part, namespace, pod string, value float64) {
-		v = append(v, prom.Sample{Labels: prom.FromMap(map[string]string{"namespace": namespace, "pod": pod, signal.PartLabel: part}), Value: value, Time: time.Now()})
+		v = append(v, prom.Sample{Labels: prom.FromMap(map[string]string{"namespace": namespace, "pod": pod, signal.PartLabel: part}), Value: value, Time: now})
 	}
 	for _, n := range namespaces {
 		if n == nowhere {
 			continue
 		}
-		add("v0", n, "a", 7)
-		add("t0", n, "a", float64(time.Now().UnixMilli())/1000)
+		add("v0", n, "a", value)
+		add("t0", n, "a", float64(now.UnixMilli())/1000)
 		for range more[n] {
 			add("v0", n, "x", 1)
 		}
 	}
-	if len(v) > most.Series {
+	if most.Series > 0 && len(v) > most.Series {
 		return nil, prom.ErrTooLarge
 	}
 	return v, nil

@@ -40,7 +40,7 @@ func watched(t *testing.T, c *Cache, q Question) State {
 
 func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{delay: time.Second}
+		b := &fleet{base: time.Second}
 		c, reg := start(t, setup(b))
 		var all sync.WaitGroup
 		for range 50 {
@@ -85,7 +85,7 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 
 func TestQuestionsAreDistinct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{}
+		b := &fleet{}
 		s := setup(b)
 		s.Backends = append(s.Backends, Backend{Name: "other", Querier: b})
 		c, _ := start(t, s)
@@ -107,7 +107,7 @@ func TestQuestionsAreDistinct(t *testing.T) {
 // that has few gets one of the namespace that has most.
 func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := setup(&backend{})
+		s := setup(&fleet{})
 		s.Options.MaxQuestions = 20
 		c, _ := start(t, s)
 		ask := func(namespace string, n int) error {
@@ -150,11 +150,11 @@ func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 
 func TestWatchReportsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &backend{}
+		b := &fleet{}
 		c, _ := start(t, setup(b))
 		watched(t, c, counting("up"))
 		good := time.Now()
-		b.set(func(b *backend) { b.err = prom.ErrTooLarge })
+		b.set(func() { b.down = prom.ErrTooLarge })
 		time.Sleep(time.Minute)
 		s := watched(t, c, counting("up"))
 		if s.Value != 1 || !s.At.Equal(good) || !errors.Is(s.Failure, prom.ErrTooLarge) {
@@ -175,7 +175,7 @@ func TestWatchReportsFailures(t *testing.T) {
 // process.
 func TestAQuestionThatPanicsStandsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := start(t, setup(&backend{}))
+		c, _ := start(t, setup(&fleet{}))
 		bad := counting("bad")
 		bad.Build = func(any, prom.Vector, signal.Reading) (any, int, map[signal.Reason]int) { panic("no such part") }
 		if s := watched(t, c, bad); s.Value != nil || s.Failure == nil || !strings.Contains(s.Failure.Error(), "no such part") {
@@ -190,7 +190,7 @@ func TestAQuestionThatPanicsStandsAlone(t *testing.T) {
 // A slow backend holds up its own questions and no others.
 func TestBackendsStandAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := setup(&backend{})
+		s := setup(&fleet{})
 		var most, now int
 		var mu sync.Mutex
 		hang := querier(func(ctx context.Context, _ string) (prom.Vector, error) {

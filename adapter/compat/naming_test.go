@@ -237,29 +237,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A rule whose resources the cluster does not have serves what it can and says
-// what it cannot.
-func TestUnknownResourcesAreReported(t *testing.T) {
-	f := read(t, "sample.yaml")
-	r := newRegistry(f, map[string][]prom.Family{
-		f.Custom[0].SeriesQuery:   {family("container_cpu_seconds_total", "namespace", "pod")},
-		f.Custom[3].SeriesQuery:   {family("cheddar", "brand", "sharp")},
-		f.External[0].SeriesQuery: {family("queue_consumer_lag", "name")},
-		f.External[1].SeriesQuery: {family("queue_depth", "name", "topic")},
-	}, nil, kinds())
-	reported := map[string]string{}
-	for _, s := range r.rules {
-		reported[s.Rule] = strings.Join(s.Problems, "; ")
-	}
-	if !strings.Contains(reported["rules[3]"], "the cluster has no brand.cheese.io") || !strings.Contains(reported["externalRules[0]"], "namespaced: false") ||
-		reported["rules[0]"] != "" || reported["externalRules[1]"] != "" {
-		t.Errorf("%v", reported)
-	}
-	if r.custom[cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "cpu"}] == nil || r.external["queue_depth"] == nil {
-		t.Error("the other rules serve nothing")
-	}
-}
-
 // FuzzSelector: no selector, however written, changes what a query selects but
 // by narrowing it: every selector of the series keeps the forced matchers, and
 // the query keeps its form.

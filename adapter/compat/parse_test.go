@@ -31,6 +31,7 @@ func TestDocumentedConfigurationsLoadUnchanged(t *testing.T) {
 		"external.yaml":           {0, 2, false},
 		"resource.yaml":           {0, 0, true},
 		"default.yaml":            {6, 0, true},
+		"wild.yaml":               {3, 2, false},
 	} {
 		f := read(t, name)
 		if err := f.Err(); err != nil {

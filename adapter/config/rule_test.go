@@ -63,12 +63,12 @@ func TestARuleCanSayEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Query and Namespaces are TestRulesThatAreQueries'. A field that is left at its zero value has not come through.
+	// Query and Namespaces are those of testdata/files, Apart is the built-in rules'. A field that is left at its zero value has not come through.
 	r.Follow = 1 // the file's, where the rule has no maxAge
 	for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Sources[0]), reflect.ValueOf(*r.Sources[0].Absent), reflect.ValueOf(*r.Sources[0].Idle)} {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			if v.Field(i).IsZero() && name != "Over" && name != "Value" && name != "Query" && name != "Without" && name != "Namespaces" {
+			if v.Field(i).IsZero() && name != "Over" && name != "Value" && name != "Query" && name != "Without" && name != "Namespaces" && name != "Apart" {
 				t.Errorf("%s.%s is lost", v.Type(), name)
 			}
 		}
@@ -104,33 +104,6 @@ func TestLikeABuiltinRule(t *testing.T) {
 	}
 	if _, err := ruleOf(t, `{name: x, like: queue_dept}`); err == nil || !strings.Contains(err.Error(), `like: no built-in rule is called "queue_dept"; there are ["gpu_busy"`) {
 		t.Error(err)
-	}
-}
-
-func TestARulesMistakesHavePaths(t *testing.T) {
-	const head = `{name: a, subject: target, perPod: sum, perWorkload: sum, `
-	for text, want := range map[string]string{
-		`sources: [{metric: m, form: sum}]}`:                                                            `sources[0].form: "sum" is not one of`,
-		`sources: [{metric: m, form: rate}]}`:                                                           `sources[0].form: "rate" needs the rule's window`,
-		`window: 1m, sources: [{metric: m, form: quantile, quantile: 95}]}`:                             `sources[0].quantile: 95 is not between 0 and 1`,
-		`window: 1m, sources: [{metric: m, form: quantile, quantile: 0.5, over: n}]}`:                   `sources[0].over:`,
-		`window: 1ms, sources: [{metric: m}]}`:                                                          `window: must be zero or at least a second`,
-		`sources: [{metric: m, identity: [le]}]}`:                                                       `sources[0].identity[0]: "le"`,
-		`identity: [""], sources: [{metric: m}]}`:                                                       `identity[0]: ""`,
-		`sources: [{metric: m, idle: {value: -3}}]}`:                                                    `sources[0].idle.value: -3 is not within`,
-		`sources: [{metric: m, idle: {value: 0, while: [{metric: ""}]}}]}`:                              `sources[0].idle.while[0].metric:`,
-		`sources: [{metric: m, idle: {while: [{metric: a}, {metric: b, matchers: [{label: x}]}]}}]}`:    `sources[0].idle.while[1].matchers[0].op:`,
-		`sources: [{metric: m, absent: {value: 0, while: {metric: up, matchers: [{op: "="}]}}}]}`:       `sources[0].absent.while.matchers[0].label:`,
-		`sources: [{metric: m, absent: {value: 0, while: {metric: ""}}}]}`:                              `sources[0].absent.while.metric:`,
-		`sources: [{metric: m, absent: {value: 0, while: {metric: up}, label: pool}}]}`:                 `sources[0].absent.label:`,
-		`sources: [{metric: m, absent: {value: 0, while: {metric: up}, label: namespace, from: job}}]}`: `sources[0].absent.label: "namespace"`,
-		`sources: [{metric: m, tier: -1}]}`:                                                             `sources[0].tier:`,
-		`atZero: -1, sources: [{metric: m}]}`:                                                           `atZero: -1 is not within`,
-		`activation: -1, sources: [{metric: m}]}`:                                                       `activation: -1`,
-	} {
-		if _, err := ruleOf(t, head+text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s\ngives %v\nwhich lacks %q", text, err, want)
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package explain
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,32 +20,14 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/golden"
 )
 
-var update = flag.Bool("update", false, "write the golden files again")
-
-func golden(t *testing.T, name, got string) {
+// cluster serves a file of testdata, a map from API paths to what they answer, as an API server
+// would.
+func cluster(t *testing.T, file string) Cluster {
 	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
-	}
-}
-
-// cluster serves testdata/cluster.yaml, a map from API paths to what they
-// answer, as an API server would.
-func cluster(t *testing.T) *rest.Config {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", "cluster.yaml"))
+	raw, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +35,6 @@ func cluster(t *testing.T) *rest.Config {
 	if err := yaml.Unmarshal(raw, &answers); err != nil {
 		t.Fatal(err)
 	}
-	return apiServer(t, answers)
-}
-
-// apiServer answers by path.
-func apiServer(t *testing.T, answers map[string]json.RawMessage) *rest.Config {
-	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answer, ok := answers[r.URL.Path]
@@ -75,16 +50,7 @@ func apiServer(t *testing.T, answers map[string]json.RawMessage) *rest.Config {
 		}
 	}))
 	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL}
-}
-
-func readWorld(t *testing.T, namespace, name string, given *autoscaling.HorizontalPodAutoscaler) (World, error) {
-	t.Helper()
-	return clients(t, cluster(t)).Read(t.Context(), namespace, name, given, nil)
-}
-
-func clients(t *testing.T, rc *rest.Config) Cluster {
-	t.Helper()
+	rc := &rest.Config{Host: server.URL}
 	kube, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +60,11 @@ func clients(t *testing.T, rc *rest.Config) Cluster {
 		t.Fatal(err)
 	}
 	return Cluster{Kube: kube, Dynamic: dyn}
+}
+
+func readWorld(t *testing.T, namespace, name string) (World, error) {
+	t.Helper()
+	return cluster(t, "cluster.yaml").Read(t.Context(), namespace, name, nil, nil)
 }
 
 func rules(q Querier) []Rule {
@@ -130,7 +101,7 @@ func explained(t *testing.T, w World, q Querier) Report {
 }
 
 func TestExplain(t *testing.T) {
-	w, err := readWorld(t, "chat", "vllm", nil)
+	w, err := readWorld(t, "chat", "vllm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,12 +113,12 @@ func TestExplain(t *testing.T) {
 	if err := r.Text(&text); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "explain.txt", text.String())
+	golden.Equal(t, "testdata/explain.txt", text.String())
 	raw, err := r.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "explain.json", string(raw))
+	golden.Equal(t, "testdata/explain.json", string(raw))
 	for _, m := range r.Metrics {
 		if at := m.Timestamp; r.At.Location() != time.UTC || at != nil && at.Location() != time.UTC {
 			t.Errorf("%s: its times are of this machine's zone: %s, %s", m.Metric, r.At, at)
@@ -156,7 +127,7 @@ func TestExplain(t *testing.T) {
 }
 
 func TestExplainWhilePrometheusIsDown(t *testing.T) {
-	w, err := readWorld(t, "chat", "vllm", nil)
+	w, err := readWorld(t, "chat", "vllm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +147,7 @@ func TestExplainErrors(t *testing.T) {
 		{"secret", "x", "needs get and list on horizontalpodautoscalers, pods, replicasets"},
 		{"chat", "embed", "reading the scale of Deployment chat/embed"},
 	} {
-		if _, err := readWorld(t, c.namespace, c.name, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := readWorld(t, c.namespace, c.name); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s/%s: %v lacks %q", c.namespace, c.name, err, c.want)
 		}
 	}
@@ -197,7 +168,7 @@ func TestRequestsAreTheControllers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := readWorld(t, "chat", "vllm", nil)
+		w, err := readWorld(t, "chat", "vllm")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,10 +200,7 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	shown := 0
-	for i, block := range strings.Split(page, "```text\n") {
-		if i == 0 {
-			continue
-		}
+	for _, block := range strings.Split(page, "```text\n")[1:] {
 		example, _, _ := strings.Cut(block, "```")
 		for line := range strings.Lines(example) {
 			if shown++; !known[line] {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/internal/golden"
 )
 
 func worldOf(t *testing.T, spec string) World {
@@ -73,7 +74,7 @@ func TestSimulate(t *testing.T) {
 	if err := timeline.Text(&text); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "simulate.txt", text.String())
+	golden.Equal(t, "testdata/simulate.txt", text.String())
 	if err := timeline.CSV(&table); err != nil {
 		t.Fatal(err)
 	}

@@ -1,56 +1,16 @@
 package explain
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
-	"sigs.k8s.io/yaml"
 )
-
-// standing is what stands above pods, by API path. The leader of a LeaderWorkerSet
-// controls its workers' StatefulSet; one pod is leaving, one has ended.
-const standing = `
-/api/v1/namespaces/chat/pods:
-  items:
-  - metadata: {name: a, labels: {app: vllm}, ownerReferences: [&rs {apiVersion: apps/v1, kind: ReplicaSet, name: vllm-1, uid: r, controller: true}]}
-  - metadata: {name: b, labels: {app: vllm}, ownerReferences: [*rs]}
-  - metadata: {name: leaving, labels: {app: vllm}, deletionTimestamp: "2026-01-01T00:00:00Z", ownerReferences: [*rs]}
-  - metadata: {name: ended, labels: {app: vllm}, ownerReferences: [*rs]}
-    status: {phase: Failed}
-  - metadata: {name: orphan, labels: {app: vllm}}
-  - metadata: {name: group-0, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: group, uid: s, controller: true}]}
-  - metadata: {name: group-0-1, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: group-0, uid: t, controller: true}]}
-/apis/apps/v1/namespaces/chat/replicasets:
-  apiVersion: apps/v1
-  kind: ReplicaSetList
-  items: [{metadata: {name: vllm-1, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: vllm, uid: d, controller: true}]}}]
-/apis/apps/v1/namespaces/chat/statefulsets:
-  apiVersion: apps/v1
-  kind: StatefulSetList
-  items:
-  - metadata: {name: group, ownerReferences: [{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: group, uid: l, controller: true}]}
-  - metadata: {name: group-0, ownerReferences: [{apiVersion: v1, kind: Pod, name: group-0, uid: p, controller: true}]}
-/apis/apps/v1/namespaces/chat/deployments: {apiVersion: apps/v1, kind: DeploymentList, items: []}
-/apis/batch/v1/namespaces/chat/jobs: {apiVersion: batch/v1, kind: JobList, items: []}
-/api/v1/namespaces/chat/services/web: {spec: {selector: {app: vllm}}}
-/api/v1/namespaces/chat/services/bare: {spec: {}}
-/apis/apps/v1/namespaces/chat/deployments/vllm/scale: {apiVersion: autoscaling/v1, kind: Scale, spec: {replicas: 2}, status: {replicas: 2, selector: app=vllm}}
-/apis/apps/v1/namespaces/chat/deployments/idle/scale: {apiVersion: autoscaling/v1, kind: Scale, spec: {replicas: 0}, status: {replicas: 0, selector: app=idle}}
-/apis/apps/v1/namespaces/chat/deployments/lost/scale: {apiVersion: autoscaling/v1, kind: Scale, spec: {replicas: 2}, status: {replicas: 0, selector: app=lost}}
-/apis/example.io/v1/namespaces/chat/models/m/scale: {apiVersion: autoscaling/v1, kind: Scale, spec: {replicas: 2}, status: {replicas: 2, selector: app=vllm}}
-/apis/example.io/v1/namespaces/chat/models/loose/scale: {apiVersion: autoscaling/v1, kind: Scale, spec: {replicas: 2}, status: {replicas: 2}}
-`
 
 // TestPodsOfObjects: what is read of the cluster gives the pods of each object that a
 // metric may be about, as the adapter's informers do, which are of the same type.
 func TestPodsOfObjects(t *testing.T) {
-	answers := map[string]json.RawMessage{}
-	if err := yaml.Unmarshal([]byte(standing), &answers); err != nil {
-		t.Fatal(err)
-	}
 	want := map[string]string{
 		"apps/v1 Deployment vllm":                           "[a b]",
 		"apps/v1 Deployment idle":                           "[] at zero",
@@ -78,7 +38,7 @@ func TestPodsOfObjects(t *testing.T) {
 			Type: autoscaling.ObjectMetricSourceType, Object: &autoscaling.ObjectMetricSource{DescribedObject: object(text)},
 		})
 	}
-	w, err := clients(t, apiServer(t, answers)).Read(t.Context(), "chat", "hpa", &given, nil)
+	w, err := cluster(t, "owners.yaml").Read(t.Context(), "chat", "hpa", &given, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

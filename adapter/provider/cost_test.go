@@ -1,19 +1,25 @@
 package provider
 
 import (
+	"context"
+	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
+	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // TestCostDoesNotDependOnTheNumberOfHPAs: in half a minute 5,000 HPAs of two
@@ -49,10 +55,8 @@ func TestCostDoesNotDependOnTheNumberOfHPAs(t *testing.T) {
 // they caused.
 func queriesInHalfAMinute(t *testing.T, pods Pods, hpas int) (queries int) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &scripted{answer: func(at time.Time) ([]signal.Sample, error) {
-			return append(sample(1, at, "namespace", "chat", "pod", "a"), sample(2, at, "namespace", "chat", "pod", "b")...), nil
-		}}
-		p := cached(t, server, pods)
+		var server twoPods
+		p := cached(t, &server, pods)
 		synctest.Wait()
 		selector := labels.SelectorFromSet(labels.Set{"app": "vllm"})
 		for range 2 {
@@ -68,7 +72,43 @@ func queriesInHalfAMinute(t *testing.T, pods Pods, hpas int) (queries int) {
 			}
 			time.Sleep(15 * time.Second)
 		}
-		queries = server.count()
+		queries = int(server.Load())
 	})
 	return queries
+}
+
+// twoPods is a Prometheus that has two pods' queues, and counts its queries.
+type twoPods struct{ atomic.Int64 }
+
+func (s *twoPods) QueryWithin(context.Context, string, time.Time, prom.Limits) (v prom.Vector, err error) {
+	s.Add(1)
+	at := time.Now()
+	for _, one := range append(sample(1, at, "namespace", "chat", "pod", "a"), sample(2, at, "namespace", "chat", "pod", "b")...) {
+		ls := one.Labels.Map()
+		ls[signal.PartLabel] = one.Part
+		v = append(v, prom.Sample{Labels: prom.FromMap(ls), Value: one.Value, Time: at})
+	}
+	return v, nil
+}
+
+// cached returns a provider over a cache that asks server for queue_depth each
+// 5 s of the synctest bubble it is called in.
+func cached(t *testing.T, server cache.Querier, pods Pods) *Provider {
+	t.Helper()
+	tables, err := cache.New(cache.Setup{
+		Options:  cache.Options{Interval: 5 * time.Second, IdleAfter: time.Hour, FirstWait: time.Second, Concurrency: 1},
+		Backends: []cache.Backend{{Name: cache.DefaultBackend, Querier: server}}, Rules: []cache.Rule{{Rule: queueDepth()}},
+	}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { tables.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	p, err := New(tables, pods, nil, mapper(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

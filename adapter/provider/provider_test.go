@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,7 +26,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
-	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -152,65 +149,6 @@ func knowing(t *testing.T, samples ...[]signal.Sample) *Provider {
 	return p
 }
 
-// scripted is a Prometheus that answers each query with what it is set to.
-type scripted struct {
-	mu      sync.Mutex
-	answer  func(at time.Time) ([]signal.Sample, error)
-	queries int
-}
-
-func (s *scripted) QueryWithin(_ context.Context, promql string, _ time.Time, _ prom.Limits) (prom.Vector, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queries++
-	at := time.Now()
-	samples, err := s.answer(at)
-	if err != nil {
-		return nil, err
-	}
-	var v prom.Vector
-	for _, one := range samples {
-		ls := one.Labels.Map()
-		ls[signal.PartLabel] = one.Part
-		v = append(v, prom.Sample{Labels: prom.FromMap(ls), Value: one.Value, Time: at})
-	}
-	return v, nil
-}
-
-func (s *scripted) set(answer func(at time.Time) ([]signal.Sample, error)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answer = answer
-}
-
-func (s *scripted) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.queries
-}
-
-// cached returns a provider over a cache that asks server for queue_depth each
-// 5 s of the synctest bubble it is called in.
-func cached(t *testing.T, server cache.Querier, pods Pods) *Provider {
-	t.Helper()
-	tables, err := cache.New(cache.Setup{
-		Options:  cache.Options{Interval: 5 * time.Second, IdleAfter: time.Hour, FirstWait: time.Second, Concurrency: 1},
-		Backends: []cache.Backend{{Name: cache.DefaultBackend, Querier: server}}, Rules: []cache.Rule{{Rule: queueDepth()}},
-	}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { tables.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
-	p, err := New(tables, pods, nil, mapper(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 var (
 	deployment = cma.CustomMetricInfo{GroupResource: schema.GroupResource{Group: "apps", Resource: "deployments"}, Namespaced: true, Metric: "queue_depth"}
 	podsInfo   = cma.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: "pods"}, Namespaced: true, Metric: "queue_depth"}
@@ -267,7 +205,7 @@ func TestErrorsAreSentences(t *testing.T) {
 		info cma.CustomMetricInfo
 		says string
 	}{
-		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 15 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
+		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 19 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
 		{"empty", deployment, "Deployment chat/empty has no pods"},
 		{"vllm", unknown, "no signal is called nope"},
 		{"m", of("example.io", "models"), "Model chat/m has no pods"},

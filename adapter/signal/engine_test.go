@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
@@ -53,29 +55,13 @@ func askFor(t testing.TB, m *promtest.Memory, previous *Table, promql string, af
 	return next, dropped, now
 }
 
-// askedAfter is the table of one that has asked after so many scrapes.
-func askedAfter(t testing.TB, m *promtest.Memory, rule Rule, scrapes ...int) (table *Table, now time.Time) {
-	t.Helper()
-	table = NewTable(rule)
-	for _, n := range scrapes {
-		table, _, now = ask(t, m, table, time.Duration(n)*step)
-	}
-	return table, now
-}
-
 // of narrows a rule to some servers' sources: a test of these costs a tenth.
 func of(r Rule, servers ...string) Rule {
 	r.Sources = slices.DeleteFunc(slices.Clone(r.Sources), func(s Source) bool { return !slices.Contains(servers, s.Server) })
 	return r
 }
 
-// begin is what a table that begins knows: the recent past, and then the present.
-func begin(t testing.TB, m *promtest.Memory, rule Rule, after time.Duration) (*Table, time.Time) {
-	t.Helper()
-	before, _, _ := askFor(t, m, NewTable(rule), rule.Past(), after)
-	table, _, now := ask(t, m, before, after)
-	return table, now
-}
+var anything = k8slabels.Everything()
 
 // none is that there must be no answer.
 const none = -1

@@ -226,6 +226,10 @@ func (r *Rule) identity(p *point) string {
 		return ofScraping(p.labels, false)
 	}
 	var b strings.Builder
+	if r.Sources[p.source].Apart {
+		b.WriteString(r.Sources[p.source].Metric)
+		b.WriteByte(0)
+	}
 	for _, name := range names {
 		b.WriteString(p.labels.Get(name))
 		b.WriteByte(0)

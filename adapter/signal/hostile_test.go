@@ -76,3 +76,14 @@ func TestHostilePagesHurtNoOther(t *testing.T) {
 		t.Error("no page makes a query fail: nothing shows that division is needed")
 	}
 }
+
+// firstTokenLoad is a pod with a histogram of 10 first tokens a scrape, up to
+// a scrape, all between 0.1 and 0.2 seconds, beside its gauges.
+func firstTokenLoad(waiting, running, buckets string) string {
+	const pod = `{namespace="chat",pod="a",model_name="m"`
+	return `vllm:num_requests_waiting` + pod + `} ` + waiting + `
+		vllm:num_requests_running` + pod + `} ` + running + `
+		vllm:time_to_first_token_seconds_bucket` + pod + `,le="0.1"} 0x48
+		vllm:time_to_first_token_seconds_bucket` + pod + `,le="0.2"} ` + buckets + `
+		vllm:time_to_first_token_seconds_bucket` + pod + `,le="+Inf"} ` + buckets
+}

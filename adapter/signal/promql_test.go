@@ -1,7 +1,6 @@
 package signal
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -104,25 +103,6 @@ workers{namespace="shop"} 7 7 _x18
 	}
 }
 
-// A result is as old as the oldest sample behind it: the queue's scrape has stopped, the
-// workers' has not.
-func TestAQueryIsAsOldAsItsOldestSample(t *testing.T) {
-	m := load(t, `
-queue{namespace="shop",pod="a"} 8 8 8 8 8 8 8 8 8 8 _x50
-workers{namespace="shop",pod="a"} 2x60
-queue{namespace="bank",pod="a"} 8x60
-workers{namespace="bank",pod="a"} 2x60
-`)
-	r := queryRule(`sum by (namespace) (queue{namespace=~"$namespaces"}) / sum by (namespace) (workers{namespace=~"$namespaces"})`)
-	table, _, now := ask(t, m, NewTable(r), 30*step)
-	var no *NoAnswer
-	if a, err := table.External("shop", anything, now); !errors.As(err, &no) || no.Stale != 1 {
-		t.Errorf("%+v, %v: the queue's sample is 105 s old", a, err)
-	}
-	a, err := table.External("bank", anything, now)
-	wants(t, "bank", 4, a, err)
-}
-
 func TestMistakesInAQuery(t *testing.T) {
 	for text, want := range map[string]string{
 		`sum(rate(x[5m])) by`:                    "parse error",
@@ -170,53 +150,6 @@ func TestANamespaceIsNoPromQL(t *testing.T) {
 		_, selectors, err := parsePromQL(text, nil)
 		if err != nil || len(selectors) != 0 || strings.Contains(text, " or y{") && !strings.Contains(text, `\" or y{`) && !strings.Contains(text, `\"} or y{`) {
 			t.Errorf("%s: %v", text, err)
-		}
-	}
-}
-
-// Labels of other names, in rules with sources and with a query; the series' own "pod"
-// is the collector's, and does not count.
-func TestLabelsOfOtherNames(t *testing.T) {
-	m := load(t, `
-queue{k8s_namespace_name="shop",k8s_pod_name="a",namespace="otel",pod="collector-1"} 4x20
-queue{k8s_namespace_name="shop",k8s_pod_name="b",namespace="otel",pod="collector-1"} 5x20
-queue{k8s_namespace_name="bank",k8s_pod_name="a",namespace="otel",pod="collector-1"} 6x20
-queue{namespace="shop",pod="forged"} 100x20
-`)
-	plain := Rule{
-		Name: "own", Subject: Target, Sources: []Source{{Metric: "queue"}},
-		Duplicates: Max, PerPod: Sum, PerWorkload: Sum, Maximum: 1e9, MaxAge: 45 * time.Second,
-	}
-	for name, r := range map[string]Rule{
-		"sources": plain, "query": queryRule(`sum by (k8s_namespace_name, k8s_pod_name) (queue{k8s_namespace_name=~"$namespaces"})`),
-	} {
-		r.Subject, r.PodLabel, r.NamespaceLabel = Target, "k8s_pod_name", "k8s_namespace_name"
-		if err := r.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		vector, err := m.Query(t.Context(), r.Query("shop"), epoch.Add(20*step))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range vector {
-			if got := r.Namespace(s.Labels.Get); got != "shop" {
-				t.Errorf("%s: a series of namespace %q", name, got)
-			}
-		}
-		now := epoch.Add(20 * step)
-		table, _ := NewTable(r).Read(sampled(r, vector), Reading{Evaluated: now, Now: now})
-		for pod, want := range map[string]float64{"a": 4, "b": 5} {
-			a, err := table.Pod(Key{"shop", pod}, anything, now)
-			wants(t, name+": pod "+pod, want, a, err)
-		}
-		a, err := table.External("shop", anything, now)
-		wants(t, name+": the namespace", 9, a, err)
-	}
-	for field, r := range map[string]Rule{
-		"labels.pod": {PodLabel: PartLabel}, "labels.namespace": {NamespaceLabel: "__name__"}, "labels: are for": {Subject: Exported, PodLabel: "x"},
-	} {
-		if err := r.Validate(); !strings.Contains(err.Error(), field) {
-			t.Errorf("%v lacks %s", err, field)
 		}
 	}
 }

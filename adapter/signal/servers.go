@@ -7,12 +7,14 @@ import (
 )
 
 // queues are the sources of pending requests. Triton's queue and that of its
-// TensorRT-LLM backend are in series and add up, and so does the queue of an
-// endpoint picker. Dynamo's frontend counts its workers' queues again.
+// TensorRT-LLM backend are in series and add up, and so do LMDeploy's two, and the queue
+// of an endpoint picker. Dynamo's frontend counts its workers' queues again.
 func queues() []Source {
 	return tiers(
 		together(routed(metric.VLLMWaiting)), ray(metric.VLLMWaiting),
 		own(metric.SGLangQueued), together(escaped(gauge(metric.SGLangQueued))), ray(metric.SGLangQueued),
+		together(gauge(metric.LMDeployWaiting), apart(gauge(metric.LMDeployUnrouted))),
+		together(escaped(gauge(metric.LMDeployWaiting)), escaped(apart(gauge(metric.LMDeployUnrouted)))),
 		own(metric.TRTLLMWaiting),
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
 		own(metric.NIMWaiting),
@@ -28,6 +30,7 @@ func running() []Source {
 	return tiers(
 		together(routed(metric.VLLMRunning)), ray(metric.VLLMRunning),
 		own(metric.SGLangRunning), together(escaped(gauge(metric.SGLangRunning))), ray(metric.SGLangRunning),
+		own(metric.LMDeployRunning), together(escaped(gauge(metric.LMDeployRunning))),
 		own(metric.TRTLLMRunning),
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "scheduled")),
 		own(metric.NIMRunning),
@@ -43,6 +46,7 @@ func cacheUsages() []Source {
 		own(metric.VLLMCacheUsage), ray(metric.VLLMCacheUsage),
 		own(metric.VLLMCacheUsageOld), ray(metric.VLLMCacheUsageOld),
 		own(metric.SGLangCacheUsage), together(escaped(gauge(metric.SGLangCacheUsage))), ray(metric.SGLangCacheUsage),
+		own(metric.LMDeployCacheUsage), together(escaped(gauge(metric.LMDeployCacheUsage))),
 		own(metric.TRTLLMCacheUsage),
 		own(metric.NIMCacheUsage),
 		together(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
@@ -57,10 +61,12 @@ func cacheUsages() []Source {
 func firstTokens(q float64) []Source {
 	vllm := quantile(metric.VLLMFirstToken, q, metric.VLLMWaiting, metric.VLLMRunning)
 	sglang := quantile(metric.SGLangFirstToken, q, metric.SGLangQueued, metric.SGLangRunning)
+	lmdeploy := quantile(metric.LMDeployFirstToken, q, metric.LMDeployWaiting, metric.LMDeployUnrouted, metric.LMDeployRunning)
 	nim := quantile(metric.NIMFirstToken, q, metric.NIMWaiting, metric.NIMRunning)
 	dynamo := quantile(metric.DynamoFirstToken, q, metric.DynamoQueued, metric.DynamoInflight)
 	vllm.Idle.Progress = &Series{Metric: metric.VLLMGenerationTokens.Name}
 	sglang.Idle.Progress = &Series{Metric: metric.SGLangGenerationTokens.Name}
+	lmdeploy.Idle.Progress = &Series{Metric: metric.LMDeployGenerationTokens.Name}
 	nim.Idle.Progress = &Series{Metric: metric.NIMGenerationTokens.Name}
 	dynamo.Idle.Progress = &Series{Metric: metric.DynamoOutputTokens.Name}
 	trtllm := []metric.Read{metric.TRTLLMWaiting, metric.TRTLLMRunning}
@@ -68,6 +74,7 @@ func firstTokens(q float64) []Source {
 	triton.Scale = 1e-3
 	return tiers(
 		together(vllm), together(underRay(vllm)), together(sglang), together(escaped(sglang)), together(underRay(sglang)),
+		together(lmdeploy), together(escaped(lmdeploy)),
 		together(quantile(metric.TRTLLMFirstToken, q, trtllm...)), together(quantile(metric.TRTLLMFirstTokenOld, q, trtllm...)),
 		together(triton),
 		together(nim), together(dynamo),
@@ -80,6 +87,7 @@ func queueTimeReads() [][2]metric.Read {
 	return [][2]metric.Read{
 		{metric.VLLMQueueTime, metric.VLLMWaiting},
 		{metric.SGLangQueueTime, metric.SGLangQueued},
+		{metric.LMDeployQueueTime, metric.LMDeployWaiting},
 		{metric.TRTLLMQueueTime, metric.TRTLLMWaiting},
 		{metric.TRTLLMQueueTimeOld, metric.TRTLLMWaiting},
 		{metric.TGIQueueDuration, metric.TGIQueue},
@@ -115,7 +123,7 @@ func eachQueueTime(source func([2]metric.Read) Source) []Source {
 			s = unasked(s)
 		}
 		groups = append(groups, together(s))
-		if s.Server == metric.ServerSGLang {
+		if s.Server == metric.ServerSGLang || s.Server == metric.ServerLMDeploy {
 			groups = append(groups, together(escaped(s)))
 		}
 		if s.Server == metric.ServerVLLM || s.Server == metric.ServerSGLang {
@@ -195,6 +203,12 @@ func spelt(s Source, name func(string) string) Source {
 		idle.Progress = &Series{Metric: name(idle.Progress.Metric)}
 	}
 	s.Idle = &idle
+	return s
+}
+
+// apart is a source that adds up with those of its tier that have the same labels.
+func apart(s Source) Source {
+	s.Apart = true
 	return s
 }
 

@@ -122,7 +122,14 @@ var pages = map[string]map[string]float64{
 	"trtllm-serve-1.1": {
 		"queue_depth": 6, "requests_running": 12, "kv_cache_usage": .35, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
 	},
-	"trtllm-dynamo-0.7":   {"ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
+	"trtllm-dynamo-0.7": {"ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
+	// 2 wait in the engine, 5 before it.
+	"lmdeploy-0.16": {
+		"queue_depth": 7, "requests_running": 12, "kv_cache_usage": .45, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
+	},
+	"lmdeploy-escaped": {
+		"queue_depth": 7, "requests_running": 12, "kv_cache_usage": .45, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
+	},
 	"tgi-3.3":             {"queue_depth": 5, "requests_running": 16, "queue_time_p95": .8, "queue_time_mean": .2},
 	"nim-1.8":             {"queue_depth": 4, "requests_running": 9, "kv_cache_usage": .35, "ttft_p95": .375},
 	"tei-1.8":             {"queue_depth": 6, "queue_time_p95": .8, "queue_time_mean": .2},

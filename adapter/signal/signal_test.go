@@ -1,14 +1,14 @@
 package signal
 
 import (
-	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
 const maxAge = 15 * time.Second
@@ -37,185 +37,6 @@ func TestBuiltinRulesAreValidAndParse(t *testing.T) {
 	}
 }
 
-// Each case is evaluated by Prometheus's own engine, 20 s after the first
-// scrape; want maps pods of namespace "chat" to values.
-func TestValues(t *testing.T) {
-	cases := []struct {
-		name, rule, load string
-		want             map[string]float64
-		dropped          map[Reason]int
-	}{
-		{"whole GPU, honor_labels", "gpu_busy", `
-			gpu_busy_ratio{job="gpu",instance="n1",node="n1",gpu_uuid="A",namespace="chat",pod="a",container="c"} .1 .2 .3 .4 .5
-			gpu_busy_ratio{job="gpu",instance="n1",node="n1",gpu_uuid="B"} 0 0 0 0 0`,
-			map[string]float64{"a": .5}, nil},
-		{"whole GPU, exported labels", "gpu_busy", `
-			gpu_busy_ratio{namespace="gpuscale-system",pod="exporter-1",gpu_uuid="A",exported_namespace="chat",exported_pod="a"} .1 .2 .3 .4 .5
-			gpu_busy_ratio{namespace="gpuscale-system",pod="exporter-1",gpu_uuid="B"} 0 0 0 0 0`,
-			map[string]float64{"a": .5}, map[Reason]int{Unlabelled: 1}},
-		{"the target brings a namespace only", "gpu_busy", `
-			gpu_busy_ratio{namespace="gpuscale-system",gpu_uuid="A",exported_namespace="chat",pod="a"} 0 0 0 0 .5`,
-			map[string]float64{"a": .5}, nil},
-		{"two instances and a GPU average", "gpu_busy", `
-			gpu_instance_busy_ratio{gpu_uuid="A",gpu_instance_id="1",namespace="chat",pod="a"} 0 0 0 0 .2
-			gpu_instance_busy_ratio{gpu_uuid="A",gpu_instance_id="2",namespace="chat",pod="a"} 0 0 0 0 .4
-			gpu_busy_ratio{gpu_uuid="B",namespace="chat",pod="a"} 0 0 0 0 .9`,
-			map[string]float64{"a": .5}, nil},
-		{"shares add up", "gpu_share", `
-			gpu_share_ratio{gpu_uuid="A",gpu_instance_id="1",namespace="chat",pod="a"} 0 0 0 0 .25
-			gpu_share_ratio{gpu_uuid="B",gpu_instance_id="1",namespace="chat",pod="a"} 0 0 0 0 .5`,
-			map[string]float64{"a": .75}, nil},
-		{"duplicate with a zero", "gpu_busy", `
-			gpu_busy_ratio{job="one",gpu_uuid="A",namespace="chat",pod="a"} 0 0 0 0 .5
-			gpu_busy_ratio{job="two",gpu_uuid="A",namespace="chat",pod="a"} 0 0 0 0 0`,
-			map[string]float64{"a": .5}, nil},
-		{"memory ratio", "gpu_memory_used_ratio", `
-			gpu_memory_used_bytes{gpu_uuid="A",namespace="chat",pod="a"} 0 0 0 0 10
-			gpu_memory_total_bytes{gpu_uuid="A",namespace="chat",pod="a"} 40 40 40 40 40
-			gpu_memory_used_bytes{gpu_uuid="B",namespace="chat",pod="b"} 0 0 0 0 10
-			gpu_memory_total_bytes{gpu_uuid="B",namespace="chat",pod="b"} 0 0 0 0 0
-			gpu_memory_used_bytes{gpu_uuid="C",namespace="chat",pod="c"} 0 0 0 0 10`,
-			map[string]float64{"a": .25}, map[Reason]int{Infinite: 1}},
-		{"engines of one pod add up, scrapes of one engine do not", "queue_depth", `
-			vllm:num_requests_waiting{job="a",model_name="m",engine="0",namespace="chat",pod="a"} 0 0 0 0 3
-			vllm:num_requests_waiting{job="a",model_name="m",engine="1",namespace="chat",pod="a"} 0 0 0 0 4
-			vllm:num_requests_waiting{job="b",model_name="m",engine="1",namespace="chat",pod="a"} 0 0 0 0 4`,
-			map[string]float64{"a": 7}, nil},
-		{"a new name wins over the old one, pod by pod", "kv_cache_usage", `
-			vllm:kv_cache_usage_perc{model_name="m",namespace="chat",pod="a"} 0 0 0 0 .5
-			vllm:gpu_cache_usage_perc{model_name="m",namespace="chat",pod="a"} 0 0 0 0 .1
-			vllm:gpu_cache_usage_perc{model_name="m",namespace="chat",pod="b"} 0 0 0 0 .3
-			ray_vllm_kv_cache_usage_perc{model_name="m",namespace="chat",pod="c"} 0 0 0 0 .7`,
-			map[string]float64{"a": .5, "b": .3, "c": .7}, nil},
-		{"a target's own labels are about the target", "queue_depth", `
-			vllm:num_requests_waiting{model_name="m",namespace="chat",pod="a",exported_pod="liar",exported_namespace="other"} 0 0 0 0 3`,
-			map[string]float64{"a": 3}, nil},
-		{"NaN and infinities", "queue_depth", `
-			vllm:num_requests_waiting{namespace="chat",pod="a"} 5 5 5 5 NaN
-			vllm:num_requests_waiting{namespace="chat",pod="b"} 5 5 5 5 Inf
-			vllm:num_requests_waiting{namespace="chat",pod="c"} 5 5 5 5 -Inf
-			vllm:num_requests_waiting{namespace="chat",pod="d"} 5 5 5 5 6`,
-			map[string]float64{"d": 6}, map[Reason]int{NotANumber: 1, Infinite: 2}},
-		{"absurd and negative", "queue_depth", `
-			vllm:num_requests_waiting{namespace="chat",pod="a"} 5 5 5 5 1e300
-			vllm:num_requests_waiting{namespace="chat",pod="b"} 5 5 5 5 -1`,
-			nil, map[Reason]int{OutOfRange: 2}},
-		{"a percentage is no ratio", "gpu_busy", `
-			gpu_busy_ratio{gpu_uuid="A",namespace="chat",pod="a"} 0 0 0 0 87`,
-			nil, map[Reason]int{OutOfRange: 1}},
-		{"the real age is seen through the lookback", "queue_depth", `
-			vllm:num_requests_waiting{namespace="chat",pod="a"} 5 _ _ _ _
-			vllm:num_requests_waiting{namespace="chat",pod="b"} 5 5 _ _ _`,
-			map[string]float64{"b": 5}, map[Reason]int{Stale: 1}},
-		{"labels lost", "queue_depth", `
-			vllm:num_requests_waiting{namespace="chat"} 5 5 5 5 5
-			vllm:num_requests_waiting{pod="a"} 5 5 5 5 5
-			vllm:num_requests_waiting 5 5 5 5 5`,
-			nil, nil},
-		{"an ended series is gone at once", "queue_depth", `
-			vllm:num_requests_waiting{namespace="chat",pod="a"} 5 5 5 5 stale`,
-			nil, nil},
-		{"empty", "queue_depth", ``, nil, nil},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			table, dropped, now := ask(t, load(t, c.load), NewTable(builtin(t, c.rule)), 4*step)
-			for _, pod := range []string{"a", "b", "c", "d", "liar", "exporter-1", ""} {
-				got, err := table.Pod(Key{"chat", pod}, anything, now)
-				want, known := c.want[pod]
-				if !known {
-					want = none
-				}
-				wants(t, "pod "+pod, want, got, err)
-			}
-			for _, r := range Reasons() {
-				if dropped[r] != c.dropped[r] {
-					t.Errorf("dropped for %s: %d, want %d", r, dropped[r], c.dropped[r])
-				}
-			}
-		})
-	}
-}
-
-func TestAnswerBearsTheOldestSamplesTime(t *testing.T) {
-	table, _, now := ask(t, load(t, `
-		vllm:num_requests_waiting{namespace="chat",pod="a"} 1 1 1 1 1
-		vllm:num_requests_waiting{namespace="chat",pod="b"} 1 1 2 _ _`), NewTable(builtin(t, "queue_depth")), 4*step)
-	a, err := table.Pods([]Key{{"chat", "a"}, {"chat", "b"}}, anything, now, "2 pods")
-	if err != nil || a.Value != 3 || a.Pods != 2 {
-		t.Fatalf("%+v, %v", a, err)
-	}
-	if age := now.Sub(a.Time); age != 2*step {
-		t.Errorf("age %s, want %s", age, 2*step)
-	}
-}
-
-// A workload's sum without a pod that served a moment ago is smaller than the
-// truth: the HPA would scale down on it.
-func TestSilenceMakesAWorkloadUnknown(t *testing.T) {
-	silences := map[string]string{
-		"stale":      `5 5 5 5 5 _ _ _ _ _`,
-		"gone":       `5 5 5 5 5 stale _ _ _ _`,
-		"NaN":        `5 5 5 5 5 NaN NaN NaN NaN NaN`,
-		"infinite":   `5 5 5 5 5 Inf Inf Inf Inf Inf`,
-		"from start": `NaN NaN NaN NaN NaN NaN NaN NaN NaN NaN`,
-	}
-	for name, values := range silences {
-		t.Run(name, func(t *testing.T) {
-			table, now := askedAfter(t, load(t, `
-				vllm:num_requests_waiting{namespace="chat",pod="a"} 4 4 4 4 4 4 4 4 4 4
-				vllm:num_requests_waiting{namespace="chat",pod="b"} `+values), builtin(t, "queue_depth"), 4, 9)
-			both := []Key{{"chat", "a"}, {"chat", "b"}}
-			_, err := table.Pods(both, anything, now, "2 pods of Deployment chat/vllm")
-			var no *NoAnswer
-			if !errors.As(err, &no) || no.Stale != 1 || !strings.Contains(err.Error(), "1 of 2 pods of Deployment chat/vllm") {
-				t.Errorf("workload: %v", err)
-			}
-			a, err := table.Namespace("chat", anything, now)
-			wants(t, "a namespace with a stale pod", none, a, err)
-			a, err = among(table, func(pod string) bool { return pod == "a" }).Namespace("chat", anything, now)
-			wants(t, "beside a deleted pod", 4, a, err)
-			a, err = table.Pod(both[0], anything, now)
-			wants(t, "the fresh pod", 4, a, err)
-			later, _ := table.Read(nil, Reading{Evaluated: epoch, Now: now.Add(Forget + time.Hour)})
-			if len(later.points) != 0 {
-				t.Error("silence is remembered for ever")
-			}
-		})
-	}
-}
-
-func TestValuesAgeWithoutNewAnswers(t *testing.T) {
-	table, _, now := ask(t, load(t, `vllm:num_requests_waiting{namespace="chat",pod="a"} 4 4 4 4 4`), NewTable(builtin(t, "queue_depth")), 4*step)
-	k := Key{"chat", "a"}
-	if _, err := table.Pod(k, anything, now.Add(maxAge)); err != nil {
-		t.Errorf("at its maximum age: %v", err)
-	}
-	_, err := table.Pod(k, anything, now.Add(maxAge+time.Second))
-	if want := "no sample of vllm:num_requests_waiting younger than 15s for Pod chat/a; the newest is 16s old"; err == nil || err.Error() != want {
-		t.Errorf("beyond it: %v", err)
-	}
-}
-
-func TestSelectorsLookAtSeries(t *testing.T) {
-	table, _, now := ask(t, load(t, `
-		vllm:num_requests_waiting{namespace="chat",pod="a",model_name="x"} 1 1 1 1 1
-		vllm:num_requests_waiting{namespace="chat",pod="a",model_name="y"} 2 2 2 2 2
-		vllm:num_requests_waiting{namespace="chat",pod="b",model_name="y"} 4 4 4 4 4
-		vllm:num_requests_waiting{namespace="other",pod="a",model_name="y"} 8 8 8 8 8`), NewTable(builtin(t, "queue_depth")), 4*step)
-	for text, want := range map[string]float64{
-		"": 7, "model_name=x": 1, "model_name=y": 6, "model_name in (x,y)": 7, "model_name!=y": 1, "!lora": 7,
-		"model_name=z": -1, "namespace=other": -1, "lora": -1, "model_name=y|x": -1, "model_name in (.*)": -1,
-	} {
-		selector, err := k8slabels.Parse(text)
-		if err != nil {
-			continue // what Kubernetes refuses never reaches us
-		}
-		a, err := table.Namespace("chat", selector, now)
-		wants(t, text, want, a, err)
-	}
-}
-
 func TestMilliNeverWrapsNorVanishes(t *testing.T) {
 	for v, want := range map[float64]int64{
 		0: 0, 1: 1000, .0004: 1, -.0004: -1, .0015: 2, 1e300: math.MaxInt64, -1e300: math.MinInt64,
@@ -239,42 +60,53 @@ func TestValidateSaysEverything(t *testing.T) {
 	}
 }
 
-// An adapter that has just started knows the pods that went stale before it
-// did, as if it had been there: their want is an error, not a smaller sum.
-func TestHistoryHasStalePods(t *testing.T) {
-	// a reports until now. b stopped half a minute ago, its target gone; c two
-	// minutes ago, its target still failing. d ended twenty minutes ago. e is
-	// loading its model and never reported.
-	m := load(t, `
-		vllm:num_requests_waiting{namespace="chat",pod="a"} 5x300
-		vllm:num_requests_waiting{namespace="chat",pod="b"} 7x293 stale
-		vllm:num_requests_waiting{namespace="chat",pod="c"} 9x276
-		vllm:num_requests_waiting{namespace="chat",pod="d"} 9x60 stale`)
-	rule := builtin(t, "queue_depth")
-	answer := func(remembers bool, pods ...string) (Answer, error) {
-		table, now := begin(t, m, rule, 300*step)
-		if !remembers {
-			table, _, now = ask(t, m, NewTable(rule), 300*step)
-		}
-		var keys []Key
-		for _, p := range pods {
-			keys = append(keys, Key{"chat", p})
-		}
-		return table.Pods(keys, anything, now, "the pods")
-	}
-	if a, err := answer(false, "a", "b"); err != nil || a.Value != 5 {
-		t.Errorf("the plain query: %v, %v: it is meant to show what History is for", a, err)
-	}
-	for _, silent := range []string{"b", "c"} {
-		var no *NoAnswer
-		if a, err := answer(true, "a", silent); !errors.As(err, &no) || no.Stale != 1 {
-			t.Errorf("%s is forgotten: %v, %v", silent, a, err)
+// A sum is 0 for a workload scaled to zero; an average is none.
+func TestAWorkloadScaledToZero(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, rule := range Builtin(maxAge) {
+		a, err := NewTable(rule).AtZero(now, "Deployment chat/vllm, which has no pods")
+		amount := slices.Contains([]string{"queue_depth", "requests_running"}, rule.Name)
+		if amount && (err != nil || a.Value != 0 || !a.Time.Equal(now)) {
+			t.Errorf("%s: %+v, %v, want 0", rule.Name, a, err)
+		} else if !amount {
+			wants(t, rule.Name+", an average without pods", none, a, err)
 		}
 	}
-	if a, err := answer(true, "a", "d", "e"); err != nil || a.Value != 5 || a.Pods != 1 {
-		t.Errorf("long ended or never begun: %v, %v", a, err)
+}
+
+// TestPodCannotReportAnotherNamespace: a tenant's page claims to be the
+// exporter of a victim's GPU, in every way a page can.
+func TestPodCannotReportAnotherNamespace(t *testing.T) {
+	rule := builtin(t, "gpu_busy")
+	rule.Exporters = []string{"gpu-operator"}
+	now := time.Unix(1_700_000_000, 0)
+	metricOf := func(value float64, pairs ...string) []Sample {
+		of := func(part string, v float64) Sample {
+			return Sample{Part: part, Labels: labels.FromStrings(pairs...), Value: v}
+		}
+		return []Sample{of("v0", value), of("t0", float64(now.Unix()))}
 	}
-	if a, err := answer(true, "a"); err != nil || a.Value != 5 || !a.Time.Equal(epoch.Add(300*step+time.Hour)) {
-		t.Errorf("a fresh value is not Query's own: %v, %v", a, err)
+	honest := metricOf(0.5, "namespace", "gpu-operator", "pod", "dcgm", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-1")
+	honoured := metricOf(0.4, "namespace", "search", "pod", "y", "gpu_uuid", "GPU-2")
+	own := metricOf(0.3, "namespace", "tenant", "pod", "t", "exported_namespace", "tenant", "exported_pod", "z", "gpu_uuid", "GPU-3")
+	hostile := [][]Sample{
+		metricOf(0, "namespace", "tenant", "pod", "t", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-9"),
+		metricOf(1, "namespace", "tenant", "pod", "t", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-1"),
+		metricOf(1, "namespace", "tenant", "pod", "t", "exported_namespace", "victim", "gpu_uuid", "GPU-1"),
+		metricOf(1, "namespace", "", "pod", "t", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-1"),
+		metricOf(1, "namespace", "gpu-operator2", "pod", "t", "exported_namespace", "victim", "exported_pod", "x", "gpu_uuid", "GPU-1"),
+	}
+	samples := append(append(honest, honoured...), own...)
+	for _, h := range hostile {
+		samples = append(samples, h...)
+	}
+	table, dropped := NewTable(rule).Read(samples, Reading{Evaluated: now, Now: now})
+	if dropped[Untrusted] != len(hostile) {
+		t.Errorf("dropped %v, want %d untrusted", dropped, len(hostile))
+	}
+	for k, want := range map[Key]float64{{"victim", "x"}: 0.5, {"search", "y"}: 0.4, {"tenant", "z"}: 0.3} {
+		if a, err := table.Pod(k, anything, now); err != nil || a.Value != want {
+			t.Errorf("%v: %v, %v, want %v", k, a.Value, err, want)
+		}
 	}
 }

@@ -47,6 +47,8 @@ type Source struct {
 	Server string `json:"server,omitempty"`
 	// Identity replaces the rule's for this source's series.
 	Identity []string `json:"identity,omitempty"`
+	// Apart: its parts are not those of its tier's other sources, even with the same labels.
+	Apart bool `json:"-"`
 	// Gateway: the series is a gateway's, about requests that its servers count
 	// too. It is left out of an answer for a namespace in which such a server
 	// is known.
@@ -156,7 +158,9 @@ func (s Series) each(path string, add func(field string, err error)) {
 
 // validate calls add for each field, with what is wrong with it.
 func (s Source) validate(r Rule, add func(field string, err error)) {
-	add("metric", metricName(s.Metric))
+	if s.Form != PromQL { // whose metric is the query's, which may be no PromQL
+		add("metric", metricName(s.Metric))
+	}
 	s.Matchers.each("", add)
 	if s.Over != "" {
 		add("over", metricName(s.Over))
@@ -171,6 +175,7 @@ func (s Source) validate(r Rule, add func(field string, err error)) {
 		return
 	default:
 		add("form", fmt.Errorf(`%q is not one of "", "rate", "quantile", "mean"`, string(s.Form)))
+		return
 	}
 	if s.Form != Value && r.Window <= 0 {
 		add("form", fmt.Errorf("%q needs the rule's window to be positive", string(s.Form)))

@@ -12,16 +12,14 @@ import (
 var now = time.Unix(1_800_000_000, 0)
 
 // lines compiles a reading with a counters file and gives the DCGM series.
-func lines(t *testing.T, r *Reading, mode Compat, csv string, change func(*CompatOptions)) []string {
+func lines(t *testing.T, r *Reading, csv string, change func(*CompatOptions)) []string {
 	t.Helper()
 	parsed, err := counters.Parse("test.csv", strings.NewReader(csv))
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: mode, Counters: parsed.Fields, Hostname: "h"}}
-	if change != nil {
-		change(&o.Compat)
-	}
+	o := Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: CompatExact, Counters: parsed.Fields, Hostname: "h"}}
+	change(&o.Compat)
 	text, _ := NewCompiler(o).Compile(r, Attribution{}).Append(nil, now, false)
 	var out []string
 	for line := range strings.Lines(string(text)) {
@@ -32,102 +30,8 @@ func lines(t *testing.T, r *Reading, mode Compat, csv string, change func(*Compa
 	return out
 }
 
-func want(t *testing.T, got []string, want ...string) {
-	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
 func plainGPU(i int) Entity {
 	return Entity{Kind: GPU, GPU: i, UUID: "GPU-" + string(rune('a'+i)), Model: "L40S", DriverVersion: "580"}
-}
-
-const aGPU = `gpu="0",UUID="GPU-a",device="nvidia0",modelName="L40S",hostname="h"`
-const bGPU = `gpu="1",UUID="GPU-b",device="nvidia1",modelName="L40S",hostname="h"`
-
-// eventful has XIDs and throttle reasons on the first GPU, none on the second
-// and an unknown past of the third.
-func eventful() *Reading {
-	a, b, c := plainGPU(0), plainGPU(1), plainGPU(2)
-	log := NewEventLog(time.Hour)
-	for _, x := range []Event{
-		{now.Add(-20 * time.Minute), 31}, {now.Add(-time.Minute), 31}, {now.Add(-time.Second), 31}, {now.Add(-time.Second), 79},
-	} {
-		log.AddXID(x)
-	}
-	for i, code := range []int64{0x1, 0x5, 0x5, 0x1, 0x44} {
-		log.AddClocks(Event{now.Add(time.Duration(i-5) * time.Second), code})
-	}
-	a.Events = log.Snapshot(now)
-	idle := NewEventLog(time.Hour)
-	idle.AddClocks(Event{now.Add(-time.Second), 0})
-	b.Events = idle.Snapshot(now)
-	return &Reading{Taken: now, Entities: []Entity{a, b, c}}
-}
-
-func TestXIDCounts(t *testing.T) {
-	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_XID_ERRORS_COUNT, gauge, x", nil),
-		`DCGM_EXP_XID_ERRORS_COUNT{`+aGPU+`,window_size_in_ms="300000",xid="31"} 2`,
-		`DCGM_EXP_XID_ERRORS_COUNT{`+aGPU+`,window_size_in_ms="300000",xid="79"} 1`,
-		`DCGM_EXP_XID_ERRORS_COUNT{`+bGPU+`,window_size_in_ms="300000"} 0`)
-	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_XID_ERRORS_COUNT, gauge, x", func(c *CompatOptions) { c.XIDWindow = 10 * time.Second })[:1],
-		`DCGM_EXP_XID_ERRORS_COUNT{`+aGPU+`,window_size_in_ms="10000",xid="31"} 1`)
-	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_XID_ERRORS_TOTAL, counter, x", nil),
-		`DCGM_EXP_XID_ERRORS_TOTAL{`+aGPU+`,xid="31"} 3`,
-		`DCGM_EXP_XID_ERRORS_TOTAL{`+aGPU+`,xid="79"} 1`)
-}
-
-func TestClockEventCounts(t *testing.T) {
-	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x", nil),
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="gpu_idle"} 4`,
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="power_cap"} 3`,
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="hw_thermal"} 1`)
-	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x", func(c *CompatOptions) { c.ClockEventsWindow = 2 * time.Second })[:2],
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="2000",clock_event="gpu_idle"} 1`,
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="2000",clock_event="power_cap"} 1`)
-	// power_cap set in twice: it went between.
-	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_TOTAL, counter, x", nil),
-		`DCGM_EXP_CLOCK_EVENTS_TOTAL{`+aGPU+`,clock_event="power_cap"} 2`,
-		`DCGM_EXP_CLOCK_EVENTS_TOTAL{`+aGPU+`,clock_event="hw_thermal"} 1`)
-}
-
-// Of a partitioned GPU the instances repeat it as dcgm-exporter has it, or the
-// GPU has it once.
-func TestEventsOfARepartitionedGPU(t *testing.T) {
-	r := eventful()
-	instance := r.Entities[0]
-	instance.Kind, instance.InstanceID, instance.Profile, instance.Events = Instance, 3, "1g.5gb", nil
-	r.Entities = []Entity{r.Entities[0], instance}
-	want(t, lines(t, r, CompatExact, "DCGM_EXP_XID_ERRORS_TOTAL, counter, x", nil)[:1],
-		`DCGM_EXP_XID_ERRORS_TOTAL{gpu="0",UUID="GPU-a",device="nvidia0",modelName="L40S",GPU_I_PROFILE="1g.5gb",GPU_I_ID="3",hostname="h",xid="31"} 3`)
-	want(t, lines(t, r, CompatOnce, "DCGM_EXP_XID_ERRORS_TOTAL, counter, x", nil),
-		`DCGM_EXP_XID_ERRORS_TOTAL{`+aGPU+`,xid="31"} 3`, `DCGM_EXP_XID_ERRORS_TOTAL{`+aGPU+`,xid="79"} 1`)
-}
-
-func TestHealthStatus(t *testing.T) {
-	a, b, unknown := plainGPU(0), plainGPU(1), plainGPU(2)
-	a.Health = &HealthReport{}
-	b.Health = &HealthReport{Incidents: []Incident{
-		{"MEM", HealthWarn, "DCGM_FR_PENDING_ROW_REMAP"}, {"MEM", HealthFail, "DCGM_FR_ROW_REMAP_FAILURE"}, {"MEM", HealthWarn, "DCGM_FR_UNKNOWN"},
-	}}
-	got := lines(t, &Reading{Taken: now, Entities: []Entity{a, b, unknown}}, CompatExact, "DCGM_EXP_GPU_HEALTH_STATUS, gauge, x", nil)
-	if len(got) != 2*len(HealthWatches) {
-		t.Errorf("%d series", len(got))
-	}
-	want(t, []string{got[0], got[10], got[15]},
-		`DCGM_EXP_GPU_HEALTH_STATUS{`+aGPU+`,health_watch="PCIE",health_error_code="DCGM_FR_OK"} 0`,
-		`DCGM_EXP_GPU_HEALTH_STATUS{`+aGPU+`,health_watch="ALL",health_error_code="DCGM_FR_OK"} 0`,
-		`DCGM_EXP_GPU_HEALTH_STATUS{`+bGPU+`,health_watch="MEM",health_error_code="DCGM_FR_ROW_REMAP_FAILURE"} 20`)
-}
-
-func TestPeerStatus(t *testing.T) {
-	a, b := plainGPU(0), plainGPU(1)
-	a.Peers, b.Peers = []Peer{{GPU: 1, Status: 5}}, []Peer{{GPU: 0}, {GPU: 7, Status: 42}}
-	want(t, lines(t, &Reading{Taken: now, Entities: []Entity{a, b}}, CompatExact, "DCGM_EXP_P2P_STATUS, gauge, x", nil),
-		`DCGM_EXP_P2P_STATUS{`+aGPU+`,peer_gpu="1",link_status="NotSupported"} 5`,
-		`DCGM_EXP_P2P_STATUS{`+bGPU+`,peer_gpu="0",link_status="OK"} 0`,
-		`DCGM_EXP_P2P_STATUS{`+bGPU+`,peer_gpu="7",link_status="Unknown"} 42`)
 }
 
 func TestDeviceSeries(t *testing.T) {
@@ -144,13 +48,17 @@ func TestDeviceSeries(t *testing.T) {
 		"DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER, counter, x\nDCGM_FI_DEV_CPU_CLOCK_CURRENT, gauge, x\n" +
 		"DCGM_FI_DEV_CPU_MODEL, label, x\nDCGM_FI_DRIVER_VERSION, label, x\n"
 	const driver = `,DCGM_FI_DRIVER_VERSION="580"`
-	want(t, lines(t, r, CompatExact, csv, nil),
-		`DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="nvswitch2",hostname="h"`+driver+`} 41`,
-		`DCGM_FI_DEV_NVSWITCH_LINK_THROUGHPUT_TX{nvlink="63",nvswitch="nvswitch2",hostname="h"`+driver+`} 5`,
-		`DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER{nvlink="17",gpu="1",gpu_uuid="GPU-b",device="nvidia1",model_name="L40S",hostname="h"`+driver+`} 3`,
-		`DCGM_FI_DEV_CPU_CLOCK_CURRENT{cpu="1",hostname="h",DCGM_FI_DEV_CPU_MODEL="C1"`+driver+`} 3000`,
-		`DCGM_FI_DEV_CPU_CLOCK_CURRENT{cpucore="74",cpu="1",hostname="h"`+driver+`} 3100`)
-	selected := lines(t, r, CompatExact, csv, func(c *CompatOptions) {
+	got, want := lines(t, r, csv, func(*CompatOptions) {}), []string{
+		`DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="nvswitch2",hostname="h"` + driver + `} 41`,
+		`DCGM_FI_DEV_NVSWITCH_LINK_THROUGHPUT_TX{nvlink="63",nvswitch="nvswitch2",hostname="h"` + driver + `} 5`,
+		`DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER{nvlink="17",gpu="1",gpu_uuid="GPU-b",device="nvidia1",model_name="L40S",hostname="h"` + driver + `} 3`,
+		`DCGM_FI_DEV_CPU_CLOCK_CURRENT{cpu="1",hostname="h",DCGM_FI_DEV_CPU_MODEL="C1"` + driver + `} 3000`,
+		`DCGM_FI_DEV_CPU_CLOCK_CURRENT{cpucore="74",cpu="1",hostname="h"` + driver + `} 3100`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	selected := lines(t, r, csv, func(c *CompatOptions) {
 		c.Switches, _ = ParseSelection("i:63")
 		c.CPUs, _ = ParseSelection("g")
 		c.Devices, _ = ParseSelection("g:0")
@@ -303,28 +211,6 @@ func TestReturns(t *testing.T) {
 	observe(energy(8, 9), true, 9, true)
 	if got := log.Snapshot(now).Returned; !got.Equal(now.Add(6)) {
 		t.Errorf("returned at %s", got)
-	}
-}
-
-// What DCGM measures on instances is never the GPU's.
-func TestNoCopyOnInstances(t *testing.T) {
-	gpu := plainGPU(0)
-	gpu.Values = []Value{{Field: 90, Number: 128, Time: now}, {Field: 92, Number: 7, Time: now}, {Field: 155, Number: 300, Time: now}, {Field: 230, Number: 31, Time: now}}
-	instance := gpu
-	instance.Kind, instance.InstanceID, instance.Profile, instance.Values = Instance, 3, "1g.5gb", nil
-	r := &Reading{Taken: now, Entities: []Entity{gpu, instance}}
-	want(t, lines(t, r, CompatExact, "DCGM_FI_DEV_BAR1_TOTAL, gauge, x\nDCGM_FI_DEV_BAR1_USED, gauge, x\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_FI_DEV_POWER_USAGE, gauge, x", nil),
-		`DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",device="nvidia0",modelName="L40S",GPU_I_PROFILE="1g.5gb",GPU_I_ID="3",hostname="h"} 300`)
-}
-
-func TestXIDTexts(t *testing.T) {
-	gpu := plainGPU(0)
-	for code, text := range map[float64]string{8: "GPU stopped processing", 172: "Uncorrectable SRAM Error", 0: "No Error", 999: "Unknown Error"} {
-		gpu.Values = []Value{{Field: 230, Number: code, Time: now}}
-		got := lines(t, &Reading{Taken: now, Entities: []Entity{gpu}}, CompatExact, "DCGM_FI_DEV_XID_ERRORS, gauge, x", nil)
-		if len(got) != 1 || !strings.Contains(got[0], `err_msg="`+text+`"`) {
-			t.Errorf("XID %v: %q", code, got)
-		}
 	}
 }
 

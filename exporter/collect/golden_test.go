@@ -79,6 +79,7 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 	options := collect.Options{Node: "node-1", Interval: time.Second, Compat: collect.CompatOptions{
 		Mode: collect.CompatExact, Hostname: "node-1", Counters: fields,
 	}}
+	only := "" // the beginning of the names of the series that are wanted
 	for _, word := range strings.Fields(section(archive, "options")) {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {
@@ -88,6 +89,18 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 				t.Fatal(err)
 			}
 			options.Compat.Devices = selection
+		case "xid-window", "clock-window":
+			window, err := time.ParseDuration(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "xid-window" {
+				options.Compat.XIDWindow = window
+			} else {
+				options.Compat.ClockEventsWindow = window
+			}
+		case "only":
+			only = value
 		case "virtual":
 			options.Compat.VirtualGPUs = true
 		case "once", "off":
@@ -112,7 +125,16 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 	attribution.Pods = podLabels(t, section(archive, "labels"))
 	page := collect.NewCompiler(options).Compile(reading, attribution)
 	text, _ := page.Append(nil, epoch.Add(500*time.Millisecond), false)
-	return text
+	if only == "" {
+		return text
+	}
+	var wanted []byte
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, []byte(only)) {
+			wanted = append(wanted, line...)
+		}
+	}
+	return wanted
 }
 
 // read plays a recording's first frame at the epoch.

@@ -90,11 +90,11 @@ func (w *world) step() *Reading {
 		if !w.partitioned[i] {
 			continue
 		}
-		for j, slices := range []int{3, 2, 1, 1} {
+		for j, slices := range []int{3, 2, 1, 1, 0} { // of the last the slices are not known
 			instance := Entity{Kind: Instance, GPU: i, UUID: device.UUID, InstanceID: j, Profile: fmt.Sprint(slices, "g"),
 				ComputeSlices: slices, GPUMaxCompute: 7}
 			if w.IntN(10) > 0 {
-				instance.Values = []Value{{Field: fieldPowerWatts, Number: watts, Time: w.now}, {Field: fieldEngineActive, Number: 1.005 * w.Float64(), Time: w.now}}
+				instance.Values = []Value{{Field: fieldPowerWatts, Number: watts, Time: w.now}, {Field: fieldEngineActive, Number: 1.005 * min(1, 2*w.Float64()), Time: w.now}}
 			}
 			r.Entities = append(r.Entities, instance)
 		}

@@ -161,19 +161,6 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-func TestShareNeverAboveOne(t *testing.T) {
-	r := &Reading{Taken: start, Entities: []Entity{{Kind: GPU, UUID: "GPU-a", MIG: true}}}
-	for i, slices := range []int{3, 2, 1, 1} {
-		r.Entities = append(r.Entities, Entity{Kind: Instance, UUID: "GPU-a", InstanceID: i, ComputeSlices: slices, GPUMaxCompute: 7,
-			Values: []Value{{Field: fieldEngineActive, Number: 1.005, Time: start}}})
-	}
-	r.Entities = append(r.Entities, Entity{Kind: Instance, UUID: "GPU-a", InstanceID: 9, // slices not known
-		Values: []Value{{Field: fieldEngineActive, Number: 1, Time: start}}})
-	if sum, _ := sums(parsed(t, compiler().Compile(r, Attribution{}), start)["gpu_share_ratio"]); sum < 0.999 || sum > 1.000001 {
-		t.Errorf("the shares of a full GPU sum to %g", sum)
-	}
-}
-
 func FuzzLabelsRoundTrip(f *testing.F) {
 	f.Add("plain", `back\slash "quote"`, "new\nline")
 	f.Add("", "\x00\xff", "日本 }{,=")

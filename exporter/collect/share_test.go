@@ -80,58 +80,6 @@ func TestPartsNeverExceedTheGPU(t *testing.T) {
 
 func pod(name string, u Usage) Allocated { return Allocated{Allocation{"ns", name, "c"}, u} }
 
-func TestSharedGPU(t *testing.T) {
-	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
-	a := Attribution{Taken: start, Allocations: [][]Allocated{{pod("p", Usage{}), pod("q", Usage{})}}}
-	const p, q = `namespace="ns",pod="p",container="c"`, `namespace="ns",pod="q",container="c"`
-
-	// The driver measures nothing: only gpu_held names the pods.
-	got := text(virtual().Compile(r, a), start)
-	for line := range strings.Lines(got) {
-		if strings.Contains(line, `pod="`) && !strings.HasPrefix(line, "gpu_held{") {
-			t.Errorf("a shared value stands under a pod: %s", line)
-		}
-	}
-	if strings.Count(got, "gpu_held{") != 2 {
-		t.Errorf("allocated to two:\n%s", got)
-	}
-
-	// It measures p only.
-	a.Allocations[0][0].Usage = Usage{Shares: []string{"0"}, Busy: Measured{0.125, start}, Memory: Measured{100 << 20, start}}
-	a.Allocations[0][1].Shares = []string{"1"}
-	got = text(virtual().Compile(r, a), start)
-	for _, want := range []string{
-		`gpu_share_ratio{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S",` + p + `} 0.125`,
-		`gpu_share_ratio{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S"} 0.375`,
-		`gpu_busy_ratio{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S"} 0.5`,
-		`gpu_memory_used_bytes{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S",` + p + `} 104857600`,
-		`gpu_memory_used_bytes{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S"} 943718400`,
-		`pod="p",vgpu="0"} 12.5`, `modelName="L40S"} 37.5`, `pod="p",vgpu="0"} 100`,
-		`gpu_idle_seconds{node="n",gpu="0",gpu_uuid="GPU-a",` + p + `} 0`,
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("lacks %s:\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, `gpu_idle_seconds{node="n",gpu="0",gpu_uuid="GPU-a",`+q) {
-		t.Error("q is shown as idle, and its use is unknown")
-	}
-	if strings.Count(got, "DCGM_FI_DEV_POWER_USAGE{") != 1 {
-		t.Errorf("the GPU's power is repeated:\n%s", got)
-	}
-
-	// Alone on a GPU with shares: all of it, and the share's name.
-	a = Attribution{Taken: start, Allocations: [][]Allocated{{pod("p", Usage{Shares: []string{"0", "2"}})}}}
-	if got = text(virtual().Compile(r, a), start); !strings.Contains(got, `pod="p",vgpu="0,2"} 50`) {
-		t.Errorf("alone:\n%s", got)
-	}
-	c := virtual()
-	c.opts.Compat.VirtualGPUs = false
-	if got = text(c.Compile(r, a), start); strings.Contains(got, "vgpu=") {
-		t.Error("a share is named without the flag")
-	}
-}
-
 func TestClaimLabels(t *testing.T) {
 	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
 	a := Attribution{Taken: start, Allocations: [][]Allocated{{pod("p", Usage{Claim: Claim{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 const envLibraries = "GPUSCALE_TEST_DCGM_LIBRARIES"
@@ -58,7 +59,7 @@ func newMachine(t testing.TB, devs int) *machine {
 	m.DriverVersion = "580.65.06"
 	for i := range devs {
 		m.GPUs = append(m.GPUs, fakedcgm.GPU{
-			Index: i, Minor: i + 1, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i),
+			Index: i, Minor: i + 1, UUID: fakenvml.GPUUUID(i),
 			Product: "NVIDIA H100 80GB HBM3", PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559,
 			Fields: map[uint16]float64{155: 321.5, 156: 1e6, 203: 87, 204: 40, 252: 1000, 251: 80559, 150: 55, 1001: 0.75},
 		})
@@ -83,7 +84,7 @@ func (m *machine) partition(dev, n int, profile string, slices, size int) {
 	for i := range n {
 		c.Instances = append(c.Instances, fakedcgm.Instance{
 			ID: i + 1, EntityID: dev*7 + i, Profile: profile, ComputeSlices: slices, Start: i * size, Size: size,
-			UUID:   fmt.Sprintf("MIG-00000000-0000-%04d-%04d-%012d", dev, slices, i),
+			UUID:   fakenvml.MIGUUID(dev, i),
 			Fields: map[uint16]float64{1001: 0.5, 252: 123, 250: 40448},
 		})
 	}

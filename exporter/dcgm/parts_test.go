@@ -2,7 +2,6 @@ package dcgm
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -15,6 +14,7 @@ import (
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/collecttest"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
@@ -35,51 +35,6 @@ func (m *machine) addDevices() {
 }
 
 var deviceFields = []uint16{203, 585, 780, 858, 1110, 1120}
-
-func describe(devices []collect.Device) []string {
-	var out []string
-	for _, d := range devices {
-		for _, v := range d.Values {
-			out = append(out, fmt.Sprintf("%d %d/%d %d=%v", d.Kind, d.Parent, d.ID, v.Field, v.Number))
-		}
-	}
-	return out
-}
-
-func TestDevices(t *testing.T) {
-	m := newMachine(t, 2)
-	m.addDevices()
-	s := open(t, Options{}, deviceFields...)
-	want := []string{
-		"0 0/0 858=41", "2 1/17 585=3", "1 0/63 780=5", "3 0/1 1110=55", "3 0/1 1120=3000", "4 1/73 1120=3100",
-	}
-	r := read(t, s)
-	if got := describe(r.Devices); !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	if number(t, r.Entities[1], 203) != 87 || has(r.Entities[0], 858) {
-		t.Errorf("GPUs %+v", r.Entities)
-	}
-	// A link that comes up is seen; what a switch cannot be is counted.
-	m.Links[1].Up = true
-	m.Switches[0].Fields[858] = 808334905
-	r = m.read(s)
-	if got := describe(r.Devices); !slices.Contains(got, "2 1/3 585=4") || strings.Contains(got[0], "858=") || r.Dropped[collect.DropImpossible] != 1 {
-		t.Errorf("after the change: %q, dropped %v", got, r.Dropped)
-	}
-}
-
-// A machine without such devices has none, and that is no problem.
-func TestNoDevices(t *testing.T) {
-	m := newMachine(t, 1)
-	s := open(t, Options{}, deviceFields...)
-	if r := read(t, s); len(r.Devices) != 0 || number(t, r.Entities[0], 203) != 87 {
-		t.Errorf("%+v", r)
-	}
-	if complaints := s.complaints; complaints["CPU cores"] != "" || complaints["NvSwitches"] != "" {
-		t.Errorf("complaints %q on machine %+v", complaints, m.State)
-	}
-}
 
 // Whatever part of DCGM fails, the GPUs' values stay.
 func TestAPartFails(t *testing.T) {
@@ -102,13 +57,13 @@ func TestAPartFails(t *testing.T) {
 			s := m.open(Options{}, all...)
 			r := read(t, s)
 			if number(t, r.Entities[1], 203) != 87 || !check(r) {
-				t.Errorf("%+v with devices %q", r.Entities, describe(r.Devices))
+				t.Error(collecttest.Text(r, collecttest.Options{}))
 			}
 			m.Fail = nil
 			m.write()
 			if call == "dcgmGetCpuHierarchy" || call == "dcgmGetNvLinkLinkStatus" {
 				if r := read(t, s); len(r.Devices) != 5 {
-					t.Errorf("not back: %q", describe(r.Devices))
+					t.Errorf("not back: %q", collecttest.Text(r, collecttest.Options{}))
 				}
 			}
 		})
@@ -195,32 +150,6 @@ func TestManyFields(t *testing.T) {
 	}
 }
 
-// GPUs with different profiling fields each give their own: the first GPU says nothing
-// about the others, and one that cannot be profiled costs them nothing.
-func TestProfilingFieldsDiffer(t *testing.T) {
-	m := newMachine(t, 4)
-	for i := range m.GPUs {
-		m.GPUs[i].Fields[1005], m.GPUs[i].Fields[1040] = 0.5, 100
-	}
-	m.GPUs[0].Profiling = []uint16{1001}
-	m.GPUs[2].Profiling = []uint16{1001, 1005, 1040}
-	m.GPUs[3].Fields[1001] = math.NaN()
-	s := m.open(Options{}, 1001, 1005, 1040)
-	r := read(t, s)
-	for i, want := range [][]uint16{{1001}, {1001, 1005}, {1001, 1005, 1040}, nil} {
-		var got []uint16
-		for _, v := range r.Entities[i].Values {
-			got = append(got, v.Field)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("GPU %d has %v, want %v", i, got, want)
-		}
-	}
-	if r.Dropped[collect.DropNotSupported] != 6 {
-		t.Errorf("dropped %v", r.Dropped)
-	}
-}
-
 // A host engine without NVML is explained, and is found when it has one.
 func TestWithoutDriver(t *testing.T) {
 	m := newMachine(t, 2)
@@ -301,38 +230,6 @@ func TestOldValuesAreNoSignOfLife(t *testing.T) {
 		if seen.Lost != (age > 0) {
 			t.Errorf("with values %s old: lost %v", age, seen.Lost)
 		}
-	}
-}
-
-func TestQuiesce(t *testing.T) {
-	m := newMachine(t, 2)
-	m.partition(0, 2, "3g.40gb", 3, 4)
-	m.addDevices()
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address}, append(slices.Clone(defaults), deviceFields...)...)
-	read(t, s)
-	if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
-		t.Fatal(err)
-	}
-	if l := s.layout; len(l.gpus) != 1 || len(l.instances) != 0 {
-		t.Errorf("still allocated when Quiesce returned: %+v", l)
-	}
-	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.GPUs[1].UUID || len(r.Devices) != 5 {
-		t.Errorf("%+v", r.Entities)
-	}
-	// Repartitioned meanwhile, and the other one released.
-	m.partition(0, 7, "1g.10gb", 1, 1)
-	m.write()
-	if err := s.Quiesce([]string{m.GPUs[1].UUID}); err != nil {
-		t.Fatal(err)
-	}
-	if r := read(t, s); len(r.Entities) != 8 || r.Entities[7].Profile != "1g.10gb" || len(r.Devices) != 4 {
-		t.Errorf("%d entities, devices %q", len(r.Entities), describe(r.Devices))
-	}
-	if err := s.Quiesce(nil); err != nil {
-		t.Fatal(err)
-	}
-	if r := read(t, s); len(r.Entities) != 9 {
-		t.Errorf("%d entities", len(r.Entities))
 	}
 }
 
@@ -453,53 +350,6 @@ func TestHierarchyIsReadOnChange(t *testing.T) {
 	asked("another compute instance", 3)
 	s.hierarchy.read = time.Now().Add(-hierarchyEvery)
 	asked("after a while", 4)
-}
-
-// A pod may have any compute instance of a GPU instance.
-func TestSeveralComputeInstances(t *testing.T) {
-	m := newMachine(t, 1)
-	m.partition(0, 1, "2g.20gb", 2, 2)
-	m.GPUs[0].Instances[0].UUIDs = []string{fakenvml.MIGUUID(0, 9)}
-	s := m.open(Options{}, 155)
-	e := read(t, s).Entities[1]
-	if want := []string{m.GPUs[0].Instances[0].UUID, fakenvml.MIGUUID(0, 9)}; !slices.Equal(e.MIGDevices, want) || e.InstanceUUID != want[0] || e.Profile != "2g.20gb" {
-		t.Errorf("%+v, want MIG devices %q", e, want)
-	}
-}
-
-// DCGM numbers GPUs in its own way; device plugins take NVML's index.
-func TestNVMLIndex(t *testing.T) {
-	m := newMachine(t, 2)
-	m.GPUs[0].Fields[52], m.GPUs[1].Fields[52] = 1, 0
-	s := m.open(Options{}, 155)
-	for i, e := range read(t, s).Entities {
-		if e.GPU != i || e.Index != 1-i {
-			t.Errorf("%+v", e)
-		}
-	}
-}
-
-// From DCGM 4.6 on a GPU has 36 links, before 18.
-func TestLinks36(t *testing.T) {
-	for _, known := range []bool{false, true} {
-		m := newMachine(t, 2)
-		m.Links36 = known
-		m.Links = []fakedcgm.Link{
-			{Of: fakedcgm.OfGPU, ID: 1, Index: 17, Up: true, Fields: fakedcgm.Fields{585: 3}},
-			{Of: fakedcgm.OfGPU, ID: 1, Index: 35, Up: true, Fields: fakedcgm.Fields{585: 4}},
-		}
-		s := m.open(Options{}, 585)
-		want := []string{"2 1/17 585=3", "2 1/35 585=4"}
-		if !known {
-			want = want[:1]
-		}
-		if got := describe(read(t, s).Devices); !slices.Equal(got, want) {
-			t.Errorf("DCGM 4.6 %v: %q, want %q", known, got, want)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // After XID 119 DCGM answers and has no values until it is started again.

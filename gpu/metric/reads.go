@@ -26,18 +26,19 @@ func Escape(name string) string { return strings.ReplaceAll(name, ":", "_") }
 
 // Servers whose series are read.
 const (
-	ServerVLLM   = "vllm"
-	ServerSGLang = "sglang"
-	ServerTRTLLM = "tensorrt-llm" // trtllm-serve
-	ServerTriton = "triton"       // and its TensorRT-LLM backend
-	ServerTGI    = "tgi"
-	ServerTEI    = "tei"
-	ServerNIM    = "nim"
-	ServerLlama  = "llama.cpp" // llama-server --metrics
-	ServerRay    = "ray-serve"
-	ServerDynamo = "dynamo"
-	ServerEPP    = "epp"  // the endpoint pickers of GAIE and llm-d
-	ServerDCGM   = "dcgm" // dcgm-exporter, and our exporter under the same names
+	ServerVLLM     = "vllm"
+	ServerSGLang   = "sglang"
+	ServerTRTLLM   = "tensorrt-llm" // trtllm-serve
+	ServerTriton   = "triton"       // and its TensorRT-LLM backend
+	ServerTGI      = "tgi"
+	ServerTEI      = "tei"
+	ServerNIM      = "nim"
+	ServerLlama    = "llama.cpp" // llama-server --metrics
+	ServerLMDeploy = "lmdeploy"  // its api_server
+	ServerRay      = "ray-serve"
+	ServerDynamo   = "dynamo"
+	ServerEPP      = "epp"  // the endpoint pickers of GAIE and llm-d
+	ServerDCGM     = "dcgm" // dcgm-exporter, and our exporter under the same names
 )
 
 // Labels of other software's series. ModelName is how most servers name the model

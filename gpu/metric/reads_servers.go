@@ -28,6 +28,24 @@ var (
 		"Slots at work, each on a request.")
 )
 
+// Series of LMDeploy's api_server, which sets its gauges every ten seconds.
+var (
+	LMDeployWaiting = read(ServerLMDeploy, Gauge, None, "lmdeploy:num_requests_waiting",
+		"Requests in the engine that wait to be scheduled.", vllmLabels()...)
+	LMDeployUnrouted = read(ServerLMDeploy, Gauge, None, "lmdeploy:num_api_requests_waiting",
+		"Requests that wait before the engine: it takes no more than a batch has room for. From February 2026 on.", vllmLabels()...)
+	LMDeployRunning = read(ServerLMDeploy, Gauge, None, "lmdeploy:num_requests_running",
+		"Requests being worked on.", vllmLabels()...)
+	LMDeployCacheUsage = read(ServerLMDeploy, Gauge, Ratio, "lmdeploy:gpu_cache_usage_perc",
+		"Share of the KV cache in use, 0 to 1 despite its name.", vllmLabels()...)
+	LMDeployFirstToken = read(ServerLMDeploy, Histogram, Seconds, "lmdeploy:time_to_first_token_seconds",
+		"Time from a request's start in the engine to its first token.", vllmLabels()...)
+	LMDeployQueueTime = read(ServerLMDeploy, Histogram, Seconds, "lmdeploy:request_queue_time_seconds",
+		"Time a request waited in the engine.", vllmLabels()...)
+	LMDeployGenerationTokens = read(ServerLMDeploy, Counter, None, "lmdeploy:generation_tokens_total",
+		"Tokens written.", vllmLabels()...)
+)
+
 // Series of NVIDIA NIM for large language models. Their names have no prefix.
 var (
 	NIMWaiting = read(ServerNIM, Gauge, None, "num_requests_waiting",

@@ -42,9 +42,6 @@ type State struct {
 	NoNVML bool
 	// Fail makes a call fail: the function's name → the status it gives.
 	Fail map[string]int
-	// KernelShift is added to the times of XIDs in the kernel log that are older than the
-	// host engine: it computes them when it reads the log at its start.
-	KernelShift time.Duration
 	// Links36 is DCGM 4.6, which knows 36 links of a GPU. Before there were 18.
 	Links36 bool
 }

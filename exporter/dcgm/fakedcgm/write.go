@@ -50,7 +50,6 @@ func (e *encoder) state(s State) {
 		e.Flag(name, on)
 	}
 	e.Line("hang_ms", s.HangFor.Milliseconds())
-	e.Line("kernel_shift", s.KernelShift.Microseconds())
 	for call, status := range s.Fail {
 		e.Line("fail."+call, status)
 	}

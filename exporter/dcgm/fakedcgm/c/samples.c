@@ -85,10 +85,8 @@ static int xids_since(entity_t e, int64_t from, sample *out) {
         bool known = true;
         for (int i = 0; i < befores; i++) {
             const xid_event *b = &before[i];
-            if (b->at == x->at && b->code == x->code && b->kind == x->kind && b->id == x->id) {
-                v.ts = x->at + state_number("kernel_shift");
+            if (b->at == x->at && b->code == x->code && b->kind == x->kind && b->id == x->id)
                 known = x->kernel;
-            }
         }
         if (known && v.ts >= from)
             out[found++] = v;

@@ -1,0 +1,218 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/prometheus/prometheus/model/labels"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+)
+
+// TestScenarios runs testdata/scenarios/*.txt, in which it is ten minutes after the first scrape:
+//
+//	load            series in promtool's notation, a value each 15 s
+//	exist           pods, a namespace and their names each line
+//	rules           a file of prometheus-adapter, whose series are not listed yet; samples older than 2m
+//	                are missing
+//	list            lists them, and prints what each rule serves, or why not; refused=PREFIX refuses
+//	                the listing of selectors that begin so
+//	ask             answers each line: RESOURCE NS NAME METRIC [SELECTOR], with NAME * for all, and
+//	                external NS METRIC [SELECTOR]. fails=unavailable or fails=bad is what Prometheus
+//	                says meanwhile, later=D how long after its last answer is asked
+//
+// -rewrite writes the outputs again.
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
+		s := &scenario{t: t, pods: map[string][]string{}, questions: map[string]bool{}}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "load":
+				s.data = load(t, d.Input)
+			case "exist":
+				for line := range strings.Lines(d.Input) {
+					words := strings.Fields(line)
+					s.pods[words[0]] = words[1:]
+				}
+			case "rules":
+				f, err := Parse("pa.yaml", []byte(d.Input))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.provider = New(Options{ConfigFile: "pa.yaml", MaxAge: metav1.Duration{Duration: 2 * time.Minute}}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: s, Mapper: kinds()}, slog.New(slog.DiscardHandler))
+				s.provider.now = func() time.Time { return s.now }
+			case "list":
+				s.refused = ""
+				d.MaybeScanArgs(t, "refused", &s.refused)
+				return s.list()
+			case "ask":
+				return s.ask(d)
+			default:
+				d.Fatalf(t, "no such command: %s", d.Cmd)
+			}
+			return ""
+		})
+	})
+}
+
+// scenario is what the provider reads from.
+type scenario struct {
+	t         *testing.T
+	data      memory
+	pods      map[string][]string
+	provider  *Provider
+	refused   string
+	failure   error
+	questions map[string]bool
+	now       time.Time
+}
+
+// asked is when Prometheus answers; the provider's clock is an hour ahead.
+const asked = 10 * time.Minute
+
+// Watch evaluates at once what the cache would keep answered.
+func (s *scenario) Watch(_ context.Context, q cache.Question, namespace string) (cache.State, error) {
+	s.questions[q.Version] = true
+	if s.failure != nil {
+		return cache.State{Failure: s.failure}, nil
+	}
+	v, err := s.data.query(s.t, q.Queries(false, []string{namespace})[0], asked)
+	if err != nil {
+		return cache.State{Failure: fmt.Errorf("%w: %w", prom.ErrBadQuery, err)}, nil
+	}
+	answered := epoch.Add(asked + time.Hour)
+	value, _, _ := q.Build(nil, v, signal.Reading{Evaluated: epoch.Add(asked), Now: answered})
+	return cache.State{Value: value, At: answered}, nil
+}
+
+// Series implements Lister over what is loaded.
+func (s *scenario) Series(_ context.Context, selector string, _ time.Time) ([]prom.Family, error) {
+	if s.refused != "" && strings.HasPrefix(selector, s.refused) {
+		return nil, prom.ErrUnavailable
+	}
+	matchers, err := signal.Parser.ParseMetricSelector(selector)
+	if err != nil {
+		return nil, err
+	}
+	var found []prom.Family
+	for _, one := range s.data.Series {
+		if memstore.Matches(one.Labels(), matchers) {
+			family := prom.Family{Name: one.Labels().Get(labels.MetricName)}
+			one.Labels().DropMetricName().Range(func(l labels.Label) { family.Labels = append(family.Labels, l.Name) })
+			found = append(found, family)
+		}
+	}
+	return found, nil
+}
+
+func (*scenario) Ready() error { return nil }
+
+func (s *scenario) Select(namespace string, _ k8slabels.Selector) []string { return s.pods[namespace] }
+
+func (s *scenario) Names(_ context.Context, r schema.GroupVersionResource, _ string, _ k8slabels.Selector) ([]string, error) {
+	if r.Resource == "services" {
+		return []string{"api", "web"}, nil
+	}
+	return nil, errors.New("not allowed")
+}
+
+func (s *scenario) list() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "again in %s\n", s.provider.relist(s.t.Context()))
+	for _, r := range s.provider.Rules() {
+		fmt.Fprintf(&out, "%s serves %s\n", r.Rule, strings.Join(r.Metrics, ", "))
+		for _, problem := range r.Problems {
+			fmt.Fprintf(&out, "%s: %s\n", r.Rule, problem)
+		}
+	}
+	return out.String()
+}
+
+func (s *scenario) ask(d *datadriven.TestData) string {
+	var fails string
+	var later time.Duration
+	d.MaybeScanArgs(s.t, "later", &later)
+	s.failure, s.now = nil, epoch.Add(asked+time.Hour+later)
+	if d.MaybeScanArgs(s.t, "fails", &fails) {
+		s.failure = map[string]error{
+			"unavailable": fmt.Errorf("%w: HTTP 502", prom.ErrUnavailable), "bad": fmt.Errorf("%w: many-to-many", prom.ErrBadQuery),
+		}[fails]
+	}
+	clear(s.questions)
+	var out strings.Builder
+	for line := range strings.Lines(d.Input) {
+		line = strings.TrimSpace(line)
+		text, err := s.answer(strings.Fields(line))
+		var status apierrors.APIStatus
+		if errors.As(err, &status) {
+			text = fmt.Sprintf("%d %s", status.Status().Code, err)
+		}
+		fmt.Fprintf(&out, "%s: %s\n", line, text)
+	}
+	fmt.Fprintf(&out, "%d questions\n", len(s.questions))
+	return out.String()
+}
+
+func (s *scenario) answer(words []string) (string, error) {
+	p, everything := s.provider, k8slabels.Everything()
+	if words[0] == "external" {
+		namespace, metric, selector := words[1], words[2], strings.Join(words[3:], " ")
+		got, err := p.GetExternalMetric(s.t.Context(), namespace, selectorOf(s.t, selector), cma.ExternalMetricInfo{Metric: metric})
+		if err != nil {
+			return "", err
+		}
+		if len(got.Items) != 1 || got.Items[0].MetricName != metric {
+			s.t.Errorf("%+v", got.Items)
+		}
+		return got.Items[0].Value.String() + s.age(got.Items[0].Timestamp.Time), nil
+	}
+	namespace, name, selector := words[1], words[2], selectorOf(s.t, strings.Join(words[4:], " "))
+	info := cma.CustomMetricInfo{GroupResource: schema.ParseGroupResource(words[0]), Namespaced: namespace != "-", Metric: words[3]}
+	if name != "*" {
+		v, err := p.GetMetricByName(s.t.Context(), types.NamespacedName{Namespace: strings.Trim(namespace, "-"), Name: name}, info, selector)
+		if err != nil {
+			return "", err
+		}
+		return s.item(*v), nil
+	}
+	got, err := p.GetMetricBySelector(s.t.Context(), namespace, everything, info, selector)
+	if err != nil {
+		return "", err
+	}
+	var all []string
+	for _, i := range got.Items {
+		all = append(all, s.item(i))
+	}
+	return strings.Join(all, ", "), nil
+}
+
+func (s *scenario) item(v custom_metrics.MetricValue) string {
+	text := fmt.Sprintf("%s %s=%s", v.DescribedObject.Kind, v.DescribedObject.Name, v.Value.String())
+	if v.WindowSeconds != nil {
+		text += fmt.Sprintf(" over %ds", *v.WindowSeconds)
+	}
+	return text + s.age(v.Timestamp.Time)
+}
+
+func (s *scenario) age(at time.Time) string {
+	if age := s.now.Sub(at); age != 0 {
+		return fmt.Sprintf(" %s old", age)
+	}
+	return ""
+}

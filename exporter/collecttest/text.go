@@ -1,0 +1,106 @@
+// Package collecttest renders readings as text, for the scenarios of their sources.
+package collecttest
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+// Options say what Text has beside values and events.
+type Options struct{ Identity, Health bool }
+
+// The UUIDs that internal/fakenvml gives are shortened: GPU-1, MIG-0/9.
+var (
+	ofGPU = regexp.MustCompile(`GPU-0*(\d+)-0000-4000-8000-0{12}`)
+	ofMIG = regexp.MustCompile(`MIG-0*(\d+)-0000-5000-8000-0*(\d+)`)
+)
+
+// Text has a line for each entity and device, and one for what was left out.
+func Text(r *collect.Reading, o Options) string {
+	var out strings.Builder
+	reasons := map[int]string{}
+	for _, h := range collect.Health(r) {
+		if reasons[h.GPU] = h.Reason; !h.Known {
+			reasons[h.GPU] = "health unknown"
+		}
+	}
+	for i := range r.Entities {
+		e := &r.Entities[i]
+		words := []string{fmt.Sprintf("%d %s:", e.GPU, e.UUID)}
+		if e.Kind == collect.Instance {
+			words = []string{fmt.Sprintf("%d.%d %s %s:", e.GPU, e.InstanceID, e.Profile, strings.Join(e.MIGDevices, " "))}
+		}
+		if e.Kind == collect.GPU && e.MIG {
+			words = append(words, "MIG")
+		}
+		if o.Identity {
+			words = append(words, identity(e))
+		}
+		if o.Health && e.Kind == collect.GPU {
+			words = append(words, reasons[e.GPU])
+		}
+		words = append(append(words, events(e)...), values(e.Values)...)
+		fmt.Fprintln(&out, strings.Join(words, " "))
+	}
+	for _, d := range r.Devices {
+		kind := []string{"switch", "link of switch", "link of GPU", "CPU", "core of CPU"}[d.Kind]
+		if d.Kind != collect.Switch && d.Kind != collect.CPU {
+			kind += fmt.Sprintf(" %d", d.Parent)
+		}
+		fmt.Fprintf(&out, "%s %d: %s\n", kind, d.ID, strings.Join(values(d.Values), " "))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.Dropped)) {
+		if n := r.Dropped[reason]; n > 0 {
+			fmt.Fprintf(&out, "dropped: %d %s\n", n, reason)
+		}
+	}
+	return ofMIG.ReplaceAllString(ofGPU.ReplaceAllString(out.String(), "GPU-$1"), "MIG-$1/$2")
+}
+
+func identity(e *collect.Entity) string {
+	text := fmt.Sprintf("(%s at %s, index %d, minor %d, driver %s, %d slices", e.Model, e.PCIBusID, e.Index, e.Minor, e.DriverVersion, e.GPUMaxCompute)
+	if e.Kind == collect.Instance {
+		text += fmt.Sprintf("; %s of %s, %d slices, memory from %d, %d long", e.InstanceUUID, e.UUID, e.ComputeSlices, e.Start, e.Size)
+	}
+	return text + ")"
+}
+
+func events(e *collect.Entity) (words []string) {
+	if e.Lost {
+		words = append(words, "lost")
+	}
+	if e.Events != nil {
+		if !e.Events.Returned.IsZero() {
+			words = append(words, "returned")
+		}
+		for _, x := range e.Events.XIDs {
+			words = append(words, fmt.Sprintf("XID %d×%d", x.Code, x.Total))
+		}
+	}
+	if e.Health != nil {
+		words = append(words, "watched")
+		for _, i := range e.Health.Incidents {
+			words = append(words, fmt.Sprintf("%s:%d:%s", i.Watch, i.Result, i.Error))
+		}
+	}
+	for _, p := range e.Peers {
+		words = append(words, fmt.Sprintf("peer %d:%d", p.GPU, p.Status))
+	}
+	return words
+}
+
+func values(all []collect.Value) (words []string) {
+	for _, v := range all {
+		if v.IsText {
+			words = append(words, fmt.Sprintf("%d=%q", v.Field, v.Text))
+		} else {
+			words = append(words, fmt.Sprintf("%d=%.7g", v.Field, v.Number))
+		}
+	}
+	return words
+}

@@ -1,0 +1,263 @@
+package dcgm
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/collecttest"
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+)
+
+// TestScenarios runs testdata/scenarios/*.txt. The input of each command changes the machine first:
+//
+//	N FIELD=VALUE …                a GPU's values, or its odd answers: see fakedcgm.Odd
+//	N lost, N back, N away         the GPU falls off the bus, answers again, is taken out
+//	N index=I, N profiling=F,…
+//	mig N COUNT PROFILE COMPUTE MEMORY, whole N
+//	computes N I UUID …            further compute instances of the I-th instance
+//	xid N CODE TIME [kernel]       TIME is after the opening and in the past, "now" the source's clock
+//	xid N/I CODE TIME [compute]
+//	xids N CODE COUNT              a millisecond apart
+//	devices, link I up, uplink N INDEX FIELD=VALUE, switch FIELD=VALUE, links36
+//	incident N SYSTEM RESULT CODE, no incidents, peer FROM TO STATUS
+//	fail CALL STATUS, no failures
+//
+// machine gpus=N fields=(F, …) opens a source of a new machine, with the option remote one over a
+// host engine of its own process: default are the default counters' fields, and clock-events,
+// health and peers what those of dcgm-exporter ask for. read prints each of times=N readings that
+// differs from the one before, with identity and health where it has these options. kill and
+// engine end and begin the host engine, advance by=D moves the source's clock, quiesce gpus=(N, …) is
+// the source's. -rewrite writes the outputs again.
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
+		var s scene
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var gpus []int
+			d.MaybeScanArgs(t, "gpus", &gpus)
+			if d.Cmd == "machine" {
+				if s.source != nil {
+					s.source.Close()
+				}
+				s = scene{machine: newMachine(t, gpus[0]), away: map[int]bool{}, clock: &clock{}}
+			}
+			for line := range strings.Lines(d.Input) {
+				s.change(strings.Fields(line))
+			}
+			s.write()
+			switch d.Cmd {
+			case "machine":
+				s.open(d)
+			case "read":
+				return s.read(d)
+			case "kill":
+				s.host.Kill()
+				_, err := s.source.Read()
+				s.source.backoff = backoff{} // the next reading connects at once
+				return fmt.Sprint("refused: ", err != nil)
+			case "engine":
+				s.host = s.engine(s.host.Address)
+			case "advance":
+				var by time.Duration
+				d.ScanArgs(t, "by", &by)
+				s.clock.advance(by)
+			case "quiesce":
+				var uuids []string
+				for _, i := range gpus {
+					uuids = append(uuids, s.GPUs[i].UUID)
+				}
+				if err := s.source.Quiesce(uuids); err != nil {
+					return err.Error()
+				}
+				return fmt.Sprintf("%d GPUs and %d instances are held\n", len(s.source.layout.gpus), len(s.source.layout.instances))
+			default:
+				d.Fatalf(t, "no such command: %s", d.Cmd)
+			}
+			return ""
+		})
+	})
+}
+
+type scene struct {
+	*machine
+	away   map[int]bool
+	host   *fakedcgm.Engine
+	clock  *clock
+	began  time.Time // a time in the past, after the opening
+	source *reader
+}
+
+func numbers(t testing.TB, words []string) (out []int) {
+	for _, word := range words {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+func (s *scene) open(d *datadriven.TestData) {
+	var names []string
+	var fields []uint16
+	d.ScanArgs(s.t, "fields", &names)
+	for _, word := range names {
+		switch word {
+		case "default":
+			fields = append(fields, defaults...)
+		case "clock-events":
+			fields = append(fields, collect.AskClockEvents)
+		case "health":
+			fields = append(fields, collect.AskHealth)
+		case "peers":
+			fields = append(fields, collect.AskPeers)
+		default:
+			fields = append(fields, uint16(numbers(s.t, []string{word})[0]))
+		}
+	}
+	o := Options{now: s.clock.now}
+	if d.HasArg("remote") {
+		s.host = s.engine("127.0.0.1:0")
+		o.Mode, o.Address = Remote, s.host.Address
+	}
+	s.clock.advance(-time.Hour)
+	s.began = s.clock.now().Add(10 * time.Minute).Truncate(time.Microsecond)
+	s.source = open(s.t, o)
+	s.clock.advance(time.Hour)
+	watchFields(s.t, s.source, fields...)
+}
+
+func (s *scene) write() {
+	all := s.GPUs
+	s.GPUs = nil
+	for i, gpu := range all {
+		if !s.away[i] {
+			s.GPUs = append(s.GPUs, gpu)
+		}
+	}
+	s.machine.write()
+	s.GPUs = all
+}
+
+func (s *scene) change(words []string) {
+	n := func(i int) int { return numbers(s.t, words[i:i+1])[0] }
+	switch words[0] {
+	case "mig":
+		s.partition(n(1), n(2), words[3], n(4), n(5))
+	case "whole":
+		s.GPUs[n(1)].MIG, s.GPUs[n(1)].Instances = false, nil
+	case "computes":
+		s.GPUs[n(1)].Instances[n(2)].UUIDs = words[3:]
+	case "xid":
+		s.xid(words[1:])
+	case "xids":
+		for k := range n(3) {
+			s.xid([]string{words[1], words[2], fmt.Sprint(k, "ms")})
+		}
+	case "devices":
+		s.addDevices()
+	case "link":
+		s.Links[n(1)].Up = true
+	case "uplink":
+		link := fakedcgm.Link{Of: fakedcgm.OfGPU, ID: n(1), Index: n(2), Up: true, Fields: fakedcgm.Fields{}}
+		s.answers(&link.Fields, &link.Odd, words[3:])
+		s.Links = append(s.Links, link)
+	case "switch":
+		s.answers(&s.Switches[0].Fields, &s.Switches[0].Odd, words[1:])
+	case "links36":
+		s.Links36 = true
+	case "incident":
+		s.Incidents = append(s.Incidents, fakedcgm.Incident{GPU: n(1), System: n(2), Result: n(3), Code: n(4)})
+	case "peer":
+		s.Peers = append(s.Peers, fakedcgm.Peer{From: n(1), To: n(2), Status: n(3)})
+	case "fail":
+		s.Fail = map[string]int{words[1]: n(2)}
+	case "no":
+		if words[1] == "failures" {
+			s.Fail = nil
+		} else {
+			s.Incidents = nil
+		}
+	default:
+		gpu := &s.GPUs[n(0)]
+		name, value, _ := strings.Cut(words[1], "=")
+		switch name {
+		case "lost":
+			gpu.Lost = true
+		case "away":
+			s.away[n(0)] = true
+		case "back":
+			gpu.Lost, s.away[n(0)] = false, false
+		case "index":
+			gpu.Fields[52] = float64(numbers(s.t, []string{value})[0])
+		case "profiling":
+			gpu.Profiling = nil
+			for _, field := range numbers(s.t, strings.Split(value, ",")) {
+				gpu.Profiling = append(gpu.Profiling, uint16(field))
+			}
+		default:
+			s.answers(&gpu.Fields, &gpu.Odd, words[1:])
+		}
+	}
+}
+
+// answers sets "FIELD=NUMBER" and "FIELD=ODD".
+func (s *scene) answers(fields *fakedcgm.Fields, odd *fakedcgm.Odd, words []string) {
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		field := uint16(numbers(s.t, []string{name})[0])
+		if number, err := strconv.ParseFloat(value, 64); err == nil && !math.IsInf(number, 0) && !math.IsNaN(number) {
+			(*fields)[field] = number
+			continue
+		}
+		delete(*fields, field)
+		if *odd == nil {
+			*odd = fakedcgm.Odd{}
+		}
+		(*odd)[field] = value
+	}
+}
+
+func (s *scene) xid(words []string) {
+	x := fakedcgm.XID{Code: numbers(s.t, words[1:2])[0], At: s.clock.now(), Kernel: slices.Contains(words, "kernel"), Compute: slices.Contains(words, "compute")}
+	if words[2] != "now" {
+		after, err := time.ParseDuration(words[2])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		x.At = s.began.Add(after)
+	}
+	place := numbers(s.t, strings.Split(words[0], "/"))
+	gpu := &s.GPUs[place[0]]
+	if len(place) > 1 {
+		gpu.Instances[place[1]].XIDs = append(gpu.Instances[place[1]].XIDs, x)
+	} else {
+		gpu.XIDs = append(gpu.XIDs, x)
+	}
+}
+
+func (s *scene) read(d *datadriven.TestData) string {
+	var shown []string
+	times := 1
+	d.MaybeScanArgs(s.t, "times", &times)
+	for range times {
+		r, err := s.source.Read()
+		if err != nil {
+			s.source.backoff = backoff{}
+			return "refused"
+		}
+		text := collecttest.Text(r, collecttest.Options{Identity: d.HasArg("identity"), Health: d.HasArg("health")})
+		if len(shown) == 0 || shown[len(shown)-1] != text {
+			shown = append(shown, text)
+		}
+	}
+	return strings.Join(shown, "then\n")
+}
