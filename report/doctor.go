@@ -105,7 +105,7 @@ func (o doctorOptions) run(ctx context.Context) error {
 
 // gathering returns the sources that the flags name.
 func (o doctorOptions) gathering(checks []doctor.Check) (doctor.Options, error) {
-	g := doctor.Options{Match: o.match, Namespace: o.namespace, Sources: doctor.Sources(checks)}
+	g := doctor.Options{Match: o.match, Namespace: o.namespace, Sources: doctor.Sources(checks), Advise: advise}
 	var err error
 	if g.Kube, err = kube.Config(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, UserAgent: "gpuscale-report-doctor/" + buildinfo.Version()}); err != nil {
 		return g, err
@@ -117,7 +117,7 @@ func (o doctorOptions) gathering(checks []doctor.Check) (doctor.Options, error) 
 		g.Kubectl = append(g.Kubectl, "--context", o.context)
 	}
 	if cmp.Or(o.config.URL, o.file, os.Getenv("PROMETHEUS_URL")) == "" {
-		g.NoPrometheus = "no --prometheus was given"
+		g.NoPrometheus = "no --prometheus was given: for instance http://localhost:9090 behind kubectl -n monitoring port-forward svc/prometheus-operated 9090"
 		return g, nil
 	}
 	g.Prometheus, err = o.client()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,7 +28,7 @@ var minutes = sync.OnceValue(fixture.Minutes)
 
 // TestScripts plays the command line against servers that answer with Prometheus' own
 // engine: $PROM has twenty minutes of a cluster, $EMPTY nothing, $DENIED requires a
-// credential, $ALONE has no autoscaler, and $NOWHERE refuses connections.
+// credential, $ALONE has no autoscaler, $PAGE is a web page, and $NOWHERE refuses connections.
 func TestScripts(t *testing.T) {
 	serve := func(h http.Handler) string {
 		s := httptest.NewServer(h)
@@ -54,6 +55,10 @@ func TestScripts(t *testing.T) {
 		"PARTIAL": serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[]},"warnings":["a store is away"]}`)
 		})),
+		"PAGE": serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "<!DOCTYPE html><title>Grafana</title>")
+		})),
+		"TLS":     secured(t),
 		"NOWHERE": "http://127.0.0.1:1",
 		"EARLY":   fixture.StoryEnd.Add(-37 * time.Minute).Format(time.RFC3339), // three minutes after the first series
 		"UNTIL":   fixture.StoryEnd.Format("2006-01-02T15:04:05Z07:00"),
@@ -68,6 +73,15 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": exitsWith},
 	})
+}
+
+// secured is a server whose certificate nothing here trusts.
+func secured(t *testing.T) string {
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshakes that fail
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 // except answers queries of a series with an error, so many times, or always if negative.
@@ -95,6 +109,22 @@ func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != args[0] && got != "exit status "+args[0] {
 		ts.Fatalf("got %s, want %s", got, args[0])
+	}
+}
+
+// TestTerminal: a page is not written to a terminal unless that is asked for.
+func TestTerminal(t *testing.T) {
+	out, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("this machine has no terminals:", err)
+	}
+	defer out.Close()
+	t.Setenv("PROMETHEUS_URL", "")
+	for file, want := range map[string]string{"": "the page would fill this terminal", "-": "--prometheus is required"} {
+		o := options{stdout: out, stderr: io.Discard, now: time.Now, form: "html", since: "1h", out: file}
+		if err := o.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
+			t.Errorf("--out %q: %v", file, err)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,8 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -98,10 +101,10 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 		ids[a.PromQL] = a.ID
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		promql := r.FormValue("query")
-		id, known := ids[promql]
+		question := r.FormValue("query")
+		id, known := ids[question]
 		if known && strings.HasSuffix(r.URL.Path, "/query_range") {
-			answer(out, "matrix", within(data.Lines[id], moment(r, "start"), moment(r, "end")))
+			fixture.Serve(out, within(data.Lines[id], fixture.Moment(r.FormValue("start")), fixture.Moment(r.FormValue("end"))), nil)
 			return
 		}
 		v := data.Vectors[id]
@@ -110,52 +113,32 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 			for _, l := range data.Lines[id] {
 				v = append(slices.Clip(v), prom.Sample{Labels: l.Labels, Value: l.Points[len(l.Points)-1].Value})
 			}
-		case strings.HasPrefix(promql, "count"), strings.HasPrefix(promql, "max(count_over_time("):
-			v = explored(promql)
+		case strings.HasPrefix(question, "count"), strings.HasPrefix(question, "max(count_over_time("):
+			v = explored(question)
 		default:
-			b.Errorf("query unknown to the fake: %s", promql)
+			b.Errorf("query unknown to the fake: %s", question)
 		}
-		result := []series{}
+		result := promql.Vector{}
 		for _, s := range v {
-			result = append(result, series{Metric: s.Labels.Map(), Value: point(moment(r, "time"), s.Value)})
+			result = append(result, promql.Sample{Metric: s.Labels, T: fixture.Moment(r.FormValue("time")).UnixMilli(), F: s.Value})
 		}
-		answer(out, "vector", result)
+		fixture.Serve(out, result, nil)
 	}))
 	b.Cleanup(server.Close)
 	return server.URL
 }
 
-func moment(r *http.Request, name string) time.Time {
-	seconds, _ := strconv.ParseFloat(r.FormValue(name), 64)
-	return time.UnixMilli(int64(seconds * 1000))
-}
-
-// series is one of an answer of Prometheus' API.
-type series struct {
-	Metric map[string]string `json:"metric"`
-	Values [][]any           `json:"values,omitempty"`
-	Value  []any             `json:"value,omitempty"`
-}
-
-func point(at time.Time, v float64) []any {
-	return []any{at.Unix(), strconv.FormatFloat(v, 'g', -1, 64)}
-}
-
-func answer(w http.ResponseWriter, kind string, result []series) {
-	_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": kind, "result": result}})
-}
-
 // within is what lines have from a time to another.
-func within(lines []prom.Line, from, to time.Time) []series {
-	all := []series{}
+func within(lines []prom.Line, from, to time.Time) promql.Matrix {
+	all := promql.Matrix{}
 	for _, l := range lines {
-		s := series{Metric: l.Labels.Map()}
+		s := promql.Series{Metric: l.Labels}
 		for _, p := range l.Points {
 			if !p.Time.Before(from) && !p.Time.After(to) {
-				s.Values = append(s.Values, point(p.Time, p.Value))
+				s.Floats = append(s.Floats, promql.FPoint{T: p.Time.UnixMilli(), F: p.Value})
 			}
 		}
-		if len(s.Values) > 0 {
+		if len(s.Floats) > 0 {
 			all = append(all, s)
 		}
 	}
@@ -166,9 +149,9 @@ func within(lines []prom.Line, from, to time.Time) []series {
 // with two MIG instances, allocated in turn to 40 namespaces, with an autoscaler.
 func large(gpus int, w query.Window) query.Answers {
 	a := query.Answers{Window: w, Exporter: true, Autoscaler: true, Lines: map[query.ID][]prom.Line{}, Vectors: map[query.ID]prom.Vector{}}
-	add := func(id query.ID, step time.Duration, value func(i int) float64, labels ...string) {
+	add := func(id query.ID, step time.Duration, value func(i int) float64, pairs ...string) {
 		g := w.Grid(step)
-		l := prom.Line{Labels: set(labels...)}
+		l := prom.Line{Labels: labels.FromStrings(pairs...)}
 		for i := range g.N + 1 {
 			l.Points = append(l.Points, prom.Point{Time: g.At(i), Value: value(i)})
 		}
@@ -201,22 +184,14 @@ func large(gpus int, w query.Window) query.Answers {
 		entity := []string{"gpu_uuid", uuid, "namespace", ns, "pod", pod}
 		if c%2 == 0 {
 			entity = append(entity, "gpu_instance_id", "1", "profile", "3g.40gb")
-			a.Vectors[query.Instances] = append(a.Vectors[query.Instances], prom.Sample{Labels: set("node", fmt.Sprint("node-", c/8), "gpu", fmt.Sprint(c%8), "gpu_uuid", uuid, "gpu_instance_id", "1", "profile", "3g.40gb", "start", "0", "size", "4"), Value: 1})
+			a.Vectors[query.Instances] = append(a.Vectors[query.Instances], prom.Sample{Labels: labels.FromStrings("node", fmt.Sprint("node-", c/8), "gpu", fmt.Sprint(c%8), "gpu_uuid", uuid, "gpu_instance_id", "1", "profile", "3g.40gb", "start", "0", "size", "4"), Value: 1})
 		}
 		add(query.AllocatedTo, w.Coarse, constant(1), entity...)
 		add(query.IdleFor, w.Coarse, constant(1000), entity...)
 		for _, id := range []query.ID{query.MemoryP99, query.UseP95} {
-			a.Lines[id] = append(a.Lines[id], prom.Line{Labels: set(append(entity, "model", model)...), Points: []prom.Point{{Time: w.Until, Value: 0.05}}})
+			a.Lines[id] = append(a.Lines[id], prom.Line{Labels: labels.FromStrings(append(entity, "model", model)...), Points: []prom.Point{{Time: w.Until, Value: 0.05}}})
 		}
-		a.Vectors[query.Devices] = append(a.Vectors[query.Devices], prom.Sample{Labels: set("node", fmt.Sprint("node-", c/8), "gpu_uuid", uuid, "model", model), Value: 1})
+		a.Vectors[query.Devices] = append(a.Vectors[query.Devices], prom.Sample{Labels: labels.FromStrings("node", fmt.Sprint("node-", c/8), "gpu_uuid", uuid, "model", model), Value: 1})
 	}
 	return a
-}
-
-func set(pairs ...string) prom.Labels {
-	m := map[string]string{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		m[pairs[i]] = pairs[i+1]
-	}
-	return prom.FromMap(m)
 }

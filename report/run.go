@@ -57,6 +57,9 @@ func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 }
 
 func (o options) run(ctx context.Context) error {
+	if o.form == "html" && o.out == "" && terminal(o.stdout) {
+		return usage(errors.New("the page would fill this terminal: write it to a file, > report.html or --out report.html (--out - writes it here)"))
+	}
 	if o.out == "-" {
 		o.out = ""
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -86,11 +87,25 @@ func (s *source) client() (*prom.Client, error) {
 	if c.URL == "" {
 		return nil, usage(errors.New("--prometheus is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
 	}
+	if err := addressed(c.URL); err != nil {
+		return nil, usage(err)
+	}
 	client, err := prom.New(c)
 	if err != nil {
 		return nil, usage(err)
 	}
 	return client, nil
+}
+
+// addressed refuses what is no URL, in the words of a command line.
+func addressed(text string) error {
+	switch u, err := url.Parse(text); {
+	case err != nil, u.Host == "": // the text may hold a password
+		return errors.New("--prometheus: want an address such as http://localhost:9090")
+	case u.User != nil:
+		return errors.New("--prometheus: no password belongs into the address: give --username and --password-file")
+	}
+	return nil
 }
 
 // over overrides a file's fields by the flags'.
@@ -143,6 +158,10 @@ func advise(err error) error {
 		return fmt.Errorf("%w\n%s", err, model.Missing())
 	case strings.Contains(text, "HTTP 401"), strings.Contains(text, "HTTP 403"):
 		return fmt.Errorf("%w\nPrometheus refuses the credentials: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region", err)
+	case strings.Contains(text, "x509: "):
+		return fmt.Errorf("%w\nits certificate is not trusted here: give --ca-file with the authority that signed it, or --server-name where it is for another name", err)
+	case strings.Contains(text, "but found <"): // jsoniter's words about a page of HTML
+		return fmt.Errorf("%w\na web page answers there, not Prometheus: is it the address of Grafana, or of a login page?", err)
 	case strings.Contains(text, "HTTP 404"):
 		return fmt.Errorf("%w\nthere is no query API: is a path missing behind the address, such as /prometheus for Mimir?", err)
 	case errors.Is(err, prom.ErrPartial):

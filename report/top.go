@@ -141,7 +141,7 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	default:
 		b.WriteString(now.Format(time.RFC3339) + "\n")
 	}
-	if err := top.Write(&b, rows, o.form); err != nil {
+	if err := top.Write(&b, rows, o.namespace, o.form); err != nil {
 		return err
 	}
 	if _, err := o.out.Write(b.Bytes()); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -175,33 +176,8 @@ func TestNoMoneyWithoutPrices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var document any
-	if err := json.Unmarshal(raw, &document); err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	var walk func(path string, v any)
-	walk = func(path string, v any) {
-		switch v := v.(type) {
-		case []any:
-			for _, e := range v {
-				walk(path, e)
-			}
-		case map[string]any:
-			for name, e := range v {
-				if _, figure := e.(float64); name == "money" || name == "waste" || name == "cost" {
-					n++
-					if figure {
-						t.Errorf("%s.%s is %v without prices", path, name, e)
-					}
-				}
-				walk(path+"."+name, e)
-			}
-		}
-	}
-	walk("", document)
-	if n == 0 {
-		t.Error("nothing is called money")
+	if all := regexp.MustCompile(`"(money|waste|cost)":.`).FindAllString(string(raw), -1); len(all) == 0 || slices.ContainsFunc(all, func(field string) bool { return !strings.HasSuffix(field, "{") }) {
+		t.Errorf("money is a figure without prices, or nothing is called money: %q", all)
 	}
 }
 

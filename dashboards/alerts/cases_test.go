@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
-	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
@@ -197,14 +196,4 @@ func (r rule) firing(ctx context.Context, src storage.Queryable, at time.Time) (
 	}
 	slices.Sort(firing)
 	return firing, nil
-}
-
-// reads are the families that a query reads, sorted.
-func reads(t *testing.T, query string) []string {
-	t.Helper()
-	names, err := eval.Reads(query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 const file = "gpuscale-alerts.yaml"
@@ -126,29 +125,5 @@ func TestPromtool(t *testing.T) {
 	}
 	if out, err := exec.CommandContext(t.Context(), tool, "test", "rules", tests).CombinedOutput(); err != nil {
 		t.Errorf("promtool test rules: %v\n%s", err, out)
-	}
-}
-
-// What an alert reads is in the catalogue, or the scrape's own. Of a counter it reads
-// the growth: a rate, or a difference.
-func TestEveryNameIsInTheCatalogue(t *testing.T) {
-	for _, a := range alerts.All() {
-		for _, name := range reads(t, ruleOf(a).query) {
-			d, ok := metric.Find(name)
-			if !ok {
-				if name != "up" {
-					t.Errorf("%s reads %s, which no program emits", a.Name, name)
-				}
-				continue
-			}
-			query := ruleOf(a).query
-			ranged := strings.Contains(query, "rate("+name) || strings.Contains(query, "increase("+name) || strings.Contains(query, "- (last_over_time("+name)
-			if ranged && d.Type != metric.Counter {
-				t.Errorf("%s takes the rate of %s, a %s", a.Name, name, d.Type)
-			}
-			if !ranged && d.Type == metric.Counter {
-				t.Errorf("%s uses the value of %s, a counter", a.Name, name)
-			}
-		}
 	}
 }

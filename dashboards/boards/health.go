@@ -131,7 +131,7 @@ func memoryErrors() []board.Panel {
 	}
 	bad := board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Bad}}
 	return []board.Panel{
-		{Kind: board.Table, Title: "Memory errors by GPU", W: 12, Unit: board.Count, Absent: "none, or the exporter's counters file does not list the field (docs/dashboards.md), or " + noExporter,
+		{Kind: board.Table, Title: "Memory errors by GPU", W: 12, Unit: board.Count, Absent: "none, or the exporter's counters file does not list the field (docs/report.md), or " + noExporter,
 			About:   "GPUs whose memory had errors. Single-bit errors were corrected; a double-bit error ends what ran. Rows are replaced for good: a few are normal over a GPU's life. A row that could not be replaced means that the GPU must be replaced.",
 			Queries: []board.Query{some(metric.DCGMSingleBitErrors), some(metric.DCGMDoubleBitErrors), some(metric.DCGMRowsCorrectable, metric.DCGMRowsCorrectableNew), some(metric.DCGMRowsUncorrectable, metric.DCGMRowsUncorrectableNew), some(metric.DCGMRowRemapFailure, metric.DCGMRowRemapFailureNew)},
 			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60},

@@ -107,7 +107,7 @@ func tiles(title, about string, missing board.Colour, list ...source) board.Pane
 }
 
 // aboutRules describes the tiles of recording rules.
-const aboutRules = "Whether Prometheus evaluates our rules, by group. Missing: load deploy/chart/gpuscale/files/recording.yaml (docs/dashboards.md), or the group's sources are missing. Panels that read them are n/a then."
+const aboutRules = "Whether Prometheus evaluates our rules, by group. Missing: load deploy/chart/gpuscale/files/recording.yaml (docs/report.md), or the group's sources are missing. Panels that read them are n/a then."
 
 func sources() []board.Panel {
 	return []board.Panel{

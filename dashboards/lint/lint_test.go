@@ -4,8 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -32,6 +36,32 @@ func good() board.Board {
 // No rule finds anything in our boards, nor in the good one.
 func TestLint(t *testing.T) {
 	for _, p := range append(Check(boards.All()...), Check(good())...) {
+		t.Error(p)
+	}
+}
+
+// What recording rules and alerts read is in the catalogue, with the labels that it has, and as its
+// type requires; neither reads what a rule records.
+func TestRulesAndAlerts(t *testing.T) {
+	c := &checker{}
+	check := func(name, expr string) {
+		c.board = board.Board{Title: name, Rows: []board.Row{{Panels: []board.Panel{{Queries: []board.Query{{Expr: expr}}}}}}}
+		for _, c.rule = range []string{"query", "counter"} {
+			checks[c.rule](c)
+		}
+		c.selectors(func(p *board.Panel, v *parser.VectorSelector, _ []parser.Node) {
+			if _, is := rules.Find(v.Name); is {
+				c.report(p, "%s is a rule's", v)
+			}
+		})
+	}
+	for _, r := range rules.All() {
+		check(r.Record, r.Expr)
+	}
+	for _, a := range alerts.All() {
+		check(a.Name, a.Query())
+	}
+	for _, p := range c.problems {
 		t.Error(p)
 	}
 }
@@ -70,7 +100,7 @@ func TestEachRuleFindsItsMistake(t *testing.T) {
 		{"query", "no PromQL", query("sum("+board.Of(metric.GPUInfo), board.Number)},
 		{"query", "an unknown name", query("gpu_temperature_celsius"+in, board.Number)},
 		{"query", "a label it lacks", query(board.Of(metric.GPUInfo, `pod_name="a"`), board.Number)},
-		{"query", "every cluster", query("sum(gpu_info)", board.Number)},
+		{"variables", "every cluster", query("sum(gpu_info)", board.Number)},
 		{"counter", "rate of a gauge", query("rate(gpu_busy_ratio"+in+"[$__rate_interval])", board.Percent)},
 		{"counter", "delta of a counter", query("delta("+board.Of(metric.GPUXIDErrorsTotal)+"[$__range])", board.Number)},
 		{"counter", "a counter as it stands", query("sum("+board.Of(metric.GPUXIDErrorsTotal)+")", board.Number)},

@@ -67,6 +67,9 @@ type series struct {
 // find a name in the catalogue or among the recording rules, parts of histograms
 // included.
 func find(name string) (series, bool) {
+	if name == "up" {
+		return series{kind: metric.Gauge}, true
+	}
 	if r, ok := rules.Find(name); ok {
 		return series{kind: metric.Gauge, labels: r.Labels, rule: r.Expr}, true
 	}
@@ -122,9 +125,6 @@ func queries(c *checker) {
 				}
 			}
 		}
-		if !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "cluster" }) {
-			c.report(p, "%s is queried of every cluster", v)
-		}
 	})
 }
 
@@ -150,7 +150,7 @@ func counters(c *checker) {
 				c.report(p, "%s of %s, which is a gauge", function, name)
 			case counts && slices.Contains(ofGauges, function):
 				c.report(p, "%s of %s, which is a counter", function, name)
-			case counts && !slices.Contains(ofCounters, function) && !presence(path) && !newborn(v, path) && !slices.Contains(ofLife, name):
+			case counts && !slices.Contains(ofCounters, function) && !presence(path) && !newborn(v, path) && !subtracted(function, path) && !slices.Contains(ofLife, name):
 				c.report(p, "%s is a counter and is shown as it stands", name)
 			}
 		}
@@ -186,6 +186,15 @@ func presence(path []parser.Node) bool {
 		}
 	}
 	return false
+}
+
+// subtracted is "last_over_time(x[…]) - last_over_time(x[…] offset …)", of which the growth is
+// left.
+func subtracted(function string, path []parser.Node) bool {
+	return function == "last_over_time" && slices.ContainsFunc(path, func(n parser.Node) bool {
+		b, ok := n.(*parser.BinaryExpr)
+		return ok && b.Op == parser.SUB
+	})
 }
 
 // newborn is "x unless x offset …": a counter that began within the time, whose

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
 	"github.com/gpuscale/gpuscale/dashboards/board"
 )
 
@@ -155,6 +158,11 @@ func variables(c *checker) {
 			c.report(nil, "has no variable %s", name)
 		}
 	}
+	c.selectors(func(p *board.Panel, v *parser.VectorSelector, _ []parser.Node) {
+		if !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "cluster" }) {
+			c.report(p, "%s is queried of every cluster", v)
+		}
+	})
 	for _, v := range c.board.Vars {
 		if !used[v.Name] {
 			c.report(nil, "variable %s chooses nothing in any panel", v.Name)

@@ -60,7 +60,7 @@ func wellFormed(t *testing.T, name, text string) {
 func TestHostileLabelsAreText(t *testing.T) {
 	evil := `</text><script>alert(1)</script>"'&`
 	for _, b := range boards.All() {
-		svg := preview.Board(t.Context(), hostile{evil}, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
+		svg := preview.Board(t.Context(), fake{value: evil}, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
 		wellFormed(t, b.UID, svg)
 		if strings.Contains(svg, "<script") {
 			t.Errorf("%s lets a label be an element", b.UID)
@@ -68,43 +68,35 @@ func TestHostileLabelsAreText(t *testing.T) {
 	}
 }
 
-// hostile answers every query with one series, whose labels all have one value.
-type hostile struct{ value string }
-
-func (h hostile) labels() prom.Labels {
-	labels := map[string]string{}
-	for _, name := range []string{"namespace", "pod", "node", "gpu", "pool", "reason", "state", "place", "slice", "tenant", "hpa", "kind", "cause", "profile", "verb", "model"} {
-		labels[name] = h.value
-	}
-	return prom.FromMap(labels)
-}
-
-func (h hostile) Query(context.Context, string, time.Time) (prom.Vector, error) {
-	return prom.Vector{{Labels: h.labels(), Value: 1}}, nil
-}
-func (h hostile) Range(_ context.Context, _ string, _, to time.Time, _ time.Duration) ([]prom.Line, error) {
-	return []prom.Line{{Labels: h.labels(), Points: []prom.Point{{Time: to, Value: 1}}}}, nil
-}
+var errRefused = errors.New("connection refused")
 
 // A failing source shows its error in place of each panel.
 func TestFailingSourceIsShown(t *testing.T) {
 	for _, b := range boards.All() {
-		svg := preview.Board(t.Context(), failing{}, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
+		svg := preview.Board(t.Context(), fake{err: errRefused}, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
 		if printed, rows := strings.Count(svg, errRefused.Error()), len(b.Rows); printed < len(b.Layout())-rows {
 			t.Errorf("%s: shown %d times", b.UID, printed)
 		}
 	}
 }
 
-type failing struct{}
-
-var errRefused = errors.New("connection refused")
-
-func (failing) Query(context.Context, string, time.Time) (prom.Vector, error) {
-	return nil, errRefused
+// fake answers every query with one series, whose labels all have one value, or with an error.
+type fake struct {
+	value string
+	err   error
 }
-func (failing) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]prom.Line, error) {
-	return nil, errRefused
+
+func (f fake) Query(_ context.Context, _ string, at time.Time) (prom.Vector, error) {
+	labels := map[string]string{}
+	for _, name := range []string{"namespace", "pod", "node", "gpu", "pool", "reason", "state", "place", "slice", "tenant", "hpa", "kind", "cause", "profile", "verb", "model"} {
+		labels[name] = f.value
+	}
+	return prom.Vector{{Labels: prom.FromMap(labels), Value: 1}}, f.err
+}
+
+func (f fake) Range(ctx context.Context, query string, _, to time.Time, _ time.Duration) ([]prom.Line, error) {
+	v, err := f.Query(ctx, query, to)
+	return []prom.Line{{Labels: v[0].Labels, Points: []prom.Point{{Time: to, Value: 1}}}}, err
 }
 
 func TestPages(t *testing.T) {

@@ -17,9 +17,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
@@ -40,8 +38,7 @@ func TestFile(t *testing.T) {
 
 var recorded = regexp.MustCompile(`^(cluster|pool|node|gpu|slice|namespace|pod):[a-z][a-z0-9_]*:(sum|count|max|avg|ratio|standing|rate5m|p95_(5m|30m))$`)
 
-// A rule's name has its labels; what it reads is in the catalogue and read as its type
-// requires; no rule reads another.
+// A rule's name has its level, and the labels of it. What it reads is package lint's.
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range rules.All() {
@@ -56,52 +53,7 @@ func TestNames(t *testing.T) {
 		if !strings.HasSuffix(r.Help, ".") {
 			t.Errorf("%s: %q is no sentence", r.Record, r.Help)
 		}
-		for _, name := range reads(t, r.Expr) {
-			of, ok := typeOf(strings.TrimSuffix(name, "_bucket"))
-			if !ok {
-				t.Errorf("%s reads %s, which no program emits", r.Record, name)
-			}
-			if ranged := readOverTime(t, r.Expr, name); ranged == (of == metric.Gauge) {
-				t.Errorf("%s: %s is a %s", r.Record, name, of)
-			}
-		}
 	}
-}
-
-// typeOf is of a series of the catalogue.
-func typeOf(name string) (metric.Type, bool) {
-	if d, ok := metric.Find(name); ok {
-		return d.Type, true
-	}
-	r, ok := metric.FindRead(name)
-	return r.Type, ok
-}
-
-// readOverTime reports whether an expression takes a series' growth over a time.
-func readOverTime(t *testing.T, expr, name string) bool {
-	t.Helper()
-	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
-	if err != nil {
-		t.Fatalf("%s: %v", expr, err)
-	}
-	found := false
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if m, ok := n.(*parser.MatrixSelector); ok {
-			found = found || m.VectorSelector.(*parser.VectorSelector).Name == name
-		}
-		return nil
-	})
-	return found
-}
-
-// reads are the names of the series in an expression.
-func reads(t *testing.T, query string) []string {
-	t.Helper()
-	names, err := eval.Reads(query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
 }
 
 var engine = memstore.NewEngine(nil)

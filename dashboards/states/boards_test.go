@@ -3,6 +3,7 @@ package states_test
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -49,7 +51,7 @@ func TestEveryPanelInEveryState(t *testing.T) {
 			})
 		}
 	}
-	for key := range mayBeEmpty {
+	for key := range mayBeEmpty(t) {
 		if !used[key] {
 			t.Errorf("mayBeEmpty has %s, which is never empty, or no panel", key)
 		}
@@ -167,11 +169,28 @@ func checkRows(t *testing.T, name string, g eval.Grid) {
 	}
 }
 
+// TestEscapedNames: servers whose names Prometheus 2 has escaped are on the panels of model servers.
+func TestEscapedNames(t *testing.T) {
+	s, b, met := find(t, states.Healthy).WithRules(), boards.Workload(), 0
+	for _, p := range panels(b) {
+		if p.Kind != board.Series || !strings.Contains(p.Queries[0].Expr, metric.Escape("sglang:")) && !strings.Contains(p.Queries[0].Expr, "pod:llm_first_token_seconds:") {
+			continue
+		}
+		met++
+		a, err := eval.Ask(t.Context(), eval.Engine(s.Storage(false)), p, eval.All(b), window(s))
+		if err != nil || !slices.ContainsFunc(a.Series, func(line eval.Series) bool { return line.Name == "research/rank-0" }) {
+			t.Errorf("%s does not show SGLang's pods: %v", p.Title, err)
+		}
+	}
+	if met != 4 {
+		t.Errorf("%d panels are about model servers, want 4", met)
+	}
+}
+
 // empty checks what is empty against the table, both ways.
 func empty(t *testing.T, name string, is bool, state string, used map[string]bool) {
 	t.Helper()
-	why, may := mayBeEmpty[name]
-	may = may && slices.Contains(strings.Fields(why.in), state)
+	may := slices.Contains(mayBeEmpty(t)[name], state)
 	if is && !may {
 		t.Errorf("%s is empty", name)
 	}
@@ -180,67 +199,19 @@ func empty(t *testing.T, name string, is bool, state string, used map[string]boo
 	}
 }
 
-// why a panel or a variable may have nothing to show, and in which states.
-type why struct{ in, reason string }
-
-// mayBeEmpty are the panels and variables that may be empty at the end of a recording,
-// with states and reason. All others must always show something.
-var mayBeEmpty = emptyTable()
-
-func emptyTable() map[string]why {
-	all := map[string]why{}
-	for _, g := range []struct{ in, reason, names string }{
-		{"empty", "no nodes, no GPUs, no demand", `
-			autoscaler/$model autoscaler/By pool, autoscaler/GPUs by state, autoscaler/GPUs, autoscaler/Computing, autoscaler/Free, autoscaler/From capacity to work,
-			autoscaler/Allocated and idle, autoscaler/Allocated, autoscaler/Hourly cost of not computing, autoscaler/Unusable, autoscaler/Sick or unready, autoscaler/Where GPU time goes,
-			autoscaler/Pods by verdict, overview/GPUs by product, overview/Allocated GPUs, overview/Busy, mig/$pool`},
-		{"empty", "no quota, no allocation and no HPA exists", `
-			autoscaler/$tenant autoscaler/$namespace autoscaler/GPU hours by namespace, autoscaler/Quotas, autoscaler/Use of the guarantee,
-			autoscaler/Pending time; p95, workload/$hpa workload/HPAs at their maximum, workload/HPA replicas`},
-		{"empty", "no action is needed", `autoscaler/Actions, autoscaler/Actions over time`},
-		{"empty", "no node has an exporter; in the state down its past is still shown", `
-			health/Energy, health/Hottest GPUs, health/Hottest memory, health/Gone, health/Power by node, workload/Busy by pod, workload/Memory in use by pod`},
-		{"empty down", "no exporter answers", `
-			health/$node health/$product health/Broken, health/GPUs, health/Health unknown, health/Healthy, health/Oldest value, health/XID errors,
-			overview/$namespace overview/GPUs, overview/Allocated, overview/Mean busy, overview/Allocated and idle, overview/Broken, overview/Driver not answering, overview/Oldest value, overview/Power,
-			overview/By node, overview/By namespace, overview/Labels of pods,
-			workload/$namespace workload/GPUs and slices, workload/Longest idle, workload/Mean busy, workload/Pods with GPUs, workload/Allocations`},
-		{"xid empty", "no GPU is in MIG mode, all are whole and in use or free", `mig/Before, mig/Instances, mig/Unusable free slices, autoscaler/Unusable; by cause`},
-		{"xid empty down", "no GPU is in MIG mode, or no exporter answers", `mig/$node mig/Instances by profile, mig/Now`},
-		{"healthy xid empty down", "no GPU is repartitioned", `mig/GPUs repartitioned, mig/Repartitions under way, mig/Repartitions`},
-		{"xid empty", "no pod waits for an action", `autoscaler/Decision; p95`},
-		{"mig empty", "no HPA is limited", `workload/HPA limits`},
-		{"mig xid empty", "no forecast is listed, no model server runs", `
-			autoscaler/Forecast, workload/KV cache in use, workload/Requests running, workload/Requests waiting now,
-			workload/Requests waiting, workload/Time to first token; p95`},
-		{"healthy xid empty", "no demand is unserved", `autoscaler/Unserved GPUs`},
-		{"mig empty", "no node left, and none was added", `health/Gone GPUs, autoscaler/Request to ready`},
-		{"mig xid empty down", "no node was interrupted", `autoscaler/Nodes interrupted`},
-		{"healthy mig empty down", "no clock is throttled", `health/Clocks throttled`},
-		{"healthy mig empty down", "no memory had an error", `health/Memory errors by GPU`},
-		{"healthy mig empty down", "no GPU had an error", `health/GPUs that were broken, health/XID errors by GPU, health/XID errors by code`},
-		{"healthy mig xid empty down", "no GPU is broken, or its node has been replaced by then", `health/Broken GPUs`},
-		{"healthy mig xid empty down", "no action fails in the recordings", `autoscaler/What failed`},
-	} {
-		for _, name := range names(g.names) {
-			all["gpuscale-"+name] = why{g.in, g.reason}
-		}
+// mayBeEmpty are the states in which a panel or a variable may have nothing to show: testdata/empty.txt.
+func mayBeEmpty(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/empty.txt")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return all
-}
-
-// names reads a list: a variable is a word, a panel's title ends at a comma, with a
-// semicolon for a comma of its own.
-func names(text string) []string {
-	var all []string
-	for _, part := range strings.Split(strings.Join(strings.Fields(text), " "), ",") {
-		part = strings.TrimSpace(part)
-		for strings.Contains(part, "/$") {
-			word, rest, _ := strings.Cut(part, " ")
-			all, part = append(all, word), rest
-		}
-		if part != "" {
-			all = append(all, strings.ReplaceAll(part, ";", ","))
+	all, in := map[string][]string{}, []string(nil)
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "  "); ok {
+			all["gpuscale-"+strings.TrimSpace(name)] = in
+		} else if before, _, ok := strings.Cut(line, ": "); ok && before[0] != '#' {
+			in = strings.Fields(before)
 		}
 	}
 	return all

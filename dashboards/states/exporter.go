@@ -34,7 +34,7 @@ type gpuState struct {
 // interval of the exporter's readings; one is made for each scrape.
 const interval = Every
 
-// eccCounters are those that docs/dashboards.md adds to the default ones.
+// eccCounters are those that docs/report.md adds to the default ones.
 const eccCounters = `DCGM_FI_DEV_ECC_SBE_VOL_TOTAL, counter, Single-bit errors since the driver was loaded.
 DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, Double-bit errors since the driver was loaded.
 `

@@ -15,24 +15,42 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// scrapeServers scrapes the model servers: fakes of vLLM in the pods named so, whose
-// load follows their GPUs' busy ratio.
+// software is what a model server's series are called.
+type software struct {
+	name, labels           string
+	running, waiting       metric.Read
+	cache, written         metric.Read
+	firstToken, timeQueued metric.Read
+}
+
+// servers are the model servers, by the namespace and the beginning of the names of their pods:
+// vLLM, and SGLang under the names that Prometheus 2 stores.
+var servers = map[string]software{
+	"chat/vllm": {"vllm", `model_name="llama",engine="0"`, metric.VLLMRunning, metric.VLLMWaiting, metric.VLLMCacheUsage, metric.VLLMGenerationTokens,
+		metric.VLLMFirstToken, metric.VLLMQueueTime},
+	"research/rank": {"sglang", `model_name="rank",engine_type="unified"`, metric.SGLangRunning.Escaped(), metric.SGLangQueued.Escaped(), metric.SGLangCacheUsage.Escaped(),
+		metric.SGLangGenerationTokens.Escaped(), metric.SGLangFirstToken.Escaped(), metric.SGLangQueueTime.Escaped()},
+}
+
+// scrapeServers scrapes the model servers: fakes whose load follows their GPUs' busy ratio.
 func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
 	there := map[string]bool{} // by pod
 	for i := range pods {
 		p := &pods[i]
-		if p.Node == "" || !strings.HasPrefix(p.Name, "vllm") {
+		kind, _, _ := strings.Cut(p.Key(), "-")
+		of, ok := servers[kind]
+		if p.Node == "" || !ok {
 			continue
 		}
 		there[p.Key()] = true
 		s := r.servers[p.Key()]
 		if s == nil {
-			s = &modelServer{target: labels.FromStrings("cluster", "east", "job", "vllm", "instance", p.Name+":8000",
+			s = &modelServer{software: of, target: labels.FromStrings("cluster", "east", "job", of.name, "instance", p.Name+":8000",
 				"namespace", p.Namespace, "pod", p.Name, "container", "main", "endpoint", "http")}
 			r.servers[p.Key()] = s
 		}
 		s.serve(busyOf(p.Key(), at))
-		page, err := parse([]byte(s.vllm()))
+		page, err := parse([]byte(s.page()))
 		if err != nil {
 			return err
 		}
@@ -47,8 +65,9 @@ func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
 	return nil
 }
 
-// modelServer has the counters of a fake vLLM.
+// modelServer has the counters of a fake.
 type modelServer struct {
+	software
 	target   labels.Labels
 	busy     float64 // share of the time since the last scrape
 	tokens   float64
@@ -84,28 +103,21 @@ func (o *observed) add(n uint64, mean float64) {
 	o.sum += float64(n) * mean
 }
 
-// vllm is an exposition in vLLM's names.
-func (s *modelServer) vllm() string {
-	const of = `{model_name="llama",engine="0"}`
+// page is the server's exposition.
+func (s *modelServer) page() string {
 	var b strings.Builder
-	for _, one := range []struct {
-		read  metric.Read
-		value float64
-	}{
-		{metric.VLLMRunning, math.Round(30 * s.busy)},
-		{metric.VLLMWaiting, math.Max(0, math.Round(40*(s.busy-0.6)))},
-		{metric.VLLMCacheUsage, 0.9 * s.busy},
-		{metric.VLLMPromptTokens, math.Round(3 * s.tokens)},
-		{metric.VLLMGenerationTokens, math.Round(s.tokens)},
-	} {
-		fmt.Fprintf(&b, "# TYPE %[1]s %[2]s\n%[1]s%[3]s %[4]g\n", one.read.Name, one.read.Type, of, one.value)
-	}
-	for i, name := range []string{metric.VLLMFirstToken.Name, metric.VLLMQueueTime.Name} {
-		fmt.Fprintf(&b, "# TYPE %s histogram\n", name)
+	add := func(name, more string, value float64) { fmt.Fprintf(&b, "%s{%s%s} %g\n", name, s.labels, more, value) }
+	add(s.running.Name, "", math.Round(30*s.busy))
+	add(s.waiting.Name, "", math.Max(0, math.Round(40*(s.busy-0.6))))
+	add(s.cache.Name, "", 0.9*s.busy)
+	add(s.written.Name, "", math.Round(s.tokens))
+	for i, r := range []metric.Read{s.firstToken, s.timeQueued} {
 		for k, bound := range waitBounds {
-			fmt.Fprintf(&b, "%s_bucket{model_name=\"llama\",engine=\"0\",le=\"%g\"} %d\n", name, bound, s.waits[i].within[k])
+			add(r.Name+"_bucket", fmt.Sprintf(`,le="%g"`, bound), float64(s.waits[i].within[k]))
 		}
-		fmt.Fprintf(&b, "%[1]s_bucket{model_name=\"llama\",engine=\"0\",le=\"+Inf\"} %[2]d\n%[1]s_sum%[3]s %[4]g\n%[1]s_count%[3]s %[2]d\n", name, s.requests, of, s.waits[i].sum)
+		add(r.Name+"_bucket", `,le="+Inf"`, float64(s.requests))
+		add(r.Name+"_sum", "", s.waits[i].sum)
+		add(r.Name+"_count", "", float64(s.requests))
 	}
 	return b.String()
 }

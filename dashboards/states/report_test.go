@@ -127,7 +127,7 @@ func TestTop(t *testing.T) {
 				t.Errorf("%s: %d rows", s.Name, len(rows))
 			}
 			var b bytes.Buffer
-			if err := top.Write(&b, rows, "table"); err != nil {
+			if err := top.Write(&b, rows, "", "table"); err != nil {
 				t.Fatal(err)
 			}
 			tables = append(tables, b.String())

@@ -111,37 +111,6 @@ func sourceOf(t *testing.T, name string) *Source {
 // same kind and name.
 func read(t *testing.T, f *Facts, text string, without ...string) {
 	t.Helper()
-	lists := map[string]any{
-		"Node":                           &f.Nodes,
-		"Pod":                            &f.Pods,
-		"Deployment":                     &f.Deployments,
-		"DaemonSet":                      &f.DaemonSets,
-		"APIService":                     &f.APIServices,
-		"Service":                        &f.Services,
-		"EndpointSlice":                  &f.EndpointSlices,
-		"ConfigMap":                      &f.ConfigMaps,
-		"CustomResourceDefinition":       &f.CRDs,
-		"GPUNodePool":                    &f.Pools,
-		"GPUQuota":                       &f.GPUQuotas,
-		"HorizontalPodAutoscaler":        &f.HPAs,
-		"ScaledObject":                   &f.ScaledObjects,
-		"ResourceQuota":                  &f.ResourceQuotas,
-		"ClusterRoleBinding":             &f.ClusterRoleBindings,
-		"ClusterRole":                    &f.ClusterRoles,
-		"PodDisruptionBudget":            &f.Budgets,
-		"ValidatingWebhookConfiguration": &f.ValidatingWebhooks,
-		"MutatingWebhookConfiguration":   &f.MutatingWebhooks,
-		"RoleBinding":                    &f.RoleBindings,
-		"ResourceSlice":                  &f.ResourceSlices,
-		"Lease":                          &f.Leases,
-		"Namespace":                      &f.Namespaces,
-		"LimitRange":                     &f.LimitRanges,
-		"NetworkPolicy":                  &f.NetworkPolicies,
-		"Event":                          &f.Refusals,
-		"ReplicaSet":                     &f.Workloads,
-		"StatefulSet":                    &f.Workloads,
-		"Job":                            &f.Workloads,
-	}
 	for doc := range strings.SplitSeq(text, "\n---\n") {
 		head := decoded(t, doc, reflect.TypeFor[metav1.PartialObjectMetadata]()).Interface().(*metav1.PartialObjectMetadata)
 		skip := false
@@ -157,12 +126,26 @@ func read(t *testing.T, f *Facts, text string, without ...string) {
 			f.Monitoring = []string{"servicemonitors", "prometheuses"}
 		case head.Kind == "Lease" && head.Namespace == "kube-node-lease":
 			put(t, &f.NodeLeases, doc)
-		case lists[head.Kind] != nil:
-			put(t, lists[head.Kind], doc)
 		default:
-			t.Fatalf("no field for a %s", head.Kind)
+			put(t, listOf(t, f, head.Kind), doc)
 		}
 	}
+}
+
+// listOf is the list of facts that has objects of a kind.
+func listOf(t *testing.T, f *Facts, kind string) any {
+	t.Helper()
+	if slices.Contains([]string{"ReplicaSet", "StatefulSet", "Job"}, kind) {
+		return &f.Workloads
+	}
+	v := reflect.ValueOf(f).Elem()
+	for i := range v.NumField() {
+		if of := v.Field(i).Type(); of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Pointer && of.Elem().Elem().Name() == kind {
+			return v.Field(i).Addr().Interface()
+		}
+	}
+	t.Fatalf("no field for a %s", kind)
+	return nil
 }
 
 // put adds an object to a list of facts, or replaces the one of its name.

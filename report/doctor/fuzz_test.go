@@ -1,56 +1,132 @@
 package doctor
 
 import (
+	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/gpuscale/gpuscale/internal/prom"
-
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Annotations, bundles, files and answers are untrusted text.
+// untrusted is what others write into a cluster: text of any kind, and files, records and the like.
+type untrusted struct{ text, record, fields, file, resource, share, crd, bundle string }
 
-func FuzzRecord(f *testing.F) {
-	f.Add(`{"config":"c","started":"2026-03-02T08:00:00Z","undo":{"attempts":5}}`, `{"f:metadata":{"f:labels":{"f:nvidia.com/mig.config.state":{}}}}`)
-	f.Add(`{`, `[]`)
-	f.Fuzz(func(t *testing.T, text, fields string) {
-		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "pending", contract.ConfigLabel: "c", labelPresent: "true"},
-			Annotations:   map[string]string{contract.RecordAnnotation: text, contract.AgentAnnotation: text, contract.TableAnnotation: text, "gpuscale.io/drain": text},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now}, FieldsV1: metav1.NewFieldsV1(fields)}}},
-			Spec: corev1.NodeSpec{Unschedulable: true}}
-		facts := empty()
-		facts.Nodes = []*corev1.Node{&n}
-		facts.CRDs = []*apiextensionsv1.CustomResourceDefinition{{}}
-		if r := Examine(facts, All()); len(r.Checks) == 0 {
-			t.Error("no checks")
+// facts of a healthy installation, with untrusted text wherever checks read some.
+func (u untrusted) facts(t *testing.T) *Facts {
+	f := empty()
+	read(t, f, string(mustRead(t, "testdata/base.yaml")))
+	agent, err := json.Marshal(map[string]string{"state": "failed", "message": u.text})
+	must(t, err)
+	meta := metav1.ObjectMeta{Namespace: u.text, Name: u.text,
+		Labels: map[string]string{labelPresent: "true", contract.StateLabel: "pending", contract.ConfigLabel: u.text, v1alpha1.NodePoolLabel: u.text},
+		Annotations: map[string]string{contract.RecordAnnotation: u.record, contract.TableAnnotation: u.record, "gpuscale.io/drain": u.record,
+			contract.AgentAnnotation: string(agent), v1alpha1.CordonAnnotation: u.text},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now}, FieldsV1: metav1.NewFieldsV1(u.fields)}}}
+	failed := meta
+	failed.Labels = map[string]string{labelPresent: "true", contract.StateLabel: "failed", contract.ConfigLabel: u.text}
+	ready := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
+	f.Nodes = []*corev1.Node{{ObjectMeta: meta, Spec: corev1.NodeSpec{Unschedulable: true}, Status: ready}, {ObjectMeta: failed, Status: ready}}
+	f.HPAs = []*hpa{{ObjectMeta: meta,
+		Spec:   autoscalingv2.HorizontalPodAutoscalerSpec{Metrics: []autoscalingv2.MetricSpec{{Pods: &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: u.text}}}}},
+		Status: autoscalingv2.HorizontalPodAutoscalerStatus{Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: corev1.ConditionFalse, Reason: u.text, Message: u.text}}}}}
+	f.Pools = []*pool{{ObjectMeta: meta, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true},
+		Status: v1alpha1.GPUNodePoolStatus{Conditions: []metav1.Condition{{Type: "Valid", Status: metav1.ConditionFalse, Reason: u.text, Message: u.text}}}}}
+	f.GPUQuotas = []*gpuQuota{{ObjectMeta: meta, Spec: v1alpha1.GPUQuotaSpec{Parent: u.text}}}
+	labels := map[string]string{}
+	for _, name := range []string{"node", "job", "instance", "pod", "namespace", "program", "rule"} {
+		labels[name] = u.text
+	}
+	for _, s := range Table {
+		if s.Query != "" {
+			f.Answers[s] = prom.Vector{{Labels: prom.FromMap(labels), Value: 700}}
+		}
+	}
+	f.LimitRanges = []*corev1.LimitRange{{ObjectMeta: meta, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceName("nvidia.com/mig-" + u.text): resource.MustParse("1")}}}}}}
+	f.DaemonSets = append(f.DaemonSets, &daemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: u.text, Name: u.text, Labels: map[string]string{labelPartOf: partOf}}})
+	f.DaemonSets[len(f.DaemonSets)-1].Status.DesiredNumberScheduled = 1
+	f.Refusals = []*corev1.Event{{InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Namespace: u.text, Name: u.text}, Message: u.text}}
+	f.Retention, f.Missing[Leases] = u.text, Clean(u.text, maxText)
+	f.ConfigMaps = []*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "gs", Name: "gpuscale-autoscaler"}, Data: map[string]string{"config.yaml": u.file}}}
+	least := intstr.FromString(u.share)
+	f.Budgets = []*budget{{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &least}}}
+	f.ValidatingWebhooks = []*validatingWebhook{{Webhooks: []admissionv1.ValidatingWebhook{{
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "n", Name: "n"}},
+		Rules:        []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{u.resource}}}}}}}}
+	for i, a := range f.APIServices {
+		broken := *a
+		broken.Spec.CABundle = []byte(u.bundle)
+		broken.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Reason: "FailedDiscoveryCheck", Message: u.text}}
+		f.APIServices[i] = &broken
+	}
+	for _, k := range kinds {
+		c := &apiextensionsv1.CustomResourceDefinition{}
+		if json.Unmarshal([]byte(u.crd), c) != nil {
+			c = &apiextensionsv1.CustomResourceDefinition{}
+		}
+		c.Name = k.crd
+		f.CRDs = append(f.CRDs, c)
+	}
+	return f
+}
+
+// hostile text: escapes, another direction, lines, quotes, a shell's words, length.
+const hostile = "a\x1b[2J\x1b]0;x\a\u202e'; rm -rf / #\n$(reboot)`id`\x00\u009b\xff"
+
+// FuzzExamine: whatever others write, every check ends, and what it prints is safe for a terminal: in text
+// and in JSON each line is printable and of bounded length.
+func FuzzExamine(f *testing.F) {
+	add := func(u untrusted) { f.Add(u.text, u.record, u.fields, u.file, u.resource, u.share, u.crd, u.bundle) }
+	add(untrusted{strings.Repeat(hostile, 200), hostile, hostile, hostile, hostile, hostile, hostile, hostile})
+	add(untrusted{"x509: certificate is valid for a, not b", `{"config":"c","started":"2026-03-02T08:00:00Z","undo":{"attempts":5}}`, `{"f:metadata":{"f:labels":{"f:nvidia.com/mig.config.state":{}}}}`,
+		"leaderElection: {enabled: false, name: x}\npolicy: {freeze: true}", "pods/eviction", "100%",
+		`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"spec":{"additionalProperties":true}}}}}]}}`,
+		"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"})
+	add(untrusted{"x509: certificate has expired or is not yet valid: a is before b", "{", "[]", "a: &a [*a]", "*/*", "99999999999999999999%",
+		`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"status":null,"spec":{"items":{}}}}}}]}}`, "no certificate"})
+	f.Fuzz(func(t *testing.T, text, record, fields, file, resource, share, crd, bundle string) {
+		r := Examine(untrusted{text, record, fields, file, resource, share, crd, bundle}.facts(t), All())
+		if len(r.Checks) != len(All()) || record == hostile && r.Faults < 5 {
+			t.Fatalf("%d checks, %d faults: the facts were not looked at", len(r.Checks), r.Faults)
+		}
+		var plain, document bytes.Buffer
+		must(t, Write(&plain, r, false))
+		must(t, WriteJSON(&document, r))
+		for name, out := range map[string]string{"text": plain.String(), "JSON": document.String()} {
+			for line := range strings.SplitSeq(out, "\n") {
+				if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) || len([]rune(line)) > maxCommand+100 {
+					t.Errorf("%s has a line of %d letters: %q", name, len([]rune(line)), line)
+				}
+			}
+		}
+		if record == hostile && strings.Contains(strings.Join(commandsOf(r), "\n"), "reboot") {
+			t.Error("a command would run what a name says")
 		}
 	})
 }
 
-func FuzzAuthorities(f *testing.F) {
-	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
-	f.Add([]byte("no certificate"))
-	f.Fuzz(func(t *testing.T, bundle []byte) {
-		all, err := cert.ParseCertsPEM(bundle)
-		if err == nil && (len(all) == 0) {
-			t.Errorf("%d certificates", len(all))
+func commandsOf(r Report) (all []string) {
+	for _, c := range r.Checks {
+		for _, f := range c.Findings {
+			all = append(all, f.Commands...)
 		}
-		if err == nil {
-			validity(all)
-		}
-	})
+	}
+	return all
 }
 
 func TestRetention(t *testing.T) {
@@ -67,58 +143,4 @@ func TestRetention(t *testing.T) {
 			t.Errorf("%q: %s, want an error", text, got)
 		}
 	}
-}
-
-func FuzzConfig(f *testing.F) {
-	f.Add("leaderElection: {enabled: false, name: x, leaseDuration: 15s}\npolicy: {freeze: true}")
-	f.Add("a: &a [*a]")
-	f.Fuzz(func(t *testing.T, text string) {
-		if c, err := parseConfig(text); err != nil && c != (config{}) {
-			t.Errorf("%v with an error", c)
-		}
-	})
-}
-
-func FuzzCRD(f *testing.F) {
-	f.Add(`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"spec":{"additionalProperties":true}}}}}]}}`)
-	f.Add(`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"status":null,"spec":{"items":{}}}}}}]}}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		var c apiextensionsv1.CustomResourceDefinition
-		if json.Unmarshal([]byte(text), &c) != nil {
-			return
-		}
-		for _, k := range kinds {
-			lacking(&c, k.of)
-		}
-	})
-}
-
-// The adapter's file, and what rules of webhooks and budgets say.
-func FuzzGuards(f *testing.F) {
-	f.Add("maxAge: 10m", "pods/eviction", "100%", "x509: certificate is valid for a, not b")
-	f.Add("maxAge: {}", "*/*", "-5", "is before")
-	f.Add("a: &a [*a]", "/", "99999999999999999999%", "")
-	f.Fuzz(func(t *testing.T, file, resource, share, message string) {
-		facts := empty()
-		facts.Deployments = []*appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: "gs", Name: "gpuscale-adapter", Labels: map[string]string{labelName: "gpuscale-adapter"}}, Spec: appsv1.DeploymentSpec{
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}}}}}}}
-		facts.ConfigMaps = []*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "gs", Name: "c"}, Data: map[string]string{"config.yaml": file}}}
-		facts.Answers[GPUNodes] = prom.Vector{{Value: 1}}
-		minimum := intstr.FromString(share)
-		facts.Budgets = []*policyv1.PodDisruptionBudget{{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &minimum}}}
-		facts.ValidatingWebhooks = []*admissionv1.ValidatingWebhookConfiguration{{Webhooks: []admissionv1.ValidatingWebhook{{
-			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "n", Name: "n"}},
-			Rules:        []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{resource}}}}}}}}
-		var a apiService
-		a.Name, a.Spec.Group = "v1beta1."+groupExternal, groupExternal
-		if err := json.Unmarshal([]byte(`{"service":{"namespace":"gs","name":"gpuscale-adapter"}}`), &a.Spec); err != nil {
-			t.Fatal(err)
-		}
-		a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Reason: "FailedDiscoveryCheck", Message: message}}
-		facts.APIServices = []*apiService{&a}
-		if r := Examine(facts, All()); len(r.Checks) != len(All()) {
-			t.Errorf("%d checks", len(r.Checks))
-		}
-	})
 }

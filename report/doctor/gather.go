@@ -27,6 +27,8 @@ type Options struct {
 	// Prometheus is nil where there is none; NoPrometheus is why.
 	Prometheus   *prom.Client
 	NoPrometheus string
+	// Advise adds what to do to an error of Prometheus; may be nil.
+	Advise func(error) error
 	// Match is put into every selector.
 	Match string
 	// Namespace to look for gpuscale in.
@@ -262,13 +264,20 @@ func (r *reading) ask() {
 				continue
 			}
 			if !errors.Is(err, prom.ErrUnavailable) && r.ctx.Err() == nil {
-				r.unknown(s, fmt.Sprintf("Prometheus: %v", err))
+				r.unknown(s, r.advised(err))
 				continue
 			}
-			why = fmt.Sprintf("Prometheus: %v", err)
+			why = r.advised(err)
 		}
 		r.unknown(s, why)
 	}
+}
+
+func (r *reading) advised(err error) string {
+	if r.Advise != nil {
+		err = r.Advise(err)
+	}
+	return fmt.Sprintf("Prometheus: %v", err)
 }
 
 func (r *reading) question(s *Source) (err error) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -29,18 +28,9 @@ func fake(t *testing.T, text string) (*fakeapi.Server, Options) {
 	return s, Options{Kube: &rest.Config{Host: h.URL}, NoPrometheus: "none was given", Sources: Sources(All())}
 }
 
-func base(t *testing.T) string {
-	t.Helper()
-	raw, err := os.ReadFile("testdata/base.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(raw)
-}
-
 // All sources of a small cluster: few calls, all of them reads, and all facts of checks.
 func TestGather(t *testing.T) {
-	s, o := fake(t, base(t))
+	s, o := fake(t, string(mustRead(t, "testdata/base.yaml")))
 	s.Extra["/apis/custom.metrics.k8s.io/v1beta2"] = `{"resources":[{"name":"pods/gpu_busy"},{"name":"deployments.apps/queue_depth"}]}`
 	f, err := Gather(t.Context(), o)
 	if err != nil {
@@ -97,7 +87,7 @@ func TestBounds(t *testing.T) {
 
 // Missing rights are named, one by one, and nothing else is lost.
 func TestForbidden(t *testing.T) {
-	objects := base(t)
+	objects := string(mustRead(t, "testdata/base.yaml"))
 	for _, kind := range []string{"ReplicaSet", "StatefulSet", "Job"} { // which are read where an Event names them
 		objects += fmt.Sprintf("\n---\n{kind: Event, metadata: {name: %[1]s, namespace: gs}, type: Warning, reason: FailedCreate, involvedObject: {kind: %[1]s, namespace: gs, name: a}}", kind)
 	}
@@ -132,7 +122,7 @@ func TestNoAPIServer(t *testing.T) {
 		t.Error("connection refused")
 	}
 	// A server that stops in the middle: the rest is reported as missing.
-	s, o = fake(t, base(t))
+	s, o = fake(t, string(mustRead(t, "testdata/base.yaml")))
 	s.Broken = []string{"/api/v1/nodes"}
 	f, err := Gather(t.Context(), o)
 	if err != nil {
@@ -160,7 +150,7 @@ func TestPrometheusAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, o := fake(t, base(t))
+	_, o := fake(t, string(mustRead(t, "testdata/base.yaml")))
 	o.Prometheus = client
 	f, err := Gather(t.Context(), o)
 	if err != nil {

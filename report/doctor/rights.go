@@ -3,8 +3,10 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
 func adapterRights(l *look) {
@@ -49,27 +51,24 @@ func subject(all []rbacv1.Subject, p Program) bool {
 	})
 }
 
-// needed are permissions that a program uses under any configuration. Those of optional
-// features are left out: their absence may be intended.
-type needed struct {
-	verbs     []string
-	group     string
-	resources []string
+// uses is a permission that a program uses under any configuration. Those of optional features
+// are left out: their absence may be intended.
+func uses(group, verbs string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Verbs: strings.Fields(verbs), Resources: resources}
 }
 
 var (
-	watching    = []string{"list", "watch"}
-	adapterUses = []needed{
-		{watching, "", []string{"pods", "services"}}, {watching, "apps", []string{"replicasets", "deployments", "statefulsets"}}, {watching, "batch", []string{"jobs"}},
+	adapterUses = []rbacv1.PolicyRule{
+		uses("", "list watch", "pods", "services"), uses("apps", "list watch", "replicasets", "deployments", "statefulsets"), uses("batch", "list watch", "jobs"),
 	}
-	autoscalerReads = []needed{
-		{watching, "", []string{"pods", "nodes", "namespaces", "limitranges", "resourcequotas", "persistentvolumes", "persistentvolumeclaims"}},
-		{watching, "storage.k8s.io", []string{"storageclasses", "csinodes"}}, {watching, "policy", []string{"poddisruptionbudgets"}},
-		{watching, "autoscaling", []string{"horizontalpodautoscalers"}}, {watching, "apps", []string{"deployments", "statefulsets"}},
-		{watching, "scheduling.k8s.io", []string{"priorityclasses"}}, {watching, "gpuscale.io", []string{"gpunodepools", "gpuquotas"}},
+	autoscalerReads = []rbacv1.PolicyRule{
+		uses("", "list watch", "pods", "nodes", "namespaces", "limitranges", "resourcequotas", "persistentvolumes", "persistentvolumeclaims"),
+		uses("storage.k8s.io", "list watch", "storageclasses", "csinodes"), uses("policy", "list watch", "poddisruptionbudgets"),
+		uses("autoscaling", "list watch", "horizontalpodautoscalers"), uses("apps", "list watch", "deployments", "statefulsets"),
+		uses("scheduling.k8s.io", "list watch", "priorityclasses"), uses("gpuscale.io", "list watch", "gpunodepools", "gpuquotas"),
 	}
-	autoscalerWrites = []needed{
-		{[]string{"patch"}, "", []string{"nodes"}}, {[]string{"create"}, "", []string{"pods/eviction"}}, {[]string{"patch"}, "gpuscale.io", []string{"gpunodepools/status", "gpuquotas/status"}},
+	autoscalerWrites = []rbacv1.PolicyRule{
+		uses("", "patch", "nodes"), uses("", "create", "pods/eviction"), uses("gpuscale.io", "patch", "gpunodepools/status", "gpuquotas/status"),
 	}
 )
 
@@ -91,7 +90,7 @@ func programRights(l *look) {
 }
 
 // lacksRights reports the permissions that a program's account lacks in the whole cluster.
-func (l *look) lacksRights(p Program, manifest string, wanted []needed, means string) {
+func (l *look) lacksRights(p Program, manifest string, wanted []rbacv1.PolicyRule, means string) {
 	var rules []rbacv1.PolicyRule // that hold for the account everywhere
 	own := false                  // a role of the program's name is among them
 	for _, b := range l.f.ClusterRoleBindings {
@@ -99,23 +98,13 @@ func (l *look) lacksRights(p Program, manifest string, wanted []needed, means st
 			rules, own = append(rules, role.Rules...), own || role.Name == p.Name
 		}
 	}
-	var missing []string
-	for _, n := range wanted {
-		for _, resource := range n.resources {
-			for _, verb := range n.verbs {
-				if slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return gives(r, n.group, resource, verb) }) {
-					continue
-				}
-				right := verb + " " + resource
-				if n.group != "" {
-					right += "." + n.group
-				}
-				missing = append(missing, right)
-			}
-		}
-	}
-	if len(missing) == 0 {
+	covered, lacking := validation.Covers(rules, wanted)
+	if covered {
 		return
+	}
+	var missing []string
+	for _, r := range lacking { // one verb of one resource each
+		missing = append(missing, strings.TrimSuffix(r.Verbs[0]+" "+r.Resources[0]+"."+r.APIGroups[0], "."))
 	}
 	f := Finding{
 		Object: "ServiceAccount " + p.Namespace + "/" + p.ServiceAccount,
@@ -127,10 +116,4 @@ func (l *look) lacksRights(p Program, manifest string, wanted []needed, means st
 		f.Object, f.Seen = "ClusterRole "+p.Name, fmt.Sprintf("neither it nor another role gives %s: %s", p.Object(), named(missing))
 	}
 	l.fault(f)
-}
-
-// gives reports whether a rule grants a permission, for objects of any name.
-func gives(rule rbacv1.PolicyRule, group, resource, verb string) bool {
-	has := func(all []string, one string) bool { return slices.Contains(all, one) || slices.Contains(all, "*") }
-	return len(rule.ResourceNames) == 0 && has(rule.APIGroups, group) && has(rule.Verbs, verb) && has(rule.Resources, resource)
 }

@@ -1,8 +1,11 @@
 package prices_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/cockroachdb/datadriven"
 
 	"github.com/gpuscale/gpuscale/report/prices"
 )
@@ -34,27 +37,13 @@ func TestGPU(t *testing.T) {
 
 // TestProblems: each with file, line and field, all at once.
 func TestProblems(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                                      "p.yaml: is empty",
-		"- a":                                   "p.yaml: ",
-		good + "extra: 1\n":                     "line 7: field extra not found",
-		good + "- {model: L4, perHour: 0}\n":    "p.yaml:7: prices[2].perHour: 0: want a number more than 0",
-		good + "- {model: L4, perHour: .inf}\n": "p.yaml:7: prices[2].perHour",
-		good + "- {model: L4, perHour: .nan}\n": "p.yaml:7: prices[2].perHour",
-		good + "- {model: H100-80GB, perHour: 3}\n":         "p.yaml:7: prices[2].model: H100-80GB has a price in line 5",
-		good + "- {model: L4, perHour: 1, spot: perhaps}\n": "line 7: cannot unmarshal",
-		strings.Replace(good, "2026-01-02", "1.2.2026", 1):  `p.yaml: date: "1.2.2026": want a day`,
-		strings.Replace(good, "currency: USD\n", "", 1):     "currency: is required",
-		"currency: [":                           "p.yaml",
-		good + "---\ncurrency: EUR\n":           "has a second document",
-		good + "- {model: L4, perMonth: 900}\n": "line 7: field perMonth not found",
-		good + "- {perHour: 900}\n":             "p.yaml:7: prices[2].model: is required",
-		good + "- \n":                           "p.yaml: prices: an entry is empty",
-	} {
-		if _, err := prices.Parse("p.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
+	datadriven.RunTest(t, "testdata/lists.txt", func(_ *testing.T, d *datadriven.TestData) string {
+		l, err := prices.Parse("p.yaml", []byte(d.Input))
+		if err != nil {
+			return err.Error() + "\n"
 		}
-	}
+		return fmt.Sprintf("%s, %s of %s: %v\n", l.Currency, l.Source, l.Date, l.Prices)
+	})
 }
 
 // TestByteOrderMark: editors put one before a file, and it is none of the file.

@@ -76,17 +76,24 @@ func TestEveryQueryParses(t *testing.T) {
 
 // server is a fake that counts, and refuses ranges of more than its limit.
 type server struct {
-	limit  time.Duration
-	fail   error
-	gone   bool   // after the failure
-	about  string // what fails; gpu_xid for none
-	times  int    // how often it fails; 0 for always
-	mu     sync.Mutex
-	failed int
-	ranges []string
+	limit time.Duration
+	fail  error
+	gone  bool // after the failure
+	// instant answers some instant queries in place of the server; may be nil.
+	instant func(promql string) (answer prom.Vector, is bool, err error)
+	about   string // what fails; gpu_xid for none
+	times   int    // how often it fails; 0 for always
+	mu      sync.Mutex
+	failed  int
+	ranges  []string
 }
 
 func (s *server) Query(_ context.Context, promql string, at time.Time) (prom.Vector, error) {
+	if s.instant != nil {
+		if answer, is, err := s.instant(promql); is {
+			return answer, err
+		}
+	}
 	if strings.HasPrefix(promql, "count(present_over_time(gpu_info[") {
 		return prom.Vector{{Value: 8}}, nil
 	}
@@ -189,27 +196,17 @@ func TestFailures(t *testing.T) {
 	if _, err := query.Run(t.Context(), &server{limit: 24 * time.Hour, fail: prom.ErrUnavailable, gone: true}, w, query.Options{}); !errors.Is(err, prom.ErrUnavailable) {
 		t.Errorf("%v, want unavailable", err)
 	}
-	if _, err := query.Run(t.Context(), absent{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || strings.Contains(err.Error(), "dcgm") {
-		t.Errorf("%v, want no data", err)
-	}
-	for _, temperature := range []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS"} {
-		if _, err := query.Run(t.Context(), others{name: temperature}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || !strings.Contains(err.Error(), "those of dcgm-exporter are there") {
-			t.Errorf("%v, want no data, and whose there is", err)
+	for alone, theirs := range map[string]bool{"": false, "DCGM_FI_DEV_GPU_TEMP": true, "DCGM_FI_DEV_GPU_TEMP_CELSIUS": true} {
+		s := &server{instant: func(promql string) (prom.Vector, bool, error) {
+			if theirs && (strings.Contains(promql, alone+"[") || strings.Contains(promql, alone+"{")) {
+				return prom.Vector{{Value: 8}}, true, nil
+			}
+			return nil, true, nil
+		}}
+		if _, err := query.Run(t.Context(), s, w, query.Options{}); !errors.Is(err, query.ErrNoData) || strings.Contains(err.Error(), "those of dcgm-exporter are there") != theirs {
+			t.Errorf("with %q alone: %v, want no data, and whose there is", alone, err)
 		}
 	}
-}
-
-// others has dcgm-exporter's series of the GPUs' temperature alone.
-type others struct {
-	absent
-	name string
-}
-
-func (o others) Query(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
-	if strings.Contains(promql, o.name+"[") || strings.Contains(promql, o.name+"{") {
-		return prom.Vector{{Value: 8}}, nil
-	}
-	return nil, nil
 }
 
 // TestPatience: what may be answered a moment later is asked again, what took all its
@@ -262,53 +259,27 @@ func TestLargeWindow(t *testing.T) {
 		fmt.Errorf("%w: HTTP 422: the query time range exceeds the limit", prom.ErrBadQuery),
 		fmt.Errorf("%w: %w", prom.ErrUnavailable, context.DeadlineExceeded),
 	} {
-		s := &server{limit: 24 * time.Hour}
-		if a, err := query.Run(t.Context(), narrow{s, refusal}, w, query.Options{}); err != nil || !a.Exporter || len(a.Lines[query.Nodes]) == 0 {
+		s := &server{limit: 24 * time.Hour, instant: func(promql string) (prom.Vector, bool, error) {
+			return nil, strings.Contains(promql, "[2160h]"), refusal
+		}}
+		if a, err := query.Run(t.Context(), s, w, query.Options{}); err != nil || !a.Exporter || len(a.Lines[query.Nodes]) == 0 {
 			t.Errorf("%v: %v", refusal, err)
 		}
 	}
-}
-
-// narrow answers about a day at most.
-type narrow struct {
-	*server
-	refusal error
-}
-
-func (n narrow) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
-	if strings.Contains(promql, "[2160h]") {
-		return nil, n.refusal
-	}
-	return n.server.Query(ctx, promql, at)
-}
-
-// old knows no native histograms, as VictoriaMetrics does not.
-type old struct{ *server }
-
-func (o old) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
-	switch {
-	case strings.Contains(promql, "histogram_count"):
-		return nil, fmt.Errorf(`%w: HTTP 422: cannot execute query: unknown func "histogram_count"`, prom.ErrBadQuery)
-	case strings.HasPrefix(promql, "count(present_over_time("):
-		return prom.Vector{{Value: 8}}, nil
-	}
-	return o.server.Query(ctx, promql, at)
 }
 
 // TestNoNativeHistograms: a server that does not know them has none, and the report
 // lacks nothing.
 func TestNoNativeHistograms(t *testing.T) {
 	w := windowOf(t, 2*time.Hour)
-	a, err := query.Run(t.Context(), old{&server{limit: 24 * time.Hour}}, w, query.Options{})
+	s := &server{limit: 24 * time.Hour, instant: func(promql string) (prom.Vector, bool, error) { // as VictoriaMetrics answers
+		if strings.Contains(promql, "histogram_count") {
+			return nil, true, fmt.Errorf(`%w: HTTP 422: cannot execute query: unknown func "histogram_count"`, prom.ErrBadQuery)
+		}
+		return prom.Vector{{Value: 8}}, strings.HasPrefix(promql, "count(present_over_time("), nil
+	}}
+	a, err := query.Run(t.Context(), s, w, query.Options{})
 	if err != nil || len(a.Problems) > 0 || !a.Autoscaler {
 		t.Errorf("autoscaler %v, %v: %v", a.Autoscaler, err, a.Problems)
 	}
-}
-
-// absent is a Prometheus without series.
-type absent struct{}
-
-func (absent) Query(context.Context, string, time.Time) (prom.Vector, error) { return nil, nil }
-func (absent) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]prom.Line, error) {
-	return nil, nil
 }

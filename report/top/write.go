@@ -25,8 +25,8 @@ type list struct {
 	Rows   []Row `json:"rows"`
 }
 
-// Write writes the rows in one of Forms.
-func Write(w io.Writer, rows []Row, form string) error {
+// Write writes the rows, of a namespace or (empty) of all, in one of Forms.
+func Write(w io.Writer, rows []Row, namespace, form string) error {
 	if rows == nil {
 		rows = []Row{}
 	}
@@ -43,16 +43,20 @@ func Write(w io.Writer, rows []Row, form string) error {
 		_, err = w.Write(raw)
 		return err
 	}
+	if len(rows) == 0 {
+		nothing := "nothing is allocated"
+		if namespace != "" {
+			nothing += " to pods of the namespace " + render.Visible(namespace)
+		}
+		_, err := io.WriteString(w, nothing+"\n")
+		return err
+	}
 	return table(w, rows, form == "wide")
 }
 
 const dash = "–"
 
 func table(w io.Writer, rows []Row, wide bool) error {
-	if len(rows) == 0 {
-		_, err := io.WriteString(w, "nothing is allocated\n")
-		return err
-	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	write := func(line, more []string) {
 		if wide {

@@ -3,7 +3,6 @@ package fakeapi
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -34,56 +35,36 @@ type Server struct {
 	calls []string
 }
 
-// plurals of the kinds that are known, with their groups.
-var plurals = map[string]string{
-	"Node": "/api/v1/nodes", "Pod": "/api/v1/pods", "Service": "/api/v1/services", "ConfigMap": "/api/v1/configmaps", "ResourceQuota": "/api/v1/resourcequotas",
-	"Namespace": "/api/v1/namespaces", "LimitRange": "/api/v1/limitranges", "Event": "/api/v1/events", "NetworkPolicy": "/apis/networking.k8s.io/v1/networkpolicies",
-	"ReplicaSet": "/apis/apps/v1/replicasets", "StatefulSet": "/apis/apps/v1/statefulsets", "Job": "/apis/batch/v1/jobs",
-	"Deployment": "/apis/apps/v1/deployments", "DaemonSet": "/apis/apps/v1/daemonsets",
-	"APIService":               "/apis/apiregistration.k8s.io/v1/apiservices",
-	"CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-	"EndpointSlice":            "/apis/discovery.k8s.io/v1/endpointslices",
-	"GPUNodePool":              "/apis/gpuscale.io/v1alpha1/gpunodepools", "GPUQuota": "/apis/gpuscale.io/v1alpha1/gpuquotas",
-	"HorizontalPodAutoscaler": "/apis/autoscaling/v2/horizontalpodautoscalers",
-	"Lease":                   "/apis/coordination.k8s.io/v1/leases",
-	"ClusterRoleBinding":      "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/rolebindings",
-	"ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles", "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
-	"ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-	"MutatingWebhookConfiguration":   "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-}
+// absent are the beginnings of the paths of APIs that this fake does not have.
+var absent = []string{"/apis/keda.sh/", "/apis/resource.k8s.io/", "/apis/custom.metrics.k8s.io/", "/apis/external.metrics.k8s.io/", "/apis/monitoring.coreos.com/"}
 
 // New returns a server of the objects in YAML documents.
 func New(text string) (*Server, error) {
 	s := &Server{lists: map[string][]json.RawMessage{}, names: map[string]json.RawMessage{}, Extra: map[string]string{}}
-	for _, path := range plurals {
-		s.lists[path] = nil
-	}
 	for doc := range strings.SplitSeq("\n"+text, "\n---\n") {
 		raw, err := yaml.YAMLToJSON([]byte(doc))
 		if err != nil {
 			return nil, fmt.Errorf("reading an object: %w", err)
 		}
-		var head struct {
-			Kind     string
-			Metadata struct{ Name, Namespace string }
-		}
-		if err := json.Unmarshal(raw, &head); err != nil {
+		var o metav1.PartialObjectMetadata
+		if err := json.Unmarshal(raw, &o); err != nil {
 			return nil, fmt.Errorf("reading an object: %w", err)
 		}
-		path, known := plurals[head.Kind]
-		if !known {
-			if head.Kind == "" {
-				continue
-			}
-			return nil, fmt.Errorf("no field for a %s", head.Kind)
+		if o.Kind == "" {
+			continue
 		}
+		of, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+		api := "/apis/" + o.APIVersion
+		if of.Group == "" {
+			api = "/api/v1"
+		}
+		path := api + "/" + of.Resource
 		s.lists[path] = append(s.lists[path], raw)
-		if head.Metadata.Namespace != "" {
-			at := strings.LastIndexByte(path, '/')
-			path = path[:at] + "/namespaces/" + head.Metadata.Namespace + path[at:]
+		if o.Namespace != "" {
+			path = api + "/namespaces/" + o.Namespace + "/" + of.Resource
 			s.lists[path] = append(s.lists[path], raw)
 		}
-		s.names[path+"/"+head.Metadata.Name] = raw
+		s.names[path+"/"+o.Name] = raw
 	}
 	return s, nil
 }
@@ -130,16 +111,15 @@ const endlessPage = 80
 // list writes one page. The token is where the next one begins.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
-	items, known := s.lists[path]
-	if !known && !strings.Contains(path, "/namespaces/") {
+	parts := strings.Split(strings.TrimPrefix(strings.TrimPrefix(path, "/api/v1/"), "/apis/"), "/")
+	if strings.HasPrefix(path, "/apis/") {
+		parts = parts[min(2, len(parts)):] // behind the group and its version
+	}
+	if slices.ContainsFunc(absent, func(p string) bool { return strings.HasPrefix(path, p) }) || len(parts)%2 == 0 { // a single object
 		refuse(w, http.StatusNotFound, "the server could not find the requested resource")
 		return
 	}
-	kind := path[strings.LastIndexByte(path, '/'):]
-	if !known && !slices.ContainsFunc(slices.Collect(maps.Values(plurals)), func(p string) bool { return strings.HasSuffix(p, kind) }) { // a single object
-		refuse(w, http.StatusNotFound, "not found")
-		return
-	}
+	items := s.lists[path]
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	next := ""
