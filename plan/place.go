@@ -108,8 +108,8 @@ func (w *world) placePodNow(i int) bool {
 		return p.served
 	}
 	w.assign(k, n)
-	if !w.committing && (!p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace) {
-		w.nodes[n].settling = true // a gang's members are bound once all have capacity
+	if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace {
+		w.nodes[n].settling = true
 	}
 	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name+w.dataText(k, &w.nodes[n])
 	w.chose(p, OptionFree, w.nodes[n].name)
