@@ -16,7 +16,7 @@ import (
 func (s Snapshot) Check() error { return errors.Join(s.check().errs...) }
 
 func (s Snapshot) check() *checker {
-	c := &checker{tables: s.Tables, tableOf: map[string]*mig.Table{}}
+	c := &checker{tables: s.Tables}
 	if s.Now.IsZero() {
 		c.add("now", "is not set")
 	}
@@ -79,21 +79,11 @@ func (p Policy) Check() error {
 }
 
 type checker struct {
-	kind    Kind // of the object that is checked, and its index in its list
-	at      int
-	errs    []error
-	of      []subject             // of each error
-	tables  mig.Tables            // what nodes have published
-	tableOf map[string]*mig.Table // by the model's name; nil: it has none
-}
-
-func (c *checker) table(model string) (*mig.Table, bool) {
-	t, known := c.tableOf[model]
-	if !known {
-		t, _ = c.tables.ForModel(model)
-		c.tableOf[model] = t
-	}
-	return t, t != nil
+	kind   Kind // of the object that is checked, and its index in its list
+	at     int
+	errs   []error
+	of     []subject  // of each error
+	tables mig.Tables // what nodes have published
 }
 
 func (c *checker) add(path, format string, args ...any) {
@@ -230,7 +220,7 @@ func (c *checker) instances(of string, device *GPU) {
 	if len(l) == 0 {
 		return // most GPUs: no look-up of the table
 	}
-	t, ok := c.table(device.Model.Name)
+	t, ok := c.tables.ForModel(device.Model.Name)
 	if !ok {
 		return
 	}

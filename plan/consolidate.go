@@ -90,10 +90,9 @@ func (w *world) underusedText(u underused, pods []*Pod) string {
 		text, count(len(pods), "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
 }
 
-// underused lists the nodes that could be emptied at a gain. The rules of their pods are
-// counted from now on.
+// underused lists the nodes that could be emptied at a gain.
 func (w *world) underused() []underused {
-	ruled, keeps := w.topology.size(), make([]bool, len(w.pools))
+	keeps := make([]bool, len(w.pools))
 	for i := range w.pools {
 		keeps[i] = w.keepsFromDraining(&w.pools[i])
 	}
@@ -105,14 +104,7 @@ func (w *world) underused() []underused {
 		}
 		if u, ok := w.underusedNode(i); ok {
 			out = append(out, u)
-			for _, p := range n.pods {
-				w.ruled(p)
-			}
 		}
-	}
-	if w.topology.size() != ruled {
-		w.topology.reset()
-		w.countAll()
 	}
 	slices.SortStableFunc(out, func(a, b underused) int {
 		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.gain, a.gain), cmp.Compare(a.node, b.node))
@@ -126,21 +118,14 @@ func (w *world) underusedNode(node int) (underused, bool) {
 	if n.tier != tierNow || n.action >= 0 || n.NoScaleDown || n.settling || n.bound == 0 || n.promised > 0 || n.leaving > 0 {
 		return u, false
 	}
-	var spent map[string]int
+	var gone []placedPod // those with budgets
 	for _, p := range n.pods {
-		if p.DaemonSet {
-			continue
-		}
-		if !w.movable(p) {
+		switch {
+		case p.DaemonSet:
+		case !w.movable(p) || !w.budgetsAllow(p, gone):
 			return u, false
-		}
-		for _, b := range p.Budgets {
-			if spent == nil {
-				spent = map[string]int{}
-			}
-			if spent[b.Name]++; spent[b.Name] > w.budgets[b.Name] {
-				return u, false
-			}
+		case len(p.Budgets) > 0:
+			gone = append(gone, placedPod{node, p})
 		}
 	}
 	u.loss = w.loss(slices.DeleteFunc(n.staying(), w.expendable), gracePeriod)

@@ -13,8 +13,7 @@ const maxDomains = 32
 // domain is a place that pods which must be near each other could share: a value
 // for each label of their rules.
 type domain struct {
-	group  *affinityGroup
-	keys   []string
+	rules  []Rule
 	values []string
 	now    float64 // GPUs for members that are free
 	free   float64 // and of nodes that can be added
@@ -23,9 +22,9 @@ type domain struct {
 
 // text is "zone=a", or "rack=r1, zone=a".
 func (d *domain) text() string {
-	parts := make([]string, len(d.keys))
-	for i := range d.keys {
-		parts[i] = d.keys[i] + "=" + d.values[i]
+	parts := make([]string, len(d.rules))
+	for i, r := range d.rules {
+		parts[i] = r.Key + "=" + d.values[i]
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
@@ -59,7 +58,7 @@ func (w *world) inPlaces(g *gang, members []int, do func(i int) bool) (f failed,
 
 // nearGroups is equal for members that have to be near the same pods.
 func (w *world) nearGroups(member int) string {
-	return affinityGroupOf(w.kinds[w.pending[member].kind].pod)
+	return nearGroup(w.kinds[w.pending[member].kind].pod)
 }
 
 // inOnePlace is together for members that may have to be near each other and of
@@ -102,20 +101,22 @@ const noNode = math.MaxInt64
 // togetherIn is together in one place: a pod of the group is assumed there until
 // the members are.
 func (w *world) togetherIn(d *domain, members []int, do func(i int) bool) (f failed, ok bool) {
-	assume := func(by int) {
-		for i, key := range d.keys {
-			d.group.add(key, d.values[i], by)
-		}
+	t := &w.topology
+	for i, r := range d.rules {
+		t.assumed[r] = d.values[i]
+		t.rules[r].changes++
 	}
-	assume(1)
 	f, ok = w.together(members, do)
-	assume(-1)
+	for _, r := range d.rules {
+		delete(t.assumed, r)
+		t.rules[r].changes++
+	}
 	return f, ok
 }
 
-// domainsOf are the places that the members could share: first those that hold all of them now, the
-// tightest first so that larger ones stay free for larger gangs, then those with the most free capacity;
-// none where they need not be in one place or where one of their group is.
+// domainsOf are the places that the members could share: first those that hold all of them now, then those that
+// do with the nodes that can be added, of each the tightest first so that larger ones stay free for larger gangs,
+// then those with the most free capacity; none where they need not be in one place or where one of their group is.
 func (w *world) domainsOf(members []int) []domain {
 	k, need := (*kind)(nil), 0.0
 	for _, i := range members {
@@ -128,20 +129,20 @@ func (w *world) domainsOf(members []int) []domain {
 	if k == nil || len(members) < 2 {
 		return nil
 	}
-	group := w.topology.near[affinityGroupOf(k.pod)]
-	if group == nil || !group.has(k.pod) || group.anywhere(k.pod) {
+	rules := nearRules(k.pod)
+	if !nearItself(k.pod) || w.topology.anywhere(rules) {
 		return nil
 	}
 	all := map[string]*domain{}
 	of := func(labels map[string]string, name string) *domain {
-		d := domain{group: group}
+		d := domain{rules: rules}
 		id := ""
-		for _, r := range k.pod.Near {
+		for _, r := range rules {
 			v, ok := placeOf(labels, name, r.Key)
 			if !ok {
 				return nil
 			}
-			d.keys, d.values = append(d.keys, r.Key), append(d.values, v)
+			d.values = append(d.values, v)
 			id += "\x00" + v
 		}
 		if all[id] == nil {
@@ -182,11 +183,17 @@ func (w *world) domainsOf(members []int) []domain {
 		}
 	}
 	slices.SortFunc(out, func(a, b domain) int {
-		holds, too := a.now > need-rounding, b.now > need-rounding
-		if holds && too {
-			return cmp.Or(cmp.Compare(a.now, b.now), slices.Compare(a.values, b.values))
+		for _, of := range []func(*domain) float64{func(d *domain) float64 { return d.now }, func(d *domain) float64 { return d.free }} {
+			x, y := of(&a), of(&b)
+			holds, too := x > need-rounding, y > need-rounding
+			if holds && too {
+				return cmp.Or(cmp.Compare(x, y), slices.Compare(a.values, b.values))
+			}
+			if holds != too {
+				return last(too, holds)
+			}
 		}
-		return cmp.Or(last(too, holds), cmp.Compare(b.free, a.free), slices.Compare(a.values, b.values))
+		return cmp.Or(cmp.Compare(b.free, a.free), slices.Compare(a.values, b.values))
 	})
 	return out[:min(len(out), maxDomains)]
 }

@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"math"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
@@ -11,12 +13,21 @@ import (
 // in memory.
 type facts struct {
 	index     int
-	since     time.Time // since when it has been free; zero for allocated or unknown
-	instances int
-	allocated int  // instances allocated to a pod
-	free      bool // known to be allocated to no pod
-	known     bool // its allocation
+	idle      time.Duration // for how long it has been free, idleUnknown for allocated or unknown
+	instances uint16
+	allocated uint16 // instances allocated to a pod
+	free      bool   // known to be allocated to no pod
+	known     bool   // its allocation
 	sick, mig bool
+}
+
+const idleUnknown = math.MinInt64
+
+// nodeUse is what a node's facts say together.
+type nodeUse struct {
+	why      Reason        // NodeBusy or AllocationUnknown, as the first GPU that is not free; empty for none
+	idle     time.Duration // the shortest time for which any has been free
+	unstated bool          // for some free GPU it is not known
 }
 
 // readGPUs reads all GPUs: their capacity, their allocations, and what is unusual
@@ -31,7 +42,11 @@ func (w *world) readGPUs() {
 	model := ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		n.GPUs = sortedGPUs(n.Node.GPUs)
+		if gpus := sortedGPUs(n.GPUs); len(gpus) > 0 && &gpus[0] != &n.GPUs[0] {
+			own := *n.Node
+			own.GPUs, n.Node = gpus, &own
+		}
+		n.use.idle = math.MaxInt64
 		n.facts, all = all[:len(n.GPUs):len(n.GPUs)], all[len(n.GPUs):]
 		n.capacity = capacity{cpu: stated(n.CPUMilli), memory: stated(n.MemoryMi), others: n.Others}
 		single := n.Labels[strategySingle] == "single"
@@ -43,14 +58,18 @@ func (w *world) readGPUs() {
 				model = device.Model.Name
 				table, _ = w.table(model)
 			}
-			n.facts[c] = n.readGPU(device, table)
+			n.facts[c] = n.readGPU(device, table, w.now)
+		}
+		n.booting = w.young(n) && n.Ready && !single && w.halfOffered(n)
+		if !n.booting {
+			w.limitToOffer(n, single)
 		}
 	}
 }
 
 // readGPU reads one GPU, and counts for its node what is allocated of it.
-func (n *nodeState) readGPU(c *GPU, t *mig.Table) facts {
-	f := facts{index: c.Index, instances: len(c.Instances), known: c.AllocationKnown, sick: c.Health == gpu.Sick, mig: c.MIG}
+func (n *nodeState) readGPU(c *GPU, t *mig.Table, now time.Time) facts {
+	f := facts{index: c.Index, idle: idleUnknown, instances: uint16(len(c.Instances)), known: c.AllocationKnown, sick: c.Health == gpu.Sick, mig: c.MIG}
 	unused, compute, memory := !c.UnusedSince.IsZero(), 0, 0
 	for i := range c.Instances {
 		in := &c.Instances[i]
@@ -63,8 +82,20 @@ func (n *nodeState) readGPU(c *GPU, t *mig.Table) facts {
 		compute += in.Profile.Compute
 		memory += in.Profile.Memory
 	}
-	if f.free = f.known && f.allocated == 0 && len(c.AllocatedTo) == 0; f.free {
-		f.since = c.releasedAt()
+	f.free = f.known && f.allocated == 0 && len(c.AllocatedTo) == 0
+	switch {
+	case f.free:
+		if since := c.releasedAt(); since.IsZero() {
+			n.use.unstated = true
+		} else {
+			f.idle = now.Sub(since)
+			n.use.idle = min(n.use.idle, f.idle)
+		}
+	case n.use.why != "":
+	case f.known:
+		n.use.why = NodeBusy
+	default:
+		n.use.why = AllocationUnknown
 	}
 	n.unknown, n.unknownMIG = n.unknown || !f.known, n.unknownMIG || f.mig && !f.known
 	n.unusual.sick = n.unusual.sick || f.sick
@@ -138,4 +169,106 @@ func (w *world) recordUnknown() {
 	for i := range w.pools {
 		w.pools[i].unobserved = stale[i] && !known[i]
 	}
+}
+
+// discountAllocated takes off devices allocated to pods that the snapshot does not
+// have as bound: a pod that is deleted from the API can keep its GPU for a while.
+// It takes nothing off where allocations are unknown.
+func (n *nodeState) discountAllocated() {
+	for i := range n.free {
+		if f := &n.free[i]; !n.operating() && !n.unknownMIG {
+			f.N = min(f.N, mig.CountOf(n.unallocated, f.Profile))
+		}
+	}
+	if n.plain > 0 {
+		n.whole = min(n.whole, n.plain-n.plainAllocated)
+	}
+}
+
+// limitSick limits what is free of a node with a sick GPU to what its device plugin offers, with
+// the sick GPU or without, less what all of its pods request, those with the sick one too: so
+// the scheduler counts.
+func (w *world) limitSick(n *nodeState) {
+	if !n.unusual.sick || n.Allocatable == nil || n.booting || n.operating() {
+		return
+	}
+	left := capacity{vendor: n.vendor, model: n.model, whole: clampCount(n.Allocatable.GPUs)}
+	for _, in := range n.Allocatable.MIG {
+		if p, ok := w.profile(n.model, in.Name); ok {
+			left.free = added(left.free, p, clampCount(in.Count))
+		}
+	}
+	for _, p := range n.pods {
+		w.takeRunning(&Pod{Demand: demand.Demand{GPUs: p.Demand.GPUs, Vendor: p.Demand.Vendor, MIG: p.Demand.MIG}}, &left)
+	}
+	n.whole = min(n.whole, left.whole)
+	for i := range n.free {
+		n.free[i].N = min(n.free[i].N, mig.CountOf(left.free, n.free[i].Profile))
+	}
+}
+
+// limitToOffer limits a node's free capacity to its allocatable resources less
+// the requests of its bound pods. That needs neither attribution nor layouts.
+func (w *world) limitToOffer(n *nodeState, single bool) {
+	offer := n.Allocatable
+	if offer == nil || n.unusual.sick || n.operating() {
+		return // while a GPU is repartitioned the device plugin offers nothing
+	}
+	n.whole = min(n.whole, clampCount(offer.GPUs))
+	if single {
+		return
+	}
+	model := n.model
+	if model == "" && len(n.GPUs) > 0 {
+		model = n.GPUs[0].Model.Name
+	}
+	table, ok := w.table(model)
+	if !ok {
+		return
+	}
+	n.model, n.free = model, nil
+	for _, in := range offer.MIG {
+		if p, ok := table.Exact(in.Name); ok {
+			n.free = added(n.free, p, clampCount(in.Count))
+		}
+	}
+}
+
+// halfOffered reports a node whose device plugin has just started: it offers
+// less than its GPUs are known to be partitioned into.
+func (w *world) halfOffered(n *nodeState) bool {
+	if n.Allocatable == nil || n.operating() {
+		return false
+	}
+	var repartition []mig.Count
+	unknown := false
+	for c := range n.GPUs {
+		device := &n.GPUs[c]
+		if !device.MIG || device.Model.Name != n.model || device.Health == gpu.Sick {
+			continue
+		}
+		unknown = unknown || !device.AllocationKnown
+		for i := range device.Instances {
+			repartition = added(repartition, device.Instances[i].Profile, 1)
+		}
+	}
+	if !unknown || len(repartition) == 0 {
+		return false
+	}
+	table, ok := w.table(n.model)
+	if !ok {
+		return false
+	}
+	for _, c := range repartition {
+		offered := 0
+		for _, in := range n.Allocatable.MIG {
+			if p, ok := table.Exact(in.Name); ok && p == c.Profile {
+				offered += clampCount(in.Count)
+			}
+		}
+		if offered < c.N {
+			return true
+		}
+	}
+	return false
 }

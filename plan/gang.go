@@ -195,9 +195,10 @@ func (w *world) mayStage(gang string, members int) bool {
 // serveCore serves members together. What a bound delays is reserved for them.
 func (w *world) serveCore(u *unit, core []int) (failed, bool) {
 	w.committing, w.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
-	defer func() { w.committing, w.staging = false, false }()
+	defer func() { w.committing, w.staging, w.rest, w.further = false, false, nil, nil }()
 	return w.inPlaces(u.gang, core, func(i int) bool {
 		w.discountUnserved(i)
+		w.rest, w.further = core[slices.Index(core, i)+1:], nil
 		return w.serve(i, true)
 	})
 }

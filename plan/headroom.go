@@ -16,6 +16,7 @@ func (w *world) addForecasts(forecasts []Forecast) {
 	w.forecasts = slices.Clone(forecasts)
 	slices.SortStableFunc(w.forecasts, func(a, b Forecast) int { return strings.Compare(a.Name, b.Name) })
 	for i := range w.forecasts {
+		w.ruled(&w.forecasts[i].Like)
 		w.kindOf(&w.forecasts[i].Like)
 	}
 	w.expected = make([]verdict, len(w.forecasts))

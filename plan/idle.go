@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -167,7 +168,7 @@ func (w *world) holdIdle() {
 			continue
 		}
 		ours++
-		if since := w.looksIdleSince(n); !since.IsZero() && w.now.Sub(since) < w.policy.IdleHold {
+		if d, ok := w.looksIdle(n); ok && d < w.policy.IdleHold {
 			idle++
 		}
 	}
@@ -176,25 +177,25 @@ func (w *world) holdIdle() {
 	}
 }
 
-// looksIdleSince is since when nothing has computed on a node: nothing is
-// allocated there, or nothing allocated is used; zero where something computes,
-// and for unknown.
-func (w *world) looksIdleSince(n *nodeState) time.Time {
-	reason, since := w.emptiness(n)
-	switch {
-	case reason == NodeEmpty:
-		return since
-	case n.unknown || !n.unusual.unused:
-		return time.Time{}
+// looksIdle is for how long nothing has computed on a node: nothing is allocated
+// there, or nothing allocated is used. It is false where something computes, and
+// for unknown.
+func (w *world) looksIdle(n *nodeState) (time.Duration, bool) {
+	reason, idle := w.emptiness(n)
+	if reason == NodeEmpty {
+		return idle, true
 	}
-	var last time.Time
+	if n.unknown || !n.unusual.unused {
+		return 0, false
+	}
+	idle = math.MaxInt64
 	for c := range n.GPUs {
 		for _, since := range n.GPUs[c].uses() {
 			if since.IsZero() {
-				return time.Time{}
+				return 0, false
 			}
-			last = later(last, since)
+			idle = min(idle, w.now.Sub(since))
 		}
 	}
-	return last
+	return idle, true
 }

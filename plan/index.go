@@ -152,7 +152,7 @@ func (w *world) group(s *grouping, n *nodeState) int {
 	}
 	for _, key := range s.keys {
 		b.WriteByte(0)
-		if v, ok := n.place(labels, key); ok {
+		if v, ok := placeOf(labels, n.Node.Name, key); ok {
 			b.WriteString("=" + v)
 		}
 	}

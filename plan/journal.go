@@ -61,7 +61,7 @@ func (w *world) touch(node int) *nodeState {
 	n := &w.nodes[node]
 	if c := w.journal.current; c != 0 && n.saved != c {
 		before := *n
-		before.capacity, before.repartition = n.capacity.clone(), slices.Clone(n.repartition)
+		before.capacity = n.capacity.clone()
 		before.derived = nil
 		n.saved = c
 		w.record(func() {

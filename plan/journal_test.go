@@ -3,13 +3,12 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"math/rand"
 	"reflect"
 	"slices"
-	"testing"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
-	"pgregory.net/rapid"
 )
 
 // remains is what a failed trial must not change. Caches (indices, splits,
@@ -34,7 +33,7 @@ func remainsOf(w *world) remains {
 		used: map[string][2]quota.Amount{}, topology: map[string]int{}}
 	for i := range w.nodes {
 		n := w.nodes[i]
-		n.capacity, n.repartition = n.capacity.clone(), slices.Clone(n.repartition)
+		n.capacity = n.capacity.clone()
 		n.free = slices.DeleteFunc(n.free, func(c mig.Count) bool { return c.N == 0 })
 		n.derived, n.saved = nil, 0
 		m.nodes = append(m.nodes, n)
@@ -70,116 +69,54 @@ func remainsOf(w *world) remains {
 		count(fmt.Sprint("pods ", r), c.pods)
 		count(fmt.Sprint("barring ", r), c.barring)
 	}
-	for name, c := range w.topology.near {
-		for key, counts := range c.at {
-			count(fmt.Sprint("near ", name, key), counts)
-		}
-	}
 	return m
 }
 
-// smallWorld is a few nodes with every feature, some of it at random.
-func smallWorld(t *testing.T, r *rapid.T) Snapshot {
-	s := largeWorld(t, rapid.IntRange(2, 6).Draw(r, "nodes"), rapid.IntRange(1, 40).Draw(r, "pending"))
-	enrich(&s)
-	for i := range s.Tenants {
-		s.Tenants[i].Guarantee = quota.Amount{Compute: 7, Memory: 8}.Min(s.Tenants[i].Guarantee)
-		if rapid.IntRange(0, 4).Draw(r, "limited") == 0 {
-			n := rapid.Int64Range(1, 20).Draw(r, "limit")
-			s.Tenants[i].Limit = quota.Amount{Compute: 70 + 7*n, Memory: 80 + 8*n}
-		}
+// RevertTrial serves some pending pods of a world and evicts some running ones in a trial,
+// reverts it, and returns what is not as before: in the state, and in the plans made from both.
+func RevertTrial(s Snapshot, policy Policy, r *rand.Rand) error {
+	begun := func() *world {
+		w := newWorld(s, policy)
+		w.admit()
+		w.placeNow()
+		return w
 	}
-	for i := range s.Pods {
-		p := &s.Pods[i]
-		p.Tenant = fmt.Sprintf("team-%02d", rapid.IntRange(0, 5).Draw(r, "team"))
-		p.Evictable = rapid.Bool().Draw(r, "evictable")
-		if rapid.IntRange(0, 3).Draw(r, "budgeted") == 0 {
-			p.Budgets = []Budget{{fmt.Sprint("b", rapid.IntRange(0, 2).Draw(r, "budget")), rapid.IntRange(0, 3).Draw(r, "allowed")}}
-		}
-		if p.Node == "" && rapid.IntRange(0, 3).Draw(r, "ruled") == 0 {
-			drawRules(r, p)
-		}
-	}
-	for i := range s.Pools {
-		s.Pools[i].Max = s.Pools[i].Size + rapid.IntRange(0, 3).Draw(r, "max")
-		s.Pools[i].MIG.KeepsBusy = rapid.Bool().Draw(r, "keeps busy")
-	}
-	return s
-}
-
-func drawRules(r *rapid.T, p *Pod) {
-	rule := func() Rule {
-		return Rule{rapid.SampledFrom([]string{"zone", "host"}).Draw(r, "key"), rapid.SampledFrom([]string{"x", "y"}).Draw(r, "group")}
-	}
-	spread := func(skew int) Spread {
-		return Spread{rule(), skew, rapid.IntRange(0, 4).Draw(r, "domains"), rapid.Bool().Draw(r, "ignore"), rapid.Bool().Draw(r, "honor")}
-	}
-	switch rapid.IntRange(0, 5).Draw(r, "rules") {
-	case 0:
-		p.Spread = []Spread{spread(rapid.IntRange(1, 2).Draw(r, "skew"))}
-	case 1:
-		p.Apart = []Rule{rule()}
-	case 2:
-		p.Near = []Rule{rule()}
-	case 3:
-		p.Near = []Rule{rule(), rule()}
-	case 4:
-		p.Spread = []Spread{spread(1), spread(2)}
-		p.Apart = []Rule{rule()}
-	}
-}
-
-// TestRevertedTrialChangesNothing serves some pending pods in a trial, reverts
-// it, and compares the state before and after, and the plans made from both.
-func TestRevertedTrialChangesNothing(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		s := smallWorld(t, r)
-		begun := func() *world {
-			policy := DefaultPolicy()
-			policy.ReclaimBorrowed = true
-			w := newWorld(s, policy)
-			w.admit()
-			w.placeNow()
-			return w
-		}
-		w, untried := begun(), begun()
-		before := remainsOf(w)
-		n := rapid.IntRange(1, len(w.pending)).Draw(r, "tried")
-		w.try(func() bool {
-			for i := range n {
-				w.discountUnserved(i)
-				p := w.touchPending(i)
-				p.refused, p.reason = false, ""
-				if w.reclaimLimit(&w.pending[i]) && w.chargeReadable(i) {
-					w.serve(i, true)
-				}
+	w, untried := begun(), begun()
+	before := remainsOf(w)
+	w.try(func() bool {
+		for i := range r.Intn(len(w.pending) + 1) {
+			w.discountUnserved(i)
+			p := w.touchPending(i)
+			p.refused, p.reason = false, ""
+			if w.reclaimLimit(&w.pending[i]) && w.chargeReadable(i) {
+				w.serve(i, true)
 			}
-			for _, p := range w.running {
-				if p.node >= 0 && w.movable(p.pod) && rapid.IntRange(0, 3).Draw(r, "evicted") == 0 {
-					w.evict(p.node, p.pod, ReclaimIdle, "", "")
-				}
+		}
+		for _, p := range w.running {
+			if p.node >= 0 && w.movable(p.pod) && r.Intn(4) == 0 {
+				w.evict(p.node, p.pod, ReclaimIdle, "", "")
 			}
-			return false
-		})
-		if why := underivable(w); why != "" {
-			r.Fatalf("after a failed trial %s", why)
 		}
-		if after := remainsOf(w); !reflect.DeepEqual(before, after) {
-			r.Fatalf("a failed trial changed the world: %s", difference(before, after))
-		}
-		for _, w := range []*world{w, untried} {
-			w.placeRest(true)
-			w.readmit()
-			w.reclaimGuarantees()
-			w.placeRest(false)
-			w.prepare()
-			w.scaleDown()
-		}
-		got, want := Plan{Actions: w.actions, Verdicts: w.verdicts()}.String(), Plan{Actions: untried.actions, Verdicts: untried.verdicts()}.String()
-		if got != want {
-			r.Fatalf("after a failed trial the plan is\n%s\nand without it\n%s", got, want)
-		}
+		return false
 	})
+	if why := underivable(w); why != "" {
+		return fmt.Errorf("after a failed trial %s", why)
+	}
+	if after := remainsOf(w); !reflect.DeepEqual(before, after) {
+		return fmt.Errorf("a failed trial changed the world: %s", difference(before, after))
+	}
+	for _, w := range []*world{w, untried} {
+		w.placeRest(true)
+		w.readmit()
+		w.reclaimGuarantees()
+		w.placeRest(false)
+		w.prepare()
+		w.scaleDown()
+	}
+	if got, want := w.plan().String(), untried.plan().String(); got != want {
+		return fmt.Errorf("after a failed trial the plan is\n%s\nand without it\n%s", got, want)
+	}
+	return nil
 }
 
 // underivable returns a kind for which an index has another node than the one

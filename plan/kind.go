@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan/pack"
 )
 
 // kind is a group of pods that do not differ in anything the planner reads.
@@ -88,7 +89,7 @@ func (w *world) kindKey(p *Pod) string {
 		fmt.Fprintf(&b, "|d%q,%q,%d,%d,%t,%t", s.Key, s.Group, s.MaxSkew, s.MinDomains, s.IgnoreAffinity, s.HonorTaints)
 	}
 	for _, g := range p.Groups {
-		if w.ruledOn[g] {
+		if _, ruled := w.topology.byGroup[g]; ruled {
 			fmt.Fprintf(&b, "|g%q", g)
 		}
 	}
@@ -240,4 +241,63 @@ func (w *world) dataText(k *kind, n *nodeState) string {
 		return ", which has " + strings.Join(all, ", ")
 	}
 	return ""
+}
+
+type answer struct {
+	pack.Answer
+	ok bool
+}
+
+// requestOf translates the kind's MIG demand into a model's profiles; false
+// where the model has no such profile.
+func (w *world) requestOf(k *kind, model string) ([]mig.Count, bool) {
+	if len(k.pod.Demand.MIG) == 0 || model == "" {
+		return nil, len(k.pod.Demand.MIG) == 0
+	}
+	for _, n := range k.requests {
+		if n.model == model {
+			return n.counts, n.ok
+		}
+	}
+	n := profileRequest{model: model, ok: true}
+	for _, i := range k.pod.Demand.MIG {
+		p, ok := w.profile(model, i.Name)
+		n.ok = n.ok && ok
+		n.counts = added(n.counts, p, clampCount(i.Count))
+	}
+	if !n.ok {
+		n.counts = nil
+	}
+	n.id = w.requestID(model, n.counts)
+	k.requests = append(k.requests, n)
+	return n.counts, n.ok
+}
+
+// requestID numbers the requests on a model: pods of many kinds share them.
+func (w *world) requestID(model string, counts []mig.Count) int {
+	key := question(0, model, nil, nil, counts, nil)
+	id, ok := w.requestIDs[key]
+	if !ok {
+		id = len(w.requestIDs)
+		w.requestIDs[key] = id
+	}
+	return id
+}
+
+// table is the tables' ForModel, computed once for each model.
+func (w *world) table(model string) (*mig.Table, bool) {
+	t, known := w.tableOf[model]
+	if !known {
+		t, _ = w.tables.ForModel(model)
+		w.tableOf[model] = t
+	}
+	return t, t != nil
+}
+
+// profile is the profile that a name means on a model.
+func (w *world) profile(model, name string) (mig.Profile, bool) {
+	if t, ok := w.table(model); ok {
+		return t.Exact(name)
+	}
+	return mig.Profile{}, false
 }

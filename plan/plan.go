@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -85,4 +87,125 @@ type Totals struct {
 	CostPerHourAfter  float64
 	PendingSlices     int // compute slices requested by pending pods, 7 (or 4) a GPU
 	PendingSlicesLeft int // of those, served neither by this plan nor by what is upcoming
+}
+
+// String is the plan's canonical text: each action with its reason below, then
+// the verdicts, one a line, then the totals. Equal plans give equal bytes.
+func (p Plan) String() string {
+	var b strings.Builder
+	if len(p.Actions) == 0 {
+		b.WriteString("nothing to do\n")
+	}
+	for _, a := range p.Actions {
+		b.WriteString(a.String())
+		b.WriteByte('\n')
+	}
+	for _, v := range p.Verdicts {
+		b.WriteString(v.String())
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%s\n", p.Totals)
+	return b.String()
+}
+
+// String is the action in one line, with the reason and the pods it is done for
+// on indented lines below.
+func (a Action) String() string {
+	var b strings.Builder
+	b.WriteString(a.what())
+	fmt.Fprintf(&b, "\n  because %s", a.Reason)
+	if a.Detail != "" {
+		b.WriteString(": " + a.Detail)
+	}
+	if len(a.For) > 0 {
+		b.WriteString("\n  for " + strings.Join(a.For, " "))
+	}
+	return b.String()
+}
+
+func (a Action) what() string {
+	switch a.Verb {
+	case ScaleUp:
+		return fmt.Sprintf("scale-up %s %d -> %d", a.Pool, a.From, a.To)
+	case Withdraw:
+		return fmt.Sprintf("withdraw %s %d -> %d", a.Pool, a.From, a.To)
+	case Repartition:
+		return fmt.Sprintf("repartition %s/%d  %s  to  %s", a.Node, a.GPU,
+			LayoutText(a.Model, a.Before), LayoutText(a.Model, a.Target))
+	case RemoveNode, Replace:
+		return fmt.Sprintf("%s %s from %s", a.Verb, a.Node, a.Pool)
+	case Reclaim:
+		return fmt.Sprintf("reclaim %s on %s", a.Pod, a.Node)
+	case Uncordon, Rollback:
+		if a.Operation == "" { // the end of a drain
+			break
+		}
+		return fmt.Sprintf("%s %s operation %s", a.Verb, a.Node, a.Operation)
+	}
+	return fmt.Sprintf("%s %s", a.Verb, a.Node)
+}
+
+// String is the verdict in one line.
+func (v Verdict) String() string {
+	s := fmt.Sprintf("%s %s %s", v.Kind, v.Subject, v.Reason)
+	if v.Detail != "" {
+		s += ": " + v.Detail
+	}
+	return s
+}
+
+// String is the totals in one line.
+func (t Totals) String() string {
+	return fmt.Sprintf("totals: %.2f an hour, %.2f after; %d slices pending, %d left",
+		t.CostPerHour, t.CostPerHourAfter, t.PendingSlices, t.PendingSlicesLeft)
+}
+
+// LayoutText names a layout's instances as the model does, in runs of equal
+// profiles: "1g.10gb@0,1,2 3g.40gb@4"; "(empty)" for no instance.
+func LayoutText(model string, l mig.Layout) string {
+	if len(l) == 0 {
+		return "(empty)"
+	}
+	var b strings.Builder
+	for i, p := range l {
+		if i > 0 && l[i-1].Profile == p.Profile {
+			fmt.Fprintf(&b, ",%d", p.Start)
+			continue
+		}
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%s@%d", ProfileText(model, p.Profile), p.Start)
+	}
+	return b.String()
+}
+
+// ProfileText is a profile's name on the model, or its slices ("3g:4") where
+// the model has no table.
+func ProfileText(model string, p mig.Profile) string {
+	if t, ok := mig.ForModel(model); ok {
+		return t.Name(p)
+	}
+	return p.String()
+}
+
+// names joins many small strings in few allocations: a plan has two hundred
+// thousand verdicts.
+type names struct{ chunk strings.Builder }
+
+// chunkSize is the size of a large string.
+const chunkSize = 64 << 10
+
+// join concatenates three strings.
+func (n *names) join(a, b, c string) string {
+	need := len(a) + len(b) + len(c)
+	if n.chunk.Cap()-n.chunk.Len() < need {
+		n.chunk = strings.Builder{}
+		n.chunk.Grow(max(chunkSize, need))
+	}
+	start := n.chunk.Len()
+	n.chunk.WriteString(a)
+	n.chunk.WriteString(b)
+	n.chunk.WriteString(c)
+	return n.chunk.String()[start:]
 }

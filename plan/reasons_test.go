@@ -10,47 +10,33 @@ import (
 )
 
 // TestEveryReasonIsDocumented reads reasons.go, so that it covers every
-// constant.
+// constant: each is documented once.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "reasons.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var constants []Reason
+	var constants []string
 	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok {
-			for _, v := range spec.Values {
-				word, err := strconv.Unquote(v.(*ast.BasicLit).Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				constants = append(constants, Reason(word))
-				if spec.Names[0].Name != word {
-					t.Errorf("constant %s says %q", spec.Names[0].Name, word)
-				}
+		if spec, ok := n.(*ast.ValueSpec); ok && spec.Type != nil {
+			word, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil || spec.Names[0].Name != word {
+				t.Errorf("constant %s says %q", spec.Names[0].Name, word)
 			}
+			constants = append(constants, word)
 		}
 		return true
 	})
-	if len(constants) < 20 {
-		t.Fatalf("found only %v", constants)
-	}
-	var documented []Reason
+	var documented []string
 	for _, d := range Reasons() {
 		if d.Meaning == "" || d.Kind == "" {
 			t.Errorf("%s has no meaning or kind", d.Reason)
 		}
-		if slices.Contains(documented, d.Reason) {
-			t.Errorf("%s is documented twice", d.Reason)
-		}
-		documented = append(documented, d.Reason)
+		documented = append(documented, string(d.Reason))
 	}
-	for _, c := range constants {
-		if !slices.Contains(documented, c) {
-			t.Errorf("%s is not documented", c)
-		}
-	}
-	if len(documented) != len(constants) {
-		t.Errorf("%d documented, %d constants", len(documented), len(constants))
+	slices.Sort(constants)
+	slices.Sort(documented)
+	if len(constants) < 20 || !slices.Equal(constants, documented) {
+		t.Errorf("documented are\n%v, the constants are\n%v", documented, constants)
 	}
 }

@@ -174,7 +174,7 @@ func (w *world) repartitionable(n *nodeState) []candidate {
 // a candidate.
 func (w *world) alike(n *nodeState, a, b int) bool {
 	c, d := &n.gpus()[a], &n.gpus()[b]
-	return c.Health == d.Health && c.AllocationKnown == d.AllocationKnown && !n.repartition[b] && !(n.operating() && n.Operation.GPU == d.Index) &&
+	return c.Health == d.Health && c.AllocationKnown == d.AllocationKnown && !n.repartitions(b) && !(n.operating() && n.Operation.GPU == d.Index) &&
 		w.repartitionAgainAt(n, c.Index).Equal(w.repartitionAgainAt(n, d.Index)) &&
 		slices.EqualFunc(c.Instances, d.Instances, func(i, j Instance) bool {
 			since, known := w.idleSince(n, a, &i)
@@ -262,10 +262,21 @@ func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 }
 
 // furtherDemand adds up, for each pool, what further pending pods could use
-// there. More of one kind than a GPU has slices makes no difference.
+// there: the rest of the gang that is served, where there is any. More of one kind than a
+// GPU has slices makes no difference.
 func (w *world) furtherDemand() [][]mig.Count {
 	if w.further != nil {
 		return w.further
+	}
+	unserved, own := make([]int, len(w.kinds)), false
+	for _, i := range w.rest {
+		unserved[w.pending[i].kind]++
+		own = own || len(w.pending[i].pod.Demand.MIG) > 0
+	}
+	for i := range w.kinds {
+		if !own {
+			unserved[i] = w.kinds[i].unserved
+		}
 	}
 	out := make([][]mig.Count, len(w.pools))
 	for i := range w.pools {
@@ -275,12 +286,12 @@ func (w *world) furtherDemand() [][]mig.Count {
 		}
 		for j := range w.kinds {
 			other := &w.kinds[j]
-			if other.unserved <= 0 || len(other.pod.Demand.MIG) == 0 || !other.admitsNew(p) {
+			if unserved[j] <= 0 || len(other.pod.Demand.MIG) == 0 || !other.admitsNew(p) {
 				continue
 			}
 			requested, _ := w.requestOf(other, p.empty.model)
 			for _, c := range requested {
-				out[i] = added(out[i], c.Profile, c.N*min(other.unserved, gpuSlices))
+				out[i] = added(out[i], c.Profile, c.N*min(unserved[j], gpuSlices))
 			}
 		}
 	}
@@ -334,7 +345,7 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 	pool := &w.pools[n.pool]
 	device := &n.gpus()[o.repartition.device]
 	n.derived = nil
-	n.repartition[o.repartition.device] = true
+	n.repartition = append(slices.Clip(n.repartition), o.repartition.device)
 	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), k.text, o.cost, alternative)
 	switch {
 	case n.tier == tierNode: // when it has come

@@ -31,8 +31,8 @@ func (w *world) removeEmpty() {
 		if w.keepsPool(p) != "" || w.keepsOne(p) != "" || !w.may(n.pool) {
 			continue
 		}
-		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(w.now.Sub(c.since)), short(p.IdleAfter)))
-		n.decided = verdict{NodeEmpty, w.emptyText(n, c.since)}
+		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(c.idle), short(p.IdleAfter)))
+		n.decided = verdict{NodeEmpty, w.emptyText(n, c.idle)}
 	}
 	for i := range w.pools {
 		if p := &w.pools[i]; p.shrunk > p.settled {
@@ -117,8 +117,8 @@ func (w *world) keepsOne(p *poolState) Reason {
 }
 
 type removal struct {
-	node  int
-	since time.Time
+	node int
+	idle time.Duration
 }
 
 // removable lists the nodes that have been empty for IdleAfter, in the order of
@@ -130,13 +130,12 @@ func (w *world) removable() []removal {
 		if n.pool < 0 || n.virtual || n.action >= 0 || w.pools[n.pool].Fixed {
 			continue
 		}
-		reason, since := w.emptiness(n)
-		if reason == NodeEmpty && w.now.Sub(since) >= w.pools[n.pool].IdleAfter {
-			out = append(out, removal{i, since})
+		if reason, idle := w.emptiness(n); reason == NodeEmpty && idle >= w.pools[n.pool].IdleAfter {
+			out = append(out, removal{i, idle})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b removal) int {
-		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), a.since.Compare(b.since), cmp.Compare(a.node, b.node))
+		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.idle, a.idle), cmp.Compare(a.node, b.node))
 	})
 	return out
 }
@@ -152,35 +151,27 @@ func last(a, b bool) int {
 	return -1
 }
 
-// emptiness returns whether a node in service is empty, and since when.
-func (w *world) emptiness(n *nodeState) (Reason, time.Time) {
+// emptiness returns whether a node in service is empty, and for how long it has been.
+func (w *world) emptiness(n *nodeState) (Reason, time.Duration) {
 	switch {
 	case n.tier != tierNow:
-		return n.since, time.Time{}
+		return n.since, 0
 	case n.bound > 0 || n.NoScaleDown:
-		return NodeBusy, time.Time{}
+		return NodeBusy, 0
 	case n.promised > 0:
-		return NodeNeeded, time.Time{}
+		return NodeNeeded, 0
+	case n.use.why != "":
+		return n.use.why, 0
 	}
-	var latest time.Time
-	for c := range n.facts {
-		switch f := &n.facts[c]; {
-		case !f.known:
-			return AllocationUnknown, time.Time{}
-		case !f.free:
-			return NodeBusy, time.Time{}
-		default:
-			latest = later(latest, f.since)
-		}
-	}
+	idle := n.use.idle
 	if at, ok := stampAt(w.state.FreeSince, n.name); ok {
-		latest = later(latest, at)
+		idle = min(idle, w.now.Sub(at))
 	}
-	return NodeEmpty, latest
+	return NodeEmpty, idle
 }
 
-func (w *world) emptyText(n *nodeState, since time.Time) string {
-	return fmt.Sprintf("for %s of %s", short(w.now.Sub(since)), short(w.pools[n.pool].IdleAfter))
+func (w *world) emptyText(n *nodeState, idle time.Duration) string {
+	return fmt.Sprintf("for %s of %s", short(idle), short(w.pools[n.pool].IdleAfter))
 }
 
 // keepsPool returns what prevents the removal of a pool's nodes, empty for nothing.
@@ -247,7 +238,7 @@ func (w *world) softTaints() {
 			continue
 		}
 		p := &w.pools[n.pool]
-		reason, since := w.emptiness(n)
+		reason, idle := w.emptiness(n)
 		if w.keepsEmpty(p) {
 			reason = w.keepsPool(p)
 		}
@@ -255,7 +246,7 @@ func (w *world) softTaints() {
 		a := Action{Verb: SoftTaint, Pool: n.Pool, Node: n.name, Reason: reason}
 		switch {
 		case want && !n.SoftTainted:
-			a.Detail = fmt.Sprintf("empty for %s, idleAfter is %s", short(w.now.Sub(since)), short(p.IdleAfter))
+			a.Detail = fmt.Sprintf("empty for %s, idleAfter is %s", short(idle), short(p.IdleAfter))
 		case !want && n.SoftTainted:
 			a.Verb, a.Detail = RemoveSoftTaint, "the node may be used"
 		default:

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
@@ -38,7 +39,7 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 	switch {
 	case c.Health == gpu.Sick:
 		return split{why: blockSick}
-	case n.repartition[device] || n.operating() && n.Operation.GPU == c.Index:
+	case n.repartitions(device) || n.operating() && n.Operation.GPU == c.Index:
 		return split{why: blockRepartition}
 	case !c.AllocationKnown && n.tier != tierNode:
 		// The API's allocatable resources suggest that it is free.
@@ -118,3 +119,6 @@ func lacking(requested, free, removed []mig.Count) ([]mig.Count, bool) {
 	}
 	return must, true
 }
+
+// repartitions reports whether this plan repartitions a GPU.
+func (n *nodeState) repartitions(device int) bool { return slices.Contains(n.repartition, device) }

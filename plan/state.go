@@ -102,11 +102,14 @@ func (w *world) recordFree() {
 		if n.virtual || n.pool < 0 {
 			continue
 		}
-		if unknown := w.emptySinceUnknown(n); unknown {
+		if len(n.GPUs) > 0 && !n.use.unstated {
+			continue
+		}
+		if n.bound == 0 && n.use.why == "" {
 			note(n.name)
 		}
 		for c := range n.GPUs {
-			if f := &n.facts[c]; f.free && f.since.IsZero() {
+			if f := &n.facts[c]; f.free && f.idle == idleUnknown {
 				note(gpuName(n.name, n.GPUs[c].Index))
 			}
 		}
@@ -114,36 +117,16 @@ func (w *world) recordFree() {
 	w.state.FreeSince = sortedStamps(free)
 }
 
-// emptySinceUnknown reports an empty node for which the snapshot does not have the
-// time since when.
-func (w *world) emptySinceUnknown(n *nodeState) bool {
-	unknown := len(n.GPUs) == 0
-	for c := range n.GPUs {
-		if !n.facts[c].free {
-			return false
-		}
-		unknown = unknown || n.facts[c].since.IsZero()
-	}
-	return n.bound == 0 && unknown
-}
-
 // nextState is the state to persist, without stamps of pools and nodes that were
 // deleted more than forgetAfter ago.
 func (w *world) nextState() State {
-	real := w.nodes
-	for len(real) > 0 && real[len(real)-1].virtual {
-		real = real[:len(real)-1]
-	}
-	isNode := func(name string) bool {
-		_, ok := slices.BinarySearchFunc(real, name, func(n nodeState, s string) int { return strings.Compare(n.name, s) })
-		return ok
-	}
+	isNode := func(name string) bool { return w.nodeIndex(name) >= 0 }
 	isPool := func(name string) bool { return w.poolIndex(name) >= 0 }
 	m := w.state
-	m.LastScaleUp = w.pruned(m.LastScaleUp, isPool)
-	m.LastScaleDown = w.pruned(m.LastScaleDown, isPool)
+	for _, list := range []*[]Stamp{&m.LastScaleUp, &m.LastScaleDown, &m.LastReplace, &m.LastDrain} {
+		*list = w.pruned(*list, isPool)
+	}
 	m.LastRepartition = w.pruned(m.LastRepartition, isNode)
-	m.LastReplace, m.LastDrain = w.pruned(m.LastReplace, isPool), w.pruned(m.LastDrain, isPool)
 	m.Failures = slices.DeleteFunc(slices.Clone(m.Failures), func(f Failure) bool { return w.now.Sub(f.At) > longestPause+forgetAfter })
 	m.Removed = slices.DeleteFunc(slices.Clone(m.Removed), func(g Growth) bool { return w.now.Sub(g.At) >= removalWindow })
 	m.Grown = slices.DeleteFunc(slices.Clone(m.Grown), func(g Growth) bool { return w.now.Sub(g.At) >= time.Hour })
@@ -158,11 +141,15 @@ func (w *world) pruned(list []Stamp, exists func(string) bool) []Stamp {
 
 // stampAt returns the time recorded under name in a sorted list.
 func stampAt(list []Stamp, name string) (time.Time, bool) {
-	i, ok := slices.BinarySearchFunc(list, name, func(s Stamp, n string) int { return strings.Compare(s.Name, n) })
+	i, ok := stampIndex(list, name)
 	if !ok {
 		return time.Time{}, false
 	}
 	return list[i].At, true
+}
+
+func stampIndex(list []Stamp, name string) (int, bool) {
+	return slices.BinarySearchFunc(list, name, func(s Stamp, n string) int { return strings.Compare(s.Name, n) })
 }
 
 // since is the time recorded under name in a sorted list, now where there is none that has passed.
@@ -175,7 +162,7 @@ func (w *world) since(list []Stamp, name string) time.Time {
 
 // stamped returns a sorted copy of list with name at the given time.
 func stamped(list []Stamp, name string, at time.Time) []Stamp {
-	i, ok := slices.BinarySearchFunc(list, name, func(s Stamp, n string) int { return strings.Compare(s.Name, n) })
+	i, ok := stampIndex(list, name)
 	out := slices.Clone(list)
 	if ok {
 		out[i].At = at
@@ -187,12 +174,7 @@ func stamped(list []Stamp, name string, at time.Time) []Stamp {
 // sortedStamps returns a sorted copy with one stamp, the latest, for each name.
 func sortedStamps(list []Stamp) []Stamp {
 	out := slices.Clone(list)
-	slices.SortFunc(out, func(a, b Stamp) int {
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return b.At.Compare(a.At)
-	})
+	slices.SortFunc(out, func(a, b Stamp) int { return cmp.Or(strings.Compare(a.Name, b.Name), b.At.Compare(a.At)) })
 	return slices.CompactFunc(out, func(a, b Stamp) bool { return a.Name == b.Name })
 }
 

@@ -1,8 +1,8 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
@@ -10,10 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// judgeNodes computes for every node from when on it is supply, and its free
-// capacity.
+// judgeNodes computes for every node from when on it is supply.
 func (w *world) judgeNodes() {
-	w.bindRunning()
 	unready, ours := 0, 0
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -35,18 +33,10 @@ func (w *world) judgeNodes() {
 
 // bindRunning takes the requests of running pods off their nodes' capacity.
 func (w *world) bindRunning() {
-	w.readGPUs()
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		single := n.Labels[strategySingle] == "single"
-		n.booting = w.young(n) && n.Ready && !single && w.halfOffered(n)
-		if !n.booting {
-			w.limitToOffer(n, single)
-		}
-	}
 	w.sharePods()
 	var leaving []placedPod
 	for _, r := range w.running {
+		w.notePod(r.pod)
 		if r.node < 0 {
 			continue
 		}
@@ -64,6 +54,7 @@ func (w *world) bindRunning() {
 	}
 	for i := range w.nodes {
 		w.nodes[i].discountAllocated()
+		w.limitSick(&w.nodes[i])
 	}
 	for _, r := range leaving {
 		w.putBack(w.nodes[r.node].located(r.pod), &w.nodes[r.node].capacity)
@@ -214,7 +205,6 @@ func (w *world) judgeNode(n *nodeState) {
 				n.memory = own.memory
 			}
 			n.expected = w.pools[n.pool].Template.GPUs
-			n.repartition = make([]bool, len(n.expected))
 		}
 	case !n.Ready, n.pool >= 0 && w.withoutPlugin(n):
 		n.since = NodeUnready
@@ -235,6 +225,17 @@ func (w *world) judgeNode(n *nodeState) {
 	default:
 		n.tier = tierNow
 	}
+}
+
+// interrupted is a node whose drain is its interruption's, once its provider has announced
+// one: such a drain is never given up for a pod.
+func (w *world) interrupted(n *Node) *Node {
+	if n.Drain == nil || !n.LeavesAt.After(w.now) {
+		return n
+	}
+	own := *n
+	own.Drain = &Draining{Started: n.Drain.Started, Deadline: n.LeavesAt, Reason: NodeInterrupted}
+	return &own
 }
 
 // withoutPlugin reports a node of a GPU pool that shows no GPU: its device plugin
@@ -263,7 +264,7 @@ func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return strconv.Itoa(n) + " " + what + "s"
 }
 
 // short prints a duration without a tail of zeros: "5m", "1h30m", "40s".

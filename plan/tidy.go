@@ -81,7 +81,7 @@ func (w *world) tidy() {
 	a := w.repartitionAction(n, &n.GPUs[best.repartition.device], best, text)
 	a.Reason = GPUStranded
 	n.derived = nil
-	n.repartition[best.repartition.device] = true
+	n.repartition = append(slices.Clip(n.repartition), best.repartition.device)
 	n.tier, n.since, n.action = tierChange, WaitRepartition, w.addAction(a)
 	w.state.LastRepartition = stamped(w.state.LastRepartition, n.name, w.now)
 }

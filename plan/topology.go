@@ -10,37 +10,23 @@ import (
 type topology struct {
 	rules   map[Rule]*ruleCount
 	byGroup map[string][]*ruleCount
-	// near counts the pods that are in all of a pod's near groups, by those
-	// groups.
-	near map[string]*affinityGroup
+	joint   []string        // groups of the pods that are in several groups, see nearRules
+	assumed map[Rule]string // where one more pod of a rule's group is, for pods near it
 }
 
 // ruleCount is the pods of a rule's group, and those that exclude it, by the
 // value of the rule's label.
 type ruleCount struct {
 	Rule
-	pods, barring map[string]int
-	spreads       []*spreadPlaces
-}
-
-// affinityGroup is the pods in all of some groups, by label and its value. As
-// in Kubernetes, a pod near several groups needs one pod that is in all of
-// them.
-type affinityGroup struct {
-	groups  []string
-	at      map[string]map[string]int
-	total   map[string]int // by label
-	changes int
-}
-
-func (c *affinityGroup) add(key, value string, by int) {
-	c.at[key][value] += by
-	c.total[key] += by
-	c.changes++
+	pods, barring  map[string]int
+	total, changes int // of pods
+	spreads        []*spreadPlaces
 }
 
 // add counts a pod of the group.
 func (r *ruleCount) add(value string, by int) {
+	r.total += by
+	r.changes++
 	was := r.pods[value]
 	is := was + by
 	r.pods[value] = is
@@ -51,8 +37,8 @@ func (r *ruleCount) add(value string, by int) {
 	}
 }
 
-// affinityGroupOf is the key of a pod's near groups.
-func affinityGroupOf(p *Pod) string {
+// nearGroup is the group of the pods that are in all of a pod's near groups.
+func nearGroup(p *Pod) string {
 	if len(p.Near) == 1 {
 		return p.Near[0].Group
 	}
@@ -64,8 +50,23 @@ func affinityGroupOf(p *Pod) string {
 	return strings.Join(slices.Compact(groups), "\x00")
 }
 
-func (c *affinityGroup) has(p *Pod) bool {
-	return !slices.ContainsFunc(c.groups, func(g string) bool { return !slices.Contains(p.Groups, g) })
+// nearRules are a pod's near rules. As in Kubernetes, a pod near several groups needs one
+// pod that is in all of them.
+func nearRules(p *Pod) []Rule {
+	group := nearGroup(p)
+	if !strings.Contains(group, "\x00") {
+		return p.Near
+	}
+	rules := slices.Clone(p.Near)
+	for i := range rules {
+		rules[i].Group = group
+	}
+	return rules
+}
+
+// nearItself reports a pod that is in all of its near groups.
+func nearItself(p *Pod) bool {
+	return !slices.ContainsFunc(p.Near, func(r Rule) bool { return !slices.Contains(p.Groups, r.Group) })
 }
 
 // hostnameLabel has another value on every node.
@@ -92,30 +93,8 @@ type place struct {
 
 func (p *place) value(key string) (string, bool) { return placeOf(p.labels, p.name, key) }
 
-// place is a node's value of a label that it has, or will have. An upcoming
-// node has a name of its own.
-func (n *nodeState) place(labels map[string]string, key string) (string, bool) {
-	return placeOf(labels, n.Node.Name, key)
-}
-
-// addTopology adds the rules of pending pods, and of those that have to leave a node, to
-// the rules of running ones that keep others out, and counts running pods.
-func (w *world) addTopology() {
-	for i := range w.kinds {
-		w.ruled(w.kinds[i].pod)
-	}
-	for i := range w.nodes {
-		if n := &w.nodes[i]; n.LeavesAt.After(w.now) || n.Drain != nil {
-			for _, p := range n.pods {
-				w.ruled(p)
-			}
-		}
-	}
-	w.countAll()
-}
-
-// countAll counts running pods and what this plan has placed so far. The counts are zero.
-func (w *world) countAll() {
+// countRunning counts the running pods of all rules' groups.
+func (w *world) countRunning() {
 	if !w.topology.any() {
 		return
 	}
@@ -124,61 +103,30 @@ func (w *world) countAll() {
 			w.count(r.pod, r.node, 1)
 		}
 	}
-	for _, m := range w.moves {
-		w.count(m.pod, m.node, m.by)
-	}
-}
-
-// size counts the rules, and the labels of near groups: more of them have to be counted.
-func (t *topology) size() int {
-	n := len(t.rules)
-	for _, c := range t.near {
-		n += len(c.at)
-	}
-	return n
-}
-
-// reset sets all counts to zero.
-func (t *topology) reset() {
-	for _, r := range t.rules {
-		clear(r.pods)
-		clear(r.barring)
-		for _, s := range r.spreads {
-			s.stale = true
-			s.changes++
-		}
-	}
-	for _, c := range t.near {
-		for _, values := range c.at {
-			clear(values)
-		}
-		clear(c.total)
-		c.changes++
-	}
 }
 
 // any reports whether there are rules at all.
-func (t *topology) any() bool { return len(t.rules)+len(t.near) > 0 }
+func (t *topology) any() bool { return len(t.rules) > 0 }
 
+// ruled adds a pod's rules.
 func (w *world) ruled(p *Pod) {
+	t := &w.topology
 	for _, s := range p.Spread {
-		w.topology.rule(s.Rule)
+		t.rule(s.Rule)
 	}
 	for _, r := range p.Apart {
-		w.topology.rule(r)
+		t.rule(r)
 	}
 	if len(p.Near) == 0 {
 		return
 	}
-	name := affinityGroupOf(p)
-	c := w.topology.near[name]
-	if c == nil {
-		c = &affinityGroup{groups: strings.Split(name, "\x00"), at: map[string]map[string]int{}, total: map[string]int{}}
-		w.topology.near[name] = c
-	}
-	for _, r := range p.Near {
-		if c.at[r.Key] == nil {
-			c.at[r.Key] = map[string]int{}
+	for i, r := range nearRules(p) {
+		t.rule(r)
+		if one := p.Near[i].Group; one != r.Group {
+			t.byGroup[one] = slices.Clip(t.byGroup[one]) // a rule selects it, if with others only
+			if !slices.Contains(t.joint, r.Group) {
+				t.joint = append(t.joint, r.Group)
+			}
 		}
 	}
 }
@@ -191,17 +139,9 @@ func (t *topology) rule(r Rule) {
 	}
 }
 
-// count is a rule's count; a rule that only running pods have is not counted.
-func (t *topology) count(r Rule) *ruleCount {
-	if c := t.rules[r]; c != nil {
-		return c
-	}
-	return &ruleCount{}
-}
-
 // about are the rules of which a pod is in the group, each once.
 func (t *topology) about(p *Pod) []*ruleCount {
-	if len(p.Groups) == 1 {
+	if len(p.Groups) == 1 { // and so in no joint one
 		return t.byGroup[p.Groups[0]]
 	}
 	var all []*ruleCount
@@ -210,26 +150,18 @@ func (t *topology) about(p *Pod) []*ruleCount {
 			all = append(all, t.byGroup[g]...)
 		}
 	}
+	for _, g := range t.joint {
+		if !slices.ContainsFunc(strings.Split(g, "\x00"), func(one string) bool { return !slices.Contains(p.Groups, one) }) {
+			all = append(all, t.byGroup[g]...)
+		}
+	}
 	return all
-}
-
-// move is a pod that is counted on a node, or no longer (-1), by this plan.
-type move struct {
-	placedPod
-	by int
 }
 
 // place counts a pod on a node to which it is promised, or no longer.
 func (w *world) place(p *Pod, node, by int) {
-	w.moves = append(w.moves, move{placedPod{node, p}, by})
 	w.count(p, node, by)
-	if w.journal.current != 0 {
-		last := len(w.moves) - 1
-		w.record(func() {
-			w.moves = w.moves[:last]
-			w.count(p, node, -by)
-		})
-	}
+	w.record(func() { w.count(p, node, -by) })
 }
 
 func (w *world) count(p *Pod, node, by int) {
@@ -240,24 +172,13 @@ func (w *world) count(p *Pod, node, by int) {
 	n := &w.nodes[node]
 	labels, _ := w.labelsAndTaints(n)
 	for _, r := range t.about(p) {
-		if value, ok := n.place(labels, r.Key); ok {
+		if value, ok := placeOf(labels, n.Node.Name, r.Key); ok {
 			r.add(value, by)
 		}
 	}
 	for _, rule := range p.Apart {
-		r := t.rules[rule]
-		if value, ok := n.place(labels, rule.Key); ok && r != nil {
-			r.barring[value] += by
-		}
-	}
-	for _, c := range t.near {
-		if !c.has(p) {
-			continue
-		}
-		for key := range c.at {
-			if value, ok := n.place(labels, key); ok {
-				c.add(key, value, by)
-			}
+		if value, ok := placeOf(labels, n.Node.Name, rule.Key); ok {
+			t.rules[rule].barring[value] += by
 		}
 	}
 }
@@ -282,7 +203,7 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 		}
 	}
 	for _, r := range k.pod.Apart {
-		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && t.count(r).pods[value] > 0 {
+		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && t.rules[r].pods[value] > 0 {
 			return false
 		}
 	}
@@ -302,7 +223,7 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 		if slices.Contains(k.pod.Groups, s.Group) {
 			more = 1
 		}
-		if !ok || t.count(s.Rule).pods[value]+more-least > max(s.MaxSkew, 1) {
+		if !ok || t.rules[s.Rule].pods[value]+more-least > max(s.MaxSkew, 1) {
 			return false
 		}
 	}
@@ -312,27 +233,28 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 // near reports whether a pod that the kind must be near is there. The first pod
 // of a group that is near itself may be placed anywhere.
 func (w *world) near(k *kind, at *place, hosts bool) bool {
-	c := w.topology.near[affinityGroupOf(k.pod)]
-	if c == nil { // of a running pod: no pending pod has the same rule
-		return false
-	}
-	first := c.has(k.pod) && !c.anywhere(k.pod)
-	for _, r := range k.pod.Near {
+	t := &w.topology
+	rules := nearRules(k.pod)
+	first := nearItself(k.pod) && !t.anywhere(rules)
+	for _, r := range rules {
 		if (r.Key == hostnameLabel) != hosts {
 			continue
 		}
 		value, ok := at.value(r.Key)
-		if !ok && !at.virtual || ok && !first && c.at[r.Key][value] <= 0 {
+		there, assumed := t.assumed[r]
+		if !ok && !at.virtual || ok && !first && t.rules[r].pods[value] <= 0 && !(assumed && value == there) {
 			return false
 		}
 	}
 	return true
 }
 
-// anywhere reports whether any pod of the group is in a place that the pod's
-// rules know.
-func (c *affinityGroup) anywhere(p *Pod) bool {
-	return slices.ContainsFunc(p.Near, func(r Rule) bool { return c.total[r.Key] > 0 })
+// anywhere reports whether any pod of the rules' group is in a place that they know.
+func (t *topology) anywhere(rules []Rule) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool {
+		_, assumed := t.assumed[r]
+		return assumed || t.rules[r].total > 0
+	})
 }
 
 // epoch changes when the kind's rules about hosts may let it onto a node again
@@ -344,10 +266,111 @@ func (w *world) epoch(k *kind) int {
 			sum += w.spreadOver(k, s).changes
 		}
 	}
-	if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {
-		if c := w.topology.near[affinityGroupOf(k.pod)]; c != nil {
-			sum += c.changes
+	for _, r := range nearRules(k.pod) {
+		if r.Key == hostnameLabel {
+			sum += w.topology.rules[r].changes
 		}
 	}
 	return sum
+}
+
+// spreadPlaces are the places over which a kind is spread, and the least number
+// of the group's pods in any of them.
+type spreadPlaces struct {
+	values    map[string]bool
+	least, at int  // at: how many places have the least
+	stale     bool // the least has grown
+	changes   int  // of the least
+}
+
+func (s *spreadPlaces) changed(was, is int) {
+	switch {
+	case is < s.least:
+		s.least, s.at = is, 1
+		s.changes++
+	case is == s.least:
+		s.at++
+	case was == s.least:
+		if s.at--; s.at == 0 {
+			s.stale = true
+			s.changes++
+		}
+	}
+}
+
+// count counts again where the least has grown.
+func (s *spreadPlaces) count(pods map[string]int) {
+	if !s.stale {
+		return
+	}
+	first := true
+	for v := range s.values { // the order has no effect
+		switch c := pods[v]; {
+		case first || c < s.least:
+			s.least, s.at, first = c, 1, false
+		case c == s.least:
+			s.at++
+		}
+	}
+	s.stale = false
+}
+
+// fewestAt is the number of the group's pods in the place that has the fewest,
+// false where there is no place.
+func (w *world) fewestAt(k *kind, of Spread) (int, bool) {
+	s := w.spreadOver(k, of)
+	s.count(w.topology.rules[of.Rule].pods)
+	if len(s.values) < of.MinDomains {
+		return 0, len(s.values) > 0
+	}
+	return s.least, len(s.values) > 0
+}
+
+// spreadOver are the places over which a rule spreads the kind. As in Kubernetes, a
+// node that is cordoned, tainted or not ready counts as a place, unless taints are
+// honored; one that does not exist yet does not, but where there are too few places,
+// those that pools can add do: all replicas are served at once then.
+func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
+	if s := k.spreads[of.Rule]; s != nil {
+		return s
+	}
+	s := &spreadPlaces{values: map[string]bool{}, stale: true}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || !of.IgnoreAffinity && !w.admitsTainted(k, n) {
+			continue
+		}
+		labels, taints := w.labelsAndTaints(n)
+		if _, out := untolerated(k.pod, taints); of.HonorTaints && (out || !n.Ready || n.Cordoned) {
+			continue
+		}
+		if value, ok := placeOf(labels, n.Node.Name, of.Key); ok && k.spreadsOver(n.Node.Name, labels) {
+			s.values[value] = true
+		}
+	}
+	if len(s.values) < max(of.MinDomains, 1) {
+		for i := range w.pools {
+			p := &w.pools[i]
+			value, ok := p.Template.Labels[of.Key]
+			if ok && !p.Fixed && p.stop == "" && p.base < p.Max && k.admitsNew(p) && k.spreadsOver("", p.Template.Labels) {
+				s.values[value] = true
+			}
+		}
+	}
+	if k.spreads == nil {
+		k.spreads = map[Rule]*spreadPlaces{}
+	}
+	k.spreads[of.Rule] = s
+	c := w.topology.rules[of.Rule]
+	c.spreads = append(c.spreads, s)
+	return s
+}
+
+// spreadsOver reports whether a node's labels have all the keys that the kind
+// is spread over: a node without one of them counts for none.
+func (k *kind) spreadsOver(name string, labels map[string]string) bool {
+	return !slices.ContainsFunc(k.pod.Spread, func(s Spread) bool {
+		_, ok := placeOf(labels, name, s.Key)
+		return !ok
+	})
 }

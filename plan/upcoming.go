@@ -98,8 +98,7 @@ func (w *world) nextNode(p *poolState) string {
 func (w *world) addVirtual(pool int, at time.Time, action int) int {
 	p := &w.pools[pool]
 	return w.addNode(nodeState{Node: &Node{Name: w.nextNode(p), Pool: p.Name}, virtual: true, name: "a new node of " + p.Name, pool: pool,
-		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, capacity: p.empty.clone(), action: action,
-		expected: p.Template.GPUs, repartition: make([]bool, len(p.Template.GPUs))})
+		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, capacity: p.empty.clone(), action: action, expected: p.Template.GPUs})
 }
 
 // withdraw takes back what a pool's provider has not delivered: otherwise the

@@ -15,6 +15,7 @@ func (w *world) verdicts() []Verdict {
 	for i := range w.nodes {
 		gpus += len(w.nodes[i].GPUs)
 	}
+	w.on = make([]string, len(w.nodes))
 	out := make([]Verdict, 0, gpus+len(w.forecasts)+len(w.gangs)+len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools)+len(w.tenants))
 	for i := range w.nodes {
 		for c := range w.nodes[i].GPUs {
@@ -90,10 +91,10 @@ func (w *world) runningVerdict(r placedPod) Verdict {
 		return v
 	}
 	n := &w.nodes[r.node]
-	if n.on == "" {
-		n.on = w.names.join("on ", n.name, "")
+	if w.on[r.node] == "" {
+		w.on[r.node] = w.names.join("on ", n.name, "")
 	}
-	v.Detail = n.on
+	v.Detail = w.on[r.node]
 	next, evictedLater := w.evictedLater[p]
 	switch {
 	case p.Leaving:
@@ -190,15 +191,15 @@ func (w *world) nodeVerdict(n *nodeState) Verdict {
 		v.Reason, v.Detail = d.reason, d.detail
 		return v
 	}
-	reason, since := w.emptiness(n)
+	reason, idle := w.emptiness(n)
 	v.Reason = reason
 	switch reason {
 	case NodeEmpty:
-		v.Detail = w.emptyText(n, since)
+		v.Detail = w.emptyText(n, idle)
 		if p := &w.pools[n.pool]; n.action < 0 && w.keepsEmpty(p) {
 			v.Reason = w.keepsPool(p)
 			if p.Fixed { // a fixed pool never removes it
-				v.Detail = "empty for " + short(w.now.Sub(since))
+				v.Detail = "empty for " + short(idle)
 			}
 		}
 	case NodeBusy:
@@ -239,11 +240,11 @@ func (w *world) gpuVerdict(n *nodeState, i int) Verdict {
 		if n.Operation.Phase == PhaseSucceeded {
 			v.Reason = RepartitionDone
 		}
-	case n.repartition[i] && n.action >= 0:
+	case n.repartitions(i) && n.action >= 0:
 		v.Reason = WaitRepartition
 	case !f.known:
 		v.Reason = AllocationUnknown
-	case n.repartition[i]:
+	case n.repartitions(i):
 		v.Reason = CoolingDown
 		if at := w.repartitionAgainAt(n, f.index); at.After(w.now) {
 			v.Detail = "its repartition failed, next attempt in " + short(at.Sub(w.now))
@@ -251,8 +252,8 @@ func (w *world) gpuVerdict(n *nodeState, i int) Verdict {
 	case (n.unusual.unused || n.unusual.addable) && w.unusualGPU(&v, n, i):
 	case f.free:
 		v.Reason = GPUFree
-		if !f.since.IsZero() {
-			v.Detail = "for " + short(w.now.Sub(f.since))
+		if f.idle != idleUnknown {
+			v.Detail = "for " + short(f.idle)
 		}
 	case f.mig:
 		v.Detail = w.allocatedText(f.allocated, f.instances)
@@ -279,11 +280,11 @@ func (w *world) unusualGPU(v *Verdict, n *nodeState, i int) bool {
 }
 
 // allocatedText is "3 of 7 instances": the same few for all GPUs.
-func (w *world) allocatedText(allocated, of int) string {
-	text, known := w.allocatedTexts[[2]int{allocated, of}]
+func (w *world) allocatedText(allocated, of uint16) string {
+	text, known := w.allocatedTexts[[2]uint16{allocated, of}]
 	if !known {
 		text = fmt.Sprintf("%d of %d instances", allocated, of)
-		w.allocatedTexts[[2]int{allocated, of}] = text
+		w.allocatedTexts[[2]uint16{allocated, of}] = text
 	}
 	return text
 }

@@ -47,6 +47,7 @@ type world struct {
 	considering bool          // options are recorded, nothing is decided
 	committing  bool          // a gang is served whatever bound delays part of it
 	staging     bool          // so are evictions
+	rest        []int         // the members of that gang that are served next
 	reopenable  []int         // nodes whose drain a pending pod may end
 	spent       float64       // cost of the options taken
 	lowest      int64         // priority of the pools whose new or unclaimed nodes are used, see inOnePlace
@@ -59,15 +60,13 @@ type world struct {
 	finishing      int               // actions that end what is under way, the first ones
 	answers        map[string]answer // of pack.Target, by question
 	requestIDs     map[string]int    // numbers of the requests on each model
-	profiles       map[profileName]profileFound
-	models         []gpu.Model // of all GPUs
+	models         []gpu.Model       // of all GPUs
 	scale          *Scale
 	further        [][]mig.Count // by pool, see furtherDemand
 	names          names
-	allocatedTexts map[[2]int]string
-	ruledOn        map[string]bool // groups that some rule selects
+	on             []string // "on NAME", by node
+	allocatedTexts map[[2]uint16]string
 	topology       topology
-	moves          []move // of this plan
 	groupings      map[string]*grouping
 	journal        journal
 	watch          *watch // the pods being explained, nil in Make
@@ -112,9 +111,8 @@ const (
 )
 
 type nodeState struct {
-	*Node         // as in the snapshot, never written to
-	GPUs    []GPU // in order
-	virtual bool  // it has no object yet
+	*Node        // as in the snapshot, but its GPUs in order; never written to
+	virtual bool // it has no object yet
 	// unclaimed is a virtual node that no pod of this reconcile uses yet. It was
 	// requested in an earlier reconcile and is used where a new one would be: so
 	// the same pods get the same options before and after that request.
@@ -126,7 +124,8 @@ type nodeState struct {
 	since     Reason // verdict when not tierNow
 	at        time.Time
 	capacity
-	facts          []facts     // of GPUs, by position
+	facts          []facts // of GPUs, by position
+	use            nodeUse
 	plain          int         // GPUs without MIG
 	plainAllocated int         // of those, allocated
 	unallocated    []mig.Count // free instances
@@ -136,14 +135,13 @@ type nodeState struct {
 	leaving             int // of those, pods that are leaving
 	leftAt              time.Time
 	pods                []*Pod // bound here
-	on                  string // "on NAME", made once
 	promised            int    // pending pods that will use it
 	booting             bool   // the device plugin offers only part of what is coming
 	settling            bool   // the scheduler is about to bind pods here
 	changeAt            time.Time
 	expected            []GPU  // the GPUs it will have, for a node that shows none yet
 	later               string // the bound that delays what is reserved here
-	repartition         []bool // GPUs, by position, that this plan repartitions
+	repartition         []int  // positions of the GPUs that this plan repartitions
 	action              int    // the action that provides it, -1 for none
 	unusual             survey
 	decided             verdict  // of scale down: replaces the verdict
@@ -192,8 +190,8 @@ type poolState struct {
 // newWorld sorts and indexes the snapshot and computes when capacity is supply.
 func newWorld(s Snapshot, p Policy) *world {
 	w := &world{now: s.Now, policy: p, state: sortedState(s.State), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
-		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, ruledOn: map[string]bool{}, allocatedTexts: map[[2]int]string{}, additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{},
-		groupings: map[string]*grouping{}, topology: topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, near: map[string]*affinityGroup{}}}
+		kindAt: map[string]int{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, allocatedTexts: map[[2]uint16]string{}, additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{},
+		groupings: map[string]*grouping{}, topology: topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
 	w.addPods(s.Pods)
@@ -201,7 +199,7 @@ func newWorld(s Snapshot, p Policy) *world {
 	w.judgeNodes()
 	w.judgePools()
 	w.classify()
-	w.addTopology()
+	w.countRunning()
 	w.addUnregistered()
 	w.addTenants(s.Tenants)
 	return w
@@ -266,15 +264,16 @@ func (w *world) addNodes(nodes []Node) {
 		sorted[i] = &nodes[i]
 	}
 	slices.SortStableFunc(sorted, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
-	w.nodes = make([]nodeState, 0, len(sorted))
+	w.nodes = make([]nodeState, len(sorted))
 	w.nodeAt = make(map[string]int, len(sorted))
 	for i, n := range sorted {
 		if _, twice := w.nodeAt[n.Name]; !twice {
 			w.nodeAt[n.Name] = i
 		}
-		w.nodes = append(w.nodes, nodeState{Node: n, name: n.Name, pool: w.poolIndex(n.Pool), action: -1,
-			repartition: make([]bool, len(n.GPUs))})
+		s := &w.nodes[i] // it is large
+		s.Node, s.name, s.pool, s.action = w.interrupted(n), n.Name, w.poolIndex(n.Pool), -1
 	}
+	w.readGPUs()
 }
 
 // sortedGPUs copies only what is not in order: GPUs are large.
@@ -317,15 +316,15 @@ func sortedInstances(in []Instance) []Instance {
 	return out
 }
 
-// addPods reads each pod once, as readGPUs does GPUs.
+// addPods reads each running pod once, in bindRunning, as readGPUs does GPUs.
 func (w *world) addPods(pods []Pod) {
 	var pendingPods []*Pod
 	w.running = make([]placedPod, 0, len(pods))
 	sorted := true
 	for i := range pods {
 		p := &pods[i]
-		w.notePod(p)
 		if p.Node == "" {
+			w.notePod(p)
 			pendingPods = append(pendingPods, p)
 			continue
 		}
@@ -337,7 +336,7 @@ func (w *world) addPods(pods []Pod) {
 	if !sorted {
 		slices.SortFunc(w.running, func(a, b placedPod) int { return byKey(a.pod, b.pod) })
 	}
-	slices.SortFunc(w.ganged, byKey)
+	w.bindRunning()
 	orderPending(pendingPods)
 	for _, p := range pendingPods {
 		w.pending = append(w.pending, pending{pod: p, kind: w.kindOf(p)})
@@ -345,21 +344,10 @@ func (w *world) addPods(pods []Pod) {
 	w.formUnits()
 }
 
-// notePod records what of a pod concerns others: the groups that its rules select,
-// its budgets, of which the least that pods state holds, and its gang.
+// notePod records what of a pod concerns others: its rules, its budgets, of which the least
+// that pods state holds, and its gang.
 func (w *world) notePod(p *Pod) {
-	for _, s := range p.Spread {
-		w.ruledOn[s.Group] = true
-	}
-	for _, r := range p.Apart {
-		w.ruledOn[r.Group] = true
-		if p.Node != "" {
-			w.topology.rule(r)
-		}
-	}
-	for _, r := range p.Near {
-		w.ruledOn[r.Group] = true
-	}
+	w.ruled(p)
 	for _, b := range p.Budgets {
 		if left, ok := w.budgets[b.Name]; !ok || b.Allowed < left {
 			w.budgets[b.Name] = b.Allowed

@@ -49,22 +49,30 @@ func (l Layout) join(word func(Placement) string) string {
 // memory slice: "3g.40gb@0", "3g@0" (least memory), "3g@0:4" (memory slices).
 // "" and "empty" are the empty layout.
 func ParseLayout(t *Table, s string) (Layout, error) {
+	l, err := parseEach(s, func(word string) (Placement, error) { return parsePlacement(t, word) })
+	if err == nil {
+		err = t.Legal(l)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func parseEach(s string, placement func(word string) (Placement, error)) (Layout, error) {
 	words := strings.Fields(s)
 	if len(words) == 1 && words[0] == "empty" {
 		words = nil
 	}
 	var l Layout
 	for _, word := range words {
-		p, err := parsePlacement(t, word)
+		p, err := placement(word)
 		if err != nil {
 			return nil, err
 		}
 		l = append(l, p)
 	}
 	slices.SortFunc(l, Placement.Compare)
-	if err := t.Legal(l); err != nil {
-		return nil, err
-	}
 	return l, nil
 }
 
@@ -149,26 +157,16 @@ func (t *Table) Free(l Layout) []Placement {
 // that the memory slices exist and do not overlap; Table.Legal checks whether a
 // product can have the layout.
 func ParseSlices(s string) (Layout, error) {
-	words := strings.Fields(s)
-	if len(words) == 1 && words[0] == "empty" {
-		words = nil
-	}
-	var l Layout
 	taken := uint16(0)
-	for _, word := range words {
+	return parseEach(s, func(word string) (Placement, error) {
 		p, err := parseSlices(word)
-		if err != nil {
-			return nil, err
-		}
 		m := mask(p.Start, p.Profile.Memory)
-		if m == 0 || taken&m != 0 {
-			return nil, fmt.Errorf("MIG placement %q: its memory slices are beyond the GPU or overlap another instance", word)
+		if err == nil && (m == 0 || taken&m != 0) {
+			err = fmt.Errorf("MIG placement %q: its memory slices are beyond the GPU or overlap another instance", word)
 		}
 		taken |= m
-		l = append(l, p)
-	}
-	slices.SortFunc(l, Placement.Compare)
-	return l, nil
+		return p, err
+	})
 }
 
 func parseSlices(word string) (Placement, error) {

@@ -2,7 +2,6 @@ package mig
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -106,17 +105,13 @@ func leadingAttr(s string) (Attr, string) {
 // spelling of on this product, other drivers' spellings included. Use it for
 // requests: a neighbouring size is another resource.
 func (t *Table) Exact(name string) (Profile, bool) {
-	n, err := ParseName(name)
-	if err != nil {
-		return Profile{}, false
-	}
-	spelled := n.String()
-	for _, e := range t.entries {
-		if e.name == spelled || slices.Contains(e.aliases, spelled) {
-			return e.Profile, true
+	p, ok := t.names[name]
+	if !ok {
+		if n, err := ParseName(name); err == nil {
+			p, ok = t.names[n.String()]
 		}
 	}
-	return Profile{}, false
+	return p, ok
 }
 
 // Lookup returns the profile a name means on this product. It tolerates the

@@ -14,7 +14,8 @@ type Table struct {
 	memory    int
 	media     int // decoders of the whole GPU, 0 for not a limit
 	memoryMiB int
-	entries   []entry // sorted by profile
+	entries   []entry            // sorted by profile
+	names     map[string]Profile // drivers' spellings
 	maximal   []Layout
 }
 
@@ -147,17 +148,21 @@ func NewTable(s Spec) (*Table, error) {
 			s.Model, s.ComputeSlices, s.MemorySlices, s.MemoryMiB, maxSlices, maxSlices)
 	}
 	t := &Table{
-		model: s.Model, compute: s.ComputeSlices, memory: s.MemorySlices, media: s.MediaEngines, memoryMiB: s.MemoryMiB,
+		model: s.Model, compute: s.ComputeSlices, memory: s.MemorySlices, media: s.MediaEngines, memoryMiB: s.MemoryMiB, names: map[string]Profile{},
 	}
 	for _, ps := range s.Profiles {
 		e, err := newEntry(s, ps)
 		if err != nil {
 			return nil, fmt.Errorf("MIG table of %s: profile %q: %w", s.Model, ps.Name, err)
 		}
-		for _, name := range append([]string{e.name}, e.aliases...) {
-			if _, taken := t.Exact(name); taken {
+		names := append([]string{e.name}, e.aliases...)
+		for _, name := range names {
+			if _, taken := t.names[name]; taken {
 				return nil, fmt.Errorf("MIG table of %s: two profiles are called %q", s.Model, name)
 			}
+		}
+		for _, name := range names {
+			t.names[name] = e.Profile
 		}
 		t.entries = append(t.entries, e)
 	}

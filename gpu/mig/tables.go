@@ -90,6 +90,9 @@ func (ts Tables) ForModel(name string) (*Table, bool) {
 	if t, ok := ts.Published(name); ok {
 		return t, true
 	}
+	if t, ok := tables()[name]; ok { // most names are ours, and need no parsing
+		return t, true
+	}
 	if t, ok := ts.Published(gpu.ProductName(name)); ok {
 		return t, true
 	}

@@ -8,15 +8,20 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// Day and Week are the default seasons. They are plain durations: daylight
-// saving time shifts the day's shape.
+// Day and Week are the seasons: one is considered when the series is at least two of it
+// long. They are plain durations: daylight saving time shifts the day's shape.
 const (
 	Day  = 24 * time.Hour
 	Week = 7 * Day
 )
 
-// Query is what to forecast. The zero value of every field but Now and Horizons
-// has a meaning.
+const (
+	usualLevel = 0.8
+	minPoints  = 30 // least number of known steps
+	staleSteps = 5  // largest age of the newest value, in steps
+)
+
+// Query is what to forecast.
 type Query struct {
 	// Now is the time of the forecast. Later points are ignored.
 	Now time.Time
@@ -25,16 +30,6 @@ type Query struct {
 	// Step is the time that one value stands for: points in the same step are
 	// averaged. Zero is the median distance of the points.
 	Step time.Duration
-	// Seasons are the periods to consider; nil is Day and Week, an empty list is
-	// none. A season is considered when the series is at least two of it long.
-	Seasons []time.Duration
-	// Level is the share of outcomes that the interval should contain, between 0
-	// and 1; zero is 0.8.
-	Level float64
-	// MinPoints is the least number of known steps; zero is 30.
-	MinPoints int
-	// StaleSteps is the largest age of the newest value in steps; zero is 5.
-	StaleSteps int
 	// Holidays are forecast from earlier ones or from weekends, and other days without
 	// them; nil for none.
 	Holidays *Holidays
@@ -65,7 +60,7 @@ const (
 	Enough        Reason = "Enough"
 	BadQuestion   Reason = "BadQuestion"   // the Query is invalid
 	NoData        Reason = "NoData"        // no known value
-	TooFewPoints  Reason = "TooFewPoints"  // fewer known steps than MinPoints
+	TooFewPoints  Reason = "TooFewPoints"  // too few known steps
 	Stale         Reason = "Stale"         // the newest value is too old
 	TooShort      Reason = "TooShort"      // the past is too short, or has too many gaps, for this horizon
 	Unforeseeable Reason = "Unforeseeable" // no method had an answer
@@ -108,71 +103,43 @@ type Error struct {
 // were missing. Cost is bounded: at most 4,096 cells are kept, whatever the
 // length.
 func Make(points []sample.Point, query Query) []Forecast {
-	query = query.filled()
-	out := make([]Forecast, len(query.Horizons))
-	for i, h := range query.Horizons {
-		out[i] = Forecast{At: query.Now.Add(h), Horizon: h, Level: query.Level}
-	}
+	return MakeEach(points, query, usualLevel)[0]
+}
+
+// MakeEach is Make for each of some levels, the shares of outcomes that the interval should
+// contain, between 0 and 1; they are from the same tests. Make's is 0.8.
+func MakeEach(points []sample.Point, query Query, levels ...float64) [][]Forecast {
 	g, reason, why := newGrid(points, query)
-	if reason != Enough {
-		for i := range out {
-			out[i].Reason, out[i].Why = reason, why
+	var trials []trial
+	var cal *days
+	without := 0
+	if reason == Enough {
+		if query.Holidays != nil {
+			cal = query.Holidays.over(g, query.Now)
+			g, without = cal.without()
 		}
-		return out
+		trials = try(g, query.Horizons)
 	}
-	if query.Holidays == nil {
-		trials := try(g, query.Horizons)
-		for i := range out {
-			answer(&out[i], g, trials[i])
-		}
-		return out
-	}
-	cal := query.Holidays.over(g, query.Now)
-	usual, without := cal.without()
-	trials := try(usual, query.Horizons)
-	for i := range out {
-		if _, ok := query.Holidays.on(out[i].At); ok && out[i].Horizon > 0 {
-			cal.answer(&out[i], query.Level)
-			continue
-		}
-		if answer(&out[i], usual, trials[i]); without > 0 {
-			out[i].Why += fmt.Sprintf("; without %d holiday(s)", without)
-		}
-	}
-	return out
-}
-
-// filled returns the Query with its defaults.
-func (a Query) filled() Query {
-	if a.Seasons == nil {
-		a.Seasons = []time.Duration{Day, Week}
-	}
-	if a.Level == 0 {
-		a.Level = 0.8
-	}
-	if a.MinPoints <= 0 {
-		a.MinPoints = 30
-	}
-	if a.StaleSteps <= 0 {
-		a.StaleSteps = 5
-	}
-	return a
-}
-
-// problem returns why the whole Query is invalid, empty for valid.
-func (a Query) problem() string {
-	switch {
-	case !(a.Level > 0 && a.Level < 1):
-		return "the level of the interval must lie between 0 and 1"
-	case a.Step < 0 || a.Step > Week:
-		return "the step must not be negative, nor longer than a week"
-	}
-	for _, s := range a.Seasons {
-		if s <= 0 || s > 60*Week {
-			return "a season must last longer than nothing, and at most 60 weeks"
+	all := make([][]Forecast, len(levels))
+	for n, level := range levels {
+		for i, h := range query.Horizons {
+			f := Forecast{At: query.Now.Add(h), Horizon: h, Level: level, Reason: reason, Why: why}
+			_, holiday := query.Holidays.on(f.At)
+			switch {
+			case !(f.Level > 0 && f.Level < 1):
+				f.Reason, f.Why = BadQuestion, "the level of the interval must lie between 0 and 1"
+			case reason != Enough:
+			case holiday && h > 0:
+				cal.answer(&f)
+			default:
+				if answer(&f, g, trials[i]); without > 0 {
+					f.Why += fmt.Sprintf("; without %d holiday(s)", without)
+				}
+			}
+			all[n] = append(all[n], f)
 		}
 	}
-	return ""
+	return all
 }
 
 // answer fills in the result of the tests for one horizon.
@@ -193,21 +160,21 @@ func answer(f *Forecast, g *grid, t trial) {
 	if usual.lost {
 		best = cmp.Or(t.choose(g, onTrack), usual)
 	}
-	t.fill(f, g, best, usual, f.Level)
+	t.fill(f, g, best, usual)
 	f.Why = because(best, usual, f.Error)
 }
 
 // fill fills in the forecast of an attempt. Where it is not the usual one the change
 // may last or pass: the interval contains both.
-func (t *trial) fill(f *Forecast, g *grid, best, usual *attempt, level float64) {
-	in := t.interval(g, best, level)
+func (t *trial) fill(f *Forecast, g *grid, best, usual *attempt) {
+	in := t.interval(g, best, f.Level)
 	low, high := in.around(best)
 	if best != usual {
-		l, h := t.interval(g, usual, level).around(usual)
+		l, h := t.interval(g, usual, f.Level).around(usual)
 		low, high = min(low, l), max(high, h)
 	}
 	value := func(x float64) sample.Value { return sample.Known(g.unscale(x), g.age) }
 	f.Low, f.Expected, f.High = value(low), value(best.live), value(high)
 	f.Method, f.Season, f.Enough = best.method, best.season, true
-	f.Error, f.Reason = t.errors(g, best, in, level), Enough
+	f.Error, f.Reason = t.errors(g, best, in, f.Level), Enough
 }

@@ -184,19 +184,13 @@ func TestUntrustedPoints(t *testing.T) {
 func TestBadQuery(t *testing.T) {
 	points, _ := shape{level: 100, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
 	soon := []time.Duration{time.Minute, time.Hour}
-	for name, query := range map[string]Query{
-		"level above":     {Level: 1.5},
-		"level below":     {Level: -1},
-		"level NaN":       {Level: math.NaN()},
-		"negative step":   {Step: -1},
-		"endless step":    {Step: Week + 1},
-		"season of zero":  {Seasons: []time.Duration{Day, 0}},
-		"endless seasons": {Seasons: []time.Duration{math.MaxInt64}},
-	} {
-		query.Now, query.Horizons = now, soon
-		for i, f := range Make(points, query) {
+	for _, c := range []struct {
+		level float64
+		step  time.Duration
+	}{{1.5, 0}, {0, 0}, {math.NaN(), 0}, {0.8, -1}, {0.8, Week + 1}} {
+		for i, f := range MakeEach(points, Query{Now: now, Horizons: soon, Step: c.step}, c.level)[0] {
 			if f.Enough || f.Reason != BadQuestion || f.Why == "" || f.Horizon != soon[i] {
-				t.Errorf("%s: %v", name, f)
+				t.Errorf("%v: %v", c, f)
 			}
 		}
 	}

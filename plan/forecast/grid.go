@@ -34,14 +34,14 @@ type grid struct {
 
 // newGrid makes the grid, or returns why it cannot.
 func newGrid(points []sample.Point, query Query) (*grid, Reason, string) {
-	if p := query.problem(); p != "" {
-		return nil, BadQuestion, p
-	}
 	points = trusted(points, query.Now)
 	if len(points) == 0 {
 		return nil, NoData, "no known value"
 	}
 	step := query.Step
+	if step < 0 || step > Week {
+		return nil, BadQuestion, "the step must not be negative, nor longer than a week"
+	}
 	if step == 0 {
 		step = medianGap(points)
 	}
@@ -49,24 +49,22 @@ func newGrid(points []sample.Point, query Query) (*grid, Reason, string) {
 		return nil, TooFewPoints, "the values lie at one instant, or more than a week apart"
 	}
 	age := query.Now.Sub(points[len(points)-1].At)
-	if age/step >= time.Duration(query.StaleSteps) {
-		return nil, Stale, fmt.Sprintf("the newest value is %v old: %d steps of %v are allowed", age, query.StaleSteps, step)
+	if age/step >= staleSteps {
+		return nil, Stale, fmt.Sprintf("the newest value is %v old: %d steps of %v are allowed", age, staleSteps, step)
 	}
-	points = recent(points, query, step)
+	points = recent(points, query.Now, step)
 	steps := toSteps(points, query.Now, step)
-	if len(steps) < query.MinPoints {
-		return nil, TooFewPoints, fmt.Sprintf("%d steps of %v are known, %d are wanted", len(steps), step, query.MinPoints)
+	if len(steps) < minPoints {
+		return nil, TooFewPoints, fmt.Sprintf("%d steps of %v are known, %d are wanted", len(steps), step, minPoints)
 	}
 	g := &grid{age: age}
 	g.fill(steps, step)
-	g.stale = max(1, query.StaleSteps/int(g.cell/step))
-	for _, s := range query.Seasons {
+	g.stale = max(1, staleSteps/int(g.cell/step))
+	for _, s := range []time.Duration{Day, Week} {
 		if span := g.cell * time.Duration(len(g.mean)); span/minSeasons >= s && s/g.cell >= 4 {
 			g.seasons = append(g.seasons, s)
 		}
 	}
-	slices.Sort(g.seasons)
-	g.seasons = slices.Compact(g.seasons)
 	g.clipSpikes()
 	g.scale()
 	return g, Enough, ""
@@ -104,16 +102,13 @@ func medianGap(points []sample.Point) time.Duration {
 // recent drops what is too far back: beyond eight of the longest season, and
 // the points before a gap that is longer than all that follows it, since one
 // stray value must not stretch the grid.
-func recent(points []sample.Point, query Query, step time.Duration) []sample.Point {
-	longest := maxCells * step
-	for _, s := range query.Seasons {
-		longest = max(longest, maxSeasons*s)
-	}
+func recent(points []sample.Point, now time.Time, step time.Duration) []sample.Point {
+	longest := max(maxCells*step, maxSeasons*Week)
 	first := 0
 	for i := len(points) - 1; i > 0; i-- {
-		after := query.Now.Sub(points[i].At)
+		after := now.Sub(points[i].At)
 		hole := points[i].At.Sub(points[i-1].At)
-		tooOld := query.Now.Sub(points[i-1].At) > longest
+		tooOld := now.Sub(points[i-1].At) > longest
 		if tooOld || hole > max(after, 10*step) && i < len(points)-i {
 			first = i
 			break

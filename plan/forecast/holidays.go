@@ -163,7 +163,7 @@ func (d *days) foretell(i, k int, holiday bool) (float64, int, Method) {
 
 // answer forecasts a holiday. Its errors are those of the same rule on the holidays
 // before, and where these are too few also on weekends.
-func (d *days) answer(f *Forecast, level float64) {
+func (d *days) answer(f *Forecast) {
 	g := d.g
 	t := trial{k: g.ahead(f.Horizon)}
 	day, _ := d.on(f.At)
@@ -188,7 +188,7 @@ func (d *days) answer(f *Forecast, level float64) {
 		return
 	}
 	t.runs = [][]*attempt{{{past: d.unchanged(t.tests)}}}
-	t.fill(f, g, a, a, level)
+	t.fill(f, g, a, a)
 	f.Why = fmt.Sprintf("%s is a holiday: the median of %d earlier holiday(s) at this time of day", day, n)
 	if method == Weekend {
 		f.Why = fmt.Sprintf("%s is a holiday, and its history has no earlier one: the median of %d day(s) of weekends at this time of day", day, n)

@@ -59,20 +59,6 @@ func TestDampedTrend(t *testing.T) {
 	}
 }
 
-// TestSameInstant: several points of one instant give the same in any order.
-func TestSameInstant(t *testing.T) {
-	points, _ := shape{level: 100, noise: 3, step: time.Minute, length: time.Hour}.draw(3, 0)
-	for _, x := range []float64{0.1, 7.3, 1e9, 33.3} {
-		points = append(points, sample.Point{At: now, Number: x})
-	}
-	forth := trusted(points, now)
-	n := len(points)
-	points[n-1], points[n-3] = points[n-3], points[n-1]
-	if back := trusted(points, now); !slices.Equal(forth, back) {
-		t.Errorf("%v, in the other order %v", forth[60:], back[60:])
-	}
-}
-
 // TestBetter: a less simple method must be better with certainty and
 // noticeably.
 func TestBetter(t *testing.T) {
@@ -131,7 +117,7 @@ func TestClip(t *testing.T) {
 func TestNoModelLooksAhead(t *testing.T) {
 	s := shape{level: 100, daily: 50, noise: 5, step: 10 * time.Minute, length: 5 * Day}
 	points, _ := s.draw(4, 0)
-	query := Query{Now: now, Horizons: []time.Duration{time.Hour}}.filled()
+	query := Query{Now: now, Horizons: []time.Duration{time.Hour}}
 	g, reason, why := newGrid(points, query)
 	if reason != Enough {
 		t.Fatal(why)
@@ -170,14 +156,8 @@ func TestGrid(t *testing.T) {
 		return sample.Point{At: now.Add(time.Duration(-steps * float64(time.Minute))), Number: x}
 	}
 	points := []sample.Point{at(0, 8), at(0.5, 4), at(3, 2), at(5.9, 1)}
-	g, reason, why := newGrid(points, Query{Now: now, Step: time.Minute, MinPoints: 3}.filled())
-	if reason != Enough {
-		t.Fatal(why)
-	}
-	nan := math.NaN()
-	for i := range g.mean {
-		g.mean[i] = g.unscale(g.mean[i])
-	}
+	g, nan := &grid{}, math.NaN()
+	g.fill(toSteps(trusted(points, now), now, time.Minute), time.Minute)
 	if want := []float64{1, nan, 2, nan, nan, 6}; !same(g.mean, want) {
 		t.Errorf("cells %v, want %v", g.mean, want)
 	}
@@ -188,7 +168,7 @@ func TestGrid(t *testing.T) {
 	for i := range long {
 		long[i] = at(float64(i), float64(i%3))
 	}
-	g, _, _ = newGrid(long, Query{Now: now, Step: time.Minute}.filled())
+	g, _, _ = newGrid(long, Query{Now: now, Step: time.Minute})
 	if len(g.mean) != maxCells || g.cell != 3*time.Minute || g.unscale(g.mean[7]) != 1 {
 		t.Errorf("%d cells of %v, the eighth %v, want %d of 3m and 1", len(g.mean), g.cell, g.unscale(g.mean[7]), maxCells)
 	}

@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { testall.Main(m) }
 
-// drawn is a series of any of the shapes, with gaps, and a query.
+// drawn is a series of any of the shapes, with gaps, or nothing but a spike, and several values
+// of now; and a query.
 func drawn(r *rapid.T) ([]sample.Point, Query) {
 	s := shape{
 		level:   rapid.Float64Range(0, 100).Draw(r, "level"),
@@ -31,6 +32,15 @@ func drawn(r *rapid.T) ([]sample.Point, Query) {
 	points, _ := s.draw(rapid.Uint64().Draw(r, "seed"), 0)
 	hole, size := rapid.IntRange(0, 300).Draw(r, "hole"), rapid.IntRange(0, 60).Draw(r, "size")
 	points = without(points, func(i int) bool { return i >= hole && i < hole+size })
+	if rapid.IntRange(0, 9).Draw(r, "spike") == 0 {
+		for i := range points {
+			points[i].Number = 0
+		}
+		points = append(points, sample.Point{At: now.Add(-s.step), Number: 1.07})
+	}
+	for range rapid.IntRange(0, 4).Draw(r, "twins") {
+		points = append(points, sample.Point{At: now, Number: rapid.Float64Range(0, 1e3).Draw(r, "twin")})
+	}
 	return points, Query{Now: now, Step: s.step, Horizons: []time.Duration{s.step, 7 * s.step, rapid.SampledFrom([]time.Duration{time.Second, time.Hour, Day}).Draw(r, "horizon")}}
 }
 
@@ -64,22 +74,6 @@ func TestScaling(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestScalingOfASpike: a series with nothing but one spike scales too.
-func TestScalingOfASpike(t *testing.T) {
-	points := make([]sample.Point, 40)
-	for i := range points {
-		points[i] = sample.Point{At: now.Add(time.Duration(i-len(points)) * time.Minute)}
-	}
-	points[len(points)-1].Number = 1.07
-	query := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{3 * time.Minute}}
-	want := Make(points, query)
-	const c = 1 << 30
-	points[len(points)-1].Number *= c
-	if got := Make(points, query); got[0] != times(want[0], c) {
-		t.Errorf("times %v: %v, was %v", c, got[0], want[0])
-	}
 }
 
 // TestShiftAndOrder: the date, the order of the points and the other horizons
@@ -140,10 +134,10 @@ func FuzzForecast(f *testing.F) {
 		seed = binary.LittleEndian.AppendUint64(seed, uint64(p.At.Sub(now)))
 		seed = binary.LittleEndian.AppendUint64(seed, math.Float64bits(p.Number))
 	}
-	f.Add(seed, int64(0), int64(time.Hour), int64(Day), int64(time.Hour), 0.8, 30, 5)
-	f.Add(seed, int64(1), int64(math.MaxInt64), int64(math.MaxInt64), int64(0), 0.999, 1, math.MaxInt)
-	f.Add(seed[:64], int64(math.MinInt64), int64(-1), int64(1), int64(1), math.NaN(), -1, -1)
-	f.Fuzz(func(t *testing.T, raw []byte, later, horizon, season, step int64, level float64, fewest, stale int) {
+	f.Add(seed, int64(0), int64(time.Hour), int64(time.Hour), 0.8)
+	f.Add(seed, int64(1), int64(math.MaxInt64), int64(0), 0.999)
+	f.Add(seed[:64], int64(math.MinInt64), int64(-1), int64(1), math.NaN())
+	f.Fuzz(func(t *testing.T, raw []byte, later, horizon, step int64, level float64) {
 		var points []sample.Point
 		for ; len(raw) >= 16 && len(points) < 500; raw = raw[16:] {
 			points = append(points, sample.Point{
@@ -151,11 +145,8 @@ func FuzzForecast(f *testing.F) {
 				Number: math.Float64frombits(binary.LittleEndian.Uint64(raw[8:])),
 			})
 		}
-		query := Query{
-			Now: now.Add(time.Duration(later)), Horizons: []time.Duration{time.Duration(horizon), time.Hour},
-			Seasons: []time.Duration{time.Duration(season), Day}, Step: time.Duration(step), Level: level, MinPoints: fewest, StaleSteps: stale,
-		}
-		got := Make(points, query)
+		query := Query{Now: now.Add(time.Duration(later)), Horizons: []time.Duration{time.Duration(horizon), time.Hour}, Step: time.Duration(step)}
+		got := MakeEach(points, query, level)[0]
 		for _, f := range got {
 			if problem := sound(f); problem != "" {
 				t.Fatalf("%s: %+v", problem, f)
@@ -163,11 +154,11 @@ func FuzzForecast(f *testing.F) {
 			_ = f.String()
 		}
 		slices.Reverse(points)
-		if again := Make(points, query); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself
+		if again := MakeEach(points, query, level)[0]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself
 			t.Fatalf("in the other order: %v, was %v", again, got)
 		}
 		query.Holidays = NewHolidays(time.UTC, []time.Weekday{time.Sunday}, []time.Time{query.Now.UTC(), got[0].At.UTC(), query.Now.AddDate(0, 0, -1).UTC()})
-		for _, f := range Make(points, query) {
+		for _, f := range MakeEach(points, query, level)[0] {
 			if problem := sound(f); problem != "" {
 				t.Fatalf("with holidays: %s: %+v", problem, f)
 			}

@@ -19,7 +19,7 @@ import (
 //	jump from=3h to=1h times=2          multiplies them
 //	spike at=2h is=1e300                replaces one value
 //	repeat every=24h at=2h is=50        replaces one value a season
-//	forecast in=(15m 1h) [why]          queries; also step, interval, seasons, later (a later Now)
+//	forecast in=(15m 1h) [why]          queries; also step, interval, later (a later Now)
 //
 // -rewrite writes the outputs again.
 func TestScenarios(t *testing.T) {
@@ -46,7 +46,8 @@ func TestScenarios(t *testing.T) {
 				}
 			case "forecast":
 				var out strings.Builder
-				for _, f := range Make(points, a.query()) {
+				query := Query{Now: now.Add(a.span("later", 0)), Horizons: a.spans("in"), Step: a.span("step", 0)}
+				for _, f := range MakeEach(points, query, a.number("interval", usualLevel))[0] {
 					fmt.Fprintln(&out, f)
 					if d.HasArg("why") {
 						fmt.Fprintln(&out, "  "+f.Why)
@@ -75,14 +76,6 @@ func (a args) series() []sample.Point {
 	}
 	past, _ := s.draw(uint64(a.number("seed", 1)), 0)
 	return past
-}
-
-func (a args) query() Query {
-	query := Query{Now: now.Add(a.span("later", 0)), Horizons: a.spans("in"), Step: a.span("step", 0), Level: a.number("interval", 0)}
-	if a.d.HasArg("seasons") {
-		query.Seasons = a.spans("seasons")
-	}
-	return query
 }
 
 func (a args) within(p sample.Point) bool {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -170,52 +169,6 @@ func TestWriteSVG(t *testing.T) {
 	for _, want := range []string{"a <b> & c", "ours: ", "static, whole GPUs: ", "karpenter-like, whole GPUs: ", "hours since the first pod", "GPUs", "paid for"} {
 		if !strings.Contains(texts, want) {
 			t.Errorf("no %q in the picture: %s", want, texts)
-		}
-	}
-}
-
-// Published traces, where GPUSCALE_TRACES names the folder with them: a day of
-// Alibaba's openb, and one of replicas for Azure's requests.
-func TestPublishedTraces(t *testing.T) {
-	folder := os.Getenv("GPUSCALE_TRACES")
-	if folder == "" {
-		t.Skip("GPUSCALE_TRACES names no folder with openb_pod_list_default.csv and AzureLLMInferenceTrace_conv.csv")
-	}
-	open := func(name string) io.Reader {
-		b, err := os.ReadFile(filepath.Join(folder, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return bytes.NewReader(b)
-	}
-	pods, err := ReadPods("openb", open("openb_pod_list_default.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	requests, err := ReadRequests("azure", open("AzureLLMInferenceTrace_conv.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	replicas, err := Replicas(requests, Serving{Days: 1, Scale: 50, Night: 0.2, Prefill: 5000, Decode: 30, PerReplica: 32, Milli: 1000, CPU: 8000, Memory: 65536})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := options()
-	o.GPUs, o.CPU, o.Memory, o.MaxNodes, o.Length = []int{8}, 128000, 1<<20, 1000, 24*time.Hour
-	for i := range replicas {
-		replicas[i].Created += 120 * 24 * time.Hour
-	}
-	o.From = 120 * 24 * time.Hour
-	for name, list := range map[string][]Pod{"openb": pods, "azure": replicas, "mixed": append(pods, replicas...)} {
-		r, err := Play(list, o, false)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		t.Logf("%s\n%s", name, r)
-		for _, n := range r.Runs {
-			if n.Paid < n.Allocated || n.Served < 0.95*n.Pods {
-				t.Errorf("%s: %s: %+v: want the pods served, and paid for", name, n.Policy, n.Figures)
-			}
 		}
 	}
 }

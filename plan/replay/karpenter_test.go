@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
 // reported is a plan in words.
@@ -21,9 +23,49 @@ func reported(p plan.Plan) string {
 			all = append(all, "remove "+a.Node)
 		case plan.Drain:
 			all = append(all, "drain "+a.Node)
+		default:
+			all = append(all, string(a.Verb)+" "+a.Node)
 		}
 	}
 	return strings.Join(all, ", ")
+}
+
+// moment is what a policy does at a time, in words, after something has changed.
+type moment struct {
+	at     time.Duration
+	want   string
+	change func(w *sim.World)
+}
+
+// lives has a policy act in a world at some moments.
+func lives(t *testing.T, w *sim.World, d decider, moments []moment) {
+	t.Helper()
+	start := w.State.Now
+	for _, m := range moments {
+		w.Advance(start.Add(m.at).Sub(w.State.Now))
+		if m.change != nil {
+			m.change(w)
+		}
+		made := d.plan(w.Snapshot())
+		if got := reported(made); got != m.want {
+			t.Errorf("after %s: %q, want %q", m.at, got, m.want)
+		}
+		if err := w.Apply(made); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func adds(pods ...plan.Pod) func(*sim.World) {
+	return func(w *sim.World) { w.State.Pods = append(w.State.Pods, pods...) }
+}
+
+func leave(names ...string) func(*sim.World) {
+	return func(w *sim.World) {
+		for _, name := range names {
+			w.RemovePod("trace/" + name)
+		}
+	}
 }
 
 // karpenter waits for a second without new pods, makes the cheapest node that fits the
@@ -32,86 +74,52 @@ func TestKarpenter(t *testing.T) {
 	o := options()
 	o.GPUs = []int{1, 2, 4}
 	x := traced(t, header+"a,1000,1000,1,1000,0,9,\nb,1000,1000,2,1000,0,9,\nc,1000,1000,1,1000,1,9,\n", o)
-	k := &karpenter{known: map[string]bool{}}
 	w := x.world(x.pools("whole", nil))
-	start := w.State.Now
-	for _, j := range x.jobs[:2] {
-		w.State.Pods = append(w.State.Pods, x.pod(j, start))
-	}
-	for _, s := range []struct {
-		at   time.Duration
-		want string
-	}{
-		{0, ""}, {500 * time.Millisecond, ""}, // then c comes, and the window goes on
-		{time.Second, ""}, {2 * time.Second, "whole-4 to 1"}, {3 * time.Second, ""}, {20 * time.Second, ""},
-		{182 * time.Second, ""}, // they run, and then end
-		{190 * time.Second, ""}, {196 * time.Second, ""}, {197 * time.Second, "remove whole-4-1"}, {300 * time.Second, ""},
-	} {
-		w.Advance(start.Add(s.at).Sub(w.State.Now))
-		switch s.at {
-		case time.Second:
-			w.State.Pods = append(w.State.Pods, x.pod(x.jobs[2], w.State.Now))
-		case 182 * time.Second:
-			for _, name := range []string{"a", "b", "c"} {
-				w.RemovePod("trace/" + name)
-			}
-		}
-		made := k.plan(w.State)
-		if got := reported(made); got != s.want {
-			t.Errorf("after %s: %q, want %q", s.at, got, s.want)
-		}
-		if err := w.Apply(made); err != nil {
-			t.Fatal(err)
-		}
-	}
+	now := w.State.Now
+	lives(t, w, &karpenter{known: map[string]bool{}}, []moment{
+		{0, "", adds(x.pod(x.jobs[0], now), x.pod(x.jobs[1], now))}, {500 * time.Millisecond, "", nil},
+		{time.Second, "", adds(x.pod(x.jobs[2], now.Add(time.Second)))}, // and the window goes on
+		{2 * time.Second, "whole-4 to 1", nil}, {3 * time.Second, "", nil}, {20 * time.Second, "", nil},
+		{182 * time.Second, "", leave("a", "b", "c")},
+		{190 * time.Second, "", nil}, {196 * time.Second, "", nil}, {197 * time.Second, "remove whole-4-1", nil}, {300 * time.Second, "", nil},
+	})
+}
+
+// cluster-autoscaler waits for the oldest pending pod, counts what is on its way,
+// and removes a node after ten empty minutes, ten minutes after the last scale up.
+func TestClusterAutoscaler(t *testing.T) {
+	x := traced(t, header+"a,1000,1000,1,1000,0,9,\nb,1000,1000,2,1000,0,9,\n", options())
+	w := x.world(x.pools("whole", nil))
+	lives(t, w, &clusterAutoscaler{unneeded: map[string]time.Time{}}, []moment{
+		{0, "", adds(x.pod(x.jobs[0], w.State.Now), x.pod(x.jobs[1], w.State.Now))}, {20 * time.Second, "", nil},
+		{30 * time.Second, "whole to 2", nil}, {40 * time.Second, "", nil}, {210 * time.Second, "", nil},
+		{220 * time.Second, "soft-taint whole-2", leave("b")}, {800 * time.Second, "", nil}, {820 * time.Second, "remove whole-2", nil}, {900 * time.Second, "", nil},
+	})
 }
 
 // Underused nodes leave where their pods fit elsewhere; alone on a large node, a pod gets
 // a cheaper one first. Pods that may not be evicted keep their node.
 func TestKarpenterConsolidates(t *testing.T) {
+	const pools = `
+pool whole-1 max=10 price=2 gpus=1 model=A100-80GB ready-after=3m cpu=32 memory=128Gi
+pool whole-2 max=10 price=4 gpus=2 model=A100-80GB ready-after=3m cpu=64 memory=256Gi
+`
+	node := func(node, pod, words string) string {
+		return fmt.Sprintf("node %s pool=whole-2\ngpu %s/0 allocated-to=trace/%s\npod trace/%s requests=gpu node=%s cpu=1 memory=1Gi %s\n", node, node, pod, pod, node, words)
+	}
 	for _, c := range []struct {
-		name  string
-		pods  map[string]string // node of each
-		stays bool
-		want  []string
+		name, nodes string
+		want        []string
 	}{
-		{"two half nodes", map[string]string{"a": "whole-2-1", "b": "whole-2-2"}, false, []string{"drain whole-2-1"}},
-		{"one pod on a large node", map[string]string{"a": "whole-2-1"}, false, []string{"whole-1 to 1", "drain whole-2-1"}},
-		{"not evictable", map[string]string{"a": "whole-2-1", "b": "whole-2-2"}, true, nil},
+		{"two half nodes", node("whole-2-1", "a", "evictable") + node("whole-2-2", "b", "evictable"), []string{"drain whole-2-1"}},
+		{"one pod on a large node", node("whole-2-1", "a", "evictable"), []string{"whole-1 to 1", "drain whole-2-1"}},
+		{"not evictable", node("whole-2-1", "a", "") + node("whole-2-2", "b", ""), nil},
 	} {
-		o := options()
-		o.GPUs = []int{1, 2}
-		x := traced(t, header+"a,1000,1000,1,1000,0,9,\nb,1000,1000,1,1000,0,9,\n", o)
-		w := x.world(x.pools("whole", nil))
-		k := &karpenter{known: map[string]bool{}}
-		nodes := map[string]bool{}
-		for _, n := range c.pods {
-			nodes[n] = true
-		}
-		if err := w.Apply(plan.Plan{Actions: []plan.Action{{Verb: plan.ScaleUp, Pool: "whole-2", To: len(nodes)}}}); err != nil {
+		s, _, err := scenario.Parse(pools + c.nodes)
+		if err != nil {
 			t.Fatal(err)
 		}
-		w.Advance(3 * time.Minute)
-		for i := range w.State.Nodes {
-			w.State.Nodes[i].Cordoned = true // so that each pod goes where the case says
-		}
-		for _, j := range x.jobs {
-			node, ok := c.pods[j.Name]
-			if !ok {
-				continue
-			}
-			p := x.pod(j, w.State.Now)
-			p.Evictable = !c.stays
-			w.State.Pods = append(w.State.Pods, p)
-			i := slices.IndexFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == node })
-			w.State.Nodes[i].Cordoned = false
-			w.Advance(0)
-			w.State.Nodes[i].Cordoned = true
-		}
-		for i := range w.State.Nodes {
-			w.State.Nodes[i].Cordoned = false
-		}
-		var got []string
+		w, k, got := &sim.World{State: s}, &karpenter{known: map[string]bool{}}, []string(nil)
 		for range 60 {
 			made := k.plan(w.State)
 			if s := reported(made); s != "" {

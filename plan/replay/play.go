@@ -2,7 +2,6 @@ package replay
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -77,15 +76,10 @@ type end struct {
 	key string
 }
 
-type ends []end
-
-func (e ends) Len() int { return len(e) }
-func (e ends) Less(i, j int) bool {
-	return e[i].at.Before(e[j].at) || e[i].at.Equal(e[j].at) && e[i].key < e[j].key
+func (x *player) endAt(e end) {
+	i, _ := slices.BinarySearchFunc(x.ends, e, func(a, b end) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.key, b.key)) })
+	x.ends = slices.Insert(x.ends, i, e)
 }
-func (e ends) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *ends) Push(x any)   { *e = append(*e, x.(end)) }
-func (e *ends) Pop() any     { last := (*e)[len(*e)-1]; *e = (*e)[:len(*e)-1]; return last }
 
 // live is a job in the world.
 type live struct {
@@ -106,7 +100,7 @@ type player struct {
 	next    int              // job that arrives next
 	live    map[string]*live // by key
 	runs    int              // of them
-	ends    ends
+	ends    []end            // soonest first
 	waits   []time.Duration
 	changed bool
 	planned time.Time
@@ -200,7 +194,8 @@ func (x *player) step(next time.Time) {
 	x.run.curve.add(x.w.State.Now.Sub(at(0)), d, paid)
 	x.note(x.w.Advance(d))
 	for len(x.ends) > 0 && !x.ends[0].at.After(next) {
-		e := heap.Pop(&x.ends).(end)
+		e := x.ends[0]
+		x.ends = x.ends[1:]
 		j := x.live[e.key]
 		if j == nil || !j.Replica && !j.running.Add(j.Run).Equal(e.at) {
 			continue // it was evicted since
@@ -224,7 +219,7 @@ func (x *player) step(next time.Time) {
 		x.next++
 		x.live[p.Key()] = &live{job: j, pending: at(j.Created)}
 		if j.Replica {
-			heap.Push(&x.ends, end{at(j.Created + j.Run), p.Key()})
+			x.endAt(end{at(j.Created + j.Run), p.Key()})
 		}
 		x.w.State.Pods = append(x.w.State.Pods, p)
 		x.changed, x.busy = true, next
@@ -269,7 +264,7 @@ func (x *player) note(events []sim.Event) {
 		j.running, j.bound = e.At, true
 		x.runs++
 		if !j.Replica {
-			heap.Push(&x.ends, end{e.At.Add(j.Run), e.Bound})
+			x.endAt(end{e.At.Add(j.Run), e.Bound})
 		}
 	}
 }

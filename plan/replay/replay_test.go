@@ -4,14 +4,11 @@ import (
 	"math"
 	"os"
 	"reflect"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/plan"
 )
 
 func options() Options {
@@ -173,53 +170,4 @@ func FuzzReadPods(f *testing.F) {
 			}
 		}
 	})
-}
-
-// cluster-autoscaler waits for the oldest pending pod, counts what is on its way,
-// and removes a node after ten empty minutes, ten minutes after the last scale up.
-func TestClusterAutoscaler(t *testing.T) {
-	x := traced(t, header+"a,1000,1000,1,1000,0,9,\nb,1000,1000,2,1000,0,9,\n", options())
-	c := &clusterAutoscaler{unneeded: map[string]time.Time{}}
-	w := x.world(x.pools("whole", nil))
-	now := w.State.Now
-	for _, j := range x.jobs {
-		w.State.Pods = append(w.State.Pods, x.pod(j, now))
-	}
-	for _, s := range []struct {
-		at   time.Duration
-		want string // targets and removals
-	}{{0, ""}, {20 * time.Second, ""}, {30 * time.Second, "2"}, {40 * time.Second, ""}, {210 * time.Second, ""}} {
-		w.Advance(now.Add(s.at).Sub(w.State.Now))
-		made := c.plan(w.Snapshot())
-		if err := w.Apply(made); err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		for _, a := range made.Actions {
-			if a.Verb == plan.ScaleUp {
-				got += strconv.Itoa(a.To)
-			}
-		}
-		if got != s.want {
-			t.Errorf("after %s: scaled to %q, want %q", s.at, got, s.want)
-		}
-	}
-	w.RemovePod("trace/b")
-	for _, s := range []struct {
-		at   time.Duration
-		want []plan.Verb
-	}{{220 * time.Second, []plan.Verb{plan.SoftTaint}}, {800 * time.Second, nil}, {820 * time.Second, []plan.Verb{plan.RemoveNode}}, {900 * time.Second, nil}} {
-		w.Advance(now.Add(s.at).Sub(w.State.Now))
-		made := c.plan(w.Snapshot())
-		var got []plan.Verb
-		for _, a := range made.Actions {
-			got = append(got, a.Verb)
-		}
-		if !slices.Equal(got, s.want) {
-			t.Errorf("after %s: %v, want %v", s.at, got, s.want)
-		}
-		if err := w.Apply(made); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// harness is what must hold of every plan.
+// harness is what must hold of every plan. What an actuator refuses, such as the removal of
+// a node on which pods run, is left to the simulator: nothingLeft applies the plan.
 func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("the snapshot is not in order: %w", err)
@@ -20,8 +21,8 @@ func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		return fmt.Errorf("the policy is not in order: %w", err)
 	}
 	for _, check := range []func(plan.Snapshot, plan.Policy, plan.Plan) error{
-		sameShuffled, withinBounds, withinRates, nothingAllocatedDestroyed, evictsWithCare, drainsWithCare,
-		withinLimits, nothingForRefused, noHalfGang, oneVerdictEach, nothingLeft, printsBack, explainedAlike, promisesHold,
+		sameShuffled, withinBounds, withinRates, evictsWithCare, drainsWithCare, withinLimits, nothingForRefused,
+		noHalfGang, oneVerdictEach, nothingLeft, printsBack, explainedAlike, promisesHold,
 	} {
 		if err := check(s, p, made); err != nil {
 			return err
@@ -57,93 +58,44 @@ func sameShuffled(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 }
 
 func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
-	removals := 0
-	perNode := map[string]int{}
+	begun, removals, gone, on := 0, 0, map[string]int{}, map[string]plan.Verb{}
 	for _, a := range made.Actions {
-		if a.Verb != plan.Reclaim { // several may be on a node
-			perNode[a.Node]++
-		}
+		i := slices.IndexFunc(s.Pools, func(q plan.Pool) bool { return q.Name == a.Pool })
+		before, twice := on[a.Node]
+		on[a.Node] = a.Verb
 		if a.Verb == plan.RemoveNode {
 			removals++
+			gone[a.Pool]++
 		}
-		i := slices.IndexFunc(s.Pools, func(q plan.Pool) bool { return q.Name == a.Pool })
+		if a.Verb != plan.Rollback && a.Verb != plan.Withdraw && a.Reason != plan.RepartitionDone {
+			begun++ // what ends or takes back what is under way has its own bound
+		}
 		switch {
-		case a.Node != "" && perNode[a.Node] > 1:
+		case a.Node != "" && twice && (a.Verb != plan.Reclaim || before != plan.Reclaim): // several pods of a node may be evicted
 			return fmt.Errorf("two actions on node %s", a.Node)
 		case a.Verb == plan.Uncordon, a.Verb == plan.Rollback: // they end an operation
-		case i >= 0 && s.Pools[i].Fixed && resizes(a):
+		case i >= 0 && s.Pools[i].Fixed && (a.Verb == plan.ScaleUp || removes(a) || a.Verb == plan.Drain && a.Reason != plan.NodeInterrupted):
 			return fmt.Errorf("of a fixed pool, and yet: %s", a)
 		case p.Freeze, i >= 0 && s.Pools[i].Freeze:
 			return fmt.Errorf("frozen, and yet: %s", a)
-		case a.Verb == plan.ScaleUp && (a.To > s.Pools[i].Max || a.To-a.From > p.MaxNodesPerScaleUp):
+		case a.Verb == plan.ScaleUp && a.To-a.From > p.MaxNodesPerScaleUp:
 			return fmt.Errorf("grows beyond its bounds: %s", a)
 		}
 	}
-	for _, v := range made.Verdicts {
-		i := slices.IndexFunc(s.Pools, func(q plan.Pool) bool { return v.Kind == plan.KindPool && q.Name == v.Subject })
-		if i >= 0 && s.Pools[i].Fixed && (v.Reason == plan.PoolAtMax || v.Reason == plan.BackingOff) {
-			return fmt.Errorf("of a fixed pool: %s", v)
-		}
-	}
 	for _, q := range s.Pools {
-		gone := 0
-		for _, a := range made.Actions {
-			if a.Verb == plan.RemoveNode && a.Pool == q.Name {
-				gone++
-			}
-		}
-		if gone > 0 && q.Target-gone < q.Min {
+		if gone[q.Name] > 0 && q.Target-gone[q.Name] < q.Min {
 			return fmt.Errorf("pool %s shrinks below its minimum", q.Name)
 		}
-	}
-	begun := 0 // what ends or takes back what is under way has its own bound
-	for _, a := range made.Actions {
-		if a.Verb != plan.Rollback && a.Verb != plan.Withdraw && a.Reason != plan.RepartitionDone {
-			begun++
+		if q.Fixed && slices.ContainsFunc(made.Verdicts, func(v plan.Verdict) bool {
+			return v.Kind == plan.KindPool && v.Subject == q.Name && (v.Reason == plan.PoolAtMax || v.Reason == plan.BackingOff)
+		}) {
+			return fmt.Errorf("the fixed pool %s is at its maximum, or backs off", q.Name)
 		}
 	}
 	if begun > p.MaxActionsPerReconcile || removals > p.MaxRemovalsPerReconcile {
 		return fmt.Errorf("%d actions, %d removals: more than the policy allows", len(made.Actions), removals)
 	}
 	return nil
-}
-
-func nothingAllocatedDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
-	for _, a := range made.Actions {
-		i := slices.IndexFunc(s.Nodes, func(n plan.Node) bool { return n.Name == a.Node })
-		if i < 0 {
-			continue
-		}
-		n := s.Nodes[i]
-		for _, c := range n.GPUs {
-			// The allocation of a sick GPU may be unknown; the pods are known.
-			unknown := a.Verb == plan.RemoveNode && !c.AllocationKnown
-			if removes(a) && len(c.AllocatedTo) > 0 || unknown {
-				return fmt.Errorf("removes a node that is allocated: %s", a)
-			}
-			if a.Verb == plan.Repartition && c.Index == a.GPU && !c.AllocationKnown {
-				return fmt.Errorf("repartitions a GPU of unknown allocation: %s", a)
-			}
-			for _, in := range c.Instances {
-				touched := removes(a) ||
-					a.Verb == plan.Repartition && c.Index == a.GPU && !slices.Contains(a.Target, in.Placement)
-				if touched && in.AllocatedTo != "" {
-					return fmt.Errorf("destroys an instance allocated to %s: %s", in.AllocatedTo, a)
-				}
-			}
-		}
-		for _, pod := range s.Pods {
-			if removes(a) && pod.Node == n.Name && !pod.DaemonSet {
-				return fmt.Errorf("removes the node of %s: %s", pod.Key(), a)
-			}
-		}
-	}
-	return nil
-}
-
-// resizes reports an action that scales a pool, or begins to.
-func resizes(a plan.Action) bool {
-	return a.Verb == plan.ScaleUp || removes(a) || a.Verb == plan.Drain && a.Reason != plan.NodeInterrupted
 }
 
 func removes(a plan.Action) bool { return a.Verb == plan.RemoveNode || a.Verb == plan.Replace }
@@ -255,6 +207,157 @@ func printsBack(s plan.Snapshot, _ plan.Policy, _ plan.Plan) error {
 	}
 	if again := scenario.Print(back); again != text {
 		return fmt.Errorf("printed, parsed and printed again it differs:\n%s\n%s", text, again)
+	}
+	return nil
+}
+
+// evictsWithCare: evictions are within the policy's bounds.
+func evictsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
+	evictions := 0
+	for _, a := range made.Actions {
+		if a.Verb != plan.Reclaim {
+			continue
+		}
+		if a.Reason == plan.ReclaimBorrowed && !p.ReclaimBorrowed {
+			return fmt.Errorf("reclaims what is borrowed, and the policy does not: %s", a)
+		}
+		if p.SkipNodesWithLocalStorage && slices.ContainsFunc(s.Pods, func(q plan.Pod) bool { return q.Key() == a.Pod && q.LocalStorage }) {
+			return fmt.Errorf("the pod has local storage: %s", a)
+		}
+		if evictions++; evictions > p.MaxEvictionsPerReconcile {
+			return fmt.Errorf("%d evictions, %d may be in one plan", evictions, p.MaxEvictionsPerReconcile)
+		}
+	}
+	return nil
+}
+
+// drainsWithCare: no more drains at a time than the policy allows, and only of
+// nodes that can become empty.
+func drainsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
+	draining, begun := 0, 0
+	for _, n := range s.Nodes {
+		ended := slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Node == n.Name && a.Verb != plan.Drain })
+		if n.Drain != nil && !ended {
+			draining++
+		}
+	}
+	for _, a := range made.Actions {
+		if a.Verb != plan.Drain {
+			continue
+		}
+		n := s.Nodes[slices.IndexFunc(s.Nodes, func(n plan.Node) bool { return n.Name == a.Node })]
+		switch interrupted := n.LeavesAt.After(s.Now); {
+		case n.Drain != nil: // it continues
+			continue
+		case interrupted && a.Reason == plan.NodeInterrupted:
+			continue
+		case interrupted:
+			return fmt.Errorf("its provider takes the node, and yet: %s", a)
+		}
+		if begun++; draining+begun > p.MaxDrains {
+			return fmt.Errorf("%d drains, %d may be at a time: %s", draining+begun, p.MaxDrains, a)
+		}
+		if err := canBecomeEmpty(s, p, n); err != nil {
+			return fmt.Errorf("%w: %s", err, a)
+		}
+	}
+	return nil
+}
+
+func canBecomeEmpty(s plan.Snapshot, policy plan.Policy, n plan.Node) error {
+	here := map[string]bool{"": true}
+	for _, p := range s.Pods {
+		if p.Node != n.Name {
+			continue
+		}
+		here[p.Key()] = true
+		if !p.DaemonSet && !p.Leaving && (!p.Evictable || policy.SkipNodesWithLocalStorage && p.LocalStorage) {
+			return fmt.Errorf("drains the node of %s, which is not evictable or has local storage", p.Key())
+		}
+	}
+	for _, c := range n.GPUs {
+		allocated := slices.Clone(c.AllocatedTo)
+		for _, in := range c.Instances {
+			allocated = append(allocated, in.AllocatedTo)
+		}
+		for _, pod := range allocated {
+			if !here[pod] {
+				return fmt.Errorf("drains a node allocated to %s, which is not bound there", pod)
+			}
+		}
+	}
+	return nil
+}
+
+// repeats reports an action of again that made has already. What follows from a
+// plan's actions may be done at once, but not the same again.
+func repeats(made, again plan.Plan) (plan.Action, bool) {
+	for _, a := range again.Actions {
+		for _, b := range made.Actions {
+			if a.Verb == b.Verb && a.Verb != plan.ScaleUp && a.Node == b.Node && a.Pod == b.Pod && a.GPU == b.GPU {
+				return a, true
+			}
+		}
+	}
+	return plan.Action{}, false
+}
+
+// mostExplained bounds the pods of one plan that are explained by the harness:
+// each costs a plan.
+const mostExplained = 2
+
+// explainedAlike: an explanation agrees with the plan, and does not change it.
+// At most one option is chosen, and that one is possible; possible ones have a
+// cost, the others a reason.
+func explainedAlike(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
+	again := 0
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		if pod.Node != "" {
+			continue
+		}
+		if again++; again > mostExplained {
+			return nil
+		}
+		e, ok := plan.Explain(s, p, pod.Key())
+		if !ok {
+			return fmt.Errorf("%s is pending and has no explanation", pod.Key())
+		}
+		if e.Plan.String() != made.String() {
+			return fmt.Errorf("explaining %s made another plan:\n%s", pod.Key(), e.Plan)
+		}
+		if err := options(e); err != nil {
+			return fmt.Errorf("explaining %s: %w", pod.Key(), err)
+		}
+	}
+	return nil
+}
+
+func options(e plan.Explanation) error {
+	chosen := 0
+	for _, o := range e.Options {
+		if o.Reason == "" || o.Detail == "" {
+			return fmt.Errorf("%s %s: has no reason", o.Kind, o.On)
+		}
+		if o.Chosen {
+			chosen++
+		}
+		if o.Chosen && !o.Possible {
+			return fmt.Errorf("%s %s is taken and impossible: %s", o.Kind, o.On, o.Detail)
+		}
+		if o.Cost < 0 || o.Cost != 0 && !o.Possible {
+			return fmt.Errorf("%s %s costs %v", o.Kind, o.On, o.Cost)
+		}
+	}
+	served := map[plan.Reason]bool{plan.WaitUpcomingNode: true, plan.WaitRepartition: true, plan.WaitReclaim: true}
+	refused := map[plan.Reason]bool{plan.GangWaits: true, plan.GangIncomplete: true, plan.QuotaExceeded: true, plan.NoPoolFits: true, plan.PoolAtMax: true, plan.PoolFixed: true}
+	switch {
+	case chosen > 0 && refused[e.Verdict.Reason]:
+		return fmt.Errorf("%s, and an option is taken", e.Verdict.Reason)
+	case chosen > 1:
+		return fmt.Errorf("%d options are taken", chosen)
+	case chosen == 0 && served[e.Verdict.Reason]:
+		return fmt.Errorf("%s, and no option is taken", e.Verdict.Reason)
 	}
 	return nil
 }

@@ -14,10 +14,10 @@ import (
 // first argument, or its first after the fields, or a word and its opposite.
 var wordRead = regexp.MustCompile(`(?:\bx\.\w+\((?:[^",()]+, )?|\bx\.either\("[a-z-]+", |\b(?:list|integer)\(x, |\{)"([a-z-]+)"`)
 
-// TestLanguageIsDocumented: the package comment has every word that is read,
-// and so has the first text of the fuzz test.
+// TestLanguageIsDocumented: the page has every word that is read, and so has the first
+// text of the fuzz test.
 func TestLanguageIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
+	doc, err := os.ReadFile("../../docs/internals/scenarios.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestLanguageIsDocumented(t *testing.T) {
 	}
 	words := map[string]bool{}
 	for _, file := range files {
-		if file == "doc.go" || strings.HasSuffix(file, "_test.go") {
+		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		text, err := os.ReadFile(file)
@@ -46,7 +46,7 @@ func TestLanguageIsDocumented(t *testing.T) {
 	for word := range words {
 		whole := regexp.MustCompile(`(^|[^a-z-])` + word + `($|[^a-z-])`)
 		if !whole.Match(doc) {
-			t.Errorf("doc.go does not have the word %q", word)
+			t.Errorf("the page does not have the word %q", word)
 		}
 		if !elsewhere[word] && !whole.MatchString(everything) {
 			t.Errorf("the text with everything does not have the word %q", word)
@@ -83,5 +83,33 @@ func TestWrongWords(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
+	}
+}
+
+func TestLineOf(t *testing.T) {
+	const text = `# a comment
+policy freeze
+pool p max=4
+  gpus=1
+pod a/x requests=gpu
+pod a/w-{0..7} requests=gpu
+pod "a/w-{0..1}" requests=gpu
+gpu n/0 health=sick
+pool p max=5
+policy thaw
+`
+	for _, c := range []struct {
+		verb, name string
+		want       int
+	}{
+		{"pool", "p", 9}, {"pod", "a/x", 5}, {"pod", "a/w-7", 6}, {"pod", "a/w-8", 0}, {"pod", "a/w-{0..1}", 7},
+		{"gpu", "n/0", 8}, {"policy", "", 10}, {"quota", "", 0}, {"pool", "q", 0},
+	} {
+		if got := scenario.LineOf(text, c.verb, c.name); got != c.want {
+			t.Errorf("%s %s: line %d, want %d", c.verb, c.name, got, c.want)
+		}
+	}
+	if got := scenario.LineOf("pod a/x requests=(", "pod", "a/x"); got != 0 {
+		t.Errorf("of a text that cannot be read: line %d", got)
 	}
 }

@@ -169,7 +169,7 @@ func served(s plan.Snapshot, p plan.Policy) bool {
 // many reconciles as the bounds make of it.
 func TestBoundedAnswersEnd(t *testing.T) {
 	eachWorld(t, 30, func(t *testing.T, r *rand.Rand) {
-		w, do := checkedWorld(t)
+		w, do := newWorld(t, harness)
 		actions, nodes, members := 1+r.Intn(4), 1+r.Intn(4), 2+r.Intn(9)
 		do("policy max-actions=%d max-nodes=%d", actions, nodes)
 		do("pool mig max=12 price=4 gpus=1 model=H100-80GB layout=(7g.80gb@0) repartition=idle mig-duration=1s ready-after=5s idle-after=1h")
@@ -265,7 +265,7 @@ func TestWavesBound(t *testing.T) {
 	for seed := range int64(3) {
 		for _, waves := range []int{1, 4, 8, 16} {
 			r := rand.New(rand.NewSource(seed))
-			w, do := uncheckedWorld(t)
+			w, do := newWorld(t, nil)
 			w.Sim.Score = func(_ *plan.Pod, _ *plan.Node, cpu, _ int64) int64 { return cpu }
 			do("policy max-nodes=1000\npool p max=1000 price=90 gpus=8 model=H100-80GB cpu=128 ready-after=1s idle-after=10m")
 			sizes, names := r.Perm(200), r.Perm(200)
@@ -291,7 +291,7 @@ func TestWaves(t *testing.T) {
 	const least = 113
 	for _, waves := range []int{1, 4, 8, 16} {
 		for _, boot := range []string{"none", "unready", "ready", "half"} {
-			w, do := uncheckedWorld(t)
+			w, do := newWorld(t, nil)
 			do("policy max-nodes=1000\npool p max=1000 price=90 gpus=8 model=H100-80GB cpu=128 ready-after=1m idle-after=10m size=0")
 			order := make([]int, 200)
 			for i := range order {
@@ -328,16 +328,6 @@ func TestWaves(t *testing.T) {
 func podsOfWave(do func(string, ...any), wave, waves int, sizes, names []int) {
 	for i := wave * len(sizes) / waves; i < min((wave+1)*len(sizes)/waves, len(sizes)); i++ {
 		do("pod work/p%03d requests=gpu*%d cpu=%d", names[i], 1+sizes[i]%8, 1+sizes[i]%8)
-	}
-}
-
-func uncheckedWorld(t *testing.T) (*scenario.World, func(format string, args ...any)) {
-	w := scenario.NewWorld()
-	return w, func(format string, args ...any) {
-		t.Helper()
-		if out, err := w.Exec(fmt.Sprintf(format, args...)); err != nil {
-			t.Fatal(out, err)
-		}
 	}
 }
 

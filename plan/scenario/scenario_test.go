@@ -1,6 +1,8 @@
 package scenario_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 
 // TestScenarios runs testdata/*.txt: each file is one world, each block some
 // statements and their output. Every plan on the way goes through the harness.
+// Each block of a file check_*.txt is a world by itself, of which Check says what is wrong.
 // -rewrite writes the outputs again.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -24,7 +27,12 @@ func TestScenarios(t *testing.T) {
 		w := scenario.NewWorld()
 		w.Check = harness
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			out, err := w.Exec(block(t, d, lines))
+			text := block(t, d, lines)
+			if strings.HasPrefix(filepath.Base(path), "check_") {
+				s, p, err := scenario.Parse(text)
+				return fmt.Sprintln(errors.Join(err, s.Check(), p.Check()))
+			}
+			out, err := w.Exec(text)
 			if err != nil {
 				out += "error: " + err.Error() + "\n"
 			}

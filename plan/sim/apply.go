@@ -124,6 +124,9 @@ func (w *World) repartition(a plan.Action) error {
 	if !n.GPUs[c].MIG && len(n.GPUs[c].AllocatedTo) > 0 {
 		return fmt.Errorf("GPU %d is allocated to %s", a.GPU, n.GPUs[c].AllocatedTo[0])
 	}
+	if !n.GPUs[c].AllocationKnown {
+		return fmt.Errorf("the allocation of GPU %d is unknown", a.GPU)
+	}
 	if t, known := w.State.Tables.ForModel(n.GPUs[c].Model.Name); known {
 		if err := t.Legal(a.Target); err != nil { // no driver makes that
 			return fmt.Errorf("GPU %d cannot be repartitioned so: %w", a.GPU, err)

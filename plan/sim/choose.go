@@ -19,23 +19,6 @@ type shares struct {
 	pods   []plan.Pod
 	tables mig.Tables
 	at     map[string]int // by name; made for the first fraction
-	means  map[[2]string]mig.Profile
-}
-
-// profile is what the name of an instance means on a model, zero for nothing.
-func (s *shares) profile(model, name string) mig.Profile {
-	key := [2]string{model, name}
-	p, ok := s.means[key]
-	if !ok {
-		if t, known := s.tables.ForModel(model); known {
-			p, _ = t.Exact(name)
-		}
-		if s.means == nil {
-			s.means = map[[2]string]mig.Profile{}
-		}
-		s.means[key] = p
-	}
-	return p
 }
 
 // choose finds GPUs, parts of GPUs and instances for a pod on a node.
@@ -82,7 +65,10 @@ func (s *shares) freeInstances(request demand.Instances, n *plan.Node, taken []g
 		if len(n.GPUs[c].Instances) == 0 || n.GPUs[c].Health == gpu.Sick {
 			continue
 		}
-		profile := s.profile(n.GPUs[c].Model.Name, request.Name)
+		var profile mig.Profile
+		if t, ok := s.tables.ForModel(n.GPUs[c].Model.Name); ok {
+			profile, _ = t.Exact(request.Name)
+		}
 		for i := range n.GPUs[c].Instances {
 			in := &n.GPUs[c].Instances[i]
 			if profile.Compute > 0 && len(got) < request.Count && in.AllocatedTo == "" && in.Profile == profile && !slices.Contains(taken, grant{c, i}) {

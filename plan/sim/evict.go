@@ -38,11 +38,23 @@ func (w *World) stays(p *plan.Pod, at time.Time) string {
 		return "may not be evicted for another " + p.EvictFrom.Sub(at).String()
 	}
 	for _, b := range p.Budgets {
-		if b.Allowed <= 0 {
+		if w.allowed(b) <= 0 {
 			return "exceeds the budget " + b.Name
 		}
 	}
 	return ""
+}
+
+// allowed is the least that pods state of what a budget allows.
+func (w *World) allowed(b plan.Budget) int {
+	for i := range w.State.Pods {
+		for _, o := range w.State.Pods[i].Budgets {
+			if o.Name == b.Name {
+				b.Allowed = min(b.Allowed, o.Allowed)
+			}
+		}
+	}
+	return b.Allowed
 }
 
 // evict releases a pod's devices at once. Its owner creates it again: it is
@@ -173,7 +185,8 @@ func (w *World) replace(a plan.Action) error {
 	return err
 }
 
-// takeNode removes an empty node, with its DaemonSet pods, from its pool.
+// takeNode removes an empty node, with its DaemonSet pods, from its pool. Of a sick node that
+// is replaced the allocation may be unknown.
 func (w *World) takeNode(a plan.Action) (*plan.Pool, error) {
 	i := slices.IndexFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == a.Node })
 	p := w.pool(a.Pool)
@@ -185,8 +198,73 @@ func (w *World) takeNode(a plan.Action) (*plan.Pool, error) {
 			return nil, fmt.Errorf("%s runs there", pod.Key())
 		}
 	}
+	for _, g := range w.State.Nodes[i].GPUs {
+		used := len(g.AllocatedTo) > 0 || slices.ContainsFunc(g.Instances, func(in plan.Instance) bool { return in.AllocatedTo != "" })
+		if used || a.Verb == plan.RemoveNode && !g.AllocationKnown {
+			return nil, fmt.Errorf("GPU %d is allocated, or its allocation is unknown", g.Index)
+		}
+	}
 	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == a.Node })
 	w.State.Nodes = slices.Delete(w.State.Nodes, i, i+1)
 	p.Size--
 	return p, nil
+}
+
+const (
+	// registration is when the maker of a node gives up one that has not registered:
+	// cluster-autoscaler's --max-node-provision-time and Karpenter's registration
+	// timeout are both 15 minutes from the request.
+	registration = 15 * time.Minute
+	// notice is between the announcement of an interruption and the node's end, as
+	// on AWS.
+	notice = 2 * time.Minute
+)
+
+// lose keeps a node that never registers in its pool's target until it is given up.
+func (w *World) lose(p *plan.Pool) {
+	name := p.Name
+	if w.lost == nil {
+		w.lost = map[string]int{}
+	}
+	w.lost[name]++
+	w.after(registration-p.ReadyAfter, func(w *World) string {
+		p := w.pool(name)
+		if p == nil || w.lost[name] == 0 {
+			return "" // it was withdrawn
+		}
+		w.lost[name]--
+		p.Target--
+		return "a node of " + name + " is given up"
+	})
+}
+
+// interrupt announces that the provider takes a node: it is cordoned.
+func (w *World) interrupt(name string) string {
+	n := w.node(name)
+	if n == nil {
+		return ""
+	}
+	n.LeavesAt, n.Cordoned = w.State.Now.Add(notice), true
+	w.after(notice, func(w *World) string { return w.take(name) })
+	return name + " is interrupted"
+}
+
+// take ends an interrupted node. Its pods are pending again, whether or not they
+// may be evicted, and its pool is smaller by one.
+func (w *World) take(name string) string {
+	i := slices.IndexFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == name })
+	if i < 0 {
+		return ""
+	}
+	p := w.pool(w.State.Nodes[i].Pool)
+	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && pod.DaemonSet })
+	for j := range w.State.Pods {
+		if pod := &w.State.Pods[j]; pod.Node == name {
+			w.evict(pod)
+		}
+	}
+	w.State.Nodes = slices.Delete(w.State.Nodes, i, i+1)
+	p.Size--
+	p.Target--
+	return name + " is gone"
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -59,8 +60,14 @@ func TestEvictionsAreRefused(t *testing.T) {
 		"max 2":                     {plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 3}, func(*World) {}},
 		"allocated to a/p":          {plan.Action{Verb: plan.Repartition, Pool: "p", Node: "n"}, func(w *World) { w.State.Nodes[0].GPUs[0].Instances = []plan.Instance{{AllocatedTo: "a/p"}} }},
 		"GPU 0 is allocated to a/p": {plan.Action{Verb: plan.Repartition, Pool: "p", Node: "n"}, func(*World) {}}, // without MIG no instance shows it
-		"no GPU 7":                  {plan.Action{Verb: plan.Repartition, Pool: "p", Node: "n", GPU: 7}, func(*World) {}},
-		"does not know":             {plan.Action{Verb: "dance"}, func(*World) {}},
+		"GPU 1 is unknown":          {plan.Action{Verb: plan.Repartition, Pool: "p", Node: "n", GPU: 1}, func(w *World) { w.State.Nodes[0].GPUs = []plan.GPU{{Device: gpu.Device{Index: 1}}} }},
+		"GPU 0 is allocated, or":    {plan.Action{Verb: plan.Replace, Pool: "p", Node: "n"}, func(w *World) { w.State.Pods = nil }},
+		"its allocation is unknown": {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "n"}, func(w *World) { w.State.Pods, w.State.Nodes[0].GPUs = nil, []plan.GPU{{}} }},
+		"budget a/c": {reclaim, func(w *World) { // the least that pods state
+			w.State.Pods[0].Budgets, w.State.Pods[1].Budgets = []plan.Budget{{Name: "a/c", Allowed: 1}}, []plan.Budget{{Name: "a/c"}}
+		}},
+		"no GPU 7":      {plan.Action{Verb: plan.Repartition, Pool: "p", Node: "n", GPU: 7}, func(*World) {}},
+		"does not know": {plan.Action{Verb: "dance"}, func(*World) {}},
 		"applying replace of n: there is no such node or p": {plan.Action{Verb: plan.Replace, Pool: "q", Node: "n"}, func(*World) {}},
 	} {
 		w := busy()

@@ -222,14 +222,13 @@ func (m *maker) outlook(s series) Outlook {
 		return o
 	}
 	reach := min(points[len(points)-1].At.Sub(points[0].At)/2, farthest)
-	ask := forecast.Query{Now: w.Until, Level: bandLevel}
+	ask := forecast.Query{Now: w.Until}
 	for h, step := time.Duration(0), ahead(reach); h+step <= reach; {
 		h += step
 		ask.Horizons = append(ask.Horizons, h)
 	}
-	wide := ask
-	wide.Level = wideLevel
-	o.band(forecast.Make(points, ask), forecast.Make(points, wide))
+	made := forecast.MakeEach(points, ask, bandLevel, wideLevel)
+	o.band(made[0], made[1])
 	o.exhaust(w.Until, reach)
 	return o
 }
