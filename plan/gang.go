@@ -195,10 +195,10 @@ func (w *world) mayStage(gang string, members int) bool {
 // serveCore serves members together. What a bound delays is reserved for them.
 func (w *world) serveCore(u *unit, core []int) (failed, bool) {
 	w.committing, w.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
-	defer func() { w.committing, w.staging, w.rest, w.further = false, false, nil, nil }()
+	defer func() { w.committing, w.staging, w.rest = false, false, nil }()
 	return w.inPlaces(u.gang, core, func(i int) bool {
 		w.discountUnserved(i)
-		w.rest, w.further = core[slices.Index(core, i)+1:], nil
+		w.rest = w.demandOf(core[slices.Index(core, i)+1:])
 		return w.serve(i, true)
 	})
 }

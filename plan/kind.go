@@ -301,3 +301,49 @@ func (w *world) profile(model, name string) (mig.Profile, bool) {
 	}
 	return mig.Profile{}, false
 }
+
+// furtherDemand adds up, for each pool, what further pending pods could use there: the rest
+// of the gang that is served, where there is any. More of one kind than a GPU has slices
+// makes no difference.
+func (w *world) furtherDemand() [][]mig.Count {
+	switch {
+	case w.rest != nil:
+		return w.rest
+	case w.further == nil:
+		w.further = make([][]mig.Count, len(w.pools))
+		for i := range w.kinds {
+			w.addDemand(w.further, &w.kinds[i], min(w.kinds[i].unserved, gpuSlices))
+		}
+	}
+	return w.further
+}
+
+// demandOf is the demand of pending pods, nil where none of them requests instances.
+func (w *world) demandOf(pending []int) (out [][]mig.Count) {
+	for _, i := range pending {
+		if k := &w.kinds[w.pending[i].kind]; len(k.pod.Demand.MIG) > 0 {
+			if out == nil {
+				out = make([][]mig.Count, len(w.pools))
+			}
+			w.addDemand(out, k, 1)
+		}
+	}
+	return out
+}
+
+// addDemand adds n pods of a kind to the pools whose GPUs may be repartitioned for them.
+func (w *world) addDemand(out [][]mig.Count, k *kind, n int) {
+	if n <= 0 || len(k.pod.Demand.MIG) == 0 {
+		return
+	}
+	for i := range w.pools {
+		p := &w.pools[i]
+		if !p.MIG.Repartition || !k.admitsNew(p) {
+			continue
+		}
+		requested, _ := w.requestOf(k, p.empty.model)
+		for _, c := range requested {
+			out[i] = added(out[i], c.Profile, c.N*n)
+		}
+	}
+}

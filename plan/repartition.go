@@ -261,44 +261,6 @@ func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 	return ""
 }
 
-// furtherDemand adds up, for each pool, what further pending pods could use
-// there: the rest of the gang that is served, where there is any. More of one kind than a
-// GPU has slices makes no difference.
-func (w *world) furtherDemand() [][]mig.Count {
-	if w.further != nil {
-		return w.further
-	}
-	unserved, own := make([]int, len(w.kinds)), false
-	for _, i := range w.rest {
-		unserved[w.pending[i].kind]++
-		own = own || len(w.pending[i].pod.Demand.MIG) > 0
-	}
-	for i := range w.kinds {
-		if !own {
-			unserved[i] = w.kinds[i].unserved
-		}
-	}
-	out := make([][]mig.Count, len(w.pools))
-	for i := range w.pools {
-		p := &w.pools[i]
-		if !p.MIG.Repartition {
-			continue
-		}
-		for j := range w.kinds {
-			other := &w.kinds[j]
-			if unserved[j] <= 0 || len(other.pod.Demand.MIG) == 0 || !other.admitsNew(p) {
-				continue
-			}
-			requested, _ := w.requestOf(other, p.empty.model)
-			for _, c := range requested {
-				out[i] = added(out[i], c.Profile, c.N*min(unserved[j], gpuSlices))
-			}
-		}
-	}
-	w.further = out
-	return out
-}
-
 // target returns pack's best layout, computed once for each question.
 func (w *world) target(pool int, model string, keep, spare mig.Layout, must, further []mig.Count) answer {
 	key := question(pool, model, keep, spare, must, further)

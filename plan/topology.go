@@ -12,6 +12,11 @@ type topology struct {
 	byGroup map[string][]*ruleCount
 	joint   []string        // groups of the pods that are in several groups, see nearRules
 	assumed map[Rule]string // where one more pod of a rule's group is, for pods near it
+	// The rule that was added last, and the group that was looked up last: pods of one
+	// owner have equal ones and follow each other.
+	last    Rule
+	group   string
+	ofGroup []*ruleCount
 }
 
 // ruleCount is the pods of a rule's group, and those that exclude it, by the
@@ -27,6 +32,10 @@ type ruleCount struct {
 func (r *ruleCount) add(value string, by int) {
 	r.total += by
 	r.changes++
+	if len(r.spreads) == 0 {
+		r.pods[value] += by
+		return
+	}
 	was := r.pods[value]
 	is := was + by
 	r.pods[value] = is
@@ -132,7 +141,10 @@ func (w *world) ruled(p *Pod) {
 }
 
 func (t *topology) rule(r Rule) {
-	if t.rules[r] == nil {
+	if r == t.last && len(t.rules) > 0 {
+		return
+	}
+	if t.last, t.ofGroup = r, nil; t.rules[r] == nil {
 		c := &ruleCount{Rule: r, pods: map[string]int{}, barring: map[string]int{}}
 		t.rules[r] = c
 		t.byGroup[r.Group] = append(t.byGroup[r.Group], c)
@@ -142,7 +154,10 @@ func (t *topology) rule(r Rule) {
 // about are the rules of which a pod is in the group, each once.
 func (t *topology) about(p *Pod) []*ruleCount {
 	if len(p.Groups) == 1 { // and so in no joint one
-		return t.byGroup[p.Groups[0]]
+		if g := p.Groups[0]; g != t.group || t.ofGroup == nil {
+			t.group, t.ofGroup = g, t.byGroup[g]
+		}
+		return t.ofGroup
 	}
 	var all []*ruleCount
 	for i, g := range p.Groups {

@@ -47,7 +47,7 @@ type world struct {
 	considering bool          // options are recorded, nothing is decided
 	committing  bool          // a gang is served whatever bound delays part of it
 	staging     bool          // so are evictions
-	rest        []int         // the members of that gang that are served next
+	rest        [][]mig.Count // by pool, what the rest of that gang requests
 	reopenable  []int         // nodes whose drain a pending pod may end
 	spent       float64       // cost of the options taken
 	lowest      int64         // priority of the pools whose new or unclaimed nodes are used, see inOnePlace
@@ -320,7 +320,7 @@ func sortedInstances(in []Instance) []Instance {
 func (w *world) addPods(pods []Pod) {
 	var pendingPods []*Pod
 	w.running = make([]placedPod, 0, len(pods))
-	sorted := true
+	sorted, node, name := true, -1, "" // pods of one node often follow each other
 	for i := range pods {
 		p := &pods[i]
 		if p.Node == "" {
@@ -331,7 +331,10 @@ func (w *world) addPods(pods []Pod) {
 		if last := len(w.running) - 1; last >= 0 && sorted {
 			sorted = byKey(w.running[last].pod, p) <= 0
 		}
-		w.running = append(w.running, placedPod{w.nodeIndex(p.Node), p})
+		if p.Node != name {
+			node, name = w.nodeIndex(p.Node), p.Node
+		}
+		w.running = append(w.running, placedPod{node, p})
 	}
 	if !sorted {
 		slices.SortFunc(w.running, func(a, b placedPod) int { return byKey(a.pod, b.pod) })
