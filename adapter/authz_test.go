@@ -8,20 +8,17 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestFlagsOverruleOurCacheTimes.
 func TestFlagsOverruleOurCacheTimes(t *testing.T) {
 	base := newBase(io.Discard)
-	if err := base.Flags().Parse(nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, base.Flags().Parse(nil))
 	if a := base.Authorization; a.AllowCacheTTL != allowFor || a.DenyCacheTTL != denyFor {
 		t.Errorf("%s, %s without flags", a.AllowCacheTTL, a.DenyCacheTTL)
 	}
-	if err := base.Flags().Parse([]string{"--authorization-webhook-cache-authorized-ttl=3s"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, base.Flags().Parse([]string{"--authorization-webhook-cache-authorized-ttl=3s"}))
 	if a := base.Authorization; a.AllowCacheTTL != 3*time.Second || a.DenyCacheTTL != denyFor {
 		t.Errorf("%s, %s with a flag", a.AllowCacheTTL, a.DenyCacheTTL)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // kubeconfig of an API server that says what the explain package's tests are
@@ -22,13 +23,9 @@ import (
 func explainKubeconfig(t *testing.T) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("explain", "testdata", "cluster.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	answers := map[string]json.RawMessage{}
-	if err := yaml.Unmarshal(raw, &answers); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(raw, &answers))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answer, ok := answers[r.URL.Path]

@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/forward"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // fakeKEDA answers as KEDA's metrics API server does: to those it knows.
@@ -81,9 +82,7 @@ func (k *fakeKEDA) last() *http.Request {
 func writeFile(t testing.TB, name string, data []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, data, 0o600))
 	return file
 }
 
@@ -98,9 +97,7 @@ func forwarder(t *testing.T, target forward.Target) (*forward.Forwarder, *promet
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	f, err := forward.New(target, func(name string) bool { return name == "queue_depth" }, reg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f, reg
 }
 
@@ -173,9 +170,7 @@ func metricOf(t *testing.T, reg *prometheus.Registry, code string) prometheus.Co
 	t.Helper()
 	d := metric.AdapterForwarded
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "x"})
 	for _, family := range families {
 		for _, m := range family.Metric {

@@ -13,6 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -89,9 +90,7 @@ func TestHeadersOfPrometheusAdapter(t *testing.T) {
 			p.tokenFile = "/no/such/token"
 		}
 		overlay, err := p.overlay()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		cfg := config.Default()
 		overlay(&cfg)
 		client, err := prom.New(cfg.Servers()["default"])
@@ -113,9 +112,7 @@ func TestHeadersOfPrometheusAdapter(t *testing.T) {
 
 func TestBuildInfoIsAsTheCatalogueSays(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	if err := registerBuildInfo(reg); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, registerBuildInfo(reg))
 	if n, err := testutil.GatherAndCount(reg, metric.AdapterBuildInfo.Name); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}

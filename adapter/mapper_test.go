@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // A kind that is installed while the program runs can be asked for.
@@ -38,13 +39,9 @@ func TestAKindInstalledLaterIsFound(t *testing.T) {
 	}))
 	defer server.Close()
 	base := newBase(io.Discard)
-	if err := base.Flags().Parse([]string{"--lister-kubeconfig=" + kubeconfigOf(t, server.URL), "--discovery-interval=10ms"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, base.Flags().Parse([]string{"--lister-kubeconfig=" + kubeconfigOf(t, server.URL), "--discovery-interval=10ms"}))
 	mapper, err := restMapper(t.Context(), base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	models := schema.GroupVersionResource{Group: "example.com", Resource: "models"}
 	if kind, err := mapper.KindFor(models); err == nil {
 		t.Fatalf("%v is known before it is installed", kind)

@@ -32,6 +32,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestMain silences the API server library's log. Its logger is one for the
@@ -173,13 +174,9 @@ func listening(t testing.TB, clusterURL string) (base *adapterbase.AdapterBase, 
 	for _, f := range []string{"lister", "authentication", "authorization"} {
 		args = append(args, "--"+f+"-kubeconfig="+kubeconfigOf(t, clusterURL))
 	}
-	if err := base.Flags().Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, base.Flags().Parse(args))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	base.SecureServing.Listener = listener
 	return base, listener.Addr().String()
 }
@@ -196,9 +193,7 @@ func startServer(t testing.TB, cluster *fakeKube, p cma.MetricsProvider, to *for
 	base.WithCustomMetrics(p)
 	base.WithExternalMetrics(p)
 	config, err := base.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	passOn(config, to)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -269,20 +264,14 @@ func (s *testServer) client(t testing.TB, ca *promtest.Authority, name string, g
 func (s *testServer) get(t testing.TB, client *http.Client, path string, header http.Header) (code int, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, values := range header {
 		req.Header[name] = slices.Clone(values)
 	}
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return resp.StatusCode, string(raw)
 }

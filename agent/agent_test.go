@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestPodStartsWhileTheExporterReleases: a pod that was bound before the cordon may be given an instance
@@ -89,13 +90,9 @@ func TestRepartitionAroundBusyInstance(t *testing.T) {
 // published, around what is busy.
 func TestUnknownProduct(t *testing.T) {
 	spec, err := mig.ParseSpec("X900 4 8 131072 0 1g.32gb:0,2,4,6:2:4 2g.64gb:0,4:4:2 4g.128gb:0:8:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	layout, err := mig.ParseSlices("2g@0:4 2g@4:4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b := newBench(t, fakenvml.GPU{UUID: fakenvml.GPUUUID(0), Name: "NVIDIA X900", MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec, Instances: []fakenvml.Instance{
 		{ID: 1, Placement: layout[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 0)), PID: 1000}, {ID: 2, Placement: layout[1], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 1))},
 	}})
@@ -451,9 +448,7 @@ func TestExporterIsQuiescedAgain(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
 	j := &job{a: b.agent(), record: contract.Record{ID: "op-1", UUID: fakenvml.GPUUUID(0)}}
 	for range 2 {
-		if err := j.quiesce(t.Context(), []string{fakenvml.GPUUUID(0)}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, j.quiesce(t.Context(), []string{fakenvml.GPUUUID(0)}))
 	}
 	if b.exporter.asked != 1 {
 		t.Errorf("asked %d times, want once", b.exporter.asked)
@@ -478,9 +473,7 @@ func TestKubeletClaims(t *testing.T) {
 		kubelet.resource, kubelet.driver = "acme.com/slice", driver
 		kubelet.give("MIG-7::1", "p")
 		k, err := DialKubelet(socket, "team/p")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		allocated, err := k.Allocations(t.Context())
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", driver, err, want)
@@ -541,17 +534,13 @@ func TestTwoAgents(t *testing.T) { synctest.Test(t, testTwoAgents) }
 func testTwoAgents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	release, err := Lock(t.Context(), path, func() { t.Error("without a lock file it does not wait") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := Lock(ctx, path, cancel); !errors.Is(err, context.Canceled) {
 		t.Errorf("the second got the lock: %v", err)
 	}
 	again, err := Lock(t.Context(), path, release)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again()
 	if _, err := Lock(t.Context(), filepath.Join(path, "no"), nil); err == nil || !strings.Contains(err.Error(), "lockFile") {
 		t.Errorf("a path that cannot be: %v", err)

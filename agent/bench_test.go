@@ -27,6 +27,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // api is an API server with one node and the device plugin's pods on it, in a process that outlives
@@ -269,9 +270,7 @@ func newBench(t testing.TB, gpus ...fakenvml.GPU) *bench {
 func newDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -401,9 +400,7 @@ func gpuOf(t testing.TB, i int, product, layout string) fakenvml.GPU {
 			word = word[1:]
 		}
 		l, err := mig.ParseLayout(table, word)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		m := fakenvml.Instance{ID: k + 1, Placement: l[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(i, k))}
 		if busy {
 			m.PID = 1000 + k
@@ -426,9 +423,7 @@ func serveKubelet(t testing.TB, socket string) *fakeKubelet {
 	t.Helper()
 	k := &fakeKubelet{allocated: map[string]string{}, resource: "nvidia.com/mig-1g.10gb"}
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(server, k)
 	go func() { _ = server.Serve(listener) }()
@@ -473,9 +468,7 @@ func serveExporter(t testing.TB, socket string) *fakeExporter {
 	t.Helper()
 	e := &fakeExporter{quiesced: map[string]bool{}}
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestHealth: ready means that the node's annotation matches the GPUs, live that the loop runs.
@@ -142,9 +143,7 @@ func TestMetrics(t *testing.T) {
 func values(t *testing.T, g prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -160,9 +159,7 @@ func values(t *testing.T, g prometheus.Gatherer) map[string]float64 {
 
 func TestConfig(t *testing.T) {
 	text, err := yaml.Marshal(DefaultConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := ParseConfig(text); err != nil {
 		t.Errorf("the default: %v", err)
 	}
@@ -201,9 +198,7 @@ func FuzzParseConfig(f *testing.F) {
 			return
 		}
 		again, err := yaml.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := ParseConfig(again); err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, again)
 		}
@@ -224,9 +219,7 @@ func FuzzReadReply(f *testing.F) {
 func file(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -235,9 +228,7 @@ func file(t *testing.T, dir, name, text string) string {
 func agentOn(t *testing.T, listen func(dir string) string) (get func(path string) (int, string), end func() error) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-*") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	api := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(api.Close)

@@ -22,6 +22,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -32,9 +33,7 @@ const crowded = "tick at=2026-11-21T09:00:00Z\npool p max=1 price=2 gpus=1 model
 func atWork(t *testing.T, text string) http.Handler {
 	t.Helper()
 	snapshot, policy, err := scenario.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l := reconciled(t, snapshot, policy, nil)
 	mux := http.NewServeMux()
 	routes(mux, l.State, policy, guard{})
@@ -45,9 +44,7 @@ func atWork(t *testing.T, text string) http.Handler {
 // pending pod, one of docs/reasons.md.
 func TestTheSameWordEverywhere(t *testing.T) {
 	snapshot, policy, err := scenario.Parse(crowded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	registry := prometheus.NewRegistry()
 	l := reconciled(t, snapshot, policy, loop.NewMetrics(registry))
 	const word = string(plan.PoolAtMax)
@@ -196,16 +193,12 @@ func fullPlan(t *testing.T) plan.Plan {
 	table, _ := mig.ForModel("H100-80GB")
 	layout := func(text string) mig.Layout {
 		l, err := mig.ParseLayout(table, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return l
 	}
 	before, target := layout("1g.10gb@0 1g.10gb@1"), layout("3g.40gb@0 3g.40gb@4")
 	steps, err := mig.Diff(before, target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stamps := func(name string) []plan.Stamp { return []plan.Stamp{{Name: name, At: at}} }
 	return plan.Plan{
 		At: at,
@@ -233,9 +226,7 @@ func fullPlan(t *testing.T) plan.Plan {
 // TestPlanJSON: the JSON format is stable.
 func TestPlanJSON(t *testing.T) {
 	var got strings.Builder
-	if err := writePlanJSON(&got, fullPlan(t)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writePlanJSON(&got, fullPlan(t)))
 	golden.Equal(t, "testdata/plan.json", got.String())
 }
 
@@ -244,9 +235,7 @@ func TestPlanJSON(t *testing.T) {
 func TestEveryFieldIsEncoded(t *testing.T) {
 	encode := func(p plan.Plan) string {
 		var b strings.Builder
-		if err := writePlanJSON(&b, p); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, writePlanJSON(&b, p))
 		return b.String()
 	}
 	leaves := 0
@@ -333,9 +322,7 @@ func TestHelpNamesEveryField(t *testing.T) {
 		return out
 	}
 	help, err := command(t, "plan", "--help")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	words := map[string]bool{}
 	for _, w := range strings.FieldsFunc(help, func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') }) {
 		words[w] = true

@@ -28,6 +28,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -89,9 +90,7 @@ func TestDefaultPolicyIsThePlanners(t *testing.T) {
 // TestPolicyThereAndBack: every field of plan.Policy has one in the file.
 func TestPolicyThereAndBack(t *testing.T) {
 	full, err := Load("testdata/good/full.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := full.Policy.Plan()
 	if back := policyConfig(got); back != full.Policy {
 		t.Errorf("there and back: %+v, want %+v", back, full.Policy)
@@ -144,9 +143,7 @@ func TestEveryPolicyFieldIsChecked(t *testing.T) {
 		}
 	}
 	full, err := Load("testdata/good/full.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	full.Policy.MaxSickShare = 1.5
 	if err := full.Validate(); err == nil || !strings.Contains(err.Error(), "policy.maxSickShare: 1.5: want a share from 0 to 1") {
 		t.Errorf("a share above 1: %v", err)
@@ -187,9 +184,7 @@ func packed(t *testing.T, text string) []byte {
 	if _, err := z.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, z.Close())
 	return b.Bytes()
 }
 
@@ -247,9 +242,7 @@ func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
 func file(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -341,9 +334,7 @@ func reconciled(t *testing.T, s plan.Snapshot, policy plan.Policy, metrics *loop
 	t.Helper()
 	w := still{s}
 	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy, Metrics: metrics})
-	if err := l.Once(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Once(t.Context()))
 	return l
 }
 
@@ -358,9 +349,7 @@ func fromHere(t *testing.T, path string) *http.Request {
 // TestPanicIsAScenario: the snapshot of a panic is served and can be planned again.
 func TestPanicIsAScenario(t *testing.T) {
 	snapshot, policy, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\npod a/b requests=gpu\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := still{snapshot}
 	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy,
 		Plan: func(plan.Snapshot, plan.Policy) plan.Plan { panic("two\nlines") }})
@@ -397,9 +386,7 @@ func TestPanicIsAScenario(t *testing.T) {
 func TestABugReportGivesTheSamePlan(t *testing.T) {
 	snapshot, _, err := scenario.Parse("tick at=2026-11-21T09:00:00.123456789Z\npool p max=9 price=2 gpus=1 model=L40S\n" +
 		"pod a/b requests=gpu\npod a/c requests=gpu\npod a/d requests=gpu\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	policy := plan.DefaultPolicy()
 	policy.MaxNodesPerScaleUp = 2 // of three that are needed
 	l := reconciled(t, snapshot, policy, nil)
@@ -414,9 +401,7 @@ func TestABugReportGivesTheSamePlan(t *testing.T) {
 	}
 	for form, write := range outputs {
 		var want strings.Builder
-		if err := write(&want, last.Plan); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, write(&want, last.Plan))
 		if got, err := command(t, "plan", "-f", report, "-o", form); err != nil || got != want.String() {
 			t.Errorf("-o %s: %v, got\n%s\nwant\n%s", form, err, got, want.String())
 		}
@@ -435,9 +420,7 @@ func TestEventsAreProtobuf(t *testing.T) {
 	}))
 	defer server.Close()
 	recorder, err := newRecorder(t.Context(), &rest.Config{Host: server.URL}, scheme.New(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	recorder.Event(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "a"}}, corev1.EventTypeNormal, "Reason", "note")
 	if got := <-sent; got != k8sruntime.ContentTypeProtobuf {
 		t.Errorf("content type %q", got)

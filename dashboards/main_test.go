@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // prometheus is a fake without series.
@@ -43,21 +44,15 @@ func run(ctx context.Context, out io.Writer, args ...string) error {
 // generate writes what is committed, and removes a deleted board.
 func TestGenerate(t *testing.T) {
 	names, err := files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := t.TempDir()
 	if err := run(t.Context(), io.Discard, "generate", "--root", dir); err == nil {
 		t.Error("wrote into missing folders")
 	}
 	for name := range names {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, boardsDir, "gone.json"), []byte("{}"), 0o600), run(t.Context(), io.Discard, "generate", "--root", dir)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile(filepath.Join(dir, boardsDir, "gone.json"), []byte("{}"), 0o600), run(t.Context(), io.Discard, "generate", "--root", dir)))
 	for name := range names {
 		written, err := os.ReadFile(filepath.Join(dir, name))
 		committed, also := os.ReadFile(filepath.Join("..", name))
@@ -83,18 +78,12 @@ func TestPreview(t *testing.T) {
 	}()
 	line := make([]byte, 200)
 	n, err := reader.Read(line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, url, _ := strings.Cut(strings.TrimSpace(string(line[:n])), "): ")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+boards.OverviewUID, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	body, err := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	if err != nil || r.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(preview.Label)) {
@@ -110,9 +99,7 @@ func TestPreview(t *testing.T) {
 func TestRender(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
-	if err := run(t.Context(), &out, "render", "--prometheus", prometheus(t), "--out", dir, "--since", "10m"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, run(t.Context(), &out, "render", "--prometheus", prometheus(t), "--out", dir, "--since", "10m"))
 	if n := strings.Count(out.String(), ".svg\n"); n != len(boards.All()) {
 		t.Errorf("%d pictures:\n%s", n, out.String())
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/exporter/pods"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // recorder is an API server that notes what it is asked for, and has one empty
@@ -68,9 +69,7 @@ func TestOnlyOwnObjectsAreAskedFor(t *testing.T) {
 	server := httptest.NewServer(kube)
 	defer server.Close()
 	api, err := pods.NewAPI(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c := &config{
 		node: "node-1", replay: "testdata/mixed.yaml", intervalMS: 100, kubernetes: true, kubeletSocket: serveKubelet(t),
 		podLabels: true, podUID: true, enableDRA: true, fractionalGPUs: true, compat: "true",
@@ -79,13 +78,9 @@ func TestOnlyOwnObjectsAreAskedFor(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	_, _ = readCountersMap(t.Context(), api, "gpu:counters")
 	source, err := openSource(c, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p := parts{connect: func() (*pods.API, error) { return api, nil }, counters: &reloader{}}
-	if err := p.assemble(c, source, log); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.assemble(c, source, log))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { p.node.Run(ctx) })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/procstat"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // benchMachine has H100s with values in the fields of dcgm-exporter's default counters and of
@@ -61,17 +62,13 @@ func BenchmarkScrape(b *testing.B) {
 		for _, where := range []string{"remote", "embedded"} {
 			b.Run("fake, "+where+", "+name, func(b *testing.B) {
 				lib, file := fakeDCGM(b), filepath.Join(b.TempDir(), "state")
-				if err := benchMachine(8, partitioned).Write(file); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, benchMachine(8, partitioned).Write(file))
 				b.Setenv("LD_LIBRARY_PATH", lib)
 				b.Setenv(fakedcgm.EnvState, file)
 				var args []string
 				if where == "remote" {
 					engine, err := fakedcgm.StartEngine(b.Context(), lib, "127.0.0.1:0", file)
-					if err != nil {
-						b.Fatal(err)
-					}
+					require.NoError(b, err)
 					b.Cleanup(engine.Kill)
 					args = []string{"-r", engine.Address}
 				}
@@ -116,9 +113,7 @@ func measure(b *testing.B, base string, pid int) {
 	var body bytes.Buffer
 	once := func() {
 		response, err := client.Get(base + "/metrics")
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		defer response.Body.Close()
 		body.Reset()
 		if _, err := io.Copy(&body, response.Body); err != nil {

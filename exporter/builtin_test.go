@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // NVIDIA's GPU Operator runs whatever image it is given with
@@ -17,9 +19,7 @@ func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
 			t.Skipf("%s is there", path)
 		}
 		load, err := countersLoader(&config{countersFile: path})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for range 2 { // a reload finds the same
 			file, err := load(t.Context())
 			if err != nil || len(file.Fields) != want {
@@ -35,9 +35,7 @@ func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
 		}
 	}
 	load, err := countersLoader(&config{countersFile: filepath.Join(t.TempDir(), "dcp-metrics-included.csv")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := load(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("another file that is not there: %v", err)
 	}
@@ -54,9 +52,7 @@ func TestAFileThatGoesIsNotReplaced(t *testing.T) {
 		t.Errorf("%d counters, %v", len(file.Fields), err)
 	}
 	path := filepath.Join(t.TempDir(), "counters.csv")
-	if err := os.WriteFile(path, []byte("DCGM_FI_DEV_GPU_UTIL, gauge, u\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("DCGM_FI_DEV_GPU_UTIL, gauge, u\n"), 0o600))
 	f = &countersFile{path: path}
 	if file, err := f.read(); err != nil || len(file.Fields) != 1 || !f.found {
 		t.Errorf("%d counters, %v, found %v", len(file.Fields), err, f.found)

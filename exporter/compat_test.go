@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const compatPage = "../docs/internals/exporter-compat.md"
@@ -16,9 +18,7 @@ const compatPage = "../docs/internals/exporter-compat.md"
 func rows(t *testing.T, heading string) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(compatPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, rest, ok := strings.Cut(string(text), "\n## "+heading+"\n")
 	if !ok {
 		t.Fatalf("%s has no heading %q", compatPage, heading)
@@ -136,9 +136,7 @@ func goldens(t *testing.T) map[string]*txtar.Archive {
 	out := map[string]*txtar.Archive{}
 	for _, file := range files {
 		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out[strings.TrimSuffix(filepath.Base(file), ".txtar")] = archive
 	}
 	return out

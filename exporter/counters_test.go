@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/pods"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // taker records the counters it has to serve.
@@ -36,9 +37,7 @@ func TestReloader(t *testing.T) {
 	const one, two = "DCGM_FI_DEV_GPU_UTIL, gauge, u\n", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
 	write(t, path, one)
 	file, err := readCountersFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var log bytes.Buffer
 	node := &taker{}
 	r := &reloader{
@@ -69,9 +68,7 @@ func TestReloader(t *testing.T) {
 			t.Errorf("%s: log %q, want %q", step.name, output, step.says)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(path))
 	r.reload(t.Context())
 	if node.bad != 3 || len(node.fields) != 1 {
 		t.Errorf("after the file went: %d bad, %d fields served", node.bad, len(node.fields))
@@ -100,9 +97,7 @@ func TestCountersFromConfigMap(t *testing.T) {
 		"clusters":[{"name":"c","cluster":{"server":"`+server.URL+`","certificate-authority-data":"`+base64.StdEncoding.EncodeToString(authority)+`"}}],"users":[{"name":"u","user":{"token":"secret"}}]}`)
 	t.Setenv("KUBECONFIG", kubeconfig)
 	api, err := pods.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 
 	file, err := readCountersMap(t.Context(), api, "gpu:counters")
 	if err != nil || len(file.Fields) != 1 {
@@ -132,18 +127,14 @@ func TestReloadWithoutGap(t *testing.T) {
 	version := func(name, text string) {
 		write(t, filepath.Join(mount, name, "counters.csv"), text)
 		link := filepath.Join(mount, "..data_tmp")
-		if err := os.Symlink(name, link); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(name, link))
 		if err := os.Rename(link, filepath.Join(mount, "..data")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	version("..v1", "DCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DEV_GPU_UTIL, gauge, u\n")
 	path := filepath.Join(mount, "counters.csv")
-	if err := os.Symlink("..data/counters.csv", path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("..data/counters.csv", path))
 	// Values go stale 2.5 intervals later. A page without any is none of the two, so the
 	// interval is one that a busy machine keeps.
 	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "1000", "-f", path)
@@ -164,8 +155,6 @@ func TestReloadWithoutGap(t *testing.T) {
 
 	// A hangup reads at once, whatever the file system reported.
 	version("..v4", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
-	if err := e.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Signal(syscall.SIGHUP))
 	e.has(t, "DCGM_FI_DEV_GPU_TEMP{", "gpuscale_exporter_reload_successful 1")
 }

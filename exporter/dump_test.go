@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func reading() *collect.Reading {
@@ -34,16 +35,12 @@ func TestDumpIsTheReading(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		d := dumperIn(t, compress, 24)
 		name, err := d.save(reading())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !dumpName.MatchString(filepath.Base(name)) || strings.HasSuffix(name, ".gz") != compress {
 			t.Errorf("name %s", name)
 		}
 		file, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer file.Close()
 		var r io.Reader = file
 		if compress {
@@ -65,21 +62,15 @@ func TestDumpIsTheReading(t *testing.T) {
 func TestDumpRetention(t *testing.T) {
 	d := dumperIn(t, true, 2)
 	old, err := d.save(reading())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	foreign := filepath.Join(d.opts.directory, "core.json")
 	write(t, foreign, "{}")
 	long := time.Now().Add(-3 * time.Hour)
 	for _, name := range []string{old, foreign} {
-		if err := os.Chtimes(name, long, long); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chtimes(name, long, long))
 	}
 	fresh, err := d.save(reading())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d.clean()
 	for name, want := range map[string]bool{old: false, foreign: true, fresh: true} {
 		if _, err := os.Stat(name); (err == nil) != want {

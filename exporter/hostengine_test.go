@@ -12,6 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // machine has a whole GPU and one with instances, as the driver reports them:
@@ -41,9 +42,7 @@ func onMachine[S interface{ Write(string) error }](t *testing.T, lib, env string
 	path := filepath.Join(t.TempDir(), "state")
 	set = func(s S) {
 		t.Helper()
-		if err := s.Write(path); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Write(path))
 	}
 	set(state)
 	t.Setenv("LD_LIBRARY_PATH", lib)
@@ -55,20 +54,14 @@ func onMachine[S interface{ Write(string) error }](t *testing.T, lib, env string
 func startRemote(t *testing.T, state fakedcgm.State, args ...string) (e *exporter, set func(fakedcgm.State)) {
 	t.Helper()
 	lib, file := fakeDCGM(t), filepath.Join(t.TempDir(), "engine")
-	if err := state.Write(file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, state.Write(file))
 	engine, err := fakedcgm.StartEngine(t.Context(), lib, "127.0.0.1:0", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(engine.Kill)
 	e, _ = onMachine(t, lib, fakedcgm.EnvState, state, append(args, "-r", engine.Address)...)
 	return e, func(s fakedcgm.State) {
 		t.Helper()
-		if err := s.Write(file); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Write(file))
 	}
 }
 

@@ -11,13 +11,12 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -85,9 +84,7 @@ func TestJobsComeAndGo(t *testing.T) {
 		t.Error("a change is reported that is none")
 	default:
 	}
-	if err := os.Remove(filepath.Join(dir, "0")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(filepath.Join(dir, "0")))
 	j.read()
 	if len(j.jobs()) != 0 {
 		t.Errorf("an ended job stays: %v", j.jobs())

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestMain(m *testing.M) {
@@ -36,9 +37,7 @@ func built(t testing.TB, lib string, err error) string {
 	if errors.Is(err, fakedcgm.ErrNoCompiler) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return lib
 }
 
@@ -72,9 +71,7 @@ func serveKubelet(t *testing.T) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "kubelet.sock")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(server, mixedPods{})
 	go func() { _ = server.Serve(l) }()
@@ -97,12 +94,8 @@ func start(t testing.TB, args ...string) *exporter {
 	cmd := exec.Command("gpuscale-exporter", append(args, "-a", "127.0.0.1:0")...)
 	cmd.Env = append(os.Environ(), "NODE_NAME=node-1")
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	e := &exporter{Process: cmd.Process, ended: ended, log: &bytes.Buffer{}}
 	serving := regexp.MustCompile(`msg=serving address=(\S+)`)
@@ -128,9 +121,7 @@ func start(t testing.TB, args ...string) *exporter {
 // terminate wants it to end well on SIGTERM.
 func (e *exporter) terminate(t *testing.T) {
 	t.Helper()
-	if err := e.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.Signal(syscall.SIGTERM))
 	select {
 	case <-e.ended:
 		if e.err != nil {
@@ -174,14 +165,10 @@ func (e *exporter) notReady(t *testing.T, why string) {
 func get(t testing.TB, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return resp.StatusCode, string(body)
 }
 

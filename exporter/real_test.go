@@ -32,6 +32,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // The tests below run against NVIDIA's own software wherever it is installed, and say why not
@@ -88,9 +89,7 @@ func newRealEngine(t testing.TB) *realEngine {
 		t.Skipf("no host engine to start: %v; %s names one", err, envRealEngine)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return &realEngine{t: t, program: program, port: port, log: filepath.Join(t.TempDir(), "engine.log")}
@@ -229,9 +228,7 @@ func realReady(t testing.TB, e *exporter) realPage {
 func checkPage(t *testing.T, e *exporter) {
 	t.Helper()
 	fields, err := counters.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var page realPage
 	err = poll(t, func() error {
 		page = pageAt(t, e.base+"/metrics")
@@ -470,33 +467,23 @@ func startRealExporter(t testing.TB, args ...string) (base string, pid int) {
 		t.Skipf("%s names no dcgm-exporter to compare with", envRealExporter)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	address := l.Addr().String()
 	l.Close()
 	fields, err := counters.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var rows [][]string
 	for _, f := range fields {
 		rows = append(rows, []string{f.Name, string(f.Kind), f.Help})
 	}
 	var page bytes.Buffer
-	if err := csv.NewWriter(&page).WriteAll(rows); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, csv.NewWriter(&page).WriteAll(rows))
 	file := filepath.Join(t.TempDir(), "counters.csv")
-	if err := os.WriteFile(file, page.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, page.Bytes(), 0o600))
 	var output bytes.Buffer
 	cmd := exec.Command(program, append(args, "-a", address, "-c", "1000", "-f", file)...)
 	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	base = "http://" + address
 	err = poll(t, func() error {
@@ -537,9 +524,7 @@ func answers(t *testing.T, address string, got func(realAnswer)) {
 		t.Fatal(err)
 	}
 	var a realAnswer
-	if err := json.Unmarshal(out, &a); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(out, &a))
 	got(a)
 }
 
@@ -619,9 +604,7 @@ func askReal(address string) (realAnswer, error) {
 func compareTable(t *testing.T, a realAnswer) {
 	t.Helper()
 	fields, err := counters.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fake := map[uint16]fakedcgm.FieldMeta{}
 	for _, f := range fakedcgm.FieldTable() {
 		fake[f.ID] = f

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // following starts to follow a folder. Its clock ticks when the test sends.
@@ -42,17 +44,11 @@ func TestFolderEvents(t *testing.T) {
 	write(t, filepath.Join(dir, "a"), "1")
 	wait(t, "a new file", changed)
 	write(t, filepath.Join(t.TempDir(), "b"), "elsewhere")
-	if err := os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "b")))
 	wait(t, "a file moved", changed)
-	if err := os.Symlink("..v1", filepath.Join(dir, "..data_tmp")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("..v1", filepath.Join(dir, "..data_tmp")))
 	wait(t, "a link", changed)
-	if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 	wait(t, "a ConfigMap's update", changed)
 }
 
@@ -62,9 +58,7 @@ func TestFolderThatComesLater(t *testing.T) {
 	look, changed := following(t, dir)
 	look <- time.Now()
 	wait(t, "the first look", changed)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	look <- time.Now()
 	wait(t, "the second look", changed)
 	write(t, filepath.Join(dir, "a"), "1")

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/gpuscale/gpuscale/exporter/pods"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestWeb(t *testing.T) {
@@ -42,9 +43,7 @@ func TestWeb(t *testing.T) {
 		}
 	}
 	resp, err := http.Get(e.base + "/health")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp.Body.Close()
 	for name, want := range map[string]string{"X-Registry-Available": "true", "X-Reload-In-Progress": "", "X-Content-Type-Options": "nosniff"} {
 		if got := resp.Header.Get(name); got != want {
@@ -75,9 +74,7 @@ func TestHealthWithoutGPU(t *testing.T) {
 func TestPprof(t *testing.T) {
 	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("test"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config := filepath.Join(t.TempDir(), "web.yml")
 	write(t, config, "basic_auth_users:\n  prom: "+string(hash)+"\n")
 	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "100", "--enable-pprof", "--web-config-file", config)
@@ -95,14 +92,10 @@ func TestPprof(t *testing.T) {
 // systemd binds the socket and hands it over as descriptor 3.
 func TestSystemdSocket(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	file, err := l.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
 	// LISTEN_PID is the process' own, which a shell knows before it becomes it.
 	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec gpuscale-exporter --web-systemd-socket --replay testdata/mixed.yaml -c 100 -a 192.0.2.1:1`)
@@ -110,15 +103,11 @@ func TestSystemdSocket(t *testing.T) {
 	cmd.ExtraFiles = []*os.File{file}
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	_, _ = file.Close(), l.Close() // the child's copy is the only one: its end refuses connections
 	(&exporter{base: "http://" + l.Addr().String()}).has(t, "DCGM_FI_DEV_POWER_USAGE{")
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, &stderr)
 	}
@@ -187,9 +176,7 @@ func TestPodText(t *testing.T) {
 		{[]string{"--kubernetes-enable-pod-labels", "--kubernetes-pod-label-allowlist-regex", "^app$,^te"}, `app="x",team="y"`},
 	} {
 		config, err := parse(t, c.args, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := podText(config, pod); got != c.want {
 			t.Errorf("%v: %s, want %s", c.args, got, c.want)
 		}
@@ -205,9 +192,7 @@ func value(t *testing.T, body, series string) float64 {
 	for line := range strings.Lines(body) {
 		if name, text, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == series {
 			v, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return v
 		}
 	}

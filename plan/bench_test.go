@@ -12,6 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // BenchmarkMake plans for 10,000 nodes of 8 GPUs with 100,000 pods, 10,000 of
@@ -115,9 +116,7 @@ func benchmarkWorld(b *testing.B, s Snapshot) {
 func processor(b *testing.B) (report func()) {
 	used := func() float64 {
 		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 		return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
 	}
 	before := used()
@@ -133,9 +132,7 @@ func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 		tb.Fatal("no table for H100-80GB")
 	}
 	ones, err := mig.ParseLayout(t, "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	model := gpu.Model{Name: "H100-80GB", Vendor: "nvidia", MemoryMiB: 81559}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := Snapshot{Now: now, Pools: []Pool{

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
@@ -25,9 +26,7 @@ func TestRevertedTrialChangesNothing(t *testing.T) {
 	r := rand.New(rand.NewSource(testall.Seed(t, 1)))
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		w := scenario.NewWorld()
 		w.Check = func(s plan.Snapshot, p plan.Policy, _ plan.Plan) error {
 			p.ReclaimBorrowed = true
@@ -60,9 +59,7 @@ func TestTidyKeepsEveryInstance(t *testing.T) {
 					layout = ""
 				}
 				s, p, err := scenario.Parse(fmt.Sprintf("pool p min=1 max=1 size=1 repartition=keep-busy\nnode n pool=p\ngpu n/0 model=%s mig layout=(%s) gpu-idle=1h\n%s", model, layout, elsewhere))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				made := plan.Make(s, p)
 				if len(made.Actions) != 1 || made.Actions[0].Reason != plan.GPUStranded {
 					t.Fatalf("%s %s: want one action\n%s", model, layout, made)

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/doctor"
 	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
 )
@@ -36,9 +37,7 @@ func TestDoctorScripts(t *testing.T) {
 	}
 	api := func(text string, change func(*fakeapi.Server)) string {
 		s, err := fakeapi.New(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		names := `{"resources":[{"name":"pods/queue_depth"},{"name":"pods/gpu_busy"}]}`
 		s.Extra["/apis/custom.metrics.k8s.io/v1beta2"], s.Extra["/apis/external.metrics.k8s.io/v1beta1"] = names, names
 		change(s)
@@ -105,9 +104,7 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: there, context: 
 // as its -search.latencyOffset unless latency_offset says otherwise.
 func answering(t *testing.T) http.Handler {
 	samples, err := fakeapi.Answers(string(mustRead(t, "doctor/testdata/base.answers")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	answers := map[string]prom.Vector{}
 	for _, d := range doctor.Table {
 		answers[doctor.Written(d.Query, "")] = samples[strings.TrimPrefix(d.Name, "prometheus: ")]
@@ -145,8 +142,6 @@ func answering(t *testing.T) http.Handler {
 func mustRead(t *testing.T, file string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return raw
 }

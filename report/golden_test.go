@@ -14,6 +14,7 @@ import (
 	"time"
 
 	goldenfile "github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/prices"
@@ -50,9 +51,7 @@ func golden(a query.Answers) model.Input {
 func goldenReport(t *testing.T) model.Report {
 	t.Helper()
 	r, err := plain()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
@@ -64,9 +63,7 @@ func TestGolden(t *testing.T) {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	if err := render.HTML(&out, r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, render.HTML(&out, r))
 	if out.Len() > 500_000 {
 		t.Errorf("the page has %d bytes, want at most 500,000", out.Len())
 	}
@@ -76,9 +73,7 @@ func TestGolden(t *testing.T) {
 	for i := range r.Forecast.Outlooks {
 		r.Forecast.Outlooks[i].Past, r.Forecast.Outlooks[i].Ahead = nil, nil
 	}
-	if err := render.JSON(&out, r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, render.JSON(&out, r))
 	goldenfile.Equal(t, filepath.Join("testdata", "golden", "report.json"), out.String())
 }
 
@@ -112,14 +107,10 @@ func text(r model.Report) string {
 // with a price have a cost; a sum with a part without a price is unknown.
 func TestPriceList(t *testing.T) {
 	list, err := prices.Load("../docs/prices-example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	list.Currency = "CHF"
 	a, err := answers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	in := golden(a)
 	in.Prices = &list
 	r := model.Make(in)
@@ -172,13 +163,9 @@ func TestBrowser(t *testing.T) {
 		"story": func() ([]byte, error) { return os.ReadFile("testdata/golden/report.html") },
 	} {
 		raw, err := r()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		page := filepath.Join(t.TempDir(), name+".html")
-		if err := os.WriteFile(page, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(page, raw, 0o644))
 		cmd := exec.CommandContext(t.Context(), node, "browser/check.mjs", page)
 		cmd.Env = append(os.Environ(), "CHROMIUM="+chromium)
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/model"
@@ -43,9 +44,7 @@ func two(name string, p *fixture.Prometheus) *fixture.Cluster {
 func since(t *testing.T, length time.Duration) query.Window {
 	t.Helper()
 	w, err := query.NewWindow(fixture.StoryEnd, length)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return w
 }
 
@@ -62,9 +61,7 @@ func TestSeveralClusters(t *testing.T) {
 		t.Errorf("exit %d: %v", exitCode(err), err)
 	}
 	a, err := query.Run(t.Context(), p, since(t, time.Hour), query.Options{Match: `cluster="west"`})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := model.Make(model.Input{Answers: a})
 	if v := r.Hours.GPUs.Or(0); math.Abs(v-2) > 0.05 {
 		t.Errorf("%v GPUs, want those of one cluster", v)
@@ -195,9 +192,7 @@ func TestBands(t *testing.T) {
 		}
 	}
 	var page bytes.Buffer
-	if err := render.HTML(&page, r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, render.HTML(&page, r))
 	if n == 0 || strings.Count(page.String(), `class="wide"`) == 0 || strings.Count(page.String(), `class="wide"`) != strings.Count(page.String(), `class="band"`) {
 		t.Errorf("%d values ahead, %d wide bands", n, strings.Count(page.String(), `class="wide"`))
 	}
@@ -273,9 +268,7 @@ func TestShownShares(t *testing.T) {
 func TestStyles(t *testing.T) {
 	var pages bytes.Buffer
 	for _, r := range []model.Report{goldenReport(t), alone(t), hostile(t), model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour)}})} {
-		if err := render.HTML(&pages, r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, render.HTML(&pages, r))
 	}
 	style, page, _ := strings.Cut(pages.String(), "</style>")
 	used := map[string]bool{"fair": true, "p-unmeasured": true, "g-coming": true} // of no report here

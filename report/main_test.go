@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/fixture"
 )
 
@@ -148,18 +149,14 @@ func TestReplace(t *testing.T) {
 	write("page", "long enough to be seen")
 	write("page", "new")
 	holds("page", "new")
-	if err := os.Symlink("page", at("link")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("page", at("link")))
 	write("link", "by the link")
 	holds("page", "by the link")
 	if info, err := os.Lstat(at("link")); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link is gone: %v, %v", info, err)
 	}
 
-	if err := syscall.Mkfifo(at("pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Mkfifo(at("pipe"), 0o600))
 	read := make(chan string)
 	go func() {
 		f, err := os.Open(at("pipe"))

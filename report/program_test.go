@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/query"
 )
@@ -74,9 +75,7 @@ func (a asked) Range(context.Context, string, time.Time, time.Time, time.Duratio
 func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 	b.Helper()
 	w, err := query.NewWindow(generated, length)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	explored := func(promql string) prom.Vector {
 		one := func(v int) prom.Vector { return prom.Vector{{Value: float64(v)}} }
 		switch {
@@ -92,9 +91,7 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 		return nil
 	}
 	plan, err := query.Run(b.Context(), asked{explored}, w, query.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	data := large(gpus, plan.Window)
 	ids := map[string]query.ID{}
 	for _, a := range plan.Asked {

@@ -14,6 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	goldenfile "github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -26,34 +27,24 @@ const schemaFile = "../docs/schema/report-v1.json"
 // with and without an autoscaler pass an independent validator.
 func TestSchema(t *testing.T) {
 	made, err := render.Schema()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	goldenfile.Equal(t, schemaFile, string(made))
 	compiled, err := jsonschema.NewCompiler().Compile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, r := range map[string]model.Report{
 		"whole": goldenReport(t), "without autoscaler": alone(t), "hostile": hostile(t), "nothing": model.Make(model.Input{}),
 	} {
 		var out bytes.Buffer
-		if err := render.JSON(&out, r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, render.JSON(&out, r))
 		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(out.Bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := compiled.Validate(document); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// The validator sees what is wrong.
 	var broken map[string]any
-	if err := json.Unmarshal([]byte(`{"schema": 1, "surprise": true}`), &broken); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(`{"schema": 1, "surprise": true}`), &broken))
 	if compiled.Validate(broken) == nil {
 		t.Error("a document that is no report was valid")
 	}
@@ -74,13 +65,9 @@ func made(t *testing.T, p *fixture.Prometheus, since time.Duration) model.Report
 func answered(t *testing.T, p query.Prometheus, until time.Time, since time.Duration) query.Answers {
 	t.Helper()
 	w, err := query.NewWindow(until, since)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a, err := query.Run(t.Context(), p, w, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return a
 }
 
@@ -118,9 +105,7 @@ func TestHostileNames(t *testing.T) {
 		t.Fatalf("the names are nowhere: %d actions, %d rows, %d codes", len(r.Actions), len(r.Use.Rows), len(r.Reliability.XIDs))
 	}
 	var out bytes.Buffer
-	if err := render.HTML(&out, r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, render.HTML(&out, r))
 	if !strings.Contains(out.String(), "&lt;script&gt;") || strings.Contains(out.String(), "<script") || strings.Contains(out.String(), "\u202e") {
 		t.Error("HTML has a script, a turned text, or no such name")
 	}
@@ -166,9 +151,7 @@ func TestTheQueryGivesTheFigure(t *testing.T) {
 func TestThePageIsAlone(t *testing.T) {
 	for name, r := range map[string]model.Report{"story": goldenReport(t), "alone": alone(t)} {
 		var a, b bytes.Buffer
-		if err := render.HTML(&a, r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, render.HTML(&a, r))
 		if err := render.HTML(&b, r); err != nil || !bytes.Equal(a.Bytes(), b.Bytes()) {
 			t.Errorf("%s: twice written, two pages", name)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/model"
@@ -146,9 +147,7 @@ func TestNothingIsFreeForWantOfAnAnswer(t *testing.T) {
 // interpolated from the values before and after it.
 func TestCountersContinueOverAGap(t *testing.T) {
 	a, err := answers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	whole := ledger.Make(a)
 	from := a.Window.From.Add(2 * 24 * time.Hour)
 	for _, id := range []query.ID{query.Places, query.Capacity} {
@@ -173,9 +172,7 @@ func TestCountersContinueOverAGap(t *testing.T) {
 // TestNoMoneyWithoutPrices: it is unknown, not zero.
 func TestNoMoneyWithoutPrices(t *testing.T) {
 	raw, err := json.Marshal(alone(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if all := regexp.MustCompile(`"(money|waste|cost)":.`).FindAllString(string(raw), -1); len(all) == 0 || slices.ContainsFunc(all, func(field string) bool { return !strings.HasSuffix(field, "{") }) {
 		t.Errorf("money is a figure without prices, or nothing is called money: %q", all)
 	}

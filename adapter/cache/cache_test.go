@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var (
@@ -28,9 +29,7 @@ func start(t *testing.T, s Setup) (*Cache, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	c, err := New(s, reg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { c.Run(ctx); close(done) }()
@@ -46,9 +45,7 @@ func setup(q Querier, rules ...Rule) Setup {
 func read(t *testing.T, c *Cache) (float64, error, error) {
 	t.Helper()
 	v, err := c.View(t.Context(), "queue_depth", "chat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a, none := v.Table.Pod(pod, k8slabels.Everything(), time.Now())
 	return a.Value, none, v.Failure
 }

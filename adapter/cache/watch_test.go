@@ -15,6 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // counting is a question whose state is how many answers it has had.
@@ -32,9 +33,7 @@ func counting(query string) Question {
 func watched(t *testing.T, c *Cache, q Question) State {
 	t.Helper()
 	s, err := c.Watch(t.Context(), q, "chat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -116,9 +115,7 @@ func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 		}
 		for i := range 10 { // the first has one more than the others
 			for n := range 2 {
-				if err := ask(fmt.Sprint("tenant", i), n); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, ask(fmt.Sprint("tenant", i), n))
 			}
 			time.Sleep(time.Second)
 		}

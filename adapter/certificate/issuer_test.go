@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const host = "gpuscale-adapter.gpus.svc"
@@ -46,9 +48,7 @@ func cluster() *fake.FakeDynamicClient {
 func bundle(t *testing.T, text string) Bundle {
 	t.Helper()
 	b, err := ParseBundle(text, "gpuscale-adapter", "gpus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b
 }
 
@@ -62,9 +62,7 @@ func issuer(t *testing.T, c *fake.FakeDynamicClient, owner string, at *clock) *I
 		Host: host, Owner: owner, Client: c, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return at.now },
 		Bundles: []Bundle{bundle(t, "apiservice/v1beta1.external.metrics.k8s.io"), bundle(t, "configmap/ca"), bundle(t, "apiservice/not.there")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return i
 }
 
@@ -73,9 +71,7 @@ func look(t *testing.T, i *Issuer) {
 	t.Helper()
 	err := i.look(t.Context())
 	i.report(err)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // trusted are the CAs of the APIService; the ConfigMap must have the same.
@@ -83,13 +79,9 @@ func trusted(t *testing.T, c *fake.FakeDynamicClient) []*x509.Certificate {
 	t.Helper()
 	read := func(b Bundle) string {
 		o, err := c.Resource(b.resource).Namespace(b.namespace).Get(t.Context(), b.name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text, err := b.read(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return string(text)
 	}
 	text := read(bundle(t, "apiservice/v1beta1.external.metrics.k8s.io"))
@@ -97,9 +89,7 @@ func trusted(t *testing.T, c *fake.FakeDynamicClient) []*x509.Certificate {
 		t.Fatalf("the bundles differ:\n%s\n%s", text, other)
 	}
 	all, err := cert.ParseCertsPEM([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return all
 }
 
@@ -107,17 +97,13 @@ func trusted(t *testing.T, c *fake.FakeDynamicClient) []*x509.Certificate {
 func verified(t *testing.T, c *fake.FakeDynamicClient, i *Issuer, now time.Time) error {
 	t.Helper()
 	pair, err := tls.X509KeyPair(i.CurrentCertKeyContent())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	roots := x509.NewCertPool()
 	for _, ca := range trusted(t, c) {
 		roots.AddCert(ca)
 	}
 	leaf, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: now})
 	return err
 }
@@ -130,9 +116,7 @@ func TestReplicasAreTrustedTogether(t *testing.T) {
 	}
 	look(t, one)
 	look(t, two)
-	if err := errors.Join(one.Ready(), two.Ready(), verified(t, c, one, at.now), verified(t, c, two, at.now)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(one.Ready(), two.Ready(), verified(t, c, one, at.now), verified(t, c, two, at.now)))
 	c.ClearActions()
 	look(t, one)
 	for _, a := range c.Actions() {
@@ -162,9 +146,7 @@ func TestRenewal(t *testing.T) {
 	if now, _ := i.CurrentCertKeyContent(); string(now) == string(first) {
 		t.Fatal("not renewed")
 	}
-	if err := verified(t, c, i, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, verified(t, c, i, time.Now()))
 	at.now = time.Now() // the library issues by its own clock
 	look(t, i)
 	all := trusted(t, c)
@@ -181,33 +163,21 @@ func TestWhatIsOverwrittenComesBack(t *testing.T) {
 	i := issuer(t, c, "one", at)
 	look(t, i)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	foreign, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "KEDA"}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	gone, err := issue(Options{Owner: "gone", Host: host})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	earlier, err := issue(Options{Owner: "one", Host: host})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, text := range map[string]string{
 		"empty": "", "not PEM": "nonsense", "another's": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: foreign.Raw})),
 		"of a replica, and of this pod's earlier container": string(gone.cert) + string(earlier.cert),
 	} {
 		b := bundle(t, "apiservice/v1beta1.external.metrics.k8s.io")
 		err := b.put(t.Context(), c, func([]byte) ([]byte, error) { return []byte(text), nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := bundle(t, "configmap/ca").put(t.Context(), c, func([]byte) ([]byte, error) { return []byte(text), nil }); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, bundle(t, "configmap/ca").put(t.Context(), c, func([]byte) ([]byte, error) { return []byte(text), nil }))
 		look(t, i)
 		if err := verified(t, c, i, at.now); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -229,20 +199,14 @@ func TestBundleIsBounded(t *testing.T) {
 	i := issuer(t, c, "one", at)
 	var text []byte
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for range most + 3 {
 		ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "gone-ca@1", NotBefore: at.now.Add(-time.Hour)}, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})...)
 	}
 	for _, b := range i.o.Bundles {
-		if err := b.put(t.Context(), c, func([]byte) ([]byte, error) { return text, nil }); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.put(t.Context(), c, func([]byte) ([]byte, error) { return text, nil }))
 	}
 	look(t, i)
 	if n := len(trusted(t, c)); n != most {
@@ -304,9 +268,7 @@ func TestAnothersAPIService(t *testing.T) {
 		c := cluster()
 		b := bundle(t, "apiservice/v1beta1.external.metrics.k8s.io")
 		api, err := c.Resource(b.resource).Get(t.Context(), b.name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		api.Object["spec"] = spec
 		if _, err := c.Resource(b.resource).Update(t.Context(), api, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // world has two namespaces with pods of the same names, several series each, a
@@ -43,18 +44,14 @@ const world = `
 func newTarget(t testing.TB, query, series, namespace, object string) *target {
 	t.Helper()
 	q, err := newQueryTemplate(query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &target{rule: &Rule{ID: "rules[0]", External: object == "", query: q}, series: series, namespace: namespace, object: object}
 }
 
 func selectorOf(t testing.TB, text string) k8slabels.Selector {
 	t.Helper()
 	s, err := k8slabels.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -66,9 +63,7 @@ type queryCase struct{ query, series, special string }
 func queriesOf(t *testing.T, file string) (all []queryCase) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		series, rest, _ := strings.Cut(line, ": ")
@@ -113,9 +108,7 @@ const at10m = 10 * time.Minute
 func special(t *testing.T, m memory, tg *target, s k8slabels.Selector, ns string, pods []string) view {
 	t.Helper()
 	p, err := tg.specific(s, ns, pods, "asked")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	one, _ := m.ask(t, p, at10m)
 	return one
 }

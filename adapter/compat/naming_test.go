@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // kinds is a cluster with the usual resources, some in groups.
@@ -178,13 +179,9 @@ func TestTemplateArguments(t *testing.T) {
 		{`<<.LabelMatchers>>`, "", "app.kubernetes.io/name=web", nil, `"app.kubernetes.io/name"="web"`},
 	} {
 		q, err := newQueryTemplate(tc.template)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all, err := conditions(selectorOf(t, tc.sel))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if tc.namespace != "" {
 			all = append(all, named("namespaces", []string{tc.namespace}))
 		}
@@ -225,9 +222,7 @@ func TestNames(t *testing.T) {
 	}
 	r := &Rule{filters: []filter{}}
 	f, err := newFilter(rawFilter{IsNot: "_seconds"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.filters = append(r.filters, f)
 	if _, err := r.naming(rawName{}); err != nil {
 		t.Fatal(err)

@@ -5,18 +5,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func read(t testing.TB, name string) *File {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f, err := Parse(name, raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 
@@ -47,9 +45,7 @@ func TestDocumentedConfigurationsLoadUnchanged(t *testing.T) {
 // not load it either; we say where (the library counts from 0) and what to do.
 func TestPublishedSampleIsNoYAML(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "sample-as-published.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = Parse("sample.yaml", raw)
 	if err == nil || !strings.Contains(err.Error(), "line 8") || !strings.Contains(err.Error(), "in single quotes") {
 		t.Errorf("%v", err)
@@ -116,9 +112,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 		}
 	}
 	q, err := newQueryTemplate(`<<printf "%300000d" 1>>`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := q.render(Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("%v", err)
 	}
@@ -173,9 +167,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		for _, r := range append(file.Custom, file.External...) {
-			if err := r.rehearse(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.rehearse())
 		}
 	})
 }

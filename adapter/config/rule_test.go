@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // everything uses each field of a rule once.
@@ -60,9 +61,7 @@ func ruleOf(t testing.TB, text string) (signal.Rule, error) {
 
 func TestARuleCanSayEverything(t *testing.T) {
 	r, err := ruleOf(t, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// Query and Namespaces are those of testdata/files, Apart is the built-in rules'. A field that is left at its zero value has not come through.
 	r.Follow = 1 // the file's, where the rule has no maxAge
 	for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Sources[0]), reflect.ValueOf(*r.Sources[0].Absent), reflect.ValueOf(*r.Sources[0].Idle)} {
@@ -88,9 +87,7 @@ func TestARuleCanSayEverything(t *testing.T) {
 
 func TestLikeABuiltinRule(t *testing.T) {
 	r, err := ruleOf(t, `{name: queue_that_wakes, like: queue_depth, activation: 5}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var want signal.Rule
 	for _, b := range signal.Builtin(LeastMaxAge) {
 		if b.Name == "queue_depth" {
@@ -129,21 +126,15 @@ func FuzzRule(f *testing.F) {
 // The example on the page loads as it stands there.
 func TestDocumentedRules(t *testing.T) {
 	page, err := os.ReadFile("../../docs/signals.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, example, found := strings.Cut(string(page), "```yaml\n")
 	example, _, ended := strings.Cut(example, "```")
 	if !found || !ended {
 		t.Fatal("docs/signals.md has no example")
 	}
 	f, err := Read("signals.md", []byte("prometheus: {url: http://prometheus}\n"+example), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Err(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, f.Err())
 	if own := len(f.Rules) - len(signal.Builtin(time.Minute)); own != 5 {
 		t.Errorf("%d rules of one's own, want the page's 5", own)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // cluster serves a file of testdata, a map from API paths to what they answer, as an API server
@@ -28,13 +29,9 @@ import (
 func cluster(t *testing.T, file string) Cluster {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	answers := map[string]json.RawMessage{}
-	if err := yaml.Unmarshal(raw, &answers); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(raw, &answers))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answer, ok := answers[r.URL.Path]
@@ -52,13 +49,9 @@ func cluster(t *testing.T, file string) Cluster {
 	t.Cleanup(server.Close)
 	rc := &rest.Config{Host: server.URL}
 	kube, err := kubernetes.NewForConfig(rc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dyn, err := dynamic.NewForConfig(rc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return Cluster{Kube: kube, Dynamic: dyn}
 }
 
@@ -102,22 +95,16 @@ func explained(t *testing.T, w World, q Querier) Report {
 
 func TestExplain(t *testing.T) {
 	w, err := readWorld(t, "chat", "vllm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := explained(t, w, load(t, series, nil))
 	for i := range r.Metrics {
 		r.Metrics[i].Query = "" // adapter/signal's matter
 	}
 	var text strings.Builder
-	if err := r.Text(&text); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Text(&text))
 	golden.Equal(t, "testdata/explain.txt", text.String())
 	raw, err := r.JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	golden.Equal(t, "testdata/explain.json", string(raw))
 	for _, m := range r.Metrics {
 		if at := m.Timestamp; r.At.Location() != time.UTC || at != nil && at.Location() != time.UTC {
@@ -128,9 +115,7 @@ func TestExplain(t *testing.T) {
 
 func TestExplainWhilePrometheusIsDown(t *testing.T) {
 	w, err := readWorld(t, "chat", "vllm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := explained(t, w, load(t, "", func(time.Time) bool { return true }))
 	if m := r.Metrics[0]; m.Code != http.StatusServiceUnavailable || !strings.Contains(m.Error, "connection refused") || m.Value != nil {
 		t.Errorf("%d %s", m.Code, m.Error)
@@ -161,17 +146,11 @@ func TestRequestsAreTheControllers(t *testing.T) {
 		`{type: External, external: {metric: {name: queue_depth, selector: {matchExpressions: [{key: model, operator: In, values: [a, b]}]}}, target: {type: Value, value: 1}}}`: "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/queue_depth?labelSelector=model+in+%28a%2Cb%29",
 	} {
 		var m autoscaling.MetricSpec
-		if err := yaml.UnmarshalStrict([]byte(file), &m); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, yaml.UnmarshalStrict([]byte(file), &m))
 		a, err := metricOf(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		w, err := readWorld(t, "chat", "vllm")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := a.path("chat", "v1beta2", w.Selector); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", file, got, want)
 		}
@@ -182,9 +161,7 @@ func TestRequestsAreTheControllers(t *testing.T) {
 // stands in a golden file.
 func TestDocumentation(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "explain.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, page, ok := strings.Cut(string(raw), "\n## Why does an HPA do that?\n")
 	if !ok {
 		t.Fatal("docs/explain.md has no half about HPAs")
@@ -192,9 +169,7 @@ func TestDocumentation(t *testing.T) {
 	known := map[string]bool{}
 	for _, name := range []string{"explain.txt", "simulate.txt"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for line := range strings.Lines(string(text)) {
 			known[line] = true
 		}

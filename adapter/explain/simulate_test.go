@@ -11,19 +11,16 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func worldOf(t *testing.T, spec string) World {
 	t.Helper()
 	w, err := newWorld()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.Selector = labels.SelectorFromSet(labels.Set{"app": "vllm"})
 	w.HPA.Namespace, w.HPA.Name = "chat", "vllm"
-	if err := yaml.UnmarshalStrict([]byte(spec), &w.HPA.Spec); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(spec), &w.HPA.Spec))
 	w.HPA.Spec.ScaleTargetRef = autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "vllm"}
 	w.HPA.Spec = hpa.Defaulted(w.HPA.Spec)
 	return w
@@ -61,9 +58,7 @@ func simulated30m(t *testing.T, w World, q Querier, change func(*Simulation)) Ti
 		change(&s)
 	}
 	timeline, err := Simulate(t.Context(), w, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	timeline.Summarize(s.Step, w.HPA.Spec.MaxReplicas)
 	return timeline
 }
@@ -71,13 +66,9 @@ func simulated30m(t *testing.T, w World, q Querier, change func(*Simulation)) Ti
 func TestSimulate(t *testing.T) {
 	timeline := simulated30m(t, worldOf(t, onQueue), load(t, past, nil), nil)
 	var text, table strings.Builder
-	if err := timeline.Text(&text); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, timeline.Text(&text))
 	golden.Equal(t, "testdata/simulate.txt", text.String())
-	if err := timeline.CSV(&table); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, timeline.CSV(&table))
 	if n := strings.Count(table.String(), "\n"); n != 122 {
 		t.Errorf("%d lines of CSV, want a head and 121 steps", n)
 	}
@@ -108,9 +99,7 @@ func TestSimulateAChange(t *testing.T) {
 	w := worldOf(t, onQueue)
 	as := simulated30m(t, w, load(t, past, nil), nil).Summary
 	spec, err := Set(w.HPA.Spec, []string{"metrics[0].target.averageValue=30", "maxReplicas=3"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.HPA.Spec = spec
 	changed := simulated30m(t, w, load(t, past, nil), nil).Summary
 	if !(changed.ReplicaHours < as.ReplicaHours) || changed.HighestReplicas > 3 {

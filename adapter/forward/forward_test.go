@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestConfigIsJudgedWithFieldPaths(t *testing.T) {
@@ -65,14 +67,10 @@ func says(code int, body string) roundTrip {
 func TestNamesAreTheLastGoodOnes(t *testing.T) {
 	var log bytes.Buffer
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(token, []byte("x"), 0o600))
 	f, err := New(Target{URL: "https://keda", TokenFile: token}, func(name string) bool { return name == "queue_depth" },
 		prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	list := func(answer roundTrip) error {
 		f.client = answer
 		return f.list(t.Context())

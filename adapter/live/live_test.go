@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const head = "prometheus: {url: 'http://127.0.0.1:1'}\nrules:\n"
@@ -27,9 +28,7 @@ func rule(name, metric string) string {
 
 func write(t *testing.T, file, text string) string {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -37,9 +36,7 @@ func open(t *testing.T, text string) (*Configuration, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
 	c, err := Open(write(t, filepath.Join(t.TempDir(), "c.yaml"), text), nil, reg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c, reg
 }
 
@@ -62,9 +59,7 @@ gpuscale_adapter_config_reload_good 1
 	}
 	states := map[string]bool{}
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == "gpuscale_adapter_rule_state" && m.GetGauge().GetValue() == 1 {
@@ -105,9 +100,7 @@ func TestChanged(t *testing.T) {
 		pass("as before", true)
 		write(t, theirs, "rules: [{seriesQuery: 'up{'}]\n")
 		pass("a bad rule of prometheus-adapter's", false)
-		if err := os.Remove(c.path); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Remove(c.path))
 		pass("no file", false)
 		write(t, theirs, "rules: []\n# other\n")
 		write(t, c.path, first)

@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestCostDoesNotDependOnTheNumberOfHPAs: in half a minute 5,000 HPAs of two
@@ -28,9 +29,7 @@ import (
 func TestCostDoesNotDependOnTheNumberOfHPAs(t *testing.T) {
 	client := metadataClient(t, meta("v1", "Pod", "chat", "a", nil), meta("v1", "Pod", "chat", "b", nil))
 	pods, err := NewInformers(client, kubefake.NewSimpleClientset())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pods.Start(t.Context().Done())
 	// The fake client lives outside the bubbles. A watch may begin after the list.
 	await.For(t, time.Minute, "the informers", func() error { return pods.synced(slices.Collect(maps.Keys(pods.kinds))...) })
@@ -99,16 +98,12 @@ func cached(t *testing.T, server cache.Querier, pods Pods) *Provider {
 		Options:  cache.Options{Interval: 5 * time.Second, IdleAfter: time.Hour, FirstWait: time.Second, Concurrency: 1},
 		Backends: []cache.Backend{{Name: cache.DefaultBackend, Querier: server}}, Rules: []cache.Rule{{Rule: queueDepth()}},
 	}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { tables.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
 	p, err := New(tables, pods, nil, mapper(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
 }

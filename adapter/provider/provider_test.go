@@ -29,6 +29,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const maxAge = 15 * time.Second
@@ -48,9 +49,7 @@ func meta(apiVersion, kind, namespace, name string, owners []metav1.OwnerReferen
 func metadataClient(t testing.TB, objects ...runtime.Object) *fake.FakeMetadataClient {
 	t.Helper()
 	scheme := fake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, metav1.AddMetaToScheme(scheme))
 	return fake.NewSimpleMetadataClient(scheme, objects...)
 }
 
@@ -85,9 +84,7 @@ func cluster(t testing.TB) *Informers {
 		return false, nil, nil
 	})
 	informers, err := NewInformers(client, kubefake.NewSimpleClientset())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := informers.Ready(); err == nil {
 		t.Fatal("ready before the lists are there")
 	}
@@ -142,9 +139,7 @@ func queueDepth() signal.Rule {
 func knowing(t *testing.T, samples ...[]signal.Sample) *Provider {
 	t.Helper()
 	p, err := New(fixedTables{"queue_depth": {Table: tableOf(queueDepth(), now, samples...)}}, cluster(t), nil, mapper(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.Now = func() time.Time { return now }
 	return p
 }
@@ -160,9 +155,7 @@ func TestGoodValues(t *testing.T) {
 	p := knowing(t, queue("chat", "a", 3, "model_name", "m"), queue("chat", "b", 4.5, "model_name", "m"),
 		queue("chat", "db-0", 100), queue("chat", "gone", 1000), queue("other", "a", 9))
 	o, err := p.GetMetricByName(t.Context(), vllm, deployment, all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := o.Value.String(); got != "7500m" || o.DescribedObject.Kind != "Deployment" || o.DescribedObject.APIVersion != "apps/v1" {
 		t.Errorf("Object: %s of %+v", got, o.DescribedObject)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // scrapeEvery is the scrape interval of the scenarios, their first scrape is scrape 0.
@@ -66,9 +67,7 @@ type scenario struct {
 
 func (s *scenario) declare(t *testing.T, d *datadriven.TestData) string {
 	file, err := config.Read("rule", []byte("backends: [{name: default, url: 'http://x'}]\nrules:\n- "+strings.ReplaceAll(strings.TrimSpace(d.Input), "\n", "\n  ")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	own := file.Rules[len(file.Rules)-1]
 	s.rules[own.Name] = own.Rule.Rule
 	var out strings.Builder
@@ -224,9 +223,7 @@ func since(t *testing.T, live []string, pod string) (time.Time, bool) {
 		switch {
 		case name == pod && dated:
 			n, err := strconv.Atoi(scrape)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return first.Add(time.Hour + time.Duration(n)*scrapeEvery), true
 		case name == pod:
 			return time.Time{}, true

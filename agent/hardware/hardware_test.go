@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // fake is the path of the compiled library.
@@ -76,9 +77,7 @@ func place(t *testing.T, product, text string) mig.Placement {
 	t.Helper()
 	table, _ := mig.ForModel(product)
 	l, err := mig.ParseLayout(table, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l[0]
 }
 
@@ -119,9 +118,7 @@ func TestEveryProduct(t *testing.T) {
 				t.Errorf("what the driver says makes no table: %v", err)
 			}
 			for _, i := range read.Instances {
-				if err := m.Destroy(t.Context(), fakenvml.GPUUUID(0), i.ID); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, m.Destroy(t.Context(), fakenvml.GPUUUID(0), i.ID))
 			}
 			if left := m.now().GPUs[0].Instances; len(left) > 0 {
 				t.Errorf("left over: %v", left)

@@ -31,6 +31,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
@@ -142,9 +143,7 @@ func h100() *mig.Table {
 func layout(t *testing.T, text string) mig.Layout {
 	t.Helper()
 	l, err := mig.ParseLayout(h100(), text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
@@ -470,9 +469,7 @@ func TestTerms(t *testing.T) {
 		{"no lease", client.ObjectKey{}, 2, 3},
 	} {
 		e := NewEpoch(EpochOptions{Holder: "us", Lease: test.lease, Live: l.client, Now: func() time.Time { return start }})
-		if err := e.Begin(t.Context(), test.latest); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, e.Begin(t.Context(), test.latest))
 		if got := e.Stamp().Term; got != test.want {
 			t.Errorf("%s: term %d, want %d", test.name, got, test.want)
 		}

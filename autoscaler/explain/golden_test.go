@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -25,15 +26,11 @@ func TestTexts(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			world, want, _ := strings.Cut(string(raw), "----\n")
 			got := explained(t, world)
 			if *rewrite {
-				if err := os.WriteFile(file, []byte(world+"----\n"+got), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(file, []byte(world+"----\n"+got), 0o600))
 				return
 			}
 			if got != want {
@@ -51,18 +48,14 @@ func explained(t *testing.T, world string) string {
 		t.Fatalf("%q: want # KIND NAME", first)
 	}
 	s, p, err := scenario.Parse(world)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ask := map[string]func(plan.Snapshot, plan.Policy, string) (Document, error){"pod": ForPod, "gang": ForGang, "pool": ForPool}[words[1]]
 	d, err := ask(s, p, words[2])
 	if err != nil {
 		return "error: " + err.Error() + "\n"
 	}
 	var out, again bytes.Buffer
-	if err := d.WriteText(&out); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.WriteText(&out))
 	var js bytes.Buffer
 	if err := d.WriteJSON(&js); err != nil || !strings.Contains(js.String(), `"apiVersion": "`+Version+`"`) {
 		t.Errorf("JSON: %v", err)
@@ -79,13 +72,9 @@ func explained(t *testing.T, world string) string {
 func TestProposedChangesHelp(t *testing.T) {
 	s, p, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=1 gpus=1 model=L40S\nnode n1 pool=p\n" +
 		"pod a/runs requests=gpu node=n1\npod a/waits requests=gpu pending=1m\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d, err := ForPod(s, p, "a/waits")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(d.Changes) != 1 || !strings.Contains(d.Changes[0].What, "max of pool p from 1 to 2") || d.Changes[0].Then.Reason != string(plan.WaitUpcomingNode) {
 		t.Errorf("proposed %+v", d.Changes)
 	}
@@ -108,9 +97,7 @@ func TestCandidatesAreBounded(t *testing.T) {
 	}
 	b.WriteString("pod x/waits requests=gpu pending=1m\n")
 	s, p, err := scenario.Parse(b.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e, ok := plan.Explain(s, p, "x/waits")
 	if !ok {
 		t.Fatal("the pod is not pending")

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -326,18 +327,16 @@ func checkUses(t *rapid.T, f *fleet.Fleet, want float64, before map[string]float
 	return now
 }
 
-func gather(t interface{ Fatal(...any) }, c prometheus.Collector) []*dto.MetricFamily {
+func gather(t require.T, c prometheus.Collector) []*dto.MetricFamily {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return families
 }
 
 // sumOf is the sum of a family's series.
-func sumOf(t interface{ Fatal(...any) }, f *fleet.Fleet, name string) float64 {
+func sumOf(t require.T, f *fleet.Fleet, name string) float64 {
 	sum := 0.0
 	for _, family := range gather(t, f) {
 		for _, m := range family.GetMetric() {
@@ -359,9 +358,7 @@ func TestManyNamespaces(t *testing.T) {
 			c := plan.GPU{AllocationKnown: true, AllocatedTo: []string{fmt.Sprintf("team-%d/x", i)}}
 			s.Nodes = append(s.Nodes, plan.Node{Name: fmt.Sprint("n", i), Ready: true, GPUs: []plan.GPU{c}})
 		}
-		if err := f.Observe(fleet.Reconcile{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.Observe(fleet.Reconcile{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}}))
 	}
 	series := 0
 	for _, family := range gather(t, f) {
@@ -428,9 +425,7 @@ func TestSeriesOfAPoolThatIsGone(t *testing.T) {
 	f.Lead(true)
 	for i, pools := range [][]plan.Pool{{{Name: "p"}, {Name: "q"}}, {{Name: "q"}}} {
 		s := plan.Snapshot{Now: epoch.Add(time.Duration(i) * time.Minute), Pools: pools}
-		if err := f.Observe(fleet.Reconcile{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.Observe(fleet.Reconcile{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}}))
 	}
 	for _, family := range gather(t, f) {
 		for _, m := range family.GetMetric() {

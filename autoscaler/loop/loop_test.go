@@ -28,6 +28,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 	"github.com/gpuscale/gpuscale/plan/sim"
@@ -57,9 +58,7 @@ type rig struct {
 func newRig(t *testing.T, text string, change func(*Options)) *rig {
 	t.Helper()
 	snapshot, policy, err := scenario.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &rig{t: t, world: sim.World{State: snapshot}, failing: map[string]error{}, metrics: prometheus.NewRegistry()}
 	o := Options{
 		Observer: r, Actor: r, Store: r, Policy: policy, Metrics: NewMetrics(r.metrics),
@@ -285,9 +284,7 @@ func TestLeftOutIsCounted(t *testing.T) {
 	r := newRig(t, onePending, nil)
 	for i, ignored := range []observe.Ignored{{Nodes: 1, GPUs: 2, Disputed: 3}, {GPUs: 2}} {
 		r.ignored, r.exceeded = ignored, []observe.Exceeded{{Namespace: string(rune('a' + i)), Limit: observe.LimitRules, Pods: 2 + i}}
-		if err := r.loop.Once(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.loop.Once(t.Context()))
 	}
 	for want, of := range map[string]metric.Desc{
 		"NAME{reason=\"disputed\"} 0\nNAME{reason=\"unknown_gpu\"} 2\nNAME{reason=\"unknown_node\"} 0\n": metric.AutoscalerReportsIgnored,
@@ -325,9 +322,7 @@ func TestSnapshotAge(t *testing.T) {
 func fleetSeries(t *testing.T, r *rig) int {
 	t.Helper()
 	families, err := r.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n := 0
 	for _, f := range families {
 		if name := f.GetName(); strings.HasPrefix(name, "gpuscale_autoscaler_gpus") || strings.HasPrefix(name, "gpuscale_autoscaler_pod_pending") || name == "gpuscale_autoscaler_decision_seconds" {
@@ -372,9 +367,7 @@ node b pool=p unready
 node c pool=p
 `, nil)
 	r.world.State.Pools = append(r.world.State.Pools, plan.Pool{Name: "q", Fixed: true, Min: 2, Max: 2, Target: 2, Size: 2})
-	if err := r.loop.Once(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.loop.Once(t.Context()))
 	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader(`
 # HELP gpuscale_autoscaler_pool_nodes Nodes of a pool, by kind: "min", "max", "target", "size" of those that exist, "ready", "unready" of those, "upcoming" of those that were requested and do not exist yet.
 # TYPE gpuscale_autoscaler_pool_nodes gauge
@@ -559,9 +552,7 @@ func TestRefusedRequests(t *testing.T) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(provReq)
 	for range 2 {
-		if err := w.c.Get(t.Context(), client.ObjectKey{Namespace: "ml", Name: "train"}, u); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.c.Get(t.Context(), client.ObjectKey{Namespace: "ml", Name: "train"}, u))
 		w.request.ResourceVersion = u.GetResourceVersion()
 		r.Requests, r.Now = append(r.Requests[:maxRequests:maxRequests], w.request), r.Now.Add(time.Second)
 		_ = w.p.provisioning(t.Context(), r) // the others are refused still

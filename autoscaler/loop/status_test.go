@@ -31,6 +31,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -123,9 +124,7 @@ func TestAllStateIsPersisted(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := s.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if text := func(m plan.State) string { return scenario.Print(plan.Snapshot{Now: at, State: m}) }; text(got) != text(m) {
 		t.Errorf("read back\n%swant\n%s", text(got), text(m))
 	}
@@ -259,9 +258,7 @@ node n1 pool=p age=1h op=n1-0-x op-gpu=0 op-target=(3g.40gb@0,4) op-started=6m o
 gpu n1/0 idle=1h
 pod a/x requests=7g.80gb
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	made := plan.Make(s, policy)
 	if len(made.Actions) != 1 || made.Actions[0].Verb != plan.Rollback {
 		t.Fatalf("%s", made)
@@ -278,9 +275,7 @@ pod a/x requests=7g.80gb
 	}}}
 	for range 2 {
 		a.Publish(t.Context(), r)
-		if err := m.publish(r, s.Now); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.publish(r, s.Now))
 	}
 	const event = "Warning RolledBackFailed RepartitionOverdue: no answer after 6m: the node stays cordoned until it is uncordoned by hand"
 	c.recorded(event, event)
@@ -484,9 +479,7 @@ func TestQuotaStatus(t *testing.T) {
 	reconcile := func(after time.Duration, gpus int, problem error) v1alpha1.GPUQuotaStatus {
 		t.Helper()
 		var q v1alpha1.GPUQuota
-		if err := c.Get(t.Context(), client.ObjectKey{Name: "team"}, &q); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "team"}, &q))
 		all := quota.All()
 		r := Reconcile{Observation: observe.Observation{
 			Snapshot: plan.Snapshot{
@@ -499,9 +492,7 @@ func TestQuotaStatus(t *testing.T) {
 		if problem != nil {
 			r.QuotaProblems["GPUQuota team"] = problem
 		}
-		if err := a.quotas(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.quotas(t.Context(), r))
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "team"}, &q); err != nil {
 			t.Fatal(err)
 		}
@@ -530,9 +521,7 @@ func follower(c client.Client, live client.Reader, holder string) *StatusStore {
 func load(t *testing.T, s *StatusStore) plan.State {
 	t.Helper()
 	m, err := s.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return m
 }
 

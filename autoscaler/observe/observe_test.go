@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
@@ -247,14 +248,10 @@ func TestFixedPoolSize(t *testing.T) {
 		}
 	}
 	want(0, 1)
-	if err := w.client.Create(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.client.Create(t.Context(), second))
 	want(time.Second, 2)
 	delete(second.Labels, v1alpha1.NodePoolLabel)
-	if err := w.client.Update(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.client.Update(t.Context(), second))
 	want(2*time.Second, 1)
 }
 

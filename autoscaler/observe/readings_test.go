@@ -27,6 +27,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -111,9 +112,7 @@ func observed(t *testing.T, trusted trust.Exporters, targets ...target) Observat
 	store := promtest.Load(t, scraped(t, targets...), memstore.Until(start, time.Second), nil)
 	store.Now = start
 	readings, err := Read(t.Context(), store, trusted, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.readings = readings
 	return w.at(0)
 }
@@ -371,9 +370,7 @@ func TestReadIsNewReadings(t *testing.T) {
 		a.SampleAge = append(a.SampleAge, series(2, "node", "n", "gpu", "0"), series(2, "node", "n", "gpu", "77"))
 		fake := &answering{vectors: inOrder(a), fails: -1}
 		got, err := Read(t.Context(), fake, nil, start)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if want := NewReadings(start, a); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}

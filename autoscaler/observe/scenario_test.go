@@ -27,6 +27,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
@@ -183,18 +184,14 @@ func (c *scene) demand(t *testing.T, text string) string {
 func encoded(t *testing.T, o any) string {
 	t.Helper()
 	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text) + "\n"
 }
 
 func duration(t *testing.T, text string) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return d
 }
 
@@ -335,9 +332,7 @@ func (c *scene) with(t *testing.T, text string) *world {
 				o.SetResourceVersion(had.GetResourceVersion())
 				err = cmp.Or(err, w.client.Update(t.Context(), o))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
 	}
 	if series != "" {

@@ -29,6 +29,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -76,9 +77,7 @@ func TestTrimmedPod(t *testing.T) {
 		reflect.ValueOf(&sibling.Spec).Elem().Field(field).Set(reflect.ValueOf(other.Spec).Field(field))
 		for _, p := range []*corev1.Pod{&whole, sibling} {
 			o, err := trim(p.DeepCopy())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			wholes, kept = append(wholes, p), append(kept, o.(*corev1.Pod))
 		}
 		if a, b := kept[2*seed].Spec.Containers, kept[2*seed+1].Spec.Containers; len(b) > 0 && &a[0] == &b[0] {
@@ -127,9 +126,7 @@ func TestTrimmedNode(t *testing.T) {
 			whole.Labels = node("n", nil).Labels
 		}
 		kept, err := TrimNode(whole.DeepCopy())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want, got := o.node(nodeInput{node: &whole, now: start}), o.node(nodeInput{node: kept.(*corev1.Node), now: start})
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("seed %d: trimmed %+v\nwhole %+v", seed, got, want)
@@ -213,9 +210,7 @@ func TestPodsOfOneTemplateShareTheirSpec(t *testing.T) {
 		p := benchPod("p", "n", 2)
 		change(p)
 		o, err := trim(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return o.(*corev1.Pod)
 	}
 	first := made(func(*corev1.Pod) {})
@@ -250,9 +245,7 @@ func TestInternedSpecsAreBounded(t *testing.T) {
 func TestTrimmingIsRaceFree(t *testing.T) {
 	trim := TrimPods()
 	o, err := trim(benchPod("p", "n", 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	first := o.(*corev1.Pod)
 	want := ConvertPod(first)
 	var all sync.WaitGroup

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -39,9 +40,7 @@ func h100(t *testing.T, index int, layout string) plan.GPU {
 	}
 	table, _ := mig.ForModel(model.Name)
 	l, err := mig.ParseLayout(table, layout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.MIG = true
 	for _, p := range l {
 		c.Instances = append(c.Instances, plan.Instance{Placement: p, Placed: true})
@@ -58,15 +57,11 @@ func TestConfigGolden(t *testing.T) {
 		h100(t, 4, "empty"),
 	}
 	layout, err := LayoutOf(nil, gpus)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c := Config{Version: ConfigVersion, MIGConfigs: map[string][]Entry{layout.Name(): layout.Entries()}}
 	golden.Equal(t, "testdata/node.yaml", c.String())
 	back, err := ParseConfig(c.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := back.MIGConfigs[layout.Name()]; !reflect.DeepEqual(got, layout.Entries()) {
 		t.Errorf("read back: %+v", got)
 	}
@@ -79,17 +74,11 @@ func TestConfigGolden(t *testing.T) {
 // TestOthersEntriesSurvive: foreign entries of mig-parted's file are read and written unchanged.
 func TestOthersEntriesSurvive(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "others.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c, err := ParseConfig(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again, err := ParseConfig(c.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !reflect.DeepEqual(c, again) {
 		t.Errorf("lost something:\n%+v\n%+v", c, again)
 	}
@@ -251,9 +240,7 @@ func TestUndoByAgent(t *testing.T) {
 	now := noon.Add(2 * time.Minute)
 	undo := func() (bool, error) {
 		t.Helper()
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(n), n))
 		var err error
 		if r, _, err = contract.RecordOf(n); err != nil {
 			t.Fatal(err)
@@ -266,9 +253,7 @@ func TestUndoByAgent(t *testing.T) {
 	says := func(a contract.Answer) {
 		t.Helper()
 		n.Annotations[contract.AgentAnnotation] = a.String()
-		if err := c.Update(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Update(t.Context(), n))
 	}
 	if done, err := undo(); done || err != nil || r.Attempt() != 1 {
 		t.Fatalf("first: %v %v, attempt %d", done, err, r.Attempt())
@@ -326,9 +311,7 @@ func TestClockAhead(t *testing.T) {
 		n.Labels = map[string]string{contract.ConfigLabel: "p", contract.StateLabel: contract.StatePending}
 		c, m := newManager(n)
 		_ = m.edit(t.Context(), func(c *Config) error { c.MIGConfigs["p"] = nil; return nil })
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(n), n))
 		done, err := m.Undo(t.Context(), n, r, noon, time.Minute)
 		if r, _, _ = contract.RecordOf(n); done || err != nil || r.Attempt() != 2 {
 			t.Errorf("actuator %q: %v %v, attempt %d, want 2", actuator, done, err, r.Attempt())
@@ -351,12 +334,8 @@ func TestCollectKeepsFormerConfigs(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Collect(t.Context(), map[string]bool{otherName(first): true}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, m.Collect(t.Context(), map[string]bool{otherName(first): true}))
 	for name, want := range map[string]bool{first: true, otherName(first): true, last: false} {
 		_ = m.edit(t.Context(), func(c *Config) error {
 			if _, ok := c.MIGConfigs[name]; ok != want {
@@ -442,9 +421,7 @@ func TestNamesAreTheNodes(t *testing.T) {
 		table, _ := mig.ForModel(model)
 		parse := func(text string) mig.Layout {
 			l, err := mig.ParseLayout(table, text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return l
 		}
 		before, err := names.LayoutOf(nil, []plan.GPU{ofLayout(0, product, parse(lines["busy"])), ofLayout(1, product, nil)})

@@ -24,6 +24,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -66,9 +67,7 @@ func twoGPUs(t *testing.T, library, model string, memoryMiB int, spec mig.Spec) 
 		state.GPUs = append(state.GPUs, fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + model, MemoryMiB: memoryMiB, MIG: true, Spec: spec})
 	}
 	path = filepath.Join(t.TempDir(), "state")
-	if err := state.Write(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, state.Write(path))
 	t.Setenv(fakenvml.EnvState, path)
 	driver := nvml.New(nvml.WithLibraryPath(library))
 	if ret := driver.Init(); ret != nvml.SUCCESS {
@@ -91,9 +90,7 @@ func applyOurConfigs(t *testing.T, library, model string) {
 		}
 		gpus[1].Instances = gpus[1].Instances[:random.IntN(1+len(gpus[1].Instances))]
 		layout, err := LayoutOf(nil, gpus)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ours := Config{Version: ConfigVersion, MIGConfigs: map[string][]Entry{layout.Name(): layout.Entries()}}
 		var theirs specv1.Spec
 		if err := yaml.Unmarshal([]byte(ours.String()), &theirs); err != nil {
@@ -107,9 +104,7 @@ func applyOurConfigs(t *testing.T, library, model string) {
 			}
 		}
 		now, err := state.Read(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i := range gpus {
 			was, whole := now.GPUs[i].Layout()
 			if err := table.Legal(was); err != nil || !whole {
@@ -180,27 +175,19 @@ func leavesOthers(t *testing.T, library string) {
 	table, _ := mig.ForModel(aliased)
 	product, _ := gpu.ParseProduct(aliased)
 	busy, err := mig.ParseLayout(table, "3g.93gb@0 3g.93gb@4")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	manager, state, path := twoGPUs(t, library, aliased, aliasedMiB, table.Spec())
-	if err := manager.SetMigConfig(0, types.MigConfig{"3g.95gb": 2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, manager.SetMigConfig(0, types.MigConfig{"3g.95gb": 2}))
 	was, err := state.Read(path)
 	if err != nil || len(was.GPUs[0].Instances) != 2 {
 		t.Fatalf("%+v, %v", was, err)
 	}
 	names := NamesOn(offering(strconv.Itoa(aliasedMiB), map[string]string{"3g.95gb": "2"}))
 	before, err := names.LayoutOf(nil, []plan.GPU{ofLayout(0, product, busy), ofLayout(1, product, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sevenths, _ := mig.ParseLayout(table, "1g.23gb@0 1g.23gb@1 2g.47gb@2")
 	after, err := before.With(nil, names, 1, aliased, sevenths)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range after {
 		// As mig-parted's apply does it: a GPU whose names are equal is skipped.
 		if have, err := manager.GetMigConfig(i); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
@@ -48,13 +49,9 @@ func newEnv(t *testing.T) *env {
 	t.Helper()
 	table, _ := mig.ForModel("H100-80GB")
 	layout, err := mig.ParseLayout(table, "1g@0 1g@1 1g@2 1g@3 1g@4 1g@5 1g@6")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m, err := node.New(node.Spec{Name: "n", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 1, Layouts: []mig.Layout{layout}, Delays: node.DefaultDelays()}, began)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	c := kubefake.New(clientgoscheme.Scheme).WithObjects(n).Build()
 	b := &env{t: t, client: c, manager: partition.NewManager(c, c, partition.DefaultConfigMap), machine: m, now: began}
@@ -355,9 +352,7 @@ func TestSecondWriter(t *testing.T) {
 		}
 		n := b.node()
 		n.Spec.Unschedulable = false // by hand
-		if err := b.client.Update(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.client.Update(t.Context(), n))
 		b.step()
 		if n := b.node(); n.Spec.Unschedulable || partition.OperationOf(n) != nil {
 			t.Errorf("unschedulable %v, operation %+v", n.Spec.Unschedulable, partition.OperationOf(n))
@@ -373,9 +368,7 @@ func TestMovedAtTheDeadline(t *testing.T) {
 	b.begin()
 	n := b.node()
 	n.Labels[contract.ConfigLabel], n.Labels[contract.StateLabel] = "theirs", contract.StatePending
-	if err := b.client.Update(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.client.Update(t.Context(), n))
 	r, _, _ := contract.RecordOf(n)
 	if done, err := b.manager.Undo(t.Context(), n, r, r.Deadline.Add(time.Second), timeout); done || err != nil || !b.node().Spec.Unschedulable {
 		t.Errorf("done %v, %v, unschedulable %v: it was selected, and mig-manager is at work", done, err, b.node().Spec.Unschedulable)
@@ -389,9 +382,7 @@ func TestNotOfferedIsNotUncordoned(t *testing.T) {
 	b.begin()
 	n := b.node()
 	n.Status.Allocatable = corev1.ResourceList{}
-	if err := b.client.Status().Update(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.client.Status().Update(t.Context(), n))
 	r, _, _ := contract.RecordOf(n)
 	now := r.Deadline.Add(time.Second)
 	var err error
@@ -407,13 +398,9 @@ func TestNotOfferedIsNotUncordoned(t *testing.T) {
 		}
 		n = b.node()
 		n.Labels[contract.StateLabel] = contract.StateSuccess
-		if err := b.client.Update(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.client.Update(t.Context(), n))
 		n.Status.Allocatable = corev1.ResourceList{}
-		if err := b.client.Status().Update(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.client.Status().Update(t.Context(), n))
 		now = now.Add(timeout / 4)
 	}
 	if err == nil || !b.node().Spec.Unschedulable {

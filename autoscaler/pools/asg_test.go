@@ -33,26 +33,21 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
 func TestGroupScalesAndInstanceIsTerminatedByID(t *testing.T) {
 	w := newASGWorld(t)
 	for range 2 {
-		if err := w.asg.SetSize(t.Context(), w.pool, 5); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 5))
 	}
-	if err := w.asg.SetSize(t.Context(), w.pool, 4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 4))
 	if l, err := w.asg.List(t.Context(), w.pool); err != nil || l.Target != 5 || w.fake.desired != 5 {
 		t.Errorf("listed %+v, %v; the group requests %d", l, err, w.fake.desired)
 	}
 	for range 3 { // as every reconcile does until the node is gone
-		if err := w.asg.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.asg.Delete(t.Context(), w.pool, w.node("w-1")))
 	}
 	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 4 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
@@ -153,13 +148,9 @@ func TestTemplateFromTags(t *testing.T) {
 	}
 	w.pool.Spec.Template.Resources = corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Ki")}
 	l, err := w.list()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, err := Template(w.pool, nil, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got.Labels["topology.kubernetes.io/zone"] != "eu-west-1a" || got.Labels["zone"] != "a" {
 		t.Errorf("labels %v", got.Labels)
 	}
@@ -211,9 +202,7 @@ func TestNotices(t *testing.T) {
 		"f": "{",
 	}
 	l, err := w.list()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := fmt.Sprint([]Leaving{{"i-0123456789abcdef1", Interruption, testNow}, {"i-0123456789abcdef2", Rebalance, testNow}})
 	if got := fmt.Sprint(l.Leaving); got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -245,9 +234,7 @@ func TestGroupIsNotReadEveryReconcile(t *testing.T) {
 // be protected from it.
 func TestGroupWithdraws(t *testing.T) {
 	w := newASGWorld(t)
-	if err := w.asg.SetSize(t.Context(), w.pool, 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.asg.SetSize(t.Context(), w.pool, 5))
 	var problem *Problem
 	if err := w.asg.Withdraw(t.Context(), w.pool); !errors.As(err, &problem) || w.fake.desired != 5 {
 		t.Errorf("%v, the group requests %d: its instances are not protected from scale-in", err, w.fake.desired)
@@ -256,9 +243,7 @@ func TestGroupWithdraws(t *testing.T) {
 		w.fake.instances[i].Protected = true
 	}
 	for range 2 {
-		if err := w.asg.Withdraw(t.Context(), w.pool); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.asg.Withdraw(t.Context(), w.pool))
 	}
 	if got := w.states(); got != "InService InService InService" || w.fake.desired != 3 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
@@ -591,9 +576,7 @@ func TestFixed(t *testing.T) {
 		t.Errorf("listing %+v, %v", l, err)
 	}
 	node := labelled("a", "p")
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 	for name, err := range map[string]error{
 		"growing": p.SetSize(t.Context(), pool, 3), "as it is": p.SetSize(t.Context(), pool, 2),
 		"removing": p.Delete(t.Context(), pool, node),

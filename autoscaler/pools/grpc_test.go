@@ -28,6 +28,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // fakeGRPC is a provider of one node group, written after the protocol's description in
@@ -158,9 +159,7 @@ func newGRPCWorld(t *testing.T, server ...grpc.ServerOption) *grpcWorld {
 func serveGRPC(t *testing.T, f *fakeGRPC, options ...grpc.ServerOption) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer(append(options, grpc.UnknownServiceHandler(f.serve))...)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
@@ -180,13 +179,9 @@ func (w *grpcWorld) connect(c externalgrpc.Config) {
 func TestNodeGroupScales(t *testing.T) {
 	w := newGRPCWorld(t)
 	for range 2 {
-		if err := w.grpc.SetSize(t.Context(), w.pool, 5); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.grpc.SetSize(t.Context(), w.pool, 5))
 	}
-	if err := w.grpc.SetSize(t.Context(), w.pool, 4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.grpc.SetSize(t.Context(), w.pool, 4))
 	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Target != 5 || l.Unnamed {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -195,9 +190,7 @@ func TestNodeGroupScales(t *testing.T) {
 		t.Errorf("above the group's maximum: %v", err)
 	}
 	for range 3 { // as every reconcile does until the node is gone
-		if err := w.grpc.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.grpc.Delete(t.Context(), w.pool, w.node("w-1")))
 	}
 	l, err := w.grpc.List(t.Context(), w.pool)
 	if err != nil || l.Target != 4 || !slices.Equal(l.Going, []string{"w-1"}) || w.fake.calls["NodeGroupDeleteNodes"] != 1 {
@@ -236,9 +229,7 @@ func TestNodeGroupWithdraws(t *testing.T) {
 		&externalgrpc.Instance{ID: "fake://new", Status: &externalgrpc.Status{State: externalgrpc.Creating, Error: &externalgrpc.Error{Code: "STOCKOUT", Class: 1}}},
 		&externalgrpc.Instance{ID: "fake://late", Status: &externalgrpc.Status{State: externalgrpc.Creating}})
 	for range 2 {
-		if err := w.grpc.Withdraw(t.Context(), w.pool); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.grpc.Withdraw(t.Context(), w.pool))
 	}
 	l, err := w.grpc.List(t.Context(), w.pool)
 	if err != nil || l.Target != 4 || !slices.Equal(l.Going, []string{"new"}) {
@@ -259,9 +250,7 @@ func TestNodeGroupTemplate(t *testing.T) {
 		}
 		w.pool.Spec.Template.Labels = map[string]string{"team": "ours"}
 		l, err := w.grpc.List(t.Context(), w.pool)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got, err := Template(w.pool, nil, l)
 		if err != nil || got.Labels["topology.kubernetes.io/zone"] != "a" || got.Labels["team"] != "ours" || len(got.Taints) != 1 || len(got.Others) != 1 || got.Others[0].Amount != 8 {
 			t.Errorf("older %v: %+v, %v", older, got, err)
@@ -317,9 +306,7 @@ func TestNodeGroupOverMutualTLS(t *testing.T) {
 	dir, authority := t.TempDir(), promtest.NewAuthority(t, "test")
 	file := func(name string, pem []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, pem, 0o600))
 		return path
 	}
 	cert, key := authority.Issue(t, "client")
@@ -420,9 +407,7 @@ func TestHistory(t *testing.T) {
 func TestWriteConflictsAreNoFailures(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	p := Providers{Scale: w.scale, History: NewHistory(time.Now)}
-	if err := p.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Delete(t.Context(), w.pool, w.node("w-1")))
 	if err := p.SetSize(t.Context(), w.pool, 3); !errors.Is(err, ErrBusy) {
 		t.Fatal(err)
 	}
@@ -476,9 +461,7 @@ func TestFailuresAreRetriedLessOften(t *testing.T) {
 	}
 	fails = nil
 	now = now.Add(time.Minute)
-	if err := get(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, get())
 	fails = errors.New("Throttling")
 	now = now.Add(time.Minute)
 	_, _ = over(time.Second), now

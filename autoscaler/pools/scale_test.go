@@ -25,14 +25,13 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func replicasOf(t *testing.T, u *unstructured.Unstructured) int {
 	t.Helper()
 	n, err := target{object: u}.replicas()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }
 
@@ -62,9 +61,7 @@ func TestNodeIsRemovedByName(t *testing.T) {
 				}
 				for range 3 { // as every reconcile does until the node is gone
 					w.restart()
-					if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1")))
 				}
 				if got := w.going(); !slices.Equal(got, []string{"w-1"}) {
 					t.Errorf("going %v, want w-1", got)
@@ -82,18 +79,14 @@ func TestNodeIsRemovedByName(t *testing.T) {
 
 func TestGrowthWaitsForRemoval(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
-	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1")))
 	if err := w.scale.SetSize(t.Context(), w.pool, 3); !errors.Is(err, ErrBusy) {
 		t.Errorf("growing before the Machine is taken: %v", err)
 	}
 	if got := replicasOf(t, w.target()); got != 2 {
 		t.Errorf("%d replicas", got)
 	}
-	if err := w.client.Delete(t.Context(), w.object(kinds[2], "fleet", "m-1")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.client.Delete(t.Context(), w.object(kinds[2], "fleet", "m-1")))
 	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil {
 		t.Fatal(err)
 	}
@@ -103,9 +96,7 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 	if err := w.scale.SetSize(t.Context(), w.pool, 4); err != nil || w.listed() != 5 {
 		t.Errorf("a smaller size took nodes away by count: %v, %d", err, w.listed())
 	}
-	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-2")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-2")))
 	if got := w.target().GetAnnotations()[removingAnnotation]; got != "uid-of-m-2" {
 		t.Errorf("removing %q: a Machine that is gone should be off the list", got)
 	}
@@ -115,18 +106,14 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 // is requested again rather than awaited forever.
 func TestMachinePassedOver(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
-	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1")))
 	w.update(w.target(), func(u *unstructured.Unstructured) {
 		u.Object["status"] = map[string]any{"replicas": int64(2), "observedGeneration": u.GetGeneration()}
 	})
 	if got := w.going(); len(got) != 0 {
 		t.Errorf("going %v: it was passed over", got)
 	}
-	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1")))
 	if got := replicasOf(t, w.target()); got != 1 {
 		t.Errorf("%d replicas, want 1", got)
 	}
@@ -136,9 +123,7 @@ func TestReplicasFollowTheLimit(t *testing.T) {
 	w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
 	remove := func(node string) {
 		t.Helper()
-		if err := w.scale.Delete(t.Context(), w.pool, w.node(node)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node(node)))
 	}
 	remove("w-0")
 	remove("w-1") // while c-0 is still going
@@ -148,9 +133,7 @@ func TestReplicasFollowTheLimit(t *testing.T) {
 	for _, name := range []string{"c-0", "c-1"} {
 		w.update(w.object(kinds[4], "", name), func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 	}
-	if err := w.scale.SetSize(t.Context(), w.pool, 4); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 4))
 	if got, want := replicasOf(t, w.target()), w.listed(); got != 4 || want != 4 {
 		t.Errorf("%d replicas, size %d, want 4", got, want)
 	}
@@ -303,9 +286,7 @@ func TestMemoAfterWrites(t *testing.T) {
 // TestOverflowingLimitIsNoLimit: a limit on nodes that overflows an int64 is no limit.
 func TestOverflowingLimitIsNoLimit(t *testing.T) {
 	u := karpenterObjects()[3].(*unstructured.Unstructured)
-	if err := unstructured.SetNestedField(u.Object, "70017000000000000000000", "spec", "limits", "nodes"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unstructured.SetNestedField(u.Object, "70017000000000000000000", "spec", "limits", "nodes"))
 	if n, err := (karpenter{}).size(target{object: u, pool: "p"}); n != 3 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -344,9 +325,7 @@ func TestMachinePoolsOnlyScaleUp(t *testing.T) {
 // above its replicas.
 func TestDriftHasHeadroom(t *testing.T) {
 	w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
-	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 5))
 	limit, _, _ := unstructured.NestedString(w.target().Object, "spec", "limits", "nodes")
 	if limit != "6" || w.listed() != 5 {
 		t.Errorf("limit %s, size %d; want 6 and 5", limit, w.listed())
@@ -371,16 +350,12 @@ func TestWithdraw(t *testing.T) {
 				}
 				w := newScaleWorld(t, c.ref, objects...)
 				w.update(w.target(), func(u *unstructured.Unstructured) {
-					if err := (target{object: u}).setReplicas(3 + test.without + test.unmade); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, (target{object: u}).setReplicas(3+test.without+test.unmade))
 				})
 				w.restart()
 				h := NewHistory(func() time.Time { return testNow })
 				h.Asked(w.pool, 5, nil)
-				if err := (Providers{Scale: w.scale, History: h}).Withdraw(t.Context(), w.pool); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, (Providers{Scale: w.scale, History: h}).Withdraw(t.Context(), w.pool))
 				var want []string
 				for i := range test.without {
 					want = append(want, fmt.Sprintf("new-%d", i))
@@ -456,9 +431,7 @@ func (w *world) goes(machine *unstructured.Unstructured) bool {
 func TestInstanceIsReplaced(t *testing.T) {
 	w := newASGWorld(t)
 	for range 3 {
-		if err := w.asg.Replace(t.Context(), w.pool, w.node("w-1")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.asg.Replace(t.Context(), w.pool, w.node("w-1")))
 	}
 	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 3 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const file = "gpuscale-alerts.yaml"
@@ -87,9 +88,7 @@ func promtool(t *testing.T) string {
 func TestPromtool(t *testing.T) {
 	tool := promtool(t)
 	rules, err := filepath.Abs(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var b strings.Builder
 	fmt.Fprintf(&b, "rule_files: [%q]\nevaluation_interval: 1m\ntests:\n", rules)
 	for _, a := range alerts.All() {
@@ -117,9 +116,7 @@ func TestPromtool(t *testing.T) {
 		}
 	}
 	tests := filepath.Join(t.TempDir(), "tests.yaml")
-	if err := os.WriteFile(tests, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(tests, []byte(b.String()), 0o644))
 	if out, err := exec.CommandContext(t.Context(), tool, "check", "rules", "--lint=all", "--lint-fatal", rules).CombinedOutput(); err != nil {
 		t.Errorf("promtool check rules: %v\n%s", err, out)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var (
@@ -25,18 +26,14 @@ type page struct{ name, text string }
 func pages(t *testing.T) []page {
 	t.Helper()
 	files, err := os.ReadDir(runbooks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var all []page
 	for _, f := range files {
 		if f.Name() == "README.md" {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(runbooks, f.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, page{strings.TrimSuffix(f.Name(), ".md"), string(text)})
 	}
 	return all
@@ -106,9 +103,7 @@ func TestRunbookTable(t *testing.T) {
 	}
 	path := filepath.Join(runbooks, "README.md")
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	head, rest, ok := strings.Cut(string(text), tableFrom)
 	_, tail, ended := strings.Cut(rest, tableTo)
 	if !ok || !ended {

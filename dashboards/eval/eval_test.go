@@ -9,6 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestFill(t *testing.T) {
@@ -100,13 +101,9 @@ func TestHappened(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			series, err := memstore.Read(`x{instance="a"} `+c.values, memstore.Until(end, 5*time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			query, err := eval.Fill("sum("+board.Happened("x", "$__range")+")", nil, eval.Window{From: end.Add(-20 * time.Minute), To: end})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got, err := eval.Engine(series).Query(t.Context(), query, end)
 			if err != nil || len(got) != 1 || got[0].Value != c.want {
 				t.Errorf("%v, %v: want %v", got, err, c.want)

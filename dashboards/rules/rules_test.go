@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // Prometheus accepts every rule of the file.
@@ -77,9 +78,7 @@ func TestTemperatures(t *testing.T) {
 			page += fmt.Sprintf(name+`{job="e",instance="i",UUID="GPU-1"} %d`+"\n", part, value)
 		}
 		src, err := memstore.Read(page, memstore.Until(at, time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for record, want := range map[string]float64{"node:gpu_temperature_celsius:max": 61, "node:gpu_memory_temperature_celsius:max": 67} {
 			r, _ := rules.Find(record)
 			if v := evaluate(t, src, r, at); len(v) != 1 || v[0].F != want {
@@ -143,9 +142,7 @@ func BenchmarkRules(b *testing.B) {
 	db := big()
 	used := func() time.Duration {
 		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	before := used()

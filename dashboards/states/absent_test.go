@@ -17,6 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // Without a family of series no query that reads it shows a value as good, by a
@@ -93,9 +94,7 @@ func readersOf(t *testing.T) map[string][]reader {
 func familiesOf(t *testing.T, b board.Board, p board.Panel, query int) []string {
 	t.Helper()
 	text, err := eval.Fill(p.Queries[query].Expr, eval.All(b), eval.Window{From: time.Unix(0, 0), To: time.Unix(3600, 0), Step: time.Minute, Scrape: states.Every})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return families(t, text)
 }
 
@@ -104,9 +103,7 @@ func familiesOf(t *testing.T, b board.Board, p board.Panel, query int) []string 
 func families(t *testing.T, text string) []string {
 	t.Helper()
 	expr, err := eval.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var all []string
 	for _, m := range slices.Concat(parser.ExtractSelectors(expr)...) {
 		if m.Name != labels.MetricName {
@@ -234,9 +231,7 @@ func TestWithoutTheRules(t *testing.T) {
 					continue
 				}
 				a, err := eval.Ask(t.Context(), src, p, eval.All(b), w)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				checkWithoutRules(t, b.UID+"/"+p.Title, p.Description(), a.Cells())
 			}
 		}

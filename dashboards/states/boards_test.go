@@ -15,6 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // window is that of a board opened at the end of the recording.
@@ -86,13 +87,9 @@ func checkBoard(t *testing.T, src eval.Source, b board.Board, w eval.Window, sta
 	for _, v := range b.Vars {
 		if v.Name != board.Datasource {
 			expr, err := eval.Fill(v.Values(), vars, w)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			values, err := src.Query(t.Context(), expr, w.To)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			none := !slices.ContainsFunc(values, func(s prom.Sample) bool { return s.Labels.Get(v.Label) != "" })
 			empty(t, b.UID+"/$"+v.Name, none, state, used)
 		}
@@ -203,9 +200,7 @@ func empty(t *testing.T, name string, is bool, state string, used map[string]boo
 func mayBeEmpty(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/empty.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all, in := map[string][]string{}, []string(nil)
 	for line := range strings.Lines(string(text)) {
 		if name, ok := strings.CutPrefix(line, "  "); ok {

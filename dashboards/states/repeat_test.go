@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -19,13 +20,9 @@ func TestRecordedAgainItIsTheSame(t *testing.T) {
 	}
 	recorded := first.recorded()
 	exporter, err := newSelf()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again, err := record(MIG, exporter)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, sets := range map[string][2]*memstore.DB{"honor_labels": {&recorded.honored, &again.honored}, "exported_": {&recorded.plain, &again.plain}} {
 		a, b := texts(sets[0]), texts(sets[1])
 		for key, points := range a {

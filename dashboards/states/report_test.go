@@ -13,6 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/model"
@@ -69,9 +70,7 @@ func TestReport(t *testing.T) {
 func report(t *testing.T, s states.State, honor bool) (r model.Report, ok bool) {
 	t.Helper()
 	w, err := query.NewWindow(s.End(), 25*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a, err := query.Run(t.Context(), memstore.Over(s.Storage(honor)), w, query.Options{})
 	if s.Name == states.Empty && errors.Is(err, query.ErrNoData) {
 		return r, false
@@ -127,9 +126,7 @@ func TestTop(t *testing.T) {
 				t.Errorf("%s: %d rows", s.Name, len(rows))
 			}
 			var b bytes.Buffer
-			if err := top.Write(&b, rows, "", "table"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, top.Write(&b, rows, "", "table"))
 			tables = append(tables, b.String())
 		}
 		if tables[0] != tables[1] {

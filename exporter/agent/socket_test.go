@@ -11,15 +11,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func listen(t *testing.T, h *fakeGPUs) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run", "exporter.sock")
 	s, err := Listen(path, h, discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()
@@ -34,9 +34,7 @@ func TestSocket(t *testing.T) {
 		t.Errorf("other users may connect: %v %v", info.Mode(), err)
 	}
 	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	replies := bufio.NewReader(conn)
 	ask := func(line string) (a answer) {
@@ -45,9 +43,7 @@ func TestSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		reply, err := replies.ReadBytes('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if err := json.Unmarshal(reply, &a); err != nil {
 			t.Fatalf("%s: %v", reply, err)
 		}
@@ -84,15 +80,11 @@ func TestSocketIsTaken(t *testing.T) {
 	}
 	left := filepath.Join(t.TempDir(), "left.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: left, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
 	s, err := Listen(left, newFakeGPUs(), discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_ = s.listener.Close()
 }
 

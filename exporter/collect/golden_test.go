@@ -19,6 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/exporter/replay"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var update = flag.Bool("update", false, "rewrite the want sections of testdata/*.txtar")
@@ -36,16 +37,12 @@ func TestExpositions(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := expose(t, archive)
 			i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
 			if *update {
 				archive.Files[i].Data = got
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o644))
 			}
 			if want := archive.Files[i].Data; !bytes.Equal(got, want) {
 				t.Errorf("run with -update and look at the difference\n--- want\n%s--- got\n%s", want, got)
@@ -73,9 +70,7 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 		file, err = counters.Parse("counters", strings.NewReader(text))
 		fields = file.Fields
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	options := collect.Options{Node: "node-1", Interval: time.Second, Compat: collect.CompatOptions{
 		Mode: collect.CompatExact, Hostname: "node-1", Counters: fields,
 	}}
@@ -85,15 +80,11 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 		switch name {
 		case "devices":
 			selection, err := collect.ParseSelection(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			options.Compat.Devices = selection
 		case "xid-window", "clock-window":
 			window, err := time.ParseDuration(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if name == "xid-window" {
 				options.Compat.XIDWindow = window
 			} else {
@@ -141,17 +132,11 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 func read(t testing.TB, text string) *collect.Reading {
 	t.Helper()
 	frames, err := replay.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	source, err := replay.NewSource(frames, func() time.Time { return epoch })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	reading, err := source.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return reading
 }
 
@@ -176,13 +161,9 @@ func uses(t *testing.T, text string, a collect.Attribution) {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		busy, err := strconv.ParseFloat(words[1], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		memory, err := strconv.ParseFloat(words[2], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i := range a.Allocations {
 			for j, h := range a.Allocations[i] {
 				if h.Pod == words[0] {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const envLibraries = "GPUSCALE_TEST_DCGM_LIBRARIES"
@@ -114,9 +115,7 @@ var defaults = []uint16{100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 2
 func open(t testing.TB, o Options, fields ...uint16) *reader {
 	t.Helper()
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	if len(fields) > 0 {
 		watchFields(t, s, fields...)
@@ -139,17 +138,13 @@ func (m *machine) read(s collect.Source) *collect.Reading {
 
 func watchFields(t testing.TB, s collect.Source, fields ...uint16) {
 	t.Helper()
-	if err := s.Watch(fields, 100*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Watch(fields, 100*time.Millisecond))
 }
 
 func read(t testing.TB, s collect.Source) *collect.Reading {
 	t.Helper()
 	r, err := s.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 

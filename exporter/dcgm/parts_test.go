@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // addDevices puts a switch, links and a CPU into the machine.
@@ -197,9 +198,7 @@ func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	m := newMachine(t, 2)
 	m.partition(0, 2, "3g.40gb", 3, 4)
 	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address}, 155, 252)
-	if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Quiesce([]string{m.GPUs[0].UUID}))
 	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.GPUs[1].UUID {
 		t.Errorf("the first reading has %+v", r.Entities)
 	}
@@ -240,18 +239,14 @@ func TestQuiesceEmbedded(t *testing.T) {
 	s := open(t, Options{}, 155)
 	read(t, s)
 	for range 2 {
-		if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Quiesce([]string{m.GPUs[0].UUID}))
 		if hostEngineRuns() {
 			t.Error("the host engine runs after the release")
 		}
 		if _, err := s.Read(); !errors.Is(err, ErrReleased) || hostEngineRuns() {
 			t.Errorf("a reading begins it again: %v", err)
 		}
-		if err := s.Quiesce(nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Quiesce(nil))
 		if r := read(t, s); len(r.Entities) != 2 {
 			t.Errorf("%+v", r.Entities)
 		}
@@ -292,9 +287,7 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now}, 155, 449)
 	logged := func() int {
 		text, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return strings.Count(string(text), "unsupported 1 0 449\n")
 	}
 	if n := read(t, s).Dropped[collect.DropNotSupported]; n != 2 {
@@ -369,9 +362,7 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 		if _, err := s.Read(); (err != nil) != (mode == Embedded) {
 			t.Errorf("mode %d: %v", mode, err)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Close())
 	}
 }
 

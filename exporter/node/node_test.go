@@ -26,6 +26,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // script is a scripted source.
@@ -59,9 +60,7 @@ func begin(t *testing.T, o Options) *Node {
 		o.Interval = 10 * time.Minute
 	}
 	n, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); n.Run(ctx) }()
@@ -80,9 +79,7 @@ func scrape(n *Node, accept string) *http.Response {
 func body(t *testing.T, n *Node) string {
 	t.Helper()
 	b, err := io.ReadAll(scrape(n, "").Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(b)
 }
 
@@ -140,9 +137,7 @@ func TestHangIsLogged(t *testing.T) {
 		s, release := &script{}, make(chan struct{})
 		s.hang.Store(&release)
 		n, err := New(Options{Name: "node-1", Source: s, Interval: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { n.Run(ctx) })
@@ -231,9 +226,7 @@ func kubelet(t *testing.T, pod string, keep time.Duration) (w *pods.Watcher, k *
 	k = &oneGPU{}
 	k.say(pod)
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(server, k)
 	go func() { _ = server.Serve(l) }()
@@ -274,9 +267,7 @@ func TestSelfMetricsAreTheCatalogues(t *testing.T) {
 	m.overBudget(map[string]int{"gpu_held": 1})
 	m.nodeWrites.WithLabelValues("event", "ok")
 	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	served := map[string]bool{}
 	for _, f := range families {
 		served[f.GetName()] = true
@@ -311,9 +302,7 @@ func TestCompression(t *testing.T) {
 		{true, "zstd, gzip", "gzip"}, {true, "*;q=1, gzip;q=0.0", ""}, {true, "deflate", ""},
 	} {
 		n, err := New(Options{Name: "n", Source: &script{}, Interval: time.Second, Compress: c.on})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		req.Header.Set("Accept-Encoding", c.accept)
 		handler := n.Handler()
@@ -347,9 +336,7 @@ func TestReloadKeepsTotals(t *testing.T) {
 			_, rest, _ = strings.Cut(rest, "} ")
 			text, _, _ := strings.Cut(rest, "\n")
 			v, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return v
 		}
 		pass(4 * time.Second)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const (
@@ -23,9 +24,7 @@ const (
 func scraped(t *testing.T, n *Node, accept string) string {
 	t.Helper()
 	b, err := io.ReadAll(scrape(n, accept).Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(b)
 }
 
@@ -66,9 +65,7 @@ func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 // What cannot be gathered is an error of the scrape, not numbers of long ago.
 func TestSelfMetricsThatCannotBeGathered(t *testing.T) {
 	n, err := New(Options{Name: "n", Source: &script{}, Interval: time.Second, RuntimeMetrics: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	broken := prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "b", nil, nil), errors.New("it broke"))
 	n.metrics.registry.MustRegister(always{broken})
 	n.describe()
@@ -92,9 +89,7 @@ func TestExpositionIsWhole(t *testing.T) {
 		await.True(t, time.Minute, "ready", ready(n))
 		resp := scrape(n, accept)
 		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		body := string(text)
 		families, current := map[string]int{}, ""
 		for line := range strings.Lines(body) {

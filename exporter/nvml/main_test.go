@@ -8,6 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // fake is the path of the compiled library.
@@ -24,9 +25,7 @@ func machine(t *testing.T, s fakenvml.State) (options Options, set func(fakenvml
 	path := filepath.Join(t.TempDir(), "state")
 	set = func(s fakenvml.State) {
 		t.Helper()
-		if err := s.Write(path); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Write(path))
 	}
 	set(s)
 	t.Setenv(fakenvml.EnvState, path)
@@ -36,18 +35,14 @@ func machine(t *testing.T, s fakenvml.State) (options Options, set func(fakenvml
 func opened(t *testing.T, o Options, fields ...uint16) *Source {
 	t.Helper()
 	opened, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := opened.(*Source)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := s.Watch(fields, time.Second); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Watch(fields, time.Second))
 	return s
 }
 
@@ -61,9 +56,7 @@ func watching(t *testing.T, s fakenvml.State, fields ...uint16) (*Source, func(f
 func read(t *testing.T, s *Source) *collect.Reading {
 	t.Helper()
 	r, err := s.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 

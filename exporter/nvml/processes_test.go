@@ -7,14 +7,13 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func listed(t *testing.T, p *Processes) []pods.GPU {
 	t.Helper()
 	gpus, err := p.Processes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range gpus {
 		slices.SortFunc(gpus[i].Processes, func(a, b pods.Process) int { return cmp.Compare(a.PID, b.PID) })
 	}
@@ -32,9 +31,7 @@ func TestProcesses(t *testing.T) {
 	old.Values["compute"] = "!3"
 	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{shared, repartition, old, h100(3)}})
 	p, err := NewProcesses(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(p.release)
 	gpus := listed(t, p)
 	if len(gpus) != 6 {
@@ -57,9 +54,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("no process: %+v", c)
 	}
 
-	if err := p.Quiesce([]string{fakenvml.GPUUUID(0), fakenvml.GPUUUID(1)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Quiesce([]string{fakenvml.GPUUUID(0), fakenvml.GPUUUID(1)}))
 	if p.lib != nil {
 		t.Error("handles are allocated")
 	}

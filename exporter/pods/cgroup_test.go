@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const (
@@ -53,9 +55,7 @@ func fakeProc(t *testing.T, hostPID bool, cgroups map[int]string) string {
 	put := func(path, text string) {
 		t.Helper()
 		path = filepath.Join(proc, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -77,9 +77,7 @@ func TestSeesHost(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 	proc := fakeProc(t, false, nil)
-	if err := os.MkdirAll(filepath.Join(proc, "self", "ns"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(proc, "self", "ns"), 0o755))
 	if err := os.Symlink(hostPIDNamespace, filepath.Join(proc, "self", "ns", "pid")); err != nil {
 		t.Fatal(err)
 	}

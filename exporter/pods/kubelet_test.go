@@ -21,6 +21,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // scripted is a scripted PodResources service.
@@ -77,9 +78,7 @@ func asking(t *testing.T, o Options) (w *Watcher, k *scripted, clock *time.Time,
 	now := noon
 	o.Socket, o.Interval, o.now = socket, time.Minute, func() time.Time { return now } // an interval is what an answer may take
 	w, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { w.kubelet.conn.Close() })
 	return w, k, &now, func() {
 		stop()
@@ -238,9 +237,7 @@ func serveAPI(t *testing.T, s *apiServer) *API {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	api, err := NewAPI(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return api
 }
 

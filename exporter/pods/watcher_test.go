@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // several is a pod with devices of all kinds, of which GPUs are taken.
@@ -37,9 +39,7 @@ func several(name string) *podresources.PodResources {
 func serveKubelet(t *testing.T, socket string, k podresources.PodResourcesListerServer) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(server, k)
 	go func() { _ = server.Serve(l) }()
@@ -50,9 +50,7 @@ func serveKubelet(t *testing.T, socket string, k podresources.PodResourcesLister
 func watch(t *testing.T, o Options) *Watcher {
 	t.Helper()
 	w, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
@@ -120,9 +118,7 @@ func TestClusterIsAskedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asked{}
 		api, err := NewAPI(&rest.Config{Host: "http://kube.test", Transport: a})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c := newCluster(Options{
 			API: api, Node: "node-1",
 			PodText: func(*Pod) string { return "" }, Log: slog.New(slog.DiscardHandler),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const small = `
@@ -32,22 +33,16 @@ func playing(t *testing.T, text string) (*Source, *time.Time) {
 	t.Helper()
 	now := time.Unix(1_800_000_000, 0)
 	frames, err := Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, err := NewSource(frames, func() time.Time { return now })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s, &now
 }
 
 func read(t *testing.T, s *Source) *collect.Reading {
 	t.Helper()
 	r, err := s.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
@@ -80,9 +75,7 @@ func TestPlay(t *testing.T) {
 
 func TestWatchLimitsFields(t *testing.T) {
 	s, _ := playing(t, small)
-	if err := s.Watch([]uint16{1001}, time.Second); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Watch([]uint16{1001}, time.Second))
 	r := read(t, s)
 	if len(r.Entities[0].Values) != 0 || len(r.Entities[1].Values) != 1 {
 		t.Errorf("values %+v", r.Entities)
@@ -117,9 +110,7 @@ func TestFiles(t *testing.T) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if s, _ := playing(t, string(text)); len(read(t, s).Entities) == 0 {
 			t.Errorf("%s: nothing", file)
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // res parses a container's resources: "name amount name amount".
@@ -16,9 +18,7 @@ func res(t testing.TB, s string) map[string]int64 {
 	words := strings.Fields(s)
 	for i := 0; i+1 < len(words); i += 2 {
 		n, err := strconv.ParseInt(words[i+1], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		list[words[i]] = n
 	}
 	return list
@@ -88,9 +88,7 @@ func TestRefused(t *testing.T) {
 func TestSumAndMax(t *testing.T) {
 	read := func(s string) Demand {
 		d, err := FromResources(res(t, s))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return d
 	}
 	for _, c := range []struct{ a, b, sum, most string }{

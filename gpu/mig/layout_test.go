@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -15,9 +16,7 @@ func TestMain(m *testing.M) { testall.Main(m) }
 func parse(t testing.TB, tab *Table, s string) Layout {
 	t.Helper()
 	l, err := ParseLayout(tab, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 
@@ -111,13 +110,9 @@ func TestArrange(t *testing.T) {
 		for _, w := range strings.Fields(c.want) {
 			name, n, _ := strings.Cut(w, "×")
 			p, err := tab.Lookup(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			count, err := strconv.Atoi(n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want = append(want, Count{p, count})
 		}
 		expected := c.got

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // table returns a product's table, or one reduced to some of its profiles.
@@ -20,9 +21,7 @@ func table(t testing.TB, model string, profiles ...string) *Table {
 			return len(profiles) > 0 && !slices.Contains(profiles, ps.Name)
 		})
 		tab, err := NewTable(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return tab
 	}
 	t.Fatalf("no product %s", model)
@@ -100,9 +99,7 @@ func TestEveryTableKnowsItsMemory(t *testing.T) {
 		tab, _ := ForModel(model)
 		for _, p := range tab.Profiles() {
 			n, err := ParseName(tab.Name(p))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			// What the name states in GB is the instance's share, give or take rounding.
 			if got := float64(tab.MemoryMiB(p)) / 1024; got < 0.85*float64(n.GB)-1 || got > 1.1*float64(n.GB)+1 {
 				t.Errorf("%s %s: %.1f GiB", model, tab.Name(p), got)

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // z900 is an unknown product, as its node publishes it.
@@ -12,9 +14,7 @@ const z900 = "Z900-128GB 3 4 131072 0 1g.32gb:0,1,2:1:3 3g.128gb:0:4:1"
 func spec(t testing.TB, line string) Spec {
 	t.Helper()
 	s, err := ParseSpec(line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -25,9 +25,7 @@ func published(t testing.TB, lines ...string) Tables {
 		specs = append(specs, spec(t, line))
 	}
 	ts, err := NewTables(specs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return ts
 }
 
@@ -136,13 +134,9 @@ func TestSpecFromNVML(t *testing.T) {
 		ours, _ := ForModel(model)
 		for _, count := range []int{0, 99} {
 			s, err := SpecFromNVML(model, ours.memoryMiB, seenOn(ours, count))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			ts, err := NewTables(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			seen, _ := ts.ForModel(model)
 			if !seen.sameGeometry(ours) || seen.memoryMiB != ours.memoryMiB || len(seen.Maximal()) != len(ours.Maximal()) {
 				t.Errorf("%s: NVML gives another table than ours", model)
@@ -208,9 +202,7 @@ func FuzzParseSpec(f *testing.F) {
 			t.Fatalf("%q is published, and not found", line)
 		}
 		for _, l := range tab.Maximal() {
-			if err := tab.Legal(l); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tab.Legal(l))
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -23,18 +24,14 @@ func team(name, parent string, guarantee int64) Tenant {
 func tree(t testing.TB, tenants ...Tenant) Tree {
 	t.Helper()
 	tr, err := NewTree(tenants)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return tr
 }
 
 func take(t testing.TB, tr Tree, name string, n int64) Tree {
 	t.Helper()
 	tr, err := tr.Add(name, slices7(n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return tr
 }
 
@@ -96,9 +93,7 @@ func TestSlicesRunOutSeparately(t *testing.T) {
 	a := team("a", "", 0)
 	a.Guarantee = Amount{7, 8}
 	tr, err := tree(t, a).Add("a", Amount{6, 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := tr.Available("a"); got != (Amount{1, 0}) {
 		t.Errorf("got %v", got)
 	}

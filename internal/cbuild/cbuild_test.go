@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func program(code string) Target {
@@ -22,17 +24,13 @@ func TestBuild(t *testing.T) {
 	if errors.Is(err, ErrNoCompiler) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var exit *exec.ExitError
 	if err := exec.Command(filepath.Join(folder, "answer")).Run(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Errorf("the program: %v", err)
 	}
 	before, err := os.Stat(filepath.Join(folder, "answer"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again, err := Build(t.Context(), dir, "x", good)
 	after, statErr := os.Stat(filepath.Join(again, "answer"))
 	if err != nil || statErr != nil || again != folder || !os.SameFile(before, after) {

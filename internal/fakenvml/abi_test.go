@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // shapes are structures of NVIDIA's header and the fake's own, by source file.
@@ -36,9 +38,7 @@ func TestABI(t *testing.T) {
 	}
 	for file, pairs := range shapes {
 		source, err := embedded.ReadFile("c/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var code, known strings.Builder
 		for _, m := range exported.FindAllStringSubmatch(string(source), -1) {
 			fmt.Fprintf(&known, "(void *)&%s, ", m[1])
@@ -91,9 +91,7 @@ func TestFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "state")
-	if err := (State{Driver: "580.159.03"}).Write(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (State{Driver: "580.159.03"}).Write(path))
 	t.Setenv(EnvState, path)
 	driver := nvml.New(nvml.WithLibraryPath(filepath.Join(lib, Library)))
 	if ret := driver.Init(); ret != nvml.SUCCESS {

@@ -11,6 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func h100() mig.Spec {
@@ -22,9 +23,7 @@ func place(t *testing.T, text string) mig.Placement {
 	t.Helper()
 	table, _ := mig.ForModel("H100-80GB")
 	l, err := mig.ParseLayout(table, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l[0]
 }
 
@@ -38,9 +37,7 @@ func loaded(t *testing.T, s State) (driver nvml.Interface, path string) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(t.TempDir(), "state")
-	if err := s.Write(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Write(path))
 	t.Setenv(EnvState, path)
 	driver = nvml.New(nvml.WithLibraryPath(filepath.Join(lib, Library)))
 	if ret := driver.Init(); ret != nvml.SUCCESS {
@@ -70,9 +67,7 @@ func TestRead(t *testing.T) {
 		},
 	}}}
 	path := filepath.Join(t.TempDir(), "state")
-	if err := s.Write(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Write(path))
 	if got, err := s.Read(path); err != nil || !reflect.DeepEqual(got, s) {
 		t.Errorf("%v\n got %+v\nwant %+v", err, got, s)
 	}
@@ -134,9 +129,7 @@ func TestComputeInstances(t *testing.T) {
 		t.Errorf("MIG devices %v", names)
 	}
 	now, err := s.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if c := now.GPUs[0]; now.Changes != 5 || len(c.Instances) != 1 || c.Instances[0].ID != 1 || len(c.Instances[0].Computes) != 2 {
 		t.Errorf("%d changes, %+v", now.Changes, c.Instances)
 	}
@@ -157,9 +150,7 @@ func TestEvents(t *testing.T) {
 		t.Fatal(ret)
 	}
 	s.GPUs[0].MIG, s.GPUs[0].XIDs = true, []XID{{Code: 13}, {Code: 31, On: "2/1"}, {Code: 79}}
-	if err := s.Write(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Write(path))
 	const none = 0xffffffff
 	for _, want := range []nvml.EventData{
 		{EventType: nvml.EventTypeXidCriticalError, EventData: 31, GpuInstanceId: 2, ComputeInstanceId: 1},

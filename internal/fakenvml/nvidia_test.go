@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/build"
@@ -50,9 +51,7 @@ func newNVIDIA(t *testing.T, layouts ...string) *nvidia {
 		t.Fatal(err)
 	}
 	programs, err := build.NVIDIA(t.Context(), build.Options{Out: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n := &nvidia{T: t, dir: t.TempDir(), lib: lib, programs: programs, state: fakenvml.State{Driver: "580.159.03"}}
 	n.table, _ = mig.ForModel("H100-80GB")
 	for i, layout := range layouts {
@@ -154,9 +153,7 @@ func TestMigParted(t *testing.T) {
 			}
 		}
 		out, err := n.run("nvidia-mig-parted", "export")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		exported, err := partition.ParseConfig(out)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -193,9 +190,7 @@ func TestGPUFeatureDiscovery(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out := map[string]string{}
 		for line := range strings.Lines(string(text)) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -272,9 +267,7 @@ func TestDevicePlugin(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	k := &stubKubelet{dir: t.TempDir(), ctx: ctx, advertised: map[string]map[string]string{}}
 	listener, err := net.Listen("unix", filepath.Join(k.dir, "kubelet.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := grpc.NewServer()
 	deviceplugin.RegisterRegistrationServer(server, k)
 	go func() { _ = server.Serve(listener) }()
@@ -284,9 +277,7 @@ func TestDevicePlugin(t *testing.T) {
 	var log strings.Builder
 	cmd.Stderr = &log
 	cmd.WaitDelay = time.Minute
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		stop()
 		_ = cmd.Wait() // killed

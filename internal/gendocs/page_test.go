@@ -7,20 +7,17 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
 // Nothing in the catalogue or the vocabulary is left out of the pages.
 func TestWriteIsComplete(t *testing.T) {
 	dir := t.TempDir()
-	if err := write(dir); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, write(dir))
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return string(text)
 	}
 	metrics, reasons := read("metrics.md"), read("reasons.md")

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const kubeconfig = `apiVersion: v1
@@ -17,13 +19,9 @@ users: [{name: u, user: {token: t}}]
 
 func TestConfigFromFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(kubeconfig), 0o600))
 	cfg, err := Config(Options{Kubeconfig: file, UserAgent: "x/1", Burst: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if cfg.Host != "https://127.0.0.1:6443" || cfg.QPS != 100 || cfg.Burst != 7 || cfg.UserAgent != "x/1" {
 		t.Errorf("got host %q qps %v burst %v agent %q", cfg.Host, cfg.QPS, cfg.Burst, cfg.UserAgent)
 	}
@@ -33,9 +31,7 @@ func TestContext(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	two := strings.Replace(kubeconfig, "contexts: [", `contexts: [{name: d, context: {cluster: other, user: u}}, `, 1)
 	two = strings.Replace(two, "clusters: [", `clusters: [{name: other, cluster: {server: "https://127.0.0.1:7443"}}, `, 1)
-	if err := os.WriteFile(file, []byte(two), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(two), 0o600))
 	cfg, err := Config(Options{Kubeconfig: file, Context: "d"})
 	if err != nil || cfg.Host != "https://127.0.0.1:7443" {
 		t.Errorf("got %v, %v", cfg, err)

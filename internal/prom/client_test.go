@@ -18,23 +18,20 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func client(t *testing.T, cfg prom.Config) *prom.Client {
 	t.Helper()
 	c, err := prom.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
 // httpConfig reads the configuration's field http.
 func httpConfig(t *testing.T, text string) (h prom.HTTP) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &h); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &h))
 	return h
 }
 
@@ -48,9 +45,7 @@ func TestQueryReturnsTheVector(t *testing.T) {
 	}})
 	v, err := client(t, prom.Config{URL: server.URL, HTTP: httpConfig(t, `{"http_headers": {"X-Scope-OrgID": {"values": ["team"]}}}`)}).
 		Query(t.Context(), `up{pod=~".+"}`, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(v) != 3 || v[0].Labels.Get("pod") != "b" || v[0].Value != 1.5 || !v[0].Time.Equal(at) {
 		t.Errorf("vector %v", v)
 	}
@@ -165,9 +160,7 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 		t.Errorf("without its token: %v", err)
 	}
 	for i, secret := range []string{"one", "two"} {
-		if err := os.WriteFile(token, []byte(secret+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(token, []byte(secret+"\n"), 0o600))
 		if _, err := c.Query(t.Context(), "up", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
@@ -182,9 +175,7 @@ func TestAuthorize(t *testing.T) {
 	for i, value := range []string{"Basic bWU6YTpi", "Bearer hush", "Other a b"} {
 		cfg := prom.Config{URL: server.URL}
 		cfg.HTTP.BearerTokenFile("/no/such/token") // it goes before that
-		if err := cfg.HTTP.Authorize(value); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cfg.HTTP.Authorize(value))
 		if _, err := client(t, cfg).Query(t.Context(), "up", time.Time{}); err != nil {
 			t.Fatal(err)
 		}

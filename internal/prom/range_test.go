@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // answering returns a client of a server that gives one answer to everything,
@@ -23,9 +25,7 @@ func answering(t *testing.T, status int, text string) (*Client, *http.Request) {
 	}))
 	t.Cleanup(s.Close)
 	c, err := New(Config{URL: s.URL + "/base", MaxSeries: 2, Parameters: map[string]string{"tenant": "a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c, asked
 }
 
@@ -33,9 +33,7 @@ func TestRange(t *testing.T) {
 	c, asked := answering(t, 200, `{"status":"success","data":{"resultType":"matrix","result":[
 		{"metric":{"a":"b"},"values":[[100,"1"],[160.5,"NaN"],[220,"2.5"]]}]}}`)
 	lines, err := c.Range(t.Context(), "up", time.Unix(100, 0), time.Unix(220, 0), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(lines) != 1 || lines[0].Labels.Get("a") != "b" || len(lines[0].Points) != 3 ||
 		lines[0].Points[2].Value != 2.5 || !lines[0].Points[1].Time.Equal(time.UnixMilli(160500)) {
 		t.Errorf("lines %+v", lines)

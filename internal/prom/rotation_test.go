@@ -14,13 +14,12 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func write(t *testing.T, file, text string) string {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -58,9 +57,7 @@ func TestACAIsRotatedWithoutARestart(t *testing.T) {
 		_, err := c.Query(t.Context(), "up", time.Time{})
 		return err
 	}
-	if err := ask(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ask())
 	shown.Store(newCert)
 	if err := ask(); !errors.Is(err, prom.ErrUnavailable) || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("a certificate of a CA not yet known: %v", err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // A server that goes on and on takes no more memory than allowed.
@@ -132,21 +133,15 @@ func TestRequestsAreSignedForAmazon(t *testing.T) {
 func signature(t *testing.T, arrived *http.Request, body []byte, key, secret string) string {
 	t.Helper()
 	at, err := time.Parse("20060102T150405Z", arrived.Header.Get("X-Amz-Date"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again, err := http.NewRequestWithContext(t.Context(), arrived.Method, "http://"+arrived.Host+arrived.URL.String(), bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, name := range []string{"Content-Type", "Accept"} {
 		again.Header.Set(name, arrived.Header.Get(name))
 	}
 	hash := sha256.Sum256(body)
 	err = signer.NewSigner().SignHTTP(t.Context(), aws.Credentials{AccessKeyID: key, SecretAccessKey: secret},
 		again, hex.EncodeToString(hash[:]), "aps", "eu-west-1", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return again.Header.Get("Authorization")
 }

@@ -18,19 +18,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return resp.StatusCode, string(body)
 }
 
@@ -55,9 +52,7 @@ func TestReadyzSaysWhy(t *testing.T) {
 
 func TestAddressInUse(t *testing.T) {
 	first, err := Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer first.Close()
 	_, err = Listen(first.Addr().String())
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), first.Addr().String()+": the address is in use") {
@@ -68,9 +63,7 @@ func TestAddressInUse(t *testing.T) {
 func TestUnixSocketReplacedOnlyWhenDead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	first, err := Listen("unix:" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := Listen("unix:" + path); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Fatalf("second listener on a live socket: %v", err)
 	}
@@ -91,9 +84,7 @@ func keepFile(t *testing.T, l interface{ Close() error }) {
 	if u, ok := l.(interface{ SetUnlinkOnClose(bool) }); ok {
 		u.SetUnlinkOnClose(false)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Close())
 }
 
 func TestRunFinishesOpenRequests(t *testing.T) {
@@ -105,9 +96,7 @@ func TestRunFinishesOpenRequests(t *testing.T) {
 			_, _ = io.WriteString(w, "done")
 		})
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -143,13 +132,9 @@ func TestBasicAuthFromWebConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "web.yml")
 	// The password is "test"; cost 4 keeps the test quick.
 	config := "basic_auth_users:\n  prom: $2y$04$ki3qrlrLYjOLskqpOeQyN.7Gvgg6vUMRTpK.tmJ1YcUA5YTjGM6w.\n"
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	s, err := New(Options{Address: "127.0.0.1:0", WebConfigFile: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

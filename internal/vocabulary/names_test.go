@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var (
@@ -38,17 +40,13 @@ func TestNames(t *testing.T) {
 	var tests []string
 	for _, path := range files(t, "_test.go") {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, m := range testFunc.FindAllSubmatch(text, -1) {
 			tests = append(tests, string(m[1]))
 		}
 	}
 	makefile, err := os.ReadFile(filepath.Join(root(t), "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var targets []string
 	for _, m := range makeTarget.FindAllSubmatch(makefile, -1) {
 		targets = append(targets, string(m[1]))
@@ -60,9 +58,7 @@ func TestNames(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, line := range strings.Split(string(text), "\n") {
 			for _, m := range testName.FindAllStringSubmatch(line, -1) {
 				seen["test"]++

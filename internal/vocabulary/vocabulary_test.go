@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // private maps each private word to the word in its place. Each one is in the
@@ -92,9 +94,7 @@ func files(t *testing.T, suffixes ...string) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(out) == 0 {
 		t.Fatalf("no files end in %q", suffixes)
 	}
@@ -135,9 +135,7 @@ func TestIdentifiers(t *testing.T) {
 	for _, path := range files(t, ".go") {
 		set := token.NewFileSet()
 		f, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		declared(f, func(name *ast.Ident) {
 			for _, word := range words(name.Name) {
 				if instead, bad := private[word]; bad && allowed[name.Name] == "" {
@@ -159,9 +157,7 @@ func TestTexts(t *testing.T) {
 		}
 		set := token.NewFileSet()
 		f, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ast.Inspect(f, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 				if word := textWord.FindString(lit.Value); word != "" {
@@ -182,9 +178,7 @@ func TestDocs(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, line := range strings.Split(string(text), "\n") {
 			if word := textWord.FindString(line); word != "" {
 				t.Errorf("%s:%d: private word %q", rel, i+1, word)
@@ -196,9 +190,7 @@ func TestDocs(t *testing.T) {
 // TestTable: each enforced word is in the table that people read.
 func TestTable(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root(t), "CONTRIBUTING.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for word := range private {
 		row := regexp.MustCompile(`(?m)^\|[^|]*\b` + strings.TrimSuffix(word, "s") + `s?\b[^|]*\|`)
 		if !row.Match(text) {

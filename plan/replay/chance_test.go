@@ -10,15 +10,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // Chance is drawn from the seed, all pods are served all the same, and what is lost is
 // counted.
 func TestChance(t *testing.T) {
 	text, err := os.ReadFile("testdata/pods.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o := options()
 	o.Seeds = 2
 	calm := play(t, string(text), o)
@@ -44,9 +44,7 @@ func TestGangWaits(t *testing.T) {
 	pods := read(t, list)
 	o := options()
 	r, err := Play(pods, o, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n := r.Runs[0]; n.Served != 2 || n.P99 < 600 {
 		t.Errorf("%s: %+v: want both served, the first after the second has come", n.Policy, n.Figures)
 	}
@@ -56,9 +54,7 @@ func TestGangWaits(t *testing.T) {
 func TestReplicasLeave(t *testing.T) {
 	pods := []Pod{{Name: "short", GPUs: 1, Milli: 1000, Replica: true, Run: time.Minute}, {Name: "long", GPUs: 1, Milli: 1000, Replica: true, Run: time.Hour}}
 	r, err := Play(pods, options(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n := r.Runs[0]
 	if n.Pods != 2 || n.Served != 1 || n.P50 != 60 || n.P99 < 180 || math.Abs(n.Allocated-57./60) > 0.01 {
 		t.Errorf("%s: %+v: want one gone before its node came after 3 minutes", n.Policy, n.Figures)
@@ -91,9 +87,7 @@ func TestReplicas(t *testing.T) {
 	}
 	s := Serving{Days: 1, Scale: 10, Night: 1, Prefill: 100, Decode: 10, PerReplica: 2, Milli: 1000}
 	pods, err := Replicas(requests, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// Each hour has 30 s with one request in flight, ten times as many, two a replica:
 	// five from the first period on, limited to four more than there are, and for five
 	// minutes after the last.
@@ -149,9 +143,7 @@ func FuzzReadRequests(f *testing.F) {
 func TestWriteSVG(t *testing.T) {
 	r := play(t, header+"a,1000,1000,1,1000,60,3660,60\n", options())
 	var b bytes.Buffer
-	if err := r.WriteSVG(&b, "a <b> & c"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.WriteSVG(&b, "a <b> & c"))
 	d := xml.NewDecoder(&b)
 	texts := ""
 	for {
@@ -159,9 +151,7 @@ func TestWriteSVG(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if c, ok := token.(xml.CharData); ok {
 			texts += string(c)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 	"github.com/gpuscale/gpuscale/plan/sim"
@@ -50,9 +51,7 @@ func lives(t *testing.T, w *sim.World, d decider, moments []moment) {
 		if got := reported(made); got != m.want {
 			t.Errorf("after %s: %q, want %q", m.at, got, m.want)
 		}
-		if err := w.Apply(made); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Apply(made))
 	}
 }
 
@@ -116,9 +115,7 @@ pool whole-2 max=10 price=4 gpus=2 model=A100-80GB ready-after=3m cpu=64 memory=
 		{"not evictable", node("whole-2-1", "a", "") + node("whole-2-2", "b", ""), nil},
 	} {
 		s, _, err := scenario.Parse(pools + c.nodes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		w, k, got := &sim.World{State: s}, &karpenter{known: map[string]bool{}}, []string(nil)
 		for range 60 {
 			made := k.plan(w.State)
@@ -128,9 +125,7 @@ pool whole-2 max=10 price=4 gpus=2 model=A100-80GB ready-after=3m cpu=64 memory=
 			if len(got) == len(c.want) && len(got) > 0 {
 				break
 			}
-			if err := w.Apply(made); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, w.Apply(made))
 			w.Advance(5 * time.Second)
 		}
 		if !slices.Equal(got, c.want) {

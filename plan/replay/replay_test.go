@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func options() Options {
@@ -21,27 +22,21 @@ const header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deleti
 func read(t *testing.T, text string) []Pod {
 	t.Helper()
 	pods, err := ReadPods("pods.csv", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pods
 }
 
 func traced(t *testing.T, text string, o Options) *trace {
 	t.Helper()
 	x, err := newTrace(read(t, text), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return x
 }
 
 func play(t *testing.T, text string, o Options) Result {
 	t.Helper()
 	r, err := Play(read(t, text), o, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
@@ -67,9 +62,7 @@ func TestOnePod(t *testing.T) {
 // the same answer.
 func TestReplay(t *testing.T) {
 	text, err := os.ReadFile("testdata/pods.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o := options()
 	o.Copies, o.Seeds = 2, 2
 	var first Result

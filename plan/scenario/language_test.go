@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
@@ -18,22 +19,16 @@ var wordRead = regexp.MustCompile(`(?:\bx\.\w+\((?:[^",()]+, )?|\bx\.either\("[a
 // text of the fuzz test.
 func TestLanguageIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/internals/scenarios.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	words := map[string]bool{}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, m := range wordRead.FindAllStringSubmatch(string(text), -1) {
 			words[m[1]] = true
 		}

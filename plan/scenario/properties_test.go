@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 	"github.com/gpuscale/gpuscale/plan/sim"
@@ -113,9 +114,7 @@ func TestGangsOfOneDomain(t *testing.T) {
 			fmt.Fprintf(&b, "pod a/g-%d requests=gpu*%d gang=a/g gang-min=%d groups=(g) %s\n", i, 1+r.Intn(3), members, rule)
 		}
 		s, p, err := scenario.Parse(b.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if served(s, p) {
 			return
 		}
@@ -149,9 +148,7 @@ func TestGangAmongManyDomains(t *testing.T) {
 		b.WriteString("node good-0 pool=p labels=(rack=good)\nnode good-1 pool=p labels=(rack=good)\nnode good-2 pool=p labels=(rack=good)\n")
 		fmt.Fprintf(&b, "pod a/g-{0..1} requests=gpu*%d gang=a/g gang-min=2 groups=(g) near=(rack:group=g) %s\n", min(hosts, 2), rules)
 		s, p, err := scenario.Parse(b.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !served(s, p) {
 			t.Errorf("the gang is not served: %s", rules)
 		}
@@ -216,9 +213,7 @@ func TestCostOfSmallWorlds(t *testing.T) {
 		slices.SortFunc(wants, func(a, b int) int { return b - a })
 		best := cheapest(sizes, prices, wants, nil, 0)
 		s, p, err := scenario.Parse(b.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		made := plan.Make(s, p)
 		if made.Totals.PendingSlicesLeft > 0 {
 			t.Fatalf("not all are served:\n%s\n%s", b.String(), made)
@@ -346,9 +341,7 @@ func TestTrialsAreBounded(t *testing.T) {
 			}
 		}
 		s, p, err := scenario.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		made := plan.Make(s, p)
 		if got := slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.Drain && a.Node == "c1" }); got != want {
 			t.Errorf("%d hopeless nodes, and another is drained: %v", hopeless, got)
@@ -384,9 +377,7 @@ func TestRulesAreTheSchedulers(t *testing.T) {
 		for i := range nodes {
 			text := b.String() + fmt.Sprintf("gpu n%d/0 model=L40S\n", i)
 			s, p, err := scenario.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			left := podReasons(plan.Make(s, p))["a/new"] == plan.WaitScheduler
 			w := sim.World{State: s}
 			if bound := len(w.Schedule()) > 0; left != bound {

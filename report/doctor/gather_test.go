@@ -14,15 +14,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
 )
 
 func fake(t *testing.T, text string) (*fakeapi.Server, Options) {
 	t.Helper()
 	s, err := fakeapi.New(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	return s, Options{Kube: &rest.Config{Host: h.URL}, NoPrometheus: "none was given", Sources: Sources(All())}
@@ -33,9 +32,7 @@ func TestGather(t *testing.T) {
 	s, o := fake(t, string(mustRead(t, "testdata/base.yaml")))
 	s.Extra["/apis/custom.metrics.k8s.io/v1beta2"] = `{"resources":[{"name":"pods/gpu_busy"},{"name":"deployments.apps/queue_depth"}]}`
 	f, err := Gather(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	calls := s.Calls()
 	if f.Calls != len(calls) || len(calls) > 45 {
 		t.Errorf("%d calls, counted as %d, want at most 45: %q", len(calls), f.Calls, calls)
@@ -63,9 +60,7 @@ func TestBounds(t *testing.T) {
 	s, o := fake(t, "kind: Node")
 	s.Endless = []string{"/api/v1/nodes"}
 	f, err := Gather(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(f.Nodes) != maxObjects || !strings.Contains(f.Missing[Nodes], "only the first 20000") {
 		t.Errorf("%d nodes, %q", len(f.Nodes), f.Missing[Nodes])
 	}
@@ -101,9 +96,7 @@ func TestForbidden(t *testing.T) {
 			s.Denied = append(s.Denied, path)
 		}
 		f, err := Gather(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if want := "you lack the right to " + d.Right(); f.Missing[d] != want {
 			// What other facts name is not read where those cannot be read.
 			t.Errorf("%s: %q, want %q", d.Name, f.Missing[d], want)
@@ -125,9 +118,7 @@ func TestNoAPIServer(t *testing.T) {
 	s, o = fake(t, string(mustRead(t, "testdata/base.yaml")))
 	s.Broken = []string{"/api/v1/nodes"}
 	f, err := Gather(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !strings.Contains(f.Missing[Nodes], "etcd is away") {
 		t.Errorf("nodes: %q", f.Missing[Nodes])
 	}
@@ -147,15 +138,11 @@ func TestPrometheusAway(t *testing.T) {
 	}))
 	t.Cleanup(h.Close)
 	client, err := prom.New(prom.Config{URL: h.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, o := fake(t, string(mustRead(t, "testdata/base.yaml")))
 	o.Prometheus = client
 	f, err := Gather(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if asked != 1 || f.Queries != 1 {
 		t.Errorf("asked %d times, counted as %d", asked, f.Queries)
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -183,11 +184,9 @@ func begin(c *fixture.Cluster) {
 }
 
 // read asks the queries of the ledger, and no others, over the hours played.
-func read(t interface{ Fatal(...any) }, c *fixture.Cluster, step time.Duration) ledger.Ledger {
+func read(t require.T, c *fixture.Cluster, step time.Duration) ledger.Ledger {
 	w, err := query.NewWindow(c.Now, c.Now.Sub(start))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.Step, w.Ledger, w.Scrape = step, step, c.Step
 	a := query.Answers{Window: w, Dialect: query.Dialect{ExporterMoved: !c.Honor, AutoscalerMoved: !c.Honor}, Lines: map[query.ID][]prom.Line{}}
 	var sources []query.Source
@@ -237,9 +236,7 @@ func TestExporterAlone(t *testing.T) {
 		c.NoAutoscaler = true
 		play(t, c, 4*time.Hour)
 		l := read(t, c, time.Minute)
-		if err := l.Check(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Check())
 		// A rate looks back over some scrapes, so what begins or ends is in the
 		// wrong place for as long.
 		compare(t, c, l, 0.05)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -25,9 +26,7 @@ func TestWindow(t *testing.T) {
 		10 * time.Minute: "15s 15s", 24 * time.Hour: "15s 5m0s", 30 * 24 * time.Hour: "5m0s 1h0m0s", 400 * 24 * time.Hour: "2h0m0s 24h0m0s",
 	} {
 		w, err := query.NewWindow(until, since)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := fmt.Sprint(w.Step, " ", w.Coarse); got != want {
 			t.Errorf("%s: steps %s, want %s", since, got, want)
 		}
@@ -46,9 +45,7 @@ func TestWindow(t *testing.T) {
 func windowOf(t *testing.T, since time.Duration) query.Window {
 	t.Helper()
 	w, err := query.NewWindow(until, since)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return w
 }
 
@@ -147,9 +144,7 @@ func TestPieces(t *testing.T) {
 	s := &server{limit: 7 * time.Hour}
 	var last, all int
 	a, err := query.Run(t.Context(), s, w, query.Options{Progress: func(done, n int) { last, all = done, n }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if last != all || all == 0 {
 		t.Errorf("progress ended at %d of %d", last, all)
 	}
@@ -219,9 +214,7 @@ func TestPatience(t *testing.T) {
 		t.Helper()
 		s.limit = 24 * time.Hour
 		a, err := query.Run(t.Context(), s, w, query.Options{Concurrency: 1, Pause: time.Nanosecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return a
 	}
 	if a := run(&server{fail: busy, times: 2}); len(a.Problems) > 0 {

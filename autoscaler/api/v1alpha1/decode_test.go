@@ -17,15 +17,14 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // decoded decodes as the clients do.
 func decoded(t *testing.T, text string) runtime.Object {
 	t.Helper()
 	o, _, err := serializer.NewCodecFactory(scheme.New()).UniversalDeserializer().Decode([]byte(text), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return o
 }
 
@@ -65,17 +64,11 @@ func TestBadObjectOverHTTP(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("GPUNodePool"), meta.RESTScopeRoot)
 	c, err := client.NewWithWatch(&rest.Config{Host: server.URL}, client.Options{Scheme: scheme.New(), Mapper: mapper})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var list v1alpha1.GPUNodePoolList
-	if err := c.List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.List(t.Context(), &list))
 	watched, err := c.Watch(t.Context(), &v1alpha1.GPUNodePoolList{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer watched.Stop()
 	var events []v1alpha1.GPUNodePool
 	for e := range watched.ResultChan() {

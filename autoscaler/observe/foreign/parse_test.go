@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestUnreadable: an object of the wrong shape has an error with the field, and is neither gang nor
@@ -49,9 +50,7 @@ func TestUnreadable(t *testing.T) {
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	var u unstructured.Unstructured
-	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &u.Object))
 	return &u
 }
 
@@ -205,9 +204,7 @@ spec: {replicatedJobs: []}`)
 	defer stop()
 	refresh := func() {
 		t.Helper()
-		if err := w.refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.refresh(ctx))
 	}
 	refresh()
 	if got, err := w.Objects(); err != nil || len(got) != 0 {
@@ -247,9 +244,7 @@ func TestChangesAreReported(t *testing.T) {
 	w := NewWatcher(WatcherOptions{Client: objects, Discovery: apis, Changed: func() { reported <- struct{}{} }})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	if err := w.refresh(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.refresh(ctx))
 	wait := func(what string, done func() bool) {
 		t.Helper()
 		await.True(t, 5*time.Minute, what, done)
@@ -284,8 +279,6 @@ func TestChangesAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait("a Deployment", func() bool { return known(Deployment) != nil })
-	if err := objects.Resource(jobSets).Namespace("ml").Delete(ctx, "train", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, objects.Resource(jobSets).Namespace("ml").Delete(ctx, "train", metav1.DeleteOptions{}))
 	wait("an object that is gone", func() bool { return len(reported) == 3 })
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -68,9 +69,7 @@ func joined(t *testing.T, d *datadriven.TestData, docs []string) string {
 func encoded(t *testing.T, objects foreign.Objects) string {
 	t.Helper()
 	text, err := json.Marshal(objects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -134,9 +133,7 @@ func decode(t *testing.T, u *unstructured.Unstructured, into any) {
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // convert reads whole GPUs only.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
@@ -19,9 +20,7 @@ pod a/x requests=(3g.40gb*2) node=n tenant=red
 pod a/y requests=gpu node=n tenant=red
 pod a/z requests=gpu tenant=blue
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := map[string]ledger.Share{}
 	for _, one := range ledger.Shares(&s) {
 		got[one.Tenant] = one
@@ -51,9 +50,7 @@ pod a/x requests=4g.96gb node=n tenant=a
 pod b/y requests=(part:core=0:memory-mib=15360) node=m tenant=b
 pod b/z requests=1g.24gb tenant=b
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, one := range ledger.Shares(&s) {
 		if want := map[string]float64{"a": 0, "b": 0.25}[one.Tenant]; one.Used != 1 || one.Borrowed != 0 || one.Pending != want {
 			t.Errorf("%+v, want 1 used, none borrowed, %v waiting", one, want)

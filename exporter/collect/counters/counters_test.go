@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestDefaults(t *testing.T) {
 	fields, err := Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	labels := 0
 	for _, f := range fields {
 		if f.Kind == Label {
@@ -40,9 +40,7 @@ func TestFiles(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			parsed, err := Parse(filepath.Base(file), strings.NewReader(string(text)))
 			if strings.HasPrefix(filepath.Base(file), "good") {
 				if err != nil || len(parsed.Fields) == 0 {
@@ -85,9 +83,7 @@ func checkWarnings(t *testing.T, text string, got []*Error) {
 // What editors and Windows do to a file changes nothing in it.
 func TestMarksAndLineEndings(t *testing.T) {
 	plain, err := Parse("f", strings.NewReader(defaultText))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	crlf := strings.ReplaceAll(defaultText, "\n", "\r\n")
 	for name, text := range map[string]string{
 		"mark": "\uFEFF" + defaultText, "CRLF": crlf, "both": "\uFEFF" + crlf,

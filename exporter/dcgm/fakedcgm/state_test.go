@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // What the library cannot read is not written.
@@ -33,22 +35,14 @@ func TestWriteRefuses(t *testing.T) {
 // It ends with the process that started it, also when that is killed.
 func TestEngineEndsWithItsStarter(t *testing.T) {
 	lib, err := Build(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	state := filepath.Join(t.TempDir(), "state")
-	if err := (State{}).Write(state); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (State{}).Write(state))
 	cmd := exec.CommandContext(t.Context(), filepath.Join(lib, HostEngine), "-p", "127.0.0.1:0", "-w")
 	cmd.Env = append(os.Environ(), EnvState+"="+state)
 	leash, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	leash.Close()
 	if err := cmd.Wait(); err != nil { // or the test's own time runs out
 		t.Error(err)
