@@ -56,7 +56,8 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	b := &faultEnv{}
 	b.load.Store(idleLoad)
 	b.page = promfault.NewPage(b.samples)
-	page, health := httptest.NewServer(b.page), httptest.NewServer(&healthPages{b: b, nth: map[string]int{}})
+	pages := &healthPages{nth: map[string]int{}}
+	page, health := httptest.NewServer(b.page), httptest.NewServer(pages)
 	t.Cleanup(page.Close)
 	t.Cleanup(health.Close)
 	if b.Env, err = testenv.Start(t.Context(), testenv.Options{
@@ -69,9 +70,10 @@ func newFaultEnv(t *testing.T) *faultEnv {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Stop)
-	if b.client, err = kubernetes.NewForConfig(b.Cluster.RESTConfig()); err != nil {
-		t.Fatal(err)
-	}
+	client, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
+	require.NoError(t, err)
+	b.client = client
+	pages.api.Store(client)
 	if compared() { // before the adapter reads which kinds there are
 		b.startLWS(t)
 	}

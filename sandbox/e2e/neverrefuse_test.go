@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
@@ -126,7 +128,7 @@ func healthRules() string {
 
 // healthPages serves the pods' pages, a path for each shape.
 type healthPages struct {
-	b *faultEnv
+	api atomic.Pointer[kubernetes.Clientset] // nil until there is a control plane
 
 	mu  sync.Mutex
 	nth map[string]int
@@ -134,15 +136,16 @@ type healthPages struct {
 
 func (h *healthPages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
+	api := h.api.Load()
 	for _, s := range shapes() {
-		if s.name != name || h.b.client == nil {
+		if s.name != name || api == nil {
 			continue
 		}
 		h.mu.Lock()
 		h.nth[name]++
 		nth := h.nth[name]
 		h.mu.Unlock()
-		pods, err := h.b.client.CoreV1().Pods(name).List(r.Context(), metav1.ListOptions{ResourceVersion: "0"})
+		pods, err := api.CoreV1().Pods(name).List(r.Context(), metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

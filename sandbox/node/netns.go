@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -36,7 +37,7 @@ func (n network) within(f func() error) error {
 			return
 		}
 		defer here.Close()
-		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+		if err := n.enter(); err != nil {
 			runtime.UnlockOSThread()
 			done <- fmt.Errorf("entering the node's network: %w", err)
 			return
@@ -49,6 +50,17 @@ func (n network) within(f func() error) error {
 		done <- err
 	}()
 	return <-done
+}
+
+// enter moves the thread into the namespace, unless the node is being stopped.
+func (n network) enter() error {
+	conn, err := n.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var entered error
+	err = conn.Control(func(fd uintptr) { entered = unix.Setns(int(fd), unix.CLONE_NEWNET) })
+	return errors.Join(err, entered)
 }
 
 func (n network) dial(ctx context.Context, address string) (conn net.Conn, err error) {
