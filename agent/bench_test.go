@@ -286,31 +286,23 @@ func (b *bench) clock() time.Time {
 
 func (b *bench) set(s fakenvml.State) {
 	b.t.Helper()
-	if err := s.Write(b.path); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, s.Write(b.path))
 	b.state = s
 }
 
 func (b *bench) machine() fakenvml.State {
 	b.t.Helper()
 	s, err := b.state.Read(b.path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return s
 }
 
 func (b *bench) agent() *Agent {
 	b.t.Helper()
 	cluster, err := NewCluster(&rest.Config{Host: b.api.URL, QPS: -1}, "n")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	kubelet, err := DialKubelet(b.config.KubeletSocket, b.self)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	if b.driver == nil {
 		b.driver = hardware.New(b.config.Library, b.config.CallTimeout.Duration)
 	}
@@ -349,18 +341,14 @@ func (b *bench) order(before, target string, change ...func(*contract.Record)) c
 func (b *bench) answer() contract.Answer {
 	b.t.Helper()
 	a, err := contract.ParseAnswer(b.api.get(contract.AgentAnnotation))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return a
 }
 
 func (b *bench) report() contract.Report {
 	b.t.Helper()
 	r, err := contract.ParseReport(b.api.get(contract.LayoutAnnotation))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return r
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/procstat"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // Environment of the child process, which is an agent.
@@ -62,16 +63,12 @@ func child() {
 func (b *bench) run(started func(*os.Process)) (killed bool) {
 	b.t.Helper()
 	config, err := yaml.Marshal(b.config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	var output strings.Builder
 	cmd := exec.CommandContext(b.t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+b.api.URL, configEnv+"="+string(config))
 	cmd.Stderr = &output
-	if err := cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, cmd.Start())
 	if started != nil {
 		started(cmd.Process)
 	}
@@ -257,25 +254,17 @@ func (b *bench) start(program string) (pid int) {
 	b.t.Helper()
 	dir := filepath.Dir(b.path)
 	config, err := yaml.Marshal(b.config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	kubeconfig := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": {"server": %q}}],
 		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "users": [{"name": "u", "user": {}}]}`, b.api.URL)
 	for name, text := range map[string]string{"config.yaml": string(config), "kubeconfig": kubeconfig} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			b.t.Fatal(err)
-		}
+		require.NoError(b.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	output, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	cmd := exec.Command(program, "--node-name=n", "--pod=", "--listen=127.0.0.1:0", "--config="+filepath.Join(dir, "config.yaml"), "--kubeconfig="+filepath.Join(dir, "kubeconfig"))
 	cmd.Stderr = output
-	if err := cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, cmd.Start())
 	b.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -155,9 +155,7 @@ func FuzzParse(f *testing.F) {
 		files, _ := filepath.Glob("testdata/" + dir + "/*.yaml")
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				f.Fatal(err)
-			}
+			require.NoError(f, err)
 			f.Add(text)
 		}
 	}

@@ -128,9 +128,7 @@ func TestReloadWithoutGap(t *testing.T) {
 		write(t, filepath.Join(mount, name, "counters.csv"), text)
 		link := filepath.Join(mount, "..data_tmp")
 		require.NoError(t, os.Symlink(name, link))
-		if err := os.Rename(link, filepath.Join(mount, "..data")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Rename(link, filepath.Join(mount, "..data")))
 	}
 	version("..v1", "DCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DEV_GPU_UTIL, gauge, u\n")
 	path := filepath.Join(mount, "counters.csv")

@@ -104,9 +104,7 @@ func (e *realEngine) start() {
 	e.process = exec.Command(e.program, "-n", "-b", "127.0.0.1", "-p", e.port, "--pid", e.log+".pid", "-f", e.log, "--log-level", "ERROR")
 	e.process.Stdout, e.process.Stderr = &output, &output
 	e.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // it ends with the test, whatever ends that
-	if err := e.process.Start(); err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, e.process.Start())
 	process, ended := e.process, make(chan struct{})
 	e.ended = ended
 	go func() { _ = process.Wait(); close(ended) }()

@@ -149,9 +149,7 @@ func TestAFileOfAnotherKind(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"sample.yaml", "default.yaml", "external.yaml", "resource.yaml", "sample-as-published.yaml"} {
 		raw, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(string(raw))
 	}
 	f.Add("a: &a {<<: *a}\nrules: [*a]")

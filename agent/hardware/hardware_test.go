@@ -38,27 +38,21 @@ func play(t *testing.T, s fakenvml.State) *testMachine {
 
 func (m *testMachine) set(s fakenvml.State) {
 	m.t.Helper()
-	if err := s.Write(m.path); err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, s.Write(m.path))
 	m.state = s
 }
 
 func (m *testMachine) now() fakenvml.State {
 	m.t.Helper()
 	s, err := m.state.Read(m.path)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, err)
 	return s
 }
 
 func (m *testMachine) device(i int) GPU {
 	m.t.Helper()
 	machine, err := m.Read(m.t.Context())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, err)
 	return machine.GPUs[i]
 }
 

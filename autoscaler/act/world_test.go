@@ -194,9 +194,7 @@ func (w *world) node() *corev1.Node {
 // must fails the test for an error.
 func (w *world) must(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 }
 
 // record is the operation recorded on the node.
@@ -328,9 +326,7 @@ func newLeased(t *testing.T, holder string) *leased {
 func (l *leased) epoch(now func() time.Time) *Epoch {
 	l.t.Helper()
 	e := NewEpoch(EpochOptions{Holder: "us", Lease: l.key, Live: l.client, Now: now})
-	if err := e.Begin(l.t.Context(), 0); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, e.Begin(l.t.Context(), 0))
 	return e
 }
 
@@ -338,13 +334,9 @@ func (l *leased) epoch(now func() time.Time) *Epoch {
 func (l *leased) change(do func(*coordinationv1.LeaseSpec)) {
 	l.t.Helper()
 	var lease coordinationv1.Lease
-	if err := l.client.Get(l.t.Context(), l.key, &lease); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.client.Get(l.t.Context(), l.key, &lease))
 	do(&lease.Spec)
-	if err := l.client.Update(l.t.Context(), &lease); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.client.Update(l.t.Context(), &lease))
 }
 
 // countedPools is a provider that only counts writes.
@@ -364,9 +356,7 @@ func (l *leased) every(e *Epoch) map[string]func(context.Context) error {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { l.writes++ }))
 	l.t.Cleanup(server.Close)
 	c, err := rest.HTTPClientFor(Fence(&rest.Config{}, e))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, err)
 	p := pools.Providers{GRPC: countedPools{nil, func() error { l.writes++; return nil }}, May: e.May}
 	out := map[string]func(context.Context) error{
 		"set size":     func(ctx context.Context) error { return p.SetSize(ctx, testPool(), 3) },
@@ -410,9 +400,7 @@ func TestEveryWriteChecksLeadership(t *testing.T) {
 		{name: "about to expire", change: func(*leased) {}, now: start.Add(15 * time.Second)},
 		{name: "the API server does not answer", refused: true, change: func(l *leased) { l.unread = true }},
 		{name: "the lease is gone", refused: true, change: func(l *leased) {
-			if err := l.client.Delete(l.t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}); err != nil {
-				l.t.Fatal(err)
-			}
+			require.NoError(l.t, l.client.Delete(l.t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}))
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

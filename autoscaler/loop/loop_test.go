@@ -456,25 +456,19 @@ func (w *requested) reconcile(after time.Duration) string {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(provReq)
 	get := func() {
-		if err := w.c.Get(context.Background(), client.ObjectKey{Namespace: "ml", Name: "train"}, u); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.c.Get(context.Background(), client.ObjectKey{Namespace: "ml", Name: "train"}, u))
 	}
 	get()
 	w.request.ResourceVersion = u.GetResourceVersion()
 	r.Requests = []observe.Request{w.request}
-	if err := w.p.provisioning(context.Background(), r); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.p.provisioning(context.Background(), r))
 	get()
 	var from struct {
 		Status struct {
 			Conditions []metav1.Condition `json:"conditions"`
 		} `json:"status"`
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &from); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &from))
 	w.request.Request.Conditions = from.Status.Conditions
 	var out []string
 	for _, c := range from.Status.Conditions {

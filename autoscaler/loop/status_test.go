@@ -65,9 +65,7 @@ func cluster(t *testing.T, objects ...client.Object) *api {
 func (a *api) pool() v1alpha1.GPUNodePool {
 	a.t.Helper()
 	var p v1alpha1.GPUNodePool
-	if err := a.Get(a.t.Context(), client.ObjectKey{Name: "p"}, &p); err != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, a.Get(a.t.Context(), client.ObjectKey{Name: "p"}, &p))
 	return p
 }
 
@@ -493,9 +491,7 @@ func TestQuotaStatus(t *testing.T) {
 			r.QuotaProblems["GPUQuota team"] = problem
 		}
 		require.NoError(t, a.quotas(t.Context(), r))
-		if err := c.Get(t.Context(), client.ObjectKey{Name: "team"}, &q); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "team"}, &q))
 		return q.Status
 	}
 	if s := reconcile(0, 1, nil); s.Used != "1" || s.Guaranteed != "2" || s.ObservedGeneration != made.Generation || s.Conditions[0].Status != metav1.ConditionTrue {

@@ -52,9 +52,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 func (w *world) at(after time.Duration) Observation {
 	w.t.Helper()
 	out, err := w.o.Observe(w.t.Context(), start.Add(after))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	if err := out.Check(); err != nil {
 		w.t.Errorf("the snapshot does not pass its check: %v", err)
 	}

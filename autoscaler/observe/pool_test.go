@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan/forecast"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
@@ -51,9 +52,7 @@ func TestListing(t *testing.T) {
 	for name, id := range map[string]string{"p-1": "aws:///eu-west-1a/i-1", "p-2": "aws:///eu-west-1a/i-2", "p-3": "aws:///eu-west-1a/i-3", "p-4": ""} {
 		n := node(name, halves(2))
 		n.Spec.ProviderID = id
-		if err := w.client.Create(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.client.Create(t.Context(), n))
 	}
 	for _, got := range w.at(0).Nodes {
 		if got.Cordoned || got.NoScaleDown {
@@ -159,9 +158,7 @@ func TestTrimVolume(t *testing.T) {
 func (w *world) neighbour(k foreign.Kind, text string) {
 	w.t.Helper()
 	var u unstructured.Unstructured
-	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, yaml.Unmarshal([]byte(text), &u.Object))
 	o := foreign.Parse(k, &u)
 	if o.Err != nil {
 		w.t.Fatal(o.Err)

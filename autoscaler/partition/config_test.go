@@ -138,9 +138,7 @@ func TestLayoutOfRefusesGaps(t *testing.T) {
 func FuzzParseConfig(f *testing.F) {
 	for _, name := range []string{"node.yaml", "others.yaml"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(string(text))
 	}
 	f.Add("version: v1")

@@ -64,9 +64,7 @@ func newEnv(t *testing.T) *env {
 func (b *env) node() *corev1.Node {
 	b.t.Helper()
 	var n corev1.Node
-	if err := b.client.Get(b.t.Context(), client.ObjectKey{Name: "n"}, &n); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.client.Get(b.t.Context(), client.ObjectKey{Name: "n"}, &n))
 	return &n
 }
 
@@ -81,31 +79,21 @@ func (b *env) repartition(layout string) {
 		device.Instances = append(device.Instances, plan.Instance{Placement: i.Placement, Placed: true})
 	}
 	before, err := partition.LayoutOf(nil, []plan.GPU{device})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	table, _ := mig.ForModel(model.Name)
 	target, err := mig.ParseLayout(table, layout)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	after, err := before.With(nil, partition.Names{}, 0, model.Name, target)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	if _, err := b.manager.Publish(b.t.Context(), before, after); err != nil {
 		b.t.Fatal(err)
 	}
 	r := contract.Record{ID: "op", Model: model.Name, Target: table.Format(target), Before: table.Format(partition.Placements(device)),
 		Config: after.Name(), Previous: before.Name(), Expect: after.Resources(), Was: before.Resources(), Started: b.now, Deadline: b.now.Add(timeout)}
 	n := b.node()
-	if err := b.manager.Mark(b.t.Context(), n, r); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.manager.Mark(b.t.Context(), n, r))
 	r, _, _ = contract.RecordOf(n)
-	if err := b.manager.Select(b.t.Context(), n, r); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.manager.Select(b.t.Context(), n, r))
 }
 
 // step is two seconds: mig-manager works, the kubelet reports, the autoscaler reconciles.
@@ -135,13 +123,9 @@ func (b *env) step() {
 		n.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(strconv.Itoa(count))
 	}
 	status := n.Status
-	if err := b.client.Update(b.t.Context(), n); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.client.Update(b.t.Context(), n))
 	n.Status = status
-	if err := b.client.Status().Update(b.t.Context(), n); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.client.Status().Update(b.t.Context(), n))
 	b.reconcile()
 }
 
@@ -155,9 +139,7 @@ func (b *env) reconcile() {
 		return
 	}
 	r, _, err := contract.RecordOf(n)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	switch {
 	case op.Phase == plan.PhaseSucceeded:
 		b.succeeded = b.now
@@ -284,9 +266,7 @@ func (b *env) reboot(d time.Duration) {
 	b.t.Helper()
 	n := b.node()
 	n.Labels[contract.StateLabel] = "rebooting"
-	if err := b.client.Update(b.t.Context(), n); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.client.Update(b.t.Context(), n))
 	b.down = true
 	b.wait(d)
 	b.down = false
@@ -301,15 +281,11 @@ func TestSecondWriter(t *testing.T) {
 			return
 		}
 		n.Labels[contract.ConfigLabel] = to
-		if err := b.client.Update(b.t.Context(), n); err != nil {
-			b.t.Fatal(err)
-		}
+		require.NoError(b.t, b.client.Update(b.t.Context(), n))
 	}
 	record := func(b *env) contract.Record {
 		r, _, err := contract.RecordOf(b.node())
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		require.NoError(b.t, err)
 		return r
 	}
 	t.Run("with the previous config", func(t *testing.T) {

@@ -169,9 +169,7 @@ func serveGRPC(t *testing.T, f *fakeGRPC, options ...grpc.ServerOption) string {
 func (w *grpcWorld) connect(c externalgrpc.Config) {
 	w.t.Helper()
 	cloud, err := externalgrpc.New(c)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = cloud.Close() })
 	w.grpc = NewGRPC(w.client, map[string]*externalgrpc.Client{"cloud": cloud}, func() time.Time { return w.now })
 }

@@ -87,9 +87,7 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 		t.Errorf("%d replicas", got)
 	}
 	require.NoError(t, w.client.Delete(t.Context(), w.object(kinds[2], "fleet", "m-1")))
-	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 5))
 	if got := w.listed(); got != 5 {
 		t.Errorf("listed %d, want 5", got)
 	}
@@ -146,9 +144,7 @@ func TestNodeMustBeUnchanged(t *testing.T) {
 		"changed since": func(w *world, n *corev1.Node) {
 			now := n.DeepCopy()
 			now.Labels["x"] = "y"
-			if err := w.client.Update(w.t.Context(), now); err != nil {
-				w.t.Fatal(err)
-			}
+			require.NoError(w.t, w.client.Update(w.t.Context(), now))
 		},
 	} {
 		w := newScaleWorld(t, deploymentRef, capiObjects()...)
@@ -552,9 +548,7 @@ func (w *world) restart() { w.scale = NewScale(w.client, w.client) }
 func (w *world) node(name string) *corev1.Node {
 	w.t.Helper()
 	var n corev1.Node
-	if err := w.client.Get(w.t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKey{Name: name}, &n))
 	return &n
 }
 
@@ -568,9 +562,7 @@ func (w *world) object(gvk schema.GroupVersionKind, namespace, name string) *uns
 	w.t.Helper()
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(gvk)
-	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, u); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.client.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, u))
 	return u
 }
 
@@ -580,9 +572,7 @@ func (w *world) marked() (out []string) {
 	for _, kind := range []schema.GroupVersionKind{kinds[2], kinds[4]} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := w.client.List(w.t.Context(), list); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, w.client.List(w.t.Context(), list))
 		for _, m := range list.Items {
 			if _, ok := m.GetAnnotations()[deleteMachine]; ok || m.GetDeletionTimestamp() != nil {
 				out = append(out, m.GetName())
@@ -595,9 +585,7 @@ func (w *world) marked() (out []string) {
 func (w *world) listing() Listing {
 	w.t.Helper()
 	l, err := w.scale.List(w.t.Context(), w.pool)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return l
 }
 
@@ -608,9 +596,7 @@ func (w *world) update(o client.Object, change func(u *unstructured.Unstructured
 	w.t.Helper()
 	u := o.(*unstructured.Unstructured)
 	change(u)
-	if err := w.client.Update(w.t.Context(), u); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, w.client.Update(w.t.Context(), u))
 }
 
 func object(gvk schema.GroupVersionKind, namespace, name string, labels map[string]string, fields map[string]any) *unstructured.Unstructured {

@@ -72,9 +72,7 @@ func newMachine(t testing.TB, devs int) *machine {
 
 func (m *machine) write() {
 	m.t.Helper()
-	if err := m.Write(m.path); err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, m.Write(m.path))
 }
 
 // partition puts a GPU into MIG mode with instances of one profile.
@@ -95,9 +93,7 @@ func (m *machine) partition(dev, n int, profile string, slices, size int) {
 func (m *machine) engine(address string) *fakedcgm.Engine {
 	m.t.Helper()
 	e, err := fakedcgm.StartEngine(m.t.Context(), os.Getenv(envLibraries), address, m.path)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, err)
 	m.t.Cleanup(e.Kill)
 	return e
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collecttest"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestScenarios runs testdata/scenarios/*.txt. The input of each command changes the machine first:
@@ -97,9 +98,7 @@ type scene struct {
 func numbers(t testing.TB, words []string) (out []int) {
 	for _, word := range words {
 		n, err := strconv.Atoi(word)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out = append(out, n)
 	}
 	return out
@@ -230,9 +229,7 @@ func (s *scene) xid(words []string) {
 	x := fakedcgm.XID{Code: numbers(s.t, words[1:2])[0], At: s.clock.now(), Kernel: slices.Contains(words, "kernel"), Compute: slices.Contains(words, "compute")}
 	if words[2] != "now" {
 		after, err := time.ParseDuration(words[2])
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, err)
 		x.At = s.began.Add(after)
 	}
 	place := numbers(s.t, strings.Split(words[0], "/"))

@@ -56,9 +56,7 @@ func fakeProc(t *testing.T, hostPID bool, cgroups map[int]string) string {
 		t.Helper()
 		path = filepath.Join(proc, path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	if hostPID {
 		put("2/comm", "kthreadd\n")
@@ -78,9 +76,7 @@ func TestSeesHost(t *testing.T) {
 	}
 	proc := fakeProc(t, false, nil)
 	require.NoError(t, os.MkdirAll(filepath.Join(proc, "self", "ns"), 0o755))
-	if err := os.Symlink(hostPIDNamespace, filepath.Join(proc, "self", "ns", "pid")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(hostPIDNamespace, filepath.Join(proc, "self", "ns", "pid")))
 	if err := seesHost(proc); err != nil {
 		t.Error(err)
 	}

@@ -157,17 +157,13 @@ func TestArrangeFindsWhatThereIs(t *testing.T) {
 			if !ok {
 				r.Fatalf("nothing found, though there is %s", tab.Format(whole))
 			}
-			if err := tab.Legal(got); err != nil {
-				r.Fatal(err)
-			}
+			require.NoError(r, tab.Legal(got))
 			if !slices.Equal(Counts(got), Counts(whole)) {
 				r.Fatalf("got %s for %s", tab.Format(got), tab.Format(whole))
 			}
 			busy := func(p Placement) bool { return slices.Contains(keep, p) }
 			steps, err := Diff(whole, got, busy)
-			if err != nil {
-				r.Fatal(err)
-			}
+			require.NoError(r, err)
 			apply(r, tab, whole, steps, got)
 		})
 	}

@@ -179,9 +179,7 @@ func trees(r *rapid.T) Tree {
 		t.Limit = rapid.OneOf(rapid.Just(All()), rapid.Map(amount, all.Add)).Draw(r, "limit")
 	}
 	tr, err := NewTree(tenants)
-	if err != nil {
-		r.Fatal(err)
-	}
+	require.NoError(r, err)
 	return tr
 }
 
@@ -194,9 +192,7 @@ func walk(r *rapid.T, tr Tree, check func(Tree)) Tree {
 		var err error
 		if rapid.IntRange(0, 3).Draw(r, "verb") == 0 {
 			next, err = tr.Remove(name, a.Min(tr.Used(name)))
-			if err != nil {
-				r.Fatal(err)
-			}
+			require.NoError(r, err)
 		} else if next, err = tr.Add(name, a); (err == nil) != a.Fits(tr.Available(name)) {
 			r.Fatalf("%v fits %v: %v", a, tr.Available(name), err)
 		}

@@ -73,9 +73,7 @@ func (n *nvidia) layout(text string) mig.Layout {
 		return nil
 	}
 	l, err := mig.ParseLayout(n.table, text)
-	if err != nil {
-		n.Fatal(err)
-	}
+	require.NoError(n, err)
 	return l
 }
 
@@ -85,17 +83,13 @@ func (n *nvidia) write() {
 	if err == nil {
 		err = n.state.WriteFiles(n.dir)
 	}
-	if err != nil {
-		n.Fatal(err)
-	}
+	require.NoError(n, err)
 }
 
 func (n *nvidia) read() fakenvml.State {
 	n.Helper()
 	s, err := n.state.Read(filepath.Join(n.dir, "state"))
-	if err != nil {
-		n.Fatal(err)
-	}
+	require.NoError(n, err)
 	return s
 }
 
@@ -122,14 +116,10 @@ func (n *nvidia) configured(layouts ...string) (file string, want partition.Node
 		gpus = append(gpus, c)
 	}
 	want, err := partition.LayoutOf(nil, gpus)
-	if err != nil {
-		n.Fatal(err)
-	}
+	require.NoError(n, err)
 	config := partition.Config{Version: partition.ConfigVersion, MIGConfigs: map[string][]partition.Entry{want.Name(): want.Entries()}}
 	file = filepath.Join(n.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
-		n.Fatal(err)
-	}
+	require.NoError(n, os.WriteFile(file, []byte(config.String()), 0o600))
 	return file, want
 }
 

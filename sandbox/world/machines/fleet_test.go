@@ -51,9 +51,7 @@ func newEnv(t *testing.T) *env {
 
 func (b *env) Nodes() (out []*corev1.Node) {
 	list, err := b.client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	for i := range list.Items {
 		out = append(out, &list.Items[i])
 	}
@@ -76,25 +74,19 @@ func (b *env) create(name, pool string) {
 }
 
 func (b *env) delete(name string) {
-	if err := b.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}))
 }
 
 func (b *env) pass(d time.Duration) {
 	b.now = b.now.Add(d)
-	if err := b.fleet.Step(context.Background()); err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, b.fleet.Step(context.Background()))
 }
 
 // driver is what the driver's fake of a machine has.
 func (b *env) driver(node string, gpus int) fakenvml.State {
 	b.t.Helper()
 	state, err := fakenvml.State{GPUs: make([]fakenvml.GPU, gpus)}.Read(filepath.Join(b.fleet.opts.Dir, node, "dcgm.state.nvml"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return state
 }
 

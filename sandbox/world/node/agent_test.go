@@ -34,9 +34,7 @@ func (s seen) Node(name string) (*corev1.Node, bool) {
 
 func (s seen) PodsOn(node string) (out []*corev1.Pod) {
 	list, err := s.client.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	for i := range list.Items {
 		if list.Items[i].Spec.NodeName == node {
 			out = append(out, &list.Items[i])
