@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/adapter/strict"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestTheRulesPageSaysWhatThereIs(t *testing.T) {
@@ -87,9 +88,7 @@ func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
 	file := filepath.Join(dir, "c.yaml")
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	head := "prometheus:\n  url: " + prometheus.URL + "\n  http: {http_headers: {X-Scope-OrgID: {values: [hush-tenant]}}, authorization: {credentials_file: " + filepath.Join(dir, "token") + "}}\nrules:\n"
 	write("token", "hush-token")

@@ -179,9 +179,8 @@ func packed(t *testing.T, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := z.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := z.Write([]byte(text))
+	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	return b.Bytes()
 }

@@ -116,9 +116,8 @@ func measure(b *testing.B, base string, pid int) {
 		require.NoError(b, err)
 		defer response.Body.Close()
 		body.Reset()
-		if _, err := io.Copy(&body, response.Body); err != nil {
-			b.Fatal(err)
-		}
+		_, err = io.Copy(&body, response.Body)
+		require.NoError(b, err)
 	}
 	for range 20 { // buffers and caches as they are in the long run
 		once()

@@ -44,9 +44,8 @@ func TestDumpIsTheReading(t *testing.T) {
 		defer file.Close()
 		var r io.Reader = file
 		if compress {
-			if r, err = gzip.NewReader(file); err != nil {
-				t.Fatal(err)
-			}
+			r, err = gzip.NewReader(file)
+			require.NoError(t, err)
 		}
 		var got collect.Reading
 		if err := json.NewDecoder(r).Decode(&got); err != nil || !reflect.DeepEqual(&got, reading()) {

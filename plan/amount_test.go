@@ -7,6 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestScaleCountsGPUsAlike: in every layout of every product the instances
@@ -45,9 +46,7 @@ func TestScaleAmounts(t *testing.T) {
 	mib := func(n int) demand.Demand { return demand.Demand{Fraction: &demand.Fraction{MemoryMiB: n, GPUs: 1}} }
 	instance := func(name string) demand.Demand {
 		d, err := demand.FromResources(map[string]int64{mig.ResourceName(name): 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return d
 	}
 	for _, c := range []struct {

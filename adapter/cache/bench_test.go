@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // BenchmarkRead is one interval of a rule over 50 namespaces of 20 pods: 2,000 samples are
@@ -17,9 +18,7 @@ import (
 func BenchmarkRead(b *testing.B) {
 	rule := signal.Builtin(time.Minute)[3] // queue_depth
 	c, err := New(Setup{Backends: []Backend{{Name: DefaultBackend}}, Rules: []Rule{{Rule: rule}}}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	t := c.rules[rule.Name]
 	var units []*unit
 	var names []string

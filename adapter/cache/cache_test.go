@@ -257,9 +257,8 @@ func TestANamespaceBeginsWithItsPast(t *testing.T) {
 					return nil, c.fails(n-1, past)
 				})
 				tables, _ := start(t, setup(q, only("gpu_share")))
-				if _, err := tables.View(t.Context(), "gpu_share", "chat"); err != nil {
-					t.Fatal(err)
-				}
+				_, err := tables.View(t.Context(), "gpu_share", "chat")
+				require.NoError(t, err)
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
 				mu.Lock()

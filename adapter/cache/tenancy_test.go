@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // tenants is a server that answers about the namespace in a parameter, and refuses any
@@ -47,9 +48,7 @@ func TestANamespaceParameter(t *testing.T) {
 			Options:  Options{Interval: time.Second, IdleAfter: time.Minute, FirstWait: time.Second, Concurrency: 4},
 			Backends: []Backend{{Name: DefaultBackend, Querier: server, NamespaceParameter: "namespace"}}, Rules: []Rule{{Rule: rule}},
 		}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { c.Run(ctx) })

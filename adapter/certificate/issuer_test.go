@@ -270,9 +270,8 @@ func TestAnothersAPIService(t *testing.T) {
 		api, err := c.Resource(b.resource).Get(t.Context(), b.name, metav1.GetOptions{})
 		require.NoError(t, err)
 		api.Object["spec"] = spec
-		if _, err := c.Resource(b.resource).Update(t.Context(), api, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = c.Resource(b.resource).Update(t.Context(), api, metav1.UpdateOptions{})
+		require.NoError(t, err)
 		c.ClearActions()
 		look(t, issuer(t, c, "one", &clock{time.Now()}))
 		for _, a := range c.Actions() {

@@ -213,9 +213,8 @@ func TestNames(t *testing.T) {
 		{"up", "cheesy", "cleanup_total", "cheesy"},
 	} {
 		r := &Rule{}
-		if _, err := r.naming(rawName{tc.matches, tc.as}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.naming(rawName{tc.matches, tc.as})
+		require.NoError(t, err)
 		if got, _ := r.serves(tc.series); got != tc.want && !(tc.as == "$2_of_$1" && got == "a") {
 			t.Errorf("%s as %q of %s: %q, want %q", tc.matches, tc.as, tc.series, got, tc.want)
 		}
@@ -224,9 +223,8 @@ func TestNames(t *testing.T) {
 	f, err := newFilter(rawFilter{IsNot: "_seconds"})
 	require.NoError(t, err)
 	r.filters = append(r.filters, f)
-	if _, err := r.naming(rawName{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = r.naming(rawName{})
+	require.NoError(t, err)
 	if _, ok := r.serves("x_seconds_total"); ok {
 		t.Error("a filter is not followed")
 	}

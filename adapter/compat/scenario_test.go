@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestScenarios runs testdata/scenarios/*.txt, in which it is ten minutes after the first scrape:
@@ -52,9 +53,7 @@ func TestScenarios(t *testing.T) {
 				}
 			case "rules":
 				f, err := Parse("pa.yaml", []byte(d.Input))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				s.provider = New(Options{ConfigFile: "pa.yaml", MaxAge: metav1.Duration{Duration: 2 * time.Minute}}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: s, Mapper: kinds()}, slog.New(slog.DiscardHandler))
 				s.provider.now = func() time.Time { return s.now }
 			case "list":

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestFiles reads the files in testdata/files/*.txt as c.yaml, with the option url as the flags'
@@ -95,9 +96,7 @@ func FuzzParse(f *testing.F) {
 	}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		for block := range strings.SplitSeq(string(text), "\nread") {
 			_, block, _ = strings.Cut(block, "\n")
 			seed, _, _ := strings.Cut(block, "\n----\n")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/gpu/trust"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestExporterNamespaces: rules trust the default unless the file says
@@ -22,9 +23,7 @@ func TestExporterNamespaces(t *testing.T) {
 		{"exporterNamespaces: ['*']\n", nil},
 	} {
 		f, err := Read("config.yaml", []byte(prometheus+c.text), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, r := range f.Signals() {
 			if !slices.Equal(r.Exporters, trust.Exporters(c.want)) || (r.Exporters == nil) != (c.want == nil) {
 				t.Errorf("%q: %s trusts %q, want %q", c.text, r.Name, r.Exporters, c.want)

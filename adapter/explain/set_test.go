@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestSet(t *testing.T) {
@@ -13,9 +14,7 @@ func TestSet(t *testing.T) {
 		"minReplicas=2", "metrics[0].target.averageValue=12", "metrics[0].object.metric.name=requests_running",
 		"behavior.scaleDown.stabilizationWindowSeconds=60", "behavior.scaleUp.policies[0].value=4", "behavior.scaleUp.tolerance=50m",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	object := spec.Metrics[0].Object
 	if *spec.MinReplicas != 2 || object.Target.AverageValue.String() != "12" || object.Metric.Name != "requests_running" ||
 		*spec.Behavior.ScaleDown.StabilizationWindowSeconds != 60 || spec.Behavior.ScaleUp.Policies[0].Value != 4 ||

@@ -16,6 +16,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // hierarchy has a LeaderWorkerSet of one group (leader and two workers), a
@@ -49,9 +50,7 @@ func hierarchy(t *testing.T) *Informers {
 		}
 	}
 	h, err := NewInformers(client, kubefake.NewSimpleClientset(service("vllm", map[string]string{"app": "vllm"}), service("headless", nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ready := func() error {
 		_, below := h.Owned("chat", schema.GroupKind{Kind: "Any"}, "x")
 		_, _, services := h.Service("chat", "x")

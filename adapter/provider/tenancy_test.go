@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // fixedTables are tables nobody refreshes.
@@ -86,9 +87,7 @@ func tenants(t testing.TB) *Provider {
 		tables[r.Name] = cache.View{Table: tableOf(r, now, samples)}
 	}
 	p, err := New(tables, allPods{"a", "b"}, fixedScale{Selector: labels.Everything()}, mapper(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p.Now = func() time.Time { return now }
 	return p
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -103,9 +104,7 @@ func TestOneInvalidObject(t *testing.T) {
 			if test.spoil != nil {
 				test.spoil(&r.world.State)
 			}
-			if err := r.loop.Once(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, r.loop.Once(t.Context()))
 			last, _ := r.loop.State.Last()
 			var did []string
 			for _, a := range last.Plan.Actions {

@@ -118,9 +118,8 @@ func TestAllStateIsPersisted(t *testing.T) {
 		Pools: []plan.Pool{{Name: "p"}, {Name: "q"}},
 		Nodes: []plan.Node{{Name: "p-1", Pool: "p"}, {Name: "q-1", Pool: "q"}},
 	}
-	if _, err := s.Save(t.Context(), snap, m); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Save(t.Context(), snap, m)
+	require.NoError(t, err)
 	got, err := s.Load(t.Context())
 	require.NoError(t, err)
 	if text := func(m plan.State) string { return scenario.Print(plan.Snapshot{Now: at, State: m}) }; text(got) != text(m) {
@@ -132,9 +131,8 @@ func TestAllStateIsPersisted(t *testing.T) {
 	}
 	snap.Nodes = nil // both nodes vanish for a reconcile
 	m.LastScaleUp[0].At = at.Add(time.Hour)
-	if _, err := s.Save(t.Context(), snap, m); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.Save(t.Context(), snap, m)
+	require.NoError(t, err)
 	if mem := c.pool().Status.PlannerState; mem.Failures["p-1/0"].Count != 2 || !mem.SickSinceTime["p-1"].Time.Equal(at) || !mem.LastRepartitionTime["p-1"].Time.Equal(at) || len(mem.Failures) != 1 {
 		t.Errorf("kept %+v", mem)
 	}
@@ -627,9 +625,8 @@ func TestStateOfTheLastLeader(t *testing.T) {
 	load(t, first)
 	reader := &late{Reader: c, then: func() {
 		snap, state := grew()
-		if _, err := first.Save(t.Context(), snap, state); err != nil {
-			t.Fatal(err)
-		}
+		_, err := first.Save(t.Context(), snap, state)
+		require.NoError(t, err)
 	}}
 	if state := load(t, follower(c, reader, "second")); len(state.LastScaleUp) != 1 {
 		t.Errorf("loaded %+v", state)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
@@ -150,9 +151,7 @@ func TestOneNodeForOnePod(t *testing.T) {
 			for i := a.From; i < a.To; i++ {
 				n := node(fmt.Sprintf("p-%d", i+1), sevenths(7))
 				n.CreationTimestamp = metav1.NewTime(start.Add(at))
-				if err := w.client.Create(t.Context(), n); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, w.client.Create(t.Context(), n))
 			}
 		}
 	}

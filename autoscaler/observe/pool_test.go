@@ -146,9 +146,8 @@ func TestTrimVolume(t *testing.T) {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{"notes": "x"}}}
 	pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h", NodePublishSecretRef: &corev1.SecretReference{Name: "s"}}
-	if _, err := TrimVolume(pv); err != nil {
-		t.Fatal(err)
-	}
+	_, err := TrimVolume(pv)
+	require.NoError(t, err)
 	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != "d" || pv.Spec.CSI.VolumeHandle != "" || pv.Spec.CSI.NodePublishSecretRef != nil || pv.Annotations != nil || pv.Spec.NodeAffinity == nil {
 		t.Errorf("kept %+v", pv)
 	}

@@ -305,9 +305,8 @@ func TestGPUBound(t *testing.T) {
 	} {
 		n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: listOf(c.allocatable), Capacity: listOf(c.capacity)}}
 		n.Labels = map[string]string{partition.CountLabel: c.label, partition.StrategyLabel: c.strategy, contract.ConfigLabel: c.config}
-		if _, err := TrimNode(n); err != nil {
-			t.Fatal(err)
-		}
+		_, err := TrimNode(n)
+		require.NoError(t, err)
 		if got := gpuBound(n); got != c.want {
 			t.Errorf("%+v: %d GPUs", c, got)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -235,9 +236,7 @@ func limited(t *testing.T, pdbs []policyv1.PodDisruptionBudget, pods ...[]*corev
 	t.Helper()
 	w := newWorld(t, pool("p"), node("n", corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}))
 	for i := range pdbs {
-		if err := w.client.Create(t.Context(), &pdbs[i]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.client.Create(t.Context(), &pdbs[i]))
 	}
 	w.o.o.Pods = func(context.Context) ([]*corev1.Pod, error) { return slices.Concat(pods...), nil }
 	return w.at(0)

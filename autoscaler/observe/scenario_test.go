@@ -339,9 +339,8 @@ func (c *scene) with(t *testing.T, text string) *world {
 		store := promtest.Load(t, series+"\n", memstore.Until(start.Add(c.at), time.Second), nil)
 		store.Now = start.Add(c.at)
 		var err error
-		if w.readings, err = Read(t.Context(), store, nil, store.Now); err != nil {
-			t.Fatal(err)
-		}
+		w.readings, err = Read(t.Context(), store, nil, store.Now)
+		require.NoError(t, err)
 	}
 	return w
 }
@@ -404,9 +403,8 @@ func (c *scene) add(t *testing.T, text string, typed map[string]client.Object) {
 	object := o.(client.Object)
 	defaults(object)
 	for _, trim := range []func(any) (any, error){TrimPods(), TrimNode, TrimVolume} { // as the caches do
-		if _, err := trim(object); err != nil {
-			t.Fatal(err)
-		}
+		_, err := trim(object)
+		require.NoError(t, err)
 	}
 	typed[kind+" "+object.GetNamespace()+"/"+object.GetName()] = object
 }

@@ -138,9 +138,8 @@ func TestTrimmedNode(t *testing.T) {
 func TestTrimKeepsGpuscaleAnnotations(t *testing.T) {
 	long := strings.Repeat("x", 2*maxKeptAnnotation)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.TableAnnotation: long, "other.io/notes": long, "other.io/short": "y"}}}
-	if _, err := TrimNode(n); err != nil {
-		t.Fatal(err)
-	}
+	_, err := TrimNode(n)
+	require.NoError(t, err)
 	if n.Annotations[contract.TableAnnotation] != long || n.Annotations["other.io/notes"] != "" || n.Annotations["other.io/short"] != "y" {
 		t.Errorf("annotations %d", len(n.Annotations))
 	}

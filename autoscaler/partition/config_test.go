@@ -240,9 +240,8 @@ func TestUndoByAgent(t *testing.T) {
 		t.Helper()
 		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(n), n))
 		var err error
-		if r, _, err = contract.RecordOf(n); err != nil {
-			t.Fatal(err)
-		}
+		r, _, err = contract.RecordOf(n)
+		require.NoError(t, err)
 		done, err := m.Undo(t.Context(), n, r, now, time.Minute)
 		_ = c.Get(t.Context(), client.ObjectKeyFromObject(n), n)
 		r, _, _ = contract.RecordOf(n)

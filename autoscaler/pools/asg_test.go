@@ -219,9 +219,8 @@ func TestNotices(t *testing.T) {
 func TestGroupIsNotReadEveryReconcile(t *testing.T) {
 	w := newASGWorld(t)
 	for range 9 {
-		if _, err := w.asg.List(t.Context(), w.pool); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.asg.List(t.Context(), w.pool)
+		require.NoError(t, err)
 		w.now = w.now.Add(time.Second)
 	}
 	if w.fake.described != 1 {

@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // check is one check of a case: what fires at a time over these series.
@@ -120,9 +121,7 @@ func TestEveryAlertHasCases(t *testing.T) {
 		}
 	}
 	files, err := os.ReadDir(filepath.Join("testdata", "cases"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range files {
 		if _, ok := alerts.Find(strings.TrimSuffix(f.Name(), ".txt")); !ok {
 			t.Errorf("%s belongs to no alert", f.Name())

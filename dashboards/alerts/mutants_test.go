@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -43,9 +44,7 @@ func mutants(t *testing.T, a alerts.Alert) []mutant {
 	}
 	parsed := func() parser.Expr {
 		e, err := promQL.ParseExpr(r.query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return e
 	}
 	for i, op := range operators(parsed()) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // strict reads a board by Grafana's own schema: an unknown field, a missing one or a value
@@ -50,9 +51,7 @@ func strict(text []byte) (dashboard.Dashboard, error) {
 func TestBoardsAreWithinTheSchema(t *testing.T) {
 	for _, b := range boards.All() {
 		text, err := board.JSON(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if d, err := strict(text); err != nil || *d.Uid != b.UID || len(d.Panels) != len(b.Layout()) || len(d.Templating.List) != len(b.Vars) || *d.Editable {
 			t.Errorf("%s: %v, or it was not read back whole", b.UID, err)
 		}

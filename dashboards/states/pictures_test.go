@@ -12,6 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const pictures = "../../docs/img"
@@ -45,7 +46,5 @@ func drawPicture(t *testing.T, b board.Board, name string) {
 	}
 	s := find(t, want)
 	svg := preview.Board(t.Context(), eval.Engine(s.WithRules().Storage(true)), b, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
-	if err := os.WriteFile(filepath.Join(pictures, "board-"+name+".svg"), []byte(svg), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(pictures, "board-"+name+".svg"), []byte(svg), 0o644))
 }

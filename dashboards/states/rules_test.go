@@ -16,6 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/golden"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // recorded are the series of a rule at the end of a state, sorted.
@@ -79,9 +80,7 @@ func TestNothingIsMadeOfNothing(t *testing.T) {
 	for _, s := range states.All() {
 		for _, r := range rules.All() {
 			names, err := eval.Reads(r.Expr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, name := range names {
 				family := strings.TrimSuffix(name, "_bucket")
 				without := s.Without(family)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/node"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // fakeGPUs records which GPUs are released, and until when.
@@ -75,9 +76,7 @@ func state(t *testing.T, k *kube) report {
 	t.Helper()
 	var r report
 	if text := k.annotation(AnnotationAnswer); text != "" {
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(text), &r))
 	}
 	return r
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/exporter/pods"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // kube is a fake of the API server as far as the agent reaches it: one Node,
@@ -39,9 +40,7 @@ func newKube(t testing.TB) *kube {
 
 func (k *kube) api() *pods.API {
 	api, err := pods.NewAPI(&rest.Config{Host: "http://kube.test", Transport: k})
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	require.NoError(k.t, err)
 	return api
 }
 

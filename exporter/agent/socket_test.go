@@ -39,9 +39,8 @@ func TestSocket(t *testing.T) {
 	replies := bufio.NewReader(conn)
 	ask := func(line string) (a answer) {
 		t.Helper()
-		if _, err := conn.Write([]byte(line + "\n")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := conn.Write([]byte(line + "\n"))
+		require.NoError(t, err)
 		reply, err := replies.ReadBytes('\n')
 		require.NoError(t, err)
 		if err := json.Unmarshal(reply, &a); err != nil {
@@ -133,9 +132,8 @@ func TestSocketOutlivesFailures(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); s.Run(ctx) }()
 		defer func() { cancel(); <-done }()
-		if _, err := here.Write([]byte(`{"op":"status"}` + "\n")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := here.Write([]byte(`{"op":"status"}` + "\n"))
+		require.NoError(t, err)
 		if reply, err := bufio.NewReader(here).ReadString('\n'); err != nil || !strings.Contains(reply, `"ok":true`) {
 			t.Errorf("%q: %v", reply, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var now = time.Unix(1_800_000_000, 0)
@@ -15,9 +16,7 @@ var now = time.Unix(1_800_000_000, 0)
 func lines(t *testing.T, r *Reading, csv string, change func(*CompatOptions)) []string {
 	t.Helper()
 	parsed, err := counters.Parse("test.csv", strings.NewReader(csv))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o := Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: CompatExact, Counters: parsed.Fields, Hostname: "h"}}
 	change(&o.Compat)
 	text, _ := NewCompiler(o).Compile(r, Attribution{}).Append(nil, now, false)

@@ -183,13 +183,11 @@ func jobs(t *testing.T, text string) map[collect.JobPlace][]string {
 		place := collect.JobPlace{Instance: -1}
 		device, instance, found := strings.Cut(words[0], "/")
 		var err error
-		if place.GPU, err = strconv.Atoi(device); err != nil {
-			t.Fatal(err)
-		}
+		place.GPU, err = strconv.Atoi(device)
+		require.NoError(t, err)
 		if found {
-			if place.Instance, err = strconv.Atoi(instance); err != nil {
-				t.Fatal(err)
-			}
+			place.Instance, err = strconv.Atoi(instance)
+			require.NoError(t, err)
 		}
 		out[place] = words[1:]
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const envChild = "GPUSCALE_TEST_DCGM_CHILD"
@@ -86,9 +87,7 @@ func TestOldLibrary(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "old.c")
 	text := "int dcgmInit(void) { return 0; }\nint dcgmShutdown(void) { return 0; }\n"
-	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(source, []byte(text), 0o600))
 	lib := filepath.Join(dir, "libdcgm.so.4")
 	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-Wl,-soname,libdcgm.so.4", "-o", lib, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -231,9 +231,8 @@ func kubelet(t *testing.T, pod string, keep time.Duration) (w *pods.Watcher, k *
 	podresources.RegisterPodResourcesListerServer(server, k)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-	if w, err = pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: keep}); err != nil {
-		t.Fatal(err)
-	}
+	w, err = pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: keep})
+	require.NoError(t, err)
 	return w, k, server.Stop
 }
 
@@ -312,9 +311,8 @@ func TestCompression(t *testing.T) {
 		if got := rec.Header().Get("Content-Encoding"); got != c.want {
 			t.Errorf("compression %v, Accept-Encoding %q: %q, want %q", c.on, c.accept, got, c.want)
 		} else if got == "gzip" {
-			if body, err = gzip.NewReader(rec.Body); err != nil {
-				t.Fatal(err)
-			}
+			body, err = gzip.NewReader(rec.Body)
+			require.NoError(t, err)
 		}
 		// A second scrape through the same handler uses the first one's buffers again.
 		again := httptest.NewRecorder()

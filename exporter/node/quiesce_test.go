@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // handles is a source that counts the GPUs it holds.
@@ -67,9 +68,7 @@ func (h *handles) holds(uuid string) bool {
 func inBubble(t *testing.T, source collect.Source, interval time.Duration, test func(t *testing.T, n *Node)) {
 	synctest.Test(t, func(t *testing.T) {
 		n, err := New(Options{Name: "node-1", Source: source, Interval: interval})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { n.Run(ctx) })

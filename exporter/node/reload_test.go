@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var (
@@ -26,9 +27,7 @@ type byHand struct {
 func handled(t *testing.T, fields ...counters.Field) *byHand {
 	t.Helper()
 	n, err := New(Options{Name: "n", Source: &script{}, Interval: time.Second, Compat: collect.CompatOptions{Counters: fields}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &byHand{Node: n, t: t, now: time.Unix(1_800_000_000, 0)}
 }
 

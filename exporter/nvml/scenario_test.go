@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collecttest"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestScenarios runs testdata/scenarios/*.txt. The input of each command changes the machine first:
@@ -82,9 +83,7 @@ type scene struct {
 
 func number(t *testing.T, word string) int {
 	n, err := strconv.Atoi(word)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/collecttest"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // envAlone marks the test binary's process of one test.
@@ -42,9 +43,7 @@ func TestMissingSymbols(t *testing.T) {
 	}
 	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}})
 	lib, err := fakenvml.Build(t.Context(), "", "-DnvmlDeviceGetRemappedRows=gone_a", "-DnvmlEventSetCreate=gone_b", "-DnvmlGpmSampleAlloc=gone_c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o.LibraryPath = filepath.Join(lib, fakenvml.Library)
 	s := opened(t, o, 155, 230, 393, 394, 395, 396, 1001)
 	if got := collecttest.Text(read(t, s), collecttest.Options{}); got != "0 GPU-0: 155=321.5\ndropped: 5 not_supported\n" {

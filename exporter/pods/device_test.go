@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // none is a Device that names nothing.
@@ -102,9 +103,7 @@ func TestDevicesAsTheDriverHasThem(t *testing.T) {
 	}
 	for id, want := range map[string]int{"0": 1, "1": 0, "MIG-1": 2, "MIG-2": 2, "MIG-3": -1} {
 		d, err := ParseDevice(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := d.find(entities); got != want {
 			t.Errorf("%s is entity %d, want %d", id, got, want)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const resourceSlices = `{"items":[
@@ -27,9 +28,7 @@ const betaSlices = `{"items":[{"spec":{"driver":"gpu.nvidia.com","pool":{"name":
 func devicesOf(t *testing.T, text string) map[draName]Device {
 	t.Helper()
 	var list sliceList
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &list))
 	return list.devices()
 }
 

@@ -233,9 +233,8 @@ func TestConservation(t *testing.T) {
 		})
 		for _, tenant := range full.nodes {
 			var err error
-			if full, err = full.Remove(tenant.Name, full.Used(tenant.Name)); err != nil {
-				r.Fatal(err)
-			}
+			full, err = full.Remove(tenant.Name, full.Used(tenant.Name))
+			require.NoError(r, err)
 		}
 		for i := range full.nodes {
 			if *full.used[i] != (use{}) {
@@ -261,9 +260,8 @@ func TestWhatIsLentCanBeReclaimed(t *testing.T) {
 					continue
 				}
 				var err error
-				if after, err = after.Remove(other.Name, after.Used(other.Name).Sub(other.Guarantee).Floor()); err != nil {
-					r.Fatal(err)
-				}
+				after, err = after.Remove(other.Name, after.Used(other.Name).Sub(other.Guarantee).Floor())
+				require.NoError(r, err)
 			}
 			lacks := tenant.Guarantee.Sub(tr.Used(tenant.Name)).Floor()
 			if got := after.Available(tenant.Name); !lacks.Fits(got) {

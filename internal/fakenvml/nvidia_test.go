@@ -176,9 +176,8 @@ func TestGPUFeatureDiscovery(t *testing.T) {
 	labels := func(strategy string) map[string]string {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "labels")
-		if _, err := n.run("gpu-feature-discovery", "--oneshot", "--use-node-feature-api=false", "--mig-strategy="+strategy, "--output-file="+file); err != nil {
-			t.Fatal(err)
-		}
+		_, err := n.run("gpu-feature-discovery", "--oneshot", "--use-node-feature-api=false", "--mig-strategy="+strategy, "--output-file="+file)
+		require.NoError(t, err)
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		out := map[string]string{}

@@ -5,15 +5,14 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // Each built-in rule is described, and each of its series stands on the page.
 func TestSignalsPageIsComplete(t *testing.T) {
 	rules := signal.Builtin(docAge)
 	abouts, err := abouts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(rules) != len(abouts) {
 		t.Fatalf("%d rules, %d described", len(rules), len(abouts))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // BenchmarkQuery reads the series of 8,000 GPUs. Goal: 2 ms of processor for each
@@ -27,9 +28,7 @@ func BenchmarkQuery(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body.String())) }))
 	defer server.Close()
 	c, err := prom.New(prom.Config{URL: server.URL})
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	b.SetBytes(int64(body.Len()))
 	for b.Loop() {
 		if v, err := c.Query(b.Context(), "gpuscale_gpu_held", time.Time{}); err != nil || len(v) != 8000 {

@@ -161,9 +161,8 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 	}
 	for i, secret := range []string{"one", "two"} {
 		require.NoError(t, os.WriteFile(token, []byte(secret+"\n"), 0o600))
-		if _, err := c.Query(t.Context(), "up", time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Query(t.Context(), "up", time.Time{})
+		require.NoError(t, err)
 		if got := server.Queries()[i].Header.Get("Authorization"); got != "Bearer "+secret {
 			t.Errorf("Authorization %q", got)
 		}
@@ -176,9 +175,8 @@ func TestAuthorize(t *testing.T) {
 		cfg := prom.Config{URL: server.URL}
 		cfg.HTTP.BearerTokenFile("/no/such/token") // it goes before that
 		require.NoError(t, cfg.HTTP.Authorize(value))
-		if _, err := client(t, cfg).Query(t.Context(), "up", time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client(t, cfg).Query(t.Context(), "up", time.Time{})
+		require.NoError(t, err)
 		if got := server.Queries()[i].Header.Get("Authorization"); got != value {
 			t.Errorf("%q is sent as %q", value, got)
 		}

@@ -78,9 +78,8 @@ func TestParametersAndMethod(t *testing.T) {
 			URL: server.URL, Method: method,
 			Parameters: map[string]string{"partial_response": "false", "dedup": "true", "nocache": "1"},
 		})
-		if _, err := c.Query(t.Context(), `up{a="b&c=d"}`, time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Query(t.Context(), `up{a="b&c=d"}`, time.Time{})
+		require.NoError(t, err)
 		q := server.Queries()[0]
 		want := method
 		if want == "" {
@@ -118,9 +117,8 @@ func TestRequestsAreSignedForAmazon(t *testing.T) {
 		t.Errorf("without credentials: %v", err)
 	}
 	write(t, credentials, "[monitoring]\naws_access_key_id = KEY\naws_secret_access_key = secret\n")
-	if _, err := client(t, cfg).Query(t.Context(), "up", time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := client(t, cfg).Query(t.Context(), "up", time.Time{})
+	require.NoError(t, err)
 	got := arrived.Header.Get("Authorization")
 	if !strings.Contains(got, "Credential=KEY/") || !strings.Contains(got, "/eu-west-1/aps/aws4_request") {
 		t.Errorf("Authorization %q", got)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -21,9 +22,7 @@ func table(t testing.TB, model string) *mig.Table {
 func layout(t testing.TB, table *mig.Table, s string) mig.Layout {
 	t.Helper()
 	l, err := mig.ParseLayout(table, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l
 }
 

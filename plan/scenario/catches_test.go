@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -31,9 +32,7 @@ pod a/g-{0..2} requests=gpu gang=a/g gang-min=3
 // TestHarnessCatches breaks each rule of the harness once, by a handmade plan.
 func TestHarnessCatches(t *testing.T) {
 	s, p, err := scenario.Parse(shared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	borrowed := plan.Action{Verb: plan.Reclaim, Pod: "a/first", Reason: plan.ReclaimBorrowed}
 	reclaim := func(pod string) plan.Action { return plan.Action{Verb: plan.Reclaim, Pod: pod} }
 	drain := func(node string) plan.Action { return plan.Action{Verb: plan.Drain, Pool: "p", Node: node} }

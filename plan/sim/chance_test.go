@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -21,9 +22,7 @@ func one() *World {
 
 func (w *World) scaleTo(t *testing.T, verb plan.Verb, to int) {
 	t.Helper()
-	if err := w.Apply(plan.Plan{Actions: []plan.Action{{Verb: verb, Pool: "a", From: w.State.Pools[0].Target, To: to}}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Apply(plan.Plan{Actions: []plan.Action{{Verb: verb, Pool: "a", From: w.State.Pools[0].Target, To: to}}}))
 }
 
 // A node that never registers counts until it is given up 15 minutes after the request,

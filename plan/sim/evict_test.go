@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -28,9 +29,7 @@ func busy() *World {
 
 func act(t *testing.T, w *World, a plan.Action) {
 	t.Helper()
-	if err := w.Apply(plan.Plan{Actions: []plan.Action{a}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Apply(plan.Plan{Actions: []plan.Action{a}}))
 }
 
 // TestEvictionsAreRefused covers what an actuator must refuse.

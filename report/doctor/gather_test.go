@@ -69,9 +69,8 @@ func TestBounds(t *testing.T) {
 	}
 	s, o = fake(t, "kind: Node\n---\nkind: Pod")
 	s.Endless = []string{"/api/v1/nodes", "/api/v1/pods"}
-	if f, err = Gather(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	f, err = Gather(t.Context(), o)
+	require.NoError(t, err)
 	if f.Calls != maxCalls || len(s.Calls()) != maxCalls {
 		t.Errorf("%d calls, counted as %d, want the bound %d", len(s.Calls()), f.Calls, maxCalls)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/prices"
 )
 
@@ -21,9 +22,7 @@ prices:
 // TestGPU finds a price by any spelling of the model, spot apart.
 func TestGPU(t *testing.T) {
 	l, err := prices.Parse("p.yaml", []byte(good))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		model string
 		spot  bool

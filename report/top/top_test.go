@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/query"
 	"github.com/gpuscale/gpuscale/report/top"
 )
@@ -100,9 +101,7 @@ func TestTable(t *testing.T) {
 		{Node: "n1\x1b[31m", GPU: "1", State: "free"},
 	}
 	var b bytes.Buffer
-	if err := top.Write(&b, rows, "", "table"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Write(&b, rows, "", "table"))
 	if out := b.String(); strings.Contains(out, "\x1b") || !strings.Contains(out, rows[0].Pod+"  "+rows[0].Node+"  0    whole  idle   n/a  3h ") {
 		t.Errorf("got\n%s", out)
 	}

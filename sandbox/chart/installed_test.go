@@ -168,9 +168,8 @@ status: {allocatable: {cpu: "64", memory: 256Gi, pods: "110", nvidia.com/gpu: "1
 // uninstalled: what a person made stays, and it can be installed again over that.
 func (b *env) uninstalled(t *testing.T) {
 	testall.Only(t, "an uninstallation")
-	if _, err := b.helm.Run(t.Context(), chart.Release{Namespace: installed}, "uninstall", "gpuscale"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.helm.Run(t.Context(), chart.Release{Namespace: installed}, "uninstall", "gpuscale")
+	require.NoError(t, err)
 	for _, name := range []string{adapterName, autoscalerName} {
 		if err := b.Cluster.KillProgram(name); err != nil {
 			t.Error(err)
@@ -185,7 +184,7 @@ func (b *env) uninstalled(t *testing.T) {
 		t.Errorf("the pool is gone: %v", err)
 	}
 	var d appsv1.Deployment
-	err := b.Admin.Get(t.Context(), client.ObjectKey{Namespace: installed, Name: adapterName}, &d)
+	err = b.Admin.Get(t.Context(), client.ObjectKey{Namespace: installed, Name: adapterName}, &d)
 	if err == nil && d.DeletionTimestamp.IsZero() || err != nil && !apierrors.IsNotFound(err) {
 		t.Errorf("the adapter is still there: %v", err)
 	}

@@ -35,9 +35,8 @@ func TestLimitedRights(t *testing.T) {
 			kubeconfig := b.mustMine(t)
 			if who != doctorUser {
 				var err error
-				if kubeconfig, err = b.Cluster.ServiceAccountKubeconfig(t.Context(), visitors, who); err != nil {
-					t.Fatal(err)
-				}
+				kubeconfig, err = b.Cluster.ServiceAccountKubeconfig(t.Context(), visitors, who)
+				require.NoError(t, err)
 			}
 			before := len(b.audited(t, who))
 			v, err := b.ask(t.Context(), kubeconfig, "--namespace", installed)

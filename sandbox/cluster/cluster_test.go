@@ -151,9 +151,8 @@ func TestKilledBesideAnother(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{Binaries: shared.Get(t).Binaries, Parent: t.TempDir(), Prometheus: []byte(prometheusConfig)})
 	require.NoError(t, err)
 	t.Cleanup(c.Stop)
-	if _, err := client(t, c).CoreV1().Nodes().Create(t.Context(), fakeNode("only-in-one"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client(t, c).CoreV1().Nodes().Create(t.Context(), fakeNode("only-in-one"), metav1.CreateOptions{})
+	require.NoError(t, err)
 	if _, err := k.CoreV1().Nodes().Get(t.Context(), "only-in-one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a node of one in the other: %v", err)
 	}

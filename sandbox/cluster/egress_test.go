@@ -21,9 +21,8 @@ func connect(t *testing.T, proxy *httptest.Server, address string) (status int, 
 	conn, err := net.Dial("tcp", proxy.Listener.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "CONNECT "+address+" HTTP/1.1\r\nHost: "+address+"\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = io.WriteString(conn, "CONNECT "+address+" HTTP/1.1\r\nHost: "+address+"\r\n\r\n")
+	require.NoError(t, err)
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
 	require.NoError(t, err)

@@ -131,9 +131,8 @@ func playPaused(t *testing.T, b *Env, target Note, golden State) {
 	}
 	t.Logf("write refused in the log of the first: %t", logged(t, b, first, "write refused"))
 	awaitReconciles(t, b, second, settledAfter)
-	if end, err = b.result(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	end, err = b.result(t.Context())
+	require.NoError(t, err)
 	if diff := golden.Diff(end); len(diff) > 0 {
 		t.Errorf("after the first went on:\n%s", strings.Join(diff, "\n"))
 	}

@@ -56,9 +56,8 @@ func newCompatEnv(t *testing.T, serve http.HandlerFunc) *compatEnv {
 	on := newEnv(t)
 	b := &compatEnv{ours: on.binaries.Adapter, processes: map[string]*proc.Process{}}
 	var err error
-	if b.other, err = build.PrometheusAdapter(t.Context(), build.Options{Root: on.binaries.Root, Out: os.Stderr}); err != nil {
-		t.Fatal(err)
-	}
+	b.other, err = build.PrometheusAdapter(t.Context(), build.Options{Root: on.binaries.Root, Out: os.Stderr})
+	require.NoError(t, err)
 	page := httptest.NewServer(serve)
 	t.Cleanup(page.Close)
 	scrape := fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s}
@@ -75,9 +74,8 @@ scrape_configs:
 	b.cert, b.key = b.file(t, "serving.crt", cert), b.file(t, "serving.key", key)
 	config := rest.CopyConfig(b.cluster.RESTConfig())
 	config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile, config.QPS = ca, "", -1
-	if b.client, err = rest.HTTPClientFor(config); err != nil {
-		t.Fatal(err)
-	}
+	b.client, err = rest.HTTPClientFor(config)
+	require.NoError(t, err)
 	b.client.Timeout = 20 * time.Second
 	return b
 }

@@ -55,9 +55,8 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 			"--tls-cert-file=" + certFile, "--tls-private-key-file=" + keyFile,
 			"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		}, p.args...)
-		if _, err := b.Cluster.Processes().Start(proc.Spec{Name: name, Path: p.path, Args: args, Log: b.Cluster.LogFile(name)}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = b.Cluster.Processes().Start(proc.Spec{Name: name, Path: p.path, Args: args, Log: b.Cluster.LogFile(name)})
+		require.NoError(t, err)
 		addresses[p.adapter] = address
 	}
 	b.router = newRouter(t, b.Cluster, ca, addresses)

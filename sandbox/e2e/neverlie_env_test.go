@@ -49,9 +49,8 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	var err error
 	other := ""
 	if compared() {
-		if other, err = build.PrometheusAdapter(t.Context(), build.Options{Root: on.binaries.Root, Out: os.Stderr}); err != nil {
-			t.Fatal(err)
-		}
+		other, err = build.PrometheusAdapter(t.Context(), build.Options{Root: on.binaries.Root, Out: os.Stderr})
+		require.NoError(t, err)
 	}
 	b := &faultEnv{}
 	b.load.Store(idleLoad)
@@ -77,9 +76,8 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	if compared() { // before the adapter reads which kinds there are
 		b.startLWS(t)
 	}
-	if b.prom, err = prom.New(prom.Config{URL: b.Cluster.PrometheusURL(), Timeout: 5 * time.Second}); err != nil {
-		t.Fatal(err)
-	}
+	b.prom, err = prom.New(prom.Config{URL: b.Cluster.PrometheusURL(), Timeout: 5 * time.Second})
+	require.NoError(t, err)
 	if b.proxy, err = promfault.New(b.Cluster.PrometheusURL()); err != nil {
 		t.Fatal(err)
 	}
@@ -259,9 +257,8 @@ func (b *faultEnv) reset(t *testing.T) {
 		for _, c := range cells() {
 			if ns := c.namespace(a); b.rightIn(ns) != nil {
 				s := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: workload}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
-				if _, err := b.client.AppsV1().Deployments(ns).UpdateScale(t.Context(), workload, s, metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				_, err := b.client.AppsV1().Deployments(ns).UpdateScale(t.Context(), workload, s, metav1.UpdateOptions{})
+				require.NoError(t, err)
 			}
 		}
 	}
@@ -273,9 +270,8 @@ func (b *faultEnv) scale(t *testing.T) {
 	t.Helper()
 	for _, a := range adapters() {
 		for _, c := range cells() {
-			if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(c.namespace(a)).Create(t.Context(), c.hpa(a), metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(c.namespace(a)).Create(t.Context(), c.hpa(a), metav1.CreateOptions{})
+			require.NoError(t, err)
 		}
 	}
 	b.seen = newRecord(t, b.client)

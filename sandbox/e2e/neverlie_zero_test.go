@@ -72,9 +72,8 @@ func (b *faultEnv) zero(t *testing.T) {
 	b.requests.Store(12)
 	b.deploy(t, zeroNamespace, zeroServers, 2)
 	b.deploy(t, zeroNamespace, zeroPicker, 1)
-	if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(zeroNamespace).Create(t.Context(), h, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(zeroNamespace).Create(t.Context(), h, metav1.CreateOptions{})
+	require.NoError(t, err)
 	b.becomes(t, "12 requests, 6 each", 2)
 	b.deaf(t, 2)
 	b.requests.Store(0)

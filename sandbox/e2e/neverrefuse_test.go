@@ -300,7 +300,6 @@ func (b *faultEnv) rollOut(t *testing.T, s shape) {
 func (b *faultEnv) grow(t *testing.T, s shape) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"minReplicas":%d}}`, replicas+2)
-	if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(s.name).Patch(t.Context(), workload, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
 }

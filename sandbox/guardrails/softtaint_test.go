@@ -60,9 +60,8 @@ spec: {nodeSelector: {%s: %s}, containers: [{name: c, image: c, resources: {requ
 	}
 	require.NoError(t, pods.Delete(ctx, "spread", *metav1.NewDeleteOptions(0)))
 	taint := fmt.Sprintf(`{"metadata":{"labels":{"step":"tainted"}},"spec":{"taints":[{"key":%q,"effect":"PreferNoSchedule"}]}}`, v1alpha1.EmptyTaint)
-	if _, err := nodes.Patch(ctx, "soft-empty", types.MergePatchType, []byte(taint), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := nodes.Patch(ctx, "soft-empty", types.MergePatchType, []byte(taint), metav1.PatchOptions{})
+	require.NoError(t, err)
 	on("seen-tainted", "0", "step", "tainted") // refused no pod
 	if node := on("packed", "1", "group", "soft"); node != "soft-used" {
 		t.Errorf("with the soft taint the pod went to %s, want the node in use", node)

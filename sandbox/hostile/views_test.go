@@ -194,9 +194,8 @@ func TestEverySeriesReadIsAttacked(t *testing.T) {
 	asked := &server{Queryable: src, now: s.End()}
 	w, err := query.NewWindow(s.End(), 25*time.Minute)
 	require.NoError(t, err)
-	if _, err := query.Run(t.Context(), asked, w, query.Options{Trusted: []string{trusted}, Concurrency: 1}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = query.Run(t.Context(), asked, w, query.Options{Trusted: []string{trusted}, Concurrency: 1})
+	require.NoError(t, err)
 	if _, err := observe.Read(t.Context(), asked, trust.From([]string{trusted}), s.End()); err != nil {
 		t.Fatal(err)
 	}

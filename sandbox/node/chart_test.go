@@ -289,9 +289,8 @@ func (c *installation) noErrors() {
 
 // report runs the CronJob once, on a Prometheus without a past.
 func (c *installation) report() {
-	if _, err := c.kubectl("create", "job", "first", "--from=cronjob/gpuscale-report"); err != nil {
-		c.Fatal(err)
-	}
+	_, err := c.kubectl("create", "job", "first", "--from=cronjob/gpuscale-report")
+	require.NoError(c, err)
 	c.await("the Job", func() error {
 		out, err := c.kubectl("get", "job", "first", "-o", "jsonpath={.status.conditions[*].type} {.status.failed}")
 		switch {
@@ -413,9 +412,8 @@ func (c *installation) portForward() {
 }
 
 func (c *installation) uninstalled() {
-	if _, err := c.helm.Run(c.Context(), chart.Release{Namespace: installed}, "uninstall", "gpuscale", "--wait"); err != nil {
-		c.Fatal(err)
-	}
+	_, err := c.helm.Run(c.Context(), chart.Release{Namespace: installed}, "uninstall", "gpuscale", "--wait")
+	require.NoError(c, err)
 	c.await("the pods' end", func() error {
 		var left []string
 		for _, p := range c.pods() {

@@ -64,9 +64,8 @@ func TestDeathIsExplained(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := group(t)
-			if _, err := g.Start(shell(t, "x", c.script)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := g.Start(shell(t, "x", c.script))
+			require.NoError(t, err)
 			text := failure(t, g).Error()
 			for _, want := range c.want {
 				if !strings.Contains(text, want) {
@@ -84,9 +83,8 @@ func TestStopIsNoFailureAndLeavesNoProcess(t *testing.T) {
 	g := group(t)
 	// One that ignores SIGTERM and has a child of its own.
 	stubborn := shell(t, "stubborn", "trap '' TERM; sleep 100 & echo $!; wait; wait; sleep 100")
-	if _, err := g.Start(stubborn); err != nil {
-		t.Fatal(err)
-	}
+	_, err := g.Start(stubborn)
+	require.NoError(t, err)
 	if _, err := g.Start(shell(t, "meek", "sleep 100")); err != nil {
 		t.Fatal(err)
 	}
@@ -125,13 +123,11 @@ func TestKilledParentTakesItsChildrenAlong(t *testing.T) {
 	child := 0
 	for child == 0 {
 		var word string
-		if _, err := fmt.Fscan(out, &word); err != nil {
-			t.Fatal(err)
-		}
+		_, err := fmt.Fscan(out, &word)
+		require.NoError(t, err)
 		if word == "child" {
-			if _, err := fmt.Fscan(out, &child); err != nil {
-				t.Fatal(err)
-			}
+			_, err := fmt.Fscan(out, &child)
+			require.NoError(t, err)
 		}
 	}
 	if err := syscall.Kill(child, 0); err != nil {

@@ -262,22 +262,19 @@ func TestChangesAreReported(t *testing.T) {
 	put := func(version int, suspend bool) {
 		t.Helper()
 		o := object(t, fmt.Sprintf(text, version, suspend, version))
-		if _, err := objects.Resource(jobSets).Namespace("ml").Update(ctx, o, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := objects.Resource(jobSets).Namespace("ml").Update(ctx, o, metav1.UpdateOptions{})
+		require.NoError(t, err)
 		wait("version "+o.GetResourceVersion(), func() bool { had := known(JobSet); return had != nil && had.ResourceVersion == o.GetResourceVersion() })
 	}
-	if _, err := objects.Resource(jobSets).Namespace("ml").Create(ctx, object(t, fmt.Sprintf(text, 1, true, 1)), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := objects.Resource(jobSets).Namespace("ml").Create(ctx, object(t, fmt.Sprintf(text, 1, true, 1)), metav1.CreateOptions{})
+	require.NoError(t, err)
 	wait("an object that is new", func() bool { return len(reported) == 1 })
 	put(2, true) // only its status
 	put(3, false)
 	wait("a deleted object", func() bool { return len(reported) == 2 })
 	d := object(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: ml, name: web}")
-	if _, err := objects.Resource(deployments).Namespace("ml").Create(ctx, d, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = objects.Resource(deployments).Namespace("ml").Create(ctx, d, metav1.CreateOptions{})
+	require.NoError(t, err)
 	wait("a Deployment", func() bool { return known(Deployment) != nil })
 	require.NoError(t, objects.Resource(jobSets).Namespace("ml").Delete(ctx, "train", metav1.DeleteOptions{}))
 	wait("an object that is gone", func() bool { return len(reported) == 3 })

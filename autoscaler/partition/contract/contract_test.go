@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -134,9 +135,7 @@ func TestPublished(t *testing.T) {
 	spec := table.Spec()
 	spec.Model = "X900"
 	text, err := FormatTables([]mig.Spec{spec})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	nodes := make([]corev1.Node, 4)
 	for i, name := range []string{"b", "a", "broken", "stale"} {
 		nodes[i].Name = name

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // The labels of a target and of what it exposes meet as in Prometheus.
@@ -46,9 +47,7 @@ func TestStaleness(t *testing.T) {
 		words := strings.Fields(page)
 		for k := 0; k < len(words); k += 2 {
 			v, err := strconv.ParseFloat(words[k+1], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			exposed = append(exposed, memstore.Exposed{Labels: labels.FromStrings(labels.MetricName, words[k]), Value: v})
 		}
 		d.Scrape(memstore.From(noon, step)(i, 0), labels.FromStrings("job", "j"), false, exposed)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 const step = 15 * time.Second
@@ -22,9 +23,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // Lines of any length end together by the clock that says so.
 func TestUntil(t *testing.T) {
 	series, err := memstore.Read("a 1 2 3\nb 4", memstore.Until(noon, step))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, s := range series {
 		for it := s.Iterator(nil); it.Next() != chunkenc.ValNone; {

@@ -68,9 +68,8 @@ func (b *env) MIGConfig() []byte           { return nil }
 
 func (b *env) create(name, pool string) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + b.now.String()), Labels: map[string]string{poolLabel: pool}}}
-	if _, err := b.client.CoreV1().Nodes().Create(context.Background(), n, metav1.CreateOptions{}); err != nil {
-		b.t.Fatal(err)
-	}
+	_, err := b.client.CoreV1().Nodes().Create(context.Background(), n, metav1.CreateOptions{})
+	require.NoError(b.t, err)
 }
 
 func (b *env) delete(name string) {
@@ -170,9 +169,8 @@ func TestAPausedExporterEndsAndComesBack(t *testing.T) {
 			n.Labels = map[string]string{}
 		}
 		n.Labels[label] = value
-		if _, err := b.client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{})
+		require.NoError(t, err)
 	}
 	for _, step := range []struct {
 		value string

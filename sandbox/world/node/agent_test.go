@@ -72,14 +72,12 @@ func TestAgentWritesTheNodeAndServesPodResources(t *testing.T) {
 			t.Error("a step in which nothing changed writes")
 		}
 	}
-	if _, err := client.CoreV1().Pods("batch").Create(ctx, gpuPod("train-0", 1), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.CoreV1().Pods("batch").Create(ctx, gpuPod("train-0", 1), metav1.CreateOptions{})
+	require.NoError(t, err)
 	tooMuch := gpuPod("train-1", 2)
 	tooMuch.UID = "uid-2"
-	if _, err := client.CoreV1().Pods("batch").Create(ctx, tooMuch, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.CoreV1().Pods("batch").Create(ctx, tooMuch, metav1.CreateOptions{})
+	require.NoError(t, err)
 	require.NoError(t, a.Step(ctx, now))
 	refused, _ := client.CoreV1().Pods("batch").Get(ctx, "train-1", metav1.GetOptions{})
 	if refused.Status.Phase != corev1.PodFailed || refused.Status.Reason != "UnexpectedAdmissionError" {

@@ -95,9 +95,8 @@ func (w *world) bind(args []datadriven.CmdArg) {
 	c := Container{Name: "main", Requests: map[string]int{}}
 	for _, a := range args[1:] {
 		var n int
-		if _, err := fmt.Sscan(a.Vals[0], &n); err != nil {
-			w.t.Fatal(err)
-		}
+		_, err := fmt.Sscan(a.Vals[0], &n)
+		require.NoError(w.t, err)
 		c.Requests[a.Key] = n
 	}
 	p.Containers = []Container{c}
