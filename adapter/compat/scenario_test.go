@@ -113,7 +113,7 @@ func (s *scenario) Series(_ context.Context, selector string, _ time.Time) ([]pr
 	for _, one := range s.data.Series {
 		if memstore.Matches(one.Labels(), matchers) {
 			family := prom.Family{Name: one.Labels().Get(labels.MetricName)}
-			one.Labels().DropMetricName().Range(func(l labels.Label) { family.Labels = append(family.Labels, l.Name) })
+			one.Labels().DropReserved(func(n string) bool { return n == labels.MetricName }).Range(func(l labels.Label) { family.Labels = append(family.Labels, l.Name) })
 			found = append(found, family)
 		}
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
-	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
@@ -159,18 +158,6 @@ func owned(name string, annotations ...string) *corev1.Pod {
 		p.Annotations[annotations[i]] = annotations[i+1]
 	}
 	return p
-}
-
-// seen observes and returns the pod of that name.
-func (w *world) seen(name string) plan.Pod {
-	w.t.Helper()
-	for _, p := range w.at(0).Pods {
-		if p.Name == name {
-			return p
-		}
-	}
-	w.t.Fatalf("pod %s is not in the snapshot", name)
-	return plan.Pod{}
 }
 
 // TestUnusedSince: a device that is allocated and measured idle is unused since then. With anything

@@ -34,7 +34,7 @@ var tunables = map[string]string{
 func (c Config) makeRoot() error {
 	in := func(path string) string { return filepath.Join(c.Root, path) }
 	// Nothing that is mounted from here on reaches the machine's own namespace.
-	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
 		return err
 	}
 	if err := bind(c.Root, c.Root, false); err != nil {
@@ -44,7 +44,7 @@ func (c Config) makeRoot() error {
 	if overlay, err := onOverlay(c.Root); err != nil {
 		return err
 	} else if overlay {
-		if err := mount("tmpfs", in("/var/lib/containerd"), "tmpfs", 0, ""); err != nil {
+		if err := mount("tmpfs", in("/var/lib/containerd"), "tmpfs", 0); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (c Config) makeRoot() error {
 		}
 	}
 	for _, m := range []struct{ source, target, kind string }{{"proc", "/proc", "proc"}, {"sysfs", "/sys", "sysfs"}} {
-		if err := mount(m.source, in(m.target), m.kind, syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
+		if err := mount(m.source, in(m.target), m.kind, syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (c Config) makeRoot() error {
 		return fmt.Errorf("entering the node's root: %w", err)
 	}
 	// Containers may ask that mounts reach them or the node.
-	return mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, "")
+	return mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED)
 }
 
 // see makes a path of the machine visible on the node, a link as a link.
@@ -145,14 +145,14 @@ func touch(file string) error {
 }
 
 func bind(source, target string, readOnly bool) error {
-	if err := mount(source, target, "", syscall.MS_BIND|syscall.MS_REC, ""); err != nil || !readOnly {
+	if err := mount(source, target, "", syscall.MS_BIND|syscall.MS_REC); err != nil || !readOnly {
 		return err
 	}
-	return mount("", target, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
+	return mount("", target, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY)
 }
 
-func mount(source, target, kind string, flags uintptr, data string) error {
-	if err := syscall.Mount(source, target, kind, flags, data); err != nil {
+func mount(source, target, kind string, flags uintptr) error {
+	if err := syscall.Mount(source, target, kind, flags, ""); err != nil {
 		return fmt.Errorf("mounting %q at %s: %w", source, target, err)
 	}
 	return nil
