@@ -1,0 +1,114 @@
+package pools
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+// Conflicts finds the pools that must not be acted on because of others: of two with the same
+// target the newer one. The errors are of type *Problem.
+func Conflicts(all []v1alpha1.GPUNodePool) map[string]error {
+	out := map[string]error{}
+	byAge := make([]*v1alpha1.GPUNodePool, 0, len(all))
+	for i := range all {
+		byAge = append(byAge, &all[i])
+	}
+	slices.SortFunc(byAge, func(a, b *v1alpha1.GPUNodePool) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	owner := map[string]string{}
+	for _, pool := range byAge {
+		key, field := targetKey(pool)
+		if key == "" {
+			continue
+		}
+		if other, taken := owner[key]; taken {
+			out[pool.Name] = &Problem{ReasonShared, field,
+				fmt.Sprintf("pool %s names the same target and is older", other), "two pools cannot share nodes: delete one, or name another target"}
+			continue
+		}
+		owner[key] = pool.Name
+	}
+	return out
+}
+
+// targetKey is equal for pools over the same nodes; empty for a fixed pool.
+func targetKey(pool *v1alpha1.GPUNodePool) (key, field string) {
+	switch p := pool.Spec.Provider; {
+	case p.Scale != nil:
+		// Versions of one group are views of the same object.
+		gv, err := schema.ParseGroupVersion(p.Scale.APIVersion)
+		if err != nil {
+			return "", ""
+		}
+		return fmt.Sprintf("scale/%s/%s/%s/%s", gv.Group, p.Scale.Kind, p.Scale.Namespace, p.Scale.Name), fieldScale
+	case p.ASG != nil:
+		return "asg/" + p.ASG.Region + "/" + p.ASG.Name, fieldASG
+	case p.ExternalGRPC != nil:
+		return "grpc/" + p.ExternalGRPC.Name + "/" + p.ExternalGRPC.NodeGroup, fieldGRPC
+	}
+	return "", ""
+}
+
+// Foreign are nodes with a pool's label that Karpenter made for another NodePool than the pool's own target.
+// Karpenter would consolidate them away, so they are no nodes of the pool.
+type Foreign struct {
+	// Nodes by name.
+	Nodes map[string]bool
+	// Stopped are the pools that have no other nodes, and are not to be acted on: their label is in the NodePool's
+	// template, and both would add nodes for the same pods. Beside are those that have nodes of their own.
+	// The errors are of type *Problem.
+	Stopped, Beside map[string]error
+}
+
+// ForeignOf finds the foreign nodes of all pools.
+func ForeignOf(all []v1alpha1.GPUNodePool, nodes []corev1.Node) Foreign {
+	byName := make(map[string]*v1alpha1.GPUNodePool, len(all))
+	for i := range all {
+		byName[all[i].Name] = &all[i]
+	}
+	out := Foreign{Nodes: map[string]bool{}, Stopped: map[string]error{}, Beside: map[string]error{}}
+	for i := range nodes {
+		pool := byName[nodes[i].Labels[v1alpha1.NodePoolLabel]]
+		if pool == nil {
+			continue
+		}
+		if !IsForeign(pool, nodes[i].Labels) {
+			out.Beside[pool.Name] = cmp.Or(out.Beside[pool.Name], out.Stopped[pool.Name])
+			delete(out.Stopped, pool.Name)
+			continue
+		}
+		out.Nodes[nodes[i].Name] = true
+		problem := &Problem{ReasonForeign, "spec.provider",
+			fmt.Sprintf("node %s has the pool's label and was made by Karpenter's NodePool %s", nodes[i].Name, nodes[i].Labels[labelKarpenterFor]),
+			"remove the label " + v1alpha1.NodePoolLabel + " from that NodePool's template, or name the NodePool as the pool's target"}
+		of := out.Stopped
+		if _, own := out.Beside[pool.Name]; own {
+			of = out.Beside
+		}
+		of[pool.Name] = cmp.Or[error](of[pool.Name], problem)
+	}
+	maps.DeleteFunc(out.Beside, func(_ string, err error) bool { return err == nil })
+	return out
+}
+
+// IsForeign reports whether Karpenter made a node with these labels for another NodePool than the pool's target.
+func IsForeign(pool *v1alpha1.GPUNodePool, node map[string]string) bool {
+	made, ok := node[labelKarpenterFor]
+	return ok && !isNodePool(pool.Spec.Provider.Scale, made)
+}
+
+func isNodePool(p *v1alpha1.ScaleProvider, name string) bool {
+	if p == nil || p.Kind != "NodePool" || p.Name != name {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(p.APIVersion)
+	return err == nil && gv.Group == karpenterGroup
+}
