@@ -129,7 +129,7 @@ func (c *CompatOptions) families(m *Moment) []pageFamily {
 		if f.Kind == counters.Label {
 			continue
 		}
-		page := pageFamily{name: f.Name, help: f.Help, kind: string(f.Kind), maxAge: StaleAfter(f.Every)}
+		page := pageFamily{name: f.Name, help: f.Help, kind: string(f.Kind), maxAge: StaleAfter(max(f.Every, leastEvery(f.ID)))}
 		if f.Computed() {
 			computed[f.ID].add(c, m, &page)
 		} else {

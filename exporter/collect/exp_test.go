@@ -213,16 +213,20 @@ func TestReturns(t *testing.T) {
 	}
 }
 
-// A counter with an interval of its own goes stale by that one.
+// A counter with an interval of its own goes stale by that one, be it the user's or DCGM's.
 func TestStaleByItsOwnInterval(t *testing.T) {
 	gpu := plainGPU(0)
-	gpu.Values = []Value{{Field: 150, Number: 40, Time: now.Add(-time.Minute)}, {Field: 155, Number: 300, Time: now.Add(-time.Minute)}}
+	gpu.Values = []Value{{Field: 84, Number: 1, Time: now.Add(15 * time.Second)}, {Field: 150, Number: 40, Time: now.Add(-time.Minute)}, {Field: 155, Number: 300, Time: now.Add(-time.Minute)}}
 	o := Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: CompatExact, Counters: []counters.Field{
 		{ID: 150, Name: "DCGM_FI_DEV_GPU_TEMP", Kind: counters.Gauge, Every: time.Minute}, {ID: 155, Name: "DCGM_FI_DEV_POWER_USAGE", Kind: counters.Gauge},
+		{ID: 84, Name: "DCGM_FI_DEV_INFOROM_CONFIG_VALID", Kind: counters.Gauge},
 	}}}
 	page := NewCompiler(o).Compile(&Reading{Taken: now, Entities: []Entity{gpu}}, Attribution{})
 	for _, age := range []time.Duration{0, 80 * time.Second, 100 * time.Second} {
 		text, _ := page.Append(nil, now.Add(age), false)
+		if has := strings.Contains(string(text), "DCGM_FI_DEV_INFOROM_CONFIG_VALID{"); has != (age < 90*time.Second) {
+			t.Errorf("after %s: what DCGM reads every 30 s is there: %v", age, has)
+		}
 		if has := strings.Contains(string(text), "DCGM_FI_DEV_GPU_TEMP{"); has != (age < 90*time.Second) || strings.Contains(string(text), "DCGM_FI_DEV_POWER_USAGE{") {
 			t.Errorf("after %s: the slower one is there: %v", age, has)
 		}

@@ -3,6 +3,7 @@ package collect
 import (
 	"math"
 	"slices"
+	"time"
 )
 
 // DCGM fields our own families read.
@@ -112,6 +113,15 @@ func Plausible(field uint16, number *float64) bool {
 	}
 	b := boundsOf(field)
 	return *number >= b.least && *number <= b.most
+}
+
+// leastEvery is DCGM's own least interval of a field, whatever is requested: it reads the
+// inforom's checksum and validity every 30 s (DcgmCacheManager::AddEntityFieldWatch of 4.5.2).
+func leastEvery(field uint16) time.Duration {
+	if field == 83 || field == 84 {
+		return 30 * time.Second
+	}
+	return 0
 }
 
 // isRatio covers the profiling fields that are shares of time; the others of

@@ -411,7 +411,10 @@ typedef struct {
     unsigned sm, memory, encoder, decoder;
 } util_sample;
 
-/* The value "none" is that no process computed. A GPU in MIG mode has no list. */
+/* The value "none" is that no process computed: an H100 then has slots that are not filled,
+ * older GPUs NOT_FOUND. A GPU in MIG mode has no list. */
+enum { EMPTY_SLOTS = 72 };
+
 EXPORT int nvmlDeviceGetProcessUtilization(handle *d, util_sample *out, unsigned *count, unsigned long long since) {
     const char *v = "";
     unsigned pid, n = 0, capacity = out ? *count : 0;
@@ -419,7 +422,9 @@ EXPORT int nvmlDeviceGetProcessUtilization(handle *d, util_sample *out, unsigned
     ENTER(enter_gpu(d));
     code = in_mig_mode(d->gpu) ? NOT_SUPPORTED : value_of(d, "sm", &v);
     if (code == OK && strcmp(v, "none") == 0)
-        code = NOT_FOUND;
+        for (v = ""; n < EMPTY_SLOTS; n++)
+            if (n < capacity)
+                out[n] = (util_sample){ 0 };
     while (code == OK && *v && (v = pid_and_number(v, &pid, &percent)) != NULL)
         if (n++ < capacity)
             out[n - 1] = (util_sample){ pid, since + 1, (unsigned)percent, 0, 0, 0 };

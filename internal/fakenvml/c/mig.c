@@ -60,6 +60,7 @@ typedef struct {
 /* Multiprocessors of a compute slice of A100. */
 enum { SLICE_SMS = 14 };
 
+/* Profiles and placements are known outside MIG mode too. */
 EXPORT int nvmlDeviceGetGpuInstanceProfileInfo(handle *d, unsigned index, profile_v1 *out) {
     profile p;
     ENTER(enter_gpu(d));
@@ -80,8 +81,7 @@ EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(handle *d, unsigned index, profi
     ENTER(enter_gpu(d));
     if (out->version != VERSION(profile_v2, 2))
         return leave(INVALID);
-    code = in_mig_mode(d->gpu) ? profile_by_index(d->gpu, (int)index, &named) : NOT_SUPPORTED;
-    if (code != OK)
+    if ((code = profile_by_index(d->gpu, (int)index, &named)) != OK)
         return leave(code);
     *out = (profile_v2){ out->version, p.id, p.p2p, p.slices, p.count, p.multiprocessors, p.copy, p.decoders, p.encoders, p.jpeg, p.ofa, p.memory, "" };
     snprintf(out->name, sizeof out->name, "MIG %s", named.name);
