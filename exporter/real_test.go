@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -212,7 +214,7 @@ func realReady(t testing.TB, e *exporter) realPage {
 	if err == nil {
 		return page
 	}
-	for _, absent := range []string{"driver is not", "without NVIDIA's driver", "has no value", "no GPU"} {
+	for _, absent := range []string{"driver is not", "without NVIDIA's driver", "no GPU"} {
 		if len(page.of("gpu_info{")) == 0 && strings.Contains(why, absent) {
 			t.Skipf("the software is here and GPUs are not: %s", why)
 		}
@@ -392,16 +394,19 @@ func TestRealHostEngine(t *testing.T) {
 
 func TestRealEmbedded(t *testing.T) {
 	realLibrary(t, "libdcgm.so.4")
-	e := start(t, "--source", "dcgm", "-c", "1000")
-	realReady(t, e)
+	socket := filepath.Join(t.TempDir(), "exporter.sock")
+	e := start(t, "--source", "dcgm", "-c", "1000", "--quiesce-socket="+socket)
+	page := realReady(t, e)
 	checkPage(t, e)
+	checkRelease(t, e, socket, page)
 	e.terminate(t)
 }
 
 // The driver's library, beside nvidia-smi where there is one.
 func TestRealNVML(t *testing.T) {
 	realLibrary(t, "libnvidia-ml.so.1")
-	e := start(t, "--source", "nvml", "-c", "1000")
+	socket := filepath.Join(t.TempDir(), "exporter.sock")
+	e := start(t, "--source", "nvml", "-c", "1000", "--quiesce-socket="+socket)
 	realReady(t, e)
 	checkPage(t, e)
 	page := pageAt(t, e.base+"/metrics")
@@ -423,7 +428,52 @@ func TestRealNVML(t *testing.T) {
 			t.Errorf("%d GPUs here and %d there", n, seen)
 		}
 	})
+	checkRelease(t, e, socket, page)
 	e.terminate(t)
+}
+
+// checkRelease wants no device file of a GPU to be open while all GPUs are released, and the
+// page back afterwards.
+func checkRelease(t *testing.T, e *exporter, socket string, page realPage) {
+	t.Helper()
+	deviceFiles := func() (open []string) {
+		links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", e.Pid))
+		require.NoError(t, err)
+		for _, link := range links {
+			if to, err := os.Readlink(link); err == nil && regexp.MustCompile(`^(/dev/|/memfd:)nvidia\d`).MatchString(to) {
+				open = append(open, to)
+			}
+		}
+		return open
+	}
+	if len(deviceFiles()) == 0 {
+		t.Error("no device file of a GPU is open before the release: nothing is compared")
+	}
+	conn, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	defer conn.Close()
+	answers := bufio.NewScanner(conn)
+	request := func(line string) {
+		_, err := fmt.Fprintln(conn, line)
+		require.NoError(t, err)
+		if !answers.Scan() || !strings.Contains(answers.Text(), `"ok":true`) {
+			t.Fatalf("%s: %s", line, answers.Text())
+		}
+	}
+	var uuids []string
+	for series := range page.of("gpu_info{") {
+		uuids = append(uuids, strconv.Quote(label(series, "gpu_uuid")))
+	}
+	gpus := strings.Join(uuids, ",")
+	request(`{"op":"quiesce","seconds":60,"gpus":[` + gpus + `]}`)
+	until(t, "values vanish", func() (bool, string) {
+		return len(pageAt(t, e.base+"/metrics").of("DCGM_FI_")) == 0, "series of GPUs"
+	})
+	if open := deviceFiles(); len(open) > 0 {
+		t.Errorf("released, and open: %q", open)
+	}
+	request(`{"op":"resume","gpus":[` + gpus + `]}`)
+	realReady(t, e)
 }
 
 func checkSMI(t *testing.T, page realPage, words []string) {

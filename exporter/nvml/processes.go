@@ -46,6 +46,9 @@ func NewProcesses(o Options) (*Processes, error) {
 func (p *Processes) Processes() ([]pods.GPU, error) {
 	p.busy <- struct{}{}
 	defer func() { <-p.busy }()
+	if allAsleep(p.gpus, func(uuid string) string { return uuid }, p.asleep) {
+		return nil, nil
+	}
 	if p.lib == nil {
 		lib, err := open(p.options.LibraryPath, p.options.Log)
 		if err != nil {
@@ -59,6 +62,7 @@ func (p *Processes) Processes() ([]pods.GPU, error) {
 		return nil, fmt.Errorf("counting GPUs: %w", ret)
 	}
 	var gpus []pods.GPU
+	acquired := false
 	for index := range count {
 		if p.asleep[p.gpus[index]] {
 			continue
@@ -72,10 +76,17 @@ func (p *Processes) Processes() ([]pods.GPU, error) {
 			continue
 		}
 		p.gpus[index] = uuid
+		if p.asleep[uuid] {
+			acquired = true
+			continue
+		}
 		gpus = append(gpus, p.lib.usage(uuid, -1, device))
 		for _, mig := range p.lib.migDevices(device) {
 			gpus = append(gpus, p.lib.usage(uuid, mig.instance, mig.handles...))
 		}
+	}
+	if acquired {
+		p.release() // of a GPU that was released before it was known
 	}
 	return gpus, nil
 }

@@ -54,11 +54,23 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("no process: %+v", c)
 	}
 
-	require.NoError(t, p.Quiesce([]string{fakenvml.GPUUUID(0), fakenvml.GPUUUID(1)}))
-	if p.lib != nil {
-		t.Error("handles are allocated")
+	for name, before := range map[string]map[int]string{"known before": p.gpus, "unknown before": {}} {
+		p.gpus = before
+		require.NoError(t, p.Quiesce([]string{fakenvml.GPUUUID(0), fakenvml.GPUUUID(1)}))
+		if open := openFiles(t); open != "no device file is open" {
+			t.Errorf("%s: released, and open: %s", name, open)
+		}
+		for range 2 {
+			if gpus = listed(t, p); len(gpus) != 2 || gpus[0].UUID != fakenvml.GPUUUID(2) {
+				t.Errorf("%s: quiesced: %+v", name, gpus)
+			}
+		}
+		if open := openFiles(t); open != "nvidia0 nvidia1 nvidia2 nvidia2:handle nvidia3 nvidia3:handle" {
+			t.Errorf("%s: open: %s", name, open)
+		}
 	}
-	if gpus = listed(t, p); len(gpus) != 2 || gpus[0].UUID != fakenvml.GPUUUID(2) {
-		t.Errorf("quiesced: %+v", gpus)
+	require.NoError(t, p.Quiesce([]string{fakenvml.GPUUUID(0), fakenvml.GPUUUID(1), fakenvml.GPUUUID(2), fakenvml.GPUUUID(3)}))
+	if gpus, open := listed(t, p), openFiles(t); len(gpus) > 0 || open != "no device file is open" {
+		t.Errorf("all released: %+v, open: %s", gpus, open)
 	}
 }

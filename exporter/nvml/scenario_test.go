@@ -1,6 +1,10 @@
 package nvml
 
 import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,7 +29,8 @@ import (
 //
 // machine fields=(F, …) opens a source of a new machine. read prints each of times=N readings that
 // differs from the one before, with identity and health where it has these options. watch
-// fields=(F, …) and quiesce gpus=(N, …) are the source's. -rewrite writes the outputs again.
+// fields=(F, …) and quiesce gpus=(N, …) are the source's; open and quiesce print whose device
+// files are open. -rewrite writes the outputs again.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		var s scene
@@ -63,9 +68,9 @@ func TestScenarios(t *testing.T) {
 				if err := s.source.Quiesce(uuids); err != nil {
 					return err.Error()
 				}
-				if s.source.lib == nil {
-					return "no handle of any GPU"
-				}
+				return openFiles(t)
+			case "open":
+				return openFiles(t)
 			default:
 				d.Fatalf(t, "no such command: %s", d.Cmd)
 			}
@@ -159,4 +164,19 @@ func (s *scene) read(t *testing.T, d *datadriven.TestData) string {
 		}
 	}
 	return strings.Join(shown, "then\n")
+}
+
+// openFiles names the GPUs' device files that this process has open, those of handles apart.
+func openFiles(t *testing.T) string {
+	t.Helper()
+	links, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	var open []string
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, "/memfd:nvidia") {
+			open = append(open, strings.TrimSuffix(strings.TrimPrefix(to, "/memfd:"), " (deleted)"))
+		}
+	}
+	slices.Sort(open)
+	return cmp.Or(strings.Join(open, " "), "no device file is open")
 }

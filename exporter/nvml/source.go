@@ -149,6 +149,9 @@ func (r *Source) Read() (*collect.Reading, error) {
 }
 
 func (r *Source) tryRead() (*collect.Reading, error) {
+	if allAsleep(r.gpus, func(e collect.Entity) string { return e.UUID }, r.asleep) {
+		return &collect.Reading{Taken: time.Now(), Dropped: map[string]int{}}, nil
+	}
 	if err := r.connect(); err != nil {
 		return nil, err
 	}
@@ -170,13 +173,18 @@ func (r *Source) tryRead() (*collect.Reading, error) {
 			devices[index] = pass.find(index)
 		}
 	}
+	acquired := false
 	for index, d := range devices {
 		pass.dev(index, d.device, d.ret)
+		acquired = acquired || d.device != nil && r.asleep[r.gpus[index].UUID]
 	}
 	if count > 0 && len(pass.reading.Entities) == 0 && len(r.asleep) == 0 {
 		return nil, errors.New("none of the GPUs that NVML counts can be identified")
 	}
 	r.gpm.forget(pass.seen)
+	if acquired {
+		r.close() // of a GPU that was released before it was known
+	}
 	return pass.reading, nil
 }
 
@@ -378,6 +386,17 @@ func (r *Source) logOf(uuid string) *collect.EventLog {
 		r.logs[uuid] = collect.NewEventLog(r.options.EventWindow)
 	}
 	return r.logs[uuid]
+}
+
+// allAsleep reports that every GPU seen is released: then NVML is not opened, since it keeps
+// the device file of every GPU open, be its handle requested or not (driver 580).
+func allAsleep[G any](seen map[int]G, uuid func(G) string, asleep map[string]bool) bool {
+	for _, gpu := range seen {
+		if !asleep[uuid(gpu)] {
+			return false
+		}
+	}
+	return len(seen) > 0
 }
 
 // Quiesce releases the GPUs with these UUIDs and reacquires the others. NVML closes its

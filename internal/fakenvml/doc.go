@@ -13,8 +13,10 @@
 // go-nvml v0.13.3-1 (TestABI), return codes against its comments; by running over
 // it, k8s-device-plugin v0.19.3 with gpu-feature-discovery and nvidia-mig-parted
 // v0.13.1 (export, assert, apply), with go-nvlib v0.10.0, and mig-parted's packages
-// with go-nvlib v0.12.0; on 2026-11-26 DCGM 4.5.2, compiled from its source. Not
-// checked against a GPU: what NVIDIA's sources do not say is a guess, as the first
-// free place of nvmlDeviceCreateGpuInstance, the ids of instances, and the
-// multiprocessors and engines of a slice, which are of A100.
+// with go-nvlib v0.12.0; on 2026-11-26 DCGM 4.5.2, compiled from its source, and, call
+// by call, an H100 and an H200 with driver 580.159.04, MIG off: profiles and placements
+// are known then, empty slots of nvmlDeviceGetProcessUtilization, the device files that
+// are open. Not checked against a GPU in MIG mode: what NVIDIA's sources do not say is a
+// guess, as the first free place of nvmlDeviceCreateGpuInstance, the ids of instances,
+// and the multiprocessors and engines of a slice, which are of A100.
 package fakenvml

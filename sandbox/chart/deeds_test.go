@@ -188,10 +188,11 @@ func (x *trouble) adapterKilled() {
 	x.must(x.Cluster.KillProgram(adapterName))
 }
 
-// dryRunForgotten is what the chart makes of autoscaler.dryRun.
+// dryRunForgotten is what the chart makes of autoscaler.dryRun: one replica. kubectl may have
+// scaled before, by another fault's printed command, and owns the number then.
 func (x *trouble) dryRunForgotten() {
 	x.cleanup(func(ctx context.Context) error { return x.upgrade(ctx) })
-	x.must(x.upgrade(x.t.Context(), "--set", "autoscaler.dryRun=true"))
+	x.must(x.upgrade(x.t.Context(), "--set", "autoscaler.dryRun=true", "--force-conflicts"))
 	x.wait("its pods are made again", func() error { return x.rolledOut(x.t.Context()) })
 }
 

@@ -2,7 +2,9 @@ package chart
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +50,29 @@ func TestNeighbourThanos(t *testing.T) {
 	}
 	url := "http://" + address(t)
 	b.beside(t, proc.Spec{Name: "thanos-query", Path: thanos, Args: append(query, "--http-address="+strings.TrimPrefix(url, "http://"), "--grpc-address="+address(t))})
+	x.wait("the querier has both stores", func() error {
+		var stores struct {
+			Data struct{ Sidecar []struct{ LastError *string } }
+		}
+		resp, err := http.Get(url + "/api/v1/stores")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&stores); err != nil {
+			return err
+		}
+		ready := 0
+		for _, s := range stores.Data.Sidecar {
+			if s.LastError == nil {
+				ready++
+			}
+		}
+		if ready < len(sidecars) {
+			return errNotYet
+		}
+		return nil
+	})
 	unknown := map[string]string{"retention-short": "its stores have it"}
 	b.over(t, source{url: url})
 	b.allWell(t, unknown)

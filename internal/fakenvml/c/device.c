@@ -58,6 +58,7 @@ EXPORT int nvmlDeviceGetCount_v2(unsigned *out) {
 }
 
 static int found(int gpu, handle **out) {
+    attach(gpu);
     *out = gpu_handle(gpu);
     return leave(has("gpu.%d.lost", gpu) ? LOST : OK);
 }

@@ -43,6 +43,8 @@ int leave(int code);
     return code
 int open_library(void);
 int close_library(void);
+/* Opens what a handle of a GPU keeps open. */
+void attach(int gpu);
 
 /* Gives the value of a line of the state, or the code to return: NOT_SUPPORTED
  * without the line, N for the value "!N". */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -143,6 +144,25 @@ int enter_gpu(const handle *h) {
     return code == OK ? check(h) : code;
 }
 
+/* The open device files, /dev/nvidiaN of the driver: one of every GPU from the initialisation on,
+ * and more of a GPU whose handle was requested, until the library is closed. 0 is none. */
+static int files[MAX_GPUS], handles[MAX_GPUS];
+
+static void open_file(int *fd, const char *format, int gpu) {
+    char name[32];
+    snprintf(name, sizeof name, format, gpu);
+    if (*fd <= 0)
+        *fd = memfd_create(name, MFD_CLOEXEC);
+}
+
+static void close_file(int *fd) {
+    if (*fd > 0)
+        close(*fd);
+    *fd = 0;
+}
+
+void attach(int gpu) { open_file(&handles[gpu], "nvidia%d:handle", gpu); }
+
 int open_library(void) {
     pthread_mutex_lock(&lock);
     const char *v;
@@ -150,6 +170,8 @@ int open_library(void) {
     if (code == NOT_SUPPORTED)
         code = OK;
     users += code == OK;
+    for (int gpu = 0; code == OK && gpu < count_gpus(); gpu++)
+        open_file(&files[gpu], "nvidia%d", gpu);
     return leave(code);
 }
 
@@ -158,6 +180,10 @@ int close_library(void) {
     if (users == 0)
         return leave(UNINITIALIZED);
     users--;
+    for (int gpu = 0; users == 0 && gpu < MAX_GPUS; gpu++) {
+        close_file(&files[gpu]);
+        close_file(&handles[gpu]);
+    }
     return leave(OK);
 }
 
