@@ -70,9 +70,9 @@ func (b *env) over(t *testing.T, s source) {
 func (b *env) allWell(t *testing.T, unknown map[string]string) {
 	t.Helper()
 	b.nearlyWell(t, unknown)
-	b.askAll(t)
+	refusals := b.askAll(t)
 	if failed := b.failedQueries(t); len(failed) > 0 {
-		t.Errorf("queries of the adapter fail:\n%s", strings.Join(failed, "\n"))
+		t.Errorf("queries of the adapter fail:\n%s\nit answers:\n%s", strings.Join(failed, "\n"), strings.Join(refusals, "\n"))
 	}
 }
 
@@ -98,8 +98,9 @@ func (b *env) nearlyWell(t *testing.T, unknown map[string]string) {
 	}
 }
 
-// askAll asks the adapter for each of its metrics, so that each rule is queried.
-func (b *env) askAll(t *testing.T) {
+// askAll asks the adapter for each of its metrics, so that each rule is queried. Most have no
+// series here: it returns their refusals.
+func (b *env) askAll(t *testing.T) (refusals []string) {
 	t.Helper()
 	for _, at := range []string{"/apis/external.metrics.k8s.io/v1beta1", "/apis/custom.metrics.k8s.io/v1beta2"} {
 		raw, err := b.get(t, at)
@@ -114,9 +115,12 @@ func (b *env) askAll(t *testing.T) {
 			if resource, metric, ok := strings.Cut(r.Name, "/"); ok {
 				path = at + "/namespaces/team/" + resource + "/*/" + metric
 			}
-			_, _ = b.get(t, path) // most have no series here
+			if _, err := b.get(t, path); err != nil {
+				refusals = append(refusals, err.Error())
+			}
 		}
 	}
+	return refusals
 }
 
 // get asks the API server.
