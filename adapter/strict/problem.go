@@ -1,9 +1,11 @@
 package strict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,11 +34,11 @@ func (p Problem) Error() string {
 // Unwrap returns the cause.
 func (p Problem) Unwrap() error { return p.Err }
 
-// Join returns problems as one error; nil if there are none.
+// Join returns problems of a file as one error, in the order of the lines; nil if there are none.
 func Join(problems []Problem) error {
-	errs := make([]error, len(problems))
-	for i, p := range problems {
-		errs[i] = p
+	var errs []error
+	for _, p := range slices.SortedStableFunc(slices.Values(problems), func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) }) {
+		errs = append(errs, p)
 	}
 	return errors.Join(errs...)
 }
