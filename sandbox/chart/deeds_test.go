@@ -191,9 +191,10 @@ func (x *trouble) adapterKilled() {
 // dryRunForgotten is what the chart makes of autoscaler.dryRun: one replica. kubectl may have
 // scaled before, by another fault's printed command, and owns the number then.
 func (x *trouble) dryRunForgotten() {
-	x.cleanup(func(ctx context.Context) error { return x.upgrade(ctx) })
+	x.cleanup(func(ctx context.Context) error { return errors.Join(x.upgrade(ctx), x.restartAutoscaler(ctx)) })
 	x.must(x.upgrade(x.t.Context(), "--set", "autoscaler.dryRun=true", "--force-conflicts"))
 	x.wait("its pods are made again", func() error { return x.rolledOut(x.t.Context()) })
+	x.must(x.restartAutoscaler(x.t.Context()))
 }
 
 // unscraped takes the adapter from Prometheus.

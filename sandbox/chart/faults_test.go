@@ -229,5 +229,8 @@ func (b *env) typeIn(t *testing.T, command string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
+	if strings.HasPrefix(command, "helm ") {
+		return b.restartAutoscaler(ctx)
+	}
 	return nil
 }

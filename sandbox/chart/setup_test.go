@@ -166,6 +166,13 @@ func (b *env) startAutoscaler(ctx context.Context) error {
 	})
 }
 
+// restartAutoscaler is what follows a change of its Deployment, whose account may have other
+// rights now.
+func (b *env) restartAutoscaler(ctx context.Context) error {
+	_ = b.Cluster.StopProgram(autoscalerName) // it may have ended: a leader without the right to its lease does
+	return b.startAutoscaler(ctx)
+}
+
 // startProgram runs what the pods of a Deployment would. extra is what a process needs
 // that a pod has; %s in it is the kubeconfig of the account.
 func (b *env) startProgram(ctx context.Context, name string, extra ...string) error {
