@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -70,9 +73,24 @@ func (b *env) over(t *testing.T, s source) {
 func (b *env) allWell(t *testing.T, unknown map[string]string) {
 	t.Helper()
 	b.nearlyWell(t, unknown)
-	refusals := b.askAll(t)
-	if failed := b.failedQueries(t); len(failed) > 0 {
-		t.Errorf("queries of the adapter fail:\n%s\nit answers:\n%s", strings.Join(failed, "\n"), strings.Join(refusals, "\n"))
+	lastFailure := map[string]queries{}
+	err := until(patient(t), "the newest query of each rule is answered", func() error {
+		refusals, failing := b.askAll(t), []string(nil)
+		for rule, now := range b.queries(t) {
+			if now.failed > lastFailure[rule].failed {
+				lastFailure[rule] = now
+			}
+			if now.failed > 0 && now.answered == lastFailure[rule].answered {
+				failing = append(failing, rule)
+			}
+		}
+		if len(failing) > 0 {
+			return fmt.Errorf("those of %q are not; the adapter answers\n%s", failing, strings.Join(refusals, "\n"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -115,8 +133,8 @@ func (b *env) askAll(t *testing.T) (refusals []string) {
 			if resource, metric, ok := strings.Cut(r.Name, "/"); ok {
 				path = at + "/namespaces/team/" + resource + "/*/" + metric
 			}
-			if _, err := b.get(t, path); err != nil {
-				refusals = append(refusals, err.Error())
+			if raw, err := b.get(t, path); err != nil {
+				refusals = append(refusals, fmt.Sprintf("%s: %v: %s", r.Name, err, raw))
 			}
 		}
 	}
@@ -133,8 +151,11 @@ func (b *env) get(t *testing.T, path string) ([]byte, error) {
 	return core.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
 }
 
-// failedQueries are the lines of the adapter's own page about queries that failed.
-func (b *env) failedQueries(t *testing.T) []string {
+// queries counts the adapter's of a rule, by its own page.
+type queries struct{ answered, failed float64 }
+
+// queries are those of each rule.
+func (b *env) queries(t *testing.T) map[string]queries {
 	t.Helper()
 	token, err := os.ReadFile(filepath.Join(b.Cluster.PrometheusDir(), scraperToken))
 	require.NoError(t, err)
@@ -148,11 +169,22 @@ func (b *env) failedQueries(t *testing.T) []string {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s %v: %s", resp.Status, err, body)
 	}
-	var out []string
-	for line := range strings.Lines(string(body)) {
-		if strings.HasPrefix(line, "gpuscale_adapter_queries_total{") && !strings.Contains(line, `result="ok"`) && !strings.HasSuffix(line, " 0\n") {
-			out = append(out, strings.TrimSpace(line))
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+	require.NoError(t, err)
+	out := map[string]queries{}
+	for _, m := range families["gpuscale_adapter_queries_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
 		}
+		n := out[labels["rule"]]
+		if labels["result"] == "ok" {
+			n.answered += m.GetCounter().GetValue()
+		} else {
+			n.failed += m.GetCounter().GetValue()
+		}
+		out[labels["rule"]] = n
 	}
 	return out
 }
