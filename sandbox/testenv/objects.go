@@ -145,13 +145,21 @@ func (e *Env) CreateObject(ctx context.Context, o *unstructured.Unstructured) er
 func (e *Env) Delete(ctx context.Context, o client.Object) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("%s is there after %s", o.GetName(), Patience))
 	defer cancel()
-	return await.Until(ctx, func(ctx context.Context) error {
+	err := await.Until(ctx, func(ctx context.Context) error {
 		err := e.Admin.Delete(ctx, o, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return errors.Join(err, errors.New("it is still there"))
 	})
+	if u, is := o.(*unstructured.Unstructured); err != nil && is {
+		_ = e.Admin.Get(context.WithoutCancel(ctx), client.ObjectKeyFromObject(o), u)
+		err = fmt.Errorf("%w: %s with finalizers %q, status %v", err, u.GetKind(), u.GetFinalizers(), u.Object["status"])
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+	}
+	return nil
 }
 
 // NodeReady reports whether a node's condition Ready is True.
