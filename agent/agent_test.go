@@ -491,9 +491,7 @@ func TestReportIsWritten(t *testing.T) {
 	a := b.agent()
 	tick := func() {
 		t.Helper()
-		if err := a.Tick(t.Context()); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, a.Tick(t.Context()))
 	}
 	tick()
 	r := b.report()

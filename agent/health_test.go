@@ -69,9 +69,7 @@ func TestHealthOfATick(t *testing.T) {
 	b.state.Hang = true
 	b.set(b.state)
 	a = b.agent()
-	if err := a.Tick(t.Context()); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, a.Tick(t.Context()))
 	if err := a.Health.Ready(); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("ready with a driver that hangs: %v", err)
 	}

@@ -82,9 +82,7 @@ func TestDefaultPolicyIsThePlanners(t *testing.T) {
 	if got := Default().Policy.Plan(); got != plan.DefaultPolicy() {
 		t.Errorf("got %+v, want %+v", got, plan.DefaultPolicy())
 	}
-	if err := Default().Validate(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, Default().Validate())
 }
 
 // TestPolicyThereAndBack: every field of plan.Policy has one in the file.

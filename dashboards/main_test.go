@@ -90,9 +90,7 @@ func TestPreview(t *testing.T) {
 		t.Errorf("%s: %d, %v", url, r.StatusCode, err)
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-done)
 }
 
 // render writes a picture of each board.

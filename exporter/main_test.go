@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gpuscale-exporter": main, "gpuscale-real-answer": realAnswerMain})
+	testscript.Main(m, map[string]func(){"gpuscale-exporter": main, "gpuscale-real-table": realTableMain})
 }
 
 // built is a compiled fake's folder; a machine without a compiler skips the test.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestCheckNamesEveryField has what the language of scenarios cannot say; the rest is in
@@ -25,9 +26,7 @@ func TestCheckNamesEveryField(t *testing.T) {
 			{Name: "a/g", Like: Pod{Namespace: "a", Name: "other", Node: "n"}, At: now}},
 	}
 	p := DefaultPolicy()
-	if err := p.Check(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, p.Check())
 	p.HeadroomWeight, p.DisruptionCost, p.Headroom = nan, nan, "some"
 	text := s.Check().Error() + p.Check().Error()
 	for _, want := range []string{

@@ -59,9 +59,7 @@ func goldenReport(t *testing.T) model.Report {
 // figures have six digits. In the JSON, what the page draws and its queries are left out.
 func TestGolden(t *testing.T) {
 	r := goldenReport(t)
-	if err := r.Check(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, r.Check())
 	var out bytes.Buffer
 	require.NoError(t, render.HTML(&out, r))
 	if out.Len() > 500_000 {
@@ -114,9 +112,7 @@ func TestPriceList(t *testing.T) {
 	in := golden(a)
 	in.Prices = &list
 	r := model.Make(in)
-	if err := r.Check(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, r.Check())
 	h100, _ := list.GPU("H100-80GB", false)
 	for _, p := range r.Hours.Places {
 		if p.Place != "idle" && p.Place != "sick" { // all of it on H100, none of it spot

@@ -182,9 +182,7 @@ func TestWithoutTheAutoscaler(t *testing.T) {
 	if r.Currency != "" || r.Demand.Missing == "" || len(r.Pools) != 0 {
 		t.Errorf("currency %q, demand missing for %q, %d pools", r.Currency, r.Demand.Missing, len(r.Pools))
 	}
-	if err := r.Check(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, r.Check())
 }
 
 // TestNumbers: the format of figures.

@@ -64,9 +64,7 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 			t.Helper()
 			text := "# HELP gpuscale_adapter_questions_active " + metric.AdapterQuestions.Help +
 				"\n# TYPE gpuscale_adapter_questions_active gauge\ngpuscale_adapter_questions_active{backend=\"default\"} " + want + "\n"
-			if err := testutil.GatherAndCompare(reg, strings.NewReader(text), metric.AdapterQuestions.Name); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(text), metric.AdapterQuestions.Name))
 		}
 		active("1")
 		time.Sleep(2 * options.IdleAfter)

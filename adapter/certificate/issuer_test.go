@@ -212,9 +212,7 @@ func TestBundleIsBounded(t *testing.T) {
 	if n := len(trusted(t, c)); n != most {
 		t.Errorf("%d CAs", n)
 	}
-	if err := verified(t, c, i, at.now); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, verified(t, c, i, at.now))
 	at.now = at.now.AddDate(11, 0, 0) // beyond what the library gives a CA
 	look(t, i)
 	for _, ca := range trusted(t, c) {

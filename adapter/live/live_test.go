@@ -54,9 +54,7 @@ func TestABadRuleIsLeftOut(t *testing.T) {
 # TYPE gpuscale_adapter_config_reload_good gauge
 gpuscale_adapter_config_reload_good 1
 `
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "gpuscale_adapter_config_reload_good"); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want), "gpuscale_adapter_config_reload_good"))
 	states := map[string]bool{}
 	families, err := reg.Gather()
 	require.NoError(t, err)
@@ -138,9 +136,7 @@ func TestAMissingFileCostsItsOwnBackend(t *testing.T) {
 		_, err := c.Backend(name).QueryWithin(t.Context(), "up", time.Time{}, prom.Limits{})
 		return err
 	}
-	if err := ask(""); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, ask(""))
 	if err := ask("tls"); !errors.Is(err, prom.ErrUnavailable) {
 		t.Errorf("without its CA: %v", err)
 	}

@@ -52,23 +52,20 @@ func TestReal(t *testing.T) {
 			t.Errorf("%s can be partitioned and our tables lack it", c.Product)
 			continue
 		}
-		var driver mig.Spec
+		var seen []mig.Seen
 		require.NoError(t, n.with(t.Context(), func(lib nvml.Interface) error {
 			d, ret := lib.DeviceGetHandleByIndex(i)
 			if err := failure(ret); err != nil {
 				return err
 			}
 			profiles, err := profilesOf(d)
-			if err != nil {
-				return err
+			for _, p := range profiles {
+				seen = append(seen, p.seen)
 			}
-			seen := make([]mig.Seen, len(profiles))
-			for i, p := range profiles {
-				seen[i] = p.seen
-			}
-			driver, err = mig.SpecFromNVML(c.Product, c.MemoryMiB, seen)
 			return err
 		}))
+		driver, err := mig.SpecFromNVML(c.Product, c.MemoryMiB, seen)
+		require.NoError(t, err)
 		if got, want := profileLines(table.Spec()), profileLines(driver); !slices.Equal(got, want) {
 			t.Errorf("%s\nour table:  %q\nthe driver: %q", c.Product, got, want)
 		}

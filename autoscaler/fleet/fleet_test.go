@@ -215,13 +215,9 @@ func rounded(number string) string {
 func (c *testCase) lint(t *testing.T) {
 	t.Helper()
 	families, err := c.registry.Gather()
-	if err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}

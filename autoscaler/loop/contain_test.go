@@ -130,9 +130,7 @@ func TestOneInvalidObject(t *testing.T) {
 				}
 				want += fmt.Sprintf("%s{kind=%q} %d\n", invalid.Name, kind, n)
 			}
-			if err := testutil.GatherAndCompare(r.metrics, strings.NewReader(want), invalid.Name); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(want), invalid.Name))
 		})
 	}
 }

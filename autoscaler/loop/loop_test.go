@@ -205,13 +205,9 @@ func TestLiveAndReady(t *testing.T) {
 	}
 	s.ended(nil)
 	s.keep(Reconcile{})
-	if err := s.Ready(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, s.Ready())
 	now = now.Add(45 * time.Second) // four providers that hang for ten seconds each
-	if err := s.Live(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, s.Live())
 	now = now.Add(time.Minute)
 	if s.Live() == nil {
 		t.Error("live though no reconcile has ended for minutes")
@@ -263,9 +259,7 @@ func TestPlannerPanicFailsOneReconcile(t *testing.T) {
 	panics = false
 	r.world.Advance(time.Second)
 	r.want(nil, "observe", "save scale-up", "resume", "act scale-up")
-	if err := r.loop.State.Ready(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, r.loop.State.Ready())
 	if s, _ := r.loop.State.Snapshot(); r.loop.State.Panic() == nil || !s.Now.After(caught.At) {
 		t.Error("want the new snapshot, and the old panic")
 	}
@@ -291,9 +285,7 @@ func TestLeftOutIsCounted(t *testing.T) {
 		"NAME{namespace=\"b\",reason=\"topology_rules\"} 3\n":                                            metric.AutoscalerLimitExceeded,
 	} {
 		want = strings.ReplaceAll("# HELP NAME "+of.Help+"\n# TYPE NAME gauge\n"+want, "NAME", of.Name)
-		if err := testutil.GatherAndCompare(r.metrics, strings.NewReader(want), of.Name); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(want), of.Name))
 	}
 }
 
@@ -303,9 +295,7 @@ func TestSnapshotAge(t *testing.T) {
 	a.now = func() time.Time { return at.Add(3 * time.Second) }
 	want := func(text string) {
 		t.Helper()
-		if err := testutil.CollectAndCompare(a, strings.NewReader(text)); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, testutil.CollectAndCompare(a, strings.NewReader(text)))
 	}
 	const head = `
 # HELP gpuscale_autoscaler_snapshot_age_seconds Age of the data of the last plan, by kind: "cluster" since it was read, "prometheus" since it was queried. Absent where nothing was read.
@@ -348,9 +338,7 @@ func TestOnlyTheLeaderExportsTheFleet(t *testing.T) {
 		t.Error("the leader has no series")
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-ended)
 	if n := fleetSeries(t, r); n != 0 {
 		t.Errorf("%d series after it led", n)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -148,9 +149,7 @@ func pacing(t *testing.T, p *pacer, during func(*Loop, *Waker)) {
 		go func() { ended <- l.Run(ctx) }()
 		during(l, w)
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-ended)
 	})
 }
 

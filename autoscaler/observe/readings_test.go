@@ -445,9 +445,7 @@ func TestIdlePolling(t *testing.T) {
 			p.AskRarely(30*time.Second, func() bool { return each.idle })
 			ctx, stop := context.WithTimeout(t.Context(), 61*time.Second)
 			defer stop()
-			if err := p.Run(ctx); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, p.Run(ctx))
 		})
 		if each.prometheus.asked != each.asked {
 			t.Errorf("%s: asked %d times, want %d", name, each.prometheus.asked, each.asked)

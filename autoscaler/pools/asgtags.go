@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/amount"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/plan"
@@ -67,7 +68,7 @@ func (n *nodeFacts) read(rest, value string) error {
 			return fmt.Errorf("%q is no value:effect such as dedicated:NoSchedule", value)
 		}
 	case "resources":
-		q, err := resource.ParseQuantity(value)
+		q, err := amount.Parse(value)
 		if err != nil || q.Sign() < 0 || q.AsApproximateFloat64() >= math.MaxInt64 { // larger amounts overflow
 			return fmt.Errorf("%q is no amount", value)
 		}

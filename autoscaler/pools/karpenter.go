@@ -7,10 +7,11 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/amount"
 )
 
 // Names of Karpenter's API.
@@ -38,7 +39,7 @@ func (karpenter) size(t target) (int, error) {
 	if err != nil || !ok {
 		return replicas, err
 	}
-	q, err := resource.ParseQuantity(fmt.Sprint(limit))
+	q, err := amount.Parse(fmt.Sprint(limit))
 	if err == nil && q.Sign() < 0 {
 		err = fmt.Errorf("%s is below zero", &q)
 	}

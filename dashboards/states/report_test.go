@@ -81,9 +81,7 @@ func report(t *testing.T, s states.State, honor bool) (r model.Report, ok bool) 
 	if r = model.Make(model.Input{Answers: a, Generated: s.End(), Version: "x"}); a.Autoscaler && len(r.Pools) == 0 {
 		t.Error("there is an autoscaler, and no pool")
 	}
-	if err := r.Check(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, r.Check())
 	if s.Name != states.Down { // there the exporter has a record of half of it
 		alike(t, a)
 	}
@@ -99,9 +97,7 @@ func alike(t *testing.T, a query.Answers) {
 	delete(a.Lines, query.Capacity)
 	delete(a.Lines, query.Places)
 	one := ledger.Make(a)
-	if err := one.Check(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, one.Check())
 	if x, y := both[ledger.Busy], one.Total()[ledger.Busy]; math.Abs(x-y) > 0.15*x+60 {
 		t.Errorf("computing: %.0f s by the autoscaler, %.0f by the exporter", x, y)
 	}

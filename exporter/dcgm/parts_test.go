@@ -223,9 +223,7 @@ func TestOldValuesAreNoSignOfLife(t *testing.T) {
 	for _, age := range []time.Duration{0, time.Minute} {
 		seen := dev
 		now := seen.Values[0].Time.Add(age)
-		if err := s.detectLoss(0, &seen, now); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, s.detectLoss(0, &seen, now))
 		if seen.Lost != (age > 0) {
 			t.Errorf("with values %s old: lost %v", age, seen.Lost)
 		}

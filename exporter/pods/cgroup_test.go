@@ -68,16 +68,12 @@ func fakeProc(t *testing.T, hostPID bool, cgroups map[int]string) string {
 }
 
 func TestSeesHost(t *testing.T) {
-	if err := seesHost(fakeProc(t, true, nil)); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, seesHost(fakeProc(t, true, nil)))
 	if err := seesHost(fakeProc(t, false, nil)); err == nil || !strings.Contains(err.Error(), "hostPID: true") {
 		t.Errorf("err = %v", err)
 	}
 	proc := fakeProc(t, false, nil)
 	require.NoError(t, os.MkdirAll(filepath.Join(proc, "self", "ns"), 0o755))
 	require.NoError(t, os.Symlink(hostPIDNamespace, filepath.Join(proc, "self", "ns", "pid")))
-	if err := seesHost(proc); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, seesHost(proc))
 }

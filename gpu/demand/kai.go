@@ -55,7 +55,7 @@ func parseShare(s string) (int, error) {
 	if err != nil || !(x > 0 && x <= 1) {
 		return 0, fmt.Errorf("annotation %s: %q: want more than 0, at most 1", kaiFraction, s)
 	}
-	return int(math.Ceil(x*1000 - 1e-6)), nil
+	return max(1, int(math.Ceil(x*1000-1e-6))), nil
 }
 
 func parseAmount(annotation, s string) (int, error) {

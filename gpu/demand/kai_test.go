@@ -55,7 +55,7 @@ func TestFromKAIRefuses(t *testing.T) {
 func FuzzFromKAI(f *testing.F) {
 	f.Add("0.5", "", "2")
 	f.Add("", "2000", "")
-	f.Add("1e-9", "", "")
+	f.Add("1e-19", "", "")
 	f.Add("0x1p-2", "", "+3")
 	f.Fuzz(func(t *testing.T, fraction, memory, devices string) {
 		annotations := map[string]string{}

@@ -142,9 +142,7 @@ func TestBasicAuthFromWebConfig(t *testing.T) {
 		t.Errorf("without a password: %d, want 401", code)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-ended)
 	if _, err := New(Options{Address: "127.0.0.1:0", WebConfigFile: file + ".missing"}); err == nil {
 		t.Error("a missing web config file was accepted")
 	}

@@ -133,9 +133,7 @@ func FuzzReadRequests(f *testing.F) {
 			return
 		}
 		_, err = Replicas(requests, Serving{Days: 0.01, Scale: 1, Night: 1, Prefill: 1, Decode: 1, PerReplica: 1e6, Milli: 1})
-		if err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, err)
 	})
 }
 

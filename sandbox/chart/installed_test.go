@@ -82,9 +82,7 @@ func (b *env) overwritten(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
 }
 
 // fenced asks with the adapter's own account.
@@ -171,9 +169,7 @@ func (b *env) uninstalled(t *testing.T) {
 	_, err := b.helm.Run(t.Context(), chart.Release{Namespace: installed}, "uninstall", "gpuscale")
 	require.NoError(t, err)
 	for _, name := range []string{adapterName, autoscalerName} {
-		if err := b.Cluster.KillProgram(name); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, b.Cluster.KillProgram(name))
 	}
 	t.Cleanup(func() {
 		if err := errors.Join(b.helmInstall(context.Background()), b.startPrograms(context.Background())); err != nil {

@@ -50,9 +50,7 @@ func TestTwoReleases(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		for _, crd := range []string{"gpunodepools.gpuscale.io", "gpuquotas.gpuscale.io"} {
-			if err := b.typeIn(t, give(crd, owner, in)); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, b.typeIn(t, give(crd, owner, in)))
 		}
 	})
 	for range 2 {
@@ -65,9 +63,7 @@ func TestTwoReleases(t *testing.T) {
 			t.Fatal(err)
 		}
 		command, _, _ = strings.Cut(command, "\n")
-		if err := b.typeIn(t, command); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, b.typeIn(t, command))
 	}
 	if err := h.Install(t.Context(), second); err != nil {
 		t.Errorf("after what was printed was typed: %v", err)

@@ -136,9 +136,7 @@ func TestPrometheusOnPurpose(t *testing.T) {
 	if err := c.ReloadPrometheus(ctx, []byte("nonsense: true\n")); err == nil || !strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("reload of a wrong configuration: %v", err)
 	}
-	if err := errors.Join(c.ReloadPrometheus(ctx, []byte(prometheusConfig)), c.KillProgram(cluster.Prometheus), c.StartProgram(ctx, cluster.Prometheus)); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, errors.Join(c.ReloadPrometheus(ctx, []byte(prometheusConfig)), c.KillProgram(cluster.Prometheus), c.StartProgram(ctx, cluster.Prometheus)))
 	if err := c.Err(); err != nil {
 		t.Errorf("a fault on purpose was reported: %v", err)
 	}

@@ -51,9 +51,7 @@ func TestKServeRecipe(t *testing.T) {
 	require.NoError(t, errors.Join(kserve.Install(t.Context(), api), api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "models"}})))
 	service, hpa := kserveRecipe(t)
 	await.For(t, testenv.Patience, "the InferenceService is taken", func() error { return strict.Create(t.Context(), service) })
-	if err := strict.Create(t.Context(), hpa); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, strict.Create(t.Context(), hpa))
 	class := service.GetAnnotations()["serving.kserve.io/autoscalerClass"]
 	if class != "external" || hpa.Spec.ScaleTargetRef.Name != service.GetName()+"-predictor" {
 		t.Errorf("autoscaler class %q, target %q", class, hpa.Spec.ScaleTargetRef.Name)

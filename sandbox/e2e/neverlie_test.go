@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -176,9 +177,7 @@ func (b *faultEnv) noticed(t *testing.T, what string, w want) {
 	}
 	await.For(t, testenv.Patience, what+" noticed", as)
 	b.awaitSyncs(t, 4)
-	if err := as(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, as())
 }
 
 // awaitSyncs waits for so many more requests about each of our HPAs. About theirs

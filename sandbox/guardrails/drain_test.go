@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -55,9 +56,7 @@ func TestSafeToEvict(t *testing.T) {
 			w.reconciles(3)
 			w.pass(time.Hour)
 			w.reconciles(3)
-			if err := w.untouched(w.sick); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, w.untouched(w.sick))
 			if p := w.pod(); p.UID != uid || p.DeletionTimestamp != nil {
 				t.Error("the pod was evicted")
 			}

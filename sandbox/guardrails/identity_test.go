@@ -14,6 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -72,9 +73,7 @@ func TestAnotherOfTheSameName(t *testing.T) {
 	if n := w.node("h100-1"); n.UID != uid {
 		t.Error("the new node was removed")
 	}
-	if err := w.untouched("h100-1"); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, w.untouched("h100-1"))
 }
 
 // lonely is a pod on a node that was bound by hand, with a controller that is not

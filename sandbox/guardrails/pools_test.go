@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
@@ -139,9 +140,7 @@ func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured)
 		}
 	}
 	w.reconciles(10) // it stays so: nothing makes another, and nothing takes a second
-	if err := w.has(pool, 2)(); err != nil {
-		w.t.Error(err)
-	}
+	require.NoError(w.t, w.has(pool, 2)())
 	if got := w.condition(pool, "Valid"); got != "True Valid: " {
 		w.t.Error(got)
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 )
@@ -96,13 +97,9 @@ func TestReplaceByWhatMakesNodes(t *testing.T) {
 				t.Errorf("%s, which is well, was touched", well.Name)
 			}
 			for _, n := range w.nodes("h100") {
-				if err := w.untouched(n.Name); err != nil {
-					t.Error(err)
-				}
+				require.NoError(t, w.untouched(n.Name))
 			}
-			if err := w.has("h100", 2)(); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, w.has("h100", 2)())
 		})
 	}
 }

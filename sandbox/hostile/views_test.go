@@ -120,9 +120,7 @@ var views = map[string]view{
 func readings(t *testing.T, src storage.Queryable, s states.State, from ...string) *observe.Readings {
 	t.Helper()
 	r, err := observe.Read(t.Context(), &server{Queryable: src, now: s.End()}, trust.From(from), s.End())
-	if err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 

@@ -128,9 +128,7 @@ func TestNodeThatCannotStart(t *testing.T) {
 					t.Errorf("lacks %q:\n%v", want, err)
 				}
 			}
-			if err := nodetest.Look(t).Diff(before); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, nodetest.Look(t).Diff(before))
 		})
 	}
 }

@@ -104,6 +104,7 @@ func TestBadQuotaKeepsItsLimits(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"metadata":{"name":"p"},"spec":{"readyAfter":"10min"}}`)
 	f.Add(`{"metadata":{"name":"p"},"spec":{"max":3},"status":{"size":1}}`)
+	f.Add(`{"metadata":{"name":"p"},"spec":{"template":{"cpu":"1e111111191999"},"amounts":[{"limit":1e-111111191}]}}`)
 	f.Add(`{"metadata":7}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var pool v1alpha1.GPUNodePool

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/amount"
 )
 
 // GroupVersion of this API.
@@ -25,7 +27,7 @@ func AddToScheme(s *runtime.Scheme) error {
 func (p *GPUNodePool) UnmarshalJSON(text []byte) error {
 	type plain GPUNodePool
 	var into plain
-	if err := json.Unmarshal(text, &into); err != nil {
+	if err := decode(text, &into); err != nil {
 		meta, broken := metadataOf(text)
 		if broken != nil {
 			return fmt.Errorf("decoding a GPUNodePool: %w", broken)
@@ -41,7 +43,7 @@ func (p *GPUNodePool) UnmarshalJSON(text []byte) error {
 func (q *GPUQuota) UnmarshalJSON(text []byte) error {
 	type plain GPUQuota
 	var into plain
-	if err := json.Unmarshal(text, &into); err != nil {
+	if err := decode(text, &into); err != nil {
 		meta, broken := metadataOf(text)
 		if broken != nil {
 			return fmt.Errorf("decoding a GPUQuota: %w", broken)
@@ -63,9 +65,17 @@ func (q *GPUQuota) UnmarshalJSON(text []byte) error {
 // readable decodes a field if it can be decoded whole.
 func readable[T any](text json.RawMessage, into *T) {
 	var v T
-	if json.Unmarshal(text, &v) == nil {
+	if decode(text, &v) == nil {
 		*into = v
 	}
+}
+
+// decode refuses amounts that would take for ever: the CRD's pattern admits them.
+func decode(text []byte, into any) error {
+	if err := amount.CheckJSON(text); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
 }
 
 func metadataOf(text []byte) (m metav1.PartialObjectMetadata, err error) {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/amount"
 )
 
 // fields reads the fields of an object by their paths. A field that is missing is zero, and so is one
@@ -96,20 +98,32 @@ func (f fields) count(path string, otherwise int) int {
 
 // amount reads a quantity, nil for a missing one.
 func (f fields) amount(path string) *Amount {
-	q := into[*resource.Quantity](f, path)
+	q := intoAmounts[*resource.Quantity](f, path, true)
 	if q == nil {
 		return nil
 	}
 	return &Amount{Number: q.AsApproximateFloat64()}
 }
 
-func (f fields) resources(path string) corev1.ResourceList { return into[corev1.ResourceList](f, path) }
+func (f fields) resources(path string) corev1.ResourceList {
+	return intoAmounts[corev1.ResourceList](f, path, true)
+}
 
 func (f fields) names(path string) map[string]string { return into[map[string]string](f, path) }
 
 // template keeps what decides where the pods go and what they request.
 func (f fields) template(path string) corev1.PodTemplateSpec {
-	return slim(into[corev1.PodTemplateSpec](f, path))
+	return slim(intoAmounts[corev1.PodTemplateSpec](f, path, false))
+}
+
+// intoAmounts is into for what has quantities, or is one (all): the API server has not parsed those
+// of a custom resource.
+func intoAmounts[T any](f fields, path string, all bool) (none T) {
+	if err := amount.Check(f.value(path), all); err != nil {
+		f.fail(path, err)
+		return none
+	}
+	return into[T](f, path)
 }
 
 func (f fields) conditions() []metav1.Condition {

@@ -109,7 +109,8 @@ func FuzzParse(f *testing.F) {
 		`{podSets: [{name: a, count: 2, minCount: 1, template: {spec: {containers: [{name: c}]}}}]}`,
 		`{replicatedJobs: [{name: a, replicas: 2, dependsOn: [{name: b, status: Complete}], template: {spec: {parallelism: 3, completions: 2}}}]}`,
 		`{replicas: 2, leaderWorkerTemplate: {size: 4}}`, `{cohort: c, resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 3}]}]}]}`,
-		`{resources: {gpu: {quota: -1, limit: 0.5}}}`, `{deserved: {nvidia.com/gpu: "1k"}, parent: p}`,
+		`{resources: {gpu: {quota: -1, limit: 0.5}}}`, `{deserved: {nvidia.com/gpu: "1e111111191999"}, parent: p}`,
+		`{podSets: [{name: a, count: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1e111111191999"}}}]}}}]}`,
 	} {
 		f.Add(spec, `{conditions: [{type: QuotaReserved, status: "True"}], admission: {clusterQueue: q, podSetAssignments: [{name: a, count: 1}]}}`)
 	}
