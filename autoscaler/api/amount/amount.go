@@ -36,8 +36,8 @@ var holders = map[string]bool{
 	"pricePerHour": true, "interruptionsPerHour": true, "resources": true, "guaranteed": true, "limit": true, "borrowLimit": true, "lendLimit": true,
 }
 
-// Check looks at decoded JSON. all says that v
-// holds nothing but quantities; else they are looked for by the names of their fields.
+// Check refuses such a text in decoded JSON. all says that v holds nothing but quantities; else
+// they are looked for by the names of their fields.
 func Check(v any, all bool) error {
 	switch v := v.(type) {
 	case map[string]any:
