@@ -1,0 +1,198 @@
+package nvml
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+// pass is one read in progress.
+type pass struct {
+	*Source
+	reading *collect.Reading
+	seen    map[place]bool
+}
+
+// found is the handle of the GPU at an index, or why there is none.
+type found struct {
+	device nvml.Device
+	ret    nvml.Return
+}
+
+func (p *pass) find(index int) found {
+	device, ret := p.lib.DeviceGetHandleByIndex(index)
+	if ret == nvml.SUCCESS {
+		ret = p.identify(index, device)
+	}
+	return found{device, ret}
+}
+
+// dev adds a GPU and its instances. A lost GPU stays, with its identity and no
+// values.
+func (p *pass) dev(index int, device nvml.Device, ret nvml.Return) {
+	dev, known := p.gpus[index]
+	if !known {
+		p.reading.Dropped[collect.DropError]++
+		p.options.Log.Debug("nvml: GPU not identified", "index", index, "error", ret)
+		return
+	}
+	if p.asleep[dev.UUID] {
+		return // released before it was known
+	}
+	log, listening := p.logOf(dev.UUID), false
+	dev.DriverVersion = p.driver // another one may have been loaded
+	dev.Lost = ret == nvml.ERROR_GPU_IS_LOST
+	if ret != nvml.SUCCESS {
+		p.reading.Dropped[collect.DropError] += len(p.wanted)
+		dev.Values = p.xid(log, true, nil)
+	} else {
+		dev.MIG = p.migMode(device)
+		if dev.MIG && p.lib.has("nvmlDeviceGetMaxMigDeviceCount") {
+			dev.GPUMaxCompute, _ = device.GetMaxMigDeviceCount() // 0 outside MIG mode, whatever the GPU can
+		}
+		dev.Values = p.values(device, place{dev.UUID, -1}, device)
+		listening = p.events.subscribe(dev.UUID, device)
+		dev.Values = p.xid(log, listening, dev.Values)
+	}
+	observe(log, &dev, p.reading.Taken)
+	dev.Events = log.Snapshot(p.reading.Taken)
+	dev.Events.Listening = listening
+	at := len(p.reading.Entities)
+	p.reading.Entities = append(p.reading.Entities, dev)
+	if ret == nvml.SUCCESS && dev.MIG {
+		p.instances(device, at)
+	}
+}
+
+// identify reads the identity of the GPU at an index; another GPU there than
+// before replaces it.
+func (p *pass) identify(index int, d nvml.Device) nvml.Return {
+	uuid, ret := d.GetUUID()
+	if ret != nvml.SUCCESS {
+		return ret
+	}
+	p.owners[d] = uuid
+	if old, known := p.gpus[index]; known && old.UUID == uuid {
+		return nvml.SUCCESS
+	}
+	dev := collect.Entity{Kind: collect.GPU, GPU: index, Index: index, UUID: uuid, Minor: index}
+	dev.Model, _ = d.GetName()
+	if p.lib.has("nvmlDeviceGetMinorNumber") {
+		if minor, ret := d.GetMinorNumber(); ret == nvml.SUCCESS {
+			dev.Minor = minor
+		}
+	}
+	if p.lib.has("nvmlDeviceGetPciInfo_v3") {
+		if pci, ret := d.GetPciInfo(); ret == nvml.SUCCESS {
+			dev.PCIBusID = text(pci.BusId[:])
+		}
+	}
+	maps.DeleteFunc(p.gpus, func(_ int, old collect.Entity) bool { return old.UUID == uuid }) // it was elsewhere
+	p.gpus[index] = dev
+	return nvml.SUCCESS
+}
+
+func text(c []int8) string {
+	var b strings.Builder
+	for _, x := range c {
+		if x == 0 {
+			break
+		}
+		b.WriteByte(byte(x))
+	}
+	return b.String()
+}
+
+func (p *pass) migMode(d nvml.Device) bool {
+	if !p.lib.has("nvmlDeviceGetMigMode") {
+		return false
+	}
+	current, _, ret := d.GetMigMode()
+	return ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_ENABLE
+}
+
+// values reads the wanted fields of a GPU or of an instance, whose handle is d.
+func (p *pass) values(d nvml.Device, at place, dev nvml.Device) []collect.Value {
+	var values []collect.Value
+	now := time.Now()
+	add := func(field uint16, v float64, ret nvml.Return) {
+		switch {
+		case ret != nvml.SUCCESS:
+			p.reading.Dropped[dropOf(ret)]++
+		case math.IsNaN(v):
+			p.reading.Dropped[collect.DropBlank]++
+		case !collect.Plausible(field, &v):
+			p.reading.Dropped[collect.DropImpossible]++
+		default:
+			values = append(values, collect.Value{Field: field, Number: v, Time: now})
+		}
+	}
+	for i := range calls {
+		if c := &calls[i]; at.instance < 0 || c.instances {
+			p.call(c, d, add)
+		}
+	}
+	if p.wantsProfiling() && p.gpm.has(at.uuid, dev) {
+		p.seen[at] = true
+		p.gpm.read(at, dev, p.wants, add)
+	}
+	slices.SortFunc(values, func(a, b collect.Value) int { return cmp.Compare(a.Field, b.Field) })
+	return values
+}
+
+func (p *pass) wantsProfiling() bool {
+	i, _ := slices.BinarySearch(p.wanted, uint16(firstProfiled))
+	return i < len(p.wanted) && p.wanted[i] <= lastProfiled
+}
+
+// call makes one call where any of its fields is wanted.
+func (p *pass) call(c *call, d nvml.Device, add func(uint16, float64, nvml.Return)) {
+	if !slices.ContainsFunc(c.fields, p.wants) {
+		return
+	}
+	var values []float64
+	ret := nvml.ERROR_FUNCTION_NOT_FOUND
+	if p.lib.has(c.symbol) {
+		values, ret = c.read(d)
+	}
+	for i, field := range c.fields {
+		switch {
+		case !p.wants(field):
+		case ret != nvml.SUCCESS:
+			add(field, 0, ret)
+		default:
+			add(field, values[i], ret)
+		}
+	}
+}
+
+// xid adds a GPU's last XID; as in DCGM there is none before the first.
+func (p *pass) xid(log *collect.EventLog, listening bool, values []collect.Value) []collect.Value {
+	if !p.wants(fieldXID) {
+		return values
+	}
+	out := log.AmendXID(values)
+	if len(out) == len(values) && !listening {
+		p.reading.Dropped[collect.DropNotSupported]++
+	}
+	return out
+}
+
+// observe records a read of the GPU: its loss and its return, and its throttle reasons.
+func observe(log *collect.EventLog, dev *collect.Entity, now time.Time) {
+	if dev.Lost {
+		log.Away(time.Time{})
+	}
+	answers := slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID })
+	log.Observe(dev, answers, now)
+	if v, ok := dev.Value(fieldClocks); ok {
+		log.AddClocks(collect.Event{Time: v.Time, Code: int64(v.Number)})
+	}
+}
