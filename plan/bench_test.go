@@ -33,15 +33,28 @@ func BenchmarkMakeRich(b *testing.B) {
 }
 
 // BenchmarkMakeSpread plans 4,000 pods on as many nodes: plain, spread over three
-// zones, and one of a group on a host. Goal: rules at most double the time.
+// zones, one of a group on a host, and 500 sets of which each wants a zone without any
+// other. Goal: rules at most double the time, sets aside: their pods are in 499 groups.
 func BenchmarkMakeSpread(b *testing.B) {
-	for _, rule := range []string{"plain", "zone", "host", "apart"} {
+	for _, rule := range []string{"plain", "zone", "host", "apart", "sets"} {
 		b.Run(rule, func(b *testing.B) { benchmarkWorld(b, spreadWorld(4000, rule)) })
 	}
 }
 
 func spreadWorld(n int, rule string) Snapshot {
 	s := Snapshot{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Pools: []Pool{{Name: "p", Max: n, Size: n, Target: n, PricePerHour: 4}}}
+	sets, others := make([]string, 500), make([][]string, 500)
+	for i := range sets {
+		sets[i] = fmt.Sprintf("set %d", i)
+	}
+	for i := range others {
+		others[i] = append(others[i], sets[i])
+		for j, other := range sets {
+			if j != i {
+				others[i] = append(others[i], "not "+other)
+			}
+		}
+	}
 	for i := range n {
 		s.Nodes = append(s.Nodes, Node{Name: fmt.Sprintf("n%05d", i), Pool: "p", Ready: true, Labels: map[string]string{"zone": fmt.Sprintf("z%d", i%3)},
 			GPUs: []GPU{{Device: gpu.Device{Model: gpu.Model{Name: "L40S", Vendor: "nvidia", MemoryMiB: 49152}}, AllocationKnown: true}}})
@@ -53,6 +66,9 @@ func spreadWorld(n int, rule string) Snapshot {
 			p.Spread = []Spread{{Rule: Rule{hostnameLabel, "g"}, MaxSkew: 1}}
 		case "apart":
 			p.Apart = []Rule{{hostnameLabel, "g"}}
+		case "sets":
+			p.Gang, p.GangMin, p.Groups = sets[i%len(sets)], n/len(sets), others[i%len(sets)]
+			p.Near, p.Apart = []Rule{{"zone", p.Gang}}, []Rule{{"zone", "not " + p.Gang}}
 		}
 		s.Pods = append(s.Pods, p)
 	}

@@ -134,19 +134,18 @@ func (w *world) domainsOf(members []int) []domain {
 		return nil
 	}
 	all := map[string]*domain{}
+	values := make([]string, len(rules))
 	of := func(labels map[string]string, name string) *domain {
-		d := domain{rules: rules}
-		id := ""
-		for _, r := range rules {
+		for i, r := range rules {
 			v, ok := placeOf(labels, name, r.Key)
 			if !ok {
 				return nil
 			}
-			d.values = append(d.values, v)
-			id += "\x00" + v
+			values[i] = v
 		}
+		id := strings.Join(values, "\x00")
 		if all[id] == nil {
-			all[id] = &d
+			all[id] = &domain{rules: rules, values: slices.Clone(values)}
 		}
 		return all[id]
 	}

@@ -213,8 +213,8 @@ func (w *world) open(k *kind) func(heap int) bool {
 	return func(heap int) bool { return w.allows(k, &s.places[heap], false) }
 }
 
-// value is a node's entry for a kind: among upcoming nodes by when they are ready, else
-// among nodes in service, the sick ones last.
+// value is the entry for a kind of a node in an open heap: among upcoming nodes by when
+// they are ready, else among nodes in service, the sick ones last.
 func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if node >= len(w.nodes) {
 		return entry{}, false
@@ -224,8 +224,13 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 	if upcoming {
 		is, at = !n.unclaimed && (n.tier == tierChange || n.tier == tierNode), n.at.UnixNano()
 	}
-	if !is || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" || !w.rulesAllow(k, n) {
+	if !is || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" {
 		return entry{}, false
+	}
+	if w.topology.any() {
+		if at := w.placeOf(n); !w.allows(k, &at, true) {
+			return entry{}, false
+		}
 	}
 	return entry{at, w.rank(k, n), node}, true
 }
@@ -258,12 +263,16 @@ func (w *world) fill(k *kind, s *index, value func(node int) (entry, bool)) {
 		s.heaps[i] = s.heaps[i][:0]
 	}
 	open := w.open(k)
+	var isOpen []bool // by heap
 	for i := range w.nodes {
 		on := w.heapOf(k, i)
 		for len(s.heaps) <= on {
 			s.heaps = append(s.heaps, nil)
 		}
-		if !open(on) {
+		for len(isOpen) <= on {
+			isOpen = append(isOpen, open(len(isOpen)))
+		}
+		if !isOpen[on] {
 			s.heaps[on] = append(s.heaps[on], unevaluated(i))
 		} else if e, ok := value(i); ok {
 			s.heaps[on] = append(s.heaps[on], e)

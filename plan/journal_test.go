@@ -67,7 +67,13 @@ func remainsOf(w *world) remains {
 	}
 	for r, c := range w.topology.rules {
 		count(fmt.Sprint("pods ", r), c.pods)
-		count(fmt.Sprint("barring ", r), c.barring)
+	}
+	for _, b := range w.topology.barring {
+		for value, all := range b.at {
+			for _, one := range all {
+				m.topology[fmt.Sprintf("barring %s=%s %v", b.key, value, one.rule.Rule)] = one.pods
+			}
+		}
 	}
 	return m
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +35,9 @@ type kind struct {
 	blocked   causes
 	ruledOut  string
 	explained bool
-	// grouping and spreads are what its topology rules know of the nodes.
+	// groups are its pods' groups; grouping and spreads are what its topology rules
+	// know of the nodes.
+	groups   map[string]bool
 	grouping *grouping
 	spreads  map[Rule]*spreadPlaces
 	// failedTrial is the number of the trial in which nothing could be reclaimed
@@ -88,10 +91,8 @@ func (w *world) kindKey(p *Pod) string {
 	for _, s := range p.Spread {
 		fmt.Fprintf(&b, "|d%q,%q,%d,%d,%t,%t", s.Key, s.Group, s.MaxSkew, s.MinDomains, s.IgnoreAffinity, s.HonorTaints)
 	}
-	for _, g := range p.Groups {
-		if _, ruled := w.topology.byGroup[g]; ruled {
-			fmt.Fprintf(&b, "|g%q", g)
-		}
+	for _, r := range w.topology.about(p) {
+		b.WriteString("|g" + strconv.Itoa(r.id)) // there can be hundreds
 	}
 	if len(p.Apart)+len(p.Near) > 0 {
 		fmt.Fprintf(&b, "|r%q%q", p.Apart, p.Near)

@@ -10,22 +10,35 @@ import (
 type topology struct {
 	rules   map[Rule]*ruleCount
 	byGroup map[string][]*ruleCount
+	barring []barring       // by label
 	joint   []string        // groups of the pods that are in several groups, see nearRules
 	assumed map[Rule]string // where one more pod of a rule's group is, for pods near it
-	// The rule that was added last, and the group that was looked up last: pods of one
+	// The rule that was added last, and the groups that were looked up last: pods of one
 	// owner have equal ones and follow each other.
-	last    Rule
-	group   string
-	ofGroup []*ruleCount
+	last     Rule
+	groups   []string
+	ofGroups []*ruleCount
 }
 
-// ruleCount is the pods of a rule's group, and those that exclude it, by the
-// value of the rule's label.
+// ruleCount is the pods of a rule's group, by the value of the rule's label.
 type ruleCount struct {
 	Rule
-	pods, barring  map[string]int
+	id             int
+	pods           map[string]int
 	total, changes int // of pods
 	spreads        []*spreadPlaces
+}
+
+// barring is the rules by which pods in each place keep others away, by the value of a label.
+type barring struct {
+	key string
+	at  map[string][]barrier
+}
+
+// barrier is how many pods in one place exclude a rule's group.
+type barrier struct {
+	rule *ruleCount
+	pods int
 }
 
 // add counts a pod of the group.
@@ -144,8 +157,8 @@ func (t *topology) rule(r Rule) {
 	if r == t.last && len(t.rules) > 0 {
 		return
 	}
-	if t.last, t.ofGroup = r, nil; t.rules[r] == nil {
-		c := &ruleCount{Rule: r, pods: map[string]int{}, barring: map[string]int{}}
+	if t.last, t.ofGroups = r, nil; t.rules[r] == nil {
+		c := &ruleCount{Rule: r, id: len(t.rules), pods: map[string]int{}}
 		t.rules[r] = c
 		t.byGroup[r.Group] = append(t.byGroup[r.Group], c)
 	}
@@ -153,24 +166,74 @@ func (t *topology) rule(r Rule) {
 
 // about are the rules of which a pod is in the group, each once.
 func (t *topology) about(p *Pod) []*ruleCount {
-	if len(p.Groups) == 1 { // and so in no joint one
-		if g := p.Groups[0]; g != t.group || t.ofGroup == nil {
-			t.group, t.ofGroup = g, t.byGroup[g]
-		}
-		return t.ofGroup
+	if t.ofGroups != nil && slices.Equal(p.Groups, t.groups) {
+		return t.ofGroups
 	}
-	var all []*ruleCount
-	for i, g := range p.Groups {
-		if !slices.Contains(p.Groups[:i], g) {
-			all = append(all, t.byGroup[g]...)
-		}
+	if t.groups = p.Groups; len(p.Groups) == 1 { // and so in no joint one
+		t.ofGroups = t.byGroup[p.Groups[0]]
+		return t.ofGroups
+	}
+	all := []*ruleCount{}
+	for _, g := range slices.Compact(slices.Sorted(slices.Values(p.Groups))) {
+		all = append(all, t.byGroup[g]...)
 	}
 	for _, g := range t.joint {
 		if !slices.ContainsFunc(strings.Split(g, "\x00"), func(one string) bool { return !slices.Contains(p.Groups, one) }) {
 			all = append(all, t.byGroup[g]...)
 		}
 	}
+	t.ofGroups = all
 	return all
+}
+
+// bar counts a pod that excludes a rule's group from a place.
+func (t *topology) bar(r Rule, value string, by int) {
+	key := slices.IndexFunc(t.barring, func(b barring) bool { return b.key == r.Key })
+	if key < 0 {
+		key = len(t.barring)
+		t.barring = append(t.barring, barring{r.Key, map[string][]barrier{}})
+	}
+	rule, all := t.rules[r], t.barring[key].at[value]
+	i := slices.IndexFunc(all, func(b barrier) bool { return b.rule == rule })
+	if i < 0 {
+		i, all = len(all), append(all, barrier{rule: rule})
+	}
+	if all[i].pods += by; all[i].pods == 0 {
+		all = slices.Delete(all, i, i+1)
+	}
+	t.barring[key].at[value] = all
+}
+
+// barred reports whether pods in a place exclude the kind, by rules about hosts or the others.
+func (t *topology) barred(k *kind, at *place, hosts bool) bool {
+	for i := range t.barring {
+		b := &t.barring[i]
+		if (b.key == hostnameLabel) != hosts {
+			continue
+		}
+		if value, ok := at.value(b.key); ok {
+			for _, barrier := range b.at[value] {
+				if k.in(barrier.rule.Group) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// in reports whether the kind's pods are in a group.
+func (k *kind) in(group string) bool {
+	if len(k.pod.Groups) <= 4 {
+		return slices.Contains(k.pod.Groups, group)
+	}
+	if k.groups == nil {
+		k.groups = make(map[string]bool, len(k.pod.Groups))
+		for _, g := range k.pod.Groups {
+			k.groups[g] = true
+		}
+	}
+	return k.groups[group]
 }
 
 // place counts a pod on a node to which it is promised, or no longer.
@@ -193,7 +256,7 @@ func (w *world) count(p *Pod, node, by int) {
 	}
 	for _, rule := range p.Apart {
 		if value, ok := placeOf(labels, n.Node.Name, rule.Key); ok {
-			t.rules[rule].barring[value] += by
+			t.bar(rule, value, by)
 		}
 	}
 }
@@ -204,18 +267,20 @@ func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 	if !w.topology.any() {
 		return true
 	}
-	labels, _ := w.labelsAndTaints(n)
-	at := place{n.virtual, n.Node.Name, labels}
+	at := w.placeOf(n)
 	return w.allows(k, &at, false) && w.allows(k, &at, true)
+}
+
+func (w *world) placeOf(n *nodeState) place {
+	labels, _ := w.labelsAndTaints(n)
+	return place{n.virtual, n.Node.Name, labels}
 }
 
 // allows applies the kind's rules about hosts, or the others.
 func (w *world) allows(k *kind, at *place, hosts bool) bool {
 	t := &w.topology
-	for _, r := range t.about(k.pod) {
-		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && r.barring[value] > 0 {
-			return false
-		}
+	if t.barred(k, at, hosts) {
+		return false
 	}
 	for _, r := range k.pod.Apart {
 		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && t.rules[r].pods[value] > 0 {

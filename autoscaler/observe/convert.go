@@ -128,13 +128,20 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 			p.Tenant = c.ledger.Tenant(claimOf(*p, c.models, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
 		}
 	}
+	for i := range unmade {
+		if u := &unmade[i].Pod; len(u.Spread)+len(u.Apart)+len(u.Near) > 0 && v.rules.over(u.Namespace) {
+			v.overGroups(u)
+		}
+	}
 	refused := c.ledger.Refuse(v.made(unmade, out))
 	for i := range unmade {
 		u := &unmade[i]
 		if refused[i] == "" && v.expired(&u.Pod) {
 			continue
 		}
-		u.Groups = slices.Concat(v.rules.in(u.Namespace, u.Template.Labels), u.Groups)
+		if u.Unreadable == "" {
+			u.Groups = slices.Concat(v.rules.in(u.Namespace, u.Template.Labels), u.Groups)
+		}
 		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(claimOf(u.Pod, c.models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
 		out = append(out, u.Pod)
 	}

@@ -243,6 +243,12 @@ func leaveOut(p *plan.Pod, format string, args ...any) {
 	p.Spread, p.Apart, p.Near = nil, nil, nil
 }
 
+// overGroups leaves out a pod with rules of a namespace whose rules name too many groups.
+func (v *converter) overGroups(p *plan.Pod) {
+	leaveOut(p, "the topology rules of the pods in namespace %s name more than %d different groups of pods", p.Namespace, maxGroups)
+	v.over.add(p.Namespace, LimitRules, 1)
+}
+
 // limit applies the limits to the pods that were read; objects are theirs, in the same order.
 func (v *converter) limit(pods []plan.Pod, objects []*corev1.Pod) {
 	pending := map[string][]int{}
@@ -255,8 +261,7 @@ func (v *converter) limit(pods []plan.Pod, objects []*corev1.Pod) {
 			leaveOut(out, "the pod has %d topology rules (spread constraints, terms of affinity to pods), more than %d", n, maxRules)
 			v.over.add(out.Namespace, LimitRules, 1)
 		} else if n > 0 && v.rules.over(out.Namespace) {
-			leaveOut(out, "the topology rules of the pods in namespace %s name more than %d different groups of pods", out.Namespace, maxGroups)
-			v.over.add(out.Namespace, LimitRules, 1)
+			v.overGroups(out)
 		} else if !out.Demand.Zero() {
 			pending[out.Namespace] = append(pending[out.Namespace], i)
 		}

@@ -291,6 +291,18 @@ func TestLimitsOfANamespace(t *testing.T) {
 	}
 }
 
+// TestLimitsOfPodsToCome: sets of which each wants a place of its own name two groups each.
+func TestLimitsOfPodsToCome(t *testing.T) {
+	w := newWorld(t, pool("p"))
+	w.neighbour(foreign.LeaderWorkerSet, `{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet,
+  metadata: {namespace: team, name: lws, annotations: {leaderworkerset.sigs.k8s.io/exclusive-topology: zone}}, spec: {replicas: 300, leaderWorkerTemplate:
+    {size: 2, workerTemplate: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1"}}}]}}}}}`)
+	got := w.at(0)
+	if len(got.Pods) != 600 || !slices.Equal(got.Exceeded, []Exceeded{{"team", LimitRules, 600}}) || !strings.Contains(got.Pods[599].Unreadable, "more than 500 different groups") {
+		t.Errorf("%d pods, exceeded %+v, the last %+v", len(got.Pods), got.Exceeded, got.Pods[len(got.Pods)-1])
+	}
+}
+
 // TestLimitsOfBoundPods: what runs is never left out, whatever its rules are: its GPU is in use.
 func TestLimitsOfBoundPods(t *testing.T) {
 	got := limited(t, nil, pendingIn("tenant", 1, func(_ int, p *corev1.Pod) {

@@ -74,7 +74,7 @@ var requests = request.RequestInfoFactory{APIPrefixes: map[string]sets.Empty{"ap
 // parseTarget reads the path of a request to a resource.
 func parseTarget(path string) (target, bool) {
 	info, err := requests.NewRequestInfo(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
-	if err != nil || !info.IsResourceRequest {
+	if err != nil || !info.IsResourceRequest || info.Resource == "" {
 		return target{}, false
 	}
 	t := target{namespace: info.Namespace, resource: info.Resource, name: info.Name}
