@@ -23,7 +23,7 @@ type Options struct {
 	IdleAfter time.Duration
 	// FirstWait bounds how long the first request in a namespace waits.
 	FirstWait time.Duration
-	// Timeout bounds a query about one namespace. One about several has a quarter
+	// Timeout bounds a query about a namespace by itself. Any other has a quarter
 	// of it, so that a namespace that is slow delays the others little.
 	Timeout time.Duration
 	// Concurrency bounds the queries in flight, per backend. Namespaces that are
