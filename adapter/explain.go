@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -120,7 +121,8 @@ func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
 	}
 	l := &look{}
 	var err error
-	if l.rules, l.elsewhere, err = f.rules(); err != nil {
+	namespace, name, _ := strings.Cut(name, "/")
+	if l.rules, l.elsewhere, err = f.rules(namespace); err != nil {
 		return nil, err
 	}
 	rc, err := kube.Config(kube.Options{Kubeconfig: f.kubeconfig, Context: f.context, UserAgent: "gpuscale-adapter/" + buildinfo.Version()})
@@ -144,7 +146,6 @@ func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
 			return nil, err
 		}
 	}
-	namespace, name, _ := strings.Cut(name, "/")
 	l.world, err = explain.Cluster{Kube: l.kube, Dynamic: dyn}.Read(ctx, namespace, name, given, func(spec *autoscaling.HorizontalPodAutoscalerSpec) (err error) {
 		*spec, err = explain.Set(*spec, f.sets)
 		return err
@@ -198,8 +199,8 @@ func elsewhere(c config.Config) string {
 	return strings.Join(who, ", or ")
 }
 
-// rules returns the adapter's rules, each with its Prometheus.
-func (f *lookFlags) rules() (rules []explain.Rule, others string, err error) {
+// rules returns the adapter's rules, each with its Prometheus, to ask about a namespace.
+func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string, err error) {
 	file, err := f.file()
 	if err != nil {
 		return nil, "", err
@@ -210,6 +211,13 @@ func (f *lookFlags) rules() (rules []explain.Rule, others string, err error) {
 			continue // its credentials may be missing on this machine
 		}
 		c.Timeout = f.timeout
+		if p := file.Config.NamespaceParameter(name); p != "" {
+			c.Parameters = maps.Clone(c.Parameters)
+			if c.Parameters == nil {
+				c.Parameters = map[string]string{}
+			}
+			c.Parameters[p] = namespace
+		}
 		if clients[name], err = prom.New(c); err != nil {
 			return nil, "", fmt.Errorf("backend %s: %w", name, err)
 		}

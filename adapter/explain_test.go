@@ -66,6 +66,7 @@ func runningRequests(t *testing.T, requests float64) *promtest.Server {
 func TestExplainCommand(t *testing.T) {
 	server, kubeconfig := runningRequests(t, 50), explainKubeconfig(t)
 	base := []string{"hpa", "chat/vllm", "--kubeconfig", kubeconfig, "--prometheus-url", server.URL}
+	tenancy := writeFile(t, "c.yaml", []byte("prometheus: {url: '"+server.URL+"', namespaceParameter: tenant}"))
 	for name, c := range map[string]struct {
 		args []string
 		want []string
@@ -73,6 +74,7 @@ func TestExplainCommand(t *testing.T) {
 		"text":    {append([]string{"explain"}, base...), []string{"answer    50, ", "proposes 9", "built in", "the HPA will set 8 replicas"}},
 		"json":    {append([]string{"explain", "-o", "json"}, base...), []string{`"version": "gpuscale.explain/v1"`, `"value": 50,`}},
 		"set":     {append([]string{"explain", "--set", "metrics[1].target.averageValue=100"}, base...), []string{"target of 100"}},
+		"tenancy": {append([]string{"explain", "--config", tenancy}, base[:4]...), []string{"answer    50, "}},
 		"via API": {append([]string{"explain", "--via-api"}, base...), []string{"via API   error: "}},
 		"simulate": {append([]string{"simulate", "--since", "2m", "--set",
 			"metrics=[{type: External, external: {metric: {name: requests_running}, target: {type: AverageValue, averageValue: 6}}}]"}, base...), []string{"replicas simulated", "replica-hours"}},
@@ -85,6 +87,10 @@ func TestExplainCommand(t *testing.T) {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%s lacks %q:\n%s", name, want, out.String())
 			}
+		}
+		asked := server.Queries()
+		if got := asked[len(asked)-1].Form.Get("tenant"); (got == "chat") != (name == "tenancy") {
+			t.Errorf("%s: asked about the namespace %q", name, got)
 		}
 	}
 }

@@ -73,19 +73,21 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// A header may be given twice, and with Authorization a password, for which prometheus-adapter
-// has no flag (its issue 572). It goes before the token, as there.
+// A header may be given twice, and with Authorization, or in the URL, a password, for which
+// prometheus-adapter has no flag (its issue 572). It goes before the token, as there.
 func TestHeadersOfPrometheusAdapter(t *testing.T) {
 	server := promtest.New(t)
 	for i, c := range []struct {
 		flag                []string
+		user                string
 		authorization, team string
 	}{
-		{[]string{"X-Scope-OrgID=a", "x-scope-orgid=b=c"}, "", "a,b=c"},
-		{[]string{"Authorization=Basic bWU6YTpi"}, "Basic bWU6YTpi", ""},
-		{[]string{"authorization=Bearer hush", "X-Scope-OrgID=a"}, "Bearer hush", "a"},
+		{[]string{"X-Scope-OrgID=a", "x-scope-orgid=b=c"}, "", "", "a,b=c"},
+		{[]string{"Authorization=Basic bWU6YTpi"}, "", "Basic bWU6YTpi", ""},
+		{nil, "me:a%3Ab@", "Basic bWU6YTpi", ""},
+		{[]string{"authorization=Bearer hush", "X-Scope-OrgID=a"}, "me:a@", "Bearer hush", "a"},
 	} {
-		p := paFlags{url: server.URL, headers: c.flag}
+		p := paFlags{url: strings.Replace(server.URL, "//", "//"+c.user, 1), headers: c.flag}
 		if c.authorization != "" {
 			p.tokenFile = "/no/such/token"
 		}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -82,6 +84,13 @@ func (p *paFlags) overlay() (func(*config.Config), error) {
 	}
 	authorization := headers.Get("Authorization")
 	headers.Del("Authorization")
+	address := p.url
+	if u, err := url.Parse(p.url); err == nil && u.User != nil { // Go's own client sends that, unless a header does
+		password, _ := u.User.Password()
+		authorization = cmp.Or(authorization, "Basic "+base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+		u.User = nil
+		address = u.String()
+	}
 	if authorization != "" {
 		if err := new(prom.HTTP).Authorize(authorization); err != nil {
 			return nil, fmt.Errorf("--prometheus-header: Authorization: %w", err)
@@ -99,7 +108,7 @@ func (p *paFlags) overlay() (func(*config.Config), error) {
 		if token != "" {
 			to.HTTP.BearerTokenFile(token)
 		}
-		put(&to.URL, p.url)
+		put(&to.URL, address)
 		put(&tls.CAFile, p.caFile)
 		put(&tls.CertFile, p.certFile)
 		put(&tls.KeyFile, p.keyFile)

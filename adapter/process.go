@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -13,35 +12,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 )
-
-// scope registers collectors until end. The registry belongs to the process,
-// which may serve again after an error.
-type scope struct {
-	prometheus.Registerer
-	mu  sync.Mutex
-	all []prometheus.Collector
-}
-
-// Register implements prometheus.Registerer.
-func (s *scope) Register(c prometheus.Collector) error {
-	if err := s.Registerer.Register(c); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = append(s.all, c)
-	return nil
-}
-
-// end unregisters everything registered through the scope.
-func (s *scope) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.all {
-		s.Unregister(c)
-	}
-	s.all = nil
-}
 
 // registerBuildInfo registers a series with the version as label.
 func registerBuildInfo(reg prometheus.Registerer) error {

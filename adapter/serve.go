@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/pflag"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -56,9 +57,7 @@ func newBase(stderr io.Writer) *adapterbase.AdapterBase {
 func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateFlags, configFile string, overlay func(*config.Config), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The API server library serves this registry at /metrics.
-	reg := &scope{Registerer: legacyregistry.Registerer()}
-	defer reg.end()
+	reg := prometheus.NewRegistry()
 	if err := registerBuildInfo(reg); err != nil {
 		return fmt.Errorf("registering build info: %w", err)
 	}
@@ -106,7 +105,10 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	if err != nil {
 		return fmt.Errorf("adding readiness checks: %w", err)
 	}
-	server.GenericAPIServer.Handler.NonGoRestfulMux.Handle("/debug/rules", debugRules(func() rulesPage {
+	pages := server.GenericAPIServer.Handler.NonGoRestfulMux
+	pages.Unregister("/metrics") // the library's, which has its own series only
+	pages.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{legacyregistry.DefaultGatherer, reg}, promhttp.HandlerOpts{}))
+	pages.Handle("/debug/rules", debugRules(func() rulesPage {
 		page := rulesPage{File: conf.File.Name, Hash: conf.Hash, Since: conf.Since}
 		if failure := conf.Failure(); failure != nil {
 			page.Failure = failure.Error()

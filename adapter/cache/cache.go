@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
@@ -35,7 +37,7 @@ type Cache struct {
 }
 
 // New returns a cache for a setup. It sends no query before Run.
-func New(s Setup, reg Registerer, log *slog.Logger) (*Cache, error) {
+func New(s Setup, reg prometheus.Registerer, log *slog.Logger) (*Cache, error) {
 	c := &Cache{opts: s.Options.withDefaults(), backends: map[string]*server{}, rules: map[string]*topic{}, asked: map[key]*topic{}, log: log}
 	slots := max(1, s.Options.Concurrency)
 	for _, b := range s.Backends {

@@ -13,16 +13,13 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Registerer takes the cache's own series.
-type Registerer = prometheus.Registerer
-
 type metrics struct {
 	queries *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 	dropped *prometheus.CounterVec
 }
 
-func newMetrics(reg Registerer, c *Cache) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, c *Cache) (*metrics, error) {
 	m := &metrics{
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AdapterQueries)), metric.AdapterQueries.Labels),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{

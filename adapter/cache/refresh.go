@@ -214,7 +214,7 @@ func (c *Cache) distribute(t *topic, units []*unit, past map[string]prom.Vector,
 	for _, u := range units {
 		n := u.namespace
 		if size := max(len(past[n]), len(now[n])); size > c.opts.Budget.Series {
-			c.fail(t, u, fmt.Errorf("%w: namespace %s has %d of %d allowed", ErrTooLarge, n, size, c.opts.Budget.Series), true)
+			c.fail(t, u, fmt.Errorf("%w: namespace %s has %d of %d allowed", prom.ErrTooLarge, n, size, c.opts.Budget.Series), true)
 			continue
 		}
 		if err := c.store(t, u, past != nil, past[n], before, now[n], at); err != nil {

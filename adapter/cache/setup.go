@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -22,7 +23,7 @@ type Options struct {
 	IdleAfter time.Duration
 	// FirstWait bounds how long the first request in a namespace waits.
 	FirstWait time.Duration
-	// Timeout bounds a query about one namespace. One about several has a quarter
+	// Timeout bounds a query about a namespace by itself. Any other has a quarter
 	// of it, so that a namespace that is slow delays the others little.
 	Timeout time.Duration
 	// Concurrency bounds the queries in flight, per backend. Namespaces that are
@@ -47,12 +48,8 @@ const (
 var DefaultBudget = prom.Limits{Series: 50_000, Bytes: 32 << 20}
 
 func (o Options) withDefaults() Options {
-	if o.MaxQuestions == 0 {
-		o.MaxQuestions = DefaultMaxQuestions
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
+	o.MaxQuestions = cmp.Or(o.MaxQuestions, DefaultMaxQuestions)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.Budget.Series == 0 && o.Budget.Bytes == 0 {
 		o.Budget = DefaultBudget
 	}
@@ -142,8 +139,6 @@ var (
 	// more until one of them is idle for IdleAfter.
 	ErrTooManyQuestions = errors.New("too many questions at once")
 	errIdle             = errors.New("the question has just been forgotten; it is asked again with the next request")
-	// ErrTooLarge: the namespace has more series than its budget.
-	ErrTooLarge = prom.ErrTooLarge
 )
 
 // key identifies a question.

@@ -1,10 +1,8 @@
 package compat
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	yamlv2 "go.yaml.in/yaml/v2"
 	"go.yaml.in/yaml/v3"
@@ -33,12 +31,11 @@ type Problem struct {
 
 // Err joins the problems in order of their lines; nil if there is none.
 func (f *File) Err() error {
-	slices.SortStableFunc(f.Problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-	errs := make([]error, len(f.Problems))
-	for i, p := range f.Problems {
-		errs[i] = p
+	var all []strict.Problem
+	for _, p := range f.Problems {
+		all = append(all, p.Problem)
 	}
-	return errors.Join(errs...)
+	return strict.Join(all)
 }
 
 // rule is one entry of rules or externalRules, as written.

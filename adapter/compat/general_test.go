@@ -1,6 +1,7 @@
 package compat
 
 import (
+	_ "embed"
 	"fmt"
 	"math"
 	"os"
@@ -17,29 +18,9 @@ import (
 
 // world has two namespaces with pods of the same names, several series each, a
 // pod that one namespace lacks, and a histogram.
-const world = `
-	http_requests_total{namespace="shop",pod="web-1",service="web",method="GET",version="1.2"} 0+3x40
-	http_requests_total{namespace="shop",pod="web-1",service="web",method="PUT",version="1.2"} 0+1x40
-	http_requests_total{namespace="shop",pod="web-2",service="web",method="GET",version="1x2"} 0+5x40
-	http_requests_total{namespace="shop",pod="web-2",service="web",method="PUT",version="1x2"} 0+7x40
-	http_requests_total{namespace="bank",pod="web-1",service="web",method="GET",version="1.2"} 0+11x40
-	http_requests_total{namespace="bank",pod="web-3",service="api",method="GET",version="2"} 0+13x40
-	queue{namespace="shop",pod="web-1",topic="a"} 4x40
-	queue{namespace="shop",pod="web-1",topic="b"} 6x40
-	queue{namespace="shop",pod="web-2",topic="a"} 1x40
-	queue{namespace="bank",pod="web-1",topic="a"} 100x40
-	queue{namespace="bank",pod="web-3",topic="c"} 0x40
-	limit{namespace="shop",pod="web-1"} 10x40
-	limit{namespace="shop",pod="web-2"} 4x40
-	limit{namespace="bank",pod="web-1"} 200x40
-	seconds_bucket{namespace="shop",pod="web-1",le="1"} 0+1x40
-	seconds_bucket{namespace="shop",pod="web-1",le="2"} 0+3x40
-	seconds_bucket{namespace="shop",pod="web-1",le="+Inf"} 0+4x40
-	seconds_bucket{namespace="bank",pod="web-1",le="1"} 0+4x40
-	seconds_bucket{namespace="bank",pod="web-1",le="2"} 0+4x40
-	seconds_bucket{namespace="bank",pod="web-1",le="+Inf"} 0+4x40
-	info{namespace="shop",pod="web-1",node="n1"} 1x40
-`
+//
+//go:embed testdata/world.series
+var world string
 
 func newTarget(t testing.TB, query, series, namespace, object string) *target {
 	t.Helper()

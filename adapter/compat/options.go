@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -33,15 +34,9 @@ func (o Options) Enabled() bool { return o.ConfigFile != "" }
 
 // WithDefaults sets the defaults of zero fields.
 func (o Options) WithDefaults() Options {
-	if o.RelistInterval.Duration == 0 {
-		o.RelistInterval.Duration = 10 * time.Minute
-	}
-	if o.SeriesAge.Duration == 0 {
-		o.SeriesAge = o.RelistInterval
-	}
-	if o.MaxAge.Duration == 0 {
-		o.MaxAge.Duration = signal.Lookback
-	}
+	o.RelistInterval.Duration = cmp.Or(o.RelistInterval.Duration, 10*time.Minute)
+	o.SeriesAge = cmp.Or(o.SeriesAge, o.RelistInterval)
+	o.MaxAge.Duration = cmp.Or(o.MaxAge.Duration, signal.Lookback)
 	return o
 }
 

@@ -52,7 +52,7 @@ type Source struct {
 
 // over returns the rule that this one is read over.
 func (r Rule) over() (Rule, error) {
-	base := Rule{Rule: signal.Rule{Duplicates: signal.Max, Maximum: 1e9, MaxAge: LeastMaxAge}}
+	base := Rule{Rule: signal.Rule{Duplicates: signal.Max, Maximum: signal.MaxValue, MaxAge: LeastMaxAge}}
 	if r.Query != "" {
 		base.Subject, base.PerPod, base.PerWorkload = signal.Namespace, signal.Sum, signal.Sum
 		if len(r.Namespaces) == 0 && signal.GroupsBy(r.Query, cmp.Or(r.Labels.Pod, "pod")) {
@@ -125,9 +125,6 @@ func (d document) rule(n *yaml.Node, path string, c Config) Declared {
 	}
 	if own.Backend != "" {
 		err = errors.Join(err, c.knows("backend", own.Backend))
-	}
-	if own.Query != "" && err != nil {
-		err = renamed(err, "sources[0].query", "query")
 	}
 	r.Problems = d.Problems(n, path, err)
 	r.Rule = cache.Rule{Rule: s, Backend: own.Backend}

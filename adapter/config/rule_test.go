@@ -14,39 +14,11 @@ import (
 )
 
 // everything uses each field of a rule once.
-const everything = `
-name: my_ttft
-backend: models
-subject: target
-labels: {pod: k8s_pod_name, namespace: k8s_namespace_name}
-sources:
-- metric: my_first_token_seconds
-  form: quantile
-  quantile: 0.9
-  scale: 0.001
-  tier: 3
-  server: mine
-  identity: [model]
-  gateway: true
-  gatewayLabel: server
-  matchers: [{label: job, op: "=", value: mine}]
-  idle: {value: 0, while: [{metric: my_queue, matchers: [{label: kind, op: "!=", value: "x"}]}], by: [model], progress: {metric: my_tokens_total}}
-  fleeting: true
-  page: {metric: my_build_info}
-  absent: {value: 0, while: {metric: up, matchers: [{label: job, op: "=", value: mine}]}, is: 1, label: pool, from: name}
-- {metric: my_time_total, form: rate, over: my_count_total, without: [user]}
-identity: [replica]
-duplicates: min
-perPod: max
-perWorkload: max
-minimum: -1
-maximum: 60
-maxAge: 1m
-window: 3m
-wide: 6m
-atZero: 0
-activation: 2
-`
+func everything(t testing.TB) string {
+	raw, err := os.ReadFile("testdata/rule.yaml")
+	require.NoError(t, err)
+	return string(raw)
+}
 
 // ruleOf reads a file with one rule, and returns that and its problems.
 func ruleOf(t testing.TB, text string) (signal.Rule, error) {
@@ -60,7 +32,7 @@ func ruleOf(t testing.TB, text string) (signal.Rule, error) {
 }
 
 func TestARuleCanSayEverything(t *testing.T) {
-	r, err := ruleOf(t, everything)
+	r, err := ruleOf(t, everything(t))
 	require.NoError(t, err)
 	// Query and Namespaces are those of testdata/files, Apart is the built-in rules'. A field that is left at its zero value has not come through.
 	r.Follow = 1 // the file's, where the rule has no maxAge
@@ -78,7 +50,7 @@ func TestARuleCanSayEverything(t *testing.T) {
 	if w := r.Sources[0].Idle.While; len(w) != 1 || w[0].Metric != "my_queue" || len(w[0].Matchers) != 1 {
 		t.Errorf("idle while %+v", w)
 	}
-	for _, promql := range []string{r.Query(), r.Past()} {
+	for _, promql := range append(r.Queries(true), r.Query()) {
 		if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
 			t.Errorf("%s: %v", promql, err)
 		}
@@ -106,7 +78,7 @@ func TestLikeABuiltinRule(t *testing.T) {
 
 // FuzzRule: a rule is refused, or its queries are PromQL.
 func FuzzRule(f *testing.F) {
-	f.Add(everything)
+	f.Add(everything(f))
 	f.Add(`{name: a, like: ttft_p95, window: 5m}`)
 	f.Add(`{name: a, labels: {pod: 'x"'}, query: 'sum by (pod, "x\"") (rate(a{namespace=~"$namespaces"}[5m] offset 1m)) / b{n="$namespaces"}'}`)
 	f.Add(`{name: a, like: queue_depth, identity: ["a b", 'x"}'], sources: [{metric: 'm"', absent: {while: {metric: up}, label: 'a"', from: "$1"}}]}`)
@@ -115,7 +87,7 @@ func FuzzRule(f *testing.F) {
 		if err != nil || r.Name == "" {
 			return
 		}
-		for _, promql := range []string{r.Query(), r.Past()} {
+		for _, promql := range append(r.Queries(true), r.Query()) {
 			if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
 				t.Errorf("%s: %v", promql, err)
 			}

@@ -94,22 +94,6 @@ func (c Config) knows(path, backend string) error {
 	return fmt.Errorf("%s: no backend is called %q; there are: %s", path, backend, strings.Join(names, ", "))
 }
 
-// renamed is err with another name for a field.
-func renamed(err error, field, as string) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		if rest, found := strings.CutPrefix(err.Error(), field+":"); found {
-			return fmt.Errorf("%s:%s", as, rest)
-		}
-		return err
-	}
-	var errs []error
-	for _, e := range joined.Unwrap() {
-		errs = append(errs, renamed(e, field, as))
-	}
-	return errors.Join(errs...)
-}
-
 // prefix puts a path before each of the problems joined in err.
 func prefix(path string, err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })

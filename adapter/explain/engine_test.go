@@ -20,9 +20,12 @@ func load(t testing.TB, text string, down func(at time.Time) bool) *promtest.Mem
 	t.Helper()
 	m := promtest.Load(t, text, memstore.Until(end, 15*time.Second), nil)
 	m.Now = end
-	m.Fail = func(_ string, at time.Time) error {
-		if down != nil && down(at) {
+	m.Fail = func(query string, at time.Time) error {
+		switch {
+		case down != nil && down(at):
 			return fmt.Errorf("%w: connection refused", prom.ErrUnavailable)
+		case len(query) > 16_384:
+			return fmt.Errorf("%w: too long query, as VictoriaMetrics says", prom.ErrBadQuery)
 		}
 		return nil
 	}

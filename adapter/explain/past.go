@@ -62,13 +62,21 @@ func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map
 		table, _ = table.Read(samples, signal.Reading{Evaluated: at, Now: at})
 		note(lives, rule.Rule, samples, at)
 	}
-	if vector, err := rule.Querier.Query(ctx, rule.Past(namespace), r.From); err == nil {
+	if vector, err := ask(ctx, rule, true, namespace, r.From); err == nil {
 		read(within(rule, vector, namespace), r.From)
 	}
 	good := 0
 	for first := 0; first < r.steps(); first += chunk {
 		n := min(chunk, r.steps()-first)
-		lines, err := rule.Querier.Range(ctx, rule.Query(namespace), r.at(first), r.at(first+n-1), r.Step)
+		var lines []prom.Line
+		var err error
+		for _, query := range rule.Queries(false, namespace) {
+			var some []prom.Line
+			if some, err = rule.Querier.Range(ctx, query, r.at(first), r.at(first+n-1), r.Step); err != nil {
+				break
+			}
+			lines = append(lines, some...)
+		}
 		if ctx.Err() != nil {
 			return h, ctx.Err()
 		}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -19,19 +20,12 @@ func ReadHPA(file string, raw []byte) (*autoscaling.HorizontalPodAutoscaler, err
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if h.Kind != "HorizontalPodAutoscaler" || h.APIVersion != "autoscaling/v2" {
-		return nil, fmt.Errorf("%s: is %s of %s, not a HorizontalPodAutoscaler of autoscaling/v2", file, orNothing(h.Kind), orNothing(h.APIVersion))
+		return nil, fmt.Errorf("%s: is %s of %s, not a HorizontalPodAutoscaler of autoscaling/v2", file, cmp.Or(h.Kind, "nothing"), cmp.Or(h.APIVersion, "nothing"))
 	}
 	if err := sane(&h.Spec); err != nil {
 		return nil, fmt.Errorf("%s: spec: %w", file, err)
 	}
 	return &h, nil
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
 }
 
 // sane rejects specs that the API server rejects and the arithmetic cannot

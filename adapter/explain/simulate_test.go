@@ -129,6 +129,21 @@ func TestSimulateSharesTheTotal(t *testing.T) {
 	}
 }
 
+// The percentiles' queries are longer than VictoriaMetrics takes, and go in pieces.
+func TestLongQueriesGoInPieces(t *testing.T) {
+	w := worldOf(t, strings.ReplaceAll(onCache, "kv_cache_usage", "ttft_p95"))
+	q := load(t, `
+vllm:time_to_first_token_seconds_bucket{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0",le="1"} 0+1x120
+vllm:time_to_first_token_seconds_bucket{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0",le="+Inf"} 0+1x120
+`, nil)
+	if s := simulated30m(t, w, q, nil).Summary; s.HighestReplicas != 8 {
+		t.Errorf("%+v", s)
+	}
+	if samples := explained(t, w, q).Metrics[0].Samples; len(samples) != 1 {
+		t.Errorf("%+v", samples)
+	}
+}
+
 func TestSimulateFromAndToZero(t *testing.T) {
 	w := worldOf(t, `
 minReplicas: 0

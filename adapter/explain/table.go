@@ -36,8 +36,8 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 	now := time.Now()
 	r := reading{Reading: signal.Reading{Evaluated: now, Now: now}}
 	r.table = signal.NewTable(rule.Rule)
-	for _, query := range []string{rule.Past(namespace), rule.Query(namespace)} {
-		vector, err := rule.Querier.Query(ctx, query, time.Time{})
+	for _, over := range []bool{true, false} {
+		vector, err := ask(ctx, rule, over, namespace, time.Time{})
 		if err != nil {
 			r.table = signal.NewTable(rule.Rule)
 			return r, err
@@ -48,6 +48,18 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 		r.table, r.dropped = r.table.Read(within(rule, vector, namespace), r.Reading)
 	}
 	return r, nil
+}
+
+// ask sends a rule's queries of the present, or of the recent past.
+func ask(ctx context.Context, rule Rule, over bool, namespace string, at time.Time) (all prom.Vector, err error) {
+	for _, query := range rule.Queries(over, namespace) {
+		vector, err := rule.Querier.Query(ctx, query, at)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, vector...)
+	}
+	return all, nil
 }
 
 // within keeps the samples that name a namespace in the target's labels or in

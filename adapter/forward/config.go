@@ -128,10 +128,3 @@ func (t Target) base() (*url.URL, error) {
 	}
 	return &url.URL{Scheme: "https", Host: u.Host}, nil
 }
-
-func (t Target) timeout() time.Duration {
-	if t.Timeout.Duration == 0 {
-		return defaultTimeout
-	}
-	return t.Timeout.Duration
-}

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,7 +70,7 @@ func New(t Target, known func(metric string) bool, reg prometheus.Registerer, lo
 	}
 	d := metric.AdapterForwarded
 	f := &Forwarder{
-		server: server, caller: t.Identity == Caller, timeout: t.timeout(), client: client, known: known,
+		server: server, caller: t.Identity == Caller, timeout: cmp.Or(t.Timeout.Duration, defaultTimeout), client: client, known: known,
 		slots: make(chan struct{}, maxInFlight), log: log,
 		answered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
 	}

@@ -241,3 +241,19 @@ type fixedScale Scale
 func (s fixedScale) Scale(context.Context, schema.GroupVersionResource, string, string) (Scale, error) {
 	return Scale(s), nil
 }
+
+// The rights in prometheus-adapter's own manifests (v0.12.0) suffice for pods. What needs more says so.
+func TestPodsNeedNoOtherRights(t *testing.T) {
+	client := metadataClient(t, meta("v1", "Pod", "chat", "a", nil))
+	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		of := a.GetResource().GroupResource()
+		return of.Resource != "pods", nil, apierrors.NewForbidden(of, "", nil)
+	})
+	informers, err := NewInformers(client, kubefake.NewSimpleClientset())
+	require.NoError(t, err)
+	informers.Start(t.Context().Done())
+	await.For(t, time.Minute, "the pods", informers.Ready)
+	if _, err := informers.Owned("chat", schema.GroupKind{Group: "apps", Kind: "Deployment"}, "vllm"); err == nil || !strings.Contains(err.Error(), "replicasets") {
+		t.Error(err)
+	}
+}

@@ -3,6 +3,7 @@ package signal
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -93,7 +94,7 @@ func FuzzQuery(f *testing.F) {
 		if r.Validate() != nil {
 			return
 		}
-		for _, promql := range []string{r.Query(), r.Past(), r.Query("chat", value), r.Past("chat")} {
+		for _, promql := range []string{r.Query(), r.Query("chat", value), strings.Join(r.Queries(true), " or "), strings.Join(r.Queries(true, "chat"), " or ")} {
 			selectors := selectorsIn(t, promql)
 			if want := 3 + (1 + 2*2) + 2 + (2*2 + 1) + (2*2 + 2) + (2*3 + 2); len(selectors) != want {
 				t.Fatalf("%s has %d selectors, not %d", promql, len(selectors), want)

@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -39,8 +40,8 @@ func (r *Rule) Sampler() func(ls labels.Labels, value float64) Sample {
 }
 
 // pod and namespace are the labels that name what a series is about.
-func (r *Rule) pod() string       { return first(r.PodLabel, podLabel) }
-func (r *Rule) namespace() string { return first(r.NamespaceLabel, namespaceLabel) }
+func (r *Rule) pod() string       { return cmp.Or(r.PodLabel, podLabel) }
+func (r *Rule) namespace() string { return cmp.Or(r.NamespaceLabel, namespaceLabel) }
 
 // Key names a pod; Pod is empty for a rule about namespaces.
 type Key struct{ Namespace, Pod string }
@@ -66,16 +67,9 @@ func (s Subject) key(ls labels.Labels) (Key, bool) {
 	case Namespace:
 		return Key{Namespace: k.Namespace}, k.Namespace != ""
 	case Exported:
-		k = Key{first(ls.Get(exportedNamespaceLabel), k.Namespace), first(ls.Get(exportedPodLabel), k.Pod)}
+		k = Key{cmp.Or(ls.Get(exportedNamespaceLabel), k.Namespace), cmp.Or(ls.Get(exportedPodLabel), k.Pod)}
 	}
 	return k, k.Namespace != "" && k.Pod != ""
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // trusted returns the samples whose target may report their namespace, and
@@ -124,5 +118,5 @@ func (r *Rule) Namespace(get func(label string) string) string {
 	if !r.Exporters.Allow(about, target) {
 		return ""
 	}
-	return first(about, target)
+	return cmp.Or(about, target)
 }

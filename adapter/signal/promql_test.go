@@ -115,7 +115,7 @@ func TestMistakesInAQuery(t *testing.T) {
 		`x{namespace=~"$namespaces"} @ end()`:    "reads the past only",
 		`x{namespace=~"$namespaces"} or vector(`: "parse error",
 	} {
-		if err := queryRule(text).Validate(); err == nil || !strings.Contains(err.Error(), "sources[0].query: ") || !strings.Contains(err.Error(), want) {
+		if err := queryRule(text).Validate(); err == nil || !strings.Contains(err.Error(), "query: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

@@ -31,16 +31,11 @@ func (r Rule) Query(namespaces ...string) string {
 	return anyPart(slices.Concat(r.parts(namespaces)...)).String()
 }
 
-// Past returns the expression for the last sample of each of Query's series in
-// the last [Forget]. A table that has read it before its first answer knows the
-// stale pods, as if it had existed all the time. Without it, a sum right after a
-// start would leave them out and be too low.
-func (r Rule) Past(namespaces ...string) string {
-	return past(anyPart(slices.Concat(r.parts(namespaces)...))).String()
-}
-
 // Queries is Query in pieces that every server accepts: their answers together
-// are Query's. With past they are Past's.
+// are Query's. Over the past they are the last sample of each of its series in the last
+// [Forget]: a table that has read them before its first answer knows the stale pods, as
+// if it had existed all the time. Without them, a sum right after a start would leave
+// those out and be too low.
 func (r Rule) Queries(over bool, namespaces ...string) []string {
 	text := func(parts []parser.Expr) string {
 		if over {
@@ -76,7 +71,7 @@ func (r Rule) Suspects(namespace string) (names, queries []string) {
 	return names, queries
 }
 
-// pastStep is the resolution of [Rule.Past]. A series that lived shorter may be
+// pastStep is the resolution of the past. A series that lived shorter may be
 // missed.
 const pastStep = 30 * time.Second
 

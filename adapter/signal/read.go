@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"time"
@@ -54,12 +55,10 @@ func (r Reading) age(scraped float64, limit time.Duration) (time.Duration, bool)
 	return max(age, 0), age >= -limit
 }
 
-// Bounds of a table.
-const (
-	// maxPodPoints bounds the series of one pod, those of the last ten minutes
-	// included. A pod with more has no value.
-	maxPodPoints = 256
-)
+// maxPodPoints bounds the series of one pod, those of the last ten minutes
+// included. A pod with more has no value. llm-d's picker names the models that clients ask
+// for, a thousand of them (pkg/epp/metrics/cardinality.go, v0.10.0), under two names.
+const maxPodPoints = 2_048
 
 // Read builds the next table from an answer to the rule's Query and the table
 // before it. dropped counts the series that give no usable value, by reason.
@@ -104,7 +103,7 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 		if met {
 			still[at] = true
 		}
-		p := point{key: k, labels: s.Labels, source: uint16(n), value: s.Value * t.rule.Sources[n].scale()}
+		p := point{key: k, labels: s.Labels, source: uint16(n), value: s.Value * cmp.Or(t.rule.Sources[n].Scale, 1)}
 		if reason := p.judge(&t.rule, b, r, before); reason != "" {
 			dropped[reason]++
 		}

@@ -141,7 +141,11 @@ func (r Rule) Validate() error {
 		check("sources", fmt.Errorf("there are %d, not 1 to %d", len(r.Sources), maxSources))
 	}
 	for i, s := range r.Sources {
-		s.validate(r, func(field string, err error) { check(fmt.Sprintf("sources[%d].%s", i, field), err) })
+		path := fmt.Sprintf("sources[%d].", i)
+		if s.Form == PromQL { // a query stands beside the rule's name
+			path = ""
+		}
+		s.validate(r, func(field string, err error) { check(path+field, err) })
 	}
 	return errors.Join(errs...)
 }

@@ -98,7 +98,7 @@ func (s *scenario) ask(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "live", &a.live)
 	d.MaybeScanArgs(t, "later", &a.later)
 	if d.HasArg("past") {
-		a.read(rule.Past(namespaces...), at[0])
+		a.read(strings.Join(rule.Queries(true, namespaces...), " or "), at[0])
 	}
 	for _, scrape := range at {
 		a.read(rule.Query(namespaces...), scrape)

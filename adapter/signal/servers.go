@@ -64,8 +64,11 @@ func firstTokens(q float64) []Source {
 	lmdeploy := quantile(metric.LMDeployFirstToken, q, metric.LMDeployWaiting, metric.LMDeployUnrouted, metric.LMDeployRunning)
 	nim := quantile(metric.NIMFirstToken, q, metric.NIMWaiting, metric.NIMRunning)
 	dynamo := quantile(metric.DynamoFirstToken, q, metric.DynamoQueued, metric.DynamoInflight)
+	// SGLang's tokenizer counts first tokens and its schedulers the work: only they have
+	// dp_rank, and until 2026 only they had engine_type (its tokenizer_manager.py).
+	sglang.Idle.By = []string{metric.LabelModelName}
 	vllm.Idle.Progress = &Series{Metric: metric.VLLMGenerationTokens.Name}
-	sglang.Idle.Progress = &Series{Metric: metric.SGLangGenerationTokens.Name}
+	sglang.Idle.Progress = &Series{Metric: metric.SGLangRealtimeTokens.Name, Matchers: Matchers{{Label: metric.LabelMode, Op: "=", Value: "decode"}}}
 	lmdeploy.Idle.Progress = &Series{Metric: metric.LMDeployGenerationTokens.Name}
 	nim.Idle.Progress = &Series{Metric: metric.NIMGenerationTokens.Name}
 	dynamo.Idle.Progress = &Series{Metric: metric.DynamoOutputTokens.Name}
@@ -200,7 +203,7 @@ func spelt(s Source, name func(string) string) Source {
 		idle.While[i].Metric = name(idle.While[i].Metric)
 	}
 	if idle.Progress != nil {
-		idle.Progress = &Series{Metric: name(idle.Progress.Metric)}
+		idle.Progress = &Series{name(idle.Progress.Metric), idle.Progress.Matchers}
 	}
 	s.Idle = &idle
 	return s

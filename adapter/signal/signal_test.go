@@ -29,7 +29,7 @@ func TestBuiltinRulesAreValidAndParse(t *testing.T) {
 		if err := r.Validate(); err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
-		for _, promql := range []string{r.Query(), r.Past()} {
+		for _, promql := range append(r.Queries(true), r.Query()) {
 			if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
 				t.Errorf("%s: %v", promql, err)
 			}

@@ -251,10 +251,3 @@ func (s *Source) identity(r *Rule) []string {
 	}
 	return r.Identity
 }
-
-func (s *Source) scale() float64 {
-	if s.Scale == 0 {
-		return 1
-	}
-	return s.Scale
-}

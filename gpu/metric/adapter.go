@@ -14,7 +14,7 @@ var (
 	AdapterSeries = emit(Adapter, Gauge, None, "gpuscale_adapter_series",
 		"Series in a rule's last good answers.", LabelRule)
 	AdapterDropped = emit(Adapter, Counter, None, "gpuscale_adapter_samples_dropped_total",
-		`Samples left out, by rule and reason: "nan", "infinite", "stale", "unlabelled", "out_of_range", "untrusted", "crowded" (of a pod with more than 256 series).`,
+		`Samples left out, by rule and reason: "nan", "infinite", "stale", "unlabelled", "out_of_range", "untrusted", "crowded" (of a pod with more than 2,048 series).`,
 		LabelRule, LabelReason)
 	AdapterQuestions = emit(Adapter, Gauge, None, "gpuscale_adapter_questions_active",
 		"Rules and metric selectors in use, counted once for each namespace, by backend. Up to 50 namespaces share a query each interval.",

@@ -51,6 +51,7 @@ const (
 	LabelDPRank        = "dp_rank"
 	LabelRequestType   = "request_type"
 	LabelBlockType     = "kv_cache_block_type"
+	LabelMode          = "mode"
 	LabelDeployment    = "deployment"
 	LabelApplication   = "application"
 	LabelReplica       = "replica"

@@ -13,7 +13,9 @@ var (
 	SGLangFirstToken = read(ServerSGLang, Histogram, Seconds, "sglang:time_to_first_token_seconds",
 		"Time from the request to its first token.", sglangLabels()...)
 	SGLangGenerationTokens = read(ServerSGLang, Counter, None, "sglang:generation_tokens_total",
-		"Tokens written.", sglangLabels()...)
+		"Tokens written, of a request when it ends.", sglangLabels()...)
+	SGLangRealtimeTokens = read(ServerSGLang, Counter, None, "sglang:realtime_tokens_total",
+		`Tokens worked on, as they are: mode "decode" is written.`, append(sglangLabels(), LabelMode)...)
 	SGLangQueueTime = read(ServerSGLang, Histogram, Seconds, "sglang:queue_time_seconds",
 		"Time a request waited before it was worked on.", sglangLabels()...)
 )

@@ -118,7 +118,7 @@ func cells(r signal.Rule, s signal.Source) aboutSource {
 
 // readAs describes the query in a few words.
 func readAs(r signal.Rule, s signal.Source) string {
-	name := "`" + s.Metric + narrowing(s) + "`"
+	name := "`" + s.Metric + narrowing(s.Matchers) + "`"
 	if s.Over != "" {
 		name += " / `" + s.Over + "`"
 	}
@@ -136,12 +136,12 @@ func readAs(r signal.Rule, s signal.Source) string {
 	return name
 }
 
-func narrowing(s signal.Source) string {
-	if len(s.Matchers) == 0 {
+func narrowing(by signal.Matchers) string {
+	if len(by) == 0 {
 		return ""
 	}
 	var all []string
-	for _, m := range s.Matchers {
+	for _, m := range by {
 		all = append(all, m.String())
 	}
 	return "{" + strings.Join(all, ",") + "}"
@@ -189,7 +189,7 @@ func progress(s signal.Source) string {
 	if s.Idle.Progress == nil {
 		return ""
 	}
-	return ", or the first of them and `" + s.Idle.Progress.Metric + "` grew"
+	return ", or the first of them and `" + s.Idle.Progress.Metric + narrowing(s.Idle.Progress.Matchers) + "` grew"
 }
 
 // short writes a duration without its zero parts.

@@ -2,6 +2,7 @@ package prom
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -104,18 +105,10 @@ func (h *HTTP) Header(name string, value config.Header) {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Method == "" {
-		c.Method = http.MethodPost
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.MaxResponseBytes == 0 {
-		c.MaxResponseBytes = DefaultMaxResponseBytes
-	}
-	if c.MaxSeries == 0 {
-		c.MaxSeries = DefaultMaxSeries
-	}
+	c.Method = cmp.Or(c.Method, http.MethodPost)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.MaxResponseBytes = cmp.Or(c.MaxResponseBytes, DefaultMaxResponseBytes)
+	c.MaxSeries = cmp.Or(c.MaxSeries, DefaultMaxSeries)
 	return c
 }
 
