@@ -39,7 +39,8 @@ type world struct {
 
 	tenants []Tenant // by name
 	tree    quota.Tree
-	treeErr error // why there is none
+	ran     quota.Tree // tree before any pending pod was charged
+	treeErr error      // why there is none
 
 	borrowers   []borrowers   // nodes with pods of tenants that have borrowed
 	evicted     int           // number of pods that this plan evicts
