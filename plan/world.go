@@ -213,7 +213,8 @@ func (w *world) addPools(pools []Pool) {
 		p := &sorted[i]
 		p.Template.GPUs = sortedGPUs(p.Template.GPUs)
 		ps := poolState{Pool: p, action: -1, base: max(p.Target, p.Size, 0)}
-		ps.empty = capacity{cpu: stated(p.Template.CPUMilli), memory: stated(p.Template.MemoryMi), others: p.Template.Others, ports: p.Template.HostPorts}
+		ps.empty = offering(p.Template.CPUMilli, p.Template.MemoryMi, p.Template.Others)
+		ps.empty.ports = p.Template.HostPorts
 		single := p.Template.Labels[strategySingle] == "single"
 		for c := range p.Template.GPUs {
 			ps.empty.supply(&p.Template.GPUs[c], single)
