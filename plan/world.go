@@ -185,6 +185,8 @@ type poolState struct {
 	kept                               int32  // and that gang's priority
 	why                                string
 	requestedAt                        time.Time // when nodes were last requested
+	missingSince                       time.Time // since when a node is missing and none has come
+	newest                             time.Time // when its newest node was created
 	newNodes                           []int     // new nodes that run nothing, see templateMismatch
 }
 
