@@ -215,7 +215,7 @@ func fullPlan(t *testing.T) plan.Plan {
 		},
 		Verdicts: []plan.Verdict{{Kind: plan.KindPod, Subject: "chat/a", Reason: plan.WaitUpcomingNode, Detail: "in 30s"}, {Kind: plan.KindNode, Subject: "n", Reason: plan.Steady}},
 		State: plan.State{
-			LastScaleUp: stamps("p"), LastScaleDown: stamps("q"), LastRepartition: stamps("n"), FreeSince: stamps("n/0"), UnknownSince: stamps("n2"),
+			LastScaleUp: stamps("p"), LastScaleDown: stamps("q"), LastRepartition: stamps("n"), FreeSince: stamps("n/0"), UnknownSince: stamps("n2"), ShortSince: stamps("t"),
 			SickSince: stamps("n7"), LastReplace: stamps("r"), LastDrain: stamps("s"),
 			Grown: []plan.Growth{{Pool: "p", At: at, Nodes: 2}}, Removed: []plan.Growth{{Pool: "q", At: at, Nodes: 3}}, Failures: []plan.Failure{{Name: "n/0", Count: 3, At: at}},
 		},

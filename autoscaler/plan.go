@@ -254,8 +254,8 @@ pools' prices, an infinite number is null, empty lists are [].
                             pendingComputeSlices requested by pending pods, and
                             pendingComputeSlicesLeft after this plan
   state                     the planner's state: lastScaleUp, lastScaleDown,
-                            lastRepartition, freeSince, unknownSince, sickSince,
-                            lastReplace and lastDrain, each a list of name and
-                            at; grown[] and removed[] with pool, at and nodes;
-                            failures[] with name, count and at
+                            lastRepartition, freeSince, unknownSince, shortSince,
+                            sickSince, lastReplace and lastDrain, each a list of
+                            name and at; grown[] and removed[] with pool, at and
+                            nodes; failures[] with name, count and at
 `

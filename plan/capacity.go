@@ -13,6 +13,7 @@ import (
 // resource, not by placement.
 type capacity struct {
 	cpu, memory int64
+	pods        int64       // that may run besides
 	vendor      string      // of the whole GPUs
 	whole       int         // whole GPUs, or equal instances under the single strategy
 	gpuMiB      int         // memory of one whole GPU, 0 for not known
@@ -40,6 +41,24 @@ func stated(v int64) int64 {
 		return unstated
 	}
 	return v
+}
+
+// podsResource is the number of pods that a node may run, among its other resources;
+// ephemeralStorage is its disk. Where a node or a template states none, there is no limit.
+const (
+	podsResource     = "pods"
+	ephemeralStorage = "ephemeral-storage"
+)
+
+// offering is a node's or a template's capacity without its GPUs.
+func offering(cpu, memory int64, others []Resource) capacity {
+	c := capacity{cpu: stated(cpu), memory: stated(memory), pods: unstated, others: others}
+	for _, o := range others {
+		if o.Name == podsResource {
+			c.pods = o.Amount
+		}
+	}
+	return c
 }
 
 // strategySingle is the GFD label of nodes whose MIG devices are advertised as
@@ -87,14 +106,16 @@ func (r *capacity) addWhole(device *GPU, n int) {
 	}
 }
 
-// wholeGPUs and partOfGPU are what a node with too few GPUs lacks.
+// wholeGPUs and partOfGPU are what a node with too few GPUs lacks, podPlaces one that runs as many pods as
+// it may.
 const (
 	wholeGPUs = "GPUs"
 	partOfGPU = "part of a GPU"
+	podPlaces = "places for pods"
 )
 
 // lacks names the first resource that keeps a pod of the kind out: "cpu",
-// "memory", "GPUs", partOfGPU, another resource by its name, a host port, and last
+// "memory", podPlaces, "GPUs", partOfGPU, another resource by its name, a host port, and last
 // "slices", which a repartition can provide; empty where the pod fits.
 func (w *world) lacks(k *kind, r *capacity) string {
 	p := k.pod
@@ -103,6 +124,8 @@ func (w *world) lacks(k *kind, r *capacity) string {
 		return "cpu"
 	case p.MemoryMi > r.memory:
 		return "memory"
+	case r.pods < 1:
+		return podPlaces
 	case p.Demand.GPUs > 0 && (r.whole < p.Demand.GPUs || !sameVendor(p.Demand.Vendor, r.vendor)):
 		return wholeGPUs
 	case p.Demand.Fraction != nil && !r.hasParts(p):
@@ -125,7 +148,7 @@ func (w *world) lacks(k *kind, r *capacity) string {
 func (r *capacity) lacksOther(want []Resource) string {
 	for _, o := range want {
 		i := slices.IndexFunc(r.others, func(have Resource) bool { return have.Name == o.Name })
-		if o.Amount > 0 && (i < 0 || r.others[i].Amount < o.Amount) {
+		if o.Amount > 0 && (i < 0 && o.Name != ephemeralStorage || i >= 0 && r.others[i].Amount < o.Amount) {
 			return o.Name
 		}
 	}
@@ -194,6 +217,7 @@ func (w *world) account(p *Pod, r *capacity, times int) {
 func (r *capacity) takePlain(p *Pod, times int) {
 	r.cpu -= int64(times) * max(p.CPUMilli, 0)
 	r.memory -= int64(times) * max(p.MemoryMi, 0)
+	r.pods -= int64(times)
 	r.takeOthers(p.Others, int64(times))
 	if p.Demand.GPUs > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
 		r.whole -= times * clampCount(p.Demand.GPUs)

@@ -157,7 +157,7 @@ func (w *world) domainsOf(members []int) []domain {
 		labels, _ := w.labelsAndTaints(n)
 		if d := of(labels, n.Node.Name); d != nil {
 			d.most += len(n.gpus())
-			d.now += w.fitting(k, &n.capacity)
+			d.now += float64(w.fitting(k, &n.capacity)) * k.eq
 			d.free = d.now
 		}
 	}
@@ -200,13 +200,13 @@ func (w *world) domainsOf(members []int) []domain {
 // rounding is more than the error of a sum of GPU equivalents.
 const rounding = 1e-6
 
-// fitting is how many GPU equivalents of pods of a kind fit a host.
-func (w *world) fitting(k *kind, free *capacity) float64 {
+// fitting is how many pods of a kind fit a host.
+func (w *world) fitting(k *kind, free *capacity) int {
 	switch {
 	case w.lacks(k, free) != "":
 		return 0
 	case slices.ContainsFunc(k.pod.Apart, func(r Rule) bool { return r.Key == hostnameLabel && slices.Contains(k.pod.Groups, r.Group) }):
-		return k.eq // they exclude each other
+		return 1 // they exclude each other
 	}
-	return float64(w.fitsIn(k, free.clone())) * k.eq
+	return w.fitsIn(k, free.clone())
 }

@@ -328,14 +328,18 @@ func (w *world) interruptionText(n *nodeState) string {
 }
 
 // reserveElsewhere reserves capacity for each of a node's pods that comes back and is not
-// expendable: free, upcoming, of a repartitioned GPU, or of a new node of any pool. A pod
-// without any is pending again once it is evicted.
+// expendable: free, upcoming, of a repartitioned GPU, or of a new node of any pool, which is
+// not added for what is borrowed. A pod without any is pending again once it is evicted.
 func (w *world) reserveElsewhere(node int, pods []*Pod) {
 	w.expecting = 0
+	tree := w.ran
 	for _, p := range pods {
 		if i := w.kindOf(p); w.returns(p) {
 			w.kinds[i].unserved++
 			w.expecting++
+			if less, err := tree.Remove(p.Tenant, w.amountOf(p)); err == nil && w.tenantIndex(p) >= 0 {
+				tree = less
+			}
 		}
 	}
 	for _, p := range pods {
@@ -348,8 +352,12 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 		w.expecting--
 		k.unserved--
 		w.further = nil
-		n := &w.nodes[node]
-		w.provide(p, k, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(option) bool { return true })
+		n, may := &w.nodes[node], true
+		if t := w.tenantIndex(p); t >= 0 {
+			tree = tree.Force(p.Tenant, w.amountOf(p))
+			may = w.policy.ScaleUpBorrowed || tree.Used(p.Tenant).Fits(w.tenants[t].Guarantee)
+		}
+		w.provide(p, k, NodeInterrupted, fmt.Sprintf("it has to leave %s: %s", n.name, w.interruptionText(n)), func(o option) bool { return may || o.kind != OptionNode })
 	}
 }
 

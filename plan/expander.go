@@ -54,13 +54,14 @@ var placeLabels = map[string]bool{
 	"topology.ebs.csi.aws.com/zone": true, "topology.gke.io/zone": true, "topology.disk.csi.azure.com/zone": true,
 }
 
-// similar reports whether two pools differ only in where their nodes are.
+// similar reports whether two pools differ only in where their nodes are. Their other
+// resources do not count: many are known only of pools that have nodes.
 func similar(a, b *Pool) bool {
 	s, t := &a.Template, &b.Template
 	return a.Priority == b.Priority && a.PricePerHour == b.PricePerHour && a.Spot == b.Spot && a.MIG.Repartition == b.MIG.Repartition &&
 		alike(s.CPUMilli, t.CPUMilli) && alike(s.MemoryMi, t.MemoryMi) &&
 		maps.Equal(besidesPlace(s.Labels), besidesPlace(t.Labels)) &&
-		slices.Equal(s.Taints, t.Taints) && slices.Equal(s.Others, t.Others) && slices.EqualFunc(s.GPUs, t.GPUs, func(g, h GPU) bool {
+		slices.Equal(s.Taints, t.Taints) && slices.EqualFunc(s.GPUs, t.GPUs, func(g, h GPU) bool {
 		return g.Model == h.Model && g.MIG == h.MIG && g.Shared == h.Shared && slices.Equal(layoutOf(&g), layoutOf(&h))
 	})
 }

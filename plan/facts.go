@@ -48,7 +48,7 @@ func (w *world) readGPUs() {
 		}
 		n.use.idle = math.MaxInt64
 		n.facts, all = all[:len(n.GPUs):len(n.GPUs)], all[len(n.GPUs):]
-		n.capacity = capacity{cpu: stated(n.CPUMilli), memory: stated(n.MemoryMi), others: n.Others}
+		n.capacity = offering(n.CPUMilli, n.MemoryMi, n.Others)
 		single := n.Labels[strategySingle] == "single"
 		for c := range n.GPUs {
 			device := &n.GPUs[c]

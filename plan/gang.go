@@ -205,24 +205,39 @@ func (w *world) serveCore(u *unit, core []int) (failed, bool) {
 
 // keepCapacity keeps the free capacity of pools that a gang waits for from less urgent pods,
 // where the pools could serve the gang if nothing else used them: otherwise each
-// node that becomes available would go to the first pod that needs one.
+// node that becomes available would go to the first pod that needs one. Members that must
+// be near each other need the pools of one place.
 func (w *world) keepCapacity(u *unit, failed int) {
 	k := &w.kinds[w.pending[failed].kind]
-	var pools []int
-	members := 0
+	need := u.gang.min
+	if core, _ := u.core(); len(k.pod.Near) > 0 {
+		need = len(slices.DeleteFunc(slices.Clone(core), func(i int) bool { return w.nearGroups(i) != nearGroup(k.pod) }))
+	}
+	members, pools := map[string]int{}, map[string][]int{} // by place
 	for j := range w.pools {
-		if p := &w.pools[j]; !p.Fixed && p.stop == "" && w.misfit(k, p) == "" {
-			pools = append(pools, j)
-			members += max(p.Max, 0) * w.fitsIn(k, p.empty.clone())
+		p := &w.pools[j]
+		if p.Fixed || p.stop != "" || w.misfit(k, p) != "" {
+			continue
 		}
+		nodes, at := max(p.Max, 0), ""
+		for _, r := range k.pod.Near {
+			at += "\x00" + p.Template.Labels[r.Key]
+			if r.Key == hostnameLabel {
+				nodes, at = min(nodes, 1), at+p.Name
+			}
+		}
+		members[at] += nodes * w.fitting(k, &p.empty)
+		pools[at] = append(pools[at], j)
 	}
-	if members < u.gang.min {
-		return
-	}
-	for _, j := range pools {
-		p := w.touchPool(j)
-		if p.keptFor == "" { // the most urgent gang comes first
-			p.keptFor, p.kept = u.gang.name, w.pending[u.members[0]].pod.Priority
+	for at, most := range members { // the order has no effect
+		if most < need {
+			continue
+		}
+		for _, j := range pools[at] {
+			p := w.touchPool(j)
+			if p.keptFor == "" { // the most urgent gang comes first
+				p.keptFor, p.kept = u.gang.name, w.pending[u.members[0]].pod.Priority
+			}
 		}
 	}
 }

@@ -24,7 +24,7 @@ type heap []entry
 // entry is a node and its value when it was added.
 type entry struct {
 	at   int64 // when it can serve, in nanoseconds; lower first
-	rank int   // among equals in time, lower first
+	rank int   // among equals in time, lower first; a node with a sick GPU after the others
 	node int
 }
 

@@ -36,6 +36,7 @@ func (w *world) addTenants(tenants []Tenant) {
 	for i, a := range used {
 		w.tree = w.tree.Force(w.tenants[i].Name, a)
 	}
+	w.ran = w.tree
 }
 
 // tenantIndex is the pod's tenant, -1 where it is under no quota.

@@ -187,7 +187,8 @@ func (w *world) findBorrowers() {
 func (w *world) reclaimable() bool { return len(w.borrowers) > 0 }
 
 // reclaimOption finds the node where the evictions cost least, for a pod within
-// its tenant's guarantee.
+// its tenant's guarantee. A node with a sick GPU is to be replaced: the pod would have to
+// move again.
 func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	best, found := option{}, false
 	if !p.charged || p.borrowed || !w.mayEvictMore(1) || !w.reclaimable() || k.failedTrial == w.journal.current {
@@ -218,6 +219,9 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 			o.victims = append(o.victims, v.pod)
 		}
 		o.cost = w.waitCost(k, p.pod.Priority, gracePeriod) + w.loss(o.victims, w.restart(i))
+		if n.unusual.sick && w.policy.SickAfter > 0 && !w.pools[n.pool].Fixed {
+			o.cost += w.moveCost(p.pod, w.restart(i))
+		}
 		if !found || o.cost < best.cost || o.cost == best.cost && youngest(o.victims).After(youngest(best.victims)) {
 			best, found = o, true
 		}

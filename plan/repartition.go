@@ -36,8 +36,9 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 			return entry{}, false
 		}
 		best = o
-		ready := o.at.Add(w.repartitioning(&w.nodes[node]))
-		return entry{ready.UnixNano(), -o.repartition.answer.Kept, node}, true
+		n := &w.nodes[node]
+		ready := o.at.Add(w.repartitioning(n))
+		return entry{ready.UnixNano(), gpuSlices*int(n.sickLast()) - o.repartition.answer.Kept, node}, true
 	}
 	if s := &k.repartitions; !s.built || s.epoch != w.epoch(k) {
 		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })

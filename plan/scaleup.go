@@ -195,7 +195,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	case wholeGPUs, partOfGPU:
 		return p.shortOfGPUs(k.pod, lack)
 	default:
-		if lack != "cpu" && lack != "memory" && !slices.ContainsFunc(p.Template.Others, func(o Resource) bool { return o.Name == lack }) {
+		if lack != "cpu" && lack != "memory" && lack != podPlaces && !slices.ContainsFunc(p.Template.Others, func(o Resource) bool { return o.Name == lack }) {
 			return "its nodes offer no " + lack
 		}
 		return "too few " + lack

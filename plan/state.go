@@ -18,13 +18,16 @@ type State struct {
 	// FreeSince is when a node ("n1") or GPU ("n1/0") was first seen free, where
 	// the snapshot has no time. Sorted by name.
 	//
-	// FreeSince and UnknownSince need not survive a restart. Without them a node
-	// is removed later by as long as it had been empty, and unknown allocations
-	// get their delay again.
+	// FreeSince, UnknownSince and ShortSince need not survive a restart. Without them
+	// a node is removed later by as long as it had been empty, and unknown allocations
+	// and overdue requests get their delay again.
 	FreeSince []Stamp `json:"freeSince"`
 	// UnknownSince is since when a node has had a GPU of unknown allocation.
 	// Sorted by name.
 	UnknownSince []Stamp `json:"unknownSince"`
+	// ShortSince is since when a pool has had fewer nodes than its target. Sorted by
+	// name.
+	ShortSince []Stamp `json:"shortSince"`
 	// SickSince is when a node was first seen with a sick GPU. Sorted by name.
 	SickSince []Stamp `json:"sickSince"`
 	// LastReplace is when a node of a pool was last replaced. Sorted by name.
@@ -183,7 +186,7 @@ func sortedState(m State) State {
 	out := State{
 		LastScaleUp: sortedStamps(m.LastScaleUp), LastScaleDown: sortedStamps(m.LastScaleDown),
 		LastRepartition: sortedStamps(m.LastRepartition), FreeSince: sortedStamps(m.FreeSince),
-		UnknownSince: sortedStamps(m.UnknownSince), SickSince: sortedStamps(m.SickSince),
+		UnknownSince: sortedStamps(m.UnknownSince), ShortSince: sortedStamps(m.ShortSince), SickSince: sortedStamps(m.SickSince),
 		LastReplace: sortedStamps(m.LastReplace), LastDrain: sortedStamps(m.LastDrain),
 		Grown: slices.Clone(m.Grown), Removed: slices.Clone(m.Removed), Failures: slices.Clone(m.Failures),
 	}

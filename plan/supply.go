@@ -16,12 +16,15 @@ func (w *world) judgeNodes() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		w.judgeNode(n)
-		if n.pool >= 0 {
-			ours++
+		if n.pool < 0 {
+			continue
 		}
-		if n.pool >= 0 && n.since == NodeUnready {
+		ours++
+		if n.since == NodeUnready {
 			unready++
 		}
+		p := &w.pools[n.pool]
+		p.newest = later(p.newest, n.Created)
 	}
 	switch {
 	case w.policy.Freeze:

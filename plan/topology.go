@@ -15,7 +15,7 @@ type topology struct {
 	assumed map[Rule]string // where one more pod of a rule's group is, for pods near it
 	// The rule that was added last, and the groups that were looked up last: pods of one
 	// owner have equal ones and follow each other.
-	last     Rule
+	last     *ruleCount
 	groups   []string
 	ofGroups []*ruleCount
 }
@@ -25,7 +25,8 @@ type ruleCount struct {
 	Rule
 	id             int
 	pods           map[string]int
-	total, changes int // of pods
+	on             map[int]int // by node, where pods are spread by the rule and it is not about hosts
+	total, changes int         // of pods
 	spreads        []*spreadPlaces
 }
 
@@ -41,20 +42,21 @@ type barrier struct {
 	pods int
 }
 
-// add counts a pod of the group.
-func (r *ruleCount) add(value string, by int) {
+// add counts a pod of the group on a node.
+func (w *world) add(r *ruleCount, node int, value string, by int) {
 	r.total += by
 	r.changes++
-	if len(r.spreads) == 0 {
-		r.pods[value] += by
-		return
+	r.pods[value] += by
+	if r.on != nil {
+		r.on[node] += by
 	}
-	was := r.pods[value]
-	is := was + by
-	r.pods[value] = is
 	for _, s := range r.spreads {
-		if s.values[value] && !s.stale {
-			s.changed(was, is)
+		switch {
+		case r.on != nil && !w.counted(s, &w.nodes[node]):
+			s.apart[value] += by
+		case s.values[value] && !s.stale:
+			is := r.pods[value] - s.apart[value]
+			s.changed(is-by, is)
 		}
 	}
 }
@@ -134,7 +136,9 @@ func (t *topology) any() bool { return len(t.rules) > 0 }
 func (w *world) ruled(p *Pod) {
 	t := &w.topology
 	for _, s := range p.Spread {
-		t.rule(s.Rule)
+		if c := t.rule(s.Rule); c.on == nil && s.Key != hostnameLabel {
+			c.on = map[int]int{}
+		}
 	}
 	for _, r := range p.Apart {
 		t.rule(r)
@@ -153,15 +157,18 @@ func (w *world) ruled(p *Pod) {
 	}
 }
 
-func (t *topology) rule(r Rule) {
-	if r == t.last && len(t.rules) > 0 {
-		return
+func (t *topology) rule(r Rule) *ruleCount {
+	if t.last != nil && t.last.Rule == r {
+		return t.last
 	}
-	if t.last, t.ofGroups = r, nil; t.rules[r] == nil {
-		c := &ruleCount{Rule: r, id: len(t.rules), pods: map[string]int{}}
+	c := t.rules[r]
+	if c == nil {
+		c = &ruleCount{Rule: r, id: len(t.rules), pods: map[string]int{}}
 		t.rules[r] = c
 		t.byGroup[r.Group] = append(t.byGroup[r.Group], c)
 	}
+	t.last, t.ofGroups = c, nil
+	return c
 }
 
 // about are the rules of which a pod is in the group, each once.
@@ -251,7 +258,7 @@ func (w *world) count(p *Pod, node, by int) {
 	labels, _ := w.labelsAndTaints(n)
 	for _, r := range t.about(p) {
 		if value, ok := placeOf(labels, n.Node.Name, r.Key); ok {
-			r.add(value, by)
+			w.add(r, node, value, by)
 		}
 	}
 	for _, rule := range p.Apart {
@@ -295,7 +302,8 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 			continue
 		}
 		value, ok := at.value(s.Key)
-		least, somewhere := w.fewestAt(k, s)
+		places := w.spreadOver(k, s)
+		least, somewhere := places.fewest(t.rules[s.Rule].pods)
 		if at.virtual && (!ok || s.Key == hostnameLabel && !somewhere) {
 			continue
 		}
@@ -303,7 +311,7 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 		if slices.Contains(k.pod.Groups, s.Group) {
 			more = 1
 		}
-		if !ok || t.rules[s.Rule].pods[value]+more-least > max(s.MaxSkew, 1) {
+		if !ok || t.rules[s.Rule].pods[value]-places.apart[value]+more-least > max(s.MaxSkew, 1) {
 			return false
 		}
 	}
@@ -354,13 +362,16 @@ func (w *world) epoch(k *kind) int {
 	return sum
 }
 
-// spreadPlaces are the places over which a kind is spread, and the least number
+// spreadPlaces are the places over which a kind is spread by a rule, and the least number
 // of the group's pods in any of them.
 type spreadPlaces struct {
+	kind      *kind
+	of        Spread
 	values    map[string]bool
-	least, at int  // at: how many places have the least
-	stale     bool // the least has grown
-	changes   int  // of the least
+	apart     map[string]int // pods of the group that do not count, by place, see counted
+	least, at int            // at: how many places have the least
+	stale     bool           // the least has grown
+	changes   int            // of the least
 }
 
 func (s *spreadPlaces) changed(was, is int) {
@@ -378,14 +389,15 @@ func (s *spreadPlaces) changed(was, is int) {
 	}
 }
 
-// count counts again where the least has grown.
-func (s *spreadPlaces) count(pods map[string]int) {
-	if !s.stale {
-		return
-	}
-	first := true
+// fewest is the number of the group's pods in the place that has the fewest, false where
+// there is no place. It counts again where the least has grown.
+func (s *spreadPlaces) fewest(pods map[string]int) (int, bool) {
+	first := s.stale
 	for v := range s.values { // the order has no effect
-		switch c := pods[v]; {
+		if !s.stale {
+			break
+		}
+		switch c := pods[v] - s.apart[v]; {
 		case first || c < s.least:
 			s.least, s.at, first = c, 1, false
 		case c == s.least:
@@ -393,14 +405,7 @@ func (s *spreadPlaces) count(pods map[string]int) {
 		}
 	}
 	s.stale = false
-}
-
-// fewestAt is the number of the group's pods in the place that has the fewest,
-// false where there is no place.
-func (w *world) fewestAt(k *kind, of Spread) (int, bool) {
-	s := w.spreadOver(k, of)
-	s.count(w.topology.rules[of.Rule].pods)
-	if len(s.values) < of.MinDomains {
+	if len(s.values) < s.of.MinDomains {
 		return 0, len(s.values) > 0
 	}
 	return s.least, len(s.values) > 0
@@ -409,22 +414,19 @@ func (w *world) fewestAt(k *kind, of Spread) (int, bool) {
 // spreadOver are the places over which a rule spreads the kind. As in Kubernetes, a
 // node that is cordoned, tainted or not ready counts as a place, unless taints are
 // honored; one that does not exist yet does not, but where there are too few places,
-// those that pools can add do: all replicas are served at once then.
+// those that pools can add or have requested do: all replicas are served at once then.
 func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 	if s := k.spreads[of.Rule]; s != nil {
 		return s
 	}
-	s := &spreadPlaces{values: map[string]bool{}, stale: true}
+	s := &spreadPlaces{kind: k, of: of, values: map[string]bool{}, apart: map[string]int{}, stale: true}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || !of.IgnoreAffinity && !w.admitsTainted(k, n) {
+		if n.virtual || of.HonorTaints && (!n.Ready || n.Cordoned) || !w.counted(s, n) {
 			continue
 		}
-		labels, taints := w.labelsAndTaints(n)
-		if _, out := untolerated(k.pod, taints); of.HonorTaints && (out || !n.Ready || n.Cordoned) {
-			continue
-		}
-		if value, ok := placeOf(labels, n.Node.Name, of.Key); ok && k.spreadsOver(n.Node.Name, labels) {
+		labels, _ := w.labelsAndTaints(n)
+		if value, ok := placeOf(labels, n.Node.Name, of.Key); ok {
 			s.values[value] = true
 		}
 	}
@@ -432,7 +434,7 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 		for i := range w.pools {
 			p := &w.pools[i]
 			value, ok := p.Template.Labels[of.Key]
-			if ok && !p.Fixed && p.stop == "" && p.base < p.Max && k.admitsNew(p) && k.spreadsOver("", p.Template.Labels) {
+			if ok && !p.Fixed && p.stop == "" && (p.base < p.Max || p.Target > p.Size) && k.admitsNew(p) && k.spreadsOver("", p.Template.Labels) {
 				s.values[value] = true
 			}
 		}
@@ -443,7 +445,28 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 	k.spreads[of.Rule] = s
 	c := w.topology.rules[of.Rule]
 	c.spreads = append(c.spreads, s)
+	for node, pods := range c.on { // the order has no effect
+		if n := &w.nodes[node]; !w.counted(s, n) {
+			labels, _ := w.labelsAndTaints(n)
+			value, _ := placeOf(labels, n.Node.Name, of.Key)
+			s.apart[value] += pods
+		}
+	}
 	return s
+}
+
+// counted reports whether a rule counts the pods of a node for the kind: not where the
+// kind's selector excludes it, it lacks a label over which the kind is spread, or, where
+// taints are honored, it has one that the kind does not tolerate or is out of service.
+func (w *world) counted(s *spreadPlaces, n *nodeState) bool {
+	if !s.of.IgnoreAffinity && !w.admitsTainted(s.kind, n) {
+		return false
+	}
+	labels, taints := w.labelsAndTaints(n)
+	if _, out := untolerated(s.kind.pod, taints); s.of.HonorTaints && (out || n.tier == tierOut && (!n.Ready || n.Cordoned)) {
+		return false
+	}
+	return s.kind.spreadsOver(n.Node.Name, labels)
 }
 
 // spreadsOver reports whether a node's labels have all the keys that the kind

@@ -24,21 +24,19 @@ func (w *world) overdue(p *poolState) time.Duration {
 // that the node counts as dead and the pool may scale up again. It backs off while
 // requested nodes do not register: more of them would come as little.
 func (w *world) judgePools() {
+	var since []Stamp
 	for i := range w.pools {
 		p := &w.pools[i]
 		if p.Target > p.Size {
-			p.requestedAt, _ = stampAt(w.state.LastScaleUp, p.Name)
-			if p.requestedAt.IsZero() { // no request is recorded: the time starts now
-				p.requestedAt = w.now
-				w.state.LastScaleUp = stamped(w.state.LastScaleUp, p.Name, w.now)
-			}
+			since = append(since, Stamp{p.Name, w.noteShort(p)})
 		}
 		w.judgePool(p)
 	}
+	w.state.ShortSince = sortedStamps(since)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		w.noteNewNode(i)
-		if n.since != NodeUnready || n.pool < 0 || w.pools[n.pool].Fixed { // no provider is to deliver it
+		if n.since != NodeUnready || n.pool < 0 || n.bound > 0 || w.pools[n.pool].Fixed { // it has been ready, or no provider is to deliver it
 			continue
 		}
 		p := &w.pools[n.pool]
@@ -49,8 +47,30 @@ func (w *world) judgePools() {
 	}
 }
 
+// noteShort returns since when a pool has had fewer nodes than its target: since a
+// request that may be under way, and else since now, as its provider may replace a node
+// that was lost long after the last request. Each node that comes gives the others their
+// time again; a further request does not.
+func (w *world) noteShort(p *poolState) time.Time {
+	asked, known := stampAt(w.state.LastScaleUp, p.Name)
+	if !known { // no request is recorded
+		asked = w.now
+		w.state.LastScaleUp = stamped(w.state.LastScaleUp, p.Name, asked)
+	}
+	since, known := stampAt(w.state.ShortSince, p.Name)
+	switch {
+	case known:
+	case w.now.Sub(asked) > w.overdue(p):
+		since = w.now
+	default:
+		since = asked
+	}
+	p.requestedAt, p.missingSince = later(asked, since), later(since, p.newest)
+	return since
+}
+
 func (w *world) judgePool(p *poolState) {
-	late := w.now.Sub(p.requestedAt)
+	late := w.now.Sub(p.missingSince)
 	switch {
 	case w.hold != "":
 		p.stop = w.hold
@@ -69,7 +89,7 @@ func (w *world) judgePool(p *poolState) {
 func (w *world) addUnregistered() {
 	for i := range w.pools {
 		p := &w.pools[i]
-		if w.now.Sub(p.requestedAt) > w.overdue(p) {
+		if w.now.Sub(p.missingSince) > w.overdue(p) {
 			continue
 		}
 		at := later(w.now, p.requestedAt.Add(p.ReadyAfter))
@@ -109,7 +129,7 @@ func (w *world) withdraw() {
 	defer func() { w.finishing = len(w.actions) }()
 	for i := range w.pools {
 		p := &w.pools[i]
-		late := w.now.Sub(p.requestedAt)
+		late := w.now.Sub(p.missingSince)
 		if p.Target <= p.Size || p.Fixed || late <= w.overdue(p) || w.hold != "" || p.Freeze {
 			continue
 		}
@@ -121,7 +141,7 @@ func (w *world) withdraw() {
 }
 
 // A pool's template may not match its nodes: a label that no controller sets, a
-// taint that the template lacks, less CPU once the node's DaemonSets run. A pod
+// taint that the template lacks, a rack that it does not state, less CPU once the node's DaemonSets run. A pod
 // that fits only the template would otherwise add a node in every reconcile.
 
 // newNodeFor is how long a node counts as new.
@@ -161,18 +181,39 @@ func (w *world) templateMismatch(k *kind, p *poolState) string {
 	return ""
 }
 
+// plainOf counts the GPUs without MIG.
+func plainOf(gpus []GPU) (n int) {
+	for i := range gpus {
+		if !gpus[i].MIG {
+			n++
+		}
+	}
+	return n
+}
+
 // nodeMismatch returns what keeps the kind out of a node, apart from the layout,
 // health and allocation of its GPUs.
 func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
-	if !w.admits(k, n) {
+	switch {
+	case !w.admits(k, n):
 		return mismatch(k.pod, n.Labels, n.Taints)
+	case len(k.pod.Near) > 0 && !w.rulesAllow(k, n): // it came in another place, as the next one may
+		return excludedByRules
 	}
 	switch lack := w.lacks(k, &n.capacity); lack {
-	case "", "slices":
+	case "":
+		return ""
+	case "slices":
+		if n.plain == len(n.GPUs) && plainOf(p.Template.GPUs) < len(p.Template.GPUs) {
+			return "its GPUs are not in MIG mode"
+		}
 		return ""
 	case wholeGPUs, partOfGPU:
 		if have, claimed := len(n.GPUs), len(p.Template.GPUs); have < claimed {
 			return fmt.Sprintf("%s, not %d", count(have, "GPU"), claimed)
+		}
+		if n.plain < plainOf(p.Template.GPUs) {
+			return "its GPUs are in MIG mode"
 		}
 		return ""
 	default:

@@ -85,7 +85,7 @@ func (w *world) ruledOut(k *kind) string {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		free := n.capacity
-		free.ports, free.cpu, free.memory = nil, unstated, unstated
+		free.ports, free.cpu, free.memory, free.pods = nil, unstated, unstated, unstated
 		if n.virtual || w.judge(k, n) == fitsNot || w.lacks(k, &free) != "" {
 			continue
 		}
@@ -104,7 +104,7 @@ func (w *world) ruledOut(k *kind) string {
 			why = excludedByRules
 		case w.lacks(k, &n.capacity) != "":
 			lack := w.lacks(k, &n.capacity)
-			if why = lackText(lack, "too few "); lack == "cpu" || lack == "memory" {
+			if why = lackText(lack, "too few "); lack == "cpu" || lack == "memory" || lack == podPlaces {
 				what = " has free GPUs, and "
 			}
 		}

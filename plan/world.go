@@ -39,7 +39,8 @@ type world struct {
 
 	tenants []Tenant // by name
 	tree    quota.Tree
-	treeErr error // why there is none
+	ran     quota.Tree // tree before any pending pod was charged
+	treeErr error      // why there is none
 
 	borrowers   []borrowers   // nodes with pods of tenants that have borrowed
 	evicted     int           // number of pods that this plan evicts
@@ -184,6 +185,8 @@ type poolState struct {
 	kept                               int32  // and that gang's priority
 	why                                string
 	requestedAt                        time.Time // when nodes were last requested
+	missingSince                       time.Time // since when a node is missing and none has come
+	newest                             time.Time // when its newest node was created
 	newNodes                           []int     // new nodes that run nothing, see templateMismatch
 }
 
@@ -212,7 +215,8 @@ func (w *world) addPools(pools []Pool) {
 		p := &sorted[i]
 		p.Template.GPUs = sortedGPUs(p.Template.GPUs)
 		ps := poolState{Pool: p, action: -1, base: max(p.Target, p.Size, 0)}
-		ps.empty = capacity{cpu: stated(p.Template.CPUMilli), memory: stated(p.Template.MemoryMi), others: p.Template.Others, ports: p.Template.HostPorts}
+		ps.empty = offering(p.Template.CPUMilli, p.Template.MemoryMi, p.Template.Others)
+		ps.empty.ports = p.Template.HostPorts
 		single := p.Template.Labels[strategySingle] == "single"
 		for c := range p.Template.GPUs {
 			ps.empty.supply(&p.Template.GPUs[c], single)

@@ -108,7 +108,7 @@ func TestAllStateIsPersisted(t *testing.T) {
 		Removed:  []plan.Growth{{Pool: "p", At: at, Nodes: 4}},
 		Failures: []plan.Failure{{Name: "p-1/0", Count: 2, At: at}, {Name: "q-1/7", Count: 1, At: at}},
 	}
-	lost := map[string]bool{"FreeSince": true, "UnknownSince": true}
+	lost := map[string]bool{"FreeSince": true, "UnknownSince": true, "ShortSince": true}
 	for v, i := reflect.ValueOf(m), 0; i < v.NumField(); i++ {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != lost[name] {
 			t.Fatalf("plan.State.%s: this test does not know it", name)

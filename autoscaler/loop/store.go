@@ -21,7 +21,7 @@ import (
 )
 
 // StatusStore persists the planner's state in the status of the pools it concerns.
-// FreeSince and UnknownSince stay in the process, as plan.State allows: after a
+// FreeSince, UnknownSince and ShortSince stay in the process, as plan.State allows: after a
 // restart free GPUs count as free since they are first seen, which only delays
 // scale-down.
 type StatusStore struct {

@@ -13,13 +13,15 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// others returns the extended resources of a list that are no accelerators ("rdma/hca"), huge pages, and
-// resources that only nodes with shared GPUs offer: the scheduler counts them alike. Resources that a device class
-// serves are no amount of a node, and left out.
+// others returns the extended resources of a list that are no accelerators ("rdma/hca"), huge pages, ephemeral
+// storage, the number of pods that a node may run, and resources that only nodes with shared GPUs offer: the
+// scheduler counts them alike. Resources that a device class serves are no amount of a node, and left out.
 func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 	var out []plan.Resource
 	for name, q := range list {
-		if !strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
+		counted := strings.Contains(string(name), "/") || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
+			name == corev1.ResourcePods || name == corev1.ResourceEphemeralStorage
+		if !counted || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 			continue
 		}
 		if demand.Hint(string(name)) {

@@ -26,7 +26,7 @@ func tickFields(x *fields, s *plan.Snapshot) {
 		stamps *[]plan.Stamp
 	}{{"last-scale-up", &m.LastScaleUp}, {"last-scale-down", &m.LastScaleDown}, {"last-repartition", &m.LastRepartition},
 		{"last-drain", &m.LastDrain}, {"last-replace", &m.LastReplace}, {"free-since", &m.FreeSince},
-		{"unknown-since", &m.UnknownSince}, {"sick-since", &m.SickSince}} {
+		{"unknown-since", &m.UnknownSince}, {"short-since", &m.ShortSince}, {"sick-since", &m.SickSince}} {
 		stampFields(x, f.key, f.stamps)
 	}
 	growth := func(g plan.Growth) string { return countedText(g.Pool, g.Nodes, g.At, x.now) }

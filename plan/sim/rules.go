@@ -7,10 +7,24 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// hasOthers reports whether a node has enough of the other resources left.
+// hasOthers reports whether a node has enough of the other resources left, and may run one more pod.
 func (s *scheduler) hasOthers(p *plan.Pod, n *plan.Node) bool {
+	if i := slices.IndexFunc(n.Others, func(r plan.Resource) bool { return r.Name == "pods" }); i >= 0 {
+		left := n.Others[i].Amount
+		for j := range s.w.State.Pods {
+			if s.w.State.Pods[j].Node == n.Name {
+				left--
+			}
+		}
+		if left < 1 {
+			return false
+		}
+	}
 	for _, request := range p.Others {
 		left := amountOf(n.Others, request.Name)
+		if request.Name == "ephemeral-storage" && left == 0 {
+			continue // unknown
+		}
 		for i := range s.w.State.Pods {
 			if q := &s.w.State.Pods[i]; q.Node == n.Name {
 				left -= amountOf(q.Others, request.Name)
@@ -65,7 +79,12 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 		if slices.Contains(p.Groups, r.Group) {
 			more = 1
 		}
-		if !ok || s.count(r.Rule, value)+more-s.fewest(p, r) > max(r.MaxSkew, 1) {
+		counts := s.spread(p, r)
+		least := 0 // where there are too few places
+		if len(counts) > 0 && len(counts) >= r.MinDomains {
+			least = slices.Min(slices.Collect(maps.Values(counts)))
+		}
+		if !ok || counts[value]+more-least > max(r.MaxSkew, 1) {
 			return false
 		}
 	}
@@ -128,12 +147,17 @@ func (s *scheduler) count(r plan.Rule, value string) int {
 	return n
 }
 
-// fewest is the least count of any place of the nodes that the rule considers, none
-// where there are too few places.
-func (s *scheduler) fewest(p *plan.Pod, r plan.Spread) int {
+// spread counts the group's pods that stay on the nodes that the rule considers, by place.
+func (s *scheduler) spread(p *plan.Pod, r plan.Spread) map[string]int {
 	selecting := plan.Pod{Tolerations: p.Tolerations, NodeSelector: p.NodeSelector, Affinity: p.Affinity}
 	if r.IgnoreAffinity {
 		selecting.NodeSelector, selecting.Affinity = nil, nil
+	}
+	on := map[string]int{}
+	for i := range s.w.State.Pods {
+		if q := &s.w.State.Pods[i]; !q.Leaving && slices.Contains(q.Groups, r.Group) {
+			on[q.Node]++
+		}
 	}
 	counts := map[string]int{}
 	for i := range s.w.State.Nodes {
@@ -147,11 +171,8 @@ func (s *scheduler) fewest(p *plan.Pod, r plan.Spread) int {
 			continue
 		}
 		if ok && all && plan.Admits(selecting, n.Labels, taints) {
-			counts[value] = s.count(r.Rule, value)
+			counts[value] += on[n.Name]
 		}
 	}
-	if len(counts) == 0 || len(counts) < r.MinDomains {
-		return 0
-	}
-	return slices.Min(slices.Collect(maps.Values(counts)))
+	return counts
 }
