@@ -205,7 +205,7 @@ func (w *world) fitting(k *kind, free *capacity) float64 {
 	switch {
 	case w.lacks(k, free) != "":
 		return 0
-	case slices.ContainsFunc(k.pod.Apart, func(r Rule) bool { return r.Key == hostnameLabel && slices.Contains(k.pod.Groups, r.Group) }):
+	case slices.ContainsFunc(k.pod.Apart, func(r Rule) bool { return r.Key == hostnameLabel && k.in(r.Group) && !k.in(r.Except) }):
 		return k.eq // they exclude each other
 	}
 	return float64(w.fitsIn(k, free.clone())) * k.eq

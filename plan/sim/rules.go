@@ -51,7 +51,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 		q := &s.w.State.Pods[i]
 		at := s.node(q.Node)
 		for _, r := range q.Apart {
-			if at != nil && slices.Contains(p.Groups, r.Group) && together(at, n, r.Key) {
+			if at != nil && in(p, r) && together(at, n, r.Key) {
 				return false
 			}
 		}
@@ -62,7 +62,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 	for _, r := range p.Spread {
 		value, ok := n.Place(r.Key)
 		more := 0
-		if slices.Contains(p.Groups, r.Group) {
+		if in(p, r.Rule) {
 			more = 1
 		}
 		if !ok || s.count(r.Rule, value)+more-s.fewest(p, r) > max(r.MaxSkew, 1) {
@@ -70,6 +70,11 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 		}
 	}
 	return true
+}
+
+// in reports whether a rule is about a pod.
+func in(p *plan.Pod, r plan.Rule) bool {
+	return slices.Contains(p.Groups, r.Group) && !slices.Contains(p.Groups, r.Except)
 }
 
 // together reports whether two nodes have the same value of a label.
@@ -121,7 +126,7 @@ func (s *scheduler) count(r plan.Rule, value string) int {
 	n := 0
 	for i := range s.w.State.Pods {
 		q := &s.w.State.Pods[i]
-		if at := s.node(q.Node); at != nil && slices.Contains(q.Groups, r.Group) && lies(at, r.Key, value) {
+		if at := s.node(q.Node); at != nil && in(q, r) && lies(at, r.Key, value) {
 			n++
 		}
 	}
