@@ -53,7 +53,7 @@ func ofSharedGPUs(resource string) bool {
 func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 	index := map[string]int{}
 	for i := range pools {
-		if !slices.ContainsFunc(pools[i].Template.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) }) {
+		if !slices.ContainsFunc(pools[i].Template.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) && r.Name != localDisk }) {
 			index[pools[i].Name] = i
 		}
 	}
@@ -86,7 +86,7 @@ func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 	}
 	for pool, i := range index {
 		t := &pools[i].Template
-		stated := len(t.Others) > 0
+		stated := slices.ContainsFunc(t.Others, func(r plan.Resource) bool { return r.Name != localDisk })
 		for _, r := range least[pool] {
 			if r.Amount <= 0 || stated && ofSharedGPUs(r.Name) {
 				continue
@@ -101,6 +101,78 @@ func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 		}
 		slices.SortFunc(t.Others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
 	}
+}
+
+// localDisk is the resource of a node's own disk, which the kubelet of every node offers.
+const localDisk = string(corev1.ResourceEphemeralStorage)
+
+// limitDisks states the local disk of nodes where a pod requests some.
+func limitDisks(of *Observation, nodes []corev1.Node) {
+	requested := false
+	look := func(p *plan.Pod) { requested = requested || amountOf(p.Others, localDisk) > 0 }
+	for i := range of.Pods {
+		look(&of.Pods[i])
+	}
+	for i := range of.Forecasts {
+		look(&of.Forecasts[i].Like)
+	}
+	for _, r := range of.Requests {
+		for i := range r.Check {
+			look(&r.Check[i])
+		}
+	}
+	if !requested {
+		return
+	}
+	offered := make(map[string]int64, len(nodes))
+	for i := range nodes {
+		offered[nodes[i].Name] = bounded(*nodes[i].Status.Allocatable.StorageEphemeral()).Value()
+	}
+	limit(&of.Snapshot, localDisk, mostOfAnything, func(node string) int64 { return offered[node] })
+}
+
+// limit states how much of a resource nodes have, and pools' new nodes: where the template does not state it, as much
+// as the least of the pool's ready nodes, and while there is none so much that it is no limit.
+func limit(s *plan.Snapshot, name string, unlimited int64, of func(node string) int64) {
+	least := map[string]int64{} // by pool
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		amount := of(n.Name)
+		n.Others = withResource(n.Others, name, amount)
+		if had, known := least[n.Pool]; n.Ready && (!known || amount < had) {
+			least[n.Pool] = amount
+		}
+	}
+	for i := range s.Pools {
+		amount, known := least[s.Pools[i].Name]
+		if !known {
+			amount = unlimited
+		}
+		if t := &s.Pools[i].Template; amountOf(t.Others, name) == 0 {
+			t.Others = withResource(t.Others, name, amount)
+		}
+	}
+}
+
+// amountOf is the amount of a resource in a list.
+func amountOf(list []plan.Resource, name string) int64 {
+	for _, r := range list {
+		if r.Name == name {
+			return r.Amount
+		}
+	}
+	return 0
+}
+
+// withResource adds to a sorted list, which may be shared.
+func withResource(list []plan.Resource, name string, amount int64) []plan.Resource {
+	out := slices.Clone(list)
+	at, there := slices.BinarySearchFunc(out, name, func(r plan.Resource, name string) int { return strings.Compare(r.Name, name) })
+	if there {
+		out[at].Amount += amount
+		return out
+	}
+	return slices.Insert(out, at, plan.Resource{Name: name, Amount: amount})
 }
 
 // hostPorts returns the host ports that a pod takes, sorted: those of its containers and sidecars.

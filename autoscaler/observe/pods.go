@@ -49,6 +49,9 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
 	}
+	if disk := requests.StorageEphemeral(); disk.Sign() > 0 {
+		out.Others = withResource(out.Others, localDisk, bounded(*disk).Value())
+	}
 	if requested, err := c.demandOfPod(p); err != nil {
 		out.Unreadable = err.Error()
 	} else {
