@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"reflect"
 	"slices"
@@ -169,7 +168,16 @@ func (c Config) Validate() error {
 			p.add(fmt.Sprintf("provisioningClasses[%d]", i), "%q: want %s or %s", class, foreign.AtomicScaleUp, foreign.CheckCapacity)
 		}
 	}
-	c.Policy.validate(&p)
+	p.under("policy", c.Policy.Plan().Check())
+	for _, of := range []struct {
+		field string
+		d     metav1.Duration
+	}{{"repartitionTimeout", c.Policy.RepartitionTimeout}, {"nodeLife", c.Policy.NodeLife}, {"nodeOverdue", c.Policy.NodeOverdue},
+		{"drainTimeout", c.Policy.DrainTimeout}, {"replaceInterval", c.Policy.ReplaceInterval}} {
+		if of.d.Duration == 0 {
+			p.positive("policy."+of.field, of.d)
+		}
+	}
 	validateForecasts(c.Forecasts, c.Prometheus.URL, &p)
 	c.Holidays.read(&p)
 	if c.MIGManager.ConfigDelay.Duration >= c.Policy.RepartitionTimeout.Duration {
@@ -231,64 +239,45 @@ func (p *problems) notNegative(field string, d metav1.Duration) {
 	}
 }
 
-func (p *problems) price(field string, v float64) {
-	if !(v >= 0) || math.IsInf(v, 0) {
-		p.add(field, "%v: is no price", v)
-	}
-}
-
-func (p *problems) count(field string, n int) {
-	if n < 0 {
-		p.add(field, "%d: must not be below 0", n)
-	}
-}
-
-func (p *problems) share(field string, v float64) {
-	if !(v >= 0 && v <= 1) {
-		p.add(field, "%v: want a share from 0 to 1", v)
-	}
-}
-
 // PolicyConfig is plan.Policy, which has the fields' meanings, as it is configured. A share is 0 … 1,
-// money is in the currency of the pools' prices. Fields are copied by name, and checked by their tag
-// "want".
+// money is in the currency of the pools' prices. Fields are copied by name.
 type PolicyConfig struct {
 	Freeze                       bool            `json:"freeze"`
-	MaxActionsPerReconcile       int             `json:"maxActionsPerReconcile" want:"count"`
-	MaxNodesPerScaleUp           int             `json:"maxNodesPerScaleUp" want:"count"`
-	MaxNodesPerHour              int             `json:"maxNodesPerHour" want:"count"`
-	MaxRemovalsPerReconcile      int             `json:"maxRemovalsPerReconcile" want:"count"`
-	MaxRemovalShare              float64         `json:"maxRemovalShare" want:"share"`
-	MaxRemovalsPerTenMinutes     int             `json:"maxRemovalsPerTenMinutes" want:"count"`
+	MaxActionsPerReconcile       int             `json:"maxActionsPerReconcile"`
+	MaxNodesPerScaleUp           int             `json:"maxNodesPerScaleUp"`
+	MaxNodesPerHour              int             `json:"maxNodesPerHour"`
+	MaxRemovalsPerReconcile      int             `json:"maxRemovalsPerReconcile"`
+	MaxRemovalShare              float64         `json:"maxRemovalShare"`
+	MaxRemovalsPerTenMinutes     int             `json:"maxRemovalsPerTenMinutes"`
 	SoftTaints                   bool            `json:"softTaints"`
-	RemovalInterval              metav1.Duration `json:"removalInterval" want:"notNegative"`
-	ScaleDownCooldown            metav1.Duration `json:"scaleDownCooldown" want:"notNegative"`
-	RepartitionCooldown          metav1.Duration `json:"repartitionCooldown" want:"notNegative"`
-	RepartitionTimeout           metav1.Duration `json:"repartitionTimeout" want:"positive"`
-	MaxUnready                   float64         `json:"maxUnready" want:"share"`
-	OKUnready                    int             `json:"okUnready" want:"count"`
-	MaxIdleAtOnce                float64         `json:"maxIdleAtOnce" want:"share"`
-	IdleHold                     metav1.Duration `json:"idleHold" want:"notNegative"`
-	OKIdle                       int             `json:"okIdle" want:"count"`
-	WaitCostPerHour              float64         `json:"waitCostPerHour" want:"price"`
-	DisruptionCost               float64         `json:"disruptionCost" want:"price"`
-	NodeLife                     metav1.Duration `json:"nodeLife" want:"positive"`
-	NodeOverdue                  metav1.Duration `json:"nodeOverdue" want:"positive"`
+	RemovalInterval              metav1.Duration `json:"removalInterval"`
+	ScaleDownCooldown            metav1.Duration `json:"scaleDownCooldown"`
+	RepartitionCooldown          metav1.Duration `json:"repartitionCooldown"`
+	RepartitionTimeout           metav1.Duration `json:"repartitionTimeout"`
+	MaxUnready                   float64         `json:"maxUnready"`
+	OKUnready                    int             `json:"okUnready"`
+	MaxIdleAtOnce                float64         `json:"maxIdleAtOnce"`
+	IdleHold                     metav1.Duration `json:"idleHold"`
+	OKIdle                       int             `json:"okIdle"`
+	WaitCostPerHour              float64         `json:"waitCostPerHour"`
+	DisruptionCost               float64         `json:"disruptionCost"`
+	NodeLife                     metav1.Duration `json:"nodeLife"`
+	NodeOverdue                  metav1.Duration `json:"nodeOverdue"`
 	ScaleUpBorrowed              bool            `json:"scaleUpBorrowed"`
 	ReclaimBorrowed              bool            `json:"reclaimBorrowed"`
-	MaxEvictionsPerReconcile     int             `json:"maxEvictionsPerReconcile" want:"count"`
-	EvictionCost                 float64         `json:"evictionCost" want:"price"`
+	MaxEvictionsPerReconcile     int             `json:"maxEvictionsPerReconcile"`
+	EvictionCost                 float64         `json:"evictionCost"`
 	SkipNodesWithLocalStorage    bool            `json:"skipNodesWithLocalStorage"`
-	ExpendablePodsPriorityCutoff int             `json:"expendablePodsPriorityCutoff" want:"priority"`
+	ExpendablePodsPriorityCutoff int             `json:"expendablePodsPriorityCutoff"`
 	BalanceSimilarNodeGroups     bool            `json:"balanceSimilarNodeGroups"`
-	MaxDrains                    int             `json:"maxDrains" want:"count"`
-	DrainTimeout                 metav1.Duration `json:"drainTimeout" want:"positive"`
-	DrainCooldown                metav1.Duration `json:"drainCooldown" want:"notNegative"`
+	MaxDrains                    int             `json:"maxDrains"`
+	DrainTimeout                 metav1.Duration `json:"drainTimeout"`
+	DrainCooldown                metav1.Duration `json:"drainCooldown"`
 	Headroom                     plan.Headroom   `json:"headroom"`
-	HeadroomWeight               float64         `json:"headroomWeight" want:"share"`
-	SickAfter                    metav1.Duration `json:"sickAfter" want:"notNegative"`
-	ReplaceInterval              metav1.Duration `json:"replaceInterval" want:"positive"`
-	MaxSickShare                 float64         `json:"maxSickShare" want:"share"`
+	HeadroomWeight               float64         `json:"headroomWeight"`
+	SickAfter                    metav1.Duration `json:"sickAfter"`
+	ReplaceInterval              metav1.Duration `json:"replaceInterval"`
+	MaxSickShare                 float64         `json:"maxSickShare"`
 }
 
 // Plan converts to the planner's policy.
@@ -316,34 +305,5 @@ func copyFields(from, to reflect.Value) {
 		default:
 			field.Set(value)
 		}
-	}
-}
-
-func (c PolicyConfig) validate(p *problems) {
-	v := reflect.ValueOf(c)
-	for i := range v.NumField() {
-		field, tag := v.Field(i).Interface(), v.Type().Field(i).Tag
-		at := "policy." + tag.Get("json")
-		switch tag.Get("want") {
-		case "count":
-			p.count(at, field.(int))
-		case "share":
-			p.share(at, field.(float64))
-		case "price":
-			p.price(at, field.(float64))
-		case "priority":
-			if n := field.(int); n < math.MinInt32 || n > math.MaxInt32 {
-				p.add(at, "%d is no priority: want 32 bits", n)
-			}
-		case "notNegative":
-			p.notNegative(at, field.(metav1.Duration))
-		case "positive":
-			p.positive(at, field.(metav1.Duration))
-		}
-	}
-	switch c.Headroom {
-	case plan.HeadroomNone, plan.HeadroomLow, plan.HeadroomExpected, plan.HeadroomHigh:
-	default:
-		p.add("policy.headroom", "%q: want none, low, expected or high", c.Headroom)
 	}
 }

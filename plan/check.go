@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -51,16 +52,24 @@ func (p Policy) Check() error {
 	c := checker{}
 	for _, f := range []struct {
 		field string
-		v     int64
-	}{{"maxActionsPerReconcile", int64(p.MaxActionsPerReconcile)}, {"maxNodesPerScaleUp", int64(p.MaxNodesPerScaleUp)},
-		{"maxRemovalsPerReconcile", int64(p.MaxRemovalsPerReconcile)}, {"maxNodesPerHour", int64(p.MaxNodesPerHour)},
-		{"maxRemovalsPerTenMinutes", int64(p.MaxRemovalsPerTenMinutes)}, {"okIdle", int64(p.OKIdle)}, {"idleHold", int64(p.IdleHold)},
-		{"maxEvictionsPerReconcile", int64(p.MaxEvictionsPerReconcile)}, {"maxDrains", int64(p.MaxDrains)}, {"okUnready", int64(p.OKUnready)},
-		{"scaleDownCooldown", int64(p.ScaleDownCooldown)}, {"repartitionCooldown", int64(p.RepartitionCooldown)},
-		{"repartitionTimeout", int64(p.RepartitionTimeout)}, {"nodeLife", int64(p.NodeLife)}, {"nodeOverdue", int64(p.NodeOverdue)},
-		{"removalInterval", int64(p.RemovalInterval)}, {"drainTimeout", int64(p.DrainTimeout)},
-		{"drainCooldown", int64(p.DrainCooldown)}, {"sickAfter", int64(p.SickAfter)}, {"replaceInterval", int64(p.ReplaceInterval)}} {
-		c.notNegative(f.field, f.v)
+		v     int
+	}{{"maxActionsPerReconcile", p.MaxActionsPerReconcile}, {"maxNodesPerScaleUp", p.MaxNodesPerScaleUp}, {"maxRemovalsPerReconcile", p.MaxRemovalsPerReconcile},
+		{"maxNodesPerHour", p.MaxNodesPerHour}, {"maxRemovalsPerTenMinutes", p.MaxRemovalsPerTenMinutes}, {"okIdle", p.OKIdle},
+		{"maxEvictionsPerReconcile", p.MaxEvictionsPerReconcile}, {"maxDrains", p.MaxDrains}, {"okUnready", p.OKUnready}} {
+		c.notNegative(f.field, int64(f.v))
+	}
+	for _, f := range []struct {
+		field string
+		v     time.Duration
+	}{{"idleHold", p.IdleHold}, {"scaleDownCooldown", p.ScaleDownCooldown}, {"repartitionCooldown", p.RepartitionCooldown}, {"repartitionTimeout", p.RepartitionTimeout},
+		{"nodeLife", p.NodeLife}, {"nodeOverdue", p.NodeOverdue}, {"removalInterval", p.RemovalInterval}, {"drainTimeout", p.DrainTimeout},
+		{"drainCooldown", p.DrainCooldown}, {"sickAfter", p.SickAfter}, {"replaceInterval", p.ReplaceInterval}} {
+		if f.v < 0 {
+			c.add(f.field, "is negative: %s", f.v)
+		}
+	}
+	if n := p.ExpendablePodsPriorityCutoff; n < math.MinInt32 || n > math.MaxInt32 {
+		c.add("expendablePodsPriorityCutoff", "is no priority, of 32 bits: %d", n)
 	}
 	c.share("maxUnready", p.MaxUnready)
 	c.share("maxIdleAtOnce", p.MaxIdleAtOnce)

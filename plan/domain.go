@@ -205,7 +205,7 @@ func (w *world) fitting(k *kind, free *capacity) int {
 	switch {
 	case w.lacks(k, free) != "":
 		return 0
-	case slices.ContainsFunc(k.pod.Apart, func(r Rule) bool { return r.Key == hostnameLabel && slices.Contains(k.pod.Groups, r.Group) }):
+	case slices.ContainsFunc(k.pod.Apart, func(r Rule) bool { return r.Key == hostnameLabel && k.in(r.Group) && !k.in(r.Except) }):
 		return 1 // they exclude each other
 	}
 	return w.fitsIn(k, free.clone())

@@ -71,7 +71,7 @@ func remainsOf(w *world) remains {
 	for _, b := range w.topology.barring {
 		for value, all := range b.at {
 			for _, one := range all {
-				m.topology[fmt.Sprintf("barring %s=%s %v", b.key, value, one.rule.Rule)] = one.pods
+				m.topology[fmt.Sprintf("barring %s=%s %v", b.key, value, one.rule)] = one.pods
 			}
 		}
 	}

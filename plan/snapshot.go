@@ -129,7 +129,10 @@ type Resource struct {
 // namespace that a label selector selects: the same string for equal selectors.
 // Key is the node label whose values are the places
 // ("topology.kubernetes.io/zone").
-type Rule struct{ Key, Group string }
+//
+// Pods that are in Except too do not count; an Except of "" is none. It is for Apart only, and all its pods are
+// in Group.
+type Rule struct{ Key, Group, Except string }
 
 // Spread keeps pods of a group evenly over places: no place may have more than
 // MaxSkew more of them than any other.

@@ -38,7 +38,7 @@ type barring struct {
 
 // barrier is how many pods in one place exclude a rule's group.
 type barrier struct {
-	rule *ruleCount
+	rule Rule
 	pods int
 }
 
@@ -141,7 +141,10 @@ func (w *world) ruled(p *Pod) {
 		}
 	}
 	for _, r := range p.Apart {
-		t.rule(r)
+		t.rule(Rule{Key: r.Key, Group: r.Group})
+		if r.Except != "" {
+			t.rule(Rule{Key: r.Key, Group: r.Except})
+		}
 	}
 	if len(p.Near) == 0 {
 		return
@@ -200,10 +203,10 @@ func (t *topology) bar(r Rule, value string, by int) {
 		key = len(t.barring)
 		t.barring = append(t.barring, barring{r.Key, map[string][]barrier{}})
 	}
-	rule, all := t.rules[r], t.barring[key].at[value]
-	i := slices.IndexFunc(all, func(b barrier) bool { return b.rule == rule })
+	all := t.barring[key].at[value]
+	i := slices.IndexFunc(all, func(b barrier) bool { return b.rule == r })
 	if i < 0 {
-		i, all = len(all), append(all, barrier{rule: rule})
+		i, all = len(all), append(all, barrier{rule: r})
 	}
 	if all[i].pods += by; all[i].pods == 0 {
 		all = slices.Delete(all, i, i+1)
@@ -220,13 +223,22 @@ func (t *topology) barred(k *kind, at *place, hosts bool) bool {
 		}
 		if value, ok := at.value(b.key); ok {
 			for _, barrier := range b.at[value] {
-				if k.in(barrier.rule.Group) {
+				if k.in(barrier.rule.Group) && !k.in(barrier.rule.Except) {
 					return true
 				}
 			}
 		}
 	}
 	return false
+}
+
+// excluded counts the pods in a place from which a rule keeps a pod apart.
+func (t *topology) excluded(r Rule, value string) int {
+	n := t.rules[Rule{Key: r.Key, Group: r.Group}].pods[value]
+	if r.Except != "" {
+		n -= t.rules[Rule{Key: r.Key, Group: r.Except}].pods[value]
+	}
+	return n
 }
 
 // in reports whether the kind's pods are in a group.
@@ -290,7 +302,7 @@ func (w *world) allows(k *kind, at *place, hosts bool) bool {
 		return false
 	}
 	for _, r := range k.pod.Apart {
-		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && t.rules[r].pods[value] > 0 {
+		if value, ok := at.value(r.Key); ok && (r.Key == hostnameLabel) == hosts && t.excluded(r, value) > 0 {
 			return false
 		}
 	}

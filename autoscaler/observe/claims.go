@@ -11,6 +11,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
@@ -289,6 +290,35 @@ func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, 
 		mib = int((q.Value() + 1<<20 - 1) >> 20)
 	}
 	return mib, nil
+}
+
+// offeredByClaim returns the whole GPUs that DRA's drivers offer on nodes: these are no allocatable resources. Of a
+// driver's pool the slices of the last generation count, as for the scheduler.
+func offeredByClaim(all []*foreign.Object) map[string]demand.Demand {
+	type pool struct{ driver, name string }
+	latest := map[pool]float64{}
+	for _, o := range all {
+		if d := o.Devices; d != nil {
+			latest[pool{d.Driver, d.Pool}] = max(latest[pool{d.Driver, d.Pool}], d.Generation)
+		}
+	}
+	out := map[string]demand.Demand{}
+	for _, o := range all {
+		d := o.Devices
+		if d == nil || d.Node == "" || d.Generation < latest[pool{d.Driver, d.Pool}] {
+			continue
+		}
+		for kind, n := range d.Types {
+			one, err := demand.FromDevices([]demand.Device{{Driver: d.Driver, Attributes: map[string]string{"type": kind}, Count: n}})
+			if err != nil || one.Zero() {
+				continue // no GPUs, or a part of one
+			}
+			if one, err = demand.Sum(out[d.Node], one); err == nil { // of one maker: the planner knows no node with two
+				out[d.Node] = one
+			}
+		}
+	}
+	return out
 }
 
 // extendedOf removes the extended resources that a device class serves from list, and returns their

@@ -60,6 +60,9 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 	if d := in.facts.divided; d != nil {
 		n = d.GPUs
 	}
+	if offered := in.facts.Allocatable; n == 0 && offered != nil {
+		n = min(offered.GPUs, maxGPUs)
+	}
 	if n == 0 && in.facts.devices {
 		n = max(len(in.usual), 1) // it offers parts of GPUs in a dialect that does not say of how many
 	}

@@ -48,12 +48,12 @@ func starting(taints []plan.Taint, startup []v1alpha1.Taint) (left []plan.Taint,
 	return left, is
 }
 
-// gpuNodes returns the names of the nodes that belong to a pool or have GPUs.
-func gpuNodes(nodes []corev1.Node) map[string]bool {
+// gpuNodes returns the names of the nodes that belong to a pool or have GPUs, claimable ones by DRA.
+func gpuNodes(nodes []corev1.Node, claimable map[string]demand.Demand) map[string]bool {
 	out := map[string]bool{}
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || offersDevices(n) {
+		if _, ok := claimable[n.Name]; ok || n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || offersDevices(n) {
 			out[n.Name] = true
 		}
 	}
@@ -81,6 +81,11 @@ type nodeInput struct {
 func (o *Observer) node(in nodeInput) plan.Node {
 	n := in.node
 	in.facts = in.known.of(in.claims, n)
+	if d, ok := o.claimable[n.Name]; ok && !in.facts.devices { // no device plugin runs beside the DRA driver
+		facts := *in.facts
+		facts.devices, facts.Allocatable = true, &d
+		in.facts = &facts
+	}
 	out := in.facts.Node
 	out.Pool = in.pool
 	leavesAt, noticed := o.notice(n)

@@ -26,6 +26,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -66,6 +67,8 @@ type Observer struct {
 	idle *tracker
 	// listings are the providers' answers of this reconcile, by pool.
 	listings map[string]pools.Listing
+	// claimable are the GPUs of nodes that DRA's drivers offer.
+	claimable map[string]demand.Demand
 
 	tables     published
 	models     models
@@ -149,12 +152,12 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	o.warn("MIG tables", err)
 	o.listings = map[string]pools.Listing{}
 	valid, usual := map[string]*v1alpha1.GPUNodePool{}, map[string][]plan.GPU{}
-	foreign := pools.ForeignOf(c.pools, c.nodes)
-	conflicts, members, listings := pools.Conflicts(c.pools), membersOf(c.nodes, foreign.Nodes), o.list(ctx, c.pools)
+	others := pools.ForeignOf(c.pools, c.nodes)
+	conflicts, members, listings := pools.Conflicts(c.pools), membersOf(c.nodes, others.Nodes), o.list(ctx, c.pools)
 	for i := range c.pools {
 		name := c.pools[i].Name
 		pool, err := o.pool(&c.pools[i], listings[i], out.Tables)
-		if err = cmp.Or(conflicts[name], foreign.Stopped[name], err); err != nil {
+		if err = cmp.Or(conflicts[name], others.Stopped[name], err); err != nil {
 			out.Invalid[name] = err
 			continue
 		}
@@ -173,12 +176,13 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		out.Pools = append(out.Pools, pool)
 		valid[name], usual[name] = &c.pools[i], pool.Template.GPUs
 	}
-	ours := gpuNodes(c.nodes)
+	o.claimable = offeredByClaim(c.foreign[foreign.DRASlice])
+	ours := gpuNodes(c.nodes, o.claimable)
 	c.ledger = ledger.New(ledger.Input{
 		Quotas: c.quotas, ResourceQuotas: c.resourceQuotas, Namespaces: c.namespaces, Objects: c.foreign,
 		Models: slices.Collect(maps.Values(c.models)), Tables: out.Tables, Shares: c.most,
 	})
-	out.Quotas, out.QuotaProblems, out.Foreign = c.quotas, c.ledger.Problems, foreign.Beside
+	out.Quotas, out.QuotaProblems, out.Foreign = c.quotas, c.ledger.Problems, others.Beside
 	o.warnForeign(c)
 	v := newConverter(c, &o.pods, now)
 	o.pods.begin(c.claims)
@@ -202,7 +206,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		in := nodeInput{
 			node: n, config: c.config, claims: c.claims, tables: out.Tables, models: &o.models, known: &o.nodes, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
-		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !foreign.Nodes[n.Name] && !o.going(n) {
+		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !others.Nodes[n.Name] && !o.going(n) {
 			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.listings[pool.Name].Unnamed
 			in.usual, in.startup = usual[pool.Name], pool.Spec.Template.StartupTaints
 		}
@@ -213,7 +217,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	countSizes(out.Pools, out.Nodes)
 	learnOthers(out.Pools, out.Nodes)
 	learnPorts(out.Pools, out.Nodes, bound)
-	c.volumes.limit(out.Pools, out.Nodes)
+	c.volumes.limit(&out.Snapshot)
 	o.idle.sweep(now)
 	o.warn("MIG layouts", few(o.rejected))
 	o.rejected = nil

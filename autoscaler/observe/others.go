@@ -50,12 +50,18 @@ func ofSharedGPUs(resource string) bool {
 	return own || resource == partition.SharedResource || resource == gpushareCount
 }
 
+// ofKubelets reports whether a resource is one that the kubelet of every node offers: a template that states it alone
+// leaves the others to the nodes.
+func ofKubelets(resource string) bool {
+	return resource == string(corev1.ResourcePods) || resource == string(corev1.ResourceEphemeralStorage)
+}
+
 // learnOthers fills in the other resources of pools whose template states none: the minimum over
 // the pool's ready nodes.
 func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 	index := map[string]int{}
 	for i := range pools {
-		if !slices.ContainsFunc(pools[i].Template.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) }) {
+		if !slices.ContainsFunc(pools[i].Template.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) && !ofKubelets(r.Name) }) {
 			index[pools[i].Name] = i
 		}
 	}
@@ -88,9 +94,9 @@ func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 	}
 	for pool, i := range index {
 		t := &pools[i].Template
-		stated := len(t.Others) > 0
+		stated := slices.ContainsFunc(t.Others, func(r plan.Resource) bool { return !ofKubelets(r.Name) })
 		for _, r := range least[pool] {
-			if r.Amount <= 0 || stated && ofSharedGPUs(r.Name) {
+			if r.Amount <= 0 || stated && ofSharedGPUs(r.Name) || amountOf(t.Others, r.Name) > 0 {
 				continue
 			}
 			t.Others = append(t.Others, r)
@@ -103,6 +109,50 @@ func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 		}
 		slices.SortFunc(t.Others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
 	}
+}
+
+// limit states how much of a resource nodes have, and pools' new nodes: where the template does not state it, as much
+// as the least of the pool's ready nodes, and while there is none so much that it is no limit.
+func limit(s *plan.Snapshot, name string, unlimited int64, of func(node string) int64) {
+	least := map[string]int64{} // by pool
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		amount := of(n.Name)
+		n.Others = withResource(n.Others, name, amount)
+		if had, known := least[n.Pool]; n.Ready && (!known || amount < had) {
+			least[n.Pool] = amount
+		}
+	}
+	for i := range s.Pools {
+		amount, known := least[s.Pools[i].Name]
+		if !known {
+			amount = unlimited
+		}
+		if t := &s.Pools[i].Template; amountOf(t.Others, name) == 0 {
+			t.Others = withResource(t.Others, name, amount)
+		}
+	}
+}
+
+// amountOf is the amount of a resource in a list.
+func amountOf(list []plan.Resource, name string) int64 {
+	for _, r := range list {
+		if r.Name == name {
+			return r.Amount
+		}
+	}
+	return 0
+}
+
+// withResource adds to a sorted list, which may be shared.
+func withResource(list []plan.Resource, name string, amount int64) []plan.Resource {
+	out := slices.Clone(list)
+	at, there := slices.BinarySearchFunc(out, name, func(r plan.Resource, name string) int { return strings.Compare(r.Name, name) })
+	if there {
+		out[at].Amount += amount
+		return out
+	}
+	return slices.Insert(out, at, plan.Resource{Name: name, Amount: amount})
 }
 
 // hostPorts returns the host ports that a pod takes, sorted: those of its containers and sidecars.

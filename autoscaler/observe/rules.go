@@ -61,21 +61,43 @@ func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec
 		return
 	}
 	if a := spec.Affinity.PodAntiAffinity; a != nil {
-		out.Apart = r.terms(namespace, has, a.RequiredDuringSchedulingIgnoredDuringExecution)
+		for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+			out.Apart = append(out.Apart, r.apart(namespace, has, &a.RequiredDuringSchedulingIgnoredDuringExecution[i]))
+		}
 	}
 	if a := spec.Affinity.PodAffinity; a != nil {
-		out.Near = r.terms(namespace, has, a.RequiredDuringSchedulingIgnoredDuringExecution)
+		for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+			out.Near = append(out.Near, r.term(namespace, has, &a.RequiredDuringSchedulingIgnoredDuringExecution[i]))
+		}
 	}
 }
 
-func (r *rules) terms(namespace string, has map[string]string, terms []corev1.PodAffinityTerm) []plan.Rule {
-	var out []plan.Rule
-	for i := range terms {
-		t := &terms[i]
-		name := r.group(namespace, r.across(namespace, t), t.LabelSelector, has, t.MatchLabelKeys, t.MismatchLabelKeys)
-		out = append(out, plan.Rule{Key: t.TopologyKey, Group: name})
+func (r *rules) term(namespace string, has map[string]string, t *corev1.PodAffinityTerm) plan.Rule {
+	name := r.group(namespace, r.across(namespace, t), t.LabelSelector, has, t.MatchLabelKeys, t.MismatchLabelKeys)
+	return plan.Rule{Key: t.TopologyKey, Group: name}
+}
+
+// apart is term for anti-affinity. Pods with another value of a label are those with the label without those with
+// the value: where each of many sets is apart from all others, a pod is in two groups and not in all but one.
+func (r *rules) apart(namespace string, has map[string]string, t *corev1.PodAffinityTerm) plan.Rule {
+	s := t.LabelSelector
+	if s == nil || len(s.MatchLabels)+len(t.MatchLabelKeys)+len(t.MismatchLabelKeys) > 0 || len(s.MatchExpressions) != 2 {
+		return r.term(namespace, has, t)
 	}
-	return out
+	some, not := s.MatchExpressions[0], s.MatchExpressions[1]
+	if some.Operator == metav1.LabelSelectorOpNotIn {
+		some, not = not, some
+	}
+	if some.Operator != metav1.LabelSelectorOpExists || not.Operator != metav1.LabelSelectorOpNotIn || some.Key != not.Key {
+		return r.term(namespace, has, t)
+	}
+	all, own := *t, *t
+	not.Operator = metav1.LabelSelectorOpIn
+	all.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{some}}
+	own.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{not}}
+	rule := r.term(namespace, has, &all)
+	rule.Except = r.term(namespace, has, &own).Group
+	return rule
 }
 
 // across returns the namespaces of a term: those named and those selected, else the pod's own.

@@ -291,15 +291,24 @@ func TestLimitsOfANamespace(t *testing.T) {
 	}
 }
 
-// TestLimitsOfPodsToCome: sets of which each wants a place of its own name two groups each.
-func TestLimitsOfPodsToCome(t *testing.T) {
-	w := newWorld(t, pool("p"))
-	w.neighbour(foreign.LeaderWorkerSet, `{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet,
-  metadata: {namespace: team, name: lws, annotations: {leaderworkerset.sigs.k8s.io/exclusive-topology: zone}}, spec: {replicas: 300, leaderWorkerTemplate:
+// TestExclusiveSets: of sets of which each has a place of its own, a pod is in its set's group and in the one of all
+// sets. A namespace may have one set less than groups.
+func TestExclusiveSets(t *testing.T) {
+	for _, sets := range []int{maxGroups - 1, maxGroups} {
+		w := newWorld(t, pool("p"))
+		w.neighbour(foreign.LeaderWorkerSet, `{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet,
+  metadata: {namespace: team, name: lws, annotations: {leaderworkerset.sigs.k8s.io/exclusive-topology: zone}}, spec: {replicas: `+fmt.Sprint(sets)+`, leaderWorkerTemplate:
     {size: 2, workerTemplate: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: "1"}}}]}}}}}`)
-	got := w.at(0)
-	if len(got.Pods) != 600 || !slices.Equal(got.Exceeded, []Exceeded{{"team", LimitRules, 600}}) || !strings.Contains(got.Pods[599].Unreadable, "more than 500 different groups") {
-		t.Errorf("%d pods, exceeded %+v, the last %+v", len(got.Pods), got.Exceeded, got.Pods[len(got.Pods)-1])
+		got := w.at(0)
+		last, all := got.Pods[2*sets-1], "team/leaderworkerset.sigs.k8s.io/group-key"
+		if sets == maxGroups {
+			if !slices.Equal(got.Exceeded, []Exceeded{{"team", LimitRules, 2 * sets}}) || !strings.Contains(last.Unreadable, "more than 500 different groups") {
+				t.Errorf("exceeded %+v, the last %+v", got.Exceeded, last)
+			}
+		} else if own := last.Groups[1]; len(got.Exceeded) > 0 || !strings.HasPrefix(own, all+" in (") || !slices.Equal(last.Groups, []string{all, own}) ||
+			!slices.Equal(last.Near, []plan.Rule{{Key: "zone", Group: own}}) || !slices.Equal(last.Apart, []plan.Rule{{Key: "zone", Group: all, Except: own}}) {
+			t.Errorf("exceeded %+v, the last %+v", got.Exceeded, last)
+		}
 	}
 }
 

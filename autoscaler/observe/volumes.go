@@ -105,42 +105,16 @@ func (v *volumes) driverOf(claim *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// limit states how many volumes of each limited driver nodes can attach, and pools' new nodes: as many as
-// the least of the pool's ready nodes.
-func (v *volumes) limit(pools []plan.Pool, nodes []plan.Node) {
+// limit states how many volumes of each limited driver nodes can attach.
+func (v *volumes) limit(s *plan.Snapshot) {
 	for _, driver := range v.limited {
-		least := map[string]int64{} // by pool
-		for i := range nodes {
-			n := &nodes[i]
-			most, stated := v.most[nodeDriver{n.Name, driver}]
-			if !stated {
-				most = anyNumber
+		limit(s, attachable+driver, anyNumber, func(node string) int64 {
+			if most, stated := v.most[nodeDriver{node, driver}]; stated {
+				return most
 			}
-			n.Others = withResource(n.Others, attachable+driver, most)
-			if had, known := least[n.Pool]; n.Ready && (!known || most < had) {
-				least[n.Pool] = most
-			}
-		}
-		for i := range pools {
-			most, known := least[pools[i].Name]
-			if !known {
-				most = anyNumber
-			}
-			t := &pools[i].Template
-			t.Others = withResource(t.Others, attachable+driver, most)
-		}
+			return anyNumber
+		})
 	}
-}
-
-// withResource adds to a sorted list, which may be shared.
-func withResource(list []plan.Resource, name string, amount int64) []plan.Resource {
-	out := slices.Clone(list)
-	at, there := slices.BinarySearchFunc(out, name, func(r plan.Resource, name string) int { return strings.Compare(r.Name, name) })
-	if there {
-		out[at].Amount += amount
-		return out
-	}
-	return slices.Insert(out, at, plan.Resource{Name: name, Amount: amount})
 }
 
 // claimOfVolume is the name of a volume's claim, empty for a volume without one.

@@ -25,8 +25,6 @@ const (
 	// grpcTimeout bounds one call of a Provider method, grpcListTimeout a listing, for which a
 	// reconcile waits.
 	grpcTimeout, grpcListTimeout = 10 * time.Second, 3 * time.Second
-	// templateEvery bounds the age of a group's template.
-	templateEvery = 10 * time.Minute
 )
 
 // GRPC sizes the node groups of providers that speak cluster-autoscaler's external gRPC protocol.
@@ -37,20 +35,12 @@ type GRPC struct {
 	memo    *memo
 
 	mu        sync.Mutex
-	refreshed map[string]time.Time       // by name
-	templates map[string]learnedTemplate // by pool
-}
-
-// learnedTemplate is what a provider says of a group's nodes.
-type learnedTemplate struct {
-	nodeFacts
-	at    time.Time
-	group string
+	refreshed map[string]time.Time // by name
 }
 
 // NewGRPC returns the provider over clients by name. live must read from the API server.
 func NewGRPC(live client.Reader, clients map[string]*externalgrpc.Client, now func() time.Time) *GRPC {
-	return &GRPC{live: live, clients: clients, now: now, memo: newMemo(grpcEvery, now), refreshed: map[string]time.Time{}, templates: map[string]learnedTemplate{}}
+	return &GRPC{live: live, clients: clients, now: now, memo: newMemo(grpcEvery, now), refreshed: map[string]time.Time{}}
 }
 
 // client returns the connection to a pool's provider.
@@ -88,7 +78,7 @@ func (g *GRPC) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, e
 				out.Going = append(out.Going, LastPart(i.ID))
 			}
 		}
-		out.nodes, err = g.template(ctx, c, pool)
+		out.nodes, err = templateFacts(ctx, c, id)
 		return out, err
 	})
 }
@@ -135,34 +125,22 @@ func (g *GRPC) refresh(ctx context.Context, c *externalgrpc.Client, name string)
 	return nil
 }
 
-// template returns the labels, taints and other resources that the provider's template has, of the
-// last templateEvery. A provider without templates says nothing.
-func (g *GRPC) template(ctx context.Context, c *externalgrpc.Client, pool *v1alpha1.GPUNodePool) (nodeFacts, error) {
-	id := pool.Spec.Provider.ExternalGRPC.NodeGroup
-	g.mu.Lock()
-	had, ok := g.templates[pool.Name]
-	g.mu.Unlock()
-	if ok && had.group == id && g.now().Sub(had.at) < templateEvery {
-		return had.nodeFacts, nil
+// templateFacts returns the labels, taints and other resources that the provider's template of a node group has. A
+// provider without templates says nothing.
+func templateFacts(ctx context.Context, c *externalgrpc.Client, group string) (nodeFacts, error) {
+	text, err := c.Template(ctx, group)
+	if status.Code(err) == codes.Unimplemented {
+		return nodeFacts{}, nil
 	}
-	next := learnedTemplate{at: g.now(), group: id}
-	text, err := c.Template(ctx, id)
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-	case err != nil:
+	if err != nil {
 		return nodeFacts{}, err
-	default:
-		var n corev1.Node
-		if err := n.Unmarshal(text); err != nil {
-			return nodeFacts{}, &Problem{ReasonTarget, fieldGRPC + ".nodeGroup",
-				fmt.Sprintf("the provider's template of node group %q is no Node: %v", id, err), "update the provider"}
-		}
-		next.nodeFacts = factsOf(&n)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.templates[pool.Name] = next
-	return next.nodeFacts, nil
+	var n corev1.Node
+	if err := n.Unmarshal(text); err != nil {
+		return nodeFacts{}, &Problem{ReasonTarget, fieldGRPC + ".nodeGroup",
+			fmt.Sprintf("the provider's template of node group %q is no Node: %v", group, err), "update the provider"}
+	}
+	return factsOf(&n), nil
 }
 
 // factsOf reads a template's Node. The pool's own template has CPU, memory and GPUs.

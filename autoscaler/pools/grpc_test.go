@@ -259,7 +259,7 @@ func TestNodeGroupTemplate(t *testing.T) {
 		t.Errorf("without a template: %v", err)
 	}
 	w.fake.failing["NodeGroupTemplateNodeInfo"] = status.Error(codes.Internal, "broken")
-	w.grpc.templates, w.now = map[string]learnedTemplate{}, w.now.Add(time.Minute)
+	w.now = w.now.Add(time.Minute)
 	if _, err := w.grpc.List(t.Context(), w.pool); err == nil {
 		t.Error("a template that fails is none")
 	}

@@ -309,15 +309,3 @@ func (m *memo) forget(pool *v1alpha1.GPUNodePool) {
 	last.at = time.Time{}
 	m.answers[pool.Name] = last
 }
-
-// resized records a size just written. The rest of the answer keeps its age.
-func (m *memo) resized(pool *v1alpha1.GPUNodePool, size int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, ok := m.answers[pool.Name]
-	if !ok || last.err != nil || last.generation != pool.Generation {
-		return // there is no answer to update
-	}
-	last.listing.Target = size
-	m.answers[pool.Name] = last
-}

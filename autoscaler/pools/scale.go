@@ -88,27 +88,18 @@ func ours(kind machines, t target) error {
 
 // SetSize implements Provider.
 func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+	defer s.memo.forget(pool)
 	t, err := s.read(ctx, pool)
 	if err != nil {
-		s.memo.forget(pool)
 		return err
 	}
-	kind := s.kind(t)
-	if kind == nil {
-		defer s.memo.forget(pool)
-		return s.growScale(ctx, t, size)
+	if kind := s.kind(t); kind != nil {
+		return s.resize(ctx, kind, t, size)
 	}
-	err = s.resize(ctx, kind, t, size)
-	now, unread := kind.size(t) // as the API server answered
-	if err != nil || unread != nil {
-		s.memo.forget(pool)
-		return err
-	}
-	s.memo.resized(pool, now)
-	return nil
+	return s.growScale(ctx, t, size)
 }
 
-// resize sets t's size, unless it is that already; t is then as the API server returned it.
+// resize raises t's size, unless it is that already.
 func (s *Scale) resize(ctx context.Context, kind machines, t target, size int) error {
 	if err := ours(kind, t); err != nil {
 		return err

@@ -367,8 +367,8 @@ func TestRulesAreTheSchedulers(t *testing.T) {
 			spread := func() string {
 				return rule() + fmt.Sprintf(":skew=%d:min-domains=%d", 1+r.Intn(2), r.Intn(5)) + pick("", ":ignore-affinity") + pick("", ":honor-taints")
 			}
-			return pick("", "groups=x ", "groups=y ", "groups=(x y) ") + []string{"", "apart=(" + rule() + ")", "near=(" + rule() + ")", "near=(" + rule() + " " + rule() + ")",
-				"spread=(" + spread() + ")", "spread=(" + spread() + " " + spread() + ") apart=(" + rule() + ")"}[r.Intn(6)]
+			return pick("", "groups=x ", "groups=y ", "groups=(x y) ", "groups=(x own) ") + []string{"", "apart=(" + rule() + ")", "apart=(zone:group=x:except=own)", "near=(" + rule() + ")", "near=(" + rule() + " " + rule() + ")",
+				"spread=(" + spread() + ")", "spread=(" + spread() + " " + spread() + ") apart=(" + rule() + ")"}[r.Intn(7)]
 		}
 		for i := range r.Intn(7) {
 			fmt.Fprintf(&b, "pod a/p%d node=n%d %s\n", i, r.Intn(nodes), rules())

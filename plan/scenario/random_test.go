@@ -303,7 +303,7 @@ func (d *dice) request() string {
 // rules tie a pod to others by zone or host, or have it request other resources.
 func (d *dice) rules() string {
 	group, other, key := d.of("x", "y"), d.of("x", "y"), d.of("zone", "zone", "kubernetes.io/hostname")
-	switch d.n(10) {
+	switch d.n(11) {
 	case 0:
 		return fmt.Sprintf(" groups=(%s) spread=(%s:group=%s:skew=%d:min-domains=%d)", group, key, group, 1+d.n(2), d.n(3))
 	case 1:
@@ -314,6 +314,8 @@ func (d *dice) rules() string {
 		return fmt.Sprintf(" groups=(%s)", group)
 	case 4:
 		return fmt.Sprintf(" others=(rdma/hca=%d)", 1+d.n(2))
+	case 5:
+		return fmt.Sprintf(" groups=(sets %s) near=(zone:group=%s) apart=(zone:group=sets:except=%s)", group, group, group)
 	}
 	return ""
 }

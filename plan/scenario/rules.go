@@ -38,7 +38,7 @@ func portFields(x *fields, v *[]plan.HostPort) {
 }
 
 // ruleFields is groups=(GROUP …) spread=(KEY:group=GROUP:skew=1 …)
-// apart=(KEY:group=GROUP …) near=(KEY:group=GROUP …).
+// apart=(KEY:group=GROUP:except=GROUP …) near=(KEY:group=GROUP …).
 func ruleFields(x *fields, p *plan.Pod) {
 	x.names("groups", &p.Groups)
 	list(x, "spread", &p.Spread, spreadText, func(it item) (plan.Spread, error) {
@@ -74,8 +74,10 @@ func readRule(it item, spread *plan.Spread) (plan.Rule, error) {
 		switch {
 		case s.name == "group":
 			rule.Group = s.value
+		case s.name == "except" && spread == nil:
+			rule.Except = s.value
 		case spread == nil:
-			return rule, fmt.Errorf("%q is no part of a rule: label:group=NAME", s.name)
+			return rule, fmt.Errorf("%q is no part of a rule: label:group=NAME:except=NAME", s.name)
 		case s.name == "skew":
 			spread.MaxSkew, err = strconv.Atoi(s.value)
 		case s.name == "min-domains":
@@ -97,7 +99,13 @@ func readRule(it item, spread *plan.Spread) (plan.Rule, error) {
 	return rule, nil
 }
 
-func ruleText(r plan.Rule) string { return quote(r.Key) + ":group=" + quote(r.Group) }
+func ruleText(r plan.Rule) string {
+	text := quote(r.Key) + ":group=" + quote(r.Group)
+	if r.Except != "" {
+		text += ":except=" + quote(r.Except)
+	}
+	return text
+}
 
 func (x *fields) labels(key string, v *map[string]string) {
 	m := map[string]string{}

@@ -65,7 +65,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 		q := &s.w.State.Pods[i]
 		at := s.node(q.Node)
 		for _, r := range q.Apart {
-			if at != nil && slices.Contains(p.Groups, r.Group) && together(at, n, r.Key) {
+			if at != nil && in(p, r) && together(at, n, r.Key) {
 				return false
 			}
 		}
@@ -76,7 +76,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 	for _, r := range p.Spread {
 		value, ok := n.Place(r.Key)
 		more := 0
-		if slices.Contains(p.Groups, r.Group) {
+		if in(p, r.Rule) {
 			more = 1
 		}
 		counts := s.spread(p, r)
@@ -89,6 +89,11 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 		}
 	}
 	return true
+}
+
+// in reports whether a rule is about a pod.
+func in(p *plan.Pod, r plan.Rule) bool {
+	return slices.Contains(p.Groups, r.Group) && !slices.Contains(p.Groups, r.Except)
 }
 
 // together reports whether two nodes have the same value of a label.
@@ -140,7 +145,7 @@ func (s *scheduler) count(r plan.Rule, value string) int {
 	n := 0
 	for i := range s.w.State.Pods {
 		q := &s.w.State.Pods[i]
-		if at := s.node(q.Node); at != nil && slices.Contains(q.Groups, r.Group) && lies(at, r.Key, value) {
+		if at := s.node(q.Node); at != nil && in(q, r) && lies(at, r.Key, value) {
 			n++
 		}
 	}

@@ -181,7 +181,7 @@ type ASGProvider struct {
 	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name"`
 	// Region of the group, such as eu-west-1.
-	// +kubebuilder:validation:Pattern=`^[a-z]{2}(-[a-z]+)+-[0-9]+$`
+	// +kubebuilder:validation:Pattern=`^[a-z]{2,4}(-[a-z]+)+-[0-9]+$`
 	// +kubebuilder:validation:MaxLength=32
 	Region string `json:"region"`
 	// InstanceType whose spot price is read, such as p5.48xlarge; without it the price is

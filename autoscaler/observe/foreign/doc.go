@@ -1,6 +1,6 @@
 // Package foreign reads the objects of other projects' APIs that define demand for GPUs before pods
 // exist, and quotas: Volcano, scheduler-plugins, Kubernetes' own PodGroups, Kueue, JobSet,
-// LeaderWorkerSet, KAI. It keeps only the fields that are read, so that ten thousand objects stay
+// LeaderWorkerSet, KAI; and DRA's ResourceSlices. It keeps only the fields that are read, so that ten thousand objects stay
 // small. An API that the cluster does not serve is absent; one that is installed later is watched
 // without a restart.
 //

@@ -38,6 +38,8 @@ const (
 	KueueFlavor       Kind = "resourceflavors.kueue.x-k8s.io"
 	VolcanoQueue      Kind = "queues.scheduling.volcano.sh"
 	KAIQueue          Kind = "queues.scheduling.run.ai"
+	KAITopology       Kind = "topologies.kai.scheduler"
+	DRASlice          Kind = "resourceslices.resource.k8s.io"
 
 	ProvisioningRequest Kind = "provisioningrequests.autoscaling.x-k8s.io"
 	PodTemplate         Kind = "podtemplates"
@@ -62,7 +64,7 @@ var kinds = map[Kind]kind{
 	VolcanoPodGroup: {[]string{"v1beta1"}, parsePodGroup, "PodGroup"},
 	PluginsPodGroup: {[]string{"v1alpha1"}, parsePodGroup, "PodGroup"},
 	BuiltInPodGroup: {[]string{"v1", "v1beta1", "v1alpha3", "v1alpha2"}, parseBuiltInPodGroup, "PodGroup"},
-	KAIPodGroup:     {[]string{"v2alpha2"}, parsePodGroup, "PodGroup"},
+	KAIPodGroup:     {[]string{"v2alpha2"}, parseKAIPodGroup, "PodGroup"},
 	KueueWorkload:   {[]string{"v1beta2", "v1beta1"}, parseKueueWorkload, "Workload"},
 	VolcanoJob:      {[]string{"v1alpha1"}, parseVolcanoJob, "Job"},
 	JobSet:          {[]string{"v1", "v1alpha2"}, parseJobSet, "JobSet"},
@@ -84,6 +86,8 @@ var kinds = map[Kind]kind{
 	KueueFlavor:       {[]string{"v1beta2", "v1beta1"}, parseFlavor, ""},
 	VolcanoQueue:      {[]string{"v1beta1"}, parseVolcanoQueue, ""},
 	KAIQueue:          {[]string{"v2"}, parseKAIQueue, ""},
+	KAITopology:       {[]string{"v1alpha1"}, parseKAITopology, ""},
+	DRASlice:          {[]string{"v1", "v1beta2"}, parseDRASlice, ""},
 
 	ProvisioningRequest: {[]string{"v1", "v1beta1"}, parseProvisioningRequest, "ProvisioningRequest"},
 	PodTemplate:         {[]string{"v1"}, parsePodTemplate, ""},
@@ -100,6 +104,9 @@ type Object struct {
 	Maker  *Maker
 	Queue  *Queue
 	Flavor *Flavor
+	// Levels of a KAI Topology: the labels of nodes, by alias.
+	Levels  map[string]string
+	Devices *Devices
 	// Request of a ProvisioningRequest, Template of a PodTemplate.
 	Request  *Request
 	Template *corev1.PodTemplateSpec
@@ -114,8 +121,8 @@ type PodGroup struct {
 	Queue string
 	Over  bool // all its pods have ended
 	// Near is a label of nodes: all pods of the group are on nodes with the same value of it. Empty for
-	// anywhere.
-	Near string
+	// anywhere. With a Topology it may be an alias of that.
+	Near, Topology string
 }
 
 // Maker creates pods from templates.
@@ -150,14 +157,21 @@ type Role struct {
 	Template    corev1.PodTemplateSpec
 	// Flavors that its queue has assigned, by name (Kueue).
 	Flavors []string
-	// Near is as a PodGroup's.
-	Near string
+	// Near is as a PodGroup's. Roles with the same Together are near each other too (Kueue).
+	Near, Together string
 }
 
 // Flavor is what Kueue adds to the pods that it assigns a ResourceFlavor.
 type Flavor struct {
 	NodeLabels  map[string]string
 	Tolerations []corev1.Toleration
+}
+
+// Devices are those of a ResourceSlice that pods may be given.
+type Devices struct {
+	Driver, Pool, Node string
+	Generation         float64        // of the pool
+	Types              map[string]int // how many, by their attribute "type"
 }
 
 // Queue is a node in a tree of quotas.
@@ -195,7 +209,7 @@ func Parse(k Kind, u *unstructured.Unstructured) *Object {
 		err = o.sane()
 	}
 	if err != nil {
-		o.Group, o.Maker, o.Queue, o.Flavor, o.Request, o.Template = nil, nil, nil, nil, nil, nil
+		o.Group, o.Maker, o.Queue, o.Flavor, o.Levels, o.Devices, o.Request, o.Template = nil, nil, nil, nil, nil, nil, nil, nil
 		o.Err = fmt.Errorf("%s %s: %w", k, o.key(), err)
 	}
 	return o
@@ -211,14 +225,56 @@ func (o *Object) key() string {
 // groupOver are the phases in which all pods of a PodGroup have ended.
 var groupOver = map[Kind][]string{VolcanoPodGroup: {"Completed"}, PluginsPodGroup: {"Finished", "Failed"}}
 
-// parsePodGroup reads a PodGroup of Volcano, scheduler-plugins or KAI.
+// parsePodGroup reads a PodGroup of Volcano or scheduler-plugins.
 func parsePodGroup(f fields, o *Object) {
 	o.Group = &PodGroup{
 		Min: f.count("spec.minMember", 0), Needs: f.resources("spec.minResources"), Queue: f.text("spec.queue"),
-		Over: slices.Contains(groupOver[o.Kind], f.text("status.phase")), Near: f.text("spec.topologyConstraint.requiredTopologyLevel"),
+		Over: slices.Contains(groupOver[o.Kind], f.text("status.phase")),
 	}
 	if o.Kind == VolcanoPodGroup {
 		o.Group.Queue = cmp.Or(o.Group.Queue, "default")
+	}
+}
+
+// parseKAIPodGroup reads a PodGroup of KAI, which heeds no constraint without a topology.
+func parseKAIPodGroup(f fields, o *Object) {
+	under := map[string][]fields{} // subgroups by their parent
+	for _, sub := range f.list("spec.subGroups") {
+		under[sub.text("parent")] = append(under[sub.text("parent")], sub)
+	}
+	o.Group = &PodGroup{Min: kaiMin(f, "spec.", "", under), Queue: f.text("spec.queue")}
+	if o.Group.Topology = f.text("spec.topologyConstraint.topology"); o.Group.Topology != "" {
+		o.Group.Near = f.text("spec.topologyConstraint.requiredTopologyLevel")
+	}
+}
+
+// kaiMin is the fewest pods with which a PodGroup of KAI, or one of its subgroups, starts: its own minimum, or those
+// of the smallest of its subgroups, of all unless it states how many (0.17.0, pkg/scheduler/api/podgroup_info).
+func kaiMin(f fields, at, name string, under map[string][]fields) int {
+	parts := under[name]
+	if len(parts) == 0 {
+		return f.count(at+"minMember", 0)
+	}
+	delete(under, name) // a cycle ends here
+	var least []int
+	for _, part := range parts {
+		least = append(least, kaiMin(part, "", part.text("name"), under))
+	}
+	slices.Sort(least)
+	sum := 0
+	for _, n := range least[:min(f.count(at+"minSubGroup", len(least)), len(least))] {
+		sum += n
+	}
+	return min(sum, maxCount)
+}
+
+// parseKAITopology reads the aliases of a Topology's levels.
+func parseKAITopology(f fields, o *Object) {
+	o.Levels = map[string]string{}
+	for _, level := range f.list("spec.levels") {
+		if alias := level.text("alias"); alias != "" {
+			o.Levels[alias] = level.text("nodeLabel")
+		}
 	}
 }
 
@@ -250,6 +306,19 @@ func parseLocalQueue(f fields, o *Object) {
 
 func parseFlavor(f fields, o *Object) {
 	o.Flavor = &Flavor{NodeLabels: f.names("spec.nodeLabels"), Tolerations: into[[]corev1.Toleration](f, "spec.tolerations")}
+}
+
+// parseDRASlice reads a ResourceSlice of one node. Devices with a taint that keeps pods away are left out.
+func parseDRASlice(f fields, o *Object) {
+	o.Devices = &Devices{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name"), Node: f.text("spec.nodeName"), Types: map[string]int{}}
+	if n := f.number("spec.pool.generation"); n != nil {
+		o.Devices.Generation = *n
+	}
+	for _, d := range f.list("spec.devices") {
+		if !slices.ContainsFunc(d.list("taints"), func(t fields) bool { return t.text("effect") != "None" }) {
+			o.Devices.Types[d.text("attributes.type.string")]++
+		}
+	}
 }
 
 // parseVolcanoQueue reads a queue. Its deserved amount is its guarantee, since Volcano reclaims for

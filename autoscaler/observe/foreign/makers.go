@@ -147,12 +147,14 @@ type podSetUpdate struct {
 
 // parseKueueWorkload reads a Workload, of v1beta1 or v1beta2. It is demand once its quota is reserved,
 // even while an admission check is pending, possibly for these nodes. What MultiKueue dispatches to
-// another cluster is demand there.
+// another cluster is demand there. A Workload that another one owns is its variant for a flavor: once it is admitted,
+// so is its parent, whose pods they are (0.19, pkg/controller/concurrentadmission).
 func parseKueueWorkload(f fields, o *Object) {
 	conditions := f.conditions()
+	parent := metav1.GetControllerOfNoCopy(o)
 	m := &Maker{
 		Sets: 1, Queue: f.text("spec.queueName"), ClusterQueue: f.text("status.admission.clusterQueue"),
-		Over: isTrue(conditions, "Finished"), Started: isTrue(conditions, "Admitted"),
+		Over: isTrue(conditions, "Finished") || isTrue(conditions, "Admitted") && parent != nil && parent.Kind == "Workload", Started: isTrue(conditions, "Admitted"),
 		Inactive: f.isNot("spec.active") || !isTrue(conditions, "QuotaReserved") || isTrue(conditions, "Evicted") ||
 			f.text("status.clusterName") != "" || len(read[[]any](f, "status.nominatedClusterNames")) > 0,
 	}
@@ -171,7 +173,8 @@ func parseKueueWorkload(f fields, o *Object) {
 	for _, set := range sets {
 		m.Roles = append(m.Roles, Role{
 			Name: set.text("name"), Count: set.count("count", 1), Template: set.template("template"),
-			Near: set.text("topologyRequest.required"), // from the annotation kueue.x-k8s.io/podset-required-topology
+			// From the annotations kueue.x-k8s.io/podset-required-topology and podset-group-name.
+			Near: set.text("topologyRequest.required"), Together: set.text("topologyRequest.podSetGroupName"),
 		})
 	}
 	role := func(name string) *Role {

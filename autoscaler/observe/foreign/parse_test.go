@@ -28,12 +28,12 @@ import (
 func TestUnreadable(t *testing.T) {
 	for k, spec := range map[Kind]string{
 		VolcanoPodGroup: `{minMember: many}`, PluginsPodGroup: `{minResources: {cpu: [1]}}`,
-		BuiltInPodGroup: `{schedulingPolicy: {gang: {minCount: x}}}`, KAIPodGroup: `{queue: 3}`,
+		BuiltInPodGroup: `{schedulingPolicy: {gang: {minCount: x}}}`, KAIPodGroup: `{subGroups: [{minMember: x}]}`,
 		KueueWorkload: `{podSets: {}}`, VolcanoJob: `{tasks: [{replicas: x}]}`, JobSet: `{replicatedJobs: [{template: 3}]}`,
 		LeaderWorkerSet: `{leaderWorkerTemplate: {size: x}}`, Deployment: `{template: x}`, StatefulSet: `{replicas: x}`,
 		KueueClusterQueue: `{cohort: 3}`, KueueCohort: `{resourceGroups: x}`, KueueLocalQueue: `{clusterQueue: 3}`,
 		KueueFlavor:  `{nodeLabels: [x]}`,
-		VolcanoQueue: `{capability: x}`, KAIQueue: `{resources: {gpu: {quota: lots}}}`,
+		VolcanoQueue: `{capability: x}`, KAIQueue: `{resources: {gpu: {quota: lots}}}`, KAITopology: `{levels: x}`, DRASlice: `{devices: x}`,
 	} {
 		o := Parse(k, object(t, "metadata: {namespace: ml, name: x}\nspec: "+spec))
 		if o.Err == nil || !strings.Contains(o.Err.Error(), string(k)+" ml/x: ") {
@@ -41,7 +41,7 @@ func TestUnreadable(t *testing.T) {
 		} else if !strings.Contains(o.Err.Error(), "spec.") && !strings.Contains(o.Err.Error(), "number") && !strings.Contains(o.Err.Error(), "quantit") {
 			t.Errorf("%s: the error names no field: %v", k, o.Err)
 		}
-		if o.Group != nil || o.Maker != nil || o.Queue != nil {
+		if o.Group != nil || o.Maker != nil || o.Queue != nil || o.Levels != nil || o.Devices != nil {
 			t.Errorf("%s is still something: %+v", k, o)
 		}
 	}
@@ -109,6 +109,7 @@ func FuzzParse(f *testing.F) {
 		`{podSets: [{name: a, count: 2, minCount: 1, template: {spec: {containers: [{name: c}]}}}]}`,
 		`{replicatedJobs: [{name: a, replicas: 2, dependsOn: [{name: b, status: Complete}], template: {spec: {parallelism: 3, completions: 2}}}]}`,
 		`{replicas: 2, leaderWorkerTemplate: {size: 4}}`, `{cohort: c, resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 3}]}]}]}`,
+		`{minSubGroup: 9, subGroups: [{name: a, parent: b, minMember: 9e9}, {name: b, parent: a}, {name: b, minSubGroup: -1}]}`,
 		`{resources: {gpu: {quota: -1, limit: 0.5}}}`, `{deserved: {nvidia.com/gpu: "1e111111191999"}, parent: p}`,
 		`{podSets: [{name: a, count: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1e111111191999"}}}]}}}]}`,
 	} {
@@ -124,6 +125,9 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, k := range slices.Sorted(maps.Keys(kinds)) {
 			o := Parse(k, &u)
+			if o.Group != nil && (o.Group.Min < 0 || o.Group.Min > maxCount) {
+				t.Fatalf("%s: %+v", k, o.Group)
+			}
 			if o.Maker == nil {
 				continue
 			}

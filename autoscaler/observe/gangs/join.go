@@ -26,6 +26,7 @@ type joiner struct {
 	unread map[id]error              // objects that cannot be read
 	queues map[id]bool               // LocalQueues
 	flavor map[string]*foreign.Flavor
+	levels map[string]map[string]string // by KAI Topology
 	gangs  map[string]*gang
 	live   map[place]int
 	done   map[place]int
@@ -72,7 +73,7 @@ func newJoiner(in Input) *joiner {
 	j := &joiner{
 		in: in, groups: map[id]*foreign.Object{}, makers: map[id]*foreign.Object{}, queued: map[owner]*foreign.Object{},
 		owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{}, unread: map[id]error{},
-		queues: map[id]bool{}, flavor: map[string]*foreign.Flavor{},
+		queues: map[id]bool{}, flavor: map[string]*foreign.Flavor{}, levels: map[string]map[string]string{},
 		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{}, spent: map[string]spent{}, consumed: map[string]bool{},
 	}
 	for k, objects := range in.Objects {
@@ -86,6 +87,8 @@ func newJoiner(in Input) *joiner {
 				j.makers[id{k, o.Namespace, o.Name}] = o
 			case o.Flavor != nil:
 				j.flavor[o.Name] = o.Flavor
+			case o.Levels != nil:
+				j.levels[o.Name] = o.Levels
 			case k == foreign.KueueLocalQueue:
 				j.queues[id{k, o.Namespace, o.Name}] = true
 			}

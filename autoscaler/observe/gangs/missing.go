@@ -91,7 +91,11 @@ func (j *joiner) makeSets(o *foreign.Object) {
 					*t = foreign.Exclusive(*t, o.Maker.Exclusive, lwsGroupKey, o.Namespace, o.Name+"-"+strconv.Itoa(set))
 				}
 				like[r] = j.shapeOf(o, t, cmp.Or(o.Maker.Admitted, o.CreationTimestamp))
-				like[r].near(role.Near, "role "+o.Namespace+"/"+o.Name+"/"+role.Name)
+				group := "role " + o.Namespace + "/" + o.Name + "/" + role.Name
+				if role.Together != "" {
+					group = "roles " + o.Namespace + "/" + o.Name + "/" + role.Together
+				}
+				like[r].near(role.Near, group)
 			}
 			stem := o.Name
 			if o.Maker.Sets > 1 {
@@ -291,7 +295,7 @@ func (j *joiner) finish() {
 		least := max(g.min-g.plain-g.ended, 1)
 		near := shape{}
 		if g.group != nil {
-			near.near(g.group.Group.Near, "gang "+g.name)
+			near.near(cmp.Or(j.levels[g.group.Group.Topology][g.group.Group.Near], g.group.Group.Near), "gang "+g.name)
 		}
 		for _, p := range g.members {
 			p.Gang, p.GangMin = g.name, least
