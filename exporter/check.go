@@ -83,16 +83,18 @@ func (k *checker) run(ctx context.Context) {
 		k.profiling(reading)
 		k.series(reading, fields)
 	}
+	var api error
 	if k.config.kubernetes {
-		found, err := askKubelet(ctx, k.config, reading)
-		k.found.add("kubelet", found, err)
+		api = k.kubelet(ctx, reading)
 	}
 	if file := k.config.webConfigFile; file != "" {
 		k.found.add("web", file+" can be used", web.Validate(file))
 	}
 	if k.wantsAPI() {
-		_, err := pods.Connect()
-		k.found.add("api", "a service account or a kubeconfig is there", err)
+		if api == nil {
+			_, api = pods.Connect()
+		}
+		k.found.add("api", "a service account or a kubeconfig is there, and no request was refused", api)
 	}
 }
 
@@ -274,28 +276,29 @@ func describe(r *collect.Reading) string {
 	return fmt.Sprintf("%d GPUs, %d MIG instances, %d values", gpus, len(r.Entities)-gpus, values(r))
 }
 
-// askKubelet asks once and resolves the answer where there is a reading.
-func askKubelet(ctx context.Context, c *config, r *collect.Reading) (string, error) {
-	watcher, err := pods.New(pods.Options{Socket: c.kubeletSocket, Resources: c.resources})
+// kubelet asks it once, and the API server about what flags add, and resolves the answers where
+// there is a reading. It returns why the API server refused.
+func (k *checker) kubelet(ctx context.Context, r *collect.Reading) (api error) {
+	watcher, err := newWatcher(k.config, nil, pods.Connect, k.log)
 	if err != nil {
-		return "", err
+		k.found.add("kubelet", "", err)
+		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go watcher.Run(ctx)
 	<-watcher.Answered()
-	if err := watcher.Err(); err != nil {
-		return "", err
+	found, now := "", time.Now()
+	if err = watcher.Err(); err == nil {
+		found = fmt.Sprintf("%d devices allocated", len(watcher.Snapshot(now).Claims))
 	}
-	claims := watcher.Snapshot(time.Now()).Claims
-	found := fmt.Sprintf("%d devices allocated", len(claims))
-	if r == nil {
-		return found, nil
+	if err == nil && r != nil {
+		if _, unresolved := watcher.Attribute(r, now); len(unresolved) > 0 {
+			err = fmt.Errorf("allocated devices are not in the reading: %q", unresolved)
+		}
 	}
-	if _, unresolved := pods.Resolve(r.Entities, claims); len(unresolved) > 0 {
-		return "", fmt.Errorf("allocated devices are not in the reading: %q", unresolved)
-	}
-	return found, nil
+	k.found.add("kubelet", found, err)
+	return watcher.APIErr()
 }
 
 // Statuses of a finding.

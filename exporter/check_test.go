@@ -4,6 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +43,32 @@ func TestCheckOfAnAbsentDriver(t *testing.T) {
 		k := checker{config: &config{intervalMS: 1}}
 		if _, err := k.read(ctx, s, nil); !errors.Is(err, absent) || s.reads != 1 {
 			t.Errorf("%v after %d readings", err, s.reads)
+		}
+	}
+}
+
+// Beside HAMi the kubelet's ids are tokens, and the pods' annotations name the GPUs, as when the
+// exporter runs. An API server that refuses is reported.
+func TestCheckAsksTheAPIServer(t *testing.T) {
+	r := &collect.Reading{Entities: []collect.Entity{
+		{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.Instance, InstanceUUID: "MIG-11111111-0000-0000-0000-000000000000"},
+	}}
+	for status, want := range map[int]string{http.StatusOK: "ok <nil>", http.StatusForbidden: "failed GET /api/v1/pods: "} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"items":[{"metadata":{"namespace":"batch","name":"train-0",
+				"annotations":{"hami.io/vgpu-devices-allocated":"GPU-a,NVIDIA,1,1:;"}},"spec":{"containers":[{"name":"main"}]}}]}`)
+		}))
+		defer server.Close()
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		write(t, file, "{contexts: [{name: a, context: {cluster: a}}], current-context: a, clusters: [{name: a, cluster: {server: '"+server.URL+"'}}]}")
+		t.Setenv("KUBECONFIG", file)
+		k := checker{log: slog.New(slog.DiscardHandler), config: &config{
+			intervalMS: 1000, node: "node-1", kubernetes: true, kubeletSocket: serveKubelet(t), fractionalGPUs: true,
+		}}
+		api := k.kubelet(t.Context(), r)
+		if got := fmt.Sprint(k.found[0].Status, " ", api); !strings.HasPrefix(got, want) {
+			t.Errorf("%d: %s, want %s; %+v", status, got, want, k.found)
 		}
 	}
 }

@@ -208,30 +208,24 @@ func (c *config) timeout(flag, text string) time.Duration {
 const defaultTimeout = 10 * time.Second
 
 func (c *config) compatOptions(fields []counters.Field) collect.CompatOptions {
-	o := collect.CompatOptions{
-		Mode: collect.CompatExact, Counters: fields, Hostname: c.hostname(),
+	return collect.CompatOptions{
+		Mode: collect.Compat(c.compat), Counters: fields, Hostname: c.hostname(),
 		OldNamespace: c.oldNamespace, DashedModel: c.dashedModel, VirtualGPUs: c.virtualGPUs,
 		Devices: c.selected.devices, Switches: c.selected.switches, CPUs: c.selected.cpus,
 		XIDWindow:         time.Duration(c.xidWindowMS) * time.Millisecond,
 		ClockEventsWindow: time.Duration(c.clockWindowMS) * time.Millisecond,
 	}
-	switch c.compat {
-	case "once":
-		o.Mode = collect.CompatOnce
-	case "false":
-		o.Mode = collect.CompatOff
-	}
-	return o
 }
 
 // hostname is the value of the DCGM series' hostname label: as in dcgm-exporter the host of a
-// remote host engine's address, unless that is this machine.
+// remote host engine's address, unless that is this machine, as always under Kubernetes: there
+// the address is a Service's, or the node's.
 func (c *config) hostname() string {
 	if c.noHostname {
 		return ""
 	}
 	address := strings.TrimPrefix(c.remote, "tcp://")
-	if c.compat != "true" || strings.HasPrefix(address, "/") || strings.Contains(address, "://") {
+	if c.kubernetes || c.compat != "true" || strings.HasPrefix(address, "/") || strings.Contains(address, "://") {
 		return c.node
 	}
 	host, _, err := net.SplitHostPort(address)

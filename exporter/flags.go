@@ -89,7 +89,7 @@ func (c *config) options() []option {
 		// way, always on, or absent. dcgm-exporter's default passes in silence.
 		{nil, "fake-gpus", "", "DCGM_EXPORTER_USE_FAKE_GPUS", false, "DCGM's fake GPUs are shown like any other; without DCGM there is --replay FILE"},
 		{nil, "disable-startup-validate", "", "DISABLE_STARTUP_VALIDATE", false, "nothing is validated at the start that could be left out; gpuscale-exporter check does it on request"},
-		{nil, "enable-gpu-bind-unbind-watch", "", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", false, "GPUs that come and go are always seen, with the next sample"},
+		{nil, "enable-gpu-bind-unbind-watch", "", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", false, "with DCGM GPUs that come and go are always seen, with the next sample"},
 		{nil, "gpu-bind-unbind-poll-interval", "", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", "1s", "GPUs that come and go are seen with the next sample, every --collect-interval"},
 		{nil, "watch-max-keep-age", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", "10m0s", "every sample is read as it is taken, so DCGM keeps few: those of three intervals, at least 10 s"},
 		{nil, "watch-max-keep-samples", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", "0", "every sample is read as it is taken, so DCGM keeps few: those of three intervals, at least 10 s"},

@@ -198,8 +198,12 @@ func TestForms(t *testing.T) {
 }
 
 // The hostname label is the remote host's, as in dcgm-exporter from 4.8.3 on; not where that is
-// this machine, where ours is asked for, or where the address has no host.
+// this machine, where ours is asked for, where the address has no host, or with -k: that of the
+// GPU Operator's host engine is "nvidia-dcgm:5555" on every node.
 func TestHostname(t *testing.T) {
+	if got := (&config{remote: "nvidia-dcgm:5555", compat: "true", kubernetes: true, node: "node-1"}).hostname(); got != "node-1" {
+		t.Errorf("-k: %q", got)
+	}
 	for _, c := range []struct{ remote, compat, want string }{
 		{"", "true", "node-1"},
 		{"localhost:5556", "true", "node-1"},

@@ -32,11 +32,7 @@ func openSource(c *config, log *slog.Logger) (collect.Source, error) {
 			}
 		}
 	}
-	options := dcgm.Options{Mode: dcgm.Embedded, Log: log, EventWindow: c.eventWindow()}
-	if c.remote != "" {
-		options.Mode, options.Address = dcgm.Remote, c.remote
-	}
-	source, err := dcgm.New(options)
+	source, err := dcgm.New(dcgm.Options{Address: c.remote, Log: log, EventWindow: c.eventWindow()})
 	if errors.Is(err, dcgm.ErrNoLibrary) {
 		return withoutDCGM(c, err, log)
 	}

@@ -249,9 +249,9 @@ func (d *divided) of(p *corev1.Pod, out *plan.Pod) {
 		return
 	}
 	var containers []demand.Container
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+	for k, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
-			c := demand.Container{Name: list[i].Name}
+			c := demand.Container{Name: list[i].Name, Init: k == 1}
 			for name := range list[i].Resources.Requests {
 				c.Resources = append(c.Resources, string(name))
 			}

@@ -187,10 +187,12 @@ func (f *Follower) carryOut(ctx context.Context, text, standing string) *report 
 	d := time.Duration(o.Seconds) * time.Second
 	var before report
 	if json.Unmarshal([]byte(standing), &before) == nil && before.ID == o.ID {
-		if before.State == stateResumed || len(before.Released) > 0 && !f.now().Before(before.Released[0].Until) {
+		switch {
+		case before.State != stateReleased:
+			return &before // it has failed or is over
+		case len(before.Released) > 0 && !f.now().Before(before.Released[0].Until):
 			return &report{ID: o.ID, State: stateResumed}
-		}
-		if len(before.Released) > 0 {
+		case len(before.Released) > 0:
 			d = min(before.Released[0].Until.Sub(f.now()), node.MaxQuiesce)
 		}
 	}

@@ -143,8 +143,16 @@ func TestAnnotationRefused(t *testing.T) {
 		h.refuse = errors.New("DCGM does not answer")
 		k.annotate(AnnotationRequest, `{"id":"op-2","gpus":["GPU-a"]}`)
 		pass(time.Second)
-		if got := state(t, k); got.ID != "op-2" || got.State != stateFailed || !strings.Contains(got.Error, "DCGM does not answer") {
-			t.Errorf("a source that refuses: %+v", got)
+		refused := func(when string) {
+			if got := state(t, k); got.ID != "op-2" || got.State != stateFailed || !strings.Contains(got.Error, "DCGM does not answer") {
+				t.Errorf("%s: %+v", when, got)
+			}
+		}
+		refused("a source that refuses")
+		restarted := newFakeGPUs()
+		follow(t, k, restarted)()
+		if refused("after a restart"); len(restarted.away) > 0 {
+			t.Errorf("a request that has failed is carried out: %v", restarted.away)
 		}
 		// The answer is owed while the API server takes none.
 		h.refuse, k.refuse = nil, http.StatusServiceUnavailable

@@ -25,12 +25,6 @@ func TestEverySeriesOfTheCatalogueHasAFamily(t *testing.T) {
 	}
 }
 
-func TestFieldsAreSorted(t *testing.T) {
-	if fields := Fields(); !slices.IsSorted(fields) || len(slices.Compact(fields)) != len(Fields()) {
-		t.Errorf("fields %v", fields)
-	}
-}
-
 // Below zero is impossible for what is counted or measured, and means something in
 // a mask and in a state.
 func TestWhatMayBeBelowZero(t *testing.T) {

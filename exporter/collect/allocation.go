@@ -34,6 +34,26 @@ type Allocated struct {
 	Usage
 }
 
+// common is what an entity's allocations have in common: the only one; of several containers of
+// one pod the pod, and the claim that they share; of several pods nothing, for a value of all
+// is no pod's.
+func common(list []Allocated) (out Allocated) {
+	for i, h := range list {
+		switch {
+		case i == 0:
+			out = h
+		case h.Namespace != out.Namespace || h.Pod != out.Pod:
+			return Allocated{}
+		default:
+			out.Container, out.Shares = "", nil
+			if h.Claim != out.Claim {
+				out.Claim = Claim{}
+			}
+		}
+	}
+	return out
+}
+
 // Claim is a DRA claim and the device it got.
 type Claim struct {
 	Name, Namespace      string

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 )
 
-// Compat says how the DCGM_* series are served.
+// Compat says how the DCGM_* series are served: a value of --compat.
 type Compat string
 
 // Ways to serve the DCGM names.
@@ -18,11 +18,11 @@ const (
 	// instances shows its instances only, and each repeats the GPU's own
 	// quantities (power, temperature, clocks), so a sum counts them several
 	// times.
-	CompatExact Compat = "exact"
+	CompatExact Compat = "true"
 	// CompatOnce has each quantity once: the GPU's on the GPU.
 	CompatOnce Compat = "once"
 	// CompatOff has no DCGM names.
-	CompatOff Compat = "off"
+	CompatOff Compat = "false"
 )
 
 // CompatOptions shape the labels of the DCGM series as dcgm-exporter's flags do.

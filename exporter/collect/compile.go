@@ -108,18 +108,18 @@ func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 func (c *Compiler) subject(kept map[identity]*labelSet, e, device *Entity, split bool, a Attribution, i int) subject {
 	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU}
 	x := extra{counters: c.opts.Compat.extra(e, device)}
+	var list []Allocated
 	if i < len(a.Allocations) {
-		for _, h := range a.Allocations[i] {
-			x.pod = joinLabels(c.opts.Compat.usageLabels(h.Usage), a.Pods[PodName{h.Namespace, h.Pod}])
-			s.allocations = append(s.allocations, subject{entity: e, labels: c.labelSet(kept, e, h.Allocation, x), allocation: h.Allocation, usage: h.Usage})
-		}
+		list = a.Allocations[i]
 	}
-	if len(s.allocations) == 1 {
-		s.allocation, s.labels = s.allocations[0].allocation, s.allocations[0].labels
-	} else {
-		x.pod = ""
-		s.labels = c.labelSet(kept, e, Allocation{}, x)
+	labels := func(h Allocated) *labelSet {
+		x.pod = joinLabels(c.opts.Compat.usageLabels(h.Usage), a.Pods[PodName{h.Namespace, h.Pod}])
+		return c.labelSet(kept, e, h.Allocation, x)
 	}
+	for _, h := range list {
+		s.allocations = append(s.allocations, subject{entity: e, labels: labels(h), allocation: h.Allocation, usage: h.Usage})
+	}
+	s.labels = labels(common(list))
 	s.divideBusy()
 	if c.opts.Compat.selects(e, s.split) {
 		s.dcgm = c.dcgmLabels(kept, &s, a.jobs(e))

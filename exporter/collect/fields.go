@@ -23,7 +23,7 @@ const (
 	fieldRecoveryAction  = 1523 // what the driver wants done to the GPU; 0 for nothing
 )
 
-// Fields returns the DCGM fields our own families are made of, sorted. A source
+// Fields returns the DCGM fields our own families are made of. A source
 // is asked to watch these and the counters file's.
 func Fields() []uint16 {
 	return []uint16{

@@ -94,7 +94,7 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 			only = value
 		case "virtual":
 			options.Compat.VirtualGPUs = true
-		case "once", "off":
+		case "once", "false":
 			options.Compat.Mode = collect.Compat(word)
 		case "old-namespace":
 			options.Compat.OldNamespace = true

@@ -21,8 +21,8 @@ const (
 	reasonWatch    = "health_"
 )
 
-// recoveryActions are NVML's nvmlDeviceGpuRecoveryAction_t that concern this GPU. The other
-// one, 3, is about its peers' traffic.
+// recoveryActions are NVML's nvmlDeviceGpuRecoveryAction_t that concern this GPU. The others
+// are about its peers: 3 their traffic, 5 the IMEX domain.
 var recoveryActions = map[float64]string{1: "reset", 2: "reboot", 4: "drain_and_reset"}
 
 // healthy has one series a GPU. A GPU without any value that bears on its

@@ -157,21 +157,19 @@ func (l *labelSet) with(d *metric.Desc, name, value string) string {
 	return text
 }
 
-// subject is what a series describes: an entity, with the container it is
-// allocated to where there is exactly one.
+// subject is what a series describes: an entity, with what its allocations have in common.
 type subject struct {
 	entity *Entity
 	labels *labelSet
 	// dcgm are the labels under which a DCGM value stands: one set, or one for
 	// each batch job on the entity. None where -d leaves the entity out.
 	dcgm []*labelSet
-	// allocation is the only one; zero where the entity is free or shared. A
-	// shared value belongs to no pod: copying it to each would count it twice.
+	// allocation and usage are of a subject in allocations.
 	allocation Allocation
+	usage      Usage
 	// allocations has one subject for each container the entity is allocated
 	// to.
 	allocations []subject
-	usage       Usage         // of allocation; of a subject in allocations
 	device      int           // index in Moment.subjects of the entity's GPU
 	split       bool          // a GPU with instances on it
 	busy        Measured      // 0 … 1

@@ -250,20 +250,6 @@ func TestAbsenceIsNotBridged(t *testing.T) {
 	}
 }
 
-func TestThrottleSeriesAreThereAtZero(t *testing.T) {
-	c := compiler()
-	e := Entity{Kind: GPU, UUID: "GPU-a", Values: at(0, fieldClockEvents, 1)}
-	got := text(c.Compile(&Reading{Taken: start, Entities: []Entity{e}}, Attribution{}), start)
-	for _, r := range throttleReasons {
-		if want := `gpu_throttle_seconds_total{node="n",gpu="0",gpu_uuid="GPU-a",reason="` + r.name + `"} 0`; !strings.Contains(got, want) {
-			t.Errorf("lacks %s:\n%s", want, got)
-		}
-	}
-	if e.Values = nil; strings.Contains(text(c.Compile(&Reading{Taken: start, Entities: []Entity{e}}, Attribution{}), start), "throttle") {
-		t.Error("a GPU without reasons is shown as not throttled")
-	}
-}
-
 func TestLedgerForgets(t *testing.T) {
 	l := NewLedger(time.Second)
 	for i := range 3 * maxTallies {

@@ -55,7 +55,7 @@ func shareRatio() family {
 					rest -= part.busy.Number
 				}
 			}
-			if s.allocation == (Allocation{}) {
+			if len(s.allocations) != 1 {
 				add(s.text(d), max(0, rest)*weight, s.busy.Time)
 			}
 		}

@@ -80,14 +80,20 @@ func TestPartsNeverExceedTheGPU(t *testing.T) {
 
 func pod(name string, u Usage) Allocated { return Allocated{Allocation{"ns", name, "c"}, u} }
 
+// Two containers of one pod have the claim, so the GPU's values are the pod's.
 func TestClaimLabels(t *testing.T) {
 	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
-	a := Attribution{Taken: start, Allocations: [][]Allocated{{pod("p", Usage{Claim: Claim{
-		Name: "claim", Namespace: "ns", Driver: "gpu.nvidia.com", Pool: "n", Device: "gpu-0"}})}}}
-	got := text(virtual().Compile(r, a), start)
-	want := `dra_claim_name="claim",dra_claim_namespace="ns",dra_driver_name="gpu.nvidia.com",dra_pool_name="n",dra_device_name="gpu-0"`
-	if !strings.Contains(got, want) || strings.Contains(got, "dra_mig") {
-		t.Errorf("lacks %s:\n%s", want, got)
+	main := pod("p", Usage{Claim: Claim{Name: "claim", Namespace: "ns", Driver: "gpu.nvidia.com", Pool: "n", Device: "gpu-0"}})
+	side := main
+	side.Container = "side"
+	got := text(virtual().Compile(r, Attribution{Taken: start, Allocations: [][]Allocated{{main, side}}}), start)
+	for _, want := range []string{
+		`",namespace="ns",pod="p",dra_claim_name="claim",dra_claim_namespace="ns",dra_driver_name="gpu.nvidia.com",dra_pool_name="n",dra_device_name="gpu-0"} 300`,
+		`gpu_share_ratio{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S",namespace="ns",pod="p"} 0.5`,
+	} {
+		if !strings.Contains(got, want) || strings.Contains(got, "dra_mig") {
+			t.Errorf("lacks %s:\n%s", want, got)
+		}
 	}
 	if strings.Contains(got[strings.Index(got, "gpu_held{"):strings.Index(got, "DCGM_")], "dra_") {
 		t.Error("our own series carry DCGM's labels")

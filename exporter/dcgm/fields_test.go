@@ -16,7 +16,7 @@ import (
 // from the entities that DCGM has it of.
 func TestFieldsOfDCGM(t *testing.T) {
 	newMachine(t, 1)
-	s := open(t, Options{Mode: Embedded}) // the table is the library's
+	s := open(t, Options{}) // the table is the library's
 	watchFields(t, s)
 	read(t, s)
 	fields := fakedcgm.FieldTable()

@@ -11,20 +11,24 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// entityLost is DcgmEntityStatusLost.
-const entityLost = 4
+// DcgmEntityStatusLost, and DcgmEntityStatusDetached: a GPU that NVML no longer lists, as one
+// that was given to a virtual machine, which DCGM lists until its host engine ends.
+const (
+	entityLost     = 4
+	entityDetached = 7
+)
 
-// detectLoss marks a GPU that DCGM reports as lost, and records its return. The
-// status costs a call, so it is read only of a GPU without a fresh value.
-func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) error {
+// detectLoss marks a GPU that DCGM reports as lost, records its return, and reports whether it
+// is there. The status costs a call, so it is read only of a GPU without a fresh value.
+func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) (there bool, err error) {
 	known, log := r.devs[gpu], r.events.log(dev.UUID)
 	lost, answers := false, r.answers(dev, now)
+	var status C.int
 	if !answers {
-		var status C.int
 		code := C.shim_gpu_status(C.uintptr_t(hostHandle), C.uint(gpu), &status)
 		err := callError("reading a GPU's status", code)
 		if severs(err) {
-			return err
+			return false, err
 		}
 		lost = status == entityLost
 		if err != nil {
@@ -34,14 +38,14 @@ func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) erro
 	if lost && !known.Lost {
 		r.options.Log.Warn("dcgm: GPU is lost", "gpu", gpu, "uuid", dev.UUID)
 	}
-	if lost {
+	if lost || status == entityDetached {
 		log.Away(time.Time{})
 	}
 	if log.Observe(dev, answers, now) {
 		r.options.Log.Info("dcgm: GPU is back", "gpu", gpu, "uuid", dev.UUID)
 	}
 	known.Lost, dev.Lost = lost, lost
-	return nil
+	return status != entityDetached, nil
 }
 
 // answers reports whether a GPU has a value that was taken lately.
@@ -65,7 +69,7 @@ func (r *reader) detectStuck(reading *collect.Reading, now time.Time) error {
 			stuck = true
 		}
 	}
-	if age := now.Sub(r.answered); r.options.Mode == Embedded && stuck && age > stuckAfter {
+	if age := now.Sub(r.answered); r.options.embedded() && stuck && age > stuckAfter {
 		return fmt.Errorf("no GPU has had a value for %s", age.Round(time.Second))
 	}
 	return nil

@@ -13,20 +13,10 @@ import (
 	"time"
 )
 
-// Mode is where the host engine runs.
-type Mode uint8
-
-// Modes of a Source.
-const (
-	Embedded Mode = iota // in this process
-	Remote               // at Options.Address
-)
-
 // Options of a Source.
 type Options struct {
-	Mode Mode
 	// Address of a remote host engine: "host", "host:port", "unix:///path" or
-	// "/path".
+	// "/path"; empty for one in this process.
 	Address string
 	// LibraryPath is the file of libdcgm.so.4; empty searches as the dynamic
 	// loader does (LD_LIBRARY_PATH, ld.so.cache).
@@ -57,6 +47,8 @@ var (
 	// ErrInUse: the process has another Source; go-dcgm can hold only one.
 	ErrInUse = errors.New("another DCGM source is open in this process")
 )
+
+func (o Options) embedded() bool { return o.Address == "" }
 
 func (o Options) withDefaults() Options {
 	o.identityEvery, o.absentEvery = cmp.Or(o.identityEvery, identityEvery), cmp.Or(o.absentEvery, absentEvery)

@@ -139,7 +139,7 @@ func TestManyFields(t *testing.T) {
 			m.GPUs[2].Fields[f.ID] = float64(f.ID)
 		}
 	}
-	s := m.open(Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address}, fields...)
+	s := m.open(Options{Address: m.engine("127.0.0.1:0").Address}, fields...)
 	e := read(t, s).Entities[2]
 	if len(e.Values) != len(fields) {
 		t.Fatalf("%d values of %d fields", len(e.Values), len(fields))
@@ -157,7 +157,7 @@ func TestWithoutDriver(t *testing.T) {
 	m.NoNVML = true
 	var c clock
 	var output strings.Builder
-	s := m.open(Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now, Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
+	s := m.open(Options{Address: m.engine("127.0.0.1:0").Address, now: c.now, Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
 	_, err := s.Read()
 	if !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "NVML") || !strings.Contains(err.Error(), "driver is not installed") {
 		t.Errorf("got %v", err)
@@ -197,7 +197,7 @@ func TestWatchRefusedForLackOfDriver(t *testing.T) {
 func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	m := newMachine(t, 2)
 	m.partition(0, 2, "3g.40gb", 3, 4)
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address}, 155, 252)
+	s := open(t, Options{Address: m.engine("127.0.0.1:0").Address}, 155, 252)
 	require.NoError(t, s.Quiesce([]string{m.GPUs[0].UUID}))
 	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.GPUs[1].UUID {
 		t.Errorf("the first reading has %+v", r.Entities)
@@ -223,7 +223,8 @@ func TestOldValuesAreNoSignOfLife(t *testing.T) {
 	for _, age := range []time.Duration{0, time.Minute} {
 		seen := dev
 		now := seen.Values[0].Time.Add(age)
-		require.NoError(t, s.detectLoss(0, &seen, now))
+		_, err := s.detectLoss(0, &seen, now)
+		require.NoError(t, err)
 		if seen.Lost != (age > 0) {
 			t.Errorf("with values %s old: lost %v", age, seen.Lost)
 		}
@@ -282,7 +283,7 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	m.GPUs[0].Odd, m.GPUs[1].Odd = fakedcgm.Odd{449: "status:-6"}, fakedcgm.Odd{449: "status:-6"}
 	m.write()
 	c := &clock{}
-	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now}, 155, 449)
+	s := open(t, Options{Address: m.engine("127.0.0.1:0").Address, now: c.now}, 155, 449)
 	logged := func() int {
 		text, err := os.ReadFile(log)
 		require.NoError(t, err)
@@ -345,11 +346,11 @@ func TestHierarchyIsReadOnChange(t *testing.T) {
 
 // After XID 119 DCGM answers and has no values until it is started again.
 func TestStuckEmbeddedHostEngine(t *testing.T) {
-	for _, mode := range []Mode{Embedded, Remote} {
+	for _, remote := range []bool{false, true} {
 		m := newMachine(t, 1)
 		var c clock
-		o := Options{Mode: mode, now: c.now}
-		if mode == Remote {
+		o := Options{now: c.now}
+		if remote {
 			o.Address = m.engine("127.0.0.1:0").Address
 		}
 		s := open(t, o, 155)
@@ -357,8 +358,8 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 		m.GPUs[0].Fields, m.GPUs[0].Frozen = nil, true
 		m.write()
 		c.advance(2 * stuckAfter)
-		if _, err := s.Read(); (err != nil) != (mode == Embedded) {
-			t.Errorf("mode %d: %v", mode, err)
+		if _, err := s.Read(); (err == nil) != remote {
+			t.Errorf("remote %v: %v", remote, err)
 		}
 		require.NoError(t, s.Close())
 	}

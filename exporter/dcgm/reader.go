@@ -56,7 +56,7 @@ type reader struct {
 // open.
 func New(o Options) (collect.Source, error) {
 	o = o.withDefaults()
-	if o.Mode == Remote {
+	if !o.embedded() {
 		if _, _, err := o.endpoint(); err != nil {
 			return nil, err
 		}
@@ -176,7 +176,7 @@ func (r *reader) refresh() error {
 
 // mustStop reports whether the host engine may not run now: one in this process has NVML's
 // handles of all GPUs.
-func (r *reader) mustStop() bool { return r.options.Mode == Embedded && len(r.quiesced) > 0 }
+func (r *reader) mustStop() bool { return r.options.embedded() && len(r.quiesced) > 0 }
 
 // Quiesce releases GPUs, and reacquires others; see collect.Quiescer.
 func (r *reader) Quiesce(uuids []string) error {

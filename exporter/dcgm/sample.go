@@ -80,8 +80,10 @@ func (r *reader) entities(values map[entityKey][]collect.Value, now time.Time, d
 		}
 		dev, log := *known, r.events.log(known.UUID)
 		dev.Values = r.wantedOnly(of)
-		if err := r.detectLoss(gpu, &dev, now); err != nil {
+		if there, err := r.detectLoss(gpu, &dev, now); err != nil {
 			return nil, err
+		} else if !there {
+			continue
 		}
 		if r.fields.wants(fieldXID) {
 			dev.Values = log.AmendXID(dev.Values)

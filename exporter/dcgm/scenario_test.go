@@ -21,6 +21,7 @@ import (
 //
 //	N FIELD=VALUE …                a GPU's values, or its odd answers: see fakedcgm.Odd
 //	N lost, N back, N away         the GPU falls off the bus, answers again, is taken out
+//	N detached                     of the driver, until it is back
 //	N index=I, N profiling=F,…
 //	mig N COUNT PROFILE COMPUTE MEMORY, whole N
 //	computes N I UUID …            further compute instances of the I-th instance
@@ -125,7 +126,7 @@ func (s *scene) open(d *datadriven.TestData) {
 	o := Options{now: s.clock.now}
 	if d.HasArg("remote") {
 		s.host = s.engine("127.0.0.1:0")
-		o.Mode, o.Address = Remote, s.host.Address
+		o.Address = s.host.Address
 	}
 	s.clock.advance(-time.Hour)
 	s.began = s.clock.now().Add(10 * time.Minute).Truncate(time.Microsecond)
@@ -191,10 +192,12 @@ func (s *scene) change(words []string) {
 		switch name {
 		case "lost":
 			gpu.Lost = true
+		case "detached":
+			gpu.Detached = true
 		case "away":
 			s.away[n(0)] = true
 		case "back":
-			gpu.Lost, s.away[n(0)] = false, false
+			gpu.Lost, gpu.Detached, s.away[n(0)] = false, false, false
 		case "index":
 			gpu.Fields[52] = float64(numbers(s.t, []string{value})[0])
 		case "profiling":

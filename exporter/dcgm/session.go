@@ -46,21 +46,15 @@ type watch struct {
 // connect opens the connection. go-dcgm counts its Inits, so each connect needs
 // one close.
 func connect(o Options) (*session, error) {
-	var err error
-	if o.Mode == Remote {
-		var address string
-		var unix bool
-		if address, unix, err = o.endpoint(); err != nil {
+	mode, where := godcgm.Embedded, []string(nil)
+	if !o.embedded() {
+		address, unix, err := o.endpoint()
+		if err != nil {
 			return nil, err
 		}
-		kind := "0"
-		if unix {
-			kind = "1"
-		}
-		_, err = godcgm.Init(godcgm.Standalone, address, kind)
-	} else {
-		_, err = godcgm.Init(godcgm.Embedded)
+		mode, where = godcgm.Standalone, []string{address, map[bool]string{true: "1", false: "0"}[unix]}
 	}
+	_, err := godcgm.Init(mode, where...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the DCGM host engine: %w", err)
 	}

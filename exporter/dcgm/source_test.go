@@ -31,7 +31,7 @@ func TestGPUs(t *testing.T) {
 				o.LibraryPath = "libdcgm.so.4"
 			}
 			if address != "" {
-				o.Mode, o.Address = Remote, m.engine(address).Address
+				o.Address = m.engine(address).Address
 			}
 			if strings.HasSuffix(name, "://") {
 				o.Address = name + o.Address
@@ -127,33 +127,6 @@ func TestLostGPU(t *testing.T) {
 	})
 }
 
-// The host engine is a process of its own, is killed, and another one is started
-// in its place.
-func TestReconnect(t *testing.T) {
-	for name, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "socket")} {
-		t.Run(name, func(t *testing.T) {
-			m := newMachine(t, 1)
-			e := m.engine(address)
-			var c clock
-			s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now}, 203)
-			read(t, s)
-			for range 3 {
-				e.Kill()
-				for range 3 {
-					if _, err := s.Read(); err == nil {
-						t.Fatal("Read succeeds on a dead host engine")
-					}
-					c.advance(longestDelay)
-				}
-				e = m.engine(e.Address)
-				if r := read(t, s); number(t, r.Entities[0], 203) != 87 {
-					t.Fatalf("after the return: %+v", r.Entities[0])
-				}
-			}
-		})
-	}
-}
-
 // Attempts become rarer, but never so rare that a host engine that is back goes
 // unnoticed for 10 s.
 func TestBackoff(t *testing.T) {
@@ -211,7 +184,7 @@ func TestRules(t *testing.T) {
 	} else if err := again.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := New(Options{Mode: Remote, Address: "localhost:"}); err == nil {
+	if _, err := New(Options{Address: "localhost:"}); err == nil {
 		t.Error("an address that is none is accepted")
 	}
 }

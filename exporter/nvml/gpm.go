@@ -41,7 +41,10 @@ func (g *gpm) has(uuid string, dev nvml.Device) bool {
 	supported, known := g.supported[uuid]
 	if !known {
 		answer, ret := dev.GpmQueryDeviceSupport()
-		supported = ret == nvml.SUCCESS && answer.IsSupportedDevice != 0
+		if ret != nvml.SUCCESS {
+			return false // for now
+		}
+		supported = answer.IsSupportedDevice != 0
 		g.supported[uuid] = supported
 	}
 	return supported

@@ -119,22 +119,18 @@ func (e *events) close() {
 	clear(e.registered)
 }
 
-// subscribe registers a GPU once and reports whether its XIDs are received.
+// subscribe registers a GPU once and reports whether its XIDs are received. What is refused is
+// asked again: a GPU that is being reset refuses too.
 func (e *events) subscribe(uuid string, dev nvml.Device) bool {
 	if e.set == nil && e.usable {
 		if set, ret := e.lib.EventSetCreate(); ret == nvml.SUCCESS {
 			e.set = set
 		}
 	}
-	if e.set == nil {
-		return false
+	if e.set != nil && !e.registered[uuid] {
+		e.registered[uuid] = dev.RegisterEvents(nvml.EventTypeXidCriticalError, e.set) == nvml.SUCCESS
 	}
-	subscribed, known := e.registered[uuid]
-	if !known {
-		subscribed = dev.RegisterEvents(nvml.EventTypeXidCriticalError, e.set) == nvml.SUCCESS
-		e.registered[uuid] = subscribed
-	}
-	return subscribed
+	return e.registered[uuid]
 }
 
 // take hands over the events since the last call. A set that fails, as with a lost GPU in it,

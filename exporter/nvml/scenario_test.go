@@ -24,7 +24,7 @@ import (
 //	N lost, N back, N away       the GPU falls off the bus, answers again, is taken out
 //	N mig                        becomes one in MIG mode
 //	N layout ID:START:COMPUTE:MEMORY:UUID …
-//	N xids CODE …
+//	N xids CODE …, N deaf        a driver without such events
 //	N NAME VALUE                 as fakenvml.GPU.Values has it
 //
 // machine fields=(F, …) opens a source of a new machine. read prints each of times=N readings that
@@ -128,6 +128,8 @@ func (s *scene) change(t *testing.T, words []string) {
 			}
 			gpu.Instances = append(gpu.Instances, fakenvml.Instance{ID: n[0], Placement: at(n[1], n[2], n[3]), Computes: fakenvml.Whole(fakenvml.MIGUUID(i, n[4]))})
 		}
+	case "deaf":
+		gpu.XIDs = nil
 	case "xids":
 		gpu.XIDs = fakenvml.XIDs()
 		for _, code := range rest {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -30,22 +32,23 @@ type world struct {
 	byUID   map[string]*Pod            // by the UID in cgroup paths
 	claims  map[collect.PodName][]Claim
 	devices map[draName]Device // of the node's ResourceSlices
+	failed  error              // why some of it is of an earlier answer
 }
 
 // cluster keeps the API server's last answer about this node's pods and
 // ResourceSlices. It is requested when the kubelet's answer has changed, and
 // every minute; the last one stays while requests fail.
 type cluster struct {
-	api              *API
-	node             string
-	podsToo, dra     bool
-	annotations      bool
-	text             func(*Pod) string // nil: none
-	log              *slog.Logger
-	version          string // of the ResourceSlice API; refresh's goroutine only
-	now              atomic.Pointer[world]
-	wake             chan struct{}
-	failed, badNotes error // as last logged; refresh's goroutine only
+	api          *API
+	node         string
+	podsToo, dra bool
+	annotations  bool
+	text         func(*Pod) string // nil: none
+	log          *slog.Logger
+	version      string // of the ResourceSlice API; refresh's goroutine only
+	now          atomic.Pointer[world]
+	wake         chan struct{}
+	badNotes     error // as last logged; refresh's goroutine only
 }
 
 func newCluster(o Options) *cluster {
@@ -70,7 +73,7 @@ func (c *cluster) poke() {
 
 // run refreshes until ctx ends and calls changed after each success.
 func (c *cluster) run(ctx context.Context, changed func()) {
-	for again := c.failed != nil; ; {
+	for again := c.now.Load().failed != nil; ; {
 		next, woken := clusterEvery, false
 		if again {
 			next = clusterRetry
@@ -87,7 +90,7 @@ func (c *cluster) run(ctx context.Context, changed func()) {
 		}
 		// A scheduler or a DRA driver may write its result after the kubelet's
 		// answer.
-		again = woken || c.failed != nil
+		again = woken || c.now.Load().failed != nil
 		select {
 		case <-ctx.Done():
 			return
@@ -99,6 +102,7 @@ func (c *cluster) run(ctx context.Context, changed func()) {
 // refresh requests once. A failure is logged when it begins and when it ends.
 func (c *cluster) refresh(ctx context.Context) bool {
 	next := *c.now.Load()
+	before := next.failed
 	var errs []error
 	if c.podsToo {
 		if pods, err := c.api.listPods(ctx, c.node); err != nil {
@@ -117,15 +121,14 @@ func (c *cluster) refresh(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
+	next.failed = errors.Join(errs...)
 	c.now.Store(&next)
-	err := errors.Join(errs...)
 	switch {
-	case err != nil && c.failed == nil:
-		c.log.Warn("the API server does not answer about this node; its last answer is kept", "error", err)
-	case err == nil && c.failed != nil:
+	case next.failed != nil && before == nil:
+		c.log.Warn("the API server does not answer about this node; its last answer is kept", "error", next.failed)
+	case next.failed == nil && before != nil:
 		c.log.Info("the API server answers about this node again")
 	}
-	c.failed = err
 	return true
 }
 
@@ -190,18 +193,14 @@ func (w *world) over(h collect.Allocated) bool {
 type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
-	Containers           []Container // init containers last
+	Containers           []demand.Container // init containers last
+	// names of the containers by what the container runtime calls them, without "containerd://":
+	// of those that run.
+	names map[string]string
+	ended []string // init containers that are over
 	// Over is a pod that has ended: it may still be in the kubelet's answer,
 	// and has no device.
 	Over bool
-}
-
-// Container of a Pod, in the order of the pod's spec.
-type Container struct {
-	Name string
-	ID   string // as the container runtime has it, without "containerd://"; empty before it runs
-	// Resources are the requested names: "aliyun.com/gpu-mem".
-	Resources []string
 }
 
 // podList is the part of a v1 PodList that is read.
@@ -214,12 +213,15 @@ type podList struct {
 		Spec struct {
 			Containers, InitContainers []struct {
 				Name      string
-				Resources struct{ Limits, Requests map[string]any }
+				Resources struct{ Limits map[string]any }
 			}
 		}
 		Status struct {
 			Phase                                    string
-			ContainerStatuses, InitContainerStatuses []struct{ Name, ContainerID string }
+			ContainerStatuses, InitContainerStatuses []struct {
+				Name, ContainerID string
+				State             struct{ Terminated *struct{} }
+			}
 		}
 	}
 }
@@ -240,18 +242,24 @@ func (l *podList) pods() []Pod {
 		pod := Pod{
 			Namespace: item.Metadata.Namespace, Name: item.Metadata.Name, UID: item.Metadata.UID,
 			Labels: item.Metadata.Labels, Annotations: item.Metadata.Annotations,
-			Over: item.Status.Phase == "Succeeded" || item.Status.Phase == "Failed",
+			Over: item.Status.Phase == "Succeeded" || item.Status.Phase == "Failed", names: map[string]string{},
 		}
-		ids := map[string]string{}
 		for _, status := range append(item.Status.ContainerStatuses, item.Status.InitContainerStatuses...) {
-			_, ids[status.Name], _ = strings.Cut(status.ContainerID, "://")
-		}
-		for _, c := range append(item.Spec.Containers, item.Spec.InitContainers...) {
-			container := Container{Name: c.Name, ID: ids[c.Name]}
-			for name := range c.Resources.Limits { // extended resources have equal limits and requests
-				container.Resources = append(container.Resources, name)
+			if _, id, _ := strings.Cut(status.ContainerID, "://"); id != "" {
+				pod.names[id] = status.Name
 			}
-			pod.Containers = append(pod.Containers, container)
+		}
+		for _, status := range item.Status.InitContainerStatuses {
+			if status.State.Terminated != nil {
+				pod.ended = append(pod.ended, status.Name)
+			}
+		}
+		for i, c := range append(item.Spec.Containers, item.Spec.InitContainers...) {
+			pod.Containers = append(pod.Containers, demand.Container{
+				Name: c.Name, Init: i >= len(item.Spec.Containers),
+				// Extended resources have equal limits and requests.
+				Resources: slices.Sorted(maps.Keys(c.Resources.Limits)),
+			})
 		}
 		pods = append(pods, pod)
 	}
@@ -270,15 +278,14 @@ func (p *Pod) cgroupUID() string {
 // annotated returns the claims that the annotations of a fractional dialect's
 // scheduler state. An error names the annotation; the claims of the others stand.
 func annotated(p *Pod) ([]Claim, error) {
-	containers := make([]demand.Container, len(p.Containers))
-	for i, c := range p.Containers {
-		containers[i] = demand.Container{Name: c.Name, Resources: c.Resources}
-	}
-	all, err := demand.FromAnnotations(p.Annotations, containers)
+	all, err := demand.FromAnnotations(p.Annotations, p.Containers)
 	var claims []Claim
 	for _, a := range all {
-		claims = append(claims, Claim{Resource: a.Key, DeviceID: a.ID, Allocation: collect.Allocation{
-			Namespace: p.Namespace, Pod: p.Name, Container: containers[a.Container].Name,
+		if slices.Contains(p.ended, p.Containers[a.Container].Name) {
+			continue
+		}
+		claims = append(claims, Claim{DeviceID: a.ID, Allocation: collect.Allocation{
+			Namespace: p.Namespace, Pod: p.Name, Container: p.Containers[a.Container].Name,
 		}})
 	}
 	return claims, err

@@ -5,19 +5,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
 // TestAnnotated: a claim names the container and the device of the annotation.
 func TestAnnotated(t *testing.T) {
-	p := &Pod{Namespace: "ns", Name: "p", Containers: []Container{{Name: "main"}, {Name: "side"}}, Annotations: map[string]string{
-		"volcano.sh/vgpu-ids-new": "GPU-a,NVIDIA,4000,30:;GPU-b,NVIDIA,1,1:;x,y,z:",
+	p := &Pod{Namespace: "ns", Name: "p", Containers: []demand.Container{{Name: "main"}, {Name: "side"}, {Name: "init", Init: true}}, ended: []string{"init"}, Annotations: map[string]string{
+		"volcano.sh/vgpu-ids-new": "GPU-a,NVIDIA,4000,30:;GPU-b,NVIDIA,1,1:x,y,z:", "hami.io/vgpu-devices-allocated": "GPU-c,NVIDIA,1,1:;;;",
 	}}
 	claims, err := annotated(p)
 	var got []string
 	for _, c := range claims {
-		got = append(got, strings.Join([]string{c.Allocation.Namespace, c.Allocation.Pod, c.Allocation.Container, c.DeviceID, c.Resource}, " "))
+		got = append(got, strings.Join([]string{c.Allocation.Namespace, c.Allocation.Pod, c.Allocation.Container, c.DeviceID}, " "))
 	}
-	want := []string{"ns p main GPU-a volcano.sh/vgpu-ids-new", "ns p side GPU-b volcano.sh/vgpu-ids-new"}
+	want := []string{"ns p main GPU-a", "ns p side GPU-b"}
 	if !slices.Equal(got, want) || err == nil {
 		t.Errorf("%q, %v; want %q and an error", got, err, want)
 	}
@@ -27,14 +29,14 @@ func TestNodePods(t *testing.T) {
 	var list podList
 	if err := json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"p","namespace":"ns","uid":"u-1","labels":{"a":"b"}},
 		"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1"}}}],"initContainers":[{"name":"init"}]},
-		"status":{"phase":"Running","containerStatuses":[{"name":"main","containerID":"containerd://abc"}]}},
+		"status":{"phase":"Running","initContainerStatuses":[{"name":"init","state":{"terminated":{"exitCode":0}}}],"containerStatuses":[{"name":"main","containerID":"containerd://abc"}]}},
 		{"metadata":{"name":"static","namespace":"kube-system","uid":"u-2","annotations":{"kubernetes.io/config.hash":"0123"}},"status":{"phase":"Failed"}}]}`), &list); err != nil {
 		t.Fatal(err)
 	}
 	pods := list.pods()
 	p, static := pods[0], pods[1]
 	if p.UID != "u-1" || p.Labels["a"] != "b" || p.Over || p.cgroupUID() != "u-1" || len(p.Containers) != 2 ||
-		p.Containers[0].ID != "abc" || !slices.Equal(p.Containers[0].Resources, []string{"nvidia.com/gpu"}) || p.Containers[1].Name != "init" {
+		p.names["abc"] != "main" || !slices.Equal(p.Containers[0].Resources, []string{"nvidia.com/gpu"}) || !p.Containers[1].Init || !slices.Equal(p.ended, []string{"init"}) {
 		t.Errorf("%+v", p)
 	}
 	if !static.Over || static.cgroupUID() != "0123" {

@@ -31,6 +31,7 @@ type scripted struct {
 	answer []*podresources.PodResources
 	err    error
 	hang   chan struct{} // List waits for it
+	given  time.Duration // for the newest answer
 }
 
 func (k *scripted) say(pods ...*podresources.PodResources) {
@@ -42,6 +43,8 @@ func (k *scripted) say(pods ...*podresources.PodResources) {
 func (k *scripted) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	k.mu.Lock()
 	hang, answer, err := k.hang, k.answer, k.err
+	until, _ := ctx.Deadline()
+	k.given = time.Until(until)
 	k.mu.Unlock()
 	if hang != nil {
 		select {
@@ -76,7 +79,7 @@ func asking(t *testing.T, o Options) (w *Watcher, k *scripted, clock *time.Time,
 	k = &scripted{}
 	stop := serveKubelet(t, socket, k)
 	now := noon
-	o.Socket, o.Interval, o.now = socket, time.Minute, func() time.Time { return now } // an interval is what an answer may take
+	o.Socket, o.now = socket, func() time.Time { return now }
 	w, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { w.kubelet.conn.Close() })
@@ -111,10 +114,12 @@ func TestSlowKubelet(t *testing.T) {
 		t.Fatal("no pod")
 	}
 	k.mu.Lock()
-	k.hang = make(chan struct{})
+	if k.hang = make(chan struct{}); k.given < Timeout/2 {
+		t.Errorf("a kubelet short of CPU has %s to answer", k.given)
+	}
 	k.mu.Unlock()
 	*clock = clock.Add(10 * time.Second)
-	w.opts.Interval = time.Second
+	w.opts.limit = time.Second
 	w.ask(t.Context()) // comes back by its own limit
 	if status.Code(errors.Unwrap(w.Err())) != codes.DeadlineExceeded {
 		t.Errorf("err = %v", w.Err())

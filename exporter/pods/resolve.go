@@ -11,7 +11,6 @@ import (
 
 // Claim is one device allocated to one container.
 type Claim struct {
-	Resource   string // "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", …; empty for a DRA claim
 	DeviceID   string // empty for a DRA claim
 	Allocation collect.Allocation
 	DRA        collect.Claim // zero for a device plugin's device

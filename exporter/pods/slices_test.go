@@ -1,6 +1,7 @@
 package pods
 
 import (
+	_ "embed"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -9,21 +10,11 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-const resourceSlices = `{"items":[
- {"spec":{"driver":"gpu.nvidia.com","nodeName":"node-1","pool":{"name":"node-1","generation":2},"devices":[
-  {"name":"gpu-0","attributes":{"type":{"string":"gpu"},"uuid":{"string":"GPU-a"}}},
-  {"name":"gpu-1-mig-3g40gb-9-0","attributes":{"type":{"string":"mig"},"uuid":{"string":"MIG-1"},"parentUUID":{"string":"GPU-b"},"profile":{"string":"3g.40gb"}},
-   "capacity":{"memorySlice0":{"value":"1"}}},
-  {"name":"gpu-1-mig-1g10gb-19-5","attributes":{"type":{"string":"mig"},"parentUUID":{"string":"GPU-b"},"profile":{"string":"1g.10gb"}},
-   "consumesCounters":[{"counterSet":"gpu-1-counter-set","counters":{"memory-slice-5":{"value":"1"},"multiprocessors":{"value":"16"}}}]},
-  {"name":"gpu-vfio-2","attributes":{"type":{"string":"vfio"},"uuid":{"string":"GPU-c"}}},
-  {"name":"nameless"}]}},
- {"spec":{"driver":"gpu.nvidia.com","pool":{"name":"node-1","generation":1},"devices":[{"name":"gpu-0","attributes":{"type":{"string":"gpu"},"uuid":{"string":"GPU-old"}}}]}},
- {"spec":{"driver":"other.example.com","pool":{"name":"node-1","generation":9},"devices":[{"name":"gpu-0","attributes":{"type":{"string":"gpu"},"uuid":{"string":"GPU-x"}}}]}}]}`
+//go:embed testdata/slices.json
+var resourceSlices string
 
-const betaSlices = `{"items":[{"spec":{"driver":"gpu.nvidia.com","pool":{"name":"p"},"devices":[
-  {"name":"gpu-0","basic":{"attributes":{"type":{"string":"gpu"},"uuid":{"string":"GPU-a"}}}},
-  {"name":"gpu-0-mig","basic":{"attributes":{"type":{"string":"mig"},"parentUUID":{"string":"GPU-a"},"profile":{"string":"2g.20gb"}},"capacity":{"memorySlice2":{"value":"1"},"memorySlice3":{"value":"1"},"memory":{"value":"1"}}}}]}}]}`
+//go:embed testdata/slices-v1beta1.json
+var betaSlices string
 
 func devicesOf(t *testing.T, text string) map[draName]Device {
 	t.Helper()

@@ -124,7 +124,7 @@ func (u *users) add(device *GPU, w *world) *gpuUse {
 		add := func(sum use) use {
 			return use{busy: sum.busy + p.Busy, memory: sum.memory + float64(max(0, p.Memory))}
 		}
-		if container := pod.containerByID(where.container); container != "" {
+		if container := pod.names[where.container]; container != "" {
 			o := owner{name, container}
 			out.byContainer[o] = add(out.byContainer[o])
 		} else {
@@ -132,15 +132,6 @@ func (u *users) add(device *GPU, w *world) *gpuUse {
 		}
 	}
 	return out
-}
-
-func (p *Pod) containerByID(id string) string {
-	for _, c := range p.Containers {
-		if id != "" && c.ID == id {
-			return c.Name
-		}
-	}
-	return ""
 }
 
 // fill sets the measured use of each allocation of a shared entity, as far as

@@ -32,8 +32,8 @@ func twoPods() *world {
 	c := &cluster{log: slog.New(slog.DiscardHandler)}
 	w := &world{}
 	c.learnPods(w, []Pod{
-		{Namespace: "ns", Name: "a", UID: uidA, Containers: []Container{{Name: "main", ID: idA}}},
-		{Namespace: "ns", Name: "b", UID: uidB, Containers: []Container{{Name: "main", ID: idB}, {Name: "side", ID: idC}}},
+		{Namespace: "ns", Name: "a", UID: uidA, names: map[string]string{idA: "main"}},
+		{Namespace: "ns", Name: "b", UID: uidB, names: map[string]string{idB: "main", idC: "side"}},
 	})
 	return w
 }

@@ -57,7 +57,10 @@ type Options struct {
 	Proc string
 
 	Log *slog.Logger
-	now func() time.Time
+
+	// Of tests; zero is time.Now, and Timeout: a kubelet short of CPU takes seconds.
+	now   func() time.Time
+	limit time.Duration
 }
 
 // Snapshot is one good answer; immutable.
@@ -116,7 +119,7 @@ func (o Options) withDefaults() Options {
 	o.Keep = cmp.Or(o.Keep, 5*time.Minute)
 	o.Settle = cmp.Or(o.Settle, 20*time.Second)
 	o.MaxAnswer = cmp.Or(o.MaxAnswer, 16<<20)
-	o.Proc = cmp.Or(o.Proc, "/proc")
+	o.Proc, o.limit = cmp.Or(o.Proc, "/proc"), cmp.Or(o.limit, Timeout)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -171,7 +174,7 @@ func (w *Watcher) sampleUsers(ctx context.Context) {
 // ask makes one request. A failure keeps the last answer and is logged when it
 // begins and when it ends.
 func (w *Watcher) ask(ctx context.Context) {
-	limit, cancel := context.WithTimeout(ctx, max(w.opts.Interval, time.Second))
+	limit, cancel := context.WithTimeout(ctx, w.opts.limit)
 	defer cancel()
 	taken := w.opts.now()
 	pods, err := w.kubelet.list(limit)
@@ -259,7 +262,7 @@ func (w *Watcher) claims(pods []*podresources.PodResources) []Claim {
 			for _, devices := range container.GetDevices() {
 				for _, id := range devices.GetDeviceIds() {
 					if w.isGPU(devices.GetResourceName(), id) {
-						claims = append(claims, Claim{Resource: devices.GetResourceName(), DeviceID: id, Allocation: allocation})
+						claims = append(claims, Claim{DeviceID: id, Allocation: allocation})
 					}
 				}
 			}
@@ -294,7 +297,7 @@ func (w *Watcher) draClaims(container *podresources.ContainerResources, allocati
 }
 
 func compareClaims(a, b Claim) int {
-	return cmp.Or(compareAllocations(a.Allocation, b.Allocation), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.DeviceID, b.DeviceID),
+	return cmp.Or(compareAllocations(a.Allocation, b.Allocation), cmp.Compare(a.DeviceID, b.DeviceID),
 		cmp.Compare(a.DRA.Namespace, b.DRA.Namespace), cmp.Compare(a.DRA.Name, b.DRA.Name), cmp.Compare(a.DRA.Pool, b.DRA.Pool), cmp.Compare(a.DRA.Device, b.DRA.Device))
 }
 
@@ -341,6 +344,9 @@ func (w *Watcher) Err() error {
 	}
 	return nil
 }
+
+// APIErr returns why the API server's newest answers are not whole, nil where they are.
+func (w *Watcher) APIErr() error { return w.cluster.now.Load().failed }
 
 // Errors counts failed requests.
 func (w *Watcher) Errors() uint64 { return w.errors.Load() }

@@ -76,7 +76,7 @@ func TestWatcher(t *testing.T) {
 		}
 		ids = append(ids, c.DeviceID)
 	}
-	if want := []string{"GPU-c", "GPU-a", "GPU-b", "MIG-1", "GPU-d::1"}; !slices.Equal(ids, want) {
+	if want := []string{"GPU-a", "GPU-b", "GPU-c", "GPU-d::1", "MIG-1"}; !slices.Equal(ids, want) {
 		t.Errorf("devices %q, want %q", ids, want)
 	}
 	<-w.Changed()

@@ -1,8 +1,6 @@
 package replay
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -73,15 +71,6 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-func TestWatchLimitsFields(t *testing.T) {
-	s, _ := playing(t, small)
-	require.NoError(t, s.Watch([]uint16{1001}, time.Second))
-	r := read(t, s)
-	if len(r.Entities[0].Values) != 0 || len(r.Entities[1].Values) != 1 {
-		t.Errorf("values %+v", r.Entities)
-	}
-}
-
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    "recording: it has no GPU",
@@ -98,21 +87,6 @@ func TestMistakes(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
-		}
-	}
-}
-
-// The recordings of the tests can be played.
-func TestFiles(t *testing.T) {
-	files, err := filepath.Glob("../testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		if s, _ := playing(t, string(text)); len(read(t, s).Entities) == 0 {
-			t.Errorf("%s: nothing", file)
 		}
 	}
 }

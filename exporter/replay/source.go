@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -58,9 +57,6 @@ type Source struct {
 	ends   []time.Duration // of each frame, from the start of a pass
 	now    func() time.Time
 	start  time.Time
-
-	mu     sync.Mutex
-	fields []uint16 // nil: all
 }
 
 // NewSource starts playing by a clock; nil is time.Now.
@@ -144,19 +140,11 @@ func values(named map[string]any) ([]collect.Value, error) {
 	return out, nil
 }
 
-// Watch limits the values to these fields. The recording determines how often
-// they change.
-func (s *Source) Watch(fields []uint16, _ time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fields = slices.Clone(fields)
-	return nil
-}
+// Watch does nothing: the recording determines what there is, and how often it changes.
+func (s *Source) Watch([]uint16, time.Duration) error { return nil }
 
 // Read returns the recording's state at this moment. It never fails.
 func (s *Source) Read() (*collect.Reading, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	now, i := s.now(), 0
 	if length := s.ends[len(s.ends)-1]; length > 0 {
 		at := now.Sub(s.start) % length
@@ -164,14 +152,11 @@ func (s *Source) Read() (*collect.Reading, error) {
 	}
 	r := &collect.Reading{Taken: now, Dropped: map[string]int{}, Entities: slices.Clone(s.frames[i].Entities)}
 	for k := range r.Entities {
-		var kept []collect.Value
-		for _, v := range r.Entities[k].Values {
-			if s.fields == nil || slices.Contains(s.fields, v.Field) {
-				v.Time = now
-				kept = append(kept, v)
-			}
+		values := slices.Clone(r.Entities[k].Values)
+		for v := range values {
+			values[v].Time = now
 		}
-		r.Entities[k].Values = kept
+		r.Entities[k].Values = values
 	}
 	return r, nil
 }

@@ -38,14 +38,14 @@ var containerKeys = []struct{ prefix, assumed string }{
 // Container of a pod, in the order of the pod's spec, init containers last.
 type Container struct {
 	Name string
+	Init bool
 	// Resources are the requested names: "aliyun.com/gpu-mem".
 	Resources []string
 }
 
 // Allocated is a GPU that a dialect's scheduler has chosen for a container.
 type Allocated struct {
-	Container int    // index
-	Key       string // of the annotation
+	Container int // index
 	// ID of the GPU: its UUID, its index, or "nvidia" and its minor number.
 	ID string
 }
@@ -76,12 +76,19 @@ func (p *annotated) gpu(container int, key, id string) (Allocated, error) {
 	if container < 0 || container >= len(p.containers) {
 		return Allocated{}, fmt.Errorf("annotation %s: container %d, the pod has %d", key, container, len(p.containers))
 	}
-	return Allocated{container, key, id}, nil
+	return Allocated{container, id}, nil
 }
 
+// uuidList reads the lists of UUIDs. HAMi from 2.9 on has an entry of every container, init
+// containers first; before, and in Volcano, there is none of init containers.
 func (p *annotated) uuidList() (all []Allocated, err error) {
+	first := slices.IndexFunc(p.containers, func(c Container) bool { return c.Init })
 	for _, key := range uuidLists {
-		for i, container := range strings.Split(p.annotations[key], ";") {
+		entries := strings.Split(strings.TrimSuffix(p.annotations[key], ";"), ";")
+		for i, container := range entries {
+			if first >= 0 && len(entries) == len(p.containers) {
+				i = (i + first) % len(p.containers)
+			}
 			for _, device := range strings.Split(container, ":") {
 				if device == "" {
 					continue
@@ -114,7 +121,7 @@ func (p *annotated) gpushare() (all []Allocated, err error) {
 	}
 	for i, c := range p.containers {
 		if slices.Contains(c.Resources, gpushareMemory) {
-			all = append(all, Allocated{i, gpushareIndex, text})
+			all = append(all, Allocated{i, text})
 		}
 	}
 	return all, nil

@@ -1,6 +1,7 @@
 package demand
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,21 @@ func TestFromAnnotations(t *testing.T) {
 		}
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: err = %v, want %q", name, err, c.err)
+		}
+	}
+}
+
+// Of a pod with an init container HAMi from 2.9 on has that first, and older ones have it not
+// (pkg/device/devices.go, Resourcereqs).
+func TestHAMiInitContainers(t *testing.T) {
+	containers := append(slices.Clone(mainAndSide), Container{Name: "init", Init: true})
+	for text, want := range map[string]string{
+		";GPU-a,NVIDIA,1,1:;;":                  "[{0 GPU-a}]",
+		"GPU-b,NVIDIA,1,1:;;GPU-a,NVIDIA,1,1:;": "[{2 GPU-b} {1 GPU-a}]",
+		"GPU-a,NVIDIA,1,1:;;":                   "[{0 GPU-a}]",
+	} {
+		if got, err := FromAnnotations(map[string]string{uuidLists[0]: text}, containers); fmt.Sprint(got) != want || err != nil {
+			t.Errorf("%s: %v, %v, want %s", text, got, err, want)
 		}
 	}
 }

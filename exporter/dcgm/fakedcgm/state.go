@@ -57,6 +57,9 @@ type GPU struct {
 	// Lost is a GPU that fell off the bus: it is still listed, with the
 	// status "lost", and reads blank from then on, as DCGM's does.
 	Lost bool
+	// Detached is a GPU that the driver no longer has: DCGM lists it and knows its name, and
+	// its values are blank.
+	Detached bool
 	// Fields holds DCGM field id → value in DCGM's own unit. A field that is
 	// absent reads as DCGM's blank; NaN reads as "not supported". What follows
 	// from the rest of the GPU (name, UUID, MIG mode, total memory, last XID)

@@ -135,7 +135,8 @@ func (e *encoder) gpu(c GPU, driver string) {
 	e.Line(at+"uuid", c.UUID)
 	e.Line(at+"memory", c.MemoryMiB)
 	e.Flag(at+"mig", c.MIG)
-	e.Flag(at+"lost", c.Lost)
+	e.Flag(at+"lost", c.Lost || c.Detached)
+	e.Flag(at+"detached", c.Detached)
 	e.Flag(at+"frozen", c.Frozen)
 	profiled := c.Profiling
 	if len(profiled) == 0 {

@@ -31,7 +31,7 @@ enum {
 };
 
 enum { FE_NONE, FE_GPU, FE_VGPU, FE_SWITCH, FE_GPU_I, FE_GPU_CI, FE_LINK, FE_CPU, FE_CPU_CORE, FE_CONNECTX };
-enum { ENTITY_OK = 1, ENTITY_LOST = 4 };
+enum { ENTITY_OK = 1, ENTITY_LOST = 4, ENTITY_DETACHED = 7 };
 
 /* Blanks: the base value, and above it not found, not supported and not permitted. */
 #define INT32_BLANK 0x7ffffff0

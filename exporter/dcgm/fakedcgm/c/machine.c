@@ -19,7 +19,7 @@ EXPORT status_t dcgmGetGpuStatus(handle_t handle, unsigned int gpu, int *status)
         return ST_BADPARAM;
     ENTER(dcgmGetGpuStatus);
     const entity_t e = { FE_GPU, gpu };
-    *status = is_lost(e) ? ENTITY_LOST : ENTITY_OK;
+    *status = number_of(e, "detached") != 0 ? ENTITY_DETACHED : is_lost(e) ? ENTITY_LOST : ENTITY_OK;
     return leave(exists(e) ? ST_OK : ST_BADPARAM);
 }
 
