@@ -300,8 +300,8 @@ snapshot: release-tools ## Everything of a release but images, from what is here
 
 .PHONY: image
 PROGRAM ?= adapter
-image: engine ## The image of PROGRAM (exporter, adapter, autoscaler, agent, report) for this machine. Needs a Docker engine.
-	docker buildx build -f deploy/images/Dockerfile --load --target $(if $(filter exporter agent,$(PROGRAM)),glibc,static) \
+image: engine ## The image of PROGRAM (exporter, adapter, autoscaler, agent, report) for this machine, or PLATFORM=linux/amd64. Needs a Docker engine.
+	docker buildx build -f deploy/images/Dockerfile --load $(if $(PLATFORM),--platform $(PLATFORM)) --target $(if $(filter exporter agent,$(PROGRAM)),glibc,static) \
 	  --build-arg PROGRAM=$(PROGRAM) --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) \
 	  --label org.opencontainers.image.version=$(VERSION) --label org.opencontainers.image.revision=$(COMMIT) \
 	  -t gpuscale-$(PROGRAM):$(VERSION) .

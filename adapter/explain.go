@@ -119,6 +119,7 @@ func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
 	if f.tolerance < 0 || f.window < 0 || f.timeout <= 0 {
 		return nil, errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive")
 	}
+	kube.AwaitForward(ctx, f.prometheus)
 	l := &look{}
 	var err error
 	namespace, name, _ := strings.Cut(name, "/")

@@ -77,6 +77,7 @@ func fromURL(ctx context.Context, address, secret string) (string, error) {
 	if secret != "" {
 		request.Header.Set(tokenHeader, secret)
 	}
+	kube.AwaitForward(ctx, address)
 	answer, err := direct.Do(request)
 	if err != nil {
 		return "", fmt.Errorf("the autoscaler cannot be reached: %w; is \"kubectl port-forward\" to the leading replica still running?", err)

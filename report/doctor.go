@@ -90,7 +90,7 @@ func (o doctorOptions) run(ctx context.Context) error {
 	if o.list {
 		return o.catalogue(checks)
 	}
-	g, err := o.gathering(checks)
+	g, err := o.gathering(ctx, checks)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (o doctorOptions) run(ctx context.Context) error {
 }
 
 // gathering returns the sources that the flags name.
-func (o doctorOptions) gathering(checks []doctor.Check) (doctor.Options, error) {
+func (o doctorOptions) gathering(ctx context.Context, checks []doctor.Check) (doctor.Options, error) {
 	g := doctor.Options{Match: o.match, Namespace: o.namespace, Sources: doctor.Sources(checks), Advise: advise}
 	var err error
 	if g.Kube, err = kube.Config(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, UserAgent: "gpuscale-report-doctor/" + buildinfo.Version()}); err != nil {
@@ -120,7 +120,7 @@ func (o doctorOptions) gathering(checks []doctor.Check) (doctor.Options, error) 
 		g.NoPrometheus = "no --prometheus was given: for instance http://localhost:9090 behind kubectl -n monitoring port-forward svc/prometheus-operated 9090"
 		return g, nil
 	}
-	g.Prometheus, err = o.client()
+	g.Prometheus, err = o.client(ctx)
 	return g, err
 }
 

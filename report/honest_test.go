@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +57,12 @@ func TestSeveralClusters(t *testing.T) {
 	}
 	if err := advise(err); exitCode(err) != exitUsage || !strings.Contains(err.Error(), `--match 'cluster="east"'`) {
 		t.Errorf("exit %d: %v", exitCode(err), err)
+	}
+	for match, want := range map[string]int{"": exitUsage, `cluster="west"`: 0} {
+		var out bytes.Buffer
+		if err := (topOptions{form: "table", out: &out, source: source{match: match}}).once(t.Context(), &looks{Prometheus: p}, false); exitCode(err) != want {
+			t.Errorf("top of %q: %v\n%s", match, err, &out)
+		}
 	}
 	a, err := query.Run(t.Context(), p, since(t, time.Hour), query.Options{Match: `cluster="west"`})
 	require.NoError(t, err)
@@ -228,39 +232,6 @@ func TestNothingAtAll(t *testing.T) {
 	}
 	if l := ledger.Make(query.Answers{}); l.Check() != nil {
 		t.Error(l.Check())
-	}
-}
-
-// TestShownShares: shares of the capacity as they are written add up to 100 %, less a
-// tenth where something is smaller than that; each is less than a tenth from its value.
-func TestShownShares(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for n := range 2000 {
-		parts, sum := make([]float64, 1+n%8), 0.0
-		for i := range parts {
-			parts[i] = math.Pow(random.Float64(), float64(1+n%5))
-			sum += parts[i]
-		}
-		var h model.Hours
-		for i, v := range parts {
-			h.Places = append(h.Places, model.Place{Place: strconv.Itoa(i), Share: model.Known(v / sum)})
-		}
-		shown, small, whole := h.Shown(), false, 0.0
-		for i, v := range parts {
-			text := model.Tenths(shown[strconv.Itoa(i)])
-			if text == "< 0.1 %" {
-				small = small || v/sum < 0.001
-				continue
-			}
-			percent, err := strconv.ParseFloat(strings.TrimSuffix(text, " %"), 64)
-			if err != nil || math.Abs(percent-100*v/sum) >= 0.1 {
-				t.Errorf("%v is written %s", 100*v/sum, text)
-			}
-			whole += percent
-		}
-		if want := 100.0; math.Abs(whole-want) > 1e-6 && !(small && whole < want && whole > want-0.1*float64(len(parts))) {
-			t.Errorf("%v: together %v %%", parts, whole)
-		}
 	}
 }
 

@@ -71,7 +71,7 @@ func (o options) run(ctx context.Context) error {
 	if err := o.read(&in); err != nil {
 		return err
 	}
-	client, err := o.client()
+	client, err := o.client(ctx)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/gpu/trust"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -68,7 +69,7 @@ func (s *source) addTrusted(fs *pflag.FlagSet) {
 }
 
 // client joins the file and the flags.
-func (s *source) client() (*prom.Client, error) {
+func (s *source) client(ctx context.Context) (*prom.Client, error) {
 	if errs := trust.Validate("--exporter-namespaces", s.trusted); len(errs) > 0 {
 		return nil, usage(errors.Join(errs...))
 	}
@@ -94,6 +95,7 @@ func (s *source) client() (*prom.Client, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
+	kube.AwaitForward(ctx, c.URL)
 	return client, nil
 }
 

@@ -70,7 +70,7 @@ func (o topOptions) run(ctx context.Context) error {
 	case o.every < time.Second:
 		return usage(fmt.Errorf("--every %s: want at least 1s", o.every))
 	}
-	client, err := o.client()
+	client, err := o.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -115,6 +115,13 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	now := time.Now()
 	d := query.Dialect{Match: o.match, Trusted: o.trusted}
 	moved, err := client.Query(ctx, "count("+d.Select(metric.GPUHeld.Name, metric.Exported+metric.LabelNamespace+`!=""`)+")", now)
+	if err != nil {
+		return advise(err)
+	}
+	clusters, err := client.Query(ctx, "count by (cluster) ("+d.Select(metric.GPUInfo.Name, `cluster!=""`)+")", now)
+	if err == nil {
+		err = query.OneCluster(clusters)
+	}
 	if err != nil {
 		return advise(err)
 	}

@@ -53,16 +53,14 @@ type chartGroup struct {
 // chartAlert is an alert in the form of the chart's template. Threshold is text, "" for
 // none: a template would turn a number into a float.
 type chartAlert struct {
-	Name        string            `yaml:"name"`
-	Enabled     bool              `yaml:"enabled"`
-	Program     string            `yaml:"program"`
-	Severity    string            `yaml:"severity"`
-	Threshold   string            `yaml:"threshold"`
-	For         string            `yaml:"for"`
-	Labels      map[string]string `yaml:"labels"`
-	Summary     string            `yaml:"summary"`
-	Description string            `yaml:"description"`
-	Expr        string            `yaml:"expr"`
+	Name        string `yaml:"name"`
+	Program     string `yaml:"program"`
+	Severity    string `yaml:"severity"`
+	Threshold   string `yaml:"threshold"`
+	For         string `yaml:"for"`
+	Summary     string `yaml:"summary"`
+	Description string `yaml:"description"`
+	Expr        string `yaml:"expr"`
 }
 
 // ChartData returns the alerts as the Helm chart's template reads them, with a token
@@ -73,8 +71,8 @@ func ChartData() ([]byte, error) {
 		group := chartGroup{Name: g.Name}
 		for _, a := range g.Alerts {
 			d := chartAlert{
-				Name: a.Name, Enabled: true, Program: string(a.Program), Severity: string(a.Severity), Labels: map[string]string{},
-				Threshold: a.threshold(), Summary: a.Summary, Description: a.Description, Expr: a.With(chartThreshold),
+				Name: a.Name, Program: string(a.Program), Severity: string(a.Severity), Threshold: a.threshold(),
+				Summary: a.Summary, Description: a.Description, Expr: a.With(chartThreshold),
 			}
 			if a.For > 0 {
 				d.For = model.Duration(a.For).String()

@@ -167,7 +167,6 @@ func TestNotes(t *testing.T) {
 	}{
 		{"defaults", ``, true},
 		{"everything", chart.Everything, true},
-		{"exporter alone", `{adapter: {enabled: false}, autoscaler: {enabled: false}}`, true},
 		{"report alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, report: {enabled: true}}`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -181,14 +180,6 @@ func TestNotes(t *testing.T) {
 				t.Errorf("doctor is named: %v, want %v\n%s", says, c.doctor, notes)
 			}
 		})
-	}
-}
-
-// TestToolsAreNamed: the error names the command that builds helm.
-func TestToolsAreNamed(t *testing.T) {
-	t.Setenv("GPUSCALE_CACHE", t.TempDir())
-	if _, err := chart.New(t.TempDir()); err == nil || !strings.Contains(err.Error(), "make chart-tools") {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package chart_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -72,24 +71,5 @@ func over(a, b map[string]any) {
 			continue
 		}
 		a[key] = v
-	}
-}
-
-// TestWhatMustNotBeNull is named with its path, not with a line of a template.
-func TestWhatMustNotBeNull(t *testing.T) {
-	h := helm(t)
-	for _, path := range []string{"exporter", "adapter.pdb", "adapter.certificate", "autoscaler.migManager", "autoscaler.dryRun", "exporter.port", "monitoring", "monitoring.scrape", "crds", "prometheus.url", "exporter.image.repository"} {
-		t.Run(path, func(t *testing.T) {
-			t.Parallel()
-			keys := strings.Split(path, ".")
-			values := "null"
-			for _, key := range slices.Backward(keys) {
-				values = fmt.Sprintf("{%s: %s}", key, values)
-			}
-			_, err := h.Template(t.Context(), chart.Release{Name: release, Namespace: namespace, Values: values})
-			if want := fmt.Sprintf("missing property '%s'", keys[len(keys)-1]); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: want %q, got: %v", values, want, err)
-			}
-		})
 	}
 }

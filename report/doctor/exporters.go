@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -17,12 +18,14 @@ import (
 const (
 	labelPresent    = "nvidia.com/gpu.present"
 	labelProduct    = "nvidia.com/gpu.product"
-	labelDeployDCGM = "nvidia.com/gpu.deploy.dcgm-exporter"
+	labelDeploy     = "nvidia.com/gpu.deploy." // and a component
+	labelDeployDCGM = labelDeploy + "dcgm-exporter"
 )
 
-// isGPU reports whether a node has GPUs of NVIDIA's that pods can be given.
+// isGPU reports whether a node has GPUs of NVIDIA's that pods can be given: not those that
+// the GPU Operator gives to virtual machines, and not those that it is to leave alone.
 func isGPU(n *corev1.Node) bool {
-	return n.Labels[labelPresent] == "true" || gpus(n) > 0
+	return gpus(n) > 0 || n.Labels[labelPresent] == "true" && n.Labels[labelDeploy+"sandbox-validator"] == "" && n.Labels[labelDeploy+"operands"] != "false"
 }
 
 // GPUs counts the NVIDIA devices that a node can give to pods, of all resources.
@@ -36,9 +39,14 @@ func gpus(n *corev1.Node) int64 {
 	return sum
 }
 
-// changing reports whether mig-manager is at work on a node: then the exporter and the
-// device plugin are rightly absent.
+// changing reports whether mig-manager, or an upgrade of the driver, is at work on a node:
+// then the exporter and the device plugin are rightly absent.
 func changing(n *corev1.Node) bool {
+	for label, value := range n.Labels {
+		if strings.HasPrefix(label, labelDeploy) && strings.HasSuffix(value, "paused-for-driver-upgrade") {
+			return true
+		}
+	}
 	state := n.Labels[contract.StateLabel]
 	return state == contract.StatePending || state == "rebooting"
 }
@@ -133,7 +141,7 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 		f.Seen, f.Fix, f.Commands = "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", []string{look}
 	case !hasPod:
 		f.Seen = "no exporter's pod is on it"
-		f.Fix = "The exporter runs on nodes with " + labelPresent + "=true; label the node, and check which taint it does not tolerate (exporter.tolerations)."
+		f.Fix = "The exporter runs on nodes with " + labelPresent + "=true, or NFD's pci-10de.present; label the node, and check which taint it does not tolerate (exporter.tolerations)."
 		f.Commands = []string{l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}")}
 		if n.Labels[labelPresent] != "true" {
 			f.Commands = append([]string{l.kubectl("label", "node", n.Name, labelPresent+"=true")}, f.Commands...)
@@ -204,28 +212,34 @@ func twoExporters(l *look) {
 		}
 		both[of] = append(both[of], p.Spec.NodeName)
 	}
-	for _, b := range slices.SortedFunc(maps.Keys(both), func(a, b beside) int { return strings.Compare(slices.Min(both[a]), slices.Min(both[b])) }) {
+	for _, b := range slices.SortedFunc(maps.Keys(both), func(a, b beside) int {
+		return cmp.Or(strings.Compare(slices.Min(both[a]), slices.Min(both[b])), strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+	}) {
 		slices.Sort(both[b])
 		f := Finding{
 			Object: b.kind + " " + b.namespace + "/" + b.name, Seen: "dcgm-exporter runs beside ours on " + named(slices.Compact(both[b])),
-			Fix:      "Remove dcgm-exporter: in the GPU Operator's ClusterPolicy, or its DaemonSet. Do not set the label " + labelDeployDCGM + "=false, which removes ours too.",
+			Fix:      "Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, or its DaemonSet. Do not set the label " + labelDeployDCGM + "=false, which removes ours too.",
 			Commands: []string{l.in(b.namespace, "delete", strings.ToLower(b.kind), b.name)},
 		}
 		if d := find(l.f.DaemonSets, b.namespace, b.name); d != nil && b.kind == "DaemonSet" {
-			if policy := clusterPolicy(d); policy != "" { // which would recreate it
-				f.Commands = []string{l.patch("", "clusterpolicies.nvidia.com", policy, `{"spec":{"dcgmExporter":{"enabled":false}}}`)}
+			if resource, name := operatorOf(d); name != "" { // which would recreate it
+				f.Commands = []string{l.patch("", resource, name, `{"spec":{"dcgmExporter":{"enabled":false}}}`)}
 			}
 		}
 		l.warn(f)
 	}
 }
 
-// clusterPolicy is that of the GPU Operator that made a DaemonSet, empty for none.
-func clusterPolicy(d *daemonSet) string {
+// operatorOf is the object of the GPU Operator that made a DaemonSet, empty for none: a
+// ClusterPolicy with the device plugin, a GPUCluster with DRA.
+func operatorOf(d *daemonSet) (resource, name string) {
 	for _, by := range d.OwnerReferences {
-		if by.Kind == "ClusterPolicy" {
-			return by.Name
+		switch by.Kind {
+		case "ClusterPolicy":
+			return "clusterpolicies.nvidia.com", by.Name
+		case "GPUCluster":
+			return "gpuclusters.nvidia.com", by.Name
 		}
 	}
-	return ""
+	return "", ""
 }

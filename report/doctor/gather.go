@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/query"
 )
 
 // Options of Gather.
@@ -248,7 +249,8 @@ func (r *reading) unknown(s *Source, why string) {
 }
 
 // ask sends all queries to Prometheus, one after the other. An unreachable server is not
-// waited for twenty times.
+// waited for twenty times, and one with the series of several clusters, which may have
+// nodes and pods of the same names, is not asked about this one.
 func (r *reading) ask() {
 	why := ""
 	if r.Prometheus == nil {
@@ -263,7 +265,8 @@ func (r *reading) ask() {
 			if err == nil {
 				continue
 			}
-			if !errors.Is(err, prom.ErrUnavailable) && r.ctx.Err() == nil {
+			_, several := errors.AsType[*query.ClustersError](err)
+			if !several && !errors.Is(err, prom.ErrUnavailable) && r.ctx.Err() == nil {
 				r.unknown(s, r.advised(err))
 				continue
 			}
@@ -294,7 +297,10 @@ func (r *reading) question(s *Source) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.facts.Answers[s] = v
-	if s == Clock {
+	switch s {
+	case Clusters:
+		return query.OneCluster(v)
+	case Clock:
 		r.facts.Asked = asked.Add(time.Since(asked) / 2)
 	}
 	return nil

@@ -128,26 +128,32 @@ func TestNoAPIServer(t *testing.T) {
 	}
 }
 
-// An unreachable Prometheus is queried once.
+// An unreachable Prometheus is queried once, and so is one with series of several clusters.
 func TestPrometheusAway(t *testing.T) {
-	asked := 0
-	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked++
-		http.Error(w, "starting up", http.StatusServiceUnavailable)
-	}))
-	t.Cleanup(h.Close)
-	client, err := prom.New(prom.Config{URL: h.URL})
-	require.NoError(t, err)
-	_, o := fake(t, string(mustRead(t, "testdata/base.yaml")))
-	o.Prometheus = client
-	f, err := Gather(t.Context(), o)
-	require.NoError(t, err)
-	if asked != 1 || f.Queries != 1 {
-		t.Errorf("asked %d times, counted as %d", asked, f.Queries)
-	}
-	for _, d := range Table {
-		if d.Query != "" && !strings.Contains(f.Missing[d], "HTTP 503") {
-			t.Errorf("%s: %q", d.Name, f.Missing[d])
+	for status, c := range map[int]struct{ body, says string }{
+		http.StatusServiceUnavailable: {"starting up", "HTTP 503"},
+		http.StatusOK:                 {`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"cluster":"b"},"value":[1,"4"]},{"metric":{"cluster":"a"},"value":[1,"4"]}]}}`, "of 2 clusters (a, b)"},
+	} {
+		asked := 0
+		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked++
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(c.body))
+		}))
+		t.Cleanup(h.Close)
+		client, err := prom.New(prom.Config{URL: h.URL})
+		require.NoError(t, err)
+		_, o := fake(t, string(mustRead(t, "testdata/base.yaml")))
+		o.Prometheus = client
+		f, err := Gather(t.Context(), o)
+		require.NoError(t, err)
+		if asked != 1 || f.Queries != 1 {
+			t.Errorf("asked %d times, counted as %d", asked, f.Queries)
+		}
+		for _, d := range Table {
+			if d.Query != "" && !strings.Contains(f.Missing[d], c.says) {
+				t.Errorf("%s: %q", d.Name, f.Missing[d])
+			}
 		}
 	}
 }

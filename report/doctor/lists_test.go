@@ -74,7 +74,7 @@ func TestAll(t *testing.T) {
 		sources[s] = true
 	}
 	ids := map[string]bool{}
-	used := map[*Source]bool{}
+	used := map[*Source]bool{Clusters: true} // it decides about the answers of the others
 	for _, c := range All() {
 		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks) == 0 {
 			t.Errorf("check %q is not whole, or is there twice", c.ID)

@@ -139,8 +139,8 @@ func (l *look) mixed(n *corev1.Node) string {
 		if !runs(d.Spec.Template.Spec, "k8s-device-plugin") {
 			continue
 		}
-		if policy := clusterPolicy(d); policy != "" {
-			return l.patch("", "clusterpolicies.nvidia.com", policy, `{"spec":{"mig":{"strategy":"mixed"}}}`)
+		if resource, name := operatorOf(d); name != "" {
+			return l.patch("", resource, name, `{"spec":{"mig":{"strategy":"mixed"}}}`)
 		}
 		return l.in(d.Namespace, "get", "daemonset", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].env} {.spec.template.spec.containers[*].args}")
 	}

@@ -103,13 +103,13 @@ func (l *look) podOn(node, image string) *corev1.Pod {
 	return l.f.Pods[at]
 }
 
-const labelDeployPlugin = "nvidia.com/gpu.deploy.device-plugin"
+const labelDeployPlugin = labelDeploy + "device-plugin"
 
 func devicePluginMissing(l *look) {
 	known, claimed := l.has(ResourceSlices), l.claimed()
 	for _, n := range l.f.Nodes {
 		_, partitioned := n.Annotations[contract.RecordAnnotation]
-		if n.Labels[labelPresent] != "true" || !isReady(n) || offers(n) || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
+		if !isGPU(n) || !isReady(n) || offers(n) || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
 			continue
 		}
 		off := n.Labels[labelDeployPlugin]

@@ -63,30 +63,32 @@ var (
 	StatefulSets = &Source{Name: "statefulsets", Paths: []string{"/apis/apps/v1/namespaces/%s/statefulsets/%s"}, named: readRefused("StatefulSet")}
 	Jobs         = &Source{Name: "jobs", Paths: []string{"/apis/batch/v1/namespaces/%s/jobs/%s"}, named: readRefused("Job")}
 
-	Clock       = query("clock", "vector(time())")
-	GPUNodes    = query("GPUs by node", "count by (node) ($gpu_info)")
-	GPUsTwice   = query("GPUs exported twice", "count by (job, instance, namespace, pod) ($gpu_info and on (gpu_uuid) (count by (gpu_uuid) ($gpu_info) > 1))")
-	LabelsMoved = query("allocations by exported_namespace", `count by (job) ($gpu_held{exported_pod!=""})`)
-	LabelsPlain = query("allocations by namespace", `count by (job) ($gpu_held{exported_pod="",pod!=""} unless on (job, instance, namespace, pod) $gpu_attribution_age_seconds)`)
-	LabelsSelf  = query("allocations to the exporter", `count by (job, namespace, pod) ($gpu_held{exported_pod=""} and on (job, instance, namespace, pod) $gpu_attribution_age_seconds)`)
-	BusyMissing = query("GPUs without busy ratio", `count by (node) ((($gpu_info{mig="false"} unless on (node, gpu_uuid) $gpu_busy_ratio) or`+
+	Clusters = ask("clusters", `count by (cluster) ($gpu_info{cluster!=""} or $gpuscale_exporter_build_info{cluster!=""} or $gpuscale_adapter_build_info{cluster!=""} or $gpuscale_autoscaler_build_info{cluster!=""})`)
+
+	Clock       = ask("clock", "vector(time())")
+	GPUNodes    = ask("GPUs by node", "count by (node) ($gpu_info)")
+	GPUsTwice   = ask("GPUs exported twice", "count by (job, instance, namespace, pod) ($gpu_info and on (gpu_uuid) (count by (gpu_uuid) ($gpu_info) > 1))")
+	LabelsMoved = ask("allocations by exported_namespace", `count by (job) ($gpu_held{exported_pod!=""})`)
+	LabelsPlain = ask("allocations by namespace", `count by (job) ($gpu_held{exported_pod="",pod!=""} unless on (job, instance, namespace, pod) $gpu_attribution_age_seconds)`)
+	LabelsSelf  = ask("allocations to the exporter", `count by (job, namespace, pod) ($gpu_held{exported_pod=""} and on (job, instance, namespace, pod) $gpu_attribution_age_seconds)`)
+	BusyMissing = ask("GPUs without busy ratio", `count by (node) ((($gpu_info{mig="false"} unless on (node, gpu_uuid) $gpu_busy_ratio) or`+
 		" ($gpu_instance_info unless on (node, gpu_uuid, gpu_instance_id) $gpu_instance_busy_ratio)) unless on (node, gpu_uuid) ($gpu_healthy == 0))")
-	AttributionOld    = query("attribution age", "max by (node) ($gpu_attribution_age_seconds) > 300")
-	AttributionFailed = query("attribution errors", "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds"+
+	AttributionOld    = ask("attribution age", "max by (node) ($gpu_attribution_age_seconds) > 300")
+	AttributionFailed = ask("attribution errors", "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds"+
 		// A target that is no longer scraped, or is under another job, has neither.
 		" and on (job, instance) $gpuscale_exporter_build_info")
-	AttributionNone = query("nodes without attribution", "count by (node) ($gpu_info) unless on (node) count by (node) ($gpu_attribution_age_seconds)")
-	SamplesOld      = query("sample age", "max by (node) ($gpu_sample_age_seconds) > 120")
-	Builds          = query("programs scraped", `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")`+
+	AttributionNone = ask("nodes without attribution", "count by (node) ($gpu_info) unless on (node) count by (node) ($gpu_attribution_age_seconds)")
+	SamplesOld      = ask("sample age", "max by (node) ($gpu_sample_age_seconds) > 120")
+	Builds          = ask("programs scraped", `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")`+
 		` or label_replace(count($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "")`)
-	TargetsDown = query("targets down", `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`)
-	Recorded    = query("recording rules", `label_replace(count($node:gpu_info:count), "rule", "node:gpu_info:count", "", "")`+
+	TargetsDown = ask("targets down", `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`)
+	Recorded    = ask("recording rules", `label_replace(count($node:gpu_info:count), "rule", "node:gpu_info:count", "", "")`+
 		// An autoscaler that started half a minute ago has no counters yet.
 		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m])), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`)
-	LastReconcile  = query("last reconcile", "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)")
-	Leaders        = query("leaders", "sum($gpuscale_autoscaler_leader)")
-	LimitsExceeded = query("limits of namespaces", "max by (namespace, exported_namespace, reason) ($gpuscale_autoscaler_limit_exceeded_pods)")
-	Retention      = query("retention", "GET /api/v1/status/runtimeinfo")
+	LastReconcile  = ask("last reconcile", "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)")
+	Leaders        = ask("leaders", "sum($gpuscale_autoscaler_leader)")
+	LimitsExceeded = ask("limits of namespaces", "max by (namespace, exported_namespace, reason) ($gpuscale_autoscaler_limit_exceeded_pods)")
+	Retention      = ask("retention", "GET /api/v1/status/runtimeinfo")
 )
 
 // Table of all sources, in the order in which they are read.
@@ -94,7 +96,7 @@ var Table = []*Source{
 	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
 	Budgets, ValidatingWebhooks, MutatingWebhooks, Namespaces, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps, Leases,
 	ReplicaSets, StatefulSets, Jobs,
-	Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
+	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
 	Recorded, LastReconcile, Leaders, LimitsExceeded, Retention,
 }
 
@@ -112,7 +114,7 @@ func discovery(name string, field func(*Facts) *[]string, paths ...string) *Sour
 	return &Source{Name: name, Paths: paths, Optional: true, take: func(f *Facts) sink { return resources(field(f)) }}
 }
 
-func query(name, promql string) *Source {
+func ask(name, promql string) *Source {
 	return &Source{Name: "prometheus: " + name, Query: promql}
 }
 
@@ -136,9 +138,9 @@ func (s *Source) Right() string {
 }
 
 // Sources that checks read, each once, in the order of Table. Some show whether gpuscale is
-// installed at all.
+// installed at all, and whether Prometheus has this cluster's series alone.
 func Sources(checks []Check) []*Source {
-	wanted := map[*Source]bool{Deployments: true, DaemonSets: true, APIServices: true, Builds: true, GPUNodes: true}
+	wanted := map[*Source]bool{Deployments: true, DaemonSets: true, APIServices: true, Clusters: true, Builds: true, GPUNodes: true}
 	for _, c := range checks {
 		for _, s := range slices.Concat(c.Looks, c.May) {
 			wanted[s] = true

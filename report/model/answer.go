@@ -49,12 +49,12 @@ func (h Hours) place(word string) Place {
 	return Place{Hours: Unknown("no such place"), Share: Unknown("no such place"), Money: Unknown("no such place")}
 }
 
-// unused is the time not allocated: free, fragmented and stranded. From the exporter
-// alone, free includes the latter two.
-func (h Hours) unused() (share, money Number) {
-	free := h.place("free")
-	share, money = free.Share, free.Money
-	for _, p := range []Place{h.place("fragmented"), h.place("stranded")} {
+// sum is a place and those of the others whose hours are known: without the autoscaler,
+// free includes fragmented and stranded.
+func (h Hours) sum(first string, others ...string) (share, money Number) {
+	share, money = h.place(first).Share, h.place(first).Money
+	for _, word := range others {
+		p := h.place(word)
 		if _, ok := p.Hours.Get(); ok { // its money may be unknown, and the sum with it
 			share, money = share.Plus(p.Share), money.Plus(p.Money)
 		}
@@ -62,20 +62,8 @@ func (h Hours) unused() (share, money Number) {
 	return share, money
 }
 
-// Unused is the share of the time not allocated, of those of Shown.
-func Unused(shown map[string]Number) Number {
-	return addKnown(shown["free"], shown["fragmented"], shown["stranded"])
-}
-
-// addKnown is a number and those of the others that are known.
-func addKnown(sum Number, others ...Number) Number {
-	for _, n := range others {
-		if v, ok := n.Get(); ok {
-			sum = sum.Plus(Known(v))
-		}
-	}
-	return sum
-}
+// unused is the time not allocated.
+func (h Hours) unused() (share, money Number) { return h.sum("free", "fragmented", "stranded") }
 
 // mostBroken is the share of hours on broken GPUs and nodes that the answer passes over.
 const mostBroken = 0.01
@@ -135,17 +123,16 @@ func (m *maker) text() string {
 		fmt.Fprintf(&b, " worth %s %s", digits(v), m.r.Currency)
 	}
 	b.WriteString(". ")
-	shown := h.Shown()
-	if _, ok := shown["busy"].Get(); ok && h.dark() <= mostDark {
-		fmt.Fprintf(&b, "Pods computed in %s of them and were between work in %s; %s were allocated to pods that hardly computed",
-			Tenths(shown["busy"]), Tenths(shown["slack"]), Tenths(shown["idle"]))
+	share := func(word string) string { return Tenths(h.place(word).Share) }
+	if _, ok := h.place("busy").Share.Get(); ok && h.dark() <= mostDark {
+		fmt.Fprintf(&b, "Pods computed in %s of them and were between work in %s; %s were allocated to pods that hardly computed", share("busy"), share("slack"), share("idle"))
 	} else {
 		b.WriteString("The use of what was allocated is not known")
 	}
-	if v := Unused(shown); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
+	if v, _ := h.unused(); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
 		fmt.Fprintf(&b, ", %s were not allocated", Tenths(v))
 	}
-	if v := addKnown(shown["sick"], shown["unready"]); v.Or(0) >= mostBroken {
+	if v, _ := h.sum("sick", "unready"); v.Or(0) >= mostBroken {
 		fmt.Fprintf(&b, ", %s were on broken GPUs or nodes", Tenths(v))
 	}
 	b.WriteString(". ")

@@ -79,18 +79,20 @@ func percent(v float64) string {
 	return strconv.FormatFloat(p, 'f', 0, 64) + " %"
 }
 
-// Tenths writes a share of Shown, or a sum of such shares.
+// Tenths writes a share in tenths of a percent, rounded down: shares of one whole are never
+// more than it.
 func Tenths(n Number) string {
 	return written(n, func(v float64) string {
+		const exact = 1e-7 // rounding errors
 		switch {
-		case v < 1e-7:
+		case v < exact:
 			return "0 %"
-		case v < tenth-1e-9:
+		case v < 0.001-exact:
 			return "< 0.1 %"
-		case v > 1-tenth/2:
+		case v > 1-exact:
 			return "100 %"
 		}
-		return fmt.Sprintf("%.1f %%", 100*v)
+		return fmt.Sprintf("%.1f %%", math.Floor(1000*(v+exact))/10)
 	})
 }
 

@@ -1,10 +1,8 @@
 package model
 
 import (
-	"cmp"
 	"encoding/json"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -124,40 +122,4 @@ func (n Number) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(rounded)
-}
-
-// tenth is the unit in which shares of the capacity are written.
-const tenth = 0.001
-
-// Shown are the shares by place as they are written: in tenths of a percent, which
-// together are never more than the whole. The largest remainders are rounded up; a place
-// of less than a tenth keeps its share and is written as such.
-func (h Hours) Shown() map[string]Number {
-	shown := map[string]Number{}
-	var rounded []Place
-	whole := 0.0
-	for _, p := range h.Places {
-		shown[p.Place] = p.Share
-		if v, ok := p.Share.Get(); ok && v >= tenth {
-			rounded = append(rounded, p)
-			whole += v
-		}
-	}
-	const exact = 1e-4 // rounding errors, and what is written 0 %
-	units := func(share float64) float64 { return math.Floor(share/tenth + exact) }
-	left := units(whole)
-	for _, p := range rounded {
-		left -= units(p.Share.v)
-	}
-	slices.SortStableFunc(rounded, func(a, b Place) int {
-		return cmp.Compare(b.Share.v/tenth-units(b.Share.v), a.Share.v/tenth-units(a.Share.v))
-	})
-	for i, p := range rounded {
-		n := units(p.Share.v)
-		if float64(i) < left {
-			n++
-		}
-		shown[p.Place] = Known(n * tenth)
-	}
-	return shown
 }

@@ -51,10 +51,10 @@ func (e *ClustersError) Error() string {
 	if len(e.Names) > most {
 		names += ", …"
 	}
-	return fmt.Sprintf("these are series of %d clusters (%s), and a report is of one", len(e.Names), names)
+	return fmt.Sprintf("these are series of %d clusters (%s), and only one can be looked at", len(e.Names), names)
 }
 
-// clusters returns the clusters of the series. A series without the label belongs to
+// clusters asks for the clusters of the series. A series without the label belongs to
 // any: the label may have been added later.
 func clusters(ctx context.Context, p Prometheus, d Dialect, w Window) error {
 	present := func(desc metric.Desc) string {
@@ -64,6 +64,11 @@ func clusters(ctx context.Context, p Prometheus, d Dialect, w Window) error {
 	if err != nil {
 		return fmt.Errorf("asking Prometheus: %w", err)
 	}
+	return OneCluster(v)
+}
+
+// OneCluster returns a ClustersError where an answer by cluster has more than one.
+func OneCluster(v prom.Vector) error {
 	if len(v) < 2 {
 		return nil
 	}

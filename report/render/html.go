@@ -63,13 +63,11 @@ type figure struct {
 
 // figures writes shares as section 1 does.
 func figures(r model.Report) []figure {
-	shown := r.Hours.Shown()
-	written := map[string]model.Number{"busy": shown["busy"], "idle": shown["idle"], "free": model.Unused(shown)}
 	var all []figure
 	for i, mark := range []string{"all", "busy", "idle", "free", "wait"} {
 		f := figure{r.Answer.Figures[i], mark, model.Digits(r.Answer.Figures[i].Value)}
 		if _, known := f.Value.Get(); known && f.Unit == "share" {
-			f.Text = model.Tenths(written[mark])
+			f.Text = model.Tenths(f.Value)
 		}
 		all = append(all, f)
 	}

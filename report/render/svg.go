@@ -63,13 +63,13 @@ type bar struct {
 // last ends at the capacity.
 func waterfall(r model.Report) []bar {
 	var bars []bar
-	at, shown := 0.0, r.Hours.Shown()
+	at := 0.0
 	for _, p := range r.Hours.Places {
 		share := p.Share.Or(0)
 		if share <= 0 {
 			continue // the table has it
 		}
-		text := model.Tenths(shown[p.Place])
+		text := model.Tenths(p.Share)
 		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, text), 1000, 10, true)
 		s.rect("track", 0, 0, 1000, 10, "")
 		width := math.Max(1000*share, 1.5)

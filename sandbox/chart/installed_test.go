@@ -107,6 +107,9 @@ func (b *env) fenced(t *testing.T) {
 		{"a label", custom, "changes no field of an APIService but caBundle", func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{"kube-aggregator.kubernetes.io/automanaged": "true"})
 		}},
+		{"an owner that is gone", custom, "changes no field of an APIService but caBundle", func(u *unstructured.Unstructured) {
+			_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "gone"}}, "metadata", "ownerReferences")
+		}},
 		{"another API", "v1.apps", "forbidden", func(u *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(u.Object, "bWluZQ==", "spec", "caBundle")
 		}},
@@ -159,8 +162,8 @@ status: {allocatable: {cpu: "64", memory: 256Gi, pods: "110", nvidia.com/gpu: "1
 	x.wait("no exporter while GPUs are repartitioned", there(false))
 	label("true")
 	x.wait("an exporter afterwards", there(true))
-	label("false")
-	x.wait("no exporter where it is turned off by label", there(false))
+	label("paused-for-driver-upgrade")
+	x.wait("no exporter while the driver is replaced", there(false))
 }
 
 // uninstalled: what a person made stays, and it can be installed again over that.

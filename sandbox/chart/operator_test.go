@@ -23,7 +23,8 @@ import (
 )
 
 // TestNeighbourPrometheusOperator: the Prometheus Operator takes every monitor and every rule of
-// the chart, with the labels by which a Prometheus picks them, into that Prometheus' configuration.
+// the chart, with the labels by which a Prometheus picks them, into that Prometheus' configuration,
+// though it lets no monitor read its files.
 func TestNeighbourPrometheusOperator(t *testing.T) {
 	x, b := begin(t)
 	x.crds(build.PrometheusOperator, "example/prometheus-operator-crd/*.yaml")
@@ -34,6 +35,7 @@ func TestNeighbourPrometheusOperator(t *testing.T) {
 		}
 	})
 	x.must(b.upgrade(t.Context(), "--set", "monitoring.scrape=ServiceMonitor", "--set", "monitoring.labels.release=stack",
+		"--set", "monitoring.endpoints.adapter.authorization.credentials.name=scraper", "--set", "monitoring.endpoints.adapter.authorization.credentials.key=token",
 		"--set", "monitoring.rules.recording=true", "--set", "monitoring.rules.alerts=true"))
 	x.add(x.text("prometheus.yaml"))
 

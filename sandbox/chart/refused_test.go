@@ -70,8 +70,11 @@ func TestCompatAuto(t *testing.T) {
 			t.Errorf("%q: no --compat=%s", values, want)
 		}
 	}
-	wants("", "true")
 	x := &trouble{env: b, t: t}
+	// One of ours that has dcgm-exporter's counters at their usual place.
+	x.add(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: compat, name: ours, labels: {app.kubernetes.io/part-of: gpuscale}}, spec: {selector: {matchLabels: {app: o}}, template: {metadata: {labels: {app: o}},
+		spec: {nodeSelector: {none: such}, containers: [{name: e, image: registry.example/gpuscale-exporter, args: [-f, /etc/dcgm-exporter/counters.csv]}]}}}}`)
+	wants("", "true")
 	x.add(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: compat, name: nvidia-dcgm-exporter}, spec: {selector: {matchLabels: {app: d}}, template: {metadata: {labels: {app: d}},
 		spec: {nodeSelector: {none: such}, containers: [{name: d, image: "registry.example/nvidia/k8s/dcgm-exporter:4.5.1-4.8.0"}]}}}}`)
 	wants("", "false")

@@ -49,49 +49,34 @@ func TestKind(t *testing.T) {
 	}
 }
 
-func TestQueries(t *testing.T) {
-	for _, c := range []struct{ text, wrong string }{
-		{"gpu_busy_ratio > 0.5\nup == 0", ""},
-		{"sum by (node) (\n  rate(gpu_busy_seconds_total[5m])\n)\n# a comment\nup", ""},
-		{"histogram_quantile(0.9, rate(gpuscale_adapter_query_duration_seconds_bucket{le=\"1\"}[5m]))", ""},
-		{`count({__name__="FAMILY"})`, ""},
-		{"gpu_busy_ration", "line 2: unknown series gpu_busy_ration"},
-		{"up\ngpu_busy_ratio{gpus=\"1\"}", "line 3: gpu_busy_ratio has no label gpus"},
-		{"gpu_busy_ratio_bucket", "unknown series"},
-		{"sum(gpu_busy_ratio", "line 2: "},
-		{"up\nsum(gpu_busy_ratio", "line 3: "},
+// Mistakes are seen in queries, JSON, and series within a sentence; "" is none.
+func TestMistakesWithin(t *testing.T) {
+	query := func(text string) error { return blockOf(t, fenced("promql", text)).CheckQueries() }
+	document := func(text string) error { return blockOf(t, fenced("json", text)).CheckJSON() }
+	for _, c := range []struct {
+		check       func(string) error
+		text, wrong string
+	}{
+		{query, "gpu_busy_ratio > 0.5\nup == 0", ""},
+		{query, "sum by (node) (\n  rate(gpu_busy_seconds_total[5m])\n)\n# a comment\nup", ""},
+		{query, "histogram_quantile(0.9, rate(gpuscale_adapter_query_duration_seconds_bucket{le=\"1\"}[5m]))", ""},
+		{query, `count({__name__="FAMILY"})`, ""},
+		{query, "gpu_busy_ration", "line 2: unknown series gpu_busy_ration"},
+		{query, "up\ngpu_busy_ratio{gpus=\"1\"}", "line 3: gpu_busy_ratio has no label gpus"},
+		{query, "gpu_busy_ratio_bucket", "unknown series"},
+		{query, "sum(gpu_busy_ratio", "line 2: "},
+		{query, "up\nsum(gpu_busy_ratio", "line 3: "},
+		{document, "{\"a\":\n1}", ""}, {document, "{\"a\":1}\n{\"b\":2}", ""}, {document, "{\"a\":1}\n{b:2}", "line 3"},
+		{CheckSeries, "gpu_busy_ratio", ""}, {CheckSeries, "gpu_busy", ""}, {CheckSeries, "gpu_uuid", ""}, {CheckSeries, "nvidia.com/gpu", ""},
+		{CheckSeries, "gpu_throttle_seconds_total{reason}", ""}, {CheckSeries, "gpuscale_adapter_query_duration_seconds", ""},
+		{CheckSeries, `gpuscale_autoscaler_verdicts{kind="pool",reason=~"Frozen|BoundReached"}`, ""},
+		{CheckSeries, "gpu_bussy_ratio", "unknown series gpu_bussy_ratio"},
+		{CheckSeries, "gpu_throttle_seconds_total{cause}", "has no label cause"},
+		{CheckSeries, `gpu_healthy{reason="lost", cause="x"}`, "has no label cause"},
 	} {
-		err := blockOf(t, fenced("promql", c.text)).CheckQueries()
+		err := c.check(c.text)
 		if got := fmt.Sprint(err); c.wrong == "" && err != nil || !strings.Contains(got, c.wrong) {
 			t.Errorf("%q: %s, want %q", c.text, got, c.wrong)
-		}
-	}
-}
-
-func TestJSON(t *testing.T) {
-	for text, wrong := range map[string]string{
-		"{\"a\":\n1}":          "",
-		"{\"a\":1}\n{\"b\":2}": "",
-		"{\"a\":1}\n{b:2}":     "line 3",
-	} {
-		err := blockOf(t, fenced("json", text)).CheckJSON()
-		if got := fmt.Sprint(err); wrong == "" && err != nil || !strings.Contains(got, wrong) {
-			t.Errorf("%q: %s, want %q", text, got, wrong)
-		}
-	}
-}
-
-func TestSeries(t *testing.T) {
-	for text, wrong := range map[string]string{
-		"gpu_busy_ratio": "", "gpu_busy": "", "gpu_uuid": "", "gpu_throttle_seconds_total{reason}": "", "gpuscale_adapter_query_duration_seconds": "", "nvidia.com/gpu": "",
-		`gpuscale_autoscaler_verdicts{kind="pool",reason=~"Frozen|BoundReached"}`: "",
-		"gpu_bussy_ratio":                       "unknown series gpu_bussy_ratio",
-		"gpu_throttle_seconds_total{cause}":     "has no label cause",
-		`gpu_healthy{reason="lost", cause="x"}`: "has no label cause",
-	} {
-		err := CheckSeries(text)
-		if got := fmt.Sprint(err); wrong == "" && err != nil || !strings.Contains(got, wrong) {
-			t.Errorf("%s: %s, want %q", text, got, wrong)
 		}
 	}
 }

@@ -164,7 +164,7 @@ func TestCommands(t *testing.T) {
 		t.Errorf("only %d commands were found", n)
 	}
 	for _, wrong := range []string{
-		"kubectl get nodes --outptu wide", "gpuscale-autoscaler explain pod chat/vllm-2 --urll x", "make demos", "go test ./sandbox/none", "helm instal x",
+		"kubectl get nodes --outptu wide", "gpuscale-autoscaler explain pod chat/vllm-2 --urll x", "gpuscale-report --sinc 1h top", "gpuscale-autoscaler explains", "make demos", "go test ./sandbox/none", "helm instal x",
 	} {
 		if p.check(t.Context(), tree, wrong) == nil {
 			t.Errorf("no error for %q", wrong)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 func TestCommandsOfABlock(t *testing.T) {
@@ -59,35 +57,6 @@ func TestWords(t *testing.T) {
 	for _, text := range []string{`a 'b`, `a "b`, `a $(b`} {
 		if _, err := Words(text); !errors.Is(err, errOpen) {
 			t.Errorf("%s: %v", text, err)
-		}
-	}
-}
-
-func TestFlags(t *testing.T) {
-	help := func(program string, sub []string) (string, bool) {
-		switch program + " " + strings.Join(sub, " ") {
-		case "p ":
-			return "Available Commands:\n  run         Runs\n\nFlags:\n  -f, --file string   a file\n      --check[=x]\n", true
-		case "p run":
-			return "Flags:\n      --since duration\n", true
-		}
-		return "", false
-	}
-	for text, wrong := range map[string]string{
-		"p --file x --check": "",
-		"p -f x --file=y":    "",
-		"p run --since 1h -": "",
-		"p -f x run --since": "no flag -f",
-		"p --fiel x":         "no flag --fiel",
-		"p run --file x":     "p run has no flag --file",
-		"p walk":             `no command "walk"`,
-		"q":                  "does not answer",
-	} {
-		words, err := Words(text)
-		require.NoError(t, err)
-		err = CheckFlags(words[0], help)
-		if got := fmt.Sprint(err); wrong == "" && err != nil || !strings.Contains(got, wrong) {
-			t.Errorf("%s: %s, want %q", text, got, wrong)
 		}
 	}
 }

@@ -87,7 +87,14 @@ object.metadata.?{{ .map }}.orValue({}).all(k, {{ .may }} || oldObject.metadata.
 && {{ end }}object.{{ $part }}.?{{ $field }} == oldObject.{{ $part }}.?{{ $field }}{{ end -}}
 {{- end -}}
 
-{{/* The fields of a Node's status besides its conditions (Kubernetes 1.34). */}}
+{{/* A CEL expression: whom an object belongs to, and who has to release it, is as before. Without an owner that exists it
+is deleted. */}}
+{{- define "gpuscale.sameOwners" -}}
+object.metadata.?finalizers == oldObject.metadata.?finalizers
+&& object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences
+{{- end -}}
+
+{{/* The fields of a Node's status besides its conditions: TestPoliciesNameAllFields. */}}
 {{- define "gpuscale.nodeStatus" -}}
-{{- include "gpuscale.unchanged" (dict "part" "status" "fields" (list "allocatable" "capacity" "addresses" "phase" "daemonEndpoints" "nodeInfo" "images" "volumesInUse" "volumesAttached" "config" "runtimeHandlers" "features")) -}}
+{{- include "gpuscale.unchanged" (dict "part" "status" "fields" (list "allocatable" "capacity" "addresses" "phase" "daemonEndpoints" "nodeInfo" "images" "volumesInUse" "volumesAttached" "config" "runtimeHandlers" "features" "declaredFeatures")) -}}
 {{- end -}}

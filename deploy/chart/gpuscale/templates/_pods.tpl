@@ -19,10 +19,18 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- if ne (toString $class) "auto" }}{{ $class }}{{ else if lookup "node.k8s.io/v1" "RuntimeClass" "" "nvidia" }}nvidia{{ end -}}
 {{- end -}}
 
+{{/* Expressions of a node affinity: the GPU Operator's labels of dcgm-exporter, without and with DRA, have none of
+these values. mig-manager and k8s-driver-manager change them where they need the GPUs free. */}}
+{{- define "gpuscale.unpaused" -}}
+- {key: nvidia.com/gpu.deploy.dcgm-exporter, operator: NotIn, values: [{{ . }}]}
+- {key: nvidia.com/gpu.deploy.dcgm-exporter-dra, operator: NotIn, values: [{{ . }}]}
+{{- end -}}
+
 {{/* A DaemonSet of dcgm-exporter, as namespace/name; empty where there is none or no cluster. */}}
 {{- define "gpuscale.dcgmExporter" -}}
 {{- range (lookup "apps/v1" "DaemonSet" "" "").items -}}
-{{- if contains "/dcgm-exporter" (toJson .spec.template.spec.containers) }}{{ .metadata.namespace }}/{{ .metadata.name }} {{ end -}}
+{{- $ours := eq (dig "metadata" "labels" "app.kubernetes.io/part-of" "" .) "gpuscale" -}}
+{{- if and (not $ours) (contains "/dcgm-exporter" (toJson .spec.template.spec.containers)) }}{{ .metadata.namespace }}/{{ .metadata.name }} {{ end -}}
 {{- end -}}
 {{- end -}}
 
