@@ -228,7 +228,7 @@ func (w *world) value(k *kind, node int, upcoming bool) (entry, bool) {
 		return entry{}, false
 	}
 	if w.topology.any() {
-		if at := w.placeOf(n); !w.allows(k, &at, true) {
+		if at := w.nodePlace(n); !w.allows(k, &at, true) {
 			return entry{}, false
 		}
 	}

@@ -131,8 +131,8 @@ func (i *Informers) Start(stop <-chan struct{}) {
 	go i.services.Run(stop)
 }
 
-// Ready implements Pods. The other lists are waited for where they are read: whoever put
-// this image into prometheus-adapter's Deployment has no right to them, and needs none.
+// Ready implements Pods. The other lists are waited for where they are read: with the rights
+// of prometheus-adapter's Deployment there are none, and its rules need none.
 func (i *Informers) Ready() error { return i.synced(podKind) }
 
 func (i *Informers) synced(kinds ...schema.GroupKind) error {

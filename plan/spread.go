@@ -1,0 +1,119 @@
+package plan
+
+import "slices"
+
+// spreadPlaces are the places over which a kind is spread by a rule, and the least number
+// of the group's pods in any of them.
+type spreadPlaces struct {
+	kind      *kind
+	of        Spread
+	values    map[string]bool
+	apart     map[string]int // pods of the group that do not count, by place, see counted
+	least, at int            // at: how many places have the least
+	stale     bool           // the least has grown
+	changes   int            // of the least
+}
+
+func (s *spreadPlaces) changed(was, is int) {
+	switch {
+	case is < s.least:
+		s.least, s.at = is, 1
+		s.changes++
+	case is == s.least:
+		s.at++
+	case was == s.least:
+		if s.at--; s.at == 0 {
+			s.stale = true
+			s.changes++
+		}
+	}
+}
+
+// fewest is the number of the group's pods in the place that has the fewest, false where
+// there is no place. It counts again where the least has grown.
+func (s *spreadPlaces) fewest(pods map[string]int) (int, bool) {
+	first := s.stale
+	for v := range s.values { // the order has no effect
+		if !s.stale {
+			break
+		}
+		switch c := pods[v] - s.apart[v]; {
+		case first || c < s.least:
+			s.least, s.at, first = c, 1, false
+		case c == s.least:
+			s.at++
+		}
+	}
+	s.stale = false
+	if len(s.values) < s.of.MinDomains {
+		return 0, len(s.values) > 0
+	}
+	return s.least, len(s.values) > 0
+}
+
+// spreadOver are the places over which a rule spreads the kind. As in Kubernetes, a
+// node that is cordoned, tainted or not ready counts as a place, unless taints are
+// honored; one that does not exist yet does not, but where there are too few places,
+// those that pools can add or have requested do: all replicas are served at once then.
+func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
+	if s := k.spreads[of.Rule]; s != nil {
+		return s
+	}
+	s := &spreadPlaces{kind: k, of: of, values: map[string]bool{}, apart: map[string]int{}, stale: true}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || of.HonorTaints && (!n.Ready || n.Cordoned) || !w.counted(s, n) {
+			continue
+		}
+		labels, _ := w.labelsAndTaints(n)
+		if value, ok := placeOf(labels, n.Node.Name, of.Key); ok {
+			s.values[value] = true
+		}
+	}
+	if len(s.values) < max(of.MinDomains, 1) {
+		for i := range w.pools {
+			p := &w.pools[i]
+			value, ok := p.Template.Labels[of.Key]
+			if ok && !p.Fixed && p.stop == "" && (p.base < p.Max || p.Target > p.Size) && k.admitsNew(p) && k.spreadsOver("", p.Template.Labels) {
+				s.values[value] = true
+			}
+		}
+	}
+	if k.spreads == nil {
+		k.spreads = map[Rule]*spreadPlaces{}
+	}
+	k.spreads[of.Rule] = s
+	c := w.topology.rules[of.Rule]
+	c.spreads = append(c.spreads, s)
+	for node, pods := range c.on { // the order has no effect
+		if n := &w.nodes[node]; !w.counted(s, n) {
+			labels, _ := w.labelsAndTaints(n)
+			value, _ := placeOf(labels, n.Node.Name, of.Key)
+			s.apart[value] += pods
+		}
+	}
+	return s
+}
+
+// counted reports whether a rule counts the pods of a node for the kind: not where the
+// kind's selector excludes it, it lacks a label over which the kind is spread, or, where
+// taints are honored, it has one that the kind does not tolerate or is out of service.
+func (w *world) counted(s *spreadPlaces, n *nodeState) bool {
+	if !s.of.IgnoreAffinity && !w.admitsTainted(s.kind, n) {
+		return false
+	}
+	labels, taints := w.labelsAndTaints(n)
+	if _, out := untolerated(s.kind.pod, taints); s.of.HonorTaints && (out || n.tier == tierOut && (!n.Ready || n.Cordoned)) {
+		return false
+	}
+	return s.kind.spreadsOver(n.Node.Name, labels)
+}
+
+// spreadsOver reports whether a node's labels have all the keys that the kind
+// is spread over: a node without one of them counts for none.
+func (k *kind) spreadsOver(name string, labels map[string]string) bool {
+	return !slices.ContainsFunc(k.pod.Spread, func(s Spread) bool {
+		_, ok := placeOf(labels, name, s.Key)
+		return !ok
+	})
+}
