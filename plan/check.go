@@ -82,7 +82,7 @@ func (p Policy) Check() error {
 	switch p.Headroom {
 	case HeadroomNone, HeadroomLow, HeadroomExpected, HeadroomHigh:
 	default:
-		c.add("headroom", "is none of none, low, expected, high: %q", p.Headroom)
+		c.add("headroom", "want none, low, expected or high: %q", p.Headroom)
 	}
 	return errors.Join(c.errs...)
 }

@@ -34,7 +34,7 @@ func TestCheckNamesEveryField(t *testing.T) {
 		"nodes[n]: is there twice", "nodes[n].gpus[0]: is there twice", "nodes[m].gpus[1]: is there twice", "pods[a/p]: is there twice",
 		"pods[a/leaves].leavesAt: is set", "pods[a/mig].demand.mig[3g.40gb]: is not what its name says", "forecasts[a/f]: is there twice",
 		"forecasts[a/f].low: want a number", "forecasts[a/g].like: is called a/other", "forecasts[a/g].like: runs or is leaving",
-		"headroomWeight: want a share", "disruptionCost: want a number", `headroom: is none of none, low, expected, high: "some"`,
+		"headroomWeight: want a share", "disruptionCost: want a number", `headroom: want none, low, expected or high: "some"`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in\n%s", want, text)
