@@ -18,8 +18,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-// Only skips the test, with the reason, outside `make test-node` and `make test-all`
-// and where the machine lacks what a node needs.
+// Only skips the test, with the reason, outside `make test-node` and where the
+// machine lacks what a node needs.
 func Only(t testing.TB) {
 	t.Helper()
 	testall.Node(t)
