@@ -48,7 +48,9 @@ func (w *world) add(r *ruleCount, node int, value string, by int) {
 	r.changes++
 	r.pods[value] += by
 	if r.on != nil {
-		r.on[node] += by
+		if r.on[node] += by; r.on[node] == 0 {
+			delete(r.on, node) // a node that was only tried may be gone
+		}
 	}
 	for _, s := range r.spreads {
 		switch {
