@@ -372,14 +372,14 @@ func (b *faultEnv) startLWS(t *testing.T) {
 	b.Run(t, testenv.Project{
 		Neighbour: build.LeaderWorkerSet, Program: "cmd", Folder: "config/default", Namespace: "lws-system", Service: "lws-webhook-service",
 	}, func(hook, certs string) proc.Spec {
-		return proc.Spec{Args: []string{"--config=" + b.file(t, "lws.yaml", fmt.Appendf(nil, `apiVersion: config.lws.x-k8s.io/v1alpha1
+		return proc.Spec{Args: []string{"--config=" + file(t, b.Cluster, "lws.yaml", fmt.Appendf(nil, `apiVersion: config.lws.x-k8s.io/v1alpha1
 kind: Configuration
 leaderElection: {leaderElect: false}
 internalCertManagement: {enable: false}
 webhook: {port: %s, certDir: %s}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
-`, hook, certs, freeAddress(t)))}}
+`, hook, certs, "127.0.0.1:"+strconv.Itoa(testenv.FreePort(t))))}}
 	})
 }
 
