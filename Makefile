@@ -210,8 +210,8 @@ never-lie: prepare ## Write docs/internals/never-lie.md again: what HPAs do when
 	go test -timeout 30m -run 'TestNeverLie$$' ./sandbox/e2e -update
 
 .PHONY: crash-story
-crash-story: prepare ## Write docs/internals/crash-story.md again: the autoscaler killed at each of its writes.
-	go test -timeout 90m -run 'TestCrashStory$$' ./sandbox/crashstory -all -update
+crash-story: prepare ## Play docs/internals/crash-story.md: the autoscaler killed at each of its writes.
+	go test -v -timeout 90m -run 'TestCrashStory$$' ./sandbox/crashstory -all
 
 .PHONY: pictures
 pictures: tools ## Draw the boards for docs/img again, over the recorded states.

@@ -21,8 +21,27 @@ func Enabled() bool { return os.Getenv(Env) == "1" }
 // tests that remain.
 func Only(t testing.TB, why string) {
 	t.Helper()
-	if !Enabled() {
-		t.Skipf("make test-all only: %s (%s=1 runs it)", why, Env)
+	only(t, "test-all", Env, why)
+}
+
+// Neighbours skips a test beside another project's programs in all but `make
+// test-neighbours`: they take minutes to compile the first time.
+func Neighbours(t testing.TB) {
+	t.Helper()
+	only(t, "test-neighbours", "GPUSCALE_TEST_NEIGHBOURS", "it compiles another project's programs")
+}
+
+// Node skips a test of a real node in all but `make test-node`: what the node runs takes
+// minutes to compile the first time.
+func Node(t testing.TB) {
+	t.Helper()
+	only(t, "test-node", "GPUSCALE_TEST_NODE", "it needs a real node")
+}
+
+func only(t testing.TB, target, env, why string) {
+	t.Helper()
+	if os.Getenv(env) != "1" {
+		t.Skipf("make %s only: %s (%s=1 runs it)", target, why, env)
 	}
 }
 

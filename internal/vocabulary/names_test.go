@@ -16,9 +16,9 @@ var (
 	// testName is a test in a sentence; a star stands for the rest of a name. One "of
 	// commit" no longer exists.
 	testName   = regexp.MustCompile("\\b((?:Test|Fuzz|Benchmark)[A-Z]\\w*)(\\*?)(` of commit)?")
-	pathName   = regexp.MustCompile("`(?:\\./)?((?:adapter|autoscaler|dashboards|deploy|docs|exporter|gpu|internal|plan|report|sandbox)/[\\w./*{},-]+)`")
+	pathName   = regexp.MustCompile("`(?:\\./)?((?:adapter|autoscaler|dashboards|deploy|docs|exporter|gpu|internal|plan|report|sandbox)/[\\w./*{},-]+)`| \\./([a-z][\\w./-]*)")
 	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):(?:[^=]|$)`)
-	makeName   = regexp.MustCompile("`make ([a-z][a-z-]*)[^`]*`")
+	makeName   = regexp.MustCompile("(?:`|^ *(?:\\$ )?)make ([a-z][a-z-]*)")
 )
 
 // alternatives expands the first braces of a path: a/{b,c}.go is a/b.go, a/c.go.
@@ -67,7 +67,7 @@ func TestNames(t *testing.T) {
 				}
 			}
 			for _, m := range pathName.FindAllStringSubmatch(line, -1) {
-				for _, one := range alternatives(strings.TrimSuffix(m[1], "/...")) {
+				for _, one := range alternatives(strings.TrimSuffix(m[1]+m[2], "/...")) {
 					seen["path"]++
 					if found, err := filepath.Glob(filepath.Join(root(t), one)); err != nil || len(found) == 0 {
 						t.Errorf("%s:%d: no path %s", rel, i+1, one)

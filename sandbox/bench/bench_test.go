@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -143,11 +142,7 @@ func (l *lab) pack(b *testing.B) error {
 // createPools creates the program's rights and the pools.
 func (l *lab) createPools(b *testing.B) error {
 	ctx := b.Context()
-	k, err := kubernetes.NewForConfig(l.Cluster.RESTConfig())
-	if err != nil {
-		return err
-	}
-	f := informers.NewSharedInformerFactory(k, 0)
+	f := informers.NewSharedInformerFactory(l.Cluster.Client(), 0)
 	l.podList, l.nodeList = f.Core().V1().Pods().Lister(), f.Core().V1().Nodes().Lister()
 	f.Start(ctx.Done())
 	f.WaitForCacheSync(ctx.Done())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,10 +20,9 @@ const (
 
 // Options of a build. The zero value is what users get.
 type Options struct {
-	Root  string       // of the gpuscale checkout; empty: found from the working directory
-	Cache string       // folder; empty: $GPUSCALE_CACHE, then <Root>/.cache
-	Out   io.Writer    // progress; empty: standard error
-	Log   *slog.Logger // empty: discarded
+	Root  string    // of the gpuscale checkout; empty: found from the working directory
+	Cache string    // folder; empty: $GPUSCALE_CACHE, then <Root>/.cache
+	Out   io.Writer // progress; empty: standard error
 }
 
 // Paths of what has been built; fields of what has not are empty.
@@ -112,9 +110,6 @@ func Folder(o Options) (string, error) {
 func (o Options) withDefaults() (Options, error) {
 	if o.Out == nil {
 		o.Out = os.Stderr
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Root == "" {
 		root, err := FindRoot()

@@ -35,7 +35,7 @@ func compile(ctx context.Context, o Options, t target, dir string) error {
 		t.args = append([]string{"-modfile=" + file}, t.args...)
 	}
 	args := append([]string{"build", "-v"}, t.args...)
-	args = append(args, "-o", filepath.Join(dir, t.output)+trailingSlash(t.output))
+	args = append(args, "-o", dir+"/"+t.output)
 	cmd := exec.CommandContext(ctx, "go", append(args, t.pkgs...)...)
 	cmd.Dir = in
 	cgo := "CGO_ENABLED=0"
@@ -44,13 +44,6 @@ func compile(ctx context.Context, o Options, t target, dir string) error {
 	}
 	cmd.Env = append(os.Environ(), cgo, "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false", "GOTMPDIR="+tmp, "PWD="+cmd.Dir)
 	return run(ctx, o, t, cmd)
-}
-
-func trailingSlash(output string) string {
-	if strings.HasSuffix(output, "/") {
-		return "/" // go build takes it for a folder
-	}
-	return ""
 }
 
 // run runs a go build. Its last messages are in the error.

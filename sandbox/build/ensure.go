@@ -2,12 +2,9 @@ package build
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 )
 
 // ensure returns the folder of the target in the cache, compiling it there
@@ -33,13 +30,15 @@ func ensure(ctx context.Context, o Options, t target) (string, error) {
 		return dir, nil
 	}
 
-	removeLeftovers(dir)
+	leftovers, _ := filepath.Glob(dir + ".tmp-*") // of compilations that were killed
+	for _, d := range leftovers {
+		_ = os.RemoveAll(d)
+	}
 	tmp, err := os.MkdirTemp(o.Cache, filepath.Base(dir)+".tmp-")
 	if err != nil {
 		return "", fmt.Errorf("making a folder for %s: %w", t.title, err)
 	}
 	defer os.RemoveAll(tmp)
-	begin := time.Now()
 	if err := compile(ctx, o, t, tmp); err != nil {
 		return "", err
 	}
@@ -53,7 +52,6 @@ func ensure(ctx context.Context, o Options, t target) (string, error) {
 	if err := os.Rename(tmp, dir); err != nil {
 		return "", fmt.Errorf("finishing %s: %w", t.title, err)
 	}
-	o.Log.Info("compiled", "what", t.name, "dir", dir, "took", time.Since(begin).Round(time.Second))
 	return dir, nil
 }
 
@@ -96,15 +94,4 @@ func (t target) link(dir string) error {
 		}
 	}
 	return nil
-}
-
-// removeLeftovers of compilations that were killed. The caller holds the lock.
-func removeLeftovers(dir string) {
-	old, err := filepath.Glob(dir + ".tmp-*")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	for _, d := range old {
-		_ = os.RemoveAll(d)
-	}
 }

@@ -71,9 +71,7 @@ func (n Neighbour) target() target {
 		t.args = append(t.args, "-tags", n.tags)
 	}
 	for _, p := range n.packages {
-		p = path.Join(n.Module, p)
-		t.pkgs = append(t.pkgs, p)
-		t.files = append(t.files, path.Base(p))
+		t.pkgs = append(t.pkgs, path.Join(n.Module, p))
 	}
 	return t
 }

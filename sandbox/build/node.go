@@ -13,7 +13,6 @@ var kubelet = target{
 	pkgs:   []string{"."},
 	output: "node",
 	links:  map[string]string{"kubelet": "node", "kube-proxy": "node"},
-	files:  []string{"node", "kubelet", "kube-proxy"},
 }
 
 // containerd without the snapshotters that need a file system of their own.
@@ -28,7 +27,6 @@ var containerd = target{
 		"github.com/containerd/containerd/v2/cmd/ctr",
 	},
 	output: "./",
-	files:  []string{"containerd", "containerd-shim-runc-v2", "ctr"},
 }
 
 // nodePrograms are static: the node's first process, and what images hold.
@@ -38,7 +36,6 @@ var nodePrograms = target{
 	args:   []string{"-trimpath", "-ldflags", "-s -w"},
 	pkgs:   []string{"./sandbox/node/keeper/node-keeper", "./sandbox/node/image/pause", "./sandbox/node/image/probe"},
 	output: "./",
-	files:  []string{"node-keeper", "pause", "probe"},
 	again:  true,
 }
 

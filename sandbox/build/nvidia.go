@@ -16,7 +16,6 @@ var nvidiaParts = target{
 		"github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted",
 	},
 	output: "./",
-	files:  []string{"gpu-feature-discovery", "nvidia-device-plugin", "nvidia-mig-manager", "nvidia-mig-parted"},
 	cgo:    true,
 }
 

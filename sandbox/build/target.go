@@ -2,8 +2,11 @@ package build
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 )
 
 // kubernetesVersion is the one in sandbox/controlplane/go.mod; a test
@@ -20,9 +23,8 @@ type target struct {
 	pkgs   []string
 	output string // file or, with a trailing slash, folder
 	links  map[string]string
-	files  []string // what must be there when it is done
-	cgo    bool     // links C
-	again  bool     // compiled each time, in place: our own sources change
+	cgo    bool // links C
+	again  bool // compiled each time, in place: our own sources change
 }
 
 var controlPlane = target{
@@ -40,7 +42,6 @@ var controlPlane = target{
 		"kwok":                    "controlplane",
 		"kubectl":                 "controlplane",
 	},
-	files: []string{"controlplane", "etcd", "kube-apiserver", "kubectl"},
 }
 
 // Prometheus without the service discoveries of twenty clouds: file and HTTP
@@ -55,7 +56,6 @@ var prometheus = target{
 		"github.com/prometheus/prometheus/cmd/promtool",
 	},
 	output: "./",
-	files:  []string{"prometheus", "promtool"},
 }
 
 // prometheusAdapter is what our adapter is compared with. Its version is in
@@ -67,7 +67,6 @@ var prometheusAdapter = target{
 	args:   []string{"-trimpath", "-ldflags", "-s -w"},
 	pkgs:   []string{"sigs.k8s.io/prometheus-adapter/cmd/adapter"},
 	output: "prometheus-adapter",
-	files:  []string{"prometheus-adapter"},
 }
 
 // programs of ours that a sandbox runs as processes. The exporter links the C
@@ -86,7 +85,6 @@ var programs = target{
 		"gpuscale-report":     "report",
 		"gpuscale-dashboards": "dashboards",
 	},
-	files: []string{"exporter", "adapter", "autoscaler", "agent", "report", "dashboards"},
 	cgo:   true,
 	again: true,
 }
@@ -99,7 +97,6 @@ func sandboxProgram(file, ldflags string) target {
 		args:   []string{"-ldflags", "-s -w " + ldflags},
 		pkgs:   []string{"./sandbox"},
 		output: file,
-		files:  []string{file},
 		cgo:    true,
 		again:  true,
 	}
@@ -116,10 +113,16 @@ func versionFlags() string {
 
 // complete reports whether dir contains all the target's files.
 func (t target) complete(dir string) bool {
-	for _, f := range t.files {
-		if info, err := os.Stat(filepath.Join(dir, f)); err != nil || info.IsDir() {
-			return false
+	files := slices.Collect(maps.Keys(t.links))
+	if t.output != "./" {
+		files = append(files, t.output)
+	} else {
+		for _, p := range t.pkgs {
+			files = append(files, path.Base(p))
 		}
 	}
-	return true
+	return !slices.ContainsFunc(files, func(f string) bool {
+		info, err := os.Stat(filepath.Join(dir, f))
+		return err != nil || info.IsDir()
+	})
 }

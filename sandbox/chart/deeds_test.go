@@ -2,14 +2,9 @@ package chart
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -92,25 +88,12 @@ func (x *trouble) served(left time.Duration, name string) {
 }
 
 // authority makes one that has so long left, and a certificate of its for a name.
-func authority(x *trouble, left time.Duration, name string) (ca, cert, key []byte) {
+func authority(x *trouble, left time.Duration, name string) (ca, chain, key []byte) {
 	x.t.Helper()
-	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
-	issue := func(template, parent *x509.Certificate, signer *rsa.PrivateKey) ([]byte, *rsa.PrivateKey) {
-		own, err := rsa.GenerateKey(rand.Reader, 2048)
-		x.must(err)
-		if signer == nil {
-			signer = own
-		}
-		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(left)
-		der, err := x509.CreateCertificate(rand.Reader, template, parent, &own.PublicKey, signer)
-		x.must(err)
-		return der, own
-	}
-	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an old authority"}, IsCA: true, BasicConstraintsValid: true}
-	rootDER, rootKey := issue(root, root, nil)
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: adapterName}, DNSNames: []string{name}}
-	leafDER, leafKey := issue(leaf, root, rootKey)
-	return block("CERTIFICATE", rootDER), block("CERTIFICATE", leafDER), block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(leafKey))
+	chain, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: name, MaxAge: left + time.Hour}) // it begins an hour ago
+	x.must(err)
+	_, ca = pem.Decode(chain)
+	return ca, chain, key
 }
 
 func (x *trouble) oldCRD() {

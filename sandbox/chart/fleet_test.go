@@ -14,8 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	exporter "github.com/gpuscale/gpuscale/exporter/node"
@@ -56,18 +55,12 @@ func (b *env) startFleet(context.Context) error {
 	if err != nil {
 		return err
 	}
-	core, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
-	if err != nil {
-		return err
-	}
-	informers := informers.NewSharedInformerFactory(core, 0)
-	view, err := node.NewCached(informers)
-	if err != nil {
-		return err
-	}
 	life, cancel := context.WithCancel(context.Background())
-	informers.Start(life.Done())
-	informers.WaitForCacheSync(life.Done())
+	view, err := node.NewCached(life, b.Cluster.Client())
+	if err != nil {
+		cancel()
+		return err
+	}
 	f := &fleet{env: b, view: view, dir: dir, hosts: map[string]*host{}, jobs: []string{exporterName}}
 	var running sync.WaitGroup
 	running.Go(func() { f.run(life) })
@@ -85,19 +78,12 @@ func (b *env) startFleet(context.Context) error {
 
 // run follows the cluster until ctx ends.
 func (f *fleet) run(ctx context.Context) {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	wait.UntilWithContext(ctx, func(context.Context) {
 		err := f.turn()
 		f.mu.Lock()
+		defer f.mu.Unlock()
 		f.wrong = err
-		f.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	}, 200*time.Millisecond)
 }
 
 func (f *fleet) turn() error {

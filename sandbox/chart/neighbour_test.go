@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
@@ -112,7 +113,7 @@ func (x *tale) nodes(ctx context.Context, pool string, want int) error {
 	}
 	ready := 0
 	for i := range list.Items {
-		if testenv.NodeReady(&list.Items[i]) {
+		if kube.NodeReady(&list.Items[i]) {
 			ready++
 		}
 	}

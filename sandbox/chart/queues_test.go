@@ -2,13 +2,9 @@ package chart
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -166,9 +162,7 @@ func (x *tale) manifests(n build.Neighbour, program, webhooks string) {
 // text of testdata/neighbours, with words replaced.
 func (x *tale) text(file string, words ...string) string {
 	x.t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata/neighbours", file))
-	x.must(err)
-	return strings.NewReplacer(words...).Replace(string(text))
+	return testenv.Text(x.t, filepath.Join("testdata/neighbours", file), words...)
 }
 
 // file of the text, for as long as the test lasts.
@@ -202,20 +196,12 @@ func (x *tale) mount(namespace, name, dir string) {
 
 // metric is the value of the one series of a name in Prometheus.
 func (x *tale) metric(name string) (float64, error) {
-	resp, err := http.Get(x.prometheus() + "/api/v1/query?query=" + url.QueryEscape(name))
+	v, err := testenv.Query(x.t.Context(), x.prometheus(), name)
+	if err == nil && len(v) != 1 {
+		err = fmt.Errorf("%s has %d series", name, len(v))
+	}
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close()
-	var answer struct {
-		Data struct{ Result []struct{ Value [2]any } }
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return 0, err
-	}
-	if len(answer.Data.Result) != 1 {
-		return 0, fmt.Errorf("%s has %d series", name, len(answer.Data.Result))
-	}
-	text, _ := answer.Data.Result[0].Value[1].(string)
-	return strconv.ParseFloat(text, 64)
+	return v[0].Value, nil
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -62,8 +61,8 @@ monitoring:
 func (b *env) install(ctx context.Context) error {
 	// Theirs until this process ends: programs are killed and started again here.
 	var err error
-	if b.adapter, _, err = proc.ReservePort(); err == nil {
-		b.scaler, _, err = proc.ReservePort()
+	if b.adapter, err = proc.ReservePort(); err == nil {
+		b.scaler, err = proc.ReservePort()
 	}
 	if err == nil {
 		b.groups, b.stopGroups, err = nodegroups.New(b.Admin, b.Admin, partition.NewManager(b.Admin, b.Admin, partition.DefaultConfigMap)).Serve()
@@ -153,17 +152,7 @@ func (b *env) startAutoscaler(ctx context.Context) error {
 	if err := b.startProgram(ctx, autoscalerName, "--kubeconfig=%s"); err != nil {
 		return err
 	}
-	return until(ctx, "waiting for the autoscaler", func() error {
-		resp, err := http.Get("http://127.0.0.1:" + strconv.Itoa(b.scaler) + "/readyz")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return errors.New(resp.Status)
-		}
-		return nil
-	})
+	return b.Cluster.WaitHTTP(ctx, autoscalerName, "http://127.0.0.1:"+strconv.Itoa(b.scaler)+"/readyz")
 }
 
 // restartAutoscaler is what follows a change of its Deployment, whose account may have other

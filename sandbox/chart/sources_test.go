@@ -3,6 +3,7 @@ package chart
 import (
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,11 +17,11 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // TestNeighbourVictoriaMetrics: what reads Prometheus works over VictoriaMetrics, which scrapes
@@ -50,14 +51,9 @@ type source struct{ url, parameters string }
 func (b *env) over(t *testing.T, s source) {
 	t.Helper()
 	err := until(patient(t), s.url, func() error {
-		resp, err := http.Get(s.url + "/api/v1/query?query=up")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err == nil && !strings.Contains(string(body), exporterName) {
-			err = fmt.Errorf("it has no series: %s", body)
+		v, err := testenv.Query(t.Context(), s.url, fmt.Sprintf("up{job=%q}", exporterName))
+		if err == nil && len(v) == 0 {
+			err = errors.New("it has no series")
 		}
 		return err
 	})
@@ -141,11 +137,7 @@ func (b *env) askAll(t *testing.T) (refusals []string) {
 // get asks the API server.
 func (b *env) get(t *testing.T, path string) ([]byte, error) {
 	t.Helper()
-	core, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
-	if err != nil {
-		return nil, err
-	}
-	return core.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
+	return b.Cluster.Client().CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
 }
 
 // queries counts the adapter's of a rule, by its own page.

@@ -31,15 +31,7 @@ func (x *trouble) must(err error) {
 
 // cleanup undoes a change when the test ends, with a context of its own: the test's
 // has ended by then.
-func (x *trouble) cleanup(do func(context.Context) error) {
-	x.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
-		defer cancel()
-		if err := do(ctx); err != nil {
-			x.t.Errorf("cleaning up: %v", err)
-		}
-	})
-}
+func (x *trouble) cleanup(do func(context.Context) error) { testenv.Cleanup(x.t, do) }
 
 // wait until ok returns nil.
 func (x *trouble) wait(what string, ok func() error) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -22,7 +23,7 @@ type Cluster struct {
 	lease  *os.File // locked while we live; see sweep
 	pki    *pki
 	ports  ports
-	free   []func() // give the ports back
+	client *kubernetes.Clientset
 	group  *proc.Group
 	egress *egress // nil without Options.Egress
 
@@ -57,6 +58,9 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if c.pki, err = newPKI(filepath.Join(c.dir, "pki")); err != nil {
 		return nil, fmt.Errorf("making certificates: %w", err)
 	}
+	if c.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
 	return c, c.bringUp(ctx)
 }
 
@@ -83,6 +87,9 @@ func (c *Cluster) RESTConfig() *rest.Config {
 		QPS:             -1,
 	}
 }
+
+// Client of the administrator.
+func (c *Cluster) Client() *kubernetes.Clientset { return c.client }
 
 // CA that signs the API server's certificate and all client certificates, PEM.
 func (c *Cluster) CA() []byte { return c.pki.ca.certPEM }
@@ -124,9 +131,6 @@ func (c *Cluster) Stop() {
 		}
 		if err := os.RemoveAll(c.dir); err != nil {
 			c.opts.Log.Warn("could not remove the sandbox's folder", "dir", c.dir, "error", err)
-		}
-		for _, free := range c.free {
-			free()
 		}
 		_ = c.lease.Close()
 	})

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
@@ -47,14 +48,7 @@ func start(t *testing.T) (*cluster.Cluster, kubernetes.Interface) {
 	t.Helper()
 	testall.Only(t, "what sandbox/guardrails, sandbox/chart and sandbox/e2e stand on, by itself")
 	c := shared.Get(t).Cluster
-	return c, client(t, c)
-}
-
-func client(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
-	t.Helper()
-	k, err := kubernetes.NewForConfig(c.RESTConfig())
-	require.NoError(t, err)
-	return k
+	return c, c.Client()
 }
 
 // namespace makes one with pods' account, named after the test.
@@ -117,7 +111,7 @@ func ranBefore(t *testing.T, states watch.Interface, name string) (ran bool) {
 			case !ok:
 				t.Fatalf("the watch ended: %v", e)
 			case p.Name != name || p.Status.Phase != corev1.PodRunning:
-			case isReady(p.Status.Conditions):
+			case kube.PodReady(p):
 				return ran
 			default:
 				ran = true
@@ -149,7 +143,7 @@ func TestKilledBesideAnother(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{Binaries: shared.Get(t).Binaries, Parent: t.TempDir(), Prometheus: []byte(prometheusConfig)})
 	require.NoError(t, err)
 	t.Cleanup(c.Stop)
-	_, err = client(t, c).CoreV1().Nodes().Create(t.Context(), fakeNode("only-in-one"), metav1.CreateOptions{})
+	_, err = c.Client().CoreV1().Nodes().Create(t.Context(), fakeNode("only-in-one"), metav1.CreateOptions{})
 	require.NoError(t, err)
 	if _, err := k.CoreV1().Nodes().Get(t.Context(), "only-in-one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a node of one in the other: %v", err)
@@ -216,13 +210,4 @@ func TestCancelledStart(t *testing.T) {
 	if left, _ := os.ReadDir(parent); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-}
-
-func isReady(conditions []corev1.PodCondition) bool {
-	for _, c := range conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -4,26 +4,25 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
 // StopProgram ends one program on purpose, as a fault of a story: it is not
 // reported as a failure. StartProgram brings it back.
 func (c *Cluster) StopProgram(name string) error {
-	p := c.group.Find(name)
-	if p == nil {
-		return fmt.Errorf("stopping %s: it does not run", name)
-	}
-	p.Stop(5 * time.Second)
-	return nil
+	return c.end(name, func(p *proc.Process) { p.Stop(5 * time.Second) })
 }
 
 // KillProgram is StopProgram without the chance to end in order.
-func (c *Cluster) KillProgram(name string) error {
+func (c *Cluster) KillProgram(name string) error { return c.end(name, (*proc.Process).Kill) }
+
+func (c *Cluster) end(name string, how func(*proc.Process)) error {
 	p := c.group.Find(name)
 	if p == nil {
-		return fmt.Errorf("killing %s: it does not run", name)
+		return fmt.Errorf("ending %s: it does not run", name)
 	}
-	p.Kill()
+	how(p)
 	return nil
 }
 
@@ -43,7 +42,7 @@ func (c *Cluster) StartProgram(ctx context.Context, name string) error {
 		return err
 	}
 	if url := c.healthURL(name); url != "" {
-		return c.waitHTTP(ctx, name, url)
+		return c.WaitHTTP(ctx, name, url)
 	}
 	return nil
 }

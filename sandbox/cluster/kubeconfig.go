@@ -9,19 +9,12 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // tokenLife of service accounts: longer than any sandbox is meant to live.
 const tokenLife = 7 * 24 * time.Hour
-
-// identity is how a kubeconfig proves who it is: with one of the two.
-type identity struct {
-	pair  pair
-	token string
-}
 
 // KubeconfigFor writes a kubeconfig with a client certificate for the user
 // and groups, and returns its path. It can do what RBAC lets it do.
@@ -37,17 +30,13 @@ func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name 
 		return "", err
 	}
 	path := c.kubeconfigPath(fileName("sa-" + namespace + "-" + name))
-	return path, c.writeKubeconfig(path, name, identity{token: token})
+	return path, c.writeKubeconfig(path, name, clientcmdapi.AuthInfo{Token: token})
 }
 
 // Token of a service account, which must exist. It is valid for a week.
 func (c *Cluster) Token(ctx context.Context, namespace, name string) (string, error) {
-	client, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		return "", fmt.Errorf("making a client: %w", err)
-	}
 	seconds := int64(tokenLife.Seconds())
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{
+	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -61,15 +50,13 @@ func (c *Cluster) writeClientKubeconfig(path, user string, groups []string) erro
 	if err != nil {
 		return fmt.Errorf("making a certificate for %s: %w", user, err)
 	}
-	return c.writeKubeconfig(path, user, identity{pair: made})
+	return c.writeKubeconfig(path, user, clientcmdapi.AuthInfo{ClientCertificateData: made.certPEM, ClientKeyData: made.keyPEM})
 }
 
-func (c *Cluster) writeKubeconfig(path, user string, who identity) error {
+func (c *Cluster) writeKubeconfig(path, user string, who clientcmdapi.AuthInfo) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["sandbox"] = &clientcmdapi.Cluster{Server: c.URL(), CertificateAuthorityData: c.pki.ca.certPEM}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: who.pair.certPEM, ClientKeyData: who.pair.keyPEM, Token: who.token,
-	}
+	config.AuthInfos[user] = &who
 	config.Contexts["sandbox"] = &clientcmdapi.Context{Cluster: "sandbox", AuthInfo: user}
 	config.CurrentContext = "sandbox"
 	if err := clientcmd.WriteToFile(*config, path); err != nil {

@@ -123,7 +123,11 @@ func newPKI(dir string) (*pki, error) {
 	if err := p.write("ca.key", caKey); err != nil { // for CertificateSigningRequests
 		return nil, err
 	}
-	if err := p.writeServiceAccountKeys(); err != nil {
+	tokenKey, err := keyutil.MakeEllipticPrivateKeyPEM() // signs the tokens of service accounts
+	if err != nil {
+		return nil, err
+	}
+	if err := p.write("sa.key", tokenKey); err != nil {
 		return nil, err
 	}
 	// The names under which pods and users reach the API server.
@@ -150,26 +154,6 @@ func newPKI(dir string) (*pki, error) {
 	}
 	p.admin, err = p.ca.client("admin", "system:masters")
 	return p, err
-}
-
-// writeServiceAccountKeys writes the key that signs service account tokens.
-func (p *pki) writeServiceAccountKeys() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	private, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return err
-	}
-	if err := p.write("sa.key", private); err != nil {
-		return err
-	}
-	return p.write("sa.pub", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
 func (p *pki) path(name string) string { return filepath.Join(p.dir, name) }

@@ -6,15 +6,15 @@ type ports struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler, kwok, prometheus int
 }
 
-// choosePorts are the programs' own until Stop, also while nothing listens on them.
+// choosePorts are the programs' own, also while nothing listens on them.
 func (c *Cluster) choosePorts() error {
 	p := &c.ports
 	for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler, &p.kwok, &p.prometheus} {
-		n, free, err := proc.ReservePort()
+		n, err := proc.ReservePort()
 		if err != nil {
 			return err
 		}
-		*port, c.free = n, append(c.free, free)
+		*port = n
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (c *Cluster) apiServerSpec() proc.Spec {
 		// An endpoint on the loopback is not allowed, and nothing needs it.
 		"--endpoint-reconciler-type=none",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + p.path("sa.pub"), "--service-account-signing-key-file=" + p.path("sa.key"),
+		"--service-account-key-file=" + p.path("sa.key"), "--service-account-signing-key-file=" + p.path("sa.key"),
 		"--kubelet-client-certificate=" + p.path("kubelet-client.crt"), "--kubelet-client-key=" + p.path("kubelet-client.key"),
 		// How the API server shows itself to aggregated API servers.
 		"--proxy-client-cert-file=" + p.path("front-proxy.crt"), "--proxy-client-key-file=" + p.path("front-proxy.key"),

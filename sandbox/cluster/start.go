@@ -13,8 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -49,7 +49,7 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 	}
 	// As soon as the others' rights are there; the API server gets the rest
 	// of itself ready while they start.
-	if err := c.waitHTTP(ctx, APIServer, c.URL()+"/readyz/poststarthook/rbac/bootstrap-roles"); err != nil {
+	if err := c.WaitHTTP(ctx, APIServer, c.URL()+"/readyz/poststarthook/rbac/bootstrap-roles"); err != nil {
 		return err
 	}
 	for _, spec := range []proc.Spec{c.controllerManagerSpec(), c.schedulerSpec(), c.kwokSpec()} {
@@ -58,7 +58,7 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 		}
 	}
 	for _, name := range []string{APIServer, Scheduler, ControllerManager, KWOK} {
-		if err := c.waitHTTP(ctx, name, c.healthURL(name)); err != nil {
+		if err := c.WaitHTTP(ctx, name, c.healthURL(name)); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 		return err
 	}
 	if c.PrometheusURL() != "" {
-		if err := c.waitHTTP(ctx, Prometheus, c.healthURL(Prometheus)); err != nil {
+		if err := c.WaitHTTP(ctx, Prometheus, c.healthURL(Prometheus)); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (c *Cluster) writeConfigs() error {
 			return err
 		}
 	}
-	if err := c.writeKubeconfig(c.Kubeconfig(), "admin", identity{pair: c.pki.admin}); err != nil {
+	if err := c.writeKubeconfig(c.Kubeconfig(), "admin", clientcmdapi.AuthInfo{ClientCertificateData: c.pki.admin.certPEM, ClientKeyData: c.pki.admin.keyPEM}); err != nil {
 		return err
 	}
 	for name, data := range map[string][]byte{"stages.yaml": stages, "scheduler.yaml": c.schedulerConfig()} {
@@ -107,8 +107,8 @@ func (c *Cluster) run(spec proc.Spec) error {
 	return err
 }
 
-// waitHTTP waits until the program answers 200 at the address, or has ended.
-func (c *Cluster) waitHTTP(ctx context.Context, name, url string) error {
+// WaitHTTP waits until the program answers 200 at the address, or has ended.
+func (c *Cluster) WaitHTTP(ctx context.Context, name, url string) error {
 	return c.wait(ctx, name, func() error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
@@ -136,12 +136,8 @@ func (c *Cluster) waitHTTP(ctx context.Context, name, url string) error {
 // waitServiceAccount waits for the controllers' first visible work: without
 // it no pod can be created.
 func (c *Cluster) waitServiceAccount(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
 	return c.wait(ctx, ControllerManager, func() error {
-		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return errors.New("it has not yet made the service account default/default")
 		}

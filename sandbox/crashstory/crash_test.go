@@ -2,19 +2,14 @@ package crashstory
 
 import (
 	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 var (
-	only   = flag.String("only", "", `one trial of TestCrashStory: "create nodes mig-1 #1:after"`)
-	all    = flag.Bool("all", false, "all trials of TestCrashStory")
-	update = flag.Bool("update", false, "write docs/internals/crash-story.md, with -all")
+	only = flag.String("only", "", `one trial of TestCrashStory: "create nodes mig-1 #1:after"`)
+	all  = flag.Bool("all", false, "all trials of TestCrashStory")
 )
 
 func TestCrashStory(t *testing.T) {
@@ -38,14 +33,6 @@ func TestCrashStory(t *testing.T) {
 		if t.Context().Err() != nil {
 			t.Fatal("out of time")
 		}
-	}
-	if *all && *update {
-		file := filepath.Join(b.Root, "docs/internals/crash-story.md")
-		page, err := os.ReadFile(file)
-		if err == nil {
-			err = os.WriteFile(file, []byte(Page(string(page), golden, sorted(trials))), 0o644)
-		}
-		require.NoError(t, err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -34,33 +32,28 @@ const systemNamespace = "gpuscale-system"
 // Env is a control plane on which the story is played again and again.
 type Env struct {
 	*testenv.Env
-	autoscaler string // the program
-	log        *slog.Logger
-	stage      *stage
-	view       *view
-	fleet      *fleet
-	metrics    *httptest.Server // Prometheus' fake
-	account    string           // kubeconfig of the autoscaler's service account
-	maker      string           // kubeconfig of the pools' provider
+	log     *slog.Logger
+	stage   *stage
+	view    *view
+	fleet   *fleet
+	metrics *httptest.Server // Prometheus' fake
+	account string           // kubeconfig of the autoscaler's service account
+	maker   string           // kubeconfig of the pools' provider
 
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 }
 
-// NewEnv starts the control plane and the fakes. autoscaler is the program; empty:
-// the one of this checkout.
-func NewEnv(ctx context.Context, autoscaler string, log *slog.Logger) (_ *Env, err error) {
-	e, err := testenv.Start(ctx, testenv.Options{CRDs: true, Programs: autoscaler == "", Change: func(o *cluster.Options) {
+// NewEnv starts the control plane and the fakes.
+func NewEnv(ctx context.Context, log *slog.Logger) (_ *Env, err error) {
+	e, err := testenv.Start(ctx, testenv.Options{CRDs: true, Programs: true, Change: func(o *cluster.Options) {
 		// Nodes get KWOK's annotation after it has first seen them.
 		o.ExtraArgs[cluster.KWOK] = []string{"--node-lease-duration-seconds=0"}
 	}})
 	if err != nil {
 		return nil, err
 	}
-	b := &Env{Env: e, autoscaler: autoscaler, log: log}
-	if autoscaler == "" {
-		b.autoscaler = filepath.Join(e.Programs, "gpuscale-autoscaler")
-	}
+	b := &Env{Env: e, log: log}
 	defer func() {
 		if err != nil {
 			b.Stop()
@@ -68,18 +61,14 @@ func NewEnv(ctx context.Context, autoscaler string, log *slog.Logger) (_ *Env, e
 	}()
 	life, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
-	clients, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
-	if err != nil {
-		return nil, err
-	}
-	if b.view, err = newView(life, clients); err != nil {
+	if b.view, err = newView(life, b.Cluster.Client()); err != nil {
 		return nil, err
 	}
 	b.stage = &stage{client: b.Admin, view: b.view, owners: map[string]types.UID{}}
 	if err := b.install(ctx); err != nil {
 		return nil, err
 	}
-	b.fleet = newFleet(clients, b.view, log)
+	b.fleet = newFleet(b.Cluster.Client(), b.view, log)
 	b.loops.Go(func() { b.fleet.run(life) })
 	prom := &promtest.Server{}
 	prom.Script(b.fleet.answer)

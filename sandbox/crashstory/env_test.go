@@ -13,10 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
-var (
-	program = flag.String("autoscaler", "", "the autoscaler to test; empty: built from this checkout")
-	verbose = flag.Bool("steps", false, "log how long each step took")
-)
+var verbose = flag.Bool("steps", false, "log how long each step took")
 
 // shared is the control plane of all tests here: they run one after another.
 var shared = testenv.NewShared(func(ctx context.Context) (*Env, error) {
@@ -24,7 +21,7 @@ var shared = testenv.NewShared(func(ctx context.Context) (*Env, error) {
 	if *verbose {
 		level = slog.LevelDebug
 	}
-	return NewEnv(ctx, *program, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+	return NewEnv(ctx, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 })
 
 func TestMain(m *testing.M) { shared.Main(m) }

@@ -10,14 +10,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
@@ -58,16 +57,7 @@ func newFleet(client kubernetes.Interface, v *view, log *slog.Logger) *fleet {
 
 // run steps until ctx ends. What fails is tried again with the next step.
 func (f *fleet) run(ctx context.Context) {
-	tick := time.NewTicker(25 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f.step(ctx)
-		}
-	}
+	wait.UntilWithContext(ctx, f.step, 25*time.Millisecond)
 }
 
 func (f *fleet) step(ctx context.Context) {
@@ -86,7 +76,7 @@ func (f *fleet) step(ctx context.Context) {
 			f.hosts[n.Name] = h
 		}
 		before := h.agent.Machine.GPUs()
-		if err := h.agent.Step(ctx, time.Now()); err != nil {
+		if err := h.agent.Step(ctx, n, f.view.PodsOn(n.Name), f.view.MIGConfig(), time.Now()); err != nil {
 			f.log.Debug("stepping", "node", n.Name, "err", err)
 		}
 		for i, c := range h.agent.Machine.GPUs() {
@@ -115,11 +105,8 @@ func (f *fleet) boot(ctx context.Context, n *corev1.Node) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:"fake"}}}`, cluster.AnnotationFake)
-	if _, err := f.client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
-		return nil, fmt.Errorf("handing %s to KWOK: %w", n.Name, err)
-	}
-	return &host{uid: n.UID, agent: node.NewAgent(m, f.client, f.view, f.log)}, nil
+	agent := node.NewAgent(m, f.client, f.log)
+	return &host{uid: n.UID, agent: agent}, agent.Join(ctx)
 }
 
 // reset forgets what was counted and returns it.

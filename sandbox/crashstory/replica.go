@@ -30,12 +30,11 @@ import (
 // server.
 type replica struct {
 	*Proxy
-	env     *Env
-	name    string
-	spec    proc.Spec
-	listen  string
-	release func() // gives the port back
-	groups  func() // stops the pools' provider
+	env    *Env
+	name   string
+	spec   proc.Spec
+	listen string
+	groups func() // stops the pools' provider
 
 	mu      sync.Mutex
 	process *proc.Process
@@ -69,17 +68,17 @@ func (b *Env) newReplica(name string, elect bool) (*replica, error) {
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
 	}
-	port, release, err := proc.ReservePort()
+	port, err := proc.ReservePort()
 	if err != nil {
 		return nil, err
 	}
-	r.listen, r.release = "127.0.0.1:"+strconv.Itoa(port), release
+	r.listen = "127.0.0.1:" + strconv.Itoa(port)
 	file := filepath.Join(b.Cluster.Dir(), name+".yaml")
 	if err := os.WriteFile(file, []byte(configText(b.metrics.URL, groups, elect)), 0o600); err != nil {
 		return nil, fmt.Errorf("writing a configuration: %w", err)
 	}
 	r.spec = proc.Spec{
-		Name: name, Path: b.autoscaler, Log: b.Cluster.LogFile(name), Env: []string{"GOMAXPROCS=2"},
+		Name: name, Path: filepath.Join(b.Programs, "gpuscale-autoscaler"), Log: b.Cluster.LogFile(name), Env: []string{"GOMAXPROCS=2"},
 		Args: []string{"--config=" + file, "--kubeconfig=" + kubeconfig, "--listen=" + r.listen},
 	}
 	return r, nil
@@ -191,7 +190,6 @@ func (r *replica) close() {
 	r.kill()
 	r.groups()
 	r.Proxy.Close()
-	r.release()
 }
 
 // metrics are the process's own, by series as it is written.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/sandbox/testenv"
+	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
 // State is what there is at the end and what was done on the way, one fact a
@@ -73,7 +73,7 @@ func read(ctx context.Context, c client.Client) (State, error) {
 
 func nodeLines(n *corev1.Node) []string {
 	at := "node " + n.Name
-	out := []string{fmt.Sprintf("%s, unschedulable %t, ready %t", at, n.Spec.Unschedulable, testenv.NodeReady(n))}
+	out := []string{fmt.Sprintf("%s, unschedulable %t, ready %t", at, n.Spec.Unschedulable, kube.NodeReady(n))}
 	for _, t := range n.Spec.Taints {
 		out = append(out, fmt.Sprintf("%s has taint %s=%s:%s", at, t.Key, t.Value, t.Effect))
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/await"
-	"github.com/gpuscale/gpuscale/sandbox/testenv"
+	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
 // Pools of the story, as testdata/pools.yaml has them.
@@ -82,7 +82,7 @@ func ready(name string) func(*stage, context.Context) error {
 		} else if err != nil {
 			return err
 		}
-		if len(partition.Advertised(&n)) == 0 || !testenv.NodeReady(&n) {
+		if len(partition.Advertised(&n)) == 0 || !kube.NodeReady(&n) {
 			return errors.New("node " + name + " is not ready")
 		}
 		return nil

@@ -2,7 +2,6 @@ package crashstory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -31,14 +29,13 @@ type view struct {
 }
 
 func newView(ctx context.Context, client kubernetes.Interface) (*view, error) {
-	f := informers.NewSharedInformerFactory(client, 0)
-	cached, err := node.NewCached(f)
+	cached, err := node.NewCached(ctx, client)
 	if err != nil {
 		return nil, err
 	}
 	v := &view{Cached: cached, ours: map[types.UID]bool{}}
 	v.reset()
-	if _, err := f.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	if _, err := cached.Informers.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
 			n := o.(*corev1.Node)
 			v.count(v.made, n.UID, n.Name)
@@ -51,7 +48,7 @@ func newView(ctx context.Context, client kubernetes.Interface) (*view, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if _, err := f.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	if _, err := cached.Informers.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, o any) {
 			if p := o.(*corev1.Pod); p.DeletionTimestamp != nil {
 				v.leaves(p)
@@ -64,12 +61,6 @@ func newView(ctx context.Context, client kubernetes.Interface) (*view, error) {
 		},
 	}); err != nil {
 		return nil, err
-	}
-	f.Start(ctx.Done())
-	for _, ok := range f.WaitForCacheSync(ctx.Done()) {
-		if !ok {
-			return nil, errors.New("the caches of the fakes did not fill")
-		}
 	}
 	return v, nil
 }

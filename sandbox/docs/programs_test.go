@@ -118,24 +118,18 @@ var plugin = regexp.MustCompile(`^kubectl gpuscale\b`)
 // judged are the programs whose flags are compared with their --help.
 var judged = []string{"kubectl", "kubectl-gpuscale", "helm", "gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-agent", "gpuscale-report", "gpuscale-dashboards"}
 
-// check returns what a command names that there is not: programs, subcommands, flags,
-// targets, packages.
-func (p *programs) check(ctx context.Context, tree Tree, text string) error {
+// check returns what a command names that there is not: subcommands, flags. Make targets
+// and packages are internal/vocabulary's.
+func (p *programs) check(ctx context.Context, text string) error {
 	segments, err := Words(plugin.ReplaceAllString(goRun.ReplaceAllString(text, "gpuscale-$1"), "kubectl-gpuscale"))
 	if err != nil {
 		return nil // a here-document
 	}
 	for _, words := range segments {
-		switch {
-		case words[0] == "make":
-			err = tree.CheckMake(words)
-		case words[0] == "go":
-			err = tree.CheckGo(words)
-		case slices.Contains(judged, words[0]) && len(words) > 1:
-			err = CheckFlags(words, p.help(ctx))
-		}
-		if err != nil {
-			return err
+		if slices.Contains(judged, words[0]) && len(words) > 1 {
+			if err := CheckFlags(words, p.help(ctx)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -143,11 +137,11 @@ func (p *programs) check(ctx context.Context, tree Tree, text string) error {
 
 // TestCommands: every command of the pages, those within a sentence too.
 func TestCommands(t *testing.T) {
-	p, tree, n := needPrograms(t), tree(t, ForUsers), 0
-	for name, page := range tree.Pages {
+	p, n := needPrograms(t), 0
+	for name, page := range tree(t, ForUsers).Pages {
 		for _, c := range commands(page) {
 			n++
-			if err := errors.Join(c.Check(), p.check(t.Context(), tree, c.Text)); err != nil {
+			if err := errors.Join(c.Check(), p.check(t.Context(), c.Text)); err != nil {
 				t.Errorf("%s:%d: %s: %v", name, c.Line, c.Text, err)
 			}
 		}
@@ -155,7 +149,7 @@ func TestCommands(t *testing.T) {
 			if strings.Contains(s.Text, "…") {
 				continue // a part of something
 			}
-			if err := p.check(t.Context(), tree, s.Text); err != nil {
+			if err := p.check(t.Context(), s.Text); err != nil {
 				t.Errorf("%s:%d: %s: %v", name, s.Line, s.Text, err)
 			}
 		}
@@ -164,9 +158,9 @@ func TestCommands(t *testing.T) {
 		t.Errorf("only %d commands were found", n)
 	}
 	for _, wrong := range []string{
-		"kubectl get nodes --outptu wide", "gpuscale-autoscaler explain pod chat/vllm-2 --urll x", "gpuscale-report --sinc 1h top", "gpuscale-autoscaler explains", "make demos", "go test ./sandbox/none", "helm instal x",
+		"kubectl get nodes --outptu wide", "gpuscale-autoscaler explain pod chat/vllm-2 --urll x", "gpuscale-report --sinc 1h top", "gpuscale-autoscaler explains", "helm instal x",
 	} {
-		if p.check(t.Context(), tree, wrong) == nil {
+		if p.check(t.Context(), wrong) == nil {
 			t.Errorf("no error for %q", wrong)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -44,8 +43,8 @@ func TestCompat(t *testing.T) {
 
 type compatEnv struct {
 	cluster     *cluster.Cluster
-	ours, other string // programs
-	cert, key   string
+	ours, other string   // programs
+	serving     []string // flags
 	client      *http.Client
 	processes   map[string]*proc.Process // by address
 }
@@ -54,7 +53,7 @@ type compatEnv struct {
 // second.
 func newCompatEnv(t *testing.T, serve http.HandlerFunc) *compatEnv {
 	on := newEnv(t)
-	b := &compatEnv{ours: on.binaries.Adapter, processes: map[string]*proc.Process{}}
+	b := &compatEnv{ours: on.binaries.Program("gpuscale-adapter"), processes: map[string]*proc.Process{}}
 	var err error
 	b.other, err = build.PrometheusAdapter(t.Context(), build.Options{Root: on.binaries.Root, Out: os.Stderr})
 	require.NoError(t, err)
@@ -69,9 +68,8 @@ scrape_configs:
 	})
 	require.NoError(t, err)
 	t.Cleanup(b.cluster.Stop)
-	cert, key, ca, err := b.cluster.ServingCert("localhost", "127.0.0.1")
-	require.NoError(t, err)
-	b.cert, b.key = b.file(t, "serving.crt", cert), b.file(t, "serving.key", key)
+	var ca []byte
+	b.serving, ca = servingFlags(t, b.cluster)
 	config := rest.CopyConfig(b.cluster.RESTConfig())
 	config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile, config.QPS = ca, "", -1
 	b.client, err = rest.HTTPClientFor(config)
@@ -90,26 +88,12 @@ func (b *compatEnv) objects(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func (b *compatEnv) file(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(b.cluster.Dir(), name)
-	require.NoError(t, os.WriteFile(path, content, 0o600))
-	return path
-}
-
 // start runs a program with the flags that both understand and returns its
 // address.
 func (b *compatEnv) start(t *testing.T, name, path string, args ...string) string {
 	t.Helper()
-	address := freeAddress(t)
-	_, port, _ := net.SplitHostPort(address)
-	kubeconfig := b.cluster.Kubeconfig()
-	var err error
-	b.processes[address], err = b.cluster.Processes().Start(proc.Spec{Name: name, Path: path, Log: b.cluster.LogFile(name), Args: append([]string{
-		"--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file=" + b.cert, "--tls-private-key-file=" + b.key,
-		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-	}, args...)})
-	require.NoError(t, err)
+	address, p := startAt(t, b.cluster, name, path, b.serving, args...)
+	b.processes[address] = p
 	return address
 }
 
@@ -169,7 +153,7 @@ const shopJobs = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/job
 func (b *compatEnv) sameQuestions(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "compat.yaml"))
 	require.NoError(t, err)
-	theirs, ours := b.pair(t, "same", b.file(t, "pa.yaml", raw), b.cluster.PrometheusURL())
+	theirs, ours := b.pair(t, "same", file(t, b.cluster, "pa.yaml", raw), b.cluster.PrometheusURL())
 	for _, address := range []string{theirs, ours} {
 		b.answers(t, address, shopJobs)
 		b.answers(t, address, "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/web-1/http_requests_per_second")

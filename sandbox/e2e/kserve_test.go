@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -85,9 +84,7 @@ func kserveHierarchy(t *testing.T, c *cluster.Cluster) *provider.Informers {
 	t.Helper()
 	meta, err := metadata.NewForConfig(c.RESTConfig())
 	require.NoError(t, err)
-	kube, err := kubernetes.NewForConfig(c.RESTConfig())
-	require.NoError(t, err)
-	pods, err := provider.NewInformers(meta, kube)
+	pods, err := provider.NewInformers(meta, c.Client())
 	require.NoError(t, err)
 	pods.Start(t.Context().Done())
 	await.For(t, testenv.Patience, "the informers", func() error {
@@ -122,9 +119,7 @@ func kserveRecipe(t *testing.T) (*unstructured.Unstructured, *autoscalingv2.Hori
 // kserveObjects are those of testdata/kserve.yaml, with words replaced.
 func kserveObjects(t *testing.T, words ...string) []*unstructured.Unstructured {
 	t.Helper()
-	text, err := os.ReadFile("testdata/kserve.yaml")
-	require.NoError(t, err)
-	objects, err := neighbours.Parse([]byte(strings.NewReplacer(words...).Replace(string(text))))
+	objects, err := neighbours.Parse([]byte(testenv.Text(t, "testdata/kserve.yaml", words...)))
 	require.NoError(t, err)
 	return objects
 }

@@ -64,7 +64,7 @@ func TestLoad(t *testing.T) {
 	flags := []string{"--prometheus-url=" + b.cluster.PrometheusURL()}
 	theirs := b.start(t, "load-theirs", b.other, append(flags, "--config=testdata/load.yaml",
 		"--lister-kubeconfig="+b.cluster.Kubeconfig(), "--client-qps=1000", "--client-burst=1000", "--metrics-relist-interval=1m")...)
-	ours := b.start(t, "load-ours", b.ours, append(flags, "--config="+b.file(t, "ours.yaml", []byte("rules: []\n")), "--kubeconfig="+b.cluster.Kubeconfig())...)
+	ours := b.start(t, "load-ours", b.ours, append(flags, "--config="+file(t, b.cluster, "ours.yaml", []byte("rules: []\n")), "--kubeconfig="+b.cluster.Kubeconfig())...)
 	for _, address := range []string{theirs, ours} {
 		b.answers(t, address, podsPath(loadNamespace(0)))
 	}

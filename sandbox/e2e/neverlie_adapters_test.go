@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,9 +30,7 @@ var metricsAPIs = []schema.GroupVersion{
 // startAdapters and put both behind the API server.
 func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	t.Helper()
-	cert, key, ca, err := b.Cluster.ServingCert("localhost", "127.0.0.1")
-	require.NoError(t, err)
-	certFile, keyFile := b.file(t, "adapters.crt", cert), b.file(t, "adapters.key", key)
+	serving, ca := servingFlags(t, b.Cluster)
 	kubeconfig := b.Cluster.Kubeconfig()
 	addresses := map[adapter]string{}
 	for _, p := range []struct {
@@ -46,24 +45,12 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 		if p.path == "" {
 			continue
 		}
-		address := freeAddress(t)
-		_, port, err := net.SplitHostPort(address)
-		require.NoError(t, err)
 		name := "adapter-" + string(p.adapter)
-		args := append([]string{
-			"--config=" + b.file(t, name+".yaml", []byte(p.config)), "--bind-address=127.0.0.1", "--secure-port=" + port,
-			"--tls-cert-file=" + certFile, "--tls-private-key-file=" + keyFile,
-			"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		}, p.args...)
-		_, err = b.Cluster.Processes().Start(proc.Spec{Name: name, Path: p.path, Args: args, Log: b.Cluster.LogFile(name)})
-		require.NoError(t, err)
-		addresses[p.adapter] = address
+		config := "--config=" + file(t, b.Cluster, name+".yaml", []byte(p.config))
+		addresses[p.adapter], _ = startAt(t, b.Cluster, name, p.path, serving, append(p.args, config)...)
 	}
 	b.router = newRouter(t, b.Cluster, ca, addresses)
-	apis, err := os.ReadFile("testdata/router.yaml")
-	require.NoError(t, err)
-	routed := strings.NewReplacer("PORT", strconv.Itoa(b.router.port), "AUTHORITY", base64.StdEncoding.EncodeToString(ca))
-	require.NoError(t, b.Create(t.Context(), routed.Replace(string(apis))))
+	b.make(t, "router.yaml", "PORT", strconv.Itoa(b.router.port), "AUTHORITY", base64.StdEncoding.EncodeToString(ca))
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	require.NoError(t, b.Cluster.WaitAPI(ctx, metricsAPIs...))
@@ -98,17 +85,32 @@ func (c cell) path(a adapter) string {
 	return customV2 + ns + "/deployments.apps/" + workload + "/" + c.metric()
 }
 
-func (b *faultEnv) file(t *testing.T, name string, content []byte) string {
+func file(t *testing.T, c *cluster.Cluster, name string, content []byte) string {
 	t.Helper()
-	path := filepath.Join(b.Cluster.Dir(), name)
+	path := filepath.Join(c.Dir(), name)
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
-// freeAddress is a program's own until the test ends.
-func freeAddress(t *testing.T) string {
+// servingFlags are an adapter's own certificate, and whom it asks who its callers are; ca
+// has signed the certificate.
+func servingFlags(t *testing.T, c *cluster.Cluster) (flags []string, ca []byte) {
 	t.Helper()
-	return "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))
+	cert, key, ca, err := c.ServingCert("localhost", "127.0.0.1")
+	require.NoError(t, err)
+	return []string{
+		"--bind-address=127.0.0.1", "--tls-cert-file=" + file(t, c, "serving.crt", cert), "--tls-private-key-file=" + file(t, c, "serving.key", key),
+		"--authentication-kubeconfig=" + c.Kubeconfig(), "--authorization-kubeconfig=" + c.Kubeconfig(),
+	}, ca
+}
+
+// startAt runs an adapter at an address of its own.
+func startAt(t *testing.T, c *cluster.Cluster, name, path string, serving []string, args ...string) (address string, p *proc.Process) {
+	t.Helper()
+	port := strconv.Itoa(testenv.FreePort(t))
+	p, err := c.Processes().Start(proc.Spec{Name: name, Path: path, Log: c.LogFile(name), Args: slices.Concat(serving, []string{"--secure-port=" + port}, args)})
+	require.NoError(t, err)
+	return net.JoinHostPort("127.0.0.1", port), p
 }
 
 // maxAge is how old a sample may be that our adapter believes: five scrapes.

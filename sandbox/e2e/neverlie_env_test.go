@@ -69,10 +69,8 @@ func newFaultEnv(t *testing.T) *faultEnv {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Stop)
-	client, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
-	require.NoError(t, err)
-	b.client = client
-	pages.api.Store(client)
+	b.client = b.Cluster.Client()
+	pages.api.Store(b.Cluster.Client())
 	if compared() { // before the adapter reads which kinds there are
 		b.startLWS(t)
 	}
@@ -84,7 +82,7 @@ func newFaultEnv(t *testing.T) *faultEnv {
 	t.Cleanup(func() { _ = b.proxy.Close() })
 	b.populate(t)
 	b.remember(t)
-	b.startAdapters(t, on.binaries.Adapter, other)
+	b.startAdapters(t, on.binaries.Program("gpuscale-adapter"), other)
 	b.scale(t)
 	return b
 }
@@ -160,9 +158,7 @@ func (b *faultEnv) populate(t *testing.T) {
 // make creates the objects of a file of testdata, with words replaced.
 func (b *faultEnv) make(t *testing.T, file string, words ...string) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/" + file)
-	require.NoError(t, err)
-	require.NoError(t, b.Create(t.Context(), strings.NewReplacer(words...).Replace(string(text))))
+	require.NoError(t, b.Create(t.Context(), testenv.Text(t, "testdata/"+file, words...)))
 }
 
 func (b *faultEnv) deploy(t *testing.T, namespace, name string, n int) {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"sync"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -19,7 +20,12 @@ type record struct {
 	mu   sync.Mutex
 	hpas map[string]hpaState // by namespace
 	size map[string]*span    // by namespace/name of the workload
-	gone map[string]string   // by namespace: how an HPA first lost its number
+	gone map[string]loss     // by namespace: how an HPA first lost its number
+}
+
+type loss struct {
+	at  time.Time
+	how string // empty: it did not
 }
 
 // hpaState is the condition ScalingActive, and of an Object metric the average by which
@@ -45,7 +51,7 @@ type finding struct {
 
 func newRecord(t *testing.T, client kubernetes.Interface) *record {
 	t.Helper()
-	r := &record{hpas: map[string]hpaState{}, size: map[string]*span{}, gone: map[string]string{}}
+	r := &record{hpas: map[string]hpaState{}, size: map[string]*span{}, gone: map[string]loss{}}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	for _, informer := range []cache.SharedIndexInformer{
 		factory.Apps().V1().Deployments().Informer(), factory.Apps().V1().StatefulSets().Informer(), factory.Autoscaling().V2().HorizontalPodAutoscalers().Informer(),
@@ -75,8 +81,8 @@ func (r *record) changed(o any) {
 		for _, c := range o.Status.Conditions {
 			if c.Type == autoscalingv2.ScalingActive {
 				r.hpas[o.Namespace] = hpaState{active: c.Status == corev1.ConditionTrue, reason: c.Reason, message: c.Message, average: goneBy(o.Status.CurrentMetrics)}
-				if c.Status != corev1.ConditionTrue && r.gone[o.Namespace] == "" {
-					r.gone[o.Namespace] = c.Reason + " " + c.Message
+				if c.Status != corev1.ConditionTrue && r.gone[o.Namespace].how == "" {
+					r.gone[o.Namespace] = loss{time.Now(), c.Reason + " " + c.Message}
 				}
 			}
 		}
@@ -101,8 +107,8 @@ func (r *record) sized(key string, replicas int32) {
 	s.least, s.most = min(s.least, s.now), max(s.most, s.now)
 }
 
-// lost is how the HPA of a namespace first lost its number since reset; "" if it did not.
-func (r *record) lost(namespace string) string {
+// lost is how the HPA of a namespace first lost its number since reset.
+func (r *record) lost(namespace string) loss {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.gone[namespace]

@@ -59,14 +59,13 @@ func newRack(t *testing.T, pool, layout string, names ...string) *rack {
 		w.must(err)
 		spec.Layouts = []mig.Layout{l}
 	}
-	typed, err := kubernetes.NewForConfig(w.Cluster.RESTConfig())
-	w.must(err)
+	typed := w.Cluster.Client()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, name := range names {
 		spec.Name = name
 		machine, err := node.New(spec, w.now())
 		w.must(err)
-		r.agents = append(r.agents, node.NewAgent(machine, typed, r, log))
+		r.agents = append(r.agents, node.NewAgent(machine, typed, log))
 		w.must(w.Admin.Create(t.Context(), r.object(machine, pool)))
 	}
 	w.must(client.IgnoreAlreadyExists(w.Admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: partition.DefaultConfigMap.Namespace}})))
@@ -105,36 +104,21 @@ func (r *rack) observeMIG(typed kubernetes.Interface, log *slog.Logger) {
 	})
 }
 
-// Node is for node.View.
-func (r *rack) Node(name string) (*corev1.Node, bool) { return r.node(name), true }
-
-// PodsOn is for node.View.
-func (r *rack) PodsOn(name string) []*corev1.Pod {
-	var list corev1.PodList
-	r.must(r.Admin.List(r.t.Context(), &list))
-	var out []*corev1.Pod
-	for i := range list.Items {
-		if list.Items[i].Spec.NodeName == name {
-			out = append(out, &list.Items[i])
-		}
-	}
-	return out
-}
-
-// MIGConfig is for node.View.
-func (r *rack) MIGConfig() []byte {
-	var cm corev1.ConfigMap
-	if err := r.Admin.Get(r.t.Context(), partition.DefaultConfigMap, &cm); err != nil {
-		return nil
-	}
-	return []byte(cm.Data[partition.ConfigKey])
-}
-
 // step lets the software of all machines work once.
 func (r *rack) step() {
 	r.t.Helper()
+	var pods corev1.PodList
+	r.must(r.Admin.List(r.t.Context(), &pods))
+	var cm corev1.ConfigMap
+	r.must(client.IgnoreNotFound(r.Admin.Get(r.t.Context(), partition.DefaultConfigMap, &cm)))
 	for _, a := range r.agents {
-		r.must(a.Step(r.t.Context(), r.now()))
+		var bound []*corev1.Pod
+		for i := range pods.Items {
+			if pods.Items[i].Spec.NodeName == a.Machine.Name() {
+				bound = append(bound, &pods.Items[i])
+			}
+		}
+		r.must(a.Step(r.t.Context(), r.node(a.Machine.Name()), bound, []byte(cm.Data[partition.ConfigKey]), r.now()))
 	}
 }
 

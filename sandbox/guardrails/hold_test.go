@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -55,8 +56,8 @@ func TestBesideOthers(t *testing.T) {
 			for _, taint := range n.Spec.Taints {
 				taints = append(taints, taint.Key)
 			}
-			if got := strings.Join(taints, " "); !testenv.NodeReady(n) || got != want || n.Annotations[corev1.ObjectTTLAnnotationKey] == "" {
-				return fmt.Errorf("ready %v, taints %q, annotations %v", testenv.NodeReady(n), got, n.Annotations)
+			if got := strings.Join(taints, " "); !kube.NodeReady(n) || got != want || n.Annotations[corev1.ObjectTTLAnnotationKey] == "" {
+				return fmt.Errorf("ready %v, taints %q, annotations %v", kube.NodeReady(n), got, n.Annotations)
 			}
 			return nil
 		})

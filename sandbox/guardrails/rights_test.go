@@ -32,9 +32,7 @@ const system = "gpuscale-system"
 func typed(t *testing.T) (*env, kubernetes.Interface) {
 	t.Helper()
 	e := shared.Get(t)
-	k, err := kubernetes.NewForConfig(e.Cluster.RESTConfig())
-	require.NoError(t, err)
-	return e, k
+	return e, e.Cluster.Client()
 }
 
 // attempt is one of testdata/rights.yaml.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,6 +35,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -127,9 +127,7 @@ func (l learner) Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.N
 // objects of a file of testdata/objects, with words replaced.
 func (w *world) objects(file string, words ...string) []*unstructured.Unstructured {
 	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata/objects", file))
-	w.must(err)
-	objects, err := neighbours.Parse([]byte(strings.NewReplacer(words...).Replace(string(text))))
+	objects, err := neighbours.Parse([]byte(testenv.Text(w.t, filepath.Join("testdata/objects", file), words...)))
 	w.must(err)
 	return objects
 }
@@ -174,7 +172,7 @@ func (w *world) booted() error {
 		return err
 	}
 	for i := range nodes.Items {
-		if n := &nodes.Items[i]; n.Annotations[cluster.AnnotationDown] == "" && !testenv.NodeReady(n) {
+		if n := &nodes.Items[i]; n.Annotations[cluster.AnnotationDown] == "" && !kube.NodeReady(n) {
 			return fmt.Errorf("node %s is not ready", n.Name)
 		}
 	}
@@ -279,7 +277,7 @@ func (w *world) has(pool string, want int) func() error {
 		nodes := w.nodes(pool)
 		ready := 0
 		for i := range nodes {
-			if testenv.NodeReady(&nodes[i]) {
+			if kube.NodeReady(&nodes[i]) {
 				ready++
 			}
 		}

@@ -35,18 +35,7 @@ type Claims struct {
 
 // Run plays until ctx ends; an error it could not go on from is returned.
 func (k *Claims) Run(ctx context.Context) error {
-	return run(ctx, func(ctx context.Context) error {
-		pools, err := list(ctx, k.Client, karpenter.WithKind("NodePool"), nil)
-		if err != nil {
-			return err
-		}
-		for i := range pools {
-			if err := k.turn(ctx, &pools[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return run(ctx, k.Client, map[schema.GroupVersionKind]func(context.Context, *unstructured.Unstructured) error{karpenter.WithKind("NodePool"): k.turn})
 }
 
 func (k *Claims) turn(ctx context.Context, pool *unstructured.Unstructured) error {
@@ -101,26 +90,14 @@ func (k *Claims) turn(ctx context.Context, pool *unstructured.Unstructured) erro
 }
 
 func (k *Claims) add(ctx context.Context, pool *unstructured.Unstructured) error {
-	spec, _, _ := unstructured.NestedMap(pool.Object, "spec", "template", "spec")
-	labels, _, _ := unstructured.NestedStringMap(pool.Object, "spec", "template", "metadata", "labels")
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	u.SetGroupVersionKind(karpenter.WithKind("NodeClaim"))
-	u.SetGenerateName(pool.GetName() + "-")
-	u.SetFinalizers([]string{claimFinalizer})
-	labels = merged(labels, map[string]string{labelNodePool: pool.GetName()})
-	u.SetLabels(labels)
-	if err := k.Client.Create(ctx, u); err != nil {
-		return fmt.Errorf("making a NodeClaim: %w", err)
-	}
-	id, err := k.Nodes.add(ctx, k.Client, u.GetName(), labels)
+	own := map[string]string{labelNodePool: pool.GetName()}
+	u, labels, err := instance(ctx, k.Client, pool, karpenter.WithKind("NodeClaim"), claimFinalizer, own)
 	if err != nil {
 		return err
 	}
-	before := u.DeepCopy()
-	_ = unstructured.SetNestedField(u.Object, u.GetName(), "status", "nodeName")
-	_ = unstructured.SetNestedField(u.Object, id, "status", "providerID")
-	if err := k.Client.Status().Patch(ctx, u, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("writing the status of NodeClaim %s: %w", u.GetName(), err)
+	id, err := k.Nodes.add(ctx, k.Client, u.GetName(), merged(labels, own))
+	if err != nil {
+		return err
 	}
-	return nil
+	return writeStatus(ctx, k.Client, u, map[string]any{"nodeName": u.GetName(), "providerID": id})
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,32 +57,39 @@ func (s Source) Install(ctx context.Context, c client.Client) error {
 		return err
 	}
 	for _, pattern := range s.Files {
-		files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
-		if err != nil || len(files) == 0 {
-			return fmt.Errorf("no file %s in %s@%s: %w", pattern, s.Module, s.Version, errors.Join(err))
-		}
-		for _, file := range files {
-			if err := Apply(ctx, c, file); err != nil {
-				return err
-			}
+		if err := Apply(ctx, c, filepath.Join(dir, filepath.FromSlash(pattern))); err != nil {
+			return fmt.Errorf("%s@%s: %w", s.Module, s.Version, err)
 		}
 	}
 	return nil
 }
 
-// Apply creates the objects of a YAML file; one that is there stays as it is.
-func Apply(ctx context.Context, c client.Client, file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("reading a manifest: %w", err)
+// Apply creates the objects of the YAML files of a pattern that all of keep, which may
+// change them, keep; one that is there stays as it is.
+func Apply(ctx context.Context, c client.Client, pattern string, keep ...func(*unstructured.Unstructured) bool) error {
+	files, err := filepath.Glob(pattern)
+	if err == nil && len(files) == 0 {
+		err = os.ErrNotExist
 	}
-	objects, err := Parse(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return fmt.Errorf("reading manifests %s: %w", pattern, err)
 	}
-	for _, o := range objects {
-		if err := Create(ctx, c, o); client.IgnoreAlreadyExists(err) != nil {
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("reading a manifest: %w", err)
+		}
+		objects, err := Parse(text)
+		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
+		}
+		for _, o := range objects {
+			if slices.ContainsFunc(keep, func(keep func(*unstructured.Unstructured) bool) bool { return !keep(o) }) {
+				continue
+			}
+			if err := Create(ctx, c, o); client.IgnoreAlreadyExists(err) != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
 		}
 	}
 	return nil

@@ -38,18 +38,7 @@ type Machines struct {
 
 // Run plays until ctx ends; an error it could not go on from is returned.
 func (m *Machines) Run(ctx context.Context) error {
-	return run(ctx, func(ctx context.Context) error {
-		deployments, err := list(ctx, m.Client, capi.WithKind("MachineDeployment"), nil)
-		if err != nil {
-			return err
-		}
-		for i := range deployments {
-			if err := m.turn(ctx, &deployments[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return run(ctx, m.Client, map[schema.GroupVersionKind]func(context.Context, *unstructured.Unstructured) error{capi.WithKind("MachineDeployment"): m.turn})
 }
 
 func (m *Machines) turn(ctx context.Context, d *unstructured.Unstructured) error {
@@ -79,7 +68,9 @@ func (m *Machines) turn(ctx context.Context, d *unstructured.Unstructured) error
 			}
 		}
 	}
-	return m.status(ctx, d, int64(len(all)))
+	return writeStatus(ctx, m.Client, d, map[string]any{
+		"replicas": int64(len(all)), "observedGeneration": d.GetGeneration(), "selector": labelDeployment + "=" + d.GetName(),
+	})
 }
 
 // surplus is how many of the Machines go, and sorts these to the front.
@@ -103,42 +94,17 @@ func surplus(all []unstructured.Unstructured, want int) int {
 
 // add makes a Machine, and at once its node.
 func (m *Machines) add(ctx context.Context, d *unstructured.Unstructured) error {
-	spec, _, _ := unstructured.NestedMap(d.Object, "spec", "template", "spec")
-	labels, _, _ := unstructured.NestedStringMap(d.Object, "spec", "template", "metadata", "labels")
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	u.SetGroupVersionKind(capi.WithKind("Machine"))
-	u.SetNamespace(d.GetNamespace())
-	u.SetGenerateName(d.GetName() + "-")
-	u.SetFinalizers([]string{machineFinalizer})
-	u.SetLabels(merged(labels, map[string]string{labelDeployment: d.GetName(), labelSet: d.GetName() + "-0"}))
-	if err := m.Client.Create(ctx, u); err != nil {
-		return fmt.Errorf("making a Machine: %w", err)
+	u, labels, err := instance(ctx, m.Client, d, capi.WithKind("Machine"), machineFinalizer, map[string]string{labelDeployment: d.GetName(), labelSet: d.GetName() + "-0"})
+	if err != nil {
+		return err
 	}
 	// The node has the Machine's name; a real one its infrastructure's.
 	id, err := m.Nodes.add(ctx, m.Client, u.GetName(), labels)
 	if err != nil {
 		return err
 	}
-	before := u.DeepCopy()
-	_ = unstructured.SetNestedField(u.Object, id, "spec", "providerID")
-	if err := m.Client.Patch(ctx, u, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("writing Machine %s: %w", u.GetName(), err)
+	if err := write(ctx, m.Client, u, func() { _ = unstructured.SetNestedField(u.Object, id, "spec", "providerID") }); err != nil {
+		return err
 	}
-	before = u.DeepCopy()
-	_ = unstructured.SetNestedField(u.Object, u.GetName(), "status", "nodeRef", "name")
-	if err := m.Client.Status().Patch(ctx, u, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("writing the status of Machine %s: %w", u.GetName(), err)
-	}
-	return nil
-}
-
-func (m *Machines) status(ctx context.Context, d *unstructured.Unstructured, replicas int64) error {
-	before := d.DeepCopy()
-	_ = unstructured.SetNestedField(d.Object, replicas, "status", "replicas")
-	_ = unstructured.SetNestedField(d.Object, d.GetGeneration(), "status", "observedGeneration")
-	_ = unstructured.SetNestedField(d.Object, labelDeployment+"="+d.GetName(), "status", "selector")
-	if err := m.Client.Status().Patch(ctx, d, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of MachineDeployment %s: %w", d.GetName(), err)
-	}
-	return nil
+	return writeStatus(ctx, m.Client, u, map[string]any{"nodeRef": map[string]any{"name": u.GetName()}})
 }

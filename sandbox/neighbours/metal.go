@@ -55,19 +55,8 @@ spec:
 
 // Run plays until ctx ends; an error it could not go on from is returned.
 func (m *Metal) Run(ctx context.Context) error {
-	return run(ctx, func(ctx context.Context) error {
-		for kind, turn := range map[string]func(context.Context, *unstructured.Unstructured) error{"MetalMachine": m.machine, "MetalMachinePool": m.pool} {
-			all, err := list(ctx, m.Client, metal.WithKind(kind), nil)
-			if err != nil {
-				return err
-			}
-			for i := range all {
-				if err := turn(ctx, &all[i]); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+	return run(ctx, m.Client, map[schema.GroupVersionKind]func(context.Context, *unstructured.Unstructured) error{
+		metal.WithKind("MetalMachine"): m.machine, metal.WithKind("MetalMachinePool"): m.pool,
 	})
 }
 
@@ -86,7 +75,7 @@ func (m *Metal) machine(ctx context.Context, u *unstructured.Unstructured) error
 	if err := m.spec(ctx, u, id, "providerID"); err != nil {
 		return err
 	}
-	return m.status(ctx, u, map[string]any{"initialization": map[string]any{"provisioned": true}})
+	return writeStatus(ctx, m.Client, u, map[string]any{"initialization": map[string]any{"provisioned": true}})
 }
 
 // pool has as many nodes as its MachinePool has replicas, with the pool's labels. Of too many
@@ -132,27 +121,13 @@ func (m *Metal) pool(ctx context.Context, u *unstructured.Unstructured) error {
 			return err
 		}
 	}
-	return m.status(ctx, u, map[string]any{"ready": true, "replicas": replicas, "initialization": map[string]any{"provisioned": true}})
+	return writeStatus(ctx, m.Client, u, map[string]any{"ready": true, "replicas": replicas, "initialization": map[string]any{"provisioned": true}})
 }
 
 // spec sets a field, and the finalizer.
 func (m *Metal) spec(ctx context.Context, u *unstructured.Unstructured, value any, field string) error {
-	before := u.DeepCopy()
-	u.SetFinalizers([]string{metalFinalizer})
-	if err := unstructured.SetNestedField(u.Object, value, "spec", field); err != nil {
-		return fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
-	}
-	if err := m.Client.Patch(ctx, u, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("writing %s %s: %w", u.GetKind(), u.GetName(), err)
-	}
-	return nil
-}
-
-func (m *Metal) status(ctx context.Context, u *unstructured.Unstructured, status map[string]any) error {
-	before := u.DeepCopy()
-	u.Object["status"] = status
-	if err := m.Client.Status().Patch(ctx, u, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("writing the status of %s %s: %w", u.GetKind(), u.GetName(), err)
-	}
-	return nil
+	return write(ctx, m.Client, u, func() {
+		u.SetFinalizers([]string{metalFinalizer})
+		_ = unstructured.SetNestedField(u.Object, value, "spec", field)
+	})
 }

@@ -47,19 +47,14 @@ func (n Nodes) remove(ctx context.Context, c client.Client, machine *unstructure
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting node %s: %w", machine.GetName(), err)
 	}
-	before := machine.DeepCopy()
-	machine.SetFinalizers(slices.DeleteFunc(machine.GetFinalizers(), func(f string) bool { return f == finalizer }))
-	if err := c.Patch(ctx, machine, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("releasing %s: %w", machine.GetName(), err)
-	}
-	return nil
+	return write(ctx, c, machine, func() {
+		machine.SetFinalizers(slices.DeleteFunc(machine.GetFinalizers(), func(f string) bool { return f == finalizer }))
+	})
 }
 
 func merged(a, b map[string]string) map[string]string {
-	out := maps.Clone(a)
-	if out == nil {
-		out = map[string]string{}
-	}
+	out := map[string]string{}
+	maps.Copy(out, a)
 	maps.Copy(out, b)
 	return out
 }
@@ -73,18 +68,72 @@ func list(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, lab
 	return out.Items, nil
 }
 
-// run calls pass until ctx ends. The next pass retries a conflict.
-func run(ctx context.Context, pass func(context.Context) error) error {
-	ticker := time.NewTicker(passEvery)
-	defer ticker.Stop()
-	for {
-		if err := pass(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+// run calls the turn of each object of the kinds, again and again until ctx ends. The next
+// turn retries a conflict.
+func run(ctx context.Context, c client.Client, turns map[schema.GroupVersionKind]func(context.Context, *unstructured.Unstructured) error) error {
+	pass := func() error {
+		for kind, turn := range turns {
+			all, err := list(ctx, c, kind, nil)
+			if err != nil {
+				return err
+			}
+			for i := range all {
+				if err := turn(ctx, &all[i]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for ctx.Err() == nil {
+		if err := pass(); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
+		case <-time.After(passEvery):
 		}
 	}
+	return nil
+}
+
+// instance makes an object of a kind from the template of its set, with the labels of the
+// template, which are returned, and its own.
+func instance(ctx context.Context, c client.Client, set *unstructured.Unstructured, kind schema.GroupVersionKind, finalizer string, own map[string]string) (*unstructured.Unstructured, map[string]string, error) {
+	spec, _, _ := unstructured.NestedMap(set.Object, "spec", "template", "spec")
+	labels, _, _ := unstructured.NestedStringMap(set.Object, "spec", "template", "metadata", "labels")
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetGroupVersionKind(kind)
+	u.SetNamespace(set.GetNamespace())
+	u.SetGenerateName(set.GetName() + "-")
+	u.SetFinalizers([]string{finalizer})
+	u.SetLabels(merged(labels, own))
+	if err := c.Create(ctx, u); err != nil {
+		return nil, nil, fmt.Errorf("making a %s: %w", kind.Kind, err)
+	}
+	return u, labels, nil
+}
+
+// write changes an object that is still there.
+func write(ctx context.Context, c client.Client, u *unstructured.Unstructured, change func()) error {
+	before := u.DeepCopy()
+	change()
+	if err := c.Patch(ctx, u, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return nil
+}
+
+// writeStatus sets fields of the status of an object that is still there.
+func writeStatus(ctx context.Context, c client.Client, u *unstructured.Unstructured, fields map[string]any) error {
+	before := u.DeepCopy()
+	for name, value := range fields {
+		if err := unstructured.SetNestedField(u.Object, value, "status", name); err != nil {
+			return fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	if err := c.Status().Patch(ctx, u, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return nil
 }

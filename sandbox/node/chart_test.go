@@ -248,7 +248,7 @@ func (c *installation) scrape() {
 func (c *installation) exporter() {
 	c.scrape()
 	c.await("the GPU in Prometheus", func() error {
-		series, err := c.query(fmt.Sprintf("DCGM_FI_DEV_GPU_UTIL{UUID=%q}", dcgm.GPUs[0].UUID))
+		series, err := testenv.Query(c.Context(), c.env.Cluster.PrometheusURL(), fmt.Sprintf("DCGM_FI_DEV_GPU_UTIL{UUID=%q}", dcgm.GPUs[0].UUID))
 		if err == nil && len(series) == 0 {
 			err = errors.New("no series")
 		}

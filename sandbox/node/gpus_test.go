@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,41 +172,15 @@ func (c *installation) attributed(pod string, state fakenvml.State) {
 				}
 			}
 		}
-		series, err := c.query(fmt.Sprintf("gpu_held{exported_pod=%q}", pod))
+		series, err := testenv.Query(c.Context(), c.env.Cluster.PrometheusURL(), fmt.Sprintf("gpu_held{exported_pod=%q}", pod))
 		if err != nil {
 			return err
 		}
-		if len(series) != 1 || series[0]["gpu_uuid"] != uuid || series[0]["gpu_instance_id"] != instance {
+		if len(series) != 1 || series[0].Labels.Get("gpu_uuid") != uuid || series[0].Labels.Get("gpu_instance_id") != instance {
 			return fmt.Errorf("allocated %s, reported %v", devices[0], series)
 		}
 		return nil
 	})
-}
-
-// query Prometheus for the labels of series.
-func (c *installation) query(text string) ([]map[string]string, error) {
-	resp, err := http.Get(c.env.Cluster.PrometheusURL() + "/api/v1/query?query=" + url.QueryEscape(text))
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Data struct {
-			Result []struct{ Metric map[string]string }
-		}
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, body)
-	}
-	var out []map[string]string
-	for _, r := range answer.Data.Result {
-		out = append(out, r.Metric)
-	}
-	return out, nil
 }
 
 // restarted deletes the pod of a component of NVIDIA's and waits for the next one.

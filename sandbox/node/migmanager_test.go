@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/sandbox/node"
 	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -132,10 +133,8 @@ func (c *installation) ready(name string) error {
 	if err != nil {
 		return err
 	}
-	for _, condition := range p.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return nil
-		}
+	if kube.PodReady(&p) {
+		return nil
 	}
 	return fmt.Errorf("it is not Ready: %s %+v", p.Status.Phase, p.Status.Conditions)
 }

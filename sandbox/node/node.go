@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/node/image"
@@ -108,10 +108,7 @@ func Start(ctx context.Context, c *cluster.Cluster, o Options) (_ *Node, err err
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s: is the machine very busy?", startTimeout))
 	defer cancel()
 	begin := time.Now()
-	n := &Node{opts: o, cluster: c, ended: make(chan struct{}), cgroup: keeper.CgroupName(os.Getpid(), int(nodes.Add(1)))}
-	if n.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
-		return nil, fmt.Errorf("starting node %s: %w", o.Name, err)
-	}
+	n := &Node{opts: o, cluster: c, client: c.Client(), ended: make(chan struct{}), cgroup: keeper.CgroupName(os.Getpid(), int(nodes.Add(1)))}
 	n.root = filepath.Join(c.Dir(), "node-"+o.Name)
 	if err := os.Mkdir(n.root, 0o755); err != nil {
 		return nil, fmt.Errorf("starting node %s: %w", o.Name, err)
@@ -265,15 +262,10 @@ func (n *Node) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			if c.Status == corev1.ConditionTrue {
-				return nil
-			}
-			return fmt.Errorf("the node is not Ready: %s", c.Message)
-		}
+	if !kube.NodeReady(node) {
+		return fmt.Errorf("the node is not Ready: %+v", node.Status.Conditions)
 	}
-	return errors.New("the node has no Ready condition")
+	return nil
 }
 
 // Stop ends the node and everything on it, and returns when nothing of it is left on

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/node"
@@ -195,9 +196,7 @@ func (s trial) with(test func(trial)) func(*testing.T) {
 // text of testdata, with words replaced.
 func (s trial) text(file string, words ...string) string {
 	s.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", file))
-	require.NoError(s, err)
-	return strings.NewReplacer(words...).Replace(string(text))
+	return testenv.Text(s, filepath.Join("testdata", file), words...)
 }
 
 func (s trial) create(file string, words ...string) {
@@ -229,10 +228,8 @@ func (s trial) podReady(name string) (p corev1.Pod) {
 		if p, err = s.pod(name); err != nil {
 			return err
 		}
-		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				return nil
-			}
+		if kube.PodReady(&p) {
+			return nil
 		}
 		return fmt.Errorf("it is not Ready: %s %+v", p.Status.Phase, p.Status.ContainerStatuses)
 	})

@@ -58,10 +58,6 @@ func (n *Node) Path(file string) string {
 // PodResources is the kubelet's socket, on this machine.
 func (n *Node) PodResources() string { return n.Path(kubeletFolder + "/pod-resources/kubelet.sock") }
 
-// DevicePlugins is the folder in which the kubelet has its socket for device
-// plugins, on this machine.
-func (n *Node) DevicePlugins() string { return n.Path(kubeletFolder + "/device-plugins") }
-
 // Log is the file of a program's log.
 func (n *Node) Log(program string) string {
 	return filepath.Join(n.root, "var/log", program+".log")

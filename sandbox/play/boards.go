@@ -22,9 +22,6 @@ const boardsPage = "/gpuscale-autoscaler?since=5m"
 // serveBoards on a port of the loopback until ctx ends, and returns the first
 // board's address and what waits for the end.
 func serveBoards(ctx context.Context, prometheus string, scrape time.Duration, log *slog.Logger) (url string, wait func(), err error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	client, err := prom.New(prom.Config{URL: prometheus, Timeout: boardsTimeout})
 	if err != nil {
 		return "", nil, fmt.Errorf("serving the boards: %w", err)

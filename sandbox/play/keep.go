@@ -32,7 +32,7 @@ func placesOf(o Options, w *world.World) places {
 		logs:       filepath.Join(w.Dir(), "logs"),
 		kubeconfig: w.Kubeconfig(),
 		kubectl:    o.Binaries.ControlPlane.Program("kubectl"),
-		report:     o.Binaries.Report,
+		report:     o.Binaries.Program("gpuscale-report"),
 		adapterCA:  w.AdapterCA(),
 	}
 }
@@ -60,7 +60,7 @@ in another terminal:
 // keep serves the boards too, as long as everything runs.
 func (o Options) keep(ctx context.Context, w *world.World, failed error) error {
 	p := placesOf(o, w)
-	boards, wait, err := serveBoards(ctx, w.PrometheusURL(), world.ScrapeInterval, o.log())
+	boards, wait, err := serveBoards(ctx, w.PrometheusURL(), world.ScrapeInterval, o.Log)
 	if err != nil {
 		p.boards = "none: " + err.Error()
 	} else {

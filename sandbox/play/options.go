@@ -24,14 +24,6 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// log is never nil.
-func (o Options) log() *slog.Logger {
-	if o.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return o.Log
-}
-
 // traffic of the story, or the file that was given instead. A file is truncated
 // to the story's length, since the expectations are about that.
 func (o Options) traffic() (trace.Trace, float64, error) {

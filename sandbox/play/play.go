@@ -74,13 +74,13 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	over := time.Now()
 	alerts, problem := alertsSince(ctx, w.PrometheusURL(), played, over)
 	if problem != nil {
-		o.log().Warn("querying alerts failed", "error", problem)
+		o.Log.Warn("querying alerts failed", "error", problem)
 	}
 	result.Summary.Alerts = alerts
 	o.View.Summarize(result.Summary)
 	var unwritten error
 	if o.Out != "" {
-		r := reporting{program: o.Binaries.Report, prometheus: w.PrometheusURL(), dir: o.Out}
+		r := reporting{program: o.Binaries.Program("gpuscale-report"), prometheus: w.PrometheusURL(), dir: o.Out}
 		result.Report, unwritten = r.write(ctx, played, over)
 		o.View.Print(result.Report.text(unwritten))
 	}

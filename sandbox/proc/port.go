@@ -3,18 +3,17 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 )
 
 // ReservePort finds a port of the loopback for a program that is started later, and
-// again. Until release, or until this process ends, the kernel gives it to no program
-// that asks for any free port, and to no outgoing connection; one program at a time
-// can listen on it by its number.
+// again. Until this process ends, the kernel gives it to no program that asks for any
+// free port, and to no outgoing connection; one program at a time can listen on it by
+// its number.
 //
 // It binds a socket and never listens on it: with SO_REUSEADDR, which Go's listeners
 // set, Linux lets another one listen there.
-func ReservePort() (port int, release func(), err error) {
+func ReservePort() (int, error) {
 	syscall.ForkLock.RLock() // a child must not inherit it
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -22,7 +21,7 @@ func ReservePort() (port int, release func(), err error) {
 	}
 	syscall.ForkLock.RUnlock()
 	if err != nil {
-		return 0, nil, fmt.Errorf("reserving a port: %w", err)
+		return 0, fmt.Errorf("reserving a port: %w", err)
 	}
 	if err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err == nil {
 		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
@@ -34,7 +33,7 @@ func ReservePort() (port int, release func(), err error) {
 	v4, ok := at.(*syscall.SockaddrInet4)
 	if err != nil || !ok {
 		_ = syscall.Close(fd)
-		return 0, nil, fmt.Errorf("reserving a port: %w", errors.Join(errors.New("binding to the loopback"), err))
+		return 0, fmt.Errorf("reserving a port: %w", errors.Join(errors.New("binding to the loopback"), err))
 	}
-	return v4.Port, sync.OnceFunc(func() { _ = syscall.Close(fd) }), nil
+	return v4.Port, nil
 }

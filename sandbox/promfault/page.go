@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/prometheus/common/model"
 )
 
 // Samples is how a page changes its samples. The zero value leaves them unchanged.
@@ -47,18 +49,11 @@ func (s Sample) with(label, value string) Sample {
 }
 
 func (s Sample) line() string {
-	var b strings.Builder
-	b.WriteString(s.Name)
-	b.WriteByte('{')
-	for i, name := range slices.Sorted(maps.Keys(s.Labels)) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "%s=%s", name, strconv.Quote(s.Labels[name]))
+	m := model.Metric{model.MetricNameLabel: model.LabelValue(s.Name)}
+	for name, value := range s.Labels {
+		m[model.LabelName(name)] = model.LabelValue(value)
 	}
-	b.WriteString("} ")
-	b.WriteString(strconv.FormatFloat(s.Value, 'g', -1, 64))
-	return b.String()
+	return m.String() + " " + strconv.FormatFloat(s.Value, 'g', -1, 64)
 }
 
 // Page serves samples in Prometheus' text format.

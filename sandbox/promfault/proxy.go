@@ -1,18 +1,20 @@
 package promfault
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
 // Answer is how the proxy answers. The zero value changes nothing.
@@ -21,27 +23,24 @@ type Answer string
 // Ways of answering. All but Down, Broken, Slow and Login leave everything but
 // instant queries alone: discovery goes on.
 const (
-	Honest      Answer = ""
-	Down        Answer = "down"        // connections are refused
-	Broken      Answer = "broken"      // 503
-	Slow        Answer = "slow"        // no answer until the fault is over, and then none
-	Truncated   Answer = "truncated"   // half of the answer's bytes
-	Empty       Answer = "empty"       // a vector of no series
-	Warned      Answer = "warned"      // with a warning, as Thanos gives for a lost store
-	IsPartial   Answer = "is partial"  // with isPartial, as VictoriaMetrics does
-	Stale       Answer = "stale"       // the answer of StaleAt, dated now
-	ScalarZero  Answer = "scalar zero" // a scalar, not a vector
-	Login       Answer = "login"       // 200 and an HTML page
-	maxAnswer          = 64 << 20      // bytes that are buffered to be changed
-	passTimeout        = 30 * time.Second
-	queryPath          = "/api/v1/query"
+	Honest     Answer = ""
+	Down       Answer = "down"        // connections are refused
+	Broken     Answer = "broken"      // 503
+	Slow       Answer = "slow"        // no answer until the fault is over, and then none
+	Truncated  Answer = "truncated"   // half of the answer's bytes
+	Empty      Answer = "empty"       // a vector of no series
+	Warned     Answer = "warned"      // with a warning, as Thanos gives for a lost store
+	IsPartial  Answer = "is partial"  // with isPartial, as VictoriaMetrics does
+	Stale      Answer = "stale"       // the answer of StaleAt, dated now
+	ScalarZero Answer = "scalar zero" // a scalar, not a vector
+	Login      Answer = "login"       // 200 and an HTML page
+	queryPath         = "/api/v1/query"
 )
 
 // Proxy is an HTTP server in front of a Prometheus. It is safe for concurrent
 // use.
 type Proxy struct {
 	target  *url.URL
-	client  *http.Client
 	address string
 
 	mu      sync.Mutex
@@ -58,14 +57,12 @@ func New(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("putting a proxy before Prometheus: %w", err)
 	}
-	p := &Proxy{target: u, client: &http.Client{Timeout: passTimeout}, lifted: make(chan struct{})}
-	l, err := listen()
+	port, err := proc.ReservePort()
 	if err != nil {
 		return nil, err
 	}
-	p.address = l.Addr().String()
-	p.serve(l)
-	return p, nil
+	p := &Proxy{target: u, address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), lifted: make(chan struct{})}
+	return p, p.Answer(Honest)
 }
 
 // URL to ask instead of the real Prometheus. It stays the same.
@@ -97,21 +94,17 @@ func (p *Proxy) Answer(a Answer) error {
 	case a != Down && p.server == nil:
 		l, err := net.Listen("tcp", p.address)
 		if err != nil {
-			return fmt.Errorf("opening the proxy's port again: %w", err)
+			return fmt.Errorf("opening the proxy's port: %w", err)
 		}
-		p.serve(l)
+		s := &http.Server{Handler: p, ReadHeaderTimeout: 5 * time.Second}
+		p.server, p.port = s, l
+		go func() { _ = s.Serve(l) }() // ends with Close
 	}
 	return nil
 }
 
 // Close ends the proxy.
 func (p *Proxy) Close() error { return p.Answer(Down) }
-
-func (p *Proxy) serve(l net.Listener) {
-	s := &http.Server{Handler: p, ReadHeaderTimeout: 5 * time.Second}
-	p.server, p.port = s, l
-	go func() { _ = s.Serve(l) }() // ends with Close
-}
 
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -135,78 +128,45 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "<!doctype html><title>Sign in</title><form method=post><input name=user></form>")
 		return
 	}
-	query := strings.TrimSuffix(r.URL.Path, "/") == queryPath
-	if !query {
+	if strings.TrimSuffix(r.URL.Path, "/") != queryPath {
 		answer = Honest
 	}
-	body, status, kind, err := p.ask(r.Context(), r, answer, staleAt)
-	if err == nil && answer != Honest && answer != Truncated {
-		body, err = spoil(answer, body, time.Now())
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	if answer == Truncated {
-		_, _ = w.Write(body[:len(body)/2])
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
-	}
-	_, _ = w.Write(body)
-}
-
-// ask the real Prometheus.
-func (p *Proxy) ask(ctx context.Context, r *http.Request, answer Answer, staleAt time.Time) (body []byte, status int, kind string, err error) {
-	if err := r.ParseForm(); err != nil {
-		return nil, 0, "", fmt.Errorf("reading the query: %w", err)
-	}
-	form := r.Form
 	if answer == Stale {
-		form.Set("time", strconv.FormatFloat(float64(staleAt.UnixMilli())/1000, 'f', 3, 64))
+		if err := r.ParseForm(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.Form.Set("time", strconv.FormatFloat(float64(staleAt.UnixMilli())/1000, 'f', 3, 64))
+		r.Method, r.Body, r.ContentLength, r.URL.RawQuery = http.MethodGet, http.NoBody, 0, r.Form.Encode()
 	}
-	to := p.target.JoinPath(r.URL.Path)
-	var content io.Reader
-	if r.Method == http.MethodPost {
-		content = strings.NewReader(form.Encode())
-	} else {
-		to.RawQuery = form.Encode()
+	forward := httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(p.target)
+			r.Out.Header.Del("Accept-Encoding") // the answer is read here
+		},
+		ModifyResponse: func(resp *http.Response) error { return change(answer, resp) },
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, to.String(), content)
-	if err != nil {
-		return nil, 0, "", fmt.Errorf("querying Prometheus: %w", err)
-	}
-	if content != nil {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return nil, 0, "", fmt.Errorf("querying Prometheus: %w", err)
-	}
-	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err == nil && len(body) > maxAnswer {
-		err = errors.New("its answer is too large to be changed")
-	}
-	if err != nil {
-		return nil, 0, "", fmt.Errorf("reading Prometheus' answer: %w", err)
-	}
-	return body, resp.StatusCode, resp.Header.Get("Content-Type"), nil
+	forward.ServeHTTP(w, r)
 }
 
-// listen below the range from which the kernel takes ports for outgoing
-// connections: one that is closed for a while must be there to open again.
-func listen() (net.Listener, error) {
-	const lowest, highest = 20000, 32000
-	var last error
-	for range 200 {
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(lowest+rand.IntN(highest-lowest))))
-		if err == nil {
-			return l, nil
-		}
-		last = err
+// change an answer of the real Prometheus.
+func change(answer Answer, resp *http.Response) error {
+	if answer == Honest {
+		return nil
 	}
-	return nil, fmt.Errorf("no free port between %d and %d on 127.0.0.1 for a proxy: %w", lowest, highest, last)
+	body, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return fmt.Errorf("reading Prometheus' answer: %w", err)
+	}
+	length := len(body)
+	if answer == Truncated {
+		body = body[:length/2] // and the server, which has promised more, closes the connection
+	} else if body, err = spoil(answer, body, time.Now()); err != nil {
+		return err
+	} else {
+		length = len(body)
+	}
+	resp.Header.Set("Content-Length", strconv.Itoa(length))
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
 }

@@ -145,8 +145,5 @@ func (p *Progress) Observe(at time.Duration, read Read) (met []Expectation) {
 // Done reports whether all expectations have been met.
 func (p *Progress) Done() bool { return p.failed == nil && p.met == len(p.story.Expect) }
 
-// Met is how many expectations have been met.
-func (p *Progress) Met() int { return p.met }
-
 // Err is the first expectation that failed; nil while none has.
 func (p *Progress) Err() error { return p.failed }

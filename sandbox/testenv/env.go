@@ -2,8 +2,6 @@ package testenv
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -109,14 +107,8 @@ func (e *Env) Stop() {
 // InstallCRDs installs those of deploy/chart/gpuscale/files/crds, and waits until all CRDs of the cluster
 // are served.
 func (e *Env) InstallCRDs(ctx context.Context) error {
-	files, err := filepath.Glob(filepath.Join(e.Root, "deploy/chart/gpuscale/files/crds/*.yaml"))
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("no CRDs in deploy/chart/gpuscale/files/crds: %w", errors.Join(err))
-	}
-	for _, file := range files {
-		if err := neighbours.Apply(ctx, e.Admin, file); err != nil {
-			return err
-		}
+	if err := neighbours.Apply(ctx, e.Admin, filepath.Join(e.Root, "deploy/chart/gpuscale/files/crds/*.yaml")); err != nil {
+		return err
 	}
 	return e.InstallSources(ctx)
 }

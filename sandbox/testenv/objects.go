@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
@@ -108,23 +109,9 @@ func (e *Env) Create(ctx context.Context, text string) error {
 // Apply creates the objects of a file of the checkout, but for those that run and configure a
 // program: programs are processes here.
 func (e *Env) Apply(ctx context.Context, file string) error {
-	text, err := os.ReadFile(filepath.Join(e.Root, file))
-	if err != nil {
-		return fmt.Errorf("reading a manifest: %w", err)
-	}
-	objects, err := neighbours.Parse(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	for _, o := range objects {
-		if slices.Contains([]string{"Deployment", "DaemonSet", "ConfigMap"}, o.GetKind()) {
-			continue
-		}
-		if err := e.CreateObject(ctx, o); client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	return nil
+	return neighbours.Apply(ctx, e.Admin, filepath.Join(e.Root, file), func(o *unstructured.Unstructured) bool {
+		return !slices.Contains([]string{"Deployment", "DaemonSet", "ConfigMap"}, o.GetKind())
+	})
 }
 
 // CreateObject makes an object as soon as its kind is served.
@@ -162,20 +149,42 @@ func (e *Env) Delete(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// NodeReady reports whether a node's condition Ready is True.
-func NodeReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+// Cleanup does something at the end of a test, which fails where it takes too long.
+func Cleanup(t testing.TB, do func(context.Context) error) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		defer cancel()
+		if err := do(ctx); err != nil {
+			t.Errorf("cleaning up: %v", err)
+		}
 	})
 }
 
-// FreePort is a program's own until the test ends.
-func FreePort(t testing.TB) int {
+// Text is a file's, with words replaced: old, new, old, new.
+func Text(t testing.TB, file string, words ...string) string {
 	t.Helper()
-	port, release, err := proc.ReservePort()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(release)
+	return strings.NewReplacer(words...).Replace(string(text))
+}
+
+// Query asks a Prometheus once.
+func Query(ctx context.Context, url, promql string) (prom.Vector, error) {
+	c, err := prom.New(prom.Config{URL: url})
+	if err != nil {
+		return nil, err
+	}
+	return c.Query(ctx, promql, time.Time{})
+}
+
+// FreePort is a program's own.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	port, err := proc.ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
 	return port
 }

@@ -42,15 +42,6 @@ func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Sp
 			t.Fatal(err)
 		}
 	}
-	cleanup := func(do func(context.Context) error) {
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), Patience)
-			defer cancel()
-			if err := do(ctx); err != nil {
-				t.Errorf("cleaning up: %v", err)
-			}
-		})
-	}
 	path, err := p.Neighbour.Program(t.Context(), build.Options{Root: e.Root, Out: os.Stderr}, p.Program)
 	must(err)
 	module, err := p.Dir(t.Context())
@@ -87,7 +78,7 @@ func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Sp
 			continue // of the test environment; its older versions are not asked for
 		}
 		must(err)
-		cleanup(func(ctx context.Context) error { return e.Delete(ctx, o.DeepCopy()) })
+		Cleanup(t, func(ctx context.Context) error { return e.Delete(ctx, o.DeepCopy()) })
 	}
 	must(e.awaitCRDs(t.Context())) // programs end where their kinds are not served yet
 	s := spec(strconv.Itoa(hook), certs)
@@ -95,7 +86,7 @@ func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Sp
 	s.Env = append(s.Env, "KUBECONFIG="+e.Cluster.Kubeconfig())
 	Beside(t, s)
 	// What asks the program goes before it.
-	cleanup(func(ctx context.Context) error {
+	Cleanup(t, func(ctx context.Context) error {
 		var errs []error
 		for _, o := range asks {
 			errs = append(errs, e.Delete(ctx, o.DeepCopy()))

@@ -1,15 +1,13 @@
 package watch
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/gpuscale/gpuscale/sandbox/view"
 )
@@ -26,24 +24,11 @@ type decisions struct {
 	new  []view.Decision
 }
 
-// follow Events until ctx ends. A watch that breaks is begun again.
-func (d *decisions) follow(ctx context.Context, client kubernetes.Interface) {
-	for ctx.Err() == nil {
-		w, err := client.CoreV1().Events("").Watch(ctx, metav1.ListOptions{})
-		if err != nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
-			continue
-		}
-		for e := range w.ResultChan() {
-			if event, ok := e.Object.(*corev1.Event); ok {
-				d.take(event)
-			}
-		}
-		w.Stop()
-	}
+// follow Events from now on.
+func (d *decisions) follow(informer cache.SharedIndexInformer) error {
+	take := func(o any) { d.take(o.(*corev1.Event)) }
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: take, UpdateFunc: func(_, o any) { take(o) }})
+	return err
 }
 
 // take an Event if it is a decision made since the start and not yet known.

@@ -7,8 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
 
@@ -26,7 +28,7 @@ type Node struct {
 	Ready       bool // and its devices are there
 	GPUs        int
 	Price       float64
-	Allocatable map[string]int // by resource, nvidia.com/ only
+	Allocatable map[string]int64 // NVIDIA devices by resource
 	// Operation is the repartition under way, empty for none.
 	Operation string
 	// Undone reports that mig.config is what it was before the operation.
@@ -69,20 +71,9 @@ func sceneOf(s story.Story, nodes []*corev1.Node, pods []*corev1.Pod, wanted int
 func nodeOf(n *corev1.Node, p story.Pool, given bool) Node {
 	out := Node{
 		Name: n.Name, Pool: p.Name, Given: given, GPUs: p.GPUs, Price: p.Price,
-		Allocatable: map[string]int{}, State: n.Labels[contract.StateLabel],
+		Allocatable: partition.Advertised(n), State: n.Labels[contract.StateLabel],
 	}
-	devices := 0
-	for name, q := range n.Status.Allocatable {
-		if strings.HasPrefix(string(name), "nvidia.com/") {
-			out.Allocatable[string(name)] = int(q.Value())
-			devices += int(q.Value())
-		}
-	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			out.Ready = c.Status == corev1.ConditionTrue && devices > 0
-		}
-	}
+	out.Ready = kube.NodeReady(n) && len(out.Allocatable) > 0
 	if r, ok, err := contract.RecordOf(n); ok && err == nil {
 		out.Operation = r.ID
 		out.Undone = r.Undo != nil
@@ -91,20 +82,15 @@ func nodeOf(n *corev1.Node, p story.Pool, given bool) Node {
 }
 
 func podOf(s story.Story, p *corev1.Pod) (Pod, bool) {
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil {
+	if kube.IsOver(p) || p.DeletionTimestamp != nil {
 		return Pod{}, false
 	}
-	out := Pod{Key: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: map[string]int{}}
+	out := Pod{Key: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Ready: kube.PodReady(p), Requests: map[string]int{}}
 	for _, c := range p.Spec.Containers {
 		for name, q := range c.Resources.Limits {
 			if strings.HasPrefix(string(name), "nvidia.com/") {
 				out.Requests[string(name)] += int(q.Value())
 			}
-		}
-	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			out.Ready = c.Status == corev1.ConditionTrue
 		}
 	}
 	if t := s.Traffic; t != nil {

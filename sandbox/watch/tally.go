@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"slices"
 	"sort"
 	"time"
 
@@ -118,12 +119,7 @@ func pending(s Scene) (n int) {
 }
 
 func hasPods(s Scene, node string) bool {
-	for _, p := range s.Pods {
-		if p.Node == node {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Node == node })
 }
 
 // slices of the fleet: how many there are and are allocated, by kind.
@@ -137,7 +133,7 @@ func slicesOf(s Scene) []view.Slices {
 	}
 	for _, n := range s.Nodes {
 		for resource, count := range n.Allocatable {
-			kind(resource).Total += count
+			kind(resource).Total += int(count)
 		}
 	}
 	for _, p := range s.Pods {

@@ -89,7 +89,7 @@ func TestEveryMeasureIsKnownOnceSeen(t *testing.T) {
 
 func TestSlicesAreCountedByKind(t *testing.T) {
 	got := slicesOf(Scene{
-		Nodes: []Node{{Allocatable: map[string]int{"nvidia.com/mig-3g.40gb": 4, "nvidia.com/gpu": 2, "nvidia.com/mig-1g.10gb": 0}}},
+		Nodes: []Node{{Allocatable: map[string]int64{"nvidia.com/mig-3g.40gb": 4, "nvidia.com/gpu": 2, "nvidia.com/mig-1g.10gb": 0}}},
 		Pods:  []Pod{{Node: "a", Requests: map[string]int{"nvidia.com/mig-3g.40gb": 1}}, {Requests: map[string]int{"nvidia.com/gpu": 1}}},
 	})
 	want := []view.Slices{{Name: "gpu", Allocated: 0, Total: 2}, {Name: "3g.40gb", Allocated: 1, Total: 4}}

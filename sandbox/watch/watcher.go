@@ -7,14 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/view"
 	"github.com/gpuscale/gpuscale/sandbox/world"
 	"github.com/gpuscale/gpuscale/sandbox/world/model"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
 // rateSpan is the time over which the request rate is taken.
@@ -23,7 +22,7 @@ const rateSpan = 5 * time.Second
 // Watcher measures one world from the start of its traffic.
 type Watcher struct {
 	story      story.Story
-	caches     *world.Caches
+	caches     *node.Cached
 	gateway    *model.Gateway
 	prometheus *prom.Client
 	log        *slog.Logger
@@ -55,8 +54,10 @@ func New(ctx context.Context, s story.Story, w *world.World, total int, log *slo
 		story: s, caches: w.Caches, gateway: w.Gateway, prometheus: c, log: log, start: time.Now(), total: total,
 		decisions: decisions{start: time.Now(), seen: map[string]bool{}},
 	}
-	var client kubernetes.Interface = w.Kubernetes
-	go out.decisions.follow(ctx, client)
+	if err := out.decisions.follow(w.Caches.Informers.Core().V1().Events().Informer()); err != nil {
+		return nil, err
+	}
+	w.Caches.Informers.Start(ctx.Done())
 	return out, nil
 }
 

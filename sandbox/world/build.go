@@ -15,12 +15,12 @@ import (
 type Binaries struct {
 	Root         string // of the checkout
 	ControlPlane build.Paths
-	Exporter     string
-	Adapter      string
-	Autoscaler   string
-	Report       string
+	Programs     string // folder of gpuscale's
 	DCGM         string // folder with the DCGM fake, for LD_LIBRARY_PATH
 }
+
+// Program is the path of one of gpuscale's.
+func (b Binaries) Program(name string) string { return filepath.Join(b.Programs, name) }
 
 // Build compiles what is not in the cache, and reports to out what takes long.
 func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
@@ -33,14 +33,9 @@ func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
 	if b.ControlPlane, err = build.All(ctx, o); err != nil {
 		return Binaries{}, err
 	}
-	programs, err := build.Programs(ctx, o)
-	if err != nil {
+	if b.Programs, err = build.Programs(ctx, o); err != nil {
 		return Binaries{}, err
 	}
-	b.Exporter = filepath.Join(programs, "gpuscale-exporter")
-	b.Adapter = filepath.Join(programs, "gpuscale-adapter")
-	b.Autoscaler = filepath.Join(programs, "gpuscale-autoscaler")
-	b.Report = filepath.Join(programs, "gpuscale-report")
 	folder, err := build.Folder(o)
 	if err != nil {
 		return Binaries{}, err

@@ -3,14 +3,12 @@ package world
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
-	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/world/machines"
@@ -30,15 +28,19 @@ const adapterService = adapterAccount + "." + systemNamespace + ".svc"
 
 // startExporter runs the exporter of one node, as its DaemonSet pod would.
 func (w *World) startExporter(_ context.Context, e machines.Exporter) (string, func(), error) {
-	port, err := w.ports.port(e.Node)
-	if err != nil {
-		return "", nil, err
+	port, ok := w.ports[e.Node] // it stays its own, also while the exporter is paused
+	if !ok {
+		var err error
+		if port, err = proc.ReservePort(); err != nil {
+			return "", nil, err
+		}
+		w.ports[e.Node] = port
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
 	name := "gpuscale-exporter-" + e.Node
 	p, err := w.cluster.Processes().Start(proc.Spec{
 		Name: name,
-		Path: w.binaries.Exporter,
+		Path: w.binaries.Program("gpuscale-exporter"),
 		Args: []string{"--address=" + address, "--kubernetes", "--pod-resources-kubelet-socket=" + e.Socket},
 		Env: []string{
 			"NODE_NAME=" + e.Node,
@@ -56,63 +58,46 @@ func (w *World) startExporter(_ context.Context, e machines.Exporter) (string, f
 
 // startAdapter runs the adapter at a port that its APIServices already name.
 func (w *World) startAdapter(ctx context.Context, port int, cert, key string) error {
-	kubeconfig, err := w.account(ctx, adapterAccount)
-	if err != nil {
-		return err
-	}
-	config, err := w.configFile("adapter.yaml", adapterConfig(w.cluster.PrometheusURL()))
-	if err != nil {
-		return err
-	}
-	_, err = w.cluster.Processes().Start(proc.Spec{
-		Name: "gpuscale-adapter",
-		Path: w.binaries.Adapter,
-		Args: []string{
-			"--config=" + config,
+	return w.startAs(ctx, adapterAccount, adapterConfig(w.cluster.PrometheusURL()), func(kubeconfig string) []string {
+		return []string{
 			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 			"--tls-cert-file=" + cert, "--tls-private-key-file=" + key,
-			"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		},
-		Log: w.cluster.LogFile("gpuscale-adapter"),
+			"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		}
 	})
-	return err
 }
 
 // startAutoscaler runs the autoscaler and remembers where it answers.
 func (w *World) startAutoscaler(ctx context.Context) error {
-	kubeconfig, err := w.account(ctx, autoscalerAccount)
-	if err != nil {
-		return err
-	}
-	port, err := w.ports.port(autoscalerAccount)
+	port, err := proc.ReservePort()
 	if err != nil {
 		return err
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	config, err := w.configFile("autoscaler.yaml", autoscalerConfig(w.cluster.PrometheusURL(), w.groups))
-	if err != nil {
-		return err
-	}
-	_, err = w.cluster.Processes().Start(proc.Spec{
-		Name: "gpuscale-autoscaler",
-		Path: w.binaries.Autoscaler,
-		Args: []string{"--config=" + config, "--listen=" + address, "--kubeconfig=" + kubeconfig},
-		Log:  w.cluster.LogFile("gpuscale-autoscaler"),
-	})
+	config := autoscalerConfig(w.cluster.PrometheusURL(), w.groups)
+	err = w.startAs(ctx, autoscalerAccount, config, func(string) []string { return []string{"--listen=" + address} })
 	if err == nil {
 		w.autoscaler.Store(&address)
 	}
 	return err
 }
 
-// account is a kubeconfig of one of our service accounts, so that a program has
-// the rights its manifests give it and no more.
-func (w *World) account(ctx context.Context, name string) (string, error) {
-	kubeconfig, err := w.cluster.ServiceAccountKubeconfig(ctx, systemNamespace, name)
+// startAs runs the program of a service account's name as it: it has the rights that its
+// manifests give it and no more.
+func (w *World) startAs(ctx context.Context, account, config string, flags func(kubeconfig string) []string) error {
+	kubeconfig, err := w.cluster.ServiceAccountKubeconfig(ctx, systemNamespace, account)
 	if err != nil {
-		return "", fmt.Errorf("(its service account is declared in deploy/manifests): %w", err)
+		return fmt.Errorf("(its service account is declared in deploy/manifests): %w", err)
 	}
-	return kubeconfig, nil
+	file, err := w.configFile(account+".yaml", config)
+	if err != nil {
+		return err
+	}
+	_, err = w.cluster.Processes().Start(proc.Spec{
+		Name: account, Path: w.binaries.Program(account), Log: w.cluster.LogFile(account),
+		Args: append(flags(kubeconfig), "--config="+file, "--kubeconfig="+kubeconfig),
+	})
+	return err
 }
 
 // adapterConfig looks as often as the sandbox scrapes.
@@ -152,28 +137,4 @@ func (w *World) configFile(name, text string) (string, error) {
 		return "", fmt.Errorf("writing %s: %w", name, err)
 	}
 	return path, nil
-}
-
-// waitReady asks a program's /readyz until it agrees.
-func (w *World) waitReady(ctx context.Context, name, url string) error {
-	client := &http.Client{Timeout: time.Second}
-	err := w.cluster.Await(ctx, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return await.Final(err)
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return err
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("/readyz answers %s", resp.Status)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for %s: %w", name, err)
-	}
-	return nil
 }

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
 // Scrape jobs.
@@ -32,14 +29,15 @@ const targetsFile = "targets.json"
 const ScrapeInterval = time.Second
 
 // prometheusConfig scrapes everything at ScrapeInterval.
-// Targets come from a file; each names its job itself. The adapter has a job of
-// its own once its address is known: it serves TLS and asks who is there.
-func prometheusConfig(adapter string) []byte {
+// Targets come from a file; each names its job itself. Once the adapter's address is
+// known, it has a job of its own, since it serves TLS and asks who is there; and the
+// recording rules and alerts of the checkout are evaluated as they are: what must last for
+// ten minutes before it fires does not fire in a story of three.
+func prometheusConfig(root, adapter string) []byte {
 	config := `global:
   scrape_interval: ` + ScrapeInterval.String() + `
   scrape_timeout: ` + ScrapeInterval.String() + `
   evaluation_interval: 5s
-rule_files: [` + rulesFolder + `/*.yaml]
 scrape_configs:
 - job_name: sandbox
   honor_labels: true
@@ -57,7 +55,7 @@ scrape_configs:
   static_configs:
   - targets: [` + adapter + `]
     labels: {namespace: ` + systemNamespace + `}
-`)
+rule_files: ` + fmt.Sprintf("[%q, %q]\n", filepath.Join(root, "deploy/chart/gpuscale/files/recording.yaml"), filepath.Join(root, "dashboards/alerts/gpuscale-alerts.yaml")))
 }
 
 // Files beside Prometheus' configuration.
@@ -98,22 +96,5 @@ func (w *World) scrapeAdapter(ctx context.Context, ca []byte) error {
 			return fmt.Errorf("writing Prometheus' %s: %w", name, err)
 		}
 	}
-	return w.cluster.ReloadPrometheus(ctx, prometheusConfig(w.adapter))
-}
-
-// targets writes the list of targets when it has changed.
-type targets struct {
-	dir  string
-	last []cluster.TargetGroup
-}
-
-func (t *targets) write(list []cluster.TargetGroup) error {
-	if t.last != nil && reflect.DeepEqual(t.last, list) {
-		return nil
-	}
-	if err := cluster.WriteTargets(filepath.Join(t.dir, targetsFile), list); err != nil {
-		return err
-	}
-	t.last = append([]cluster.TargetGroup{}, list...)
-	return nil
+	return w.cluster.ReloadPrometheus(ctx, prometheusConfig(w.binaries.Root, w.adapter))
 }

@@ -55,7 +55,7 @@ func (w *World) joinRealNode(ctx, _ context.Context) error {
 		return err
 	}
 	return w.cluster.Await(ctx, func(ctx context.Context) error {
-		p, err := w.Kubernetes.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		p, err := w.cluster.Client().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err == nil && p.Status.Phase != corev1.PodRunning {
 			err = fmt.Errorf("pod %s is %s", pod.Name, p.Status.Phase)
 		}

@@ -2,11 +2,14 @@ package world
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -14,10 +17,8 @@ import (
 
 // run steps the fakes until ctx ends.
 func (w *World) run(ctx context.Context) {
-	t := time.NewTicker(tick)
-	defer t.Stop()
 	last := ""
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		text := ""
 		if err := w.turn(ctx); err != nil {
 			text = err.Error()
@@ -26,21 +27,21 @@ func (w *World) run(ctx context.Context) {
 			w.log.Warn("a fake could not do its work, trying again", "error", text)
 		}
 		last = text
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-	}
+	}, tick)
 }
 
 func (w *World) turn(ctx context.Context) error {
-	err := w.machines.Step(ctx)
+	err := w.machines.Step(ctx, w.Caches.Nodes(), w.Caches.PodsOn, w.Caches.MIGConfig())
 	w.servers.sync(w.Caches.Pods(), w.product)
-	if writeErr := w.targets.write(w.targetList()); err == nil {
-		err = writeErr
+	list := w.targetList()
+	if reflect.DeepEqual(w.targets, list) {
+		return err
 	}
-	return err
+	written := cluster.WriteTargets(filepath.Join(w.cluster.PrometheusDir(), targetsFile), list)
+	if written == nil {
+		w.targets = list
+	}
+	return errors.Join(err, written)
 }
 
 // product of a node's GPUs, by its pool.
@@ -60,18 +61,19 @@ func (w *World) product(name string) string {
 // targetList is all that Prometheus shall scrape now, in a stable order.
 func (w *World) targetList() []cluster.TargetGroup {
 	var out []cluster.TargetGroup
-	for _, e := range w.machines.Targets() {
-		out = append(out, cluster.TargetGroup{Targets: []string{e.Address}, Labels: map[string]string{"job": jobExporter, "namespace": systemNamespace, "node": e.Node}})
+	exporters := w.machines.Targets()
+	for _, node := range slices.Sorted(maps.Keys(exporters)) {
+		out = append(out, cluster.TargetGroup{Targets: []string{exporters[node]}, Labels: map[string]string{"job": jobExporter, "namespace": systemNamespace, "node": node}})
 	}
 	for i := range w.opts.Story.Replayed {
 		name := replayedName(i)
-		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address()}, Labels: map[string]string{
+		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address}, Labels: map[string]string{
 			"job": jobReplay, "namespace": systemNamespace, "node": name, "__metrics_path__": replayedPath(name),
 		}})
 	}
 	for _, key := range w.servers.running() {
 		namespace, pod, _ := strings.Cut(key, "/")
-		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address()}, Labels: map[string]string{
+		out = append(out, cluster.TargetGroup{Targets: []string{w.pages.address}, Labels: map[string]string{
 			"job": jobServers, "namespace": namespace, "pod": pod, "container": "main", "__metrics_path__": pagePath(key),
 		}})
 	}
@@ -79,18 +81,6 @@ func (w *World) targetList() []cluster.TargetGroup {
 		out = append(out, cluster.TargetGroup{Targets: []string{*a}, Labels: map[string]string{"job": jobAutoscaler, "namespace": systemNamespace}})
 	}
 	return out
-}
-
-func podReady(p *corev1.Pod) bool {
-	if p.DeletionTimestamp != nil {
-		return false
-	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // Play starts the traffic now.
@@ -135,9 +125,6 @@ func (w *World) Stop() {
 		if w.machines != nil {
 			w.machines.Stop()
 		}
-		if w.pages != nil {
-			w.pages.stop()
-		}
 		if w.stopGroups != nil {
 			w.stopGroups()
 		}
@@ -147,6 +134,5 @@ func (w *World) Stop() {
 			}
 		}
 		w.cluster.Stop()
-		w.ports.release()
 	})
 }

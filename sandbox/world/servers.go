@@ -3,7 +3,8 @@ package world
 import (
 	"fmt"
 	"log/slog"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,12 +83,12 @@ func (s *servers) begin(key, uid string, w story.Workload, product string) {
 		s.log.Warn("a server does not start", "pod", key, "error", err)
 		return
 	}
-	s.pages.set(pagePath(key), s.gateway.Handler(key))
+	s.pages.byPath.Store(pagePath(key), s.gateway.Handler(key))
 }
 
 func (s *servers) end(key string) {
 	s.gateway.Remove(key)
-	s.pages.set(pagePath(key), nil)
+	s.pages.byPath.Delete(pagePath(key))
 	delete(s.pods, key)
 }
 
@@ -95,12 +96,7 @@ func (s *servers) end(key string) {
 func (s *servers) running() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]string, 0, len(s.pods))
-	for key := range s.pods {
-		out = append(out, key)
-	}
-	sort.Strings(out)
-	return out
+	return slices.Sorted(maps.Keys(s.pods))
 }
 
 // loads of allocated devices. A pod with several devices works on all alike.

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
 // until waits for nothing to be missing any more, or for a program to die.
@@ -24,7 +25,7 @@ func (w *World) nodesUp(ctx, _ context.Context) error { return w.until(ctx, w.no
 func (w *World) nodesMissing() (out []string) {
 	for _, given := range w.opts.Story.Nodes {
 		n, ok := w.Caches.Node(given.Name)
-		if !ok || !nodeReady(n) || !hasDevices(n) {
+		if !ok || !kube.NodeReady(n) || len(partition.Advertised(n)) == 0 {
 			out = append(out, "node "+given.Name)
 		}
 	}
@@ -35,7 +36,7 @@ func (w *World) nodesMissing() (out []string) {
 func (w *World) podsMissing() (out []string) {
 	ready := map[string]int{}
 	for _, p := range w.Caches.Pods() {
-		if l, ok := workloadOf(w.opts.Story, p); ok && podReady(p) {
+		if l, ok := workloadOf(w.opts.Story, p); ok && p.DeletionTimestamp == nil && kube.PodReady(p) {
 			ready[l.Namespace+"/"+l.Name]++
 		}
 	}
@@ -45,22 +46,4 @@ func (w *World) podsMissing() (out []string) {
 		}
 	}
 	return out
-}
-
-func nodeReady(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func hasDevices(n *corev1.Node) bool {
-	for name, q := range n.Status.Allocatable {
-		if strings.HasPrefix(string(name), "nvidia.com/") && q.Value() > 0 {
-			return true
-		}
-	}
-	return false
 }

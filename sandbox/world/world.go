@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,17 +12,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/internal/serve"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/machines"
 	"github.com/gpuscale/gpuscale/sandbox/world/model"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
 	"github.com/gpuscale/gpuscale/sandbox/world/trace"
 )
 
@@ -46,16 +50,15 @@ type World struct {
 	log      *slog.Logger
 	cluster  *cluster.Cluster
 
-	client     client.Client
-	Kubernetes kubernetes.Interface
-	Caches     *Caches
-	Gateway    *model.Gateway
+	client  client.Client
+	Caches  *node.Cached
+	Gateway *model.Gateway
 
 	pages      *pages
 	servers    *servers
 	machines   *machines.Fleet
-	targets    targets
-	ports      reserved               // of exporters, by node
+	targets    []cluster.TargetGroup  // that Prometheus has
+	ports      map[string]int         // of exporters, by node
 	adapter    string                 // host:port
 	autoscaler atomic.Pointer[string] // host:port; nil before it has started
 
@@ -72,12 +75,9 @@ type World struct {
 // Start brings a world up and returns when its workloads run; traffic begins
 // with Play. ctx bounds the start only; end the world with Stop.
 func Start(ctx context.Context, o Options) (_ *World, err error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	w := &World{opts: o, binaries: o.Binaries, log: o.Log}
+	w := &World{opts: o, binaries: o.Binaries, log: o.Log, ports: map[string]int{}}
 	w.cluster, err = cluster.Start(ctx, cluster.Options{
-		Binaries: o.Binaries.ControlPlane, Log: o.Log, Prometheus: prometheusConfig(""),
+		Binaries: o.Binaries.ControlPlane, Log: o.Log, Prometheus: prometheusConfig("", ""),
 		// With leases KWOK takes a node only when it first sees it. Ours get its
 		// annotation when their machine has booted.
 		ExtraArgs: map[string][]string{cluster.KWOK: {"--node-lease-duration-seconds=0"}},
@@ -116,15 +116,11 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 }
 
 func (w *World) connect(_, life context.Context) error {
-	config := w.cluster.RESTConfig()
 	var err error
-	if w.client, err = client.New(config, client.Options{Scheme: scheme.New()}); err != nil {
+	if w.client, err = client.New(w.cluster.RESTConfig(), client.Options{Scheme: scheme.New()}); err != nil {
 		return err
 	}
-	if w.Kubernetes, err = kubernetes.NewForConfig(rest.CopyConfig(config)); err != nil {
-		return err
-	}
-	w.Caches, err = newCaches(life, w.Kubernetes)
+	w.Caches, err = node.NewCached(life, w.cluster.Client())
 	return err
 }
 
@@ -133,7 +129,7 @@ func (w *World) populate(ctx, _ context.Context) error {
 	if err := createNamespaces(ctx, w.client, w.opts.Story); err != nil {
 		return err
 	}
-	if err := applyManifests(ctx, w.client, w.binaries.Root, aggregated{}, "deploy/chart/gpuscale/files/crds"); err != nil {
+	if err := neighbours.Apply(ctx, w.client, filepath.Join(w.binaries.Root, "deploy/chart/gpuscale/files/crds/*.yaml")); err != nil {
 		return err
 	}
 	return createFleet(ctx, w.client, w.opts.Story)
@@ -149,10 +145,13 @@ func (w *World) populateWorkloads(ctx, _ context.Context) error {
 }
 
 func (w *World) startFakes(_, life context.Context) error {
-	var err error
-	if w.pages, err = newPages(w.log); err != nil {
-		return err
+	w.pages = &pages{}
+	server, err := serve.New(serve.Options{Address: "127.0.0.1:0", Log: w.log, Routes: func(mux *http.ServeMux) { mux.Handle("/", w.pages) }})
+	if err != nil {
+		return fmt.Errorf("serving the simulated servers' metrics: %w", err)
 	}
+	w.pages.address = server.Addr().String()
+	w.loop.Go(func() { _ = server.Run(life) }) // ends with life
 	w.Gateway = model.NewGateway(model.Chat13B(), w.opts.Speed, time.Now)
 	w.servers = newServers(w.opts.Story, w.Gateway, w.pages, w.log)
 	dir := filepath.Join(w.cluster.Dir(), "nodes")
@@ -164,9 +163,8 @@ func (w *World) startFakes(_, life context.Context) error {
 	if w.groups, w.stopGroups, err = maker.Serve(); err != nil {
 		return err
 	}
-	w.targets = targets{dir: w.cluster.PrometheusDir()}
 	w.machines = machines.New(machines.Options{
-		Story: w.opts.Story, Client: w.Kubernetes, View: w.Caches, Dir: dir, Clock: time.Now, Log: w.log,
+		Story: w.opts.Story, Client: w.cluster.Client(), Dir: dir, Clock: time.Now, Log: w.log,
 		Loads: w.servers.loads, Start: w.startExporter,
 	})
 	handlers, err := replayed(life, w.opts.Story.Replayed, w.log)
@@ -174,14 +172,14 @@ func (w *World) startFakes(_, life context.Context) error {
 		return err
 	}
 	for name, h := range handlers {
-		w.pages.set(replayedPath(name), h)
+		w.pages.byPath.Store(replayedPath(name), h)
 	}
 	w.loop.Go(func() { w.run(life) })
 	return nil
 }
 
 func (w *World) startPrograms(ctx, _ context.Context) error {
-	port, err := w.ports.port(adapterAccount)
+	port, err := proc.ReservePort()
 	if err != nil {
 		return err
 	}
@@ -197,23 +195,21 @@ func (w *World) startPrograms(ctx, _ context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := applyManifests(ctx, w.client, w.binaries.Root, aggregated{port: port, caBundle: ca}, "deploy/manifests"); err != nil {
+	here := func(o *unstructured.Unstructured) bool { return adapt(o, aggregated{port: port, caBundle: ca}) }
+	if err := neighbours.Apply(ctx, w.client, filepath.Join(w.binaries.Root, "deploy/manifests/*.yaml"), here); err != nil {
 		return err
 	}
 	w.adapter = "127.0.0.1:" + strconv.Itoa(port)
 	if err := w.startAdapter(ctx, port, certFile, keyFile); err != nil {
 		return err
 	}
-	if err := copyRules(w.binaries.Root, w.cluster.PrometheusDir()); err != nil {
-		return err
-	}
-	if err := w.scrapeAdapter(ctx, ca); err != nil { // reads the rules too
+	if err := w.scrapeAdapter(ctx, ca); err != nil {
 		return err
 	}
 	if err := w.startAutoscaler(ctx); err != nil {
 		return err
 	}
-	if err := w.waitReady(ctx, "the autoscaler", w.AutoscalerURL()+"/readyz"); err != nil {
+	if err := w.cluster.WaitHTTP(ctx, autoscalerAccount, w.AutoscalerURL()+"/readyz"); err != nil {
 		return err
 	}
 	return createObjects(ctx, w.client, w.opts.Story)

@@ -28,10 +28,7 @@ func TestServersFollowTheirPods(t *testing.T) {
 	s := demo(t)
 	now := time.Unix(0, 0)
 	g := model.NewGateway(model.Chat13B(), 20, func() time.Time { return now })
-	p, err := newPages(slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	defer p.stop()
-	srv := newServers(s, g, p, slog.New(slog.DiscardHandler))
+	srv := newServers(s, g, &pages{}, slog.New(slog.DiscardHandler))
 	product := func(string) string { return "NVIDIA-H100-80GB-HBM3" }
 	pod := func(uid string) *corev1.Pod {
 		return &corev1.Pod{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
-	"sort"
 	"sync"
 	"time"
 
@@ -20,12 +19,6 @@ import (
 // poolLabel names a node's pool.
 const poolLabel = "gpuscale.io/pool"
 
-// View is what the machines see of the cluster, from caches.
-type View interface {
-	node.View
-	Nodes() []*corev1.Node
-}
-
 // Exporter is what an exporter process needs to know.
 type Exporter struct {
 	Node   string
@@ -37,7 +30,6 @@ type Exporter struct {
 type Options struct {
 	Story  story.Story
 	Client kubernetes.Interface
-	View   View
 	Dir    string // where sockets and state files go; its path must be short
 	Clock  func() time.Time
 	Log    *slog.Logger
@@ -70,15 +62,16 @@ func New(o Options) *Fleet {
 	return f
 }
 
-// Step looks at the nodes once and does what is due. An error of one machine
-// does not keep the others from theirs; all are returned, joined.
-func (f *Fleet) Step(ctx context.Context) error {
+// Step looks once at the cluster's nodes, their pods and the mig-parted file, and does
+// what is due. An error of one machine does not keep the others from theirs; all are
+// returned, joined.
+func (f *Fleet) Step(ctx context.Context, nodes []*corev1.Node, podsOn func(node string) []*corev1.Pod, config []byte) error {
 	now := f.opts.Clock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	here := map[string]bool{}
 	var errs []error
-	for _, n := range f.opts.View.Nodes() {
+	for _, n := range nodes {
 		pool, ok := f.pools[n.Labels[poolLabel]]
 		if !ok || n.DeletionTimestamp != nil {
 			continue
@@ -93,7 +86,7 @@ func (f *Fleet) Step(ctx context.Context) error {
 			f.hosts[n.Name] = h
 		}
 		here[n.Name] = true
-		errs = append(errs, h.step(ctx, now))
+		errs = append(errs, h.step(ctx, n, podsOn(n.Name), config, now))
 	}
 	for name, h := range f.hosts {
 		if !here[name] {
@@ -131,19 +124,15 @@ func (f *Fleet) Stop() {
 	}
 }
 
-// Target is an exporter that can be scraped.
-type Target struct{ Node, Address string }
-
-// Targets lists the exporters that run or are paused, by node.
-func (f *Fleet) Targets() []Target {
+// Targets are the addresses of the exporters that run or are paused, by node.
+func (f *Fleet) Targets() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []Target
+	out := map[string]string{}
 	for _, h := range f.hosts {
 		if h.address != "" {
-			out = append(out, Target{h.name, h.address})
+			out[h.name] = h.address
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Node < out[j].Node })
 	return out
 }

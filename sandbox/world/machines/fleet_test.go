@@ -38,7 +38,7 @@ func newEnv(t *testing.T) *env {
 	require.NoError(t, err)
 	b := &env{t: t, client: fake.NewClientset(), now: time.Unix(1000, 0), running: map[string]bool{}}
 	b.fleet = New(Options{
-		Story: s, Client: b.client, View: b, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Story: s, Client: b.client, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Clock: func() time.Time { return b.now },
 		Loads: func([]node.Holding, time.Time) map[string]device.Load { return nil },
 		Start: func(_ context.Context, e Exporter) (string, func(), error) {
@@ -49,7 +49,7 @@ func newEnv(t *testing.T) *env {
 	return b
 }
 
-func (b *env) Nodes() (out []*corev1.Node) {
+func (b *env) nodes() (out []*corev1.Node) {
 	list, err := b.client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
 	require.NoError(b.t, err)
 	for i := range list.Items {
@@ -58,13 +58,10 @@ func (b *env) Nodes() (out []*corev1.Node) {
 	return out
 }
 
-func (b *env) Node(name string) (*corev1.Node, bool) {
+func (b *env) node(name string) (*corev1.Node, bool) {
 	n, err := b.client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
 	return n, err == nil
 }
-
-func (b *env) PodsOn(string) []*corev1.Pod { return nil }
-func (b *env) MIGConfig() []byte           { return nil }
 
 func (b *env) create(name, pool string) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + b.now.String()), Labels: map[string]string{poolLabel: pool}}}
@@ -78,7 +75,7 @@ func (b *env) delete(name string) {
 
 func (b *env) pass(d time.Duration) {
 	b.now = b.now.Add(d)
-	require.NoError(b.t, b.fleet.Step(context.Background()))
+	require.NoError(b.t, b.fleet.Step(context.Background(), b.nodes(), func(string) []*corev1.Pod { return nil }, nil))
 }
 
 // driver is what the driver's fake of a machine has.
@@ -90,7 +87,7 @@ func (b *env) driver(node string, gpus int) fakenvml.State {
 }
 
 func (b *env) allocatable(name, resource string) int64 {
-	n, ok := b.Node(name)
+	n, ok := b.node(name)
 	if !ok {
 		b.t.Fatalf("no node %s", name)
 	}
@@ -103,7 +100,7 @@ func TestAGivenNodeIsUpAtOnce(t *testing.T) {
 	b.create("big-a", "big")
 	b.create("other", "not-in-the-story")
 	b.pass(0)
-	n, _ := b.Node("big-a")
+	n, _ := b.node("big-a")
 	if n.Annotations["kwok.x-k8s.io/node"] != "fake" || !b.running["big-a"] || b.running["other"] {
 		t.Errorf("annotations %v, exporters %v", n.Annotations, b.running)
 	}
@@ -114,7 +111,7 @@ func TestAGivenNodeIsUpAtOnce(t *testing.T) {
 	if state := b.driver("big-a", 2); len(state.GPUs[1].Instances) != 7 {
 		t.Errorf("the driver's fake sees %+v", state.GPUs)
 	}
-	if got := b.fleet.Targets(); len(got) != 1 || got[0].Node != "big-a" {
+	if got := b.fleet.Targets(); len(got) != 1 || got["big-a"] == "" {
 		t.Errorf("targets %v", got)
 	}
 }
@@ -164,7 +161,7 @@ func TestAPausedExporterEndsAndComesBack(t *testing.T) {
 	b.create("big-a", "big")
 	b.pass(0)
 	set := func(value string) {
-		n, _ := b.Node("big-a")
+		n, _ := b.node("big-a")
 		if n.Labels == nil {
 			n.Labels = map[string]string{}
 		}

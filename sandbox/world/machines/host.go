@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/sandbox/story"
@@ -17,9 +17,6 @@ import (
 
 // measureEvery is how often a state file is written: as often as DCGM samples.
 const measureEvery = 500 * time.Millisecond
-
-// fakeNode hands a node to KWOK, which plays its kubelet's heartbeat.
-const fakeNode = `{"metadata":{"annotations":{"kwok.x-k8s.io/node":"fake"}}}`
 
 // host is one machine.
 type host struct {
@@ -39,12 +36,12 @@ type host struct {
 	end      func() // the exporter; nil while it does not run
 }
 
-func (h *host) step(ctx context.Context, now time.Time) error {
+func (h *host) step(ctx context.Context, n *corev1.Node, pods []*corev1.Pod, config []byte, now time.Time) error {
 	if now.Before(h.bootAt) {
 		return nil
 	}
 	if h.agent == nil {
-		if err := h.boot(ctx, now); err != nil {
+		if err := h.boot(ctx, n, now); err != nil {
 			h.stop()
 			return fmt.Errorf("booting %s: %w", h.name, err)
 		}
@@ -54,20 +51,16 @@ func (h *host) step(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("measuring %s: %w", h.name, err)
 		}
 	}
-	if err := h.follow(ctx); err != nil {
+	if err := h.follow(ctx, n); err != nil {
 		return err
 	}
-	return h.agent.Step(ctx, now)
+	return h.agent.Step(ctx, n, pods, config, now)
 }
 
 // follow starts and ends the exporter as the node's labels say, as a DaemonSet
 // does: mig-manager pauses it while it changes a GPU.
-func (h *host) follow(ctx context.Context) error {
-	labels := map[string]string{}
-	if n, ok := h.opts.View.Node(h.name); ok {
-		labels = n.Labels
-	}
-	switch paused := node.ExporterPaused(labels); {
+func (h *host) follow(ctx context.Context, n *corev1.Node) error {
+	switch paused := node.ExporterPaused(n.Labels); {
 	case paused && h.end != nil:
 		h.end()
 		h.end = nil
@@ -87,7 +80,7 @@ func (h *host) follow(ctx context.Context) error {
 
 // boot brings up the host software, in the order of a real machine: hardware,
 // kubelet, then what runs as pods.
-func (h *host) boot(ctx context.Context, now time.Time) error {
+func (h *host) boot(ctx context.Context, n *corev1.Node, now time.Time) error {
 	layouts, err := story.Place(h.pool.Product, h.pool.GPUs, h.layout)
 	if err != nil {
 		return err
@@ -101,7 +94,7 @@ func (h *host) boot(ctx context.Context, now time.Time) error {
 	if err := os.MkdirAll(h.dir, 0o700); err != nil {
 		return fmt.Errorf("making its folder: %w", err)
 	}
-	h.agent = node.NewAgent(m, h.opts.Client, h.opts.View, h.opts.Log)
+	h.agent = node.NewAgent(m, h.opts.Client, h.opts.Log)
 	h.bench = device.NewBench(now)
 	if err := h.measure(now); err != nil {
 		return err
@@ -109,11 +102,10 @@ func (h *host) boot(ctx context.Context, now time.Time) error {
 	if h.kubelet, err = node.Listen(h.socket(), m, &h.agent.Lock, h.opts.Clock); err != nil {
 		return err
 	}
-	_, err = h.opts.Client.CoreV1().Nodes().Patch(ctx, h.name, types.MergePatchType, []byte(fakeNode), metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("handing it to KWOK: %w", err)
+	if err := h.agent.Join(ctx); err != nil {
+		return err
 	}
-	if err := h.follow(ctx); err != nil {
+	if err := h.follow(ctx, n); err != nil {
 		return err
 	}
 	h.opts.Log.Info("machine up", "node", h.name)

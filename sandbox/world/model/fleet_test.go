@@ -13,6 +13,23 @@ import (
 // half is a 3g.40gb instance of an H100-80GB.
 var half = Slice{Compute: 3, GPUCompute: 7, Memory: 4, GPUMemory: 8, Bytes: 40 << 30}
 
+// fleet is a gateway with a clock of its own, at a speed of 1.
+type fleet struct {
+	*Gateway
+	at time.Duration
+}
+
+func newFleet() *fleet {
+	f := &fleet{}
+	f.Gateway = NewGateway(Chat13B(), 1, func() time.Time { return time.Unix(0, 0).Add(f.at) })
+	return f
+}
+
+func (f *fleet) Advance(to time.Duration) {
+	f.at = to
+	f.lock()()
+}
+
 func steady(n int, every time.Duration) trace.Trace {
 	var t trace.Trace
 	for i := range n {
@@ -22,23 +39,23 @@ func steady(n int, every time.Duration) trace.Trace {
 }
 
 func TestOneSliceServesAboutOneRequestASecond(t *testing.T) {
-	f := NewFleet(Chat13B())
+	f := newFleet()
 	require.NoError(t, f.Add("a", half, 0))
-	require.NoError(t, f.Play(steady(2000, time.Millisecond), 0))
+	require.NoError(t, f.Play(steady(2000, time.Millisecond)))
 	f.Advance(200 * time.Second)
 	if done := f.Counts().Done; done < 160 || done > 260 {
 		t.Errorf("%d requests in 200 s, want about one a second", done)
 	}
-	if l, _ := f.Load("a"); l.Busy < 190*time.Second || l.KVUsage < 0.7 {
-		t.Errorf("a saturated server was busy for %s of 200 s, KV use %.2f", l.Busy, l.KVUsage)
+	if l, _ := f.Load("a"); l.Busy < 190*time.Second || f.find("a").usage() < 0.7 {
+		t.Errorf("a saturated server was busy for %s of 200 s, KV use %.2f", l.Busy, f.find("a").usage())
 	}
 }
 
 func TestSpeedFollowsTheSlice(t *testing.T) {
 	done := func(s Slice) int {
-		f := NewFleet(Chat13B())
+		f := newFleet()
 		require.NoError(t, f.Add("a", s, 0))
-		require.NoError(t, f.Play(steady(2000, time.Millisecond), 0))
+		require.NoError(t, f.Play(steady(2000, time.Millisecond)))
 		f.Advance(200 * time.Second)
 		return f.Counts().Done
 	}
@@ -49,7 +66,7 @@ func TestSpeedFollowsTheSlice(t *testing.T) {
 }
 
 func TestAModelThatDoesNotFitIsRefused(t *testing.T) {
-	f := NewFleet(Chat13B())
+	f := newFleet()
 	if err := f.Add("a", Slice{1, 7, 1, 8, 10 << 30}, 0); err == nil {
 		t.Error("26 GiB of weights went into 10 GiB")
 	}
@@ -59,13 +76,13 @@ func TestAModelThatDoesNotFitIsRefused(t *testing.T) {
 }
 
 func TestDispatchGoesToTheFewestWaiting(t *testing.T) {
-	f := NewFleet(Chat13B())
+	f := newFleet()
 	require.NoError(t, f.Add("a", half, 0))
-	require.NoError(t, f.Play(steady(100, 0), 0))
+	require.NoError(t, f.Play(steady(100, 0)))
 	f.Advance(time.Second)
 	require.NoError(t, f.Add("b", half, 0))
 	before := len(f.find("a").waiting)
-	require.NoError(t, f.Play(steady(10, 0), time.Second))
+	require.NoError(t, f.Play(steady(10, 0)))
 	f.Advance(time.Second)
 	if n := len(f.find("a").waiting); n > before {
 		t.Errorf("a's queue grew from %d to %d while b was empty", before, n)
@@ -76,9 +93,9 @@ func TestDispatchGoesToTheFewestWaiting(t *testing.T) {
 }
 
 func TestRequestsWaitAtTheGatewayWhileTheModelLoads(t *testing.T) {
-	f := NewFleet(Chat13B())
+	f := newFleet()
 	require.NoError(t, f.Add("a", half, 10*time.Second))
-	require.NoError(t, f.Play(steady(3, 0), 0))
+	require.NoError(t, f.Play(steady(3, 0)))
 	f.Advance(9 * time.Second)
 	if c := f.Counts(); c.Queued != 3 {
 		t.Fatalf("before the model is loaded: %+v", c)
@@ -96,7 +113,7 @@ func TestRequestsWaitAtTheGatewayWhileTheModelLoads(t *testing.T) {
 }
 
 func TestUnknownIsNotZero(t *testing.T) {
-	f := NewFleet(Chat13B())
+	f := newFleet()
 	if _, ok := f.Wait(0.95); ok {
 		t.Error("a wait is known before any request")
 	}
@@ -110,10 +127,10 @@ func TestUnknownIsNotZero(t *testing.T) {
 func TestRequestsAreConserved(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		f := NewFleet(Chat13B())
+		f := newFleet()
 		tr, err := trace.Synthetic{Seed: seed, Length: 5 * time.Minute, Base: 1, Peak: 6}.Make()
 		require.NoError(t, err)
-		require.NoError(t, f.Play(tr, 0))
+		require.NoError(t, f.Play(tr))
 		alive, next := []string{}, 0
 		for step := range 300 {
 			now := time.Duration(step) * time.Second
@@ -121,7 +138,7 @@ func TestRequestsAreConserved(t *testing.T) {
 			case 0:
 				id := fmt.Sprint(next)
 				next++
-				require.NoError(t, f.Add(id, half, now+time.Duration(rng.IntN(20))*time.Second))
+				require.NoError(t, f.Add(id, half, time.Duration(rng.IntN(20))*time.Second))
 				alive = append(alive, id)
 			case 1:
 				if len(alive) > 0 {
@@ -142,11 +159,11 @@ func TestRequestsAreConserved(t *testing.T) {
 	}
 }
 
-func conserved(t *testing.T, f *Fleet, total int) {
+func conserved(t *testing.T, f *fleet, total int) {
 	t.Helper()
 	c := f.Counts()
 	if c.Arrived != c.Queued+c.Waiting+c.Running+c.Done || c.Arrived+c.Left != total {
-		t.Fatalf("at %s: %+v, of %d", f.Now(), c, total)
+		t.Fatalf("at %s: %+v, of %d", f.now, c, total)
 	}
 	for _, s := range f.servers {
 		kv := 0
@@ -161,10 +178,10 @@ func conserved(t *testing.T, f *Fleet, total int) {
 
 func TestTheSameMovesGiveTheSameOutcome(t *testing.T) {
 	run := func(step time.Duration) (Counts, time.Duration) {
-		f := NewFleet(Chat13B())
+		f := newFleet()
 		require.NoError(t, f.Add("a", half, 0))
 		require.NoError(t, f.Add("b", half, 30*time.Second))
-		require.NoError(t, f.Play(steady(300, 700*time.Millisecond), 0))
+		require.NoError(t, f.Play(steady(300, 700*time.Millisecond)))
 		for at := time.Duration(0); at <= 10*time.Minute; at += step {
 			f.Advance(at)
 		}

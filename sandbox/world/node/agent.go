@@ -16,43 +16,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-)
 
-// View is what an Agent sees of the cluster, from caches.
-type View interface {
-	Node(name string) (*corev1.Node, bool)
-	// PodsOn lists the pods bound to a node.
-	PodsOn(node string) []*corev1.Pod
-	// MIGConfig is the mig-parted file as nodes see it; nil: none.
-	MIGConfig() []byte
-}
+	"github.com/gpuscale/gpuscale/internal/kube"
+)
 
 // Agent plays one node's host software in a cluster.
 type Agent struct {
 	Machine *Machine
 	Lock    sync.Mutex // guards Machine
 	client  kubernetes.Interface
-	view    View
 	log     *slog.Logger
 }
 
 // NewAgent returns the agent of a machine. Step makes it act.
-func NewAgent(m *Machine, client kubernetes.Interface, view View, log *slog.Logger) *Agent {
-	return &Agent{Machine: m, client: client, view: view, log: log.With("node", m.Name())}
+func NewAgent(m *Machine, client kubernetes.Interface, log *slog.Logger) *Agent {
+	return &Agent{Machine: m, client: client, log: log.With("node", m.Name())}
 }
 
-// Step looks at the cluster once and writes what has changed on the node. A
-// node that does not exist (any more) is left alone.
-func (a *Agent) Step(ctx context.Context, now time.Time) error {
-	node, ok := a.view.Node(a.Machine.Name())
-	if !ok {
-		return nil
-	}
-	pods, byUID := devicePods(a.view.PodsOn(node.Name))
+// Join hands the node to KWOK, which plays its kubelet's heartbeat.
+func (a *Agent) Join(ctx context.Context) error {
+	return a.patch(ctx, a.Machine.Name(), map[string]any{"metadata": map[string]any{"annotations": map[string]any{"kwok.x-k8s.io/node": "fake"}}})
+}
+
+// Step looks at the node once, at the pods bound to it and at the mig-parted file (nil:
+// none), and writes what has changed on the node.
+func (a *Agent) Step(ctx context.Context, node *corev1.Node, bound []*corev1.Pod, config []byte, now time.Time) error {
+	pods, byUID := devicePods(bound)
 	a.Lock.Lock()
 	refused := a.Machine.Sync(pods, now)
 	a.Machine.Deploy(node.Labels, now)
-	labels := a.Machine.StepManager(node.Labels[LabelConfig], a.view.MIGConfig(), now)
+	labels := a.Machine.StepManager(node.Labels[LabelConfig], config, now)
 	failure := a.Machine.Failure()
 	discovered := a.Machine.DiscoveryLabels()
 	allocatable, capacity := a.Machine.Allocatable(now), a.Machine.Capacity()
@@ -73,7 +66,7 @@ func (a *Agent) Step(ctx context.Context, now time.Time) error {
 func devicePods(all []*corev1.Pod) (pods []Pod, byUID map[string]*corev1.Pod) {
 	byUID = map[string]*corev1.Pod{}
 	for _, p := range all {
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if kube.IsOver(p) {
 			continue
 		}
 		pod := Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Created: p.CreationTimestamp.Time}

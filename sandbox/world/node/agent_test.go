@@ -21,29 +21,22 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
-// seen is a View of objects in a fake client.
-type seen struct {
-	t      *testing.T
-	client *fake.Clientset
-}
-
-func (s seen) Node(name string) (*corev1.Node, bool) {
-	n, err := s.client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
-	return n, err == nil
-}
-
-func (s seen) PodsOn(node string) (out []*corev1.Pod) {
-	list, err := s.client.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
-	require.NoError(s.t, err)
+// step lets the agent look at the objects of a fake client.
+func step(t *testing.T, a *Agent, client *fake.Clientset, now time.Time) *corev1.Node {
+	t.Helper()
+	n, err := client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	require.NoError(t, err)
+	list, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	var pods []*corev1.Pod
 	for i := range list.Items {
-		if list.Items[i].Spec.NodeName == node {
-			out = append(out, &list.Items[i])
-		}
+		pods = append(pods, &list.Items[i])
 	}
-	return out
+	require.NoError(t, a.Step(t.Context(), n, pods, nil, now))
+	n, err = client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+	require.NoError(t, err)
+	return n
 }
-
-func (s seen) MIGConfig() []byte { return nil }
 
 func gpuPod(name string, n int64) *corev1.Pod {
 	return &corev1.Pod{
@@ -59,14 +52,13 @@ func TestAgentWritesTheNodeAndServesPodResources(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	m, err := New(Spec{Name: "a", Product: "NVIDIA-L40S", GPUs: 2}, now)
 	require.NoError(t, err)
-	a := NewAgent(m, client, seen{t, client}, slog.New(slog.DiscardHandler))
-	require.NoError(t, a.Step(ctx, now))
-	n, _ := a.view.Node("a")
+	a := NewAgent(m, client, slog.New(slog.DiscardHandler))
+	n := step(t, a, client, now)
 	if q := n.Status.Allocatable[wholeGPU]; q.Value() != 2 || n.Labels["nvidia.com/gpu.product"] != "NVIDIA-L40S" {
 		t.Errorf("allocatable %v, labels %v", n.Status.Allocatable, n.Labels)
 	}
 	writes := len(client.Actions())
-	require.NoError(t, a.Step(ctx, now))
+	step(t, a, client, now)
 	for _, act := range client.Actions()[writes:] {
 		if act.GetVerb() == "patch" {
 			t.Error("a step in which nothing changed writes")
@@ -78,7 +70,7 @@ func TestAgentWritesTheNodeAndServesPodResources(t *testing.T) {
 	tooMuch.UID = "uid-2"
 	_, err = client.CoreV1().Pods("batch").Create(ctx, tooMuch, metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.NoError(t, a.Step(ctx, now))
+	step(t, a, client, now)
 	refused, _ := client.CoreV1().Pods("batch").Get(ctx, "train-1", metav1.GetOptions{})
 	if refused.Status.Phase != corev1.PodFailed || refused.Status.Reason != "UnexpectedAdmissionError" {
 		t.Errorf("a pod without devices is %s %s", refused.Status.Phase, refused.Status.Reason)

@@ -1,11 +1,15 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	appslisters "k8s.io/client-go/listers/apps/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -15,15 +19,18 @@ import (
 // byNode is the index of pods by the node they are bound to.
 const byNode = "byNode"
 
-// Cached is a View over a factory's caches.
+// Cached is the cluster from caches.
 type Cached struct {
-	nodes   corelisters.NodeLister
-	pods    cache.Indexer
-	configs corelisters.ConfigMapLister
+	Informers informers.SharedInformerFactory
+	nodes     corelisters.NodeLister
+	pods      cache.Indexer
+	configs   corelisters.ConfigMapLister
+	deploys   appslisters.DeploymentLister
 }
 
-// NewCached returns a view that is of use once the factory's caches have synced.
-func NewCached(f informers.SharedInformerFactory) (*Cached, error) {
+// NewCached fills caches that live until ctx ends.
+func NewCached(ctx context.Context, client kubernetes.Interface) (*Cached, error) {
+	f := informers.NewSharedInformerFactory(client, 0)
 	pods := f.Core().V1().Pods().Informer()
 	err := pods.AddIndexers(cache.Indexers{byNode: func(o any) ([]string, error) {
 		if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName != "" {
@@ -34,7 +41,14 @@ func NewCached(f informers.SharedInformerFactory) (*Cached, error) {
 	if err != nil {
 		return nil, fmt.Errorf("indexing pods: %w", err)
 	}
-	return &Cached{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer(), configs: f.Core().V1().ConfigMaps().Lister()}, nil
+	c := &Cached{f, f.Core().V1().Nodes().Lister(), pods.GetIndexer(), f.Core().V1().ConfigMaps().Lister(), f.Apps().V1().Deployments().Lister()}
+	f.Start(ctx.Done())
+	for kind, ok := range f.WaitForCacheSync(ctx.Done()) {
+		if !ok {
+			return nil, errors.Join(fmt.Errorf("reading %s", kind), context.Cause(ctx))
+		}
+	}
+	return c, nil
 }
 
 // Node from the cache.
@@ -75,4 +89,14 @@ func (c *Cached) MIGConfig() []byte {
 		return nil
 	}
 	return []byte(m.Data[partition.ConfigKey])
+}
+
+// Wanted is the spec.replicas of a Deployment; false when there is no such
+// Deployment.
+func (c *Cached) Wanted(namespace, name string) (int, bool) {
+	d, err := c.deploys.Deployments(namespace).Get(name)
+	if err != nil || d.Spec.Replicas == nil {
+		return 0, false
+	}
+	return int(*d.Spec.Replicas), true
 }

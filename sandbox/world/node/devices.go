@@ -1,7 +1,9 @@
 package node
 
 import (
-	"sort"
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -30,11 +32,6 @@ type Holding struct {
 	ID                             string // as the device plugin gives it: "GPU-…" or "MIG-…"
 	GPU                            int
 	Instance                       int // GPU instance id; -1 for a whole GPU
-}
-
-// device that is allocated.
-type device struct {
-	Holding
 }
 
 // offer is a device that the plugin advertises.
@@ -75,15 +72,9 @@ func (m *Machine) Sync(pods []Pod, now time.Time) (refused []Pod) {
 		}
 		served[d.UID] = true
 	}
-	pods = append([]Pod(nil), pods...)
-	sort.Slice(pods, func(i, j int) bool {
-		a, b := pods[i], pods[j]
-		if !a.Created.Equal(b.Created) {
-			return a.Created.Before(b.Created)
-		}
-		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
-	})
-	for _, p := range pods {
+	for _, p := range slices.SortedFunc(slices.Values(pods), func(a, b Pod) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}) {
 		if !served[p.UID] && !m.admit(p, now) {
 			refused = append(refused, p)
 		}
@@ -100,7 +91,7 @@ func (m *Machine) admit(p Pod, now time.Time) bool {
 	}
 	used := map[string]bool{}
 	for _, c := range p.Containers {
-		for _, resource := range sortedKeys(c.Requests) {
+		for _, resource := range slices.Sorted(maps.Keys(c.Requests)) {
 			for range c.Requests[resource] {
 				o, ok := m.free(offers, resource, used)
 				if !ok {
@@ -112,7 +103,7 @@ func (m *Machine) admit(p Pod, now time.Time) bool {
 		}
 	}
 	for _, h := range taken {
-		m.allocated[h.ID] = device{h}
+		m.allocated[h.ID] = h
 	}
 	return true
 }
@@ -128,24 +119,9 @@ func (m *Machine) free(offers []offer, resource string, used map[string]bool) (o
 
 // Holdings lists the allocated devices, by namespace, pod, container and device.
 func (m *Machine) Holdings() []Holding {
-	out := make([]Holding, 0, len(m.allocated))
-	for _, d := range m.allocated {
-		out = append(out, d.Holding)
-	}
-	sort.Slice(out, func(i, j int) bool {
-		a, b := out[i], out[j]
-		if a.Namespace != b.Namespace {
-			return a.Namespace < b.Namespace
-		}
-		if a.Pod != b.Pod {
-			return a.Pod < b.Pod
-		}
-		if a.Container != b.Container {
-			return a.Container < b.Container
-		}
-		return a.ID < b.ID
+	return slices.SortedFunc(maps.Values(m.allocated), func(a, b Holding) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container), cmp.Compare(a.ID, b.ID))
 	})
-	return out
 }
 
 // busy reports whether a device of the GPU is allocated.
@@ -156,13 +132,4 @@ func (m *Machine) busy(dev int) bool {
 		}
 	}
 	return false
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	sort.Strings(keys)
-	return keys
 }

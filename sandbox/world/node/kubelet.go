@@ -1,12 +1,14 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
-	"sort"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +68,7 @@ func (k *Kubelet) GetAllocatableResources(context.Context, *podresources.Allocat
 	offered := k.machine.Offered(k.clock())
 	k.lock.Unlock()
 	out := &podresources.AllocatableResourcesResponse{}
-	for _, resource := range sortedKeys(offered) {
+	for _, resource := range slices.Sorted(maps.Keys(offered)) {
 		for _, id := range offered[resource] { // one entry a device, as the kubelet does
 			out.Devices = append(out.Devices, &podresources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
 		}
@@ -95,11 +97,9 @@ func (k *Kubelet) pods() []*podresources.PodResources {
 			c = &podresources.ContainerResources{Name: h.Container}
 			pod.Containers = append(pod.Containers, c)
 		}
-		i := sort.Search(len(c.Devices), func(i int) bool { return c.Devices[i].ResourceName >= h.Resource })
-		if i == len(c.Devices) || c.Devices[i].ResourceName != h.Resource {
-			c.Devices = append(c.Devices, nil)
-			copy(c.Devices[i+1:], c.Devices[i:])
-			c.Devices[i] = &podresources.ContainerDevices{ResourceName: h.Resource}
+		i, there := slices.BinarySearchFunc(c.Devices, h.Resource, func(d *podresources.ContainerDevices, name string) int { return cmp.Compare(d.ResourceName, name) })
+		if !there {
+			c.Devices = slices.Insert(c.Devices, i, &podresources.ContainerDevices{ResourceName: h.Resource})
 		}
 		c.Devices[i].DeviceIds = append(c.Devices[i].DeviceIds, h.ID)
 	}

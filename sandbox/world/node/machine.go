@@ -3,6 +3,7 @@ package node
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
@@ -64,8 +65,8 @@ type Machine struct {
 	model     gpu.Model
 	table     *mig.Table // nil: the product has no MIG
 	gpus      []GPU
-	allocated map[string]device // by device id
-	known     map[string]int    // extended resources ever advertised, and how many last
+	allocated map[string]Holding // by device id
+	known     map[string]int     // extended resources ever advertised, and how many last
 	plugin    plugin
 	manager   manager
 
@@ -78,7 +79,7 @@ func New(spec Spec, now time.Time) (*Machine, error) {
 	if !ok {
 		return nil, fmt.Errorf("node %s: unknown product %q", spec.Name, spec.Product)
 	}
-	m := &Machine{spec: spec, model: model, allocated: map[string]device{}, known: map[string]int{}}
+	m := &Machine{spec: spec, model: model, allocated: map[string]Holding{}, known: map[string]int{}}
 	m.table, _ = mig.ForModel(model.Name)
 	if n := len(spec.Layouts); n > 1 && n != spec.GPUs || spec.GPUs < 1 {
 		return nil, fmt.Errorf("node %s: %d layouts for %d GPUs", spec.Name, n, spec.GPUs)
@@ -158,10 +159,9 @@ func (m *Machine) Table() *mig.Table { return m.table }
 
 // GPUs returns a copy of all GPUs.
 func (m *Machine) GPUs() []GPU {
-	out := make([]GPU, len(m.gpus))
-	for i, c := range m.gpus {
-		c.Instances = append([]Instance(nil), c.Instances...)
-		out[i] = c
+	out := slices.Clone(m.gpus)
+	for i := range out {
+		out[i].Instances = slices.Clone(out[i].Instances)
 	}
 	return out
 }

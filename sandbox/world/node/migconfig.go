@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 
@@ -73,7 +75,7 @@ func (e partedEntry) resolve(table *mig.Table) (wanted, error) {
 	}
 	w := wanted{mig: true, names: e.MIGDevices}
 	known, total := true, 0
-	for _, name := range sortedKeys(e.MIGDevices) {
+	for _, name := range slices.Sorted(maps.Keys(e.MIGDevices)) {
 		n := e.MIGDevices[name]
 		if parsed, err := mig.ParseName(name); err != nil || parsed.GB == 0 || parsed.String() != name || n < 0 {
 			return wanted{}, fmt.Errorf("mig-devices %q: %d: not a profile or not an amount", name, n)

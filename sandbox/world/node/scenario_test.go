@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -123,7 +125,7 @@ func (w *world) step() {
 		}
 	}
 	labels := w.m.StepManager(w.label, w.config, w.now)
-	for _, k := range sortedKeys(labels) {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		fmt.Fprintf(&w.out, "%-5s %s=%s\n", w.now.Sub(time.Unix(0, 0)), strings.TrimPrefix(k, "nvidia.com/"), labels[k])
 	}
 }

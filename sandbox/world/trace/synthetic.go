@@ -22,11 +22,6 @@ type Synthetic struct {
 	Peak   float64 // requests a second at the plateau
 }
 
-// Default is an hour that grows from 1.6 to 8.5 requests a second and back.
-func Default(seed uint64) Synthetic {
-	return Synthetic{Seed: seed, Length: time.Hour, Base: 1.6, Peak: 8.5}
-}
-
 // Make returns the trace; the same Synthetic gives the same trace. A Length,
 // Base or Peak that is not positive gives an error.
 func (s Synthetic) Make() (Trace, error) {

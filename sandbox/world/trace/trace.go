@@ -40,11 +40,3 @@ func (t Trace) Until(limit time.Duration) Trace {
 	}
 	return Trace{Name: t.Name, Requests: t.Requests[:n]}
 }
-
-// Rate is the mean number of requests a second; 0 where that is undefined.
-func (t Trace) Rate() float64 {
-	if t.Length() <= 0 {
-		return 0
-	}
-	return float64(len(t.Requests)) / t.Length().Seconds()
-}
