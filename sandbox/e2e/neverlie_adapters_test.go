@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -51,6 +52,14 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	}
 	b.router = newRouter(t, b.Cluster, ca, addresses)
 	b.make(t, "router.yaml", "PORT", strconv.Itoa(b.router.port), "AUTHORITY", base64.StdEncoding.EncodeToString(ca))
+	// No namespace is deleted while a group of the API does not answer.
+	testenv.Cleanup(t, func(ctx context.Context) error {
+		var errs []error
+		for _, api := range metricsAPIs {
+			errs = append(errs, b.Delete(ctx, testenv.Object("apiregistration.k8s.io/v1/APIService", "", api.Version+"."+api.Group)))
+		}
+		return errors.Join(errs...)
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	require.NoError(t, b.Cluster.WaitAPI(ctx, metricsAPIs...))
