@@ -84,20 +84,6 @@ func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count)
 	return b, count
 }
 
-// Series counts the series of each family that an Append as of now has.
-func (p *Page) Series(now time.Time) map[string]int {
-	count := map[string]int{}
-	for i := range p.families {
-		f := &p.families[i]
-		for _, s := range f.samples {
-			if f.aging || s.taken >= now.UnixNano()-int64(max(p.maxAge, f.maxAge)) {
-				count[f.name]++
-			}
-		}
-	}
-	return count
-}
-
 // appendAges appends how old the samples are.
 func (f *pageFamily) appendAges(b []byte, at int64) []byte {
 	for i := range f.samples {

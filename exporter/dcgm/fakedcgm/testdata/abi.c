@@ -31,6 +31,7 @@ SAME_SIZE(dcgm_field_meta_t, field_meta);
 SAME_PLACE(dcgm_field_meta_t, tag, field_meta, tag);
 SAME_PLACE(dcgm_field_meta_t, entityLevel, field_meta, level);
 SAME_SIZE(dcgmMigHierarchy_v2, hierarchy_v2);
+SAME_SIZE(dcgmMigHierarchyInfo_v2, hierarchy_entry);
 SAME_PLACE(dcgmMigHierarchy_v2, entityList[3].info.nvmlInstanceId, hierarchy_v2, list[3].nvml_gi);
 SAME_PLACE(dcgmMigHierarchy_v2, entityList[3].info.nvmlProfileSlices, hierarchy_v2, list[3].slices);
 SAME_SIZE(dcgmDeviceAttributes_v3, attributes_v3);
