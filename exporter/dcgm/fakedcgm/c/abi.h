@@ -114,14 +114,7 @@ typedef struct {
 
 typedef struct {
     unsigned int version;
-    struct {
-        unsigned int version, count;
-        struct {
-            unsigned int version, memory, sm;
-        } list[256];
-    } clocks;
-    unsigned int thermals[3]; /* version, slowdown, shutdown */
-    unsigned int power[6];    /* version, current, default, enforced, min, max */
+    char clocks_thermals_power[3116];
     struct {
         unsigned int version;
         char brand[STR_LEN], name[STR_LEN], pci_bus_id[STR_LEN], serial[STR_LEN], uuid[STR_LEN];
@@ -130,12 +123,7 @@ typedef struct {
         char driver_version[STR_LEN];
         unsigned int virtualization;
     } identifiers;
-    struct {
-        unsigned int version, bar1, total, used, free; /* MiB */
-    } memory;
-    struct {
-        unsigned int version, persistence, mig, confidential;
-    } settings;
+    unsigned int memory[5], settings[4];
 } attributes_v3;
 
 typedef struct {

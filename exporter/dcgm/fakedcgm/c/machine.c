@@ -41,11 +41,6 @@ EXPORT status_t dcgmGetDeviceAttributes(handle_t handle, unsigned int gpu, attri
     attribute(e, 50, out->identifiers.name);
     attribute(e, 54, out->identifiers.uuid);
     attribute(e, 57, out->identifiers.pci_bus_id);
-    for (int i = 1; i < 6; i++)
-        out->power[i] = INT32_BLANK;
-    out->memory.total = is_lost(e) ? INT32_BLANK : (unsigned)number_of(e, "memory");
-    out->memory.bar1 = out->memory.used = out->memory.free = INT32_BLANK;
-    out->settings.mig = is_lost(e) ? INT32_BLANK : (int)number_of(e, "mig");
     return leave(ST_OK);
 }
 

@@ -36,8 +36,7 @@ SAME_PLACE(dcgmMigHierarchy_v2, entityList[3].info.nvmlInstanceId, hierarchy_v2,
 SAME_PLACE(dcgmMigHierarchy_v2, entityList[3].info.nvmlProfileSlices, hierarchy_v2, list[3].slices);
 SAME_SIZE(dcgmDeviceAttributes_v3, attributes_v3);
 SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.uuid, attributes_v3, identifiers.uuid);
-SAME_PLACE(dcgmDeviceAttributes_v3, memoryUsage.fbTotal, attributes_v3, memory.total);
-SAME_PLACE(dcgmDeviceAttributes_v3, settings.migModeEnabled, attributes_v3, settings.mig);
+SAME_PLACE(dcgmDeviceAttributes_v3, settings, attributes_v3, settings);
 SAME_SIZE(dcgmDeviceAttributes_v3, shim_attributes);
 SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.deviceName, shim_attributes, name);
 SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.pciBusId, shim_attributes, pci_bus_id);
