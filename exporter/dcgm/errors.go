@@ -44,7 +44,8 @@ func callError(doing string, code C.int) error {
 // leastCode is below all of DCGM's.
 const leastCode = -100
 
-// refusal is a codeError of an error of go-dcgm, which has the code as the library's words for it.
+// refusal is a codeError of an error of go-dcgm, which has the code as the library's words for it:
+// each code has its own (dcgm_errors.c).
 func refusal(doing string, err error) error {
 	if err == nil {
 		return nil
