@@ -90,27 +90,18 @@ func appendLabel(b []byte, name, value string) []byte {
 		b = append(b, ',')
 	}
 	b = append(append(b, name...), '=', '"')
-	return append(appendEscaped(b, value, true), '"')
+	return append(appendEscaped(b, value, escapedValue), '"')
 }
 
-// appendEscaped escapes backslash and newline, and quotes where asked, as the
-// text format wants it. Bytes that are not UTF-8 become U+FFFD: a driver's
-// broken string must not cost the whole scrape.
-func appendEscaped(b []byte, text string, quotes bool) []byte {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '\\':
-			b = append(b, '\\', '\\')
-		case c == '\n':
-			b = append(b, '\\', 'n')
-		case c == '"' && quotes:
-			b = append(b, '\\', '"')
-		default:
-			b = append(b, c)
-		}
-	}
-	return b
+var (
+	escapedHelp  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	escapedValue = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
+
+// appendEscaped escapes as the text format wants it. Bytes that are not UTF-8 become U+FFFD: a
+// driver's broken string must not cost the whole scrape.
+func appendEscaped(b []byte, text string, how *strings.Replacer) []byte {
+	return append(b, how.Replace(strings.ToValidUTF8(text, "\uFFFD"))...)
 }
 
 // with returns d's labels and one that the identity does not know.
