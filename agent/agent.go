@@ -42,7 +42,6 @@ type Agent struct {
 	Health *Health
 
 	o         Options
-	gpus      metered
 	free      map[string]time.Time // since when an instance has not been seen allocated, by UUID
 	published time.Time
 	complaint string // logged last
@@ -57,7 +56,7 @@ func New(o Options) *Agent {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
-	return &Agent{o: o, gpus: metered{o.Hardware, o.Metrics}, Health: newHealth(o.Config), free: map[string]time.Time{}}
+	return &Agent{o: o, Health: newHealth(o.Config), free: map[string]time.Time{}}
 }
 
 // Run ticks on every change of the node and every period, until ctx ends.
@@ -230,7 +229,7 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, urgent bool) err
 	if age := now.Sub(a.published); !urgent && age >= 0 && age < a.o.Config.Period.Duration {
 		return nil
 	}
-	machine, readErr := a.gpus.Read(ctx)
+	machine, readErr := a.read(ctx)
 	allocated, allocErr := a.o.Kubelet.Allocations(ctx)
 	report := a.report(machine, allocated, now)
 	report.At, report.Node, report.Boot = now.UTC().Truncate(time.Second), string(node.UID), a.o.Boot
@@ -264,6 +263,17 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, urgent bool) err
 	a.o.Metrics.reported(now)
 	a.Health.published(readErr)
 	return err
+}
+
+// read reads the GPUs, times it and counts the driver's errors.
+func (a *Agent) read(ctx context.Context) (hardware.Machine, error) {
+	defer a.o.Metrics.timed(verbRead, time.Now())
+	machine, err := a.o.Hardware.Read(ctx)
+	a.o.Metrics.failed(err)
+	for _, c := range machine.GPUs {
+		a.o.Metrics.failed(c.Err)
+	}
+	return machine, err
 }
 
 // due reports whether the report on the node must be replaced: it differs, is old, or has a time in

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 )
 
@@ -24,9 +24,10 @@ import (
 const (
 	requestTimeout = 10 * time.Second
 	watchSeconds   = 300
-	firstRetry     = time.Second
 	lastRetry      = time.Minute
 )
+
+var retries = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Steps: 10, Cap: lastRetry}
 
 // Cluster makes all the agent's requests to the Kubernetes API, without a clientset: the types of
 // all groups would take memory on each node.
@@ -113,30 +114,25 @@ func (c *Cluster) remove(ctx context.Context, pod *corev1.Pod) error {
 // watch signals changes of the own node until ctx ends. Without a working watch, the agent's period
 // remains.
 func (c *Cluster) watch(ctx context.Context, changes chan<- struct{}) {
-	retry := firstRetry
-	for ctx.Err() == nil {
+	// Without a pause, a proxy that closes watches at once would cause a busy loop.
+	_ = retries.DelayWithReset(clock.RealClock{}, lastRetry).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		w, err := c.api.Get().Resource("nodes").VersionedParams(&metav1.ListOptions{
 			Watch:          true,
 			FieldSelector:  fields.OneTermEqualSelector("metadata.name", c.node).String(),
 			TimeoutSeconds: ptr.To[int64](watchSeconds),
 		}, c.params).Watch(ctx)
-		if err == nil {
-			for range w.ResultChan() {
-				retry = firstRetry
-				select {
-				case changes <- struct{}{}:
-				default: // one is pending already
-				}
+		if err != nil {
+			return false, nil
+		}
+		defer w.Stop()
+		for range w.ResultChan() {
+			select {
+			case changes <- struct{}{}:
+			default: // one is pending already
 			}
-			w.Stop()
 		}
-		// Without a pause, a proxy that closes watches at once would cause a busy loop.
-		select {
-		case <-ctx.Done():
-		case <-time.After(retry + rand.N(retry)):
-		}
-		retry = min(2*retry, lastRetry)
-	}
+		return false, nil
+	})
 }
 
 // pluginPause is the backoff between checks of a restarting device plugin.

@@ -130,7 +130,7 @@ func (j *job) back() bool { return j.record.Undo != nil || j.answer.Back }
 // forward brings the GPU to the record's target.
 func (j *job) forward(ctx context.Context, node *corev1.Node) error {
 	if !j.answer.Touched {
-		machine, err := j.a.gpus.Read(ctx)
+		machine, err := j.a.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func (j *job) backward(ctx context.Context, node *corev1.Node) error {
 		return nil
 	}
 	if !j.answer.Touched {
-		machine, err := j.a.gpus.Read(ctx)
+		machine, err := j.a.read(ctx)
 		if err != nil {
 			return err
 		}

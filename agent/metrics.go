@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/agent/hardware"
 	"github.com/gpuscale/gpuscale/gpu/metric"
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 )
 
@@ -139,37 +138,10 @@ func (m *Metrics) reported(at time.Time) {
 	m.last.Set(float64(at.UnixMilli()) / 1000)
 }
 
-// metered is the driver, whose calls are timed and whose errors are counted.
-type metered struct {
-	*hardware.NVML
-	m *Metrics
-}
-
-func (h metered) Read(ctx context.Context) (hardware.Machine, error) {
-	defer h.m.timed(verbRead, time.Now())
-	read, err := h.NVML.Read(ctx)
-	h.m.failed(err)
-	for _, c := range read.GPUs {
-		h.m.failed(c.Err)
-	}
-	return read, err
-}
-
-func (h metered) Destroy(ctx context.Context, uuid string, instance int) error {
-	return h.step(verbDestroy, func() error { return h.NVML.Destroy(ctx, uuid, instance) })
-}
-
-func (h metered) Create(ctx context.Context, uuid string, at mig.Placement) error {
-	return h.step(verbCreate, func() error { return h.NVML.Create(ctx, uuid, at) })
-}
-
-func (h metered) SetMode(ctx context.Context, uuid string, on bool) error {
-	return h.step(verbMode, func() error { return h.NVML.SetMode(ctx, uuid, on) })
-}
-
-func (h metered) step(verb string, do func() error) error {
-	defer h.m.timed(verb, time.Now())
+// step times a change by the driver and counts its error.
+func (m *Metrics) step(verb string, do func() error) error {
+	defer m.timed(verb, time.Now())
 	err := do()
-	h.m.failed(err)
+	m.failed(err)
 	return err
 }

@@ -42,15 +42,7 @@ func (s step) String() string {
 func (j *job) repartition(ctx context.Context, layout string, whole bool) error {
 	for range maxSteps {
 		j.a.Health.beat()
-		m, err := j.a.gpus.Read(ctx)
-		if err != nil {
-			return err
-		}
-		c, err := find(m, j.record.UUID, j.record.GPU)
-		if err != nil {
-			return err
-		}
-		allocated, err := j.a.o.Kubelet.Allocations(ctx)
+		m, c, allocated, err := j.look(ctx)
 		if err != nil {
 			return err
 		}
@@ -67,7 +59,12 @@ func (j *job) repartition(ctx context.Context, layout string, whole bool) error 
 			j.answer.Touched = before
 			return err
 		}
-		if err := j.lookAgain(ctx, c, next); err != nil {
+		// The exporter takes seconds to release a GPU, in which the kubelet may start a pod that was
+		// bound before the cordon.
+		if m, c, allocated, err = j.look(ctx); err != nil {
+			return err
+		}
+		if err := unused(affects(m, c, next), next, allocated); err != nil {
 			return err
 		}
 		if err := j.do(ctx, c, next); err != nil {
@@ -75,6 +72,18 @@ func (j *job) repartition(ctx context.Context, layout string, whole bool) error 
 		}
 	}
 	return fmt.Errorf("GPU %d has not reached the layout after %d steps", j.record.GPU, maxSteps)
+}
+
+// look reads the GPUs, the record's among them, and what is allocated.
+func (j *job) look(ctx context.Context) (m machine, c device, allocated map[string]string, err error) {
+	if m, err = j.a.read(ctx); err != nil {
+		return m, c, nil, err
+	}
+	if c, err = find(m, j.record.UUID, j.record.GPU); err != nil {
+		return m, c, nil, err
+	}
+	allocated, err = j.a.o.Kubelet.Allocations(ctx)
+	return m, c, allocated, err
 }
 
 // find returns the GPU of a record: by its UUID, or its index if the UUID is unknown.
@@ -189,23 +198,6 @@ func unused(affected []device, next step, allocated map[string]string) error {
 	return nil
 }
 
-// lookAgain repeats prepare's check right before the step: the exporter takes seconds to release a
-// GPU, in which the kubelet may start a pod that was bound before the cordon.
-func (j *job) lookAgain(ctx context.Context, c device, next step) error {
-	m, err := j.a.gpus.Read(ctx)
-	if err != nil {
-		return err
-	}
-	if c, err = find(m, c.UUID, c.Index); err != nil {
-		return err
-	}
-	allocated, err := j.a.o.Kubelet.Allocations(ctx)
-	if err != nil {
-		return err
-	}
-	return unused(affects(m, c, next), next, allocated)
-}
-
 // resets reports whether a product must be reset to change its MIG mode: the Ampere ones.
 func resets(product string) bool {
 	name := gpu.ProductName(product)
@@ -237,12 +229,12 @@ func idle(c device, allocated map[string]string) error {
 }
 
 func (j *job) do(ctx context.Context, c device, s step) error {
-	switch h := j.a.gpus; {
+	switch h, m := j.a.o.Hardware, j.a.o.Metrics; {
 	case s.mode:
-		return h.SetMode(ctx, c.UUID, s.on)
+		return m.step(verbMode, func() error { return h.SetMode(ctx, c.UUID, s.on) })
 	case s.Create:
-		return h.Create(ctx, c.UUID, s.Placement)
+		return m.step(verbCreate, func() error { return h.Create(ctx, c.UUID, s.Placement) })
 	default:
-		return h.Destroy(ctx, c.UUID, s.instance)
+		return m.step(verbDestroy, func() error { return h.Destroy(ctx, c.UUID, s.instance) })
 	}
 }

@@ -67,7 +67,7 @@ func BenchmarkScrape(b *testing.B) {
 				b.Setenv(fakedcgm.EnvState, file)
 				var args []string
 				if where == "remote" {
-					engine, err := fakedcgm.StartEngine(b.Context(), lib, "127.0.0.1:0", file)
+					engine, err := fakedcgm.StartEngine("127.0.0.1:0", file)
 					require.NoError(b, err)
 					b.Cleanup(engine.Kill)
 					args = []string{"-r", engine.Address}

@@ -134,11 +134,11 @@ func (k *checker) profiling(r *collect.Reading) {
 
 // fields names the counters without any series, which are missing where the user named the
 // counters. That of the last XID has none before the first.
-func (k *checker) fields(r *collect.Reading, fields []counters.Field, series map[string]int) {
+func (k *checker) fields(r *collect.Reading, fields []counters.Field, page string) {
 	var without []string
 	for i := range fields {
 		f := &fields[i]
-		if !f.Computed() && f.Kind != counters.Label && series[f.Name] == 0 && !(f.ID == lastXID && listening(r)) {
+		if !f.Computed() && f.Kind != counters.Label && !strings.Contains(page, "\n"+f.Name+"{") && !(f.ID == lastXID && listening(r)) {
 			without = append(without, f.Name)
 		}
 	}
@@ -176,7 +176,7 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 	}).Compile(r, collect.Attribution{})
 	text, count := page.Append(nil, r.Taken, false)
 	if k.config.compat != "false" {
-		k.fields(r, fields, page.Series(r.Taken))
+		k.fields(r, fields, string(text))
 	}
 	found := fmt.Sprintf("%d series of GPUs, %d bytes", count.Series, len(text))
 	if page.LeftOut != nil {
@@ -218,9 +218,7 @@ func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*c
 func (k *checker) read(ctx context.Context, source collect.Source, fields []counters.Field) (*collect.Reading, error) {
 	compat := k.config.compatOptions(fields)
 	wanted := slices.Sorted(slices.Values(append(collect.Fields(), compat.Fields()...)))
-	if err := source.Watch(slices.Compact(wanted), k.config.interval()); err != nil {
-		return nil, err
-	}
+	source.Watch(slices.Compact(wanted), k.config.interval(), nil)
 	for good := 0; ; {
 		reading, err := source.Read()
 		if err == nil && values(reading) > 0 {
@@ -267,12 +265,7 @@ func describe(r *collect.Reading) string {
 	if r == nil {
 		return ""
 	}
-	gpus := 0
-	for i := range r.Entities {
-		if r.Entities[i].Kind == collect.GPU {
-			gpus++
-		}
-	}
+	gpus := r.GPUs()
 	return fmt.Sprintf("%d GPUs, %d MIG instances, %d values", gpus, len(r.Entities)-gpus, values(r))
 }
 

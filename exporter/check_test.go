@@ -25,8 +25,8 @@ type refusing struct {
 	stop  func()
 }
 
-func (*refusing) Watch([]uint16, time.Duration) error { return nil }
-func (*refusing) Close() error                        { return nil }
+func (*refusing) Watch([]uint16, time.Duration, map[uint16]time.Duration) {}
+func (*refusing) Close() error                                            { return nil }
 func (r *refusing) Read() (*collect.Reading, error) {
 	if r.reads++; r.reads > 1 {
 		r.stop()

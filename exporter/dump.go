@@ -109,20 +109,14 @@ func (d *dumper) save(r *collect.Reading) (name string, err error) {
 }
 
 func (d *dumper) encode(w io.Writer, r *collect.Reading) error {
+	to, end := w, func() error { return nil }
 	if d.opts.compress {
 		z := gzip.NewWriter(w)
-		if err := encodeReading(z, r); err != nil {
-			return err
-		}
-		return z.Close()
+		to, end = z, z.Close
 	}
-	return encodeReading(w, r)
-}
-
-func encodeReading(w io.Writer, r *collect.Reading) error {
-	encoder := json.NewEncoder(w)
+	encoder := json.NewEncoder(to)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+	return errors.Join(encoder.Encode(r), end())
 }
 
 // dumpName is what save writes; other files in the directory are not ours.

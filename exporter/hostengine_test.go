@@ -50,12 +50,12 @@ func onMachine[S interface{ Write(string) error }](t *testing.T, lib, env string
 	return start(t, append(args, "-c", "100")...), set
 }
 
-// startRemote is onMachine beside a host engine in a process of its own.
+// startRemote is onMachine beside a remote host engine.
 func startRemote(t *testing.T, state fakedcgm.State, args ...string) (e *exporter, set func(fakedcgm.State)) {
 	t.Helper()
 	lib, file := fakeDCGM(t), filepath.Join(t.TempDir(), "engine")
 	require.NoError(t, state.Write(file))
-	engine, err := fakedcgm.StartEngine(t.Context(), lib, "127.0.0.1:0", file)
+	engine, err := fakedcgm.StartEngine("127.0.0.1:0", file)
 	require.NoError(t, err)
 	t.Cleanup(engine.Kill)
 	e, _ = onMachine(t, lib, fakedcgm.EnvState, state, append(args, "-r", engine.Address)...)

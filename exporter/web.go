@@ -77,21 +77,15 @@ func limited(c *config, scrape http.Handler) http.Handler {
 				return
 			}
 		}
-		setDeadlines(c, w)
+		control, now := http.NewResponseController(w), time.Now() // of this request alone
+		if c.timeouts.read > 0 {
+			_ = control.SetReadDeadline(now.Add(c.timeouts.read))
+		}
+		if c.timeouts.write > 0 {
+			_ = control.SetWriteDeadline(now.Add(c.timeouts.write))
+		}
 		scrape.ServeHTTP(w, r)
 	})
-}
-
-// setDeadlines bounds this request alone; a writer without deadlines (a test's
-// recorder) has none.
-func setDeadlines(c *config, w http.ResponseWriter) {
-	control, now := http.NewResponseController(w), time.Now()
-	if c.timeouts.read > 0 {
-		_ = control.SetReadDeadline(now.Add(c.timeouts.read))
-	}
-	if c.timeouts.write > 0 {
-		_ = control.SetWriteDeadline(now.Add(c.timeouts.write))
-	}
 }
 
 const indexPage = `<html>

@@ -18,7 +18,8 @@ func (n *NVML) Destroy(ctx context.Context, uuid string, id int) error {
 		if err != nil {
 			return err
 		}
-		gi, found, err := instanceByID(d, id)
+		// The driver's lookup by ID succeeds for some that are gone.
+		gi, found, err := findInstance(d, func(info nvml.GpuInstanceInfo, _ profile) bool { return int(info.Id) == id })
 		if err != nil || !found {
 			return err
 		}
@@ -40,12 +41,6 @@ func (n *NVML) Destroy(ctx context.Context, uuid string, id int) error {
 		}
 		return failure(gi.Destroy())
 	})
-}
-
-// instanceByID lists the existing instances: the driver's lookup by ID succeeds for some that are
-// gone.
-func instanceByID(d nvml.Device, id int) (nvml.GpuInstance, bool, error) {
-	return findInstance(d, func(info nvml.GpuInstanceInfo, _ profile) bool { return int(info.Id) == id })
 }
 
 func findInstance(d nvml.Device, is func(nvml.GpuInstanceInfo, profile) bool) (nvml.GpuInstance, bool, error) {

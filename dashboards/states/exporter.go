@@ -80,7 +80,7 @@ func (m *machine) expose(c *cluster, n *plan.Node, now time.Time) ([]memstore.Ex
 			e.Events = m.events(c, fmt.Sprintf("%s/%d", n.Name, e.GPU), now)
 		}
 	}
-	attribution, unresolved := pods.Resolve(reading.Entities, claims(n))
+	attribution, unresolved := pods.Resolve(reading.Entities, claims(n), nil)
 	if len(unresolved) > 0 {
 		return nil, fmt.Errorf("node %s: containers have unknown devices: %q", n.Name, unresolved)
 	}

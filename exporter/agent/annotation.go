@@ -142,16 +142,10 @@ func (f *Follower) listen(ctx context.Context, changes chan<- map[string]string,
 	for pause := retries; ctx.Err() == nil; {
 		err := f.node.follow(ctx, func(annotations map[string]string) {
 			pause = retries
-			select {
-			case changes <- annotations:
-			case <-ctx.Done():
-			}
+			hand(ctx, changes, annotations)
 		})
 		if err != nil {
-			select {
-			case failures <- err:
-			case <-ctx.Done():
-			}
+			hand(ctx, failures, err)
 		}
 		select {
 		case <-time.After(pause.Step()):
@@ -160,13 +154,16 @@ func (f *Follower) listen(ctx context.Context, changes chan<- map[string]string,
 	}
 }
 
+func hand[T any](ctx context.Context, to chan<- T, what T) {
+	select {
+	case to <- what:
+	case <-ctx.Done():
+	}
+}
+
 // follow reconciles the released GPUs with the annotations.
 func (f *Follower) follow(ctx context.Context, annotations map[string]string) {
-	text, asked := annotations[AnnotationRequest]
-	if !asked {
-		text = ""
-	}
-	if text != f.done {
+	if text := annotations[AnnotationRequest]; text != f.done {
 		f.done = text
 		f.reacquire(ctx)
 		if f.answer = nil; text != "" {

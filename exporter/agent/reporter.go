@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -10,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/pods"
@@ -48,7 +48,9 @@ type Reporter struct {
 // NewReporter reports on the named node. ready returns why there is no fresh
 // reading, nil where there is one; count is called for each write to the API.
 func NewReporter(api *pods.API, name string, ready func() error, count func(kind string, err error), log *slog.Logger) *Reporter {
-	return &Reporter{node: &ownNode{api, name}, ready: ready, count: count, log: log}
+	r := &Reporter{node: &ownNode{api, name}, ready: ready, count: count, log: log}
+	r.latest.Store(new([]collect.GPUHealth))
+	return r
 }
 
 // Observe takes a reading. It does not block.
@@ -59,21 +61,12 @@ func (r *Reporter) Observe(reading *collect.Reading) {
 
 // Run reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
-	tick := time.NewTicker(reportEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.step(ctx, time.Now())
-		}
-	}
+	wait.UntilWithContext(ctx, func(ctx context.Context) { r.step(ctx, time.Now()) }, reportEvery)
 }
 
 // step writes what is due: a new condition, its Event, or a sign of life.
 func (r *Reporter) step(ctx context.Context, now time.Time) {
-	v, news := r.debounce.observe(r.judge(), now)
+	v, news := r.debounce.observe(judge(*r.latest.Load(), r.ready()), now)
 	if news {
 		r.log.Info("agent: GPU health changed", "status", v.status, "reason", v.reason, "message", v.message)
 	}
@@ -118,18 +111,6 @@ func (r *Reporter) recall(ctx context.Context) bool {
 	}
 	r.recalled, r.written, r.changed = true, before, changed
 	return true
-}
-
-func (r *Reporter) judge() verdict {
-	why := r.ready()
-	gpus := r.latest.Load()
-	if why == nil && gpus == nil {
-		why = errors.New("no reading yet")
-	}
-	if why != nil {
-		return judge(nil, why)
-	}
-	return judge(*gpus, nil)
 }
 
 // worthAnEvent excludes a healthy first verdict: a rollout on 5,000 nodes must

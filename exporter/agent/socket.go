@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
@@ -79,22 +81,15 @@ func (s *Socket) Run(ctx context.Context) {
 
 // accept waits for a requester; an error means that ctx has ended. Errors such
 // as too many open files are temporary.
-func (s *Socket) accept(ctx context.Context) (net.Conn, error) {
-	for {
-		conn, err := s.listener.Accept()
-		if err == nil {
-			return conn, nil
+func (s *Socket) accept(ctx context.Context) (conn net.Conn, err error) {
+	err = wait.PollUntilContextCancel(ctx, acceptPause, true, func(context.Context) (bool, error) {
+		var err error
+		if conn, err = s.listener.Accept(); err != nil && ctx.Err() == nil {
+			s.log.Error("agent: quiesce socket accept failed", "error", err)
 		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		s.log.Error("agent: quiesce socket accept failed", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(acceptPause):
-		}
-	}
+		return err == nil, nil
+	})
+	return conn, err
 }
 
 // serve answers one requester.

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -38,8 +39,8 @@ func of(desc metric.Desc, value sample) family {
 func all() []family {
 	return []family{
 		of(metric.GPUInfo, there(GPU)), of(metric.GPUInstanceInfo, there(Instance)), allocated(),
-		of(metric.GPUBusyRatio, busyRatio(GPU)), of(metric.GPUInstanceBusyRatio, busyRatio(Instance)), shareRatio(),
-		memoryUsed(), memoryTotal(),
+		of(metric.GPUBusyRatio, busyRatio(GPU)), of(metric.GPUInstanceBusyRatio, busyRatio(Instance)), divided(metric.GPUShareRatio, share, partOfShare),
+		divided(metric.GPUMemoryUsedBytes, memoryUsed, partOfMemory), divided(metric.GPUMemoryTotalBytes, memoryTotal, noPart),
 		of(metric.GPUPowerWatts, power), of(metric.GPUEnergyJoulesTotal, energy), of(metric.GPUBusySecondsTotal, busySeconds), throttleSeconds(),
 		idle(), healthy(), xidErrors(),
 		sampleAge(), attributionAge(),
@@ -118,47 +119,18 @@ func attributionAge() family {
 
 const mebibyte = 1 << 20
 
-func memoryUsed() family {
-	return family{desc: metric.GPUMemoryUsedBytes, collect: func(m *Moment, d *metric.Desc, add adder) {
-		addMemory(m, d, add, func(s *subject) (float64, time.Time, bool) {
-			v, ok := s.number(fieldFBUsed)
-			return v.Number, v.Time, ok
-		}, func(h *Usage) Measured { return h.Memory })
-	}}
+func memoryUsed(_ *Moment, s *subject) (float64, time.Time, bool) {
+	v, ok := s.number(fieldFBUsed)
+	return v.Number * mebibyte, v.Time, ok && v.Number >= 0
 }
 
-func memoryTotal() family {
-	return family{desc: metric.GPUMemoryTotalBytes, collect: func(m *Moment, d *metric.Desc, add adder) {
-		addMemory(m, d, add, totalMiB, nil)
-	}}
-}
+func partOfMemory(_ *subject, u *Usage) Measured { return u.Memory }
 
-// addMemory adds a size in MiB for each GPU, or for the instances of a
-// partitioned one: a sum over the series counts no byte twice. Containers that
-// share an entity have their own parts where part knows them.
-func addMemory(m *Moment, d *metric.Desc, add adder, size func(*subject) (float64, time.Time, bool), part func(*Usage) Measured) {
-	for i := range m.subjects {
-		s := &m.subjects[i]
-		if s.split {
-			continue
-		}
-		mib, taken, ok := size(s)
-		if !ok || mib < 0 {
-			continue
-		}
-		text := func(s *subject) string { return s.text(d) }
-		if part == nil || !s.addDivided(mib*mebibyte, taken, part, text, add) {
-			add(s.text(d), mib*mebibyte, taken)
-		}
-	}
-}
-
-// totalMiB is FB_TOTAL, or the sum of its parts where all of them are known.
-func totalMiB(s *subject) (float64, time.Time, bool) {
+// memoryTotal is FB_TOTAL, or the sum of its parts where all of them are known.
+func memoryTotal(_ *Moment, s *subject) (sum float64, taken time.Time, ok bool) {
 	if v, ok := s.number(fieldFBTotal); ok {
-		return v.Number, v.Time, true
+		return v.Number * mebibyte, v.Time, v.Number >= 0
 	}
-	sum, taken := 0.0, time.Time{}
 	for _, field := range []uint16{fieldFBFree, fieldFBUsed, fieldFBReserved} {
 		v, ok := s.number(field)
 		if !ok {
@@ -167,26 +139,40 @@ func totalMiB(s *subject) (float64, time.Time, bool) {
 		if taken.IsZero() || v.Time.Before(taken) {
 			taken = v.Time
 		}
-		sum += v.Number
+		sum += v.Number * mebibyte
 	}
-	return sum, taken, true
+	return sum, taken, sum >= 0
 }
+
+func noPart(*subject, *Usage) Measured { return Measured{} }
 
 // idleBelow is the busy ratio under which an entity does nothing: GPU_UTIL
 // counts in whole percents, and a context that only exists reads as a trace.
 const idleBelow = 0.01
 
-// idle has a series for each allocation whose computing is known: the only one
-// of an entity, or one of several where the driver measures their parts. The
-// value is 0 while the container computes.
+// idle has a series for each allocation whose computing is known: the only one of an entity, or one
+// of several where the driver measures their parts. Where it does not and all are one pod's, the
+// series is the pod's. The value is 0 while it computes.
 func idle() family {
 	return family{desc: metric.GPUIdleSeconds, collect: func(m *Moment, d *metric.Desc, add adder) {
-		for s := range m.allocated {
+		for s := range m.idling {
 			if s.busy.Known() {
 				add(s.text(d), s.idle.Seconds(), s.busy.Time)
 			}
 		}
 	}}
+}
+
+// idling yields the entities that stand for the pod of their allocations, then all allocations.
+func (m *Moment) idling(yield func(*subject) bool) {
+	for i := range m.subjects {
+		s := &m.subjects[i]
+		apart := slices.ContainsFunc(s.allocations, func(a subject) bool { return a.busy.Known() })
+		if len(s.allocations) > 1 && s.labels.id.allocation.Pod != "" && !apart && !yield(s) {
+			return
+		}
+	}
+	m.allocated(yield)
 }
 
 // gpus yields the GPUs.
@@ -232,10 +218,10 @@ type idleTracker struct {
 
 // observe sets the idle time of each allocation and forgets those that are
 // gone.
-func (t *idleTracker) observe(allocated func(func(*subject) bool)) {
+func (t *idleTracker) observe(idling func(func(*subject) bool)) {
 	next := make(map[idleKey]idleSpan, len(t.spans))
-	for s := range allocated {
-		key := idleKey{s.entity.GPU, s.entity.InstanceID, s.entity.Kind, s.entity.UUID, s.allocation}
+	for s := range idling {
+		key := idleKey{s.entity.GPU, s.entity.InstanceID, s.entity.Kind, s.entity.UUID, s.labels.id.allocation}
 		span, ok := t.spans[key]
 		switch {
 		case !s.busy.Known():

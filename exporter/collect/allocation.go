@@ -101,13 +101,7 @@ func (c Claim) labels() string {
 
 // joinLabels joins rendered label texts, of which any may be empty.
 func joinLabels(texts ...string) string {
-	var some []string
-	for _, t := range texts {
-		if t != "" {
-			some = append(some, t)
-		}
-	}
-	return strings.Join(some, ",")
+	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), ",")
 }
 
 // PodName names a pod of this node.

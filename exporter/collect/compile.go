@@ -56,7 +56,7 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	m.subjects = c.subjects(r, a)
 	m.devices = c.devices(r)
 	c.ledger.observe(m)
-	page := &Page{maxAge: c.maxAge, Taken: r.Taken, GPUs: gpus(r)}
+	page := &Page{maxAge: c.maxAge, Taken: r.Taken, GPUs: r.GPUs()}
 	for i := range c.families {
 		f := &c.families[i]
 		out := pageFamily{name: f.desc.Name, help: f.desc.Help, kind: string(f.desc.Type), aging: f.aging}
@@ -70,15 +70,6 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	page.render(c.last)
 	c.last = page.families
 	return page
-}
-
-func gpus(r *Reading) (n int) {
-	for i := range r.Entities {
-		if r.Entities[i].Kind == GPU {
-			n++
-		}
-	}
-	return n
 }
 
 // subjects also replaces the label cache, so that what is gone is forgotten. A
@@ -107,17 +98,18 @@ func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 // subject joins entity i with its allocations; split means that its GPU is partitioned.
 func (c *Compiler) subject(kept map[identity]*labelSet, e, device *Entity, split bool, a Attribution, i int) subject {
 	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU}
-	x := extra{counters: c.opts.Compat.extra(e, device)}
+	id := identify(e)
+	id.compat = c.opts.Compat.extra(e, device)
 	var list []Allocated
 	if i < len(a.Allocations) {
 		list = a.Allocations[i]
 	}
 	labels := func(h Allocated) *labelSet {
-		x.pod = joinLabels(c.opts.Compat.usageLabels(h.Usage), a.Pods[PodName{h.Namespace, h.Pod}])
-		return c.labelSet(kept, e, h.Allocation, x)
+		id.allocation, id.pod = h.Allocation, joinLabels(c.opts.Compat.usageLabels(h.Usage), a.Pods[PodName{h.Namespace, h.Pod}])
+		return c.keep(kept, e, id)
 	}
 	for _, h := range list {
-		s.allocations = append(s.allocations, subject{entity: e, labels: labels(h), allocation: h.Allocation, usage: h.Usage})
+		s.allocations = append(s.allocations, subject{entity: e, labels: labels(h), usage: h.Usage})
 	}
 	s.labels = labels(common(list))
 	s.divideBusy()
@@ -139,13 +131,6 @@ func (c *Compiler) dcgmLabels(kept map[identity]*labelSet, s *subject, jobs []st
 		out = append(out, c.keep(kept, s.entity, id))
 	}
 	return out
-}
-
-// extra holds the labels beside the entity's own and the container's names.
-type extra struct{ counters, pod, job string }
-
-func (c *Compiler) labelSet(kept map[identity]*labelSet, e *Entity, h Allocation, x extra) *labelSet {
-	return c.keep(kept, e, identify(e, h, x))
 }
 
 // keep returns the text kept for this identity, or begins a new one.

@@ -71,9 +71,9 @@ const (
 // the latter again whenever it starts: each time with another time.
 func kernelLogged(xid int64) bool { return xid == 79 || xid == 119 || xid == 120 }
 
-// NewEventLog returns a log that keeps single events for a window.
+// NewEventLog returns a log that keeps single events for a window; 0 is 5 minutes.
 func NewEventLog(window time.Duration) *EventLog {
-	return &EventLog{window: window, xids: map[int64]EventCount{}, clocks: map[int64]EventCount{}}
+	return &EventLog{window: cmp.Or(window, eventWindow), xids: map[int64]EventCount{}, clocks: map[int64]EventCount{}}
 }
 
 // AddXID counts an XID. One that was added before, with the same time and code, is not

@@ -106,7 +106,7 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 			t.Fatalf("no option %q", word)
 		}
 	}
-	attribution, unresolved := pods.Resolve(reading.Entities, claims(t, section(archive, "claims")))
+	attribution, unresolved := pods.Resolve(reading.Entities, claims(t, section(archive, "claims")), nil)
 	if len(unresolved) > 0 {
 		t.Fatalf("claims without a device: %q", unresolved)
 	}

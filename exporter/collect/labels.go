@@ -28,11 +28,11 @@ type identity struct {
 	job           string // batch job; on DCGM series only
 }
 
-func identify(e *Entity, h Allocation, x extra) identity {
+func identify(e *Entity) identity {
 	return identity{
 		kind: e.Kind, gpu: e.GPU, uuid: e.UUID, model: e.Model, pciBusID: e.PCIBusID, mig: e.MIG,
 		driverVersion: e.DriverVersion, instanceID: e.InstanceID, profile: e.Profile,
-		start: e.Start, size: e.Size, instanceUUID: e.InstanceUUID, allocation: h, compat: x.counters, pod: x.pod, job: x.job,
+		start: e.Start, size: e.Size, instanceUUID: e.InstanceUUID,
 	}
 }
 
@@ -51,66 +51,33 @@ func (l *labelSet) text(d *metric.Desc) string {
 		return text
 	}
 	var b []byte
-	for _, name := range d.Labels {
-		b = appendLabel(b, name, l.value(name))
-	}
-	for _, name := range d.Optional {
-		b = appendLabel(b, name, l.value(name))
+	values := l.id.values()
+	values[metric.LabelNode] = l.node
+	for _, name := range d.AllLabels() {
+		b = appendLabel(b, name, values[name])
 	}
 	text := string(b)
 	l.texts[d.Name] = text
 	return text
 }
 
-// value of a label of the catalogue; "" where it does not apply.
-func (l *labelSet) value(name string) string {
-	switch id := &l.id; name {
-	case metric.LabelNode:
-		return l.node
-	case metric.LabelGPU:
-		return strconv.Itoa(id.gpu)
-	case metric.LabelGPUUUID:
-		return id.uuid
-	case metric.LabelModel:
-		return id.model
-	case metric.LabelPCIBusID:
-		return id.pciBusID
-	case metric.LabelMIG:
-		return strconv.FormatBool(id.mig)
-	case metric.LabelDriverVersion:
-		return id.driverVersion
-	case metric.LabelNamespace:
-		return id.allocation.Namespace
-	case metric.LabelPod:
-		return id.allocation.Pod
-	case metric.LabelContainer:
-		return id.allocation.Container
+// values are those of the catalogue's labels, but for the node; "" where one does not apply.
+func (id *identity) values() map[string]string {
+	values := map[string]string{
+		metric.LabelGPU: strconv.Itoa(id.gpu), metric.LabelGPUUUID: id.uuid, metric.LabelModel: id.model, metric.LabelPCIBusID: id.pciBusID,
+		metric.LabelMIG: strconv.FormatBool(id.mig), metric.LabelDriverVersion: id.driverVersion,
+		metric.LabelNamespace: id.allocation.Namespace, metric.LabelPod: id.allocation.Pod, metric.LabelContainer: id.allocation.Container,
 	}
-	return l.instanceValue(name)
-}
-
-func (l *labelSet) instanceValue(name string) string {
-	id := &l.id
-	if id.kind != Instance {
-		return ""
-	}
-	switch name {
-	case metric.LabelGPUInstanceID:
-		return strconv.Itoa(id.instanceID)
-	case metric.LabelProfile:
-		return id.profile
-	case metric.LabelInstanceUUID:
-		return id.instanceUUID
-	case metric.LabelStart:
+	if id.kind == Instance {
+		values[metric.LabelGPUInstanceID], values[metric.LabelProfile], values[metric.LabelInstanceUUID] = strconv.Itoa(id.instanceID), id.profile, id.instanceUUID
 		if id.start >= 0 {
-			return strconv.Itoa(id.start)
+			values[metric.LabelStart] = strconv.Itoa(id.start)
 		}
-	case metric.LabelSize:
 		if id.size > 0 {
-			return strconv.Itoa(id.size)
+			values[metric.LabelSize] = strconv.Itoa(id.size)
 		}
 	}
-	return ""
+	return values
 }
 
 // appendLabel appends `name="value"`, escaped, after a comma where it is not
@@ -123,27 +90,18 @@ func appendLabel(b []byte, name, value string) []byte {
 		b = append(b, ',')
 	}
 	b = append(append(b, name...), '=', '"')
-	return append(appendEscaped(b, value, true), '"')
+	return append(appendEscaped(b, value, escapedValue), '"')
 }
 
-// appendEscaped escapes backslash and newline, and quotes where asked, as the
-// text format wants it. Bytes that are not UTF-8 become U+FFFD: a driver's
-// broken string must not cost the whole scrape.
-func appendEscaped(b []byte, text string, quotes bool) []byte {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '\\':
-			b = append(b, '\\', '\\')
-		case c == '\n':
-			b = append(b, '\\', 'n')
-		case c == '"' && quotes:
-			b = append(b, '\\', '"')
-		default:
-			b = append(b, c)
-		}
-	}
-	return b
+var (
+	escapedHelp  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	escapedValue = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
+
+// appendEscaped escapes as the text format wants it. Bytes that are not UTF-8 become U+FFFD: a
+// driver's broken string must not cost the whole scrape.
+func appendEscaped(b []byte, text string, how *strings.Replacer) []byte {
+	return append(b, how.Replace(strings.ToValidUTF8(text, "\uFFFD"))...)
 }
 
 // with returns d's labels and one that the identity does not know.
@@ -163,10 +121,8 @@ type subject struct {
 	labels *labelSet
 	// dcgm are the labels under which a DCGM value stands: one set, or one for
 	// each batch job on the entity. None where -d leaves the entity out.
-	dcgm []*labelSet
-	// allocation and usage are of a subject in allocations.
-	allocation Allocation
-	usage      Usage
+	dcgm  []*labelSet
+	usage Usage // of a subject in allocations
 	// allocations has one subject for each container the entity is allocated
 	// to.
 	allocations []subject
@@ -174,7 +130,7 @@ type subject struct {
 	split       bool          // a GPU with instances on it
 	busy        Measured      // 0 … 1
 	tally       *tally        // running totals; not of a subject in allocations
-	idle        time.Duration // allocated and not computing; valid where busy is known
+	idle        time.Duration // allocated and not computing; of what Moment.idling yields
 }
 
 // Moment is a Reading joined with its allocations and with the totals of

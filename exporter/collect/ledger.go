@@ -72,7 +72,7 @@ func (l *Ledger) observe(m *Moment) {
 		s.tally.addEnergy(s)
 	}
 	l.forget()
-	l.idle.observe(m.allocated)
+	l.idle.observe(m.idling)
 }
 
 // of returns the entity's tally. Where the entity was missing in the reading

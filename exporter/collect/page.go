@@ -84,20 +84,6 @@ func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count)
 	return b, count
 }
 
-// Series counts the series of each family that an Append as of now has.
-func (p *Page) Series(now time.Time) map[string]int {
-	count := map[string]int{}
-	for i := range p.families {
-		f := &p.families[i]
-		for _, s := range f.samples {
-			if f.aging || s.taken >= now.UnixNano()-int64(max(p.maxAge, f.maxAge)) {
-				count[f.name]++
-			}
-		}
-	}
-	return count
-}
-
 // appendAges appends how old the samples are.
 func (f *pageFamily) appendAges(b []byte, at int64) []byte {
 	for i := range f.samples {
@@ -177,9 +163,9 @@ func (f *pageFamily) renderHeaders(old *pageFamily) {
 		f.header, f.openHeader = old.header, old.openHeader
 		return
 	}
-	f.header = f.appendHeader(nil, f.name, f.kind, false)
+	f.header = f.appendHeader(nil, f.name, f.kind, escapedHelp)
 	name, kind := openMetricsHeader(f.name, f.kind)
-	f.openHeader = f.appendHeader(nil, name, kind, true)
+	f.openHeader = f.appendHeader(nil, name, kind, escapedValue) // OpenMetrics escapes quotes there too
 }
 
 func (f *pageFamily) renderLines(old *pageFamily) {
@@ -225,9 +211,9 @@ func (f *pageFamily) appendLine(b []byte, labels string, value float64) []byte {
 	return append(appendNumber(b, value), '\n')
 }
 
-func (f *pageFamily) appendHeader(b []byte, name, kind string, openMetrics bool) []byte {
+func (f *pageFamily) appendHeader(b []byte, name, kind string, help *strings.Replacer) []byte {
 	b = append(append(append(b, "# HELP "...), name...), ' ')
-	b = append(appendEscaped(b, f.help, openMetrics), '\n')
+	b = append(appendEscaped(b, f.help, help), '\n')
 	b = append(append(append(b, "# TYPE "...), name...), ' ')
 	return append(append(b, kind...), '\n')
 }

@@ -104,9 +104,11 @@ func TestLabelsAreRenderedOnce(t *testing.T) {
 		return Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Usage{})}}}
 	}
 	c.Compile(r, allocations("p"))
-	first := c.labels[identify(&r.Entities[0], Allocation{"ns", "p", "c"}, extra{})]
+	id := identify(&r.Entities[0])
+	id.allocation = Allocation{"ns", "p", "c"}
+	first := c.labels[id]
 	c.Compile(r, allocations("p"))
-	if again := c.labels[identify(&r.Entities[0], Allocation{"ns", "p", "c"}, extra{})]; first == nil || again != first {
+	if again := c.labels[id]; first == nil || again != first {
 		t.Error("the label text of an unchanged entity was rendered again")
 	}
 	page := c.Compile(r, allocations("q"))
@@ -123,7 +125,7 @@ func TestIdle(t *testing.T) {
 	allocation := Allocation{"ns", "p", "c"}
 	step := func(at time.Duration, busy float64, known bool, h Allocation) time.Duration {
 		e := Entity{Kind: GPU, UUID: "GPU-a"}
-		s := subject{entity: &e, allocation: h}
+		s := subject{entity: &e, labels: &labelSet{id: identity{allocation: h}}}
 		if known {
 			s.busy = Measured{busy, start.Add(at)}
 		}

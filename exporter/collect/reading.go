@@ -71,15 +71,20 @@ type Source interface {
 	// that nothing could be read; the next Read tries again, connecting again
 	// where that is needed.
 	Read() (*Reading, error)
-	// Watch sets the fields wanted and how often they are taken.
-	Watch(fields []uint16, every time.Duration) error
+	// Watch sets the fields wanted and how often they are taken: at an interval of at least 100 ms or,
+	// where the source can, some of them more rarely.
+	Watch(fields []uint16, every time.Duration, slower map[uint16]time.Duration)
 	Close() error
 }
 
-// Pacer is a Source that can take some fields more rarely than it is read. Pace goes before
-// Watch.
-type Pacer interface {
-	Pace(slower map[uint16]time.Duration)
+// GPUs counts the GPUs.
+func (r *Reading) GPUs() (n int) {
+	for i := range r.Entities {
+		if r.Entities[i].Kind == GPU {
+			n++
+		}
+	}
+	return n
 }
 
 // Newest is the time of the newest value; zero without any.

@@ -64,15 +64,13 @@ func parseIDs(list string) ([]int, error) {
 	var ids []int
 	for item := range strings.SplitSeq(list, ",") {
 		from, to, isRange := strings.Cut(item, "-")
-		first, err := strconv.ParseUint(from, 10, 31)
-		if err != nil {
-			return nil, fmt.Errorf("%q is neither an id nor a range such as 2-4", item)
+		if !isRange {
+			to = from
 		}
-		last := first
-		if isRange {
-			if last, err = strconv.ParseUint(to, 10, 31); err != nil {
-				return nil, fmt.Errorf("%q is neither an id nor a range such as 2-4", item)
-			}
+		first, err := strconv.ParseUint(from, 10, 31)
+		last, err2 := strconv.ParseUint(to, 10, 31)
+		if err != nil || err2 != nil {
+			return nil, fmt.Errorf("%q is neither an id nor a range such as 2-4", item)
 		}
 		if last < first {
 			return nil, fmt.Errorf("the range %s ends before it begins", item)

@@ -33,33 +33,31 @@ func toRatio(v Value, whole float64) Measured {
 	return Measured{Number: min(r, 1), Time: v.Time}
 }
 
-// shareRatio weighs each instance by its compute slices, so that a GPU's series sum to at
-// most 1. A GPU partitioned into instances has no series of its own: its instances are the
-// GPU. Where several containers share an entity and the driver measures their parts, each
-// has its own, and the rest stands without a container.
-func shareRatio() family {
-	return family{desc: metric.GPUShareRatio, collect: func(m *Moment, d *metric.Desc, add adder) {
+// divided is a quantity of each GPU, or of the instances of a partitioned one, so that a sum over the
+// series counts nothing twice. Containers that share an entity have their own parts where they are
+// known, and the rest stands without a container.
+func divided(desc metric.Desc, total sample, part func(*subject, *Usage) Measured) family {
+	return family{desc: desc, collect: func(m *Moment, d *metric.Desc, add adder) {
+		text := func(s *subject) string { return s.text(d) }
 		for i := range m.subjects {
 			s := &m.subjects[i]
-			if !s.busy.Known() || s.split {
-				continue
-			}
-			weight, ok := weight(s.entity)
-			if !ok {
-				continue
-			}
-			rest := s.busy.Number
-			for j := range s.allocations {
-				if part := &s.allocations[j]; part.busy.Known() {
-					add(part.text(d), part.busy.Number*weight, part.busy.Time)
-					rest -= part.busy.Number
-				}
-			}
-			if len(s.allocations) != 1 {
-				add(s.text(d), max(0, rest)*weight, s.busy.Time)
+			v, taken, ok := total(m, s)
+			if ok && !s.split && !s.addDivided(v, taken, func(u *Usage) Measured { return part(s, u) }, text, add) {
+				add(s.text(d), v, taken)
 			}
 		}
 	}}
+}
+
+// share weighs each instance by its compute slices, so that a GPU's series sum to at most 1.
+func share(_ *Moment, s *subject) (float64, time.Time, bool) {
+	weight, ok := weight(s.entity)
+	return s.busy.Number * weight, s.busy.Time, ok && s.busy.Known()
+}
+
+func partOfShare(s *subject, u *Usage) Measured {
+	weight, _ := weight(s.entity)
+	return u.Busy.times(weight)
 }
 
 // weight is the part of the GPU's compute that the entity is, 0 … 1; false

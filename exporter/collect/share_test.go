@@ -80,6 +80,31 @@ func TestPartsNeverExceedTheGPU(t *testing.T) {
 
 func pod(name string, u Usage) Allocated { return Allocated{Allocation{"ns", name, "c"}, u} }
 
+// The containers of one pod are idle together where the driver does not measure them apart.
+func TestIdleOfAPodsContainers(t *testing.T) {
+	const pods = `gpu_idle_seconds{node="n",gpu="0",gpu_uuid="GPU-a",namespace="ns",pod="p"`
+	for _, apart := range []bool{false, true} {
+		c, got := virtual(), ""
+		for i := range 3 {
+			at := start.Add(time.Duration(i) * time.Second)
+			main, gpu := pod("p", Usage{}), sharedGPU(0, 1000, 300)
+			for k := range gpu.Values {
+				gpu.Values[k].Time = at
+			}
+			side := main
+			side.Container = "side"
+			if apart {
+				main.Busy = Measured{0, at}
+			}
+			got = text(c.Compile(&Reading{Taken: at, Entities: []Entity{gpu}}, Attribution{Taken: at, Allocations: [][]Allocated{{main, side}}}), at)
+		}
+		want := map[bool]string{false: pods + "} 2\n", true: pods + `,container="c"} 2` + "\n"}[apart]
+		if !strings.Contains(got, want) || strings.Count(got, pods) != 1 {
+			t.Errorf("want only %s:\n%s", want, got)
+		}
+	}
+}
+
 // Two containers of one pod have the claim, so the GPU's values are the pod's.
 func TestClaimLabels(t *testing.T) {
 	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}

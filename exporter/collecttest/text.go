@@ -7,9 +7,31 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
+
+// Show is a scenario's command read: each of times=N readings that differs from the one before,
+// with identity and health where it has these options, or why there is none.
+func Show(t *testing.T, d *datadriven.TestData, read func() (*collect.Reading, error)) string {
+	var shown []string
+	times := 1
+	d.MaybeScanArgs(t, "times", &times)
+	for range times {
+		r, err := read()
+		if err != nil {
+			return err.Error()
+		}
+		text := Text(r, Options{Identity: d.HasArg("identity"), Health: d.HasArg("health")})
+		if len(shown) == 0 || shown[len(shown)-1] != text {
+			shown = append(shown, text)
+		}
+	}
+	return strings.Join(shown, "then\n")
+}
 
 // Options say what Text has beside values and events.
 type Options struct{ Identity, Health bool }

@@ -4,6 +4,8 @@ package dcgm
 import "C"
 
 import (
+	"slices"
+
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -36,13 +38,12 @@ func (r *reader) readDevices() ([]device, error) {
 			continue
 		}
 		some, err := kind.list()
-		if severs(err) {
-			return nil, err
-		}
 		if isAbsent(err) {
 			err = nil
 		}
-		r.complain(kind.name, err)
+		if err = r.tolerated(kind.name, err); err != nil {
+			return nil, err
+		}
 		out = append(out, some...)
 	}
 	return out, nil
@@ -86,35 +87,32 @@ func listLinks() ([]device, error) {
 	return out, callError("listing NVLinks", code)
 }
 
-func listCores() ([]device, error) {
-	var cpuOf [C.SHIM_MAX_ENTITIES]C.int32_t
-	code := C.shim_cores(C.uintptr_t(hostHandle), &cpuOf[0])
-	var out []device
-	for core, cpu := range cpuOf {
-		if cpu >= 0 {
-			id := uint32(core)
-			out = append(out, device{key: entityKey{kindCore, id}, kind: collect.Core, id: id, parent: uint32(cpu)})
+func listCores() (out []device, err error) {
+	all, err := godcgm.GetCPUHierarchy()
+	if err != nil {
+		return nil, refusal("listing CPU cores", err)
+	}
+	for _, cpu := range all.CPUs[:all.NumCPUs] {
+		for id := range uint32(64 * len(cpu.OwnedCores)) {
+			if cpu.OwnedCores[id/64]>>(id%64)&1 != 0 {
+				out = append(out, device{key: entityKey{kindCore, id}, kind: collect.Core, id: id, parent: uint32(cpu.CPUID)})
+			}
 		}
 	}
-	return out, callError("listing CPU cores", code)
+	return out, nil
 }
 
-// watchDevices watches each kind's fields.
-func (r *reader) watchDevices() error {
-	byKind := map[uint32][]entityKey{}
+// deviceRequests are each kind's fields.
+func (r *reader) deviceRequests() (out []request) {
 	for _, d := range r.layout.devices {
-		byKind[d.key.kind] = append(byKind[d.key.kind], d.key)
-	}
-	for kind, keys := range byKind {
-		err := r.watchPaced(keys, r.fields.device[kind], r.every)
-		if severs(err) {
-			return err
+		part := godcgm.Field_Entity_Group(d.key.kind).String()
+		i := slices.IndexFunc(out, func(w request) bool { return w.part == part })
+		if i < 0 {
+			i, out = len(out), append(out, request{nil, r.fields.device[d.key.kind], r.every, part})
 		}
-		if err != nil {
-			r.options.Log.Warn("dcgm: devices not watched", "entities", len(keys), "error", err)
-		}
+		out[i].entities = append(out[i].entities, d.key)
 	}
-	return nil
+	return out
 }
 
 // sampledDevices are the devices that have values.

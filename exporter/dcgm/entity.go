@@ -1,8 +1,5 @@
 package dcgm
 
-// #include "shim.h"
-import "C"
-
 import (
 	"cmp"
 	"maps"
@@ -115,42 +112,37 @@ func (r *reader) readHierarchy(gpus int) error {
 }
 
 func readEntities(kind uint32) ([]uint32, error) {
-	var ids [C.SHIM_MAX_ENTITIES]C.uint32_t
-	var n C.int
-	if code := C.shim_entities(C.uintptr_t(hostHandle), C.uint(kind), &ids[0], &n); code != 0 {
-		return nil, callError("listing "+godcgm.Field_Entity_Group(kind).String()+" entities", code)
+	group := godcgm.Field_Entity_Group(kind)
+	ids, err := godcgm.GetEntityGroupEntities(group)
+	out := make([]uint32, len(ids))
+	for i, id := range ids {
+		out[i] = uint32(id)
 	}
-	out := make([]uint32, n)
-	for i := range out {
-		out[i] = uint32(ids[i])
-	}
-	return out, nil
+	return out, refusal("listing "+group.String()+" entities", err)
 }
 
 // readInstances gives the GPU instances, and the GPU of each of them and of their compute
 // instances.
 func readInstances() (instances []placed, owners map[entityKey]uint32, err error) {
-	var list [C.SHIM_MAX_INSTANCES]C.shim_instance
-	var n C.int
-	if code := C.shim_instances(C.uintptr_t(hostHandle), &list[0], &n); code != 0 {
-		return nil, nil, callError("listing MIG instances", code)
+	all, err := godcgm.GetGPUInstanceHierarchy()
+	if err != nil {
+		return nil, nil, refusal("listing MIG instances", err)
+	}
+	key := func(e godcgm.GroupEntityPair) entityKey {
+		return entityKey{uint32(e.EntityGroupId), uint32(e.EntityId)}
 	}
 	owners = map[entityKey]uint32{}
-	for _, e := range list[:n] {
-		key := entityKey{uint32(e.entity.kind), uint32(e.entity.id)}
-		if key.kind != kindInstance || uint32(e.parent.kind) != kindGPU {
-			continue
+	for _, e := range all.EntityList[:all.Count] {
+		if parent := key(e.Parent); key(e.Entity).kind == kindInstance && parent.kind == kindGPU {
+			owners[key(e.Entity)] = parent.id
+			instances = append(instances, placed{
+				key: key(e.Entity), gpu: parent.id, instanceID: int(int32(e.Info.NvmlInstanceId)), computeSlices: int(e.Info.NvmlProfileSlices),
+			})
 		}
-		owners[key] = uint32(e.parent.id)
-		instances = append(instances, placed{
-			key: key, gpu: uint32(e.parent.id), instanceID: int(int32(e.instance)), computeSlices: int(e.slices),
-		})
 	}
-	for _, e := range list[:n] {
-		key := entityKey{uint32(e.entity.kind), uint32(e.entity.id)}
-		gpu, known := owners[entityKey{uint32(e.parent.kind), uint32(e.parent.id)}]
-		if key.kind == kindCompute && known {
-			owners[key] = gpu
+	for _, e := range all.EntityList[:all.Count] {
+		if gpu, known := owners[key(e.Parent)]; known && key(e.Entity).kind == kindCompute {
+			owners[key(e.Entity)] = gpu
 		}
 	}
 	slices.SortFunc(instances, func(a, b placed) int {

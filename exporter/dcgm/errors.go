@@ -6,6 +6,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 )
@@ -40,6 +41,23 @@ func callError(doing string, code C.int) error {
 	return &codeError{doing, int(code)}
 }
 
+// leastCode is below all of DCGM's.
+const leastCode = -100
+
+// refusal is a codeError of an error of go-dcgm, which has the code as the library's words for it:
+// each code has its own (dcgm_errors.c).
+func refusal(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	for code := C.int(-1); code > leastCode; code-- {
+		if words := C.GoString(C.shim_error(code)); words == err.Error() || strings.HasSuffix(err.Error(), ": "+words) {
+			return callError(doing, code)
+		}
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
 // codeOf is DCGM's code of an error, 0 where it has none.
 func codeOf(err error) int {
 	var refusal *codeError
@@ -57,6 +75,15 @@ func severs(err error) bool {
 		return true
 	}
 	return false
+}
+
+// tolerated complains of a part and returns its error only where that severs the connection.
+func (r *reader) tolerated(part string, err error) error {
+	if severs(err) {
+		return err
+	}
+	r.complain(part, err)
+	return nil
 }
 
 // complain logs the error of a part once, until the reason changes or the part

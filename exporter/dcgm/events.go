@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// defaultEventWindow is how far back dcgm-exporter's counts look.
-	defaultEventWindow = 5 * time.Minute
 	// xidKeep is how long the host engine keeps XIDs: longer than any known
 	// hang of a call.
 	xidKeep = 10 * time.Minute
@@ -49,15 +47,7 @@ type events struct {
 	xids, clocks *watch // of this session; nil where not watched
 }
 
-func newEvents(start time.Time, window time.Duration) events {
-	if window <= 0 {
-		window = defaultEventWindow
-	}
-	return events{
-		start: start, window: window, logs: map[string]*collect.EventLog{},
-		buffer: make([]C.shim_event, firstEvents),
-	}
-}
+func newEventBuffer(n int) []C.shim_event { return make([]C.shim_event, n) }
 
 // log returns a GPU's log.
 func (e *events) log(uuid string) *collect.EventLog {
@@ -127,11 +117,7 @@ func (r *reader) readEvents(now time.Time) error {
 			}
 		})
 	}
-	if severs(err) {
-		return err
-	}
-	r.complain("events", err)
-	return nil
+	return r.tolerated("events", err)
 }
 
 // detectRestart tells a connection that was made again from a host engine that was: one that
@@ -189,7 +175,7 @@ func (e *events) each(w *watch, since time.Time, got func(key entityKey, at time
 			return callError("reading events", code)
 		}
 		if int(n) > len(e.buffer) && len(e.buffer) < maxEvents {
-			e.buffer = make([]C.shim_event, min(2*int(n), maxEvents))
+			e.buffer = newEventBuffer(min(2*int(n), maxEvents))
 			continue
 		}
 		for _, x := range e.buffer[:min(int(n), len(e.buffer))] {

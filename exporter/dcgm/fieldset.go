@@ -111,10 +111,6 @@ func split(fields []uint16) (plain, profiled []uint16) {
 	return plain, profiled
 }
 
-func union(a, b []uint16) []uint16 {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
-}
-
 func intersect(a, b []uint16) []uint16 {
 	return slices.DeleteFunc(slices.Clone(a), func(f uint16) bool { return !slices.Contains(b, f) })
 }

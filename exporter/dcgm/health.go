@@ -36,21 +36,17 @@ type slow struct {
 // watchHealth enables the health watches where they are requested.
 func (r *reader) watchHealth() error {
 	r.slow = slow{}
-	if !r.fields.asks(collect.AskHealth) || len(r.layout.gpus) == 0 || !hasSymbol(symbolHealth) {
+	if !r.fields.asks(collect.AskHealth) || len(r.layout.gpus) == 0 {
 		return nil
 	}
 	group, _, err := r.session.group(r.layout.gpuKeys())
 	if err == nil {
-		err = callError("setting health watches", C.shim_health_on(C.uintptr_t(hostHandle), C.uintptr_t(group.GetHandle())))
+		err = refusal("setting health watches", godcgm.HealthSet(group, godcgm.DCGM_HEALTH_WATCH_ALL))
 	}
-	if severs(err) {
-		return err
-	}
-	r.complain("health watches", err)
 	if err == nil {
 		r.slow.group = &group
 	}
-	return nil
+	return r.tolerated("health watches", err)
 }
 
 // readSlow repeats the slow requests when they are due.
@@ -66,18 +62,14 @@ func (r *reader) readSlow(now time.Time) error {
 	if s.group != nil && due(&s.askedHealth, healthEvery) {
 		var err error
 		s.health, err = readHealth(*s.group, r.layout.gpus)
-		if severs(err) {
+		if err = r.tolerated("health", err); err != nil {
 			return err
 		}
-		r.complain("health", err)
 	}
-	if r.fields.asks(collect.AskPeers) && hasSymbol(symbolPeers) && due(&s.askedPeers, peersEvery) {
+	if r.fields.asks(collect.AskPeers) && due(&s.askedPeers, peersEvery) {
 		var err error
 		s.peers, err = readPeers()
-		if severs(err) {
-			return err
-		}
-		r.complain("peer-to-peer status", err)
+		return r.tolerated("peer-to-peer status", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -20,7 +21,7 @@ const libraryName = "libdcgm.so.4"
 // process when it is not there.
 var symbols = []string{
 	"dcgmInit", "dcgmShutdown", "dcgmStartEmbedded", "dcgmStopEmbedded", "dcgmConnect_v2", "dcgmDisconnect",
-	"dcgmGetEntityGroupEntities", "dcgmGetDeviceAttributes", "dcgmGetGpuInstanceHierarchy",
+	"dcgmGetEntityGroupEntities", "dcgmGetDeviceAttributes", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetGpuStatus", "dcgmHealthSet",
 	"dcgmGroupCreate", "dcgmGroupDestroy", "dcgmGroupAddEntity", "dcgmFieldGroupCreate", "dcgmFieldGroupDestroy",
 	"dcgmWatchFields", "dcgmUnwatchFields", "dcgmUpdateAllFields", "dcgmEntitiesGetLatestValues",
 	"DcgmFieldsInit", "DcgmFieldGetById", "errorString",
@@ -44,13 +45,7 @@ func loadLibrary(path string) error {
 	if msg := C.shim_open(c); msg != nil {
 		return fmt.Errorf("%w: %s", ErrNoLibrary, C.GoString(msg))
 	}
-	var missing []string
-	for _, s := range symbols {
-		if !hasSymbol(s) {
-			missing = append(missing, s)
-		}
-	}
-	if len(missing) > 0 {
+	if missing := slices.DeleteFunc(slices.Clone(symbols), hasSymbol); len(missing) > 0 {
 		return fmt.Errorf("%w: %s", ErrLibraryTooOld, strings.Join(missing, ", "))
 	}
 	if code := godcgm.FieldsInit(); code != 0 {

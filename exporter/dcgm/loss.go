@@ -1,51 +1,38 @@
 package dcgm
 
-// #include "shim.h"
-import "C"
-
 import (
 	"fmt"
 	"slices"
 	"time"
 
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// DcgmEntityStatusLost, and DcgmEntityStatusDetached: a GPU that NVML no longer lists, as one
-// that was given to a virtual machine, which DCGM lists until its host engine ends.
-const (
-	entityLost     = 4
-	entityDetached = 7
-)
-
-// detectLoss marks a GPU that DCGM reports as lost, records its return, and reports whether it
-// is there. The status costs a call, so it is read only of a GPU without a fresh value.
-func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) (there bool, err error) {
-	known, log := r.devs[gpu], r.events.log(dev.UUID)
-	lost, answers := false, r.answers(dev, now)
-	var status C.int
+// detectLoss marks a GPU that DCGM reports as lost, records its return, and reports whether it is
+// there: one that NVML no longer lists, as it was given to a virtual machine, DCGM lists as detached
+// until its host engine ends. The status costs a call, so it is read only of a GPU without a fresh
+// value.
+func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) (there bool) {
+	known, log, status := r.devs[gpu], r.events.log(dev.UUID), godcgm.EntityStatusOk
+	answers := r.answers(dev, now)
 	if !answers {
-		code := C.shim_gpu_status(C.uintptr_t(hostHandle), C.uint(gpu), &status)
-		err := callError("reading a GPU's status", code)
-		if severs(err) {
-			return false, err
-		}
-		lost = status == entityLost
-		if err != nil {
-			lost = known.Lost // no sign that it is back, either
-		}
+		status = godcgm.GetGPUStatus(uint(gpu))
 	}
+	// What is not known is no sign that it is back.
+	lost := status == godcgm.EntityStatusLost || status == godcgm.EntityStatusUnknown && known.Lost
 	if lost && !known.Lost {
 		r.options.Log.Warn("dcgm: GPU is lost", "gpu", gpu, "uuid", dev.UUID)
 	}
-	if lost || status == entityDetached {
+	if lost || status == godcgm.EntityStatusDetached {
 		log.Away(time.Time{})
 	}
 	if log.Observe(dev, answers, now) {
 		r.options.Log.Info("dcgm: GPU is back", "gpu", gpu, "uuid", dev.UUID)
 	}
 	known.Lost, dev.Lost = lost, lost
-	return status != entityDetached, nil
+	return status != godcgm.EntityStatusDetached
 }
 
 // answers reports whether a GPU has a value that was taken lately.

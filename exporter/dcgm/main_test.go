@@ -89,10 +89,10 @@ func (m *machine) partition(dev, n int, profile string, slices, size int) {
 	}
 }
 
-// engine runs a host engine of its own process on the machine.
+// engine runs a host engine on the machine.
 func (m *machine) engine(address string) *fakedcgm.Engine {
 	m.t.Helper()
-	e, err := fakedcgm.StartEngine(m.t.Context(), os.Getenv(envLibraries), address, m.path)
+	e, err := fakedcgm.StartEngine(address, m.path)
 	require.NoError(m.t, err)
 	m.t.Cleanup(e.Kill)
 	return e
@@ -134,7 +134,7 @@ func (m *machine) read(s collect.Source) *collect.Reading {
 
 func watchFields(t testing.TB, s collect.Source, fields ...uint16) {
 	t.Helper()
-	require.NoError(t, s.Watch(fields, 100*time.Millisecond))
+	s.Watch(fields, 100*time.Millisecond, nil)
 }
 
 func read(t testing.TB, s collect.Source) *collect.Reading {

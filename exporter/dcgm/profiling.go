@@ -1,56 +1,35 @@
 package dcgm
 
 import (
-	"fmt"
+	"slices"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 )
 
-// watchProfiled watches profiling fields on the GPUs that have them and on
-// their instances. DCGM refuses a whole group for one GPU that lacks a field,
-// so GPUs with the same fields go together. Refused fields are logged and
-// counted as not supported.
-func (r *reader) watchProfiled(wanted []uint16) error {
+// profiledRequests are of profiling fields on the GPUs that have them and on their instances. DCGM
+// refuses a whole group for one GPU that lacks a field, so GPUs with the same fields go together.
+// Refused fields are logged and counted as not supported.
+func (r *reader) profiledRequests(wanted []uint16) []request {
 	if len(wanted) == 0 || !hasSymbol(symbolProfiling) {
 		return nil
 	}
-	type class struct {
-		gpu, instance   []entityKey
-		fields, onParts []uint16
-	}
-	classes := map[string]*class{}
+	const part = "profiling"
+	var gpus, instances []request // side by side
 	for _, gpu := range r.layout.gpus {
 		fields := intersect(wanted, supportedProfiling(gpu))
-		if len(fields) == 0 {
-			continue
+		i := slices.IndexFunc(gpus, func(w request) bool { return slices.Equal(w.fields, fields) })
+		if i < 0 {
+			i, gpus = len(gpus), append(gpus, request{nil, fields, r.every, part})
+			instances = append(instances, request{nil, intersect(fields, r.fields.instance), r.every, part})
 		}
-		key := fmt.Sprint(fields)
-		if classes[key] == nil {
-			classes[key] = &class{fields: fields, onParts: intersect(fields, r.fields.instance)}
-		}
-		c := classes[key]
-		c.gpu = append(c.gpu, entityKey{kindGPU, gpu})
+		gpus[i].entities = append(gpus[i].entities, entityKey{kindGPU, gpu})
 		for _, p := range r.layout.instances {
 			if p.gpu == gpu {
-				c.instance = append(c.instance, p.key)
+				instances[i].entities = append(instances[i].entities, p.key)
 			}
 		}
 	}
-	for _, c := range classes {
-		for _, w := range []struct {
-			entities []entityKey
-			fields   []uint16
-		}{{c.gpu, c.fields}, {c.instance, c.onParts}} {
-			err := r.watchPaced(w.entities, w.fields, r.every)
-			if severs(err) {
-				return err
-			}
-			if err != nil {
-				r.options.Log.Warn("dcgm: profiling fields refused", "entities", len(w.entities), "error", err)
-			}
-		}
-	}
-	return nil
+	return append(gpus, instances...)
 }
 
 // supportedProfiling gives the profiling fields a GPU has, as DCGM reports

@@ -6,13 +6,11 @@ import (
 	"slices"
 	"time"
 
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
-
-// minInterval is DCGM's own limit: faster watches slow the workload, and Hopper
-// refuses them.
-const minInterval = 100 * time.Millisecond
 
 // identityEvery is the interval of identity fields: a new UUID under the same
 // instance number is seen within it.
@@ -69,7 +67,8 @@ func New(o Options) (collect.Source, error) {
 	}
 	return &reader{
 		options: o, buffer: newBuffer(), every: time.Second,
-		devs: map[uint32]*collect.Entity{}, events: newEvents(o.now(), o.EventWindow), complaints: map[string]string{},
+		devs: map[uint32]*collect.Entity{}, complaints: map[string]string{},
+		events: events{start: o.now(), window: o.EventWindow, logs: map[string]*collect.EventLog{}, buffer: newEventBuffer(firstEvents)},
 	}, nil
 }
 
@@ -84,28 +83,23 @@ func (r *reader) hangUp() error {
 	if r.session == nil {
 		return nil
 	}
-	s := r.session
 	r.session, r.reached, r.hierarchy = nil, false, hierarchy{}
 	r.events.lostAt = r.options.now()
-	return s.close()
-}
-
-// Watch sets the fields and the interval of the host engine's samples. Fields
-// that the library does not know are left out and counted as not supported in
-// each Reading. It takes effect with the next Read.
-func (r *reader) Watch(fields []uint16, every time.Duration) error {
-	if every < minInterval {
-		return fmt.Errorf("watching DCGM fields every %s: the least is %s", every, minInterval)
-	}
-	r.fields, r.every, r.fresh = newFieldSet(fields), every, false
-	if len(r.fields.unknown) > 0 {
-		r.options.Log.Warn("dcgm: fields not supported", "fields", r.fields.unknown)
+	if err := godcgm.Shutdown(); err != nil {
+		return fmt.Errorf("closing the DCGM host engine: %w", err)
 	}
 	return nil
 }
 
-// Pace sets which fields are sampled more rarely. It takes effect with the next Watch.
-func (r *reader) Pace(slower map[uint16]time.Duration) { r.slower = slower }
+// Watch sets the fields and the intervals of the host engine's samples. Fields
+// that the library does not know are left out and counted as not supported in
+// each Reading. It takes effect with the next Read.
+func (r *reader) Watch(fields []uint16, every time.Duration, slower map[uint16]time.Duration) {
+	r.fields, r.every, r.slower, r.fresh = newFieldSet(fields), every, slower, false
+	if len(r.fields.unknown) > 0 {
+		r.options.Log.Warn("dcgm: fields not supported", "fields", r.fields.unknown)
+	}
+}
 
 // keep is how long the host engine keeps samples of which only the last is read.
 func (r *reader) keep() time.Duration { return max(3*r.every, 10*time.Second) }
@@ -120,7 +114,11 @@ func (r *reader) Read() (*collect.Reading, error) {
 	if err := r.backoff.wait(r.options.now()); err != nil {
 		return nil, err
 	}
-	reading, err := r.tryRead()
+	err := r.refresh()
+	var reading *collect.Reading
+	if err == nil {
+		reading, err = r.sample()
+	}
 	if err == nil {
 		if !r.reached {
 			r.options.Log.Info("dcgm: host engine connected", "gpus", len(r.layout.gpus), "instances", len(r.layout.instances))
@@ -137,13 +135,6 @@ func (r *reader) Read() (*collect.Reading, error) {
 	}
 	r.backoff.failed(r.options.now(), err)
 	return nil, err
-}
-
-func (r *reader) tryRead() (*collect.Reading, error) {
-	if err := r.refresh(); err != nil {
-		return nil, err
-	}
-	return r.sample()
 }
 
 // refresh connects where that is needed and fits the watches to what is there.
@@ -243,41 +234,41 @@ func (r *reader) countRefused() (n int) {
 	return n
 }
 
-// watchAll watches plain fields on all entities and profiling fields where they
-// are supported, then waits for first samples. A refused field does not affect
+// request is fields that are wanted of entities.
+type request struct {
+	entities []entityKey
+	fields   []uint16
+	every    time.Duration
+	part     string // that goes on without it where all of it is refused; empty: nothing does
+}
+
+// watchAll watches plain fields on all entities, profiling fields where they are supported and what
+// is beside the GPUs, then waits for first samples. A refused field does not affect
 // the others, unless the host engine refuses everything.
 func (r *reader) watchAll() error {
 	gpus, instances := r.layout.gpuKeys(), r.layout.instanceKeys()
 	plain, profiled := split(r.fields.wanted)
 	instancePlain, _ := split(r.fields.instance)
-	for _, w := range []struct {
-		entities []entityKey
-		fields   []uint16
-		every    time.Duration
-	}{
-		{gpus, gpuIdentity, r.options.identityEvery},
-		{instances, instanceIdentity, r.options.identityEvery},
-		{gpus, plain, r.every},
-		{instances, instancePlain, r.every},
-	} {
-		if err := r.watchPaced(w.entities, w.fields, w.every); err != nil {
+	requests := []request{
+		{gpus, gpuIdentity, r.options.identityEvery, ""}, {instances, instanceIdentity, r.options.identityEvery, ""},
+		{gpus, plain, r.every, ""}, {instances, instancePlain, r.every, ""},
+	}
+	for _, w := range slices.Concat(requests, r.profiledRequests(profiled), r.deviceRequests()) {
+		err := r.watchPaced(w.entities, w.fields, w.every)
+		if severs(err) || err != nil && w.part == "" {
 			return err
 		}
-	}
-	for _, watch := range []func() error{
-		func() error { return r.watchProfiled(profiled) }, r.watchDevices, r.watchHealth,
-		r.watchEvents, // last: it keeps samples longer than a plain watch of the same field
-	} {
-		if err := watch(); err != nil {
-			return err
+		if err != nil {
+			r.options.Log.Warn("dcgm: part not watched", "part", w.part, "entities", len(w.entities), "error", err)
 		}
 	}
-	err := r.session.update()
-	if severs(err) {
+	if err := r.watchHealth(); err != nil {
 		return err
 	}
-	r.complain("first samples", err) // they arrive later then
-	return nil
+	if err := r.watchEvents(); err != nil { // last: it keeps samples longer than a plain watch of the same field
+		return err
+	}
+	return r.tolerated("first samples", refusal("taking the first samples", godcgm.UpdateAllFields())) // they arrive later then
 }
 
 // watchPaced watches fields, those with an interval of their own at that. It is an error when

@@ -29,9 +29,7 @@ func (r *reader) sample() (*collect.Reading, error) {
 		reading.Dropped[collect.DropNotSupported] += n
 	}
 	reading.Devices = r.sampledDevices(values)
-	if reading.Entities, err = r.entities(values, now, reading.Dropped); err != nil {
-		return nil, err
-	}
+	reading.Entities = r.entities(values, now, reading.Dropped)
 	return reading, r.detectStuck(reading, now)
 }
 
@@ -67,7 +65,7 @@ func (r *reader) values(dropped map[string]int) (map[entityKey][]collect.Value, 
 
 // entities lists GPUs, each followed by its instances. A GPU without a known
 // UUID has no labels and is counted as an error.
-func (r *reader) entities(values map[entityKey][]collect.Value, now time.Time, dropped map[string]int) ([]collect.Entity, error) {
+func (r *reader) entities(values map[entityKey][]collect.Value, now time.Time, dropped map[string]int) []collect.Entity {
 	out := make([]collect.Entity, 0, len(r.layout.gpus)+len(r.layout.instances))
 	for _, gpu := range r.layout.gpus {
 		known, of := r.devs[gpu], values[entityKey{kindGPU, gpu}]
@@ -80,9 +78,7 @@ func (r *reader) entities(values map[entityKey][]collect.Value, now time.Time, d
 		}
 		dev, log := *known, r.events.log(known.UUID)
 		dev.Values = r.wantedOnly(of)
-		if there, err := r.detectLoss(gpu, &dev, now); err != nil {
-			return nil, err
-		} else if !there {
+		if !r.detectLoss(gpu, &dev, now) {
 			continue
 		}
 		if r.fields.wants(fieldXID) {
@@ -96,7 +92,7 @@ func (r *reader) entities(values map[entityKey][]collect.Value, now time.Time, d
 		out = append(out, dev)
 		out = r.appendInstances(out, gpu, dev, values)
 	}
-	return out, nil
+	return out
 }
 
 func (r *reader) appendInstances(out []collect.Entity, gpu uint32, dev collect.Entity, values map[entityKey][]collect.Value) []collect.Entity {

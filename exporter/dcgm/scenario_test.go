@@ -1,8 +1,10 @@
 package dcgm
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,8 +34,8 @@ import (
 //	incident N SYSTEM RESULT CODE, no incidents, peer FROM TO STATUS
 //	fail CALL STATUS, no failures
 //
-// machine gpus=N fields=(F, …) opens a source of a new machine, with the option remote one over a
-// host engine of its own process: default are the default counters' fields, and clock-events,
+// machine gpus=N fields=(F, …) opens a source of a new machine, with the option remote or socket one
+// over a host engine on TCP or on a unix socket: default are the default counters' fields, and clock-events,
 // health and peers what those of dcgm-exporter ask for. read prints each of times=N readings that
 // differs from the one before, with identity and health where it has these options. kill and
 // engine end and begin the host engine, advance by=D moves the source's clock, quiesce gpus=(N, …) is
@@ -58,11 +60,10 @@ func TestScenarios(t *testing.T) {
 			case "machine":
 				s.open(d)
 			case "read":
-				return s.read(d)
+				return collecttest.Show(t, d, s.read)
 			case "kill":
 				s.host.Kill()
-				_, err := s.source.Read()
-				s.source.backoff = backoff{} // the next reading connects at once
+				_, err := s.read()
 				return fmt.Sprint("refused: ", err != nil)
 			case "engine":
 				s.host = s.engine(s.host.Address)
@@ -105,6 +106,16 @@ func numbers(t testing.TB, words []string) (out []int) {
 	return out
 }
 
+// read has the next reading connect at once where it is refused.
+func (s *scene) read() (*collect.Reading, error) {
+	r, err := s.source.Read()
+	if err != nil {
+		s.source.backoff = backoff{}
+		err = errors.New("refused")
+	}
+	return r, err
+}
+
 func (s *scene) open(d *datadriven.TestData) {
 	var names []string
 	var fields []uint16
@@ -124,9 +135,11 @@ func (s *scene) open(d *datadriven.TestData) {
 		}
 	}
 	o := Options{now: s.clock.now}
-	if d.HasArg("remote") {
-		s.host = s.engine("127.0.0.1:0")
-		o.Address = s.host.Address
+	for arg, address := range map[string]string{"remote": "127.0.0.1:0", "socket": filepath.Join(s.t.TempDir(), "socket")} {
+		if d.HasArg(arg) {
+			s.host = s.engine(address)
+			o.Address = s.host.Address
+		}
 	}
 	s.clock.advance(-time.Hour)
 	s.began = s.clock.now().Add(10 * time.Minute).Truncate(time.Microsecond)
@@ -242,22 +255,4 @@ func (s *scene) xid(words []string) {
 	} else {
 		gpu.XIDs = append(gpu.XIDs, x)
 	}
-}
-
-func (s *scene) read(d *datadriven.TestData) string {
-	var shown []string
-	times := 1
-	d.MaybeScanArgs(s.t, "times", &times)
-	for range times {
-		r, err := s.source.Read()
-		if err != nil {
-			s.source.backoff = backoff{}
-			return "refused"
-		}
-		text := collecttest.Text(r, collecttest.Options{Identity: d.HasArg("identity"), Health: d.HasArg("health")})
-		if len(shown) == 0 || shown[len(shown)-1] != text {
-			shown = append(shown, text)
-		}
-	}
-	return strings.Join(shown, "then\n")
 }

@@ -44,7 +44,7 @@ type watch struct {
 }
 
 // connect opens the connection. go-dcgm counts its Inits, so each connect needs
-// one close.
+// one Shutdown, with which the host engine forgets our watches by itself.
 func connect(o Options) (*session, error) {
 	mode, where := godcgm.Embedded, []string(nil)
 	if !o.embedded() {
@@ -65,14 +65,6 @@ func connect(o Options) (*session, error) {
 		prefix:  fmt.Sprintf("gpuscale-%d-%d", os.Getpid(), time.Now().UnixNano()),
 		watched: map[entityKey][]uint16{}, log: o.Log,
 	}, nil
-}
-
-// close ends the connection. The host engine forgets our watches by itself.
-func (s *session) close() error {
-	if err := godcgm.Shutdown(); err != nil {
-		return fmt.Errorf("closing the DCGM host engine: %w", err)
-	}
-	return nil
 }
 
 func (s *session) name() string {
@@ -184,7 +176,7 @@ type rectangle struct {
 func (s *session) rectangles(entities []entityKey, but []uint16) []rectangle {
 	var out []rectangle
 	for _, e := range entities {
-		fields := without(union(s.watched[e], nil), but)
+		fields := slices.Compact(slices.Sorted(slices.Values(without(s.watched[e], but))))
 		if len(fields) == 0 {
 			continue
 		}
@@ -195,11 +187,6 @@ func (s *session) rectangles(entities []entityKey, but []uint16) []rectangle {
 		out[i].entities = append(out[i].entities, e)
 	}
 	return out
-}
-
-// update waits until the host engine has taken a first sample of every watch.
-func (s *session) update() error {
-	return callError("taking the first samples", C.shim_update(C.uintptr_t(hostHandle)))
 }
 
 // unwatch removes every watch. The host engine drops the rest with the

@@ -62,39 +62,6 @@ int shim_device(uintptr_t handle, unsigned gpu, shim_attributes *out) {
     return call ? call(handle, gpu, out) : SHIM_NO_SYMBOL;
 }
 
-int shim_entities(uintptr_t handle, unsigned kind, uint32_t *out, int *n) {
-    FIND("dcgmGetEntityGroupEntities", uintptr_t, unsigned, uint32_t *, int *, unsigned);
-    int count = SHIM_MAX_ENTITIES;
-    int st = call ? call(handle, kind, out, &count, 0) : SHIM_NO_SYMBOL;
-    *n = st == 0 && count > 0 ? (count < SHIM_MAX_ENTITIES ? count : SHIM_MAX_ENTITIES) : 0;
-    return st;
-}
-
-/* dcgmMigHierarchy_v2 */
-typedef struct {
-    uint32_t version, count;
-    struct {
-        shim_entity entity, parent;
-        char gpu_uuid[128];
-        uint32_t index, instance, compute, profile, slices;
-    } list[SHIM_MAX_INSTANCES];
-} hierarchy;
-_Static_assert(sizeof(hierarchy) == 73480, "dcgmMigHierarchy_v2");
-
-int shim_instances(uintptr_t handle, shim_instance *out, int *n) {
-    FIND("dcgmGetGpuInstanceHierarchy", uintptr_t, hierarchy *);
-    hierarchy *h = calloc(1, sizeof *h);
-    *n = 0;
-    if (h == NULL)
-        return SHIM_NO_MEMORY;
-    h->version = VERSION(hierarchy, 2);
-    int st = call ? call(handle, h) : SHIM_NO_SYMBOL;
-    for (unsigned i = 0; st == 0 && i < h->count && i < SHIM_MAX_INSTANCES; i++)
-        out[(*n)++] = (shim_instance){ h->list[i].entity, h->list[i].parent, h->list[i].instance, h->list[i].slices };
-    free(h);
-    return st;
-}
-
 enum { LINK_UP = 3, LINKS_V4 = 18, LINKS_V5 = 36, LINKS_PER_SWITCH = 256, MAX_GPUS = 32, MAX_SWITCHES = 12 };
 enum { VERSION_MISMATCH = -12 };
 
@@ -135,50 +102,9 @@ int shim_links(uintptr_t handle, shim_link *out, int *n) {
     return st;
 }
 
-/* dcgmCpuHierarchy_v1 */
-typedef struct {
-    uint32_t version, count;
-    struct {
-        uint32_t cpu;
-        struct {
-            uint32_t version;
-            uint64_t bitmask[SHIM_MAX_ENTITIES / 64];
-        } cores;
-    } cpus[8];
-} cpu_hierarchy;
-_Static_assert(sizeof(cpu_hierarchy) == 1160, "dcgmCpuHierarchy_v1");
-
-int shim_cores(uintptr_t handle, int32_t cpu_of[SHIM_MAX_ENTITIES]) {
-    FIND("dcgmGetCpuHierarchy", uintptr_t, cpu_hierarchy *);
-    cpu_hierarchy h = { .version = VERSION(cpu_hierarchy, 1) };
-    int st = call ? call(handle, &h) : SHIM_NO_SYMBOL;
-    for (int core = 0; core < SHIM_MAX_ENTITIES; core++) {
-        cpu_of[core] = -1;
-        for (unsigned i = 0; st == 0 && i < h.count && i < 8; i++)
-            if (h.cpus[i].cores.bitmask[core / 64] >> (core % 64) & 1)
-                cpu_of[core] = (int32_t)h.cpus[i].cpu;
-    }
-    return st;
-}
-
-int shim_gpu_status(uintptr_t handle, unsigned gpu, int *status) {
-    FIND("dcgmGetGpuStatus", uintptr_t, unsigned, int *);
-    return call ? call(handle, gpu, status) : SHIM_NO_SYMBOL;
-}
-
 int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s) {
     FIND("dcgmWatchFields", uintptr_t, uintptr_t, uintptr_t, long long, double, int);
     return call ? call(handle, group, fields, every_us, keep_s, 0) : SHIM_NO_SYMBOL;
-}
-
-int shim_update(uintptr_t handle) {
-    FIND("dcgmUpdateAllFields", uintptr_t, int);
-    return call ? call(handle, 1) : SHIM_NO_SYMBOL;
-}
-
-int shim_health_on(uintptr_t handle, uintptr_t group) {
-    FIND("dcgmHealthSet", uintptr_t, uintptr_t, unsigned);
-    return call ? call(handle, group, 0xffffffffu) : SHIM_NO_SYMBOL;
 }
 
 /* dcgmHealthResponse_v5 */

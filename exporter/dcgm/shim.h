@@ -1,8 +1,8 @@
-/* Calls into libdcgm.so.4 that go-dcgm makes too dear or whose code it loses: it copies
- * 4 KB for each value, fetches affinity, topology and PCIe generations along with a GPU's
- * name, and gives most errors as text, while the code says whether the host engine is gone
- * or one call was refused. The functions are found with dlsym, so that one that is missing
- * is an error here and not the end of the process. */
+/* Calls into libdcgm.so.4 that go-dcgm has not or makes too dear: it copies 4 KB for each value,
+ * allocates a megabyte for each answer about events or health, waits for a sample of everything
+ * after each watch, fetches affinity, topology and PCIe generations along with a GPU's name,
+ * forgets which GPUs a peer-to-peer status is of, and knows 18 links of a GPU. The functions are
+ * found with dlsym, so that one that is missing is an error here and not the end of the process. */
 #ifndef GPUSCALE_DCGM_SHIM_H
 #define GPUSCALE_DCGM_SHIM_H
 
@@ -12,7 +12,7 @@ enum {
     SHIM_NO_MEMORY = -4,  /* DCGM_ST_MEMORY */
     SHIM_NO_SYMBOL = -20, /* DCGM_ST_FUNCTION_NOT_FOUND */
 };
-enum { SHIM_GPU = 1, SHIM_SWITCH = 3, SHIM_INSTANCE = 4, SHIM_COMPUTE = 5 }; /* entity groups */
+enum { SHIM_GPU = 1, SHIM_SWITCH = 3 }; /* entity groups */
 
 typedef struct {
     uint32_t kind, id; /* entity group and entity id */
@@ -54,13 +54,6 @@ typedef struct {
     int64_t ts, number;
 } shim_event;
 
-/* A GPU instance, whose parent is a GPU, or a compute instance, whose parent is a GPU
- * instance; instance is NVML's number of the GPU instance, slices are its own. */
-typedef struct {
-    shim_entity entity, parent;
-    uint32_t instance, slices;
-} shim_instance;
-
 /* One end of an NVLink that is up; entity is how DCGM numbers it. */
 typedef struct {
     uint32_t entity, on_switch, parent, index;
@@ -78,7 +71,6 @@ typedef struct {
 
 enum {
     SHIM_MAX_ENTITIES = 1024, /* DCGM_GROUP_MAX_ENTITIES_V2 */
-    SHIM_MAX_INSTANCES = 448, /* DCGM_MAX_HIERARCHY_INFO */
     SHIM_MAX_LINKS = 4224,    /* of 32 GPUs and 12 switches */
     SHIM_MAX_PEERS = 992,     /* 32 GPUs, each to the others */
 };
@@ -92,15 +84,8 @@ int shim_has(const char *symbol);
 int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *fields, unsigned fields_n,
                 shim_value *out);
 int shim_device(uintptr_t handle, unsigned gpu, shim_attributes *out);
-int shim_entities(uintptr_t handle, unsigned kind, uint32_t *out, int *n);
-int shim_instances(uintptr_t handle, shim_instance *out, int *n);
 int shim_links(uintptr_t handle, shim_link *out, int *n);
-/* The CPU of each core, by core; -1 for none. */
-int shim_cores(uintptr_t handle, int32_t cpu_of[SHIM_MAX_ENTITIES]);
-int shim_gpu_status(uintptr_t handle, unsigned gpu, int *status);
 int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s);
-int shim_update(uintptr_t handle);
-int shim_health_on(uintptr_t handle, uintptr_t group);
 int shim_health(uintptr_t handle, uintptr_t group, shim_incident *out, int *n);
 int shim_peers(uintptr_t handle, shim_peer *out, int *n);
 /* The samples of a group since a time. *n is how many there are, which

@@ -75,26 +75,19 @@ func inParts(n, size int, read func(first, n int) error, failed func(entity int,
 
 // read reads n entities beginning with first.
 func (b *buffer) read(entities []entityKey, first, n int, fields []uint16, got func(entity int, v *C.shim_value)) error {
-	if err := b.call(entities[first:first+n], fields); err != nil {
-		return err
-	}
-	for i := range n * len(fields) {
-		v := (*C.shim_value)(unsafe.Add(unsafe.Pointer(b.values), i*C.sizeof_shim_value))
-		got(first+i/len(fields), v)
-	}
-	return nil
-}
-
-func (b *buffer) call(entities []entityKey, fields []uint16) error {
 	b.entities, b.fields = b.entities[:0], b.fields[:0]
-	for _, e := range entities {
+	for _, e := range entities[first : first+n] {
 		b.entities = append(b.entities, C.shim_entity{kind: C.uint32_t(e.kind), id: C.uint32_t(e.id)})
 	}
 	for _, f := range fields {
 		b.fields = append(b.fields, C.uint16_t(f))
 	}
-	code := C.shim_latest(C.uintptr_t(hostHandle), &b.entities[0], C.uint(len(entities)),
-		&b.fields[0], C.uint(len(fields)), b.values)
+	code := C.shim_latest(C.uintptr_t(hostHandle), &b.entities[0], C.uint(n), &b.fields[0], C.uint(len(fields)), b.values)
+	for i := range n * len(fields) {
+		if code == 0 {
+			got(first+i/len(fields), (*C.shim_value)(unsafe.Add(unsafe.Pointer(b.values), i*C.sizeof_shim_value)))
+		}
+	}
 	return callError("reading values", code)
 }
 

@@ -82,13 +82,14 @@ func judgeInteger(n int64) string {
 }
 
 func judgeText(s string) string {
-	switch {
-	case strings.TrimSpace(s) == "":
+	switch strings.ToUpper(strings.TrimSpace(s)) {
+	case "":
 		return collect.DropBlank
-	case isBlankText(s):
-		return textBlankKind(s)
-	case strings.EqualFold(s, "N/A"), strings.EqualFold(s, "[N/A]"), strings.EqualFold(s, "Not Supported"):
+	case "<<<NOT_SUPPORTED>>>", "<<<NOT_PERM>>>", "N/A", "[N/A]", "NOT SUPPORTED":
 		return collect.DropNotSupported
+	}
+	if isBlankText(s) {
+		return collect.DropBlank
 	}
 	return ""
 }
@@ -117,11 +118,4 @@ func blankKind(offset int64) string {
 // isBlankText follows DCGM_STR_IS_BLANK.
 func isBlankText(s string) bool {
 	return strings.HasPrefix(s, "<<<") && strings.Contains(s, ">>>")
-}
-
-func textBlankKind(s string) string {
-	if s == "<<<NOT_SUPPORTED>>>" || s == "<<<NOT_PERM>>>" {
-		return collect.DropNotSupported
-	}
-	return collect.DropBlank
 }

@@ -100,16 +100,10 @@ func result(err error) string {
 	return "ok"
 }
 
-func (m *metrics) dropped(byReason map[string]int) {
-	for reason, n := range byReason {
-		m.drops.WithLabelValues(reason).Add(float64(n))
-	}
-}
-
-// overBudget counts what a page leaves out.
-func (m *metrics) overBudget(byFamily map[string]int) {
-	for family, n := range byFamily {
-		m.leftOut.WithLabelValues(family).Add(float64(n))
+// count adds to a counter by its one label.
+func count(c *prometheus.CounterVec, by map[string]int) {
+	for label, n := range by {
+		c.WithLabelValues(label).Add(float64(n))
 	}
 }
 

@@ -183,7 +183,7 @@ func (n *Node) compile(now time.Time) {
 		n.observe(reading)
 	}
 	page := n.compiler.Compile(reading, n.attribution(reading, now))
-	n.metrics.overBudget(page.LeftOut)
+	count(n.metrics.leftOut, page.LeftOut)
 	n.page.Store(page)
 }
 

@@ -35,8 +35,8 @@ type script struct {
 	fail atomic.Pointer[error]
 }
 
-func (s *script) Watch([]uint16, time.Duration) error { return nil }
-func (s *script) Close() error                        { return nil }
+func (s *script) Watch([]uint16, time.Duration, map[uint16]time.Duration) {}
+func (s *script) Close() error                                            { return nil }
 func (s *script) Read() (*collect.Reading, error) {
 	if hang := s.hang.Load(); hang != nil {
 		<-*hang
@@ -155,6 +155,34 @@ func TestHangIsLogged(t *testing.T) {
 	})
 }
 
+// engine gives values that are taken on another clock, as a host engine does.
+type engine struct {
+	script
+	phase time.Duration
+	reads atomic.Int32
+}
+
+func (s *engine) Read() (*collect.Reading, error) {
+	s.reads.Add(1)
+	r, err := s.script.Read()
+	r.Entities[0].Values[0].Time = r.Taken.Add(-s.phase).Truncate(time.Second).Add(s.phase)
+	return r, err
+}
+
+// Passes come soon after the samples of a source that takes them by itself, and are no more for it.
+func TestPassesFollowSamples(t *testing.T) {
+	for _, phase := range []time.Duration{0, 100 * time.Millisecond, 400 * time.Millisecond, 700 * time.Millisecond, 999 * time.Millisecond} {
+		s := &engine{phase: phase}
+		inBubble(t, s, time.Second, func(t *testing.T, n *Node) {
+			pass(10 * time.Second)
+			r := n.sampler.latest.Load().reading
+			if age, reads := r.Taken.Sub(r.Newest()), s.reads.Load(); age > 250*time.Millisecond || reads > 12 {
+				t.Errorf("samples at %s: the newest was %s old after %d passes", phase, age, reads)
+			}
+		})
+	}
+}
+
 // A source that fails is tried again at the next tick, and within retryEvery where the
 // ticks are further apart.
 func TestSourceThatComesLater(t *testing.T) {
@@ -262,8 +290,8 @@ func TestAllocations(t *testing.T) {
 // What the catalogue says the exporter emits about itself is what it emits.
 func TestSelfMetricsAreTheCatalogues(t *testing.T) {
 	m := newMetrics(func() float64 { return 0 }, func() float64 { return 0 })
-	m.dropped(map[string]int{"blank": 1})
-	m.overBudget(map[string]int{"gpu_held": 1})
+	count(m.drops, map[string]int{"blank": 1})
+	count(m.leftOut, map[string]int{"gpu_held": 1})
 	m.nodeWrites.WithLabelValues("event", "ok")
 	families, err := m.registry.Gather()
 	require.NoError(t, err)
@@ -380,8 +408,8 @@ func TestReadyNeedsAValue(t *testing.T) {
 // constant is a source whose readings have one entity.
 type constant struct{ entity collect.Entity }
 
-func (constant) Watch([]uint16, time.Duration) error { return nil }
-func (constant) Close() error                        { return nil }
+func (constant) Watch([]uint16, time.Duration, map[uint16]time.Duration) {}
+func (constant) Close() error                                            { return nil }
 func (c constant) Read() (*collect.Reading, error) {
 	return &collect.Reading{Taken: time.Now(), Entities: []collect.Entity{c.entity}}, nil
 }

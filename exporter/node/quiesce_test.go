@@ -24,8 +24,8 @@ type handles struct {
 
 func newHandles() *handles { return &handles{open: map[string]bool{"GPU-a": true, "GPU-b": true}} }
 
-func (h *handles) Watch([]uint16, time.Duration) error { return nil }
-func (h *handles) Close() error                        { return nil }
+func (h *handles) Watch([]uint16, time.Duration, map[uint16]time.Duration) {}
+func (h *handles) Close() error                                            { return nil }
 
 func (h *handles) Read() (*collect.Reading, error) {
 	h.mu.Lock()

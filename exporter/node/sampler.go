@@ -81,12 +81,11 @@ func wanted(c collect.CompatOptions, interval time.Duration) *fieldSet {
 }
 
 func (s *sampler) run(ctx context.Context) {
-	tick := time.NewTicker(s.interval)
-	defer tick.Stop()
 	for {
-		s.expire(time.Now())
-		s.pass()
-		if !s.wait(ctx, s.next(tick.C)) {
+		began := time.Now()
+		s.expire(began)
+		s.pass(began)
+		if !s.wait(ctx, time.After(time.Until(began.Add(s.pause())))) {
 			if err := s.source.Close(); err != nil {
 				s.log.Warn("closing the source", "error", err)
 			}
@@ -110,8 +109,7 @@ func (s *sampler) wait(ctx context.Context, tick <-chan time.Time) bool {
 }
 
 // pass takes one reading. A failure is logged when it begins and when it ends.
-func (s *sampler) pass() {
-	began := time.Now()
+func (s *sampler) pass(began time.Time) {
 	slow := time.AfterFunc(slowPass, func() { s.log.Warn("the source does not answer", "for", slowPass.String()) })
 	reading, err := s.read()
 	slow.Stop()
@@ -129,7 +127,7 @@ func (s *sampler) pass() {
 		s.metrics.reconnects.Inc()
 	}
 	s.failed.Store(nil)
-	s.metrics.dropped(reading.Dropped)
+	count(s.metrics.drops, reading.Dropped)
 	s.know(reading)
 	s.latest.Store(&sampled{reading, s.watched})
 	select {
@@ -140,12 +138,7 @@ func (s *sampler) pass() {
 
 func (s *sampler) read() (*collect.Reading, error) {
 	if wants := s.wants.Load(); s.watched != wants {
-		if p, ok := s.source.(collect.Pacer); ok {
-			p.Pace(wants.slower)
-		}
-		if err := s.source.Watch(wants.fields, s.interval); err != nil {
-			return nil, fmt.Errorf("watching %d fields: %w", len(wants.fields), err)
-		}
+		s.source.Watch(wants.fields, s.interval, wants.slower)
 		s.watched = wants
 	}
 	reading, err := s.source.Read()
@@ -197,10 +190,16 @@ func (s *sampler) failure() error {
 // less often: one that is back is to be seen within ten seconds.
 const retryEvery = 2 * time.Second
 
-// next is when the next pass begins: at the tick, or sooner after a failure.
-func (s *sampler) next(tick <-chan time.Time) <-chan time.Time {
-	if s.failure() == nil || s.interval <= retryEvery {
-		return tick
+// pause is how long after a pass the next one begins: an interval, less after a failure, and less
+// where the values were old. A host engine samples on a clock of its own; the passes move to soon
+// after its samples, or values would be two intervals old.
+func (s *sampler) pause() time.Duration {
+	if s.failure() != nil {
+		return min(s.interval, retryEvery)
 	}
-	return time.After(retryEvery)
+	reading := s.latest.Load().reading
+	if age := reading.Taken.Sub(reading.Newest()); age > s.interval/4 && age < s.interval {
+		return s.interval - age + s.interval/10
+	}
+	return s.interval
 }

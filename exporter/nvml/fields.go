@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -34,58 +33,41 @@ type call struct {
 	read func(nvml.Device) ([]float64, nvml.Return)
 }
 
-func one[N ~int | ~uint32 | ~uint64](n N, ret nvml.Return) ([]float64, nvml.Return) {
-	return []float64{float64(n)}, ret
-}
-
-// scaled is one with a divisor.
-func scaled[N ~int | ~uint32 | ~uint64](n N, divisor float64, ret nvml.Return) ([]float64, nvml.Return) {
-	return []float64{float64(n) / divisor}, ret
+// one is a call that gives one number, in a divisor's part of DCGM's unit.
+func one[N ~int | ~int32 | ~uint32 | ~uint64](field uint16, symbol string, divisor float64, get func(nvml.Device) (N, nvml.Return)) call {
+	return call{fields: []uint16{field}, symbol: symbol, read: func(d nvml.Device) ([]float64, nvml.Return) {
+		n, ret := get(d)
+		return []float64{float64(n) / divisor}, ret
+	}}
 }
 
 // calls are all functions that give values, but for events and GPM.
 var calls = []call{
-	{fields: []uint16{100}, symbol: "nvmlDeviceGetClockInfo", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetClockInfo(nvml.CLOCK_SM)) }},
-	{fields: []uint16{101}, symbol: "nvmlDeviceGetClockInfo", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetClockInfo(nvml.CLOCK_MEM)) }},
-	{fields: []uint16{112}, symbol: "nvmlDeviceGetCurrentClocksThrottleReasons", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetCurrentClocksThrottleReasons()) }},
+	one(100, "nvmlDeviceGetClockInfo", 1, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_SM) }),
+	one(101, "nvmlDeviceGetClockInfo", 1, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_MEM) }),
+	one(112, "nvmlDeviceGetCurrentClocksThrottleReasons", 1, nvml.Device.GetCurrentClocksThrottleReasons),
 	{fields: []uint16{140}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) { return fieldValue(d, nvml.FI_DEV_MEMORY_TEMP, 1) }},
 	{fields: []uint16{1523}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) {
 		return fieldValue(d, nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 1)
 	}},
-	{fields: []uint16{150}, symbol: "nvmlDeviceGetTemperature", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetTemperature(nvml.TEMPERATURE_GPU)) }},
-	{fields: []uint16{155}, symbol: "nvmlDeviceGetPowerUsage", read: func(d nvml.Device) ([]float64, nvml.Return) {
-		milliwatts, ret := d.GetPowerUsage()
-		return scaled(milliwatts, 1000, ret)
-	}},
-	{fields: []uint16{156}, symbol: "nvmlDeviceGetTotalEnergyConsumption", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetTotalEnergyConsumption()) }},
+	one(150, "nvmlDeviceGetTemperature", 1, func(d nvml.Device) (uint32, nvml.Return) { return d.GetTemperature(nvml.TEMPERATURE_GPU) }),
+	one(155, "nvmlDeviceGetPowerUsage", 1000, nvml.Device.GetPowerUsage),
+	one(156, "nvmlDeviceGetTotalEnergyConsumption", 1, nvml.Device.GetTotalEnergyConsumption),
 	{fields: []uint16{157}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) { return fieldValue(d, nvml.FI_DEV_POWER_INSTANT, 1000) }},
-	{fields: []uint16{164}, symbol: "nvmlDeviceGetEnforcedPowerLimit", read: func(d nvml.Device) ([]float64, nvml.Return) {
-		milliwatts, ret := d.GetEnforcedPowerLimit()
-		return scaled(milliwatts, 1000, ret)
-	}},
-	{fields: []uint16{202}, symbol: "nvmlDeviceGetPcieReplayCounter", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetPcieReplayCounter()) }},
+	one(164, "nvmlDeviceGetEnforcedPowerLimit", 1000, nvml.Device.GetEnforcedPowerLimit),
+	one(202, "nvmlDeviceGetPcieReplayCounter", 1, nvml.Device.GetPcieReplayCounter),
 	{fields: []uint16{203, 204}, symbol: "nvmlDeviceGetUtilizationRates", read: func(d nvml.Device) ([]float64, nvml.Return) {
 		u, ret := d.GetUtilizationRates()
 		return []float64{float64(u.Gpu), float64(u.Memory)}, ret
 	}},
-	{fields: []uint16{206}, symbol: "nvmlDeviceGetEncoderUtilization", read: func(d nvml.Device) ([]float64, nvml.Return) {
-		percent, _, ret := d.GetEncoderUtilization()
-		return one(percent, ret)
-	}},
-	{fields: []uint16{207}, symbol: "nvmlDeviceGetDecoderUtilization", read: func(d nvml.Device) ([]float64, nvml.Return) {
-		percent, _, ret := d.GetDecoderUtilization()
-		return one(percent, ret)
-	}},
+	coder(206, "nvmlDeviceGetEncoderUtilization", nvml.Device.GetEncoderUtilization), coder(207, "nvmlDeviceGetDecoderUtilization", nvml.Device.GetDecoderUtilization),
 	violation(240, nvml.PERF_POLICY_POWER), violation(241, nvml.PERF_POLICY_THERMAL), violation(242, nvml.PERF_POLICY_SYNC_BOOST),
 	violation(243, nvml.PERF_POLICY_BOARD_LIMIT), violation(244, nvml.PERF_POLICY_LOW_UTILIZATION), violation(245, nvml.PERF_POLICY_RELIABILITY),
 	{fields: []uint16{250, 251, 252, 253, 254}, symbol: "nvmlDeviceGetMemoryInfo_v2", instances: true, read: readMemory},
 	eccErrors(310, nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC), eccErrors(311, nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC),
 	eccErrors(312, nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC), eccErrors(313, nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC),
 	retired(390, nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS), retired(391, nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR),
-	{fields: []uint16{392}, symbol: "nvmlDeviceGetRetiredPagesPendingStatus", read: func(d nvml.Device) ([]float64, nvml.Return) {
-		pending, ret := d.GetRetiredPagesPendingStatus()
-		return []float64{float64(pending)}, ret
-	}},
+	one(392, "nvmlDeviceGetRetiredPagesPendingStatus", 1, nvml.Device.GetRetiredPagesPendingStatus),
 	{fields: []uint16{393, 394, 395, 396}, symbol: "nvmlDeviceGetRemappedRows", read: func(d nvml.Device) ([]float64, nvml.Return) {
 		correctable, uncorrectable, pending, failed, ret := d.GetRemappedRows()
 		return []float64{float64(uncorrectable), float64(correctable), flag(failed), flag(pending)}, ret
@@ -99,26 +81,31 @@ func flag(on bool) float64 {
 	return 0
 }
 
+func coder(field uint16, symbol string, get func(nvml.Device) (uint32, uint32, nvml.Return)) call {
+	return one(field, symbol, 1, func(d nvml.Device) (uint32, nvml.Return) {
+		percent, _, ret := get(d)
+		return percent, ret
+	})
+}
+
 // violation is how long clocks were lowered for a reason, in nanoseconds since
 // the driver was loaded.
 func violation(field uint16, policy nvml.PerfPolicyType) call {
-	return call{fields: []uint16{field}, symbol: "nvmlDeviceGetViolationStatus", read: func(d nvml.Device) ([]float64, nvml.Return) {
+	return one(field, "nvmlDeviceGetViolationStatus", 1, func(d nvml.Device) (uint64, nvml.Return) {
 		v, ret := d.GetViolationStatus(policy)
-		return one(v.ViolationTime, ret)
-	}}
+		return v.ViolationTime, ret
+	})
 }
 
 func eccErrors(field uint16, kind nvml.MemoryErrorType, since nvml.EccCounterType) call {
-	return call{fields: []uint16{field}, symbol: "nvmlDeviceGetTotalEccErrors", read: func(d nvml.Device) ([]float64, nvml.Return) {
-		return one(d.GetTotalEccErrors(kind, since))
-	}}
+	return one(field, "nvmlDeviceGetTotalEccErrors", 1, func(d nvml.Device) (uint64, nvml.Return) { return d.GetTotalEccErrors(kind, since) })
 }
 
 func retired(field uint16, cause nvml.PageRetirementCause) call {
-	return call{fields: []uint16{field}, symbol: "nvmlDeviceGetRetiredPages", read: func(d nvml.Device) ([]float64, nvml.Return) {
+	return one(field, "nvmlDeviceGetRetiredPages", 1, func(d nvml.Device) (int, nvml.Return) {
 		pages, ret := d.GetRetiredPages(cause)
-		return one(len(pages), ret)
-	}}
+		return len(pages), ret
+	})
 }
 
 // readMemory gives total, free, used and reserved in whole MiB, as DCGM does, and the part
@@ -173,6 +160,3 @@ func Fields() []uint16 {
 	slices.Sort(fields)
 	return fields
 }
-
-// minInterval is GPM's own floor.
-const minInterval = 100 * time.Millisecond

@@ -26,11 +26,8 @@ type gpm struct {
 }
 
 func newGPM(lib *library) *gpm {
-	g := &gpm{lib: lib, usable: true, supported: map[string]bool{}, before: map[place]nvml.GpmSample{}}
-	for _, name := range []string{"nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMigSampleGet", "nvmlGpmMetricsGet"} {
-		g.usable = g.usable && lib.has(name)
-	}
-	return g
+	usable := lib.has("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMigSampleGet", "nvmlGpmMetricsGet")
+	return &gpm{lib: lib, usable: usable, supported: map[string]bool{}, before: map[place]nvml.GpmSample{}}
 }
 
 // has reports whether a GPU can be measured.
@@ -63,48 +60,32 @@ func (g *gpm) read(at place, dev nvml.Device, wanted func(uint16) bool, got func
 		ret = dev.GpmMigSampleGet(at.instance, sample)
 	}
 	before, again := g.before[at]
-	switch {
-	case ret != nvml.SUCCESS:
-		_ = sample.Free()
-		g.each(wanted, func(field uint16) { got(field, 0, ret) })
-		return
-	case again:
-		g.compare(before, sample, wanted, got)
-		_ = before.Free()
-	default:
-		g.each(wanted, func(field uint16) { got(field, 0, nvml.ERROR_NO_DATA) })
-	}
-	g.before[at] = sample
-}
-
-func (g *gpm) each(wanted func(uint16) bool, do func(uint16)) {
+	request := nvml.GpmMetricsGetType{Sample1: before, Sample2: sample}
+	var fields []uint16
+	var factors []float64
 	for _, m := range gpmMetrics {
 		if wanted(m.field) {
-			do(m.field)
-		}
-	}
-}
-
-func (g *gpm) compare(before, after nvml.GpmSample, wanted func(uint16) bool, got func(uint16, float64, nvml.Return)) {
-	request := nvml.GpmMetricsGetType{Sample1: before, Sample2: after}
-	for _, m := range gpmMetrics {
-		if wanted(m.field) {
+			fields, factors = append(fields, m.field), append(factors, m.factor)
 			request.Metrics[request.NumMetrics].MetricId = uint32(m.metric)
 			request.NumMetrics++
 		}
 	}
-	ret := g.lib.GpmMetricsGet(&request)
-	n := 0
-	for _, m := range gpmMetrics {
-		if !wanted(m.field) {
-			continue
-		}
-		answer := request.Metrics[n]
-		n++
-		if ret != nvml.SUCCESS {
-			got(m.field, 0, ret)
+	switch {
+	case ret != nvml.SUCCESS:
+		_ = sample.Free()
+	case again:
+		ret = g.lib.GpmMetricsGet(&request)
+		_ = before.Free()
+		g.before[at] = sample
+	default:
+		ret = nvml.ERROR_NO_DATA
+		g.before[at] = sample
+	}
+	for i, field := range fields {
+		if answer := request.Metrics[i]; ret != nvml.SUCCESS {
+			got(field, 0, ret)
 		} else {
-			got(m.field, answer.Value*m.factor, nvml.Return(answer.NvmlReturn))
+			got(field, answer.Value*factors[i], nvml.Return(answer.NvmlReturn))
 		}
 	}
 }

@@ -21,10 +21,8 @@ type migDevice struct {
 
 // migDevices lists a GPU's instances by id. Places without one are normal.
 func (l *library) migDevices(dev nvml.Device) []migDevice {
-	for _, name := range []string{"nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId"} {
-		if !l.has(name) {
-			return nil
-		}
+	if !l.has("nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId") {
+		return nil
 	}
 	most, ret := dev.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {
@@ -156,7 +154,7 @@ func (p *pass) placement(dev nvml.Device, id int, uuid string) (start, size int)
 // placement reads where an instance is, -1 and 0 where that is not known: it needs rights
 // that not every container has.
 func (l *library) placement(dev nvml.Device, id int) (start, size int) {
-	if !l.has("nvmlDeviceGetGpuInstanceById") || !l.has("nvmlGpuInstanceGetInfo") {
+	if !l.has("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo") {
 		return -1, 0
 	}
 	instance, ret := dev.GetGpuInstanceById(id)

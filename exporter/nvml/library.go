@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -71,14 +72,16 @@ func (l *library) close() {
 	}
 }
 
-// has reports whether a function can be called.
-func (l *library) has(name string) bool {
-	has, known := l.symbol[name]
-	if !known {
-		has = l.Extensions().LookupSymbol(name) == nil
-		l.symbol[name] = has
-	}
-	return has
+// has reports whether functions can be called.
+func (l *library) has(names ...string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		has, known := l.symbol[name]
+		if !known {
+			has = l.Extensions().LookupSymbol(name) == nil
+			l.symbol[name] = has
+		}
+		return !has
+	})
 }
 
 // dropOf returns why a call gave no value.
@@ -104,11 +107,8 @@ type events struct {
 }
 
 func newEvents(lib *library) *events {
-	e := &events{lib: lib, usable: true, registered: map[string]bool{}}
-	for _, name := range []string{"nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait_v2", "nvmlDeviceRegisterEvents"} {
-		e.usable = e.usable && lib.has(name)
-	}
-	return e
+	usable := lib.has("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait_v2", "nvmlDeviceRegisterEvents")
+	return &events{lib: lib, usable: usable, registered: map[string]bool{}}
 }
 
 func (e *events) close() {

@@ -42,7 +42,7 @@ func opened(t *testing.T, o Options, fields ...uint16) *Source {
 			t.Error(err)
 		}
 	})
-	require.NoError(t, s.Watch(fields, time.Second))
+	s.Watch(fields, time.Second, nil)
 	return s
 }
 

@@ -134,9 +134,22 @@ func (p *pass) values(d nvml.Device, at place, dev nvml.Device) []collect.Value 
 			values = append(values, collect.Value{Field: field, Number: v, Time: now})
 		}
 	}
-	for i := range calls {
-		if c := &calls[i]; at.instance < 0 || c.instances {
-			p.call(c, d, add)
+	for _, c := range calls {
+		if at.instance >= 0 && !c.instances || !slices.ContainsFunc(c.fields, p.wants) {
+			continue
+		}
+		var read []float64
+		ret := nvml.ERROR_FUNCTION_NOT_FOUND
+		if p.lib.has(c.symbol) {
+			read, ret = c.read(d)
+		}
+		for i, field := range c.fields {
+			if v := nothing; p.wants(field) {
+				if ret == nvml.SUCCESS {
+					v = read[i]
+				}
+				add(field, v, ret)
+			}
 		}
 	}
 	if p.wantsProfiling() && p.gpm.has(at.uuid, dev) {
@@ -150,27 +163,6 @@ func (p *pass) values(d nvml.Device, at place, dev nvml.Device) []collect.Value 
 func (p *pass) wantsProfiling() bool {
 	i, _ := slices.BinarySearch(p.wanted, uint16(firstProfiled))
 	return i < len(p.wanted) && p.wanted[i] <= lastProfiled
-}
-
-// call makes one call where any of its fields is wanted.
-func (p *pass) call(c *call, d nvml.Device, add func(uint16, float64, nvml.Return)) {
-	if !slices.ContainsFunc(c.fields, p.wants) {
-		return
-	}
-	var values []float64
-	ret := nvml.ERROR_FUNCTION_NOT_FOUND
-	if p.lib.has(c.symbol) {
-		values, ret = c.read(d)
-	}
-	for i, field := range c.fields {
-		switch {
-		case !p.wants(field):
-		case ret != nvml.SUCCESS:
-			add(field, 0, ret)
-		default:
-			add(field, values[i], ret)
-		}
-	}
 }
 
 // xid adds a GPU's last XID; as in DCGM there is none before the first.

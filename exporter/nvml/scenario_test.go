@@ -53,11 +53,9 @@ func TestScenarios(t *testing.T) {
 			s.write()
 			switch d.Cmd {
 			case "read":
-				return s.read(t, d)
+				return collecttest.Show(t, d, s.source.Read)
 			case "watch":
-				if err := s.source.Watch(fields, time.Second); err != nil {
-					return err.Error()
-				}
+				s.source.Watch(fields, time.Second, nil)
 			case "quiesce":
 				var gpus []int
 				var uuids []string
@@ -149,23 +147,6 @@ func (s *scene) write() {
 		}
 	}
 	s.set(now)
-}
-
-func (s *scene) read(t *testing.T, d *datadriven.TestData) string {
-	var shown []string
-	times := 1
-	d.MaybeScanArgs(t, "times", &times)
-	for range times {
-		r, err := s.source.Read()
-		if err != nil {
-			return err.Error()
-		}
-		text := collecttest.Text(r, collecttest.Options{Identity: d.HasArg("identity"), Health: d.HasArg("health")})
-		if len(shown) == 0 || shown[len(shown)-1] != text {
-			shown = append(shown, text)
-		}
-	}
-	return strings.Join(shown, "then\n")
 }
 
 // openFiles names the GPUs' device files that this process has open, those of handles apart.

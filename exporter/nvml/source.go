@@ -26,7 +26,6 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.LibraryPath = cmp.Or(o.LibraryPath, libraryName)
-	o.EventWindow = cmp.Or(o.EventWindow, 5*time.Minute)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -71,10 +70,7 @@ func New(o Options) (collect.Source, error) {
 
 // Watch sets the DCGM fields wanted. Those that NVML does not have are logged
 // and left out. How often they are taken is how often Read is called.
-func (r *Source) Watch(fields []uint16, every time.Duration) error {
-	if every < minInterval {
-		return fmt.Errorf("reading NVML every %s: the least is %s", every, minInterval)
-	}
+func (r *Source) Watch(fields []uint16, _ time.Duration, _ map[uint16]time.Duration) {
 	can := Fields()
 	var unknown []uint16
 	r.wanted = nil
@@ -88,7 +84,6 @@ func (r *Source) Watch(fields []uint16, every time.Duration) error {
 	if len(unknown) > 0 {
 		r.options.Log.Warn("nvml: fields not supported", "fields", unknown)
 	}
-	return nil
 }
 
 // Close closes NVML.

@@ -62,18 +62,12 @@ func parseCgroup(text string) (c cgroup, ok bool) {
 // hash that static pods have for one has neither.
 func plainUID(text string) string { return strings.ToLower(strings.ReplaceAll(text, "_", "-")) }
 
-// maxCgroup bounds what is read of a /proc file.
-const maxCgroup = 64 << 10
-
 // readCgroup returns the pod and container of a process; ok is false where it
 // is gone or in no pod.
-func readCgroup(proc string, pid int) (cgroup, bool) {
-	file, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
+func readCgroup(proc string, pid int) (c cgroup, ok bool) {
+	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
 	if err != nil {
 		return cgroup{}, false
 	}
-	defer file.Close()
-	text := make([]byte, maxCgroup)
-	n, _ := file.Read(text) // the kernel gives all of it at once
-	return parseCgroup(string(text[:n]))
+	return parseCgroup(string(text))
 }

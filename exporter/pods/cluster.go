@@ -3,7 +3,6 @@ package pods
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -39,29 +38,21 @@ type world struct {
 // ResourceSlices. It is requested when the kubelet's answer has changed, and
 // every minute; the last one stays while requests fail.
 type cluster struct {
-	api          *API
-	node         string
-	podsToo, dra bool
-	annotations  bool
-	text         func(*Pod) string // nil: none
-	log          *slog.Logger
-	version      string // of the ResourceSlice API; refresh's goroutine only
-	now          atomic.Pointer[world]
-	wake         chan struct{}
-	badNotes     error // as last logged; refresh's goroutine only
+	opts     Options
+	version  string // of the ResourceSlice API; refresh's goroutine only
+	now      atomic.Pointer[world]
+	wake     chan struct{}
+	badNotes error // as last logged; refresh's goroutine only
 }
 
 func newCluster(o Options) *cluster {
-	c := &cluster{
-		api: o.API, node: o.Node, dra: o.DRA, annotations: o.Annotations, text: o.PodText,
-		podsToo: o.Annotations || o.PodText != nil || o.Processes != nil, log: o.Log, wake: make(chan struct{}, 1),
-	}
+	c := &cluster{opts: o, wake: make(chan struct{}, 1)}
 	c.now.Store(&world{})
 	return c
 }
 
-// asked reports whether anything is needed of the API server.
-func (c *cluster) asked() bool { return c.api != nil && (c.podsToo || c.dra) }
+// asksPods reports whether an option needs the node's pods.
+func (o *Options) asksPods() bool { return o.Annotations || o.PodText != nil || o.Processes != nil }
 
 // poke requests a refresh soon.
 func (c *cluster) poke() {
@@ -104,15 +95,15 @@ func (c *cluster) refresh(ctx context.Context) bool {
 	next := *c.now.Load()
 	before := next.failed
 	var errs []error
-	if c.podsToo {
-		if pods, err := c.api.listPods(ctx, c.node); err != nil {
+	if c.opts.asksPods() {
+		if pods, err := c.opts.API.listPods(ctx, c.opts.Node); err != nil {
 			errs = append(errs, err)
 		} else {
 			c.learnPods(&next, pods)
 		}
 	}
-	if c.dra {
-		if devices, err := c.api.listSlices(ctx, c.node, &c.version); err != nil {
+	if c.opts.DRA {
+		if devices, err := c.opts.API.listSlices(ctx, c.opts.Node, &c.version); err != nil {
 			errs = append(errs, err)
 		} else {
 			next.devices = devices
@@ -125,9 +116,9 @@ func (c *cluster) refresh(ctx context.Context) bool {
 	c.now.Store(&next)
 	switch {
 	case next.failed != nil && before == nil:
-		c.log.Warn("the API server does not answer about this node; its last answer is kept", "error", next.failed)
+		c.opts.Log.Warn("the API server does not answer about this node; its last answer is kept", "error", next.failed)
 	case next.failed == nil && before != nil:
-		c.log.Info("the API server answers about this node again")
+		c.opts.Log.Info("the API server answers about this node again")
 	}
 	return true
 }
@@ -141,17 +132,17 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 		p := &pods[i]
 		name := collect.PodName{Namespace: p.Namespace, Name: p.Name}
 		w.pods[name], w.byUID[p.cgroupUID()] = p, p
-		if c.text != nil {
-			w.texts[name] = c.text(p)
+		if c.opts.PodText != nil {
+			w.texts[name] = c.opts.PodText(p)
 		}
-		if !c.annotations || p.Over {
+		if !c.opts.Annotations || p.Over {
 			continue
 		}
 		claims, err := annotated(p)
 		if err != nil && bad == nil {
 			bad = err
 			if c.badNotes == nil || c.badNotes.Error() != err.Error() {
-				c.log.Warn("a pod's annotation names no GPU", "namespace", p.Namespace, "pod", p.Name, "error", err)
+				c.opts.Log.Warn("a pod's annotation names no GPU", "namespace", p.Namespace, "pod", p.Name, "error", err)
 			}
 		}
 		if len(claims) > 0 {

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,8 @@ type Device struct {
 	Start, Size int // memory slices
 }
 
+var deviceID = regexp.MustCompile(`^(?:(GPU-[^/:]+)|(MIG-[^/:]+)|MIG-(GPU-[^/:]+)/(\d+)/(\d+)|nvidia(\d+)(?:/gi(\d+))?|(\d+))(?:::(.+)|/vgpu(\d+))?$`)
+
 // ParseDevice understands the ids that NVIDIA's and GKE's device plugins hand
 // out, and plain numbers:
 //
@@ -38,74 +41,25 @@ type Device struct {
 //
 // each also with "::<n>" (time slicing, MPS) or "/vgpu<K>" (GKE) behind it.
 func ParseDevice(id string) (Device, error) {
-	d := Device{Minor: -1, Index: -1, Instance: -1, Start: -1}
-	name, replica, shared := strings.Cut(id, "::")
-	if shared && replica == "" {
-		return Device{}, unknownID(id)
+	unknown := fmt.Errorf("device id %q: want GPU-<uuid>, MIG-<uuid>, MIG-GPU-<uuid>/<gi>/<ci>, nvidia<N>, nvidia<N>/gi<M> or an index", id)
+	m := deviceID.FindStringSubmatch(id)
+	if m == nil || strings.HasPrefix(m[2], "MIG-GPU-") {
+		return Device{}, unknown
 	}
-	if i := strings.LastIndex(name, "/vgpu"); i >= 0 && !shared {
-		replica = name[i+len("/vgpu"):]
-		if _, err := number(replica); err != nil {
-			return Device{}, unknownID(id)
+	d := Device{UUID: m[1] + m[3], InstanceUUID: m[2], Replica: m[9] + m[10], Start: -1}
+	var compute, share int // what is measured is the GPU instance
+	for into, text := range map[*int]string{&d.Instance: m[4] + m[7], &d.Minor: m[6], &d.Index: m[8], &compute: m[5], &share: m[10]} {
+		*into = -1
+		if text == "" {
+			continue
 		}
-		name = name[:i]
-	}
-	d.Replica = replica
-	var err error
-	switch {
-	case strings.HasPrefix(name, "MIG-GPU-"):
-		err = d.parseOldMIG(strings.TrimPrefix(name, "MIG-"))
-	case strings.HasPrefix(name, "MIG-") && len(name) > len("MIG-") && !strings.Contains(name, "/"):
-		d.InstanceUUID = name
-	case strings.HasPrefix(name, "GPU-") && len(name) > len("GPU-") && !strings.Contains(name, "/"):
-		d.UUID = name
-	case strings.HasPrefix(name, "nvidia"):
-		err = d.parseNode(strings.TrimPrefix(name, "nvidia"))
-	default:
-		d.Index, err = number(name)
-	}
-	if err != nil {
-		return Device{}, unknownID(id)
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return Device{}, unknown
+		}
+		*into = int(n)
 	}
 	return d, nil
-}
-
-func unknownID(id string) error {
-	return fmt.Errorf("device id %q: want GPU-<uuid>, MIG-<uuid>, MIG-GPU-<uuid>/<gi>/<ci>, nvidia<N>, nvidia<N>/gi<M> or an index", id)
-}
-
-// parseOldMIG reads "GPU-<uuid>/<gi>/<ci>".
-func (d *Device) parseOldMIG(text string) (err error) {
-	parts := strings.Split(text, "/")
-	if len(parts) != 3 || parts[0] == "GPU-" {
-		return strconv.ErrSyntax
-	}
-	d.UUID = parts[0]
-	if d.Instance, err = number(parts[1]); err != nil {
-		return err
-	}
-	_, err = number(parts[2]) // compute instance: its GPU instance is what we measure
-	return err
-}
-
-// parseNode reads "<N>" or "<N>/gi<M>".
-func (d *Device) parseNode(text string) (err error) {
-	minor, instance, cut := strings.Cut(text, "/")
-	if d.Minor, err = number(minor); err != nil || !cut {
-		return err
-	}
-	gi, ok := strings.CutPrefix(instance, "gi")
-	if !ok {
-		return strconv.ErrSyntax
-	}
-	d.Instance, err = number(gi)
-	return err
-}
-
-// number reads a small decimal without sign.
-func number(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 16)
-	return int(n), err
 }
 
 // find returns the index of the entity that d names, -1 where there is none.

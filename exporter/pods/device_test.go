@@ -82,7 +82,7 @@ func TestResolve(t *testing.T) {
 		{DeviceID: "MIG-7", Allocation: p}, {DeviceID: "nvidia1/gi8", Allocation: q}, {DeviceID: "2", Allocation: p},
 		{DeviceID: "MIG-gone", Allocation: p}, {DeviceID: "MIG-GPU-a/9/0", Allocation: p}, {DeviceID: "rdma0", Allocation: p},
 	}
-	a, unresolved := Resolve(entities, claims)
+	a, unresolved := Resolve(entities, claims, nil)
 	only := func(h collect.Allocation, shares ...string) collect.Allocated {
 		return collect.Allocated{Allocation: h, Usage: collect.Usage{Shares: shares}}
 	}

@@ -26,20 +26,15 @@ func (c Claim) name() string {
 	return fmt.Sprintf("%s/%s/%s", c.DRA.Driver, c.DRA.Pool, c.DRA.Device)
 }
 
-// Resolve finds the entity of each claim of a device plugin's id. The result is
-// parallel to entities, each list sorted and without duplicates (a container
-// with two replicas of a GPU has one allocation with two shares). unresolved
-// are the ids of nothing in the reading: an unknown dialect, or an instance
-// made since.
-func Resolve(entities []collect.Entity, claims []Claim) (a collect.Attribution, unresolved []string) {
-	return resolve(entities, claims, nil)
-}
-
-// resolve knows DRA claims too: devices are what the node's drivers offer.
-func resolve(entities []collect.Entity, claims []Claim, devices map[draName]Device) (collect.Attribution, []string) {
+// Resolve finds the entity of each claim; devices are what the node's DRA drivers offer. The result
+// is parallel to entities, each list sorted and without duplicates (a container with two replicas
+// of a GPU has one allocation with two shares). unresolved are the devices of nothing in the
+// reading: an unknown dialect, or an instance made since.
+func Resolve(entities []collect.Entity, claims []Claim, devices map[draName]Device) (collect.Attribution, []string) {
 	var unresolved []string
 	a := collect.Attribution{Allocations: make([][]collect.Allocated, len(entities))}
-	for _, claim := range byAllocation(claims) {
+	claims = slices.SortedStableFunc(slices.Values(claims), func(a, b Claim) int { return compareAllocations(a.Allocation, b.Allocation) })
+	for _, claim := range claims {
 		d, err := device(claim, devices)
 		i := -1
 		if err == nil {
@@ -57,13 +52,6 @@ func resolve(entities []collect.Entity, claims []Claim, devices map[draName]Devi
 		a.Allocations[i] = list
 	}
 	return a, unresolved
-}
-
-// byAllocation returns the claims grouped by container.
-func byAllocation(claims []Claim) []Claim {
-	sorted := slices.Clone(claims)
-	slices.SortStableFunc(sorted, func(a, b Claim) int { return compareAllocations(a.Allocation, b.Allocation) })
-	return sorted
 }
 
 func device(c Claim, devices map[draName]Device) (Device, error) {
@@ -103,7 +91,7 @@ func (w *Watcher) Attribute(r *collect.Reading, now time.Time) (a collect.Attrib
 		return collect.Attribution{Taken: w.Asked()}, nil
 	}
 	known := w.cluster.now.Load()
-	a, unresolved = resolve(r.Entities, known.amend(answer.Claims), known.devices)
+	a, unresolved = Resolve(r.Entities, known.amend(answer.Claims), known.devices)
 	a.Taken, a.Pods = answer.Taken, known.texts
 	for i, list := range a.Allocations {
 		// Some kubelets list a pod until it is deleted, and allocate its device to the next one

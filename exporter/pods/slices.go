@@ -39,7 +39,6 @@ type sliceList struct {
 
 type sliceDevice struct {
 	Attributes       map[string]struct{ String *string }
-	Capacity         map[string]any
 	ConsumesCounters []struct{ Counters map[string]any }
 }
 
@@ -126,32 +125,22 @@ func (d *sliceDevice) attribute(name string) string {
 	return ""
 }
 
-// memorySlices reads the placement: counters "memory-slice-N" that the device
-// takes from its GPU, or capacities "memorySliceN". Start is -1 where there
-// are none.
+// memorySlices reads the placement: counters "memory-slice-N" that the device takes from its GPU.
+// Start is -1 where there are none.
 func (d *sliceDevice) memorySlices() (start, size int) {
 	start = -1
-	take := func(name, prefix string) {
-		number, ok := strings.CutPrefix(name, prefix)
-		n, err := strconv.ParseUint(number, 10, 8)
-		if !ok || err != nil {
-			return
-		}
-		if start < 0 || int(n) < start {
-			start = int(n)
-		}
-		size++
-	}
 	for _, set := range d.ConsumesCounters {
 		for name := range set.Counters {
-			take(name, "memory-slice-")
+			number, ok := strings.CutPrefix(name, "memory-slice-")
+			n, err := strconv.ParseUint(number, 10, 8)
+			if !ok || err != nil {
+				continue
+			}
+			if start < 0 || int(n) < start {
+				start = int(n)
+			}
+			size++
 		}
-	}
-	if size > 0 {
-		return start, size
-	}
-	for name := range d.Capacity {
-		take(name, "memorySlice")
 	}
 	return start, size
 }

@@ -58,7 +58,7 @@ func TestClaimsOfInstances(t *testing.T) {
 	}
 	devices := devicesOf(t, resourceSlices)
 	for device, want := range map[string]int{"gpu-0": 0, "gpu-1-mig-3g40gb-9-0": 2, "gpu-1-mig-1g10gb-19-5": 4} {
-		a, unresolved := resolve(entities, []Claim{claim(device)}, devices)
+		a, unresolved := Resolve(entities, []Claim{claim(device)}, devices)
 		if len(unresolved) > 0 {
 			t.Errorf("%s: unresolved %q", device, unresolved)
 		}
@@ -71,7 +71,7 @@ func TestClaimsOfInstances(t *testing.T) {
 			t.Errorf("%s: claim %+v", device, c)
 		}
 	}
-	if _, unresolved := resolve(entities, []Claim{claim("gpu-7")}, devices); len(unresolved) != 1 || unresolved[0] != "gpu.nvidia.com/node-1/gpu-7" {
+	if _, unresolved := Resolve(entities, []Claim{claim("gpu-7")}, devices); len(unresolved) != 1 || unresolved[0] != "gpu.nvidia.com/node-1/gpu-7" {
 		t.Errorf("unresolved %q", unresolved)
 	}
 	// Where the driver does not report placements, two that could be meant are
@@ -79,7 +79,7 @@ func TestClaimsOfInstances(t *testing.T) {
 	for i := range entities {
 		entities[i].Start, entities[i].Size = -1, 0
 	}
-	if _, unresolved := resolve(entities, []Claim{claim("gpu-1-mig-1g10gb-19-5")}, devices); len(unresolved) != 1 {
+	if _, unresolved := Resolve(entities, []Claim{claim("gpu-1-mig-1g10gb-19-5")}, devices); len(unresolved) != 1 {
 		t.Errorf("guessed: %q", unresolved)
 	}
 }

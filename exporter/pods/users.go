@@ -33,9 +33,6 @@ type Process struct {
 	Memory int64   // bytes; -1 where unknown
 }
 
-// useAge is for how many intervals a measurement is used.
-const useAge = 2.5
-
 // place is a GPU or an instance.
 type place struct {
 	uuid     string
@@ -51,15 +48,9 @@ type usage map[place]*gpuUse
 type gpuUse struct {
 	taken                  time.Time
 	busyKnown, memoryKnown bool
-	byContainer            map[owner]use
+	byContainer            map[collect.Allocation]use
 	// doubtful are pods with a process whose container is unknown.
 	doubtful map[collect.PodName]use
-}
-
-// owner is a container in the process accounting.
-type owner struct {
-	pod       collect.PodName
-	container string
 }
 
 // users samples processes and maps them to containers.
@@ -109,7 +100,7 @@ func (u *users) sample() (usage, error) {
 func (u *users) add(device *GPU, w *world) *gpuUse {
 	out := &gpuUse{
 		taken: device.Taken, busyKnown: device.BusyKnown, memoryKnown: device.MemoryKnown,
-		byContainer: map[owner]use{}, doubtful: map[collect.PodName]use{},
+		byContainer: map[collect.Allocation]use{}, doubtful: map[collect.PodName]use{},
 	}
 	for _, p := range device.Processes {
 		where, ok := readCgroup(u.proc, p.PID)
@@ -120,14 +111,14 @@ func (u *users) add(device *GPU, w *world) *gpuUse {
 		if p.Memory < 0 {
 			out.memoryKnown = false
 		}
-		name := collect.PodName{Namespace: pod.Namespace, Name: pod.Name}
 		add := func(sum use) use {
 			return use{busy: sum.busy + p.Busy, memory: sum.memory + float64(max(0, p.Memory))}
 		}
 		if container := pod.names[where.container]; container != "" {
-			o := owner{name, container}
-			out.byContainer[o] = add(out.byContainer[o])
+			of := collect.Allocation{Namespace: pod.Namespace, Pod: pod.Name, Container: container}
+			out.byContainer[of] = add(out.byContainer[of])
 		} else {
+			name := collect.PodName{Namespace: pod.Namespace, Name: pod.Name}
 			out.doubtful[name] = add(out.doubtful[name])
 		}
 	}
@@ -148,7 +139,7 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 			key.instance = e.InstanceID
 		}
 		device := seen[key]
-		if device == nil || now.Sub(device.taken) > time.Duration(useAge*float64(interval)) {
+		if device == nil || now.Sub(device.taken) > collect.StaleAfter(interval) {
 			continue
 		}
 		for j := range list {
@@ -165,7 +156,7 @@ func (c *gpuUse) fill(h *collect.Allocated, all []collect.Allocated, w *world) {
 	if w.pods[pod] == nil {
 		return
 	}
-	sum := c.byContainer[owner{pod, h.Container}]
+	sum := c.byContainer[h.Allocation]
 	if doubt, ok := c.doubtful[pod]; ok {
 		for _, other := range all {
 			if other.Allocation != h.Allocation && other.Namespace == h.Namespace && other.Pod == h.Pod {

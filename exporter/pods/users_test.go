@@ -29,7 +29,7 @@ const (
 // twoPods share a GPU: a has one container, b has two of which only main usages
 // the GPU.
 func twoPods() *world {
-	c := &cluster{log: slog.New(slog.DiscardHandler)}
+	c := &cluster{opts: Options{Log: slog.New(slog.DiscardHandler)}}
 	w := &world{}
 	c.learnPods(w, []Pod{
 		{Namespace: "ns", Name: "a", UID: uidA, names: map[string]string{idA: "main"}},

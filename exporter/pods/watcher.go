@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -95,7 +97,7 @@ func New(o Options) (*Watcher, error) {
 	if o.Interval < 100*time.Millisecond {
 		return nil, fmt.Errorf("asking the kubelet every %s: at least 100ms", o.Interval)
 	}
-	if (o.DRA || o.Annotations || o.PodText != nil || o.Processes != nil) && (o.API == nil || o.Node == "") {
+	if (o.DRA || o.asksPods()) && (o.API == nil || o.Node == "") {
 		return nil, fmt.Errorf("DRA claims, pod annotations, pod labels and virtual GPUs need the API server and the node's name: %w", ErrNotInCluster)
 	}
 	k, err := dial(o.Socket, o.MaxAnswer)
@@ -132,43 +134,20 @@ func (o Options) withDefaults() Options {
 // Run requests until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
 	defer w.kubelet.conn.Close()
-	if w.cluster.asked() {
+	if o := &w.opts; o.API != nil && (o.DRA || o.asksPods()) {
 		// The first answers come together, so that series do not begin without
 		// the pods that only the API server knows.
 		w.cluster.refresh(ctx)
 		go w.cluster.run(ctx, w.notify)
 	}
-	if w.users != nil {
-		go w.sampleUsers(ctx)
+	if w.users != nil { // on its own clock: a hanging driver must not delay requests to the kubelet
+		go wait.UntilWithContext(ctx, func(context.Context) { w.users.pass() }, w.opts.Interval)
 	}
-	tick := time.NewTicker(w.opts.Interval)
-	defer tick.Stop()
-	for first := true; ; first = false {
+	answered := sync.OnceFunc(func() { close(w.answered) })
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		w.ask(ctx)
-		if first {
-			close(w.answered)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// sampleUsers samples processes on its own clock: a hanging driver must not
-// delay requests to the kubelet.
-func (w *Watcher) sampleUsers(ctx context.Context) {
-	tick := time.NewTicker(w.opts.Interval)
-	defer tick.Stop()
-	for {
-		w.users.pass()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		answered()
+	}, w.opts.Interval)
 }
 
 // ask makes one request. A failure keeps the last answer and is logged when it

@@ -141,7 +141,7 @@ func values(named map[string]any) ([]collect.Value, error) {
 }
 
 // Watch does nothing: the recording determines what there is, and how often it changes.
-func (s *Source) Watch([]uint16, time.Duration) error { return nil }
+func (s *Source) Watch([]uint16, time.Duration, map[uint16]time.Duration) {}
 
 // Read returns the recording's state at this moment. It never fails.
 func (s *Source) Read() (*collect.Reading, error) {

@@ -34,7 +34,7 @@ var (
 		LabelNode, LabelGPU, LabelGPUUUID, LabelModel)
 	GPUIdleSeconds = emitOptional(Exporter, Gauge, Seconds, "gpu_idle_seconds",
 		"How long the GPU or instance has been allocated without computing.",
-		[]string{LabelNode, LabelGPU, LabelGPUUUID, LabelNamespace, LabelPod, LabelContainer}, LabelGPUInstanceID, LabelProfile)
+		[]string{LabelNode, LabelGPU, LabelGPUUUID, LabelNamespace, LabelPod}, LabelContainer, LabelGPUInstanceID, LabelProfile)
 	GPUSampleAgeSeconds = emitOptional(Exporter, Gauge, Seconds, "gpu_sample_age_seconds",
 		"Age of the newest value of the GPU or instance.",
 		[]string{LabelNode, LabelGPU, LabelGPUUUID}, LabelGPUInstanceID)

@@ -21,11 +21,9 @@ var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the fakes 
 // Target is one file to build: a shared library when its name has ".so", else a
 // program.
 type Target struct {
-	Output string   // its name, and a library's soname
-	Source fs.FS    // folder with .c and .h files
-	Beside fs.FS    // further ones; nil for none
-	Files  []string // that are linked; nil is every .c file
-	Flags  []string // of gcc, beside the common ones
+	Output  string   // its name, and a library's soname
+	Sources []fs.FS  // folders with .c and .h files
+	Flags   []string // of gcc, beside the common ones
 }
 
 // Build compiles the targets into a folder of dir, "NAME-HASH", and returns that
@@ -83,7 +81,7 @@ func Build(ctx context.Context, dir, name string, targets ...Target) (folder str
 }
 
 func (t Target) compile(ctx context.Context, gcc, source, out string) error {
-	for _, from := range t.folders() {
+	for _, from := range t.Sources {
 		if err := os.CopyFS(source, from); err != nil {
 			return err
 		}
@@ -96,12 +94,9 @@ func (t Target) compile(ctx context.Context, gcc, source, out string) error {
 		args = append(args, "-shared", "-Wl,-soname,"+t.Output)
 	}
 	args = append(args, t.Flags...)
-	files := t.Files
-	if files == nil {
-		var err error
-		if files, err = fs.Glob(os.DirFS(source), "*.c"); err != nil {
-			return err
-		}
+	files, err := fs.Glob(os.DirFS(source), "*.c")
+	if err != nil {
+		return err
 	}
 	cmd := exec.CommandContext(ctx, gcc, append(args, files...)...)
 	cmd.Dir = source
@@ -111,19 +106,12 @@ func (t Target) compile(ctx context.Context, gcc, source, out string) error {
 	return nil
 }
 
-func (t Target) folders() []fs.FS {
-	if t.Beside == nil {
-		return []fs.FS{t.Source}
-	}
-	return []fs.FS{t.Source, t.Beside}
-}
-
 // hash of all that decides what is built.
 func hash(targets []Target) (string, error) {
 	h := sha256.New()
 	for _, t := range targets {
-		fmt.Fprintln(h, t.Output, t.Files, t.Flags)
-		for _, from := range t.folders() {
+		fmt.Fprintln(h, t.Output, t.Flags)
+		for _, from := range t.Sources {
 			err := fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
 				if err != nil || d.IsDir() {
 					return err

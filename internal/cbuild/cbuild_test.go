@@ -2,6 +2,7 @@ package cbuild
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 )
 
 func program(code string) Target {
-	return Target{Output: "answer", Source: fstest.MapFS{"a.c": {Data: []byte(code)}, "b.c": {Data: []byte("int b(void) { return ANSWER; }")}}, Flags: []string{"-DANSWER=7"}}
+	return Target{Output: "answer", Sources: []fs.FS{fstest.MapFS{"a.c": {Data: []byte(code)}}, fstest.MapFS{"b.c": {Data: []byte("int b(void) { return ANSWER; }")}}}, Flags: []string{"-DANSWER=7"}}
 }
 
 // A program is compiled once for each source, and what does not compile says why.

@@ -34,7 +34,7 @@ var ErrNoCompiler = cbuild.ErrNoCompiler
 
 // Target is the library with further flags of gcc.
 func Target(flags ...string) cbuild.Target {
-	return cbuild.Target{Output: Library, Source: folder("c"), Beside: Lines(), Flags: flags}
+	return cbuild.Target{Output: Library, Sources: []fs.FS{folder("c"), Lines()}, Flags: flags}
 }
 
 // Build compiles the library into a folder in dir, as cbuild.Build does, and

@@ -2,6 +2,8 @@ package counters
 
 import (
 	_ "embed"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -78,16 +80,11 @@ func nearest(name string) string {
 		return "" // too far for a typing error
 	}
 	best, least := "", len(name)/4+1
-	consider := func(known string) {
-		if n := text.Distance(name, known); n < least || n == least && known < best {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(table().ids)), maps.Keys(computedNames))
+	for _, known := range slices.Sorted(slices.Values(names)) {
+		if n := text.Distance(name, known); n < least {
 			best, least = known, n
 		}
-	}
-	for known := range table().ids {
-		consider(known)
-	}
-	for known := range computedNames {
-		consider(known)
 	}
 	return best
 }

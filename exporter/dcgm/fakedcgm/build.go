@@ -1,16 +1,12 @@
 package fakedcgm
 
 import (
-	"bufio"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/internal/cbuild"
@@ -23,66 +19,84 @@ var embedded embed.FS
 // ErrNoCompiler is wrapped by Build when the machine has no gcc.
 var ErrNoCompiler = cbuild.ErrNoCompiler
 
-// HostEngine is the file name of the pretended host engine in Build's folder.
-const HostEngine = "fake-hostengine"
-
-// Build compiles libdcgm.so.4, the NVML fake and the host engine into a folder in
-// dir, as cbuild.Build does, and returns that folder, for LD_LIBRARY_PATH.
+// Build compiles libdcgm.so.4 and the NVML fake into a folder in dir, as cbuild.Build does, and
+// returns that folder, for LD_LIBRARY_PATH.
 func Build(ctx context.Context, dir string) (libDir string, err error) {
 	source, err := fs.Sub(embedded, "c")
 	if err != nil {
 		panic(err) // the name of the folder is a constant
 	}
 	return cbuild.Build(ctx, dir, "fakedcgm",
-		cbuild.Target{Output: "libdcgm.so.4", Source: source, Beside: fakenvml.Lines(), Files: []string{"lines.c", "state.c", "library.c", "machine.c", "samples.c", "watches.c"}},
-		cbuild.Target{Output: HostEngine, Source: source, Beside: fakenvml.Lines(), Files: []string{"lines.c", "state.c", "server.c"}},
-		fakenvml.Target())
+		cbuild.Target{Output: "libdcgm.so.4", Sources: []fs.FS{source, fakenvml.Lines()}}, fakenvml.Target())
 }
 
-// Engine is a pretended host engine that runs in a process of its own.
+// Engine is a pretended remote host engine. It only holds connections: the library answers for it.
 type Engine struct {
 	// Address is where it listens: "127.0.0.1:PORT" or the path of a socket.
-	Address string
-	cmd     *exec.Cmd
+	Address  string
+	listener net.Listener
+	ended    chan struct{}
+	conns    []net.Conn // until it has ended
 }
 
-// StartEngine runs a host engine on an address: "HOST:PORT", where port 0 takes
-// a free one, or the absolute path of a unix socket. libDir is what Build gave,
-// and state the file that says what machine it is on. It returns once the host
-// engine can be connected to.
-func StartEngine(ctx context.Context, libDir, address, state string) (*Engine, error) {
-	option := "-p"
+// Sizes of c/fake.h's hello.
+const (
+	helloState  = 4096
+	helloBefore = 1 << 16
+)
+
+// StartEngine runs a host engine on an address: "HOST:PORT", where port 0 takes a free one, or the
+// absolute path of a unix socket, which one that was killed may have left behind. state is the file
+// that says what machine it is on.
+func StartEngine(address, state string) (*Engine, error) {
+	text, err := os.ReadFile(state)
+	if err != nil {
+		return nil, fmt.Errorf("starting the fake host engine: %w", err)
+	}
+	network := "tcp"
 	if strings.HasPrefix(address, "/") {
-		option = "-d"
+		network = "unix"
+		_ = os.Remove(address) // what is wrong with it, listening says
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(libDir, HostEngine), option, address, "-w")
-	cmd.Env = append(os.Environ(), EnvState+"="+state)
-	cmd.Stderr = os.Stderr
-	_, err := cmd.StdinPipe() // never written to: it closes with this process, whatever ends it
+	listener, err := net.Listen(network, address)
 	if err != nil {
 		return nil, fmt.Errorf("starting the fake host engine: %w", err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("starting the fake host engine: %w", err)
+	if unix, ok := listener.(*net.UnixListener); ok {
+		unix.SetUnlinkOnClose(false)
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the fake host engine: %w", err)
+	hello := make([]byte, helloState+helloBefore)
+	copy(hello, state)
+	before := append(hello[:helloState], '\n')
+	for line := range strings.Lines(string(text)) {
+		if name, xid, _ := strings.Cut(line, " "); strings.HasPrefix(name, "xid.") {
+			before = append(before, xid...)
+		}
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	where, ok := strings.CutPrefix(strings.TrimSpace(line), "listening ")
-	if err != nil || !ok {
-		e := &Engine{cmd: cmd}
-		e.Kill()
-		return nil, fmt.Errorf("starting the fake host engine on %s: output %q: %w", address, line, errors.Join(err, io.ErrUnexpectedEOF))
+	e := &Engine{Address: listener.Addr().String(), listener: listener, ended: make(chan struct{})}
+	go e.accept(hello)
+	return e, nil
+}
+
+func (e *Engine) accept(hello []byte) {
+	defer close(e.ended)
+	for {
+		conn, err := e.listener.Accept()
+		if err != nil {
+			return
+		}
+		e.conns = append(e.conns, conn)
+		_, _ = conn.Write(hello) // what fails is the connection, which the library sees
 	}
-	return &Engine{Address: where, cmd: cmd}, nil
 }
 
 // Kill ends it like a crash: connections break.
 func (e *Engine) Kill() {
-	_ = e.cmd.Process.Kill()
-	_ = e.cmd.Wait() // killed: the status is known
+	_ = e.listener.Close()
+	<-e.ended
+	for _, conn := range e.conns {
+		_ = conn.Close()
+	}
 }
 
 // FieldMeta is what DCGM 4.5.2 knows about a field.

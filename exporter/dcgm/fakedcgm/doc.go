@@ -3,14 +3,13 @@
 // the same machine.
 //
 // It owns the C source in c/, the lines of the state file, which says what the pretended
-// machine looks like (fakenvml reads it), and the compiling of the two libraries and of a host
-// engine that runs in a process of its own, on TCP or a unix socket, and can be
-// killed. A process started with LD_LIBRARY_PATH pointing at them and
+// machine looks like (fakenvml reads it), the compiling of the two libraries, and remote host
+// engines on TCP or a unix socket, which can be killed. A process started with LD_LIBRARY_PATH pointing at them and
 // FAKEDCGM_STATE naming the file takes the same cgo path as on a real machine.
 // The fake follows the semantics of DCGM's headers: version words are checked,
 // values that are not there are blank, unwatched fields give no data, watched
-// ones are sampled at their interval and carry the time of the sample. The process of a
-// remote host engine holds the connections; the library answers for it.
+// ones are sampled at their interval and carry the time of the sample. A remote host engine
+// holds the connections; the library answers for it.
 //
 // Checked on 2026-11-23: sizes and places of structures against go-dcgm's headers (TestABI);
 // the field table against DCGM 4.5.2's own library; against the sources of DCGM 4.5.2 and

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // What the library cannot read is not written.
@@ -29,23 +27,6 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 0 {
 		t.Errorf("files left behind: %v", left)
-	}
-}
-
-// It ends with the process that started it, also when that is killed.
-func TestEngineEndsWithItsStarter(t *testing.T) {
-	lib, err := Build(t.Context(), "")
-	require.NoError(t, err)
-	state := filepath.Join(t.TempDir(), "state")
-	require.NoError(t, (State{}).Write(state))
-	cmd := exec.CommandContext(t.Context(), filepath.Join(lib, HostEngine), "-p", "127.0.0.1:0", "-w")
-	cmd.Env = append(os.Environ(), EnvState+"="+state)
-	leash, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	leash.Close()
-	if err := cmd.Wait(); err != nil { // or the test's own time runs out
-		t.Error(err)
 	}
 }
 

@@ -133,8 +133,6 @@ func (e *encoder) gpu(c GPU, driver string) {
 		52: strconv.Itoa(c.Index), 55: strconv.Itoa(c.Minor), 67: strconv.Itoa(mig), 69: strconv.Itoa(slices), 250: strconv.Itoa(c.MemoryMiB),
 	})
 	e.Line(at+"uuid", c.UUID)
-	e.Line(at+"memory", c.MemoryMiB)
-	e.Flag(at+"mig", c.MIG)
 	e.Flag(at+"lost", c.Lost || c.Detached)
 	e.Flag(at+"detached", c.Detached)
 	e.Flag(at+"frozen", c.Frozen)

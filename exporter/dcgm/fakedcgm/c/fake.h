@@ -1,5 +1,6 @@
-/* The pretended host engine, which is in the library whether it is embedded or remote: the
- * process at an address holds connections and knows which XIDs there were when it began. */
+/* The pretended host engine, which is in the library whether it is embedded or remote: what
+ * listens at an address (build.go) holds connections and knows which XIDs there were when it
+ * began. */
 #ifndef FAKEDCGM_FAKE_H
 #define FAKEDCGM_FAKE_H
 
@@ -7,7 +8,7 @@
 #include "lines.h"
 
 /* Bounds that write.go keeps. */
-enum { MAX_XIDS = 1024, MAX_PROFILED = 22, MAX_TEXT = 96 };
+enum { MAX_PROFILED = 22, MAX_TEXT = 96 };
 
 /* Says which file has the state. */
 void state_use(const char *path);
@@ -27,17 +28,10 @@ bool is_lost(entity_t e);
 /* The profiling fields of a GPU; 0 when it cannot be profiled. */
 int profiled_fields(entity_t gpu, unsigned fields[MAX_PROFILED]);
 
+/* What a host engine at an address sends to each connection. */
 typedef struct {
-    int64_t at; /* microseconds since 1970 */
-    int32_t code, kind, id, kernel; /* kernel: in the kernel log */
-} xid_event;
-int read_xids(xid_event out[MAX_XIDS]);
-
-/* What the process at the address sends to each connection. */
-typedef struct {
-    char state[4096]; /* the path of its state */
-    int32_t before;   /* XIDs that there were when it began */
-    xid_event xid[MAX_XIDS];
+    char state[4096];     /* the path of its state */
+    char before[1 << 16]; /* the XIDs that there were when it began: a line each, and one before */
 } hello;
 
 /* Every call to the host engine begins with ENTER: it hangs as long as the state says, and
@@ -48,6 +42,10 @@ typedef struct {
     if (st != ST_OK)                     \
     return st
 status_t enter(handle_t handle, const char *call);
+/* Returns where out is no structure of the type and version. */
+#define CHECK(type, n)                                  \
+    if (out == NULL || out->version != VERSION(type, n)) \
+    return out == NULL ? ST_BADPARAM : ST_VER_MISMATCH
 status_t leave(status_t st);
 
 /* Appends a line to the log. */
@@ -67,9 +65,11 @@ typedef struct {
     } value;
 } sample;
 
-/* Notes which XIDs there are already: a host engine that starts knows those of the kernel
- * log only. */
-void xids_begin(const xid_event *xids, int n);
+/* The XIDs there are, as hello.before has them. */
+void xids_now(char *out, size_t size);
+/* Keeps those that there are already: a host engine that starts knows those of the kernel log
+ * only. */
+void xids_begin(const char *before);
 
 /* Watches and samples. A sample is due when the last one is older than the
  * watch interval; it is then taken from the state of that moment. */

@@ -50,7 +50,7 @@ static bool lock_after_hang(void) {
     }
 }
 
-/* The process at the address has ended. */
+/* The host engine at the address has ended. */
 static bool hung_up(void) {
     char byte;
     return host.fd >= 0 && recv(host.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
@@ -105,20 +105,18 @@ EXPORT status_t dcgmShutdown(void) {
     return leave(st);
 }
 
-/* Connects to the state at a path, where the process is at fd if it is another one. */
+/* Connects to the state at a path; fd and from are of a host engine at an address. */
 static status_t begin(const char *path, int fd, const hello *from, status_t refusal, handle_t *out) {
     pthread_mutex_lock(&lock);
     disconnect();
     state_use(path);
     pthread_mutex_unlock(&lock);
-    static xid_event now[MAX_XIDS];
+    static char now[sizeof from->before];
     const bool known = lock_after_hang();
     if (!host.initialized || !known || state_number("dead"))
         return leave(host.initialized ? refusal : ST_UNINITIALIZED);
-    if (from)
-        xids_begin(from->xid, from->before);
-    else
-        xids_begin(now, read_xids(now));
+    xids_now(now, sizeof now);
+    xids_begin(from ? from->before : now);
     host.fd = fd;
     host.handle = *out = from ? ++host.made : EMBEDDED_HANDLE;
     return leave(ST_OK);
@@ -196,20 +194,11 @@ EXPORT status_t dcgmDisconnect(handle_t handle) {
     return end(handle);
 }
 
+/* DCGM has words of its own for each. */
 EXPORT const char *errorString(status_t st) {
-    switch (st) {
-    case ST_OK: return "Success";
-    case ST_BADPARAM: return "Bad parameter passed to function";
-    case ST_GENERIC_ERROR: return "Generic unspecified error";
-    case ST_NOT_CONFIGURED: return "Setting not configured";
-    case ST_NOT_SUPPORTED: return "Feature not supported";
-    case ST_INIT_ERROR: return "DCGM initialization error";
-    case ST_VER_MISMATCH: return "API version mismatch";
-    case ST_CONNECTION_NOT_VALID: return "Host engine connection invalid/disconnected";
-    case ST_PROFILING_NOT_SUPPORTED: return "Profiling is not supported for this group of GPUs or GPU";
-    case ST_NVML_NOT_LOADED: return "Cannot perform the requested operation because NVML doesn't exist on this system.";
-    default: return "Unknown error";
-    }
+    static _Thread_local char text[32];
+    snprintf(text, sizeof text, "status %d", st);
+    return text;
 }
 
 EXPORT int DcgmFieldsInit(void) {

@@ -31,10 +31,7 @@ static void attribute(entity_t gpu, unsigned short field, char *out) {
 }
 
 EXPORT status_t dcgmGetDeviceAttributes(handle_t handle, unsigned int gpu, attributes_v3 *out) {
-    if (out == NULL)
-        return ST_BADPARAM;
-    if (out->version != VERSION(attributes_v3, 3))
-        return ST_VER_MISMATCH;
+    CHECK(attributes_v3, 3);
     ENTER(dcgmGetDeviceAttributes);
     const entity_t e = { FE_GPU, gpu };
     if (state_number("no_nvml") || !exists(e))
@@ -44,11 +41,6 @@ EXPORT status_t dcgmGetDeviceAttributes(handle_t handle, unsigned int gpu, attri
     attribute(e, 50, out->identifiers.name);
     attribute(e, 54, out->identifiers.uuid);
     attribute(e, 57, out->identifiers.pci_bus_id);
-    for (int i = 1; i < 6; i++)
-        out->power[i] = INT32_BLANK;
-    out->memory.total = is_lost(e) ? INT32_BLANK : (unsigned)number_of(e, "memory");
-    out->memory.bar1 = out->memory.used = out->memory.free = INT32_BLANK;
-    out->settings.mig = is_lost(e) ? INT32_BLANK : (int)number_of(e, "mig");
     return leave(ST_OK);
 }
 
@@ -68,10 +60,7 @@ static hierarchy_entry entry(entity_t gpu, entity_t gi, int compute) {
 }
 
 EXPORT status_t dcgmGetGpuInstanceHierarchy(handle_t handle, hierarchy_v2 *out) {
-    if (out == NULL)
-        return ST_BADPARAM;
-    if (out->version != VERSION(hierarchy_v2, 2))
-        return ST_VER_MISMATCH;
+    CHECK(hierarchy_v2, 2);
     ENTER(dcgmGetGpuInstanceHierarchy);
     fake_log("hierarchy");
     if (state_number("no_nvml"))
@@ -87,10 +76,7 @@ EXPORT status_t dcgmGetGpuInstanceHierarchy(handle_t handle, hierarchy_v2 *out) 
 }
 
 EXPORT status_t dcgmProfGetSupportedMetricGroups(handle_t handle, prof_groups_v3 *out) {
-    if (out == NULL)
-        return ST_BADPARAM;
-    if (out->version != VERSION(prof_groups_v3, 3))
-        return ST_VER_MISMATCH;
+    CHECK(prof_groups_v3, 3);
     ENTER(dcgmProfGetSupportedMetricGroups);
     const entity_t gpu = { FE_GPU, out->gpu };
     unsigned fields[MAX_PROFILED];
@@ -106,10 +92,7 @@ EXPORT status_t dcgmProfGetSupportedMetricGroups(handle_t handle, prof_groups_v3
 }
 
 EXPORT status_t dcgmGetCpuHierarchy(handle_t handle, cpu_hierarchy_v1 *out) {
-    if (out == NULL)
-        return ST_BADPARAM;
-    if (out->version != VERSION(cpu_hierarchy_v1, 1))
-        return ST_VER_MISMATCH;
+    CHECK(cpu_hierarchy_v1, 1);
     ENTER(dcgmGetCpuHierarchy);
     *out = (cpu_hierarchy_v1){ .version = VERSION(cpu_hierarchy_v1, 1) };
     unsigned list[8], cores[2];
@@ -152,10 +135,7 @@ EXPORT status_t dcgmGetNvLinkLinkStatus(handle_t handle, unsigned int *words) {
 }
 
 EXPORT status_t dcgmGetNvLinkP2PStatus(handle_t handle, p2p_status_v1 *out) {
-    if (out == NULL)
-        return ST_BADPARAM;
-    if (out->version != VERSION(p2p_status_v1, 1))
-        return ST_VER_MISMATCH;
+    CHECK(p2p_status_v1, 1);
     ENTER(dcgmGetNvLinkP2PStatus);
     unsigned list[MAX_DEVICES], status;
     *out = (p2p_status_v1){ .version = VERSION(p2p_status_v1, 1), .gpus = (unsigned)numbers_at(list, MAX_DEVICES, "list.%u", FE_GPU) };

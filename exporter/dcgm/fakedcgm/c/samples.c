@@ -14,12 +14,8 @@ typedef struct watch {
     /* The samples taken, as a ring: the newest stands at (taken_count - 1). */
     unsigned count;
     sample last;
-    struct history *history; /* of fields that are asked for since a time */
+    sample *history; /* MAX_HISTORY of them, of fields that are asked for since a time */
 } watch;
-
-typedef struct history {
-    sample ring[MAX_HISTORY];
-} history;
 
 /* What DCGM knows about its fields, by id. */
 static field_meta table[MAX_FIELD_ID];
@@ -65,31 +61,29 @@ static void set_number(sample *out, double number) {
 }
 
 /* The XIDs that there were when the host engine began. */
-static xid_event before[MAX_XIDS];
-static int befores;
+static const char *before = "\n";
 
-void xids_begin(const xid_event *xids, int n) {
-    befores = n;
-    memcpy(before, xids, (size_t)n * sizeof *before);
+void xids_begin(const char *xids) { before = xids; }
+
+void xids_now(char *out, size_t size) {
+    size_t n = (size_t)snprintf(out, size, "\n");
+    const char *v;
+    for (int k = 0; n < size && (v = value_at("xid.%d", k)) != NULL; k++)
+        n += (size_t)snprintf(out + n, size - n, "%s\n", v);
 }
 
 /* Gives the XIDs of an entity that the host engine knows, from a time on, as samples. */
 static int xids_since(entity_t e, int64_t from, sample *out) {
-    static xid_event all[MAX_XIDS];
     int found = 0;
-    for (int k = 0, n = read_xids(all); k < n && found < MAX_HISTORY; k++) {
-        const xid_event *x = &all[k];
-        if ((unsigned)x->kind != e.kind || (unsigned)x->id != e.id)
-            continue;
-        sample v = { .field = XID_ERRORS, .type = 'i', .ts = x->at, .value.i64 = x->code };
-        bool known = true;
-        for (int i = 0; i < befores; i++) {
-            const xid_event *b = &before[i];
-            if (b->at == x->at && b->code == x->code && b->kind == x->kind && b->id == x->id)
-                known = x->kernel;
-        }
-        if (known && v.ts >= from)
-            out[found++] = v;
+    const char *v;
+    for (int k = 0; found < MAX_HISTORY && (v = value_at("xid.%d", k)) != NULL; k++) {
+        long long at, code;
+        unsigned kind, id, kernel; /* kernel: in the kernel log */
+        char line[128];
+        snprintf(line, sizeof line, "\n%s\n", v);
+        if (sscanf(v, "%lld %lld %u %u %u", &at, &code, &kind, &id, &kernel) == 5 && kind == e.kind && id == e.id
+            && at >= from && (kernel || strstr(before, line) == NULL))
+            out[found++] = (sample){ .field = XID_ERRORS, .type = 'i', .ts = at, .value.i64 = code };
     }
     return found;
 }
@@ -184,27 +178,19 @@ status_t watch_add(entity_t e, unsigned short field, int64_t every_us) {
     return ST_OK;
 }
 
-static void watch_free(watch *w) {
-    free(w->history);
-    free(w);
-}
-
 void watch_remove(entity_t e, unsigned short field) {
     watch **at = find_watch(e, field), *w = *at;
     if (w) {
         *at = w->next;
-        watch_free(w);
+        free(w->history);
+        free(w);
     }
 }
 
 void watches_clear(void) {
-    for (int b = 0; b < BUCKETS; b++) {
-        while (buckets[b]) {
-            watch *w = buckets[b];
-            buckets[b] = w->next;
-            watch_free(w);
-        }
-    }
+    for (int b = 0; b < BUCKETS; b++)
+        while (buckets[b])
+            watch_remove(buckets[b]->entity, buckets[b]->last.field);
 }
 
 static void take_if_due(watch *w) {
@@ -219,7 +205,7 @@ static void take_if_due(watch *w) {
         return;
     w->last = fresh;
     if (w->history)
-        w->history->ring[w->count % MAX_HISTORY] = fresh;
+        w->history[w->count % MAX_HISTORY] = fresh;
     w->count++;
 }
 
@@ -256,14 +242,14 @@ int samples_since(entity_t e, unsigned short field, int64_t from, sample *out) {
     if (field == XID_ERRORS)
         return xids_since(e, from, out);
     if (w->history == NULL) { /* from the first request on */
-        w->history = calloc(1, sizeof *w->history);
+        w->history = calloc(MAX_HISTORY, sizeof *w->history);
         w->count = 0;
     }
     take_if_due(w);
     int n = 0;
     unsigned kept = w->count < MAX_HISTORY ? w->count : MAX_HISTORY;
     for (unsigned k = w->count - kept; w->history && k < w->count; k++) {
-        const sample *v = &w->history->ring[k % MAX_HISTORY];
+        const sample *v = &w->history[k % MAX_HISTORY];
         if (v->ts >= from)
             out[n++] = *v;
     }

@@ -65,14 +65,3 @@ int profiled_fields(entity_t gpu, unsigned fields[MAX_PROFILED]) {
         return 0;
     return numbers_at(fields, MAX_PROFILED, "%u.%u.profiled", gpu.kind, gpu.id);
 }
-
-int read_xids(xid_event out[MAX_XIDS]) {
-    int n = 0;
-    for (const char *v; n < MAX_XIDS && (v = value_at("xid.%d", n)) != NULL; n++) {
-        long long at = 0;
-        out[n] = (xid_event){ 0 };
-        sscanf(v, "%lld %d %d %d %d", &at, &out[n].code, &out[n].kind, &out[n].id, &out[n].kernel);
-        out[n].at = at;
-    }
-    return n;
-}

@@ -9,65 +9,72 @@ typedef struct {
     bool used;
     char name[STR_LEN];
     int count;
-    unsigned systems; /* health watches */
-    entity_t list[MAX_ENTITIES];
-} entity_group;
+    unsigned systems; /* health watches, of entities */
+    union {
+        entity_t list[MAX_ENTITIES];
+        unsigned short fields[MAX_FIELDS_IN_GROUP];
+    };
+} group;
 
-typedef struct {
-    bool used;
-    char name[STR_LEN];
-    int count;
-    unsigned short list[MAX_FIELDS_IN_GROUP];
-} field_group;
-
-static entity_group groups[MAX_GROUPS];
-static field_group field_groups[MAX_GROUPS];
+enum { ENTITIES, FIELDS };
+static group groups[2][MAX_GROUPS];
 
 /* Ids begin above 1: DCGM keeps the first ones for its own default groups. */
 enum { FIRST_ID = 2 };
 
-static entity_group *find_group(uintptr_t id) {
-    return id >= FIRST_ID && id < MAX_GROUPS + FIRST_ID && groups[id - FIRST_ID].used ? &groups[id - FIRST_ID] : NULL;
-}
-
-static field_group *find_fields(uintptr_t id) {
-    return id >= FIRST_ID && id < MAX_GROUPS + FIRST_ID && field_groups[id - FIRST_ID].used ? &field_groups[id - FIRST_ID] : NULL;
+static group *find(int of, uintptr_t id) {
+    return id >= FIRST_ID && id < MAX_GROUPS + FIRST_ID && groups[of][id - FIRST_ID].used ? &groups[of][id - FIRST_ID] : NULL;
 }
 
 void forget(void) {
     for (int i = 0; i < MAX_GROUPS; i++)
-        groups[i].used = field_groups[i].used = false;
+        groups[ENTITIES][i].used = groups[FIELDS][i].used = false;
     watches_clear();
+}
+
+/* Makes an empty one, in *made. */
+static status_t create(int of, const char *name, uintptr_t *out, group **made) {
+    *made = NULL;
+    for (int i = MAX_GROUPS - 1; i >= 0; i--) {
+        group *g = &groups[of][i];
+        if (g->used && of == FIELDS && strcmp(g->name, name) == 0)
+            return ST_DUPLICATE_KEY;
+        if (!g->used)
+            *made = g;
+    }
+    if (*made == NULL)
+        return ST_MAX_LIMIT;
+    memset(*made, 0, sizeof **made);
+    (*made)->used = true;
+    snprintf((*made)->name, STR_LEN, "%s", name);
+    *out = (uintptr_t)(*made - groups[of] + FIRST_ID);
+    return ST_OK;
+}
+
+static status_t destroy(int of, uintptr_t id) {
+    group *g = find(of, id);
+    if (g)
+        g->used = false;
+    return g ? ST_OK : ST_NOT_CONFIGURED;
 }
 
 /* Makes empty groups only, as go-dcgm does. */
 EXPORT status_t dcgmGroupCreate(handle_t handle, int type, const char *name, uintptr_t *out) {
+    group *made;
     if (name == NULL || out == NULL || type != 1)
         return ST_BADPARAM;
     ENTER(dcgmGroupCreate);
-    for (int i = 0; i < MAX_GROUPS; i++) {
-        if (groups[i].used)
-            continue;
-        memset(&groups[i], 0, sizeof groups[i]);
-        groups[i].used = true;
-        snprintf(groups[i].name, STR_LEN, "%s", name);
-        *out = (uintptr_t)(i + FIRST_ID);
-        return leave(ST_OK);
-    }
-    return leave(ST_MAX_LIMIT);
+    return leave(create(ENTITIES, name, out, &made));
 }
 
 EXPORT status_t dcgmGroupDestroy(handle_t handle, uintptr_t id) {
     ENTER(dcgmGroupDestroy);
-    entity_group *g = find_group(id);
-    if (g)
-        g->used = false;
-    return leave(g ? ST_OK : ST_NOT_CONFIGURED);
+    return leave(destroy(ENTITIES, id));
 }
 
 EXPORT status_t dcgmGroupAddEntity(handle_t handle, uintptr_t id, unsigned int kind, unsigned int entity) {
     ENTER(dcgmGroupAddEntity);
-    entity_group *g = find_group(id);
+    group *g = find(ENTITIES, id);
     entity_t e = { kind, entity };
     if (g == NULL)
         return leave(ST_NOT_CONFIGURED);
@@ -87,44 +94,32 @@ EXPORT status_t dcgmFieldGroupCreate(handle_t handle, int count, const unsigned 
     if (count < 1 || count > MAX_FIELDS_IN_GROUP || fields == NULL || name == NULL || out == NULL)
         return ST_BADPARAM;
     ENTER(dcgmFieldGroupCreate);
-    int slot = -1;
     for (int i = 0; i < count; i++)
         if (field_by_id(fields[i]) == NULL)
             return leave(ST_UNKNOWN_FIELD);
-    for (int i = MAX_GROUPS - 1; i >= 0; i--) {
-        if (!field_groups[i].used)
-            slot = i;
-        else if (strcmp(field_groups[i].name, name) == 0)
-            return leave(ST_DUPLICATE_KEY);
+    group *f;
+    if ((st = create(FIELDS, name, out, &f)) == ST_OK) {
+        f->count = count;
+        memcpy(f->fields, fields, (size_t)count * sizeof *fields);
     }
-    if (slot < 0)
-        return leave(ST_MAX_LIMIT);
-    field_group *f = &field_groups[slot];
-    *f = (field_group){ .used = true, .count = count };
-    snprintf(f->name, STR_LEN, "%s", name);
-    memcpy(f->list, fields, (size_t)count * sizeof *fields);
-    *out = (uintptr_t)(slot + FIRST_ID);
-    return leave(ST_OK);
+    return leave(st);
 }
 
 EXPORT status_t dcgmFieldGroupDestroy(handle_t handle, uintptr_t id) {
     ENTER(dcgmFieldGroupDestroy);
-    field_group *f = find_fields(id);
-    if (f)
-        f->used = false;
-    return leave(f ? ST_OK : ST_NOT_CONFIGURED);
+    return leave(destroy(FIELDS, id));
 }
 
 /* A list is refused as a whole when one GPU cannot profile one field of it. */
-static bool may_watch(const entity_group *g, const field_group *f) {
+static bool may_watch(const group *g, const group *f) {
     for (int i = 0; i < g->count; i++) {
         unsigned can[MAX_PROFILED];
         const bool of_gpu = g->list[i].kind == FE_GPU;
         const int n = of_gpu ? profiled_fields(g->list[i], can) : 0;
         for (int k = 0; of_gpu && k < f->count; k++) {
-            bool refused = f->list[k] >= 1001 && f->list[k] <= 1083;
+            bool refused = f->fields[k] >= 1001 && f->fields[k] <= 1083;
             for (int j = 0; j < n; j++)
-                refused = refused && can[j] != f->list[k];
+                refused = refused && can[j] != f->fields[k];
             if (refused)
                 return false;
         }
@@ -132,13 +127,13 @@ static bool may_watch(const entity_group *g, const field_group *f) {
     return true;
 }
 
-EXPORT status_t dcgmWatchFields(handle_t handle, uintptr_t group, uintptr_t fields, long long every_us, double keep_age,
+EXPORT status_t dcgmWatchFields(handle_t handle, uintptr_t entities, uintptr_t fields, long long every_us, double keep_age,
                                 int keep_samples) {
     if (every_us < 1 || keep_age < 0 || keep_samples < 0)
         return ST_BADPARAM;
     ENTER(dcgmWatchFields);
-    const entity_group *g = find_group(group);
-    const field_group *f = find_fields(fields);
+    const group *g = find(ENTITIES, entities);
+    const group *f = find(FIELDS, fields);
     if (state_number("no_nvml") || g == NULL || f == NULL)
         return leave(state_number("no_nvml") ? ST_NVML_NOT_LOADED : ST_NOT_CONFIGURED);
     if (!may_watch(g, f))
@@ -146,17 +141,17 @@ EXPORT status_t dcgmWatchFields(handle_t handle, uintptr_t group, uintptr_t fiel
     st = ST_OK;
     for (int i = 0; i < g->count; i++)
         for (int k = 0; st == ST_OK && k < f->count; k++)
-            st = watch_add(g->list[i], f->list[k], every_us);
+            st = watch_add(g->list[i], f->fields[k], every_us);
     return leave(st);
 }
 
-EXPORT status_t dcgmUnwatchFields(handle_t handle, uintptr_t group, uintptr_t fields) {
+EXPORT status_t dcgmUnwatchFields(handle_t handle, uintptr_t entities, uintptr_t fields) {
     ENTER(dcgmUnwatchFields);
-    const entity_group *g = find_group(group);
-    const field_group *f = find_fields(fields);
+    const group *g = find(ENTITIES, entities);
+    const group *f = find(FIELDS, fields);
     for (int i = 0; g && f && i < g->count; i++)
         for (int k = 0; k < f->count; k++)
-            watch_remove(g->list[i], f->list[k]);
+            watch_remove(g->list[i], f->fields[k]);
     return leave(g && f ? ST_OK : ST_NOT_CONFIGURED);
 }
 
@@ -181,7 +176,7 @@ EXPORT status_t dcgmEntitiesGetLatestValues(handle_t handle, entity_t *entities,
         const entity_t e = entities[i / count];
         sample v;
         sample_latest(e, fields[i % count], &v);
-        value_v2 *o = &out[i];
+        value_v2 *o = &out[i]; /* of which most is not written */
         o->version = VERSION(value_v2, 2);
         o->kind = e.kind;
         o->id = e.id;
@@ -195,28 +190,24 @@ EXPORT status_t dcgmEntitiesGetLatestValues(handle_t handle, entity_t *entities,
     return leave(ST_OK);
 }
 
-EXPORT status_t dcgmGetValuesSince_v2(handle_t handle, uintptr_t group, uintptr_t fields, long long since,
+EXPORT status_t dcgmGetValuesSince_v2(handle_t handle, uintptr_t entities, uintptr_t fields, long long since,
                                       long long *next, enum_v2 callback, void *user) {
     static sample kept[MAX_HISTORY];
     static value_v1 values[MAX_HISTORY];
     if (next == NULL || callback == NULL)
         return ST_BADPARAM;
     ENTER(dcgmGetValuesSince_v2);
-    const entity_group *g = find_group(group);
-    const field_group *f = find_fields(fields);
+    const group *g = find(ENTITIES, entities);
+    const group *f = find(FIELDS, fields);
     if (g == NULL || f == NULL)
         return leave(ST_NOT_CONFIGURED);
     *next = since;
     for (int i = 0; i < g->count * f->count; i++) {
         const entity_t e = g->list[i / f->count];
-        int n = samples_since(e, f->list[i % f->count], since, kept);
+        int n = samples_since(e, f->fields[i % f->count], since, kept);
         for (int j = 0; j < n; j++) {
             const sample *v = &kept[j];
-            values[j].version = VERSION(value_v1, 1);
-            values[j].field = v->field;
-            values[j].type = v->type;
-            values[j].status = v->status;
-            values[j].ts = v->ts;
+            values[j] = (value_v1){ VERSION(value_v1, 1), v->field, v->type, v->status, v->ts, { 0 } };
             copy_value(&values[j].value, v);
             *next = v->ts >= *next ? v->ts + 1 : *next;
         }
@@ -226,21 +217,18 @@ EXPORT status_t dcgmGetValuesSince_v2(handle_t handle, uintptr_t group, uintptr_
     return leave(ST_OK);
 }
 
-EXPORT status_t dcgmHealthSet(handle_t handle, uintptr_t group, unsigned int systems) {
+EXPORT status_t dcgmHealthSet(handle_t handle, uintptr_t entities, unsigned int systems) {
     ENTER(dcgmHealthSet);
-    entity_group *g = find_group(group);
+    group *g = find(ENTITIES, entities);
     if (g)
         g->systems = systems;
     return leave(g ? ST_OK : ST_NOT_CONFIGURED);
 }
 
-EXPORT status_t dcgmHealthCheck(handle_t handle, uintptr_t group, health_v5 *out) {
-    if (out == NULL)
-        return ST_BADPARAM;
-    if (out->version != VERSION(health_v5, 5))
-        return ST_VER_MISMATCH;
+EXPORT status_t dcgmHealthCheck(handle_t handle, uintptr_t entities, health_v5 *out) {
+    CHECK(health_v5, 5);
     ENTER(dcgmHealthCheck);
-    const entity_group *g = find_group(group);
+    const group *g = find(ENTITIES, entities);
     if (g == NULL)
         return leave(ST_NOT_CONFIGURED);
     out->overall = 0;
