@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/gpuscale/gpuscale/sandbox/node/image"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
@@ -93,20 +95,13 @@ func (n *Node) logs() string {
 
 // Kill ends a program as a crash would; the node starts it again a second later.
 func (n *Node) Kill(program string) error {
-	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return err
 	}
-	for _, file := range all {
-		// PID (NAME) STATE PARENT ...
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		var pid, parent int
-		var name, state string
-		if _, err := fmt.Sscanf(string(stat), "%d %s %s %d", &pid, &name, &state, &parent); err == nil && parent == n.pid && name == "("+program+")" {
-			return syscall.Kill(pid, syscall.SIGKILL)
+	for _, p := range all {
+		if s, err := p.Stat(); err == nil && s.PPID == n.pid && s.Comm == program { // another error: it has ended
+			return syscall.Kill(p.PID, syscall.SIGKILL)
 		}
 	}
 	return fmt.Errorf("node %s runs no %s", n.opts.Name, program)

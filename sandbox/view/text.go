@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,19 +13,12 @@ import (
 // missing stands for everything that is not known.
 const missing = "n/a"
 
-func number(v sample.Value, digits int) string {
+func number(v sample.Value, digits int, unit string) string {
 	n, ok := v.Get()
 	if !ok {
 		return missing
 	}
-	return thousands(strconv.FormatFloat(n, 'f', digits, 64))
-}
-
-func unit(v sample.Value, digits int, unit string) string {
-	if _, ok := v.Get(); !ok {
-		return missing
-	}
-	return number(v, digits) + unit
+	return thousands(strconv.FormatFloat(n, 'f', digits, 64)) + unit
 }
 
 func percent(v sample.Value) string {
@@ -76,20 +70,20 @@ func sparkline(values []float64) string {
 
 // line is the live line.
 func (f Figures) line(queue []float64) string {
-	replicas := number(f.Replicas, 0)
+	replicas := number(f.Replicas, 0, "")
 	have, ok1 := f.Replicas.Get()
 	want, ok2 := f.Wanted.Get()
 	if ok1 && ok2 && have != want {
-		replicas += " → " + number(f.Wanted, 0)
+		replicas += " → " + number(f.Wanted, 0, "")
 	}
-	slices := make([]string, 0, len(f.Slices))
+	kinds := make([]string, 0, len(f.Slices))
 	for _, s := range f.Slices {
-		slices = append(slices, fmt.Sprintf("%s %d/%d", s.Name, s.Allocated, s.Total))
+		kinds = append(kinds, fmt.Sprintf("%s %d/%d", s.Name, s.Allocated, s.Total))
 	}
-	if len(slices) == 0 {
-		slices = []string{missing}
+	if len(kinds) == 0 {
+		kinds = []string{missing}
 	}
-	nodes := number(f.Nodes, 0)
+	nodes := number(f.Nodes, 0, "")
 	if n, ok := f.Repartitioning.Get(); ok && n > 0 {
 		nodes += fmt.Sprintf(", %.0f repartitioning", n)
 	}
@@ -97,35 +91,26 @@ func (f Figures) line(queue []float64) string {
 		nodes += fmt.Sprintf(", %.0f booting", n)
 	}
 	return fmt.Sprintf("%s  %s  queue %s %s  TTFT p95 %s │ replicas %s │ %s │ nodes %s │ %s",
-		clock(f.At), unit(f.Rate, 1, " req/s"), number(f.Queue, 0), sparkline(queue),
-		unit(f.TTFT, 1, " s"), replicas, strings.Join(slices, "  "), nodes, unit(f.PricePerHour, 2, " $/h"))
+		clock(f.At), number(f.Rate, 1, " req/s"), number(f.Queue, 0, ""), sparkline(queue),
+		number(f.TTFT, 1, " s"), replicas, strings.Join(kinds, "  "), nodes, number(f.PricePerHour, 2, " $/h"))
 }
 
 // decisionIndent is where the What of a decision begins.
 const decisionIndent = 9
 
 func (d Decision) line() string {
-	return strings.TrimRight(fmt.Sprintf("  %s  %-12s %-20s %s", clock(d.At), d.What, d.Subject, join(": ", d.Reason, d.Detail)), " ")
-}
-
-func join(sep string, parts ...string) string {
-	kept := parts[:0:0]
-	for _, p := range parts {
-		if p != "" {
-			kept = append(kept, p)
-		}
-	}
-	return strings.Join(kept, sep)
+	kept := slices.DeleteFunc([]string{d.Reason, d.Detail}, func(s string) bool { return s == "" })
+	return strings.TrimRight(fmt.Sprintf("  %s  %-12s %-20s %s", clock(d.At), d.What, d.Subject, strings.Join(kept, ": ")), " ")
 }
 
 func (s Summary) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "summary   %s requests in %s · p95 wait %s · %s pod-seconds pending\n",
-		thousands(strconv.Itoa(s.Requests)), clock(s.Length), unit(s.WaitP95, 1, " s"), number(s.PendingSeconds, 0))
+		thousands(strconv.Itoa(s.Requests)), clock(s.Length), number(s.WaitP95, 1, " s"), number(s.PendingSeconds, 0, ""))
 	fmt.Fprintf(&b, "          first capacity by repartition after %s, by a node after %s\n",
-		unit(s.ByRepartition, 1, " s"), unit(s.ByNode, 1, " s"))
+		number(s.ByRepartition, 1, " s"), number(s.ByNode, 1, " s"))
 	fmt.Fprintf(&b, "          %s GPU-hours, %s busy · %s wrong scale-downs\n",
-		number(s.GPUHours, 2), percent(s.Busy), number(s.WrongDowns, 0))
+		number(s.GPUHours, 2, ""), percent(s.Busy), number(s.WrongDowns, 0, ""))
 	fmt.Fprintf(&b, "alerts    %s\n", s.Alerts.text())
 	for i, st := range s.Took {
 		head := "          "

@@ -3,7 +3,6 @@
 package keeper
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/prometheus/procfs"
 )
 
 // hierarchy is a mounted tree of cgroups.
@@ -22,28 +23,15 @@ type hierarchy struct {
 
 // hierarchies of this machine.
 func hierarchies() ([]hierarchy, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := procfs.GetMounts()
 	if err != nil {
 		return nil, fmt.Errorf("finding the cgroups: %w", err)
 	}
-	defer f.Close()
 	var all []hierarchy
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		mount, rest, _ := strings.Cut(lines.Text(), " - ")
-		fields, kind := strings.Fields(mount), strings.Fields(rest)
-		if len(fields) < 5 || len(kind) == 0 || !strings.HasPrefix(fields[4], "/sys/fs/cgroup") {
-			continue
+	for _, m := range mounts {
+		if strings.HasPrefix(m.MountPoint, "/sys/fs/cgroup") && (m.FSType == "cgroup" || m.FSType == "cgroup2") {
+			all = append(all, hierarchy{dir: m.MountPoint, v2: m.FSType == "cgroup2"})
 		}
-		switch kind[0] {
-		case "cgroup":
-			all = append(all, hierarchy{dir: fields[4]})
-		case "cgroup2":
-			all = append(all, hierarchy{dir: fields[4], v2: true})
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("finding the cgroups: %w", err)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no cgroups are mounted below /sys/fs/cgroup")

@@ -3,7 +3,6 @@
 package keeper
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 )
@@ -75,13 +76,13 @@ func (c Config) remove() error {
 	err := await.Until(ctx, func(context.Context) error { return RemoveCgroup(c.Cgroup) })
 	// A mount below Root would be emptied with it. All of them are in the node's own
 	// namespace.
-	mounts, readErr := os.ReadFile("/proc/self/mountinfo")
+	mounts, readErr := procfs.GetMounts()
 	if readErr != nil {
 		return errors.Join(err, readErr)
 	}
-	for lines := bufio.NewScanner(strings.NewReader(string(mounts))); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 4 && strings.HasPrefix(fields[4]+"/", c.Root+"/") {
-			return errors.Join(err, fmt.Errorf("%s is a mount: the node's files stay", fields[4]))
+	for _, m := range mounts {
+		if strings.HasPrefix(m.MountPoint+"/", c.Root+"/") {
+			return errors.Join(err, fmt.Errorf("%s is a mount: the node's files stay", m.MountPoint))
 		}
 	}
 	return errors.Join(err, os.RemoveAll(c.Root))
