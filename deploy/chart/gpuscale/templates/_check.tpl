@@ -21,6 +21,15 @@
 {{- end -}}
 {{- /* Only where a cluster answers: helm template has none. */ -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
+{{- /* Helm names the kind, not the value that asks for it. */ -}}
+{{- $kinds := dict -}}
+{{- if has $v.monitoring.scrape (list "ServiceMonitor" "PodMonitor") }}{{ $_ := set $kinds $v.monitoring.scrape (list "monitoring.scrape" "set monitoring.scrape=annotations") }}{{ end -}}
+{{- if or $v.monitoring.rules.recording $v.monitoring.rules.alerts }}{{ $_ := set $kinds "PrometheusRule" (list "monitoring.rules" "set monitoring.rules.recording=false and monitoring.rules.alerts=false; docs/report.md has the rules as files") }}{{ end -}}
+{{- range $kind, $x := $kinds -}}
+{{- if not ($.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" $kind)) -}}
+{{- fail (printf "%s: the cluster has no %s of the Prometheus Operator. Install the operator first, or %s" (first $x) $kind (last $x)) -}}
+{{- end -}}
+{{- end -}}
 {{- range $name := list "exporter" "adapter" "autoscaler" "agent" "report" -}}
 {{- $c := index $v $name -}}
 {{- if and $c.enabled (not (or $v.image.registry (contains "/" $c.image.repository) $v.image.tag $c.image.tag $c.image.digest)) (eq $.Chart.AppVersion "devel") (ne $v.image.pullPolicy "Never") -}}
