@@ -39,7 +39,7 @@ func BenchmarkProgram(b *testing.B) {
 			var peak, seconds float64
 			for b.Loop() {
 				page := filepath.Join(b.TempDir(), "r.html")
-				cmd := exec.Command(program, "--prometheus="+url, "--since=30d", "--until="+generated.Format(time.RFC3339), "--quiet", "--out="+page)
+				cmd := exec.Command(program, "--prometheus-url="+url, "--since=30d", "--until="+generated.Format(time.RFC3339), "--quiet", "--out="+page)
 				if out, err := cmd.CombinedOutput(); err != nil && cmd.ProcessState.ExitCode() != exitIncomplete {
 					b.Fatalf("%v\n%s", err, out)
 				}
