@@ -77,7 +77,7 @@ func hpaMetricUnknown(l *look) {
 			list, version = l.f.ExternalMetrics, "v1beta1"
 		}
 		f := Finding{
-			Object: hpaName(h), Seen: "the adapter has no metric " + named(bad),
+			Object: hpaName(h), Seen: "the adapter has no metric " + several(bad),
 			Fix:      "Name one that is served (docs/signals.md), or give the adapter a rule for it.",
 			Commands: []string{l.kubectl("get", "--raw", "/apis/"+group+"/"+version)},
 		}

@@ -153,7 +153,7 @@ func (l *look) amount(q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest map[
 		name := gpu.ProductName(a.Model)
 		share, there := smallest[name]
 		if !there {
-			f.Seen = fmt.Sprintf("%s.model is %s, and no pool and no node has such a GPU; there are %s", field, a.Model, named(slices.Sorted(maps.Keys(smallest))))
+			f.Seen = fmt.Sprintf("%s.model is %s, and no pool and no node has such a GPU; there are %s", field, a.Model, several(slices.Sorted(maps.Keys(smallest))))
 			f.Means = "its guarantee cannot be met, and pods that request that model are pending"
 			f.Fix = "Name a model that a pool has, or make a pool of it."
 			l.warn(f)
@@ -244,7 +244,7 @@ func resourceQuotaNames(l *look) {
 		slices.Sort(counts)
 		l.warn(Finding{
 			Object: "ResourceQuota " + q.Namespace + "/" + q.Name,
-			Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", named(slices.Compact(counts)), named(slices.Sorted(maps.Keys(hard)))),
+			Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", several(slices.Compact(counts)), several(slices.Sorted(maps.Keys(hard)))),
 			Fix:    "Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
 		}, l.patch(q.Namespace, "resourcequota", q.Name, string(patch)))
 	}
