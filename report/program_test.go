@@ -21,7 +21,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
-	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -101,7 +100,7 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 		question := r.FormValue("query")
 		id, known := ids[question]
 		if known && strings.HasSuffix(r.URL.Path, "/query_range") {
-			fixture.Serve(out, within(data.Lines[id], fixture.Moment(r.FormValue("start")), fixture.Moment(r.FormValue("end"))), nil)
+			serveAnswer(out, within(data.Lines[id], moment(r.FormValue("start")), moment(r.FormValue("end"))), nil)
 			return
 		}
 		v := data.Vectors[id]
@@ -117,9 +116,9 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 		}
 		result := promql.Vector{}
 		for _, s := range v {
-			result = append(result, promql.Sample{Metric: s.Labels, T: fixture.Moment(r.FormValue("time")).UnixMilli(), F: s.Value})
+			result = append(result, promql.Sample{Metric: s.Labels, T: moment(r.FormValue("time")).UnixMilli(), F: s.Value})
 		}
-		fixture.Serve(out, result, nil)
+		serveAnswer(out, result, nil)
 	}))
 	b.Cleanup(server.Close)
 	return server.URL
