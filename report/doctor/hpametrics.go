@@ -113,14 +113,9 @@ func (l *look) elsewhere(h *hpa, reason string, serving map[string]bool) bool {
 	if !strings.HasPrefix(reason, "FailedGet") {
 		return false
 	}
-	for _, m := range h.Spec.Metrics {
-		group, name, _ := metricOf(m)
-		if group == "" {
-			continue
-		}
-		if there, known := l.served(group, name); !serving[group] || known && !there {
-			return true
-		}
-	}
-	return false
+	bad, _ := l.unserved(h, serving)
+	return len(bad) > 0 || slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+		group, _, _ := metricOf(m)
+		return group != "" && !serving[group]
+	})
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/gpu"
-	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
 var quotaChecks = []Check{
@@ -174,18 +173,9 @@ func (l *look) amount(q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest map[
 
 // fractional reports whether a node offers parts of GPUs as another resource.
 func (l *look) fractional() bool {
-	for _, n := range l.f.Nodes {
-		for name, v := range n.Status.Allocatable {
-			r := string(name)
-			if v.Sign() <= 0 || r == "nvidia.com/gpu" || strings.HasPrefix(r, "nvidia.com/mig-") {
-				continue
-			}
-			if d, err := demand.FromResources(map[string]int64{r: 1}); err == nil && !d.Zero() {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.f.Nodes, func(n *corev1.Node) bool {
+		return slices.ContainsFunc(offered(n), func(r string) bool { return r != "nvidia.com/gpu" && !strings.HasPrefix(r, "nvidia.com/mig-") })
+	})
 }
 
 // gpuResources are the NVIDIA resources that a pod requests, and how many.
