@@ -55,13 +55,15 @@ func TestMonitorsFindTheirServices(t *testing.T) {
 }
 
 // TestOperatorMissing: the chart says which value asks for an object that the cluster does not
-// have. helm template, which sees no cluster, writes it all the same.
+// have: of the Prometheus Operator, or cert-manager. helm template, which sees no cluster, writes it all the same.
 func TestOperatorMissing(t *testing.T) {
 	h := helm(t)
 	for _, c := range []struct {
 		values, says string
 		kinds        []string
 	}{
+		{`{scrape: none}
+adapter: {enabled: true, certificate: {source: cert-manager}}`, "adapter.certificate.source: the cluster has no Certificate of cert-manager", nil},
 		{`{scrape: ServiceMonitor}`, "monitoring.scrape: the cluster has no ServiceMonitor", nil},
 		{`{scrape: PodMonitor}`, "monitoring.scrape: the cluster has no PodMonitor", []string{"ServiceMonitor"}},
 		{`{rules: {recording: true}}`, "monitoring.rules: the cluster has no PrometheusRule", []string{"ServiceMonitor"}},
