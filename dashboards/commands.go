@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
@@ -25,15 +26,21 @@ type where struct {
 }
 
 func (o *where) flags(c *cobra.Command) {
-	c.Flags().StringVar(&o.url, "prometheus", "", "URL of Prometheus, or of a server with its HTTP API")
+	c.Flags().StringVar(&o.url, "prometheus-url", "", "URL of Prometheus, or of a server with its HTTP API")
+	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "prometheus" { // its old name
+			name = "prometheus-url"
+		}
+		return pflag.NormalizedName(name)
+	})
 	c.Flags().DurationVar(&o.scrape, "scrape-interval", 15*time.Second, "how often Prometheus scrapes")
-	_ = c.MarkFlagRequired("prometheus") // it fails for an unknown flag
+	_ = c.MarkFlagRequired("prometheus-url") // it fails for an unknown flag
 }
 
 func (o *where) open() (eval.Source, error) {
 	client, err := prom.New(prom.Config{URL: o.url})
 	if err != nil {
-		return nil, fmt.Errorf("--prometheus: %w", err)
+		return nil, fmt.Errorf("--prometheus-url: %w", err)
 	}
 	return client, nil
 }

@@ -77,16 +77,13 @@ func write(root string) error {
 // files are the generated files by their path in a checkout. The Helm chart holds
 // the boards and the recording rules; the alerts have a second form outside it.
 func files() (map[string][]byte, error) {
-	chart, err := alerts.ChartData()
-	if err != nil {
-		return nil, err
-	}
 	all := map[string][]byte{
 		"deploy/chart/gpuscale/files/recording.yaml": rules.YAML(),
 		"dashboards/alerts/gpuscale-alerts.yaml":     alerts.Render(),
-		"deploy/chart/gpuscale/files/alerts.yaml":    chart,
+		"deploy/chart/gpuscale/files/alerts.yaml":    alerts.ChartData(),
 	}
 	for _, b := range boards.All() {
+		var err error
 		if all[boardsDir+"/"+b.UID+".json"], err = board.JSON(b); err != nil {
 			return nil, err
 		}

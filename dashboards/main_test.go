@@ -73,7 +73,7 @@ func TestPreview(t *testing.T) {
 	reader, writer := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- run(ctx, writer, "preview", "--prometheus", prometheus(t), "--listen", "127.0.0.1:0")
+		done <- run(ctx, writer, "preview", "--prometheus-url", prometheus(t), "--listen", "127.0.0.1:0")
 		_ = writer.Close()
 	}()
 	line := make([]byte, 200)
@@ -109,8 +109,8 @@ func TestProblemsAreReported(t *testing.T) {
 		has  string
 	}{
 		{[]string{"render"}, "prometheus"},
-		{[]string{"render", "--prometheus", "::"}, "--prometheus"},
-		{[]string{"render", "--prometheus", "http://127.0.0.1:1", "--since", "1s"}, "--since"},
+		{[]string{"render", "--prometheus-url", "::"}, "--prometheus-url"},
+		{[]string{"render", "--prometheus-url", "http://127.0.0.1:1", "--since", "1s"}, "--since"},
 		{[]string{"draw"}, "unknown command"},
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)

@@ -39,7 +39,7 @@ const doctorHelp = `Check an installation of gpuscale and report problems: what 
 and a fix to paste. It only reads, with your own rights; what you may not read is
 unknown, never healthy. docs/doctor.md has all checks.
 
-  gpuscale-report doctor --prometheus http://localhost:9090
+  gpuscale-report doctor --prometheus-url http://localhost:9090
   gpuscale-report doctor --only apiservice-missing,leader -o json
 
 Exit codes:
@@ -117,7 +117,7 @@ func (o doctorOptions) gathering(ctx context.Context, checks []doctor.Check) (do
 		g.Kubectl = append(g.Kubectl, "--context", o.context)
 	}
 	if cmp.Or(o.config.URL, o.file, os.Getenv("PROMETHEUS_URL")) == "" {
-		g.NoPrometheus = "no --prometheus was given: for instance http://localhost:9090 behind kubectl -n monitoring port-forward svc/prometheus-operated 9090"
+		g.NoPrometheus = "no --prometheus-url was given: for instance http://localhost:9090 behind kubectl -n monitoring port-forward svc/prometheus-operated 9090"
 		return g, nil
 	}
 	g.Prometheus, err = o.client(ctx)

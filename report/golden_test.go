@@ -15,7 +15,6 @@ import (
 
 	goldenfile "github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/require"
-	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/prices"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -23,12 +22,12 @@ import (
 )
 
 // story is played once for all tests.
-var story = sync.OnceValue(fixture.Story)
+var story = sync.OnceValue(storyWeek)
 
 // answers are those of the story's last week, and plain is the report of them.
 var (
 	answers = sync.OnceValues(func() (query.Answers, error) {
-		w, err := query.NewWindow(fixture.StoryEnd, 7*24*time.Hour)
+		w, err := query.NewWindow(storyEnd, 7*24*time.Hour)
 		if err != nil {
 			return query.Answers{}, err
 		}

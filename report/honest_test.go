@@ -20,7 +20,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/require"
-	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -28,20 +27,20 @@ import (
 )
 
 // two is a cluster of two GPUs on one node, observed for an hour.
-func two(name string, p *fixture.Prometheus) *fixture.Cluster {
-	c := fixture.NewCluster(fixture.StoryEnd.Add(-time.Hour), time.Minute)
+func two(name string, p *Prometheus) *Cluster {
+	c := newCluster(storyEnd.Add(-time.Hour), time.Minute)
 	c.Name = name
 	if p != nil {
 		c.Prometheus = p
 	}
-	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "pool-" + name, Model: "NVIDIA H100 80GB HBM3", GPUs: []*fixture.GPU{{UUID: "GPU-1-" + name}, {UUID: "GPU-2-" + name}}}}
-	c.Holds["GPU-1-"+name] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
+	c.Nodes = []*Node{{Name: "n1", Pool: "pool-" + name, Model: "NVIDIA H100 80GB HBM3", GPUs: []*GPU{{UUID: "GPU-1-" + name}, {UUID: "GPU-2-" + name}}}}
+	c.Holds["GPU-1-"+name] = Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
 	return until(c)
 }
 
 func since(t *testing.T, length time.Duration) query.Window {
 	t.Helper()
-	w, err := query.NewWindow(fixture.StoryEnd, length)
+	w, err := query.NewWindow(storyEnd, length)
 	require.NoError(t, err)
 	return w
 }
@@ -98,7 +97,7 @@ func TestQuality(t *testing.T) {
 			a.Targets = append(a.Targets, "tenant")
 		}, "good", false, "in 2 namespaces (gpuscale-system, tenant)"},
 	} {
-		a := answered(t, two("", nil).Prometheus, fixture.StoryEnd, c.since)
+		a := answered(t, two("", nil).Prometheus, storyEnd, c.since)
 		c.change(&a)
 		r := model.Make(model.Input{Answers: a})
 		if q := r.Answer.Quality; q.Grade != c.grade || r.Incomplete() != c.exit3 || !strings.Contains(text(r), c.says) {
@@ -164,11 +163,11 @@ func TestNativeHistograms(t *testing.T) {
 
 // TestGonePod: what is no longer allocated is reported in the past tense, with nothing to stop.
 func TestGonePod(t *testing.T) {
-	c := fixture.NewCluster(fixture.StoryEnd.Add(-3*time.Hour), time.Minute)
-	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "p", Model: "NVIDIA H100 80GB HBM3", GPUs: []*fixture.GPU{{UUID: "GPU-1"}}}}
-	c.Holds["GPU-1"] = fixture.Hold{Tenant: "t", Namespace: "notebooks", Pod: "anna-0"}
+	c := newCluster(storyEnd.Add(-3*time.Hour), time.Minute)
+	c.Nodes = []*Node{{Name: "n1", Pool: "p", Model: "NVIDIA H100 80GB HBM3", GPUs: []*GPU{{UUID: "GPU-1"}}}}
+	c.Holds["GPU-1"] = Hold{Tenant: "t", Namespace: "notebooks", Pod: "anna-0"}
 	until(c, func() {
-		if !c.Now.Before(fixture.StoryEnd.Add(-time.Hour)) {
+		if !c.Now.Before(storyEnd.Add(-time.Hour)) {
 			clear(c.Holds)
 		}
 	})
@@ -203,14 +202,14 @@ func TestBands(t *testing.T) {
 }
 
 // nan answers every instant query of a piece with NaN, but for the last piece.
-type nan struct{ *fixture.Prometheus }
+type nan struct{ *Prometheus }
 
 func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
 	if !strings.Contains(promql, "quantile_over_time(0.99") {
 		return p.Prometheus.Query(ctx, promql, at)
 	}
 	v := prom.Vector{{Labels: prom.FromMap(map[string]string{"pod": "a"}), Value: math.NaN()}}
-	if at.Equal(fixture.StoryEnd.Add(-24 * time.Hour)) {
+	if at.Equal(storyEnd.Add(-24 * time.Hour)) {
 		v[0].Value = 7
 	}
 	return v, nil
@@ -218,7 +217,7 @@ func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vecto
 
 // TestAPieceWithoutANumber does not hide the others.
 func TestAPieceWithoutANumber(t *testing.T) {
-	a := answered(t, nan{two("", nil).Prometheus}, fixture.StoryEnd, 3*24*time.Hour)
+	a := answered(t, nan{two("", nil).Prometheus}, storyEnd, 3*24*time.Hour)
 	if l := a.Lines[query.MemoryP99]; len(l) != 1 || l[0].Points[0].Value != 7 {
 		t.Errorf("%+v, want 7", l)
 	}

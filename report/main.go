@@ -46,6 +46,7 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 	version := versioncmd.New(name)
 	version.Args = noArgs
 	root.AddCommand(version)
+	root.SetGlobalNormalizationFunc(renamed)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(out)
@@ -58,10 +59,10 @@ const longHelp = `Report what became of every GPU-hour, pending demand, and what
 It reads the series of gpuscale-exporter and gpuscale-autoscaler from Prometheus
 (or Thanos, Mimir, VictoriaMetrics, Amazon's), and writes nothing but the report:
 
-  gpuscale-report --prometheus http://localhost:9090 --since 30d > report.html
-  gpuscale-report --prometheus URL --since 7d -o json
-  gpuscale-report top --prometheus URL
-  gpuscale-report doctor --prometheus URL
+  gpuscale-report --prometheus-url http://localhost:9090 --since 30d > report.html
+  gpuscale-report --prometheus-url URL --since 7d -o json
+  gpuscale-report top --prometheus-url URL
+  gpuscale-report doctor --prometheus-url URL
 
 Without the autoscaler's series the report has no demand, quotas and pools, and
 fragmented and stranded GPUs count as free; it notes so.

@@ -17,7 +17,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/gpuscale/gpuscale/internal/require"
-	"github.com/gpuscale/gpuscale/report/fixture"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // minutes is a recording of twenty minutes.
-var minutes = sync.OnceValue(fixture.Minutes)
+var minutes = sync.OnceValue(storyMinutes)
 
 // TestScripts plays the command line against servers that answer with Prometheus' own
 // engine: $PROM has twenty minutes of a cluster, $EMPTY nothing, $DENIED requires a
@@ -37,11 +36,11 @@ func TestScripts(t *testing.T) {
 		return s.URL
 	}
 	p := minutes().Prometheus
-	p.Frozen = fixture.StoryEnd
+	p.Frozen = storyEnd
 	urls := map[string]string{
 		"PROM":  serve(p.Handler()),
-		"ALONE": serve(fixture.Minutes().Prometheus.Without("gpuscale_autoscaler_").Handler()),
-		"EMPTY": serve(fixture.New().Handler()),
+		"ALONE": serve(storyMinutes().Prometheus.Without("gpuscale_autoscaler_").Handler()),
+		"EMPTY": serve(newPrometheus().Handler()),
 		"DENIED": serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer let-me-in" {
 				http.Error(w, "who are you?", http.StatusUnauthorized)
@@ -61,8 +60,8 @@ func TestScripts(t *testing.T) {
 		})),
 		"TLS":     secured(t),
 		"NOWHERE": "http://127.0.0.1:1",
-		"EARLY":   fixture.StoryEnd.Add(-37 * time.Minute).Format(time.RFC3339), // three minutes after the first series
-		"UNTIL":   fixture.StoryEnd.Format("2006-01-02T15:04:05Z07:00"),
+		"EARLY":   storyEnd.Add(-37 * time.Minute).Format(time.RFC3339), // three minutes after the first series
+		"UNTIL":   storyEnd.Format("2006-01-02T15:04:05Z07:00"),
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -121,7 +120,7 @@ func TestTerminal(t *testing.T) {
 	}
 	defer out.Close()
 	t.Setenv("PROMETHEUS_URL", "")
-	for file, want := range map[string]string{"": "the page would fill this terminal", "-": "--prometheus is required"} {
+	for file, want := range map[string]string{"": "the page would fill this terminal", "-": "--prometheus-url is required"} {
 		o := options{stdout: out, stderr: io.Discard, now: time.Now, form: "html", since: "1h", out: file}
 		if err := o.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUsage {
 			t.Errorf("--out %q: %v", file, err)

@@ -38,13 +38,10 @@ func replace(file string, raw []byte) error {
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+		return err
 	}
 	_, err = f.Write(raw)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return nil
+	return errors.Join(err, f.Close())
 }
 
 // device reports whether a path names an open stream.
@@ -56,15 +53,14 @@ func device(file string) bool {
 func exchange(file string, raw []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".gpuscale-report-*")
 	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+		return err
 	}
 	_, err = f.Write(raw)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the report: %w", errors.Join(err, os.Remove(f.Name())))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
-	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -39,7 +38,7 @@ func BenchmarkProgram(b *testing.B) {
 			var peak, seconds float64
 			for b.Loop() {
 				page := filepath.Join(b.TempDir(), "r.html")
-				cmd := exec.Command(program, "--prometheus="+url, "--since=30d", "--until="+generated.Format(time.RFC3339), "--quiet", "--out="+page)
+				cmd := exec.Command(program, "--prometheus-url="+url, "--since=30d", "--until="+generated.Format(time.RFC3339), "--quiet", "--out="+page)
 				if out, err := cmd.CombinedOutput(); err != nil && cmd.ProcessState.ExitCode() != exitIncomplete {
 					b.Fatalf("%v\n%s", err, out)
 				}
@@ -101,7 +100,7 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 		question := r.FormValue("query")
 		id, known := ids[question]
 		if known && strings.HasSuffix(r.URL.Path, "/query_range") {
-			fixture.Serve(out, within(data.Lines[id], fixture.Moment(r.FormValue("start")), fixture.Moment(r.FormValue("end"))), nil)
+			serveAnswer(out, within(data.Lines[id], moment(r.FormValue("start")), moment(r.FormValue("end"))), nil)
 			return
 		}
 		v := data.Vectors[id]
@@ -117,9 +116,9 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 		}
 		result := promql.Vector{}
 		for _, s := range v {
-			result = append(result, promql.Sample{Metric: s.Labels, T: fixture.Moment(r.FormValue("time")).UnixMilli(), F: s.Value})
+			result = append(result, promql.Sample{Metric: s.Labels, T: moment(r.FormValue("time")).UnixMilli(), F: s.Value})
 		}
-		fixture.Serve(out, result, nil)
+		serveAnswer(out, result, nil)
 	}))
 	b.Cleanup(server.Close)
 	return server.URL

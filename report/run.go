@@ -156,10 +156,13 @@ func (o options) write(r model.Report) error {
 	if err := write(&b, r); err != nil {
 		return err
 	}
+	var err error
 	if o.out != "" {
-		return replace(o.out, b.Bytes())
+		err = replace(o.out, b.Bytes())
+	} else {
+		_, err = o.stdout.Write(b.Bytes())
 	}
-	if _, err := o.stdout.Write(b.Bytes()); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil

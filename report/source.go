@@ -43,7 +43,7 @@ const queryTimeout = 2 * time.Minute
 
 func (s *source) add(fs *pflag.FlagSet) {
 	c := &s.config
-	fs.StringVar(&c.URL, "prometheus", "", "address of Prometheus, such as http://localhost:9090 (or $PROMETHEUS_URL)")
+	fs.StringVar(&c.URL, "prometheus-url", "", "address of Prometheus, such as http://localhost:9090 (or $PROMETHEUS_URL)")
 	fs.StringVar(&s.file, "prometheus-config", "", "YAML file with the fields of a backend of gpuscale-adapter: url, http, sigv4, parameters, …; flags override it")
 	fs.StringVar(&s.match, "match", "", `matchers put into every selector, such as 'cluster="a"'`)
 	fs.StringVar(&s.token, "bearer-token-file", "", "file with a bearer token")
@@ -61,6 +61,14 @@ func (s *source) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.amazon.Profile, "sigv4-profile", "", "profile of Amazon's shared credentials")
 	fs.StringVar(&s.amazon.RoleARN, "sigv4-role-arn", "", "role to assume")
 	fs.DurationVar(&c.Timeout, "timeout", queryTimeout, "of one query")
+}
+
+// renamed is pflag's normalization of names: --prometheus-url was --prometheus.
+func renamed(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "prometheus" {
+		name = "prometheus-url"
+	}
+	return pflag.NormalizedName(name)
 }
 
 // addTrusted adds the flag of the namespaces that are believed.
@@ -86,7 +94,7 @@ func (s *source) client(ctx context.Context) (*prom.Client, error) {
 	s.over(&c)
 	c.URL = cmp.Or(c.URL, os.Getenv("PROMETHEUS_URL"))
 	if c.URL == "" {
-		return nil, usage(errors.New("--prometheus is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
+		return nil, usage(errors.New("--prometheus-url is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
 	}
 	if err := addressed(c.URL); err != nil {
 		return nil, usage(err)
@@ -103,9 +111,9 @@ func (s *source) client(ctx context.Context) (*prom.Client, error) {
 func addressed(text string) error {
 	switch u, err := url.Parse(text); {
 	case err != nil, u.Host == "": // the text may hold a password
-		return errors.New("--prometheus: want an address such as http://localhost:9090")
+		return errors.New("--prometheus-url: want an address such as http://localhost:9090")
 	case u.User != nil:
-		return errors.New("--prometheus: no password belongs into the address: give --username and --password-file")
+		return errors.New("--prometheus-url: no password belongs into the address: give --username and --password-file")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ type topOptions struct {
 const topHelp = `List the pods that each GPU and slice is allocated to now, busy or idle and for how
 long, by namespace.
 
-  gpuscale-report top --prometheus http://localhost:9090
+  gpuscale-report top --prometheus-url http://localhost:9090
   gpuscale-report top -n chat --watch
 
 Exit codes:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -36,7 +35,7 @@ func (l *looks) Query(ctx context.Context, promql string, _ time.Time) (prom.Vec
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return l.Prometheus.Query(ctx, promql, fixture.StoryEnd)
+	return l.Prometheus.Query(ctx, promql, storyEnd)
 }
 
 func watched(t *testing.T, form string, l *looks) (out, errs string, err error) {
@@ -73,7 +72,7 @@ func TestWatch(t *testing.T) {
 	if !strings.Contains(errs, "unavailable") {
 		t.Errorf("the outage of Prometheus is not reported: %q", errs)
 	}
-	if _, errs, err = watched(t, "table", &looks{Prometheus: fixture.New(), end: 3}); err != nil || strings.Count(errs, "is gpuscale-exporter scraped") != 2 {
+	if _, errs, err = watched(t, "table", &looks{Prometheus: newPrometheus(), end: 3}); err != nil || strings.Count(errs, "is gpuscale-exporter scraped") != 2 {
 		t.Errorf("without an exporter: %v, %q", err, errs)
 	}
 	denied := errors.New("HTTP 401")

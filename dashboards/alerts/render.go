@@ -1,13 +1,11 @@
 package alerts
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/prometheus/common/model"
-	"go.yaml.in/yaml/v3"
 )
 
 // Interval between two evaluations.
@@ -39,54 +37,22 @@ func Render() []byte {
 // chartThreshold is replaced by a number in the chart's template.
 const chartThreshold = "@threshold@"
 
-type chartFile struct {
-	Interval string       `yaml:"interval"`
-	Runbooks string       `yaml:"runbooks"`
-	Groups   []chartGroup `yaml:"groups"`
-}
-
-type chartGroup struct {
-	Name   string       `yaml:"name"`
-	Alerts []chartAlert `yaml:"alerts"`
-}
-
-// chartAlert is an alert in the form of the chart's template. Threshold is text, "" for
-// none: a template would turn a number into a float.
-type chartAlert struct {
-	Name        string `yaml:"name"`
-	Program     string `yaml:"program"`
-	Severity    string `yaml:"severity"`
-	Threshold   string `yaml:"threshold"`
-	For         string `yaml:"for"`
-	Summary     string `yaml:"summary"`
-	Description string `yaml:"description"`
-	Expr        string `yaml:"expr"`
-}
-
 // ChartData returns the alerts as the Helm chart's template reads them, with a token
-// where values choose a number.
-func ChartData() ([]byte, error) {
-	out := chartFile{Interval: Interval, Runbooks: Runbooks}
+// where values choose a number. A threshold is text, "" for none: a template would turn a
+// number into a float.
+func ChartData() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%sinterval: %s\nrunbooks: %s\ngroups:\n", head, Interval, Runbooks)
 	for _, g := range Groups() {
-		group := chartGroup{Name: g.Name}
+		fmt.Fprintf(&b, "- name: %s\n  alerts:\n", g.Name)
 		for _, a := range g.Alerts {
-			d := chartAlert{
-				Name: a.Name, Program: string(a.Program), Severity: string(a.Severity), Threshold: a.threshold(),
-				Summary: a.Summary, Description: a.Description, Expr: a.With(chartThreshold),
-			}
+			duration := ""
 			if a.For > 0 {
-				d.For = model.Duration(a.For).String()
+				duration = model.Duration(a.For).String()
 			}
-			group.Alerts = append(group.Alerts, d)
+			fmt.Fprintf(&b, "  - name: %s\n    program: %q\n    severity: %s\n    threshold: %q\n    for: %q\n    summary: %s\n    description: %s\n    expr: |-\n      %s\n",
+				a.Name, a.Program, a.Severity, a.threshold(), duration, strconv.QuoteToASCII(a.Summary), strconv.QuoteToASCII(a.Description), a.With(chartThreshold))
 		}
-		out.Groups = append(out.Groups, group)
 	}
-	var b bytes.Buffer
-	b.WriteString(head)
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	if err := e.Encode(out); err != nil {
-		return nil, fmt.Errorf("writing the alerts: %w", err)
-	}
-	return b.Bytes(), nil
+	return []byte(b.String())
 }

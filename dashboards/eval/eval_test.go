@@ -104,7 +104,7 @@ func TestHappened(t *testing.T) {
 			require.NoError(t, err)
 			query, err := eval.Fill("sum("+board.Happened("x", "$__range")+")", nil, eval.Window{From: end.Add(-20 * time.Minute), To: end})
 			require.NoError(t, err)
-			got, err := eval.Engine(series).Query(t.Context(), query, end)
+			got, err := memstore.Over(series).Query(t.Context(), query, end)
 			if err != nil || len(got) != 1 || got[0].Value != c.want {
 				t.Errorf("%v, %v: want %v", got, err, c.want)
 			}

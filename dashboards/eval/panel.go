@@ -13,6 +13,12 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
+// Source answers PromQL. *prom.Client is one.
+type Source interface {
+	Query(ctx context.Context, expr string, at time.Time) (prom.Vector, error)
+	Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]prom.Line, error)
+}
+
 // Answer is the result of a panel's queries.
 type Answer struct {
 	Panel  board.Panel
@@ -29,26 +35,6 @@ type Series struct {
 
 // Last is the newest value.
 func (s Series) Last() float64 { return s.Points[len(s.Points)-1].Value }
-
-// Cells are all values shown now: the last of each series, or every cell with a
-// value in a table.
-func (a Answer) Cells() []Cell {
-	var cells []Cell
-	if a.Table != nil {
-		for _, row := range a.Table.Rows {
-			for i, c := range row {
-				if !a.Table.Columns[i].Label && c.Known {
-					cells = append(cells, c)
-				}
-			}
-		}
-		return cells
-	}
-	for _, s := range a.Series {
-		cells = append(cells, LookOf(a.Panel, s.Name).Show(s.Last()))
-	}
-	return cells
-}
 
 // Ask evaluates a panel's queries.
 func Ask(ctx context.Context, src Source, p board.Panel, vars Vars, w Window) (Answer, error) {

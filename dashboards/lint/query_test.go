@@ -25,7 +25,7 @@ func (c *checker) expressions(f func(p *board.Panel, i int, expr parser.Expr)) {
 		if err != nil {
 			return // reported by the rule about variables
 		}
-		expr, err := eval.Parse(filled)
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(filled)
 		switch {
 		case err == nil:
 			f(p, i, expr)

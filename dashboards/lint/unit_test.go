@@ -99,7 +99,7 @@ func kindOfSeries(v *parser.VectorSelector) kind {
 	case !ok:
 		return unclear
 	case s.rule != "":
-		expr, err := eval.Parse(s.rule)
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(s.rule)
 		if err != nil {
 			return unclear
 		}

@@ -19,10 +19,11 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // nothing is a Prometheus without series.
-func nothing() eval.Source { return eval.Engine(storage.QueryableFunc(empty)) }
+func nothing() eval.Source { return memstore.Over(storage.QueryableFunc(empty)) }
 
 func empty(_, _ int64) (storage.Querier, error) { return storage.NoopQuerier(), nil }
 

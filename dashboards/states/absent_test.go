@@ -17,6 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -102,7 +103,7 @@ func familiesOf(t *testing.T, b board.Board, p board.Panel, query int) []string 
 // histogram is, and of a rule's name what the rule reads.
 func families(t *testing.T, text string) []string {
 	t.Helper()
-	expr, err := eval.Parse(text)
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(text)
 	require.NoError(t, err)
 	var all []string
 	for _, m := range slices.Concat(parser.ExtractSelectors(expr)...) {
@@ -135,7 +136,7 @@ func wellCells(t *testing.T, r reader, s states.State) []string {
 	if !ok {
 		return nil
 	}
-	lines, err := eval.Lines(t.Context(), eval.Engine(s.Storage(true)), r.panel, r.query, eval.All(r.board), window(s))
+	lines, err := eval.Lines(t.Context(), memstore.Over(s.Storage(true)), r.panel, r.query, eval.All(r.board), window(s))
 	if err != nil {
 		t.Fatalf("%s: %v", r.name(), err)
 	}
@@ -224,7 +225,7 @@ func TestRulesOfBoards(t *testing.T) {
 // colour for good, and state that the rules may be missing.
 func TestWithoutTheRules(t *testing.T) {
 	for _, s := range states.All() {
-		src, w := eval.Engine(s.Storage(false)), window(s)
+		src, w := memstore.Over(s.Storage(false)), window(s)
 		for _, b := range boards.All() {
 			for _, p := range panels(b) {
 				if len(readsRules(t, b, p)) == 0 {
@@ -232,7 +233,7 @@ func TestWithoutTheRules(t *testing.T) {
 				}
 				a, err := eval.Ask(t.Context(), src, p, eval.All(b), w)
 				require.NoError(t, err)
-				checkWithoutRules(t, b.UID+"/"+p.Title, p.Description(), a.Cells())
+				checkWithoutRules(t, b.UID+"/"+p.Title, p.Description(), cells(a))
 			}
 		}
 	}

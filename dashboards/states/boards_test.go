@@ -15,6 +15,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -45,7 +46,7 @@ func TestEveryPanelInEveryState(t *testing.T) {
 	for _, s := range ruled() {
 		for _, honor := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/honor_labels=%v", s.Name, honor), func(t *testing.T) {
-				src, w := eval.Engine(s.Storage(honor)), window(s)
+				src, w := memstore.Over(s.Storage(honor)), window(s)
 				for _, b := range boards.All() {
 					checkBoard(t, src, b, w, s.Name, used, shown)
 				}
@@ -71,9 +72,9 @@ func TestEveryPanelInEveryState(t *testing.T) {
 func sometime(t *testing.T, b board.Board, p board.Panel) bool {
 	t.Helper()
 	return slices.ContainsFunc(ruled(), func(s states.State) bool {
-		src, w := eval.Engine(s.Storage(false)), window(s)
+		src, w := memstore.Over(s.Storage(false)), window(s)
 		for w.To = s.Start().Add(time.Minute); !w.To.After(s.End()); w.To = w.To.Add(time.Minute) {
-			if a, err := eval.Ask(t.Context(), src, p, eval.All(b), w); err == nil && len(a.Cells()) > 0 {
+			if a, err := eval.Ask(t.Context(), src, p, eval.All(b), w); err == nil && len(cells(a)) > 0 {
 				return true
 			}
 		}
@@ -104,7 +105,7 @@ func checkBoard(t *testing.T, src eval.Source, b board.Board, w eval.Window, sta
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		shown[name] = shown[name] || len(a.Cells()) > 0
+		shown[name] = shown[name] || len(cells(a)) > 0
 		checkAnswer(t, name, a, state, used)
 	}
 }
@@ -120,7 +121,7 @@ func panels(b board.Board) []board.Panel {
 
 func checkAnswer(t *testing.T, name string, a eval.Answer, state string, used map[string]bool) {
 	t.Helper()
-	empty(t, name, len(a.Cells()) == 0, state, used)
+	empty(t, name, len(cells(a)) == 0, state, used)
 	names := map[string]bool{}
 	for _, s := range a.Series {
 		if names[s.Name] {
@@ -137,7 +138,7 @@ func checkAnswer(t *testing.T, name string, a eval.Answer, state string, used ma
 			}
 		}
 	}
-	for _, c := range a.Cells() {
+	for _, c := range cells(a) {
 		if math.IsNaN(c.Value) || math.IsInf(c.Value, 0) {
 			t.Errorf("%s shows %v", name, c.Value)
 		}
@@ -174,7 +175,7 @@ func TestEscapedNames(t *testing.T) {
 			continue
 		}
 		met++
-		a, err := eval.Ask(t.Context(), eval.Engine(s.Storage(false)), p, eval.All(b), window(s))
+		a, err := eval.Ask(t.Context(), memstore.Over(s.Storage(false)), p, eval.All(b), window(s))
 		if err != nil || !slices.ContainsFunc(a.Series, func(line eval.Series) bool { return line.Name == "research/rank-0" }) {
 			t.Errorf("%s does not show SGLang's pods: %v", p.Title, err)
 		}
@@ -208,6 +209,26 @@ func mayBeEmpty(t *testing.T) map[string][]string {
 		} else if before, _, ok := strings.Cut(line, ": "); ok && before[0] != '#' {
 			in = strings.Fields(before)
 		}
+	}
+	return all
+}
+
+// cells are all values shown now: the last of each series, or every cell with a
+// value in a table.
+func cells(a eval.Answer) []eval.Cell {
+	var all []eval.Cell
+	if a.Table != nil {
+		for _, row := range a.Table.Rows {
+			for i, c := range row {
+				if !a.Table.Columns[i].Label && c.Known {
+					all = append(all, c)
+				}
+			}
+		}
+		return all
+	}
+	for _, s := range a.Series {
+		all = append(all, eval.LookOf(a.Panel, s.Name).Show(s.Last()))
 	}
 	return all
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
-	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -45,6 +45,6 @@ func drawPicture(t *testing.T, b board.Board, name string) {
 		want = other
 	}
 	s := find(t, want)
-	svg := preview.Board(t.Context(), eval.Engine(s.WithRules().Storage(true)), b, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
+	svg := preview.Board(t.Context(), memstore.Over(s.WithRules().Storage(true)), b, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
 	require.NoError(t, os.WriteFile(filepath.Join(pictures, "board-"+name+".svg"), []byte(svg), 0o644))
 }

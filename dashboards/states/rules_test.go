@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 
-	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -79,7 +78,7 @@ var either = map[string][]string{
 func TestNothingIsMadeOfNothing(t *testing.T) {
 	for _, s := range states.All() {
 		for _, r := range rules.All() {
-			names, err := eval.Reads(r.Expr)
+			names, err := states.Reads(r.Expr)
 			require.NoError(t, err)
 			for _, name := range names {
 				family := strings.TrimSuffix(name, "_bucket")

@@ -176,7 +176,7 @@ func TestNotes(t *testing.T) {
 			if !found || strings.Contains(notes, "<no value>") || strings.Contains(notes, "\n\n\n") {
 				t.Errorf("%s", notes)
 			}
-			if says := strings.Contains(notes, "gpuscale-report doctor --namespace "+namespace+" --prometheus "); says != c.doctor {
+			if says := strings.Contains(notes, "gpuscale-report doctor --namespace "+namespace+" --prometheus-url "); says != c.doctor {
 				t.Errorf("doctor is named: %v, want %v\n%s", says, c.doctor, notes)
 			}
 		})

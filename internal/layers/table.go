@@ -79,15 +79,14 @@ var Table = []Layer{
 	{Path: "report/model", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "report/query", "report/ledger", "report/prices"}, Outside: []string{"gonum.org/v1/gonum"}, Why: "a report is a pure function of answers and prices"},
 	{Path: "report/render", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "report"}, Why: "forms know figures, not where they come from"},
 	{Path: "report/top", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "report"}, Outside: []string{"k8s.io/apimachinery/pkg/util/duration", "sigs.k8s.io/yaml"}, Why: "rows are made from vectors"},
-	{Path: "report/fixture", Ours: []string{"gpu", "internal/prom"}, Outside: []string{"github.com/prometheus/"}, Why: "a fake of a cluster and a Prometheus, for tests"},
 	{Path: "report/doctor", Ours: []string{"gpu", "autoscaler/api", "autoscaler/partition/contract", "internal/prom", "internal/text", "report/query", "report/doctor"}, Outside: []string{"github.com/prometheus/common", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/component-helpers/auth", "k8s.io/pod-security-admission", "sigs.k8s.io/yaml", "golang.org/x/sync"}, Why: "facts are gathered with GET; findings are a pure function of them"},
 	{Path: "sandbox", Ours: []string{""}, Outside: []string{"*"}, Why: "the sandbox may import anything"},
 	{Path: "dashboards", Ours: []string{"gpu", "dashboards", "internal/prom", "internal/serve"}, Outside: []string{"*"}, Why: "boards read names from gpu/metric and the chart holds them; the preview asks Prometheus"},
-	{Path: "dashboards/alerts", Ours: []string{"gpu", "dashboards/sources"}, Outside: []string{"github.com/prometheus/common", "go.yaml.in/yaml"}, Why: "alerts are data: names from gpu/metric"},
+	{Path: "dashboards/alerts", Ours: []string{"gpu", "dashboards/sources"}, Outside: []string{"github.com/prometheus/common"}, Why: "alerts are data: names from gpu/metric"},
 	{Path: "dashboards/board", Ours: ground, Why: "the words that boards are written in, and Grafana's JSON of them"},
 	{Path: "dashboards/boards", Ours: []string{"gpu", "dashboards/board", "dashboards/rules", "dashboards/sources"}, Outside: []string{"github.com/prometheus/prometheus"}, Why: "a board is data: names from gpu/metric and dashboards/rules, words from dashboards/board"},
 	{Path: "dashboards/sources", Ours: ground, Outside: []string{"github.com/prometheus/prometheus"}, Why: "which targets' series an expression reads is a change of its text"},
-	{Path: "dashboards/states", Ours: []string{""}, Outside: []string{"*"}, Why: "for tests only: it runs all programs to record what they emit"},
+	{Path: "dashboards/states", Why: "tests alone: they run all programs to record what they emit"},
 
 	{Path: "deploy/chart", Ours: []string{"deploy/chart"}, Outside: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml"}, Why: "it runs helm and reads what that renders"},
 
@@ -108,7 +107,7 @@ type Ban struct {
 // Bans hold for non-test code.
 var Bans = []Ban{
 	{Dependency: "github.com/NVIDIA/go-dcgm", Owners: []string{"exporter/dcgm", "exporter"}, Why: "it binds a C library at run time"},
-	{Dependency: "sigs.k8s.io/controller-runtime", Owners: []string{"autoscaler", "sandbox", "internal/kube", "dashboards/states"}, Why: "the exporter runs on every node and must stay small"},
-	{Dependency: "k8s.io/client-go/informers", Owners: []string{"autoscaler", "adapter", "sandbox", "report", "internal/kube", "dashboards/states"}, Why: "node agents must not list or watch the cluster"},
+	{Dependency: "sigs.k8s.io/controller-runtime", Owners: []string{"autoscaler", "sandbox", "internal/kube"}, Why: "the exporter runs on every node and must stay small"},
+	{Dependency: "k8s.io/client-go/informers", Owners: []string{"autoscaler", "adapter", "sandbox", "report", "internal/kube"}, Why: "node agents must not list or watch the cluster"},
 	{Dependency: "github.com/prometheus/prometheus/tsdb/wlog", Owners: []string{"dashboards", "report", "sandbox"}, Why: "programs ask Prometheus, they are not one"},
 }

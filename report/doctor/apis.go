@@ -202,7 +202,7 @@ func apiServiceMissing(l *look) {
 			Commands: []string{l.install(adapters[0], "adapter.yaml"), l.kubectl("get", "apiservice", name)},
 		}
 		if len(users) > 0 {
-			f.Seen += "; used by HPA " + named(users)
+			f.Seen += "; used by HPA " + several(users)
 		}
 		switch {
 		case group == groupCustom && (there("v1beta1."+group) || there("v1beta2."+group)):
@@ -331,7 +331,7 @@ func apiServiceOwner(l *look) {
 		}
 		users := asking(l.f.HPAs, a.Spec.Group, signals...)
 		if len(users) > 0 {
-			f.Seen += "; our signals are used by HPA " + named(users)
+			f.Seen += "; our signals are used by HPA " + several(users)
 		}
 		// Another version of the group may be ours.
 		split := slices.ContainsFunc(l.f.APIServices, func(b *apiService) bool {

@@ -250,8 +250,8 @@ func find[T any, P interface {
 	return all[at]
 }
 
-// named shortens a list of names for a sentence.
-func named(all []string) string {
+// several shortens a list of names for a sentence.
+func several(all []string) string {
 	const most = 5
 	if len(all) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)

@@ -112,7 +112,7 @@ func (l *look) installFile(p Program, file string, set ...string) string {
 	// Not --reuse-values: that keeps the defaults of the installed chart, without a
 	// newer one's.
 	words = append(words, "upgrade", release, chartPath, "--namespace", namespace, "--reset-then-reuse-values")
-	if slices.ContainsFunc(p.Managed, func(m metav1.ManagedFieldsEntry) bool {
+	if slices.ContainsFunc(p.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "helm" && m.Operation == metav1.ManagedFieldsOperationApply
 	}) {
 		// Helm 4 applies on the server side, and yields to fields changed by hand, which

@@ -29,7 +29,7 @@ func orphanCordon(l *look) {
 			words = append(words, m+"-")
 		}
 		l.fault(Finding{
-			Object: "Node " + n.Name, Seen: "it is cordoned by us (" + named(marks) + "), and " + why,
+			Object: "Node " + n.Name, Seen: "it is cordoned by us (" + several(marks) + "), and " + why,
 			Fix: "Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.",
 		}, l.kubectl(words...), l.kubectl("uncordon", n.Name))
 	}

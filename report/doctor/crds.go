@@ -45,7 +45,7 @@ func crdOld(l *look) {
 		if len(missing) == 0 {
 			continue
 		}
-		f.Seen = "its schema has no " + named(missing)
+		f.Seen = "its schema has no " + several(missing)
 		f.Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
 		// Not by Helm: the old schema's field manager owns it, and Helm stops at the conflict.
 		f.Commands = []string{l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)}

@@ -138,6 +138,9 @@ func listOf(t *testing.T, f *Facts, kind string) any {
 	if slices.Contains([]string{"ReplicaSet", "StatefulSet", "Job"}, kind) {
 		return &f.Workloads
 	}
+	if kind == "MutatingWebhookConfiguration" {
+		return &f.MutatingWebhooks
+	}
 	v := reflect.ValueOf(f).Elem()
 	for i := range v.NumField() {
 		if of := v.Field(i).Type(); of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Pointer && of.Elem().Elem().Name() == kind {

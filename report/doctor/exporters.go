@@ -217,7 +217,7 @@ func twoExporters(l *look) {
 	}) {
 		slices.Sort(both[b])
 		f := Finding{
-			Object: b.kind + " " + b.namespace + "/" + b.name, Seen: "dcgm-exporter runs beside ours on " + named(slices.Compact(both[b])),
+			Object: b.kind + " " + b.namespace + "/" + b.name, Seen: "dcgm-exporter runs beside ours on " + several(slices.Compact(both[b])),
 			Fix:      "Remove dcgm-exporter: in the GPU Operator's ClusterPolicy or GPUCluster, or its DaemonSet. Do not set the label " + labelDeployDCGM + "=false, which removes ours too.",
 			Commands: []string{l.in(b.namespace, "delete", strings.ToLower(b.kind), b.name)},
 		}

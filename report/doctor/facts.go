@@ -35,8 +35,7 @@ type (
 	clusterRole        = rbacv1.ClusterRole
 	roleBinding        = rbacv1.RoleBinding
 	budget             = policyv1.PodDisruptionBudget
-	validatingWebhook  = admissionv1.ValidatingWebhookConfiguration
-	mutatingWebhook    = admissionv1.MutatingWebhookConfiguration
+	webhooks           = admissionv1.ValidatingWebhookConfiguration // what is read of a mutating one is the same
 	sample             = prom.Sample
 )
 
@@ -82,8 +81,8 @@ type Facts struct {
 	RoleBindings        []*roleBinding
 	ResourceSlices      []*ResourceSlice
 	Budgets             []*budget
-	ValidatingWebhooks  []*validatingWebhook
-	MutatingWebhooks    []*mutatingWebhook
+	ValidatingWebhooks  []*webhooks
+	MutatingWebhooks    []*webhooks
 	Namespaces          []*corev1.Namespace
 	LimitRanges         []*corev1.LimitRange
 	NetworkPolicies     []*networkingv1.NetworkPolicy

@@ -65,7 +65,7 @@ func (u untrusted) facts(t *testing.T) *Facts {
 	f.ConfigMaps = []*corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "gs", Name: "gpuscale-autoscaler"}, Data: map[string]string{"config.yaml": u.file}}}
 	least := intstr.FromString(u.share)
 	f.Budgets = []*budget{{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &least}}}
-	f.ValidatingWebhooks = []*validatingWebhook{{Webhooks: []admissionv1.ValidatingWebhook{{
+	f.ValidatingWebhooks = []*webhooks{{Webhooks: []admissionv1.ValidatingWebhook{{
 		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "n", Name: "n"}},
 		Rules:        []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{u.resource}}}}}}}}
 	for i, a := range f.APIServices {

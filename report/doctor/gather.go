@@ -81,14 +81,14 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 	g.SetLimit(1 + atOnce)
 	g.Go(func() error { r.ask(); return nil })
 	for _, s := range o.Sources {
-		if s.take != nil {
+		if s.take != nil && s.named == nil {
 			g.Go(func() error { r.read(s); return nil })
 		}
 	}
 	_ = g.Wait()                  // it has no error
 	for _, s := range o.Sources { // what the lists name
 		if s.named != nil {
-			s.named(r, s)
+			r.readNamed(s)
 		}
 	}
 	f.Took = time.Since(f.Local)

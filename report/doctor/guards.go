@@ -65,7 +65,7 @@ func budgetForever(l *look) {
 		}
 		slices.Sort(held)
 		l.warn(Finding{
-			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: why + ", over " + named(held),
+			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: why + ", over " + several(held),
 			Fix: "Allow one eviction at a time, unless this is intended.",
 		}, l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`))
 	}
@@ -117,24 +117,18 @@ type webhook struct {
 // webhooks behind a Service that fail our writes when they do not answer.
 func (f *Facts) webhooks() []webhook {
 	var out []webhook
-	add := func(kind, config, name string, policy *admissionv1.FailurePolicyType, c admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) {
-		if policy != nil && *policy != admissionv1.Fail || c.Service == nil {
-			return
-		}
-		if over := covered(rules); len(over) > 0 {
-			out = append(out, webhook{config, kind, name, *c.Service, over})
-		}
-	}
-	for _, c := range f.ValidatingWebhooks {
-		for _, w := range c.Webhooks {
-			add("ValidatingWebhookConfiguration", c.Name, w.Name, w.FailurePolicy, w.ClientConfig, w.Rules)
+	add := func(kind string, all []*webhooks) {
+		for _, c := range all {
+			for _, w := range c.Webhooks {
+				over := covered(w.Rules)
+				if s := w.ClientConfig.Service; s != nil && len(over) > 0 && (w.FailurePolicy == nil || *w.FailurePolicy == admissionv1.Fail) {
+					out = append(out, webhook{c.Name, kind, w.Name, *s, over})
+				}
+			}
 		}
 	}
-	for _, c := range f.MutatingWebhooks {
-		for _, w := range c.Webhooks {
-			add("MutatingWebhookConfiguration", c.Name, w.Name, w.FailurePolicy, w.ClientConfig, w.Rules)
-		}
-	}
+	add("ValidatingWebhookConfiguration", f.ValidatingWebhooks)
+	add("MutatingWebhookConfiguration", f.MutatingWebhooks)
 	return out
 }
 
@@ -172,7 +166,7 @@ func webhookDead(l *look) {
 		s := l.service(w.service.Namespace, w.service.Name)
 		f := Finding{
 			Object:   w.kind + " " + w.config,
-			Seen:     fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s ", w.name, named(w.over), w.service.Namespace, w.service.Name),
+			Seen:     fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s ", w.name, several(w.over), w.service.Namespace, w.service.Name),
 			Fix:      "Restore its Service; where it is removed for good, delete the configuration.",
 			Commands: []string{l.in(w.service.Namespace, "get", "deployments,pods"), l.kubectl("get", strings.ToLower(w.kind), w.config, "-o", "yaml")},
 		}
@@ -197,7 +191,7 @@ func twoAutoscalers(l *look) {
 	if len(deciding) < 2 {
 		return
 	}
-	slices.SortStableFunc(deciding, func(a, b Program) int { return a.Created.Compare(b.Created.Time) })
+	slices.SortStableFunc(deciding, func(a, b Program) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	for _, p := range deciding[1:] {
 		l.fault(Finding{
 			Object: p.Object(), Seen: "it runs beside " + deciding[0].Object() + ", which is older",

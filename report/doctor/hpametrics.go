@@ -77,7 +77,7 @@ func hpaMetricUnknown(l *look) {
 			list, version = l.f.ExternalMetrics, "v1beta1"
 		}
 		f := Finding{
-			Object: hpaName(h), Seen: "the adapter has no metric " + named(bad),
+			Object: hpaName(h), Seen: "the adapter has no metric " + several(bad),
 			Fix:      "Name one that is served (docs/signals.md), or give the adapter a rule for it.",
 			Commands: []string{l.kubectl("get", "--raw", "/apis/"+group+"/"+version)},
 		}
@@ -113,14 +113,9 @@ func (l *look) elsewhere(h *hpa, reason string, serving map[string]bool) bool {
 	if !strings.HasPrefix(reason, "FailedGet") {
 		return false
 	}
-	for _, m := range h.Spec.Metrics {
-		group, name, _ := metricOf(m)
-		if group == "" {
-			continue
-		}
-		if there, known := l.served(group, name); !serving[group] || known && !there {
-			return true
-		}
-	}
-	return false
+	bad, _ := l.unserved(h, serving)
+	return len(bad) > 0 || slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+		group, _, _ := metricOf(m)
+		return group != "" && !serving[group]
+	})
 }

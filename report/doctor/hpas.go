@@ -176,7 +176,7 @@ func hpaTwoScalers(l *look) {
 			continue
 		}
 		f := Finding{
-			Object: t.kind + " " + t.namespace + "/" + t.name, Seen: "scaled by " + named(who),
+			Object: t.kind + " " + t.namespace + "/" + t.name, Seen: "scaled by " + several(who),
 			Fix: "Keep one: delete the other, or move its metrics into the first.",
 		}
 		for _, w := range who[1:min(len(who), 3)] {

@@ -68,7 +68,7 @@ func TestSeries(t *testing.T) {
 func TestAll(t *testing.T) {
 	sources := map[*Source]bool{}
 	for _, s := range Table {
-		if sources[s] || s.Name == "" || (len(s.Paths) == 0) == (s.Query == "") || s.Query == "" && (s.take == nil) == (s.named == nil) {
+		if sources[s] || s.Name == "" || (len(s.Paths) == 0) == (s.Query == "") || s.Query == "" && s.take == nil {
 			t.Errorf("source %s: twice, or without a way to read it", s.Name)
 		}
 		sources[s] = true

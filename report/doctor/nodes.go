@@ -81,17 +81,14 @@ func (l *look) claimed() map[string]int {
 	return out
 }
 
-// offers reports whether a node has accelerators of any known resource.
-func offers(n *corev1.Node) bool {
+// offered are the known resources of accelerators that a node has.
+func offered(n *corev1.Node) (names []string) {
 	for name, q := range n.Status.Allocatable {
-		if q.Sign() <= 0 {
-			continue
-		}
-		if d, err := demand.FromResources(map[string]int64{string(name): 1}); err == nil && !d.Zero() {
-			return true
+		if d, err := demand.FromResources(map[string]int64{string(name): 1}); q.Sign() > 0 && err == nil && !d.Zero() {
+			names = append(names, string(name))
 		}
 	}
-	return gpus(n) > 0
+	return names
 }
 
 // podOn returns a pod on a node that runs an image, nil for none.
@@ -109,7 +106,7 @@ func devicePluginMissing(l *look) {
 	known, claimed := l.has(ResourceSlices), l.claimed()
 	for _, n := range l.f.Nodes {
 		_, partitioned := n.Annotations[contract.RecordAnnotation]
-		if !isGPU(n) || !isReady(n) || offers(n) || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
+		if !isGPU(n) || !isReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
 			continue
 		}
 		off := n.Labels[labelDeployPlugin]

@@ -199,7 +199,7 @@ func isDryRun(arg string) bool { return arg == "--dry-run" || arg == "--dry-run=
 
 // undry writes the command that removes --dry-run.
 func (l *look) undry(p Program, at int) string {
-	if c := l.install(p, "autoscaler.yaml", "autoscaler.dryRun=false"); c != "" && !byHand(p.Managed, "args") {
+	if c := l.install(p, "autoscaler.yaml", "autoscaler.dryRun=false"); c != "" && !byHand(p.ManagedFields, "args") {
 		return c
 	}
 	path := fmt.Sprintf("/spec/template/spec/containers/0/args/%d", at)

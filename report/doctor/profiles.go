@@ -76,7 +76,7 @@ func (l *look) profile(p *corev1.Pod, resource, profile string, tables mig.Table
 		Commands: []string{l.in(p.Namespace, "get", "pod", p.Name, "-o", "jsonpath={.spec.containers[*].resources.limits}")},
 	}
 	if len(near) > 0 {
-		f.Fix = "Request an existing profile (" + named(near) + "), or make a pool of GPUs that have this one (docs/mig.md)."
+		f.Fix = "Request an existing profile (" + several(near) + "), or make a pool of GPUs that have this one (docs/mig.md)."
 	}
 	l.fault(f)
 }

@@ -11,20 +11,17 @@ import (
 
 // Program is a Deployment or DaemonSet of ours.
 type Program struct {
-	Kind            string // "Deployment" or "DaemonSet"
-	Namespace, Name string
-	Annotations     map[string]string
-	Managed         []metav1.ManagedFieldsEntry
-	PodLabels       map[string]string
-	ServiceAccount  string
-	Args            []string
+	Kind string // "Deployment" or "DaemonSet"
+	metav1.ObjectMeta
+	PodLabels      map[string]string
+	ServiceAccount string
+	Args           []string
 	// ConfigMap with its configuration and Secret with its certificate; empty
 	// where it mounts none.
 	ConfigMap, Secret string
 	// Wanted and Ready replicas; of a DaemonSet, nodes.
 	Wanted, Ready int32
 	Selector      *metav1.LabelSelector
-	Created       metav1.Time
 }
 
 // Object names it as kubectl does.
@@ -47,23 +44,35 @@ const (
 // Programs of ours by name, in the order of their kinds and names.
 func (f *Facts) Programs(name string) []Program {
 	var out []Program
-	add := func(kind string, m metav1.ObjectMeta, t corev1.PodTemplateSpec, selector *metav1.LabelSelector, wanted, ready int32) {
-		if f.here(m.Namespace) && isProgram(name, m.Labels, t.Spec) {
-			out = append(out, programOf(kind, m, t, selector, wanted, ready))
+	add := func(p Program, t corev1.PodTemplateSpec) {
+		if !f.here(p.Namespace) || !isProgram(name, p.Labels, t.Spec) {
+			return
 		}
+		p.PodLabels, p.ServiceAccount = t.Labels, cmp.Or(t.Spec.ServiceAccountName, "default")
+		for _, c := range t.Spec.Containers {
+			p.Args = slices.Concat(p.Args, c.Command, c.Args)
+		}
+		for _, v := range t.Spec.Volumes {
+			switch {
+			case v.ConfigMap != nil && v.Name == "config":
+				p.ConfigMap = v.ConfigMap.Name
+			case v.Secret != nil && v.Name == "tls":
+				p.Secret = v.Secret.SecretName
+			}
+		}
+		out = append(out, p)
 	}
 	for _, d := range f.Deployments {
-		wanted := int32(1)
-		if d.Spec.Replicas != nil {
-			wanted = *d.Spec.Replicas
-		}
-		add("Deployment", d.ObjectMeta, d.Spec.Template, d.Spec.Selector, wanted, d.Status.ReadyReplicas)
+		add(Program{Kind: "Deployment", ObjectMeta: d.ObjectMeta, Selector: d.Spec.Selector, Wanted: orOne(d.Spec.Replicas), Ready: d.Status.ReadyReplicas}, d.Spec.Template)
 	}
 	for _, d := range f.DaemonSets {
-		add("DaemonSet", d.ObjectMeta, d.Spec.Template, d.Spec.Selector, d.Status.DesiredNumberScheduled, d.Status.NumberReady)
+		add(Program{Kind: "DaemonSet", ObjectMeta: d.ObjectMeta, Selector: d.Spec.Selector, Wanted: d.Status.DesiredNumberScheduled, Ready: d.Status.NumberReady}, d.Spec.Template)
 	}
 	return out
 }
+
+// orOne is a number of replicas, 1 where none is stated.
+func orOne(n *int32) int32 { return *cmp.Or(n, new(int32(1))) }
 
 func (f *Facts) here(namespace string) bool { return f.Namespace == "" || f.Namespace == namespace }
 
@@ -81,23 +90,6 @@ func image(ref string) string {
 	ref = ref[strings.LastIndexByte(ref, '/')+1:]
 	ref, _, _ = strings.Cut(ref, ":")
 	return ref
-}
-
-func programOf(kind string, m metav1.ObjectMeta, t corev1.PodTemplateSpec, selector *metav1.LabelSelector, wanted, ready int32) Program {
-	p := Program{Kind: kind, Namespace: m.Namespace, Name: m.Name, Annotations: m.Annotations, Managed: m.ManagedFields, PodLabels: t.Labels,
-		ServiceAccount: cmp.Or(t.Spec.ServiceAccountName, "default"), Selector: selector, Created: m.CreationTimestamp, Wanted: wanted, Ready: ready}
-	for _, c := range t.Spec.Containers {
-		p.Args = append(append(p.Args, c.Command...), c.Args...)
-	}
-	for _, v := range t.Spec.Volumes {
-		switch {
-		case v.ConfigMap != nil && v.Name == "config":
-			p.ConfigMap = v.ConfigMap.Name
-		case v.Secret != nil && v.Name == "tls":
-			p.Secret = v.Secret.SecretName
-		}
-	}
-	return p
 }
 
 // programs reports whether any program of ours is in the namespace.

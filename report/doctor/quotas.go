@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/gpu"
-	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
 var quotaChecks = []Check{
@@ -153,7 +152,7 @@ func (l *look) amount(q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest map[
 		name := gpu.ProductName(a.Model)
 		share, there := smallest[name]
 		if !there {
-			f.Seen = fmt.Sprintf("%s.model is %s, and no pool and no node has such a GPU; there are %s", field, a.Model, named(slices.Sorted(maps.Keys(smallest))))
+			f.Seen = fmt.Sprintf("%s.model is %s, and no pool and no node has such a GPU; there are %s", field, a.Model, several(slices.Sorted(maps.Keys(smallest))))
 			f.Means = "its guarantee cannot be met, and pods that request that model are pending"
 			f.Fix = "Name a model that a pool has, or make a pool of it."
 			l.warn(f)
@@ -174,18 +173,9 @@ func (l *look) amount(q *gpuQuota, at int, a v1alpha1.QuotaAmount, smallest map[
 
 // fractional reports whether a node offers parts of GPUs as another resource.
 func (l *look) fractional() bool {
-	for _, n := range l.f.Nodes {
-		for name, v := range n.Status.Allocatable {
-			r := string(name)
-			if v.Sign() <= 0 || r == "nvidia.com/gpu" || strings.HasPrefix(r, "nvidia.com/mig-") {
-				continue
-			}
-			if d, err := demand.FromResources(map[string]int64{r: 1}); err == nil && !d.Zero() {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.f.Nodes, func(n *corev1.Node) bool {
+		return slices.ContainsFunc(offered(n), func(r string) bool { return r != "nvidia.com/gpu" && !strings.HasPrefix(r, "nvidia.com/mig-") })
+	})
 }
 
 // gpuResources are the NVIDIA resources that a pod requests, and how many.
@@ -244,7 +234,7 @@ func resourceQuotaNames(l *look) {
 		slices.Sort(counts)
 		l.warn(Finding{
 			Object: "ResourceQuota " + q.Namespace + "/" + q.Name,
-			Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", named(slices.Compact(counts)), named(slices.Sorted(maps.Keys(hard)))),
+			Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", several(slices.Compact(counts)), several(slices.Sorted(maps.Keys(hard)))),
 			Fix:    "Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
 		}, l.patch(q.Namespace, "resourcequota", q.Name, string(patch)))
 	}

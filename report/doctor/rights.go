@@ -108,12 +108,12 @@ func (l *look) lacksRights(p Program, manifest string, wanted []rbacv1.PolicyRul
 	}
 	f := Finding{
 		Object: "ServiceAccount " + p.Namespace + "/" + p.ServiceAccount,
-		Seen:   fmt.Sprintf("%s runs as it, and no ClusterRole gives it: %s", p.Object(), named(missing)),
+		Seen:   fmt.Sprintf("%s runs as it, and no ClusterRole gives it: %s", p.Object(), several(missing)),
 		Means:  means, Fix: "Reinstall its rights.",
 		Commands: []string{l.install(p, manifest)},
 	}
 	if own {
-		f.Object, f.Seen = "ClusterRole "+p.Name, fmt.Sprintf("neither it nor another role gives %s: %s", p.Object(), named(missing))
+		f.Object, f.Seen = "ClusterRole "+p.Name, fmt.Sprintf("neither it nor another role gives %s: %s", p.Object(), several(missing))
 	}
 	l.fault(f)
 }

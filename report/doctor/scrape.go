@@ -106,7 +106,7 @@ func scrapeMissing(l *look) {
 			}
 		}
 		if len(down) > 0 {
-			seen += "; down: " + named(down)
+			seen += "; down: " + several(down)
 		} else if l.has(TargetsDown) {
 			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus has no such target"
 		}
@@ -154,7 +154,7 @@ func rulesMissing(l *look) {
 		return
 	}
 	f := Finding{
-		Object: "Prometheus", Seen: "no series of " + named(missing),
+		Object: "Prometheus", Seen: "no series of " + several(missing),
 		Fix: "Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give it deploy/chart/gpuscale/files/recording.yaml.",
 	}
 	for _, name := range names {

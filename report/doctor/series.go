@@ -106,8 +106,8 @@ func honorLabels(l *look) {
 	}
 	if len(moved) > 0 && len(plain) > 0 {
 		l.fault(Finding{
-			Object: "scrape jobs " + named(append(values(moved, "job", ""), values(plain, "job", "")...)),
-			Seen:   fmt.Sprintf("the pod's namespace is exported_namespace in %s and namespace in %s (gpu_held)", named(values(moved, "job", "")), named(values(plain, "job", ""))),
+			Object: "scrape jobs " + several(append(values(moved, "job", ""), values(plain, "job", "")...)),
+			Seen:   fmt.Sprintf("the pod's namespace is exported_namespace in %s and namespace in %s (gpu_held)", several(values(moved, "job", "")), several(values(plain, "job", ""))),
 			Means:  "a query of these series finds the pods of one half only, and the exporter in the other",
 			Fix:    "Give all jobs that scrape exporters the same honor_labels: true in each, or in none.",
 		}, look)
@@ -128,7 +128,7 @@ func scrapedTwice(l *look) {
 		Commands: []string{l.operator("get", "servicemonitors,podmonitors", "-A")},
 	}
 	if len(all) == 1 {
-		f.Object, f.Seen = "scrape job "+all[0], "has the same gpu_uuid from several targets: "+named(values(v, "instance", all[0]))
+		f.Object, f.Seen = "scrape job "+all[0], "has the same gpu_uuid from several targets: "+several(values(v, "instance", all[0]))
 		f.Fix = "Two replicas of Prometheus behind one address (query Thanos with --parameter dedup=true), or two exporters on one node."
 		l.warn(f)
 		return
@@ -141,7 +141,7 @@ func scrapedTwice(l *look) {
 	for _, job := range all {
 		if job != keep {
 			f.Object = "scrape job " + job
-			f.Seen = fmt.Sprintf("has the same gpu_uuid as job %s: from %s", keep, named(values(v, "instance", job)))
+			f.Seen = fmt.Sprintf("has the same gpu_uuid as job %s: from %s", keep, several(values(v, "instance", job)))
 			l.warn(f)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
@@ -21,8 +22,8 @@ type Source struct {
 	// Query of Prometheus: a name after a dollar sign is a selector.
 	Query string
 
-	take  func(*Facts) sink       // of a listing's pages
-	named func(*reading, *Source) // reads what other facts name
+	take  func(*Facts) sink             // of a listing's pages
+	named func(*reading, *Source) []key // what other facts name; nil where all are listed
 }
 
 // Sources of Kubernetes, and then of Prometheus.
@@ -42,8 +43,8 @@ var (
 	ClusterRoles        = list("/apis/rbac.authorization.k8s.io/v1/clusterroles", into(func(f *Facts) *[]*clusterRole { return &f.ClusterRoles }, nil))
 	RoleBindings        = list("/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings", into(func(f *Facts) *[]*roleBinding { return &f.RoleBindings }, nil))
 	Budgets             = list("/apis/policy/v1/poddisruptionbudgets", into(func(f *Facts) *[]*budget { return &f.Budgets }, nil))
-	ValidatingWebhooks  = list("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", into(func(f *Facts) *[]*validatingWebhook { return &f.ValidatingWebhooks }, nil))
-	MutatingWebhooks    = list("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", into(func(f *Facts) *[]*mutatingWebhook { return &f.MutatingWebhooks }, nil))
+	ValidatingWebhooks  = list("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", into(func(f *Facts) *[]*webhooks { return &f.ValidatingWebhooks }, nil))
+	MutatingWebhooks    = list("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", into(func(f *Facts) *[]*webhooks { return &f.MutatingWebhooks }, nil))
 	Namespaces          = list("/api/v1/namespaces", into(func(f *Facts) *[]*corev1.Namespace { return &f.Namespaces }, nil))
 	LimitRanges         = list("/api/v1/limitranges", into(func(f *Facts) *[]*corev1.LimitRange { return &f.LimitRanges }, nil))
 	NetworkPolicies     = list("/apis/networking.k8s.io/v1/networkpolicies", into(func(f *Facts) *[]*networkingv1.NetworkPolicy { return &f.NetworkPolicies }, nil))
@@ -53,15 +54,14 @@ var (
 	CustomMetrics   = discovery("custom metrics", func(f *Facts) *[]string { return &f.CustomMetrics }, "/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1")
 	ExternalMetrics = discovery("external metrics", func(f *Facts) *[]string { return &f.ExternalMetrics }, "/apis/external.metrics.k8s.io/v1beta1")
 	Monitoring      = discovery("monitors", func(f *Facts) *[]string { return &f.Monitoring }, "/apis/monitoring.coreos.com/v1")
-	CRDs            = &Source{Name: "customresourcedefinitions", Paths: []string{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s"}, named: readCRDs}
-	Services        = &Source{Name: "services", Paths: []string{"/api/v1/namespaces/%s/services/%s"}, named: readServices}
-	EndpointSlices  = &Source{Name: "endpointslices", Paths: []string{"/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices"}, named: readEndpointSlices}
-	ConfigMaps      = &Source{Name: "configmaps", Paths: []string{"/api/v1/namespaces/%s/configmaps/%s"}, named: readConfigMaps}
-	Leases          = &Source{Name: "leases", Paths: []string{"/apis/coordination.k8s.io/v1/namespaces/%s/leases"}, named: readLeases}
-
-	ReplicaSets  = &Source{Name: "replicasets", Paths: []string{"/apis/apps/v1/namespaces/%s/replicasets/%s"}, named: readRefused("ReplicaSet")}
-	StatefulSets = &Source{Name: "statefulsets", Paths: []string{"/apis/apps/v1/namespaces/%s/statefulsets/%s"}, named: readRefused("StatefulSet")}
-	Jobs         = &Source{Name: "jobs", Paths: []string{"/apis/batch/v1/namespaces/%s/jobs/%s"}, named: readRefused("Job")}
+	CRDs            = named("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s", into(func(f *Facts) *[]*crd { return &f.CRDs }, nil), ourCRDs)
+	Services        = named("/api/v1/namespaces/%s/services/%s", into(func(f *Facts) *[]*corev1.Service { return &f.Services }, nil), services)
+	EndpointSlices  = named("/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices", into(func(f *Facts) *[]*discoveryv1.EndpointSlice { return &f.EndpointSlices }, nil), services)
+	ConfigMaps      = named("/api/v1/namespaces/%s/configmaps/%s", into(func(f *Facts) *[]*corev1.ConfigMap { return &f.ConfigMaps }, nil), configMaps)
+	Leases          = named("/apis/coordination.k8s.io/v1/namespaces/%s/leases", into(func(f *Facts) *[]*lease { return &f.Leases }, nil), leases)
+	ReplicaSets     = named("/apis/apps/v1/namespaces/%s/replicasets/%s", intoWorkloads, refusedOf("ReplicaSet"))
+	StatefulSets    = named("/apis/apps/v1/namespaces/%s/statefulsets/%s", intoWorkloads, refusedOf("StatefulSet"))
+	Jobs            = named("/apis/batch/v1/namespaces/%s/jobs/%s", intoWorkloads, refusedOf("Job"))
 
 	Clusters = ask("clusters", `count by (cluster) ($gpu_info{cluster!=""} or $gpuscale_exporter_build_info{cluster!=""} or $gpuscale_adapter_build_info{cluster!=""} or $gpuscale_autoscaler_build_info{cluster!=""})`)
 
@@ -102,7 +102,24 @@ var Table = []*Source{
 
 // list is a listing that has the name of its resource.
 func list(path string, take func(*Facts) sink, older ...string) *Source {
-	return &Source{Name: path[strings.LastIndexByte(path, '/')+1:], Paths: append([]string{path}, older...), take: take}
+	s := &Source{Paths: append([]string{path}, older...), take: take}
+	s.Name = s.resource()
+	return s
+}
+
+// named is a listing, or objects, of what other facts name.
+func named(path string, take func(*Facts) sink, of func(*reading, *Source) []key) *Source {
+	s := list(path, take)
+	s.named = of
+	return s
+}
+
+var intoWorkloads = into(func(f *Facts) *[]*Workload { return &f.Workloads }, nil)
+
+// resource is the name of the resource in a path.
+func (s *Source) resource() string {
+	path := strings.TrimSuffix(s.Paths[0], "/%s")
+	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
 func called(name string, s *Source) *Source { s.Name = name; return s }
@@ -124,9 +141,9 @@ func (s *Source) Right() string {
 	if parts[1] == "apis" && len(parts) == 4 {
 		return "get /apis/" + parts[2] + " (discovery)"
 	}
-	verb, resource, namespace := "list", parts[len(parts)-1], ""
-	if resource == "%s" {
-		verb, resource = "get", parts[len(parts)-2]
+	verb, resource, namespace := "list", s.resource(), ""
+	if strings.HasSuffix(s.Paths[0], "%s") {
+		verb = "get"
 	}
 	if parts[1] == "apis" {
 		resource += "." + parts[2]

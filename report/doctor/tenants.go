@@ -75,19 +75,13 @@ func lastSeen(e *corev1.Event) *metav1.Time {
 
 // lacks reports whether a workload has fewer pods than it should.
 func (w *Workload) lacks() bool {
-	wanted := func(n *int32) int32 {
-		if n == nil {
-			return 1
-		}
-		return *n
-	}
 	if w.Kind != "Job" {
-		return w.Status.Replicas < wanted(w.Spec.Replicas)
+		return w.Status.Replicas < orOne(w.Spec.Replicas)
 	}
 	if w.Status.CompletionTime != nil {
 		return false
 	}
-	most := wanted(w.Spec.Parallelism)
+	most := orOne(w.Spec.Parallelism)
 	if w.Spec.Completions != nil {
 		most = min(most, *w.Spec.Completions-w.Status.Succeeded)
 	}
@@ -215,7 +209,7 @@ func (l *look) above(r *corev1.LimitRange, at int, item corev1.LimitRangeItem) {
 		slices.Sort(over)
 		l.warn(Finding{
 			Object: "LimitRange " + r.Namespace + "/" + r.Name,
-			Seen:   fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), named(over)),
+			Seen:   fmt.Sprintf("spec.limits[%d].max has %s: %s, and pods have more: %s", at, name, most.String(), several(over)),
 			Means:  "these pods are not created again after a drain or an eviction",
 			Fix:    "Raise the maximum, or the pods' successors are refused.",
 		}, l.in(r.Namespace, "describe", "limitrange", r.Name))
@@ -286,7 +280,7 @@ func podSecurity(l *look) {
 		for _, why := range slices.Sorted(maps.Keys(refused)) {
 			slices.Sort(refused[why])
 			l.warn(Finding{Object: "Namespace " + n.Name,
-				Seen: fmt.Sprintf("%s is %s; violated by %s: %s", api.EnforceLevelLabel, level, named(refused[why]), why),
+				Seen: fmt.Sprintf("%s is %s; violated by %s: %s", api.EnforceLevelLabel, level, several(refused[why]), why),
 				Fix:  "Correct the pods' template, or enforce a lower level.",
 			}, l.kubectl("label", "--dry-run=server", "--overwrite", "namespace", n.Name, api.EnforceLevelLabel+"="+string(level)))
 		}
@@ -312,7 +306,7 @@ func networkPolicyScrape(l *look) {
 			}
 			if closed := l.f.closed(p); len(closed) > 0 {
 				l.warn(Finding{Object: hpaName(h),
-					Seen: fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, named(closed), p.Name),
+					Seen: fmt.Sprintf("%s=False, %s; NetworkPolicies %s select pod %s, and admit no other namespace", c.Type, c.Reason, several(closed), p.Name),
 					Fix:  "Admit the namespace of Prometheus (deploy/tenant/tenant.yaml has such a policy), unless it runs in this one.",
 				}, l.in(h.Namespace, "describe", "networkpolicies"))
 				break

@@ -96,29 +96,24 @@ func (b *book) places(a query.Answers, f *flow, known int) map[[2]string][]float
 			continue // a place of a later version: it is in the capacity, as unknown
 		}
 		pm := poolModel(line.Labels)
-		sum := sums[pm]
-		if sum == nil {
-			continue
+		sum, l := sums[pm], f.lives[replica(line.Labels)]
+		if sum == nil || l == nil {
+			continue // a part of no capacity that was read
 		}
 		key := Key{Pool: pm[0], Model: pm[1]}
 		if place.Allocated() {
 			key.Tenant = name(line.Labels.Get(metric.LabelTenant))
 			key.Namespace = name(line.Labels.Get(a.Dialect.AutoscalerNamespace()))
 		}
-		who := replica(line.Labels)
 		values := Values(line, g)
 		for k := range values {
-			if f.stale[who] != nil && f.stale[who][k] {
+			if l.stale[k] {
 				values[k] = math.NaN()
 			}
 		}
-		growth, begun := growthOf(values, known, f.again[who], f.taken(who))
+		growth, begun := Growth(values, known, l.again, l.taken)
 		for _, k := range begun {
-			if f.again[who][k] || f.first[who] == k {
-				f.settle(growth, replicaAt{who, k})
-			} else {
-				f.spread(growth, who, k)
-			}
+			l.begin(growth, k)
 		}
 		for k := known + 1; k <= g.N; k++ {
 			if growth[k] > 0 {

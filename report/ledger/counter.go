@@ -24,13 +24,10 @@ func Values(l prom.Line, g query.Grid) []float64 {
 // being read. A value smaller than the one before is a counter reset: all of it counts.
 // A counter that appears later than known, when others were read already, began at zero.
 // begun lists the steps in which it began, whether again or for the first time.
-func Growth(values []float64, known int) (growth []float64, begun []int) {
-	return growthOf(values, known, nil, nil)
-}
-
-// growthOf is Growth of a counter with known resets, at which its value may be larger.
-// It does not grow in the steps of taken, in which another replica counted.
-func growthOf(values []float64, known int, again map[int]bool, taken []bool) (growth []float64, begun []int) {
+//
+// again are known resets, at which its value may be larger. It does not grow in the steps of
+// taken, in which another replica counted. Both may be nil.
+func Growth(values []float64, known int, again map[int]bool, taken []bool) (growth []float64, begun []int) {
 	growth = make([]float64, len(values))
 	last := -1
 	for i, v := range values {
@@ -76,7 +73,7 @@ func between(moments map[int]bool, after, upTo int) bool {
 
 // Grown is the sum of Growth.
 func Grown(values []float64, known int) float64 {
-	growth, _ := Growth(values, known)
+	growth, _ := Growth(values, known, nil, nil)
 	sum := 0.0
 	for _, v := range growth {
 		sum += v

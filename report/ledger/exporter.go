@@ -103,11 +103,13 @@ func (s *exporterStep) merge() {
 type model struct {
 	gpus, unseen, sick, dark []float64 // in GPUs; NaN for no sample
 	seen                     []bool
-	namespaces               map[string]*use
+	namespaces               map[string]use
 }
 
-// use is what one namespace was allocated of a model, in GPUs.
-type use struct{ allocated, measured, idle, busy []float64 }
+// use is what one namespace was allocated of a model, in GPUs, by query.
+type use map[query.ID][]float64
+
+var uses = []query.ID{query.Allocated, query.Measured, query.IdleAllocated, query.Busy}
 
 func exporterModels(a query.Answers, g query.Grid) map[string]*model {
 	models := map[string]*model{}
@@ -117,7 +119,7 @@ func exporterModels(a query.Answers, g query.Grid) map[string]*model {
 		if m == nil {
 			m = &model{
 				gpus: nans(g.N + 1), unseen: make([]float64, g.N+1), sick: make([]float64, g.N+1), dark: make([]float64, g.N+1),
-				seen: make([]bool, g.N+1), namespaces: map[string]*use{},
+				seen: make([]bool, g.N+1), namespaces: map[string]use{},
 			}
 			models[name] = m
 		}
@@ -132,26 +134,25 @@ func exporterModels(a query.Answers, g query.Grid) map[string]*model {
 	for _, l := range a.Lines[query.Dark] {
 		accumulate(of(l.Labels).dark, Values(l, g), 1)
 	}
-	used := func(id query.ID, field func(*use) []float64, inGPUs bool) {
+	for _, id := range uses {
 		for _, l := range a.Lines[id] {
 			m := of(l.Labels)
 			ns := l.Labels.Get(a.Dialect.Namespace())
 			u := m.namespaces[ns]
 			if u == nil {
-				u = &use{make([]float64, g.N+1), make([]float64, g.N+1), make([]float64, g.N+1), make([]float64, g.N+1)}
+				u = use{}
+				for _, each := range uses {
+					u[each] = make([]float64, g.N+1)
+				}
 				m.namespaces[ns] = u
 			}
 			part := 1.0
-			if !inGPUs {
+			if id != query.Busy { // which is in GPUs
 				part = Part(l.Labels.Get(metric.LabelModel), l.Labels.Get(metric.LabelProfile))
 			}
-			accumulate(field(u), Values(l, g), part)
+			accumulate(u[id], Values(l, g), part)
 		}
 	}
-	used(query.Allocated, func(u *use) []float64 { return u.allocated }, false)
-	used(query.Measured, func(u *use) []float64 { return u.measured }, false)
-	used(query.IdleAllocated, func(u *use) []float64 { return u.idle }, false)
-	used(query.Busy, func(u *use) []float64 { return u.busy }, true)
 	return models
 }
 
@@ -197,13 +198,13 @@ func (m *model) at(name string, i int, noPod, noUse bool) []cell {
 	for _, ns := range sorted(m.namespaces) {
 		u := m.namespaces[ns]
 		key := Key{Model: name, Namespace: ns}
-		allocated := u.allocated[i]
-		measured := min(allocated, u.measured[i])
+		allocated := u[query.Allocated][i]
+		measured := min(allocated, u[query.Measured][i])
 		if noUse {
 			measured = 0
 		}
-		idle := min(measured, u.idle[i])
-		busy := min(measured-idle, u.busy[i])
+		idle := min(measured, u[query.IdleAllocated][i])
+		busy := min(measured-idle, u[query.Busy][i])
 		put(key, Busy, busy)
 		put(key, Idle, idle)
 		put(key, Slack, measured-idle-busy)

@@ -182,8 +182,7 @@ func (m *maker) doubt(all map[string]Wait, ids ...query.ID) {
 	why := m.open(ids...)
 	for of, w := range all {
 		if _, known := w.Count.Get(); !known && why != "" {
-			none := Unknown(why)
-			all[of] = Wait{Of: w.Of, Count: none, P50: none, P95: none, P99: none}
+			all[of] = unknownWait(w.Of, why)
 		}
 	}
 }
@@ -200,17 +199,19 @@ func joined(all map[string]histogram) histogram {
 
 // wait reads the quantiles of a histogram.
 func (m *maker) wait(of string, h histogram) Wait {
-	none := Unknown("no wait was recorded in the window")
-	if !m.a.Autoscaler {
-		none = Unknown(noAutoscaler)
-	}
-	w := Wait{Of: of, Count: none, P50: none, P95: none, P99: none}
 	count := h[math.Inf(1)]
-	if count < 0.5 {
-		return w
+	switch {
+	case !m.a.Autoscaler:
+		return unknownWait(of, noAutoscaler)
+	case count < 0.5:
+		return unknownWait(of, "no wait was recorded in the window")
 	}
-	w.Count, w.P50, w.P95, w.P99 = Known(math.Round(count)), h.quantile(0.5), h.quantile(0.95), h.quantile(0.99)
-	return w
+	return Wait{of, Known(math.Round(count)), h.quantile(0.5), h.quantile(0.95), h.quantile(0.99)}
+}
+
+func unknownWait(of, why string) Wait {
+	none := Unknown(why)
+	return Wait{of, none, none, none, none}
 }
 
 // quantile interpolates within the bucket, as Prometheus does. In the last bucket it is

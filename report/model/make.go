@@ -106,6 +106,19 @@ const (
 // values puts a line on the coarse grid.
 func (m *maker) values(l prom.Line) []float64 { return ledger.Values(l, m.coarse) }
 
+// byKind are the values of lines by a label, and then by the label "kind".
+func (m *maker) byKind(id query.ID, label string) map[string]map[string][]float64 {
+	all := map[string]map[string][]float64{}
+	for _, l := range m.a.Lines[id] {
+		of := l.Labels.Get(label)
+		if all[of] == nil {
+			all[of] = map[string][]float64{}
+		}
+		all[of][l.Labels.Get(metric.LabelKind)] = m.values(l)
+	}
+	return all
+}
+
 // known are a line's values, each standing for the step before it: not the first.
 func known(values []float64) []float64 {
 	return slices.DeleteFunc(slices.Clone(values[min(1, len(values)):]), math.IsNaN)

@@ -11,6 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -226,8 +227,8 @@ func (m *maker) profiles(gpus []MIGGPU) []Profile {
 	// Without an exporter there is no value: the mean is over the time with one.
 	seen := map[int]bool{}
 	for _, l := range m.a.Lines[query.Nodes] {
-		for _, point := range l.Points {
-			if i, ok := g.Index(point.Time); ok && i > 0 && !math.IsNaN(point.Value) {
+		for i, v := range ledger.Values(l, g) {
+			if i > 0 && !math.IsNaN(v) {
 				seen[i] = true
 			}
 		}
@@ -238,14 +239,8 @@ func (m *maker) profiles(gpus []MIGGPU) []Profile {
 			continue
 		}
 		p := of(gpu.ProductName(l.Labels.Get(metric.LabelModel)), profile)
-		sum := 0.0
-		for _, point := range l.Points {
-			if i, ok := g.Index(point.Time); ok && i > 0 && !math.IsNaN(point.Value) {
-				sum += point.Value
-			}
-		}
 		if len(seen) > 0 {
-			p.Mean = p.Mean.Plus(Known(sum / float64(len(seen))))
+			p.Mean = p.Mean.Plus(Known(sum(known(ledger.Values(l, g))) / float64(len(seen))))
 		}
 	}
 	var all []Profile

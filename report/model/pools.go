@@ -41,14 +41,7 @@ const (
 )
 
 func (m *maker) pools() []Pool {
-	nodes := map[string]map[string][]float64{}
-	for _, l := range m.a.Lines[query.PoolNodes] {
-		pool := l.Labels.Get(metric.LabelPool)
-		if nodes[pool] == nil {
-			nodes[pool] = map[string][]float64{}
-		}
-		nodes[pool][l.Labels.Get(metric.LabelKind)] = m.values(l)
-	}
+	nodes := m.byKind(query.PoolNodes, metric.LabelPool)
 	since := m.autoscalerSince()
 	done := m.grown(query.Actions, since, func(ls prom.Labels) string {
 		if ls.Get(metric.LabelResult) != "ok" {

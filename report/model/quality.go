@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -103,18 +104,12 @@ func (m *maker) quality() Quality {
 // twins reports GPUs that are exported twice at the end, by two nodes or as two models.
 // Allocations are joined by UUID and count once, so the other one looks free.
 func (m *maker) twins() string {
-	met, twice := map[string]bool{}, map[string]bool{}
+	met := map[string]int{}
 	for _, s := range m.a.Vectors[query.Devices] {
-		uuid := s.Labels.Get(metric.LabelGPUUUID)
-		twice[uuid] = twice[uuid] || met[uuid]
-		met[uuid] = true
+		met[s.Labels.Get(metric.LabelGPUUUID)]++
 	}
-	var names []string
-	for _, uuid := range keys(twice) {
-		if twice[uuid] {
-			names = append(names, uuid)
-		}
-	}
+	maps.DeleteFunc(met, func(_ string, n int) bool { return n == 1 })
+	names := keys(met)
 	if len(names) == 0 {
 		return ""
 	}

@@ -106,14 +106,7 @@ func (m *maker) use() Use {
 }
 
 func (m *maker) tenants() []Tenant {
-	values := map[string]map[string][]float64{}
-	for _, l := range m.a.Lines[query.Tenants] {
-		t := l.Labels.Get(metric.LabelTenant)
-		if values[t] == nil {
-			values[t] = map[string][]float64{}
-		}
-		values[t][l.Labels.Get(metric.LabelKind)] = m.values(l)
-	}
+	values := m.byKind(query.Tenants, metric.LabelTenant)
 	of := func(v []float64, why string) Number {
 		if v == nil {
 			return Unknown(why)

@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -243,16 +244,6 @@ func (d Dialect) serverAsks() []Ask {
 
 // Asks lists the queries of the sources present.
 func (d Dialect) Asks(w Window, sources ...Source) []Ask {
-	var asks []Ask
-	for _, s := range sources {
-		switch s {
-		case FromExporter:
-			asks = append(asks, d.exporterAsks(w)...)
-		case FromAutoscaler:
-			asks = append(asks, d.autoscalerAsks(w)...)
-		case FromServers:
-			asks = append(asks, d.serverAsks()...)
-		}
-	}
-	return asks
+	all := slices.Concat(d.exporterAsks(w), d.autoscalerAsks(w), d.serverAsks())
+	return slices.DeleteFunc(all, func(a Ask) bool { return !slices.Contains(sources, a.Source) })
 }

@@ -29,12 +29,9 @@ type job struct {
 func (a *Answers) jobs() []*job {
 	w := a.Window
 	var sources []Source
-	for _, s := range []struct {
-		is bool
-		Source
-	}{{a.Exporter, FromExporter}, {a.Autoscaler, FromAutoscaler}, {a.Servers, FromServers}} {
-		if s.is {
-			sources = append(sources, s.Source)
+	for s, there := range map[Source]bool{FromExporter: a.Exporter, FromAutoscaler: a.Autoscaler, FromServers: a.Servers} {
+		if there {
+			sources = append(sources, s)
 		}
 	}
 	var jobs []*job

@@ -205,12 +205,12 @@ func tooMuch(err error) bool {
 	if !errors.Is(err, prom.ErrBadQuery) {
 		return errors.Is(err, prom.ErrTooLarge)
 	}
-	for _, words := range []string{"too many samples", "select more than", "exceed", "limit"} {
-		if strings.Contains(err.Error(), words) {
-			return true
-		}
-	}
-	return false
+	return says(err, "too many samples", "select more than", "exceed", "limit")
+}
+
+// says reports whether an error has any of these words.
+func says(err error, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(err.Error(), w) })
 }
 
 // Answers is what Prometheus returned: all input of a report but prices.
@@ -328,21 +328,12 @@ func (p *patient) again(ctx context.Context, ask func() error) error {
 // passing reports whether a retry may succeed. A query that timed out does so again, and
 // a refused credential stays refused.
 func passing(err error) bool {
-	if !errors.Is(err, prom.ErrUnavailable) || late(err) {
-		return false
-	}
-	text := err.Error()
-	for _, status := range []string{"HTTP 429", "HTTP 502", "HTTP 503", "EOF", "connection reset"} {
-		if strings.Contains(text, status) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, prom.ErrUnavailable) && !late(err) && says(err, "HTTP 429", "HTTP 502", "HTTP 503", "EOF", "connection reset")
 }
 
 // late reports whether a query timed out, here or at the server.
 func late(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timed out") || strings.Contains(err.Error(), "timeout")
+	return errors.Is(err, context.DeadlineExceeded) || says(err, "timed out", "timeout")
 }
 
 // lose records a piece of a query without an answer. Its error ends the report:

@@ -74,7 +74,7 @@ const oldest = 300
 // Rows reads the answers: of GPUs allocated to a namespace's pods, or of all if it is
 // empty. It also reports whether all is known.
 func Rows(answers []prom.Vector, d query.Dialect, namespace string) (rows []Row, complete bool) {
-	r := reader{d: d, known: map[string]bool{}, sick: map[string]bool{}, allocated: map[string][]prom.Sample{}}
+	r := reader{d: d, allocated: map[string][]prom.Sample{}}
 	r.read(answers)
 	partitioned := map[string]bool{}
 	for _, s := range answers[instances] {
@@ -120,11 +120,10 @@ func compare(a, b Row) int {
 }
 
 type reader struct {
-	d           query.Dialect
-	known, sick map[string]bool // nodes with fresh attribution; GPUs by UUID
-	allocated   map[string][]prom.Sample
-	busy, used  map[string]float64
-	total, idle map[string]float64
+	d                       query.Dialect
+	allocated               map[string][]prom.Sample
+	age, health             map[string]float64 // of attribution by node, of GPUs by UUID
+	busy, used, total, idle map[string]float64
 }
 
 func entity(ls prom.Labels) string {
@@ -136,12 +135,6 @@ func (r *reader) podOf(ls prom.Labels) string {
 }
 
 func (r *reader) read(answers []prom.Vector) {
-	for _, s := range answers[attribution] {
-		r.known[s.Labels.Get(metric.LabelNode)] = s.Value <= oldest
-	}
-	for _, s := range answers[health] {
-		r.sick[s.Labels.Get(metric.LabelGPUUUID)] = s.Value == 0
-	}
 	for _, s := range answers[allocatedTo] {
 		r.allocated[entity(s.Labels)] = append(r.allocated[entity(s.Labels)], s)
 	}
@@ -156,6 +149,8 @@ func (r *reader) read(answers []prom.Vector) {
 		}
 		return m
 	}
+	label := func(name string) func(prom.Labels) string { return func(ls prom.Labels) string { return ls.Get(name) } }
+	r.age, r.health = values(label(metric.LabelNode), answers[attribution]), values(label(metric.LabelGPUUUID), answers[health])
 	r.busy = values(entity, answers[gpuBusy], answers[instanceBusy])
 	r.used, r.total = values(entity, answers[used]), values(entity, answers[total])
 	r.idle = values(r.podOf, answers[idle])
@@ -175,10 +170,12 @@ func (r *reader) rows(ls prom.Labels, model string) []Row {
 		Node: ls.Get(metric.LabelNode), GPU: ls.Get(metric.LabelGPU), Profile: ls.Get(metric.LabelProfile), Model: model, UUID: ls.Get(metric.LabelGPUUUID),
 		Busy: find(r.busy, at), MemoryUsed: find(r.used, at), MemoryTotal: find(r.total, at), State: "free",
 	}
+	health, reported := r.health[row.UUID]
+	age, fresh := r.age[row.Node]
 	switch {
-	case r.sick[row.UUID]:
+	case reported && health == 0:
 		row.State = "sick"
-	case !r.known[row.Node]:
+	case !fresh || age > oldest:
 		row.State = "unknown"
 	}
 	if len(r.allocated[at]) == 0 {

@@ -28,7 +28,7 @@ func TestHealthy(t *testing.T) {
 		t.Errorf("exit %d, want %d", v.code, exitNothing)
 	}
 	t.Logf("%d checks in %s", len(v.Checks), v.took)
-	text, err := b.run(t.Context(), b.mustMine(t), "--prometheus", b.Cluster.PrometheusURL())
+	text, err := b.run(t.Context(), b.mustMine(t), "--prometheus-url", b.Cluster.PrometheusURL())
 	require.NoError(t, err)
 	if lines := strings.Count(text.out, "\n"); lines > 15 || text.code != exitNothing {
 		t.Errorf("%d lines about a cluster in order, exit %d:\n%s", lines, text.code, text.out)

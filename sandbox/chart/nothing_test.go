@@ -13,7 +13,7 @@ func (b *plane) lookAtNothing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.bare, err = b.run(ctx, kubeconfig, "--prometheus", b.Cluster.PrometheusURL()); err != nil {
+	if b.bare, err = b.run(ctx, kubeconfig, "--prometheus-url", b.Cluster.PrometheusURL()); err != nil {
 		return err
 	}
 	b.unaided, err = b.run(ctx, kubeconfig)

@@ -104,7 +104,7 @@ func (b *env) nearlyWell(t *testing.T, unknown map[string]string) {
 	if err := until(patient(t), "the HPA", func() error { return b.following(t.Context()) }); err != nil {
 		t.Error(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), b.doctor, "--prometheus", b.prometheus(), "--since", "10m", "-o", "json", "--accept-incomplete").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), b.doctor, "--prometheus-url", b.prometheus(), "--since", "10m", "-o", "json", "--accept-incomplete").CombinedOutput(); err != nil {
 		t.Errorf("the report: %v: %s", err, out)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -29,6 +30,11 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/hostile"
 )
+
+var engine = memstore.NewEngine(nil)
+
+// trusted is the namespace of our programs.
+const trusted = sources.Namespaces
 
 // served is what an honest tenant's two pods show, and an exporter about their GPUs, in each family of
 // the catalogue, from a time on.
@@ -96,7 +102,10 @@ type prometheusOf struct {
 func (p *prometheusOf) QueryWithin(ctx context.Context, text string, at time.Time, most prom.Limits) (prom.Vector, error) {
 	p.mu.Lock() // the engine's work is not the bubble's
 	defer p.mu.Unlock()
-	v, err := (&server{Queryable: p.src, now: time.Now()}).Query(ctx, text, at)
+	if at.IsZero() {
+		at = time.Now()
+	}
+	v, err := memstore.Query(ctx, engine, p.src, text, at)
 	if err == nil && most.Series > 0 && len(v) > most.Series {
 		return nil, prom.ErrTooLarge
 	}
@@ -199,7 +208,10 @@ func TestNoPageChangesAnAnswer(t *testing.T) {
 	if numbers < len(want)*3/4 {
 		t.Errorf("only %d of %d signals have an answer: %v", numbers, len(want), want)
 	}
-	for _, a := range attacks(many) {
+	for _, a := range hostile.Attacks(many) {
+		if !a.First && !testall.Enabled() {
+			continue
+		}
 		for signal, got := range attacked(&a) {
 			if got != want[signal] {
 				t.Errorf("%s: %s is %s, without it %s", a.Name, signal, got, want[signal])

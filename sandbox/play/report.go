@@ -54,7 +54,7 @@ func (r reporting) write(ctx context.Context, from, until time.Time) (Report, er
 func (r reporting) form(ctx context.Context, form, file string, from, until time.Time) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reportTimeout, fmt.Errorf("not written after %s", reportTimeout))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.program, "--prometheus", r.prometheus, "--since", reportLength(from, until).String(),
+	cmd := exec.CommandContext(ctx, r.program, "--prometheus-url", r.prometheus, "--since", reportLength(from, until).String(),
 		"--until", until.UTC().Format(time.RFC3339), "--currency", "$", "--output", form, "--out", file, "--quiet")
 	cmd.WaitDelay = stopDelay
 	var stderr bytes.Buffer

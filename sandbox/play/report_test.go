@@ -39,7 +39,7 @@ func TestTheReportsCommandLine(t *testing.T) {
 		}
 	}
 	calls, _ := os.ReadFile(filepath.Join(r.dir, "calls"))
-	for _, want := range []string{"--prometheus http://prometheus.invalid --since 3m0s --until 2026-03-01T12:03:11Z", "--output html", "--output json"} {
+	for _, want := range []string{"--prometheus-url http://prometheus.invalid --since 3m0s --until 2026-03-01T12:03:11Z", "--output html", "--output json"} {
 		if !strings.Contains(string(calls), want) {
 			t.Errorf("lacks %q:\n%s", want, calls)
 		}

@@ -21,6 +21,22 @@
 {{- end -}}
 {{- /* Only where a cluster answers: helm template has none. */ -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
+{{- /* Helm names the kind, not the value that asks for it. */ -}}
+{{- $kinds := list -}}
+{{- if has $v.monitoring.scrape (list "ServiceMonitor" "PodMonitor") -}}
+{{- $kinds = append $kinds (list "monitoring.scrape" "monitoring.coreos.com/v1" $v.monitoring.scrape "the Prometheus Operator" "monitoring.scrape=annotations") -}}
+{{- end -}}
+{{- if or $v.monitoring.rules.recording $v.monitoring.rules.alerts -}}
+{{- $kinds = append $kinds (list "monitoring.rules" "monitoring.coreos.com/v1" "PrometheusRule" "the Prometheus Operator" "monitoring.rules.recording=false and monitoring.rules.alerts=false (docs/report.md has the rules as files)") -}}
+{{- end -}}
+{{- if and $v.adapter.enabled (eq $v.adapter.certificate.source "cert-manager") -}}
+{{- $kinds = append $kinds (list "adapter.certificate.source" "cert-manager.io/v1" "Certificate" "cert-manager" "adapter.certificate.source=self") -}}
+{{- end -}}
+{{- range $x := $kinds -}}
+{{- if not ($.Capabilities.APIVersions.Has (printf "%s/%s" (index $x 1) (index $x 2))) -}}
+{{- fail (printf "%s: the cluster has no %s of %s. Install that first, or set %s" (index $x 0) (index $x 2) (index $x 3) (index $x 4)) -}}
+{{- end -}}
+{{- end -}}
 {{- range $name := list "exporter" "adapter" "autoscaler" "agent" "report" -}}
 {{- $c := index $v $name -}}
 {{- if and $c.enabled (not (or $v.image.registry (contains "/" $c.image.repository) $v.image.tag $c.image.tag $c.image.digest)) (eq $.Chart.AppVersion "devel") (ne $v.image.pullPolicy "Never") -}}

@@ -33,6 +33,18 @@ app.kubernetes.io/name: {{ .root.Chart.Name }}-{{ .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- end -}}
 
+{{/* Argo CD's tracking by label puts its Application's name into app.kubernetes.io/instance of every object, of pods in a
+template not. So a ServiceMonitor finds its Service by a label of ours. */}}
+{{- define "gpuscale.scraped" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}-{{ .name }}
+gpuscale.io/release: {{ .root.Release.Name | quote }}
+{{- end -}}
+
+{{/* A Service's meta, by which a ServiceMonitor finds it. */}}
+{{- define "gpuscale.serviceMeta" -}}
+{{- include "gpuscale.meta" (dict "root" .root "name" .name "more" (include "gpuscale.scraped" . | fromYaml)) -}}
+{{- end -}}
+
 {{/* One map, so that no key can be there twice. What is found by has the last word over
 commonLabels; more, where it is given, over all but the selector's. */}}
 {{- define "gpuscale.labels" -}}

@@ -1,4 +1,4 @@
-package hostile_test
+package states_test
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
-	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/dashboards/states"
@@ -31,8 +30,6 @@ import (
 	"github.com/gpuscale/gpuscale/report/render"
 	"github.com/gpuscale/gpuscale/sandbox/hostile"
 )
-
-var engine = memstore.NewEngine(nil)
 
 // server answers as *prom.Client does over a Prometheus: an answer with a warning is partial, hence an
 // error. It notes the queries.
@@ -210,7 +207,7 @@ func TestEverySeriesReadIsAttacked(t *testing.T) {
 	}
 	families, read := hostile.Families(), map[string]bool{}
 	for _, q := range asked.queries {
-		names, err := eval.Reads(q)
+		names, err := states.Reads(q)
 		require.NoError(t, err)
 		for _, name := range names {
 			read[name] = true

@@ -1,4 +1,4 @@
-package ledger_test
+package main
 
 import (
 	"context"
@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"pgregory.net/rapid"
 
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
-	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/query"
 )
@@ -35,7 +36,7 @@ func TestGrowth(t *testing.T) {
 		{"began again in a hole", []float64{50, n, 3}, 0, []float64{0, 0, 3}, []int{2}},
 		{"gone", []float64{1, 2, n}, 0, []float64{0, 1, 0}, nil},
 	} {
-		got, begun := ledger.Growth(c.values, c.known)
+		got, begun := ledger.Growth(c.values, c.known, nil, nil)
 		if !slices.Equal(got, c.want) || !slices.Equal(begun, c.begun) {
 			t.Errorf("%s: %v begun %v, want %v begun %v", c.name, got, begun, c.want, c.begun)
 		}
@@ -43,7 +44,7 @@ func TestGrowth(t *testing.T) {
 }
 
 // played runs an idle hour, then the event, then another hour.
-func played(c *fixture.Cluster, happen func()) *fixture.Cluster {
+func played(c *Cluster, happen func()) *Cluster {
 	hour := func() {
 		for range 120 {
 			c.Tick()
@@ -56,7 +57,7 @@ func played(c *fixture.Cluster, happen func()) *fixture.Cluster {
 	return c
 }
 
-func hours(c *fixture.Cluster, n float64) {
+func hours(c *Cluster, n float64) {
 	for range int(n * 120) {
 		c.Tick()
 	}
@@ -73,20 +74,20 @@ func near(t *testing.T, what string, got, want, by float64) {
 // is unknown, not free, and nothing is counted twice.
 func TestHoles(t *testing.T) {
 	const hour = 3600.0
-	autoscalerDown := func(c *fixture.Cluster) { c.Replica = 0; hours(c, 2); c.Replica = 1 }
+	autoscalerDown := func(c *Cluster) { c.Replica = 0; hours(c, 2); c.Replica = 1 }
 	for _, c := range []struct {
 		name        string
 		exporter    bool
-		happen      func(c *fixture.Cluster)
+		happen      func(c *Cluster)
 		unknown, by float64 // seconds
 		busy        float64 // share of what there was; 0 is not judged
 		exporters   float64 // seconds
 		gaps        int
 	}{
-		{name: "a counter bridges what Prometheus did not scrape", happen: func(c *fixture.Cluster) { c.Blind = true; hours(c, 2); c.Blind = false }, by: 1, busy: 1},
+		{name: "a counter bridges what Prometheus did not scrape", happen: func(c *Cluster) { c.Blind = true; hours(c, 2); c.Blind = false }, by: 1, busy: 1},
 		{name: "no exporter, and the autoscaler was down", happen: autoscalerDown, unknown: 3 * 2 * hour, by: 400, busy: 0.5, gaps: 1},
 		{name: "the exporter fills in", exporter: true, happen: autoscalerDown, by: 400, busy: 1, exporters: 2 * hour},
-		{name: "the autoscaler restarts while nothing is scraped", unknown: 3 * hour, by: 400, happen: func(c *fixture.Cluster) {
+		{name: "the autoscaler restarts while nothing is scraped", unknown: 3 * hour, by: 400, happen: func(c *Cluster) {
 			c.Blind = true
 			hours(c, 1)
 			c.RestartAutoscaler()
@@ -131,6 +132,24 @@ func TestAChangedLabelIsNoTime(t *testing.T) {
 	near(t, "capacity", l.Capacity, 3*4*3600, 400)
 }
 
+// TestPlacesWithoutTheirCapacity: a page with places and no capacity, of whatever is scraped, or
+// of a replica whose capacity was not answered, counts for nothing.
+func TestPlacesWithoutTheirCapacity(t *testing.T) {
+	c := small()
+	c.NoExporter = true
+	begin(c)
+	hours(c, 1)
+	page := labels.FromStrings("job", "x", "instance", "x:1", "namespace", "tenant", "pod", "x")
+	for i := range 120 {
+		c.Tick()
+		c.Prometheus.Scrape(c.Now, page, c.Honor, []Exposed{exposed(metric.AutoscalerGPUSeconds.Name, float64(30*i), metric.LabelPool, "whole", metric.LabelModel, "H100-80GB",
+			metric.LabelTenant, metric.NotApplicable, metric.LabelNamespace, metric.NotApplicable, metric.LabelPlace, "sick")})
+	}
+	l := read(t, c, time.Minute)
+	near(t, "capacity", l.Capacity, 2*3*3600, 400)
+	near(t, "sick", l.Total()[ledger.Sick], 0, 0)
+}
+
 // TestARemovedNodeIsNoHole: it is unknown for an hour, then gone.
 func TestARemovedNodeIsNoHole(t *testing.T) {
 	c := small()
@@ -163,20 +182,20 @@ var start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 const h100 = "NVIDIA H100 80GB HBM3"
 
 // small is two whole GPUs and one MIG GPU on two nodes.
-func small() *fixture.Cluster {
-	c := fixture.NewCluster(start.Add(-10*time.Minute), 30*time.Second)
-	layout := []fixture.Instance{{ID: "1", Profile: "3g.40gb", Start: 0, Size: 4, Compute: 3}, {ID: "5", Profile: "2g.20gb", Start: 4, Size: 2, Compute: 2}}
-	c.Nodes = []*fixture.Node{
-		{Name: "n1", Pool: "whole", Model: h100, GPUs: []*fixture.GPU{{UUID: "GPU-1"}, {UUID: "GPU-2"}}},
-		{Name: "n2", Pool: "layout", Model: h100, GPUs: []*fixture.GPU{{UUID: "GPU-3", Instances: layout}}},
+func small() *Cluster {
+	c := newCluster(start.Add(-10*time.Minute), 30*time.Second)
+	layout := []Instance{{ID: "1", Profile: "3g.40gb", Start: 0, Size: 4, Compute: 3}, {ID: "5", Profile: "2g.20gb", Start: 4, Size: 2, Compute: 2}}
+	c.Nodes = []*Node{
+		{Name: "n1", Pool: "whole", Model: h100, GPUs: []*GPU{{UUID: "GPU-1"}, {UUID: "GPU-2"}}},
+		{Name: "n2", Pool: "layout", Model: h100, GPUs: []*GPU{{UUID: "GPU-3", Instances: layout}}},
 	}
-	c.Holds["GPU-1"] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.75}
-	c.Holds["GPU-3/1"] = fixture.Hold{Tenant: "product", Namespace: "chat", Pod: "vllm-0", Busy: 0.5}
+	c.Holds["GPU-1"] = Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.75}
+	c.Holds["GPU-3/1"] = Hold{Tenant: "product", Namespace: "chat", Pod: "vllm-0", Busy: 0.5}
 	return c
 }
 
 // begin lets the time before the window pass.
-func begin(c *fixture.Cluster) {
+func begin(c *Cluster) {
 	for c.Now.Before(start) {
 		c.Tick()
 	}
@@ -184,7 +203,7 @@ func begin(c *fixture.Cluster) {
 }
 
 // read asks the queries of the ledger, and no others, over the hours played.
-func read(t require.T, c *fixture.Cluster, step time.Duration) ledger.Ledger {
+func read(t require.T, c *Cluster, step time.Duration) ledger.Ledger {
 	w, err := query.NewWindow(c.Now, c.Now.Sub(start))
 	require.NoError(t, err)
 	w.Step, w.Ledger, w.Scrape = step, step, c.Step
@@ -244,7 +263,7 @@ func TestExporterAlone(t *testing.T) {
 }
 
 // play draws what happens in each quarter of an hour.
-func play(t *rapid.T, c *fixture.Cluster, length time.Duration) {
+func play(t *rapid.T, c *Cluster, length time.Duration) {
 	begin(c)
 	n1, n2 := c.Nodes[0], c.Nodes[1]
 	whole := n2.GPUs[0].Instances
@@ -284,7 +303,7 @@ func play(t *rapid.T, c *fixture.Cluster, length time.Duration) {
 			if _, allocated := c.Holds["GPU-2"]; allocated {
 				delete(c.Holds, "GPU-2")
 			} else {
-				c.Holds["GPU-2"] = fixture.Hold{Tenant: "research", Namespace: "notebooks", Pod: "anna-0"}
+				c.Holds["GPU-2"] = Hold{Tenant: "research", Namespace: "notebooks", Pod: "anna-0"}
 			}
 		case 9:
 			c.Blind = true
@@ -298,7 +317,7 @@ func play(t *rapid.T, c *fixture.Cluster, length time.Duration) {
 }
 
 // compare checks the ledger against what the cluster itself has counted.
-func compare(t *rapid.T, c *fixture.Cluster, l ledger.Ledger, slack float64) {
+func compare(t *rapid.T, c *Cluster, l ledger.Ledger, slack float64) {
 	sum := 0.0
 	for _, v := range c.Counted {
 		sum += v

@@ -1,4 +1,4 @@
-package hostile_test
+package states_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/hostile"
@@ -34,16 +35,16 @@ func TestNoPageChangesRecordedSums(t *testing.T) {
 		for _, b := range boards.All() {
 			for _, row := range b.Rows {
 				for _, p := range row.Panels {
-					if !slices.ContainsFunc(p.Queries, func(q board.Query) bool { return !readsRules(q.Expr) }) {
+					if !slices.ContainsFunc(p.Queries, func(q board.Query) bool { return !readsRulesAlone(q.Expr) }) {
 						a, err := eval.Ask(t.Context(), src, p, eval.All(b), window)
-						out[b.UID+"/"+p.Title] = fmt.Sprint(a.Series, a.Cells(), err)
+						out[b.UID+"/"+p.Title] = fmt.Sprint(a.Series, cells(a), err)
 					}
 				}
 			}
 		}
 		return out
 	}
-	want := shown(eval.Engine(src))
+	want := shown(memstore.Over(src))
 	if len(want) < 4 {
 		t.Errorf("only the panels %v read rules alone", want)
 	}
@@ -52,7 +53,7 @@ func TestNoPageChangesRecordedSums(t *testing.T) {
 		all = all[:1]
 	}
 	for _, a := range all {
-		for panel, got := range shown(eval.Engine(w.Attacked(a))) {
+		for panel, got := range shown(memstore.Over(w.Attacked(a))) {
 			if got != want[panel] {
 				t.Errorf("%s: %s: %s", a.Name, panel, difference(want[panel], got))
 			}
@@ -60,9 +61,9 @@ func TestNoPageChangesRecordedSums(t *testing.T) {
 	}
 }
 
-// readsRules reports whether a panel's query reads the series of our recording rules, and of no
+// readsRulesAlone reports whether a panel's query reads the series of our recording rules, and of no
 // program.
-func readsRules(expr string) bool {
+func readsRulesAlone(expr string) bool {
 	found := false
 	for _, f := range hostile.Families() {
 		if strings.Contains(expr, f.Name+"{") || strings.Contains(expr, f.Name+"_bucket{") {

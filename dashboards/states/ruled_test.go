@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
@@ -39,7 +39,7 @@ func (r *ruled) of(record string, over view) []*memstore.Recorded {
 		return nil
 	}
 	var hidden []string
-	names, _ := eval.Reads(rule.Expr) // caught by the rules' own test
+	names, _ := Reads(rule.Expr) // caught by the rules' own test
 	for _, name := range names {
 		if over.hidden(name) {
 			hidden = append(hidden, name)
@@ -91,4 +91,21 @@ func evaluated(r rules.Rule, over view) ([]*memstore.Recorded, error) {
 		all = append(all, one)
 	}
 	return all, nil
+}
+
+// Reads are the names of the series that PromQL reads, sorted.
+func Reads(expr string) ([]string, error) {
+	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", expr, err)
+	}
+	var names []string
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			names = append(names, v.Name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
