@@ -185,7 +185,10 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 		Queries: func(bool, []string) []string { return []string{how.query} },
 		Build:   how.reader(maxAge),
 	}
-	if how.within != nil && how.namespace != "" {
+	switch {
+	case t.namespace == "": // one query, whoever asks
+		q.Namespace = func(prom.Labels) string { return cache.Everywhere }
+	case how.within != nil:
 		q.Queries = func(_ bool, namespaces []string) []string { return []string{how.within(namespaces)} }
 		q.Namespace = func(ls prom.Labels) string {
 			if n := ls.Get(how.namespace); n != "" || !how.constant {

@@ -89,7 +89,11 @@ const asked = 10 * time.Minute
 
 // Watch evaluates at once what the cache would keep answered.
 func (s *scenario) Watch(_ context.Context, q cache.Question, namespace string) (cache.State, error) {
-	s.questions[q.Version] = true
+	about := q.Version
+	if q.Namespace == nil { // then each namespace has its own query
+		about += namespace
+	}
+	s.questions[about] = true
 	if s.failure != nil {
 		return cache.State{Failure: s.failure}, nil
 	}
