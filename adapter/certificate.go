@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	adapterbase "sigs.k8s.io/custom-metrics-apiserver/pkg/cmd"
@@ -21,7 +20,7 @@ type certificateFlags struct {
 }
 
 func (f *certificateFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.host, "certificate-for", "", "issue the serving certificate in memory, for SERVICE.NAMESPACE.svc, and renew it; in place of --tls-cert-file")
+	flags.StringVar(&f.host, "certificate-for", "", "issue the serving certificate in memory, for SERVICE.NAMESPACE.svc, and start again with another in time; in place of --tls-cert-file")
 	flags.StringSliceVar(&f.bundles, "ca-bundles", nil, "with --certificate-for: where its CA is kept current: apiservice/NAME (caBundle), configmap/NAME of the Service's namespace (ca.crt)")
 }
 
@@ -49,7 +48,7 @@ func (f *certificateFlags) issuer(base *adapterbase.AdapterBase, log *slog.Logge
 		return nil, err
 	}
 	base.SecureServing.ServerCert.CertDirectory = "" // the library would write a pair there
-	o := certificate.Options{Host: f.host, Owner: owner, Client: client, Log: log, Now: time.Now}
+	o := certificate.Options{Host: f.host, Owner: owner, Client: client, Log: log}
 	for _, text := range f.bundles {
 		b, err := certificate.ParseBundle(text, parts[0], parts[1])
 		if err != nil {

@@ -151,7 +151,7 @@ func serving(t *testing.T, clusterURL, file string) *testServer {
 	var err error
 	go func() {
 		defer close(ended)
-		err = serve(ctx, base, &certificateFlags{}, file, nil, slog.New(slog.DiscardHandler))
+		err = serve(ctx, base, &certificateFlags{}, file, func(*config.Config) {}, slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() {
 		cancel()

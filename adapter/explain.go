@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	promconfig "github.com/prometheus/common/config"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	autoscaling "k8s.io/api/autoscaling/v2"
@@ -38,8 +37,7 @@ rules are the built-in ones.`
 // lookFlags are the flags that explain and simulate share.
 type lookFlags struct {
 	config, kubeconfig, context string
-	prometheus, tokenFile       string
-	headers                     map[string]string
+	server                      paFlags
 	hpaFile                     string
 	sets                        []string
 	tolerance                   float64
@@ -52,9 +50,8 @@ func (f *lookFlags) add(flags *pflag.FlagSet, outputs string) {
 	flags.StringVar(&f.config, "config", "", "the adapter's YAML configuration file")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means the pod's service account in a pod, else $KUBECONFIG, then ~/.kube/config")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig file")
-	flags.StringVar(&f.prometheus, "prometheus-url", "", "query this Prometheus for every rule, in place of the configuration's")
-	flags.StringVar(&f.tokenFile, "prometheus-token-file", "", "with --prometheus-url: file with a bearer token")
-	flags.StringToStringVar(&f.headers, "prometheus-header", nil, "with --prometheus-url: name=value of a header, such as X-Scope-OrgID=team")
+	f.server.addServer(flags)
+	flags.Lookup("prometheus-url").Usage = "query this Prometheus for every rule, in place of the configuration's"
 	flags.StringVar(&f.hpaFile, "hpa", "", "YAML file of an HPA to use in place of the cluster's")
 	flags.StringArrayVar(&f.sets, "set", nil, "try a change, such as minReplicas=2 or metrics[0].target.averageValue=12 (repeatable)")
 	flags.Float64Var(&f.tolerance, "tolerance", hpa.DefaultTolerance, "the controller manager's --horizontal-pod-autoscaler-tolerance")
@@ -87,11 +84,7 @@ func explainCommand() *cobra.Command {
 			if f.output == "text" {
 				return r.Text(cmd.OutOrStdout())
 			}
-			raw, err := r.JSON()
-			if err == nil {
-				_, err = cmd.OutOrStdout().Write(raw)
-			}
-			return err
+			return explain.WriteJSON(cmd.OutOrStdout(), r)
 		},
 	}
 	f.add(cmd.Flags(), "text or json")
@@ -119,7 +112,7 @@ func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
 	if f.tolerance < 0 || f.window < 0 || f.timeout <= 0 {
 		return nil, errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive")
 	}
-	kube.AwaitForward(ctx, f.prometheus)
+	kube.AwaitForward(ctx, f.server.url)
 	l := &look{}
 	var err error
 	namespace, name, _ := strings.Cut(name, "/")
@@ -155,37 +148,29 @@ func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
 }
 
 // file is the configuration, with the flags over it.
-func (f *lookFlags) file() (file *config.File, err error) {
-	flags := prom.Config{URL: f.prometheus}
-	if f.tokenFile != "" {
-		flags.HTTP.BearerTokenFile(f.tokenFile)
-	}
-	for name, value := range f.headers {
-		flags.HTTP.Header(name, promconfig.Header{Values: []string{value}})
+func (f *lookFlags) file() (*config.File, error) {
+	overlay, err := f.server.overlay()
+	if err != nil {
+		return nil, err
 	}
 	override := func(c *config.Config) {
-		if f.prometheus != "" {
-			c.Prometheus.Config = flags
-			// The flag's URL replaces every backend's.
+		if f.server.url != "" { // it replaces every backend
+			c.Prometheus.Config = prom.Config{}
 			c.Backends = slices.DeleteFunc(c.Backends, func(b config.Backend) bool { return b.Name == cache.DefaultBackend })
 		}
-	}
-	if f.prometheus != "" {
-		if err := flags.Validate(); err != nil {
-			return nil, fmt.Errorf("--prometheus-url, -token-file or -header: %w", err)
-		}
+		overlay(c)
 	}
 	switch {
 	case f.config != "":
-		file, err = load(f.config, override)
-	case f.prometheus == "" && (f.tokenFile != "" || len(f.headers) > 0):
-		return nil, errors.New("--prometheus-token-file and --prometheus-header go with --prometheus-url")
-	case f.prometheus == "":
-		return nil, errors.New("--config or --prometheus-url is required: no Prometheus is known")
-	default:
-		file, err = config.Read("built in", []byte("{}"), override)
+		file, err := read(f.config, override)
+		if err != nil {
+			return nil, err
+		}
+		return file, file.Err()
+	case f.server.url != "":
+		return config.Read("built in", nil, override)
 	}
-	return file, err
+	return nil, errors.New("--config or --prometheus-url is required: no Prometheus is known")
 }
 
 // elsewhere names the sources of metrics that no rule has.
@@ -207,20 +192,18 @@ func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string
 		return nil, "", err
 	}
 	clients := map[string]*prom.Client{}
-	for name, c := range file.Config.Servers() {
-		if f.prometheus != "" && name != cache.DefaultBackend {
+	for _, b := range file.Config.All() {
+		if f.server.url != "" && b.Name != cache.DefaultBackend {
 			continue // its credentials may be missing on this machine
 		}
+		c := b.Client()
 		c.Timeout = f.timeout
-		if p := file.Config.NamespaceParameter(name); p != "" {
-			c.Parameters = maps.Clone(c.Parameters)
-			if c.Parameters == nil {
-				c.Parameters = map[string]string{}
-			}
-			c.Parameters[p] = namespace
+		if b.NamespaceParameter != "" {
+			c.Parameters = map[string]string{b.NamespaceParameter: namespace}
+			maps.Copy(c.Parameters, b.Parameters)
 		}
-		if clients[name], err = prom.New(c); err != nil {
-			return nil, "", fmt.Errorf("backend %s: %w", name, err)
+		if clients[b.Name], err = prom.New(c); err != nil {
+			return nil, "", fmt.Errorf("backend %s: %w", b.Name, err)
 		}
 	}
 	from := map[string]string{}
@@ -232,7 +215,7 @@ func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string
 	for _, declared := range file.Signals() {
 		r := explain.Rule{Rule: declared.Rule, Source: cmp.Or(from[declared.Name], "built in")}
 		backend := cmp.Or(declared.Backend, cache.DefaultBackend)
-		if f.prometheus != "" {
+		if f.server.url != "" {
 			backend = cache.DefaultBackend
 		}
 		if clients[backend] == nil {

@@ -118,15 +118,14 @@ func TestWhatOthersServeIsNotJudged(t *testing.T) {
 func TestExplainCommandRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"hpa NAMESPACE/NAME":                       {"explain", "hpa", "vllm"},
-		"--prometheus-url, -token-file or -header": {"explain", "hpa", "chat/vllm", "--prometheus-url", "localhost:9090"},
-		"go with --prometheus-url":                 {"explain", "hpa", "chat/vllm", "--prometheus-header", "a=b"},
+		"prometheus.url: scheme":                   {"explain", "hpa", "chat/vllm", "--prometheus-url", "localhost:9090"},
 		"must not be negative":                     {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--tolerance=-1"},
 		"--config or --prometheus-url is required": {"explain", "hpa", "chat/vllm"},
 		"neither text nor json":                    {"explain", "hpa", "chat/vllm", "-o", "yaml"},
 		"none of text, json, csv":                  {"simulate", "hpa", "chat/vllm", "-o", "yaml"},
 		"neither recorded nor total":               {"simulate", "hpa", "chat/vllm", "--load", "all"},
 		"which is not later":                       {"simulate", "hpa", "chat/vllm", "--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z"},
-		"--to: parsing time":                       {"simulate", "hpa", "chat/vllm", "--to", "yesterday"},
+		`for "--to" flag`:                          {"simulate", "hpa", "chat/vllm", "--to", "yesterday"},
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), args, &out, &out); err == nil || !strings.Contains(err.Error(), want) {

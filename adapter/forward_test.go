@@ -96,7 +96,7 @@ func (k *fakeKEDA) target(t *testing.T, token string) forward.Target {
 func forwarder(t *testing.T, target forward.Target) (*forward.Forwarder, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	f, err := forward.New(target, func(name string) bool { return name == "queue_depth" }, reg, slog.New(slog.DiscardHandler))
+	f, err := forward.New(forward.Config{External: &target}, func(name string) bool { return name == "queue_depth" }, reg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	return f, reg
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -95,7 +96,11 @@ others are those of every Kubernetes API server.`,
 				return err
 			}
 			if f.check {
-				return check(cmd.OutOrStdout(), f.config, overlay)
+				if _, _, err := live.Check(f.config, overlay); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", f.config)
+				return err
 			}
 			if f.theirs.disableHTTP2 {
 				base.SecureServing.DisableHTTP2Serving = true
@@ -107,25 +112,6 @@ others are those of every Kubernetes API server.`,
 	}
 	cmd.Flags().AddFlagSet(flags)
 	return cmd
-}
-
-// check validates the files.
-func check(stdout io.Writer, file string, overlay func(*config.Config)) error {
-	_, _, err := live.Check(file, overlay)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(stdout, "%s is valid\n", file)
-	return err
-}
-
-// load reads a configuration and fails on any problem in it.
-func load(file string, overlays ...func(*config.Config)) (*config.File, error) {
-	f, err := read(file, overlays...)
-	if err != nil {
-		return nil, err
-	}
-	return f, f.Err()
 }
 
 func read(file string, overlays ...func(*config.Config)) (*config.File, error) {
@@ -162,25 +148,21 @@ func rulesCommand() *cobra.Command {
 }
 
 func printRules(w io.Writer, f *config.File) error {
+	var text strings.Builder
 	for _, r := range f.Rules {
 		where := "built in"
 		if r.Line > 0 {
 			where = fmt.Sprintf("%s:%d", f.Name, r.Line)
 		}
 		if len(r.Problems) > 0 {
-			if _, err := fmt.Fprintf(w, "%s (%s): cannot be used, see below\n", r.Name, where); err != nil {
-				return err
-			}
+			fmt.Fprintf(&text, "%s (%s): cannot be used, see below\n", r.Name, where)
 			continue
 		}
-		backend := cmp.Or(r.Rule.Backend, cache.DefaultBackend)
-		if _, err := fmt.Fprintf(w, "%s (%s), backend %s\n  %s\n", r.Name, where, backend, r.Rule.Query()); err != nil {
-			return err
-		}
+		fmt.Fprintf(&text, "%s (%s), backend %s\n  %s\n", r.Name, where, cmp.Or(r.Rule.Backend, cache.DefaultBackend), r.Rule.Query())
 	}
 	if theirs := f.Config.PrometheusAdapter; theirs.Enabled() {
-		_, err := fmt.Fprintf(w, "The rules of %s, in prometheus-adapter's format, are not listed: their queries depend on what Prometheus has. See /debug/rules of a running adapter.\n", theirs.ConfigFile)
-		return err
+		fmt.Fprintf(&text, "The rules of %s, in prometheus-adapter's format, are not listed: their queries depend on what Prometheus has. See /debug/rules of a running adapter.\n", theirs.ConfigFile)
 	}
-	return nil
+	_, err := io.WriteString(w, text.String())
+	return err
 }

@@ -95,7 +95,7 @@ func TestHeadersOfPrometheusAdapter(t *testing.T) {
 		require.NoError(t, err)
 		cfg := config.Default()
 		overlay(&cfg)
-		client, err := prom.New(cfg.Servers()["default"])
+		client, err := prom.New(cfg.Prometheus.Client())
 		if err == nil {
 			_, err = client.Query(t.Context(), "up", time.Time{})
 		}

@@ -42,16 +42,21 @@ var ignored = []struct{ name, short, value string }{
 	{"add_dir_header", "", "false"}, {"one_output", "", "false"}, {"log_backtrace_at", "", ""},
 }
 
+// addServer adds those about Prometheus.
+func (p *paFlags) addServer(flags *pflag.FlagSet) {
+	flags.StringVar(&p.url, "prometheus-url", "", "URL of Prometheus, as prometheus.url in the file")
+	flags.StringVar(&p.caFile, "prometheus-ca-file", "", "as prometheus.http.tls_config.ca_file")
+	flags.StringVar(&p.certFile, "prometheus-client-tls-cert-file", "", "as prometheus.http.tls_config.cert_file")
+	flags.StringVar(&p.keyFile, "prometheus-client-tls-key-file", "", "as prometheus.http.tls_config.key_file")
+	flags.StringVar(&p.tokenFile, "prometheus-token-file", "", "as prometheus.http.authorization.credentials_file")
+	flags.StringArrayVar(&p.headers, "prometheus-header", nil, "name=value, as in prometheus.http.http_headers; may be repeated")
+	flags.StringVar(&p.verb, "prometheus-verb", "", "GET or POST, as prometheus.method")
+	flags.BoolVar(&p.inCluster, "prometheus-auth-incluster", false, "send the pod's own token to Prometheus")
+}
+
 func (p *paFlags) add(flags *pflag.FlagSet) {
+	p.addServer(flags)
 	own := pflag.NewFlagSet("prometheus-adapter", pflag.ContinueOnError)
-	own.StringVar(&p.url, "prometheus-url", "", "URL of Prometheus, as prometheus.url in the file")
-	own.StringVar(&p.caFile, "prometheus-ca-file", "", "as prometheus.http.tls_config.ca_file")
-	own.StringVar(&p.certFile, "prometheus-client-tls-cert-file", "", "as prometheus.http.tls_config.cert_file")
-	own.StringVar(&p.keyFile, "prometheus-client-tls-key-file", "", "as prometheus.http.tls_config.key_file")
-	own.StringVar(&p.tokenFile, "prometheus-token-file", "", "as prometheus.http.authorization.credentials_file")
-	own.StringArrayVar(&p.headers, "prometheus-header", nil, "name=value, as in prometheus.http.http_headers; may be repeated")
-	own.StringVar(&p.verb, "prometheus-verb", "", "GET or POST, as prometheus.method")
-	own.BoolVar(&p.inCluster, "prometheus-auth-incluster", false, "send the pod's own token to Prometheus")
 	own.StringVar(&p.authConfig, "prometheus-auth-config", "", "not supported: use the token and certificate files")
 	own.DurationVar(&p.relist, "metrics-relist-interval", 0, "as prometheusAdapter.relistInterval")
 	own.DurationVar(&p.maxAge, "metrics-max-age", 0, "as prometheusAdapter.seriesAge")

@@ -52,8 +52,8 @@ func newBase(stderr io.Writer) *adapterbase.AdapterBase {
 	}
 }
 
-// serve runs until ctx ends, or until the configuration has changed: then the program
-// ends, and kubelet starts it again.
+// serve runs until ctx ends, the configuration has changed, or the certificate that it
+// issues is to be another: then the program ends, and kubelet starts it again.
 func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateFlags, configFile string, overlay func(*config.Config), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,7 +72,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	}
 	var file *compat.Provider // nil without such a file
 	known := func(metric string) bool { return tables.Has(metric) || file.Has(metric) }
-	others, err := newForwarder(cfg.Forward, known, reg, log)
+	others, err := forward.New(cfg.Forward, known, reg, log)
 	if err != nil {
 		return err
 	}
@@ -125,11 +125,16 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 			cancel()
 		}
 	})
-	running.Go(func() { issuer.Run(ctx) })
+	running.Go(func() {
+		if issuer.Run(ctx) {
+			log.Info("another serving certificate is due: starting again")
+			cancel()
+		}
+	})
 	running.Go(func() { others.Run(ctx) })
 	running.Go(func() { file.Run(ctx) })
 	pods.Start(ctx.Done())
-	log.Info("serving", slog.Int("rules", len(tables.Rules())), slog.Int("backends", len(cfg.Servers())))
+	log.Info("serving", slog.Int("rules", len(tables.Rules())), slog.Int("backends", len(cfg.All())))
 	return base.Run(ctx)
 }
 
@@ -169,7 +174,7 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 	if conf.Compat != nil {
 		o := conf.File.Config.PrometheusAdapter
 		*file = compat.New(o, conf.Compat, compat.Sources{
-			Watcher: tables, Lister: conf.Backend(o.Backend), Pods: pods, Objects: compat.Metadata{Client: client}, Mapper: mapper, Other: p,
+			Watcher: tables, Lister: conf.Backend(o.Backend), Pods: pods, Objects: client, Mapper: mapper, Other: p,
 		}, log)
 		served = *file
 	}
@@ -189,18 +194,6 @@ func restMapper(ctx context.Context, base *adapterbase.AdapterBase) (apimeta.RES
 		m.RunUntil(ctx.Done())
 	}
 	return mapper, nil
-}
-
-// newForwarder returns nil if nothing is to be forwarded.
-func newForwarder(c forward.Config, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*forward.Forwarder, error) {
-	if c.External == nil {
-		return nil, nil
-	}
-	f, err := forward.New(*c.External, known, reg, log)
-	if err != nil {
-		return nil, fmt.Errorf("forward.external: %w", err)
-	}
-	return f, nil
 }
 
 // passOn inserts the forwarder after authentication, authorization and audit,

@@ -12,7 +12,7 @@ import (
 
 type simulateFlags struct {
 	lookFlags
-	from, to string
+	from, to time.Time
 	since    time.Duration
 	step     time.Duration
 	load     string
@@ -31,8 +31,14 @@ arithmetic, with its windows and policies, to simulated replicas.
 ` + reachHelp,
 		Args: hpaArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := f.timeRange(time.Now())
-			if err != nil {
+			r := explain.Range{From: f.from, To: f.to, Step: f.step}
+			if r.To.IsZero() {
+				r.To = time.Now()
+			}
+			if r.From.IsZero() {
+				r.From = r.To.Add(-f.since)
+			}
+			if err := r.Validate(); err != nil {
 				return err
 			}
 			if err := f.check(); err != nil {
@@ -55,14 +61,13 @@ arithmetic, with its windows and policies, to simulated replicas.
 			if err != nil {
 				return err
 			}
-			t.Summarize(r.Step, l.world.HPA.Spec.MaxReplicas)
 			return f.print(cmd, t)
 		},
 	}
 	flags := cmd.Flags()
 	f.add(flags, "text, json or csv")
-	flags.StringVar(&f.from, "from", "", "begin, in RFC 3339; empty means --since before the end")
-	flags.StringVar(&f.to, "to", "", "end, in RFC 3339; empty means now")
+	flags.TimeVar(&f.from, "from", time.Time{}, []string{time.RFC3339}, "begin, in RFC 3339; empty means --since before the end")
+	flags.TimeVar(&f.to, "to", time.Time{}, []string{time.RFC3339}, "end, in RFC 3339; empty means now")
 	flags.DurationVar(&f.since, "since", 6*time.Hour, "length of the range")
 	flags.DurationVar(&f.step, "step", hpa.DefaultPeriod, "the controller manager's --horizontal-pod-autoscaler-sync-period")
 	flags.StringVar(&f.load, "load", string(explain.Recorded), "recorded: values as recorded; total: averages are divided among the simulated replicas")
@@ -71,37 +76,16 @@ arithmetic, with its windows and policies, to simulated replicas.
 }
 
 func (f *simulateFlags) check() error {
-	switch f.output {
-	case "text", "json", "csv":
-	default:
+	load := explain.Load(f.load)
+	switch {
+	case f.output != "text" && f.output != "json" && f.output != "csv":
 		return fmt.Errorf("--output %q is none of text, json, csv", f.output)
-	}
-	switch explain.Load(f.load) {
-	case explain.Recorded, explain.Total:
-	default:
+	case load != explain.Recorded && load != explain.Total:
 		return fmt.Errorf("--load %q is neither recorded nor total", f.load)
-	}
-	if f.replicas < 0 {
+	case f.replicas < 0:
 		return fmt.Errorf("--replicas %d is negative", f.replicas)
 	}
 	return nil
-}
-
-func (f *simulateFlags) timeRange(now time.Time) (explain.Range, error) {
-	r := explain.Range{To: now, Step: f.step}
-	var err error
-	if f.to != "" {
-		if r.To, err = time.Parse(time.RFC3339, f.to); err != nil {
-			return r, fmt.Errorf("--to: %w", err)
-		}
-	}
-	r.From = r.To.Add(-f.since)
-	if f.from != "" {
-		if r.From, err = time.Parse(time.RFC3339, f.from); err != nil {
-			return r, fmt.Errorf("--from: %w", err)
-		}
-	}
-	return r, r.Validate()
 }
 
 func (f *simulateFlags) print(cmd *cobra.Command, t explain.Timeline) error {
@@ -109,11 +93,7 @@ func (f *simulateFlags) print(cmd *cobra.Command, t explain.Timeline) error {
 	case "csv":
 		return t.CSV(cmd.OutOrStdout())
 	case "json":
-		raw, err := t.JSON()
-		if err == nil {
-			_, err = cmd.OutOrStdout().Write(raw)
-		}
-		return err
+		return explain.WriteJSON(cmd.OutOrStdout(), t)
 	}
 	return t.Text(cmd.OutOrStdout())
 }

@@ -145,10 +145,12 @@ func (c *Cache) admit(q Question, namespace string, most int) (*topic, error) {
 	defer c.mu.Unlock()
 	shares, total := map[string]int{}, 0
 	for _, t := range c.asked {
-		for _, n := range t.namespaces() {
+		t.mu.Lock()
+		for n := range t.units {
 			shares[n]++
 			total++
 		}
+		t.mu.Unlock()
 	}
 	if share := max(1, most/10); shares[namespace] >= share {
 		return nil, fmt.Errorf("%w: namespace %q has %d, its share; ask fewer different ones", ErrTooManyQuestions, namespace, share)
@@ -166,7 +168,7 @@ func (c *Cache) admit(q Question, namespace string, most int) (*topic, error) {
 		c.evict(greediest)
 	}
 	t := c.asked[q.key()]
-	if t == nil || t.ended() {
+	if t == nil {
 		t = newTopic(q, c.backends[q.Backend].width())
 		c.asked[q.key()] = t
 		c.metrics.declare(q)
@@ -181,9 +183,11 @@ func (c *Cache) evict(namespace string) {
 	var oldest *topic
 	var asked time.Time
 	for _, t := range c.asked {
-		if at, ok := t.askedIn(namespace); ok && (oldest == nil || at.Before(asked)) {
-			oldest, asked = t, at
+		t.mu.Lock()
+		if u := t.units[namespace]; u != nil && (oldest == nil || u.asked.Before(asked)) {
+			oldest, asked = t, u.asked
 		}
+		t.mu.Unlock()
 	}
 	if oldest != nil {
 		oldest.mu.Lock()
@@ -195,34 +199,10 @@ func (c *Cache) evict(namespace string) {
 	}
 }
 
-func (t *topic) ended() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.over
-}
-
 func (t *topic) has(namespace string) bool {
-	_, ok := t.askedIn(namespace)
-	return ok
-}
-
-func (t *topic) askedIn(namespace string) (time.Time, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u := t.units[namespace]
-	if u == nil || t.over {
-		return time.Time{}, false
-	}
-	return u.asked, true
-}
-
-func (t *topic) namespaces() (all []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for n := range t.units {
-		all = append(all, n)
-	}
-	return all
+	return !t.over && t.units[namespace] != nil
 }
 
 func (c *Cache) await(ctx context.Context, t *topic, namespace string) (State, error) {

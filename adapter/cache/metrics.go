@@ -29,7 +29,7 @@ func newMetrics(reg prometheus.Registerer, c *Cache) (*metrics, error) {
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AdapterDropped)), metric.AdapterDropped.Labels),
 	}
 	var errs []error
-	for _, one := range []prometheus.Collector{m.queries, m.seconds, m.dropped, newStates(c)} {
+	for _, one := range []prometheus.Collector{m.queries, m.seconds, m.dropped, states{c}} {
 		errs = append(errs, reg.Register(one))
 	}
 	return m, errors.Join(errs...)
@@ -61,30 +61,26 @@ func (m *metrics) read(rule string, dropped map[signal.Reason]int) {
 
 // states reports the state at the time of the scrape. A rule without an answer
 // has no age and no number of series: they are absent, not zero.
-type states struct {
-	cache                  *Cache
-	age, series, questions *prometheus.Desc
-}
+type states struct{ *Cache }
 
-func newStates(c *Cache) states {
-	desc := func(d metric.Desc) *prometheus.Desc { return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil) }
-	return states{cache: c, age: desc(metric.AdapterRuleAge), series: desc(metric.AdapterSeries), questions: desc(metric.AdapterQuestions)}
-}
+var ageDesc, seriesDesc, questionsDesc = desc(metric.AdapterRuleAge), desc(metric.AdapterSeries), desc(metric.AdapterQuestions)
+
+func desc(d metric.Desc) *prometheus.Desc { return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil) }
 
 // Describe implements prometheus.Collector.
 func (s states) Describe(ch chan<- *prometheus.Desc) {
-	ch <- s.age
-	ch <- s.series
-	ch <- s.questions
+	ch <- ageDesc
+	ch <- seriesDesc
+	ch <- questionsDesc
 }
 
 // Collect implements prometheus.Collector.
 func (s states) Collect(ch chan<- prometheus.Metric) {
 	ages, series, active := map[string]float64{}, map[string]float64{}, map[string]int{}
-	for name := range s.cache.backends {
+	for name := range s.backends {
 		active[name] = 0
 	}
-	for _, q := range s.cache.status(false) {
+	for _, q := range s.status(false) {
 		active[q.Backend]++
 		if q.AgeSeconds != nil {
 			ages[q.Rule] = max(ages[q.Rule], *q.AgeSeconds)
@@ -95,11 +91,11 @@ func (s states) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, label)
 	}
 	for name, age := range ages {
-		gauge(s.age, age, name)
-		gauge(s.series, series[name], name)
+		gauge(ageDesc, age, name)
+		gauge(seriesDesc, series[name], name)
 	}
 	for backend, n := range active {
-		gauge(s.questions, float64(n), backend)
+		gauge(questionsDesc, float64(n), backend)
 	}
 }
 

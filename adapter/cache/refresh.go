@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,8 +32,7 @@ func (c *Cache) keep(ctx context.Context, t *topic) {
 		case <-tick.C:
 			active, due = false, true
 		}
-		opts := c.opts
-		if !t.forget(time.Now(), opts.IdleAfter) {
+		if !t.forget(time.Now(), c.opts.IdleAfter) {
 			if c.leave(t) {
 				return
 			}
@@ -40,7 +40,7 @@ func (c *Cache) keep(ctx context.Context, t *topic) {
 		}
 		if !active {
 			active = true
-			tick.Reset(jitter(opts.Interval))
+			tick.Reset(jitter(c.opts.Interval))
 		}
 		for _, batch := range t.batches(time.Now(), due) {
 			asking.Go(func() { c.refresh(ctx, t, batch) })
@@ -109,12 +109,7 @@ func (c *Cache) refresh(ctx context.Context, t *topic, units []*unit) {
 func (t *topic) anyAlone(units []*unit) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, u := range units {
-		if u.alone {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(units, func(u *unit) bool { return u.alone })
 }
 
 // slowness: a control that takes more than such a part of the timeout is slow.
@@ -130,15 +125,12 @@ func (c *Cache) control(ctx context.Context, t *topic, namespace string, past bo
 		_, err := c.queries(ctx, t, []string{"vector(0)"}, []string{namespace}, false)
 		return err
 	}
-	for _, over := range []bool{past, false} {
-		if _, err := c.queries(ctx, t, t.Queries(over, []string{nowhere}), []string{namespace}, false); err != nil {
-			return err
-		}
-		if !past {
-			break
-		}
+	queries := t.Queries(false, []string{nowhere})
+	if past {
+		queries = append(t.Queries(true, []string{nowhere}), queries...)
 	}
-	return nil
+	_, err := c.queries(ctx, t, queries, []string{namespace}, false)
+	return err
 }
 
 // attempt asks about some namespaces, all begun or all new, and stores each

@@ -146,6 +146,15 @@ type key struct{ rule, backend, version string }
 
 func (q Question) key() key { return key{q.Rule, q.Backend, q.Version} }
 
+// Samples are those of an answer to a rule.
+func Samples(r signal.Rule, v prom.Vector) []signal.Sample {
+	all, sample := make([]signal.Sample, len(v)), r.Sampler()
+	for i, s := range v {
+		all[i] = sample(s.Labels, s.Value)
+	}
+	return all
+}
+
 // forRule returns the question whose states are the rule's tables.
 func forRule(r Rule) Question {
 	return Question{
@@ -157,11 +166,7 @@ func forRule(r Rule) Question {
 			if !ok {
 				table = signal.NewTable(r.Rule)
 			}
-			all, sample := make([]signal.Sample, len(v)), r.Sampler()
-			for i, s := range v {
-				all[i] = sample(s.Labels, s.Value)
-			}
-			next, dropped := table.Read(all, reading)
+			next, dropped := table.Read(Samples(r.Rule, v), reading)
 			return next, next.Series(), dropped
 		},
 		Suspects: r.Suspects,

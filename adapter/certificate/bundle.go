@@ -2,6 +2,7 @@ package certificate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/base64"
@@ -111,10 +112,10 @@ func (b Bundle) write(text []byte) string {
 	return string(text)
 }
 
-// merge returns a bundle with a process' own CAs and those of its replicas. What is
+// merge returns a bundle with a process' own CA and those of its replicas. What is
 // expired, of an earlier process of the same name, or not issued here is dropped. All
 // replicas come to the same text.
-func merge(old []byte, own []*x509.Certificate, owner string, now time.Time) ([]byte, error) {
+func merge(old []byte, own *x509.Certificate, owner string, now time.Time) ([]byte, error) {
 	all, err := cert.ParseCertsPEM(old)
 	if err != nil {
 		all = nil // nothing that a caller could use either
@@ -124,10 +125,7 @@ func merge(old []byte, own []*x509.Certificate, owner string, now time.Time) ([]
 		return !issuedHere || !c.IsCA || whose == owner || !now.Before(c.NotAfter)
 	})
 	slices.SortFunc(all, older)
-	if n := len(all) + len(own) - most; n > 0 {
-		all = all[n:]
-	}
-	all = append(all, own...)
+	all = append(all[max(0, len(all)+1-most):], own)
 	slices.SortFunc(all, older)
 	var out bytes.Buffer
 	for _, c := range all {
@@ -139,8 +137,5 @@ func merge(old []byte, own []*x509.Certificate, owner string, now time.Time) ([]
 }
 
 func older(a, b *x509.Certificate) int {
-	if c := a.NotBefore.Compare(b.NotBefore); c != 0 {
-		return c
-	}
-	return bytes.Compare(a.Raw, b.Raw)
+	return cmp.Or(a.NotBefore.Compare(b.NotBefore), bytes.Compare(a.Raw, b.Raw))
 }

@@ -52,14 +52,11 @@ func bundle(t *testing.T, text string) Bundle {
 	return b
 }
 
-// clock is a test's own.
-type clock struct{ now time.Time }
-
 // issuer is a replica, whose bundles are the APIService and the ConfigMap.
-func issuer(t *testing.T, c *fake.FakeDynamicClient, owner string, at *clock) *Issuer {
+func issuer(t *testing.T, c *fake.FakeDynamicClient, owner string) *Issuer {
 	t.Helper()
 	i, err := New(Options{
-		Host: host, Owner: owner, Client: c, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return at.now },
+		Host: host, Owner: owner, Client: c, Log: slog.New(slog.DiscardHandler),
 		Bundles: []Bundle{bundle(t, "apiservice/v1beta1.external.metrics.k8s.io"), bundle(t, "configmap/ca"), bundle(t, "apiservice/not.there")},
 	})
 	require.NoError(t, err)
@@ -69,7 +66,7 @@ func issuer(t *testing.T, c *fake.FakeDynamicClient, owner string, at *clock) *I
 // look is one of Run's looks.
 func look(t *testing.T, i *Issuer) {
 	t.Helper()
-	err := i.look(t.Context())
+	err := i.look(t.Context(), time.Now())
 	i.report(err)
 	require.NoError(t, err)
 }
@@ -94,7 +91,7 @@ func trusted(t *testing.T, c *fake.FakeDynamicClient) []*x509.Certificate {
 }
 
 // verified returns the error of a caller that reads the APIService and calls this replica.
-func verified(t *testing.T, c *fake.FakeDynamicClient, i *Issuer, now time.Time) error {
+func verified(t *testing.T, c *fake.FakeDynamicClient, i *Issuer) error {
 	t.Helper()
 	pair, err := tls.X509KeyPair(i.CurrentCertKeyContent())
 	require.NoError(t, err)
@@ -104,19 +101,19 @@ func verified(t *testing.T, c *fake.FakeDynamicClient, i *Issuer, now time.Time)
 	}
 	leaf, err := x509.ParseCertificate(pair.Certificate[0])
 	require.NoError(t, err)
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: now})
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host})
 	return err
 }
 
 func TestReplicasAreTrustedTogether(t *testing.T) {
-	c, at := cluster(), &clock{time.Now()}
-	one, two := issuer(t, c, "one", at), issuer(t, c, "two", at)
+	c := cluster()
+	one, two := issuer(t, c, "one"), issuer(t, c, "two")
 	if one.Ready() == nil {
 		t.Error("ready before any caller can trust it")
 	}
 	look(t, one)
 	look(t, two)
-	require.NoError(t, errors.Join(one.Ready(), two.Ready(), verified(t, c, one, at.now), verified(t, c, two, at.now)))
+	require.NoError(t, errors.Join(one.Ready(), two.Ready(), verified(t, c, one), verified(t, c, two)))
 	c.ClearActions()
 	look(t, one)
 	for _, a := range c.Actions() {
@@ -126,60 +123,50 @@ func TestReplicasAreTrustedTogether(t *testing.T) {
 	}
 }
 
-// TestRenewal: at every look of its life a replica is trusted, and no certificate lives
-// longer than its 90 days.
-func TestRenewal(t *testing.T) {
-	c, at := cluster(), &clock{time.Now()}
-	i := issuer(t, c, "one", at)
-	look(t, i)
-	first, _ := i.CurrentCertKeyContent()
-	at.now = at.now.Add(validFor/2 + time.Hour)
-	look(t, i)
-	if now, _ := i.CurrentCertKeyContent(); string(now) != string(first) {
-		t.Fatal("the new certificate is served at once: callers do not have its CA yet")
+// TestAnotherIsDue: a process ends before the first half of its certificate's life is over, and
+// not together with its replicas.
+func TestAnotherIsDue(t *testing.T) {
+	c := cluster()
+	one, two := issuer(t, c, "one"), issuer(t, c, "two")
+	for _, i := range []*Issuer{one, two} {
+		if life, age := i.ca.NotAfter.Sub(i.ca.NotBefore), i.until.Sub(i.ca.NotBefore); life != validFor || age > validFor/2 || age < validFor/2-spread {
+			t.Errorf("valid for %s, another is due after %s", life, age)
+		}
 	}
-	if n := len(trusted(t, c)); n != 2 {
-		t.Fatalf("%d CAs, want the old and the new one", n)
+	if one.until.Sub(two.until).Abs() < time.Second {
+		t.Error("both replicas end at once")
 	}
-	at.now = at.now.Add(settle)
-	look(t, i)
-	if now, _ := i.CurrentCertKeyContent(); string(now) == string(first) {
-		t.Fatal("not renewed")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if one.Run(ctx) {
+		t.Error("another is due at once")
 	}
-	require.NoError(t, verified(t, c, i, time.Now()))
-	at.now = time.Now() // the library issues by its own clock
-	look(t, i)
-	all := trusted(t, c)
-	if len(all) != 1 {
-		t.Fatalf("%d CAs, the old one is left", len(all))
-	}
-	if life := all[0].NotAfter.Sub(all[0].NotBefore); life != validFor {
-		t.Errorf("valid for %s", life)
+	one.until = time.Now()
+	if !one.Run(t.Context()) {
+		t.Error("none is due")
 	}
 }
 
 func TestWhatIsOverwrittenComesBack(t *testing.T) {
-	c, at := cluster(), &clock{time.Now()}
-	i := issuer(t, c, "one", at)
+	c := cluster()
+	i := issuer(t, c, "one")
 	look(t, i)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	foreign, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "KEDA"}, key)
 	require.NoError(t, err)
-	gone, err := issue(Options{Owner: "gone", Host: host})
-	require.NoError(t, err)
-	earlier, err := issue(Options{Owner: "one", Host: host})
-	require.NoError(t, err)
+	gone, _ := issuer(t, c, "gone").CurrentCertKeyContent()
+	earlier, _ := issuer(t, c, "one").CurrentCertKeyContent()
 	for name, text := range map[string]string{
 		"empty": "", "not PEM": "nonsense", "another's": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: foreign.Raw})),
-		"of a replica, and of this pod's earlier container": string(gone.cert) + string(earlier.cert),
+		"of a replica, and of this pod's earlier container": string(gone) + string(earlier),
 	} {
 		b := bundle(t, "apiservice/v1beta1.external.metrics.k8s.io")
 		err := b.put(t.Context(), c, func([]byte) ([]byte, error) { return []byte(text), nil })
 		require.NoError(t, err)
 		require.NoError(t, bundle(t, "configmap/ca").put(t.Context(), c, func([]byte) ([]byte, error) { return []byte(text), nil }))
 		look(t, i)
-		if err := verified(t, c, i, at.now); err != nil {
+		if err := verified(t, c, i); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		want := 1
@@ -195,13 +182,13 @@ func TestWhatIsOverwrittenComesBack(t *testing.T) {
 // TestBundleIsBounded: pods that come and go leave no more than a bundle's worth, and
 // never push out the one that looks.
 func TestBundleIsBounded(t *testing.T) {
-	c, at := cluster(), &clock{time.Now()}
-	i := issuer(t, c, "one", at)
+	c := cluster()
+	i := issuer(t, c, "one")
 	var text []byte
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	for range most + 3 {
-		ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "gone-ca@1", NotBefore: at.now.Add(-time.Hour)}, key)
+		ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "gone-ca@1", NotBefore: time.Now().Add(-time.Hour)}, key)
 		require.NoError(t, err)
 		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})...)
 	}
@@ -212,9 +199,8 @@ func TestBundleIsBounded(t *testing.T) {
 	if n := len(trusted(t, c)); n != most {
 		t.Errorf("%d CAs", n)
 	}
-	require.NoError(t, verified(t, c, i, at.now))
-	at.now = at.now.AddDate(11, 0, 0) // beyond what the library gives a CA
-	look(t, i)
+	require.NoError(t, verified(t, c, i))
+	require.NoError(t, i.look(t.Context(), time.Now().AddDate(11, 0, 0))) // beyond what the library gives a CA
 	for _, ca := range trusted(t, c) {
 		if ca.Subject.CommonName == "gone-ca@1" {
 			t.Error("an expired CA is left")
@@ -223,8 +209,8 @@ func TestBundleIsBounded(t *testing.T) {
 }
 
 func TestRefusedAndConflicting(t *testing.T) {
-	c, at := cluster(), &clock{time.Now()}
-	i := issuer(t, c, "one", at)
+	c := cluster()
+	i := issuer(t, c, "one")
 	refuse := true
 	conflicts := 0
 	c.PrependReactor("update", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -237,19 +223,25 @@ func TestRefusedAndConflicting(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	err := i.look(context.Background())
+	err := i.look(t.Context(), time.Now())
 	i.report(err)
 	if err == nil || i.Ready() == nil || !strings.Contains(i.Ready().Error(), "apiservices v1beta1.external.metrics.k8s.io") {
 		t.Fatalf("a refused write: %v, ready: %v", err, i.Ready())
 	}
 	refuse = false
 	look(t, i)
-	if err := errors.Join(i.Ready(), verified(t, c, i, at.now)); err != nil || conflicts != 2 {
+	if err := errors.Join(i.Ready(), verified(t, c, i)); err != nil || conflicts != 2 {
 		t.Errorf("%v after %d conflicts", err, conflicts)
 	}
-	refuse = true
-	at.now = at.now.Add(validFor/2 + time.Hour) // the bundle changes
-	i.report(i.look(t.Context()))
+	require.NoError(t, bundle(t, "configmap/ca").put(t.Context(), c, func([]byte) ([]byte, error) { return nil, nil }))
+	c.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "ca", errors.New("no right"))
+	})
+	if err := i.look(t.Context(), time.Now()); err == nil {
+		t.Error("the bundle is not looked at")
+	} else {
+		i.report(err)
+	}
 	if err := i.Ready(); err != nil {
 		t.Errorf("a replica that serves is taken out because of a later failure: %v", err)
 	}
@@ -271,7 +263,7 @@ func TestAnothersAPIService(t *testing.T) {
 		_, err = c.Resource(b.resource).Update(t.Context(), api, metav1.UpdateOptions{})
 		require.NoError(t, err)
 		c.ClearActions()
-		look(t, issuer(t, c, "one", &clock{time.Now()}))
+		look(t, issuer(t, c, "one"))
 		for _, a := range c.Actions() {
 			if a.GetVerb() == "update" && a.GetResource().Resource == "apiservices" {
 				t.Errorf("an APIService %s is written", name)

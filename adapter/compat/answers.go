@@ -2,16 +2,15 @@ package compat
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
@@ -22,11 +21,16 @@ import (
 // GetMetricByName answers for one object.
 func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector k8slabels.Selector) (*custom_metrics.MetricValue, error) {
 	r, t := p.lookup(info)
-	switch {
-	case t == nil && p.elsewhere(info.Metric):
-		return p.Other.GetMetricByName(ctx, name, info, selector)
-	case t == nil:
-		return nil, p.unknown(info.Metric)
+	if t == nil {
+		other, err := p.elsewhere(info.Metric)
+		if err != nil {
+			return nil, err
+		}
+		return other.GetMetricByName(ctx, name, info, selector)
+	}
+	_, kind, err := provider.KindOf(p.Mapper, info.GroupResource)
+	if err != nil {
+		return nil, err
 	}
 	within := name.Namespace
 	if t.namespace == t.object {
@@ -40,24 +44,30 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 	if err != nil {
 		return nil, v.none(t, fmt.Sprintf("%s %s", info.GroupResource, name), err)
 	}
-	ref, err := p.reference(info, name)
-	if err != nil {
-		return nil, err
-	}
-	return provider.Value(info.Metric, ref, selector, a.at, v.plan.seconds(), quantity(a.value)), nil
+	return v.value(a, info.Metric, kind, name, selector), nil
+}
+
+// value is an object's value in the API.
+func (v view) value(a answer, metric string, of schema.GroupVersionKind, name types.NamespacedName, selector k8slabels.Selector) *custom_metrics.MetricValue {
+	return provider.Value(metric, provider.Reference(of, name), selector, a.at, v.plan.seconds(), quantity(a.value))
 }
 
 // GetMetricBySelector answers for each object that the selector matches and
 // that has a usable value.
 func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, selector k8slabels.Selector, info cma.CustomMetricInfo, metricSelector k8slabels.Selector) (*custom_metrics.MetricValueList, error) {
 	r, t := p.lookup(info)
-	switch {
-	case t == nil && p.elsewhere(info.Metric):
-		return p.Other.GetMetricBySelector(ctx, namespace, selector, info, metricSelector)
-	case t == nil:
-		return nil, p.unknown(info.Metric)
+	if t == nil {
+		other, err := p.elsewhere(info.Metric)
+		if err != nil {
+			return nil, err
+		}
+		return other.GetMetricBySelector(ctx, namespace, selector, info, metricSelector)
 	}
-	objects, err := p.named(ctx, info, namespace, selector)
+	resource, kind, err := provider.KindOf(p.Mapper, info.GroupResource)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := p.named(ctx, resource, namespace, selector)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +87,7 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 			why = err
 			continue // left out: the HPA treats the object as missing
 		}
-		ref, err := p.reference(info, types.NamespacedName{Namespace: namespace, Name: name})
-		if err != nil {
-			return nil, err
-		}
-		list.Items = append(list.Items, *provider.Value(info.Metric, ref, metricSelector, a.at, v.plan.seconds(), quantity(a.value)))
+		list.Items = append(list.Items, *v.value(a, info.Metric, kind, types.NamespacedName{Namespace: namespace, Name: name}, metricSelector))
 	}
 	if len(list.Items) == 0 {
 		return nil, v.none(t, subject, why)
@@ -94,21 +100,18 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector k8slabels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
 	r := p.registry.Load()
 	t := r.external[info.Metric]
-	switch {
-	case t == nil && p.elsewhere(info.Metric):
-		return p.Other.GetExternalMetric(ctx, namespace, selector, info)
-	case t == nil:
-		return nil, p.unknown(info.Metric)
+	if t == nil {
+		other, err := p.elsewhere(info.Metric)
+		if err != nil {
+			return nil, err
+		}
+		return other.GetExternalMetric(ctx, namespace, selector, info)
 	}
 	v, err := p.ask(ctx, r, t, selector, namespace, nil)
 	if err != nil {
 		return nil, err
 	}
-	k := key{}
-	if v.plan.namespace != "" {
-		k.namespace = namespace
-	}
-	a, err := v.table.sum(k, p.now(), p.opts.MaxAge.Duration)
+	a, err := v.table.sum(v.key(namespace, ""), p.now(), p.opts.MaxAge.Duration)
 	if err != nil {
 		return nil, v.none(t, fmt.Sprintf("namespace %q, selector %q", namespace, selector), err)
 	}
@@ -118,46 +121,24 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	}}}, nil
 }
 
+// maxObjects bounds the objects one request may list.
+const maxObjects = 5_000
+
 // named returns the objects that a selector matches: pods from memory, others
 // from the API server. No autoscaler requests others by selector.
-func (p *Provider) named(ctx context.Context, info cma.CustomMetricInfo, namespace string, selector k8slabels.Selector) ([]string, error) {
-	gvr, _, err := provider.KindOf(p.Mapper, info.GroupResource)
-	if err != nil {
-		return nil, err
-	}
-	if gvr.Group == "" && gvr.Resource == "pods" {
+func (p *Provider) named(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector k8slabels.Selector) ([]string, error) {
+	if resource.Group == "" && resource.Resource == "pods" {
 		if err := p.Pods.Ready(); err != nil {
 			return nil, provider.Unavailable("%v", err)
 		}
 		return p.Pods.Select(namespace, selector), nil
 	}
-	names, err := p.Objects.Names(ctx, gvr, namespace, selector)
-	if err != nil {
-		return nil, provider.Internal("listing %s: %v", info.GroupResource, err)
-	}
-	return names, nil
-}
-
-// maxObjects bounds the objects one request may list.
-const maxObjects = 5_000
-
-var errTooManyObjects = errors.New("more than 5000 objects match; narrow the selector")
-
-// Metadata implements Objects with the API server's metadata.
-type Metadata struct{ Client metadata.Interface }
-
-var _ Objects = Metadata{}
-
-// Names implements Objects. The names are sorted.
-func (m Metadata) Names(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector k8slabels.Selector) ([]string, error) {
-	list, err := m.Client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: selector.String(), Limit: maxObjects,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if list.Continue != "" {
-		return nil, errTooManyObjects
+	list, err := p.Objects.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String(), Limit: maxObjects})
+	switch {
+	case err != nil:
+		return nil, provider.Internal("listing %s: %v", resource.Resource, err)
+	case list.Continue != "":
+		return nil, provider.Internal("listing %s: more than %d match; narrow the selector", resource.Resource, maxObjects)
 	}
 	names := make([]string, len(list.Items))
 	for i, o := range list.Items {
@@ -176,20 +157,12 @@ func (v view) key(namespace, object string) key {
 	return k
 }
 
-func (p *Provider) reference(info cma.CustomMetricInfo, name types.NamespacedName) (custom_metrics.ObjectReference, error) {
-	_, gvk, err := provider.KindOf(p.Mapper, info.GroupResource)
-	return custom_metrics.ObjectReference{
-		APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: name.Namespace, Name: name.Name,
-	}, err
-}
-
 // seconds is the API's window: nil for a single sample.
 func (p *plan) seconds() *int64 {
-	s := int64(p.window.Seconds())
-	if s == 0 {
+	if p.window < time.Second {
 		return nil
 	}
-	return &s
+	return new(int64(p.window.Seconds()))
 }
 
 // quantity is in thousandths, truncated like v0.12.0's, except that a value that

@@ -2,11 +2,11 @@ package compat
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -29,12 +29,10 @@ func (p *Provider) Run(ctx context.Context) {
 		return
 	}
 	for {
-		next := time.NewTimer(p.relist(ctx))
 		select {
+		case <-time.After(p.relist(ctx)):
 		case <-ctx.Done():
-			next.Stop()
 			return
-		case <-next.C:
 		}
 	}
 }
@@ -42,60 +40,44 @@ func (p *Provider) Run(ctx context.Context) {
 // relist lists the series of each distinct selector. One that fails keeps its
 // previous series. It returns when to list again.
 func (p *Provider) relist(ctx context.Context) time.Duration {
-	f := p.file
 	since := time.Now().Add(-p.opts.SeriesAge.Duration)
-	var selectors []string
-	for _, r := range slices.Concat(f.Custom, f.External) {
-		if !slices.Contains(selectors, r.SeriesQuery) {
-			selectors = append(selectors, r.SeriesQuery)
+	listed, failures := map[string][]prom.Family{}, map[string]error{}
+	var mu sync.Mutex
+	var running errgroup.Group
+	running.SetLimit(listers)
+	asked := map[string]bool{}
+	for _, r := range p.file.good() {
+		s := r.SeriesQuery
+		if asked[s] {
+			continue
 		}
-	}
-	failures := map[string]error{}
-	found := make([][]prom.Family, len(selectors))
-	errs := make([]error, len(selectors))
-	var running sync.WaitGroup
-	slots := make(chan struct{}, listers)
-	for i, s := range selectors {
-		running.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			found[i], errs[i] = p.Lister.Series(ctx, s, since)
+		asked[s] = true
+		running.Go(func() error {
+			found, err := p.Lister.Series(ctx, s, since)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				listed[s] = found
+				return nil
+			}
+			failures[s] = err
+			if before, ever := p.listed[s]; ever {
+				listed[s] = before
+			}
+			return nil
 		})
 	}
-	running.Wait()
+	_ = running.Wait() // failures are in the map
 	if ctx.Err() != nil {
 		return retry
 	}
-	wait := p.opts.RelistInterval.Duration
-	listed := map[string][]prom.Family{}
-	for i, s := range selectors {
-		if errs[i] == nil {
-			listed[s] = found[i]
-			continue
-		}
-		failures[s] = errs[i]
-		wait = min(wait, retry)
-		if before, ever := p.listed[s]; ever {
-			listed[s] = before
-		}
-	}
 	p.logChanges(failures)
 	p.listed = listed
-	p.registry.Store(newRegistry(f, listed, failures, p.Mapper))
-	p.state(failures, len(selectors))
-	return wait
-}
-
-// state records for Ready whether any series have been listed.
-func (p *Provider) state(failures map[string]error, selectors int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pending = nil
-	for s := range failures {
-		if _, ever := p.listed[s]; !ever && len(failures) == selectors {
-			p.pending = fmt.Errorf("listing the series of %s: %w", s, failures[s])
-		}
+	p.registry.Store(newRegistry(p.file, listed, failures, p.Mapper))
+	if len(failures) > 0 {
+		return min(p.opts.RelistInterval.Duration, retry)
 	}
+	return p.opts.RelistInterval.Duration
 }
 
 // Ready returns nil once the series of any selector have been listed, and the
@@ -104,9 +86,7 @@ func (p *Provider) Ready() error {
 	if p == nil {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pending
+	return p.registry.Load().pending
 }
 
 // logChanges logs changes only: an unavailable Prometheus must not fill the log.
@@ -123,5 +103,3 @@ func (p *Provider) logChanges(failures map[string]error) {
 	}
 	p.failing = failures
 }
-
-var _ Lister = (*prom.Client)(nil)

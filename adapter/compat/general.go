@@ -43,8 +43,6 @@ func (g *generalizer) expr(e parser.Expr) (added bool, err error) {
 		return false, nil
 	case *parser.ParenExpr:
 		return g.expr(e.Expr)
-	case *parser.StepInvariantExpr:
-		return g.expr(e.Expr)
 	case *parser.UnaryExpr:
 		return g.expr(e.Expr)
 	case *parser.SubqueryExpr:

@@ -41,12 +41,12 @@ func family(name string, labels ...string) prom.Family {
 // found is what a Prometheus has for the selectors of testdata/default.yaml.
 func found(f *File) map[string][]prom.Family {
 	return map[string][]prom.Family{
-		f.Custom[0].SeriesQuery: {
+		f.Rules[0].SeriesQuery: {
 			family("container_some_time_seconds_total", "pod", "namespace", "container"),
 			family("container_some_count_total", "pod", "namespace", "container"),
 			family("container_some_usage", "pod", "namespace", "container"),
 		},
-		f.Custom[3].SeriesQuery: {
+		f.Rules[3].SeriesQuery: {
 			family("ingress_hits_total", "kube_ingress", "kube_service", "kube_pod", "kube_namespace", "job"),
 			family("ingress_hits_total", "kube_ingress", "kube_service", "kube_pod", "kube_namespace"),
 			family("service_proxy_packets", "kube_service", "kube_namespace"),

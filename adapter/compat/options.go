@@ -43,12 +43,9 @@ func (o Options) WithDefaults() Options {
 // Validate returns all problems, each with its field. It reads no file.
 func (o Options) Validate() error {
 	var errs []error
-	for _, f := range []struct {
-		name  string
-		value time.Duration
-	}{{"relistInterval", o.RelistInterval.Duration}, {"seriesAge", o.SeriesAge.Duration}, {"maxAge", o.MaxAge.Duration}} {
-		if f.value < 0 {
-			errs = append(errs, fmt.Errorf("%s: must not be negative", f.name))
+	for name, d := range map[string]metav1.Duration{"relistInterval": o.RelistInterval, "seriesAge": o.SeriesAge, "maxAge": o.MaxAge} {
+		if d.Duration < 0 {
+			errs = append(errs, fmt.Errorf("%s: must not be negative", name))
 		}
 	}
 	o = o.WithDefaults()

@@ -3,6 +3,7 @@ package compat
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -87,13 +88,7 @@ func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*pl
 
 // keys returns the labels that distinguish the answers of a general query.
 func (t *target) keys() []string {
-	var keys []string
-	for _, label := range []string{t.namespace, t.object} {
-		if label != "" && (len(keys) == 0 || keys[0] != label) {
-			keys = append(keys, label)
-		}
-	}
-	return keys
+	return slices.DeleteFunc(slices.Compact([]string{t.namespace, t.object}), func(label string) bool { return label == "" })
 }
 
 // specific returns the query about some objects in one namespace, as v0.12.0
@@ -135,12 +130,9 @@ func (t *target) plan(e parser.Expr, keys []string) *plan {
 
 // unmarked excludes the series that have our own label.
 func unmarked(e parser.Expr) {
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if s, ok := n.(*parser.VectorSelector); ok {
-			s.LabelMatchers = append(s.LabelMatchers, labels.MustNewMatcher(labels.MatchEqual, signal.PartLabel, ""))
-		}
-		return nil
-	})
+	for s := range signal.Selectors(e) {
+		s.LabelMatchers = append(s.LabelMatchers, labels.MustNewMatcher(labels.MatchEqual, signal.PartLabel, ""))
+	}
 }
 
 // expression renders the rule's template for conditions and parses it.
@@ -185,11 +177,7 @@ func hasDefault(e parser.Expr) bool {
 // quote fixes the regular expressions that a template makes of
 // .LabelValuesByName, in which a dot would match any character.
 func quote(e parser.Expr, all []condition) {
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		s, ok := n.(*parser.VectorSelector)
-		if !ok {
-			return nil
-		}
+	for s := range signal.Selectors(e) {
 		for i, m := range s.LabelMatchers {
 			if m.Type != labels.MatchRegexp && m.Type != labels.MatchNotRegexp {
 				continue
@@ -200,6 +188,5 @@ func quote(e parser.Expr, all []condition) {
 				}
 			}
 		}
-		return nil
-	})
+	}
 }

@@ -8,14 +8,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
@@ -34,17 +33,13 @@ type Pods interface {
 	Select(namespace string, selector k8slabels.Selector) []string
 }
 
-// Objects lists other objects' names, from the API server.
-type Objects interface {
-	Names(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector k8slabels.Selector) ([]string, error)
-}
-
 // Sources are what a Provider reads from.
 type Sources struct {
 	Watcher Watcher
 	Lister  Lister
 	Pods    Pods
-	Objects Objects
+	// Objects lists the names of other objects.
+	Objects metadata.Interface
 	Mapper  apimeta.RESTMapper
 	// Other answers what the file does not declare; may be nil.
 	Other cma.MetricsProvider
@@ -60,8 +55,6 @@ type Provider struct {
 	now  func() time.Time
 
 	registry atomic.Pointer[registry]
-	mu       sync.Mutex
-	pending  error
 
 	// Used by Run only.
 	file    *File
@@ -74,15 +67,17 @@ var _ cma.MetricsProvider = (*Provider)(nil)
 // New returns a provider for a file, which the options name. A broken rule is logged
 // and left out. It sends no query before Run.
 func New(o Options, f *File, from Sources, log *slog.Logger) *Provider {
-	p := &Provider{Sources: from, file: f, opts: o.WithDefaults(), log: log, now: time.Now, pending: errNotListed, listed: map[string][]prom.Family{}}
-	log.Info("prometheus-adapter rules", slog.String("file", f.Name), slog.Int("custom", len(f.Custom)), slog.Int("external", len(f.External)))
-	for _, problem := range f.Problems {
+	p := &Provider{Sources: from, file: f, opts: o.WithDefaults(), log: log, now: time.Now}
+	log.Info("prometheus-adapter rules", slog.String("file", f.Name), slog.Int("rules", len(f.good())))
+	for _, problem := range f.problems() {
 		log.Warn("rule left out", slog.Any("error", problem))
 	}
 	if f.ResourceRules {
 		log.Warn("resourceRules are not served: they are for metrics.k8s.io", slog.String("file", f.Name))
 	}
-	p.registry.Store(newRegistry(&File{}, nil, nil, from.Mapper))
+	nothing := newRegistry(&File{}, nil, nil, from.Mapper)
+	nothing.pending = errors.New("the series of its rules have not been listed yet")
+	p.registry.Store(nothing)
 	return p
 }
 
@@ -109,11 +104,18 @@ func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 	return slices.Compact(all)
 }
 
-// elsewhere reports whether the other provider answers a metric that the file does not
-// have. While the file's series have never been listed, a name that the other does not
-// list either may be the file's: the answer is then "not yet", not "not found".
-func (p *Provider) elsewhere(metric string) bool {
-	return p.Other != nil && (p.Ready() == nil || slices.Contains(p.Other.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: metric}))
+// elsewhere returns the other provider for a metric that the file does not have. While the
+// file's series have never been listed, a name that the other does not list either may be the
+// file's: the answer is then "not yet", not "not found".
+func (p *Provider) elsewhere(metric string) (cma.MetricsProvider, error) {
+	pending := p.Ready()
+	switch {
+	case p.Other != nil && (pending == nil || slices.Contains(p.Other.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: metric})):
+		return p.Other, nil
+	case pending != nil:
+		return nil, provider.Unavailable("%s: %v", metric, pending)
+	}
+	return nil, provider.NotFound("no rule of %s serves %s for this kind of object", p.opts.ConfigFile, metric)
 }
 
 // Has reports whether an external metric is one of the file's.
@@ -139,14 +141,6 @@ func (p *Provider) lookup(info cma.CustomMetricInfo) (*registry, *target) {
 	return r, r.custom[normal]
 }
 
-// unknown is the error for a metric that no rule has.
-func (p *Provider) unknown(metric string) error {
-	if err := p.Ready(); err != nil {
-		return provider.Unavailable("%s: %v", metric, err)
-	}
-	return provider.NotFound("no rule of %s serves %s for this kind of object", p.opts.ConfigFile, metric)
-}
-
 // refused is the error for a request that gives no query: the request's fault,
 // or the rule's.
 func refused(err error) error {
@@ -169,7 +163,7 @@ func (p *Provider) ask(ctx context.Context, r *registry, t *target, selector k8s
 	if t.unlabelled != nil {
 		return view{}, provider.Internal("%s: %v", t.rule.ID, t.unlabelled)
 	}
-	general, err := r.plan(t, selector.String(), func() (*plan, error) { return t.general(selector) })
+	general, err := r.plan(t, selector)
 	if err != nil {
 		return view{}, refused(err)
 	}
@@ -191,7 +185,10 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 		Queries: func(bool, []string) []string { return []string{how.query} },
 		Build:   how.reader(maxAge),
 	}
-	if how.within != nil && how.namespace != "" {
+	switch {
+	case t.namespace == "": // one query, whoever asks
+		q.Namespace = func(prom.Labels) string { return cache.Everywhere }
+	case how.within != nil:
 		q.Queries = func(_ bool, namespaces []string) []string { return []string{how.within(namespaces)} }
 		q.Namespace = func(ls prom.Labels) string {
 			if n := ls.Get(how.namespace); n != "" || !how.constant {

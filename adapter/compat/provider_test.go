@@ -43,7 +43,7 @@ func TestWhatTheFileDoesNotDeclareIsTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &scenario{t: t, data: load(t, world), questions: map[string]bool{}}
-	p := New(Options{}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: s, Mapper: kinds()}, slog.New(slog.DiscardHandler))
+	p := New(Options{}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: objects(t), Mapper: kinds()}, slog.New(slog.DiscardHandler))
 	own := len(p.ListAllMetrics())
 	p.Other = other{}
 	asked := func(metric string) string {

@@ -1,14 +1,16 @@
 package compat
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -20,9 +22,8 @@ type registry struct {
 	custom   map[cma.CustomMetricInfo]*target
 	external map[string]*target
 	rules    []RuleState
-
-	mu    sync.Mutex
-	plans map[planKey]*plan
+	pending  error                     // why no series are known yet
+	plans    *utilcache.LRUExpireCache // of planKey and *plan
 }
 
 type planKey struct {
@@ -30,8 +31,11 @@ type planKey struct {
 	selector string
 }
 
-// maxPlans bounds the cache of plans; further ones are made for each request.
-const maxPlans = 4096
+// maxPlans bounds the cache of plans, and planFor how long one is in it.
+const (
+	maxPlans = 4096
+	planFor  = time.Hour
+)
 
 // RuleState is the state of one rule.
 type RuleState struct {
@@ -54,31 +58,30 @@ type RuleState struct {
 // newRegistry associates the families of each selector with the rules. As in
 // v0.12.0 a later rule takes a name from an earlier one.
 func newRegistry(f *File, families map[string][]prom.Family, failures map[string]error, mapper apimeta.RESTMapper) *registry {
-	r := &registry{custom: map[cma.CustomMetricInfo]*target{}, external: map[string]*target{}, plans: map[planKey]*plan{}}
-	for _, rule := range slices.Concat(f.Custom, f.External) {
-		state := RuleState{Rule: rule.ID, SeriesQuery: rule.SeriesQuery, File: rule.File, Line: rule.Line}
+	r := &registry{custom: map[cma.CustomMetricInfo]*target{}, external: map[string]*target{}, plans: utilcache.NewLRUExpireCache(maxPlans)}
+	for _, rule := range f.Rules {
+		state := RuleState{Rule: rule.ID, SeriesQuery: rule.SeriesQuery, File: rule.File, Line: rule.Line, Broken: len(rule.Problems) > 0}
 		if err := failures[rule.SeriesQuery]; err != nil {
 			state.Problems = append(state.Problems, fmt.Sprintf("listing its series: %v", err))
 		}
-		a := association{registry: r, rule: rule, mapping: mapping{&rule.resources, mapper}, state: &state, targets: map[string]*target{}}
-		a.run(families[rule.SeriesQuery])
+		for _, p := range rule.Problems {
+			state.Problems = append(state.Problems, p.Error())
+		}
+		if !state.Broken {
+			a := association{registry: r, rule: rule, mapping: mapping{&rule.resources, mapper}, state: &state}
+			a.run(families[rule.SeriesQuery])
+		}
 		r.rules = append(r.rules, state)
 	}
 	for _, p := range f.Problems {
-		r.broken(p)
+		r.rules = append(r.rules, RuleState{File: p.File, Line: p.Line, Broken: true, Problems: []string{p.Error()}})
+	}
+	for s, err := range failures {
+		if len(families) == 0 {
+			r.pending = fmt.Errorf("listing the series of %s: %w", s, err)
+		}
 	}
 	return r
-}
-
-// broken adds a problem to the state of its rule, which may have several.
-func (r *registry) broken(p Problem) {
-	i := slices.IndexFunc(r.rules, func(s RuleState) bool { return s.Rule == p.Rule && p.Rule != "" })
-	if i < 0 {
-		i = len(r.rules)
-		r.rules = append(r.rules, RuleState{Rule: p.Rule, File: p.File, Line: p.Line})
-	}
-	r.rules[i].Broken = true
-	r.rules[i].Problems = append(r.rules[i].Problems, p.Error())
 }
 
 // association finds the metrics of one rule.
@@ -87,7 +90,6 @@ type association struct {
 	rule     *Rule
 	mapping  mapping
 	state    *RuleState
-	targets  map[string]*target
 }
 
 func (a *association) run(families []prom.Family) {
@@ -131,7 +133,7 @@ func (a *association) external(name string, f prom.Family, overrides map[string]
 		t.unlabelled = fmt.Errorf("%w, or say resources: {namespaced: false}", t.unlabelled)
 		a.problem(t.unlabelled)
 	}
-	a.registry.external[name] = a.same(name, t)
+	a.registry.external[name] = t
 	a.state.Metrics = append(a.state.Metrics, name)
 }
 
@@ -150,57 +152,33 @@ func (a *association) custom(name string, f prom.Family, gr schema.GroupResource
 	if gr == namespaces {
 		t.namespace = t.object // a Namespace is asked about in itself
 	}
-	info := cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced, Metric: name}
-	a.registry.custom[info] = a.same(info.String(), t)
+	a.registry.custom[cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced, Metric: name}] = t
 	a.state.Metrics = append(a.state.Metrics, gr.String()+"/"+name)
 }
 
-// same deduplicates targets: there are as many equal ones as sets of labels.
-func (a *association) same(id string, t *target) *target {
-	id += "\xff" + t.series
-	if known := a.targets[id]; known != nil {
-		return known
-	}
-	a.targets[id] = t
-	return t
-}
-
 // plan returns the cached general plan for a target and a selector.
-func (r *registry) plan(t *target, selector string, build func() (*plan, error)) (*plan, error) {
-	k := planKey{t, selector}
-	r.mu.Lock()
-	known := r.plans[k]
-	r.mu.Unlock()
-	if known != nil {
-		return known, nil
+func (r *registry) plan(t *target, selector k8slabels.Selector) (*plan, error) {
+	k := planKey{t, selector.String()}
+	if known, ok := r.plans.Get(k); ok {
+		return known.(*plan), nil
 	}
-	p, err := build()
-	if err != nil {
-		return nil, err
+	p, err := t.general(selector)
+	if err == nil {
+		r.plans.Add(k, p, planFor)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.plans) < maxPlans {
-		r.plans[k] = p
-	}
-	return p, nil
+	return p, err
 }
 
 // states returns the state of each rule.
 func (r *registry) states() []RuleState {
-	alone := map[string]string{}
-	r.mu.Lock()
-	for k, p := range r.plans {
-		if p.special != "" {
-			alone[k.target.rule.ID] = p.special
-		}
-	}
-	r.mu.Unlock()
 	all := slices.Clone(r.rules)
-	for i := range all {
-		all[i].Alone = alone[all[i].Rule]
+	for _, k := range r.plans.Keys() {
+		p, ok := r.plans.Get(k)
+		for i := range all {
+			if ok && all[i].Rule == k.(planKey).target.rule.ID {
+				all[i].Alone = cmp.Or(p.(*plan).special, all[i].Alone)
+			}
+		}
 	}
 	return all
 }
-
-var errNotListed = errors.New("the series of its rules have not been listed yet")

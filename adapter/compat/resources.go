@@ -3,6 +3,7 @@ package compat
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,11 +14,7 @@ import (
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 )
 
-var (
-	namespaces        = schema.GroupResource{Resource: "namespaces"}
-	nodes             = schema.GroupResource{Resource: "nodes"}
-	persistentVolumes = schema.GroupResource{Resource: "persistentvolumes"}
-)
+var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // resourceRule maps labels to Kubernetes resources and back, as in the file. The
 // cluster's resources are in mapping.
@@ -27,23 +24,24 @@ type resourceRule struct {
 	pattern   *regexp.Regexp                  // matches the template's labels
 }
 
-func newResourceRule(raw rawResources) (r resourceRule, field string, err error) {
+// read returns the field that is wrong, and how.
+func (r *resourceRule) read(raw rawResources) (field string, err error) {
 	r.overrides = map[string]schema.GroupResource{}
 	for label, to := range raw.Overrides {
 		if to.Resource == "" {
-			return r, "resources.overrides." + label, errors.New("resource is required, for example {resource: pod}")
+			return "resources.overrides." + label, errors.New("resource is required, for example {resource: pod}")
 		}
-		r.overrides[label] = schema.GroupResource{Group: to.Group, Resource: to.Resource}
+		r.overrides[label] = schema.GroupResource(to)
 	}
 	if raw.Template == "" {
-		return r, "", nil
+		return "", nil
 	}
 	q, err := newQueryTemplate(raw.Template)
 	if err == nil {
 		r.template = q.template
 		r.pattern, err = labelPattern(r.template)
 	}
-	return r, "resources.template", err
+	return "resources.template", err
 }
 
 // labelPattern returns the expression that a template's labels match: the
@@ -133,14 +131,10 @@ var inLabels = strings.NewReplacer(".", "_", "-", "_")
 // label returns the label that names objects of a resource in queries. Several
 // overrides may name one resource; the first in order of the labels counts.
 func (m mapping) label(gr schema.GroupResource, overrides map[string]schema.GroupResource) (string, error) {
-	best := ""
-	for label, to := range overrides {
-		if to == gr && (best == "" || label < best) {
-			best = label
+	for _, label := range slices.Sorted(maps.Keys(overrides)) {
+		if overrides[label] == gr {
+			return label, nil
 		}
-	}
-	if best != "" {
-		return best, nil
 	}
 	if m.rule.template == nil {
 		return "", fmt.Errorf("no label is mapped to %s: add resources.overrides or resources.template", gr)
@@ -162,5 +156,5 @@ func (m mapping) label(gr schema.GroupResource, overrides map[string]schema.Grou
 // rootScoped names the resources whose metrics v0.12.0 never counts as
 // namespaced.
 func rootScoped(gr schema.GroupResource) bool {
-	return gr == namespaces || gr == nodes || gr == persistentVolumes
+	return gr.Group == "" && slices.Contains([]string{"namespaces", "nodes", "persistentvolumes"}, gr.Resource)
 }

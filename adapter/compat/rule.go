@@ -11,10 +11,13 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/adapter/strict"
 )
 
 // Rule is one compiled rule of the file. It is immutable.
 type Rule struct {
+	// Problems: if there are any, the rule is not to be used.
+	Problems []strict.Problem
 	// ID is its place in the file, "rules[3]".
 	ID   string
 	File string
@@ -38,20 +41,13 @@ type filter struct {
 	not   bool
 }
 
-// wrong is a problem of one field of a rule.
-type wrong struct {
-	field string
-	err   error
-}
-
-// compile checks and prepares a rule. The rule is usable only if there are no
-// problems.
-func compile(id string, raw rawRule, external bool) (*Rule, []wrong) {
-	r := &Rule{ID: id, External: external, SeriesQuery: strings.TrimSpace(raw.SeriesQuery), Namespaced: true}
-	var all []wrong
+// compile checks and prepares a rule. The error joins all problems, each with its field.
+func compile(raw rawRule, external bool) (*Rule, error) {
+	r := &Rule{External: external, SeriesQuery: strings.TrimSpace(raw.SeriesQuery), Namespaced: true}
+	var all []error
 	check := func(field string, err error) {
 		if err != nil {
-			all = append(all, wrong{field, err})
+			all = append(all, fmt.Errorf("%s: %w", field, err))
 		}
 	}
 	if raw.Resources.Namespaced != nil {
@@ -63,19 +59,18 @@ func compile(id string, raw rawRule, external bool) (*Rule, []wrong) {
 		check(fmt.Sprintf("seriesFilters[%d]", i), err)
 		r.filters = append(r.filters, compiled)
 	}
-	field, err := r.naming(raw.Name)
-	check(field, err)
-	r.resources, field, err = newResourceRule(raw.Resources)
-	check(field, err)
+	check(r.naming(raw.Name))
+	check(r.resources.read(raw.Resources))
 	if !external && raw.Resources.Template == "" && len(raw.Resources.Overrides) == 0 {
 		check("resources", errors.New("neither template nor overrides: the rule can serve no object; add one of them"))
 	}
+	var err error
 	r.query, err = newQueryTemplate(raw.MetricsQuery)
 	check("metricsQuery", err)
 	if len(all) == 0 {
 		check("metricsQuery", r.rehearse())
 	}
-	return r, all
+	return r, errors.Join(all...)
 }
 
 func selects(series string) error {
@@ -126,11 +121,7 @@ func (r *Rule) serves(series string) (name string, ok bool) {
 			return "", false
 		}
 	}
-	found := r.matches.FindStringSubmatchIndex(series)
-	if found == nil {
-		return "", false
-	}
-	name = string(r.matches.ExpandString(nil, r.as, series, found))
+	name = string(r.matches.ExpandString(nil, r.as, series, r.matches.FindStringSubmatchIndex(series)))
 	return name, name != ""
 }
 

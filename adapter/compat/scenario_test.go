@@ -14,8 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata/fake"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
@@ -54,7 +56,7 @@ func TestScenarios(t *testing.T) {
 			case "rules":
 				f, err := Parse("pa.yaml", []byte(d.Input))
 				require.NoError(t, err)
-				s.provider = New(Options{ConfigFile: "pa.yaml", MaxAge: metav1.Duration{Duration: 2 * time.Minute}}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: s, Mapper: kinds()}, slog.New(slog.DiscardHandler))
+				s.provider = New(Options{ConfigFile: "pa.yaml", MaxAge: metav1.Duration{Duration: 2 * time.Minute}}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: objects(t), Mapper: kinds()}, slog.New(slog.DiscardHandler))
 				s.provider.now = func() time.Time { return s.now }
 			case "list":
 				s.refused = ""
@@ -87,7 +89,11 @@ const asked = 10 * time.Minute
 
 // Watch evaluates at once what the cache would keep answered.
 func (s *scenario) Watch(_ context.Context, q cache.Question, namespace string) (cache.State, error) {
-	s.questions[q.Version] = true
+	about := q.Version
+	if q.Namespace == nil { // then each namespace has its own query
+		about += namespace
+	}
+	s.questions[about] = true
 	if s.failure != nil {
 		return cache.State{Failure: s.failure}, nil
 	}
@@ -124,11 +130,15 @@ func (*scenario) Ready() error { return nil }
 
 func (s *scenario) Select(namespace string, _ k8slabels.Selector) []string { return s.pods[namespace] }
 
-func (s *scenario) Names(_ context.Context, r schema.GroupVersionResource, _ string, _ k8slabels.Selector) ([]string, error) {
-	if r.Resource == "services" {
-		return []string{"api", "web"}, nil
+// objects are the Services api and web of namespace shop.
+func objects(t testing.TB) *fake.FakeMetadataClient {
+	t.Helper()
+	scheme := fake.NewTestScheme()
+	require.NoError(t, metav1.AddMetaToScheme(scheme))
+	service := func(name string) runtime.Object {
+		return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 	}
-	return nil, errors.New("not allowed")
+	return fake.NewSimpleMetadataClient(scheme, service("web"), service("api"))
 }
 
 func (s *scenario) list() string {

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -127,11 +128,6 @@ type answer struct {
 	at    time.Time
 }
 
-// missing is the reason for a missing number, as a sentence.
-type missing string
-
-func (m missing) Error() string { return string(m) }
-
 // object answers for one object. If the query returns several series for it, the
 // largest usable one counts: v0.12.0 takes any of them.
 func (t table) object(k key, now time.Time, maxAge time.Duration) (answer, error) {
@@ -151,9 +147,9 @@ func (t table) object(k key, now time.Time, maxAge time.Duration) (answer, error
 	case best != nil:
 		return answer{best.value, best.at}, nil
 	case why != "":
-		return answer{}, missing(why)
+		return answer{}, errors.New(why)
 	}
-	return answer{}, missing("the query has no series for it")
+	return answer{}, errors.New("the query has no series for it")
 }
 
 // sum answers for all series of a key. One unusable series makes the sum
@@ -164,12 +160,12 @@ func (t table) sum(k key, now time.Time, maxAge time.Duration) (answer, error) {
 		points = t[key{}]
 	}
 	if len(points) == 0 {
-		return answer{}, missing("the query has no series for it")
+		return answer{}, errors.New("the query has no series for it")
 	}
 	total := answer{at: points[0].at}
 	for _, pt := range points {
 		if why := pt.unusable(now, maxAge); why != "" {
-			return answer{}, missing(fmt.Sprintf("of %d series one is unusable: %s", len(points), why))
+			return answer{}, fmt.Errorf("of %d series one is unusable: %s", len(points), why)
 		}
 		total.value += pt.value
 		if pt.at.Before(total.at) {
@@ -177,7 +173,7 @@ func (t table) sum(k key, now time.Time, maxAge time.Duration) (answer, error) {
 		}
 	}
 	if math.Abs(total.value) >= limit {
-		return answer{}, missing("the sum is too large")
+		return answer{}, errors.New("the sum is too large")
 	}
 	return total, nil
 }
@@ -226,22 +222,13 @@ func withAges(e parser.Expr, keys []string) (whole parser.Expr, aged bool) {
 func leaves(e parser.Expr, keys []string) []parser.Expr {
 	var found []parser.Expr
 	seen := map[string]bool{}
-	parser.Inspect(e, func(n parser.Node, path []parser.Node) error {
-		s, ok := n.(*parser.VectorSelector)
-		if !ok || len(found) == maxLeaves || past(s, path) {
-			return nil
-		}
-		for _, key := range keys {
-			if !narrowed(s, key) {
-				return nil
-			}
-		}
-		if text := s.String(); !seen[text] {
+	for s, path := range signal.Selectors(e) {
+		keyed := !slices.ContainsFunc(keys, func(key string) bool { return !narrowed(s, key) })
+		if text := s.String(); keyed && !past(s, path) && !seen[text] && len(found) < maxLeaves {
 			seen[text] = true
 			found = append(found, s)
 		}
-		return nil
-	})
+	}
 	return found
 }
 

@@ -20,9 +20,8 @@ type Args struct {
 }
 
 const (
-	maxTemplateNodes = 2_000
-	maxLoopDepth     = 3
-	maxQueryBytes    = 256 << 10
+	maxLoopDepth  = 3
+	maxQueryBytes = 256 << 10
 )
 
 // queryTemplate is a metricsQuery. It is restricted so that a file cannot block
@@ -40,7 +39,7 @@ func newQueryTemplate(text string) (*queryTemplate, error) {
 	}
 	t, err := template.New("query").Delims("<<", ">>").Parse(text)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("is no template: %w", err)
 	}
 	if t.Tree == nil || len(t.Templates()) > 1 {
 		return nil, errors.New("defines templates of its own, which are not supported")
@@ -80,10 +79,7 @@ func (l *limited) Write(p []byte) (int, error) {
 var wholeDot = regexp.MustCompile(`(^|[\s(])\.([\s)|]|$)`)
 
 // walker checks a template before it runs.
-type walker struct {
-	nodes  int
-	values string
-}
+type walker struct{ values string }
 
 func (w *walker) list(l *parse.ListNode, depth int) error {
 	if l == nil {
@@ -98,9 +94,6 @@ func (w *walker) list(l *parse.ListNode, depth int) error {
 }
 
 func (w *walker) node(n parse.Node, depth int) error {
-	if w.nodes++; w.nodes > maxTemplateNodes {
-		return fmt.Errorf("has more than %d parts", maxTemplateNodes)
-	}
 	switch n := n.(type) {
 	case *parse.ActionNode:
 		if !plainField(n.Pipe) {
@@ -111,13 +104,13 @@ func (w *walker) node(n parse.Node, depth int) error {
 	case *parse.WithNode:
 		return w.branch(&n.BranchNode, depth)
 	case *parse.RangeNode:
-		if depth++; depth > maxLoopDepth {
+		if depth == maxLoopDepth {
 			return fmt.Errorf("has loops within loops, more than %d deep", maxLoopDepth)
 		}
 		if over := fieldName(n.Pipe); over != "GroupBySlice" && over != "LabelValuesByName" {
 			return errors.New("loops over something other than .GroupBySlice or .LabelValuesByName")
 		}
-		return w.branch(&n.BranchNode, depth)
+		return w.branch(&n.BranchNode, depth+1)
 	case *parse.TemplateNode:
 		return errors.New("calls a template, which is not supported")
 	}

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,34 +75,19 @@ func Default() Config {
 		Concurrency:  4,
 		MaxQuestions: cache.DefaultMaxQuestions,
 
-		ExporterNamespaces: exporterNamespaces(),
+		// Our manifests' own. No other is trusted unless an administrator lists it: a user who
+		// creates a namespace of a trusted name would be believed about every pod.
+		ExporterNamespaces: []string{"gpuscale-system"},
 	}
 }
 
-// Servers returns the clients' configurations by backend name, in whichever form
-// the file has them.
-func (c Config) Servers() map[string]prom.Config {
-	all := map[string]prom.Config{}
-	if c.Prometheus.URL != "" {
-		all[cache.DefaultBackend] = c.Prometheus.Client()
+// All returns the backends, in whichever form the file has them.
+func (c Config) All() []Backend {
+	if c.Prometheus.URL == "" {
+		return c.Backends
 	}
-	for _, b := range c.Backends {
-		all[b.Name] = b.Client()
-	}
-	return all
+	return append([]Backend{{cache.DefaultBackend, c.Prometheus}}, c.Backends...)
 }
-
-// NamespaceParameter returns that of a backend.
-func (c Config) NamespaceParameter(backend string) string {
-	for _, b := range c.Backends {
-		if b.Name == backend {
-			return b.NamespaceParameter
-		}
-	}
-	return c.Prometheus.NamespaceParameter
-}
-
-func (c Config) backendNames() []string { return slices.Sorted(maps.Keys(c.Servers())) }
 
 // LeastMaxAge is the MaxAge of rules for which none is set, where scrapes are
 // frequent.
@@ -125,8 +108,8 @@ func (c Config) age(r *signal.Rule, own *metav1.Duration) {
 // Cache returns the cache's options.
 func (c Config) Cache() cache.Options {
 	timeout := time.Duration(0)
-	for _, s := range c.Servers() {
-		timeout = max(timeout, s.Timeout)
+	for _, b := range c.All() {
+		timeout = max(timeout, b.Timeout.Duration)
 	}
 	return cache.Options{
 		Timeout:  timeout,
@@ -134,8 +117,3 @@ func (c Config) Cache() cache.Options {
 		FirstWait: c.FirstWait.Duration, Concurrency: c.Concurrency, MaxQuestions: c.MaxQuestions,
 	}
 }
-
-// exporterNamespaces is the namespace in which our manifests install the exporter.
-// No other is trusted unless an administrator lists it: a user who creates a namespace
-// of a trusted name would be believed about every pod.
-func exporterNamespaces() []string { return []string{"gpuscale-system"} }

@@ -40,10 +40,10 @@ func TestFiles(t *testing.T) {
 func described(f *File) string {
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	for _, name := range f.Config.backendNames() {
-		s := f.Config.Servers()[name]
+	for _, b := range f.Config.All() {
+		name, s := b.Name, b.Client()
 		say("backend %s: %s %s, timeout %s, parameters %v", name, cmp.Or(s.Method, "POST"), s.URL, s.Timeout, s.Parameters)
-		if p := f.Config.NamespaceParameter(name); p != "" {
+		if p := b.NamespaceParameter; p != "" {
 			say("  namespace in the parameter %s", p)
 		}
 		if s.SigV4 != nil {

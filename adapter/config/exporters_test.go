@@ -17,12 +17,12 @@ func TestExporterNamespaces(t *testing.T) {
 		text string
 		want []string
 	}{
-		{"", exporterNamespaces()},
+		{"", Default().ExporterNamespaces},
 		{"exporterNamespaces: [mine]\n", []string{"mine"}},
 		{"exporterNamespaces: []\n", []string{}},
 		{"exporterNamespaces: ['*']\n", nil},
 	} {
-		f, err := Read("config.yaml", []byte(prometheus+c.text), nil)
+		f, err := Read("config.yaml", []byte(prometheus+c.text))
 		require.NoError(t, err)
 		for _, r := range f.Signals() {
 			if !slices.Equal(r.Exporters, trust.Exporters(c.want)) || (r.Exporters == nil) != (c.want == nil) {
@@ -30,7 +30,7 @@ func TestExporterNamespaces(t *testing.T) {
 			}
 		}
 	}
-	_, err := Read("config.yaml", []byte(prometheus+"exporterNamespaces: [Not-a-Name]\n"), nil)
+	_, err := Read("config.yaml", []byte(prometheus+"exporterNamespaces: [Not-a-Name]\n"))
 	if err == nil || !strings.Contains(err.Error(), "exporterNamespaces[0]") {
 		t.Errorf("a wrong name: %v", err)
 	}

@@ -58,21 +58,20 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 		return nil, err
 	}
 	f := &File{Name: name, Config: Default()}
+	var rules []*yaml.Node
 	var problems []strict.Problem
-	_, rules := strict.Entry(d.Root, "rules")
-	if d.theirs() {
-		f.Config.PrometheusAdapter.ConfigFile, rules = name, nil
+	theirs := d.theirs()
+	if theirs {
+		f.Config.PrometheusAdapter.ConfigFile = name
 		problems = d.mixed()
 	} else {
-		problems = d.Fields(d.Root, "", &f.Config, "rules", "backends")
-		problems = append(problems, d.backends(&f.Config)...)
+		rules, problems = d.List("rules")
+		problems = slices.Concat(problems, d.Fields(d.Root, "", &f.Config, "rules", "backends"), d.backends(&f.Config))
 	}
 	for _, overlay := range overlays {
-		if overlay != nil {
-			overlay(&f.Config)
-		}
+		overlay(&f.Config)
 	}
-	if len(problems) == 0 && d.theirs() && f.Config.Prometheus.URL == "" {
+	if len(problems) == 0 && theirs && f.Config.Prometheus.URL == "" {
 		return nil, strict.Problem{File: name, Path: "prometheus.url", Err: errors.New("is required; with a prometheus-adapter file, set --prometheus-url")}
 	}
 	if len(problems) == 0 { // a field that could not be read has its default
@@ -81,8 +80,8 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 	if len(problems) > 0 {
 		return nil, strict.Join(problems)
 	}
-	f.Rules, err = d.rules(rules, f.Config)
-	return f, err
+	f.Rules = d.rules(rules, f.Config)
+	return f, nil
 }
 
 // Err joins the problems of all rules; nil if there are none.
@@ -105,16 +104,9 @@ func (f *File) Signals() []cache.Rule {
 	return good
 }
 
-func (d document) backends(c *Config) (problems []strict.Problem) {
-	_, list := strict.Entry(d.Root, "backends")
-	list = strict.Resolve(list)
-	if strict.Null(list) {
-		return nil
-	}
-	if list.Kind != yaml.SequenceNode {
-		return []strict.Problem{{File: d.Name, Line: list.Line, Path: "backends", Err: errors.New("is no list")}}
-	}
-	for i, n := range list.Content {
+func (d document) backends(c *Config) []strict.Problem {
+	list, problems := d.List("backends")
+	for i, n := range list {
 		b := Backend{Prometheus: Default().Prometheus}
 		problems = append(problems, d.Fields(n, fmt.Sprintf("backends[%d]", i), &b)...)
 		c.Backends = append(c.Backends, b)
@@ -122,9 +114,8 @@ func (d document) backends(c *Config) (problems []strict.Problem) {
 	return problems
 }
 
-// rules reads the list of rules, each separately, and puts the built-in ones
-// before them.
-func (d document) rules(list *yaml.Node, c Config) ([]Declared, error) {
+// rules reads the rules, each separately, and puts the built-in ones before them.
+func (d document) rules(list []*yaml.Node, c Config) []Declared {
 	var all []Declared
 	at := map[string]int{}
 	for _, r := range signal.Builtin(LeastMaxAge) {
@@ -133,14 +124,7 @@ func (d document) rules(list *yaml.Node, c Config) ([]Declared, error) {
 		r.Exporters = trust.From(c.ExporterNamespaces)
 		all = append(all, Declared{Name: r.Name, Rule: cache.Rule{Rule: r}})
 	}
-	list = strict.Resolve(list)
-	if strict.Null(list) {
-		return all, nil
-	}
-	if list.Kind != yaml.SequenceNode {
-		return nil, strict.Problem{File: d.Name, Line: list.Line, Path: "rules", Err: errors.New("is no list")}
-	}
-	for i, n := range list.Content {
+	for i, n := range list {
 		r := d.rule(n, fmt.Sprintf("rules[%d]", i), c)
 		place, known := at[r.Name]
 		switch {
@@ -158,7 +142,7 @@ func (d document) rules(list *yaml.Node, c Config) ([]Declared, error) {
 		}
 		all = append(all, r)
 	}
-	return all, nil
+	return all
 }
 
 // theirFields are the top-level fields of prometheus-adapter's configuration.
@@ -172,9 +156,8 @@ func (d document) theirs() bool {
 			return true
 		}
 	}
-	_, rules := strict.Entry(d.Root, "rules")
-	list := strict.Resolve(rules)
-	return list != nil && list.Kind == yaml.SequenceNode && slices.ContainsFunc(list.Content, func(item *yaml.Node) bool {
+	list, _ := d.List("rules")
+	return slices.ContainsFunc(list, func(item *yaml.Node) bool {
 		key, _ := strict.Entry(item, "seriesQuery")
 		return key != nil
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -66,7 +67,7 @@ func TestLikeABuiltinRule(t *testing.T) {
 			want = b
 		}
 	}
-	want.Name, want.Activation, want.Exporters = "queue_that_wakes", 5, exporterNamespaces()
+	want.Name, want.Activation, want.Exporters = "queue_that_wakes", 5, trust.From(Default().ExporterNamespaces)
 	Default().age(&want, nil)
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got %+v\nwant %+v", r, want)
@@ -104,7 +105,7 @@ func TestDocumentedRules(t *testing.T) {
 	if !found || !ended {
 		t.Fatal("docs/signals.md has no example")
 	}
-	f, err := Read("signals.md", []byte("prometheus: {url: http://prometheus}\n"+example), nil)
+	f, err := Read("signals.md", []byte("prometheus: {url: http://prometheus}\n"+example))
 	require.NoError(t, err)
 	require.NoError(t, f.Err())
 	if own := len(f.Rules) - len(signal.Builtin(time.Minute)); own != 5 {

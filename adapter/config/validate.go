@@ -87,7 +87,10 @@ func (c Config) validateBackends() (errs []error) {
 
 // knows returns an error if there is no such backend.
 func (c Config) knows(path, backend string) error {
-	names := c.backendNames()
+	var names []string
+	for _, b := range c.All() {
+		names = append(names, b.Name)
+	}
 	if slices.Contains(names, backend) {
 		return nil
 	}

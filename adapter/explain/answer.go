@@ -67,10 +67,3 @@ func (a asked) thing(namespace string) provider.Object {
 	}
 	return o
 }
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -63,7 +64,7 @@ func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map
 		note(lives, rule.Rule, samples, at)
 	}
 	if vector, err := ask(ctx, rule, true, namespace, r.From); err == nil {
-		read(within(rule, vector, namespace), r.From)
+		read(cache.Samples(rule.Rule, vector), r.From)
 	}
 	good := 0
 	for first := 0; first < r.steps(); first += chunk {
@@ -91,7 +92,7 @@ func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map
 		for i := range n {
 			if err == nil {
 				good++
-				read(within(rule, samples[i], namespace), r.at(first+i))
+				read(cache.Samples(rule.Rule, samples[i]), r.at(first+i))
 			}
 			h.tables, h.failures = append(h.tables, table), append(h.failures, err)
 		}

@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
@@ -118,7 +121,7 @@ func Explain(ctx context.Context, w World, o Options) Report {
 			computed.Metrics = append(computed.Metrics, m)
 		}
 	}
-	ctl := hpa.Controller{Tolerance: o.Tolerance, Window: o.Window, ScaledToZero: condition(w.HPA, autoscaling.ScaledToZero) == "True"}
+	ctl := hpa.Controller{Tolerance: o.Tolerance, Window: o.Window, ScaledToZero: slices.ContainsFunc(w.HPA.Status.Conditions, toZero)}
 	if len(computed.Metrics) > 0 {
 		d := ctl.Reconcile(hpa.Situation{
 			Now: r.At, Spec: computed, Replicas: w.Replicas, StatusReplicas: w.StatusReplicas,
@@ -135,9 +138,12 @@ func Explain(ctx context.Context, w World, o Options) Report {
 	}
 	r.Outcome.Unknown = len(index) == 0
 	if len(index) < len(spec.Metrics) {
-		r.Outcome.Steps = append(r.Outcome.Steps, fmt.Sprintf("%s not computed here: the HPA's result may be higher than this, never lower than the highest proposal", count(len(spec.Metrics)-len(index), "metric")))
+		r.Outcome.Steps = append(r.Outcome.Steps, fmt.Sprintf("%s not computed here: the HPA's result may be higher than this, never lower than the highest proposal", provider.Count(len(spec.Metrics)-len(index), "metric")))
 	}
-	r.Status = status(w.HPA)
+	r.Status.Desired = w.HPA.Status.DesiredReplicas
+	for _, c := range w.HPA.Status.Conditions {
+		r.Status.Conditions = append(r.Status.Conditions, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
 	return r
 }
 
@@ -159,7 +165,10 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 		x.Error, x.Code = err.Error(), 404
 		return x, answer{Answer: hpa.Answer{Error: err}}, true
 	}
-	x.describe(rule, w.HPA.Namespace)
+	x.rule = rule.Rule
+	x.Rule = fmt.Sprintf("%s (%s): duplicates %s, parts of a pod %s, pods %s, samples no older than %s, values from %g to %g",
+		rule.Name, rule.Source, rule.Duplicates, rule.PerPod, rule.PerWorkload, rule.MaxAge, rule.Minimum, rule.Maximum)
+	x.Query = rule.Query(w.HPA.Namespace)
 	r, failure := read(ctx, rule, w.HPA.Namespace)
 	got := w.answer(ctx, a, r.table, failure, r.Now)
 	counts := func(pod string) bool {
@@ -171,13 +180,6 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 	x.missing(w, r, a, got.pods)
 	x.answered(got)
 	return x, got, true
-}
-
-func (x *Metric) describe(rule Rule, namespace string) {
-	x.rule = rule.Rule
-	x.Rule = fmt.Sprintf("%s (%s): duplicates %s, parts of a pod %s, pods %s, samples no older than %s, values from %g to %g",
-		rule.Name, rule.Source, rule.Duplicates, rule.PerPod, rule.PerWorkload, rule.MaxAge, rule.Minimum, rule.Maximum)
-	x.Query = rule.Query(namespace)
 }
 
 // hint is the PromQL of the first used source, or else of the first.
@@ -227,35 +229,21 @@ func (x *Metric) answered(got answer) {
 	}
 }
 
-func condition(h autoscaling.HorizontalPodAutoscaler, kind autoscaling.HorizontalPodAutoscalerConditionType) string {
-	for _, c := range h.Status.Conditions {
-		if c.Type == kind {
-			return string(c.Status)
-		}
-	}
-	return ""
+func toZero(c autoscaling.HorizontalPodAutoscalerCondition) bool {
+	return c.Type == autoscaling.ScaledToZero && c.Status == core.ConditionTrue
 }
 
-func status(h autoscaling.HorizontalPodAutoscaler) Status {
-	s := Status{Desired: h.Status.DesiredReplicas}
-	for _, c := range h.Status.Conditions {
-		s.Conditions = append(s.Conditions, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
-	}
-	return s
+// WriteJSON writes a report or a timeline as indented JSON.
+func WriteJSON(out io.Writer, of any) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(of)
 }
 
-// JSON returns the report as indented JSON.
-func (r Report) JSON() ([]byte, error) {
-	raw, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("writing the report: %w", err)
-	}
-	return append(raw, '\n'), nil
-}
-
-func list(names []string, most int) string {
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+// list names ten at most.
+func list(names []string) string {
+	if more := len(names) - 10; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:10], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 
 	autoscaling "k8s.io/api/autoscaling/v2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 )
 
 // ReadHPA reads a HorizontalPodAutoscaler of autoscaling/v2 from YAML or JSON.
@@ -22,7 +23,7 @@ func ReadHPA(file string, raw []byte) (*autoscaling.HorizontalPodAutoscaler, err
 	if h.Kind != "HorizontalPodAutoscaler" || h.APIVersion != "autoscaling/v2" {
 		return nil, fmt.Errorf("%s: is %s of %s, not a HorizontalPodAutoscaler of autoscaling/v2", file, cmp.Or(h.Kind, "nothing"), cmp.Or(h.APIVersion, "nothing"))
 	}
-	if err := sane(&h.Spec); err != nil {
+	if err := sane(h.Spec); err != nil {
 		return nil, fmt.Errorf("%s: spec: %w", file, err)
 	}
 	return &h, nil
@@ -30,12 +31,9 @@ func ReadHPA(file string, raw []byte) (*autoscaling.HorizontalPodAutoscaler, err
 
 // sane rejects specs that the API server rejects and the arithmetic cannot
 // handle.
-func sane(s *autoscaling.HorizontalPodAutoscalerSpec) error {
-	minimum := int32(1)
-	if s.MinReplicas != nil {
-		minimum = *s.MinReplicas
-	}
-	if minimum < 0 || s.MaxReplicas < 1 || minimum > s.MaxReplicas {
+func sane(spec autoscaling.HorizontalPodAutoscalerSpec) error {
+	s := hpa.Defaulted(spec)
+	if minimum := *s.MinReplicas; minimum < 0 || s.MaxReplicas < 1 || minimum > s.MaxReplicas {
 		return fmt.Errorf("minReplicas %d and maxReplicas %d: maxReplicas must be at least 1, minReplicas not negative, the first not above the second", minimum, s.MaxReplicas)
 	}
 	for i, m := range s.Metrics {
@@ -48,7 +46,10 @@ func sane(s *autoscaling.HorizontalPodAutoscalerSpec) error {
 			return fmt.Errorf("metrics[%d]: a target needs a value or an averageValue, of at least a thousandth", i)
 		}
 	}
-	for _, rules := range behaviors(s) {
+	if s.Behavior == nil {
+		return nil
+	}
+	for _, rules := range []*autoscaling.HPAScalingRules{s.Behavior.ScaleUp, s.Behavior.ScaleDown} {
 		for _, p := range rules.Policies {
 			if p.Value <= 0 || p.PeriodSeconds <= 0 || p.PeriodSeconds > 1800 {
 				return fmt.Errorf("behavior: a policy's value must be positive, its periodSeconds between 1 and 1800")
@@ -59,18 +60,6 @@ func sane(s *autoscaling.HorizontalPodAutoscalerSpec) error {
 		}
 	}
 	return nil
-}
-
-func behaviors(s *autoscaling.HorizontalPodAutoscalerSpec) []*autoscaling.HPAScalingRules {
-	var all []*autoscaling.HPAScalingRules
-	if s.Behavior != nil {
-		for _, r := range []*autoscaling.HPAScalingRules{s.Behavior.ScaleUp, s.Behavior.ScaleDown} {
-			if r != nil {
-				all = append(all, r)
-			}
-		}
-	}
-	return all
 }
 
 // Set applies changes like "minReplicas=2", "metrics[0].target.averageValue=12"
@@ -116,12 +105,10 @@ func set(spec autoscaling.HorizontalPodAutoscalerSpec, path, text string) (autos
 		return spec, err
 	}
 	var next autoscaling.HorizontalPodAutoscalerSpec
-	strict := json.NewDecoder(bytes.NewReader(raw))
-	strict.DisallowUnknownFields()
-	if err := strict.Decode(&next); err != nil {
+	if err := yaml.UnmarshalStrict(raw, &next); err != nil {
 		return spec, err
 	}
-	return next, sane(&next)
+	return next, sane(next)
 }
 
 // fieldPath is a path like "metrics[0].target.value", of twelve steps at most.

@@ -103,6 +103,7 @@ func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 		return t, errors.New("none of the HPA's metrics is served by the adapter: there is nothing to simulate")
 	}
 	s.play(ctx, w, spec, metrics, lives, &t)
+	t.summarize(s.Step, spec.MaxReplicas)
 	return t, nil
 }
 

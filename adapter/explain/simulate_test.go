@@ -59,7 +59,6 @@ func simulated30m(t *testing.T, w World, q Querier, change func(*Simulation)) Ti
 	}
 	timeline, err := Simulate(t.Context(), w, s)
 	require.NoError(t, err)
-	timeline.Summarize(s.Step, w.HPA.Spec.MaxReplicas)
 	return timeline
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -45,7 +45,7 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 		if len(vector) > 0 {
 			r.Evaluated = vector[0].Time
 		}
-		r.table, r.dropped = r.table.Read(within(rule, vector, namespace), r.Reading)
+		r.table, r.dropped = r.table.Read(cache.Samples(rule.Rule, vector), r.Reading)
 	}
 	return r, nil
 }
@@ -60,20 +60,6 @@ func ask(ctx context.Context, rule Rule, over bool, namespace string, at time.Ti
 		all = append(all, vector...)
 	}
 	return all, nil
-}
-
-// within keeps the samples that name a namespace in the target's labels or in
-// the series' own; the tables decide which of them counts.
-func within(rule Rule, vector prom.Vector, namespace string) []signal.Sample {
-	var kept []signal.Sample
-	sample := rule.Sampler()
-	for _, of := range vector {
-		s := sample(of.Labels, of.Value)
-		if s.Labels.Get(metric.LabelNamespace) == namespace || s.Labels.Get(metric.Exported+metric.LabelNamespace) == namespace {
-			kept = append(kept, s)
-		}
-	}
-	return kept
 }
 
 // Row is one series behind an answer.
@@ -99,7 +85,7 @@ func (r reading) rows(rule signal.Rule, namespace string, counts func(pod string
 	for _, k := range r.table.Keys(namespace) {
 		for p := range r.table.About(k, r.Now) {
 			row := Row{
-				Pod: k.Pod, Metric: p.Metric, Labels: distinct(rule, rule.Sources[p.Source], p.Labels), Value: number(p.Value), Reason: string(p.Dropped),
+				Pod: k.Pod, Metric: rule.Sources[p.Source].Metric, Labels: distinct(rule, rule.Sources[p.Source], p.Labels), Value: number(p.Value), Reason: string(p.Dropped),
 				AgeSeconds: math.Round(1000*max(0, r.Now.Sub(p.Time).Seconds())) / 1000, source: p.Source,
 			}
 			if p.Declared {

@@ -14,6 +14,7 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
@@ -38,7 +39,7 @@ func (r Report) Text(out io.Writer) error {
 	if r.Outcome.Unknown {
 		p.line("the HPA's next replicas are unknown: none of its metrics is computed here")
 	} else {
-		p.line("the HPA will set %s", count(int(r.Outcome.Desired), "replica"))
+		p.line("the HPA will set %s", provider.Count(int(r.Outcome.Desired), "replica"))
 	}
 	for _, s := range r.Outcome.Steps {
 		p.line("  %s", s)
@@ -78,10 +79,10 @@ func (p *printer) metric(m Metric, at time.Time) {
 	}
 	p.field("dropped", dropped(m.Dropped))
 	if len(m.Stale) > 0 {
-		p.field("stale", list(m.Stale, 10)+": a sample in the last "+signal.Forget.String()+", no usable one now")
+		p.field("stale", list(m.Stale)+": a sample in the last "+signal.Forget.String()+", no usable one now")
 	}
 	if len(m.Unseen) > 0 {
-		p.field("unseen", list(m.Unseen, 10)+": no sample in the last "+signal.Forget.String()+", left out")
+		p.field("unseen", list(m.Unseen)+": no sample in the last "+signal.Forget.String()+", left out")
 	}
 	p.field("answer", m.answer(at))
 	p.field("via API", m.ViaAPI)
@@ -109,7 +110,7 @@ func (m Metric) answer(at time.Time) string {
 	for i, pod := range pods {
 		pods[i] = pod + " " + short(m.PodValues[pod])
 	}
-	return list(pods, 10)
+	return list(pods)
 }
 
 func (p *printer) samples(rows []Row) {
@@ -150,16 +151,17 @@ func sentence(p hpa.Proposal, m autoscaling.MetricSpec, w World, tolerance float
 	if p.Error != nil {
 		return "no proposal"
 	}
+	asked, _ := metricOf(m) // it has been read
 	band := hpa.TolerancesOf(w.HPA.Spec.Behavior, tolerance)
-	s := fmt.Sprintf("%s of a target of %s: ratio %s", thousandths(p.Usage), thousandths(p.Target), short(p.Ratio))
+	s := fmt.Sprintf("%s of a target of %s: ratio %s", short(float64(p.Usage)/1000), short(float64(p.Target)/1000), short(p.Ratio))
 	switch {
 	case m.Type == autoscaling.PodsMetricSourceType:
-		s = fmt.Sprintf("average %s over %s", s, count(p.Counted, "pod"))
+		s = fmt.Sprintf("average %s over %s", s, provider.Count(p.Counted, "pod"))
 		if p.Missing+p.Unready > 0 {
-			s += fmt.Sprintf("; %s without a value, %d pending: taken as %s, ratio %s", count(p.Missing, "pod"), p.Unready, assumption(p.Ratio), short(p.Assumed))
+			s += fmt.Sprintf("; %s without a value, %d pending: taken as %s, ratio %s", provider.Count(p.Missing, "pod"), p.Unready, assumption(p.Ratio), short(p.Assumed))
 		}
-	case w.StatusReplicas > 0 && averages(m):
-		s = fmt.Sprintf("shared by %s: %s", count(int(w.StatusReplicas), "replica"), s)
+	case w.StatusReplicas > 0 && asked.target.AverageValue != nil:
+		s = fmt.Sprintf("shared by %s: %s", provider.Count(int(w.StatusReplicas), "replica"), s)
 	}
 	switch {
 	case p.Within:
@@ -177,12 +179,6 @@ func assumption(ratio float64) string {
 		return "idle, since the others are above target"
 	}
 	return "on target, since the others are below"
-}
-
-// averages reports whether the HPA divides the value by the replicas.
-func averages(m autoscaling.MetricSpec) bool {
-	a, err := metricOf(m)
-	return err == nil && a.target.AverageValue != nil
 }
 
 // outcome describes the steps from the proposals to the replicas.
@@ -226,18 +222,10 @@ func window(spec autoscaling.HorizontalPodAutoscalerSpec, w World, o Options) st
 		return "no window delays scaling down"
 	}
 	s := fmt.Sprintf("this happens once no recommendation of the last %s was higher; only the controller knows them", length)
-	if condition(w.HPA, autoscaling.AbleToScale) != "" {
-		for _, c := range w.HPA.Status.Conditions {
-			if c.Reason == "ScaleDownStabilized" {
-				s += " (its status reports that one was)"
-			}
-		}
+	if slices.ContainsFunc(w.HPA.Status.Conditions, func(c autoscaling.HorizontalPodAutoscalerCondition) bool { return c.Reason == "ScaleDownStabilized" }) {
+		s += " (its status reports that one was)"
 	}
 	return s
-}
-
-func thousandths(milli int64) string {
-	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64)
 }
 
 // short rounds to three decimals. f may be infinite: the HPA divides by the

@@ -2,13 +2,14 @@ package explain
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpuscale/gpuscale/adapter/provider"
 )
 
 // TimelineVersion of the JSON. Fields are added to it, never changed.
@@ -43,8 +44,8 @@ type Summary struct {
 	LowestReplicas  int32   `json:"lowestReplicas"`
 }
 
-// Summarize fills in the summary. maximum is the HPA's maxReplicas.
-func (t *Timeline) Summarize(step time.Duration, maximum int32) {
+// summarize fills in the summary. maximum is the HPA's maxReplicas.
+func (t *Timeline) summarize(step time.Duration, maximum int32) {
 	s, before := Summary{LowestReplicas: math.MaxInt32}, t.Initial
 	for _, m := range t.Moments {
 		switch {
@@ -65,15 +66,6 @@ func (t *Timeline) Summarize(step time.Duration, maximum int32) {
 		before = m.Replicas
 	}
 	t.Summary = s
-}
-
-// JSON returns the timeline as indented JSON.
-func (t Timeline) JSON() ([]byte, error) {
-	raw, err := json.MarshalIndent(t, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("writing the timeline: %w", err)
-	}
-	return append(raw, '\n'), nil
 }
 
 // CSV writes one line for each step.
@@ -118,7 +110,7 @@ func (t Timeline) Text(out io.Writer) error {
 	t.changes(p)
 	s := t.Summary
 	p.line("")
-	p.line("%s, %s; %d to %d replicas; at maxReplicas for %s; unknown for %s", count(s.Ups, "scale-up"), count(s.Downs, "scale-down"),
+	p.line("%s, %s; %d to %d replicas; at maxReplicas for %s; unknown for %s", provider.Count(s.Ups, "scale-up"), provider.Count(s.Downs, "scale-down"),
 		s.LowestReplicas, s.HighestReplicas, period(s.AtMaxSeconds), period(s.UnknownSeconds))
 	p.line("%s replica-hours simulated, %s recorded", short(s.ReplicaHours), short(s.RecordedHours))
 	p.line("")

@@ -59,7 +59,7 @@ const (
 	ownToken       = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 )
 
-var service = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)\.([a-z0-9]([-a-z0-9]*[a-z0-9])?)(:([0-9]{1,5}))?$`)
+var service = regexp.MustCompile(`^([a-z0-9](?:[-a-z0-9]*[a-z0-9])?\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)(:[0-9]{1,5})?$`)
 
 // Validate returns all problems, each with its field path.
 func (c Config) Validate() error {
@@ -107,15 +107,10 @@ func (t Target) problems() []error {
 // base returns the server's URL.
 func (t Target) base() (*url.URL, error) {
 	if t.Service != "" {
-		m := service.FindStringSubmatch(t.Service)
-		if m == nil {
+		if !service.MatchString(t.Service) {
 			return nil, fmt.Errorf(`service: %q is not "name.namespace" or "name.namespace:port"`, t.Service)
 		}
-		host := m[1] + "." + m[3] + ".svc"
-		if m[6] != "" {
-			host += ":" + m[6]
-		}
-		return &url.URL{Scheme: "https", Host: host}, nil
+		return &url.URL{Scheme: "https", Host: service.ReplaceAllString(t.Service, "$1.svc$2")}, nil
 	}
 	u, err := url.Parse(t.URL)
 	switch {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,15 +49,15 @@ type Forwarder struct {
 
 	names  atomic.Pointer[[]string]
 	shared sync.Once
-
-	mu   sync.Mutex
-	down string // error of the last request; "" if it succeeded
+	down   atomic.Bool // the last request failed
 }
 
-// New returns a forwarder to t for names that known does not report.
-func New(t Target, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*Forwarder, error) {
-	if errs := t.problems(); len(errs) > 0 {
-		return nil, errors.Join(errs...)
+// New returns a forwarder for names that known does not report; nil if a valid configuration
+// names no server.
+func New(c Config, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*Forwarder, error) {
+	t := c.External
+	if t == nil {
+		return nil, nil
 	}
 	server, err := t.base()
 	if err != nil {
@@ -74,6 +73,7 @@ func New(t Target, known func(metric string) bool, reg prometheus.Registerer, lo
 		slots: make(chan struct{}, maxInFlight), log: log,
 		answered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
 	}
+	f.names.Store(new([]string))
 	if err := reg.Register(f.answered); err != nil {
 		return nil, fmt.Errorf("registering forward metrics: %w", err)
 	}
@@ -89,9 +89,7 @@ func (t Target) transport() (http.RoundTripper, error) {
 		},
 	}
 	if t.CertFile == "" {
-		if c.BearerTokenFile = t.TokenFile; c.BearerTokenFile == "" {
-			c.BearerTokenFile = ownToken
-		}
+		c.BearerTokenFile = cmp.Or(t.TokenFile, ownToken)
 	}
 	return transport.New(c)
 }
@@ -215,34 +213,15 @@ func (f *Forwarder) exchange(out *http.Request) (reply, error) {
 
 // logChange logs changes only.
 func (f *Forwarder) logChange(err error) {
-	now := ""
-	if err != nil {
-		now = err.Error()
-	}
-	f.mu.Lock()
-	before := f.down
-	f.down = now
-	f.mu.Unlock()
-	switch {
-	case now != "" && before == "":
+	switch before := f.down.Swap(err != nil); {
+	case err != nil && !before:
 		f.log.Warn("metrics cannot be forwarded", slog.String("server", f.server.Host), slog.Any("error", err))
-	case now == "" && before != "":
+	case err == nil && before:
 		f.log.Info("metrics are forwarded again", slog.String("server", f.server.Host))
 	}
 }
 
 func (f *Forwarder) count(code int) { f.answered.WithLabelValues(strconv.Itoa(code)).Inc() }
-
-// overlap returns the names that both servers have.
-func (f *Forwarder) overlap(names []string) string {
-	var both []string
-	for _, name := range names {
-		if f.known(name) {
-			both = append(both, name)
-		}
-	}
-	return strings.Join(both, ", ")
-}
 
 // refuse answers with an API error.
 func (f *Forwarder) refuse(w http.ResponseWriter, code int, format string, args ...any) {
@@ -251,15 +230,10 @@ func (f *Forwarder) refuse(w http.ResponseWriter, code int, format string, args 
 	if code == http.StatusLoopDetected {
 		reason = metav1.StatusReasonNotFound
 	}
-	raw, err := json.Marshal(metav1.Status{
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{ // the caller has disconnected
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: fmt.Sprintf(format, args...),
 	})
-	if err != nil { // a struct of texts and a number
-		http.Error(w, http.StatusText(code), code)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(raw)
 }

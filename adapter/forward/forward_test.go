@@ -68,7 +68,7 @@ func TestNamesAreTheLastGoodOnes(t *testing.T) {
 	var log bytes.Buffer
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("x"), 0o600))
-	f, err := New(Target{URL: "https://keda", TokenFile: token}, func(name string) bool { return name == "queue_depth" },
+	f, err := New(Config{External: &Target{URL: "https://keda", TokenFile: token}}, func(name string) bool { return name == "queue_depth" },
 		prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	list := func(answer roundTrip) error {

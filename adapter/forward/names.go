@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -25,17 +26,7 @@ func (f *Forwarder) Names() []string {
 	if f == nil {
 		return nil
 	}
-	listed := f.names.Load()
-	if listed == nil {
-		return nil
-	}
-	var others []string
-	for _, name := range *listed {
-		if !f.known(name) {
-			others = append(others, name)
-		}
-	}
-	return others
+	return slices.DeleteFunc(slices.Clone(*f.names.Load()), f.known)
 }
 
 // Run keeps the names up to date until ctx ends.
@@ -78,9 +69,9 @@ func (f *Forwarder) list(ctx context.Context) error {
 	}
 	f.names.Store(&names)
 	f.shared.Do(func() {
-		if both := f.overlap(names); both != "" {
-			f.log.Warn("external metrics of both servers are served by this one",
-				slog.String("metrics", both), slog.String("server", f.server.Host))
+		both := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !f.known(name) })
+		if len(both) > 0 {
+			f.log.Warn("external metrics of both servers are served by this one", slog.String("metrics", strings.Join(both, ", ")), slog.String("server", f.server.Host))
 		}
 	})
 	return nil

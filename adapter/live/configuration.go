@@ -1,15 +1,14 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -54,8 +53,8 @@ func Open(path string, overlays []func(*config.Config), reg prometheus.Registere
 	if c.File, c.Compat, c.Hash, err = Read(path, overlays...); err != nil {
 		return nil, err
 	}
-	for name, cfg := range c.File.Config.Servers() {
-		c.backends[name] = &Backend{cfg: cfg}
+	for _, b := range c.File.Config.All() {
+		c.backends[b.Name] = &Backend{cfg: b.Client()}
 	}
 	log.Info("configuration in force", slog.String("file", path), slog.String("hash", c.Hash), slog.Int("rules", len(c.File.Rules)))
 	for _, r := range c.File.Rules {
@@ -127,18 +126,15 @@ func contents(path, second string) string {
 // Setup returns the cache's part.
 func (c *Configuration) Setup() cache.Setup {
 	s := cache.Setup{Options: c.File.Config.Cache(), Rules: c.File.Signals()}
-	for _, name := range slices.Sorted(maps.Keys(c.backends)) {
-		s.Backends = append(s.Backends, cache.Backend{Name: name, Querier: c.backends[name], NamespaceParameter: c.File.Config.NamespaceParameter(name)})
+	for _, b := range c.File.Config.All() {
+		s.Backends = append(s.Backends, cache.Backend{Name: b.Name, Querier: c.backends[b.Name], NamespaceParameter: b.NamespaceParameter})
 	}
 	return s
 }
 
 // Backend returns the server of a name that the configuration has; "" is the default.
 func (c *Configuration) Backend(name string) *Backend {
-	if name == "" {
-		name = cache.DefaultBackend
-	}
-	return c.backends[name]
+	return c.backends[cmp.Or(name, cache.DefaultBackend)]
 }
 
 // Changed returns true once the files have changed and are good in every rule, false

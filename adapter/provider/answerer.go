@@ -74,10 +74,13 @@ func (r Answerer) Object(ctx context.Context, table *signal.Table, o Object, sel
 func (r Answerer) workload(ctx context.Context, table *signal.Table, o Object, pods []string, selector labels.Selector) (signal.Answer, error) {
 	name := fmt.Sprintf("%s %s/%s", o.Ref.Kind, o.Ref.Namespace, o.Ref.Name)
 	if len(pods) > 0 {
-		return table.Pods(signal.Keys(o.Ref.Namespace, pods), selector, r.Now(), fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
+		return table.Pods(signal.Keys(o.Ref.Namespace, pods), selector, r.Now(), fmt.Sprintf("%s of %s", Count(len(pods), "pod"), name))
 	}
-	if table.Rule().AtZero != nil && r.scaledToZero(ctx, o) {
-		return table.AtZero(r.Now(), name)
+	if table.Rule().AtZero != nil && r.Scales != nil && !o.Resource.Empty() {
+		// Without pods it may have lost them a moment ago.
+		if scale, err := r.Scales.Scale(ctx, o.Resource, o.Ref.Namespace, o.Ref.Name); err == nil && scale.Zero {
+			return table.AtZero(r.Now(), name)
+		}
 	}
 	return signal.Answer{}, NotFound("%s has no pods", name)
 }
@@ -99,7 +102,7 @@ func (r Answerer) Each(table *signal.Table, namespace string, selector, metricSe
 		}
 	}
 	if len(values) == 0 {
-		subject := fmt.Sprintf("%s in namespace %s matching %q", count(len(pods), "pod"), namespace, selector)
+		subject := fmt.Sprintf("%s in namespace %s matching %q", Count(len(pods), "pod"), namespace, selector)
 		_, err = table.Pods(signal.Keys(namespace, pods), metricSelector, now, subject)
 	}
 	return values, pods, err
@@ -149,17 +152,8 @@ func (r Answerer) PodsOf(ctx context.Context, o Object) ([]string, error) {
 	return r.Pods.Select(o.Ref.Namespace, scale.Selector), nil
 }
 
-// scaledToZero reports whether a workload without pods is scaled to zero, and
-// has not just lost them.
-func (r Answerer) scaledToZero(ctx context.Context, o Object) bool {
-	if r.Scales == nil || o.Resource.Empty() {
-		return false
-	}
-	scale, err := r.Scales.Scale(ctx, o.Resource, o.Ref.Namespace, o.Ref.Name)
-	return err == nil && scale.Zero
-}
-
-func count(n int, noun string) string {
+// Count is a number of things in words.
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -60,12 +60,8 @@ func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg
 
 // GetMetricByName answers for one object: a pod, a namespace, or a workload
 // through its pods.
-func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
-	v, err := p.byName(ctx, name, info, selector)
-	return v, p.answered(info.Metric, err)
-}
-
-func (p *Provider) byName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
+func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector labels.Selector) (_ *custom_metrics.MetricValue, err error) {
+	defer func() { p.answered(info.Metric, err) }()
 	if !p.tables.Has(info.Metric) {
 		return nil, unknown(info.Metric)
 	}
@@ -87,12 +83,8 @@ func (p *Provider) byName(ctx context.Context, name types.NamespacedName, info c
 
 // GetMetricBySelector answers for each pod the selector matches that has a
 // usable value.
-func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info cma.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
-	v, err := p.bySelector(ctx, namespace, selector, info, metricSelector)
-	return v, p.answered(info.Metric, err)
-}
-
-func (p *Provider) bySelector(ctx context.Context, namespace string, selector labels.Selector, info cma.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
+func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info cma.CustomMetricInfo, metricSelector labels.Selector) (_ *custom_metrics.MetricValueList, err error) {
+	defer func() { p.answered(info.Metric, err) }()
 	if info.GroupResource.String() != "pods" {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("only pods can be asked for by selector, not %s", info.GroupResource))
 	}
@@ -106,7 +98,7 @@ func (p *Provider) bySelector(ctx context.Context, namespace string, selector la
 	}
 	list, rule := &custom_metrics.MetricValueList{Items: make([]custom_metrics.MetricValue, 0, len(values))}, view.Table.Rule()
 	for _, v := range values {
-		ref := reference("v1", "Pod", types.NamespacedName{Namespace: namespace, Name: v.Pod})
+		ref := Reference(podKind.WithVersion("v1"), types.NamespacedName{Namespace: namespace, Name: v.Pod})
 		list.Items = append(list.Items, *Value(rule.Name, ref, metricSelector, v.Time, window(rule), quantity(v.Value)))
 	}
 	return list, nil
@@ -114,12 +106,8 @@ func (p *Provider) bySelector(ctx context.Context, namespace string, selector la
 
 // GetExternalMetric answers with exactly one item: everything in the namespace
 // that the selector matches, through the rule's PerWorkload aggregation.
-func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
-	v, err := p.inNamespace(ctx, namespace, selector, info)
-	return v, p.answered(info.Metric, err)
-}
-
-func (p *Provider) inNamespace(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
+func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (_ *external_metrics.ExternalMetricValueList, err error) {
+	defer func() { p.answered(info.Metric, err) }()
 	view, err := p.view(ctx, info.Metric, namespace)
 	if err != nil {
 		return nil, err
@@ -182,11 +170,11 @@ func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 func (p *Provider) object(name types.NamespacedName, info cma.CustomMetricInfo) (Object, error) {
 	switch info.GroupResource.String() {
 	case "pods":
-		return Object{Ref: reference("v1", "Pod", name)}, nil
+		return Object{Ref: Reference(podKind.WithVersion("v1"), name)}, nil
 	case "namespaces":
-		return Object{Ref: reference("v1", "Namespace", types.NamespacedName{Name: name.Name})}, nil
+		return Object{Ref: custom_metrics.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: name.Name}}, nil
 	case "services":
-		return Object{Kind: serviceKind, Ref: reference("v1", "Service", name)}, nil
+		return Object{Kind: serviceKind, Ref: Reference(serviceKind.WithVersion("v1"), name)}, nil
 	}
 	gvr, gvk, err := KindOf(p.mapper, info.GroupResource)
 	if err != nil {
@@ -195,7 +183,7 @@ func (p *Provider) object(name types.NamespacedName, info cma.CustomMetricInfo) 
 	if name.Namespace == "" {
 		return Object{}, NotFound("%s %s is in no namespace: it has no pods", gvk.Kind, name.Name)
 	}
-	return Object{Resource: gvr, Kind: gvk.GroupKind(), Ref: reference(gvk.GroupVersion().String(), gvk.Kind, name)}, nil
+	return Object{Resource: gvr, Kind: gvk.GroupKind(), Ref: Reference(gvk, name)}, nil
 }
 
 // KindOf returns the resource and the kind of a request's group and resource.
@@ -211,8 +199,9 @@ func KindOf(mapper apimeta.RESTMapper, of schema.GroupResource) (schema.GroupVer
 	return gvr, gvk, nil
 }
 
-func reference(apiVersion, kind string, name types.NamespacedName) custom_metrics.ObjectReference {
-	return custom_metrics.ObjectReference{APIVersion: apiVersion, Kind: kind, Namespace: name.Namespace, Name: name.Name}
+// Reference names an object of a kind.
+func Reference(of schema.GroupVersionKind, name types.NamespacedName) custom_metrics.ObjectReference {
+	return custom_metrics.ObjectReference{APIVersion: of.GroupVersion().String(), Kind: of.Kind, Namespace: name.Namespace, Name: name.Name}
 }
 
 // Value is an object's value in the API.
@@ -247,10 +236,7 @@ func Exactly(selector labels.Selector) map[string]string {
 	return fixed
 }
 
-func window(rule signal.Rule) *int64 {
-	seconds := int64(rule.Window.Seconds())
-	return &seconds
-}
+func window(rule signal.Rule) *int64 { return new(int64(rule.Window.Seconds())) }
 
 // quantity is in thousandths, the HPA's resolution. v is not NaN: tables drop
 // such values.
@@ -314,8 +300,8 @@ func status(code int32, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
 }
 
-// answered counts an answer and returns its error.
-func (p *Provider) answered(rule string, err error) error {
+// answered counts an answer.
+func (p *Provider) answered(rule string, err error) {
 	code := http.StatusOK
 	var known apierrors.APIStatus
 	switch {
@@ -328,5 +314,4 @@ func (p *Provider) answered(rule string, err error) error {
 		rule = "unknown" // a request must not create label values
 	}
 	p.answers.WithLabelValues(rule, strconv.Itoa(code)).Inc()
-	return err
 }

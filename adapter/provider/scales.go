@@ -64,21 +64,17 @@ func (s *scales) Scale(ctx context.Context, resource schema.GroupVersionResource
 		return e.Scale, e.err
 	}
 	var e scaleEntry
-	e.Scale, e.err = s.read(ctx, k)
+	if o, err := s.client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{}, "scale"); err != nil {
+		e.err = fmt.Errorf("reading its scale: %w", err)
+	} else {
+		e.Scale, e.err = ScaleOf(o.Object)
+	}
 	ttl := scaleTTL
 	if e.Zero {
 		ttl = zeroTTL
 	}
 	s.known.Set(k, e, ttl)
 	return e.Scale, e.err
-}
-
-func (s *scales) read(ctx context.Context, k scaleKey) (Scale, error) {
-	o, err := s.client.Resource(k.resource).Namespace(k.namespace).Get(ctx, k.name, metav1.GetOptions{}, "scale")
-	if err != nil {
-		return Scale{}, fmt.Errorf("reading its scale: %w", err)
-	}
-	return ScaleOf(o.Object)
 }
 
 // ScaleOf reads a scale subresource.

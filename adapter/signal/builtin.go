@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -11,20 +12,20 @@ import (
 func Builtin(maxAge time.Duration) []Rule {
 	return []Rule{
 		ratio("gpu_busy", Average, maxAge, tiers(
-			together(Source{Metric: metric.GPUBusyRatio.Name}, Source{Metric: metric.GPUInstanceBusyRatio.Name}),
-			dcgm(metric.DCGMEngineActive), dcgm(metric.DCGMEngineActiveNew))),
+			variants(Source{Metric: metric.GPUBusyRatio.Name}, Source{Metric: metric.GPUInstanceBusyRatio.Name}),
+			variants(gauge(metric.DCGMEngineActive)), variants(gauge(metric.DCGMEngineActiveNew)))),
 		// A pod's shares add up to the GPUs' worth of computing it does.
-		ratio("gpu_share", Sum, maxAge, tiers(together(Source{Metric: metric.GPUShareRatio.Name}))),
+		ratio("gpu_share", Sum, maxAge, []Source{{Metric: metric.GPUShareRatio.Name}}),
 		ratio("gpu_memory_used_ratio", Average, maxAge,
-			tiers(together(Source{Metric: metric.GPUMemoryUsedBytes.Name, Over: metric.GPUMemoryTotalBytes.Name}))),
+			[]Source{{Metric: metric.GPUMemoryUsedBytes.Name, Over: metric.GPUMemoryTotalBytes.Name}}),
 		inference("queue_depth", Sum, 1e9, maxAge, queues()),
 		inference("requests_running", Sum, 1e9, maxAge, running()),
 		inference("kv_cache_usage", Average, ratioMaximum, maxAge, cacheUsages()),
 		latency("ttft_p95", maxAge, firstTokens(.95)),
 		latency("queue_time_p95", maxAge, queueTimes(.95)),
 		latency("queue_time_mean", maxAge, meanQueueTimes()),
-		ratio("gpu_tensor_active", Average, maxAge, tiers(dcgm(metric.DCGMTensorActive), dcgm(metric.DCGMTensorActiveNew))),
-		ratio("gpu_dram_active", Average, maxAge, tiers(dcgm(metric.DCGMDRAMActive), dcgm(metric.DCGMDRAMActiveNew))),
+		ratio("gpu_tensor_active", Average, maxAge, tiers(variants(gauge(metric.DCGMTensorActive)), variants(gauge(metric.DCGMTensorActiveNew)))),
+		ratio("gpu_dram_active", Average, maxAge, tiers(variants(gauge(metric.DCGMDRAMActive)), variants(gauge(metric.DCGMDRAMActiveNew)))),
 	}
 }
 
@@ -71,10 +72,9 @@ func latency(name string, maxAge time.Duration, sources []Source) Rule {
 	return r
 }
 
-// tiers lays groups of sources out in order of preference.
-func tiers(groups ...[]Source) []Source {
-	var all []Source
-	for tier, group := range groups {
+// tiers lays groups of sources out in order of preference. Those of a group are combined.
+func tiers(groups ...[][]Source) (all []Source) {
+	for tier, group := range slices.Concat(groups...) {
 		for _, s := range group {
 			s.Tier = tier
 			all = append(all, s)
@@ -82,8 +82,3 @@ func tiers(groups ...[]Source) []Source {
 	}
 	return all
 }
-
-// together is a group whose sources are combined.
-func together(sources ...Source) []Source { return sources }
-
-func dcgm(r metric.Read) []Source { return together(gauge(r)) }

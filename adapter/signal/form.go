@@ -18,14 +18,19 @@ func (r query) value(s Source) parser.Expr {
 		return r.wider(func(r query) parser.Expr { return r.histogram(s) })
 	case Rate:
 		return r.wider(func(r query) parser.Expr {
-			return over(s.together(parser.SUM, r.windowed("rate", s.Metric, s.Matchers.promql())), s, func() parser.Expr {
-				return s.together(parser.SUM, r.windowed("rate", s.Over, s.Matchers.promql()))
-			})
+			return s.ratio(func(name string) parser.Expr { return r.windowed("rate", name, s.Matchers.promql()) })
 		})
 	}
-	return over(s.together(parser.SUM, r.selector(s.Metric, s.Matchers.promql())), s, func() parser.Expr {
-		return s.together(parser.SUM, r.selector(s.Over, s.Matchers.promql()))
-	})
+	return s.ratio(func(name string) parser.Expr { return r.selector(name, s.Matchers.promql()) })
+}
+
+// ratio is a source's series, divided by its Over if set.
+func (s Source) ratio(of func(name string) parser.Expr) parser.Expr {
+	value := s.together(parser.SUM, of(s.Metric))
+	if s.Over == "" {
+		return value
+	}
+	return divided(value, s.together(parser.SUM, of(s.Over)))
 }
 
 // histogram is a number of a histogram's growth in the window: of its classic series or of
@@ -61,14 +66,6 @@ func (r query) wider(of func(query) parser.Expr) parser.Expr {
 		return of(r)
 	}
 	return or(of(r), of(wide))
-}
-
-// over divides by the source's Over, if set.
-func over(value parser.Expr, s Source, divisor func() parser.Expr) parser.Expr {
-	if s.Over == "" {
-		return value
-	}
-	return divided(value, divisor())
 }
 
 func divided(value, by parser.Expr) parser.Expr {

@@ -1,6 +1,8 @@
 package signal
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -47,23 +49,23 @@ func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 	gateway = true
 	for i := range points {
 		p := &points[i]
-		if p.at < since.UnixMilli() || p.is(page) || !g.matches(p) {
+		if p.at < since.UnixMilli() || p.kind == 'p' || !g.matches(p) {
 			continue
 		}
 		age, limit := g.now.Sub(time.UnixMilli(p.at)), g.rule.limit(p.every)
 		switch {
 		case age > Forget:
 			continue
-		case p.is(evidence):
+		case p.kind == 'a':
 			if age <= limit && (proof == nil || p.at > proof.at) {
 				proof = p
 			}
 			continue
-		case p.why == Crowded.code():
+		case p.why == Crowded:
 			g.crowded++
 			silent = append(silent, p)
-		case p.why > 0:
-			if p.why != Stale.code() { // that is of unknown age
+		case p.why != "":
+			if p.why != Stale { // that is of unknown age
 				g.unusable++
 			}
 			silent = append(silent, p)
@@ -75,12 +77,14 @@ func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 		default:
 			fresh = append(fresh, p)
 		}
-		present = present || !p.is(gone)
+		present = present || !p.gone
 		gateway = gateway && g.rule.gateway(p)
 	}
 	silent = slices.DeleteFunc(silent, func(p *point) bool { return g.ended(p, points) })
 	for _, p := range silent {
-		g.note(p)
+		if g.unused == nil || p.at > g.unused.at {
+			g.unused = p
+		}
 	}
 	switch {
 	case len(fresh) > 0:
@@ -124,19 +128,12 @@ func (g *gathering) lacks(used, silent []*point) bool {
 // come and go, and a later scrape of the same page does not have it.
 func (g *gathering) ended(p *point, pod []point) bool {
 	s := &g.rule.Sources[p.source]
-	if !p.is(gone) || !s.Fleeting && s.identity(g.rule) != nil {
+	if !p.gone || !s.Fleeting && s.identity(g.rule) != nil {
 		return false
 	}
 	return slices.ContainsFunc(pod, func(u point) bool {
-		return u.source == p.source && u.at > p.at && (u.is(page) || u.why == 0 && ofScraping(u.labels, true) == ofScraping(p.labels, true))
+		return u.source == p.source && u.at > p.at && (u.kind == 'p' || u.why == "" && sameTarget(u.labels, p.labels))
 	})
-}
-
-// note records a stale or unusable point.
-func (g *gathering) note(p *point) {
-	if g.unused == nil || p.at > g.unused.at {
-		g.unused = p
-	}
 }
 
 func (g *gathering) matches(p *point) bool {
@@ -145,17 +142,9 @@ func (g *gathering) matches(p *point) bool {
 
 // preferred keeps the points of the best tier that has any.
 func (g *gathering) preferred(points []*point) []*point {
-	best := g.rule.tier(points[0])
-	for _, p := range points {
-		best = min(best, g.rule.tier(p))
-	}
-	kept := points[:0]
-	for _, p := range points {
-		if g.rule.tier(p) == best {
-			kept = append(kept, p)
-		}
-	}
-	return kept
+	tier := func(a, b *point) int { return cmp.Compare(g.rule.tier(a), g.rule.tier(b)) }
+	best := slices.MinFunc(points, tier)
+	return slices.DeleteFunc(points, func(p *point) bool { return tier(p, best) != 0 })
 }
 
 // gateway reports whether a series is a gateway's.
@@ -172,7 +161,7 @@ func (g *gathering) combine(points []*point) podValue {
 	for _, p := range points {
 		s.oldest = min(s.oldest, p.at)
 		s.gateway = s.gateway && g.rule.gateway(p)
-		s.declared = s.declared || p.is(declared)
+		s.declared = s.declared || p.declared
 	}
 	s.value = g.rule.PerPod.of(g.parts(points))
 	return s
@@ -184,54 +173,46 @@ func (g *gathering) parts(points []*point) []float64 {
 		return []float64{points[0].value}
 	}
 	byIdentity := map[string][]float64{}
-	var order []string // a sum must not depend on map iteration
 	for _, p := range points {
 		id := g.rule.identity(p)
-		if _, met := byIdentity[id]; !met {
-			order = append(order, id)
-		}
 		byIdentity[id] = append(byIdentity[id], p.value)
 	}
-	values := make([]float64, len(order))
-	for i, id := range order {
-		values[i] = g.rule.Duplicates.of(byIdentity[id])
+	var all []float64
+	for _, id := range slices.Sorted(maps.Keys(byIdentity)) { // a sum must not depend on map iteration
+		all = append(all, g.rule.Duplicates.of(byIdentity[id]))
 	}
-	return values
+	return all
 }
 
 // scraping are the labels that scraping and storing add to a series: two that
 // differ in nothing else are the same thing, seen twice.
-var scraping = map[string]bool{
-	namespaceLabel: true, podLabel: true, "container": true, "node": true, "service": true, "endpoint": true, "job": true, "instance": true,
-	"prometheus": true, "prometheus_replica": true, "replica": true, "__replica__": true, "receive": true, "cluster": true, "tenant_id": true,
+var scraping = []string{
+	namespaceLabel, podLabel, "container", "node", "service", "endpoint", "job", "instance",
+	"prometheus", "prometheus_replica", "replica", "__replica__", "receive", "cluster", "tenant_id",
 }
 
-// ofScraping returns the labels that scraping adds, or the series' own.
-func ofScraping(ls labels.Labels, added bool) string {
-	var b strings.Builder
-	ls.Range(func(l labels.Label) {
-		if scraping[l.Name] == added {
-			b.WriteString(l.Name)
-			b.WriteByte(0)
-			b.WriteString(l.Value)
-			b.WriteByte(0)
-		}
-	})
-	return b.String()
+// sameTarget reports whether two series have the same of these labels.
+func sameTarget(a, b labels.Labels) bool {
+	return !slices.ContainsFunc(scraping, func(name string) bool { return a.Get(name) != b.Get(name) })
 }
 
 func (r *Rule) identity(p *point) string {
-	names := r.Sources[p.source].identity(r)
+	s := &r.Sources[p.source]
+	names := s.identity(r)
 	if names == nil {
-		return ofScraping(p.labels, false)
+		return p.labels.MatchLabels(false, scraping...).String()
 	}
+	if s.Apart {
+		return s.Metric + "\x00" + values(p.labels, names)
+	}
+	return values(p.labels, names)
+}
+
+// values are those of some labels.
+func values(ls labels.Labels, names []string) string {
 	var b strings.Builder
-	if r.Sources[p.source].Apart {
-		b.WriteString(r.Sources[p.source].Metric)
-		b.WriteByte(0)
-	}
 	for _, name := range names {
-		b.WriteString(p.labels.Get(name))
+		b.WriteString(ls.Get(name))
 		b.WriteByte(0)
 	}
 	return b.String()
@@ -240,21 +221,11 @@ func (r *Rule) identity(p *point) string {
 // dropGateways leaves out the gateways if any of their servers is known, fresh
 // or stale.
 func (g *gathering) dropGateways(staleGateways int) {
-	servers := g.stale > staleGateways
-	for _, s := range g.values {
-		servers = servers || !s.gateway
-	}
-	if !servers {
+	if g.stale == staleGateways && !slices.ContainsFunc(g.values, func(v podValue) bool { return !v.gateway }) {
 		return
 	}
 	g.stale -= staleGateways
-	kept := g.values[:0]
-	for _, s := range g.values {
-		if !s.gateway {
-			kept = append(kept, s)
-		}
-	}
-	g.values = kept
+	g.values = slices.DeleteFunc(g.values, func(v podValue) bool { return v.gateway })
 }
 
 func (g *gathering) answer(subject string, asked int) (Answer, error) {

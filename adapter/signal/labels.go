@@ -2,7 +2,6 @@ package signal
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -59,52 +58,31 @@ func Keys(namespace string, pods []string) []Key {
 // own labels, which Prometheus renamed.
 func scraped(ls labels.Labels) Key { return Key{ls.Get(namespaceLabel), ls.Get(podLabel)} }
 
-// key returns the series' pod, and false if its labels name none. Each label is
-// read alone: a target may have a namespace but no pod.
-func (s Subject) key(ls labels.Labels) (Key, bool) {
-	k := scraped(ls)
-	switch s {
-	case Namespace:
-		return Key{Namespace: k.Namespace}, k.Namespace != ""
-	case Exported:
-		k = Key{cmp.Or(ls.Get(exportedNamespaceLabel), k.Namespace), cmp.Or(ls.Get(exportedPodLabel), k.Pod)}
-	}
-	return k, k.Namespace != "" && k.Pod != ""
-}
-
-// trusted returns the samples whose target may report their namespace, and
-// counts the dropped values. The owner of a scraped pod controls the labels on
+// key returns the series' pod, or why it is of no use. Each label is read alone: a
+// target may have a namespace but no pod.
+//
+// The owner of a scraped pod controls the labels on
 // its metrics page. Prometheus moves a page's namespace and pod labels to
 // exported_namespace and exported_pod; a GPU exporter's series arrive in the
 // same form. The target's own namespace is not under the page's control: a
 // target may report its own namespace, and another only if it runs in one of
 // Exporters. With honor_labels the page controls that label too, and forged
 // series cannot be recognized.
-func (r *Rule) trusted(samples []Sample) ([]Sample, map[Reason]int) {
-	dropped := map[Reason]int{}
-	if r.Subject != Exported || r.Exporters == nil || !slices.ContainsFunc(samples, r.claims) {
-		return samples, dropped
-	}
-	kept := make([]Sample, 0, len(samples))
-	for i := range samples {
-		s := &samples[i]
-		if !r.claims(*s) {
-			kept = append(kept, *s)
-			continue
+func (r *Rule) key(ls labels.Labels) (Key, Reason) {
+	k := scraped(ls)
+	switch r.Subject {
+	case Namespace:
+		k.Pod = ""
+	case Exported:
+		if !r.Exporters.Allow(ls.Get(exportedNamespaceLabel), k.Namespace) {
+			return k, Untrusted
 		}
-		if kind, _, ok := r.partOf(s.Part); ok && kind == 'v' {
-			dropped[Untrusted]++
-		}
+		k = Key{cmp.Or(ls.Get(exportedNamespaceLabel), k.Namespace), cmp.Or(ls.Get(exportedPodLabel), k.Pod)}
 	}
-	return kept, dropped
-}
-
-// claims reports whether a sample is about a namespace that its target may not
-// report.
-func (r *Rule) claims(s Sample) bool { return !r.allows(s.Labels) }
-
-func (r *Rule) allows(ls labels.Labels) bool {
-	return r.Exporters.Allow(ls.Get(exportedNamespaceLabel), ls.Get(namespaceLabel))
+	if k.Namespace == "" || k.Pod == "" && r.Subject != Namespace {
+		return k, Unlabelled
+	}
+	return k, ""
 }
 
 // Namespace returns the namespace that a series is about, "" where it is about none

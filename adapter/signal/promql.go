@@ -3,6 +3,8 @@ package signal
 import (
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -57,14 +59,25 @@ func Shifted(s *parser.VectorSelector, path []parser.Node) bool {
 	})
 }
 
+// Selectors yields the selectors of a query, each with the nodes above it.
+func Selectors(e parser.Expr) iter.Seq2[*parser.VectorSelector, []parser.Node] {
+	return func(yield func(*parser.VectorSelector, []parser.Node) bool) {
+		parser.Inspect(e, func(n parser.Node, path []parser.Node) error {
+			if s, ok := n.(*parser.VectorSelector); ok && !yield(s, path) {
+				return io.EOF // no more
+			}
+			return nil
+		})
+	}
+}
+
 // unshifted are those of a query's selectors that read the present.
 func unshifted(e parser.Expr, of []*parser.VectorSelector) (out []*parser.VectorSelector) {
-	parser.Inspect(e, func(n parser.Node, path []parser.Node) error {
-		if s, ok := n.(*parser.VectorSelector); ok && slices.Contains(of, s) && !Shifted(s, path) {
+	for s, path := range Selectors(e) {
+		if slices.Contains(of, s) && !Shifted(s, path) {
 			out = append(out, s)
 		}
-		return nil
-	})
+	}
 	return out
 }
 
@@ -77,12 +90,8 @@ func GroupsBy(text, label string) bool {
 
 func grouped(e parser.Expr, label string) bool {
 	switch e := e.(type) {
-	case *parser.ParenExpr:
-		return grouped(e.Expr, label)
-	case *parser.UnaryExpr:
-		return grouped(e.Expr, label)
-	case *parser.SubqueryExpr:
-		return grouped(e.Expr, label)
+	case *parser.ParenExpr, *parser.UnaryExpr, *parser.SubqueryExpr:
+		return grouped(parser.Children(e)[0].(parser.Expr), label)
 	case *parser.Call:
 		labelled := e.Func.ReturnType == parser.ValueTypeVector && e.Func.Name != "vector" && e.Func.Name != "absent"
 		return labelled && slices.ContainsFunc(e.Args, func(a parser.Expr) bool { return grouped(a, label) })
@@ -124,12 +133,9 @@ func FirstMetric(text string) string {
 }
 
 func allSelectors(e parser.Expr) (out []*parser.VectorSelector) {
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if s, ok := n.(*parser.VectorSelector); ok {
-			out = append(out, s)
-		}
-		return nil
-	})
+	for s := range Selectors(e) {
+		out = append(out, s)
+	}
 	return out
 }
 
@@ -144,11 +150,7 @@ func parsePromQL(text string, replace func(*labels.Matcher) (*labels.Matcher, er
 		return nil, nil, err
 	}
 	var narrowed []*parser.VectorSelector
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		s, ok := n.(*parser.VectorSelector)
-		if !ok {
-			return nil
-		}
+	for s := range Selectors(e) {
 		found := false
 		for i, m := range s.LabelMatchers {
 			if m.Value != NamespacesVariable {
@@ -162,8 +164,7 @@ func parsePromQL(text string, replace func(*labels.Matcher) (*labels.Matcher, er
 		if found {
 			narrowed = append(narrowed, s)
 		}
-		return nil
-	})
+	}
 	return e, narrowed, err
 }
 
@@ -193,15 +194,9 @@ func (r query) narrowed(s Source) (parser.Expr, []*parser.VectorSelector) {
 func (r query) forEach(one parser.Expr) parser.Expr {
 	var all parser.Expr
 	for _, n := range r.Namespaces {
-		if len(r.namespaces) > 0 && !slices.Contains(r.namespaces, n) {
-			continue
+		if len(r.namespaces) == 0 || slices.Contains(r.namespaces, n) {
+			all = or(all, Call("label_replace", one, text(r.namespace()), text(n), text(""), text("")))
 		}
-		own := Call("label_replace", one, text(r.namespace()), text(n), text(""), text(""))
-		if all == nil {
-			all = own
-			continue
-		}
-		all = or(all, own)
 	}
 	if all == nil { // the rule is for others
 		return Call("vector", number(0))
@@ -231,13 +226,11 @@ func (r query) promqlTime(s Source) parser.Expr {
 	for _, selector := range selectors {
 		own := *selector
 		oldest := group(parser.MIN, Call("timestamp", &own), by)
-		if all == nil {
-			all = oldest
-			continue
+		if all != nil { // the older where both have a sample, or the one that has
+			older := &parser.BinaryExpr{Op: parser.LTE, LHS: &parser.ParenExpr{Expr: all}, RHS: oldest, VectorMatching: &parser.VectorMatching{Card: parser.CardOneToOne}}
+			oldest = or(or(older, oldest), &parser.ParenExpr{Expr: all})
 		}
-		// The older where both have a sample, or the one that has.
-		older := &parser.BinaryExpr{Op: parser.LTE, LHS: &parser.ParenExpr{Expr: all}, RHS: oldest, VectorMatching: &parser.VectorMatching{Card: parser.CardOneToOne}}
-		all = or(or(older, oldest), &parser.ParenExpr{Expr: all})
+		all = oldest
 	}
 	if len(r.Namespaces) > 0 {
 		return r.forEach(all)

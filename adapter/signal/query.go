@@ -90,13 +90,7 @@ func (r Rule) parts(namespaces []string) [][]parser.Expr {
 		add := func(kind string, of func(query, Source) parser.Expr) {
 			var whole parser.Expr
 			for _, reach := range reaches {
-				switch e := of(query{r, reach, namespaces}, s); {
-				case e == nil:
-				case whole == nil:
-					whole = e
-				default:
-					whole = or(whole, e)
-				}
+				whole = or(whole, of(query{r, reach, namespaces}, s))
 			}
 			if whole != nil {
 				parts = append(parts, Part(kind+n, whole))
@@ -192,7 +186,16 @@ func text(s string) parser.Expr { return &parser.StringLiteral{Val: s} }
 
 func number(v float64) parser.Expr { return &parser.NumberLiteral{Val: v} }
 
-func or(a, b parser.Expr) parser.Expr { return set(parser.LOR, a, b) }
+// or is either of two expressions, or both; nil is none.
+func or(a, b parser.Expr) parser.Expr {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return set(parser.LOR, a, b)
+}
 
 // set joins two vectors by their whole label sets. Chains associate to the
 // left, so the right operand keeps its parentheses.

@@ -5,8 +5,6 @@ import (
 	"math"
 	"strconv"
 	"time"
-
-	"github.com/prometheus/prometheus/model/labels"
 )
 
 // Reason is why a series' value was dropped.
@@ -26,15 +24,6 @@ const (
 // Reasons returns all of them.
 func Reasons() []Reason {
 	return []Reason{NotANumber, Infinite, Stale, Unlabelled, OutOfRange, Untrusted, Crowded}
-}
-
-func (r Reason) code() uint8 {
-	for i, known := range Reasons() {
-		if r == known {
-			return uint8(i) + 1
-		}
-	}
-	return 0
 }
 
 // Reading is the time of an answer: of its evaluation on Prometheus's clock, and
@@ -63,28 +52,36 @@ const maxPodPoints = 2_048
 // Read builds the next table from an answer to the rule's Query and the table
 // before it. dropped counts the series that give no usable value, by reason.
 func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
-	samples, dropped = t.rule.trusted(samples)
 	b := t.rule.beside(samples, r)
-	next = &Table{rule: t.rule}
-	older, still := t.index(), make([]bool, len(t.points))
+	next, dropped = &Table{rule: t.rule}, map[Reason]int{}
+	older, still := make(map[stamp]int, len(t.points)), make([]bool, len(t.points))
+	for i := range t.points {
+		older[t.points[i].stamp] = i
+	}
 	for i := range samples {
 		s := &samples[i]
 		kind, n, ok := t.rule.partOf(s.Part)
 		if !ok || kind != 'v' && kind != 'a' && kind != 'p' {
 			continue
 		}
-		k, owned := t.rule.Subject.key(s.Labels)
-		owned = owned && !b.scrapers[k]
+		k, useless := t.rule.key(s.Labels)
+		if b.scrapers[k] {
+			useless = cmp.Or(useless, Unlabelled)
+		}
+		p := point{stamp: stamp{kind, uint16(n), s.Labels}, key: k}
 		var before *point
-		at, met := older[stamp{n, s.Labels.Hash(), kind}]
-		if met = met && labels.Equal(t.points[at].labels, s.Labels); met {
+		at, met := older[p.stamp]
+		if met {
 			before = &t.points[at]
 		}
 		if kind != 'v' {
 			age, ok := r.age(s.Value, t.rule.MaxAge)
-			p := t.rule.proof(kind, k, n, s.Labels, r.Now.Add(-age))
+			p.at = r.Now.Add(-age).UnixMilli()
 			p.observe(before)
-			if owned && ok && age <= t.rule.limit(p.every) {
+			if kind == 'a' {
+				p.value = t.rule.Sources[n].Absent.Value
+			}
+			if useless == "" && ok && age <= t.rule.limit(p.every) {
 				if met {
 					still[at] = true
 				}
@@ -93,17 +90,17 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 			continue
 		}
 		next.series++
-		if !owned {
-			dropped[Unlabelled]++
+		if useless != "" {
+			dropped[useless]++
 			continue
 		}
-		if met && !b.timed(n, s.Labels) {
+		if _, timed := b.times[p.time()]; met && !timed {
 			continue // a scrape failed: the window still has a value, and the series has ended for now
 		}
 		if met {
 			still[at] = true
 		}
-		p := point{key: k, labels: s.Labels, source: uint16(n), value: s.Value * cmp.Or(t.rule.Sources[n].Scale, 1)}
+		p.value = s.Value * cmp.Or(t.rule.Sources[n].Scale, 1)
 		if reason := p.judge(&t.rule, b, r, before); reason != "" {
 			dropped[reason]++
 		}
@@ -112,9 +109,9 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 	// A series that vanished is stale and not unknown. Evidence with a condition may have
 	// vanished because the condition does not hold any more.
 	for i, p := range t.points {
-		conditional := p.is(evidence) && !p.is(page) && t.rule.Sources[p.source].Absent.Is != nil
+		conditional := p.kind == 'a' && t.rule.Sources[p.source].Absent.Is != nil
 		if !still[i] && !conditional && r.Now.Sub(time.UnixMilli(p.at)) <= Forget {
-			p.marks |= gone
+			p.gone = true
 			next.points = append(next.points, p)
 		}
 	}
@@ -124,22 +121,8 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 	return next, dropped
 }
 
-// index returns the places of the points that a series may continue.
-func (t *Table) index() map[stamp]int {
-	all := make(map[stamp]int, len(t.points))
-	for i := range t.points {
-		p := &t.points[i]
-		all[stamp{int(p.source), p.labels.Hash(), p.kind()}] = i
-	}
-	return all
-}
-
-// stamp identifies a series by the hash of its labels.
-type stamp struct {
-	source int
-	hash   uint64
-	kind   byte
-}
+// time is the series of the scrape time of a value's.
+func (s stamp) time() stamp { return stamp{'t', s.source, s.labels} }
 
 // idle identifies a subject with nothing to do, by its key and the values of
 // Idle.By.
@@ -151,16 +134,19 @@ type idle struct {
 
 // beside is the part of an answer that is not values.
 type beside struct {
-	samples  []Sample
-	times    map[stamp]int          // index of the sample with the scrape time
+	times    map[stamp]float64      // Unix seconds
 	idle     map[idle]time.Duration // how old the evidence is
 	scrapers map[Key]bool
 }
 
 func (r *Rule) beside(samples []Sample, at Reading) beside {
-	b := beside{samples: samples, times: map[stamp]int{}, idle: map[idle]time.Duration{}, scrapers: map[Key]bool{}}
+	b := beside{times: map[stamp]float64{}, idle: map[idle]time.Duration{}, scrapers: map[Key]bool{}}
 	for i := range samples {
 		s := &samples[i]
+		k, useless := r.key(s.Labels)
+		if useless == Untrusted {
+			continue
+		}
 		// Without honor_labels the series of a GPU allocated to no pod has the
 		// exporter's own pod, which must not count as the GPU's.
 		if r.Subject == Exported && (s.Part == "s0" || s.Labels.Get(exportedPodLabel) != "") {
@@ -169,10 +155,9 @@ func (r *Rule) beside(samples []Sample, at Reading) beside {
 		switch kind, n, ok := r.partOf(s.Part); {
 		case !ok:
 		case kind == 't':
-			b.times[stamp{n, s.Labels.Hash(), 't'}] = i
+			b.times[stamp{kind, uint16(n), s.Labels}] = s.Value
 		case kind == 'n':
-			k, owned := r.Subject.key(s.Labels)
-			if age, ok := at.age(s.Value, r.MaxAge); owned && ok {
+			if age, ok := at.age(s.Value, r.MaxAge); useless == "" && ok {
 				b.idle[idle{k, n, r.Sources[n].idleBy(s.Labels)}] = age
 			}
 		}
@@ -180,57 +165,19 @@ func (r *Rule) beside(samples []Sample, at Reading) beside {
 	return b
 }
 
-// scraped returns the scrape time of a source's series, in Unix seconds.
-func (b *beside) scraped(source int, ls labels.Labels) (float64, bool) {
-	i, ok := b.times[stamp{source, ls.Hash(), 't'}]
-	if !ok || !labels.Equal(b.samples[i].Labels, ls) {
-		return 0, false
-	}
-	return b.samples[i].Value, true
-}
-
-// timed reports whether a source's series has a scrape time.
-func (b *beside) timed(source int, ls labels.Labels) bool {
-	_, ok := b.scraped(source, ls)
-	return ok
-}
-
 // Scraped returns the pod that a sample of part "t" is about, and the time that it was
 // scraped; false for another sample.
 func (r *Rule) Scraped(s Sample) (pod string, at time.Time, ok bool) {
 	kind, _, known := r.partOf(s.Part)
-	k, owned := r.Subject.key(s.Labels)
-	return k.Pod, time.UnixMilli(int64(1000 * s.Value)), known && kind == 't' && owned && k.Pod != "" && s.Value > 0 && s.Value < 1e11
-}
-
-// proof is the point of an "a" or a "p": it stands for a source's missing series, or for
-// a scrape of its page.
-func (r *Rule) proof(kind byte, k Key, source int, ls labels.Labels, at time.Time) point {
-	p := point{key: k, labels: ls, at: at.UnixMilli(), source: uint16(source), marks: evidence}
-	if kind == 'p' {
-		p.marks |= page
-	} else {
-		p.value = r.Sources[source].Absent.Value
-	}
-	return p
-}
-
-// kind is the part that the point is made of.
-func (p *point) kind() byte {
-	switch {
-	case p.is(page):
-		return 'p'
-	case p.is(evidence):
-		return 'a'
-	}
-	return 'v'
+	k, useless := r.key(s.Labels)
+	return k.Pod, time.UnixMilli(int64(1000 * s.Value)), known && kind == 't' && useless == "" && k.Pod != "" && s.Value > 0 && s.Value < 1e11
 }
 
 // judge sets the point's time and whether it is usable, and returns why not. A
 // stale value is not unusable: it ages out by itself, and errors report its age.
 func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 	p.at = r.Now.UnixMilli()
-	scraped, known := b.scraped(int(p.source), p.labels)
+	scraped, known := b.times[p.time()]
 	known = known && scraped > 0 && scraped < 1e11
 	age, plausible := r.age(scraped, rule.MaxAge)
 	if known && plausible {
@@ -241,11 +188,11 @@ func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 	if math.IsNaN(p.value) && source.Idle != nil {
 		old, shown := b.idle[idle{p.key, int(p.source), source.idleBy(p.labels)}]
 		if len(source.Idle.While) == 0 || shown && old <= rule.limit(p.every) {
-			p.value, p.marks = source.Idle.Value, p.marks|declared
+			p.value, p.declared = source.Idle.Value, true
 		}
 	}
 	drop := func(why Reason) Reason {
-		p.why, p.at = why.code(), r.Now.UnixMilli()
+		p.why, p.at = why, r.Now.UnixMilli()
 		return why
 	}
 	switch {
@@ -273,7 +220,7 @@ func (p *point) observe(before *point) {
 		return
 	}
 	p.every = before.every
-	if before.why > 0 {
+	if before.why != "" {
 		return
 	}
 	if between := p.at - before.at; between >= time.Second.Milliseconds() {

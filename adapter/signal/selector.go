@@ -15,7 +15,7 @@ import (
 // Hint returns PromQL that shows the series behind a request: the first
 // source's, within one namespace, narrowed by the request's metric selector. It
 // is for users and never sent: requests are answered from tables. A selector
-// that PromQL cannot express, or that names the namespace, is an error.
+// that PromQL cannot express is an error.
 func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error) {
 	narrowed, err := matchers(selector)
 	if err != nil {
@@ -43,21 +43,13 @@ func matchers(selector k8slabels.Selector) ([]*labels.Matcher, error) {
 	}
 	var all []*labels.Matcher
 	for _, req := range requirements {
-		m, err := matcher(req)
+		m, err := MatcherOf(req)
 		if err != nil {
 			return nil, fmt.Errorf("selector key %s: %w", req.Key(), err)
 		}
 		all = append(all, m)
 	}
 	return all, nil
-}
-
-func matcher(req k8slabels.Requirement) (*labels.Matcher, error) {
-	switch req.Key() {
-	case namespaceLabel, exportedNamespaceLabel, labels.MetricName:
-		return nil, fmt.Errorf("is given by the request's path")
-	}
-	return MatcherOf(req)
 }
 
 // MatcherOf translates one requirement of a Kubernetes selector.

@@ -11,47 +11,41 @@ import (
 // of an endpoint picker. Dynamo's frontend counts its workers' queues again.
 func queues() []Source {
 	return tiers(
-		together(routed(metric.VLLMWaiting)), ray(metric.VLLMWaiting),
-		own(metric.SGLangQueued), together(escaped(gauge(metric.SGLangQueued))), ray(metric.SGLangQueued),
-		together(gauge(metric.LMDeployWaiting), apart(gauge(metric.LMDeployUnrouted))),
-		together(escaped(gauge(metric.LMDeployWaiting)), escaped(apart(gauge(metric.LMDeployUnrouted)))),
-		own(metric.TRTLLMWaiting),
-		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
-		own(metric.NIMWaiting),
-		together(unasked(gauge(metric.TGIQueue))), own(metric.TEIQueue), own(metric.LlamaDeferred),
-		own(metric.RayQueued),
-		gateway(metric.DynamoQueued),
-		together(absentAs0(metric.EPPQueue, metric.EPPReady)),
-		together(absentAs0(metric.EPPQueueOld, metric.EPPReadyOld)),
+		variants(routed(metric.VLLMWaiting)), variants(gauge(metric.SGLangQueued)),
+		variants(gauge(metric.LMDeployWaiting), apart(gauge(metric.LMDeployUnrouted))),
+		variants(gauge(metric.TRTLLMWaiting)),
+		variants(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
+		variants(gauge(metric.NIMWaiting)),
+		variants(unasked(gauge(metric.TGIQueue))), variants(gauge(metric.TEIQueue)), variants(gauge(metric.LlamaDeferred)),
+		variants(gauge(metric.RayQueued)),
+		variants(gateway(metric.DynamoQueued)),
+		variants(absentAs0(metric.EPPQueue, metric.EPPReady)),
+		variants(absentAs0(metric.EPPQueueOld, metric.EPPReadyOld)),
 	)
 }
 
 func running() []Source {
 	return tiers(
-		together(routed(metric.VLLMRunning)), ray(metric.VLLMRunning),
-		own(metric.SGLangRunning), together(escaped(gauge(metric.SGLangRunning))), ray(metric.SGLangRunning),
-		own(metric.LMDeployRunning), together(escaped(gauge(metric.LMDeployRunning))),
-		own(metric.TRTLLMRunning),
-		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "scheduled")),
-		own(metric.NIMRunning),
-		together(unasked(gauge(metric.TGIBatch))), own(metric.LlamaProcessing),
-		own(metric.RayProcessing),
-		gateway(metric.DynamoInflight),
-		gateway(metric.EPPRunning), gateway(metric.EPPRunningOld), gateway(metric.EPPRunningOldest),
+		variants(routed(metric.VLLMRunning)), variants(gauge(metric.SGLangRunning)), variants(gauge(metric.LMDeployRunning)),
+		variants(gauge(metric.TRTLLMRunning)),
+		variants(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "scheduled")),
+		variants(gauge(metric.NIMRunning)),
+		variants(unasked(gauge(metric.TGIBatch))), variants(gauge(metric.LlamaProcessing)),
+		variants(gauge(metric.RayProcessing)),
+		variants(gateway(metric.DynamoInflight)),
+		variants(gateway(metric.EPPRunning)), variants(gateway(metric.EPPRunningOld)), variants(gateway(metric.EPPRunningOldest)),
 	)
 }
 
 func cacheUsages() []Source {
 	return tiers(
-		own(metric.VLLMCacheUsage), ray(metric.VLLMCacheUsage),
-		own(metric.VLLMCacheUsageOld), ray(metric.VLLMCacheUsageOld),
-		own(metric.SGLangCacheUsage), together(escaped(gauge(metric.SGLangCacheUsage))), ray(metric.SGLangCacheUsage),
-		own(metric.LMDeployCacheUsage), together(escaped(gauge(metric.LMDeployCacheUsage))),
-		own(metric.TRTLLMCacheUsage),
-		own(metric.NIMCacheUsage),
-		together(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
-		own(metric.DynamoCacheUsage), own(metric.DynamoCacheUsageOld),
-		gateway(metric.EPPCacheUsage), gateway(metric.EPPCacheUsageOld),
+		variants(gauge(metric.VLLMCacheUsage)), variants(gauge(metric.VLLMCacheUsageOld)),
+		variants(gauge(metric.SGLangCacheUsage)), variants(gauge(metric.LMDeployCacheUsage)),
+		variants(gauge(metric.TRTLLMCacheUsage)),
+		variants(gauge(metric.NIMCacheUsage)),
+		variants(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
+		variants(gauge(metric.DynamoCacheUsage)), variants(gauge(metric.DynamoCacheUsageOld)),
+		variants(gateway(metric.EPPCacheUsage)), variants(gateway(metric.EPPCacheUsageOld)),
 	)
 }
 
@@ -76,11 +70,9 @@ func firstTokens(q float64) []Source {
 	triton := quantile(metric.TritonFirstResponse, q)
 	triton.Scale = 1e-3
 	return tiers(
-		together(vllm), together(underRay(vllm)), together(sglang), together(escaped(sglang)), together(underRay(sglang)),
-		together(lmdeploy), together(escaped(lmdeploy)),
-		together(quantile(metric.TRTLLMFirstToken, q, trtllm...)), together(quantile(metric.TRTLLMFirstTokenOld, q, trtllm...)),
-		together(triton),
-		together(nim), together(dynamo),
+		variants(vllm), variants(sglang), variants(lmdeploy),
+		variants(quantile(metric.TRTLLMFirstToken, q, trtllm...)), variants(quantile(metric.TRTLLMFirstTokenOld, q, trtllm...)),
+		variants(triton), variants(nim), variants(dynamo),
 	)
 }
 
@@ -101,39 +93,50 @@ func queueTimeReads() [][2]metric.Read {
 }
 
 func queueTimes(q float64) []Source {
-	return eachQueueTime(func(r [2]metric.Read) Source { return quantile(r[0], q, r[1]) })
+	return tiers(eachQueueTime(func(r [2]metric.Read) Source { return quantile(r[0], q, r[1]) }))
 }
 
 // meanQueueTimes includes Triton, which counts time and requests only: enough
 // for a mean, not for a quantile.
 func meanQueueTimes() []Source {
-	means := eachQueueTime(func(r [2]metric.Read) Source {
+	triton := gauge(metric.TritonQueueDuration)
+	triton.Form, triton.Over, triton.Scale = Rate, metric.TritonSuccess.Name, 1e-6
+	triton.Idle = idleWhile(metric.TritonQueueDuration, metric.TritonPending)
+	return tiers(eachQueueTime(func(r [2]metric.Read) Source {
 		s := gauge(r[0])
 		s.Form, s.Idle = Mean, idleWhile(r[0], r[1])
 		return s
-	})
-	triton := gauge(metric.TritonQueueDuration)
-	triton.Form, triton.Over, triton.Scale = Rate, metric.TritonSuccess.Name, 1e-6
-	triton.Idle, triton.Tier = idleWhile(metric.TritonQueueDuration, metric.TritonPending), len(means)
-	return append(means, triton)
+	}), variants(triton))
 }
 
-func eachQueueTime(source func([2]metric.Read) Source) []Source {
-	var groups [][]Source
+func eachQueueTime(source func([2]metric.Read) Source) (groups [][]Source) {
 	for _, r := range queueTimeReads() {
 		s := source(r)
 		if s.Server == metric.ServerTGI {
 			s = unasked(s)
 		}
-		groups = append(groups, together(s))
-		if s.Server == metric.ServerSGLang || s.Server == metric.ServerLMDeploy {
-			groups = append(groups, together(escaped(s)))
-		}
-		if s.Server == metric.ServerVLLM || s.Server == metric.ServerSGLang {
-			groups = append(groups, together(underRay(s)))
-		}
+		groups = append(groups, variants(s)...)
 	}
-	return tiers(groups...)
+	return groups
+}
+
+// variants are sources that are combined, under each spelling of their server: its own,
+// escaped, and that of Ray's wrapper.
+func variants(sources ...Source) [][]Source {
+	each := func(as func(Source) Source) (changed []Source) {
+		for _, s := range sources {
+			changed = append(changed, as(s))
+		}
+		return changed
+	}
+	all, server := [][]Source{sources}, sources[0].Server
+	if server == metric.ServerSGLang || server == metric.ServerLMDeploy {
+		all = append(all, each(escaped))
+	}
+	if server == metric.ServerVLLM || server == metric.ServerSGLang {
+		all = append(all, each(underRay))
+	}
+	return all
 }
 
 // gauge reads a series as it is.
@@ -153,8 +156,6 @@ func gauge(r metric.Read) Source {
 	return s
 }
 
-func own(r metric.Read) []Source { return together(gauge(r)) }
-
 // routerLabel is the label by which the router of vLLM's production stack reports
 // its servers' queues again, under the servers' own names
 // (src/vllm_router/services/metrics_service at 0c740a2).
@@ -166,13 +167,11 @@ func routed(r metric.Read) Source {
 	return s
 }
 
-func gateway(r metric.Read) []Source {
+func gateway(r metric.Read) Source {
 	s := gauge(r)
 	s.Gateway = true
-	return together(s)
+	return s
 }
-
-func ray(r metric.Read) []Source { return together(underRay(gauge(r))) }
 
 // replicaLabel is the label by which Ray's wrapper of a server's metrics tells the
 // replicas on one pod apart.
@@ -181,7 +180,8 @@ const replicaLabel = "ReplicaId"
 // underRay is a source as Ray's wrapper exports it.
 func underRay(s Source) Source {
 	s = spelt(s, func(name string) string { return "ray_" + metric.Escape(name) })
-	s.Identity, s.Fleeting = append(slices.Clone(s.Identity), replicaLabel), true
+	own := slices.DeleteFunc(slices.Clone(s.Identity), func(label string) bool { return label == s.GatewayLabel }) // no router is among Ray's
+	s.Identity, s.GatewayLabel, s.Fleeting = append(own, replicaLabel), "", true
 	if s.Idle != nil {
 		s.Idle.By = append(slices.Clone(s.Idle.By), replicaLabel)
 	}

@@ -181,7 +181,7 @@ func TestServers(t *testing.T) {
 				}
 				for p := range table.About(Key{"chat", pod}, now) {
 					if p.Dropped == "" {
-						hit[rule.Name+" "+p.Metric] = true
+						hit[rule.Name+" "+rule.Sources[p.Source].Metric] = true
 					}
 				}
 			}

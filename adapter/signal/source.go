@@ -3,7 +3,6 @@ package signal
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 )
@@ -235,12 +234,7 @@ func (s *Source) idleBy(ls labels.Labels) string {
 	if s.Idle == nil {
 		return ""
 	}
-	var b strings.Builder
-	for _, name := range s.Idle.By {
-		b.WriteString(ls.Get(name))
-		b.WriteByte(0)
-	}
-	return b.String()
+	return values(ls, s.Idle.By)
 }
 
 // identity are the labels that distinguish this source's parts of a pod; nil

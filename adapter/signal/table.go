@@ -29,27 +29,26 @@ type span struct{ first, end int }
 
 // point is the last sample of one series.
 type point struct {
-	key    Key
-	labels labels.Labels
-	value  float64
-	at     int64 // when the value was scraped, on this process's clock, in Unix milliseconds
+	stamp
+	key   Key
+	value float64
+	at    int64 // when the value was scraped, on this process's clock, in Unix milliseconds
 	// every are the milliseconds between the last scrapes that were observed; 0
 	// for unknown.
-	every  [2]int64
-	source uint16
-	why    uint8 // why the value is not usable: an index into Reasons, from 1; 0 if it is
-	marks  uint8
+	every    [2]int64
+	why      Reason // why the value is not usable; "" if it is
+	gone     bool   // missing from the last answer
+	declared bool   // the value is declared by the rule, not measured
 }
 
-// Marks of a point.
-const (
-	gone     uint8 = 1 << iota // missing from the last answer
-	evidence                   // not the source's own series, but the evidence for what a missing one means
-	declared                   // the value is declared by the rule, not measured
-	page                       // with evidence: of a later scrape only, it stands for no value
-)
-
-func (p *point) is(mark uint8) bool { return p.marks&mark != 0 }
+// stamp identifies a series of a rule's answer.
+type stamp struct {
+	// kind is the part that the series is: 'v', a value; 'a', the evidence for what a missing
+	// one means; 'p', a later scrape, which stands for no value; 't', a time.
+	kind   byte
+	source uint16
+	labels labels.Labels
+}
 
 // NewTable returns an empty table.
 func NewTable(rule Rule) *Table { return &Table{rule: rule} }
@@ -96,7 +95,7 @@ func (t *Table) arrange() (crowded int) {
 			crowded += beyond
 			some = some[:maxPodPoints]
 			for i := range some {
-				some[i].why = Crowded.code()
+				some[i].why = Crowded
 			}
 		}
 		t.byKey[k] = span{len(kept), len(kept) + len(some)}
@@ -126,16 +125,12 @@ func (t *Table) Keys(namespace string) []Key {
 
 // Known is a table's state of one series, for explanations.
 type Known struct {
-	Source int    // its place in the rule
-	Metric string // the source's
-	Server string
+	Source int // its place in the rule
 	Labels labels.Labels
 	Value  float64
 	Time   time.Time // of the scrape; for an unusable value, of the answer
 	// Dropped is why the value is not usable; "" if it is.
 	Dropped Reason
-	// Gone: the series is missing from the last answer.
-	Gone bool
 	// Declared: the value is the rule's own for NaN, or for the want of a
 	// series; in the second case Labels are those of the evidence.
 	Declared bool
@@ -146,19 +141,12 @@ type Known struct {
 func (t *Table) About(k Key, now time.Time) iter.Seq[Known] {
 	return func(yield func(Known) bool) {
 		for _, p := range t.of(k) {
-			if p.is(page) {
+			if p.kind == 'p' {
 				continue
 			}
-			s := &t.rule.Sources[p.source]
-			known := Known{
-				Source: int(p.source), Metric: s.Metric, Server: s.Server, Labels: p.labels, Value: p.value, Time: time.UnixMilli(p.at),
-				Gone: p.is(gone), Declared: p.is(declared) || p.is(evidence),
-			}
-			switch {
-			case p.why > 0:
-				known.Dropped = Reasons()[p.why-1]
-			case now.Sub(known.Time) > t.rule.limit(p.every):
-				known.Dropped = Stale
+			known := Known{Source: int(p.source), Labels: p.labels, Value: p.value, Time: time.UnixMilli(p.at), Declared: p.declared || p.kind == 'a', Dropped: p.why}
+			if now.Sub(known.Time) > t.rule.limit(p.every) {
+				known.Dropped = cmp.Or(p.why, Stale)
 			}
 			if !yield(known) {
 				return

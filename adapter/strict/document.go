@@ -2,6 +2,7 @@ package strict
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) [
 		return nil
 	}
 	if n.Kind != yaml.MappingNode {
-		return []Problem{{File: d.Name, Line: Line(n), Path: path, Err: errors.New("is no mapping of fields to values")}}
+		return []Problem{{File: d.Name, Line: n.Line, Path: path, Err: errors.New("is no mapping of fields to values")}}
 	}
 	var problems []Problem
 	bad := func(at *yaml.Node, path string, err error) {
@@ -101,81 +102,60 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) [
 	return problems
 }
 
-// set reads one field of the mapping n.
+// set reads one field of the mapping n through JSON, since the types have JSON tags.
 func (d *Document) set(n, key, value *yaml.Node, path, name string, into any) (problems []Problem) {
-	for _, err := range setField(name, value, into) {
+	bad := func(at *yaml.Node, field string, err error) {
+		problems = append(problems, Problem{File: d.Name, Line: at.Line, Path: Dotted(path, field), Err: err})
+	}
+	var plain any
+	if err := value.Decode(&plain); err != nil {
+		bad(key, name, err)
+		return problems
+	}
+	raw, err := json.Marshal(map[string]any{name: plain})
+	if err != nil {
+		bad(key, name, fmt.Errorf("cannot be read: %w", err))
+		return problems
+	}
+	unknown, err := kjson.UnmarshalStrict(raw, into)
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &mistyped) && mistyped.Field != "":
+		// The library's message names Go types, and its path embedded ones.
+		below := slices.DeleteFunc(strings.Split(mistyped.Field, "."), func(part string) bool {
+			return part == name || part != "" && part[0] >= 'A' && part[0] <= 'Z'
+		})
+		err = fmt.Errorf("is %s, not %s", cmp.Or(found[mistyped.Value], "a number"), cmp.Or(wanted[mistyped.Type.Kind()], "a number"))
+		if len(below) > 0 {
+			err = fmt.Errorf("%s: %w", strings.Join(below, "."), err)
+		}
+		bad(key, name, err)
+	case err != nil:
+		bad(key, name, err)
+	}
+	for _, err := range unknown {
 		at, field := key, name
 		if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
 			field = m[1]
-			if _, found, _ := Lookup(n, field); found != nil {
-				at = found
+			if _, node, _ := Lookup(n, field); node != nil {
+				at = node
 			}
 			err = fmt.Errorf("unknown field %q", field[strings.LastIndex(field, ".")+1:])
 		}
-		problems = append(problems, Problem{File: d.Name, Line: at.Line, Path: Dotted(path, field), Err: err})
+		bad(at, field, err)
 	}
 	return problems
 }
 
 var unknownField = regexp.MustCompile(`unknown field "(.*)"`)
 
-// setField sets one field through JSON, since the types have JSON tags.
-func setField(name string, value *yaml.Node, into any) []error {
-	var plain any
-	if err := value.Decode(&plain); err != nil {
-		return []error{err}
+// found names JSON's types, with article, and wanted Go's; others are a number.
+var (
+	found  = map[string]string{"bool": "true or false", "array": "a list", "object": "a mapping", "string": "text"}
+	wanted = map[reflect.Kind]string{
+		reflect.String: "text or a duration such as 5s", reflect.Slice: "a list", reflect.Map: "a mapping", reflect.Struct: "a mapping", reflect.Bool: "true or false",
 	}
-	raw, err := json.Marshal(map[string]any{name: plain})
-	if err != nil {
-		return []error{fmt.Errorf("cannot be read: %w", err)}
-	}
-	strict, err := kjson.UnmarshalStrict(raw, into)
-	var mistyped *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &mistyped) && mistyped.Field != "":
-		// The library's message names Go types, and its path embedded ones.
-		path := slices.DeleteFunc(strings.Split(mistyped.Field, "."), func(part string) bool {
-			return part == name || part != "" && part[0] >= 'A' && part[0] <= 'Z'
-		})
-		below := strings.Join(path, ".")
-		if below != "" {
-			below += ": "
-		}
-		return []error{fmt.Errorf("%sis %s, not %s", below, found(mistyped.Value), wanted(mistyped.Type.Kind()))}
-	case err != nil:
-		return []error{err}
-	}
-	return strict
-}
-
-// found names a JSON type, with article.
-func found(kind string) string {
-	switch kind {
-	case "bool":
-		return "true or false"
-	case "array":
-		return "a list"
-	case "object":
-		return "a mapping"
-	case "string":
-		return "text"
-	}
-	return "a number"
-}
-
-func wanted(k reflect.Kind) string {
-	switch k {
-	case reflect.String:
-		return "text or a duration such as 5s"
-	case reflect.Slice, reflect.Array:
-		return "a list"
-	case reflect.Map, reflect.Struct:
-		return "a mapping"
-	case reflect.Bool:
-		return "true or false"
-	}
-	return "a number"
-}
+)
 
 // Resolve follows an alias.
 func Resolve(n *yaml.Node) *yaml.Node {
@@ -190,12 +170,16 @@ func Null(n *yaml.Node) bool {
 	return n == nil || n.Kind == 0 || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
 }
 
-// Line is a node's, 0 if there is none.
-func Line(n *yaml.Node) int {
-	if n == nil {
-		return 0
+// List returns the elements of a top-level field that is a list; none if there is no such field.
+func (d *Document) List(field string) ([]*yaml.Node, []Problem) {
+	_, n := Entry(d.Root, field)
+	switch n = Resolve(n); {
+	case Null(n):
+		return nil, nil
+	case n.Kind != yaml.SequenceNode:
+		return nil, []Problem{{File: d.Name, Line: n.Line, Path: field, Err: errors.New("is no list")}}
 	}
-	return n.Line
+	return n.Content, nil
 }
 
 // Entry returns a mapping's key and value nodes; nil if it has no such key.

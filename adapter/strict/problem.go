@@ -44,7 +44,7 @@ func Join(problems []Problem) error {
 }
 
 // fieldPath matches the path at the beginning of a validation's message.
-var fieldPath = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9]*(\[\d+\])?)(\.[a-zA-Z][a-zA-Z0-9]*(\[\d+\])?)*: `)
+var fieldPath = regexp.MustCompile(`^[a-zA-Z_]\w*(\[\d+\])?(\.\w+(\[\d+\])?)*: `)
 
 // Problems parses the messages "path: what" of a validation and finds each
 // path's line. below is the path of node.
@@ -59,7 +59,10 @@ func (d *Document) Problems(node *yaml.Node, below string, err error) []Problem 
 		}
 		return all
 	}
-	p := Problem{File: d.Name, Path: below, Err: err, Line: Line(node)}
+	p := Problem{File: d.Name, Path: below, Err: err}
+	if node != nil {
+		p.Line = node.Line
+	}
 	// The first colon ends the path, but a path within the path may follow:
 	// "matchers[0]: op: is …".
 	for rest := err.Error(); fieldPath.MatchString(rest); {

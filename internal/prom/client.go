@@ -74,11 +74,7 @@ func (c *Client) QueryWithin(ctx context.Context, promql string, at time.Time, m
 		form.Set("time", unix(at))
 	}
 	var vector Vector
-	err := c.get(ctx, "api/v1/query", form, size, vector.read(series))
-	if partial, ok := errors.AsType[*PartialError](err); ok {
-		partial.Vector = vector
-	}
-	if err != nil {
+	if err := c.get(ctx, "api/v1/query", form, size, vector.read(series)); err != nil {
 		return nil, err
 	}
 	return vector, nil

@@ -61,10 +61,7 @@ var (
 
 // PartialError is the error of an answer with warnings. Any number of its series
 // may be missing, so it must not be used as a complete one.
-type PartialError struct {
-	Warnings []string
-	Vector   Vector
-}
+type PartialError struct{ Warnings []string }
 
 func (e *PartialError) Error() string {
 	return fmt.Sprintf("%v: %s", ErrPartial, strings.Join(e.Warnings, "; "))

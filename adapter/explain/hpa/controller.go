@@ -163,24 +163,22 @@ func (c *Controller) propose(s Situation, d *Decision) bool {
 // normalize applies windows, policies and bounds.
 func (c *Controller) normalize(s Situation, d *Decision) {
 	minimum, maximum, b := *s.Spec.MinReplicas, s.Spec.MaxReplicas, s.Spec.Behavior
-	var l limited
 	able := "ScaleDownStabilized"
 	if b == nil {
 		d.Stable = c.past.highest(d.Proposed, c.Window, s.Now)
-		l = simple(s.Replicas, d.Stable, minimum, maximum)
+		d.Desired, c.Limited = simple(s.Replicas, d.Stable, minimum, maximum)
 	} else {
 		if d.Proposed >= s.Replicas {
 			able = "ScaleUpStabilized"
 		}
 		d.Stable = c.past.stabilize(s.Replicas, d.Proposed, seconds(b.ScaleUp, 0), seconds(b.ScaleDown, c.Window), s.Now)
-		l = c.past.rated(s.Replicas, d.Stable, minimum, maximum, b, s.Now)
+		d.Desired, c.Limited = c.past.rated(s.Replicas, d.Stable, minimum, maximum, b, s.Now)
 	}
 	c.past.recommendations = append(c.past.recommendations, change{d.Proposed, s.Now})
 	c.Able = "ReadyForNewScale"
 	if d.Stable != d.Proposed {
 		c.Able = able
 	}
-	c.Limited, d.Desired = l.reason, l.replicas
 }
 
 func seconds(r *autoscaling.HPAScalingRules, otherwise time.Duration) time.Duration {

@@ -55,12 +55,6 @@ func store(list []change, by int32, r *autoscaling.HPAScalingRules, now time.Tim
 	return list
 }
 
-// limited is a number of replicas and why it differs from the proposal.
-type limited struct {
-	replicas int32
-	reason   string
-}
-
 // highest is the stabilization of an HPA without behavior.
 func (p *past) highest(proposed int32, window time.Duration, now time.Time) int32 {
 	stable := proposed
@@ -99,23 +93,23 @@ func changed(list []change, period int32, now time.Time) int32 {
 	return total
 }
 
-// simple bounds an HPA without behavior.
-func simple(current, proposed, minimum, maximum int32) limited {
+// simple bounds an HPA without behavior. Why is the reason of the condition ScalingLimited.
+func simple(current, proposed, minimum, maximum int32) (replicas int32, why string) {
 	upper, why := maximum, "TooManyReplicas"
 	if fast := int32(math.Max(2*float64(current), 4)); maximum > fast {
 		upper, why = fast, "ScaleUpLimit"
 	}
 	switch {
 	case proposed < minimum:
-		return limited{minimum, "TooFewReplicas"}
+		return minimum, "TooFewReplicas"
 	case proposed > upper:
-		return limited{upper, why}
+		return upper, why
 	}
-	return limited{proposed, "DesiredWithinRange"}
+	return proposed, "DesiredWithinRange"
 }
 
 // rated bounds an HPA with behavior.
-func (p *past) rated(current, proposed, minimum, maximum int32, b *autoscaling.HorizontalPodAutoscalerBehavior, now time.Time) limited {
+func (p *past) rated(current, proposed, minimum, maximum int32, b *autoscaling.HorizontalPodAutoscalerBehavior, now time.Time) (replicas int32, why string) {
 	switch {
 	case proposed > current:
 		fast := max(p.limit(current, b.ScaleUp, now, true), current)
@@ -124,7 +118,7 @@ func (p *past) rated(current, proposed, minimum, maximum int32, b *autoscaling.H
 			upper, why = fast, "ScaleUpLimit"
 		}
 		if proposed > upper {
-			return limited{upper, why}
+			return upper, why
 		}
 	case proposed < current:
 		fast := min(p.limit(current, b.ScaleDown, now, false), current)
@@ -133,10 +127,10 @@ func (p *past) rated(current, proposed, minimum, maximum int32, b *autoscaling.H
 			lower, why = fast, "ScaleDownLimit"
 		}
 		if proposed < lower {
-			return limited{lower, why}
+			return lower, why
 		}
 	}
-	return limited{proposed, "DesiredWithinRange"}
+	return proposed, "DesiredWithinRange"
 }
 
 // limit is the number of replicas that the policies allow, up or down.
@@ -177,8 +171,7 @@ func (p *past) limit(current int32, r *autoscaling.HPAScalingRules, now time.Tim
 func Defaulted(spec autoscaling.HorizontalPodAutoscalerSpec) autoscaling.HorizontalPodAutoscalerSpec {
 	spec = *spec.DeepCopy()
 	if spec.MinReplicas == nil {
-		one := int32(1)
-		spec.MinReplicas = &one
+		spec.MinReplicas = new(int32(1))
 	}
 	if b := spec.Behavior; b != nil {
 		// The window for scaling down has no default: it is the controller's flag.
@@ -197,8 +190,7 @@ func rules(r *autoscaling.HPAScalingRules, window int32, policies ...autoscaling
 		r = &autoscaling.HPAScalingRules{}
 	}
 	if r.SelectPolicy == nil {
-		most := autoscaling.MaxChangePolicySelect
-		r.SelectPolicy = &most
+		r.SelectPolicy = new(autoscaling.MaxChangePolicySelect)
 	}
 	if r.StabilizationWindowSeconds == nil && window >= 0 {
 		r.StabilizationWindowSeconds = &window

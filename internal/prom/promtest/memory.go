@@ -17,7 +17,7 @@ type Memory struct {
 	memstore.Series
 	// Now is the time of queries without one.
 	Now time.Time
-	// Fail, if not nil, is called before each query.
+	// Fail is called before each query, and never fails unless it is set.
 	Fail func(promql string, at time.Time) error
 
 	engine *promql.Engine
@@ -31,7 +31,7 @@ func Load(t testing.TB, text string, clock memstore.Clock, p parser.Parser) *Mem
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Memory{Series: series, engine: memstore.NewEngine(p)}
+	return &Memory{Series: series, engine: memstore.NewEngine(p), Fail: func(string, time.Time) error { return nil }}
 }
 
 // Query evaluates like a server: with a warning, the answer is partial.
@@ -39,20 +39,16 @@ func (m *Memory) Query(ctx context.Context, text string, at time.Time) (prom.Vec
 	if at.IsZero() {
 		at = m.Now
 	}
-	if m.Fail != nil {
-		if err := m.Fail(text, at); err != nil {
-			return nil, err
-		}
+	if err := m.Fail(text, at); err != nil {
+		return nil, err
 	}
 	return memstore.Query(ctx, m.engine, m.Series, text, at)
 }
 
 // Range is Query over a time; Fail is called with its beginning.
 func (m *Memory) Range(ctx context.Context, text string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
-	if m.Fail != nil {
-		if err := m.Fail(text, from); err != nil {
-			return nil, err
-		}
+	if err := m.Fail(text, from); err != nil {
+		return nil, err
 	}
 	return memstore.Range(ctx, m.engine, m.Series, text, from, to, step)
 }

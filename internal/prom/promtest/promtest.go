@@ -3,6 +3,7 @@
 package promtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/model"
 )
 
 // Series is one element of an answer.
@@ -97,50 +100,31 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r Response) body(over bool, form url.Values) []byte {
-	at := r.At
-	if at.IsZero() {
-		at = time.Now()
-	}
-	type element struct {
-		Metric map[string]string `json:"metric"`
-		Value  [2]any            `json:"value"`
-		Values [][2]any          `json:"values,omitempty"`
-	}
-	kind := "vector"
-	if over {
-		kind = "matrix"
-	}
-	elements := make([]element, len(r.Vector))
-	for i, s := range r.Vector {
-		elements[i] = element{Metric: s.Labels, Value: [2]any{float64(at.UnixMilli()) / 1000, number(s.Value)}}
-		for _, bound := range []string{"start", "end"} {
-			if seconds, err := strconv.ParseFloat(form.Get(bound), 64); over && err == nil {
-				elements[i].Values = append(elements[i].Values, [2]any{seconds, number(s.Value)})
-			}
+	at := model.Time(cmp.Or(r.At, time.Now()).UnixMilli())
+	vector, matrix := model.Vector{}, model.Matrix{}
+	for _, s := range r.Vector {
+		metric := model.Metric{}
+		for name, value := range s.Labels {
+			metric[model.LabelName(name)] = model.LabelValue(value)
 		}
+		value, line := model.SampleValue(s.Value), model.SampleStream{Metric: metric}
+		for _, bound := range []string{"start", "end"} {
+			seconds, _ := strconv.ParseFloat(form.Get(bound), 64) // no query over a time has none
+			line.Values = append(line.Values, model.SamplePair{Timestamp: model.Time(math.Round(seconds * 1000)), Value: value})
+		}
+		vector, matrix = append(vector, &model.Sample{Metric: metric, Timestamp: at, Value: value}), append(matrix, &line)
 	}
 	type data struct {
-		ResultType string    `json:"resultType"`
-		Result     []element `json:"result"`
+		ResultType model.ValueType `json:"resultType"`
+		Result     model.Value     `json:"result"`
 	}
-	raw, err := json.Marshal(struct {
-		Status   string   `json:"status"`
-		Data     data     `json:"data"`
-		Warnings []string `json:"warnings,omitempty"`
-	}{"success", data{kind, elements}, r.Warnings})
+	result := data{model.ValVector, vector}
+	if over {
+		result = data{model.ValMatrix, matrix}
+	}
+	raw, err := json.Marshal(map[string]any{"status": "success", "data": result, "warnings": r.Warnings})
 	if err != nil {
 		return []byte(`{"status":"error","error":"promtest could not write its answer"}`)
 	}
 	return raw
-}
-
-// number formats a value like Prometheus.
-func number(v float64) string {
-	switch {
-	case math.IsInf(v, 1):
-		return "+Inf"
-	case math.IsInf(v, -1):
-		return "-Inf"
-	}
-	return strconv.FormatFloat(v, 'f', -1, 64)
 }
