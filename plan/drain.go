@@ -63,7 +63,7 @@ func (w *world) reopenFor(p *pending, k *kind) bool {
 func (w *world) giveUp(n *nodeState, reason Reason, detail string) {
 	w.act(n, Action{Verb: Uncordon, Reason: reason, Detail: detail})
 	if n.Drain.Reason != NodeEmpty {
-		w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
+		w.state.LastDrain = with(w.state.LastDrain, n.Pool, w.now)
 	}
 	if n.Drain.frees() {
 		w.touchPool(n.pool).draining--

@@ -317,7 +317,7 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 	case n.tier == tierOut, n.tier != tierNow && n.since != "":
 		return "out of service: " + string(n.since)
 	case !w.admits(k, n):
-		why := mismatch(k.pod, n.Labels, n.Taints)
+		why := mismatch(k.pod, w.nodePlace(n), n.Taints)
 		if t, out := untolerated(k.pod, n.Taints); out {
 			return "with taint " + t.Key
 		}

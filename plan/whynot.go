@@ -99,7 +99,7 @@ func (w *world) ruledOut(k *kind) string {
 			}
 			continue
 		case !w.admits(k, n):
-			why = "a " + mismatch(k.pod, n.Labels, n.Taints) + " excludes it"
+			why = "a " + mismatch(k.pod, w.nodePlace(n), n.Taints) + " excludes it"
 		case !w.rulesAllow(k, n):
 			why = excludedByRules
 		case w.lacks(k, &n.capacity) != "":

@@ -117,12 +117,10 @@ func podFields(x *fields, p *plan.Pod) {
 	x.flag("evictable", &p.Evictable)
 	x.flag("local-storage", &p.LocalStorage)
 	x.time("evict-from", &p.EvictFrom, in)
-	list(x, "budgets", &p.Budgets, func(b plan.Budget) string { return fmt.Sprintf("%s:allowed=%d", quote(b.Name), b.Allowed) }, func(it item) (plan.Budget, error) {
-		if len(it) != 2 || it[1].name != "allowed" {
-			return plan.Budget{}, fmt.Errorf("a budget is namespace/name:allowed=1")
+	parts(x, "budgets", &p.Budgets, func(b plan.Budget) string { return quote(b.Name) }, func(s segment) (plan.Budget, error) { return plan.Budget{Name: s.name}, nil }, func(x *fields, b *plan.Budget) {
+		if !x.count("allowed", &b.Allowed) && x.out == nil {
+			x.fail("allowed", "want it: a budget is namespace/name:allowed=1")
 		}
-		n, err := strconv.Atoi(it[1].value)
-		return plan.Budget{Name: it[0].name, Allowed: n}, err
 	})
 	x.flag("daemonset", &p.DaemonSet)
 	list(x, "parts-on", &p.PartsOn, strconv.Itoa, func(it item) (int, error) {

@@ -76,7 +76,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 	for _, r := range p.Spread {
 		value, ok := n.Place(r.Key)
 		more := 0
-		if in(p, r.Rule) {
+		if slices.Contains(p.Groups, r.Group) {
 			more = 1
 		}
 		counts := s.spread(p, r)
@@ -92,7 +92,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 }
 
 // in reports whether a rule is about a pod.
-func in(p *plan.Pod, r plan.Rule) bool {
+func in(p *plan.Pod, r plan.Apart) bool {
 	return slices.Contains(p.Groups, r.Group) && !slices.Contains(p.Groups, r.Except)
 }
 
@@ -141,7 +141,7 @@ func (s *scheduler) node(name string) *plan.Node {
 }
 
 // count is how many pods of a rule's group run where the label has the value.
-func (s *scheduler) count(r plan.Rule, value string) int {
+func (s *scheduler) count(r plan.Apart, value string) int {
 	n := 0
 	for i := range s.w.State.Pods {
 		q := &s.w.State.Pods[i]
@@ -175,7 +175,7 @@ func (s *scheduler) spread(p *plan.Pod, r plan.Spread) map[string]int {
 		} else if !n.Ready || n.Cordoned { // node.kubernetes.io/not-ready and unschedulable
 			continue
 		}
-		if ok && all && plan.Admits(selecting, n.Labels, taints) {
+		if ok && all && plan.Admits(selecting, n.Name, n.Labels, taints) {
 			counts[value] += on[n.Name]
 		}
 	}
