@@ -337,9 +337,7 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 		if i := w.kindOf(p); w.returns(p) {
 			w.kinds[i].unserved++
 			w.expecting++
-			if less, err := tree.Remove(p.Tenant, w.amountOf(p)); err == nil && w.tenantIndex(p) >= 0 {
-				tree = less
-			}
+			tree = w.released(tree, p)
 		}
 	}
 	for _, p := range pods {

@@ -215,12 +215,8 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 	o := Option{Kind: OptionReclaim, Reason: ReclaimBorrowed}
 	back, ok := w.reclaimOption(p, k)
 	if ok {
-		names := make([]string, len(back.victims))
-		for i, v := range back.victims {
-			names[i] = v.Key()
-		}
 		o.On, o.Possible, o.Cost, o.At = w.nodes[back.node].name, true, back.cost, back.at
-		o.Detail = strings.Join(names, ", ") + " would have to leave"
+		o.Detail = back.victimsText() + " would have to leave"
 		return o
 	}
 	switch {

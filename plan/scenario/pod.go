@@ -158,10 +158,6 @@ func shapeFields(x *fields, p *plan.Pod) {
 	x.int("gang-min", &p.GangMin)
 }
 
-func podText(p plan.Pod, now time.Time) string {
-	return "pod " + quote(p.Key()) + written(now, func(x *fields) { podFields(x, &p) }) + "\n"
-}
-
 // forecast declares, changes or removes the forecast of a workload.
 func (w *World) forecast(x *fields, key string) error {
 	namespace, name, ok := strings.Cut(key, "/")
@@ -196,8 +192,4 @@ func forecastFields(x *fields, f *plan.Forecast) {
 	x.float("error", &f.Error)
 	x.string("unsure", &f.Unsure)
 	shapeFields(x, &f.Like)
-}
-
-func forecastText(f plan.Forecast, now time.Time) string {
-	return "forecast " + quote(f.Name) + written(now, func(x *fields) { forecastFields(x, &f) }) + "\n"
 }
