@@ -199,7 +199,7 @@ func fullPlan(t *testing.T) plan.Plan {
 	before, target := layout("1g.10gb@0 1g.10gb@1"), layout("3g.40gb@0 3g.40gb@4")
 	steps, err := mig.Diff(before, target, nil)
 	require.NoError(t, err)
-	stamps := func(name string) []plan.Stamp { return []plan.Stamp{{Name: name, At: at}} }
+	stamps := func(name string) plan.Times { return plan.Times{name: at} }
 	return plan.Plan{
 		At: at,
 		Actions: []plan.Action{
@@ -217,7 +217,7 @@ func fullPlan(t *testing.T) plan.Plan {
 		State: plan.State{
 			LastScaleUp: stamps("p"), LastScaleDown: stamps("q"), LastRepartition: stamps("n"), FreeSince: stamps("n/0"), UnknownSince: stamps("n2"), ShortSince: stamps("t"),
 			SickSince: stamps("n7"), LastReplace: stamps("r"), LastDrain: stamps("s"),
-			Grown: []plan.Growth{{Pool: "p", At: at, Nodes: 2}}, Removed: []plan.Growth{{Pool: "q", At: at, Nodes: 3}}, Failures: []plan.Failure{{Name: "n/0", Count: 3, At: at}},
+			Grown: map[string][]plan.Growth{"p": {{At: at, Nodes: 2}}}, Removed: map[string][]plan.Growth{"q": {{At: at, Nodes: 3}}}, Failures: map[string]plan.Failure{"n/0": {Count: 3, At: at}},
 		},
 		Totals: plan.Totals{CostPerHour: 1.5, CostPerHourAfter: math.NaN(), PendingSlices: 14, PendingSlicesLeft: 7},
 	}

@@ -53,10 +53,10 @@ func spreadWorld(n int, rule string) Snapshot {
 		case "host":
 			p.Spread = []Spread{{Rule: Rule{Key: hostnameLabel, Group: "g"}, MaxSkew: 1}}
 		case "apart":
-			p.Apart = []Rule{{Key: hostnameLabel, Group: "g"}}
+			p.Apart = []Apart{{Rule: Rule{hostnameLabel, "g"}}}
 		case "sets":
 			p.Gang, p.GangMin = fmt.Sprintf("set %d", i%500), n/500
-			p.Groups, p.Near, p.Apart = []string{"sets", p.Gang}, []Rule{{Key: "zone", Group: p.Gang}}, []Rule{{Key: "zone", Group: "sets", Except: p.Gang}}
+			p.Groups, p.Near, p.Apart = []string{"sets", p.Gang}, []Rule{{Key: "zone", Group: p.Gang}}, []Apart{{Rule{"zone", "sets"}, p.Gang}}
 		}
 		s.Pods = append(s.Pods, p)
 	}

@@ -204,13 +204,19 @@ func (w *world) putBack(p *Pod, r *capacity) { w.account(p, r, -1) }
 
 // account subtracts a pod's requests so many times: 1 allocates, -1 releases.
 func (w *world) account(p *Pod, r *capacity, times int) {
-	for i := range p.Demand.MIG {
-		in := &p.Demand.MIG[i]
-		if profile, ok := w.profile(r.model, in.Name); ok {
-			r.free = added(r.free, profile, -times*clampCount(in.Count))
+	r.free = w.instances(r.free, r.model, p.Demand.MIG, -times)
+	r.takePlain(p, times)
+}
+
+// instances adds instances to counts in a model's profiles, so many times; those that
+// the model does not have are left out.
+func (w *world) instances(cs []mig.Count, model string, list []demand.Instances, times int) []mig.Count {
+	for i := range list {
+		if p, ok := w.profile(model, list[i].Name); ok {
+			cs = added(cs, p, times*clampCount(list[i].Count))
 		}
 	}
-	r.takePlain(p, times)
+	return cs
 }
 
 // takePlain is account without the MIG instances.

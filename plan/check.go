@@ -3,7 +3,9 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -356,13 +358,16 @@ func (c *checker) forecast(f *Forecast, seen map[string]bool) {
 }
 
 func (c *checker) state(m *State) {
-	for _, g := range m.Grown {
-		c.notNegative("state.grown["+g.Pool+"].nodes", int64(g.Nodes))
+	growths := func(path string, all map[string][]Growth) {
+		for _, pool := range slices.Sorted(maps.Keys(all)) {
+			for _, g := range all[pool] {
+				c.notNegative(path+"["+pool+"].nodes", int64(g.Nodes))
+			}
+		}
 	}
-	for _, g := range m.Removed {
-		c.notNegative("state.removed["+g.Pool+"].nodes", int64(g.Nodes))
-	}
-	for _, f := range m.Failures {
-		c.notNegative("state.failures["+f.Name+"].count", int64(f.Count))
+	growths("state.grown", m.Grown)
+	growths("state.removed", m.Removed)
+	for _, name := range slices.Sorted(maps.Keys(m.Failures)) {
+		c.notNegative("state.failures["+name+"].count", int64(m.Failures[name].Count))
 	}
 }

@@ -44,7 +44,7 @@ func (w *world) consolidate() {
 		p := &w.pools[n.pool]
 		p.draining++
 		p.does = verdict{NodeUnderused, "drains " + n.name}
-		w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
+		w.state.LastDrain = with(w.state.LastDrain, n.Pool, w.now)
 		w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeUnderused, w.underusedText(u, stay))
 	}
 }
@@ -133,7 +133,7 @@ func (w *world) underusedNode(node int) (underused, bool) {
 	if !(u.gain > 0) {
 		return u, false
 	}
-	f := w.failure(n.name)
+	f := w.state.Failures[n.name]
 	return u, f.Count == 0 || w.now.Sub(f.At) >= drainAgainAfter
 }
 

@@ -88,7 +88,7 @@ func (s Snapshot) Contain() (Snapshot, []Problem) {
 	out.Tenants = closed(s.Tenants, bad)
 	out.Forecasts = well(s.Forecasts, KindForecast, bad)
 	out.State.Grown, out.State.Removed = counted(s.State.Grown), counted(s.State.Removed)
-	out.State.Failures = slices.DeleteFunc(slices.Clone(s.State.Failures), func(f Failure) bool { return f.Count < 0 })
+	out.State.Failures = kept(s.State.Failures, func(_ string, f Failure) bool { return f.Count >= 0 })
 	return out, problems
 }
 
@@ -171,6 +171,8 @@ func closed(tenants []Tenant, bad map[subject]error) []Tenant {
 	return out
 }
 
-func counted(list []Growth) []Growth {
-	return slices.DeleteFunc(slices.Clone(list), func(g Growth) bool { return g.Nodes < 0 })
+func counted(all map[string][]Growth) map[string][]Growth {
+	return kept(all, func(_ string, list []Growth) bool {
+		return !slices.ContainsFunc(list, func(g Growth) bool { return g.Nodes < 0 })
+	})
 }

@@ -135,13 +135,12 @@ func (w *world) domainsOf(members []int) []domain {
 	}
 	all := map[string]*domain{}
 	values := make([]string, len(rules))
-	of := func(labels map[string]string, name string) *domain {
+	of := func(at place) *domain {
 		for i, r := range rules {
-			v, ok := placeOf(labels, name, r.Key)
-			if !ok {
+			var ok bool
+			if values[i], ok = at.value(r.Key); !ok {
 				return nil
 			}
-			values[i] = v
 		}
 		id := strings.Join(values, "\x00")
 		if all[id] == nil {
@@ -154,8 +153,7 @@ func (w *world) domainsOf(members []int) []domain {
 		if n.tier == tierOut && !slices.Contains(w.reopenable, i) || !w.admits(k, n) {
 			continue
 		}
-		labels, _ := w.labelsAndTaints(n)
-		if d := of(labels, n.Node.Name); d != nil {
+		if d := of(w.nodePlace(n)); d != nil {
 			d.most += len(n.gpus())
 			d.now += float64(w.fitting(k, &n.capacity)) * k.eq
 			d.free = d.now
@@ -163,14 +161,14 @@ func (w *world) domainsOf(members []int) []domain {
 	}
 	for i := range w.pools {
 		p := &w.pools[i]
-		if !k.admitsNew(p) || p.Fixed || p.stop != "" {
+		if !w.admitsNew(k, p) || p.Fixed || p.stop != "" {
 			continue
 		}
 		more := p.Max - p.base - p.grown - p.later
 		if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {
 			more = min(more, 1)
 		}
-		if d := of(p.Template.Labels, w.nextNode(p)); d != nil && more > 0 {
+		if d := of(w.newPlace(p)); d != nil && more > 0 {
 			d.most += more * len(p.Template.GPUs)
 			d.free += float64(more * len(p.Template.GPUs))
 		}
@@ -205,8 +203,13 @@ func (w *world) fitting(k *kind, free *capacity) int {
 	switch {
 	case w.lacks(k, free) != "":
 		return 0
-	case slices.ContainsFunc(k.pod.Apart, func(r Rule) bool { return r.Key == hostnameLabel && k.in(r.Group) && !k.in(r.Except) }):
+	case slices.ContainsFunc(k.pod.Apart, func(r Apart) bool { return r.Key == hostnameLabel && k.in(r.Group) && !k.in(r.Except) }):
 		return 1 // they exclude each other
 	}
-	return w.fitsIn(k, free.clone())
+	r, n := free.clone(), 0
+	for n < 4*maxGPUsOfNode && w.lacks(k, &r) == "" {
+		w.take(k, &r)
+		n++
+	}
+	return n
 }

@@ -63,7 +63,7 @@ func (w *world) reopenFor(p *pending, k *kind) bool {
 func (w *world) giveUp(n *nodeState, reason Reason, detail string) {
 	w.act(n, Action{Verb: Uncordon, Reason: reason, Detail: detail})
 	if n.Drain.Reason != NodeEmpty {
-		w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
+		w.state.LastDrain = with(w.state.LastDrain, n.Pool, w.now)
 	}
 	if n.Drain.frees() {
 		w.touchPool(n.pool).draining--
@@ -337,9 +337,7 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 		if i := w.kindOf(p); w.returns(p) {
 			w.kinds[i].unserved++
 			w.expecting++
-			if less, err := tree.Remove(p.Tenant, w.amountOf(p)); err == nil && w.tenantIndex(p) >= 0 {
-				tree = less
-			}
+			tree = w.released(tree, p)
 		}
 	}
 	for _, p := range pods {

@@ -215,12 +215,8 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 	o := Option{Kind: OptionReclaim, Reason: ReclaimBorrowed}
 	back, ok := w.reclaimOption(p, k)
 	if ok {
-		names := make([]string, len(back.victims))
-		for i, v := range back.victims {
-			names[i] = v.Key()
-		}
 		o.On, o.Possible, o.Cost, o.At = w.nodes[back.node].name, true, back.cost, back.at
-		o.Detail = strings.Join(names, ", ") + " would have to leave"
+		o.Detail = back.victimsText() + " would have to leave"
 		return o
 	}
 	switch {
@@ -317,7 +313,7 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 	case n.tier == tierOut, n.tier != tierNow && n.since != "":
 		return "out of service: " + string(n.since)
 	case !w.admits(k, n):
-		why := mismatch(k.pod, n.Labels, n.Taints)
+		why := mismatch(k.pod, w.nodePlace(n), n.Taints)
 		if t, out := untolerated(k.pod, n.Taints); out {
 			return "with taint " + t.Key
 		}

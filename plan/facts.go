@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
@@ -151,7 +152,7 @@ func (w *world) knownAt(n *nodeState) (time.Time, bool) {
 // a new node would be as unknown, and could not be repartitioned either.
 func (w *world) recordUnknown() {
 	known, stale := make([]bool, len(w.pools)), make([]bool, len(w.pools))
-	var unknown []Stamp
+	unknown := Times{}
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.virtual || n.pool < 0 || len(n.GPUs) == 0 {
@@ -163,9 +164,9 @@ func (w *world) recordUnknown() {
 		}
 		at := w.since(w.state.UnknownSince, n.name)
 		stale[n.pool] = stale[n.pool] || w.now.Sub(at) > w.policy.NodeOverdue
-		unknown = append(unknown, Stamp{n.name, at})
+		unknown[n.name] = at
 	}
-	w.state.UnknownSince = sortedStamps(unknown)
+	w.state.UnknownSince = unknown
 	for i := range w.pools {
 		w.pools[i].unobserved = stale[i] && !known[i]
 	}
@@ -192,12 +193,7 @@ func (w *world) limitSick(n *nodeState) {
 	if !n.unusual.sick || n.Allocatable == nil || n.booting || n.operating() {
 		return
 	}
-	left := capacity{vendor: n.vendor, model: n.model, whole: clampCount(n.Allocatable.GPUs)}
-	for _, in := range n.Allocatable.MIG {
-		if p, ok := w.profile(n.model, in.Name); ok {
-			left.free = added(left.free, p, clampCount(in.Count))
-		}
-	}
+	left := capacity{vendor: n.vendor, model: n.model, whole: clampCount(n.Allocatable.GPUs), free: w.instances(nil, n.model, n.Allocatable.MIG, 1)}
 	for _, p := range n.pods {
 		w.takeRunning(&Pod{Demand: demand.Demand{GPUs: p.Demand.GPUs, Vendor: p.Demand.Vendor, MIG: p.Demand.MIG}}, &left)
 	}
@@ -222,15 +218,8 @@ func (w *world) limitToOffer(n *nodeState, single bool) {
 	if model == "" && len(n.GPUs) > 0 {
 		model = n.GPUs[0].Model.Name
 	}
-	table, ok := w.table(model)
-	if !ok {
-		return
-	}
-	n.model, n.free = model, nil
-	for _, in := range offer.MIG {
-		if p, ok := table.Exact(in.Name); ok {
-			n.free = added(n.free, p, clampCount(in.Count))
-		}
+	if _, ok := w.table(model); ok {
+		n.model, n.free = model, w.instances(nil, model, offer.MIG, 1)
 	}
 }
 
@@ -252,23 +241,9 @@ func (w *world) halfOffered(n *nodeState) bool {
 			repartition = added(repartition, device.Instances[i].Profile, 1)
 		}
 	}
-	if !unknown || len(repartition) == 0 {
+	if _, ok := w.table(n.model); !ok || !unknown {
 		return false
 	}
-	table, ok := w.table(n.model)
-	if !ok {
-		return false
-	}
-	for _, c := range repartition {
-		offered := 0
-		for _, in := range n.Allocatable.MIG {
-			if p, ok := table.Exact(in.Name); ok && p == c.Profile {
-				offered += clampCount(in.Count)
-			}
-		}
-		if offered < c.N {
-			return true
-		}
-	}
-	return false
+	offered := w.instances(nil, n.model, n.Allocatable.MIG, 1)
+	return slices.ContainsFunc(repartition, func(c mig.Count) bool { return mig.CountOf(offered, c.Profile) < c.N })
 }

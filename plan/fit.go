@@ -14,10 +14,10 @@ func (w *world) classify() {
 	keys := w.requestedLabels()
 	ids := map[string]int{}
 	var b []byte
-	class := func(labels map[string]string, taints []Taint) int {
+	class := func(at place, taints []Taint) int {
 		b = b[:0]
 		for _, k := range keys {
-			if v, ok := labels[k]; ok {
+			if v, ok := at.value(k); ok {
 				b = strconv.AppendQuote(b, v)
 			}
 			b = append(b, ',')
@@ -35,11 +35,12 @@ func (w *world) classify() {
 		return id
 	}
 	for i := range w.nodes {
-		w.nodes[i].class = class(w.labelsAndTaints(&w.nodes[i]))
+		n := &w.nodes[i]
+		n.class = class(w.nodePlace(n), w.taintsOf(n))
 	}
 	for i := range w.pools {
-		t := &w.pools[i].Template
-		w.pools[i].class = class(t.Labels, t.Taints)
+		p := &w.pools[i]
+		p.class = class(w.newPlace(p), p.Template.Taints)
 	}
 	w.classes = len(ids)
 	for i := range w.kinds {
@@ -77,26 +78,25 @@ func (w *world) judge(k *kind, n *nodeState) verdictOnce {
 	if k.static != nil && k.static[n.class] != 0 {
 		return k.static[n.class]
 	}
-	labels, taints := w.labelsAndTaints(n)
-	return k.judge(n.class, labels, taints)
+	return k.judge(n.class, w.nodePlace(n), w.taintsOf(n))
 }
 
 // admitsNew reports whether selectors, taints and volumes let the kind onto a new
 // node of a pool.
-func (k *kind) admitsNew(p *poolState) bool {
+func (w *world) admitsNew(k *kind, p *poolState) bool {
 	if k.static != nil && k.static[p.class] != 0 {
 		return k.static[p.class] == fits
 	}
-	return k.judge(p.class, p.Template.Labels, p.Template.Taints) == fits
+	return k.judge(p.class, w.newPlace(p), p.Template.Taints) == fits
 }
 
 // judge is not cached for a kind added after nodes were classified.
-func (k *kind) judge(class int, labels map[string]string, taints []Taint) verdictOnce {
+func (k *kind) judge(class int, at place, taints []Taint) verdictOnce {
 	v := fits
 	switch {
-	case !fitsLabels(k.pod, labels):
+	case !fitsSelector(k.pod, &at):
 		v = fitsNot
-	case mismatch(k.pod, labels, taints) != "":
+	case mismatch(k.pod, at, taints) != "":
 		v = fitsSelectors
 	}
 	if k.static != nil {
@@ -105,52 +105,59 @@ func (k *kind) judge(class int, labels map[string]string, taints []Taint) verdic
 	return v
 }
 
-// labelsAndTaints are those of a node once it is ready. An upcoming node has its
-// pool's template's: start-up taints are removed, and the device plugin and GFD add
-// their labels.
-func (w *world) labelsAndTaints(n *nodeState) (map[string]string, []Taint) {
-	if !n.virtual && n.tier != tierNode {
-		return n.Labels, n.Taints
+// nodePlace is a node with its labels once it is ready: an upcoming one gets its pool's
+// template's, since the device plugin and GFD add theirs.
+func (w *world) nodePlace(n *nodeState) place {
+	at := place{n.virtual, n.Node.Name, n.Labels}
+	if !n.upcoming() {
+		return at
 	}
-	template := &w.pools[n.pool].Template
-	if n.virtual {
-		return template.Labels, template.Taints
+	template := w.pools[n.pool].Template.Labels
+	if at.labels = template; !n.virtual {
+		at.labels = maps.Clone(template)
+		maps.Copy(at.labels, n.Labels)
 	}
-	labels := make(map[string]string, len(n.Labels)+len(template.Labels))
-	maps.Copy(labels, template.Labels)
-	maps.Copy(labels, n.Labels)
-	return labels, template.Taints
+	return at
 }
 
-// fitsLabels reports whether the pod's node selector and required node affinity
-// admit a node with these labels.
-func fitsLabels(pod *Pod, labels map[string]string) bool {
+// taintsOf are a node's taints once it is ready: start-up taints are removed then.
+func (w *world) taintsOf(n *nodeState) []Taint {
+	if n.upcoming() {
+		return w.pools[n.pool].Template.Taints
+	}
+	return n.Taints
+}
+
+func (n *nodeState) upcoming() bool { return n.virtual || n.tier == tierNode }
+
+// fitsSelector reports whether the pod's node selector and required node affinity
+// admit a node.
+func fitsSelector(pod *Pod, at *place) bool {
 	// All must hold, so the map's order has no effect.
 	for k, want := range pod.NodeSelector {
-		if have, ok := labels[k]; !ok || have != want {
+		if have, ok := at.value(k); !ok || have != want {
 			return false
 		}
 	}
-	return len(pod.Affinity) == 0 || fitsAny(pod.Affinity, labels)
+	return len(pod.Affinity) == 0 || fitsAny(pod.Affinity, at)
 }
 
-func fitsAny(terms []NodeTerm, labels map[string]string) bool {
-	return slices.ContainsFunc(terms, func(t NodeTerm) bool { return fitsTerm(t, labels) })
+func fitsAny(terms []NodeTerm, at *place) bool {
+	return slices.ContainsFunc(terms, func(t NodeTerm) bool { return fitsTerm(t, at) })
 }
 
 const labelsMismatch = "labels do not match"
 
-// mismatch returns what keeps a pod from nodes with these labels and taints,
-// empty for nothing.
-func mismatch(pod *Pod, labels map[string]string, taints []Taint) string {
+// mismatch returns what keeps a pod from a node with these taints, empty for nothing.
+func mismatch(pod *Pod, at place, taints []Taint) string {
 	if t, out := untolerated(pod, taints); out {
 		return "taint " + t.Key + " is not tolerated"
 	}
-	if !fitsLabels(pod, labels) {
+	if !fitsSelector(pod, &at) {
 		return labelsMismatch
 	}
 	for _, terms := range pod.Volumes {
-		if !fitsAny(terms, labels) {
+		if !fitsAny(terms, &at) {
 			return "volume node affinity conflict (" + termsText(terms) + ")"
 		}
 	}
@@ -172,12 +179,12 @@ func termsText(terms []NodeTerm) string {
 
 // fitsTerm reports whether all requirements hold. An empty term matches
 // nothing, as in Kubernetes.
-func fitsTerm(term NodeTerm, labels map[string]string) bool {
-	return len(term) > 0 && !slices.ContainsFunc(term, func(r NodeRequirement) bool { return !fitsRequirement(r, labels) })
+func fitsTerm(term NodeTerm, at *place) bool {
+	return len(term) > 0 && !slices.ContainsFunc(term, func(r NodeRequirement) bool { return !fitsRequirement(r, at) })
 }
 
-func fitsRequirement(r NodeRequirement, labels map[string]string) bool {
-	have, ok := labels[r.Key]
+func fitsRequirement(r NodeRequirement, at *place) bool {
+	have, ok := at.value(r.Key)
 	in := slices.Contains(r.Values, have)
 	switch r.Operator {
 	case "In":
@@ -245,7 +252,8 @@ func tolerated(tolerations []Toleration, t Taint) bool {
 }
 
 // Admits reports whether a pod's node selector, required affinity, tolerations and
-// volumes let it onto a node with these labels and taints, resources aside.
-func Admits(pod Pod, labels map[string]string, taints []Taint) bool {
-	return mismatch(&pod, labels, taints) == ""
+// volumes let it onto a node with this name, empty for a new one, and these labels and
+// taints, resources aside.
+func Admits(pod Pod, node string, labels map[string]string, taints []Taint) bool {
+	return mismatch(&pod, place{name: node, labels: labels}, taints) == ""
 }

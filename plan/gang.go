@@ -62,7 +62,8 @@ func (w *world) formUnits() {
 	}
 	for i := range w.units {
 		if g := w.units[i].gang; g != nil {
-			w.units[i].members = w.readableFirst(g.members)
+			// Where the readable ones are enough, the gang does not depend on the others.
+			w.units[i].members = behind(g.members, func(i int) bool { return w.pending[i].pod.Unreadable != "" })
 			// All are served or none, so that their age does not count: the largest first waste least.
 			core, _ := w.units[i].core()
 			slices.SortStableFunc(core, func(a, b int) int {
@@ -76,15 +77,9 @@ func (w *world) formUnits() {
 	slices.SortFunc(w.gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
 }
 
-// readableFirst moves members with an unreadable demand behind the others:
-// where the rest is enough, the gang does not depend on them.
-func (w *world) readableFirst(members []int) []int {
-	return w.behind(members, func(i int) bool { return w.pending[i].pod.Unreadable != "" })
-}
-
 // behind moves some of the members behind the others, in the same order
 // otherwise.
-func (w *world) behind(members []int, some func(i int) bool) []int {
+func behind(members []int, some func(i int) bool) []int {
 	first, last := make([]int, 0, len(members)), []int(nil)
 	for _, i := range members {
 		if some(i) {
@@ -188,7 +183,7 @@ func (w *world) mayStage(gang string, members int) bool {
 	if most <= 0 {
 		return false
 	}
-	f := w.failure(stageOf(gang))
+	f := w.state.Failures[stageOf(gang)]
 	return f.Count < (members+most-1)/most || w.now.Sub(f.At) >= longestPause
 }
 
@@ -279,7 +274,7 @@ func (w *world) regroup(u *unit, kinds []int) bool {
 	if left < u.gang.lacking() {
 		return false
 	}
-	u.members = w.behind(u.members, useless)
+	u.members = behind(u.members, useless)
 	return true
 }
 

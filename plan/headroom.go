@@ -203,16 +203,5 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
 }
 
-// fitsIn is how many pods of the kind fit into a node's free capacity, which it uses
-// up.
-func (w *world) fitsIn(k *kind, r capacity) int {
-	n := 0
-	for n < 4*maxGPUsOfNode && w.lacks(k, &r) == "" {
-		w.take(k, &r)
-		n++
-	}
-	return n
-}
-
 // number is "6" or "5.4".
 func number(v float64) string { return fmt.Sprintf("%.4g", v) }

@@ -145,14 +145,14 @@ func (w *world) group(s *grouping, n *nodeState) int {
 		}
 		return 0
 	}
-	labels, _ := w.labelsAndTaints(n)
+	at := w.nodePlace(n)
 	var b strings.Builder
 	if n.virtual {
 		b.WriteByte('v')
 	}
 	for _, key := range s.keys {
 		b.WriteByte(0)
-		if v, ok := placeOf(labels, n.Node.Name, key); ok {
+		if v, ok := at.value(key); ok {
 			b.WriteString("=" + v)
 		}
 	}
@@ -160,7 +160,7 @@ func (w *world) group(s *grouping, n *nodeState) int {
 	if !ok {
 		id = len(s.places)
 		s.at[b.String()] = id
-		s.places = append(s.places, place{n.virtual, n.Node.Name, labels})
+		s.places = append(s.places, at)
 	}
 	return id
 }

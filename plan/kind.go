@@ -151,7 +151,7 @@ func slicesOf(p *Pod) int {
 		n += clampCount(i.Count) * min(max(i.Profile.Compute, 0), gpuSlices)
 	}
 	if f := p.Demand.Fraction; f != nil {
-		n += int(math.Ceil(fractionOfGPU(f)*gpuSlices)) * clampCount(max(f.GPUs, 1))
+		n += int(math.Ceil(fractionOf(f, referenceMemoryMiB)*gpuSlices)) * clampCount(max(f.GPUs, 1))
 	}
 	return n
 }
@@ -162,8 +162,6 @@ func clampCount(n int) int { return min(max(n, 0), 1<<20) }
 // referenceMemoryMiB is the GPU memory against which a fraction in MiB is measured
 // where no GPU is known.
 const referenceMemoryMiB = 80 * 1024
-
-func fractionOfGPU(f *demand.Fraction) float64 { return fractionOf(f, referenceMemoryMiB) }
 
 // fractionOf is the larger of a fraction's shares of a GPU with gpuMiB of
 // memory, at most 1.
@@ -227,8 +225,7 @@ func (w *world) rank(k *kind, n *nodeState) int {
 	if len(k.pod.Data) == 0 {
 		return n.spare()
 	}
-	labels, _ := w.labelsAndTaints(n)
-	return n.spare() - dataFirst*len(k.cached(labels))
+	return n.spare() - dataFirst*len(k.cached(w.nodePlace(n).labels))
 }
 
 // dataText is ", which has dataset.gpuscale.io/a", empty for a node without data of
@@ -237,8 +234,7 @@ func (w *world) dataText(k *kind, n *nodeState) string {
 	if len(k.pod.Data) == 0 {
 		return ""
 	}
-	labels, _ := w.labelsAndTaints(n)
-	if all := k.cached(labels); len(all) > 0 {
+	if all := k.cached(w.nodePlace(n).labels); len(all) > 0 {
 		return ", which has " + strings.Join(all, ", ")
 	}
 	return ""
@@ -339,7 +335,7 @@ func (w *world) addDemand(out [][]mig.Count, k *kind, n int) {
 	}
 	for i := range w.pools {
 		p := &w.pools[i]
-		if !p.MIG.Repartition || !k.admitsNew(p) {
+		if !p.MIG.Repartition || !w.admitsNew(k, p) {
 			continue
 		}
 		requested, _ := w.requestOf(k, p.empty.model)

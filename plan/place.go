@@ -6,7 +6,8 @@ import (
 )
 
 // schedulerGrace is how long a node is not repartitioned because a pod should
-// be bound to it. After that its requests stay reserved, but the scheduler
+// be bound to it: a repartition cordons the node, and many schedulers bind the members
+// of a gang one by one. After that its requests stay reserved, but the scheduler
 // seems to have a reason not to bind it.
 const schedulerGrace = 2 * time.Minute
 
@@ -108,7 +109,7 @@ func (w *world) placePodNow(i int) bool {
 		return p.served
 	}
 	w.assign(k, n)
-	if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace {
+	if !p.pod.Unmade && (!p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace) {
 		w.nodes[n].settling = true
 	}
 	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name+w.dataText(k, &w.nodes[n])

@@ -166,9 +166,7 @@ func (w *world) discharge(p *pending) {
 		return
 	}
 	p.charged = false
-	if tree, err := w.tree.Remove(p.pod.Tenant, w.amountOf(p.pod)); err == nil {
-		w.tree = tree
-	}
+	w.tree = w.released(w.tree, p.pod)
 }
 
 // gpuText is an amount in GPUs: "8", "0.43"; "∞" for no bound. It is the larger

@@ -24,15 +24,7 @@ func (w *world) keepsStorage(p *Pod) bool {
 
 // mayEvict is movable for a pod whose local storage is lost in any case.
 func (w *world) mayEvict(p *Pod) bool {
-	if !p.Evictable || p.Leaving || p.DaemonSet || w.evictedPods[p] || p.EvictFrom.After(w.now) {
-		return false
-	}
-	for _, b := range p.Budgets {
-		if w.budgets[b.Name] <= 0 {
-			return false
-		}
-	}
-	return true
+	return p.Evictable && !p.Leaving && !p.DaemonSet && !w.evictedPods[p] && !p.EvictFrom.After(w.now) && w.budgetsAllow(p, nil)
 }
 
 // spend subtracts an evicted pod from its budgets.
@@ -125,11 +117,18 @@ func (w *world) budgetsAllow(p *Pod, gone []placedPod) bool {
 func (w *world) without(gone []placedPod) quota.Tree {
 	tree := w.tree
 	for _, v := range gone {
-		if less, err := tree.Remove(v.pod.Tenant, w.amountOf(v.pod)); err == nil {
-			tree = less
-		}
+		tree = w.released(tree, v.pod)
 	}
 	return tree
+}
+
+// released is a quota tree without what a pod uses.
+func (w *world) released(tree quota.Tree, p *Pod) quota.Tree {
+	less, err := tree.Remove(p.Tenant, w.amountOf(p))
+	if err != nil { // it is under no quota
+		return tree
+	}
+	return less
 }
 
 // evictionOrder orders pods for eviction: the least urgent first, then the
@@ -254,17 +253,23 @@ func youngest(pods []*Pod) time.Time {
 
 // commitReclaim evicts the victims and reserves their capacity.
 func (w *world) commitReclaim(p *pending, k *kind, o option, alternative string) {
-	names := make([]string, len(o.victims))
-	for i, v := range o.victims {
-		names[i] = v.Key()
+	for _, v := range o.victims {
 		w.evict(o.node, v, ReclaimBorrowed, fmt.Sprintf("%s of %s is guaranteed what %s has borrowed; %.2f%s",
 			p.pod.Key(), p.pod.Tenant, v.Tenant, o.cost, alternative), p.pod.Key())
 	}
 	w.reindex(o.node)
 	w.commitWait(p, k, o)
 	if p.reason != BoundReached {
-		p.detail = fmt.Sprintf("on %s when %s has left", w.nodes[o.node].name, strings.Join(names, ", "))
+		p.detail = fmt.Sprintf("on %s when %s has left", w.nodes[o.node].name, o.victimsText())
 	}
+}
+
+func (o option) victimsText() string {
+	names := make([]string, len(o.victims))
+	for i, v := range o.victims {
+		names[i] = v.Key()
+	}
+	return strings.Join(names, ", ")
 }
 
 // evict adds the eviction of a running pod, or leaves it to a later reconcile

@@ -317,7 +317,7 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 		o.at = w.now.Add(aMoment)
 	case !o.at.After(w.now):
 		n.action = w.addAction(w.repartitionAction(n, device, o, detail))
-		w.state.LastRepartition = stamped(w.state.LastRepartition, n.name, w.now)
+		w.state.LastRepartition = with(w.state.LastRepartition, n.name, w.now)
 		n.tier, n.since = tierChange, WaitRepartition
 	default:
 		n.tier, n.action, n.since = tierChange, -1, CoolingDown

@@ -36,14 +36,14 @@ func (w *world) removeEmpty() {
 	}
 	for i := range w.pools {
 		if p := &w.pools[i]; p.shrunk > p.settled {
-			w.state.LastScaleDown = stamped(w.state.LastScaleDown, p.Name, w.now)
+			w.state.LastScaleDown = with(w.state.LastScaleDown, p.Name, w.now)
 		}
 	}
 }
 
 // remove adds the removal of a node to the plan.
 func (w *world) remove(n *nodeState, reason Reason, detail string) {
-	w.state.Removed = grown(w.state.Removed, w.pools[n.pool].Name, w.now, 1)
+	w.state.Removed = w.grown(w.state.Removed, n.Pool, 1)
 	w.takeAway(n, reason, detail)
 }
 
@@ -56,31 +56,6 @@ func (w *world) takeAway(n *nodeState, reason Reason, detail string) {
 	}
 	w.act(n, Action{Verb: RemoveNode, Reason: reason, Detail: fmt.Sprintf("%s; saves %.2f an hour", detail, p.price())})
 	n.tier, n.since = tierOut, reason
-}
-
-// removalWindow is the window of MaxRemovalsPerTenMinutes.
-const removalWindow = 10 * time.Minute
-
-// RemovedLately counts the nodes removed within the ten minutes before now.
-func (m *State) RemovedLately(now time.Time) int {
-	sum := 0
-	for _, g := range m.Removed {
-		if now.Sub(g.At) < removalWindow {
-			sum += max(g.Nodes, 0)
-		}
-	}
-	return sum
-}
-
-// GrownLately counts the nodes requested of a pool within the hour before now.
-func (m *State) GrownLately(pool string, now time.Time) int {
-	sum := 0
-	for _, g := range m.Grown {
-		if g.Pool == pool && now.Sub(g.At) < time.Hour {
-			sum += max(g.Nodes, 0)
-		}
-	}
-	return sum
 }
 
 // mayRemove reports whether this plan may remove one more node, of any pool.
@@ -164,7 +139,7 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Duration) {
 		return n.use.why, 0
 	}
 	idle := n.use.idle
-	if at, ok := stampAt(w.state.FreeSince, n.name); ok {
+	if at, ok := w.state.FreeSince[n.name]; ok {
 		idle = min(idle, w.now.Sub(at))
 	}
 	return NodeEmpty, idle
@@ -200,10 +175,10 @@ func (w *world) keepsEmpty(p *poolState) bool {
 	return why == AtMin || why == PoolFixed
 }
 
-// within reports a stamp that is less than d ago. A stamp of now always is, so that
+// within reports a time that is less than d ago. One of now always is, so that
 // two plans of the same instant do not act twice.
-func (w *world) within(stamps []Stamp, name string, d time.Duration) bool {
-	at, ok := stampAt(stamps, name)
+func (w *world) within(times Times, name string, d time.Duration) bool {
+	at, ok := times[name]
 	return ok && w.now.Sub(at) < max(d, time.Nanosecond)
 }
 

@@ -1,12 +1,9 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
@@ -164,18 +161,13 @@ func (w *world) unobservedFor(k *kind, p *poolState) bool {
 	return p.unobserved && w.lacks(k, &p.empty) == "slices"
 }
 
-// templateNode is a new node of the pool, to evaluate its labels.
-func (w *world) templateNode(p *poolState) *nodeState {
-	return &nodeState{Node: &Node{Name: w.nextNode(p), Pool: p.Name}, virtual: true, pool: w.poolIndex(p.Name), class: p.class, tier: tierNode}
-}
-
 // misfit returns what of the pool's template keeps the kind out, empty for
 // nothing.
 func (w *world) misfit(k *kind, p *poolState) string {
-	if !k.admitsNew(p) {
-		return mismatch(k.pod, p.Template.Labels, p.Template.Taints)
+	if !w.admitsNew(k, p) {
+		return mismatch(k.pod, w.newPlace(p), p.Template.Taints)
 	}
-	if w.topology.any() && !w.rulesAllow(k, w.templateNode(p)) {
+	if w.topology.any() && !w.rulesAllowAt(k, w.newPlace(p)) {
 		return excludedByRules
 	}
 	if port := p.empty.takenPort(k.pod); port != "" {
@@ -186,7 +178,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		if _, ok := w.repartitionNew(k, p); ok {
 			return ""
 		}
-		if requested, known := w.requestOf(k, p.empty.model); known && p.MIG.Repartition && total(requested) > 1 {
+		if requested, known := w.requestOf(k, p.empty.model); known && p.MIG.Repartition && (len(requested) > 1 || requested[0].N > 1) {
 			return "no single GPU can be partitioned into all it requests"
 		}
 		return "has no such slices"
@@ -200,14 +192,6 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		}
 		return "too few " + lack
 	}
-}
-
-func total(requested []mig.Count) int {
-	n := 0
-	for _, c := range requested {
-		n += c.N
-	}
-	return n
 }
 
 // shortOfGPUs returns what the GPUs of a new node lack.
@@ -237,7 +221,7 @@ func (w *world) shareOf(i int, k *kind, p *Pod, ps *poolState, r capacity) (shar
 	w.take(k, &r)
 	used, mates, seen := k.eq, 1, 0
 	more := func(q *Pod, qk *kind) bool {
-		if qk.admitsNew(ps) && w.lacks(qk, &r) == "" {
+		if w.admitsNew(qk, ps) && w.lacks(qk, &r) == "" {
 			w.take(qk, &r)
 			used += qk.eq
 			if q.Gang != "" && q.Gang == p.Gang {
@@ -340,24 +324,11 @@ func (w *world) scaleUp(pool, n int, reason Reason, detail string) {
 	p := w.touchPool(pool)
 	if p.action < 0 {
 		p.action = w.addAction(Action{Verb: ScaleUp, Pool: p.Name, From: p.base, Reason: reason, Detail: detail})
-		w.state.LastScaleUp = stamped(w.state.LastScaleUp, p.Name, w.now)
+		w.state.LastScaleUp = with(w.state.LastScaleUp, p.Name, w.now)
 	}
 	p.grown += n
 	w.editAction(p.action).To = p.base + p.grown
-	w.state.Grown = grown(w.state.Grown, p.Name, w.now, n)
-}
-
-// grown returns a sorted copy of list with n more nodes of a pool.
-func grown(list []Growth, pool string, at time.Time, n int) []Growth {
-	i, ok := slices.BinarySearchFunc(list, Growth{Pool: pool, At: at}, func(a, b Growth) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At))
-	})
-	out := slices.Clone(list)
-	if ok {
-		out[i].Nodes += n
-		return out
-	}
-	return slices.Insert(out, i, Growth{pool, at, n})
+	w.state.Grown = w.grown(w.state.Grown, p.Name, n)
 }
 
 // recent is the number of nodes added to a pool within the last hour, this plan

@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -80,21 +82,16 @@ func (w *world) options(i int, p *pending, k *kind) []option {
 
 // cheapest is the first of the options that cost the least, false for none.
 func cheapest(all []option) (option, bool) {
-	best := option{}
-	for i, o := range all {
-		if i == 0 || o.cost < best.cost {
-			best = o
-		}
+	if len(all) == 0 {
+		return option{}, false
 	}
-	return best, len(all) > 0
+	return slices.MinFunc(all, func(a, b option) int { return cmp.Compare(a.cost, b.cost) }), true
 }
 
 // optionOf is the option of a kind, if there is one.
 func optionOf(all []option, kind OptionKind) (option, bool) {
-	for _, o := range all {
-		if o.kind == kind {
-			return o, true
-		}
+	if i := slices.IndexFunc(all, func(o option) bool { return o.kind == kind }); i >= 0 {
+		return all[i], true
 	}
 	return option{}, false
 }

@@ -10,16 +10,16 @@ import (
 // recordSick records since when nodes have had a sick GPU. Records of recovered
 // nodes are dropped.
 func (w *world) recordSick() {
-	var sick []Stamp
+	sick := Times{}
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.virtual || n.pool < 0 || !n.unusual.sick {
 			continue
 		}
-		sick = append(sick, Stamp{n.name, w.since(w.state.SickSince, n.name)})
+		sick[n.name] = w.since(w.state.SickSince, n.name)
 		w.pools[n.pool].sick++
 	}
-	w.state.SickSince = sortedStamps(sick)
+	w.state.SickSince = sick
 }
 
 // replaceSick continues the drains of sick nodes and begins new ones, before
@@ -68,20 +68,19 @@ func (w *world) sickForLong() []int {
 	if w.policy.SickAfter <= 0 {
 		return nil
 	}
-	since := slices.Clone(w.state.SickSince)
-	slices.SortStableFunc(since, func(a, b Stamp) int { return a.At.Compare(b.At) })
+	since := w.state.SickSince
 	var out []int
-	for _, s := range since {
-		i := w.nodeIndex(s.Name)
-		if i >= 0 && w.nodes[i].decided.reason == "" && w.now.Sub(s.At) >= w.policy.SickAfter {
+	for i := range w.nodes {
+		if at, sick := since[w.nodes[i].name]; sick && w.nodeIndex(w.nodes[i].name) == i && w.nodes[i].decided.reason == "" && w.now.Sub(at) >= w.policy.SickAfter {
 			out = append(out, i)
 		}
 	}
+	slices.SortStableFunc(out, func(a, b int) int { return since[w.nodes[a].name].Compare(since[w.nodes[b].name]) })
 	return out
 }
 
 func (w *world) sickText(n *nodeState) string {
-	at, _ := stampAt(w.state.SickSince, n.name)
+	at := w.state.SickSince[n.name]
 	return "a GPU has been sick for " + short(w.now.Sub(at))
 }
 
@@ -102,7 +101,7 @@ func (w *world) keepsSick(n *nodeState) string {
 	case p.replacing > 0:
 		return "another of the pool is being replaced"
 	case w.within(w.state.LastReplace, p.Name, w.policy.ReplaceInterval):
-		at, _ := stampAt(w.state.LastReplace, p.Name)
+		at := w.state.LastReplace[p.Name]
 		return fmt.Sprintf("another of the pool was replaced %s ago, %s have to lie between", short(w.now.Sub(at)), short(w.policy.ReplaceInterval))
 	case n.action >= 0 || n.Operation != nil || n.CordonedBy != "" || n.promised > 0:
 		return "another action is under way there"
@@ -121,7 +120,7 @@ func (w *world) keepsFromDrain(n *nodeState) string {
 	if w.freeDrains() <= 0 {
 		return fmt.Sprintf("%s may be drained at a time", count(w.policy.MaxDrains, "node"))
 	}
-	if f := w.failure(n.name); f.Count > 0 && w.now.Sub(f.At) < drainAgainAfter {
+	if f := w.state.Failures[n.name]; f.Count > 0 && w.now.Sub(f.At) < drainAgainAfter {
 		return fmt.Sprintf("its drain was given up %s ago", short(w.now.Sub(f.At)))
 	}
 	if why := w.stays(n.staying(), w.now.Add(w.policy.DrainTimeout)); why != "" {
@@ -151,7 +150,7 @@ func (w *world) soundWork(n *nodeState) string {
 		}
 		sick++
 	}
-	at, _ := stampAt(w.state.SickSince, n.name)
+	at := w.state.SickSince[n.name]
 	idle := float64(sick) * w.gpuPrice(n.name) * max(w.policy.NodeLife, w.now.Sub(at)).Hours()
 	lost := w.loss(n.staying(), w.restart(w.nodeIndex(n.name)))
 	if lost <= idle {
@@ -176,7 +175,7 @@ func (w *world) replace(n *nodeState, reason Reason, detail string) {
 	w.act(n, Action{Verb: Replace, Reason: reason, Detail: detail})
 	n.tier, n.since = tierOut, reason
 	w.addSpare(n.pool, w.now.Add(w.pools[n.pool].ReadyAfter), -1)
-	w.state.LastReplace = stamped(w.state.LastReplace, n.Pool, w.now)
+	w.state.LastReplace = with(w.state.LastReplace, n.Pool, w.now)
 	// Its successor is upcoming from now on, as after a scale up.
-	w.state.LastScaleUp = stamped(w.state.LastScaleUp, n.Pool, w.now)
+	w.state.LastScaleUp = with(w.state.LastScaleUp, n.Pool, w.now)
 }

@@ -129,10 +129,14 @@ type Resource struct {
 // namespace that a label selector selects: the same string for equal selectors.
 // Key is the node label whose values are the places
 // ("topology.kubernetes.io/zone").
-//
-// Pods that are in Except too do not count; an Except of "" is none. It is for Apart only, and all its pods are
-// in Group.
-type Rule struct{ Key, Group, Except string }
+type Rule struct{ Key, Group string }
+
+// Apart keeps a pod from places with pods of a group. Those that are in Except too do
+// not count; all its pods are in Group. Empty is none.
+type Apart struct {
+	Rule
+	Except string
+}
 
 // Spread keeps pods of a group evenly over places: no place may have more than
 // MaxSkew more of them than any other.
@@ -274,7 +278,7 @@ type Pod struct {
 	// Spread, Apart and Near are its topology rules: evenly over places, not
 	// beside a pod of the group, only beside one.
 	Spread []Spread
-	Apart  []Rule
+	Apart  []Apart
 	Near   []Rule
 	// Budgets are the PodDisruptionBudgets that select the pod.
 	Budgets []Budget

@@ -95,7 +95,8 @@ func (w *world) idleSince(n *nodeState, device int, in *Instance) (time.Time, bo
 	case !c.IdleSince.IsZero():
 		return c.IdleSince, true
 	}
-	return stampAt(w.state.FreeSince, gpuName(n.name, c.Index))
+	at, ok := w.state.FreeSince[gpuName(n.name, c.Index)]
+	return at, ok
 }
 
 // lacking is what the node will lack of a request once some instances are

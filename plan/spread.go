@@ -65,8 +65,8 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 		if n.virtual || of.HonorTaints && (!n.Ready || n.Cordoned) || !w.counted(s, n) {
 			continue
 		}
-		labels, _ := w.labelsAndTaints(n)
-		if value, ok := placeOf(labels, n.Node.Name, of.Key); ok {
+		at := w.nodePlace(n)
+		if value, ok := at.value(of.Key); ok {
 			s.values[value] = true
 		}
 	}
@@ -74,7 +74,7 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 		for i := range w.pools {
 			p := &w.pools[i]
 			value, ok := p.Template.Labels[of.Key]
-			if ok && !p.Fixed && p.stop == "" && (p.base < p.Max || p.Target > p.Size) && k.admitsNew(p) && k.spreadsOver("", p.Template.Labels) {
+			if ok && !p.Fixed && p.stop == "" && (p.base < p.Max || p.Target > p.Size) && w.admitsNew(k, p) && k.spreadsOver(w.newPlace(p)) {
 				s.values[value] = true
 			}
 		}
@@ -87,8 +87,8 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 	c.spreads = append(c.spreads, s)
 	for node, pods := range c.on { // the order has no effect
 		if n := &w.nodes[node]; !w.counted(s, n) {
-			labels, _ := w.labelsAndTaints(n)
-			value, _ := placeOf(labels, n.Node.Name, of.Key)
+			at := w.nodePlace(n)
+			value, _ := at.value(of.Key)
 			s.apart[value] += pods
 		}
 	}
@@ -102,18 +102,17 @@ func (w *world) counted(s *spreadPlaces, n *nodeState) bool {
 	if !s.of.IgnoreAffinity && !w.admitsTainted(s.kind, n) {
 		return false
 	}
-	labels, taints := w.labelsAndTaints(n)
-	if _, out := untolerated(s.kind.pod, taints); s.of.HonorTaints && (out || n.tier == tierOut && (!n.Ready || n.Cordoned)) {
+	if _, out := untolerated(s.kind.pod, w.taintsOf(n)); s.of.HonorTaints && (out || n.tier == tierOut && (!n.Ready || n.Cordoned)) {
 		return false
 	}
-	return s.kind.spreadsOver(n.Node.Name, labels)
+	return s.kind.spreadsOver(w.nodePlace(n))
 }
 
-// spreadsOver reports whether a node's labels have all the keys that the kind
-// is spread over: a node without one of them counts for none.
-func (k *kind) spreadsOver(name string, labels map[string]string) bool {
+// spreadsOver reports whether a node has all the labels that the kind is spread over:
+// a node without one of them counts for none.
+func (k *kind) spreadsOver(at place) bool {
 	return !slices.ContainsFunc(k.pod.Spread, func(s Spread) bool {
-		_, ok := placeOf(labels, name, s.Key)
+		_, ok := at.value(s.Key)
 		return !ok
 	})
 }

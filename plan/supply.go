@@ -177,17 +177,13 @@ func (n *nodeState) operating() bool { return n.Operation != nil }
 
 // failed reports whether an operation has to be rolled back.
 func (w *world) failed(o *Operation) bool {
-	return o.Phase == PhaseFailed || o.Phase != PhaseSucceeded && w.overdueOperation(o)
-}
-
-func (w *world) overdueOperation(o *Operation) bool {
-	return !o.Deadline.IsZero() && w.now.After(o.Deadline)
+	return o.Phase == PhaseFailed || o.Phase != PhaseSucceeded && !o.Deadline.IsZero() && w.now.After(o.Deadline)
 }
 
 func (w *world) judgeNode(n *nodeState) {
 	n.at = w.now
 	n.changeAt = w.now
-	if at, ok := stampAt(w.state.LastRepartition, n.name); ok {
+	if at, ok := w.state.LastRepartition[n.name]; ok {
 		n.changeAt = later(n.changeAt, at.Add(w.policy.RepartitionCooldown))
 	}
 	young := w.young(n)

@@ -83,7 +83,7 @@ func (w *world) tidy() {
 	n.derived = nil
 	n.repartition = append(slices.Clip(n.repartition), best.repartition.device)
 	n.tier, n.since, n.action = tierChange, WaitRepartition, w.addAction(a)
-	w.state.LastRepartition = stamped(w.state.LastRepartition, n.name, w.now)
+	w.state.LastRepartition = with(w.state.LastRepartition, n.name, w.now)
 }
 
 // repartitioningAnything reports a repartition under way, or of this plan.
@@ -202,14 +202,7 @@ func (w *world) requestedOf(model string) []mig.Count {
 		return asked
 	}
 	var out []mig.Count
-	add := func(p *Pod, times int) {
-		for i := range p.Demand.MIG {
-			in := &p.Demand.MIG[i]
-			if profile, ok := w.profile(model, in.Name); ok {
-				out = added(out, profile, times*clampCount(in.Count))
-			}
-		}
-	}
+	add := func(p *Pod, times int) { out = w.instances(out, model, p.Demand.MIG, times) }
 	for _, r := range w.running {
 		add(r.pod, 1)
 	}

@@ -38,7 +38,7 @@ type barring struct {
 
 // barrier is how many pods in one place exclude a rule's group.
 type barrier struct {
-	rule Rule
+	rule Apart
 	pods int
 }
 
@@ -98,26 +98,31 @@ func nearItself(p *Pod) bool {
 // hostnameLabel has another value on every node.
 const hostnameLabel = "kubernetes.io/hostname"
 
-// Place is a node's value of a label, false for none. A node without a hostname
-// label has its own name, as kubelet would set it.
-func (n *Node) Place(key string) (string, bool) { return placeOf(n.Labels, n.Name, key) }
+// nameField is the one field of nodes that a node selector term can match.
+const nameField = "metadata.name"
 
-func placeOf(labels map[string]string, name, key string) (string, bool) {
-	value, ok := labels[key]
-	if !ok && key == hostnameLabel {
-		return name, true
-	}
-	return value, ok
+// Place is a node's value of a label, false for none.
+func (n *Node) Place(key string) (string, bool) {
+	at := place{name: n.Name, labels: n.Labels}
+	return at.value(key)
 }
 
-// place is what topology rules know of a node.
+// place is what selectors and topology rules know of a node.
 type place struct {
 	virtual bool
 	name    string
 	labels  map[string]string
 }
 
-func (p *place) value(key string) (string, bool) { return placeOf(p.labels, p.name, key) }
+// value is the value of a label, false for none. A node without a hostname label has
+// its own name, as kubelet would set it.
+func (p *place) value(key string) (string, bool) {
+	value, ok := p.labels[key]
+	if !ok && (key == hostnameLabel || key == nameField) {
+		return p.name, true
+	}
+	return value, ok
+}
 
 // countRunning counts the running pods of all rules' groups.
 func (w *world) countRunning() {
@@ -143,9 +148,9 @@ func (w *world) ruled(p *Pod) {
 		}
 	}
 	for _, r := range p.Apart {
-		t.rule(Rule{Key: r.Key, Group: r.Group})
+		t.rule(r.Rule)
 		if r.Except != "" {
-			t.rule(Rule{Key: r.Key, Group: r.Except})
+			t.rule(Rule{r.Key, r.Except})
 		}
 	}
 	if len(p.Near) == 0 {
@@ -199,7 +204,7 @@ func (t *topology) about(p *Pod) []*ruleCount {
 }
 
 // bar counts a pod that excludes a rule's group from a place.
-func (t *topology) bar(r Rule, value string, by int) {
+func (t *topology) bar(r Apart, value string, by int) {
 	key := slices.IndexFunc(t.barring, func(b barring) bool { return b.key == r.Key })
 	if key < 0 {
 		key = len(t.barring)
@@ -235,10 +240,10 @@ func (t *topology) barred(k *kind, at *place, hosts bool) bool {
 }
 
 // excluded counts the pods in a place from which a rule keeps a pod apart.
-func (t *topology) excluded(r Rule, value string) int {
-	n := t.rules[Rule{Key: r.Key, Group: r.Group}].pods[value]
+func (t *topology) excluded(r Apart, value string) int {
+	n := t.rules[r.Rule].pods[value]
 	if r.Except != "" {
-		n -= t.rules[Rule{Key: r.Key, Group: r.Except}].pods[value]
+		n -= t.rules[Rule{r.Key, r.Except}].pods[value]
 	}
 	return n
 }
@@ -268,15 +273,14 @@ func (w *world) count(p *Pod, node, by int) {
 	if !t.any() {
 		return
 	}
-	n := &w.nodes[node]
-	labels, _ := w.labelsAndTaints(n)
+	at := w.nodePlace(&w.nodes[node])
 	for _, r := range t.about(p) {
-		if value, ok := placeOf(labels, n.Node.Name, r.Key); ok {
+		if value, ok := at.value(r.Key); ok {
 			w.add(r, node, value, by)
 		}
 	}
 	for _, rule := range p.Apart {
-		if value, ok := placeOf(labels, n.Node.Name, rule.Key); ok {
+		if value, ok := at.value(rule.Key); ok {
 			t.bar(rule, value, by)
 		}
 	}
@@ -285,16 +289,11 @@ func (w *world) count(p *Pod, node, by int) {
 // rulesAllow reports whether topology lets a pod of the kind onto a node. An
 // upcoming node without the label is assumed to fit.
 func (w *world) rulesAllow(k *kind, n *nodeState) bool {
-	if !w.topology.any() {
-		return true
-	}
-	at := w.nodePlace(n)
-	return w.allows(k, &at, false) && w.allows(k, &at, true)
+	return !w.topology.any() || w.rulesAllowAt(k, w.nodePlace(n))
 }
 
-func (w *world) nodePlace(n *nodeState) place {
-	labels, _ := w.labelsAndTaints(n)
-	return place{n.virtual, n.Node.Name, labels}
+func (w *world) rulesAllowAt(k *kind, at place) bool {
+	return w.allows(k, &at, false) && w.allows(k, &at, true)
 }
 
 // allows applies the kind's rules about hosts, or the others.

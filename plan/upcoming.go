@@ -24,15 +24,15 @@ func (w *world) overdue(p *poolState) time.Duration {
 // that the node counts as dead and the pool may scale up again. It backs off while
 // requested nodes do not register: more of them would come as little.
 func (w *world) judgePools() {
-	var since []Stamp
+	since := Times{}
 	for i := range w.pools {
 		p := &w.pools[i]
 		if p.Target > p.Size {
-			since = append(since, Stamp{p.Name, w.noteShort(p)})
+			since[p.Name] = w.noteShort(p)
 		}
 		w.judgePool(p)
 	}
-	w.state.ShortSince = sortedStamps(since)
+	w.state.ShortSince = since
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		w.noteNewNode(i)
@@ -52,12 +52,12 @@ func (w *world) judgePools() {
 // that was lost long after the last request. Each node that comes gives the others their
 // time again; a further request does not.
 func (w *world) noteShort(p *poolState) time.Time {
-	asked, known := stampAt(w.state.LastScaleUp, p.Name)
+	asked, known := w.state.LastScaleUp[p.Name]
 	if !known { // no request is recorded
 		asked = w.now
-		w.state.LastScaleUp = stamped(w.state.LastScaleUp, p.Name, asked)
+		w.state.LastScaleUp = with(w.state.LastScaleUp, p.Name, asked)
 	}
-	since, known := stampAt(w.state.ShortSince, p.Name)
+	since, known := w.state.ShortSince[p.Name]
 	switch {
 	case known:
 	case w.now.Sub(asked) > w.overdue(p):
@@ -108,16 +108,16 @@ func (w *world) addSpare(pool int, at time.Time, action int) int {
 	return n
 }
 
-// nextNode is the name of the node that addVirtual adds next: a place of its own.
-func (w *world) nextNode(p *poolState) string {
-	return fmt.Sprintf("a new node of %s, %d", p.Name, len(w.nodes))
+// newPlace is the place of the node that addVirtual adds next.
+func (w *world) newPlace(p *poolState) place {
+	return place{true, fmt.Sprintf("a new node of %s, %d", p.Name, len(w.nodes)), p.Template.Labels}
 }
 
 // addVirtual adds a node of the pool that is ready at the given time, and
 // returns its index.
 func (w *world) addVirtual(pool int, at time.Time, action int) int {
 	p := &w.pools[pool]
-	return w.addNode(nodeState{Node: &Node{Name: w.nextNode(p), Pool: p.Name}, virtual: true, name: "a new node of " + p.Name, pool: pool,
+	return w.addNode(nodeState{Node: &Node{Name: w.newPlace(p).name, Pool: p.Name}, virtual: true, name: "a new node of " + p.Name, pool: pool,
 		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, capacity: p.empty.clone(), action: action, expected: p.Template.GPUs})
 }
 
@@ -196,7 +196,7 @@ func plainOf(gpus []GPU) (n int) {
 func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 	switch {
 	case !w.admits(k, n):
-		return mismatch(k.pod, n.Labels, n.Taints)
+		return mismatch(k.pod, w.nodePlace(n), n.Taints)
 	case len(k.pod.Near) > 0 && !w.rulesAllow(k, n): // it came in another place, as the next one may
 		return excludedByRules
 	}

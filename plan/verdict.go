@@ -49,9 +49,7 @@ func (w *world) used() quota.Tree {
 	tree := w.tree
 	for i := range w.pending {
 		if p := &w.pending[i]; p.charged && !p.served {
-			if less, err := tree.Remove(p.pod.Tenant, w.amountOf(p.pod)); err == nil {
-				tree = less
-			}
+			tree = w.released(tree, p.pod)
 		}
 	}
 	return tree

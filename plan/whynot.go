@@ -24,13 +24,11 @@ func (w *world) whyNoScaleUp(k *kind, p *Pod) (Reason, string) {
 		if reason == BackingOff || reason == Frozen || strings.HasSuffix(why, excludedByRules) {
 			beside = append(beside, why)
 		}
-		for rank, r := range reasonRank {
-			if r != reason || rank > best {
-				continue
-			}
-			if rank < best {
-				best, detail = rank, nil
-			}
+		rank := slices.Index(reasonRank, reason) // which has all of cannotScaleUp's
+		if rank < best {
+			best, detail = rank, nil
+		}
+		if rank == best {
 			detail = append(detail, strings.TrimSuffix(why, ": "))
 		}
 	}
@@ -99,7 +97,7 @@ func (w *world) ruledOut(k *kind) string {
 			}
 			continue
 		case !w.admits(k, n):
-			why = "a " + mismatch(k.pod, n.Labels, n.Taints) + " excludes it"
+			why = "a " + mismatch(k.pod, w.nodePlace(n), n.Taints) + " excludes it"
 		case !w.rulesAllow(k, n):
 			why = excludedByRules
 		case w.lacks(k, &n.capacity) != "":

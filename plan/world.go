@@ -192,7 +192,7 @@ type poolState struct {
 
 // newWorld sorts and indexes the snapshot and computes when capacity is supply.
 func newWorld(s Snapshot, p Policy) *world {
-	w := &world{now: s.Now, policy: p, state: sortedState(s.State), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
+	w := &world{now: s.Now, policy: p, state: s.State, tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
 		kindAt: map[string]int{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, allocatedTexts: map[[2]uint16]string{}, additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{},
 		groupings: map[string]*grouping{}, topology: topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}}
 	w.addPools(s.Pools)

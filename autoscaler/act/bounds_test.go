@@ -29,8 +29,8 @@ import (
 func TestBoundsPass(t *testing.T) {
 	past := newWorld(t, nil)
 	past.actor.o.Policy.MaxNodesPerHour, past.actor.o.Policy.MaxRemovalsPerTenMinutes = 5, 5
-	past.snap.State.Grown = []plan.Growth{{Pool: "p", At: start.Add(-time.Hour), Nodes: 4}}
-	past.snap.State.Removed = []plan.Growth{{Pool: "p", At: start.Add(-10 * time.Minute), Nodes: 5}}
+	past.snap.State.Grown = map[string][]plan.Growth{"p": {{At: start.Add(-time.Hour), Nodes: 4}}}
+	past.snap.State.Removed = map[string][]plan.Growth{"p": {{At: start.Add(-10 * time.Minute), Nodes: 5}}}
 	past.want(Done, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 3})
 	past.want(Waiting, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
 }
@@ -275,7 +275,7 @@ func TestRefused(t *testing.T) {
 			"nodes at once": {change: policy(func(p *plan.Policy) { p.MaxNodesPerScaleUp = 0 })},
 			"nodes an hour": {change: func(w *world) {
 				w.actor.o.Policy.MaxNodesPerHour = 4
-				w.snap.State.Grown = []plan.Growth{{Pool: "p", At: start.Add(-59 * time.Minute), Nodes: 4}, {Pool: "q", At: start, Nodes: 9}}
+				w.snap.State.Grown = map[string][]plan.Growth{"p": {{At: start.Add(-59 * time.Minute), Nodes: 4}}, "q": {{At: start, Nodes: 9}}}
 			}},
 		}},
 		"remove-node": {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}, nil, map[string]refusal{
@@ -286,7 +286,7 @@ func TestRefused(t *testing.T) {
 			"nodes a reconcile":   {change: policy(func(p *plan.Policy) { p.MaxRemovalsPerReconcile = 0 })},
 			"nodes in ten minutes": {change: func(w *world) {
 				w.actor.o.Policy.MaxRemovalsPerTenMinutes = 5
-				w.snap.State.Removed = []plan.Growth{{Pool: "q", At: start.Add(-9 * time.Minute), Nodes: 5}}
+				w.snap.State.Removed = map[string][]plan.Growth{"q": {{At: start.Add(-9 * time.Minute), Nodes: 5}}}
 			}},
 			"Karpenter's word":    {change: node(func(n *corev1.Node) { annotate(n, v1alpha1.DoNotDisruptAnnotation, "true") })},
 			"its annotation":      {change: node(func(n *corev1.Node) { annotate(n, v1alpha1.ScaleDownDisabledAnnotation, "true") })},
@@ -345,7 +345,7 @@ func TestRefused(t *testing.T) {
 			"too many are sick": {change: func(w *world) { w.snap.Nodes[1].GPUs[0].Health = gpu.Sick }},
 			"replacing is off":  {change: policy(func(p *plan.Policy) { p.SickAfter = 0 })},
 			"one was replaced": {change: func(w *world) {
-				w.snap.State.LastReplace = []plan.Stamp{{Name: "p", At: start.Add(-59 * time.Minute)}}
+				w.snap.State.LastReplace = plan.Times{"p": start.Add(-59 * time.Minute)}
 			}},
 			"the pool has shrunk":  {change: func(w *world) { w.snap.Pools[0].Size = 3 }},
 			"the pool is unknown":  {change: func(w *world) { w.snap.Pools = nil }},

@@ -444,7 +444,7 @@ func TestVacantSickNodeSettles(t *testing.T) {
 		t.Fatalf("drain %+v, %v, %v; cordoned %v", drain, draining, err, w.node().Spec.Unschedulable)
 	}
 	// The planner has counted it when it decided.
-	w.snap.State.LastReplace = []plan.Stamp{{Name: "p", At: w.snap.Now}}
+	w.snap.State.LastReplace = plan.Times{"p": w.snap.Now}
 	w.must(w.client.Create(t.Context(), replica("late", "p-1")))
 	w.snap.Now = w.snap.Now.Add(plan.RemoveDelay)
 	w.want(Refused, replaceFirst)

@@ -269,13 +269,10 @@ func (r *reconcile) mayReplace(node *corev1.Node, pool string) error {
 	if r.replaced[pool] {
 		return refuse("a node of pool %s was replaced in this reconcile", pool)
 	}
-	for _, last := range r.state.LastReplace {
-		if underWay && drain.Reason == string(plan.NodeSick) && !last.At.Before(drain.Started.Add(-time.Second)) { // the status has microseconds
-			continue
-		}
-		if since := r.now.Sub(last.At); last.Name == pool && since < r.policy.ReplaceInterval {
-			return refuse("a node of pool %s was replaced %s ago, at most one in %s is", pool, since, r.policy.ReplaceInterval)
-		}
+	last, known := r.state.LastReplace[pool]
+	own := underWay && drain.Reason == string(plan.NodeSick) && !last.Before(drain.Started.Add(-time.Second)) // the status has microseconds
+	if since := r.now.Sub(last); known && !own && since < r.policy.ReplaceInterval {
+		return refuse("a node of pool %s was replaced %s ago, at most one in %s is", pool, since, r.policy.ReplaceInterval)
 	}
 	all, ill := 0, 0
 	for _, n := range r.nodes {

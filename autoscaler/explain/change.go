@@ -210,7 +210,7 @@ func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
 		}})
 	}
 	t, pod := pool.Template, e.Pod
-	if len(t.Taints) > 0 && !plan.Admits(pod, t.Labels, t.Taints) && plan.Admits(pod, t.Labels, nil) {
+	if len(t.Taints) > 0 && !plan.Admits(pod, "", t.Labels, t.Taints) && plan.Admits(pod, "", t.Labels, nil) {
 		var keys []string
 		var tolerations []plan.Toleration
 		for _, taint := range t.Taints {
@@ -221,15 +221,15 @@ func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
 			q.Tolerations = append(slices.Clone(q.Tolerations), tolerations...)
 		})
 	}
-	if !plan.Admits(pod, t.Labels, nil) {
+	if !plan.Admits(pod, "", t.Labels, nil) {
 		var only map[string]string // keeps other pools from serving it
 		if name, ok := t.Labels[poolLabel]; ok {
 			only = map[string]string{poolLabel: name}
 		}
 		each("let its node selector and affinity match pool "+pool.Name, func(q *plan.Pod) { q.NodeSelector, q.Affinity = only, nil })
 	}
-	if reaching := pod; len(pod.Volumes) > 0 && !plan.Admits(pod, t.Labels, t.Taints) {
-		if reaching.Volumes = nil; plan.Admits(reaching, t.Labels, t.Taints) {
+	if reaching := pod; len(pod.Volumes) > 0 && !plan.Admits(pod, "", t.Labels, t.Taints) {
+		if reaching.Volumes = nil; plan.Admits(reaching, "", t.Labels, t.Taints) {
 			each("use volumes that nodes of pool "+pool.Name+" can use", func(q *plan.Pod) { q.Volumes = nil })
 		}
 	}

@@ -157,7 +157,7 @@ func (w *latencies) observeNodes(r *Reconcile) {
 		key := nodeKey{n.Name, n.Created}
 		node, known := w.known[key]
 		if !known {
-			node.requested = requestTime(r.State.Grown, n)
+			node.requested = requestTime(r.State.Grown[n.Pool], n)
 			node.ready = w.last.IsZero() && n.Ready
 		}
 		if !node.ready && n.Ready && len(n.GPUs) > 0 && w.pools[n.Pool] {
@@ -174,7 +174,7 @@ func (w *latencies) observeNodes(r *Reconcile) {
 func requestTime(grown []plan.Growth, n *plan.Node) time.Time {
 	at := time.Time{}
 	for _, g := range grown {
-		if g.Pool == n.Pool && g.At.Before(n.Created.Add(time.Second)) && g.At.After(at) {
+		if g.At.Before(n.Created.Add(time.Second)) && g.At.After(at) {
 			at = g.At
 		}
 	}

@@ -153,7 +153,7 @@ func (v *survey) keeps(pod *plan.Pod, n *plan.Node, r *left, p *part) (cause, bo
 		}
 	}
 	switch {
-	case !plan.Admits(*pod, n.Labels, n.Taints):
+	case !plan.Admits(*pod, n.Name, n.Labels, n.Taints):
 		return unreachable, true
 	case !fits:
 		return shape, true

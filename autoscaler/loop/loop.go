@@ -176,23 +176,27 @@ func (l *Loop) Once(ctx context.Context) (err error) {
 // notAfter makes times to come now: a leader whose clock was ahead recorded them, and its cooldowns and
 // limits would last until then.
 func notAfter(m *plan.State, now time.Time) {
-	past := func(at *time.Time) {
+	past := func(at time.Time) time.Time {
 		if at.After(now) {
-			*at = now
+			return now
+		}
+		return at
+	}
+	for _, times := range []plan.Times{m.LastScaleUp, m.LastScaleDown, m.LastRepartition, m.SickSince, m.LastReplace, m.LastDrain} {
+		for name, at := range times {
+			times[name] = past(at)
 		}
 	}
-	for _, list := range [][]plan.Stamp{m.LastScaleUp, m.LastScaleDown, m.LastRepartition, m.SickSince, m.LastReplace, m.LastDrain} {
-		for i := range list {
-			past(&list[i].At)
+	for _, all := range []map[string][]plan.Growth{m.Grown, m.Removed} {
+		for _, list := range all {
+			for i := range list {
+				list[i].At = past(list[i].At)
+			}
 		}
 	}
-	for _, list := range [][]plan.Growth{m.Grown, m.Removed} {
-		for i := range list {
-			past(&list[i].At)
-		}
-	}
-	for i := range m.Failures {
-		past(&m.Failures[i].At)
+	for name, f := range m.Failures {
+		f.At = past(f.At)
+		m.Failures[name] = f
 	}
 }
 

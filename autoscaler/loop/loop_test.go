@@ -140,10 +140,10 @@ gpuscale_autoscaler_reconciles_total{result="ok"} 2
 func TestStateOfAClockAhead(t *testing.T) {
 	r := newRig(t, onePending, nil)
 	ahead := r.world.State.Now.Add(5 * time.Hour)
-	stamps := func() []plan.Stamp { return []plan.Stamp{{Name: "p", At: ahead}} }
+	stamps := func() plan.Times { return plan.Times{"p": ahead} }
 	r.state = plan.State{
 		LastScaleUp: stamps(), LastScaleDown: stamps(), LastRepartition: stamps(), SickSince: stamps(), LastReplace: stamps(), LastDrain: stamps(),
-		Grown: []plan.Growth{{Pool: "p", At: ahead, Nodes: 1000}}, Removed: []plan.Growth{{Pool: "p", At: ahead, Nodes: 1}}, Failures: []plan.Failure{{Name: "p", At: ahead}},
+		Grown: map[string][]plan.Growth{"p": {{At: ahead, Nodes: 1000}}}, Removed: map[string][]plan.Growth{"p": {{At: ahead, Nodes: 1}}}, Failures: map[string]plan.Failure{"p": {At: ahead}},
 	}
 	r.want(nil, "load", "observe", "save scale-up", "resume")
 	if text := scenario.Print(plan.Snapshot{Now: r.world.State.Now, State: r.state}); strings.Contains(text, "14:00") {
@@ -185,7 +185,7 @@ func TestUnsavedPool(t *testing.T) {
 	if len(last.Plan.Actions) != 1 || last.Plan.Actions[0].Pool != "q" {
 		t.Errorf("actions %v", last.Plan.Actions)
 	}
-	if m := r.loop.state; len(m.LastScaleUp) != 1 || m.LastScaleUp[0].Name != "q" || len(m.Grown) != 1 || m.Grown[0].Pool != "q" {
+	if m := r.loop.state; len(m.LastScaleUp) != 1 || m.LastScaleUp["q"].IsZero() || len(m.Grown) != 1 || len(m.Grown["q"]) != 1 {
 		t.Errorf("an action that was not taken is in the state: %+v", m)
 	}
 	if len(last.Contained) != 0 || last.Unsaved["p"] == nil || testutil.ToFloat64(r.loop.o.Metrics.unsaved) != 1 {

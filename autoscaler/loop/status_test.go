@@ -95,18 +95,19 @@ func TestAllStateIsPersisted(t *testing.T) {
 	c := cluster(t, named("p"), named("q"))
 	s := NewStatusStore(c, c)
 	at := start.Truncate(time.Microsecond)
-	stamps := func(names ...string) (out []plan.Stamp) {
+	stamps := func(names ...string) plan.Times {
+		out := plan.Times{}
 		for i, n := range names {
-			out = append(out, plan.Stamp{Name: n, At: at.Add(time.Duration(i) * time.Second)})
+			out[n] = at.Add(time.Duration(i) * time.Second)
 		}
 		return out
 	}
 	m := plan.State{
 		LastScaleUp: stamps("p", "q"), LastScaleDown: stamps("q"), LastRepartition: stamps("p-1", "q-1"), SickSince: stamps("p-1", "q-1"),
 		LastReplace: stamps("p"), LastDrain: stamps("p", "q"),
-		Grown:    []plan.Growth{{Pool: "p", At: at, Nodes: 2}, {Pool: "p", At: at.Add(time.Minute), Nodes: 1}, {Pool: "q", At: at, Nodes: 3}},
-		Removed:  []plan.Growth{{Pool: "p", At: at, Nodes: 4}},
-		Failures: []plan.Failure{{Name: "p-1/0", Count: 2, At: at}, {Name: "q-1/7", Count: 1, At: at}},
+		Grown:    map[string][]plan.Growth{"p": {{At: at, Nodes: 2}, {At: at.Add(time.Minute), Nodes: 1}}, "q": {{At: at, Nodes: 3}}},
+		Removed:  map[string][]plan.Growth{"p": {{At: at, Nodes: 4}}},
+		Failures: map[string]plan.Failure{"p-1/0": {Count: 2, At: at}, "q-1/7": {Count: 1, At: at}},
 	}
 	lost := map[string]bool{"FreeSince": true, "UnknownSince": true, "ShortSince": true}
 	for v, i := reflect.ValueOf(m), 0; i < v.NumField(); i++ {
@@ -130,7 +131,7 @@ func TestAllStateIsPersisted(t *testing.T) {
 		t.Errorf("%d writes for two pools, the second time unchanged, %v", c.writes, err)
 	}
 	snap.Nodes = nil // both nodes vanish for a reconcile
-	m.LastScaleUp[0].At = at.Add(time.Hour)
+	m.LastScaleUp["p"] = at.Add(time.Hour)
 	_, err = s.Save(t.Context(), snap, m)
 	require.NoError(t, err)
 	if mem := c.pool().Status.PlannerState; mem.Failures["p-1/0"].Count != 2 || !mem.SickSinceTime["p-1"].Time.Equal(at) || !mem.LastRepartitionTime["p-1"].Time.Equal(at) || len(mem.Failures) != 1 {
@@ -520,7 +521,7 @@ func load(t *testing.T, s *StatusStore) plan.State {
 }
 
 func grew() (plan.Snapshot, plan.State) {
-	return plan.Snapshot{Pools: []plan.Pool{{Name: "p"}}}, plan.State{LastScaleUp: []plan.Stamp{{Name: "p", At: start}}}
+	return plan.Snapshot{Pools: []plan.Pool{{Name: "p"}}}, plan.State{LastScaleUp: plan.Times{"p": start}}
 }
 
 // TestOnlyTheLatestSaves: once another replica has loaded the state, the previous leader
@@ -555,7 +556,7 @@ func TestRefusedState(t *testing.T) {
 	load(t, s)
 	snap, state := grew()
 	snap.Pools = append([]plan.Pool{{Name: "q"}, {Name: "gone"}}, snap.Pools...)
-	state.LastScaleUp = append(state.LastScaleUp, plan.Stamp{Name: "q", At: start}, plan.Stamp{Name: "gone", At: start})
+	state.LastScaleUp["q"], state.LastScaleUp["gone"] = start, start
 	refused, err := s.Save(t.Context(), snap, state)
 	if err != nil || len(refused) != 2 || refused["q"] == nil || refused["gone"] == nil || c.pool().Status.PlannerState.LastScaleUpTime == nil {
 		t.Errorf("%v, %v, %+v", refused, err, c.pool().Status.PlannerState)
@@ -636,16 +637,15 @@ func TestStateOfTheLastLeader(t *testing.T) {
 // TestPlannerStateIsBounded: of the state of more nodes than a status can have, the latest is kept,
 // and what is read back is what was written.
 func TestPlannerStateIsBounded(t *testing.T) {
-	var m plan.State
+	m := plan.State{LastRepartition: plan.Times{}, SickSince: plan.Times{}, Grown: map[string][]plan.Growth{}, Removed: map[string][]plan.Growth{}, Failures: map[string]plan.Failure{}}
 	poolOf := map[string]string{}
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	for i := range 2 * v1alpha1.MaxPlannerStates {
 		node := fmt.Sprintf("n-%04d", i)
 		poolOf[node] = "p"
-		stamp := plan.Stamp{Name: node, At: at.Add(time.Duration(i) * time.Second)}
-		m.LastRepartition, m.SickSince = append(m.LastRepartition, stamp), append(m.SickSince, stamp)
-		m.Failures = append(m.Failures, plan.Failure{Name: node + "/0", Count: 1, At: stamp.At})
-		m.Grown, m.Removed = append(m.Grown, plan.Growth{Pool: "p", At: stamp.At, Nodes: 2}), append(m.Removed, plan.Growth{Pool: "p", At: stamp.At, Nodes: 1})
+		then := at.Add(time.Duration(i) * time.Second)
+		m.LastRepartition[node], m.SickSince[node], m.Failures[node+"/0"] = then, then, plan.Failure{Count: 1, At: then}
+		m.Grown["p"], m.Removed["p"] = append(m.Grown["p"], plan.Growth{At: then, Nodes: 2}), append(m.Removed["p"], plan.Growth{At: then, Nodes: 1})
 	}
 	s := poolState(m, "p", poolOf, v1alpha1.PlannerState{})
 	for what, n := range map[string]int{"repartitions": len(s.LastRepartitionTime), "sick nodes": len(s.SickSinceTime), "failures": len(s.Failures), "grown": len(s.Grown), "removed": len(s.Removed)} {

@@ -1,9 +1,9 @@
 package loop
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
@@ -106,57 +107,42 @@ func changed(before, after plan.State, pool string, poolOf map[string]string) bo
 
 // stateOf collects the state from the pools' statuses.
 func stateOf(pools []v1alpha1.GPUNodePool) plan.State {
-	var m plan.State
+	m := plan.State{LastScaleUp: plan.Times{}, LastScaleDown: plan.Times{}, LastDrain: plan.Times{}, LastReplace: plan.Times{}, LastRepartition: plan.Times{},
+		SickSince: plan.Times{}, Grown: map[string][]plan.Growth{}, Removed: map[string][]plan.Growth{}, Failures: map[string]plan.Failure{}}
 	for i := range pools {
 		name, p := pools[i].Name, pools[i].Status.PlannerState
-		m.LastScaleUp = withStamp(m.LastScaleUp, name, p.LastScaleUpTime)
-		m.LastScaleDown = withStamp(m.LastScaleDown, name, p.LastScaleDownTime)
-		m.LastDrain = withStamp(m.LastDrain, name, p.LastDrainTime)
-		m.LastReplace = withStamp(m.LastReplace, name, p.LastReplaceTime)
+		for _, f := range []struct {
+			to plan.Times
+			at *metav1.MicroTime
+		}{{m.LastScaleUp, p.LastScaleUpTime}, {m.LastScaleDown, p.LastScaleDownTime}, {m.LastDrain, p.LastDrainTime}, {m.LastReplace, p.LastReplaceTime}} {
+			if f.at != nil {
+				f.to[name] = f.at.Time
+			}
+		}
 		for node, at := range p.LastRepartitionTime {
-			m.LastRepartition = withStamp(m.LastRepartition, node, &at)
+			m.LastRepartition[node] = at.Time
 		}
 		for node, at := range p.SickSinceTime {
-			m.SickSince = withStamp(m.SickSince, node, &at)
+			m.SickSince[node] = at.Time
 		}
 		for device, f := range p.Failures {
-			m.Failures = append(m.Failures, plan.Failure{Name: device, Count: int(f.Count), At: f.LastTime.Time})
+			m.Failures[device] = plan.Failure{Count: int(f.Count), At: f.LastTime.Time}
 		}
-		m.Grown, m.Removed = withGrowth(m.Grown, name, p.Grown), withGrowth(m.Removed, name, p.Removed)
-	}
-	for _, list := range [][]plan.Stamp{m.LastScaleUp, m.LastScaleDown, m.LastDrain, m.LastReplace, m.LastRepartition, m.SickSince} {
-		slices.SortFunc(list, func(a, b plan.Stamp) int { return strings.Compare(a.Name, b.Name) })
-	}
-	slices.SortFunc(m.Failures, func(a, b plan.Failure) int { return strings.Compare(a.Name, b.Name) })
-	for _, list := range [][]plan.Growth{m.Grown, m.Removed} {
-		slices.SortStableFunc(list, func(a, b plan.Growth) int {
-			return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At))
-		})
+		for _, g := range p.Grown {
+			m.Grown[name] = append(m.Grown[name], plan.Growth{At: g.Time.Time, Nodes: int(g.Nodes)})
+		}
+		for _, g := range p.Removed {
+			m.Removed[name] = append(m.Removed[name], plan.Growth{At: g.Time.Time, Nodes: int(g.Nodes)})
+		}
 	}
 	return m
 }
 
-func withStamp(list []plan.Stamp, name string, at *metav1.MicroTime) []plan.Stamp {
-	if at == nil {
-		return list
-	}
-	return append(list, plan.Stamp{Name: name, At: at.Time})
-}
-
-func withGrowth(list []plan.Growth, pool string, more []v1alpha1.Growth) []plan.Growth {
-	for _, g := range more {
-		list = append(list, plan.Growth{Pool: pool, At: g.Time.Time, Nodes: int(g.Nodes)})
-	}
-	return list
-}
-
 // growthOf returns the growth of one pool. The oldest of too many are one, as late as the latest of them:
 // the limits count every node, and some for longer.
-func growthOf(list []plan.Growth, pool string) (out []v1alpha1.Growth) {
+func growthOf(list []plan.Growth) (out []v1alpha1.Growth) {
 	for _, g := range list {
-		if g.Pool == pool {
-			out = append(out, v1alpha1.Growth{Time: micro(g.At), Nodes: int32(g.Nodes)})
-		}
+		out = append(out, v1alpha1.Growth{Time: micro(g.At), Nodes: int32(g.Nodes)})
 	}
 	if more := len(out) - v1alpha1.MaxPlannerStates; more > 0 {
 		for _, g := range out[:more] {
@@ -170,70 +156,50 @@ func growthOf(list []plan.Growth, pool string) (out []v1alpha1.Growth) {
 // poolState is the part of m that concerns one pool. A node that is gone stays with
 // the pool in whose status it was, as long as the planner keeps it.
 func poolState(m plan.State, pool string, poolOf map[string]string, before v1alpha1.PlannerState) v1alpha1.PlannerState {
-	out := v1alpha1.PlannerState{
-		LastScaleUpTime: stampOf(m.LastScaleUp, pool), LastScaleDownTime: stampOf(m.LastScaleDown, pool),
-		LastDrainTime: stampOf(m.LastDrain, pool), LastReplaceTime: stampOf(m.LastReplace, pool),
+	timeOf := func(times plan.Times) *metav1.MicroTime {
+		if at, ok := times[pool]; ok {
+			return ptr.To(micro(at))
+		}
+		return nil
 	}
 	ours := func(node string, was bool) bool {
 		in, exists := poolOf[node]
 		return in == pool || !exists && was
 	}
-	out.LastRepartitionTime = stampsOf(m.LastRepartition, before.LastRepartitionTime, ours)
-	out.SickSinceTime = stampsOf(m.SickSince, before.SickSinceTime, ours)
-	failures := newest(m.Failures, func(f plan.Failure) time.Time { return f.At }, func(f plan.Failure) bool {
-		node, _, _ := strings.Cut(f.Name, "/")
-		_, was := before.Failures[f.Name]
-		return ours(node, was)
-	})
-	for _, f := range failures {
-		if out.Failures == nil {
-			out.Failures = map[string]v1alpha1.GPUFailures{}
-		}
-		out.Failures[f.Name] = v1alpha1.GPUFailures{Count: int32(f.Count), LastTime: micro(f.At)}
+	times := func(times plan.Times, before map[string]metav1.MicroTime) map[string]metav1.MicroTime {
+		return newest(times, func(at time.Time) time.Time { return at }, micro, func(node string) bool {
+			_, was := before[node]
+			return ours(node, was)
+		})
 	}
-	out.Grown, out.Removed = growthOf(m.Grown, pool), growthOf(m.Removed, pool)
-	return out
+	return v1alpha1.PlannerState{
+		LastScaleUpTime: timeOf(m.LastScaleUp), LastScaleDownTime: timeOf(m.LastScaleDown),
+		LastDrainTime: timeOf(m.LastDrain), LastReplaceTime: timeOf(m.LastReplace),
+		LastRepartitionTime: times(m.LastRepartition, before.LastRepartitionTime), SickSinceTime: times(m.SickSince, before.SickSinceTime),
+		Failures: newest(m.Failures, func(f plan.Failure) time.Time { return f.At }, func(f plan.Failure) v1alpha1.GPUFailures {
+			return v1alpha1.GPUFailures{Count: int32(f.Count), LastTime: micro(f.At)}
+		}, func(device string) bool {
+			node, _, _ := strings.Cut(device, "/")
+			_, was := before.Failures[device]
+			return ours(node, was)
+		}),
+		Grown: growthOf(m.Grown[pool]), Removed: growthOf(m.Removed[pool]),
+	}
 }
 
-// newest returns the items that are a pool's, of too many the latest. What is left out makes the
+// newest returns the items that are a pool's, of too many the latest; nil for none. What is left out makes the
 // planner's limits begin again for a node; it lets nothing grow with the pool.
-func newest[T any](list []T, at func(T) time.Time, ours func(T) bool) []T {
-	var out []T
-	for _, item := range list {
-		if ours(item) {
-			out = append(out, item)
-		}
-	}
-	if len(out) > v1alpha1.MaxPlannerStates {
-		slices.SortStableFunc(out, func(a, b T) int { return at(b).Compare(at(a)) })
-		out = out[:v1alpha1.MaxPlannerStates]
-	}
-	return out
-}
-
-// stampsOf returns the stamps of the pool's nodes, nil for none.
-func stampsOf(list []plan.Stamp, before map[string]metav1.MicroTime, ours func(node string, was bool) bool) map[string]metav1.MicroTime {
-	var out map[string]metav1.MicroTime
-	for _, s := range newest(list, func(s plan.Stamp) time.Time { return s.At }, func(s plan.Stamp) bool {
-		_, was := before[s.Name]
-		return ours(s.Name, was)
-	}) {
+func newest[V, W any](all map[string]V, at func(V) time.Time, as func(V) W, ours func(name string) bool) map[string]W {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !ours(name) })
+	slices.SortStableFunc(names, func(a, b string) int { return at(all[b]).Compare(at(all[a])) })
+	var out map[string]W
+	for _, name := range names[:min(len(names), v1alpha1.MaxPlannerStates)] {
 		if out == nil {
-			out = map[string]metav1.MicroTime{}
+			out = map[string]W{}
 		}
-		out[s.Name] = micro(s.At)
+		out[name] = as(all[name])
 	}
 	return out
-}
-
-func stampOf(list []plan.Stamp, name string) *metav1.MicroTime {
-	for _, s := range list {
-		if s.Name == name {
-			at := micro(s.At)
-			return &at
-		}
-	}
-	return nil
 }
 
 // micro truncates to the API's precision, so that a value reads back equal.

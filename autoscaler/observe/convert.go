@@ -35,6 +35,7 @@ type converter struct {
 	now       time.Time
 	over      exceeded
 	offered   map[string]bool            // whether a node offers a resource
+	tolerated map[string]bool            // whether pods get a toleration for an extended resource
 	workloads map[string]*foreign.Object // by kind, namespace and name
 }
 
@@ -50,7 +51,7 @@ func (v *converter) expired(p *plan.Pod) bool {
 }
 
 func newConverter(c *cluster, kept *converted, now time.Time) *converter {
-	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}}
+	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}, tolerated: map[string]bool{}}
 	for i := range c.ranges {
 		v.ranges[c.ranges[i].Namespace] = append(v.ranges[c.ranges[i].Namespace], c.ranges[i])
 	}
@@ -77,8 +78,46 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 		p.Spec.Priority = v.priority(p.Spec.PriorityClassName)
 	}
 	p.Spec.NodeName = ""
+	v.tolerate(&p.Spec)
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
 	return v.complete(p, v.c.claims.ConvertPod(p))
+}
+
+// tolerate adds what the admission plugin ExtendedResourceToleration adds to pods when they are created, as on GKE:
+// tolerations of taints that are called as the extended resources that they request. It adds them unless there are
+// pods with such a request and without the toleration.
+func (v *converter) tolerate(spec *corev1.PodSpec) {
+	for _, name := range extended(spec) {
+		given, known := v.tolerated[name]
+		if !known {
+			given = !slices.ContainsFunc(v.c.pods, func(p *corev1.Pod) bool {
+				return slices.Contains(extended(&p.Spec), name) && !slices.Contains(p.Spec.Tolerations, tolerationOf(name))
+			})
+			v.tolerated[name] = given
+		}
+		if given {
+			spec.Tolerations = append(spec.Tolerations, tolerationOf(name))
+		}
+	}
+}
+
+func tolerationOf(resource string) corev1.Toleration {
+	return corev1.Toleration{Key: resource, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// extended returns the extended resources that containers request, sorted.
+func extended(spec *corev1.PodSpec) (names []string) {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			for name := range containers[i].Resources.Requests {
+				if strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/") {
+					names = append(names, string(name))
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // priority returns the value of a class, of the default class for no name; nil without one.

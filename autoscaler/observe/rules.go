@@ -79,25 +79,23 @@ func (r *rules) term(namespace string, has map[string]string, t *corev1.PodAffin
 
 // apart is term for anti-affinity. Pods with another value of a label are those with the label without those with
 // the value: where each of many sets is apart from all others, a pod is in two groups and not in all but one.
-func (r *rules) apart(namespace string, has map[string]string, t *corev1.PodAffinityTerm) plan.Rule {
+func (r *rules) apart(namespace string, has map[string]string, t *corev1.PodAffinityTerm) plan.Apart {
 	s := t.LabelSelector
 	if s == nil || len(s.MatchLabels)+len(t.MatchLabelKeys)+len(t.MismatchLabelKeys) > 0 || len(s.MatchExpressions) != 2 {
-		return r.term(namespace, has, t)
+		return plan.Apart{Rule: r.term(namespace, has, t)}
 	}
 	some, not := s.MatchExpressions[0], s.MatchExpressions[1]
 	if some.Operator == metav1.LabelSelectorOpNotIn {
 		some, not = not, some
 	}
 	if some.Operator != metav1.LabelSelectorOpExists || not.Operator != metav1.LabelSelectorOpNotIn || some.Key != not.Key {
-		return r.term(namespace, has, t)
+		return plan.Apart{Rule: r.term(namespace, has, t)}
 	}
 	all, own := *t, *t
 	not.Operator = metav1.LabelSelectorOpIn
 	all.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{some}}
 	own.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{not}}
-	rule := r.term(namespace, has, &all)
-	rule.Except = r.term(namespace, has, &own).Group
-	return rule
+	return plan.Apart{Rule: r.term(namespace, has, &all), Except: r.term(namespace, has, &own).Group}
 }
 
 // across returns the namespaces of a term: those named and those selected, else the pod's own.

@@ -306,7 +306,7 @@ func TestExclusiveSets(t *testing.T) {
 				t.Errorf("exceeded %+v, the last %+v", got.Exceeded, last)
 			}
 		} else if own := last.Groups[1]; len(got.Exceeded) > 0 || !strings.HasPrefix(own, all+" in (") || !slices.Equal(last.Groups, []string{all, own}) ||
-			!slices.Equal(last.Near, []plan.Rule{{Key: "zone", Group: own}}) || !slices.Equal(last.Apart, []plan.Rule{{Key: "zone", Group: all, Except: own}}) {
+			!slices.Equal(last.Near, []plan.Rule{{Key: "zone", Group: own}}) || !slices.Equal(last.Apart, []plan.Apart{{Rule: plan.Rule{Key: "zone", Group: all}, Except: own}}) {
 			t.Errorf("exceeded %+v, the last %+v", got.Exceeded, last)
 		}
 	}

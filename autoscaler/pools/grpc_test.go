@@ -344,7 +344,7 @@ func TestExternalGRPCConfig(t *testing.T) {
 //	old                  a node of an hour ago becomes ready
 //	recreated            another pool has the name, with another UID
 //	status N IN DURATION the status of a new pool has N failures, a backoff that ends IN, and this time to ready
-//	ready-after DURATION the pool's spec.readyAfter
+//	withdrawn            the planner takes the request back
 //	seen N               what is known, where the provider's target is N
 func TestHistory(t *testing.T) {
 	datadriven.RunTest(t, "testdata/history.txt", func(t *testing.T, d *datadriven.TestData) string {
@@ -388,8 +388,8 @@ func TestHistory(t *testing.T) {
 				pool.Name = "new"
 				pool.Status.Backoff = &v1alpha1.Backoff{Failures: int32(count), UntilTime: metav1.NewTime(now.Add(until))}
 				pool.Status.ReadyAfter = &metav1.Duration{Duration: after}
-			case "ready-after":
-				pool.Spec.ReadyAfter = &metav1.Duration{Duration: took}
+			case "withdrawn":
+				h.Withdrawn(pool)
 			case "seen":
 				l := h.Seen(pool, count, nodes)
 				backoff := max(0, l.BackoffUntil.Sub(now))

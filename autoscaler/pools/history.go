@@ -18,8 +18,6 @@ const (
 	maxBackoff = 30 * time.Minute
 	// forgetFailures is how long after a backoff the failures before it count, as in cluster-autoscaler.
 	forgetFailures = 3 * time.Hour
-	// minOverdue is the minimum time after which a requested node is overdue.
-	minOverdue = 10 * time.Minute
 	// samplesKept is the number of provisioning times that are kept, samplesNeeded the number
 	// before they count.
 	samplesKept, samplesNeeded = 16, 3
@@ -49,7 +47,7 @@ type Learned struct {
 type record struct {
 	uid      types.UID // of the pool: one created again under the name is another
 	since    time.Time
-	asked    time.Time // the last accepted request, zero once it is answered or overdue
+	asked    time.Time // the last accepted request, zero once it is answered or withdrawn
 	size     int       // requested
 	failures int
 	until    time.Time
@@ -97,7 +95,8 @@ func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
 	r.size = size
 }
 
-// Withdrawn records that a request was taken back, which has failed then.
+// Withdrawn records that a request is taken back since no node has come for too long, which the planner
+// decides: it has failed, once.
 func (h *History) Withdrawn(pool *v1alpha1.GPUNodePool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,10 +117,6 @@ func (h *History) Seen(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.N
 	}
 	if target <= len(nodes) {
 		r.asked = time.Time{}
-	}
-	if !r.asked.IsZero() && now.Sub(r.asked) > max(minOverdue, 3*r.readyAfter(pool)) {
-		r.fail(now)
-		r.asked = time.Time{} // this request has failed; the next is another one
 	}
 	return Learned{ReadyAfter: r.learned(), Failures: r.failures, BackoffUntil: r.until}
 }
@@ -183,16 +178,6 @@ func (r *record) learned() time.Duration {
 	}
 	sorted := slices.Sorted(slices.Values(r.took))
 	return sorted[len(sorted)*3/4]
-}
-
-func (r *record) readyAfter(pool *v1alpha1.GPUNodePool) time.Duration {
-	if d := r.learned(); d > 0 {
-		return d
-	}
-	if d := pool.Spec.ReadyAfter; d != nil {
-		return d.Duration
-	}
-	return 0
 }
 
 // readySince returns when a node became ready, zero while it is not.

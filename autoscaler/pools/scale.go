@@ -271,8 +271,12 @@ type Withdrawer interface {
 	Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error
 }
 
-// Withdraw implements Withdrawer for the pool's provider. The History counts a failure.
+// Withdraw implements Withdrawer for the pool's provider. The History counts a failure, also where the
+// request cannot be taken back.
 func (p Providers) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
+	if p.History != nil {
+		p.History.Withdrawn(pool)
+	}
 	provider, err := p.writer(ctx, pool, "withdraw the request")
 	if err != nil {
 		return err
@@ -283,9 +287,6 @@ func (p Providers) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) err
 	}
 	if err := w.Withdraw(ctx, pool); err != nil {
 		return fmt.Errorf("withdrawing the request of pool %s: %w", pool.Name, err)
-	}
-	if p.History != nil {
-		p.History.Withdrawn(pool)
 	}
 	return nil
 }

@@ -35,15 +35,9 @@ type gathered struct {
 	family           family
 	familyOf         string
 
-	gpus     int64
-	shares   int64
-	coreGPUs int64  // hundredths
-	core     int64  // hundredths, of each GPU
-	idle     int64  // hundredths, of compute that others leave idle
-	memory   int64  // MiB
-	share    int64  // of memory, hundredths
-	within   string // the resource that is a part of GPUs requested beside it
-	mig      []Instances
+	sum    [refused]int64 // by kind; of memory in MiB
+	within string         // the resource that is a part of GPUs requested beside it
+	mig    []Instances
 }
 
 func (g *gathered) add(resource string, n int64) error {
@@ -68,27 +62,14 @@ func (g *gathered) add(resource string, n int64) error {
 	if isMIG {
 		return g.addMIG(name, n)
 	}
-	switch d.kind {
-	case gpus:
-		g.gpus += n
-	case shares:
-		g.shares += n
-	case coreGPUs:
-		g.coreGPUs += n
-	case corePercent:
-		g.core += n
-	case idleCore:
-		g.idle += n
-	case memoryMiB:
-		if d.family.orMiB && n > mostGiB {
-			d.unit = 1
-		}
-		g.memory += n * d.unit
-	case memoryShare:
-		g.share += n
-	case within:
+	switch {
+	case d.kind == within:
 		g.within = resource
+		return nil
+	case d.kind == memoryMiB && !(d.family.orMiB && n > mostGiB):
+		n *= d.unit
 	}
+	g.sum[d.kind] += n
 	return nil
 }
 
@@ -111,8 +92,8 @@ func named(name mig.Name, n int) Instances {
 // demand makes one Demand of what was gathered.
 func (g *gathered) demand() (Demand, error) {
 	slices.SortFunc(g.mig, Instances.compare)
-	d := Demand{GPUs: int(g.gpus), MIG: g.mig}
-	if g.within != "" && g.gpus == 0 {
+	d := Demand{GPUs: int(g.sum[gpus]), MIG: g.mig}
+	if g.within != "" && g.sum[gpus] == 0 {
 		return Demand{}, fmt.Errorf("resource %s: the number of GPUs is not stated", g.within)
 	}
 	var err error
@@ -134,18 +115,18 @@ func (g *gathered) demand() (Demand, error) {
 // than a hundred is a part of one GPU, whole hundreds are whole GPUs. Qgpu also
 // has equal parts of several GPUs, rounded down.
 func (g *gathered) partsOfOne(d *Demand) error {
-	n := (g.coreGPUs + 99) / 100
+	n := (g.sum[coreGPUs] + 99) / 100
 	switch {
-	case g.coreGPUs >= 100 && g.coreGPUs%100 == 0:
+	case g.sum[coreGPUs] >= 100 && g.sum[coreGPUs]%100 == 0:
 		d.GPUs = int(n)
-	case g.coreGPUs > 100 && g.family.several:
-		d.Fraction = &Fraction{CoreMilli: int(g.coreGPUs/n) * 10, MemoryMiB: int(g.memory / 1024 / n * 1024), GPUs: int(n)}
-	case g.coreGPUs > 100:
-		return fmt.Errorf("resource %s: %d hundredths of a GPU: want less than 100, or whole hundreds", g.familyOf, g.coreGPUs)
-	case g.coreGPUs > 0 || g.memory > 0:
-		d.Fraction = &Fraction{CoreMilli: int(g.coreGPUs) * 10, MemoryMiB: int(g.memory), GPUs: 1}
-	case g.idle > 0: // of no memory: it has to count for something
-		d.Fraction = &Fraction{CoreMilli: int(min(g.idle, 100)) * 10, GPUs: 1}
+	case g.sum[coreGPUs] > 100 && g.family.several:
+		d.Fraction = &Fraction{CoreMilli: int(g.sum[coreGPUs]/n) * 10, MemoryMiB: int(g.sum[memoryMiB] / 1024 / n * 1024), GPUs: int(n)}
+	case g.sum[coreGPUs] > 100:
+		return fmt.Errorf("resource %s: %d hundredths of a GPU: want less than 100, or whole hundreds", g.familyOf, g.sum[coreGPUs])
+	case g.sum[coreGPUs] > 0 || g.sum[memoryMiB] > 0:
+		d.Fraction = &Fraction{CoreMilli: int(g.sum[coreGPUs]) * 10, MemoryMiB: int(g.sum[memoryMiB]), GPUs: 1}
+	case g.sum[idleCore] > 0: // of no memory: it has to count for something
+		d.Fraction = &Fraction{CoreMilli: int(min(g.sum[idleCore], 100)) * 10, GPUs: 1}
 	}
 	return nil
 }
@@ -154,22 +135,22 @@ func (g *gathered) partsOfOne(d *Demand) error {
 // the GPUs of which a container requests an equal part, where it states the size
 // of the part; and shares, of unstated size.
 func (g *gathered) partsOfGPUs(d *Demand) error {
-	parts := g.core > 0 || g.memory > 0 || g.share > 0
+	parts := g.sum[corePercent] > 0 || g.sum[memoryMiB] > 0 || g.sum[memoryShare] > 0
 	switch {
-	case g.core > 100 || g.share > 100:
+	case g.sum[corePercent] > 100 || g.sum[memoryShare] > 100:
 		return fmt.Errorf("resource %s: more than 100 hundredths of a GPU", g.familyOf)
-	case parts && g.shares > 0:
+	case parts && g.sum[shares] > 0:
 		return fmt.Errorf("resource nvidia.com/gpu.shared: cannot be divided further")
-	case g.shares > 0:
-		d.Fraction = &Fraction{GPUs: int(g.shares)}
-	case g.core == 100 || g.share == 100: // all of each GPU: nothing fits beside it
+	case g.sum[shares] > 0:
+		d.Fraction = &Fraction{GPUs: int(g.sum[shares])}
+	case g.sum[corePercent] == 100 || g.sum[memoryShare] == 100: // all of each GPU: nothing fits beside it
 		d.GPUs = max(1, d.GPUs)
 	case parts:
 		d.Fraction = &Fraction{
-			CoreMilli: int(g.core) * 10, MemoryMiB: int(g.memory), MemoryMilli: int(g.share) * 10,
+			CoreMilli: int(g.sum[corePercent]) * 10, MemoryMiB: int(g.sum[memoryMiB]), MemoryMilli: int(g.sum[memoryShare]) * 10,
 			GPUs: max(1, d.GPUs),
 		}
-		if g.memory == 0 && g.share == 0 { // HAMi and volcano give all memory where none is stated
+		if g.sum[memoryMiB] == 0 && g.sum[memoryShare] == 0 { // HAMi and volcano give all memory where none is stated
 			d.Fraction.MemoryMilli = 1000
 		}
 		d.GPUs = 0

@@ -72,6 +72,11 @@ type Divided struct {
 	Offers map[string]int64
 }
 
+// resources are those that nodes or pods of the dialect name.
+func (s *sharer) resources() []string {
+	return append([]string{s.hundredths, s.memory, s.count, s.number}, s.beside...)
+}
+
 func (s *sharer) whole() bool { return s.number == "nvidia.com/gpu" }
 
 // maxDivided bounds the GPUs of a node.
@@ -100,7 +105,7 @@ func (s *sharer) advertised(allocatable map[string]int64, labels map[string]stri
 	count, _ := strconv.ParseInt(labels[s.countLabel], 10, 64)
 	count = cmp.Or(max(allocatable[s.count], 0), hundredths/100, max(count, 0))
 	d := Divided{Dialect: s.name, GPUs: int(min(max(count, 1), maxDivided)), Product: labels[s.productLabel], Whole: s.whole() || allocatable["nvidia.com/gpu"] > 0, Offers: map[string]int64{}}
-	for _, name := range append([]string{s.hundredths, s.memory, s.count, s.number}, s.beside...) {
+	for _, name := range s.resources() {
 		if n := allocatable[name]; n > 0 && dialects[name].kind != other {
 			d.Offers[name] = n
 		}
@@ -227,7 +232,7 @@ func Divide(dialect string, gpus, memoryMiB int) (Divided, error) {
 var own = func() map[string]bool {
 	out := map[string]bool{}
 	for _, s := range sharers {
-		for _, name := range append([]string{s.hundredths, s.memory, s.count, s.number}, s.beside...) {
+		for _, name := range s.resources() {
 			if dialects[name].kind != other && name != "nvidia.com/gpu" {
 				out[name] = true
 			}

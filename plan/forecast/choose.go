@@ -58,10 +58,7 @@ func (t *trial) lostTrack(g *grid, a *attempt) bool {
 	if until < minTests {
 		return false
 	}
-	errs := make([]float64, len(t.tests))
-	for j, i := range t.tests {
-		errs[j] = g.last[i+1] - a.past[j]
-	}
+	errs := t.each(func(j, i int) float64 { return g.last[i+1] - a.past[j] })
 	known := slices.DeleteFunc(slices.Clone(errs[:until]), math.IsNaN)
 	if len(known) < minTests {
 		return false
@@ -76,9 +73,14 @@ func (t *trial) lostTrack(g *grid, a *attempt) bool {
 
 // loss returns |actual − forecast| of each test, spikes clipped.
 func (t *trial) loss(g *grid, a *attempt) []float64 {
+	return t.each(func(j, i int) float64 { return math.Abs(g.last[i+t.k] - a.past[j]) })
+}
+
+// each is a number for each test: the j-th, from cell i.
+func (t *trial) each(number func(j, i int) float64) []float64 {
 	out := make([]float64, len(t.tests))
 	for j, i := range t.tests {
-		out[j] = math.Abs(g.last[i+t.k] - a.past[j])
+		out[j] = number(j, i)
 	}
 	return out
 }

@@ -168,18 +168,14 @@ func (g *grid) fill(steps []stepValue, step time.Duration) {
 // scale divides all numbers by a power of two.
 func (g *grid) scale() {
 	top := 0.0
-	for i := range g.mean {
-		for _, x := range [...]float64{g.mean[i], g.last[i]} {
+	for _, all := range [][]float64{slices.Concat(g.mean, g.last), g.real} {
+		for _, x := range all {
 			if x > top { // false for NaN
 				top = x
 			}
 		}
-	}
-	if top == 0 { // nothing but clipped spikes
-		for _, x := range g.real {
-			if x > top {
-				top = x
-			}
+		if top > 0 { // else there is nothing but clipped spikes
+			break
 		}
 	}
 	_, g.exp = math.Frexp(top)
@@ -211,10 +207,4 @@ func (g *grid) ahead(h time.Duration) int {
 	return int(max(1, k))
 }
 
-func unknowns(n int) []float64 {
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = math.NaN()
-	}
-	return out
-}
+func unknowns(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }

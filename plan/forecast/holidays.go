@@ -187,7 +187,7 @@ func (d *days) answer(f *Forecast) {
 		f.Why = fmt.Sprintf("%s is a holiday, and its history has too few holidays and weekends to say how far they differ", day)
 		return
 	}
-	t.runs = [][]*attempt{{{past: d.unchanged(t.tests)}}}
+	t.runs = [][]*attempt{{{past: lastValue{}.run(g, []int{t.k}, t.tests)[0]}}}
 	t.fill(f, g, a, a)
 	f.Why = fmt.Sprintf("%s is a holiday: the median of %d earlier holiday(s) at this time of day", day, n)
 	if method == Weekend {
@@ -206,18 +206,6 @@ func (d *days) test(t *trial, a *attempt, of []bool) {
 			t.tests, a.past = append(t.tests, i), append(a.past, sane(x))
 		}
 	}
-}
-
-// unchanged is a forecast of no change from each cell.
-func (d *days) unchanged(cells []int) []float64 {
-	out := make([]float64, len(cells))
-	for j, i := range cells {
-		out[j] = math.NaN()
-		if s := d.g.seen[i]; s >= 0 {
-			out[j] = d.g.last[s]
-		}
-	}
-	return out
 }
 
 // without is the grid for other days: what is known of holidays is left out, so that no

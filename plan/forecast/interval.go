@@ -58,11 +58,7 @@ func (in interval) around(a *attempt) (low, high float64) {
 
 // floor is the forecast below which errors no longer shrink with it.
 func (t *trial) floor(g *grid) float64 {
-	var actual []float64
-	for _, i := range t.tests {
-		actual = append(actual, g.last[i+t.k])
-	}
-	mean, _ := meanKnown(actual)
+	mean, _ := meanKnown(t.each(func(_, i int) float64 { return g.last[i+t.k] }))
 	return mean / 5
 }
 
@@ -73,11 +69,7 @@ func size(forecast, power, floor float64) float64 {
 
 // scaled returns (actual − forecast) ÷ size of each test, with spikes.
 func (t *trial) scaled(g *grid, a *attempt, power, floor float64) []float64 {
-	out := make([]float64, len(t.tests))
-	for j, i := range t.tests {
-		out[j] = (g.real[i+t.k] - a.past[j]) / size(a.past[j], power, floor)
-	}
-	return out
+	return t.each(func(j, i int) float64 { return (g.real[i+t.k] - a.past[j]) / size(a.past[j], power, floor) })
 }
 
 // capped limits numbers to their 2nd and 98th percentile, so that a spike does
@@ -142,14 +134,12 @@ func (t *trial) errors(g *grid, a *attempt, in interval, level float64) Error {
 	loss := t.loss(g, a)
 	own, n := meanKnown(loss)
 	same, _ := meanKnown(t.loss(g, t.runs[0][0]))
-	share := make([]float64, len(loss))
-	for j, i := range t.tests {
-		share[j] = math.NaN()
+	mape, _ := meanKnown(t.each(func(j, i int) float64 {
 		if actual := g.last[i+t.k]; actual > 0 {
-			share[j] = loss[j] / actual
+			return loss[j] / actual
 		}
-	}
-	mape, _ := meanKnown(share)
+		return math.NaN()
+	}))
 	return Error{
 		MAPE:     sample.Known(mape, g.age),
 		MASE:     sample.Known(own/same, g.age), // 0/0 is NaN: unknown

@@ -60,13 +60,7 @@ func newState(s smoothing, g *grid) *state {
 	st.start = length
 	st.bins = unknowns(min(maxBins, length))
 	st.smoothing.season *= float64(len(st.bins)) / float64(length)
-	var mean, n float64
-	for _, y := range g.mean[:length] {
-		if !math.IsNaN(y) {
-			n++
-			mean += (y - mean) / n
-		}
-	}
+	mean, n := meanKnown(g.mean[:length])
 	if n == 0 {
 		return st
 	}

@@ -31,7 +31,7 @@ const (
 	unneededBelow    = 0.5
 )
 
-func (c *clusterAutoscaler) again(s *plan.Snapshot) bool { return pending(s) }
+func (c *clusterAutoscaler) again(s *plan.Snapshot) bool { return len(pendingPods(s)) > 0 }
 
 func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 	out := plan.Plan{At: s.Now}

@@ -66,9 +66,10 @@ func (k *karpenter) plan(s plan.Snapshot) plan.Plan {
 		}
 	}
 	if k.batched(&s) {
-		for pool, n := range sorted(provision(&s, upcoming(&s, byRequest(pendingPods(&s))))) {
-			act(plan.Action{Verb: plan.ScaleUp, Pool: pool.Name, From: pool.Target, To: pool.Target + n})
-			pool.Target += n
+		made := provision(&s, upcoming(&s, byRequest(pendingPods(&s))))
+		for _, pool := range slices.SortedFunc(maps.Keys(made), func(a, b *plan.Pool) int { return cmp.Compare(a.Name, b.Name) }) {
+			act(plan.Action{Verb: plan.ScaleUp, Pool: pool.Name, From: pool.Target, To: pool.Target + made[pool]})
+			pool.Target += made[pool]
 		}
 	}
 	switch {
@@ -179,18 +180,6 @@ func provision(s *plan.Snapshot, pods []*plan.Pod) map[*plan.Pool]int {
 		}
 	}
 	return made
-}
-
-// sorted ranges by the pools' names.
-func sorted(made map[*plan.Pool]int) func(func(*plan.Pool, int) bool) {
-	return func(yield func(*plan.Pool, int) bool) {
-		pools := slices.SortedFunc(maps.Keys(made), func(a, b *plan.Pool) int { return cmp.Compare(a.Name, b.Name) })
-		for _, p := range pools {
-			if !yield(p, made[p]) {
-				return
-			}
-		}
-	}
 }
 
 // disruption is the next command, nil for none.

@@ -32,11 +32,7 @@ type production struct{}
 func (production) plan(s plan.Snapshot) plan.Plan { return plan.Make(s, plan.DefaultPolicy()) }
 
 // again: pods that are pending, since a guardrail may have stopped the plan.
-func (production) again(s *plan.Snapshot) bool { return pending(s) }
-
-func pending(s *plan.Snapshot) bool {
-	return slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return p.Node == "" })
-}
+func (production) again(s *plan.Snapshot) bool { return len(pendingPods(s)) > 0 }
 
 // ours is plan.Make with its default policy over two pools: whole GPUs, and MIG
 // GPUs that may be repartitioned, with the pools' defaults for the rest. Where pods

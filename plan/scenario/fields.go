@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,7 +20,8 @@ import (
 type fields struct {
 	now   time.Time
 	out   *strings.Builder
-	all   bool // zero values are written too
+	sep   string // before each word that is written
+	all   bool   // zero values are written too
 	words []field
 	used  []bool
 	errs  []error
@@ -40,7 +42,7 @@ func reading(s statement, now time.Time) *fields {
 // written is the text of a thing's fields, each after a blank.
 func written(now time.Time, write func(x *fields)) string {
 	var b strings.Builder
-	write(&fields{out: &b, now: now})
+	write(&fields{out: &b, sep: " ", now: now})
 	return b.String()
 }
 
@@ -86,11 +88,11 @@ func (x *fields) flag(key string, v *bool) { x.either(key, "", v, false) }
 func (x *fields) either(on, off string, v *bool, byDefault bool) {
 	switch {
 	case x.out != nil && *v && (x.all || !byDefault):
-		x.out.WriteString(" " + on)
+		x.out.WriteString(x.sep + on)
 	case x.out != nil && !*v && (x.all || byDefault):
-		x.out.WriteString(" " + off)
+		x.out.WriteString(x.sep + off)
 	case x.out == nil:
-		yes, no := x.has(on), off != "" && x.has(off)
+		yes, no := on != "" && x.has(on), off != "" && x.has(off)
 		*v = (*v || yes) && !no
 	}
 }
@@ -99,7 +101,7 @@ func (x *fields) either(on, off string, v *bool, byDefault bool) {
 func (x *fields) value(key string, zero bool, text func() string, set func(string) error) bool {
 	if x.out != nil {
 		if x.all || !zero {
-			x.out.WriteString(" " + key + "=" + quote(text()))
+			x.out.WriteString(x.sep + key + "=" + quote(text()))
 		}
 		return false
 	}
@@ -208,7 +210,7 @@ func (x *fields) quantity(key string, v *int64, units []unit) {
 func (x *fields) items(key string, entries func() []string, add func(item) error) bool {
 	if x.out != nil {
 		if words := entries(); len(words) > 0 {
-			x.out.WriteString(" " + key + "=(" + strings.Join(words, " ") + ")")
+			x.out.WriteString(x.sep + key + "=(" + strings.Join(words, " ") + ")")
 		}
 		return false
 	}
@@ -249,6 +251,32 @@ func list[T any](x *fields, key string, v *[]T, text func(T) string, parse func(
 		*v = all
 	}
 	return set
+}
+
+// parts is a list of things that are a word and fields behind it, separated by colons.
+func parts[T any](x *fields, key string, v *[]T, word func(T) string, read func(segment) (T, error), rest func(x *fields, t *T)) bool {
+	return list(x, key, v, func(t T) string {
+		return word(t) + behind(x.now, func(x *fields) { rest(x, &t) })
+	}, func(it item) (T, error) {
+		t, err := read(it[0])
+		return t, cmp.Or(err, readBehind(it, x.now, func(x *fields) { rest(x, &t) }))
+	})
+}
+
+// behind is the text of fields behind the word of an item, and readBehind reads it.
+func behind(now time.Time, write func(x *fields)) string {
+	var b strings.Builder
+	write(&fields{out: &b, sep: ":", now: now})
+	return b.String()
+}
+
+func readBehind(it item, now time.Time, read func(x *fields)) error {
+	x := &fields{now: now, used: make([]bool, len(it)-1)}
+	for _, s := range it[1:] {
+		x.words = append(x.words, field{key: s.name, value: s.value, isSet: s.isSet})
+	}
+	read(x)
+	return x.err()
 }
 
 // names is a list of plain words.

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -91,9 +92,10 @@ func gpuFields(x *fields, c *plan.GPU) {
 		return fmt.Errorf("want unknown, healthy or sick: %q", s)
 	})
 	layout := placements{model: c.Model.Name}
-	if list(x, "layout", &c.Instances, func(i plan.Instance) string { return instanceText(c.Model.Name, i, x.now) }, func(it item) (plan.Instance, error) {
-		return parseInstance(&layout, it, x.now)
-	}) {
+	if parts(x, "layout", &c.Instances, func(i plan.Instance) string { return placementText(c.Model.Name, i.Placement) }, func(s segment) (plan.Instance, error) {
+		p, err := layout.read(s.name)
+		return plan.Instance{Placement: p, Placed: true}, err
+	}, instanceFields) {
 		c.MIG = true
 	}
 	x.either("mig", "no-mig", &c.MIG, len(c.Instances) > 0)
@@ -103,8 +105,7 @@ func gpuFields(x *fields, c *plan.GPU) {
 	x.either("allocation-known", "allocation-unknown", &c.AllocationKnown, true)
 	x.time("gpu-idle", &c.IdleSince, ago)
 	x.time("gpu-unused", &c.UnusedSince, ago)
-	_, measured := c.Busy.Get()
-	x.value("gpu-busy", !measured, func() string { return busyText(c.Busy) }, func(s string) (err error) { c.Busy, err = parseBusy(s); return err })
+	x.busy("gpu-busy", &c.Busy)
 	if x.out == nil {
 		readIdle(x, c)
 		readUnused(x, c)
@@ -151,24 +152,18 @@ func gpuText(c plan.GPU, now time.Time) string {
 	return written(now, func(x *fields) { gpuFields(x, &c) })
 }
 
-// busyText is "0.93~15s": a share and its age.
-func busyText(v sample.Value) string {
-	n, _ := v.Get()
+// busy is "0.93~15s": a share and its age.
+func (x *fields) busy(key string, v *sample.Value) {
+	n, known := v.Get()
 	age, _ := v.Age()
-	return strconv.FormatFloat(n, 'g', -1, 64) + "~" + forecast.Short(age)
-}
-
-func parseBusy(s string) (sample.Value, error) {
-	number, age, _ := strings.Cut(s, "~")
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return sample.Value{}, err
-	}
-	d := time.Duration(0)
-	if age != "" {
-		if d, err = time.ParseDuration(age); err != nil {
-			return sample.Value{}, err
+	x.value(key, !known, func() string { return strconv.FormatFloat(n, 'g', -1, 64) + "~" + forecast.Short(age) }, func(s string) error {
+		number, age, _ := strings.Cut(s, "~")
+		n, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			return err
 		}
-	}
-	return sample.Known(n, d), nil
+		d, err := time.ParseDuration(cmp.Or(age, "0s"))
+		*v = sample.Known(n, d)
+		return err
+	})
 }

@@ -131,8 +131,8 @@ func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 func withinRates(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	for _, q := range s.Pools {
 		grown, removed := 0, 0
-		for _, g := range s.State.Grown {
-			if g.Pool == q.Name && s.Now.Sub(g.At) < time.Hour {
+		for _, g := range s.State.Grown[q.Name] {
+			if s.Now.Sub(g.At) < time.Hour {
 				grown += g.Nodes
 			}
 		}

@@ -67,12 +67,12 @@ func TestWrongWords(t *testing.T) {
 		"pod a/w-{0..1":                       "want one range",
 		"pod a/{0..1}-{0..1}":                 "want one range",
 		"pod a/p budgets=(a/b)":               "a budget is namespace/name:allowed=1",
-		"tick grown=(h=5)":                    "grown: want name=number:at=duration",
-		"tick failures=(h=x:at=1s)":           `failures: h: want a number: "x"`,
+		"tick grown=(h=5)":                    "grown: at: want it: name=number:at=duration",
+		"tick failures=(h=x:at=1s)":           `failures: want a number: "x"`,
 		"policy headroom=some":                `headroom: want none, low, expected or high: "some"`,
 		"node n drain-deadline=5m":            "want draining=TIME beside them",
 		"pod a/w-{0..1}\npod a/w-{0..2} gone": "line 2: pod: there is no pod a/w-2",
-		"node n gpus=1 model=H100-80GB layout=(1g.10gb@0:used=1)": "instances know allocated-to, idle, unused",
+		"node n gpus=1 model=H100-80GB layout=(1g.10gb@0:used=1)": "layout: used: is not known here",
 	} {
 		_, _, err := scenario.Parse(text)
 		if err == nil || !strings.Contains(err.Error(), want) {

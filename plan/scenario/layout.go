@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
@@ -65,54 +64,12 @@ func parsePlacement(model, s string) (mig.Placement, error) {
 	return mig.Placement{Profile: p, Start: start}, err
 }
 
-// instanceText is "3g.40gb@0:allocated-to=ns/pod", "1g.10gb@4:idle=5m:busy=0.5~3s".
-func instanceText(model string, in plan.Instance, now time.Time) string {
-	var b strings.Builder
-	b.WriteString(placementText(model, in.Placement))
-	if in.AllocatedTo != "" {
-		b.WriteString(":allocated-to=" + quote(in.AllocatedTo))
-	}
-	if !in.IdleSince.IsZero() {
-		b.WriteString(":idle=" + quote(timeText(in.IdleSince, now, -1)))
-	}
-	if !in.UnusedSince.IsZero() {
-		b.WriteString(":unused=" + quote(timeText(in.UnusedSince, now, -1)))
-	}
-	if in.UUID != "" {
-		b.WriteString(":uuid=" + quote(in.UUID))
-	}
-	if _, known := in.Busy.Get(); known {
-		b.WriteString(":busy=" + quote(busyText(in.Busy)))
-	}
-	if !in.Placed {
-		b.WriteString(":unplaced")
-	}
-	return b.String()
-}
-
-func parseInstance(l *placements, it item, now time.Time) (plan.Instance, error) {
-	p, err := l.read(it[0].name)
-	in := plan.Instance{Placement: p, Placed: true}
-	for _, s := range it[1:] {
-		if err != nil {
-			break
-		}
-		switch s.name {
-		case "allocated-to":
-			in.AllocatedTo = s.value
-		case "idle":
-			in.IdleSince, err = parseTime(s.value, now, -1)
-		case "unused":
-			in.UnusedSince, err = parseTime(s.value, now, -1)
-		case "uuid":
-			in.UUID = s.value
-		case "busy":
-			in.Busy, err = parseBusy(s.value)
-		case "unplaced":
-			in.Placed = false
-		default:
-			err = fmt.Errorf("%q: instances know allocated-to, idle, unused, uuid, busy and unplaced", s.name)
-		}
-	}
-	return in, err
+// instanceFields are behind a place: "3g.40gb@0:allocated-to=ns/pod", "1g.10gb@4:idle=5m:busy=0.5~3s".
+func instanceFields(x *fields, in *plan.Instance) {
+	x.string("allocated-to", &in.AllocatedTo)
+	x.time("idle", &in.IdleSince, ago)
+	x.time("unused", &in.UnusedSince, ago)
+	x.string("uuid", &in.UUID)
+	x.busy("busy", &in.Busy)
+	x.either("", "unplaced", &in.Placed, true)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -155,17 +154,4 @@ func operationFields(x *fields, n *plan.Node) {
 	if x.out == nil {
 		n.Operation = &o
 	}
-}
-
-func nodeText(n plan.Node, now time.Time) string {
-	var b strings.Builder
-	b.WriteString("node " + quote(n.Name) + written(now, func(x *fields) {
-		x.string("pool", &n.Pool)
-		x.out.WriteString(" bare")
-		nodeFields(x, &n)
-	}) + "\n")
-	for _, c := range n.GPUs {
-		fmt.Fprintf(&b, "gpu %s%s\n", quote(fmt.Sprintf("%s/%d", n.Name, c.Index)), gpuText(c, now))
-	}
-	return b.String()
 }

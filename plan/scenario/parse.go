@@ -60,21 +60,46 @@ func Run(text string) (string, error) { return NewWorld().Exec(text) }
 // lists as nil; of a forecast's Like its requests, placement rules and tenant.
 func Print(s plan.Snapshot) string {
 	var b strings.Builder
+	line := func(verb, name string, write func(x *fields)) {
+		b.WriteString(verb + " " + quote(name) + written(s.Now, write) + "\n")
+	}
+	gpus := func(of string, all []plan.GPU, template bool) {
+		for _, c := range all {
+			line("gpu", fmt.Sprintf("%s/%d", of, c.Index), func(x *fields) {
+				if template {
+					x.out.WriteString(" template")
+				}
+				gpuFields(x, &c)
+			})
+		}
+	}
 	b.WriteString("tick" + written(s.Now, func(x *fields) { tickFields(x, &s) }) + "\n")
 	for _, t := range s.Tenants {
-		b.WriteString(quotaText(t))
+		line("quota", t.Name, func(x *fields) { quotaFields(x, &t) })
 	}
 	for _, p := range s.Pools {
-		b.WriteString(poolText(p, s.Now))
+		line("pool", p.Name, func(x *fields) {
+			poolFields(x, &p)
+			x.count("target", &p.Target)
+			x.count("size", &p.Size)
+		})
+		if !alike(p.Template.GPUs) {
+			gpus(p.Name, p.Template.GPUs, true)
+		}
 	}
 	for _, n := range s.Nodes {
-		b.WriteString(nodeText(n, s.Now))
+		line("node", n.Name, func(x *fields) {
+			x.string("pool", &n.Pool)
+			x.out.WriteString(" bare")
+			nodeFields(x, &n)
+		})
+		gpus(n.Name, n.GPUs, false)
 	}
 	for _, p := range s.Pods {
-		b.WriteString(podText(p, s.Now))
+		line("pod", p.Key(), func(x *fields) { podFields(x, &p) })
 	}
 	for _, f := range s.Forecasts {
-		b.WriteString(forecastText(f, s.Now))
+		line("forecast", f.Name, func(x *fields) { forecastFields(x, &f) })
 	}
 	return b.String()
 }

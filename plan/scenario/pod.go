@@ -117,12 +117,10 @@ func podFields(x *fields, p *plan.Pod) {
 	x.flag("evictable", &p.Evictable)
 	x.flag("local-storage", &p.LocalStorage)
 	x.time("evict-from", &p.EvictFrom, in)
-	list(x, "budgets", &p.Budgets, func(b plan.Budget) string { return fmt.Sprintf("%s:allowed=%d", quote(b.Name), b.Allowed) }, func(it item) (plan.Budget, error) {
-		if len(it) != 2 || it[1].name != "allowed" {
-			return plan.Budget{}, fmt.Errorf("a budget is namespace/name:allowed=1")
+	parts(x, "budgets", &p.Budgets, func(b plan.Budget) string { return quote(b.Name) }, func(s segment) (plan.Budget, error) { return plan.Budget{Name: s.name}, nil }, func(x *fields, b *plan.Budget) {
+		if !x.count("allowed", &b.Allowed) && x.out == nil {
+			x.fail("allowed", "want it: a budget is namespace/name:allowed=1")
 		}
-		n, err := strconv.Atoi(it[1].value)
-		return plan.Budget{Name: it[0].name, Allowed: n}, err
 	})
 	x.flag("daemonset", &p.DaemonSet)
 	list(x, "parts-on", &p.PartsOn, strconv.Itoa, func(it item) (int, error) {
@@ -160,10 +158,6 @@ func shapeFields(x *fields, p *plan.Pod) {
 	x.int("gang-min", &p.GangMin)
 }
 
-func podText(p plan.Pod, now time.Time) string {
-	return "pod " + quote(p.Key()) + written(now, func(x *fields) { podFields(x, &p) }) + "\n"
-}
-
 // forecast declares, changes or removes the forecast of a workload.
 func (w *World) forecast(x *fields, key string) error {
 	namespace, name, ok := strings.Cut(key, "/")
@@ -198,8 +192,4 @@ func forecastFields(x *fields, f *plan.Forecast) {
 	x.float("error", &f.Error)
 	x.string("unsure", &f.Unsure)
 	shapeFields(x, &f.Like)
-}
-
-func forecastText(f plan.Forecast, now time.Time) string {
-	return "forecast " + quote(f.Name) + written(now, func(x *fields) { forecastFields(x, &f) }) + "\n"
 }

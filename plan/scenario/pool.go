@@ -3,7 +3,6 @@ package scenario
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -102,21 +101,6 @@ func equalGPUs(x *fields, gpus *[]plan.GPU) {
 		c.Index, c.Instances = i, slices.Clone(device.Instances)
 		*gpus = append(*gpus, c)
 	}
-}
-
-func poolText(p plan.Pool, now time.Time) string {
-	var b strings.Builder
-	b.WriteString("pool " + quote(p.Name) + written(now, func(x *fields) {
-		poolFields(x, &p)
-		x.count("target", &p.Target)
-		x.count("size", &p.Size)
-	}) + "\n")
-	if !alike(p.Template.GPUs) {
-		for _, c := range p.Template.GPUs {
-			fmt.Fprintf(&b, "gpu %s template%s\n", quote(fmt.Sprintf("%s/%d", p.Name, c.Index)), gpuText(c, now))
-		}
-	}
-	return b.String()
 }
 
 // alike reports whether equal GPUs can be written once, with their number.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan"
@@ -43,10 +42,6 @@ func quotaFields(x *fields, t *plan.Tenant) {
 
 func (x *fields) amount(key string, v *quota.Amount, unsaid quota.Amount) {
 	x.value(key, *v == unsaid, func() string { return amountText(*v) }, func(s string) (err error) { *v, err = parseAmount(s); return err })
-}
-
-func quotaText(t plan.Tenant) string {
-	return "quota " + quote(t.Name) + written(time.Time{}, func(x *fields) { quotaFields(x, &t) }) + "\n"
 }
 
 // A GPU in slices, and the most GPUs that can be written.

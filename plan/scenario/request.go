@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -21,7 +22,8 @@ func readRequest(it item, d *demand.Demand) error {
 		}
 	}
 	if name == "part" {
-		return readPart(it, d)
+		d.Fraction = &demand.Fraction{}
+		return readBehind(it, time.Time{}, func(x *fields) { partFields(x, d.Fraction) })
 	}
 	if vendor, ok := vendorOf(name); ok {
 		d.GPUs, d.Vendor = n, vendor
@@ -48,28 +50,11 @@ func vendorOf(name string) (string, bool) {
 	return vendor, ok
 }
 
-func readPart(it item, d *demand.Demand) error {
-	f := demand.Fraction{}
-	for _, s := range it[1:] {
-		n, err := strconv.Atoi(s.value)
-		if err != nil {
-			return fmt.Errorf("%s: want a number: %q", s.name, s.value)
-		}
-		switch s.name {
-		case "core":
-			f.CoreMilli = n
-		case "memory-mib":
-			f.MemoryMiB = n
-		case "memory":
-			f.MemoryMilli = n
-		case "gpus":
-			f.GPUs = n
-		default:
-			return fmt.Errorf("%q: a part has core, memory-mib, memory and gpus", s.name)
-		}
-	}
-	d.Fraction = &f
-	return nil
+func partFields(x *fields, f *demand.Fraction) {
+	x.count("core", &f.CoreMilli)
+	x.count("memory-mib", &f.MemoryMiB)
+	x.int("memory", &f.MemoryMilli)
+	x.int("gpus", &f.GPUs)
 }
 
 func demandFields(x *fields, d *demand.Demand) {
@@ -93,15 +78,8 @@ func demandWords(d demand.Demand) (words []string) {
 	for _, i := range d.MIG {
 		words = append(words, quote(i.Name+times(i.Count)))
 	}
-	if f := d.Fraction; f != nil {
-		word := fmt.Sprintf("part:core=%d:memory-mib=%d", f.CoreMilli, f.MemoryMiB)
-		if f.MemoryMilli != 0 {
-			word += fmt.Sprintf(":memory=%d", f.MemoryMilli)
-		}
-		if f.GPUs != 0 {
-			word += fmt.Sprintf(":gpus=%d", f.GPUs)
-		}
-		words = append(words, word)
+	if d.Fraction != nil {
+		words = append(words, "part"+behind(time.Time{}, func(x *fields) { partFields(x, d.Fraction) }))
 	}
 	return words
 }

@@ -41,70 +41,30 @@ func portFields(x *fields, v *[]plan.HostPort) {
 // apart=(KEY:group=GROUP:except=GROUP …) near=(KEY:group=GROUP …).
 func ruleFields(x *fields, p *plan.Pod) {
 	x.names("groups", &p.Groups)
-	list(x, "spread", &p.Spread, spreadText, func(it item) (plan.Spread, error) {
-		s := plan.Spread{MaxSkew: 1}
-		var err error
-		s.Rule, err = readRule(it, &s)
-		return s, err
+	parts(x, "spread", &p.Spread, func(s plan.Spread) string { return quote(s.Key) }, func(s segment) (plan.Spread, error) {
+		return plan.Spread{Rule: plan.Rule{Key: s.name}, MaxSkew: 1}, nil
+	}, func(x *fields, s *plan.Spread) {
+		groupField(x, &s.Rule)
+		x.count("skew", &s.MaxSkew)
+		x.int("min-domains", &s.MinDomains)
+		x.flag("ignore-affinity", &s.IgnoreAffinity)
+		x.flag("honor-taints", &s.HonorTaints)
 	})
-	alone := func(it item) (plan.Rule, error) { return readRule(it, nil) }
-	list(x, "apart", &p.Apart, ruleText, alone)
-	list(x, "near", &p.Near, ruleText, alone)
+	parts(x, "apart", &p.Apart, func(a plan.Apart) string { return quote(a.Key) }, func(s segment) (plan.Apart, error) {
+		return plan.Apart{Rule: plan.Rule{Key: s.name}}, nil
+	}, func(x *fields, a *plan.Apart) {
+		groupField(x, &a.Rule)
+		x.string("except", &a.Except)
+	})
+	parts(x, "near", &p.Near, func(r plan.Rule) string { return quote(r.Key) }, func(s segment) (plan.Rule, error) {
+		return plan.Rule{Key: s.name}, nil
+	}, groupField)
 }
 
-func spreadText(s plan.Spread) string {
-	text := ruleText(s.Rule) + ":skew=" + strconv.Itoa(s.MaxSkew)
-	if s.MinDomains != 0 {
-		text += ":min-domains=" + strconv.Itoa(s.MinDomains)
+func groupField(x *fields, r *plan.Rule) {
+	if x.string("group", &r.Group); x.out == nil && r.Group == "" {
+		x.fail("group", "want one: a rule is label:group=NAME")
 	}
-	if s.IgnoreAffinity {
-		text += ":ignore-affinity"
-	}
-	if s.HonorTaints {
-		text += ":honor-taints"
-	}
-	return text
-}
-
-// readRule reads a rule; of a spread what else it has, too.
-func readRule(it item, spread *plan.Spread) (plan.Rule, error) {
-	rule := plan.Rule{Key: it[0].name}
-	for _, s := range it[1:] {
-		var err error
-		switch {
-		case s.name == "group":
-			rule.Group = s.value
-		case s.name == "except" && spread == nil:
-			rule.Except = s.value
-		case spread == nil:
-			return rule, fmt.Errorf("%q is no part of a rule: label:group=NAME:except=NAME", s.name)
-		case s.name == "skew":
-			spread.MaxSkew, err = strconv.Atoi(s.value)
-		case s.name == "min-domains":
-			spread.MinDomains, err = strconv.Atoi(s.value)
-		case s.name == "ignore-affinity":
-			spread.IgnoreAffinity = true
-		case s.name == "honor-taints":
-			spread.HonorTaints = true
-		default:
-			return rule, fmt.Errorf("%q is no part of a spread: label:group=NAME:skew=N:min-domains=N:ignore-affinity:honor-taints", s.name)
-		}
-		if err != nil {
-			return rule, fmt.Errorf("%s: want a number: %q", s.name, s.value)
-		}
-	}
-	if rule.Group == "" {
-		return rule, fmt.Errorf("a rule is label:group=NAME")
-	}
-	return rule, nil
-}
-
-func ruleText(r plan.Rule) string {
-	text := quote(r.Key) + ":group=" + quote(r.Group)
-	if r.Except != "" {
-		text += ":except=" + quote(r.Except)
-	}
-	return text
 }
 
 func (x *fields) labels(key string, v *map[string]string) {
@@ -139,30 +99,13 @@ func taintFields(x *fields, v *[]plan.Taint) {
 	})
 }
 
-// tolerationFields is tolerations=(key=value:effect=NoSchedule:op=Exists …).
+// tolerationFields is tolerations=(key=value:op=Exists:effect=NoSchedule …).
 func tolerationFields(x *fields, v *[]plan.Toleration) {
-	list(x, "tolerations", v, func(t plan.Toleration) string {
-		word := pairText(t.Key, t.Value)
-		if t.Operator != "" {
-			word += ":op=" + quote(t.Operator)
-		}
-		if t.Effect != "" {
-			word += ":effect=" + quote(t.Effect)
-		}
-		return word
-	}, func(it item) (plan.Toleration, error) {
-		t := plan.Toleration{Key: it[0].name, Value: it[0].value}
-		for _, s := range it[1:] {
-			switch s.name {
-			case "op":
-				t.Operator = s.value
-			case "effect":
-				t.Effect = s.value
-			default:
-				return t, fmt.Errorf("%q: a toleration is key=value:op=Exists:effect=NoSchedule", s.name)
-			}
-		}
-		return t, nil
+	parts(x, "tolerations", v, func(t plan.Toleration) string { return pairText(t.Key, t.Value) }, func(s segment) (plan.Toleration, error) {
+		return plan.Toleration{Key: s.name, Value: s.value}, nil
+	}, func(x *fields, t *plan.Toleration) {
+		x.string("op", &t.Operator)
+		x.string("effect", &t.Effect)
 	})
 }
 

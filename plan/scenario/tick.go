@@ -2,6 +2,9 @@ package scenario
 
 import (
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,52 +25,91 @@ func tickFields(x *fields, s *plan.Snapshot) {
 	tableFields(x, &s.Tables)
 	m := &s.State
 	for _, f := range []struct {
-		key    string
-		stamps *[]plan.Stamp
+		key   string
+		times *plan.Times
 	}{{"last-scale-up", &m.LastScaleUp}, {"last-scale-down", &m.LastScaleDown}, {"last-repartition", &m.LastRepartition},
 		{"last-drain", &m.LastDrain}, {"last-replace", &m.LastReplace}, {"free-since", &m.FreeSince},
 		{"unknown-since", &m.UnknownSince}, {"short-since", &m.ShortSince}, {"sick-since", &m.SickSince}} {
-		stampFields(x, f.key, f.stamps)
+		timesField(x, f.key, f.times)
 	}
-	growth := func(g plan.Growth) string { return countedText(g.Pool, g.Nodes, g.At, x.now) }
-	readGrowth := func(it item) (plan.Growth, error) {
-		n, at, err := readCounted(it, x.now)
-		return plan.Growth{Pool: it[0].name, Nodes: n, At: at}, err
+	growthField(x, "grown", &m.Grown)
+	growthField(x, "removed", &m.Removed)
+	var failures []counted
+	for name, f := range sorted(m.Failures) {
+		failures = append(failures, counted{name, f.Count, f.At})
 	}
-	list(x, "grown", &m.Grown, growth, readGrowth)
-	list(x, "removed", &m.Removed, growth, readGrowth)
-	list(x, "failures", &m.Failures, func(f plan.Failure) string { return countedText(f.Name, f.Count, f.At, x.now) }, func(it item) (plan.Failure, error) {
-		n, at, err := readCounted(it, x.now)
-		return plan.Failure{Name: it[0].name, Count: n, At: at}, err
-	})
-}
-
-// stampFields is key=(name=5m …): five minutes ago.
-func stampFields(x *fields, key string, v *[]plan.Stamp) {
-	list(x, key, v, func(s plan.Stamp) string { return quote(s.Name) + "=" + quote(timeText(s.At, x.now, ago)) }, func(it item) (plan.Stamp, error) {
-		if len(it) != 1 || !it[0].isSet {
-			return plan.Stamp{}, fmt.Errorf("want name=duration")
+	if countedField(x, "failures", &failures) {
+		m.Failures = map[string]plan.Failure{}
+		for _, f := range failures {
+			m.Failures[f.name] = plan.Failure{Count: f.n, At: f.at}
 		}
-		at, err := parseTime(it[0].value, x.now, ago)
-		return plan.Stamp{Name: it[0].name, At: at}, err
+	}
+}
+
+// sorted ranges over a map by name.
+func sorted[M ~map[string]V, V any](m M) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			if !yield(name, m[name]) {
+				return
+			}
+		}
+	}
+}
+
+// timesField is key=(name=5m …): five minutes ago.
+func timesField(x *fields, key string, v *plan.Times) {
+	m := plan.Times{}
+	if x.items(key, func() (words []string) {
+		for name, at := range sorted(*v) {
+			words = append(words, quote(name)+"="+quote(timeText(at, x.now, ago)))
+		}
+		return words
+	}, func(it item) (err error) {
+		if len(it) != 1 || !it[0].isSet {
+			return fmt.Errorf("want name=duration")
+		}
+		m[it[0].name], err = parseTime(it[0].value, x.now, ago)
+		return err
+	}) {
+		*v = m
+	}
+}
+
+func growthField(x *fields, key string, v *map[string][]plan.Growth) {
+	var all []counted
+	for pool, list := range sorted(*v) {
+		for _, g := range list {
+			all = append(all, counted{pool, g.Nodes, g.At})
+		}
+	}
+	if countedField(x, key, &all) {
+		*v = map[string][]plan.Growth{}
+		for _, g := range all {
+			(*v)[g.name] = append((*v)[g.name], plan.Growth{Nodes: g.n, At: g.at})
+		}
+	}
+}
+
+// counted is name=5:at=10m: five, or the fifth, ten minutes ago.
+type counted struct {
+	name string
+	n    int
+	at   time.Time
+}
+
+func countedField(x *fields, key string, v *[]counted) bool {
+	return parts(x, key, v, func(c counted) string { return quote(c.name) + "=" + strconv.Itoa(c.n) }, func(s segment) (counted, error) {
+		n, err := strconv.Atoi(s.value)
+		if !s.isSet {
+			err = fmt.Errorf("want name=number:at=duration")
+		}
+		return counted{name: s.name, n: n}, plainly(err)
+	}, func(x *fields, c *counted) {
+		if !x.timeUnless(false, "at", &c.at, ago) && x.out == nil {
+			x.fail("at", "want it: name=number:at=duration")
+		}
 	})
-}
-
-// readCounted reads name=5:at=10m: five, or the fifth, ten minutes ago.
-func readCounted(it item, now time.Time) (int, time.Time, error) {
-	if len(it) != 2 || !it[0].isSet || it[1].name != "at" {
-		return 0, time.Time{}, fmt.Errorf("want name=number:at=duration")
-	}
-	n, err := strconv.Atoi(it[0].value)
-	if err != nil {
-		return 0, time.Time{}, fmt.Errorf("%s: want a number: %q", it[0].name, it[0].value)
-	}
-	at, err := parseTime(it[1].value, now, ago)
-	return n, at, err
-}
-
-func countedText(name string, n int, at, now time.Time) string {
-	return fmt.Sprintf("%s=%d:at=%s", quote(name), n, quote(timeText(at, now, ago)))
 }
 
 // tableFields is tables=("MODEL 7 8 81559 0 1g.10gb:0,1,2:1:7 …" …), each as a node

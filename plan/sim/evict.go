@@ -204,10 +204,16 @@ func (w *World) takeNode(a plan.Action) (*plan.Pool, error) {
 			return nil, fmt.Errorf("GPU %d is allocated, or its allocation is unknown", g.Index)
 		}
 	}
-	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == a.Node })
+	w.dropNode(i, p)
+	return p, nil
+}
+
+// dropNode ends a node of a pool and its DaemonSet pods.
+func (w *World) dropNode(i int, p *plan.Pool) {
+	name := w.State.Nodes[i].Name
+	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && pod.DaemonSet })
 	w.State.Nodes = slices.Delete(w.State.Nodes, i, i+1)
 	p.Size--
-	return p, nil
 }
 
 const (
@@ -257,14 +263,12 @@ func (w *World) take(name string) string {
 		return ""
 	}
 	p := w.pool(w.State.Nodes[i].Pool)
-	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == name && pod.DaemonSet })
 	for j := range w.State.Pods {
-		if pod := &w.State.Pods[j]; pod.Node == name {
+		if pod := &w.State.Pods[j]; pod.Node == name && !pod.DaemonSet {
 			w.evict(pod)
 		}
 	}
-	w.State.Nodes = slices.Delete(w.State.Nodes, i, i+1)
-	p.Size--
+	w.dropNode(i, p)
 	p.Target--
 	return name + " is gone"
 }

@@ -57,7 +57,7 @@ func amountOf(list []plan.Resource, name string) int64 {
 // running pods, let it onto a node.
 func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 	for _, r := range p.Apart {
-		if value, ok := n.Place(r.Key); ok && s.count(r, value) > 0 {
+		if here, _ := s.beside(n, r.Key, func(q *plan.Pod) bool { return in(q, r) }); here {
 			return false
 		}
 	}
@@ -76,7 +76,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 	for _, r := range p.Spread {
 		value, ok := n.Place(r.Key)
 		more := 0
-		if in(p, r.Rule) {
+		if slices.Contains(p.Groups, r.Group) {
 			more = 1
 		}
 		counts := s.spread(p, r)
@@ -92,19 +92,15 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 }
 
 // in reports whether a rule is about a pod.
-func in(p *plan.Pod, r plan.Rule) bool {
+func in(p *plan.Pod, r plan.Apart) bool {
 	return slices.Contains(p.Groups, r.Group) && !slices.Contains(p.Groups, r.Except)
 }
 
 // together reports whether two nodes have the same value of a label.
 func together(a, b *plan.Node, key string) bool {
 	value, ok := a.Place(key)
-	return ok && lies(b, key, value)
-}
-
-func lies(n *plan.Node, key, value string) bool {
-	at, ok := n.Place(key)
-	return ok && at == value
+	other, has := b.Place(key)
+	return ok && has && value == other
 }
 
 // near reports whether a pod in all of p's near groups is in the same place, or
@@ -115,22 +111,26 @@ func (s *scheduler) near(p *plan.Pod, n *plan.Node) bool {
 	}
 	there, anywhere := true, false
 	for _, r := range p.Near {
-		value, ok := n.Place(r.Key)
-		if !ok {
+		if _, ok := n.Place(r.Key); !ok {
 			return false
 		}
-		here := false
-		for i := range s.w.State.Pods {
-			q := &s.w.State.Pods[i]
-			if at := s.node(q.Node); at != nil && all(q) {
-				v, has := at.Place(r.Key)
-				anywhere = anywhere || has
-				here = here || has && v == value
-			}
-		}
-		there = there && here
+		here, some := s.beside(n, r.Key, all)
+		there, anywhere = there && here, anywhere || some
 	}
 	return there || !anywhere && all(p)
+}
+
+// beside reports whether such a pod runs where a node is, and whether one does
+// anywhere that the label knows.
+func (s *scheduler) beside(n *plan.Node, key string, is func(q *plan.Pod) bool) (here, anywhere bool) {
+	for i := range s.w.State.Pods {
+		q := &s.w.State.Pods[i]
+		if at := s.node(q.Node); at != nil && is(q) {
+			_, has := at.Place(key)
+			here, anywhere = here || together(at, n, key), anywhere || has
+		}
+	}
+	return here, anywhere
 }
 
 func (s *scheduler) node(name string) *plan.Node {
@@ -138,18 +138,6 @@ func (s *scheduler) node(name string) *plan.Node {
 		return &s.w.State.Nodes[i]
 	}
 	return nil
-}
-
-// count is how many pods of a rule's group run where the label has the value.
-func (s *scheduler) count(r plan.Rule, value string) int {
-	n := 0
-	for i := range s.w.State.Pods {
-		q := &s.w.State.Pods[i]
-		if at := s.node(q.Node); at != nil && in(q, r) && lies(at, r.Key, value) {
-			n++
-		}
-	}
-	return n
 }
 
 // spread counts the group's pods that stay on the nodes that the rule considers, by place.
@@ -175,7 +163,7 @@ func (s *scheduler) spread(p *plan.Pod, r plan.Spread) map[string]int {
 		} else if !n.Ready || n.Cordoned { // node.kubernetes.io/not-ready and unschedulable
 			continue
 		}
-		if ok && all && plan.Admits(selecting, n.Labels, taints) {
+		if ok && all && plan.Admits(selecting, n.Name, n.Labels, taints) {
 			counts[value] += on[n.Name]
 		}
 	}

@@ -188,7 +188,7 @@ func (s *scheduler) fits(p *plan.Pod, j int) ([]grant, bool) {
 		return nil, false
 	case n.CPUMilli > 0 && u.cpu+p.CPUMilli > n.CPUMilli, n.MemoryMi > 0 && u.memory+p.MemoryMi > n.MemoryMi:
 		return nil, false
-	case p.Unbound != "", !plan.Admits(*p, n.Labels, n.Taints), !s.hasOthers(p, n), !s.hasPorts(p, n), !s.rulesAllow(p, n):
+	case p.Unbound != "", !plan.Admits(*p, n.Name, n.Labels, n.Taints), !s.hasOthers(p, n), !s.hasPorts(p, n), !s.rulesAllow(p, n):
 		return nil, false
 	}
 	return s.parts.choose(p, n)
