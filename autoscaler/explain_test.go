@@ -268,6 +268,15 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 				return
 			}
 			walk(path+"[0]", v.Index(0))
+		case reflect.Map:
+			if v.Len() == 0 {
+				t.Errorf("%s: fullPlan leaves it empty", path)
+				return
+			}
+			other := reflect.MakeMap(v.Type())
+			try(path, v, other.Interface())
+			other.SetMapIndex(v.MapKeys()[0], reflect.Zero(v.Type().Elem()))
+			try(path+"'s value", v, other.Interface())
 		case reflect.String:
 			try(path, v, "other")
 		case reflect.Int, reflect.Uint8, reflect.Uint16, reflect.Uint32:
