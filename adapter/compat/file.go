@@ -1,10 +1,12 @@
 package compat
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	yamlv2 "go.yaml.in/yaml/v2"
+	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/strict"
@@ -96,7 +98,7 @@ func (f *File) read(d *strict.Document, field string, external bool) {
 	for i, item := range list {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		var raw rawRule
-		problems := d.Fields(item, at, &raw)
+		problems := append(misplaced(d, item, at), d.Fields(item, at, &raw)...)
 		r, err := compile(raw, external)
 		if len(problems) == 0 {
 			problems = d.Problems(strict.Resolve(item), at, err)
@@ -104,4 +106,15 @@ func (f *File) read(d *strict.Document, field string, external bool) {
 		r.ID, r.File, r.Line, r.Problems = at, f.Name, item.Line, problems
 		f.Rules = append(f.Rules, r)
 	}
+}
+
+// misplaced reports a mistake of a published guide, with which v0.12.0 does not start.
+func misplaced(d *strict.Document, rule *yaml.Node, path string) []strict.Problem {
+	_, resources := strict.Entry(rule, "resources")
+	_, overrides := strict.Entry(resources, "overrides")
+	key, value := strict.Entry(overrides, "namespaced")
+	if key == nil || strict.Resolve(value).Kind != yaml.ScalarNode {
+		return nil
+	}
+	return []strict.Problem{{File: d.Name, Line: key.Line, Path: path + ".resources.overrides.namespaced", Err: errors.New("is in overrides; move it up, into resources")}}
 }

@@ -79,7 +79,7 @@ func TestABrokenRuleStandsAlone(t *testing.T) {
 		"- seriesQuery: up\n  resources: {template: 'x'}":                                                    "rules[1].resources.template: must contain <<.Resource>>",
 		"- seriesQuery: up\n  resources: {overrides: {pod: {group: apps}}}":                                  "rules[1].resources.overrides.pod: resource is required",
 		"- seriesQuery: up\n  resources: {overrides: [pod]}":                                                 "rules[1].resources: overrides: is a list, not a mapping",
-		"- seriesQuery: up\n  resources: {overrides: {namespace: {resource: namespace}, namespaced: false}}": ":6: rules[1].resources: overrides.namespaced: is true or false, not a mapping",
+		"- seriesQuery: up\n  resources: {overrides: {namespace: {resource: namespace}, namespaced: false}}": ":6: rules[1].resources.overrides.namespaced: is in overrides; move it up, into resources",
 		"- seriesQuery: up\n  resources: {namespaced: perhaps}":                                              ":6: rules[1].resources: namespaced: is text, not true or false",
 		"- seriesQuery: up\n  metricsQuery: up":                                                              "rules[1].resources: neither template nor overrides",
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: sum(<<.Serie>>)":         ":7: rules[1].metricsQuery: executing the template",
