@@ -186,7 +186,7 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace st
 		Build:   how.reader(maxAge),
 	}
 	switch {
-	case t.namespace == "": // one query, whoever asks
+	case t.namespace == "": // one query for all namespaces
 		q.Namespace = func(prom.Labels) string { return cache.Everywhere }
 	case how.within != nil:
 		q.Queries = func(_ bool, namespaces []string) []string { return []string{how.within(namespaces)} }

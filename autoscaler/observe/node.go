@@ -13,6 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -149,15 +150,6 @@ func cordonedBy(n *corev1.Node) string {
 	return n.Annotations[v1alpha1.CordonAnnotation]
 }
 
-func ready(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // offersDevices reports whether the node advertises any accelerator, of a known dialect or not.
 func offersDevices(n *corev1.Node) bool {
 	if len(partition.Advertised(n)) > 0 {
@@ -218,7 +210,7 @@ func (k *knownNodes) of(c *Claims, n *corev1.Node) *nodeFacts {
 func readNode(c *Claims, n *corev1.Node) nodeFacts {
 	out := nodeFacts{devices: offersDevices(n), shares: sharesOf(n), Node: plan.Node{
 		Name: n.Name, Labels: n.Labels,
-		Ready: ready(n) && n.DeletionTimestamp == nil, Cordoned: n.Spec.Unschedulable,
+		Ready: kube.NodeReady(n) && n.DeletionTimestamp == nil, Cordoned: n.Spec.Unschedulable,
 		CordonedBy:  cordonedBy(n),
 		Created:     n.CreationTimestamp.Time,
 		CPUMilli:    bounded(*n.Status.Allocatable.Cpu()).MilliValue(),
