@@ -158,6 +158,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(raw))
 	}
 	f.Add("a: &a {<<: *a}\nrules: [*a]")
+	f.Add("?") // an empty key
 	f.Add("rules:\n- &r {seriesQuery: up, metricsQuery: 'up{<<.LabelMatchers>>}', resources: {template: '<<.Resource>>'}}\n- *r")
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := Parse("f", []byte(text))

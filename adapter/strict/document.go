@@ -141,6 +141,7 @@ func (d *Document) set(n, key, value *yaml.Node, path, name string, into any) (p
 				at = node
 			}
 			err = fmt.Errorf("unknown field %q", field[strings.LastIndex(field, ".")+1:])
+			field = cmp.Or(field, `""`)
 		}
 		bad(at, field, err)
 	}

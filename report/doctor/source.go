@@ -82,9 +82,9 @@ var (
 	Builds          = ask("programs scraped", `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")`+
 		` or label_replace(count($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "")`)
 	TargetsDown = ask("targets down", `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`)
-	Recorded    = ask("recording rules", `label_replace(count($node:gpu_info:count), "rule", "node:gpu_info:count", "", "")`+
-		// An autoscaler that started half a minute ago has no counters yet.
-		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m])), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`)
+	// The rules are evaluated each half minute: what is newer than a minute may have none yet.
+	Recorded = ask("recording rules", `label_replace(count($node:gpu_info:count) or absent($gpu_info offset 1m), "rule", "node:gpu_info:count", "", "")`+
+		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m] offset 1m)), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`)
 	LastReconcile  = ask("last reconcile", "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)")
 	Leaders        = ask("leaders", "sum($gpuscale_autoscaler_leader)")
 	LimitsExceeded = ask("limits of namespaces", "max by (namespace, exported_namespace, reason) ($gpuscale_autoscaler_limit_exceeded_pods)")
