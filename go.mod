@@ -31,6 +31,11 @@ require (
 require k8s.io/pod-security-admission v0.37.1
 
 require (
+	github.com/yuin/goldmark v1.8.7
+	mvdan.cc/sh/v3 v3.14.1
+)
+
+require (
 	github.com/NVIDIA/go-nvlib v0.12.0 // indirect
 	github.com/google/go-containerregistry v0.22.1
 	github.com/opencontainers/go-digest v1.0.0 // indirect

@@ -1,10 +1,15 @@
 package docs
 
 import (
+	"bytes"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
 )
 
 // Page is one Markdown file, as far as it is judged.
@@ -38,128 +43,64 @@ type Span struct {
 	Text string
 }
 
-var (
-	heading   = regexp.MustCompile(`^ {0,3}#{1,6}(?: +(.*?))?(?: +#+)? *$`)
-	fence     = regexp.MustCompile("^( *)(```+|~~~+) *([^`]*)$")
-	item      = regexp.MustCompile(`^( *)([-*+]|\d{1,9}[.)])( +|$)`)
-	span      = regexp.MustCompile("(?s)``(.+?)``|`([^`]+)`")
-	link      = regexp.MustCompile(`(!?)\[[^\[\]]*(?:!\[[^\[\]]*\]\([^()\s]*\)[^\[\]]*)?\]\(\s*([^()\s]+(?:\([^()\s]*\)[^()\s]*)?)(?:\s+"[^"]*")?\s*\)`)
-	image     = regexp.MustCompile(`!\[[^\[\]]*\]\(\s*([^()\s]+)\s*\)`)
-	reference = regexp.MustCompile(`(?m)^ {0,3}\[[^\]]+\]:[ \t]+(\S+)`)
-	linked    = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
-)
-
-// Parse reads a page. Nothing is an error in Markdown: what is no block is prose.
-func Parse(path, text string) Page {
+// Parse reads a page as GitHub does. Nothing is an error in Markdown: what is no block is
+// prose.
+func Parse(path, markdown string) Page {
 	p := Page{Path: path, Anchors: map[string]bool{}}
-	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\t", "    ").Replace(strings.TrimSuffix(text, "\n")), "\n")
+	source := []byte(markdown)
+	line := func(at int) int { return 1 + bytes.Count(source[:at], []byte("\n")) }
+	block := func(n ast.Node) *Block {
+		b := Block{Page: path, Text: string(n.Lines().Value(source))}
+		if n.Lines().Len() > 0 {
+			b.Line = line(n.Lines().At(0).Start)
+		}
+		p.Blocks = append(p.Blocks, b)
+		return &p.Blocks[len(p.Blocks)-1]
+	}
 	slugs := map[string]int{}
-	var prose []string
-	from, inList := 0, 0 // the first line of prose; how far a list item's text is indented
-	flush := func() {
-		if len(prose) > 0 {
-			p.read(strings.Join(prose, "\n"), from)
+	see := func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
 		}
-		prose = nil
-	}
-	for i := 0; i < len(lines); i++ {
-		line := lines[i]
-		indent := len(line) - len(strings.TrimLeft(line, " "))
-		code := len(prose) == 0 && indent >= inList+4
-		switch m := fence.FindStringSubmatch(line); {
-		case strings.TrimSpace(line) == "":
-			flush()
-		case m != nil && !code:
-			flush()
-			lang, _, _ := strings.Cut(strings.TrimSpace(m[3]), " ")
-			b := Block{Page: path, Line: i + 2, Fenced: true, Lang: lang}
-			for i++; i < len(lines) && !closes(lines[i], m[2]); i++ {
-				b.Text += dedented(lines[i], len(m[1])) + "\n"
-			}
-			p.Blocks = append(p.Blocks, b)
-		case strings.HasPrefix(strings.TrimSpace(line), "<!--"):
-			flush()
-			for i < len(lines) && !strings.Contains(lines[i], "-->") {
-				i++
-			}
-		case code:
-			b := Block{Page: path, Line: i + 1}
-			for blanks := 0; i < len(lines); i++ {
-				if strings.TrimSpace(lines[i]) == "" {
-					blanks++
-					continue
-				}
-				if !strings.HasPrefix(lines[i], strings.Repeat(" ", inList+4)) {
-					break
-				}
-				b.Text += strings.Repeat("\n", blanks) + dedented(lines[i], inList+4) + "\n"
-				blanks = 0
-			}
-			i--
-			p.Blocks = append(p.Blocks, b)
-		default:
-			if m := heading.FindStringSubmatch(line); m != nil {
-				flush()
-				inList = 0
-				p.Anchors[anchor(m[1], slugs)] = true
-				p.read(m[1], i+1)
-				continue
-			}
-			if m := item.FindStringSubmatch(line); m != nil {
-				flush()
-				inList = len(m[0])
-			} else if len(prose) == 0 && indent < inList {
-				inList = 0
-			}
-			if len(prose) == 0 {
-				from = i + 1
-			}
-			prose = append(prose, line)
+		words, at := content(n, source)
+		switch n := n.(type) {
+		case *ast.FencedCodeBlock:
+			b := block(n)
+			b.Fenced, b.Lang = true, string(n.Language(source))
+		case *ast.CodeBlock:
+			block(n)
+		case *ast.Heading:
+			p.Anchors[anchor(words, slugs)] = true
+		case *ast.CodeSpan:
+			p.Spans = append(p.Spans, Span{Line: line(at), Text: words})
+		case *ast.Link:
+			p.Links = append(p.Links, Link{Line: line(at), Target: string(n.Destination)})
+		case *ast.Image:
+			p.Links = append(p.Links, Link{Line: line(at), Target: string(n.Destination), Image: true})
 		}
+		return ast.WalkContinue, nil
 	}
-	flush()
+	_ = ast.Walk(goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source)), see) // see returns none
 	return p
 }
 
-// closes reports whether a line ends the block that a fence has opened.
-func closes(line, fence string) bool {
-	line = strings.TrimSpace(line)
-	return len(line) >= len(fence) && strings.Trim(line, fence[:1]) == ""
-}
-
-func dedented(line string, by int) string {
-	for by > 0 && strings.HasPrefix(line, " ") {
-		line, by = line[1:], by-1
-	}
-	return line
-}
-
-// read takes code and links out of a paragraph that begins at a line.
-func (p *Page) read(text string, from int) {
-	line := func(at int) int { return from + strings.Count(text[:at], "\n") }
-	rest := []byte(text) // with the code blotted out, so that nothing in it is taken for a link
-	for _, m := range span.FindAllStringSubmatchIndex(text, -1) {
-		code := strings.Trim(text[m[0]:m[1]], "`")
-		code = strings.ReplaceAll(strings.ReplaceAll(code, `\|`, "|"), "\n", " ") // as a table's cell has it
-		p.Spans = append(p.Spans, Span{Line: line(m[0]), Text: strings.TrimSpace(code)})
-		for i := m[0]; i < m[1]; i++ {
-			if rest[i] != '\n' {
-				rest[i] = '.'
+// content is what a reader sees of a node within prose, and where in the source it begins.
+func content(n ast.Node, source []byte) (words string, at int) {
+	at = len(source)
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		switch c := c.(type) {
+		case *ast.Text:
+			words += strings.ReplaceAll(string(c.Value(source)), "\n", " ")
+			if c.SoftLineBreak() {
+				words += " "
 			}
+			at = min(at, c.Segment.Start)
+		default:
+			more, from := content(c, source)
+			words, at = words+more, min(at, from)
 		}
 	}
-	prose := string(rest)
-	for _, m := range link.FindAllStringSubmatchIndex(prose, -1) {
-		p.Links = append(p.Links, Link{Line: line(m[0]), Target: prose[m[4]:m[5]], Image: m[2] != m[3]})
-		if m[2] == m[3] { // an image in a link
-			for _, in := range image.FindAllStringSubmatch(prose[m[0]+1:m[4]], -1) {
-				p.Links = append(p.Links, Link{Line: line(m[0]), Target: in[1], Image: true})
-			}
-		}
-	}
-	for _, m := range reference.FindAllStringSubmatchIndex(prose, -1) {
-		p.Links = append(p.Links, Link{Line: line(m[0]), Target: prose[m[2]:m[3]]})
-	}
+	return words, at
 }
 
 // anchor of a heading, as GitHub makes it: lower case, words joined by hyphens,
@@ -173,7 +114,7 @@ func anchor(title string, slugs map[string]int) string {
 			return unicode.ToLower(c)
 		}
 		return -1
-	}, strings.TrimSpace(linked.ReplaceAllString(title, "$1")))
+	}, strings.TrimSpace(title))
 	slugs[slug]++
 	if n := slugs[slug] - 1; n > 0 {
 		return fmt.Sprintf("%s-%d", slug, n)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // Command is one thing to type, as it stands in a page.
@@ -35,108 +37,60 @@ func (b Block) Commands() []Command {
 	return out
 }
 
-var hereDocument = regexp.MustCompile(`<<-?\s*['"]?(\w+)['"]?`)
-
 // unfinished reports whether a shell would wait for another line.
 func unfinished(text string) bool {
-	if m := hereDocument.FindStringSubmatch(text); m != nil {
-		return !slices.ContainsFunc(strings.Split(text, "\n")[1:], func(l string) bool { return strings.TrimSpace(l) == m[1] })
-	}
 	_, err := Words(text)
-	return strings.HasSuffix(text, `\`) || errors.Is(err, errOpen)
+	var e syntax.ParseError // which does not count a here-document
+	return strings.HasSuffix(text, `\`) || syntax.IsIncomplete(err) || errors.As(err, &e) && strings.Contains(e.Text, "here-document")
 }
 
-var (
-	errOpen    = errors.New("a quote or a parenthesis is not closed")
-	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	substitute = regexp.MustCompile(`^\$\((?:[^()]|\([^()]*\))*\)`)
-)
+// Words are those of each program that a command line runs, of programs in $(…) too:
+// no redirections, and no variables that are set before it.
+func Words(text string) (programs [][]string, err error) {
+	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	if err != nil {
+		return nil, err
+	}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			var words []string
+			for _, w := range call.Args {
+				words = append(words, unquoted(w.Parts, text))
+			}
+			programs = append(programs, words)
+		}
+		return true
+	})
+	return programs, nil
+}
 
-// Words takes a command line apart: the segments of a pipeline or list, each with
-// its words, without redirections and variables that are set before it. It knows
-// quotes, comments, and $(…), which stays one word; all else of a shell is text.
-func Words(text string) (segments [][]string, err error) {
-	var segment []string
-	word, inWord, file := "", false, false // file: the next word is a redirection's
-	end := func() {
-		if inWord && !file && (len(segment) > 0 || !assignment.MatchString(word)) {
-			segment = append(segment, word)
-		}
-		if inWord {
-			file = false
-		}
-		word, inWord = "", false
-	}
-	put := func(s string) { word, inWord = word+s, true }
-	for at := 0; at < len(text); at++ {
-		rest := text[at:]
-		switch c := text[at]; {
-		case strings.HasPrefix(rest, "\\\n"):
-			at++
-		case c == '\\' && len(rest) > 1:
-			put(rest[1:2])
-			at++
-		case c == '\'' || c == '"':
-			put("")
-			for at++; at < len(text) && text[at] != c; at++ {
-				if c == '"' && text[at] == '\\' && at+1 < len(text) {
-					at++
-				}
-				put(text[at : at+1])
-			}
-			if at == len(text) {
-				return nil, errOpen
-			}
-		case strings.HasPrefix(rest, "$("):
-			m := substitute.FindString(rest)
-			if m == "" {
-				return nil, errOpen
-			}
-			put(m)
-			at += len(m) - 1
-		case c == '#' && !inWord:
-			line, _, _ := strings.Cut(rest, "\n")
-			at += len(line) - 1
-		case c == ' ' || c == '\t':
-			end()
-		case c == '&' && file && !inWord:
-			put("&") // 2>&1
-		case strings.IndexByte("|&;\n", c) >= 0:
-			end()
-			if file = false; len(segment) > 0 {
-				segments = append(segments, segment)
-			}
-			segment = nil
-		case c == '<' || c == '>':
-			if len(word) == 1 && word[0] >= '0' && word[0] <= '9' {
-				word, inWord = "", false // the 2 of 2>
-			}
-			end()
-			for at+1 < len(text) && strings.IndexByte("<>&-", text[at+1]) >= 0 {
-				at++
-			}
-			file = true
+var escaped = regexp.MustCompile(`\\(.)`)
+
+// unquoted is a word as its program gets it; what the shell puts in stays as it is written.
+func unquoted(parts []syntax.WordPart, text string) string {
+	word := ""
+	for _, p := range parts {
+		switch p := p.(type) {
+		case *syntax.Lit:
+			word += escaped.ReplaceAllString(p.Value, "$1")
+		case *syntax.SglQuoted:
+			word += p.Value
+		case *syntax.DblQuoted:
+			word += unquoted(p.Parts, text)
 		default:
-			put(text[at : at+1])
+			word += text[p.Pos().Offset():p.End().Offset()]
 		}
 	}
-	if end(); len(segment) > 0 {
-		segments = append(segments, segment)
-	}
-	return segments, nil
+	return word
 }
 
 // Check reports whether all programs of a command are known ones.
 func (c Command) Check() error {
-	text := c.Text
-	if hereDocument.MatchString(text) {
-		text, _, _ = strings.Cut(text, "\n") // what follows is the document
-	}
-	segments, err := Words(text)
+	programs, err := Words(c.Text)
 	if err != nil {
 		return err
 	}
-	for _, words := range segments {
+	for _, words := range programs {
 		if !slices.Contains(Programs, words[0]) {
 			return fmt.Errorf("unknown program %q: add it to Programs, or fence the block as text", words[0])
 		}

@@ -1,10 +1,11 @@
 package docs
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
 func TestCommandsOfABlock(t *testing.T) {
@@ -39,14 +40,14 @@ b'   # a comment`))
 
 func TestWords(t *testing.T) {
 	for text, want := range map[string]string{
-		`kubectl get nodes`:                 "[[kubectl get nodes]]",
-		`a 'b c' "d \" e" f\ g # h`:         `[[a b c d " e f g]]`,
-		`a | b && c; d & e`:                 "[[a] [b] [c] [d] [e]]",
-		`X=1 a > out 2>&1 < in`:             "[[a]]",
-		`a -H "B $(c d)" $(e f (g))/h 'i'j`: "[[a -H B $(c d) $(e f (g))/h ij]]",
-		"a \\\n b":                          "[[a b]]",
-		`a=b`:                               "[]",
-		`a --b={"c":1}`:                     "[[a --b={c:1}]]",
+		`kubectl get nodes`:             "[[kubectl get nodes]]",
+		`a 'b c' "d \" e" f\ g # h`:     `[[a b c d " e f g]]`,
+		`a | b && c; d & e`:             "[[a] [b] [c] [d] [e]]",
+		`X=1 a > out 2>&1 < in`:         "[[a]]",
+		`a -H "B $(c d)" $(e f)/h 'i'j`: "[[a -H B $(c d) $(e f)/h ij] [c d] [e f]]",
+		"a \\\n b":                      "[[a b]]",
+		`a=b`:                           "[]",
+		`a --b={"c":1}`:                 "[[a --b={c:1}]]",
 		`curl 'http://x?a=1&b=2' -d @- >/dev/null &`: "[[curl http://x?a=1&b=2 -d @-]]",
 	} {
 		got, err := Words(text)
@@ -55,7 +56,7 @@ func TestWords(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`a 'b`, `a "b`, `a $(b`} {
-		if _, err := Words(text); !errors.Is(err, errOpen) {
+		if _, err := Words(text); !syntax.IsIncomplete(err) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
