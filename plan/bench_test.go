@@ -23,6 +23,16 @@ func BenchmarkMake(b *testing.B) { benchmarkMake(b, 10000, 10000) }
 // reconcile. Goal: 50 ms.
 func BenchmarkMakeIdle(b *testing.B) { benchmarkMake(b, 10000, 0) }
 
+// BenchmarkCheck checks the snapshot of an idle reconcile, as the loop does before a plan.
+func BenchmarkCheck(b *testing.B) {
+	s := largeWorld(b, 10000, 0)
+	b.ReportAllocs()
+	defer processor(b)()
+	for b.Loop() {
+		require.NoError(b, s.Check())
+	}
+}
+
 // BenchmarkMakeRich is BenchmarkMake with everything at once: busy instances
 // that stay, a hundred tenants that lend to each other, gangs of eight, parts
 // of GPUs, forecasts and topology rules. The goal is the same.

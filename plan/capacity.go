@@ -97,6 +97,16 @@ func (r *capacity) supplyRepartition(device *GPU, target mig.Layout, single bool
 	r.supply(&repartition, single)
 }
 
+// relayout is the repartition of a GPU: what stays in place stays allocated.
+func (r *capacity) relayout(from, to mig.Layout) {
+	for _, in := range from {
+		r.free = added(r.free, in.Profile, -1)
+	}
+	for _, in := range to {
+		r.free = added(r.free, in.Profile, 1)
+	}
+}
+
 func (r *capacity) addWhole(device *GPU, n int) {
 	if r.vendor == "" {
 		r.vendor, r.gpuMiB, r.gpuPlaces = device.Model.Vendor, device.Model.MemoryMiB, device.Places

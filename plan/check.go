@@ -25,11 +25,11 @@ func (s Snapshot) check() *checker {
 	}
 	pools, nodes, pods := make(map[string]bool, len(s.Pools)), make(map[string]bool, len(s.Nodes)), make(map[string]bool, len(s.Pods))
 	for i := range s.Pools {
-		c.kind, c.at = KindPool, i
+		c.kind, c.at, c.called = KindPool, i, s.Pools[i].Name
 		c.pool(&s.Pools[i], pools)
 	}
 	for i := range s.Nodes {
-		c.kind, c.at = KindNode, i
+		c.kind, c.at, c.called = KindNode, i, s.Nodes[i].Name
 		c.node(&s.Nodes[i], pools, nodes)
 	}
 	for i := range s.Pods {
@@ -40,10 +40,10 @@ func (s Snapshot) check() *checker {
 	c.tenants(s.Tenants)
 	forecasts := map[string]bool{}
 	for i := range s.Forecasts {
-		c.kind, c.at = KindForecast, i
+		c.kind, c.at, c.called = KindForecast, i, s.Forecasts[i].Name
 		c.forecast(&s.Forecasts[i], forecasts)
 	}
-	c.kind = ""
+	c.kind, c.called = "", ""
 	c.state(&s.State)
 	return c
 }
@@ -90,112 +90,129 @@ func (p Policy) Check() error {
 }
 
 type checker struct {
-	kind   Kind // of the object that is checked, and its index in its list
+	kind   Kind // of the object that is checked, its index in its list, and its name
 	at     int
+	called string
+	part   string // of the object, ".template", empty for all
 	errs   []error
 	of     []subject  // of each error
+	names  []string   // of the same
 	tables mig.Tables // what nodes have published
+	layout mig.Layout // of the GPU that is checked
+	// legal is the last layout that was, on a product.
+	legal   mig.Layout
+	legalOn string
 }
 
-func (c *checker) add(path, format string, args ...any) {
+// add records a problem of a field: of the object that is checked, or of what has no objects.
+func (c *checker) add(field, format string, args ...any) {
+	path := field
+	switch {
+	case c.kind != "" && c.at >= 0:
+		path = fmt.Sprintf("%ss[%s]%s%s", c.kind, c.called, c.part, field)
+	case c.kind != "":
+		path = string(c.kind) + "s"
+	}
 	c.errs = append(c.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
-	c.of = append(c.of, subject{c.kind, c.at})
+	c.of, c.names = append(c.of, subject{c.kind, c.at}), append(c.names, c.called)
 }
 
-func (c *checker) name(path, name string, seen map[string]bool) {
+func (c *checker) name(field, name string, seen map[string]bool) {
 	switch {
 	case name == "" || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/"):
-		c.add(path, "has no name")
+		c.add(field, "has no name")
 	case seen[name]:
-		c.add(path, "is there twice")
+		c.add(field, "is there twice")
 	}
 	seen[name] = true
 }
 
-func (c *checker) notNegative(path string, v int64) {
+func (c *checker) notNegative(field string, v int64) {
 	if v < 0 {
-		c.add(path, "is negative: %d", v)
+		c.add(field, "is negative: %d", v)
 	}
 }
 
 // amount checks for a finite number that is not negative.
-func (c *checker) amount(path string, v float64) {
+func (c *checker) amount(field string, v float64) {
 	if !(v >= 0) || math.IsInf(v, 1) {
-		c.add(path, "want a number from 0: %v", v)
+		c.add(field, "want a number from 0: %v", v)
 	}
 }
 
 // share checks for a number from 0 to 1.
-func (c *checker) share(path string, v float64) {
+func (c *checker) share(field string, v float64) {
 	if !(v >= 0 && v <= 1) {
-		c.add(path, "want a share, 0 … 1: %v", v)
+		c.add(field, "want a share, 0 … 1: %v", v)
 	}
 }
 
 func (c *checker) pool(p *Pool, seen map[string]bool) {
-	path := "pools[" + p.Name + "]"
-	c.name(path, p.Name, seen)
+	c.name("", p.Name, seen)
 	for _, f := range []struct {
 		field string
 		v     int64
-	}{{"min", int64(p.Min)}, {"max", int64(p.Max)}, {"target", int64(p.Target)}, {"size", int64(p.Size)},
-		{"readyAfter", int64(p.ReadyAfter)}, {"idleAfter", int64(p.IdleAfter)}, {"mig.idleAfter", int64(p.MIG.IdleAfter)},
-		{"mig.duration", int64(p.MIG.Duration)}, {"template.cpuMilli", p.Template.CPUMilli}, {"template.memoryMi", p.Template.MemoryMi}} {
-		c.notNegative(path+"."+f.field, f.v)
+	}{{".min", int64(p.Min)}, {".max", int64(p.Max)}, {".target", int64(p.Target)}, {".size", int64(p.Size)},
+		{".readyAfter", int64(p.ReadyAfter)}, {".idleAfter", int64(p.IdleAfter)}, {".mig.idleAfter", int64(p.MIG.IdleAfter)},
+		{".mig.duration", int64(p.MIG.Duration)}, {".template.cpuMilli", p.Template.CPUMilli}, {".template.memoryMi", p.Template.MemoryMi}} {
+		c.notNegative(f.field, f.v)
 	}
 	if p.Min > p.Max {
-		c.add(path+".min", "%d is more than max %d", p.Min, p.Max)
+		c.add(".min", "%d is more than max %d", p.Min, p.Max)
 	}
 	if p.PricePerHour < 0 || p.PricePerHour != p.PricePerHour {
-		c.add(path+".pricePerHour", "is no price: %v", p.PricePerHour)
+		c.add(".pricePerHour", "is no price: %v", p.PricePerHour)
 	}
-	c.amount(path+".interruptionsPerHour", p.InterruptionsPerHour)
-	c.others(path+".template", p.Template.Others)
-	c.gpus(path+".template", p.Template.GPUs)
+	c.amount(".interruptionsPerHour", p.InterruptionsPerHour)
+	c.part = ".template"
+	c.others(p.Template.Others)
+	c.gpus(p.Template.GPUs)
+	c.part = ""
 }
 
-func (c *checker) others(path string, list []Resource) {
+func (c *checker) others(list []Resource) {
 	for _, r := range list {
 		if r.Amount < 0 {
-			c.add(path+".others["+r.Name+"]", "is negative: %d", r.Amount)
+			c.add(".others["+r.Name+"]", "is negative: %d", r.Amount)
 		}
 	}
 }
 
 func (c *checker) node(n *Node, pools, seen map[string]bool) {
-	path := "nodes[" + n.Name + "]"
-	c.name(path, n.Name, seen)
+	c.name("", n.Name, seen)
 	if n.Pool != "" && !pools[n.Pool] {
-		c.add(path+".pool", "there is no pool %q", n.Pool)
+		c.add(".pool", "there is no pool %q", n.Pool)
 	}
-	c.notNegative(path+".cpuMilli", n.CPUMilli)
-	c.notNegative(path+".memoryMi", n.MemoryMi)
-	c.others(path, n.Others)
-	c.gpus(path, n.GPUs)
+	c.notNegative(".cpuMilli", n.CPUMilli)
+	c.notNegative(".memoryMi", n.MemoryMi)
+	c.others(n.Others)
+	c.gpus(n.GPUs)
 	if a := n.Allocatable; a != nil {
-		c.notNegative(path+".allocatable.gpus", int64(a.GPUs))
+		c.notNegative(".allocatable.gpus", int64(a.GPUs))
 		for _, in := range a.MIG {
-			c.notNegative(path+".allocatable.mig["+in.Name+"]", int64(in.Count))
+			if in.Count < 0 {
+				c.add(".allocatable.mig["+in.Name+"]", "is negative: %d", in.Count)
+			}
 		}
 	}
 	if o := n.Operation; o != nil {
 		switch o.Phase {
 		case PhasePending, PhaseSucceeded, PhaseFailed:
 		default:
-			c.add(path+".operation.phase", "is none of pending, succeeded, failed: %q", o.Phase)
+			c.add(".operation.phase", "is none of pending, succeeded, failed: %q", o.Phase)
 		}
 	}
 	if d := n.Drain; d != nil {
 		if d.Reason != NodeUnderused && d.Reason != NodeSick && d.Reason != NodeInterrupted && d.Reason != NodeEmpty {
-			c.add(path+".drain.reason", "is none of %s, %s, %s, %s: %q", NodeUnderused, NodeSick, NodeInterrupted, NodeEmpty, d.Reason)
+			c.add(".drain.reason", "is none of %s, %s, %s, %s: %q", NodeUnderused, NodeSick, NodeInterrupted, NodeEmpty, d.Reason)
 		}
 		if d.Deadline.Before(d.Started) {
-			c.add(path+".drain.deadline", "is before it started")
+			c.add(".drain.deadline", "is before it started")
 		}
 	}
 }
 
-func (c *checker) gpus(path string, gpus []GPU) {
+func (c *checker) gpus(gpus []GPU) {
 	ascending := true // then no index is there twice
 	for i := range gpus[min(1, len(gpus)):] {
 		ascending = ascending && gpus[i].Index < gpus[i+1].Index
@@ -205,106 +222,108 @@ func (c *checker) gpus(path string, gpus []GPU) {
 		device := &gpus[i]
 		if !ascending {
 			if seen[device.Index] {
-				c.add(gpuPath(path, device), "is there twice")
+				c.add(gpuPath(device), "is there twice")
 			}
 			seen[device.Index] = true
 		}
-		c.instances(path, device)
+		c.instances(device)
 	}
 }
 
-func gpuPath(of string, device *GPU) string { return fmt.Sprintf("%s.gpus[%d]", of, device.Index) }
+func gpuPath(device *GPU) string { return fmt.Sprintf(".gpus[%d]", device.Index) }
 
-func (c *checker) instances(of string, device *GPU) {
+func (c *checker) instances(device *GPU) {
 	if !device.MIG && len(device.Instances) > 0 {
-		c.add(gpuPath(of, device), "has instances without MIG")
+		c.add(gpuPath(device), "has instances without MIG")
 	}
 	if device.MIG && len(device.AllocatedTo) > 0 {
-		c.add(gpuPath(of, device), "is allocated as a whole GPU while in MIG mode")
+		c.add(gpuPath(device), "is allocated as a whole GPU while in MIG mode")
 	}
-	var l mig.Layout
-	for _, i := range device.Instances {
-		if i.Placed {
-			l = append(l, i.Placement)
+	c.layout = c.layout[:0]
+	for i := range device.Instances {
+		if in := &device.Instances[i]; in.Placed {
+			c.layout = append(c.layout, in.Placement)
 		}
 	}
-	if len(l) == 0 {
-		return // most GPUs: no look-up of the table
+	if len(c.layout) == 0 || device.Model.Name == c.legalOn && slices.Equal(c.layout, c.legal) {
+		return // most GPUs: they have no instances, or the same as the one before
 	}
 	t, ok := c.tables.ForModel(device.Model.Name)
 	if !ok {
 		return
 	}
-	if err := t.Legal(mig.NewLayout(l...)); err != nil {
-		c.add(gpuPath(of, device)+".instances", "%v", err)
+	if err := t.Legal(mig.NewLayout(c.layout...)); err != nil {
+		c.add(gpuPath(device)+".instances", "%v", err)
+		return
 	}
+	c.legalOn, c.legal = device.Model.Name, slices.Clone(c.layout)
 }
 
 func (c *checker) pod(p *Pod, nodes, seen map[string]bool) {
 	key := p.Key()
-	path := "pods[" + key + "]"
-	c.name(path, key, seen)
+	c.called = key
+	c.name("", key, seen)
 	if p.Node != "" && !nodes[p.Node] {
-		c.add(path+".node", "there is no node %q", p.Node)
+		c.add(".node", "there is no node %q", p.Node)
 	}
-	c.notNegative(path+".cpuMilli", p.CPUMilli)
-	c.notNegative(path+".memoryMi", p.MemoryMi)
-	c.others(path, p.Others)
-	c.demand(path+".demand", p.Demand)
+	c.notNegative(".cpuMilli", p.CPUMilli)
+	c.notNegative(".memoryMi", p.MemoryMi)
+	c.others(p.Others)
+	c.demand(&p.Demand)
 	for _, index := range p.PartsOn {
-		c.notNegative(path+".partsOn", int64(index))
+		c.notNegative(".partsOn", int64(index))
 	}
-	c.gang(path, p)
-	c.leaving(path, p)
+	c.gang(p)
+	c.leaving(p)
 	budgets := map[string]bool{}
 	for _, b := range p.Budgets {
-		at := path + ".budgets[" + b.Name + "]"
+		at := ".budgets[" + b.Name + "]"
 		c.name(at, b.Name, budgets)
 		c.notNegative(at+".allowed", int64(b.Allowed))
 	}
 }
 
-func (c *checker) demand(path string, d demand.Demand) {
-	c.notNegative(path+".gpus", int64(d.GPUs))
+func (c *checker) demand(d *demand.Demand) {
+	c.notNegative(".demand.gpus", int64(d.GPUs))
 	for _, i := range d.MIG {
 		if i.Count <= 0 {
-			c.add(path+".mig["+i.Name+"]", "count is %d", i.Count)
+			c.add(".demand.mig["+i.Name+"]", "count is %d", i.Count)
 		}
 		n, err := mig.ParseName(i.Name)
 		if err != nil {
-			c.add(path+".mig", "%v", err)
+			c.add(".demand.mig", "%v", err)
 		} else if n.Compute != i.Profile.Compute || n.Attrs != i.Profile.Attrs || i.Profile.Memory != 0 || n.GB != i.MemoryGB {
-			c.add(path+".mig["+i.Name+"]", "is not what its name says: %s, %d GB", i.Profile, i.MemoryGB)
+			c.add(".demand.mig["+i.Name+"]", "is not what its name says: %s, %d GB", i.Profile, i.MemoryGB)
 		}
 	}
 	if f := d.Fraction; f != nil {
-		c.share(path+".fraction.coreMilli", float64(f.CoreMilli)/1000)
-		c.share(path+".fraction.memoryMilli", float64(f.MemoryMilli)/1000)
-		c.notNegative(path+".fraction.memoryMiB", int64(f.MemoryMiB))
-		c.notNegative(path+".fraction.gpus", int64(f.GPUs))
+		c.share(".demand.fraction.coreMilli", float64(f.CoreMilli)/1000)
+		c.share(".demand.fraction.memoryMilli", float64(f.MemoryMilli)/1000)
+		c.notNegative(".demand.fraction.memoryMiB", int64(f.MemoryMiB))
+		c.notNegative(".demand.fraction.gpus", int64(f.GPUs))
 	}
 }
 
-func (c *checker) gang(path string, p *Pod) {
+func (c *checker) gang(p *Pod) {
 	switch {
 	case p.Gang == "" && p.GangMin != 0:
-		c.add(path+".gangMin", "is %d, of no gang", p.GangMin)
+		c.add(".gangMin", "is %d, of no gang", p.GangMin)
 	case p.Gang != "" && p.GangMin < 1:
-		c.add(path+".gangMin", "want 1 or more of gang %s: %d", p.Gang, p.GangMin)
+		c.add(".gangMin", "want 1 or more of gang %s: %d", p.Gang, p.GangMin)
 	case p.Gang != "" && !isKey(p.Gang):
-		c.add(path+".gang", "want namespace/name: %q", p.Gang)
+		c.add(".gang", "want namespace/name: %q", p.Gang)
 	}
 }
 
 // leaving checks for contradictions of a pod's state.
-func (c *checker) leaving(path string, p *Pod) {
+func (c *checker) leaving(p *Pod) {
 	switch {
 	case p.Unmade && p.Node != "":
-		c.add(path+".unmade", "is not made yet, and runs on %s", p.Node)
+		c.add(".unmade", "is not made yet, and runs on %s", p.Node)
 	case p.Leaving && p.Node == "":
-		c.add(path+".leaving", "is leaving, and runs nowhere")
+		c.add(".leaving", "is leaving, and runs nowhere")
 	case !p.Leaving && !p.LeavesAt.IsZero():
-		c.add(path+".leavesAt", "is set, and it is not leaving")
+		c.add(".leavesAt", "is set, and it is not leaving")
 	}
 }
 
@@ -317,43 +336,44 @@ func isKey(s string) bool {
 func (c *checker) tenants(tenants []Tenant) {
 	all := make([]quota.Tenant, len(tenants))
 	for i, t := range tenants {
-		c.at, all[i] = i, t.Tenant
-		c.notNegative("tenants["+t.Name+"].reclaimIdle", int64(t.ReclaimIdle))
+		c.at, c.called, all[i] = i, t.Name, t.Tenant
+		c.notNegative(".reclaimIdle", int64(t.ReclaimIdle))
 	}
-	c.at = -1
+	c.at, c.called = -1, ""
 	_, err := quota.NewTree(all)
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {
-			c.add("tenants", "%v", e)
+			c.add("", "%v", e)
 		}
 	} else if err != nil {
-		c.add("tenants", "%v", err)
+		c.add("", "%v", err)
 	}
 }
 
 func (c *checker) forecast(f *Forecast, seen map[string]bool) {
-	path := "forecasts[" + f.Name + "]"
-	c.name(path, f.Name, seen)
+	c.name("", f.Name, seen)
 	if f.Like.Key() != f.Name {
-		c.add(path+".like", "is called %s", f.Like.Key())
+		c.add(".like", "is called %s", f.Like.Key())
 	}
 	if f.Like.Node != "" || f.Like.Leaving {
-		c.add(path+".like", "runs or is leaving; want a replica that does not exist yet")
+		c.add(".like", "runs or is leaving; want a replica that does not exist yet")
 	}
-	c.demand(path+".like.demand", f.Like.Demand)
-	c.gang(path+".like", &f.Like)
-	c.notNegative(path+".like.cpuMilli", f.Like.CPUMilli)
-	c.notNegative(path+".like.memoryMi", f.Like.MemoryMi)
-	c.notNegative(path+".have", int64(f.Have))
-	c.amount(path+".low", f.Low)
-	c.amount(path+".expected", f.Expected)
-	c.amount(path+".high", f.High)
-	c.amount(path+".error", f.Error)
+	c.part = ".like"
+	c.demand(&f.Like.Demand)
+	c.gang(&f.Like)
+	c.notNegative(".cpuMilli", f.Like.CPUMilli)
+	c.notNegative(".memoryMi", f.Like.MemoryMi)
+	c.part = ""
+	c.notNegative(".have", int64(f.Have))
+	c.amount(".low", f.Low)
+	c.amount(".expected", f.Expected)
+	c.amount(".high", f.High)
+	c.amount(".error", f.Error)
 	if f.Low > f.Expected || f.Expected > f.High {
-		c.add(path, "want low ≤ expected ≤ high: %v, %v, %v", f.Low, f.Expected, f.High)
+		c.add("", "want low ≤ expected ≤ high: %v, %v, %v", f.Low, f.Expected, f.High)
 	}
 	if f.Unsure == "" && f.At.IsZero() {
-		c.add(path+".at", "is not set")
+		c.add(".at", "is not set")
 	}
 }
 

@@ -44,3 +44,13 @@ func TestCheckNamesEveryField(t *testing.T) {
 		t.Errorf("an empty snapshot: %v", err)
 	}
 }
+
+// TestCheckOfManyPods: a snapshot is checked before each plan, and nearly all of it is in order. So no path
+// is written before there is a problem with it, and no layout is checked for each GPU that has it.
+func TestCheckOfManyPods(t *testing.T) {
+	s := largeWorld(t, 50, 0)
+	allocs := testing.AllocsPerRun(3, func() { require.NoError(t, s.Check()) })
+	if most := float64(len(s.Pods) + 100); allocs > most {
+		t.Errorf("%.0f allocations for %d pods, at most %.0f", allocs, len(s.Pods), most)
+	}
+}

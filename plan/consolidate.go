@@ -90,11 +90,14 @@ func (w *world) underusedText(u underused, pods []*Pod) string {
 		text, count(len(pods), "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
 }
 
-// underused lists the nodes that could be emptied at a gain.
+// underused lists the nodes that could be emptied at a gain, without those of a pool that
+// scales up, cools down, is at its minimum or stopped, or whose nodes an unserved pod fits.
 func (w *world) underused() []underused {
-	keeps := make([]bool, len(w.pools))
+	keeps, unserved := make([]bool, len(w.pools)), w.unservedKinds()
 	for i := range w.pools {
-		keeps[i] = w.keepsFromDraining(&w.pools[i])
+		p := &w.pools[i]
+		keeps[i] = w.keepsPool(p) != "" || p.stop != "" || p.Target > p.Size || w.within(w.state.LastDrain, p.Name, w.policy.DrainCooldown) ||
+			slices.ContainsFunc(unserved, func(k int) bool { return w.misfit(&w.kinds[k], p) == "" })
 	}
 	var out []underused
 	for i := range w.nodes {
@@ -135,24 +138,6 @@ func (w *world) underusedNode(node int) (underused, bool) {
 	}
 	f := w.state.Failures[n.name]
 	return u, f.Count == 0 || w.now.Sub(f.At) >= drainAgainAfter
-}
-
-// keepsFromDraining reports a pool of which no node is drained: it scales up, cools
-// down, is at its minimum or stopped, or an unserved pod fits its nodes.
-func (w *world) keepsFromDraining(p *poolState) bool {
-	return w.keepsPool(p) != "" || p.stop != "" || p.Target > p.Size ||
-		w.within(w.state.LastDrain, p.Name, w.policy.DrainCooldown) || w.servesUnserved(p)
-}
-
-// servesUnserved reports whether a node of the pool could serve an unserved
-// pod.
-func (w *world) servesUnserved(p *poolState) bool {
-	for _, k := range w.unservedKinds() {
-		if w.misfit(&w.kinds[k], p) == "" {
-			return true
-		}
-	}
-	return false
 }
 
 // unservedKinds lists the kinds of unserved pods that their quota admits.

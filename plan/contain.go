@@ -43,7 +43,7 @@ func (s Snapshot) Contain() (Snapshot, []Problem) {
 	for i, of := range c.of {
 		if bad[of] == nil {
 			bad[of] = c.errs[i]
-			problems = append(problems, Problem{of.kind, s.nameOf(of), c.errs[i]})
+			problems = append(problems, Problem{of.kind, c.names[i], c.errs[i]})
 		}
 	}
 	out := s
@@ -90,23 +90,6 @@ func (s Snapshot) Contain() (Snapshot, []Problem) {
 	out.State.Grown, out.State.Removed = counted(s.State.Grown), counted(s.State.Removed)
 	out.State.Failures = kept(s.State.Failures, func(_ string, f Failure) bool { return f.Count >= 0 })
 	return out, problems
-}
-
-func (s Snapshot) nameOf(of subject) string {
-	switch {
-	case of.at < 0:
-	case of.kind == KindPool:
-		return s.Pools[of.at].Name
-	case of.kind == KindNode:
-		return s.Nodes[of.at].Name
-	case of.kind == KindPod:
-		return s.Pods[of.at].Key()
-	case of.kind == KindTenant:
-		return s.Tenants[of.at].Name
-	case of.kind == KindForecast:
-		return s.Forecasts[of.at].Name
-	}
-	return ""
 }
 
 // well returns the objects of a list that have no problem.

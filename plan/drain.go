@@ -19,21 +19,18 @@ func (d *Draining) frees() bool { return d.Reason == NodeUnderused || d.Reason =
 // draining reports a node of a pool that is being drained.
 func (n *nodeState) draining() bool { return n.Drain != nil && n.pool >= 0 && !n.virtual }
 
-// countDrains counts the nodes being drained, by pool: underused ones already count
-// as removed from the pool, and a pool replaces one sick node at a time.
-func (w *world) countDrains() {
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.draining() && n.Drain.frees() && n.since == NodeDraining {
+// countDrain counts a node that is being drained for its pool: an underused one already
+// counts as removed from it, and a pool replaces one sick node at a time.
+func (w *world) countDrain(i int) {
+	n := &w.nodes[i]
+	switch p := &w.pools[n.pool]; {
+	case n.Drain == nil, n.Drain.Reason == NodeInterrupted:
+	case n.Drain.Reason == NodeSick:
+		p.replacing++
+	default:
+		p.draining++
+		if n.since == NodeDraining {
 			w.reopenable = append(w.reopenable, i)
-		}
-		switch {
-		case !n.draining():
-		case n.Drain.Reason == NodeSick:
-			w.pools[n.pool].replacing++
-		case n.Drain.Reason == NodeInterrupted:
-		default:
-			w.pools[n.pool].draining++
 		}
 	}
 }
@@ -90,8 +87,8 @@ func (w *world) continueDrains() {
 func (w *world) continueDrain(node int) {
 	n := &w.nodes[node]
 	stay := n.staying()
-	n.decided = verdict{NodeDraining, w.drainText(n, len(stay))}
-	if w.frozen(n.pool) && w.mayFinish() {
+	n.decided = verdict{NodeDraining, fmt.Sprintf("%s left, %s to go", count(len(stay), "pod"), short(n.Drain.Deadline.Sub(w.now)))}
+	if frozen := w.hold == Frozen || w.hold == "" && w.pools[n.pool].Freeze; frozen && !w.full() { // which prevents new drains only
 		w.giveUp(n, Frozen, count(len(stay), "pod")+" left; frozen pools are not drained")
 		return
 	}
@@ -243,11 +240,9 @@ func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 	for _, p := range pods {
 		i := w.kindOf(p)
 		k := &w.kinds[i]
-		if w.expendable(p) {
-			w.place(p, node, -1)
+		if w.place(p, node, -1); w.expendable(p) {
 			continue
 		}
-		w.place(p, node, -1)
 		n := w.sound(k)
 		if n < 0 {
 			return to, p
@@ -256,11 +251,6 @@ func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 		to[n]++
 	}
 	return to, nil
-}
-
-// drainText is "2 pods left, 8m to go".
-func (w *world) drainText(n *nodeState, left int) string {
-	return fmt.Sprintf("%s left, %s to go", count(left, "pod"), short(n.Drain.Deadline.Sub(w.now)))
 }
 
 // leftText states what kept a node from becoming empty.
@@ -311,16 +301,12 @@ func (w *world) evacuate() {
 		}
 		w.reserveElsewhere(i, stay)
 		n = &w.nodes[i] // the slice may have grown
-		if n.Drain == nil && n.Operation == nil && !w.actsOn(n.name) && w.may(n.pool) {
+		// A later promise on another GPU may have reset nodeState.action.
+		acts := slices.ContainsFunc(w.actions, func(a Action) bool { return a.Node == n.name })
+		if n.Drain == nil && n.Operation == nil && !acts && w.may(n.pool) {
 			w.drain(n, n.LeavesAt, NodeInterrupted, w.interruptionText(n)+", "+count(len(stay), "pod")+" to move")
 		}
 	}
-}
-
-// actsOn reports whether the plan has an action on a node. nodeState.action
-// does not show it: a later promise on another GPU resets it.
-func (w *world) actsOn(node string) bool {
-	return slices.ContainsFunc(w.actions, func(a Action) bool { return a.Node == node })
 }
 
 func (w *world) interruptionText(n *nodeState) string {

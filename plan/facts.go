@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
@@ -10,37 +13,25 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// facts is a summary of a GPU. Each GPU is read once: there are many, far apart
-// in memory.
-type facts struct {
-	index     int
-	idle      time.Duration // for how long it has been free, idleUnknown for allocated or unknown
-	instances uint16
-	allocated uint16 // instances allocated to a pod
-	free      bool   // known to be allocated to no pod
-	known     bool   // its allocation
-	sick, mig bool
-}
-
-const idleUnknown = math.MinInt64
-
-// nodeUse is what a node's facts say together.
+// nodeUse is what a node's GPUs say together.
 type nodeUse struct {
 	why      Reason        // NodeBusy or AllocationUnknown, as the first GPU that is not free; empty for none
 	idle     time.Duration // the shortest time for which any has been free
 	unstated bool          // for some free GPU it is not known
 }
 
-// readGPUs reads all GPUs: their capacity, their allocations, and what is unusual
-// about them.
-func (w *world) readGPUs() {
+// readGPUs reads all GPUs, each once, as there are many, far apart in memory: their
+// capacity, their allocations, what is unusual about them, and the verdict on them
+// where nothing is decided. There are about so many other verdicts.
+func (w *world) readGPUs(others int) {
 	total := 0
 	for i := range w.nodes {
 		total += len(w.nodes[i].Node.GPUs)
 	}
-	all := make([]facts, total)
+	w.gpuVerdicts = make([]Verdict, total, total+others)
+	all := w.gpuVerdicts
 	var table *mig.Table
-	model := ""
+	var model gpu.Model // there are many GPUs and few models
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if gpus := sortedGPUs(n.GPUs); len(gpus) > 0 && &gpus[0] != &n.GPUs[0] {
@@ -48,19 +39,19 @@ func (w *world) readGPUs() {
 			own.GPUs, n.Node = gpus, &own
 		}
 		n.use.idle = math.MaxInt64
-		n.facts, all = all[:len(n.GPUs):len(n.GPUs)], all[len(n.GPUs):]
 		n.capacity = offering(n.CPUMilli, n.MemoryMi, n.Others)
 		single := n.Labels[strategySingle] == "single"
 		for c := range n.GPUs {
 			device := &n.GPUs[c]
 			w.supplyGPU(n, device, single)
-			w.noteModel(device.Model)
-			if device.MIG && device.Model.Name != model {
-				model = device.Model.Name
-				table, _ = w.table(model)
+			if device.Model != model {
+				model = device.Model
+				table, _ = w.table(model.Name)
+				w.noteModel(model)
 			}
-			n.facts[c] = n.readGPU(device, table, w.now)
+			w.readGPU(n, device, table, &all[c])
 		}
+		all = all[len(n.GPUs):]
 		n.booting = w.young(n) && n.Ready && !single && w.halfOffered(n)
 		if !n.booting {
 			w.limitToOffer(n, single)
@@ -68,14 +59,14 @@ func (w *world) readGPUs() {
 	}
 }
 
-// readGPU reads one GPU, and counts for its node what is allocated of it.
-func (n *nodeState) readGPU(c *GPU, t *mig.Table, now time.Time) facts {
-	f := facts{index: c.Index, idle: idleUnknown, instances: uint16(len(c.Instances)), known: c.AllocationKnown, sick: c.Health == gpu.Sick, mig: c.MIG}
-	unused, compute, memory := !c.UnusedSince.IsZero(), 0, 0
+// readGPU reads one GPU, counts for its node what is allocated of it, and makes the verdict
+// on it.
+func (w *world) readGPU(n *nodeState, c *GPU, t *mig.Table, v *Verdict) {
+	allocated, unused, compute, memory := 0, !c.UnusedSince.IsZero(), 0, 0
 	for i := range c.Instances {
 		in := &c.Instances[i]
 		if in.AllocatedTo != "" {
-			f.allocated++
+			allocated++
 			unused = unused || !in.UnusedSince.IsZero()
 		} else {
 			n.unallocated = added(n.unallocated, in.Profile, 1)
@@ -83,33 +74,54 @@ func (n *nodeState) readGPU(c *GPU, t *mig.Table, now time.Time) facts {
 		compute += in.Profile.Compute
 		memory += in.Profile.Memory
 	}
-	f.free = f.known && f.allocated == 0 && len(c.AllocatedTo) == 0
+	v.Kind, v.Subject, v.Reason = KindGPU, w.names.join(n.name, "/", strconv.Itoa(c.Index)), GPUAllocated
 	switch {
-	case f.free:
+	case !c.AllocationKnown:
+		v.Reason, n.use.why = AllocationUnknown, cmp.Or(n.use.why, AllocationUnknown)
+	case allocated > 0 || len(c.AllocatedTo) > 0:
+		if n.use.why = cmp.Or(n.use.why, NodeBusy); c.MIG {
+			v.Detail = w.allocatedText(allocated, len(c.Instances))
+		}
+	default:
+		v.Reason = GPUFree
 		if since := c.releasedAt(); since.IsZero() {
 			n.use.unstated = true
 		} else {
-			f.idle = now.Sub(since)
-			n.use.idle = min(n.use.idle, f.idle)
+			idle := w.now.Sub(since)
+			v.Detail, n.use.idle = "for "+short(idle), min(n.use.idle, idle)
 		}
-	case n.use.why != "":
-	case f.known:
-		n.use.why = NodeBusy
-	default:
-		n.use.why = AllocationUnknown
 	}
-	n.unknown, n.unknownMIG = n.unknown || !f.known, n.unknownMIG || f.mig && !f.known
-	n.unusual.sick = n.unusual.sick || f.sick
-	if !f.mig {
+	n.unknown, n.unknownMIG = n.unknown || !c.AllocationKnown, n.unknownMIG || c.MIG && !c.AllocationKnown
+	if !c.MIG {
 		n.plain++
 		n.plainAllocated += min(len(c.AllocatedTo), 1)
 	}
 	if n.pool >= 0 {
 		n.unusual.unused = n.unusual.unused || unused
-		n.unusual.addable = n.unusual.addable || f.mig && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
+		n.unusual.addable = n.unusual.addable || c.MIG && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
 	}
-	return f
+	switch o := n.Operation; {
+	case c.Health == gpu.Sick:
+		n.unusual.sick, v.Reason, v.Detail = true, GPUSick, ""
+	case o != nil && o.GPU == c.Index && o.Phase == PhaseSucceeded:
+		v.Reason, v.Detail = RepartitionDone, ""
+	case o != nil && o.GPU == c.Index:
+		v.Reason, v.Detail = WaitRepartition, ""
+	}
 }
+
+// allocatedText is "3 of 7 instances": the same few for all GPUs.
+func (w *world) allocatedText(allocated, of int) string {
+	text, known := w.allocatedTexts[[2]int{allocated, of}]
+	if !known {
+		text = fmt.Sprintf("%d of %d instances", allocated, of)
+		w.allocatedTexts[[2]int{allocated, of}] = text
+	}
+	return text
+}
+
+// free reports a GPU that is known to be allocated to no pod.
+func (c *GPU) free() bool { return c.AllocationKnown && !c.allocated() }
 
 // releasedAt is since when all of a GPU is free; zero for unknown.
 func (c *GPU) releasedAt() time.Time {
@@ -147,28 +159,19 @@ func (w *world) knownAt(n *nodeState) (time.Time, bool) {
 	return w.now.Add(max(allocationDelay, w.now.Sub(since))), true
 }
 
-// recordUnknown records since when nodes have had GPUs of unknown allocation,
-// and finds pools that have nothing but such nodes for longer than NodeOverdue:
-// a new node would be as unknown, and could not be repartitioned either.
-func (w *world) recordUnknown() {
-	known, stale := make([]bool, len(w.pools)), make([]bool, len(w.pools))
-	unknown := Times{}
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || len(n.GPUs) == 0 {
-			continue
-		}
-		if !n.unknown {
-			known[n.pool] = true
-			continue
-		}
-		at := w.since(w.state.UnknownSince, n.name)
-		stale[n.pool] = stale[n.pool] || w.now.Sub(at) > w.policy.NodeOverdue
-		unknown[n.name] = at
-	}
-	w.state.UnknownSince = unknown
-	for i := range w.pools {
-		w.pools[i].unobserved = stale[i] && !known[i]
+// recordUnknown records since when a node has had GPUs of unknown allocation. A pool that
+// has nothing but such nodes for longer than NodeOverdue is unobserved: a new node would be
+// as unknown, and could not be repartitioned either.
+func (w *world) recordUnknown(n *nodeState, since Times) {
+	p := &w.pools[n.pool]
+	switch {
+	case len(n.GPUs) == 0:
+	case !n.unknown:
+		p.observed, p.unobserved = true, false
+	default:
+		at := w.since(since, n.name)
+		p.unobserved = !p.observed && (p.unobserved || w.now.Sub(at) > w.policy.NodeOverdue)
+		w.state.UnknownSince[n.name] = at
 	}
 }
 

@@ -70,10 +70,6 @@ func (w *world) requestedLabels() []string {
 // admits reports whether selectors, taints and volumes let the kind onto a node.
 func (w *world) admits(k *kind, n *nodeState) bool { return w.judge(k, n) == fits }
 
-// admitsTainted reports whether selectors let the kind onto a node, taints and
-// volumes apart.
-func (w *world) admitsTainted(k *kind, n *nodeState) bool { return w.judge(k, n) != fitsNot }
-
 func (w *world) judge(k *kind, n *nodeState) verdictOnce {
 	if k.static != nil && k.static[n.class] != 0 {
 		return k.static[n.class]

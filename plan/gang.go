@@ -154,7 +154,11 @@ func (w *world) serveGang(u *unit) {
 		}
 		p := w.pending[core[f.done]].pod
 		g.lacks = f.reason
-		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", f.done+g.running, g.min, nearText(p), p.Key(), f.reason, f.detail))
+		near := ""
+		if len(p.Near) > 0 {
+			near = " in one " + p.Near[0].Key
+		}
+		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d%s; for %s: %s: %s", f.done+g.running, g.min, near, p.Key(), f.reason, f.detail))
 		return
 	}
 	core, _ = u.core()
@@ -304,14 +308,6 @@ func (w *world) gangText(g *gang, core []int) string {
 
 // maxPlacesText bounds the places that a text names.
 const maxPlacesText = 4
-
-// nearText is " in one zone", empty for a pod that may be anywhere.
-func nearText(p *Pod) string {
-	if len(p.Near) == 0 {
-		return ""
-	}
-	return " in one " + p.Near[0].Key
-}
 
 func (w *world) gangVerdict(g *gang) Verdict {
 	v := Verdict{Kind: KindGang, Subject: g.name, Reason: g.reason, Detail: g.detail}

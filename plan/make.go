@@ -33,11 +33,17 @@ func (w *world) decide() {
 // supply records what the snapshot does not say for how long it has been so, and
 // ends the operations that are over.
 func (w *world) supply() {
-	w.recordFree()
-	w.recordUnknown()
-	w.recordSick()
+	before := w.state
+	w.state.FreeSince, w.state.UnknownSince, w.state.SickSince = Times{}, Times{}, Times{}
+	for i := range w.nodes {
+		if n := &w.nodes[i]; !n.virtual && n.pool >= 0 {
+			w.recordFree(n, before.FreeSince)
+			w.recordUnknown(n, before.UnknownSince)
+			w.recordSick(n, before.SickSince)
+			w.countDrain(i)
+		}
+	}
 	w.holdIdle()
-	w.countDrains()
 	w.finishOperations()
 	w.withdraw()
 }
@@ -61,13 +67,6 @@ func (w *world) may(pool int) bool {
 	return w.hold == "" && !w.full() && (pool < 0 || !w.pools[pool].Freeze)
 }
 
-// mayFinish reports whether a drain may be given up: a freeze prevents new ones only.
-func (w *world) mayFinish() bool { return (w.hold == "" || w.hold == Frozen) && !w.full() }
-
-// frozen reports a pool in which no action may begin, by its own freeze or the
-// policy's.
-func (w *world) frozen(pool int) bool { return w.hold == Frozen || pool >= 0 && w.pools[pool].Freeze }
-
 // finishOperations uncordons nodes after a repartition and rolls back what failed
 // or is overdue; a freeze prevents new operations only. What cannot be rolled back is
 // tried in each reconcile, so these actions do not count towards
@@ -89,7 +88,7 @@ func (w *world) finishOperations() {
 		case o.Phase == PhaseSucceeded:
 			a.Verb, a.Operation, a.Reason = Uncordon, o.ID, RepartitionDone
 			a.Detail = "after " + short(w.now.Sub(o.Started))
-			w.succeed(gpuName(n.name, o.GPU))
+			w.state.Failures = kept(w.state.Failures, func(name string, _ Failure) bool { return name != gpuName(n.name, o.GPU) })
 		case o.Phase == PhaseFailed:
 			a.Verb, a.Operation, a.Reason, a.Detail = Rollback, o.ID, RepartitionFailed, o.Message
 			w.failOperation(n, o)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -44,7 +45,7 @@ func (w *world) tenantIndex(p *Pod) int {
 	if p.Tenant == "" || w.treeErr != nil {
 		return -1
 	}
-	i, ok := slices.BinarySearchFunc(w.tenants, p.Tenant, func(t Tenant, n string) int { return strings.Compare(t.Name, n) })
+	i, ok := sort.Find(len(w.tenants), func(i int) int { return strings.Compare(p.Tenant, w.tenants[i].Name) })
 	if !ok {
 		return -1
 	}

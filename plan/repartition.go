@@ -100,7 +100,8 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 	}
 	for _, c := range w.repartitionable(n) {
 		o, why := w.repartitionGPU(k, p, node, c.gpu, requested, further[n.pool])
-		if why == "" && (!found || o.cheaper(best)) {
+		more := o.repartition.answer.Kept > best.repartition.answer.Kept
+		if why == "" && (!found || o.cost < best.cost || o.cost == best.cost && more) {
 			best, found = o, true
 		}
 	}
@@ -182,11 +183,6 @@ func (w *world) alike(n *nodeState, a, b int) bool {
 			sinceToo, knownToo := w.idleSince(n, b, &j)
 			return i.Placement == j.Placement && i.Placed == j.Placed && (i.AllocatedTo == "") == (j.AllocatedTo == "") && known == knownToo && since.Equal(sinceToo)
 		})
-}
-
-// cheaper prefers, among equal costs, the GPU of which more instances stay.
-func (o option) cheaper(than option) bool {
-	return o.cost < than.cost || o.cost == than.cost && o.repartition.answer.Kept > than.repartition.answer.Kept
 }
 
 // gpus are the GPUs that the node has, or will have.
@@ -325,16 +321,7 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 			n.since = AllocationUnknown
 		}
 	}
-	for _, s := range o.repartition.before {
-		if !slices.Contains(o.repartition.keep, s) {
-			n.free = added(n.free, s.Profile, -1)
-		}
-	}
-	for _, s := range o.repartition.answer.Layout {
-		if !slices.Contains(o.repartition.keep, s) {
-			n.free = added(n.free, s.Profile, 1)
-		}
-	}
+	n.relayout(o.repartition.before, o.repartition.answer.Layout)
 	n.at = later(n.at, o.at.Add(pool.MIG.Duration))
 	n.changeAt = later(o.at.Add(w.policy.RepartitionCooldown), n.at)
 	w.commitWait(p, k, option{node: o.node})

@@ -64,15 +64,9 @@ func (w *world) mayRemove() bool {
 }
 
 // removals counts the nodes whose removal this plan decides.
-func (w *world) removals() int {
-	count := 0
-	for i := range w.actions {
-		if w.actions[i].Verb == RemoveNode {
-			count++
-		}
-	}
+func (w *world) removals() (count int) {
 	for i := range w.pools {
-		count -= w.pools[i].settled
+		count += w.pools[i].shrunk - w.pools[i].settled
 	}
 	return count
 }

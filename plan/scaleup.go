@@ -104,12 +104,7 @@ func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 		if !a.ok {
 			continue
 		}
-		for _, in := range boot {
-			r.free = added(r.free, in.Profile, -1)
-		}
-		for _, in := range a.Layout {
-			r.free = added(r.free, in.Profile, 1)
-		}
+		r.relayout(boot, a.Layout)
 		ok = true
 	}
 	return r, ok

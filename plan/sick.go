@@ -7,19 +7,13 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// recordSick records since when nodes have had a sick GPU. Records of recovered
-// nodes are dropped.
-func (w *world) recordSick() {
-	sick := Times{}
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || !n.unusual.sick {
-			continue
-		}
-		sick[n.name] = w.since(w.state.SickSince, n.name)
+// recordSick records since when a node has had a sick GPU. Records of recovered nodes are
+// dropped.
+func (w *world) recordSick(n *nodeState, since Times) {
+	if n.unusual.sick {
+		w.state.SickSince[n.name] = w.since(since, n.name)
 		w.pools[n.pool].sick++
 	}
-	w.state.SickSince = sick
 }
 
 // replaceSick continues the drains of sick nodes and begins new ones, before
@@ -46,7 +40,7 @@ func (w *world) replaceSick() {
 func (w *world) replaceNext() {
 	for _, i := range w.sickForLong() {
 		n := &w.nodes[i]
-		text := w.sickText(n)
+		text := "a GPU has been sick for " + short(w.now.Sub(w.state.SickSince[n.name]))
 		switch why := w.keepsSick(n); {
 		case why != "":
 			n.decided = verdict{NodeSick, text + "; " + why}
@@ -77,11 +71,6 @@ func (w *world) sickForLong() []int {
 	}
 	slices.SortStableFunc(out, func(a, b int) int { return since[w.nodes[a].name].Compare(since[w.nodes[b].name]) })
 	return out
-}
-
-func (w *world) sickText(n *nodeState) string {
-	at := w.state.SickSince[n.name]
-	return "a GPU has been sick for " + short(w.now.Sub(at))
 }
 
 // keepsSick returns why a sick node is not replaced now, empty for no reason.
@@ -145,7 +134,7 @@ func (w *world) soundWork(n *nodeState) string {
 		if device.Health != gpu.Sick {
 			continue
 		}
-		if !n.facts[c].free { // allocated, or perhaps
+		if !device.free() { // allocated, or perhaps
 			return ""
 		}
 		sick++

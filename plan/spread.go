@@ -99,7 +99,7 @@ func (w *world) spreadOver(k *kind, of Spread) *spreadPlaces {
 // kind's selector excludes it, it lacks a label over which the kind is spread, or, where
 // taints are honored, it has one that the kind does not tolerate or is out of service.
 func (w *world) counted(s *spreadPlaces, n *nodeState) bool {
-	if !s.of.IgnoreAffinity && !w.admitsTainted(s.kind, n) {
+	if !s.of.IgnoreAffinity && w.judge(s.kind, n) == fitsNot {
 		return false
 	}
 	if _, out := untolerated(s.kind.pod, w.taintsOf(n)); s.of.HonorTaints && (out || n.tier == tierOut && (!n.Ready || n.Cordoned)) {

@@ -98,29 +98,21 @@ func with[M ~map[string]V, V any](m M, name string, v V) M {
 // flickers must not lose its cooldown.
 const forgetAfter = time.Hour
 
-// recordFree records since when nodes and GPUs have been free, where the snapshot
+// recordFree records since when a node and its GPUs have been free, where the snapshot
 // has no time. Records of allocated ones are dropped.
-func (w *world) recordFree() {
-	free := Times{}
-	note := func(name string) { free[name] = w.since(w.state.FreeSince, name) }
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 {
-			continue
-		}
-		if len(n.GPUs) > 0 && !n.use.unstated {
-			continue
-		}
-		if n.bound == 0 && n.use.why == "" {
-			note(n.name)
-		}
-		for c := range n.GPUs {
-			if f := &n.facts[c]; f.free && f.idle == idleUnknown {
-				note(gpuName(n.name, n.GPUs[c].Index))
-			}
+func (w *world) recordFree(n *nodeState, since Times) {
+	if len(n.GPUs) > 0 && !n.use.unstated {
+		return
+	}
+	if n.bound == 0 && n.use.why == "" {
+		w.state.FreeSince[n.name] = w.since(since, n.name)
+	}
+	for c := range n.GPUs {
+		if device := &n.GPUs[c]; device.free() && device.releasedAt().IsZero() {
+			name := gpuName(n.name, device.Index)
+			w.state.FreeSince[name] = w.since(since, name)
 		}
 	}
-	w.state.FreeSince = free
 }
 
 // nextState is the state to persist, without times of pools and nodes that were
@@ -207,11 +199,6 @@ const longestPause = time.Hour
 // fail records one more failure.
 func (w *world) fail(name string) {
 	w.state.Failures = with(w.state.Failures, name, Failure{clampCount(w.state.Failures[name].Count) + 1, w.now})
-}
-
-// succeed removes the recorded failures.
-func (w *world) succeed(name string) {
-	w.state.Failures = kept(w.state.Failures, func(other string, _ Failure) bool { return other != name })
 }
 
 // failOperation counts the failure of a repartition, once for all reconciles until

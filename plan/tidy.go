@@ -186,12 +186,7 @@ func (w *world) leavesUntidy(n *nodeState) string {
 
 func (w *world) tidyText(o option) string {
 	c := &w.nodes[o.node].GPUs[o.repartition.device]
-	var added mig.Layout
-	for _, p := range o.repartition.answer.Layout {
-		if !slices.Contains(o.repartition.keep, p) {
-			added = append(added, p)
-		}
-	}
+	added := slices.DeleteFunc(slices.Clone(o.repartition.answer.Layout), func(p mig.Placement) bool { return slices.Contains(o.repartition.keep, p) })
 	return w.strandedText(c) + "; adds " + LayoutText(c.Model.Name, added)
 }
 

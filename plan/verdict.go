@@ -3,24 +3,22 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
 // verdicts is one verdict for every GPU, forecast, gang, node, pod, pool and
 // tenant, in that order and each by name.
 func (w *world) verdicts() []Verdict {
-	gpus := 0
-	for i := range w.nodes {
-		gpus += len(w.nodes[i].GPUs)
-	}
 	w.on = make([]string, len(w.nodes))
-	out := make([]Verdict, 0, gpus+len(w.forecasts)+len(w.gangs)+len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools)+len(w.tenants))
-	for i := range w.nodes {
-		for c := range w.nodes[i].GPUs {
-			out = append(out, w.gpuVerdict(&w.nodes[i], c))
+	out := slices.Grow(w.gpuVerdicts, len(w.forecasts)+len(w.gangs)+len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools)+len(w.tenants))
+	for i, at := 0, 0; i < len(w.nodes); i++ {
+		n := &w.nodes[i]
+		for c := 0; c < len(n.GPUs) && (n.repartition != nil || n.unusual.unused || n.unusual.addable); c++ {
+			w.decideGPU(&out[at+c], n, c)
 		}
+		at += len(n.GPUs)
 	}
 	for i, v := range w.expected {
 		out = append(out, Verdict{KindForecast, w.forecasts[i].Name, v.reason, v.detail})
@@ -67,7 +65,8 @@ func (w *world) podVerdicts(out []Verdict) []Verdict {
 			out = append(out, w.pendingVerdict(pendingPods[0]))
 			pendingPods = pendingPods[1:]
 		}
-		out = append(out, w.runningVerdict(r))
+		out = append(out, Verdict{KindPod, w.names.join(r.pod.Namespace, "/", r.pod.Name), Running, ""})
+		w.runningVerdict(r, &out[len(out)-1])
 	}
 	for _, p := range pendingPods {
 		out = append(out, w.pendingVerdict(p))
@@ -79,14 +78,14 @@ func (w *world) pendingVerdict(p *pending) Verdict {
 	return Verdict{KindPod, w.names.join(p.pod.Namespace, "/", p.pod.Name), p.reason, p.detail}
 }
 
-func (w *world) runningVerdict(r placedPod) Verdict {
+// runningVerdict completes the verdict on a running pod.
+func (w *world) runningVerdict(r placedPod, v *Verdict) {
 	p := r.pod
-	v := Verdict{KindPod, w.names.join(p.Namespace, "/", p.Name), Running, ""}
+	if p.Leaving {
+		v.Reason = PodLeaving
+	}
 	if r.node < 0 {
-		if p.Leaving {
-			v.Reason = PodLeaving
-		}
-		return v
+		return
 	}
 	n := &w.nodes[r.node]
 	if w.on[r.node] == "" {
@@ -96,7 +95,6 @@ func (w *world) runningVerdict(r placedPod) Verdict {
 	next, evictedLater := w.evictedLater[p]
 	switch {
 	case p.Leaving:
-		v.Reason = PodLeaving
 		if n.Drain != nil {
 			v.Detail += ", which is drained: " + string(n.Drain.Reason)
 		}
@@ -113,7 +111,6 @@ func (w *world) runningVerdict(r placedPod) Verdict {
 			}
 		}
 	}
-	return v
 }
 
 func (w *world) tenantVerdict(t *Tenant, tree quota.Tree) Verdict {
@@ -227,62 +224,34 @@ func (w *world) operationVerdict(n *nodeState, o *Operation) (Reason, string) {
 	return WaitRepartition, fmt.Sprintf("%s, ready in %s", o.ID, short(n.at.Sub(w.now)))
 }
 
-func (w *world) gpuVerdict(n *nodeState, i int) Verdict {
-	f := &n.facts[i]
-	v := Verdict{Kind: KindGPU, Subject: w.names.join(n.name, "/", strconv.Itoa(f.index)), Reason: GPUAllocated}
+// decideGPU changes the verdict on a GPU that this plan repartitions, or that is unusual.
+func (w *world) decideGPU(v *Verdict, n *nodeState, i int) {
+	c, planned := &n.GPUs[i], n.repartitions(i)
 	switch {
-	case f.sick:
-		v.Reason = GPUSick
-	case n.Operation != nil && n.Operation.GPU == f.index:
-		v.Reason = WaitRepartition
-		if n.Operation.Phase == PhaseSucceeded {
-			v.Reason = RepartitionDone
-		}
-	case n.repartitions(i) && n.action >= 0:
-		v.Reason = WaitRepartition
-	case !f.known:
-		v.Reason = AllocationUnknown
-	case n.repartitions(i):
-		v.Reason = CoolingDown
-		if at := w.repartitionAgainAt(n, f.index); at.After(w.now) {
+	case c.Health == gpu.Sick || n.operating() && n.Operation.GPU == c.Index:
+	case planned && n.action >= 0:
+		v.Reason, v.Detail = WaitRepartition, ""
+	case !c.AllocationKnown:
+	case planned:
+		v.Reason, v.Detail = CoolingDown, ""
+		if at := w.repartitionAgainAt(n, c.Index); at.After(w.now) {
 			v.Detail = "its repartition failed, next attempt in " + short(at.Sub(w.now))
 		}
-	case (n.unusual.unused || n.unusual.addable) && w.unusualGPU(&v, n, i):
-	case f.free:
-		v.Reason = GPUFree
-		if f.idle != idleUnknown {
-			v.Detail = "for " + short(f.idle)
-		}
-	case f.mig:
-		v.Detail = w.allocatedText(f.allocated, f.instances)
+	case n.unusual.unused || n.unusual.addable:
+		w.unusualGPU(v, n, i)
 	}
-	return v
 }
 
 // unusualGPU sets the verdict of a GPU that is allocated and unused, or has
 // stranded slices.
-func (w *world) unusualGPU(v *Verdict, n *nodeState, i int) bool {
+func (w *world) unusualGPU(v *Verdict, n *nodeState, i int) {
 	c := &n.GPUs[i]
 	if idlers := w.idlers(c); idlers != "" {
 		v.Reason, v.Detail = GPUUnused, idlers
-		return true
+	} else if len(w.stranded(n, c)) > 0 {
+		v.Reason, v.Detail = GPUStranded, w.strandedText(c)
+		if why := w.untidy(n, i); why != "" {
+			v.Detail += ": " + why
+		}
 	}
-	if len(w.stranded(n, c)) == 0 {
-		return false
-	}
-	v.Reason, v.Detail = GPUStranded, w.strandedText(c)
-	if why := w.untidy(n, i); why != "" {
-		v.Detail += ": " + why
-	}
-	return true
-}
-
-// allocatedText is "3 of 7 instances": the same few for all GPUs.
-func (w *world) allocatedText(allocated, of uint16) string {
-	text, known := w.allocatedTexts[[2]uint16{allocated, of}]
-	if !known {
-		text = fmt.Sprintf("%d of %d instances", allocated, of)
-		w.allocatedTexts[[2]uint16{allocated, of}] = text
-	}
-	return text
 }

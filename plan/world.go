@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -65,8 +66,9 @@ type world struct {
 	scale          *Scale
 	further        [][]mig.Count // by pool, see furtherDemand
 	names          names
-	on             []string // "on NAME", by node
-	allocatedTexts map[[2]uint16]string
+	on             []string  // "on NAME", by node
+	gpuVerdicts    []Verdict // where nothing is decided, by node and position; the first of all verdicts
+	allocatedTexts map[[2]int]string
 	topology       topology
 	groupings      map[string]*grouping
 	journal        journal
@@ -125,7 +127,6 @@ type nodeState struct {
 	since     Reason // verdict when not tierNow
 	at        time.Time
 	capacity
-	facts          []facts // of GPUs, by position
 	use            nodeUse
 	plain          int         // GPUs without MIG
 	plainAllocated int         // of those, allocated
@@ -179,7 +180,7 @@ type poolState struct {
 	does                               verdict
 	action                             int   // ScaleUp, -1 for none
 	spare                              []int // unclaimed nodes
-	unobserved                         bool  // no node's allocation has been known for long
+	observed, unobserved               bool  // the allocation of some node is known; of none for long
 	stop                               Reason
 	keptFor                            string // the gang that its remaining nodes are kept for
 	kept                               int32  // and that gang's priority
@@ -193,10 +194,11 @@ type poolState struct {
 // newWorld sorts and indexes the snapshot and computes when capacity is supply.
 func newWorld(s Snapshot, p Policy) *world {
 	w := &world{now: s.Now, policy: p, state: s.State, tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
-		kindAt: map[string]int{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, allocatedTexts: map[[2]uint16]string{}, additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{},
+		kindAt: map[string]int{}, evictedPods: map[*Pod]bool{}, evictedLater: map[*Pod]string{}, budgets: map[string]int{}, allocatedTexts: map[[2]int]string{}, additions: map[string][]mig.Placement{}, requested: map[string][]mig.Count{},
 		groupings: map[string]*grouping{}, topology: topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
+	w.readGPUs(len(s.Nodes) + len(s.Pods) + len(s.Forecasts) + len(s.Pools) + len(s.Tenants))
 	w.addPods(s.Pods)
 	w.addForecasts(s.Forecasts)
 	w.judgeNodes()
@@ -240,7 +242,6 @@ func (w *world) estimatePrices() {
 	}
 }
 
-// noteModel records a model: there are many GPUs and few models.
 func (w *world) noteModel(m gpu.Model) {
 	if !slices.Contains(w.models, m) {
 		w.models = append(w.models, m)
@@ -248,7 +249,7 @@ func (w *world) noteModel(m gpu.Model) {
 }
 
 func (w *world) poolIndex(name string) int {
-	i, ok := slices.BinarySearchFunc(w.pools, name, func(p poolState, n string) int { return strings.Compare(p.Name, n) })
+	i, ok := sort.Find(len(w.pools), func(i int) int { return strings.Compare(name, w.pools[i].Name) })
 	if !ok || name == "" {
 		return -1
 	}
@@ -277,22 +278,24 @@ func (w *world) addNodes(nodes []Node) {
 		s := &w.nodes[i] // it is large
 		s.Node, s.name, s.pool, s.action = w.interrupted(n), n.Name, w.poolIndex(n.Pool), -1
 	}
-	w.readGPUs()
 }
 
-// sortedGPUs copies only what is not in order: GPUs are large.
+// inOrder is a list sorted. It copies only what is not in order: GPUs are large.
+func inOrder[T any](list []T, compare func(a, b *T) int) []T {
+	for i := 1; i < len(list); i++ {
+		if compare(&list[i-1], &list[i]) > 0 {
+			list = slices.Clone(list)
+			slices.SortStableFunc(list, func(a, b T) int { return compare(&a, &b) })
+			return list
+		}
+	}
+	return list
+}
+
 func sortedGPUs(gpus []GPU) []GPU {
-	sorted := true
-	for i := 1; i < len(gpus) && sorted; i++ {
-		sorted = gpus[i-1].Index <= gpus[i].Index
-	}
-	out := gpus
-	if !sorted {
-		out = slices.Clone(gpus)
-		slices.SortStableFunc(out, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
-	}
+	out := inOrder(gpus, func(a, b *GPU) int { return cmp.Compare(a.Index, b.Index) })
 	for c := range out {
-		instances := sortedInstances(out[c].Instances)
+		instances := inOrder(out[c].Instances, compareInstances)
 		if len(instances) > 0 && &instances[0] != &out[c].Instances[0] {
 			if &out[0] == &gpus[0] {
 				out = slices.Clone(gpus)
@@ -303,21 +306,11 @@ func sortedGPUs(gpus []GPU) []GPU {
 	return out
 }
 
-// sortedInstances copies only what is not in order.
-func sortedInstances(in []Instance) []Instance {
-	compare := func(a, b Instance) int {
-		return cmp.Or(a.Placement.Compare(b.Placement), strings.Compare(a.AllocatedTo, b.AllocatedTo), a.IdleSince.Compare(b.IdleSince))
+func compareInstances(a, b *Instance) int {
+	if a.Start != b.Start { // nearly always
+		return cmp.Compare(a.Start, b.Start)
 	}
-	sorted := true
-	for i := 1; i < len(in) && sorted; i++ {
-		sorted = in[i-1].Start < in[i].Start || in[i-1].Start == in[i].Start && compare(in[i-1], in[i]) <= 0
-	}
-	if sorted {
-		return in
-	}
-	out := slices.Clone(in)
-	slices.SortFunc(out, compare)
-	return out
+	return cmp.Or(a.Placement.Compare(b.Placement), strings.Compare(a.AllocatedTo, b.AllocatedTo), a.IdleSince.Compare(b.IdleSince))
 }
 
 // addPods reads each running pod once, in bindRunning, as readGPUs does GPUs.

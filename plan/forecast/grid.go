@@ -65,7 +65,8 @@ func newGrid(points []sample.Point, query Query) (*grid, Reason, string) {
 			g.seasons = append(g.seasons, s)
 		}
 	}
-	g.clipSpikes()
+	clip(g.mean, g.cell, g.seasons)
+	clip(g.last, g.cell, g.seasons)
 	g.scale()
 	return g, Enough, ""
 }

@@ -13,12 +13,6 @@ const (
 	spikeTimes  = 3.0   // and a spike is this many times larger
 )
 
-// clipSpikes clips spikes in mean and last.
-func (g *grid) clipSpikes() {
-	clip(g.mean, g.cell, g.seasons)
-	clip(g.last, g.cell, g.seasons)
-}
-
 // clip moves values that stand alone to the edge of ordinary deviations. A
 // value is compared only with those before it, so that a test from the past
 // sees what was visible then: a jump counts as a spike until three of five

@@ -38,7 +38,11 @@ func Play(pods []Pod, o Options, all bool) (Result, error) {
 			r.Left, r.demand = t.left, t.demand()
 			r.Days = (t.jobs[len(t.jobs)-1].Created - t.jobs[0].Created).Hours() / 24
 		}
-		for _, family := range [][]policy{t.ours(), t.statics(), t.karpenters()} {
+		for _, family := range [][]policy{
+			t.ours(),
+			t.fixed("static", func() decider { return &clusterAutoscaler{} }, o.Interval),
+			t.fixed("karpenter-like", func() decider { return &karpenter{} }, batchIdle),
+		} {
 			var here []Run
 			for _, p := range family {
 				if n > 0 && !slices.Contains(order, p.name) {

@@ -127,13 +127,3 @@ func (t *trace) fixed(kind string, decide func() decider, scan time.Duration) []
 	}
 	return all
 }
-
-// statics are the fixed layouts under cluster-autoscaler's rules, karpenters under
-// Karpenter's.
-func (t *trace) statics() []policy {
-	return t.fixed("static", func() decider { return &clusterAutoscaler{unneeded: map[string]time.Time{}} }, t.options.Interval)
-}
-
-func (t *trace) karpenters() []policy {
-	return t.fixed("karpenter-like", func() decider { return &karpenter{known: map[string]bool{}} }, batchIdle)
-}

@@ -78,7 +78,8 @@ func (w *World) do(s statement) (out string, err error) {
 		policyFields(x, &w.Policy)
 	case "tick":
 		if d, passes, err := duration(s); passes || err != nil {
-			return w.pass(d), err
+			start := w.Sim.State.Now
+			return eventsText(w.Sim.Advance(d), start), err
 		}
 		tickFields(x, &w.Sim.State)
 	case "plan":
@@ -111,9 +112,4 @@ func duration(s statement) (time.Duration, bool, error) {
 		return 0, false, fmt.Errorf("want a duration: %q", s.words[0])
 	}
 	return d, true, nil
-}
-
-func (w *World) pass(d time.Duration) string {
-	start := w.Sim.State.Now
-	return eventsText(w.Sim.Advance(d), start)
 }

@@ -17,15 +17,10 @@ func (w *World) Apply(p plan.Plan) error {
 	w.State.State = p.State
 	for _, a := range p.Actions {
 		if err := w.apply(a); err != nil {
-			return fmt.Errorf("applying %s of %s: %w", a.Verb, subject(a), err)
+			return fmt.Errorf("applying %s of %s: %w", a.Verb, cmp.Or(a.Pod, a.Node, a.Pool), err)
 		}
 	}
 	return nil
-}
-
-// subject is the object of an action.
-func subject(a plan.Action) string {
-	return cmp.Or(a.Pod, a.Node, a.Pool)
 }
 
 func (w *World) apply(a plan.Action) error {
