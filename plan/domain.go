@@ -72,11 +72,15 @@ func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (failed,
 		return w.together(members, do)
 	}
 	best, least, priority := -1, 0.0, int64(noNode)
+	furthest, most := 0, -1 // where none holds all of them
 	for i := range domains {
 		w.try(func() bool {
 			before := w.spent
 			w.lowest = noNode
-			_, ok := w.togetherIn(&domains[i], members, do)
+			f, ok := w.togetherIn(&domains[i], members, do)
+			if f.done > most {
+				furthest, most = i, f.done
+			}
 			better := best < 0 || w.spent-before < least
 			if best >= 0 && w.lowest != priority && w.lowest != noNode && priority != noNode {
 				better = w.lowest > priority
@@ -90,7 +94,9 @@ func (w *world) inOnePlace(g *gang, members []int, do func(i int) bool) (failed,
 			break
 		}
 	}
-	best = max(best, 0)
+	if best < 0 {
+		best = furthest
+	}
 	g.places = append(g.places, domains[best].text())
 	return w.togetherIn(&domains[best], members, do)
 }

@@ -205,8 +205,12 @@ func orderPending(pods []*Pod) {
 	}
 }
 
-// dataFirst is more than any node's free capacity.
-const dataFirst = 1 << 40
+// dataFirst is more than any node's free capacity, and so is an instance that fits the
+// kind: where few are left, few pods that request several are kept out.
+const (
+	dataFirst    = 1 << 40
+	anotherAlike = 1 << 24
+)
 
 // cached returns which of the datasets that the kind reads a node with these labels has.
 func (k *kind) cached(labels map[string]string) []string {
@@ -220,12 +224,18 @@ func (k *kind) cached(labels map[string]string) []string {
 }
 
 // rank orders the nodes that can serve a kind equally soon: those with more of its
-// datasets first, then those with the least free capacity.
+// datasets first, then those with the fewest free instances of its profiles, then those
+// with the least free capacity.
 func (w *world) rank(k *kind, n *nodeState) int {
-	if len(k.pod.Data) == 0 {
-		return n.spare()
+	rank := n.spare()
+	requested, _ := w.requestOf(k, n.capacity.model)
+	for _, c := range requested {
+		rank += anotherAlike * mig.CountOf(n.capacity.free, c.Profile)
 	}
-	return n.spare() - dataFirst*len(k.cached(w.nodePlace(n).labels))
+	if len(k.pod.Data) > 0 {
+		rank -= dataFirst * len(k.cached(w.nodePlace(n).labels))
+	}
+	return rank
 }
 
 // dataText is ", which has dataset.gpuscale.io/a", empty for a node without data of
