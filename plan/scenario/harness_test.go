@@ -174,12 +174,34 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	}) {
 		return nil
 	}
+	if len(again.Actions) == 1 && again.Actions[0].Verb == plan.ScaleUp && takesSooner(made, again) {
+		return nil
+	}
 	bounded := len(made.Actions) >= p.MaxActionsPerReconcile || strings.Contains(made.String(), string(plan.BoundReached)) ||
 		slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.ScaleUp && a.To-a.From >= p.MaxNodesPerScaleUp })
 	if len(again.Actions) > 0 && !bounded {
 		return fmt.Errorf("applied and planned again at the same instant, there is more to do:\n%s", again)
 	}
 	return nil
+}
+
+// takesSooner reports a pod that waited for a node of one pool, and once it is requested
+// waits for one of another, which is ready sooner and was for another pod: the scheduler
+// would bind it there, and the other pod needs one more.
+func takesSooner(made, again plan.Plan) bool {
+	waits := func(p plan.Plan, pod string) (pool string) {
+		for _, v := range p.Verdicts {
+			if v.Subject == pod && v.Reason == plan.WaitUpcomingNode {
+				text, _, _ := strings.Cut(v.Detail, ",")
+				pool, _ = strings.CutPrefix(text, "a new node of ")
+			}
+		}
+		return pool
+	}
+	return slices.ContainsFunc(again.Verdicts, func(v plan.Verdict) bool {
+		before, now := waits(made, v.Subject), waits(again, v.Subject)
+		return before != "" && now != "" && before != now && slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.ScaleUp && a.Pool == now })
+	})
 }
 
 // newFacts reports a plan that creates facts to plan with: a node is released
