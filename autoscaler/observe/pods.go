@@ -155,7 +155,7 @@ func onProducts(terms []plan.NodeTerm, products []string) []plan.NodeTerm {
 		terms = []plan.NodeTerm{nil}
 	}
 	for _, product := range products {
-		label := strings.Join(strings.Fields(product), "-")
+		label := productLabel(product)
 		is := plan.NodeRequirement{
 			Key: partition.ProductLabel, Operator: string(corev1.NodeSelectorOpIn), Values: []string{label, label + "-SHARED", gpu.ProductName(product)},
 		}
@@ -165,6 +165,9 @@ func onProducts(terms []plan.NodeTerm, products []string) []plan.NodeTerm {
 	}
 	return terms
 }
+
+// productLabel is the value of GFD's label for NVML's name of a product.
+func productLabel(product string) string { return strings.Join(strings.Fields(product), "-") }
 
 // elasticClaim begins annotations of pods whose value is an ElasticGPUClaim (elastic-gpu at 94fc37e). No
 // released scheduler reads them: elastic-gpu-scheduler at 09b010d reads containers' resources.
