@@ -41,7 +41,7 @@ func (l *gpuTime) row(k key) key {
 	}
 	l.known[k] = true
 	for u := range uses {
-		if u.ofPod() == (k != l.free(k)) {
+		if u.ofPod() == (k != l.free(k)) || k == otherKey {
 			l.add(k, u, 0)
 		}
 	}

@@ -158,7 +158,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 			all[i].Plan = &out[at[i]]
 		}
 	}
-	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas.Items, Convert: v.template, LeftOut: func(namespace string, pods int) { v.over.add(namespace, LimitUnmade, pods) }})
+	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, Index: c.objects, HPAs: c.hpas.Items, Convert: v.template, LeftOut: func(namespace string, pods int) { v.over.add(namespace, LimitUnmade, pods) }})
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = slices.Concat(v.rules.in(p.Namespace, all[i].Labels), p.Groups)

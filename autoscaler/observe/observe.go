@@ -178,7 +178,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	o.claimable = offeredByClaim(c.foreign[foreign.DRASlice])
 	ours := gpuNodes(c.nodes.Items, o.claimable)
 	c.ledger = ledger.New(ledger.Input{
-		Quotas: c.quotas.Items, ResourceQuotas: c.resourceQuotas.Items, Namespaces: c.namespaces.Items, Objects: c.foreign,
+		Quotas: c.quotas.Items, ResourceQuotas: c.resourceQuotas.Items, Namespaces: c.namespaces.Items, Objects: c.foreign, Index: c.objects,
 		Models: slices.Collect(maps.Values(c.models)), Tables: out.Tables, Shares: c.most,
 	})
 	out.Quotas, out.QuotaProblems, out.Foreign = c.quotas.Items, c.ledger.Problems, others.Beside

@@ -305,13 +305,13 @@ func parseKAIPodGroup(f fields, o *Object) {
 // maxWithin bounds the subgroups with places that a subgroup is in: topologies have fewer levels.
 const maxWithin = 8
 
-// kaiNear is a topology constraint, which without a topology KAI does not heed.
+// kaiNear is what a topology constraint requires. KAI heeds none without a topology.
 func kaiNear(f fields, at string) Near {
-	topology := f.text(at + "topologyConstraint.topology")
-	if topology == "" {
+	level, topology := f.text(at+"topologyConstraint.requiredTopologyLevel"), f.text(at+"topologyConstraint.topology")
+	if level == "" || topology == "" {
 		return Near{}
 	}
-	return Near{f.text(at + "topologyConstraint.requiredTopologyLevel"), topology}
+	return Near{level, topology}
 }
 
 // kaiMin is the fewest pods with which a PodGroup of KAI, or one of its subgroups, starts: its own minimum, or those

@@ -36,6 +36,7 @@ type Input struct {
 	// Pods of the whole cluster, including those that have ended.
 	Pods    []Pod
 	Objects foreign.Objects
+	Index   map[foreign.Key]*foreign.Object // of Objects
 	HPAs    []autoscalingv2.HorizontalPodAutoscaler
 	// Convert returns the planner's view of a pod created from this template in a namespace:
 	// defaults applied, demand read.

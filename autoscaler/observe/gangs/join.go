@@ -83,7 +83,7 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 
 func newJoiner(in Input) *joiner {
 	j := &joiner{
-		in: in, objects: in.Objects.Index(), queued: map[owner]*foreign.Object{}, owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
+		in: in, objects: in.Index, queued: map[owner]*foreign.Object{}, owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
 		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{}, spent: map[string]spent{}, consumed: map[string]bool{},
 	}
 	for _, k := range groupKinds {

@@ -124,6 +124,7 @@ func world(t *testing.T, text string) Input {
 		}
 	}
 	in.Objects = in.Objects.Resolve([]string{foreign.AtomicScaleUp, foreign.CheckCapacity})
+	in.Index = in.Objects.Index()
 	return in
 }
 

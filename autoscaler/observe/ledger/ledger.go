@@ -24,6 +24,7 @@ type Input struct {
 	ResourceQuotas []corev1.ResourceQuota
 	Namespaces     []corev1.Namespace
 	Objects        foreign.Objects
+	Index          map[foreign.Key]*foreign.Object // of Objects
 	// Models of the cluster's GPUs, by gpuscale's names, and the MIG tables that nodes publish: the
 	// meaning of a profile's name depends on the product.
 	Models []string
@@ -54,7 +55,7 @@ type Ledger struct {
 func New(in Input) *Ledger {
 	l := &Ledger{
 		Problems: map[string]error{}, covers: map[string][]cover{}, namespaces: map[string]labels.Set{},
-		listed: map[string][]*limits{}, headrooms: map[string][]*headroom{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: in.Objects.Index(),
+		listed: map[string][]*limits{}, headrooms: map[string][]*headroom{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: in.Index,
 	}
 	l.units = newUnits(in.Models, in.Tables, in.Shares)
 	for i := range in.Namespaces {

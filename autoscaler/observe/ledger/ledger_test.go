@@ -123,6 +123,7 @@ func read(t *testing.T, text string) (*Ledger, []corev1.Pod) {
 			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
 		}
 	}
+	in.Index = in.Objects.Index()
 	l := New(in)
 	buildable(t, l)
 	return l, pods
