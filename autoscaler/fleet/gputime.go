@@ -40,8 +40,9 @@ func (l *gpuTime) row(k key) key {
 		return l.row(otherKey)
 	}
 	l.known[k] = true
+	l.free(k)
 	for u := range uses {
-		if u.ofPod() == (k != l.free(k)) || k == otherKey {
+		if u.ofPod() == k.ofPod() {
 			l.add(k, u, 0)
 		}
 	}
@@ -50,7 +51,7 @@ func (l *gpuTime) row(k key) key {
 
 // free is the row of the same GPUs while no pod has them.
 func (l *gpuTime) free(k key) key {
-	if k == otherKey || k.tenant == "" && k.namespace == "" {
+	if k == otherKey || !k.ofPod() {
 		return k
 	}
 	return l.row(key{pool: k.pool, model: k.model})

@@ -59,13 +59,7 @@ func NewClaims(
 // newer is the scheduler's order between classes that serve one resource: the later created, then
 // the first by name.
 func newer(a, b *resourcev1.DeviceClass) bool {
-	if b == nil {
-		return true
-	}
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return b.CreationTimestamp.Before(&a.CreationTimestamp)
-	}
-	return a.Name < b.Name
+	return b == nil || cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
 // share chooses the pod that each claim counts for; pods that are over are left out.
@@ -77,10 +71,7 @@ func (c *Claims) share(pods []*corev1.Pod) {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b *corev1.Pod) int {
-		if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	reserved := map[client.ObjectKey]bool{}
 	for _, p := range order {
@@ -307,7 +298,7 @@ func offeredByClaim(all []*foreign.Object) map[string]*claimable {
 		}
 	}
 	out := map[string]*claimable{}
-	for _, o := range all {
+	for _, o := range foreign.Sorted(all) { // of a node's products the first counts
 		d := o.Devices
 		if d == nil || d.Node == "" || !demand.IsAccelerator(d.Driver) || d.Generation < latest[pool{d.Driver, d.Pool}] {
 			continue
