@@ -112,11 +112,8 @@ func (f *nodeFacts) claimed(d *claimable) *nodeFacts {
 		out.instances[mig.ResourceName(of.Name)] += int64(of.Count)
 	}
 	if _, labelled := out.Labels[partition.ProductLabel]; !labelled && d.product != "" {
-		out.Labels = maps.Clone(out.Labels)
-		if out.Labels == nil {
-			out.Labels = map[string]string{}
-		}
-		out.Labels[partition.ProductLabel] = productLabel(d.product)
+		out.Labels = map[string]string{partition.ProductLabel: productLabel(d.product)}
+		maps.Copy(out.Labels, f.Labels)
 	}
 	return &out
 }

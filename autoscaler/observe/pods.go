@@ -128,10 +128,7 @@ func nodeTerms(selector []corev1.NodeSelectorTerm) []plan.NodeTerm {
 	var terms []plan.NodeTerm
 	for _, t := range selector {
 		var term plan.NodeTerm
-		for _, e := range t.MatchExpressions {
-			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
-		}
-		for _, e := range t.MatchFields { // metadata.name is the only field selector
+		for _, e := range slices.Concat(t.MatchExpressions, t.MatchFields) { // metadata.name is the only field selector
 			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
 		}
 		if len(term) > 0 {
