@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 	"github.com/gpuscale/gpuscale/gpu/trust"
@@ -50,8 +51,9 @@ type Config struct {
 	// ProvisioningClasses are the classes of ProvisioningRequests (autoscaling.x-k8s.io) to serve, none by
 	// default: another autoscaler may serve them.
 	ProvisioningClasses []string `json:"provisioningClasses"`
-	// Forecasts of workloads, for which nodes are added ahead of demand.
-	Forecasts []ForecastConfig `json:"forecasts"`
+	// Forecasts of workloads, for which nodes are added ahead of demand. 0s stands for a horizon of 10m, a history of 168h,
+	// steps of 1m.
+	Forecasts []observe.Series `json:"forecasts"`
 	// Holidays are the days on which they follow earlier holidays.
 	Holidays *HolidaysConfig `json:"holidays"`
 }

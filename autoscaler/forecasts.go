@@ -9,32 +9,10 @@ import (
 	"time"
 	_ "time/tzdata" // the image has no time zones
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan/forecast"
 )
-
-// ForecastConfig is the series from which a workload's demand is forecast.
-type ForecastConfig struct {
-	Namespace string `json:"namespace"`
-	// Kind is Deployment or StatefulSet; Name is the object's.
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-	// Query is PromQL with one series: queue depth, requests per second, or
-	// replicas. PerReplica is how much of it one replica carries.
-	Query      string  `json:"query"`
-	PerReplica float64 `json:"perReplica"`
-	// Horizon is how far ahead the forecast is, best the time a node takes to be ready;
-	// 0s stands for 10m. History is how far back the series is read, 0s stands for
-	// 168h; Step is the time between values, 0s stands for 1m.
-	Horizon metav1.Duration `json:"horizon"`
-	History metav1.Duration `json:"history"`
-	Step    metav1.Duration `json:"step"`
-	// IgnoreHolidays is for demand that follows no holidays.
-	IgnoreHolidays bool `json:"ignoreHolidays"`
-}
 
 // HolidaysConfig is the days on which forecasts follow earlier holidays, or the weekend.
 type HolidaysConfig struct {
@@ -104,7 +82,7 @@ func readICal(name string) ([]time.Time, error) {
 	return forecast.ReadICal(name, file)
 }
 
-// Defaults and bounds of a forecast.
+// Defaults, in place of 0s, and bounds of a forecast.
 const (
 	defaultHorizon = 10 * time.Minute
 	defaultHistory = 7 * 24 * time.Hour
@@ -114,14 +92,12 @@ const (
 	forecastEvery = 30 * time.Second
 )
 
-func (f ForecastConfig) series() observe.Series {
-	return observe.Series{
-		Namespace: f.Namespace, Kind: f.Kind, Name: f.Name, Query: f.Query, PerReplica: f.PerReplica,
-		Horizon: cmp.Or(f.Horizon.Duration, defaultHorizon), History: cmp.Or(f.History.Duration, defaultHistory), Step: cmp.Or(f.Step.Duration, defaultStep),
-	}
+func withDefaults(s observe.Series) observe.Series {
+	s.Horizon, s.History, s.Step = cmp.Or(s.Horizon, duration(defaultHorizon)), cmp.Or(s.History, duration(defaultHistory)), cmp.Or(s.Step, duration(defaultStep))
+	return s
 }
 
-func validateForecasts(all []ForecastConfig, url string, p *problems) {
+func validateForecasts(all []observe.Series, url string, p *problems) {
 	seen := map[string]bool{}
 	for i, f := range all {
 		at := fmt.Sprintf("forecasts[%d].", i)
@@ -137,10 +113,11 @@ func validateForecasts(all []ForecastConfig, url string, p *problems) {
 		p.notNegative(at+"horizon", f.Horizon)
 		p.notNegative(at+"history", f.History)
 		p.notNegative(at+"step", f.Step)
-		if s := f.series(); s.Step > 0 && s.History/s.Step > maxSteps {
-			p.add(at+"step", "%s in steps of %s: want at most %d steps", s.History, s.Step, maxSteps)
-		} else if s.Step > s.History {
-			p.add(at+"step", "%s: longer than the history of %s", s.Step, s.History)
+		f = withDefaults(f)
+		if history, step := f.History.Duration, f.Step.Duration; step > 0 && history/step > maxSteps {
+			p.add(at+"step", "%s in steps of %s: want at most %d steps", history, step, maxSteps)
+		} else if step > history {
+			p.add(at+"step", "%s: longer than the history of %s", step, history)
 		}
 		// The planner identifies a workload by its namespace and name.
 		if key := f.Namespace + "/" + f.Name; seen[key] {
@@ -165,7 +142,7 @@ func newOutlooks(c Config, log *slog.Logger) (*observe.Outlooks, error) {
 	}
 	series := make([]observe.Series, len(c.Forecasts))
 	for i, f := range c.Forecasts {
-		series[i] = f.series()
+		series[i] = withDefaults(f)
 		if !f.IgnoreHolidays {
 			series[i].Holidays = holidays
 		}

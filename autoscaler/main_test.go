@@ -176,7 +176,7 @@ func packed(t *testing.T, text string) []byte {
 	return b.Bytes()
 }
 
-func TestReadText(t *testing.T) {
+func TestRead(t *testing.T) {
 	const want = "pool p max=4\n"
 	for what, text := range map[string][]byte{
 		"plain":                []byte(want),
@@ -184,15 +184,15 @@ func TestReadText(t *testing.T) {
 		"packed":               packed(t, want),
 		"packed with its mark": packed(t, "\ufeff"+want),
 	} {
-		if got, err := readText(bytes.NewReader(text)); got != want || err != nil {
+		if got, err := read(bytes.NewReader(text), "-"); got != want || err != nil {
 			t.Errorf("%s: got %q, %v", what, got, err)
 		}
 	}
-	if got, err := readText(strings.NewReader("")); got != "" || err != nil {
+	if got, err := read(strings.NewReader(""), "-"); got != "" || err != nil {
 		t.Errorf("nothing: got %q, %v", got, err)
 	}
 	for _, broken := range [][]byte{packed(t, want)[:4], packed(t, strings.Repeat(want, 100))[:30]} {
-		if got, err := readText(bytes.NewReader(broken)); err == nil {
+		if got, err := read(bytes.NewReader(broken), "-"); err == nil {
 			t.Errorf("truncated: got %q", got)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -94,7 +93,9 @@ func readSnapshot(file, text string) (plan.Snapshot, plan.Policy, error) {
 	}
 	snapshot, policy, err := scenario.Parse(text)
 	if err == nil {
-		err = errors.Join(snapshot.Check(), policyProblems(policy))
+		var p problems
+		p.under("policy", policy.Check())
+		err = errors.Join(append(p, snapshot.Check())...)
 	}
 	if err != nil {
 		return plan.Snapshot{}, plan.Policy{}, located(file, text, err)
@@ -102,33 +103,19 @@ func readSnapshot(file, text string) (plan.Snapshot, plan.Policy, error) {
 	return snapshot, policy, nil
 }
 
-// policyProblems are the problems of a policy, each with its path.
-func policyProblems(p plan.Policy) error {
-	err := p.Check()
-	if err == nil {
+// read reads a text of at most maxSnapshot from a file, or from standard input.
+func read(in io.Reader, file string) (text string, err error) {
+	err = withFile(in, file, func(r io.Reader) error {
+		all, err := io.ReadAll(io.LimitReader(r, maxSnapshot+1))
+		switch text = string(all); {
+		case err != nil:
+			return fmt.Errorf("%s: %w", named(file), err)
+		case len(all) > maxSnapshot:
+			return fmt.Errorf("%s: more than %d MiB: not a snapshot", named(file), maxSnapshot>>20)
+		}
 		return nil
-	}
-	var out []error
-	for _, problem := range single(err) {
-		out = append(out, fmt.Errorf("policy.%s", problem))
-	}
-	return errors.Join(out...)
-}
-
-func read(in io.Reader, file string) (string, error) {
-	if file == "-" {
-		return readText(in)
-	}
-	opened, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = opened.Close() }() // it was only read
-	text, err := readText(opened)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", file, err)
-	}
-	return text, nil
+	})
+	return text, err
 }
 
 // maxProblems bounds the problems printed of one file.

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
-	"math"
 	"reflect"
 	"time"
 
+	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -41,7 +40,7 @@ type actionDocument struct {
 	Target    *layoutDocument `json:"target,omitempty"`
 	Steps     []stepDocument  `json:"steps,omitempty"`
 	Operation string          `json:"operation,omitempty"`
-	Deadline  *time.Time      `json:"deadline,omitempty"`
+	Deadline  time.Time       `json:"deadline,omitzero"`
 	Reason    string          `json:"reason"`
 	Detail    string          `json:"detail,omitempty"`
 	For       []string        `json:"for"`
@@ -74,10 +73,7 @@ type totalsDocument struct {
 
 // writePlanJSON writes p as one indented document. Equal plans give equal bytes.
 func writePlanJSON(w io.Writer, p plan.Plan) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false) // details have < and > in them
-	return e.Encode(documentOf(p))
+	return explain.Encode(w, documentOf(p))
 }
 
 func documentOf(p plan.Plan) planDocument {
@@ -90,7 +86,7 @@ func documentOf(p plan.Plan) planDocument {
 	return planDocument{
 		APIVersion: planVersion, Kind: "Plan", At: p.At.UTC(), Actions: each(p.Actions, actionOf), Verdicts: append([]plan.Verdict{}, p.Verdicts...),
 		Totals: totalsDocument{
-			CostPerHour: number(p.Totals.CostPerHour), CostPerHourAfter: number(p.Totals.CostPerHourAfter),
+			CostPerHour: explain.Number(p.Totals.CostPerHour), CostPerHourAfter: explain.Number(p.Totals.CostPerHourAfter),
 			PendingSlices: p.Totals.PendingSlices, PendingSlicesLeft: p.Totals.PendingSlicesLeft,
 		},
 		State: p.State,
@@ -100,11 +96,8 @@ func documentOf(p plan.Plan) planDocument {
 func actionOf(a plan.Action) actionDocument {
 	out := actionDocument{
 		Verb: string(a.Verb), Pool: a.Pool, Node: a.Node, Pod: a.Pod, Model: a.Model, Operation: a.Operation,
-		Reason: string(a.Reason), Detail: a.Detail, For: each(a.For, func(s string) string { return s }), Cost: number(a.Cost),
-	}
-	if !a.Deadline.IsZero() {
-		at := a.Deadline.UTC()
-		out.Deadline = &at
+		Reason: string(a.Reason), Detail: a.Detail, For: each(a.For, func(s string) string { return s }), Cost: explain.Number(a.Cost),
+		Deadline: a.Deadline.UTC(),
 	}
 	switch a.Verb {
 	case plan.ScaleUp:
@@ -132,19 +125,7 @@ func placementOf(model string, p mig.Placement) placementDocument {
 }
 
 func stepOf(model string, s mig.Step) stepDocument {
-	do := "destroy"
-	if s.Create {
-		do = "create"
-	}
-	return stepDocument{do, placementOf(model, s.Placement)}
-}
-
-// number is v, nil if that is NaN or infinite, which JSON lacks.
-func number(v float64) *float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return nil
-	}
-	return &v
+	return stepDocument{map[bool]string{true: "create", false: "destroy"}[s.Create], placementOf(model, s.Placement)}
 }
 
 // each converts a list. The result is never nil: in JSON an empty list is [], not null.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/plan/replay"
 )
@@ -101,7 +102,7 @@ func (o *replaying) flags(fs *pflag.FlagSet) {
 func (o *replaying) run(out io.Writer) error {
 	var pods []replay.Pod
 	if o.pods != "" {
-		if err := withFile(o.pods, func(r io.Reader) (err error) {
+		if err := withFile(os.Stdin, o.pods, func(r io.Reader) (err error) {
 			pods, err = readPods(o.pods, r)
 			return err
 		}); err != nil {
@@ -109,7 +110,7 @@ func (o *replaying) run(out io.Writer) error {
 		}
 	}
 	if o.requests != "" {
-		if err := withFile(o.requests, func(r io.Reader) error {
+		if err := withFile(os.Stdin, o.requests, func(r io.Reader) error {
 			requests, err := replay.ReadRequests(o.requests, r)
 			if err != nil {
 				return err
@@ -134,9 +135,7 @@ func (o *replaying) run(out io.Writer) error {
 		}
 	}
 	if o.output == "json" {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(result)
+		return explain.Encode(out, result)
 	}
 	_, err = fmt.Fprint(out, result)
 	return err
@@ -158,20 +157,6 @@ func (o *replaying) draw(result replay.Result) error {
 		return fmt.Errorf("writing %s: %w", o.svg, err)
 	}
 	return file.Close()
-}
-
-// withFile reads a file, which may be packed with gzip.
-func withFile(name string, read func(io.Reader) error) error {
-	file, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	plain, err := unpacked(file)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", name, err)
-	}
-	return read(plain)
 }
 
 // processorTime is the processor time that the process has used.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -180,6 +181,23 @@ func requests(p *corev1.Pod) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
+// withFile reads a file, - for in, which may be packed with gzip.
+func withFile(in io.Reader, name string, read func(io.Reader) error) error {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
+	}
+	plain, err := unpacked(in)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", named(name), err)
+	}
+	return read(plain)
+}
+
 // unpacked returns the content of r, decompressed if it is gzip, without a byte order
 // mark.
 func unpacked(r io.Reader) (io.Reader, error) {
@@ -195,20 +213,4 @@ func unpacked(r io.Reader) (io.Reader, error) {
 		_, _ = b.Discard(len(mark)) // Peek has buffered them
 	}
 	return b, nil
-}
-
-// readText reads a text of at most maxSnapshot.
-func readText(r io.Reader) (string, error) {
-	plain, err := unpacked(r)
-	if err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(plain, maxSnapshot+1))
-	if err != nil {
-		return "", err
-	}
-	if len(text) > maxSnapshot {
-		return "", fmt.Errorf("more than %d MiB: not a snapshot", maxSnapshot>>20)
-	}
-	return string(text), nil
 }

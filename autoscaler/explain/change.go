@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +57,13 @@ func copyOf(s plan.Snapshot, p plan.Policy, e plan.Explanation) *world {
 
 func (w *world) pool(name string) *plan.Pool {
 	return &w.Pools[slices.IndexFunc(w.Pools, func(p plan.Pool) bool { return p.Name == name })]
+}
+
+// each changes the pods that the change is for.
+func (w *world) each(change func(q *plan.Pod)) {
+	for _, i := range w.served {
+		change(&w.Pods[i])
+	}
 }
 
 // serves are the verdicts of a pod that will run without a change.
@@ -160,9 +168,7 @@ func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate 
 	}
 	if e.Verdict.Reason == plan.Expendable {
 		add(podOwner, fmt.Sprintf("give it a priority of %d or more", p.ExpendablePodsPriorityCutoff), func(w *world) {
-			for _, i := range w.served {
-				w.Pods[i].Priority = max(w.Pods[i].Priority, int32(w.policy.ExpendablePodsPriorityCutoff))
-			}
+			w.each(func(q *plan.Pod) { q.Priority = max(q.Priority, int32(w.policy.ExpendablePodsPriorityCutoff)) })
 		})
 	}
 	if e.Pod.GangMin > 1 {
@@ -203,11 +209,7 @@ func raised(pool *plan.Pool, by int) candidate {
 func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
 	var out []candidate
 	each := func(what string, change func(q *plan.Pod)) {
-		out = append(out, candidate{podOwner, what, func(w *world) {
-			for _, i := range w.served {
-				change(&w.Pods[i])
-			}
-		}})
+		out = append(out, candidate{podOwner, what, func(w *world) { w.each(change) }})
 	}
 	t, pod := pool.Template, e.Pod
 	if len(t.Taints) > 0 && !plan.Admits(pod, "", t.Labels, t.Taints) && plan.Admits(pod, "", t.Labels, nil) {
@@ -285,7 +287,7 @@ func quotaCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candi
 		}}}
 	}
 	members := len(copyOf(s, p, e).served)
-	gpus := ceil(e.Weight * float64(members))
+	gpus := max(int(math.Ceil(e.Weight*float64(members))), 1)
 	more := quota.Amount{Compute: 7 * int64(gpus), Memory: 8 * int64(gpus)} // the slices of a GPU
 	text := fmt.Sprintf("%d GPU", gpus)
 	line := lineage(s.Tenants, e.Pod.Tenant)
@@ -323,14 +325,6 @@ func exhausted(tenant string) (quota, resource string, ok bool) {
 	return strings.Cut(rest, "/no-more/")
 }
 
-func ceil(v float64) int {
-	n := int(v)
-	if float64(n) < v {
-		n++
-	}
-	return max(n, 1)
-}
-
 // lineage returns the indices of a tenant and its ancestors.
 func lineage(tenants []plan.Tenant, name string) []int {
 	var out []int
@@ -348,11 +342,7 @@ func lineage(tenants []plan.Tenant, name string) []int {
 func smallerGang(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate {
 	all := min(e.Pod.GangMin, 1<<16)
 	without := func(n int) func(w *world) {
-		return func(w *world) {
-			for _, i := range w.served {
-				w.Pods[i].GangMin = max(all-n, 1)
-			}
-		}
+		return func(w *world) { w.each(func(q *plan.Pod) { q.GangMin = max(all-n, 1) }) }
 	}
 	n := least(s, p, e, all-1, without)
 	if n == 0 {

@@ -131,8 +131,8 @@ func actionsWhere(p plan.Plan, concerns func(a plan.Action) bool) []Action {
 	return out
 }
 
-// number is v, nil if that is NaN or infinite.
-func number(v float64) *float64 {
+// Number is v, nil if that is NaN or infinite, which JSON lacks.
+func Number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}

@@ -90,7 +90,7 @@ func optionsOf(s plan.Snapshot, e plan.Explanation) []Option {
 	for i, o := range e.Options {
 		out[i] = Option{Kind: string(o.Kind), On: o.On, Possible: o.Possible, Chosen: o.Chosen, Reason: string(o.Reason), Detail: o.Detail}
 		if o.Possible {
-			out[i].Cost, out[i].In = number(o.Cost), number(max(o.At.Sub(s.Now), 0).Seconds())
+			out[i].Cost, out[i].In = Number(o.Cost), Number(max(o.At.Sub(s.Now), 0).Seconds())
 		}
 		if o.Possible && !o.Chosen {
 			out[i].Lost = lost(e, o, chosen)

@@ -12,11 +12,14 @@ import (
 )
 
 // WriteJSON writes d as one indented document. Equal documents give equal bytes.
-func (d Document) WriteJSON(w io.Writer) error {
+func (d Document) WriteJSON(w io.Writer) error { return Encode(w, d) }
+
+// Encode writes v as indented JSON.
+func Encode(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(d)
+	e.SetEscapeHTML(false) // details have < and > in them
+	return e.Encode(v)
 }
 
 // maxLines bounds the members, actions and pods in text; JSON has all.
@@ -24,21 +27,23 @@ const maxLines = 20
 
 // WriteText writes d as text.
 func (d Document) WriteText(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s: %s\n", strings.ToLower(d.Kind), d.Subject, d.Answer.Reason)
-	indent(&b, "", d.Answer.Detail)
-	indent(&b, "meaning", d.Answer.Meaning)
+	var text strings.Builder
+	b := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0) // rows of tables have tabs, other lines none
+	fmt.Fprintf(b, "%s %s: %s\n", strings.ToLower(d.Kind), d.Subject, d.Answer.Reason)
+	indent(b, "", d.Answer.Detail)
+	indent(b, "meaning", d.Answer.Meaning)
 	if len(d.Changes) == 0 && d.Answer.WhatToDo != "" {
-		indent(&b, "what to do", d.Answer.WhatToDo)
+		indent(b, "what to do", d.Answer.WhatToDo)
 	}
-	d.podText(&b)
-	d.poolText(&b)
-	d.memberText(&b)
-	d.optionText(&b)
-	d.actionText(&b)
-	d.changeText(&b)
-	fmt.Fprintf(&b, "\nplanned on the snapshot of %s\n", d.At.Format(time.RFC3339))
-	_, err := io.WriteString(w, strings.Map(harmless, b.String()))
+	d.podText(b)
+	d.poolText(b)
+	d.memberText(b)
+	d.optionText(b)
+	d.actionText(b)
+	d.changeText(b)
+	fmt.Fprintf(b, "\nplanned on the snapshot of %s\n", d.At.Format(time.RFC3339))
+	_ = b.Flush() // a strings.Builder returns no error
+	_, err := io.WriteString(w, strings.Map(harmless, text.String()))
 	return err
 }
 
@@ -51,7 +56,7 @@ func harmless(r rune) rune {
 	return r
 }
 
-func indent(b *strings.Builder, name, text string) {
+func indent(b io.Writer, name, text string) {
 	switch {
 	case text == "":
 	case name == "":
@@ -61,12 +66,12 @@ func indent(b *strings.Builder, name, text string) {
 	}
 }
 
-func (d Document) podText(b *strings.Builder) {
+func (d Document) podText(b io.Writer) {
 	p := d.Pod
 	if p == nil {
 		return
 	}
-	b.WriteByte('\n')
+	fmt.Fprintln(b)
 	if p.Name != d.Subject {
 		fmt.Fprintf(b, "decided by its member %s\n", p.Name)
 	}
@@ -83,7 +88,7 @@ func (d Document) podText(b *strings.Builder) {
 	}
 }
 
-func (d Document) poolText(b *strings.Builder) {
+func (d Document) poolText(b io.Writer) {
 	p := d.Pool
 	if p == nil {
 		return
@@ -102,23 +107,21 @@ func (d Document) poolText(b *strings.Builder) {
 	listText(b, "actions for", p.WaitingFor)
 }
 
-func groupText(b *strings.Builder, what string, groups []Group) {
+func groupText(b io.Writer, what string, groups []Group) {
 	if len(groups) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "\n%s\n", what)
-	table(b, func(w io.Writer) {
-		for _, g := range groups {
-			example := g.Example
-			if g.Detail != "" {
-				example += ": " + g.Detail
-			}
-			fmt.Fprintf(w, "  %d\t%s\t%s\n", g.Count, g.Reason, example)
+	for _, g := range groups {
+		example := g.Example
+		if g.Detail != "" {
+			example += ": " + g.Detail
 		}
-	})
+		fmt.Fprintf(b, "  %d\t%s\t%s\n", g.Count, g.Reason, example)
+	}
 }
 
-func listText(b *strings.Builder, what string, names []string) {
+func listText(b io.Writer, what string, names []string) {
 	if len(names) == 0 {
 		return
 	}
@@ -129,53 +132,48 @@ func listText(b *strings.Builder, what string, names []string) {
 	fmt.Fprintf(b, "\n%s: %s%s\n", what, strings.Join(names, " "), more)
 }
 
-func (d Document) memberText(b *strings.Builder) {
+func (d Document) memberText(b io.Writer) {
 	if len(d.Members) == 0 {
 		return
 	}
-	b.WriteString("\nmembers\n")
-	table(b, func(w io.Writer) {
-		for i, m := range d.Members {
-			if i == maxLines {
-				fmt.Fprintf(w, "  and %d more\n", len(d.Members)-i)
-				break
-			}
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", m.Name, m.Reason, m.Detail)
+	fmt.Fprint(b, "\nmembers\n")
+	for i, m := range d.Members {
+		if i == maxLines {
+			fmt.Fprintf(b, "  and %d more\n", len(d.Members)-i)
+			break
 		}
-	})
+		fmt.Fprintf(b, "  %s\t%s\t%s\n", m.Name, m.Reason, m.Detail)
+	}
 }
 
-func (d Document) optionText(b *strings.Builder) {
+func (d Document) optionText(b io.Writer) {
 	if len(d.Options) == 0 {
 		return
 	}
-	b.WriteString("\noptions\n")
-	table(b, func(w io.Writer) {
-		fmt.Fprint(w, "  \tOPTION\tON\tCOST\tREADY IN\tWHY\n")
-		for _, o := range d.Options {
-			mark, cost, in, why := "  ", "-", "-", o.Reason+": "+o.Detail
-			switch {
-			case o.Chosen:
-				mark, why = "=>", o.Detail
-			case o.Possible && o.Lost != "":
-				why = o.Lost + " (" + o.Detail + ")"
-			}
-			if o.Cost != nil {
-				cost = fmt.Sprintf("%.2f", *o.Cost)
-			}
-			if o.In != nil {
-				in = seconds(*o.In)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", mark, o.Kind, cmp.Or(o.On, "-"), cost, in, why)
+	fmt.Fprint(b, "\noptions\n  \tOPTION\tON\tCOST\tREADY IN\tWHY\n")
+	for _, o := range d.Options {
+		mark, cost, in, why := "  ", "-", "-", o.Reason+": "+o.Detail
+		switch {
+		case o.Chosen:
+			mark, why = "=>", o.Detail
+		case o.Possible && o.Lost != "":
+			why = o.Lost + " (" + o.Detail + ")"
 		}
-	})
+		if o.Cost != nil {
+			cost = fmt.Sprintf("%.2f", *o.Cost)
+		}
+		if o.In != nil {
+			in = seconds(*o.In)
+		}
+		fmt.Fprintf(b, "%s\t%s\t%s\t%s\t%s\t%s\n", mark, o.Kind, cmp.Or(o.On, "-"), cost, in, why)
+	}
 }
 
-func (d Document) actionText(b *strings.Builder) {
+func (d Document) actionText(b io.Writer) {
 	if len(d.Actions) == 0 {
 		return
 	}
-	b.WriteString("\nactions of this reconcile\n")
+	fmt.Fprint(b, "\nactions of this reconcile\n")
 	for i, a := range d.Actions {
 		if i == maxLines {
 			fmt.Fprintf(b, "  and %d more\n", len(d.Actions)-i)
@@ -185,7 +183,7 @@ func (d Document) actionText(b *strings.Builder) {
 	}
 }
 
-func (d Document) changeText(b *strings.Builder) {
+func (d Document) changeText(b io.Writer) {
 	if d.Tried == 0 {
 		return
 	}
@@ -193,16 +191,10 @@ func (d Document) changeText(b *strings.Builder) {
 		fmt.Fprintf(b, "\nnone of %d changes tried would serve it\n", d.Tried)
 		return
 	}
-	b.WriteString("\nany of these changes would serve it (each was verified by planning with it)\n")
+	fmt.Fprint(b, "\nany of these changes would serve it (each was verified by planning with it)\n")
 	for _, c := range d.Changes {
 		fmt.Fprintf(b, "  %s: %s\n      then %s: %s\n", c.Who, c.What, c.Then.Reason, c.Then.Detail)
 	}
-}
-
-func table(b *strings.Builder, fill func(w io.Writer)) {
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fill(w)
-	_ = w.Flush() // a strings.Builder returns no error
 }
 
 func seconds(v float64) string {

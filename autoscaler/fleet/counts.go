@@ -31,10 +31,7 @@ type nodeKey struct {
 }
 
 func newCounts() *counts {
-	vec := func(d metric.Desc) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)
-	}
-	return &counts{failures: vec(metric.AutoscalerPoolFailures), interruptions: vec(metric.AutoscalerInterruptions),
+	return &counts{failures: counters(metric.AutoscalerPoolFailures), interruptions: counters(metric.AutoscalerInterruptions),
 		inRow: map[string]int{}, refused: map[string]bool{}, interrupted: map[nodeKey]bool{}}
 }
 

@@ -42,7 +42,7 @@ func (f *Fleet) tenants(r *Reconcile) {
 			kind   string
 			number float64
 		}{{"guaranteed", s.Guaranteed}, {"used", s.Used}, {"borrowed", s.Borrowed}, {"lent", s.Lent}, {"pending", s.Pending}} {
-			if one.number < unlimited {
+			if one.number < ledger.Unlimited {
 				f.add(metric.AutoscalerTenantGPUs, one.number, s.Tenant, one.kind)
 			}
 		}
@@ -51,9 +51,6 @@ func (f *Fleet) tenants(r *Reconcile) {
 		}
 	}
 }
-
-// unlimited is a number of GPUs that stands for no limit.
-const unlimited = 1e9
 
 // served are the verdicts of pods for which capacity is free or upcoming.
 var served = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}

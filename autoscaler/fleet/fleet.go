@@ -43,7 +43,7 @@ type Fleet struct {
 	mu        sync.Mutex
 	leading   bool
 	surveyed  time.Time
-	gpuTime   gpuTime
+	gpuTime   *gpuTime
 	gauges    map[string]*prometheus.GaugeVec // of the last survey
 	counts    *counts
 	latencies *latencies
@@ -58,9 +58,9 @@ func New() *Fleet {
 
 // reset deletes all state.
 func (f *Fleet) reset() {
-	f.surveyed, f.gpuTime = time.Time{}, gpuTime{}
+	f.surveyed = time.Time{}
 	f.clear()
-	f.counts, f.latencies = newCounts(), newLatencies()
+	f.gpuTime, f.counts, f.latencies = newGPUTime(), newCounts(), newLatencies()
 }
 
 func (f *Fleet) clear() {
@@ -113,13 +113,7 @@ func (f *Fleet) Observe(r Reconcile) error {
 
 // Describe implements prometheus.Collector.
 func (f *Fleet) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range counterDescs {
-		ch <- d
-	}
-	for _, g := range f.gauges {
-		g.Describe(ch)
-	}
-	for _, c := range f.events() {
+	for _, c := range f.series() {
 		c.Describe(ch)
 	}
 }
@@ -131,29 +125,22 @@ func (f *Fleet) Collect(ch chan<- prometheus.Metric) {
 	if !f.leading {
 		return
 	}
-	for _, g := range f.gauges {
-		g.Collect(ch)
-	}
-	f.times(ch)
-	for _, c := range f.events() {
+	for _, c := range f.series() {
 		c.Collect(ch)
 	}
 }
 
-// events are the series that accumulate in each reconcile.
-func (f *Fleet) events() []prometheus.Collector {
-	return []prometheus.Collector{f.counts.failures, f.counts.interruptions, f.latencies.pods, f.latencies.nodes, f.latencies.decisions}
+// series are all of them.
+func (f *Fleet) series() []prometheus.Collector {
+	all := []prometheus.Collector{f.gpuTime.used, f.gpuTime.capacity, f.counts.failures, f.counts.interruptions, f.latencies.pods, f.latencies.nodes, f.latencies.decisions}
+	for _, g := range f.gauges {
+		all = append(all, g)
+	}
+	return all
 }
 
-// counterDescs are the series of the ledger.
-var counterDescs = descs(metric.AutoscalerGPUSeconds, metric.AutoscalerCapacityGPUSeconds)
-
-func descs(list ...metric.Desc) map[string]*prometheus.Desc {
-	out := map[string]*prometheus.Desc{}
-	for _, d := range list {
-		out[d.Name] = prometheus.NewDesc(d.Name, d.Help, d.Labels, nil)
-	}
-	return out
+func counters(d metric.Desc) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)
 }
 
 // newGauges returns the gauges, which each survey sets again.
@@ -171,20 +158,14 @@ func newGauges() map[string]*prometheus.GaugeVec {
 
 // add adds to a gauge of this survey, which begins at 0.
 func (f *Fleet) add(d metric.Desc, number float64, labels ...string) {
-	f.gauges[d.Name].WithLabelValues(allNamed(labels)...).Add(number)
-}
-
-// counter is a counter of the ledger. It was 0 when the ledger began, its created
-// timestamp, so that rate() sees the first increase.
-func (f *Fleet) counter(d metric.Desc, number float64, labels ...string) prometheus.Metric {
-	return prometheus.MustNewConstMetricWithCreatedTimestamp(counterDescs[d.Name], prometheus.CounterValue, number, f.gpuTime.begun, allNamed(labels)...)
+	f.gauges[d.Name].WithLabelValues(allNamed(labels...)...).Add(number)
 }
 
 // named is a label that is never empty, since Prometheus takes an empty one for none
 // and puts the target's own in its place.
 func named(label string) string { return cmp.Or(label, metric.NotApplicable) }
 
-func allNamed(labels []string) []string {
+func allNamed(labels ...string) []string {
 	for i, l := range labels {
 		labels[i] = named(l)
 	}
@@ -196,24 +177,6 @@ func flag(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// times collects GPU time by use, and its total.
-func (f *Fleet) times(ch chan<- prometheus.Metric) {
-	sums := map[key]float64{}
-	for _, k := range f.gpuTime.keys() {
-		for u, seconds := range f.gpuTime.rows[k].seconds {
-			// All uses that the row can have are exported from the start, at 0: otherwise
-			// rate() would miss the first increase.
-			if ofPod := k.tenant != "" || k.namespace != ""; seconds != 0 || use(u).ofPod() == ofPod {
-				ch <- f.counter(metric.AutoscalerGPUSeconds, seconds, k.pool, k.model, k.tenant, k.namespace, metric.PlaceWords()[u])
-				sums[key{pool: k.pool, model: k.model}] += seconds
-			}
-		}
-	}
-	for k, seconds := range sums {
-		ch <- f.counter(metric.AutoscalerCapacityGPUSeconds, seconds, k.pool, k.model)
-	}
 }
 
 // gpus adds the states of the GPUs.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -16,38 +18,49 @@ const maxGap = 5 * time.Minute
 // gpuTime adds up GPU time by use, over a series of surveys. Its memory grows with the
 // number of keys up to maxRows: the time of further ones is added up under "(other)".
 type gpuTime struct {
-	rows           map[key]*row
-	begun          time.Time // when it started at zero
+	used, capacity *prometheus.CounterVec
+	known          map[key]bool
+	gpus           map[key]*[uses]float64 // of the last survey
 	surveyed, upTo time.Time
 }
 
-type row struct {
-	gpus    [uses]float64 // of the last survey
-	seconds [uses]float64
-	base    *row // of the same GPUs while no pod has them
+func newGPUTime() *gpuTime {
+	return &gpuTime{used: counters(metric.AutoscalerGPUSeconds), capacity: counters(metric.AutoscalerCapacityGPUSeconds), known: map[key]bool{}}
 }
 
 var otherKey = key{metric.Other, metric.Other, metric.Other, metric.Other}
 
-// row is the row of a key, which it adds up to maxRows.
-func (l *gpuTime) row(k key) *row {
-	if r := l.rows[k]; r != nil {
-		return r
-	}
-	if len(l.rows) >= maxRows && k != otherKey {
+// row is the key that a key's time is added up under. All uses that a row can have are exported from the start, at
+// 0: otherwise rate() would miss the first increase.
+func (l *gpuTime) row(k key) key {
+	switch {
+	case l.known[k]:
+		return k
+	case len(l.known) >= maxRows && k != otherKey:
 		return l.row(otherKey)
 	}
-	r := &row{}
-	r.base = r
-	l.rows[k] = r
-	if k != otherKey && (k.tenant != "" || k.namespace != "") {
-		r.base = l.row(key{pool: k.pool, model: k.model})
+	l.known[k] = true
+	l.free(k)
+	for u := range uses {
+		if u.ofPod() == k.ofPod() {
+			l.add(k, u, 0)
+		}
 	}
-	return r
+	return k
 }
 
-// keys are in order, so that sums are always the same.
-func (l *gpuTime) keys() []key { return slices.SortedFunc(maps.Keys(l.rows), key.compare) }
+// free is the row of the same GPUs while no pod has them.
+func (l *gpuTime) free(k key) key {
+	if k == otherKey || !k.ofPod() {
+		return k
+	}
+	return l.row(key{pool: k.pool, model: k.model})
+}
+
+func (l *gpuTime) add(k key, u use, seconds float64) {
+	l.used.WithLabelValues(allNamed(k.pool, k.model, k.tenant, k.namespace, metric.PlaceWords()[u])...).Add(seconds)
+	l.capacity.WithLabelValues(allNamed(k.pool, k.model)...).Add(seconds)
+}
 
 // advance adds the time up to now.
 func (l *gpuTime) advance(now time.Time) error {
@@ -56,11 +69,15 @@ func (l *gpuTime) advance(now time.Time) error {
 	}
 	all := now.Sub(l.upTo)
 	known := min(all, max(l.surveyed.Add(maxGap).Sub(l.upTo), 0))
-	for _, k := range l.keys() {
-		r := l.rows[k]
-		for u, gpus := range r.gpus {
-			r.seconds[u] += gpus * known.Seconds()
-			r.base.seconds[unknown] += gpus * (all - known).Seconds()
+	for _, k := range slices.SortedFunc(maps.Keys(l.gpus), key.compare) { // so that sums are always the same
+		for u, gpus := range l.gpus[k] {
+			if gpus == 0 {
+				continue
+			}
+			l.add(k, use(u), gpus*known.Seconds())
+			if known < all {
+				l.add(l.free(k), unknown, gpus*(all-known).Seconds())
+			}
 		}
 	}
 	l.upTo = now
@@ -69,26 +86,25 @@ func (l *gpuTime) advance(now time.Time) error {
 
 // survey adds the time up to a survey, which holds from then on. After an error it has
 // started again at zero.
-func (l *gpuTime) survey(v *survey) error {
-	var err error
-	if !l.begun.IsZero() {
-		err = l.advance(v.Now)
+func (l *gpuTime) survey(v *survey) (err error) {
+	if l.upTo.IsZero() {
+		l.upTo = v.Now
 	}
-	if err != nil || l.begun.IsZero() {
-		*l = gpuTime{rows: map[key]*row{}, begun: v.Now, upTo: v.Now}
+	if err = l.advance(v.Now); err != nil {
+		l.used.Reset()
+		l.capacity.Reset()
+		l.known, l.upTo = map[key]bool{}, v.Now
+		err = fmt.Errorf("the ledger of GPU time restarts at zero: %w", err)
 	}
-	l.surveyed = v.Now
-	for _, r := range l.rows {
-		r.gpus = [uses]float64{}
-	}
+	l.surveyed, l.gpus = v.Now, map[key]*[uses]float64{}
 	for _, k := range slices.SortedFunc(maps.Keys(v.rows), key.compare) {
-		r := l.row(k)
+		row := l.row(k)
+		if l.gpus[row] == nil {
+			l.gpus[row] = &[uses]float64{}
+		}
 		for u, gpus := range v.rows[k] {
-			r.gpus[u] += gpus
+			l.gpus[row][u] += gpus
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("the ledger of GPU time restarts at zero: %w", err)
-	}
-	return nil
+	return err
 }

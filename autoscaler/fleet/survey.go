@@ -64,6 +64,8 @@ const (
 // to, empty for none.
 type key struct{ pool, model, tenant, namespace string }
 
+func (k key) ofPod() bool { return k.tenant != "" || k.namespace != "" }
+
 func (k key) compare(o key) int {
 	return cmp.Or(strings.Compare(k.pool, o.pool), strings.Compare(k.model, o.model), strings.Compare(k.tenant, o.tenant),
 		strings.Compare(k.namespace, o.namespace))

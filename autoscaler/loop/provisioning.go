@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -174,10 +175,6 @@ func conditionsOf(o *foreign.Object, c capacity, now time.Time) []metav1.Conditi
 		})
 	}
 	provisioned := meta.FindStatusCondition(out, foreign.RequestProvisioned)
-	validFor := o.Request.ValidFor
-	if validFor == 0 {
-		validFor = requestValidFor
-	}
 	switch {
 	case meta.IsStatusConditionTrue(out, foreign.RequestFailed), meta.IsStatusConditionTrue(out, foreign.RequestExpired):
 		return out
@@ -186,7 +183,7 @@ func conditionsOf(o *foreign.Object, c capacity, now time.Time) []metav1.Conditi
 			set(foreign.RequestExpired, metav1.ConditionTrue, "CapacityReservationTimeExpired", "Capacity reservation time is expired")
 		}
 		return out
-	case now.Sub(o.CreationTimestamp.Time) > validFor:
+	case now.Sub(o.CreationTimestamp.Time) > cmp.Or(o.Request.ValidFor, requestValidFor):
 		set(foreign.RequestFailed, metav1.ConditionTrue, "Expired", "ProvisioningRequest is expired")
 		return out
 	case c.state == capacityNone:

@@ -89,41 +89,36 @@ type finding struct {
 	verdict    plan.Verdict
 }
 
-func poolFindings(r Reconcile) map[string]finding {
-	out := map[string]finding{}
+func poolFindings(r Reconcile) map[string]*finding {
+	out := map[string]*finding{}
 	ready := readyByPool(r.Nodes)
 	for _, pool := range r.Pools {
-		out[pool.Name] = finding{pool: pool, ready: ready[pool.Name]}
+		out[pool.Name] = &finding{pool: pool, ready: ready[pool.Name]}
 	}
 	for i := range r.Nodes {
-		if n := &r.Nodes[i]; n.Operation != nil || n.Drain != nil {
-			if f, ok := out[n.Pool]; ok {
-				f.operations++
-				out[n.Pool] = f
-			}
+		if n := &r.Nodes[i]; out[n.Pool] != nil && (n.Operation != nil || n.Drain != nil) {
+			out[n.Pool].operations++
 		}
 	}
 	for _, v := range r.Plan.Verdicts {
-		if f, ok := out[v.Subject]; ok && v.Kind == plan.KindPool {
+		if f := out[v.Subject]; f != nil && v.Kind == plan.KindPool {
 			f.verdict = v
-			out[v.Subject] = f
 		}
 	}
-	for _, result := range r.Results {
-		// The snapshot is from before the actions.
-		if f, ok := out[result.Action.Pool]; ok && result.Action.Verb == plan.Repartition && resultLabel(result.Outcome) == "ok" {
+	for _, result := range r.Results { // the snapshot is from before the actions
+		f := out[result.Action.Pool]
+		switch {
+		case f == nil || result.Outcome != act.Done:
+		case result.Action.Verb == plan.Repartition:
 			f.operations++
-			out[result.Action.Pool] = f
-		}
-		if f, ok := out[result.Action.Pool]; ok && result.Action.Verb == plan.ScaleUp && resultLabel(result.Outcome) == "ok" {
+		case result.Action.Verb == plan.ScaleUp:
 			f.pool.Target = max(f.pool.Target, result.Action.To)
-			out[result.Action.Pool] = f
 		}
 	}
 	return out
 }
 
-func (f finding) write(pool *v1alpha1.GPUNodePool) {
+func (f *finding) write(pool *v1alpha1.GPUNodePool) {
 	s := &pool.Status
 	s.ObservedGeneration = pool.Generation
 	s.Size, s.Target, s.Ready = int32(f.pool.Size), int32(f.pool.Target), int32(f.ready)

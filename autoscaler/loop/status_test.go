@@ -152,7 +152,7 @@ func TestReclaimEvents(t *testing.T) {
 
 // TestEveryVerbHasEventReasons: the API server rejects an Event without a reason.
 func TestEveryVerbHasEventReasons(t *testing.T) {
-	for _, v := range []plan.Verb{plan.ScaleUp, plan.Repartition, plan.Uncordon, plan.Rollback, plan.Reclaim, plan.Drain, plan.RemoveNode, plan.Replace} {
+	for _, v := range []plan.Verb{plan.ScaleUp, plan.Repartition, plan.Uncordon, plan.Rollback, plan.Reclaim, plan.Drain, plan.RemoveNode, plan.Replace, plan.Withdraw} {
 		if eventReasons[v].begins == "" || eventReasons[v].done == "" {
 			t.Errorf("%s: %q", v, eventReasons[v])
 		}

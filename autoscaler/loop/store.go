@@ -49,8 +49,8 @@ func (s *StatusStore) Load(ctx context.Context) (plan.State, error) {
 }
 
 // Save implements Store.
-func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State) (unsaved map[string]error, err error) {
-	poolOf := map[string]string{}
+func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State) (map[string]error, error) {
+	poolOf, unsaved := map[string]string{}, map[string]error{}
 	for _, n := range snap.Nodes {
 		poolOf[n.Name] = n.Pool
 	}
@@ -59,9 +59,6 @@ func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State
 			continue
 		}
 		if err := s.save(ctx, p.Name, m, poolOf); isRefused(err) {
-			if unsaved == nil {
-				unsaved = map[string]error{}
-			}
 			unsaved[p.Name] = err
 		} else if err != nil {
 			return nil, err

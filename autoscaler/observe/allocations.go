@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -105,62 +106,44 @@ func (o *Observer) trackIdle(in nodeInput, c *plan.GPU) {
 // fromPods gives GPUs the allocations that the node's bound pods prove, where no exporter reports
 // them; false where pods do not prove them. A device plugin that gives whole GPUs gives each to one
 // pod, so the pods are enough, for any maker's GPUs. Which pod has which GPU is not known; the GPUs
-// are taken as equal. The replicas of time-sliced GPUs are known by their pods alone: an exporter
-// reports the GPUs. MIG devices and GPUs in parts need an exporter, and so do GPUs in use that could be
+// are taken as equal. So are those that are given in shares. Where a dialect divides GPUs, the pods'
+// annotations name theirs. The replicas of time-sliced GPUs are known by their pods alone: an exporter
+// reports the GPUs. MIG devices need an exporter, and so do whole GPUs in use that could be
 // repartitioned, which depends on which of them are free.
 func fromPods(in nodeInput, gpus []plan.GPU) bool {
-	if in.facts.divided != nil {
-		return fromParts(in, gpus)
-	}
-	if in.reading == nil && in.facts.shares > 0 {
-		return fromShares(in, gpus)
-	}
-	offered := in.facts.Allocatable
-	if in.reading != nil && !timeSliced(in.node) || len(gpus) == 0 || !givesWholeGPUs(in) || offered.GPUs != len(gpus) {
+	divided, shares := in.facts.divided != nil, in.reading == nil && in.facts.shares > 0
+	whole := !divided && !shares
+	if whole && (in.reading != nil && !timeSliced(in.node) || !givesWholeGPUs(in) || in.facts.Allocatable.GPUs != len(gpus)) || len(gpus) == 0 {
 		return false
 	}
-	var allocatedTo []string
-	for _, p := range in.bound {
-		if p.Unreadable != "" || len(p.Demand.MIG) > 0 || p.Demand.Fraction != nil || p.Demand.GPUs > len(gpus) {
-			return false
-		}
-		allocatedTo = append(allocatedTo, slices.Repeat([]string{p.Key()}, p.Demand.GPUs)...)
-	}
-	if len(allocatedTo) > len(gpus) {
-		return false
-	}
-	if _, isMIG := in.tables.ForModel(gpus[0].Model.Name); isMIG && len(allocatedTo) > 0 {
-		return false
-	}
-	slices.Sort(allocatedTo)
 	for i := range gpus {
 		forgetAllocations(&gpus[i])
-		gpus[i].MIG, gpus[i].AllocationKnown = false, true
-		if i < len(allocatedTo) {
-			gpus[i].AllocatedTo = allocatedTo[i : i+1 : i+1]
-		}
+		gpus[i].MIG, gpus[i].AllocationKnown = gpus[i].MIG && shares, true
 	}
-	return true
-}
-
-// fromShares is fromPods for GPUs that are given in shares: which pod shares which GPU is not known.
-func fromShares(in nodeInput, gpus []plan.GPU) bool {
-	for i := range gpus {
-		forgetAllocations(&gpus[i])
-		gpus[i].AllocationKnown = true
-	}
-	n := 0
-	for _, p := range in.bound {
-		if p.Unreadable != "" || len(p.Demand.MIG) > 0 || p.Demand.GPUs > 0 {
+	next := 0
+	for _, p := range slices.SortedFunc(slices.Values(in.bound), func(a, b *plan.Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	}) {
+		if p.Unreadable != "" || len(p.Demand.MIG) > 0 || shares && p.Demand.GPUs > 0 || whole && p.Demand.Fraction != nil {
 			return false
 		}
-		if p.Demand.Fraction != nil {
-			c := &gpus[n%len(gpus)]
-			c.AllocatedTo = append(c.AllocatedTo, p.Key())
-			n++
+		on := slices.Clone(p.PartsOn)
+		for range min(p.Demand.GPUs, len(gpus)+1) {
+			on = append(on, next)
+			next++
+		}
+		if len(on) == 0 && p.Demand.Fraction != nil {
+			on = append(on, next)
+			next++
+		}
+		for _, i := range on {
+			if c := &gpus[i%len(gpus)]; !slices.Contains(c.AllocatedTo, p.Key()) {
+				c.AllocatedTo = append(c.AllocatedTo, p.Key())
+			}
 		}
 	}
-	return true
+	_, isMIG := in.tables.ForModel(gpus[0].Model.Name)
+	return !whole || next <= len(gpus) && !(isMIG && next > 0)
 }
 
 // givesWholeGPUs reports whether the node's device plugin gives whole GPUs and nothing else.
@@ -177,12 +160,7 @@ func givesWholeGPUs(in nodeInput) bool {
 			return false
 		}
 	}
-	for name := range n.Status.Allocatable {
-		if strings.HasPrefix(string(name), instancePrefix) {
-			return false // an instance may still be allocated
-		}
-	}
-	return n.Labels[partition.StrategyLabel] != "single"
+	return !offersInstances(n) && n.Labels[partition.StrategyLabel] != "single"
 }
 
 // tracker remembers across reconciles since when GPUs and instances have been free.

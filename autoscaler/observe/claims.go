@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,13 +59,7 @@ func NewClaims(
 // newer is the scheduler's order between classes that serve one resource: the later created, then
 // the first by name.
 func newer(a, b *resourcev1.DeviceClass) bool {
-	if b == nil {
-		return true
-	}
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return b.CreationTimestamp.Before(&a.CreationTimestamp)
-	}
-	return a.Name < b.Name
+	return b == nil || cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) < 0
 }
 
 // share chooses the pod that each claim counts for; pods that are over are left out.
@@ -76,10 +71,7 @@ func (c *Claims) share(pods []*corev1.Pod) {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b *corev1.Pod) int {
-		if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	reserved := map[client.ObjectKey]bool{}
 	for _, p := range order {
@@ -177,10 +169,6 @@ func (c *Claims) ofSpec(spec *resourcev1.DeviceClaim, allocation *resourcev1.All
 		}
 		devices = append(devices, d)
 	}
-	return requestedOf(devices)
-}
-
-func requestedOf(devices []demand.Device) (requested, error) {
 	d, err := demand.FromDevices(devices)
 	if err != nil {
 		return requested{}, err
@@ -292,9 +280,16 @@ func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, 
 	return mib, nil
 }
 
-// offeredByClaim returns the whole GPUs that DRA's drivers offer on nodes: these are no allocatable resources. Of a
-// driver's pool the slices of the last generation count, as for the scheduler.
-func offeredByClaim(all []*foreign.Object) map[string]demand.Demand {
+// claimable is what DRA's drivers offer on a node: whole GPUs and MIG devices, which are no allocatable resources.
+type claimable struct {
+	demand.Demand
+	gpus    map[string]bool // UUIDs
+	product string
+}
+
+// offeredByClaim returns what nodes offer. Of a driver's pool the slices of the last generation count, as for the
+// scheduler.
+func offeredByClaim(all []*foreign.Object) map[string]*claimable {
 	type pool struct{ driver, name string }
 	latest := map[pool]float64{}
 	for _, o := range all {
@@ -302,22 +297,30 @@ func offeredByClaim(all []*foreign.Object) map[string]demand.Demand {
 			latest[pool{d.Driver, d.Pool}] = max(latest[pool{d.Driver, d.Pool}], d.Generation)
 		}
 	}
-	out := map[string]demand.Demand{}
-	for _, o := range all {
+	out := map[string]*claimable{}
+	for _, o := range foreign.Sorted(all) { // of a node's products the first counts
 		d := o.Devices
-		if d == nil || d.Node == "" || d.Generation < latest[pool{d.Driver, d.Pool}] {
+		if d == nil || d.Node == "" || !demand.IsAccelerator(d.Driver) || d.Generation < latest[pool{d.Driver, d.Pool}] {
 			continue
 		}
-		for kind, n := range d.Types {
-			one, err := demand.FromDevices([]demand.Device{{Driver: d.Driver, Attributes: map[string]string{"type": kind}, Count: n}})
-			if err != nil || one.Zero() {
-				continue // no GPUs, or a part of one
+		node := out[d.Node]
+		if node == nil {
+			node = &claimable{gpus: map[string]bool{}}
+			out[d.Node] = node
+		}
+		node.product = cmp.Or(node.product, d.Product)
+		maps.Copy(node.gpus, d.GPUs)
+		for of, n := range d.Types {
+			one, err := demand.FromDevices([]demand.Device{{Driver: d.Driver, Attributes: map[string]string{"type": of.Type, "profile": of.Profile}, Count: n}})
+			if err != nil {
+				continue // of a size that is not known
 			}
-			if one, err = demand.Sum(out[d.Node], one); err == nil { // of one maker: the planner knows no node with two
-				out[d.Node] = one
+			if one, err = demand.Sum(node.Demand, one); err == nil { // of one maker: the planner knows no node with two
+				node.Demand = one
 			}
 		}
 	}
+	maps.DeleteFunc(out, func(_ string, c *claimable) bool { return c.Zero() && len(c.gpus) == 0 })
 	return out
 }
 

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -34,9 +33,8 @@ type converter struct {
 	objects   []*corev1.Pod
 	now       time.Time
 	over      exceeded
-	offered   map[string]bool            // whether a node offers a resource
-	tolerated map[string]bool            // whether pods get a toleration for an extended resource
-	workloads map[string]*foreign.Object // by kind, namespace and name
+	offered   map[string]bool // whether a node offers a resource
+	tolerated map[string]bool // whether pods get a toleration for an extended resource
 }
 
 // unmadeExpires is how long the replicas that an HPA requests are expected. Its target creates them
@@ -51,9 +49,9 @@ func (v *converter) expired(p *plan.Pod) bool {
 }
 
 func newConverter(c *cluster, kept *converted, now time.Time) *converter {
-	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}, tolerated: map[string]bool{}}
-	for i := range c.ranges {
-		v.ranges[c.ranges[i].Namespace] = append(v.ranges[c.ranges[i].Namespace], c.ranges[i])
+	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces.Items), ranges: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}, tolerated: map[string]bool{}}
+	for _, r := range c.ranges.Items {
+		v.ranges[r.Namespace] = append(v.ranges[r.Namespace], r)
 	}
 	return v
 }
@@ -64,7 +62,7 @@ func (v *converter) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 	v.c.volumes.of(p, &out)
 	v.c.sharing.of(&p.Spec, &out)
 	v.c.divided.of(p, &out)
-	keepToType(p.Annotations, v.c.pools, &out)
+	keepToType(p.Annotations, v.c.pools.Items, &out)
 	out.Data = v.c.data.of(p)
 	return out
 }
@@ -122,13 +120,13 @@ func extended(spec *corev1.PodSpec) (names []string) {
 
 // priority returns the value of a class, of the default class for no name; nil without one.
 func (v *converter) priority(class string) *int32 {
-	i := slices.IndexFunc(v.c.classes, func(c schedulingv1.PriorityClass) bool {
+	i := slices.IndexFunc(v.c.classes.Items, func(c schedulingv1.PriorityClass) bool {
 		return c.Name == class || class == "" && c.GlobalDefault
 	})
 	if i < 0 {
 		return nil
 	}
-	return &v.c.classes[i].Value
+	return &v.c.classes.Items[i].Value
 }
 
 // podsOf returns the pods that request GPUs, the pods bound to a GPU node, and the pods still to be
@@ -160,7 +158,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 			all[i].Plan = &out[at[i]]
 		}
 	}
-	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas, Convert: v.template, LeftOut: func(namespace string, pods int) { v.over.add(namespace, LimitUnmade, pods) }})
+	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, Index: c.objects, HPAs: c.hpas.Items, Convert: v.template, LeftOut: func(namespace string, pods int) { v.over.add(namespace, LimitUnmade, pods) }})
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = slices.Concat(v.rules.in(p.Namespace, all[i].Labels), p.Groups)
@@ -209,7 +207,7 @@ func (v *converter) unserved(p *plan.Pod) string {
 		}
 		offered, known := v.offered[r.Name]
 		if !known {
-			offered = slices.ContainsFunc(v.c.nodes, func(n corev1.Node) bool {
+			offered = slices.ContainsFunc(v.c.nodes.Items, func(n corev1.Node) bool {
 				return !n.Status.Allocatable.Name(corev1.ResourceName(r.Name), resource.DecimalSI).IsZero()
 			})
 			v.offered[r.Name] = offered
@@ -225,7 +223,7 @@ func (v *converter) unserved(p *plan.Pod) string {
 // made returns the pods still to be created, as ResourceQuotas will count them.
 func (v *converter) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made {
 	out := make([]ledger.Made, len(unmade))
-	if len(v.c.resourceQuotas) == 0 {
+	if len(v.c.resourceQuotas.Items) == 0 {
 		return out
 	}
 	members := map[string]int{} // existing members by gang
@@ -246,12 +244,8 @@ func (v *converter) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made 
 func claimOf(p plan.Pod, models map[string]string, labels, annotations map[string]string, scheduler, workload, group string) ledger.Claim {
 	return ledger.Claim{
 		Namespace: p.Namespace, Labels: labels, Annotations: annotations, SchedulerName: scheduler,
-		Demand: p.Demand, Shares: sharesNamed(p.Others), Model: modelOf(&p, models), Workload: workload, PodGroup: group,
+		Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: modelOf(&p, models), Workload: workload, PodGroup: group,
 	}
-}
-
-func sharesNamed(list []plan.Resource) bool {
-	return slices.ContainsFunc(list, func(r plan.Resource) bool { return r.Name == partition.SharedResource })
 }
 
 // modelsOf returns the GPU model of each node.

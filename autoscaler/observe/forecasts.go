@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -26,19 +26,25 @@ type Ranger interface {
 	Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error)
 }
 
-// Series is the signal that a workload's demand is forecast from: queue depth, requests per second,
-// or replicas.
+// Series is the signal that a workload's demand is forecast from, as it is configured.
 type Series struct {
-	// Namespace, Kind ("Deployment" or "StatefulSet") and Name of the workload.
-	Namespace, Kind, Name string
-	// Query returns one series. One replica carries PerReplica of its unit.
-	Query      string
-	PerReplica float64
-	// Horizon is how far ahead the forecast looks, History the range it learns from, in steps of
-	// Step.
-	Horizon, History, Step time.Duration
+	Namespace string `json:"namespace"`
+	// Kind is Deployment or StatefulSet; Name is the object's.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Query is PromQL with one series: queue depth, requests per second, or
+	// replicas. PerReplica is how much of it one replica carries.
+	Query      string  `json:"query"`
+	PerReplica float64 `json:"perReplica"`
+	// Horizon is how far ahead the forecast is, best the time a node takes to be ready. History is how
+	// far back the series is read; Step is the time between values.
+	Horizon metav1.Duration `json:"horizon"`
+	History metav1.Duration `json:"history"`
+	Step    metav1.Duration `json:"step"`
+	// IgnoreHolidays is for demand that follows no holidays.
+	IgnoreHolidays bool `json:"ignoreHolidays"`
 	// Holidays are the days that the demand follows; nil for none.
-	Holidays *forecast.Holidays
+	Holidays *forecast.Holidays `json:"-"`
 }
 
 func (s Series) key() string { return s.Namespace + "/" + s.Name }
@@ -59,14 +65,12 @@ type Outlooks struct {
 
 	mu     sync.Mutex
 	latest map[string]Outlook // by kind and workload
-	failed map[string]string
-	off    map[string]bool // whether it is for a holiday
 }
 
 // NewOutlooks returns Outlooks over these series, which Run updates once per interval.
 func NewOutlooks(r Ranger, series []Series, every time.Duration, log *slog.Logger) *Outlooks {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	return &Outlooks{ranger: r, series: series, every: every, log: log, latest: map[string]Outlook{}, failed: map[string]string{}, off: map[string]bool{}}
+	return &Outlooks{ranger: r, series: series, every: every, log: log, latest: map[string]Outlook{}}
 }
 
 // Run updates the forecasts until ctx ends. It always returns nil.
@@ -84,32 +88,28 @@ func (o *Outlooks) Once(ctx context.Context, now time.Time) {
 		}
 		o.mu.Lock()
 		key := s.Kind + "/" + s.key()
+		had := o.latest[key]
 		o.latest[key] = found
-		why := ""
-		if !found.Enough {
-			why = found.Why
-		}
-		news := why != o.failed[key]
-		o.failed[key] = why
-		off := found.Method == forecast.Holiday || found.Method == forecast.Weekend
-		begins := off && !o.off[key]
-		o.off[key] = off
 		o.mu.Unlock()
-		if begins {
+		if found.off() && !had.off() {
 			o.log.Info("forecast for a holiday", "workload", key, "why", found.Why)
 		}
-		if news && why != "" {
-			o.log.Warn("no forecast", "workload", key, "why", why)
+		if !found.Enough && (had.Enough || found.Why != had.Why) {
+			o.log.Warn("no forecast", "workload", key, "why", found.Why)
 		}
 	}
 }
 
+// off reports whether the forecast is for a holiday.
+func (o Outlook) off() bool { return o.Method == forecast.Holiday || o.Method == forecast.Weekend }
+
 // ahead makes one Outlook. A failure is its Reason and Why.
 func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
+	horizon := s.Horizon.Duration
 	none := func(format string, args ...any) Outlook {
-		return Outlook{s, forecast.Forecast{At: now.Add(s.Horizon), Horizon: s.Horizon, Reason: forecast.NoData, Why: fmt.Sprintf(format, args...)}}
+		return Outlook{s, forecast.Forecast{At: now.Add(horizon), Horizon: horizon, Reason: forecast.NoData, Why: fmt.Sprintf(format, args...)}}
 	}
-	lines, err := o.ranger.Range(ctx, s.Query, now.Add(-s.History), now, s.Step)
+	lines, err := o.ranger.Range(ctx, s.Query, now.Add(-s.History.Duration), now, s.Step.Duration)
 	switch {
 	case err != nil:
 		return none("Prometheus does not answer: %v", err)
@@ -122,7 +122,7 @@ func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
 	for i, p := range lines[0].Points {
 		points[i] = sample.Point{At: p.Time, Number: p.Value}
 	}
-	return Outlook{s, forecast.Make(points, forecast.Query{Now: now, Horizons: []time.Duration{s.Horizon}, Step: s.Step, Holidays: s.Holidays})[0]}
+	return Outlook{s, forecast.Make(points, forecast.Query{Now: now, Horizons: []time.Duration{horizon}, Step: s.Step.Duration, Holidays: s.Holidays})[0]}
 }
 
 // Latest returns the latest forecasts in the order of the series; series without one are left out.
@@ -168,7 +168,7 @@ func finite(all ...float64) bool {
 
 // expect adds forecasts to a Snapshot. The shape of one replica is read from its workload, their
 // number from the pods.
-func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[string]string, now time.Time) ([]plan.Forecast, error) {
+func (v *converter) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast, error) {
 	var out []plan.Forecast
 	var wrong []string
 	seen := map[string]bool{}
@@ -190,14 +190,14 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[strin
 			continue
 		}
 		like.Namespace, like.Name, like.Owner = o.Namespace, o.Series.Name, o.Kind+"/"+o.Series.Name
-		like.Created, like.PendingSince, like.Evictable = now, now, true
+		like.Created, like.PendingSince, like.Evictable = v.now, v.now, true
 		like.Groups = v.rules.in(like.Namespace, template.Labels)
 		spec := WithDefaults(&template.Spec, v.ranges[o.Namespace])
 		like.Tenant = cmp.Or(v.c.ledger.Refuse([]ledger.Made{{Namespace: o.Namespace, Spec: &spec}})[0],
-			v.c.ledger.Tenant(claimOf(like, models, template.Labels, template.Annotations, template.Spec.SchedulerName, "", "")))
+			v.tenant(like, template))
 		f := plan.Forecast{Name: o.key(), Like: like, Have: have(pods, o), At: o.At}
 		f.Low, f.Expected, f.High, f.Error, f.Unsure = o.replicas()
-		if f.Unsure == "" && !o.At.After(now) {
+		if f.Unsure == "" && !o.At.After(v.now) {
 			f.Low, f.Expected, f.High, f.Error, f.Unsure = 0, 0, 0, 0, "the last one is overdue: Prometheus has not answered since"
 		}
 		out = append(out, f)
@@ -210,15 +210,7 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[strin
 
 // workload returns the object of a series, nil if it does not exist or is unreadable.
 func (v *converter) workload(s Series) *foreign.Object {
-	if v.workloads == nil {
-		v.workloads = map[string]*foreign.Object{}
-		for kind, of := range foreign.Scalable {
-			for _, o := range slices.Backward(v.c.foreign[of]) {
-				v.workloads[kind+"/"+o.Namespace+"/"+o.Name] = o
-			}
-		}
-	}
-	o := v.workloads[s.Kind+"/"+s.key()]
+	o := v.c.objects[foreign.Scalable[s.Kind].Of(s.Namespace, s.Name)]
 	if o == nil || o.Maker == nil || len(o.Maker.Roles) != 1 {
 		return nil
 	}

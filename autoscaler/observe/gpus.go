@@ -55,13 +55,13 @@ func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 // devices returns the GPUs that labels, the exporter and the agent know, without their allocations.
 func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 	memory, _ := strconv.Atoi(in.node.Labels[partition.MemoryLabel])
-	model, _ := in.models.of(in.tables, in.node.Labels[partition.ProductLabel], memory)
+	model, _ := in.models.of(in.tables, in.facts.Labels[partition.ProductLabel], memory)
 	n := gpuCount(in.node)
 	if d := in.facts.divided; d != nil {
 		n = d.GPUs
 	}
 	if offered := in.facts.Allocatable; n == 0 && offered != nil {
-		n = min(offered.GPUs, maxGPUs)
+		n = min(max(offered.GPUs, in.facts.gpus), maxGPUs)
 	}
 	if n == 0 && in.facts.devices {
 		n = max(len(in.usual), 1) // it offers parts of GPUs in a dialect that does not say of how many
@@ -252,14 +252,14 @@ func agrees(in nodeInput, gpus []plan.GPU) bool {
 	if beingRepartitioned(in.node) || in.node.Labels[partition.StrategyLabel] == "single" {
 		return true
 	}
-	if !anyMIG(gpus) && !offersInstances(in.node) {
+	if !anyMIG(gpus) && len(in.facts.instances) == 0 {
 		return true // most nodes: there is nothing to compare
 	}
 	layout, err := partition.LayoutOf(in.tables, gpus)
 	if err != nil {
 		return false
 	}
-	return partition.SameOffer(instancesOnly(layout.Resources()), instancesOnly(partition.Advertised(in.node)))
+	return partition.SameOffer(instancesOnly(layout.Resources()), in.facts.instances)
 }
 
 func anyMIG(gpus []plan.GPU) bool {
@@ -273,6 +273,7 @@ func anyMIG(gpus []plan.GPU) bool {
 
 const instancePrefix = "nvidia.com/mig-"
 
+// offersInstances reports whether the node offers MIG devices, or did: none may be left, and one still be allocated.
 func offersInstances(n *corev1.Node) bool {
 	for name := range n.Status.Allocatable {
 		if strings.HasPrefix(string(name), instancePrefix) {
@@ -297,14 +298,19 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 		name = r.Previous
 	}
 	layout := configLayout(in.config, name, len(gpus))
-	offered := instancesOnly(partition.Advertised(in.node))
+	whole := 0 // GPUs that a DRA driver offers beside MIG devices
+	if in.facts.gpus > 0 {
+		whole = min(in.facts.Allocatable.GPUs, len(gpus))
+	}
 	if layout == nil && partition.Advertised(in.node)[partition.GPUResource] == 0 {
-		layout = spread(offered, gpus, in.tables)
+		if parts := spread(in.facts.instances, gpus[whole:], in.tables); parts != nil {
+			layout = append(make(partition.NodeLayout, whole), parts...)
+		}
 	}
 	for i := range gpus {
 		c := &gpus[i]
 		forgetAllocations(c)
-		c.MIG = len(offered) > 0
+		c.MIG = i >= whole && (len(in.facts.instances) > 0 || in.facts.gpus > 0)
 		if layout == nil {
 			continue
 		}

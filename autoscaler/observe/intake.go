@@ -114,17 +114,17 @@ func (a *allocations) add(pod, container string) bool {
 	return true
 }
 
-// busy records a GPU's busy ratio. Its age arrives later.
+// busy records the busy ratio of a GPU or an instance. Its age arrives later.
 func (in *intake) busy(s *prom.Sample) {
-	if c := in.device(s); c != nil {
-		c.disputed = c.work.add(s) || c.disputed
+	c := in.device(s)
+	if c == nil {
+		return
 	}
-}
-
-func (in *intake) instanceBusy(s *prom.Sample) {
-	if c := in.device(s); c != nil {
-		c.disputed = c.instance(instanceOf(s)).work.add(s) || c.disputed
+	w := &c.work
+	if id := instanceOf(s); id != "" {
+		w = &c.instance(id).work
 	}
+	c.disputed = w.add(s) || c.disputed
 }
 
 // sampleAge records the age of a known GPU's or instance's sample; others are ignored.

@@ -50,7 +50,7 @@ func starting(taints []plan.Taint, startup []v1alpha1.Taint) (left []plan.Taint,
 }
 
 // gpuNodes returns the names of the nodes that belong to a pool or have GPUs, claimable ones by DRA.
-func gpuNodes(nodes []corev1.Node, claimable map[string]demand.Demand) map[string]bool {
+func gpuNodes(nodes []corev1.Node, claimable map[string]*claimable) map[string]bool {
 	out := map[string]bool{}
 	for i := range nodes {
 		n := &nodes[i]
@@ -65,10 +65,8 @@ func gpuNodes(nodes []corev1.Node, claimable map[string]demand.Demand) map[strin
 type nodeInput struct {
 	node    *corev1.Node
 	config  partition.Config
-	claims  *Claims
 	tables  mig.Tables
 	models  *models
-	known   *knownNodes
 	reading *nodeReading // nil: unknown
 	bound   []*plan.Pod
 	now     time.Time
@@ -81,11 +79,8 @@ type nodeInput struct {
 
 func (o *Observer) node(in nodeInput) plan.Node {
 	n := in.node
-	in.facts = in.known.of(in.claims, n)
 	if d, ok := o.claimable[n.Name]; ok && !in.facts.devices { // no device plugin runs beside the DRA driver
-		facts := *in.facts
-		facts.devices, facts.Allocatable = true, &d
-		in.facts = &facts
+		in.facts = in.facts.claimed(d)
 	}
 	out := in.facts.Node
 	out.Pool = in.pool
@@ -105,6 +100,22 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	}
 	out.GPUs = o.gpus(in, report)
 	return out
+}
+
+// claimed returns what a node is with the devices of a DRA driver. Where no feature discovery labels the node, as beside
+// the GPU Operator's GPUCluster, the driver states the product.
+func (f *nodeFacts) claimed(d *claimable) *nodeFacts {
+	out := *f
+	out.devices, out.Allocatable, out.gpus = true, &d.Demand, len(d.gpus)
+	out.instances = map[string]int64{}
+	for _, of := range d.MIG {
+		out.instances[mig.ResourceName(of.Name)] += int64(of.Count)
+	}
+	if _, labelled := out.Labels[partition.ProductLabel]; !labelled && d.product != "" {
+		out.Labels = map[string]string{partition.ProductLabel: productLabel(d.product)}
+		maps.Copy(out.Labels, f.Labels)
+	}
+	return &out
 }
 
 // clockSkew between replicas that is no jump.
@@ -180,7 +191,7 @@ func isGPU(name string) bool {
 	return err == nil && !d.Zero()
 }
 
-// knownNodes caches the content of node objects. A nil knownNodes caches nothing.
+// knownNodes caches the content of node objects.
 type knownNodes struct{ perVersion[nodeFacts] }
 
 // nodeFacts is the content of a Node object alone: independent of clock, configuration and
@@ -188,8 +199,10 @@ type knownNodes struct{ perVersion[nodeFacts] }
 type nodeFacts struct {
 	// Node lacks Pool, LeavesAt and GPUs. Other sources may set Cordoned and NoScaleDown too.
 	plan.Node
-	devices bool // it advertises accelerators
-	shares  int  // of each GPU, where they are given in shares only
+	devices   bool             // it advertises accelerators
+	gpus      int              // that a DRA driver knows
+	instances map[string]int64 // MIG devices that it offers, by their resource
+	shares    int              // of each GPU, where they are given in shares only
 	// divided is the GPUs that another project's scheduler divides, nil for none.
 	divided *demand.Divided
 	// report is the agent's annotation. It is parsed once per version; whether it is trusted is
@@ -200,7 +213,7 @@ type nodeFacts struct {
 
 // of returns the cached facts of a node. A node without a resourceVersion is read every time.
 func (k *knownNodes) of(c *Claims, n *corev1.Node) *nodeFacts {
-	if k == nil || !numbered(n) {
+	if !numbered(n) {
 		facts := readNode(c, n)
 		return &facts
 	}
@@ -208,7 +221,7 @@ func (k *knownNodes) of(c *Claims, n *corev1.Node) *nodeFacts {
 }
 
 func readNode(c *Claims, n *corev1.Node) nodeFacts {
-	out := nodeFacts{devices: offersDevices(n), shares: sharesOf(n), Node: plan.Node{
+	out := nodeFacts{devices: offersDevices(n), instances: instancesOnly(partition.Advertised(n)), shares: sharesOf(n), Node: plan.Node{
 		Name: n.Name, Labels: n.Labels,
 		Ready: kube.NodeReady(n) && n.DeletionTimestamp == nil, Cordoned: n.Spec.Unschedulable,
 		CordonedBy:  cordonedBy(n),

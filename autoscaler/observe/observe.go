@@ -26,7 +26,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -68,7 +67,7 @@ type Observer struct {
 	// listings are the providers' answers of this reconcile, by pool.
 	listings map[string]pools.Listing
 	// claimable are the GPUs of nodes that DRA's drivers offer.
-	claimable map[string]demand.Demand
+	claimable map[string]*claimable
 
 	tables     published
 	models     models
@@ -148,63 +147,63 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	if readings != nil {
 		out.ReadingsAge = max(0, now.Sub(readings.Taken))
 	}
-	out.Tables, err = o.tables.of(c.nodes)
+	out.Tables, err = o.tables.of(c.nodes.Items)
 	o.warn("MIG tables", err)
 	o.listings = map[string]pools.Listing{}
 	valid, usual := map[string]*v1alpha1.GPUNodePool{}, map[string][]plan.GPU{}
-	others := pools.ForeignOf(c.pools, c.nodes)
-	conflicts, members, listings := pools.Conflicts(c.pools), membersOf(c.nodes, others.Nodes), o.list(ctx, c.pools)
-	for i := range c.pools {
-		name := c.pools[i].Name
-		pool, err := o.pool(&c.pools[i], listings[i], out.Tables)
+	others := pools.ForeignOf(c.pools.Items, c.nodes.Items)
+	conflicts, members, listings := pools.Conflicts(c.pools.Items), membersOf(c.nodes.Items, others.Nodes), o.list(ctx, c.pools.Items)
+	for i := range c.pools.Items {
+		name := c.pools.Items[i].Name
+		pool, err := o.pool(&c.pools.Items[i], listings[i], out.Tables)
 		if err = cmp.Or(conflicts[name], others.Stopped[name], err); err != nil {
 			out.Invalid[name] = err
 			continue
 		}
 		out.GrowOnly[name] = o.listings[name].Unnamed
-		asg := c.pools[i].Spec.Provider.ASG
+		asg := c.pools.Items[i].Spec.Provider.ASG
 		out.Notices = out.Notices || asg != nil && asg.InterruptionQueue != ""
 		arrived := members[name]
 		if len(listings[i].Going) > 0 { // the target does not count them
 			arrived = slices.DeleteFunc(slices.Clone(arrived), o.going)
 		}
-		l := o.o.Pools.Learn(&c.pools[i], pool.Target, arrived)
+		l := o.o.Pools.Learn(&c.pools.Items[i], pool.Target, arrived)
 		if l.ReadyAfter > 0 {
 			pool.ReadyAfter = l.ReadyAfter
 		}
 		out.Learned[name], pool.BackoffUntil = l, l.BackoffUntil
 		out.Pools = append(out.Pools, pool)
-		valid[name], usual[name] = &c.pools[i], pool.Template.GPUs
+		valid[name], usual[name] = &c.pools.Items[i], pool.Template.GPUs
 	}
 	o.claimable = offeredByClaim(c.foreign[foreign.DRASlice])
-	ours := gpuNodes(c.nodes, o.claimable)
+	ours := gpuNodes(c.nodes.Items, o.claimable)
 	c.ledger = ledger.New(ledger.Input{
-		Quotas: c.quotas, ResourceQuotas: c.resourceQuotas, Namespaces: c.namespaces, Objects: c.foreign,
+		Quotas: c.quotas.Items, ResourceQuotas: c.resourceQuotas.Items, Namespaces: c.namespaces.Items, Objects: c.foreign, Index: c.objects,
 		Models: slices.Collect(maps.Values(c.models)), Tables: out.Tables, Shares: c.most,
 	})
-	out.Quotas, out.QuotaProblems, out.Foreign = c.quotas, c.ledger.Problems, others.Beside
+	out.Quotas, out.QuotaProblems, out.Foreign = c.quotas.Items, c.ledger.Problems, others.Beside
 	o.warnForeign(c)
 	v := newConverter(c, &o.pods, now)
 	o.pods.begin(c.claims)
 	out.Pods = v.podsOf(ours)
 	o.pods.end()
 	out.HPAs, out.Requests = o.hpas(v, out.Pods), v.requests()
-	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, c.models, now)
+	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods)
 	o.warn("forecasts", err)
 	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come
-	addMoves(out.Pods, v.objects, c.pdbs, now, v.over)
+	addMoves(out.Pods, v.objects, c.pdbs.Items, now, v.over)
 	out.Exceeded = v.over.list()
 	bound := boundTo(out.Pods)
-	o.ignored = Ignored{Nodes: readings.without(c.nodes)}
+	o.ignored = Ignored{Nodes: readings.without(c.nodes.Items)}
 	out.Nodes = make([]plan.Node, 0, len(ours))
 	o.nodes.begin(c.claims)
-	for i := range c.nodes {
-		n := &c.nodes[i]
+	for i := range c.nodes.Items {
+		n := &c.nodes.Items[i]
 		if !ours[n.Name] {
 			continue
 		}
 		in := nodeInput{
-			node: n, config: c.config, claims: c.claims, tables: out.Tables, models: &o.models, known: &o.nodes, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
+			node: n, facts: o.nodes.of(c.claims, n), config: c.config, tables: out.Tables, models: &o.models, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
 		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !others.Nodes[n.Name] && !o.going(n) {
 			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.listings[pool.Name].Unnamed
@@ -215,9 +214,10 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	o.nodes.end()
 	out.Ignored = o.ignored
 	countSizes(out.Pools, out.Nodes)
-	learnOthers(out.Pools, out.Nodes)
-	learnPorts(out.Pools, out.Nodes, bound)
-	c.volumes.limit(&out.Snapshot)
+	ready := readyNodes(out.Nodes)
+	learnOthers(out.Pools, ready)
+	learnPorts(out.Pools, ready, bound)
+	c.volumes.limit(&out.Snapshot, ready)
 	o.idle.sweep(now)
 	o.warn("MIG layouts", few(o.rejected))
 	o.rejected = nil
@@ -290,17 +290,25 @@ func few(errs []error) error {
 
 // cluster is the API server's state, as cached.
 type cluster struct {
-	nodes          []corev1.Node
+	nodes          corev1.NodeList
 	pods           []*corev1.Pod
-	pools          []v1alpha1.GPUNodePool
-	pdbs           []policyv1.PodDisruptionBudget
-	namespaces     []corev1.Namespace
-	ranges         []corev1.LimitRange
-	resourceQuotas []corev1.ResourceQuota
-	classes        []schedulingv1.PriorityClass
-	hpas           []autoscalingv2.HorizontalPodAutoscaler
-	quotas         []v1alpha1.GPUQuota
+	pools          v1alpha1.GPUNodePoolList
+	pdbs           policyv1.PodDisruptionBudgetList
+	namespaces     corev1.NamespaceList
+	ranges         corev1.LimitRangeList
+	resourceQuotas corev1.ResourceQuotaList
+	classes        schedulingv1.PriorityClassList
+	hpas           autoscalingv2.HorizontalPodAutoscalerList
+	volumeClaims   corev1.PersistentVolumeClaimList
+	persistent     corev1.PersistentVolumeList
+	storage        storagev1.StorageClassList
+	drivers        storagev1.CSINodeList
+	quotas         v1alpha1.GPUQuotaList
+	resourceClaims resourcev1.ResourceClaimList
+	templates      resourcev1.ResourceClaimTemplateList
+	devices        resourcev1.DeviceClassList
 	foreign        foreign.Objects
+	objects        map[foreign.Key]*foreign.Object // of foreign
 	ledger         *ledger.Ledger
 	claims         *Claims
 	volumes        *volumes
@@ -312,43 +320,27 @@ type cluster struct {
 }
 
 func (o *Observer) read(ctx context.Context) (*cluster, error) {
-	var nodes corev1.NodeList
-	var pools v1alpha1.GPUNodePoolList
-	var pdbs policyv1.PodDisruptionBudgetList
-	var namespaces corev1.NamespaceList
-	var ranges corev1.LimitRangeList
-	var resourceQuotas corev1.ResourceQuotaList
-	var classes schedulingv1.PriorityClassList
-	var hpas autoscalingv2.HorizontalPodAutoscalerList
-	var volumeClaims corev1.PersistentVolumeClaimList
-	var volumes corev1.PersistentVolumeList
-	var storage storagev1.StorageClassList
-	var drivers storagev1.CSINodeList
-	var quotas v1alpha1.GPUQuotaList
-	var claims resourcev1.ResourceClaimList
-	var templates resourcev1.ResourceClaimTemplateList
-	var devices resourcev1.DeviceClassList
+	c := &cluster{}
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList
 		maybe bool // a cluster whose API has no such kind has none
 	}{
-		{"nodes", &nodes, false}, {"GPUNodePools", &pools, false}, {"PodDisruptionBudgets", &pdbs, false}, {"namespaces", &namespaces, false},
-		{"LimitRanges", &ranges, false}, {"ResourceQuotas", &resourceQuotas, false}, {"PriorityClasses", &classes, false},
-		{"HorizontalPodAutoscalers", &hpas, false}, {"PersistentVolumeClaims", &volumeClaims, false}, {"PersistentVolumes", &volumes, false},
-		{"StorageClasses", &storage, false}, {"CSINodes", &drivers, false}, {"GPUQuotas", &quotas, true}, {"ResourceClaims", &claims, true},
-		{"ResourceClaimTemplates", &templates, true}, {"DeviceClasses", &devices, true},
+		{"nodes", &c.nodes, false}, {"GPUNodePools", &c.pools, false}, {"PodDisruptionBudgets", &c.pdbs, false}, {"namespaces", &c.namespaces, false},
+		{"LimitRanges", &c.ranges, false}, {"ResourceQuotas", &c.resourceQuotas, false}, {"PriorityClasses", &c.classes, false},
+		{"HorizontalPodAutoscalers", &c.hpas, false}, {"PersistentVolumeClaims", &c.volumeClaims, false}, {"PersistentVolumes", &c.persistent, false},
+		{"StorageClasses", &c.storage, false}, {"CSINodes", &c.drivers, false}, {"GPUQuotas", &c.quotas, true}, {"ResourceClaims", &c.resourceClaims, true},
+		{"ResourceClaimTemplates", &c.templates, true}, {"DeviceClasses", &c.devices, true},
 	} {
 		if err := o.o.Cluster.List(ctx, of.list, client.UnsafeDisableDeepCopy); err != nil && !(of.maybe && meta.IsNoMatchError(err)) {
 			return nil, fmt.Errorf("listing %s: %w", of.what, err)
 		}
 	}
-	pods, err := o.listPods(ctx)
-	if err != nil {
+	var err error
+	if c.pods, err = o.listPods(ctx); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
-	objects, err := o.o.Foreign()
-	if err != nil {
+	if c.foreign, err = o.o.Foreign(); err != nil {
 		return nil, fmt.Errorf("reading gangs and queues: %w", err)
 	}
 	var cm corev1.ConfigMap
@@ -356,15 +348,15 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("getting ConfigMap %s: %w", o.o.ConfigMap, err)
 	}
-	config, err := partition.ParseConfig(cm.Data[partition.ConfigKey])
+	c.config, err = partition.ParseConfig(cm.Data[partition.ConfigKey])
 	o.warn("mig-manager's config", err) // layouts that only it defines are unknown
-	return &cluster{
-		nodes: nodes.Items, pods: pods, pools: pools.Items, pdbs: pdbs.Items, namespaces: namespaces.Items, ranges: ranges.Items,
-		resourceQuotas: resourceQuotas.Items, classes: classes.Items, hpas: hpas.Items, quotas: quotas.Items, foreign: objects,
-		claims:  NewClaims(claims.Items, templates.Items, devices.Items, pods),
-		volumes: newVolumes(volumeClaims.Items, volumes.Items, storage.Items, drivers.Items), config: config, models: modelsOf(nodes.Items),
-		sharing: sharingOf(nodes.Items, pools.Items), divided: dividedOf(nodes.Items), data: datasetsOf(nodes.Items, pools.Items),
-	}, nil
+	nodes := c.nodes.Items
+	c.objects = c.foreign.Index()
+	c.claims = NewClaims(c.resourceClaims.Items, c.templates.Items, c.devices.Items, c.pods)
+	c.volumes = newVolumes(c.volumeClaims.Items, c.persistent.Items, c.storage.Items, c.drivers.Items)
+	c.models, c.divided = modelsOf(nodes), dividedOf(nodes)
+	c.sharing, c.data = sharingOf(nodes, c.pools.Items), datasetsOf(nodes, c.pools.Items)
+	return c, nil
 }
 
 // listPods returns all pods. A list by the client would copy each of them in every reconcile, and

@@ -56,79 +56,70 @@ func ofKubelets(resource string) bool {
 	return resource == string(corev1.ResourcePods) || resource == string(corev1.ResourceEphemeralStorage)
 }
 
+// readyNodes returns the nodes of each pool that are ready.
+func readyNodes(nodes []plan.Node) map[string][]*plan.Node {
+	out := map[string][]*plan.Node{}
+	for i := range nodes {
+		if n := &nodes[i]; n.Ready && n.Pool != "" {
+			out[n.Pool] = append(out[n.Pool], n)
+		}
+	}
+	return out
+}
+
 // learnOthers fills in the other resources of pools whose template states none: the minimum over
 // the pool's ready nodes.
-func learnOthers(pools []plan.Pool, nodes []plan.Node) {
-	index := map[string]int{}
+func learnOthers(pools []plan.Pool, ready map[string][]*plan.Node) {
 	for i := range pools {
-		if !slices.ContainsFunc(pools[i].Template.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) && !ofKubelets(r.Name) }) {
-			index[pools[i].Name] = i
-		}
-	}
-	seen := map[string]int{}
-	least := map[string]map[string]plan.Resource{}
-	memory, places := map[string]int{}, map[string]int{} // of a GPU, where a dialect divides it
-	for i := range nodes {
-		n := &nodes[i]
-		if _, ok := index[n.Pool]; !ok || !n.Ready || len(n.GPUs) == 0 { // without GPUs its device plugin is not up yet
-			continue
-		}
-		if mib := n.GPUs[0].Model.MemoryMiB; slices.ContainsFunc(n.Others, func(r plan.Resource) bool { return ofSharedGPUs(r.Name) }) {
-			memory[n.Pool], places[n.Pool] = min(cmp.Or(memory[n.Pool], mib), mib), n.GPUs[0].Places
-		}
-		if seen[n.Pool]++; seen[n.Pool] == 1 {
-			least[n.Pool] = map[string]plan.Resource{}
-			for _, r := range n.Others {
-				least[n.Pool][r.Name] = r
-			}
-			continue
-		}
-		has := map[string]int64{}
-		for _, r := range n.Others {
-			has[r.Name] = r.Amount
-		}
-		for name, r := range least[n.Pool] {
-			r.Amount = min(r.Amount, has[name])
-			least[n.Pool][name] = r
-		}
-	}
-	for pool, i := range index {
 		t := &pools[i].Template
+		if slices.ContainsFunc(t.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) && !ofKubelets(r.Name) }) {
+			continue
+		}
+		nodes := slices.DeleteFunc(slices.Clone(ready[pools[i].Name]), func(n *plan.Node) bool { return len(n.GPUs) == 0 }) // its device plugin is not up yet
+		if len(nodes) == 0 {
+			continue
+		}
+		least := slices.Clone(nodes[0].Others)
+		memory, places := 0, 0 // of a GPU, where a dialect divides it
+		for _, n := range nodes {
+			for j, r := range least {
+				least[j].Amount = min(r.Amount, amountOf(n.Others, r.Name))
+			}
+			if slices.ContainsFunc(n.Others, func(r plan.Resource) bool { return ofSharedGPUs(r.Name) }) {
+				mib := n.GPUs[0].Model.MemoryMiB
+				memory, places = min(cmp.Or(memory, mib), mib), n.GPUs[0].Places
+			}
+		}
 		stated := slices.ContainsFunc(t.Others, func(r plan.Resource) bool { return !ofKubelets(r.Name) })
-		for _, r := range least[pool] {
+		shared := false
+		for _, r := range least {
 			if r.Amount <= 0 || stated && ofSharedGPUs(r.Name) || amountOf(t.Others, r.Name) > 0 {
 				continue
 			}
 			t.Others = append(t.Others, r)
-			for g := range t.GPUs {
-				t.GPUs[g].Shared = t.GPUs[g].Shared || r.Name == partition.SharedResource || exclusive(r.Name)
-			}
-		}
-		for g := range t.GPUs {
-			t.GPUs[g].Model.MemoryMiB, t.GPUs[g].Places = cmp.Or(memory[pool], t.GPUs[g].Model.MemoryMiB), cmp.Or(places[pool], t.GPUs[g].Places)
+			shared = shared || r.Name == partition.SharedResource || exclusive(r.Name)
 		}
 		slices.SortFunc(t.Others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
+		for g := range t.GPUs {
+			c := &t.GPUs[g]
+			c.Shared = c.Shared || shared
+			c.Model.MemoryMiB, c.Places = cmp.Or(memory, c.Model.MemoryMiB), cmp.Or(places, c.Places)
+		}
 	}
 }
 
 // limit states how much of a resource nodes have, and pools' new nodes: where the template does not state it, as much
 // as the least of the pool's ready nodes, and while there is none so much that it is no limit.
-func limit(s *plan.Snapshot, name string, unlimited int64, of func(node string) int64) {
-	least := map[string]int64{} // by pool
+func limit(s *plan.Snapshot, ready map[string][]*plan.Node, name string, unlimited int64, of func(node string) int64) {
 	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		amount := of(n.Name)
-		n.Others = withResource(n.Others, name, amount)
-		if had, known := least[n.Pool]; n.Ready && (!known || amount < had) {
-			least[n.Pool] = amount
-		}
+		s.Nodes[i].Others = withResource(s.Nodes[i].Others, name, of(s.Nodes[i].Name))
 	}
 	for i := range s.Pools {
-		amount, known := least[s.Pools[i].Name]
-		if !known {
-			amount = unlimited
+		t, amount := &s.Pools[i].Template, unlimited
+		for _, n := range ready[s.Pools[i].Name] {
+			amount = min(amount, of(n.Name))
 		}
-		if t := &s.Pools[i].Template; amountOf(t.Others, name) == 0 {
+		if amountOf(t.Others, name) == 0 {
 			t.Others = withResource(t.Others, name, amount)
 		}
 	}
@@ -190,31 +181,23 @@ func sortedPorts(ports []plan.HostPort) []plan.HostPort {
 
 // learnPorts fills in the host ports of pools' new nodes: those that pods of DaemonSets take on more
 // than half of the pool's ready nodes. On one that has just come up, not all of them run yet.
-func learnPorts(pools []plan.Pool, nodes []plan.Node, bound map[string][]*plan.Pod) {
-	ready, taken := map[string]int{}, map[string]map[plan.HostPort]int{}
-	for i := range nodes {
-		n := &nodes[i]
-		if !n.Ready || n.Pool == "" {
-			continue
-		}
-		ready[n.Pool]++
-		var ports []plan.HostPort
-		for _, p := range bound[n.Name] {
-			if p.DaemonSet {
-				ports = append(ports, p.HostPorts...)
-			}
-		}
-		for _, h := range sortedPorts(ports) {
-			if taken[n.Pool] == nil {
-				taken[n.Pool] = map[plan.HostPort]int{}
-			}
-			taken[n.Pool][h]++
-		}
-	}
+func learnPorts(pools []plan.Pool, ready map[string][]*plan.Node, bound map[string][]*plan.Pod) {
 	for i := range pools {
 		p := &pools[i]
-		for h, on := range taken[p.Name] {
-			if 2*on > ready[p.Name] {
+		taken := map[plan.HostPort]int{}
+		for _, n := range ready[p.Name] {
+			var ports []plan.HostPort
+			for _, pod := range bound[n.Name] {
+				if pod.DaemonSet {
+					ports = append(ports, pod.HostPorts...)
+				}
+			}
+			for _, h := range sortedPorts(ports) {
+				taken[h]++
+			}
+		}
+		for h, on := range taken {
+			if 2*on > len(ready[p.Name]) {
 				p.Template.HostPorts = append(p.Template.HostPorts, h)
 			}
 		}

@@ -128,10 +128,7 @@ func nodeTerms(selector []corev1.NodeSelectorTerm) []plan.NodeTerm {
 	var terms []plan.NodeTerm
 	for _, t := range selector {
 		var term plan.NodeTerm
-		for _, e := range t.MatchExpressions {
-			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
-		}
-		for _, e := range t.MatchFields { // metadata.name is the only field selector
+		for _, e := range slices.Concat(t.MatchExpressions, t.MatchFields) { // metadata.name is the only field selector
 			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
 		}
 		if len(term) > 0 {
@@ -155,7 +152,7 @@ func onProducts(terms []plan.NodeTerm, products []string) []plan.NodeTerm {
 		terms = []plan.NodeTerm{nil}
 	}
 	for _, product := range products {
-		label := strings.Join(strings.Fields(product), "-")
+		label := productLabel(product)
 		is := plan.NodeRequirement{
 			Key: partition.ProductLabel, Operator: string(corev1.NodeSelectorOpIn), Values: []string{label, label + "-SHARED", gpu.ProductName(product)},
 		}
@@ -165,6 +162,9 @@ func onProducts(terms []plan.NodeTerm, products []string) []plan.NodeTerm {
 	}
 	return terms
 }
+
+// productLabel is the value of GFD's label for NVML's name of a product.
+func productLabel(product string) string { return strings.Join(strings.Fields(product), "-") }
 
 // elasticClaim begins annotations of pods whose value is an ElasticGPUClaim (elastic-gpu at 94fc37e). No
 // released scheduler reads them: elastic-gpu-scheduler at 09b010d reads containers' resources.

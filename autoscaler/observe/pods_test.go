@@ -83,15 +83,6 @@ func TestEffectiveRequests(t *testing.T) {
 	}
 }
 
-// amounts is a list of resources: name, amount, name, amount.
-func amounts(words ...string) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for i := 0; i < len(words); i += 2 {
-		list[corev1.ResourceName(words[i])] = apiresource.MustParse(words[i+1])
-	}
-	return list
-}
-
 func limitRange(name string, items ...corev1.LimitRangeItem) corev1.LimitRange {
 	return corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.LimitRangeSpec{Limits: items}}
 }
@@ -105,7 +96,7 @@ func asking(requests, limits corev1.ResourceList) corev1.Container {
 }
 
 func TestWithDefaults(t *testing.T) {
-	cpuAndGPU := limitRange("b", perContainer(amounts("cpu", "4", "nvidia.com/gpu", "1"), amounts("cpu", "2", "nvidia.com/gpu", "1")))
+	cpuAndGPU := limitRange("b", perContainer(listOf("cpu=4 nvidia.com/gpu=1"), listOf("cpu=2 nvidia.com/gpu=1")))
 	for _, c := range []struct {
 		what   string
 		spec   corev1.PodSpec
@@ -117,34 +108,34 @@ func TestWithDefaults(t *testing.T) {
 			[]corev1.ResourceRequirements{{}},
 		},
 		{
-			"requests that are not stated are the limits", corev1.PodSpec{Containers: []corev1.Container{asking(amounts("cpu", "1"), amounts("cpu", "2", "nvidia.com/gpu", "2"))}}, nil,
-			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "1", "nvidia.com/gpu", "2"), Limits: amounts("cpu", "2", "nvidia.com/gpu", "2")}},
+			"requests that are not stated are the limits", corev1.PodSpec{Containers: []corev1.Container{asking(listOf("cpu=1"), listOf("cpu=2 nvidia.com/gpu=2"))}}, nil,
+			[]corev1.ResourceRequirements{{Requests: listOf("cpu=1 nvidia.com/gpu=2"), Limits: listOf("cpu=2 nvidia.com/gpu=2")}},
 		},
 		{
 			"a container without requests gets a GPU, an init container too",
 			corev1.PodSpec{InitContainers: []corev1.Container{asking(nil, nil)}, Containers: []corev1.Container{asking(nil, nil)}}, []corev1.LimitRange{cpuAndGPU},
 			[]corev1.ResourceRequirements{
-				{Requests: amounts("cpu", "2", "nvidia.com/gpu", "1"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "1")},
-				{Requests: amounts("cpu", "2", "nvidia.com/gpu", "1"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "1")},
+				{Requests: listOf("cpu=2 nvidia.com/gpu=1"), Limits: listOf("cpu=4 nvidia.com/gpu=1")},
+				{Requests: listOf("cpu=2 nvidia.com/gpu=1"), Limits: listOf("cpu=4 nvidia.com/gpu=1")},
 			},
 		},
 		{
 			"its own limit, and so its own request, before the default request",
-			corev1.PodSpec{Containers: []corev1.Container{asking(nil, amounts("cpu", "8", "nvidia.com/gpu", "0"))}}, []corev1.LimitRange{cpuAndGPU},
-			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "8", "nvidia.com/gpu", "0"), Limits: amounts("cpu", "8", "nvidia.com/gpu", "0")}},
+			corev1.PodSpec{Containers: []corev1.Container{asking(nil, listOf("cpu=8 nvidia.com/gpu=0"))}}, []corev1.LimitRange{cpuAndGPU},
+			[]corev1.ResourceRequirements{{Requests: listOf("cpu=8 nvidia.com/gpu=0"), Limits: listOf("cpu=8 nvidia.com/gpu=0")}},
 		},
 		{
 			"a default limit is a request too", corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}},
-			[]corev1.LimitRange{limitRange("a", perContainer(amounts("cpu", "4"), nil))},
-			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "4"), Limits: amounts("cpu", "4")}},
+			[]corev1.LimitRange{limitRange("a", perContainer(listOf("cpu=4"), nil))},
+			[]corev1.ResourceRequirements{{Requests: listOf("cpu=4"), Limits: listOf("cpu=4")}},
 		},
 		{
 			"of several the first by name, of its items the last; those for pods and claims have no effect",
 			corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}},
 			[]corev1.LimitRange{cpuAndGPU, limitRange("a",
-				perContainer(nil, amounts("cpu", "7")), perContainer(nil, amounts("cpu", "1")),
-				corev1.LimitRangeItem{Type: corev1.LimitTypePod, DefaultRequest: amounts("memory", "1Gi")})},
-			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "1", "nvidia.com/gpu", "1"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "1")}},
+				perContainer(nil, listOf("cpu=7")), perContainer(nil, listOf("cpu=1")),
+				corev1.LimitRangeItem{Type: corev1.LimitTypePod, DefaultRequest: listOf("memory=1Gi")})},
+			[]corev1.ResourceRequirements{{Requests: listOf("cpu=1 nvidia.com/gpu=1"), Limits: listOf("cpu=4 nvidia.com/gpu=1")}},
 		},
 	} {
 		before := c.spec.DeepCopy()
@@ -169,17 +160,17 @@ func TestWithDefaultsPodLevel(t *testing.T) {
 	of := func(requests, limits corev1.ResourceList, containers ...corev1.Container) corev1.PodSpec {
 		return corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: requests, Limits: limits}, Containers: containers}
 	}
-	ranges := []corev1.LimitRange{limitRange("a", perContainer(nil, amounts("cpu", "2")))}
+	ranges := []corev1.LimitRange{limitRange("a", perContainer(nil, listOf("cpu=2")))}
 	for _, c := range []struct {
 		what string
 		spec corev1.PodSpec
 		want corev1.ResourceList
 	}{
-		{"no limits: as it is", of(amounts("memory", "1Gi"), nil, asking(nil, nil)), amounts("memory", "1Gi")},
-		{"of the containers", of(nil, amounts("cpu", "8"), asking(nil, nil), asking(amounts("cpu", "3"), nil)), amounts("cpu", "5")},
-		{"of the limits", of(nil, amounts("memory", "4Gi"), asking(nil, nil)), amounts("cpu", "2", "memory", "4Gi")},
-		{"its own", of(amounts("cpu", "1"), amounts("cpu", "8"), asking(nil, nil)), amounts("cpu", "1")},
-		{"GPUs are no pod-level resource", of(nil, amounts("cpu", "8"), asking(nil, amounts("nvidia.com/gpu", "1"))), amounts("cpu", "2")},
+		{"no limits: as it is", of(listOf("memory=1Gi"), nil, asking(nil, nil)), listOf("memory=1Gi")},
+		{"of the containers", of(nil, listOf("cpu=8"), asking(nil, nil), asking(listOf("cpu=3"), nil)), listOf("cpu=5")},
+		{"of the limits", of(nil, listOf("memory=4Gi"), asking(nil, nil)), listOf("cpu=2 memory=4Gi")},
+		{"its own", of(listOf("cpu=1"), listOf("cpu=8"), asking(nil, nil)), listOf("cpu=1")},
+		{"GPUs are no pod-level resource", of(nil, listOf("cpu=8"), asking(nil, listOf("nvidia.com/gpu=1"))), listOf("cpu=2")},
 	} {
 		got := WithDefaults(&c.spec, ranges)
 		if !equality.Semantic.DeepEqual(got.Resources.Requests, c.want) {

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
@@ -47,12 +48,8 @@ func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Table
 		Priority: p.Spec.Priority, Spot: p.Spec.Spot, Freeze: p.Spec.Freeze, Fixed: p.Spec.Provider.Fixed != nil,
 		ReadyAfter: orElse(p.Spec.ReadyAfter, defaultReadyAfter),
 		IdleAfter:  orElse(p.Spec.ScaleDown.IdleAfter, defaultNodeIdle),
-	}
-	if out.PricePerHour, err = notNegative("spec.pricePerHour", p.Spec.PricePerHour); err != nil {
-		return plan.Pool{}, err
-	}
-	if out.InterruptionsPerHour, err = notNegative("spec.interruptionsPerHour", p.Spec.InterruptionsPerHour); err != nil {
-		return plan.Pool{}, err
+
+		PricePerHour: decimal(p.Spec.PricePerHour), InterruptionsPerHour: decimal(p.Spec.InterruptionsPerHour),
 	}
 	if p.Spec.PricePerHour == nil && listing.SpotPrice != nil {
 		out.PricePerHour = *listing.SpotPrice
@@ -90,29 +87,16 @@ func poolMIG(spec *v1alpha1.MIG, template plan.Template, tables mig.Tables) (pla
 	return out, nil
 }
 
-// maxNumber bounds the decimal numbers of a pool.
-const maxNumber = 1e9
-
-// notNegative reads a decimal number, 0 for nil.
-func notNegative(field string, q *resource.Quantity) (float64, error) {
+// decimal reads a decimal number, 0 for nil, at most 1e9. The CRD admits none below 0.
+func decimal(q *resource.Quantity) float64 {
 	if q == nil {
-		return 0, nil
+		return 0
 	}
-	if q.Sign() < 0 {
-		return 0, fmt.Errorf("%s: %s is below zero", field, q)
-	}
-	v := q.AsApproximateFloat64()
-	if v > maxNumber {
-		return 0, fmt.Errorf("%s: %s is above %g", field, q, maxNumber)
-	}
-	return v, nil
+	return min(max(q.AsApproximateFloat64(), 0), 1e9)
 }
 
 func orElse(d *metav1.Duration, otherwise time.Duration) time.Duration {
-	if d == nil {
-		return otherwise
-	}
-	return d.Duration
+	return ptr.Deref(d, metav1.Duration{Duration: otherwise}).Duration
 }
 
 // membersOf returns the Node objects of each pool, without those that another autoscaler made.
@@ -139,8 +123,8 @@ const maxListing = 16
 // the sum.
 func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) []listed {
 	out := make([]listed, len(all))
-	var asking sync.WaitGroup
-	free := make(chan struct{}, maxListing)
+	var asking errgroup.Group
+	asking.SetLimit(maxListing)
 	for i := range all {
 		if all[i].DeletionTimestamp != nil {
 			out[i].err = errors.New("the pool is being deleted")
@@ -149,13 +133,12 @@ func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) []liste
 		if all[i].Undecodable != "" {
 			continue
 		}
-		free <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-free }()
+		asking.Go(func() error {
 			out[i].Listing, out[i].err = o.o.Pools.List(ctx, &all[i])
+			return nil
 		})
 	}
-	asking.Wait()
+	_ = asking.Wait() // each has its own error
 	return out
 }
 

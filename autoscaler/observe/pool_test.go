@@ -214,7 +214,7 @@ func TestForecasts(t *testing.T) {
 metadata: {namespace: chat, name: vllm}
 spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/mig-3g.40gb: 1}}}]}}}`)
 			o := NewOutlooks(c.past, []Series{{
-				Namespace: "chat", Kind: "Deployment", Name: "vllm", Query: "q", PerReplica: 4, Horizon: 10 * time.Minute, History: 4 * time.Hour, Step: time.Minute,
+				Namespace: "chat", Kind: "Deployment", Name: "vllm", Query: "q", PerReplica: 4, Horizon: lasting(10 * time.Minute), History: lasting(4 * time.Hour), Step: lasting(time.Minute),
 			}}, time.Minute, nil)
 			o.Once(t.Context(), start)
 			w.o.o.Outlooks = o.Latest
@@ -236,6 +236,8 @@ spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/
 	}
 }
 
+func lasting(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
+
 // A forecast for a holiday follows the weekend before, and the log says so once.
 func TestForecastOfAHoliday(t *testing.T) {
 	now := time.Date(2026, 12, 25, 6, 0, 0, 0, time.UTC)
@@ -252,7 +254,7 @@ func TestForecastOfAHoliday(t *testing.T) {
 	})
 	var log bytes.Buffer
 	o := NewOutlooks(week, []Series{{
-		Namespace: "chat", Kind: "Deployment", Name: "vllm", Query: "q", PerReplica: 1, Horizon: 2 * time.Hour, History: 7 * 24 * time.Hour, Step: 5 * time.Minute,
+		Namespace: "chat", Kind: "Deployment", Name: "vllm", Query: "q", PerReplica: 1, Horizon: lasting(2 * time.Hour), History: lasting(7 * 24 * time.Hour), Step: lasting(5 * time.Minute),
 		Holidays: forecast.NewHolidays(time.UTC, []time.Weekday{time.Saturday, time.Sunday}, []time.Time{now}),
 	}}, time.Minute, slog.New(slog.NewTextHandler(&log, nil)))
 	o.Once(t.Context(), now)

@@ -139,7 +139,7 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 		{in.instanceInfo, node(metric.GPUInstanceInfo, plain)},
 		{in.allocated, pod(metric.GPUHeld, plain)},
 		{in.busy, pod(metric.GPUBusyRatio, plain)},
-		{in.instanceBusy, pod(metric.GPUInstanceBusyRatio, plain)},
+		{in.busy, pod(metric.GPUInstanceBusyRatio, plain)},
 		{in.sampleAge, node(metric.GPUSampleAgeSeconds, aged)},
 		// Nothing is decided by a GPU that is healthy, and nearly all are: these are asked for only to see whether
 		// targets agree about one that is not.
@@ -290,7 +290,7 @@ func NewReadings(taken time.Time, a Answers) *Readings {
 		vector prom.Vector
 	}{
 		{in.age, a.Age}, {in.info, a.Info}, {in.instanceInfo, a.InstanceInfo}, {in.allocated, a.Allocated}, {in.busy, a.Busy},
-		{in.instanceBusy, a.InstanceBusy}, {in.sampleAge, a.SampleAge}, {in.healthy, a.Healthy}, {in.idle, a.Idle},
+		{in.busy, a.InstanceBusy}, {in.sampleAge, a.SampleAge}, {in.healthy, a.Healthy}, {in.idle, a.Idle},
 	} {
 		for i := range each.vector {
 			each.take(&each.vector[i])

@@ -395,7 +395,7 @@ func FuzzIntake(f *testing.F) {
 			"gpu": device, "gpu_instance_id": instance, "namespace": namespace, "node": node, "pod": pod, "start": first,
 		})
 		in := newIntake(start)
-		for _, take := range []func(*prom.Sample){in.age, in.info, in.instanceInfo, in.allocated, in.busy, in.instanceBusy, in.sampleAge, in.healthy, in.idle} {
+		for _, take := range []func(*prom.Sample){in.age, in.info, in.instanceInfo, in.allocated, in.busy, in.sampleAge, in.healthy, in.idle} {
 			take(&prom.Sample{Labels: labels, Value: value})
 		}
 		for name, n := range in.readings.nodes {

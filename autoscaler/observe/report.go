@@ -75,7 +75,7 @@ func checked(in nodeInput) (map[int]reportedGPU, error) {
 		}
 		out[c.Index] = device
 	}
-	have := instancesOnly(partition.Advertised(in.node))
+	have := in.facts.instances
 	switch {
 	case beingRepartitioned(in.node) || in.node.Labels[partition.StrategyLabel] == "single" || partition.SameOffer(have, offer):
 		return out, nil
@@ -120,7 +120,7 @@ func fromReport(in nodeInput, gpus []plan.GPU, report map[int]reportedGPU) bool 
 	if len(report) == 0 {
 		return false
 	}
-	isMIG := len(instancesOnly(partition.Advertised(in.node))) > 0
+	isMIG := len(in.facts.instances) > 0
 	for i := range gpus {
 		c, r := &gpus[i], report[gpus[i].Index]
 		forgetAllocations(c)
@@ -220,7 +220,7 @@ func (p *published) of(nodes []corev1.Node) (mig.Tables, error) {
 }
 
 // models caches the models of product names: every GPU is looked up in every reconcile, and there
-// are few products. A nil models caches nothing.
+// are few products.
 type models struct {
 	tables mig.Tables
 	known  map[productName]productModel
@@ -239,9 +239,6 @@ type productModel struct {
 
 // of returns tables.Model(name, memory).
 func (m *models) of(tables mig.Tables, name string, memory int) (gpu.Model, bool) {
-	if m == nil {
-		return tables.Model(name, memory)
-	}
 	if m.known == nil || !slices.Equal(m.tables, tables) {
 		m.tables, m.known = tables, map[productName]productModel{}
 	}

@@ -122,8 +122,8 @@ func (o *Observer) hpas(v *converter, pods []plan.Pod) []HPA {
 	}
 	judged := map[*foreign.Object]bool{}
 	var out []HPA
-	for i := range v.c.hpas {
-		h := &v.c.hpas[i]
+	for i := range v.c.hpas.Items {
+		h := &v.c.hpas.Items[i]
 		ref := h.Spec.ScaleTargetRef
 		if wanting[h.Namespace+"/"+ref.Kind+"/"+ref.Name] || o.templateWants(v, h.Namespace, ref, judged) {
 			out = append(out, hpaOf(h))

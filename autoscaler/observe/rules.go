@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -140,10 +141,10 @@ func (r *rules) group(by string, namespaces []string, s *metav1.LabelSelector, h
 		selector = labels.Nothing()
 	}
 	for _, key := range same {
-		selector = narrowed(selector, key, "in", has)
+		selector = narrowed(selector, key, selection.In, has)
 	}
 	for _, key := range other {
-		selector = narrowed(selector, key, "notin", has)
+		selector = narrowed(selector, key, selection.NotIn, has)
 	}
 	text := selector.String()
 	if selector == labels.Nothing() || err != nil {
@@ -163,17 +164,16 @@ func (r *rules) group(by string, namespaces []string, s *metav1.LabelSelector, h
 }
 
 // narrowed adds the requirement that a label has, or has not, the pod's own value.
-func narrowed(s labels.Selector, key, operator string, has map[string]string) labels.Selector {
+func narrowed(s labels.Selector, key string, operator selection.Operator, has map[string]string) labels.Selector {
 	value, ok := has[key]
 	if !ok {
 		return s
 	}
-	extra, err := labels.Parse(key + " " + operator + " (" + value + ")")
+	extra, err := labels.NewRequirement(key, operator, []string{value})
 	if err != nil {
 		return s
 	}
-	requirements, _ := extra.Requirements()
-	return s.Add(requirements...)
+	return s.Add(*extra)
 }
 
 // in returns the groups that a pod belongs to, once all rules are known.

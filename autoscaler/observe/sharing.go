@@ -175,37 +175,6 @@ func (in nodeInput) divideGPU(c *plan.GPU) {
 	}
 }
 
-// fromParts gives GPUs that a dialect divides the allocations that bound pods prove: on the GPUs that
-// the pods' annotations name. A pod without them has its parts on unknown GPUs.
-func fromParts(in nodeInput, gpus []plan.GPU) bool {
-	for i := range gpus {
-		forgetAllocations(&gpus[i])
-		gpus[i].MIG, gpus[i].AllocationKnown = false, true
-	}
-	n := 0
-	for _, p := range in.bound {
-		if p.Unreadable != "" || len(p.Demand.MIG) > 0 {
-			return false
-		}
-		on := p.PartsOn
-		for range max(p.Demand.GPUs, 0) {
-			on = append(slices.Clip(on), n)
-			n++
-		}
-		if len(on) == 0 && p.Demand.Fraction != nil {
-			on = []int{n}
-			n++
-		}
-		for _, i := range on {
-			c := &gpus[i%len(gpus)]
-			if !slices.Contains(c.AllocatedTo, p.Key()) {
-				c.AllocatedTo = append(c.AllocatedTo, p.Key())
-			}
-		}
-	}
-	return true
-}
-
 // divided is what the cluster's nodes state of GPUs that dialects divide.
 type divided struct {
 	uuids map[string][]string // by node

@@ -95,7 +95,7 @@ func TrimNode(o any) (any, error) {
 	st := &n.Status
 	st.Images, st.VolumesInUse, st.VolumesAttached, st.Addresses, st.Features = nil, nil, nil, nil, nil
 	maps.DeleteFunc(st.Capacity, func(name corev1.ResourceName, _ resource.Quantity) bool { return !strings.Contains(string(name), "/") })
-	st.Capacity, st.Allocatable = onceKeyed(st.Capacity), onceKeyed(st.Allocatable)
+	st.Capacity, st.Allocatable = once(st.Capacity), once(st.Allocatable)
 	for i := range st.Conditions {
 		c := &st.Conditions[i]
 		c.Type, c.Status, c.Reason, c.Message = same(c.Type), same(c.Status), same(c.Reason), ""
@@ -128,26 +128,17 @@ func same[S ~string](s S) S {
 	return unique.Make(s).Value()
 }
 
-// once interns a map's keys and values.
-func once(m map[string]string) map[string]string {
+// once interns a map's keys, and its values if they are strings.
+func once[K ~string, V any](m map[K]V) map[K]V {
 	if len(m) == 0 {
 		return m
 	}
-	out := make(map[string]string, len(m))
+	out := make(map[K]V, len(m))
 	for key, value := range m {
-		out[same(key)] = same(value)
-	}
-	return out
-}
-
-// onceKeyed interns a list's names.
-func onceKeyed(list corev1.ResourceList) corev1.ResourceList {
-	if len(list) == 0 {
-		return list
-	}
-	out := make(corev1.ResourceList, len(list))
-	for name, q := range list {
-		out[same(name)] = q
+		if s, ok := any(&value).(*string); ok {
+			*s = same(*s)
+		}
+		out[same(key)] = value
 	}
 	return out
 }

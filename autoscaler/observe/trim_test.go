@@ -127,7 +127,11 @@ func TestTrimmedNode(t *testing.T) {
 		}
 		kept, err := TrimNode(whole.DeepCopy())
 		require.NoError(t, err)
-		want, got := o.node(nodeInput{node: &whole, now: start}), o.node(nodeInput{node: kept.(*corev1.Node), now: start})
+		read := func(n *corev1.Node) plan.Node {
+			facts := readNode(nil, n)
+			return o.node(nodeInput{node: n, facts: &facts, models: &o.models, now: start})
+		}
+		want, got := read(&whole), read(kept.(*corev1.Node))
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("seed %d: trimmed %+v\nwhole %+v", seed, got, want)
 		}

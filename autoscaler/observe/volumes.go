@@ -106,9 +106,9 @@ func (v *volumes) driverOf(claim *corev1.PersistentVolumeClaim) string {
 }
 
 // limit states how many volumes of each limited driver nodes can attach.
-func (v *volumes) limit(s *plan.Snapshot) {
+func (v *volumes) limit(s *plan.Snapshot, ready map[string][]*plan.Node) {
 	for _, driver := range v.limited {
-		limit(s, attachable+driver, anyNumber, func(node string) int64 {
+		limit(s, ready, attachable+driver, anyNumber, func(node string) int64 {
 			if most, stated := v.most[nodeDriver{node, driver}]; stated {
 				return most
 			}

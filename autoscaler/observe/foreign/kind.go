@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,36 @@ type kind struct {
 	versions []string // that are supported, the preferred one first
 	parse    func(fields, *Object)
 	owner    string // of pods, as displayed; empty for none
+}
+
+// Key identifies an object.
+type Key struct {
+	Kind
+	Namespace, Name string
+}
+
+// Of is the key of an object of this kind.
+func (k Kind) Of(namespace, name string) Key { return Key{k, namespace, name} }
+
+// Key of the object.
+func (o *Object) Key() Key { return o.Kind.Of(o.Namespace, o.Name) }
+
+// Index returns the objects by their keys.
+func (all Objects) Index() map[Key]*Object {
+	out := map[Key]*Object{}
+	for _, objects := range all {
+		for _, o := range objects {
+			out[o.Key()] = o
+		}
+	}
+	return out
+}
+
+// Sorted returns objects in the order of their names.
+func Sorted(all []*Object) []*Object {
+	return slices.SortedFunc(slices.Values(all), func(a, b *Object) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 }
 
 // Owner is the kind of a pod's owner, as displayed.
@@ -120,9 +151,20 @@ type PodGroup struct {
 	Needs corev1.ResourceList
 	Queue string
 	Over  bool // all its pods have ended
-	// Near is a label of nodes: all pods of the group are on nodes with the same value of it. Empty for
-	// anywhere. With a Topology it may be an alias of that.
-	Near, Topology string
+	// Near is where all its pods are. Parts are where those of a subgroup are, by its name: as it says, and the
+	// subgroups that it is a part of (KAI).
+	Near  Near
+	Parts map[string][]Part
+}
+
+// Near is a label of nodes: pods are on nodes with the same value of it. Empty for anywhere. With a Topology it
+// may be an alias of that.
+type Near struct{ Label, Topology string }
+
+// Part is a subgroup with a place of its own.
+type Part struct {
+	Name string
+	Near
 }
 
 // Maker creates pods from templates.
@@ -158,7 +200,8 @@ type Role struct {
 	// Flavors that its queue has assigned, by name (Kueue).
 	Flavors []string
 	// Near is as a PodGroup's. Roles with the same Together are near each other too (Kueue).
-	Near, Together string
+	Near     Near
+	Together string
 }
 
 // Flavor is what Kueue adds to the pods that it assigns a ResourceFlavor.
@@ -170,9 +213,15 @@ type Flavor struct {
 // Devices are those of a ResourceSlice that pods may be given.
 type Devices struct {
 	Driver, Pool, Node string
-	Generation         float64        // of the pool
-	Types              map[string]int // how many, by their attribute "type"
+	Generation         float64 // of the pool
+	Types              map[DeviceType]int
+	// GPUs are the UUIDs of those that the devices are, or are parts of; none where the driver does not state them.
+	GPUs    map[string]bool
+	Product string // a GPU's
 }
+
+// DeviceType has the attributes of alike devices; Profile is a MIG device's.
+type DeviceType struct{ Type, Profile string }
 
 // Queue is a node in a tree of quotas.
 type Queue struct {
@@ -209,8 +258,7 @@ func Parse(k Kind, u *unstructured.Unstructured) *Object {
 		err = o.sane()
 	}
 	if err != nil {
-		o.Group, o.Maker, o.Queue, o.Flavor, o.Levels, o.Devices, o.Request, o.Template = nil, nil, nil, nil, nil, nil, nil, nil
-		o.Err = fmt.Errorf("%s %s: %w", k, o.key(), err)
+		return &Object{Kind: k, ObjectMeta: o.ObjectMeta, Err: fmt.Errorf("%s %s: %w", k, o.key(), err)}
 	}
 	return o
 }
@@ -225,7 +273,8 @@ func (o *Object) key() string {
 // groupOver are the phases in which all pods of a PodGroup have ended.
 var groupOver = map[Kind][]string{VolcanoPodGroup: {"Completed"}, PluginsPodGroup: {"Finished", "Failed"}}
 
-// parsePodGroup reads a PodGroup of Volcano or scheduler-plugins.
+// parsePodGroup reads a PodGroup of Volcano or scheduler-plugins. Volcano starts a group once its minimum and that of
+// its subgroups are there (1.15.1, pkg/scheduler/api/job_info.go).
 func parsePodGroup(f fields, o *Object) {
 	o.Group = &PodGroup{
 		Min: f.count("spec.minMember", 0), Needs: f.resources("spec.minResources"), Queue: f.text("spec.queue"),
@@ -233,6 +282,13 @@ func parsePodGroup(f fields, o *Object) {
 	}
 	if o.Kind == VolcanoPodGroup {
 		o.Group.Queue = cmp.Or(o.Group.Queue, "default")
+		subgroups := 0
+		for _, policy := range f.list("spec.subGroupPolicy") {
+			subgroups += policy.count("minSubGroups", 0) * policy.count("subGroupSize", 1)
+		}
+		if subgroups > o.Group.Min { // minResources are of minMember pods
+			o.Group.Min, o.Group.Needs = min(subgroups, maxCount), nil
+		}
 	}
 }
 
@@ -242,23 +298,41 @@ func parseKAIPodGroup(f fields, o *Object) {
 	for _, sub := range f.list("spec.subGroups") {
 		under[sub.text("parent")] = append(under[sub.text("parent")], sub)
 	}
-	o.Group = &PodGroup{Min: kaiMin(f, "spec.", "", under), Queue: f.text("spec.queue")}
-	if o.Group.Topology = f.text("spec.topologyConstraint.topology"); o.Group.Topology != "" {
-		o.Group.Near = f.text("spec.topologyConstraint.requiredTopologyLevel")
+	o.Group = &PodGroup{Queue: f.text("spec.queue"), Near: kaiNear(f, "spec."), Parts: map[string][]Part{}}
+	o.Group.Min = kaiMin(f, "spec.", "", under, nil, o.Group.Parts)
+}
+
+// maxWithin bounds the subgroups with places that a subgroup is in: topologies have fewer levels.
+const maxWithin = 8
+
+// kaiNear is what a topology constraint requires. KAI heeds none without a topology.
+func kaiNear(f fields, at string) Near {
+	level, topology := f.text(at+"topologyConstraint.requiredTopologyLevel"), f.text(at+"topologyConstraint.topology")
+	if level == "" || topology == "" {
+		return Near{}
 	}
+	return Near{level, topology}
 }
 
 // kaiMin is the fewest pods with which a PodGroup of KAI, or one of its subgroups, starts: its own minimum, or those
-// of the smallest of its subgroups, of all unless it states how many (0.17.0, pkg/scheduler/api/podgroup_info).
-func kaiMin(f fields, at, name string, under map[string][]fields) int {
-	parts := under[name]
-	if len(parts) == 0 {
+// of the smallest of its subgroups, of all unless it states how many (0.17.0, pkg/scheduler/api/podgroup_info). It
+// collects the places of the subgroups in parts; within are those of the group above.
+func kaiMin(f fields, at, name string, under map[string][]fields, within []Part, parts map[string][]Part) int {
+	if len(within) > 0 {
+		parts[name] = within
+	}
+	below := under[name]
+	if len(below) == 0 {
 		return f.count(at+"minMember", 0)
 	}
 	delete(under, name) // a cycle ends here
 	var least []int
-	for _, part := range parts {
-		least = append(least, kaiMin(part, "", part.text("name"), under))
+	for _, sub := range below {
+		own := within
+		if near := kaiNear(sub, ""); near != (Near{}) && len(within) < maxWithin {
+			own = append(slices.Clip(within), Part{sub.text("name"), near})
+		}
+		least = append(least, kaiMin(sub, "", sub.text("name"), under, own, parts))
 	}
 	slices.Sort(least)
 	sum := 0
@@ -281,7 +355,7 @@ func parseKAITopology(f fields, o *Object) {
 func parseBuiltInPodGroup(f fields, o *Object) {
 	o.Group = &PodGroup{Min: f.count("spec.schedulingPolicy.gang.minCount", 0)}
 	for _, topology := range f.list("spec.schedulingConstraints.topology") { // one at most, as of 1.37
-		o.Group.Near = cmp.Or(o.Group.Near, topology.text("key"))
+		o.Group.Near.Label = cmp.Or(o.Group.Near.Label, topology.text("key"))
 	}
 }
 
@@ -308,15 +382,28 @@ func parseFlavor(f fields, o *Object) {
 	o.Flavor = &Flavor{NodeLabels: f.names("spec.nodeLabels"), Tolerations: into[[]corev1.Toleration](f, "spec.tolerations")}
 }
 
-// parseDRASlice reads a ResourceSlice of one node. Devices with a taint that keeps pods away are left out.
+// parseDRASlice reads a ResourceSlice of one node. Devices with a taint that keeps pods away are left out, and so are
+// MIG devices that the driver makes once they are claimed, which share their GPU's counters
+// (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go).
 func parseDRASlice(f fields, o *Object) {
-	o.Devices = &Devices{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name"), Node: f.text("spec.nodeName"), Types: map[string]int{}}
+	o.Devices = &Devices{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name"), Node: f.text("spec.nodeName"), Types: map[DeviceType]int{}, GPUs: map[string]bool{}}
 	if n := f.number("spec.pool.generation"); n != nil {
 		o.Devices.Generation = *n
 	}
 	for _, d := range f.list("spec.devices") {
-		if !slices.ContainsFunc(d.list("taints"), func(t fields) bool { return t.text("effect") != "None" }) {
-			o.Devices.Types[d.text("attributes.type.string")]++
+		if slices.ContainsFunc(d.list("taints"), func(t fields) bool { return t.text("effect") != "None" }) {
+			continue
+		}
+		of := DeviceType{d.text("attributes.type.string"), d.text("attributes.profile.string")}
+		switch uuid, parent := d.text("attributes.uuid.string"), d.text("attributes.parentUUID.string"); {
+		case of.Profile != "" && parent != "":
+			o.Devices.GPUs[parent] = true
+		case of.Type == "gpu" && uuid != "":
+			o.Devices.GPUs[uuid] = true
+		}
+		o.Devices.Product = cmp.Or(o.Devices.Product, d.text("attributes.productName.string"))
+		if of.Profile == "" || len(d.list("consumesCounters")) == 0 {
+			o.Devices.Types[of]++
 		}
 	}
 }

@@ -174,7 +174,7 @@ func parseKueueWorkload(f fields, o *Object) {
 		m.Roles = append(m.Roles, Role{
 			Name: set.text("name"), Count: set.count("count", 1), Template: set.template("template"),
 			// From the annotations kueue.x-k8s.io/podset-required-topology and podset-group-name.
-			Near: set.text("topologyRequest.required"), Together: set.text("topologyRequest.podSetGroupName"),
+			Near: Near{Label: set.text("topologyRequest.required")}, Together: set.text("topologyRequest.podSetGroupName"),
 		})
 	}
 	role := func(name string) *Role {

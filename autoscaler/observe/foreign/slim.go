@@ -1,10 +1,10 @@
 package foreign
 
 import (
+	"cmp"
 	"crypto/sha1" //nolint:gosec // the name of a group, as JobSet and LeaderWorkerSet make it
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"unique"
@@ -19,8 +19,8 @@ const maxAnnotation = 1024
 // slim keeps the fields of a template that decide where its pods go and what they request.
 func slim(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	s := &t.Spec
-	out := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: t.Labels},
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: t.Labels, Annotations: short(t.Annotations, "")},
 		Spec: corev1.PodSpec{
 			NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations,
 			TopologySpreadConstraints: s.TopologySpreadConstraints, SchedulerName: s.SchedulerName,
@@ -31,8 +31,6 @@ func slim(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 			Volumes: SlimVolumes(s.Volumes, func(*corev1.Volume) bool { return false }),
 		},
 	}
-	out.Annotations = short(t.Annotations, "")
-	return out
 }
 
 // short returns the annotations with a prefix that are not too long, nil for none.
@@ -110,24 +108,16 @@ func (o *Object) sane() error {
 		}
 	}
 	for _, t := range templates {
-		spec := &t.Spec
-		if err := saneList("overhead", spec.Overhead, 0); err != nil {
-			return err
+		lists := []corev1.ResourceList{t.Spec.Overhead}
+		if r := t.Spec.Resources; r != nil {
+			lists = append(lists, r.Requests, r.Limits)
 		}
-		all := []*corev1.ResourceRequirements{spec.Resources}
-		for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-			for j := range containers {
-				all = append(all, &containers[j].Resources)
-			}
+		for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
+			lists = append(lists, c.Resources.Requests, c.Resources.Limits)
 		}
-		for _, r := range all {
-			if r == nil {
-				continue
-			}
-			for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-				if err := saneList("a template's resources", list, 0); err != nil {
-					return err
-				}
+		for _, list := range lists {
+			if err := saneList("a template's resources", list, 0); err != nil {
+				return err
 			}
 		}
 	}
@@ -189,26 +179,14 @@ func Exclusive(t corev1.PodTemplateSpec, nodeLabel, podLabel, namespace, name st
 	if podLabel != jobSetJobKey { // LeaderWorkerSet's terms are about its namespace
 		near.NamespaceSelector, apart.NamespaceSelector = nil, nil
 	}
-	labels := maps.Clone(t.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[podLabel] = value
-	t.Labels = labels
-	affinity := &corev1.Affinity{}
-	if t.Spec.Affinity != nil {
-		affinity = t.Spec.Affinity.DeepCopy()
-	}
-	if affinity.PodAffinity == nil {
-		affinity.PodAffinity = &corev1.PodAffinity{}
-	}
-	if affinity.PodAntiAffinity == nil {
-		affinity.PodAntiAffinity = &corev1.PodAntiAffinity{}
-	}
+	t.Labels = with(map[string]string{podLabel: value}, t.Labels)
+	affinity := cmp.Or(t.Spec.Affinity, &corev1.Affinity{}).DeepCopy()
+	affinity.PodAffinity = cmp.Or(affinity.PodAffinity, &corev1.PodAffinity{})
+	affinity.PodAntiAffinity = cmp.Or(affinity.PodAntiAffinity, &corev1.PodAntiAffinity{})
 	required := &affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	*required = append(slices.Clip(*required), near)
+	*required = append(*required, near)
 	required = &affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	*required = append(slices.Clip(*required), apart)
+	*required = append(*required, apart)
 	t.Spec.Affinity = affinity
 	return t
 }

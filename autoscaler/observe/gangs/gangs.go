@@ -9,7 +9,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/plan"
@@ -37,6 +36,7 @@ type Input struct {
 	// Pods of the whole cluster, including those that have ended.
 	Pods    []Pod
 	Objects foreign.Objects
+	Index   map[foreign.Key]*foreign.Object // of Objects
 	HPAs    []autoscalingv2.HorizontalPodAutoscaler
 	// Convert returns the planner's view of a pod created from this template in a namespace:
 	// defaults applied, demand read.
@@ -77,6 +77,7 @@ const (
 	volcanoGroupToo  = "scheduling.volcano.sh/group-name"
 	pluginsGroup     = "scheduling.x-k8s.io/pod-group"      // label
 	kaiGroup         = "pod-group-name"                     // annotation
+	kaiSubGroup      = "kai.scheduler/subgroup-name"        // label
 	kueueWorkload    = "kueue.x-k8s.io/workload"            // annotation
 	kueueSlice       = "kueue.x-k8s.io/workload-slice-name" // annotation, of an elastic job
 	kueuePodGroup    = "kueue.x-k8s.io/pod-group-name"
@@ -103,15 +104,9 @@ const (
 // each has its place, and once an elastic job's new slice is admitted (ff69552, apis/kueue/v1beta2).
 var kueueGates = []string{"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology", "kueue.x-k8s.io/elastic-job"}
 
-// id identifies an object of a kind.
-type id struct {
-	kind            foreign.Kind
-	namespace, name string
-}
-
 // groupOf returns the PodGroup that a pod names; an empty name for none.
-func groupOf(p *corev1.Pod) id {
-	of := func(k foreign.Kind, name string) id { return id{k, p.Namespace, name} }
+func groupOf(p *corev1.Pod) foreign.Key {
+	of := func(k foreign.Kind, name string) foreign.Key { return k.Of(p.Namespace, name) }
 	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
 		return of(foreign.BuiltInPodGroup, *g.PodGroupName)
 	}
@@ -128,7 +123,7 @@ func groupOf(p *corev1.Pod) id {
 
 // place is the role that a pod was created for.
 type place struct {
-	maker id
+	maker foreign.Key
 	set   int
 	role  string
 }
@@ -137,17 +132,13 @@ type place struct {
 // first: it stands for the object that it queues.
 func (j *joiner) placeOf(p *corev1.Pod) place {
 	if w := j.workloadOf(p); w != nil {
-		role := p.Labels[kueuePodSet]
-		if role == "" {
-			role = p.Labels[jobSetRole]
-		}
-		return j.inRole(id{foreign.KueueWorkload, w.Namespace, w.Name}, 0, role)
+		return j.inRole(w.Key(), 0, cmp.Or(p.Labels[kueuePodSet], p.Labels[jobSetRole]))
 	}
 	at := labelled(p)
-	if at.maker.name == "" {
+	if at.maker.Name == "" {
 		return place{}
 	}
-	if i := p.Labels[jobSetIndex]; i != "" && at.maker.kind == foreign.JobSet { // where each of its Jobs is a role
+	if i := p.Labels[jobSetIndex]; i != "" && at.maker.Kind == foreign.JobSet { // where each of its Jobs is a role
 		if one := j.inRole(at.maker, at.set, at.role+"-"+i); one.role != "" {
 			return one
 		}
@@ -158,14 +149,9 @@ func (j *joiner) placeOf(p *corev1.Pod) place {
 // labelled is the place that a pod's labels name, whether there is its maker or not; an empty name for
 // none.
 func labelled(p *corev1.Pod) place {
-	label := func(key string) string {
-		if v := p.Labels[key]; v != "" {
-			return v
-		}
-		return p.Annotations[key]
-	}
+	label := func(key string) string { return cmp.Or(p.Labels[key], p.Annotations[key]) }
 	if name := label(volcanoJob); name != "" {
-		return place{id{foreign.VolcanoJob, p.Namespace, name}, 0, label(volcanoTask)}
+		return place{foreign.VolcanoJob.Of(p.Namespace, name), 0, label(volcanoTask)}
 	}
 	if name := p.Labels[lwsName]; name != "" {
 		set, err := strconv.Atoi(p.Labels[lwsGroup])
@@ -176,10 +162,10 @@ func labelled(p *corev1.Pod) place {
 		if p.Labels[lwsWorker] == "0" {
 			role = lwsRoleOfLeader
 		}
-		return place{id{foreign.LeaderWorkerSet, p.Namespace, name}, set, role}
+		return place{foreign.LeaderWorkerSet.Of(p.Namespace, name), set, role}
 	}
 	if name := p.Labels[jobSetName]; name != "" {
-		return place{id{foreign.JobSet, p.Namespace, name}, 0, p.Labels[jobSetRole]}
+		return place{foreign.JobSet.Of(p.Namespace, name), 0, p.Labels[jobSetRole]}
 	}
 	if name := p.Labels[trainingJob]; name != "" {
 		of := foreign.MPIJob // a Job creates the launcher of one
@@ -188,7 +174,7 @@ func labelled(p *corev1.Pod) place {
 				of = k
 			}
 		}
-		return place{id{of, p.Namespace, name}, 0, strings.ToLower(cmp.Or(p.Labels[trainingRole], p.Labels[mpiRole]))}
+		return place{of.Of(p.Namespace, name), 0, strings.ToLower(cmp.Or(p.Labels[trainingRole], p.Labels[mpiRole]))}
 	}
 	return place{}
 }
@@ -197,14 +183,14 @@ func labelled(p *corev1.Pod) place {
 // the rest of a gang must not look like pods that are useful one by one.
 func (j *joiner) orphan(p *corev1.Pod) bool {
 	of := labelled(p).maker
-	all, listed := j.in.Objects[of.kind]
-	return of.name != "" && listed && !slices.ContainsFunc(all, func(o *foreign.Object) bool { return o.Namespace == of.namespace && o.Name == of.name })
+	_, listed := j.in.Objects[of.Kind]
+	return of.Name != "" && listed && j.objects[of] == nil
 }
 
 // inRole returns a place of a known maker. A pod that names no existing role has none, unless there
 // is only one.
-func (j *joiner) inRole(of id, set int, role string) place {
-	o := j.makers[of]
+func (j *joiner) inRole(of foreign.Key, set int, role string) place {
+	o := j.maker(of)
 	if o == nil {
 		return place{}
 	}
@@ -223,7 +209,7 @@ func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
 	for _, key := range []string{kueueSlice, kueueWorkload, kueuePrebuilt, kueuePodGroup} {
 		// Newer Kueue uses annotations for names that are too long for a label.
 		for _, name := range []string{p.Annotations[key], p.Labels[key]} {
-			w := j.makers[id{foreign.KueueWorkload, p.Namespace, name}]
+			w := j.maker(foreign.KueueWorkload.Of(p.Namespace, name))
 			switch {
 			case name == "" || w == nil:
 			case w.Maker.Over:
@@ -241,32 +227,23 @@ func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
 		}
 		return over
 	}
-	uids := []types.UID{p.UID}
-	if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
-		uids = append(uids, ref.UID)
-	}
 	// A JobSet's pods are owned by its Jobs.
-	if o := j.makers[id{foreign.JobSet, p.Namespace, p.Labels[jobSetName]}]; o != nil {
+	if o := j.maker(foreign.JobSet.Of(p.Namespace, p.Labels[jobSetName])); o != nil {
 		if w := j.workloadFor(o); w != nil {
 			return w
 		}
 	}
-	for _, uid := range uids {
-		if w := j.queued[owner{p.Namespace, uid}]; w != nil && uid != "" {
-			return w
-		}
-	}
-	return nil
+	return j.workloadFor(p)
 }
 
 // workloadFor returns the Kueue Workload that queues an object or its owner, as a TrainJob is of its
 // JobSet; nil for none.
-func (j *joiner) workloadFor(o *foreign.Object) *foreign.Object {
-	if w := j.queued[owner{o.Namespace, o.UID}]; w != nil && o.UID != "" {
+func (j *joiner) workloadFor(o metav1.Object) *foreign.Object {
+	if w := j.queued[owner{o.GetNamespace(), o.GetUID()}]; w != nil && o.GetUID() != "" {
 		return w
 	}
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.UID != "" {
-		return j.queued[owner{o.Namespace, ref.UID}]
+		return j.queued[owner{o.GetNamespace(), ref.UID}]
 	}
 	return nil
 }
@@ -281,7 +258,7 @@ func (j *joiner) unseen(o *foreign.Object) bool {
 	if o.Kind != foreign.KueueWorkload || !o.Maker.Started || !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return nested[r.Kind] }) {
 		return false
 	}
-	of := id{o.Kind, o.Namespace, o.Name}
+	of := o.Key()
 	return j.live[place{of, 0, ""}]+j.done[place{of, 0, ""}] == 0 && !slices.ContainsFunc(o.Maker.Roles, func(r foreign.Role) bool {
 		at := place{of, 0, r.Name}
 		return j.live[at]+j.done[at] > 0

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -17,23 +18,18 @@ import (
 
 // joiner is the state of one Join.
 type joiner struct {
-	in     Input
-	groups map[id]*foreign.Object
-	makers map[id]*foreign.Object
-	queued map[owner]*foreign.Object // by the object that a Kueue Workload queues
-	owned  map[owner]*foreign.Object // PodGroups
-	made   map[*foreign.Object]bool  // PodGroups of makers, which know what they have not created yet
-	unread map[id]error              // objects that cannot be read
-	queues map[id]bool               // LocalQueues
-	flavor map[string]*foreign.Flavor
-	levels map[string]map[string]string // by KAI Topology
-	gangs  map[string]*gang
-	live   map[place]int
-	done   map[place]int
-	sets   map[setOf]*gang
-	unmade []Unmade
-	names  map[string]bool // of unmade pods
-	spent  map[string]spent
+	in      Input
+	objects map[foreign.Key]*foreign.Object
+	queued  map[owner]*foreign.Object // by the object that a Kueue Workload queues
+	owned   map[owner]*foreign.Object // PodGroups
+	made    map[*foreign.Object]bool  // PodGroups of makers, which know what they have not created yet
+	gangs   map[string]*gang
+	live    map[place]int
+	done    map[place]int
+	sets    map[setOf]*gang
+	unmade  []Unmade
+	names   map[string]bool // of unmade pods
+	spent   map[string]spent
 	// consumed are the ProvisioningRequests, "namespace/name", whose pods exist or have a maker: those are the
 	// demand then.
 	consumed map[string]bool
@@ -50,8 +46,24 @@ type owner struct {
 
 // setOf is one set of a maker.
 type setOf struct {
-	maker id
+	maker foreign.Key
 	set   int
+}
+
+// group returns the PodGroup of a key, nil for none that can be read.
+func (j *joiner) group(of foreign.Key) *foreign.Object {
+	if o := j.objects[of]; o != nil && o.Group != nil {
+		return o
+	}
+	return nil
+}
+
+// maker returns the maker of a key, nil for none that can be read.
+func (j *joiner) maker(of foreign.Key) *foreign.Object {
+	if o := j.objects[of]; o != nil && o.Maker != nil {
+		return o
+	}
+	return nil
 }
 
 // gang is one gang while Join runs.
@@ -71,28 +83,8 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 
 func newJoiner(in Input) *joiner {
 	j := &joiner{
-		in: in, groups: map[id]*foreign.Object{}, makers: map[id]*foreign.Object{}, queued: map[owner]*foreign.Object{},
-		owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{}, unread: map[id]error{},
-		queues: map[id]bool{}, flavor: map[string]*foreign.Flavor{}, levels: map[string]map[string]string{},
+		in: in, objects: in.Index, queued: map[owner]*foreign.Object{}, owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
 		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{}, spent: map[string]spent{}, consumed: map[string]bool{},
-	}
-	for k, objects := range in.Objects {
-		for _, o := range objects {
-			switch {
-			case o.Err != nil:
-				j.unread[id{k, o.Namespace, o.Name}] = o.Err
-			case o.Group != nil:
-				j.groups[id{k, o.Namespace, o.Name}] = o
-			case o.Maker != nil:
-				j.makers[id{k, o.Namespace, o.Name}] = o
-			case o.Flavor != nil:
-				j.flavor[o.Name] = o.Flavor
-			case o.Levels != nil:
-				j.levels[o.Name] = o.Levels
-			case k == foreign.KueueLocalQueue:
-				j.queues[id{k, o.Namespace, o.Name}] = true
-			}
-		}
 	}
 	for _, k := range groupKinds {
 		for _, o := range in.Objects[k] {
@@ -133,9 +125,10 @@ func (j *joiner) consume() {
 			note(p.Namespace, p.Annotations)
 		}
 	}
-	for of, o := range j.makers {
-		for i := range o.Maker.Roles {
-			note(of.namespace, o.Maker.Roles[i].Template.Annotations)
+	for of := range j.objects {
+		o := j.maker(of)
+		for i := 0; o != nil && i < len(o.Maker.Roles); i++ {
+			note(of.Namespace, o.Maker.Roles[i].Template.Annotations)
 		}
 	}
 }
@@ -156,7 +149,7 @@ func (j *joiner) queue(uid types.UID, o *foreign.Object) {
 // that the order of the pods does not matter.
 func (j *joiner) places() []place {
 	out := make([]place, len(j.in.Pods))
-	if len(j.makers) == 0 && len(j.queued) == 0 {
+	if !slices.ContainsFunc(making, func(k foreign.Kind) bool { return len(j.in.Objects[k]) > 0 }) {
 		return out // no maker: pod labels need not be read
 	}
 	named := map[setOf]*foreign.Object{}
@@ -164,8 +157,8 @@ func (j *joiner) places() []place {
 		p := j.in.Pods[i].Pod
 		out[i] = j.placeOf(p)
 		of := groupOf(p)
-		group := j.groups[of]
-		if of.name == "" || group == nil || out[i].maker.name == "" {
+		group := j.group(of)
+		if group == nil || out[i].maker.Name == "" {
 			continue
 		}
 		set := setOf{out[i].maker, out[i].set}
@@ -190,7 +183,7 @@ func before(a, b *foreign.Object) bool {
 func (j *joiner) add(p *Pod, at place) {
 	over := p.Status.Phase == corev1.PodSucceeded
 	going := p.DeletionTimestamp != nil
-	if at.maker.name != "" {
+	if at.maker.Name != "" {
 		switch {
 		case over:
 			j.done[at]++
@@ -198,11 +191,11 @@ func (j *joiner) add(p *Pod, at place) {
 			j.live[at]++
 		}
 	}
-	if at.maker.kind == foreign.KueueWorkload {
-		p.Workload = at.maker.name
+	if at.maker.Kind == foreign.KueueWorkload {
+		p.Workload = at.maker.Name
 	}
 	of := groupOf(p.Pod)
-	p.PodGroup = of.name
+	p.PodGroup = of.Name
 	counts := p.Plan != nil && (!p.Plan.Demand.Zero() || p.Plan.Unreadable != "") && !kube.IsOver(p.Pod)
 	if counts {
 		j.gated(p)
@@ -213,7 +206,7 @@ func (j *joiner) add(p *Pod, at place) {
 	g := j.gangOf(of, at)
 	switch {
 	case g == nil:
-		if counts && p.Plan.Node == "" && at.maker.name == "" && j.orphan(p.Pod) {
+		if counts && p.Plan.Node == "" && at.maker.Name == "" && j.orphan(p.Pod) {
 			p.Plan.Unschedulable = false
 		}
 		return
@@ -229,6 +222,11 @@ func (j *joiner) add(p *Pod, at place) {
 		return
 	}
 	g.members = append(g.members, p.Plan)
+	if g.group != nil {
+		for _, part := range g.group.Group.Parts[p.Labels[kaiSubGroup]] {
+			j.near(p.Plan, part.Near, "gang "+g.name+" "+part.Name)
+		}
+	}
 	if g.like != nil && ownerOf(g.like) != ownerOf(p.Pod) || ownerOf(p.Pod) == "" {
 		g.mixed = true
 	}
@@ -239,13 +237,10 @@ func (j *joiner) add(p *Pod, at place) {
 }
 
 // unreadable marks a pending pod whose PodGroup or maker cannot be read: by itself it may be of no use.
-func (j *joiner) unreadable(p *Pod, group id) {
-	if len(j.unread) == 0 {
-		return
-	}
-	for _, of := range []id{group, labelled(p.Pod).maker} {
-		if err := j.unread[of]; err != nil && p.Plan.Unreadable == "" {
-			p.Plan.Demand, p.Plan.Unreadable = demand.Demand{}, err.Error()
+func (j *joiner) unreadable(p *Pod, group foreign.Key) {
+	for _, of := range []foreign.Key{group, labelled(p.Pod).maker} {
+		if o := j.objects[of]; o != nil && o.Err != nil && p.Plan.Unreadable == "" {
+			p.Plan.Demand, p.Plan.Unreadable = demand.Demand{}, o.Err.Error()
 		}
 	}
 }
@@ -278,21 +273,19 @@ func waitForGang(p *Pod) {
 }
 
 func ownerOf(p *corev1.Pod) types.UID {
-	for i := range p.OwnerReferences {
-		if c := p.OwnerReferences[i].Controller; c != nil && *c {
-			return p.OwnerReferences[i].UID
-		}
+	if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
+		return ref.UID
 	}
 	return ""
 }
 
 // gangOf returns the gang of a pod with that PodGroup and place, nil for none: by its PodGroup,
 // else by its maker.
-func (j *joiner) gangOf(of id, at place) *gang {
-	if o := j.groups[of]; of.name != "" && o != nil {
+func (j *joiner) gangOf(of foreign.Key, at place) *gang {
+	if o := j.group(of); o != nil {
 		return j.ofGroup(o)
 	}
-	if at.maker.name == "" {
+	if at.maker.Name == "" {
 		return nil
 	}
 	return j.ofSet(setOf{at.maker, at.set})
@@ -311,7 +304,7 @@ func (j *joiner) ofGroup(o *foreign.Object) *gang {
 		if k == o.Kind {
 			break
 		}
-		if j.groups[id{k, o.Namespace, o.Name}] != nil { // two systems, one name
+		if j.group(k.Of(o.Namespace, o.Name)) != nil { // two systems, one name
 			name = o.Namespace + "/" + string(o.Kind) + "/" + o.Name
 			break
 		}
@@ -342,7 +335,7 @@ func (j *joiner) ofSet(of setOf) *gang {
 	if g := j.sets[of]; g != nil {
 		return g
 	}
-	o := j.makers[of.maker]
+	o := j.maker(of.maker)
 	if o == nil || o.Maker.Over || !slices.Contains(making, o.Kind) || o.Annotations[PlainAnnotation] == "false" {
 		return nil
 	}
@@ -379,8 +372,8 @@ func (j *joiner) groupOfMaker(o *foreign.Object) *foreign.Object {
 	for i := range o.Maker.Roles {
 		t := &o.Maker.Roles[i].Template
 		of := groupOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: corev1.PodSpec{SchedulingGroup: t.Spec.SchedulingGroup}})
-		of.namespace = o.Namespace
-		if group := j.groups[of]; of.name != "" && group != nil {
+		of.Namespace = o.Namespace
+		if group := j.group(of); group != nil {
 			return group
 		}
 	}

@@ -89,7 +89,7 @@ func world(t *testing.T, text string) Input {
 		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
 			t.Fatalf("%v in %s", err, doc)
 		}
-		if u.GetNamespace() == "" {
+		if u.GetNamespace() == "" && u.GetKind() != "ResourceFlavor" && u.GetKind() != "Topology" {
 			u.SetNamespace("ml")
 		}
 		switch u.GetKind() {
@@ -124,6 +124,7 @@ func world(t *testing.T, text string) Input {
 		}
 	}
 	in.Objects = in.Objects.Resolve([]string{foreign.AtomicScaleUp, foreign.CheckCapacity})
+	in.Index = in.Objects.Index()
 	return in
 }
 

@@ -26,7 +26,7 @@ var making = []foreign.Kind{foreign.KueueWorkload, foreign.VolcanoJob, foreign.L
 // makeMissing adds the pods that makers have not created yet.
 func (j *joiner) makeMissing() {
 	for _, k := range making {
-		for _, o := range sorted(j.in.Objects[k]) {
+		for _, o := range foreign.Sorted(j.in.Objects[k]) {
 			if o.Maker == nil {
 				continue
 			}
@@ -42,7 +42,7 @@ func (j *joiner) makeMissing() {
 			if j.unseen(o) || k == foreign.ProvisioningRequest && j.consumed[o.Namespace+"/"+o.Name] {
 				continue
 			}
-			if k != foreign.KueueWorkload && j.queues[id{foreign.KueueLocalQueue, o.Namespace, o.Labels[foreign.KueueQueueLabel]}] {
+			if k != foreign.KueueWorkload && j.objects[foreign.KueueLocalQueue.Of(o.Namespace, o.Labels[foreign.KueueQueueLabel])] != nil {
 				continue // Kueue has not created its Workload yet
 			}
 			j.makeSets(o)
@@ -50,15 +50,8 @@ func (j *joiner) makeMissing() {
 	}
 }
 
-// sorted gives the objects an order, so that maxUnmade always leaves out the same ones.
-func sorted(all []*foreign.Object) []*foreign.Object {
-	return slices.SortedFunc(slices.Values(all), func(a, b *foreign.Object) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-}
-
 func (j *joiner) makeSets(o *foreign.Object) {
-	of := id{o.Kind, o.Namespace, o.Name}
+	of := o.Key()
 	like := make([]*shape, len(o.Maker.Roles)) // the same for all sets
 	for set := range o.Maker.Sets {
 		used := j.spent[o.Namespace]
@@ -95,7 +88,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 				if role.Together != "" {
 					group = "roles " + o.Namespace + "/" + o.Name + "/" + role.Together
 				}
-				like[r].near(role.Near, group)
+				j.near(&like[r].plan, role.Near, group)
 			}
 			stem := o.Name
 			if o.Maker.Sets > 1 {
@@ -116,11 +109,15 @@ type shape struct {
 	workload string // of Kueue
 }
 
-// near adds that the pods are near each other, by a label of nodes; none for an empty one.
-func (s *shape) near(label, group string) {
+// near adds that a pod is near the others of a group.
+func (j *joiner) near(p *plan.Pod, by foreign.Near, group string) {
+	label := by.Label
+	if topology := j.objects[foreign.KAITopology.Of("", by.Topology)]; topology != nil {
+		label = cmp.Or(topology.Levels[label], label)
+	}
 	if label != "" {
-		s.plan.Near = append(slices.Clip(s.plan.Near), plan.Rule{Key: label, Group: group})
-		s.plan.Groups = append(slices.Clip(s.plan.Groups), group)
+		p.Near = append(slices.Clip(p.Near), plan.Rule{Key: label, Group: group})
+		p.Groups = append(slices.Clip(p.Groups), group)
 	}
 }
 
@@ -147,10 +144,11 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 		out.Spec.PriorityClassName, out.Spec.Priority = m.PriorityClass, m.Priority
 	}
 	for _, name := range r.Flavors {
-		f := j.flavor[name]
-		if f == nil {
+		o := j.objects[foreign.KueueFlavor.Of("", name)]
+		if o == nil || o.Flavor == nil {
 			continue
 		}
+		f := o.Flavor
 		selector := maps.Clone(f.NodeLabels)
 		maps.Copy(selector, out.Spec.NodeSelector)
 		out.Spec.NodeSelector = selector
@@ -225,7 +223,7 @@ func createsAtOnce(o *foreign.Object) bool {
 // resources.
 func (j *joiner) fillGroups() {
 	for _, k := range groupKinds {
-		for _, o := range sorted(j.in.Objects[k]) {
+		for _, o := range foreign.Sorted(j.in.Objects[k]) {
 			if o.Group == nil || o.DeletionTimestamp != nil || j.made[o] || createsAtOnce(o) {
 				continue
 			}
@@ -293,21 +291,20 @@ func share(whole int64, n int) int64 {
 func (j *joiner) finish() {
 	for _, g := range j.gangs {
 		least := max(g.min-g.plain-g.ended, 1)
-		near := shape{}
-		if g.group != nil {
-			near.near(cmp.Or(j.levels[g.group.Group.Topology][g.group.Group.Near], g.group.Group.Near), "gang "+g.name)
+		together := func(p *plan.Pod) {
+			p.Gang, p.GangMin = g.name, least
+			if g.group != nil {
+				j.near(p, g.group.Group.Near, "gang "+g.name)
+			}
 		}
 		for _, p := range g.members {
-			p.Gang, p.GangMin = g.name, least
-			p.Near, p.Groups = slices.Concat(p.Near, near.plan.Near), slices.Concat(p.Groups, near.plan.Groups)
+			together(p)
 			if len(g.coming) > 0 && p.Node == "" {
 				p.Unschedulable = true // pending until the missing members exist
 			}
 		}
 		for _, i := range g.coming {
-			u := &j.unmade[i]
-			u.Gang, u.GangMin = g.name, least
-			u.Near, u.Groups = slices.Concat(u.Near, near.plan.Near), slices.Concat(u.Groups, near.plan.Groups)
+			together(&j.unmade[i].Pod)
 		}
 	}
 }
@@ -315,7 +312,7 @@ func (j *joiner) finish() {
 // scaled adds the replicas that HPAs request and that do not exist yet: a pod that a quota refuses
 // is visible nowhere else.
 func (j *joiner) scaled() {
-	var have map[id]int
+	var have map[foreign.Key]int
 	order := make([]*autoscalingv2.HorizontalPodAutoscaler, len(j.in.HPAs))
 	for i := range j.in.HPAs {
 		order[i] = &j.in.HPAs[i]
@@ -325,9 +322,9 @@ func (j *joiner) scaled() {
 	})
 	for _, h := range order {
 		ref := h.Spec.ScaleTargetRef
-		of := id{foreign.Scalable[ref.Kind], h.Namespace, ref.Name}
-		o := j.makers[of]
-		if o == nil || of.kind == "" || !strings.HasPrefix(ref.APIVersion, "apps/") || o.Maker.Over || !acts(h) || len(o.Maker.Roles) != 1 {
+		of := foreign.Scalable[ref.Kind].Of(h.Namespace, ref.Name)
+		o := j.maker(of)
+		if o == nil || !strings.HasPrefix(ref.APIVersion, "apps/") || o.Maker.Over || !acts(h) || len(o.Maker.Roles) != 1 {
 			continue
 		}
 		if have == nil {
@@ -358,8 +355,8 @@ func acts(h *autoscalingv2.HorizontalPodAutoscaler) bool {
 }
 
 // replicas counts the pods of Deployments and StatefulSets.
-func (j *joiner) replicas() map[id]int {
-	out := map[id]int{}
+func (j *joiner) replicas() map[foreign.Key]int {
+	out := map[foreign.Key]int{}
 	for i := range j.in.Pods {
 		p := j.in.Pods[i].Pod
 		ref := metav1.GetControllerOfNoCopy(p)
@@ -368,10 +365,10 @@ func (j *joiner) replicas() map[id]int {
 		}
 		switch ref.Kind {
 		case "StatefulSet":
-			out[id{foreign.StatefulSet, p.Namespace, ref.Name}]++
+			out[foreign.StatefulSet.Of(p.Namespace, ref.Name)]++
 		case "ReplicaSet":
 			if name, ok := strings.CutSuffix(ref.Name, "-"+p.Labels["pod-template-hash"]); ok {
-				out[id{foreign.Deployment, p.Namespace, name}]++
+				out[foreign.Deployment.Of(p.Namespace, name)]++
 			}
 		}
 	}

@@ -32,22 +32,18 @@ func ModelTenant(name, model string) string { return name + "/" + model }
 
 func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
 	// Of two quotas over the same pods the oldest holds.
-	order := slices.SortedFunc(slices.Values(pointers(quotas)), func(a, b *v1alpha1.GPUQuota) int {
+	order := slices.SortedFunc(slices.Values(quotas), func(a, b v1alpha1.GPUQuota) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	for _, q := range order {
+	for i := range order {
+		q := &order[i]
 		if q.DeletionTimestamp != nil {
 			continue
 		}
 		if q.Undecodable != "" {
 			l.problem(QuotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again: %s", q.Undecodable, stillHolds(q))
 		}
-		models := addAmounts(t, q)
-		l.addCovers(q, models)
-	}
-	for _, covers := range l.covers {
-		// Covers that select pods go before those of all pods.
-		slices.SortStableFunc(covers, func(a, b cover) int { return boolInt(a.pods == nil) - boolInt(b.pods == nil) })
+		l.addCovers(q, addAmounts(t, q))
 	}
 }
 
@@ -57,21 +53,6 @@ func stillHolds(q *v1alpha1.GPUQuota) string {
 		return "until then nothing more is added for its pods"
 	}
 	return "until then its amounts hold"
-}
-
-func pointers(quotas []v1alpha1.GPUQuota) []*v1alpha1.GPUQuota {
-	out := make([]*v1alpha1.GPUQuota, len(quotas))
-	for i := range quotas {
-		out[i] = &quotas[i]
-	}
-	return out
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // addAmounts adds a tenant for the amount of any model, and one under it for each model with an
@@ -91,14 +72,6 @@ func addAmounts(t *tree, q *v1alpha1.GPUQuota) map[string]bool {
 	var parts []entry
 	for i := range q.Spec.Amounts {
 		a := &q.Spec.Amounts[i]
-		for _, f := range []struct {
-			field string
-			n     *resource.Quantity
-		}{{"guaranteed", a.Guaranteed}, {"limit", a.Limit}, {"borrowLimit", a.BorrowLimit}, {"lendLimit", a.LendLimit}} {
-			if f.n != nil && f.n.Sign() < 0 {
-				t.problem(own.of, "spec.amounts[%d].%s: %s is below zero and counts as 0; want 0 or more", i, f.field, f.n)
-			}
-		}
 		e := own
 		if a.Model != v1alpha1.AnyModel && a.Model != "" {
 			model, ok := gpu.ParseProduct(a.Model)
@@ -178,14 +151,17 @@ func (l *Ledger) cover(of, namespace string, c cover) {
 }
 
 func (l *Ledger) ofQuota(c Claim) string {
-	for _, over := range l.covers[c.Namespace] {
-		if over.pods != nil && !over.pods.Matches(labels.Set(c.Labels)) {
-			continue
-		}
-		if over.models[c.Model] {
-			return ModelTenant(over.quota, c.Model)
-		}
-		return over.quota
+	of := func(over cover) bool { return over.pods != nil && over.pods.Matches(labels.Set(c.Labels)) }
+	all := l.covers[c.Namespace]
+	i := slices.IndexFunc(all, of)
+	if i < 0 { // covers that select pods go before those of all pods
+		i = slices.IndexFunc(all, func(over cover) bool { return over.pods == nil })
 	}
-	return ""
+	switch {
+	case i < 0:
+		return ""
+	case all[i].models[c.Model]:
+		return ModelTenant(all[i].quota, c.Model)
+	}
+	return all[i].quota
 }

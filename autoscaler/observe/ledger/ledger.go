@@ -24,6 +24,7 @@ type Input struct {
 	ResourceQuotas []corev1.ResourceQuota
 	Namespaces     []corev1.Namespace
 	Objects        foreign.Objects
+	Index          map[foreign.Key]*foreign.Object // of Objects
 	// Models of the cluster's GPUs, by gpuscale's names, and the MIG tables that nodes publish: the
 	// meaning of a profile's name depends on the product.
 	Models []string
@@ -47,19 +48,14 @@ type Ledger struct {
 	headrooms  map[string][]*headroom // their free capacity, by namespace
 	usages     map[*corev1.PodSpec]corev1.ResourceList
 	names      map[string]bool
-	objects    map[objectKey]*foreign.Object
-}
-
-type objectKey struct {
-	kind            foreign.Kind
-	namespace, name string
+	objects    map[foreign.Key]*foreign.Object
 }
 
 // New builds the ledger.
 func New(in Input) *Ledger {
 	l := &Ledger{
 		Problems: map[string]error{}, covers: map[string][]cover{}, namespaces: map[string]labels.Set{},
-		listed: map[string][]*limits{}, headrooms: map[string][]*headroom{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: map[objectKey]*foreign.Object{},
+		listed: map[string][]*limits{}, headrooms: map[string][]*headroom{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: in.Index,
 	}
 	l.units = newUnits(in.Models, in.Tables, in.Shares)
 	for i := range in.Namespaces {
@@ -74,11 +70,6 @@ func New(in Input) *Ledger {
 	l.Tenants = t.build()
 	for i := range l.Tenants {
 		l.names[l.Tenants[i].Name] = true
-	}
-	for _, k := range []foreign.Kind{foreign.KueueLocalQueue, foreign.KueueWorkload, foreign.VolcanoPodGroup, foreign.KAIPodGroup} {
-		for _, o := range in.Objects[k] {
-			l.objects[objectKey{k, o.Namespace, o.Name}] = o
-		}
 	}
 	return l
 }
@@ -116,13 +107,6 @@ func (l *Ledger) problem(of string, format string, args ...any) {
 	}
 }
 
-// sorted orders objects by name.
-func sorted(all []*foreign.Object) []*foreign.Object {
-	return slices.SortedFunc(slices.Values(all), func(a, b *foreign.Object) int {
-		return strings.Compare(a.Name, b.Name)
-	})
-}
-
 // Slices of a GPU: the unit of quotas for every model.
 const (
 	computeSlices = 7
@@ -144,13 +128,15 @@ func gpus(n float64) quota.Amount {
 	return quota.Amount{Compute: part(computeSlices), Memory: part(memorySlices)}
 }
 
-// Equivalents formats an amount in GPU equivalents, "∞" without a bound: the larger of its shares
-// of compute and memory.
-func Equivalents(a quota.Amount) string {
-	if a.Compute == quota.Unlimited || a.Memory == quota.Unlimited {
+// Unlimited is a number of GPU equivalents that stands for no bound.
+const Unlimited = math.MaxInt32
+
+// text formats a number of GPU equivalents, "∞" without a bound.
+func text(v float64) string {
+	if v >= Unlimited {
 		return "∞"
 	}
-	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", equivalents(a)), "0"), ".")
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", v), "0"), ".")
 }
 
 // tree is a set of tenants that may be invalid.
@@ -250,7 +236,7 @@ func (t *tree) limit(index map[string]int) {
 		if !guaranteed[i].Fits(e.Limit) {
 			if !e.whole {
 				t.problem(e.of, "limit: %s is below what is guaranteed to it and under it, %s, which holds; raise the limit or lower a guarantee",
-					Equivalents(e.Limit), Equivalents(guaranteed[i]))
+					text(equivalents(e.Limit)), text(equivalents(guaranteed[i])))
 			}
 			e.Limit = e.Limit.Max(guaranteed[i])
 		}

@@ -123,6 +123,7 @@ func read(t *testing.T, text string) (*Ledger, []corev1.Pod) {
 			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
 		}
 	}
+	in.Index = in.Objects.Index()
 	l := New(in)
 	buildable(t, l)
 	return l, pods
@@ -157,7 +158,7 @@ func (l *Ledger) text() string {
 		if t.Parent != "" {
 			fmt.Fprintf(&b, " < %s", t.Parent)
 		}
-		fmt.Fprintf(&b, ": %s of %s, borrow %s, lend %s\n", Equivalents(t.Guarantee), Equivalents(t.Limit), Equivalents(t.Borrow), Equivalents(t.Lend))
+		fmt.Fprintf(&b, ": %s of %s, borrow %s, lend %s\n", text(equivalents(t.Guarantee)), text(equivalents(t.Limit)), text(equivalents(t.Borrow)), text(equivalents(t.Lend)))
 	}
 	return b.String()
 }

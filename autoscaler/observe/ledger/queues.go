@@ -55,51 +55,31 @@ func (u units) sum(quotas []foreign.Quota) sums {
 // addKueue adds a tenant for each ClusterQueue and Cohort. A Cohort exists as soon as an object
 // refers to it.
 func (l *Ledger) addKueue(t *tree, objects foreign.Objects) {
-	cohorts := map[string]bool{}
-	for _, o := range sorted(objects[foreign.KueueCohort]) {
-		if o.Queue == nil {
-			continue
-		}
-		cohorts[o.Name] = true
-		s := l.units.sum(o.Queue.Quotas)
-		e := queueEntry("Cohort "+o.Name, cohortPrefix+o.Name, s)
-		if o.Queue.Parent != "" {
-			e.Parent = cohortPrefix + o.Queue.Parent
-		}
-		t.tenants = append(t.tenants, e)
-	}
 	var named []string
-	for _, k := range []foreign.Kind{foreign.KueueCohort, foreign.KueueClusterQueue} {
-		for _, o := range sorted(objects[k]) {
-			if o.Err != nil {
-				l.problem(string(k)+" "+o.Name, "%w", o.Err)
+	for _, of := range []struct {
+		kind         foreign.Kind
+		word, prefix string
+	}{{foreign.KueueCohort, "Cohort ", cohortPrefix}, {foreign.KueueClusterQueue, "ClusterQueue ", clusterQueuePrefix}} {
+		for _, o := range foreign.Sorted(objects[of.kind]) {
+			if o.Queue == nil {
+				l.problem(string(of.kind)+" "+o.Name, "%w", o.Err)
+				continue
 			}
-			if o.Queue != nil && o.Queue.Parent != "" {
+			s := l.units.sum(o.Queue.Quotas)
+			e := queueEntry(of.word+o.Name, of.prefix+o.Name, s)
+			if o.Queue.Parent != "" {
 				named = append(named, o.Queue.Parent)
+				e.Parent = cohortPrefix + o.Queue.Parent
+			}
+			// A ClusterQueue that bounds no GPU resource by the name that pods request: Kueue admits none through
+			// it, or Kueue's own configuration gives the resource another name.
+			if s.any || of.kind == foreign.KueueCohort {
+				t.tenants = append(t.tenants, e)
 			}
 		}
 	}
-	for _, name := range named {
-		if !cohorts[name] {
-			cohorts[name] = true
-			t.tenants = append(t.tenants, queueEntry("Cohort "+name, cohortPrefix+name, sums{borrow: quota.All(), lend: quota.All()}))
-		}
-	}
-	for _, o := range sorted(objects[foreign.KueueClusterQueue]) {
-		if o.Queue == nil {
-			continue
-		}
-		s := l.units.sum(o.Queue.Quotas)
-		if !s.any {
-			// It bounds no GPU resource by the name that pods request: Kueue admits none through
-			// it, or Kueue's own configuration gives the resource another name.
-			continue
-		}
-		e := queueEntry("ClusterQueue "+o.Name, clusterQueuePrefix+o.Name, s)
-		if o.Queue.Parent != "" {
-			e.Parent = cohortPrefix + o.Queue.Parent
-		}
-		t.tenants = append(t.tenants, e)
+	for _, name := range named { // the first of a name holds
+		t.tenants = append(t.tenants, queueEntry("Cohort "+name, cohortPrefix+name, sums{borrow: quota.All(), lend: quota.All()}))
 	}
 }
 
@@ -140,7 +120,7 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 	for _, parent := range parents {
 		hasChildren[parent] = true
 	}
-	for _, o := range sorted(objects[k]) {
+	for _, o := range foreign.Sorted(objects[k]) {
 		if o.Queue == nil || !bounds[o.Name] && !hasChildren[o.Name] {
 			continue
 		}
@@ -162,21 +142,21 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 // LocalQueue points to.
 func (l *Ledger) ofKueue(c Claim) string {
 	queue := c.Labels[foreign.KueueQueueLabel]
-	if w := l.objects[objectKey{foreign.KueueWorkload, c.Namespace, c.Workload}]; c.Workload != "" && w != nil && w.Maker != nil {
+	if w := l.objects[foreign.KueueWorkload.Of(c.Namespace, c.Workload)]; w != nil && w.Maker != nil {
 		if w.Maker.ClusterQueue != "" {
 			return clusterQueuePrefix + w.Maker.ClusterQueue
 		}
 		queue = w.Maker.Queue
 	}
-	o := l.objects[objectKey{foreign.KueueLocalQueue, c.Namespace, queue}]
-	if queue == "" || o == nil || o.Queue == nil {
+	o := l.objects[foreign.KueueLocalQueue.Of(c.Namespace, queue)]
+	if o == nil || o.Queue == nil {
 		return ""
 	}
 	return clusterQueuePrefix + o.Queue.ClusterQueue
 }
 
 func (l *Ledger) ofVolcano(c Claim) string {
-	if o := l.objects[objectKey{foreign.VolcanoPodGroup, c.Namespace, c.PodGroup}]; c.PodGroup != "" && o != nil && o.Group != nil {
+	if o := l.objects[foreign.VolcanoPodGroup.Of(c.Namespace, c.PodGroup)]; o != nil && o.Group != nil {
 		return volcanoPrefix + o.Group.Queue
 	}
 	for _, from := range []map[string]string{c.Annotations, c.Labels} {
@@ -196,7 +176,7 @@ func (l *Ledger) ofKAI(c Claim) string {
 			return kaiPrefix + name
 		}
 	}
-	if o := l.objects[objectKey{foreign.KAIPodGroup, c.Namespace, c.PodGroup}]; c.PodGroup != "" && o != nil && o.Group != nil && o.Group.Queue != "" {
+	if o := l.objects[foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)]; o != nil && o.Group != nil && o.Group.Queue != "" {
 		return kaiPrefix + o.Group.Queue
 	}
 	return ""

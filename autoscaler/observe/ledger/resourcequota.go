@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/demand"
@@ -159,15 +160,9 @@ func ofClass(r corev1.ScopedResourceSelectorRequirement, class string) bool {
 // bestEffort reports whether the pod states neither CPU nor memory. GPUs do not count.
 func bestEffort(spec *corev1.PodSpec) bool {
 	asks := func(r *corev1.ResourceRequirements) bool {
-		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-			if q := list[corev1.ResourceCPU]; !q.IsZero() {
-				return true
-			}
-			if q := list[corev1.ResourceMemory]; !q.IsZero() {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc([]corev1.ResourceList{r.Requests, r.Limits}, func(list corev1.ResourceList) bool {
+			return !list.Cpu().IsZero() || !list.Memory().IsZero()
+		})
 	}
 	if spec.Resources != nil && asks(spec.Resources) {
 		return false
@@ -182,15 +177,13 @@ func bestEffort(spec *corev1.PodSpec) bool {
 
 // crossesNamespaces reports whether a pod's affinity rule names or selects namespaces.
 func crossesNamespaces(a *corev1.Affinity) bool {
-	crosses := func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil }
-	weighted := func(w corev1.WeightedPodAffinityTerm) bool { return crosses(w.PodAffinityTerm) }
-	switch {
-	case a == nil:
+	if a == nil {
 		return false
-	case a.PodAffinity != nil && (slices.ContainsFunc(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, crosses) ||
-		slices.ContainsFunc(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, weighted)):
-		return true
 	}
-	return a.PodAntiAffinity != nil && (slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, crosses) ||
-		slices.ContainsFunc(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, weighted))
+	near, apart := ptr.Deref(a.PodAffinity, corev1.PodAffinity{}), ptr.Deref(a.PodAntiAffinity, corev1.PodAntiAffinity{})
+	terms := slices.Concat(near.RequiredDuringSchedulingIgnoredDuringExecution, apart.RequiredDuringSchedulingIgnoredDuringExecution)
+	for _, w := range slices.Concat(near.PreferredDuringSchedulingIgnoredDuringExecution, apart.PreferredDuringSchedulingIgnoredDuringExecution) {
+		terms = append(terms, w.PodAffinityTerm)
+	}
+	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
 }

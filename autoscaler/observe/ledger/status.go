@@ -28,9 +28,7 @@ func Statuses(quotas []v1alpha1.GPUQuota, s *plan.Snapshot, problems map[string]
 		status := *q.Status.DeepCopy()
 		status.ObservedGeneration = q.Generation
 		u := use.under(q.Name)
-		status.Guaranteed, status.Used = Equivalents(u.guaranteed), Equivalents(u.used)
-		status.Borrowed, status.Lent = Equivalents(u.borrowed), Equivalents(u.lent)
-		status.Pending = Equivalents(u.waiting)
+		status.Guaranteed, status.Used, status.Borrowed, status.Lent, status.Pending = text(u.Guaranteed), text(u.Used), text(u.Borrowed), text(u.Lent), text(u.Pending)
 		valid := metav1.Condition{
 			Type: ConditionValid, Status: metav1.ConditionTrue, Reason: "Valid", ObservedGeneration: q.Generation,
 			LastTransitionTime: metav1.NewTime(s.Now),
@@ -113,30 +111,29 @@ func gpusOf(s *plan.Snapshot) (models []gpu.Model, memory map[string]int) {
 	return models, memory
 }
 
-// share is the share of a quota and all under it.
-type share struct{ guaranteed, used, borrowed, lent, waiting quota.Amount }
-
-func (u *uses) under(name string) share {
-	var s share
+func (u *uses) under(name string) Share {
 	t, ok := u.tenants[name]
 	if !ok {
-		return s
+		return Share{Tenant: name}
 	}
+	var guaranteed, waiting, lent quota.Amount
 	all := []string{name}
 	for i := 0; i < len(all) && i <= len(u.tenants); i++ {
-		own := u.tenants[all[i]].Guarantee
-		s.guaranteed = s.guaranteed.Add(own)
-		s.waiting = s.waiting.Add(u.waiting[all[i]])
+		guaranteed = guaranteed.Add(u.tenants[all[i]].Guarantee)
+		waiting = waiting.Add(u.waiting[all[i]])
 		all = append(all, u.below[all[i]]...)
 	}
-	s.used = u.tree.Total(name)
-	s.borrowed = s.used.Sub(s.guaranteed).Floor()
-	// What other tenants under its parent borrow comes out of what it leaves idle.
-	idle := s.guaranteed.Sub(s.used).Floor().Min(t.Lend)
-	if t.Parent != "" {
-		s.lent = u.taken(t.Parent, name).Min(idle)
+	used := u.tree.Total(name)
+	if t.Parent != "" { // what others under its parent borrow comes out of what it leaves idle
+		lent = u.taken(t.Parent, name).Min(guaranteed.Sub(used).Floor().Min(t.Lend))
 	}
-	return s
+	out := Share{Tenant: name, Guaranteed: equivalents(guaranteed), Used: equivalents(used), Borrowed: equivalents(used.Sub(guaranteed).Floor()),
+		Lent: equivalents(lent), Pending: equivalents(waiting)}
+	if t.Limit.Compute != quota.Unlimited || t.Limit.Memory != quota.Unlimited {
+		// The smaller of its shares, since either can run out first.
+		out.Limit, out.Limited = min(float64(t.Limit.Compute)/computeSlices, float64(t.Limit.Memory)/memorySlices), true
+	}
+	return out
 }
 
 // taken is what the others under a parent use beyond their guarantees and the parent's own. Where
@@ -165,23 +162,15 @@ func Shares(s *plan.Snapshot) []Share {
 	use := usesOf(s)
 	out := make([]Share, 0, len(s.Tenants))
 	for i := range s.Tenants {
-		t := &s.Tenants[i]
-		u := use.under(t.Name)
-		one := Share{Tenant: t.Name, Guaranteed: equivalents(u.guaranteed), Used: equivalents(u.used), Borrowed: equivalents(u.borrowed), Lent: equivalents(u.lent), Pending: equivalents(u.waiting)}
-		if t.Limit.Compute != quota.Unlimited || t.Limit.Memory != quota.Unlimited {
-			one.Limit, one.Limited = bound(t.Limit), true
-		}
-		out = append(out, one)
+		out = append(out, use.under(s.Tenants[i].Name))
 	}
 	return out
 }
 
 // equivalents converts an amount used or guaranteed: the larger of its shares.
 func equivalents(a quota.Amount) float64 {
+	if a.Compute == quota.Unlimited || a.Memory == quota.Unlimited {
+		return Unlimited
+	}
 	return max(float64(a.Compute)/computeSlices, float64(a.Memory)/memorySlices)
-}
-
-// bound converts a limit: the smaller of its shares, since either can run out first.
-func bound(a quota.Amount) float64 {
-	return min(float64(a.Compute)/computeSlices, float64(a.Memory)/memorySlices)
 }
