@@ -57,7 +57,7 @@ type machine struct {
 func newMachine(t testing.TB, devs int) *machine {
 	t.Helper()
 	m := &machine{t: t, path: filepath.Join(t.TempDir(), "state")}
-	m.DriverVersion = "580.65.06"
+	m.DriverVersion, m.Lines = "580.65.06", fakedcgm.Lines{}
 	for i := range devs {
 		m.GPUs = append(m.GPUs, fakedcgm.GPU{
 			Index: i, Minor: i + 1, UUID: fakenvml.GPUUUID(i),

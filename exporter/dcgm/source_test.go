@@ -98,7 +98,7 @@ func TestLostGPU(t *testing.T) {
 		t.Errorf("XID before: %+v", r.Entities[0])
 	}
 	at := time.Now().Truncate(time.Microsecond)
-	m.GPUs[0].Lost, m.GPUs[0].XIDs = true, []fakedcgm.XID{{Code: 79, At: at}}
+	m.GPUs[0].Lost, m.XIDs = true, []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 79, At: at}}
 	m.write()
 	var lost collect.Entity
 	until(t, func() error { // a watch interval
@@ -131,7 +131,7 @@ func TestLostGPU(t *testing.T) {
 // unnoticed for 10 s.
 func TestBackoff(t *testing.T) {
 	m := newMachine(t, 1)
-	m.Dead = true
+	m.Lines = fakedcgm.Lines{"dead": 1}
 	var c clock
 	s := m.open(Options{now: c.now}, 203)
 	first := time.Duration(0)
@@ -150,7 +150,7 @@ func TestBackoff(t *testing.T) {
 		first = delay
 		c.advance(delay)
 	}
-	m.Dead = false
+	m.Lines = nil
 	m.read(s)
 	if s.backoff != (backoff{}) {
 		t.Error("a success does not end the backoff")
