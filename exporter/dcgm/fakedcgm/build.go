@@ -3,6 +3,7 @@ package fakedcgm
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -19,7 +20,7 @@ import (
 //go:embed c
 var embedded embed.FS
 
-// ErrNoCompiler is wrapped by Build when the machine has no gcc.
+// ErrNoCompiler is wrapped by Build when the machine has no gcc, or no Go to find the headers.
 var ErrNoCompiler = cbuild.ErrNoCompiler
 
 // Build compiles libdcgm.so.4 and the NVML fake into a folder in dir, as cbuild.Build does, and
@@ -40,6 +41,9 @@ func Build(ctx context.Context, dir string) (libDir string, err error) {
 // Headers is the folder of DCGM's headers, which come with go-dcgm.
 func Headers(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", ErrNoCompiler, err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("looking for DCGM's headers in go-dcgm: %w", err)
 	}
