@@ -376,11 +376,11 @@ func TestPacedFields(t *testing.T) {
 	s := open(t, Options{})
 	s.Watch([]uint16{155, 251, 252}, 100*time.Millisecond, map[uint16]time.Duration{251: time.Hour})
 	taken := func(field uint16) time.Time {
-		i := slices.IndexFunc(read(t, s).Entities[0].Values, func(v collect.Value) bool { return v.Field == field })
-		if i < 0 {
+		v, known := read(t, s).Entities[0].Value(field)
+		if !known {
 			t.Fatalf("field %d has no value", field)
 		}
-		return read(t, s).Entities[0].Values[i].Time
+		return v.Time
 	}
 	slow, fast := taken(251), taken(252)
 	until(t, func() error {

@@ -76,9 +76,9 @@ func scrape(n *Node, accept string) *http.Response {
 	return rec.Result()
 }
 
-func body(t *testing.T, n *Node) string {
+func body(t *testing.T, n *Node, accept ...string) string {
 	t.Helper()
-	b, err := io.ReadAll(scrape(n, "").Body)
+	b, err := io.ReadAll(scrape(n, strings.Join(accept, "")).Body)
 	require.NoError(t, err)
 	return string(b)
 }
