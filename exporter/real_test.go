@@ -26,7 +26,6 @@ import (
 	"time"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -160,20 +159,10 @@ func parsePage(t testing.TB, text string) realPage {
 				}
 			}
 			slices.Sort(labels)
-			page[name+"{"+strings.Join(labels, ",")+"}"] = valueOf(m)
+			page[name+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue() // one of them
 		}
 	}
 	return page
-}
-
-func valueOf(m *dto.Metric) float64 {
-	switch {
-	case m.Gauge != nil:
-		return m.GetGauge().GetValue()
-	case m.Counter != nil:
-		return m.GetCounter().GetValue()
-	}
-	return m.GetUntyped().GetValue()
 }
 
 func pageAt(t testing.TB, url string) realPage {
