@@ -61,16 +61,13 @@ func BenchmarkScrape(b *testing.B) {
 		name := map[bool]string{false: "8 GPUs", true: "8 x 7 MIG"}[partitioned]
 		for _, where := range []string{"remote", "embedded"} {
 			b.Run("fake, "+where+", "+name, func(b *testing.B) {
-				lib, file := fakeDCGM(b), filepath.Join(b.TempDir(), "state")
-				require.NoError(b, benchMachine(8, partitioned).Write(file))
-				b.Setenv("LD_LIBRARY_PATH", lib)
+				file := filepath.Join(b.TempDir(), "state")
+				address := startEngine(b, benchMachine(8, partitioned), file)
+				b.Setenv("LD_LIBRARY_PATH", fakeDCGM(b))
 				b.Setenv(fakedcgm.EnvState, file)
 				var args []string
 				if where == "remote" {
-					engine, err := fakedcgm.StartEngine("127.0.0.1:0", file)
-					require.NoError(b, err)
-					b.Cleanup(engine.Kill)
-					args = []string{"-r", engine.Address}
+					args = []string{"-r", address}
 				}
 				scrape(b, args...)
 			})

@@ -197,22 +197,18 @@ func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*c
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var reading *collect.Reading
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
-		var err error
+		defer close(done)
 		reading, err = k.read(ctx, source, fields)
 		_ = source.Close() // what a scrape would show does not depend on it
-		done <- err
 	}()
 	select {
-	case err = <-done:
+	case <-done:
+		return reading, k.sourceName(source), err
 	case <-time.After(checkTimeout + time.Second): // past the end of ctx
 		return nil, "", fmt.Errorf("the source does not answer within %s", checkTimeout)
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	return reading, k.sourceName(source), nil
 }
 
 func (k *checker) read(ctx context.Context, source collect.Source, fields []counters.Field) (*collect.Reading, error) {

@@ -49,38 +49,25 @@ func TestPageHasEveryFlag(t *testing.T) {
 		}
 		page[row[0]] = row
 	}
-	check := func(name, short, env, begins string) {
-		row := page["--"+name]
-		if row == nil {
-			t.Errorf("--%s is not on the page", name)
-			return
+	for _, o := range new(config).options() {
+		if o.env == "" || o.env == "NODE_NAME" || o.env == "KUBERNETES_FRACTIONAL_GPUS" {
+			continue // ours
 		}
-		delete(page, "--"+name)
-		if name == "replace-blanks-in-model-name" {
+		short, begins := o.short, "same|different"
+		if o.name == "replace-blanks-in-model-name" {
 			short = "-rbmn"
 		}
 		if short != "" {
 			short = "-" + short
 		}
-		if row[1] != short || row[2] != env {
-			t.Errorf("--%s: the page has %q and %q, want %q and %q", name, row[1], row[2], short, env)
-		}
-		if !regexp.MustCompile("^(" + begins + ")").MatchString(row[3]) {
-			t.Errorf("--%s: the page says %q, want %s", name, row[3], begins)
-		}
-	}
-	without := map[string]bool{}
-	for _, o := range withoutEffect() {
-		without[o.name] = true
-	}
-	for _, flag := range dcgmFlags() {
-		begins := "same|different"
-		if without[flag.name] {
+		if o.into == nil {
 			begins = "no effect: "
 		}
-		check(flag.name, flag.short, flag.env, begins)
+		row := page["--"+o.name]
+		if delete(page, "--"+o.name); row == nil || row[1] != short || row[2] != o.env || !regexp.MustCompile("^("+begins+")").MatchString(row[3]) {
+			t.Errorf("--%s: the page has %q, want %q, %q and %s", o.name, row, short, o.env, begins)
+		}
 	}
-	check("config-file", "", "DCGM_EXPORTER_CONFIG_FILE", "same")
 	for name := range page {
 		t.Errorf("%s is on the page and not known", name)
 	}

@@ -84,13 +84,11 @@ type config struct {
 // It returns all problems at once.
 func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) error {
 	var problems []error
-	for variable, name := range environment() {
-		value, ok := env(variable)
-		if !ok || value == "" || f.Changed(name) {
-			continue
-		}
-		if err := f.Set(name, value); err != nil {
-			problems = append(problems, fmt.Errorf("%s=%q: %w", variable, value, err))
+	for _, o := range c.options() {
+		if value, ok := env(o.env); ok && value != "" && !f.Changed(o.name) {
+			if err := f.Set(o.name, value); err != nil {
+				problems = append(problems, fmt.Errorf("%s=%q: %w", o.env, value, err))
+			}
 		}
 	}
 	if c.configFile != "" {

@@ -148,11 +148,15 @@ func (c *config) take(f *configFile, given func(flag string) bool) []error {
 // takeIntervals takes the base interval and the groups of either version.
 func (c *config) takeIntervals(f *configFile, given func(flag string) bool, problem func(at, format string, args ...any)) {
 	type group struct {
-		at, name, everyAt, every, patternsAt string
-		patterns                             []string
+		at, name, every string
+		patterns        []string
 	}
 	var groups []group
 	base := group{} // of all fields
+	everyAt, patternsAt := ".interval", ".fields"
+	if f.Version == 2 {
+		everyAt, patternsAt = ".every", ".metrics.include"
+	}
 	switch {
 	case f.Version != 1 && f.Version != 2:
 		problem("version", "%d, want 1 or 2", f.Version)
@@ -163,24 +167,22 @@ func (c *config) takeIntervals(f *configFile, given func(flag string) bool, prob
 	}
 	ignored := f.Sources != nil
 	if f.Collection != nil {
-		base.everyAt, base.every = "collection.interval", f.Collection.Interval
+		base.at, base.every = "collection", f.Collection.Interval
 		ignored = ignored || f.Collection.Retention != nil
 		for i, g := range f.Collection.WatchGroups {
-			at := fmt.Sprintf("collection.watchGroups[%d]", i)
-			groups = append(groups, group{at, g.Name, at + ".interval", g.Interval, at + ".fields", g.Fields})
+			groups = append(groups, group{fmt.Sprintf("collection.watchGroups[%d]", i), g.Name, g.Interval, g.Fields})
 			ignored = ignored || g.Retention != nil
 		}
 	}
 	for i, g := range f.Collections {
-		at := fmt.Sprintf("collections[%d]", i)
-		one := group{at, g.Name, at + ".every", g.Every, at + ".metrics.include", g.Metrics.Include}
+		one := group{fmt.Sprintf("collections[%d]", i), g.Name, g.Every, g.Metrics.Include}
 		ignored = ignored || g.Sources != nil
 		if !slices.Equal(one.patterns, []string{"*"}) {
 			groups = append(groups, one)
 			continue
 		}
 		if base.every != "" {
-			problem(one.patternsAt, "another collection has all metrics already")
+			problem(one.at+patternsAt, "another collection has all metrics already")
 		}
 		base = one
 	}
@@ -195,7 +197,7 @@ func (c *config) takeIntervals(f *configFile, given func(flag string) bool, prob
 		return d
 	}
 	if base.every != "" || base.name != "" {
-		if every := interval(base.everyAt, base.every); !given("collect-interval") {
+		if every := interval(base.at+everyAt, base.every); !given("collect-interval") {
 			c.intervalMS = int(every.Milliseconds())
 		}
 	}
@@ -207,10 +209,10 @@ func (c *config) takeIntervals(f *configFile, given func(flag string) bool, prob
 		names[g.name] = true
 		for _, p := range g.patterns {
 			if _, err := path.Match(p, ""); err != nil {
-				problem(g.patternsAt, "%q: %w", p, err)
+				problem(g.at+patternsAt, "%q: %w", p, err)
 			}
 		}
-		c.groups = append(c.groups, watchGroup{g.name, interval(g.everyAt, g.every), g.patterns})
+		c.groups = append(c.groups, watchGroup{g.name, interval(g.at+everyAt, g.every), g.patterns})
 	}
 }
 

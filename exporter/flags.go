@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -124,32 +123,16 @@ func addFlags(f *pflag.FlagSet, c *config) {
 	f.Lookup("quiesce-socket").NoOptDefVal = agent.DefaultSocket
 }
 
-// withoutEffect are the options that do nothing.
-func withoutEffect() []option {
-	return slices.DeleteFunc(new(config).options(), func(o option) bool { return o.into != nil })
-}
-
 // noEffect returns a warning for each option without effect that is given with a value other
 // than dcgm-exporter's default.
 func noEffect(f *pflag.FlagSet) []string {
 	var warnings []string
-	for _, o := range withoutEffect() {
-		if flag := f.Lookup(o.name); flag.Changed && !strings.EqualFold(flag.Value.String(), fmt.Sprint(o.def)) {
+	for _, o := range new(config).options() {
+		if flag := f.Lookup(o.name); o.into == nil && flag.Changed && !strings.EqualFold(flag.Value.String(), fmt.Sprint(o.def)) {
 			warnings = append(warnings, fmt.Sprintf("--%s has no effect: %s", o.name, o.usage))
 		}
 	}
 	return warnings
-}
-
-// environment maps variables to flags.
-func environment() map[string]string {
-	variables := map[string]string{}
-	for _, o := range new(config).options() {
-		if o.env != "" {
-			variables[o.env] = o.name
-		}
-	}
-	return variables
 }
 
 // alias gives dcgm-exporter's one alias that is neither short nor long.

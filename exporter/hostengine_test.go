@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -50,15 +51,22 @@ func onMachine[S interface{ Write(string) error }](t *testing.T, lib, env string
 	return start(t, append(args, "-c", "100")...), set
 }
 
-// startRemote is onMachine beside a remote host engine.
-func startRemote(t *testing.T, state fakedcgm.State, args ...string) (e *exporter, set func(fakedcgm.State)) {
+// startEngine runs a fake host engine on a machine and gives its address.
+func startEngine(t testing.TB, state fakedcgm.State, file string) string {
 	t.Helper()
-	lib, file := fakeDCGM(t), filepath.Join(t.TempDir(), "engine")
+	file = cmp.Or(file, filepath.Join(t.TempDir(), "engine"))
 	require.NoError(t, state.Write(file))
 	engine, err := fakedcgm.StartEngine("127.0.0.1:0", file)
 	require.NoError(t, err)
 	t.Cleanup(engine.Kill)
-	e, _ = onMachine(t, lib, fakedcgm.EnvState, state, append(args, "-r", engine.Address)...)
+	return engine.Address
+}
+
+// startRemote is onMachine beside a remote host engine.
+func startRemote(t *testing.T, state fakedcgm.State, args ...string) (e *exporter, set func(fakedcgm.State)) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "engine")
+	e, _ = onMachine(t, fakeDCGM(t), fakedcgm.EnvState, state, append(args, "-r", startEngine(t, state, file))...)
 	return e, func(s fakedcgm.State) {
 		t.Helper()
 		require.NoError(t, s.Write(file))
@@ -105,7 +113,7 @@ func TestHostEngine(t *testing.T) {
 func TestHostEngineHangs(t *testing.T) {
 	state := machine()
 	r, set := startRemote(t, state)
-	hang := func(d time.Duration) { state.HangFor = d; set(state) }
+	hang := func(d time.Duration) { state.Lines = fakedcgm.Lines{"hang_ms": d.Milliseconds()}; set(state) }
 	r.has(t, "gpu_busy_ratio{")
 	hang(time.Hour) // what waits for it hangs the test
 	r.notReady(t, "")
@@ -135,13 +143,12 @@ DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x
 `)
 	state := machine()
 	state.GPUs[0].Fields[112] = 4
-	state.Incidents = []fakedcgm.Incident{{GPU: 0, System: 0x1, Result: 10, Code: 3}}
-	state.Peers = []fakedcgm.Peer{{From: 0, To: 1, Status: 3}}
-	state.Switches = []fakedcgm.Switch{{ID: 0, Fields: fakedcgm.Fields{858: 41}}}
+	state.Lines = fakedcgm.Lines{"incident.0": "0 1 10 3", "peer.0.1": 3}
+	state.Parts = []fakedcgm.Part{{Kind: fakedcgm.KindSwitch, Fields: fakedcgm.Fields{858: 41}}}
 	r, set := startRemote(t, state, "-f", file, "--clock-events-count-window-size", "60000")
 	const device = `{gpu="0",UUID="GPU-00000000-0000-0000-0000-000000000000",pci_bus_id="00000000:01:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",hostname="node-1"`
 	r.has(t, `DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000"} 0`)
-	state.GPUs[0].XIDs = []fakedcgm.XID{{Code: 43, At: time.Now()}}
+	state.XIDs = []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 43, At: time.Now()}}
 	state.GPUs[0].Fields[112] = 0x44
 	set(state)
 	r.has(t,

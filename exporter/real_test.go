@@ -26,13 +26,11 @@ import (
 	"time"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
-	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -161,20 +159,10 @@ func parsePage(t testing.TB, text string) realPage {
 				}
 			}
 			slices.Sort(labels)
-			page[name+"{"+strings.Join(labels, ",")+"}"] = valueOf(m)
+			page[name+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue() // one of them
 		}
 	}
 	return page
-}
-
-func valueOf(m *dto.Metric) float64 {
-	switch {
-	case m.Gauge != nil:
-		return m.GetGauge().GetValue()
-	case m.Counter != nil:
-		return m.GetCounter().GetValue()
-	}
-	return m.GetUntyped().GetValue()
 }
 
 func pageAt(t testing.TB, url string) realPage {
@@ -542,18 +530,18 @@ func startRealExporter(t testing.TB, args ...string) (base string, pid int) {
 	return base, cmd.Process.Pid
 }
 
-// realTableMain prints the field table of NVIDIA's library, in a process of its own: a library
-// that was loaded once stays.
+// realTableMain prints the field table of the library that it finds, in a process of its own: a
+// library that was loaded once stays.
 func realTableMain() {
 	if _, err := godcgm.Init(godcgm.Standalone, os.Args[1], "0"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	godcgm.FieldsInit()
-	var table []fakedcgm.FieldMeta
+	table := map[uint16]godcgm.FieldMeta{}
 	for id := range uint16(2000) {
 		if meta, err := godcgm.FieldGetByID(godcgm.Short(id)); err == nil && meta.FieldID == godcgm.Short(id) && id > 0 {
-			table = append(table, fakedcgm.FieldMeta{ID: id, Type: rune(meta.FieldType), Level: uint(meta.EntityLevel)})
+			table[id] = meta
 		}
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(table) // what is missing is seen by the reader
@@ -563,32 +551,30 @@ func realTableMain() {
 // default counters read must not.
 func compareTable(t *testing.T, engine string) {
 	t.Helper()
-	out, err := exec.Command("gpuscale-real-table", engine).Output()
-	require.NoError(t, err)
-	var table []fakedcgm.FieldMeta
-	require.NoError(t, json.Unmarshal(out, &table))
-	if len(table) == 0 {
+	table := func(engine string) (fields map[uint16]godcgm.FieldMeta) {
+		out, err := exec.Command("gpuscale-real-table", engine).Output()
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(out, &fields))
+		return fields
+	}
+	real := table(engine)
+	t.Setenv("LD_LIBRARY_PATH", fakeDCGM(t))
+	fake := table(startEngine(t, machine(), ""))
+	if len(real) == 0 {
 		t.Fatal("the library has no field")
 	}
 	fields, err := counters.Default()
 	require.NoError(t, err)
-	fake := map[uint16]fakedcgm.FieldMeta{}
-	for _, f := range fakedcgm.FieldTable() {
-		fake[f.ID] = f
-	}
 	differ := 0
-	for _, real := range table {
-		ours, known := fake[real.ID]
-		delete(fake, real.ID)
-		if known && ours.Type == real.Type && ours.Level == real.Level {
+	for id, f := range real {
+		if fake[id].FieldType == f.FieldType && fake[id].EntityLevel == f.EntityLevel {
 			continue
 		}
 		differ++
-		read := slices.ContainsFunc(fields, func(f counters.Field) bool { return f.ID == real.ID })
-		t.Logf("field %d (%s): type %c of level %d there, %c of %d in the fake", real.ID, counters.FieldName(real.ID), real.Type, real.Level, ours.Type, ours.Level)
-		if read {
-			t.Errorf("the default counters read field %d, which is another one in the fake", real.ID)
+		t.Logf("field %d (%s): type %c of level %d there, %c of %d in the fake", id, counters.FieldName(id), f.FieldType, f.EntityLevel, fake[id].FieldType, fake[id].EntityLevel)
+		if slices.ContainsFunc(fields, func(f counters.Field) bool { return f.ID == id }) {
+			t.Errorf("the default counters read field %d, which is another one in the fake", id)
 		}
 	}
-	t.Logf("%d fields, %d differ from the fake's table, %d are in that only", len(table), differ, len(fake))
+	t.Logf("%d fields, %d differ from the fake's table of %d", len(real), differ, len(fake))
 }

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -186,44 +185,30 @@ func TestPodText(t *testing.T) {
 	}
 }
 
-// value reads one series of an exposition.
-func value(t *testing.T, body, series string) float64 {
-	t.Helper()
-	for line := range strings.Lines(body) {
-		if name, text, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == series {
-			v, err := strconv.ParseFloat(text, 64)
-			require.NoError(t, err)
-			return v
-		}
-	}
-	t.Fatalf("no %s in:\n%s", series, body)
-	return 0
-}
-
 // A short soak: readings and scrapes by the dozen leave nothing behind. The long
 // one is make bench-exporter ARGS="-soak 60s".
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "100", "-k", "--pod-resources-kubelet-socket", serveKubelet(t), "--enable-exporter-metrics")
 	const reads = `gpuscale_exporter_reads_total{result="ok"}`
-	scrapesUntil := func(n float64) (body string) {
+	scrapesUntil := func(n float64) (page realPage) {
 		until(t, "readings", func() (bool, string) {
-			_, body = get(t, e.base+"/metrics")
-			return strings.Contains(body, reads) && value(t, body, reads) >= n, body
+			page = pageAt(t, e.base+"/metrics")
+			return page[reads] >= n, fmt.Sprint(page[reads])
 		})
-		return body
+		return page
 	}
 	before := scrapesUntil(10)
 	for range 500 {
 		get(t, e.base+"/metrics")
 	}
-	scrapesUntil(value(t, before, reads) + 20)
+	scrapesUntil(before[reads] + 20)
 	// What was left behind stays; garbage that is not collected yet, and connections that
 	// are not closed yet, do not.
 	until(t, "nothing left behind", func() (bool, string) {
-		_, after := get(t, e.base+"/metrics")
-		for series, most := range map[string]float64{"go_goroutines": 4, "process_open_fds": 4, "go_memstats_heap_inuse_bytes": 8 << 20} {
-			if grown := value(t, after, series) - value(t, before, series); grown > most {
+		after := pageAt(t, e.base+"/metrics")
+		for series, most := range map[string]float64{"go_goroutines{}": 4, "process_open_fds{}": 4, "go_memstats_heap_inuse_bytes{}": 8 << 20} {
+			if grown := after[series] - before[series]; grown > most || before[series] == 0 {
 				return false, fmt.Sprintf("%s grew by %g, at most %g is none", series, grown, most)
 			}
 		}

@@ -112,16 +112,24 @@ func (s *Socket) serve(ctx context.Context, conn net.Conn) {
 
 func extend(conn net.Conn) bool { return conn.SetDeadline(time.Now().Add(idleTimeout)) == nil }
 
+// reply executes a request.
 func (s *Socket) reply(ctx context.Context, line []byte) answer {
+	var done []node.Release
 	r, err := parseRequest(line)
+	switch {
+	case err != nil:
+	case r.Op == verbQuiesce:
+		done, err = s.gpus.Quiesce(ctx, r.GPUs, time.Duration(r.Seconds)*time.Second)
+	case r.Op == verbResume:
+		err = s.gpus.Resume(ctx, r.GPUs)
+	default:
+		done, err = s.gpus.Quiesced(ctx)
+	}
 	if err != nil {
+		s.log.Warn("agent: quiesce request failed", "op", r.Op, "gpus", r.GPUs, "error", err)
 		return answer{Error: err.Error()}
 	}
-	a := carryOut(ctx, s.gpus, r)
-	if !a.OK {
-		s.log.Warn("agent: quiesce request failed", "op", r.Op, "gpus", r.GPUs, "error", a.Error)
-	}
-	return a
+	return answer{OK: true, Released: done}
 }
 
 // GPUs releases and reacquires GPUs: a node.Node.
@@ -198,22 +206,4 @@ func strict(text []byte, into any) error {
 		return errors.New("no request: more than one JSON object")
 	}
 	return nil
-}
-
-// carryOut executes a request.
-func carryOut(ctx context.Context, gpus GPUs, r request) answer {
-	var done []node.Release
-	var err error
-	switch r.Op {
-	case verbQuiesce:
-		done, err = gpus.Quiesce(ctx, r.GPUs, time.Duration(r.Seconds)*time.Second)
-	case verbResume:
-		err = gpus.Resume(ctx, r.GPUs)
-	default:
-		done, err = gpus.Quiesced(ctx)
-	}
-	if err != nil {
-		return answer{Error: err.Error()}
-	}
-	return answer{OK: true, Released: done}
 }

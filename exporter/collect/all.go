@@ -196,13 +196,10 @@ func (m *Moment) allocated(yield func(*subject) bool) {
 	}
 }
 
-// idleKey is an allocation of an entity. The index is part of it because some
-// GPUs have no UUID.
+// idleKey is an allocation of an entity.
 type idleKey struct {
-	gpu, instance int
-	kind          EntityKind
-	uuid          string
-	allocation    Allocation
+	tallyKey
+	allocation Allocation
 }
 
 // idleSpan is since when an allocation is idle, and when that was last
@@ -221,7 +218,7 @@ type idleTracker struct {
 func (t *idleTracker) observe(idling func(func(*subject) bool)) {
 	next := make(map[idleKey]idleSpan, len(t.spans))
 	for s := range idling {
-		key := idleKey{s.entity.GPU, s.entity.InstanceID, s.entity.Kind, s.entity.UUID, s.labels.id.allocation}
+		key := idleKey{keyOf(s.entity), s.labels.id.allocation}
 		span, ok := t.spans[key]
 		switch {
 		case !s.busy.Known():

@@ -111,12 +111,10 @@ type PodName struct{ Namespace, Name string }
 // instance id, which is -1 for the GPU.
 type JobPlace struct{ GPU, Instance int }
 
-// jobs on an entity: those of an instance, else those of its GPU.
+// jobs on an entity: as in dcgm-exporter from 4.8.2 on those of a GPU are none of its instances'.
 func (a Attribution) jobs(e *Entity) []string {
 	if e.Kind == Instance {
-		if jobs, ok := a.Jobs[JobPlace{e.GPU, e.InstanceID}]; ok {
-			return jobs
-		}
+		return a.Jobs[JobPlace{e.GPU, e.InstanceID}]
 	}
 	return a.Jobs[JobPlace{e.GPU, -1}]
 }

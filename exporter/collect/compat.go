@@ -87,9 +87,6 @@ func (c *CompatOptions) selectsAny(entities []Entity) bool {
 	return slices.ContainsFunc(entities, func(e Entity) bool { return c.selects(&e, false) })
 }
 
-// MissingDevices returns what -d names and the reading does not have.
-func (c *CompatOptions) MissingDevices(r *Reading) []string { return c.Devices.missing(r) }
-
 // perInstance reports whether a field is measured on the instance itself, as DCGM's field
 // table has it. What is not is the GPU's: DCGM answers it for an instance with the GPU's
 // number.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/rogpeppe/go-internal/txtar"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
@@ -26,9 +26,8 @@ var update = flag.Bool("update", false, "rewrite the want sections of testdata/*
 
 var epoch = time.Unix(1_800_000_000, 0)
 
-// A case is a txtar of a recording, who claims which device id, the options,
-// perhaps counters, labels of pods and batch jobs, and the exposition half a
-// second after the reading.
+// A case is a txtar of a recording, perhaps counters and what else is given, and the exposition
+// half a second after the reading.
 func TestExpositions(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -61,6 +60,26 @@ func section(archive *txtar.Archive, name string) string {
 	return ""
 }
 
+// given is what a case has beside its recording, in YAML.
+type given struct {
+	Compat  collect.CompatOptions
+	Devices string // of Compat, as of -d
+	Claims  []pods.Claim
+	// Uses are a pod's busy ratio and bytes: what the driver says of its processes.
+	Uses map[string][2]float64
+	Jobs []struct {
+		collect.JobPlace
+		Jobs []string
+	}
+	Labels []struct {
+		collect.PodName
+		UID    string
+		Labels map[string]string
+	}
+	// Only is the beginning of the names of the series that are wanted.
+	Only string
+}
+
 func expose(t *testing.T, archive *txtar.Archive) []byte {
 	t.Helper()
 	reading := read(t, section(archive, "recording"))
@@ -71,57 +90,36 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 		fields = file.Fields
 	}
 	require.NoError(t, err)
-	options := collect.Options{Node: "node-1", Interval: time.Second, Compat: collect.CompatOptions{
-		Mode: collect.CompatExact, Hostname: "node-1", Counters: fields,
-	}}
-	only := "" // the beginning of the names of the series that are wanted
-	for _, word := range strings.Fields(section(archive, "options")) {
-		name, value, _ := strings.Cut(word, "=")
-		switch name {
-		case "devices":
-			selection, err := collect.ParseSelection(value)
-			require.NoError(t, err)
-			options.Compat.Devices = selection
-		case "xid-window", "clock-window":
-			window, err := time.ParseDuration(value)
-			require.NoError(t, err)
-			if name == "xid-window" {
-				options.Compat.XIDWindow = window
-			} else {
-				options.Compat.ClockEventsWindow = window
-			}
-		case "only":
-			only = value
-		case "virtual":
-			options.Compat.VirtualGPUs = true
-		case "once", "false":
-			options.Compat.Mode = collect.Compat(word)
-		case "old-namespace":
-			options.Compat.OldNamespace = true
-		case "dashed-model":
-			options.Compat.DashedModel = true
-		case "no-hostname":
-			options.Compat.Hostname = ""
-		default:
-			t.Fatalf("no option %q", word)
-		}
+	g := given{Compat: collect.CompatOptions{Mode: collect.CompatExact, Hostname: "node-1", Counters: fields}}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(section(archive, "given")), &g))
+	if g.Devices != "" {
+		g.Compat.Devices, err = collect.ParseSelection(g.Devices)
+		require.NoError(t, err)
 	}
-	attribution, unresolved := pods.Resolve(reading.Entities, claims(t, section(archive, "claims")), nil)
+	attribution, unresolved := pods.Resolve(reading.Entities, g.Claims, nil)
 	if len(unresolved) > 0 {
 		t.Fatalf("claims without a device: %q", unresolved)
 	}
 	attribution.Taken = epoch.Add(-time.Second)
-	uses(t, section(archive, "uses"), attribution)
-	attribution.Jobs = jobs(t, section(archive, "jobs"))
-	attribution.Pods = podLabels(t, section(archive, "labels"))
-	page := collect.NewCompiler(options).Compile(reading, attribution)
-	text, _ := page.Append(nil, epoch.Add(500*time.Millisecond), false)
-	if only == "" {
-		return text
+	for _, allocations := range attribution.Allocations {
+		for i := range allocations {
+			if use, is := g.Uses[allocations[i].Pod]; is {
+				allocations[i].Busy, allocations[i].Memory = collect.Measured{Number: use[0], Time: epoch}, collect.Measured{Number: use[1], Time: epoch}
+			}
+		}
 	}
+	attribution.Jobs, attribution.Pods = map[collect.JobPlace][]string{}, map[collect.PodName]string{}
+	for _, j := range g.Jobs {
+		attribution.Jobs[j.JobPlace] = j.Jobs
+	}
+	for _, p := range g.Labels {
+		attribution.Pods[p.PodName] = collect.PodLabels(p.UID, p.Labels)
+	}
+	page := collect.NewCompiler(collect.Options{Node: "node-1", Interval: time.Second, Compat: g.Compat}).Compile(reading, attribution)
+	text, _ := page.Append(nil, epoch.Add(500*time.Millisecond), false)
 	var wanted []byte
 	for line := range bytes.Lines(text) {
-		if bytes.HasPrefix(line, []byte(only)) {
+		if bytes.HasPrefix(line, []byte(g.Only)) {
 			wanted = append(wanted, line...)
 		}
 	}
@@ -138,80 +136,6 @@ func read(t testing.TB, text string) *collect.Reading {
 	reading, err := source.Read()
 	require.NoError(t, err)
 	return reading
-}
-
-// claims reads lines of "namespace/pod/container device-id".
-func claims(t *testing.T, text string) []pods.Claim {
-	t.Helper()
-	var out []pods.Claim
-	for line := range strings.Lines(text) {
-		who, id, ok := strings.Cut(strings.TrimSpace(line), " ")
-		parts := strings.Split(who, "/")
-		if !ok || len(parts) != 3 {
-			t.Fatalf("claim %q", line)
-		}
-		out = append(out, pods.Claim{DeviceID: id, Allocation: collect.Allocation{Namespace: parts[0], Pod: parts[1], Container: parts[2]}})
-	}
-	return out
-}
-
-// uses reads lines of "pod busy bytes": what the driver says of its processes.
-func uses(t *testing.T, text string, a collect.Attribution) {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
-		busy, err := strconv.ParseFloat(words[1], 64)
-		require.NoError(t, err)
-		memory, err := strconv.ParseFloat(words[2], 64)
-		require.NoError(t, err)
-		for i := range a.Allocations {
-			for j, h := range a.Allocations[i] {
-				if h.Pod == words[0] {
-					a.Allocations[i][j].Busy, a.Allocations[i][j].Memory = collect.Measured{Number: busy, Time: epoch}, collect.Measured{Number: memory, Time: epoch}
-				}
-			}
-		}
-	}
-}
-
-// jobs reads lines of "0 job job" and "0/1 job".
-func jobs(t *testing.T, text string) map[collect.JobPlace][]string {
-	t.Helper()
-	out := map[collect.JobPlace][]string{}
-	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
-		place := collect.JobPlace{Instance: -1}
-		device, instance, found := strings.Cut(words[0], "/")
-		var err error
-		place.GPU, err = strconv.Atoi(device)
-		require.NoError(t, err)
-		if found {
-			place.Instance, err = strconv.Atoi(instance)
-			require.NoError(t, err)
-		}
-		out[place] = words[1:]
-	}
-	return out
-}
-
-// podLabels reads lines of "namespace/pod uid name=value …".
-func podLabels(t *testing.T, text string) map[collect.PodName]string {
-	t.Helper()
-	out := map[collect.PodName]string{}
-	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
-		namespace, pod, ok := strings.Cut(words[0], "/")
-		if !ok || len(words) < 2 {
-			t.Fatalf("labels %q", line)
-		}
-		labels := map[string]string{}
-		for _, word := range words[2:] {
-			name, value, _ := strings.Cut(word, "=")
-			labels[name] = value
-		}
-		out[collect.PodName{Namespace: namespace, Name: pod}] = collect.PodLabels(words[1], labels)
-	}
-	return out
 }
 
 // lint holds an exposition against Prometheus' own parser: each series once. The rules of

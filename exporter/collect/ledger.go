@@ -35,7 +35,8 @@ func NewLedger(interval time.Duration) *Ledger {
 }
 
 // tallyKey identifies the series of a tally: an instance made again under its
-// old number and profile continues the count, since its series continues.
+// old number and profile continues the count, since its series continues. The
+// number is part of it because some GPUs have no UUID.
 type tallyKey struct {
 	kind          EntityKind
 	gpu, instance int
@@ -55,6 +56,14 @@ type tally struct {
 	joules   float64
 	raw      float64 // the driver's counter in joules
 	energyAt time.Time
+}
+
+func keyOf(e *Entity) tallyKey {
+	key := tallyKey{kind: e.Kind, gpu: e.GPU, uuid: e.UUID}
+	if e.Kind == Instance {
+		key.instance, key.profile = e.InstanceID, e.Profile
+	}
+	return key
 }
 
 // observe takes a Moment in and gives each subject its tally. A Moment of the
@@ -78,10 +87,7 @@ func (l *Ledger) observe(m *Moment) {
 // of returns the entity's tally. Where the entity was missing in the reading
 // before, its use is unknown, and counting starts at its next value.
 func (l *Ledger) of(e *Entity) *tally {
-	key := tallyKey{kind: e.Kind, gpu: e.GPU, uuid: e.UUID}
-	if e.Kind == Instance {
-		key.instance, key.profile = e.InstanceID, e.Profile
-	}
+	key := keyOf(e)
 	t := l.tallies[key]
 	if t == nil {
 		t = &tally{}

@@ -10,7 +10,6 @@ import (
 // Selection says which entities have DCGM series, as dcgm-exporter's -d, -s and
 // -p do. The zero Selection is "f".
 type Selection struct {
-	text   string
 	chosen bool // "g" or "i" were given: not flexible
 	// Ids chosen; nil selects none, an empty list all.
 	major, minor []int
@@ -27,9 +26,9 @@ const maxSelected = 1024
 //	g:0+i         both
 func ParseSelection(text string) (Selection, error) {
 	if text == "f" {
-		return Selection{text: text}, nil
+		return Selection{}, nil
 	}
-	s := Selection{text: text, chosen: true}
+	s := Selection{chosen: true}
 	for part := range strings.SplitSeq(text, "+") {
 		letter, list, ranged := strings.Cut(part, ":")
 		var ids *[]int
@@ -85,14 +84,6 @@ func parseIDs(list string) ([]int, error) {
 	return ids, nil
 }
 
-// String is the text parsed.
-func (s Selection) String() string {
-	if s.text == "" {
-		return "f"
-	}
-	return s.text
-}
-
 // Flexible reports whether it is "f": everything, of a partitioned GPU its instances.
 func (s Selection) Flexible() bool { return !s.chosen }
 
@@ -106,10 +97,10 @@ func chosen(ids []int, id int) bool {
 	return ids != nil && (len(ids) == 0 || slices.Contains(ids, id))
 }
 
-// missing returns the ids asked for by number that no entity of the reading
+// Missing returns the ids asked for by number that no entity of the reading
 // has: "g:7". dcgm-exporter refuses to start then; here such a GPU is shown
 // when it appears.
-func (s Selection) missing(r *Reading) []string {
+func (s Selection) Missing(r *Reading) []string {
 	var out []string
 	for _, id := range s.major {
 		if !slices.ContainsFunc(r.Entities, func(e Entity) bool { return e.Kind == GPU && e.GPU == id }) {

@@ -142,7 +142,7 @@ func (c *CompatOptions) usageLabels(u Usage) string {
 
 // addShares adds GPU_UTIL or FB_USED of a shared entity in the parts of its
 // containers and what is left over without one, and reports whether it did.
-// dcgm-exporter would repeat every value of the GPU for each of them.
+// dcgm-exporter has the whole GPU beside the parts, so that a sum counts it twice.
 func (c *CompatOptions) addShares(s *subject, field uint16, v Value, page *pageFamily) bool {
 	if !c.VirtualGPUs || v.IsText {
 		return false

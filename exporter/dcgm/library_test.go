@@ -98,3 +98,12 @@ func TestOldLibrary(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// The shim's shapes are those of NVIDIA's headers.
+func TestShim(t *testing.T) {
+	headers, err := fakedcgm.Headers(t.Context())
+	require.NoError(t, err)
+	if out, err := exec.Command("gcc", "-std=c11", "-fsyntax-only", "-isystem", headers, "testdata/c/shim.c").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -57,7 +57,7 @@ type machine struct {
 func newMachine(t testing.TB, devs int) *machine {
 	t.Helper()
 	m := &machine{t: t, path: filepath.Join(t.TempDir(), "state")}
-	m.DriverVersion = "580.65.06"
+	m.DriverVersion, m.Lines = "580.65.06", fakedcgm.Lines{}
 	for i := range devs {
 		m.GPUs = append(m.GPUs, fakedcgm.GPU{
 			Index: i, Minor: i + 1, UUID: fakenvml.GPUUUID(i),
@@ -147,20 +147,11 @@ func read(t testing.TB, s collect.Source) *collect.Reading {
 // number gives a value of an entity, or fails.
 func number(t testing.TB, e collect.Entity, field uint16) float64 {
 	t.Helper()
-	for _, v := range e.Values {
-		if v.Field == field {
-			return v.Number
-		}
+	if v, known := e.Value(field); known {
+		return v.Number
 	}
 	t.Fatalf("GPU %d instance %d has no field %d: %+v", e.GPU, e.InstanceID, field, e.Values)
 	return 0
 }
 
-func has(e collect.Entity, field uint16) bool {
-	for _, v := range e.Values {
-		if v.Field == field {
-			return true
-		}
-	}
-	return false
-}
+func has(e collect.Entity, field uint16) bool { _, known := e.Value(field); return known }

@@ -3,6 +3,7 @@ package dcgm
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -23,17 +24,21 @@ import (
 
 // addDevices puts a switch, links and a CPU into the machine.
 func (m *machine) addDevices() {
-	m.Switches = []fakedcgm.Switch{{ID: 0, Fields: fakedcgm.Fields{858: 41}}}
-	m.Links = []fakedcgm.Link{
-		{Of: fakedcgm.OfGPU, ID: 1, Index: 17, Up: true, Fields: fakedcgm.Fields{585: 3}},
-		{Of: fakedcgm.OfGPU, ID: 1, Index: 3, Fields: fakedcgm.Fields{585: 4}}, // down
-		{Of: fakedcgm.OfSwitch, ID: 0, Index: 63, Up: true, Fields: fakedcgm.Fields{780: 5}},
+	link := func(kind, of, index int, lines fakedcgm.Lines, fields fakedcgm.Fields) fakedcgm.Part {
+		return fakedcgm.Part{Kind: fakedcgm.KindLink, ID: fakedcgm.LinkID(kind, of, index), Lines: lines, Fields: fields}
 	}
-	m.CPUs = []fakedcgm.CPU{{ID: 1, First: 72, Last: 143, Fields: fakedcgm.Fields{1110: 55, 1120: 3000}, Cores: []fakedcgm.Core{
-		{ID: 73, Fields: fakedcgm.Fields{1120: 3100}},
-	}}}
+	m.Parts = []fakedcgm.Part{
+		{Kind: fakedcgm.KindSwitch, Fields: fakedcgm.Fields{858: 41}},
+		link(fakedcgm.KindGPU, 1, 3, nil, fakedcgm.Fields{585: 4}), // down
+		link(fakedcgm.KindGPU, 1, 17, up, fakedcgm.Fields{585: 3}),
+		link(fakedcgm.KindSwitch, 0, 63, up, fakedcgm.Fields{780: 5}),
+		{Kind: fakedcgm.KindCPU, ID: 1, Lines: fakedcgm.Lines{"cores": "72 143"}, Fields: fakedcgm.Fields{1110: 55, 1120: 3000}},
+		{Kind: fakedcgm.KindCore, ID: 73, Fields: fakedcgm.Fields{1120: 3100}},
+	}
 	m.write()
 }
+
+var up = fakedcgm.Lines{"up": 1}
 
 var deviceFields = []uint16{203, 585, 780, 858, 1110, 1120}
 
@@ -54,13 +59,13 @@ func TestAPartFails(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			m := newMachine(t, 2)
 			m.addDevices()
-			m.Fail = map[string]int{call: -3}
+			m.Lines = fakedcgm.Lines{"fail." + call: -3}
 			s := m.open(Options{}, all...)
 			r := read(t, s)
 			if number(t, r.Entities[1], 203) != 87 || !check(r) {
 				t.Error(collecttest.Text(r, collecttest.Options{}))
 			}
-			m.Fail = nil
+			m.Lines = nil
 			m.write()
 			if call == "dcgmGetCpuHierarchy" || call == "dcgmGetNvLinkLinkStatus" {
 				if r := read(t, s); len(r.Devices) != 5 {
@@ -74,7 +79,7 @@ func TestAPartFails(t *testing.T) {
 // GPUs that cannot be identified are asked for with each reading, and logged once.
 func TestAttributesThatFail(t *testing.T) {
 	m := newMachine(t, 2)
-	m.Fail = map[string]int{"dcgmGetDeviceAttributes": -3}
+	m.Lines = fakedcgm.Lines{"fail.dcgmGetDeviceAttributes": -3}
 	var log strings.Builder
 	s := m.open(Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, 203)
 	for range 3 {
@@ -85,7 +90,7 @@ func TestAttributesThatFail(t *testing.T) {
 	if n := strings.Count(log.String(), "part not available"); n != 2 {
 		t.Errorf("logged %d times of 2 GPUs:\n%s", n, &log)
 	}
-	m.Fail = nil
+	m.Lines = nil
 	if r := m.read(s); len(r.Entities) != 2 {
 		t.Errorf("not back: %+v", r)
 	}
@@ -131,12 +136,13 @@ func TestRefusedTogetherReadApart(t *testing.T) {
 
 // DCGM takes 128 fields a list; 160 are wanted and have values.
 func TestManyFields(t *testing.T) {
+	table := fieldTable(t)
 	m := newMachine(t, 3)
 	var fields []uint16
-	for _, f := range fakedcgm.FieldTable() {
-		if f.ID >= 300 && f.Type == 'i' && f.Level == uint(godcgm.FE_GPU) && len(fields) < 160 {
-			fields = append(fields, f.ID)
-			m.GPUs[2].Fields[f.ID] = float64(f.ID)
+	for _, id := range slices.Sorted(maps.Keys(table)) {
+		if f := table[id]; id >= 300 && f.FieldType == 'i' && f.EntityLevel == godcgm.FE_GPU && len(fields) < 160 {
+			fields = append(fields, id)
+			m.GPUs[2].Fields[id] = float64(id)
 		}
 	}
 	s := m.open(Options{Address: m.engine("127.0.0.1:0").Address}, fields...)
@@ -154,7 +160,7 @@ func TestManyFields(t *testing.T) {
 // A host engine without NVML is explained, and is found when it has one.
 func TestWithoutDriver(t *testing.T) {
 	m := newMachine(t, 2)
-	m.NoNVML = true
+	m.Lines = fakedcgm.Lines{"no_nvml": 1}
 	var c clock
 	var output strings.Builder
 	s := m.open(Options{Address: m.engine("127.0.0.1:0").Address, now: c.now, Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
@@ -165,7 +171,7 @@ func TestWithoutDriver(t *testing.T) {
 	if strings.Contains(output.String(), "connected") || strings.Contains(output.String(), "lost") {
 		t.Errorf("without a reading there was no connection:\n%s", output.String())
 	}
-	m.NoNVML = false
+	m.Lines = nil
 	m.write()
 	c.advance(longestDelay)
 	if r := read(t, s); len(r.Entities) != 2 || !strings.Contains(output.String(), "host engine connected") {
@@ -177,7 +183,7 @@ func TestWithoutDriver(t *testing.T) {
 // a watch is the explanation: it is not halved down to single fields.
 func TestWatchRefusedForLackOfDriver(t *testing.T) {
 	m := newMachine(t, 2)
-	m.Fail = map[string]int{"dcgmWatchFields": godcgm.DCGM_ST_NVML_NOT_LOADED}
+	m.Lines = fakedcgm.Lines{"fail.dcgmWatchFields": godcgm.DCGM_ST_NVML_NOT_LOADED}
 	var output strings.Builder
 	s := m.open(Options{Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
 	if _, err := s.Read(); !errors.Is(err, ErrNoDriver) {
@@ -260,7 +266,7 @@ func TestOnlyWatchedIsRead(t *testing.T) {
 	t.Setenv(fakedcgm.EnvLog, log)
 	m := newMachine(t, 3)
 	m.partition(1, 2, "3g.40gb", 3, 4)
-	m.GPUs[0].Profiling = []uint16{1001}
+	m.GPUs[0].Lines = fakedcgm.Lines{"profiled": 1001}
 	m.GPUs[2].Fields[1001] = math.NaN() // cannot be profiled
 	m.addDevices()
 	s := open(t, Options{}, append(slices.Clone(defaults), deviceFields...)...)
@@ -354,7 +360,7 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 		}
 		s := open(t, o, 155)
 		read(t, s)
-		m.GPUs[0].Fields, m.GPUs[0].Frozen = nil, true
+		m.GPUs[0].Fields, m.GPUs[0].Lines = nil, fakedcgm.Lines{"frozen": 1}
 		m.write()
 		c.advance(2 * stuckAfter)
 		if _, err := s.Read(); (err == nil) != remote {
@@ -370,11 +376,11 @@ func TestPacedFields(t *testing.T) {
 	s := open(t, Options{})
 	s.Watch([]uint16{155, 251, 252}, 100*time.Millisecond, map[uint16]time.Duration{251: time.Hour})
 	taken := func(field uint16) time.Time {
-		i := slices.IndexFunc(read(t, s).Entities[0].Values, func(v collect.Value) bool { return v.Field == field })
-		if i < 0 {
+		v, known := read(t, s).Entities[0].Value(field)
+		if !known {
 			t.Fatalf("field %d has no value", field)
 		}
-		return read(t, s).Entities[0].Values[i].Time
+		return v.Time
 	}
 	slow, fast := taken(251), taken(252)
 	until(t, func() error {

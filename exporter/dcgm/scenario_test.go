@@ -3,6 +3,7 @@ package dcgm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -30,9 +31,8 @@ import (
 //	xid N CODE TIME [kernel]       TIME is after the opening and in the past, "now" the source's clock
 //	xid N/I CODE TIME [compute]
 //	xids N CODE COUNT              a millisecond apart
-//	devices, link I up, uplink N INDEX FIELD=VALUE, switch FIELD=VALUE, links36
-//	incident N SYSTEM RESULT CODE, no incidents, peer FROM TO STATUS
-//	fail CALL STATUS, no failures
+//	devices, link I up, uplink N INDEX FIELD=VALUE, switch FIELD=VALUE
+//	line NAME VALUE, no NAME       see fakedcgm.State.Lines; those whose name begins so
 //
 // machine gpus=N fields=(F, …) opens a source of a new machine, with the option remote or socket one
 // over a host engine on TCP or on a unix socket: default are the default counters' fields, and clock-events,
@@ -178,27 +178,17 @@ func (s *scene) change(words []string) {
 	case "devices":
 		s.addDevices()
 	case "link":
-		s.Links[n(1)].Up = true
+		s.Parts[n(1)].Lines = up
 	case "uplink":
-		link := fakedcgm.Link{Of: fakedcgm.OfGPU, ID: n(1), Index: n(2), Up: true, Fields: fakedcgm.Fields{}}
+		link := fakedcgm.Part{Kind: fakedcgm.KindLink, ID: fakedcgm.LinkID(fakedcgm.KindGPU, n(1), n(2)), Lines: up, Fields: fakedcgm.Fields{}}
 		s.answers(&link.Fields, &link.Odd, words[3:])
-		s.Links = append(s.Links, link)
+		s.Parts = append(s.Parts, link)
 	case "switch":
-		s.answers(&s.Switches[0].Fields, &s.Switches[0].Odd, words[1:])
-	case "links36":
-		s.Links36 = true
-	case "incident":
-		s.Incidents = append(s.Incidents, fakedcgm.Incident{GPU: n(1), System: n(2), Result: n(3), Code: n(4)})
-	case "peer":
-		s.Peers = append(s.Peers, fakedcgm.Peer{From: n(1), To: n(2), Status: n(3)})
-	case "fail":
-		s.Fail = map[string]int{words[1]: n(2)}
+		s.answers(&s.Parts[0].Fields, &s.Parts[0].Odd, words[1:])
+	case "line":
+		s.Lines[words[1]] = strings.Join(words[2:], " ")
 	case "no":
-		if words[1] == "failures" {
-			s.Fail = nil
-		} else {
-			s.Incidents = nil
-		}
+		maps.DeleteFunc(s.Lines, func(name string, _ any) bool { return strings.HasPrefix(name, words[1]) })
 	default:
 		gpu := &s.GPUs[n(0)]
 		name, value, _ := strings.Cut(words[1], "=")
@@ -206,18 +196,15 @@ func (s *scene) change(words []string) {
 		case "lost":
 			gpu.Lost = true
 		case "detached":
-			gpu.Detached = true
+			gpu.Lines = fakedcgm.Lines{"detached": 1}
 		case "away":
 			s.away[n(0)] = true
 		case "back":
-			gpu.Lost, gpu.Detached, s.away[n(0)] = false, false, false
+			gpu.Lost, gpu.Lines, s.away[n(0)] = false, nil, false
 		case "index":
 			gpu.Fields[52] = float64(numbers(s.t, []string{value})[0])
 		case "profiling":
-			gpu.Profiling = nil
-			for _, field := range numbers(s.t, strings.Split(value, ",")) {
-				gpu.Profiling = append(gpu.Profiling, uint16(field))
-			}
+			gpu.Lines = fakedcgm.Lines{"profiled": strings.ReplaceAll(value, ",", " ")}
 		default:
 			s.answers(&gpu.Fields, &gpu.Odd, words[1:])
 		}
@@ -242,17 +229,18 @@ func (s *scene) answers(fields *fakedcgm.Fields, odd *fakedcgm.Odd, words []stri
 }
 
 func (s *scene) xid(words []string) {
-	x := fakedcgm.XID{Code: numbers(s.t, words[1:2])[0], At: s.clock.now(), Kernel: slices.Contains(words, "kernel"), Compute: slices.Contains(words, "compute")}
+	x := fakedcgm.XID{Code: numbers(s.t, words[1:2])[0], At: s.clock.now(), Kernel: slices.Contains(words, "kernel")}
 	if words[2] != "now" {
 		after, err := time.ParseDuration(words[2])
 		require.NoError(s.t, err)
 		x.At = s.began.Add(after)
 	}
 	place := numbers(s.t, strings.Split(words[0], "/"))
-	gpu := &s.GPUs[place[0]]
-	if len(place) > 1 {
-		gpu.Instances[place[1]].XIDs = append(gpu.Instances[place[1]].XIDs, x)
-	} else {
-		gpu.XIDs = append(gpu.XIDs, x)
+	if x.Kind, x.ID = fakedcgm.KindGPU, place[0]; len(place) > 1 {
+		x.Kind, x.ID = fakedcgm.KindInstance, s.GPUs[place[0]].Instances[place[1]].EntityID
 	}
+	if slices.Contains(words, "compute") {
+		x.Kind, x.ID = fakedcgm.KindCompute, fakedcgm.ComputeID(x.ID)
+	}
+	s.XIDs = append(s.XIDs, x)
 }

@@ -88,7 +88,7 @@ func TestProfileNames(t *testing.T) {
 // taken grows old.
 func TestTimesAreDCGMs(t *testing.T) {
 	m := newMachine(t, 2)
-	m.GPUs[0].Frozen = true
+	m.GPUs[0].Lines = fakedcgm.Lines{"frozen": 1}
 	s := m.open(Options{}, 155)
 	first := read(t, s)
 	until(t, func() error {

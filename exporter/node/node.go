@@ -192,7 +192,7 @@ func (n *Node) observe(r *collect.Reading) {
 	if n.opts.Observe != nil {
 		n.opts.Observe(r)
 	}
-	absent := n.opts.Compat.MissingDevices(r)
+	absent := n.opts.Compat.Devices.Missing(r)
 	if !slices.Equal(absent, n.absent) {
 		n.absent = absent
 		if len(absent) > 0 {

@@ -76,9 +76,9 @@ func scrape(n *Node, accept string) *http.Response {
 	return rec.Result()
 }
 
-func body(t *testing.T, n *Node) string {
+func body(t *testing.T, n *Node, accept ...string) string {
 	t.Helper()
-	b, err := io.ReadAll(scrape(n, "").Body)
+	b, err := io.ReadAll(scrape(n, strings.Join(accept, "")).Body)
 	require.NoError(t, err)
 	return string(b)
 }
@@ -248,7 +248,7 @@ func (k *oneGPU) List(context.Context, *podresources.ListPodResourcesRequest) (*
 	}}}, nil
 }
 
-func kubelet(t *testing.T, pod string, keep time.Duration) (w *pods.Watcher, k *oneGPU, stop func()) {
+func kubelet(t *testing.T, pod string) (w *pods.Watcher, k *oneGPU, stop func()) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	k = &oneGPU{}
@@ -259,32 +259,22 @@ func kubelet(t *testing.T, pod string, keep time.Duration) (w *pods.Watcher, k *
 	podresources.RegisterPodResourcesListerServer(server, k)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-	w, err = pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: keep})
+	w, err = pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond})
 	require.NoError(t, err)
 	return w, k, server.Stop
 }
 
-// While the kubelet is away its last answer is used for Keep; then the pod's labels go and
-// the answer's age stays.
+// While the kubelet is away its last answer is used.
 func TestAllocations(t *testing.T) {
-	for _, keep := range []time.Duration{time.Hour, time.Second} {
-		watcher, k, stop := kubelet(t, "first", keep)
-		n := begin(t, Options{Source: &script{}, Pods: watcher, Interval: time.Second})
-		has := func(what string) func() bool { return func() bool { return strings.Contains(body(t, n), what) } }
-		await.True(t, time.Minute, "the pod", has(`model="L40S",namespace="ns",pod="first",container="main"} 0.25`))
-		k.say("second")
-		await.True(t, time.Minute, "the new pod", has(`pod="second"`))
-		stop()
-		await.True(t, time.Minute, "the failure is counted", func() bool { return n.attributionErrors() > 0 })
-		if keep == time.Hour {
-			await.True(t, time.Minute, "the pod stays", has(`gpu_held{node="node-1",gpu="0",gpu_uuid="GPU-a",namespace="ns",pod="second"`))
-			continue
-		}
-		await.True(t, time.Minute, "the pod goes", func() bool {
-			got := body(t, n)
-			return strings.Contains(got, "gpu_attribution_age_seconds{") && !strings.Contains(got, "gpu_held{") && !strings.Contains(got, `pod="second"`)
-		})
-	}
+	watcher, k, stop := kubelet(t, "first")
+	n := begin(t, Options{Source: &script{}, Pods: watcher, Interval: time.Second})
+	has := func(what string) func() bool { return func() bool { return strings.Contains(body(t, n), what) } }
+	await.True(t, time.Minute, "the pod", has(`model="L40S",namespace="ns",pod="first",container="main"} 0.25`))
+	k.say("second")
+	await.True(t, time.Minute, "the new pod", has(`pod="second"`))
+	stop()
+	await.True(t, time.Minute, "the failure is counted", func() bool { return n.attributionErrors() > 0 })
+	await.True(t, time.Minute, "the pod stays", has(`gpu_held{node="node-1",gpu="0",gpu_uuid="GPU-a",namespace="ns",pod="second"`))
 }
 
 // What the catalogue says the exporter emits about itself is what it emits.

@@ -28,9 +28,6 @@ type Release struct {
 	Until time.Time `json:"until"` // when it is reacquired at the latest
 }
 
-// errNoSuchGPU is a GPU that the newest reading does not have.
-var errNoSuchGPU = errors.New("no such GPU")
-
 // Quiesce releases GPUs, named by UUID or index, so that they can be
 // repartitioned or reset. It takes at most five seconds. When it returns nil,
 // this process has no handle of them; they are watched again after d (0:
@@ -113,7 +110,7 @@ func (n *Node) uuids(names []string) ([]string, error) {
 	for _, name := range names {
 		uuid, ok := n.sampler.uuid(name)
 		if !ok {
-			return nil, fmt.Errorf("%w: %q", errNoSuchGPU, name)
+			return nil, fmt.Errorf("no such GPU: %q", name)
 		}
 		out = append(out, uuid)
 	}

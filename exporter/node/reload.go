@@ -27,10 +27,8 @@ func (n *Node) Reload(fields []counters.Field) {
 	n.metrics.reloaded(nil)
 }
 
-var errInvalid = errors.New("the counters are invalid")
-
 // ReloadFailed records that a counters file was invalid: the one before stays.
-func (n *Node) ReloadFailed() { n.metrics.reloaded(errInvalid) }
+func (n *Node) ReloadFailed() { n.metrics.reloaded(errors.New("the counters are invalid")) }
 
 // Reloading reports whether new counters are requested and not served yet.
 func (n *Node) Reloading() bool { return n.pending.Load() != nil }

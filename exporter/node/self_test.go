@@ -21,13 +21,6 @@ const (
 	acceptOpenMetrics = "application/openmetrics-text;version=1.0.0"
 )
 
-func scraped(t *testing.T, n *Node, accept string) string {
-	t.Helper()
-	b, err := io.ReadAll(scrape(n, accept).Body)
-	require.NoError(t, err)
-	return string(b)
-}
-
 // Self-metrics are gathered once a second, however often they are scraped and
 // whether or not the source answers.
 func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
@@ -40,7 +33,7 @@ func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 		pass(1500 * time.Millisecond)
 		for range 20 {
 			for _, accept := range []string{acceptText, acceptOpenMetrics} {
-				if got := scraped(t, n, accept); !strings.Contains(got, "gathered_total") {
+				if got := body(t, n, accept); !strings.Contains(got, "gathered_total") {
 					t.Fatalf("Accept %q: not gathered after 1.5 s:\n%s", accept, got)
 				}
 			}
@@ -51,10 +44,10 @@ func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 		hang := make(chan struct{})
 		s.hang.Store(&hang)
 		pass(40 * time.Second)
-		if got := scraped(t, n, acceptText); !strings.Contains(got, "gathered_total 41\n") {
+		if got := body(t, n, acceptText); !strings.Contains(got, "gathered_total 41\n") {
 			t.Errorf("with a source that hangs the self-metrics stand still:\n%s", got)
 		}
-		if got := scraped(t, n, acceptText); !strings.Contains(got, "scrape_duration_seconds_count 40\n") {
+		if got := body(t, n, acceptText); !strings.Contains(got, "scrape_duration_seconds_count 40\n") {
 			t.Errorf("40 scrapes before the last gathering:\n%s", got)
 		}
 		s.hang.Store(nil)

@@ -56,8 +56,8 @@ type MIGInstance struct {
 	UUIDs       []string // of its MIG devices
 }
 
-// identify reads a GPU instance's identity, but for its placement.
-func (d migDevice) identify() MIGInstance {
+// identify reads the identity of a GPU's instance.
+func (l *library) identify(dev nvml.Device, d migDevice) MIGInstance {
 	out := MIGInstance{ID: d.instance, Start: -1}
 	for _, handle := range d.handles {
 		if uuid, ret := handle.GetUUID(); ret == nvml.SUCCESS {
@@ -66,6 +66,9 @@ func (d migDevice) identify() MIGInstance {
 	}
 	if name, ret := d.handles[0].GetName(); ret == nvml.SUCCESS {
 		out.Profile = profileOf(name)
+	}
+	if where := l.placement(dev, d.instance, out.UUIDs); where.Size > 0 {
+		out.Start, out.Size = int(where.Start), int(where.Size)
 	}
 	return out
 }
@@ -96,9 +99,7 @@ func MIGInstances() (map[string][]MIGInstance, error) {
 			continue
 		}
 		for _, d := range lib.migDevices(device) {
-			i := d.identify()
-			i.Start, i.Size = lib.placement(device, d.instance)
-			out[uuid] = append(out[uuid], i)
+			out[uuid] = append(out[uuid], lib.identify(device, d))
 		}
 	}
 	return out, nil
@@ -107,8 +108,8 @@ func MIGInstances() (map[string][]MIGInstance, error) {
 // instances adds the instances of the GPU at an index of the reading.
 func (p *pass) instances(dev nvml.Device, at int) {
 	for _, d := range p.lib.migDevices(dev) {
-		e, i := p.reading.Entities[at], d.identify()
-		e.Kind, e.InstanceID, e.Profile, e.MIGDevices = collect.Instance, i.ID, i.Profile, i.UUIDs
+		e, i := p.reading.Entities[at], p.lib.identify(dev, d)
+		e.Kind, e.InstanceID, e.Profile, e.MIGDevices, e.Start, e.Size = collect.Instance, i.ID, i.Profile, i.UUIDs, i.Start, i.Size
 		e.Events, e.Values = nil, nil
 		if len(i.UUIDs) > 0 {
 			e.InstanceUUID = i.UUIDs[0]
@@ -118,7 +119,6 @@ func (p *pass) instances(dev nvml.Device, at int) {
 				e.ComputeSlices = int(a.GpuInstanceSliceCount)
 			}
 		}
-		e.Start, e.Size = p.placement(dev, d.instance, e.InstanceUUID)
 		e.Values = p.values(d.handles[0], place{e.UUID, d.instance}, dev)
 		p.reading.Entities = append(p.reading.Entities, e)
 	}
@@ -138,32 +138,27 @@ func profileOf(name string) string {
 	return profile
 }
 
-// placement asks once for each instance made: its place never changes.
-func (p *pass) placement(dev nvml.Device, id int, uuid string) (start, size int) {
-	if where, known := p.places[uuid]; known && uuid != "" {
-		return where.start, where.size
+// placement reads where an instance is; its size is 0 where that is not known: it needs rights
+// that not every container has. It is asked for once for each instance made: its place never
+// changes.
+func (l *library) placement(dev nvml.Device, id int, uuids []string) (where nvml.GpuInstancePlacement) {
+	if len(uuids) > 0 {
+		if where, known := l.places[uuids[0]]; known {
+			return where
+		}
 	}
-	start, size = p.lib.placement(dev, id)
-	if len(p.places) > 1024 { // instances come and go with their UUIDs
-		clear(p.places)
+	if l.has("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo") {
+		if instance, ret := dev.GetGpuInstanceById(id); ret == nvml.SUCCESS {
+			if info, ret := instance.GetInfo(); ret == nvml.SUCCESS {
+				where = info.Placement
+			}
+		}
 	}
-	p.places[uuid] = placement{start, size}
-	return start, size
-}
-
-// placement reads where an instance is, -1 and 0 where that is not known: it needs rights
-// that not every container has.
-func (l *library) placement(dev nvml.Device, id int) (start, size int) {
-	if !l.has("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo") {
-		return -1, 0
+	if len(uuids) > 0 {
+		if len(l.places) > 1024 { // instances come and go with their UUIDs
+			clear(l.places)
+		}
+		l.places[uuids[0]] = where
 	}
-	instance, ret := dev.GetGpuInstanceById(id)
-	if ret != nvml.SUCCESS {
-		return -1, 0
-	}
-	info, ret := instance.GetInfo()
-	if ret != nvml.SUCCESS || info.Placement.Size == 0 {
-		return -1, 0
-	}
-	return int(info.Placement.Start), int(info.Placement.Size)
+	return where
 }

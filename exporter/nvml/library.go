@@ -42,12 +42,13 @@ type library struct {
 	nvml.Interface
 	log    *slog.Logger
 	symbol map[string]bool
+	places map[string]nvml.GpuInstancePlacement // by the UUID of the first MIG device
 }
 
 // open initialises NVML. The driver's own message names a missing driver or a
 // version mismatch.
 func open(path string, log *slog.Logger) (*library, error) {
-	l := &library{Interface: nvml.New(nvml.WithLibraryPath(path)), log: log, symbol: map[string]bool{}}
+	l := &library{Interface: nvml.New(nvml.WithLibraryPath(path)), log: log, symbol: map[string]bool{}, places: map[string]nvml.GpuInstancePlacement{}}
 	if ret := l.Init(); ret != nvml.SUCCESS {
 		if ret == nvml.ERROR_LIBRARY_NOT_FOUND {
 			return nil, ErrNoLibrary

@@ -41,7 +41,6 @@ type Source struct {
 	driver string
 	gpm    *gpm
 	events *events
-	places map[string]placement   // by instance UUID
 	owners map[nvml.Device]string // GPU UUIDs by handle
 
 	// What outlives the library:
@@ -49,9 +48,6 @@ type Source struct {
 	logs   map[string]*collect.EventLog // by GPU UUID
 	asleep map[string]bool              // UUIDs of released GPUs
 }
-
-// placement is an instance's place on its GPU, in memory slices.
-type placement struct{ start, size int }
 
 var (
 	_ collect.Source   = (*Source)(nil)
@@ -103,7 +99,7 @@ func (r *Source) connect() error {
 		return err
 	}
 	r.lib, r.gpm, r.events = lib, newGPM(lib), newEvents(lib)
-	r.places, r.owners, r.driver = map[string]placement{}, map[nvml.Device]string{}, ""
+	r.owners, r.driver = map[nvml.Device]string{}, ""
 	if lib.has("nvmlSystemGetDriverVersion") {
 		if version, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
 			r.driver = version

@@ -3,11 +3,12 @@ package pods
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/gpu/demand"
@@ -55,9 +56,12 @@ func newCluster(o Options) *cluster {
 func (o *Options) asksPods() bool { return o.Annotations || o.PodText != nil || o.Processes != nil }
 
 // poke requests a refresh soon.
-func (c *cluster) poke() {
+func (c *cluster) poke() { send(c.wake) }
+
+// send lets the receiver know, unless it is about to anyway.
+func send(to chan<- struct{}) {
 	select {
-	case c.wake <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
@@ -194,46 +198,20 @@ type Pod struct {
 	Over bool
 }
 
-// podList is the part of a v1 PodList that is read.
-type podList struct {
-	Items []struct {
-		Metadata struct {
-			Name, Namespace, UID string
-			Labels, Annotations  map[string]string
-		}
-		Spec struct {
-			Containers, InitContainers []struct {
-				Name      string
-				Resources struct{ Limits map[string]any }
-			}
-		}
-		Status struct {
-			Phase                                    string
-			ContainerStatuses, InitContainerStatuses []struct {
-				Name, ContainerID string
-				State             struct{ Terminated *struct{} }
-			}
-		}
-	}
-}
-
 // listPods reads the pods of one node.
 func (a *API) listPods(ctx context.Context, node string) ([]Pod, error) {
-	var list podList
-	if err := a.Read(ctx, "/api/v1/pods", ofNode(node), &list); err != nil {
-		return nil, err
-	}
-	return list.pods(), nil
+	var list corev1.PodList
+	err := a.Read(ctx, "/api/v1/pods", ofNode(node), &list)
+	return podsOf(&list), err
 }
 
-func (l *podList) pods() []Pod {
-	pods := make([]Pod, 0, len(l.Items))
-	for i := range l.Items {
-		item := &l.Items[i]
+func podsOf(list *corev1.PodList) []Pod {
+	pods := make([]Pod, 0, len(list.Items))
+	for i := range list.Items {
+		item := &list.Items[i]
 		pod := Pod{
-			Namespace: item.Metadata.Namespace, Name: item.Metadata.Name, UID: item.Metadata.UID,
-			Labels: item.Metadata.Labels, Annotations: item.Metadata.Annotations,
-			Over: item.Status.Phase == "Succeeded" || item.Status.Phase == "Failed", names: map[string]string{},
+			Namespace: item.Namespace, Name: item.Name, UID: string(item.UID), Labels: item.Labels, Annotations: item.Annotations,
+			Over: item.Status.Phase == corev1.PodSucceeded || item.Status.Phase == corev1.PodFailed, names: map[string]string{},
 		}
 		for _, status := range append(item.Status.ContainerStatuses, item.Status.InitContainerStatuses...) {
 			if _, id, _ := strings.Cut(status.ContainerID, "://"); id != "" {
@@ -246,11 +224,11 @@ func (l *podList) pods() []Pod {
 			}
 		}
 		for i, c := range append(item.Spec.Containers, item.Spec.InitContainers...) {
-			pod.Containers = append(pod.Containers, demand.Container{
-				Name: c.Name, Init: i >= len(item.Spec.Containers),
-				// Extended resources have equal limits and requests.
-				Resources: slices.Sorted(maps.Keys(c.Resources.Limits)),
-			})
+			of := demand.Container{Name: c.Name, Init: i >= len(item.Spec.Containers)}
+			for resource := range c.Resources.Limits { // extended ones have equal limits and requests
+				of.Resources = append(of.Resources, string(resource))
+			}
+			pod.Containers = append(pod.Containers, of)
 		}
 		pods = append(pods, pod)
 	}

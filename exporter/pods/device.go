@@ -1,7 +1,6 @@
 package pods
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -39,12 +38,11 @@ var deviceID = regexp.MustCompile(`^(?:(GPU-[^/:]+)|(MIG-[^/:]+)|MIG-(GPU-[^/:]+
 //	nvidia<N>/gi<M>           an instance (GKE)
 //	<N>                       a GPU by index
 //
-// each also with "::<n>" (time slicing, MPS) or "/vgpu<K>" (GKE) behind it.
-func ParseDevice(id string) (Device, error) {
-	unknown := fmt.Errorf("device id %q: want GPU-<uuid>, MIG-<uuid>, MIG-GPU-<uuid>/<gi>/<ci>, nvidia<N>, nvidia<N>/gi<M> or an index", id)
+// each also with "::<n>" (time slicing, MPS) or "/vgpu<K>" (GKE) behind it. It is false for others.
+func ParseDevice(id string) (Device, bool) {
 	m := deviceID.FindStringSubmatch(id)
 	if m == nil || strings.HasPrefix(m[2], "MIG-GPU-") {
-		return Device{}, unknown
+		return Device{}, false
 	}
 	d := Device{UUID: m[1] + m[3], InstanceUUID: m[2], Replica: m[9] + m[10], Start: -1}
 	var compute, share int // what is measured is the GPU instance
@@ -55,11 +53,11 @@ func ParseDevice(id string) (Device, error) {
 		}
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
-			return Device{}, unknown
+			return Device{}, false
 		}
 		*into = int(n)
 	}
-	return d, nil
+	return d, true
 }
 
 // find returns the index of the entity that d names, -1 where there is none.

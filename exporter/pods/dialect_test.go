@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
@@ -26,14 +28,14 @@ func TestAnnotated(t *testing.T) {
 }
 
 func TestNodePods(t *testing.T) {
-	var list podList
+	var list corev1.PodList
 	if err := json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"p","namespace":"ns","uid":"u-1","labels":{"a":"b"}},
 		"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1"}}}],"initContainers":[{"name":"init"}]},
 		"status":{"phase":"Running","initContainerStatuses":[{"name":"init","state":{"terminated":{"exitCode":0}}}],"containerStatuses":[{"name":"main","containerID":"containerd://abc"}]}},
 		{"metadata":{"name":"static","namespace":"kube-system","uid":"u-2","annotations":{"kubernetes.io/config.hash":"0123"}},"status":{"phase":"Failed"}}]}`), &list); err != nil {
 		t.Fatal(err)
 	}
-	pods := list.pods()
+	pods := podsOf(&list)
 	p, static := pods[0], pods[1]
 	if p.UID != "u-1" || p.Labels["a"] != "b" || p.Over || p.cgroupUID() != "u-1" || len(p.Containers) != 2 ||
 		p.names["abc"] != "main" || !slices.Equal(p.Containers[0].Resources, []string{"nvidia.com/gpu"}) || !p.Containers[1].Init || !slices.Equal(p.ended, []string{"init"}) {

@@ -23,7 +23,7 @@ type kubelet struct {
 	connections atomic.Uint64
 }
 
-func dial(socket string, maxAnswer int) (*kubelet, error) {
+func dial(socket string) (*kubelet, error) {
 	k := &kubelet{socket: socket}
 	// gRPC's own pause grows to two minutes, which a kubelet restart need not cost.
 	reconnect := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}

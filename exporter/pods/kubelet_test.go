@@ -107,7 +107,7 @@ func who(w *Watcher, now time.Time, i int) string {
 }
 
 func TestSlowKubelet(t *testing.T) {
-	w, k, clock, _ := asking(t, Options{Keep: time.Minute})
+	w, k, clock, _ := asking(t, Options{})
 	k.say(holds("p", "GPU-a"))
 	w.ask(t.Context())
 	if who(w, *clock, 0) != "p" {
@@ -128,7 +128,7 @@ func TestSlowKubelet(t *testing.T) {
 	if a.Allocations[0][0].Pod != "p" || !a.Taken.Equal(noon) {
 		t.Errorf("the last answer is not kept with its age: %+v", a)
 	}
-	if who(w, noon.Add(time.Minute+time.Second), 0) != "" {
+	if who(w, noon.Add(keep+time.Second), 0) != "" {
 		t.Error("the last answer is kept for ever")
 	}
 	if a, _ := w.Attribute(twoGPUs, noon.Add(time.Hour)); !a.Taken.Equal(noon) {
@@ -139,7 +139,7 @@ func TestSlowKubelet(t *testing.T) {
 // A kubelet that has just started lists no pods, then some, then all. No pod's
 // name may leave its series for that.
 func TestKubeletRestarts(t *testing.T) {
-	w, k, clock, restart := asking(t, Options{Settle: 20 * time.Second})
+	w, k, clock, restart := asking(t, Options{})
 	step := func(after time.Duration, want string, pods ...*podresources.PodResources) {
 		t.Helper()
 		*clock = clock.Add(after)
@@ -168,7 +168,7 @@ func TestKubeletRestarts(t *testing.T) {
 	}
 	step(time.Second, "p/q,r", holds("p", "GPU-a"), holds("q", "GPU-b"), holds("r", "GPU-b")) // more is believed at once
 	step(time.Second, "p/q,r", holds("p", "GPU-a"), holds("r", "GPU-b"))                      // q could yet come
-	step(20*time.Second, "p/r", holds("p", "GPU-a"), holds("r", "GPU-b"))                     // it has had its time
+	step(settle, "p/r", holds("p", "GPU-a"), holds("r", "GPU-b"))                             // it has had its time
 	step(time.Second, "/r", holds("r", "GPU-b"))
 
 	// Our own pod is on the node: no pod at all is no answer, for a while.
@@ -196,10 +196,10 @@ func TestLyingKubelet(t *testing.T) {
 }
 
 func TestAnswerTooLarge(t *testing.T) {
-	w, k, clock, _ := asking(t, Options{MaxAnswer: 4096})
+	w, k, clock, _ := asking(t, Options{})
 	k.say(holds("p", "GPU-a"))
 	w.ask(t.Context())
-	k.say(holds("p", "GPU-a"), holds(strings.Repeat("x", 8192), "GPU-b"))
+	k.say(holds("p", "GPU-a"), holds(strings.Repeat("x", maxAnswer), "GPU-b"))
 	w.ask(t.Context())
 	if w.Err() == nil || who(w, *clock, 0) != "p" || w.Errors() != 1 {
 		t.Errorf("err %v, pod %q, %d errors", w.Err(), who(w, *clock, 0), w.Errors())

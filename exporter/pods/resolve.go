@@ -16,8 +16,6 @@ type Claim struct {
 	DRA        collect.Claim // zero for a device plugin's device
 }
 
-func (c Claim) draName() draName { return draName{c.DRA.Driver, c.DRA.Pool, c.DRA.Device} }
-
 // name is the name of a claim's device in messages.
 func (c Claim) name() string {
 	if c.DRA == (collect.Claim{}) {
@@ -35,9 +33,9 @@ func Resolve(entities []collect.Entity, claims []Claim, devices map[draName]Devi
 	a := collect.Attribution{Allocations: make([][]collect.Allocated, len(entities))}
 	claims = slices.SortedStableFunc(slices.Values(claims), func(a, b Claim) int { return compareAllocations(a.Allocation, b.Allocation) })
 	for _, claim := range claims {
-		d, err := device(claim, devices)
+		d, known := device(claim, devices)
 		i := -1
-		if err == nil {
+		if known {
 			i = d.find(entities)
 		}
 		if i < 0 {
@@ -54,14 +52,12 @@ func Resolve(entities []collect.Entity, claims []Claim, devices map[draName]Devi
 	return a, unresolved
 }
 
-func device(c Claim, devices map[draName]Device) (Device, error) {
+func device(c Claim, devices map[draName]Device) (Device, bool) {
 	if c.DRA == (collect.Claim{}) {
 		return ParseDevice(c.DeviceID)
 	}
-	if d, ok := devices[c.draName()]; ok {
-		return d, nil
-	}
-	return Device{}, fmt.Errorf("no ResourceSlice of this node has %s", c.name())
+	d, known := devices[draName{c.DRA.Driver, c.DRA.Pool, c.DRA.Device}]
+	return d, known
 }
 
 // take records one claim in the usage of an allocation.

@@ -3,6 +3,7 @@ package pods
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,9 +49,8 @@ type usage map[place]*gpuUse
 type gpuUse struct {
 	taken                  time.Time
 	busyKnown, memoryKnown bool
-	byContainer            map[collect.Allocation]use
-	// doubtful are pods with a process whose container is unknown.
-	doubtful map[collect.PodName]use
+	// by container; without its name what is of a pod's container that is unknown.
+	by map[collect.Allocation]use
 }
 
 // users samples processes and maps them to containers.
@@ -98,10 +98,7 @@ func (u *users) sample() (usage, error) {
 
 // add sums a GPU's processes by container.
 func (u *users) add(device *GPU, w *world) *gpuUse {
-	out := &gpuUse{
-		taken: device.Taken, busyKnown: device.BusyKnown, memoryKnown: device.MemoryKnown,
-		byContainer: map[collect.Allocation]use{}, doubtful: map[collect.PodName]use{},
-	}
+	out := &gpuUse{taken: device.Taken, busyKnown: device.BusyKnown, memoryKnown: device.MemoryKnown, by: map[collect.Allocation]use{}}
 	for _, p := range device.Processes {
 		where, ok := readCgroup(u.proc, p.PID)
 		pod := w.byUID[where.podUID]
@@ -111,16 +108,8 @@ func (u *users) add(device *GPU, w *world) *gpuUse {
 		if p.Memory < 0 {
 			out.memoryKnown = false
 		}
-		add := func(sum use) use {
-			return use{busy: sum.busy + p.Busy, memory: sum.memory + float64(max(0, p.Memory))}
-		}
-		if container := pod.names[where.container]; container != "" {
-			of := collect.Allocation{Namespace: pod.Namespace, Pod: pod.Name, Container: container}
-			out.byContainer[of] = add(out.byContainer[of])
-		} else {
-			name := collect.PodName{Namespace: pod.Namespace, Name: pod.Name}
-			out.doubtful[name] = add(out.doubtful[name])
-		}
+		of := collect.Allocation{Namespace: pod.Namespace, Pod: pod.Name, Container: pod.names[where.container]}
+		out.by[of] = use{out.by[of].busy + p.Busy, out.by[of].memory + float64(max(0, p.Memory))}
 	}
 	return out
 }
@@ -152,19 +141,17 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 // API server has not returned yet are not attributed, so the use of such a pod
 // is unknown.
 func (c *gpuUse) fill(h *collect.Allocated, all []collect.Allocated, w *world) {
-	pod := collect.PodName{Namespace: h.Namespace, Name: h.Pod}
-	if w.pods[pod] == nil {
+	if w.pods[collect.PodName{Namespace: h.Namespace, Name: h.Pod}] == nil {
 		return
 	}
-	sum := c.byContainer[h.Allocation]
-	if doubt, ok := c.doubtful[pod]; ok {
-		for _, other := range all {
-			if other.Allocation != h.Allocation && other.Namespace == h.Namespace && other.Pod == h.Pod {
-				return // it could be the other container's
-			}
+	sum := c.by[h.Allocation]
+	if doubt, ok := c.by[collect.Allocation{Namespace: h.Namespace, Pod: h.Pod}]; ok {
+		if slices.ContainsFunc(all, func(o collect.Allocated) bool {
+			return o.Allocation != h.Allocation && o.Namespace == h.Namespace && o.Pod == h.Pod
+		}) {
+			return // it could be the other container's
 		}
-		sum.busy += doubt.busy
-		sum.memory += doubt.memory
+		sum = use{sum.busy + doubt.busy, sum.memory + doubt.memory}
 	}
 	if c.busyKnown {
 		h.Busy = collect.Measured{Number: sum.busy, Time: c.taken}

@@ -20,22 +20,22 @@ import (
 // DefaultSocket is where the kubelet listens.
 const DefaultSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
+const (
+	// keep is how long the last good answer is used while the kubelet fails.
+	keep = 5 * time.Minute
+	// settle is for how long after a new connection an answer with fewer allocations is not
+	// used: a kubelet that has just started does not know its pods yet.
+	settle = 20 * time.Second
+	// maxAnswer bounds one answer in bytes: a node with 250 pods answers in well under a MiB.
+	maxAnswer = 16 << 20
+)
+
 // Options of a Watcher.
 type Options struct {
 	// Socket is the kubelet's PodResources socket; empty is DefaultSocket.
 	Socket string
 	// Interval between requests, at least 100 ms. Zero is one second.
 	Interval time.Duration
-	// Keep is how long the last good answer is used while the kubelet fails.
-	// Zero is five minutes.
-	Keep time.Duration
-	// Settle is for how long after a new connection an answer with fewer
-	// allocations is not used: a kubelet that has just started does not know
-	// its pods yet. Zero is 20 seconds.
-	Settle time.Duration
-	// MaxAnswer bounds one answer in bytes. Zero is 16 MiB: a node with 250 pods
-	// answers in well under one.
-	MaxAnswer int
 	// Resources are further resource names whose device ids are GPUs, beside
 	// nvidia.com/*.
 	Resources []string
@@ -55,8 +55,6 @@ type Options struct {
 	PodText func(*Pod) string
 	// Processes measures containers that share a GPU one by one.
 	Processes Processes
-	// Proc is where the host's processes are; empty is /proc.
-	Proc string
 
 	Log *slog.Logger
 
@@ -100,7 +98,7 @@ func New(o Options) (*Watcher, error) {
 	if (o.DRA || o.asksPods()) && (o.API == nil || o.Node == "") {
 		return nil, fmt.Errorf("DRA claims, pod annotations, pod labels and virtual GPUs need the API server and the node's name: %w", ErrNotInCluster)
 	}
-	k, err := dial(o.Socket, o.MaxAnswer)
+	k, err := dial(o.Socket)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +107,7 @@ func New(o Options) (*Watcher, error) {
 		answered: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	if o.Processes != nil {
-		w.users = &users{source: o.Processes, proc: o.Proc, world: w.cluster.now.Load, log: o.Log}
+		w.users = &users{source: o.Processes, proc: "/proc", world: w.cluster.now.Load, log: o.Log}
 		w.users.now.Store(new(usage))
 	}
 	return w, nil
@@ -118,10 +116,7 @@ func New(o Options) (*Watcher, error) {
 func (o Options) withDefaults() Options {
 	o.Socket = cmp.Or(o.Socket, DefaultSocket)
 	o.Interval = cmp.Or(o.Interval, time.Second)
-	o.Keep = cmp.Or(o.Keep, 5*time.Minute)
-	o.Settle = cmp.Or(o.Settle, 20*time.Second)
-	o.MaxAnswer = cmp.Or(o.MaxAnswer, 16<<20)
-	o.Proc, o.limit = cmp.Or(o.Proc, "/proc"), cmp.Or(o.limit, Timeout)
+	o.limit = cmp.Or(o.limit, Timeout)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -165,7 +160,7 @@ func (w *Watcher) ask(ctx context.Context) {
 		w.errors.Add(1)
 		w.failed.Store(&err)
 		if before == nil {
-			w.opts.Log.Warn("the kubelet does not answer; its last answer is kept", "error", err, "keep", w.opts.Keep)
+			w.opts.Log.Warn("the kubelet does not answer; its last answer is kept", "error", err, "keep", keep)
 		}
 		return
 	}
@@ -208,7 +203,7 @@ func (w *Watcher) doubted(old, next *Snapshot) bool {
 	if old.pods > 0 && next.pods == 0 && w.doubtSince.IsZero() {
 		w.doubtSince = next.Taken
 	}
-	if !w.doubtSince.IsZero() && next.Taken.Sub(w.doubtSince) < w.opts.Settle {
+	if !w.doubtSince.IsZero() && next.Taken.Sub(w.doubtSince) < settle {
 		return true
 	}
 	w.doubtSince = time.Time{}
@@ -226,12 +221,7 @@ func lost(old, next []Claim) bool {
 }
 
 // notify reports that an attribution would differ.
-func (w *Watcher) notify() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // one is waiting already
-	}
-}
+func (w *Watcher) notify() { send(w.changed) }
 
 func (w *Watcher) claims(pods []*podresources.PodResources) []Claim {
 	var claims []Claim
@@ -294,14 +284,14 @@ func (w *Watcher) isGPU(resource, id string) bool {
 	if name == "gpu" || strings.HasPrefix(name, "gpu.") || strings.HasPrefix(name, "mig-") {
 		return true
 	}
-	d, err := ParseDevice(id)
-	return err == nil && d.Index < 0 // any plugin may number its devices
+	d, known := ParseDevice(id)
+	return known && d.Index < 0 // any plugin may number its devices
 }
 
 // Snapshot returns the newest good answer, or nil where there is none or it is
-// older than Keep: allocations are unknown then.
+// older than keep: allocations are unknown then.
 func (w *Watcher) Snapshot(now time.Time) *Snapshot {
-	if s := w.last.Load(); s != nil && now.Sub(s.Taken) <= w.opts.Keep {
+	if s := w.last.Load(); s != nil && now.Sub(s.Taken) <= keep {
 		return s
 	}
 	return nil

@@ -63,7 +63,7 @@ func TestWatcher(t *testing.T) {
 	k := &scripted{}
 	k.say(several("first"))
 	serveKubelet(t, socket, k)
-	w := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: time.Minute, Resources: []string{"example.com/gpu"}})
+	w := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond, Resources: []string{"example.com/gpu"}})
 	<-w.Answered()
 	s := w.Snapshot(time.Now())
 	if s == nil || w.Err() != nil {

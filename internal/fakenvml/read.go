@@ -6,8 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
 // Read returns s with the machine's current modes, instances and counters. Products, measurements
@@ -17,65 +15,64 @@ func (s State) Read(path string) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("reading the NVML fake's state: %w", err)
 	}
-	lines := map[string]string{}
+	r := reader{lines: map[string]string{}}
 	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		lines[name] = value
+		r.lines[name] = value
 	}
-	s.Changes = 0
-	err = scan(lines["changes"], &s.Changes)
+	r.scan("changes", &s.Changes)
 	s.GPUs = slices.Clone(s.GPUs)
 	for i := range s.GPUs {
-		if err == nil {
-			err = s.GPUs[i].read(fmt.Sprintf("gpu.%d.", i), lines)
-		}
+		r.gpu(fmt.Sprintf("gpu.%d.", i), &s.GPUs[i])
 	}
-	if err != nil {
-		return State{}, fmt.Errorf("reading the NVML fake's state: %w", err)
+	if r.err != nil {
+		return State{}, fmt.Errorf("reading the NVML fake's state: %w", r.err)
 	}
 	return s, nil
 }
 
-func scan(text string, out ...any) error {
-	if _, err := fmt.Sscan(text, out...); err != nil {
-		return fmt.Errorf("%q: %w", text, err)
-	}
-	return nil
+// reader keeps the first error.
+type reader struct {
+	lines map[string]string
+	err   error
 }
 
-func (c *GPU) read(at string, lines map[string]string) error {
-	_, c.Lost = lines[at+"lost"]
-	if mode, has := lines[at+"mig"]; has {
-		var current, pending int
-		if err := scan(mode, &current, &pending); err != nil {
-			return err
-		}
+// scan reads the words of a line; false without the line.
+func (r *reader) scan(path string, out ...any) bool {
+	text, has := r.lines[path]
+	if !has {
+		return false
+	}
+	if _, err := fmt.Sscan(text, out...); err != nil && r.err == nil {
+		r.err = fmt.Errorf("%s %q: %w", path, text, err)
+	}
+	return true
+}
+
+func (r *reader) gpu(at string, c *GPU) {
+	_, c.Lost = r.lines[at+"lost"]
+	var current, pending int
+	if r.scan(at+"mig", &current, &pending) {
 		c.MIG, c.Pending = current == 1, pending == 1
 	}
 	was := c.Instances
 	c.Instances = nil
 	for id := range 15 {
-		at := fmt.Sprintf("%sgi.%d.", at, id)
-		text, has := lines[at+"profile"]
-		if !has {
+		at, m, profile := fmt.Sprintf("%sgi.%d.", at, id), Instance{ID: id}, 0
+		if !r.scan(at+"profile", &profile, &m.Placement.Start) {
 			continue
 		}
-		m := Instance{ID: id}
-		var profile int
-		if err := scan(text, &profile, &m.Placement.Start); err != nil {
-			return err
-		}
-		if k := 40 - profile; k >= 0 && k < len(c.Spec.Profiles) {
+		if k := profileID(profile); k >= 0 && k < len(c.Spec.Profiles) { // which is its own inverse
 			m.Placement.Profile = c.Spec.Profiles[k].Profile
 		}
-		if pid, has := lines[at+"pid"]; has {
-			if err := scan(pid, &m.PID); err != nil {
-				return err
-			}
-		}
-		for ci := range 8 {
-			if uuid, has := lines[fmt.Sprintf("%sci.%d.uuid", at, ci)]; has {
-				m.Computes = append(m.Computes, Compute{ID: ci, Slices: computeSlices(lines[fmt.Sprintf("%sci.%d.profile", at, ci)], m.Placement), UUID: uuid})
+		r.scan(at+"pid", &m.PID)
+		for i := range 8 {
+			ci, profile := Compute{ID: i}, 0
+			if r.scan(fmt.Sprintf("%sci.%d.uuid", at, i), &ci.UUID) && r.scan(fmt.Sprintf("%sci.%d.profile", at, i), &profile) {
+				if n := computeSlices[min(profile, len(computeSlices)-1)]; n != m.Placement.Profile.Compute {
+					ci.Slices = n
+				}
+				m.Computes = append(m.Computes, ci)
 			}
 		}
 		if k := slices.IndexFunc(was, func(old Instance) bool { return old.ID == id && old.Placement == m.Placement }); k >= 0 {
@@ -83,18 +80,4 @@ func (c *GPU) read(at string, lines map[string]string) error {
 		}
 		c.Instances = append(c.Instances, m)
 	}
-	return nil
-}
-
-// computeSlices is 0 for the compute instance that has all slices.
-func computeSlices(text string, of mig.Placement) int {
-	var profile int
-	if scan(text, &profile) != nil || profile > 4 {
-		return 0
-	}
-	n := []int{1, 2, 3, 4, 7}[profile]
-	if n == of.Profile.Compute {
-		return 0
-	}
-	return n
 }

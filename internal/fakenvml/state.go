@@ -334,6 +334,9 @@ func (e *encoder) gpu(i int, c GPU) {
 	}
 }
 
+// computeSlices are of compute instances, by NVML's COMPUTE_INSTANCE_PROFILE number.
+var computeSlices = []int{1, 2, 3, 4, 7}
+
 func (e *encoder) instance(gpu string, c GPU, m Instance) {
 	at := fmt.Sprintf("%sgi.%d.", gpu, m.ID)
 	k := slices.IndexFunc(c.Spec.Profiles, func(p mig.ProfileSpec) bool { return p.Profile == m.Placement.Profile })
@@ -352,8 +355,8 @@ func (e *encoder) instance(gpu string, c GPU, m Instance) {
 		if n == 0 {
 			n = m.Placement.Profile.Compute
 		}
-		profile, known := map[int]int{1: 0, 2: 1, 3: 2, 4: 3, 7: 4}[n] // NVML's COMPUTE_INSTANCE_PROFILE numbers
-		if !known || ci.ID < 0 || ci.ID >= 8 || start+n > m.Placement.Profile.Compute {
+		profile := slices.Index(computeSlices, n)
+		if profile < 0 || ci.ID < 0 || ci.ID >= 8 || start+n > m.Placement.Profile.Compute {
 			e.Fail("%s: no compute instance %d of %d slices", at, ci.ID, n)
 		}
 		e.uuid(fmt.Sprintf("%sci.%d.uuid", at, ci.ID), ci.UUID)

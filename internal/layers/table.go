@@ -48,7 +48,7 @@ var Table = []Layer{
 	{Path: "exporter/dcgm/fakedcgm", Ours: []string{"gpu", "internal/cbuild", "internal/fakenvml"}, Why: "a fake is embedded C and the machine it shows"},
 	{Path: "exporter/nvml", Ours: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/nvml", "internal/text"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only package with NVML in it"},
 	{Path: "exporter/replay", Ours: []string{"gpu", "exporter/collect", "exporter/pods", "internal/text"}, Outside: []string{"sigs.k8s.io/yaml"}, Why: "a recording needs no driver"},
-	{Path: "exporter/pods", Ours: []string{"gpu", "exporter/collect", "internal/text"}, Outside: []string{"k8s.io/kubelet", "google.golang.org/grpc", "k8s.io/client-go", "k8s.io/apimachinery"}, Why: "who holds what, from the kubelet's socket and the own node's objects"},
+	{Path: "exporter/pods", Ours: []string{"gpu", "exporter/collect", "internal/text"}, Outside: []string{"k8s.io/kubelet", "google.golang.org/grpc", "k8s.io/api", "k8s.io/client-go", "k8s.io/apimachinery"}, Why: "who holds what, from the kubelet's socket and the own node's objects"},
 
 	{Path: "adapter", Ours: []string{"gpu", "adapter", "internal"}, Outside: []string{"*"}, Why: "programs do not import one another"},
 	{Path: "adapter/certificate", Outside: []string{"k8s.io/"}, Why: "a certificate and where its CA is trusted"},

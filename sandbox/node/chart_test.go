@@ -366,7 +366,7 @@ func (c *installation) the(component string) corev1.Pod {
 func (c *installation) driverHangs() {
 	pod := c.the("exporter")
 	hangs := dcgm
-	hangs.HangFor = time.Hour
+	hangs.Lines = fakedcgm.Lines{"hang_ms": time.Hour.Milliseconds()}
 	c.must(hangs.Write(filepath.Join(c.state, "dcgm.state")))
 	c.await("the exporter to be unready", func() error {
 		p, err := c.pod(pod.Name)

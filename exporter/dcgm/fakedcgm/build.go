@@ -3,10 +3,14 @@ package fakedcgm
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/internal/cbuild"
@@ -16,18 +20,34 @@ import (
 //go:embed c
 var embedded embed.FS
 
-// ErrNoCompiler is wrapped by Build when the machine has no gcc.
+// ErrNoCompiler is wrapped by Build when the machine has no gcc, or no Go to find the headers.
 var ErrNoCompiler = cbuild.ErrNoCompiler
 
 // Build compiles libdcgm.so.4 and the NVML fake into a folder in dir, as cbuild.Build does, and
-// returns that folder, for LD_LIBRARY_PATH.
+// returns that folder, for LD_LIBRARY_PATH. It runs in this module's checkout.
 func Build(ctx context.Context, dir string) (libDir string, err error) {
 	source, err := fs.Sub(embedded, "c")
 	if err != nil {
 		panic(err) // the name of the folder is a constant
 	}
+	headers, err := Headers(ctx)
+	if err != nil {
+		return "", err
+	}
 	return cbuild.Build(ctx, dir, "fakedcgm",
-		cbuild.Target{Output: "libdcgm.so.4", Sources: []fs.FS{source, fakenvml.Lines()}}, fakenvml.Target())
+		cbuild.Target{Output: "libdcgm.so.4", Sources: []fs.FS{source, fakenvml.Lines()}, Flags: []string{"-isystem", headers}}, fakenvml.Target())
+}
+
+// Headers is the folder of DCGM's headers, which come with go-dcgm.
+func Headers(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", ErrNoCompiler, err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("looking for DCGM's headers in go-dcgm: %w", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "pkg", "dcgm"), nil
 }
 
 // Engine is a pretended remote host engine. It only holds connections: the library answers for it.
@@ -41,8 +61,8 @@ type Engine struct {
 
 // Sizes of c/fake.h's hello.
 const (
-	helloState  = 4096
-	helloBefore = 1 << 16
+	helloState = 4096
+	helloXIDs  = 16
 )
 
 // StartEngine runs a host engine on an address: "HOST:PORT", where port 0 takes a free one, or the
@@ -65,14 +85,9 @@ func StartEngine(address, state string) (*Engine, error) {
 	if unix, ok := listener.(*net.UnixListener); ok {
 		unix.SetUnlinkOnClose(false)
 	}
-	hello := make([]byte, helloState+helloBefore)
+	hello := make([]byte, helloState+helloXIDs)
 	copy(hello, state)
-	before := append(hello[:helloState], '\n')
-	for line := range strings.Lines(string(text)) {
-		if name, xid, _ := strings.Cut(line, " "); strings.HasPrefix(name, "xid.") {
-			before = append(before, xid...)
-		}
-	}
+	copy(hello[helloState:], strconv.Itoa(strings.Count("\n"+string(text), "\nxid.")))
 	e := &Engine{Address: listener.Addr().String(), listener: listener, ended: make(chan struct{})}
 	go e.accept(hello)
 	return e, nil
@@ -97,30 +112,4 @@ func (e *Engine) Kill() {
 	for _, conn := range e.conns {
 		_ = conn.Close()
 	}
-}
-
-// FieldMeta is what DCGM 4.5.2 knows about a field.
-type FieldMeta struct {
-	ID    uint16
-	Type  rune // 'i', 'd', 's', or 'b' for a structure
-	Level uint // the entity group that has it, as DCGM numbers them
-}
-
-// FieldTable lists all fields of DCGM 4.5.2, sorted: the fake's own table.
-func FieldTable() []FieldMeta {
-	text, err := embedded.ReadFile("c/fields.h")
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	var out []FieldMeta
-	for line := range strings.Lines(string(text)) {
-		var f FieldMeta
-		var last uint16
-		if n, _ := fmt.Sscanf(line, "FIELDS(%d, %d, '%c', %d)", &f.ID, &last, &f.Type, &f.Level); n == 4 {
-			for ; f.ID <= last; f.ID++ {
-				out = append(out, f)
-			}
-		}
-	}
-	return out
 }

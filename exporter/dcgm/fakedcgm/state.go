@@ -1,7 +1,12 @@
 package fakedcgm
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -23,28 +28,27 @@ const EnvLog = "FAKEDCGM_LOG"
 type State struct {
 	DriverVersion string
 	GPUs          []GPU
-	Switches      []Switch
-	Links         []Link
-	CPUs          []CPU
-	// Incidents are what the health system finds.
-	Incidents []Incident
-	// Peers are pairs of GPUs whose peer-to-peer status is not 0.
-	Peers []Peer
-
-	// HangFor makes each call that goes to the host engine sleep that long
-	// before it answers. A shorter HangFor written meanwhile ends the sleep.
-	HangFor time.Duration
-	// Dead makes the host engine be gone: a new connection is refused, an
-	// existing one stays invalid even after Dead is false again.
-	Dead bool
-	// NoNVML is a host engine that has not found the driver's library: it has no
-	// GPUs, and refuses watches with -56.
-	NoNVML bool
-	// Fail makes a call fail: the function's name → the status it gives.
-	Fail map[string]int
-	// Links36 is DCGM 4.6, which knows 36 links of a GPU. Before there were 18.
-	Links36 bool
+	Parts         []Part
+	// XIDs in the order in which the host engine learns of them. One knows those that happened
+	// while it runs: not those that are there when it starts, unless they are in the kernel log.
+	XIDs []XID
+	// Lines of the machine:
+	//
+	//	hang_ms MS           each call to the host engine sleeps that long before it answers;
+	//	                     a shorter one written meanwhile ends the sleep
+	//	dead 1               the host engine is gone: a new connection is refused, an existing one
+	//	                     stays invalid even after the line is gone
+	//	no_nvml 1            it has not found the driver's library: no GPUs, and -56 for watches
+	//	fail.CALL STATUS     the function of that name gives the status
+	//	incident.N GPU SYSTEM RESULT CODE   the N-th finding of the health system; the GPU's number,
+	//	                     DCGM_HEALTH_WATCH_*, 10 a warning or 20 a failure, DCGM_FR_*
+	//	peer.FROM.TO STATUS  a peer-to-peer status that is not 0
+	//	links36 1            DCGM 4.6, which knows 36 links of a GPU; before there were 18
+	Lines Lines
 }
+
+// Lines are name → value.
+type Lines = map[string]any
 
 // GPU is one GPU. Its DCGM GPU id is its Index.
 type GPU struct {
@@ -57,9 +61,6 @@ type GPU struct {
 	// Lost is a GPU that fell off the bus: it is still listed, with the
 	// status "lost", and reads blank from then on, as DCGM's does.
 	Lost bool
-	// Detached is a GPU that the driver no longer has: DCGM lists it and knows its name, and
-	// its values are blank.
-	Detached bool
 	// Fields holds DCGM field id → value in DCGM's own unit. A field that is
 	// absent reads as DCGM's blank; NaN reads as "not supported". What follows
 	// from the rest of the GPU (name, UUID, MIG mode, total memory, last XID)
@@ -67,12 +68,11 @@ type GPU struct {
 	Fields Fields
 	// Odd answers of fields, instead of a number; see Odd.
 	Odd Odd
-	// Frozen makes watches of the GPU and its instances take no new sample.
-	Frozen bool
-	// Profiling lists the fields the GPU can profile; nil means 1001 … 1012.
-	Profiling []uint16
+	// Lines of the GPU: "detached" is one that the driver no longer has (DCGM lists it and knows
+	// its name, and its values are blank), "frozen" one that watches take no new sample of, and
+	// "profiled" has the fields it can profile, where they are not 1001 … 1012.
+	Lines     Lines
 	Instances []Instance
-	XIDs      []XID
 }
 
 // Fields are DCGM field id → value.
@@ -82,17 +82,14 @@ type Fields = map[uint16]float64
 // "not_found", "unsupported" and "not_permitted", the same with "int32_" before
 // them for fields that are 32 bits wide at their source, "nan", "inf",
 // "status:-18" for a status without a value, and "text:…".
-type Odd map[uint16]string
+type Odd = map[uint16]string
 
 // Instance is one MIG GPU instance.
 type Instance struct {
 	ID       int // GPU instance id on its GPU
 	EntityID int // DCGM's entity id, unique on the machine
 	// UUIDs are of further compute instances, which share it evenly with that of UUID.
-	UUIDs []string
-	// XIDs that DCGM attributes to the instance or, where they say so, to its first compute
-	// instance.
-	XIDs          []XID
+	UUIDs         []string
 	Profile       string // "3g.40gb"
 	ComputeSlices int
 	Start, Size   int    // placement in memory slices
@@ -100,72 +97,130 @@ type Instance struct {
 	// As on a GPU: frame buffer and profiling. A field that DCGM
 	// measures on GPUs only (power, clocks, GPU_UTIL) is the GPU's here too.
 	Fields Fields
-	Odd    Odd
 }
 
-// Switch is an NvSwitch.
-type Switch struct {
-	ID     int
-	Fields Fields
-	Odd    Odd
-}
-
-// Kinds of entity that a link belongs to, as DCGM numbers them.
+// Entity groups, as DCGM numbers them.
 const (
-	OfGPU    = 1
-	OfSwitch = 3
+	KindGPU      = 1
+	KindSwitch   = 3
+	KindInstance = 4
+	KindCompute  = 5
+	KindLink     = 6
+	KindCPU      = 7
+	KindCore     = 8
 )
 
-// Link is one end of an NVLink.
-type Link struct {
-	Of     int // OfGPU or OfSwitch
-	ID     int // of that GPU or switch
-	Index  int // of the link on it
-	Up     bool
+// Part is something beside the GPUs: an NvSwitch, an NVLink, whose ID is LinkID's and which has
+// the line "up" where it is, a CPU that DCGM knows (Grace) with the line "cores FIRST LAST", or a
+// core that has values.
+type Part struct {
+	Kind   int
+	ID     uint32
 	Fields Fields
 	Odd    Odd
+	Lines  Lines
 }
 
-// CPU is a CPU that DCGM knows (Grace), with its cores.
-type CPU struct {
-	ID          int
-	First, Last int // core ids
-	Fields      Fields
-	Odd         Odd
-	Cores       []Core
-}
+// LinkID is a dcgm_link_t: the kind of what the link belongs to, its index and that entity in 8,
+// 16 and 8 bits.
+func LinkID(kind, of, index int) uint32 { return uint32(kind) | uint32(index)<<8 | uint32(of)<<24 }
 
-// Core holds the values of one core; a core without values needs none.
-type Core struct {
-	ID     int
-	Fields Fields
-	Odd    Odd
-}
+// ComputeID is DCGM's entity id of the first compute instance in a GPU instance.
+func ComputeID(instance int) int { return 8 * instance }
 
-// Incident is a finding of DCGM's health system.
-type Incident struct {
-	GPU    int
-	System int // one of DCGM_HEALTH_WATCH_*, or WatchAll
-	Result int // 0 pass, 10 warning, 20 failure
-	Code   int // DCGM_FR_*
-}
-
-// WatchAll is DCGM_HEALTH_WATCH_ALL, 0xFFFFFFFF: what DCGM gives the gravest XIDs.
-const WatchAll = -1
-
-// Peer is the peer-to-peer status of a GPU towards another.
-type Peer struct{ From, To, Status int }
-
-// XID is one error event of a GPU. DCGM keeps each as a value of field 230
-// with the time of the event.
-//
-// A host engine knows those that happened while it runs: not those that are in the state
-// when it starts, unless they are in the kernel log.
+// XID is one error event. DCGM keeps each as a value of field 230 with the time of the event.
 type XID struct {
-	Code    int
-	At      time.Time // microsecond resolution
-	Kernel  bool      // read from the kernel log, of a GPU only
-	Compute bool      // of an instance: recorded on its compute instance
+	Kind, ID int // of the GPU, GPU instance or compute instance that DCGM attributes it to
+	Code     int
+	At       time.Time // microsecond resolution
+	Kernel   bool      // read from the kernel log, of a GPU only
+}
+
+// Write puts the state at path, and the NVML fake's beside it, by replacing the files.
+func (s State) Write(path string) error {
+	e := &encoder{ids: map[int][]string{}}
+	e.lines("", s.Lines)
+	for _, c := range s.GPUs {
+		e.gpu(c, s.DriverVersion)
+	}
+	for _, p := range s.Parts {
+		e.entity(p.Kind, p.ID, p.Fields, p.Odd, p.Lines)
+	}
+	for kind, ids := range e.ids {
+		e.Line(fmt.Sprint("list.", kind), strings.Join(ids, " "))
+	}
+	for i, x := range s.XIDs {
+		e.Line(fmt.Sprint("xid.", i), x.At.UnixMicro(), x.Code, x.Kind, x.ID, number(x.Kernel))
+	}
+	m, err := s.nvml()
+	if err = errors.Join(err, e.Err); err == nil {
+		err = m.Write(path + ".nvml")
+	}
+	if err == nil {
+		err = e.Replace(path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the DCGM fake's state: %w", err)
+	}
+	return nil
+}
+
+// encoder writes the lines that c/state.c reads.
+type encoder struct {
+	fakenvml.Text
+	ids map[int][]string // of the entities there are, by kind
+}
+
+func (e *encoder) lines(at string, lines Lines) {
+	for name, value := range lines {
+		e.Line(at+name, value)
+	}
+}
+
+// entity adds one with its fields, and with what else is known of it.
+func (e *encoder) entity(kind int, id uint32, fields Fields, odd Odd, lines Lines) {
+	at := fmt.Sprintf("%d.%d", kind, id)
+	e.Line(at)
+	e.ids[kind] = append(e.ids[kind], fmt.Sprint(id))
+	e.lines(at+".", lines)
+	for field, n := range fields {
+		answer := strconv.FormatFloat(n, 'g', -1, 64)
+		if math.IsNaN(n) {
+			answer = "!unsupported"
+		}
+		e.Line(fmt.Sprintf("%s.f.%d", at, field), answer)
+	}
+	for field, answer := range odd {
+		e.Line(fmt.Sprintf("%s.f.%d", at, field), "!"+answer)
+	}
+}
+
+func (e *encoder) gpu(c GPU, driver string) {
+	slices := 7
+	if strings.Contains(c.Product, "A30") && !strings.Contains(c.Product, "A300") {
+		slices = 4
+	}
+	fields := Fields{52: float64(c.Index), 55: float64(c.Minor), 67: float64(number(c.MIG)), 69: float64(slices), 250: float64(c.MemoryMiB)}
+	odd := Odd{1: "text:" + driver, 50: "text:" + c.Product, 54: "text:" + c.UUID, 57: "text:" + c.PCIBusID}
+	lines := Lines{"lost": number(c.Lost)}
+	maps.Copy(fields, c.Fields)
+	maps.Copy(odd, c.Odd)
+	maps.Copy(lines, c.Lines)
+	for field := range c.Odd {
+		delete(fields, field)
+	}
+	e.entity(KindGPU, uint32(c.Index), fields, odd, lines)
+	for _, i := range c.Instances {
+		e.entity(KindInstance, uint32(i.EntityID), i.Fields, Odd{50: "text:" + i.Profile, 54: "text:" + i.UUID},
+			Lines{"gpu": c.Index, "gi": i.ID, "slices": i.ComputeSlices, "computes": 1 + len(i.UUIDs)})
+	}
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // nvml is the machine as the driver shows it.

@@ -1,52 +1,63 @@
 /* The pretended host engine, which is in the library whether it is embedded or remote: what
- * listens at an address (build.go) holds connections and knows which XIDs there were when it
- * began. */
+ * listens at an address (build.go) only holds connections. Shapes, numbers and prototypes are
+ * DCGM's own, of the headers that come with go-dcgm. */
 #ifndef FAKEDCGM_FAKE_H
 #define FAKEDCGM_FAKE_H
 
-#include "abi.h"
 #include "lines.h"
 
-/* Bounds that write.go keeps. */
-enum { MAX_PROFILED = 22, MAX_TEXT = 96 };
+#define DCGM_API_EXPORT
+#include <dcgm_agent.h>
+#include <dcgm_fields.h>
+#include <dcgm_structs.h>
 
-/* Says which file has the state. */
+#include <stdint.h>
+
+typedef dcgmGroupEntityPair_t entity;
+
+/* The state: a file of lines by state.go. An entity has the path "KIND.ID", as DCGM numbers
+ * them, and what is known of it lies below; its fields are "KIND.ID.f.FIELD". */
+
+/* Says which file has it. */
 void state_use(const char *path);
 /* Reads it again when it has changed; false when it cannot be read (stderr says so, once).
  * The caller holds the lock that guards it. */
 bool state_read(void);
-/* A number of the machine, 0 without the line. */
+/* A number of the machine or of an entity, 0 without the line. */
 long long state_number(const char *name);
-/* Likewise of an entity, and the numbers "1 2 3" at a path, up to max. */
-long long number_of(entity_t e, const char *name);
+long long number_of(entity e, const char *name);
+/* The numbers "1 2 3" at a path, up to max. */
 int numbers_at(unsigned *out, int max, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-bool exists(entity_t e);
+bool exists(entity e);
+/* The GPU instance of a compute instance; of others e itself. */
+entity instance_of(entity e);
 /* The GPU that an entity is or is a part of; of others no entity. */
-entity_t gpu_of(entity_t e);
-bool is_lost(entity_t e);
+entity gpu_of(entity e);
+bool is_lost(entity e);
 /* The profiling fields of a GPU; 0 when it cannot be profiled. */
-int profiled_fields(entity_t gpu, unsigned fields[MAX_PROFILED]);
+enum { MAX_PROFILED = 22 };
+int profiled_fields(entity gpu, unsigned fields[MAX_PROFILED]);
 
 /* What a host engine at an address sends to each connection. */
 typedef struct {
-    char state[4096];     /* the path of its state */
-    char before[1 << 16]; /* the XIDs that there were when it began: a line each, and one before */
+    char state[4096]; /* the path of its state */
+    char xids[16];    /* how many XIDs that had when it began: the first ones */
 } hello;
 
 /* Every call to the host engine begins with ENTER: it hangs as long as the state says, and
  * returns where there is no connection or the state says that the call fails. Then the state
  * is read, and the lock is held until leave. */
-#define ENTER(call)                      \
-    status_t st = enter(handle, #call);  \
-    if (st != ST_OK)                     \
+#define ENTER                                   \
+    dcgmReturn_t st = enter(handle, __func__);  \
+    if (st != DCGM_ST_OK)                       \
     return st
-status_t enter(handle_t handle, const char *call);
-/* Returns where out is no structure of the type and version. */
-#define CHECK(type, n)                                  \
-    if (out == NULL || out->version != VERSION(type, n)) \
-    return out == NULL ? ST_BADPARAM : ST_VER_MISMATCH
-status_t leave(status_t st);
+dcgmReturn_t enter(dcgmHandle_t handle, const char *call);
+dcgmReturn_t leave(dcgmReturn_t st);
+/* Returns where out is no structure of the version. */
+#define CHECK(wanted)                        \
+    if (out == NULL || out->version != wanted) \
+    return out == NULL ? DCGM_ST_BADPARAM : DCGM_ST_VER_MISMATCH
 
 /* Appends a line to the log. */
 void fake_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -61,32 +72,28 @@ typedef struct {
     union {
         int64_t i64;
         double dbl;
-        char str[MAX_TEXT];
+        char str[96];
     } value;
 } sample;
 
-/* The XIDs there are, as hello.before has them. */
-void xids_now(char *out, size_t size);
-/* Keeps those that there are already: a host engine that starts knows those of the kernel log
- * only. */
-void xids_begin(const char *before);
+/* A host engine that starts knows, of the first n XIDs of the state, those of the kernel log. */
+void xids_begin(int n);
+/* How many there are. */
+int xids_count(void);
 
 /* Watches and samples. A sample is due when the last one is older than the
  * watch interval; it is then taken from the state of that moment. */
-status_t watch_add(entity_t e, unsigned short field, int64_t every_us);
-void watch_remove(entity_t e, unsigned short field);
+dcgmReturn_t watch_add(entity e, unsigned short field, int64_t every_us);
+void watch_remove(entity e, unsigned short field);
 void watches_clear(void);
 void watches_update(void);
 
 /* The last sample of a watch, a new one when it is due; NOT_WATCHED without. */
-void sample_latest(entity_t e, unsigned short field, sample *out);
+void sample_latest(entity e, unsigned short field, sample *out);
 /* Reads the state itself, as DCGM does for attributes. */
-void sample_live(entity_t e, unsigned short field, sample *out);
+void sample_live(entity e, unsigned short field, sample *out);
 /* The kept samples of a watch since a time, oldest first, up to MAX_HISTORY. */
 enum { MAX_HISTORY = 128 };
-int samples_since(entity_t e, unsigned short field, int64_t from, sample *out);
-
-/* Field metadata; NULL where DCGM knows no such field. */
-const field_meta *field_by_id(unsigned short id);
+int samples_since(entity e, unsigned short field, int64_t from, sample *out);
 
 #endif

@@ -17,7 +17,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* There is one connection at a time, as in go-dcgm. */
 static struct {
     bool initialized;
-    handle_t handle; /* 0: none */
+    dcgmHandle_t handle; /* 0: none */
     int fd;          /* -1: embedded, or none */
     unsigned made;
 } host = { .fd = -1 };
@@ -56,24 +56,24 @@ static bool hung_up(void) {
     return host.fd >= 0 && recv(host.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-status_t enter(handle_t handle, const char *call) {
+dcgmReturn_t enter(dcgmHandle_t handle, const char *call) {
     pthread_mutex_lock(&lock);
-    status_t st = !host.initialized ? ST_UNINITIALIZED : handle == 0 || handle != host.handle ? ST_CONNECTION_NOT_VALID : ST_OK;
+    dcgmReturn_t st = !host.initialized ? DCGM_ST_UNINITIALIZED : handle == 0 || handle != host.handle ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK;
     pthread_mutex_unlock(&lock);
-    if (st != ST_OK)
+    if (st != DCGM_ST_OK)
         return st;
     const bool known = lock_after_hang();
     const char *fails = value_at("fail.%s", call); /* the state may say so */
-    st = !known ? ST_GENERIC_ERROR : fails ? atoi(fails) : ST_OK;
+    st = !known ? DCGM_ST_GENERIC_ERROR : fails ? atoi(fails) : DCGM_ST_OK;
     if (handle != host.handle || (known && state_number("dead")) || hung_up()) {
         if (handle == host.handle) /* it stays gone when the host engine returns */
             disconnect();
-        st = ST_CONNECTION_NOT_VALID;
+        st = DCGM_ST_CONNECTION_NOT_VALID;
     }
-    return st == ST_OK ? ST_OK : leave(st);
+    return st == DCGM_ST_OK ? DCGM_ST_OK : leave(st);
 }
 
-status_t leave(status_t st) {
+dcgmReturn_t leave(dcgmReturn_t st) {
     pthread_mutex_unlock(&lock);
     return st;
 }
@@ -91,41 +91,39 @@ void fake_log(const char *format, ...) {
     fclose(f);
 }
 
-EXPORT status_t dcgmInit(void) {
+dcgmReturn_t dcgmInit(void) {
     pthread_mutex_lock(&lock);
     host.initialized = true;
-    return leave(ST_OK);
+    return leave(DCGM_ST_OK);
 }
 
-EXPORT status_t dcgmShutdown(void) {
+dcgmReturn_t dcgmShutdown(void) {
     pthread_mutex_lock(&lock);
-    status_t st = host.initialized ? ST_OK : ST_UNINITIALIZED;
+    dcgmReturn_t st = host.initialized ? DCGM_ST_OK : DCGM_ST_UNINITIALIZED;
     disconnect();
     host.initialized = false;
     return leave(st);
 }
 
 /* Connects to the state at a path; fd and from are of a host engine at an address. */
-static status_t begin(const char *path, int fd, const hello *from, status_t refusal, handle_t *out) {
+static dcgmReturn_t begin(const char *path, int fd, const hello *from, dcgmReturn_t refusal, dcgmHandle_t *out) {
     pthread_mutex_lock(&lock);
     disconnect();
     state_use(path);
     pthread_mutex_unlock(&lock);
-    static char now[sizeof from->before];
     const bool known = lock_after_hang();
     if (!host.initialized || !known || state_number("dead"))
-        return leave(host.initialized ? refusal : ST_UNINITIALIZED);
-    xids_now(now, sizeof now);
-    xids_begin(from ? from->before : now);
+        return leave(host.initialized ? refusal : DCGM_ST_UNINITIALIZED);
+    xids_begin(from ? atoi(from->xids) : xids_count());
     host.fd = fd;
-    host.handle = *out = from ? ++host.made : EMBEDDED_HANDLE;
-    return leave(ST_OK);
+    host.handle = *out = from ? ++host.made : 0x7fffffff;
+    return leave(DCGM_ST_OK);
 }
 
-EXPORT status_t dcgmStartEmbedded(int mode, handle_t *out) {
-    if (out == NULL || (mode != 1 && mode != 2))
-        return ST_BADPARAM;
-    return begin(getenv("FAKEDCGM_STATE"), -1, NULL, ST_INIT_ERROR, out);
+dcgmReturn_t dcgmStartEmbedded(dcgmOperationMode_t mode, dcgmHandle_t *out) {
+    if (out == NULL || (mode != DCGM_OPERATION_MODE_AUTO && mode != DCGM_OPERATION_MODE_MANUAL))
+        return DCGM_ST_BADPARAM;
+    return begin(getenv("FAKEDCGM_STATE"), -1, NULL, DCGM_ST_INIT_ERROR, out);
 }
 
 static int connect_unix(const char *path) {
@@ -152,30 +150,30 @@ static int connect_tcp(const char *address) {
     return fd;
 }
 
-EXPORT status_t dcgmConnect_v2(const char *address, connect_v2 *params, handle_t *out) {
+dcgmReturn_t dcgmConnect_v2(const char *address, dcgmConnectV2Params_t *params, dcgmHandle_t *out) {
     static hello from;
     if (address == NULL || *address == '\0' || params == NULL || out == NULL)
-        return ST_BADPARAM;
-    if (params->version != VERSION(connect_v2, 2))
-        return ST_VER_MISMATCH;
-    int fd = params->is_unix ? connect_unix(address) : connect_tcp(address);
+        return DCGM_ST_BADPARAM;
+    if (params->version != dcgmConnectV2Params_version2)
+        return DCGM_ST_VER_MISMATCH;
+    int fd = params->addressIsUnixSocket ? connect_unix(address) : connect_tcp(address);
     if (fd < 0)
-        return ST_CONNECTION_NOT_VALID;
+        return DCGM_ST_CONNECTION_NOT_VALID;
     /* The first answer shows that a host engine is behind the address. */
-    status_t st = ST_CONNECTION_NOT_VALID;
+    dcgmReturn_t st = DCGM_ST_CONNECTION_NOT_VALID;
     if (recv(fd, &from, sizeof from, MSG_WAITALL) == (ssize_t)sizeof from)
-        st = begin(from.state, fd, &from, ST_CONNECTION_NOT_VALID, out);
-    if (st != ST_OK)
+        st = begin(from.state, fd, &from, DCGM_ST_CONNECTION_NOT_VALID, out);
+    if (st != DCGM_ST_OK)
         close(fd);
     return st;
 }
 
-static status_t end(handle_t handle) {
+static dcgmReturn_t end(dcgmHandle_t handle) {
     pthread_mutex_lock(&lock);
-    status_t st = !host.initialized ? ST_UNINITIALIZED : handle == 0 || handle != host.handle ? ST_CONNECTION_NOT_VALID : ST_OK;
+    dcgmReturn_t st = !host.initialized ? DCGM_ST_UNINITIALIZED : handle == 0 || handle != host.handle ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK;
     const bool embedded = host.fd < 0;
     pthread_mutex_unlock(&lock);
-    if (st != ST_OK)
+    if (st != DCGM_ST_OK)
         return st;
     bool known = false;
     if (embedded)
@@ -183,28 +181,24 @@ static status_t end(handle_t handle) {
     else
         pthread_mutex_lock(&lock);
     disconnect();
-    return leave(known && state_number("dead") ? ST_CONNECTION_NOT_VALID : ST_OK);
+    return leave(known && state_number("dead") ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK);
 }
 
-EXPORT status_t dcgmStopEmbedded(handle_t handle) {
+dcgmReturn_t dcgmStopEmbedded(dcgmHandle_t handle) {
     return end(handle);
 }
 
-EXPORT status_t dcgmDisconnect(handle_t handle) {
+dcgmReturn_t dcgmDisconnect(dcgmHandle_t handle) {
     return end(handle);
 }
 
 /* DCGM has words of its own for each. */
-EXPORT const char *errorString(status_t st) {
+const char *errorString(dcgmReturn_t st) {
     static _Thread_local char text[32];
     snprintf(text, sizeof text, "status %d", st);
     return text;
 }
 
-EXPORT int DcgmFieldsInit(void) {
+int DcgmFieldsInit(void) {
     return 0;
-}
-
-EXPORT const field_meta *DcgmFieldGetById(unsigned short id) {
-    return field_by_id(id);
 }

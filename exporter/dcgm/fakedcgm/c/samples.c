@@ -9,7 +9,7 @@
 
 typedef struct watch {
     struct watch *next; /* in its bucket */
-    entity_t entity;
+    entity entity;
     int64_t every, taken; /* microseconds */
     /* The samples taken, as a ring: the newest stands at (taken_count - 1). */
     unsigned count;
@@ -18,18 +18,18 @@ typedef struct watch {
 } watch;
 
 /* What DCGM knows about its fields, by id. */
-static field_meta table[MAX_FIELD_ID];
+static dcgm_field_meta_t table[DCGM_FI_MAX_FIELDS];
 
 #define FIELDS(first, last, kind, of) \
     for (unsigned short i = first; i <= last; i++) \
-        table[i] = (field_meta){ .id = i, .type = kind, .size = kind == 'i' || kind == 'd' ? 8 : 0, .scope = of != 0, .level = of };
+        table[i] = (dcgm_field_meta_t){ .fieldId = i, .fieldType = kind, .size = kind == 'i' || kind == 'd' ? 8 : 0, .scope = of != 0, .entityLevel = of };
 
 __attribute__((constructor)) static void fill_table(void) {
 #include "fields.h"
 }
 
-const field_meta *field_by_id(unsigned short id) {
-    return id > 0 && id < MAX_FIELD_ID && table[id].type != 0 ? &table[id] : NULL;
+dcgm_field_meta_p DcgmFieldGetById(unsigned short id) {
+    return id > 0 && id < DCGM_FI_MAX_FIELDS && table[id].fieldType != 0 ? &table[id] : NULL;
 }
 
 static int64_t now_us(void) {
@@ -44,54 +44,52 @@ static watch *buckets[BUCKETS];
 
 /* offset 0 is blank, then not found, not supported and not permitted. */
 static void set_blank(sample *out, int offset) {
-    static const char *const texts[] = { STR_BLANK, STR_NOT_FOUND, STR_NOT_SUPPORTED, STR_NOT_PERMITTED };
+    static const char *const texts[] = { DCGM_STR_BLANK, DCGM_STR_NOT_FOUND, DCGM_STR_NOT_SUPPORTED, DCGM_STR_NOT_PERMISSIONED };
     if (out->type == 's')
         strcpy(out->value.str, texts[offset]);
     else if (out->type == 'd')
-        out->value.dbl = FP64_BLANK + offset;
+        out->value.dbl = DCGM_FP64_BLANK + offset;
     else
-        out->value.i64 = INT64_BLANK + offset;
+        out->value.i64 = DCGM_INT64_BLANK + offset;
 }
 
 static void set_number(sample *out, double number) {
     if (out->type == 'd')
         out->value.dbl = number;
     else
-        out->value.i64 = number >= 9.2e18 ? INT64_BLANK : (int64_t)number;
+        out->value.i64 = number >= 9.2e18 ? DCGM_INT64_BLANK : (int64_t)number;
 }
 
-/* The XIDs that there were when the host engine began. */
-static const char *before = "\n";
+/* How many of the XIDs happened before the host engine began. */
+static int before;
 
-void xids_begin(const char *xids) { before = xids; }
+void xids_begin(int n) { before = n; }
 
-void xids_now(char *out, size_t size) {
-    size_t n = (size_t)snprintf(out, size, "\n");
-    const char *v;
-    for (int k = 0; n < size && (v = value_at("xid.%d", k)) != NULL; k++)
-        n += (size_t)snprintf(out + n, size - n, "%s\n", v);
+int xids_count(void) {
+    int n = 0;
+    while (has("xid.%d", n))
+        n++;
+    return n;
 }
 
 /* Gives the XIDs of an entity that the host engine knows, from a time on, as samples. */
-static int xids_since(entity_t e, int64_t from, sample *out) {
+static int xids_since(entity e, int64_t from, sample *out) {
     int found = 0;
     const char *v;
     for (int k = 0; found < MAX_HISTORY && (v = value_at("xid.%d", k)) != NULL; k++) {
         long long at, code;
         unsigned kind, id, kernel; /* kernel: in the kernel log */
-        char line[128];
-        snprintf(line, sizeof line, "\n%s\n", v);
-        if (sscanf(v, "%lld %lld %u %u %u", &at, &code, &kind, &id, &kernel) == 5 && kind == e.kind && id == e.id
-            && at >= from && (kernel || strstr(before, line) == NULL))
+        if (sscanf(v, "%lld %lld %u %u %u", &at, &code, &kind, &id, &kernel) == 5 && kind == e.entityGroupId && id == e.entityId
+            && at >= from && (kernel || k >= before))
             out[found++] = (sample){ .field = XID_ERRORS, .type = 'i', .ts = at, .value.i64 = code };
     }
     return found;
 }
 
 /* Before the first XID DCGM has no data. */
-static void last_xid(entity_t e, sample *out) {
+static void last_xid(entity e, sample *out) {
     static sample all[MAX_HISTORY];
-    *out = (sample){ .field = XID_ERRORS, .type = 'i', .status = ST_NO_DATA };
+    *out = (sample){ .field = XID_ERRORS, .type = 'i', .status = DCGM_ST_NO_DATA };
     set_blank(out, 0);
     for (int k = 0, n = xids_since(e, 0, all); k < n; k++)
         if (all[k].ts >= out->ts)
@@ -108,7 +106,7 @@ static void answer_word(const char *word, sample *out) {
             set_blank(out, k);
         } else if (narrow && strcmp(word + 6, blanks[k]) == 0) {
             out->type = 'i';
-            out->value.i64 = INT32_BLANK + k;
+            out->value.i64 = DCGM_INT32_BLANK + k;
         }
     if (strcmp(word, "nan") == 0 || strcmp(word, "inf") == 0) {
         out->type = 'd';
@@ -118,13 +116,13 @@ static void answer_word(const char *word, sample *out) {
         set_blank(out, 0);
     } else if (strncmp(word, "text:", 5) == 0) {
         out->type = 's';
-        snprintf(out->value.str, MAX_TEXT, "%s", word + 5);
+        snprintf(out->value.str, sizeof out->value.str, "%s", word + 5);
     }
 }
 
 /* Answers what the state says of a field. */
-static bool answer(entity_t e, sample *out) {
-    const char *v = value_at("%u.%u.f.%u", e.kind, e.id, out->field);
+static bool answer(entity e, sample *out) {
+    const char *v = value_at("%u.%u.f.%u", e.entityGroupId, e.entityId, out->field);
     if (v != NULL && *v == '!')
         answer_word(v + 1, out);
     else if (v != NULL)
@@ -134,51 +132,49 @@ static bool answer(entity_t e, sample *out) {
 
 /* Which entity answers: DCGM gives what it measures on GPUs only of the GPU, and a compute
  * instance has the values of its GPU instance. */
-static entity_t answering(entity_t e, const field_meta *meta) {
-    if (e.kind != FE_GPU_I && e.kind != FE_GPU_CI)
-        return e;
-    if (meta && meta->level != FE_GPU_I && meta->level != FE_GPU_CI)
-        return gpu_of(e);
-    return (entity_t){ FE_GPU_I, e.kind == FE_GPU_CI ? e.id / 8 : e.id };
+static entity answering(entity e, dcgm_field_meta_p meta) {
+    const bool of_instance = meta == NULL || meta->entityLevel == DCGM_FE_GPU_I || meta->entityLevel == DCGM_FE_GPU_CI;
+    e = instance_of(e);
+    return e.entityGroupId == DCGM_FE_GPU_I && !of_instance ? gpu_of(e) : e;
 }
 
-void sample_live(entity_t e, unsigned short field, sample *out) {
-    const field_meta *meta = field_by_id(field);
-    const entity_t of = answering(e, meta);
-    *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
-    out->status = meta == NULL ? ST_UNKNOWN_FIELD : exists(e) ? ST_OK : ST_NO_DATA;
-    if (field == XID_ERRORS && out->status == ST_OK && !answer(of, out)) {
+void sample_live(entity e, unsigned short field, sample *out) {
+    dcgm_field_meta_p meta = DcgmFieldGetById(field);
+    const entity of = answering(e, meta);
+    *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->fieldType : 'i' };
+    out->status = meta == NULL ? DCGM_ST_UNKNOWN_FIELD : exists(e) ? DCGM_ST_OK : DCGM_ST_NO_DATA;
+    if (field == XID_ERRORS && out->status == DCGM_ST_OK && !answer(of, out)) {
         last_xid(e, out);
         return;
     }
-    out->ts = out->status == ST_OK ? now_us() : 0;
-    if (out->status != ST_OK || is_lost(e) || !answer(of, out))
+    out->ts = out->status == DCGM_ST_OK ? now_us() : 0;
+    if (out->status != DCGM_ST_OK || is_lost(e) || !answer(of, out))
         set_blank(out, 0);
 }
 
 /* Where the link to a watch is, or would be. */
-static watch **find_watch(entity_t e, unsigned short field) {
-    watch **at = &buckets[(e.id * 2039u + e.kind * 31u + field) % BUCKETS];
-    while (*at && ((*at)->last.field != field || (*at)->entity.id != e.id || (*at)->entity.kind != e.kind))
+static watch **find_watch(entity e, unsigned short field) {
+    watch **at = &buckets[(e.entityId * 2039u + e.entityGroupId * 31u + field) % BUCKETS];
+    while (*at && ((*at)->last.field != field || (*at)->entity.entityId != e.entityId || (*at)->entity.entityGroupId != e.entityGroupId))
         at = &(*at)->next;
     return at;
 }
 
-status_t watch_add(entity_t e, unsigned short field, int64_t every_us) {
+dcgmReturn_t watch_add(entity e, unsigned short field, int64_t every_us) {
     watch **at = find_watch(e, field);
     if (*at) { /* the fastest watcher decides */
         (*at)->every = every_us < (*at)->every ? every_us : (*at)->every;
-        return ST_OK;
+        return DCGM_ST_OK;
     }
     watch *w = calloc(1, sizeof *w);
     if (w == NULL)
-        return ST_MEMORY;
+        return DCGM_ST_MEMORY;
     *w = (watch){ .entity = e, .every = every_us, .last.field = field };
     *at = w;
-    return ST_OK;
+    return DCGM_ST_OK;
 }
 
-void watch_remove(entity_t e, unsigned short field) {
+void watch_remove(entity e, unsigned short field) {
     watch **at = find_watch(e, field), *w = *at;
     if (w) {
         *at = w->next;
@@ -201,7 +197,7 @@ static void take_if_due(watch *w) {
     sample_live(w->entity, w->last.field, &fresh);
     w->taken = now;
     /* An entity that is gone keeps its last sample, which grows old. */
-    if (w->count > 0 && fresh.status == ST_NO_DATA)
+    if (w->count > 0 && fresh.status == DCGM_ST_NO_DATA)
         return;
     w->last = fresh;
     if (w->history)
@@ -215,7 +211,7 @@ void watches_update(void) {
             take_if_due(w);
 }
 
-void sample_latest(entity_t e, unsigned short field, sample *out) {
+void sample_latest(entity e, unsigned short field, sample *out) {
     watch *w = *find_watch(e, field);
     if (w && field == XID_ERRORS) {
         sample_live(e, field, out);
@@ -224,18 +220,18 @@ void sample_latest(entity_t e, unsigned short field, sample *out) {
     if (w) {
         take_if_due(w);
         *out = w->last;
-        if (out->status == ST_NOT_SUPPORTED)
-            fake_log("unsupported %u %u %u", e.kind, e.id, field);
+        if (out->status == DCGM_ST_NOT_SUPPORTED)
+            fake_log("unsupported %u %u %u", e.entityGroupId, e.entityId, field);
         return;
     }
-    fake_log("unwatched %u %u %u", e.kind, e.id, field);
-    const field_meta *meta = field_by_id(field);
-    *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
-    out->status = meta ? ST_NOT_WATCHED : ST_UNKNOWN_FIELD;
+    fake_log("unwatched %u %u %u", e.entityGroupId, e.entityId, field);
+    dcgm_field_meta_p meta = DcgmFieldGetById(field);
+    *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->fieldType : 'i' };
+    out->status = meta ? DCGM_ST_NOT_WATCHED : DCGM_ST_UNKNOWN_FIELD;
     set_blank(out, 0);
 }
 
-int samples_since(entity_t e, unsigned short field, int64_t from, sample *out) {
+int samples_since(entity e, unsigned short field, int64_t from, sample *out) {
     watch *w = *find_watch(e, field);
     if (w == NULL)
         return 0;

@@ -1,12 +1,9 @@
-/* The machine: a file of lines by write.go. An entity has the path "KIND.ID", as DCGM
- * numbers them, and what is known of it lies below; its fields are "KIND.ID.f.FIELD". */
 #include "fake.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 static char state_path[4096];
 
 void state_use(const char *path) {
@@ -27,8 +24,8 @@ long long state_number(const char *name) {
     return v ? atoll(v) : 0;
 }
 
-long long number_of(entity_t e, const char *name) {
-    const char *v = value_at("%u.%u.%s", e.kind, e.id, name);
+long long number_of(entity e, const char *name) {
+    const char *v = value_at("%u.%u.%s", e.entityGroupId, e.entityId, name);
     return v ? atoll(v) : 0;
 }
 
@@ -49,19 +46,32 @@ int numbers_at(unsigned *out, int max, const char *format, ...) {
     return n;
 }
 
-bool exists(entity_t e) { return has("%u.%u", e.kind, e.id); }
-
-entity_t gpu_of(entity_t e) {
-    if (e.kind == FE_GPU_I || e.kind == FE_GPU_CI)
-        return (entity_t){ FE_GPU, (unsigned)number_of(e, "gpu") };
-    return e.kind == FE_GPU ? e : (entity_t){ FE_NONE, 0 };
+entity instance_of(entity e) {
+    return e.entityGroupId == DCGM_FE_GPU_CI ? (entity){ DCGM_FE_GPU_I, e.entityId / DCGM_MAX_COMPUTE_INSTANCES_PER_GPU } : e;
 }
 
-bool is_lost(entity_t e) { return number_of(gpu_of(e), "lost") != 0; }
+/* Compute instances and cores have no lines. */
+bool exists(entity e) {
+    const entity of = instance_of(e);
+    return e.entityGroupId == DCGM_FE_CPU_CORE || has("%u.%u", of.entityGroupId, of.entityId);
+}
 
-int profiled_fields(entity_t gpu, unsigned fields[MAX_PROFILED]) {
-    const char *active = value_at("%u.%u.f.1001", gpu.kind, gpu.id);
+entity gpu_of(entity e) {
+    e = instance_of(e);
+    if (e.entityGroupId == DCGM_FE_GPU_I)
+        return (entity){ DCGM_FE_GPU, (unsigned)number_of(e, "gpu") };
+    return e.entityGroupId == DCGM_FE_GPU ? e : (entity){ DCGM_FE_NONE, 0 };
+}
+
+bool is_lost(entity e) { return number_of(gpu_of(e), "lost") || number_of(gpu_of(e), "detached"); }
+
+int profiled_fields(entity gpu, unsigned fields[MAX_PROFILED]) {
+    const char *active = value_at("1.%u.f.1001", gpu.entityId);
     if (is_lost(gpu) || (active && strcmp(active, "!unsupported") == 0))
         return 0;
-    return numbers_at(fields, MAX_PROFILED, "%u.%u.profiled", gpu.kind, gpu.id);
+    int n = numbers_at(fields, MAX_PROFILED, "1.%u.profiled", gpu.entityId);
+    if (n == 0)
+        for (unsigned f = 1001; f <= 1012; f++)
+            fields[n++] = f;
+    return n;
 }
