@@ -132,7 +132,7 @@ func (o doctorOptions) catalogue(checks []doctor.Check) error {
 	w := tabwriter.NewWriter(o.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tEXPECTED\tREADS")
 	for _, c := range checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.Title, strings.Join(doctor.Names(slices.Concat(c.Looks, c.May)), ", "))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.Title, strings.Join(doctor.Names(c.Reads()), ", "))
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("writing: %w", err)

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/term"
 )
 
 // writable checks --out before any query: queries may take minutes.
@@ -73,8 +71,7 @@ type progress struct {
 }
 
 func newProgress(w io.Writer, quiet bool) *progress {
-	f, ok := w.(*os.File)
-	return &progress{w: w, on: ok && !quiet && term.IsTerminal(int(f.Fd())), shown: -1}
+	return &progress{w: w, on: !quiet && terminal(w), shown: -1}
 }
 
 // show draws how many of all queries are answered.
