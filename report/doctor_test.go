@@ -76,10 +76,10 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: there, context: 
 func answering(t *testing.T) http.Handler {
 	answers := map[string]promql.Vector{}
 	for line := range strings.Lines(string(mustRead(t, "doctor/testdata/base.answers"))) {
-		source, sample, _ := strings.Cut(line, ": ")
+		source, sample, _ := strings.Cut(strings.TrimSpace(line), ":")
 		at := slices.IndexFunc(doctor.Table, func(d *doctor.Source) bool { return d.Name == "prometheus: "+source })
 		query := doctor.Written(doctor.Table[at].Query, "")
-		if answers[query] = slices.Grow(answers[query], 1); strings.TrimSpace(sample) == "" {
+		if answers[query] = slices.Grow(answers[query], 1); sample == "" {
 			continue
 		}
 		labels, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(sample)

@@ -85,7 +85,7 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case slices.ContainsFunc(s.Broken, begins):
 		code, answer = http.StatusInternalServerError, "etcd is away"
 	case answer != "":
-	case len(parts)%2 == 1 || absent && s.lists[r.URL.Path] == nil:
+	case len(parts)%2 == 0 || absent && s.lists[r.URL.Path] == nil:
 		code, answer = http.StatusNotFound, "the server could not find the requested resource"
 	default:
 		answer = s.page(r)

@@ -26,7 +26,7 @@ func (o options) writable() error {
 // replace writes a file atomically, since it may be served. A link is followed, and a
 // pipe or device, such as /dev/stdout, is written into: a rename would remove either.
 func replace(file string, raw []byte) error {
-	if !device(file) {
+	if !strings.HasPrefix(file, "/dev/") && !strings.HasPrefix(file, "/proc/") { // which name open streams
 		if target, err := filepath.EvalSymlinks(file); err == nil {
 			file = target
 		}
@@ -40,11 +40,6 @@ func replace(file string, raw []byte) error {
 	}
 	_, err = f.Write(raw)
 	return errors.Join(err, f.Close())
-}
-
-// device reports whether a path names an open stream.
-func device(file string) bool {
-	return strings.HasPrefix(file, "/dev/") || strings.HasPrefix(file, "/proc/")
 }
 
 // exchange replaces the old file by a new one.

@@ -110,9 +110,9 @@ func sourceOf(t *testing.T, name string) *Source {
 
 // object is a document of YAML as JSON, and where the API server lists it.
 type object struct {
-	name   string // "Deployment/a"
-	source *Source
-	page   []byte
+	name, namespace string // "Deployment/a"
+	source          *Source
+	page            []byte
 }
 
 // parsed are documents by their text: scenarios share them.
@@ -128,10 +128,10 @@ func with(t *testing.T, all []object, text string, without ...string) []object {
 			must(t, err)
 			var head metav1.PartialObjectMetadata
 			must(t, json.Unmarshal(raw, &head))
-			o = object{head.Kind + "/" + head.Name, listing(&head), fmt.Appendf(nil, `{"items":[%s]}`, raw)}
+			o = object{head.Kind + "/" + head.Name, head.Namespace, listing(&head), fmt.Appendf(nil, `{"items":[%s]}`, raw)}
 			parsed[doc] = o
 		}
-		at := slices.IndexFunc(all, func(have object) bool { return have.name == o.name && have.source == o.source })
+		at := slices.IndexFunc(all, func(have object) bool { return have.name == o.name && have.namespace == o.namespace })
 		switch {
 		case o.source == nil || slices.Contains(without, o.name):
 		case at >= 0:

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -284,22 +283,20 @@ func (l *look) lease(p Program) bool {
 		return true
 	}
 	spec := found.Spec
+	lasts := time.Duration(cmp.Or(max(0, *cmp.Or(spec.LeaseDurationSeconds, new(int32))), 15)) * time.Second
+	age := l.f.Now.Add(l.f.Took).Sub(cmp.Or(spec.RenewTime, &metav1.MicroTime{}).Time)
 	switch {
 	case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
 		f.Seen = "holderIdentity is empty"
 	case spec.RenewTime == nil:
 		f.Seen = "renewTime is empty"
-	case l.f.Now.Add(l.f.Took).Sub(spec.RenewTime.Time) > 2*leaseDuration(spec):
-		f.Seen = fmt.Sprintf("%s renewed it %s ago, and it lasts %s", *spec.HolderIdentity, l.f.Now.Add(l.f.Took).Sub(spec.RenewTime.Time).Round(time.Second), leaseDuration(spec))
+	case age > 2*lasts:
+		f.Seen = fmt.Sprintf("%s renewed it %s ago, and it lasts %s", *spec.HolderIdentity, age.Round(time.Second), lasts)
 	default:
 		return false
 	}
 	l.fault(f)
 	return true
-}
-
-func leaseDuration(s coordinationv1.LeaseSpec) time.Duration {
-	return time.Duration(cmp.Or(max(0, *cmp.Or(s.LeaseDurationSeconds, new(int32))), 15)) * time.Second
 }
 
 // reconcileLate is how old the last reconcile may be: the longest pause is ten seconds.
