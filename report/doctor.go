@@ -59,7 +59,7 @@ func newDoctorCommand(out io.Writer) *cobra.Command {
 	fs := cmd.Flags()
 	o.source.add(fs)
 	timeout := fs.Lookup("timeout")
-	timeout.DefValue, timeout.Usage = lookTimeout.String(), "of all checks together"
+	timeout.DefValue, timeout.Usage = lookTimeout.String(), "time-out of all checks together"
 	o.config.Timeout = lookTimeout
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; else $KUBECONFIG, the usual file, or the pod's own account")
 	fs.StringVar(&o.context, "context", "", "context of the kubeconfig")

@@ -60,7 +60,10 @@ func (s *source) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.amazon.Region, "sigv4-region", "", "sign queries for Amazon Managed Service for Prometheus in this region")
 	fs.StringVar(&s.amazon.Profile, "sigv4-profile", "", "profile of Amazon's shared credentials")
 	fs.StringVar(&s.amazon.RoleARN, "sigv4-role-arn", "", "role to assume")
-	fs.DurationVar(&c.Timeout, "timeout", queryTimeout, "of one query")
+	fs.DurationVar(&c.Timeout, "timeout", queryTimeout, "time-out of one query")
+	for _, name := range []string{"header", "header-file", "parameter"} {
+		fs.Lookup(name).DefValue = "" // else help has "(default [])"
+	}
 }
 
 // renamed is pflag's normalization of names: --prometheus-url was --prometheus.
