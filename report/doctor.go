@@ -59,7 +59,7 @@ func newDoctorCommand(out io.Writer) *cobra.Command {
 	fs := cmd.Flags()
 	o.source.add(fs)
 	timeout := fs.Lookup("timeout")
-	timeout.DefValue, timeout.Usage = lookTimeout.String(), "of all checks together"
+	timeout.DefValue, timeout.Usage = lookTimeout.String(), "time-out of all checks together"
 	o.config.Timeout = lookTimeout
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; else $KUBECONFIG, the usual file, or the pod's own account")
 	fs.StringVar(&o.context, "context", "", "context of the kubeconfig")
@@ -132,7 +132,7 @@ func (o doctorOptions) catalogue(checks []doctor.Check) error {
 	w := tabwriter.NewWriter(o.stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tEXPECTED\tREADS")
 	for _, c := range checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.Title, strings.Join(doctor.Names(slices.Concat(c.Looks, c.May)), ", "))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.Title, strings.Join(doctor.Names(c.Reads()), ", "))
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("writing: %w", err)

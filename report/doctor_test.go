@@ -1,24 +1,22 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/doctor"
-	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
 )
 
 // TestDoctorScripts plays the command line against fake API servers: $WELL has a healthy
@@ -26,38 +24,23 @@ import (
 // $BARE nothing, $DENIED may not be read. $ANSWERS is a fake Prometheus of a healthy
 // installation.
 func TestDoctorScripts(t *testing.T) {
-	base := string(mustRead(t, "doctor/testdata/base.yaml"))
+	base := installed(t)
 	for _, crd := range []string{"gpunodepools", "gpuquotas"} {
 		base += "\n---\n" + strings.TrimPrefix(string(mustRead(t, "../deploy/chart/gpuscale/files/crds/gpuscale.io_"+crd+".yaml")), "---\n")
 	}
-	serve := func(h http.Handler) string {
-		s := httptest.NewServer(h)
-		t.Cleanup(s.Close)
-		return s.URL
-	}
-	api := func(text string, change func(*fakeapi.Server)) string {
-		s, err := fakeapi.New(text)
-		require.NoError(t, err)
-		names := `{"resources":[{"name":"pods/queue_depth"},{"name":"pods/gpu_busy"}]}`
-		s.Extra["/apis/custom.metrics.k8s.io/v1beta2"], s.Extra["/apis/external.metrics.k8s.io/v1beta1"] = names, names
-		change(s)
-		return serve(renewed(s))
-	}
-	same := func(*fakeapi.Server) {}
-	var withoutAPIs []string
-	for doc := range strings.SplitSeq(base, "\n---\n") {
-		if !strings.Contains(doc, "kind: APIService") {
-			withoutAPIs = append(withoutAPIs, doc)
-		}
-	}
+	withoutAPIs := slices.DeleteFunc(strings.Split(base, "\n---\n"), func(doc string) bool { return strings.Contains(doc, "kind: APIService") })
+	denied := newFakeAPI(t, base)
+	denied.Denied = []string{"/api/", "/apis/"}
 	clusters := map[string]string{
-		"WELL":   api(base, same),
-		"FROZEN": api(strings.Replace(base, "  min: 1\n", "  min: 1\n  freeze: true\n", 1), same),
-		"BROKEN": api(strings.Join(withoutAPIs, "\n---\n"), same),
-		"BARE":   api("", same),
-		"DENIED": api(base, func(s *fakeapi.Server) { s.Denied = []string{"/api/", "/apis/"} }),
+		"WELL":   newFakeAPI(t, base).URL,
+		"FROZEN": newFakeAPI(t, strings.Replace(base, "  min: 1\n", "  min: 1\n  freeze: true\n", 1)).URL,
+		"BROKEN": newFakeAPI(t, strings.Join(withoutAPIs, "\n---\n")).URL,
+		"BARE":   newFakeAPI(t, "").URL,
+		"DENIED": denied.URL,
 		"GONE":   "http://127.0.0.1:1",
 	}
+	prometheus := httptest.NewServer(answering(t))
+	t.Cleanup(prometheus.Close)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/doctor",
 		Setup: func(e *testscript.Env) error {
@@ -68,23 +51,11 @@ func TestDoctorScripts(t *testing.T) {
 				}
 				e.Setenv(name, file)
 			}
-			e.Setenv("ANSWERS", serve(answering(t)))
+			e.Setenv("ANSWERS", prometheus.URL)
 			e.Setenv("NOWHERE", "http://127.0.0.1:1")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": exitsWith},
-	})
-}
-
-// renewed answers as an API server whose Leases are renewed: their renewal times are the
-// time of the request.
-func renewed(s http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := httptest.NewRecorder()
-		s.ServeHTTP(answer, r)
-		maps.Copy(w.Header(), answer.Header())
-		w.WriteHeader(answer.Code)
-		_, _ = w.Write(bytes.ReplaceAll(answer.Body.Bytes(), []byte("2026-03-02T08:59:58.000000Z"), []byte(time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))))
 	})
 }
 
@@ -103,14 +74,19 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: there, context: 
 // before it where VictoriaMetrics (1.146) would answer as of then: it looks as far back
 // as its -search.latencyOffset unless latency_offset says otherwise.
 func answering(t *testing.T) http.Handler {
-	samples, err := fakeapi.Answers(string(mustRead(t, "doctor/testdata/base.answers")))
-	require.NoError(t, err)
-	answers := map[string]prom.Vector{}
-	for _, d := range doctor.Table {
-		answers[doctor.Written(d.Query, "")] = samples[strings.TrimPrefix(d.Name, "prometheus: ")]
+	answers := map[string]promql.Vector{}
+	for line := range strings.Lines(string(mustRead(t, "doctor/testdata/base.answers"))) {
+		source, sample, _ := strings.Cut(strings.TrimSpace(line), ":")
+		at := slices.IndexFunc(doctor.Table, func(d *doctor.Source) bool { return d.Name == "prometheus: "+source })
+		query := doctor.Written(doctor.Table[at].Query, "")
+		if answers[query] = slices.Grow(answers[query], 1); sample == "" {
+			continue
+		}
+		labels, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(sample)
+		require.NoError(t, err)
+		answers[query] = append(answers[query], promql.Sample{Metric: labels, F: values[0].Value})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
 		if strings.HasSuffix(r.URL.Path, "/status/runtimeinfo") {
 			fmt.Fprint(w, `{"status":"success","data":{"storageRetention":"90d or 1TiB"}}`)
 			return
@@ -120,22 +96,18 @@ func answering(t *testing.T) http.Handler {
 			http.Error(w, "query unknown to this fake", http.StatusBadRequest)
 			return
 		}
-		result, now := []any{}, time.Now().Unix()
+		now := time.Now()
 		if r.FormValue("latency_offset") != "1ms" {
-			now -= 30
+			now = now.Add(-30 * time.Second)
 		}
+		answer := promql.Vector{}
 		for _, s := range samples {
-			if s.Value > 1e9 { // a moment
-				s.Value = float64(now)
+			if s.T = now.UnixMilli(); s.F > 1e9 { // a moment
+				s.F = float64(now.Unix())
 			}
-			result = append(result, map[string]any{"metric": s.Labels.Map(), "value": []any{now, fmt.Sprint(s.Value)}})
+			answer = append(answer, s)
 		}
-		raw, err := json.Marshal(result)
-		if err != nil {
-			panic(err)
-		}
-		// In Prometheus' order.
-		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":%s}}`, raw)
+		serveAnswer(w, answer, nil)
 	})
 }
 

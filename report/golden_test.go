@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"math"
 	"os"
@@ -129,39 +130,22 @@ func TestPriceList(t *testing.T) {
 	}
 }
 
-// TestBrowser checks the pages in Chromium with axe-core. `make report-browser`
-// installs what it needs.
+// TestBrowser checks the pages in Chromium with axe-core: `make report-browser`, which has
+// what it needs.
 func TestBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: no browser is started")
-	}
+	chromium := cmp.Or(os.Getenv("CHROMIUM"), "/usr/bin/chromium")
 	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("node is not installed; see `make report-browser`")
+	for _, file := range []string{"browser/node_modules/axe-core", chromium} {
+		if _, missing := os.Stat(file); testing.Short() || err != nil || missing != nil {
+			t.Skipf("-short is given, or there is no node or no %s: see `make report-browser`", file)
+		}
 	}
-	if _, err := os.Stat("browser/node_modules/axe-core"); err != nil {
-		t.Skip("report/browser has no node_modules: run `make report-browser` once")
-	}
-	chromium := os.Getenv("CHROMIUM")
-	if chromium == "" {
-		chromium = "/usr/bin/chromium"
-	}
-	if _, err := os.Stat(chromium); err != nil {
-		t.Skipf("there is no browser at %s; $CHROMIUM may name another", chromium)
-	}
-	for name, r := range map[string]func() ([]byte, error){
-		"alone": func() ([]byte, error) {
-			var b bytes.Buffer
-			err := render.HTML(&b, alone(t))
-			return b.Bytes(), err
-		},
-		"story": func() ([]byte, error) { return os.ReadFile("testdata/golden/report.html") },
-	} {
-		raw, err := r()
-		require.NoError(t, err)
-		page := filepath.Join(t.TempDir(), name+".html")
-		require.NoError(t, os.WriteFile(page, raw, 0o644))
-		cmd := exec.CommandContext(t.Context(), node, "browser/check.mjs", page)
+	for name, r := range map[string]model.Report{"alone": alone(t), "story": goldenReport(t)} {
+		var page bytes.Buffer
+		require.NoError(t, render.HTML(&page, r))
+		file := filepath.Join(t.TempDir(), name+".html")
+		require.NoError(t, os.WriteFile(file, page.Bytes(), 0o644))
+		cmd := exec.CommandContext(t.Context(), node, "browser/check.mjs", file)
 		cmd.Env = append(os.Environ(), "CHROMIUM="+chromium)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)

@@ -48,6 +48,7 @@ func newCommand(name string, out, errs io.Writer) *cobra.Command {
 	root.AddCommand(version)
 	root.SetGlobalNormalizationFunc(renamed)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SuggestionsMinimumDistance = 2 // letters
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(out)
 	root.SetErr(errs)

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/term"
 )
 
 // writable checks --out before any query: queries may take minutes.
@@ -28,7 +26,7 @@ func (o options) writable() error {
 // replace writes a file atomically, since it may be served. A link is followed, and a
 // pipe or device, such as /dev/stdout, is written into: a rename would remove either.
 func replace(file string, raw []byte) error {
-	if !device(file) {
+	if !strings.HasPrefix(file, "/dev/") && !strings.HasPrefix(file, "/proc/") { // which name open streams
 		if target, err := filepath.EvalSymlinks(file); err == nil {
 			file = target
 		}
@@ -42,11 +40,6 @@ func replace(file string, raw []byte) error {
 	}
 	_, err = f.Write(raw)
 	return errors.Join(err, f.Close())
-}
-
-// device reports whether a path names an open stream.
-func device(file string) bool {
-	return strings.HasPrefix(file, "/dev/") || strings.HasPrefix(file, "/proc/")
 }
 
 // exchange replaces the old file by a new one.
@@ -73,8 +66,7 @@ type progress struct {
 }
 
 func newProgress(w io.Writer, quiet bool) *progress {
-	f, ok := w.(*os.File)
-	return &progress{w: w, on: ok && !quiet && term.IsTerminal(int(f.Fd())), shown: -1}
+	return &progress{w: w, on: !quiet && terminal(w), shown: -1}
 }
 
 // show draws how many of all queries are answered.

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,7 +17,6 @@ import (
 	"github.com/prometheus/prometheus/promql"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
-	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/query"
 )
@@ -55,18 +52,10 @@ func BenchmarkProgram(b *testing.B) {
 	}
 }
 
-// asked is a query.Prometheus without series that reports some: the fake learns from it
-// which queries come.
-type asked struct {
-	answer func(promql string) prom.Vector
-}
-
-func (a asked) Query(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
-	return a.answer(promql), nil
-}
-
-func (a asked) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]prom.Line, error) {
-	return nil, nil
+// row is a series of a large cluster: its value at a time.
+type row struct {
+	labels labels.Labels
+	value  func(at time.Time) float64
 }
 
 // largePrometheus serves the answers of large. It has no PromQL engine: an unknown query
@@ -75,119 +64,92 @@ func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 	b.Helper()
 	w, err := query.NewWindow(generated, length)
 	require.NoError(b, err)
-	explored := func(promql string) prom.Vector {
-		one := func(v int) prom.Vector { return prom.Vector{{Value: float64(v)}} }
-		switch {
-		case strings.Contains(promql, metric.Exported), strings.Contains(promql, "cluster"), strings.Contains(promql, "generation_tokens"):
-			return nil
-		case strings.HasPrefix(promql, "count(present_over_time("):
-			return one(250) // rows of the ledger
-		case strings.HasPrefix(promql, "count(count by"):
-			return one(gpus / 8)
-		case strings.HasPrefix(promql, "max(count_over_time("):
-			return one(40) // a scrape each 15 s
+	w.Scrape = 15 * time.Second
+	rows, ids := large(gpus), map[string]query.ID{}
+	for _, w.Step = range []time.Duration{5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour} { // whichever it takes
+		for _, a := range (query.Dialect{}).Asks(w, query.FromExporter, query.FromAutoscaler) {
+			ids[strings.ReplaceAll(a.PromQL, "PIECE", "24h")] = a.ID
 		}
-		return nil
-	}
-	plan, err := query.Run(b.Context(), asked{explored}, w, query.Options{})
-	require.NoError(b, err)
-	data := large(gpus, plan.Window)
-	ids := map[string]query.ID{}
-	for _, a := range plan.Asked {
-		ids[a.PromQL] = a.ID
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		question := r.FormValue("query")
+		question, at := r.FormValue("query"), moment(r.FormValue("time"))
+		one := func(v int) { serveAnswer(out, promql.Vector{{T: at.UnixMilli(), F: float64(v)}}, nil) }
 		id, known := ids[question]
-		if known && strings.HasSuffix(r.URL.Path, "/query_range") {
-			serveAnswer(out, within(data.Lines[id], moment(r.FormValue("start")), moment(r.FormValue("end"))), nil)
-			return
-		}
-		v := data.Vectors[id]
 		switch {
-		case known:
-			for _, l := range data.Lines[id] {
-				v = append(slices.Clip(v), prom.Sample{Labels: l.Labels, Value: l.Points[len(l.Points)-1].Value})
+		case known && strings.HasSuffix(r.URL.Path, "/query_range"):
+			step, _ := strconv.ParseFloat(r.FormValue("step"), 64)
+			all := promql.Matrix{}
+			for _, row := range rows[id] {
+				s := promql.Series{Metric: row.labels}
+				for at := moment(r.FormValue("start")); !at.After(moment(r.FormValue("end"))); at = at.Add(time.Duration(step * float64(time.Second))) {
+					s.Floats = append(s.Floats, promql.FPoint{T: at.UnixMilli(), F: row.value(at)})
+				}
+				all = append(all, s)
 			}
-		case strings.HasPrefix(question, "count"), strings.HasPrefix(question, "max(count_over_time("):
-			v = explored(question)
+			serveAnswer(out, all, nil)
+		case known:
+			all := promql.Vector{}
+			for _, row := range rows[id] {
+				all = append(all, promql.Sample{Metric: row.labels, T: at.UnixMilli(), F: row.value(at)})
+			}
+			serveAnswer(out, all, nil)
+		case strings.Contains(question, metric.Exported), strings.Contains(question, "cluster"), strings.Contains(question, "generation_tokens"), strings.HasPrefix(question, "group by"):
+			serveAnswer(out, promql.Vector{}, nil)
+		case strings.HasPrefix(question, "count(present_over_time("):
+			one(250) // rows of the ledger
+		case strings.HasPrefix(question, "count(count by"):
+			one(gpus / 8)
+		case strings.HasPrefix(question, "max(count_over_time("):
+			one(40) // a scrape each 15 s
 		default:
 			b.Errorf("query unknown to the fake: %s", question)
 		}
-		result := promql.Vector{}
-		for _, s := range v {
-			result = append(result, promql.Sample{Metric: s.Labels, T: moment(r.FormValue("time")).UnixMilli(), F: s.Value})
-		}
-		serveAnswer(out, result, nil)
 	}))
 	b.Cleanup(server.Close)
 	return server.URL
 }
 
-// within is what lines have from a time to another.
-func within(lines []prom.Line, from, to time.Time) promql.Matrix {
-	all := promql.Matrix{}
-	for _, l := range lines {
-		s := promql.Series{Metric: l.Labels}
-		for _, p := range l.Points {
-			if !p.Time.Before(from) && !p.Time.After(to) {
-				s.Floats = append(s.Floats, promql.FPoint{T: p.Time.UnixMilli(), F: p.Value})
-			}
-		}
-		if len(s.Floats) > 0 {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // large are the answers of a Prometheus about so many GPUs: eight a node, half of them
 // with two MIG instances, allocated in turn to 40 namespaces, with an autoscaler.
-func large(gpus int, w query.Window) query.Answers {
-	a := query.Answers{Window: w, Exporter: true, Autoscaler: true, Lines: map[query.ID][]prom.Line{}, Vectors: map[query.ID]prom.Vector{}}
-	add := func(id query.ID, step time.Duration, value func(i int) float64, pairs ...string) {
-		g := w.Grid(step)
-		l := prom.Line{Labels: labels.FromStrings(pairs...)}
-		for i := range g.N + 1 {
-			l.Points = append(l.Points, prom.Point{Time: g.At(i), Value: value(i)})
-		}
-		a.Lines[id] = append(a.Lines[id], l)
+func large(gpus int) map[query.ID][]row {
+	all := map[query.ID][]row{}
+	constant := func(id query.ID, v float64, pairs ...string) {
+		all[id] = append(all[id], row{labels.FromStrings(pairs...), func(time.Time) float64 { return v }})
 	}
-	constant := func(v float64) func(int) float64 { return func(int) float64 { return v } }
+	counter := func(id query.ID, rate float64, pairs ...string) {
+		all[id] = append(all[id], row{labels.FromStrings(pairs...), func(at time.Time) float64 { return rate * float64(at.Unix()) }})
+	}
 	const model = "NVIDIA H100 80GB HBM3"
 	for n := range gpus / 8 {
-		add(query.Nodes, w.Step, constant(8), "node", fmt.Sprint("node-", n), "model", model)
+		constant(query.Nodes, 8, "node", fmt.Sprint("node-", n), "model", model)
 	}
-	second := w.Ledger.Seconds()
 	for p := range 10 {
-		pool := fmt.Sprint("pool-", p)
+		at := []string{"instance", "a", "pool", fmt.Sprint("pool-", p), "model", "H100-80GB"}
 		share := float64(gpus) / 10
-		add(query.Capacity, w.Ledger, func(i int) float64 { return share * second * float64(i) }, "instance", "a", "pool", pool, "model", "H100-80GB")
+		counter(query.Capacity, share, at...)
 		for ns := range 4 {
 			for _, place := range []string{"busy", "slack", "idle"} {
-				add(query.Places, w.Ledger, func(i int) float64 { return share / 16 * second * float64(i) }, "instance", "a", "pool", pool, "model", "H100-80GB",
-					"tenant", fmt.Sprint("team-", ns), "namespace", fmt.Sprint("ns-", p*4+ns), "place", place)
+				counter(query.Places, share/16, append(at, "tenant", fmt.Sprint("team-", ns), "namespace", fmt.Sprint("ns-", p*4+ns), "place", place)...)
 			}
 		}
-		add(query.Places, w.Ledger, func(i int) float64 { return share / 4 * second * float64(i) }, "instance", "a", "pool", pool, "model", "H100-80GB", "tenant", "(none)", "namespace", "(none)", "place", "free")
-		add(query.GPUs, w.Coarse, constant(share), "pool", pool, "model", "H100-80GB", "state", "free")
+		counter(query.Places, share/4, append(at, "tenant", "(none)", "namespace", "(none)", "place", "free")...)
+		constant(query.GPUs, share, append(at, "state", "free")...)
 		for _, kind := range []string{"min", "max", "size"} {
-			add(query.PoolNodes, w.Coarse, constant(share/8), "pool", pool, "kind", kind)
+			constant(query.PoolNodes, share/8, append(at, "kind", kind)...)
 		}
 	}
 	for c := range gpus {
-		uuid, ns, pod := fmt.Sprint("GPU-", c), fmt.Sprint("ns-", c%40), fmt.Sprintf("work-%d-7d4b9cf6d8-b2c4d", c/4)
-		entity := []string{"gpu_uuid", uuid, "namespace", ns, "pod", pod}
+		device := []string{"node", fmt.Sprint("node-", c/8), "gpu", fmt.Sprint(c % 8), "gpu_uuid", fmt.Sprint("GPU-", c)}
+		entity := append(device[4:6:6], "namespace", fmt.Sprint("ns-", c%40), "pod", fmt.Sprintf("work-%d-7d4b9cf6d8-b2c4d", c/4))
 		if c%2 == 0 {
 			entity = append(entity, "gpu_instance_id", "1", "profile", "3g.40gb")
-			a.Vectors[query.Instances] = append(a.Vectors[query.Instances], prom.Sample{Labels: labels.FromStrings("node", fmt.Sprint("node-", c/8), "gpu", fmt.Sprint(c%8), "gpu_uuid", uuid, "gpu_instance_id", "1", "profile", "3g.40gb", "start", "0", "size", "4"), Value: 1})
+			constant(query.Instances, 1, append(device, "gpu_instance_id", "1", "profile", "3g.40gb", "start", "0", "size", "4")...)
 		}
-		add(query.AllocatedTo, w.Coarse, constant(1), entity...)
-		add(query.IdleFor, w.Coarse, constant(1000), entity...)
-		for _, id := range []query.ID{query.MemoryP99, query.UseP95} {
-			a.Lines[id] = append(a.Lines[id], prom.Line{Labels: labels.FromStrings(append(entity, "model", model)...), Points: []prom.Point{{Time: w.Until, Value: 0.05}}})
-		}
-		a.Vectors[query.Devices] = append(a.Vectors[query.Devices], prom.Sample{Labels: labels.FromStrings("node", fmt.Sprint("node-", c/8), "gpu_uuid", uuid, "model", model), Value: 1})
+		constant(query.AllocatedTo, 1, entity...)
+		constant(query.IdleFor, 1000, entity...)
+		constant(query.MemoryP99, 0.05, append(entity, "model", model)...)
+		constant(query.UseP95, 0.05, append(entity, "model", model)...)
+		constant(query.Devices, 1, append(device, "model", model)...)
 	}
-	return a
+	return all
 }

@@ -60,7 +60,10 @@ func (s *source) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.amazon.Region, "sigv4-region", "", "sign queries for Amazon Managed Service for Prometheus in this region")
 	fs.StringVar(&s.amazon.Profile, "sigv4-profile", "", "profile of Amazon's shared credentials")
 	fs.StringVar(&s.amazon.RoleARN, "sigv4-role-arn", "", "role to assume")
-	fs.DurationVar(&c.Timeout, "timeout", queryTimeout, "of one query")
+	fs.DurationVar(&c.Timeout, "timeout", queryTimeout, "time-out of one query")
+	for _, name := range []string{"header", "header-file", "parameter"} {
+		fs.Lookup(name).DefValue = "" // else help has "(default [])"
+	}
 }
 
 // renamed is pflag's normalization of names: --prometheus-url was --prometheus.
@@ -152,14 +155,12 @@ func (s *source) over(c *prom.Config) {
 
 // advise adds advice to an error of Prometheus.
 func advise(err error) error {
-	text := ""
-	if err != nil {
-		text = err.Error()
+	if err == nil {
+		return nil
 	}
+	text := err.Error()
 	var several *query.ClustersError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &several):
 		return usage(fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0]))
 	case errors.Is(err, query.ErrYoung):
@@ -180,17 +181,12 @@ func advise(err error) error {
 		return fmt.Errorf("%w\na login page or a redirect is in front of it: give the address that answers directly, and credentials as flags", err)
 	case strings.Contains(text, "HTTP 429"):
 		return fmt.Errorf("%w\nit limits queries: try later, and a report with a lower --concurrency or a shorter --since", err)
-	case timedOut(err):
+	case query.Late(err):
 		return fmt.Errorf("%w\nit takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since", err)
 	case errors.Is(err, prom.ErrUnavailable):
 		return fmt.Errorf("%w\nis the address right, and reachable from here? In a cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090", err)
 	}
 	return err
-}
-
-// timedOut reports whether a query timed out, here or at the server.
-func timedOut(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timed out")
 }
 
 // length parses a duration such as 30d, 2w, 12h or 10m.

@@ -92,7 +92,7 @@ func (o topOptions) again(ctx context.Context, client query.Prometheus, tick <-c
 		case ctx.Err() != nil:
 			return nil
 		case err == nil, exitCode(err) == exitIncomplete:
-		case errors.Is(err, prom.ErrUnavailable), errors.Is(err, errNoGPUs):
+		case errors.Is(err, prom.ErrUnavailable), errors.Is(err, top.ErrNoGPUs):
 			if _, err := fmt.Fprintln(o.errs, err); err != nil {
 				return fmt.Errorf("writing: %w", err)
 			}
@@ -106,9 +106,6 @@ func (o topOptions) again(ctx context.Context, client query.Prometheus, tick <-c
 		}
 	}
 }
-
-// errNoGPUs: there is no GPU series.
-var errNoGPUs = fmt.Errorf("there is no %s: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400)? Look at up and at /targets of Prometheus", metric.GPUInfo.Name)
 
 // once queries and writes the table, for one moment.
 func (o topOptions) once(ctx context.Context, client query.Prometheus, again bool) error {
@@ -126,18 +123,10 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 		return advise(err)
 	}
 	d.ExporterMoved = len(moved) > 0
-	var answers []prom.Vector
-	for _, q := range top.Questions(d) {
-		v, err := client.Query(ctx, q, now)
-		if err != nil {
-			return advise(err)
-		}
-		answers = append(answers, v)
+	rows, complete, err := top.Read(ctx, client, d, now, o.namespace)
+	if err != nil {
+		return advise(err)
 	}
-	if len(answers[0]) == 0 {
-		return errNoGPUs
-	}
-	rows, complete := top.Rows(answers, d, o.namespace)
 	var b bytes.Buffer
 	switch {
 	case !again, o.form == "json":

@@ -1,8 +1,11 @@
 // Package text has what programs do with words of users and of other programs: quoting them
-// for a shell, and finding the one that was meant.
+// for a shell, shortening a list of them, and finding the one that was meant.
 package text
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // bare are the characters without a meaning in any shell.
 const bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
@@ -13,6 +16,14 @@ func Quote(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// Several names the first of many, in a sentence.
+func Several(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // Distance counts the letters to change, add or remove, as Levenshtein does.

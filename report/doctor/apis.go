@@ -18,7 +18,7 @@ var adapterChecks = []Check{
 		ID: "apiservice-missing", Title: "The metrics APIs are registered", Run: apiServiceMissing,
 		Fault: "The adapter is installed, and not registered at the API server.",
 		Means: "HPAs get no answer and do not scale.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices, HPAs},
+		Looks: []*Source{Deployments, DaemonSets, APIServices}, Also: []*Source{HPAs},
 	},
 	{
 		ID: "apiservice-unavailable", Title: "The API server reaches the adapter", Run: apiServiceUnavailable,
@@ -36,7 +36,7 @@ var adapterChecks = []Check{
 		ID: "apiservice-owner", Title: "The metrics APIs are our adapter's", Run: apiServiceOwner,
 		Fault: "Another server (prometheus-adapter, KEDA) has a group that our adapter is installed for.",
 		Means: "HPAs reach a server without our signals.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, HPAs},
+		Looks: []*Source{Deployments, DaemonSets, APIServices, Services}, Also: []*Source{HPAs},
 	},
 	{
 		ID: "adapter-certificate", Title: "The adapter's CA is valid", Run: adapterCertificate,
@@ -112,13 +112,12 @@ func (l *look) ownerOf(a *apiService, adapters []Program) owner {
 		return other
 	}
 	service := l.service(ref.Namespace, ref.Name)
-	for _, p := range adapters {
-		if p.Namespace == ref.Namespace && (p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p)) {
-			return us
-		}
-	}
-	known := slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) })
-	if service == nil && !known && isOurs(a.Labels) {
+	switch {
+	case slices.ContainsFunc(adapters, func(p Program) bool {
+		return p.Namespace == ref.Namespace && (p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && selects(service, p))
+	}):
+		return us
+	case service == nil && isOurs(a.Labels) && !slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) }):
 		return none
 	}
 	return other
@@ -136,9 +135,7 @@ func (l *look) service(namespace, name string) *corev1.Service {
 
 // adapters returns ours; without one the check is skipped.
 func (l *look) adapters() []Program {
-	all := l.programs("adapter")
-	l.without("no adapter of gpuscale was found", all)
-	return all
+	return orSkip(l, l.programs("adapter"), "no adapter of gpuscale was found")
 }
 
 // registered returns the APIServices of the metrics groups and the adapters: of those that
@@ -147,9 +144,8 @@ func (l *look) registered(ours bool) (all []*apiService, adapters []Program) {
 	if adapters = l.adapters(); len(adapters) == 0 {
 		return nil, nil
 	}
-	known := l.has(APIServices)
 	for _, a := range l.f.APIServices {
-		if known && isMetrics(a.Spec.Group) && (l.ownerOf(a, adapters) != other) == ours {
+		if isMetrics(a.Spec.Group) && (l.ownerOf(a, adapters) != other) == ours {
 			all = append(all, a)
 		}
 	}
@@ -186,7 +182,7 @@ func metricOf(m autoscalingv2.MetricSpec) (group, name, field string) {
 
 func apiServiceMissing(l *look) {
 	adapters := l.adapters()
-	if len(adapters) == 0 || !l.has(APIServices) {
+	if len(adapters) == 0 {
 		return
 	}
 	there := func(name string) bool { return find(l.f.APIServices, "", name) != nil }
@@ -219,11 +215,7 @@ func apiServiceMissing(l *look) {
 
 // available returns the condition, nil where there is none yet.
 func available(a *apiService) *apiregistrationv1.APIServiceCondition {
-	at := slices.IndexFunc(a.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool { return c.Type == apiregistrationv1.Available })
-	if at < 0 {
-		return nil
-	}
-	return &a.Status.Conditions[at]
+	return the(a.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool { return c.Type == apiregistrationv1.Available })
 }
 
 // stated is the API server's condition of an APIService.
@@ -260,21 +252,20 @@ func (l *look) troubleOf(a *apiService) trouble {
 	if c == nil {
 		c = &apiregistrationv1.APIServiceCondition{}
 	}
-	known := ref != nil && l.has(Services)
 	var service *corev1.Service
-	if known {
+	if ref != nil {
 		service = l.service(ref.Namespace, ref.Name)
 	}
 	// A Service that is a name of something outside has no endpoints, and needs none.
 	inside := service != nil && service.Spec.Type != corev1.ServiceTypeExternalName
 	switch {
-	case known && service == nil, c.Reason == "ServiceNotFound":
+	case ref != nil && service == nil, c.Reason == "ServiceNotFound":
 		return noService
 	case c.Status == apiregistrationv1.ConditionTrue:
 		return fine
 	case c.Reason == "ServicePortError":
 		return wrongPort
-	case c.Reason == "MissingEndpoints", c.Reason == "EndpointsNotFound", inside && l.has(EndpointSlices) && l.ready(ref.Namespace, ref.Name) == 0:
+	case c.Reason == "MissingEndpoints", c.Reason == "EndpointsNotFound", inside && l.ready(ref.Namespace, ref.Name) == 0:
 		return noEndpoints
 	case refused(a, "x509:", "tls:"):
 		return badCertificate

@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // Schema of the JSON form.
@@ -54,11 +54,15 @@ type Check struct {
 	Title string
 	// Fault is the problem that it finds, Means its effect: both for the documentation.
 	Fault, Means string
-	// Looks are the facts that it needs: without one of them it is unknown. May are those that
-	// it reads besides. It reads no others.
-	Looks, May []*Source
-	Run        func(*look)
+	// Looks are the facts that it needs: without one of them it is not run, and is unknown.
+	// Also are those without which it finds less, and is unknown. May are those that it reads
+	// besides. It reads no others.
+	Looks, Also, May []*Source
+	Run              func(*look)
 }
+
+// Reads are all sources of a check.
+func (c Check) Reads() []*Source { return slices.Concat(c.Looks, c.Also, c.May) }
 
 // All checks, in the order of a diagnosis: installed, scraped, answering, permitted.
 func All() []Check {
@@ -122,8 +126,10 @@ func Examine(f *Facts, checks []Check) Report {
 
 func run(f *Facts, c *Check) Result {
 	l := &look{f: f, check: c}
-	c.Run(l)
-	for _, s := range c.Looks {
+	if l.has(c.Looks...) {
+		c.Run(l)
+	}
+	for _, s := range slices.Concat(c.Looks, c.Also) {
 		if !l.has(s) && l.skipped == "" {
 			l.cannot("%s", f.Missing[s])
 		}
@@ -169,14 +175,12 @@ type look struct {
 // has reports whether sources were read in full. It panics on one that the check does not
 // declare.
 func (l *look) has(all ...*Source) bool {
-	whole := true
-	for _, s := range all {
-		if !slices.Contains(l.check.Looks, s) && !slices.Contains(l.check.May, s) {
+	return !slices.ContainsFunc(all, func(s *Source) bool {
+		if !slices.Contains(l.check.Reads(), s) {
 			panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s.Name))
 		}
-		whole = whole && l.f.Missing[s] == ""
-	}
-	return whole
+		return l.f.Missing[s] != ""
+	})
 }
 
 // cannot records why something is unknown.
@@ -209,33 +213,30 @@ func (l *look) finding(s Severity, f Finding, commands []string) Finding {
 	return f
 }
 
-// answer returns Prometheus' answer to a query, and whether there is one.
-func (l *look) answer(s *Source) (prom.Vector, bool) {
-	known := l.has(s)
-	return l.f.Answers[s], known
-}
-
 // programs of ours by their name, "adapter".
 func (l *look) programs(name string) []Program {
 	l.has(Deployments, DaemonSets)
 	return l.f.Programs(name)
 }
 
-// without skips a check of programs of which none is there.
-func (l *look) without(why string, programs ...[]Program) bool {
-	none := !slices.ContainsFunc(programs, func(all []Program) bool { return len(all) > 0 })
-	if none && l.has(Deployments, DaemonSets) {
+// orSkip returns what a check is about; without any of it, the check is skipped.
+func orSkip[T any](l *look, all []T, why string) []T {
+	if len(all) == 0 {
 		l.skip(why)
 	}
-	return none
+	return all
 }
 
-// pools of the cluster; without any, a check is skipped.
-func (l *look) pools() []*pool {
-	if l.has(Pools) && len(l.f.Pools) == 0 {
-		l.skip("there is no GPUNodePool")
+// pools of the cluster.
+func (l *look) pools() []*pool { return orSkip(l, l.f.Pools, "there is no GPUNodePool") }
+
+// the returns the condition, port or the like that fits, nil for none.
+func the[T any](all []T, fits func(T) bool) *T {
+	at := slices.IndexFunc(all, fits)
+	if at < 0 {
+		return nil
 	}
-	return l.f.Pools
+	return &all[at]
 }
 
 // find returns the object of that name in a list, nil where there is none.
@@ -243,18 +244,11 @@ func find[T any, P interface {
 	*T
 	metav1.Object
 }](all []P, namespace, name string) P {
-	at := slices.IndexFunc(all, func(o P) bool { return o.GetNamespace() == namespace && o.GetName() == name })
-	if at < 0 {
-		return nil
+	if found := the(all, func(o P) bool { return o.GetNamespace() == namespace && o.GetName() == name }); found != nil {
+		return *found
 	}
-	return all[at]
+	return nil
 }
 
 // several shortens a list of names for a sentence.
-func several(all []string) string {
-	const most = 5
-	if len(all) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
-	}
-	return strings.Join(all, ", ")
-}
+func several(all []string) string { return text.Several(all, 5) }

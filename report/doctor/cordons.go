@@ -14,13 +14,13 @@ import (
 const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
-	poolsKnown, autoscalers := l.has(Pools), l.programs("autoscaler")
+	autoscalers := l.programs("autoscaler")
 	for _, n := range l.f.Nodes {
 		marks := marksOf(n)
 		if !n.Spec.Unschedulable || len(marks) == 0 {
 			continue
 		}
-		why := l.orphan(n, poolsKnown, len(autoscalers) == 0 && l.has(Deployments))
+		why := l.orphan(n, len(autoscalers) == 0)
 		if why == "" {
 			continue
 		}
@@ -46,7 +46,7 @@ func marksOf(n *corev1.Node) (marks []string) {
 }
 
 // orphan returns why a cordon of ours has no operation; empty where it has one.
-func (l *look) orphan(n *corev1.Node, poolsKnown, noAutoscaler bool) string {
+func (l *look) orphan(n *corev1.Node, noAutoscaler bool) string {
 	if r, ours, err := contract.RecordOf(n); ours {
 		switch {
 		case err != nil:
@@ -67,9 +67,9 @@ func (l *look) orphan(n *corev1.Node, poolsKnown, noAutoscaler bool) string {
 	}
 	pool := n.Labels[v1alpha1.NodePoolLabel]
 	switch {
-	case poolsKnown && pool == "":
+	case pool == "":
 		return "it is in no GPUNodePool, so that no autoscaler returns to it"
-	case poolsKnown && find(l.f.Pools, "", pool) == nil:
+	case find(l.f.Pools, "", pool) == nil:
 		return "its GPUNodePool " + pool + " does not exist, so that no autoscaler returns to it"
 	case noAutoscaler:
 		return "there is no autoscaler of gpuscale"

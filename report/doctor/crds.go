@@ -24,8 +24,8 @@ var kinds = []struct {
 
 func crdOld(l *look) {
 	programs := l.programs("autoscaler")
-	if !l.has(CRDs) || len(l.f.CRDs) == 0 && l.without("neither the autoscaler nor a CRD of gpuscale was found", programs) {
-		return
+	if len(l.f.CRDs)+len(programs) == 0 {
+		l.skip("neither the autoscaler nor a CRD of gpuscale was found")
 	}
 	for _, k := range kinds {
 		c := find(l.f.CRDs, "", k.crd)
@@ -54,39 +54,21 @@ func crdOld(l *look) {
 }
 
 // lacking lists the fields of a type that the CRD's schema does not have.
-func lacking(c *crd, t reflect.Type) []string {
-	for _, v := range c.Spec.Versions {
-		if v.Name != "v1alpha1" {
-			continue
-		}
-		var out []string
-		for _, part := range []string{"spec", "status"} {
-			field, ok := t.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, part) })
-			if !ok {
-				continue
-			}
-			var schema *apiextensionsv1.JSONSchemaProps
-			if v.Schema != nil {
-				schema = property(v.Schema.OpenAPIV3Schema, part)
-			}
-			lacks(part, field.Type, schema, &out)
-		}
-		slices.Sort(out)
-		return out
+func lacking(c *crd, t reflect.Type) (out []string) {
+	v := the(c.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == "v1alpha1" })
+	if v == nil {
+		return []string{"version v1alpha1"}
 	}
-	return []string{"version v1alpha1"}
-}
-
-// property returns the schema of a field, nil where there is none.
-func property(s *apiextensionsv1.JSONSchemaProps, name string) *apiextensionsv1.JSONSchemaProps {
-	if s == nil {
-		return nil
+	schema := apiextensionsv1.JSONSchemaProps{}
+	if v.Schema != nil && v.Schema.OpenAPIV3Schema != nil {
+		schema = *v.Schema.OpenAPIV3Schema
 	}
-	p, ok := s.Properties[name]
-	if !ok {
-		return nil
+	for _, part := range []string{"Spec", "Status"} {
+		field, _ := t.FieldByName(part)
+		out = append(out, lacks(field, "", schema)...)
 	}
-	return &p
+	slices.Sort(out)
+	return out
 }
 
 // leaves are types that are one value in a schema, whatever fields they have in Go.
@@ -94,38 +76,46 @@ var leaves = []reflect.Type{
 	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
 }
 
-// lacks walks a type and a schema side by side. Types of ours have no circles.
-func lacks(path string, t reflect.Type, s *apiextensionsv1.JSONSchemaProps, out *[]string) {
-	if s == nil {
-		*out = append(*out, path)
-		return
+// lacks lists what a schema does not have of a field and of what is in it; path is that of the
+// struct around it.
+func lacks(f reflect.StructField, path string, around apiextensionsv1.JSONSchemaProps) (out []string) {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	schema := around
+	switch {
+	case name == "-" || !f.IsExported():
+		return nil
+	case name != "": // else inlined
+		var there bool
+		path = strings.TrimPrefix(path+"."+name, ".")
+		if schema, there = around.Properties[name]; !there {
+			return []string{path}
+		}
 	}
-	if s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields || slices.Contains(leaves, t) {
-		return
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		lacks(path, t.Elem(), s, out)
-	case reflect.Slice:
-		if s.Items != nil && s.Items.Schema != nil {
-			lacks(path+"[]", t.Elem(), s.Items.Schema, out)
+	t := f.Type
+	for {
+		if schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields || slices.Contains(leaves, t) {
+			return nil
 		}
-	case reflect.Map:
-		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-			lacks(path+"{}", t.Elem(), s.AdditionalProperties.Schema, out)
-		}
-	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if name == "-" || !f.IsExported() {
-				continue
+		switch t.Kind() {
+		case reflect.Slice:
+			if schema.Items == nil || schema.Items.Schema == nil {
+				return nil
 			}
-			if name == "" { // inlined
-				lacks(path, f.Type, s, out)
-				continue
+			path, schema = path+"[]", *schema.Items.Schema
+		case reflect.Map:
+			if schema.AdditionalProperties == nil || schema.AdditionalProperties.Schema == nil {
+				return nil
 			}
-			lacks(path+"."+name, f.Type, property(s, name), out)
+			path, schema = path+"{}", *schema.AdditionalProperties.Schema
+		case reflect.Struct: // types of ours have no circles
+			for inner := range t.Fields() {
+				out = append(out, lacks(inner, path, schema)...)
+			}
+			return out
+		case reflect.Pointer:
+		default:
+			return nil
 		}
+		t = t.Elem()
 	}
 }

@@ -2,20 +2,22 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/prometheus/prometheus/promql/parser"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
 )
 
 // now is the API server's clock in all scenarios.
@@ -25,31 +27,34 @@ var now = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 //
 //	base [without=KIND/NAME,…]     a chart's objects and a healthy cluster, see testdata/base.yaml
 //	objects                        more objects, YAML; one of the same kind and name replaces another
-//	answers                        what Prometheus says: SOURCE: LABEL=VALUE … = NUMBER
+//	answers                        what Prometheus says: SOURCE: {LABEL="VALUE", …} NUMBER
 //	missing                        SOURCE: why it could not be read
-//	absent                         APIs that are not there
 //	retention | local | metrics    single facts
 //	examine CHECK…                 prints what is found
 func TestExamine(t *testing.T) {
 	datadriven.Walk(t, "testdata/checks", func(t *testing.T, path string) {
 		f := empty()
+		var objects []object
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "base":
 				f = empty()
 				var without string
 				d.MaybeScanArgs(t, "without", &without)
-				read(t, f, string(mustRead(t, "testdata/base.yaml")), strings.Split(without, "+")...)
+				objects = with(t, nil, string(mustRead(t, "testdata/base.yaml")), strings.Split(without, "+")...)
 				answers(t, f, string(mustRead(t, "testdata/base.answers")))
 				for _, crd := range []string{"gpunodepools", "gpuquotas"} {
-					read(t, f, strings.TrimPrefix(string(mustRead(t, "../../deploy/chart/gpuscale/files/crds/gpuscale.io_"+crd+".yaml")), "---\n"), strings.Split(without, "+")...)
+					objects = with(t, objects, strings.TrimPrefix(string(mustRead(t, "../../deploy/chart/gpuscale/files/crds/gpuscale.io_"+crd+".yaml")), "---\n"), strings.Split(without, "+")...)
 				}
 				f.Retention = "90d"
 				f.CustomMetrics, f.ExternalMetrics = signals, signals
 			case "empty":
-				f = empty()
+				f, objects = empty(), nil
 			case "objects":
-				read(t, f, d.Input)
+				objects = with(t, objects, d.Input)
+				if strings.Contains(d.Input, "kind: Monitoring\n") || d.Input == "kind: Monitoring" {
+					f.Monitoring = []string{"servicemonitors", "prometheuses"}
+				}
 			case "answers":
 				answers(t, f, d.Input)
 			case "missing":
@@ -60,10 +65,6 @@ func TestExamine(t *testing.T) {
 						source = "prometheus: " + source
 					}
 					f.Missing[sourceOf(t, source)] = why
-				}
-			case "absent":
-				for _, name := range strings.Fields(d.Input) {
-					f.Absent[sourceOf(t, name)] = true
 				}
 			case "retention":
 				f.Retention = d.Input
@@ -84,7 +85,7 @@ func TestExamine(t *testing.T) {
 				checks, err := Select(All(), ids)
 				must(t, err)
 				var b bytes.Buffer
-				must(t, Write(&b, Examine(f, checks), false))
+				must(t, Write(&b, Examine(read(t, f, objects), checks), false))
 				return b.String()
 			default:
 				d.Fatalf(t, "unknown command %s", d.Cmd)
@@ -95,7 +96,7 @@ func TestExamine(t *testing.T) {
 }
 
 func empty() *Facts {
-	return &Facts{Now: now, Local: now, Asked: now, Missing: map[*Source]string{}, Absent: map[*Source]bool{}, Answers: map[*Source]prom.Vector{}}
+	return &Facts{Now: now, Local: now, Asked: now, Missing: map[*Source]string{}, Answers: map[*Source]prom.Vector{}}
 }
 
 func sourceOf(t *testing.T, name string) *Source {
@@ -107,94 +108,83 @@ func sourceOf(t *testing.T, name string) *Source {
 	return Table[at]
 }
 
-// read puts objects into facts, by their kinds. An object is replaced by one of the
-// same kind and name.
-func read(t *testing.T, f *Facts, text string, without ...string) {
-	t.Helper()
-	for doc := range strings.SplitSeq(text, "\n---\n") {
-		head := decoded(t, doc, reflect.TypeFor[metav1.PartialObjectMetadata]()).Interface().(*metav1.PartialObjectMetadata)
-		skip := false
-		for _, w := range without {
-			skip = skip || w == head.Kind+"/"+head.Name
-		}
-		if skip {
-			continue
-		}
-		switch {
-		case head.Kind == "":
-		case head.Kind == "Monitoring":
-			f.Monitoring = []string{"servicemonitors", "prometheuses"}
-		case head.Kind == "Lease" && head.Namespace == "kube-node-lease":
-			put(t, &f.NodeLeases, doc)
-		default:
-			put(t, listOf(t, f, head.Kind), doc)
-		}
-	}
+// object is a document of YAML as JSON, and where the API server lists it.
+type object struct {
+	name, namespace string // "Deployment/a"
+	source          *Source
+	page            []byte
 }
 
-// listOf is the list of facts that has objects of a kind.
-func listOf(t *testing.T, f *Facts, kind string) any {
+// parsed are documents by their text: scenarios share them.
+var parsed = map[string]object{}
+
+// with adds the objects of documents to others. An object replaces one of the same kind and name.
+func with(t *testing.T, all []object, text string, without ...string) []object {
 	t.Helper()
-	if slices.Contains([]string{"ReplicaSet", "StatefulSet", "Job"}, kind) {
-		return &f.Workloads
-	}
-	if kind == "MutatingWebhookConfiguration" {
-		return &f.MutatingWebhooks
-	}
-	v := reflect.ValueOf(f).Elem()
-	for i := range v.NumField() {
-		if of := v.Field(i).Type(); of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Pointer && of.Elem().Elem().Name() == kind {
-			return v.Field(i).Addr().Interface()
+	for doc := range strings.SplitSeq(text, "\n---\n") {
+		o, known := parsed[doc]
+		if !known {
+			raw, err := yaml.YAMLToJSON([]byte(doc))
+			must(t, err)
+			var head metav1.PartialObjectMetadata
+			must(t, json.Unmarshal(raw, &head))
+			o = object{head.Kind + "/" + head.Name, head.Namespace, listing(&head), fmt.Appendf(nil, `{"items":[%s]}`, raw)}
+			parsed[doc] = o
+		}
+		at := slices.IndexFunc(all, func(have object) bool { return have.name == o.name && have.namespace == o.namespace })
+		switch {
+		case o.source == nil || slices.Contains(without, o.name):
+		case at >= 0:
+			all[at] = o
+		default:
+			all = append(all, o)
 		}
 	}
-	t.Fatalf("no field for a %s", kind)
+	return all
+}
+
+// listing is the source of an object, nil where none has it.
+func listing(o *metav1.PartialObjectMetadata) *Source {
+	of, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	for _, s := range Table {
+		path := strings.Join(s.Paths, " ")
+		if path != "" && s.resource() == of.Resource && strings.Contains(path, cmp.Or(of.Group, "api/v1")+"/") &&
+			(strings.Contains(path, "%s") || !strings.Contains(path, "/namespaces/") || strings.Contains(path, "/"+o.Namespace+"/")) {
+			return s
+		}
+	}
 	return nil
 }
 
-// put adds an object to a list of facts, or replaces the one of its name.
-func put(t *testing.T, list any, doc string) {
+// read reads objects into facts as from an API server's pages.
+func read(t *testing.T, f *Facts, all []object) *Facts {
 	t.Helper()
-	all := reflect.ValueOf(list).Elem()
-	one := decoded(t, doc, all.Type().Elem().Elem())
-	name := func(v reflect.Value) string {
-		o := v.Interface().(metav1.ObjectMetaAccessor).GetObjectMeta()
-		return o.GetNamespace() + "/" + o.GetName()
+	into := *f
+	for _, o := range all {
+		_, _, err := o.source.take(&into)(o.page)
+		must(t, err)
 	}
-	for i := range all.Len() {
-		if name(all.Index(i)) == name(one) {
-			all.Index(i).Set(one)
-			return
-		}
-	}
-	all.Set(reflect.Append(all, one))
-}
-
-// documents are what has been decoded, by type and text: scenarios share objects, which
-// checks do not change.
-var documents = map[reflect.Type]map[string]reflect.Value{}
-
-// decoded is a pointer to what a document says.
-func decoded(t *testing.T, doc string, of reflect.Type) reflect.Value {
-	t.Helper()
-	if documents[of] == nil {
-		documents[of] = map[string]reflect.Value{}
-	}
-	v, known := documents[of][doc]
-	if !known {
-		v = reflect.New(of)
-		must(t, yaml.Unmarshal([]byte(doc), v.Interface()))
-		documents[of][doc] = v
-	}
-	return v
+	return &into
 }
 
 // answers puts Prometheus' answers into facts.
 func answers(t *testing.T, f *Facts, text string) {
 	t.Helper()
-	all, err := fakeapi.Answers(text)
-	must(t, err)
-	for name, v := range all {
-		f.Answers[sourceOf(t, "prometheus: "+name)] = v
+	seen := map[*Source]bool{}
+	for line := range strings.SplitSeq(text, "\n") {
+		name, sample, _ := strings.Cut(line+" ", ": ")
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		s := sourceOf(t, "prometheus: "+name)
+		if !seen[s] {
+			f.Answers[s], seen[s] = nil, true
+		}
+		if strings.TrimSpace(sample) != "" {
+			labels, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(sample)
+			must(t, err)
+			f.Answers[s] = append(f.Answers[s], prom.Sample{Labels: labels, Value: values[0].Value})
+		}
 	}
 }
 

@@ -72,21 +72,20 @@ func byNode(v []sample) map[string]float64 {
 
 func exporterMissing(l *look) {
 	exporters := l.programs("exporter")
-	gpuNodes, scraped := l.answer(GPUNodes)
+	gpuNodes, scraped := l.f.Answers[GPUNodes], l.has(GPUNodes)
 	if len(exporters) == 0 && l.has(DaemonSets) && len(gpuNodes) == 0 {
 		if scraped {
 			l.skip("no exporter of gpuscale was found")
 		}
 		return
 	}
-	old, _ := l.answer(SamplesOld)
 	ready := map[string]bool{} // exporters of ours by node
 	for _, p := range l.f.Pods {
 		if isProgram("exporter", p.Labels, p.Spec) && p.Spec.NodeName != "" {
 			ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || podReady(p)
 		}
 	}
-	exported, stale := byNode(gpuNodes), byNode(old)
+	exported, stale := byNode(gpuNodes), byNode(l.f.Answers[SamplesOld])
 	for _, n := range l.f.Nodes {
 		if !isGPU(n) || !isReady(n) || changing(n) {
 			continue

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -55,10 +56,8 @@ type Facts struct {
 	Kubectl []string
 	// Missing is why a source was not read, or not in full.
 	Missing map[*Source]string
-	// Absent are APIs that do not exist.
-	Absent map[*Source]bool
-	// Calls made to Kubernetes and queries to Prometheus.
-	Calls, Queries int
+	// Calls made to Kubernetes.
+	Calls int
 
 	Nodes               []*corev1.Node
 	Pods                []*corev1.Pod // those for which keepPod is true
@@ -149,36 +148,19 @@ func keepPod(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return false
 	}
-	if isOurs(p.Labels) {
-		return true
-	}
-	for _, c := range p.Spec.Containers {
-		if strings.HasPrefix(image(c.Image), partOf+"-") {
-			return true
-		}
+	return isOurs(p.Labels) || runs(p.Spec, neighbours...) || slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
 		for name := range c.Resources.Limits {
 			if strings.HasPrefix(string(name), "nvidia.com/") {
 				return true
 			}
 		}
-	}
-	return runs(p.Spec, neighbours...)
+		return strings.HasPrefix(image(c.Image), partOf+"-")
+	})
 }
 
 // runs reports whether a pod runs one of these images.
 func runs(spec corev1.PodSpec, images ...string) bool {
-	for _, c := range spec.Containers {
-		for _, known := range images {
-			if strings.Contains(image(c.Image), known) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// trimmed drops large fields that no check reads.
-func trimmed(n *corev1.Node) bool {
-	n.Status.Images = nil
-	return true
+	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(images, func(known string) bool { return strings.Contains(image(c.Image), known) })
+	})
 }

@@ -28,8 +28,7 @@ type untrusted struct{ text, record, fields, file, resource, share, crd, bundle 
 
 // facts of a healthy installation, with untrusted text wherever checks read some.
 func (u untrusted) facts(t *testing.T) *Facts {
-	f := empty()
-	read(t, f, string(mustRead(t, "testdata/base.yaml")))
+	f := read(t, empty(), with(t, nil, string(mustRead(t, "testdata/base.yaml"))))
 	agent, err := json.Marshal(map[string]string{"state": "failed", "message": u.text})
 	must(t, err)
 	meta := metav1.ObjectMeta{Namespace: u.text, Name: u.text,

@@ -61,13 +61,13 @@ type reading struct {
 	ctx   context.Context
 	kube  *rest.RESTClient
 	facts *Facts
-	mu    sync.Mutex // over Missing, Absent, Answers, Calls and the clock
+	mu    sync.Mutex // over Missing, Answers, Calls and the clock
 }
 
 // Gather reads the sources. The error is for an API server that does not answer or does
 // not authenticate the caller; anything less is in Facts.Missing.
 func Gather(ctx context.Context, o Options) (*Facts, error) {
-	f := &Facts{Namespace: o.Namespace, Kubectl: o.Kubectl, Missing: map[*Source]string{}, Absent: map[*Source]bool{}, Answers: map[*Source]prom.Vector{}}
+	f := &Facts{Namespace: o.Namespace, Kubectl: o.Kubectl, Missing: map[*Source]string{}, Answers: map[*Source]prom.Vector{}}
 	r := &reading{Options: o, ctx: ctx, facts: f}
 	if err := r.connect(); err != nil {
 		return nil, fmt.Errorf("preparing the connection to the API server: %w", err)
@@ -222,13 +222,9 @@ func (r *reading) read(s *Source) {
 			break
 		}
 	}
-	if apierrors.IsNotFound(err) && s.Optional {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.facts.Absent[s] = true
-		return
+	if !s.Optional || !apierrors.IsNotFound(err) {
+		r.missing(s, err)
 	}
-	r.missing(s, err)
 }
 
 // missing records why a source was not read.
@@ -284,7 +280,6 @@ func (r *reading) advised(err error) string {
 }
 
 func (r *reading) question(s *Source) (err error) {
-	r.facts.Queries++
 	if s == Retention {
 		r.facts.Retention, err = r.Prometheus.Retention(r.ctx)
 		return err

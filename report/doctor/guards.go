@@ -21,7 +21,7 @@ var guardChecks = []Check{
 		ID: "budget-forever", Title: "Budgets allow evictions of pods with GPUs", Run: budgetForever,
 		Fault: "A PodDisruptionBudget over pods with GPUs, on nodes of a pool, can never allow an eviction: `maxUnavailable` is 0, or `minAvailable` is all of them.",
 		Means: "Their nodes are never drained, scaled down or repartitioned: budgets are always honoured.",
-		Looks: []*Source{Budgets, Pods, Nodes, Pools, HPAs},
+		Looks: []*Source{Budgets, Nodes, Pools, HPAs}, Also: []*Source{Pods},
 	},
 	{
 		ID: "webhook-dead", Title: "Webhooks over our writes answer", Run: webhookDead,
@@ -39,9 +39,6 @@ var guardChecks = []Check{
 
 func budgetForever(l *look) {
 	pools := l.pools()
-	if !l.has(Budgets) {
-		return
-	}
 	ours := map[string]bool{} // nodes of a pool
 	for _, n := range l.f.Nodes {
 		if find(pools, "", n.Labels[v1alpha1.NodePoolLabel]) != nil {
@@ -158,8 +155,7 @@ func sameResource(rule, resource string) bool {
 }
 
 func webhookDead(l *look) {
-	autoscalers, agents := l.programs("autoscaler"), l.programs("agent")
-	if !l.has(ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices) || l.without("neither the autoscaler nor the agent of gpuscale was found: nothing writes", autoscalers, agents) {
+	if len(orSkip(l, slices.Concat(l.programs("autoscaler"), l.programs("agent")), "neither the autoscaler nor the agent of gpuscale was found: nothing writes")) == 0 {
 		return
 	}
 	for _, w := range l.f.webhooks() {

@@ -35,11 +35,8 @@ func (l *look) served(group, name string) (there, known bool) {
 	if group == groupExternal {
 		source, list = ExternalMetrics, l.f.ExternalMetrics
 	}
-	if !l.has(source) || l.f.Absent[source] {
-		return false, false
-	}
 	there = slices.Contains(list, name)
-	return there, there || !slices.Contains(list, unlisted)
+	return there, l.has(source) && (there || !slices.Contains(list, unlisted))
 }
 
 // unserved are metrics of an HPA that the adapter, which answers, does not have, by their

@@ -28,7 +28,7 @@ var hpaChecks = []Check{
 		ID: "hpa-two-scalers", Title: "One scaler a workload", Run: hpaTwoScalers,
 		Fault: "Two HPAs, or an HPA and a ScaledObject of KEDA's, have the same target.",
 		Means: "They overrule each other, and the replicas oscillate.",
-		Looks: []*Source{HPAs, ScaledObjects},
+		Looks: []*Source{HPAs}, Also: []*Source{ScaledObjects},
 	},
 	{
 		ID: "hpa-at-max", Title: "HPAs on GPU signals are below their maximum", Run: hpaAtMax,
@@ -43,24 +43,16 @@ func hpaName(h *hpa) string { return "HorizontalPodAutoscaler " + h.Namespace + 
 // hpas that use a metrics API that an adapter serves.
 func (l *look) hpas() []*hpa {
 	var out []*hpa
-	known := l.has(HPAs)
 	for _, h := range l.f.HPAs {
-		if known && slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { return m.Pods != nil || m.Object != nil || m.External != nil }) {
+		if slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { return m.Pods != nil || m.Object != nil || m.External != nil }) {
 			out = append(out, h)
 		}
 	}
-	if known && len(out) == 0 {
-		l.skip("no HPA uses a metrics API")
-	}
-	return out
+	return orSkip(l, out, "no HPA uses a metrics API")
 }
 
 func condition(h *hpa, kind autoscalingv2.HorizontalPodAutoscalerConditionType) *autoscalingv2.HorizontalPodAutoscalerCondition {
-	at := slices.IndexFunc(h.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == kind })
-	if at < 0 {
-		return nil
-	}
-	return &h.Status.Conditions[at]
+	return the(h.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == kind })
 }
 
 func hpaInactive(l *look) {
@@ -86,15 +78,12 @@ func hpaInactive(l *look) {
 			switch {
 			case c.Reason != "ScalingDisabled":
 				l.fault(f)
-			case !toZero(h) && !ofKEDA(h):
+			case orOne(h.Spec.MinReplicas) > 0 && !ofKEDA(h):
 				l.warn(f)
 			}
 		}
 	}
 }
-
-// toZero reports whether an HPA may have no replicas.
-func toZero(h *hpa) bool { return h.Spec.MinReplicas != nil && *h.Spec.MinReplicas == 0 }
 
 // ofKEDA reports whether an HPA is a ScaledObject's. KEDA itself scales its target to 0
 // where nothing is queued, and its HPA, whose minimum is 1, is off meanwhile.
@@ -123,8 +112,7 @@ func remedy(reason string) string {
 }
 
 func hpaAtMax(l *look) {
-	hpas := l.hpas()
-	for _, h := range hpas {
+	for _, h := range l.hpas() {
 		c := condition(h, autoscalingv2.ScalingLimited)
 		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != "TooManyReplicas" || h.Status.CurrentReplicas < h.Spec.MaxReplicas {
 			continue
@@ -132,12 +120,9 @@ func hpaAtMax(l *look) {
 		l.warn(Finding{
 			Object: hpaName(h), Seen: fmt.Sprintf("ScalingLimited=True, %s, at maxReplicas %d: %s", c.Reason, h.Spec.MaxReplicas, c.Message),
 			Fix: "Raise maxReplicas, if more are acceptable.",
-		}, l.patch(h.Namespace, "hpa", h.Name, fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, more(h.Spec.MaxReplicas))))
+		}, l.patch(h.Namespace, "hpa", h.Name, fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, h.Spec.MaxReplicas+max(1, h.Spec.MaxReplicas/2))))
 	}
 }
-
-// more is half as much again, at least one.
-func more(n int32) int32 { return n + max(1, n/2) }
 
 // target of a scaler.
 type target struct{ namespace, kind, name string }

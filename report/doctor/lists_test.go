@@ -76,11 +76,11 @@ func TestAll(t *testing.T) {
 	ids := map[string]bool{}
 	used := map[*Source]bool{Clusters: true} // it decides about the answers of the others
 	for _, c := range All() {
-		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks) == 0 {
+		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks)+len(c.Also) == 0 {
 			t.Errorf("check %q is not whole, or is there twice", c.ID)
 		}
 		ids[c.ID] = true
-		for _, s := range slices.Concat(c.Looks, c.May) {
+		for _, s := range c.Reads() {
 			if !sources[s] {
 				t.Errorf("check %s reads %s, which no source has", c.ID, s.Name)
 			}

@@ -15,7 +15,12 @@ type key struct{ namespace, name string }
 // readNamed reads the objects, or the lists of namespaces, that other facts name. A missing
 // object is an answer: it is absent from the facts.
 func (r *reading) readNamed(s *Source) {
+	asked := map[key]bool{}
 	for _, k := range s.named(r, s) {
+		if asked[k] {
+			continue
+		}
+		asked[k] = true
 		labels := ""
 		if s == EndpointSlices {
 			labels, k.name = labelService+"="+k.name, ""
@@ -63,7 +68,7 @@ func leases(r *reading, _ *Source) (all []key) {
 	for _, p := range few(r.facts.Programs("autoscaler")) {
 		all = append(all, key{namespace: p.Namespace})
 	}
-	return once(all)
+	return all
 }
 
 // failedCreate is the reason of Events about pods that a controller could not create.
@@ -90,16 +95,6 @@ func refusedOf(kind string) func(*reading, *Source) []key {
 
 func few[T any](all []T) []T { return all[:min(len(all), maxNamed)] }
 
-// once has each key once, at its first place.
-func once(all []key) (out []key) {
-	for _, k := range all {
-		if !slices.Contains(out, k) {
-			out = append(out, k)
-		}
-	}
-	return out
-}
-
 // services that APIServices of the metrics groups name, those of our programs, and those
 // of webhooks that could stop them.
 func services(r *reading, _ *Source) []key {
@@ -116,5 +111,5 @@ func services(r *reading, _ *Source) []key {
 	for _, w := range r.facts.webhooks() { // maxCalls bounds them
 		all = append(all, key{w.service.Namespace, w.service.Name})
 	}
-	return once(all)
+	return all
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,7 +14,7 @@ var nodeChecks = []Check{
 		ID: "device-plugin-missing", Title: "Nodes with GPUs offer them", Run: devicePluginMissing,
 		Fault: "A node is labelled as one with GPUs and has none allocatable.",
 		Means: "No pod gets its GPUs; they cost the same.",
-		Looks: []*Source{Nodes, Pods, ResourceSlices},
+		Looks: []*Source{Nodes, ResourceSlices}, Also: []*Source{Pods},
 	},
 	{
 		ID: "gfd-labels-missing", Title: "Nodes have a product label", Run: productMissing,
@@ -27,19 +26,19 @@ var nodeChecks = []Check{
 		ID: "mig-config-failed", Title: "Layouts were applied", Run: migFailed,
 		Fault: "mig-manager, or our agent, reports that repartitioning a node's GPUs failed.",
 		Means: "The node offers another layout than planned, or none.",
-		Looks: []*Source{Nodes, Pods},
+		Looks: []*Source{Nodes}, Also: []*Source{Pods},
 	},
 	{
 		ID: "mig-manager-wedged", Title: "mig-manager completes", Run: migWedged,
 		Fault: "`nvidia.com/mig.config.state` has been `pending` or `rebooting` for more than ten minutes.",
 		Means: "The node offers no GPU, and mig-manager does not retry by itself.",
-		Looks: []*Source{Nodes, Pods},
+		Looks: []*Source{Nodes}, Also: []*Source{Pods},
 	},
 	{
 		ID: "mig-strategy", Title: "GPUs to be repartitioned are offered by profile names", Run: migStrategy,
 		Fault: "A node of a pool with `spec.mig` has `nvidia.com/mig.strategy` `single` or `none`.",
 		Means: "Its GPUs are not repartitioned, and pods that request `nvidia.com/mig-*` get none there.",
-		Looks: []*Source{Nodes, Pools, DaemonSets},
+		Looks: []*Source{Nodes, Pools}, Also: []*Source{DaemonSets},
 	},
 	{
 		ID: "orphan-cordon", Title: "Cordons of ours have an operation", Run: orphanCordon,
@@ -63,7 +62,7 @@ var nodeChecks = []Check{
 		ID: "profile-impossible", Title: "Pods request profiles that exist", Run: profileImpossible,
 		Fault: "A pod requests a MIG profile that no pool's GPU can be partitioned into and no node offers.",
 		Means: "It is pending forever.",
-		Looks: []*Source{Pods, Nodes, Pools},
+		Looks: []*Source{Nodes, Pools}, Also: []*Source{Pods},
 	},
 }
 
@@ -93,20 +92,19 @@ func offered(n *corev1.Node) (names []string) {
 
 // podOn returns a pod on a node that runs an image, nil for none.
 func (l *look) podOn(node, image string) *corev1.Pod {
-	at := slices.IndexFunc(l.f.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) })
-	if at < 0 {
-		return nil
+	if p := the(l.f.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == node && runs(p.Spec, image) }); p != nil {
+		return *p
 	}
-	return l.f.Pods[at]
+	return nil
 }
 
 const labelDeployPlugin = labelDeploy + "device-plugin"
 
 func devicePluginMissing(l *look) {
-	known, claimed := l.has(ResourceSlices), l.claimed()
+	claimed := l.claimed()
 	for _, n := range l.f.Nodes {
 		_, partitioned := n.Annotations[contract.RecordAnnotation]
-		if !isGPU(n) || !isReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
+		if !isGPU(n) || !isReady(n) || len(offered(n)) > 0 || gpus(n) > 0 || changing(n) || partitioned || claimed[n.Name] > 0 {
 			continue
 		}
 		off := n.Labels[labelDeployPlugin]
@@ -147,13 +145,7 @@ func productMissing(l *look) {
 }
 
 func twoWays(l *look) {
-	if !l.has(ResourceSlices) {
-		return
-	}
-	if l.f.Absent[ResourceSlices] || len(l.f.ResourceSlices) == 0 {
-		l.skip("no GPUs are offered by DRA")
-		return
-	}
+	orSkip(l, l.f.ResourceSlices, "no GPUs are offered by DRA")
 	claimed := l.claimed()
 	for _, n := range l.f.Nodes {
 		if devices := claimed[n.Name]; devices > 0 && gpus(n) > 0 {

@@ -7,10 +7,8 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -33,7 +31,7 @@ var poolChecks = []Check{
 		ID: "pool-frozen", Title: "Nothing is frozen", Run: poolFrozen,
 		Fault: "`spec.freeze` of a pool, `policy.freeze` or `--dry-run` is on.",
 		Means: "Nothing new is done; decisions are still explained. It may be intended.",
-		Looks: []*Source{Pools, Deployments, DaemonSets, ConfigMaps},
+		Looks: []*Source{Pools, Deployments, DaemonSets}, Also: []*Source{ConfigMaps},
 	},
 	{
 		ID: "pool-backoff", Title: "Providers deliver", Run: poolBackoff,
@@ -45,7 +43,7 @@ var poolChecks = []Check{
 		ID: "leader", Title: "The autoscaler reconciles", Run: leader,
 		Fault: "No replica leads, the Lease has expired, or the last reconcile is long ago.",
 		Means: "Nothing is scaled, repartitioned or explained.",
-		Looks: []*Source{Deployments, DaemonSets, ConfigMaps, Leases, LastReconcile, Leaders},
+		Looks: []*Source{Deployments, DaemonSets}, Also: []*Source{ConfigMaps, Leases, LastReconcile, Leaders},
 	},
 	{
 		ID: "namespace-limits", Title: "No namespace exceeds what is read of it", Run: namespaceLimits,
@@ -64,9 +62,6 @@ var poolChecks = []Check{
 // reasonForeign is the condition of a pool that another autoscaler manages.
 const reasonForeign = "ForeignAutoscaler"
 
-// reasonNoNodes is that of a fixed pool's condition Ready without a node.
-const reasonNoNodes = "NoNodes"
-
 // belowFor is the time below its minimum from which a pool is reported.
 const belowFor = 30 * time.Minute
 
@@ -84,7 +79,7 @@ func poolProblem(l *look) {
 		case valid != nil && valid.Status == metav1.ConditionFalse && valid.Reason != reasonForeign:
 			f.Seen, f.Fix = conditionText("Valid", valid), "Correct what the message names; the pool resumes in the next reconcile."
 			l.fault(f)
-		case unready && ready.Reason == reasonNoNodes:
+		case unready && ready.Reason == "NoNodes": // of a fixed pool
 			f.Seen = conditionText("Ready", ready)
 			f.Means, f.Fix = "no provider makes its nodes, and no node has its label: it does nothing", "Add the label "+v1alpha1.NodePoolLabel+"="+p.Name+" on its nodes."
 			f.Commands = []string{l.kubectl("get", "nodes", "-L", v1alpha1.NodePoolLabel+","+labelProduct)}
@@ -122,19 +117,21 @@ func foreignAutoscaler(l *look) {
 }
 
 func foreignCondition(p *pool) *metav1.Condition {
-	if c := meta.FindStatusCondition(p.Status.Conditions, reasonForeign); c != nil && c.Status == metav1.ConditionTrue {
-		return c
-	}
-	if c := meta.FindStatusCondition(p.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.Reason == reasonForeign {
-		return c
-	}
-	return nil
+	return the(p.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == reasonForeign && c.Status == metav1.ConditionTrue || c.Type == "Valid" && c.Status == metav1.ConditionFalse && c.Reason == reasonForeign
+	})
 }
 
 // clusterAutoscaler reports a cluster-autoscaler that has a pool's target among its
 // node groups.
 func (l *look) clusterAutoscaler(p *pool, f Finding) {
-	name := groupName(p)
+	name := "" // what cluster-autoscaler would call its target
+	switch {
+	case p.Spec.Provider.ASG != nil:
+		name = p.Spec.Provider.ASG.Name
+	case p.Spec.Provider.Scale != nil:
+		name = p.Spec.Provider.Scale.Name
+	}
 	for _, d := range l.f.Deployments {
 		if name == "" || !runs(d.Spec.Template.Spec, "cluster-autoscaler") || d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 			continue
@@ -153,17 +150,6 @@ func (l *look) clusterAutoscaler(p *pool, f Finding) {
 			}
 		}
 	}
-}
-
-// groupName is what cluster-autoscaler would call a pool's target.
-func groupName(p *pool) string {
-	switch {
-	case p.Spec.Provider.ASG != nil:
-		return p.Spec.Provider.ASG.Name
-	case p.Spec.Provider.Scale != nil:
-		return p.Spec.Provider.Scale.Name
-	}
-	return ""
 }
 
 func poolFrozen(l *look) {
@@ -240,21 +226,6 @@ type config struct {
 	} `json:"policy"`
 }
 
-// maxConfig bounds the bytes read of a file.
-const maxConfig = 1 << 20
-
-// parseConfig reads the autoscaler's file; strictly is for the autoscaler.
-func parseConfig(text string) (config, error) {
-	var c config
-	if len(text) > maxConfig {
-		return c, fmt.Errorf("it has %d bytes", len(text))
-	}
-	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
-		return config{}, fmt.Errorf("reading it: %w", err)
-	}
-	return c, nil
-}
-
 // config returns an autoscaler's configuration; known is false where it cannot be read.
 func (l *look) config(p Program) (c config, known bool) {
 	if p.ConfigMap == "" || !l.has(ConfigMaps) {
@@ -264,17 +235,15 @@ func (l *look) config(p Program) (c config, known bool) {
 	if m == nil {
 		return config{}, true // its absence shows in the pods
 	}
-	c, err := parseConfig(m.Data["config.yaml"])
-	if err != nil {
-		l.cannot("ConfigMap %s/%s: %v", m.Namespace, m.Name, err)
+	if err := yaml.Unmarshal([]byte(m.Data["config.yaml"]), &c); err != nil { // strictly is for the autoscaler
+		l.cannot("ConfigMap %s/%s: reading it: %v", m.Namespace, m.Name, err)
+		return config{}, false
 	}
-	return c, err == nil
+	return c, true
 }
 
 func leader(l *look) {
-	programs := l.programs("autoscaler")
-	l.without("no autoscaler of gpuscale was found", programs)
-	for _, p := range programs {
+	for _, p := range orSkip(l, l.programs("autoscaler"), "no autoscaler of gpuscale was found") {
 		if slices.ContainsFunc(p.Args, isDryRun) {
 			continue // it has no Lease, and pool-frozen reports it
 		}
@@ -301,7 +270,7 @@ func (l *look) lease(p Program) bool {
 	f := Finding{
 		Object: "Lease " + p.Namespace + "/" + name, Means: "no replica leads: nothing is scaled, repartitioned or explained",
 		Fix:      "Check why no replica acquires it.",
-		Commands: []string{l.in(p.Namespace, "get", "pods", "-l", selectorText(p)), l.in(p.Namespace, "describe", p.Ref()), l.logs(p)},
+		Commands: []string{l.in(p.Namespace, "get", "pods", "-l", metav1.FormatLabelSelector(p.Selector)), l.in(p.Namespace, "describe", p.Ref()), l.logs(p)},
 	}
 	if c.LeaderElection.Namespace != "" && c.LeaderElection.Namespace != p.Namespace {
 		l.cannot("the Lease is in namespace %s, which was not read", c.LeaderElection.Namespace)
@@ -314,32 +283,20 @@ func (l *look) lease(p Program) bool {
 		return true
 	}
 	spec := found.Spec
+	lasts := time.Duration(cmp.Or(max(0, *cmp.Or(spec.LeaseDurationSeconds, new(int32))), 15)) * time.Second
+	age := l.f.Now.Add(l.f.Took).Sub(cmp.Or(spec.RenewTime, &metav1.MicroTime{}).Time)
 	switch {
 	case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
 		f.Seen = "holderIdentity is empty"
 	case spec.RenewTime == nil:
 		f.Seen = "renewTime is empty"
-	case l.f.Now.Add(l.f.Took).Sub(spec.RenewTime.Time) > 2*leaseDuration(spec):
-		f.Seen = fmt.Sprintf("%s renewed it %s ago, and it lasts %s", *spec.HolderIdentity, l.f.Now.Add(l.f.Took).Sub(spec.RenewTime.Time).Round(time.Second), leaseDuration(spec))
+	case age > 2*lasts:
+		f.Seen = fmt.Sprintf("%s renewed it %s ago, and it lasts %s", *spec.HolderIdentity, age.Round(time.Second), lasts)
 	default:
 		return false
 	}
 	l.fault(f)
 	return true
-}
-
-func leaseDuration(s coordinationv1.LeaseSpec) time.Duration {
-	if s.LeaseDurationSeconds == nil || *s.LeaseDurationSeconds <= 0 {
-		return 15 * time.Second
-	}
-	return time.Duration(*s.LeaseDurationSeconds) * time.Second
-}
-
-func selectorText(p Program) string {
-	if p.Selector == nil {
-		return labelName + "=" + p.PodLabels[labelName]
-	}
-	return labels.Set(p.Selector.MatchLabels).String()
 }
 
 // reconcileLate is how old the last reconcile may be: the longest pause is ten seconds.
@@ -348,17 +305,14 @@ const reconcileLate = time.Minute
 // lastReconcile checks the age of the last reconcile, by the autoscaler's own series.
 func (l *look) lastReconcile(p Program) {
 	f := Finding{Object: p.Object(), Commands: []string{l.logs(p)}}
-	if v, known := l.answer(Leaders); known && len(v) > 0 && v[0].Value > 1 {
+	if v := l.f.Answers[Leaders]; len(v) > 0 && v[0].Value > 1 {
 		f.Seen = fmt.Sprintf("gpuscale_autoscaler_leader adds up to %s", number(v[0].Value))
 		f.Means = "two replicas act as leader; one loses the Lease"
 		f.Fix = "If it lasts, check whether two releases share one Prometheus (--match), or leader election is off."
 		l.warn(f)
 	}
-	v, known := l.answer(LastReconcile)
-	if !known || len(v) == 0 || !(v[0].Value > 0) || v[0].Value > 1e11 {
-		return // without series: scrape-missing
-	}
-	if age := l.f.Now.Sub(time.UnixMilli(int64(v[0].Value * 1000))); age > reconcileLate {
+	at, known := l.f.moment(LastReconcile) // without series: scrape-missing
+	if age := l.f.Now.Sub(at); known && age > reconcileLate {
 		f.Seen = fmt.Sprintf("gpuscale_autoscaler_last_reconcile_timestamp_seconds is %s ago", age.Round(time.Second))
 		f.Means = "it leads and completes no reconcile: nothing is scaled, repartitioned or explained"
 		f.Fix = "Check why its reconciles fail."

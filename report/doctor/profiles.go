@@ -28,9 +28,6 @@ func (l *look) tables() mig.Tables {
 }
 
 func profileImpossible(l *look) {
-	if !l.has(Nodes, Pools) {
-		return
-	}
 	offered := map[string]bool{}
 	for _, n := range l.f.Nodes {
 		for name, q := range n.Status.Capacity {
@@ -104,7 +101,8 @@ func givesProfile(pool *v1alpha1.GPUNodePool, profile string, tables mig.Tables)
 	}
 	table, ok := tables.ForModel(gpu.ProductName(pool.Spec.Template.Product))
 	if !ok {
-		return false, gpuWithoutMIG(pool.Spec.Template.Product), others
+		_, withoutMIG := gpu.ParseProduct(pool.Spec.Template.Product)
+		return false, withoutMIG, others
 	}
 	for _, p := range table.Profiles() {
 		name := table.Name(p)
@@ -117,10 +115,4 @@ func givesProfile(pool *v1alpha1.GPUNodePool, profile string, tables mig.Tables)
 		others = append(others, name)
 	}
 	return false, true, others
-}
-
-// gpuWithoutMIG reports whether a product is known and has no MIG.
-func gpuWithoutMIG(product string) bool {
-	_, known := gpu.ParseProduct(product)
-	return known
 }

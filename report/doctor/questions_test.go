@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
@@ -71,3 +72,32 @@ func given(t *testing.T, series, match string) (lines []string) {
 }
 
 var engine = memstore.NewEngine(nil)
+
+// Every query parses, with and without matchers, and the matchers are in every selector.
+func TestQuestions(t *testing.T) {
+	for _, d := range Table {
+		if d.Query == "" || d == Retention {
+			continue
+		}
+		for _, match := range []string{"", `cluster="a",env!~"x|y"`} {
+			text := Written(d.Query, match)
+			e, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+			if err != nil {
+				t.Errorf("%s: %v in %s", d.Name, err, text)
+				continue
+			}
+			parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+				if v, ok := n.(*parser.VectorSelector); ok && match != "" {
+					has := false
+					for _, m := range v.LabelMatchers {
+						has = has || m.Name == "cluster" && m.Value == "a"
+					}
+					if !has {
+						t.Errorf("%s: %s is not matched", d.Name, v)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}

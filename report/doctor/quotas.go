@@ -32,7 +32,7 @@ var quotaChecks = []Check{
 		ID: "resourcequota-names", Title: "ResourceQuotas count what pods request", Run: resourceQuotaNames,
 		Fault: "A ResourceQuota counts some GPU resources (`nvidia.com/gpu`), and pods of its namespace request others (`nvidia.com/mig-*`).",
 		Means: "It does not limit those.",
-		Looks: []*Source{ResourceQuotas, Pods},
+		Looks: []*Source{ResourceQuotas}, Also: []*Source{Pods},
 	},
 }
 
@@ -40,17 +40,9 @@ var quotaChecks = []Check{
 const parentMessage = "spec.parent"
 
 // quotas of the cluster; without any, a check is skipped.
-func (l *look) quotas() []*gpuQuota {
-	if l.has(GPUQuotas) && len(l.f.GPUQuotas) == 0 {
-		l.skip("there is no GPUQuota")
-	}
-	return l.f.GPUQuotas
-}
+func (l *look) quotas() []*gpuQuota { return orSkip(l, l.f.GPUQuotas, "there is no GPUQuota") }
 
 func quotaCycle(l *look) {
-	if !l.has(GPUQuotas) { // a parent may be among those that were not read
-		return
-	}
 	parent := map[string]string{}
 	for _, q := range l.quotas() {
 		parent[q.Name] = q.Spec.Parent
@@ -118,12 +110,8 @@ func (l *look) smallest() map[string]float64 {
 }
 
 func quotaUnsatisfiable(l *look) {
-	quotas := l.quotas()
-	if !l.has(Pools, Nodes) {
-		return
-	}
 	smallest := l.smallest()
-	for _, q := range quotas {
+	for _, q := range l.quotas() {
 		if c := meta.FindStatusCondition(q.Status.Conditions, "Valid"); c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == q.Generation &&
 			!strings.HasPrefix(c.Message, parentMessage) {
 			l.fault(Finding{
@@ -211,10 +199,7 @@ func resourceQuotaNames(l *look) {
 		}
 		counted[q.Namespace] = append(counted[q.Namespace], some...)
 	}
-	if len(first) == 0 && l.has(ResourceQuotas) {
-		l.skip("no ResourceQuota counts a GPU resource")
-	}
-	for _, q := range first {
+	for _, q := range orSkip(l, first, "no ResourceQuota counts a GPU resource") {
 		counts, asked := counted[q.Namespace], map[string]int64{}
 		for _, p := range l.f.Pods {
 			for r, n := range gpuResources(&p.Spec) {

@@ -10,15 +10,10 @@ import (
 )
 
 func adapterRights(l *look) {
-	adapters := l.adapters()
-	if len(adapters) == 0 {
-		return
-	}
-	cluster, roles := l.has(ClusterRoleBindings), l.has(RoleBindings)
-	for _, p := range adapters {
+	for _, p := range l.adapters() {
 		f := Finding{Object: "ServiceAccount " + p.Namespace + "/" + p.ServiceAccount, Fix: "Bind the role."}
 		account := "--serviceaccount=" + p.Namespace + ":" + p.ServiceAccount
-		if cluster && !slices.ContainsFunc(l.f.ClusterRoleBindings, func(b *clusterRoleBinding) bool {
+		if !slices.ContainsFunc(l.f.ClusterRoleBindings, func(b *clusterRoleBinding) bool {
 			return (b.RoleRef.Name == "system:auth-delegator" || b.RoleRef.Name == "cluster-admin") && subject(b.Subjects, p)
 		}) {
 			f.Seen = "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator"
@@ -26,7 +21,7 @@ func adapterRights(l *look) {
 			f.Commands = []string{l.kubectl("create", "clusterrolebinding", p.Name+"-auth-delegator", "--clusterrole=system:auth-delegator", account)}
 			l.fault(f)
 		}
-		if roles && !slices.ContainsFunc(l.f.RoleBindings, func(b *roleBinding) bool {
+		if !slices.ContainsFunc(l.f.RoleBindings, func(b *roleBinding) bool {
 			return b.Namespace == "kube-system" && b.RoleRef.Name == "extension-apiserver-authentication-reader" && subject(b.Subjects, p)
 		}) {
 			f.Seen = "no RoleBinding in kube-system gives it the Role extension-apiserver-authentication-reader"
@@ -74,9 +69,7 @@ var (
 
 func programRights(l *look) {
 	adapters, autoscalers := l.programs("adapter"), l.programs("autoscaler")
-	if !l.has(ClusterRoles, ClusterRoleBindings) || l.without("no adapter and no autoscaler of gpuscale was found", adapters, autoscalers) {
-		return
-	}
+	orSkip(l, slices.Concat(adapters, autoscalers), "no adapter and no autoscaler of gpuscale was found")
 	for _, p := range adapters {
 		l.lacksRights(p, "adapter.yaml", adapterUses, "it cannot read these objects: metrics of their pods have no value, and HPAs on them do not scale")
 	}

@@ -14,25 +14,25 @@ var scrapeChecks = []Check{
 		ID: "scrape-missing", Title: "Prometheus scrapes our programs", Run: scrapeMissing,
 		Fault: "A program is installed, and Prometheus has no healthy target of it.",
 		Means: "Its metrics are lost: boards and reports are empty, HPAs and the autoscaler have no GPU metrics.",
-		Looks: []*Source{Deployments, DaemonSets, Builds, TargetsDown}, May: []*Source{Monitoring},
+		Looks: []*Source{Deployments, DaemonSets, Builds}, Also: []*Source{TargetsDown}, May: []*Source{Monitoring},
 	},
 	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
 		Fault: "A node with GPUs has no ready exporter, none that Prometheus scrapes, or one with stale values.",
 		Means: "The allocation of its GPUs is unknown: it is not scaled down, repartitioned or reclaimed, and its pods have no GPU signals.",
-		Looks: []*Source{Deployments, DaemonSets, Nodes, Pods, GPUNodes, SamplesOld},
+		Looks: []*Source{Nodes}, Also: []*Source{Deployments, DaemonSets, Pods, GPUNodes, SamplesOld},
 	},
 	{
 		ID: "prof-absent", Title: "GPUs have a busy ratio", Run: profAbsent,
 		Fault: "GPUs have no busy ratio: the profiling counters cannot be read.",
 		Means: "`gpu_busy` has no value, HPAs on it do not scale, and idle GPUs are not recognized.",
-		Looks: []*Source{GPUNodes, BusyMissing, Deployments, DaemonSets},
+		Looks: []*Source{GPUNodes, BusyMissing}, Also: []*Source{Deployments, DaemonSets},
 	},
 	{
 		ID: "attribution-stale", Title: "Exporters know allocations", Run: attributionStale,
 		Fault: "The kubelet's pod resources have not been read for five minutes, or are not read at all.",
 		Means: "GPUs are shown with their allocation at that time, or without any.",
-		Looks: []*Source{GPUNodes, AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets},
+		Looks: []*Source{GPUNodes}, Also: []*Source{AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets},
 	},
 	{
 		ID: "honor-labels", Title: "GPU series keep the pod's namespace and name", Run: honorLabels,
@@ -56,7 +56,7 @@ var scrapeChecks = []Check{
 		ID: "clock-skew", Title: "Clocks agree", Run: clockSkew,
 		Fault: "The clocks of the API server, of Prometheus, or of a GPU node differ by more than 5 s.",
 		Means: "Samples look older than they are: signals go missing, Leases are lost, ages in reports are wrong.",
-		Looks: []*Source{Clock, Nodes, NodeLeases},
+		Also:  []*Source{Clock, Nodes, NodeLeases},
 	},
 	{
 		ID: "recording-rules-missing", Title: "Prometheus has the recording rules", Run: rulesMissing,
@@ -85,9 +85,6 @@ var unscraped = map[string]string{
 }
 
 func scrapeMissing(l *look) {
-	if !l.has(Builds) {
-		return
-	}
 	var found []Program
 	for _, name := range []string{"exporter", "adapter", "autoscaler"} {
 		programs := l.programs(name)
@@ -115,7 +112,7 @@ func scrapeMissing(l *look) {
 			Fix: "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by.",
 		}, l.operator("-n", p.Namespace, "get", "servicemonitors,podmonitors", "--show-labels"), l.operator("get", "prometheuses", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {.spec.serviceMonitorSelector} {.spec.podMonitorSelector}{"\n"}{end}`), l.monitored(p, "monitoring.scrape=ServiceMonitor"))
 	}
-	l.without("no program of gpuscale to scrape was found", found)
+	orSkip(l, found, "no program of gpuscale to scrape was found")
 }
 
 // monitored writes the command that has the Prometheus Operator scrape our programs, or
@@ -138,18 +135,12 @@ func rulesMissing(l *look) {
 	if l.noGPUs() {
 		return
 	}
-	v, known := l.answer(Recorded)
-	builds, scraped := l.answer(Builds)
-	if !known {
-		return
-	}
 	wanted := []string{gpuRule}
-	if scraped && slices.ContainsFunc(builds, func(s sample) bool { return s.Labels.Get("program") == "autoscaler" }) {
+	if slices.Contains(values(l.f.Answers[Builds], "program", ""), "autoscaler") {
 		wanted = append(wanted, poolRule)
 	}
-	missing := slices.DeleteFunc(wanted, func(rule string) bool {
-		return slices.ContainsFunc(v, func(s sample) bool { return s.Labels.Get("rule") == rule })
-	})
+	recorded := values(l.f.Answers[Recorded], "rule", "")
+	missing := slices.DeleteFunc(wanted, func(rule string) bool { return slices.Contains(recorded, rule) })
 	if len(missing) == 0 {
 		return
 	}
@@ -170,7 +161,7 @@ func rulesMissing(l *look) {
 const window = 30 * 24 * time.Hour
 
 func retentionShort(l *look) {
-	if l.noGPUs() || !l.has(Retention) {
+	if l.noGPUs() {
 		return
 	}
 	if l.f.Retention == "" {
@@ -226,8 +217,7 @@ func clockSkew(l *look) {
 		l.warn(Finding{Object: "This machine", Seen: fmt.Sprintf("its clock is %s the API server's", behind(-local)),
 			Means: "ages in this report are wrong; the cluster is not affected", Fix: "Set the clock of this machine (NTP)."})
 	}
-	if v, known := l.answer(Clock); known && len(v) > 0 && v[0].Value > 0 && v[0].Value < 1e11 {
-		at := time.UnixMilli(int64(v[0].Value * 1000))
+	if at, known := l.f.moment(Clock); known {
 		l.skew("Prometheus", at.Sub(l.f.Asked)-local, "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
 	}
 	// Kubelets renew their Leases every ten seconds by their own clocks. One that is ahead is
@@ -241,6 +231,15 @@ func clockSkew(l *look) {
 			l.skew("Node "+n.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
 		}
 	}
+}
+
+// moment is the time that an answer of one sample has; known is false where it has none.
+func (f *Facts) moment(s *Source) (at time.Time, known bool) {
+	v := f.Answers[s]
+	if len(v) == 0 || !(v[0].Value > 0) || v[0].Value > 1e11 {
+		return at, false
+	}
+	return time.UnixMilli(int64(v[0].Value * 1000)), true
 }
 
 // skew adds a finding for a wrong clock.

@@ -11,8 +11,7 @@ import (
 
 // perNode adds a finding for each node of an answer.
 func (l *look) perNode(source *Source, add func(Finding, ...string), f func(sample) Finding, commands ...string) {
-	v, _ := l.answer(source)
-	for _, s := range v {
+	for _, s := range l.f.Answers[source] {
 		one := f(s)
 		one.Object = cmp.Or(one.Object, "Node "+s.Labels.Get("node"))
 		add(one, commands...)
@@ -20,11 +19,7 @@ func (l *look) perNode(source *Source, add func(Finding, ...string), f func(samp
 }
 
 func (l *look) noGPUs() bool {
-	v, known := l.answer(GPUNodes)
-	if known && len(v) == 0 {
-		l.skip("Prometheus has no series of a GPU")
-	}
-	return !known || len(v) == 0
+	return len(orSkip(l, l.f.Answers[GPUNodes], "Prometheus has no series of a GPU")) == 0
 }
 
 func profAbsent(l *look) {
@@ -48,8 +43,7 @@ func namespaceLimits(l *look) {
 	if l.noGPUs() {
 		return
 	}
-	v, _ := l.answer(LimitsExceeded)
-	for _, s := range v {
+	for _, s := range l.f.Answers[LimitsExceeded] {
 		namespace := cmp.Or(s.Labels.Get("exported_namespace"), s.Labels.Get("namespace"))
 		l.warn(Finding{
 			Object: "Namespace " + namespace, Seen: fmt.Sprintf("it exceeds the limit %s: %s pods", s.Labels.Get("reason"), number(s.Value)),
@@ -87,10 +81,8 @@ func attributionStale(l *look) {
 func number(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
 func honorLabels(l *look) {
-	moved, a := l.answer(LabelsMoved)
-	plain, b := l.answer(LabelsPlain)
-	self, c := l.answer(LabelsSelf)
-	if a && b && c && len(moved)+len(plain)+len(self) == 0 {
+	moved, plain, self := l.f.Answers[LabelsMoved], l.f.Answers[LabelsPlain], l.f.Answers[LabelsSelf]
+	if len(moved)+len(plain)+len(self) == 0 {
 		l.skip("Prometheus has no series of gpu_held")
 		return
 	}
@@ -118,8 +110,8 @@ func scrapedTwice(l *look) {
 	if l.noGPUs() {
 		return
 	}
-	v, known := l.answer(GPUsTwice)
-	if !known || len(v) == 0 {
+	v := l.f.Answers[GPUsTwice]
+	if len(v) == 0 {
 		return
 	}
 	all := values(v, "job", "")

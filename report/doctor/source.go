@@ -28,10 +28,13 @@ type Source struct {
 
 // Sources of Kubernetes, and then of Prometheus.
 var (
-	Deployments         = list("/apis/apps/v1/deployments", into(func(f *Facts) *[]*deployment { return &f.Deployments }, nil))
-	DaemonSets          = list("/apis/apps/v1/daemonsets", into(func(f *Facts) *[]*daemonSet { return &f.DaemonSets }, nil))
-	APIServices         = list("/apis/apiregistration.k8s.io/v1/apiservices", into(func(f *Facts) *[]*apiService { return &f.APIServices }, nil))
-	Nodes               = list("/api/v1/nodes", into(func(f *Facts) *[]*corev1.Node { return &f.Nodes }, trimmed))
+	Deployments = list("/apis/apps/v1/deployments", into(func(f *Facts) *[]*deployment { return &f.Deployments }, nil))
+	DaemonSets  = list("/apis/apps/v1/daemonsets", into(func(f *Facts) *[]*daemonSet { return &f.DaemonSets }, nil))
+	APIServices = list("/apis/apiregistration.k8s.io/v1/apiservices", into(func(f *Facts) *[]*apiService { return &f.APIServices }, nil))
+	Nodes       = list("/api/v1/nodes", into(func(f *Facts) *[]*corev1.Node { return &f.Nodes }, func(n *corev1.Node) bool {
+		n.Status.Images = nil // which are large, and read by no check
+		return true
+	}))
 	Pods                = list("/api/v1/pods", into(func(f *Facts) *[]*corev1.Pod { return &f.Pods }, keepPod))
 	Pools               = optional(list("/apis/gpuscale.io/v1alpha1/gpunodepools", into(func(f *Facts) *[]*pool { return &f.Pools }, nil)))
 	GPUQuotas           = optional(list("/apis/gpuscale.io/v1alpha1/gpuquotas", into(func(f *Facts) *[]*gpuQuota { return &f.GPUQuotas }, nil)))
@@ -159,7 +162,7 @@ func (s *Source) Right() string {
 func Sources(checks []Check) []*Source {
 	wanted := map[*Source]bool{Deployments: true, DaemonSets: true, APIServices: true, Clusters: true, Builds: true, GPUNodes: true}
 	for _, c := range checks {
-		for _, s := range slices.Concat(c.Looks, c.May) {
+		for _, s := range c.Reads() {
 			wanted[s] = true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,56 +22,48 @@ var tenantChecks = []Check{
 		ID: "pods-refused", Title: "Pods with GPUs are admitted", Run: podsRefused,
 		Fault: "The API server refuses the pods of a workload that requests GPUs, or of gpuscale's DaemonSets: a LimitRange, a ResourceQuota, Pod Security or a webhook.",
 		Means: "These pods do not exist, so none is pending, and no node is added for them.",
-		Looks: []*Source{Refusals, ReplicaSets, StatefulSets, Jobs, DaemonSets},
+		Looks: []*Source{Refusals}, Also: []*Source{ReplicaSets, StatefulSets, Jobs, DaemonSets},
 	},
 	{
 		ID: "limitrange-gpus", Title: "LimitRanges fit pods with GPUs", Run: limitRangeGPUs,
 		Fault: "A LimitRange gives a GPU to every container that states none, refuses pods that state none, or has a `max` below what a pod has.",
 		Means: "Sidecars occupy GPUs, or pods are not created again after a drain.",
-		Looks: []*Source{LimitRanges, Pods},
+		Looks: []*Source{LimitRanges}, Also: []*Source{Pods},
 	},
 	{
 		ID: "pod-security", Title: "Pods with GPUs pass Pod Security", Run: podSecurity,
 		Fault: "A pod that requests GPUs, or one of gpuscale's, violates the level that its namespace enforces now.",
 		Means: "It runs since it was created earlier, or is exempt; after a drain or an upgrade it is not created again.",
-		Looks: []*Source{Namespaces, Pods},
+		Looks: []*Source{Namespaces}, Also: []*Source{Pods},
 	},
 	{
 		ID: "networkpolicy-scrape", Title: "NetworkPolicies admit Prometheus", Run: networkPolicyScrape,
 		Fault: "An HPA has no value, and the NetworkPolicies over its pods admit no other namespace.",
 		Means: "A Prometheus of another namespace cannot scrape them.",
-		Looks: []*Source{NetworkPolicies, HPAs, Deployments, Pods},
+		Looks: []*Source{NetworkPolicies, HPAs, Deployments}, Also: []*Source{Pods},
 	},
 }
 
 // refused are the newest Events about pods that could not be created, one for each object.
 func (f *Facts) refused() []*corev1.Event {
-	newest := map[corev1.ObjectReference]*corev1.Event{}
-	var order []corev1.ObjectReference
-	for _, e := range f.Refusals {
-		of := corev1.ObjectReference{Kind: e.InvolvedObject.Kind, Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
-		if have := newest[of]; have == nil {
-			order = append(order, of)
-		} else if lastSeen(e).Before(lastSeen(have)) {
-			continue
-		}
-		newest[of] = e
-	}
-	var out []*corev1.Event
-	for _, of := range order {
-		out = append(out, newest[of])
-	}
-	return out
+	newest := slices.SortedStableFunc(slices.Values(f.Refusals), func(a, b *corev1.Event) int { return lastSeen(b).Compare(lastSeen(a)) })
+	met := map[[3]string]bool{}
+	return slices.DeleteFunc(newest, func(e *corev1.Event) bool {
+		of := [3]string{e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name}
+		older := met[of]
+		met[of] = true
+		return older
+	})
 }
 
-func lastSeen(e *corev1.Event) *metav1.Time {
-	if e.Series != nil {
-		return &metav1.Time{Time: e.Series.LastObservedTime.Time}
+func lastSeen(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil:
+		return e.Series.LastObservedTime.Time
+	case e.LastTimestamp.IsZero():
+		return e.EventTime.Time
 	}
-	if e.LastTimestamp.IsZero() {
-		return &metav1.Time{Time: e.EventTime.Time}
-	}
-	return &e.LastTimestamp
+	return e.LastTimestamp.Time
 }
 
 // lacks reports whether a workload has fewer pods than it should.
@@ -118,10 +111,7 @@ func podsRefused(l *look) {
 }
 
 func limitRangeGPUs(l *look) {
-	if l.has(LimitRanges) && len(l.f.LimitRanges) == 0 {
-		l.skip("there is no LimitRange")
-	}
-	for _, r := range l.f.LimitRanges {
+	for _, r := range orSkip(l, l.f.LimitRanges, "there is no LimitRange") {
 		for at, item := range r.Spec.Limits {
 			switch item.Type {
 			case corev1.LimitTypeContainer:
@@ -248,9 +238,6 @@ func pointer(name corev1.ResourceName) string {
 var standards, errStandards = policy.NewEvaluator(policy.DefaultChecks(), nil)
 
 func podSecurity(l *look) {
-	if !l.has(Namespaces) {
-		return
-	}
 	if errStandards != nil {
 		l.cannot("the Pod Security Standards: %v", errStandards)
 		return
@@ -288,9 +275,6 @@ func podSecurity(l *look) {
 }
 
 func networkPolicyScrape(l *look) {
-	if !l.has(NetworkPolicies) {
-		return
-	}
 	for _, h := range l.hpas() {
 		c := condition(h, "ScalingActive")
 		if c == nil || c.Status != corev1.ConditionFalse || !strings.HasPrefix(c.Reason, "FailedGet") || c.Reason == "FailedGetScale" {

@@ -28,12 +28,17 @@ func (k coloured) in(colour, text string) string {
 // Write writes a report as text: findings, the worst first, then healthy checks in one
 // line, then what could not be read.
 func Write(w io.Writer, r Report, inColour bool) error {
-	k := coloured(inColour)
-	var b strings.Builder
-	if r.Nothing != "" {
-		b.WriteString(r.Nothing + "\n")
-		return flush(w, &b)
+	if _, err := io.WriteString(w, printed(r, coloured(inColour))); err != nil {
+		return fmt.Errorf("writing: %w", err)
 	}
+	return nil
+}
+
+func printed(r Report, k coloured) string {
+	if r.Nothing != "" {
+		return r.Nothing + "\n"
+	}
+	var b strings.Builder
 	for _, severity := range []Severity{Fault, Warning} {
 		for _, c := range r.Checks {
 			findings(&b, c, severity, k)
@@ -54,23 +59,12 @@ func Write(w io.Writer, r Report, inColour bool) error {
 	}
 	because(&b, "not known", r.Checks, Unknown, k)
 	because(&b, "skipped", r.Checks, NotLooking, k)
-	return flush(w, &b)
-}
-
-func flush(w io.Writer, b *strings.Builder) error {
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing: %w", err)
-	}
-	return nil
+	return b.String()
 }
 
 // findings writes one check's findings of one severity.
 func findings(b *strings.Builder, c Result, severity Severity, k coloured) {
-	last := Warning
-	if len(c.Findings) > 0 {
-		last = c.Findings[len(c.Findings)-1].Severity
-	}
-	for _, f := range c.Findings {
+	for i, f := range c.Findings {
 		if f.Severity != severity {
 			continue
 		}
@@ -84,9 +78,9 @@ func findings(b *strings.Builder, c Result, severity Severity, k coloured) {
 			fmt.Fprintf(b, "    %s\n", k.in(dim, command))
 		}
 		b.WriteByte('\n')
-	}
-	if c.More > 0 && severity == last {
-		fmt.Fprintf(b, "        %s: %d more are left out\n\n", c.ID, c.More)
+		if c.More > 0 && i == len(c.Findings)-1 {
+			fmt.Fprintf(b, "        %s: %d more are left out\n\n", c.ID, c.More)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ type counter struct {
 // autoscaler enters the autoscaler's counters. It returns the steps with a sample, and
 // the steps it has entered. A step without a sample, neither here nor in seen, is
 // unknown as far as there were GPUs before and after.
-func (b *book) autoscaler(a query.Answers, seen exporterRecord) (counted, entered []bool) {
+func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, entered []bool) {
 	g := b.l.Grid
 	counted, entered = make([]bool, g.N+1), make([]bool, g.N+1)
 	counters := read(a.Lines[query.Capacity], g)

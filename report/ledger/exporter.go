@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -17,86 +16,57 @@ import (
 // window; after that it counts as removed.
 const trailing = time.Hour
 
-// cell is time of one key in one step of the ledger's grid.
-type cell struct {
-	key   Key
-	place Place
-	time  float64
+// exporterRecord is the exporter's series on their own grid; nil without any.
+type exporterRecord struct {
+	models               map[string]*model
+	names                []string // of the models, in order
+	step                 float64  // seconds
+	each                 int      // steps in one of the ledger's
+	noGPUs, noPod, noUse []bool   // moments without an answer
 }
 
-// exporterRecord is the exporter's series by step of the ledger's grid; empty without any.
-type exporterRecord []exporterStep
-
-// exporterStep is where the capacity of one step went.
-type exporterStep struct {
-	seen  bool
-	cells []cell
+// has reports whether any GPU has a sample in a step of the ledger.
+func (r *exporterRecord) has(k int) bool {
+	return r != nil && slices.ContainsFunc(r.names, func(name string) bool {
+		return slices.Contains(r.models[name].seen[(k-1)*r.each+1:k*r.each+1], true)
+	})
 }
-
-func (r exporterRecord) has(k int) bool { return r != nil && r[k].seen }
 
 // exporter enters a step of the exporter's record: the GPUs with samples, and those
 // known from the steps around it.
-func (b *book) exporter(r exporterRecord, k int) {
+func (b *book) exporter(r *exporterRecord, k int) {
 	if r == nil {
 		return
 	}
-	for _, c := range r[k].cells {
-		b.there(k, "", c.key.Model, c.time)
-		b.put(k, c.key, c.place, c.time)
+	for _, name := range r.names {
+		m := r.models[name]
+		put := func(key Key, p Place, gpus float64) {
+			b.there(k, "", name, gpus*r.step)
+			b.put(k, key, p, gpus*r.step)
+		}
+		for i := (k-1)*r.each + 1; i <= k*r.each; i++ {
+			switch {
+			case math.IsNaN(m.gpus[i]):
+			case r.noGPUs[i]:
+				put(Key{Model: name}, Unknown, m.gpus[i])
+			default:
+				m.at(name, i, r.noPod[i], r.noUse[i], put)
+			}
+		}
 	}
 }
 
 // exporterSeen reads the exporter's series, or returns nil where there are none.
-func exporterSeen(a query.Answers, ledger query.Grid) exporterRecord {
+func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
 	if len(a.Lines[query.Nodes]) == 0 {
 		return nil
 	}
 	g := a.Window.Grid(a.Window.Step)
-	r := make(exporterRecord, ledger.N+1)
 	models := exporterModels(a, g)
-	noGPUs := a.Missing(g, query.Nodes)
-	noPod := a.Missing(g, query.Allocated, query.Sick, query.Dark)
-	noUse := a.Missing(g, query.Measured, query.IdleAllocated, query.Busy)
-	step := g.Step.Seconds()
-	each := int(ledger.Step / g.Step)
-	for _, name := range sorted(models) {
-		m := models[name]
-		for i := 1; i <= g.N; i++ {
-			if math.IsNaN(m.gpus[i]) {
-				continue
-			}
-			s := &r[(i+each-1)/each]
-			s.seen = s.seen || m.seen[i]
-			cells := []cell{{Key{Model: name}, Unknown, m.gpus[i]}}
-			if !noGPUs[i] {
-				cells = m.at(name, i, noPod[i], noUse[i])
-			}
-			for _, c := range cells {
-				c.time *= step
-				s.cells = append(s.cells, c)
-			}
-		}
+	return &exporterRecord{
+		models: models, names: sorted(models), step: g.Step.Seconds(), each: int(ledger.Step / g.Step), noGPUs: a.Missing(g, query.Nodes),
+		noPod: a.Missing(g, query.Allocated, query.Sick, query.Dark), noUse: a.Missing(g, query.Measured, query.IdleAllocated, query.Busy),
 	}
-	for k := range r {
-		r[k].merge()
-	}
-	return r
-}
-
-// merge adds up cells of the same key and place, in an order that is always the same.
-func (s *exporterStep) merge() {
-	slices.SortStableFunc(s.cells, func(a, b cell) int { return cmp.Or(a.key.compare(b.key), cmp.Compare(a.place, b.place)) })
-	n := 0
-	for i, c := range s.cells {
-		if i > 0 && n > 0 && s.cells[n-1].key == c.key && s.cells[n-1].place == c.place {
-			s.cells[n-1].time += c.time
-			continue
-		}
-		s.cells[n] = c
-		n++
-	}
-	s.cells = s.cells[:n]
 }
 
 // model is the GPUs of one model over the exporter's grid.
@@ -179,16 +149,15 @@ func (m *model) node(values []float64, last int) {
 	}
 }
 
-// at returns the places of the GPUs of one moment. They add up to the GPUs, or to the
+// at puts the GPUs of one moment in their places. They add up to the GPUs, or to the
 // sum of the other places where that is more, since series are not sampled at one
 // instant. Without a sample of allocation nothing is free; without a sample of use
 // nothing is measured.
-func (m *model) at(name string, i int, noPod, noUse bool) []cell {
+func (m *model) at(name string, i int, noPod, noUse bool, enter func(Key, Place, float64)) {
 	rest := m.gpus[i]
-	var cells []cell
 	put := func(key Key, p Place, gpus float64) {
 		if gpus > 0 {
-			cells = append(cells, cell{key, p, gpus})
+			enter(key, p, gpus)
 			rest -= gpus
 		}
 	}
@@ -215,9 +184,8 @@ func (m *model) at(name string, i int, noPod, noUse bool) []cell {
 		if noPod {
 			place = Unknown
 		}
-		cells = append(cells, cell{unseen, place, rest})
+		enter(unseen, place, rest)
 	}
-	return cells
 }
 
 func accumulate(sum, values []float64, times float64) {

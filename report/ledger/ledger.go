@@ -174,13 +174,7 @@ func (k Key) compare(o Key) int {
 		strings.Compare(k.Tenant, o.Tenant), strings.Compare(k.Namespace, o.Namespace))
 }
 
-func nans(n int) []float64 {
-	v := make([]float64, n)
-	for i := range v {
-		v[i] = math.NaN()
-	}
-	return v
-}
+func nans(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
 // add adds to a value that may not be known yet.
 func add(v []float64, k int, x float64) {

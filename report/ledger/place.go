@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
@@ -40,12 +41,8 @@ func (p Place) String() string {
 func (p Place) Allocated() bool { return p <= Unmeasured }
 
 func parsePlace(word string) (Place, bool) {
-	for i, w := range metric.PlaceWords() {
-		if w == word {
-			return Place(i), true
-		}
-	}
-	return Unknown, false
+	at := slices.Index(metric.PlaceWords(), word)
+	return Place(at), at >= 0
 }
 
 // Time is GPU time by place, in seconds of a whole GPU.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -41,12 +42,7 @@ type Query struct {
 
 // place returns a place of section 1 by its word.
 func (h Hours) place(word string) Place {
-	for _, p := range h.Places {
-		if p.Place == word {
-			return p
-		}
-	}
-	return Place{Hours: Unknown("no such place"), Share: Unknown("no such place"), Money: Unknown("no such place")}
+	return h.Places[slices.IndexFunc(h.Places, func(p Place) bool { return p.Place == word })]
 }
 
 // sum is a place and those of the others whose hours are known: without the autoscaler,
@@ -114,7 +110,8 @@ func (m *maker) text() string {
 	}
 	var b strings.Builder
 	gpus := h.GPUs.Or(0)
-	fmt.Fprintf(&b, "%s had %s %s on average", m.span(), digits(gpus), plural(gpus, "GPU", "GPUs"))
+	span := strings.TrimPrefix(Duration(m.r.Window.Hours), "1 ") // the last hour
+	fmt.Fprintf(&b, "The last %s had %s %s on average", span, digits(gpus), plural(gpus, "GPU", "GPUs"))
 	if m.l.Blank > 0.01*m.a.Window.Length().Seconds() {
 		fmt.Fprintf(&b, " in the %s with a record", Duration(m.r.Window.Hours-m.l.Blank/hour))
 	}
@@ -143,10 +140,6 @@ func (m *maker) text() string {
 		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and the use of %s GPU-hours is unknown.", q.Grade, percent(q.Coverage.Or(0)), digits(q.Unattributed.Or(0)))
 	}
 	return strings.TrimSpace(b.String())
-}
-
-func (m *maker) span() string {
-	return "The last " + strings.TrimPrefix(Duration(m.r.Window.Hours), "1 ") // the last hour
 }
 
 // methods describes how the figures are computed.

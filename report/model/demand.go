@@ -125,10 +125,7 @@ func (m *maker) histograms(id query.ID, label string) map[string]histogram {
 		if err != nil {
 			continue
 		}
-		of := ""
-		if label != "" {
-			of = l.Labels.Get(label)
-		}
+		of := l.Labels.Get(label)
 		if all[of] == nil {
 			all[of] = histogram{}
 		}
@@ -140,22 +137,22 @@ func (m *maker) histograms(id query.ID, label string) map[string]histogram {
 // waits reads the quantiles of a histogram by a label, and under "" those of all of it.
 // Buckets take precedence over a native histogram.
 func (m *maker) waits(id, native query.ID, label string) map[string]Wait {
-	all := map[string]Wait{}
-	buckets := m.histograms(id, label)
-	for of, h := range buckets {
+	all, sum := map[string]Wait{}, histogram{}
+	for of, h := range m.histograms(id, label) {
 		all[of] = m.wait(of, h)
+		for bound, n := range h {
+			sum[bound] += n
+		}
 	}
-	all[""] = m.wait("all", joined(buckets))
-	if len(buckets) > 0 {
+	all[""] = m.wait("all", sum)
+	if len(sum) > 0 {
 		m.doubt(all, id)
 		return all
 	}
 	for _, s := range m.a.Vectors[native] {
 		of := s.Labels.Get(label)
-		w, ok := all[of]
-		if !ok {
-			w = m.wait(of, nil)
-		}
+		w := all[of]
+		w.Of = cmp.Or(w.Of, of)
 		switch s.Labels.Get(query.LabelQuantile) {
 		case query.QuantileCount:
 			w.Count = Known(math.Round(s.Value))
@@ -185,16 +182,6 @@ func (m *maker) doubt(all map[string]Wait, ids ...query.ID) {
 			all[of] = unknownWait(w.Of, why)
 		}
 	}
-}
-
-func joined(all map[string]histogram) histogram {
-	sum := histogram{}
-	for _, h := range all {
-		for bound, n := range h {
-			sum[bound] += n
-		}
-	}
-	return sum
 }
 
 // wait reads the quantiles of a histogram.

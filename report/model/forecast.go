@@ -157,20 +157,15 @@ func (m *maker) limits() map[string]Number {
 		}
 	}
 	sum := func(id query.ID, of func(prom.Labels) string, g query.Grid) {
-		gpus := map[string]Number{}
+		gpus := map[string]float64{}
 		for _, l := range m.a.Lines[id] {
-			name := of(l.Labels)
-			if _, ok := gpus[name]; !ok {
-				gpus[name] = Known(0)
-			}
-			values := ledger.Values(l, g)
-			if v := values[g.N]; !math.IsNaN(v) {
-				gpus[name] = gpus[name].Plus(Known(v))
+			if v := ledger.Values(l, g)[g.N]; !math.IsNaN(v) {
+				gpus[of(l.Labels)] += v
 			}
 		}
 		for name, n := range gpus {
-			if _, ok := all[name].Get(); !ok && n.Or(0) > 0 {
-				all[name] = n
+			if _, ok := all[name].Get(); !ok && n > 0 {
+				all[name] = Known(n)
 			}
 		}
 	}
@@ -320,13 +315,8 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 func (m *maker) expected() []Workload {
 	by := map[string]*Workload{}
 	for _, s := range m.a.Vectors[query.Forecasts] {
-		name := s.Labels.Get(metric.LabelWorkload)
-		w := by[name]
-		if w == nil {
-			none := Unknown("the autoscaler has no forecast")
-			w = &Workload{Workload: name, Low: none, Expected: none, High: none, Error: none}
-			by[name] = w
-		}
+		name, none := s.Labels.Get(metric.LabelWorkload), Unknown("the autoscaler has no forecast")
+		w := entry(by, name, Workload{Workload: name, Low: none, Expected: none, High: none, Error: none})
 		switch s.Labels.Get(metric.LabelKind) {
 		case "low":
 			w.Low = Known(s.Value)
@@ -341,9 +331,5 @@ func (m *maker) expected() []Workload {
 			w.Error = Known(s.Value)
 		}
 	}
-	var all []Workload
-	for _, name := range keys(by) {
-		all = append(all, *by[name])
-	}
-	return all
+	return values(by)
 }

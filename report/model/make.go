@@ -180,9 +180,6 @@ func (m *maker) grown(id query.ID, since int, of func(prom.Labels) string) map[s
 // autoscalerSince is the first moment of the coarse grid with the autoscaler's series.
 func (m *maker) autoscalerSince() int { return ledger.Known(m.a.Lines[query.GPUs], m.coarse) }
 
-// exporterSince is that of the exporter's.
-func (m *maker) exporterSince() int { return ledger.Known(m.a.Lines[query.Nodes], m.coarse) }
-
 func (m *maker) gpuModels() map[string]string {
 	models := map[string]string{}
 	note := func(ls prom.Labels) {
@@ -201,6 +198,24 @@ func (m *maker) gpuModels() map[string]string {
 
 // keys of a map, in order.
 func keys[K cmp.Ordered, V any](all map[K]V) []K { return slices.Sorted(maps.Keys(all)) }
+
+// values of a map, in the order of their keys.
+func values[K cmp.Ordered, V any](all map[K]*V) (out []V) {
+	for _, k := range keys(all) {
+		out = append(out, *all[k])
+	}
+	return out
+}
+
+// entry returns the value of a key, a new one if there is none.
+func entry[K comparable, V any](all map[K]*V, key K, begin V) *V {
+	v, ok := all[key]
+	if !ok {
+		v = &begin
+		all[key] = v
+	}
+	return v
+}
 
 // most sorts by a figure, the largest first, and by name where they are the same.
 func most[T any](all []T, figure func(T) Number, name func(T) string) {

@@ -6,11 +6,11 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/query"
 )
@@ -122,13 +122,9 @@ func (m *maker) migGPUs() []MIGGPU {
 	gpus := map[string]*MIGGPU{}
 	for _, s := range m.a.Vectors[query.Instances] {
 		uuid := s.Labels.Get(metric.LabelGPUUUID)
-		c := gpus[uuid]
-		if c == nil {
-			c = &MIGGPU{Node: s.Labels.Get(metric.LabelNode), GPU: s.Labels.Get(metric.LabelGPU), UUID: uuid, Model: gpu.ProductName(m.models[uuid]), Slices: 8}
-			if t, ok := mig.ForModel(c.Model); ok {
-				c.Slices = t.MemorySlices()
-			}
-			gpus[uuid] = c
+		c := entry(gpus, uuid, MIGGPU{Node: s.Labels.Get(metric.LabelNode), GPU: s.Labels.Get(metric.LabelGPU), UUID: uuid, Model: gpu.ProductName(m.models[uuid]), Slices: 8})
+		if t, ok := mig.ForModel(c.Model); ok {
+			c.Slices = t.MemorySlices()
 		}
 		start, err1 := strconv.Atoi(s.Labels.Get(metric.LabelStart))
 		size, err2 := strconv.Atoi(s.Labels.Get(metric.LabelSize))
@@ -137,20 +133,11 @@ func (m *maker) migGPUs() []MIGGPU {
 		}
 		who := allocatedTo[uuid+"/"+s.Labels.Get(metric.LabelGPUInstanceID)]
 		slices.Sort(who)
-		who = slices.Compact(who)
-		i := Instance{Profile: s.Labels.Get(metric.LabelProfile), Start: start, Size: size}
-		if len(who) > 0 {
-			i.AllocatedTo = who[0]
-		}
-		if len(who) > 1 {
-			i.AllocatedTo += fmt.Sprintf(" and %d more", len(who)-1)
-		}
-		c.Instances = append(c.Instances, i)
+		c.Instances = append(c.Instances, Instance{Profile: s.Labels.Get(metric.LabelProfile), Start: start, Size: size, AllocatedTo: text.Several(slices.Compact(who), 1)})
 	}
-	var all []MIGGPU
-	for _, uuid := range keys(gpus) {
-		slices.SortFunc(gpus[uuid].Instances, func(a, b Instance) int { return cmp.Compare(a.Start, b.Start) })
-		all = append(all, *gpus[uuid])
+	all := values(gpus)
+	for _, c := range all {
+		slices.SortFunc(c.Instances, func(a, b Instance) int { return cmp.Compare(a.Start, b.Start) })
 	}
 	slices.SortStableFunc(all, func(a, b MIGGPU) int {
 		x, _ := strconv.Atoi(a.GPU)
@@ -163,8 +150,8 @@ func (m *maker) migGPUs() []MIGGPU {
 // fragmentation compares the free slices with the largest instance that fits beside what
 // is allocated.
 func (m *maker) fragmentation(gpus []MIGGPU) []Fragmentation {
-	type sums struct{ gpus, free, piece int }
-	by := map[string]*sums{}
+	by := map[string]*Fragmentation{}
+	piece := map[string]int{} // of the largest instances
 	for _, c := range gpus {
 		t, ok := mig.ForModel(c.Model)
 		if !ok {
@@ -180,39 +167,25 @@ func (m *maker) fragmentation(gpus []MIGGPU) []Fragmentation {
 		if t.Legal(allocated) != nil {
 			continue
 		}
-		if by[c.Model] == nil {
-			by[c.Model] = &sums{}
-		}
-		s := by[c.Model]
+		f := entry(by, c.Model, Fragmentation{Model: c.Model, Index: Unknown("no slice is free")})
 		free, _ := t.FreeSlices(allocated)
 		largest := 0
 		for _, p := range t.Free(allocated) {
 			largest = max(largest, p.Profile.Compute)
 		}
-		s.gpus++
-		s.free += free
-		s.piece += largest
-	}
-	var all []Fragmentation
-	for _, model := range keys(by) {
-		s := by[model]
-		f := Fragmentation{Model: model, GPUs: s.gpus, Free: s.free, Index: Unknown("no slice is free")}
-		if s.free > 0 {
-			f.Index = Known(1 - float64(s.piece)/float64(s.free))
+		f.GPUs++
+		f.Free += free
+		if piece[c.Model] += largest; f.Free > 0 {
+			f.Index = Known(1 - float64(piece[c.Model])/float64(f.Free))
 		}
-		all = append(all, f)
 	}
-	return all
+	return values(by)
 }
 
 func (m *maker) profiles(gpus []MIGGPU) []Profile {
-	by := map[[2]string]*Profile{} // model and profile
+	by := map[string]*Profile{} // by model and profile
 	of := func(model, profile string) *Profile {
-		k := [2]string{model, profile}
-		if by[k] == nil {
-			by[k] = &Profile{Model: model, Profile: profile, Mean: Known(0)}
-		}
-		return by[k]
+		return entry(by, model+"\x00"+profile, Profile{Model: model, Profile: profile, Mean: Known(0)})
 	}
 	for _, c := range gpus {
 		for _, i := range c.Instances {
@@ -243,15 +216,10 @@ func (m *maker) profiles(gpus []MIGGPU) []Profile {
 			p.Mean = p.Mean.Plus(Known(sum(known(ledger.Values(l, g))) / float64(len(seen))))
 		}
 	}
-	var all []Profile
 	for _, p := range by {
 		p.Mean = m.unless(p.Mean, query.Allocated)
-		all = append(all, *p)
 	}
-	slices.SortFunc(all, func(a, b Profile) int {
-		return cmp.Or(strings.Compare(a.Model, b.Model), strings.Compare(a.Profile, b.Profile))
-	})
-	return all
+	return values(by)
 }
 
 // rightSize finds workloads that fit a smaller instance.

@@ -72,20 +72,13 @@ func (m *maker) quality() Quality {
 	if !m.a.Autoscaler {
 		q.Problems = append(q.Problems, noAutoscaler+"; demand, quotas, pools and why free GPUs serve no pod are missing")
 	}
-	over := 0.0
-	if m.l.Capacity > 0 {
-		over = m.l.Over / m.l.Capacity
-	}
+	over, unknown := Known(m.l.Over/hour).Over(Known(m.l.Capacity/hour)).Or(0), q.Unattributed.Over(Known(m.l.Capacity/hour)).Or(0)
 	if over > ledger.Tolerance {
 		q.Problems = append(q.Problems, fmt.Sprintf("the places exceed the capacity by %s: the excess is counted as capacity, so neither can be relied on", percent(m.l.Over/(m.l.Capacity-m.l.Over))))
 	}
 	twice := m.twins()
 	if twice != "" {
 		q.Problems = append(q.Problems, twice)
-	}
-	unknown := 0.0
-	if m.l.Capacity > 0 {
-		unknown = q.Unattributed.Or(0) * hour / m.l.Capacity
 	}
 	covered := q.Coverage.Or(0)
 	switch {

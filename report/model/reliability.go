@@ -53,18 +53,16 @@ func (m *maker) reliability() Reliability {
 		gpus, nodes []string
 	}
 	by := map[string]*code{}
+	since := ledger.Known(m.a.Lines[query.Nodes], m.coarse)
 	for _, l := range m.a.Lines[query.XIDs] {
-		n := ledger.Grown(m.values(l), m.exporterSince())
+		n := ledger.Grown(m.values(l), since)
 		if n < 0.5 {
 			continue
 		}
-		x := l.Labels.Get(metric.LabelXID)
-		if by[x] == nil {
-			by[x] = &code{}
-		}
-		by[x].count += n
-		by[x].gpus = append(by[x].gpus, l.Labels.Get(metric.LabelGPUUUID))
-		by[x].nodes = append(by[x].nodes, l.Labels.Get(metric.LabelNode))
+		c := entry(by, l.Labels.Get(metric.LabelXID), code{})
+		c.count += n
+		c.gpus = append(c.gpus, l.Labels.Get(metric.LabelGPUUUID))
+		c.nodes = append(c.nodes, l.Labels.Get(metric.LabelNode))
 	}
 	condemned := 0.0
 	for _, x := range keys(by) {

@@ -66,10 +66,9 @@ func (m *maker) use() Use {
 			continue
 		}
 		if by[key] == nil {
-			by[key] = &row{money: Known(0), waste: Known(0)}
 			order = append(order, key)
 		}
-		x := by[key]
+		x := entry(by, key, row{money: Known(0), waste: Known(0)})
 		x.time.Add(r.Time)
 		x.money = x.money.Plus(m.money(r.Pool, r.Model, allocated/hour))
 		x.waste = x.waste.Plus(m.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
@@ -134,17 +133,13 @@ func (m *maker) serving() []Serving {
 		tokens[ns] += ledger.Grown(m.values(l), known)
 		names[ns] = append(names[ns], l.Labels.Get(metric.LabelModelName))
 	}
-	allocated, cost := map[string]Number{}, map[string]Number{}
+	by := map[string]*Serving{} // hours and their cost
 	for _, r := range m.l.Rows {
 		if r.Namespace == "" {
 			continue
 		}
-		if _, ok := allocated[r.Namespace]; !ok {
-			allocated[r.Namespace], cost[r.Namespace] = Known(0), Known(0)
-		}
-		hours := r.Time.Allocated() / hour
-		allocated[r.Namespace] = allocated[r.Namespace].Plus(Known(hours))
-		cost[r.Namespace] = cost[r.Namespace].Plus(m.money(r.Pool, r.Model, hours))
+		s, hours := entry(by, r.Namespace, Serving{Allocated: Known(0), Cost: Known(0)}), r.Time.Allocated()/hour
+		s.Allocated, s.Cost = s.Allocated.Plus(Known(hours)), s.Cost.Plus(m.money(r.Pool, r.Model, hours))
 	}
 	beyond := map[string]bool{}
 	for _, l := range m.a.Lines[query.TokensBeyond] {
@@ -158,13 +153,9 @@ func (m *maker) serving() []Serving {
 		if beyond[ns] {
 			s.Tokens = Unknown(fmt.Sprintf("its servers expose more than %d series of tokens", query.MostServing))
 		}
-		var ok bool
-		if s.Allocated, ok = allocated[ns]; !ok {
-			s.Allocated = Unknown("no GPU was seen allocated to the namespace")
-			s.Cost = s.Allocated
-		} else {
-			s.Cost = m.unless(cost[ns].Over(s.Tokens.Times(1e-6)), query.Tokens)
-		}
+		none := Unknown("no GPU was seen allocated to the namespace")
+		of := entry(by, ns, Serving{Allocated: none, Cost: none})
+		s.Allocated, s.Cost = of.Allocated, m.unless(of.Cost.Over(s.Tokens.Times(1e-6)), query.Tokens)
 		all = append(all, s)
 	}
 	return all

@@ -62,11 +62,7 @@ func (m *maker) workloads() map[workKey]*work {
 	of := func(ls prom.Labels) *work {
 		name, kind, pattern := Owner(ls.Get(d.Pod()))
 		key := workKey{ls.Get(d.Namespace()), name, ls.Get(metric.LabelProfile)}
-		w := all[key]
-		if w == nil {
-			w = &work{workKey: key, kind: kind, pattern: pattern, allocated: map[string][]bool{}, idle: map[string][]bool{}, memory: math.NaN(), use: math.NaN()}
-			all[key] = w
-		}
+		w := entry(all, key, work{workKey: key, kind: kind, pattern: pattern, allocated: map[string][]bool{}, idle: map[string][]bool{}, memory: math.NaN(), use: math.NaN()})
 		if model := m.models[ls.Get(metric.LabelGPUUUID)]; model != "" {
 			w.model = model
 		}

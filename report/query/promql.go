@@ -102,12 +102,10 @@ func (d Dialect) selector(name string, matchers ...string) string {
 // by writes the labels of an aggregation; the same label is named once.
 func by(labels ...string) string {
 	var once []string
-	seen := map[string]bool{}
 	for _, l := range labels {
-		if !seen[l] {
+		if !slices.Contains(once, l) {
 			once = append(once, l)
 		}
-		seen[l] = true
 	}
 	return "by (" + strings.Join(once, ", ") + ")"
 }

@@ -54,19 +54,6 @@ func (e *ClustersError) Error() string {
 	return fmt.Sprintf("these are series of %d clusters (%s), and only one can be looked at", len(e.Names), names)
 }
 
-// clusters asks for the clusters of the series. A series without the label belongs to
-// any: the label may have been added later.
-func clusters(ctx context.Context, p Prometheus, d Dialect, w Window) error {
-	present := func(desc metric.Desc) string {
-		return d.Ranged("present_over_time(%s)", "PIECE", desc.Name, clusterLabel+`!=""`)
-	}
-	v, err := spanned(ctx, p, "count "+by(clusterLabel)+" ("+present(metric.GPUInfo)+" or "+present(metric.AutoscalerCapacityGPUSeconds)+")", w)
-	if err != nil {
-		return fmt.Errorf("asking Prometheus: %w", err)
-	}
-	return OneCluster(v)
-}
-
 // OneCluster returns a ClustersError where an answer by cluster has more than one.
 func OneCluster(v prom.Vector) error {
 	if len(v) < 2 {
@@ -118,27 +105,23 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	present := func(name string, matchers ...string) string {
 		return a.Dialect.Ranged("present_over_time(%s)", "PIECE", name, matchers...)
 	}
-	targets, err := spanned(ctx, p, "group by (namespace) ("+present(metric.GPUInfo.Name)+" or "+present(metric.AutoscalerLeader.Name)+")", w)
-	if err != nil {
-		return a, fmt.Errorf("asking Prometheus: %w", err)
+	var err error
+	ask := func(expression string) (v prom.Vector) {
+		if err == nil {
+			v, err = spanned(ctx, p, expression, w)
+		}
+		return v
 	}
-	for _, s := range targets {
+	for _, s := range ask("group by (namespace) (" + present(metric.GPUInfo.Name) + " or " + present(metric.AutoscalerLeader.Name) + ")") {
 		a.Targets = append(a.Targets, s.Labels.Get(metric.LabelNamespace))
 	}
 	slices.Sort(a.Targets)
 	d := a.Dialect
 	count := func(expression string) int {
-		if err != nil {
-			return 0
+		if v := ask(expression); len(v) == 1 {
+			return int(v[0].Value)
 		}
-		var v prom.Vector
-		if v, err = spanned(ctx, p, expression, w); err != nil {
-			err = fmt.Errorf("asking Prometheus: %w", err)
-		}
-		if len(v) != 1 {
-			return 0
-		}
-		return int(v[0].Value)
+		return 0
 	}
 	there := func(name string) bool { return count("count("+present(name)+")") > 0 }
 	a.Exporter = there(metric.GPUInfo.Name)
@@ -160,7 +143,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		scrape = w.Scrape
 	}
 	if err != nil {
-		return Answers{}, err
+		return Answers{}, fmt.Errorf("asking Prometheus: %w", err)
 	}
 	if !a.Exporter && !a.Autoscaler {
 		if rest := w.until.Sub(w.Until).Truncate(time.Second); rest > 0 {
@@ -179,7 +162,13 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		}
 		return Answers{}, fmt.Errorf("%w from %s to %s, whole steps of %s%s", ErrNoData, w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339), w.Coarse, others)
 	}
-	if err := clusters(ctx, p, d, w); err != nil {
+	of := func(desc metric.Desc) string { return present(desc.Name, clusterLabel+`!=""`) }
+	// A series without the label belongs to any: the label may have been added later.
+	names := ask("count " + by(clusterLabel) + " (" + of(metric.GPUInfo) + " or " + of(metric.AutoscalerCapacityGPUSeconds) + ")")
+	if err != nil {
+		return Answers{}, fmt.Errorf("asking Prometheus: %w", err)
+	}
+	if err := OneCluster(names); err != nil {
 		return Answers{}, err
 	}
 	a.Window = w.widen(scrape, nodes, rows)
@@ -190,7 +179,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 // its last day.
 func spanned(ctx context.Context, p Prometheus, expression string, w Window) (prom.Vector, error) {
 	v, err := p.Query(ctx, pieced(expression, w.Length()), w.Until)
-	if err != nil && ctx.Err() == nil && w.Length() > piece && (tooMuch(err) || late(err)) {
+	if err != nil && ctx.Err() == nil && w.Length() > piece && (tooMuch(err) || Late(err)) {
 		return p.Query(ctx, pieced(expression, piece), w.Until)
 	}
 	return v, err
@@ -328,11 +317,11 @@ func (p *patient) again(ctx context.Context, ask func() error) error {
 // passing reports whether a retry may succeed. A query that timed out does so again, and
 // a refused credential stays refused.
 func passing(err error) bool {
-	return errors.Is(err, prom.ErrUnavailable) && !late(err) && says(err, "HTTP 429", "HTTP 502", "HTTP 503", "EOF", "connection reset")
+	return errors.Is(err, prom.ErrUnavailable) && !Late(err) && says(err, "HTTP 429", "HTTP 502", "HTTP 503", "EOF", "connection reset")
 }
 
-// late reports whether a query timed out, here or at the server.
-func late(err error) bool {
+// Late reports whether a query timed out, here or at the server.
+func Late(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || says(err, "timed out", "timeout")
 }
 

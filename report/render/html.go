@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	_ "embed" // the page and its style
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -23,6 +24,16 @@ const (
 	mostGPUs    = 96
 	mostActions = 25
 )
+
+// JSON writes the report in its versioned form, indented.
+func JSON(w io.Writer, r model.Report) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(r); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	return nil
+}
 
 // HTML writes the report as a page that loads and runs nothing.
 func HTML(w io.Writer, r model.Report) error {
@@ -78,7 +89,7 @@ func newView(r model.Report) view {
 	css := strings.TrimSpace(style)
 	sum := sha256.Sum256([]byte(css))
 	v := view{
-		R: r, Title: Title(r), Length: model.Duration(r.Window.Hours), Style: template.CSS(css),
+		R: r, Title: fmt.Sprintf("GPU capacity report, %s to %s UTC", Time(r.Window.From), Time(r.Window.Until)), Length: model.Duration(r.Window.Hours), Style: template.CSS(css),
 		Hash:    "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
 		Figures: figures(r), First: r.Actions[:min(len(r.Actions), 3)], Sections: Sections(r), Bars: waterfall(r), Stack: stack(r),
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
 )
@@ -207,7 +208,7 @@ func reliability(r model.Report) []Table {
 			if e.Condemned {
 				condemned = "yes"
 			}
-			return []Cell{word(e.Code), digits(e.Count), whole(e.GPUs), word(few(e.Nodes)), word(condemned)}
+			return []Cell{word(e.Code), digits(e.Count), whole(e.GPUs), word(text.Several(e.Nodes, 6)), word(condemned)}
 		})}
 	nodes := Table{Name: "sick", Title: "Nodes with sick GPUs", Columns: columns("Node", "GPU-hours>"), Empty: "None.", From: []query.ID{query.SickNodes},
 		Rows: rows(x.Nodes, func(n model.SickNode) []Cell { return []Cell{word(n.Node), digits(n.Hours)} })}
@@ -217,17 +218,8 @@ func reliability(r model.Report) []Table {
 	return []Table{lost, xids, nodes}
 }
 
-// few names the first of many.
-func few(names []string) string {
-	const most = 6
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
 func methods(r model.Report) Section {
-	text := append(slices.Clone(r.Methods.Text), "Steps: "+r.Methods.Steps+".", fmt.Sprintf("Made by gpuscale-report %s at %s UTC.", r.Version, Time(r.Generated)))
-	return Section{"A", "methods", "Methods", text, []Table{{Name: "queries", Title: "Queries", Columns: columns("What", "Step", "PromQL`"),
+	lines := append(slices.Clone(r.Methods.Text), "Steps: "+r.Methods.Steps+".", fmt.Sprintf("Made by gpuscale-report %s at %s UTC.", r.Version, Time(r.Generated)))
+	return Section{"A", "methods", "Methods", lines, []Table{{Name: "queries", Title: "Queries", Columns: columns("What", "Step", "PromQL`"),
 		Rows: rows(r.Methods.Queries, func(q model.Query) []Cell { return []Cell{word(q.What), word(q.Step), {Text: Code(q.PromQL)}} })}}}
 }

@@ -21,7 +21,7 @@ func picture(class, title string, width, height float64, stretch bool) *svg {
 	if stretch {
 		aspect = ` preserveAspectRatio="none"`
 	}
-	fmt.Fprintf(&s.b, `<svg class="%s" viewBox="0 0 %s %s" role="img" aria-label="%s"%s><title>%s</title>`, class, f(width), f(height), text(title), aspect, text(title))
+	fmt.Fprintf(&s.b, `<svg class="%s" viewBox="0 0 %s %s" role="img" aria-label="%s"%s><title>%s</title>`, class, f(width), f(height), escaped(title), aspect, escaped(title))
 	return s
 }
 
@@ -34,7 +34,7 @@ func (s *svg) rect(class string, x, y, w, h float64, title string) {
 		s.b.WriteString("/>")
 		return
 	}
-	fmt.Fprintf(&s.b, "><title>%s</title></rect>", text(title))
+	fmt.Fprintf(&s.b, "><title>%s</title></rect>", escaped(title))
 }
 
 func (s *svg) path(class, d string) {
@@ -50,7 +50,7 @@ func f(v float64) string {
 	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
 }
 
-func text(s string) string { return template.HTMLEscapeString(Visible(s)) }
+func escaped(s string) string { return template.HTMLEscapeString(Visible(s)) }
 
 // bar is a place of the waterfall: where it begins, and how long it is.
 type bar struct {

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"slices"
@@ -46,7 +47,7 @@ type Cell struct {
 	Picture template.HTML
 }
 
-func word(s string) Cell { return Cell{Text: Or(Visible(s))} }
+func word(s string) Cell { return Cell{Text: cmp.Or(Visible(s), "–")} }
 
 func number(n model.Number, write func(model.Number) string) Cell {
 	return Cell{Text: write(n), Why: n.Why()}

@@ -1,3 +1,3 @@
 // Package top lists the pods that GPUs and slices are allocated to now, and their use.
-// It reads vectors and lays out tables, without I/O.
+// It asks what it is given for vectors, and lays out tables.
 package top

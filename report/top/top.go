@@ -2,10 +2,13 @@ package top
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -31,75 +34,64 @@ type Row struct {
 	MemoryTotal *float64 `json:"memoryTotalBytes"`
 }
 
-// Names of the queries.
+// idleRatio is the use under which a pod counts as idle, and maxAge the age in seconds from
+// which attribution is unknown.
 const (
-	gpus = iota
-	instances
-	allocatedTo
-	health
-	attribution
-	gpuBusy
-	instanceBusy
-	idle
-	used
-	total
-	questions
+	idleRatio = 0.01
+	maxAge    = 300
 )
 
-// Questions are the queries, for one moment; Rows reads the answers in their order.
-func Questions(d query.Dialect) []string {
-	entity := metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID
-	podOf := entity + ", " + d.Namespace() + ", " + d.Pod() + ", " + d.Container()
-	max := func(labels string, s metric.Desc) string { return "max by (" + labels + ") (" + d.Select(s.Name) + ")" }
-	q := make([]string, questions)
-	q[gpus] = max(metric.LabelNode+", "+metric.LabelGPU+", "+metric.LabelGPUUUID+", "+metric.LabelModel+", "+metric.LabelMIG, metric.GPUInfo)
-	q[instances] = max(metric.LabelNode+", "+metric.LabelGPU+", "+entity+", "+metric.LabelProfile, metric.GPUInstanceInfo)
-	q[allocatedTo] = max(podOf, metric.GPUHeld)
-	q[health] = "min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ")"
-	q[attribution] = max(metric.LabelNode, metric.GPUAttributionAgeSeconds)
-	q[gpuBusy] = max(entity, metric.GPUBusyRatio)
-	q[instanceBusy] = max(entity, metric.GPUInstanceBusyRatio)
-	q[idle] = max(podOf, metric.GPUIdleSeconds)
-	q[used] = max(entity, metric.GPUMemoryUsedBytes)
-	q[total] = max(entity, metric.GPUMemoryTotalBytes)
-	return q
-}
+// ErrNoGPUs: there is no GPU series.
+var ErrNoGPUs = fmt.Errorf("there is no %s: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400)? Look at up and at /targets of Prometheus", metric.GPUInfo.Name)
 
-// idleRatio is the use under which a pod counts as idle.
-const idleRatio = 0.01
-
-// maxAge is the age in seconds from which attribution is unknown.
-const oldest = 300
-
-// Rows reads the answers: of GPUs allocated to a namespace's pods, or of all if it is
-// empty. It also reports whether all is known.
-func Rows(answers []prom.Vector, d query.Dialect, namespace string) (rows []Row, complete bool) {
-	r := reader{d: d, allocated: map[string][]prom.Sample{}}
-	r.read(answers)
-	partitioned := map[string]bool{}
-	for _, s := range answers[instances] {
-		partitioned[s.Labels.Get(metric.LabelGPUUUID)] = true
+// Read asks for the GPUs allocated to a namespace's pods at one moment, or for all if it is
+// empty. It also reports whether all is known. The error is Prometheus', or ErrNoGPUs.
+func Read(ctx context.Context, p query.Prometheus, d query.Dialect, at time.Time, namespace string) (rows []Row, complete bool, err error) {
+	ask := func(aggregation string, s metric.Desc, labels ...string) (v prom.Vector) {
+		if err == nil {
+			v, err = p.Query(ctx, aggregation+" by ("+strings.Join(labels, ", ")+") ("+d.Select(s.Name)+")", at)
+		}
+		return v
 	}
-	model := map[string]string{}
-	for _, s := range answers[gpus] {
-		uuid := s.Labels.Get(metric.LabelGPUUUID)
-		model[uuid] = gpu.ProductName(s.Labels.Get(metric.LabelModel))
-		if !partitioned[uuid] {
-			rows = append(rows, r.rows(s.Labels, model[uuid])...)
+	const uuid, instance = metric.LabelGPUUUID, metric.LabelGPUInstanceID
+	gpus := ask("max", metric.GPUInfo, metric.LabelNode, metric.LabelGPU, uuid, metric.LabelModel, metric.LabelMIG)
+	instances := ask("max", metric.GPUInstanceInfo, metric.LabelNode, metric.LabelGPU, uuid, instance, metric.LabelProfile)
+	r := reader{d: d, allocated: map[string][]prom.Sample{}}
+	for _, s := range ask("max", metric.GPUHeld, uuid, instance, d.Namespace(), d.Pod(), d.Container()) {
+		r.allocated[entity(s.Labels)] = append(r.allocated[entity(s.Labels)], s)
+	}
+	label := func(name string) func(prom.Labels) string { return func(ls prom.Labels) string { return ls.Get(name) } }
+	r.health = values(label(uuid), ask("min", metric.GPUHealthy, uuid))
+	r.age = values(label(metric.LabelNode), ask("max", metric.GPUAttributionAgeSeconds, metric.LabelNode))
+	r.busy = values(entity, ask("max", metric.GPUBusyRatio, uuid, instance), ask("max", metric.GPUInstanceBusyRatio, uuid, instance))
+	r.idle = values(r.podOf, ask("max", metric.GPUIdleSeconds, uuid, instance, d.Namespace(), d.Pod(), d.Container()))
+	r.used = values(entity, ask("max", metric.GPUMemoryUsedBytes, uuid, instance))
+	r.total = values(entity, ask("max", metric.GPUMemoryTotalBytes, uuid, instance))
+	if err == nil && len(gpus) == 0 {
+		err = ErrNoGPUs
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	partitioned, model := map[string]bool{}, map[string]string{}
+	for _, s := range instances {
+		partitioned[s.Labels.Get(uuid)] = true
+	}
+	for _, s := range gpus {
+		model[s.Labels.Get(uuid)] = gpu.ProductName(s.Labels.Get(metric.LabelModel))
+		if !partitioned[s.Labels.Get(uuid)] {
+			instances = append(instances, s)
 		}
 	}
-	for _, s := range answers[instances] {
-		rows = append(rows, r.rows(s.Labels, model[s.Labels.Get(metric.LabelGPUUUID)])...)
+	for _, s := range instances {
+		rows = append(rows, r.rows(s.Labels, model[s.Labels.Get(uuid)])...)
 	}
-	complete = len(rows) > 0
-	for _, row := range rows {
-		complete = complete && row.State != "unknown" && row.State != "allocated"
-	}
+	complete = !slices.ContainsFunc(rows, func(row Row) bool { return row.State == "unknown" || row.State == "allocated" })
 	if namespace != "" {
 		rows = slices.DeleteFunc(rows, func(row Row) bool { return row.Namespace != namespace })
 	}
 	slices.SortStableFunc(rows, compare)
-	return rows, complete
+	return rows, complete, nil
 }
 
 // compare sorts allocated rows first, by namespace, the longest idle first.
@@ -134,26 +126,15 @@ func (r *reader) podOf(ls prom.Labels) string {
 	return entity(ls) + "\xff" + ls.Get(r.d.Namespace()) + "\xff" + ls.Get(r.d.Pod()) + "\xff" + ls.Get(r.d.Container())
 }
 
-func (r *reader) read(answers []prom.Vector) {
-	for _, s := range answers[allocatedTo] {
-		r.allocated[entity(s.Labels)] = append(r.allocated[entity(s.Labels)], s)
-	}
-	values := func(key func(prom.Labels) string, vectors ...prom.Vector) map[string]float64 {
-		m := map[string]float64{}
-		for _, v := range vectors {
-			for _, s := range v {
-				if !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) {
-					m[key(s.Labels)] = s.Value
-				}
-			}
+// values are the numbers of vectors by what key returns of their labels.
+func values(key func(prom.Labels) string, vectors ...prom.Vector) map[string]float64 {
+	m := map[string]float64{}
+	for _, s := range slices.Concat(vectors...) {
+		if !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) {
+			m[key(s.Labels)] = s.Value
 		}
-		return m
 	}
-	label := func(name string) func(prom.Labels) string { return func(ls prom.Labels) string { return ls.Get(name) } }
-	r.age, r.health = values(label(metric.LabelNode), answers[attribution]), values(label(metric.LabelGPUUUID), answers[health])
-	r.busy = values(entity, answers[gpuBusy], answers[instanceBusy])
-	r.used, r.total = values(entity, answers[used]), values(entity, answers[total])
-	r.idle = values(r.podOf, answers[idle])
+	return m
 }
 
 func find(m map[string]float64, key string) *float64 {
@@ -175,7 +156,7 @@ func (r *reader) rows(ls prom.Labels, model string) []Row {
 	switch {
 	case reported && health == 0:
 		row.State = "sick"
-	case !fresh || age > oldest:
+	case !fresh || age > maxAge:
 		row.State = "unknown"
 	}
 	if len(r.allocated[at]) == 0 {

@@ -2,10 +2,12 @@ package top_test
 
 import (
 	"bytes"
+	"context"
 	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -23,32 +25,50 @@ func sample(value float64, words ...string) prom.Sample {
 	return prom.Sample{Labels: prom.FromMap(m), Value: value}
 }
 
-// node is answers about one node: a busy GPU, an idle one, one with unknown use, a
+// node is answers about one node, by series: a busy GPU, an idle one, one with unknown use, a
 // free one, a sick one that is allocated, and a MIG one with a shared slice.
-func node() []prom.Vector {
-	a := make([]prom.Vector, len(top.Questions(query.Dialect{})))
-	for i, id := range []string{"busy", "idle", "allocated", "free", "sick", "mig"} {
-		a[0] = append(a[0], sample(1, "node=n1", "gpu="+string(rune('0'+i)), "gpu_uuid="+id, "model=NVIDIA H100 80GB HBM3", "mig=false"))
-		if id == "free" || id == "mig" {
-			continue
-		}
-		a[2] = append(a[2], sample(1, "gpu_uuid="+id, "namespace=train", "pod="+id+"-0", "container=main"))
+type node map[string]prom.Vector
+
+func newNode() node {
+	slice := []string{"gpu_uuid=mig", "gpu_instance_id=3"}
+	a := node{
+		"gpu_instance_info":           {sample(1, "node=n1", "gpu=5", "gpu_uuid=mig", "gpu_instance_id=3", "profile=3g.40gb")},
+		"gpu_held":                    {sample(1, append(slice, "namespace=chat", "pod=a", "container=main")...), sample(1, append(slice, "namespace=chat", "pod=b", "container=main")...)},
+		"gpu_healthy":                 {sample(0, "gpu_uuid=sick"), sample(1, "gpu_uuid=busy")},
+		"gpu_attribution_age_seconds": {sample(5, "node=n1")},
+		"gpu_busy_ratio":              {sample(0.9, "gpu_uuid=busy"), sample(0.001, "gpu_uuid=idle"), sample(math.NaN(), "gpu_uuid=allocated")},
+		"gpu_instance_busy_ratio":     {sample(0.4, slice...)},
+		"gpu_idle_seconds":            {sample(4000, "gpu_uuid=idle", "namespace=train", "pod=idle-0", "container=main")},
+		"gpu_memory_used_bytes":       {sample(12<<30, "gpu_uuid=busy")},
+		"gpu_memory_total_bytes":      {sample(80<<30, "gpu_uuid=busy")},
 	}
-	a[1] = prom.Vector{sample(1, "node=n1", "gpu=5", "gpu_uuid=mig", "gpu_instance_id=3", "profile=3g.40gb")}
-	a[2] = append(a[2], sample(1, "gpu_uuid=mig", "gpu_instance_id=3", "namespace=chat", "pod=a", "container=main"), sample(1, "gpu_uuid=mig", "gpu_instance_id=3", "namespace=chat", "pod=b", "container=main"))
-	a[3] = prom.Vector{sample(0, "gpu_uuid=sick"), sample(1, "gpu_uuid=busy")}
-	a[4] = prom.Vector{sample(5, "node=n1")}
-	a[5] = prom.Vector{sample(0.9, "gpu_uuid=busy"), sample(0.001, "gpu_uuid=idle"), sample(math.NaN(), "gpu_uuid=allocated")}
-	a[6] = prom.Vector{sample(0.4, "gpu_uuid=mig", "gpu_instance_id=3")}
-	a[7] = prom.Vector{sample(4000, "gpu_uuid=idle", "namespace=train", "pod=idle-0", "container=main")}
-	a[8] = prom.Vector{sample(12<<30, "gpu_uuid=busy")}
-	a[9] = prom.Vector{sample(80<<30, "gpu_uuid=busy")}
+	for i, id := range []string{"busy", "idle", "allocated", "free", "sick", "mig"} {
+		a["gpu_info"] = append(a["gpu_info"], sample(1, "node=n1", "gpu="+string(rune('0'+i)), "gpu_uuid="+id, "model=NVIDIA H100 80GB HBM3", "mig=false"))
+		if id != "free" && id != "mig" {
+			a["gpu_held"] = append(a["gpu_held"], sample(1, "gpu_uuid="+id, "namespace=train", "pod="+id+"-0", "container=main"))
+		}
+	}
 	return a
+}
+
+func (n node) Query(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
+	return n[promql[strings.LastIndex(promql, "(")+1:len(promql)-1]], nil
+}
+
+func (node) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]prom.Line, error) {
+	return nil, nil
+}
+
+func read(t *testing.T, n node) (rows []top.Row, complete bool) {
+	t.Helper()
+	rows, complete, err := top.Read(t.Context(), n, query.Dialect{}, time.Now(), "")
+	require.NoError(t, err)
+	return rows, complete
 }
 
 // TestStates: each GPU and slice has one state, and an unknown value is not zero.
 func TestStates(t *testing.T) {
-	rows, complete := top.Rows(node(), query.Dialect{}, "")
+	rows, complete := read(t, newNode())
 	if complete {
 		t.Error("the use of one GPU is unknown, and all is called known")
 	}
@@ -79,9 +99,9 @@ func TestStates(t *testing.T) {
 // TestStale: with stale or missing attribution nothing is called free.
 func TestStale(t *testing.T) {
 	for name, ages := range map[string]prom.Vector{"old": {sample(301, "node=n1")}, "missing": nil, "of another node": {sample(1, "node=n2")}} {
-		a := node()
-		a[4] = ages
-		rows, complete := top.Rows(a, query.Dialect{}, "")
+		a := newNode()
+		a["gpu_attribution_age_seconds"] = ages
+		rows, complete := read(t, a)
 		for _, r := range rows {
 			if r.State != "unknown" && r.State != "sick" {
 				t.Errorf("%s: %s is %s", name, r.UUID, r.State)
