@@ -285,9 +285,5 @@ func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNo
 	if have.target <= have.nodes || have.target != action.From {
 		return refuse("pool %s has %d nodes of %d, not %d of %d as in the plan", pool.Name, have.nodes, have.target, action.To, action.From)
 	}
-	w, ok := a.o.Pools.(pools.Withdrawer)
-	if !ok {
-		return fmt.Errorf("%w: the provider of pool %s cannot take back a request", pools.ErrUnnamed, pool.Name)
-	}
-	return w.Withdraw(ctx, pool)
+	return a.o.Pools.Withdraw(ctx, pool)
 }
