@@ -21,34 +21,26 @@ import (
 // removeNode removes one empty node from its pool. A node that is not being drained is
 // cordoned first and recorded as a drain that begins, and removed by a later reconcile.
 func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	return a.takeOut(ctx, r, pool, action, takeOut{
-		reason: plan.NodeEmpty,
-		may: func(*corev1.Node) error {
-			have, err := a.standing(ctx, pool)
-			if err != nil {
-				return err
-			}
-			if nodes := min(have.nodes, have.target); nodes <= int(pool.Spec.Min) {
-				return refuse("pool %s has %d nodes, min is %d", pool.Name, nodes, pool.Spec.Min)
-			}
-			return nil
-		},
-		take: func(node *corev1.Node) error { return a.o.Pools.Delete(ctx, pool, node, false) },
-	})
-}
-
-// takeOut is one way for a node to leave its pool. A node that is not being drained is recorded as a
-// drain that begins, with the reason, and taken plan.RemoveDelay after the drain's start.
-type takeOut struct {
-	reason plan.Reason
-	may    func(*corev1.Node) error // refuses, before the first write
-	take   func(*corev1.Node) error // removes the node as last read
+	may := func(*corev1.Node) error {
+		have, err := a.standing(ctx, pool)
+		if err != nil {
+			return err
+		}
+		if nodes := min(have.nodes, have.target); nodes <= int(pool.Spec.Min) {
+			return refuse("pool %s has %d nodes, min is %d", pool.Name, nodes, pool.Spec.Min)
+		}
+		return nil
+	}
+	take := func(node *corev1.Node) error { return a.o.Pools.Delete(ctx, pool, node, false) }
+	return a.takeOut(ctx, r, pool, action, plan.NodeEmpty, may, take)
 }
 
 // takeOut takes an empty node out of its pool: it checks the node, cordons it, checks
-// again and calls t.take with the node as last read. A pod that was bound in between
-// keeps the node; the planner ends the drain.
-func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action, t takeOut) error {
+// again and calls take with the node as last read. may refuses before the first write. A
+// node that is not being drained is recorded as a drain that begins, with the reason, and
+// taken plan.RemoveDelay after the drain's start. A pod that was bound in between keeps the
+// node; the planner ends the drain.
+func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action, reason plan.Reason, may, take func(*corev1.Node) error) error {
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		if err := removable(pool, node); err != nil {
 			return err
@@ -59,13 +51,13 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := notCordonedByOthers(node); err != nil {
 			return err
 		}
-		if err := t.may(node); err != nil {
+		if err := may(node); err != nil {
 			return err
 		}
 		if err := a.empty(ctx, node.Name); err != nil {
 			return err
 		}
-		return a.settle(ctx, r, node, t.reason)
+		return a.settle(ctx, r, node, reason)
 	})
 	if err != nil {
 		return err
@@ -77,7 +69,7 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := a.empty(ctx, node.Name); err != nil {
 			return err
 		}
-		return t.take(node)
+		return take(node)
 	})
 }
 
@@ -198,18 +190,16 @@ func (a *Actor) empty(ctx context.Context, node string) error {
 // replace replaces a sick node. The size stays what it is at the provider, whatever it was in the snapshot; a pool
 // above its max is not filled up again.
 func (a *Actor) replace(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	return a.takeOut(ctx, r, pool, action, takeOut{
-		reason: plan.NodeSick,
-		may:    func(node *corev1.Node) error { return r.mayReplace(node, pool.Name) },
-		take: func(node *corev1.Node) error {
-			r.replaced[pool.Name] = true
-			listing, err := a.o.Pools.List(ctx, pool)
-			if err != nil {
-				return fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
-			}
-			return a.o.Pools.Delete(ctx, pool, node, listing.Target <= int(pool.Spec.Max))
-		},
-	})
+	may := func(node *corev1.Node) error { return r.mayReplace(node, pool.Name) }
+	take := func(node *corev1.Node) error {
+		r.replaced[pool.Name] = true
+		listing, err := a.o.Pools.List(ctx, pool)
+		if err != nil {
+			return fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
+		}
+		return a.o.Pools.Delete(ctx, pool, node, listing.Target <= int(pool.Spec.Max))
+	}
+	return a.takeOut(ctx, r, pool, action, plan.NodeSick, may, take)
 }
 
 // mayReplace checks that the node is sick, and the limits on replacing. A replacement that waits for its
