@@ -67,7 +67,7 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 	if err := m.live.List(ctx, &all); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	tables, _ := contract.Published(all.Items) // package observe reports errors of single nodes
+	tables, _ := contract.TablesOf(contract.Publications(all.Items)) // package observe reports errors of single nodes
 	t, err := pools.Template(pool, tables, pools.Listing{})
 	if err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
