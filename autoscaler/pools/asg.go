@@ -235,15 +235,6 @@ func weighs(w *string) string {
 	return ""
 }
 
-func instanceOf(group *types.AutoScalingGroup, id string) *types.Instance {
-	for i := range group.Instances {
-		if aws.ToString(group.Instances[i].InstanceId) == id {
-			return &group.Instances[i]
-		}
-	}
-	return nil
-}
-
 func isInstanceID(s string) bool {
 	hex, ok := strings.CutPrefix(s, "i-")
 	return ok && len(hex) >= 8 && len(hex) <= 17 && strings.Trim(hex, "0123456789abcdef") == ""

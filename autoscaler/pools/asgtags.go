@@ -180,7 +180,7 @@ func (n *notices) of(group *types.AutoScalingGroup, now time.Time) []Leaving {
 	for id, l := range n.latest {
 		if now.Sub(l.At) > noticeLife {
 			delete(n.latest, id)
-		} else if instanceOf(group, id) != nil {
+		} else if slices.ContainsFunc(group.Instances, func(i types.Instance) bool { return aws.ToString(i.InstanceId) == id }) {
 			out = append(out, l)
 		}
 	}

@@ -3,7 +3,6 @@ package pools
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
@@ -261,7 +261,7 @@ func (clusterAPI) foreign(t target) string {
 		return fmt.Sprintf("%s %s, which owns it; name that one instead", owner.Kind, owner.Name)
 	}
 	for _, m := range t.object.GetManagedFields() {
-		if m.Manager == topologyManager && owns(m.FieldsV1, "f:spec", "f:replicas") {
+		if m.Manager == topologyManager && owns(m.FieldsV1, "spec", "replicas") {
 			return "the Cluster's topology; take replicas out of its spec.topology.workers"
 		}
 	}
@@ -269,22 +269,9 @@ func (clusterAPI) foreign(t target) string {
 }
 
 // owns reports whether a field is in an entry of managedFields.
-func owns(f *metav1.FieldsV1, path ...string) bool {
-	if f == nil {
-		return false
-	}
-	var at map[string]json.RawMessage
-	raw := json.RawMessage(f.GetRawBytes())
-	for _, key := range path {
-		if at = nil; json.Unmarshal(raw, &at) != nil {
-			return false
-		}
-		var ok bool
-		if raw, ok = at[key]; !ok {
-			return false
-		}
-	}
-	return true
+func owns(f *metav1.FieldsV1, path ...any) bool {
+	var set fieldpath.Set
+	return f != nil && set.FromJSON(f.GetRawReader()) == nil && set.Has(fieldpath.MakePathOrDie(path...))
 }
 
 // all lists the Machines of the target.
