@@ -227,21 +227,27 @@ type clusterAPI struct {
 func (clusterAPI) size(t target) (int, error) { return t.replicas() }
 
 // resize raises the replicas only once each marked Machine is removed: the controller would never see the lower number
-// and remove nothing.
+// and remove nothing. It lowers them only while no MachineSet is outdated, whose Machines would go.
 func (c clusterAPI) resize(ctx context.Context, t target, size int) error {
 	have, err := t.replicas()
 	if err != nil {
 		return err
 	}
-	if size > have && len(t.removing()) > 0 {
-		all, err := c.all(ctx, t)
-		if err != nil {
-			return err
+	if size > have && len(t.removing()) == 0 {
+		return t.setReplicas(size)
+	}
+	all, err := c.all(ctx, t)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if size > have && t.leaves(c, &all[i]) && all[i].GetDeletionTimestamp() == nil {
+			return fmt.Errorf("%w: %s has not removed Machine %s yet", ErrBusy, t.name(), all[i].GetName())
 		}
-		for i := range all {
-			if t.leaves(c, &all[i]) && all[i].GetDeletionTimestamp() == nil {
-				return fmt.Errorf("%w: %s has not removed Machine %s yet", ErrBusy, t.name(), all[i].GetName())
-			}
+	}
+	if size < have {
+		if outdated, err := c.outdated(ctx, t, setsOf(all)); err != nil || len(outdated) > 0 {
+			return cmp.Or(err, fmt.Errorf("%w: %s shrinks its outdated MachineSets %v first", ErrUnnamed, t.name(), outdated))
 		}
 	}
 	return t.setReplicas(size)
@@ -341,30 +347,46 @@ func (c clusterAPI) remove(ctx context.Context, t target, machine *unstructured.
 
 // mayShrink returns why a target with fewer replicas might remove another Machine than the marked one. While a rollout
 // moves the replicas of a MachineDeployment between its MachineSets, that is open. With the strategy OnDelete several
-// MachineSets stay for as long as users like; those of other revisions than the MachineDeployment's are shrunk first
-// (v1.9 to v1.14: machinedeployment_rollout_ondelete.go), in an order that has changed. So there must be one of them.
+// MachineSets stay for as long as users like, and an outdated one shrinks first.
 func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured) error {
-	sets := map[string]bool{}
-	for i := range all {
-		sets[all[i].GetLabels()[labelSet]] = true
-	}
-	if t.object.GetKind() != kindMachineDeployment || len(sets) < 2 {
+	sets := setsOf(all)
+	if len(sets) < 2 {
 		return nil
 	}
 	strategy := cmp.Or(stringAt(t.object, "spec", "rollout", "strategy", "type"), stringAt(t.object, "spec", "strategy", "type"))
 	if strategy != "OnDelete" || !t.observed() {
 		return fmt.Errorf("%w: %s has Machines of more than one MachineSet, a rollout is under way", ErrBusy, t.name())
 	}
-	own := machine.GetLabels()[labelSet]
-	for name := range sets {
+	outdated, err := c.outdated(ctx, t, sets)
+	if own := machine.GetLabels()[labelSet]; err == nil && !slices.Equal(outdated, []string{own}) {
+		return fmt.Errorf("%w: %s shrinks its outdated MachineSets %v first, and Machine %s is of %s", ErrUnnamed, t.name(), outdated, machine.GetName(), own)
+	}
+	return err
+}
+
+// setsOf returns the MachineSets of Machines, sorted.
+func setsOf(all []unstructured.Unstructured) []string {
+	var out []string
+	for i := range all {
+		out = append(out, all[i].GetLabels()[labelSet])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// outdated returns those MachineSets that have another revision than their MachineDeployment. Of fewer replicas, Cluster
+// API takes theirs first (v1.9 to v1.14: machinedeployment_rollout_ondelete.go); which of several has changed.
+func (c clusterAPI) outdated(ctx context.Context, t target, sets []string) ([]string, error) {
+	var out []string
+	for _, name := range sets {
 		var set metav1.PartialObjectMetadata
 		set.SetGroupVersionKind(t.object.GroupVersionKind().GroupVersion().WithKind("MachineSet"))
 		if err := c.live.Get(ctx, client.ObjectKey{Namespace: t.object.GetNamespace(), Name: name}, &set); err != nil {
-			return fmt.Errorf("getting MachineSet %s: %w", name, err)
+			return nil, fmt.Errorf("getting MachineSet %s: %w", name, err)
 		}
-		if current := set.Annotations[revisionAnnotation] == t.object.GetAnnotations()[revisionAnnotation]; current == (name == own) {
-			return fmt.Errorf("%w: Machine %s is not of the only outdated MachineSet, which %s shrinks first", ErrUnnamed, machine.GetName(), t.name())
+		if set.Annotations[revisionAnnotation] != t.object.GetAnnotations()[revisionAnnotation] {
+			out = append(out, name)
 		}
 	}
-	return nil
+	return out, nil
 }

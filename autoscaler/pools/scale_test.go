@@ -432,6 +432,26 @@ func TestWithdrawBesideARemoval(t *testing.T) {
 	}
 }
 
+// TestWithdrawBesideAnOutdatedSet: while replicas of the current MachineSet have no Machine, fewer of them would take
+// Machines of the outdated one, which have nodes.
+func TestWithdrawBesideAnOutdatedSet(t *testing.T) {
+	for _, newer := range []string{"h100-abc", "h100-new"} { // m-2's
+		set := object(kinds[1], "fleet", "h100-new", nil, map[string]any{})
+		set.SetAnnotations(map[string]string{revisionAnnotation: "2"})
+		w := newScaleWorld(t, deploymentRef, append(capiObjects(), set)...)
+		w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: newer})
+		})
+		w.update(w.target(), func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{revisionAnnotation: "2"})
+			require.NoError(t, (target{object: u}).setReplicas(5))
+		})
+		if err := w.scale.Withdraw(t.Context(), w.pool); !errors.Is(err, ErrUnnamed) || replicasOf(t, w.target()) != 5 {
+			t.Errorf("%v, %d replicas", err, replicasOf(t, w.target()))
+		}
+	}
+}
+
 // TestTopologyOwnsReplicas: the replicas of a MachineDeployment that the Cluster's topology owns
 // would be reset. (The fake client keeps no managedFields, so the function is called directly.)
 func TestTopologyOwnsReplicas(t *testing.T) {
@@ -690,7 +710,7 @@ func members() []client.Object {
 
 var deploymentRef = v1alpha1.ScaleProvider{APIVersion: capiGroup + "/v1beta2", Kind: kindMachineDeployment, Namespace: "fleet", Name: "h100"}
 
-// capiObjects are a MachineDeployment of three, its Machines and their nodes.
+// capiObjects are a MachineDeployment of three, its MachineSet, its Machines and their nodes.
 func capiObjects() []client.Object {
 	out := append(members(), object(kinds[0], "fleet", "h100", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}}))
 	for i := range 3 {
@@ -700,7 +720,7 @@ func capiObjects() []client.Object {
 			"status": map[string]any{"nodeRef": map[string]any{"name": node}},
 		}))
 	}
-	return out
+	return append(out, object(kinds[1], "fleet", "h100-abc", nil, map[string]any{}))
 }
 
 var nodePoolRef = v1alpha1.ScaleProvider{APIVersion: karpenterGroup + "/v1", Kind: "NodePool", Name: "h100"}
