@@ -146,6 +146,8 @@ func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) err
 		return err
 	case pool != nil && pool.Spec.Freeze && !undoes(action.Verb):
 		return refuse("pool %s is frozen", pool.Name)
+	case (action.Verb == plan.ScaleUp || action.Verb == plan.Withdraw) && (pool == nil || pool.Spec.Provider.Fixed != nil):
+		return refuse("the action has no pool that a provider sizes")
 	}
 	switch action.Verb {
 	case plan.ScaleUp:
@@ -230,12 +232,6 @@ func same(o client.Object, uid string, created time.Time) bool {
 // removal would request too many nodes: it is refused, and the next reconcile observes
 // the present size.
 func (a *Actor) scaleUp(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	if pool == nil {
-		return refuse("the action has no pool")
-	}
-	if pool.Spec.Provider.Fixed != nil {
-		return refuse("pool %s is fixed", pool.Name)
-	}
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
 	}
@@ -271,9 +267,6 @@ const withdrawEvery = time.Minute
 
 // withdraw takes back the part of a pool's target that its provider has not delivered.
 func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	if pool == nil || pool.Spec.Provider.Fixed != nil {
-		return refuse("the action has no pool that a provider sizes")
-	}
 	if last, ok := a.withdrawn[pool.Name]; ok && r.now.Sub(last) < withdrawEvery && !r.now.Before(last) {
 		return refuse("the request of pool %s was withdrawn %s ago", pool.Name, r.now.Sub(last))
 	}
@@ -285,9 +278,5 @@ func (a *Actor) withdraw(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNo
 	if have.target <= have.nodes || have.target != action.From {
 		return refuse("pool %s has %d nodes of %d, not %d of %d as in the plan", pool.Name, have.nodes, have.target, action.To, action.From)
 	}
-	w, ok := a.o.Pools.(pools.Withdrawer)
-	if !ok {
-		return fmt.Errorf("%w: the provider of pool %s cannot take back a request", pools.ErrUnnamed, pool.Name)
-	}
-	return w.Withdraw(ctx, pool)
+	return a.o.Pools.Withdraw(ctx, pool)
 }

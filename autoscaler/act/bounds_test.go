@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -200,22 +198,6 @@ func TestNotCounted(t *testing.T) {
 	}
 }
 
-// TestReplaceInOneStep: a pools.Replacer is not asked to delete and to resize.
-func TestReplaceInOneStep(t *testing.T) {
-	w := newSick(t)
-	edit(w, testNode(), func(n *corev1.Node) { n.UID = "sick" })
-	var replaced []types.UID
-	two := errors.New("want one step")
-	w.actor.o.Pools = provider{
-		Provider: w.actor.o.Pools, setSize: func(int) error { return two }, delete: func() error { return two },
-		replace: func(n *corev1.Node) error { replaced = append(replaced, n.UID); return nil },
-	}
-	w.want(Done, replaceFirst)
-	if !slices.Equal(replaced, []types.UID{"sick"}) {
-		t.Errorf("replaced %v", replaced)
-	}
-}
-
 // refusal is a reason to refuse an action: the pod ns/a on the node, a change since the
 // snapshot, or a fault of the action itself. Each may be nil.
 type refusal struct {
@@ -347,8 +329,6 @@ func TestRefused(t *testing.T) {
 			"one was replaced": {change: func(w *world) {
 				w.snap.State.LastReplace = plan.Times{"p": start.Add(-59 * time.Minute)}
 			}},
-			"the pool has shrunk":  {change: func(w *world) { w.snap.Pools[0].Size = 3 }},
-			"the pool is unknown":  {change: func(w *world) { w.snap.Pools = nil }},
 			"another incarnation":  {change: another},
 			"of no pool":           {change: node(func(n *corev1.Node) { delete(n.Labels, v1alpha1.NodePoolLabel) })},
 			"the pool keeps nodes": {change: keepsNodes},

@@ -373,9 +373,6 @@ func TestWithdrawal(t *testing.T) {
 	if provider.withdrawn != 2 {
 		t.Errorf("withdrawn %d times, want 2", provider.withdrawn)
 	}
-	w.actor.o.Pools = struct{ pools.Provider }{provider}
-	provider.target, w.snap.Now = 4, w.snap.Now.Add(withdrawEvery)
-	w.want(Refused, action)
 }
 
 // hanging is a provider that does not answer; its calls end after ten seconds, as an ASG's.
@@ -467,14 +464,27 @@ func newVacant(t *testing.T, more ...client.Object) *world {
 	return w
 }
 
+// TestReplace: the provider replaces the node whatever the snapshot's size is, and is not asked for a size.
 func TestReplace(t *testing.T) {
 	w := newSick(t, daemon("agent", "p-1"))
+	w.snap.Pools[0].Size, w.snap.Pools[0].Target = 3, 4 // the pool has shrunk
+	w.actor.o.Pools = provider{Provider: w.actor.o.Pools, setSize: func(int) error { return errors.New("it keeps its size") }}
 	w.want(Done, replaceFirst)
 	if got := w.nodes(); !slices.Equal(got, []string{"p-1", "p-2"}) {
 		t.Fatalf("nodes %v, want as many as before", got)
 	}
 	if n := w.node(); n.Labels["nvidia.com/gpu.product"] == "" || n.Spec.Unschedulable {
 		t.Error("p-1 is the old node, not a new one from the template")
+	}
+}
+
+// TestReplaceAboveMax: a sick node of a pool that is above its max goes, and no other comes.
+func TestReplaceAboveMax(t *testing.T) {
+	w := newSick(t)
+	edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.Max = 1 })
+	w.want(Done, replaceFirst)
+	if got := w.nodes(); !slices.Equal(got, []string{"p-2"}) {
+		t.Errorf("nodes %v", got)
 	}
 }
 
@@ -523,24 +533,11 @@ func TestReplaceBesideARemoval(t *testing.T) {
 	}
 }
 
-// TestReplaceInterrupted: the provider removes the node and fails to add another. The
-// action fails.
-func TestReplaceInterrupted(t *testing.T) {
-	w := newSick(t)
-	w.actor.o.Pools = provider{Provider: w.actor.o.Pools, setSize: func(int) error { return errors.New("insufficient capacity") }}
-	w.want(Failed, replaceFirst)
-	if got := w.nodes(); !slices.Equal(got, []string{"p-2"}) {
-		t.Errorf("nodes %v", got)
-	}
-}
-
 // provider is a fake that delegates where its function is nil.
 type provider struct {
 	pools.Provider
 	list    func() (pools.Listing, error)
 	setSize func(size int) error
-	delete  func() error
-	replace func(*corev1.Node) error
 }
 
 func (p provider) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
@@ -557,40 +554,6 @@ func (p provider) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size 
 		}
 	}
 	return p.Provider.SetSize(ctx, pool, size)
-}
-
-func (p provider) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	if p.delete != nil {
-		return p.delete()
-	}
-	return p.Provider.Delete(ctx, pool, node)
-}
-
-func (p provider) Replace(_ context.Context, _ *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	if p.replace != nil {
-		return p.replace(node)
-	}
-	return errors.ErrUnsupported
-}
-
-// TestTargetStays: the requested size includes upcoming nodes, and does not exceed max.
-func TestTargetStays(t *testing.T) {
-	w := newSick(t)
-	requested := 0
-	count := func(size int) error { requested = size; return nil }
-	w.actor.o.Pools = provider{Provider: w.actor.o.Pools, setSize: count}
-	w.snap.Pools[0].Target = 3
-	w.want(Done, replaceFirst)
-	if requested != 3 {
-		t.Errorf("requested %d nodes, the target was 3", requested)
-	}
-	small := newSick(t)
-	small.actor.o.Pools = provider{Provider: small.actor.o.Pools, setSize: count}
-	edit(small, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.Max = 1 })
-	small.want(Done, replaceFirst)
-	if requested != 1 {
-		t.Errorf("requested %d nodes of a pool with max 1", requested)
-	}
 }
 
 // TestPodBetweenLookAndDelete: a pod bound between check and deletion keeps the node. The planner

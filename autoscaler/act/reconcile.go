@@ -26,14 +26,13 @@ type reconcile struct {
 	actions, removals, evictions int
 	draining                     map[string]bool // nodes
 	removing                     map[string]int  // nodes to be removed, by pool
-	gone                         map[string]int  // nodes removed, by pool
 	replaced                     map[string]bool // pools
 }
 
 func newReconcile(s plan.Snapshot, policy plan.Policy) *reconcile {
 	r := &reconcile{
 		now: s.Now, policy: policy, tables: s.Tables, nodes: map[string]*plan.Node{}, pools: map[string]plan.Pool{}, pods: s.Pods, state: s.State,
-		draining: map[string]bool{}, removing: map[string]int{}, gone: map[string]int{}, replaced: map[string]bool{},
+		draining: map[string]bool{}, removing: map[string]int{}, replaced: map[string]bool{},
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]

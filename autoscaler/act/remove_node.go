@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,38 +21,26 @@ import (
 // removeNode removes one empty node from its pool. A node that is not being drained is
 // cordoned first and recorded as a drain that begins, and removed by a later reconcile.
 func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	err := a.takeOut(ctx, r, pool, action, takeOut{
-		reason: plan.NodeEmpty,
-		may: func(*corev1.Node) error {
-			have, err := a.standing(ctx, pool)
-			if err != nil {
-				return err
-			}
-			if nodes := min(have.nodes, have.target); nodes <= int(pool.Spec.Min) {
-				return refuse("pool %s has %d nodes, min is %d", pool.Name, nodes, pool.Spec.Min)
-			}
-			return nil
-		},
-		take: func(node *corev1.Node) error { return a.o.Pools.Delete(ctx, pool, node) },
-	})
-	if err == nil {
-		r.gone[pool.Name]++
+	may := func(*corev1.Node) error {
+		have, err := a.standing(ctx, pool)
+		if err != nil {
+			return err
+		}
+		if nodes := min(have.nodes, have.target); nodes <= int(pool.Spec.Min) {
+			return refuse("pool %s has %d nodes, min is %d", pool.Name, nodes, pool.Spec.Min)
+		}
+		return nil
 	}
-	return err
-}
-
-// takeOut is one way for a node to leave its pool. A node that is not being drained is recorded as a
-// drain that begins, with the reason, and taken plan.RemoveDelay after the drain's start.
-type takeOut struct {
-	reason plan.Reason
-	may    func(*corev1.Node) error // refuses, before the first write
-	take   func(*corev1.Node) error // removes the node as last read
+	take := func(node *corev1.Node) error { return a.o.Pools.Delete(ctx, pool, node, false) }
+	return a.takeOut(ctx, r, pool, action, plan.NodeEmpty, may, take)
 }
 
 // takeOut takes an empty node out of its pool: it checks the node, cordons it, checks
-// again and calls t.take with the node as last read. A pod that was bound in between
-// keeps the node; the planner ends the drain.
-func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action, t takeOut) error {
+// again and calls take with the node as last read. may refuses before the first write. A
+// node that is not being drained is recorded as a drain that begins, with the reason, and
+// taken plan.RemoveDelay after the drain's start. A pod that was bound in between keeps the
+// node; the planner ends the drain.
+func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action, reason plan.Reason, may, take func(*corev1.Node) error) error {
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		if err := removable(pool, node); err != nil {
 			return err
@@ -64,13 +51,13 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := notCordonedByOthers(node); err != nil {
 			return err
 		}
-		if err := t.may(node); err != nil {
+		if err := may(node); err != nil {
 			return err
 		}
 		if err := a.empty(ctx, node.Name); err != nil {
 			return err
 		}
-		return a.settle(ctx, r, node, t.reason)
+		return a.settle(ctx, r, node, reason)
 	})
 	if err != nil {
 		return err
@@ -82,7 +69,7 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := a.empty(ctx, node.Name); err != nil {
 			return err
 		}
-		return t.take(node)
+		return take(node)
 	})
 }
 
@@ -200,63 +187,19 @@ func (a *Actor) empty(ctx context.Context, node string) error {
 	return nil
 }
 
-// replace replaces a sick node. A pools.Replacer does it in one step, by the machine's
-// identity and without changing the pool's size. With any other provider the node is
-// removed and the previous size requested again: if that is interrupted, the pool is
-// one node smaller and grows again for its minimum or for the next pod.
+// replace replaces a sick node. The size stays what it is at the provider, whatever it was in the snapshot; a pool
+// above its max is not filled up again.
 func (a *Actor) replace(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	size := 0
-	err := a.takeOut(ctx, r, pool, action, takeOut{
-		reason: plan.NodeSick,
-		may: func(node *corev1.Node) error {
-			if err := r.mayReplace(node, pool.Name); err != nil {
-				return err
-			}
-			var err error
-			size, err = a.sizeNow(ctx, r, pool)
-			return err
-		},
-		take: func(node *corev1.Node) error { return a.replaceNode(ctx, pool, node, min(size, int(pool.Spec.Max))) },
-	})
-	if err == nil || errors.Is(err, errNoSuccessor) {
+	may := func(node *corev1.Node) error { return r.mayReplace(node, pool.Name) }
+	take := func(node *corev1.Node) error {
 		r.replaced[pool.Name] = true
-	}
-	return err
-}
-
-// errNoSuccessor marks a replacement whose node is removed and not yet requested again.
-var errNoSuccessor = errors.New("requesting its replacement")
-
-func (a *Actor) replaceNode(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, size int) error {
-	if p, ok := a.o.Pools.(pools.Replacer); ok {
-		if err := p.Replace(ctx, pool, node); !errors.Is(err, errors.ErrUnsupported) {
-			return err
+		listing, err := a.o.Pools.List(ctx, pool)
+		if err != nil {
+			return fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
 		}
+		return a.o.Pools.Delete(ctx, pool, node, listing.Target <= int(pool.Spec.Max))
 	}
-	if err := a.o.Pools.Delete(ctx, pool, node); err != nil {
-		return err
-	}
-	if err := a.o.Pools.SetSize(ctx, pool, size); err != nil {
-		return fmt.Errorf("node %s is gone; %w: %w", node.Name, errNoSuccessor, err)
-	}
-	return nil
-}
-
-// sizeNow is the size last requested from the pool's provider. It refuses a snapshot
-// with more nodes than the pool has: its size would bring back a removed node.
-func (a *Actor) sizeNow(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool) (int, error) {
-	seen, ok := r.pools[pool.Name]
-	if !ok {
-		return 0, refuse("pool %s was not in the snapshot", pool.Name)
-	}
-	have, err := a.standing(ctx, pool)
-	if err != nil {
-		return 0, err
-	}
-	if nodes := have.nodes + r.gone[pool.Name]; nodes < seen.Size {
-		return 0, refuse("pool %s has %d nodes, not %d as in the snapshot", pool.Name, nodes, seen.Size)
-	}
-	return seen.Target - r.gone[pool.Name], nil
+	return a.takeOut(ctx, r, pool, action, plan.NodeSick, may, take)
 }
 
 // mayReplace checks that the node is sick, and the limits on replacing. A replacement that waits for its

@@ -131,7 +131,7 @@ func (c *cloud) SetSize(_ context.Context, _ *v1alpha1.GPUNodePool, size int) er
 }
 
 // Delete implements pools.Provider.
-func (c *cloud) Delete(ctx context.Context, _ *v1alpha1.GPUNodePool, node *corev1.Node) error {
+func (c *cloud) Delete(ctx context.Context, _ *v1alpha1.GPUNodePool, node *corev1.Node, _ bool) error {
 	if err := c.w.c.Delete(ctx, node); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (c *cloud) Delete(ctx context.Context, _ *v1alpha1.GPUNodePool, node *corev
 	return nil
 }
 
-// Withdraw implements pools.Withdrawer.
+// Withdraw implements pools.Provider.
 func (c *cloud) Withdraw(context.Context, *v1alpha1.GPUNodePool) error {
 	c.target -= len(c.ordered)
 	c.ordered = nil

@@ -37,10 +37,11 @@ type GPULayout struct {
 // what nodes have published, and profiles have the tables' names. The error names the GPU with an invalid index or whose model has no
 // table.
 func LayoutOf(tables mig.Tables, gpus []plan.GPU) (NodeLayout, error) {
-	return layoutWith(tables, Names{}, gpus)
+	return Names{}.LayoutOf(tables, gpus)
 }
 
-func layoutWith(tables mig.Tables, names Names, gpus []plan.GPU) (NodeLayout, error) {
+// LayoutOf returns the layout of GPUs as the function LayoutOf does, with the node's own names.
+func (n Names) LayoutOf(tables mig.Tables, gpus []plan.GPU) (NodeLayout, error) {
 	layout := make(NodeLayout, len(gpus))
 	seen := make([]bool, len(gpus))
 	for _, c := range gpus {
@@ -48,7 +49,7 @@ func layoutWith(tables mig.Tables, names Names, gpus []plan.GPU) (NodeLayout, er
 			return nil, fmt.Errorf("GPU %d: not one of GPUs 0 … %d", c.Index, len(gpus)-1)
 		}
 		seen[c.Index] = true
-		device, err := layoutOf(tables, names, c)
+		device, err := layoutOf(tables, n, c)
 		if err != nil {
 			return nil, fmt.Errorf("GPU %d: %w", c.Index, err)
 		}
@@ -331,9 +332,4 @@ func gigabytes(memoryMiB, slices, of int) int {
 	eighths := (slices*8 + of - 1) / of
 	gib := (memoryMiB + 1023) / 1024
 	return int(math.Round(float64(eighths*gib) / 8))
-}
-
-// LayoutOf returns the layout of GPUs as the function LayoutOf does, with the node's own names.
-func (n Names) LayoutOf(tables mig.Tables, gpus []plan.GPU) (NodeLayout, error) {
-	return layoutWith(tables, n, gpus)
 }

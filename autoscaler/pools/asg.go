@@ -23,22 +23,15 @@ import (
 
 const (
 	fieldASG = "spec.provider.asg"
-	// asgEvery bounds the age of a listing: AWS throttles frequent calls.
-	asgEvery = 10 * time.Second
-	// asgTimeout bounds one call of a Provider method.
-	asgTimeout = 10 * time.Second
-	// asgListTimeout bounds a listing, for which a reconcile waits.
-	asgListTimeout = 3 * time.Second
 	// poolTag on a group has the name of the pool that may size it.
 	poolTag = v1alpha1.NodePoolLabel
 	// caEnabledTag is the tag by which cluster-autoscaler finds its groups.
 	caEnabledTag = "k8s.io/cluster-autoscaler/enabled"
 )
 
-// ASG sizes AWS Auto Scaling groups.
-type ASG struct {
-	o    ASGOptions
-	memo *memo
+// asg reads AWS Auto Scaling groups.
+type asg struct {
+	o ASGOptions
 
 	mu      sync.Mutex
 	configs map[string]aws.Config // by region
@@ -57,105 +50,88 @@ type ASGOptions struct {
 	Log *slog.Logger
 }
 
-// NewASG returns the provider. It makes no call before a pool uses it.
-func NewASG(o ASGOptions) *ASG {
+// NewASG returns the provider of AWS Auto Scaling groups. It makes no call before a pool uses it.
+func NewASG(o ASGOptions) *Groups {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &ASG{o: o, memo: newMemo(asgEvery, o.Now), configs: map[string]aws.Config{},
-		prices: map[string]spotPrice{}, notices: newNotices()}
+	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, notices: newNotices()}
+	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now)}
 }
 
-// List implements Provider. Failures to read spot prices and notices are logged; they do not fail
-// the listing.
-func (a *ASG) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
-	return a.memo.get(ctx, pool, func() (Listing, error) {
-		ctx, cancel := context.WithTimeout(ctx, asgListTimeout)
-		defer cancel()
-		_, group, err := a.describe(ctx, pool)
-		if err != nil {
-			return Listing{}, err
-		}
-		out := Listing{Target: int(aws.ToInt32(group.DesiredCapacity))}
-		if out.nodes, err = tagsOf(pool, group); err != nil {
-			return Listing{}, err
-		}
-		for _, i := range group.Instances {
-			if leavingState(i.LifecycleState) {
-				out.Going = append(out.Going, aws.ToString(i.InstanceId))
-			}
-		}
-		out.SpotPrice = a.spotPrice(ctx, pool, group)
-		out.Leaving = a.leaving(ctx, pool, group)
-		return out, nil
-	})
+// asgGroup is one group.
+type asgGroup struct {
+	*asg
+	client *autoscaling.Client
+	pool   *v1alpha1.GPUNodePool
+	group  *types.AutoScalingGroup
 }
 
-// SetSize implements Provider. AWS has no conditional write, so the group is read right before the
-// write.
-func (a *ASG) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
-	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
-	defer cancel()
-	defer a.memo.forget(pool)
-	c, group, err := a.describe(ctx, pool)
-	if err != nil || int(aws.ToInt32(group.DesiredCapacity)) >= size {
+// read implements Groups.read.
+func (a *asg) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group, error) {
+	c, g, err := a.describe(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	out := &group{
+		name: "Auto Scaling group " + aws.ToString(g.AutoScalingGroupName), target: int(aws.ToInt32(g.DesiredCapacity)),
+		least: int(aws.ToInt32(g.MinSize)), most: int(aws.ToInt32(g.MaxSize)), keeps: true, cloud: &asgGroup{a, c, pool, g},
+	}
+	for _, i := range g.Instances {
+		out.machines = append(out.machines, machine{
+			id:    "aws:///" + aws.ToString(i.AvailabilityZone) + "/" + aws.ToString(i.InstanceId),
+			going: leavingState(i.LifecycleState), apart: apartState(i.LifecycleState),
+		})
+	}
+	return out, nil
+}
+
+// complete implements groupAPI. Failures to read spot prices and notices are logged; they do not fail the listing.
+func (g *asgGroup) complete(ctx context.Context, l *Listing) (err error) {
+	if l.nodes, err = tagsOf(g.pool, g.group); err != nil {
 		return err
 	}
-	if most := int(aws.ToInt32(group.MaxSize)); size > most {
-		return &Problem{ReasonTarget, "spec.max",
-			fmt.Sprintf("%d nodes are requested, the MaxSize of Auto Scaling group %s is %d", size, aws.ToString(group.AutoScalingGroupName), most),
-			"raise the group's MaxSize, or lower spec.max"}
-	}
-	_, err = c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
-		AutoScalingGroupName: group.AutoScalingGroupName, DesiredCapacity: aws.Int32(int32(size)), HonorCooldown: aws.Bool(false),
+	l.SpotPrice = g.spotPrice(ctx, g.pool, g.group)
+	l.Leaving = g.leaving(ctx, g.pool, g.group)
+	return nil
+}
+
+// raise implements groupAPI.
+func (g *asgGroup) raise(ctx context.Context, size int) error {
+	_, err := g.client.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: g.group.AutoScalingGroupName, DesiredCapacity: aws.Int32(int32(size)), HonorCooldown: aws.Bool(false),
 	})
 	if err != nil {
-		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", aws.ToString(group.AutoScalingGroupName), err)
+		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", aws.ToString(g.group.AutoScalingGroupName), err)
 	}
 	return nil
 }
 
-// Delete implements Provider. An instance that is terminating already is not terminated, and not
-// counted, a second time.
-func (a *ASG) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
-	defer cancel()
-	defer a.memo.forget(pool)
-	return a.terminate(ctx, pool, node, true)
+// withdraw implements groupAPI. If AWS starts an instance after the reading, the group has one too many, and AWS
+// terminates one of its choice. Hence each instance must be protected from scale-in.
+func (g *asgGroup) withdraw(ctx context.Context, size int) error {
+	exposed := 0
+	for _, i := range g.group.Instances {
+		if !leavingState(i.LifecycleState) && !apartState(i.LifecycleState) && !aws.ToBool(i.ProtectedFromScaleIn) {
+			exposed++
+		}
+	}
+	if exposed > 0 {
+		return &Problem{ReasonTarget, fieldASG + ".name",
+			fmt.Sprintf("%d instances of Auto Scaling group %s are not protected from scale-in: a smaller size could terminate one that works", exposed, aws.ToString(g.group.AutoScalingGroupName)),
+			"protect the group's instances, also new ones; gpuscale still removes nodes by their IDs"}
+	}
+	return g.raise(ctx, size)
 }
 
-// terminate terminates a node's instance. With shrink the group's size decreases with it; otherwise
-// the group starts another.
-func (a *ASG) terminate(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, shrink bool) error {
-	id, err := instanceID(node.Spec.ProviderID)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnnamed, err)
-	}
-	if err := sameNode(ctx, a.o.Live, pool, node); err != nil {
-		return err
-	}
-	c, group, err := a.describe(ctx, pool)
-	if err != nil {
-		return err
-	}
-	instance := instanceOf(group, id)
-	if instance == nil {
-		return fmt.Errorf("%w: instance %s is not of Auto Scaling group %s", ErrUnnamed, id, aws.ToString(group.AutoScalingGroupName))
-	}
-	if leavingState(instance.LifecycleState) {
-		return nil
-	}
-	if least := aws.ToInt32(group.MinSize); shrink && aws.ToInt32(group.DesiredCapacity) <= least {
-		return &Problem{ReasonTarget, "spec.min",
-			fmt.Sprintf("the MinSize of Auto Scaling group %s is %d, and so is its size", aws.ToString(group.AutoScalingGroupName), least),
-			"lower the group's MinSize, or raise spec.min to it"}
-	}
-	_, err = c.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-		InstanceId: aws.String(id), ShouldDecrementDesiredCapacity: aws.Bool(shrink),
+// remove implements groupAPI: a group whose size stays starts another instance.
+func (g *asgGroup) remove(ctx context.Context, node *corev1.Node, replace bool) error {
+	_, err := g.client.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: aws.String(LastPart(node.Spec.ProviderID)), ShouldDecrementDesiredCapacity: aws.Bool(!replace),
 	})
 	if err != nil {
-		return fmt.Errorf("terminating instance %s: %w", id, err)
+		return fmt.Errorf("terminating instance %s: %w", LastPart(node.Spec.ProviderID), err)
 	}
 	return nil
 }
@@ -163,8 +139,15 @@ func (a *ASG) terminate(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 // leavingState matches Terminating, Terminating:Wait, Terminating:Proceed, Terminated.
 func leavingState(s types.LifecycleState) bool { return strings.HasPrefix(string(s), "Terminat") }
 
+// apartState reports whether a group's size does not count an instance that stays. AWS has replaced it in Standby or
+// taken it off the size, which counts it again as it leaves Standby; so with detached ones and those of a warm pool.
+func apartState(s types.LifecycleState) bool {
+	name := string(s)
+	return strings.HasSuffix(name, "Standby") || strings.HasPrefix(name, "Detach") || strings.HasPrefix(name, "Warmed:")
+}
+
 // config returns the configuration of a region, loaded once.
-func (a *ASG) config(ctx context.Context, region string) (aws.Config, error) {
+func (a *asg) config(ctx context.Context, region string) (aws.Config, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c, ok := a.configs[region]; ok {
@@ -179,7 +162,7 @@ func (a *ASG) config(ctx context.Context, region string) (aws.Config, error) {
 }
 
 // describe reads the group, and rejects a group that another autoscaler sizes.
-func (a *ASG) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autoscaling.Client, *types.AutoScalingGroup, error) {
+func (a *asg) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autoscaling.Client, *types.AutoScalingGroup, error) {
 	ref := pool.Spec.Provider.ASG
 	config, err := a.config(ctx, ref.Region)
 	if err != nil {
@@ -252,25 +235,6 @@ func weighs(w *string) string {
 	return ""
 }
 
-func instanceOf(group *types.AutoScalingGroup, id string) *types.Instance {
-	for i := range group.Instances {
-		if aws.ToString(group.Instances[i].InstanceId) == id {
-			return &group.Instances[i]
-		}
-	}
-	return nil
-}
-
-// instanceID parses "aws:///eu-west-1a/i-0123456789abcdef0".
-func instanceID(providerID string) (string, error) {
-	rest, ok := strings.CutPrefix(providerID, "aws://")
-	at := strings.LastIndexByte(rest, '/')
-	if !ok || at < 0 || !isInstanceID(rest[at+1:]) {
-		return "", fmt.Errorf("providerID %q names no EC2 instance, want aws:///ZONE/i-…", providerID)
-	}
-	return rest[at+1:], nil
-}
-
 func isInstanceID(s string) bool {
 	hex, ok := strings.CutPrefix(s, "i-")
 	return ok && len(hex) >= 8 && len(hex) <= 17 && strings.Trim(hex, "0123456789abcdef") == ""
@@ -290,7 +254,7 @@ type spotPrice struct {
 
 // spotPrice returns the highest price among the group's zones in US dollars an hour, nil if
 // unknown.
-func (a *ASG) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) *float64 {
+func (a *asg) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) *float64 {
 	ref := pool.Spec.Provider.ASG
 	if !pool.Spec.Spot || ref.InstanceType == "" {
 		return nil
@@ -316,7 +280,7 @@ func (a *ASG) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *
 	return next.price
 }
 
-func (a *ASG) askPrice(ctx context.Context, ref *v1alpha1.ASGProvider, zones []string) (*float64, error) {
+func (a *asg) askPrice(ctx context.Context, ref *v1alpha1.ASGProvider, zones []string) (*float64, error) {
 	config, err := a.config(ctx, ref.Region)
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func TestGroupScalesAndInstanceIsTerminatedByID(t *testing.T) {
 		t.Errorf("listed %+v, %v; the group requests %d", l, err, w.fake.desired)
 	}
 	for range 3 { // as every reconcile does until the node is gone
-		require.NoError(t, w.asg.Delete(t.Context(), w.pool, w.node("w-1")))
+		require.NoError(t, w.asg.Delete(t.Context(), w.pool, w.node("w-1"), false))
 	}
 	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 4 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
@@ -66,7 +66,9 @@ func TestInstanceMustMatchTheNode(t *testing.T) {
 		want   func(error) bool
 	}{
 		"another UID":  {func(_ *asgWorld, n *corev1.Node) { n.UID = "older" }, apierrors.IsConflict},
-		"no instance":  {func(_ *asgWorld, n *corev1.Node) { n.Spec.ProviderID = "" }, unnamed},
+		"no instance":  {func(w *asgWorld, n *corev1.Node) { w.identify(n, "") }, unnamed},
+		"other zone":   {func(w *asgWorld, n *corev1.Node) { w.identify(n, "aws:///eu-west-1b/i-0123456789abcdef1") }, unnamed},
+		"other cloud":  {func(w *asgWorld, n *corev1.Node) { w.identify(n, "gce://p/eu-west-1a/i-0123456789abcdef1") }, unnamed},
 		"not in group": {func(w *asgWorld, _ *corev1.Node) { w.fake.instances[1].ID = "i-00000000" }, unnamed},
 		"other pool": {func(_ *asgWorld, n *corev1.Node) { n.Labels = nil }, func(err error) bool {
 			return err != nil && strings.Contains(err.Error(), "not of pool p")
@@ -75,13 +77,43 @@ func TestInstanceMustMatchTheNode(t *testing.T) {
 		w := newASGWorld(t)
 		n := w.node("w-1")
 		c.change(w, n)
-		if err := w.asg.Delete(t.Context(), w.pool, n); !c.want(err) {
+		if err := w.asg.Delete(t.Context(), w.pool, n, false); !c.want(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if got := w.states(); got != "InService InService InService" || w.fake.desired != 3 {
 			t.Errorf("%s: instances %s, the group requests %d", what, got, w.fake.desired)
 		}
 	}
+}
+
+// TestStandbyIsNotCounted: the size that is requested of a group does not count instances in Standby. Terminating
+// one with a smaller size would have AWS terminate another as well.
+func TestStandbyIsNotCounted(t *testing.T) {
+	w := newASGWorld(t)
+	w.fake.instances[1].State, w.fake.desired = "Standby", 2
+	if l, err := w.list(); err != nil || l.Target != 2 || fmt.Sprint(l.Going) != "[i-0123456789abcdef1]" {
+		t.Errorf("listed %+v, %v", l, err)
+	}
+	for what, err := range map[string]error{"removed": w.asg.Delete(t.Context(), w.pool, w.node("w-1"), false), "replaced": w.asg.Delete(t.Context(), w.pool, w.node("w-1"), true)} {
+		if !unnamed(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	w.fake.desired = 3                                // one more is requested, and not delivered
+	w.fake.instances[2].State = "ReplacingRootVolume" // it keeps its place
+	for i := range w.fake.instances {
+		w.fake.instances[i].Protected = true
+	}
+	require.NoError(t, w.asg.Withdraw(t.Context(), w.pool))
+	if got := w.states(); got != "InService Standby ReplacingRootVolume" || w.fake.desired != 2 {
+		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
+	}
+}
+
+// identify gives a node another providerID.
+func (w *asgWorld) identify(n *corev1.Node, id string) {
+	n.Spec.ProviderID = id
+	require.NoError(w.t, w.client.Update(w.t.Context(), n))
 }
 
 func unnamed(err error) bool { return errors.Is(err, ErrUnnamed) }
@@ -120,7 +152,7 @@ func TestGroupProblems(t *testing.T) {
 	w.fake.min, w.fake.max = 3, 4
 	for field, err := range map[string]error{
 		"spec.max": w.asg.SetSize(t.Context(), w.pool, 5),
-		"spec.min": w.asg.Delete(t.Context(), w.pool, w.node("w-1")),
+		"spec.min": w.asg.Delete(t.Context(), w.pool, w.node("w-1"), false),
 	} {
 		p := (*Problem)(nil)
 		if !errors.As(err, &p) || p.Field != field {
@@ -418,7 +450,7 @@ var testNow = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 type asgWorld struct {
 	*world
 	fake *fakeAWS
-	asg  *ASG
+	asg  *Groups
 	now  time.Time
 }
 
@@ -578,14 +610,11 @@ func TestFixed(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(node), node))
 	for name, err := range map[string]error{
 		"growing": p.SetSize(t.Context(), pool, 3), "as it is": p.SetSize(t.Context(), pool, 2),
-		"removing": p.Delete(t.Context(), pool, node),
+		"removing": p.Delete(t.Context(), pool, node, false), "replacing": p.Delete(t.Context(), pool, node, true), "withdrawing": p.Withdraw(t.Context(), pool),
 	} {
 		if !errors.Is(err, ErrFixed) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if err := p.Replace(t.Context(), pool, node); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("replacing: %v", err)
 	}
 	if l, err := p.List(t.Context(), pool); err != nil || l.Target != 2 {
 		t.Errorf("afterwards: %+v, %v", l, err)
@@ -606,18 +635,6 @@ func TestFixedPoolHasNoHistory(t *testing.T) {
 	pool.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
 	if l := p.Learn(pool, 1, nil); l != (Learned{}) {
 		t.Errorf("%+v", l)
-	}
-}
-
-func TestInstanceID(t *testing.T) {
-	for id, want := range map[string]string{
-		"aws:///eu-west-1a/i-0123456789abcdef0": "i-0123456789abcdef0", "aws:///us-east-1-atl-1a/i-01234567": "i-01234567",
-		"": "", "i-0123456789abcdef0": "", "aws:///eu-west-1a/": "", "aws:///a/i-01234567/": "", "gce://p/z/i-01234567": "",
-		"aws:///a/i-0123456Z": "", "aws:///a/i-": "", "aws:///a/i-01234567&b=c": "", "aws:///a/i-0123456789abcdef01": "",
-	} {
-		if got, err := instanceID(id); got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v", id, got, err)
-		}
 	}
 }
 
@@ -691,7 +708,7 @@ func FuzzTarget(f *testing.F) {
 		if err := u.UnmarshalJSON([]byte(text)); err != nil {
 			u.Object = o
 		}
-		k, tg := karpenter{}, target{object: u, pool: "p"}
+		k, tg := karpenter{}, target{object: u}
 		size, err := k.size(tg)
 		if err != nil {
 			return
@@ -699,7 +716,7 @@ func FuzzTarget(f *testing.F) {
 		if n, err := tg.replicas(); err != nil || size > n {
 			t.Errorf("%s: size %d of %d replicas, %v", text, size, n, err)
 		}
-		if err := k.resize(tg, 7); err != nil {
+		if err := k.resize(t.Context(), tg, 7); err != nil {
 			return
 		}
 		if size, err := k.size(tg); err != nil || size != 7 {

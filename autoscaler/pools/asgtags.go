@@ -180,7 +180,7 @@ func (n *notices) of(group *types.AutoScalingGroup, now time.Time) []Leaving {
 	for id, l := range n.latest {
 		if now.Sub(l.At) > noticeLife {
 			delete(n.latest, id)
-		} else if instanceOf(group, id) != nil {
+		} else if slices.ContainsFunc(group.Instances, func(i types.Instance) bool { return aws.ToString(i.InstanceId) == id }) {
 			out = append(out, l)
 		}
 	}
@@ -189,7 +189,7 @@ func (n *notices) of(group *types.AutoScalingGroup, now time.Time) []Leaving {
 }
 
 // leaving reads the pool's queue.
-func (a *ASG) leaving(ctx context.Context, pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) []Leaving {
+func (a *asg) leaving(ctx context.Context, pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) []Leaving {
 	ref := pool.Spec.Provider.ASG
 	if ref.InterruptionQueue == "" {
 		return nil
@@ -204,7 +204,7 @@ func (a *ASG) leaving(ctx context.Context, pool *v1alpha1.GPUNodePool, group *ty
 // wait time is not zero would take all of the listing's time.
 const receiveTimeout = time.Second
 
-func (a *ASG) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
+func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 	config, err := a.config(ctx, ref.Region)
 	if err != nil {
 		return err

@@ -1,8 +1,8 @@
 package pools
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
@@ -30,17 +31,14 @@ const maxRemoving = 100
 const fieldScale = "spec.provider.scale"
 
 // target is the resource whose replicas are the pool's nodes.
-type target struct {
-	object *unstructured.Unstructured
-	pool   string
-}
+type target struct{ object *unstructured.Unstructured }
 
 // machines is how a kind of target identifies its nodes.
 type machines interface {
 	// size is the last requested size.
 	size(t target) (int, error)
 	// resize changes t to request size nodes.
-	resize(t target, size int) error
+	resize(ctx context.Context, t target, size int) error
 	// all lists the machines of t; node is the name and the providerID of a machine's node.
 	all(ctx context.Context, t target) ([]unstructured.Unstructured, error)
 	node(machine *unstructured.Unstructured) (name, providerID string)
@@ -91,7 +89,7 @@ func (s *Scale) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (target, e
 	case u.GetDeletionTimestamp() != nil:
 		return target{}, &Problem{ReasonNoTarget, fieldScale + ".name", describe(ref) + " is being deleted", "delete the pool too, or name another"}
 	}
-	return target{object: u, pool: pool.Name}, nil
+	return target{object: u}, nil
 }
 
 // replicas reads spec.replicas.
@@ -122,19 +120,25 @@ func (t target) removing() []string {
 	return strings.FieldsFunc(t.object.GetAnnotations()[removingAnnotation], func(r rune) bool { return r == ',' })
 }
 
-// setRemoving writes the list; of one that is too long the oldest are dropped.
-func (t target) setRemoving(uids []string) {
-	a := t.object.GetAnnotations()
+// addRemoving adds a machine to the list, without those that no longer exist; of a list that is too long the oldest are
+// dropped.
+func (t target) addRemoving(all []unstructured.Unstructured, machine *unstructured.Unstructured) {
+	there := map[string]bool{}
+	for i := range all {
+		there[string(all[i].GetUID())] = true
+	}
+	own := string(machine.GetUID())
+	uids := append(slices.DeleteFunc(t.removing(), func(uid string) bool { return !there[uid] || uid == own }), own)
+	annotate(t.object, removingAnnotation, strings.Join(uids[max(0, len(uids)-maxRemoving):], ","))
+}
+
+func annotate(u *unstructured.Unstructured, key, value string) {
+	a := u.GetAnnotations()
 	if a == nil {
 		a = map[string]string{}
 	}
-	uids = uids[max(0, len(uids)-maxRemoving):]
-	if len(uids) == 0 {
-		delete(a, removingAnnotation)
-	} else {
-		a[removingAnnotation] = strings.Join(uids, ",")
-	}
-	t.object.SetAnnotations(a)
+	a[key] = value
+	u.SetAnnotations(a)
 }
 
 // going returns the machines that the size no longer counts and that still exist.
@@ -148,7 +152,7 @@ func (t target) going(ctx context.Context, kind machines) ([]string, error) {
 	}
 	var out []string
 	for i := range all {
-		if t.counted(&all[i]) && !kind.passedOver(t, &all[i]) {
+		if t.leaves(kind, &all[i]) {
 			_, id := kind.node(&all[i])
 			out = append(out, LastPart(id))
 		}
@@ -186,9 +190,14 @@ func LastPart(providerID string) string {
 	return providerID[strings.LastIndexByte(providerID, '/')+1:]
 }
 
-// counted reports whether the size no longer counts the machine.
-func (t target) counted(machine *unstructured.Unstructured) bool {
+// uncounted reports whether the size no longer counts the machine.
+func (t target) uncounted(machine *unstructured.Unstructured) bool {
 	return slices.Contains(t.removing(), string(machine.GetUID()))
+}
+
+// leaves reports whether the size no longer counts the machine, and its controller is still to remove it.
+func (t target) leaves(kind machines, machine *unstructured.Unstructured) bool {
+	return t.uncounted(machine) && !kind.passedOver(t, machine)
 }
 
 // Names of Cluster API's contract.
@@ -202,6 +211,7 @@ const (
 	annotationManagedBy   = "cluster.x-k8s.io/replicas-managed-by"
 	kindMachineDeployment = "MachineDeployment"
 	kindMachinePool       = "MachinePool"
+	revisionAnnotation    = "machinedeployment.clusters.x-k8s.io/revision"
 	topologyManager       = "capi-topology"
 )
 
@@ -216,7 +226,32 @@ type clusterAPI struct {
 
 func (clusterAPI) size(t target) (int, error) { return t.replicas() }
 
-func (clusterAPI) resize(t target, size int) error { return t.setReplicas(size) }
+// resize raises the replicas only once each marked Machine is removed: the controller would never see the lower number
+// and remove nothing. It lowers them only while no MachineSet is outdated, whose Machines would go.
+func (c clusterAPI) resize(ctx context.Context, t target, size int) error {
+	have, err := t.replicas()
+	if err != nil {
+		return err
+	}
+	if size > have && len(t.removing()) == 0 {
+		return t.setReplicas(size)
+	}
+	all, err := c.all(ctx, t)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if size > have && t.leaves(c, &all[i]) && all[i].GetDeletionTimestamp() == nil {
+			return fmt.Errorf("%w: %s has not removed Machine %s yet", ErrBusy, t.name(), all[i].GetName())
+		}
+	}
+	if size < have {
+		if outdated, err := c.outdated(ctx, t, setsOf(all)); err != nil || len(outdated) > 0 {
+			return cmp.Or(err, fmt.Errorf("%w: %s shrinks its outdated MachineSets %v first", ErrUnnamed, t.name(), outdated))
+		}
+	}
+	return t.setReplicas(size)
+}
 
 func (clusterAPI) foreign(t target) string {
 	a := t.object.GetAnnotations()
@@ -232,7 +267,7 @@ func (clusterAPI) foreign(t target) string {
 		return fmt.Sprintf("%s %s, which owns it; name that one instead", owner.Kind, owner.Name)
 	}
 	for _, m := range t.object.GetManagedFields() {
-		if m.Manager == topologyManager && owns(m.FieldsV1, "f:spec", "f:replicas") {
+		if m.Manager == topologyManager && owns(m.FieldsV1, "spec", "replicas") {
 			return "the Cluster's topology; take replicas out of its spec.topology.workers"
 		}
 	}
@@ -240,22 +275,9 @@ func (clusterAPI) foreign(t target) string {
 }
 
 // owns reports whether a field is in an entry of managedFields.
-func owns(f *metav1.FieldsV1, path ...string) bool {
-	if f == nil {
-		return false
-	}
-	var at map[string]json.RawMessage
-	raw := json.RawMessage(f.GetRawBytes())
-	for _, key := range path {
-		if at = nil; json.Unmarshal(raw, &at) != nil {
-			return false
-		}
-		var ok bool
-		if raw, ok = at[key]; !ok {
-			return false
-		}
-	}
-	return true
+func owns(f *metav1.FieldsV1, path ...any) bool {
+	var set fieldpath.Set
+	return f != nil && set.FromJSON(f.GetRawReader()) == nil && set.Has(fieldpath.MakePathOrDie(path...))
 }
 
 // all lists the Machines of the target.
@@ -274,40 +296,27 @@ func (clusterAPI) node(machine *unstructured.Unstructured) (name, providerID str
 	return stringAt(machine, "status", "nodeRef", "name"), stringAt(machine, "spec", "providerID")
 }
 
-// settled rejects growth while a marked Machine is not removed yet: if the replicas were raised too
-// early, the controller would never see the lower number and remove nothing.
-func (c clusterAPI) settled(ctx context.Context, t target) error {
-	if len(t.removing()) == 0 {
-		return nil
-	}
-	all, err := c.all(ctx, t)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		if t.counted(&all[i]) && all[i].GetDeletionTimestamp() == nil && !c.passedOver(t, &all[i]) {
-			return fmt.Errorf("%w: %s has not removed Machine %s yet", ErrBusy, t.name(), all[i].GetName())
-		}
-	}
-	return nil
-}
-
 // passedOver reports whether the target's controller has processed the current replicas: a Machine
 // that still exists was not the one it removed.
 func (clusterAPI) passedOver(t target, machine *unstructured.Unstructured) bool {
 	if machine.GetDeletionTimestamp() != nil {
 		return false
 	}
-	seen, _, _ := unstructured.NestedInt64(t.object.Object, "status", "observedGeneration")
 	want, _, _ := unstructured.NestedInt64(t.object.Object, "spec", "replicas")
 	have, ok, _ := unstructured.NestedInt64(t.object.Object, "status", "replicas")
-	return ok && seen == t.object.GetGeneration() && have == want
+	return ok && t.observed() && have == want
+}
+
+// observed reports whether the target's controller has seen its current spec.
+func (t target) observed() bool {
+	seen, _, _ := unstructured.NestedInt64(t.object.Object, "status", "observedGeneration")
+	return seen == t.object.GetGeneration()
 }
 
 // remove marks the Machine and then lowers the replicas, in one write with the Machine's UID:
 // interrupted at any point, a second try completes it.
 func (c clusterAPI) remove(ctx context.Context, t target, machine *unstructured.Unstructured) error {
-	if machine.GetDeletionTimestamp() != nil || t.counted(machine) && !c.passedOver(t, machine) {
+	if machine.GetDeletionTimestamp() != nil || t.leaves(c, machine) {
 		return nil
 	}
 	replicas, err := t.replicas()
@@ -318,43 +327,66 @@ func (c clusterAPI) remove(ctx context.Context, t target, machine *unstructured.
 	if err != nil {
 		return err
 	}
-	if t.object.GetKind() == kindMachineDeployment && rolling(all) {
-		return fmt.Errorf("%w: %s has Machines of more than one MachineSet, a rollout is under way", ErrBusy, t.name())
+	if err := c.mayShrink(ctx, t, all, machine); err != nil {
+		return err
 	}
 	if _, marked := machine.GetAnnotations()[deleteMachine]; !marked {
 		before := machine.DeepCopy()
-		a := machine.GetAnnotations()
-		if a == nil {
-			a = map[string]string{}
-		}
-		a[deleteMachine] = "gpuscale"
-		machine.SetAnnotations(a)
+		annotate(machine, deleteMachine, "gpuscale")
 		if err := patch(ctx, c.client, before, machine, "marking"); err != nil {
 			return err
 		}
 	}
 	before := t.object.DeepCopy()
-	t.setRemoving(append(slices.DeleteFunc(t.removing(), gone(all)), string(machine.GetUID())))
+	t.addRemoving(all, machine)
 	if err := t.setReplicas(max(0, replicas-1)); err != nil {
 		return err
 	}
 	return patch(ctx, c.client, before, t.object, "lowering")
 }
 
-// rolling reports whether Machines belong to more than one MachineSet.
-func rolling(all []unstructured.Unstructured) bool {
-	sets := map[string]bool{}
-	for i := range all {
-		sets[all[i].GetLabels()[labelSet]] = true
+// mayShrink returns why a target with fewer replicas might remove another Machine than the marked one. While a rollout
+// moves the replicas of a MachineDeployment between its MachineSets, that is open. With the strategy OnDelete several
+// MachineSets stay for as long as users like, and an outdated one shrinks first.
+func (c clusterAPI) mayShrink(ctx context.Context, t target, all []unstructured.Unstructured, machine *unstructured.Unstructured) error {
+	sets := setsOf(all)
+	if len(sets) < 2 {
+		return nil
 	}
-	return len(sets) > 1
+	strategy := cmp.Or(stringAt(t.object, "spec", "rollout", "strategy", "type"), stringAt(t.object, "spec", "strategy", "type"))
+	if strategy != "OnDelete" || !t.observed() {
+		return fmt.Errorf("%w: %s has Machines of more than one MachineSet, a rollout is under way", ErrBusy, t.name())
+	}
+	outdated, err := c.outdated(ctx, t, sets)
+	if own := machine.GetLabels()[labelSet]; err == nil && !slices.Equal(outdated, []string{own}) {
+		return fmt.Errorf("%w: %s shrinks its outdated MachineSets %v first, and Machine %s is of %s", ErrUnnamed, t.name(), outdated, machine.GetName(), own)
+	}
+	return err
 }
 
-// gone returns a test for UIDs that no object in the list has.
-func gone(all []unstructured.Unstructured) func(uid string) bool {
-	there := map[string]bool{}
+// setsOf returns the MachineSets of Machines, sorted.
+func setsOf(all []unstructured.Unstructured) []string {
+	var out []string
 	for i := range all {
-		there[string(all[i].GetUID())] = true
+		out = append(out, all[i].GetLabels()[labelSet])
 	}
-	return func(uid string) bool { return !there[uid] }
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// outdated returns those MachineSets that have another revision than their MachineDeployment. Of fewer replicas, Cluster
+// API takes theirs first (v1.9 to v1.14: machinedeployment_rollout_ondelete.go); which of several has changed.
+func (c clusterAPI) outdated(ctx context.Context, t target, sets []string) ([]string, error) {
+	var out []string
+	for _, name := range sets {
+		var set metav1.PartialObjectMetadata
+		set.SetGroupVersionKind(t.object.GroupVersionKind().GroupVersion().WithKind("MachineSet"))
+		if err := c.live.Get(ctx, client.ObjectKey{Namespace: t.object.GetNamespace(), Name: name}, &set); err != nil {
+			return nil, fmt.Errorf("getting MachineSet %s: %w", name, err)
+		}
+		if set.Annotations[revisionAnnotation] != t.object.GetAnnotations()[revisionAnnotation] {
+			out = append(out, name)
+		}
+	}
+	return out, nil
 }

@@ -137,7 +137,7 @@ func (f *fakeGRPC) remove(in *externalgrpc.DeleteNodes) (any, error) {
 type grpcWorld struct {
 	*world
 	fake *fakeGRPC
-	grpc *GRPC
+	grpc *Groups
 	now  time.Time
 }
 
@@ -188,7 +188,7 @@ func TestNodeGroupScales(t *testing.T) {
 		t.Errorf("above the group's maximum: %v", err)
 	}
 	for range 3 { // as every reconcile does until the node is gone
-		require.NoError(t, w.grpc.Delete(t.Context(), w.pool, w.node("w-1")))
+		require.NoError(t, w.grpc.Delete(t.Context(), w.pool, w.node("w-1"), false))
 	}
 	l, err := w.grpc.List(t.Context(), w.pool)
 	if err != nil || l.Target != 4 || !slices.Equal(l.Going, []string{"w-1"}) || w.fake.calls["NodeGroupDeleteNodes"] != 1 {
@@ -196,6 +196,26 @@ func TestNodeGroupScales(t *testing.T) {
 	}
 	if n := w.fake.calls["Refresh"]; n != 1 {
 		t.Errorf("refreshed %d times at one time", n)
+	}
+}
+
+// TestNodeGroupReplaces: the protocol's deletion lowers the size, which is then raised to what it was. A provider that
+// has no other node is a failure.
+func TestNodeGroupReplaces(t *testing.T) {
+	w := newGRPCWorld(t)
+	w.fake.target = 5 // two are upcoming
+	require.NoError(t, w.grpc.Delete(t.Context(), w.pool, w.node("w-1"), true))
+	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Target != 5 || !slices.Equal(l.Going, []string{"w-1"}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	w.fake.min, w.fake.target = 2, 2 // another has lowered it
+	if p := (*Problem)(nil); !errors.As(w.grpc.Delete(t.Context(), w.pool, w.node("w-2"), true), &p) || p.Field != "spec.min" {
+		t.Errorf("at the group's minimum, below which the deletion would go: %v", p)
+	}
+	w.fake.min, w.fake.target = 0, 5
+	w.fake.failing["NodeGroupIncreaseSize"] = status.Error(codes.ResourceExhausted, "stockout")
+	if err := w.grpc.Delete(t.Context(), w.pool, w.node("w-2"), true); err == nil || !strings.Contains(err.Error(), "requesting its replacement") || w.fake.target != 4 {
+		t.Errorf("%v, the target is %d", err, w.fake.target)
 	}
 }
 
@@ -212,7 +232,7 @@ func TestNodeGroupDeletesOnlyItsNodes(t *testing.T) {
 		w := newGRPCWorld(t)
 		n := w.node("w-1")
 		change(w, n)
-		if err := w.grpc.Delete(t.Context(), w.pool, n); err == nil || w.fake.calls["NodeGroupDeleteNodes"] != 0 {
+		if err := w.grpc.Delete(t.Context(), w.pool, n, false); err == nil || w.fake.calls["NodeGroupDeleteNodes"] != 0 {
 			t.Errorf("%s: %v, %d deletions", what, err, w.fake.calls["NodeGroupDeleteNodes"])
 		}
 	}
@@ -405,7 +425,7 @@ func TestHistory(t *testing.T) {
 func TestWriteConflictsAreNoFailures(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	p := Providers{Scale: w.scale, History: NewHistory(time.Now)}
-	require.NoError(t, p.Delete(t.Context(), w.pool, w.node("w-1")))
+	require.NoError(t, p.Delete(t.Context(), w.pool, w.node("w-1"), false))
 	if err := p.SetSize(t.Context(), w.pool, 3); !errors.Is(err, ErrBusy) {
 		t.Fatal(err)
 	}

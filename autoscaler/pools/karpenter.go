@@ -3,12 +3,9 @@ package pools
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/amount"
@@ -57,7 +54,7 @@ func (karpenter) size(t target) (int, error) {
 // drifted node of a static NodePool only within spec.limits.nodes: the new one comes first.
 const driftHeadroom = 1
 
-func (k karpenter) resize(t target, size int) error {
+func (k karpenter) resize(_ context.Context, t target, size int) error {
 	if err := t.setReplicas(size); err != nil {
 		return err
 	}
@@ -102,16 +99,12 @@ func (k karpenter) remove(ctx context.Context, t target, claim *unstructured.Uns
 	if claim.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	if !t.counted(claim) {
+	if !t.uncounted(claim) {
 		if err := k.lower(ctx, t, claim); err != nil {
 			return err
 		}
 	}
-	err := k.client.Delete(ctx, claim, client.Preconditions{UID: ptr.To(claim.GetUID())})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting NodeClaim %s: %w", claim.GetName(), err)
-	}
-	return nil
+	return remove(ctx, k.client, claim)
 }
 
 // lower decreases the limit by the claim. The replicas come down to the former limit, but never
@@ -131,7 +124,7 @@ func (k karpenter) lower(ctx context.Context, t target, claim *unstructured.Unst
 		return err
 	}
 	before := t.object.DeepCopy()
-	t.setRemoving(append(slices.DeleteFunc(t.removing(), gone(all)), string(claim.GetUID())))
+	t.addRemoving(all, claim)
 	if err := t.setReplicas(min(replicas, max(size, len(all)))); err != nil {
 		return err
 	}

@@ -23,8 +23,12 @@ type Provider interface {
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error)
 	// SetSize scales up to size nodes; it removes none.
 	SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error
-	// Delete removes exactly this node. That it is gone or was changed since it was read is an error.
-	Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error
+	// Delete removes exactly this node. That it is gone or was changed since it was read is an error. With replace
+	// the size stays, so that the provider makes another node: where it can, in one step.
+	Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, replace bool) error
+	// Withdraw takes back a request that is not met: it lowers the size by the machines that have no node. It removes
+	// no node.
+	Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error
 }
 
 // Listing is a provider's state of a pool.
@@ -105,13 +109,28 @@ func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size
 }
 
 // Delete implements Provider.
-func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, replace bool) error {
 	provider, err := p.writer(ctx, pool, "delete node "+node.Name)
 	if err != nil {
 		return err
 	}
-	if err := provider.Delete(ctx, pool, node); err != nil {
+	if err := provider.Delete(ctx, pool, node, replace); err != nil {
 		return fmt.Errorf("removing node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// Withdraw implements Provider. The History counts a failure, also where the request cannot be taken back.
+func (p Providers) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
+	if p.History != nil {
+		p.History.Withdrawn(pool)
+	}
+	provider, err := p.writer(ctx, pool, "withdraw the request")
+	if err != nil {
+		return err
+	}
+	if err := provider.Withdraw(ctx, pool); err != nil {
+		return fmt.Errorf("withdrawing the request of pool %s: %w", pool.Name, err)
 	}
 	return nil
 }
@@ -216,9 +235,12 @@ func (f *Fixed) SetSize(_ context.Context, pool *v1alpha1.GPUNodePool, size int)
 }
 
 // Delete implements Provider. The error is ErrFixed.
-func (f *Fixed) Delete(context.Context, *v1alpha1.GPUNodePool, *corev1.Node) error {
+func (f *Fixed) Delete(context.Context, *v1alpha1.GPUNodePool, *corev1.Node, bool) error {
 	return ErrFixed
 }
+
+// Withdraw implements Provider. The error is ErrFixed.
+func (f *Fixed) Withdraw(context.Context, *v1alpha1.GPUNodePool) error { return ErrFixed }
 
 // sameNode rejects a node that is not of the pool, or was replaced or changed since it was read: the
 // decision was made on another state.

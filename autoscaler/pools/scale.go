@@ -2,13 +2,9 @@ package pools
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,110 +46,117 @@ func (s *Scale) kind(t target) machines {
 	return nil
 }
 
-// List implements Provider. A persistent error is of type *Problem.
-func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
-	return s.memo.get(ctx, pool, func() (Listing, error) {
-		t, err := s.read(ctx, pool)
-		if err != nil {
-			return Listing{}, err
-		}
-		kind := s.kind(t)
-		if kind == nil {
-			_, replicas, err := s.scaleOf(ctx, t)
-			return Listing{Target: replicas, Unnamed: true}, err
-		}
-		if err := ours(kind, t); err != nil {
-			return Listing{}, err
-		}
-		size, err := kind.size(t)
-		if err != nil {
-			return Listing{}, err
-		}
-		if t.object.GetKind() == kindMachinePool {
-			return Listing{Target: size, Unnamed: true}, nil
-		}
-		going, err := t.going(ctx, kind)
-		return Listing{Target: size, Going: going}, err
-	})
-}
-
-// ours rejects a target that another autoscaler sizes.
-func ours(kind machines, t target) error {
+// open reads a pool's target and rejects one that another autoscaler sizes. kind is nil for a target of any other kind.
+func (s *Scale) open(ctx context.Context, pool *v1alpha1.GPUNodePool) (t target, kind machines, err error) {
+	if t, err = s.read(ctx, pool); err != nil {
+		return t, nil, err
+	}
+	if kind = s.kind(t); kind == nil {
+		return t, nil, nil
+	}
 	if who := kind.foreign(t); who != "" {
-		return &Problem{ReasonForeign, fieldScale + ".name",
+		return t, nil, &Problem{ReasonForeign, fieldScale + ".name",
 			fmt.Sprintf("%s is sized by another: %s", t.name(), who), "two autoscalers on one pool undo each other's work: remove one of them from it"}
 	}
-	return nil
+	return t, kind, nil
+}
+
+// openNamed is open for a target whose nodes are removed by name; ErrUnnamed for others.
+func (s *Scale) openNamed(ctx context.Context, pool *v1alpha1.GPUNodePool) (target, machines, error) {
+	t, kind, err := s.open(ctx, pool)
+	if err == nil && (kind == nil || t.object.GetKind() == kindMachinePool) {
+		err = fmt.Errorf("%w: %s has replicas but no way to choose the node to remove; set spec.scaleDown.disabled", ErrUnnamed, t.name())
+	}
+	return t, kind, err
+}
+
+// List implements Provider. A persistent error is of type *Problem.
+func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
+	return s.memo.get(ctx, pool, func() (out Listing, err error) {
+		t, kind, err := s.open(ctx, pool)
+		if err != nil {
+			return Listing{}, err
+		}
+		out.Unnamed = kind == nil || t.object.GetKind() == kindMachinePool
+		if kind == nil {
+			_, out.Target, err = s.scaleOf(ctx, t)
+			return out, err
+		}
+		if out.Target, err = kind.size(t); err != nil || out.Unnamed {
+			return out, err
+		}
+		out.Going, err = t.going(ctx, kind)
+		return out, err
+	})
 }
 
 // SetSize implements Provider.
 func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
 	defer s.memo.forget(pool)
-	t, err := s.read(ctx, pool)
+	t, kind, err := s.open(ctx, pool)
 	if err != nil {
 		return err
 	}
-	if kind := s.kind(t); kind != nil {
-		return s.resize(ctx, kind, t, size)
-	}
-	return s.growScale(ctx, t, size)
-}
-
-// resize raises t's size, unless it is that already.
-func (s *Scale) resize(ctx context.Context, kind machines, t target, size int) error {
-	if err := ours(kind, t); err != nil {
-		return err
+	if kind == nil {
+		return s.growScale(ctx, t, size)
 	}
 	have, err := kind.size(t)
 	if err != nil || have >= size {
 		return err
 	}
-	if p, ok := kind.(interface {
-		settled(context.Context, target) error
-	}); ok {
-		if err := p.settled(ctx, t); err != nil {
-			return err
-		}
-	}
+	return s.resize(ctx, t, kind, size, "resizing")
+}
+
+// resize writes another size to the target.
+func (s *Scale) resize(ctx context.Context, t target, kind machines, size int, doing string) error {
 	before := t.object.DeepCopy()
-	if err := kind.resize(t, size); err != nil {
+	if err := kind.resize(ctx, t, size); err != nil {
 		return err
 	}
-	return patch(ctx, s.client, before, t.object, "resizing")
+	return patch(ctx, s.client, before, t.object, doing)
 }
 
 // Delete implements Provider.
-func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, replace bool) error {
 	defer s.memo.forget(pool)
-	t, kind, machine, err := s.machine(ctx, pool, node)
+	if err := sameNode(ctx, s.live, pool, node); err != nil {
+		return err
+	}
+	t, kind, err := s.openNamed(ctx, pool)
 	if err != nil {
 		return err
+	}
+	machine, err := t.find(ctx, kind, node)
+	switch {
+	case err != nil:
+		return err
+	case machine == nil:
+		return fmt.Errorf("%w: %s has no machine for it", ErrUnnamed, t.name())
+	case replace:
+		return s.replace(ctx, t, kind, machine)
 	}
 	return kind.remove(ctx, t, machine)
 }
 
-// machine finds the machine of a node that is unchanged since the decision, and its target;
-// ErrUnnamed without a machine.
-func (s *Scale) machine(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) (target, machines, *unstructured.Unstructured, error) {
-	if err := sameNode(ctx, s.live, pool, node); err != nil {
-		return target{}, nil, nil, err
+// replace deletes a Machine or NodeClaim, whose controller makes another as long as the size stays. The target's
+// annotation lists it first, so that its node is not counted while it goes.
+func (s *Scale) replace(ctx context.Context, t target, kind machines, machine *unstructured.Unstructured) error {
+	switch {
+	case machine.GetDeletionTimestamp() != nil:
+		return nil // terminating already
+	case t.leaves(kind, machine):
+		return fmt.Errorf("%w: %s is removing it already", ErrBusy, t.name())
 	}
-	t, err := s.read(ctx, pool)
+	all, err := kind.all(ctx, t)
 	if err != nil {
-		return target{}, nil, nil, err
+		return err
 	}
-	kind := s.kind(t)
-	if kind == nil || t.object.GetKind() == kindMachinePool {
-		return target{}, nil, nil, fmt.Errorf("%w: %s has replicas but no way to choose the node to remove; set spec.scaleDown.disabled", ErrUnnamed, t.name())
+	before := t.object.DeepCopy()
+	t.addRemoving(all, machine)
+	if err := patch(ctx, s.client, before, t.object, "noting what goes on"); err != nil {
+		return err
 	}
-	if err := ours(kind, t); err != nil {
-		return target{}, nil, nil, err
-	}
-	machine, err := t.find(ctx, kind, node)
-	if err == nil && machine == nil {
-		err = fmt.Errorf("%w: %s has no machine for it", ErrUnnamed, t.name())
-	}
-	return t, kind, machine, err
+	return remove(ctx, s.client, machine)
 }
 
 // scaleOf reads the scale subresource of a target of any kind, and its replicas.
@@ -202,107 +205,20 @@ func patch(ctx context.Context, c client.Client, before, after *unstructured.Uns
 	return nil
 }
 
-// Replacer is a Provider that can replace a node. The size is never lowered, so the machine's
-// controller makes the new node by itself: a removal followed by a scale-up would have to wait for
-// the removal, and would be lost with the waiting process.
-type Replacer interface {
-	// Replace removes this node, for which the provider makes another. errors.ErrUnsupported means
-	// that nothing was done.
-	Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error
-}
-
-// Replace implements Replacer for the pool's provider.
-func (p Providers) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	provider, err := p.writer(ctx, pool, "replace node "+node.Name)
-	if err != nil {
-		return err
-	}
-	err = errors.ErrUnsupported
-	if r, ok := provider.(Replacer); ok {
-		err = r.Replace(ctx, pool, node)
-	}
-	if err != nil {
-		return fmt.Errorf("replacing node %s: %w", node.Name, err)
-	}
-	return nil
-}
-
-// Replace implements Replacer: when a Machine or NodeClaim is deleted, its controller makes another
-// as long as the size stays. The target's annotation lists the machine first, so that its node is
-// not counted while it goes.
-func (s *Scale) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	defer s.memo.forget(pool)
-	t, kind, machine, err := s.machine(ctx, pool, node)
-	switch {
-	case err != nil:
-		return err
-	case machine.GetDeletionTimestamp() != nil:
-		return nil // terminating already
-	case t.counted(machine) && !kind.passedOver(t, machine):
-		return fmt.Errorf("%w: %s is removing it already", ErrBusy, t.name())
-	}
-	all, err := kind.all(ctx, t)
-	if err != nil {
-		return err
-	}
-	before := t.object.DeepCopy()
-	t.setRemoving(append(slices.DeleteFunc(t.removing(), gone(all)), string(machine.GetUID())))
-	if err := patch(ctx, s.client, before, t.object, "noting what goes on"); err != nil {
-		return err
-	}
-	err = s.client.Delete(ctx, machine, client.Preconditions{UID: ptr.To(machine.GetUID())})
-	if err != nil && !apierrors.IsNotFound(err) {
+// remove deletes a Machine or NodeClaim.
+func remove(ctx context.Context, c client.Client, machine *unstructured.Unstructured) error {
+	err := c.Delete(ctx, machine, client.Preconditions{UID: ptr.To(machine.GetUID())})
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting %s %s: %w", machine.GetKind(), machine.GetName(), err)
 	}
 	return nil
 }
 
-// Replace implements Replacer: a group whose size stays starts another instance.
-func (a *ASG) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
-	defer cancel()
-	defer a.memo.forget(pool)
-	return a.terminate(ctx, pool, node, false)
-}
-
-// Withdrawer is a Provider that can take back a request that it has not met.
-type Withdrawer interface {
-	// Withdraw lowers the pool's size by the machines that have no node. It removes no node.
-	Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error
-}
-
-// Withdraw implements Withdrawer for the pool's provider. The History counts a failure, also where the
-// request cannot be taken back.
-func (p Providers) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
-	if p.History != nil {
-		p.History.Withdrawn(pool)
-	}
-	provider, err := p.writer(ctx, pool, "withdraw the request")
-	if err != nil {
-		return err
-	}
-	w, ok := provider.(Withdrawer)
-	if !ok {
-		return fmt.Errorf("%w: the provider of pool %s cannot take back a request", ErrUnnamed, pool.Name)
-	}
-	if err := w.Withdraw(ctx, pool); err != nil {
-		return fmt.Errorf("withdrawing the request of pool %s: %w", pool.Name, err)
-	}
-	return nil
-}
-
-// Withdraw implements Withdrawer: Machines and NodeClaims that have no node are removed by name.
+// Withdraw implements Provider: Machines and NodeClaims that have no node are removed by name.
 func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
 	defer s.memo.forget(pool)
-	t, err := s.read(ctx, pool)
+	t, kind, err := s.openNamed(ctx, pool)
 	if err != nil {
-		return err
-	}
-	kind := s.kind(t)
-	if kind == nil || t.object.GetKind() == kindMachinePool {
-		return fmt.Errorf("%w: %s has replicas but no machines to choose from", ErrUnnamed, t.name())
-	}
-	if err := ours(kind, t); err != nil {
 		return err
 	}
 	all, err := kind.all(ctx, t)
@@ -334,56 +250,12 @@ func (s *Scale) unmade(ctx context.Context, t target, kind machines, all []unstr
 	}
 	made := 0
 	for i := range all {
-		if all[i].GetDeletionTimestamp() == nil {
+		if all[i].GetDeletionTimestamp() == nil && !t.leaves(kind, &all[i]) {
 			made++
 		}
 	}
 	if size <= made {
 		return nil
 	}
-	before := t.object.DeepCopy()
-	if err := kind.resize(t, made); err != nil {
-		return err
-	}
-	return patch(ctx, s.client, before, t.object, "lowering")
-}
-
-// Withdraw implements Withdrawer: the group's size becomes the number of its instances. AWS has no
-// conditional write: if it starts an instance after the reading, the group has one too many, and
-// AWS terminates one of its choice. Hence each instance must be protected from scale-in.
-func (a *ASG) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
-	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
-	defer cancel()
-	defer a.memo.forget(pool)
-	c, group, err := a.describe(ctx, pool)
-	if err != nil {
-		return err
-	}
-	instances, exposed := int32(0), int32(0)
-	for i := range group.Instances {
-		switch {
-		case leavingState(group.Instances[i].LifecycleState):
-		case !aws.ToBool(group.Instances[i].ProtectedFromScaleIn):
-			exposed++
-			fallthrough
-		default:
-			instances++
-		}
-	}
-	size := max(instances, aws.ToInt32(group.MinSize))
-	if aws.ToInt32(group.DesiredCapacity) <= size {
-		return nil
-	}
-	if exposed > 0 {
-		return &Problem{ReasonTarget, fieldASG + ".name",
-			fmt.Sprintf("%d of %d instances of Auto Scaling group %s are not protected from scale-in: a smaller size could terminate one that works", exposed, instances, aws.ToString(group.AutoScalingGroupName)),
-			"protect the group's instances, also new ones; gpuscale still removes nodes by their IDs"}
-	}
-	_, err = c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
-		AutoScalingGroupName: group.AutoScalingGroupName, DesiredCapacity: aws.Int32(size), HonorCooldown: aws.Bool(false),
-	})
-	if err != nil {
-		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", aws.ToString(group.AutoScalingGroupName), err)
-	}
-	return nil
+	return s.resize(ctx, t, kind, made, "lowering")
 }

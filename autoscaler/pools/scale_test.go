@@ -55,13 +55,13 @@ func TestNodeIsRemovedByName(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, dying after write %d", kind, dieAt), func(t *testing.T) {
 				w := newScaleWorld(t, c.ref, c.objects()...)
 				w.dieAt = dieAt
-				err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"))
+				err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false)
 				if (dieAt > 0) != errors.Is(err, errKilled) {
 					t.Fatal(err)
 				}
 				for range 3 { // as every reconcile does until the node is gone
 					w.restart()
-					require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1")))
+					require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
 				}
 				if got := w.going(); !slices.Equal(got, []string{"w-1"}) {
 					t.Errorf("going %v, want w-1", got)
@@ -79,7 +79,7 @@ func TestNodeIsRemovedByName(t *testing.T) {
 
 func TestGrowthWaitsForRemoval(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
-	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1")))
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
 	if err := w.scale.SetSize(t.Context(), w.pool, 3); !errors.Is(err, ErrBusy) {
 		t.Errorf("growing before the Machine is taken: %v", err)
 	}
@@ -94,7 +94,7 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 	if err := w.scale.SetSize(t.Context(), w.pool, 4); err != nil || w.listed() != 5 {
 		t.Errorf("a smaller size took nodes away by count: %v, %d", err, w.listed())
 	}
-	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-2")))
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-2"), false))
 	if got := w.target().GetAnnotations()[removingAnnotation]; got != "uid-of-m-2" {
 		t.Errorf("removing %q: a Machine that is gone should be off the list", got)
 	}
@@ -104,16 +104,16 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 // is requested again rather than awaited forever.
 func TestMachinePassedOver(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
-	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1")))
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
 	w.update(w.target(), func(u *unstructured.Unstructured) {
 		u.Object["status"] = map[string]any{"replicas": int64(2), "observedGeneration": u.GetGeneration()}
 	})
 	if got := w.going(); len(got) != 0 {
 		t.Errorf("going %v: it was passed over", got)
 	}
-	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1")))
-	if got := replicasOf(t, w.target()); got != 1 {
-		t.Errorf("%d replicas, want 1", got)
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
+	if got := replicasOf(t, w.target()); got != 1 || w.target().GetAnnotations()[removingAnnotation] != "uid-of-m-1" {
+		t.Errorf("%d replicas, want 1; removing %s", got, w.target().GetAnnotations()[removingAnnotation])
 	}
 }
 
@@ -121,7 +121,7 @@ func TestReplicasFollowTheLimit(t *testing.T) {
 	w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
 	remove := func(node string) {
 		t.Helper()
-		require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node(node)))
+		require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node(node), false))
 	}
 	remove("w-0")
 	remove("w-1") // while c-0 is still going
@@ -150,7 +150,7 @@ func TestNodeMustBeUnchanged(t *testing.T) {
 		w := newScaleWorld(t, deploymentRef, capiObjects()...)
 		n := w.node("w-1")
 		change(w, n)
-		if err := w.scale.Delete(t.Context(), w.pool, n); !apierrors.IsConflict(err) {
+		if err := w.scale.Delete(t.Context(), w.pool, n, false); !apierrors.IsConflict(err) {
 			t.Errorf("%s: %v, want a conflict", what, err)
 		}
 		if replicasOf(t, w.target()) != 3 || len(w.marked()) != 0 {
@@ -161,7 +161,7 @@ func TestNodeMustBeUnchanged(t *testing.T) {
 	w.update(w.object(kinds[2], "fleet", "m-1"), func(u *unstructured.Unstructured) {
 		_ = unstructured.SetNestedField(u.Object, "fake://other", "spec", "providerID")
 	})
-	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); !errors.Is(err, ErrUnnamed) {
+	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false); !errors.Is(err, ErrUnnamed) {
 		t.Errorf("a Machine with another providerID: %v", err)
 	}
 }
@@ -171,11 +171,64 @@ func TestRolloutDelaysRemoval(t *testing.T) {
 	w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) {
 		u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: "h100-new"})
 	})
-	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1")); !errors.Is(err, ErrBusy) {
+	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false); !errors.Is(err, ErrBusy) {
 		t.Errorf("a removal during a rollout: %v", err)
 	}
 	if replicasOf(t, w.target()) != 3 {
 		t.Error("replicas were lowered, and which Machine goes is not ours to say")
+	}
+}
+
+// TestOnDeleteShrinksTheOutdatedSet: a MachineDeployment with the strategy OnDelete has Machines of several MachineSets
+// until users delete them. Of fewer replicas, one goes from the set of another revision, which is the younger one after
+// a change was taken back. Which of two such sets shrinks depends on Cluster API's version.
+func TestOnDeleteShrinksTheOutdatedSet(t *testing.T) {
+	beta1, beta2 := []string{"spec", "strategy", "type"}, []string{"spec", "rollout", "strategy", "type"}
+	for name, c := range map[string]struct {
+		strategy []string
+		sets     [3]string // the MachineSets of m-0 to m-2
+		revision string    // the MachineDeployment's, as "new-2" has 2
+		lagging  bool      // its controller has not seen it
+		want     string    // what can be removed
+	}{
+		"v1beta1":              {beta1, [3]string{"old-1", "old-1", "new-2"}, "2", false, "w-0 w-1"},
+		"v1beta2":              {beta2, [3]string{"old-1", "old-1", "new-2"}, "2", false, "w-0 w-1"},
+		"a change taken back":  {beta2, [3]string{"old-1", "old-1", "new-2"}, "1", false, "w-2"},
+		"two outdated sets":    {beta2, [3]string{"old-1", "new-2", "new-3"}, "3", false, ""},
+		"a change is not seen": {beta2, [3]string{"old-1", "old-1", "new-2"}, "2", true, ""},
+	} {
+		var removed []string
+		for i := range 3 {
+			objects := capiObjects()
+			for _, set := range []string{"old-1", "new-2", "new-3"} {
+				u := object(kinds[1], "fleet", set, nil, map[string]any{})
+				u.SetAnnotations(map[string]string{revisionAnnotation: set[len(set)-1:]})
+				objects = append(objects, u)
+			}
+			w := newScaleWorld(t, deploymentRef, objects...)
+			for k, set := range c.sets {
+				w.update(w.object(kinds[2], "fleet", fmt.Sprintf("m-%d", k)), func(u *unstructured.Unstructured) {
+					u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: set})
+				})
+			}
+			w.update(w.target(), func(u *unstructured.Unstructured) {
+				u.SetAnnotations(map[string]string{revisionAnnotation: c.revision})
+				require.NoError(t, unstructured.SetNestedField(u.Object, "OnDelete", c.strategy...))
+				u.SetGeneration(7)
+				if !c.lagging {
+					require.NoError(t, unstructured.SetNestedField(u.Object, int64(7), "status", "observedGeneration"))
+				}
+			})
+			node := fmt.Sprintf("w-%d", i)
+			if err := w.scale.Delete(t.Context(), w.pool, w.node(node), false); err == nil {
+				removed = append(removed, node)
+			} else if !errors.Is(err, ErrUnnamed) && !errors.Is(err, ErrBusy) || replicasOf(t, w.target()) != 3 || len(w.marked()) != 0 {
+				t.Errorf("%s, %s: %v", name, node, err)
+			}
+		}
+		if got := strings.Join(removed, " "); got != c.want {
+			t.Errorf("%s: removed %q, want %q", name, got, c.want)
+		}
 	}
 }
 
@@ -225,7 +278,7 @@ func TestProblems(t *testing.T) {
 			_, listed := w.scale.List(t.Context(), w.pool)
 			for what, err := range map[string]error{
 				"List": listed, "SetSize": w.scale.SetSize(t.Context(), w.pool, 5),
-				"Delete": w.scale.Delete(t.Context(), w.pool, w.node("w-1")),
+				"Delete": w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false),
 			} {
 				p := (*Problem)(nil)
 				if !errors.As(err, &p) {
@@ -283,7 +336,7 @@ func TestMemoAfterWrites(t *testing.T) {
 func TestOverflowingLimitIsNoLimit(t *testing.T) {
 	u := karpenterObjects()[3].(*unstructured.Unstructured)
 	require.NoError(t, unstructured.SetNestedField(u.Object, "70017000000000000000000", "spec", "limits", "nodes"))
-	if n, err := (karpenter{}).size(target{object: u, pool: "p"}); n != 3 || err != nil {
+	if n, err := (karpenter{}).size(target{object: u}); n != 3 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }
@@ -307,7 +360,7 @@ func TestMachinePoolsOnlyScaleUp(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	node := w.node("w-1")
-	for what, err := range map[string]error{"removed": w.scale.Delete(t.Context(), w.pool, node), "replaced": w.scale.Replace(t.Context(), w.pool, node)} {
+	for what, err := range map[string]error{"removed": w.scale.Delete(t.Context(), w.pool, node, false), "replaced": w.scale.Delete(t.Context(), w.pool, node, true)} {
 		if !errors.Is(err, ErrUnnamed) || w.writes != 0 {
 			t.Errorf("%s: %v, %d writes", what, err, w.writes)
 		}
@@ -367,6 +420,38 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
+// TestWithdrawBesideARemoval: of replicas that no Machine is made for, a Machine marked for removal is none that stays:
+// at the size without it, Cluster API removes it.
+func TestWithdrawBesideARemoval(t *testing.T) {
+	w := newScaleWorld(t, deploymentRef, capiObjects()...)
+	w.update(w.target(), func(u *unstructured.Unstructured) { require.NoError(t, (target{object: u}).setReplicas(6)) })
+	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
+	require.NoError(t, w.scale.Withdraw(t.Context(), w.pool))
+	if got := replicasOf(t, w.target()); got != 2 || !slices.Equal(w.going(), []string{"w-1"}) {
+		t.Errorf("%d replicas, going %v", got, w.going())
+	}
+}
+
+// TestWithdrawBesideAnOutdatedSet: while replicas of the current MachineSet have no Machine, fewer of them would take
+// Machines of the outdated one, which have nodes.
+func TestWithdrawBesideAnOutdatedSet(t *testing.T) {
+	for _, newer := range []string{"h100-abc", "h100-new"} { // m-2's
+		set := object(kinds[1], "fleet", "h100-new", nil, map[string]any{})
+		set.SetAnnotations(map[string]string{revisionAnnotation: "2"})
+		w := newScaleWorld(t, deploymentRef, append(capiObjects(), set)...)
+		w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: newer})
+		})
+		w.update(w.target(), func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{revisionAnnotation: "2"})
+			require.NoError(t, (target{object: u}).setReplicas(5))
+		})
+		if err := w.scale.Withdraw(t.Context(), w.pool); !errors.Is(err, ErrUnnamed) || replicasOf(t, w.target()) != 5 {
+			t.Errorf("%v, %d replicas", err, replicasOf(t, w.target()))
+		}
+	}
+}
+
 // TestTopologyOwnsReplicas: the replicas of a MachineDeployment that the Cluster's topology owns
 // would be reset. (The fake client keeps no managedFields, so the function is called directly.)
 func TestTopologyOwnsReplicas(t *testing.T) {
@@ -380,7 +465,7 @@ func TestTopologyOwnsReplicas(t *testing.T) {
 	} {
 		u := capiObjects()[3].(*unstructured.Unstructured)
 		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: topologyManager, FieldsV1: metav1.NewFieldsV1(fields)}, {Manager: topologyManager}})
-		if who := (clusterAPI{}).foreign(target{object: u, pool: "p"}); (who != "") != want {
+		if who := (clusterAPI{}).foreign(target{object: u}); (who != "") != want {
 			t.Errorf("%s: %q", fields, who)
 		}
 	}
@@ -398,12 +483,12 @@ func TestReplacedInOneStep(t *testing.T) {
 				_ = unstructured.SetNestedField(u.Object, int64(want), "status", "replicas")
 			})
 			w.writes, w.dieAt = 0, dieAt
-			err := w.scale.Replace(t.Context(), w.pool, w.node("w-1"))
+			err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), true)
 			if (dieAt > 0) != errors.Is(err, errKilled) {
 				t.Fatalf("%s, dying after write %d: %v", kind, dieAt, err)
 			}
 			w.restart()
-			if err := w.scale.Replace(t.Context(), w.pool, w.node("w-1")); err != nil && !errors.Is(err, ErrUnnamed) {
+			if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), true); err != nil && !errors.Is(err, ErrUnnamed) {
 				t.Fatalf("%s, after dying after write %d: %v", kind, dieAt, err)
 			}
 			if got := replicasOf(t, w.target()); got != want {
@@ -426,15 +511,16 @@ func (w *world) goes(machine *unstructured.Unstructured) bool {
 // TestInstanceIsReplaced: the group keeps its size, so it starts another one.
 func TestInstanceIsReplaced(t *testing.T) {
 	w := newASGWorld(t)
+	w.fake.min, w.fake.desired = 2, 2 // another has lowered it
 	for range 3 {
-		require.NoError(t, w.asg.Replace(t.Context(), w.pool, w.node("w-1")))
+		require.NoError(t, w.asg.Delete(t.Context(), w.pool, w.node("w-1"), true))
 	}
-	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 3 {
+	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 2 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
 	}
 	other := w.node("w-2")
 	other.UID = "older"
-	if err := w.asg.Replace(t.Context(), w.pool, other); !apierrors.IsConflict(err) {
+	if err := w.asg.Delete(t.Context(), w.pool, other, true); !apierrors.IsConflict(err) {
 		t.Errorf("another node of the name: %v", err)
 	}
 }
@@ -624,7 +710,7 @@ func members() []client.Object {
 
 var deploymentRef = v1alpha1.ScaleProvider{APIVersion: capiGroup + "/v1beta2", Kind: kindMachineDeployment, Namespace: "fleet", Name: "h100"}
 
-// capiObjects are a MachineDeployment of three, its Machines and their nodes.
+// capiObjects are a MachineDeployment of three, its MachineSet, its Machines and their nodes.
 func capiObjects() []client.Object {
 	out := append(members(), object(kinds[0], "fleet", "h100", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}}))
 	for i := range 3 {
@@ -634,7 +720,7 @@ func capiObjects() []client.Object {
 			"status": map[string]any{"nodeRef": map[string]any{"name": node}},
 		}))
 	}
-	return out
+	return append(out, object(kinds[1], "fleet", "h100-abc", nil, map[string]any{}))
 }
 
 var nodePoolRef = v1alpha1.ScaleProvider{APIVersion: karpenterGroup + "/v1", Kind: "NodePool", Name: "h100"}

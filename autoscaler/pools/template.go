@@ -53,23 +53,26 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 		return plan.Template{}, err
 	}
 	t := plan.Template{
-		Labels:   map[string]string{},
+		Labels:   maps.Clone(spec.Labels),
 		CPUMilli: spec.CPU.MilliValue(),
 		MemoryMi: spec.Memory.Value() >> 20,
 		GPUs:     gpus,
 	}
-	for key, value := range spec.Labels {
-		t.Labels[key] = value
+	if t.Labels == nil {
+		t.Labels = map[string]string{}
 	}
 	for _, taint := range spec.Taints {
-		t.Taints = append(t.Taints, plan.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
+		t.Taints = append(t.Taints, plan.Taint(taint))
 	}
 	t.Labels[v1alpha1.NodePoolLabel] = pool.Name
 	if t.Others, err = othersOf(spec.Resources); err != nil {
 		return plan.Template{}, err
 	}
 	if model.Vendor != "nvidia" {
-		return t, noSharing(spec.Sharing, model.Vendor)
+		if spec.Sharing != nil {
+			return plan.Template{}, fmt.Errorf("spec.template.sharing: is for GPUs of NVIDIA, not of %s", model.Vendor)
+		}
+		return t, nil
 	}
 	t.Labels[partition.PresentLabel] = "true"
 	t.Labels[partition.ProductLabel] = spec.Product
@@ -105,14 +108,6 @@ func othersOf(list corev1.ResourceList) ([]plan.Resource, error) {
 		out = append(out, plan.Resource{Name: string(name), Amount: q.Value()})
 	}
 	return out, nil
-}
-
-// noSharing refuses to share devices of a maker that has none of the ways.
-func noSharing(sharing *v1alpha1.GPUSharing, vendor string) error {
-	if sharing != nil {
-		return fmt.Errorf("spec.template.sharing: is for GPUs of NVIDIA, not of %s", vendor)
-	}
-	return nil
 }
 
 // shareTemplate changes a template to GPUs that the device plugin shares: each replica counts as a GPU

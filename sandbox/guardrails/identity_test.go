@@ -107,9 +107,9 @@ type meddling struct {
 	meddle func(name string)
 }
 
-func (m meddling) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+func (m meddling) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, replace bool) error {
 	m.meddle(node.Name)
-	return m.Provider.Delete(ctx, pool, node)
+	return m.Provider.Delete(ctx, pool, node, replace)
 }
 
 // removeSettled removes a node; where the first attempt cordons it, again after

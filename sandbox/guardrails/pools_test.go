@@ -188,7 +188,7 @@ func (w *world) growOnly(pool []*unstructured.Unstructured) {
 	}
 	w.must(w.Admin.Create(w.t.Context(), node))
 	w.await("a refusal that has the reason", func() error {
-		if err := pools.NewScale(w.Admin, w.Admin).Delete(w.t.Context(), w.get("other"), w.node("herd-0")); !errors.Is(err, pools.ErrUnnamed) {
+		if err := pools.NewScale(w.Admin, w.Admin).Delete(w.t.Context(), w.get("other"), w.node("herd-0"), false); !errors.Is(err, pools.ErrUnnamed) {
 			return fmt.Errorf("want ErrUnnamed: %w", errors.Join(err))
 		}
 		return nil

@@ -67,7 +67,7 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 	if err := m.live.List(ctx, &all); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	tables, _ := contract.Published(all.Items) // package observe reports errors of single nodes
+	tables, _ := contract.TablesOf(contract.Publications(all.Items)) // package observe reports errors of single nodes
 	t, err := pools.Template(pool, tables, pools.Listing{})
 	if err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
@@ -100,13 +100,23 @@ func (m *Maker) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 }
 
 // Delete implements pools.Provider.
-func (m *Maker) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+func (m *Maker) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, replace bool) error {
 	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
 		return fmt.Errorf("it is not of pool %s", pool.Name)
 	}
-	err := m.client.Delete(ctx, node, client.Preconditions{UID: ptr.To(node.UID), ResourceVersion: ptr.To(node.ResourceVersion)})
-	return client.IgnoreNotFound(err)
+	have, err := m.nodes(ctx, pool)
+	if err != nil {
+		return err
+	}
+	err = m.client.Delete(ctx, node, client.Preconditions{UID: ptr.To(node.UID), ResourceVersion: ptr.To(node.ResourceVersion)})
+	if client.IgnoreNotFound(err) != nil || !replace {
+		return client.IgnoreNotFound(err)
+	}
+	return m.SetSize(ctx, pool, len(have))
 }
+
+// Withdraw implements pools.Provider. There is nothing to take back: a node exists as soon as it is requested.
+func (m *Maker) Withdraw(context.Context, *v1alpha1.GPUNodePool) error { return nil }
 
 // nodes of a pool, as the API server has them.
 func (m *Maker) nodes(ctx context.Context, pool *v1alpha1.GPUNodePool) ([]corev1.Node, error) {

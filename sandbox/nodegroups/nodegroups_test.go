@@ -162,7 +162,7 @@ func TestServed(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	n := nodes(t, c)["p-2"]
-	require.NoError(t, p.Delete(t.Context(), pool, &n))
+	require.NoError(t, p.Delete(t.Context(), pool, &n, false))
 	if have := nodes(t, c); len(have) != 2 || have["p-2"].Name != "" {
 		t.Errorf("%d nodes, p-2: %v", len(have), have["p-2"].Name)
 	}

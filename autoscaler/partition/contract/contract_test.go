@@ -141,7 +141,7 @@ func TestPublished(t *testing.T) {
 		nodes[i].Name = name
 		nodes[i].Annotations = map[string]string{TableAnnotation: map[string]string{"b": text, "a": text, "broken": "["}[name]}
 	}
-	tables, err := Published(nodes)
+	tables, err := TablesOf(Publications(nodes))
 	if len(tables) != 1 || err == nil || !strings.HasPrefix(err.Error(), "node broken: ") {
 		t.Errorf("%v, %v", tables, err)
 	}

@@ -335,6 +335,3 @@ func TablesOf(all []Publication) (mig.Tables, error) {
 	tables, err := mig.NewTables(specs...)
 	return tables, errors.Join(append(errs, err)...)
 }
-
-// Published is what nodes have published of their GPUs' MIG geometry.
-func Published(nodes []corev1.Node) (mig.Tables, error) { return TablesOf(Publications(nodes)) }

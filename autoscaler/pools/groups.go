@@ -1,0 +1,141 @@
+package pools
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+const (
+	// groupEvery bounds the age of a listing, as cluster-autoscaler's loop does: clouds throttle frequent calls.
+	groupEvery = 10 * time.Second
+	// groupTimeout bounds one call of a Provider method, groupListTimeout a listing, for which a reconcile waits.
+	groupTimeout, groupListTimeout = 10 * time.Second, 3 * time.Second
+)
+
+// Groups is the Provider of a cloud whose machines are in groups.
+type Groups struct {
+	// read reads a pool's group from the cloud. Its error is why the group must not be acted on.
+	read func(context.Context, *v1alpha1.GPUNodePool) (*group, error)
+	live client.Reader
+	memo *memo
+}
+
+// group is a cloud's group of machines.
+type group struct {
+	name                string // in messages
+	target, least, most int
+	keeps               bool // a replacement does not lower the size meanwhile
+	machines            []machine
+	cloud               groupAPI
+}
+
+// machine of a group.
+type machine struct {
+	id     string // the node's providerID
+	going  bool   // it is being deleted; the target does not count it
+	apart  bool   // it stays, and the target does not count it
+	failed bool   // it could not be created
+}
+
+// groupAPI is what a cloud does with one group.
+type groupAPI interface {
+	// complete adds to a listing what only this cloud reports.
+	complete(ctx context.Context, l *Listing) error
+	// raise sets a larger size.
+	raise(ctx context.Context, size int) error
+	// withdraw sets a smaller size, that of the machines which did not fail. It removes no other.
+	withdraw(ctx context.Context, size int) error
+	// remove removes the node's machine and lowers the size by it. With replace the size is the same afterwards.
+	remove(ctx context.Context, node *corev1.Node, replace bool) error
+}
+
+// List implements Provider.
+func (p *Groups) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
+	return p.memo.get(ctx, pool, func() (Listing, error) {
+		ctx, cancel := context.WithTimeout(ctx, groupListTimeout)
+		defer cancel()
+		g, err := p.read(ctx, pool)
+		if err != nil {
+			return Listing{}, err
+		}
+		out := Listing{Target: g.target}
+		for _, m := range g.machines {
+			if m.going || m.apart {
+				out.Going = append(out.Going, LastPart(m.id))
+			}
+		}
+		err = g.cloud.complete(ctx, &out)
+		return out, err
+	})
+}
+
+// write calls do with the pool's group as it is right before: clouds have no conditional writes.
+func (p *Groups) write(ctx context.Context, pool *v1alpha1.GPUNodePool, do func(context.Context, *group) error) error {
+	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
+	defer cancel()
+	defer p.memo.forget(pool)
+	g, err := p.read(ctx, pool)
+	if err != nil {
+		return err
+	}
+	return do(ctx, g)
+}
+
+// SetSize implements Provider.
+func (p *Groups) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
+		switch {
+		case g.target >= size:
+			return nil
+		case size > g.most:
+			return &Problem{ReasonTarget, "spec.max",
+				fmt.Sprintf("%d nodes are requested, the maximum of %s is %d", size, g.name, g.most), "raise it at the provider, or lower spec.max"}
+		}
+		return g.cloud.raise(ctx, size)
+	})
+}
+
+// Delete implements Provider. A machine that is being deleted already is not deleted, and not counted, a second time.
+func (p *Groups) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, replace bool) error {
+	if err := sameNode(ctx, p.live, pool, node); err != nil {
+		return err
+	}
+	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
+		at := slices.IndexFunc(g.machines, func(m machine) bool { return m.id == node.Spec.ProviderID })
+		switch {
+		case node.Spec.ProviderID == "" || at < 0:
+			return fmt.Errorf("%w: %s has no machine %q", ErrUnnamed, g.name, node.Spec.ProviderID)
+		case g.machines[at].going:
+			return nil
+		case g.machines[at].apart: // a smaller size would take another machine as well
+			return fmt.Errorf("%w: the size of %s does not count machine %s", ErrUnnamed, g.name, node.Spec.ProviderID)
+		case g.target <= g.least && !(replace && g.keeps):
+			return &Problem{ReasonTarget, "spec.min",
+				fmt.Sprintf("the minimum of %s is %d, and so is its size", g.name, g.least), "lower it at the provider, or raise spec.min to it"}
+		}
+		return g.cloud.remove(ctx, node, replace)
+	})
+}
+
+// Withdraw implements Provider: the size becomes the number of the machines there are.
+func (p *Groups) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
+	return p.write(ctx, pool, func(ctx context.Context, g *group) error {
+		size := 0
+		for _, m := range g.machines {
+			if m == (machine{id: m.id}) {
+				size++
+			}
+		}
+		if size = max(size, g.least); g.target <= size {
+			return nil
+		}
+		return g.cloud.withdraw(ctx, size)
+	})
+}
