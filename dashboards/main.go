@@ -55,16 +55,9 @@ func write(root string) error {
 	if err != nil {
 		return err
 	}
-	there, err := filepath.Glob(filepath.Join(root, boardsDir, "*.json"))
-	if err != nil {
-		return err
-	}
-	for _, path := range there {
-		if files[boardsDir+"/"+filepath.Base(path)] == nil {
-			if err := os.Remove(path); err != nil {
-				return fmt.Errorf("removing a board: %w", err)
-			}
-		}
+	folder := filepath.Join(root, boardsDir)
+	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o755)); err != nil {
+		return fmt.Errorf("removing the boards before: %w", err)
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(root, name), text, 0o644); err != nil {

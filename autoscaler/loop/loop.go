@@ -110,10 +110,8 @@ func New(o Options) *Loop {
 // Run reconciles until ctx ends and returns nil. A failed reconcile is logged, counted
 // and followed by the next one.
 func (l *Loop) Run(ctx context.Context) error {
-	l.State.lead(true)
-	defer l.State.lead(false)
-	l.o.Metrics.leader(true)
-	defer l.o.Metrics.leader(false)
+	l.Lead(true)
+	defer l.Lead(false)
 	timer, ended := time.NewTimer(0), time.Time{}
 	defer timer.Stop()
 	for {
@@ -139,6 +137,13 @@ func (l *Loop) Run(ctx context.Context) error {
 		l.State.setPause(pause)
 		timer.Reset(pause)
 	}
+}
+
+// Lead sets whether this replica leads, as Run does while it runs: only a leader has the series
+// of the fleet.
+func (l *Loop) Lead(leading bool) {
+	l.State.lead(leading)
+	l.o.Metrics.leader(leading)
 }
 
 // Once reconciles once. No action is taken before the plan's state is persisted.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/gpuscale/gpuscale/dashboards/sources"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
@@ -65,6 +67,14 @@ func (a Alert) threshold() string {
 	return strconv.FormatFloat(*a.Threshold, 'f', -1, 64)
 }
 
+// hold is For as Prometheus reads it, "" for none.
+func (a Alert) hold() string {
+	if a.For == 0 {
+		return ""
+	}
+	return model.Duration(a.For).String()
+}
+
 // Group is alerts that are evaluated together.
 type Group struct {
 	Name   string
@@ -89,16 +99,6 @@ func All() []Alert {
 		all = append(all, g.Alerts...)
 	}
 	return all
-}
-
-// Find returns the alert of that name.
-func Find(name string) (Alert, bool) {
-	for _, a := range All() {
-		if a.Name == name {
-			return a, true
-		}
-	}
-	return Alert{}, false
 }
 
 func at(threshold float64) *float64 { return &threshold }

@@ -39,7 +39,7 @@ func mutants(t *testing.T, a alerts.Alert) []mutant {
 		}
 		if a.Threshold != nil {
 			changed := a.With(fmt.Sprint(factor * *a.Threshold))
-			all = append(all, mutant{rule{a.Name, changed, a.For}, fmt.Sprintf("threshold × %g", factor)})
+			all = append(all, mutant{rule{changed, a.For}, fmt.Sprintf("threshold × %g", factor)})
 		}
 	}
 	parsed := func() parser.Expr {
@@ -53,7 +53,7 @@ func mutants(t *testing.T, a alerts.Alert) []mutant {
 			changed := operators(e)[i]
 			change(changed)
 			if query := e.String(); query != r.query {
-				all = append(all, mutant{rule{a.Name, query, a.For}, fmt.Sprintf("%s in: %s", what, op)})
+				all = append(all, mutant{rule{query, a.For}, fmt.Sprintf("%s in: %s", what, op)})
 			}
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/prometheus/common/model"
 )
 
 // Interval between two evaluations.
@@ -25,7 +23,7 @@ func Render() []byte {
 		for _, a := range g.Alerts {
 			fmt.Fprintf(&b, "  # %s\n  - alert: %s\n    expr: |-\n      %s\n", a.Why, a.Name, a.Query())
 			if a.For > 0 {
-				fmt.Fprintf(&b, "    for: %s\n", model.Duration(a.For))
+				fmt.Fprintf(&b, "    for: %s\n", a.hold())
 			}
 			fmt.Fprintf(&b, "    labels:\n      severity: %q\n    annotations:\n      summary: %s\n      description: %s\n      runbook_url: %q\n",
 				a.Severity, strconv.QuoteToASCII(a.Summary), strconv.QuoteToASCII(a.Description), Runbooks+"/"+a.Name+".md")
@@ -46,12 +44,8 @@ func ChartData() []byte {
 	for _, g := range Groups() {
 		fmt.Fprintf(&b, "- name: %s\n  alerts:\n", g.Name)
 		for _, a := range g.Alerts {
-			duration := ""
-			if a.For > 0 {
-				duration = model.Duration(a.For).String()
-			}
 			fmt.Fprintf(&b, "  - name: %s\n    program: %q\n    severity: %s\n    threshold: %q\n    for: %q\n    summary: %s\n    description: %s\n    expr: |-\n      %s\n",
-				a.Name, a.Program, a.Severity, a.threshold(), duration, strconv.QuoteToASCII(a.Summary), strconv.QuoteToASCII(a.Description), a.With(chartThreshold))
+				a.Name, a.Program, a.Severity, a.threshold(), a.hold(), strconv.QuoteToASCII(a.Summary), strconv.QuoteToASCII(a.Description), a.With(chartThreshold))
 		}
 	}
 	return []byte(b.String())

@@ -57,10 +57,6 @@ func Falling(watch, good float64) Scale {
 	return Scale{{Colour: Bad}, {watch, Watch}, {good, Good}}
 }
 
-// NoneIsPlain is neutral at zero and bad from one on: for events whose series begin with
-// the first event, so that zero does not prove health.
-func NoneIsPlain() Scale { return Scale{{Colour: Ink}, {1, Bad}} }
-
 // Word shows a value as a word in a colour.
 type Word struct {
 	Value  float64

@@ -78,14 +78,15 @@ func variable(v Var) object {
 	return o
 }
 
-// MarkStep is the step of annotation queries and their lookback: each event is found once.
-const MarkStep = "1m"
+// MarkStep is the least step of annotation queries, in seconds. Over days Grafana's is longer: the
+// lookback is "$__interval", the step itself, so that each event is found once.
+const MarkStep = 60
 
 // mark has titleFormat, which Grafana's Prometheus data source takes the text from and which
 // its schema leaves out.
 func mark(m Mark) object {
 	return object{"name": m.Name, "datasource": source, "enable": true, "hide": false, "builtIn": 0, "iconColor": m.Colour, "titleFormat": m.Title,
-		"target": object{"datasource": source, "expr": m.Expr, "interval": MarkStep, "refId": "Anno"}}
+		"target": object{"datasource": source, "expr": m.Expr, "interval": fmt.Sprintf("%ds", MarkStep), "refId": "Anno"}}
 }
 
 func placed(b Board, at Placed) object {
@@ -172,7 +173,7 @@ func style(p Panel) (options, custom object) {
 		if len(p.Queries) > 1 || p.Queries[0].Legend != "" {
 			text = "value_and_name"
 		}
-		return object{"reduceOptions": last, "graphMode": "none", "colorMode": "value", "textMode": text, "justifyMode": "auto", "orientation": "",
+		return object{"reduceOptions": last, "graphMode": "none", "colorMode": "value", "textMode": text, "justifyMode": "auto", "orientation": "auto",
 			"percentChangeColorMode": "standard", "showPercentChange": false, "wideLayout": true}, nil
 	case Bars:
 		return object{"reduceOptions": last, "displayMode": "basic", "orientation": "horizontal", "legend": legend, "namePlacement": "auto", "showUnfilled": true,

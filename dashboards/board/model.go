@@ -61,9 +61,6 @@ const (
 	Celsius Unit = "celsius"
 )
 
-// JoulesPerKWh are the joules of a kilowatt-hour.
-const JoulesPerKWh = "3.6e6"
-
 // Panel shows the answers to some queries.
 type Panel struct {
 	Kind    Kind

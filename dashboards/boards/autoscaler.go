@@ -8,12 +8,12 @@ import (
 // Autoscaler: what becomes of the GPUs, unserved demand, quotas, node pools, decisions
 // and cost, and whether autoscaler and adapter work.
 func Autoscaler() board.Board {
-	tenant := board.Var{Name: "tenant", Title: "Tenant", About: "Tenants, by their quota's name; (none) is everything that no quota covers.",
-		Series: board.Of(metric.AutoscalerGPUSeconds), Label: metric.LabelTenant}
+	model := byLabel("model", "Model", "Products, by the autoscaler's names.", metric.AutoscalerGPUs, metric.LabelModel)
+	tenant := byLabel("tenant", "Tenant", "Tenants, by their quota's name; (none) is everything that no quota covers.", metric.AutoscalerGPUSeconds, metric.LabelTenant)
 	return board.Board{
 		UID: AutoscalerUID, Title: "gpuscale / Autoscaler",
 		About: "What becomes of the GPUs, unserved demand, quotas, node pools, decisions and their reasons, cost, and whether autoscaler and adapter work. Reasons are those of docs/reasons.md.",
-		Vars:  append(where(), poolVar(metric.AutoscalerPoolSize), modelVar(metric.AutoscalerGPUs), tenant, namespaceVar(metric.AutoscalerGPUSeconds)),
+		Vars:  append(where(), poolVar(metric.AutoscalerPoolSize), model, tenant, namespaceVar(metric.AutoscalerGPUSeconds)),
 		Marks: []board.Mark{scaling()},
 		Rows: []board.Row{
 			{Title: "Now", Panels: fleetNow()},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -56,23 +57,17 @@ func where() []board.Var {
 	}
 }
 
+// byLabel is a variable of the values of a label.
+func byLabel(name, title, about string, series metric.Desc, label string) board.Var {
+	return board.Var{Name: name, Title: title, About: about, Series: board.Of(series), Label: label}
+}
+
 func poolVar(series metric.Desc) board.Var {
-	return board.Var{Name: "pool", Title: "Node pool", About: "Node pools; (none) are nodes of no pool of ours.", Series: board.Of(series), Label: metric.LabelPool}
-}
-
-func modelVar(series metric.Desc) board.Var {
-	return board.Var{Name: "model", Title: "Model", About: "Products, by the autoscaler's names.", Series: board.Of(series), Label: metric.LabelModel}
-}
-
-// productVar selects GPUs by the driver's name of the product. It is not "model", whose
-// values are the autoscaler's names: a link would carry a value to a board of the other,
-// where it matches nothing.
-func productVar() board.Var {
-	return board.Var{Name: "product", Title: "Product", About: "Products, by the driver's names.", Series: board.Of(metric.GPUInfo), Label: metric.LabelModel}
+	return byLabel("pool", "Node pool", "Node pools; (none) are nodes of no pool of ours.", series, metric.LabelPool)
 }
 
 func nodeVar(series metric.Desc) board.Var {
-	return board.Var{Name: "node", Title: "Node", About: "Kubernetes nodes.", Series: board.Of(series), Label: metric.LabelNode}
+	return byLabel("node", "Node", "Kubernetes nodes.", series, metric.LabelNode)
 }
 
 func namespaceVar(series metric.Desc) board.Var {
@@ -83,7 +78,7 @@ func namespaceVar(series metric.Desc) board.Var {
 func scaling() board.Mark {
 	return board.Mark{
 		Name: "Scaling", Colour: board.Plain, Title: "{{verb}} {{pool}}: {{reason}}",
-		Expr: "sum by (verb,pool,reason) (" + board.Happened(board.Of(metric.AutoscalerActions, board.Is(metric.LabelResult, "ok")), board.MarkStep) + ") > 0",
+		Expr: "sum by (verb,pool,reason) (" + board.Happened(board.Of(metric.AutoscalerActions, board.Is(metric.LabelResult, "ok")), "$__interval") + ") > 0",
 	}
 }
 
@@ -91,13 +86,12 @@ func scaling() board.Mark {
 func xids() board.Mark {
 	return board.Mark{
 		Name: "XID errors", Colour: board.Bad, Title: "XID {{xid}} on {{node}}, GPU {{gpu}}",
-		Expr: "sum by (node,gpu,xid) (" + board.Happened(board.Of(metric.GPUXIDErrorsTotal), board.MarkStep) + ") > 0",
+		Expr: "sum by (node,gpu,xid) (" + board.Happened(board.Of(metric.GPUXIDErrorsTotal), "$__interval") + ") > 0",
 	}
 }
 
-// gpu are the labels that identify a GPU. A new driver changes other labels, which must
-// not split it in two.
-var device = []string{"cluster", metric.LabelNode, metric.LabelGPU}
+// Labels that identify GPUs, and what can be allocated.
+var device, thing = rules.Device, rules.Thing
 
 // allocatedPlaces are the states and places in which a GPU is allocated to a pod.
 var allocatedPlaces = []string{"busy", "slack", "idle", "unmeasured"}

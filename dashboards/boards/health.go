@@ -10,10 +10,13 @@ import (
 
 // Health: GPUs that are broken, at risk, or not reported.
 func Health() board.Board {
+	// It is not "model", whose values are the autoscaler's names: a link would carry a value to a
+	// board of the other, where it matches nothing.
+	product := byLabel("product", "Product", "Products, by the driver's names.", metric.GPUInfo, metric.LabelModel)
 	return board.Board{
 		UID: HealthUID, Title: "gpuscale / Health",
 		About: "Which GPUs are broken and why, their XID and memory errors, how hot they are, what throttles their clocks, what they draw, and which are no longer reported.",
-		Vars:  append(where(), productVar(), nodeVar(metric.GPUInfo)),
+		Vars:  append(where(), product, nodeVar(metric.GPUInfo)),
 		Marks: []board.Mark{xids()},
 		Rows: []board.Row{
 			{Title: "Now", Panels: healthNow()},
@@ -29,6 +32,9 @@ var (
 	inNode    = board.In(metric.LabelNode, "node")
 	inProduct = board.In(metric.LabelModel, "product")
 )
+
+// someAreBad is neutral at zero, where the series begin with the first event: zero proves no health.
+var someAreBad = board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Bad}}
 
 // chosen narrows a series of GPUs to the products chosen: not every series has the
 // product as a label.
@@ -59,7 +65,7 @@ func healthNow() []board.Panel {
 		{Kind: board.Stat, Title: "Health unknown", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}},
 			About:   "GPUs reported without their health.",
 			Queries: []board.Query{{Expr: "count(" + seen + " unless on (" + join(device) + ") " + board.Of(metric.GPUHealthy, inNode) + ") or 0 * count(" + seen + ")"}}},
-		{Kind: board.Stat, Title: "XID errors", Unit: board.Count, W: 3, Absent: "no exporter answers (see Overview)." + noRules, Scale: board.NoneIsPlain(),
+		{Kind: board.Stat, Title: "XID errors", Unit: board.Count, W: 3, Absent: "no exporter answers (see Overview)." + noRules, Scale: someAreBad,
 			About:   "XID errors in the selected time. The series begin with the first error, so 0 means: none, while exporters answer.",
 			Queries: []board.Query{{Expr: board.ZeroWhile(errorsIn, board.Of(metric.ExporterUp)+" == 1")}}},
 		{Kind: board.Stat, Title: "Gone", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}},
@@ -69,7 +75,7 @@ func healthNow() []board.Panel {
 			About: "Age of the oldest current value of a GPU.", Queries: []board.Query{{Expr: "max(" + chosen(board.Of(metric.GPUSampleAgeSeconds, inNode)) + ")"}}},
 		{Kind: board.Stat, Title: "Energy", Unit: board.KWh, W: 3, Absent: noExporter + noRules,
 			About:   "Energy of the GPUs in the selected time, without their servers.",
-			Queries: []board.Query{{Expr: board.Sum(board.Integral(recorded("node:gpu_energy_joules:rate5m", inNode, inProduct))) + " / " + board.JoulesPerKWh}}},
+			Queries: []board.Query{{Expr: board.Sum(board.Integral(recorded("node:gpu_energy_joules:rate5m", inNode, inProduct))) + " / 3.6e6"}}},
 	}
 }
 
@@ -129,14 +135,13 @@ func memoryErrors() []board.Panel {
 		}
 		return board.Query{Expr: board.Most(byUUID(strings.Join(series, " or ")), device...)}
 	}
-	bad := board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Bad}}
 	return []board.Panel{
 		{Kind: board.Table, Title: "Memory errors by GPU", W: 12, Unit: board.Count, Absent: "none, or the exporter's counters file does not list the field (docs/report.md), or " + noExporter,
 			About:   "GPUs whose memory had errors. Single-bit errors were corrected; a double-bit error ends what ran. Rows are replaced for good: a few are normal over a GPU's life. A row that could not be replaced means that the GPU must be replaced.",
 			Queries: []board.Query{some(metric.DCGMSingleBitErrors), some(metric.DCGMDoubleBitErrors), some(metric.DCGMRowsCorrectable, metric.DCGMRowsCorrectableNew), some(metric.DCGMRowsUncorrectable, metric.DCGMRowsUncorrectableNew), some(metric.DCGMRowRemapFailure, metric.DCGMRowRemapFailureNew)},
 			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60},
-				{Value: 1, Title: "Single-bit"}, {Value: 2, Title: "Double-bit", Sort: true, Scale: bad}, {Value: 3, Title: "Rows, corrected"}, {Value: 4, Title: "Rows, uncorrected", Scale: board.Scale{{Colour: board.Watch}}},
-				{Value: 5, Title: "Row not replaced", Scale: bad}}},
+				{Value: 1, Title: "Single-bit"}, {Value: 2, Title: "Double-bit", Sort: true, Scale: someAreBad}, {Value: 3, Title: "Rows, corrected"}, {Value: 4, Title: "Rows, uncorrected", Scale: board.Scale{{Colour: board.Watch}}},
+				{Value: 5, Title: "Row not replaced", Scale: someAreBad}}},
 		{Kind: board.Series, Title: "Hottest GPUs", W: 6, Unit: board.Celsius, Absent: "the exporter reports no temperatures, or " + noExporter + noRules,
 			About:   "The hottest GPU of a node. The eight nodes that are hottest now. Clocks go down near the product's own limit, often between 83 and 90 °C: see below.",
 			Queries: []board.Query{{Expr: eightNodes(board.Most, "node:gpu_temperature_celsius:max"), Legend: "{{node}}"}}},

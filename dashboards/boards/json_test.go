@@ -8,6 +8,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/bargauge"
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/variants"
+	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
 	"github.com/grafana/grafana-foundation-sdk/go/stat"
@@ -52,8 +53,14 @@ func TestBoardsAreWithinTheSchema(t *testing.T) {
 	for _, b := range boards.All() {
 		text, err := board.JSON(b)
 		require.NoError(t, err)
-		if d, err := strict(text); err != nil || *d.Uid != b.UID || len(d.Panels) != len(b.Layout()) || len(d.Templating.List) != len(b.Vars) || *d.Editable {
+		d, err := strict(text)
+		if err != nil || *d.Uid != b.UID || len(d.Panels) != len(b.Layout()) || len(d.Templating.List) != len(b.Vars) || *d.Editable {
 			t.Errorf("%s: %v, or it was not read back whole", b.UID, err)
+		}
+		for _, p := range d.Panels { // the schema reads any text as one of its words
+			if p.Panel != nil && p.Panel.Type == "stat" && p.Panel.Options.(*stat.Options).Orientation != common.VizOrientationAuto {
+				t.Errorf("%s, %s: it has no orientation of Grafana's", b.UID, *p.Panel.Title)
+			}
 		}
 		if b.UID != boards.OverviewUID {
 			continue

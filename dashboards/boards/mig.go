@@ -106,22 +106,21 @@ func sliceMap(ago string) string {
 	return board.Most(recorded(rules.SliceStanding, inNode)+ago, append(append([]string{}, device...), rules.GPULabel, rules.SliceLabel)...)
 }
 
-// mapAge is the age in seconds from which attribution is stale.
-const mapAge = "120"
-
 // freshMap are the nodes with fresh attribution.
 func freshMap() string {
-	return "group by (cluster,node) (" + board.Of(metric.GPUAttributionAgeSeconds) + " < " + mapAge + ")"
+	return "group by (cluster,node) (" + board.Of(metric.GPUAttributionAgeSeconds) + " < " + rules.MapAge + ")"
 }
 
-// repartitioned are the GPUs with an instance now that they did not have at the
-// beginning of the selected time, or the reverse.
+// repartitioned are the GPUs with an instance now that they did not have at the beginning of the
+// selected time, or the reverse. One that is not reported at either time is not among them.
 func repartitioned() string {
-	at := func(moment string) string {
-		return "group by (" + join(device) + ",start,size,profile) (" + board.Of(metric.GPUInstanceInfo, inNode) + " @ " + moment + "())"
+	at := func(d metric.Desc, moment string) string { return board.Of(d, inNode) + " @ " + moment + "()" }
+	by := func(moment string) string {
+		return "group by (" + join(device) + ",start,size,profile) (" + at(metric.GPUInstanceInfo, moment) + ")"
 	}
-	first, last := at("start"), at("end")
-	return "group by (" + join(device) + ") (" + last + " unless " + first + " or " + first + " unless " + last + ")"
+	first, last := by("start"), by("end")
+	return "(group by (" + join(device) + ") (" + last + " unless " + first + " or " + first + " unless " + last + ")" +
+		" and on (" + join(device) + ") " + at(metric.GPUInfo, "start") + " and on (" + join(device) + ") " + at(metric.GPUInfo, "end") + ")"
 }
 
 func join(labels []string) string { return strings.Join(labels, ",") }

@@ -10,7 +10,7 @@ import (
 // Workload, for an application team: what is allocated to its pods, its use, queued
 // requests, and the HPA's reaction.
 func Workload() board.Board {
-	hpa := board.Var{Name: "hpa", Title: "HPA", About: "HPAs whose pods request GPUs.", Series: board.Of(metric.AutoscalerHPAReplicas), Label: metric.LabelHPA}
+	hpa := byLabel("hpa", "HPA", "HPAs whose pods request GPUs.", metric.AutoscalerHPAReplicas, metric.LabelHPA)
 	return board.Board{
 		UID: WorkloadUID, Title: "gpuscale / Workload",
 		About: "What is allocated to the pods of a namespace, its use, queued requests, and the HPA's reaction.",
@@ -24,9 +24,6 @@ func Workload() board.Board {
 		},
 	}
 }
-
-// thing are the labels that identify what can be allocated: a GPU, or an instance.
-var thing = append(append([]string{}, device...), metric.LabelGPUInstanceID)
 
 // podThing are the labels of a pod and what is allocated to it.
 var holding = append([]string{metric.LabelNamespace, metric.LabelPod, metric.LabelProfile}, thing...)

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -30,9 +31,7 @@ func LookOf(p board.Panel, name string) Look {
 // LookOfColumn is the look of a table's column: the panel's, where the column has no other.
 func LookOfColumn(p board.Panel, c board.Column) Look {
 	l := LookOf(p, "")
-	if c.Unit != "" {
-		l.Unit = c.Unit
-	}
+	l.Unit = cmp.Or(c.Unit, l.Unit)
 	if len(c.Scale) > 0 {
 		l.Scale = c.Scale
 	}

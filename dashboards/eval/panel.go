@@ -42,7 +42,7 @@ func Ask(ctx context.Context, src Source, p board.Panel, vars Vars, w Window) (A
 	answers := make([][]prom.Line, len(p.Queries))
 	for i, q := range p.Queries {
 		var err error
-		if answers[i], err = Lines(ctx, src, p, i, vars, w); err != nil {
+		if answers[i], err = lines(ctx, src, p, i, vars, w); err != nil {
 			return a, err
 		}
 		for _, l := range answers[i] {
@@ -58,8 +58,8 @@ func Ask(ctx context.Context, src Source, p board.Panel, vars Vars, w Window) (A
 	return a, nil
 }
 
-// Lines answers one of a panel's queries: of what shows now, with a point for each line.
-func Lines(ctx context.Context, src Source, p board.Panel, query int, vars Vars, w Window) ([]prom.Line, error) {
+// lines answers one of a panel's queries: of what shows now, with a point for each line.
+func lines(ctx context.Context, src Source, p board.Panel, query int, vars Vars, w Window) ([]prom.Line, error) {
 	expr, err := Fill(p.Queries[query].Expr, vars, w)
 	if err != nil {
 		return nil, err
@@ -68,11 +68,11 @@ func Lines(ctx context.Context, src Source, p board.Panel, query int, vars Vars,
 		return src.Range(ctx, expr, w.From, w.To, w.Step)
 	}
 	vector, err := src.Query(ctx, expr, w.To)
-	var lines []prom.Line
+	var all []prom.Line
 	for _, s := range vector {
-		lines = append(lines, prom.Line{Labels: s.Labels, Points: []prom.Point{{Time: w.To, Value: s.Value}}})
+		all = append(all, prom.Line{Labels: s.Labels, Points: []prom.Point{{Time: w.To, Value: s.Value}}})
 	}
-	return lines, err
+	return all, err
 }
 
 var placeholder = regexp.MustCompile(`\{\{\s*(.+?)\s*\}\}`)
@@ -102,17 +102,14 @@ type Event struct {
 
 // Events evaluates a board's annotations.
 func Events(ctx context.Context, src Source, b board.Board, vars Vars, w Window) ([]Event, error) {
-	step, err := time.ParseDuration(board.MarkStep)
-	if err != nil {
-		return nil, err
-	}
+	w.Step = max(w.Step, board.MarkStep*time.Second)
 	var events []Event
 	for _, m := range b.Marks {
 		expr, err := Fill(m.Expr, vars, w)
 		if err != nil {
 			return nil, fmt.Errorf("annotation %s: %w", m.Name, err)
 		}
-		lines, err := src.Range(ctx, expr, w.From, w.To, step)
+		lines, err := src.Range(ctx, expr, w.From, w.To, w.Step)
 		if err != nil {
 			return nil, fmt.Errorf("annotation %s: %w", m.Name, err)
 		}

@@ -36,15 +36,12 @@ var checks = map[string]func(*checker){
 	"unit":      units,     // a value in a wrong unit is wrong by a factor
 }
 
-// Check returns all problems of a set of boards that belong together.
-func Check(boards ...board.Board) []Problem {
-	c := &checker{boards: boards}
+// check returns the problems of one of a set of boards that belong together.
+func check(b board.Board, boards []board.Board) []Problem {
+	c := &checker{boards: boards, board: b}
 	for name, check := range checks {
 		c.rule = name
-		for _, b := range boards {
-			c.board = b
-			check(c)
-		}
+		check(c)
 	}
 	return c.problems
 }
@@ -205,6 +202,11 @@ var (
 )
 
 func windows(c *checker) {
+	for _, m := range c.board.Marks {
+		if fixedWindow.MatchString(strings.ReplaceAll(m.Expr, board.Before, "")) {
+			c.report(nil, "annotation %s looks back a fixed time", m.Name)
+		}
+	}
 	c.panels(func(p *board.Panel) {
 		for i, q := range p.Queries {
 			if fixedWindow.MatchString(strings.ReplaceAll(q.Expr, board.Before, "")) {

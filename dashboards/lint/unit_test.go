@@ -10,25 +10,26 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// kind of a number: what it measures, as far as the expression shows.
+// kind of a number: what it measures, as far as the expression shows. It is a unit of the
+// catalogue, or one of these.
 type kind string
 
-// Kinds beside the units of the catalogue.
 const (
 	unclear kind = "?"
 	plain   kind = "a plain number"
 	rates   kind = "a number in a second"
-	watts   kind = "watts"
+	watts        = kind(metric.Watts)
+	ratio        = kind(metric.Ratio)
+	seconds      = kind(metric.Seconds)
+	joules       = kind(metric.Joules)
 	kwh     kind = "kilowatt-hours"
 	hours   kind = "hours"
-	ratio   kind = "a ratio"
-	oddWork kind = "energy in no known unit"
 )
 
-// fits are the units in which a kind of number may be shown.
+// fits are the units in which a kind of number may be shown: energy in none but kilowatt-hours.
 var fits = map[kind][]board.Unit{
-	plain: {board.Count, board.Number}, rates: {board.PerSec, board.Number}, watts: {board.Watts}, kwh: {board.KWh},
-	hours: {board.Number}, ratio: {board.Percent}, kind(metric.Seconds): {board.Seconds}, kind(metric.Bytes): {board.Bytes}, kind(metric.Celsius): {board.Celsius}, kind(metric.Joules): {}, oddWork: {},
+	plain: {board.Count, board.Number}, rates: {board.PerSec, board.Number}, watts: {board.Watts}, kwh: {board.KWh}, hours: {board.Number}, ratio: {board.Percent},
+	seconds: {board.Seconds}, kind(metric.Bytes): {board.Bytes}, kind(metric.Celsius): {board.Celsius}, joules: {},
 }
 
 func units(c *checker) {
@@ -104,19 +105,15 @@ func kindOfSeries(v *parser.VectorSelector) kind {
 			return unclear
 		}
 		return kindOf(expr)
-	case s.part == "_count" || s.unit == metric.None || s.unit == metric.Info || s.unit == metric.Bool:
+	case s.part == "_count" || slices.Contains([]metric.Unit{metric.None, metric.Info, metric.Bool}, s.unit):
 		return plain
-	case s.unit == metric.Ratio:
-		return ratio
-	case s.unit == metric.Watts:
-		return watts
 	}
 	return kind(s.unit)
 }
 
 func kindOfCall(c *parser.Call) kind {
 	if len(c.Args) == 0 {
-		return kind(metric.Seconds) // time()
+		return seconds // time()
 	}
 	inner := kindOf(c.Args[0])
 	switch c.Func.Name {
@@ -125,28 +122,17 @@ func kindOfCall(c *parser.Call) kind {
 	case "absent":
 		return plain
 	case "rate", "irate":
-		switch inner {
-		case kind(metric.Seconds):
-			if inHistogram(c.Args[0]) {
-				return inner // buckets of a histogram, for a quantile
+		if m, ok := c.Args[0].(*parser.MatrixSelector); ok && inner == seconds {
+			if s, _ := find(m.VectorSelector.(*parser.VectorSelector).Name); s.kind == metric.Histogram {
+				return seconds // buckets, for a quantile
 			}
-			return unclear // a second in a second is a share of time, or a GPU
-		case kind(metric.Joules):
-			return watts
-		case plain:
-			return rates
+		}
+		// A second in a second is a share of time, or a GPU.
+		if growth, ok := map[kind]kind{seconds: unclear, joules: watts, plain: rates}[inner]; ok {
+			return growth
 		}
 	}
 	return inner
-}
-
-func inHistogram(e parser.Expr) bool {
-	m, ok := e.(*parser.MatrixSelector)
-	if !ok {
-		return false
-	}
-	s, ok := find(m.VectorSelector.(*parser.VectorSelector).Name)
-	return ok && s.kind == metric.Histogram
 }
 
 func kindOfBinary(b *parser.BinaryExpr) kind {
@@ -155,17 +141,17 @@ func kindOfBinary(b *parser.BinaryExpr) kind {
 	switch {
 	case b.ReturnBool:
 		return plain
-	case b.Op.IsComparisonOperator() || b.Op.IsSetOperator():
+	case b.Op.IsComparisonOperator() || b.Op.IsSetOperator() || b.Op == parser.ADD || b.Op == parser.SUB:
 		return left
-	case b.Op == parser.ADD || b.Op == parser.SUB:
-		return left
-	case b.Op == parser.DIV && isNumber && left == kind(metric.Joules) && number.Val == 3.6e6:
+	case b.Op != parser.DIV:
+		return unclear
+	case isNumber && left == joules && number.Val != 3.6e6:
+		return joules
+	case isNumber && left == joules:
 		return kwh
-	case b.Op == parser.DIV && isNumber && left == kind(metric.Joules):
-		return oddWork
-	case b.Op == parser.DIV && isNumber && left == kind(metric.Seconds) && number.Val == 3600:
+	case isNumber && left == seconds && number.Val == 3600:
 		return hours
-	case b.Op == parser.DIV && !isNumber && left == right && left != unclear:
+	case !isNumber && left == right && left != unclear:
 		return ratio
 	}
 	return unclear

@@ -1,4 +1,4 @@
-// Package preview draws boards without Grafana: one SVG a board, from any source of PromQL.
-// It is for boards without Grafana, and for pictures in the documentation; every page is
-// marked as a preview. It draws the kinds of panels that our boards use.
+// Package preview draws boards without Grafana, from any source of PromQL: as a page, and as a
+// picture for the documentation, which is the same HTML in an SVG. A browser lays both out. All
+// are marked as a preview. It draws the kinds of panels that our boards use.
 package preview

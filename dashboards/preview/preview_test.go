@@ -27,17 +27,27 @@ func nothing() eval.Source { return memstore.Over(storage.QueryableFunc(empty)) 
 
 func empty(_, _ int64) (storage.Querier, error) { return storage.NoopQuerier(), nil }
 
-// Without data every board can be drawn, shows n/a and has no green.
-func TestNothingIsKnown(t *testing.T) {
-	w := preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second)
+// evil is a label's value: whatever is in labels is text.
+const evil = `</text><script>alert(1)</script>"'&`
+
+var errRefused = errors.New("connection refused")
+
+// Every board is drawn over a source without data, one whose labels are hostile, and one that fails.
+// Without data it shows n/a and has no green; a failing source shows its error in each panel.
+func TestBoards(t *testing.T) {
 	for _, b := range boards.All() {
-		svg := preview.Board(t.Context(), nothing(), b, w)
-		wellFormed(t, b.UID, svg)
-		if !strings.Contains(svg, ">"+board.NA+"<") || !strings.Contains(svg, preview.Label) {
-			t.Errorf("%s does not show %s, or not that it is a preview", b.UID, board.NA)
-		}
-		if strings.Contains(svg, "#3f8f35") {
-			t.Errorf("%s is green somewhere", b.UID)
+		for what, src := range map[string]eval.Source{"nothing": nothing(), "hostile": fake{value: evil}, "failing": fake{err: errRefused}} {
+			svg := preview.Board(t.Context(), src, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
+			wellFormed(t, b.UID, svg)
+			if !strings.Contains(svg, preview.Label) || strings.Contains(svg, "<script") {
+				t.Errorf("%s, %s: not marked as a preview, or a label is an element", b.UID, what)
+			}
+			if what == "nothing" && (!strings.Contains(svg, ">"+board.NA+"<") || strings.Contains(svg, "#3f8f35")) {
+				t.Errorf("%s does not show %s, or is green somewhere", b.UID, board.NA)
+			}
+			if printed := strings.Count(svg, errRefused.Error()); what == "failing" && printed < len(b.Layout())-len(b.Rows) {
+				t.Errorf("%s: the error is shown %d times", b.UID, printed)
+			}
 		}
 	}
 }
@@ -53,30 +63,6 @@ func wellFormed(t *testing.T, name, text string) {
 		if err != nil {
 			t.Errorf("%s is not XML: %v", name, err)
 			return
-		}
-	}
-}
-
-// Labels are untrusted: whatever is in them is text.
-func TestHostileLabelsAreText(t *testing.T) {
-	evil := `</text><script>alert(1)</script>"'&`
-	for _, b := range boards.All() {
-		svg := preview.Board(t.Context(), fake{value: evil}, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
-		wellFormed(t, b.UID, svg)
-		if strings.Contains(svg, "<script") {
-			t.Errorf("%s lets a label be an element", b.UID)
-		}
-	}
-}
-
-var errRefused = errors.New("connection refused")
-
-// A failing source shows its error in place of each panel.
-func TestFailingSourceIsShown(t *testing.T) {
-	for _, b := range boards.All() {
-		svg := preview.Board(t.Context(), fake{err: errRefused}, b, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
-		if printed, rows := strings.Count(svg, errRefused.Error()), len(b.Rows); printed < len(b.Layout())-rows {
-			t.Errorf("%s: shown %d times", b.UID, printed)
 		}
 	}
 }
@@ -110,7 +96,7 @@ func TestPages(t *testing.T) {
 	}{
 		{"/", http.StatusFound, ""},
 		{"/gpuscale-overview", http.StatusOK, preview.Label},
-		{"/gpuscale-mig?since=5m", http.StatusOK, "<svg"},
+		{"/gpuscale-mig?since=5m", http.StatusOK, `<section title="Now`},
 		{"/gpuscale-mig", http.StatusOK, `aria-current="true">30m</a>`},
 		{"/gpuscale-mig?since=6h", http.StatusOK, `aria-current="true">6h</a>`},
 		{"/gpuscale-overview?since=1000h", http.StatusBadRequest, "since="},

@@ -3,7 +3,7 @@ package preview
 import (
 	"context"
 	"fmt"
-	"html"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -38,10 +38,10 @@ func Routes(mux *http.ServeMux, src eval.Source, boards []board.Board, scrape ti
 			}
 			ctx, stop := context.WithTimeout(r.Context(), patience)
 			defer stop()
-			picture := Board(ctx, src, b, Window(time.Now(), length, scrape))
+			v := look(ctx, src, b, Window(time.Now(), length, scrape))
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-			_, _ = w.Write([]byte(framed(b, boards, length, picture)))
+			_, _ = io.WriteString(w, written("page", page{v, boards, length}))
 		})
 	}
 }
@@ -57,33 +57,19 @@ func since(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// framed wraps a board's picture, with links to the other boards and times. It refreshes
-// every 15 seconds.
-func framed(b board.Board, boards []board.Board, length time.Duration, picture string) string {
-	var nav strings.Builder
-	for _, o := range boards {
-		current := ""
-		if o.UID == b.UID {
-			current = ` aria-current="page"`
-		}
-		fmt.Fprintf(&nav, `<a href="/%s?since=%s"%s>%s</a> `, o.UID, length, current, html.EscapeString(strings.TrimPrefix(o.Title, "gpuscale / ")))
-	}
-	nav.WriteString(`<span></span>`)
-	for _, d := range []time.Duration{5 * time.Minute, 30 * time.Minute, 6 * time.Hour, 24 * time.Hour} {
-		current := ""
-		if d == length {
-			current = ` aria-current="true"`
-		}
-		short := strings.Replace(strings.TrimSuffix(d.String(), "0s"), "h0m", "h", 1)
-		fmt.Fprintf(&nav, `<a href="/%s?since=%s"%s>%s</a> `, b.UID, d, current, short)
-	}
-	return fmt.Sprintf(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="15"><meta name="viewport" content="width=device-width">
-<title>%s (%s)</title>
-<style>body{margin:0;background:#f3f4f6;font:14px Inter,"DejaVu Sans",Helvetica,Arial,sans-serif;color:#24292e}
-nav{display:flex;gap:16px;padding:10px 14px;background:#fff;border-bottom:1px solid #dfe2e5;flex-wrap:wrap}
-nav span{flex:1}nav a{color:#57606a;text-decoration:none}nav a[aria-current]{color:#24292e;font-weight:600}svg{display:block;max-width:100%%;height:auto}</style></head>
-<body><nav aria-label="Boards">%s</nav>
-%s</body></html>
-`, html.EscapeString(b.Title), Label, nav.String(), picture)
+// page is a board's view with links to the other boards and times. It refreshes every 15 seconds.
+type page struct {
+	view
+	Boards []board.Board
+	Length time.Duration
+}
+
+// Lengths are the times that a page links to.
+func (page) Lengths() []time.Duration {
+	return []time.Duration{5 * time.Minute, 30 * time.Minute, 6 * time.Hour, 24 * time.Hour}
+}
+
+// shortly is 5m for 5m0s and 6h for 6h0m0s.
+func shortly(d time.Duration) string {
+	return strings.Replace(strings.TrimSuffix(d.String(), "0s"), "h0m", "h", 1)
 }

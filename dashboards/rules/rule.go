@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -34,11 +33,9 @@ func All() []Rule {
 	return all
 }
 
-// Groups returns the rules as the file has them.
-func Groups() []Group { return slices.Clone(groups()) }
-
-// groups are computed once: the rule about slices reads every product's table.
-var groups = sync.OnceValue(func() []Group {
+// Groups returns the rules as the file has them, computed once: the rule about slices reads
+// every product's table.
+var Groups = sync.OnceValue(func() []Group {
 	all := []Group{
 		{"gpuscale.fleet", Interval, fleet()},
 		{"gpuscale.tenants", Interval, tenants()},

@@ -31,18 +31,18 @@ const (
 	SliceUnknown   = 30
 )
 
-// idleAfter is the idle time from which an allocated slice counts as unused, and mapAge
-// the age from which attribution is stale.
+// idleAfter is the idle time in seconds from which an allocated slice counts as unused, and
+// MapAge the age from which attribution is stale.
 const (
 	idleAfter = "600"
-	mapAge    = "120"
+	MapAge    = "120"
 )
 
 // layouts has the GPUs' MIG layouts.
 func layouts() []Rule {
 	return []Rule{{
 		Record: "node:gpu_instance_info:count",
-		Expr:   count(largest(metric.GPUInstanceInfo.Name, append(thing[1:len(thing):len(thing)], metric.LabelProfile)...), metric.LabelNode, metric.LabelProfile),
+		Expr:   count(largest(metric.GPUInstanceInfo.Name, append(Thing[1:], metric.LabelProfile)...), metric.LabelNode, metric.LabelProfile),
 		Help:   "MIG instances of a node, by profile.", Labels: []string{metric.LabelNode, metric.LabelProfile},
 	}, {
 		Record: SliceStanding, Expr: sliceMap(),
@@ -51,11 +51,11 @@ func layouts() []Rule {
 	}}
 }
 
-// gpu and thing are the labels that identify GPUs, and what can be allocated. A new
-// driver changes other labels of a GPU, which must not split it in two.
+// Device and Thing are the labels that identify GPUs, and what can be allocated: a GPU, or an
+// instance. A new driver changes other labels of a GPU, which must not split it in two.
 var (
-	device = []string{sources.LabelCluster, metric.LabelNode, metric.LabelGPU}
-	thing  = append(append([]string{}, device...), metric.LabelGPUInstanceID)
+	Device = []string{sources.LabelCluster, metric.LabelNode, metric.LabelGPU}
+	Thing  = slices.Clip(append(slices.Clone(Device), metric.LabelGPUInstanceID))
 )
 
 // shape is a profile's size, which is what decides which slices an instance covers.
@@ -93,10 +93,10 @@ func sliceMap() string {
 	for k := range memorySlices() {
 		number := strconv.Itoa(k)
 		in = append(in, label(covering(k), number))
-		outside = append(outside, label("group by ("+join(device)+") ("+metric.GPUInfo.Name+"{mig=\"true\","+having(k)+"}) * 0", number))
+		outside = append(outside, label("group by ("+join(Device)+") ("+metric.GPUInfo.Name+"{mig=\"true\","+having(k)+"}) * 0", number))
 	}
-	by := append(append([]string{}, device...), SliceLabel)
-	value := "max by (" + join(by) + ") ((" + strings.Join(in, " or ") + ") + on (" + join(thing) + ") group_left () " + standing() + ")"
+	by := append(append([]string{}, Device...), SliceLabel)
+	value := "max by (" + join(by) + ") ((" + strings.Join(in, " or ") + ") + on (" + join(Thing) + ") group_left () " + standing() + ")"
 	return `label_join(` + value + " or " + strings.Join(outside, " or ") + `, "` + GPULabel + `", " / ", "node", "gpu")`
 }
 
@@ -137,11 +137,11 @@ func like(values []string) string {
 // standing is the addend for an instance's standing. Its allocation is known only where
 // attribution is fresh: otherwise it is unknown, not free.
 func standing() string {
-	by := "group by (" + join(thing) + ") "
+	by := "group by (" + join(Thing) + ") "
 	idle := by + "(" + metric.GPUIdleSeconds.Name + " > " + idleAfter + ")"
 	allocated := by + "(" + metric.GPUHeld.Name + ")"
 	there := by + "(" + metric.GPUInstanceInfo.Name + ")"
-	fresh := "group by (cluster, node) (" + metric.GPUAttributionAgeSeconds.Name + " < " + mapAge + ")"
+	fresh := "group by (cluster, node) (" + metric.GPUAttributionAgeSeconds.Name + " < " + MapAge + ")"
 	return fmt.Sprintf("(%s * %d or %s * %d or (%s and on (cluster, node) %s) * %d or %s * %d)",
 		idle, SliceIdle, allocated, SliceAllocated, there, fresh, SliceFree, there, SliceUnknown)
 }

@@ -50,7 +50,7 @@ func Trusted(expr, matcher string) (string, error) {
 		return "", fmt.Errorf("%s: %w", expr, err)
 	}
 	var edits []edit
-	err = parser.Walk(visitor(func(n parser.Node, path []parser.Node) error {
+	parser.Inspect(tree, func(n parser.Node, path []parser.Node) error {
 		s, ok := n.(*parser.VectorSelector)
 		if !ok {
 			return nil
@@ -65,12 +65,12 @@ func Trusted(expr, matcher string) (string, error) {
 		}
 		witness, ok := trust.Witness[owner]
 		if !ok {
-			return fmt.Errorf("%s: no witness of a target of %s is known", s.Name, owner)
+			err = fmt.Errorf("%s: no witness of a target of %s is known", s.Name, owner)
 		}
 		whole := labelled(s, path).PositionRange()
 		edits = append(edits, edit{int(whole.Start), "("}, edit{int(whole.End), fmt.Sprintf(" and on (cluster, job, instance) %s{%s})", witness, matcher)})
 		return nil
-	}), tree, nil)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -118,12 +118,4 @@ func labelled(s *parser.VectorSelector, path []parser.Node) parser.Node {
 		}
 	}
 	return s
-}
-
-// visitor walks a tree until the first error.
-type visitor func(n parser.Node, path []parser.Node) error
-
-// Visit implements parser.Visitor.
-func (v visitor) Visit(n parser.Node, path []parser.Node) (parser.Visitor, error) {
-	return v, v(n, path)
 }

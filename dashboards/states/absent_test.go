@@ -1,4 +1,4 @@
-package states_test
+package states
 
 import (
 	"fmt"
@@ -7,16 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
-
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
-	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
-	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -25,8 +20,8 @@ import (
 // threshold or a word.
 func TestNothingIsWellWithoutItsSeries(t *testing.T) {
 	judged, dropped, all := 0, 0, readersOf(t)
-	for _, s := range ruled() {
-		if s.Name == states.Empty {
+	for _, s := range withRules() {
+		if s.Name == Empty {
 			continue // there is nothing to drop
 		}
 		for _, family := range append(s.Families(), records()...) {
@@ -82,7 +77,7 @@ func readersOf(t *testing.T) map[string][]reader {
 	for _, b := range boards.All() {
 		for _, p := range panels(b) {
 			for i := range p.Queries {
-				for _, family := range familiesOf(t, b, p, i) {
+				for _, family := range familiesOf(t, b, p.Queries[i]) {
 					all[family] = append(all[family], reader{b, p, i})
 				}
 			}
@@ -91,37 +86,26 @@ func readersOf(t *testing.T) map[string][]reader {
 	return all
 }
 
-// familiesOf are the families that a panel's query reads, sorted.
-func familiesOf(t *testing.T, b board.Board, p board.Panel, query int) []string {
+// reads are the series that a query reads, rules by their own names.
+func reads(t *testing.T, b board.Board, q board.Query) []string {
 	t.Helper()
-	text, err := eval.Fill(p.Queries[query].Expr, eval.All(b), eval.Window{From: time.Unix(0, 0), To: time.Unix(3600, 0), Step: time.Minute, Scrape: states.Every})
+	text, err := eval.Fill(q.Expr, eval.All(b), eval.Window{From: begin, To: begin.Add(Length), Step: time.Minute, Scrape: Every})
 	require.NoError(t, err)
-	return families(t, text)
+	return namesIn(text)
 }
 
-// families are those of the names in an expression: what each would be a part of, as a
+// familiesOf are the families that a query reads: what each name would be a part of, as a
 // histogram is, and of a rule's name what the rule reads.
-func families(t *testing.T, text string) []string {
+func familiesOf(t *testing.T, b board.Board, q board.Query) []string {
 	t.Helper()
-	expr, err := parser.NewParser(parser.Options{}).ParseExpr(text)
-	require.NoError(t, err)
 	var all []string
-	for _, m := range slices.Concat(parser.ExtractSelectors(expr)...) {
-		if m.Name != labels.MetricName {
-			continue
+	for names := reads(t, b, q); len(names) > 0; names = names[1:] {
+		if r, ok := rules.Find(names[0]); ok {
+			names = append(names, namesIn(r.Expr)...)
 		}
-		names := []string{m.Value}
-		if m.Type == labels.MatchRegexp {
-			names = m.SetMatches()
-		}
-		for _, name := range names {
-			if r, ok := rules.Find(name); ok {
-				all = append(all, families(t, r.Expr)...)
-			}
-			for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-				if whole, ok := strings.CutSuffix(name, suffix); ok && whole != "" {
-					all = append(all, whole)
-				}
+		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+			if whole, ok := strings.CutSuffix(names[0], suffix); ok && whole != "" {
+				all = append(all, whole)
 			}
 		}
 	}
@@ -129,45 +113,29 @@ func families(t *testing.T, text string) []string {
 	return slices.Compact(all)
 }
 
-// wellCells are the texts of a query's values that are shown as good.
-func wellCells(t *testing.T, r reader, s states.State) []string {
+// wellCells are the texts of a query's values that are shown as good. In a chart over time
+// colours only distinguish lines, and a table's query may only select rows.
+func wellCells(t *testing.T, r reader, s State) (texts []string) {
 	t.Helper()
-	look, ok := lookOf(r)
-	if !ok {
+	p := r.panel
+	if p.Kind == board.Series {
 		return nil
 	}
-	lines, err := eval.Lines(t.Context(), memstore.Over(s.Storage(true)), r.panel, r.query, eval.All(r.board), window(s))
-	if err != nil {
-		t.Fatalf("%s: %v", r.name(), err)
+	p.Queries, p.Columns = p.Queries[r.query:r.query+1], nil
+	for _, c := range r.panel.Columns {
+		if c.Value == 0 || c.Value == r.query+1 {
+			c.Value = min(c.Value, 1)
+			p.Columns = append(p.Columns, c)
+		}
 	}
-	var texts []string
-	for _, l := range lines {
-		if c := look(l).Show(l.Points[len(l.Points)-1].Value); c.Known && c.Colour == board.Good {
+	a, err := eval.Ask(t.Context(), memstore.Over(s.Storage(true)), p, eval.All(r.board), window(s))
+	require.NoError(t, err)
+	for _, c := range cells(a) {
+		if c.Known && c.Colour == board.Good {
 			texts = append(texts, c.Text)
 		}
 	}
 	return texts
-}
-
-// lookOf is how a query's values are shown, if they are judged: in a chart over time colours
-// only distinguish lines, and a table's query may only select rows.
-func lookOf(r reader) (func(prom.Line) eval.Look, bool) {
-	p := r.panel
-	fixed := func(l eval.Look) func(prom.Line) eval.Look { return func(prom.Line) eval.Look { return l } }
-	switch {
-	case p.Kind == board.Series:
-		return nil, false
-	case p.Kind != board.Table:
-		return func(l prom.Line) eval.Look { return eval.LookOf(p, eval.Legend(p.Queries[r.query], l.Labels)) }, true
-	case p.Matrix != nil:
-		return fixed(eval.LookOf(p, "")), true
-	}
-	for _, c := range p.Columns {
-		if c.Value == r.query+1 {
-			return fixed(eval.LookOfColumn(p, c)), true
-		}
-	}
-	return nil, false
 }
 
 // records are the names that the rules record.
@@ -181,17 +149,17 @@ func records() []string {
 
 func isRecord(name string) bool { return strings.Count(name, ":") == 2 }
 
-// readsRules reports whether a panel reads recording rules.
-func readsRules(t *testing.T, b board.Board, p board.Panel) (names []string) {
+func readsOf(t *testing.T, b board.Board, p board.Panel) (names []string) {
 	t.Helper()
-	for i := range p.Queries {
-		names = append(names, slices.DeleteFunc(familiesOf(t, b, p, i), func(name string) bool { return !isRecord(name) })...)
+	for _, q := range p.Queries {
+		names = append(names, reads(t, b, q)...)
 	}
 	return names
 }
 
-// Every rule is read by a board, every group that is read has a tile, which shows whether it is
-// loaded, and Overview, which is for the exporter alone, reads none in other panels.
+// Every rule is read by a board, and by panels that state it. Every group that is read has a tile,
+// which shows where it is not loaded, and Overview, which is for the exporter alone, reads none in
+// other panels.
 func TestRulesOfBoards(t *testing.T) {
 	group := map[string]string{}
 	for _, g := range rules.Groups() {
@@ -199,14 +167,25 @@ func TestRulesOfBoards(t *testing.T) {
 			group[r.Record] = g.Name
 		}
 	}
-	read, tiled := map[string]bool{}, map[string]bool{}
+	read, tiled, without := map[string]bool{}, map[string]bool{}, find(t, MIG)
 	for _, b := range boards.All() {
 		for _, p := range panels(b) {
-			for _, name := range readsRules(t, b, p) {
-				if read[name] = true; p.Title == "Recording rules" {
+			if p.Title == "Recording rules" {
+				a, err := eval.Ask(t.Context(), memstore.Over(without.Storage(false)), p, eval.All(b), window(without))
+				if shown := cells(a); err != nil || len(shown) < 2 || slices.ContainsFunc(shown, func(c eval.Cell) bool { return c.Text != "missing" || c.Colour != board.Watch }) {
+					t.Errorf("without the rules %s/%s shows %+v, %v", b.UID, p.Title, shown, err)
+				}
+			}
+			for _, name := range readsOf(t, b, p) {
+				if read[name] = true; !isRecord(name) {
+					continue
+				}
+				if p.Title == "Recording rules" {
 					tiled[group[name]] = true
 				} else if b.UID == boards.OverviewUID {
 					t.Errorf("%s/%s reads %s: where the exporter alone is installed there are no rules", b.UID, p.Title, name)
+				} else if !strings.Contains(p.Description(), "rules are not loaded") {
+					t.Errorf("%s/%s does not state that the rules may be missing", b.UID, p.Title)
 				}
 			}
 		}
@@ -217,47 +196,6 @@ func TestRulesOfBoards(t *testing.T) {
 		}
 		if !tiled[group[name]] {
 			t.Errorf("no tile shows whether the rules of %s are loaded, of which %s is read", group[name], name)
-		}
-	}
-}
-
-// Where the rules are not loaded their tiles show it, and their readers show nothing in the
-// colour for good, and state that the rules may be missing.
-func TestWithoutTheRules(t *testing.T) {
-	for _, s := range states.All() {
-		src, w := memstore.Over(s.Storage(false)), window(s)
-		for _, b := range boards.All() {
-			for _, p := range panels(b) {
-				if len(readsRules(t, b, p)) == 0 {
-					continue
-				}
-				a, err := eval.Ask(t.Context(), src, p, eval.All(b), w)
-				require.NoError(t, err)
-				checkWithoutRules(t, b.UID+"/"+p.Title, p.Description(), cells(a))
-			}
-		}
-	}
-}
-
-func checkWithoutRules(t *testing.T, name, about string, cells []eval.Cell) {
-	t.Helper()
-	if strings.HasSuffix(name, "/Recording rules") {
-		for _, c := range cells {
-			if c.Text != "missing" || c.Colour != board.Watch {
-				t.Errorf("without the rules %s shows %+v", name, c)
-			}
-		}
-		if len(cells) < 2 {
-			t.Errorf("%s shows %d values of the rules", name, len(cells))
-		}
-		return
-	}
-	if !strings.Contains(about, "rules are not loaded") {
-		t.Errorf("%s does not state that the rules may be missing", name)
-	}
-	for _, c := range cells {
-		if c.Known && c.Colour == board.Good {
-			t.Errorf("%s: %q in the colour for good without the rules", name, c.Text)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package states_test
+package states
 
 import (
 	"fmt"
@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
-	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // fired are the alerts that fire at any time of a state, with their label sets: those whose
 // query has a value at each minute of the alert's For.
-func fired(t *testing.T, s states.State, honor bool) map[string][]string {
+func fired(t *testing.T, s State, honor bool) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for _, a := range alerts.All() {
@@ -42,13 +41,13 @@ func fired(t *testing.T, s states.State, honor bool) map[string][]string {
 // Prometheus may scrape either way.
 func TestWhatFiresInEachState(t *testing.T) {
 	want := map[string][]string{
-		states.Healthy: nil,
-		states.MIG:     nil,
-		states.Empty:   nil,
-		states.XID:     {"GPUThrottled", "GPUUnhealthy", "GpuscaleHPAWithoutMetric"},
-		states.Down:    {"GpuscaleExporterDown", "GpuscaleSnapshotStale"},
+		Healthy: nil,
+		MIG:     nil,
+		Empty:   nil,
+		XID:     {"GPUThrottled", "GPUUnhealthy", "GpuscaleHPAWithoutMetric"},
+		Down:    {"GpuscaleExporterDown", "GpuscaleSnapshotStale"},
 	}
-	for _, s := range states.All() {
+	for _, s := range All() {
 		plain, honored := fired(t, s, false), fired(t, s, true)
 		if names := slices.Sorted(maps.Keys(plain)); !slices.Equal(names, want[s.Name]) {
 			t.Errorf("%s: %q fire, want %q\n%v", s.Name, names, want[s.Name], plain)

@@ -2,6 +2,7 @@ package states
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -30,6 +31,7 @@ var begin = scenario.Epoch
 type cluster struct {
 	world    *scenario.World
 	registry *prometheus.Registry
+	loop     *loop.Loop
 
 	xids       map[string][]int // by GPU, not yet reported
 	hot        map[string]bool  // by GPU
@@ -37,10 +39,7 @@ type cluster struct {
 	down       bool             // no exporter answers
 	lastAnswer time.Time        // when they last did
 	hpas       map[string]observe.HPA
-	err        error // of a reconcile or the simulated world
-
-	wake, ended, idle chan struct{} // unbuffered: a send is received
-	stop              func()
+	err        error // of the simulated world, or a warning of the loop
 }
 
 // ecc is what a GPU counts of errors in its memory. A row is replaced for each
@@ -48,27 +47,22 @@ type cluster struct {
 type ecc struct{ corrected, uncorrected int }
 
 func newCluster() *cluster {
-	c := &cluster{world: scenario.NewWorld(), registry: prometheus.NewRegistry(),
-		xids: map[string][]int{}, hot: map[string]bool{}, ecc: map[string]ecc{}, hpas: map[string]observe.HPA{}, wake: make(chan struct{}), ended: make(chan struct{}), idle: make(chan struct{})}
-	return c
+	return &cluster{world: scenario.NewWorld(), registry: prometheus.NewRegistry(),
+		xids: map[string][]int{}, hot: map[string]bool{}, ecc: map[string]ecc{}, hpas: map[string]observe.HPA{}}
 }
 
-// start runs the loop, which leads and reconciles when it is woken; the policy is of the
-// story's first chapter. The first reconcile has ended when it returns.
+// start makes the loop, with the policy of the story's first chapter, and reconciles.
 func (c *cluster) start() error {
-	l := loop.New(loop.Options{
-		Observer: c, Actor: c, Store: c, Publisher: c, Policy: c.world.Policy, Metrics: loop.NewMetrics(c.registry),
-		Now: func() time.Time { return c.world.Sim.State.Now }, Interval: 24 * time.Hour, Wake: c.wake, Changed: c.idle,
+	c.loop = loop.New(loop.Options{
+		Observer: c, Actor: c, Store: c, Policy: c.world.Policy, Metrics: loop.NewMetrics(c.registry), Now: func() time.Time { return c.world.Sim.State.Now },
 		Log: slog.New(slog.NewTextHandler(&failures{c}, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = l.Run(ctx) // it returns nil
-	}()
-	c.stop = func() { cancel(); <-done }
-	return c.await()
+	c.loop.Lead(true)
+	return c.reconcile()
+}
+
+func (c *cluster) reconcile() error {
+	return errors.Join(c.loop.Once(context.Background()), c.err)
 }
 
 // failures ends a recording in which the loop logged a warning.
@@ -80,26 +74,6 @@ func (f *failures) Write(line []byte) (int, error) {
 	}
 	return len(line), nil
 }
-
-// await waits for a reconcile to end, including what it counts after publishing. It
-// takes milliseconds; a minute is a bug.
-func (c *cluster) await() error {
-	late := time.After(time.Minute)
-	select {
-	case <-c.ended:
-	case <-late:
-		return fmt.Errorf("a reconcile has not ended after a minute")
-	}
-	select {
-	case c.idle <- struct{}{}:
-		return c.err
-	case <-late:
-		return fmt.Errorf("a reconcile was published and has not ended after a minute")
-	}
-}
-
-// Publish implements loop.Publisher: it signals that a reconcile is almost over.
-func (c *cluster) Publish(context.Context, loop.Reconcile) { c.ended <- struct{}{} }
 
 // Observe implements loop.Observer.
 func (c *cluster) Observe(_ context.Context, now time.Time) (observe.Observation, error) {
@@ -181,11 +155,4 @@ func (c *cluster) Load(context.Context) (plan.State, error) { return plan.State{
 // Save implements loop.Store.
 func (c *cluster) Save(context.Context, plan.Snapshot, plan.State) (map[string]error, error) {
 	return nil, nil
-}
-
-// step lets time pass and the loop reconcile once.
-func (c *cluster) step(d time.Duration) error {
-	c.world.Sim.Advance(d)
-	c.wake <- struct{}{}
-	return c.await()
 }

@@ -2,10 +2,10 @@ package states
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,9 +31,6 @@ type gpuState struct {
 	millij float64
 }
 
-// interval of the exporter's readings; one is made for each scrape.
-const interval = Every
-
 // eccCounters are those that docs/report.md adds to the default ones.
 const eccCounters = `DCGM_FI_DEV_ECC_SBE_VOL_TOTAL, counter, Single-bit errors since the driver was loaded.
 DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, Double-bit errors since the driver was loaded.
@@ -41,20 +38,13 @@ DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, Double-bit errors since the driver was l
 
 func newMachine(node string) (*machine, error) {
 	fields, err := counters.Default()
-	if err != nil {
-		return nil, err
-	}
-	more, err := counters.Parse("states.csv", strings.NewReader(eccCounters))
-	if err != nil {
-		return nil, err
-	}
-	fields = append(fields, more.Fields...)
+	more, also := counters.Parse("states.csv", strings.NewReader(eccCounters))
 	return &machine{
 		gpus: map[string]*gpuState{},
-		compiler: collect.NewCompiler(collect.Options{Node: node, Interval: interval, Compat: collect.CompatOptions{
-			Mode: collect.CompatExact, Hostname: node, Counters: fields,
+		compiler: collect.NewCompiler(collect.Options{Node: node, Interval: Every, Compat: collect.CompatOptions{
+			Mode: collect.CompatExact, Hostname: node, Counters: append(fields, more.Fields...),
 		}}),
-	}, nil
+	}, errors.Join(err, also)
 }
 
 // expose is the exporter's page of a node at a time.
@@ -127,17 +117,17 @@ func (m *machine) record(c *cluster, n *plan.Node, dev *plan.GPU, now time.Time)
 	for i := range dev.Instances {
 		busy += busyOf(dev.Instances[i].AllocatedTo, now) * float64(dev.Instances[i].Profile.Compute) / float64(table.ComputeSlices())
 	}
-	watts, warm := 70+560*busy, 34+38*busy
+	watts, warm := 70+560*busy, math.Round(34+38*busy)
 	slowed := 0.0
 	if c.hot[name] {
 		warm, slowed = 91, 0x40
 	}
 	s := m.dev(name)
-	s.millij += watts * 1000 * interval.Seconds()
+	s.millij += watts * 1000 * Every.Seconds()
 	corrected, uncorrected := float64(c.ecc[name].corrected), float64(c.ecc[name].uncorrected)
 	out.Values = map[string]any{
-		"DCGM_FI_DEV_POWER_USAGE": digits(watts, 1), "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": digits(s.millij, 0),
-		"DCGM_FI_DEV_GPU_TEMP": digits(warm, 0), "DCGM_FI_DEV_MEMORY_TEMP": digits(warm+6, 0),
+		"DCGM_FI_DEV_POWER_USAGE": watts, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": s.millij,
+		"DCGM_FI_DEV_GPU_TEMP": warm, "DCGM_FI_DEV_MEMORY_TEMP": warm + 6,
 		"DCGM_FI_DEV_SM_CLOCK": 1980 - 10*slowed, "DCGM_FI_DEV_MEM_CLOCK": 2619.0, "DCGM_FI_DEV_XID_ERRORS": 0.0,
 		"112": slowed, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 0.0,
 		"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": uncorrected, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": math.Floor(corrected / 8),
@@ -148,7 +138,7 @@ func (m *machine) record(c *cluster, n *plan.Node, dev *plan.GPU, now time.Time)
 		if len(dev.AllocatedTo) > 0 {
 			used = 0.3 + 0.6*busy
 		}
-		out.Values["DCGM_FI_DEV_GPU_UTIL"], out.Values["DCGM_FI_DEV_FB_TOTAL"] = digits(100*busy, 0), float64(memory)
+		out.Values["DCGM_FI_DEV_GPU_UTIL"], out.Values["DCGM_FI_DEV_FB_TOTAL"] = 100*busy, float64(memory)
 		maps.Copy(out.Values, figures(busy, used, memory))
 		return out
 	}
@@ -172,15 +162,9 @@ func (m *machine) record(c *cluster, n *plan.Node, dev *plan.GPU, now time.Time)
 
 func figures(busy, used float64, memory int) map[string]any {
 	return map[string]any{
-		"DCGM_FI_PROF_GR_ENGINE_ACTIVE": digits(busy, 3), "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": digits(0.6*busy, 3), "DCGM_FI_PROF_DRAM_ACTIVE": digits(0.4*busy, 3),
-		"DCGM_FI_DEV_FB_USED": digits(used*float64(memory), 0), "DCGM_FI_DEV_FB_FREE": digits((1-used)*float64(memory), 0), "DCGM_FI_DEV_FB_RESERVED": 0.0,
+		"DCGM_FI_PROF_GR_ENGINE_ACTIVE": busy, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.6 * busy, "DCGM_FI_PROF_DRAM_ACTIVE": 0.4 * busy,
+		"DCGM_FI_DEV_FB_USED": used * float64(memory), "DCGM_FI_DEV_FB_FREE": (1 - used) * float64(memory), "DCGM_FI_DEV_FB_RESERVED": 0.0,
 	}
-}
-
-// digits is a number as it is printed with so many digits behind the point.
-func digits(v float64, n int) float64 {
-	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'f', n, 64), 64)
-	return v
 }
 
 func uuid(n *plan.Node, dev *plan.GPU) string {

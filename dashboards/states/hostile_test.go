@@ -1,10 +1,9 @@
-package states_test
+package states
 
 import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,9 +16,10 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/dashboards/boards"
+	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/sources"
-	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
@@ -54,9 +54,9 @@ func (s *server) Range(ctx context.Context, text string, from, to time.Time, ste
 	return memstore.Range(ctx, engine, s, text, from, to, step)
 }
 
-// evaluated is the result of a rule as text, without what it says about the tenant itself. As in
+// resultOf is the result of a rule as text, without what it says about the tenant itself. As in
 // Prometheus a warning is no failure of a rule.
-func evaluated(t *testing.T, src storage.Queryable, expr string, at time.Time) string {
+func resultOf(t *testing.T, src storage.Queryable, expr string, at time.Time) string {
 	t.Helper()
 	v, _, err := memstore.Instant(t.Context(), engine, src, expr, at)
 	if err != nil {
@@ -70,36 +70,44 @@ func evaluated(t *testing.T, src storage.Queryable, expr string, at time.Time) s
 // trusted is the namespace of our programs.
 const trusted = sources.Namespaces
 
-// view is what an operator or a program sees of a Prometheus, as text by name; all trusts every target.
-type view func(t *testing.T, src storage.Queryable, s states.State, all bool) map[string]string
-
-var views = map[string]view{
-	"alerts": func(t *testing.T, src storage.Queryable, s states.State, all bool) map[string]string {
+// views are what an operator or a program sees of a Prometheus, as text by name. Of boards they
+// are the panels that read recording rules alone.
+var views = map[string]func(t *testing.T, src storage.Queryable, s State) map[string]string{
+	"boards": func(t *testing.T, src storage.Queryable, s State) map[string]string {
+		out := map[string]string{}
+		w := window(s)
+		w.From = w.To.Add(-5 * time.Minute)
+		for _, b := range boards.All() {
+			for _, p := range panels(b) {
+				if !slices.ContainsFunc(readsOf(t, b, p), func(name string) bool { return !isRecord(name) }) {
+					a, err := eval.Ask(t.Context(), memstore.Over(src), p, eval.All(b), w)
+					out[b.UID+"/"+p.Title] = fmt.Sprint(a.Series, cells(a), err)
+				}
+			}
+		}
+		if len(out) < 4 {
+			t.Errorf("only the panels %v read rules alone", out)
+		}
+		return out
+	},
+	"alerts": func(t *testing.T, src storage.Queryable, s State) map[string]string {
 		out := map[string]string{}
 		for _, a := range alerts.All() {
-			query := a.Query()
-			if all {
-				query = strings.ReplaceAll(query, sources.Matcher, sources.Match([]string{"*"}))
-			}
-			out[a.Name] = evaluated(t, src, query, s.End())
+			out[a.Name] = resultOf(t, src, a.Query(), s.End())
 		}
 		return out
 	},
-	"rules": func(t *testing.T, src storage.Queryable, s states.State, _ bool) map[string]string {
+	"rules": func(t *testing.T, src storage.Queryable, s State) map[string]string {
 		out := map[string]string{}
 		for _, r := range rules.All() {
-			out[r.Record] = evaluated(t, src, r.Expr, s.End())
+			out[r.Record] = resultOf(t, src, r.Expr, s.End())
 		}
 		return out
 	},
-	"report": func(t *testing.T, src storage.Queryable, s states.State, all bool) map[string]string {
+	"report": func(t *testing.T, src storage.Queryable, s State) map[string]string {
 		w, err := query.NewWindow(s.End(), 25*time.Minute)
 		require.NoError(t, err)
-		o := query.Options{Trusted: []string{trusted}, Concurrency: 1, Pause: time.Nanosecond}
-		if all {
-			o.Trusted = nil
-		}
-		a, err := query.Run(t.Context(), &server{Queryable: src, now: s.End()}, w, o)
+		a, err := query.Run(t.Context(), &server{Queryable: src, now: s.End()}, w, query.Options{Trusted: []string{trusted}, Concurrency: 1, Pause: time.Nanosecond})
 		if err != nil {
 			return map[string]string{"": err.Error()}
 		}
@@ -114,7 +122,7 @@ var views = map[string]view{
 }
 
 // readings are what the autoscaler takes from a Prometheus.
-func readings(t *testing.T, src storage.Queryable, s states.State, from ...string) *observe.Readings {
+func readings(t *testing.T, src storage.Queryable, s State, from ...string) *observe.Readings {
 	t.Helper()
 	r, err := observe.Read(t.Context(), &server{Queryable: src, now: s.End()}, trust.From(from), s.End())
 	require.NoError(t, err)
@@ -124,27 +132,27 @@ func readings(t *testing.T, src storage.Queryable, s states.State, from ...strin
 // TestNoPageChangesWhatOthersSee: whatever series a tenant's pages show, alerts, recorded series, the
 // report and the autoscaler's readings of GPUs are those without it.
 func TestNoPageChangesWhatOthersSee(t *testing.T) {
-	names, honors, many := []string{states.XID}, []bool{true}, 4
+	names, honors, many := []string{XID}, []bool{true}, 4
 	if testall.Enabled() {
-		names, honors, many = []string{states.XID, states.MIG, states.Healthy, states.Down}, []bool{true, false}, 40
+		names, honors, many = []string{XID, MIG, Healthy, Down}, []bool{true, false}, 40
 	} else if testing.Short() {
 		t.Skip("-short: recording a state takes seconds")
 	}
 	for _, name := range names {
-		s, _ := states.Find(name)
+		s := find(t, name)
 		for _, honor := range honors {
-			src := hostile.With(s.Storage(honor), tokens(t, s)...)
+			src := hostile.With(s.WithRules().Storage(honor), tokens(t, s)...)
 			w, err := hostile.Look(src, s.Start(), s.End())
 			require.NoError(t, err)
 			want := map[string]map[string]string{}
 			for v, see := range views {
-				want[v] = see(t, src, s, false)
+				want[v] = see(t, src, s)
 			}
 			nodes := readings(t, src, s, trusted)
 			for _, a := range attacks(many) {
 				attacked := w.Attacked(a)
 				for v, see := range views {
-					for what, got := range see(t, attacked, s, false) {
+					for what, got := range see(t, attacked, s) {
 						if got != want[v][what] {
 							t.Errorf("%s, honor_labels %v, %s: %s %s: %s", name, honor, a.Name, v, what, difference(want[v][what], got))
 						}
@@ -163,16 +171,23 @@ func TestTrustIsWhatProtects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: recording a state takes seconds")
 	}
-	s, _ := states.Find(states.XID)
+	s := find(t, XID)
 	src := hostile.With(s.Storage(true), tokens(t, s)...)
 	w, err := hostile.Look(src, s.Start(), s.End())
 	require.NoError(t, err)
-	want := views["alerts"](t, src, s, true)
+	everywhere := func(src storage.Queryable) string {
+		out := ""
+		for _, a := range alerts.All() {
+			out += resultOf(t, src, strings.ReplaceAll(a.Query(), sources.Matcher, sources.Match([]string{"*"})), s.End())
+		}
+		return out
+	}
+	want := everywhere(src)
 	for _, a := range attacks(4) {
 		if strings.HasPrefix(a.Name, "native") || strings.HasSuffix(a.Name, "finite") {
 			continue // they only make evaluations fail
 		}
-		if got := views["alerts"](t, w.Attacked(a), s, true); maps.Equal(got, want) {
+		if everywhere(w.Attacked(a)) == want {
 			t.Errorf("%s: no alert changes", a.Name)
 		}
 	}
@@ -184,7 +199,7 @@ func TestEverySeriesReadIsAttacked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: recording a state takes seconds")
 	}
-	s, _ := states.Find(states.XID)
+	s := find(t, XID)
 	src := hostile.With(s.Storage(true), tokens(t, s)...)
 	asked := &server{Queryable: src, now: s.End()}
 	w, err := query.NewWindow(s.End(), 25*time.Minute)
@@ -207,9 +222,7 @@ func TestEverySeriesReadIsAttacked(t *testing.T) {
 	}
 	families, read := hostile.Families(), map[string]bool{}
 	for _, q := range asked.queries {
-		names, err := states.Reads(q)
-		require.NoError(t, err)
-		for _, name := range names {
+		for _, name := range namesIn(q) {
 			read[name] = true
 			if _, ok := hostile.Of(families, name); !ok {
 				t.Errorf("%s is read, and no attack forges it: %s", name, q)
@@ -222,9 +235,9 @@ func TestEverySeriesReadIsAttacked(t *testing.T) {
 }
 
 // tokens are the series of an honest tenant's server that writes ten tokens a second.
-func tokens(t *testing.T, s states.State) []storage.Series {
+func tokens(t *testing.T, s State) []storage.Series {
 	t.Helper()
-	series, err := memstore.Read(`vllm:generation_tokens_total{cluster="east",job="vllm",instance="vllm-0:8000",namespace="chat",pod="vllm-0",model_name="m"} 0+150x120`, memstore.From(s.Start(), states.Every))
+	series, err := memstore.Read(`vllm:generation_tokens_total{cluster="east",job="vllm",instance="vllm-0:8000",namespace="chat",pod="vllm-0",model_name="m"} 0+150x120`, memstore.From(s.Start(), Every))
 	require.NoError(t, err)
 	return series
 }

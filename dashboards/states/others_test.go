@@ -3,13 +3,10 @@ package states
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
@@ -68,42 +65,20 @@ func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
 // modelServer has the counters of a fake.
 type modelServer struct {
 	software
-	target   labels.Labels
-	busy     float64 // share of the time since the last scrape
-	tokens   float64
-	requests uint64
-	waits    [2]observed // for the first token, in the queue
+	target labels.Labels
+	busy   float64 // share of the time since the last scrape
+	tokens float64
+	fast   float64 // requests that waited for less than half a second
 }
-
-// observed is a histogram of waiting times.
-type observed struct {
-	within [len(waitBounds)]uint64
-	sum    float64
-}
-
-// waitBounds are the buckets' bounds in seconds.
-var waitBounds = [...]float64{0.1, 0.25, 0.5, 1, 2.5, 5}
 
 // serve advances by one scrape. Counters only grow.
 func (s *modelServer) serve(busy float64) {
 	s.busy = busy
 	s.tokens += busy * 900 * Every.Seconds()
-	before := s.requests
-	s.requests = uint64(s.tokens / 300)
-	for i, mean := range []float64{0.2 + busy, 0.1 + 0.5*busy} {
-		s.waits[i].add(s.requests-before, mean)
-	}
+	s.fast += (1 - busy) * busy * 3 * Every.Seconds()
 }
 
-// add observes exponentially distributed waiting times with a mean, in seconds.
-func (o *observed) add(n uint64, mean float64) {
-	for i, bound := range waitBounds {
-		o.within[i] += uint64(math.Round(float64(n) * (1 - math.Exp(-bound/mean))))
-	}
-	o.sum += float64(n) * mean
-}
-
-// page is the server's exposition.
+// page is the server's exposition. A request has 300 tokens.
 func (s *modelServer) page() string {
 	var b strings.Builder
 	add := func(name, more string, value float64) { fmt.Fprintf(&b, "%s{%s%s} %g\n", name, s.labels, more, value) }
@@ -111,38 +86,13 @@ func (s *modelServer) page() string {
 	add(s.waiting.Name, "", math.Max(0, math.Round(40*(s.busy-0.6))))
 	add(s.cache.Name, "", 0.9*s.busy)
 	add(s.written.Name, "", math.Round(s.tokens))
-	for i, r := range []metric.Read{s.firstToken, s.timeQueued} {
-		for k, bound := range waitBounds {
-			add(r.Name+"_bucket", fmt.Sprintf(`,le="%g"`, bound), float64(s.waits[i].within[k]))
-		}
-		add(r.Name+"_bucket", `,le="+Inf"`, float64(s.requests))
-		add(r.Name+"_sum", "", s.waits[i].sum)
-		add(r.Name+"_count", "", float64(s.requests))
+	requests := math.Round(s.tokens / 300)
+	for _, r := range []metric.Read{s.firstToken, s.timeQueued} {
+		add(r.Name+"_bucket", `,le="0.5"`, math.Round(s.fast))
+		add(r.Name+"_bucket", `,le="2"`, requests)
+		add(r.Name+"_bucket", `,le="+Inf"`, requests)
+		add(r.Name+"_sum", "", 0.6*requests)
+		add(r.Name+"_count", "", requests)
 	}
 	return b.String()
 }
-
-// podStore is the adapter's view of the cluster's pods: all that run.
-type podStore struct{ c *cluster }
-
-func (podStore) Ready() error { return nil }
-
-func (s podStore) Lives(namespace, pod string) (since time.Time, ok bool) {
-	return time.Time{}, slices.Contains(s.Select(namespace, nil), pod)
-}
-
-// Select returns the pods of a namespace; it is asked for all of them only.
-func (s podStore) Select(namespace string, _ k8slabels.Selector) []string {
-	var names []string
-	for _, p := range s.c.world.Sim.State.Pods {
-		if p.Namespace == namespace && p.Node != "" {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}
-
-func (podStore) Owned(string, schema.GroupKind, string) ([]string, error) { return nil, nil }
-
-// Service implements provider.Pods: no metric here is about one.
-func (podStore) Service(string, string) (k8slabels.Selector, bool, error) { return nil, false, nil }

@@ -1,6 +1,7 @@
-package states_test
+package states
 
 import (
+	"cmp"
 	"flag"
 	"os"
 	"path/filepath"
@@ -10,7 +11,6 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
-	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -18,7 +18,7 @@ import (
 const pictures = "../../docs/img"
 
 // stateOf are the boards with pictures of another state than the healthy one.
-var stateOf = map[string]string{"mig": states.MIG, "health": states.XID}
+var stateOf = map[string]string{"mig": MIG, "health": XID}
 
 // There is a picture of every board in the documentation, and none is large.
 func TestPictures(t *testing.T) {
@@ -40,11 +40,7 @@ func TestPictures(t *testing.T) {
 
 func drawPicture(t *testing.T, b board.Board, name string) {
 	t.Helper()
-	want := states.Healthy
-	if other, ok := stateOf[name]; ok {
-		want = other
-	}
-	s := find(t, want)
-	svg := preview.Board(t.Context(), memstore.Over(s.WithRules().Storage(true)), b, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
+	s := find(t, cmp.Or(stateOf[name], Healthy))
+	svg := preview.Board(t.Context(), memstore.Over(s.WithRules().Storage(true)), b, preview.Window(s.End(), s.End().Sub(s.Start()), Every))
 	require.NoError(t, os.WriteFile(filepath.Join(pictures, "board-"+name+".svg"), []byte(svg), 0o644))
 }

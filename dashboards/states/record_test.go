@@ -1,10 +1,8 @@
 package states
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
@@ -14,22 +12,17 @@ import (
 // stepEvery is the simulated time between two reconciles of the autoscaler.
 const stepEvery = 5 * time.Second
 
-// adapterEvery is the simulated time between two queries of one of the adapter's
-// rules. They are most of the work of a recording.
-const adapterEvery = time.Minute
-
 // recorder plays a story and scrapes its targets.
 type recorder struct {
 	cluster  *cluster
 	machines map[string]*machine     // by node
 	servers  map[string]*modelServer // by target
-	self     *self
-	adapter  *server
+	selves   selves
 	out      *recording
 }
 
 // record plays the story of a state.
-func record(name string, exporter *self) (*recording, error) {
+func record(name string, selves selves) (*recording, error) {
 	text, err := stories.ReadFile("stories/" + name + ".txt")
 	if err != nil {
 		return nil, err
@@ -38,18 +31,13 @@ func record(name string, exporter *self) (*recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{cluster: newCluster(), machines: map[string]*machine{}, servers: map[string]*modelServer{}, self: exporter, out: &recording{}}
-	if r.adapter, err = newServer(&r.out.honored, podStore{r.cluster}); err != nil {
-		return nil, err
-	}
-	defer r.adapter.stop()
+	r := &recorder{cluster: newCluster(), machines: map[string]*machine{}, servers: map[string]*modelServer{}, selves: selves, out: &recording{}}
 	if err := r.cluster.happen(parsed.chapters[0]); err != nil {
 		return nil, err
 	}
 	if err := r.cluster.start(); err != nil {
 		return nil, err
 	}
-	defer r.cluster.stop()
 	next := 1
 	for after := time.Duration(0); after <= Length; after += stepEvery {
 		for ; next < len(parsed.chapters) && parsed.chapters[next].at <= after; next++ {
@@ -58,7 +46,8 @@ func record(name string, exporter *self) (*recording, error) {
 			}
 		}
 		if after > 0 { // the first reconcile has ended
-			if err := r.cluster.step(stepEvery); err != nil {
+			r.cluster.world.Sim.Advance(stepEvery)
+			if err := r.cluster.reconcile(); err != nil {
 				return nil, err
 			}
 		}
@@ -79,15 +68,10 @@ func (r *recorder) scrapeAll(at time.Time) error {
 	if err := r.scrapeServers(at, r.cluster.world.Sim.State.Pods); err != nil {
 		return err
 	}
-	if at.Sub(begin)%adapterEvery == 0 {
-		if err := r.adapter.step(at); err != nil {
-			return err
-		}
-	}
-	if err := r.scrapeRegistry(at, "adapter", r.adapter.registry); err != nil {
-		return err
-	}
-	return r.scrapeRegistry(at, "autoscaler", r.cluster.registry)
+	r.out.scrape(at, targetLabels("adapter", ""), aged(r.selves.adapter, at, 0))
+	page, err := gather(r.cluster.registry)
+	r.out.scrape(at, targetLabels("autoscaler", ""), page)
+	return err
 }
 
 func (r *recorder) scrapeExporters(at time.Time) error {
@@ -127,16 +111,7 @@ func (r *recorder) page(n *plan.Node, at time.Time) ([]memstore.Exposed, error) 
 	if err != nil {
 		return nil, err
 	}
-	return append(page, r.self.expose(at, len(page))...), nil
-}
-
-func (r *recorder) scrapeRegistry(at time.Time, program string, registry prometheus.Gatherer) error {
-	page, err := gather(registry)
-	if err != nil {
-		return fmt.Errorf("gathering the %s: %w", program, err)
-	}
-	r.out.scrape(at, targetLabels(program, ""), steadied(page))
-	return nil
+	return append(page, aged(r.selves.exporter, at, len(page))...), nil
 }
 
 // targetLabels are those of a ServiceMonitor, and the cluster's name, which users with

@@ -1,4 +1,4 @@
-package states_test
+package states
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -23,12 +22,12 @@ import (
 
 // reported are the states that the report is made of: in make test a cluster with each kind
 // of work and one without any.
-func reported() []states.State {
-	all := states.All()
+func reported() []State {
+	all := All()
 	if testall.Enabled() {
 		return all
 	}
-	return []states.State{all[1], all[3]}
+	return []State{all[1], all[3]}
 }
 
 // The report of half an hour of a cluster is the same with and without honor_labels.
@@ -66,12 +65,12 @@ func TestReport(t *testing.T) {
 }
 
 // report is the report of a state; ok is false for one without a GPU.
-func report(t *testing.T, s states.State, honor bool) (r model.Report, ok bool) {
+func report(t *testing.T, s State, honor bool) (r model.Report, ok bool) {
 	t.Helper()
 	w, err := query.NewWindow(s.End(), 25*time.Minute)
 	require.NoError(t, err)
 	a, err := query.Run(t.Context(), memstore.Over(s.Storage(honor)), w, query.Options{})
-	if s.Name == states.Empty && errors.Is(err, query.ErrNoData) {
+	if s.Name == Empty && errors.Is(err, query.ErrNoData) {
 		return r, false
 	}
 	if err != nil || len(a.Problems) > 0 {
@@ -81,7 +80,7 @@ func report(t *testing.T, s states.State, honor bool) (r model.Report, ok bool) 
 		t.Error("there is an autoscaler, and no pool")
 	}
 	require.NoError(t, r.Check())
-	if s.Name != states.Down { // there the exporter has a record of half of it
+	if s.Name != Down { // there the exporter has a record of half of it
 		alike(t, a)
 	}
 	return r, true
@@ -112,7 +111,7 @@ func TestTop(t *testing.T) {
 			if err != nil && !errors.Is(err, top.ErrNoGPUs) {
 				t.Fatal(s.Name, err)
 			}
-			if (len(rows) == 0) != (s.Name == states.Empty || s.Name == states.Down) {
+			if (len(rows) == 0) != (s.Name == Empty || s.Name == Down) {
 				t.Errorf("%s: %d rows", s.Name, len(rows))
 			}
 			var b bytes.Buffer

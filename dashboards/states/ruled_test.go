@@ -14,6 +14,9 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
+// engine is Prometheus' own.
+var engine = memstore.NewEngine(nil)
+
 // ruleEvery is the time between two evaluations of a recording rule.
 const ruleEvery = 30 * time.Second
 
@@ -26,10 +29,7 @@ func (s State) WithRules() State {
 
 // ruled caches the rules' series of a recording, by rule and families left out. A rule
 // is evaluated at its first use.
-type ruled struct {
-	mu   sync.Mutex
-	made map[string][]*memstore.Recorded
-}
+type ruled struct{ made sync.Map }
 
 // of returns what a rule records over a part of the recording, nil for no rule's
 // name. A rule changes only without a family that it reads.
@@ -38,74 +38,56 @@ func (r *ruled) of(record string, over view) []*memstore.Recorded {
 	if !ok || slices.Contains(over.without, record) {
 		return nil
 	}
-	var hidden []string
-	names, _ := Reads(rule.Expr) // caught by the rules' own test
-	for _, name := range names {
-		if over.hidden(name) {
-			hidden = append(hidden, name)
-		}
-	}
-	key := fmt.Sprintf("%s %v %p", record, hidden, over.DB)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	made, ok := r.made[key]
-	if !ok {
-		var err error
-		if made, err = evaluated(rule, view{DB: over.DB, without: over.without}); err != nil {
-			panic(fmt.Sprintf("a rule of ours: %v", err)) // caught by its own tests first
-		}
-		if r.made == nil {
-			r.made = map[string][]*memstore.Recorded{}
-		}
-		r.made[key] = made
-	}
-	return made
+	hidden := slices.DeleteFunc(namesIn(rule.Expr), func(name string) bool { return !over.hidden(name) })
+	made, _ := r.made.LoadOrStore(fmt.Sprintf("%s %v %p", record, hidden, over.DB), sync.OnceValue(func() []*memstore.Recorded {
+		return evaluated(rule, view{DB: over.DB, without: over.without})
+	}))
+	return made.(func() []*memstore.Recorded)()
 }
 
 // evaluated is what a rule records. A series that is missing at the next evaluation gets
 // a staleness marker, as in Prometheus.
-func evaluated(r rules.Rule, over view) ([]*memstore.Recorded, error) {
-	q, err := engine.NewRangeQuery(context.Background(), over, nil, r.Expr, begin, begin.Add(Length), ruleEvery)
+func evaluated(r rules.Rule, over view) (all []*memstore.Recorded) {
+	lines, err := memstore.Range(context.Background(), engine, over, r.Expr, begin, begin.Add(Length), ruleEvery)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Record, err)
+		panic(fmt.Sprintf("a rule of ours: %s: %v", r.Record, err)) // caught by its own tests first
 	}
-	defer q.Close()
-	matrix, err := q.Exec(context.Background()).Matrix()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Record, err)
-	}
-	all := make([]*memstore.Recorded, 0, len(matrix))
-	for _, found := range matrix {
-		one := &memstore.Recorded{Labels: labels.NewBuilder(found.Metric).Set(labels.MetricName, r.Record).Labels()}
+	for _, l := range lines {
+		one := &memstore.Recorded{Labels: labels.NewBuilder(l.Labels).Set(labels.MetricName, r.Record).Labels()}
 		next := int64(0)
-		for _, p := range found.Floats {
-			if next != 0 && p.T > next {
+		for _, p := range l.Points {
+			ms := p.Time.UnixMilli()
+			if next != 0 && ms > next {
 				one.End(next)
 			}
-			one.Add(p.T, p.F)
-			next = p.T + ruleEvery.Milliseconds()
+			one.Add(ms, p.Value)
+			next = ms + ruleEvery.Milliseconds()
 		}
 		if next <= begin.Add(Length).UnixMilli() {
 			one.End(next)
 		}
 		all = append(all, one)
 	}
-	return all, nil
+	return all
 }
 
-// Reads are the names of the series that PromQL reads, sorted.
-func Reads(expr string) ([]string, error) {
+// namesIn are the names of the series that PromQL reads, those of patterns included, each once;
+// none of what is no PromQL, which its own tests find.
+func namesIn(expr string) []string {
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", expr, err)
+		return nil
 	}
 	var names []string
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if v, ok := n.(*parser.VectorSelector); ok {
-			names = append(names, v.Name)
+	for _, m := range slices.Concat(parser.ExtractSelectors(e)...) {
+		switch {
+		case m.Name != labels.MetricName:
+		case m.Type == labels.MatchRegexp:
+			names = append(names, m.SetMatches()...)
+		default:
+			names = append(names, m.Value)
 		}
-		return nil
-	})
+	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names)
 }

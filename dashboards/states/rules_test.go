@@ -1,4 +1,4 @@
-package states_test
+package states
 
 import (
 	"fmt"
@@ -12,14 +12,12 @@ import (
 	"github.com/prometheus/prometheus/promql"
 
 	"github.com/gpuscale/gpuscale/dashboards/rules"
-	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/golden"
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // recorded are the series of a rule at the end of a state, sorted.
-func recorded(t *testing.T, s states.State, honor bool, r rules.Rule) promql.Vector {
+func recorded(t *testing.T, s State, honor bool, r rules.Rule) promql.Vector {
 	t.Helper()
 	v := ask(t, s, honor, r.Expr, s.End())
 	slices.SortFunc(v, func(a, b promql.Sample) int { return labels.Compare(a.Metric, b.Metric) })
@@ -31,7 +29,7 @@ func recorded(t *testing.T, s states.State, honor bool, r rules.Rule) promql.Vec
 func TestRules(t *testing.T) {
 	var got strings.Builder
 	some := map[string]bool{}
-	for _, s := range states.All() {
+	for _, s := range All() {
 		for _, r := range rules.All() {
 			v := recorded(t, s, false, r)
 			some[r.Record] = some[r.Record] || len(v) > 0
@@ -53,7 +51,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	golden.Equal(t, "testdata/rules.txt", got.String())
-	xid := find(t, states.XID)
+	xid := find(t, XID)
 	for _, r := range rules.All() {
 		if !some[r.Record] && len(ask(t, xid, true, r.Expr, xid.Start().Add(15*time.Minute))) == 0 {
 			t.Errorf("%s has no series at the end of any state, nor in the middle of %s", r.Record, xid.Name)
@@ -76,11 +74,9 @@ var either = map[string][]string{
 // Without a family its rules have no series: nothing becomes 0. A slice of unknown
 // allocation is still shown, as unknown, which TestSlicesWithoutAttribution covers.
 func TestNothingIsMadeOfNothing(t *testing.T) {
-	for _, s := range states.All() {
+	for _, s := range All() {
 		for _, r := range rules.All() {
-			names, err := states.Reads(r.Expr)
-			require.NoError(t, err)
-			for _, name := range names {
+			for _, name := range namesIn(r.Expr) {
 				family := strings.TrimSuffix(name, "_bucket")
 				without := s.Without(family)
 				switch among := either[r.Record]; {
@@ -105,7 +101,7 @@ func TestSlicesWithoutAttribution(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no such rule")
 	}
-	kinds := func(s states.State) map[float64]int {
+	kinds := func(s State) map[float64]int {
 		n := map[float64]int{}
 		for _, one := range ask(t, s, false, standing.Expr, s.End()) {
 			if one.F > 0 {
@@ -114,7 +110,7 @@ func TestSlicesWithoutAttribution(t *testing.T) {
 		}
 		return n
 	}
-	s := find(t, states.MIG)
+	s := find(t, MIG)
 	whole := kinds(s)
 	if whole[rules.SliceFree] == 0 || whole[rules.SliceAllocated] == 0 || whole[rules.SliceIdle] == 0 || whole[rules.SliceUnknown] > 0 {
 		t.Errorf("slices by standing: %v", whole)

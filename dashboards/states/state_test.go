@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/storage"
@@ -42,14 +43,14 @@ func All() []State { return slices.Clone(all) }
 
 var all = func() []State {
 	var out []State
-	exporter := sync.OnceValues(newSelf)
+	programs := sync.OnceValues(newSelves)
 	for _, name := range []string{Healthy, MIG, XID, Empty, Down} {
 		out = append(out, State{Name: name, recorded: sync.OnceValue(func() *recording {
-			self, err := exporter()
+			selves, err := programs()
 			if err != nil {
 				panic(fmt.Sprintf("recording the states: %v", err))
 			}
-			r, err := record(name, self)
+			r, err := record(name, selves)
 			if err != nil {
 				panic(fmt.Sprintf("recording the state %s: %v", name, err))
 			}
@@ -59,14 +60,14 @@ var all = func() []State {
 	return out
 }()
 
-// Find returns the state of that name.
-func Find(name string) (State, bool) {
-	for _, s := range all {
-		if s.Name == name {
-			return s, true
-		}
+// find returns the state of that name.
+func find(t *testing.T, name string) State {
+	t.Helper()
+	i := slices.IndexFunc(all, func(s State) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no state %s", name)
 	}
-	return State{}, false
+	return all[i]
 }
 
 // Start is the time of the first scrape.

@@ -3,9 +3,10 @@ package states
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -18,7 +19,7 @@ import (
 //	hot NODE/GPU                    the GPU is too warm from now on, and throttled
 //	ecc NODE/GPU SINGLE DOUBLE      its memory has had so many errors
 //	exporters down|up               none of them answers
-//	hpa KEY min=N max=N current=N desired=N limited=REASON
+//	hpa KEY {field: value}          the HPA controller writes these fields of observe.HPA
 //	notice NODE                     its provider interrupts it
 type story struct{ chapters []chapter }
 
@@ -58,35 +59,39 @@ func (c *cluster) happen(ch chapter) error {
 		return fmt.Errorf("at %s: %w", ch.at, err)
 	}
 	for _, line := range ch.ours {
-		if err := c.ours(strings.Fields(line)); err != nil {
+		if err := c.ours(line); err != nil {
 			return fmt.Errorf("at %s: %s: %w", ch.at, line, err)
 		}
 	}
 	return nil
 }
 
-func (c *cluster) ours(words []string) error {
-	if len(words) < 2 {
-		return fmt.Errorf("want arguments after %s", words[0])
-	}
-	switch words[0] {
+func (c *cluster) ours(line string) error {
+	verb, rest, _ := strings.Cut(line, " ")
+	name, rest, _ := strings.Cut(rest, " ")
+	var first, second int
+	switch verb {
 	case "xid":
-		if len(words) != 3 {
-			return fmt.Errorf("want a GPU and a code")
-		}
-		code, err := strconv.Atoi(words[2])
-		c.xids[words[1]] = append(c.xids[words[1]], code)
+		_, err := fmt.Sscan(rest, &first)
+		c.xids[name] = append(c.xids[name], first)
 		return err
 	case "hot":
-		c.hot[words[1]] = true
+		c.hot[name] = true
 	case "ecc":
-		return c.memoryErrors(words[1], words[2:])
+		_, err := fmt.Sscan(rest, &first, &second)
+		c.ecc[name] = ecc{first, second}
+		return err
 	case "exporters":
-		c.down = words[1] == "down"
+		c.down = name == "down"
 	case "notice":
-		return c.notice(words[1])
+		return c.notice(name)
 	case "hpa":
-		return c.hpa(words[1], words[2:])
+		h := c.hpas[name]
+		h.Namespace, h.Name, _ = strings.Cut(name, "/")
+		h.Seen = true
+		err := yaml.UnmarshalStrict([]byte(rest), &h)
+		c.hpas[name] = h
+		return err
 	}
 	return nil
 }
@@ -99,47 +104,5 @@ func (c *cluster) notice(node string) error {
 		return fmt.Errorf("there is no such node")
 	}
 	nodes[i].LeavesAt, nodes[i].Cordoned = c.world.Sim.State.Now.Add(2*time.Minute), true
-	return nil
-}
-
-// memoryErrors sets a GPU's counts.
-func (c *cluster) memoryErrors(dev string, words []string) error {
-	if len(words) != 2 {
-		return fmt.Errorf("want a GPU, single-bit and double-bit errors")
-	}
-	corrected, err := strconv.Atoi(words[0])
-	if err != nil {
-		return err
-	}
-	uncorrected, err := strconv.Atoi(words[1])
-	c.ecc[dev] = ecc{corrected, uncorrected}
-	return err
-}
-
-// hpa sets what the HPA controller would write.
-func (c *cluster) hpa(key string, words []string) error {
-	h := c.hpas[key]
-	h.Namespace, h.Name, _ = strings.Cut(key, "/")
-	h.Seen = true
-	for _, w := range words {
-		name, text, ok := strings.Cut(w, "=")
-		if !ok {
-			return fmt.Errorf("want KEY=VALUE: %q", w)
-		}
-		number := map[string]*int{"min": &h.Min, "max": &h.Max, "current": &h.Current, "desired": &h.Desired}[name]
-		switch {
-		case name == "limited":
-			h.Limits = []string{text}
-		case number != nil:
-			n, err := strconv.Atoi(text)
-			if err != nil {
-				return err
-			}
-			*number = n
-		default:
-			return fmt.Errorf("an hpa has no %s", name)
-		}
-	}
-	c.hpas[key] = h
 	return nil
 }

@@ -140,7 +140,7 @@ func checkRules(t *testing.T, prometheus string) {
 }
 
 // panel begins one panel of a board's page: its title, and then what it is for.
-var panel = regexp.MustCompile(`<g><title>([^<\n]*)\n\n`)
+var panel = regexp.MustCompile(`<section title="([^"\n]*)\n\n`)
 
 // leastPanels with a value, over all boards, at the end of a demo in which nothing
 // breaks and no quota exists.
