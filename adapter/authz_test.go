@@ -31,7 +31,7 @@ const queueDepth = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/queue_
 // is.
 func TestWhoMayAsk(t *testing.T) {
 	kube := newFakeKube(t, "hpa")
-	server := startServer(t, kube, &answering{}, nil)
+	server := startServer(t, kube, &answering{})
 	frontProxy, stranger := kube.frontProxyCA, promtest.NewAuthority(t, "stranger")
 
 	remote := func(name string) http.Header { return http.Header{"X-Remote-User": {name}} }
@@ -65,7 +65,7 @@ func TestWhoMayAsk(t *testing.T) {
 // metrics have the same value in v1beta1 and v1beta2, with its time and window.
 func TestOneReviewForManyRequests(t *testing.T) {
 	kube := newFakeKube(t)
-	server := startServer(t, kube, &answering{}, nil)
+	server := startServer(t, kube, &answering{})
 	client := server.client(t, kube.clientCA, "hpa")
 	for version, field := range map[string]string{
 		"v1beta1": `"metricName":"queue_depth"`, "v1beta2": `"metric":{"name":"queue_depth"`,

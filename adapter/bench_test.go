@@ -9,7 +9,7 @@ import (
 // TLS, authentication and authorization included: go test -bench Request -cpuprofile.
 func BenchmarkRequest(b *testing.B) {
 	kube := newFakeKube(b)
-	server := startServer(b, kube, &answering{}, nil)
+	server := startServer(b, kube, &answering{})
 	client := server.client(b, kube.frontProxyCA, "front-proxy-client")
 	header := http.Header{"X-Remote-User": {"hpa"}}
 	b.ReportAllocs()

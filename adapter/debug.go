@@ -29,13 +29,7 @@ type rulesPage struct {
 
 // ruleRow is one rule of the page.
 type ruleRow struct {
-	Name    string   `json:"name"`
-	State   string   `json:"state"`
-	At      string   `json:"at,omitempty"` // file:line
-	Metrics []string `json:"metrics,omitempty"`
-	// Alone is why each request has a question of its own; "" if they share.
-	Alone     string         `json:"alone,omitempty"`
-	Problems  []string       `json:"problems,omitempty"`
+	compat.RuleState
 	Questions []cache.Status `json:"questions"`
 	// Left is the number of questions not shown.
 	Left int `json:"left,omitempty"`
@@ -47,32 +41,24 @@ func newRulesPage(page rulesPage, ours []config.Declared, others []compat.RuleSt
 	for _, s := range all {
 		questions[s.Rule] = append(questions[s.Rule], s)
 	}
+	add := func(s compat.RuleState, its []cache.Status) {
+		shown := min(len(its), maxQuestions)
+		page.Rules = append(page.Rules, ruleRow{RuleState: s, Questions: append([]cache.Status{}, its[:shown]...), Left: len(its) - shown})
+	}
 	for _, r := range ours {
-		row := ruleRow{Name: r.Title(), State: live.State(r), At: "built in"}
+		state := compat.RuleState{Name: r.Title(), State: live.State(r), At: "built in"}
 		if r.Line > 0 {
-			row.At = fmt.Sprintf("%s:%d", page.File, r.Line)
+			state.At = fmt.Sprintf("%s:%d", page.File, r.Line)
 		}
 		for _, p := range r.Problems {
-			row.Problems = append(row.Problems, p.Error())
+			state.Problems = append(state.Problems, p.Error())
 		}
-		page.Rules = append(page.Rules, row.with(questions[r.Name]))
+		add(state, questions[r.Name])
 	}
-	for _, r := range others {
-		row := ruleRow{
-			Name: r.Rule, State: live.InForce, At: fmt.Sprintf("%s:%d", r.File, r.Line), Metrics: r.Metrics, Alone: r.Alone, Problems: r.Problems,
-		}
-		if r.Broken {
-			row.State = live.Rejected
-		}
-		page.Rules = append(page.Rules, row.with(questions[r.Rule]))
+	for _, s := range others {
+		add(s, questions[s.Name])
 	}
 	return page
-}
-
-func (r ruleRow) with(questions []cache.Status) ruleRow {
-	shown := min(len(questions), maxQuestions)
-	r.Questions, r.Left = append([]cache.Status{}, questions[:shown]...), len(questions)-shown
-	return r
 }
 
 // debugRules serves the page: JSON, or YAML with ?format=text.

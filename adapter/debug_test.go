@@ -38,8 +38,8 @@ func TestTheRulesPageSaysWhatThereIs(t *testing.T) {
 		questions = append(questions, cache.Status{Rule: "rules[0]", Query: fmt.Sprint(i)})
 	}
 	theirs := []compat.RuleState{
-		{Rule: "rules[0]", SeriesQuery: "s", File: "pa.yaml", Line: 2, Metrics: []string{"m"}},
-		{Rule: "rules[1]", File: "pa.yaml", Line: 9, Problems: []string{"bad template"}, Broken: true},
+		{Name: "rules[0]", State: compat.InForce, At: "pa.yaml:2", Metrics: []string{"m"}},
+		{Name: "rules[1]", State: compat.Rejected, Problems: []string{"bad template"}},
 	}
 	page := newRulesPage(head, ours, theirs, questions)
 	rows := map[string]ruleRow{}

@@ -96,7 +96,7 @@ func (k *fakeKEDA) target(t *testing.T, token string) forward.Target {
 func forwarder(t *testing.T, target forward.Target) (*forward.Forwarder, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	f, err := forward.New(forward.Config{External: &target}, func(name string) bool { return name == "queue_depth" }, reg, slog.New(slog.DiscardHandler))
+	f, err := forward.New(target, &answering{}, func(name string) bool { return name == "queue_depth" }, reg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	return f, reg
 }
@@ -109,7 +109,7 @@ const externalChat = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/"
 func TestUnknownMetricsGoToKEDA(t *testing.T) {
 	kube, keda := newFakeKube(t, "hpa"), newFakeKEDA(t)
 	f, reg := forwarder(t, keda.target(t, "our-token"))
-	server := startServer(t, kube, &answering{}, f)
+	server := startServer(t, kube, f)
 	hpa, noCaller := server.client(t, kube.clientCA, "hpa"), server.client(t, kube.clientCA, "unknown")
 
 	for _, c := range []struct {
@@ -192,7 +192,7 @@ func TestInTheCallersName(t *testing.T) {
 		CertFile: writeFile(t, "tls.crt", cert), KeyFile: writeFile(t, "tls.key", key),
 	}
 	f, _ := forwarder(t, target)
-	server := startServer(t, kube, &answering{}, f)
+	server := startServer(t, kube, f)
 	if code, body := server.get(t, server.client(t, kube.clientCA, "hpa", "group-a"), externalChat+"s0-prometheus", nil); code != 200 {
 		t.Fatalf("HTTP %d: %s", code, body)
 	}
@@ -211,7 +211,7 @@ func TestInTheCallersName(t *testing.T) {
 func TestWithoutKEDA(t *testing.T) {
 	kube, keda := newFakeKube(t), newFakeKEDA(t)
 	wrongToken, _ := forwarder(t, keda.target(t, "another-token"))
-	server := startServer(t, kube, &answering{}, wrongToken)
+	server := startServer(t, kube, wrongToken)
 	client := server.client(t, kube.clientCA, "hpa")
 	if code, body := server.get(t, client, externalChat+"s0-prometheus", nil); code != 503 || !strings.Contains(body, "rejects the adapter's credentials") {
 		t.Errorf("a wrong token: HTTP %d: %s", code, body)

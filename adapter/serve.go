@@ -70,13 +70,10 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	if err != nil {
 		return err
 	}
-	var file *compat.Provider // nil without such a file
-	known := func(metric string) bool { return tables.Has(metric) || file.Has(metric) }
-	others, err := forward.New(cfg.Forward, known, reg, log)
-	if err != nil {
-		return err
-	}
-	pods, err := newProvider(ctx, base, tables, others, &file, conf, reg, log)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	pods, file, err := newProvider(ctx, base, tables, conf, reg, log, &running)
 	if err != nil {
 		return err
 	}
@@ -91,7 +88,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	if issuer != nil {
 		serving.GenericConfig.SecureServing.Cert = issuer
 	}
-	passOn(serving, others)
+	mark(serving)
 	server, err := base.Server()
 	if err != nil {
 		return fmt.Errorf("setting up the API server: %w", err)
@@ -115,9 +112,6 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 		}
 		return newRulesPage(page, conf.File.Rules, file.Rules(), tables.Status())
 	}))
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
 	running.Go(func() { tables.Run(ctx) })
 	running.Go(func() {
 		if conf.Changed(ctx) {
@@ -131,56 +125,62 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 			cancel()
 		}
 	})
-	running.Go(func() { others.Run(ctx) })
-	running.Go(func() { file.Run(ctx) })
 	pods.Start(ctx.Done())
 	log.Info("serving", slog.Int("rules", len(tables.Rules())), slog.Int("backends", len(cfg.All())))
 	return base.Run(ctx)
 }
 
-// newProvider wires the metrics APIs into base and returns the informers, which
-// the caller starts.
-func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cache.Cache, others *forward.Forwarder, file **compat.Provider, conf *live.Configuration, reg prometheus.Registerer, log *slog.Logger) (*provider.Informers, error) {
+// newProvider wires the metrics APIs into base, and begins what they need but for the
+// informers, which the caller starts. Without a file of prometheus-adapter's it returns none.
+func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cache.Cache, conf *live.Configuration, reg prometheus.Registerer, log *slog.Logger, running *sync.WaitGroup) (pods *provider.Informers, file *compat.Provider, err error) {
 	rest, err := base.ClientConfig()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := metadata.NewForConfig(rest)
 	if err != nil {
-		return nil, fmt.Errorf("building the metadata client: %w", err)
+		return nil, nil, fmt.Errorf("building the metadata client: %w", err)
 	}
 	kube, err := kubernetes.NewForConfig(rest)
 	if err != nil {
-		return nil, fmt.Errorf("building the client for Services: %w", err)
+		return nil, nil, fmt.Errorf("building the client for Services: %w", err)
 	}
-	pods, err := provider.NewInformers(client, kube)
+	pods, err = provider.NewInformers(client, kube)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the pod informers: %w", err)
+		return nil, nil, fmt.Errorf("preparing the pod informers: %w", err)
 	}
 	dynamic, err := base.DynamicClient()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	mapper, err := restMapper(ctx, base)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p, err := provider.New(tables, pods, provider.NewScales(dynamic), mapper, reg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p.Others = others.Names
 	var served cma.MetricsProvider = p
 	if conf.Compat != nil {
 		o := conf.File.Config.PrometheusAdapter
-		*file = compat.New(o, conf.Compat, compat.Sources{
+		file = compat.New(o, conf.Compat, compat.Sources{
 			Watcher: tables, Lister: conf.Backend(o.Backend), Pods: pods, Objects: client, Mapper: mapper, Other: p,
 		}, log)
-		served = *file
+		running.Go(func() { file.Run(ctx) })
+		served = file
+	}
+	if t := conf.File.Config.Forward.External; t != nil {
+		others, err := forward.New(*t, served, func(metric string) bool { return tables.Has(metric) || file.Has(metric) }, reg, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		running.Go(func() { others.Run(ctx) })
+		served = others
 	}
 	base.WithCustomMetrics(served)
 	base.WithExternalMetrics(served)
-	return pods, nil
+	return pods, file, nil
 }
 
 // restMapper returns base's mapper, refreshed until ctx ends so that it finds
@@ -196,10 +196,9 @@ func restMapper(ctx context.Context, base *adapterbase.AdapterBase) (apimeta.RES
 	return mapper, nil
 }
 
-// passOn inserts the forwarder after authentication, authorization and audit,
-// and before the adapter's own APIs.
-func passOn(config *apiserver.Config, to *forward.Forwarder) {
+// mark has the requests marked that another adapter has forwarded.
+func mark(config *apiserver.Config) {
 	config.GenericConfig.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		return genericapiserver.DefaultBuildHandlerChain(to.Wrap(api), c)
+		return genericapiserver.DefaultBuildHandlerChain(forward.Mark(api), c)
 	}
 }

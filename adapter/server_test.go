@@ -28,7 +28,6 @@ import (
 	adapterbase "sigs.k8s.io/custom-metrics-apiserver/pkg/cmd"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
-	"github.com/gpuscale/gpuscale/adapter/forward"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
@@ -187,14 +186,14 @@ type testServer struct {
 	ended   <-chan struct{} // when it has; nil for one that ends with the test only
 }
 
-func startServer(t testing.TB, cluster *fakeKube, p cma.MetricsProvider, to *forward.Forwarder) *testServer {
+func startServer(t testing.TB, cluster *fakeKube, p cma.MetricsProvider) *testServer {
 	t.Helper()
 	base, address := listening(t, cluster.url)
 	base.WithCustomMetrics(p)
 	base.WithExternalMetrics(p)
 	config, err := base.Config()
 	require.NoError(t, err)
-	passOn(config, to)
+	mark(config)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- base.Run(ctx) }()

@@ -3,6 +3,7 @@ package compat
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -40,16 +41,20 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 	if err != nil {
 		return nil, err
 	}
-	a, err := v.table.object(v.key(name.Namespace, name.Name), p.now(), p.opts.MaxAge.Duration)
+	a, err := p.answer(v, name.Namespace, name.Name)
 	if err != nil {
 		return nil, v.none(t, fmt.Sprintf("%s %s", info.GroupResource, name), err)
 	}
-	return v.value(a, info.Metric, kind, name, selector), nil
+	return provider.Value(info.Metric, provider.Reference(kind, name), selector, a.at, v.plan.seconds(), quantity(a.value)), nil
 }
 
-// value is an object's value in the API.
-func (v view) value(a answer, metric string, of schema.GroupVersionKind, name types.NamespacedName, selector k8slabels.Selector) *custom_metrics.MetricValue {
-	return provider.Value(metric, provider.Reference(of, name), selector, a.at, v.plan.seconds(), quantity(a.value))
+// answer reads what a view says of an object; "" for an external metric.
+func (p *Provider) answer(v view, namespace, object string) (point, error) {
+	k := key{object: object}
+	if v.plan.namespace != "" && v.plan.namespace != v.plan.object {
+		k.namespace = namespace
+	}
+	return v.table.answer(k, p.now(), p.opts.MaxAge.Duration)
 }
 
 // GetMetricBySelector answers for each object that the selector matches and
@@ -82,12 +87,13 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 	list := &custom_metrics.MetricValueList{Items: make([]custom_metrics.MetricValue, 0, len(objects))}
 	var why error
 	for _, name := range objects {
-		a, err := v.table.object(v.key(namespace, name), p.now(), p.opts.MaxAge.Duration)
+		a, err := p.answer(v, namespace, name)
 		if err != nil {
 			why = err
 			continue // left out: the HPA treats the object as missing
 		}
-		list.Items = append(list.Items, *v.value(a, info.Metric, kind, types.NamespacedName{Namespace: namespace, Name: name}, metricSelector))
+		ref := provider.Reference(kind, types.NamespacedName{Namespace: namespace, Name: name})
+		list.Items = append(list.Items, *provider.Value(info.Metric, ref, metricSelector, a.at, v.plan.seconds(), quantity(a.value)))
 	}
 	if len(list.Items) == 0 {
 		return nil, v.none(t, subject, why)
@@ -111,7 +117,7 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	if err != nil {
 		return nil, err
 	}
-	a, err := v.table.sum(v.key(namespace, ""), p.now(), p.opts.MaxAge.Duration)
+	a, err := p.answer(v, namespace, "")
 	if err != nil {
 		return nil, v.none(t, fmt.Sprintf("namespace %q, selector %q", namespace, selector), err)
 	}
@@ -148,15 +154,6 @@ func (p *Provider) named(ctx context.Context, resource schema.GroupVersionResour
 	return names, nil
 }
 
-// key returns an object's key in the view's table.
-func (v view) key(namespace, object string) key {
-	k := key{object: object}
-	if v.plan.namespace != "" && v.plan.namespace != v.plan.object {
-		k.namespace = namespace
-	}
-	return k
-}
-
 // seconds is the API's window: nil for a single sample.
 func (p *plan) seconds() *int64 {
 	if p.window < time.Second {
@@ -169,11 +166,8 @@ func (p *plan) seconds() *int64 {
 // is not zero does not become zero.
 func quantity(v float64) resource.Quantity {
 	milli := int64(v * 1000)
-	switch {
-	case milli == 0 && v > 0:
-		milli = 1
-	case milli == 0 && v < 0:
-		milli = -1
+	if milli == 0 && v != 0 {
+		milli = int64(math.Copysign(1, v))
 	}
 	return *resource.NewMilliQuantity(milli, resource.DecimalSI)
 }

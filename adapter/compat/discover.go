@@ -25,9 +25,6 @@ type Lister interface {
 
 // Run lists the series until ctx ends.
 func (p *Provider) Run(ctx context.Context) {
-	if p == nil {
-		return
-	}
 	for {
 		select {
 		case <-time.After(p.relist(ctx)):
@@ -78,15 +75,6 @@ func (p *Provider) relist(ctx context.Context) time.Duration {
 		return min(p.opts.RelistInterval.Duration, retry)
 	}
 	return p.opts.RelistInterval.Duration
-}
-
-// Ready returns nil once the series of any selector have been listed, and the
-// error of the listing until then.
-func (p *Provider) Ready() error {
-	if p == nil {
-		return nil
-	}
-	return p.registry.Load().pending
 }
 
 // logChanges logs changes only: an unavailable Prometheus must not fill the log.

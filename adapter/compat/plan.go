@@ -124,7 +124,11 @@ func (t *target) specific(selector k8slabels.Selector, namespace string, objects
 func (t *target) plan(e parser.Expr, keys []string) *plan {
 	value := e.String()
 	unmarked(e)
-	whole, aged := withAges(e, keys)
+	by := parser.ItemType(parser.SUM) // as the HPA does with the series of an external metric
+	if t.object != "" {
+		by = parser.MAX // v0.12.0 takes any of several series for one object
+	}
+	whole, aged := withAges(e, by, keys)
 	return &plan{value: value, query: whole.String(), aged: aged, window: window(e)}
 }
 

@@ -47,7 +47,7 @@ type Sources struct {
 
 // Provider answers both metrics APIs by the rules of a file, and by another provider for
 // what the file does not declare: a migration changes no answer. Its methods are
-// safe for concurrent use. A nil Provider has no rules and is ready.
+// safe for concurrent use. A nil Provider has no rules.
 type Provider struct {
 	Sources
 	opts Options
@@ -108,7 +108,7 @@ func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 // file's series have never been listed, a name that the other does not list either may be the
 // file's: the answer is then "not yet", not "not found".
 func (p *Provider) elsewhere(metric string) (cma.MetricsProvider, error) {
-	pending := p.Ready()
+	pending := p.registry.Load().pending
 	switch {
 	case p.Other != nil && (pending == nil || slices.Contains(p.Other.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: metric})):
 		return p.Other, nil

@@ -9,7 +9,6 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
@@ -39,20 +38,28 @@ const (
 
 // RuleState is the state of one rule.
 type RuleState struct {
-	Rule, SeriesQuery string
-	File              string
-	Line              int
-	// Series is the number of metric names that discovery found, and Metrics
-	// their names in the API.
-	Series  int
-	Metrics []string
+	Name  string `json:"name"`
+	State string `json:"state"`        // InForce or Rejected
+	At    string `json:"at,omitempty"` // file:line, or "built in"
+	// Metrics are their names in the API.
+	Metrics []string `json:"metrics,omitempty"`
 	// Alone is why requests have a query of their own: one for each namespace,
 	// set of objects and selector. It is "" until one was made.
-	Alone string
+	Alone string `json:"alone,omitempty"`
 	// Problems of the rule itself, or of its last discovery.
-	Problems []string
-	// Broken: the rule cannot be used.
-	Broken bool
+	Problems []string `json:"problems,omitempty"`
+}
+
+// States of a rule, as in the metric's label.
+const (
+	InForce  = "in_force"
+	Rejected = "rejected"
+)
+
+func (s *RuleState) problem(err error) {
+	if text := err.Error(); !slices.Contains(s.Problems, text) {
+		s.Problems = append(s.Problems, text)
+	}
 }
 
 // newRegistry associates the families of each selector with the rules. As in
@@ -60,21 +67,21 @@ type RuleState struct {
 func newRegistry(f *File, families map[string][]prom.Family, failures map[string]error, mapper apimeta.RESTMapper) *registry {
 	r := &registry{custom: map[cma.CustomMetricInfo]*target{}, external: map[string]*target{}, plans: utilcache.NewLRUExpireCache(maxPlans)}
 	for _, rule := range f.Rules {
-		state := RuleState{Rule: rule.ID, SeriesQuery: rule.SeriesQuery, File: rule.File, Line: rule.Line, Broken: len(rule.Problems) > 0}
+		state := RuleState{Name: rule.ID, State: InForce, At: fmt.Sprintf("%s:%d", rule.File, rule.Line)}
 		if err := failures[rule.SeriesQuery]; err != nil {
-			state.Problems = append(state.Problems, fmt.Sprintf("listing its series: %v", err))
+			state.problem(fmt.Errorf("listing its series: %w", err))
 		}
 		for _, p := range rule.Problems {
-			state.Problems = append(state.Problems, p.Error())
+			state.problem(p)
+			state.State = Rejected
 		}
-		if !state.Broken {
-			a := association{registry: r, rule: rule, mapping: mapping{&rule.resources, mapper}, state: &state}
-			a.run(families[rule.SeriesQuery])
+		if state.State == InForce {
+			r.associate(rule, families[rule.SeriesQuery], mapper, &state)
 		}
 		r.rules = append(r.rules, state)
 	}
 	for _, p := range f.Problems {
-		r.rules = append(r.rules, RuleState{File: p.File, Line: p.Line, Broken: true, Problems: []string{p.Error()}})
+		r.rules = append(r.rules, RuleState{State: Rejected, At: fmt.Sprintf("%s:%d", p.File, p.Line), Problems: []string{p.Error()}})
 	}
 	for s, err := range failures {
 		if len(families) == 0 {
@@ -84,76 +91,63 @@ func newRegistry(f *File, families map[string][]prom.Family, failures map[string
 	return r
 }
 
-// association finds the metrics of one rule.
-type association struct {
-	registry *registry
-	rule     *Rule
-	mapping  mapping
-	state    *RuleState
-}
-
-func (a *association) run(families []prom.Family) {
-	overrides, unknown := a.mapping.overrides()
+// associate finds the metrics of one rule.
+func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.RESTMapper, state *RuleState) {
+	m, unknown := newMapping(&rule.resources, mapper)
 	if len(unknown) > 0 {
-		a.problem(fmt.Errorf("resources.overrides: the cluster has no %s", strings.Join(unknown, ", ")))
+		state.problem(fmt.Errorf("resources.overrides: the cluster has no %s", strings.Join(unknown, ", ")))
 	}
-	series := map[string]bool{}
 	for _, f := range families {
-		name, ok := a.rule.serves(f.Name)
-		if !ok {
-			continue
-		}
-		series[f.Name] = true
-		if a.rule.External {
-			a.external(name, f, overrides)
-			continue
-		}
-		resources, namespaced := a.mapping.of(f.Labels, overrides)
-		for _, gr := range resources {
-			a.custom(name, f, gr, namespaced && !rootScoped(gr), overrides)
+		name, ok := rule.serves(f.Name)
+		switch {
+		case !ok:
+		case rule.External:
+			r.external[name] = externalTarget(rule, f, m, state)
+			state.Metrics = append(state.Metrics, name)
+		default:
+			resources, namespaced := m.of(f.Labels)
+			for _, gr := range resources {
+				info := cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced && !rootScoped(gr), Metric: name}
+				if t := customTarget(rule, f, m, info, state); t != nil {
+					r.custom[info] = t
+					state.Metrics = append(state.Metrics, gr.String()+"/"+name)
+				}
+			}
 		}
 	}
-	a.state.Series = len(series)
-	slices.Sort(a.state.Metrics)
-	a.state.Metrics = slices.Compact(a.state.Metrics)
+	slices.Sort(state.Metrics)
+	state.Metrics = slices.Compact(state.Metrics)
 }
 
-func (a *association) problem(err error) {
-	if text := err.Error(); !slices.Contains(a.state.Problems, text) {
-		a.state.Problems = append(a.state.Problems, text)
+func externalTarget(rule *Rule, f prom.Family, m mapping, state *RuleState) *target {
+	t := &target{rule: rule, series: f.Name}
+	if !rule.Namespaced {
+		return t
 	}
-}
-
-func (a *association) external(name string, f prom.Family, overrides map[string]schema.GroupResource) {
-	t := &target{rule: a.rule, series: f.Name}
-	if a.rule.Namespaced {
-		t.namespace, t.unlabelled = a.mapping.label(namespaces, overrides)
-	}
-	if t.unlabelled != nil {
+	if t.namespace, t.unlabelled = m.label(namespaces); t.unlabelled != nil {
 		t.unlabelled = fmt.Errorf("%w, or say resources: {namespaced: false}", t.unlabelled)
-		a.problem(t.unlabelled)
+		state.problem(t.unlabelled)
 	}
-	a.registry.external[name] = t
-	a.state.Metrics = append(a.state.Metrics, name)
+	return t
 }
 
-func (a *association) custom(name string, f prom.Family, gr schema.GroupResource, namespaced bool, overrides map[string]schema.GroupResource) {
-	t := &target{rule: a.rule, series: f.Name}
+// customTarget returns nil where no label names the objects.
+func customTarget(rule *Rule, f prom.Family, m mapping, info cma.CustomMetricInfo, state *RuleState) *target {
+	t := &target{rule: rule, series: f.Name}
 	var err error
-	if t.object, err = a.mapping.label(gr, overrides); err != nil {
-		a.problem(err)
-		return
+	if t.object, err = m.label(info.GroupResource); err != nil {
+		state.problem(err)
+		return nil
 	}
-	if namespaced {
-		if t.namespace, t.unlabelled = a.mapping.label(namespaces, overrides); t.unlabelled != nil {
-			a.problem(t.unlabelled)
+	if info.Namespaced {
+		if t.namespace, t.unlabelled = m.label(namespaces); t.unlabelled != nil {
+			state.problem(t.unlabelled)
 		}
 	}
-	if gr == namespaces {
+	if info.GroupResource == namespaces {
 		t.namespace = t.object // a Namespace is asked about in itself
 	}
-	a.registry.custom[cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced, Metric: name}] = t
-	a.state.Metrics = append(a.state.Metrics, gr.String()+"/"+name)
+	return t
 }
 
 // plan returns the cached general plan for a target and a selector.
@@ -175,7 +169,7 @@ func (r *registry) states() []RuleState {
 	for _, k := range r.plans.Keys() {
 		p, ok := r.plans.Get(k)
 		for i := range all {
-			if ok && all[i].Rule == k.(planKey).target.rule.ID {
+			if ok && all[i].Name == k.(planKey).target.rule.ID {
 				all[i].Alone = cmp.Or(p.(*plan).special, all[i].Alone)
 			}
 		}

@@ -64,8 +64,24 @@ func labelPattern(t *template.Template) (*regexp.Regexp, error) {
 
 // mapping is a resourceRule in a cluster.
 type mapping struct {
-	rule   *resourceRule
-	mapper apimeta.RESTMapper
+	rule      *resourceRule
+	mapper    apimeta.RESTMapper
+	overrides map[string]schema.GroupResource // by label
+}
+
+// newMapping also returns the resources of the file that the cluster does not have.
+func newMapping(rule *resourceRule, mapper apimeta.RESTMapper) (m mapping, unknown []string) {
+	m = mapping{rule, mapper, map[string]schema.GroupResource{}}
+	for label, written := range rule.overrides {
+		gr, err := m.normal(written)
+		if err != nil {
+			unknown = append(unknown, written.String())
+			continue
+		}
+		m.overrides[label] = gr
+	}
+	slices.Sort(unknown)
+	return m, unknown
 }
 
 // normal returns a resource's full, plural name.
@@ -74,36 +90,18 @@ func (m mapping) normal(gr schema.GroupResource) (schema.GroupResource, error) {
 	return info.GroupResource, err
 }
 
-// overrides returns the resources of the labels in the file, and the resources
-// that the cluster does not have.
-func (m mapping) overrides() (byLabel map[string]schema.GroupResource, unknown []string) {
-	byLabel = map[string]schema.GroupResource{}
-	for label, written := range m.rule.overrides {
-		gr, err := m.normal(written)
-		if err != nil {
-			unknown = append(unknown, written.String())
-			continue
-		}
-		byLabel[label] = gr
-	}
-	slices.Sort(unknown)
-	return byLabel, unknown
-}
-
 // of returns the resources that a series with these labels is about, and whether
 // it counts as namespaced: as in v0.12.0, if it has any label that does not name
 // a cluster-scoped resource.
-func (m mapping) of(names []string, overrides map[string]schema.GroupResource) (found []schema.GroupResource, namespaced bool) {
+func (m mapping) of(names []string) (found []schema.GroupResource, namespaced bool) {
 	for _, label := range names {
-		gr, ok := overrides[label]
-		if !ok && m.rule.pattern != nil {
-			if written, matches := m.extract(label); matches {
-				var err error
-				if gr, err = m.normal(written); err != nil {
-					continue
-				}
-				ok = true
+		gr, ok := m.overrides[label]
+		if written, matches := m.rule.extract(label); !ok && matches {
+			var err error
+			if gr, err = m.normal(written); err != nil {
+				continue
 			}
+			ok = true
 		}
 		if ok && !slices.Contains(found, gr) {
 			found = append(found, gr)
@@ -113,16 +111,22 @@ func (m mapping) of(names []string, overrides map[string]schema.GroupResource) (
 	return found, namespaced
 }
 
-func (m mapping) extract(label string) (schema.GroupResource, bool) {
-	match := m.rule.pattern.FindStringSubmatch(label)
-	if match == nil {
-		return schema.GroupResource{}, false
+// extract returns the resource that the template's label names.
+func (r *resourceRule) extract(label string) (gr schema.GroupResource, ok bool) {
+	if r.pattern == nil {
+		return gr, false
 	}
-	gr := schema.GroupResource{Resource: match[m.rule.pattern.SubexpIndex("resource")]}
-	if i := m.rule.pattern.SubexpIndex("group"); i >= 0 {
-		gr.Group = match[i]
+	match := r.pattern.FindStringSubmatch(label)
+	for i, name := range r.pattern.SubexpNames() {
+		switch {
+		case match == nil:
+		case name == "resource":
+			gr.Resource = match[i]
+		case name == "group":
+			gr.Group = match[i]
+		}
 	}
-	return gr, true
+	return gr, match != nil
 }
 
 // inLabels escapes an API group for a label name.
@@ -130,9 +134,9 @@ var inLabels = strings.NewReplacer(".", "_", "-", "_")
 
 // label returns the label that names objects of a resource in queries. Several
 // overrides may name one resource; the first in order of the labels counts.
-func (m mapping) label(gr schema.GroupResource, overrides map[string]schema.GroupResource) (string, error) {
-	for _, label := range slices.Sorted(maps.Keys(overrides)) {
-		if overrides[label] == gr {
+func (m mapping) label(gr schema.GroupResource) (string, error) {
+	for _, label := range slices.Sorted(maps.Keys(m.overrides)) {
+		if m.overrides[label] == gr {
 			return label, nil
 		}
 	}

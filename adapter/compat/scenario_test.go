@@ -145,9 +145,9 @@ func (s *scenario) list() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "again in %s\n", s.provider.relist(s.t.Context()))
 	for _, r := range s.provider.Rules() {
-		fmt.Fprintf(&out, "%s serves %s\n", r.Rule, strings.Join(r.Metrics, ", "))
+		fmt.Fprintf(&out, "%s serves %s\n", r.Name, strings.Join(r.Metrics, ", "))
 		for _, problem := range r.Problems {
-			fmt.Fprintf(&out, "%s: %s\n", r.Rule, problem)
+			fmt.Fprintf(&out, "%s: %s\n", r.Name, problem)
 		}
 	}
 	return out.String()

@@ -103,7 +103,13 @@ func FuzzParse(f *testing.F) {
 			f.Add(seed)
 		}
 	}
-	f.Add(`{prometheus: {url: http://x}, rules: [{name: a, subject: target, sources: [{metric: 'x"}', over: y}], perPod: sum, perWorkload: sum}]}`)
+	for _, rule := range []string{
+		everything(f), `{name: a, subject: target, sources: [{metric: 'x"}', over: y}], perPod: sum, perWorkload: sum}`, `{name: a, like: ttft_p95, window: 5m}`,
+		`{name: a, labels: {pod: 'x"'}, query: 'sum by (pod, "x\"") (rate(a{namespace=~"$namespaces"}[5m] offset 1m)) / b{n="$namespaces"}'}`,
+		`{name: a, like: queue_depth, identity: ["a b", 'x"}'], sources: [{metric: 'm"', absent: {while: {metric: up}, label: 'a"', from: "$1"}}]}`,
+	} {
+		f.Add("prometheus: {url: http://x}\nrules:\n- " + strings.ReplaceAll(rule, "\n", "\n  "))
+	}
 	for _, seed := range []string{`rules: [{maximum: .nan}]`, "{rules: [{seriesQuery: x}], interval: 1s}", "a: &a [*a]", "<<: {}", "rules: [[], 1, null]", "---\n---"} {
 		f.Add(seed)
 	}
@@ -113,8 +119,10 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, r := range file.Signals() {
-			if _, err := parser.NewParser(parser.Options{}).ParseExpr(r.Query()); err != nil {
-				t.Errorf("%s: %v", r.Query(), err)
+			for _, promql := range append(r.Queries(true), r.Query()) {
+				if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
+					t.Errorf("%s: %v", promql, err)
+				}
 			}
 		}
 		for _, r := range file.Rules {

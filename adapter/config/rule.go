@@ -27,18 +27,11 @@ type Rule struct {
 	// pod, else one for each namespace. $namespaces in a matcher stands for the
 	// namespaces from which requests come.
 	Query   string           `json:"query,omitempty"`
-	Labels  Labels           `json:"labels,omitempty"`
 	Sources []Source         `json:"sources"`
 	MaxAge  *metav1.Duration `json:"maxAge,omitempty"`
 	Window  *metav1.Duration `json:"window,omitempty"`
 	// Wide is the window where Window holds fewer than two scrapes; none if unset.
 	Wide *metav1.Duration `json:"wide,omitempty"`
-}
-
-// Labels hold the pod that a series is about, and its namespace.
-type Labels struct {
-	Pod       string `json:"pod,omitempty"`       // "pod" if unset
-	Namespace string `json:"namespace,omitempty"` // "namespace" if unset
 }
 
 // Source is a series to read, in order of preference.
@@ -79,7 +72,6 @@ func (r Rule) over() (Rule, error) {
 // signal returns the rule. signal.Rule's Validate checks it as a whole.
 func (r Rule) signal() (signal.Rule, error) {
 	out := r.Rule
-	out.PodLabel, out.NamespaceLabel = r.Labels.Pod, r.Labels.Namespace
 	for to, d := range map[*time.Duration]*metav1.Duration{&out.MaxAge: r.MaxAge, &out.Window: r.Window, &out.Wide: r.Wide} {
 		if d != nil {
 			*to = d.Duration

@@ -77,25 +77,6 @@ func TestLikeABuiltinRule(t *testing.T) {
 	}
 }
 
-// FuzzRule: a rule is refused, or its queries are PromQL.
-func FuzzRule(f *testing.F) {
-	f.Add(everything(f))
-	f.Add(`{name: a, like: ttft_p95, window: 5m}`)
-	f.Add(`{name: a, labels: {pod: 'x"'}, query: 'sum by (pod, "x\"") (rate(a{namespace=~"$namespaces"}[5m] offset 1m)) / b{n="$namespaces"}'}`)
-	f.Add(`{name: a, like: queue_depth, identity: ["a b", 'x"}'], sources: [{metric: 'm"', absent: {while: {metric: up}, label: 'a"', from: "$1"}}]}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		r, err := ruleOf(t, text)
-		if err != nil || r.Name == "" {
-			return
-		}
-		for _, promql := range append(r.Queries(true), r.Query()) {
-			if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
-				t.Errorf("%s: %v", promql, err)
-			}
-		}
-	})
-}
-
 // The example on the page loads as it stands there.
 func TestDocumentedRules(t *testing.T) {
 	page, err := os.ReadFile("../../docs/signals.md")

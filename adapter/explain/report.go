@@ -12,7 +12,6 @@ import (
 
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/adapter/provider"
@@ -213,12 +212,9 @@ func (x *Metric) missing(w World, r reading, a asked, pods []string) {
 
 func (x *Metric) answered(got answer) {
 	x.WindowSecs = x.rule.Window.Seconds()
-	var status apierrors.APIStatus
 	switch {
-	case errors.As(got.Error, &status):
-		x.Error, x.Code = got.Error.Error(), int(status.Status().Code)
 	case got.Error != nil:
-		x.Error, x.Code = got.Error.Error(), 500
+		x.Error, x.Code = got.Error.Error(), provider.Code(got.Error)
 	case got.Pods != nil:
 		x.PodValues = map[string]float64{}
 		for pod, milli := range got.Pods {

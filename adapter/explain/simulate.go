@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -127,8 +128,8 @@ func (s Simulation) play(ctx context.Context, w World, spec autoscaling.Horizont
 	target := spec.ScaleTargetRef
 	ofTarget := naming(target.Kind, target.Name, w.answerer().Pods.Select(w.HPA.Namespace, w.Selector))
 	limit := metrics[0].history.rule.MaxAge
-	recorded := func(at time.Time) int { return len(living(lives, at, s.To, limit, ofTarget)) }
-	replicas := int32(recorded(s.From))
+	reported := func(at time.Time) int { return len(living(lives, at, s.To, limit, ofTarget)) }
+	replicas := int32(reported(s.From))
 	if s.Replicas != nil {
 		replicas = *s.Replicas
 	}
@@ -136,7 +137,7 @@ func (s Simulation) play(ctx context.Context, w World, spec autoscaling.Horizont
 	t.Initial = replicas
 	for i := range s.steps() {
 		at := s.at(i)
-		m := Moment{At: at, Recorded: recorded(at), Values: make([]*float64, len(metrics))}
+		m := Moment{At: at, Recorded: reported(at), Values: make([]*float64, len(metrics))}
 		d := ctl.Reconcile(hpa.Situation{
 			Now: at, Spec: spec, Replicas: replicas, StatusReplicas: replicas, Pods: ready(replicas),
 			Answers: func() []hpa.Answer {
@@ -166,18 +167,9 @@ func (s Simulation) play(ctx context.Context, w World, spec autoscaling.Horizont
 
 // answer is what the adapter would have answered for the simulated replicas.
 func (s Simulation) answer(ctx context.Context, w World, m simulated, i int, pods []string, replicas int32) (hpa.Answer, *float64) {
-	then, err := newWorld()
-	if err != nil {
-		return hpa.Answer{Error: err}, nil
-	}
-	then.HPA, then.Selector, then.Replicas, then.StatusReplicas = w.HPA, labels.Everything(), int32(len(pods)), int32(len(pods))
-	target, yes := w.HPA.Spec.ScaleTargetRef, true
-	owners := []metav1.OwnerReference{{APIVersion: target.APIVersion, Kind: target.Kind, Name: target.Name, Controller: &yes}}
-	for _, pod := range pods {
-		if err := then.add(podKind, &metav1.ObjectMeta{Name: pod, OwnerReferences: owners}); err != nil {
-			return hpa.Answer{Error: err}, nil
-		}
-	}
+	then, target := w, w.HPA.Spec.ScaleTargetRef
+	then.pods, then.scales = recorded(pods), nil
+	then.Replicas, then.StatusReplicas = int32(len(pods)), int32(len(pods))
 	a := m.asked
 	if k := a.object.Kind; k != "" && k != "Pod" && k != "Namespace" {
 		a.object = target // its pods are those of that time
@@ -225,6 +217,15 @@ func spread(got answer, pods []string, replicas int32, share, maximum float64) (
 	mean := total / float64(len(values))
 	return hpa.Answer{Pods: values}, &mean
 }
+
+// recorded are the pods that there were, all of them the target's.
+type recorded []string
+
+func (recorded) Ready() error                                               { return nil }
+func (r recorded) Lives(_, pod string) (time.Time, bool)                    { return time.Time{}, slices.Contains(r, pod) }
+func (r recorded) Select(string, labels.Selector) []string                  { return r }
+func (r recorded) Owned(string, schema.GroupKind, string) ([]string, error) { return r, nil }
+func (recorded) Service(string, string) (labels.Selector, bool, error)      { return nil, false, nil }
 
 func ready(n int32) []hpa.Pod {
 	pods := make([]hpa.Pod, n)

@@ -16,9 +16,7 @@ import (
 
 func worldOf(t *testing.T, spec string) World {
 	t.Helper()
-	w, err := newWorld()
-	require.NoError(t, err)
-	w.Selector = labels.SelectorFromSet(labels.Set{"app": "vllm"})
+	w := World{pods: recorded(nil), Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"})}
 	w.HPA.Namespace, w.HPA.Name = "chat", "vllm"
 	require.NoError(t, yaml.UnmarshalStrict([]byte(spec), &w.HPA.Spec))
 	w.HPA.Spec.ScaleTargetRef = autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "vllm"}

@@ -35,16 +35,10 @@ type World struct {
 	Selector                 labels.Selector
 	// Pods of the namespace, sorted by name, those that have ended included.
 	Pods []core.Pod
-	// listed are the pods that the adapter counts, what is above them, and the Services that
-	// metrics name.
-	listed *provider.Informers
+	// pods are those that the adapter counts, and the Services that metrics name.
+	pods provider.Pods
 	// scales are those of objects other than the target.
 	scales provider.Scales
-}
-
-func newWorld() (World, error) {
-	listed, err := provider.NewListed()
-	return World{listed: listed}, err
 }
 
 // kindOf is the group and kind of an object that an HPA names.
@@ -61,7 +55,8 @@ func resourceOf(ref autoscaling.CrossVersionObjectReference) schema.GroupVersion
 // Read reads everything about an HPA. given, if not nil, replaces the one in the
 // cluster; change may change its spec.
 func (c Cluster) Read(ctx context.Context, namespace, name string, given *autoscaling.HorizontalPodAutoscaler, change func(*autoscaling.HorizontalPodAutoscalerSpec) error) (World, error) {
-	w, err := newWorld()
+	listed, err := provider.NewListed()
+	w := World{pods: listed}
 	if err != nil {
 		return w, err
 	}
@@ -93,27 +88,18 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 		if p.Status.Phase == core.PodSucceeded || p.Status.Phase == core.PodFailed {
 			continue
 		}
-		if err := w.add(podKind, &p); err != nil {
+		if err := listed.Add(podKind, meta.AsPartialObjectMetadata(&p)); err != nil {
 			return w, err
 		}
 	}
-	return w, c.above(ctx, w)
+	return w, c.above(ctx, w, listed)
 }
 
 var podKind = schema.GroupKind{Kind: "Pod"}
 
-// add adds an object of the HPA's namespace.
-func (w World) add(kind schema.GroupKind, o metav1.Object) error {
-	o.SetNamespace(w.HPA.Namespace)
-	if s, ok := o.(*core.Service); ok {
-		return w.listed.Add(kind, s)
-	}
-	return w.listed.Add(kind, meta.AsPartialObjectMetadata(o))
-}
-
 // above reads what is between pods and the objects that metrics name: ReplicaSets,
 // Services, and other kinds only where such an object does not own its pods itself.
-func (c Cluster) above(ctx context.Context, w World) error {
+func (c Cluster) above(ctx context.Context, w World, into *provider.Informers) error {
 	kinds := map[schema.GroupKind]schema.GroupVersionResource{}
 	for kind, resource := range provider.Watched() {
 		if kind.Kind == "ReplicaSet" {
@@ -134,8 +120,8 @@ func (c Cluster) above(ctx context.Context, w World) error {
 			case err != nil:
 				return allowed(fmt.Errorf("reading Service %s/%s: %w", w.HPA.Namespace, ref.Name, err))
 			default:
-				s.Name = ref.Name
-				if err := w.add(kind, s); err != nil {
+				s.Namespace, s.Name = w.HPA.Namespace, ref.Name
+				if err := into.Add(kind, s); err != nil {
 					return err
 				}
 			}
@@ -150,7 +136,7 @@ func (c Cluster) above(ctx context.Context, w World) error {
 			return allowed(fmt.Errorf("listing the %s of namespace %s: %w", resource.Resource, w.HPA.Namespace, err))
 		}
 		for _, o := range list.Items {
-			if err := w.add(kind, &o); err != nil {
+			if err := into.Add(kind, meta.AsPartialObjectMetadata(&o)); err != nil {
 				return err
 			}
 		}
@@ -219,7 +205,7 @@ func (w World) Scale(ctx context.Context, resource schema.GroupVersionResource, 
 	return w.scales.Scale(ctx, resource, namespace, name)
 }
 
-func (w World) answerer() provider.Answerer { return provider.Answerer{Pods: w.listed, Scales: w} }
+func (w World) answerer() provider.Answerer { return provider.Answerer{Pods: w.pods, Scales: w} }
 
 // selected are the pods the target's scale selects, as the HPA sees them.
 func (w World) selected() []hpa.Pod {

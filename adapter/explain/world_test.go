@@ -57,7 +57,7 @@ func TestPodsOfObjects(t *testing.T) {
 		}
 	}
 	for pod, want := range map[string]bool{"a": true, "leaving": false, "ended": false, "unknown": false} {
-		if _, lives := w.listed.Lives("chat", pod); lives != want {
+		if _, lives := w.pods.Lives("chat", pod); lives != want {
 			t.Errorf("pod %s lives: %t", pod, lives)
 		}
 	}

@@ -6,43 +6,53 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
+	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 const (
-	group   = "external.metrics.k8s.io"
-	version = "v1beta1"
 	// Hop marks a forwarded request. Two servers that forward to each other
 	// would otherwise loop until the caller's timeout.
 	Hop = "X-Gpuscale-Forwarded"
 
 	maxAnswer   = 1 << 20 // bytes; an external metric is a few hundred
 	maxInFlight = 64
+	relist      = time.Minute
+	maxNames    = 1000 // every client of the cluster reads discovery
 )
 
-// Forwarder forwards requests. Its methods are safe for concurrent use; a nil
-// Forwarder forwards nothing.
+// Forwarder is a provider, and asks another server for the external metrics that it does not
+// know. Its methods are safe for concurrent use.
 type Forwarder struct {
-	server   *url.URL
+	cma.MetricsProvider
+	known    func(metric string) bool
+	server   string
 	caller   bool
 	timeout  time.Duration
-	client   http.RoundTripper
-	known    func(metric string) bool
+	client   rest.Interface
 	slots    chan struct{}
 	answered *prometheus.CounterVec
 	log      *slog.Logger
@@ -52,28 +62,26 @@ type Forwarder struct {
 	down   atomic.Bool // the last request failed
 }
 
-// New returns a forwarder for names that known does not report; nil if a valid configuration
-// names no server.
-func New(c Config, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*Forwarder, error) {
-	t := c.External
-	if t == nil {
-		return nil, nil
-	}
+// New returns a forwarder for names that own has not, as known reports. The target is valid.
+func New(t Target, own cma.MetricsProvider, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*Forwarder, error) {
 	server, err := t.base()
 	if err != nil {
 		return nil, err
 	}
-	client, err := t.transport()
-	if err != nil {
-		return nil, fmt.Errorf("forwarding to %s: %w", server.Host, err)
-	}
 	d := metric.AdapterForwarded
 	f := &Forwarder{
-		server: server, caller: t.Identity == Caller, timeout: cmp.Or(t.Timeout.Duration, defaultTimeout), client: client, known: known,
-		slots: make(chan struct{}, maxInFlight), log: log,
+		MetricsProvider: own, known: known, server: server.Host, caller: t.Identity == Caller,
+		timeout: cmp.Or(t.Timeout.Duration, defaultTimeout), slots: make(chan struct{}, maxInFlight), log: log,
 		answered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
 	}
 	f.names.Store(new([]string))
+	trip, err := t.transport()
+	if err == nil {
+		f.client, err = client(server.String(), hop{trip, f.caller})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("forwarding to %s: %w", f.server, err)
+	}
 	if err := reg.Register(f.answered); err != nil {
 		return nil, fmt.Errorf("registering forward metrics: %w", err)
 	}
@@ -94,146 +102,204 @@ func (t Target) transport() (http.RoundTripper, error) {
 	return transport.New(c)
 }
 
-// Wrap serves the requests to forward and leaves the others to next. It belongs
-// behind authentication and authorization.
-func (f *Forwarder) Wrap(next http.Handler) http.Handler {
-	if f == nil {
-		return next
+func client(server string, trip http.RoundTripper) (rest.Interface, error) {
+	return rest.RESTClientForConfigAndClient(&rest.Config{
+		Host: server, APIPath: "/apis", QPS: -1, // the callers' own limits hold
+		ContentConfig: rest.ContentConfig{GroupVersion: &v1beta1.SchemeGroupVersion, NegotiatedSerializer: scheme.Codecs.WithoutConversion()},
+	}, &http.Client{Transport: trip, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
+}
+
+// hop marks the requests, names their caller, and bounds the answers.
+type hop struct {
+	http.RoundTripper
+	caller bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h hop) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = utilnet.CloneRequest(r)
+	r.Header.Set(Hop, "1")
+	u, asked := request.UserFrom(r.Context())
+	switch {
+	case h.caller && asked:
+		transport.SetAuthProxyHeaders(r, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
+	case h.caller: // a list of names has no caller: any authenticated user may read it
+		transport.SetAuthProxyHeaders(r, "gpuscale-adapter", "", []string{"system:authenticated"}, nil)
 	}
+	resp, err := h.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	}
+	return resp, err
+}
+
+type forwardedKey struct{}
+
+// Mark lets the forwarder see which requests have been forwarded already.
+func Mark(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		info, ok := request.RequestInfoFrom(r.Context())
-		if !ok || !asksForOne(info) || f.known(info.Resource) {
-			next.ServeHTTP(w, r)
-			return
-		}
 		if r.Header.Get(Hop) != "" {
-			f.refuse(w, http.StatusLoopDetected, "no signal is called %s, and the request has already been forwarded: do two adapters forward to each other?", info.Resource)
-			return
+			r = r.WithContext(context.WithValue(r.Context(), forwardedKey{}, true))
 		}
-		f.pass(w, r, info)
+		next.ServeHTTP(w, r)
 	})
 }
 
-// asksForOne: GET /apis/external.metrics.k8s.io/v1beta1/namespaces/NS/METRIC.
-func asksForOne(i *request.RequestInfo) bool {
-	return i.IsResourceRequest && i.APIGroup == group && i.APIVersion == version && i.Verb == "list" &&
-		i.Namespace != "" && i.Resource != "" && i.Subresource == "" && len(i.Parts) == 1 &&
-		len(content.IsPathSegmentName(i.Namespace)) == 0 && len(content.IsPathSegmentName(i.Resource)) == 0
+// GetExternalMetric answers with the provider's own value, or with the other server's
+// answer, its refusals included.
+func (f *Forwarder) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
+	if f.known(info.Metric) {
+		return f.MetricsProvider.GetExternalMetric(ctx, namespace, selector, info)
+	}
+	list, err := f.forward(ctx, namespace, selector, info.Metric)
+	f.answered.WithLabelValues(strconv.Itoa(provider.Code(err))).Inc()
+	return list, err
 }
 
-func (f *Forwarder) pass(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) {
+func (f *Forwarder) forward(ctx context.Context, namespace string, selector labels.Selector, name string) (*external_metrics.ExternalMetricValueList, error) {
+	if ctx.Value(forwardedKey{}) != nil {
+		return nil, provider.Status(http.StatusLoopDetected, metav1.StatusReasonNotFound,
+			"no signal is called %s, and the request has already been forwarded: do two adapters forward to each other?", name)
+	}
 	select {
 	case f.slots <- struct{}{}:
 		defer func() { <-f.slots }()
 	default:
-		f.refuse(w, http.StatusServiceUnavailable, "%d requests are waiting for %s, which serves metric %s", maxInFlight, f.server.Host, info.Resource)
-		return
+		return nil, provider.Unavailable("%d requests are waiting for %s, which serves metric %s", maxInFlight, f.server, name)
 	}
-	target := f.server.JoinPath("apis", group, version, "namespaces", url.PathEscape(info.Namespace), url.PathEscape(info.Resource))
-	if selector := r.URL.Query().Get("labelSelector"); selector != "" {
-		target.RawQuery = url.Values{"labelSelector": {selector}}.Encode()
+	out := f.client.Get().Namespace(namespace).Resource(name)
+	if !selector.Empty() {
+		out = out.Param("labelSelector", selector.String())
 	}
-	a, err := f.ask(r.Context(), target, func(out *http.Request) error { return f.setIdentity(out, r) })
-	if err != nil {
-		f.refuse(w, http.StatusServiceUnavailable, "no signal is called %s, and %s, which may know it, did not answer: %v", info.Resource, f.server.Host, err)
-		return
-	}
-	if a.contentType != "" {
-		w.Header().Set("Content-Type", a.contentType)
-	}
-	f.count(a.code)
-	w.WriteHeader(a.code)
-	_, _ = w.Write(a.body) // the caller has disconnected
-}
-
-// setIdentity sets the headers that describe the caller.
-func (f *Forwarder) setIdentity(out, in *http.Request) error {
-	if accept := in.Header.Get("Accept"); accept != "" {
-		out.Header.Set("Accept", accept)
-	}
-	if !f.caller {
-		return nil
-	}
-	u, ok := request.UserFrom(in.Context())
-	if !ok {
-		return errors.New("the caller is unknown")
-	}
-	transport.SetAuthProxyHeaders(out, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
-	return nil
-}
-
-type reply struct {
-	code        int
-	contentType string
-	body        []byte
-}
-
-// ask returns the other server's answer, API errors included. Its own error is
-// one of the transport.
-func (f *Forwarder) ask(ctx context.Context, target *url.URL, prepare func(*http.Request) error) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
-	defer cancel()
-	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
-	if err != nil {
-		return reply{}, err
-	}
-	out.Header.Set(Hop, "1")
-	if err := prepare(out); err != nil {
-		return reply{}, err
-	}
-	a, err := f.exchange(out)
-	if ctx.Err() == context.Canceled {
-		return a, err // the caller disconnected: not a failure of the server
-	}
-	f.logChange(err)
-	return a, err
-}
-
-func (f *Forwarder) exchange(out *http.Request) (reply, error) {
-	resp, err := f.client.RoundTrip(out)
-	if err != nil {
-		return reply{}, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	var list v1beta1.ExternalMetricValueList
+	var own external_metrics.ExternalMetricValueList
+	raw, err := f.ask(ctx, out)
 	switch {
-	case err != nil:
-		return reply{}, fmt.Errorf("reading its answer: %w", err)
-	case len(body) > maxAnswer:
-		return reply{}, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
-	case resp.StatusCode == http.StatusUnauthorized:
-		return reply{}, errors.New("it rejects the adapter's credentials (HTTP 401): see forward.external.tokenFile and certFile")
-	case resp.StatusCode == http.StatusForbidden && !f.caller:
-		return reply{}, errors.New("it denies the adapter access (HTTP 403): grant its service account get and list on external.metrics.k8s.io")
-	case resp.StatusCode < 200 || resp.StatusCode >= 300 && resp.StatusCode < 400:
-		return reply{}, fmt.Errorf("unexpected HTTP %d", resp.StatusCode)
+	case err == nil:
+		if err = json.Unmarshal(raw, &list); err == nil {
+			err = v1beta1.Convert_v1beta1_ExternalMetricValueList_To_external_metrics_ExternalMetricValueList(&list, &own, nil)
+		}
+	case codeOf(err) >= http.StatusBadRequest:
+		return nil, err
 	}
-	return reply{resp.StatusCode, resp.Header.Get("Content-Type"), body}, nil
+	if err != nil {
+		return nil, provider.Unavailable("no signal is called %s, and %s, which may know it, did not answer: %v", name, f.server, err)
+	}
+	return &own, nil
+}
+
+// codeOf is the HTTP code of the API's errors, 0 for others.
+func codeOf(err error) int {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return int(status.Status().Code)
+	}
+	return 0
+}
+
+// ask returns the other server's answer. Its error is the API's where the other server refuses
+// the request, and none of the API's where that does not answer, or refuses the adapter.
+func (f *Forwarder) ask(ctx context.Context, out *rest.Request) ([]byte, error) {
+	limited, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	result := out.MaxRetries(0).Do(limited)
+	raw, _ := result.Raw() // its error lacks the other server's words
+	err := result.Error()
+	switch code := codeOf(err); {
+	case errors.As(err, new(*http.MaxBytesError)):
+		err = fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
+	case code == http.StatusUnauthorized:
+		err = errors.New("it rejects the adapter's credentials (HTTP 401): see forward.external.tokenFile and certFile")
+	case code == http.StatusForbidden && !f.caller:
+		err = errors.New("it denies the adapter access (HTTP 403): grant its service account get and list on external.metrics.k8s.io")
+	case code >= http.StatusBadRequest:
+		f.logChange(nil)
+		return nil, err
+	case code != 0:
+		err = fmt.Errorf("unexpected HTTP %d", code)
+	}
+	if ctx.Err() != context.Canceled { // else the caller disconnected: not a failure of the server
+		f.logChange(err)
+	}
+	return raw, err
 }
 
 // logChange logs changes only.
 func (f *Forwarder) logChange(err error) {
 	switch before := f.down.Swap(err != nil); {
 	case err != nil && !before:
-		f.log.Warn("metrics cannot be forwarded", slog.String("server", f.server.Host), slog.Any("error", err))
+		f.log.Warn("metrics cannot be forwarded", slog.String("server", f.server), slog.Any("error", err))
 	case err == nil && before:
-		f.log.Info("metrics are forwarded again", slog.String("server", f.server.Host))
+		f.log.Info("metrics are forwarded again", slog.String("server", f.server))
 	}
 }
 
-func (f *Forwarder) count(code int) { f.answered.WithLabelValues(strconv.Itoa(code)).Inc() }
-
-// refuse answers with an API error.
-func (f *Forwarder) refuse(w http.ResponseWriter, code int, format string, args ...any) {
-	f.count(code)
-	reason := metav1.StatusReasonServiceUnavailable
-	if code == http.StatusLoopDetected {
-		reason = metav1.StatusReasonNotFound
+// ListAllExternalMetrics also lists the metrics that only the other server has, as of its last
+// good answer.
+func (f *Forwarder) ListAllExternalMetrics() []cma.ExternalMetricInfo {
+	all := f.MetricsProvider.ListAllExternalMetrics()
+	for _, name := range *f.names.Load() {
+		if !f.known(name) {
+			all = append(all, cma.ExternalMetricInfo{Metric: name})
+		}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{ // the caller has disconnected
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: fmt.Sprintf(format, args...),
+	return all
+}
+
+// Run keeps the names up to date until ctx ends.
+func (f *Forwarder) Run(ctx context.Context) {
+	again := time.NewTicker(relist)
+	defer again.Stop()
+	for {
+		if err := f.list(ctx); err != nil && ctx.Err() == nil {
+			f.log.Debug("the other server's metrics are not listed", slog.String("server", f.server), slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// list reads the names once. A failure leaves the last good ones.
+func (f *Forwarder) list(ctx context.Context) error {
+	raw, err := f.ask(ctx, f.client.Get())
+	if err != nil {
+		return err
+	}
+	names, err := parseNames(raw)
+	if err != nil {
+		return err
+	}
+	f.names.Store(&names)
+	f.shared.Do(func() {
+		both := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !f.known(name) })
+		if len(both) > 0 {
+			f.log.Warn("external metrics of both servers are served by this one", slog.String("metrics", strings.Join(both, ", ")), slog.String("server", f.server))
+		}
 	})
+	return nil
+}
+
+// parseNames reads an APIResourceList. It leaves out names that no request can contain,
+// and those after the first thousand in order. KEDA (2.21, pkg/provider) lists one
+// placeholder for all of its metrics, which is passed on: the list is not all there is.
+func parseNames(raw []byte) ([]string, error) {
+	var list metav1.APIResourceList
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("the list of metrics is no APIResourceList: %w", err)
+	}
+	if list.Kind != "APIResourceList" {
+		return nil, fmt.Errorf("the list of metrics is of kind %q, not APIResourceList", list.Kind)
+	}
+	names := make([]string, 0, min(len(list.APIResources), maxNames))
+	for _, r := range list.APIResources {
+		if r.Name != "" && len(content.IsPathSegmentName(r.Name)) == 0 {
+			names = append(names, r.Name)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), maxNames)], nil
 }

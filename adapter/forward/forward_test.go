@@ -2,12 +2,12 @@ package forward
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -51,6 +52,11 @@ func TestConfigIsJudgedWithFieldPaths(t *testing.T) {
 	}
 }
 
+// nothing is a provider without metrics.
+type nothing struct{ cma.MetricsProvider }
+
+func (nothing) ListAllExternalMetrics() []cma.ExternalMetricInfo { return nil }
+
 // roundTrip is a server without a network.
 type roundTrip func(*http.Request) (*http.Response, error)
 
@@ -58,27 +64,28 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 func says(code int, body string) roundTrip {
 	return func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
+		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
 	}
 }
 
-// TestNamesAreTheLastGoodOnes, without those we know; that some are known to
+// TestNamesAreTheLastGoodOnes, KEDA's placeholder included, without those we know; that some are known to
 // both is logged once.
 func TestNamesAreTheLastGoodOnes(t *testing.T) {
 	var log bytes.Buffer
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("x"), 0o600))
-	f, err := New(Config{External: &Target{URL: "https://keda", TokenFile: token}}, func(name string) bool { return name == "queue_depth" },
+	f, err := New(Target{URL: "https://keda", TokenFile: token}, nothing{}, func(name string) bool { return name == "queue_depth" },
 		prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	list := func(answer roundTrip) error {
-		f.client = answer
+		f.client, err = client("https://keda", answer)
+		require.NoError(t, err)
 		return f.list(t.Context())
 	}
-	if f.Names() != nil {
+	if f.ListAllExternalMetrics() != nil {
 		t.Error("names before any answer")
 	}
-	good := says(200, `{"kind":"APIResourceList","resources":[{"name":"z"},{"name":"queue_depth"},{"name":"a"},{"name":"a"},{"name":"pods/x"},{"name":""}]}`)
+	good := says(200, `{"kind":"APIResourceList","resources":[{"name":"z"},{"name":"queue_depth"},{"name":"a"},{"name":"a"},{"name":"externalmetrics"},{"name":"pods/x"},{"name":""}]}`)
 	for _, c := range []struct {
 		what   string
 		answer roundTrip
@@ -94,7 +101,7 @@ func TestNamesAreTheLastGoodOnes(t *testing.T) {
 		if err := list(c.answer); (err != nil) != c.fails {
 			t.Errorf("%s: %v", c.what, err)
 		}
-		if got := strings.Join(f.Names(), " "); got != "a z" {
+		if got := fmt.Sprint(f.ListAllExternalMetrics()); got != "[{a} {externalmetrics} {z}]" {
 			t.Errorf("%s: names %q", c.what, got)
 		}
 	}
@@ -123,12 +130,4 @@ func FuzzNames(f *testing.F) {
 			}
 		}
 	})
-}
-
-// KEDA's placeholder tells the readers of discovery that it has more than is listed.
-func TestKEDAsPlaceholderIsListed(t *testing.T) {
-	names, err := parseNames([]byte(`{"kind":"APIResourceList","resources":[{"name":"s0-prometheus"},{"name":"externalmetrics"}]}`))
-	if err != nil || !slices.Equal(names, []string{"externalmetrics", "s0-prometheus"}) {
-		t.Errorf("%v, %v", names, err)
-	}
 }

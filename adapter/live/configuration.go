@@ -38,7 +38,7 @@ type Configuration struct {
 	path     string
 	overlays []func(*config.Config)
 	log      *slog.Logger
-	backends map[string]*Backend
+	backends map[string]*prom.Client
 
 	mu      sync.Mutex
 	failure error
@@ -48,13 +48,14 @@ type Configuration struct {
 // Open reads the files. The error is about a file as a whole: a bad rule is logged
 // and left out.
 func Open(path string, overlays []func(*config.Config), reg prometheus.Registerer, log *slog.Logger) (*Configuration, error) {
-	c := &Configuration{path: path, overlays: overlays, log: log, backends: map[string]*Backend{}, Since: time.Now()}
+	c := &Configuration{path: path, overlays: overlays, log: log, backends: map[string]*prom.Client{}, Since: time.Now()}
 	var err error
 	if c.File, c.Compat, c.Hash, err = Read(path, overlays...); err != nil {
 		return nil, err
 	}
 	for _, b := range c.File.Config.All() {
-		c.backends[b.Name] = &Backend{cfg: b.Client()}
+		// A missing CA file breaks the rules of this backend only, and only until it exists.
+		c.backends[b.Name] = prom.Later(b.Client())
 	}
 	log.Info("configuration in force", slog.String("file", path), slog.String("hash", c.Hash), slog.Int("rules", len(c.File.Rules)))
 	for _, r := range c.File.Rules {
@@ -133,7 +134,7 @@ func (c *Configuration) Setup() cache.Setup {
 }
 
 // Backend returns the server of a name that the configuration has; "" is the default.
-func (c *Configuration) Backend(name string) *Backend {
+func (c *Configuration) Backend(name string) *prom.Client {
 	return c.backends[cmp.Or(name, cache.DefaultBackend)]
 }
 
@@ -186,59 +187,12 @@ func sum(raw []byte) string {
 	return hex.EncodeToString(s[:8])
 }
 
-// Backend makes its client when it is first used: a missing CA file breaks the rules
-// of this backend only, and only until the file exists.
-type Backend struct {
-	cfg prom.Config
-
-	mu     sync.Mutex
-	client *prom.Client
-}
-
-// QueryWithin implements cache.Querier.
-func (b *Backend) QueryWithin(ctx context.Context, promql string, at time.Time, most prom.Limits) (prom.Vector, error) {
-	c, err := b.ready()
-	if err != nil {
-		return nil, err
-	}
-	return c.QueryWithin(ctx, promql, at, most)
-}
-
-// Series lists series, for discovery; see [prom.Client.Series].
-func (b *Backend) Series(ctx context.Context, selector string, since time.Time) ([]prom.Family, error) {
-	c, err := b.ready()
-	if err != nil {
-		return nil, err
-	}
-	return c.Series(ctx, selector, since)
-}
-
-func (b *Backend) ready() (*prom.Client, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.client != nil {
-		return b.client, nil
-	}
-	c, err := prom.New(b.cfg)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, err)
-	}
-	b.client = c
-	return c, nil
-}
-
-// States of a rule, as in the metric's label.
-const (
-	InForce  = "in_force"
-	Rejected = "rejected"
-)
-
 // State returns the state of a rule of the file.
 func State(r config.Declared) string {
 	if len(r.Problems) > 0 {
-		return Rejected
+		return compat.Rejected
 	}
-	return InForce
+	return compat.InForce
 }
 
 var (
@@ -260,7 +214,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, r := range c.File.Rules {
-		for _, state := range []string{InForce, Rejected} {
+		for _, state := range []string{compat.InForce, compat.Rejected} {
 			gauge(ruleDesc, flag(State(r) == state), r.Title(), state)
 		}
 	}

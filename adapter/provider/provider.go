@@ -35,8 +35,6 @@ type Tables interface {
 // Provider implements both metrics APIs.
 type Provider struct {
 	Answerer
-	// Others lists further external metrics, which another server answers; may be nil.
-	Others  func() []string
 	tables  Tables
 	mapper  apimeta.RESTMapper
 	answers *prometheus.CounterVec
@@ -152,16 +150,11 @@ func (p *Provider) ListAllMetrics() []cma.CustomMetricInfo {
 	return all
 }
 
-// ListAllExternalMetrics lists each rule, and what another server answers.
+// ListAllExternalMetrics lists each rule.
 func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 	var all []cma.ExternalMetricInfo
 	for _, r := range p.tables.Rules() {
 		all = append(all, cma.ExternalMetricInfo{Metric: r.Name})
-	}
-	if p.Others != nil {
-		for _, name := range p.Others() {
-			all = append(all, cma.ExternalMetricInfo{Metric: name})
-		}
 	}
 	return all
 }
@@ -283,7 +276,7 @@ func Refusal(why, failure error) error {
 
 // NotFound is the API's error 404 with the given message.
 func NotFound(format string, args ...any) error {
-	return status(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf(format, args...))
+	return Status(http.StatusNotFound, metav1.StatusReasonNotFound, format, args...)
 }
 
 // Unavailable is the API's error 503 with the given message.
@@ -293,25 +286,30 @@ func Unavailable(format string, args ...any) error {
 
 // Internal is the API's error 500 with the given message.
 func Internal(format string, args ...any) error {
-	return status(http.StatusInternalServerError, metav1.StatusReasonInternalError, fmt.Sprintf(format, args...))
+	return Status(http.StatusInternalServerError, metav1.StatusReasonInternalError, format, args...)
 }
 
-func status(code int32, reason metav1.StatusReason, message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+// Status is an error of the API with the given message.
+func Status(code int32, reason metav1.StatusReason, format string, args ...any) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}}
+}
+
+// Code is the HTTP code of an answer with this error, or none.
+func Code(err error) int {
+	var known apierrors.APIStatus
+	switch {
+	case errors.As(err, &known):
+		return int(known.Status().Code)
+	case err != nil:
+		return http.StatusInternalServerError
+	}
+	return http.StatusOK
 }
 
 // answered counts an answer.
 func (p *Provider) answered(rule string, err error) {
-	code := http.StatusOK
-	var known apierrors.APIStatus
-	switch {
-	case errors.As(err, &known):
-		code = int(known.Status().Code)
-	case err != nil:
-		code = http.StatusInternalServerError
-	}
 	if !p.tables.Has(rule) {
 		rule = "unknown" // a request must not create label values
 	}
-	p.answers.WithLabelValues(rule, strconv.Itoa(code)).Inc()
+	p.answers.WithLabelValues(rule, strconv.Itoa(Code(err))).Inc()
 }

@@ -227,11 +227,10 @@ func TestErrorsAreSentences(t *testing.T) {
 
 func TestDiscoveryListsEachSignal(t *testing.T) {
 	p := knowing(t)
-	p.Others = func() []string { return []string{"theirs"} }
 	if got := len(p.ListAllMetrics()); got != len(served()) {
 		t.Errorf("%d custom metrics", got)
 	}
-	if got := len(p.ListAllExternalMetrics()); got != 2 {
+	if got := len(p.ListAllExternalMetrics()); got != 1 {
 		t.Errorf("%d external metrics", got)
 	}
 }

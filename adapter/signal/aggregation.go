@@ -61,10 +61,8 @@ func Milli(v float64) (milli int64, ok bool) {
 		return math.MaxInt64, true
 	case scaled <= math.MinInt64:
 		return math.MinInt64, true
-	case scaled == 0 && v > 0:
-		return 1, true
-	case scaled == 0 && v < 0:
-		return -1, true
+	case scaled == 0 && v != 0:
+		return int64(math.Copysign(1, v)), true
 	}
 	return int64(scaled), true
 }

@@ -39,8 +39,8 @@ func (r *Rule) Sampler() func(ls labels.Labels, value float64) Sample {
 }
 
 // pod and namespace are the labels that name what a series is about.
-func (r *Rule) pod() string       { return cmp.Or(r.PodLabel, podLabel) }
-func (r *Rule) namespace() string { return cmp.Or(r.NamespaceLabel, namespaceLabel) }
+func (r *Rule) pod() string       { return cmp.Or(r.Labels.Pod, podLabel) }
+func (r *Rule) namespace() string { return cmp.Or(r.Labels.Namespace, namespaceLabel) }
 
 // Key names a pod; Pod is empty for a rule about namespaces.
 type Key struct{ Namespace, Pod string }

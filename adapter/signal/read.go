@@ -34,9 +34,9 @@ type Reading struct {
 	Now       time.Time
 }
 
-// age of a sample scraped at a Unix time in seconds; false if that is no time,
+// Age of a sample scraped at a Unix time in seconds; false if that is no time,
 // or later than clock skew explains.
-func (r Reading) age(scraped float64, limit time.Duration) (time.Duration, bool) {
+func (r Reading) Age(scraped float64, limit time.Duration) (time.Duration, bool) {
 	if !(scraped > 0 && scraped < 1e11) {
 		return 0, false
 	}
@@ -75,7 +75,7 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 			before = &t.points[at]
 		}
 		if kind != 'v' {
-			age, ok := r.age(s.Value, t.rule.MaxAge)
+			age, ok := r.Age(s.Value, t.rule.MaxAge)
 			p.at = r.Now.Add(-age).UnixMilli()
 			p.observe(before)
 			if kind == 'a' {
@@ -157,7 +157,7 @@ func (r *Rule) beside(samples []Sample, at Reading) beside {
 		case kind == 't':
 			b.times[stamp{kind, uint16(n), s.Labels}] = s.Value
 		case kind == 'n':
-			if age, ok := at.age(s.Value, r.MaxAge); useless == "" && ok {
+			if age, ok := at.Age(s.Value, r.MaxAge); useless == "" && ok {
 				b.idle[idle{k, n, r.Sources[n].idleBy(s.Labels)}] = age
 			}
 		}
@@ -179,7 +179,7 @@ func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 	p.at = r.Now.UnixMilli()
 	scraped, known := b.times[p.time()]
 	known = known && scraped > 0 && scraped < 1e11
-	age, plausible := r.age(scraped, rule.MaxAge)
+	age, plausible := r.Age(scraped, rule.MaxAge)
 	if known && plausible {
 		p.at = r.Now.Add(-age).UnixMilli()
 		p.observe(before)

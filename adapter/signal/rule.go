@@ -39,10 +39,7 @@ type Rule struct {
 	// Namespaces that a query without [NamespacesVariable] is for: each has its one number, an
 	// external metric, wherever its series are.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// PodLabel and NamespaceLabel hold the pod that a series is about, and its
-	// namespace; "pod" and "namespace" if empty. Not for Exported.
-	PodLabel       string `json:"-"`
-	NamespaceLabel string `json:"-"`
+	Labels     Labels   `json:"labels,omitempty"` // not for Exported
 	// Exporters are the namespaces whose targets may report pods of other
 	// namespaces; nil trusts every target. See [Rule.trusted].
 	Exporters trust.Exporters `json:"-"`
@@ -78,6 +75,12 @@ type Rule struct {
 	Activation float64 `json:"activation,omitempty"`
 }
 
+// Labels hold the pod that a series is about, and its namespace.
+type Labels struct {
+	Pod       string `json:"pod,omitempty"`       // "pod" if unset
+	Namespace string `json:"namespace,omitempty"` // "namespace" if unset
+}
+
 // ruleName is valid as a path segment, a metric label and in an HPA manifest.
 var ruleName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_:.-]{0,127}$`)
 
@@ -110,7 +113,7 @@ func (r Rule) Validate() error {
 			check(fmt.Sprintf("namespaces[%d]", i), fmt.Errorf("%q: %s", n, problems[0]))
 		}
 	}
-	if r.Subject == Exported && r.PodLabel+r.NamespaceLabel != "" {
+	if r.Subject == Exported && r.Labels != (Labels{}) {
 		check("labels", errors.New(`are for the subjects "target" and "namespace"`))
 	}
 	check("duplicates", r.Duplicates.validate())

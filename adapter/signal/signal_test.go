@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
 )
 
 const maxAge = 15 * time.Second
@@ -22,19 +21,6 @@ func builtin(t testing.TB, name string) Rule {
 	}
 	t.Fatalf("no built-in rule %s", name)
 	return Rule{}
-}
-
-func TestBuiltinRulesAreValidAndParse(t *testing.T) {
-	for _, r := range Builtin(maxAge) {
-		if err := r.Validate(); err != nil {
-			t.Errorf("%s: %v", r.Name, err)
-		}
-		for _, promql := range append(r.Queries(true), r.Query()) {
-			if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
-				t.Errorf("%s: %v", promql, err)
-			}
-		}
-	}
 }
 
 func TestMilliNeverWrapsNorVanishes(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	jsoniter "github.com/json-iterator/go"
@@ -18,20 +19,36 @@ import (
 // Client queries one server. It is safe for concurrent use.
 type Client struct {
 	cfg  Config
-	http *http.Client
+	http func() (*http.Client, error)
 }
 
 // New checks the configuration, TLS files included, and returns a client. It
 // does not contact the server.
 func New(cfg Config) (*Client, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("prometheus configuration: %w", err)
+	c := Later(cfg)
+	err := cfg.Validate()
+	if err == nil {
+		_, err = c.http()
 	}
-	client, err := cfg.client()
 	if err != nil {
 		return nil, fmt.Errorf("prometheus configuration: %w", err)
 	}
-	return &Client{cfg: cfg.withDefaults(), http: client}, nil
+	return c, nil
+}
+
+// Later returns the client of a valid configuration whose TLS files may not exist yet: while
+// they cannot be read, each query is [ErrUnavailable].
+func Later(cfg Config) *Client {
+	var mu sync.Mutex
+	var made *http.Client
+	return &Client{cfg: cfg.withDefaults(), http: func() (client *http.Client, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if made == nil {
+			made, err = cfg.client()
+		}
+		return made, err
+	}}
 }
 
 // Limits bound an answer. A zero field means the client's own limit.
@@ -166,8 +183,11 @@ func (c *Client) get(ctx context.Context, path string, form url.Values, most int
 	}
 	defer func() { _ = resp.Body.Close() }()
 	a := answer{code: resp.StatusCode}
-	err = a.decode(&limitedReader{resp.Body, most}, read)
-	if errors.Is(err, ErrTooLarge) {
+	err = a.decode(http.MaxBytesReader(nil, resp.Body, most), read)
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return fmt.Errorf("%w: body limit reached", ErrTooLarge)
+	case errors.Is(err, ErrTooLarge):
 		return err
 	}
 	return a.problem(err)
@@ -180,6 +200,10 @@ func (c *Client) send(ctx context.Context, path string, form url.Values) (*http.
 	}
 	for name, value := range c.cfg.Parameters {
 		form.Set(name, value)
+	}
+	client, err := c.http()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	target, body := endpoint, io.Reader(strings.NewReader(form.Encode()))
 	if c.cfg.Method == http.MethodGet {
@@ -196,7 +220,7 @@ func (c *Client) send(ctx context.Context, path string, form url.Values) (*http.
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	req.Header.Set("Accept", "application/json")
-	resp, err := c.http.Do(req)
+	resp, err := client.Do(req)
 	// Errors of the request contain its URL and go into logs and answers; its
 	// parameters may be secret.
 	if bare, ok := errors.AsType[*url.Error](err); ok {
@@ -206,22 +230,4 @@ func (c *Client) send(ctx context.Context, path string, form url.Values) (*http.
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return resp, nil
-}
-
-// limitedReader returns an error at the limit, not EOF like io.LimitedReader.
-type limitedReader struct {
-	r    io.Reader
-	left int64
-}
-
-func (l *limitedReader) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, fmt.Errorf("%w: body limit reached", ErrTooLarge)
-	}
-	if int64(len(p)) > l.left {
-		p = p[:l.left]
-	}
-	n, err := l.r.Read(p)
-	l.left -= int64(n)
-	return n, err
 }

@@ -42,7 +42,6 @@ type (
 		Current  int32   `json:"current"`
 		Desired  int32   `json:"desired"`
 		Active   string  `json:"active"`
-		Able     string  `json:"able"`
 		Limited  string  `json:"limited"`
 		ToZero   string  `json:"toZero"`
 		Usage    []int64 `json:"usage"`

@@ -109,7 +109,7 @@ func ours(t *testing.T, c testCase, want []decision) []decision {
 			Now: time.UnixMilli(want[i].AtMillis), Spec: spec, Replicas: replicas, StatusReplicas: replicas,
 			Pods: pods(s, replicas), Answers: func() []hpa.Answer { return answers(s, spec, replicas) },
 		})
-		o := decision{AtMillis: want[i].AtMillis, Current: replicas, Desired: d.Desired, Active: ctl.Active, Able: ctl.Able, Limited: ctl.Limited}
+		o := decision{AtMillis: want[i].AtMillis, Current: replicas, Desired: d.Desired, Active: ctl.Active, Limited: ctl.Limited}
 		if d.Desired != replicas {
 			zero = "False"
 			if ctl.ScaledToZero {

@@ -3,6 +3,7 @@ package hpa
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
@@ -25,9 +26,8 @@ type Controller struct {
 	// ScaledToZero is the condition's status: the controller itself has scaled
 	// the target to zero, and so may scale it up.
 	ScaledToZero bool
-	// Active, Able and Limited are the reasons of the conditions
-	// ScalingActive, AbleToScale and ScalingLimited.
-	Active, Able, Limited string
+	// Active and Limited are the reasons of the conditions ScalingActive and ScalingLimited.
+	Active, Limited string
 
 	past past
 }
@@ -61,7 +61,6 @@ type Decision struct {
 
 // Reconcile decides, and records the decision.
 func (c *Controller) Reconcile(s Situation) Decision {
-	c.Able = "SucceededGetScale"
 	if c.past.recommendations == nil {
 		c.past.recommendations = []change{{s.Replicas, s.Now}}
 	}
@@ -94,12 +93,9 @@ func (c *Controller) wakes(spec autoscaling.HorizontalPodAutoscalerSpec) bool {
 }
 
 func ofObject(spec autoscaling.HorizontalPodAutoscalerSpec) bool {
-	for _, m := range spec.Metrics {
-		if m.Type == autoscaling.ObjectMetricSourceType || m.Type == autoscaling.ExternalMetricSourceType {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(spec.Metrics, func(m autoscaling.MetricSpec) bool {
+		return m.Type == autoscaling.ObjectMetricSourceType || m.Type == autoscaling.ExternalMetricSourceType
+	})
 }
 
 // measure decides by the metrics; false if they give no proposal.
@@ -107,12 +103,11 @@ func (c *Controller) measure(s Situation, d *Decision) bool {
 	if !c.propose(s, d) {
 		return false
 	}
-	proposed := max(d.Proposed, 0)
-	d.Proposed = proposed
+	d.Proposed = max(d.Proposed, 0)
 	switch {
-	case proposed > s.Replicas:
+	case d.Proposed > s.Replicas:
 		d.Why = "above target"
-	case proposed < s.Replicas:
+	case d.Proposed < s.Replicas:
 		d.Why = "all metrics below target"
 	}
 	c.normalize(s, d)
@@ -163,22 +158,14 @@ func (c *Controller) propose(s Situation, d *Decision) bool {
 // normalize applies windows, policies and bounds.
 func (c *Controller) normalize(s Situation, d *Decision) {
 	minimum, maximum, b := *s.Spec.MinReplicas, s.Spec.MaxReplicas, s.Spec.Behavior
-	able := "ScaleDownStabilized"
 	if b == nil {
 		d.Stable = c.past.highest(d.Proposed, c.Window, s.Now)
 		d.Desired, c.Limited = simple(s.Replicas, d.Stable, minimum, maximum)
 	} else {
-		if d.Proposed >= s.Replicas {
-			able = "ScaleUpStabilized"
-		}
 		d.Stable = c.past.stabilize(s.Replicas, d.Proposed, seconds(b.ScaleUp, 0), seconds(b.ScaleDown, c.Window), s.Now)
 		d.Desired, c.Limited = c.past.rated(s.Replicas, d.Stable, minimum, maximum, b, s.Now)
 	}
 	c.past.recommendations = append(c.past.recommendations, change{d.Proposed, s.Now})
-	c.Able = "ReadyForNewScale"
-	if d.Stable != d.Proposed {
-		c.Able = able
-	}
 }
 
 func seconds(r *autoscaling.HPAScalingRules, otherwise time.Duration) time.Duration {
@@ -189,7 +176,6 @@ func seconds(r *autoscaling.HPAScalingRules, otherwise time.Duration) time.Durat
 }
 
 func (c *Controller) rescaled(s Situation, desired int32) {
-	c.Able = "SucceededRescale"
 	if b := s.Spec.Behavior; b != nil {
 		if desired > s.Replicas {
 			c.past.ups = store(c.past.ups, desired-s.Replicas, b.ScaleUp, s.Now)

@@ -95,40 +95,30 @@ func changed(list []change, period int32, now time.Time) int32 {
 
 // simple bounds an HPA without behavior. Why is the reason of the condition ScalingLimited.
 func simple(current, proposed, minimum, maximum int32) (replicas int32, why string) {
-	upper, why := maximum, "TooManyReplicas"
-	if fast := int32(math.Max(2*float64(current), 4)); maximum > fast {
-		upper, why = fast, "ScaleUpLimit"
-	}
+	fast := int32(math.Max(2*float64(current), 4))
 	switch {
 	case proposed < minimum:
 		return minimum, "TooFewReplicas"
-	case proposed > upper:
-		return upper, why
+	case fast < maximum && proposed > fast:
+		return fast, "ScaleUpLimit"
+	case proposed > maximum:
+		return maximum, "TooManyReplicas"
 	}
 	return proposed, "DesiredWithinRange"
 }
 
 // rated bounds an HPA with behavior.
 func (p *past) rated(current, proposed, minimum, maximum int32, b *autoscaling.HorizontalPodAutoscalerBehavior, now time.Time) (replicas int32, why string) {
+	highest, lowest := max(p.limit(current, b.ScaleUp, now, true), current), min(p.limit(current, b.ScaleDown, now, false), current)
 	switch {
-	case proposed > current:
-		fast := max(p.limit(current, b.ScaleUp, now, true), current)
-		upper, why := maximum, "TooManyReplicas"
-		if maximum > fast {
-			upper, why = fast, "ScaleUpLimit"
-		}
-		if proposed > upper {
-			return upper, why
-		}
-	case proposed < current:
-		fast := min(p.limit(current, b.ScaleDown, now, false), current)
-		lower, why := minimum, "TooFewReplicas"
-		if minimum < fast {
-			lower, why = fast, "ScaleDownLimit"
-		}
-		if proposed < lower {
-			return lower, why
-		}
+	case proposed > current && highest < maximum && proposed > highest:
+		return highest, "ScaleUpLimit"
+	case proposed > current && proposed > maximum:
+		return maximum, "TooManyReplicas"
+	case proposed < current && lowest > minimum && proposed < lowest:
+		return lowest, "ScaleDownLimit"
+	case proposed < current && proposed < minimum:
+		return minimum, "TooFewReplicas"
 	}
 	return proposed, "DesiredWithinRange"
 }

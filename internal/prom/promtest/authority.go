@@ -13,6 +13,11 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // Authority signs certificates for one test.
@@ -25,39 +30,38 @@ type Authority struct {
 // NewAuthority returns an authority with its own key.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true}
-	key, der := certificate(t, template, nil)
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &Authority{PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	made, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, key)
+	require.NoError(t, err)
+	text, err := cert.EncodeCertificates(made)
+	require.NoError(t, err)
+	return &Authority{PEM: text, cert: made, key: key}
 }
 
 // Issue signs a certificate and returns it with its key in PEM. It is valid for a
 // client of that name, and for a server of that name or on 127.0.0.1.
-func (a *Authority) Issue(t testing.TB, name string, groups ...string) (cert, key []byte) {
+func (a *Authority) Issue(t testing.TB, name string, groups ...string) (certPEM, keyPEM []byte) {
 	t.Helper()
-	template := &x509.Certificate{
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		Subject: pkix.Name{CommonName: name, Organization: groups}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		DNSNames:    []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	private, der := certificate(t, template, a)
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, a.cert, key.Public(), a.key)
+	require.NoError(t, err)
+	keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}), keyPEM
 }
 
 // Pair is Issue for a TLS configuration.
 func (a *Authority) Pair(t testing.TB, name string, groups ...string) *tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.Issue(t, name, groups...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &pair
 }
 
@@ -66,23 +70,4 @@ func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
-}
-
-// certificate is signed by the authority; without one, self-signed.
-func certificate(t testing.TB, template *x509.Certificate, by *Authority) (crypto.Signer, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	if by == nil {
-		by = &Authority{cert: template, key: key}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key, der
 }
