@@ -198,7 +198,7 @@ func newWorld(s Snapshot, p Policy) *world {
 		groupings: map[string]*grouping{}, topology: topology{rules: map[Rule]*ruleCount{}, byGroup: map[string][]*ruleCount{}, assumed: map[Rule]string{}}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
-	w.readGPUs(len(s.Nodes) + len(s.Pods) + len(s.Forecasts) + len(s.Pools) + len(s.Tenants))
+	w.readGPUs(len(s.Nodes) + len(s.Pods) + len(s.Pods)/16 + len(s.Forecasts) + len(s.Pools) + len(s.Tenants)) // with gangs
 	w.addPods(s.Pods)
 	w.addForecasts(s.Forecasts)
 	w.judgeNodes()
