@@ -30,6 +30,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
 var (
@@ -246,7 +247,7 @@ func (l *lab) until(b *testing.B, done func() error) error {
 // scale-ups.
 func (l *lab) startSubject(b *testing.B) error {
 	prom := &promtest.Server{}
-	prom.Script(newExporters(l.allNodes, l.allPods).answer)
+	prom.Script((&exporters{nodes: l.allNodes, pods: l.allPods, machines: map[string]*node.Machine{}}).answer)
 	server := httptest.NewServer(prom)
 	b.Cleanup(server.Close)
 	file, listen := filepath.Join(l.Dir, "autoscaler.yaml"), fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(b))

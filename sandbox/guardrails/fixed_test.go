@@ -4,30 +4,20 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/loop"
-	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
@@ -38,15 +28,14 @@ import (
 // sandbox's fakes, which the test steps.
 type rack struct {
 	*world
-	agents []*node.Agent
-	begun  time.Time // by the clock of the audit log
+	begun time.Time // by the clock of the audit log
 }
 
 // newRack is a world with a fixed pool of that name, and machines of two GPUs,
 // partitioned by the layout or whole. The autoscaler's Events go to the API server.
 func newRack(t *testing.T, pool, layout string, names ...string) *rack {
 	t.Helper()
-	w := newWorld(t, setup{provider: func(p pools.Provider) pools.Provider {
+	w := newWorld(t, setup{events: true, provider: func(p pools.Provider) pools.Provider {
 		all := p.(pools.Providers)
 		all.Fixed = pools.NewFixed(shared.Get(t).ours)
 		return all
@@ -59,17 +48,15 @@ func newRack(t *testing.T, pool, layout string, names ...string) *rack {
 		w.must(err)
 		spec.Layouts = []mig.Layout{l}
 	}
-	typed := w.Cluster.Client()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, name := range names {
 		spec.Name = name
 		machine, err := node.New(spec, w.now())
 		w.must(err)
-		r.agents = append(r.agents, node.NewAgent(machine, typed, log))
+		w.exporters.agents = append(w.exporters.agents, node.NewAgent(machine, w.Cluster.Client(), log))
 		w.must(w.Admin.Create(t.Context(), r.object(machine, pool)))
 	}
 	w.must(client.IgnoreAlreadyExists(w.Admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: partition.DefaultConfigMap.Namespace}})))
-	r.observeMIG(typed, log)
 	return r
 }
 
@@ -88,37 +75,16 @@ func (r *rack) object(m *node.Machine, pool string) *corev1.Node {
 	return n
 }
 
-// observeMIG gives the autoscaler the program's own observer, with MIG, and recorder of
-// Events, in place of the other tests' simpler ones.
-func (r *rack) observeMIG(typed kubernetes.Interface, log *slog.Logger) {
-	broadcaster := record.NewBroadcaster(record.WithContext(r.t.Context()))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
-	recorder := broadcaster.NewRecorder(scheme.New(), corev1.EventSource{Component: "gpuscale-autoscaler"})
-	r.seen = observe.New(observe.Options{
-		Cluster: r.ours, Readings: r.read, ConfigMap: partition.DefaultConfigMap, Log: log,
-		Pools: pools.Providers{Fixed: pools.NewFixed(r.ours), History: pools.NewHistory(r.now)},
-	})
-	r.loop = loop.New(loop.Options{
-		Observer: r.seen, Actor: r.actor, Store: loop.NewStatusStore(r.ours, r.ours), Policy: plan.DefaultPolicy(), Log: log,
-		Now: r.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewClusterPublisher(r.ours, recorder, log),
-	})
-}
-
 // step lets the software of all machines work once.
 func (r *rack) step() {
 	r.t.Helper()
-	var pods corev1.PodList
-	r.must(r.Admin.List(r.t.Context(), &pods))
+	bound, err := r.bound()
+	r.must(err)
 	var cm corev1.ConfigMap
 	r.must(client.IgnoreNotFound(r.Admin.Get(r.t.Context(), partition.DefaultConfigMap, &cm)))
-	for _, a := range r.agents {
-		var bound []*corev1.Pod
-		for i := range pods.Items {
-			if pods.Items[i].Spec.NodeName == a.Machine.Name() {
-				bound = append(bound, &pods.Items[i])
-			}
-		}
-		r.must(a.Step(r.t.Context(), r.node(a.Machine.Name()), bound, []byte(cm.Data[partition.ConfigKey]), r.now()))
+	for _, a := range r.exporters.agents {
+		name := a.Machine.Name()
+		r.must(a.Step(r.t.Context(), r.node(name), bound[name], []byte(cm.Data[partition.ConfigKey]), r.now()))
 	}
 }
 
@@ -129,48 +95,6 @@ func (r *rack) comesTo(what string, ok func() error) {
 		r.step()
 		return ok()
 	})
-}
-
-// read is the machines' series. A paused exporter has none.
-func (r *rack) read() *observe.Readings {
-	var a observe.Answers
-	for _, agent := range r.agents {
-		if !node.ExporterPaused(r.node(agent.Machine.Name()).Labels) {
-			r.exporter(&a, agent.Machine)
-		}
-	}
-	return observe.NewReadings(r.now(), a)
-}
-
-func (r *rack) exporter(a *observe.Answers, m *node.Machine) {
-	say := func(to *prom.Vector, value float64, device int, more ...string) {
-		labels := map[string]string{metric.LabelNode: m.Name(), metric.LabelGPU: strconv.Itoa(device)}
-		for i := 0; i < len(more); i += 2 {
-			labels[more[i]] = more[i+1]
-		}
-		*to = append(*to, prom.Sample{Labels: prom.FromMap(labels), Value: value, Time: r.now()})
-	}
-	a.Age = append(a.Age, prom.Sample{Labels: prom.FromMap(map[string]string{metric.LabelNode: m.Name()}), Time: r.now()})
-	for _, c := range m.GPUs() {
-		say(&a.Info, 1, c.Index, metric.LabelGPUUUID, c.UUID, metric.LabelModel, product, metric.LabelMIG, strconv.FormatBool(c.MIG))
-		healthy := 1.0
-		if r.exporters.sick[m.Name()] && c.Index == 0 {
-			healthy = 0
-			r.condemn(r.node(m.Name()))
-		}
-		say(&a.Healthy, healthy, c.Index)
-		for _, in := range c.Instances {
-			say(&a.InstanceInfo, 1, c.Index, metric.LabelGPUUUID, c.UUID, metric.LabelGPUInstanceID, strconv.Itoa(in.ID), metric.LabelProfile, in.Profile,
-				metric.LabelStart, strconv.Itoa(in.Start), metric.LabelSize, strconv.Itoa(in.Placement.Profile.Memory), metric.LabelInstanceUUID, in.UUID)
-		}
-	}
-	for _, h := range m.Holdings() {
-		who := []string{metric.LabelNamespace, h.Namespace, metric.LabelPod, h.Pod}
-		if h.Instance >= 0 {
-			who = append(who, metric.LabelGPUInstanceID, strconv.Itoa(h.Instance))
-		}
-		say(&a.Allocated, 1, h.GPU, who...)
-	}
 }
 
 // fixed is the pool of the machines.

@@ -23,11 +23,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
@@ -72,6 +74,8 @@ type setup struct {
 	provider func(pools.Provider) pools.Provider
 	// foreign are the demands of other projects' objects.
 	foreign func() (foreign.Objects, error)
+	// events go to the API server.
+	events bool
 }
 
 func newWorld(t *testing.T, s setup) *world {
@@ -109,8 +113,17 @@ func (w *world) start(s setup) {
 	w.actor = act.New(act.Options{Client: w.ours, Live: w.ours, Pools: provider, Partition: m, Policy: policy, Nominate: true, Log: log})
 	w.loop = loop.New(loop.Options{
 		Observer: w.seen, Actor: w.actor, Store: loop.NewStatusStore(w.ours, w.ours), Policy: policy, Log: log,
-		Now: w.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewClusterPublisher(w.ours, record.NewFakeRecorder(10000), log),
+		Now: w.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewClusterPublisher(w.ours, w.recorder(s.events), log),
 	})
+}
+
+func (w *world) recorder(events bool) record.EventRecorder {
+	if !events {
+		return record.NewFakeRecorder(10000)
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(w.t.Context()))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: w.Cluster.Client().CoreV1().Events("")})
+	return broadcaster.NewRecorder(scheme.New(), corev1.EventSource{Component: "gpuscale-autoscaler"})
 }
 
 // learner is a provider for the observer. What the provider learnt stays the

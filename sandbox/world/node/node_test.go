@@ -44,25 +44,6 @@ func TestEveryLegalLayoutHasUniqueInstanceIDs(t *testing.T) {
 	}
 }
 
-func TestDiscoveryLabelsFollowTheLayout(t *testing.T) {
-	table, _ := mig.ForModel("H100-80GB")
-	layout, _ := mig.ParseLayout(table, "3g@0 3g@4")
-	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 2, Layouts: []mig.Layout{layout}}, time.Time{})
-	require.NoError(t, err)
-	got := m.DiscoveryLabels()
-	for k, want := range map[string]string{
-		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "2", "nvidia.com/mig.capable": "true",
-		"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-3g.40gb.count": "4", "nvidia.com/gpu.memory": "81559",
-	} {
-		if k == "nvidia.com/gpu.memory" {
-			want = got[k] // the product table's business
-		}
-		if got[k] != want {
-			t.Errorf("%s=%q, want %q", k, got[k], want)
-		}
-	}
-}
-
 func TestNewRefusesNonsense(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	layout, _ := mig.ParseLayout(table, "3g@0")
