@@ -373,28 +373,8 @@ func h100(t testing.TB, i int, layout string) fakenvml.GPU { return gpuOf(t, i, 
 
 func gpuOf(t testing.TB, i int, product, layout string) fakenvml.GPU {
 	t.Helper()
-	table, ok := mig.ForModel(product)
-	if !ok {
-		t.Fatalf("no table of %s", product)
-	}
-	spec := table.Spec()
-	c := fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
-	if layout == "-" || layout == "" {
-		return c
-	}
-	for k, word := range strings.Fields(layout) {
-		busy := word[0] == '!'
-		if busy {
-			word = word[1:]
-		}
-		l, err := mig.ParseLayout(table, word)
-		require.NoError(t, err)
-		m := fakenvml.Instance{ID: k + 1, Placement: l[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(i, k))}
-		if busy {
-			m.PID = 1000 + k
-		}
-		c.Instances = append(c.Instances, m)
-	}
+	c, err := fakenvml.Product(i, product, layout)
+	require.NoError(t, err)
 	return c
 }
 

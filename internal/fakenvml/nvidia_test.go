@@ -55,12 +55,9 @@ func newNVIDIA(t *testing.T, layouts ...string) *nvidia {
 	n := &nvidia{T: t, dir: t.TempDir(), lib: lib, programs: programs, state: fakenvml.State{Driver: "580.159.03"}}
 	n.table, _ = mig.ForModel("H100-80GB")
 	for i, layout := range layouts {
-		c := fakenvml.GPU{
-			UUID: fakenvml.GPUUUID(i), Name: "NVIDIA H100 80GB HBM3", Minor: i, MemoryMiB: 81559, Spec: n.table.Spec(), MIG: layout != "-", XIDs: fakenvml.XIDs(),
-		}
-		for k, p := range n.layout(layout) {
-			c.Instances = append(c.Instances, fakenvml.Instance{ID: k + 1, Placement: p, Computes: fakenvml.Whole(fakenvml.MIGUUID(i, k))})
-		}
+		c, err := fakenvml.Product(i, "H100-80GB", layout)
+		require.NoError(t, err)
+		c.Name, c.MemoryMiB, c.XIDs = "NVIDIA H100 80GB HBM3", 81559, fakenvml.XIDs()
 		n.state.GPUs = append(n.state.GPUs, c)
 	}
 	n.write()

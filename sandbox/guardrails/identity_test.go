@@ -112,15 +112,20 @@ func (m meddling) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *
 	return m.Provider.Delete(ctx, pool, node)
 }
 
+// remove carries out one removal, decided on what is there now.
+func (w *world) remove(pool, node string) act.Result {
+	w.t.Helper()
+	return w.do(w.decided(), plan.Action{Verb: plan.RemoveNode, Pool: pool, Node: node, Reason: plan.NodeUnderused})
+}
+
 // removeSettled removes a node; where the first attempt cordons it, again after
 // plan.RemoveDelay.
 func (w *world) removeSettled(pool, node string) act.Result {
 	w.t.Helper()
-	remove := plan.Action{Verb: plan.RemoveNode, Pool: pool, Node: node}
-	r := w.do(w.decided(), remove)
+	r := w.remove(pool, node)
 	if r.Outcome == act.Waiting {
 		w.pass(plan.RemoveDelay)
-		r = w.do(w.decided(), remove)
+		r = w.remove(pool, node)
 	}
 	return r
 }

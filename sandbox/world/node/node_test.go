@@ -58,24 +58,3 @@ func TestNewRefusesNonsense(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseConfig(f *testing.F) {
-	f.Add([]byte("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 2}}]\n"))
-	f.Add([]byte("version: v1\nmig-configs:\n  a: [{devices: [0, 9], mig-enabled: false}]\n"))
-	f.Add([]byte("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 99999999999}}]\n"))
-	table, _ := mig.ForModel("H100-80GB")
-	f.Fuzz(func(t *testing.T, file []byte) {
-		got, err := parseConfig(file, "a", 2, table)
-		if err != nil {
-			return
-		}
-		for dev, w := range got {
-			if dev < 0 || dev > 1 {
-				t.Fatalf("GPU %d of 2", dev)
-			}
-			if layout, ok := table.Arrange(nil, w.counts); ok && table.Legal(layout) != nil {
-				t.Fatalf("illegal %s", layout)
-			}
-		}
-	})
-}
