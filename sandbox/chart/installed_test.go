@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
@@ -69,13 +70,7 @@ func (b *env) overwritten(t *testing.T) {
 	before := b.trusted(t)
 	api := testenv.Object(apiServiceKind, "", custom)
 	require.NoError(t, b.Admin.Patch(t.Context(), api, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"caBundle":null}}`))))
-	err := until(patient(t), "the CA", func() error {
-		if now := b.trusted(t); now != before {
-			return fmt.Errorf("caBundle is %q", now)
-		}
-		return nil
-	})
-	require.NoError(t, err)
+	await.True(t, testenv.Patience, "the CA", func() bool { return b.trusted(t) == before })
 }
 
 // fenced asks with the adapter's own account.

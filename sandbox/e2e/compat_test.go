@@ -16,7 +16,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/gpuscale/gpuscale/internal/await"
@@ -270,13 +270,10 @@ func (b *compatEnv) sameDiscovery(t *testing.T, theirs, ours string) {
 
 func (b *compatEnv) listed(t *testing.T, address, group string) map[string]bool {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/apis/"+group, nil)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(&rest.Config{Host: "https://" + address}, b.client)
 	require.NoError(t, err)
-	resp, err := b.client.Do(req)
+	list, err := client.ServerResourcesForGroupVersion(group)
 	require.NoError(t, err)
-	defer resp.Body.Close()
-	var list metav1.APIResourceList
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&list))
 	names := map[string]bool{}
 	for _, r := range list.APIResources {
 		names[fmt.Sprintf("%s namespaced=%t", r.Name, r.Namespaced)] = true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gpuscale/gpuscale/internal/procstat"
-	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -204,12 +202,8 @@ const queriesSeries = `prometheus_http_requests_total{code="200",handler="/api/v
 // ofPrometheus returns one of Prometheus' own series; 0 before it is there.
 func (b *compatEnv) ofPrometheus(t *testing.T, series string) float64 {
 	t.Helper()
-	resp, err := http.Get(b.Cluster.PrometheusURL() + "/metrics")
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	_, after, _ := strings.Cut(string(text), "\n"+series+" ")
+	_, text := get(t, b.Cluster.PrometheusURL()+"/metrics")
+	_, after, _ := strings.Cut(text, "\n"+series+" ")
 	value, _, _ := strings.Cut(after, "\n")
 	v, _ := strconv.ParseFloat(value, 64)
 	return v

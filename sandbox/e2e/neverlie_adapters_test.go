@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,10 +115,11 @@ func servingFlags(t *testing.T, c *cluster.Cluster) (flags []string, ca []byte) 
 // startAt runs an adapter at an address of its own.
 func startAt(t *testing.T, c *cluster.Cluster, name, path string, serving []string, args ...string) (address string, p *proc.Process) {
 	t.Helper()
-	port := strconv.Itoa(testenv.FreePort(t))
+	address = testenv.FreeAddress(t)
+	_, port, _ := strings.Cut(address, ":")
 	p, err := c.Processes().Start(proc.Spec{Name: name, Path: path, Log: c.LogFile(name), Args: slices.Concat(serving, []string{"--secure-port=" + port}, args)})
 	require.NoError(t, err)
-	return net.JoinHostPort("127.0.0.1", port), p
+	return address, p
 }
 
 // maxAge is how old a sample may be that our adapter believes: five scrapes.

@@ -266,8 +266,7 @@ func (b *faultEnv) scale(t *testing.T) {
 	t.Helper()
 	for _, a := range adapters() {
 		for _, c := range cells() {
-			_, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(c.namespace(a)).Create(t.Context(), c.hpa(a), metav1.CreateOptions{})
-			require.NoError(t, err)
+			b.make(t, "hpa.yaml", "TENANT", c.namespace(a), "NAME", workload, "VERSION", "apps/v1", "KIND", "Deployment", "LEAST", "1", "BEHAVIOR", atOnce, "SPEC", c.spec(a))
 		}
 	}
 	b.seen = newRecord(t, b.client)

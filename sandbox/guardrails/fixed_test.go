@@ -106,16 +106,6 @@ func (r *rack) fixed(name string, change ...func(*v1alpha1.GPUNodePool)) {
 	})...)
 }
 
-// saysOf is for comesTo: a condition of the pool.
-func (r *rack) saysOf(pool, kind, want string) func() error {
-	return func() error {
-		if c := r.condition(pool, kind); !strings.HasPrefix(c, want) {
-			return fmt.Errorf("%s of pool %s is %q, want %q", kind, pool, c, want)
-		}
-		return nil
-	}
-}
-
 // requests is for work: so many of a resource, instead of whole GPUs.
 func requests(name string, count int64) func(*corev1.PodTemplateSpec) {
 	return func(p *corev1.PodTemplateSpec) {
@@ -159,7 +149,7 @@ func (r *rack) eventsOf(pod string) []string {
 func TestFixedPoolKeepsItsSize(t *testing.T) {
 	r := newRack(t, "rack", "", "rack-a", "rack-b")
 	r.fixed("rack", func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.IdleAfter = &metav1.Duration{Duration: time.Minute} })
-	r.comesTo("both are there", r.saysOf("rack", "Ready", "True AllReady"))
+	r.comesTo("both are there", r.says("rack", "Ready", "True AllReady"))
 	if s := r.get("rack").Status; s.Size != 2 || s.Target != 2 || s.Ready != 2 || s.Upcoming != 0 {
 		t.Errorf("size %d, target %d, ready %d, upcoming %d", s.Size, s.Target, s.Ready, s.Upcoming)
 	}
@@ -206,7 +196,7 @@ func TestFixedPoolKeepsItsSize(t *testing.T) {
 	}
 
 	r.down("rack-b", corev1.ConditionFalse)
-	r.comesTo("one is away", r.saysOf("rack", "Ready", "False NotAllReady: 1 of 2"))
+	r.comesTo("one is away", r.says("rack", "Ready", "False NotAllReady: 1 of 2"))
 	r.elapse(30 * time.Minute)
 	if writes := r.touched(); len(writes) > 0 {
 		t.Errorf("the autoscaler has written to machines: %v", writes)
@@ -225,7 +215,7 @@ func TestFixedPoolIsRepartitioned(t *testing.T) {
 		p.Spec.MIG = &v1alpha1.MIG{Actuator: contract.ActuatorManager, BootLayout: []map[string]int32{{"1g.10gb": 7}}, IdleAfter: &metav1.Duration{}}
 	})
 	before := r.node("sliced-a")
-	r.comesTo("it is there", r.saysOf("sliced", "Ready", "True AllReady"))
+	r.comesTo("it is there", r.says("sliced", "Ready", "True AllReady"))
 	half := "nvidia.com/mig-3g.40gb"
 	r.work("half", "sliced", 2, 0, requests(half, 1))
 	r.await("they wait", r.waits("half", 2))
@@ -260,7 +250,7 @@ func TestFixedPoolIsRepartitioned(t *testing.T) {
 func TestFixedPoolWithoutMachines(t *testing.T) {
 	r := newRack(t, "elsewhere", "", "other-a")
 	r.fixed("bare")
-	r.comesTo("the condition names the label", r.saysOf("bare", "Ready", "False NoNodes: no node has the label gpuscale.io/pool=bare"))
+	r.comesTo("the condition names the label", r.says("bare", "Ready", "False NoNodes: no node has the label gpuscale.io/pool=bare"))
 	r.patchNode("other-a", func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "bare" })
-	r.comesTo("labelled, it is of the pool", r.saysOf("bare", "Ready", "True AllReady"))
+	r.comesTo("labelled, it is of the pool", r.says("bare", "Ready", "True AllReady"))
 }

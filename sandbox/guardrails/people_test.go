@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -82,7 +81,7 @@ func TestUsersSeeDecisions(t *testing.T) {
 	w.must(w.Apply(t.Context(), "deploy/manifests/autoscaler.yaml"))
 	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(t.Context(), system, name)
 	w.must(err)
-	address := "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))
+	address := testenv.FreeAddress(t)
 	config := filepath.Join(t.TempDir(), "autoscaler.yaml")
 	w.must(os.WriteFile(config, []byte("leaderElection: {enabled: false}\n"+w.groups()), 0o600)) // whole GPUs need no Prometheus
 	testenv.Beside(t, proc.Spec{

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
@@ -329,23 +330,18 @@ func (w *world) condition(pool, kind string) string {
 // work is a Deployment whose pods request GPUs of one pool.
 func (w *world) work(name, pool string, replicas int32, gpus int64, change ...func(*corev1.PodTemplateSpec)) *appsv1.Deployment {
 	w.t.Helper()
-	labels := map[string]string{"app": name}
-	q := *resource.NewQuantity(gpus, resource.DecimalSI)
-	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{}},
-				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{v1alpha1.NodePoolLabel: pool},
-					Containers: []corev1.Container{{Name: "c", Image: "example/c", Resources: corev1.ResourceRequirements{
-						Requests: corev1.ResourceList{"nvidia.com/gpu": q}, Limits: corev1.ResourceList{"nvidia.com/gpu": q},
-					}}},
-				},
-			},
-		},
-	}
+	d := &appsv1.Deployment{}
+	w.must(yaml.Unmarshal(fmt.Appendf(nil, `
+metadata: {namespace: %s, name: %[2]s}
+spec:
+  replicas: %[4]d
+  selector: {matchLabels: {app: %[2]s}}
+  template:
+    metadata: {labels: {app: %[2]s}, annotations: {}}
+    spec:
+      nodeSelector: {%[6]s: %[3]s}
+      containers: [{name: c, image: example/c, resources: {requests: {nvidia.com/gpu: "%[5]d"}, limits: {nvidia.com/gpu: "%[5]d"}}}]
+`, w.namespace(), name, pool, replicas, gpus, v1alpha1.NodePoolLabel), d))
 	for _, c := range change {
 		c(&d.Spec.Template)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,16 @@ func Text(t testing.TB, file string, words ...string) string {
 	return strings.NewReplacer(words...).Replace(string(text))
 }
 
+// YAMLBlocks are those of a page.
+func YAMLBlocks(t testing.TB, page string) (blocks []string) {
+	t.Helper()
+	for _, part := range strings.Split(Text(t, page), "```yaml\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		blocks = append(blocks, block)
+	}
+	return blocks
+}
+
 // Query asks a Prometheus once.
 func Query(ctx context.Context, url, promql string) (prom.Vector, error) {
 	c, err := prom.New(prom.Config{URL: url})
@@ -177,6 +188,12 @@ func Query(ctx context.Context, url, promql string) (prom.Vector, error) {
 		return nil, err
 	}
 	return c.Query(ctx, promql, time.Time{})
+}
+
+// FreeAddress is a program's own, on the loopback.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	return "127.0.0.1:" + strconv.Itoa(FreePort(t))
 }
 
 // FreePort is a program's own.
