@@ -63,13 +63,11 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	defer cancel()
 	require.NoError(t, b.Cluster.WaitAPI(ctx, metricsAPIs...))
 	rest := b.client.CoreV1().RESTClient()
-	for _, a := range adapters() {
-		for _, c := range cells() {
-			await.For(t, testenv.Patience, fmt.Sprintf("%s answers about %s", a, c), func() error {
-				_, err := rest.Get().AbsPath(c.path(a)).DoRaw(t.Context())
-				return err
-			})
-		}
+	for a, c := range hpas(adapters()...) {
+		await.For(t, testenv.Patience, fmt.Sprintf("%s answers about %s", a, c), func() error {
+			_, err := rest.Get().AbsPath(c.path(a)).DoRaw(t.Context())
+			return err
+		})
 	}
 }
 

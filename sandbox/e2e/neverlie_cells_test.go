@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -43,6 +44,19 @@ func cells() []cell {
 		{autoscalingv2.ObjectMetricSourceType, autoscalingv2.ValueMetricType},
 		{autoscalingv2.ExternalMetricSourceType, autoscalingv2.AverageValueMetricType},
 		{autoscalingv2.ExternalMetricSourceType, autoscalingv2.ValueMetricType},
+	}
+}
+
+// hpas are those of the adapters, one for each cell.
+func hpas(of ...adapter) iter.Seq2[adapter, cell] {
+	return func(yield func(adapter, cell) bool) {
+		for _, a := range of {
+			for _, c := range cells() {
+				if !yield(a, c) {
+					return
+				}
+			}
+		}
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -236,23 +235,20 @@ func (w *world) until(what string, ok func() error) {
 	})
 }
 
-// draft is a GPUNodePool whose nodes KWOK plays.
-func (w *world) draft(name string, least, most int32) *v1alpha1.GPUNodePool {
-	return &v1alpha1.GPUNodePool{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.GPUNodePoolSpec{
-			Min: least, Max: most, Provider: nodegroups.Of(name),
-			Template:     v1alpha1.NodeTemplate{Product: product, GPUs: perNode, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi")},
-			PricePerHour: ptr.To(resource.MustParse("40")),
-			ScaleDown:    v1alpha1.ScaleDown{IdleAfter: &metav1.Duration{Duration: time.Minute}},
-		},
-	}
-}
-
-// pool makes a draft with changes.
+// pool makes a GPUNodePool whose nodes KWOK plays, with changes.
 func (w *world) pool(name string, least, most int32, change ...func(*v1alpha1.GPUNodePool)) *v1alpha1.GPUNodePool {
 	w.t.Helper()
-	p := w.draft(name, least, most)
+	p := &v1alpha1.GPUNodePool{}
+	w.must(yaml.Unmarshal(fmt.Appendf(nil, `
+metadata: {name: %[1]s}
+spec:
+  min: %[2]d
+  max: %[3]d
+  provider: {externalGRPC: {name: %[4]s, nodeGroup: %[1]s}}
+  template: {product: %[5]s, gpus: %[6]d, cpu: "64", memory: 512Gi}
+  pricePerHour: "40"
+  scaleDown: {idleAfter: 1m}
+`, name, least, most, nodegroups.Name, product, perNode), p))
 	for _, c := range change {
 		c(p)
 	}

@@ -38,15 +38,3 @@ func TestManagerWaitsForTheExporter(t *testing.T) {
 		t.Errorf("after its end: %v, %v", labels, m.GPUs()[0].Instances)
 	}
 }
-
-func TestExporterRunsWithoutTheOperatorsLabel(t *testing.T) {
-	const label = deployPrefix + "dcgm-exporter"
-	for value, paused := range map[string]bool{"true": false, "false": true, "paused-for-mig-change": true} {
-		if got := ExporterPaused(map[string]string{label: value}); got != paused {
-			t.Errorf("%s: %v", value, got)
-		}
-	}
-	if ExporterPaused(nil) {
-		t.Error("an unlabelled node is paused")
-	}
-}
