@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
@@ -165,9 +166,7 @@ func Cleanup(t testing.TB, do func(context.Context) error) {
 func Text(t testing.TB, file string, words ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.NewReplacer(words...).Replace(string(text))
 }
 
@@ -200,8 +199,6 @@ func FreeAddress(t testing.TB) string {
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, err := proc.ReservePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return port
 }

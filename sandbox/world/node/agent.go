@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
@@ -44,14 +45,14 @@ func (a *Agent) Step(ctx context.Context, node *corev1.Node, bound []*corev1.Pod
 	a.Lock.Lock()
 	refused := a.Machine.Sync(PodsOf(bound), now)
 	a.Machine.Deploy(node.Labels, now)
-	labels := a.Machine.StepManager(node.Labels[LabelConfig], config, now)
+	labels := a.Machine.StepManager(node.Labels[contract.ConfigLabel], config, now)
 	failure := a.Machine.Failure()
 	discovered := a.Machine.DiscoveryLabels()
 	allocatable, capacity := a.Machine.Allocatable(now), a.Machine.Capacity()
 	a.Lock.Unlock()
 
-	if state, ok := labels[LabelConfigState]; ok {
-		a.log.Info("mig-manager answers", "config", node.Labels[LabelConfig], "state", state, "why", failure)
+	if state, ok := labels[contract.StateLabel]; ok {
+		a.log.Info("mig-manager answers", "config", node.Labels[contract.ConfigLabel], "state", state, "why", failure)
 	}
 	var errs []error
 	for _, p := range refused {
