@@ -13,6 +13,15 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
+// answer speaks second, as servers do: the API server's client takes nothing that comes with the
+// answer to CONNECT.
+func answer(conn net.Conn, text string) {
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		_, _ = io.WriteString(conn, text)
+	}
+}
+
 // TestEgress: the API server's own client, with the configuration that it gets, reaches pods and what
 // is on this machine.
 func TestEgress(t *testing.T) {
@@ -25,8 +34,7 @@ func TestEgress(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = io.WriteString(conn, "this machine")
-			conn.Close()
+			answer(conn, "this machine")
 		}
 	}()
 	c := &Cluster{opts: Options{Egress: true}, dir: t.TempDir()}
@@ -37,10 +45,7 @@ func TestEgress(t *testing.T) {
 			return nil, errors.New("no route to " + address)
 		}
 		ours, theirs := net.Pipe()
-		go func() {
-			_, _ = io.WriteString(theirs, "a pod")
-			theirs.Close()
-		}()
+		go answer(theirs, "a pod")
 		return ours, nil
 	}))
 	config, err := egressselector.ReadEgressSelectorConfiguration(c.egressConfig())
@@ -55,11 +60,13 @@ func TestEgress(t *testing.T) {
 	} {
 		conn, err := dial(t.Context(), "tcp", address)
 		got := ""
-		if err != nil {
-			got = err.Error()
-		} else if text, err := io.ReadAll(conn); err == nil {
+		if err == nil {
+			_, _ = io.WriteString(conn, "?")
+			text, _ := io.ReadAll(conn)
 			got = string(text)
 			conn.Close()
+		} else {
+			got = err.Error()
 		}
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", address, got, want)
