@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -34,11 +35,9 @@ import (
 // killed agents. A deleted plugin pod is replaced, as by a DaemonSet.
 type api struct {
 	*httptest.Server
-	t testing.TB
 
 	mu      sync.Mutex
-	version int
-	node    map[string]any
+	node    corev1.Node
 	plugins []string // UIDs
 	made    int
 	looks   int      // of the agents at their node
@@ -50,50 +49,42 @@ type api struct {
 }
 
 func newAPI(t testing.TB) *api {
-	a := &api{t: t, version: 1, plugins: []string{"plugin-0"}, node: map[string]any{
-		"apiVersion": "v1", "kind": "Node",
-		"metadata": map[string]any{"name": "n", "uid": "uid-n", "annotations": map[string]any{}},
-	}}
+	a := &api{plugins: []string{"plugin-0"}, node: corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{
+		Name: "n", UID: "uid-n", ResourceVersion: "1", Annotations: map[string]string{}, Labels: map[string]string{},
+	}}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
 }
 
-func (a *api) annotations() map[string]any {
-	return a.node["metadata"].(map[string]any)["annotations"].(map[string]any)
+// changed gives the node another version.
+func (a *api) changed() {
+	version, _ := strconv.Atoi(a.node.ResourceVersion)
+	a.node.ResourceVersion = strconv.Itoa(version + 1)
 }
 
 // set sets an annotation as another client would; "" removes it.
 func (a *api) set(key, value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if value == "" {
-		delete(a.annotations(), key)
-	} else {
-		a.annotations()[key] = value
+	if a.node.Annotations[key] = value; value == "" {
+		delete(a.node.Annotations, key)
 	}
-	a.version++
+	a.changed()
 }
 
 // label sets a label as another client would.
 func (a *api) label(key, value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	metadata := a.node["metadata"].(map[string]any)
-	labels, ok := metadata["labels"].(map[string]any)
-	if !ok {
-		labels = map[string]any{}
-		metadata["labels"] = labels
-	}
-	labels[key] = value
-	a.version++
+	a.node.Labels[key] = value
+	a.changed()
 }
 
 func (a *api) get(key string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	text, _ := a.annotations()[key].(string)
-	return text
+	return a.node.Annotations[key]
 }
 
 // looked counts the agents' reads of their node.
@@ -146,7 +137,6 @@ func (a *api) handle(r *http.Request, n int) (int, any) {
 		return http.StatusInternalServerError, status("no watch here", "InternalError", 500)
 	case r.Method == http.MethodGet && path == "/api/v1/nodes/n":
 		a.looks++
-		a.node["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(a.version)
 		return http.StatusOK, json.RawMessage(must(json.Marshal(a.node)))
 	case r.Method == http.MethodPatch && path == "/api/v1/nodes/n/status":
 		return a.patch(r, n)
@@ -190,24 +180,24 @@ func (a *api) patch(r *http.Request, n int) (int, any) {
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
 		return http.StatusBadRequest, status(err.Error(), "BadRequest", 400)
 	}
-	if v := p.Metadata.ResourceVersion; v != "" && v != strconv.Itoa(a.version) {
+	if v := p.Metadata.ResourceVersion; v != "" && v != a.node.ResourceVersion {
 		a.log[n-1] = "conflict"
 		return http.StatusConflict, status("the node has changed", "Conflict", 409)
 	}
 	for key, value := range p.Metadata.Annotations {
 		if value == nil {
-			delete(a.annotations(), key)
+			delete(a.node.Annotations, key)
 			a.log[n-1] = "remove " + key
 			continue
 		}
-		a.annotations()[key] = *value
+		a.node.Annotations[key] = *value
 		a.log[n-1] = "write " + key
 		var answer struct{ State, Step string }
 		if key == "gpuscale.io/mig-agent" && json.Unmarshal([]byte(*value), &answer) == nil {
 			a.log[n-1] = fmt.Sprintf("%s: %s", answer.State, answer.Step)
 		}
 	}
-	a.version++
+	a.changed()
 	return http.StatusOK, json.RawMessage(must(json.Marshal(a.node)))
 }
 
@@ -373,28 +363,8 @@ func h100(t testing.TB, i int, layout string) fakenvml.GPU { return gpuOf(t, i, 
 
 func gpuOf(t testing.TB, i int, product, layout string) fakenvml.GPU {
 	t.Helper()
-	table, ok := mig.ForModel(product)
-	if !ok {
-		t.Fatalf("no table of %s", product)
-	}
-	spec := table.Spec()
-	c := fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
-	if layout == "-" || layout == "" {
-		return c
-	}
-	for k, word := range strings.Fields(layout) {
-		busy := word[0] == '!'
-		if busy {
-			word = word[1:]
-		}
-		l, err := mig.ParseLayout(table, word)
-		require.NoError(t, err)
-		m := fakenvml.Instance{ID: k + 1, Placement: l[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(i, k))}
-		if busy {
-			m.PID = 1000 + k
-		}
-		c.Instances = append(c.Instances, m)
-	}
+	c, err := fakenvml.Product(i, product, layout)
+	require.NoError(t, err)
 	return c
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,15 +57,12 @@ func (m *testMachine) device(i int) GPU {
 	return machine.GPUs[i]
 }
 
-// gpuOf is an idle GPU of a product in MIG mode.
-func gpuOf(t *testing.T, i int, product string) fakenvml.GPU {
+// gpuOf is a GPU of a product in MIG mode.
+func gpuOf(t *testing.T, product, layout string) fakenvml.GPU {
 	t.Helper()
-	table, ok := mig.ForModel(product)
-	if !ok {
-		t.Fatalf("no table for %s", product)
-	}
-	spec := table.Spec()
-	return fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec}
+	c, err := fakenvml.Product(0, product, layout)
+	require.NoError(t, err)
+	return c
 }
 
 func place(t *testing.T, product, text string) mig.Placement {
@@ -81,7 +79,7 @@ func place(t *testing.T, product, text string) mig.Placement {
 func TestEveryProduct(t *testing.T) {
 	for _, model := range mig.Models() {
 		t.Run(model, func(t *testing.T) {
-			m := play(t, fakenvml.State{Driver: "580.159.03", GPUs: []fakenvml.GPU{gpuOf(t, 0, model)}})
+			m := play(t, fakenvml.State{Driver: "580.159.03", GPUs: []fakenvml.GPU{gpuOf(t, model, "")}})
 			table, _ := mig.ForModel(model)
 			random := rand.New(rand.NewPCG(1, uint64(len(model))))
 			var layout mig.Layout
@@ -103,7 +101,7 @@ func TestEveryProduct(t *testing.T) {
 				err := m.Create(t.Context(), fakenvml.GPUUUID(0), e)
 				if there := mig.NewLayout(append(layout, e)...); table.Legal(there) == nil {
 					t.Errorf("%s fits on %s and should not", e, layout)
-				} else if err == nil && !contains(layout, e) {
+				} else if err == nil && !slices.Contains(layout, e) {
 					t.Errorf("%s was made on the full %s", e, layout)
 				}
 			}
@@ -121,25 +119,13 @@ func TestEveryProduct(t *testing.T) {
 	}
 }
 
-func contains(l mig.Layout, p mig.Placement) bool {
-	for _, q := range l {
-		if q == p {
-			return true
-		}
-	}
-	return false
-}
-
 func TestBusyInstanceStays(t *testing.T) {
 	const h = "H100-80GB"
-	c := gpuOf(t, 0, h)
-	c.Instances = []fakenvml.Instance{
-		{ID: 1, Placement: place(t, h, "3g.40gb@0"), Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 1)), PID: 42},
-		{ID: 2, Placement: place(t, h, "1g.10gb@4")},
-	}
+	c := gpuOf(t, h, "!3g.40gb@0 1g.10gb@4")
+	c.Instances[1].Computes = nil
 	m := play(t, fakenvml.State{Driver: "580.159.03", GPUs: []fakenvml.GPU{c}})
 	read := m.device(0)
-	if len(read.Instances) != 2 || read.Instances[0].PIDs[0] != 42 || !read.Instances[0].Whole || read.Instances[0].UUID != fakenvml.MIGUUID(0, 1) {
+	if len(read.Instances) != 2 || read.Instances[0].PIDs[0] != 1000 || !read.Instances[0].Whole || read.Instances[0].UUID != fakenvml.MIGUUID(0, 0) {
 		t.Fatalf("read %+v", read.Instances)
 	}
 	if read.Instances[1].Whole || read.Layout().String() != "3g@0:4" {

@@ -1,27 +1,18 @@
 package fakenvml_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
@@ -55,12 +46,9 @@ func newNVIDIA(t *testing.T, layouts ...string) *nvidia {
 	n := &nvidia{T: t, dir: t.TempDir(), lib: lib, programs: programs, state: fakenvml.State{Driver: "580.159.03"}}
 	n.table, _ = mig.ForModel("H100-80GB")
 	for i, layout := range layouts {
-		c := fakenvml.GPU{
-			UUID: fakenvml.GPUUUID(i), Name: "NVIDIA H100 80GB HBM3", Minor: i, MemoryMiB: 81559, Spec: n.table.Spec(), MIG: layout != "-", XIDs: fakenvml.XIDs(),
-		}
-		for k, p := range n.layout(layout) {
-			c.Instances = append(c.Instances, fakenvml.Instance{ID: k + 1, Placement: p, Computes: fakenvml.Whole(fakenvml.MIGUUID(i, k))})
-		}
+		c, err := fakenvml.Product(i, "H100-80GB", layout)
+		require.NoError(t, err)
+		c.Name, c.MemoryMiB, c.XIDs = "NVIDIA H100 80GB HBM3", 81559, fakenvml.XIDs()
 		n.state.GPUs = append(n.state.GPUs, c)
 	}
 	n.write()
@@ -209,92 +197,4 @@ func TestGPUFeatureDiscovery(t *testing.T) {
 	}
 	n = newNVIDIA(t, "1g.10gb@0 1g.10gb@1", "1g.10gb@6")
 	has(labels("single"), map[string]string{"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "nvidia.com/gpu.count": "3"})
-}
-
-// stubKubelet is the registration socket of a kubelet. It keeps what each
-// resource's plugin has advertised last.
-type stubKubelet struct {
-	deviceplugin.UnimplementedRegistrationServer
-	dir        string
-	ctx        context.Context
-	mu         sync.Mutex
-	advertised map[string]map[string]string // resource: device: health
-}
-
-func (k *stubKubelet) Register(_ context.Context, r *deviceplugin.RegisterRequest) (*deviceplugin.Empty, error) {
-	conn, err := grpc.NewClient("unix://"+filepath.Join(k.dir, r.Endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, err
-	}
-	stream, err := deviceplugin.NewDevicePluginClient(conn).ListAndWatch(k.ctx, &deviceplugin.Empty{})
-	if err != nil {
-		return nil, err
-	}
-	go func() {
-		defer conn.Close()
-		for {
-			list, err := stream.Recv()
-			if err != nil {
-				return
-			}
-			devices := map[string]string{}
-			for _, d := range list.Devices {
-				devices[d.ID] = d.Health
-			}
-			k.mu.Lock()
-			k.advertised[r.ResourceName] = devices
-			k.mu.Unlock()
-		}
-	}()
-	return &deviceplugin.Empty{}, nil
-}
-
-// TestDevicePlugin: the device plugin offers the MIG devices and the GPU that has none, and reports
-// the GPU that an XID makes sick.
-func TestDevicePlugin(t *testing.T) {
-	n := newNVIDIA(t, "3g.40gb@0 1g.10gb@4 1g.10gb@5", "-")
-	ctx, stop := context.WithCancel(t.Context())
-	k := &stubKubelet{dir: t.TempDir(), ctx: ctx, advertised: map[string]map[string]string{}}
-	listener, err := net.Listen("unix", filepath.Join(k.dir, "kubelet.sock"))
-	require.NoError(t, err)
-	server := grpc.NewServer()
-	deviceplugin.RegisterRegistrationServer(server, k)
-	go func() { _ = server.Serve(listener) }()
-	cmd := fakenvml.Command(ctx, n.dir, n.lib, "sh", "-c",
-		`mount -t tmpfs tmpfs /var/lib && mkdir -p /var/lib/kubelet/device-plugins && mount --bind "$1" /var/lib/kubelet/device-plugins && exec "$2" --mig-strategy=mixed`,
-		"sh", k.dir, filepath.Join(n.programs, "nvidia-device-plugin"))
-	var log strings.Builder
-	cmd.Stderr = &log
-	cmd.WaitDelay = time.Minute
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		stop()
-		_ = cmd.Wait() // killed
-		server.Stop()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
-	offers := func(health string) func() error {
-		want := map[string]map[string]string{
-			"nvidia.com/gpu":         {fakenvml.GPUUUID(1): health},
-			"nvidia.com/mig-3g.40gb": {fakenvml.MIGUUID(0, 0): "Healthy"},
-			"nvidia.com/mig-1g.10gb": {fakenvml.MIGUUID(0, 1): "Healthy", fakenvml.MIGUUID(0, 2): "Healthy"},
-		}
-		return func() error {
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			if !maps.EqualFunc(k.advertised, want, func(a, b map[string]string) bool { return maps.Equal(a, b) }) {
-				return fmt.Errorf("advertised %v, want %v", k.advertised, want)
-			}
-			return nil
-		}
-	}
-	await.For(t, time.Minute, "all devices", offers("Healthy"))
-	await.For(t, time.Minute, "a sick GPU", func() error {
-		// The plugin is notified of those after its subscription, which follows its first list.
-		n.state.GPUs[1].XIDs = append(n.state.GPUs[1].XIDs, fakenvml.XID{Code: 79})
-		n.write()
-		return offers("Unhealthy")()
-	})
 }

@@ -115,6 +115,30 @@ type Compute struct {
 // Whole is the compute instance that has all of its GPU instance.
 func Whole(uuid string) []Compute { return []Compute{{UUID: uuid}} }
 
+// Product is the i-th GPU, one of a product with MIG: with the instances of a layout, of which a
+// process uses those with a "!" before their placement, or for "-" out of MIG mode.
+func Product(i int, product, layout string) (GPU, error) {
+	table, ok := mig.ForModel(product)
+	if !ok {
+		return GPU{}, fmt.Errorf("no MIG geometry of %q", product)
+	}
+	spec := table.Spec()
+	c := GPU{UUID: GPUUUID(i), Name: "NVIDIA " + product, Minor: i, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
+	for k, word := range strings.Fields(strings.TrimPrefix(layout, "-")) {
+		place, busy := strings.CutPrefix(word, "!")
+		l, err := mig.ParseLayout(table, place)
+		if err != nil {
+			return GPU{}, err
+		}
+		m := Instance{ID: k + 1, Placement: l[0], Computes: Whole(MIGUUID(i, k))}
+		if busy {
+			m.PID = 1000 + k
+		}
+		c.Instances = append(c.Instances, m)
+	}
+	return c, nil
+}
+
 // GPUUUID is a UUID for the i-th GPU.
 func GPUUUID(i int) string { return fmt.Sprintf("GPU-%08d-0000-4000-8000-000000000000", i) }
 

@@ -14,9 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +27,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
 var (
@@ -71,10 +69,9 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 // lab is a control plane, the fakes, and the program that is measured.
 type lab struct {
 	*testenv.Env
-	podList  corelisters.PodLister
-	nodeList corelisters.NodeLister
-	subject  *proc.Process
-	broken   chan error // from the fake of Cluster API's controllers
+	cached  *node.Cached
+	subject *proc.Process
+	broken  chan error // from the fake of Cluster API's controllers
 }
 
 // newLab returns once everything runs and is idle.
@@ -142,10 +139,10 @@ func (l *lab) pack(b *testing.B) error {
 // createPools creates the program's rights and the pools.
 func (l *lab) createPools(b *testing.B) error {
 	ctx := b.Context()
-	f := informers.NewSharedInformerFactory(l.Cluster.Client(), 0)
-	l.podList, l.nodeList = f.Core().V1().Pods().Lister(), f.Core().V1().Nodes().Lister()
-	f.Start(ctx.Done())
-	f.WaitForCacheSync(ctx.Done())
+	var err error
+	if l.cached, err = node.NewCached(ctx, l.Cluster.Client()); err != nil {
+		return err
+	}
 	if err := l.InstallSources(ctx, neighbours.ClusterAPI()); err != nil {
 		return err
 	}
@@ -195,7 +192,7 @@ func (l *lab) burst(b *testing.B) (grown growth) {
 	b.Log(time.Now().Format(time.TimeOnly), "all pods are created")
 	if err == nil {
 		err = l.until(b, func() error {
-			if added := len(l.allNodes()) - *nodes; added != grown.nodes {
+			if added := len(l.cached.Nodes()) - *nodes; added != grown.nodes {
 				grown = growth{added, time.Now(), procstat.CPU(l.subject.PID())}
 			}
 			return l.allRun("burst-", *pods)
@@ -205,19 +202,9 @@ func (l *lab) burst(b *testing.B) (grown growth) {
 	return grown
 }
 
-func (l *lab) allNodes() []*corev1.Node {
-	all, _ := l.nodeList.List(labels.Everything()) // a cache gives no error
-	return all
-}
-
-func (l *lab) allPods() []*corev1.Pod {
-	all, _ := l.podList.Pods(work).List(labels.Everything())
-	return all
-}
-
 func (l *lab) allRun(prefix string, n int) error {
 	run := 0
-	for _, p := range l.allPods() {
+	for _, p := range l.cached.Pods() {
 		if strings.HasPrefix(p.Name, prefix) && p.Status.Phase == corev1.PodRunning {
 			run++
 		}
@@ -246,10 +233,10 @@ func (l *lab) until(b *testing.B, done func() error) error {
 // scale-ups.
 func (l *lab) startSubject(b *testing.B) error {
 	prom := &promtest.Server{}
-	prom.Script(newExporters(l.allNodes, l.allPods).answer)
+	prom.Script((&exporters{nodes: l.cached.Nodes, pods: l.cached.Pods, machines: map[string]*node.Machine{}}).answer)
 	server := httptest.NewServer(prom)
 	b.Cleanup(server.Close)
-	file, listen := filepath.Join(l.Dir, "autoscaler.yaml"), fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(b))
+	file, listen := filepath.Join(l.Dir, "autoscaler.yaml"), testenv.FreeAddress(b)
 	config := "policy: {maxNodesPerScaleUp: 10000, maxNodesPerHour: 100000}\nprometheus: {url: " + server.URL + "}\n"
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return err

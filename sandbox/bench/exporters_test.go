@@ -1,22 +1,15 @@
 package bench
 
 import (
-	"fmt"
-	"net/http/httptest"
-	"strconv"
-	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/gpu/metric"
-	"github.com/gpuscale/gpuscale/gpu/trust"
-	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
-	"github.com/gpuscale/gpuscale/internal/require"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
 // exporters answer as a Prometheus with the series of an exporter on every node would: the
@@ -26,90 +19,53 @@ type exporters struct {
 	nodes func() []*corev1.Node
 	pods  func() []*corev1.Pod
 
-	mu        sync.Mutex
-	allocated map[string][]*corev1.Pod // by node: the pod of each GPU
-	seen      map[string]bool          // pods with GPUs allocated
+	mu       sync.Mutex
+	machines map[string]*node.Machine
 }
 
-func newExporters(nodes func() []*corev1.Node, pods func() []*corev1.Pod) *exporters {
-	return &exporters{nodes: nodes, pods: pods, allocated: map[string][]*corev1.Pod{}, seen: map[string]bool{}}
-}
-
-func (e *exporters) answer(query string) promtest.Response {
-	name := strings.TrimLeft(query, "(")
-	if end := strings.IndexAny(name, " (+{"); end > 0 {
-		name = name[:end]
-	}
+func (e *exporters) answer(query string) (r promtest.Response) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, p := range e.pods() {
-		if at := p.Spec.NodeName; at != "" && !e.seen[p.Name] {
-			e.seen[p.Name] = true
-			n := p.Spec.Containers[0].Resources.Requests[gpu]
-			for range n.Value() {
-				e.allocated[at] = append(e.allocated[at], p)
+	name, measured := testenv.Queried(query), 0.0
+	of := query
+	switch name {
+	case metric.GPUAttributionAgeSeconds.Name: // the first of every reading
+		e.allocate()
+	case metric.GPUBusyRatio.Name:
+		of, measured = metric.GPUHealthy.Name, 0.9 // as many of them
+	case metric.GPUSampleAgeSeconds.Name:
+		of, measured = metric.GPUHealthy.Name, 1
+	}
+	for _, m := range e.machines {
+		for _, s := range testenv.ExporterSeries(of, m) {
+			s.Labels["__name__"], s.Labels["instance"], s.Labels["job"] = name, "10.0.0.1:9400", "gpuscale-exporter"
+			switch {
+			case of != query:
+				s.Value = measured
+			case name == metric.GPUInfo.Name:
+				s.Labels[metric.LabelPCIBusID], s.Labels[metric.LabelDriverVersion] = "00000000:0F:00.0", "570.86.15"
 			}
+			r.Vector = append(r.Vector, s)
 		}
 	}
-	var out []promtest.Series
-	add := func(value float64, labels ...string) {
-		all := map[string]string{"__name__": name, "instance": "10.0.0.1:9400", "job": "gpuscale-exporter"}
-		for i := 0; i < len(labels); i += 2 {
-			all[labels[i]] = labels[i+1]
-		}
-		out = append(out, promtest.Series{Labels: all, Value: value})
-	}
-	for _, n := range e.nodes() {
-		if name == metric.GPUAttributionAgeSeconds.Name {
-			add(1, metric.LabelNode, n.Name)
-			continue
-		}
-		for i := range gpusOfNode {
-			of := []string{metric.LabelNode, n.Name, metric.LabelGPU, strconv.Itoa(i), metric.LabelGPUUUID, fmt.Sprintf("GPU-%s-%d", n.Name, i)}
-			switch name {
-			case metric.GPUInfo.Name:
-				add(1, append(of, metric.LabelModel, "NVIDIA H100 80GB HBM3", metric.LabelMIG, "false",
-					metric.LabelPCIBusID, "00000000:0F:00.0", metric.LabelDriverVersion, "570.86.15")...)
-			case metric.GPUHealthy.Name, metric.GPUSampleAgeSeconds.Name:
-				add(1, of...)
-			case metric.GPUBusyRatio.Name:
-				add(0.9, append(of, metric.LabelModel, "NVIDIA H100 80GB HBM3")...)
-			case metric.GPUHeld.Name:
-				if held := e.allocated[n.Name]; i < len(held) {
-					add(1, append(of, metric.LabelNamespace, work, metric.LabelPod, held[i].Name, metric.LabelContainer, "main")...)
-				}
-			}
-		}
-	}
-	return promtest.Response{Vector: out}
+	return r
 }
 
-// TestExportersAreTrusted: the autoscaler's reader accepts the fake's responses, and a pod's
-// allocation is stable.
-func TestExportersAreTrusted(t *testing.T) {
-	pods := []*corev1.Pod{podOf("a", "n", 3), podOf("waits", "", 2)}
-	fake := &promtest.Server{}
-	fake.Script(newExporters(func() []*corev1.Node { return []*corev1.Node{nodeOf("n")} }, func() []*corev1.Pod { return pods }).answer)
-	server := httptest.NewServer(fake)
-	defer server.Close()
-	read, err := prom.New(prom.Config{URL: server.URL, Timeout: time.Minute})
-	require.NoError(t, err)
-	want := func(all ...string) {
-		t.Helper()
-		if r, err := observe.Read(t.Context(), read, trust.From([]string{system}), time.Now()); err != nil || r.Taken.IsZero() {
-			t.Fatal(r, err)
-		}
-		v, err := read.Query(t.Context(), "gpu_held", time.Time{})
-		if err != nil || len(v) != len(all) {
-			t.Fatalf("%v, %v; want %v", v, err, all)
-		}
-		for i, s := range v {
-			if got := s.Labels.Get("gpu") + " " + s.Labels.Get("pod"); got != all[i] {
-				t.Errorf("GPU and pod %q, want %q", got, all[i])
-			}
-		}
+// allocate devices to the pods that are bound now.
+func (e *exporters) allocate() {
+	bound := map[string][]*corev1.Pod{}
+	for _, p := range e.pods() {
+		bound[p.Spec.NodeName] = append(bound[p.Spec.NodeName], p)
 	}
-	want("0 a", "1 a", "2 a")
-	pods = []*corev1.Pod{podOf("later", "n", 1), pods[0]}
-	want("0 a", "1 a", "2 a", "3 later")
+	for _, n := range e.nodes() {
+		m := e.machines[n.Name]
+		if m == nil {
+			var err error
+			if m, err = node.New(node.Spec{Name: n.Name, Product: product, GPUs: gpusOfNode}, time.Now()); err != nil {
+				panic(err) // product is a known one
+			}
+			e.machines[n.Name] = m
+		}
+		m.Sync(node.PodsOf(bound[n.Name]), time.Now())
+	}
 }

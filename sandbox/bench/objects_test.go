@@ -17,6 +17,7 @@ const (
 	system, work = "gpuscale-system", "work" // namespaces
 	base         = "base"
 
+	product    = "NVIDIA-H100-80GB-HBM3"
 	gpusOfNode = 8
 	gpu        = "nvidia.com/gpu"
 )
@@ -29,7 +30,7 @@ var offers = neighbours.Nodes{
 	},
 	Labels: map[string]string{
 		corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81559",
+		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81559",
 	},
 }
 

@@ -48,20 +48,6 @@ func TestProgramsAreCompiledEachTimeInPlace(t *testing.T) {
 	}
 }
 
-func TestSandboxGoesToTheMakefilesPath(t *testing.T) {
-	o, _ := checkout(t)
-	calls := filepath.Join(t.TempDir(), "calls")
-	fakeGo(t, ownGo(calls))
-	file := filepath.Join(t.TempDir(), "bin", "gpuscale-sandbox")
-	require.NoError(t, Sandbox(context.Background(), o, file, "-X a=b"))
-	if _, err := os.Stat(file); err != nil {
-		t.Error(err)
-	}
-	if text, _ := os.ReadFile(calls); !strings.Contains(string(text), "-ldflags -s -w -X a=b ") {
-		t.Errorf("calls: %s", text)
-	}
-}
-
 func TestCancelEndsTheCompiler(t *testing.T) {
 	for name, compile := range map[string]func(context.Context, Options) error{
 		"the programs":      func(ctx context.Context, o Options) error { _, err := Programs(ctx, o); return err },

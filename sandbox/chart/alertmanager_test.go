@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
@@ -63,7 +64,7 @@ func TestNeighbourAlertmanager(t *testing.T) {
 	}))
 	defer hook.Close()
 
-	dir, at := t.TempDir(), address(t)
+	dir, at := t.TempDir(), testenv.FreeAddress(t)
 	config := filepath.Join(dir, "alertmanager.yml")
 	text := fmt.Sprintf("route: {receiver: hook, group_by: [alertname], group_wait: 1s, group_interval: 1s}\n"+
 		"receivers: [{name: hook, webhook_configs: [{url: %q}]}]\ninhibit_rules:\n%s", hook.URL, rules)
@@ -97,10 +98,10 @@ func TestNeighbourAlertmanager(t *testing.T) {
 		}
 	}
 	api := "http://" + at + "/api/v2/alerts"
-	require.NoError(t, until(patient(t), "sending the causes", func() error { return send(api, first) }))
-	require.NoError(t, until(patient(t), "Alertmanager has them", func() error { return received(api, len(first)) }))
+	await.For(t, testenv.Patience, "sending the causes", func() error { return send(api, first) })
+	await.For(t, testenv.Patience, "Alertmanager has them", func() error { return received(api, len(first)) })
 	require.NoError(t, send(api, then))
-	err = until(patient(t), "the notifications", func() error {
+	await.For(t, testenv.Patience, "the notifications", func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		if !maps.Equal(notified, want) {
@@ -108,9 +109,6 @@ func TestNeighbourAlertmanager(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 	if err := received(api, len(first)+len(then)); err != nil {
 		t.Error(err)
 	}

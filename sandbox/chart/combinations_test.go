@@ -34,7 +34,7 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 	}
 	strict := client.WithFieldValidation(b.Admin, metav1.FieldValidationStrict)
 	asked := map[string]bool{}
-	for _, c := range renderAll(t, b) {
+	for _, c := range renderAll(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			for _, o := range c.objects {
 				text, err := json.Marshal(o)
@@ -70,7 +70,7 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 // by the programs themselves.
 func TestProgramsTakeWhatIsRendered(t *testing.T) {
 	b := onPlane(t)
-	for _, c := range renderAll(t, b) {
+	for _, c := range renderAll(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			for _, o := range c.objects {
 				component := o.GetLabels()["app.kubernetes.io/component"]

@@ -147,7 +147,7 @@ func (f *fleet) boot(n *corev1.Node) (*host, error) {
 	life, cancel := context.WithCancel(context.Background())
 	h := &host{machine: m, end: cancel}
 	socket := filepath.Join(f.dir, fmt.Sprintf("%s-%d", name, time.Now().UnixNano()))
-	if h.kubelet, err = node.Listen(socket, m, &h.lock, time.Now); err != nil {
+	if h.kubelet, err = node.Listen(socket, m, &h.lock); err != nil {
 		return nil, err
 	}
 	allocated, err := pods.New(pods.Options{Socket: socket, Interval: 500 * time.Millisecond})
@@ -198,24 +198,9 @@ func recorded(m *node.Machine) []replay.Frame {
 // allocate gives devices to the pods that are bound to the node, as its kubelet
 // would.
 func (h *host) allocate(pods []*corev1.Pod) {
-	var bound []node.Pod
-	for _, p := range pods {
-		if p.DeletionTimestamp != nil {
-			continue
-		}
-		one := node.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Created: p.CreationTimestamp.Time}
-		for _, c := range p.Spec.Containers {
-			requests := map[string]int{}
-			if q, ok := c.Resources.Limits["nvidia.com/gpu"]; ok {
-				requests["nvidia.com/gpu"] = int(q.Value())
-			}
-			one.Containers = append(one.Containers, node.Container{Name: c.Name, Requests: requests})
-		}
-		bound = append(bound, one)
-	}
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	h.machine.Sync(bound, time.Now())
+	h.machine.Sync(node.PodsOf(pods), time.Now())
 }
 
 func (h *host) stop() {

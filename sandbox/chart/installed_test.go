@@ -1,9 +1,7 @@
 package chart
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,16 +9,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
-	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
@@ -36,7 +31,6 @@ func TestHelm(t *testing.T) {
 		{"a CA that was overwritten is put back", (*env).overwritten},
 		{"the adapter changes no other field", (*env).fenced},
 		{"the exporter follows mig-manager's labels", (*env).paused},
-		{"what a person made stays when it is gone", (*env).uninstalled},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(b, t) })
 	}
@@ -76,13 +70,7 @@ func (b *env) overwritten(t *testing.T) {
 	before := b.trusted(t)
 	api := testenv.Object(apiServiceKind, "", custom)
 	require.NoError(t, b.Admin.Patch(t.Context(), api, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"caBundle":null}}`))))
-	err := until(patient(t), "the CA", func() error {
-		if now := b.trusted(t); now != before {
-			return fmt.Errorf("caBundle is %q", now)
-		}
-		return nil
-	})
-	require.NoError(t, err)
+	await.True(t, testenv.Patience, "the CA", func() bool { return b.trusted(t) == before })
 }
 
 // fenced asks with the adapter's own account.
@@ -164,27 +152,4 @@ status: {allocatable: {cpu: "64", memory: 256Gi, pods: "110", nvidia.com/gpu: "1
 	x.wait("an exporter afterwards", there(true))
 	label("paused-for-driver-upgrade")
 	x.wait("no exporter while the driver is replaced", there(false))
-}
-
-// uninstalled: what a person made stays, and it can be installed again over that.
-func (b *env) uninstalled(t *testing.T) {
-	testall.Only(t, "an uninstallation")
-	_, err := b.helm.Run(t.Context(), chart.Release{Namespace: installed}, "uninstall", "gpuscale")
-	require.NoError(t, err)
-	for _, name := range []string{adapterName, autoscalerName} {
-		require.NoError(t, b.Cluster.KillProgram(name))
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(b.helmInstall(context.Background()), b.startPrograms(context.Background())); err != nil {
-			t.Errorf("a second installation: %v", err)
-		}
-	})
-	if err := b.Admin.Get(t.Context(), client.ObjectKey{Name: "whole"}, &v1alpha1.GPUNodePool{}); err != nil {
-		t.Errorf("the pool is gone: %v", err)
-	}
-	var d appsv1.Deployment
-	err = b.Admin.Get(t.Context(), client.ObjectKey{Namespace: installed, Name: adapterName}, &d)
-	if err == nil && d.DeletionTimestamp.IsZero() || err != nil && !apierrors.IsNotFound(err) {
-		t.Errorf("the adapter is still there: %v", err)
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // TestNeighbourKEDA: the adapter answers external metrics, and forwards those that are
@@ -22,13 +23,13 @@ func TestNeighbourKEDA(t *testing.T) {
 	x, b := begin(t)
 	operator, adapter := b.neighbour(t, build.KEDA, "operator"), b.neighbour(t, build.KEDA, "adapter")
 	x.crds(build.KEDA, "config/crd/bases/*.yaml")
-	certs, metrics, at := t.TempDir(), address(t), port(t)
+	certs, metrics, at := t.TempDir(), testenv.FreeAddress(t), port(t)
 	x.mount(namespace, "kedaorg-certs", certs)
 	env := []string{"KUBECONFIG=" + b.Cluster.Kubeconfig(), "WATCH_NAMESPACE=", "POD_NAMESPACE=" + namespace, "KEDA_CLUSTER_OBJECT_NAMESPACE=" + namespace}
 	spec := proc.Spec{Name: "keda-operator", Path: operator, Env: env, Args: []string{
 		"--cert-dir=" + certs, "--enable-cert-rotation=true", "--metrics-server-service-name=" + service,
 		"--enable-apiservice-patching=false", "--enable-webhook-patching=false",
-		"--metrics-service-bind-address=" + metrics, "--metrics-bind-address=" + address(t), "--health-probe-bind-address=" + address(t),
+		"--metrics-service-bind-address=" + metrics, "--metrics-bind-address=" + testenv.FreeAddress(t), "--health-probe-bind-address=" + testenv.FreeAddress(t),
 	}}
 	// When it has made its certificates it ends, and relies on being started again.
 	first := exec.CommandContext(t.Context(), spec.Path, spec.Args...)

@@ -27,7 +27,7 @@ func TestNeighbourTrainingOperator(t *testing.T) {
 	x.must(os.Mkdir(operatorCerts, 0o700))
 	x.Run(t, testenv.Project{Neighbour: build.TrainingOperator, Program: "training-operator.v1", Folder: "manifests/overlays/standalone", Namespace: "kubeflow", Service: "training-operator"}, func(hook, _ string) proc.Spec {
 		x.mount("kubeflow", "training-operator-webhook-cert", operatorCerts) // it makes its own
-		return proc.Spec{Args: []string{"--webhook-server-port=" + hook, "--metrics-bind-address=0", "--health-probe-bind-address=" + address(t), "--enable-scheme=pytorchjob"}}
+		return proc.Spec{Args: []string{"--webhook-server-port=" + hook, "--metrics-bind-address=0", "--health-probe-bind-address=" + testenv.FreeAddress(t), "--enable-scheme=pytorchjob"}}
 	})
 	x.pool()
 	x.whole("pytorchjob.yaml", "kubeflow.org/v1/PyTorchJob", "training.kubeflow.org/job-name", 4)
@@ -59,7 +59,7 @@ leaderElection: {leaderElect: false}
 webhook: {port: %s, host: 127.0.0.1}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
-`, hook, address(t)))}}
+`, hook, testenv.FreeAddress(t)))}}
 	})
 	runtime, err := os.ReadFile(filepath.Join(module, "manifests/base/runtimes/torch_distributed.yaml"))
 	x.must(err)

@@ -39,12 +39,6 @@ func (x *tale) crds(n build.Neighbour, files ...string) {
 	x.must(x.InstallSources(x.t.Context(), neighbours.Source{Neighbour: n, Files: files}))
 }
 
-// address on the loopback that is a program's own until the test ends.
-func address(t *testing.T) string {
-	t.Helper()
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.FreePort(t)))
-}
-
 // beside runs a program until the test ends; its last lines are shown where that fails.
 func (b *env) beside(t *testing.T, spec proc.Spec) *proc.Process {
 	t.Helper()

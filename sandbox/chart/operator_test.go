@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // TestNeighbourPrometheusOperator: the Prometheus Operator takes every monitor and every rule of
@@ -28,7 +29,7 @@ import (
 func TestNeighbourPrometheusOperator(t *testing.T) {
 	x, b := begin(t)
 	x.crds(build.PrometheusOperator, "example/prometheus-operator-crd/*.yaml")
-	b.program(t, build.PrometheusOperator, "operator", proc.Spec{Args: []string{"--web.listen-address=" + address(t), "--kubelet-endpoints=false"}})
+	b.program(t, build.PrometheusOperator, "operator", proc.Spec{Args: []string{"--web.listen-address=" + testenv.FreeAddress(t), "--kubelet-endpoints=false"}})
 	t.Cleanup(func() {
 		if err := b.upgrade(context.Background()); err != nil {
 			t.Error(err)

@@ -23,7 +23,7 @@ func (x *tale) coscheduling() {
 		"--pod-max-in-unschedulable-pods-duration=1s", // a new node is no reason for it to look again: docs/KNOWN_ISSUES.md
 	}})
 	x.program(x.t, build.SchedulerPlugins, "controller", proc.Spec{Args: []string{
-		"--metricsAddr=0", "--probeAddr=" + address(x.t), "--enableLeaderElection=false",
+		"--metricsAddr=0", "--probeAddr=" + testenv.FreeAddress(x.t), "--enableLeaderElection=false",
 	}})
 }
 
@@ -52,7 +52,7 @@ func TestNeighbourKubeRay(t *testing.T) {
 	x.coscheduling()
 	x.crds(build.KubeRay, "config/crd/bases/*.yaml")
 	x.program(t, build.KubeRay, "ray-operator", proc.Spec{Args: []string{
-		"--batch-scheduler=scheduler-plugins", "--enable-leader-election=false", "--metrics-addr=0", "--health-probe-bind-address=" + address(t),
+		"--batch-scheduler=scheduler-plugins", "--enable-leader-election=false", "--metrics-addr=0", "--health-probe-bind-address=" + testenv.FreeAddress(t),
 	}})
 	x.pool()
 	const workers = "ray.io/group=gpu"

@@ -42,31 +42,30 @@ func TestRefused(t *testing.T) {
 		}
 	}
 
-	const registry = "image: {registry: registry.example}\n"
 	x := &trouble{env: b, t: t}
 	x.add("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: nvidia}\nhandler: nvidia\n")
 	for values, want := range map[string]bool{"": true, `exporter: {runtimeClassName: ""}`: false} {
-		out, err := b.helm.Run(t.Context(), chart.Release{Namespace: "plain", Values: registry + values}, "install", "other", b.helm.Chart, "--dry-run=server")
-		require.NoError(t, err)
-		if got := strings.Contains(string(out), "runtimeClassName: nvidia"); got != want {
+		if got := strings.Contains(b.other(t, "plain", values), "runtimeClassName: nvidia"); got != want {
 			t.Errorf("%q: the RuntimeClass nvidia is used: %v, want %v", values, got, want)
 		}
 	}
+}
+
+// other is what another release would install.
+func (b *env) other(t *testing.T, namespace, values string) string {
+	t.Helper()
+	out, err := b.helm.Run(t.Context(), chart.Release{Namespace: namespace, Values: "image: {registry: registry.example}\n" + values}, "install", "other", b.helm.Chart, "--dry-run=server")
+	require.NoError(t, err)
+	return string(out)
 }
 
 // TestCompatAuto: beside a dcgm-exporter ours leaves its series out, or every sum would double.
 func TestCompatAuto(t *testing.T) {
 	b := start(t)
 	require.NoError(t, b.namespace(t.Context(), "compat", ""))
-	args := func(values string) string {
-		t.Helper()
-		out, err := b.helm.Run(t.Context(), chart.Release{Namespace: "compat", Values: "image: {registry: registry.example}\n" + values}, "install", "other", b.helm.Chart, "--dry-run=server")
-		require.NoError(t, err)
-		return string(out)
-	}
 	wants := func(values, want string) {
 		t.Helper()
-		if out := args(values); !strings.Contains(out, "--compat="+want) {
+		if out := b.other(t, "compat", values); !strings.Contains(out, "--compat="+want) {
 			t.Errorf("%q: no --compat=%s", values, want)
 		}
 	}
@@ -79,7 +78,7 @@ func TestCompatAuto(t *testing.T) {
 		spec: {nodeSelector: {none: such}, containers: [{name: d, image: "registry.example/nvidia/k8s/dcgm-exporter:4.5.1-4.8.0"}]}}}}`)
 	wants("", "false")
 	wants(`exporter: {compat: once}`, "once")
-	if out := args(""); !strings.Contains(out, "dcgm-exporter has them here (compat/nvidia-dcgm-exporter)") {
+	if out := b.other(t, "compat", ""); !strings.Contains(out, "dcgm-exporter has them here (compat/nvidia-dcgm-exporter)") {
 		t.Error("the notes do not say why there are no DCGM_* series")
 	}
 }

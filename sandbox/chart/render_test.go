@@ -10,48 +10,42 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
 // rendering is a combination as Helm writes it. The objects are read-only.
 type rendering struct {
 	chart.Combination
-	text    []byte
 	objects []*unstructured.Unstructured
 }
-
-var (
-	renderOnce   sync.Once
-	renderings   []rendering
-	renderFailed error
-)
 
 // few are the combinations of make test: the most common ones, and everything.
 var few = []string{"defaults", "all programs", "agent asked by none", "Prometheus with a secret"}
 
-// renderAll renders every combination, or a few in make test, once for all tests: each
+// renderings are every combination, or a few in make test, rendered once for all tests: each
 // takes a third of a second.
-func renderAll(t *testing.T, b *plane) []rendering {
-	t.Helper()
-	renderOnce.Do(func() {
-		for _, c := range chart.Combinations() {
-			if !testall.Enabled() && !slices.Contains(few, c.Name) {
-				continue
-			}
-			r := rendering{Combination: c}
-			release := chart.Release{Namespace: "combinations", Values: c.Values}
-			if r.text, renderFailed = b.helm.Run(context.Background(), release, "template", "demo", b.helm.Chart); renderFailed == nil {
-				r.objects, renderFailed = chart.Objects(r.text)
-			}
-			if renderFailed != nil {
-				renderFailed = fmt.Errorf("%s: %w", c.Name, renderFailed)
-				return
-			}
-			renderings = append(renderings, r)
-		}
-	})
-	if renderFailed != nil {
-		t.Fatal(renderFailed)
+var renderings = sync.OnceValues(func() (all []rendering, _ error) {
+	b, err := control.Env(context.Background())
+	if err != nil {
+		return nil, err
 	}
-	return renderings
+	for _, c := range chart.Combinations() {
+		if !testall.Enabled() && !slices.Contains(few, c.Name) {
+			continue
+		}
+		objects, err := b.helm.Template(context.Background(), chart.Release{Name: "demo", Namespace: "combinations", Values: c.Values})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		all = append(all, rendering{c, objects})
+	}
+	return all, nil
+})
+
+func renderAll(t *testing.T) []rendering {
+	t.Helper()
+	all, err := renderings()
+	require.NoError(t, err)
+	return all
 }

@@ -1,11 +1,12 @@
 package chart
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -26,8 +27,8 @@ type scraping struct {
 // Scrape jobs over the exporters besides their own. They get empty pages until a test
 // breaks something: targets come and go only every five seconds.
 const (
-	secondJob   = "pods"     // as the exporters' own
-	droppingJob = "dropping" // leaves out who holds a GPU
+	secondJob   = "pods"
+	droppingJob = "dropping"
 )
 
 var exporterJobs = []string{exporterName, secondJob, droppingJob}
@@ -38,36 +39,23 @@ const (
 	rulesFolder  = "rules"
 )
 
+//go:embed testdata/scraping.yaml
+var scrapingText string
+
 // config is the file.
 func (s *scraping) config() []byte {
-	var out strings.Builder
-	retention := s.retention
-	if retention == "" {
-		retention = "400d"
-	}
-	external := ""
+	external, rules := "", rulesFolder+"/*.yaml"
 	if s.replica != "" {
 		external = ", external_labels: {replica: " + s.replica + "}"
 	}
-	fmt.Fprintf(&out, "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s%s}\nstorage: {tsdb: {retention: {time: %s}}}\n", external, retention)
-	if !s.noRules {
-		fmt.Fprintf(&out, "rule_files: [%s/*.yaml]\n", rulesFolder)
+	if s.noRules {
+		rules = ""
 	}
+	text := strings.NewReplacer("EXTERNAL", external, "RETENTION", cmp.Or(s.retention, "400d"), "RULES", rules).Replace(scrapingText)
 	if !s.programs {
-		return []byte(out.String())
+		text, _, _ = strings.Cut(text, "scrape_configs:")
 	}
-	out.WriteString("scrape_configs:\n")
-	for job, more := range map[string]string{
-		exporterName: "", secondJob: "", autoscalerName: "",
-		droppingJob: "  metric_relabel_configs: [{action: labeldrop, regex: exported_.*}]\n",
-		adapterName: fmt.Sprintf("  scheme: https\n  tls_config: {ca_file: %s, server_name: %s.%s.svc}\n  authorization: {credentials_file: %s}\n", adapterCA, adapterName, installed, scraperToken),
-	} {
-		if slices.Contains(exporterJobs, job) {
-			more += "  metrics_path: /" + job + "\n"
-		}
-		fmt.Fprintf(&out, "- job_name: %s\n%s  file_sd_configs: [{files: [%s], refresh_interval: 1s}]\n", job, more, targetsOf(job))
-	}
-	return []byte(out.String())
+	return []byte(text)
 }
 
 // targetsOf is the file of a job's targets.

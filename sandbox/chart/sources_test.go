@@ -2,7 +2,6 @@ package chart
 
 import (
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -28,7 +26,7 @@ import (
 // the same targets with the same file and whose vmalert runs our rules.
 func TestNeighbourVictoriaMetrics(t *testing.T) {
 	_, b := begin(t)
-	url := "http://" + address(t)
+	url := "http://" + testenv.FreeAddress(t)
 	b.program(t, build.VictoriaMetrics, "victoria-metrics", proc.Spec{Args: []string{
 		"-httpListenAddr=" + strings.TrimPrefix(url, "http://"), "-storageDataPath=" + t.TempDir(), "-retentionPeriod=400d",
 		// rule_files and storage are not for it.
@@ -36,7 +34,7 @@ func TestNeighbourVictoriaMetrics(t *testing.T) {
 		"-promscrape.fileSDCheckInterval=1s", "-promscrape.configCheckInterval=1s",
 	}})
 	b.program(t, build.VictoriaMetrics, "vmalert", proc.Spec{Args: []string{
-		"-httpListenAddr=" + address(t), "-datasource.url=" + url, "-remoteWrite.url=" + url, "-notifier.blackhole",
+		"-httpListenAddr=" + testenv.FreeAddress(t), "-datasource.url=" + url, "-remoteWrite.url=" + url, "-notifier.blackhole",
 		"-rule=" + filepath.Join(b.Cluster.PrometheusDir(), rulesFolder, "*.yaml"),
 	}})
 	b.over(t, source{url: url, parameters: "latency_offset: 1ms"}) // docs/adapter.md
@@ -50,14 +48,13 @@ type source struct{ url, parameters string }
 // over runs our programs over another source than Prometheus until the test ends.
 func (b *env) over(t *testing.T, s source) {
 	t.Helper()
-	err := until(patient(t), s.url, func() error {
+	await.For(t, testenv.Patience, s.url, func() error {
 		v, err := testenv.Query(t.Context(), s.url, fmt.Sprintf("up{job=%q}", exporterName))
 		if err == nil && len(v) == 0 {
 			err = errors.New("it has no series")
 		}
 		return err
 	})
-	require.NoError(t, err)
 	b.source = s
 	b.reinstalled(t)
 }
@@ -69,7 +66,7 @@ func (b *env) allWell(t *testing.T, unknown map[string]string) {
 	t.Helper()
 	b.nearlyWell(t, unknown)
 	lastFailure := map[string]queries{}
-	err := until(patient(t), "the newest query of each rule is answered", func() error {
+	await.For(t, testenv.Patience, "the newest query of each rule is answered", func() error {
 		refusals, failing := b.askAll(t), []string(nil)
 		for rule, now := range b.queries(t) {
 			if now.failed > lastFailure[rule].failed {
@@ -84,7 +81,6 @@ func (b *env) allWell(t *testing.T, unknown map[string]string) {
 		}
 		return nil
 	})
-	require.NoError(t, err)
 }
 
 // nearlyWell is allWell where queries have failed before.
@@ -101,9 +97,7 @@ func (b *env) nearlyWell(t *testing.T, unknown map[string]string) {
 			t.Errorf("doctor: %s is unknown: %s", c.ID, c.Why)
 		}
 	}
-	if err := until(patient(t), "the HPA", func() error { return b.following(t.Context()) }); err != nil {
-		t.Error(err)
-	}
+	await.For(t, testenv.Patience, "the HPA", func() error { return b.following(t.Context()) })
 	if out, err := exec.CommandContext(t.Context(), b.doctor, "--prometheus-url", b.prometheus(), "--since", "10m", "-o", "json", "--accept-incomplete").CombinedOutput(); err != nil {
 		t.Errorf("the report: %v: %s", err, out)
 	}
@@ -114,10 +108,8 @@ func (b *env) nearlyWell(t *testing.T, unknown map[string]string) {
 func (b *env) askAll(t *testing.T) (refusals []string) {
 	t.Helper()
 	for _, at := range []string{"/apis/external.metrics.k8s.io/v1beta1", "/apis/custom.metrics.k8s.io/v1beta2"} {
-		raw, err := b.get(t, at)
+		list, err := b.Cluster.Client().Discovery().ServerResourcesForGroupVersion(strings.TrimPrefix(at, "/apis/"))
 		require.NoError(t, err)
-		var list metav1.APIResourceList
-		require.NoError(t, json.Unmarshal(raw, &list))
 		if len(list.APIResources) == 0 {
 			t.Errorf("%s has no metric", at)
 		}

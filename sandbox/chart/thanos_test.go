@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // TestNeighbourThanos: what reads Prometheus works over a Thanos querier before two replicas of
@@ -34,7 +35,7 @@ func TestNeighbourThanos(t *testing.T) {
 	x.must(b.Cluster.ReloadPrometheus(t.Context(), b.scrape.config()))
 	other := *b.scrape
 	other.replica = "b"
-	file, second := filepath.Join(b.Cluster.PrometheusDir(), "replica.yml"), address(t)
+	file, second := filepath.Join(b.Cluster.PrometheusDir(), "replica.yml"), testenv.FreeAddress(t)
 	x.must(os.WriteFile(file, other.config(), 0o600))
 	b.beside(t, proc.Spec{Name: "prometheus-b", Path: b.Binaries.Prometheus, Dir: b.Cluster.PrometheusDir(), Args: []string{
 		"--config.file=" + file, "--storage.tsdb.path=" + t.TempDir(), "--web.listen-address=" + second,
@@ -42,14 +43,14 @@ func TestNeighbourThanos(t *testing.T) {
 	query := []string{"query", "--query.replica-label=replica"}
 	var sidecars []*proc.Process
 	for i, url := range []string{b.Cluster.PrometheusURL(), "http://" + second} {
-		at := address(t)
+		at := testenv.FreeAddress(t)
 		sidecars = append(sidecars, b.beside(t, proc.Spec{Name: fmt.Sprintf("thanos-sidecar-%d", i), Path: thanos, Args: []string{
-			"sidecar", "--prometheus.url=" + url, "--tsdb.path=" + t.TempDir(), "--grpc-address=" + at, "--http-address=" + address(t),
+			"sidecar", "--prometheus.url=" + url, "--tsdb.path=" + t.TempDir(), "--grpc-address=" + at, "--http-address=" + testenv.FreeAddress(t),
 		}}))
 		query = append(query, "--endpoint="+at)
 	}
-	url := "http://" + address(t)
-	b.beside(t, proc.Spec{Name: "thanos-query", Path: thanos, Args: append(query, "--http-address="+strings.TrimPrefix(url, "http://"), "--grpc-address="+address(t))})
+	url := "http://" + testenv.FreeAddress(t)
+	b.beside(t, proc.Spec{Name: "thanos-query", Path: thanos, Args: append(query, "--http-address="+strings.TrimPrefix(url, "http://"), "--grpc-address="+testenv.FreeAddress(t))})
 	x.wait("the querier has both stores", func() error {
 		var stores struct {
 			Data struct{ Sidecar []struct{ LastError *string } }

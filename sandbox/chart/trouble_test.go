@@ -36,7 +36,7 @@ func (x *trouble) cleanup(do func(context.Context) error) { testenv.Cleanup(x.t,
 // wait until ok returns nil.
 func (x *trouble) wait(what string, ok func() error) {
 	x.t.Helper()
-	x.must(until(patient(x.t), what, ok))
+	await.For(x.t, testenv.Patience, what, ok)
 }
 
 // add makes objects; they go, and are waited for, when the test ends.

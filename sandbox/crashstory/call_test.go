@@ -72,17 +72,3 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseCall(f *testing.F) {
-	f.Add("PATCH", "/api/v1/nodes/n", []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
-	f.Add("POST", "/apis/a/b/namespaces/c/d", []byte("k8s\x00\x0a"))
-	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
-		c, ok := ParseCall(method, path, body)
-		if ok && (c.Verb == "" || c.Resource == "") {
-			t.Errorf("%+v", c)
-		}
-		if again, _ := ParseCall(method, path, body); again != c {
-			t.Errorf("%+v, then %+v", c, again)
-		}
-	})
-}

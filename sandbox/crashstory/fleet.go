@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
@@ -128,65 +128,21 @@ func (f *fleet) repartitions() int {
 func (f *fleet) answer(query string) promtest.Response {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if query == ageQuery {
+	if testenv.Queried(query) == metric.GPUAttributionAgeSeconds.Name { // the first of every reading
 		f.asked++
 	}
 	var out []promtest.Series
-	for name, h := range f.hosts {
+	for _, h := range f.hosts {
 		h.agent.Lock.Lock()
-		out = append(out, series(query, name, h.agent.Machine)...)
+		out = append(out, testenv.ExporterSeries(query, h.agent.Machine)...)
 		h.agent.Lock.Unlock()
 	}
 	return promtest.Response{Vector: out}
 }
-
-// ageQuery is the first of every reading.
-var ageQuery = fmt.Sprintf("%[1]s + (time() - timestamp(%[1]s))", metric.GPUAttributionAgeSeconds.Name)
 
 // readings that have been begun.
 func (f *fleet) readings() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked
-}
-
-// series of one machine that a query asks for. What is not measured here has
-// no series.
-func series(query, name string, m *node.Machine) []promtest.Series {
-	of := func(v float64, more ...string) promtest.Series {
-		labels := map[string]string{metric.LabelNode: name}
-		for i := 0; i+1 < len(more); i += 2 {
-			labels[more[i]] = more[i+1]
-		}
-		return promtest.Series{Labels: labels, Value: v}
-	}
-	var out []promtest.Series
-	switch query {
-	case ageQuery:
-		return []promtest.Series{of(0)}
-	case metric.GPUInfo.Name:
-		for _, c := range m.GPUs() {
-			out = append(out, of(1, metric.LabelGPU, strconv.Itoa(c.Index), metric.LabelGPUUUID, c.UUID, metric.LabelModel, m.Model().Name, metric.LabelMIG, strconv.FormatBool(c.MIG)))
-		}
-	case metric.GPUInstanceInfo.Name:
-		for _, c := range m.GPUs() {
-			for _, i := range c.Instances {
-				out = append(out, of(1, metric.LabelGPU, strconv.Itoa(c.Index), metric.LabelGPUInstanceID, strconv.Itoa(i.ID),
-					metric.LabelProfile, i.Profile, metric.LabelStart, strconv.Itoa(i.Start), metric.LabelInstanceUUID, i.UUID))
-			}
-		}
-	case metric.GPUHeld.Name:
-		for _, h := range m.Holdings() {
-			labels := []string{metric.LabelGPU, strconv.Itoa(h.GPU), metric.LabelNamespace, h.Namespace, metric.LabelPod, h.Pod}
-			if h.Instance >= 0 {
-				labels = append(labels, metric.LabelGPUInstanceID, strconv.Itoa(h.Instance))
-			}
-			out = append(out, of(1, labels...))
-		}
-	case metric.GPUHealthy.Name:
-		for _, c := range m.GPUs() {
-			out = append(out, of(1, metric.LabelGPU, strconv.Itoa(c.Index)))
-		}
-	}
-	return out
 }

@@ -52,6 +52,17 @@ func alike(q question, a, b float64) bool {
 	return a == b
 }
 
+// agree reports whether each object of ours is one of theirs, with values that are ok.
+func agree(theirs, ours reply, ok func(theirs, ours float64) bool) bool {
+	t := theirs.byName()
+	for name, w := range ours.byName() {
+		if v, there := t[name]; !there || !ok(v, w) {
+			return false
+		}
+	}
+	return true
+}
+
 // same reports whether an HPA would do the same with both answers: the same
 // values for the same objects, or no answer at all.
 func same(q question, theirs, ours reply) bool {
@@ -61,52 +72,25 @@ func same(q question, theirs, ours reply) bool {
 	if q.external {
 		return len(theirs.items) > 0 == (len(ours.items) > 0) && alike(q, theirs.sum(), ours.sum())
 	}
-	t, o := theirs.byName(), ours.byName()
-	if len(t) != len(o) || len(theirs.items) != len(ours.items) {
-		return false
-	}
-	for name, v := range t {
-		if w, there := o[name]; !there || !alike(q, v, w) {
-			return false
-		}
-	}
-	return true
+	return len(theirs.byName()) == len(ours.byName()) && len(theirs.items) == len(ours.items) && agree(theirs, ours, func(v, w float64) bool { return alike(q, v, w) })
 }
 
 // onlyLess reports whether ours lacks some of their objects, or all, and has
 // the same values for the rest.
 func onlyLess(q question, theirs, ours reply) bool {
-	if !theirs.ok() {
-		return false
+	if !theirs.ok() || q.external || !ours.ok() {
+		return theirs.ok() && !ours.ok()
 	}
-	if q.external || !ours.ok() {
-		return !ours.ok()
-	}
-	t := theirs.byName()
-	for name, v := range ours.byName() {
-		if w, there := t[name]; !there || !alike(q, v, w) {
-			return false
-		}
-	}
-	return len(ours.items) < len(theirs.items)
+	return len(ours.items) < len(theirs.items) && agree(theirs, ours, func(v, w float64) bool { return alike(q, v, w) })
 }
 
 // eachOr reports whether both have the same objects, and each has the same
 // value or one that differs as given; at least one does.
-func eachOr(theirs, ours reply, differ func(theirs, ours float64) bool) bool {
-	t, o := theirs.byName(), ours.byName()
-	if !theirs.ok() || !ours.ok() || len(t) != len(o) {
-		return false
-	}
-	some := false
-	for name, v := range t {
-		w, there := o[name]
-		if !there || v != w && !differ(v, w) {
-			return false
-		}
+func eachOr(theirs, ours reply, differ func(theirs, ours float64) bool) (some bool) {
+	return theirs.ok() && ours.ok() && len(theirs.byName()) == len(ours.byName()) && agree(theirs, ours, func(v, w float64) bool {
 		some = some || v != w
-	}
-	return some
+		return v == w || differ(v, w)
+	}) && some
 }
 
 func about(q question, metrics ...string) bool { return slices.Contains(metrics, q.metric) }

@@ -16,15 +16,13 @@ import (
 	"text/tabwriter"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -37,12 +35,12 @@ import (
 func TestCompat(t *testing.T) {
 	testall.Only(t, "prometheus-adapter v0.12.0 beside ours; adapter/compat has its rules without it")
 	b := newCompatEnv(t, servePage)
-	b.objects(t)
+	require.NoError(t, neighbours.Apply(t.Context(), b.Admin, "testdata/compat-objects.yaml"))
 	b.sameQuestions(t)
 }
 
 type compatEnv struct {
-	cluster     *cluster.Cluster
+	*testenv.Env
 	ours, other string   // programs
 	serving     []string // flags
 	client      *http.Client
@@ -63,14 +61,12 @@ func newCompatEnv(t *testing.T, serve http.HandlerFunc) *compatEnv {
 scrape_configs:
 - {job_name: page, honor_labels: true, static_configs: [{targets: [%q], labels: {job: "", instance: ""}}]}
 `, page.Listener.Addr().String())
-	b.cluster, err = cluster.Start(t.Context(), cluster.Options{
-		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: []byte(scrape),
-	})
+	b.Env, err = testenv.Start(t.Context(), testenv.Options{Prometheus: scrape})
 	require.NoError(t, err)
-	t.Cleanup(b.cluster.Stop)
+	t.Cleanup(b.Stop)
 	var ca []byte
-	b.serving, ca = servingFlags(t, b.cluster)
-	config := rest.CopyConfig(b.cluster.RESTConfig())
+	b.serving, ca = servingFlags(t, b.Cluster)
+	config := rest.CopyConfig(b.Cluster.RESTConfig())
 	config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile, config.QPS = ca, "", -1
 	b.client, err = rest.HTTPClientFor(config)
 	require.NoError(t, err)
@@ -78,21 +74,11 @@ scrape_configs:
 	return b
 }
 
-// objects that the page's labels name.
-func (b *compatEnv) objects(t *testing.T) {
-	t.Helper()
-	api, err := client.New(b.cluster.RESTConfig(), client.Options{})
-	if err == nil {
-		err = neighbours.Apply(t.Context(), api, "testdata/compat-objects.yaml")
-	}
-	require.NoError(t, err)
-}
-
 // start runs a program with the flags that both understand and returns its
 // address.
 func (b *compatEnv) start(t *testing.T, name, path string, args ...string) string {
 	t.Helper()
-	address, p := startAt(t, b.cluster, name, path, b.serving, args...)
+	address, p := startAt(t, b.Cluster, name, path, b.serving, args...)
 	b.processes[address] = p
 	return address
 }
@@ -108,7 +94,7 @@ func (b *compatEnv) pair(t *testing.T, name, file, prometheus string) (theirs, o
 
 func (b *compatEnv) flags(file, prometheus string) []string {
 	return []string{
-		"--lister-kubeconfig=" + b.cluster.Kubeconfig(), "--config=" + file, "--prometheus-url=" + prometheus,
+		"--lister-kubeconfig=" + b.Cluster.Kubeconfig(), "--config=" + file, "--prometheus-url=" + prometheus,
 		"--metrics-relist-interval=1s", "--metrics-max-age=1m", "--client-qps=200", "--client-burst=200", "--v=2",
 	}
 }
@@ -153,7 +139,7 @@ const shopJobs = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/job
 func (b *compatEnv) sameQuestions(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "compat.yaml"))
 	require.NoError(t, err)
-	theirs, ours := b.pair(t, "same", file(t, b.cluster, "pa.yaml", raw), b.cluster.PrometheusURL())
+	theirs, ours := b.pair(t, "same", file(t, b.Cluster, "pa.yaml", raw), b.Cluster.PrometheusURL())
 	for _, address := range []string{theirs, ours} {
 		b.answers(t, address, shopJobs)
 		b.answers(t, address, "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/web-1/http_requests_per_second")
@@ -284,13 +270,10 @@ func (b *compatEnv) sameDiscovery(t *testing.T, theirs, ours string) {
 
 func (b *compatEnv) listed(t *testing.T, address, group string) map[string]bool {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/apis/"+group, nil)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(&rest.Config{Host: "https://" + address}, b.client)
 	require.NoError(t, err)
-	resp, err := b.client.Do(req)
+	list, err := client.ServerResourcesForGroupVersion(group)
 	require.NoError(t, err)
-	defer resp.Body.Close()
-	var list metav1.APIResourceList
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&list))
 	names := map[string]bool{}
 	for _, r := range list.APIResources {
 		names[fmt.Sprintf("%s namespaced=%t", r.Name, r.Namespaced)] = true

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,16 +39,13 @@ var kserve = neighbours.Source{
 // played: it makes a Deployment NAME-predictor that the InferenceService controls.
 func TestKServeRecipe(t *testing.T) {
 	testall.Only(t, "downloads KServe's module for its CRD")
-	on := newEnv(t)
-	c, err := cluster.Start(t.Context(), cluster.Options{Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir()})
+	e, err := testenv.Start(t.Context(), testenv.Options{})
 	require.NoError(t, err)
-	t.Cleanup(c.Stop)
-	api, err := client.New(c.RESTConfig(), client.Options{})
-	require.NoError(t, err)
-	strict := client.WithFieldValidation(api, metav1.FieldValidationStrict)
-	require.NoError(t, errors.Join(kserve.Install(t.Context(), api), api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "models"}})))
+	t.Cleanup(e.Stop)
+	strict := client.WithFieldValidation(e.Admin, metav1.FieldValidationStrict)
+	require.NoError(t, errors.Join(e.InstallSources(t.Context(), kserve), e.Namespace(t.Context(), "models", nil)))
 	service, hpa := kserveRecipe(t)
-	await.For(t, testenv.Patience, "the InferenceService is taken", func() error { return strict.Create(t.Context(), service) })
+	require.NoError(t, strict.Create(t.Context(), service))
 	require.NoError(t, strict.Create(t.Context(), hpa))
 	class := service.GetAnnotations()["serving.kserve.io/autoscalerClass"]
 	if class != "external" || hpa.Spec.ScaleTargetRef.Name != service.GetName()+"-predictor" {
@@ -62,9 +58,9 @@ func TestKServeRecipe(t *testing.T) {
 	}
 
 	for _, d := range kserveObjects(t, "OWNER", string(service.GetUID()))[1:] {
-		require.NoError(t, api.Create(t.Context(), d))
+		require.NoError(t, e.Admin.Create(t.Context(), d))
 	}
-	above := kserveHierarchy(t, c)
+	above := kserveHierarchy(t, e.Cluster)
 	await.For(t, testenv.Patience, "the pods of the InferenceService", func() error {
 		pods, err := above.Owned("models", schema.GroupKind{Group: "serving.kserve.io", Kind: "InferenceService"}, "llama")
 		if err != nil {

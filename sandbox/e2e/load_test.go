@@ -2,8 +2,8 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -14,16 +14,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 
-	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/procstat"
-	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
-	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // The load: each HPA asks every 15 s, at a moment of its own and whether or not others
@@ -61,10 +55,10 @@ func TestLoad(t *testing.T) {
 	testall.Only(t, "both adapters under up to 5,000 HPAs; make bench-adapter runs it alone")
 	b := newCompatEnv(t, serveLoad)
 	b.loadPods(t)
-	flags := []string{"--prometheus-url=" + b.cluster.PrometheusURL()}
+	flags := []string{"--prometheus-url=" + b.Cluster.PrometheusURL()}
 	theirs := b.start(t, "load-theirs", b.other, append(flags, "--config=testdata/load.yaml",
-		"--lister-kubeconfig="+b.cluster.Kubeconfig(), "--client-qps=1000", "--client-burst=1000", "--metrics-relist-interval=1m")...)
-	ours := b.start(t, "load-ours", b.ours, append(flags, "--config="+file(t, b.cluster, "ours.yaml", []byte("rules: []\n")), "--kubeconfig="+b.cluster.Kubeconfig())...)
+		"--lister-kubeconfig="+b.Cluster.Kubeconfig(), "--client-qps=1000", "--client-burst=1000", "--metrics-relist-interval=1m")...)
+	ours := b.start(t, "load-ours", b.ours, append(flags, "--config="+file(t, b.Cluster, "ours.yaml", []byte("rules: []\n")), "--kubeconfig="+b.Cluster.Kubeconfig())...)
 	for _, address := range []string{theirs, ours} {
 		b.answers(t, address, podsPath(loadNamespace(0)))
 	}
@@ -107,37 +101,16 @@ func TestLoad(t *testing.T) {
 // loadPods creates the pods. They stay pending: what counts is that they are there.
 func (b *compatEnv) loadPods(t *testing.T) {
 	t.Helper()
-	config := rest.CopyConfig(b.cluster.RESTConfig())
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-	var creating sync.WaitGroup
-	slots := make(chan struct{}, 8)
-	for n := range loadNamespaces {
-		creating.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			name := loadNamespace(n)
-			if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-				t.Error(err)
-				return
-			}
-			await.For(t, testenv.Patience, "the account of namespace "+name, func() error {
-				_, err := client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
-				return err
-			})
-			for p := range loadPods {
-				pod := &corev1.Pod{
-					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("vllm-%d", p), Labels: map[string]string{"app": "vllm"}},
-					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/vllm"}}},
-				}
-				if _, err := client.CoreV1().Pods(name).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	creating.Wait()
+	workqueue.ParallelizeUntil(t.Context(), 8, loadNamespaces, func(n int) {
+		err := b.Namespace(t.Context(), loadNamespace(n), nil)
+		for p := range loadPods {
+			err = errors.Join(err, b.Create(t.Context(), fmt.Sprintf(
+				"{apiVersion: v1, kind: Pod, metadata: {namespace: %s, name: vllm-%d, labels: {app: vllm}}, spec: {containers: [{name: main, image: sandbox.invalid/vllm}]}}", loadNamespace(n), p)))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func podsPath(namespace string) string {
@@ -229,12 +202,8 @@ const queriesSeries = `prometheus_http_requests_total{code="200",handler="/api/v
 // ofPrometheus returns one of Prometheus' own series; 0 before it is there.
 func (b *compatEnv) ofPrometheus(t *testing.T, series string) float64 {
 	t.Helper()
-	resp, err := http.Get(b.cluster.PrometheusURL() + "/metrics")
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	_, after, _ := strings.Cut(string(text), "\n"+series+" ")
+	_, text := get(t, b.Cluster.PrometheusURL()+"/metrics")
+	_, after, _ := strings.Cut(text, "\n"+series+" ")
 	value, _, _ := strings.Cut(after, "\n")
 	v, _ := strconv.ParseFloat(value, 64)
 	return v

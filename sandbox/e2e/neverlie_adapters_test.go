@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,13 +63,11 @@ func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	defer cancel()
 	require.NoError(t, b.Cluster.WaitAPI(ctx, metricsAPIs...))
 	rest := b.client.CoreV1().RESTClient()
-	for _, a := range adapters() {
-		for _, c := range cells() {
-			await.For(t, testenv.Patience, fmt.Sprintf("%s answers about %s", a, c), func() error {
-				_, err := rest.Get().AbsPath(c.path(a)).DoRaw(t.Context())
-				return err
-			})
-		}
+	for a, c := range hpas(adapters()...) {
+		await.For(t, testenv.Patience, fmt.Sprintf("%s answers about %s", a, c), func() error {
+			_, err := rest.Get().AbsPath(c.path(a)).DoRaw(t.Context())
+			return err
+		})
 	}
 }
 
@@ -116,10 +113,11 @@ func servingFlags(t *testing.T, c *cluster.Cluster) (flags []string, ca []byte) 
 // startAt runs an adapter at an address of its own.
 func startAt(t *testing.T, c *cluster.Cluster, name, path string, serving []string, args ...string) (address string, p *proc.Process) {
 	t.Helper()
-	port := strconv.Itoa(testenv.FreePort(t))
+	address = testenv.FreeAddress(t)
+	_, port, _ := strings.Cut(address, ":")
 	p, err := c.Processes().Start(proc.Spec{Name: name, Path: path, Log: c.LogFile(name), Args: slices.Concat(serving, []string{"--secure-port=" + port}, args)})
 	require.NoError(t, err)
-	return net.JoinHostPort("127.0.0.1", port), p
+	return address, p
 }
 
 // maxAge is how old a sample may be that our adapter believes: five scrapes.

@@ -1,11 +1,11 @@
 package e2e
 
 import (
+	"fmt"
+	"iter"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
@@ -47,6 +47,19 @@ func cells() []cell {
 	}
 }
 
+// hpas are those of the adapters, one for each cell.
+func hpas(of ...adapter) iter.Seq2[adapter, cell] {
+	return func(yield func(adapter, cell) bool) {
+		for _, a := range of {
+			for _, c := range cells() {
+				if !yield(a, c) {
+					return
+				}
+			}
+		}
+	}
+}
+
 func (c cell) String() string { return string(c.kind) + ", " + string(c.target) }
 
 func (c cell) namespace(a adapter) string {
@@ -56,11 +69,10 @@ func (c cell) namespace(a adapter) string {
 // The load is shared by a namespace's pods, so that the right number of
 // replicas is right whatever their number is at the moment.
 const (
-	replicas    = 6
-	mostAllowed = 12
-	perReplica  = 10
-	load        = replicas * perReplica
-	idleLoad    = perReplica // asks for one
+	replicas   = 6
+	perReplica = 10
+	load       = replicas * perReplica
+	idleLoad   = perReplica // asks for one
 )
 
 // Both are made of the series work_in_hand{namespace, pod}.
@@ -81,53 +93,29 @@ func (c cell) metric() string {
 
 const workload = "workers"
 
-// hpa of a cell, without any patience of its own.
-func (c cell) hpa(a adapter) *autoscalingv2.HorizontalPodAutoscaler {
-	goal := resource.MustParse("10")
-	target := autoscalingv2.MetricTarget{Type: c.target}
+// spec of the metric of a cell's HPA.
+func (c cell) spec(a adapter) string {
+	target := `{type: AverageValue, averageValue: "10"}`
 	if c.target == autoscalingv2.ValueMetricType {
-		target.Value = &goal
-	} else {
-		target.AverageValue = &goal
+		target = `{type: Value, value: "10"}`
 	}
-	id := autoscalingv2.MetricIdentifier{Name: c.metric()}
-	to := autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: workload}
-	metric := autoscalingv2.MetricSpec{Type: c.kind}
-	switch c.kind {
-	case autoscalingv2.PodsMetricSourceType:
-		metric.Pods = &autoscalingv2.PodsMetricSource{Metric: id, Target: target}
-	case autoscalingv2.ObjectMetricSourceType:
-		metric.Object = &autoscalingv2.ObjectMetricSource{DescribedObject: c.object(a), Metric: id, Target: target}
-	default:
-		metric.External = &autoscalingv2.ExternalMetricSource{Metric: id, Target: target}
+	described := ""
+	if c.kind == autoscalingv2.ObjectMetricSourceType {
+		described = "describedObject: " + c.object(a) + ", "
 	}
-	least := int32(1)
-	return &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace(a), Name: workload},
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: to, MinReplicas: &least, MaxReplicas: mostAllowed,
-			Metrics: []autoscalingv2.MetricSpec{metric}, Behavior: atOnce(),
-		},
-	}
+	return fmt.Sprintf("{type: %s, %s: {%smetric: {name: %s}, target: %s}}", c.kind, strings.ToLower(string(c.kind)), described, c.metric(), target)
 }
 
 // object of an Object metric. prometheus-adapter finds an object's series by a
 // label with its name: pods' series do not bear their Deployment's, so there
 // the Namespace is asked about, which holds nothing else. Ours knows whose pods
 // they are.
-func (c cell) object(a adapter) autoscalingv2.CrossVersionObjectReference {
+func (c cell) object(a adapter) string {
 	if a == theirs {
-		return autoscalingv2.CrossVersionObjectReference{APIVersion: "v1", Kind: "Namespace", Name: c.namespace(a)}
+		return "{apiVersion: v1, kind: Namespace, name: " + c.namespace(a) + "}"
 	}
-	return autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: workload}
+	return "{apiVersion: apps/v1, kind: Deployment, name: " + workload + "}"
 }
 
 // atOnce is a behavior with no limits: what is wrong shows.
-func atOnce() *autoscalingv2.HorizontalPodAutoscalerBehavior {
-	none, most := int32(0), autoscalingv2.MaxChangePolicySelect
-	rules := &autoscalingv2.HPAScalingRules{
-		StabilizationWindowSeconds: &none, SelectPolicy: &most,
-		Policies: []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PodsScalingPolicy, Value: 100, PeriodSeconds: 1}},
-	}
-	return &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: rules, ScaleDown: rules.DeepCopy()}
-}
+const atOnce = "{scaleUp: &atOnce {stabilizationWindowSeconds: 0, selectPolicy: Max, policies: [{type: Pods, value: 100, periodSeconds: 1}]}, scaleDown: *atOnce}"

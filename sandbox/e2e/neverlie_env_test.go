@@ -137,18 +137,14 @@ func (b *faultEnv) populate(t *testing.T) {
 	for i := range 3 {
 		b.make(t, "node.yaml", "NAME", "node-"+strconv.Itoa(i))
 	}
-	for _, a := range adapters() {
-		for _, c := range cells() {
-			b.deploy(t, c.namespace(a), workload, replicas)
-		}
+	for a, c := range hpas(adapters()...) {
+		b.deploy(t, c.namespace(a), workload, replicas)
 	}
 	await.For(t, testenv.Patience, "all pods run", func() error {
-		for _, a := range adapters() {
-			for _, c := range cells() {
-				d, err := b.client.AppsV1().Deployments(c.namespace(a)).Get(t.Context(), workload, metav1.GetOptions{})
-				if err != nil || d.Status.ReadyReplicas != replicas {
-					return fmt.Errorf("%d in %s %w", d.Status.ReadyReplicas, c.namespace(a), err)
-				}
+		for a, c := range hpas(adapters()...) {
+			d, err := b.client.AppsV1().Deployments(c.namespace(a)).Get(t.Context(), workload, metav1.GetOptions{})
+			if err != nil || d.Status.ReadyReplicas != replicas {
+				return fmt.Errorf("%d in %s %w", d.Status.ReadyReplicas, c.namespace(a), err)
 			}
 		}
 		return nil
@@ -221,19 +217,11 @@ func (b *faultEnv) inject(t *testing.T, s step) {
 	b.page.Serve(s.samples)
 }
 
-// right returns the problems of an adapter's HPAs.
-func (b *faultEnv) right(a adapter) error {
+// right returns the problems of the adapters' HPAs.
+func (b *faultEnv) right(of ...adapter) error {
 	var errs []error
-	for _, c := range cells() {
+	for a, c := range hpas(of...) {
 		errs = append(errs, b.rightIn(c.namespace(a)))
-	}
-	return errors.Join(errs...)
-}
-
-func (b *faultEnv) allRight() error {
-	var errs []error
-	for _, a := range adapters() {
-		errs = append(errs, b.right(a))
 	}
 	return errors.Join(errs...)
 }
@@ -249,28 +237,23 @@ func (b *faultEnv) rightIn(namespace string) error {
 // reset helps those that have not found back.
 func (b *faultEnv) reset(t *testing.T) {
 	t.Helper()
-	for _, a := range adapters() {
-		for _, c := range cells() {
-			if ns := c.namespace(a); b.rightIn(ns) != nil {
-				s := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: workload}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
-				_, err := b.client.AppsV1().Deployments(ns).UpdateScale(t.Context(), workload, s, metav1.UpdateOptions{})
-				require.NoError(t, err)
-			}
+	for a, c := range hpas(adapters()...) {
+		if ns := c.namespace(a); b.rightIn(ns) != nil {
+			s := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: workload}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+			_, err := b.client.AppsV1().Deployments(ns).UpdateScale(t.Context(), workload, s, metav1.UpdateOptions{})
+			require.NoError(t, err)
 		}
 	}
-	await.For(t, testenv.Patience, "all are as they should be", func() error { return b.allRight() })
+	await.For(t, testenv.Patience, "all are as they should be", func() error { return b.right(adapters()...) })
 }
 
 // scale has the HPA controller begin.
 func (b *faultEnv) scale(t *testing.T) {
 	t.Helper()
-	for _, a := range adapters() {
-		for _, c := range cells() {
-			_, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(c.namespace(a)).Create(t.Context(), c.hpa(a), metav1.CreateOptions{})
-			require.NoError(t, err)
-		}
+	for a, c := range hpas(adapters()...) {
+		b.make(t, "hpa.yaml", "TENANT", c.namespace(a), "NAME", workload, "VERSION", "apps/v1", "KIND", "Deployment", "LEAST", "1", "BEHAVIOR", atOnce, "SPEC", c.spec(a))
 	}
 	b.seen = newRecord(t, b.client)
-	await.For(t, testenv.Patience, "all HPAs see the load", func() error { return b.allRight() })
+	await.For(t, testenv.Patience, "all HPAs see the load", func() error { return b.right(adapters()...) })
 	b.awaitSyncs(t, 3)
 }

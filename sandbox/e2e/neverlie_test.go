@@ -148,10 +148,8 @@ func (b *faultEnv) suffer(t *testing.T, f fault) []finding {
 		b.noticed(t, fmt.Sprintf("step %d", i+1), s.want)
 	}
 	var out []finding
-	for _, a := range adapters() {
-		for _, c := range cells() {
-			out = append(out, b.seen.finding(a, f.name, c))
-		}
+	for a, c := range hpas(adapters()...) {
+		out = append(out, b.seen.finding(a, f.name, c))
 	}
 	for _, x := range out {
 		if x.adapter == ours && (x.least != replicas || x.most != replicas) {
@@ -188,15 +186,10 @@ func (b *faultEnv) awaitSyncs(t *testing.T, n int) {
 	before := b.router.counts()
 	await.For(t, testenv.Patience, fmt.Sprintf("%d syncs", n), func() error {
 		now := b.router.counts()
-		for _, c := range cells() {
-			for _, a := range adapters() {
-				ns := c.namespace(a)
-				if a == theirs && b.router.waiting(ns) {
-					continue
-				}
-				if got := now[ns] - before[ns]; got < n {
-					return fmt.Errorf("%d in %s", got, ns)
-				}
+		for a, c := range hpas(adapters()...) {
+			ns := c.namespace(a)
+			if got := now[ns] - before[ns]; got < n && (a == ours || !b.router.waiting(ns)) {
+				return fmt.Errorf("%d in %s", got, ns)
 			}
 		}
 		return nil

@@ -3,8 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -68,7 +66,7 @@ func (b *faultEnv) llm(servers []string, picker string) []promfault.Sample {
 // to do and comes back when there is; neither because of a fault.
 func (b *faultEnv) zero(t *testing.T) {
 	h := zeroHPA(t)
-	h.Spec.Behavior = atOnce() // the guide's patience would make this last half an hour
+	require.NoError(t, yaml.Unmarshal([]byte(atOnce), &h.Spec.Behavior)) // the guide's patience would make this last half an hour
 	b.requests.Store(12)
 	b.deploy(t, zeroNamespace, zeroServers, 2)
 	b.deploy(t, zeroNamespace, zeroPicker, 1)
@@ -148,10 +146,7 @@ func (b *faultEnv) asked(t *testing.T) error {
 // zeroHPA is the one of docs/hpa.md, as a reader would paste it.
 func zeroHPA(t *testing.T) *autoscalingv2.HorizontalPodAutoscaler {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/hpa.md")
-	require.NoError(t, err)
-	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
-		manifest, _, _ := strings.Cut(block, "```")
+	for _, manifest := range testenv.YAMLBlocks(t, "../../docs/hpa.md") {
 		h := &autoscalingv2.HorizontalPodAutoscaler{}
 		if yaml.UnmarshalStrict([]byte(manifest), h) == nil && h.Namespace == zeroNamespace && h.Name == zeroServers {
 			return h

@@ -355,13 +355,15 @@ func (b *faultEnv) healthy(t *testing.T, s shape) {
 	u := s.workload()
 	words := []string{
 		"TENANT", s.name, "NAME", workload, "REPLICAS", strconv.Itoa(replicas), "READY", strconv.Itoa(ready), "SIZE", strconv.Itoa(s.series),
-		"VERSION", u.GetAPIVersion(), "KIND", u.GetKind(), "METRIC", s.rule(), "EACH", strconv.FormatInt(s.each(), 10),
+		"VERSION", u.GetAPIVersion(), "KIND", u.GetKind(), "LEAST", strconv.Itoa(replicas), "BEHAVIOR", atOnce, "SPEC", fmt.Sprintf(
+			`{type: Object, object: {describedObject: {apiVersion: %s, kind: %s, name: %s}, metric: {name: %s}, target: {type: AverageValue, averageValue: "%d"}}}`,
+			u.GetAPIVersion(), u.GetKind(), workload, s.rule(), s.each()),
 	}
 	b.make(t, u.GetKind()+".yaml", words...)
 	if s.during != nil && s.kind == "" {
 		b.patch(t, s, fmt.Sprintf(`{"spec":{"minReadySeconds":%d}}`, ready))
 	}
-	b.make(t, "health-hpa.yaml", words...)
+	b.make(t, "hpa.yaml", words...)
 }
 
 const lwsKind = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
@@ -379,7 +381,7 @@ internalCertManagement: {enable: false}
 webhook: {port: %s, certDir: %s}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: %q}
-`, hook, certs, "127.0.0.1:"+strconv.Itoa(testenv.FreePort(t))))}}
+`, hook, certs, testenv.FreeAddress(t)))}}
 	})
 }
 

@@ -3,7 +3,6 @@ package guardrails
 import (
 	"context"
 	"encoding/base64"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -25,10 +24,9 @@ func TestNeighbourClusterAPI(t *testing.T) {
 	w.must(w.Create(t.Context(), neighbours.MetalCRDs()))
 	kubeconfig, err := os.ReadFile(w.Cluster.Kubeconfig())
 	w.must(err)
-	address := func() string { return fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)) }
 	w.Run(t, testenv.Project{Neighbour: build.ClusterAPI, Program: "core", Folder: "core/config/default", Namespace: "capi-system", Service: "capi-webhook-service"}, func(hook, certs string) proc.Spec {
 		return proc.Spec{Args: []string{
-			"--webhook-port=" + hook, "--webhook-cert-dir=" + certs, "--health-addr=" + address(), "--diagnostics-address=" + address(), "--insecure-diagnostics",
+			"--webhook-port=" + hook, "--webhook-cert-dir=" + certs, "--health-addr=" + testenv.FreeAddress(t), "--diagnostics-address=" + testenv.FreeAddress(t), "--insecure-diagnostics",
 			"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields", `--additional-sync-machine-labels=^gpuscale\.io/pool$`,
 		}}
 	})

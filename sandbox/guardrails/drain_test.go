@@ -60,19 +60,9 @@ func TestSafeToEvict(t *testing.T) {
 			if p := w.pod(); p.UID != uid || p.DeletionTimestamp != nil {
 				t.Error("the pod was evicted")
 			}
-			last, _ := w.loop.State.Last()
-			if v := verdictOf(last.Plan, plan.KindNode, w.sick); v.Reason != plan.NodeSick {
+			if v := verdict(w.world, plan.KindNode, w.sick); v.Reason != plan.NodeSick {
 				t.Errorf("the node's verdict is %+v", v)
 			}
 		})
 	}
-}
-
-func verdictOf(p plan.Plan, kind plan.Kind, subject string) plan.Verdict {
-	for _, v := range p.Verdicts {
-		if v.Kind == kind && v.Subject == subject {
-			return v
-		}
-	}
-	return plan.Verdict{}
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,7 +37,7 @@ func TestDryRun(t *testing.T) {
 		}
 		return nil
 	})
-	p.stop()
+	p.Stop(10 * time.Second)
 	if writes := p.writes(); len(writes) > 0 {
 		t.Errorf("writes of a dry run: %v", writes)
 	}
@@ -55,7 +55,7 @@ func TestDryRun(t *testing.T) {
 		}
 		return nil
 	})
-	p.stop()
+	p.Stop(10 * time.Second)
 	if len(p.writes()) == 0 {
 		t.Error("no writes of a program that added two nodes: they are not counted")
 	}
@@ -63,10 +63,10 @@ func TestDryRun(t *testing.T) {
 
 // program is the autoscaler as a process.
 type program struct {
-	w       *world
-	log     string
-	begun   time.Time
-	process *proc.Process
+	*proc.Process
+	w     *world
+	log   string
+	begun time.Time
 }
 
 // groups serves the node groups of KWOK's pools to programs, and is their
@@ -85,13 +85,10 @@ func (w *world) program(name string, flags ...string) *program {
 	config := filepath.Join(dir, name+".yaml")
 	w.must(os.WriteFile(config, []byte("leaderElection: {namespace: "+w.namespace()+"}\ninterval: 200ms\n"+w.groups()), 0o600))
 	p := &program{w: w, log: filepath.Join(dir, name+".log"), begun: time.Now()}
-	var err error
-	p.process, err = w.Cluster.Processes().Start(proc.Spec{
+	p.Process = testenv.Beside(w.t, proc.Spec{
 		Name: "gpuscale-autoscaler-" + name, Path: w.autoscaler(), Log: p.log,
-		Args: append(flags, "--config="+config, "--kubeconfig="+w.Cluster.Kubeconfig(), "--listen=127.0.0.1:"+strconv.Itoa(testenv.FreePort(w.t))),
+		Args: append(flags, "--config="+config, "--kubeconfig="+w.Cluster.Kubeconfig(), "--listen="+testenv.FreeAddress(w.t)),
 	})
-	w.must(err)
-	w.t.Cleanup(p.stop)
 	return p
 }
 
@@ -107,13 +104,6 @@ func (w *world) autoscaler() string {
 	return filepath.Join(folder, "gpuscale-autoscaler")
 }
 
-func (p *program) stop() {
-	if p.process != nil {
-		p.process.Stop(10 * time.Second)
-		p.process = nil
-	}
-}
-
 // says counts the lines of its log that have all of the words.
 func (p *program) says(words ...string) int {
 	text, err := os.ReadFile(p.log)
@@ -121,14 +111,10 @@ func (p *program) says(words ...string) int {
 		p.w.t.Fatal(err)
 	}
 	n := 0
-line:
 	for line := range strings.Lines(string(text)) {
-		for _, word := range words {
-			if !strings.Contains(line, word) {
-				continue line
-			}
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			n++
 		}
-		n++
 	}
 	return n
 }

@@ -1,9 +1,11 @@
 package guardrails
 
 import (
+	"context"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,12 +13,15 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
-// exporters is a fake of all nodes' exporters and of the Prometheus that asked
-// them: GPUs go to pods in the order in which these are listed.
+// exporters is a fake of all nodes' exporters and of the Prometheus that asked them.
 type exporters struct {
-	w *world
+	w      *world
+	agents []*node.Agent   // of the machines of a rack; the others' GPUs go to pods in order of age
+	seen   []*node.Machine // in the last scrape
 
 	mu    sync.Mutex
 	taken *observe.Readings
@@ -37,62 +42,65 @@ func (e *exporters) read() *observe.Readings {
 }
 
 // scrape takes readings, before the cluster is looked at: Prometheus never knows of a
-// pod's GPUs before the API server knows of its node.
+// pod's GPUs before the API server knows of its node. A paused exporter has no series.
 func (e *exporters) scrape() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var nodes corev1.NodeList
-	var pods corev1.PodList
 	e.w.must(e.w.Admin.List(e.w.t.Context(), &nodes))
-	e.w.must(e.w.Admin.List(e.w.t.Context(), &pods))
-	var a observe.Answers
+	bound, err := e.w.bound()
+	e.w.must(err)
+	e.seen = nil
 	for i := range nodes.Items {
-		e.node(&a, &nodes.Items[i], pods.Items)
+		n := &nodes.Items[i]
+		if m := e.machine(n, bound[n.Name]); m != nil && !node.ExporterPaused(n.Labels) {
+			e.seen = append(e.seen, m)
+			if e.sick[n.Name] {
+				e.w.condemn(n)
+			}
+		}
 	}
-	e.taken = observe.NewReadings(e.w.now(), a)
+	e.taken, err = observe.Read(e.w.t.Context(), e, nil, e.w.now())
+	e.w.must(err)
 }
 
-func (e *exporters) node(a *observe.Answers, n *corev1.Node, pods []corev1.Pod) {
-	gpus := gpusOf(n.Status.Allocatable)
-	if gpus == 0 {
-		return
+// machine of a node; nil where the node has no GPUs.
+func (e *exporters) machine(n *corev1.Node, pods []*corev1.Pod) *node.Machine {
+	if i := slices.IndexFunc(e.agents, func(a *node.Agent) bool { return a.Machine.Name() == n.Name }); i >= 0 {
+		return e.agents[i].Machine
 	}
-	series := func(value float64, labels ...string) prom.Sample {
-		m := map[string]string{metric.LabelNode: n.Name}
-		for i := 0; i < len(labels); i += 2 {
-			m[labels[i]] = labels[i+1]
-		}
-		return prom.Sample{Labels: prom.FromMap(m), Value: value, Time: e.w.now()}
+	gpus := n.Status.Allocatable["nvidia.com/gpu"]
+	if gpus.IsZero() {
+		return nil
 	}
-	a.Age = append(a.Age, series(0))
-	next := 0
-	for i := range pods {
-		p := &pods[i]
-		if p.Spec.NodeName != n.Name || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		for range gpusOf(p.Spec.Containers[0].Resources.Requests) {
-			a.Allocated = append(a.Allocated, series(1, metric.LabelGPU, strconv.Itoa(next), metric.LabelNamespace, p.Namespace, metric.LabelPod, p.Name))
-			next++
-		}
-	}
-	for c := range gpus {
-		index := strconv.Itoa(c)
-		healthy := 1.0
-		if c == 0 && e.sick[n.Name] {
-			healthy = 0
-			e.w.condemn(n)
-		}
-		a.Info = append(a.Info, series(1, metric.LabelGPU, index, metric.LabelGPUUUID, "GPU-"+n.Name+"-"+index, metric.LabelModel, product, metric.LabelMIG, "false"))
-		a.Healthy = append(a.Healthy, series(healthy, metric.LabelGPU, index))
-		a.Busy = append(a.Busy, series(0.5, metric.LabelGPU, index))
-		a.SampleAge = append(a.SampleAge, series(0, metric.LabelGPU, index))
-	}
+	m, err := node.New(node.Spec{Name: n.Name, Product: product, GPUs: int(gpus.Value())}, e.w.now())
+	e.w.must(err)
+	m.Sync(node.PodsOf(pods), e.w.now())
+	return m
 }
 
-func gpusOf(list corev1.ResourceList) int {
-	q := list["nvidia.com/gpu"]
-	return int(q.Value())
+// Query implements observe.Querier.
+func (e *exporters) Query(_ context.Context, query string, _ time.Time) (out prom.Vector, _ error) {
+	for _, m := range e.seen {
+		for _, s := range testenv.ExporterSeries(strings.TrimSuffix(query, " == 0"), m) {
+			if testenv.Queried(query) == metric.GPUHealthy.Name && e.sick[m.Name()] && s.Labels[metric.LabelGPU] == "0" {
+				s.Value = 0
+			}
+			out = append(out, prom.Sample{Labels: prom.FromMap(s.Labels), Value: s.Value, Time: e.w.now()})
+		}
+	}
+	return out, nil
+}
+
+// bound are all pods by the node that they are bound to.
+func (w *world) bound() (map[string][]*corev1.Pod, error) {
+	var pods corev1.PodList
+	err := w.Admin.List(w.t.Context(), &pods)
+	out := map[string][]*corev1.Pod{}
+	for i := range pods.Items {
+		out[pods.Items[i].Spec.NodeName] = append(out[pods.Items[i].Spec.NodeName], &pods.Items[i])
+	}
+	return out, err
 }
 
 // condemn sets the node's condition, as the exporter on a node with a sick GPU does.

@@ -4,30 +4,20 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/autoscaler/loop"
-	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
@@ -38,15 +28,14 @@ import (
 // sandbox's fakes, which the test steps.
 type rack struct {
 	*world
-	agents []*node.Agent
-	begun  time.Time // by the clock of the audit log
+	begun time.Time // by the clock of the audit log
 }
 
 // newRack is a world with a fixed pool of that name, and machines of two GPUs,
 // partitioned by the layout or whole. The autoscaler's Events go to the API server.
 func newRack(t *testing.T, pool, layout string, names ...string) *rack {
 	t.Helper()
-	w := newWorld(t, setup{provider: func(p pools.Provider) pools.Provider {
+	w := newWorld(t, setup{events: true, provider: func(p pools.Provider) pools.Provider {
 		all := p.(pools.Providers)
 		all.Fixed = pools.NewFixed(shared.Get(t).ours)
 		return all
@@ -59,17 +48,15 @@ func newRack(t *testing.T, pool, layout string, names ...string) *rack {
 		w.must(err)
 		spec.Layouts = []mig.Layout{l}
 	}
-	typed := w.Cluster.Client()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, name := range names {
 		spec.Name = name
 		machine, err := node.New(spec, w.now())
 		w.must(err)
-		r.agents = append(r.agents, node.NewAgent(machine, typed, log))
+		w.exporters.agents = append(w.exporters.agents, node.NewAgent(machine, w.Cluster.Client(), log))
 		w.must(w.Admin.Create(t.Context(), r.object(machine, pool)))
 	}
 	w.must(client.IgnoreAlreadyExists(w.Admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: partition.DefaultConfigMap.Namespace}})))
-	r.observeMIG(typed, log)
 	return r
 }
 
@@ -88,37 +75,16 @@ func (r *rack) object(m *node.Machine, pool string) *corev1.Node {
 	return n
 }
 
-// observeMIG gives the autoscaler the program's own observer, with MIG, and recorder of
-// Events, in place of the other tests' simpler ones.
-func (r *rack) observeMIG(typed kubernetes.Interface, log *slog.Logger) {
-	broadcaster := record.NewBroadcaster(record.WithContext(r.t.Context()))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: typed.CoreV1().Events("")})
-	recorder := broadcaster.NewRecorder(scheme.New(), corev1.EventSource{Component: "gpuscale-autoscaler"})
-	r.seen = observe.New(observe.Options{
-		Cluster: r.ours, Readings: r.read, ConfigMap: partition.DefaultConfigMap, Log: log,
-		Pools: pools.Providers{Fixed: pools.NewFixed(r.ours), History: pools.NewHistory(r.now)},
-	})
-	r.loop = loop.New(loop.Options{
-		Observer: r.seen, Actor: r.actor, Store: loop.NewStatusStore(r.ours, r.ours), Policy: plan.DefaultPolicy(), Log: log,
-		Now: r.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewClusterPublisher(r.ours, recorder, log),
-	})
-}
-
 // step lets the software of all machines work once.
 func (r *rack) step() {
 	r.t.Helper()
-	var pods corev1.PodList
-	r.must(r.Admin.List(r.t.Context(), &pods))
+	bound, err := r.bound()
+	r.must(err)
 	var cm corev1.ConfigMap
 	r.must(client.IgnoreNotFound(r.Admin.Get(r.t.Context(), partition.DefaultConfigMap, &cm)))
-	for _, a := range r.agents {
-		var bound []*corev1.Pod
-		for i := range pods.Items {
-			if pods.Items[i].Spec.NodeName == a.Machine.Name() {
-				bound = append(bound, &pods.Items[i])
-			}
-		}
-		r.must(a.Step(r.t.Context(), r.node(a.Machine.Name()), bound, []byte(cm.Data[partition.ConfigKey]), r.now()))
+	for _, a := range r.exporters.agents {
+		name := a.Machine.Name()
+		r.must(a.Step(r.t.Context(), r.node(name), bound[name], []byte(cm.Data[partition.ConfigKey]), r.now()))
 	}
 }
 
@@ -131,48 +97,6 @@ func (r *rack) comesTo(what string, ok func() error) {
 	})
 }
 
-// read is the machines' series. A paused exporter has none.
-func (r *rack) read() *observe.Readings {
-	var a observe.Answers
-	for _, agent := range r.agents {
-		if !node.ExporterPaused(r.node(agent.Machine.Name()).Labels) {
-			r.exporter(&a, agent.Machine)
-		}
-	}
-	return observe.NewReadings(r.now(), a)
-}
-
-func (r *rack) exporter(a *observe.Answers, m *node.Machine) {
-	say := func(to *prom.Vector, value float64, device int, more ...string) {
-		labels := map[string]string{metric.LabelNode: m.Name(), metric.LabelGPU: strconv.Itoa(device)}
-		for i := 0; i < len(more); i += 2 {
-			labels[more[i]] = more[i+1]
-		}
-		*to = append(*to, prom.Sample{Labels: prom.FromMap(labels), Value: value, Time: r.now()})
-	}
-	a.Age = append(a.Age, prom.Sample{Labels: prom.FromMap(map[string]string{metric.LabelNode: m.Name()}), Time: r.now()})
-	for _, c := range m.GPUs() {
-		say(&a.Info, 1, c.Index, metric.LabelGPUUUID, c.UUID, metric.LabelModel, product, metric.LabelMIG, strconv.FormatBool(c.MIG))
-		healthy := 1.0
-		if r.exporters.sick[m.Name()] && c.Index == 0 {
-			healthy = 0
-			r.condemn(r.node(m.Name()))
-		}
-		say(&a.Healthy, healthy, c.Index)
-		for _, in := range c.Instances {
-			say(&a.InstanceInfo, 1, c.Index, metric.LabelGPUUUID, c.UUID, metric.LabelGPUInstanceID, strconv.Itoa(in.ID), metric.LabelProfile, in.Profile,
-				metric.LabelStart, strconv.Itoa(in.Start), metric.LabelSize, strconv.Itoa(in.Placement.Profile.Memory), metric.LabelInstanceUUID, in.UUID)
-		}
-	}
-	for _, h := range m.Holdings() {
-		who := []string{metric.LabelNamespace, h.Namespace, metric.LabelPod, h.Pod}
-		if h.Instance >= 0 {
-			who = append(who, metric.LabelGPUInstanceID, strconv.Itoa(h.Instance))
-		}
-		say(&a.Allocated, 1, h.GPU, who...)
-	}
-}
-
 // fixed is the pool of the machines.
 func (r *rack) fixed(name string, change ...func(*v1alpha1.GPUNodePool)) {
 	r.t.Helper()
@@ -180,16 +104,6 @@ func (r *rack) fixed(name string, change ...func(*v1alpha1.GPUNodePool)) {
 		p.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
 		p.Spec.Template.GPUs = 2
 	})...)
-}
-
-// saysOf is for comesTo: a condition of the pool.
-func (r *rack) saysOf(pool, kind, want string) func() error {
-	return func() error {
-		if c := r.condition(pool, kind); !strings.HasPrefix(c, want) {
-			return fmt.Errorf("%s of pool %s is %q, want %q", kind, pool, c, want)
-		}
-		return nil
-	}
 }
 
 // requests is for work: so many of a resource, instead of whole GPUs.
@@ -235,7 +149,7 @@ func (r *rack) eventsOf(pod string) []string {
 func TestFixedPoolKeepsItsSize(t *testing.T) {
 	r := newRack(t, "rack", "", "rack-a", "rack-b")
 	r.fixed("rack", func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.IdleAfter = &metav1.Duration{Duration: time.Minute} })
-	r.comesTo("both are there", r.saysOf("rack", "Ready", "True AllReady"))
+	r.comesTo("both are there", r.says("rack", "Ready", "True AllReady"))
 	if s := r.get("rack").Status; s.Size != 2 || s.Target != 2 || s.Ready != 2 || s.Upcoming != 0 {
 		t.Errorf("size %d, target %d, ready %d, upcoming %d", s.Size, s.Target, s.Ready, s.Upcoming)
 	}
@@ -282,7 +196,7 @@ func TestFixedPoolKeepsItsSize(t *testing.T) {
 	}
 
 	r.down("rack-b", corev1.ConditionFalse)
-	r.comesTo("one is away", r.saysOf("rack", "Ready", "False NotAllReady: 1 of 2"))
+	r.comesTo("one is away", r.says("rack", "Ready", "False NotAllReady: 1 of 2"))
 	r.elapse(30 * time.Minute)
 	if writes := r.touched(); len(writes) > 0 {
 		t.Errorf("the autoscaler has written to machines: %v", writes)
@@ -301,7 +215,7 @@ func TestFixedPoolIsRepartitioned(t *testing.T) {
 		p.Spec.MIG = &v1alpha1.MIG{Actuator: contract.ActuatorManager, BootLayout: []map[string]int32{{"1g.10gb": 7}}, IdleAfter: &metav1.Duration{}}
 	})
 	before := r.node("sliced-a")
-	r.comesTo("it is there", r.saysOf("sliced", "Ready", "True AllReady"))
+	r.comesTo("it is there", r.says("sliced", "Ready", "True AllReady"))
 	half := "nvidia.com/mig-3g.40gb"
 	r.work("half", "sliced", 2, 0, requests(half, 1))
 	r.await("they wait", r.waits("half", 2))
@@ -336,7 +250,7 @@ func TestFixedPoolIsRepartitioned(t *testing.T) {
 func TestFixedPoolWithoutMachines(t *testing.T) {
 	r := newRack(t, "elsewhere", "", "other-a")
 	r.fixed("bare")
-	r.comesTo("the condition names the label", r.saysOf("bare", "Ready", "False NoNodes: no node has the label gpuscale.io/pool=bare"))
+	r.comesTo("the condition names the label", r.says("bare", "Ready", "False NoNodes: no node has the label gpuscale.io/pool=bare"))
 	r.patchNode("other-a", func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "bare" })
-	r.comesTo("labelled, it is of the pool", r.saysOf("bare", "Ready", "True AllReady"))
+	r.comesTo("labelled, it is of the pool", r.says("bare", "Ready", "True AllReady"))
 }

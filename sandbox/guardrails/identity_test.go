@@ -6,10 +6,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -80,12 +79,11 @@ func TestAnotherOfTheSameName(t *testing.T) {
 // there to make it again.
 func (w *world) lonely(node string) *corev1.Pod {
 	w.t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: "lonely", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "example.org/v1", Kind: "Job", Name: "j", UID: "j", Controller: ptr.To(true)},
-		}},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "example/c"}}},
-	}
+	pod := &corev1.Pod{}
+	w.must(yaml.Unmarshal(fmt.Appendf(nil, `
+metadata: {namespace: %s, name: lonely, ownerReferences: [{apiVersion: example.org/v1, kind: Job, name: j, uid: j, controller: true}]}
+spec: {nodeName: %s, containers: [{name: c, image: example/c}]}
+`, w.namespace(), node), pod))
 	w.must(w.Admin.Create(w.t.Context(), pod))
 	return pod
 }
@@ -112,15 +110,20 @@ func (m meddling) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *
 	return m.Provider.Delete(ctx, pool, node, replace)
 }
 
+// remove carries out one removal, decided on what is there now.
+func (w *world) remove(pool, node string) act.Result {
+	w.t.Helper()
+	return w.do(w.decided(), plan.Action{Verb: plan.RemoveNode, Pool: pool, Node: node, Reason: plan.NodeUnderused})
+}
+
 // removeSettled removes a node; where the first attempt cordons it, again after
 // plan.RemoveDelay.
 func (w *world) removeSettled(pool, node string) act.Result {
 	w.t.Helper()
-	remove := plan.Action{Verb: plan.RemoveNode, Pool: pool, Node: node}
-	r := w.do(w.decided(), remove)
+	r := w.remove(pool, node)
 	if r.Outcome == act.Waiting {
 		w.pass(plan.RemoveDelay)
-		r = w.do(w.decided(), remove)
+		r = w.remove(pool, node)
 	}
 	return r
 }

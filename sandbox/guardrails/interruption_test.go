@@ -104,5 +104,10 @@ func TestInterruption(t *testing.T) {
 
 func verdict(w *world, kind plan.Kind, subject string) plan.Verdict {
 	last, _ := w.loop.State.Last()
-	return verdictOf(last.Plan, kind, subject)
+	for _, v := range last.Plan.Verdicts {
+		if v.Kind == kind && v.Subject == subject {
+			return v
+		}
+	}
+	return plan.Verdict{}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -82,19 +81,11 @@ func TestUsersSeeDecisions(t *testing.T) {
 	w.must(w.Apply(t.Context(), "deploy/manifests/autoscaler.yaml"))
 	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(t.Context(), system, name)
 	w.must(err)
-	address := "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))
+	address := testenv.FreeAddress(t)
 	config := filepath.Join(t.TempDir(), "autoscaler.yaml")
 	w.must(os.WriteFile(config, []byte("leaderElection: {enabled: false}\n"+w.groups()), 0o600)) // whole GPUs need no Prometheus
-	log := w.Cluster.LogFile(name)
-	p, err := w.Cluster.Processes().Start(proc.Spec{
-		Name: name, Path: w.autoscaler(), Log: log, Args: []string{"--config=" + config, "--listen=" + address, "--kubeconfig=" + kubeconfig},
-	})
-	w.must(err)
-	t.Cleanup(func() {
-		p.Kill()
-		if t.Failed() {
-			t.Logf("the autoscaler's log:\n%s", strings.Join(proc.Tail(log, 40), "\n"))
-		}
+	testenv.Beside(t, proc.Spec{
+		Name: name, Path: w.autoscaler(), Log: w.Cluster.LogFile(name), Args: []string{"--config=" + config, "--listen=" + address, "--kubeconfig=" + kubeconfig},
 	})
 
 	w.apply(w.objects("explained-pool.yaml")...)

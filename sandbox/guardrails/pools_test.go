@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,11 +61,8 @@ var herdKind = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind
 // manifests are the YAML blocks of docs/pools.md, by the name of their pool.
 func (w *world) manifests() map[string][]*unstructured.Unstructured {
 	w.t.Helper()
-	text, err := os.ReadFile("../../docs/pools.md")
-	w.must(err)
 	out := map[string][]*unstructured.Unstructured{}
-	for i, part := range strings.Split(string(text), "```yaml\n")[1:] {
-		block, _, _ := strings.Cut(part, "```")
+	for i, block := range testenv.YAMLBlocks(w.t, "../../docs/pools.md") {
 		objects, err := neighbours.Parse([]byte(block))
 		if err != nil || len(objects) == 0 {
 			w.t.Fatalf("block %d of docs/pools.md: %v", i+1, err)
@@ -79,27 +75,22 @@ func (w *world) manifests() map[string][]*unstructured.Unstructured {
 // podFor makes a pod that requests GPUs of a node of the pool.
 func (w *world) podFor(name, pool string, gpus int64) {
 	w.t.Helper()
-	list := corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(gpus, resource.DecimalSI)}
-	w.must(w.Admin.Create(w.t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: name, Labels: map[string]string{"app": pool}},
-		Spec: corev1.PodSpec{NodeSelector: map[string]string{v1alpha1.NodePoolLabel: pool}, Containers: []corev1.Container{{
-			Name: "train", Image: "example/train", Resources: corev1.ResourceRequirements{Limits: list},
-		}}},
-	}))
+	w.must(w.Create(w.t.Context(), fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {namespace: %s, name: %s, labels: {app: %[3]s}}, spec: {
+		nodeSelector: {%[5]s: %[3]s}, containers: [{name: train, image: example/train, resources: {limits: {nvidia.com/gpu: "%[4]d"}}}]}}`,
+		w.namespace(), name, pool, gpus, v1alpha1.NodePoolLabel)))
 }
 
-// conditionSays waits until a pool's condition holds all of the words.
-func (w *world) conditionSays(pool, kind string, words ...string) {
-	w.t.Helper()
-	w.until(fmt.Sprintf("%s of %s says %q", kind, pool, words), func() error {
+// says is for await and until: a pool's condition has all of the words.
+func (w *world) says(pool, kind string, words ...string) func() error {
+	return func() error {
 		text := w.condition(pool, kind)
 		for _, word := range words {
 			if !strings.Contains(text, word) {
-				return fmt.Errorf("%q lacks %q", text, word)
+				return fmt.Errorf("%s of pool %s is %q, which lacks %q", kind, pool, text, word)
 			}
 		}
 		return nil
-	})
+	}
 }
 
 // growAndShrink adds two nodes for two pods, and removes the youngest, which neither
@@ -122,12 +113,11 @@ func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured)
 		}
 	}
 	before := w.nodes(pool)
-	if results := w.remove(pool, victim); results[0].Outcome != act.Waiting {
-		w.t.Fatalf("removing %s: %s %v, want it cordoned first", victim, results[0].Outcome, results[0].Err)
-	}
-	w.pass(plan.RemoveDelay)
-	if results := w.remove(pool, victim); results[0].Outcome != act.Done {
-		w.t.Fatalf("removing %s: %s %v", victim, results[0].Outcome, results[0].Err)
+	for _, want := range []act.Outcome{act.Waiting, act.Done} { // it is cordoned first
+		if r := w.remove(pool, victim); r.Outcome != want {
+			w.t.Fatalf("removing %s: %s %v, want %s", victim, r.Outcome, r.Err, want)
+		}
+		w.pass(plan.RemoveDelay)
 	}
 	// Once more, as the next reconcile would: the node may still be there.
 	w.remove(pool, victim)
@@ -152,12 +142,6 @@ func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured)
 			w.t.Errorf("node %s went while the pool grew", n.Name)
 		}
 	}
-}
-
-// remove carries out one removal, decided on what is there now.
-func (w *world) remove(pool, node string) []act.Result {
-	w.t.Helper()
-	return w.actor.Apply(w.t.Context(), w.decided(), plan.Plan{Actions: []plan.Action{{Verb: plan.RemoveNode, Pool: pool, Node: node, Reason: plan.NodeUnderused}}})
 }
 
 // growOnly: a resource of which we only know the scale.
@@ -217,7 +201,7 @@ func (w *world) problems(simulated *unstructured.Unstructured) {
 		w.must(w.Admin.Patch(w.t.Context(), u, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+string(p.Spec)+`}`))))
 	}
 	for _, p := range problems {
-		w.conditionSays(p.Name, "Valid", append(p.Says, "False")...)
+		w.until(p.Name+" says what is wrong", w.says(p.Name, "Valid", append(p.Says, "False")...))
 	}
 
 	// Others go on: this one adds a node.
@@ -232,7 +216,7 @@ func (w *world) problems(simulated *unstructured.Unstructured) {
 	}
 	have := len(w.nodes("capi-h100"))
 	annotate(`"1"`)
-	w.conditionSays("capi-h100", "ForeignAutoscaler", "True", "cluster-autoscaler", "remove one of them from it")
+	w.until("it is another's, too", w.says("capi-h100", "ForeignAutoscaler", "True", "cluster-autoscaler", "remove one of them from it"))
 	w.podFor("capi-h100-e", "capi-h100", perNode)
 	w.reconciles(5)
 	if err := w.has("capi-h100", have)(); err != nil {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,14 +23,12 @@ import (
 // quota guarantees GPUs to the pods of one team in the test's namespace.
 func (w *world) quota(name, parent, guaranteed string) {
 	w.t.Helper()
-	q := &v1alpha1.GPUQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       v1alpha1.GPUQuotaSpec{Parent: parent, Amounts: []v1alpha1.QuotaAmount{{Model: v1alpha1.AnyModel, Guaranteed: ptr.To(resource.MustParse(guaranteed))}}},
-	}
+	tenants := ""
 	if parent != "" {
-		q.Spec.Tenants = v1alpha1.Tenants{Namespaces: []string{w.namespace()}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}}}
+		tenants = fmt.Sprintf(", parent: %s, tenants: {namespaces: [%s], podSelector: {matchLabels: {team: %s}}}", parent, w.namespace(), name)
 	}
-	w.must(w.Admin.Create(w.t.Context(), q))
+	w.must(w.Create(w.t.Context(), fmt.Sprintf(
+		`{apiVersion: gpuscale.io/v1alpha1, kind: GPUQuota, metadata: {name: %s}, spec: {amounts: [{model: any, guaranteed: %q}]%s}}`, name, guaranteed, tenants)))
 }
 
 func team(name string) func(*corev1.PodTemplateSpec) {

@@ -2,10 +2,12 @@ package guardrails
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -151,31 +153,27 @@ func newOnNode(t *testing.T, name string) *onNode {
 }
 
 // do makes the attempt. What is refused eventually has no effect where it is allowed.
-func (o *onNode) do(a attempt) (err error) {
+func (o *onNode) do(a attempt) error {
 	o.tries++
-	patch := bytes.ReplaceAll(a.Patch, []byte("TRY"), fmt.Append(nil, "v", o.tries))
+	verb, path := http.MethodPatch, "/api/v1/nodes/"+cmp.Or(a.Node, o.node)
 	switch {
 	case a.List:
-		_, err = o.own.CoreV1().Nodes().List(o.t.Context(), metav1.ListOptions{})
+		verb, path = http.MethodGet, "/api/v1/nodes"
 	case a.Delete != "":
-		options := metav1.DeleteOptions{}
-		if a.Says != "" {
-			options.DryRun = []string{metav1.DryRunAll}
-		}
-		err = o.own.CoreV1().Pods("gpu-operator").Delete(o.t.Context(), a.Delete, options)
+		verb, path = http.MethodDelete, "/api/v1/namespaces/gpu-operator/pods/"+a.Delete
 	case a.Pod != "":
-		_, err = o.own.CoreV1().Pods(system).Patch(o.t.Context(), a.Pod, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	default:
-		node, sub := o.node, []string(nil)
-		if a.Node != "" {
-			node = a.Node
-		}
-		if a.Sub != "" {
-			sub = []string{a.Sub}
-		}
-		_, err = o.own.CoreV1().Nodes().Patch(o.t.Context(), node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, sub...)
+		path = "/api/v1/namespaces/" + system + "/pods/" + a.Pod + "/status"
+	case a.Sub != "":
+		path += "/" + a.Sub
 	}
-	return err
+	r := o.own.CoreV1().RESTClient().Verb(verb).AbsPath(path)
+	if a.Patch != nil {
+		r.SetHeader("Content-Type", string(types.StrategicMergePatchType)).Body(bytes.ReplaceAll(a.Patch, []byte("TRY"), fmt.Append(nil, "v", o.tries)))
+	}
+	if a.Delete != "" && a.Says != "" {
+		r.Param("dryRun", metav1.DryRunAll)
+	}
+	return r.Do(o.t.Context()).Error()
 }
 
 // now is the pod's node.

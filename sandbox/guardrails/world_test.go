@@ -18,16 +18,18 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
@@ -72,6 +74,8 @@ type setup struct {
 	provider func(pools.Provider) pools.Provider
 	// foreign are the demands of other projects' objects.
 	foreign func() (foreign.Objects, error)
+	// events go to the API server.
+	events bool
 }
 
 func newWorld(t *testing.T, s setup) *world {
@@ -109,8 +113,17 @@ func (w *world) start(s setup) {
 	w.actor = act.New(act.Options{Client: w.ours, Live: w.ours, Pools: provider, Partition: m, Policy: policy, Nominate: true, Log: log})
 	w.loop = loop.New(loop.Options{
 		Observer: w.seen, Actor: w.actor, Store: loop.NewStatusStore(w.ours, w.ours), Policy: policy, Log: log,
-		Now: w.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewClusterPublisher(w.ours, record.NewFakeRecorder(10000), log),
+		Now: w.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewClusterPublisher(w.ours, w.recorder(s.events), log),
 	})
+}
+
+func (w *world) recorder(events bool) record.EventRecorder {
+	if !events {
+		return record.NewFakeRecorder(10000)
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(w.t.Context()))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: w.Cluster.Client().CoreV1().Events("")})
+	return broadcaster.NewRecorder(scheme.New(), corev1.EventSource{Component: "gpuscale-autoscaler"})
 }
 
 // learner is a provider for the observer. What the provider learnt stays the
@@ -222,23 +235,20 @@ func (w *world) until(what string, ok func() error) {
 	})
 }
 
-// draft is a GPUNodePool whose nodes KWOK plays.
-func (w *world) draft(name string, least, most int32) *v1alpha1.GPUNodePool {
-	return &v1alpha1.GPUNodePool{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.GPUNodePoolSpec{
-			Min: least, Max: most, Provider: nodegroups.Of(name),
-			Template:     v1alpha1.NodeTemplate{Product: product, GPUs: perNode, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi")},
-			PricePerHour: ptr.To(resource.MustParse("40")),
-			ScaleDown:    v1alpha1.ScaleDown{IdleAfter: &metav1.Duration{Duration: time.Minute}},
-		},
-	}
-}
-
-// pool makes a draft with changes.
+// pool makes a GPUNodePool whose nodes KWOK plays, with changes.
 func (w *world) pool(name string, least, most int32, change ...func(*v1alpha1.GPUNodePool)) *v1alpha1.GPUNodePool {
 	w.t.Helper()
-	p := w.draft(name, least, most)
+	p := &v1alpha1.GPUNodePool{}
+	w.must(yaml.Unmarshal(fmt.Appendf(nil, `
+metadata: {name: %[1]s}
+spec:
+  min: %[2]d
+  max: %[3]d
+  provider: {externalGRPC: {name: %[4]s, nodeGroup: %[1]s}}
+  template: {product: %[5]s, gpus: %[6]d, cpu: "64", memory: 512Gi}
+  pricePerHour: "40"
+  scaleDown: {idleAfter: 1m}
+`, name, least, most, nodegroups.Name, product, perNode), p))
 	for _, c := range change {
 		c(p)
 	}
@@ -316,23 +326,18 @@ func (w *world) condition(pool, kind string) string {
 // work is a Deployment whose pods request GPUs of one pool.
 func (w *world) work(name, pool string, replicas int32, gpus int64, change ...func(*corev1.PodTemplateSpec)) *appsv1.Deployment {
 	w.t.Helper()
-	labels := map[string]string{"app": name}
-	q := *resource.NewQuantity(gpus, resource.DecimalSI)
-	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{}},
-				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{v1alpha1.NodePoolLabel: pool},
-					Containers: []corev1.Container{{Name: "c", Image: "example/c", Resources: corev1.ResourceRequirements{
-						Requests: corev1.ResourceList{"nvidia.com/gpu": q}, Limits: corev1.ResourceList{"nvidia.com/gpu": q},
-					}}},
-				},
-			},
-		},
-	}
+	d := &appsv1.Deployment{}
+	w.must(yaml.Unmarshal(fmt.Appendf(nil, `
+metadata: {namespace: %s, name: %[2]s}
+spec:
+  replicas: %[4]d
+  selector: {matchLabels: {app: %[2]s}}
+  template:
+    metadata: {labels: {app: %[2]s}, annotations: {}}
+    spec:
+      nodeSelector: {%[6]s: %[3]s}
+      containers: [{name: c, image: example/c, resources: {requests: {nvidia.com/gpu: "%[5]d"}, limits: {nvidia.com/gpu: "%[5]d"}}}]
+`, w.namespace(), name, pool, replicas, gpus, v1alpha1.NodePoolLabel), d))
 	for _, c := range change {
 		c(&d.Spec.Template)
 	}

@@ -3,7 +3,6 @@ package hpacalc
 import (
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
@@ -213,5 +212,3 @@ func (d dice) pods(replicas int32) []pod {
 	}
 	return pods
 }
-
-func seconds(n int) time.Duration { return time.Duration(n) * time.Second }

@@ -107,15 +107,6 @@ type installation struct {
 	scraped string
 }
 
-func (c *installation) with(test func()) func(*testing.T) {
-	return func(t *testing.T) {
-		was := c.T
-		c.T = t
-		defer func() { c.T = was }()
-		test()
-	}
-}
-
 // newInstallation has a control plane, a Prometheus and the release's namespaces.
 func newInstallation(t *testing.T) *installation {
 	t.Helper()

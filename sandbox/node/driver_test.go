@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/node"
@@ -32,25 +31,17 @@ func deployed(component string) string {
 // Layouts of machine; whole is a GPU that is not in MIG mode.
 const (
 	smalls = "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.10gb@6"
-	whole  = ""
+	whole  = "-"
 )
 
 // machine has idle H100s with these layouts.
 func (c *installation) machine(layouts ...string) fakenvml.State {
 	c.Helper()
-	table, _ := mig.ForModel("H100-80GB")
 	s := fakenvml.State{Driver: "580.159.03"}
 	for i, text := range layouts {
-		gpu := fakenvml.GPU{
-			UUID: fakenvml.GPUUUID(i), Name: "NVIDIA H100 80GB HBM3", Minor: i, MemoryMiB: 81559, Spec: table.Spec(), MIG: text != whole, GPM: true, XIDs: fakenvml.XIDs(),
-		}
-		if text != whole {
-			layout, err := mig.ParseLayout(table, text)
-			c.must(err)
-			for k, p := range layout {
-				gpu.Instances = append(gpu.Instances, fakenvml.Instance{ID: k + 1, Placement: p, Computes: fakenvml.Whole(fakenvml.MIGUUID(i, k))})
-			}
-		}
+		gpu, err := fakenvml.Product(i, "H100-80GB", text)
+		c.must(err)
+		gpu.Name, gpu.MemoryMiB, gpu.GPM, gpu.XIDs = "NVIDIA H100 80GB HBM3", 81559, true, fakenvml.XIDs()
 		s.GPUs = append(s.GPUs, gpu)
 	}
 	c.must(s.Write(filepath.Join(c.state, "state")))

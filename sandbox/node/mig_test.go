@@ -3,16 +3,10 @@
 package node_test
 
 import (
-	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/sandbox/node"
 	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
 )
@@ -53,7 +47,7 @@ autoscaler:
 	c.install()
 	c.scrape()
 	c.create("rack.yaml", "ACTUATOR", "agent")
-	c.advertised(map[string]string{"1g.10gb": "7"})
+	c.offers(map[string]string{"nvidia.com/mig-1g.10gb": "7"})
 	c.create("big.yaml", "NAME", "big", "RESOURCE", "nvidia.com/mig-3g.40gb")
 	defer c.tells("describe pod big", "get node real -o jsonpath={.metadata.annotations}", "logs deployment/gpuscale-autoscaler", "logs daemonset/gpuscale-agent", "logs daemonset/gpuscale-exporter")
 	c.podReady("big")
@@ -71,25 +65,4 @@ autoscaler:
 		layout, _ := now.GPUs[0].Layout()
 		t.Errorf("the kubelet has allocated %q, want %q; the GPU has %v", allocated, made, layout)
 	}
-}
-
-// advertised waits for the node's MIG devices, by profile.
-func (c *installation) advertised(want map[string]string) {
-	c.Helper()
-	c.await("the kubelet's MIG devices", func() error {
-		var n corev1.Node
-		if err := c.env.Admin.Get(c.Context(), client.ObjectKey{Name: c.node.Name()}, &n); err != nil {
-			return err
-		}
-		have := map[string]string{}
-		for name, q := range n.Status.Allocatable {
-			if profile, ok := mig.ProfileOfResource(string(name)); ok && !q.IsZero() {
-				have[profile] = q.String()
-			}
-		}
-		if !maps.Equal(have, want) {
-			return fmt.Errorf("it advertises %v, want %v", have, want)
-		}
-		return nil
-	})
 }

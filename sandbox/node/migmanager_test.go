@@ -66,7 +66,7 @@ autoscaler:
 	c.install()
 	c.scrape()
 	c.create("rack.yaml", "ACTUATOR", "mig-manager")
-	c.advertised(map[string]string{"1g.10gb": "7"})
+	c.offers(map[string]string{"nvidia.com/mig-1g.10gb": "7"})
 	c.create("big.yaml", "NAME", "big", "RESOURCE", "nvidia.com/mig-3g.40gb")
 	// The exporter goes during the change, and comes back as another pod.
 	c.eventually("big runs", func() error { c.rescrape(); return c.ready("big") })

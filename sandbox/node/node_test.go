@@ -49,7 +49,7 @@ func TestNode(t *testing.T) {
 	before := nodetest.Look(t)
 	already := nodetest.Namespaces()
 	env := nodetest.Env(t.Context(), t, testenv.Options{})
-	s := trial{T: t, env: env, namespace: "trial", node: nodetest.Start(t.Context(), t, env, node.Options{
+	s := &trial{T: t, env: env, namespace: "trial", node: nodetest.Start(t.Context(), t, env, node.Options{
 		Labels: map[string]string{"trial": "yes"},
 		Taints: []corev1.Taint{{Key: "trial", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
 	})}
@@ -65,10 +65,10 @@ func TestNode(t *testing.T) {
 	s.podReady("client")
 	s.podReady("server")
 
-	t.Run("logs", s.with(trial.logs))
-	t.Run("services", s.with(trial.services))
-	t.Run("a container that ends starts again", s.with(trial.restart))
-	t.Run("a kubelet that is killed comes back", s.with(trial.kubeletKilled))
+	t.Run("logs", s.with(s.logs))
+	t.Run("services", s.with(s.services))
+	t.Run("a container that ends starts again", s.with(s.restart))
+	t.Run("a kubelet that is killed comes back", s.with(s.kubeletKilled))
 
 	running := nodetest.Namespaces()
 	for n := range already {
@@ -189,29 +189,35 @@ func TestKilledSandboxLeavesNoNode(t *testing.T) {
 // rootOf is the node's folder, from a log in it.
 func rootOf(log string) string { return strings.TrimSuffix(filepath.Dir(log), "/var/log") }
 
-func (s trial) with(test func(trial)) func(*testing.T) {
-	return func(t *testing.T) { s.T = t; test(s) }
+// with is a part of the test.
+func (s *trial) with(test func()) func(*testing.T) {
+	return func(t *testing.T) {
+		was := s.T
+		s.T = t
+		defer func() { s.T = was }()
+		test()
+	}
 }
 
 // text of testdata, with words replaced.
-func (s trial) text(file string, words ...string) string {
+func (s *trial) text(file string, words ...string) string {
 	s.Helper()
 	return testenv.Text(s, filepath.Join("testdata", file), words...)
 }
 
-func (s trial) create(file string, words ...string) {
+func (s *trial) create(file string, words ...string) {
 	s.Helper()
 	require.NoError(s, s.env.Create(s.Context(), s.text(file, words...)))
 }
 
-func (s trial) pod(name string) (corev1.Pod, error) {
+func (s *trial) pod(name string) (corev1.Pod, error) {
 	var p corev1.Pod
 	err := s.env.Admin.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, &p)
 	return p, err
 }
 
 // await calls done until it returns nil, and fails the test where the node ends.
-func (s trial) await(what string, done func() error) {
+func (s *trial) await(what string, done func() error) {
 	s.Helper()
 	await.For(s, patience, what, func() error {
 		if err := s.node.Err(); err != nil {
@@ -222,7 +228,7 @@ func (s trial) await(what string, done func() error) {
 }
 
 // podReady waits and returns the pod.
-func (s trial) podReady(name string) (p corev1.Pod) {
+func (s *trial) podReady(name string) (p corev1.Pod) {
 	s.Helper()
 	s.await("pod "+name, func() (err error) {
 		if p, err = s.pod(name); err != nil {
@@ -236,7 +242,7 @@ func (s trial) podReady(name string) (p corev1.Pod) {
 	return p
 }
 
-func (s trial) kubectl(args ...string) (string, error) {
+func (s *trial) kubectl(args ...string) (string, error) {
 	out, err := exec.CommandContext(s.Context(), s.env.Binaries.Program("kubectl"), append([]string{"--kubeconfig", s.env.Cluster.Kubeconfig(), "--namespace", s.namespace}, args...)...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
@@ -245,19 +251,19 @@ func (s trial) kubectl(args ...string) (string, error) {
 }
 
 // prints fails the test where kubectl does not print want.
-func (s trial) prints(want string, args ...string) {
+func (s *trial) prints(want string, args ...string) {
 	s.Helper()
 	if got, err := s.kubectl(args...); err != nil || got != want {
 		s.Errorf("kubectl %s prints %q, want %q: %v", strings.Join(args, " "), got, want, err)
 	}
 }
 
-func (s trial) logs() {
+func (s *trial) logs() {
 	s.prints("serving server", "logs", "server")
 	s.prints("one two", "exec", "client", "--", "/probe", "echo", "one", "two")
 }
 
-func (s trial) services() {
+func (s *trial) services() {
 	var service corev1.Service
 	require.NoError(s, s.env.Admin.Get(s.Context(), client.ObjectKey{Namespace: "trial", Name: "server"}, &service))
 	url := "http://" + service.Spec.ClusterIP
@@ -277,7 +283,7 @@ func (s trial) services() {
 }
 
 // podResources are what the kubelet lists.
-func (s trial) podResources() []*podresources.PodResources {
+func (s *trial) podResources() []*podresources.PodResources {
 	s.Helper()
 	conn, err := grpc.NewClient("unix://"+s.node.PodResources(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(s, err)
@@ -287,7 +293,7 @@ func (s trial) podResources() []*podresources.PodResources {
 	return list.PodResources
 }
 
-func (s trial) restart() {
+func (s *trial) restart() {
 	p, err := s.pod("server")
 	require.NoError(s, err)
 	through := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
@@ -310,7 +316,7 @@ func (s trial) restart() {
 	s.prints("serving server\nending on request", "logs", "server", "--previous")
 }
 
-func (s trial) kubeletKilled() {
+func (s *trial) kubeletKilled() {
 	require.NoError(s, s.node.Kill(node.Kubelet))
 	s.await("exec", func() error {
 		_, err := s.kubectl("exec", "client", "--", "/probe", "echo", "back")

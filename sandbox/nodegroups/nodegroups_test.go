@@ -2,7 +2,6 @@ package nodegroups
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,7 +14,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
-	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -139,41 +137,5 @@ func TestSharedTemplates(t *testing.T) {
 				t.Errorf("renamed %t: %s = %s", rename, name, q.String())
 			}
 		}
-	}
-}
-
-// TestServed: the autoscaler's own client of the protocol scales a group up, removes exactly one node,
-// and is refused what the group does not have.
-func TestServed(t *testing.T) {
-	pool := testPool()
-	m, c := newMaker(t, pool)
-	address, stop, err := m.Serve()
-	require.NoError(t, err)
-	defer stop()
-	to, err := externalgrpc.New(externalgrpc.Config{Address: address})
-	require.NoError(t, err)
-	defer to.Close()
-	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	p := pools.NewGRPC(c, map[string]*externalgrpc.Client{Name: to}, func() time.Time { return now })
-	for range 2 {
-		require.NoError(t, p.SetSize(t.Context(), pool, 3))
-	}
-	if l, err := p.List(t.Context(), pool); err != nil || l.Target != 3 || l.Unnamed {
-		t.Errorf("%+v, %v", l, err)
-	}
-	n := nodes(t, c)["p-2"]
-	require.NoError(t, p.Delete(t.Context(), pool, &n, false))
-	if have := nodes(t, c); len(have) != 2 || have["p-2"].Name != "" {
-		t.Errorf("%d nodes, p-2: %v", len(have), have["p-2"].Name)
-	}
-	stranger := nodes(t, c)["p-1"]
-	stranger.Spec.ProviderID = "elsewhere"
-	require.NoError(t, c.Update(t.Context(), &stranger))
-	group := pool.Spec.Provider.ExternalGRPC.NodeGroup
-	if err := to.DeleteNodes(t.Context(), group, &externalgrpc.Node{ProviderID: ProviderID("p-1")}); err == nil || len(nodes(t, c)) != 2 {
-		t.Errorf("an instance that the group does not have: %v", err)
-	}
-	if _, err := to.TargetSize(t.Context(), "none"); err == nil {
-		t.Error("a group that does not exist has a size")
 	}
 }

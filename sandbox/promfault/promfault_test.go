@@ -2,7 +2,6 @@ package promfault
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -169,21 +168,4 @@ func TestSamples(t *testing.T) {
 	if samples[0].Value != 10 || len(samples[0].Labels) != 2 {
 		t.Errorf("the source has changed: %v", samples[0])
 	}
-}
-
-// FuzzSpoil: for every answer of a server the result is JSON or an error.
-func FuzzSpoil(f *testing.F) {
-	f.Add(good)
-	f.Add(`{"status":"success","data":{"resultType":"vector","result":null}}`)
-	f.Add(`{"status":"success","data":{"resultType":"vector","result":[{"value":[1]}]}}`)
-	f.Add(`{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"2"]]}]}}`)
-	f.Add(`[]`)
-	f.Fuzz(func(t *testing.T, body string) {
-		for _, how := range []Answer{Empty, Warned, IsPartial, Stale, ScalarZero} {
-			out, err := spoil(how, []byte(body), time.Unix(1e9, 0))
-			if err == nil && !json.Valid(out) {
-				t.Errorf("%s of %q is no JSON: %q", how, body, out)
-			}
-		}
-	})
 }

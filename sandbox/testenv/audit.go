@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // Call is one request, as the API server wrote it into its audit log.
@@ -41,9 +43,7 @@ func (c Call) By(user string) bool {
 func (e *Env) Calls(t testing.TB, match func(Call) bool) []Call {
 	t.Helper()
 	text, err := os.ReadFile(e.audit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var out []Call
 	for line := range bytes.Lines(text) {
 		if !bytes.HasSuffix(line, []byte("\n")) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
@@ -164,10 +166,18 @@ func Cleanup(t testing.TB, do func(context.Context) error) {
 func Text(t testing.TB, file string, words ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.NewReplacer(words...).Replace(string(text))
+}
+
+// YAMLBlocks are those of a page.
+func YAMLBlocks(t testing.TB, page string) (blocks []string) {
+	t.Helper()
+	for _, part := range strings.Split(Text(t, page), "```yaml\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		blocks = append(blocks, block)
+	}
+	return blocks
 }
 
 // Query asks a Prometheus once.
@@ -179,12 +189,16 @@ func Query(ctx context.Context, url, promql string) (prom.Vector, error) {
 	return c.Query(ctx, promql, time.Time{})
 }
 
+// FreeAddress is a program's own, on the loopback.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	return "127.0.0.1:" + strconv.Itoa(FreePort(t))
+}
+
 // FreePort is a program's own.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	port, err := proc.ReservePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return port
 }

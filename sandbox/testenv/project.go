@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -36,29 +37,23 @@ type Project struct {
 // the test ends: spec is given the port of the webhooks and a folder with their certificate.
 func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Spec) {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	path, err := p.Neighbour.Program(t.Context(), build.Options{Root: e.Root, Out: os.Stderr}, p.Program)
-	must(err)
+	require.NoError(t, err)
 	module, err := p.Dir(t.Context())
-	must(err)
+	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), e.Binaries.Program("kubectl"), "kustomize", ".")
 	if cmd.Dir = p.Folder; !filepath.IsAbs(p.Folder) {
 		cmd.Dir = filepath.Join(module, p.Folder)
 	}
 	text, err := cmd.Output()
-	must(err)
+	require.NoError(t, err)
 	objects, err := neighbours.Parse(text)
-	must(err)
+	require.NoError(t, err)
 	hook, certs := FreePort(t), t.TempDir()
 	cert, key, ca, err := e.Cluster.ServingCert(p.Service + "." + p.Namespace + ".svc")
-	must(err)
+	require.NoError(t, err)
 	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
-		must(os.WriteFile(filepath.Join(certs, name), text, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(certs, name), text, 0o600))
 	}
 	var asks []*unstructured.Unstructured
 	for _, o := range objects {
@@ -77,10 +72,10 @@ func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Sp
 		if apierrors.IsAlreadyExists(err) && o.GetKind() == "CustomResourceDefinition" {
 			continue // of the test environment; its older versions are not asked for
 		}
-		must(err)
+		require.NoError(t, err)
 		Cleanup(t, func(ctx context.Context) error { return e.Delete(ctx, o.DeepCopy()) })
 	}
-	must(e.awaitCRDs(t.Context())) // programs end where their kinds are not served yet
+	require.NoError(t, e.awaitCRDs(t.Context())) // programs end where their kinds are not served yet
 	s := spec(strconv.Itoa(hook), certs)
 	s.Name, s.Path, s.Log = p.Program, path, e.Cluster.LogFile(p.Program)
 	s.Env = append(s.Env, "KUBECONFIG="+e.Cluster.Kubeconfig())
@@ -106,9 +101,7 @@ func (e *Env) Run(t testing.TB, p Project, spec func(hook, certs string) proc.Sp
 func Beside(t testing.TB, spec proc.Spec) *proc.Process {
 	t.Helper()
 	p, err := proc.NewGroup(slog.New(slog.DiscardHandler)).Start(spec) // its end is not the control plane's
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("%s:\n  %s", spec.Name, strings.Join(proc.Tail(spec.Log, 15), "\n  "))

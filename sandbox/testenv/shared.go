@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // Shared is an environment that is started when the first test asks for it.
@@ -29,9 +31,7 @@ func (s *Shared[T]) Get(t testing.TB) T {
 	}
 	// Not the test's context: the environment outlives it.
 	env, err := s.Env(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return env
 }
 

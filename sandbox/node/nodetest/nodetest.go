@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -39,9 +40,7 @@ func Env(ctx context.Context, t testing.TB, o testenv.Options) *testenv.Env {
 		}
 	}
 	env, err := testenv.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(env.Stop)
 	return env
 }
@@ -51,15 +50,12 @@ func Env(ctx context.Context, t testing.TB, o testenv.Options) *testenv.Env {
 func Start(ctx context.Context, t testing.TB, env *testenv.Env, o node.Options) *node.Node {
 	t.Helper()
 	var err error
-	if o.Binaries, err = build.Node(ctx, build.Options{Out: os.Stderr}); err != nil {
-		t.Fatal(err)
-	}
+	o.Binaries, err = build.Node(ctx, build.Options{Out: os.Stderr})
+	require.NoError(t, err)
 	o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	begin := time.Now()
 	n, err := node.Start(ctx, env.Cluster, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("node %s was Ready after %.1f s", n.Name(), time.Since(begin).Seconds())
 	t.Cleanup(func() {
 		if err := n.Stop(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/node/keeper"
 )
 
@@ -23,9 +24,7 @@ func Look(t testing.TB) Machine {
 	t.Helper()
 	m := Machine{}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m["mounts"] = string(mounts)
 	for _, command := range []string{"iptables-save", "ip -o address", "ip route show table all"} {
 		args := strings.Fields(command)

@@ -11,13 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/device"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
-
-// poolLabel names a node's pool.
-const poolLabel = "gpuscale.io/pool"
 
 // Exporter is what an exporter process needs to know.
 type Exporter struct {
@@ -72,7 +70,7 @@ func (f *Fleet) Step(ctx context.Context, nodes []*corev1.Node, podsOn func(node
 	here := map[string]bool{}
 	var errs []error
 	for _, n := range nodes {
-		pool, ok := f.pools[n.Labels[poolLabel]]
+		pool, ok := f.pools[n.Labels[v1alpha1.NodePoolLabel]]
 		if !ok || n.DeletionTimestamp != nil {
 			continue
 		}

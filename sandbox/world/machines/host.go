@@ -99,7 +99,7 @@ func (h *host) boot(ctx context.Context, n *corev1.Node, now time.Time) error {
 	if err := h.measure(now); err != nil {
 		return err
 	}
-	if h.kubelet, err = node.Listen(h.socket(), m, &h.agent.Lock, h.opts.Clock); err != nil {
+	if h.kubelet, err = node.Listen(h.socket(), m, &h.agent.Lock); err != nil {
 		return err
 	}
 	if err := h.agent.Join(ctx); err != nil {

@@ -3,6 +3,8 @@ package model
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // vLLM's own bucket bounds, in seconds.
@@ -15,31 +17,27 @@ var (
 // server when they are gathered.
 type metrics struct {
 	*prometheus.Registry
-	prompted, generated, finished   prometheus.Counter
+	prompted, generated             prometheus.Counter
 	firstToken, queueTime, endToEnd prometheus.Histogram
 }
 
 func newMetrics(model string, s *server) metrics {
 	m := metrics{Registry: prometheus.NewRegistry()}
 	// One engine a server, without data parallelism.
-	with := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"model_name": model, "engine": "0"}, m))
-	gauge := func(name, help string, value func() float64) {
-		with.NewGaugeFunc(prometheus.GaugeOpts{Name: "vllm:" + name, Help: help}, value)
+	with := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{metric.LabelModelName: model, metric.LabelEngine: "0"}, m))
+	gauge := func(r metric.Read, value func() float64) {
+		with.NewGaugeFunc(prometheus.GaugeOpts{Name: r.Name, Help: r.Help}, value)
 	}
-	counter := func(name, help string, labels prometheus.Labels) prometheus.Counter {
-		return with.NewCounter(prometheus.CounterOpts{Name: "vllm:" + name, Help: help, ConstLabels: labels})
+	counter := func(r metric.Read) prometheus.Counter {
+		return with.NewCounter(prometheus.CounterOpts{Name: r.Name, Help: r.Help})
 	}
-	histogram := func(name, help string, bounds []float64) prometheus.Histogram {
-		return with.NewHistogram(prometheus.HistogramOpts{Name: "vllm:" + name, Help: help, Buckets: bounds})
+	histogram := func(r metric.Read, bounds []float64) prometheus.Histogram {
+		return with.NewHistogram(prometheus.HistogramOpts{Name: r.Name, Help: r.Help, Buckets: bounds})
 	}
-	gauge("num_requests_running", "Number of requests in model execution batches.", func() float64 { return float64(len(s.running)) })
-	gauge("num_requests_waiting", "Number of requests waiting to be processed.", func() float64 { return float64(len(s.waiting)) })
-	gauge("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", s.usage)
-	m.prompted = counter("prompt_tokens_total", "Number of prefill tokens processed.", nil)
-	m.generated = counter("generation_tokens_total", "Number of generation tokens processed.", nil)
-	m.finished = counter("request_success_total", "Count of successfully processed requests.", prometheus.Labels{"finished_reason": "stop"})
-	m.firstToken = histogram("time_to_first_token_seconds", "Histogram of time to first token in seconds.", firstTokenBounds)
-	m.queueTime = histogram("request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", requestBounds)
-	m.endToEnd = histogram("e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", requestBounds)
+	gauge(metric.VLLMRunning, func() float64 { return float64(len(s.running)) })
+	gauge(metric.VLLMWaiting, func() float64 { return float64(len(s.waiting)) })
+	gauge(metric.VLLMCacheUsage, s.usage)
+	m.prompted, m.generated = counter(metric.VLLMPromptTokens), counter(metric.VLLMGenerationTokens)
+	m.firstToken, m.queueTime, m.endToEnd = histogram(metric.VLLMFirstToken, firstTokenBounds), histogram(metric.VLLMQueueTime, requestBounds), histogram(metric.VLLMLatency, requestBounds)
 	return m
 }

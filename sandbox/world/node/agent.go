@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
@@ -41,30 +42,28 @@ func (a *Agent) Join(ctx context.Context) error {
 // Step looks at the node once, at the pods bound to it and at the mig-parted file (nil:
 // none), and writes what has changed on the node.
 func (a *Agent) Step(ctx context.Context, node *corev1.Node, bound []*corev1.Pod, config []byte, now time.Time) error {
-	pods, byUID := devicePods(bound)
 	a.Lock.Lock()
-	refused := a.Machine.Sync(pods, now)
+	refused := a.Machine.Sync(PodsOf(bound), now)
 	a.Machine.Deploy(node.Labels, now)
-	labels := a.Machine.StepManager(node.Labels[LabelConfig], config, now)
+	labels := a.Machine.StepManager(node.Labels[contract.ConfigLabel], config, now)
 	failure := a.Machine.Failure()
 	discovered := a.Machine.DiscoveryLabels()
 	allocatable, capacity := a.Machine.Allocatable(now), a.Machine.Capacity()
 	a.Lock.Unlock()
 
-	if state, ok := labels[LabelConfigState]; ok {
-		a.log.Info("mig-manager answers", "config", node.Labels[LabelConfig], "state", state, "why", failure)
+	if state, ok := labels[contract.StateLabel]; ok {
+		a.log.Info("mig-manager answers", "config", node.Labels[contract.ConfigLabel], "state", state, "why", failure)
 	}
 	var errs []error
 	for _, p := range refused {
-		errs = append(errs, a.refuse(ctx, byUID[p.UID]))
+		errs = append(errs, a.refuse(ctx, p))
 	}
 	errs = append(errs, a.label(ctx, node, labels, discovered), a.status(ctx, node, allocatable, capacity))
 	return errors.Join(errs...)
 }
 
-// devicePods picks the pods that a kubelet still serves.
-func devicePods(all []*corev1.Pod) (pods []Pod, byUID map[string]*corev1.Pod) {
-	byUID = map[string]*corev1.Pod{}
+// PodsOf are the pods with devices that a kubelet still serves.
+func PodsOf(all []*corev1.Pod) (pods []Pod) {
 	for _, p := range all {
 		if kube.IsOver(p) {
 			continue
@@ -83,14 +82,13 @@ func devicePods(all []*corev1.Pod) (pods []Pod, byUID map[string]*corev1.Pod) {
 		}
 		if len(pod.Containers) > 0 {
 			pods = append(pods, pod)
-			byUID[pod.UID] = p
 		}
 	}
-	return pods, byUID
+	return pods
 }
 
 // refuse a pod whose devices are not there, as a kubelet does.
-func (a *Agent) refuse(ctx context.Context, p *corev1.Pod) error {
+func (a *Agent) refuse(ctx context.Context, p Pod) error {
 	a.log.Info("pod refused: its devices are not there", "pod", p.Namespace+"/"+p.Name)
 	patch := map[string]any{
 		"metadata": map[string]any{"uid": p.UID},

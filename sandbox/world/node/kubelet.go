@@ -5,16 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
@@ -24,12 +20,11 @@ type Kubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
 	lock    sync.Locker
 	machine *Machine
-	clock   func() time.Time
 	server  *grpc.Server
 }
 
 // Listen serves on a unix socket until Stop. An old socket file is replaced.
-func Listen(socket string, m *Machine, lock sync.Locker, clock func() time.Time) (*Kubelet, error) {
+func Listen(socket string, m *Machine, lock sync.Locker) (*Kubelet, error) {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("node %s: removing the old PodResources socket: %w", m.Name(), err)
 	}
@@ -37,7 +32,7 @@ func Listen(socket string, m *Machine, lock sync.Locker, clock func() time.Time)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: listening for PodResources: %w", m.Name(), err)
 	}
-	k := &Kubelet{machine: m, lock: lock, clock: clock, server: grpc.NewServer()}
+	k := &Kubelet{machine: m, lock: lock, server: grpc.NewServer()}
 	podresources.RegisterPodResourcesListerServer(k.server, k)
 	go func() { _ = k.server.Serve(listener) }() // ends with Stop
 	return k, nil
@@ -46,34 +41,10 @@ func Listen(socket string, m *Machine, lock sync.Locker, clock func() time.Time)
 // Stop ends the server and closes its connections.
 func (k *Kubelet) Stop() { k.server.Stop() }
 
-// List implements the PodResources API: all pods with a device. (The real one
-// lists pods without devices too; they are not used here.)
+// List implements what our programs ask of the PodResources API: all pods with a device.
+// (The real one lists pods without devices too; they are not used here.)
 func (k *Kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	return &podresources.ListPodResourcesResponse{PodResources: k.pods()}, nil
-}
-
-// Get implements the PodResources API.
-func (k *Kubelet) Get(_ context.Context, r *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
-	for _, p := range k.pods() {
-		if p.Namespace == r.PodNamespace && p.Name == r.PodName {
-			return &podresources.GetPodResourcesResponse{PodResources: p}, nil
-		}
-	}
-	return nil, status.Errorf(codes.NotFound, "pod %s in namespace %s not found", r.PodName, r.PodNamespace)
-}
-
-// GetAllocatableResources implements the PodResources API.
-func (k *Kubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
-	k.lock.Lock()
-	offered := k.machine.Offered(k.clock())
-	k.lock.Unlock()
-	out := &podresources.AllocatableResourcesResponse{}
-	for _, resource := range slices.Sorted(maps.Keys(offered)) {
-		for _, id := range offered[resource] { // one entry a device, as the kubelet does
-			out.Devices = append(out.Devices, &podresources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
-		}
-	}
-	return out, nil
 }
 
 // pods groups the holdings, which come sorted by pod and container.

@@ -6,19 +6,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Labels of mig-manager's contract.
-const (
-	LabelConfig      = "nvidia.com/mig.config"
-	LabelConfigState = "nvidia.com/mig.config.state"
-	deployPrefix     = "nvidia.com/gpu.deploy."
-)
-
-// States in LabelConfigState.
-const (
-	StatePending = "pending"
-	StateSuccess = "success"
-	StateFailed  = "failed"
-)
+const deployPrefix = "nvidia.com/gpu.deploy."
 
 // clients that mig-manager pauses, as far as a node has them.
 var clients = []string{"dcgm", "dcgm-exporter", "device-plugin", "gpu-feature-discovery", "nvsm"}

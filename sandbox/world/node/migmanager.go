@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 )
 
 // manager is mig-manager: one change at a time, begun by a change of the
@@ -44,7 +46,7 @@ func (m *Machine) SetExporter(runs bool) { m.exporter = runs }
 func (m *Machine) Failure() string { return m.manager.why }
 
 // StepManager lets mig-manager work: label is the node's present value of
-// LabelConfig, config the mig-parted file as the node sees it (nil: none). It
+// contract.ConfigLabel, config the mig-parted file as the node sees it (nil: none). It
 // returns the labels it sets now, nil for none.
 func (m *Machine) StepManager(label string, config []byte, now time.Time) map[string]string {
 	g := &m.manager
@@ -73,14 +75,14 @@ func (m *Machine) beginChange(name string, config []byte, now time.Time) map[str
 	var err error
 	if g.wanted, err = parseConfig(config, name, len(m.gpus), m.table); err != nil {
 		g.why = err.Error()
-		return m.answer(StateFailed, now)
+		return m.answer(contract.StateFailed, now)
 	}
 	if m.matches() {
-		return m.answer(StateSuccess, now)
+		return m.answer(contract.StateSuccess, now)
 	}
 	g.phase, g.until = pausing, now.Add(m.spec.Delays.Pause)
 	m.plugin.stop()
-	out := map[string]string{LabelConfigState: StatePending}
+	out := map[string]string{contract.StateLabel: contract.StatePending}
 	for _, c := range clients {
 		out[deployPrefix+c] = paused
 	}
@@ -93,11 +95,11 @@ func (m *Machine) endChange(now time.Time) map[string]string {
 	g.phase = idle
 	if err := m.apply(); err != nil {
 		g.why = err.Error()
-		return m.answer(StateFailed, now)
+		return m.answer(contract.StateFailed, now)
 	}
 	out := m.resume(now)
 	g.applied = true
-	out[LabelConfigState] = StateSuccess
+	out[contract.StateLabel] = contract.StateSuccess
 	return out
 }
 
@@ -107,7 +109,7 @@ func (m *Machine) answer(state string, now time.Time) map[string]string {
 	if !m.manager.applied {
 		out = m.resume(now)
 	}
-	out[LabelConfigState] = state
+	out[contract.StateLabel] = state
 	return out
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -19,23 +20,23 @@ func TestManagerComparesNamesAsStrings(t *testing.T) {
 		state     string
 		instances int
 	}{
-		"3g.40gb: 2":              {StateSuccess, 2},
-		"3g.39gb: 2":              {StateSuccess, 0},
-		"3g.40gb: 1, 1g.11gb: 1":  {StateSuccess, 0},
-		"3g.40gb: 2, 1g.10gb: 0":  {StateSuccess, 2},
-		"3g.40gb: 0":              {StateFailed, 2},
-		"3g.40gb: 1, 1g.10gb: -1": {StateFailed, 2},
-		"3g: 2":                   {StateFailed, 2},
-		"1g.10gb.me: 1":           {StateFailed, 2},
+		"3g.40gb: 2":              {contract.StateSuccess, 2},
+		"3g.39gb: 2":              {contract.StateSuccess, 0},
+		"3g.40gb: 1, 1g.11gb: 1":  {contract.StateSuccess, 0},
+		"3g.40gb: 2, 1g.10gb: 0":  {contract.StateSuccess, 2},
+		"3g.40gb: 0":              {contract.StateFailed, 2},
+		"3g.40gb: 1, 1g.10gb: -1": {contract.StateFailed, 2},
+		"3g: 2":                   {contract.StateFailed, 2},
+		"1g.10gb.me: 1":           {contract.StateFailed, 2},
 	} {
 		now := time.Unix(0, 0)
 		m, err := New(Spec{Name: "a", Product: "NVIDIA-A100-SXM4-80GB", GPUs: 1, Layouts: []mig.Layout{halves}, Delays: DefaultDelays()}, now)
 		require.NoError(t, err)
 		config := []byte("version: v1\nmig-configs:\n  a: [{devices: [0], mig-enabled: true, mig-devices: {" + devices + "}}]\n")
-		state := m.StepManager("a", config, now)[LabelConfigState]
-		for state == StatePending {
+		state := m.StepManager("a", config, now)[contract.StateLabel]
+		for state == contract.StatePending {
 			now = now.Add(time.Second)
-			if s, ok := m.StepManager("a", config, now)[LabelConfigState]; ok {
+			if s, ok := m.StepManager("a", config, now)[contract.StateLabel]; ok {
 				state = s
 			}
 		}

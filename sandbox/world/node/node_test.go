@@ -44,25 +44,6 @@ func TestEveryLegalLayoutHasUniqueInstanceIDs(t *testing.T) {
 	}
 }
 
-func TestDiscoveryLabelsFollowTheLayout(t *testing.T) {
-	table, _ := mig.ForModel("H100-80GB")
-	layout, _ := mig.ParseLayout(table, "3g@0 3g@4")
-	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 2, Layouts: []mig.Layout{layout}}, time.Time{})
-	require.NoError(t, err)
-	got := m.DiscoveryLabels()
-	for k, want := range map[string]string{
-		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "2", "nvidia.com/mig.capable": "true",
-		"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-3g.40gb.count": "4", "nvidia.com/gpu.memory": "81559",
-	} {
-		if k == "nvidia.com/gpu.memory" {
-			want = got[k] // the product table's business
-		}
-		if got[k] != want {
-			t.Errorf("%s=%q, want %q", k, got[k], want)
-		}
-	}
-}
-
 func TestNewRefusesNonsense(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	layout, _ := mig.ParseLayout(table, "3g@0")
@@ -76,25 +57,4 @@ func TestNewRefusesNonsense(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-}
-
-func FuzzParseConfig(f *testing.F) {
-	f.Add([]byte("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 2}}]\n"))
-	f.Add([]byte("version: v1\nmig-configs:\n  a: [{devices: [0, 9], mig-enabled: false}]\n"))
-	f.Add([]byte("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 99999999999}}]\n"))
-	table, _ := mig.ForModel("H100-80GB")
-	f.Fuzz(func(t *testing.T, file []byte) {
-		got, err := parseConfig(file, "a", 2, table)
-		if err != nil {
-			return
-		}
-		for dev, w := range got {
-			if dev < 0 || dev > 1 {
-				t.Fatalf("GPU %d of 2", dev)
-			}
-			if layout, ok := table.Arrange(nil, w.counts); ok && table.Legal(layout) != nil {
-				t.Fatalf("illegal %s", layout)
-			}
-		}
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -23,7 +24,7 @@ func TestManagerWaitsForTheExporter(t *testing.T) {
 	}
 	m.SetExporter(true)
 	labels := pass(0)
-	if labels[LabelConfigState] != StatePending || !ExporterPaused(labels) {
+	if labels[contract.StateLabel] != contract.StatePending || !ExporterPaused(labels) {
 		t.Fatalf("it begins with %v", labels)
 	}
 	for range 60 {
@@ -34,19 +35,7 @@ func TestManagerWaitsForTheExporter(t *testing.T) {
 	m.SetExporter(false)
 	pass(0)
 	labels = pass(DefaultDelays().Apply)
-	if labels[LabelConfigState] != StateSuccess || ExporterPaused(labels) || len(m.GPUs()[0].Instances) != 1 {
+	if labels[contract.StateLabel] != contract.StateSuccess || ExporterPaused(labels) || len(m.GPUs()[0].Instances) != 1 {
 		t.Errorf("after its end: %v, %v", labels, m.GPUs()[0].Instances)
-	}
-}
-
-func TestExporterRunsWithoutTheOperatorsLabel(t *testing.T) {
-	const label = deployPrefix + "dcgm-exporter"
-	for value, paused := range map[string]bool{"true": false, "false": true, "paused-for-mig-change": true} {
-		if got := ExporterPaused(map[string]string{label: value}); got != paused {
-			t.Errorf("%s: %v", value, got)
-		}
-	}
-	if ExporterPaused(nil) {
-		t.Error("an unlabelled node is paused")
 	}
 }

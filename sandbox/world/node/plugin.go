@@ -46,15 +46,3 @@ func (m *Machine) Allocatable(now time.Time) map[string]int {
 // Capacity is how many devices of each resource the plugin reported last. It
 // outlives the plugin: while that is down the devices count as unhealthy.
 func (m *Machine) Capacity() map[string]int { return maps.Clone(m.known) }
-
-// Offered lists the ids of the devices that are allocatable now, by resource.
-func (m *Machine) Offered(now time.Time) map[string][]string {
-	out := map[string][]string{}
-	if !m.plugin.ready(now) {
-		return out
-	}
-	for _, o := range m.offers() {
-		out[o.resource] = append(out[o.resource], o.id)
-	}
-	return out
-}
