@@ -61,10 +61,9 @@ func begin(t *testing.T, o Options) *Node {
 	}
 	n, err := New(o)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); n.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	var running sync.WaitGroup
+	running.Go(func() { n.Run(t.Context()) }) // which ends before the cleanup
+	t.Cleanup(running.Wait)
 	return n
 }
 
@@ -136,11 +135,7 @@ func TestHangIsLogged(t *testing.T) {
 		var log hangs
 		s, release := &script{}, make(chan struct{})
 		s.hang.Store(&release)
-		n, err := New(Options{Name: "node-1", Source: s, Interval: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { n.Run(ctx) })
+		begin(t, Options{Source: s, Interval: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		for _, want := range []int{0, 1, 1} {
 			if got := int(log.Load()); got != want {
 				t.Errorf("logged %d times, want %d", got, want)
@@ -149,9 +144,6 @@ func TestHangIsLogged(t *testing.T) {
 		}
 		s.hang.Store(nil)
 		close(release)
-		cancel()
-		running.Wait()
-		synctest.Wait()
 	})
 }
 
@@ -378,12 +370,7 @@ func TestReadyNeedsAValue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := begin(t, Options{Source: constant{collect.Entity{Kind: collect.GPU, UUID: "GPU-a", Values: test.values}}})
-			await.For(t, time.Minute, "a page", func() error {
-				if served, _ := n.GPUs(); !served {
-					return errors.New("none")
-				}
-				return nil
-			})
+			await.True(t, time.Minute, "a page", func() bool { served, _ := n.GPUs(); return served })
 			err, up := n.Ready(), n.sourceUp()
 			if test.want == "" && (err != nil || up != 1) {
 				t.Errorf("ready: %v, up %v", err, up)
