@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,17 +71,6 @@ func TestTheRulesPageSaysWhatThereIs(t *testing.T) {
 // those who may see it and keeps secrets, and a changed file ends the program.
 func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
 	cluster := newFakeKube(t, "operator")
-	discovering := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		switch req.URL.Path {
-		case "/api":
-			reply(w, map[string]any{"kind": "APIVersions", "versions": []string{}})
-		case "/apis":
-			reply(w, map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []string{}})
-		default:
-			cluster.ServeHTTP(w, req)
-		}
-	}))
-	t.Cleanup(discovering.Close)
 	prometheus := promtest.New(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "c.yaml")
@@ -93,7 +81,7 @@ func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
 	head := "prometheus:\n  url: " + prometheus.URL + "\n  http: {http_headers: {X-Scope-OrgID: {values: [hush-tenant]}}, authorization: {credentials_file: " + filepath.Join(dir, "token") + "}}\nrules:\n"
 	write("token", "hush-token")
 	write("c.yaml", head+"- {name: mine, like: queue_depth}\n- {name: broken}\n")
-	s := serving(t, discovering.URL, file)
+	s := serving(t, cluster.url, file)
 	s.waitReady(t, cluster)
 	cluster.ready.Store(true)
 
@@ -146,15 +134,13 @@ func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
 func serving(t *testing.T, clusterURL, file string) *testServer {
 	t.Helper()
 	base, address := listening(t, clusterURL)
-	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	var err error
 	go func() {
 		defer close(ended)
-		err = serve(ctx, base, &certificateFlags{}, file, func(*config.Config) {}, slog.New(slog.DiscardHandler))
+		err = serve(t.Context(), base, &certificateFlags{}, file, func(*config.Config) {}, slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() {
-		cancel()
 		if <-ended; err != nil {
 			t.Errorf("the program ended with %v", err)
 		}

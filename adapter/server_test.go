@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -61,6 +63,10 @@ func newFakeKube(t testing.TB, allowed ...string) *fakeKube {
 
 func (k *fakeKube) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case r.URL.Path == "/api":
+		reply(w, map[string]any{"kind": "APIVersions", "versions": []string{}})
+	case r.URL.Path == "/apis":
+		reply(w, map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []string{}})
 	case r.URL.Path == "/apis/authorization.k8s.io/v1/subjectaccessreviews":
 		k.reviews.Add(1)
 		var review authorizationv1.SubjectAccessReview
@@ -113,10 +119,7 @@ func (k *fakeKube) configMap(w http.ResponseWriter, list bool) {
 }
 
 func decode(w http.ResponseWriter, r *http.Request, into any) bool {
-	raw, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	if err == nil {
-		err = json.Unmarshal(raw, into)
-	}
+	err := json.NewDecoder(r.Body).Decode(into)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	}
@@ -194,11 +197,9 @@ func startServer(t testing.TB, cluster *fakeKube, p cma.MetricsProvider) *testSe
 	config, err := base.Config()
 	require.NoError(t, err)
 	mark(config)
-	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- base.Run(ctx) }()
+	go func() { done <- base.Run(t.Context()) }() // which ends before the cleanup
 	t.Cleanup(func() {
-		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the server ended with %v", err)
 		}
@@ -217,32 +218,16 @@ func (s *testServer) waitReady(t testing.TB, cluster *fakeKube) {
 	await.For(t, time.Minute, "the server gets ready", func() error {
 		direct := s.client(t, cluster.clientCA, "admin", "system:masters")
 		proxied := s.client(t, cluster.frontProxyCA, "front-proxy-client")
-		code := s.probe(direct, nil)
+		// What is not there only an administrator may know.
+		code, _, err := s.fetch(t.Context(), direct, "/nothing", nil)
 		if code == http.StatusNotFound {
-			code = s.probe(proxied, http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}})
+			code, _, err = s.fetch(t.Context(), proxied, "/nothing", http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}})
 		}
 		if code != http.StatusNotFound {
-			return fmt.Errorf("HTTP %d", code)
+			return errors.Join(fmt.Errorf("HTTP %d", code), err)
 		}
 		return nil
 	})
-}
-
-// probe asks for what is not there, which only an administrator may know.
-func (s *testServer) probe(client *http.Client, header http.Header) (code int) {
-	req, err := http.NewRequest(http.MethodGet, "https://"+s.address+"/nothing", nil)
-	if err != nil {
-		return 0
-	}
-	if header != nil {
-		req.Header = header
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0
-	}
-	_ = resp.Body.Close()
-	return resp.StatusCode
 }
 
 // client shows a certificate of the CA with that name, or none. The server's
@@ -262,15 +247,22 @@ func (s *testServer) client(t testing.TB, ca *promtest.Authority, name string, g
 
 func (s *testServer) get(t testing.TB, client *http.Client, path string, header http.Header) (code int, body string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+path, nil)
+	code, body, err := s.fetch(t.Context(), client, path, header)
 	require.NoError(t, err)
-	for name, values := range header {
-		req.Header[name] = slices.Clone(values)
+	return code, body
+}
+
+func (s *testServer) fetch(ctx context.Context, client *http.Client, path string, header http.Header) (code int, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.address+path, nil)
+	if err != nil {
+		return 0, "", err
 	}
+	maps.Copy(req.Header, header.Clone())
 	resp, err := client.Do(req)
-	require.NoError(t, err)
+	if err != nil {
+		return 0, "", err
+	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return resp.StatusCode, string(raw)
+	return resp.StatusCode, string(raw), err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -67,7 +66,7 @@ var ownOnly = []string{
 func TestOnlyOwnObjectsAreAskedFor(t *testing.T) {
 	kube := &recorder{calls: map[string]bool{}}
 	server := httptest.NewServer(kube)
-	defer server.Close()
+	t.Cleanup(server.Close)
 	api, err := pods.NewAPI(&rest.Config{Host: server.URL})
 	require.NoError(t, err)
 	c := &config{
@@ -81,13 +80,11 @@ func TestOnlyOwnObjectsAreAskedFor(t *testing.T) {
 	require.NoError(t, err)
 	p := parts{connect: func() (*pods.API, error) { return api, nil }, counters: &reloader{}}
 	require.NoError(t, p.assemble(c, source, log))
-	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { p.node.Run(ctx) })
-	for _, job := range p.jobs {
-		running.Go(func() { job(ctx) })
+	for _, job := range append(p.jobs, p.node.Run) {
+		running.Go(func() { job(t.Context()) })
 	}
-	defer func() { cancel(); running.Wait() }()
+	t.Cleanup(running.Wait) // the context ends before the cleanup
 	for _, call := range ownOnly {
 		if strings.Contains(call, "v1beta") || strings.HasSuffix(call, "/status") || strings.HasSuffix(call, "/events") {
 			// Only where the newer version is not served, and only after a state of

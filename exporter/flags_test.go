@@ -99,6 +99,8 @@ func TestWhatFlagsMean(t *testing.T) {
 		},
 		"-x=60000":                 func(_ *config, o collect.CompatOptions) bool { return o.XIDWindow == time.Minute },
 		"-rbmn":                    func(_ *config, o collect.CompatOptions) bool { return o.DashedModel },
+		"--rbmn":                   func(_ *config, o collect.CompatOptions) bool { return o.DashedModel },
+		"--rbmn=true":              func(_ *config, o collect.CompatOptions) bool { return o.DashedModel },
 		"--web-read-timeout=3s":    func(c *config, _ collect.CompatOptions) bool { return c.timeouts.read == 3*time.Second },
 		"--dump-compression=false": func(c *config, _ collect.CompatOptions) bool { return !c.dump.compress },
 		"--web-write-timeout=soon": func(c *config, _ collect.CompatOptions) bool {
@@ -124,17 +126,6 @@ func TestDefaultsSpelledOut(t *testing.T) {
 	}
 }
 
-func TestAlias(t *testing.T) {
-	for _, arg := range []string{"-rbmn", "--rbmn", "--rbmn=true"} {
-		if c, err := parse(t, []string{arg}, nil); err != nil || !c.dashedModel {
-			t.Errorf("%s: %v, %v", arg, c.dashedModel, err)
-		}
-	}
-	if c, err := parse(t, []string{"--rbmn=false"}, map[string]string{"DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME": "true"}); err != nil || c.dashedModel {
-		t.Errorf("an alias does not win over the environment: %v", err)
-	}
-}
-
 // Values are read as urfave/cli reads them.
 func TestForms(t *testing.T) {
 	lists := []string{"--nvidia-resource-names=a,b", "--nvidia-resource-names", "c", "-k=false", "-n"}
@@ -146,6 +137,9 @@ func TestForms(t *testing.T) {
 		if c, err := parse(t, nil, map[string]string{"DCGM_EXPORTER_KUBERNETES": word}); err != nil || !c.kubernetes {
 			t.Errorf("%q is not true: %v", word, err)
 		}
+	}
+	if c, err := parse(t, []string{"--rbmn=false"}, map[string]string{"DCGM_EXPORTER_REPLACE_BLANKS_IN_MODEL_NAME": "true"}); err != nil || c.dashedModel {
+		t.Errorf("an alias does not win over the environment: %v", err)
 	}
 	if _, err := parse(t, nil, map[string]string{"DCGM_EXPORTER_KUBERNETES": "yes"}); err == nil || !strings.Contains(err.Error(), `DCGM_EXPORTER_KUBERNETES="yes"`) {
 		t.Errorf("yes: %v", err)

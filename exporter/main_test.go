@@ -171,19 +171,3 @@ func get(t testing.TB, url string) (int, string) {
 	require.NoError(t, err)
 	return resp.StatusCode, string(body)
 }
-
-// One dash before a long flag is how many dcgm-exporter manifests have it; flags that have
-// no effect are accepted.
-func TestProcess(t *testing.T) {
-	t.Parallel()
-	// With this interval the first reading stays fresh for as long as the test looks at it.
-	e := start(t, "--replay", "testdata/mixed.yaml", "-collect-interval", "60000", "-k", "--kubernetes-enable-pod-labels",
-		"--pod-resources-kubelet-socket", serveKubelet(t), "--enable-gpu-bind-unbind-watch", "--fake-gpus")
-	e.has(t,
-		`gpu_held{node="node-1",gpu="0",gpu_uuid="GPU-aaaaaaaa-0000-0000-0000-000000000000",namespace="chat",pod="vllm-0",container="main",gpu_instance_id="1",profile="3g.40gb"} 1`,
-		`gpu_busy_ratio{node="node-1",gpu="1",gpu_uuid="GPU-bbbbbbbb-0000-0000-0000-000000000000",model="NVIDIA L40S",namespace="batch",pod="train-0",container="main"} 0.37`,
-		`hostname="node-1",DCGM_FI_DRIVER_VERSION="580.65.06",container="main",namespace="batch",pod="train-0"} 37`,
-		`gpuscale_exporter_source_up 1`,
-	)
-	e.terminate(t)
-}

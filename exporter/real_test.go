@@ -88,11 +88,16 @@ func newRealEngine(t testing.TB) *realEngine {
 	if err != nil {
 		t.Skipf("no host engine to start: %v; %s names one", err, envRealEngine)
 	}
+	_, port, _ := net.SplitHostPort(unusedAddress(t))
+	return &realEngine{t: t, program: program, port: port, log: filepath.Join(t.TempDir(), "engine.log")}
+}
+
+// unusedAddress is one to listen on.
+func unusedAddress(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return &realEngine{t: t, program: program, port: port, log: filepath.Join(t.TempDir(), "engine.log")}
+	return l.Addr().String()
 }
 
 func (e *realEngine) address() string { return "127.0.0.1:" + e.port }
@@ -142,8 +147,9 @@ func (e *realEngine) end(by syscall.Signal) {
 // realPage is a page's series by name and labels, without those that differ on purpose.
 type realPage map[string]float64
 
-func parsePage(t testing.TB, text string) realPage {
+func pageAt(t testing.TB, url string) realPage {
 	t.Helper()
+	_, text := get(t, url)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {
@@ -163,12 +169,6 @@ func parsePage(t testing.TB, text string) realPage {
 		}
 	}
 	return page
-}
-
-func pageAt(t testing.TB, url string) realPage {
-	t.Helper()
-	_, text := get(t, url)
-	return parsePage(t, text)
 }
 
 // of are the series whose name begins so.
@@ -491,10 +491,7 @@ func startRealExporter(t testing.TB, args ...string) (base string, pid int) {
 	if program == "" {
 		t.Skipf("%s names no dcgm-exporter to compare with", envRealExporter)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	l.Close()
+	address := unusedAddress(t)
 	fields, err := counters.Default()
 	require.NoError(t, err)
 	var rows [][]string

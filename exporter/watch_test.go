@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,13 +14,9 @@ import (
 func following(t *testing.T, folder string) (look chan<- time.Time, changed <-chan struct{}) {
 	t.Helper()
 	clock, notified := make(chan time.Time), make(chan struct{}, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		followFolder(ctx, folder, clock, func() { notified <- struct{}{} })
-	}()
-	t.Cleanup(func() { cancel(); <-ended })
+	var running sync.WaitGroup
+	running.Go(func() { followFolder(t.Context(), folder, clock, func() { notified <- struct{}{} }) })
+	t.Cleanup(running.Wait) // the context ends before the cleanup
 	return clock, notified
 }
 

@@ -20,11 +20,18 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
+// The whole program over HTTP. One dash before a long flag is how many dcgm-exporter manifests have
+// it; flags that have no effect are accepted.
 func TestWeb(t *testing.T) {
 	t.Parallel()
 	// With this interval the first reading stays fresh for as long as the test looks at it.
-	e := start(t, "--replay", "testdata/mixed.yaml", "-c", "60000", "--enable-exporter-metrics")
-	e.has(t, "DCGM_FI_DEV_POWER_USAGE{", "go_goroutines ", "process_resident_memory_bytes ")
+	e := start(t, "--replay", "testdata/mixed.yaml", "-collect-interval", "60000", "--enable-exporter-metrics", "-k", "--kubernetes-enable-pod-labels",
+		"--pod-resources-kubelet-socket", serveKubelet(t), "--enable-gpu-bind-unbind-watch", "--fake-gpus")
+	e.has(t, "go_goroutines ", "process_resident_memory_bytes ", "gpuscale_exporter_source_up 1",
+		`gpu_held{node="node-1",gpu="0",gpu_uuid="GPU-aaaaaaaa-0000-0000-0000-000000000000",namespace="chat",pod="vllm-0",container="main",gpu_instance_id="1",profile="3g.40gb"} 1`,
+		`gpu_busy_ratio{node="node-1",gpu="1",gpu_uuid="GPU-bbbbbbbb-0000-0000-0000-000000000000",model="NVIDIA L40S",namespace="batch",pod="train-0",container="main"} 0.37`,
+		`hostname="node-1",DCGM_FI_DRIVER_VERSION="580.65.06",container="main",namespace="batch",pod="train-0"} 37`,
+	)
 	for path, want := range map[string]struct {
 		code int
 		body string
@@ -49,6 +56,7 @@ func TestWeb(t *testing.T) {
 			t.Errorf("/health: %s: %q, want %q", name, got, want)
 		}
 	}
+	e.terminate(t)
 }
 
 // Without a reading /health is 200 all the same, as dcgm-exporter has it,

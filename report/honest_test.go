@@ -97,7 +97,7 @@ func TestQuality(t *testing.T) {
 			a.Targets = append(a.Targets, "tenant")
 		}, "good", false, "in 2 namespaces (gpuscale-system, tenant)"},
 	} {
-		a := answered(t, two("", nil).Prometheus, storyEnd, c.since)
+		a := answered(t, two("", nil).Prometheus, c.since)
 		c.change(&a)
 		r := model.Make(model.Input{Answers: a})
 		if q := r.Answer.Quality; q.Grade != c.grade || r.Incomplete() != c.exit3 || !strings.Contains(text(r), c.says) {
@@ -217,7 +217,7 @@ func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vecto
 
 // TestAPieceWithoutANumber does not hide the others.
 func TestAPieceWithoutANumber(t *testing.T) {
-	a := answered(t, nan{two("", nil).Prometheus}, storyEnd, 3*24*time.Hour)
+	a := answered(t, nan{two("", nil).Prometheus}, 3*24*time.Hour)
 	if l := a.Lines[query.MemoryP99]; len(l) != 1 || l[0].Points[0].Value != 7 {
 		t.Errorf("%+v, want 7", l)
 	}

@@ -114,15 +114,13 @@ func alone(t *testing.T) model.Report {
 
 func made(t *testing.T, p *Prometheus, since time.Duration) model.Report {
 	t.Helper()
-	return model.Make(model.Input{Answers: answered(t, p, storyEnd, since), Version: "v0.0.0-golden", Generated: generated})
+	return model.Make(model.Input{Answers: answered(t, p, since), Version: "v0.0.0-golden", Generated: generated})
 }
 
-// answered are a Prometheus' answers about a window.
-func answered(t *testing.T, p query.Prometheus, until time.Time, since time.Duration) query.Answers {
+// answered are a Prometheus' answers about a window at the story's end.
+func answered(t *testing.T, p query.Prometheus, length time.Duration) query.Answers {
 	t.Helper()
-	w, err := query.NewWindow(until, since)
-	require.NoError(t, err)
-	a, err := query.Run(t.Context(), p, w, query.Options{})
+	a, err := query.Run(t.Context(), p, since(t, length), query.Options{})
 	require.NoError(t, err)
 	return a
 }

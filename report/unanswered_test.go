@@ -45,7 +45,7 @@ var zeros = map[query.ID]string{
 // TestNoAnswerIsNoZero removes each answer in turn: the report and its exit code state
 // it, and nothing is called zero.
 func TestNoAnswerIsNoZero(t *testing.T) {
-	a := answered(t, minutes().Prometheus, storyEnd, 15*time.Minute)
+	a := answered(t, minutes().Prometheus, 15*time.Minute)
 	w := a.Window
 	met := 0
 	for _, asked := range a.Asked {
@@ -117,7 +117,7 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 // nothing free, idle or healthy, neither at the beginning nor in the middle nor
 // throughout.
 func TestNothingIsFreeForWantOfAnAnswer(t *testing.T) {
-	a := answered(t, minutes().Prometheus.Without("gpuscale_autoscaler_"), storyEnd, 15*time.Minute)
+	a := answered(t, minutes().Prometheus.Without("gpuscale_autoscaler_"), 15*time.Minute)
 	whole := ledger.Make(a).Total()
 	third := a.Window.Length() / 3
 	for _, id := range []query.ID{query.Nodes, query.Sick, query.Dark, query.Allocated, query.Measured, query.IdleAllocated, query.Busy} {
@@ -187,7 +187,7 @@ func TestOneProductHasNoPrice(t *testing.T) {
 	c.Holds["GPU-1"] = Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
 	c.Holds["GPU-2"] = Hold{Tenant: "research", Namespace: "train", Pod: "job-1", Busy: 0.5}
 	c.Holds["GPU-3"] = Hold{Tenant: "product", Namespace: "lab", Pod: "lab-0", Busy: 0.5}
-	a := answered(t, until(c).Prometheus, storyEnd, 30*time.Minute)
+	a := answered(t, until(c).Prometheus, 30*time.Minute)
 	r := model.Make(model.Input{Answers: a, Generated: generated,
 		Prices: &prices.List{Currency: "EUR", Source: "s", Date: "2026-01-01", Prices: []prices.Price{{Model: "A100-40GB", PerHour: 1000}}}})
 	if _, known := r.Hours.Money.Get(); known {

@@ -30,10 +30,9 @@ func start(t *testing.T, s Setup) (*Cache, *prometheus.Registry) {
 	reg := prometheus.NewRegistry()
 	c, err := New(s, reg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { c.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(t.Context()) }) // which ends before the cleanup
+	t.Cleanup(running.Wait)
 	synctest.Wait()
 	return c, reg
 }

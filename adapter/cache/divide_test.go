@@ -159,6 +159,14 @@ func asking(t *testing.T, c *Cache, namespaces []string, allowed time.Duration) 
 	return good, failures
 }
 
+// noneAlone wants no namespace to be asked about by itself.
+func noneAlone(t *testing.T, c *Cache) {
+	t.Helper()
+	if i := slices.IndexFunc(c.Status(), func(s Status) bool { return s.Alone }); i >= 0 {
+		t.Fatalf("%s is asked about by itself", c.Status()[i].Namespace)
+	}
+}
+
 // fleetSetup has a rule of few series: the queries for 50 namespaces with all of them are long.
 func fleetSetup(f *fleet) Setup {
 	s := setup(f, only("queue_depth"))
@@ -235,11 +243,7 @@ func TestAFaultConcernsItsNamespace(t *testing.T) {
 					if good, failures := asking(t, c, all, 17*time.Second); !slices.Equal(good, all) {
 						t.Errorf("when all is well again: %v", failures)
 					}
-					for _, s := range c.Status() {
-						if s.Alone {
-							t.Errorf("%s is asked about by itself after 20 good minutes", s.Namespace)
-						}
-					}
+					noneAlone(t, c)
 					before = f.count()
 					time.Sleep(time.Minute)
 					if n := f.count() - before; n > 5*3 {
@@ -273,11 +277,7 @@ func TestABackendsFaultDividesNothing(t *testing.T) {
 				if n := f.count() - before; n > 10*2*3 {
 					t.Errorf("%d queries in two minutes", n)
 				}
-				for _, s := range c.Status() {
-					if s.Alone {
-						t.Fatalf("%s is asked about by itself", s.Namespace)
-					}
-				}
+				noneAlone(t, c)
 				f.set(func() { f.down = nil })
 				time.Sleep(17 * time.Second)
 				if good, failures := asking(t, c, all, 17*time.Second); !slices.Equal(good, all) {
@@ -309,11 +309,7 @@ func TestASlowServerIsNotAskedMore(t *testing.T) {
 		if n := f.count() - before; n > 60 {
 			t.Errorf("%d queries in the first minute", n)
 		}
-		for _, s := range c.Status() {
-			if s.Alone {
-				t.Fatalf("%s is asked about by itself", s.Namespace)
-			}
-		}
+		noneAlone(t, c)
 		time.Sleep(time.Minute)
 		if good, failures := asking(t, c, all, 45*time.Second); !slices.Equal(good, all) {
 			t.Errorf("%d have an answer: %v", len(good), failures)

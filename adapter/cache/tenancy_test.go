@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -11,11 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // tenants is a server that answers about the namespace in a parameter, and refuses any
@@ -43,25 +38,18 @@ func (s *tenants) QueryWithin(_ context.Context, query string, _ time.Time, most
 func TestANamespaceParameter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &tenants{}
-		rule := signal.Rule{Name: "queue", Subject: signal.Namespace, Sources: []signal.Source{{Metric: "queue"}}, Maximum: 1, MaxAge: time.Minute, Duplicates: signal.Max, PerPod: signal.Sum, PerWorkload: signal.Sum}
-		c, err := New(Setup{
-			Options:  Options{Interval: time.Second, IdleAfter: time.Minute, FirstWait: time.Second, Concurrency: 4},
-			Backends: []Backend{{Name: DefaultBackend, Querier: server, NamespaceParameter: "namespace"}}, Rules: []Rule{{Rule: rule}},
-		}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { c.Run(ctx) })
-		synctest.Wait()
+		s := setup(server, only("queue_depth"))
+		s.Backends[0].NamespaceParameter = "namespace"
+		c, _ := start(t, s)
 		for _, namespace := range []string{"bank", "shop"} {
-			if view, err := c.View(ctx, "queue", namespace); err != nil || view.Failure != nil {
+			if view, err := c.View(t.Context(), "queue_depth", namespace); err != nil || view.Failure != nil {
 				t.Errorf("%s: %v, %v", namespace, err, view.Failure)
 			}
 		}
-		time.Sleep(3 * time.Second) // of the bubble's clock
+		time.Sleep(3 * options.Interval) // of the bubble's clock
 		synctest.Wait()
-		stop()
-		running.Wait()
+		server.mu.Lock()
+		defer server.mu.Unlock()
 		if len(server.refused) > 0 {
 			t.Errorf("queries about several namespaces, or about none: %q", server.refused)
 		}

@@ -5,19 +5,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/prometheus/promql/parser"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
-
-// everything parses a selector; nil if it is none.
-func everything(text string) k8slabels.Selector {
-	s, err := k8slabels.Parse(text)
-	if err != nil {
-		return nil
-	}
-	return s
-}
 
 // forced checks that a query has the one selector it should have, with the
 // matchers it must not lose.

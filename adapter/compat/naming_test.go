@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
@@ -243,8 +244,8 @@ func FuzzSelector(f *testing.F) {
 	query := `sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)`
 	values := `sum(<<.Series>>{namespace="<<.LabelValuesByName.namespace>>",pod=~"<<.LabelValuesByName.pod>>"}) by (pod)`
 	f.Fuzz(func(t *testing.T, text, namespace, pod string) {
-		selector := everything(text)
-		if selector == nil {
+		selector, err := k8slabels.Parse(text)
+		if err != nil {
 			return
 		}
 		for _, template := range []string{query, values} {

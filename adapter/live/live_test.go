@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
@@ -55,19 +56,11 @@ func TestABadRuleIsLeftOut(t *testing.T) {
 gpuscale_adapter_config_reload_good 1
 `
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want), "gpuscale_adapter_config_reload_good"))
-	states := map[string]bool{}
-	families, err := reg.Gather()
+	page, err := testutil.CollectAndFormat(reg, expfmt.TypeTextPlain, "gpuscale_adapter_rule_state")
 	require.NoError(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "gpuscale_adapter_rule_state" && m.GetGauge().GetValue() == 1 {
-				states[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = true
-			}
-		}
-	}
-	for _, want := range []string{"a in_force", "b rejected", "gpu_busy rejected", "rules[3] rejected", "queue_depth in_force"} {
-		if !states[want] {
-			t.Errorf("%v lacks %s", states, want)
+	for rule, state := range map[string]string{"a": "in_force", "b": "rejected", "gpu_busy": "rejected", "rules[3]": "rejected", "queue_depth": "in_force"} {
+		if !strings.Contains(string(page), fmt.Sprintf("{rule=%q,state=%q} 1\n", rule, state)) {
+			t.Errorf("%s is not %s:\n%s", rule, state, page)
 		}
 	}
 }

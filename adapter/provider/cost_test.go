@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -99,10 +100,9 @@ func cached(t *testing.T, server cache.Querier, pods Pods) *Provider {
 		Backends: []cache.Backend{{Name: cache.DefaultBackend, Querier: server}}, Rules: []cache.Rule{{Rule: queueDepth()}},
 	}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { tables.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
+	var running sync.WaitGroup
+	running.Go(func() { tables.Run(t.Context()) }) // which ends before the cleanup
+	t.Cleanup(running.Wait)
 	p, err := New(tables, pods, nil, mapper(), prometheus.NewRegistry())
 	require.NoError(t, err)
 	return p

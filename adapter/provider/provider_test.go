@@ -145,8 +145,8 @@ func knowing(t *testing.T, samples ...[]signal.Sample) *Provider {
 }
 
 var (
-	deployment = cma.CustomMetricInfo{GroupResource: schema.GroupResource{Group: "apps", Resource: "deployments"}, Namespaced: true, Metric: "queue_depth"}
-	podsInfo   = cma.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: "pods"}, Namespaced: true, Metric: "queue_depth"}
+	deployment = of("apps", "deployments")
+	podsInfo   = of("", "pods")
 	vllm       = types.NamespacedName{Namespace: "chat", Name: "vllm"}
 	all        = labels.Everything()
 )
@@ -168,8 +168,7 @@ func TestGoodValues(t *testing.T) {
 	if err != nil || len(e.Items) != 1 || e.Items[0].Value.MilliValue() != 7500 || e.Items[0].MetricLabels["model_name"] != "m" {
 		t.Errorf("External: %+v, %v", e, err)
 	}
-	namespace := cma.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: "namespaces"}, Metric: "queue_depth"}
-	if n, err := p.GetMetricByName(t.Context(), types.NamespacedName{Name: "other"}, namespace, all); err != nil || n.Value.Value() != 9 {
+	if n, err := p.GetMetricByName(t.Context(), types.NamespacedName{Name: "other"}, of("", "namespaces"), all); err != nil || n.Value.Value() != 9 {
 		t.Errorf("Namespace: %v, %v", n, err)
 	}
 	s, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: "db"}, of("apps", "statefulsets"), all)
@@ -186,7 +185,7 @@ func TestGoodValues(t *testing.T) {
 
 // of is queue_depth of a kind of object.
 func of(group, resource string) cma.CustomMetricInfo {
-	return cma.CustomMetricInfo{GroupResource: schema.GroupResource{Group: group, Resource: resource}, Namespaced: true, Metric: "queue_depth"}
+	return cma.CustomMetricInfo{GroupResource: schema.GroupResource{Group: group, Resource: resource}, Namespaced: resource != "namespaces", Metric: "queue_depth"}
 }
 
 func TestErrorsAreSentences(t *testing.T) {
@@ -210,8 +209,7 @@ func TestErrorsAreSentences(t *testing.T) {
 			t.Errorf("%v\nwant %s", err, c.says)
 		}
 	}
-	namespace := cma.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: "namespaces"}, Metric: "queue_depth"}
-	if _, err := p.GetMetricByName(t.Context(), types.NamespacedName{Name: "chat"}, namespace, all); err == nil || !strings.HasSuffix(err.Error(), `{namespace="chat"}`) {
+	if _, err := p.GetMetricByName(t.Context(), types.NamespacedName{Name: "chat"}, of("", "namespaces"), all); err == nil || !strings.HasSuffix(err.Error(), `{namespace="chat"}`) {
 		t.Errorf("a namespace: %v", err)
 	}
 	if _, err := p.GetMetricBySelector(t.Context(), "chat", all, deployment, all); !apierrors.IsBadRequest(err) {

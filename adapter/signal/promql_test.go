@@ -104,35 +104,26 @@ workers{namespace="shop"} 7 7 _x18
 }
 
 func TestMistakesInAQuery(t *testing.T) {
-	for text, want := range map[string]string{
-		`sum(rate(x[5m])) by`:                    "parse error",
-		`sum(x)`:                                 `no selector has namespace=~"$namespaces"`,
-		`x{namespace!="$namespaces"}`:            `write namespace=~"$namespaces"`,
-		`x{namespace=~"$namespaces"}[5m]`:        "gives a range vector",
-		`scalar(x{namespace=~"$namespaces"})`:    "gives a scalar",
-		`x{namespace=~"a|$namespaces"}`:          "no selector has",
-		`x{namespace=~"$namespaces"} offset 5m`:  "reads the past only",
-		`x{namespace=~"$namespaces"} @ end()`:    "reads the past only",
-		`x{namespace=~"$namespaces"} or vector(`: "parse error",
-	} {
-		if err := queryRule(text).Validate(); err == nil || !strings.Contains(err.Error(), "query: ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-	}
-}
-
-func TestMistakesInNamespaces(t *testing.T) {
-	for _, c := range []struct {
-		query, namespace, want string
-	}{
+	for _, c := range []struct{ query, namespace, want string }{
+		{`sum(rate(x[5m])) by`, "", "parse error"},
+		{`sum(x)`, "", `no selector has namespace=~"$namespaces"`},
+		{`x{namespace!="$namespaces"}`, "", `write namespace=~"$namespaces"`},
+		{`x{namespace=~"$namespaces"}[5m]`, "", "gives a range vector"},
+		{`scalar(x{namespace=~"$namespaces"})`, "", "gives a scalar"},
+		{`x{namespace=~"a|$namespaces"}`, "", "no selector has"},
+		{`x{namespace=~"$namespaces"} offset 5m`, "", "reads the past only"},
+		{`x{namespace=~"$namespaces"} @ end()`, "", "reads the past only"},
+		{`x{namespace=~"$namespaces"} or vector(`, "", "parse error"},
 		{`sum(x{namespace=~"$namespaces"})`, "shop", "leave $namespaces out"},
 		{`vector(1)`, "shop", "reads no series"},
 		{`sum(x)`, `a"}`, "namespaces[0]: "},
 	} {
 		r := queryRule(c.query)
-		r.Namespaces = []string{c.namespace}
-		if err := r.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s for %s: %v, want %q", c.query, c.namespace, err, c.want)
+		if c.namespace != "" {
+			r.Namespaces = []string{c.namespace}
+		}
+		if err := r.Validate(); err == nil || c.namespace == "" && !strings.Contains(err.Error(), "query: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s for %q: %v, want %q", c.query, c.namespace, err, c.want)
 		}
 	}
 	r := Builtin(45 * time.Second)[0]

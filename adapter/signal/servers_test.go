@@ -87,6 +87,13 @@ func scrape(t testing.TB, file, pod string) *promtest.Memory {
 	return m
 }
 
+var (
+	// Tensor-parallel ranks repeat what their data-parallel one says.
+	sglang = map[string]float64{"queue_depth": 8, "requests_running": 12, "kv_cache_usage": .3, "ttft_p95": .3, "queue_time_p95": .8, "queue_time_mean": .2}
+	// 2 wait in the engine, 5 before it.
+	lmdeploy = map[string]float64{"queue_depth": 7, "requests_running": 12, "kv_cache_usage": .45, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2}
+)
+
 // What each server's page comes to, worked out by hand from the page. Signals
 // that are not named have no answer.
 var pages = map[string]map[string]float64{
@@ -103,17 +110,10 @@ var pages = map[string]map[string]float64{
 		"queue_depth": 3, "requests_running": 9, "kv_cache_usage": .4, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
 	},
 	"vllm-ray-2.40": {"kv_cache_usage": .31},
-	// Tensor-parallel ranks repeat what their data-parallel one says.
-	"sglang-0.5": {
-		"queue_depth": 8, "requests_running": 12, "kv_cache_usage": .3, "ttft_p95": .3, "queue_time_p95": .8, "queue_time_mean": .2,
-	},
+	"sglang-0.5":    sglang,
 	// As Prometheus 2 stores it.
-	"sglang-escaped": {
-		"queue_depth": 8, "requests_running": 12, "kv_cache_usage": .3, "ttft_p95": .3, "queue_time_p95": .8, "queue_time_mean": .2,
-	},
-	"sglang-ray": {
-		"queue_depth": 8, "requests_running": 12, "kv_cache_usage": .3, "ttft_p95": .3, "queue_time_p95": .8, "queue_time_mean": .2,
-	},
+	"sglang-escaped": sglang,
+	"sglang-ray":     sglang,
 	// Microseconds and milliseconds come out as seconds; a mean is no p95.
 	"triton-25.06": {"queue_depth": 9, "ttft_p95": 1.25, "queue_time_mean": .02},
 	// 4 wait in the backend, and 1 and 2 for a backend.
@@ -121,14 +121,9 @@ var pages = map[string]map[string]float64{
 	"trtllm-serve-1.1": {
 		"queue_depth": 6, "requests_running": 12, "kv_cache_usage": .35, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
 	},
-	"trtllm-dynamo-0.7": {"ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
-	// 2 wait in the engine, 5 before it.
-	"lmdeploy-0.16": {
-		"queue_depth": 7, "requests_running": 12, "kv_cache_usage": .45, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
-	},
-	"lmdeploy-escaped": {
-		"queue_depth": 7, "requests_running": 12, "kv_cache_usage": .45, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
-	},
+	"trtllm-dynamo-0.7":   {"ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2},
+	"lmdeploy-0.16":       lmdeploy,
+	"lmdeploy-escaped":    lmdeploy,
 	"tgi-3.3":             {"queue_depth": 5, "requests_running": 16, "queue_time_p95": .8, "queue_time_mean": .2},
 	"nim-1.8":             {"queue_depth": 4, "requests_running": 9, "kv_cache_usage": .35, "ttft_p95": .375},
 	"tei-1.8":             {"queue_depth": 6, "queue_time_p95": .8, "queue_time_mean": .2},

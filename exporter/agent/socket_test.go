@@ -2,13 +2,13 @@ package agent
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -20,11 +20,15 @@ func listen(t *testing.T, h *fakeGPUs) string {
 	path := filepath.Join(t.TempDir(), "run", "exporter.sock")
 	s, err := Listen(path, h, discard())
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); s.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	runSocket(t, s)
 	return path
+}
+
+// runSocket runs one until the test ends: its context does so before the cleanup.
+func runSocket(t *testing.T, s *Socket) {
+	var running sync.WaitGroup
+	running.Go(func() { s.Run(t.Context()) })
+	t.Cleanup(running.Wait)
 }
 
 func TestSocket(t *testing.T) {
@@ -127,11 +131,7 @@ func TestSocketOutlivesFailures(t *testing.T) {
 		here, there := net.Pipe()
 		l := &flaky{failures: 3, conn: make(chan net.Conn, 1), closed: make(chan struct{})}
 		l.conn <- there
-		s := &Socket{listener: l, gpus: newFakeGPUs(), log: discard()}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); s.Run(ctx) }()
-		defer func() { cancel(); <-done }()
+		runSocket(t, &Socket{listener: l, gpus: newFakeGPUs(), log: discard()})
 		_, err := here.Write([]byte(`{"op":"status"}` + "\n"))
 		require.NoError(t, err)
 		if reply, err := bufio.NewReader(here).ReadString('\n'); err != nil || !strings.Contains(reply, `"ok":true`) {

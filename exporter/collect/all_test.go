@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -25,23 +26,19 @@ func TestEverySeriesOfTheCatalogueHasAFamily(t *testing.T) {
 	}
 }
 
-// Below zero is impossible for what is counted or measured, and means something in
-// a mask and in a state.
-func TestWhatMayBeBelowZero(t *testing.T) {
-	for field, want := range map[uint16]bool{70: true, 73: true, 86: true, 89: true, 1503: true, 69: false, 74: false, 156: false, 203: false, 1502: false} {
-		n := -1.0
-		if got := Plausible(field, &n); got != want || n != -1 {
-			t.Errorf("Plausible(%d, -1) = %v, and the number is %v", field, got, n)
-		}
-	}
-}
-
-// A ratio that is above one by rounding is one; whatever is further off is none.
-func TestRatiosAreRounded(t *testing.T) {
-	for number, want := range map[float64]float64{0.5: 0.5, 1.0003: 1, 1.2: -1, -0.1: -1} {
-		n := number
-		if ok := Plausible(1002, &n); ok != (want >= 0) || ok && n != want {
-			t.Errorf("%v: %v, %v; want %v", number, n, ok, want)
+// Below zero is impossible for what is counted or measured, and means something in a mask and in a
+// state. A ratio that is above one by rounding is one; whatever is further off is none.
+func TestPlausible(t *testing.T) {
+	none := math.NaN()
+	for field, numbers := range map[uint16]map[float64]float64{
+		70: {-1: -1}, 73: {-1: -1}, 86: {-1: -1}, 89: {-1: -1}, 1503: {-1: -1}, 69: {-1: none}, 74: {-1: none}, 156: {-1: none}, 203: {-1: none}, 1502: {-1: none},
+		1002: {0.5: 0.5, 1.0003: 1, 1.2: none, -0.1: none},
+	} {
+		for number, want := range numbers {
+			n := number
+			if ok := Plausible(field, &n); ok != !math.IsNaN(want) || ok && n != want {
+				t.Errorf("%v of field %d: %v, %v; want %v", number, field, n, ok, want)
+			}
 		}
 	}
 }

@@ -24,13 +24,6 @@ func parsed(t testing.TB, page *Page, now time.Time) map[string]*dto.MetricFamil
 	return families
 }
 
-func seriesOf(name string, m *dto.Metric) string {
-	for _, l := range m.GetLabel() {
-		name += "|" + l.GetName() + "=" + l.GetValue()
-	}
-	return name
-}
-
 func labelOf(m *dto.Metric, name string) string {
 	for _, l := range m.GetLabel() {
 		if l.GetName() == name {
@@ -112,7 +105,7 @@ func TestLedgerProperties(t *testing.T) {
 			share, busy, there := map[string]float64{}, map[string]float64{}, map[string]bool{}
 			for name, family := range families {
 				for _, m := range family.GetMetric() {
-					key, v := seriesOf(name, m), m.GetCounter().GetValue()+m.GetGauge().GetValue()
+					key, v := name+fmt.Sprint(m.GetLabel()), m.GetCounter().GetValue()+m.GetGauge().GetValue()
 					if there[key] { // as a GPU's own quantity on its instances would be
 						t.Fatalf("seed %d step %d: %s stands there twice", seed, step, key)
 					}

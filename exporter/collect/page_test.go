@@ -53,17 +53,13 @@ func TestOldValuesVanish(t *testing.T) {
 		{time.Hour, false, false},
 	} {
 		got := text(page, start.Add(c.after))
-		if has := strings.Contains(got, "gpu_power_watts"); has != c.power {
-			t.Errorf("after %s: power there: %v", c.after, has)
-		}
-		if has := strings.Contains(got, "DCGM_FI_DEV_POWER_USAGE"); has != c.power {
-			t.Errorf("after %s: DCGM power there: %v", c.after, has)
-		}
-		if has := strings.Contains(got, "gpu_busy_ratio"); has != c.ratio {
-			t.Errorf("after %s: ratio there: %v", c.after, has)
-		}
-		if !strings.Contains(got, "gpu_sample_age_seconds{") || !strings.Contains(got, "gpu_attribution_age_seconds{") {
-			t.Errorf("after %s: the ages are gone, and they are what says so", c.after)
+		for name, want := range map[string]bool{
+			"gpu_power_watts": c.power, "DCGM_FI_DEV_POWER_USAGE": c.power, "gpu_busy_ratio": c.ratio,
+			"gpu_sample_age_seconds{": true, "gpu_attribution_age_seconds{": true, // which say that the others are gone
+		} {
+			if has := strings.Contains(got, name); has != want {
+				t.Errorf("after %s: %s there: %v", c.after, name, has)
+			}
 		}
 	}
 	_, count := page.Append(nil, start.Add(time.Hour), false)

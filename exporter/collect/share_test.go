@@ -35,10 +35,8 @@ func sums(f *dto.MetricFamily) (all, ofPods float64) {
 	for _, m := range f.GetMetric() {
 		v := m.GetGauge().GetValue() + m.GetUntyped().GetValue()
 		all += v
-		for _, l := range m.GetLabel() {
-			if l.GetName() == "pod" {
-				ofPods += v
-			}
+		if labelOf(m, "pod") != "" {
+			ofPods += v
 		}
 	}
 	return all, ofPods

@@ -262,8 +262,7 @@ func hostEngineRuns() bool { _, err := readEntities(kindGPU); return err == nil 
 
 // DCGM logs each value that is read and not watched: nothing is.
 func TestOnlyWatchedIsRead(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
-	t.Setenv(fakedcgm.EnvLog, log)
+	log := logging(t)
 	m := newMachine(t, 3)
 	m.partition(1, 2, "3g.40gb", 3, 4)
 	m.GPUs[0].Lines = fakedcgm.Lines{"profiled": 1001}
@@ -273,27 +272,33 @@ func TestOnlyWatchedIsRead(t *testing.T) {
 	for range 5 {
 		read(t, s)
 	}
-	text, err := os.ReadFile(log)
-	if err != nil || strings.Contains(string(text), "unwatched") {
-		t.Errorf("%v\n%s", err, text)
+	if text := log(); strings.Contains(text, "unwatched") {
+		t.Error(text)
+	}
+}
+
+// logging has the library and host engines write a log, and reads it.
+func logging(t *testing.T) (log func() string) {
+	file := filepath.Join(t.TempDir(), "log")
+	t.Setenv(fakedcgm.EnvLog, file)
+	return func() string {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return string(text)
 	}
 }
 
 // A host engine logs each value that is read and not supported: what it supports of no GPU is
 // not read every time, is counted all the same, and is served once it is supported.
 func TestAbsentFieldsAreReadRarely(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
-	t.Setenv(fakedcgm.EnvLog, log)
+	log := logging(t)
 	m := newMachine(t, 2)
 	m.GPUs[0].Odd, m.GPUs[1].Odd = fakedcgm.Odd{449: "status:-6"}, fakedcgm.Odd{449: "status:-6"}
 	m.write()
 	c := &clock{}
 	s := open(t, Options{Address: m.engine("127.0.0.1:0").Address, now: c.now}, 155, 449)
-	logged := func() int {
-		text, err := os.ReadFile(log)
-		require.NoError(t, err)
-		return strings.Count(string(text), "unsupported 1 0 449\n")
-	}
+	logged := func() int { return strings.Count(log(), "unsupported 1 0 449\n") }
 	if n := read(t, s).Dropped[collect.DropNotSupported]; n != 2 {
 		t.Errorf("%d values are not supported, want 2", n)
 	}
@@ -323,8 +328,7 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 
 // The MIG hierarchy is read when the instances change and not with each reading.
 func TestHierarchyIsReadOnChange(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
-	t.Setenv(fakedcgm.EnvLog, log)
+	log := logging(t)
 	m := newMachine(t, 2)
 	m.partition(0, 2, "3g.40gb", 3, 4)
 	s := m.open(Options{}, 155)
@@ -333,9 +337,8 @@ func TestHierarchyIsReadOnChange(t *testing.T) {
 		for range 5 {
 			read(t, s)
 		}
-		text, err := os.ReadFile(log)
-		if got := strings.Count(string(text), "hierarchy"); err != nil || got != want {
-			t.Errorf("%s: read %d times, want %d (%v)", what, got, want, err)
+		if got := strings.Count(log(), "hierarchy"); got != want {
+			t.Errorf("%s: read %d times, want %d", what, got, want)
 		}
 	}
 	asked("at first", 1)

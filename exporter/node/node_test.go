@@ -61,10 +61,9 @@ func begin(t *testing.T, o Options) *Node {
 	}
 	n, err := New(o)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); n.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	var running sync.WaitGroup
+	running.Go(func() { n.Run(t.Context()) }) // which ends before the cleanup
+	t.Cleanup(running.Wait)
 	return n
 }
 
@@ -120,38 +119,22 @@ func TestHangingSourceBlocksNoScrape(t *testing.T) {
 	})
 }
 
-// hangs counts the lines of a log that say that the source does not answer.
-type hangs struct{ atomic.Int32 }
-
-func (h *hangs) Write(line []byte) (int, error) {
-	if strings.Contains(string(line), "the source does not answer") {
-		h.Add(1)
-	}
-	return len(line), nil
-}
-
 // A pass that does not end is logged once.
 func TestHangIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log hangs
+		var log strings.Builder
 		s, release := &script{}, make(chan struct{})
 		s.hang.Store(&release)
-		n, err := New(Options{Name: "node-1", Source: s, Interval: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { n.Run(ctx) })
+		begin(t, Options{Source: s, Interval: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		synctest.Wait()
 		for _, want := range []int{0, 1, 1} {
-			if got := int(log.Load()); got != want {
+			if got := strings.Count(log.String(), "the source does not answer"); got != want {
 				t.Errorf("logged %d times, want %d", got, want)
 			}
 			pass(slowPass)
 		}
 		s.hang.Store(nil)
 		close(release)
-		cancel()
-		running.Wait()
-		synctest.Wait()
 	})
 }
 
@@ -378,12 +361,7 @@ func TestReadyNeedsAValue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := begin(t, Options{Source: constant{collect.Entity{Kind: collect.GPU, UUID: "GPU-a", Values: test.values}}})
-			await.For(t, time.Minute, "a page", func() error {
-				if served, _ := n.GPUs(); !served {
-					return errors.New("none")
-				}
-				return nil
-			})
+			await.True(t, time.Minute, "a page", func() bool { served, _ := n.GPUs(); return served })
 			err, up := n.Ready(), n.sourceUp()
 			if test.want == "" && (err != nil || up != 1) {
 				t.Errorf("ready: %v, up %v", err, up)

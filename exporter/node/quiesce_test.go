@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // handles is a source that counts the GPUs it holds.
@@ -67,15 +65,9 @@ func (h *handles) holds(uuid string) bool {
 // time but waiting.
 func inBubble(t *testing.T, source collect.Source, interval time.Duration, test func(t *testing.T, n *Node)) {
 	synctest.Test(t, func(t *testing.T) {
-		n, err := New(Options{Name: "node-1", Source: source, Interval: interval})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { n.Run(ctx) })
+		n := begin(t, Options{Source: source, Interval: interval})
 		synctest.Wait()
 		test(t, n)
-		cancel()
-		running.Wait()
 	})
 }
 

@@ -208,19 +208,17 @@ func TestAnswerTooLarge(t *testing.T) {
 
 // apiServer answers what a node agent may ask, and nothing else.
 type apiServer struct {
-	mu         sync.Mutex
-	pods       string
-	slices     map[string]string // by API version
-	paths      []string
-	failing    bool
-	authorized []string
+	mu      sync.Mutex
+	pods    string
+	slices  map[string]string // by API version
+	paths   []string
+	failing bool
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.paths = append(s.paths, r.Method+" "+r.URL.Path+"?"+r.URL.Query().Get("fieldSelector"))
-	s.authorized = append(s.authorized, r.Header.Get("Authorization"))
 	body, ok := s.pods, r.URL.Path == "/api/v1/pods"
 	for version, text := range s.slices {
 		if r.URL.Path == "/apis/resource.k8s.io/"+version+"/resourceslices" {

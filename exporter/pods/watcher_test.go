@@ -1,7 +1,6 @@
 package pods
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,10 +51,9 @@ func watch(t *testing.T, o Options) *Watcher {
 	t.Helper()
 	w, err := New(o)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); w.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	var running sync.WaitGroup
+	running.Go(func() { w.Run(t.Context()) }) // which ends before the cleanup
+	t.Cleanup(running.Wait)
 	return w
 }
 
@@ -123,10 +122,9 @@ func TestClusterIsAskedApart(t *testing.T) {
 			API: api, Node: "node-1",
 			PodText: func(*Pod) string { return "" }, Log: slog.New(slog.DiscardHandler),
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); c.run(ctx, func() {}) }()
-		defer func() { cancel(); <-done }()
+		var running sync.WaitGroup
+		running.Go(func() { c.run(t.Context(), func() {}) })
+		t.Cleanup(running.Wait)
 		for _, at := range []time.Duration{33 * time.Second, 33 * time.Second, 33500 * time.Millisecond} {
 			time.Sleep(at - time.Since(bubble))
 			c.poke()
@@ -135,13 +133,8 @@ func TestClusterIsAskedApart(t *testing.T) {
 		time.Sleep(59*time.Second - time.Since(bubble))
 		synctest.Wait()
 		want := []time.Duration{33 * time.Second, 35 * time.Second, 45 * time.Second}
-		if len(a.at) != len(want) {
-			t.Fatalf("asked at %v, want at %v", a.at, want)
-		}
-		for i := range want {
-			if a.at[i] != want[i] {
-				t.Errorf("asked at %v, want at %v", a.at, want)
-			}
+		if !slices.Equal(a.at, want) {
+			t.Errorf("asked at %v, want at %v", a.at, want)
 		}
 	})
 }

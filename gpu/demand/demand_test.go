@@ -24,37 +24,6 @@ func res(t testing.TB, s string) map[string]int64 {
 	return list
 }
 
-func TestDialects(t *testing.T) {
-	for _, c := range []struct{ name, resources, want string }{
-		{"nothing", "cpu 4 memory 1024 rdma/hca 1", "none"},
-		{"zero", "nvidia.com/gpu 0", "none"},
-		{"MIG, several", "nvidia.com/mig-7g.80gb 1 nvidia.com/mig-1g.20gb 2 nvidia.com/mig-1g.10gb 3", "1g.10gb×3, 1g.20gb×2, 7g.80gb×1"},
-		{"MIG beside GPUs", "nvidia.com/mig-3g.40gb 1 nvidia.com/gpu 1", "1 GPU, 3g.40gb×1"},
-		{"Alibaba, whole", "aliyun.com/gpu-mem 80 aliyun.com/gpu-core.percentage 100", "1 GPU"},
-		{"Tencent qGPU", "tke.cloud.tencent.com/qgpu-core 25 tke.cloud.tencent.com/qgpu-memory 4", "25 % core + 4096 MiB of a GPU"},
-		{"HAMi, memory only", "nvidia.com/gpumem 3000", "3000 MiB of a GPU"},
-		{"HAMi, percent", "nvidia.com/gpu 1 nvidia.com/gpumem-percentage 50", "50 % memory of a GPU"},
-		{"HAMi, all cores but not all memory", "nvidia.com/gpu 1 nvidia.com/gpucores 100 nvidia.com/gpumem 9", "1 GPU"},
-		{"HAMi, whole", "nvidia.com/gpu 2 nvidia.com/gpucores 100", "2 GPUs"},
-		{"HAMi, compute alone: it gives all memory", "nvidia.com/gpu 1 nvidia.com/gpucores 30", "30 % core + 100 % memory of a GPU"},
-		{"nano-gpu", "nano-gpu/gpu-percent 20", "20 % core of a GPU"},
-		{"qGPU, an online pod", "tke.cloud.tencent.com/qgpu-memory 5", "5120 MiB of a GPU"},
-		{"qGPU, an offline pod", "tke.cloud.tencent.com/qgpu-core-greedy 10 tke.cloud.tencent.com/qgpu-memory 5", "5120 MiB of a GPU"},
-		{"ACK, topology-aware", "aliyun.com/gpu 4", "4 GPUs"},
-		{"TPU", "google.com/tpu 4", "4 google GPUs"},
-		{"Intel Xe", "gpu.intel.com/xe 2 gpu.intel.com/xe_monitoring 1", "2 intel GPUs"},
-		{"Ascend 310P", "huawei.com/Ascend310P 1", "1 huawei GPU"},
-	} {
-		d, err := FromResources(res(t, c.resources))
-		if err != nil || d.String() != c.want {
-			t.Errorf("%s: got %s, %v, want %s", c.name, d, err, c.want)
-		}
-		if d.Zero() != (c.want == "none") {
-			t.Errorf("%s: zero %v", c.name, d.Zero())
-		}
-	}
-}
-
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		list map[string]int64

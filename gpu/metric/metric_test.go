@@ -7,15 +7,13 @@ import (
 	"testing"
 )
 
-var (
-	seriesName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	labelName  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-)
+// ours are the names of our series and labels.
+var ours = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, d := range All() {
-		if !seriesName.MatchString(d.Name) || seen[d.Name] {
+		if !ours.MatchString(d.Name) || seen[d.Name] {
 			t.Errorf("%s: not a name, or twice", d.Name)
 		}
 		seen[d.Name] = true
@@ -53,7 +51,7 @@ func TestDescriptions(t *testing.T) {
 		}
 		labels := d.AllLabels()
 		for i, l := range labels {
-			if !labelName.MatchString(l) || slices.Contains(labels[:i], l) {
+			if !ours.MatchString(l) || slices.Contains(labels[:i], l) {
 				t.Errorf("%s: label %q is no label, or there twice", d.Name, l)
 			}
 		}

@@ -68,6 +68,7 @@ func multisets(layouts []Layout) int {
 	return len(seen)
 }
 
+// A layout in slices is read without a table.
 func TestEveryMaximalLayoutIsLegalAndFull(t *testing.T) {
 	for _, model := range Models() {
 		tab, _ := ForModel(model)
@@ -77,6 +78,9 @@ func TestEveryMaximalLayoutIsLegalAndFull(t *testing.T) {
 			}
 			if free := tab.Free(l); len(free) > 0 {
 				t.Errorf("%s: %s is not maximal: %v", model, tab.Format(l), free)
+			}
+			if got, err := ParseSlices(l.String()); err != nil || !got.Equal(l) {
+				t.Fatalf("%s: %s is read as %s: %v", model, l, got, err)
 			}
 		}
 	}

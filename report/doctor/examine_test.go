@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // now is the API server's clock in all scenarios.
@@ -70,7 +71,7 @@ func TestExamine(t *testing.T) {
 				f.Retention = d.Input
 			case "local":
 				ahead, err := time.ParseDuration(d.Input)
-				must(t, err)
+				require.NoError(t, err)
 				f.Local = now.Add(ahead)
 				f.Asked = f.Local
 			case "kubectl":
@@ -83,9 +84,9 @@ func TestExamine(t *testing.T) {
 					ids = append(ids, a.Key)
 				}
 				checks, err := Select(All(), ids)
-				must(t, err)
+				require.NoError(t, err)
 				var b bytes.Buffer
-				must(t, Write(&b, Examine(read(t, f, objects), checks), false))
+				require.NoError(t, Write(&b, Examine(read(t, f, objects), checks), false))
 				return b.String()
 			default:
 				d.Fatalf(t, "unknown command %s", d.Cmd)
@@ -125,9 +126,9 @@ func with(t *testing.T, all []object, text string, without ...string) []object {
 		o, known := parsed[doc]
 		if !known {
 			raw, err := yaml.YAMLToJSON([]byte(doc))
-			must(t, err)
+			require.NoError(t, err)
 			var head metav1.PartialObjectMetadata
-			must(t, json.Unmarshal(raw, &head))
+			require.NoError(t, json.Unmarshal(raw, &head))
 			o = object{head.Kind + "/" + head.Name, head.Namespace, listing(&head), fmt.Appendf(nil, `{"items":[%s]}`, raw)}
 			parsed[doc] = o
 		}
@@ -162,7 +163,7 @@ func read(t *testing.T, f *Facts, all []object) *Facts {
 	into := *f
 	for _, o := range all {
 		_, _, err := o.source.take(&into)(o.page)
-		must(t, err)
+		require.NoError(t, err)
 	}
 	return &into
 }
@@ -182,7 +183,7 @@ func answers(t *testing.T, f *Facts, text string) {
 		}
 		if strings.TrimSpace(sample) != "" {
 			labels, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(sample)
-			must(t, err)
+			require.NoError(t, err)
 			f.Answers[s] = append(f.Answers[s], prom.Sample{Labels: labels, Value: values[0].Value})
 		}
 	}
@@ -191,13 +192,6 @@ func answers(t *testing.T, f *Facts, text string) {
 func mustRead(t *testing.T, file string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(file)
-	must(t, err)
+	require.NoError(t, err)
 	return raw
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(fmt.Errorf("%w", err))
-	}
 }

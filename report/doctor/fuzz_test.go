@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // untrusted is what others write into a cluster: text of any kind, and files, records and the like.
@@ -30,7 +31,7 @@ type untrusted struct{ text, record, fields, file, resource, share, crd, bundle 
 func (u untrusted) facts(t *testing.T) *Facts {
 	f := read(t, empty(), with(t, nil, string(mustRead(t, "testdata/base.yaml"))))
 	agent, err := json.Marshal(map[string]string{"state": "failed", "message": u.text})
-	must(t, err)
+	require.NoError(t, err)
 	meta := metav1.ObjectMeta{Namespace: u.text, Name: u.text,
 		Labels: map[string]string{labelPresent: "true", contract.StateLabel: "pending", contract.ConfigLabel: u.text, v1alpha1.NodePoolLabel: u.text},
 		Annotations: map[string]string{contract.RecordAnnotation: u.record, contract.TableAnnotation: u.record, "gpuscale.io/drain": u.record,
@@ -104,8 +105,8 @@ func FuzzExamine(f *testing.F) {
 			t.Fatalf("%d checks, %d faults: the facts were not looked at", len(r.Checks), r.Faults)
 		}
 		var plain, document bytes.Buffer
-		must(t, Write(&plain, r, false))
-		must(t, WriteJSON(&document, r))
+		require.NoError(t, Write(&plain, r, false))
+		require.NoError(t, WriteJSON(&document, r))
 		for name, out := range map[string]string{"text": plain.String(), "JSON": document.String()} {
 			for line := range strings.SplitSeq(out, "\n") {
 				if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) || len([]rune(line)) > maxCommand+100 {

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,6 +78,9 @@ func TestAll(t *testing.T) {
 		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks)+len(c.Also) == 0 {
 			t.Errorf("check %q is not whole, or is there twice", c.ID)
 		}
+		if strings.ContainsAny(c.ID, " _") || c.ID != strings.ToLower(c.ID) {
+			t.Errorf("id %q", c.ID)
+		}
 		ids[c.ID] = true
 		for _, s := range c.Reads() {
 			if !sources[s] {
@@ -87,14 +89,9 @@ func TestAll(t *testing.T) {
 			used[s] = true
 		}
 	}
-	for s := range maps.Keys(sources) {
+	for s := range sources {
 		if !used[s] {
 			t.Errorf("%s is read for nothing", s.Name)
-		}
-	}
-	for _, c := range All() {
-		if strings.ContainsAny(c.ID, " _") || c.ID != strings.ToLower(c.ID) {
-			t.Errorf("id %q", c.ID)
 		}
 	}
 }

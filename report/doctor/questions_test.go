@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestMeanings evaluates the queries with Prometheus' own engine: testdata/queries.txt.
@@ -57,13 +58,13 @@ func TestMeanings(t *testing.T) {
 func given(t *testing.T, series, match string) (lines []string) {
 	t.Helper()
 	recorded, err := memstore.Read(series, memstore.From(now, time.Minute))
-	must(t, err)
+	require.NoError(t, err)
 	for _, s := range Table {
 		if !strings.Contains(s.Query, "$") {
 			continue
 		}
 		v, err := memstore.Query(t.Context(), engine, recorded, Written(s.Query, match), now.Add(20*time.Minute))
-		must(t, err)
+		require.NoError(t, err)
 		for _, one := range v {
 			lines = append(lines, fmt.Sprintf("%s: %s %g", strings.TrimPrefix(s.Name, "prometheus: "), one.Labels, one.Value))
 		}

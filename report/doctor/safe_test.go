@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestCommand: what must not be pasted is in no command.
@@ -32,8 +33,8 @@ func TestColour(t *testing.T) {
 	f.Pools = []*v1alpha1.GPUNodePool{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}}}
 	r := Examine(f, All())
 	var plain, coloured bytes.Buffer
-	must(t, Write(&plain, r, false))
-	must(t, Write(&coloured, r, true))
+	require.NoError(t, Write(&plain, r, false))
+	require.NoError(t, Write(&coloured, r, true))
 	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[33mWARNING") {
 		t.Errorf("plain %q, coloured %q", plain.String(), coloured.String())
 	}
@@ -47,13 +48,13 @@ func TestMany(t *testing.T) {
 		f.Nodes = append(f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "failed"}}})
 	}
 	checks, err := Select(All(), []string{"mig-config-failed"})
-	must(t, err)
+	require.NoError(t, err)
 	r := Examine(f, checks)
 	if r.Faults != 1000 || len(r.Checks[0].Findings) != maxFindings || r.Checks[0].More != 980 {
 		t.Errorf("%d faults, %d listed, %d more", r.Faults, len(r.Checks[0].Findings), r.Checks[0].More)
 	}
 	var b bytes.Buffer
-	must(t, Write(&b, r, false))
+	require.NoError(t, Write(&b, r, false))
 	if !strings.Contains(b.String(), "980 more are left out") {
 		t.Error("it does not say how many are left out")
 	}
