@@ -89,7 +89,7 @@ func conjuncts(text string) (parts []string, ok bool) {
 			depth--
 		case depth == 0 && (r == '|' || r == '?'):
 			return nil, false
-		case depth == 0 && strings.HasPrefix(text[i:], "&&"):
+		case depth == 0 && i >= from && strings.HasPrefix(text[i:], "&&"):
 			parts = append(parts, text[from:i])
 			from = i + len("&&")
 		}
@@ -115,7 +115,7 @@ var (
 func (s *selected) term(text string, literals []string) bool {
 	literal := func(index string) string {
 		n, err := strconv.Atoi(index)
-		if err != nil {
+		if err != nil || n >= len(literals) {
 			return ""
 		}
 		return literals[n]
