@@ -1,0 +1,225 @@
+package foreign
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Parse keeps the fields of an object that are read. It never fails: Err has the problem.
+func Parse(k Kind, u *unstructured.Unstructured) *Object {
+	o := &Object{Kind: k, ObjectMeta: metav1.ObjectMeta{
+		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), CreationTimestamp: u.GetCreationTimestamp(),
+		ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(), Labels: u.GetLabels(), OwnerReferences: u.GetOwnerReferences(),
+		DeletionTimestamp: u.GetDeletionTimestamp(), Annotations: short(u.GetAnnotations(), "gpuscale.io/"),
+	}}
+	var err error
+	kinds[k].parse(fields{of: u.Object, err: &err}, o)
+	if err == nil {
+		err = o.sane()
+	}
+	if err != nil {
+		return &Object{Kind: k, ObjectMeta: o.ObjectMeta, Err: fmt.Errorf("%s %s: %w", k, o.key(), err)}
+	}
+	return o
+}
+
+func (o *Object) key() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}
+
+// groupOver are the phases in which all pods of a PodGroup have ended.
+var groupOver = map[Kind][]string{VolcanoPodGroup: {"Completed"}, PluginsPodGroup: {"Finished", "Failed"}}
+
+// parsePodGroup reads a PodGroup of Volcano or scheduler-plugins. Volcano starts a group once its minimum and that of
+// its subgroups are there (1.15.1, pkg/scheduler/api/job_info.go).
+func parsePodGroup(f fields, o *Object) {
+	o.Group = &PodGroup{
+		Min: f.count("spec.minMember", 0), Needs: f.resources("spec.minResources"), Queue: f.text("spec.queue"),
+		Over: slices.Contains(groupOver[o.Kind], f.text("status.phase")),
+	}
+	if o.Kind == VolcanoPodGroup {
+		o.Group.Queue = cmp.Or(o.Group.Queue, "default")
+		subgroups := 0
+		for _, policy := range f.list("spec.subGroupPolicy") {
+			subgroups += policy.count("minSubGroups", 0) * policy.count("subGroupSize", 1)
+		}
+		if subgroups > o.Group.Min { // minResources are of minMember pods
+			o.Group.Min, o.Group.Needs = min(subgroups, maxCount), nil
+		}
+	}
+}
+
+// parseKAIPodGroup reads a PodGroup of KAI, which heeds no constraint without a topology.
+func parseKAIPodGroup(f fields, o *Object) {
+	under := map[string][]fields{} // subgroups by their parent
+	for _, sub := range f.list("spec.subGroups") {
+		under[sub.text("parent")] = append(under[sub.text("parent")], sub)
+	}
+	o.Group = &PodGroup{Queue: f.text("spec.queue"), Near: kaiNear(f, "spec."), Parts: map[string][]Part{}}
+	o.Group.Min = kaiMin(f, "spec.", "", under, nil, o.Group.Parts)
+}
+
+// maxWithin bounds the subgroups with places that a subgroup is in: topologies have fewer levels.
+const maxWithin = 8
+
+// kaiNear is what a topology constraint requires. KAI heeds none without a topology.
+func kaiNear(f fields, at string) Near {
+	level, topology := f.text(at+"topologyConstraint.requiredTopologyLevel"), f.text(at+"topologyConstraint.topology")
+	if level == "" || topology == "" {
+		return Near{}
+	}
+	return Near{level, topology}
+}
+
+// kaiMin is the fewest pods with which a PodGroup of KAI, or one of its subgroups, starts: its own minimum, or those
+// of the smallest of its subgroups, of all unless it states how many (0.17.0, pkg/scheduler/api/podgroup_info). It
+// collects the places of the subgroups in parts; within are those of the group above.
+func kaiMin(f fields, at, name string, under map[string][]fields, within []Part, parts map[string][]Part) int {
+	if len(within) > 0 {
+		parts[name] = within
+	}
+	below := under[name]
+	if len(below) == 0 {
+		return f.count(at+"minMember", 0)
+	}
+	delete(under, name) // a cycle ends here
+	var least []int
+	for _, sub := range below {
+		own := within
+		if near := kaiNear(sub, ""); near != (Near{}) && len(within) < maxWithin {
+			own = append(slices.Clip(within), Part{sub.text("name"), near})
+		}
+		least = append(least, kaiMin(sub, "", sub.text("name"), under, own, parts))
+	}
+	slices.Sort(least)
+	sum := 0
+	for _, n := range least[:min(f.count(at+"minSubGroup", len(least)), len(least))] {
+		sum += n
+	}
+	return min(sum, maxCount)
+}
+
+// parseKAITopology reads the aliases of a Topology's levels.
+func parseKAITopology(f fields, o *Object) {
+	o.Levels = map[string]string{}
+	for _, level := range f.list("spec.levels") {
+		if alias := level.text("alias"); alias != "" {
+			o.Levels[alias] = level.text("nodeLabel")
+		}
+	}
+}
+
+func parseBuiltInPodGroup(f fields, o *Object) {
+	o.Group = &PodGroup{Min: f.count("spec.schedulingPolicy.gang.minCount", 0)}
+	for _, topology := range f.list("spec.schedulingConstraints.topology") { // one at most, as of 1.37
+		o.Group.Near.Label = cmp.Or(o.Group.Near.Label, topology.text("key"))
+	}
+}
+
+// parseKueueQueue reads a ClusterQueue or a Cohort. Their parent fields have different names, and
+// changed with v1beta2. Their quotas are of all flavors: the flavor of a demand is not known yet.
+func parseKueueQueue(f fields, o *Object) {
+	o.Queue = &Queue{Parent: cmp.Or(f.text("spec.cohortName"), f.text("spec.cohort"), f.text("spec.parentName"), f.text("spec.parent"))}
+	for _, group := range f.list("spec.resourceGroups") {
+		for _, flavor := range group.list("flavors") {
+			for _, r := range flavor.list("resources") {
+				o.Queue.Quotas = append(o.Queue.Quotas, Quota{
+					Resource: r.text("name"), Guaranteed: cmp.Or(r.amount("nominalQuota"), &Amount{}), Borrow: r.amount("borrowingLimit"), Lend: r.amount("lendingLimit"),
+				})
+			}
+		}
+	}
+}
+
+func parseLocalQueue(f fields, o *Object) {
+	o.Queue = &Queue{ClusterQueue: f.text("spec.clusterQueue")}
+}
+
+func parseFlavor(f fields, o *Object) {
+	o.Flavor = &Flavor{NodeLabels: f.names("spec.nodeLabels"), Tolerations: into[[]corev1.Toleration](f, "spec.tolerations")}
+}
+
+// parseDRASlice reads a ResourceSlice of one node. Devices with a taint that keeps pods away are left out, and so are
+// MIG devices that the driver makes once they are claimed, which share their GPU's counters
+// (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go).
+func parseDRASlice(f fields, o *Object) {
+	o.Devices = &Devices{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name"), Node: f.text("spec.nodeName"), Types: map[DeviceType]int{}, GPUs: map[string]bool{}}
+	if n := f.number("spec.pool.generation"); n != nil {
+		o.Devices.Generation = *n
+	}
+	for _, d := range f.list("spec.devices") {
+		if slices.ContainsFunc(d.list("taints"), func(t fields) bool { return t.text("effect") != "None" }) {
+			continue
+		}
+		of := DeviceType{d.text("attributes.type.string"), d.text("attributes.profile.string")}
+		switch uuid, parent := d.text("attributes.uuid.string"), d.text("attributes.parentUUID.string"); {
+		case of.Profile != "" && parent != "":
+			o.Devices.GPUs[parent] = true
+		case of.Type == "gpu" && uuid != "":
+			o.Devices.GPUs[uuid] = true
+		}
+		o.Devices.Product = cmp.Or(o.Devices.Product, d.text("attributes.productName.string"))
+		if of.Profile == "" || len(d.list("consumesCounters")) == 0 {
+			o.Devices.Types[of]++
+		}
+	}
+}
+
+// parseVolcanoQueue reads a queue. Its deserved amount is its guarantee, since Volcano reclaims for
+// it; a queue that only has a capability is guaranteed up to there.
+func parseVolcanoQueue(f fields, o *Object) {
+	o.Queue = &Queue{Parent: f.text("spec.parent"), Whole: true}
+	capability, deserved, guarantee := f.resources("spec.capability"), f.resources("spec.deserved"), f.resources("spec.guarantee.resource")
+	all := maps.Clone(capability)
+	if all == nil {
+		all = corev1.ResourceList{}
+	}
+	maps.Copy(all, guarantee)
+	maps.Copy(all, deserved)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		q := Quota{Resource: string(name), Limit: listed(capability, name), Guaranteed: listed(all, name)}
+		if f.isNot("spec.reclaimable") {
+			q.Lend = &Amount{}
+		}
+		o.Queue.Quotas = append(o.Queue.Quotas, q)
+	}
+}
+
+func listed(list corev1.ResourceList, name corev1.ResourceName) *Amount {
+	q, ok := list[name]
+	if !ok {
+		return nil
+	}
+	return &Amount{Number: q.AsApproximateFloat64()}
+}
+
+// kaiGPU is the resource that a KAI queue's gpu numbers count: whole GPUs.
+const kaiGPU = "nvidia.com/gpu"
+
+func parseKAIQueue(f fields, o *Object) {
+	o.Queue = &Queue{Parent: f.text("spec.parentQueue"), Whole: true}
+	if f.value("spec.resources") == nil {
+		return
+	}
+	amount := func(path string) *Amount { // -1 is unbounded
+		n := f.number(path)
+		switch {
+		case n == nil:
+			return nil
+		case *n < 0:
+			return &Amount{Unlimited: true}
+		}
+		return &Amount{Number: *n}
+	}
+	limit := cmp.Or(amount("spec.resources.gpu.limit"), &Amount{}) // no borrowing beyond the quota
+	o.Queue.Quotas = []Quota{{Resource: kaiGPU, Guaranteed: amount("spec.resources.gpu.quota"), Limit: limit}}
+}
