@@ -16,6 +16,7 @@ type repartition struct {
 	before mig.Layout
 	keep   mig.Layout
 	answer pack.Answer
+	at     time.Time // not before; of one of several
 }
 
 // repartitionOption finds the GPU whose repartition serves the pod at the least
@@ -44,10 +45,13 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })
 	}
 	n := k.repartitions.best(w.open(k), value)
-	if n >= 0 && best.node != n { // the first of another heap was evaluated last
+	if n < 0 {
+		return w.severalOption(k, p)
+	}
+	if best.node != n { // the first of another heap was evaluated last
 		return w.repartitionOn(k, p, n, further)
 	}
-	return best, n >= 0
+	return best, true
 }
 
 // estimate is the value of the best GPU of a node to the first kind with a
@@ -298,14 +302,34 @@ func question(pool int, model string, keep, spare mig.Layout, must, further []mi
 }
 
 // commitRepartition takes the option: an action when it is possible now, a
-// promise when later.
+// promise when later. Of several GPUs, the others follow the first.
 func (w *world) commitRepartition(p *pending, k *kind, o option, alternative string) {
 	n := w.touch(o.node)
-	pool := &w.pools[n.pool]
+	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), k.text, o.cost, alternative)
+	w.changeLayout(n, o, detail)
+	if n.action >= 0 && n.tier != tierNode && len(o.then) > 0 {
+		w.doneFor(n.action, p)
+	}
+	for _, o.repartition = range o.then {
+		o.at, o.later = later(later(n.changeAt, o.repartition.at), w.now.Add(aMoment)), ""
+		w.changeLayout(n, o, detail)
+	}
+	w.commitWait(p, k, option{node: o.node})
+	w.reindex(o.node)
+	device := gpuName(n.name, n.gpus()[o.repartition.device].Index)
+	switch n.since {
+	case AllocationUnknown:
+		p.detail = device + " can be repartitioned once it is known to be free"
+	case CoolingDown:
+		p.detail = fmt.Sprintf("%s can be repartitioned in %s; %.2f%s", device, short(o.at.Sub(w.now)), o.cost, alternative)
+	}
+}
+
+// changeLayout gives a GPU of the node the option's layout.
+func (w *world) changeLayout(n *nodeState, o option, detail string) {
 	device := &n.gpus()[o.repartition.device]
 	n.derived = nil
 	n.repartition = append(slices.Clip(n.repartition), o.repartition.device)
-	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), k.text, o.cost, alternative)
 	switch {
 	case n.tier == tierNode: // when it has come
 	case o.later != "":
@@ -322,16 +346,8 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, alternative str
 		}
 	}
 	n.relayout(o.repartition.before, o.repartition.answer.Layout)
-	n.at = later(n.at, o.at.Add(pool.MIG.Duration))
+	n.at = later(n.at, o.at.Add(w.pools[n.pool].MIG.Duration))
 	n.changeAt = later(o.at.Add(w.policy.RepartitionCooldown), n.at)
-	w.commitWait(p, k, option{node: o.node})
-	w.reindex(o.node)
-	switch n.since {
-	case AllocationUnknown:
-		p.detail = fmt.Sprintf("%s/%d can be repartitioned once it is known to be free", n.name, device.Index)
-	case CoolingDown:
-		p.detail = fmt.Sprintf("%s/%d can be repartitioned in %s; %.2f%s", n.name, device.Index, short(o.at.Sub(w.now)), o.cost, alternative)
-	}
 }
 
 func (w *world) repartitionAction(n *nodeState, device *GPU, o option, detail string) Action {

@@ -107,6 +107,17 @@ func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 		r.relayout(boot, a.Layout)
 		ok = true
 	}
+	for c := 0; c < len(p.Template.GPUs) && !ok && shortOf(requested, nil) > 1; c++ {
+		boot := layoutOf(&p.Template.GPUs[c])
+		if !p.Template.GPUs[c].MIG || p.Template.GPUs[c].Model.Name != p.empty.model {
+			continue
+		}
+		s := split{before: boot, spare: boot, removed: mig.Counts(boot)}
+		if a, free := w.mostOf(w.poolIndex(p.Name), p.empty.model, requested, r.free, &s); a.ok {
+			r.free = free
+			ok = shortOf(requested, free) == 0
+		}
+	}
 	return r, ok
 }
 
@@ -174,7 +185,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 			return ""
 		}
 		if requested, known := w.requestOf(k, p.empty.model); known && p.MIG.Repartition && (len(requested) > 1 || requested[0].N > 1) {
-			return "no single GPU can be partitioned into all it requests"
+			return "its GPUs cannot be partitioned into all it requests"
 		}
 		return "has no such slices"
 	case "":
@@ -306,7 +317,11 @@ func (w *world) claim(p *pending, k *kind, o option) {
 	w.touch(o.node).unclaimed = false
 	defer w.reindex(o.node)
 	if o.repartitions {
-		if c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherDemand()); ok {
+		c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherDemand())
+		if !ok {
+			c, ok = w.severalOn(k, p.pod, o.node)
+		}
+		if ok {
 			w.commitRepartition(p, k, c, "")
 			return
 		}

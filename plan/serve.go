@@ -17,6 +17,7 @@ type option struct {
 	node         int
 	pool         int
 	repartition  repartition
+	then         []repartition // of further GPUs of the node, one after the other
 	repartitions bool // the new node has to be repartitioned
 	// unknown: the allocation of the GPU to repartition is unknown.
 	unknown bool
@@ -211,9 +212,14 @@ func (w *world) commitWait(p *pending, k *kind, o option) {
 	p.served = n.since != AllocationUnknown // otherwise it may turn out not to be free
 	p.reason, p.detail = n.promise(w.now)
 	if n.action >= 0 {
-		a := w.editAction(n.action)
-		a.For = append(a.For, p.pod.Key())
+		w.doneFor(n.action, p)
 	}
+}
+
+// doneFor records a pod for which an action is done.
+func (w *world) doneFor(action int, p *pending) {
+	a := w.editAction(action)
+	a.For = append(a.For, p.pod.Key())
 }
 
 // promise is the reason of a pod that will use the node.
