@@ -21,8 +21,10 @@ type capacity struct {
 	parts       []part      // GPUs that are shared by fractions
 	model       string      // of the MIG GPUs, empty for none
 	free        []mig.Count // instances by profile
-	others      []Resource  // shared with the node until something is taken
-	ports       []HostPort  // taken
+	// unlike are the free instances of GPUs of other models, under names that the model does not have.
+	unlike []demand.Instances
+	others []Resource // shared with the node until something is taken
+	ports  []HostPort // taken
 }
 
 // part is the free capacity of a shared GPU, in thousandths and MiB.
@@ -65,8 +67,8 @@ func offering(cpu, memory int64, others []Resource) capacity {
 // plain GPUs.
 const strategySingle = "nvidia.com/mig.strategy"
 
-// supply adds a GPU's whole capacity, allocated or not.
-func (r *capacity) supply(device *GPU, single bool) {
+// supplyTo adds a GPU's whole capacity, allocated or not.
+func (w *world) supplyTo(r *capacity, device *GPU, single bool) {
 	switch {
 	case device.Health == gpu.Sick:
 	case device.Shared:
@@ -83,18 +85,27 @@ func (r *capacity) supply(device *GPU, single bool) {
 		for i := range device.Instances {
 			r.free = added(r.free, device.Instances[i].Profile, 1)
 		}
+	default:
+		t, known := w.table(device.Model.Name)
+		for i := 0; i < len(device.Instances) && known; i++ {
+			name := t.Name(device.Instances[i].Profile)
+			if _, ok := w.profile(r.model, name); !ok && !slices.ContainsFunc(r.unlike, func(u demand.Instances) bool { return u.Name == name }) {
+				r.unlike = append(r.unlike, demand.Instances{Name: name})
+			}
+			w.takeByName([]demand.Instances{{Name: name, Count: 1}}, r, -1) // by name, as the scheduler counts
+		}
 	}
 }
 
 // supplyRepartition adds the target layout of a GPU that is being
 // repartitioned.
-func (r *capacity) supplyRepartition(device *GPU, target mig.Layout, single bool) {
+func (w *world) supplyRepartition(r *capacity, device *GPU, target mig.Layout, single bool) {
 	repartition := *device
 	repartition.Instances = make([]Instance, len(target))
 	for i, p := range target {
 		repartition.Instances[i].Placement = p
 	}
-	r.supply(&repartition, single)
+	w.supplyTo(r, &repartition, single)
 }
 
 // relayout is the repartition of a GPU: what stays in place stays allocated.
@@ -184,6 +195,10 @@ func (r *capacity) takeOthers(want []Resource, times int64) {
 func sameVendor(want, have string) bool { return want == "" || have == "" || want == have }
 
 func (w *world) hasSlices(k *kind, r *capacity) bool {
+	if len(r.unlike) > 0 {
+		left := r.clone()
+		return w.takeByName(k.pod.Demand.MIG, &left, 1)
+	}
 	need, ok := w.requestOf(k, r.model)
 	if !ok {
 		return false
@@ -199,11 +214,33 @@ func (w *world) hasSlices(k *kind, r *capacity) bool {
 // take subtracts the requests of a pod of the kind. A result below zero is
 // possible for running pods only.
 func (w *world) take(k *kind, r *capacity) {
-	need, _ := w.requestOf(k, r.model)
-	for _, c := range need {
-		r.free = added(r.free, c.Profile, -c.N)
+	if need, _ := w.requestOf(k, r.model); len(r.unlike) == 0 {
+		for _, c := range need {
+			r.free = added(r.free, c.Profile, -c.N)
+		}
+	} else {
+		w.takeByName(k.pod.Demand.MIG, r, 1)
 	}
 	r.takePlain(k.pod, 1)
+}
+
+// takeByName subtracts instances so many times, false where there were too few. Those of
+// which the GPUs have no name are left out.
+func (w *world) takeByName(list []demand.Instances, r *capacity, times int) bool {
+	enough := true
+	for _, in := range list {
+		n := times * clampCount(in.Count)
+		if p, ok := w.profile(r.model, in.Name); ok {
+			r.free = added(r.free, p, -n)
+			enough = enough && mig.CountOf(r.free, p) >= 0
+		} else if i := slices.IndexFunc(r.unlike, func(u demand.Instances) bool { return u.Name == in.Name }); i >= 0 {
+			r.unlike[i].Count -= n
+			enough = enough && r.unlike[i].Count >= 0
+		} else {
+			enough = enough && n <= 0
+		}
+	}
+	return enough
 }
 
 // takeRunning subtracts the requests of a running pod. PutBack adds them again; parts
@@ -214,7 +251,7 @@ func (w *world) putBack(p *Pod, r *capacity) { w.account(p, r, -1) }
 
 // account subtracts a pod's requests so many times: 1 allocates, -1 releases.
 func (w *world) account(p *Pod, r *capacity, times int) {
-	r.free = w.instances(r.free, r.model, p.Demand.MIG, -times)
+	w.takeByName(p.Demand.MIG, r, times)
 	r.takePlain(p, times)
 }
 
@@ -392,7 +429,7 @@ func (r *capacity) freeSlices() int {
 }
 
 func (r capacity) clone() capacity {
-	r.parts, r.free = slices.Clone(r.parts), slices.Clone(r.free)
+	r.parts, r.free, r.unlike = slices.Clone(r.parts), slices.Clone(r.free), slices.Clone(r.unlike)
 	return r
 }
 

@@ -222,7 +222,11 @@ func (w *world) limitToOffer(n *nodeState, single bool) {
 		model = n.GPUs[0].Model.Name
 	}
 	if _, ok := w.table(model); ok {
-		n.model, n.free = model, w.instances(nil, model, offer.MIG, 1)
+		n.model, n.free = model, nil
+		for i := range n.unlike {
+			n.unlike[i].Count = 0
+		}
+		w.takeByName(offer.MIG, &n.capacity, -1)
 	}
 }
 

@@ -18,7 +18,7 @@ type option struct {
 	pool         int
 	repartition  repartition
 	then         []repartition // of further GPUs of the node, one after the other
-	repartitions bool // the new node has to be repartitioned
+	repartitions bool          // the new node has to be repartitioned
 	// unknown: the allocation of the GPU to repartition is unknown.
 	unknown bool
 	victims []*Pod // pods to evict

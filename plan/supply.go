@@ -87,11 +87,11 @@ func (w *world) fitsBeside(k *kind, n *nodeState) bool {
 func (w *world) supplyGPU(n *nodeState, c *GPU, single bool) {
 	switch o := n.Operation; {
 	case o == nil || o.GPU != c.Index:
-		n.supply(c, single)
+		w.supplyTo(&n.capacity, c, single)
 	case w.failed(o):
-		n.supplyRepartition(c, nil, single)
+		w.supplyRepartition(&n.capacity, c, nil, single)
 	default:
-		n.supplyRepartition(c, o.Target, single)
+		w.supplyRepartition(&n.capacity, c, o.Target, single)
 	}
 }
 

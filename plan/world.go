@@ -221,7 +221,7 @@ func (w *world) addPools(pools []Pool) {
 		ps.empty.ports = p.Template.HostPorts
 		single := p.Template.Labels[strategySingle] == "single"
 		for c := range p.Template.GPUs {
-			ps.empty.supply(&p.Template.GPUs[c], single)
+			w.supplyTo(&ps.empty, &p.Template.GPUs[c], single)
 			w.noteModel(p.Template.GPUs[c].Model)
 		}
 		w.pools = append(w.pools, ps)
