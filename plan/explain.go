@@ -111,18 +111,18 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 
 // chose records the option taken for a watched pod.
 func (w *world) chose(p *pending, kind OptionKind, on string) {
-	if w.watch != nil && w.watch.of(p.pod) {
-		w.watch.chosen[p.pod] = choice{kind, on}
+	if w.watch == nil || !w.watch.of(p.pod) {
+		return
 	}
+	pod, before := p.pod, w.watch.chosen[p.pod]
+	w.record(func() { w.watch.chosen[pod] = before })
+	w.watch.chosen[pod] = choice{kind, on}
 }
-
-// unservedReasons are reasons under which the option chosen for the pod is void.
-var unservedReasons = []Reason{GangWaits, GangIncomplete, QuotaExceeded}
 
 // outcome marks the option that was taken.
 func (t *watch) outcome(p *pending) []Option {
-	c, ok := t.chosen[p.pod]
-	if !ok || slices.Contains(unservedReasons, p.reason) {
+	c := t.chosen[p.pod]
+	if c == (choice{}) {
 		return t.options
 	}
 	for i := range t.options {

@@ -151,19 +151,33 @@ func sharers(s plan.Snapshot) []string {
 }
 
 // nothingLeft applies the plan and plans again before any time has passed: the
-// second plan must not act on the same facts again.
+// second plan must not act on the same facts again. It may where it serves a pod more and
+// none less, from what the first has begun for others, and so on until nothing is left.
 func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	w := &sim.World{State: s}
 	w.State = w.Snapshot()
-	if err := w.Apply(made); err != nil {
-		return err
+	for range len(s.Pods) + 1 {
+		if err := w.Apply(made); err != nil {
+			return err
+		}
+		next := w.Snapshot()
+		again := plan.Make(next, p)
+		if more, err := doesMore(s, p, made, again); err != nil || !more {
+			return err
+		}
+		s, made = next, again
 	}
-	again := plan.Make(w.Snapshot(), p)
+	return fmt.Errorf("applied and planned again at the same instant, it does not end:\n%s", made)
+}
+
+// doesMore reports whether a plan at the same instant as the one before rightly acts, an error
+// where it wrongly does.
+func doesMore(s plan.Snapshot, p plan.Policy, made, again plan.Plan) (bool, error) {
 	if newFacts(s, made) {
 		if a, again := repeats(made, again); again {
-			return fmt.Errorf("applied and planned again at the same instant, it is done again: %s", a)
+			return false, fmt.Errorf("applied and planned again at the same instant, it is done again: %s", a)
 		}
-		return nil
+		return false, nil
 	}
 	// A pool that removes an empty node its pods cannot use may add one that they
 	// can, and a gang that becomes complete is served.
@@ -172,17 +186,39 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 			return b.Verb == plan.RemoveNode && b.Pool == a.Pool
 		})
 	}) {
-		return nil
+		return false, nil
 	}
 	if len(again.Actions) == 1 && again.Actions[0].Verb == plan.ScaleUp && takesSooner(made, again) {
-		return nil
+		return false, nil
 	}
 	bounded := len(made.Actions) >= p.MaxActionsPerReconcile || strings.Contains(made.String(), string(plan.BoundReached)) ||
 		slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.ScaleUp && a.To-a.From >= p.MaxNodesPerScaleUp })
-	if len(again.Actions) > 0 && !bounded {
-		return fmt.Errorf("applied and planned again at the same instant, there is more to do:\n%s", again)
+	if len(again.Actions) == 0 || bounded {
+		return false, nil
 	}
-	return nil
+	if !servesMore(made, again) {
+		return false, fmt.Errorf("applied and planned again at the same instant, there is more to do:\n%s", again)
+	}
+	return true, nil
+}
+
+// servesMore reports a plan that serves all the pods that the one before served, and one more.
+func servesMore(made, again plan.Plan) bool {
+	before, now := podReasons(made), podReasons(again)
+	more := false
+	for pod, reason := range now {
+		switch was, is := willRun(before[pod]), willRun(reason); {
+		case was && !is:
+			return false
+		case is && !was:
+			more = true
+		}
+	}
+	return more
+}
+
+func willRun(r plan.Reason) bool {
+	return slices.Contains([]plan.Reason{plan.Running, plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim, plan.CoolingDown}, r)
 }
 
 // takesSooner reports a pod that waited for a node of one pool, and once it is requested
