@@ -113,7 +113,7 @@ func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 			continue
 		}
 		s := split{before: boot, spare: boot, removed: mig.Counts(boot)}
-		if a, free := w.mostOf(w.poolIndex(p.Name), p.empty.model, requested, r.free, &s); a.ok {
+		if a, free := w.mostOf(w.poolIndex(p.Name), p.empty.model, requested, r.free, nil, &s); a.ok {
 			r.free = free
 			ok = shortOf(requested, free) == 0
 		}

@@ -36,14 +36,14 @@ func (w *world) severalOn(k *kind, p *Pod, node int) (option, bool) {
 		return option{}, false
 	}
 	o := option{kind: OptionRepartition, node: node}
-	free, at := slices.Clone(n.free), n.changeAt
+	free, at, further := slices.Clone(n.free), n.changeAt, w.furtherDemand()[n.pool]
 	if n.settling {
 		at = later(at, w.now.Add(aMoment))
 	}
 	var all []repartition
 	var ready time.Time
 	for c := 0; c < len(n.gpus()) && shortOf(requested, free) > 0; c++ {
-		r, unknown, ok := w.oneOfSeveral(n, c, requested, &free)
+		r, unknown, ok := w.oneOfSeveral(n, c, requested, further, &free)
 		if !ok {
 			continue
 		}
@@ -65,7 +65,7 @@ func (w *world) severalOn(k *kind, p *Pod, node int) (option, bool) {
 
 // oneOfSeveral repartitions one GPU of a node into the most that free lacks of a request.
 // It is false, and free unchanged, where that gives nothing.
-func (w *world) oneOfSeveral(n *nodeState, device int, requested []mig.Count, free *[]mig.Count) (r repartition, unknown, ok bool) {
+func (w *world) oneOfSeveral(n *nodeState, device int, requested, further []mig.Count, free *[]mig.Count) (r repartition, unknown, ok bool) {
 	c := &n.gpus()[device]
 	if !c.MIG || c.Model.Name != n.model {
 		return repartition{}, false, false
@@ -78,7 +78,7 @@ func (w *world) oneOfSeveral(n *nodeState, device int, requested []mig.Count, fr
 		if s.why != "" {
 			continue
 		}
-		if a, left := w.mostOf(n.pool, n.model, requested, *free, s); a.ok {
+		if a, left := w.mostOf(n.pool, n.model, requested, *free, further, s); a.ok {
 			*free = left
 			return repartition{device: device, before: s.before, keep: s.keep, answer: a.Answer, at: s.at}, s.unknown, true
 		}
@@ -86,17 +86,22 @@ func (w *world) oneOfSeveral(n *nodeState, device int, requested []mig.Count, fr
 	return repartition{}, false, false
 }
 
-// mostOf is the layout of a GPU that gives the most of what free lacks of a request, and
-// what is free then; not ok where no layout gives any of it.
-func (w *world) mostOf(pool int, model string, requested, free []mig.Count, s *split) (answer, []mig.Count) {
+// mostOf is the layout of a GPU that gives the most of what free lacks of a request, or
+// all of it and the most of the further demand, and what is free then; not ok where no
+// layout gives any of it.
+func (w *world) mostOf(pool int, model string, requested, free, further []mig.Count, s *split) (answer, []mig.Count) {
 	must, ok := lacking(requested, free, s.removed)
 	if !ok {
 		return answer{}, nil
 	}
+	all := w.target(pool, model, s.keep, s.spare, must, further)
 	for i, c := range must {
 		rest := slices.Clone(must)
 		rest[i].N--
-		a := w.target(pool, model, s.keep, s.spare, []mig.Count{{Profile: c.Profile, N: 1}}, rest)
+		a := all
+		if !a.ok {
+			a = w.target(pool, model, s.keep, s.spare, []mig.Count{{Profile: c.Profile, N: 1}}, rest)
+		}
 		if !a.ok {
 			continue
 		}
