@@ -352,7 +352,7 @@ func TestTrialsAreBounded(t *testing.T) {
 // TestRulesAreTheSchedulers: a pod with topology rules is left to the scheduler for a node
 // exactly where the simulated scheduler, which counts again for each node, binds it there.
 // Each has its own reading of what kube-scheduler's PodTopologySpread and InterPodAffinity
-// filters document.
+// filters document. The API server refuses two spread constraints with one topologyKey.
 func TestRulesAreTheSchedulers(t *testing.T) {
 	eachWorld(t, 150, func(t *testing.T, r *rand.Rand) {
 		pick := func(words ...string) string { return words[r.Intn(len(words))] }
@@ -364,11 +364,11 @@ func TestRulesAreTheSchedulers(t *testing.T) {
 		}
 		rules := func() string {
 			rule := func() string { return pick("zone", "host") + ":group=" + pick("x", "y") }
-			spread := func() string {
-				return rule() + fmt.Sprintf(":skew=%d:min-domains=%d", 1+r.Intn(2), r.Intn(5)) + pick("", ":ignore-affinity") + pick("", ":honor-taints")
+			spread := func(key string) string {
+				return key + ":group=" + pick("x", "y") + fmt.Sprintf(":skew=%d:min-domains=%d", 1+r.Intn(2), r.Intn(5)) + pick("", ":ignore-affinity") + pick("", ":honor-taints")
 			}
 			return pick("", "groups=x ", "groups=y ", "groups=(x y) ", "groups=(x own) ") + []string{"", "apart=(" + rule() + ")", "apart=(zone:group=x:except=own)", "near=(" + rule() + ")", "near=(" + rule() + " " + rule() + ")",
-				"spread=(" + spread() + ")", "spread=(" + spread() + " " + spread() + ") apart=(" + rule() + ")"}[r.Intn(7)]
+				"spread=(" + spread(pick("zone", "host")) + ")", "spread=(" + spread("zone") + " " + spread("host") + ") apart=(" + rule() + ")"}[r.Intn(7)]
 		}
 		for i := range r.Intn(7) {
 			fmt.Fprintf(&b, "pod a/p%d node=n%d %s\n", i, r.Intn(nodes), rules())
