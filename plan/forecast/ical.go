@@ -1,10 +1,14 @@
 package forecast
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/teambition/rrule-go"
 )
 
 // Bounds of a calendar.
@@ -12,13 +16,14 @@ const (
 	maxICal       = 4 << 20 // bytes
 	maxHolidays   = 10_000
 	maxHolidayRun = 366 // days of one event
+	lastYear      = 2100
 )
 
 // ReadICal reads the days of an iCalendar file (RFC 5545): of each VEVENT the dates from
-// DTSTART up to but without DTEND, one where that is missing. It takes whole days only.
-// What it does not know how to read is an error with file, line and property: times of day,
-// RRULE, RDATE, EXDATE, DURATION and RECURRENCE-ID; a cancelled event (STATUS:CANCELLED)
-// is left out. name is the file's name in errors.
+// DTSTART up to but without DTEND, one where that is missing, and again as RRULE says, up to
+// the year 2100, but for EXDATE. It takes whole days only. What it does not know how to read
+// is an error with file, line and property: times of day, RDATE, DURATION and RECURRENCE-ID; a
+// cancelled event (STATUS:CANCELLED) is left out. name is the file's name in errors.
 func ReadICal(name string, r io.Reader) ([]time.Time, error) {
 	all, err := io.ReadAll(io.LimitReader(r, maxICal+1))
 	switch {
@@ -57,6 +62,8 @@ type ical struct {
 	open        []string // components
 	start, stop time.Time
 	cancelled   bool
+	rule        *rrule.ROption // nil for an event that is not repeated
+	but         []time.Time    // days on which a repeated event does not begin
 	days        []time.Time
 }
 
@@ -84,7 +91,14 @@ func (c *ical) property(line string) error {
 		c.stop, err = day(parameters, value, c.stop)
 	case "STATUS":
 		c.cancelled = strings.EqualFold(value, "CANCELLED")
-	case "RRULE", "RDATE", "EXDATE", "EXRULE", "DURATION", "RECURRENCE-ID":
+	case "RRULE":
+		c.rule, err = repetition(value)
+	case "EXDATE":
+		for one := range strings.SplitSeq(value, ",") {
+			d, wrong := day(parameters, one, time.Time{})
+			c.but, err = append(c.but, d), errors.Join(err, wrong)
+		}
+	case "RDATE", "EXRULE", "DURATION", "RECURRENCE-ID":
 		err = fmt.Errorf("not supported: write each day as an event of its own")
 	}
 	if err != nil {
@@ -108,7 +122,7 @@ func (c *ical) component(property, name string) error {
 	case n > 8:
 		return fmt.Errorf("BEGIN: %.40q: nested too deep", name)
 	case name == "VEVENT" && n == 1:
-		c.start, c.stop, c.cancelled = time.Time{}, time.Time{}, false
+		*c = ical{begun: c.begun, open: c.open, days: c.days}
 	}
 	c.begun, c.open = true, append(c.open, name)
 	return nil
@@ -130,11 +144,42 @@ func (c *ical) event() error {
 	case stop.Sub(c.start) > maxHolidayRun*Day:
 		return fmt.Errorf("DTEND: %s: more than %d days after the start", stop.Format(time.DateOnly), maxHolidayRun)
 	}
-	for d := c.start; d.Before(stop); d = d.AddDate(0, 0, 1) {
-		c.days = append(c.days, d)
+	length := stop.Sub(c.start)
+	add := func(start time.Time) bool {
+		for d := start; d.Before(start.Add(length)) && !slices.ContainsFunc(c.but, start.Equal); d = d.AddDate(0, 0, 1) {
+			c.days = append(c.days, d)
+		}
+		return len(c.days) <= maxHolidays
+	}
+	if c.rule == nil {
+		add(c.start)
+	} else if err := c.repeat(add); err != nil {
+		return fmt.Errorf("RRULE: %w", err)
 	}
 	if len(c.days) > maxHolidays {
 		return fmt.Errorf("DTSTART: more than %d days", maxHolidays)
+	}
+	return nil
+}
+
+// repetition reads a rule of days, weeks, months or years.
+func repetition(value string) (*rrule.ROption, error) {
+	rule, err := rrule.StrToROption(value)
+	if err == nil && (rule.Freq > rrule.DAILY || len(rule.Byhour)+len(rule.Byminute)+len(rule.Bysecond) > 0) {
+		err = fmt.Errorf("%.40q: times of day are not supported", value)
+	}
+	return rule, err
+}
+
+// repeat calls add with each day on which the event begins, until it returns false.
+func (c *ical) repeat(add func(start time.Time) bool) error {
+	c.rule.Dtstart = c.start
+	rule, err := rrule.NewRRule(*c.rule)
+	if err != nil {
+		return err
+	}
+	next := rule.Iterator()
+	for start, ok := next(); ok && start.Year() <= lastYear && add(start); start, ok = next() {
 	}
 	return nil
 }
