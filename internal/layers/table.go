@@ -37,7 +37,7 @@ var Table = []Layer{
 
 	{Path: "plan", Ours: []string{"gpu", "plan/pack", "plan/forecast"}, Why: "decisions are pure functions of a Snapshot"},
 	{Path: "plan/pack", Ours: ground, Why: "packing knows GPUs, not clusters"},
-	{Path: "plan/forecast", Ours: []string{"gpu/sample"}, Outside: []string{"gonum.org/v1/gonum"}, Why: "a forecast is made from samples"},
+	{Path: "plan/forecast", Ours: []string{"gpu/sample"}, Outside: []string{"gonum.org/v1/gonum", "github.com/teambition/rrule-go"}, Why: "a forecast is made from samples"},
 	{Path: "plan/sim", Ours: middle, Why: "the small world applies Actions"},
 	{Path: "plan/replay", Ours: middle, Outside: []string{"gonum.org/v1/gonum"}, Why: "a replay plays a trace through plan.Make in the small world"},
 	{Path: "plan/scenario", Ours: middle, Why: "the language is ours and free of test libraries: the autoscaler emits and reads it"},
