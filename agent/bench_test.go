@@ -265,8 +265,6 @@ func newDir(t testing.TB) string {
 	return dir
 }
 
-func failOnce(op string, code int) fakenvml.Fail { return fakenvml.Fail{Op: op, Code: code, Times: 1} }
-
 // clock is read by the agent and advanced by the API server's calls.
 func (b *bench) clock() time.Time {
 	b.api.mu.Lock()
@@ -311,7 +309,7 @@ func (b *bench) tick() {
 // driver.
 func (b *bench) answersAgain() {
 	b.t.Helper()
-	b.state.Hang = false
+	b.state.Lines = nil
 	b.set(b.state)
 	b.config.CallTimeout, b.driver = metav1.Duration{Duration: 5 * time.Minute}, nil
 	b.tick()

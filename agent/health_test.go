@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -66,7 +67,7 @@ func TestHealthOfATick(t *testing.T) {
 	}
 	b.config.CallTimeout = metav1.Duration{Duration: 100 * time.Millisecond}
 	b.driver = nil
-	b.state.Hang = true
+	b.state.Lines = fakenvml.Lines{"hang": "1"}
 	b.set(b.state)
 	a = b.agent()
 	require.NoError(t, a.Tick(t.Context()))
@@ -89,7 +90,7 @@ func TestMetrics(t *testing.T) {
 	b.order(before, after, func(r *contract.Record) { r.ID = "op-2" }) // it is repartitioned already
 	b.tick()
 	b.order(after, before, func(r *contract.Record) { r.ID = "op-3" })
-	b.state.Fails = append(b.state.Fails, failOnce("create", 23))
+	b.state.Lines = fakenvml.Lines{"fail.create": "23 1"}
 	b.state.GPUs[1].Lost = true
 	b.set(b.state)
 	b.tick()
