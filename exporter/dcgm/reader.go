@@ -68,7 +68,7 @@ func New(o Options) (collect.Source, error) {
 	return &reader{
 		options: o, buffer: newBuffer(), every: time.Second,
 		devs: map[uint32]*collect.Entity{}, complaints: map[string]string{},
-		events: events{start: o.now(), window: o.EventWindow, logs: map[string]*collect.EventLog{}, buffer: newEventBuffer(firstEvents)},
+		events: events{start: o.now(), window: o.EventWindow, logs: map[string]*collect.EventLog{}},
 	}, nil
 }
 
