@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
@@ -44,8 +46,10 @@ func newJobMap(folder string, log *slog.Logger) *jobMap {
 	return j
 }
 
-// run follows the folder until ctx ends.
-func (j *jobMap) run(ctx context.Context) { watchFolder(ctx, j.folder, j.read) }
+// run reads the folder again every two seconds, until ctx ends.
+func (j *jobMap) run(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(context.Context) { j.read() }, lookEvery)
+}
 
 // jobs are those last read.
 func (j *jobMap) jobs() map[collect.JobPlace][]string { return *j.now.Load() }
