@@ -178,7 +178,6 @@ func TestWithoutDriver(t *testing.T) {
 	}
 	m.Lines = nil
 	m.write()
-	c.advance(longestDelay)
 	if r := read(t, s); len(r.Entities) != 2 || !strings.Contains(output.String(), "host engine connected") {
 		t.Errorf("%+v\n%s", r.Entities, output.String())
 	}

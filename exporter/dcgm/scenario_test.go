@@ -105,11 +105,9 @@ func numbers(t testing.TB, words []string) (out []int) {
 	return out
 }
 
-// read has the next reading connect at once where it is refused.
 func (s *scene) read() (*collect.Reading, error) {
 	r, err := s.source.Read()
 	if err != nil {
-		s.source.backoff = backoff{}
 		err = errors.New("refused")
 	}
 	return r, err

@@ -112,45 +112,6 @@ func TestLostGPU(t *testing.T) {
 	})
 }
 
-// Attempts become rarer, but never so rare that a host engine that is back goes
-// unnoticed for 10 s.
-func TestBackoff(t *testing.T) {
-	m := newMachine(t, 1)
-	var c clock
-	s := m.open(Options{Address: onTCP, now: c.now}, 203) // where no host engine is
-	first := time.Duration(0)
-	for range 12 {
-		if _, err := s.Read(); err == nil || strings.Contains(err.Error(), "next attempt") {
-			t.Fatalf("no attempt was made: %v", err)
-		}
-		_, err := s.Read()
-		if err == nil || !strings.Contains(err.Error(), "next attempt in") || !strings.Contains(err.Error(), "connecting to") {
-			t.Fatalf("an attempt too early, or one without its reason: %v", err)
-		}
-		delay := s.backoff.delay
-		if delay < first || delay > 10*time.Second-4*time.Second {
-			t.Fatalf("delay %s after %s", delay, first)
-		}
-		first = delay
-		c.advance(delay)
-	}
-	m.engine(onTCP)
-	read(t, s)
-	if s.backoff != (backoff{}) {
-		t.Error("a success does not end the backoff")
-	}
-}
-
-// A clock that is set back does not stretch a wait.
-func TestBackoffUnderAChangedClock(t *testing.T) {
-	var b backoff
-	now := time.Unix(1_800_000_000, 0)
-	b.failed(now, errors.New("gone"))
-	if b.wait(now) == nil || b.wait(now.Add(firstDelay)) != nil || b.wait(now.Add(-time.Hour)) != nil {
-		t.Errorf("%v, %v, %v", b.wait(now), b.wait(now.Add(firstDelay)), b.wait(now.Add(-time.Hour)))
-	}
-}
-
 func TestRules(t *testing.T) {
 	newMachine(t, 1)
 	s := open(t, Options{})
