@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -426,46 +425,34 @@ func serveExporter(t testing.TB, socket string) *fakeExporter {
 	listener, err := net.Listen("unix", socket)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go e.talk(conn)
-		}
-	}()
+	go func() { _ = http.Serve(listener, e) }()
 	return e
 }
 
-func (e *fakeExporter) talk(conn net.Conn) {
-	defer conn.Close()
-	lines := bufio.NewScanner(conn)
-	for lines.Scan() {
-		var request struct {
-			Op      string
-			GPUs    []string
-			Seconds int
-		}
-		err := json.Unmarshal(lines.Bytes(), &request)
-		e.mu.Lock()
-		answer := map[string]any{"ok": true}
-		switch {
-		case err != nil || len(request.GPUs) == 0 || request.Op != "quiesce" && request.Op != "resume" || request.Op == "quiesce" && request.Seconds < 1:
-			answer = map[string]any{"ok": false, "error": "no request: " + lines.Text()}
-		case e.refuse != "":
-			answer = map[string]any{"ok": false, "error": e.refuse}
-		}
-		e.asked++
-		for _, c := range request.GPUs {
-			e.quiesced[c] = request.Op == "quiesce"
-			if e.then != nil && request.Op == "quiesce" {
-				e.then()
-			}
-		}
-		e.mu.Unlock()
-		_ = json.NewEncoder(conn).Encode(answer)
+func (e *fakeExporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		Op      string
+		GPUs    []string
+		Seconds int
 	}
+	err := json.NewDecoder(r.Body).Decode(&request)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	answer := map[string]any{"ok": true}
+	switch {
+	case err != nil || len(request.GPUs) == 0 || request.Op != "quiesce" && request.Op != "resume" || request.Op == "quiesce" && request.Seconds < 1:
+		answer = map[string]any{"ok": false, "error": fmt.Sprintf("no request: %+v", request)}
+	case e.refuse != "":
+		answer = map[string]any{"ok": false, "error": e.refuse}
+	}
+	e.asked++
+	for _, c := range request.GPUs {
+		e.quiesced[c] = request.Op == "quiesce"
+		if e.then != nil && request.Op == "quiesce" {
+			e.then()
+		}
+	}
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 func (e *fakeExporter) isQuiesced(device string) bool {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -208,7 +209,7 @@ func FuzzReadReply(f *testing.F) {
 	f.Add([]byte(`{"ok":true}`))
 	f.Add([]byte(`{"ok":false,"error":"x"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		if readReply(line) == nil && !strings.Contains(strings.ToLower(string(line)), "true") {
+		if readReply(bytes.NewReader(line)) == nil && !strings.Contains(strings.ToLower(string(line)), "true") {
 			t.Errorf("%q counts as done", line)
 		}
 	})

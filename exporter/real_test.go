@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -427,15 +426,15 @@ func checkRelease(t *testing.T, e *exporter, socket string, page realPage) {
 	if len(deviceFiles()) == 0 {
 		t.Error("no device file of a GPU is open before the release: nothing is compared")
 	}
-	conn, err := net.Dial("unix", socket)
-	require.NoError(t, err)
-	defer conn.Close()
-	answers := bufio.NewScanner(conn)
-	request := func(line string) {
-		_, err := fmt.Fprintln(conn, line)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	request := func(text string) {
+		answer, err := client.Post("http://exporter/", "application/json", strings.NewReader(text))
 		require.NoError(t, err)
-		if !answers.Scan() || !strings.Contains(answers.Text(), `"ok":true`) {
-			t.Fatalf("%s: %s", line, answers.Text())
+		defer answer.Body.Close()
+		if body, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s %s", text, answer.Status, body)
 		}
 	}
 	var uuids []string
