@@ -184,14 +184,14 @@ func TestUnfixedDriverIsAllowed(t *testing.T) {
 // TestUndoAfterFailure: after a failed step all earlier steps are undone.
 func TestUndoAfterFailure(t *testing.T) {
 	const before = "1g.10gb@4 1g.10gb@5"
-	for name, fail := range map[string]fakenvml.Fail{
-		"no free slices":   {Op: "create", Code: 23, Times: 1},
-		"half an instance": {Op: "create-compute", Code: 999, Times: 1},
-		"came in use":      {Op: "destroy", Code: 19, Times: 1},
+	for name, fail := range map[string]fakenvml.Lines{
+		"no free slices":   {"fail.create": "23 1"},
+		"half an instance": {"fail.create-compute": "999 1"},
+		"came in use":      {"fail.destroy": "19 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, h100(t, 0, before))
-			b.state.Fails = []fakenvml.Fail{fail}
+			b.state.Lines = fail
 			b.set(b.state)
 			b.order(before, "2g.20gb@4")
 			b.tick()
@@ -212,7 +212,7 @@ func TestUndoAfterFailure(t *testing.T) {
 // and the other GPU is still managed.
 func TestFailedUndo(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"), h100(t, 1, "1g.10gb@0"))
-	b.state.Fails = []fakenvml.Fail{{Op: "create", Code: 15, Times: 99}}
+	b.state.Lines = fakenvml.Lines{"fail.create": "15 99"}
 	b.set(b.state)
 	r := b.order("1g.10gb@4", "2g.20gb@4")
 	b.tick()
@@ -220,7 +220,7 @@ func TestFailedUndo(t *testing.T) {
 		t.Errorf("answer %+v", a)
 	}
 	lost := b.machine()
-	lost.GPUs[0].Lost, lost.Fails = true, nil
+	lost.GPUs[0].Lost, lost.Lines = true, nil
 	b.set(lost)
 	r.Undo = &contract.Undo{Since: b.now, Attempts: 1}
 	b.api.set(contract.RecordAnnotation, r.String())
@@ -298,7 +298,7 @@ func TestMode(t *testing.T) {
 func TestHangingDriver(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
 	b.config.CallTimeout = metav1.Duration{Duration: 100 * time.Millisecond}
-	b.state.Hang = true
+	b.state.Lines = fakenvml.Lines{"hang": "1"}
 	b.set(b.state)
 	b.order("1g.10gb@4", "2g.20gb@4")
 	b.tick()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -265,8 +264,6 @@ func newDir(t testing.TB) string {
 	return dir
 }
 
-func failOnce(op string, code int) fakenvml.Fail { return fakenvml.Fail{Op: op, Code: code, Times: 1} }
-
 // clock is read by the agent and advanced by the API server's calls.
 func (b *bench) clock() time.Time {
 	b.api.mu.Lock()
@@ -311,7 +308,7 @@ func (b *bench) tick() {
 // driver.
 func (b *bench) answersAgain() {
 	b.t.Helper()
-	b.state.Hang = false
+	b.state.Lines = nil
 	b.set(b.state)
 	b.config.CallTimeout, b.driver = metav1.Duration{Duration: 5 * time.Minute}, nil
 	b.tick()
@@ -428,46 +425,34 @@ func serveExporter(t testing.TB, socket string) *fakeExporter {
 	listener, err := net.Listen("unix", socket)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go e.talk(conn)
-		}
-	}()
+	go func() { _ = http.Serve(listener, e) }()
 	return e
 }
 
-func (e *fakeExporter) talk(conn net.Conn) {
-	defer conn.Close()
-	lines := bufio.NewScanner(conn)
-	for lines.Scan() {
-		var request struct {
-			Op      string
-			GPUs    []string
-			Seconds int
-		}
-		err := json.Unmarshal(lines.Bytes(), &request)
-		e.mu.Lock()
-		answer := map[string]any{"ok": true}
-		switch {
-		case err != nil || len(request.GPUs) == 0 || request.Op != "quiesce" && request.Op != "resume" || request.Op == "quiesce" && request.Seconds < 1:
-			answer = map[string]any{"ok": false, "error": "no request: " + lines.Text()}
-		case e.refuse != "":
-			answer = map[string]any{"ok": false, "error": e.refuse}
-		}
-		e.asked++
-		for _, c := range request.GPUs {
-			e.quiesced[c] = request.Op == "quiesce"
-			if e.then != nil && request.Op == "quiesce" {
-				e.then()
-			}
-		}
-		e.mu.Unlock()
-		_ = json.NewEncoder(conn).Encode(answer)
+func (e *fakeExporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		Op      string
+		GPUs    []string
+		Seconds int
 	}
+	err := json.NewDecoder(r.Body).Decode(&request)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	answer := map[string]any{"ok": true}
+	switch {
+	case err != nil || len(request.GPUs) == 0 || request.Op != "quiesce" && request.Op != "resume" || request.Op == "quiesce" && request.Seconds < 1:
+		answer = map[string]any{"ok": false, "error": fmt.Sprintf("no request: %+v", request)}
+	case e.refuse != "":
+		answer = map[string]any{"ok": false, "error": e.refuse}
+	}
+	e.asked++
+	for _, c := range request.GPUs {
+		e.quiesced[c] = request.Op == "quiesce"
+		if e.then != nil && request.Op == "quiesce" {
+			e.then()
+		}
+	}
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 func (e *fakeExporter) isQuiesced(device string) bool {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -66,7 +68,7 @@ func TestHealthOfATick(t *testing.T) {
 	}
 	b.config.CallTimeout = metav1.Duration{Duration: 100 * time.Millisecond}
 	b.driver = nil
-	b.state.Hang = true
+	b.state.Lines = fakenvml.Lines{"hang": "1"}
 	b.set(b.state)
 	a = b.agent()
 	require.NoError(t, a.Tick(t.Context()))
@@ -89,7 +91,7 @@ func TestMetrics(t *testing.T) {
 	b.order(before, after, func(r *contract.Record) { r.ID = "op-2" }) // it is repartitioned already
 	b.tick()
 	b.order(after, before, func(r *contract.Record) { r.ID = "op-3" })
-	b.state.Fails = append(b.state.Fails, failOnce("create", 23))
+	b.state.Lines = fakenvml.Lines{"fail.create": "23 1"}
 	b.state.GPUs[1].Lost = true
 	b.set(b.state)
 	b.tick()
@@ -207,7 +209,7 @@ func FuzzReadReply(f *testing.F) {
 	f.Add([]byte(`{"ok":true}`))
 	f.Add([]byte(`{"ok":false,"error":"x"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		if readReply(line) == nil && !strings.Contains(strings.ToLower(string(line)), "true") {
+		if readReply(bytes.NewReader(line)) == nil && !strings.Contains(strings.ToLower(string(line)), "true") {
 			t.Errorf("%q counts as done", line)
 		}
 	})

@@ -165,11 +165,11 @@ func killed(t *testing.T, least int, play func(b *bench, n int, after bool) (die
 // TestKilledAtEveryChange: kill -9 before and after each of the six changes of the hardware.
 func TestKilledAtEveryChange(t *testing.T) {
 	killed(t, 12, func(b *bench, n int, after bool) bool {
-		b.state.Kill, b.state.KillAfter = n, after
+		b.state.Lines = fakenvml.Lines{"kill": fmt.Sprint(n, map[bool]string{true: " after", false: " before"}[after])}
 		b.set(b.state)
 		died := b.run(nil)
 		b.state = b.machine()
-		b.state.Kill = 0
+		b.state.Lines = nil
 		b.set(b.state)
 		return died
 	})

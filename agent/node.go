@@ -1,12 +1,13 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,37 +109,39 @@ func (e ExporterConfig) Resume(ctx context.Context, gpus []string) error {
 	return e.ask(ctx, map[string]any{"op": "resume", "gpus": gpus})
 }
 
-// ask sends one line with a JSON object to the exporter's unix socket, which is answered by one.
+// ask posts a JSON object to the exporter's unix socket, which is answered by one.
 func (e ExporterConfig) ask(ctx context.Context, request map[string]any) error {
 	if e.By == byNothing {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout.Duration)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
+	text, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("asking the exporter: %w", err)
+	}
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://exporter/", bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("asking the exporter: %w", err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
+	}}}
+	answer, err := client.Do(post)
 	if err != nil {
 		return fmt.Errorf("asking the exporter: %w (where none runs on the node: exporter.by: %s)", err, byNothing)
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if err := json.NewEncoder(conn).Encode(request); err != nil {
-		return fmt.Errorf("asking the exporter: %w", err)
-	}
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, maxReply)
-	if !lines.Scan() {
-		return fmt.Errorf("asking the exporter: no answer: %w", errors.Join(lines.Err(), ctx.Err()))
-	}
-	return readReply(lines.Bytes())
+	defer answer.Body.Close()
+	return readReply(answer.Body)
 }
 
 // readReply parses the exporter's answer: nil for "done".
-func readReply(line []byte) error {
+func readReply(text io.Reader) error {
 	var reply struct {
 		OK    bool   `json:"ok"`
 		Error string `json:"error"`
 	}
-	switch err := json.Unmarshal(line, &reply); {
+	switch err := json.NewDecoder(io.LimitReader(text, maxReply)).Decode(&reply); {
 	case err != nil:
 		return fmt.Errorf("asking the exporter: its answer: %w", err)
 	case !reply.OK:

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/procstat"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -18,8 +20,8 @@ import (
 // benchMachine has H100s with values in the fields of dcgm-exporter's default counters and of
 // our own series, divided into seven instances each where they are partitioned.
 func benchMachine(gpus int, partitioned bool) fakedcgm.State {
-	values := func(fields ...uint16) fakedcgm.Fields {
-		out := fakedcgm.Fields{}
+	values := func(fields ...uint16) fakenvml.Lines {
+		out := map[uint16]float64{}
 		for _, f := range fields {
 			switch {
 			case f == 230 || f == 395:
@@ -32,19 +34,20 @@ func benchMachine(gpus int, partitioned bool) fakedcgm.State {
 				out[f] = float64(f) + 0.345
 			}
 		}
-		return out
+		return fakedcgm.Fields(out, nil)
 	}
-	s := fakedcgm.State{DriverVersion: "580.65.06"}
+	s := fakedcgm.State{Engine: engineAddress + " 0 1", State: fakenvml.State{Driver: "580.65.06"}}
+	h100, _ := mig.ForModel("H100-80GB")
 	for i := range gpus {
-		device := fakedcgm.GPU{
-			Index: i, Minor: i, UUID: fmt.Sprintf("GPU-5a1f2b3c-0000-0000-0000-%012d", i), Product: "NVIDIA H100 80GB HBM3",
-			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559, MIG: partitioned,
-			Fields: values(100, 101, 112, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 390, 391, 392, 393, 394, 395, 449, 1001, 1004, 1005, 1009, 1010),
+		device := fakenvml.GPU{
+			UUID: fmt.Sprintf("GPU-5a1f2b3c-0000-0000-0000-%012d", i), Name: "NVIDIA H100 80GB HBM3", Minor: i,
+			MemoryMiB: 81559, MIG: partitioned, Spec: h100.Spec(),
+			Values: values(100, 101, 112, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 390, 391, 392, 393, 394, 395, 449, 1001, 1004, 1005, 1009, 1010),
 		}
 		for j := 0; partitioned && j < 7; j++ {
-			device.Instances = append(device.Instances, fakedcgm.Instance{
-				ID: j + 7, EntityID: 7*i + j, Profile: "1g.10gb", ComputeSlices: 1, Start: j, Size: 1,
-				UUID: fmt.Sprintf("MIG-5a1f2b3c-0000-%04d-0000-%012d", i, j), Fields: values(250, 251, 252, 253, 1001, 1004, 1005),
+			device.Instances = append(device.Instances, fakenvml.Instance{
+				ID: j + 7, Placement: mig.Placement{Profile: mig.Profile{Compute: 1, Memory: 1}, Start: j},
+				Computes: fakenvml.Whole(fmt.Sprintf("MIG-5a1f2b3c-0000-%04d-0000-%012d", i, j)), Values: values(250, 251, 252, 253, 1001, 1004, 1005),
 			})
 		}
 		s.GPUs = append(s.GPUs, device)
@@ -62,12 +65,12 @@ func BenchmarkScrape(b *testing.B) {
 		for _, where := range []string{"remote", "embedded"} {
 			b.Run("fake, "+where+", "+name, func(b *testing.B) {
 				file := filepath.Join(b.TempDir(), "state")
-				address := startEngine(b, benchMachine(8, partitioned), file)
+				require.NoError(b, benchMachine(8, partitioned).Write(file))
 				b.Setenv("LD_LIBRARY_PATH", fakeDCGM(b))
-				b.Setenv(fakedcgm.EnvState, file)
+				b.Setenv(fakenvml.EnvState, file)
 				var args []string
 				if where == "remote" {
-					args = []string{"-r", address}
+					args = []string{"-r", engineAddress}
 				}
 				scrape(b, args...)
 			})

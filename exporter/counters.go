@@ -8,18 +8,18 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
 const (
+	// lookEvery is how often files are read again: the kubelet replaces a mounted ConfigMap's
+	// within a minute or two.
+	lookEvery = 2 * time.Second
 	// configMapEvery is how often a ConfigMap is read again: 5,000 nodes make
 	// 17 small requests a second.
 	configMapEvery = 5 * time.Minute
@@ -132,45 +132,42 @@ type reloader struct {
 	}
 	log    *slog.Logger
 	served []counters.Field
+	seen   string // what was read last
 	failed string // the mistake last logged
 }
 
-// run follows the counters until ctx ends: the file's folder, or the ConfigMap
-// every five minutes, and both on every hangup.
+// run reads the counters again until ctx ends: a file every two seconds, a ConfigMap every
+// five minutes, and both on every hangup. A file is served when it is the same twice: most
+// editors write in two or three steps.
 func (r *reloader) run(ctx context.Context, c *config, hangup <-chan os.Signal) {
-	changed := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
+	every := lookEvery
+	if c.configMap != "" {
+		every = configMapEvery
 	}
-	every := time.NewTicker(configMapEvery)
-	defer every.Stop()
-	poll := every.C
-	if c.configMap == "" {
-		poll = nil
-		go watchFolder(ctx, filepath.Dir(cmp.Or(c.countersFile, defaultCountersFile)), notify)
-	}
+	look := time.NewTicker(every)
+	defer look.Stop()
 	for {
+		settled := c.configMap != ""
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangup:
 			r.log.Info("hangup: reading the counters again")
-			r.failed = "" // on request a mistake is logged again
-		case <-poll:
-		case <-changed:
+			r.failed, settled = "", true // on request a mistake is logged again
+		case <-look.C:
 		}
-		r.reload(ctx)
+		r.reload(ctx, settled)
 	}
 }
 
-// reload reads once and serves what changed.
-func (r *reloader) reload(ctx context.Context) {
+// reload reads once and serves what changed; what is not settled, when it is read the second time.
+func (r *reloader) reload(ctx context.Context, settled bool) {
 	file, err := r.load(ctx)
+	before := r.seen
+	r.seen = fmt.Sprint(file.Fields, err)
 	switch {
 	case ctx.Err() != nil:
+	case !settled && r.seen != before:
 	case err != nil && err.Error() == r.failed:
 		// The same mistake is logged once.
 	case err != nil:
@@ -190,54 +187,5 @@ func (r *reloader) reload(ctx context.Context) {
 func warnCounters(log *slog.Logger, file counters.File) {
 	for _, w := range file.Warnings {
 		log.Warn("counters: line left out", "error", w)
-	}
-}
-
-const (
-	// settleFor lets an editor finish: most write a file in two or three steps.
-	settleFor = 100 * time.Millisecond
-	// lookEvery covers changes without notification: a folder created later, a
-	// link into another one, a file system that does not support it.
-	lookEvery = 10 * time.Second
-)
-
-// watchFolder calls changed after anything in a folder changed, and every ten
-// seconds, until ctx ends. A ConfigMap is replaced by moving the link ..data in
-// its folder, which is a change like any other.
-func watchFolder(ctx context.Context, folder string, changed func()) {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	followFolder(ctx, folder, look.C, changed)
-}
-
-// followFolder is watchFolder with its clock handed in.
-func followFolder(ctx context.Context, folder string, look <-chan time.Time, changed func()) {
-	var events chan fsnotify.Event
-	var errs chan error
-	watching := func() bool { return false }
-	if watcher, err := fsnotify.NewWatcher(); err == nil {
-		defer watcher.Close()
-		events, errs = watcher.Events, watcher.Errors
-		watching = func() bool { return watcher.Add(folder) == nil }
-	}
-	watching()
-	var settled <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-events:
-			if settled == nil {
-				settled = time.After(settleFor)
-			}
-			continue
-		case <-errs: //nolint:errcheck // only that one came counts
-			continue // an overflow: the ticker looks
-		case <-settled:
-			settled = nil
-		case <-look:
-			watching() // the folder may have been made again
-		}
-		changed()
 	}
 }

@@ -12,16 +12,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Readings come every second; a dump is read by users.
-const (
-	dumpEvery  = 30 * time.Second
-	cleanEvery = time.Hour
-)
+// dumpEvery is the interval of dumps: readings come every second; a dump is read by users.
+const dumpEvery = 30 * time.Second
 
 // dumpOptions are dcgm-exporter's --dump-* flags.
 type dumpOptions struct {
@@ -34,43 +34,26 @@ type dumpOptions struct {
 // dumper writes readings to files, to analyse a problem later. It writes from
 // its own goroutine, so a full disk blocks nothing.
 type dumper struct {
-	opts  dumpOptions
-	log   *slog.Logger
-	fresh chan *collect.Reading
-	now   func() time.Time
+	opts   dumpOptions
+	log    *slog.Logger
+	latest atomic.Pointer[collect.Reading]
+	now    func() time.Time
 }
 
 func newDumper(o dumpOptions, log *slog.Logger) *dumper {
-	return &dumper{opts: o, log: log, fresh: make(chan *collect.Reading, 1), now: time.Now}
+	return &dumper{opts: o, log: log, now: time.Now}
 }
 
-// observe takes a reading unless one is waiting to be written.
-func (d *dumper) observe(r *collect.Reading) {
-	select {
-	case d.fresh <- r:
-	default:
-	}
-}
-
-// run writes until ctx ends, a reading every half minute at most.
+// run writes the latest reading every half minute, until ctx ends.
 func (d *dumper) run(ctx context.Context) {
-	clean := time.NewTicker(cleanEvery)
-	defer clean.Stop()
-	d.clean()
 	var last time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-clean.C:
+	wait.UntilWithContext(ctx, func(context.Context) {
+		if r, now := d.latest.Load(), d.now(); r != nil && now.Sub(last) >= dumpEvery {
+			last = now
+			d.write(r)
 			d.clean()
-		case r := <-d.fresh:
-			if now := d.now(); now.Sub(last) >= dumpEvery {
-				last = now
-				d.write(r)
-			}
 		}
-	}
+	}, time.Second)
 }
 
 func (d *dumper) write(r *collect.Reading) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -17,28 +16,34 @@ import (
 )
 
 // machine has a whole GPU and one with instances, as the driver reports them:
-// no utilization in MIG mode, profiling on instances.
+// no utilization in MIG mode, profiling on instances. A host engine is at engineAddress.
 func machine() fakedcgm.State {
-	device := func(i int, fields map[uint16]float64) fakedcgm.GPU {
-		return fakedcgm.GPU{
-			Index: i, Minor: i, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i), Product: "NVIDIA H100 80GB HBM3",
-			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559, Fields: fields,
+	h100, _ := mig.ForModel("H100-80GB")
+	device := func(i int, fields map[uint16]float64) fakenvml.GPU {
+		return fakenvml.GPU{
+			UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i), Name: "NVIDIA H100 80GB HBM3", Minor: i,
+			MemoryMiB: 81559, Spec: h100.Spec(), Values: fakedcgm.Fields(fields, nil),
+		}
+	}
+	instance := func(id, start, compute, memory int, fields map[uint16]float64) fakenvml.Instance {
+		return fakenvml.Instance{
+			ID: id, Placement: mig.Placement{Profile: mig.Profile{Compute: compute, Memory: memory}, Start: start},
+			Computes: fakenvml.Whole(fmt.Sprintf("MIG-00000000-0000-0000-0001-%012d", id)), Values: fakedcgm.Fields(fields, nil),
 		}
 	}
 	partitioned := device(1, map[uint16]float64{155: 300})
 	partitioned.MIG = true
-	partitioned.Instances = []fakedcgm.Instance{
-		{ID: 1, EntityID: 7, Profile: "3g.40gb", ComputeSlices: 3, Start: 0, Size: 4, UUID: "MIG-00000000-0000-0000-0001-000000000001", Fields: map[uint16]float64{1001: 0.7, 252: 1000}},
-		{ID: 9, EntityID: 8, Profile: "1g.10gb", ComputeSlices: 1, Start: 4, Size: 1, UUID: "MIG-00000000-0000-0000-0001-000000000009", Fields: map[uint16]float64{1001: 0.5, 252: 10}},
+	partitioned.Instances = []fakenvml.Instance{
+		instance(1, 0, 3, 4, map[uint16]float64{1001: 0.7, 252: 1000}), instance(9, 4, 1, 1, map[uint16]float64{1001: 0.5, 252: 10}),
 	}
-	return fakedcgm.State{DriverVersion: "580.65.06", GPUs: []fakedcgm.GPU{
+	return fakedcgm.State{Engine: engineAddress + " 0 1", State: fakenvml.State{Driver: "580.65.06", GPUs: []fakenvml.GPU{
 		device(0, map[uint16]float64{203: 80, 1001: 0.75, 155: 321.5, 156: 2_000_000, 252: 4096}), partitioned,
-	}}
+	}}}
 }
 
-// onMachine runs an exporter that finds a fake library, which reads its state, the
+// onMachine runs an exporter that finds fake libraries, which read their state, the
 // machine, from a file. set changes the machine.
-func onMachine[S interface{ Write(string) error }](t *testing.T, lib, env string, state S, args ...string) (e *exporter, set func(S)) {
+func onMachine[S interface{ Write(string) error }](t *testing.T, lib string, state S, args ...string) (e *exporter, set func(S)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state")
 	set = func(s S) {
@@ -47,30 +52,17 @@ func onMachine[S interface{ Write(string) error }](t *testing.T, lib, env string
 	}
 	set(state)
 	t.Setenv("LD_LIBRARY_PATH", lib)
-	t.Setenv(env, path)
+	t.Setenv(fakenvml.EnvState, path)
 	return start(t, append(args, "-c", "100")...), set
 }
 
-// startEngine runs a fake host engine on a machine and gives its address.
-func startEngine(t testing.TB, state fakedcgm.State, file string) string {
-	t.Helper()
-	file = cmp.Or(file, filepath.Join(t.TempDir(), "engine"))
-	require.NoError(t, state.Write(file))
-	engine, err := fakedcgm.StartEngine("127.0.0.1:0", file)
-	require.NoError(t, err)
-	t.Cleanup(engine.Kill)
-	return engine.Address
-}
+// engineAddress is where the machine's remote host engine is.
+const engineAddress = "127.0.0.1:5555"
 
 // startRemote is onMachine beside a remote host engine.
 func startRemote(t *testing.T, state fakedcgm.State, args ...string) (e *exporter, set func(fakedcgm.State)) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "engine")
-	e, _ = onMachine(t, fakeDCGM(t), fakedcgm.EnvState, state, append(args, "-r", startEngine(t, state, file))...)
-	return e, func(s fakedcgm.State) {
-		t.Helper()
-		require.NoError(t, s.Write(file))
-	}
+	return onMachine(t, fakeDCGM(t), state, append(args, "-r", engineAddress)...)
 }
 
 // oncePerGPU waits for a page with a series of each of the two GPUs. More is never
@@ -89,7 +81,7 @@ func oncePerGPU(t *testing.T, base, series string) {
 
 func TestHostEngine(t *testing.T) {
 	state := machine()
-	e, set := onMachine(t, fakeDCGM(t), fakedcgm.EnvState, state)
+	e, set := onMachine(t, fakeDCGM(t), state)
 	e.has(t,
 		`gpu_busy_ratio{node="node-1",gpu="0",gpu_uuid="GPU-00000000-0000-0000-0000-000000000000",model="NVIDIA H100 80GB HBM3"} 0.75`,
 		`gpu_instance_info{node="node-1",gpu="1",gpu_uuid="GPU-00000000-0000-0000-0000-000000000001",gpu_instance_id="9",profile="1g.10gb",start="4",size="1",instance_uuid="MIG-00000000-0000-0000-0001-000000000009"} 1`,
@@ -113,7 +105,10 @@ func TestHostEngine(t *testing.T) {
 func TestHostEngineHangs(t *testing.T) {
 	state := machine()
 	r, set := startRemote(t, state)
-	hang := func(d time.Duration) { state.Lines = fakedcgm.Lines{"hang_ms": d.Milliseconds()}; set(state) }
+	hang := func(d time.Duration) {
+		state.Lines = fakenvml.Lines{"hang_ms": fmt.Sprint(d.Milliseconds())}
+		set(state)
+	}
 	r.has(t, "gpu_busy_ratio{")
 	hang(time.Hour) // what waits for it hangs the test
 	r.notReady(t, "")
@@ -142,14 +137,14 @@ DCGM_EXP_P2P_STATUS, gauge, x
 DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x
 `)
 	state := machine()
-	state.GPUs[0].Fields[112] = 4
-	state.Lines = fakedcgm.Lines{"incident.0": "0 1 10 3", "peer.0.1": 3}
-	state.Parts = []fakedcgm.Part{{Kind: fakedcgm.KindSwitch, Fields: fakedcgm.Fields{858: 41}}}
+	state.GPUs[0].Values[fakedcgm.Field(112)] = "4"
+	state.Lines = fakenvml.Lines{"incident.0": "0 1 10 3", "peer.0.1": "3"}
+	state.Parts = []fakedcgm.Part{{Kind: fakedcgm.KindSwitch, Values: fakenvml.Lines{fakedcgm.Field(858): "41"}}}
 	r, set := startRemote(t, state, "-f", file, "--clock-events-count-window-size", "60000")
 	const device = `{gpu="0",UUID="GPU-00000000-0000-0000-0000-000000000000",pci_bus_id="00000000:01:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",hostname="node-1"`
 	r.has(t, `DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000"} 0`)
 	state.XIDs = []fakedcgm.XID{{Kind: fakedcgm.KindGPU, Code: 43, At: time.Now()}}
-	state.GPUs[0].Fields[112] = 0x44
+	state.GPUs[0].Values[fakedcgm.Field(112)] = "68"
 	set(state)
 	r.has(t,
 		`DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000",xid="43"} 1`,
@@ -177,14 +172,14 @@ func TestWithoutDCGM(t *testing.T) {
 		MIG: true, Spec: h100.Spec(), GPM: true, XIDs: fakenvml.XIDs(), Values: values(nil),
 		Instances: []fakenvml.Instance{{
 			ID: 1, Placement: mig.Placement{Profile: mig.Profile{Compute: 3, Memory: 4}}, Computes: fakenvml.Whole("MIG-11111111-0000-0000-0000-000000000000"),
-			Values: map[string]string{"memory": "41943040 2097152 0", "gpm.1": "70"},
+			Values: fakenvml.Lines{"memory": "41943040 2097152 0", "gpm.1": "70"},
 		}},
 	}, {
 		UUID: "GPU-bbbbbbbb-0000-0000-0000-000000000000", Name: "NVIDIA L40S", PCIBusID: "00000000:02:00.0", Minor: 1, XIDs: fakenvml.XIDs(),
 		Values: values(map[string]string{"util": "37 12"}),
 	}}}
 	lib, err := fakenvml.Build(t.Context(), "")
-	e, set := onMachine(t, built(t, lib, err), fakenvml.EnvState, state, "-k", "--pod-resources-kubelet-socket", serveKubelet(t))
+	e, set := onMachine(t, built(t, lib, err), state, "-k", "--pod-resources-kubelet-socket", serveKubelet(t))
 	if output := e.log.String(); !strings.Contains(output, "no libdcgm.so.4 here: reading the driver's NVML") {
 		if strings.Contains(output, "dcgm:") {
 			t.Skip("this machine has a libdcgm.so.4 of its own")

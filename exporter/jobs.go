@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
@@ -30,22 +32,22 @@ const (
 // with a file named by a GPU's index ("0") or by a GPU and a GPU instance id
 // ("0.11"), a job a line.
 type jobMap struct {
-	folder  string
-	log     *slog.Logger
-	now     atomic.Pointer[map[collect.JobPlace][]string]
-	failed  string // as last logged
-	changed chan struct{}
+	folder string
+	log    *slog.Logger
+	now    atomic.Pointer[map[collect.JobPlace][]string]
+	failed string // as last logged
 }
 
 func newJobMap(folder string, log *slog.Logger) *jobMap {
-	j := &jobMap{folder: folder, log: log, changed: make(chan struct{}, 1)}
-	j.now.Store(&map[collect.JobPlace][]string{})
+	j := &jobMap{folder: folder, log: log}
 	j.read()
 	return j
 }
 
-// run follows the folder until ctx ends.
-func (j *jobMap) run(ctx context.Context) { watchFolder(ctx, j.folder, j.read) }
+// run reads the folder again every two seconds, until ctx ends.
+func (j *jobMap) run(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(context.Context) { j.read() }, lookEvery)
+}
 
 // jobs are those last read.
 func (j *jobMap) jobs() map[collect.JobPlace][]string { return *j.now.Load() }
@@ -61,14 +63,7 @@ func (j *jobMap) read() {
 		j.log.Info("job mapping read again")
 		j.failed = ""
 	}
-	if maps.EqualFunc(jobs, j.jobs(), slices.Equal[[]string]) {
-		return
-	}
 	j.now.Store(&jobs)
-	select {
-	case j.changed <- struct{}{}:
-	default:
-	}
 }
 
 // readJobs returns what could be read, beside the errors of what could not.

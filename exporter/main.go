@@ -128,13 +128,13 @@ func (p *parts) assemble(c *config, source collect.Source, log *slog.Logger) err
 	}
 	if c.jobsDir != "" {
 		jobs := newJobMap(c.jobsDir, log)
-		o.Jobs, o.JobsChanged = jobs.jobs, jobs.changed
+		o.Jobs = jobs.jobs
 		p.jobs = append(p.jobs, jobs.run)
 	}
 	var observers []func(*collect.Reading)
 	if c.dump.enabled {
 		d := newDumper(c.dump, log)
-		observers, p.jobs = append(observers, d.observe), append(p.jobs, d.run)
+		observers, p.jobs = append(observers, d.latest.Store), append(p.jobs, d.run)
 	}
 	o.Observe = func(r *collect.Reading) {
 		for _, observe := range observers {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -32,6 +31,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -426,15 +426,15 @@ func checkRelease(t *testing.T, e *exporter, socket string, page realPage) {
 	if len(deviceFiles()) == 0 {
 		t.Error("no device file of a GPU is open before the release: nothing is compared")
 	}
-	conn, err := net.Dial("unix", socket)
-	require.NoError(t, err)
-	defer conn.Close()
-	answers := bufio.NewScanner(conn)
-	request := func(line string) {
-		_, err := fmt.Fprintln(conn, line)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	request := func(text string) {
+		answer, err := client.Post("http://exporter/", "application/json", strings.NewReader(text))
 		require.NoError(t, err)
-		if !answers.Scan() || !strings.Contains(answers.Text(), `"ok":true`) {
-			t.Fatalf("%s: %s", line, answers.Text())
+		defer answer.Body.Close()
+		if body, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s %s", text, answer.Status, body)
 		}
 	}
 	var uuids []string
@@ -556,7 +556,10 @@ func compareTable(t *testing.T, engine string) {
 	}
 	real := table(engine)
 	t.Setenv("LD_LIBRARY_PATH", fakeDCGM(t))
-	fake := table(startEngine(t, machine(), ""))
+	file := filepath.Join(t.TempDir(), "state")
+	require.NoError(t, machine().Write(file))
+	t.Setenv(fakenvml.EnvState, file)
+	fake := table(engineAddress)
 	if len(real) == 0 {
 		t.Fatal("the library has no field")
 	}

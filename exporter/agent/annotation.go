@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -23,13 +24,9 @@ const (
 	AnnotationAnswer = "gpuscale.io/quiesced"
 )
 
-// Between tries to reach the API server.
-const (
-	firstRetry = time.Second
-	lastRetry  = time.Minute
-	// answerRetry is shorter: the requester waits for the answer.
-	answerRetry = 2 * time.Second
-)
+// reconcileEvery is how often what is due is done: the time of a request is over, or an answer
+// could not be written.
+const reconcileEvery = time.Second
 
 // order is the value of AnnotationRequest.
 type order struct {
@@ -81,71 +78,64 @@ type Follower struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	quiesced []string // GPUs released for the annotation
-	done     string   // the annotation's value last carried out
-	answer   *report  // wanted value of AnnotationAnswer; nil: absent
-	ends     time.Time
+	seen atomic.Pointer[map[string]string] // the Node's annotations; nil: not yet
+	wake chan struct{}                     // receives after they were seen
 
-	standing string // AnnotationAnswer as last seen
-	owed     bool   // the answer could not be written
+	// Of Run only:
+	quiesced []string           // GPUs released for the annotation
+	done     string             // the annotation's value last carried out
+	answer   *report            // wanted value of AnnotationAnswer; nil: absent
+	ends     time.Time          // of the release; zero without one
+	last     *map[string]string // of seen
+	standing string             // AnnotationAnswer as last seen or written
+	owed     bool               // the answer could not be written
 }
 
 // NewFollower follows the annotation of the named node. count is called for
 // each write to the API.
 func NewFollower(api *pods.API, name string, gpus GPUs, count func(kind string, err error), log *slog.Logger) *Follower {
-	return &Follower{node: &ownNode{api, name}, gpus: gpus, count: count, log: log, now: time.Now}
+	return &Follower{node: &ownNode{api, name}, gpus: gpus, count: count, log: log, now: time.Now, wake: make(chan struct{}, 1)}
 }
 
 // Run follows the annotation until ctx ends. Released GPUs are reacquired when
 // their time is over, also while the API server is away.
 func (f *Follower) Run(ctx context.Context) {
-	changes, failures := make(chan map[string]string), make(chan error)
-	go f.listen(ctx, changes, failures)
-	failed := false
+	go f.watch(ctx)
 	for {
-		var over, again <-chan time.Time
-		if !f.ends.IsZero() {
-			over = time.After(f.ends.Sub(f.now()))
-		}
-		if f.owed {
-			again = time.After(answerRetry)
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-over:
-			f.expire(ctx)
-		case <-again:
-			f.acknowledge(ctx)
-		case annotations := <-changes:
-			if failed {
-				f.log.Info("agent: watching the node again")
-			}
-			failed = false
-			f.follow(ctx, annotations)
-		case err := <-failures:
-			if !failed {
-				f.log.Warn("agent: node not watched", "error", err)
-			}
-			failed = true
+		case <-f.wake:
+		case <-time.After(reconcileEvery):
+		}
+		if seen := f.seen.Load(); seen != nil {
+			f.reconcile(ctx, seen)
 		}
 	}
 }
 
 // retries are apart from the other nodes'.
-var retries = wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 1, Steps: 10, Cap: lastRetry}
+var retries = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Steps: 10, Cap: time.Minute}
 
-// listen hands over the node's annotations now and after each change. A watch that ends by
-// itself does so after some minutes; one that a proxy closes at once is not repeated without
-// a pause.
-func (f *Follower) listen(ctx context.Context, changes chan<- map[string]string, failures chan<- error) {
+// watch keeps the Node's annotations as they are. A watch that ends by itself does so after some
+// minutes; one that a proxy closes at once is not repeated without a pause.
+func (f *Follower) watch(ctx context.Context) {
+	failed := false
 	for pause := retries; ctx.Err() == nil; {
 		err := f.node.follow(ctx, func(annotations map[string]string) {
-			pause = retries
-			hand(ctx, changes, annotations)
+			if failed {
+				f.log.Info("agent: watching the node again")
+			}
+			pause, failed = retries, false
+			f.seen.Store(&annotations)
+			select {
+			case f.wake <- struct{}{}:
+			default:
+			}
 		})
-		if err != nil {
-			hand(ctx, failures, err)
+		if err != nil && !failed && ctx.Err() == nil {
+			f.log.Warn("agent: node not watched", "error", err)
+			failed = true
 		}
 		select {
 		case <-time.After(pause.Step()):
@@ -154,23 +144,21 @@ func (f *Follower) listen(ctx context.Context, changes chan<- map[string]string,
 	}
 }
 
-func hand[T any](ctx context.Context, to chan<- T, what T) {
-	select {
-	case to <- what:
-	case <-ctx.Done():
+// reconcile does what the annotations and the time require.
+func (f *Follower) reconcile(ctx context.Context, seen *map[string]string) {
+	if seen != f.last {
+		f.last, f.standing = seen, (*seen)[AnnotationAnswer]
 	}
-}
-
-// follow reconciles the released GPUs with the annotations.
-func (f *Follower) follow(ctx context.Context, annotations map[string]string) {
-	if text := annotations[AnnotationRequest]; text != f.done {
+	if text := (*seen)[AnnotationRequest]; text != f.done {
 		f.done = text
 		f.reacquire(ctx)
 		if f.answer = nil; text != "" {
-			f.answer = f.carryOut(ctx, text, annotations[AnnotationAnswer])
+			f.answer = f.carryOut(ctx, text, f.standing)
 		}
 	}
-	f.standing = annotations[AnnotationAnswer]
+	if !f.ends.IsZero() && !f.now().Before(f.ends) { // the node reacquires the GPUs by itself
+		f.quiesced, f.ends, f.answer = nil, time.Time{}, &report{ID: f.answer.ID, State: stateResumed}
+	}
 	f.acknowledge(ctx)
 }
 
@@ -215,15 +203,7 @@ func (f *Follower) reacquire(ctx context.Context) {
 	f.quiesced, f.ends = nil, time.Time{}
 }
 
-// expire reports that the time is over. The node reacquires the GPUs by itself.
-func (f *Follower) expire(ctx context.Context) {
-	f.quiesced, f.ends = nil, time.Time{}
-	f.answer = &report{ID: f.answer.ID, State: stateResumed}
-	f.acknowledge(ctx)
-}
-
-// acknowledge writes the answer where it differs. A failed write is repeated
-// later.
+// acknowledge writes the answer where it differs.
 func (f *Follower) acknowledge(ctx context.Context) {
 	var value any // null removes it
 	want := ""
@@ -236,14 +216,14 @@ func (f *Follower) acknowledge(ctx context.Context) {
 		value = want
 	}
 	if want == f.standing {
-		f.owed = false
 		return
 	}
 	err := f.node.patchStatus(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{AnnotationAnswer: value}}})
 	f.count("acknowledgement", err)
-	if f.owed = err != nil; f.owed {
+	if err == nil {
+		f.standing = want
+	} else if !f.owed {
 		f.log.Warn("agent: quiesce request not acknowledged", "error", err)
-		return
 	}
-	f.standing = want
+	f.owed = err != nil
 }

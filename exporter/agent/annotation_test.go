@@ -161,7 +161,7 @@ func TestAnnotationRefused(t *testing.T) {
 		k.mu.Lock()
 		k.refuse = 0
 		k.mu.Unlock()
-		pass(2 * answerRetry)
+		pass(2 * reconcileEvery)
 		if got := state(t, k); got.ID != "op-3" || got.State != stateReleased {
 			t.Errorf("after the API server is back: %+v", got)
 		}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -9,13 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
+	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/internal/serve"
@@ -24,23 +20,15 @@ import (
 // DefaultSocket is where requesters on the node look.
 const DefaultSocket = "/run/gpuscale/exporter.sock"
 
-const (
-	// maxLine is far more than a request naming every GPU has.
-	maxLine = 64 << 10
-	// maxConnections at once; further ones wait.
-	maxConnections = 8
-	// idleTimeout ends an idle connection.
-	idleTimeout = time.Minute
-	// acceptPause is between two failed attempts.
-	acceptPause = time.Second
-)
+// maxRequest is far more than a request naming every GPU has.
+const maxRequest = 64 << 10
 
-// Socket takes requests to release GPUs from processes on this node: on a unix
-// socket, a JSON object a line, each answered by a line.
+// Socket takes requests to release GPUs from processes on this node: HTTP on a unix
+// socket, where a JSON object that is posted to / is answered by one.
 type Socket struct {
-	listener net.Listener
-	gpus     GPUs
-	log      *slog.Logger
+	server *serve.Server
+	gpus   GPUs
+	log    *slog.Logger
 }
 
 // Listen makes the socket, and its folder where there is none. Only the owner
@@ -49,73 +37,42 @@ func Listen(path string, gpus GPUs, log *slog.Logger) (*Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("quiesce socket: %w", err)
 	}
-	listener, err := serve.Listen("unix:" + path)
+	s := &Socket{gpus: gpus, log: log}
+	var err error
+	s.server, err = serve.New(serve.Options{Address: "unix:" + path, Log: log, Routes: func(mux *http.ServeMux) { mux.HandleFunc("POST /{$}", s.serve) }})
 	if err != nil {
 		return nil, fmt.Errorf("quiesce socket: %w", err)
 	}
 	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(fmt.Errorf("quiesce socket: %w", err), listener.Close())
+		return nil, errors.Join(fmt.Errorf("quiesce socket: %w", err), s.server.Close())
 	}
-	return &Socket{listener: listener, gpus: gpus, log: log}, nil
+	return s, nil
 }
 
 // Run answers until ctx ends.
 func (s *Socket) Run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, func() { _ = s.listener.Close() })
-	defer stop()
-	slots := make(chan struct{}, maxConnections)
-	var talks sync.WaitGroup
-	defer talks.Wait()
-	for {
-		slots <- struct{}{}
-		conn, err := s.accept(ctx)
-		if err != nil {
-			return
-		}
-		talks.Go(func() {
-			defer func() { <-slots }()
-			s.serve(ctx, conn)
-		})
+	if err := s.server.Run(ctx); err != nil {
+		s.log.Error("agent: quiesce socket failed", "error", err)
 	}
 }
 
-// accept waits for a requester; an error means that ctx has ended. Errors such
-// as too many open files are temporary.
-func (s *Socket) accept(ctx context.Context) (conn net.Conn, err error) {
-	err = wait.PollUntilContextCancel(ctx, acceptPause, true, func(context.Context) (bool, error) {
-		var err error
-		if conn, err = s.listener.Accept(); err != nil && ctx.Err() == nil {
-			s.log.Error("agent: quiesce socket accept failed", "error", err)
-		}
-		return err == nil, nil
-	})
-	return conn, err
-}
-
-// serve answers one requester.
-func (s *Socket) serve(ctx context.Context, conn net.Conn) {
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, maxLine)
-	replies := json.NewEncoder(conn)
-	for extend(conn) && lines.Scan() {
-		if replies.Encode(s.reply(ctx, lines.Bytes())) != nil {
-			return
-		}
+func (s *Socket) serve(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	reply := answer{Error: fmt.Sprint("no request: ", err)}
+	if err == nil {
+		reply = s.reply(r.Context(), text)
 	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		_ = replies.Encode(answer{Error: fmt.Sprintf("the line has more than %d bytes", maxLine)})
+	w.Header().Set("Content-Type", "application/json")
+	if !reply.OK {
+		w.WriteHeader(http.StatusBadRequest)
 	}
+	_ = json.NewEncoder(w).Encode(reply) // what fails is the connection
 }
-
-func extend(conn net.Conn) bool { return conn.SetDeadline(time.Now().Add(idleTimeout)) == nil }
 
 // reply executes a request.
-func (s *Socket) reply(ctx context.Context, line []byte) answer {
+func (s *Socket) reply(ctx context.Context, text []byte) answer {
 	var done []node.Release
-	r, err := parseRequest(line)
+	r, err := parseRequest(text)
 	switch {
 	case err != nil:
 	case r.Op == verbQuiesce:
@@ -146,7 +103,7 @@ const (
 	verbStatus  = "status"
 )
 
-// request is a line on the socket.
+// request is what is posted.
 type request struct {
 	Op string `json:"op"`
 	// GPUs by UUID or index; empty for status only.
@@ -155,7 +112,7 @@ type request struct {
 	Seconds int `json:"seconds,omitempty"`
 }
 
-// answer is a line back.
+// answer is the answer.
 type answer struct {
 	OK       bool           `json:"ok"`
 	Error    string         `json:"error,omitempty"`
@@ -165,11 +122,11 @@ type answer struct {
 // maxGPUs is more than a machine has.
 const maxGPUs = 256
 
-// parseRequest reads one line. A field that is not known is an error: a
+// parseRequest reads a request. A field that is not known is an error: a
 // misspelt "seconds" would otherwise release a GPU for the default time.
-func parseRequest(line []byte) (request, error) {
+func parseRequest(text []byte) (request, error) {
 	var r request
-	if err := strict(line, &r); err != nil {
+	if err := strict(text, &r); err != nil {
 		return request{}, fmt.Errorf(`%w; want {"op":"quiesce","gpus":["GPU-…"],"seconds":300}`, err)
 	}
 	switch {

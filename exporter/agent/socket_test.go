@@ -1,16 +1,15 @@
 package agent
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
-	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -37,18 +36,18 @@ func TestSocket(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o007 != 0 {
 		t.Errorf("other users may connect: %v %v", info.Mode(), err)
 	}
-	conn, err := net.Dial("unix", path)
-	require.NoError(t, err)
-	defer conn.Close()
-	replies := bufio.NewReader(conn)
-	ask := func(line string) (a answer) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	ask := func(text string) (a answer) {
 		t.Helper()
-		_, err := conn.Write([]byte(line + "\n"))
+		reply, err := client.Post("http://exporter/", "application/json", strings.NewReader(text))
 		require.NoError(t, err)
-		reply, err := replies.ReadBytes('\n')
-		require.NoError(t, err)
-		if err := json.Unmarshal(reply, &a); err != nil {
-			t.Fatalf("%s: %v", reply, err)
+		defer reply.Body.Close()
+		require.NoError(t, json.NewDecoder(reply.Body).Decode(&a))
+		if a.OK != (reply.StatusCode == http.StatusOK) {
+			t.Errorf("%s: %s with %+v", text, reply.Status, a)
 		}
 		return a
 	}
@@ -70,8 +69,8 @@ func TestSocket(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", line, a, want)
 		}
 	}
-	if a := ask(strings.Repeat("x", maxLine)); a.OK || !strings.Contains(a.Error, "more than") {
-		t.Errorf("a line without end: %+v", a)
+	if a := ask(strings.Repeat("x", maxRequest+1)); a.OK || !strings.Contains(a.Error, "too large") {
+		t.Errorf("a request without end: %+v", a)
 	}
 }
 
@@ -88,7 +87,7 @@ func TestSocketIsTaken(t *testing.T) {
 	_ = l.Close()
 	s, err := Listen(left, newFakeGPUs(), discard())
 	require.NoError(t, err)
-	_ = s.listener.Close()
+	_ = s.server.Close()
 }
 
 func FuzzParseRequest(f *testing.F) {
@@ -99,43 +98,6 @@ func FuzzParseRequest(f *testing.F) {
 		r, err := parseRequest(line)
 		if err == nil && (r.Op != verbStatus) != (len(r.GPUs) > 0) {
 			t.Errorf("accepted %+v", r)
-		}
-	})
-}
-
-// flaky refuses to accept some times before it hands out its one connection.
-type flaky struct {
-	failures int
-	conn     chan net.Conn
-	closed   chan struct{}
-}
-
-func (f *flaky) Accept() (net.Conn, error) {
-	if f.failures > 0 {
-		f.failures--
-		return nil, errors.New("too many open files")
-	}
-	select {
-	case c := <-f.conn:
-		return c, nil
-	case <-f.closed:
-		return nil, net.ErrClosed
-	}
-}
-func (f *flaky) Close() error   { close(f.closed); return nil }
-func (f *flaky) Addr() net.Addr { return nil }
-
-// Too many open files at one moment do not end the socket for good.
-func TestSocketOutlivesFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		here, there := net.Pipe()
-		l := &flaky{failures: 3, conn: make(chan net.Conn, 1), closed: make(chan struct{})}
-		l.conn <- there
-		runSocket(t, &Socket{listener: l, gpus: newFakeGPUs(), log: discard()})
-		_, err := here.Write([]byte(`{"op":"status"}` + "\n"))
-		require.NoError(t, err)
-		if reply, err := bufio.NewReader(here).ReadString('\n'); err != nil || !strings.Contains(reply, `"ok":true`) {
-			t.Errorf("%q: %v", reply, err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
@@ -44,14 +45,18 @@ func callError(doing string, code C.int) error {
 // leastCode is below all of DCGM's.
 const leastCode = -100
 
-// refusal is a codeError of an error of go-dcgm, which has the code as the library's words for it:
-// each code has its own (dcgm_errors.c).
+// refusal is a codeError of an error of go-dcgm, which has the code as a number or as the
+// library's words for it: each code has its own (dcgm_errors.c).
 func refusal(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
+	text := err.Error()
+	if code, notNumber := strconv.Atoi(text[strings.LastIndex(text, " ")+1:]); notNumber == nil && code < 0 {
+		return callError(doing, C.int(code))
+	}
 	for code := C.int(-1); code > leastCode; code-- {
-		if words := C.GoString(C.shim_error(code)); words == err.Error() || strings.HasSuffix(err.Error(), ": "+words) {
+		if words := C.GoString(C.shim_error(code)); words == text || strings.HasSuffix(text, ": "+words) {
 			return callError(doing, code)
 		}
 	}

@@ -1,8 +1,5 @@
 package dcgm
 
-// #include "shim.h"
-import "C"
-
 import (
 	"maps"
 	"slices"
@@ -22,11 +19,6 @@ const (
 	// xidOverlap is how far each request reaches back before the newest known
 	// XID, since the host engine may record one late.
 	xidOverlap = 10 * time.Second
-	// firstEvents is the initial size of the buffer for one answer.
-	firstEvents = 256
-	// maxEvents bounds one answer, far above what GPUs have in the time kept;
-	// the rest is left out.
-	maxEvents = 1 << 20
 )
 
 // events are the GPUs' events so far; they outlive the connection. The last
@@ -39,15 +31,12 @@ type events struct {
 	logs      map[string]*collect.EventLog // by the GPU's UUID
 	newestXID time.Time
 	newest    time.Time // sample of the throttle reasons
-	buffer    []C.shim_event
 	// lostAt is when the last connection was lost, until the XIDs that the host engine has
 	// now have been read; zero otherwise.
 	lostAt time.Time
 
 	xids, clocks *watch // of this session; nil where not watched
 }
-
-func newEventBuffer(n int) []C.shim_event { return make([]C.shim_event, n) }
 
 // log returns a GPU's log.
 func (e *events) log(uuid string) *collect.EventLog {
@@ -98,7 +87,7 @@ func (r *reader) readEvents(now time.Time) error {
 	}
 	var found []collect.Event
 	var uuids []string
-	err := e.each(e.xids, since, func(key entityKey, at time.Time, code int64) {
+	err := each(e.xids, since, func(key entityKey, at time.Time, code int64) {
 		gpu, known := r.layout.owners[key]
 		if uuid := r.uuidOf(gpu); known && uuid != "" && code > 0 && code < godcgm.DCGM_FT_INT32_BLANK && !at.Before(e.start) {
 			found, uuids = append(found, collect.Event{Time: at, Code: code}), append(uuids, uuid)
@@ -110,7 +99,7 @@ func (r *reader) readEvents(now time.Time) error {
 			e.log(uuids[i]).AddXID(x)
 			e.newestXID = later(e.newestXID, x.Time)
 		}
-		err = e.each(e.clocks, e.since(e.newest, now, r.every), func(key entityKey, at time.Time, bits int64) {
+		err = each(e.clocks, e.since(e.newest, now, r.every), func(key entityKey, at time.Time, bits int64) {
 			if uuid := r.uuidOf(key.id); key.kind == kindGPU && bits >= 0 && bits < godcgm.DCGM_FT_INT32_BLANK && uuid != "" {
 				e.log(uuid).AddClocks(collect.Event{Time: at, Code: bits})
 				e.newest = later(e.newest, at)
@@ -158,29 +147,20 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// each calls got for every sample since a time, entity by entity in order. A nil
-// watch has none.
-func (e *events) each(w *watch, since time.Time, got func(key entityKey, at time.Time, number int64)) error {
+// each calls got for every number since a time, entity by entity in order. A nil watch has none.
+func each(w *watch, since time.Time, got func(key entityKey, at time.Time, number int64)) error {
 	if w == nil {
 		return nil
 	}
-	for {
-		var n C.int
-		code := C.shim_events(C.uintptr_t(hostHandle), C.uintptr_t(w.group.GetHandle()), C.uintptr_t(w.fields.GetHandle()),
-			C.int64_t(since.UnixMicro()), &e.buffer[0], C.int(len(e.buffer)), &n)
-		if code == godcgm.DCGM_ST_NO_DATA || code == godcgm.DCGM_ST_NOT_WATCHED {
-			return nil
-		}
-		if code != 0 {
-			return callError("reading events", code)
-		}
-		if int(n) > len(e.buffer) && len(e.buffer) < maxEvents {
-			e.buffer = newEventBuffer(min(2*int(n), maxEvents))
-			continue
-		}
-		for _, x := range e.buffer[:min(int(n), len(e.buffer))] {
-			got(entityKey{uint32(x.kind), uint32(x.id)}, time.UnixMicro(int64(x.ts)), int64(x.number))
-		}
+	samples, _, err := godcgm.GetValuesSince(w.group, w.fields, since)
+	err = refusal("reading events", err)
+	if code := codeOf(err); code == godcgm.DCGM_ST_NO_DATA || code == godcgm.DCGM_ST_NOT_WATCHED {
 		return nil
 	}
+	for i := range samples {
+		if v := &samples[i]; v.Status == 0 && v.FieldType == godcgm.DCGM_FT_INT64 {
+			got(entityKey{uint32(v.EntityGroupId), uint32(v.EntityID)}, time.UnixMicro(v.TS), v.Int64())
+		}
+	}
+	return err
 }

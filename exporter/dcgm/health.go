@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// healthEvery is the interval of asking the health watches: their answer is a megabyte,
+	// healthEvery is the interval of asking the health watches: their answer takes a megabyte,
 	// and an incident of one sample is in it for as long as that is the last one.
 	healthEvery = time.Second
 	// peersEvery is the interval of asking for the links between GPUs.
@@ -76,19 +76,19 @@ func (r *reader) readSlow(now time.Time) error {
 
 // readHealth gives a report of each GPU of the group.
 func readHealth(group godcgm.GroupHandle, gpus []uint32) (map[uint32]*collect.HealthReport, error) {
-	list := make([]C.shim_incident, C.SHIM_MAX_ENTITIES)
-	var n C.int
-	if code := C.shim_health(C.uintptr_t(hostHandle), C.uintptr_t(group.GetHandle()), &list[0], &n); code != 0 {
-		return nil, callError("reading health", code)
+	answer, err := godcgm.HealthCheck(group)
+	if err != nil {
+		return nil, refusal("reading health", err)
 	}
 	reports := make(map[uint32]*collect.HealthReport, len(gpus))
 	for _, gpu := range gpus {
 		reports[gpu] = &collect.HealthReport{}
 	}
-	for _, i := range list[:n] {
-		if report, watch := reports[uint32(i.gpu)], healthWatch(uint32(i.watch)); report != nil && watch != "" {
+	for _, i := range answer.Incidents {
+		report, watch := reports[uint32(i.EntityInfo.EntityId)], healthWatch(uint32(i.System))
+		if i.EntityInfo.EntityGroupId == godcgm.FE_GPU && report != nil && watch != "" {
 			report.Incidents = append(report.Incidents, collect.Incident{
-				Watch: watch, Result: int(i.result), Error: healthError(uint32(i.code)),
+				Watch: watch, Result: int(i.Health), Error: healthError(uint32(i.Error.Code)),
 			})
 		}
 	}

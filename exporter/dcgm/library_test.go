@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -69,9 +70,9 @@ func TestMissingLibrary(t *testing.T) {
 // its UUID and profile, which DCGM reports, and no placement.
 func TestLibraryByPathWithoutDriver(t *testing.T) {
 	m := newMachine(t, 1)
-	m.partition(0, 1, "3g.40gb", 3, 4)
+	m.partition(0, "3g.40gb@0")
 	m.write()
-	got := outcome(t, filepath.Join(os.Getenv(envLibraries), "libdcgm.so.4"), fakedcgm.EnvState+"="+m.path)
+	got := outcome(t, filepath.Join(os.Getenv(envLibraries), "libdcgm.so.4"), fakenvml.EnvState+"="+m.path)
 	for _, want := range []string{
 		"opened: ", "InstanceID:1 Profile:3g.40gb Start:-1 Size:0 ComputeSlices:3 InstanceUUID:MIG-00000000-",
 		"closed: <nil>",

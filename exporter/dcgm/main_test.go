@@ -50,6 +50,7 @@ func runWithFake() error {
 type machine struct {
 	t    testing.TB
 	path string
+	runs int // of host engines
 	fakedcgm.State
 }
 
@@ -57,15 +58,15 @@ type machine struct {
 func newMachine(t testing.TB, devs int) *machine {
 	t.Helper()
 	m := &machine{t: t, path: filepath.Join(t.TempDir(), "state")}
-	m.DriverVersion, m.Lines = "580.65.06", fakedcgm.Lines{}
+	m.Driver, m.Lines = "580.65.06", fakenvml.Lines{}
 	for i := range devs {
-		m.GPUs = append(m.GPUs, fakedcgm.GPU{
-			Index: i, Minor: i + 1, UUID: fakenvml.GPUUUID(i),
-			Product: "NVIDIA H100 80GB HBM3", PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559,
-			Fields: map[uint16]float64{155: 321.5, 156: 1e6, 203: 87, 204: 40, 252: 1000, 251: 80559, 150: 55, 1001: 0.75},
-		})
+		c, err := fakenvml.Product(i, "H100-80GB", "-")
+		require.NoError(t, err)
+		c.Name, c.Minor, c.MemoryMiB = "NVIDIA H100 80GB HBM3", i+1, 81559
+		c.Values = fakedcgm.Fields(map[uint16]float64{155: 321.5, 156: 1e6, 203: 87, 204: 40, 252: 1000, 251: 80559, 150: 55, 1001: 0.75}, nil)
+		m.GPUs = append(m.GPUs, c)
 	}
-	t.Setenv(fakedcgm.EnvState, m.path)
+	t.Setenv(fakenvml.EnvState, m.path)
 	m.write()
 	return m
 }
@@ -75,27 +76,33 @@ func (m *machine) write() {
 	require.NoError(m.t, m.Write(m.path))
 }
 
-// partition puts a GPU into MIG mode with instances of one profile.
-func (m *machine) partition(dev, n int, profile string, slices, size int) {
+// set gives a GPU's field a number or an odd answer.
+func (m *machine) set(dev int, field uint16, answer any) {
+	m.GPUs[dev].Values[fakedcgm.Field(field)] = fmt.Sprint(answer)
+}
+
+// partition puts a GPU into MIG mode with the instances of a layout, as fakenvml.Product has it.
+func (m *machine) partition(dev int, layout string) {
+	m.t.Helper()
 	c := &m.GPUs[dev]
-	c.MIG, c.Instances = true, nil
-	delete(c.Fields, 203)
-	for i := range n {
-		c.Instances = append(c.Instances, fakedcgm.Instance{
-			ID: i + 1, EntityID: dev*7 + i, Profile: profile, ComputeSlices: slices, Start: i * size, Size: size,
-			UUID:   fakenvml.MIGUUID(dev, i),
-			Fields: map[uint16]float64{1001: 0.5, 252: 123, 250: 40448},
-		})
+	p, err := fakenvml.Product(dev, "H100-80GB", layout)
+	require.NoError(m.t, err)
+	c.MIG, c.Instances = true, p.Instances
+	delete(c.Values, fakedcgm.Field(203))
+	for i := range c.Instances {
+		c.Instances[i].Values = fakedcgm.Fields(map[uint16]float64{1001: 0.5, 252: 123, 250: 40448}, nil)
 	}
 }
 
-// engine runs a host engine on the machine.
-func (m *machine) engine(address string) *fakedcgm.Engine {
+const onTCP = "127.0.0.1:5555"
+
+// engine runs a host engine on the machine, and gives its address.
+func (m *machine) engine(address string) string {
 	m.t.Helper()
-	e, err := fakedcgm.StartEngine(address, m.path)
-	require.NoError(m.t, err)
-	m.t.Cleanup(e.Kill)
-	return e
+	m.runs++
+	m.Engine = fmt.Sprint(address, " ", len(m.XIDs), " ", m.runs)
+	m.write()
+	return address
 }
 
 // clock is a test's time: the wall's, and what was added to it.

@@ -2,9 +2,9 @@ package dcgm
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,21 +24,26 @@ import (
 
 // addDevices puts a switch, links and a CPU into the machine.
 func (m *machine) addDevices() {
-	link := func(kind, of, index int, lines fakedcgm.Lines, fields fakedcgm.Fields) fakedcgm.Part {
-		return fakedcgm.Part{Kind: fakedcgm.KindLink, ID: fakedcgm.LinkID(kind, of, index), Lines: lines, Fields: fields}
+	part := func(kind int, id uint32, values ...string) fakedcgm.Part {
+		p := fakedcgm.Part{Kind: kind, ID: id, Values: fakenvml.Lines{}}
+		for i := 0; i < len(values); i += 2 {
+			p.Values[values[i]] = values[i+1]
+		}
+		return p
 	}
 	m.Parts = []fakedcgm.Part{
-		{Kind: fakedcgm.KindSwitch, Fields: fakedcgm.Fields{858: 41}},
-		link(fakedcgm.KindGPU, 1, 3, nil, fakedcgm.Fields{585: 4}), // down
-		link(fakedcgm.KindGPU, 1, 17, up, fakedcgm.Fields{585: 3}),
-		link(fakedcgm.KindSwitch, 0, 63, up, fakedcgm.Fields{780: 5}),
-		{Kind: fakedcgm.KindCPU, ID: 1, Lines: fakedcgm.Lines{"cores": "72 143"}, Fields: fakedcgm.Fields{1110: 55, 1120: 3000}},
-		{Kind: fakedcgm.KindCore, ID: 73, Fields: fakedcgm.Fields{1120: 3100}},
+		part(fakedcgm.KindSwitch, 0, "f.858", "41"),
+		part(fakedcgm.KindLink, fakedcgm.LinkID(fakedcgm.KindGPU, 1, 3), "f.585", "4"), // down
+		part(fakedcgm.KindLink, fakedcgm.LinkID(fakedcgm.KindGPU, 1, 17), "up", "1", "f.585", "3"),
+		part(fakedcgm.KindLink, fakedcgm.LinkID(fakedcgm.KindSwitch, 0, 63), "up", "1", "f.780", "5"),
+		part(fakedcgm.KindCPU, 1, "cores", "72 143", "f.1110", "55", "f.1120", "3000"),
+		part(fakedcgm.KindCore, 73, "f.1120", "3100"),
 	}
 	m.write()
 }
 
-var up = fakedcgm.Lines{"up": 1}
+// smalls is a layout of seven instances.
+const smalls = "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.10gb@6"
 
 var deviceFields = []uint16{203, 585, 780, 858, 1110, 1120}
 
@@ -59,7 +64,7 @@ func TestAPartFails(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			m := newMachine(t, 2)
 			m.addDevices()
-			m.Lines = fakedcgm.Lines{"fail." + call: -3}
+			m.Lines = fakenvml.Lines{"fail." + call: "-3"}
 			s := m.open(Options{}, all...)
 			r := read(t, s)
 			if number(t, r.Entities[1], 203) != 87 || !check(r) {
@@ -79,7 +84,7 @@ func TestAPartFails(t *testing.T) {
 // GPUs that cannot be identified are asked for with each reading, and logged once.
 func TestAttributesThatFail(t *testing.T) {
 	m := newMachine(t, 2)
-	m.Lines = fakedcgm.Lines{"fail.dcgmGetDeviceAttributes": -3}
+	m.Lines = fakenvml.Lines{"fail.dcgmGetDeviceAttributes": "-3"}
 	var log strings.Builder
 	s := m.open(Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, 203)
 	for range 3 {
@@ -142,10 +147,10 @@ func TestManyFields(t *testing.T) {
 	for _, id := range slices.Sorted(maps.Keys(table)) {
 		if f := table[id]; id >= 300 && f.FieldType == 'i' && f.EntityLevel == godcgm.FE_GPU && len(fields) < 160 {
 			fields = append(fields, id)
-			m.GPUs[2].Fields[id] = float64(id)
+			m.set(2, id, id)
 		}
 	}
-	s := m.open(Options{Address: m.engine("127.0.0.1:0").Address}, fields...)
+	s := m.open(Options{Address: m.engine(onTCP)}, fields...)
 	e := read(t, s).Entities[2]
 	if len(e.Values) != len(fields) {
 		t.Fatalf("%d values of %d fields", len(e.Values), len(fields))
@@ -160,10 +165,10 @@ func TestManyFields(t *testing.T) {
 // A host engine without NVML is explained, and is found when it has one.
 func TestWithoutDriver(t *testing.T) {
 	m := newMachine(t, 2)
-	m.Lines = fakedcgm.Lines{"no_nvml": 1}
+	m.Lines = fakenvml.Lines{"no_nvml": "1"}
 	var c clock
 	var output strings.Builder
-	s := m.open(Options{Address: m.engine("127.0.0.1:0").Address, now: c.now, Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
+	s := m.open(Options{Address: m.engine(onTCP), now: c.now, Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
 	_, err := s.Read()
 	if !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "NVML") || !strings.Contains(err.Error(), "driver is not installed") {
 		t.Errorf("got %v", err)
@@ -173,7 +178,6 @@ func TestWithoutDriver(t *testing.T) {
 	}
 	m.Lines = nil
 	m.write()
-	c.advance(longestDelay)
 	if r := read(t, s); len(r.Entities) != 2 || !strings.Contains(output.String(), "host engine connected") {
 		t.Errorf("%+v\n%s", r.Entities, output.String())
 	}
@@ -183,7 +187,7 @@ func TestWithoutDriver(t *testing.T) {
 // a watch is the explanation: it is not halved down to single fields.
 func TestWatchRefusedForLackOfDriver(t *testing.T) {
 	m := newMachine(t, 2)
-	m.Lines = fakedcgm.Lines{"fail.dcgmWatchFields": godcgm.DCGM_ST_NVML_NOT_LOADED}
+	m.Lines = fakenvml.Lines{"fail.dcgmWatchFields": fmt.Sprint(godcgm.DCGM_ST_NVML_NOT_LOADED)}
 	var output strings.Builder
 	s := m.open(Options{Log: slog.New(slog.NewTextHandler(&output, nil))}, defaults...)
 	if _, err := s.Read(); !errors.Is(err, ErrNoDriver) {
@@ -202,8 +206,8 @@ func TestWatchRefusedForLackOfDriver(t *testing.T) {
 // not take hold of it.
 func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	m := newMachine(t, 2)
-	m.partition(0, 2, "3g.40gb", 3, 4)
-	s := open(t, Options{Address: m.engine("127.0.0.1:0").Address}, 155, 252)
+	m.partition(0, "3g.40gb@0 3g.40gb@4")
+	s := open(t, Options{Address: m.engine(onTCP)}, 155, 252)
 	require.NoError(t, s.Quiesce([]string{m.GPUs[0].UUID}))
 	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.GPUs[1].UUID {
 		t.Errorf("the first reading has %+v", r.Entities)
@@ -264,9 +268,9 @@ func hostEngineRuns() bool { _, err := readEntities(kindGPU); return err == nil 
 func TestOnlyWatchedIsRead(t *testing.T) {
 	log := logging(t)
 	m := newMachine(t, 3)
-	m.partition(1, 2, "3g.40gb", 3, 4)
-	m.GPUs[0].Lines = fakedcgm.Lines{"profiled": 1001}
-	m.GPUs[2].Fields[1001] = math.NaN() // cannot be profiled
+	m.partition(1, "3g.40gb@0 3g.40gb@4")
+	m.GPUs[0].Values["profiled"] = "1001"
+	m.set(2, 1001, "!unsupported") // cannot be profiled
 	m.addDevices()
 	s := open(t, Options{}, append(slices.Clone(defaults), deviceFields...)...)
 	for range 5 {
@@ -294,10 +298,11 @@ func logging(t *testing.T) (log func() string) {
 func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	log := logging(t)
 	m := newMachine(t, 2)
-	m.GPUs[0].Odd, m.GPUs[1].Odd = fakedcgm.Odd{449: "status:-6"}, fakedcgm.Odd{449: "status:-6"}
+	m.set(0, 449, "!status:-6")
+	m.set(1, 449, "!status:-6")
 	m.write()
 	c := &clock{}
-	s := open(t, Options{Address: m.engine("127.0.0.1:0").Address, now: c.now}, 155, 449)
+	s := open(t, Options{Address: m.engine(onTCP), now: c.now}, 155, 449)
 	logged := func() int { return strings.Count(log(), "unsupported 1 0 449\n") }
 	if n := read(t, s).Dropped[collect.DropNotSupported]; n != 2 {
 		t.Errorf("%d values are not supported, want 2", n)
@@ -318,7 +323,7 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 	s.options.absentEvery = time.Millisecond
 	watchFields(t, s, 155, 449)
 	read(t, s)
-	m.GPUs[1].Odd, m.GPUs[1].Fields[449] = nil, 7
+	m.set(1, 449, 7)
 	m.write()
 	await.True(t, time.Minute, "field 449 of the second GPU", func() bool { return has(read(t, s).Entities[1], 449) })
 	if e := read(t, s).Entities; number(t, e[1], 449) != 7 || has(e[0], 449) {
@@ -330,7 +335,7 @@ func TestAbsentFieldsAreReadRarely(t *testing.T) {
 func TestHierarchyIsReadOnChange(t *testing.T) {
 	log := logging(t)
 	m := newMachine(t, 2)
-	m.partition(0, 2, "3g.40gb", 3, 4)
+	m.partition(0, "3g.40gb@0 3g.40gb@4")
 	s := m.open(Options{}, 155)
 	asked := func(what string, want int) {
 		t.Helper()
@@ -342,10 +347,10 @@ func TestHierarchyIsReadOnChange(t *testing.T) {
 		}
 	}
 	asked("at first", 1)
-	m.partition(1, 7, "1g.10gb", 1, 1)
+	m.partition(1, smalls)
 	m.write()
 	asked("another GPU is partitioned", 2)
-	m.GPUs[0].Instances[0].UUIDs = []string{fakenvml.MIGUUID(0, 9)}
+	m.GPUs[0].Instances[0].Computes = []fakenvml.Compute{{Slices: 1, UUID: fakenvml.MIGUUID(0, 0)}, {ID: 1, Slices: 1, UUID: fakenvml.MIGUUID(0, 9)}}
 	m.write()
 	asked("another compute instance", 3)
 	s.hierarchy.read = time.Now().Add(-hierarchyEvery)
@@ -359,11 +364,11 @@ func TestStuckEmbeddedHostEngine(t *testing.T) {
 		var c clock
 		o := Options{now: c.now}
 		if remote {
-			o.Address = m.engine("127.0.0.1:0").Address
+			o.Address = m.engine(onTCP)
 		}
 		s := open(t, o, 155)
 		read(t, s)
-		m.GPUs[0].Fields, m.GPUs[0].Lines = nil, fakedcgm.Lines{"frozen": 1}
+		m.GPUs[0].Values = fakenvml.Lines{"frozen": "1"}
 		m.write()
 		c.advance(2 * stuckAfter)
 		if _, err := s.Read(); (err == nil) != remote {

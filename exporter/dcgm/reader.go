@@ -28,9 +28,8 @@ type reader struct {
 	quiesced []string // UUIDs of released GPUs
 
 	session *session // nil: not connected
-	backoff backoff
-	fresh   bool // the watches fit fields and layout
-	reached bool // over this session there was a reading
+	fresh   bool     // the watches fit fields and layout
+	reached bool     // over this session there was a reading
 	layout  layout
 	reads   []rectangle                // what is watched
 	refused int                        // values wanted of GPUs and instances and not read
@@ -68,7 +67,7 @@ func New(o Options) (collect.Source, error) {
 	return &reader{
 		options: o, buffer: newBuffer(), every: time.Second,
 		devs: map[uint32]*collect.Entity{}, complaints: map[string]string{},
-		events: events{start: o.now(), window: o.EventWindow, logs: map[string]*collect.EventLog{}, buffer: newEventBuffer(firstEvents)},
+		events: events{start: o.now(), window: o.EventWindow, logs: map[string]*collect.EventLog{}},
 	}, nil
 }
 
@@ -111,9 +110,6 @@ func (r *reader) Read() (*collect.Reading, error) {
 	if r.mustStop() {
 		return nil, ErrReleased
 	}
-	if err := r.backoff.wait(r.options.now()); err != nil {
-		return nil, err
-	}
 	err := r.refresh()
 	var reading *collect.Reading
 	if err == nil {
@@ -124,7 +120,6 @@ func (r *reader) Read() (*collect.Reading, error) {
 			r.options.Log.Info("dcgm: host engine connected", "gpus", len(r.layout.gpus), "instances", len(r.layout.instances))
 		}
 		r.reached = true
-		r.backoff.succeeded()
 		return reading, nil
 	}
 	if r.reached {
@@ -133,7 +128,6 @@ func (r *reader) Read() (*collect.Reading, error) {
 	if r.session != nil {
 		err = errors.Join(err, r.hangUp())
 	}
-	r.backoff.failed(r.options.now(), err)
 	return nil, err
 }
 
@@ -296,34 +290,3 @@ func (r *reader) watchPaced(entities []entityKey, fields []uint16, every time.Du
 	}
 	return errs
 }
-
-// The first attempt after a failure comes soon, since most failures are
-// restarts of the host engine; the longest delay still finds a returned host
-// engine within 10 s.
-const (
-	firstDelay   = 250 * time.Millisecond
-	longestDelay = 5 * time.Second
-)
-
-// backoff spaces attempts to reach an absent host engine.
-type backoff struct {
-	delay time.Duration
-	until time.Time
-	why   error
-}
-
-// wait is nil when it is time for an attempt, else why the last one failed.
-func (b *backoff) wait(now time.Time) error {
-	// A clock that was set back must not stretch the wait.
-	if left := b.until.Sub(now); left > 0 && left <= b.delay {
-		return fmt.Errorf("%w (next attempt in %s)", b.why, left.Round(10*time.Millisecond))
-	}
-	return nil
-}
-
-func (b *backoff) failed(now time.Time, why error) {
-	b.delay = min(max(2*b.delay, firstDelay), longestDelay)
-	b.until, b.why = now.Add(b.delay), why
-}
-
-func (b *backoff) succeeded() { *b = backoff{} }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,17 +16,18 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collecttest"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // TestScenarios runs testdata/scenarios/*.txt. The input of each command changes the machine first:
 //
-//	N FIELD=VALUE …                a GPU's values, or its odd answers: see fakedcgm.Odd
+//	N FIELD=VALUE …                a GPU's values, or its odd answers: see fakedcgm.Field
 //	N lost, N back, N away         the GPU falls off the bus, answers again, is taken out
 //	N detached                     of the driver, until it is back
 //	N index=I, N profiling=F,…
-//	mig N COUNT PROFILE COMPUTE MEMORY, whole N
-//	computes N I UUID …            further compute instances of the I-th instance
+//	mig N LAYOUT, whole N          as fakenvml.Product has it
+//	computes N I UUID              a further compute instance of the I-th instance
 //	xid N CODE TIME [kernel]       TIME is after the opening and in the past, "now" the source's clock
 //	xid N/I CODE TIME [compute]
 //	xids N CODE COUNT              a millisecond apart
@@ -50,7 +50,7 @@ func TestScenarios(t *testing.T) {
 				if s.source != nil {
 					s.source.Close()
 				}
-				s = scene{machine: newMachine(t, gpus[0]), away: map[int]bool{}, clock: &clock{}}
+				s = scene{machine: newMachine(t, gpus[0]), clock: &clock{}}
 			}
 			for line := range strings.Lines(d.Input) {
 				s.change(strings.Fields(line))
@@ -62,11 +62,12 @@ func TestScenarios(t *testing.T) {
 			case "read":
 				return collecttest.Show(t, d, s.read)
 			case "kill":
-				s.host.Kill()
+				s.Engine = ""
+				s.write()
 				_, err := s.read()
 				return fmt.Sprint("refused: ", err != nil)
 			case "engine":
-				s.host = s.engine(s.host.Address)
+				s.engine(s.source.options.Address)
 			case "advance":
 				var by time.Duration
 				d.ScanArgs(t, "by", &by)
@@ -90,8 +91,6 @@ func TestScenarios(t *testing.T) {
 
 type scene struct {
 	*machine
-	away   map[int]bool
-	host   *fakedcgm.Engine
 	clock  *clock
 	began  time.Time // a time in the past, after the opening
 	source *reader
@@ -106,11 +105,9 @@ func numbers(t testing.TB, words []string) (out []int) {
 	return out
 }
 
-// read has the next reading connect at once where it is refused.
 func (s *scene) read() (*collect.Reading, error) {
 	r, err := s.source.Read()
 	if err != nil {
-		s.source.backoff = backoff{}
 		err = errors.New("refused")
 	}
 	return r, err
@@ -135,10 +132,9 @@ func (s *scene) open(d *datadriven.TestData) {
 		}
 	}
 	o := Options{now: s.clock.now}
-	for arg, address := range map[string]string{"remote": "127.0.0.1:0", "socket": filepath.Join(s.t.TempDir(), "socket")} {
+	for arg, address := range map[string]string{"remote": onTCP, "socket": "/run/nvidia/engine"} {
 		if d.HasArg(arg) {
-			s.host = s.engine(address)
-			o.Address = s.host.Address
+			o.Address = s.engine(address)
 		}
 	}
 	s.clock.advance(-time.Hour)
@@ -148,27 +144,16 @@ func (s *scene) open(d *datadriven.TestData) {
 	watchFields(s.t, s.source, fields...)
 }
 
-func (s *scene) write() {
-	all := s.GPUs
-	s.GPUs = nil
-	for i, gpu := range all {
-		if !s.away[i] {
-			s.GPUs = append(s.GPUs, gpu)
-		}
-	}
-	s.machine.write()
-	s.GPUs = all
-}
-
 func (s *scene) change(words []string) {
 	n := func(i int) int { return numbers(s.t, words[i:i+1])[0] }
 	switch words[0] {
 	case "mig":
-		s.partition(n(1), n(2), words[3], n(4), n(5))
+		s.partition(n(1), strings.Join(words[2:], " "))
 	case "whole":
 		s.GPUs[n(1)].MIG, s.GPUs[n(1)].Instances = false, nil
 	case "computes":
-		s.GPUs[n(1)].Instances[n(2)].UUIDs = words[3:]
+		i := &s.GPUs[n(1)].Instances[n(2)]
+		i.Computes = []fakenvml.Compute{{Slices: 1, UUID: i.Computes[0].UUID}, {ID: 1, Slices: 1, UUID: words[3]}}
 	case "xid":
 		s.xid(words[1:])
 	case "xids":
@@ -178,53 +163,47 @@ func (s *scene) change(words []string) {
 	case "devices":
 		s.addDevices()
 	case "link":
-		s.Parts[n(1)].Lines = up
+		s.Parts[n(1)].Values["up"] = "1"
 	case "uplink":
-		link := fakedcgm.Part{Kind: fakedcgm.KindLink, ID: fakedcgm.LinkID(fakedcgm.KindGPU, n(1), n(2)), Lines: up, Fields: fakedcgm.Fields{}}
-		s.answers(&link.Fields, &link.Odd, words[3:])
+		link := fakedcgm.Part{Kind: fakedcgm.KindLink, ID: fakedcgm.LinkID(fakedcgm.KindGPU, n(1), n(2)), Values: fakenvml.Lines{"up": "1"}}
+		answers(link.Values, words[3:])
 		s.Parts = append(s.Parts, link)
 	case "switch":
-		s.answers(&s.Parts[0].Fields, &s.Parts[0].Odd, words[1:])
+		answers(s.Parts[0].Values, words[1:])
 	case "line":
 		s.Lines[words[1]] = strings.Join(words[2:], " ")
 	case "no":
-		maps.DeleteFunc(s.Lines, func(name string, _ any) bool { return strings.HasPrefix(name, words[1]) })
+		maps.DeleteFunc(s.Lines, func(name, _ string) bool { return strings.HasPrefix(name, words[1]) })
 	default:
 		gpu := &s.GPUs[n(0)]
 		name, value, _ := strings.Cut(words[1], "=")
 		switch name {
 		case "lost":
 			gpu.Lost = true
-		case "detached":
-			gpu.Lines = fakedcgm.Lines{"detached": 1}
-		case "away":
-			s.away[n(0)] = true
+		case "detached", "away":
+			gpu.Values[name] = "1"
 		case "back":
-			gpu.Lost, gpu.Lines, s.away[n(0)] = false, nil, false
+			gpu.Lost = false
+			delete(gpu.Values, "detached")
+			delete(gpu.Values, "away")
 		case "index":
-			gpu.Fields[52] = float64(numbers(s.t, []string{value})[0])
+			s.set(n(0), 52, value)
 		case "profiling":
-			gpu.Lines = fakedcgm.Lines{"profiled": strings.ReplaceAll(value, ",", " ")}
+			gpu.Values["profiled"] = strings.ReplaceAll(value, ",", " ")
 		default:
-			s.answers(&gpu.Fields, &gpu.Odd, words[1:])
+			answers(gpu.Values, words[1:])
 		}
 	}
 }
 
 // answers sets "FIELD=NUMBER" and "FIELD=ODD".
-func (s *scene) answers(fields *fakedcgm.Fields, odd *fakedcgm.Odd, words []string) {
+func answers(values fakenvml.Lines, words []string) {
 	for _, word := range words {
-		name, value, _ := strings.Cut(word, "=")
-		field := uint16(numbers(s.t, []string{name})[0])
-		if number, err := strconv.ParseFloat(value, 64); err == nil && !math.IsInf(number, 0) && !math.IsNaN(number) {
-			(*fields)[field] = number
-			continue
+		field, value, _ := strings.Cut(word, "=")
+		if n, err := strconv.ParseFloat(value, 64); err != nil || math.IsInf(n, 0) || math.IsNaN(n) {
+			value = "!" + value
 		}
-		delete(*fields, field)
-		if *odd == nil {
-			*odd = fakedcgm.Odd{}
-		}
-		(*odd)[field] = value
+		values["f."+field] = value
 	}
 }
 
@@ -237,7 +216,7 @@ func (s *scene) xid(words []string) {
 	}
 	place := numbers(s.t, strings.Split(words[0], "/"))
 	if x.Kind, x.ID = fakedcgm.KindGPU, place[0]; len(place) > 1 {
-		x.Kind, x.ID = fakedcgm.KindInstance, s.GPUs[place[0]].Instances[place[1]].EntityID
+		x.Kind, x.ID = fakedcgm.KindInstance, fakedcgm.InstanceID(place[0], place[1])
 	}
 	if slices.Contains(words, "compute") {
 		x.Kind, x.ID = fakedcgm.KindCompute, fakedcgm.ComputeID(x.ID)

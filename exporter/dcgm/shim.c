@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define VERSION(type, n) ((uint32_t)(sizeof(type) | ((uint32_t)(n) << 24)))
@@ -13,19 +12,6 @@ _Static_assert(offsetof(shim_value, value) == 32, "dcgmFieldValue_v2.value");
 _Static_assert(sizeof(shim_attributes) == 5220, "dcgmDeviceAttributes_v3");
 _Static_assert(offsetof(shim_attributes, identifiers_version) == 3120, "dcgmDeviceAttributes_v3.identifiers");
 _Static_assert(offsetof(shim_attributes, settings_version) == 5204, "dcgmDeviceAttributes_v3.settings");
-
-/* dcgmFieldValue_v1 */
-typedef struct {
-    uint32_t version;
-    uint16_t field, type;
-    int32_t status;
-    int64_t ts;
-    union {
-        int64_t i64;
-        char blob[4096];
-    } value;
-} value_v1;
-_Static_assert(sizeof(value_v1) == 4120, "dcgmFieldValue_v1");
 
 /* The library is never closed: a host engine that was started in this process
  * may still have threads in it. */
@@ -107,36 +93,6 @@ int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t ever
     return call ? call(handle, group, fields, every_us, keep_s, 0) : SHIM_NO_SYMBOL;
 }
 
-/* dcgmHealthResponse_v5 */
-typedef struct {
-    uint32_t version;
-    int32_t overall;
-    uint32_t count;
-    struct {
-        uint32_t watch;
-        int32_t result;
-        char text[1024];
-        uint32_t code;
-        shim_entity entity;
-    } list[SHIM_MAX_ENTITIES];
-} health;
-_Static_assert(sizeof(health) == 1069068, "dcgmHealthResponse_v5");
-
-int shim_health(uintptr_t handle, uintptr_t group, shim_incident *out, int *n) {
-    FIND("dcgmHealthCheck", uintptr_t, uintptr_t, health *);
-    health *h = calloc(1, sizeof *h); /* unwritten pages cost nothing */
-    *n = 0;
-    if (h == NULL)
-        return SHIM_NO_MEMORY;
-    h->version = VERSION(health, 5);
-    int st = call ? call(handle, group, h) : SHIM_NO_SYMBOL;
-    for (unsigned i = 0; st == 0 && i < h->count && i < SHIM_MAX_ENTITIES; i++)
-        if (h->list[i].entity.kind == SHIM_GPU)
-            out[(*n)++] = (shim_incident){ h->list[i].entity.id, h->list[i].watch, h->list[i].code, h->list[i].result };
-    free(h);
-    return st;
-}
-
 /* dcgmNvLinkP2PStatus_v1 */
 typedef struct {
     uint32_t version, gpus;
@@ -158,33 +114,6 @@ int shim_peers(uintptr_t handle, shim_peer *out, int *n) {
         for (unsigned k = 0; k < gpus; k++)
             if (k != i)
                 out[(*n)++] = (shim_peer){ p.gpu[i].id, p.gpu[k].id, p.gpu[i].status[k] };
-    return st;
-}
-
-typedef struct {
-    shim_event *out;
-    int n, capacity;
-} events;
-
-static int collect(uint32_t kind, uint32_t id, value_v1 *values, int n, void *user) {
-    events *e = user;
-    for (int i = 0; i < n; i++) {
-        if (values[i].status != 0 || values[i].type != 'i')
-            continue;
-        if (e->n < e->capacity)
-            e->out[e->n] = (shim_event){ kind, id, values[i].field, values[i].ts, values[i].value.i64 };
-        e->n++;
-    }
-    return 0;
-}
-
-int shim_events(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t since, shim_event *out, int capacity, int *n) {
-    typedef int (*callback)(uint32_t, uint32_t, value_v1 *, int, void *);
-    FIND("dcgmGetValuesSince_v2", uintptr_t, uintptr_t, uintptr_t, long long, long long *, callback, void *);
-    events e = { .out = out, .capacity = capacity };
-    long long next;
-    int st = call ? call(handle, group, fields, since, &next, collect, &e) : SHIM_NO_SYMBOL;
-    *n = e.n;
     return st;
 }
 

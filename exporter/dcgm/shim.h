@@ -1,17 +1,14 @@
 /* Calls into libdcgm.so.4 that go-dcgm has not or makes too dear: it copies 4 KB for each value,
- * allocates a megabyte for each answer about events or health, waits for a sample of everything
- * after each watch, fetches affinity, topology and PCIe generations along with a GPU's name,
- * forgets which GPUs a peer-to-peer status is of, and knows 18 links of a GPU. The functions are
+ * waits for a sample of everything after each watch, fetches affinity, topology and PCIe
+ * generations along with a GPU's name, forgets which GPUs a peer-to-peer status is of, and knows
+ * 18 links of a GPU. The functions are
  * found with dlsym, so that one that is missing is an error here and not the end of the process. */
 #ifndef GPUSCALE_DCGM_SHIM_H
 #define GPUSCALE_DCGM_SHIM_H
 
 #include <stdint.h>
 
-enum {
-    SHIM_NO_MEMORY = -4,  /* DCGM_ST_MEMORY */
-    SHIM_NO_SYMBOL = -20, /* DCGM_ST_FUNCTION_NOT_FOUND */
-};
+enum { SHIM_NO_SYMBOL = -20 }; /* DCGM_ST_FUNCTION_NOT_FOUND */
 enum { SHIM_GPU = 1, SHIM_SWITCH = 3 }; /* entity groups */
 
 typedef struct {
@@ -47,22 +44,10 @@ typedef struct {
     uint32_t settings_version, persistence, mig, confidential;
 } shim_attributes;
 
-/* One kept sample. */
-typedef struct {
-    uint32_t kind, id;
-    uint16_t field;
-    int64_t ts, number;
-} shim_event;
-
 /* One end of an NVLink that is up; entity is how DCGM numbers it. */
 typedef struct {
     uint32_t entity, on_switch, parent, index;
 } shim_link;
-
-typedef struct {
-    uint32_t gpu, watch, code;
-    int32_t result;
-} shim_incident;
 
 typedef struct {
     uint32_t from, to;
@@ -86,11 +71,7 @@ int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *f
 int shim_device(uintptr_t handle, unsigned gpu, shim_attributes *out);
 int shim_links(uintptr_t handle, shim_link *out, int *n);
 int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s);
-int shim_health(uintptr_t handle, uintptr_t group, shim_incident *out, int *n);
 int shim_peers(uintptr_t handle, shim_peer *out, int *n);
-/* The samples of a group since a time. *n is how many there are, which
- * may be more than capacity: the rest is not in out. */
-int shim_events(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t since, shim_event *out, int capacity, int *n);
 const char *shim_error(int code);
 
 #endif

@@ -3,7 +3,6 @@ package dcgm
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,9 +27,9 @@ func TestGPUs(t *testing.T) {
 			"150=55 155=321.5 156=1000000 203=87 204=40 251=80559 252=1000 1001=0.75\n", i, i, i+1, i, i+1)
 	}
 	want += "dropped: 96 blank\n" // of 21 default fields 12 have no value, and there is no last XID
-	socket := filepath.Join(t.TempDir(), "socket")
+	const socket = "/run/nvidia/engine"
 	for name, address := range map[string]string{
-		"embedded": "", "library path": "", "tcp": "127.0.0.1:0", "tcp://": "127.0.0.1:0", "unix://": socket, "path": socket,
+		"embedded": "", "library path": "", "tcp": onTCP, "tcp://": onTCP, "unix://": socket, "path": socket,
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t, 8)
@@ -39,7 +38,7 @@ func TestGPUs(t *testing.T) {
 				o.LibraryPath = "libdcgm.so.4"
 			}
 			if address != "" {
-				o.Address = m.engine(address).Address
+				o.Address = m.engine(address)
 			}
 			if strings.HasSuffix(name, "://") {
 				o.Address = name + o.Address
@@ -63,10 +62,11 @@ func TestGPUs(t *testing.T) {
 // An instance made again under its old numbers is recognised by its UUID.
 func TestRemadeInstance(t *testing.T) {
 	m := newMachine(t, 1)
-	m.partition(0, 1, "1g.10gb", 1, 1)
+	m.partition(0, "1g.10gb@0")
 	s := m.open(Options{identityEvery: 100 * time.Millisecond}, 1001)
 	read(t, s)
-	m.GPUs[0].Instances[0].UUID, m.GPUs[0].Instances[0].Start = fakenvml.MIGUUID(0, 77), 5
+	i := &m.GPUs[0].Instances[0]
+	i.Computes, i.Placement.Start = fakenvml.Whole(fakenvml.MIGUUID(0, 77)), 5
 	m.write()
 	until(t, func() error {
 		if e := read(t, s).Entities[1]; e.InstanceUUID != fakenvml.MIGUUID(0, 77) || e.Start != 5 {
@@ -112,46 +112,6 @@ func TestLostGPU(t *testing.T) {
 	})
 }
 
-// Attempts become rarer, but never so rare that a host engine that is back goes
-// unnoticed for 10 s.
-func TestBackoff(t *testing.T) {
-	m := newMachine(t, 1)
-	m.Lines = fakedcgm.Lines{"dead": 1}
-	var c clock
-	s := m.open(Options{now: c.now}, 203)
-	first := time.Duration(0)
-	for range 12 {
-		if _, err := s.Read(); err == nil || strings.Contains(err.Error(), "next attempt") {
-			t.Fatalf("no attempt was made: %v", err)
-		}
-		_, err := s.Read()
-		if err == nil || !strings.Contains(err.Error(), "next attempt in") || !strings.Contains(err.Error(), "connecting to") {
-			t.Fatalf("an attempt too early, or one without its reason: %v", err)
-		}
-		delay := s.backoff.delay
-		if delay < first || delay > 10*time.Second-4*time.Second {
-			t.Fatalf("delay %s after %s", delay, first)
-		}
-		first = delay
-		c.advance(delay)
-	}
-	m.Lines = nil
-	m.read(s)
-	if s.backoff != (backoff{}) {
-		t.Error("a success does not end the backoff")
-	}
-}
-
-// A clock that is set back does not stretch a wait.
-func TestBackoffUnderAChangedClock(t *testing.T) {
-	var b backoff
-	now := time.Unix(1_800_000_000, 0)
-	b.failed(now, errors.New("gone"))
-	if b.wait(now) == nil || b.wait(now.Add(firstDelay)) != nil || b.wait(now.Add(-time.Hour)) != nil {
-		t.Errorf("%v, %v, %v", b.wait(now), b.wait(now.Add(firstDelay)), b.wait(now.Add(-time.Hour)))
-	}
-}
-
 func TestRules(t *testing.T) {
 	newMachine(t, 1)
 	s := open(t, Options{})
@@ -190,7 +150,7 @@ func TestWatchAgain(t *testing.T) {
 // counted once.
 func TestClockEvents(t *testing.T) {
 	m := newMachine(t, 1)
-	m.GPUs[0].Fields[112] = 0x1
+	m.set(0, 112, 0x1)
 	s := m.open(Options{}, 112, collect.AskClockEvents)
 	samples := func(n int) *collect.Events {
 		var events *collect.Events
@@ -205,7 +165,7 @@ func TestClockEvents(t *testing.T) {
 	if e := samples(2); len(e.ClockChanges) != 0 || e.ClockSamples[0].Code != 1 {
 		t.Errorf("a reason from before is counted as set in: %+v", e)
 	}
-	m.GPUs[0].Fields[112] = 0x5
+	m.set(0, 112, 0x5)
 	m.write()
 	n := len(samples(0).ClockSamples)
 	e := samples(n + 3)

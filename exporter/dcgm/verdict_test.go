@@ -6,49 +6,39 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 )
 
 // Each way in which DCGM says that there is no value, and each value that is
 // none, vanishes and is counted under its reason, and takes nothing with it.
 func TestNoValues(t *testing.T) {
 	for reason, answers := range map[string][]struct {
-		field uint16
-		odd   string
-		n     float64
+		field  uint16
+		answer any // a number or an odd one
 	}{
 		collect.DropBlank: {
-			{field: 155, odd: "blank"}, {field: 155, odd: "not_found"}, {field: 203, odd: "blank"}, {field: 203, odd: "not_found"},
-			{field: 203, odd: "int32_blank"}, {field: 203, odd: "int32_not_found"}, {field: 53, odd: "blank"}, {field: 53, odd: "not_found"},
-			{field: 53, odd: "text:"}, {field: 203, odd: "status:-14"},
+			{155, "!blank"}, {155, "!not_found"}, {203, "!blank"}, {203, "!not_found"},
+			{203, "!int32_blank"}, {203, "!int32_not_found"}, {53, "!blank"}, {53, "!not_found"},
+			{53, "!text:"}, {203, "!status:-14"},
 		},
 		collect.DropNotSupported: {
-			{field: 155, odd: "unsupported"}, {field: 155, odd: "not_permitted"}, {field: 203, odd: "unsupported"},
-			{field: 203, odd: "not_permitted"}, {field: 203, odd: "int32_unsupported"}, {field: 203, odd: "int32_not_permitted"},
-			{field: 53, odd: "unsupported"}, {field: 53, odd: "not_permitted"}, {field: 53, odd: "text:N/A"}, {field: 53, odd: "text:[N/A]"},
-			{field: 203, odd: "status:-6"}, {field: 203, odd: "status:-16"},
+			{155, "!unsupported"}, {155, "!not_permitted"}, {203, "!unsupported"},
+			{203, "!not_permitted"}, {203, "!int32_unsupported"}, {203, "!int32_not_permitted"},
+			{53, "!unsupported"}, {53, "!not_permitted"}, {53, "!text:N/A"}, {53, "!text:[N/A]"},
+			{203, "!status:-6"}, {203, "!status:-16"},
 		},
 		collect.DropImpossible: {
-			{field: 155, odd: "nan"}, {field: 155, odd: "inf"}, {field: 155, n: 1e31}, {field: 155, n: 808334905}, {field: 155, n: -1},
-			{field: 156, n: -5}, {field: 203, n: 808334905}, {field: 203, n: 101}, {field: 204, n: -1}, {field: 1001, n: 7},
-			{field: 250, n: 808334905}, {field: 150, n: 808334905}, {field: 100, n: 808334905}, {field: 237, n: 808334905},
+			{155, "!nan"}, {155, "!inf"}, {155, 1e31}, {155, 808334905}, {155, -1},
+			{156, -5}, {203, 808334905}, {203, 101}, {204, -1}, {1001, 7},
+			{250, 808334905}, {150, 808334905}, {100, 808334905}, {237, 808334905},
 		},
-		collect.DropError: {{field: 203, odd: "status:-18"}, {field: 155, odd: "status:-3"}},
+		collect.DropError: {{203, "!status:-18"}, {155, "!status:-3"}},
 	} {
 		for _, a := range answers {
 			t.Run(fmt.Sprint(reason, a), func(t *testing.T) {
 				m := newMachine(t, 2)
-				delete(m.GPUs[0].Fields, a.field)
-				if a.odd != "" {
-					m.GPUs[0].Odd = fakedcgm.Odd{a.field: a.odd}
-				} else {
-					m.GPUs[0].Fields[a.field] = a.n
-				}
-				m.GPUs[1].Fields[a.field] = 0.5 // which fits every field
-				if a.field == 53 {
-					m.GPUs[1].Fields, m.GPUs[1].Odd = nil, fakedcgm.Odd{53: "text:1234"}
-				}
-				m.GPUs[0].Fields[140] = 45
+				m.set(0, a.field, a.answer)
+				m.set(0, 140, 45)
+				m.set(1, a.field, 0.5) // which fits every field
 				s := m.open(Options{}, a.field, 140)
 				r := read(t, s)
 				if has(r.Entities[0], a.field) || !has(r.Entities[1], a.field) {
@@ -88,7 +78,7 @@ func TestProfileNames(t *testing.T) {
 // taken grows old.
 func TestTimesAreDCGMs(t *testing.T) {
 	m := newMachine(t, 2)
-	m.GPUs[0].Lines = fakedcgm.Lines{"frozen": 1}
+	m.GPUs[0].Values["frozen"] = "1"
 	s := m.open(Options{}, 155)
 	first := read(t, s)
 	until(t, func() error {

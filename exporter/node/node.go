@@ -36,8 +36,6 @@ type Options struct {
 	// Jobs gives the batch jobs on the GPUs. It is called for each page and must not block.
 	// nil gives none.
 	Jobs func() map[collect.JobPlace][]string
-	// JobsChanged receives after Jobs gives others than before.
-	JobsChanged <-chan struct{}
 	// Observe receives each reading once and must not block. nil for none.
 	Observe func(*collect.Reading)
 	// RuntimeMetrics serves the Go runtime's and the process' own metrics too.
@@ -154,7 +152,6 @@ func (n *Node) compileLoop(ctx context.Context) {
 			continue
 		case <-n.sampler.fresh:
 		case <-changed:
-		case <-n.opts.JobsChanged:
 		case <-answered:
 			answered = nil
 		}

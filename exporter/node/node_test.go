@@ -31,13 +31,15 @@ import (
 
 // script is a scripted source.
 type script struct {
-	hang atomic.Pointer[chan struct{}] // Read waits for it
-	fail atomic.Pointer[error]
+	hang  atomic.Pointer[chan struct{}] // Read waits for it
+	fail  atomic.Pointer[error]
+	reads atomic.Int32
 }
 
 func (s *script) Watch([]uint16, time.Duration, map[uint16]time.Duration) {}
 func (s *script) Close() error                                            { return nil }
 func (s *script) Read() (*collect.Reading, error) {
+	s.reads.Add(1)
 	if hang := s.hang.Load(); hang != nil {
 		<-*hang
 	}
@@ -142,11 +144,9 @@ func TestHangIsLogged(t *testing.T) {
 type engine struct {
 	script
 	phase time.Duration
-	reads atomic.Int32
 }
 
 func (s *engine) Read() (*collect.Reading, error) {
-	s.reads.Add(1)
 	r, err := s.script.Read()
 	r.Entities[0].Values[0].Time = r.Taken.Add(-s.phase).Truncate(time.Second).Add(s.phase)
 	return r, err
@@ -166,8 +166,7 @@ func TestPassesFollowSamples(t *testing.T) {
 	}
 }
 
-// A source that fails is tried again at the next tick, and within retryEvery where the
-// ticks are further apart.
+// A source that fails is tried again soon, and ever more rarely, whatever the interval.
 func TestSourceThatComesLater(t *testing.T) {
 	for _, interval := range []time.Duration{time.Second, 30 * time.Second} {
 		refused, lost := errors.New("connection refused"), errors.New("GPU is lost")
@@ -178,7 +177,7 @@ func TestSourceThatComesLater(t *testing.T) {
 				t.Errorf("%v, self-metrics before the first reading:\n%s", n.Ready(), got)
 			}
 			s.fail.Store(nil)
-			pass(min(interval, retryEvery))
+			pass(firstDelay)
 			if err := n.Ready(); err != nil {
 				t.Errorf("the source is there: %v", err)
 			}
@@ -187,8 +186,13 @@ func TestSourceThatComesLater(t *testing.T) {
 			if got := body(t, n); !errors.Is(n.Ready(), lost) || !strings.Contains(got, "gpuscale_exporter_source_up 0") {
 				t.Errorf("the source fails: %v\n%s", n.Ready(), got)
 			}
+			before := s.reads.Load()
+			pass(time.Minute)
+			if n := s.reads.Load() - before; n < 12 || n > 17 {
+				t.Errorf("it is tried %d times in a minute", n)
+			}
 			s.fail.Store(nil)
-			pass(min(interval, retryEvery))
+			pass(longestDelay)
 			if err := n.Ready(); err != nil {
 				t.Errorf("the source is back: %v", err)
 			}

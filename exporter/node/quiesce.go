@@ -165,7 +165,7 @@ func (s *sampler) release(next map[string]time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.quiesced = next
+	s.quiesced, s.failures = next, min(s.failures, 1) // the source may answer now
 	s.away.Store(int32(len(next)))
 	s.metrics.quiesced.Set(float64(len(next)))
 	return nil

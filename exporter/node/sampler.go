@@ -38,6 +38,7 @@ type sampler struct {
 	jobs chan func() // run between passes
 
 	// Of the sampler's goroutine only:
+	failures int                  // passes that failed since the last good one
 	gpus     map[string]string    // UUID of each GPU, by UUID and by index
 	quiesced map[string]time.Time // released GPUs by UUID, and until when
 }
@@ -85,7 +86,7 @@ func (s *sampler) run(ctx context.Context) {
 		began := time.Now()
 		s.expire(began)
 		s.pass(began)
-		if !s.wait(ctx, time.After(time.Until(began.Add(s.pause())))) {
+		if !s.wait(ctx, began) {
 			if err := s.source.Close(); err != nil {
 				s.log.Warn("closing the source", "error", err)
 			}
@@ -94,13 +95,13 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// wait runs jobs until the next tick; false when ctx ended.
-func (s *sampler) wait(ctx context.Context, tick <-chan time.Time) bool {
+// wait runs jobs until the next pass is due; false when ctx ended.
+func (s *sampler) wait(ctx context.Context, began time.Time) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-tick:
+		case <-time.After(time.Until(began.Add(s.pause()))):
 			return true
 		case job := <-s.jobs:
 			job()
@@ -116,6 +117,7 @@ func (s *sampler) pass(began time.Time) {
 	s.metrics.read(time.Since(began), err)
 	before := s.failure()
 	if err != nil {
+		s.failures++
 		s.failed.Store(&err)
 		if before == nil {
 			s.log.Warn("the source gives no reading", "error", err)
@@ -126,6 +128,7 @@ func (s *sampler) pass(began time.Time) {
 		s.log.Info("the source gives readings again")
 		s.metrics.reconnects.Inc()
 	}
+	s.failures = 0
 	s.failed.Store(nil)
 	count(s.metrics.drops, reading.Dropped)
 	s.know(reading)
@@ -186,16 +189,19 @@ func (s *sampler) failure() error {
 	return nil
 }
 
-// retryEvery is how soon a source that failed is tried again where it is read
-// less often: one that is back is to be seen within ten seconds.
-const retryEvery = 2 * time.Second
+// The first pass after one that failed comes soon, since most failures are restarts of the host
+// engine; the longest delay still finds one that is back within ten seconds.
+const (
+	firstDelay   = 250 * time.Millisecond
+	longestDelay = 5 * time.Second
+)
 
-// pause is how long after a pass the next one begins: an interval, less after a failure, and less
-// where the values were old. A host engine samples on a clock of its own; the passes move to soon
+// pause is how long after a pass the next one begins: an interval, an own delay after failures, and
+// less where the values were old. A host engine samples on a clock of its own; the passes move to soon
 // after its samples, or values would be two intervals old.
 func (s *sampler) pause() time.Duration {
-	if s.failure() != nil {
-		return min(s.interval, retryEvery)
+	if s.failures > 0 {
+		return min(firstDelay<<min(s.failures-1, 10), longestDelay)
 	}
 	reading := s.latest.Load().reading
 	if age := reading.Taken.Sub(reading.Newest()); age > s.interval/4 && age < s.interval {

@@ -100,7 +100,7 @@ func (s *scene) change(t *testing.T, words []string) {
 		s.state.GPUs = append(s.state.GPUs, repartitionGPU(i))
 		return
 	case "init":
-		s.state.Init = number(t, words[1])
+		s.state.Lines = fakenvml.Lines{"init": "!" + words[1]}
 		return
 	case "driver":
 		s.state.Driver = words[1]

@@ -23,8 +23,8 @@ func folder(name string) fs.FS {
 	return source
 }
 
-// Lines is the C source that reads a state file, which the DCGM fake has too.
-func Lines() fs.FS { return folder("lines") }
+// StateSource is the C source that reads the state file, which the DCGM fake has too.
+func StateSource() fs.FS { return folder("lines") }
 
 // Library is the file name of the fake, as the loader looks for it.
 const Library = "libnvidia-ml.so.1"
@@ -34,7 +34,7 @@ var ErrNoCompiler = cbuild.ErrNoCompiler
 
 // Target is the library with further flags of gcc.
 func Target(flags ...string) cbuild.Target {
-	return cbuild.Target{Output: Library, Sources: []fs.FS{folder("c"), Lines()}, Flags: flags}
+	return cbuild.Target{Output: Library, Sources: []fs.FS{folder("c"), StateSource()}, Flags: flags}
 }
 
 // Build compiles the library into a folder in dir, as cbuild.Build does, and

@@ -13,8 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// EnvState is the environment variable with the path of the state file. Without
-// it the library reads the file that the DCGM fake writes beside its own.
+// EnvState is the environment variable with the path of the state file.
 const EnvState = "FAKENVML_STATE"
 
 // ModeChange is what a change of the MIG mode requires to take effect.
@@ -31,26 +30,21 @@ const (
 type State struct {
 	Driver string // its version
 	GPUs   []GPU
-	// Init is the NVML code with which initialising fails; 0 succeeds.
-	Init int
-	// Hang blocks every call while it is set.
-	Hang bool
-	// Kill ends the process at a change, counted from the machine's first: before the change takes
-	// effect or, with KillAfter, after it. 0 is never.
-	Kill      int
-	KillAfter bool
 	// Changes counts the machine's changes.
 	Changes int
-	// Fails are operations that fail, one entry each: "create", "create-compute", "destroy",
-	// "destroy-compute", "mode".
-	Fails []Fail
+	// Lines are faults, and of the DCGM fake what is its own:
+	//
+	//	init !CODE         initialising fails with an NVML code
+	//	hang 1             every call blocks while it is set
+	//	kill N WHEN        the process ends at the N-th change, counted from the machine's first,
+	//	                   before or after the change takes effect
+	//	fail.OP CODE TIMES the next calls of an operation return the code: create, create-compute,
+	//	                   destroy, destroy-compute, mode
+	Lines Lines
 }
 
-// Fail makes the next Times calls of an operation return an NVML code.
-type Fail struct {
-	Op          string
-	Code, Times int
-}
+// Lines are name → value.
+type Lines = map[string]string
 
 // GPU is one GPU; its index is its position in State.GPUs.
 type GPU struct {
@@ -75,7 +69,7 @@ type GPU struct {
 	// RESERVED" in bytes, "power" in milliwatts, "compute" "PID:BYTES …", "sm" "PID:PERCENT …",
 	// "capability" "9 0". What is not there is not supported, except that memory is free, nothing
 	// runs, and the compute capability is Hopper's. "!N" fails with NVML code N.
-	Values    map[string]string
+	Values    Lines
 	Instances []Instance
 }
 
@@ -101,7 +95,7 @@ type Instance struct {
 	Placement mig.Placement
 	Computes  []Compute
 	PID       int // of a process in it, 0 for none
-	Values    map[string]string
+	Values    Lines
 }
 
 // Compute is one compute instance, and so a MIG device. Those of an instance lie one after the
@@ -189,55 +183,54 @@ func profileID(k int) int { return 40 - k }
 func (s State) Write(path string) error {
 	e := &encoder{}
 	e.state(s)
-	if err := e.Replace(path); err != nil {
+	if err := e.replace(path); err != nil {
 		return fmt.Errorf("writing the NVML fake's state: %w", err)
 	}
 	return nil
 }
 
-// Text is a state file of a fake in the making: lines "path value". It keeps the first error.
-type Text struct {
-	b   strings.Builder
-	Err error
+// encoder makes the file's lines "path value". It keeps the first error.
+type encoder struct {
+	text strings.Builder
+	err  error
 }
 
-// Line adds one with the words of a value.
-func (t *Text) Line(path string, words ...any) {
+// line adds one with the words of a value.
+func (e *encoder) line(path string, words ...any) {
 	value := strings.TrimSuffix(fmt.Sprintln(words...), "\n")
 	if strings.Contains(value, "\n") {
-		t.Fail("%s has a line break", path)
+		e.fail("%s has a line break", path)
 	}
-	fmt.Fprintf(&t.b, "%s %s\n", path, value)
+	fmt.Fprintf(&e.text, "%s %s\n", path, value)
 }
 
-// Flag adds a line where it is on.
-func (t *Text) Flag(path string, on bool) {
+// flag adds a line where it is on.
+func (e *encoder) flag(path string, on bool) {
 	if on {
-		t.Line(path, 1)
+		e.line(path, 1)
 	}
 }
 
-// Fail has the text written nowhere.
-func (t *Text) Fail(format string, args ...any) {
-	if t.Err == nil {
-		t.Err = fmt.Errorf(format, args...)
+func (e *encoder) fail(format string, args ...any) {
+	if e.err == nil {
+		e.err = fmt.Errorf(format, args...)
 	}
 }
 
-// Replace writes the file under another name and renames it, so that no reader sees half of
+// replace writes the file under another name and renames it, so that no reader sees half of
 // it. One that says the same already stays.
-func (t *Text) Replace(path string) error {
-	if t.Err != nil {
-		return t.Err
+func (e *encoder) replace(path string) error {
+	if e.err != nil {
+		return e.err
 	}
-	if old, err := os.ReadFile(path); err == nil && string(old) == t.b.String() {
+	if old, err := os.ReadFile(path); err == nil && string(old) == e.text.String() {
 		return nil
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".fake-*")
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(t.b.String())
+	_, err = f.WriteString(e.text.String())
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -247,18 +240,16 @@ func (t *Text) Replace(path string) error {
 	return err
 }
 
-type encoder struct{ Text }
-
 func (e *encoder) uuid(path, uuid string) {
 	if !uuids.MatchString(uuid) {
-		e.Fail("%s: %q is no UUID of a GPU or MIG device", path, uuid)
+		e.fail("%s: %q is no UUID of a GPU or MIG device", path, uuid)
 	}
-	e.Line(path, uuid)
+	e.line(path, uuid)
 }
 
-func (e *encoder) values(at string, values map[string]string) {
+func (e *encoder) values(at string, values Lines) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		e.Line(at+name, values[name])
+		e.line(at+name, values[name])
 	}
 }
 
@@ -273,20 +264,11 @@ func number(b bool) int {
 const cudaVersion = 13000
 
 func (e *encoder) state(s State) {
-	e.Line("driver", s.Driver)
-	e.Line("cuda", cudaVersion)
-	e.Line("count", len(s.GPUs))
-	e.Line("changes", s.Changes)
-	if s.Init != 0 {
-		e.Line("init", fmt.Sprintf("!%d", s.Init))
-	}
-	e.Flag("hang", s.Hang)
-	if s.Kill > 0 {
-		e.Line("kill", s.Kill, map[bool]string{true: "after", false: "before"}[s.KillAfter])
-	}
-	for _, f := range s.Fails {
-		e.Line("fail."+f.Op, f.Code, f.Times)
-	}
+	e.line("driver", s.Driver)
+	e.line("cuda", cudaVersion)
+	e.line("count", len(s.GPUs))
+	e.line("changes", s.Changes)
+	e.values("", s.Lines)
 	for i, c := range s.GPUs {
 		e.gpu(i, c)
 	}
@@ -313,18 +295,18 @@ func (c GPU) pciDevice() int {
 func (e *encoder) gpu(i int, c GPU) {
 	at := fmt.Sprintf("gpu.%d.", i)
 	e.uuid(at+"uuid", c.UUID)
-	e.Line(at+"name", c.Name)
-	e.Line(at+"pci", c.busID(i))
-	e.Line(at+"pci_device", c.pciDevice())
-	e.Line(at+"minor", c.Minor)
+	e.line(at+"name", c.Name)
+	e.line(at+"pci", c.busID(i))
+	e.line(at+"pci_device", c.pciDevice())
+	e.line(at+"minor", c.Minor)
 	if c.MemoryMiB > 0 {
-		e.Line(at+"mib", c.MemoryMiB)
+		e.line(at+"mib", c.MemoryMiB)
 	}
-	e.Flag(at+"lost", c.Lost)
+	e.flag(at+"lost", c.Lost)
 	if c.PID != 0 {
-		e.Line(at+"pid", c.PID)
+		e.line(at+"pid", c.PID)
 	}
-	e.Flag(at+"gpm", c.GPM)
+	e.flag(at+"gpm", c.GPM)
 	if c.XIDs != nil {
 		words := make([]string, len(c.XIDs))
 		for k, x := range c.XIDs {
@@ -333,25 +315,25 @@ func (e *encoder) gpu(i int, c GPU) {
 				words[k] += "@" + x.On
 			}
 		}
-		e.Line(at+"xids", strings.Join(words, " "))
+		e.line(at+"xids", strings.Join(words, " "))
 	}
 	if _, set := c.Values["capability"]; !set {
-		e.Line(at+"capability", "9 0")
+		e.line(at+"capability", "9 0")
 	}
 	e.values(at, c.Values)
 	if len(c.Spec.Profiles) > 0 {
-		e.Line(at+"mig", number(c.MIG), number(c.Pending || c.MIG))
-		e.Line(at+"mode_change", int(c.Change))
-		e.Line(at+"slices", c.Spec.ComputeSlices, c.Spec.MediaEngines)
+		e.line(at+"mig", number(c.MIG), number(c.Pending || c.MIG))
+		e.line(at+"mode_change", int(c.Change))
+		e.line(at+"slices", c.Spec.ComputeSlices, c.Spec.MediaEngines)
 	}
 	for k, p := range c.Spec.Profiles {
-		e.Line(fmt.Sprintf("%sprofile.%d", at, c.profileIndex(p.Profile)), fmt.Sprintf("%d %d %d %d %d %d %s %s", profileID(k), p.Compute, p.Memory,
+		e.line(fmt.Sprintf("%sprofile.%d", at, c.profileIndex(p.Profile)), fmt.Sprintf("%d %d %d %d %d %d %s %s", profileID(k), p.Compute, p.Memory,
 			p.Media, p.Max, c.MemoryMiB*p.Memory/max(1, c.Spec.MemorySlices), p.Name, strings.Trim(fmt.Sprint(p.Starts), "[]")))
 	}
 	ids := map[int]bool{}
 	for _, m := range c.Instances {
 		if ids[m.ID] {
-			e.Fail("%stwo instances with id %d", at, m.ID)
+			e.fail("%stwo instances with id %d", at, m.ID)
 		}
 		ids[m.ID] = true
 		e.instance(at, c, m)
@@ -365,12 +347,12 @@ func (e *encoder) instance(gpu string, c GPU, m Instance) {
 	at := fmt.Sprintf("%sgi.%d.", gpu, m.ID)
 	k := slices.IndexFunc(c.Spec.Profiles, func(p mig.ProfileSpec) bool { return p.Profile == m.Placement.Profile })
 	if k < 0 || m.ID < 0 || m.ID >= 15 {
-		e.Fail("%s: %s with id %d is no instance of this product", at, m.Placement, m.ID)
+		e.fail("%s: %s with id %d is no instance of this product", at, m.Placement, m.ID)
 		return
 	}
-	e.Line(at+"profile", profileID(k), m.Placement.Start)
+	e.line(at+"profile", profileID(k), m.Placement.Start)
 	if m.PID != 0 {
-		e.Line(at+"pid", m.PID)
+		e.line(at+"pid", m.PID)
 	}
 	e.values(at, m.Values)
 	start := 0
@@ -381,10 +363,10 @@ func (e *encoder) instance(gpu string, c GPU, m Instance) {
 		}
 		profile := slices.Index(computeSlices, n)
 		if profile < 0 || ci.ID < 0 || ci.ID >= 8 || start+n > m.Placement.Profile.Compute {
-			e.Fail("%s: no compute instance %d of %d slices", at, ci.ID, n)
+			e.fail("%s: no compute instance %d of %d slices", at, ci.ID, n)
 		}
 		e.uuid(fmt.Sprintf("%sci.%d.uuid", at, ci.ID), ci.UUID)
-		e.Line(fmt.Sprintf("%sci.%d.profile", at, ci.ID), profile, start)
+		e.line(fmt.Sprintf("%sci.%d.profile", at, ci.ID), profile, start)
 		start += n
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/gpuscale/gpuscale/deploy/chart"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/node"
@@ -46,9 +47,9 @@ scrape_configs:
 `
 
 // dcgm is the machine that the exporter reads: one GPU.
-var dcgm = fakedcgm.State{DriverVersion: "580.95.05", GPUs: []fakedcgm.GPU{{
-	UUID: "GPU-5b6ff1c1-8d0b-4a4c-9d0e-000000000001", Product: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:07:00.0", MemoryMiB: 81559,
-	Fields: fakedcgm.Fields{203: 50, 1001: 0.5, 250: 81559, 251: 40000, 252: 41559},
+var dcgm = fakenvml.State{Driver: "580.95.05", GPUs: []fakenvml.GPU{{
+	UUID: "GPU-5b6ff1c1-8d0b-4a4c-9d0e-000000000001", Name: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:07:00.0", MemoryMiB: 81559,
+	Values: fakedcgm.Fields(map[uint16]float64{203: 50, 1001: 0.5, 250: 81559, 251: 40000, 252: 41559}, nil),
 }}}
 
 // TestChart installs the chart with Helm, on a node that runs what it installs.
@@ -90,7 +91,7 @@ const ofTheNode = `
 exporter:
   source: dcgm
   dcgmLibraryDir: /opt/dcgm
-  extraEnv: [{name: ` + fakedcgm.EnvState + `, value: /host/state/dcgm.state}]
+  extraEnv: [{name: ` + fakenvml.EnvState + `, value: /host/state/dcgm.state}]
   extraVolumes: [{name: state, hostPath: {path: /opt/state, type: Directory}}]
   extraVolumeMounts: [{name: state, mountPath: /host/state, readOnly: true}]
 `
@@ -357,7 +358,7 @@ func (c *installation) the(component string) corev1.Pod {
 func (c *installation) driverHangs() {
 	pod := c.the("exporter")
 	hangs := dcgm
-	hangs.Lines = fakedcgm.Lines{"hang_ms": time.Hour.Milliseconds()}
+	hangs.Lines = fakenvml.Lines{"hang_ms": fmt.Sprint(time.Hour.Milliseconds())}
 	c.must(hangs.Write(filepath.Join(c.state, "dcgm.state")))
 	c.await("the exporter to be unready", func() error {
 		p, err := c.pod(pod.Name)

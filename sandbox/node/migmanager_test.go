@@ -75,7 +75,7 @@ autoscaler:
 	layout := c.layout(state)
 	now, err := state.Read(filepath.Join(c.state, "state"))
 	c.must(err)
-	now.Fails = []fakenvml.Fail{{Op: "create", Code: 999, Times: 1 << 20}}
+	now.Lines = fakenvml.Lines{"fail.create": "999 1000000"}
 	c.must(now.Write(filepath.Join(c.state, "state")))
 	c.create("big.yaml", "NAME", "huge", "RESOURCE", "nvidia.com/mig-7g.80gb")
 	c.eventually("a failed change", func() error {
@@ -83,7 +83,7 @@ autoscaler:
 		return c.label("nvidia.com/mig.config.state", "failed")
 	})
 	if now, err = state.Read(filepath.Join(c.state, "state")); err == nil {
-		now.Fails = nil
+		now.Lines = nil
 		err = now.Write(filepath.Join(c.state, "state"))
 	}
 	c.must(err)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/world/machines"
@@ -45,7 +45,7 @@ func (w *World) startExporter(_ context.Context, e machines.Exporter) (string, f
 		Env: []string{
 			"NODE_NAME=" + e.Node,
 			"LD_LIBRARY_PATH=" + w.binaries.DCGM,
-			fakedcgm.EnvState + "=" + e.State,
+			fakenvml.EnvState + "=" + e.State,
 			"GOMAXPROCS=1",
 		},
 		Log: w.cluster.LogFile(name),

@@ -15,9 +15,6 @@ enum {
     LOST = 15, RESET_REQUIRED = 16, IN_USE = 19, INSUFFICIENT = 23, VERSION_MISMATCH = 25, UNKNOWN = 999,
 };
 
-/* Bounds of the driver: 15 GPU instances on a GPU, 8 compute instances in one. */
-enum { MAX_GPUS = 32, MAX_GI = 15, MAX_CI = 8, MAX_PROFILES = 17, MAX_STARTS = 16 };
-
 /* What a call is about. A handle has numbers only, so that it survives a change
  * of the state. gi is -1 for a GPU; ci is -1 for a GPU and a GPU instance. */
 typedef struct {
@@ -60,16 +57,5 @@ bool in_mig_mode(int gpu);
 /* Replaces the line drop and all below it by the lines add, and counts that as
  * one change of the machine. The process may be killed before or after it. */
 int change(const char *drop, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* A GPU instance profile, which slices it takes and where it may be. */
-typedef struct {
-    int index, id, slices, size, media, most, memory, nstarts, starts[MAX_STARTS];
-    char name[64];
-} profile;
-
-int profile_by_index(int gpu, int index, profile *out);
-int profile_by_id(int gpu, int id, profile *out);
-/* The profile and start of a GPU instance; false where there is none. */
-bool instance_at(int gpu, int gi, profile *p, int *start);
 
 #endif

@@ -12,40 +12,6 @@ enum { AT_ONCE = 0, WITH_RESET = 1, WITH_REBOOT = 2 };
 
 /* --- profiles ------------------------------------------------------------ */
 
-static bool parse_profile(int index, const char *text, profile *p) {
-    int used = 0;
-    *p = (profile){ .index = index };
-    if (sscanf(text, "%d %d %d %d %d %d %63s %n", &p->id, &p->slices, &p->size, &p->media, &p->most, &p->memory, p->name, &used) != 7)
-        return false;
-    for (char *at = (char *)text + used, *end; p->nstarts < MAX_STARTS; at = end) {
-        long start = strtol(at, &end, 10);
-        if (end == at)
-            break;
-        p->starts[p->nstarts++] = (int)start;
-    }
-    return true;
-}
-
-int profile_by_index(int gpu, int index, profile *out) {
-    const char *v;
-    if (index < 0 || index >= MAX_PROFILES)
-        return INVALID;
-    return text_at(&v, "gpu.%d.profile.%d", gpu, index) == OK && parse_profile(index, v, out) ? OK : NOT_SUPPORTED;
-}
-
-int profile_by_id(int gpu, int id, profile *out) {
-    for (int i = 0; i < MAX_PROFILES; i++)
-        if (profile_by_index(gpu, i, out) == OK && out->id == id)
-            return OK;
-    return INVALID;
-}
-
-bool instance_at(int gpu, int gi, profile *p, int *start) {
-    const char *v;
-    int id;
-    return text_at(&v, "gpu.%d.gi.%d.profile", gpu, gi) == OK && sscanf(v, "%d %d", &id, start) == 2 && profile_by_id(gpu, id, p) == OK;
-}
-
 typedef struct {
     unsigned id, p2p, slices, count, multiprocessors, copy, decoders, encoders, jpeg, ofa;
     unsigned long long memory;
@@ -64,8 +30,8 @@ enum { SLICE_SMS = 14 };
 EXPORT int nvmlDeviceGetGpuInstanceProfileInfo(handle *d, unsigned index, profile_v1 *out) {
     profile p;
     ENTER(enter_gpu(d));
-    if ((code = profile_by_index(d->gpu, (int)index, &p)) != OK)
-        return leave(code);
+    if (!profile_by_index(d->gpu, (int)index, &p))
+        return leave(index < MAX_PROFILES ? NOT_SUPPORTED : INVALID);
     *out = (profile_v1){ .id = (unsigned)p.id, .slices = (unsigned)p.slices, .count = (unsigned)p.most,
                          .multiprocessors = (unsigned)p.slices * SLICE_SMS, .copy = (unsigned)p.slices,
                          .decoders = (unsigned)p.media, .memory = (unsigned long long)p.memory };
@@ -81,8 +47,8 @@ EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(handle *d, unsigned index, profi
     ENTER(enter_gpu(d));
     if (out->version != VERSION(profile_v2, 2))
         return leave(INVALID);
-    if ((code = profile_by_index(d->gpu, (int)index, &named)) != OK)
-        return leave(code);
+    if (!profile_by_index(d->gpu, (int)index, &named))
+        return leave(NOT_SUPPORTED);
     *out = (profile_v2){ out->version, p.id, p.p2p, p.slices, p.count, p.multiprocessors, p.copy, p.decoders, p.encoders, p.jpeg, p.ofa, p.memory, "" };
     snprintf(out->name, sizeof out->name, "MIG %s", named.name);
     return leave(OK);
@@ -95,8 +61,8 @@ typedef struct {
 EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle *d, unsigned id, span *out, unsigned *count) {
     profile p;
     ENTER(enter_gpu(d));
-    if ((code = profile_by_id(d->gpu, (int)id, &p)) != OK)
-        return leave(code);
+    if (!profile_by_id(d->gpu, (int)id, &p))
+        return leave(INVALID);
     for (int i = 0; out != NULL && i < p.nstarts && i < (int)*count; i++)
         out[i] = (span){ (unsigned)p.starts[i], (unsigned)p.size };
     *count = (unsigned)p.nstarts;
@@ -243,7 +209,7 @@ static int free_id(int gpu, const profile *p) {
     int slices = 1, first = 0;
     profile q;
     for (int i = 0; i < MAX_PROFILES; i++)
-        if (profile_by_index(gpu, i, &q) == OK && q.size > slices)
+        if (profile_by_index(gpu, i, &q) && q.size > slices)
             slices = q.size;
     for (int size = p->size; size * 2 <= slices; size *= 2)
         first = 2 * first + 1;
@@ -257,7 +223,7 @@ static int free_id(int gpu, const profile *p) {
 static int create(handle *d, unsigned id, int start, handle **out) {
     profile p;
     ENTER(enter_change(d, "create"));
-    if (!in_mig_mode(d->gpu) || profile_by_id(d->gpu, (int)id, &p) != OK)
+    if (!in_mig_mode(d->gpu) || !profile_by_id(d->gpu, (int)id, &p))
         return leave(in_mig_mode(d->gpu) ? INVALID : NOT_SUPPORTED);
     code = start < 0 ? INSUFFICIENT : fits(d->gpu, &p, start);
     for (int i = 0; start < 0 && i < p.nstarts; i++)

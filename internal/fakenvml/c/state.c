@@ -33,12 +33,9 @@ __attribute__((constructor)) static void fill_handles(void) {
     }
 }
 
-/* FAKENVML_STATE, or the file beside the state of the DCGM fake. */
 static bool state_path(char *out, size_t size, const char *suffix) {
-    const char *own = getenv("FAKENVML_STATE"), *dcgm = getenv("FAKEDCGM_STATE");
-    if (own != NULL)
-        return snprintf(out, size, "%s%s", own, suffix) < (int)size;
-    return dcgm != NULL && snprintf(out, size, "%s.nvml%s", dcgm, suffix) < (int)size;
+    const char *path = getenv("FAKENVML_STATE");
+    return path != NULL && snprintf(out, size, "%s%s", path, suffix) < (int)size;
 }
 
 static bool refresh(void) {

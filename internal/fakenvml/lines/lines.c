@@ -15,6 +15,7 @@ static struct {
     char *text;
     line *lines;
     size_t count;
+    unsigned version;
 } file = { .fd = -1 };
 
 static int by_path(const void *a, const void *b) { return strcmp(((const line *)a)->path, ((const line *)b)->path); }
@@ -57,9 +58,12 @@ bool lines_refresh(const char *path) {
     file.fd = fd;
     file.is = st;
     file.text = text;
+    file.version++;
     parse(text);
     return true;
 }
+
+unsigned lines_version(void) { return file.version; }
 
 const line *lines_all(size_t *count) {
     *count = file.count;
@@ -91,4 +95,36 @@ bool has(const char *format, ...) {
     const char *value = look_at(format, args);
     va_end(args);
     return value != NULL;
+}
+
+static bool parse_profile(int index, const char *text, profile *p) {
+    int used = 0;
+    *p = (profile){ .index = index };
+    if (sscanf(text, "%d %d %d %d %d %d %63s %n", &p->id, &p->slices, &p->size, &p->media, &p->most, &p->memory, p->name, &used) != 7)
+        return false;
+    for (char *at = (char *)text + used, *end; p->nstarts < MAX_STARTS; at = end) {
+        long start = strtol(at, &end, 10);
+        if (end == at)
+            break;
+        p->starts[p->nstarts++] = (int)start;
+    }
+    return true;
+}
+
+bool profile_by_index(int gpu, int index, profile *out) {
+    const char *v = value_at("gpu.%d.profile.%d", gpu, index);
+    return v != NULL && parse_profile(index, v, out);
+}
+
+bool profile_by_id(int gpu, int id, profile *out) {
+    for (int i = 0; i < MAX_PROFILES; i++)
+        if (profile_by_index(gpu, i, out) && out->id == id)
+            return true;
+    return false;
+}
+
+bool instance_at(int gpu, int gi, profile *p, int *start) {
+    const char *v = value_at("gpu.%d.gi.%d.profile", gpu, gi);
+    int id;
+    return v != NULL && sscanf(v, "%d %d", &id, start) == 2 && profile_by_id(gpu, id, p);
 }

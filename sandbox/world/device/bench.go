@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
@@ -65,15 +66,16 @@ func (b *Bench) past(uuid string) *past {
 }
 
 // Measure is the state of the node's GPUs at now under the loads by device id.
-func (b *Bench) Measure(m *node.Machine, loads map[string]Load, now time.Time) fakedcgm.State {
+func (b *Bench) Measure(m *node.Machine, loads map[string]Load, now time.Time) fakenvml.State {
 	passed := max(0, now.Sub(b.last).Seconds())
 	b.last = now
-	state := fakedcgm.State{DriverVersion: driver}
-	entity := 0
+	state := fakenvml.State{Driver: driver}
 	for _, c := range m.GPUs() {
-		device := fakedcgm.GPU{
-			Index: c.Index, Minor: c.Index, UUID: c.UUID, PCIBusID: c.PCIBusID,
-			Product: driverName(m.Product()), MemoryMiB: m.Model().MemoryMiB, MIG: c.MIG,
+		device := fakenvml.GPU{
+			UUID: c.UUID, PCIBusID: c.PCIBusID, Minor: c.Index, Name: driverName(m.Product()), MemoryMiB: m.Model().MemoryMiB, MIG: c.MIG,
+		}
+		if m.Table() != nil {
+			device.Spec = m.Table().Spec()
 		}
 		total := loads[c.UUID]
 		for _, in := range c.Instances {
@@ -81,29 +83,25 @@ func (b *Bench) Measure(m *node.Machine, loads map[string]Load, now time.Time) f
 			share := float64(in.Placement.Profile.Compute) / float64(m.Table().ComputeSlices())
 			total.Busy += l.Busy * share
 			total.MemoryBytes += l.MemoryBytes
-			device.Instances = append(device.Instances, instance(in, entity, m.Table(), l))
-			entity++
+			device.Instances = append(device.Instances, instance(in, m.Table(), l))
 		}
 		p := b.past(c.UUID)
-		device.Fields = p.fields(watts(m.Product()), total, passed)
-		memory(device.Fields, total.MemoryBytes, m.Model().MemoryMiB)
+		fields := p.fields(watts(m.Product()), total, passed)
+		memory(fields, total.MemoryBytes, m.Model().MemoryMiB)
 		if c.MIG { // the driver does not report these for a partitioned GPU
-			device.Fields[FieldUtil], device.Fields[FieldCopyUtil] = math.NaN(), math.NaN()
+			fields[FieldUtil], fields[FieldCopyUtil] = math.NaN(), math.NaN()
 		}
+		device.Values = fakedcgm.Fields(fields, nil)
 		state.GPUs = append(state.GPUs, device)
 	}
 	return state
 }
 
-func instance(in node.Instance, entity int, table *mig.Table, l Load) fakedcgm.Instance {
+func instance(in node.Instance, table *mig.Table, l Load) fakenvml.Instance {
 	fields := map[uint16]float64{}
 	activity(fields, l.Busy)
 	memory(fields, l.MemoryBytes, table.MemoryMiB(in.Placement.Profile))
-	return fakedcgm.Instance{
-		ID: in.ID, EntityID: entity, Profile: in.Profile, UUID: in.UUID,
-		ComputeSlices: in.Placement.Profile.Compute, Start: in.Start, Size: in.Placement.Profile.Memory,
-		Fields: fields,
-	}
+	return fakenvml.Instance{ID: in.ID, Placement: in.Placement, Computes: fakenvml.Whole(in.UUID), Values: fakedcgm.Fields(fields, nil)}
 }
 
 // power of a product: idle and full, watts.

@@ -3,10 +3,13 @@ package device
 import (
 	"math"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
@@ -31,20 +34,21 @@ func TestPartitionedGPUSumsItsInstances(t *testing.T) {
 	b := NewBench(time.Unix(0, 0))
 	s := b.Measure(m, map[string]Load{in[0].UUID: {Busy: 1, MemoryBytes: 36 << 30}}, time.Unix(10, 0))
 	c := s.GPUs[0]
-	if got := c.Fields[FieldGraphics]; math.Abs(got-3.0/7) > 1e-3 {
+	if got := number(t, c.Values, FieldGraphics); math.Abs(got-3.0/7) > 1e-3 {
 		t.Errorf("GPU busy %v, want 3/7", got)
 	}
-	if c.Instances[0].Fields[FieldGraphics] != 1 || c.Instances[1].Fields[FieldGraphics] != 0 {
-		t.Errorf("instances busy %v and %v, want 1 and 0", c.Instances[0].Fields[FieldGraphics], c.Instances[1].Fields[FieldGraphics])
+	first, second := c.Instances[0].Values, c.Instances[1].Values
+	if a, b := number(t, first, FieldGraphics), number(t, second, FieldGraphics); a != 1 || b != 0 {
+		t.Errorf("instances busy %v and %v, want 1 and 0", a, b)
 	}
-	if !math.IsNaN(c.Fields[FieldUtil]) {
-		t.Error("a partitioned GPU reports GPU_UTIL")
+	if got := c.Values[fakedcgm.Field(FieldUtil)]; got != "!unsupported" {
+		t.Errorf("a partitioned GPU reports GPU_UTIL %s", got)
 	}
-	if used := c.Instances[0].Fields[FieldUsed]; used < 36<<10 || used > c.Instances[0].Fields[FieldTotal] {
+	if used := number(t, first, FieldUsed); used < 36<<10 || used > number(t, first, FieldTotal) {
 		t.Errorf("instance memory %v MiB", used)
 	}
-	for _, f := range []map[uint16]float64{c.Fields, c.Instances[0].Fields, c.Instances[1].Fields} {
-		if f[FieldUsed]+f[FieldFree] != f[FieldTotal] {
+	for _, f := range []fakenvml.Lines{c.Values, first, second} {
+		if number(t, f, FieldUsed)+number(t, f, FieldFree) != number(t, f, FieldTotal) {
 			t.Errorf("memory does not add up: %v", f)
 		}
 	}
@@ -56,18 +60,26 @@ func TestEnergyIsTheIntegralOfPower(t *testing.T) {
 	sum := 0.0
 	for i := 1; i <= 60; i++ {
 		s := b.Measure(m, map[string]Load{m.GPUs()[0].UUID: {Busy: float64(i%2) * 0.8}}, time.Unix(int64(i), 0))
-		sum += s.GPUs[0].Fields[FieldPower] * 1000
-		f := s.GPUs[0].Fields
-		if got := f[FieldEnergy]; math.Abs(got-sum) > 5 || f[FieldPower] < 20 {
+		f := s.GPUs[0].Values
+		sum += number(t, f, FieldPower) * 1000
+		if got := number(t, f, FieldEnergy); math.Abs(got-sum) > 5 || number(t, f, FieldPower) < 20 {
 			t.Fatalf("after %d s: %v mJ, want %v", i, got, sum)
 		}
-		if idle := i%2 == 0; (f[FieldClockEvents] == clocksIdle) != idle || (f[FieldUtil] == 0) != idle {
+		if idle := i%2 == 0; (number(t, f, FieldClockEvents) == clocksIdle) != idle || (number(t, f, FieldUtil) == 0) != idle {
 			t.Fatalf("idle %t: %v", idle, f)
 		}
 	}
 }
 
-// The driver's fake takes each layout of each geometry on two GPUs: instance and entity ids and
+// number is a field's value.
+func number(t *testing.T, values fakenvml.Lines, field uint16) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(values[fakedcgm.Field(field)], 64)
+	require.NoError(t, err)
+	return n
+}
+
+// The driver's fake takes each layout of each geometry on two GPUs: instance ids and
 // profiles are the driver's.
 func TestTheDriverTakesEveryLayout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
@@ -76,9 +88,8 @@ func TestTheDriverTakesEveryLayout(t *testing.T) {
 		for _, layout := range table.Maximal() {
 			m := machine(t, model, layout.String(), 2)
 			s := NewBench(time.Unix(0, 0)).Measure(m, nil, time.Unix(1, 0))
-			last := s.GPUs[1].Instances[len(layout)-1].EntityID
-			if err := s.Write(path); err != nil || last != 2*len(layout)-1 {
-				t.Fatalf("%s as %s: the last entity is %d: %v", model, layout, last, err)
+			if err := s.Write(path); err != nil || len(s.GPUs[1].Instances) != len(layout) {
+				t.Fatalf("%s as %s: %+v: %v", model, layout, s.GPUs[1].Instances, err)
 			}
 		}
 	}

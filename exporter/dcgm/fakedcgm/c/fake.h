@@ -1,6 +1,5 @@
-/* The pretended host engine, which is in the library whether it is embedded or remote: what
- * listens at an address (build.go) only holds connections. Shapes, numbers and prototypes are
- * DCGM's own, of the headers that come with go-dcgm. */
+/* The pretended host engine, which is in the library whether it is embedded or remote. Shapes,
+ * numbers and prototypes are DCGM's own, of the headers that come with go-dcgm. */
 #ifndef FAKEDCGM_FAKE_H
 #define FAKEDCGM_FAKE_H
 
@@ -15,35 +14,25 @@
 
 typedef dcgmGroupEntityPair_t entity;
 
-/* The state: a file of lines by state.go. An entity has the path "KIND.ID", as DCGM numbers
- * them, and what is known of it lies below; its fields are "KIND.ID.f.FIELD". */
-
-/* Says which file has it. */
-void state_use(const char *path);
-/* Reads it again when it has changed; false when it cannot be read (stderr says so, once).
- * The caller holds the lock that guards it. */
-bool state_read(void);
-/* A number of the machine or of an entity, 0 without the line. */
-long long state_number(const char *name);
+/* Where the state has an entity: "gpu.0", "gpu.0.gi.9" also of its compute instances, and
+ * "KIND.ID" of what is beside the GPUs; NULL of what does not exist. Good until the next call.
+ * The caller holds the lock that guards the state. */
+const char *path_of(entity e);
+/* A number of an entity, 0 without the line. */
 long long number_of(entity e, const char *name);
 /* The numbers "1 2 3" at a path, up to max. */
 int numbers_at(unsigned *out, int max, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-bool exists(entity e);
-/* The GPU instance of a compute instance; of others e itself. */
-entity instance_of(entity e);
 /* The GPU that an entity is or is a part of; of others no entity. */
 entity gpu_of(entity e);
+/* The GPU instance of a compute instance; of others e itself. */
+entity instance_of(entity e);
 bool is_lost(entity e);
+/* What the machine's lines say of a field; NULL where nothing does. */
+const char *identity(entity e, unsigned short field);
 /* The profiling fields of a GPU; 0 when it cannot be profiled. */
 enum { MAX_PROFILED = 22 };
 int profiled_fields(entity gpu, unsigned fields[MAX_PROFILED]);
-
-/* What a host engine at an address sends to each connection. */
-typedef struct {
-    char state[4096]; /* the path of its state */
-    char xids[16];    /* how many XIDs that had when it began: the first ones */
-} hello;
 
 /* Every call to the host engine begins with ENTER: it hangs as long as the state says, and
  * returns where there is no connection or the state says that the call fails. Then the state
@@ -81,8 +70,8 @@ void xids_begin(int n);
 /* How many there are. */
 int xids_count(void);
 
-/* Watches and samples. A sample is due when the last one is older than the
- * watch interval; it is then taken from the state of that moment. */
+/* Watches and samples. A sample is due when the last one is older than the watch interval or
+ * than the state; it is then taken from the state of that moment. */
 dcgmReturn_t watch_add(entity e, unsigned short field, int64_t every_us);
 void watch_remove(entity e, unsigned short field);
 void watches_clear(void);

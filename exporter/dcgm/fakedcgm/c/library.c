@@ -1,16 +1,12 @@
 /* The connection, and what happens around each call. */
 #include "fake.h"
 
-#include <netdb.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -18,14 +14,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     bool initialized;
     dcgmHandle_t handle; /* 0: none */
-    int fd;          /* -1: embedded, or none */
+    char engine[256];    /* the state's line of the remote host engine; empty: embedded, or none */
     unsigned made;
-} host = { .fd = -1 };
+} host;
 
 static void disconnect(void) {
-    if (host.fd >= 0)
-        close(host.fd);
-    host.fd = -1;
+    *host.engine = '\0';
     host.handle = 0;
     forget();
 }
@@ -39,33 +33,42 @@ static int64_t monotonic_ms(void) {
 /* Sleeps for as long as the state says that calls hang, without the lock, so
  * that several calls can hang at a time. Reports whether there is a state, with the lock held. */
 static bool lock_after_hang(void) {
+    static bool failed;
+    const char *path = getenv("FAKENVML_STATE");
     const int64_t begin = monotonic_ms();
     for (;;) {
         pthread_mutex_lock(&lock);
-        const bool known = state_read();
-        if (!known || monotonic_ms() - begin >= state_number("hang_ms"))
+        const bool known = path && lines_refresh(path);
+        if (!known && !failed)
+            fprintf(stderr, "fakedcgm: the state (%s) cannot be read\n", path ? path : "FAKENVML_STATE is not set");
+        failed = !known;
+        const char *hang = known ? look("hang_ms") : NULL;
+        if (hang == NULL || monotonic_ms() - begin >= atoll(hang))
             return known;
         pthread_mutex_unlock(&lock);
         nanosleep(&(struct timespec){ .tv_nsec = 10 * 1000000 }, NULL);
     }
 }
 
-/* The host engine at the address has ended. */
-static bool hung_up(void) {
-    char byte;
-    return host.fd >= 0 && recv(host.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+static dcgmReturn_t check(dcgmHandle_t handle) {
+    pthread_mutex_lock(&lock);
+    return leave(!host.initialized ? DCGM_ST_UNINITIALIZED : handle == 0 || handle != host.handle ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK);
+}
+
+/* The remote host engine has ended, or another one runs in its place. */
+static bool has_ended(void) {
+    const char *now = look("engine");
+    return *host.engine && (now == NULL || strcmp(now, host.engine) != 0);
 }
 
 dcgmReturn_t enter(dcgmHandle_t handle, const char *call) {
-    pthread_mutex_lock(&lock);
-    dcgmReturn_t st = !host.initialized ? DCGM_ST_UNINITIALIZED : handle == 0 || handle != host.handle ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK;
-    pthread_mutex_unlock(&lock);
+    dcgmReturn_t st = check(handle);
     if (st != DCGM_ST_OK)
         return st;
     const bool known = lock_after_hang();
     const char *fails = value_at("fail.%s", call); /* the state may say so */
     st = !known ? DCGM_ST_GENERIC_ERROR : fails ? atoi(fails) : DCGM_ST_OK;
-    if (handle != host.handle || (known && state_number("dead")) || hung_up()) {
+    if (handle != host.handle || has_ended()) {
         if (handle == host.handle) /* it stays gone when the host engine returns */
             disconnect();
         st = DCGM_ST_CONNECTION_NOT_VALID;
@@ -105,91 +108,52 @@ dcgmReturn_t dcgmShutdown(void) {
     return leave(st);
 }
 
-/* Connects to the state at a path; fd and from are of a host engine at an address. */
-static dcgmReturn_t begin(const char *path, int fd, const hello *from, dcgmReturn_t refusal, dcgmHandle_t *out) {
-    pthread_mutex_lock(&lock);
-    disconnect();
-    state_use(path);
-    pthread_mutex_unlock(&lock);
+/* Begins a connection: to the host engine of the state's line "engine ADDRESS XIDS RUN", or
+ * without an address to one in this process. */
+static dcgmReturn_t begin(const char *address, dcgmHandle_t *out) {
     const bool known = lock_after_hang();
-    if (!host.initialized || !known || state_number("dead"))
-        return leave(host.initialized ? refusal : DCGM_ST_UNINITIALIZED);
-    xids_begin(from ? atoi(from->xids) : xids_count());
-    host.fd = fd;
-    host.handle = *out = from ? ++host.made : 0x7fffffff;
+    const char *engine = known && address ? look("engine") : NULL;
+    char at[128];
+    int xids = xids_count();
+    disconnect();
+    if (!host.initialized)
+        return leave(DCGM_ST_UNINITIALIZED);
+    if (!known || (address && (engine == NULL || sscanf(engine, "%127s %d", at, &xids) != 2 || strcmp(at, address) != 0)))
+        return leave(address ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_INIT_ERROR);
+    xids_begin(xids);
+    snprintf(host.engine, sizeof host.engine, "%s", engine ? engine : "");
+    host.handle = *out = address ? ++host.made : 0x7fffffff;
     return leave(DCGM_ST_OK);
 }
 
 dcgmReturn_t dcgmStartEmbedded(dcgmOperationMode_t mode, dcgmHandle_t *out) {
-    if (out == NULL || (mode != DCGM_OPERATION_MODE_AUTO && mode != DCGM_OPERATION_MODE_MANUAL))
-        return DCGM_ST_BADPARAM;
-    return begin(getenv("FAKEDCGM_STATE"), -1, NULL, DCGM_ST_INIT_ERROR, out);
-}
-
-static int connect_unix(const char *path) {
-    struct sockaddr_un to = { .sun_family = AF_UNIX };
-    snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-static int connect_tcp(const char *address) {
-    char host_name[256], port[8] = "5555";
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
-    if (sscanf(address, "%255[^:]:%7s", host_name, port) < 1 || getaddrinfo(host_name, port, &hints, &found) != 0)
-        return -1;
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
-        close(fd);
-        fd = -1;
-    }
-    freeaddrinfo(found);
-    return fd;
+    const bool known = mode == DCGM_OPERATION_MODE_AUTO || mode == DCGM_OPERATION_MODE_MANUAL;
+    return out == NULL || !known ? DCGM_ST_BADPARAM : begin(NULL, out);
 }
 
 dcgmReturn_t dcgmConnect_v2(const char *address, dcgmConnectV2Params_t *params, dcgmHandle_t *out) {
-    static hello from;
     if (address == NULL || *address == '\0' || params == NULL || out == NULL)
         return DCGM_ST_BADPARAM;
     if (params->version != dcgmConnectV2Params_version2)
         return DCGM_ST_VER_MISMATCH;
-    int fd = params->addressIsUnixSocket ? connect_unix(address) : connect_tcp(address);
-    if (fd < 0)
-        return DCGM_ST_CONNECTION_NOT_VALID;
-    /* The first answer shows that a host engine is behind the address. */
-    dcgmReturn_t st = DCGM_ST_CONNECTION_NOT_VALID;
-    if (recv(fd, &from, sizeof from, MSG_WAITALL) == (ssize_t)sizeof from)
-        st = begin(from.state, fd, &from, DCGM_ST_CONNECTION_NOT_VALID, out);
-    if (st != DCGM_ST_OK)
-        close(fd);
-    return st;
-}
-
-static dcgmReturn_t end(dcgmHandle_t handle) {
-    pthread_mutex_lock(&lock);
-    dcgmReturn_t st = !host.initialized ? DCGM_ST_UNINITIALIZED : handle == 0 || handle != host.handle ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK;
-    const bool embedded = host.fd < 0;
-    pthread_mutex_unlock(&lock);
-    if (st != DCGM_ST_OK)
-        return st;
-    bool known = false;
-    if (embedded)
-        known = lock_after_hang(); /* stopping hangs as every call does */
-    else
-        pthread_mutex_lock(&lock);
-    disconnect();
-    return leave(known && state_number("dead") ? DCGM_ST_CONNECTION_NOT_VALID : DCGM_ST_OK);
+    return params->addressIsUnixSocket == (*address == '/') ? begin(address, out) : DCGM_ST_CONNECTION_NOT_VALID;
 }
 
 dcgmReturn_t dcgmStopEmbedded(dcgmHandle_t handle) {
-    return end(handle);
+    dcgmReturn_t st = check(handle);
+    if (st != DCGM_ST_OK)
+        return st;
+    lock_after_hang(); /* stopping hangs as every call does */
+    disconnect();
+    return leave(DCGM_ST_OK);
 }
 
 dcgmReturn_t dcgmDisconnect(dcgmHandle_t handle) {
-    return end(handle);
+    dcgmReturn_t st = check(handle);
+    pthread_mutex_lock(&lock);
+    if (st == DCGM_ST_OK)
+        disconnect();
+    return leave(st);
 }
 
 /* DCGM has words of its own for each. */

@@ -1,18 +1,156 @@
 /* What there is. */
 #include "fake.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* A GPU of DCGM is the one with that index in the state; the k-th GPU instance on it, by the
+ * driver's ids, and the k-th compute instance in that are numbered as DCGM does. */
+enum { PER_GPU = DCGM_MAX_INSTANCES_PER_GPU, PER_INSTANCE = DCGM_MAX_COMPUTE_INSTANCES_PER_GPU };
+
+entity instance_of(entity e) {
+    return e.entityGroupId == DCGM_FE_GPU_CI ? (entity){ DCGM_FE_GPU_I, e.entityId / PER_INSTANCE } : e;
+}
+
+entity gpu_of(entity e) {
+    e = instance_of(e);
+    if (e.entityGroupId == DCGM_FE_GPU_I)
+        return (entity){ DCGM_FE_GPU, e.entityId / PER_GPU };
+    return e.entityGroupId == DCGM_FE_GPU ? e : (entity){ DCGM_FE_NONE, 0 };
+}
+
+/* The driver's id of a GPU instance, -1 where there is none. */
+static int gi_of(entity instance) {
+    unsigned before = instance.entityId % PER_GPU;
+    for (int gi = 0; gi < MAX_GI; gi++)
+        if (has("gpu.%u.gi.%d.profile", gpu_of(instance).entityId, gi) && before-- == 0)
+            return gi;
+    return -1;
+}
+
+static unsigned computes_of(entity instance) {
+    unsigned n = 0;
+    while (has("gpu.%u.gi.%d.ci.%u.uuid", gpu_of(instance).entityId, gi_of(instance), n))
+        n++;
+    return n;
+}
 
 /* The entities of a kind, of which there is space for DCGM's most. */
 static int list_of(dcgm_field_entity_group_t kind, unsigned list[DCGM_GROUP_MAX_ENTITIES_V2]) {
-    if (kind != DCGM_FE_GPU_CI)
-        return numbers_at(list, DCGM_GROUP_MAX_ENTITIES_V2, "list.%u", kind);
-    unsigned of[DCGM_MAX_INSTANCES];
+    unsigned of[DCGM_GROUP_MAX_ENTITIES_V2], gpus = 0;
     int n = 0;
-    for (int i = 0, m = numbers_at(of, DCGM_MAX_INSTANCES, "list.%u", DCGM_FE_GPU_I); i < m; i++)
-        for (int k = 0; k < number_of((entity){ DCGM_FE_GPU_I, of[i] }, "computes"); k++)
-            list[n++] = DCGM_MAX_COMPUTE_INSTANCES_PER_GPU * of[i] + (unsigned)k;
+    switch (kind) {
+    case DCGM_FE_GPU:
+        numbers_at(&gpus, 1, "count");
+        for (unsigned gpu = 0; gpu < gpus; gpu++)
+            if (!has("gpu.%u.away", gpu))
+                list[n++] = gpu;
+        return n;
+    case DCGM_FE_GPU_I:
+        for (int i = 0, m = list_of(DCGM_FE_GPU, of); i < m; i++)
+            for (entity e = { kind, PER_GPU * of[i] }; gpu_of(e).entityId == of[i] && gi_of(e) >= 0; e.entityId++)
+                list[n++] = e.entityId;
+        return n;
+    case DCGM_FE_GPU_CI:
+        for (int i = 0, m = list_of(DCGM_FE_GPU_I, of); i < m; i++)
+            for (unsigned k = 0; k < computes_of((entity){ DCGM_FE_GPU_I, of[i] }); k++)
+                list[n++] = PER_INSTANCE * of[i] + k;
+        return n;
+    default:
+        return numbers_at(list, DCGM_GROUP_MAX_ENTITIES_V2, "list.%u", kind);
+    }
+}
+
+static bool is_listed(entity e) {
+    unsigned list[DCGM_GROUP_MAX_ENTITIES_V2];
+    bool found = e.entityGroupId == DCGM_FE_CPU_CORE; /* which have no list */
+    for (int i = 0, n = list_of(e.entityGroupId, list); i < n; i++)
+        found = found || list[i] == e.entityId;
+    return found;
+}
+
+const char *path_of(entity e) {
+    static char path[48];
+    const entity instance = instance_of(e), gpu = gpu_of(e);
+    unsigned gpus = 0;
+    if (gpu.entityGroupId != DCGM_FE_GPU) {
+        snprintf(path, sizeof path, "%u.%u", e.entityGroupId, e.entityId);
+        return is_listed(e) ? path : NULL;
+    }
+    numbers_at(&gpus, 1, "count");
+    if (gpu.entityId >= gpus || has("gpu.%u.away", gpu.entityId))
+        return NULL;
+    if (e.entityGroupId == DCGM_FE_GPU) {
+        snprintf(path, sizeof path, "gpu.%u", gpu.entityId);
+        return path;
+    }
+    const int gi = gi_of(instance);
+    if (gi < 0 || (e.entityGroupId == DCGM_FE_GPU_CI && e.entityId % PER_INSTANCE >= computes_of(instance)))
+        return NULL;
+    snprintf(path, sizeof path, "gpu.%u.gi.%d", gpu.entityId, gi);
+    return path;
+}
+
+long long number_of(entity e, const char *name) {
+    const char *path = path_of(e), *v = path ? value_at("%s.%s", path, name) : NULL;
+    return v ? atoll(v) : 0;
+}
+
+int numbers_at(unsigned *out, int max, const char *format, ...) {
+    char path[64];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(path, sizeof path, format, args);
+    va_end(args);
+    const char *v = look(path);
+    int n = 0;
+    for (char *end; v && n < max; v = end) {
+        out[n] = (unsigned)strtoul(v, &end, 10);
+        if (end == v)
+            break;
+        n++;
+    }
+    return n;
+}
+
+bool is_lost(entity e) { return number_of(gpu_of(e), "lost") || number_of(gpu_of(e), "detached"); }
+
+const char *identity(entity e, unsigned short field) {
+    static const struct {
+        unsigned short field;
+        const char *name;
+    } of_gpu[] = { { DCGM_FI_DEV_NAME, "name" }, { DCGM_FI_DEV_UUID, "uuid" }, { DCGM_FI_DEV_PCI_BUSID, "pci" },
+                   { DCGM_FI_DEV_MINOR_NUMBER, "minor" }, { DCGM_FI_DEV_MIG_MODE, "mig" }, { DCGM_FI_DEV_MIG_MAX_SLICES, "slices" },
+                   { DCGM_FI_DEV_FB_TOTAL, "mib" } };
+    static profile p;
+    static char index[16];
+    int start;
+    if (e.entityGroupId == DCGM_FE_GPU_I && field == DCGM_FI_DEV_NAME)
+        return instance_at((int)gpu_of(e).entityId, gi_of(e), &p, &start) ? p.name : NULL;
+    if (e.entityGroupId == DCGM_FE_GPU_I)
+        return field == DCGM_FI_DEV_UUID ? value_at("%s.ci.0.uuid", path_of(e)) : NULL;
+    if (field == DCGM_FI_DRIVER_VERSION)
+        return look("driver");
+    if (field == DCGM_FI_DEV_NVML_INDEX) {
+        snprintf(index, sizeof index, "%u", e.entityId);
+        return index;
+    }
+    for (size_t i = 0; i < sizeof of_gpu / sizeof *of_gpu && e.entityGroupId == DCGM_FE_GPU; i++)
+        if (of_gpu[i].field == field)
+            return value_at("%s.%s", path_of(e), of_gpu[i].name);
+    return NULL;
+}
+
+int profiled_fields(entity gpu, unsigned fields[MAX_PROFILED]) {
+    const char *active = value_at("gpu.%u.f.1001", gpu.entityId);
+    if (path_of(gpu) == NULL || is_lost(gpu) || (active && strcmp(active, "!unsupported") == 0))
+        return 0;
+    int n = numbers_at(fields, MAX_PROFILED, "gpu.%u.profiled", gpu.entityId);
+    if (n == 0)
+        for (unsigned f = 1001; f <= 1012; f++)
+            fields[n++] = f;
     return n;
 }
 
@@ -21,7 +159,7 @@ dcgmReturn_t dcgmGetEntityGroupEntities(dcgmHandle_t handle, dcgm_field_entity_g
         return DCGM_ST_BADPARAM;
     ENTER;
     const bool of_driver = kind == DCGM_FE_GPU || kind == DCGM_FE_GPU_I || kind == DCGM_FE_GPU_CI;
-    *count = of_driver && state_number("no_nvml") ? 0 : list_of(kind, list);
+    *count = of_driver && has("no_nvml") ? 0 : list_of(kind, list);
     return leave(DCGM_ST_OK);
 }
 
@@ -31,7 +169,7 @@ dcgmReturn_t dcgmGetGpuStatus(dcgmHandle_t handle, unsigned gpu, DcgmEntityStatu
     ENTER;
     const entity e = { DCGM_FE_GPU, gpu };
     *status = number_of(e, "detached") ? DcgmEntityStatusDetached : is_lost(e) ? DcgmEntityStatusLost : DcgmEntityStatusOk;
-    return leave(exists(e) ? DCGM_ST_OK : DCGM_ST_BADPARAM);
+    return leave(path_of(e) ? DCGM_ST_OK : DCGM_ST_BADPARAM);
 }
 
 /* Copies one text value of a GPU; a lost GPU gives blanks. */
@@ -45,8 +183,8 @@ dcgmReturn_t dcgmGetDeviceAttributes(dcgmHandle_t handle, unsigned gpu, dcgmDevi
     CHECK(dcgmDeviceAttributes_version3);
     ENTER;
     const entity e = { DCGM_FE_GPU, gpu };
-    if (state_number("no_nvml") || !exists(e))
-        return leave(exists(e) ? DCGM_ST_NVML_NOT_LOADED : DCGM_ST_BADPARAM);
+    if (has("no_nvml") || path_of(e) == NULL)
+        return leave(path_of(e) ? DCGM_ST_NVML_NOT_LOADED : DCGM_ST_BADPARAM);
     *out = (dcgmDeviceAttributes_t){ .version = dcgmDeviceAttributes_version3 };
     attribute(e, DCGM_FI_DRIVER_VERSION, out->identifiers.driverVersion);
     attribute(e, DCGM_FI_DEV_NAME, out->identifiers.deviceName);
@@ -57,13 +195,17 @@ dcgmReturn_t dcgmGetDeviceAttributes(dcgmHandle_t handle, unsigned gpu, dcgmDevi
 
 /* compute is -1 for the GPU instance itself. */
 static dcgmMigHierarchyInfo_v2 entry(entity gpu, entity gi, int compute) {
-    const unsigned slices = (unsigned)number_of(gi, "slices"), computes = (unsigned)number_of(gi, "computes");
-    const entity ci = { DCGM_FE_GPU_CI, DCGM_MAX_COMPUTE_INSTANCES_PER_GPU * gi.entityId + (unsigned)compute };
+    profile p = { 0 };
+    int start;
+    const int id = gi_of(gi);
+    instance_at((int)gpu.entityId, id, &p, &start);
+    const unsigned slices = (unsigned)p.slices, computes = computes_of(gi);
+    const entity ci = { DCGM_FE_GPU_CI, PER_INSTANCE * gi.entityId + (unsigned)compute };
     return (dcgmMigHierarchyInfo_v2){
         .entity = compute >= 0 ? ci : gi,
         .parent = compute >= 0 ? gi : gpu,
         .info = { .nvmlGpuIndex = gpu.entityId,
-                  .nvmlInstanceId = (unsigned)number_of(gi, "gi"),
+                  .nvmlInstanceId = (unsigned)id,
                   .nvmlComputeInstanceId = (unsigned)compute,
                   .nvmlProfileSlices = compute >= 0 ? slices / computes : slices },
     };
@@ -73,13 +215,13 @@ dcgmReturn_t dcgmGetGpuInstanceHierarchy(dcgmHandle_t handle, dcgmMigHierarchy_v
     CHECK(dcgmMigHierarchy_version2);
     ENTER;
     fake_log("hierarchy");
-    if (state_number("no_nvml"))
+    if (has("no_nvml"))
         return leave(DCGM_ST_NVML_NOT_LOADED);
     unsigned list[DCGM_GROUP_MAX_ENTITIES_V2];
     out->count = 0;
     for (int i = 0, n = list_of(DCGM_FE_GPU_I, list); i < n; i++) {
         const entity gi = { DCGM_FE_GPU_I, list[i] };
-        for (int k = -1; !is_lost(gi) && k < number_of(gi, "computes") && out->count < DCGM_MAX_HIERARCHY_INFO; k++)
+        for (int k = -1; !is_lost(gi) && k < (int)computes_of(gi) && out->count < DCGM_MAX_HIERARCHY_INFO; k++)
             out->entityList[out->count++] = entry(gpu_of(gi), gi, k);
     }
     return leave(DCGM_ST_OK);
@@ -92,7 +234,7 @@ dcgmReturn_t dcgmProfGetSupportedMetricGroups(dcgmHandle_t handle, dcgmProfGetMe
     unsigned fields[MAX_PROFILED];
     int n = profiled_fields(gpu, fields);
     if (n == 0)
-        return leave(exists(gpu) ? DCGM_ST_PROFILING_NOT_SUPPORTED : DCGM_ST_BADPARAM);
+        return leave(path_of(gpu) ? DCGM_ST_PROFILING_NOT_SUPPORTED : DCGM_ST_BADPARAM);
     memset(&out->metricGroups, 0, sizeof out->metricGroups);
     out->numMetricGroups = 1;
     out->metricGroups[0].numFieldIds = (unsigned)n;
@@ -129,12 +271,12 @@ dcgmReturn_t dcgmGetNvLinkLinkStatus(dcgmHandle_t handle, dcgmNvLinkStatus_v4 *o
     ENTER;
     unsigned *words = (unsigned *)out;
     const unsigned version = *words, links = version == links_version5 ? LINKS_4_6 : LINKS;
-    if (version != dcgmNvLinkStatus_version4 && (version != links_version5 || !state_number("links36")))
+    if (version != dcgmNvLinkStatus_version4 && (version != links_version5 || !has("links36")))
         return leave(DCGM_ST_VER_MISMATCH);
     memset(words, 0, version & 0xffffff);
     words[0] = version;
     unsigned list[DCGM_GROUP_MAX_ENTITIES_V2];
-    words[1] = (unsigned)numbers_at(list, DCGM_MAX_NUM_DEVICES, "list.%u", DCGM_FE_GPU);
+    words[1] = (unsigned)list_of(DCGM_FE_GPU, list);
     unsigned *gpus = words + 2, *switches = gpus + DCGM_MAX_NUM_DEVICES * (1 + links);
     for (unsigned i = 0; i < words[1]; i++)
         gpus[i * (1 + links)] = list[i];
@@ -157,8 +299,8 @@ dcgmReturn_t dcgmGetNvLinkLinkStatus(dcgmHandle_t handle, dcgmNvLinkStatus_v4 *o
 dcgmReturn_t dcgmGetNvLinkP2PStatus(dcgmHandle_t handle, dcgmNvLinkP2PStatus_v1 *out) {
     CHECK(dcgmNvLinkP2PStatus_version1);
     ENTER;
-    unsigned list[DCGM_MAX_NUM_DEVICES], status;
-    *out = (dcgmNvLinkP2PStatus_v1){ dcgmNvLinkP2PStatus_version1, (unsigned)numbers_at(list, DCGM_MAX_NUM_DEVICES, "list.%u", DCGM_FE_GPU), { { 0 } } };
+    unsigned list[DCGM_GROUP_MAX_ENTITIES_V2], status;
+    *out = (dcgmNvLinkP2PStatus_v1){ dcgmNvLinkP2PStatus_version1, (unsigned)list_of(DCGM_FE_GPU, list), { { 0 } } };
     for (unsigned i = 0; i < out->numGpus; i++) {
         out->gpus[i].entityId = list[i];
         for (unsigned k = 0; k < out->numGpus; k++)

@@ -11,6 +11,7 @@ typedef struct watch {
     struct watch *next; /* in its bucket */
     entity entity;
     int64_t every, taken; /* microseconds */
+    unsigned version;     /* of the state */
     /* The samples taken, as a ring: the newest stands at (taken_count - 1). */
     unsigned count;
     sample last;
@@ -122,9 +123,13 @@ static void answer_word(const char *word, sample *out) {
 
 /* Answers what the state says of a field. */
 static bool answer(entity e, sample *out) {
-    const char *v = value_at("%u.%u.f.%u", e.entityGroupId, e.entityId, out->field);
+    const char *path = path_of(e), *v = path ? value_at("%s.f.%u", path, out->field) : NULL;
+    if (v == NULL)
+        v = path ? identity(e, out->field) : NULL;
     if (v != NULL && *v == '!')
         answer_word(v + 1, out);
+    else if (v != NULL && out->type == 's')
+        snprintf(out->value.str, sizeof out->value.str, "%s", v);
     else if (v != NULL)
         set_number(out, strtod(v, NULL));
     return v != NULL;
@@ -142,7 +147,7 @@ void sample_live(entity e, unsigned short field, sample *out) {
     dcgm_field_meta_p meta = DcgmFieldGetById(field);
     const entity of = answering(e, meta);
     *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->fieldType : 'i' };
-    out->status = meta == NULL ? DCGM_ST_UNKNOWN_FIELD : exists(e) ? DCGM_ST_OK : DCGM_ST_NO_DATA;
+    out->status = meta == NULL ? DCGM_ST_UNKNOWN_FIELD : path_of(e) ? DCGM_ST_OK : DCGM_ST_NO_DATA;
     if (field == XID_ERRORS && out->status == DCGM_ST_OK && !answer(of, out)) {
         last_xid(e, out);
         return;
@@ -191,11 +196,13 @@ void watches_clear(void) {
 
 static void take_if_due(watch *w) {
     int64_t now = now_us();
-    if (w->count > 0 && (now - w->taken < w->every || number_of(gpu_of(w->entity), "frozen")))
+    const bool due = now - w->taken >= w->every || w->version != lines_version();
+    if (w->count > 0 && (!due || number_of(gpu_of(w->entity), "frozen")))
         return;
     sample fresh;
     sample_live(w->entity, w->last.field, &fresh);
     w->taken = now;
+    w->version = lines_version();
     /* An entity that is gone keeps its last sample, which grows old. */
     if (w->count > 0 && fresh.status == DCGM_ST_NO_DATA)
         return;

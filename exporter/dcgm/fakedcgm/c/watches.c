@@ -78,7 +78,7 @@ dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t handle, uintptr_t id, dcgm_field_en
     const entity e = { kind, number };
     if (g == NULL)
         return leave(DCGM_ST_NOT_CONFIGURED);
-    if (!exists(e))
+    if (path_of(e) == NULL)
         return leave(DCGM_ST_BADPARAM);
     for (int i = 0; i < g->count; i++)
         if (g->list[i].entityGroupId == kind && g->list[i].entityId == number)
@@ -134,8 +134,8 @@ dcgmReturn_t dcgmWatchFields(dcgmHandle_t handle, uintptr_t entities, uintptr_t 
     ENTER;
     const group *g = find(ENTITIES, entities);
     const group *f = find(FIELDS, fields);
-    if (state_number("no_nvml") || g == NULL || f == NULL)
-        return leave(state_number("no_nvml") ? DCGM_ST_NVML_NOT_LOADED : DCGM_ST_NOT_CONFIGURED);
+    if (has("no_nvml") || g == NULL || f == NULL)
+        return leave(has("no_nvml") ? DCGM_ST_NVML_NOT_LOADED : DCGM_ST_NOT_CONFIGURED);
     if (!may_watch(g, f))
         return leave(DCGM_ST_PROFILING_NOT_SUPPORTED);
     st = DCGM_ST_OK;

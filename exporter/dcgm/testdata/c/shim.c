@@ -8,9 +8,6 @@
 #define PLACE(theirs, field, ours, our_field) _Static_assert(offsetof(theirs, field) == offsetof(ours, our_field), #theirs "." #field)
 
 SIZE(dcgmGroupEntityPair_t, shim_entity);
-SIZE(dcgmFieldValue_v1, value_v1);
-PLACE(dcgmFieldValue_v1, ts, value_v1, ts);
-PLACE(dcgmFieldValue_v1, value, value_v1, value);
 SIZE(dcgmFieldValue_v2, shim_value);
 PLACE(dcgmFieldValue_v2, fieldId, shim_value, field);
 PLACE(dcgmFieldValue_v2, fieldType, shim_value, type);
@@ -24,6 +21,4 @@ PLACE(dcgmDeviceAttributes_v3, identifiers.uuid, shim_attributes, uuid);
 PLACE(dcgmDeviceAttributes_v3, identifiers.driverVersion, shim_attributes, driver_version);
 _Static_assert(sizeof(dcgmNvLinkStatus_v4) == 4 * LINK_WORDS(LINKS_V4), "dcgmNvLinkStatus_v4");
 PLACE(dcgmNvLinkP2PStatus_v1, gpus[2].linkStatus, p2p_status, gpu[2].status);
-PLACE(dcgmHealthResponse_v5, incidents[2].error.code, health, list[2].code);
-PLACE(dcgmHealthResponse_v5, incidents[2].entityInfo, health, list[2].entity);
-_Static_assert(dcgmHealthResponse_version5 == VERSION(health, 5) && dcgmDeviceAttributes_version3 == VERSION(shim_attributes, 3), "versions");
+_Static_assert(dcgmDeviceAttributes_version3 == VERSION(shim_attributes, 3), "versions");
