@@ -106,11 +106,14 @@ func TestABrokenRuleStandsAlone(t *testing.T) {
 
 func TestTemplatesAreBounded(t *testing.T) {
 	for text, want := range map[string]string{
-		`<<range $i := 1000000000>><<end>>`:                                         "loops over something other",
-		`<<range .Series>><<end>>`:                                                  "loops over something other",
-		`<<define "a">><<template "a">><<template "a">><<end>><<.Series>>`:          "templates of its own",
-		`<<template "query" .>>`:                                                    "calls a template",
-		strings.Repeat("<<range .GroupBySlice>>", 4) + strings.Repeat("<<end>>", 4): "loops within loops",
+		`<<range $i := 1000000000>><<end>>`:                                     "loops over something other",
+		`<<- range 1000000000>><<end>>`:                                         "loops over something other",
+		`<<range .GroupBySlice>><<range .Series>><<end>><<end>>`:                "loops over something other",
+		`<<range $i, $l := $.GroupBySlice >><<range 1000000000>><<end>><<end>>`: "loops over something other",
+		`<<range $x := len .GroupBySlice>><<end>>`:                              "loops over something other",
+		`<<define "a">><<template "a">><<template "a">><<end>><<.Series>>`:      "templates of its own",
+		`<<- template "query" .>>`:                                              "templates of its own",
+		`<<block "a" .>><<end>>`:                                                "templates of its own",
 	} {
 		if _, err := newQueryTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %s", text, err, want)
@@ -118,7 +121,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 	}
 	q, err := newQueryTemplate(`<<printf "%300000d" 1>>`)
 	require.NoError(t, err)
-	if _, err := q.render(Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := q.render(&Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("%v", err)
 	}
 }

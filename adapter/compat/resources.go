@@ -38,7 +38,7 @@ func (r *resourceRule) read(raw rawResources) (field string, err error) {
 	}
 	q, err := newQueryTemplate(raw.Template)
 	if err == nil {
-		r.template = q.template
+		r.template = q.Template
 		r.pattern, err = labelPattern(r.template)
 	}
 	return "resources.template", err

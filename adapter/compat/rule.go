@@ -33,7 +33,7 @@ type Rule struct {
 	matches   *regexp.Regexp
 	as        string
 	resources resourceRule
-	query     *queryTemplate
+	query     queryTemplate
 }
 
 type filter struct {
@@ -136,7 +136,7 @@ func (r *Rule) rehearse() error {
 			}
 		}
 	}
-	args := Args{Series: series, LabelMatchers: `namespace="x",pod="x"`, LabelValuesByName: map[string]string{"namespace": "x", "pod": "x"}}
+	args := &Args{Series: series, LabelMatchers: `namespace="x",pod="x"`, values: map[string]string{"namespace": "x", "pod": "x"}}
 	if !r.External {
 		args.GroupBy, args.GroupBySlice = "pod", []string{"pod"}
 	}
@@ -196,15 +196,15 @@ func present(label string) condition {
 }
 
 // arguments are the template's arguments for conditions.
-func arguments(series string, all []condition, groupBy ...string) Args {
+func arguments(series string, all []condition, groupBy ...string) *Args {
 	texts := make([]string, len(all))
 	values := map[string]string{}
 	for i, c := range all {
 		texts[i] = c.matcher.String()
 		values[c.matcher.Name] = c.joined
 	}
-	return Args{
-		Series: series, LabelMatchers: strings.Join(texts, ","), LabelValuesByName: values,
+	return &Args{
+		Series: series, LabelMatchers: strings.Join(texts, ","), values: values,
 		GroupBy: strings.Join(groupBy, ","), GroupBySlice: groupBy,
 	}
 }
