@@ -174,7 +174,7 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 		_, lives := w.answerer().Pods.Lives(w.HPA.Namespace, pod)
 		return got.pods == nil && lives || slices.Contains(got.pods, pod)
 	}
-	x.Samples, x.Dropped = r.rows(rule.Rule, w.HPA.Namespace, counts), r.dropped
+	x.Samples, x.Dropped = r.rows(rule.Rule, w.HPA.Namespace, a.selector, counts), r.dropped
 	x.hint(a, w.HPA.Namespace)
 	x.missing(w, r, a, got.pods)
 	x.answered(got)
