@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
@@ -234,12 +233,4 @@ func WriteJSON(out io.Writer, of any) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
 	return e.Encode(of)
-}
-
-// list names ten at most.
-func list(names []string) string {
-	if more := len(names) - 10; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:10], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }
