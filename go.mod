@@ -27,6 +27,7 @@ require (
 	k8s.io/metrics v0.37.1
 	sigs.k8s.io/controller-runtime v0.25.2
 	sigs.k8s.io/custom-metrics-apiserver v1.37.0
+	sigs.k8s.io/prometheus-adapter v0.12.0
 )
 
 require k8s.io/pod-security-admission v0.37.1
@@ -164,6 +165,7 @@ require (
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
+	gopkg.in/yaml.v2 v2.4.0 // indirect
 	k8s.io/apiserver v0.37.1
 	k8s.io/component-helpers v0.37.1
 	k8s.io/kms v0.37.1 // indirect

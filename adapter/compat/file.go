@@ -7,7 +7,7 @@ import (
 
 	yamlv2 "go.yaml.in/yaml/v2"
 	"go.yaml.in/yaml/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/prometheus-adapter/pkg/config"
 
 	"github.com/gpuscale/gpuscale/adapter/strict"
 )
@@ -44,31 +44,6 @@ func (f *File) good() (all []*Rule) {
 	return all
 }
 
-// rawRule is one entry of rules or externalRules, as written.
-type rawRule struct {
-	SeriesQuery   string       `json:"seriesQuery"`
-	SeriesFilters []rawFilter  `json:"seriesFilters"`
-	Resources     rawResources `json:"resources"`
-	Name          rawName      `json:"name"`
-	MetricsQuery  string       `json:"metricsQuery"`
-}
-
-type rawFilter struct {
-	Is    string `json:"is"`
-	IsNot string `json:"isNot"`
-}
-
-type rawResources struct {
-	Template   string                          `json:"template"`
-	Overrides  map[string]metav1.GroupResource `json:"overrides"`
-	Namespaced *bool                           `json:"namespaced"`
-}
-
-type rawName struct {
-	Matches string `json:"matches"`
-	As      string `json:"as"`
-}
-
 // Parse reads a file; name is for its problems. An error means that nothing of
 // it can be used. Like v0.12.0 it reads the first document only.
 func Parse(name string, raw []byte) (*File, error) {
@@ -97,7 +72,7 @@ func (f *File) read(d *strict.Document, field string, external bool) {
 	f.Problems = append(f.Problems, problems...)
 	for i, item := range list {
 		at := fmt.Sprintf("%s[%d]", field, i)
-		var raw rawRule
+		var raw config.DiscoveryRule
 		problems := append(misplaced(d, item, at), d.Fields(item, at, &raw)...)
 		r, err := compile(raw, external)
 		if len(problems) == 0 {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
 // generalizer rewrites a query about one namespace and some objects into one
@@ -21,47 +23,43 @@ type generalizer struct {
 	object    string // label; "" for external metrics
 }
 
-// root rewrites a whole query. constant is set if it has a default for a missing
+// rewrite rewrites a whole query. constant is set if it has a default for a missing
 // sum, as in `sum(…) or vector(0)`.
-func (g *generalizer) root(e parser.Expr) (constant bool, err error) {
-	if b, ok := bare(e).(*parser.BinaryExpr); ok && g.object == "" && defaulted(b) {
-		// The default replaces a single series without labels only.
-		if sum, ok := bare(b.LHS).(*parser.AggregateExpr); ok && !sum.Without && len(sum.Grouping) == 0 && !picks(sum.Op) {
-			_, err := g.expr(b.LHS)
-			return true, err
+func (g generalizer) rewrite(whole parser.Expr) (constant bool, err error) {
+	defaults := map[parser.Node]bool{}
+	parser.Inspect(whole, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.VectorSelector:
+			err = g.selector(n)
+		case *parser.Call:
+			if !defaults[n] {
+				err = g.call(n)
+			}
+		case *parser.AggregateExpr:
+			err = g.aggregate(n)
+		case *parser.BinaryExpr:
+			switch {
+			case !defaulted(n):
+				err = g.binary(n)
+			case g.object != "": // a series without the object's label belongs to no object
+				defaults[bare(n.RHS)] = true
+			case n == bare(whole) && single(n.LHS):
+				defaults[bare(n.RHS)], constant = true, true
+			}
 		}
-	}
-	_, err = g.expr(e)
-	return false, err
+		return err
+	})
+	return constant, err
 }
 
-// expr rewrites e. added reports that its series now have the namespace's label
-// and did not before.
-func (g *generalizer) expr(e parser.Expr) (added bool, err error) {
-	switch e := e.(type) {
-	case *parser.NumberLiteral, *parser.StringLiteral, nil:
-		return false, nil
-	case *parser.ParenExpr:
-		return g.expr(e.Expr)
-	case *parser.UnaryExpr:
-		return g.expr(e.Expr)
-	case *parser.SubqueryExpr:
-		return g.expr(e.Expr)
-	case *parser.MatrixSelector:
-		return g.expr(e.VectorSelector)
-	case *parser.VectorSelector:
-		return false, g.selector(e)
-	case *parser.Call:
-		return g.call(e)
-	case *parser.AggregateExpr:
-		return g.aggregate(e)
-	case *parser.BinaryExpr:
-		return g.binary(e)
-	}
-	return false, fmt.Errorf("%q is not understood", e)
+// single reports whether an expression is one series without labels, which is what a
+// default of a query without objects replaces.
+func single(e parser.Expr) bool {
+	a, ok := bare(e).(*parser.AggregateExpr)
+	return ok && !a.Without && len(a.Grouping) == 0 && !picks(a.Op)
 }
 
-func (g *generalizer) selector(s *parser.VectorSelector) error {
+func (g generalizer) selector(s *parser.VectorSelector) error {
 	for _, label := range []string{g.namespace, g.object} {
 		if label != "" && !narrowed(s, label) {
 			return fmt.Errorf("%s is not narrowed by .LabelMatchers", s)
@@ -77,36 +75,33 @@ func narrowed(s *parser.VectorSelector, label string) bool {
 	})
 }
 
-func (g *generalizer) call(c *parser.Call) (added bool, err error) {
+func (g generalizer) call(c *parser.Call) error {
 	switch c.Func.Name {
 	case "absent", "absent_over_time", "scalar", "vector", "info":
-		return false, fmt.Errorf("%s() loses the labels of namespaces and objects", c.Func.Name)
-	}
-	if len(c.Args) == 0 && c.Func.ReturnType == parser.ValueTypeVector {
-		return false, fmt.Errorf("%s() has no labels", c.Func.Name)
-	}
-	for _, arg := range c.Args {
-		a, err := g.expr(arg)
-		if err != nil {
-			return false, err
-		}
-		added = added || a
-	}
-	if c.Func.Name == "label_replace" || c.Func.Name == "label_join" {
+		return fmt.Errorf("%s() loses the labels of namespaces and objects", c.Func.Name)
+	case "label_replace", "label_join":
 		for i, arg := range c.Args[1:] {
 			text, ok := arg.(*parser.StringLiteral)
 			switch {
 			case !ok, i == 0 && g.key(text.Val):
-				return false, fmt.Errorf("%s() writes the label of namespaces or objects", c.Func.Name)
-			case added && text.Val == g.namespace:
-				return false, fmt.Errorf("%s() reads the label of namespaces, which is not there", c.Func.Name)
+				return fmt.Errorf("%s() writes the label of namespaces or objects", c.Func.Name)
+			case text.Val == g.namespace && !g.labelled(c.Args[0]):
+				return fmt.Errorf("%s() reads the label of namespaces, which is not there", c.Func.Name)
 			}
 		}
 	}
-	return added, nil
+	if len(c.Args) == 0 && c.Func.ReturnType == parser.ValueTypeVector {
+		return fmt.Errorf("%s() has no labels", c.Func.Name)
+	}
+	return nil
 }
 
-func (g *generalizer) key(label string) bool {
+// labelled reports whether an expression that has not been rewritten has the namespace's label.
+func (g generalizer) labelled(e parser.Expr) bool {
+	return g.namespace == "" || signal.Labelled(e, g.namespace)
+}
+
+func (g generalizer) key(label string) bool {
 	return label != "" && (label == g.namespace || label == g.object)
 }
 
@@ -119,28 +114,20 @@ func picks(op parser.ItemType) bool {
 	return false
 }
 
-func (g *generalizer) aggregate(a *parser.AggregateExpr) (added bool, err error) {
+func (g generalizer) aggregate(a *parser.AggregateExpr) error {
 	if g.object != "" && slices.Contains(a.Grouping, g.object) == a.Without {
-		return false, fmt.Errorf("%s does not keep the label %s; by (<<.GroupBy>>) would", a.Op, g.object)
+		return fmt.Errorf("%s does not keep the label %s; by (<<.GroupBy>>) would", a.Op, g.object)
 	}
-	switch param := a.Param.(type) {
-	case nil, *parser.NumberLiteral:
-	case *parser.StringLiteral:
-		if g.key(param.Val) {
-			return false, fmt.Errorf("%s writes the label %s", a.Op, param.Val)
-		}
-	default:
-		return false, fmt.Errorf("the parameter of %s is computed", a.Op)
+	if text, ok := a.Param.(*parser.StringLiteral); ok && g.key(text.Val) {
+		return fmt.Errorf("%s writes the label %s", a.Op, text.Val)
 	}
-	dropped := g.namespace != "" && slices.Contains(a.Grouping, g.namespace) == a.Without
 	a.Grouping = g.keeping(a.Grouping, !a.Without)
-	added, err = g.expr(a.Expr)
-	return added || dropped && !picks(a.Op), err
+	return nil
 }
 
 // keeping adds the namespace's label to a list of labels to keep, or removes it
 // from a list of labels to drop.
-func (g *generalizer) keeping(list []string, keep bool) []string {
+func (g generalizer) keeping(list []string, keep bool) []string {
 	if g.namespace == "" || slices.Contains(list, g.namespace) == keep {
 		return list
 	}
@@ -150,45 +137,22 @@ func (g *generalizer) keeping(list []string, keep bool) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(l string) bool { return l == g.namespace })
 }
 
-func (g *generalizer) binary(b *parser.BinaryExpr) (added bool, err error) {
+func (g generalizer) binary(b *parser.BinaryExpr) error {
 	m := b.VectorMatching
-	if g.object != "" && defaulted(b) {
-		return g.expr(b.LHS) // a series without the object's label belongs to no object
-	}
-	if m == nil { // a scalar on one side or both
-		left, err := g.expr(b.LHS)
-		if err != nil {
-			return false, err
-		}
-		right, err := g.expr(b.RHS)
-		return left || right, err
-	}
-	if g.object != "" && slices.Contains(m.MatchingLabels, g.object) != m.On {
-		return false, fmt.Errorf("%s does not match on the label %s", b.Op, g.object)
-	}
-	if slices.ContainsFunc(m.Include, g.key) {
-		return false, fmt.Errorf("group_left or group_right takes the label of namespaces or objects from one side")
-	}
-	matches := slices.Contains(m.MatchingLabels, g.namespace) == m.On // it matched on the namespace before
-	m.MatchingLabels = g.keeping(m.MatchingLabels, m.On)
-	left, err := g.expr(b.LHS)
-	if err != nil {
-		return false, err
-	}
-	right, err := g.expr(b.RHS)
-	if err != nil {
-		return false, err
-	}
-	if left != right && (matches || b.Op == parser.LOR) {
-		return false, fmt.Errorf("only one side of %s has the label %s", b.Op, g.namespace)
-	}
 	switch {
-	case m.Card == parser.CardOneToMany:
-		return right, nil
-	case m.Card == parser.CardOneToOne && !matches:
-		return g.namespace != "", nil
+	case m == nil: // a scalar on one side or both
+		return nil
+	case g.object != "" && slices.Contains(m.MatchingLabels, g.object) != m.On:
+		return fmt.Errorf("%s does not match on the label %s", b.Op, g.object)
+	case slices.ContainsFunc(m.Include, g.key):
+		return fmt.Errorf("group_left or group_right takes the label of namespaces or objects from one side")
+	case slices.Contains(m.MatchingLabels, g.namespace) != m.On && b.Op != parser.LOR:
+		// It has not matched on the namespace.
+	case g.labelled(b.LHS) != g.labelled(b.RHS):
+		return fmt.Errorf("only one side of %s has the label %s", b.Op, g.namespace)
 	}
-	return left, nil
+	m.MatchingLabels = g.keeping(m.MatchingLabels, m.On)
+	return nil
 }
 
 // defaulted reports whether b is `… or vector(number)`.

@@ -9,6 +9,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+	"sigs.k8s.io/prometheus-adapter/pkg/config"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -209,25 +210,20 @@ func TestNames(t *testing.T) {
 		{"^container_(.*)_total$", "", "container_x_total", "x"},
 		{"^container_(.*)_total$", "", "container_x", ""},
 		{"^(.*)_total", "${1}_per_second", "http_requests_total", "http_requests_per_second"},
-		{"^(a)_(b)$", "$2_of_$1", "a_b", ""}, // $2_of_ is no group
+		{"^(a)_(b)$", "$2_of_$1", "a_b", "a"}, // $2_of_ is no group
 		{"^(a)_(b)$", "${2}_of_$1", "a_b", "b_of_a"},
 		{"up", "cheesy", "cleanup_total", "cheesy"},
+		{"", "", "x_seconds_total", ""}, // by the filter
 	} {
-		r := &Rule{}
-		_, err := r.naming(rawName{tc.matches, tc.as})
+		r, err := compile(config.DiscoveryRule{
+			SeriesQuery: "up", SeriesFilters: []config.RegexFilter{{IsNot: "_seconds"}}, Name: config.NameMapping{Matches: tc.matches, As: tc.as}, MetricsQuery: "up",
+		}, true)
 		require.NoError(t, err)
-		if got, _ := r.serves(tc.series); got != tc.want && !(tc.as == "$2_of_$1" && got == "a") {
+		n, _, err := r.namer(kinds())
+		require.NoError(t, err)
+		if got, _, _ := n.serves(family(tc.series)); got != tc.want {
 			t.Errorf("%s as %q of %s: %q, want %q", tc.matches, tc.as, tc.series, got, tc.want)
 		}
-	}
-	r := &Rule{filters: []filter{}}
-	f, err := newFilter(rawFilter{IsNot: "_seconds"})
-	require.NoError(t, err)
-	r.filters = append(r.filters, f)
-	_, err = r.naming(rawName{})
-	require.NoError(t, err)
-	if _, ok := r.serves("x_seconds_total"); ok {
-		t.Error("a filter is not followed")
 	}
 }
 

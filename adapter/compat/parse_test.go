@@ -72,11 +72,11 @@ func TestABrokenRuleStandsAlone(t *testing.T) {
 		"- seriesQuery: 'up{'\n  metricsQuery: up\n  resources: {template: <<.Resource>>}":                   ":5: rules[1].seriesQuery",
 		"- seriesQuery: up\n  nonsense: 1":                                                                   ":6: rules[1].nonsense: unknown field",
 		"- seriesQuery: up\n  seriesQuery: down":                                                             ":6: rules[1].seriesQuery: is already set above",
-		"- seriesQuery: up\n  seriesFilters: [{is: a, isNot: b}]":                                            ":6: rules[1].seriesFilters[0]: must have either",
-		"- seriesQuery: up\n  seriesFilters:\n  - is: ok\n  - is: '('":                                       ":8: rules[1].seriesFilters[1]: error parsing regexp",
+		"- seriesQuery: up\n  seriesFilters: [{is: a, isNot: b}]":                                            ":6: rules[1].seriesFilters[0]: cannot have both",
+		"- seriesQuery: up\n  seriesFilters:\n  - is: ok\n  - is: '('":                                       ":8: rules[1].seriesFilters[1]: unable to compile series filter",
 		"- seriesQuery: up\n  name: {matches: '(a)(b)'}":                                                     "rules[1].name.as: is required: name.matches has 2 groups",
 		"- seriesQuery: up\n  name:\n    matches: '['":                                                       ":7: rules[1].name.matches",
-		"- seriesQuery: up\n  resources: {template: 'x'}":                                                    "rules[1].resources.template: must contain <<.Resource>>",
+		"- seriesQuery: up\n  resources: {template: 'x'}":                                                    "rules[1].resources.template: unable to generate label format",
 		"- seriesQuery: up\n  resources: {overrides: {pod: {group: apps}}}":                                  "rules[1].resources.overrides.pod: resource is required",
 		"- seriesQuery: up\n  resources: {overrides: [pod]}":                                                 "rules[1].resources: overrides: is a list, not a mapping",
 		"- seriesQuery: up\n  resources: {overrides: {namespace: {resource: namespace}, namespaced: false}}": ":6: rules[1].resources.overrides.namespaced: is in overrides; move it up, into resources",
@@ -106,11 +106,14 @@ func TestABrokenRuleStandsAlone(t *testing.T) {
 
 func TestTemplatesAreBounded(t *testing.T) {
 	for text, want := range map[string]string{
-		`<<range $i := 1000000000>><<end>>`:                                         "loops over something other",
-		`<<range .Series>><<end>>`:                                                  "loops over something other",
-		`<<define "a">><<template "a">><<template "a">><<end>><<.Series>>`:          "templates of its own",
-		`<<template "query" .>>`:                                                    "calls a template",
-		strings.Repeat("<<range .GroupBySlice>>", 4) + strings.Repeat("<<end>>", 4): "loops within loops",
+		`<<range $i := 1000000000>><<end>>`:                                     "loops over something other",
+		`<<- range 1000000000>><<end>>`:                                         "loops over something other",
+		`<<range .GroupBySlice>><<range .Series>><<end>><<end>>`:                "loops over something other",
+		`<<range $i, $l := $.GroupBySlice >><<range 1000000000>><<end>><<end>>`: "loops over something other",
+		`<<range $x := len .GroupBySlice>><<end>>`:                              "loops over something other",
+		`<<define "a">><<template "a">><<template "a">><<end>><<.Series>>`:      "templates of its own",
+		`<<- template "query" .>>`:                                              "templates of its own",
+		`<<block "a" .>><<end>>`:                                                "templates of its own",
 	} {
 		if _, err := newQueryTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %s", text, err, want)
@@ -118,7 +121,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 	}
 	q, err := newQueryTemplate(`<<printf "%300000d" 1>>`)
 	require.NoError(t, err)
-	if _, err := q.render(Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := q.render(&Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("%v", err)
 	}
 }

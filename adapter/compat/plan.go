@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,9 +48,6 @@ type plan struct {
 // general returns the query for all objects in some namespaces, in all if none is
 // named, or a plan without a query and with the reason.
 func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*plan, error) {
-	if t.rule.query.values != "" {
-		return &plan{special: t.rule.query.values}, nil
-	}
 	all, err := conditions(selector)
 	if err != nil {
 		return nil, err
@@ -63,15 +59,18 @@ func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*pl
 			all = append(all, present(label))
 		}
 	}
-	e, err := t.expression(all)
-	if err != nil {
+	e, alone, err := t.expression(all)
+	switch {
+	case alone:
+		return &plan{special: "the template uses .LabelValuesByName"}, nil
+	case err != nil:
 		return nil, err
 	}
 	g := generalizer{namespace: t.namespace, object: t.object}
 	if g.namespace == g.object {
 		g.namespace = ""
 	}
-	constant, err := g.root(e)
+	constant, err := g.rewrite(e)
 	if err != nil {
 		return &plan{special: err.Error()}, nil
 	}
@@ -112,7 +111,7 @@ func (t *target) specific(selector k8slabels.Selector, namespace string, objects
 		all = append(all, named(t.object, objects))
 		keys = []string{t.object}
 	}
-	e, err := t.expression(all)
+	e, _, err := t.expression(all)
 	if err != nil {
 		return nil, err
 	}
@@ -139,28 +138,29 @@ func unmarked(e parser.Expr) {
 	}
 }
 
-// expression renders the rule's template for conditions and parses it.
-func (t *target) expression(all []condition) (parser.Expr, error) {
+// expression renders the rule's template for conditions and parses it. alone says that the
+// values of the conditions are in it.
+func (t *target) expression(all []condition) (e parser.Expr, alone bool, err error) {
 	var groupBy []string
 	if t.object != "" {
 		groupBy = []string{t.object}
 	}
-	text, err := t.rule.query.render(arguments(t.series, all, groupBy...))
+	args := arguments(t.series, all, groupBy...)
+	text, err := t.rule.query.render(args)
 	if err != nil {
-		return nil, fmt.Errorf("%s: metricsQuery: %w", t.rule.ID, err)
+		return nil, args.used, fmt.Errorf("%s: metricsQuery: %w", t.rule.ID, err)
 	}
-	e, err := signal.Parser.ParseExpr(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: metricsQuery renders to %q: %w", t.rule.ID, text, err)
+	if e, err = signal.Parser.ParseExpr(text); err != nil {
+		return nil, args.used, fmt.Errorf("%s: metricsQuery renders to %q: %w", t.rule.ID, text, err)
 	}
 	quote(e, all)
 	switch {
 	case e.Type() == parser.ValueTypeVector:
-		return e, nil
+		return e, args.used, nil
 	case e.Type() == parser.ValueTypeScalar && t.rule.External:
-		return signal.Call("vector", e), nil
+		return signal.Call("vector", e), args.used, nil
 	}
-	return nil, fmt.Errorf("%s: metricsQuery gives a %s: %w", t.rule.ID, parser.DocumentedType(e.Type()), errors.New("must be a vector"))
+	return nil, args.used, fmt.Errorf("%s: metricsQuery gives a %s: must be a vector", t.rule.ID, parser.DocumentedType(e.Type()))
 }
 
 // hasDefault reports whether a query may return a value without a series.

@@ -11,6 +11,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+	"sigs.k8s.io/prometheus-adapter/pkg/naming"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -93,22 +94,26 @@ func newRegistry(f *File, families map[string][]prom.Family, failures map[string
 
 // associate finds the metrics of one rule.
 func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.RESTMapper, state *RuleState) {
-	m, unknown := newMapping(&rule.resources, mapper)
+	n, unknown, err := rule.namer(mapper)
 	if len(unknown) > 0 {
 		state.problem(fmt.Errorf("resources.overrides: the cluster has no %s", strings.Join(unknown, ", ")))
 	}
+	if err != nil {
+		state.problem(err)
+		return
+	}
 	for _, f := range families {
-		name, ok := rule.serves(f.Name)
+		name, series, ok := n.serves(f)
 		switch {
 		case !ok:
 		case rule.External:
-			r.external[name] = externalTarget(rule, f, m, state)
+			r.external[name] = externalTarget(rule, f, n, state)
 			state.Metrics = append(state.Metrics, name)
 		default:
-			resources, namespaced := m.of(f.Labels)
+			resources, namespaced := n.ResourcesForSeries(series)
 			for _, gr := range resources {
 				info := cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced && !rootScoped(gr), Metric: name}
-				if t := customTarget(rule, f, m, info, state); t != nil {
+				if t := customTarget(rule, f, n, info, state); t != nil {
 					r.custom[info] = t
 					state.Metrics = append(state.Metrics, gr.String()+"/"+name)
 				}
@@ -119,32 +124,32 @@ func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.
 	state.Metrics = slices.Compact(state.Metrics)
 }
 
-func externalTarget(rule *Rule, f prom.Family, m mapping, state *RuleState) *target {
+func externalTarget(rule *Rule, f prom.Family, n namer, state *RuleState) *target {
 	t := &target{rule: rule, series: f.Name}
 	if !rule.Namespaced {
 		return t
 	}
-	if t.namespace, t.unlabelled = m.label(namespaces); t.unlabelled != nil {
-		t.unlabelled = fmt.Errorf("%w, or say resources: {namespaced: false}", t.unlabelled)
+	if t.namespace, t.unlabelled = n.label(naming.NsGroupResource); t.unlabelled != nil {
+		t.unlabelled = fmt.Errorf("%w: add resources.overrides or resources.template, or say resources: {namespaced: false}", t.unlabelled)
 		state.problem(t.unlabelled)
 	}
 	return t
 }
 
 // customTarget returns nil where no label names the objects.
-func customTarget(rule *Rule, f prom.Family, m mapping, info cma.CustomMetricInfo, state *RuleState) *target {
+func customTarget(rule *Rule, f prom.Family, n namer, info cma.CustomMetricInfo, state *RuleState) *target {
 	t := &target{rule: rule, series: f.Name}
 	var err error
-	if t.object, err = m.label(info.GroupResource); err != nil {
+	if t.object, err = n.label(info.GroupResource); err != nil {
 		state.problem(err)
 		return nil
 	}
 	if info.Namespaced {
-		if t.namespace, t.unlabelled = m.label(namespaces); t.unlabelled != nil {
+		if t.namespace, t.unlabelled = n.label(naming.NsGroupResource); t.unlabelled != nil {
 			state.problem(t.unlabelled)
 		}
 	}
-	if info.GroupResource == namespaces {
+	if info.GroupResource == naming.NsGroupResource {
 		t.namespace = t.object // a Namespace is asked about in itself
 	}
 	return t

@@ -1,164 +1,76 @@
 package compat
 
 import (
-	"errors"
-	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
-	"text/template"
 
+	pmodel "github.com/prometheus/common/model"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+	theirs "sigs.k8s.io/prometheus-adapter/pkg/client"
+	"sigs.k8s.io/prometheus-adapter/pkg/config"
+	"sigs.k8s.io/prometheus-adapter/pkg/naming"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-var namespaces = schema.GroupResource{Resource: "namespaces"}
-
-// resourceRule maps labels to Kubernetes resources and back, as in the file. The
-// cluster's resources are in mapping.
-type resourceRule struct {
-	overrides map[string]schema.GroupResource // as written: "pod" and "pods" alike
-	template  *template.Template              // nil if there is none
-	pattern   *regexp.Regexp                  // matches the template's labels
-}
-
-// read returns the field that is wrong, and how.
-func (r *resourceRule) read(raw rawResources) (field string, err error) {
-	r.overrides = map[string]schema.GroupResource{}
-	for label, to := range raw.Overrides {
-		if to.Resource == "" {
-			return "resources.overrides." + label, errors.New("resource is required, for example {resource: pod}")
-		}
-		r.overrides[label] = schema.GroupResource(to)
-	}
-	if raw.Template == "" {
-		return "", nil
-	}
-	q, err := newQueryTemplate(raw.Template)
-	if err == nil {
-		r.template = q.template
-		r.pattern, err = labelPattern(r.template)
-	}
-	return "resources.template", err
-}
-
-// labelPattern returns the expression that a template's labels match: the
-// template rendered with groups for the two names. Its plain parts are part of
-// the expression, unquoted, as in v0.12.0.
-func labelPattern(t *template.Template) (*regexp.Regexp, error) {
-	out := limited{left: maxQueryBytes}
-	if err := t.Execute(&out, schema.GroupResource{Group: "(?P<group>.+?)", Resource: "(?P<resource>.+?)"}); err != nil {
-		return nil, err
-	}
-	pattern, err := regexp.Compile("^" + out.String() + "$")
-	if err != nil {
-		return nil, err
-	}
-	if pattern.SubexpIndex("resource") < 0 {
-		return nil, errors.New("must contain <<.Resource>>")
-	}
-	return pattern, nil
-}
-
-// mapping is a resourceRule in a cluster.
-type mapping struct {
-	rule      *resourceRule
-	mapper    apimeta.RESTMapper
+// namer is v0.12.0's own mapping of a rule's series to names and resources in a cluster.
+type namer struct {
+	naming.MetricNamer
 	overrides map[string]schema.GroupResource // by label
 }
 
-// newMapping also returns the resources of the file that the cluster does not have.
-func newMapping(rule *resourceRule, mapper apimeta.RESTMapper) (m mapping, unknown []string) {
-	m = mapping{rule, mapper, map[string]schema.GroupResource{}}
-	for label, written := range rule.overrides {
-		gr, err := m.normal(written)
+// namer returns a good rule's mapping, and the resources of the file that the cluster does not
+// have: v0.12.0 does not start then.
+func (r *Rule) namer(mapper apimeta.RESTMapper) (n namer, unknown []string, err error) {
+	rule := r.raw
+	n.overrides, rule.Resources.Overrides = map[string]schema.GroupResource{}, maps.Clone(rule.Resources.Overrides)
+	maps.DeleteFunc(rule.Resources.Overrides, func(label string, to config.GroupResource) bool {
+		info, _, err := cma.CustomMetricInfo{GroupResource: schema.GroupResource(to)}.Normalized(mapper)
 		if err != nil {
-			unknown = append(unknown, written.String())
-			continue
+			unknown = append(unknown, schema.GroupResource(to).String())
+			return true
 		}
-		m.overrides[label] = gr
-	}
+		n.overrides[label] = info.GroupResource
+		return false
+	})
 	slices.Sort(unknown)
-	return m, unknown
-}
-
-// normal returns a resource's full, plural name.
-func (m mapping) normal(gr schema.GroupResource) (schema.GroupResource, error) {
-	info, _, err := cma.CustomMetricInfo{GroupResource: gr}.Normalized(m.mapper)
-	return info.GroupResource, err
-}
-
-// of returns the resources that a series with these labels is about, and whether
-// it counts as namespaced: as in v0.12.0, if it has any label that does not name
-// a cluster-scoped resource.
-func (m mapping) of(names []string) (found []schema.GroupResource, namespaced bool) {
-	for _, label := range names {
-		gr, ok := m.overrides[label]
-		if written, matches := m.rule.extract(label); !ok && matches {
-			var err error
-			if gr, err = m.normal(written); err != nil {
-				continue
-			}
-			ok = true
-		}
-		if ok && !slices.Contains(found, gr) {
-			found = append(found, gr)
-		}
-		namespaced = namespaced || !rootScoped(gr)
+	all, err := naming.NamersFromConfig([]config.DiscoveryRule{rule}, mapper)
+	if err == nil {
+		n.MetricNamer = all[0]
 	}
-	return found, namespaced
+	return n, unknown, err
 }
 
-// extract returns the resource that the template's label names.
-func (r *resourceRule) extract(label string) (gr schema.GroupResource, ok bool) {
-	if r.pattern == nil {
-		return gr, false
+// serves returns the API's name for a family of series, and false if a filter excludes it or
+// the name is empty.
+func (n namer) serves(f prom.Family) (name string, s theirs.Series, ok bool) {
+	s = theirs.Series{Name: f.Name, Labels: pmodel.LabelSet{}}
+	for _, label := range f.Labels {
+		s.Labels[pmodel.LabelName(label)] = ""
 	}
-	match := r.pattern.FindStringSubmatch(label)
-	for i, name := range r.pattern.SubexpNames() {
-		switch {
-		case match == nil:
-		case name == "resource":
-			gr.Resource = match[i]
-		case name == "group":
-			gr.Group = match[i]
-		}
+	if len(n.FilterSeries([]theirs.Series{s})) == 0 {
+		return "", s, false
 	}
-	return gr, match != nil
+	name, err := n.MetricNameForSeries(s)
+	return name, s, err == nil && name != ""
 }
-
-// inLabels escapes an API group for a label name.
-var inLabels = strings.NewReplacer(".", "_", "-", "_")
 
 // label returns the label that names objects of a resource in queries. Several
 // overrides may name one resource; the first in order of the labels counts.
-func (m mapping) label(gr schema.GroupResource) (string, error) {
-	for _, label := range slices.Sorted(maps.Keys(m.overrides)) {
-		if m.overrides[label] == gr {
+func (n namer) label(gr schema.GroupResource) (string, error) {
+	for _, label := range slices.Sorted(maps.Keys(n.overrides)) {
+		if n.overrides[label] == gr {
 			return label, nil
 		}
 	}
-	if m.rule.template == nil {
-		return "", fmt.Errorf("no label is mapped to %s: add resources.overrides or resources.template", gr)
-	}
-	singular, err := m.mapper.ResourceSingularizer(gr.Resource)
-	if err != nil {
-		return "", fmt.Errorf("the singular of %s: %w", gr, err)
-	}
-	out := limited{left: maxQueryBytes}
-	if err := m.rule.template.Execute(&out, schema.GroupResource{Group: inLabels.Replace(gr.Group), Resource: singular}); err != nil {
-		return "", fmt.Errorf("the label of %s: %w", gr, err)
-	}
-	if out.Len() == 0 {
-		return "", fmt.Errorf("the label of %s is empty", gr)
-	}
-	return out.String(), nil
+	label, err := n.LabelForResource(gr)
+	return string(label), err
 }
 
 // rootScoped names the resources whose metrics v0.12.0 never counts as
 // namespaced.
 func rootScoped(gr schema.GroupResource) bool {
-	return gr.Group == "" && slices.Contains([]string{"namespaces", "nodes", "persistentvolumes"}, gr.Resource)
+	return gr == naming.NsGroupResource || gr == naming.NodeGroupResource || gr == naming.PVGroupResource
 }

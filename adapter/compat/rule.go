@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/prometheus-adapter/pkg/config"
+	"sigs.k8s.io/prometheus-adapter/pkg/naming"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/adapter/strict"
@@ -29,21 +31,13 @@ type Rule struct {
 	// Namespaced: external queries are narrowed to the request's namespace.
 	Namespaced bool
 
-	filters   []filter
-	matches   *regexp.Regexp
-	as        string
-	resources resourceRule
-	query     *queryTemplate
-}
-
-type filter struct {
-	regex *regexp.Regexp
-	not   bool
+	raw   config.DiscoveryRule
+	query queryTemplate
 }
 
 // compile checks and prepares a rule. The error joins all problems, each with its field.
-func compile(raw rawRule, external bool) (*Rule, error) {
-	r := &Rule{External: external, SeriesQuery: strings.TrimSpace(raw.SeriesQuery), Namespaced: true}
+func compile(raw config.DiscoveryRule, external bool) (*Rule, error) {
+	r := &Rule{External: external, SeriesQuery: strings.TrimSpace(raw.SeriesQuery), Namespaced: true, raw: raw}
 	var all []error
 	check := func(field string, err error) {
 		if err != nil {
@@ -55,16 +49,27 @@ func compile(raw rawRule, external bool) (*Rule, error) {
 	}
 	check("seriesQuery", selects(r.SeriesQuery))
 	for i, f := range raw.SeriesFilters {
-		compiled, err := newFilter(f)
+		_, err := naming.NewReMatcher(f)
 		check(fmt.Sprintf("seriesFilters[%d]", i), err)
-		r.filters = append(r.filters, compiled)
 	}
-	check(r.naming(raw.Name))
-	check(r.resources.read(raw.Resources))
-	if !external && raw.Resources.Template == "" && len(raw.Resources.Overrides) == 0 {
+	matches, err := regexp.Compile(raw.Name.Matches)
+	check("name.matches", err)
+	if err == nil && raw.Name.As == "" && matches.NumSubexp() > 1 {
+		check("name.as", fmt.Errorf("is required: name.matches has %d groups", matches.NumSubexp()))
+	}
+	for label, to := range raw.Resources.Overrides {
+		if to.Resource == "" {
+			check("resources.overrides."+label, errors.New("resource is required, for example {resource: pod}"))
+		}
+	}
+	if raw.Resources.Template != "" {
+		if _, err = newQueryTemplate(raw.Resources.Template); err == nil {
+			_, err = naming.NewResourceConverter(raw.Resources.Template, nil, nil)
+		}
+		check("resources.template", err)
+	} else if !external && len(raw.Resources.Overrides) == 0 {
 		check("resources", errors.New("neither template nor overrides: the rule can serve no object; add one of them"))
 	}
-	var err error
 	r.query, err = newQueryTemplate(raw.MetricsQuery)
 	check("metricsQuery", err)
 	if len(all) == 0 {
@@ -81,50 +86,6 @@ func selects(series string) error {
 	return err
 }
 
-func newFilter(raw rawFilter) (filter, error) {
-	if (raw.Is == "") == (raw.IsNot == "") {
-		return filter{}, errors.New("must have either is or isNot")
-	}
-	regex, err := regexp.Compile(raw.Is + raw.IsNot)
-	return filter{regex: regex, not: raw.IsNot != ""}, err
-}
-
-// naming prepares the naming. name.matches is a filter as well.
-func (r *Rule) naming(raw rawName) (field string, err error) {
-	if raw.Matches == "" {
-		raw.Matches = ".*"
-	}
-	if r.matches, err = regexp.Compile(raw.Matches); err != nil {
-		return "name.matches", err
-	}
-	r.filters = append(r.filters, filter{regex: r.matches})
-	r.as = raw.As
-	if r.as != "" {
-		return "", nil
-	}
-	switch r.matches.NumSubexp() {
-	case 0:
-		r.as = "$0"
-	case 1:
-		r.as = "$1"
-	default:
-		return "name.as", fmt.Errorf("is required: name.matches has %d groups", r.matches.NumSubexp())
-	}
-	return "", nil
-}
-
-// serves returns the API's name for a series' metric name, and false if a filter
-// excludes it or the name is empty.
-func (r *Rule) serves(series string) (name string, ok bool) {
-	for _, f := range r.filters {
-		if f.regex.MatchString(series) == f.not {
-			return "", false
-		}
-	}
-	name = string(r.matches.ExpandString(nil, r.as, series, r.matches.FindStringSubmatchIndex(series)))
-	return name, name != ""
-}
-
 // rehearse renders the query once with example names, so that broken PromQL is
 // found when the file is read.
 func (r *Rule) rehearse() error {
@@ -136,7 +97,7 @@ func (r *Rule) rehearse() error {
 			}
 		}
 	}
-	args := Args{Series: series, LabelMatchers: `namespace="x",pod="x"`, LabelValuesByName: map[string]string{"namespace": "x", "pod": "x"}}
+	args := &Args{Series: series, LabelMatchers: `namespace="x",pod="x"`, values: map[string]string{"namespace": "x", "pod": "x"}}
 	if !r.External {
 		args.GroupBy, args.GroupBySlice = "pod", []string{"pod"}
 	}
@@ -196,15 +157,15 @@ func present(label string) condition {
 }
 
 // arguments are the template's arguments for conditions.
-func arguments(series string, all []condition, groupBy ...string) Args {
+func arguments(series string, all []condition, groupBy ...string) *Args {
 	texts := make([]string, len(all))
 	values := map[string]string{}
 	for i, c := range all {
 		texts[i] = c.matcher.String()
 		values[c.matcher.Name] = c.joined
 	}
-	return Args{
-		Series: series, LabelMatchers: strings.Join(texts, ","), LabelValuesByName: values,
+	return &Args{
+		Series: series, LabelMatchers: strings.Join(texts, ","), values: values,
 		GroupBy: strings.Join(groupBy, ","), GroupBySlice: groupBy,
 	}
 }

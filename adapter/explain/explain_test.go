@@ -113,6 +113,28 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// A series that the metric's selector leaves out is none behind the answer.
+func TestExplainASelector(t *testing.T) {
+	w, err := readWorld(t, "chat", "vllm")
+	require.NoError(t, err)
+	var m autoscaling.MetricSpec
+	require.NoError(t, yaml.Unmarshal([]byte(`{type: External, external: {metric: {name: queue_depth, selector: {matchLabels: {model_name: l}}}, target: {type: Value, value: 1}}}`), &m))
+	w.HPA.Spec.Metrics = []autoscaling.MetricSpec{m}
+	r := explained(t, w, load(t, series+`vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-ddddd",job="vllm",model_name="l",engine="0"} 4x19`, nil))
+	used := 0
+	for _, row := range r.Metrics[0].Samples {
+		switch {
+		case row.Reason == "" && row.Pod == "vllm-7d4b9c-ddddd":
+			used++
+		case row.Reason != "not selected" && row.Reason != "nan" && row.Reason != "stale":
+			t.Errorf("%+v is part of %s", row, r.Metrics[0].Metric)
+		}
+	}
+	if v := r.Metrics[0].Value; used != 1 || v == nil || *v != 4 {
+		t.Errorf("%d series are used for %v", used, v)
+	}
+}
+
 func TestExplainWhilePrometheusIsDown(t *testing.T) {
 	w, err := readWorld(t, "chat", "vllm")
 	require.NoError(t, err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
@@ -174,7 +173,7 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 		_, lives := w.answerer().Pods.Lives(w.HPA.Namespace, pod)
 		return got.pods == nil && lives || slices.Contains(got.pods, pod)
 	}
-	x.Samples, x.Dropped = r.rows(rule.Rule, w.HPA.Namespace, counts), r.dropped
+	x.Samples, x.Dropped = r.rows(rule.Rule, w.HPA.Namespace, a.selector, counts), r.dropped
 	x.hint(a, w.HPA.Namespace)
 	x.missing(w, r, a, got.pods)
 	x.answered(got)
@@ -234,12 +233,4 @@ func WriteJSON(out io.Writer, of any) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
 	return e.Encode(of)
-}
-
-// list names ten at most.
-func list(names []string) string {
-	if more := len(names) - 10; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:10], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

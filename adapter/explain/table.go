@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -78,12 +79,12 @@ type Row struct {
 	source int
 }
 
-// rows lists the series as the adapter's table has them. counts reports whether a pod
-// counts.
-func (r reading) rows(rule signal.Rule, namespace string, counts func(pod string) bool) []Row {
+// rows lists the series as the adapter's table has them for a metric's selector. counts
+// reports whether a pod counts.
+func (r reading) rows(rule signal.Rule, namespace string, selector k8slabels.Selector, counts func(pod string) bool) []Row {
 	rows := []Row{}
 	for _, k := range r.table.Keys(namespace) {
-		for p := range r.table.About(k, r.Now) {
+		for p := range r.table.About(k, selector, r.Now) {
 			row := Row{
 				Pod: k.Pod, Metric: rule.Sources[p.Source].Metric, Labels: distinct(rule, rule.Sources[p.Source], p.Labels), Value: number(p.Value), Reason: string(p.Dropped),
 				AgeSeconds: math.Round(1000*max(0, r.Now.Sub(p.Time).Seconds())) / 1000, source: p.Source,

@@ -16,10 +16,11 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
-// maxRows bounds the table of samples in text; JSON has them all.
-const maxRows = 30
+// maxRows and maxNames bound the samples and the pods of a list in text; JSON has them all.
+const maxRows, maxNames = 30, 10
 
 // Text writes the report as plain text.
 func (r Report) Text(out io.Writer) error {
@@ -63,9 +64,9 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-func (p *printer) field(name, text string) {
-	if text != "" {
-		p.line("  %-9s %s", name, text)
+func (p *printer) field(name, value string) {
+	if value != "" {
+		p.line("  %-9s %s", name, value)
 	}
 }
 
@@ -79,10 +80,10 @@ func (p *printer) metric(m Metric, at time.Time) {
 	}
 	p.field("dropped", dropped(m.Dropped))
 	if len(m.Stale) > 0 {
-		p.field("stale", list(m.Stale)+": a sample in the last "+signal.Forget.String()+", no usable one now")
+		p.field("stale", text.Several(m.Stale, maxNames)+": a sample in the last "+signal.Forget.String()+", no usable one now")
 	}
 	if len(m.Unseen) > 0 {
-		p.field("unseen", list(m.Unseen)+": no sample in the last "+signal.Forget.String()+", left out")
+		p.field("unseen", text.Several(m.Unseen, maxNames)+": no sample in the last "+signal.Forget.String()+", left out")
 	}
 	p.field("answer", m.answer(at))
 	p.field("via API", m.ViaAPI)
@@ -110,7 +111,7 @@ func (m Metric) answer(at time.Time) string {
 	for i, pod := range pods {
 		pods[i] = pod + " " + short(m.PodValues[pod])
 	}
-	return list(pods)
+	return text.Several(pods, maxNames)
 }
 
 func (p *printer) samples(rows []Row) {

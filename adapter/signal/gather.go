@@ -49,7 +49,7 @@ func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 	gateway = true
 	for i := range points {
 		p := &points[i]
-		if p.at < since.UnixMilli() || p.kind == 'p' || !g.matches(p) {
+		if p.at < since.UnixMilli() || p.kind == 'p' || !g.rule.selected(p, g.selector) {
 			continue
 		}
 		age, limit := g.now.Sub(time.UnixMilli(p.at)), g.rule.limit(p.every)
@@ -136,8 +136,8 @@ func (g *gathering) ended(p *point, pod []point) bool {
 	})
 }
 
-func (g *gathering) matches(p *point) bool {
-	return g.selector.Empty() || g.selector.Matches(seriesLabels{p.labels, g.rule.Sources[p.source].Server})
+func (r *Rule) selected(p *point, selector k8slabels.Selector) bool {
+	return selector.Empty() || selector.Matches(seriesLabels{p.labels, r.Sources[p.source].Server})
 }
 
 // preferred keeps the points of the best tier that has any.

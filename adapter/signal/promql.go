@@ -85,31 +85,38 @@ func unshifted(e parser.Expr, of []*parser.VectorSelector) (out []*parser.Vector
 // values, whatever it computes of that.
 func GroupsBy(text, label string) bool {
 	e, err := Parser.ParseExpr(text)
-	return err == nil && e.Type() == parser.ValueTypeVector && grouped(e, label)
+	return err == nil && e.Type() == parser.ValueTypeVector && labelled(e, label, false)
 }
 
-func grouped(e parser.Expr, label string) bool {
+// Labelled reports whether the series of an expression have a label that all of its selectors'
+// series have.
+func Labelled(e parser.Expr, label string) bool { return labelled(e, label, true) }
+
+// labelled is Labelled, given whether selectors' series have the label.
+func labelled(e parser.Expr, label string, selected bool) bool {
 	switch e := e.(type) {
+	case *parser.VectorSelector, *parser.MatrixSelector:
+		return selected
 	case *parser.ParenExpr, *parser.UnaryExpr, *parser.SubqueryExpr:
-		return grouped(parser.Children(e)[0].(parser.Expr), label)
+		return labelled(parser.Children(e)[0].(parser.Expr), label, selected)
 	case *parser.Call:
-		labelled := e.Func.ReturnType == parser.ValueTypeVector && e.Func.Name != "vector" && e.Func.Name != "absent"
-		return labelled && slices.ContainsFunc(e.Args, func(a parser.Expr) bool { return grouped(a, label) })
+		vector := e.Func.ReturnType == parser.ValueTypeVector && e.Func.Name != "vector" && e.Func.Name != "absent"
+		return vector && slices.ContainsFunc(e.Args, func(a parser.Expr) bool { return labelled(a, label, selected) })
 	case *parser.AggregateExpr:
 		named := slices.Contains(e.Grouping, label)
 		whole := e.Op == parser.TOPK || e.Op == parser.BOTTOMK // these keep all labels
-		return named && !e.Without || (whole || e.Without && !named) && grouped(e.Expr, label)
+		return named && !e.Without || (whole || e.Without && !named) && labelled(e.Expr, label, selected)
 	case *parser.BinaryExpr:
 		m := e.VectorMatching
 		switch {
 		case m == nil: // with a scalar
-			return grouped(e.LHS, label) || grouped(e.RHS, label)
+			return labelled(e.LHS, label, selected) || labelled(e.RHS, label, selected)
 		case m.Card == parser.CardOneToMany:
-			return grouped(e.RHS, label)
+			return labelled(e.RHS, label, selected)
 		case m.Card == parser.CardOneToOne && slices.Contains(m.MatchingLabels, label) != m.On:
 			return false
 		}
-		return grouped(e.LHS, label)
+		return labelled(e.LHS, label, selected)
 	}
 	return false
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunks"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
@@ -174,7 +175,7 @@ func TestServers(t *testing.T) {
 				case !known && err == nil:
 					t.Errorf("%s: %v, want no answer", rule.Name, a.Value)
 				}
-				for p := range table.About(Key{"chat", pod}, now) {
+				for p := range table.About(Key{"chat", pod}, k8slabels.Everything(), now) {
 					if p.Dropped == "" {
 						hit[rule.Name+" "+rule.Sources[p.Source].Metric] = true
 					}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
 // Forget is how long after its last sample a series counts as stale. Afterwards
@@ -136,9 +137,13 @@ type Known struct {
 	Declared bool
 }
 
-// About returns the state of a pod's series; k.Pod is empty for a rule about
-// namespaces. A sample is stale relative to now.
-func (t *Table) About(k Key, now time.Time) iter.Seq[Known] {
+// NotSelected is why a usable value is not part of an answer to a selector. No series is
+// dropped for it.
+const NotSelected Reason = "not selected"
+
+// About returns the state of a pod's series for a request's selector; k.Pod is empty for a
+// rule about namespaces. A sample is stale relative to now.
+func (t *Table) About(k Key, selector k8slabels.Selector, now time.Time) iter.Seq[Known] {
 	return func(yield func(Known) bool) {
 		for _, p := range t.of(k) {
 			if p.kind == 'p' {
@@ -147,6 +152,9 @@ func (t *Table) About(k Key, now time.Time) iter.Seq[Known] {
 			known := Known{Source: int(p.source), Labels: p.labels, Value: p.value, Time: time.UnixMilli(p.at), Declared: p.declared || p.kind == 'a', Dropped: p.why}
 			if now.Sub(known.Time) > t.rule.limit(p.every) {
 				known.Dropped = cmp.Or(p.why, Stale)
+			}
+			if !t.rule.selected(&p, selector) {
+				known.Dropped = cmp.Or(known.Dropped, NotSelected)
 			}
 			if !yield(known) {
 				return

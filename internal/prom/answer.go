@@ -189,70 +189,47 @@ func readLabels(it *jsoniter.Iterator, b *labels.ScratchBuilder) (labels.Labels,
 
 // readPoint reads [seconds, "value"].
 func readPoint(it *jsoniter.Iterator) (p Point, err error) {
-	n := 0
-	err = each(it, func() error {
-		switch n++; n {
-		case 1:
-			p.Time = time.UnixMilli(int64(math.Round(it.ReadFloat64() * 1000)))
-		case 2:
-			text := string(it.ReadStringAsSlice())
-			if p.Value, err = strconv.ParseFloat(text, 64); err != nil {
-				return fmt.Errorf("the value %.40q is no number", text)
-			}
-		default:
-			it.Skip()
-		}
-		return nil
-	})
-	if err == nil && n != 2 {
-		err = fmt.Errorf("a value is not [seconds, \"number\"] but has %d elements", n)
+	two := it.ReadArray()
+	p.Time = time.UnixMilli(int64(math.Round(it.ReadFloat64() * 1000)))
+	two = it.ReadArray() && two
+	text := string(it.ReadStringAsSlice())
+	if two = !it.ReadArray() && two; !two && it.Error == nil {
+		return p, errors.New("a value is not [seconds, \"number\"]")
 	}
-	return p, err
+	if p.Value, err = strconv.ParseFloat(text, 64); err != nil {
+		err = fmt.Errorf("the value %.40q is no number", text)
+	}
+	return p, cmp.Or(it.Error, err)
 }
 
-// readResult reads a result of a kind, vector or matrix, and calls take for each element.
+// readResult reads a result of a kind, vector or matrix, and calls take for each element. All
+// servers send the kind first.
 func readResult(kind string, most int, take func(*series) error) reader {
 	return func(it *jsoniter.Iterator) error {
 		var is string
-		var early []byte // a result that comes before its type
-		found := false
-		result := func(it *jsoniter.Iterator) error {
-			if is != kind {
-				return fmt.Errorf("%w: the answer is a %q, not a %s", ErrBadQuery, is, kind)
-			}
-			var one series
-			return readList(it, most, func() error {
-				if err := one.read(it); err != nil {
-					return err
-				}
-				return take(&one)
-			})
-		}
-		var err error
+		var one series
+		err := errors.New("the answer has no result")
 		it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
-			switch field {
-			case "resultType":
+			switch {
+			case field == "resultType":
 				is = it.ReadString()
-			case "result":
-				if found = true; is == "" {
-					early = it.SkipAndReturnBytes()
-				} else {
-					err = result(it)
-				}
+			case field == "result" && is == kind:
+				err = readList(it, most, func() error {
+					if err := one.read(it); err != nil {
+						return err
+					}
+					return take(&one)
+				})
+				return err == nil
 			default:
 				it.Skip()
 			}
-			return err == nil && it.Error == nil
+			return it.Error == nil
 		})
-		switch {
-		case err != nil || it.Error != nil:
-			return cmp.Or(err, it.Error)
-		case early != nil || is != kind:
-			return result(jsoniter.ParseBytes(jsoniter.ConfigDefault, early))
-		case !found:
-			return errors.New("the answer has no result")
+		if it.Error == nil && is != kind {
+			return fmt.Errorf("%w: the answer is a %q, not a %s", ErrBadQuery, is, kind)
 		}
-		return nil
+		return cmp.Or(it.Error, err)
 	}
 }
 
