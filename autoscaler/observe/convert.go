@@ -60,9 +60,9 @@ func newConverter(c *cluster, kept *converted, now time.Time) *converter {
 func (v *converter) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 	v.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
 	v.c.volumes.of(p, &out)
-	v.c.sharing.of(&p.Spec, &out)
-	v.c.divided.of(p, &out)
-	keepToType(p.Annotations, v.c.pools.Items, &out)
+	v.c.sized(&out)
+	v.c.placed(p, &out)
+	v.c.keepOff(p, &out)
 	out.Data = v.c.data.of(p)
 	return out
 }
@@ -131,7 +131,7 @@ func (v *converter) priority(class string) *int32 {
 
 // podsOf returns the pods that request GPUs, the pods bound to a GPU node, and the pods still to be
 // created. Pods that have ended are left out.
-func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
+func (v *converter) podsOf() []plan.Pod {
 	c := v.c
 	out := make([]plan.Pod, 0, len(c.pods))
 	all, at := make([]gangs.Pod, len(c.pods)), make([]int, len(c.pods))
@@ -145,7 +145,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = v.unserved(&pod)
 		}
-		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
+		if p.Spec.NodeName != "" && c.facts[p.Spec.NodeName] == nil || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
 		at[i] = len(out)
@@ -162,7 +162,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = slices.Concat(v.rules.in(p.Namespace, all[i].Labels), p.Groups)
-			p.Tenant = c.ledger.Tenant(claimOf(*p, c.models, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
+			p.Tenant = c.ledger.Tenant(c.claimOf(*p, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
 		}
 	}
 	for i := range unmade {
@@ -179,7 +179,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		if u.Unreadable == "" {
 			u.Groups = slices.Concat(v.rules.in(u.Namespace, u.Template.Labels), u.Groups)
 		}
-		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(claimOf(u.Pod, c.models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
+		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(c.claimOf(u.Pod, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
 		out = append(out, u.Pod)
 	}
 	return out
@@ -241,35 +241,27 @@ func (v *converter) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made 
 	return out
 }
 
-func claimOf(p plan.Pod, models map[string]string, labels, annotations map[string]string, scheduler, workload, group string) ledger.Claim {
+func (c *cluster) claimOf(p plan.Pod, labels, annotations map[string]string, scheduler, workload, group string) ledger.Claim {
 	return ledger.Claim{
 		Namespace: p.Namespace, Labels: labels, Annotations: annotations, SchedulerName: scheduler,
-		Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: modelOf(&p, models), Workload: workload, PodGroup: group,
+		Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: c.modelOf(&p), Workload: workload, PodGroup: group,
 	}
 }
 
-// modelsOf returns the GPU model of each node.
-func modelsOf(nodes []corev1.Node) map[string]string {
-	out := make(map[string]string, len(nodes))
-	names := map[string]string{} // by product, of which there are few
-	for i := range nodes {
-		product := nodes[i].Labels[partition.ProductLabel]
-		name, known := names[product]
-		if !known {
-			model, _ := gpu.ParseProduct(product)
-			name, names[product] = model.Name, model.Name
-		}
-		if name != "" {
-			out[nodes[i].Name] = name
-		}
+// models returns the models of the nodes' GPUs.
+func (c *cluster) models() []string {
+	out := map[string]bool{}
+	for _, f := range c.facts {
+		out[f.model] = true
 	}
-	return out
+	delete(out, "")
+	return slices.Collect(maps.Keys(out))
 }
 
 // modelOf returns the model a pod is on, or the only one it requests.
-func modelOf(p *plan.Pod, of map[string]string) string {
-	if p.Node != "" {
-		return of[p.Node]
+func (c *cluster) modelOf(p *plan.Pod) string {
+	if f := c.facts[p.Node]; f != nil {
+		return f.model
 	}
 	if model, ok := gpu.ParseProduct(p.NodeSelector[partition.ProductLabel]); ok {
 		return model.Name

@@ -93,7 +93,7 @@ func (v *converter) checked(o *foreign.Object, gang string) []plan.Pod {
 }
 
 func (v *converter) tenant(p plan.Pod, t *corev1.PodTemplateSpec) string {
-	return v.c.ledger.Tenant(claimOf(p, v.c.models, t.Labels, t.Annotations, t.Spec.SchedulerName, "", ""))
+	return v.c.ledger.Tenant(v.c.claimOf(p, t.Labels, t.Annotations, t.Spec.SchedulerName, "", ""))
 }
 
 // HPA is an HPA whose pods request GPUs, for display. No decision depends on it: its demand is in
