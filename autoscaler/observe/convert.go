@@ -67,9 +67,9 @@ func (v *converter) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 	return out
 }
 
-// template converts the pod that would be created from t: with the namespace's defaults and its
-// class' priority.
-func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.Pod {
+// template returns the pod that would be created from t, with the namespace's defaults and its class' priority, and
+// converts it.
+func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}}
 	p.Spec = WithDefaults(&t.Spec, v.ranges[namespace])
 	if p.Spec.Priority == nil {
@@ -78,7 +78,7 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	p.Spec.NodeName = ""
 	v.tolerate(&p.Spec)
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
-	return v.complete(p, v.c.claims.ConvertPod(p))
+	return v.complete(p, v.c.claims.ConvertPod(p)), p
 }
 
 // tolerate adds what the admission plugin ExtendedResourceToleration adds to pods when they are created, as on GKE:
@@ -162,7 +162,7 @@ func (v *converter) podsOf() []plan.Pod {
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = slices.Concat(v.rules.in(p.Namespace, all[i].Labels), p.Groups)
-			p.Tenant = c.ledger.Tenant(c.claimOf(*p, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
+			p.Tenant = c.tenant(p, all[i].Pod, all[i].Workload, all[i].PodGroup)
 		}
 	}
 	for i := range unmade {
@@ -177,9 +177,9 @@ func (v *converter) podsOf() []plan.Pod {
 			continue
 		}
 		if u.Unreadable == "" {
-			u.Groups = slices.Concat(v.rules.in(u.Namespace, u.Template.Labels), u.Groups)
+			u.Groups = slices.Concat(v.rules.in(u.Namespace, u.Object.Labels), u.Groups)
 		}
-		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(c.claimOf(u.Pod, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
+		u.Tenant = cmp.Or(refused[i], c.tenant(&u.Pod, u.Object, u.Workload, u.PodGroup))
 		out = append(out, u.Pod)
 	}
 	return out
@@ -230,22 +230,18 @@ func (v *converter) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made 
 	for i := range exist {
 		members[exist[i].Gang]++
 	}
-	specs := map[*corev1.PodTemplateSpec]*corev1.PodSpec{}
 	for i := range unmade {
 		u := &unmade[i]
-		if specs[u.Template] == nil {
-			specs[u.Template] = ptr.To(WithDefaults(&u.Template.Spec, v.ranges[u.Namespace]))
-		}
-		out[i] = ledger.Made{Namespace: u.Namespace, Spec: specs[u.Template], Gang: u.Gang, Least: u.GangMin - members[u.Gang]}
+		out[i] = ledger.Made{Pod: u.Object, Gang: u.Gang, Least: u.GangMin - members[u.Gang]}
 	}
 	return out
 }
 
-func (c *cluster) claimOf(p plan.Pod, labels, annotations map[string]string, scheduler, workload, group string) ledger.Claim {
-	return ledger.Claim{
-		Namespace: p.Namespace, Labels: labels, Annotations: annotations, SchedulerName: scheduler,
-		Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: c.modelOf(&p), Workload: workload, PodGroup: group,
-	}
+// tenant returns the quota that a pod counts towards; Workload (Kueue) and PodGroup are the pod's, by name.
+func (c *cluster) tenant(p *plan.Pod, object *corev1.Pod, workload, group string) string {
+	return c.ledger.Tenant(ledger.Claim{
+		Pod: object, Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: c.modelOf(p), Workload: workload, PodGroup: group,
+	})
 }
 
 // models returns the models of the nodes' GPUs.
