@@ -82,7 +82,6 @@ func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
 	}
 	p.begun = begun
 	p.verdictEvents(ctx, r, covered)
-	p.containedNodes(r)
 	if err := p.statuses(ctx, r); err != nil && ctx.Err() == nil {
 		p.log.Warn("publishing the status of pools failed", "err", err)
 	}
@@ -183,26 +182,24 @@ func nodeRef(name string) runtime.Object {
 // withoutEvent are reasons that need no Event: the pod runs, or the scheduler has one.
 var withoutEvent = map[plan.Reason]bool{plan.Running: true, plan.WaitScheduler: true}
 
-// verdictEvents writes an Event on each pending pod with the reason: when the reason
-// changes, and again after reportAgain. It leaves out the pods in covered.
+// due reports whether an Event of a reason about a subject is to be written: once, and again after reportAgain. It
+// notes in next what is written then, or was.
+func (p *ClusterPublisher) due(next map[string]report, subject string, reason plan.Reason, now time.Time) bool {
+	last, known := p.reported[subject]
+	again := !known || last.reason != reason || now.Sub(last.at) >= reportAgain
+	if again {
+		last = report{reason, now}
+	}
+	next[subject] = last
+	return again
+}
+
+// verdictEvents writes an Event on each pending pod with the reason, but for the pods in covered, and on each node
+// that is set apart. Pods and pools that are have their verdicts and conditions.
 func (p *ClusterPublisher) verdictEvents(ctx context.Context, r Reconcile, covered map[string]bool) {
 	reported := make(map[string]report, len(p.reported))
-	for _, c := range r.Contained {
-		if last, known := p.reported["node "+c.Name]; known && c.Kind == plan.KindNode {
-			reported["node "+c.Name] = last
-		}
-	}
 	for _, v := range r.Plan.Verdicts {
-		if v.Kind != plan.KindPod || withoutEvent[v.Reason] {
-			continue
-		}
-		last, known := p.reported[v.Subject]
-		if known && last.reason == v.Reason && r.Now.Sub(last.at) < reportAgain {
-			reported[v.Subject] = last
-			continue
-		}
-		reported[v.Subject] = report{v.Reason, r.Now}
-		if covered[v.Subject] {
+		if v.Kind != plan.KindPod || withoutEvent[v.Reason] || !p.due(reported, v.Subject, v.Reason, r.Now) || covered[v.Subject] {
 			continue
 		}
 		if pod := p.pod(ctx, v.Subject); pod != nil {
@@ -214,20 +211,13 @@ func (p *ClusterPublisher) verdictEvents(ctx context.Context, r Reconcile, cover
 			p.recorder.Event(pod, kind, string(v.Reason), short(note, maxNote))
 		}
 	}
-	p.reported = reported
-}
-
-// containedNodes writes an Event on each node that is set apart, and again after reportAgain. Pods and pools
-// have their verdicts and conditions.
-func (p *ClusterPublisher) containedNodes(r Reconcile) {
+	const invalid = "InvalidNode"
 	for _, c := range r.Contained[:min(len(r.Contained), maxContained)] {
-		key := "node " + c.Name // no pod has such a key
-		if last, known := p.reported[key]; c.Kind != plan.KindNode || known && r.Now.Sub(last.at) < reportAgain {
-			continue
+		if c.Kind == plan.KindNode && p.due(reported, "node "+c.Name, invalid, r.Now) { // no pod has such a name
+			p.recorder.Event(nodeRef(c.Name), corev1.EventTypeWarning, invalid, short(fmt.Sprintf("%v; gpuscale counts the node as cordoned, and does not change it", c.Err), maxNote))
 		}
-		p.reported[key] = report{at: r.Now}
-		p.recorder.Event(nodeRef(c.Name), corev1.EventTypeWarning, "InvalidNode", short(fmt.Sprintf("%v; gpuscale counts the node as cordoned, and does not change it", c.Err), maxNote))
 	}
+	p.reported = reported
 }
 
 // pod returns a pod from the cache, nil where it is gone.
