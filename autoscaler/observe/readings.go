@@ -190,13 +190,13 @@ type nodeReading struct {
 	allocated map[string]int
 }
 
-// told is a value that every target must state alike: where they disagree it is unknown.
-type told[T comparable] struct {
+// agreed is a value that every target must report alike: where they differ it is unknown.
+type agreed[T comparable] struct {
 	value           T
 	known, disputed bool
 }
 
-func (t *told[T]) add(v T) {
+func (t *agreed[T]) add(v T) {
 	t.disputed = t.disputed || t.known && t.value != v
 	t.value, t.known = v, true
 }
@@ -204,7 +204,7 @@ func (t *told[T]) add(v T) {
 // deviceReading has the samples of a GPU or of a MIG device.
 type deviceReading struct {
 	allocatedTo, containers []string // pods, "namespace/name", and their containers
-	busy                    told[float64]
+	busy                    agreed[float64]
 	age                     time.Duration // of busy
 	aged                    bool          // age is known
 	unused                  unused
@@ -220,8 +220,8 @@ func (d *deviceReading) ratio() sample.Value {
 
 type gpuReading struct {
 	deviceReading
-	info      told[gpuInfo]
-	health    told[gpu.Health]
+	info      agreed[gpuInfo]
+	health    agreed[gpu.Health]
 	judges    []string                    // the pods whose gpu_healthy is 0, "namespace/pod"
 	instances map[string]*instanceReading // by GPU instance id; nil for none
 }
@@ -233,7 +233,7 @@ type gpuInfo struct {
 
 type instanceReading struct {
 	deviceReading
-	info told[instanceInfo]
+	info agreed[instanceInfo]
 }
 
 type instanceInfo struct {
