@@ -32,6 +32,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/internal/require"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -398,9 +399,9 @@ func TestOneEventPerPod(t *testing.T) {
 
 // TestNotesAreShort: an Event's note has at most the API's bytes, and is valid UTF-8.
 func TestNotesAreShort(t *testing.T) {
-	for text, want := range map[string]int{"fits": 4, strings.Repeat("∞", 2000): 1024, "half a rune \xe2\x88": 15} {
-		if got := short(text, maxNote); len(got) != want || !utf8.ValidString(got) {
-			t.Errorf("%.20q: %d bytes, %q", text, len(got), got[max(0, len(got)-8):])
+	for note, want := range map[string]int{"fits": 4, strings.Repeat("∞", 2000): 1024, "half a rune \xe2\x88": 15} {
+		if got := text.Short(note, maxNote); len(got) != want || !utf8.ValidString(got) {
+			t.Errorf("%.20q: %d bytes, %q", note, len(got), got[max(0, len(got)-8):])
 		}
 	}
 }
