@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+
+	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
 // Limits of requests to the API server.
@@ -195,14 +197,8 @@ func (a *Agent) replaced(ctx context.Context, old []string) (fresh bool, err err
 		case slices.Contains(old, string(p.UID)):
 			err = a.o.Cluster.remove(ctx, p)
 		default:
-			fresh = fresh || ready(p)
+			fresh = fresh || kube.PodReady(p)
 		}
 	}
 	return fresh, err
-}
-
-func ready(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }

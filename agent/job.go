@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // OffAnnotation on a node keeps its agent from starting operations.
@@ -264,8 +264,8 @@ func (j *job) note(ctx context.Context, step string) error {
 	if !j.back() && !j.answer.Final() && now.After(j.record.Deadline) {
 		return fmt.Errorf("its deadline %s has passed before step: %s", j.record.Deadline.UTC().Format(time.RFC3339), step)
 	}
-	j.answer.Step, j.answer.At = clip(step), now.UTC().Truncate(time.Second)
-	j.answer.Message = clip(j.answer.Message)
+	j.answer.Step, j.answer.At = text.Short(step, maxWords), now.UTC().Truncate(time.Second)
+	j.answer.Message = text.Short(j.answer.Message, maxWords)
 	var err error
 	for range noteTries {
 		var node *corev1.Node
@@ -290,13 +290,6 @@ func (j *job) note(ctx context.Context, step string) error {
 // maxWords bounds the messages on the node in bytes: an annotation that is too long to be read
 // counts as lost.
 const maxWords = 2 << 10
-
-func clip(text string) string {
-	if len(text) > maxWords {
-		text = text[:maxWords] + " …"
-	}
-	return strings.ToValidUTF8(text, "")
-}
 
 // quiesceFor is the time after which the exporter reacquires GPUs by itself. It is asked again
 // before half of that is over.

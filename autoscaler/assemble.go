@@ -123,7 +123,6 @@ func newProviders(a assembly) (pools.Providers, error) {
 	return pools.Providers{
 		GRPC:    pools.NewGRPC(a.live, external, time.Now),
 		Scale:   pools.NewScale(a.client, a.live),
-		Fixed:   pools.NewFixed(a.client),
 		ASG:     pools.NewASG(pools.ASGOptions{Live: a.live, Config: awsConfig, Log: a.log}),
 		History: pools.NewHistory(time.Now),
 	}, nil

@@ -232,7 +232,7 @@ func TestRefused(t *testing.T) {
 		edit(w, testPool(), func(p *v1alpha1.GPUNodePool) {
 			p.Spec.Min, p.Spec.Max, p.Spec.Provider = 0, 0, v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
 		})
-		w.actor.o.Pools = pools.Providers{Fixed: pools.NewFixed(w.client)}
+		w.actor.o.Pools = pools.Providers{}
 	}
 	elsewhere := node(func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "q" })
 	foreign := node(func(n *corev1.Node) { n.Labels["karpenter.sh/nodepool"] = "other" })

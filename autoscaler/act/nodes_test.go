@@ -410,13 +410,6 @@ func TestActingIsBounded(t *testing.T) {
 	})
 }
 
-// TestWhatAFixedProviderRefusesIsNoFailure: a pool does not back off for it.
-func TestWhatAFixedProviderRefusesIsNoFailure(t *testing.T) {
-	if got := outcome(pools.NewFixed(nil).SetSize(t.Context(), testPool(), 3), false); got != Refused {
-		t.Error(got)
-	}
-}
-
 var replaceFirst = plan.Action{Verb: plan.Replace, Pool: "p", Node: "p-1", Reason: plan.NodeSick}
 
 // newSick is newVacant with the first node cordoned for plan.RemoveDelay.

@@ -167,12 +167,26 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestUndoBeforeTheLabel: a config that was never selected is undone without mig-manager.
-func TestUndoBeforeTheLabel(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
-	w.want(Done, w.repartition())
-	w.want(Done, plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"})
-	w.inService()
+// TestEndsBeforeTheLabel: an operation whose config was never selected ends without mig-manager, undone or since its node
+// is uncordoned by hand, and in use again.
+func TestEndsBeforeTheLabel(t *testing.T) {
+	for name, end := range map[string]func(w *world){
+		"undone": func(w *world) {
+			w.want(Done, plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"})
+		},
+		"uncordoned by hand": func(w *world) {
+			edit(w, testNode(), func(n *corev1.Node) { n.Spec.Unschedulable = false })
+			w.must(w.actor.Resume(t.Context(), start.Add(time.Minute)))
+		},
+	} {
+		w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
+		w.want(Done, w.repartition())
+		end(w)
+		w.inService()
+		if got := w.node().Labels[contract.ConfigLabel]; got != "" {
+			t.Errorf("%s: %s was selected", name, got)
+		}
+	}
 }
 
 // TestTidyKeepsWhatIsUsed: only configs that no node uses are removed.
@@ -210,18 +224,6 @@ func TestRepartitionKeepsTheDriversNames(t *testing.T) {
 			t.Errorf("GPU %d: %v", index, counts)
 		}
 	}
-}
-
-// TestRepartitionRefusesAnUncertainName: mig-parted would destroy the instances and report success.
-func TestRepartitionRefusesAnUncertainName(t *testing.T) {
-	w, action := ofGB200(t, "3g@0", "7g@0")
-	w.answer(contract.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
-	writes := w.writes
-	w.want(Refused, action)
-	if w.writes != writes {
-		t.Error("a refused operation was written")
-	}
-	w.inService()
 }
 
 // ofGB200 is a world whose node has two GPUs: 0 has two 3g instances, 1 is repartitioned.
@@ -289,32 +291,49 @@ func TestOrderSettles(t *testing.T) {
 	}
 }
 
-// TestUncordonedByHandIsNotOrdered: a node that is uncordoned by hand is in use again.
-func TestUncordonedByHandIsNotOrdered(t *testing.T) {
-	w := newWorld(t, nil)
-	if r := w.do(w.repartition()); r.Outcome != Done {
-		t.Fatal(r.Err)
+// TestRefusedRepartitions: nothing is written, and the node is not cordoned.
+func TestRefusedRepartitions(t *testing.T) {
+	reporting := func(text string) func() (*world, plan.Action) {
+		return func() (*world, plan.Action) {
+			w, action := withAgent(t)
+			edit(w, testNode(), func(n *corev1.Node) { n.Annotations = map[string]string{contract.LayoutAnnotation: text} })
+			return w, action
+		}
 	}
-	edit(w, testNode(), func(n *corev1.Node) { n.Spec.Unschedulable = false })
-	w.must(w.actor.Resume(t.Context(), start.Add(plan.RemoveDelay)))
-	w.inService()
-	if got := w.node().Labels[contract.ConfigLabel]; got != "" {
-		t.Errorf("%s was selected", got)
+	for name, begin := range map[string]func() (*world, plan.Action){
+		// mig-parted would destroy the instances and report success.
+		"an uncertain name": func() (*world, plan.Action) {
+			w, action := ofGB200(t, "3g@0", "7g@0")
+			w.answer(contract.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
+			return w, action
+		},
+		"an agent, allocated instances go": func() (*world, plan.Action) {
+			w, action := withAgent(t)
+			action.Target = layout(t, "3g.40gb@0 3g.40gb@4")
+			return w, action
+		},
+		"mig-manager, a GPU with an allocation": func() (*world, plan.Action) {
+			w, action := withAgent(t)
+			w.snap.Pools[0].MIG.KeepsBusy = false
+			return w, action
+		},
+		"no agent": reporting(""), "an unreadable report": reporting("{"),
+		"an agent that is off": reporting(contract.Report{At: start, Problem: "switched off", GPUs: []contract.GPUReport{{UUID: "GPU-a"}}}.String()),
+	} {
+		w, action := begin()
+		writes := w.writes
+		if r := w.do(action); r.Outcome != Refused || w.writes != writes {
+			t.Errorf("%s: %s, %v, %d writes", name, r.Outcome, r.Err, w.writes-writes)
+		}
+		w.inService()
 	}
-}
-
-// TestSyncedLabelIsNotUsed: Cluster API would write a label of the Machine back in each reconcile.
-func TestSyncedLabelIsNotUsed(t *testing.T) {
+	// Cluster API would write a label of the Machine back in each reconcile.
 	w := newWorld(t, nil)
 	edit(w, testNode(), func(n *corev1.Node) {
 		n.Annotations = map[string]string{"cluster.x-k8s.io/labels-from-machine": "a,nvidia.com/mig.config"}
 	})
-	r := w.do(w.repartition())
-	if r.Outcome != Failed || !strings.Contains(r.Err.Error(), "machine template") {
+	if r := w.do(w.repartition()); r.Outcome != Failed || !strings.Contains(r.Err.Error(), "machine template") || w.node().Spec.Unschedulable {
 		t.Errorf("%s, %v", r.Outcome, r.Err)
-	}
-	if n := w.node(); n.Spec.Unschedulable {
-		t.Error("the node was cordoned")
 	}
 }
 
@@ -354,18 +373,6 @@ func TestRepartitionByAgent(t *testing.T) {
 	n.Annotations[contract.AgentAnnotation] = contract.Answer{ID: "op", State: contract.AgentRestored, Message: "busy"}.String()
 	w.must(w.client.Update(t.Context(), n))
 	w.want(Done, plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"})
-	w.inService()
-}
-
-// TestAgentKeepsBusy: an agent may not destroy allocated instances, mig-manager may not
-// repartition a GPU with any allocation.
-func TestAgentKeepsBusy(t *testing.T) {
-	w, repartition := withAgent(t)
-	repartition.Target = layout(t, "3g.40gb@0 3g.40gb@4")
-	w.want(Refused, repartition)
-	w, repartition = withAgent(t)
-	w.snap.Pools[0].MIG.KeepsBusy = false
-	w.want(Refused, repartition)
 	w.inService()
 }
 
@@ -441,16 +448,5 @@ func TestSelectsWhatTheLabelSaysAlready(t *testing.T) {
 	}
 	if r.Previous == first.Config || r.Previous == r.Config {
 		t.Errorf("it would roll back to %s, which is the target", r.Previous)
-	}
-}
-
-// TestNoAgentNoCordon: a node whose agent's report is missing, unreadable or switched off
-// is not cordoned.
-func TestNoAgentNoCordon(t *testing.T) {
-	for _, text := range []string{"", "{", contract.Report{At: start, Problem: "switched off", GPUs: []contract.GPUReport{{UUID: "GPU-a"}}}.String()} {
-		w, repartition := withAgent(t)
-		edit(w, testNode(), func(n *corev1.Node) { n.Annotations = map[string]string{contract.LayoutAnnotation: text} })
-		w.want(Refused, repartition)
-		w.inService()
 	}
 }

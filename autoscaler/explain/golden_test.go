@@ -2,69 +2,43 @@ package explain
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cockroachdb/datadriven"
 
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected texts")
-
-// TestTexts explains the subject in the first line of each file, "# pod a/b", in the
-// snapshot below it. After a line "----" follows the expected text.
+// TestTexts explains the subject of each command, "pod a/b", in the snapshot below it.
 func TestTexts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no files", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			raw, err := os.ReadFile(file)
+	asks := map[string]func(plan.Snapshot, plan.Policy, string) (Document, error){"pod": ForPod, "gang": ForGang, "pool": ForPool}
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s, p, err := scenario.Parse(d.Input)
 			require.NoError(t, err)
-			world, want, _ := strings.Cut(string(raw), "----\n")
-			got := explained(t, world)
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, []byte(world+"----\n"+got), 0o600))
-				return
+			explained := func() string {
+				d, err := asks[d.Cmd](s, p, d.CmdArgs[0].Key)
+				if err != nil {
+					return "error: " + err.Error() + "\n"
+				}
+				var out, js bytes.Buffer
+				require.NoError(t, d.WriteText(&out))
+				if err := d.WriteJSON(&js); err != nil || !strings.Contains(js.String(), `"apiVersion": "`+Version+`"`) {
+					t.Errorf("JSON: %v", err)
+				}
+				return out.String()
 			}
-			if got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
+			text := explained()
+			if again := explained(); again != text {
+				t.Errorf("a second call differs:\n%s", again)
 			}
+			return text
 		})
-	}
-}
-
-func explained(t *testing.T, world string) string {
-	t.Helper()
-	first, _, _ := strings.Cut(world, "\n")
-	words := strings.Fields(first)
-	if len(words) != 3 {
-		t.Fatalf("%q: want # KIND NAME", first)
-	}
-	s, p, err := scenario.Parse(world)
-	require.NoError(t, err)
-	ask := map[string]func(plan.Snapshot, plan.Policy, string) (Document, error){"pod": ForPod, "gang": ForGang, "pool": ForPool}[words[1]]
-	d, err := ask(s, p, words[2])
-	if err != nil {
-		return "error: " + err.Error() + "\n"
-	}
-	var out, again bytes.Buffer
-	require.NoError(t, d.WriteText(&out))
-	var js bytes.Buffer
-	if err := d.WriteJSON(&js); err != nil || !strings.Contains(js.String(), `"apiVersion": "`+Version+`"`) {
-		t.Errorf("JSON: %v", err)
-	}
-	d, _ = ask(s, p, words[2])
-	if _ = d.WriteText(&again); again.String() != out.String() {
-		t.Errorf("a second call differs:\n%s", again.String())
-	}
-	return out.String()
+	})
 }
 
 // TestProposedChangesHelp: if only the pool's max is too low, raising it is the only change

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -167,9 +168,5 @@ func list(head string, names []string) string {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	more := ""
-	if len(names) > maxNames {
-		more = fmt.Sprintf(" and %d more", len(names)-maxNames)
-	}
-	return head + strings.Join(names[:min(len(names), maxNames)], ", ") + more
+	return head + text.Several(names, maxNames)
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -110,9 +111,9 @@ func (w *latencies) observePods(r *Reconcile) {
 		case p.Node == "" && waited:
 			w.next[key] = was
 		case p.Node == "":
-			w.next[key] = pendingPod{created: p.Created, since: firstOf(p.PendingSince, p.Created, r.Now)}
+			w.next[key] = pendingPod{created: p.Created, since: cmp.Or(p.PendingSince, p.Created, r.Now)}
 		case waited:
-			w.bound(p, r.Now.Sub(firstOf(was.created, was.since)))
+			w.bound(p, r.Now.Sub(cmp.Or(was.created, was.since)))
 		case !w.last.IsZero() && !w.young[key] && !p.Created.Before(w.last.Truncate(time.Second)):
 			w.bound(p, r.Now.Sub(p.Created))
 		}
@@ -139,7 +140,7 @@ func (w *latencies) observeDecisions(r *Reconcile) {
 			if p, ok := w.pending[key]; ok && !p.decided {
 				p.decided = true
 				w.pending[key] = p
-				w.decisions.Observe(max(0, firstOf(r.Acted, r.Now).Sub(p.since).Seconds()))
+				w.decisions.Observe(max(0, cmp.Or(r.Acted, r.Now).Sub(p.since).Seconds()))
 			}
 		}
 	}
@@ -178,15 +179,5 @@ func requestTime(grown []plan.Growth, n *plan.Node) time.Time {
 			at = g.At
 		}
 	}
-	return firstOf(at, n.Created)
-}
-
-// firstOf returns the first time that is not zero.
-func firstOf(all ...time.Time) time.Time {
-	for _, t := range all {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return time.Time{}
+	return cmp.Or(at, n.Created)
 }

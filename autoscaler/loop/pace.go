@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -262,15 +263,7 @@ func updated[T client.Object](do func(before, after T)) func(before, after any) 
 
 // requestsDevices reports whether a pod requests any extended resource or claim.
 func requestsDevices(p *corev1.Pod) bool {
-	extended := func(c corev1.Container) bool {
-		for name := range c.Resources.Requests {
-			if strings.Contains(string(name), "/") {
-				return true
-			}
-		}
-		return false
-	}
-	return len(p.Spec.ResourceClaims) > 0 || slices.ContainsFunc(p.Spec.Containers, extended) || slices.ContainsFunc(p.Spec.InitContainers, extended)
+	return len(p.Spec.ResourceClaims) > 0 || len(kube.ExtendedRequests(p)) > 0
 }
 
 func podChanged(a, b *corev1.Pod) bool {
@@ -280,7 +273,7 @@ func podChanged(a, b *corev1.Pod) bool {
 }
 
 func nodeChanged(a, b *corev1.Node) bool {
-	return a.Spec.Unschedulable != b.Spec.Unschedulable || a.Spec.ProviderID != b.Spec.ProviderID || readyNode(a) != readyNode(b) ||
+	return a.Spec.Unschedulable != b.Spec.Unschedulable || a.Spec.ProviderID != b.Spec.ProviderID || kube.NodeReady(a) != kube.NodeReady(b) ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 		!maps.Equal(a.Labels, b.Labels) || annotationsChanged(a.Annotations, b.Annotations) || annotationsChanged(b.Annotations, a.Annotations) ||
 		!slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect }) ||
@@ -305,15 +298,6 @@ func annotationsChanged(a, b map[string]string) bool {
 		return true
 	}
 	return false
-}
-
-func readyNode(n *corev1.Node) corev1.ConditionStatus {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
-	}
-	return corev1.ConditionUnknown
 }
 
 // unschedulable reports whether the scheduler has found no node for a pod.

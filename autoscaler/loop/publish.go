@@ -21,6 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -46,15 +47,6 @@ const reportAgain = 15 * time.Minute
 
 // maxNote is the bound of events.k8s.io/v1 on an Event's note, in bytes.
 const maxNote = 1024
-
-// short cuts a text to at most most bytes of valid UTF-8.
-func short(text string, most int) string {
-	const more = " …"
-	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) > most {
-		text = strings.ToValidUTF8(text[:most-len(more)], "") + more
-	}
-	return text
-}
 
 // NewClusterPublisher returns a Publisher. c may read from a cache.
 func NewClusterPublisher(c client.Client, recorder record.EventRecorder, log *slog.Logger) *ClusterPublisher {
@@ -82,7 +74,6 @@ func (p *ClusterPublisher) Publish(ctx context.Context, r Reconcile) {
 	}
 	p.begun = begun
 	p.verdictEvents(ctx, r, covered)
-	p.containedNodes(r)
 	if err := p.statuses(ctx, r); err != nil && ctx.Err() == nil {
 		p.log.Warn("publishing the status of pools failed", "err", err)
 	}
@@ -134,35 +125,35 @@ func (p *ClusterPublisher) actionEvents(ctx context.Context, r act.Result, answe
 	if reason == "" {
 		return
 	}
-	text := fmt.Sprintf("%s: %s", r.Action.Reason, r.Action.Detail)
+	about := fmt.Sprintf("%s: %s", r.Action.Reason, r.Action.Detail)
 	switch r.Action.Verb {
 	case plan.ScaleUp:
-		text = fmt.Sprintf("%s %d→%d, %s", r.Action.Pool, r.Action.From, r.Action.To, text)
+		about = fmt.Sprintf("%s %d→%d, %s", r.Action.Pool, r.Action.From, r.Action.To, about)
 	case plan.Repartition:
-		text = fmt.Sprintf("GPU %d of %s, %s", r.Action.GPU, r.Action.Node, text)
+		about = fmt.Sprintf("GPU %d of %s, %s", r.Action.GPU, r.Action.Node, about)
 	case plan.Reclaim:
-		text = fmt.Sprintf("%s on %s, %s", r.Action.Pod, r.Action.Node, text)
+		about = fmt.Sprintf("%s on %s, %s", r.Action.Pod, r.Action.Node, about)
 	}
 	switch r.Outcome {
 	case act.Waiting:
 		reason = eventReasons[r.Action.Verb].begins
 	case act.Failed:
-		eventType, reason, text = corev1.EventTypeWarning, reason+"Failed", fmt.Sprintf("%s: %v", text, r.Err)
+		eventType, reason, about = corev1.EventTypeWarning, reason+"Failed", fmt.Sprintf("%s: %v", about, r.Err)
 	}
 	if r.Action.Verb == plan.Rollback { // the repartition has failed, even if its rollback succeeds
 		eventType = corev1.EventTypeWarning
 	}
 	for _, key := range podsOf(r.Action) {
 		if pod := p.pod(ctx, key); pod != nil {
-			note := text
+			note := about
 			if answer := answers[key]; answer != "" && r.Outcome != act.Failed {
-				note, covered[key] = text+"; "+answer, true
+				note, covered[key] = about+"; "+answer, true
 			}
-			p.recorder.Event(pod, eventType, reason, short(note, maxNote))
+			p.recorder.Event(pod, eventType, reason, text.Short(note, maxNote))
 		}
 	}
 	if r.Action.Node != "" {
-		p.recorder.Event(nodeRef(r.Action.Node), eventType, reason, short(text, maxNote))
+		p.recorder.Event(nodeRef(r.Action.Node), eventType, reason, text.Short(about, maxNote))
 	}
 }
 
@@ -183,26 +174,24 @@ func nodeRef(name string) runtime.Object {
 // withoutEvent are reasons that need no Event: the pod runs, or the scheduler has one.
 var withoutEvent = map[plan.Reason]bool{plan.Running: true, plan.WaitScheduler: true}
 
-// verdictEvents writes an Event on each pending pod with the reason: when the reason
-// changes, and again after reportAgain. It leaves out the pods in covered.
+// due reports whether an Event of a reason about a subject is to be written: once, and again after reportAgain. It
+// notes in next what is written then, or was.
+func (p *ClusterPublisher) due(next map[string]report, subject string, reason plan.Reason, now time.Time) bool {
+	last, known := p.reported[subject]
+	again := !known || last.reason != reason || now.Sub(last.at) >= reportAgain
+	if again {
+		last = report{reason, now}
+	}
+	next[subject] = last
+	return again
+}
+
+// verdictEvents writes an Event on each pending pod with the reason, but for the pods in covered, and on each node
+// that is set apart. Pods and pools that are have their verdicts and conditions.
 func (p *ClusterPublisher) verdictEvents(ctx context.Context, r Reconcile, covered map[string]bool) {
 	reported := make(map[string]report, len(p.reported))
-	for _, c := range r.Contained {
-		if last, known := p.reported["node "+c.Name]; known && c.Kind == plan.KindNode {
-			reported["node "+c.Name] = last
-		}
-	}
 	for _, v := range r.Plan.Verdicts {
-		if v.Kind != plan.KindPod || withoutEvent[v.Reason] {
-			continue
-		}
-		last, known := p.reported[v.Subject]
-		if known && last.reason == v.Reason && r.Now.Sub(last.at) < reportAgain {
-			reported[v.Subject] = last
-			continue
-		}
-		reported[v.Subject] = report{v.Reason, r.Now}
-		if covered[v.Subject] {
+		if v.Kind != plan.KindPod || withoutEvent[v.Reason] || !p.due(reported, v.Subject, v.Reason, r.Now) || covered[v.Subject] {
 			continue
 		}
 		if pod := p.pod(ctx, v.Subject); pod != nil {
@@ -211,23 +200,16 @@ func (p *ClusterPublisher) verdictEvents(ctx context.Context, r Reconcile, cover
 			if warns {
 				kind = corev1.EventTypeWarning
 			}
-			p.recorder.Event(pod, kind, string(v.Reason), short(note, maxNote))
+			p.recorder.Event(pod, kind, string(v.Reason), text.Short(note, maxNote))
+		}
+	}
+	const invalid = "InvalidNode"
+	for _, c := range r.Contained[:min(len(r.Contained), maxContained)] {
+		if c.Kind == plan.KindNode && p.due(reported, "node "+c.Name, invalid, r.Now) { // no pod has such a name
+			p.recorder.Event(nodeRef(c.Name), corev1.EventTypeWarning, invalid, text.Short(fmt.Sprintf("%v; gpuscale counts the node as cordoned, and does not change it", c.Err), maxNote))
 		}
 	}
 	p.reported = reported
-}
-
-// containedNodes writes an Event on each node that is set apart, and again after reportAgain. Pods and pools
-// have their verdicts and conditions.
-func (p *ClusterPublisher) containedNodes(r Reconcile) {
-	for _, c := range r.Contained[:min(len(r.Contained), maxContained)] {
-		key := "node " + c.Name // no pod has such a key
-		if last, known := p.reported[key]; c.Kind != plan.KindNode || known && r.Now.Sub(last.at) < reportAgain {
-			continue
-		}
-		p.reported[key] = report{at: r.Now}
-		p.recorder.Event(nodeRef(c.Name), corev1.EventTypeWarning, "InvalidNode", short(fmt.Sprintf("%v; gpuscale counts the node as cordoned, and does not change it", c.Err), maxNote))
-	}
 }
 
 // pod returns a pod from the cache, nil where it is gone.

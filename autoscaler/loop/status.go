@@ -18,6 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -207,12 +208,8 @@ func setRemarks(pool *v1alpha1.GPUNodePool, growOnly bool, unused []string) {
 		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionUnused)
 		return
 	}
-	named, more := unused, ""
-	if len(named) > unusedNamed {
-		named, more = named[:unusedNamed], fmt.Sprintf(" and %d more", len(unused)-unusedNamed)
-	}
 	setCondition(pool, conditionUnused, metav1.ConditionTrue, string(plan.GPUUnused), fmt.Sprintf(
-		"allocated and idle for an hour or more: %s%s; ask the owners of the pods, or set spec.reclaimIdle of their GPUQuota", strings.Join(named, ", "), more))
+		"allocated and idle for an hour or more: %s; ask the owners of the pods, or set spec.reclaimIdle of their GPUQuota", text.Several(unused, unusedNamed)))
 }
 
 // unusedGPUs lists, by pool, the GPUs that are allocated and idle.
@@ -283,6 +280,6 @@ func decisionOf(r act.Result, now time.Time) v1alpha1.Decision {
 	case a.Verb == plan.ScaleUp:
 		d.Message = fmt.Sprintf("%d→%d: %s", a.From, a.To, a.Detail)
 	}
-	d.Message = short(d.Message, maxDecisionMessage)
+	d.Message = text.Short(d.Message, maxDecisionMessage)
 	return d
 }

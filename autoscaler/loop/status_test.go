@@ -32,6 +32,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/internal/kube/kubefake"
 	"github.com/gpuscale/gpuscale/internal/require"
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -167,7 +168,9 @@ func TestStatusAndEvents(t *testing.T) {
 			Snapshot: plan.Snapshot{
 				Now:   start,
 				Pools: []plan.Pool{{Name: "p", Min: 1, Max: 4, Target: 1, Size: 1}},
-				Nodes: []plan.Node{{Name: "p-1", Pool: "p", Ready: true, GPUs: make([]plan.GPU, 1)}},
+				Nodes: []plan.Node{
+					{Name: "p-1", Pool: "p", Ready: true, GPUs: make([]plan.GPU, 1), Operation: &plan.Operation{}}, {Name: "p-2", Pool: "p", Drain: &plan.Draining{}}, {Name: "q-1", Drain: &plan.Draining{}},
+				},
 			},
 			Invalid: map[string]error{"bad": errors.New("spec.template.product: nonsense")},
 			Foreign: map[string]error{"p": errors.New("node p-9 was made by another")},
@@ -183,7 +186,7 @@ func TestStatusAndEvents(t *testing.T) {
 	}
 	a.Publish(t.Context(), reconcile)
 	p := c.pool()
-	if s := p.Status; s.Size != 1 || s.Target != 3 || s.Ready != 1 || s.Upcoming != 2 || s.Reason != "Steady" || s.ObservedGeneration != 3 {
+	if s := p.Status; s.Size != 1 || s.Target != 3 || s.Ready != 1 || s.Upcoming != 2 || s.Operations != 2 || s.Reason != "Steady" || s.ObservedGeneration != 3 {
 		t.Errorf("status %+v", s)
 	}
 	for _, is := range []string{conditionReady, conditionValid, conditionForeign} {
@@ -365,26 +368,9 @@ func TestLastDecisions(t *testing.T) {
 	}
 }
 
-// TestInvalidNodeHasAnEvent: with the field, and again after reportAgain.
-func TestInvalidNodeHasAnEvent(t *testing.T) {
-	c := cluster(t)
-	a := c.publisher()
-	publish := func(after time.Duration) {
-		a.Publish(t.Context(), Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(after)},
-			Contained: []plan.Problem{{Kind: plan.KindPod, Name: "a/b"}, {Kind: plan.KindNode, Name: "n", Err: errors.New("nodes[n].cpuMilli: is negative: -1")}}}})
-	}
-	const invalid = "Warning InvalidNode nodes[n].cpuMilli: is negative: -1; gpuscale counts the node as cordoned, and does not change it"
-	publish(0)
-	c.recorded(invalid)
-	publish(reportAgain - time.Second)
-	c.recorded()
-	publish(reportAgain)
-	c.recorded(invalid)
-}
-
 // TestOneEventPerPod: a pod that an action serves has one Event, with the detail of its
-// verdict. A pod that cannot be served has one with the remedy, repeated after
-// reportAgain.
+// verdict. A pod that cannot be served has one with the remedy, a node that is set apart one with the field, both
+// repeated after reportAgain.
 func TestOneEventPerPod(t *testing.T) {
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
@@ -393,27 +379,29 @@ func TestOneEventPerPod(t *testing.T) {
 	a := c.publisher()
 	publish := func(after time.Duration, results ...act.Result) {
 		a.Publish(t.Context(), Reconcile{
-			Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(after)}},
+			Observation: observe.Observation{Snapshot: plan.Snapshot{Now: start.Add(after)},
+				Contained: []plan.Problem{{Kind: plan.KindPod, Name: "a/b"}, {Kind: plan.KindNode, Name: "n", Err: errors.New("nodes[n].cpuMilli: is negative: -1")}}},
 			Plan: plan.Plan{Verdicts: []plan.Verdict{
 				{Kind: plan.KindPod, Subject: "a/refused", Reason: plan.QuotaExceeded, Detail: "team-a 8/8 GPU guaranteed, 0 available, limit 8; requests 1 more"},
 				{Kind: plan.KindPod, Subject: "a/served", Reason: plan.WaitUpcomingNode, Detail: "a new node of p, in 5m"},
 			}}, Results: results,
 		})
 	}
+	const invalid = "Warning InvalidNode nodes[n].cpuMilli: is negative: -1; gpuscale counts the node as cordoned, and does not change it"
 	const refused = "Warning QuotaExceeded team-a 8/8 GPU guaranteed, 0 available, limit 8; requests 1 more. Raise the tenant's guarantee, limit or borrow limit, or end a workload of the tenant's."
 	publish(0, act.Result{Outcome: act.Done, Action: plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 2, Reason: plan.NoFreeSlice, Detail: "a/served requests a GPU", For: []string{"a/served"}}})
-	c.recorded("Normal TriggeredScaleUp p 1→2, NoFreeSlice: a/served requests a GPU; a new node of p, in 5m", refused)
+	c.recorded("Normal TriggeredScaleUp p 1→2, NoFreeSlice: a/served requests a GPU; a new node of p, in 5m", refused, invalid)
 	publish(reportAgain - time.Second)
 	c.recorded()
 	publish(reportAgain)
-	c.recorded(refused, "Normal WaitUpcomingNode a new node of p, in 5m")
+	c.recorded(refused, "Normal WaitUpcomingNode a new node of p, in 5m", invalid)
 }
 
 // TestNotesAreShort: an Event's note has at most the API's bytes, and is valid UTF-8.
 func TestNotesAreShort(t *testing.T) {
-	for text, want := range map[string]int{"fits": 4, strings.Repeat("∞", 2000): 1024, "half a rune \xe2\x88": 15} {
-		if got := short(text, maxNote); len(got) != want || !utf8.ValidString(got) {
-			t.Errorf("%.20q: %d bytes, %q", text, len(got), got[max(0, len(got)-8):])
+	for note, want := range map[string]int{"fits": 4, strings.Repeat("∞", 2000): 1024, "half a rune \xe2\x88": 15} {
+		if got := text.Short(note, maxNote); len(got) != want || !utf8.ValidString(got) {
+			t.Errorf("%.20q: %d bytes, %q", note, len(got), got[max(0, len(got)-8):])
 		}
 	}
 }
@@ -674,23 +662,6 @@ func TestPlannerStateIsBounded(t *testing.T) {
 func poolWith(s v1alpha1.PlannerState) (p v1alpha1.GPUNodePool) {
 	p.Name, p.Status.PlannerState = "p", s
 	return p
-}
-
-// TestOperationsAreCounted: nodes that are repartitioned or drained keep the provider from changing.
-func TestOperationsAreCounted(t *testing.T) {
-	r := Reconcile{Observation: observe.Observation{Snapshot: plan.Snapshot{
-		Pools: []plan.Pool{{Name: "p"}, {Name: "q"}},
-		Nodes: []plan.Node{
-			{Name: "a", Pool: "p", Operation: &plan.Operation{}}, {Name: "b", Pool: "p", Drain: &plan.Draining{}}, {Name: "c", Pool: "p"}, {Name: "d", Pool: "q"},
-		},
-	}}}
-	for name, want := range map[string]int32{"p": 2, "q": 0} {
-		var pool v1alpha1.GPUNodePool
-		poolFindings(r)[name].write(&pool)
-		if pool.Status.Operations != want {
-			t.Errorf("pool %s has %d operations, want %d", name, pool.Status.Operations, want)
-		}
-	}
 }
 
 // kinds are those of the fakes; making them takes longer than most tests.

@@ -17,10 +17,6 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
 
-func amount(name string, n int64) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceName(name): *resource.NewQuantity(n, resource.DecimalSI)}
-}
-
 // bare is a node of pool "p" without the labels of NVIDIA's components.
 func bare(name string, offered corev1.ResourceList) *corev1.Node {
 	n := node(name, offered)
@@ -51,25 +47,22 @@ func TestMakers(t *testing.T) {
 			other = poolOf("NVIDIA-L4", 2)
 		}
 		other.Name, other.Spec.Provider, other.Spec.PricePerHour = "other", nodegroups.Of("other"), ptr.To(resource.MustParse("0.1"))
-		full := []client.Object{bare("n", amount(name, 2)), pod("a", "n", amount(name, 2))}
+		two := listOf(name + "=2")
+		full := []client.Object{bare("n", two), pod("a", "n", two)}
 		for what, objects := range map[string][]client.Object{"from zero": nil, "beside a full node": full} {
-			w := newWorld(t, append(objects, poolOf(product, 2), other, stuckPod("p", amount(name, 2)))...)
+			w := newWorld(t, append(objects, poolOf(product, 2), other, stuckPod("p", two))...)
 			made := plan.Make(w.at(0).Snapshot, plan.DefaultPolicy())
 			if len(made.Actions) != 1 || made.Actions[0].Verb != plan.ScaleUp || made.Actions[0].Pool != "p" {
 				t.Errorf("%s, %s:\n%s", product, what, made)
 			}
 		}
-		if w := newWorld(t, other, stuckPod("p", amount(name, 1))); w.verdictOn("p", 0, 0) != plan.NoPoolFits {
+		if w := newWorld(t, other, stuckPod("p", listOf(name+"=1"))); w.verdictOn("p", 0, 0) != plan.NoPoolFits {
 			t.Errorf("%s: a node of another maker is added", product)
 		}
-		if got := newWorld(t, poolOf(product, 2), bare("n-1", amount(name, 2))).removals(61); len(got) != 21 { // ten minutes of idleAfter
+		if got := newWorld(t, poolOf(product, 2), bare("n-1", two)).removals(61); len(got) != 21 { // ten minutes of idleAfter
 			t.Errorf("%s: removed %q", product, got)
 		}
 	}
-}
-
-func sevenths(n int) corev1.ResourceList {
-	return corev1.ResourceList{"nvidia.com/mig-1g.10gb": *resource.NewQuantity(int64(n), resource.DecimalSI)}
 }
 
 // stuckPod is a pod that the scheduler could not place.
@@ -149,7 +142,7 @@ func TestOneNodeForOnePod(t *testing.T) {
 				t.Fatalf("reconcile %d: %s", reconcile, a)
 			}
 			for i := a.From; i < a.To; i++ {
-				n := node(fmt.Sprintf("p-%d", i+1), sevenths(7))
+				n := node(fmt.Sprintf("p-%d", i+1), listOf("nvidia.com/mig-1g.10gb=7"))
 				n.CreationTimestamp = metav1.NewTime(start.Add(at))
 				require.NoError(t, w.client.Create(t.Context(), n))
 			}

@@ -60,16 +60,16 @@ func newConverter(c *cluster, kept *converted, now time.Time) *converter {
 func (v *converter) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
 	v.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
 	v.c.volumes.of(p, &out)
-	v.c.sharing.of(&p.Spec, &out)
-	v.c.divided.of(p, &out)
-	keepToType(p.Annotations, v.c.pools.Items, &out)
+	v.c.sized(&out)
+	v.c.placed(p, &out)
+	v.c.keepOff(p, &out)
 	out.Data = v.c.data.of(p)
 	return out
 }
 
-// template converts the pod that would be created from t: with the namespace's defaults and its
-// class' priority.
-func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.Pod {
+// template returns the pod that would be created from t, with the namespace's defaults and its class' priority, and
+// converts it.
+func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}}
 	p.Spec = WithDefaults(&t.Spec, v.ranges[namespace])
 	if p.Spec.Priority == nil {
@@ -78,7 +78,7 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	p.Spec.NodeName = ""
 	v.tolerate(&p.Spec)
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
-	return v.complete(p, v.c.claims.ConvertPod(p))
+	return v.complete(p, v.c.claims.ConvertPod(p)), p
 }
 
 // tolerate adds what the admission plugin ExtendedResourceToleration adds to pods when they are created, as on GKE:
@@ -131,7 +131,7 @@ func (v *converter) priority(class string) *int32 {
 
 // podsOf returns the pods that request GPUs, the pods bound to a GPU node, and the pods still to be
 // created. Pods that have ended are left out.
-func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
+func (v *converter) podsOf() []plan.Pod {
 	c := v.c
 	out := make([]plan.Pod, 0, len(c.pods))
 	all, at := make([]gangs.Pod, len(c.pods)), make([]int, len(c.pods))
@@ -145,7 +145,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = v.unserved(&pod)
 		}
-		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
+		if p.Spec.NodeName != "" && c.facts[p.Spec.NodeName] == nil || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
 		at[i] = len(out)
@@ -162,7 +162,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = slices.Concat(v.rules.in(p.Namespace, all[i].Labels), p.Groups)
-			p.Tenant = c.ledger.Tenant(claimOf(*p, c.models, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
+			p.Tenant = c.tenant(p, all[i].Pod, all[i].Workload, all[i].PodGroup)
 		}
 	}
 	for i := range unmade {
@@ -177,9 +177,9 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 			continue
 		}
 		if u.Unreadable == "" {
-			u.Groups = slices.Concat(v.rules.in(u.Namespace, u.Template.Labels), u.Groups)
+			u.Groups = slices.Concat(v.rules.in(u.Namespace, u.Object.Labels), u.Groups)
 		}
-		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(claimOf(u.Pod, c.models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
+		u.Tenant = cmp.Or(refused[i], c.tenant(&u.Pod, u.Object, u.Workload, u.PodGroup))
 		out = append(out, u.Pod)
 	}
 	return out
@@ -230,46 +230,34 @@ func (v *converter) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made 
 	for i := range exist {
 		members[exist[i].Gang]++
 	}
-	specs := map[*corev1.PodTemplateSpec]*corev1.PodSpec{}
 	for i := range unmade {
 		u := &unmade[i]
-		if specs[u.Template] == nil {
-			specs[u.Template] = ptr.To(WithDefaults(&u.Template.Spec, v.ranges[u.Namespace]))
-		}
-		out[i] = ledger.Made{Namespace: u.Namespace, Spec: specs[u.Template], Gang: u.Gang, Least: u.GangMin - members[u.Gang]}
+		out[i] = ledger.Made{Pod: u.Object, Gang: u.Gang, Least: u.GangMin - members[u.Gang]}
 	}
 	return out
 }
 
-func claimOf(p plan.Pod, models map[string]string, labels, annotations map[string]string, scheduler, workload, group string) ledger.Claim {
-	return ledger.Claim{
-		Namespace: p.Namespace, Labels: labels, Annotations: annotations, SchedulerName: scheduler,
-		Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: modelOf(&p, models), Workload: workload, PodGroup: group,
-	}
+// tenant returns the quota that a pod counts towards; Workload (Kueue) and PodGroup are the pod's, by name.
+func (c *cluster) tenant(p *plan.Pod, object *corev1.Pod, workload, group string) string {
+	return c.ledger.Tenant(ledger.Claim{
+		Pod: object, Demand: p.Demand, Shares: amountOf(p.Others, partition.SharedResource) > 0, Model: c.modelOf(p), Workload: workload, PodGroup: group,
+	})
 }
 
-// modelsOf returns the GPU model of each node.
-func modelsOf(nodes []corev1.Node) map[string]string {
-	out := make(map[string]string, len(nodes))
-	names := map[string]string{} // by product, of which there are few
-	for i := range nodes {
-		product := nodes[i].Labels[partition.ProductLabel]
-		name, known := names[product]
-		if !known {
-			model, _ := gpu.ParseProduct(product)
-			name, names[product] = model.Name, model.Name
-		}
-		if name != "" {
-			out[nodes[i].Name] = name
-		}
+// models returns the models of the nodes' GPUs.
+func (c *cluster) models() []string {
+	out := map[string]bool{}
+	for _, f := range c.facts {
+		out[f.model] = true
 	}
-	return out
+	delete(out, "")
+	return slices.Collect(maps.Keys(out))
 }
 
 // modelOf returns the model a pod is on, or the only one it requests.
-func modelOf(p *plan.Pod, of map[string]string) string {
-	if p.Node != "" {
-		return of[p.Node]
+func (c *cluster) modelOf(p *plan.Pod) string {
+	if f := c.facts[p.Node]; f != nil {
+		return f.model
 	}
 	if model, ok := gpu.ParseProduct(p.NodeSelector[partition.ProductLabel]); ok {
 		return model.Name

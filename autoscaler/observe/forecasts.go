@@ -183,18 +183,15 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast
 			continue
 		}
 		seen[o.key()] = true
-		template := &object.Maker.Roles[0].Template
-		like := v.template(o.Namespace, template)
+		like, made := v.template(o.Namespace, &object.Maker.Roles[0].Template)
 		if like.Demand.Zero() {
 			wrong = append(wrong, fmt.Sprintf("%s %s requests no GPU", o.Kind, o.key()))
 			continue
 		}
 		like.Namespace, like.Name, like.Owner = o.Namespace, o.Series.Name, o.Kind+"/"+o.Series.Name
 		like.Created, like.PendingSince, like.Evictable = v.now, v.now, true
-		like.Groups = v.rules.in(like.Namespace, template.Labels)
-		spec := WithDefaults(&template.Spec, v.ranges[o.Namespace])
-		like.Tenant = cmp.Or(v.c.ledger.Refuse([]ledger.Made{{Namespace: o.Namespace, Spec: &spec}})[0],
-			v.tenant(like, template))
+		like.Groups = v.rules.in(like.Namespace, made.Labels)
+		like.Tenant = cmp.Or(v.c.ledger.Refuse([]ledger.Made{{Pod: made}})[0], v.c.tenant(&like, made, "", ""))
 		f := plan.Forecast{Name: o.key(), Like: like, Have: have(pods, o), At: o.At}
 		f.Low, f.Expected, f.High, f.Error, f.Unsure = o.replicas()
 		if f.Unsure == "" && !o.At.After(v.now) {

@@ -79,7 +79,7 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 			case index >= most:
 				o.ignored.GPUs++
 				continue
-			case r.disputed:
+			case r.disputed():
 				o.ignored.Disputed++
 			}
 			n = max(n, index+1)
@@ -186,11 +186,11 @@ func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, i
 	if !r.usable() {
 		return
 	}
-	c.UUID, c.MIG, c.Busy = r.uuid, r.mig, r.work.busy()
-	if c.Health = r.health; c.Health == gpu.Sick && !in.confirmsSick(r) {
+	c.UUID, c.MIG, c.Busy = r.info.value.uuid, r.info.value.mig, r.ratio()
+	if c.Health = r.health.value; r.health.disputed || c.Health == gpu.Sick && !in.confirmsSick(r) {
 		c.Health = gpu.HealthUnknown
 	}
-	if model, ok := in.models.of(in.tables, r.model, 0); ok {
+	if model, ok := in.models.of(in.tables, r.info.value.model, 0); ok {
 		c.Model = model
 	}
 	if c.AllocatedTo = r.allocatedTo; len(c.AllocatedTo) > 1 {
@@ -208,17 +208,14 @@ func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, i
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.instances)) {
 		i := r.instances[id]
-		profile, err := table.Lookup(i.profile)
-		if !i.listed || err != nil {
+		profile, err := table.Lookup(i.info.value.profile)
+		if !i.info.known || err != nil {
 			c.AllocationKnown = false // a pod is allocated an instance of unknown placement
 			continue
 		}
-		busy := i.work.busy()
-		inst := plan.Instance{
-			Placement: mig.Placement{Profile: profile, Start: max(i.start, 0)},
-			Placed:    i.start >= 0, UUID: i.uuid, Busy: busy,
-			UnusedSince: i.unused.by(i.allocatedTo, measured(busy)),
-		}
+		start := i.info.value.start
+		inst := plan.Instance{Placement: mig.Placement{Profile: profile, Start: max(start, 0)}, Placed: start >= 0, UUID: i.info.value.uuid, Busy: i.ratio()}
+		inst.UnusedSince = i.unused.by(i.allocatedTo, measured(inst.Busy))
 		if len(i.allocatedTo) > 0 {
 			inst.AllocatedTo = slices.Min(i.allocatedTo)
 		}

@@ -58,146 +58,84 @@ func (in *intake) age(s *prom.Sample) {
 }
 
 func (in *intake) info(s *prom.Sample) {
-	if c := in.device(s); c != nil {
-		uuid, model, mig := s.Labels.Get(metric.LabelGPUUUID), s.Labels.Get(metric.LabelModel), s.Labels.Get(metric.LabelMIG) == "true"
-		if c.listed && (c.uuid != uuid || c.model != model || c.mig != mig) {
-			c.disputed, c.ambiguous = true, true
-		}
-		c.listed = true
-		c.uuid, c.model, c.mig = uuid, model, mig
+	if c := in.gpu(s); c != nil {
+		c.info.add(gpuInfo{s.Labels.Get(metric.LabelGPUUUID), s.Labels.Get(metric.LabelModel), s.Labels.Get(metric.LabelMIG) == "true"})
 	}
 }
 
 func (in *intake) instanceInfo(s *prom.Sample) {
-	c := in.device(s)
-	if c == nil {
-		return
+	if c := in.gpu(s); c != nil {
+		start := -1
+		if n, err := strconv.Atoi(s.Labels.Get(metric.LabelStart)); err == nil {
+			start = n
+		}
+		c.instance(instanceOf(s)).info.add(instanceInfo{s.Labels.Get(metric.LabelProfile), s.Labels.Get(metric.LabelInstanceUUID), start})
 	}
-	i := c.instance(instanceOf(s))
-	profile, uuid, start := s.Labels.Get(metric.LabelProfile), s.Labels.Get(metric.LabelInstanceUUID), -1
-	if n, err := strconv.Atoi(s.Labels.Get(metric.LabelStart)); err == nil {
-		start = n
-	}
-	if i.listed && (i.profile != profile || i.uuid != uuid || i.start != start) {
-		c.disputed, c.ambiguous = true, true
-	}
-	i.listed = true
-	i.profile, i.uuid, i.start = profile, uuid, start
 }
 
 func (in *intake) allocated(s *prom.Sample) {
-	c := in.device(s)
-	if c == nil || s.Value == 0 {
+	d := in.device(s)
+	if d == nil || s.Value == 0 {
 		return
 	}
-	to := &c.allocations
-	if id := instanceOf(s); id != "" {
-		to = &c.instance(id).allocations
-	}
-	pod := podOf(s)
-	if to.add(pod, labelOf(s, exportedContainer, metric.LabelContainer)) {
-		in.at(s).allocated[pod]++
-	}
-}
-
-// allocations are the containers that a device is allocated to: their pods and names.
-type allocations struct{ allocatedTo, containers []string }
-
-// add returns false for a container that is known.
-func (a *allocations) add(pod, container string) bool {
-	for i := range a.allocatedTo {
-		if a.allocatedTo[i] == pod && a.containers[i] == container {
-			return false
+	pod, container := podOf(s), labelOf(s, exportedContainer, metric.LabelContainer)
+	for i := range d.allocatedTo {
+		if d.allocatedTo[i] == pod && d.containers[i] == container {
+			return
 		}
 	}
-	a.allocatedTo, a.containers = append(a.allocatedTo, pod), append(a.containers, container)
-	return true
+	d.allocatedTo, d.containers = append(d.allocatedTo, pod), append(d.containers, container)
+	in.at(s).allocated[pod]++
 }
 
 // busy records the busy ratio of a GPU or an instance. Its age arrives later.
 func (in *intake) busy(s *prom.Sample) {
-	c := in.device(s)
-	if c == nil {
-		return
+	if d := in.device(s); d != nil {
+		if v, ok := number(s); ok {
+			d.busy.add(v)
+		}
 	}
-	w := &c.work
-	if id := instanceOf(s); id != "" {
-		w = &c.instance(id).work
-	}
-	c.disputed = w.add(s) || c.disputed
 }
 
 // sampleAge records the age of a known GPU's or instance's sample; others are ignored.
 func (in *intake) sampleAge(s *prom.Sample) {
 	v, ok := number(s)
 	index, err := strconv.Atoi(s.Labels.Get(metric.LabelGPU))
-	if !ok || err != nil {
-		return
-	}
 	c := in.at(s).gpus[index]
-	if c == nil {
+	if !ok || err != nil || c == nil {
 		return
 	}
-	w := &c.work
+	d := &c.deviceReading
 	if id := instanceOf(s); id != "" {
 		i := c.instances[id]
 		if i == nil {
 			return
 		}
-		w = &i.work
+		d = &i.deviceReading
 	}
-	w.age, w.aged = max(w.age, seconds(v)), true // the older age holds
+	d.age, d.aged = max(d.age, seconds(v)), true // the older age holds
 }
 
-// add records a busy ratio. It returns true if another one is recorded: then the ratio is unknown.
-func (w *work) add(s *prom.Sample) (disputed bool) {
-	v, ok := number(s)
-	if !ok {
-		return false
-	}
-	w.disputed = w.disputed || w.known && w.ratio != v
-	w.ratio, w.known = v, true
-	return w.disputed
-}
-
+// healthy records a verdict. Where targets disagree a GPU is never sick: a node that others say is healthy is not
+// replaced.
 func (in *intake) healthy(s *prom.Sample) {
-	c := in.device(s)
-	if c == nil {
-		return
-	}
-	var health gpu.Health
-	switch s.Value {
-	case 0:
-		health = gpu.Sick
-	case 1:
-		health = gpu.Healthy
-	default:
-		return
-	}
-	if health == gpu.Sick {
+	c := in.gpu(s)
+	switch {
+	case c == nil:
+	case s.Value == 0:
+		c.health.add(gpu.Sick)
 		c.judges = append(c.judges, podOf(s))
+	case s.Value == 1:
+		c.health.add(gpu.Healthy)
 	}
-	if c.judged && c.health != health { // never sick: a node that others say is healthy is not replaced
-		c.disputed, c.health = true, gpu.HealthUnknown
-		return
-	}
-	c.judged, c.health = true, health
 }
 
 // idle records since when an allocated device has not computed.
 func (in *intake) idle(s *prom.Sample) {
-	c := in.device(s)
-	v, ok := number(s)
-	if c == nil || !ok || v <= 0 {
-		return
+	d := in.device(s)
+	if v, ok := number(s); d != nil && ok && v > 0 {
+		d.unused = d.unused.and(unused{pod: podOf(s), since: in.readings.Taken.Add(-seconds(v))})
 	}
-	u := unused{pod: podOf(s), since: in.readings.Taken.Add(-seconds(v))}
-	if id := instanceOf(s); id != "" {
-		i := c.instance(id)
-		i.unused = i.unused.and(u)
-		return
-	}
-	c.unused = c.unused.and(u)
 }
 
 // at returns the reading of a series' node.
@@ -211,8 +149,20 @@ func (in *intake) at(s *prom.Sample) *nodeReading {
 	return n
 }
 
-// device returns the reading of a series' GPU, nil without a valid index.
-func (in *intake) device(s *prom.Sample) *gpuReading {
+// device returns the reading of a series' GPU, or of its MIG device; nil without a valid index.
+func (in *intake) device(s *prom.Sample) *deviceReading {
+	c := in.gpu(s)
+	if c == nil {
+		return nil
+	}
+	if id := instanceOf(s); id != "" {
+		return &c.instance(id).deviceReading
+	}
+	return &c.deviceReading
+}
+
+// gpu returns the reading of a series' GPU, nil without a valid index.
+func (in *intake) gpu(s *prom.Sample) *gpuReading {
 	index, err := strconv.Atoi(s.Labels.Get(metric.LabelGPU))
 	if err != nil || index < 0 || nodeOf(s) == "" {
 		return nil
@@ -232,7 +182,7 @@ func (c *gpuReading) instance(id string) *instanceReading {
 		if c.instances == nil {
 			c.instances = map[string]*instanceReading{}
 		}
-		i = &instanceReading{start: -1}
+		i = &instanceReading{}
 		c.instances[id] = i
 	}
 	return i

@@ -11,6 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -49,13 +50,15 @@ func starting(taints []plan.Taint, startup []v1alpha1.Taint) (left []plan.Taint,
 	return left, is
 }
 
-// gpuNodes returns the names of the nodes that belong to a pool or have GPUs, claimable ones by DRA.
-func gpuNodes(nodes []corev1.Node, claimable map[string]*claimable) map[string]bool {
-	out := map[string]bool{}
-	for i := range nodes {
-		n := &nodes[i]
-		if _, ok := claimable[n.Name]; ok || n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || offersDevices(n) {
-			out[n.Name] = true
+// factsOf returns what Node objects say, of the nodes that belong to a pool or have GPUs, claimable ones by DRA.
+func (o *Observer) factsOf(c *cluster) map[string]*nodeFacts {
+	out := map[string]*nodeFacts{}
+	o.nodes.begin(c.claims)
+	defer o.nodes.end()
+	for i := range c.nodes.Items {
+		n := &c.nodes.Items[i]
+		if _, ok := o.claimable[n.Name]; ok || n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || offersDevices(n) {
+			out[n.Name] = o.nodes.of(c.claims, n)
 		}
 	}
 	return out
@@ -203,6 +206,7 @@ type nodeFacts struct {
 	gpus      int              // that a DRA driver knows
 	instances map[string]int64 // MIG devices that it offers, by their resource
 	shares    int              // of each GPU, where they are given in shares only
+	model     string           // of its label, as gpuscale names it; empty for none that is known
 	// divided is the GPUs that another project's scheduler divides, nil for none.
 	divided *demand.Divided
 	// report is the agent's annotation. It is parsed once per version; whether it is trusted is
@@ -237,6 +241,8 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 		UID:         string(n.UID),
 		Others:      c.others(n.Status.Allocatable),
 	}}
+	model, _ := gpu.ParseProduct(n.Labels[partition.ProductLabel])
+	out.model = model.Name
 	if d, ok := dividedNode(n); ok {
 		out.divide(d)
 	}

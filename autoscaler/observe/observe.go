@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -176,16 +175,17 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		valid[name], usual[name] = &c.pools.Items[i], pool.Template.GPUs
 	}
 	o.claimable = offeredByClaim(c.foreign[foreign.DRASlice])
-	ours := gpuNodes(c.nodes.Items, o.claimable)
+	c.facts = o.factsOf(c)
+	c.shares = c.mostShares()
 	c.ledger = ledger.New(ledger.Input{
 		Quotas: c.quotas.Items, ResourceQuotas: c.resourceQuotas.Items, Namespaces: c.namespaces.Items, Objects: c.foreign, Index: c.objects,
-		Models: slices.Collect(maps.Values(c.models)), Tables: out.Tables, Shares: c.most,
+		Models: c.models(), Tables: out.Tables, Shares: c.shares,
 	})
 	out.Quotas, out.QuotaProblems, out.Foreign = c.quotas.Items, c.ledger.Problems, others.Beside
 	o.warnForeign(c)
 	v := newConverter(c, &o.pods, now)
 	o.pods.begin(c.claims)
-	out.Pods = v.podsOf(ours)
+	out.Pods = v.podsOf()
 	o.pods.end()
 	out.HPAs, out.Requests = o.hpas(v, out.Pods), v.requests()
 	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods)
@@ -195,15 +195,14 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Exceeded = v.over.list()
 	bound := boundTo(out.Pods)
 	o.ignored = Ignored{Nodes: readings.without(c.nodes.Items)}
-	out.Nodes = make([]plan.Node, 0, len(ours))
-	o.nodes.begin(c.claims)
+	out.Nodes = make([]plan.Node, 0, len(c.facts))
 	for i := range c.nodes.Items {
 		n := &c.nodes.Items[i]
-		if !ours[n.Name] {
+		if c.facts[n.Name] == nil {
 			continue
 		}
 		in := nodeInput{
-			node: n, facts: o.nodes.of(c.claims, n), config: c.config, tables: out.Tables, models: &o.models, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
+			node: n, facts: c.facts[n.Name], config: c.config, tables: out.Tables, models: &o.models, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
 		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !others.Nodes[n.Name] && !o.going(n) {
 			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.listings[pool.Name].Unnamed
@@ -211,7 +210,6 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		}
 		out.Nodes = append(out.Nodes, o.node(in))
 	}
-	o.nodes.end()
 	out.Ignored = o.ignored
 	countSizes(out.Pools, out.Nodes)
 	ready := readyNodes(out.Nodes)
@@ -313,10 +311,9 @@ type cluster struct {
 	claims         *Claims
 	volumes        *volumes
 	config         partition.Config
-	models         map[string]string // of the nodes' GPUs
-	sharing
-	divided
-	data datasets
+	facts          map[string]*nodeFacts // of the nodes that belong to a pool or have GPUs
+	shares         int                   // the most of a GPU that is given in shares only, of any node or pool
+	data           datasets
 }
 
 func (o *Observer) read(ctx context.Context) (*cluster, error) {
@@ -350,12 +347,10 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	}
 	c.config, err = partition.ParseConfig(cm.Data[partition.ConfigKey])
 	o.warn("mig-manager's config", err) // layouts that only it defines are unknown
-	nodes := c.nodes.Items
 	c.objects = c.foreign.Index()
 	c.claims = NewClaims(c.resourceClaims.Items, c.templates.Items, c.devices.Items, c.pods)
 	c.volumes = newVolumes(c.volumeClaims.Items, c.persistent.Items, c.storage.Items, c.drivers.Items)
-	c.models, c.divided = modelsOf(nodes), dividedOf(nodes)
-	c.sharing, c.data = sharingOf(nodes, c.pools.Items), datasetsOf(nodes, c.pools.Items)
+	c.data = datasetsOf(c.nodes.Items, c.pools.Items)
 	return c, nil
 }
 

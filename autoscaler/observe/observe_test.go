@@ -218,7 +218,7 @@ func TestFixedPoolSize(t *testing.T) {
 	p.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
 	first, second := node("n-1", halves(2)), node("n-2", halves(2))
 	w := newWorld(t, p, first)
-	w.o.o.Pools = pools.Providers{Fixed: pools.NewFixed(w.client), History: pools.NewHistory(func() time.Time { return start })}
+	w.o.o.Pools = pools.Providers{History: pools.NewHistory(func() time.Time { return start })}
 	want := func(after time.Duration, size int) {
 		t.Helper()
 		o := w.at(after)

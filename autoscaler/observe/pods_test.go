@@ -1,44 +1,31 @@
 package observe
 
 import (
+	"fmt"
 	"math/rand"
 	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 )
-
-func container(name string, amounts map[corev1.ResourceName]int64) corev1.Container {
-	c := corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}}}
-	for r, n := range amounts {
-		c.Resources.Requests[r] = *apiresource.NewQuantity(n, apiresource.DecimalSI)
-	}
-	return c
-}
-
-func sidecar(c corev1.Container) corev1.Container {
-	c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-	return c
-}
 
 // TestDemandMatchesTheScheduler: the demand for whole GPUs equals that of component-helpers, and
 // so the scheduler's.
 func TestDemandMatchesTheScheduler(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	some := func() corev1.Container {
-		return container("c", map[corev1.ResourceName]int64{"nvidia.com/gpu": int64(r.Intn(4))})
+		return asking(listOf(fmt.Sprint("nvidia.com/gpu=", r.Intn(4))), nil)
 	}
 	for range 500 {
 		p := &corev1.Pod{}
 		for range r.Intn(4) {
 			c := some()
 			if r.Intn(2) == 0 {
-				c = sidecar(c)
+				c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 			}
 			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 		}
@@ -46,7 +33,7 @@ func TestDemandMatchesTheScheduler(t *testing.T) {
 			p.Spec.Containers = append(p.Spec.Containers, some())
 		}
 		if r.Intn(2) == 0 {
-			p.Spec.Overhead = container("", map[corev1.ResourceName]int64{"nvidia.com/gpu": int64(r.Intn(2)), "cpu": 1}).Resources.Requests
+			p.Spec.Overhead = listOf(fmt.Sprintf("nvidia.com/gpu=%d cpu=1", r.Intn(2)))
 		}
 		all := resource.PodRequests(p, resource.PodResourcesOptions{})
 		want := all["nvidia.com/gpu"]
@@ -60,15 +47,12 @@ func TestDemandMatchesTheScheduler(t *testing.T) {
 // TestEffectiveRequests: CPU and memory are the scheduler's sums, with pod-level resources and an
 // in-place resize; GPUs are the containers' sum.
 func TestEffectiveRequests(t *testing.T) {
-	device := map[corev1.ResourceName]int64{"nvidia.com/gpu": 1, "cpu": 2, "memory": 1<<30 + 1}
-	list := func(amounts map[corev1.ResourceName]int64) corev1.ResourceList {
-		return container("", amounts).Resources.Requests
-	}
-	spec := corev1.PodSpec{Containers: []corev1.Container{container("a", device), container("b", map[corev1.ResourceName]int64{"nvidia.com/gpu": 1})}}
+	spec := corev1.PodSpec{Containers: []corev1.Container{asking(listOf("nvidia.com/gpu=1 cpu=2 memory=1073741825"), nil), asking(listOf("nvidia.com/gpu=1"), nil)}}
+	spec.Containers[1].Name = "b"
 	own := *spec.DeepCopy()
-	own.Resources = &corev1.ResourceRequirements{Requests: list(map[corev1.ResourceName]int64{"cpu": 8, "memory": 4 << 30})}
-	grown := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a",
-		Resources: &corev1.ResourceRequirements{Requests: list(map[corev1.ResourceName]int64{"cpu": 6, "memory": 1 << 30})}}}}
+	own.Resources = &corev1.ResourceRequirements{Requests: listOf("cpu=8 memory=4Gi")}
+	grown := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "c",
+		Resources: &corev1.ResourceRequirements{Requests: listOf("cpu=6 memory=1Gi")}}}}
 	for what, c := range map[string]struct {
 		pod     corev1.Pod
 		cpu, mi int64 // cpu in thousandths

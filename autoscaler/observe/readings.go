@@ -190,49 +190,78 @@ type nodeReading struct {
 	allocated map[string]int
 }
 
+// agreed is a value that every target must report alike: where they differ it is unknown.
+type agreed[T comparable] struct {
+	value           T
+	known, disputed bool
+}
+
+func (t *agreed[T]) add(v T) {
+	t.disputed = t.disputed || t.known && t.value != v
+	t.value, t.known = v, true
+}
+
+// deviceReading has the samples of a GPU or of a MIG device.
+type deviceReading struct {
+	allocatedTo, containers []string // pods, "namespace/name", and their containers
+	busy                    agreed[float64]
+	age                     time.Duration // of busy
+	aged                    bool          // age is known
+	unused                  unused
+}
+
+// ratio of busyness is unknown unless it and its age are known and undisputed.
+func (d *deviceReading) ratio() sample.Value {
+	if !d.busy.known || !d.aged || d.busy.disputed {
+		return sample.Unknown()
+	}
+	return sample.Known(d.busy.value, d.age)
+}
+
 type gpuReading struct {
-	listed    bool // gpu_info or gpu_instance_info has the GPU
-	disputed  bool // targets disagree on a value, which is unknown
-	ambiguous bool // targets disagree on which GPU or instances these are: all is unknown
-	uuid      string
-	model     string
-	mig       bool
-	allocations
-	work      work
-	unused    unused
-	health    gpu.Health
-	judged    bool                        // gpu_healthy has the GPU
+	deviceReading
+	info      agreed[gpuInfo]
+	health    agreed[gpu.Health]
 	judges    []string                    // the pods whose gpu_healthy is 0, "namespace/pod"
 	instances map[string]*instanceReading // by GPU instance id; nil for none
 }
 
-// usable reports whether it is known which GPU the values are about.
-func (r *gpuReading) usable() bool { return r != nil && r.listed && !r.ambiguous }
+type gpuInfo struct {
+	uuid, model string
+	mig         bool
+}
 
 type instanceReading struct {
-	listed  bool
-	profile string
-	start   int // first memory slice, -1 if unknown
-	uuid    string
-	allocations
-	work   work
-	unused unused
+	deviceReading
+	info agreed[instanceInfo]
 }
 
-// work is a busy ratio and its age.
-type work struct {
-	ratio       float64
-	age         time.Duration
-	known, aged bool // ratio, age
-	disputed    bool // targets disagree on the ratio
+type instanceInfo struct {
+	profile, uuid string
+	start         int // first memory slice, -1 if unknown
 }
 
-// busy is unknown unless ratio and age are known and undisputed.
-func (w work) busy() sample.Value {
-	if !w.known || !w.aged || w.disputed {
-		return sample.Unknown()
+// usable reports whether it is known which GPU and instances the values are about.
+func (r *gpuReading) usable() bool {
+	if r == nil || !r.info.known || r.info.disputed {
+		return false
 	}
-	return sample.Known(w.ratio, w.age)
+	for _, i := range r.instances {
+		if i.info.disputed {
+			return false
+		}
+	}
+	return true
+}
+
+// disputed reports whether targets disagree on any value.
+func (r *gpuReading) disputed() bool {
+	for _, i := range r.instances {
+		if i.info.disputed || i.busy.disputed {
+			return true
+		}
+	}
+	return r.info.disputed || r.busy.disputed || r.health.disputed
 }
 
 // node returns the reading of a node, nil if there is none or it is older than maxAge at now.
@@ -270,31 +299,4 @@ func (r *Readings) oldest(maxAge time.Duration) time.Duration {
 		}
 	}
 	return age
-}
-
-// Answers are the vectors that Readings are built from.
-type Answers struct {
-	Info, InstanceInfo, Allocated, Age     prom.Vector
-	Busy, InstanceBusy, SampleAge, Healthy prom.Vector
-	// Idle has, in seconds before Taken, when an allocated device last computed; devices that
-	// compute are left out.
-	Idle prom.Vector
-}
-
-// NewReadings builds Readings from complete answers; Read asks for them. Series
-// without the labels that identify their subject are skipped.
-func NewReadings(taken time.Time, a Answers) *Readings {
-	in := newIntake(taken)
-	for _, each := range []struct {
-		take   func(*prom.Sample)
-		vector prom.Vector
-	}{
-		{in.age, a.Age}, {in.info, a.Info}, {in.instanceInfo, a.InstanceInfo}, {in.allocated, a.Allocated}, {in.busy, a.Busy},
-		{in.busy, a.InstanceBusy}, {in.sampleAge, a.SampleAge}, {in.healthy, a.Healthy}, {in.idle, a.Idle},
-	} {
-		for i := range each.vector {
-			each.take(&each.vector[i])
-		}
-	}
-	return in.readings
 }

@@ -31,6 +31,32 @@ import (
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
+// Answers are the vectors that Readings are built from.
+type Answers struct {
+	Info, InstanceInfo, Allocated, Age     prom.Vector
+	Busy, InstanceBusy, SampleAge, Healthy prom.Vector
+	// Idle has, in seconds before Taken, when an allocated device last computed; devices that
+	// compute are left out.
+	Idle prom.Vector
+}
+
+// NewReadings builds Readings from complete answers; Read asks for them.
+func NewReadings(taken time.Time, a Answers) *Readings {
+	in := newIntake(taken)
+	for _, each := range []struct {
+		take   func(*prom.Sample)
+		vector prom.Vector
+	}{
+		{in.age, a.Age}, {in.info, a.Info}, {in.instanceInfo, a.InstanceInfo}, {in.allocated, a.Allocated}, {in.busy, a.Busy},
+		{in.busy, a.InstanceBusy}, {in.sampleAge, a.SampleAge}, {in.healthy, a.Healthy}, {in.idle, a.Idle},
+	} {
+		for i := range each.vector {
+			each.take(&each.vector[i])
+		}
+	}
+	return in.readings
+}
+
 // target is a scrape target: what Prometheus knows of it, and its page.
 type target struct {
 	labels map[string]string
@@ -403,7 +429,7 @@ func FuzzIntake(f *testing.F) {
 				t.Errorf("node %q, %s old, of %q", name, n.age, node)
 			}
 			for index, c := range n.gpus {
-				if index < 0 || node == "" || c.uuid != "" || c.model != "" {
+				if index < 0 || node == "" || c.info.value.uuid != "" || c.info.value.model != "" {
 					t.Errorf("GPU %d of %q: %+v", index, node, c)
 				}
 			}

@@ -63,8 +63,8 @@ func checked(in nodeInput) (map[int]reportedGPU, error) {
 		if err != nil {
 			return nil, contradicts("GPU %d: %v", c.Index, err)
 		}
-		if r := in.readingOf(c.Index); r != nil && r.uuid != "" && c.UUID != "" && r.uuid != c.UUID {
-			return nil, contradicts("GPU %d is %s, the exporter says %s", c.Index, c.UUID, r.uuid)
+		if r := in.readingOf(c.Index); r != nil && r.info.value.uuid != "" && c.UUID != "" && r.info.value.uuid != c.UUID {
+			return nil, contradicts("GPU %d is %s, the exporter says %s", c.Index, c.UUID, r.info.value.uuid)
 		}
 		table, ok := in.tables.ForModel(c.Model)
 		if device.known = known && (ok || len(l) == 0); device.known {

@@ -71,14 +71,13 @@ func (v *converter) checked(o *foreign.Object, gang string) []plan.Pod {
 	var out []plan.Pod
 	for i := range o.Maker.Roles {
 		role := &o.Maker.Roles[i]
-		p := v.template(o.Namespace, &role.Template)
+		p, made := v.template(o.Namespace, &role.Template)
 		if p.Demand.Zero() && p.Unreadable == "" {
 			continue
 		}
 		p.Namespace, p.Created, p.PendingSince = o.Namespace, o.CreationTimestamp.Time, o.CreationTimestamp.Time
 		p.Unmade, p.Unschedulable, p.Evictable = true, true, true
-		p.Groups = v.rules.in(o.Namespace, role.Template.Labels)
-		p.Tenant = v.tenant(p, &role.Template)
+		p.Groups, p.Tenant = v.rules.in(o.Namespace, made.Labels), v.c.tenant(&p, made, "", "")
 		for n := 0; n < role.Count && len(out) < maxChecked; n++ {
 			p.Name = fmt.Sprintf("%s-%s~%d", o.Name, role.Name, n)
 			out = append(out, p)
@@ -90,10 +89,6 @@ func (v *converter) checked(o *foreign.Object, gang string) []plan.Pod {
 		}
 	}
 	return out
-}
-
-func (v *converter) tenant(p plan.Pod, t *corev1.PodTemplateSpec) string {
-	return v.c.ledger.Tenant(claimOf(p, v.c.models, t.Labels, t.Annotations, t.Spec.SchedulerName, "", ""))
 }
 
 // HPA is an HPA whose pods request GPUs, for display. No decision depends on it: its demand is in
@@ -144,7 +139,8 @@ func (o *Observer) templateWants(v *converter, namespace string, ref autoscaling
 	}
 	requests, known := o.requesting[object]
 	if !known {
-		requests = !v.template(namespace, &object.Maker.Roles[0].Template).Demand.Zero()
+		like, _ := v.template(namespace, &object.Maker.Roles[0].Template)
+		requests = !like.Demand.Zero()
 	}
 	judged[object] = requests
 	return requests

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/gpuscale/gpuscale/internal/text"
 )
 
 // selected is what CEL selectors require of a device, as far as they have the forms that drivers
@@ -46,18 +48,15 @@ var quoted = regexp.MustCompile(`'[^'\\]*'|"[^"\\]*"`)
 
 // expression reads one expression. Terms beside an unsupported one are read too, since a device
 // must satisfy them as well; the driver above all.
-func (s *selected) expression(text string) {
+func (s *selected) expression(expression string) {
 	var literals []string
-	masked := quoted.ReplaceAllStringFunc(text, func(literal string) string { // by their indices, so that what is in them is no operator
+	masked := quoted.ReplaceAllStringFunc(expression, func(literal string) string { // by their indices, so that what is in them is no operator
 		literals = append(literals, literal[1:len(literal)-1])
 		return "'" + strconv.Itoa(len(literals)-1) + "'"
 	})
 	if !s.conjunction(masked, literals, 0) {
 		const most = 200 // of a text in a condition of each pod
-		if len(text) > most {
-			text = strings.ToValidUTF8(text[:most], "") + "…"
-		}
-		s.fail(fmt.Errorf("selector %q is not supported: want equalities joined by &&", text))
+		s.fail(fmt.Errorf("selector %q is not supported: want equalities joined by &&", text.Short(expression, most)))
 	}
 }
 

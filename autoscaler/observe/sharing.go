@@ -1,7 +1,7 @@
 package observe
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,43 +15,18 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// sharing is how the cluster's GPUs are shared (time-slicing, MPS).
-type sharing struct {
-	// shares of each GPU that is given in shares only: by node, and the most of any node or pool.
-	byNode map[string]int
-	most   int
-	// single are the pools whose device plugin refuses a container more than one of the resource.
-	single map[corev1.ResourceName][]string
-	// chips are the pools of each Ascend chip: its resource names the chip.
-	chips map[string][]string
-}
-
-func sharingOf(nodes []corev1.Node, pools []v1alpha1.GPUNodePool) sharing {
-	s := sharing{byNode: map[string]int{}, single: map[corev1.ResourceName][]string{}, chips: map[string][]string{}}
-	for i := range nodes {
-		if n := sharesOf(&nodes[i]); n > 0 {
-			s.byNode[nodes[i].Name] = n
-			s.most = max(s.most, n)
+// mostShares returns the most shares of a GPU that is given in shares only, of any node or pool.
+func (c *cluster) mostShares() int {
+	most := 0
+	for _, f := range c.facts {
+		most = max(most, f.shares)
+	}
+	for i := range c.pools.Items {
+		if of := c.pools.Items[i].Spec.Template.Sharing; of != nil && of.RenameByDefault {
+			most = max(most, int(of.Replicas))
 		}
 	}
-	for i := range pools {
-		if chip := demand.AscendChip(pools[i].Spec.Template.Product); chip != "" {
-			s.chips[chip] = append(s.chips[chip], pools[i].Name)
-		}
-		of := pools[i].Spec.Template.Sharing
-		if of == nil || of.Replicas == 0 {
-			continue
-		}
-		name := corev1.ResourceName(partition.GPUResource)
-		if of.RenameByDefault {
-			name = partition.SharedResource
-			s.most = max(s.most, int(of.Replicas))
-		}
-		if of.FailRequestsGreaterThanOne {
-			s.single[name] = append(s.single[name], pools[i].Name)
-		}
-	}
-	return s
+	return most
 }
 
 // sharesOf returns the shares of each of a node's GPUs, 0 where GPUs are not given in shares only.
@@ -73,66 +48,71 @@ func sharesOf(n *corev1.Node) int {
 // maxShares bounds the shares of a node.
 const maxShares = 1 << 16
 
-// of completes the planner's view of a pod. Its shares get a size: its node's, for a pending pod the
-// smallest, so that their number alone decides where it fits. A container that requests several shares,
-// or GPUs, is kept off the pools whose device plugin would fail it. out may share its lists with others.
-func (s *sharing) of(spec *corev1.PodSpec, out *plan.Pod) {
-	per := s.most
-	if n := s.byNode[out.Node]; n > 0 {
-		per = n
+// sized gives the shares of a pod a size: its node's, for a pending pod the smallest, so that their number alone
+// decides where it fits.
+func (c *cluster) sized(out *plan.Pod) {
+	per := c.shares
+	if f := c.facts[out.Node]; f != nil && f.shares > 0 {
+		per = f.shares
 	}
 	if f := out.Demand.Fraction; f.Shares() && per > 0 {
 		milli := min(f.GPUs, per) * 1000 / per
 		out.Demand.Fraction = &demand.Fraction{CoreMilli: milli, MemoryMilli: milli, GPUs: 1}
 	}
-	if out.Node != "" {
+}
+
+// keepOff keeps a pending pod off the pools whose GPUs it would not get: a device plugin fails it, its resource names
+// another Ascend chip, or HAMi refuses it. out may share its lists with others.
+func (c *cluster) keepOff(p *corev1.Pod, out *plan.Pod) {
+	if out.Node != "" || out.Demand.Zero() {
 		return
 	}
-	for name, pools := range s.single {
-		if !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return c.Resources.Requests.Name(name, "").Value() > 1 }) {
-			continue
-		}
-		out.Affinity = notIn(out.Affinity, pools)
-	}
+	chip, typed := "", out.Demand.Vendor == "nvidia" && p.Annotations[hamiUseType]+p.Annotations[hamiNoUseType] != ""
 	if out.Demand.Vendor == "huawei" {
-		s.keepToChip(spec, out)
+		chip = chipOf(&p.Spec)
 	}
-}
-
-// keepToChip keeps a pod off the pools of other Ascend chips than its resources name.
-func (s *sharing) keepToChip(spec *corev1.PodSpec, out *plan.Pod) {
-	for i := range spec.Containers {
-		for name := range spec.Containers[i].Resources.Requests {
-			chip := demand.AscendChip(string(name))
-			if chip == "" {
-				continue
-			}
-			var others []string
-			for _, other := range slices.Sorted(maps.Keys(s.chips)) {
-				if other != chip {
-					others = append(others, s.chips[other]...)
-				}
-			}
-			if len(others) > 0 {
-				out.Affinity = notIn(out.Affinity, others)
-			}
-			return
+	var others []string
+	for i := range c.pools.Items {
+		t := &c.pools.Items[i].Spec.Template
+		if failsSeveral(t.Sharing, &p.Spec) || chip != "" && chip != cmp.Or(demand.AscendChip(t.Product), chip) || typed && refusesType(p.Annotations, t.Product) {
+			others = append(others, c.pools.Items[i].Name)
 		}
 	}
-}
-
-// notIn adds to a node affinity that it is no node of the pools.
-func notIn(affinity []plan.NodeTerm, pools []string) []plan.NodeTerm {
-	terms := slices.Clone(affinity)
+	if len(others) == 0 {
+		return
+	}
+	terms := slices.Clone(out.Affinity)
 	if len(terms) == 0 {
 		terms = []plan.NodeTerm{nil}
 	}
 	for i := range terms {
-		terms[i] = append(slices.Clip(terms[i]), plan.NodeRequirement{
-			Key: v1alpha1.NodePoolLabel, Operator: string(corev1.NodeSelectorOpNotIn), Values: pools,
-		})
+		terms[i] = append(slices.Clip(terms[i]), plan.NodeRequirement{Key: v1alpha1.NodePoolLabel, Operator: string(corev1.NodeSelectorOpNotIn), Values: others})
 	}
-	return terms
+	out.Affinity = terms
+}
+
+// failsSeveral reports whether a device plugin refuses a container of the pod more than one share, or GPU.
+func failsSeveral(of *v1alpha1.GPUSharing, spec *corev1.PodSpec) bool {
+	if of == nil || !of.FailRequestsGreaterThanOne {
+		return false
+	}
+	name := corev1.ResourceName(partition.GPUResource)
+	if of.RenameByDefault {
+		name = partition.SharedResource
+	}
+	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return c.Resources.Requests.Name(name, "").Value() > 1 })
+}
+
+// chipOf returns the Ascend chip that a pod's resources name, empty for none.
+func chipOf(spec *corev1.PodSpec) string {
+	for i := range spec.Containers {
+		for name := range spec.Containers[i].Resources.Requests {
+			if chip := demand.AscendChip(string(name)); chip != "" {
+				return chip
+			}
+		}
+	}
+	return ""
 }
 
 // gpushareCount is a label of pods: the parts of the pod's memory are on as many GPUs (ACK, "GPU sharing
@@ -175,23 +155,6 @@ func (in nodeInput) divideGPU(c *plan.GPU) {
 	}
 }
 
-// divided is what the cluster's nodes state of GPUs that dialects divide.
-type divided struct {
-	uuids map[string][]string // by node
-	gpus  map[string]int
-}
-
-func dividedOf(nodes []corev1.Node) divided {
-	out := divided{uuids: map[string][]string{}, gpus: map[string]int{}}
-	for i := range nodes {
-		n := &nodes[i]
-		if d, ok := dividedNode(n); ok {
-			out.uuids[n.Name], out.gpus[n.Name] = d.UUIDs, d.GPUs
-		}
-	}
-	return out
-}
-
 // dividedNode is demand.FromNode. Most nodes have nothing that it reads.
 func dividedNode(n *corev1.Node) (demand.Divided, bool) {
 	for name := range n.Status.Allocatable {
@@ -207,14 +170,15 @@ func dividedNode(n *corev1.Node) (demand.Divided, bool) {
 	return demand.Divided{}, false
 }
 
-// of completes the planner's view of a pod with its dialect's: whole GPUs that no device plugin gives are
+// placed completes the planner's view of a pod with its dialect's: whole GPUs that no device plugin gives are
 // all of the parts, and a bound pod's parts are on the GPUs that its annotations name. out may share its
 // lists with others.
-func (d *divided) of(p *corev1.Pod, out *plan.Pod) {
+func (c *cluster) placed(p *corev1.Pod, out *plan.Pod) {
 	if slices.ContainsFunc(out.Others, func(r plan.Resource) bool { return exclusive(r.Name) }) {
 		out.Demand = out.Demand.Exclusive()
 	}
-	if out.Node == "" || out.Demand.Fraction == nil || d.gpus[out.Node] == 0 {
+	f := c.facts[out.Node]
+	if f == nil || f.divided == nil || out.Demand.Fraction == nil {
 		return
 	}
 	var containers []demand.Container
@@ -233,11 +197,11 @@ func (d *divided) of(p *corev1.Pod, out *plan.Pod) {
 	}
 	out.PartsOn = nil
 	for _, a := range all {
-		i := slices.Index(d.uuids[out.Node], a.ID)
+		i := slices.Index(f.divided.UUIDs, a.ID)
 		if index, err := strconv.Atoi(strings.TrimPrefix(a.ID, "nvidia")); err == nil {
 			i = index
 		}
-		if i < 0 || i >= d.gpus[out.Node] {
+		if i < 0 || i >= f.divided.GPUs {
 			out.PartsOn = nil
 			return // not a GPU of the node
 		}
@@ -261,22 +225,10 @@ const (
 	hamiNoUseType = "nvidia.com/nouse-gputype"
 )
 
-// keepToType keeps a pod off the pools whose GPUs HAMi would refuse for it.
-func keepToType(annotations map[string]string, pools []v1alpha1.GPUNodePool, out *plan.Pod) {
-	use, noUse := annotations[hamiUseType], annotations[hamiNoUseType]
-	if out.Node != "" || out.Demand.Vendor != "nvidia" || strings.TrimSpace(use+noUse) == "" {
-		return
-	}
-	var others []string
-	for i := range pools {
-		product := pools[i].Spec.Template.Product
-		if strings.TrimSpace(use) != "" && !namesType(use, product) || namesType(noUse, product) {
-			others = append(others, pools[i].Name)
-		}
-	}
-	if len(others) > 0 {
-		out.Affinity = notIn(out.Affinity, others)
-	}
+// refusesType reports whether HAMi would refuse a product for a pod with these annotations.
+func refusesType(annotations map[string]string, product string) bool {
+	use := annotations[hamiUseType]
+	return strings.TrimSpace(use) != "" && !namesType(use, product) || namesType(annotations[hamiNoUseType], product)
 }
 
 // namesType reports whether one of a list of types is a part of a product's name, which has blanks as

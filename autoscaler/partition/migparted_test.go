@@ -33,28 +33,38 @@ import (
 // profiles of the first machine that it sees.
 const envModel = "GPUSCALE_TEST_MODEL"
 
+// onFakeDriver runs a test of mig-parted's own code on a product in a process of its own.
+func onFakeDriver(t *testing.T, model string, do func(t *testing.T, library, model string)) {
+	t.Helper()
+	lib, err := fakenvml.Build(t.Context(), "")
+	if errors.Is(err, fakenvml.ErrNoCompiler) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	if own := os.Getenv(envModel); own != "" {
+		if own == model {
+			do(t, filepath.Join(lib, fakenvml.Library), model)
+			fmt.Println("did " + model)
+		}
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), envModel+"="+model)
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("did "+model)) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestMigPartedAppliesOurConfigs: mig-parted's own code reads the configurations
 // that are written for nodes of each product, creates their instances on the fake
 // driver, and then finds them applied, whatever was on the GPU before.
 func TestMigPartedAppliesOurConfigs(t *testing.T) {
-	lib, err := fakenvml.Build(t.Context(), "")
-	if errors.Is(err, fakenvml.ErrNoCompiler) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	if model := os.Getenv(envModel); model != "" {
-		applyOurConfigs(t, filepath.Join(lib, fakenvml.Library), model)
-		return
-	}
 	for _, model := range mig.Models() {
 		t.Run(model, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMigPartedAppliesOurConfigs$", "-test.v")
-			cmd.Env = append(os.Environ(), envModel+"="+model)
-			if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("applied "+model)) {
-				t.Errorf("%v\n%s", err, out)
+			if os.Getenv(envModel) == "" {
+				t.Parallel()
 			}
+			onFakeDriver(t, model, applyOurConfigs)
 		})
 	}
 }
@@ -113,7 +123,6 @@ func applyOurConfigs(t *testing.T, library, model string) {
 		}
 	}
 	unknownName(t, manager, state, path)
-	fmt.Println("applied " + model)
 }
 
 // unknownName shows why a configuration has the driver's own names and no other spelling:
@@ -146,23 +155,7 @@ func apply(t *testing.T, manager config.Manager, index int, want types.MigConfig
 // TestMigPartedLeavesTheOtherGPUs: where the driver calls a profile otherwise than the product's
 // table, mig-parted finds our configuration of the GPUs that are not repartitioned applied, and
 // does not touch their instances. With the table's names it would replace them.
-func TestMigPartedLeavesTheOtherGPUs(t *testing.T) {
-	lib, err := fakenvml.Build(t.Context(), "")
-	if errors.Is(err, fakenvml.ErrNoCompiler) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	if os.Getenv(envModel) == "" {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMigPartedLeavesTheOtherGPUs$", "-test.v")
-		cmd.Env = append(os.Environ(), envModel+"="+aliased)
-		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("left alone")) {
-			t.Errorf("%v\n%s", err, out)
-		}
-		return
-	}
-	leavesOthers(t, filepath.Join(lib, fakenvml.Library))
-}
+func TestMigPartedLeavesTheOtherGPUs(t *testing.T) { onFakeDriver(t, aliased, leavesOthers) }
 
 // aliased is a product that drivers report with either of two amounts of memory; aliasedMiB is
 // the one that gives the names that are not the table's.
@@ -171,7 +164,7 @@ const (
 	aliasedMiB = 193536
 )
 
-func leavesOthers(t *testing.T, library string) {
+func leavesOthers(t *testing.T, library, _ string) {
 	table, _ := mig.ForModel(aliased)
 	product, _ := gpu.ParseProduct(aliased)
 	busy, err := mig.ParseLayout(table, "3g.93gb@0 3g.93gb@4")
@@ -204,5 +197,4 @@ func leavesOthers(t *testing.T, library string) {
 	if l, whole := now.GPUs[1].Layout(); !whole || len(l) != len(sevenths) {
 		t.Errorf("GPU 1 is %s", l)
 	}
-	fmt.Println("left alone")
 }

@@ -141,6 +141,16 @@ func annotate(u *unstructured.Unstructured, key, value string) {
 	u.SetAnnotations(a)
 }
 
+// machines lists the objects of a kind that have a label with the name of t.
+func (t target) machines(ctx context.Context, live client.Reader, kind, label string) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(t.object.GroupVersionKind().GroupVersion().WithKind(kind + "List"))
+	if err := live.List(ctx, list, client.InNamespace(t.object.GetNamespace()), client.MatchingLabels{label: t.object.GetName()}); err != nil {
+		return nil, fmt.Errorf("listing the %ss of %s: %w", kind, t.name(), err)
+	}
+	return list.Items, nil
+}
+
 // going returns the machines that the size no longer counts and that still exist.
 func (t target) going(ctx context.Context, kind machines) ([]string, error) {
 	if len(t.removing()) == 0 {
@@ -282,14 +292,7 @@ func owns(f *metav1.FieldsV1, path ...any) bool {
 
 // all lists the Machines of the target.
 func (c clusterAPI) all(ctx context.Context, t target) ([]unstructured.Unstructured, error) {
-	key := map[string]string{kindMachineDeployment: labelDeployment, "MachineSet": labelSet}[t.object.GetKind()]
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(t.object.GroupVersionKind().GroupVersion().WithKind("MachineList"))
-	err := c.live.List(ctx, list, client.InNamespace(t.object.GetNamespace()), client.MatchingLabels{key: t.object.GetName()})
-	if err != nil {
-		return nil, fmt.Errorf("listing the Machines of %s: %w", t.name(), err)
-	}
-	return list.Items, nil
+	return t.machines(ctx, c.live, "Machine", map[string]string{kindMachineDeployment: labelDeployment, "MachineSet": labelSet}[t.object.GetKind()])
 }
 
 func (clusterAPI) node(machine *unstructured.Unstructured) (name, providerID string) {

@@ -77,12 +77,7 @@ func (karpenter) foreign(t target) string {
 }
 
 func (k karpenter) all(ctx context.Context, t target) ([]unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(t.object.GroupVersionKind().GroupVersion().WithKind("NodeClaimList"))
-	if err := k.live.List(ctx, list, client.MatchingLabels{labelKarpenterFor: t.object.GetName()}); err != nil {
-		return nil, fmt.Errorf("listing the NodeClaims of %s: %w", t.name(), err)
-	}
-	return list.Items, nil
+	return t.machines(ctx, k.live, "NodeClaim", labelKarpenterFor)
 }
 
 func (karpenter) node(claim *unstructured.Unstructured) (name, providerID string) {

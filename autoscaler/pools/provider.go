@@ -50,7 +50,7 @@ type Listing struct {
 
 // Providers dispatches to the provider of a pool. Each may be nil.
 type Providers struct {
-	Scale, ASG, GRPC, Fixed Provider
+	Scale, ASG, GRPC Provider
 	// History, if set, records requests and their results.
 	History *History
 	// May, if set, returns why a write must not be made now.
@@ -80,8 +80,8 @@ func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
 		return p.ASG, nil
 	case spec.ExternalGRPC != nil && p.GRPC != nil:
 		return p.GRPC, nil
-	case spec.Fixed != nil && p.Fixed != nil:
-		return p.Fixed, nil
+	case spec.Fixed != nil:
+		return fixed{}, nil
 	}
 	return nil, fmt.Errorf("pool %s: %w", pool.Name, ErrNoProvider)
 }
@@ -203,44 +203,23 @@ var ErrFixed = errors.New("the pool is fixed: its machines are neither made nor 
 // would remove an arbitrary one.
 var ErrUnnamed = errors.New("the provider cannot remove a node by name")
 
-// Fixed is the provider of pools whose machines are neither made nor removed. Its nodes are those
-// with the pool's label. The planner changes no such pool; should it try, the provider returns an
-// error.
-type Fixed struct {
-	nodes client.Reader
-}
+// fixed is the provider of pools whose machines are neither made nor removed. The planner changes no such pool; should
+// it try, the provider returns ErrFixed.
+type fixed struct{}
 
-// NewFixed returns the provider. It only reads, from any client or cache.
-func NewFixed(nodes client.Reader) *Fixed { return &Fixed{nodes: nodes} }
+// List implements Provider. The size of a fixed pool is the number of its nodes, which no provider knows.
+func (fixed) List(context.Context, *v1alpha1.GPUNodePool) (Listing, error) { return Listing{}, nil }
 
-// List implements Provider. The target is the current size.
-func (f *Fixed) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
-	var list corev1.NodeList
-	err := f.nodes.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return Listing{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
-	}
-	var out Listing
-	for i := range list.Items {
-		if !IsForeign(pool, list.Items[i].Labels) {
-			out.Target++
-		}
-	}
-	return out, nil
-}
+// SetSize implements Provider.
+func (fixed) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error { return ErrFixed }
 
-// SetSize implements Provider. The error is ErrFixed.
-func (f *Fixed) SetSize(_ context.Context, pool *v1alpha1.GPUNodePool, size int) error {
-	return fmt.Errorf("asking for %d nodes of pool %s: %w", size, pool.Name, ErrFixed)
-}
-
-// Delete implements Provider. The error is ErrFixed.
-func (f *Fixed) Delete(context.Context, *v1alpha1.GPUNodePool, *corev1.Node, bool) error {
+// Delete implements Provider.
+func (fixed) Delete(context.Context, *v1alpha1.GPUNodePool, *corev1.Node, bool) error {
 	return ErrFixed
 }
 
-// Withdraw implements Provider. The error is ErrFixed.
-func (f *Fixed) Withdraw(context.Context, *v1alpha1.GPUNodePool) error { return ErrFixed }
+// Withdraw implements Provider.
+func (fixed) Withdraw(context.Context, *v1alpha1.GPUNodePool) error { return ErrFixed }
 
 // sameNode rejects a node that is not of the pool, or was replaced or changed since it was read: the
 // decision was made on another state.

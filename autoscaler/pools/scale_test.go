@@ -117,6 +117,7 @@ func TestMachinePassedOver(t *testing.T) {
 	}
 }
 
+// TestReplicasFollowTheLimit: a limit above the replicas is what Karpenter needs to replace a drifted node.
 func TestReplicasFollowTheLimit(t *testing.T) {
 	w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
 	remove := func(node string) {
@@ -132,50 +133,45 @@ func TestReplicasFollowTheLimit(t *testing.T) {
 		w.update(w.object(kinds[4], "", name), func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 	}
 	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 4))
-	if got, want := replicasOf(t, w.target()), w.listed(); got != 4 || want != 4 {
-		t.Errorf("%d replicas, size %d, want 4", got, want)
+	limit, _, _ := unstructured.NestedString(w.target().Object, "spec", "limits", "nodes")
+	if got, want := replicasOf(t, w.target()), w.listed(); got != 4 || want != 4 || limit != "5" {
+		t.Errorf("%d replicas, size %d, limit %s; want 4, 4, 5", got, want, limit)
 	}
 }
 
-func TestNodeMustBeUnchanged(t *testing.T) {
-	for what, change := range map[string]func(w *world, n *corev1.Node){
-		"another UID":        func(_ *world, n *corev1.Node) { n.UID = "older" },
-		"another providerID": func(_ *world, n *corev1.Node) { n.Spec.ProviderID = "fake://older" },
-		"changed since": func(w *world, n *corev1.Node) {
+// TestRefusedRemovals: what was decided on is another node by now, or which Machine would go is open.
+func TestRefusedRemovals(t *testing.T) {
+	machine := func(name string, change func(u *unstructured.Unstructured)) func(*world, *corev1.Node) {
+		return func(w *world, _ *corev1.Node) { w.update(w.object(kinds[2], "fleet", name), change) }
+	}
+	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+	for what, c := range map[string]struct {
+		change func(w *world, n *corev1.Node)
+		want   func(error) bool
+	}{
+		"another UID":        {func(_ *world, n *corev1.Node) { n.UID = "older" }, apierrors.IsConflict},
+		"another providerID": {func(_ *world, n *corev1.Node) { n.Spec.ProviderID = "fake://older" }, apierrors.IsConflict},
+		"changed since": {func(w *world, n *corev1.Node) {
 			now := n.DeepCopy()
 			now.Labels["x"] = "y"
 			require.NoError(w.t, w.client.Update(w.t.Context(), now))
-		},
+		}, apierrors.IsConflict},
+		"a Machine with another providerID": {machine("m-1", func(u *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(u.Object, "fake://other", "spec", "providerID")
+		}), is(ErrUnnamed)},
+		"a rollout": {machine("m-2", func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: "h100-new"})
+		}), is(ErrBusy)},
 	} {
 		w := newScaleWorld(t, deploymentRef, capiObjects()...)
 		n := w.node("w-1")
-		change(w, n)
-		if err := w.scale.Delete(t.Context(), w.pool, n, false); !apierrors.IsConflict(err) {
-			t.Errorf("%s: %v, want a conflict", what, err)
+		c.change(w, n)
+		if err := w.scale.Delete(t.Context(), w.pool, n, false); !c.want(err) {
+			t.Errorf("%s: %v", what, err)
 		}
 		if replicasOf(t, w.target()) != 3 || len(w.marked()) != 0 {
 			t.Errorf("%s: something was taken away", what)
 		}
-	}
-	w := newScaleWorld(t, deploymentRef, capiObjects()...)
-	w.update(w.object(kinds[2], "fleet", "m-1"), func(u *unstructured.Unstructured) {
-		_ = unstructured.SetNestedField(u.Object, "fake://other", "spec", "providerID")
-	})
-	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false); !errors.Is(err, ErrUnnamed) {
-		t.Errorf("a Machine with another providerID: %v", err)
-	}
-}
-
-func TestRolloutDelaysRemoval(t *testing.T) {
-	w := newScaleWorld(t, deploymentRef, capiObjects()...)
-	w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) {
-		u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: "h100-new"})
-	})
-	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false); !errors.Is(err, ErrBusy) {
-		t.Errorf("a removal during a rollout: %v", err)
-	}
-	if replicasOf(t, w.target()) != 3 {
-		t.Error("replicas were lowered, and which Machine goes is not ours to say")
 	}
 }
 
@@ -367,17 +363,6 @@ func TestMachinePoolsOnlyScaleUp(t *testing.T) {
 	}
 	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil || replicasOf(t, w.target()) != 5 {
 		t.Errorf("scale-up: %v, %d replicas", err, replicasOf(t, w.target()))
-	}
-}
-
-// TestDriftHasHeadroom: Karpenter replaces a drifted node of a static NodePool only if its limit is
-// above its replicas.
-func TestDriftHasHeadroom(t *testing.T) {
-	w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
-	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 5))
-	limit, _, _ := unstructured.NestedString(w.target().Object, "spec", "limits", "nodes")
-	if limit != "6" || w.listed() != 5 {
-		t.Errorf("limit %s, size %d; want 6 and 5", limit, w.listed())
 	}
 }
 

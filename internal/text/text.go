@@ -26,6 +26,15 @@ func Several(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
+// Short cuts a text to at most most bytes of valid UTF-8.
+func Short(text string, most int) string {
+	const more = " …"
+	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) > most {
+		text = strings.ToValidUTF8(text[:most-len(more)], "") + more
+	}
+	return text
+}
+
 // Distance counts the letters to change, add or remove, as Levenshtein does.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1)

@@ -16,7 +16,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
-	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
@@ -35,11 +34,7 @@ type rack struct {
 // partitioned by the layout or whole. The autoscaler's Events go to the API server.
 func newRack(t *testing.T, pool, layout string, names ...string) *rack {
 	t.Helper()
-	w := newWorld(t, setup{events: true, provider: func(p pools.Provider) pools.Provider {
-		all := p.(pools.Providers)
-		all.Fixed = pools.NewFixed(shared.Get(t).ours)
-		return all
-	}})
+	w := newWorld(t, setup{events: true})
 	r := &rack{world: w, begun: time.Now()}
 	spec := node.Spec{Product: product, GPUs: 2}
 	if layout != "" {

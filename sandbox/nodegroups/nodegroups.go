@@ -3,6 +3,7 @@ package nodegroups
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,7 +44,9 @@ func New(c client.Client, live client.Reader, boot *partition.Manager) *Maker {
 // List implements pools.Provider. A Node object exists as soon as it is requested, so the target is
 // their number.
 func (m *Maker) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
-	return pools.NewFixed(m.client).List(ctx, pool)
+	have, err := m.nodes(ctx, pool)
+	have = slices.DeleteFunc(have, func(n corev1.Node) bool { return pools.IsForeign(pool, n.Labels) })
+	return pools.Listing{Target: len(have)}, err
 }
 
 // layoutOf is partition.LayoutOf for a template, nil if no GPU is in MIG mode: such nodes need no config.

@@ -26,7 +26,7 @@ type Pod struct {
 // Unmade is a pod that is still to be created.
 type Unmade struct {
 	plan.Pod
-	Template *corev1.PodTemplateSpec
+	Object *corev1.Pod // as the API server would create it, without a name
 	// Workload (Kueue) and PodGroup of the pod, by name.
 	Workload, PodGroup string
 }
@@ -38,9 +38,8 @@ type Input struct {
 	Objects foreign.Objects
 	Index   map[foreign.Key]*foreign.Object // of Objects
 	HPAs    []autoscalingv2.HorizontalPodAutoscaler
-	// Convert returns the planner's view of a pod created from this template in a namespace:
-	// defaults applied, demand read.
-	Convert func(namespace string, t *corev1.PodTemplateSpec) plan.Pod
+	// Convert returns a pod created from this template in a namespace, defaults applied, and the planner's view of it.
+	Convert func(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod)
 	// LeftOut, which may be nil, is called with the pods of a namespace that are left out since it has
 	// too many.
 	LeftOut func(namespace string, pods int)

@@ -113,7 +113,7 @@ func world(t *testing.T, text string) Input {
 				if n > 1 {
 					one.Name = fmt.Sprintf("%s-%d", p.Name, i)
 				}
-				made := convert(one.Namespace, &corev1.PodTemplateSpec{ObjectMeta: one.ObjectMeta, Spec: one.Spec})
+				made, _ := convert(one.Namespace, &corev1.PodTemplateSpec{ObjectMeta: one.ObjectMeta, Spec: one.Spec})
 				made.Name, made.Node, made.Unschedulable = one.Name, one.Spec.NodeName, len(one.Status.Conditions) > 0
 				pod := Pod{Pod: one}
 				if !made.Demand.Zero() {
@@ -145,7 +145,7 @@ func decode(t *testing.T, u *unstructured.Unstructured, into any) {
 }
 
 // convert reads whole GPUs only.
-func convert(namespace string, p *corev1.PodTemplateSpec) plan.Pod {
+func convert(namespace string, p *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 	out := plan.Pod{Namespace: namespace}
 	for i := range p.Spec.Containers {
 		r := p.Spec.Containers[i].Resources
@@ -155,7 +155,7 @@ func convert(namespace string, p *corev1.PodTemplateSpec) plan.Pod {
 			}
 		}
 	}
-	return out
+	return out, &corev1.Pod{Spec: p.Spec}
 }
 
 // report prints the result of Join.
@@ -201,7 +201,7 @@ func report(in Input) string {
 		if u.Gang != "" {
 			fmt.Fprintf(&b, " in %s min %d", u.Gang, u.GangMin)
 		}
-		b.WriteString(placeText(&u.Pod, &u.Template.Spec) + "\n")
+		b.WriteString(placeText(&u.Pod, &u.Object.Spec) + "\n")
 	}
 	return b.String()
 }
@@ -327,7 +327,7 @@ kind: PodGroup
 metadata: {name: g}
 spec: {minMember: 3, minResources: {nvidia.com/gpu: "16", memory: "900000000000000000", cpu: "-4", rdma/hca: "10000000000000001"}}`)
 	var seen corev1.ResourceList
-	in.Convert = func(namespace string, p *corev1.PodTemplateSpec) plan.Pod {
+	in.Convert = func(namespace string, p *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 		seen = p.Spec.Containers[0].Resources.Requests
 		return convert(namespace, p)
 	}
@@ -345,7 +345,7 @@ kind: LeaderWorkerSet
 metadata: {name: a, namespace: zoo}
 spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`)
 	converted, left := 0, map[string]int{}
-	in.Convert = func(namespace string, p *corev1.PodTemplateSpec) plan.Pod {
+	in.Convert = func(namespace string, p *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 		converted++
 		return convert(namespace, p)
 	}

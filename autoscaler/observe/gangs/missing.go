@@ -105,7 +105,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 // shape describes pods that are still to be created.
 type shape struct {
 	plan     plan.Pod
-	template *corev1.PodTemplateSpec
+	object   *corev1.Pod
 	workload string // of Kueue
 }
 
@@ -123,12 +123,12 @@ func (j *joiner) near(p *plan.Pod, by foreign.Near, group string) {
 
 // shapeOf converts a template of an object, once for all pods created from it.
 func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *shape {
-	p := j.in.Convert(o.Namespace, t)
+	p, object := j.in.Convert(o.Namespace, t)
 	p.Namespace, p.Node = o.Namespace, ""
 	p.Owner = o.Kind.Owner() + "/" + o.Name
 	p.Created, p.PendingSince = o.CreationTimestamp.Time, since.Time
 	p.Unmade, p.Unschedulable, p.Evictable = true, true, true
-	c := &shape{plan: p, template: t}
+	c := &shape{plan: p, object: object}
 	if o.Kind == foreign.KueueWorkload {
 		c.workload = o.Name
 	}
@@ -166,7 +166,7 @@ func (j *joiner) make(g *gang, n int, stem string, c *shape) {
 		}
 		return
 	}
-	u := Unmade{Pod: c.plan, Template: c.template, Workload: c.workload}
+	u := Unmade{Pod: c.plan, Object: c.object, Workload: c.workload}
 	if g != nil && g.group != nil {
 		u.PodGroup = g.group.Name
 	}

@@ -12,11 +12,9 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Made is a pod that is still to be created.
+// Made is a pod that is still to be created, as the API server would see it, with the namespace's defaults.
 type Made struct {
-	Namespace string
-	// Spec as the API server would see it, with the namespace's defaults.
-	Spec *corev1.PodSpec
+	*corev1.Pod
 	// Gang of the pod, empty for none. At least Least of the gang's pods still to be created must
 	// be created for any of them to be useful.
 	Gang  string
@@ -116,12 +114,12 @@ func newHeadroom(q *corev1.ResourceQuota) *headroom {
 // the one with too little, and of which resource. before records the former amounts.
 func (l *Ledger) take(p *Made, before map[*headroom]corev1.ResourceList) string {
 	var over []*headroom
-	usage := l.usageOf(p.Spec)
+	usage := l.usageOf(&p.Spec)
 	for _, r := range l.headrooms[p.Namespace] {
-		if !inScope(r.quota, p.Spec) {
+		if !inScope(r.quota, &p.Spec) {
 			continue
 		}
-		if name := r.lacks(usage, p.Spec); name != "" {
+		if name := r.lacks(usage, &p.Spec); name != "" {
 			return noMore(r.quota, name)
 		}
 		over = append(over, r)

@@ -76,11 +76,9 @@ func New(in Input) *Ledger {
 
 // Claim is a pod that exists or is still to be created.
 type Claim struct {
-	Namespace           string
-	Labels, Annotations map[string]string
-	SchedulerName       string
-	Demand              demand.Demand
-	Shares              bool // the demand's fraction is shares of GPUs
+	*corev1.Pod
+	Demand demand.Demand
+	Shares bool // the demand's fraction is shares of GPUs
 	// Model of the GPUs it requests or has, empty for any.
 	Model string
 	// Workload (Kueue) and PodGroup of the pod, by name, empty for none.

@@ -50,8 +50,7 @@ func TestLedger(t *testing.T) {
 			for _, p := range pods {
 				d, err := demand.FromResources(kube.Extended(limitsOf(&p)))
 				must(t, err)
-				c := Claim{Namespace: p.Namespace, Labels: p.Labels, Annotations: p.Annotations, SchedulerName: p.Spec.SchedulerName,
-					Demand: d, Model: p.Annotations["test/model"], PodGroup: p.Annotations["test/group"]}
+				c := Claim{Pod: &p, Demand: d, Model: p.Annotations["test/model"], PodGroup: p.Annotations["test/group"]}
 				text += fmt.Sprintf("pod %s/%s counts towards %s\n", p.Namespace, p.Name, cmp.Or(l.Tenant(c), "none"))
 			}
 			return text
@@ -75,7 +74,7 @@ func refused(t *testing.T, l *Ledger, pods []corev1.Pod) string {
 		least, _ := strconv.Atoi(p.Annotations["test/min"])
 		many, _ := strconv.Atoi(cmp.Or(p.Annotations["test/replicas"], "1"))
 		for range many {
-			all = append(all, Made{Namespace: p.Namespace, Spec: &p.Spec, Gang: p.Annotations["test/gang"], Least: least})
+			all = append(all, Made{Pod: &p, Gang: p.Annotations["test/gang"], Least: least})
 			names = append(names, p.Name)
 		}
 	}
@@ -243,7 +242,7 @@ func TestSharesOfGPUs(t *testing.T) {
 	if len(l.Tenants) != 1 || l.Tenants[0].Guarantee != (quota.Amount{Compute: 14, Memory: 16}) {
 		t.Fatalf("%+v", l.Tenants)
 	}
-	share := Claim{Namespace: "a", Demand: demand.Demand{Vendor: "nvidia", Fraction: &demand.Fraction{CoreMilli: 250, MemoryMilli: 250, GPUs: 1}}, Shares: true}
+	share := Claim{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}}, Demand: demand.Demand{Vendor: "nvidia", Fraction: &demand.Fraction{CoreMilli: 250, MemoryMilli: 250, GPUs: 1}}, Shares: true}
 	if got := l.Tenant(share); got != "resourcequota/a/q" {
 		t.Errorf("a share counts towards %q", got)
 	}

@@ -164,7 +164,7 @@ func (l *Ledger) ofVolcano(c Claim) string {
 			return volcanoPrefix + name
 		}
 	}
-	if c.SchedulerName == volcanoScheduler {
+	if c.Spec.SchedulerName == volcanoScheduler {
 		return volcanoPrefix + "default"
 	}
 	return ""
