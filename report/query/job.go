@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -177,12 +176,8 @@ func (j *job) note(ctx context.Context, p *patient, from, to time.Time, err erro
 }
 
 // problem adds one. Adjacent pieces with the same error become one: a month has thirty pieces.
-// A server without native histograms (VictoriaMetrics, or an old Prometheus) has none.
 func (j *job) problem(p Problem) {
 	p.ID = j.ID
-	if slices.Contains([]ID{PodWaitNative, NodeReadyNative, DecisionsNative}, p.ID) && strings.Contains(p.Err, "unknown func") {
-		return
-	}
 	if n := len(j.problems) - 1; n >= 0 && j.problems[n].Err == p.Err && p.From.Sub(j.problems[n].To) <= j.step {
 		j.problems[n].To = p.To
 		return
