@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunks"
@@ -123,42 +122,6 @@ func answersOver(t *testing.T, series memstore.Series, w query.Window, source qu
 		}
 	}
 	return a
-}
-
-// TestNativeHistograms: waits are read where Prometheus stores them without buckets.
-func TestNativeHistograms(t *testing.T) {
-	w := since(t, time.Hour)
-	var series memstore.Series
-	add := func(tenant string, each float64) {
-		// Schema 0: bucket i ends at 2^i, so all of these took 4 to 8 seconds.
-		var samples []chunks.Sample
-		for at := w.From.Add(-time.Minute); !at.After(w.Until); at = at.Add(time.Minute) {
-			n := each * at.Sub(w.From.Add(-time.Minute)).Minutes()
-			samples = append(samples, memstore.Histogram{Milli: at.UnixMilli(), Value: &histogram.FloatHistogram{
-				Count: n, Sum: 6 * n, ZeroThreshold: 1e-9, PositiveSpans: []histogram.Span{{Offset: 3, Length: 1}}, PositiveBuckets: []float64{n},
-			}})
-		}
-		series = append(series, storage.NewListSeries(labels.FromStrings(labels.MetricName, metric.AutoscalerPodPendingSeconds.Name, metric.LabelTenant, tenant), samples))
-	}
-	add("batch", 2)
-	add("product", 1)
-	r := model.Make(model.Input{Answers: answersOver(t, series, w, query.FromAutoscaler)})
-	var got []string
-	for _, wait := range r.Demand.Waits {
-		got = append(got, wait.Of)
-		if v := wait.P50.Or(0); v < 4 || v > 8 {
-			t.Errorf("%s: median %v s, want 4 to 8", wait.Of, v)
-		}
-		if v, want := wait.Count.Or(0), map[string]float64{"all": 180, "batch": 120, "product": 60}[wait.Of]; math.Abs(v-want) > 1 {
-			t.Errorf("%s: %v pods, want %v", wait.Of, v, want)
-		}
-	}
-	if strings.Join(got, " ") != "all batch product" {
-		t.Errorf("waits of %v", got)
-	}
-	if why := r.Demand.Decision.P50.Why(); why != "no wait was recorded in the window" {
-		t.Errorf("decisions: %q", why)
-	}
 }
 
 // TestGonePod: what is no longer allocated is reported in the past tense, with nothing to stop.

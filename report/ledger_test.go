@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -17,28 +16,26 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// TestGrowth: growth over resets, gaps and late starts.
-func TestGrowth(t *testing.T) {
+// TestGrown: growth over resets, gaps and late starts.
+func TestGrown(t *testing.T) {
 	n := math.NaN()
 	for _, c := range []struct {
 		name   string
 		values []float64
 		known  int
-		want   []float64
-		begun  []int
+		want   float64
 	}{
-		{"steady", []float64{5, 6, 8}, 0, []float64{0, 1, 2}, nil},
-		{"there from the beginning: what it had before is not ours", []float64{500, 501}, 0, []float64{0, 1}, nil},
-		{"appears later than others: it began at zero", []float64{n, 3, 4}, 0, []float64{0, 3, 1}, []int{1}},
-		{"appears with the first others", []float64{n, 300, 301}, 1, []float64{0, 0, 1}, nil},
-		{"began again", []float64{100, 2, 4}, 0, []float64{0, 2, 2}, []int{1}},
-		{"went on over a hole", []float64{0, n, n, 6}, 0, []float64{0, 2, 2, 2}, nil},
-		{"began again in a hole", []float64{50, n, 3}, 0, []float64{0, 0, 3}, []int{2}},
-		{"gone", []float64{1, 2, n}, 0, []float64{0, 1, 0}, nil},
+		{"steady", []float64{5, 6, 8}, 0, 3},
+		{"there from the beginning: what it had before is not ours", []float64{500, 501}, 0, 1},
+		{"appears later than others: it began at zero", []float64{n, 3, 4}, 0, 4},
+		{"appears with the first others", []float64{n, 300, 301}, 1, 1},
+		{"began again", []float64{100, 2, 4}, 0, 4},
+		{"went on over a hole", []float64{0, n, n, 6}, 0, 6},
+		{"began again in a hole", []float64{50, n, 3}, 0, 3},
+		{"gone", []float64{1, 2, n}, 0, 1},
 	} {
-		got, begun := ledger.Growth(c.values, c.known, nil, nil)
-		if !slices.Equal(got, c.want) || !slices.Equal(begun, c.begun) {
-			t.Errorf("%s: %v begun %v, want %v begun %v", c.name, got, begun, c.want, c.begun)
+		if got := ledger.Grown(c.values, c.known); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }

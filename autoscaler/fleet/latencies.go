@@ -50,10 +50,9 @@ func newLatencies() *latencies {
 	}
 }
 
-// histogram has classic buckets, and native ones for servers that scrape those.
+// histogram has classic buckets, which every server keeps: one that scrapes native histograms would drop these for those.
 func histogram(d metric.Desc, buckets ...float64) prometheus.HistogramOpts {
-	return prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: buckets,
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}
+	return prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: buckets}
 }
 
 func (w *latencies) observe(r *Reconcile) {

@@ -88,12 +88,10 @@ func Integral(selector string) string {
 // Share is a part of a whole; absent where the whole is 0.
 func Share(part, whole string) string { return "(" + part + ") / ((" + whole + ") > 0)" }
 
-// Quantile of a histogram over a time, by some labels: of its native form where
-// there is one, else of its buckets. Absent where nothing was observed.
+// Quantile of a histogram over a time, by some labels. Absent where nothing was observed.
 func Quantile(q float64, d metric.Desc, in string, by ...string) string {
-	native := Sum("increase("+Of(d)+"["+in+"])", by...)
 	buckets := Sum("increase("+Named(d.Name+"_bucket")+"["+in+"])", append([]string{"le"}, by...)...)
-	return fmt.Sprintf("(histogram_quantile(%g, %s) or histogram_quantile(%g, %s)) >= 0", q, native, q, buckets)
+	return fmt.Sprintf("histogram_quantile(%g, %s) >= 0", q, buckets)
 }
 
 // Steady keeps, at all times, the n series that a function (topk, bottomk) chooses by their

@@ -1,11 +1,26 @@
 // Package text has what programs do with words of users and of other programs: quoting them
-// for a shell, shortening a list of them, and finding the one that was meant.
+// for a shell, printing them on one line, shortening a list of them, and finding the one that was meant.
 package text
 
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
+
+// Line makes text of others safe to print: one line, without control characters, terminal escapes and
+// changes of writing direction.
+func Line(words string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, words)
+}
 
 // bare are the characters without a meaning in any shell.
 const bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"

@@ -29,3 +29,13 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+func TestLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"a b ü 猫": "a b ü 猫", "a\nb\tc": "a b c", "\x1b[31m\u202e\u061c\u200b\x00\u009b": "\ufffd[31m\ufffd\ufffd\ufffd\ufffd\ufffd", "\xff": "\ufffd",
+	} {
+		if got := Line(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -21,13 +21,13 @@ var adapterChecks = []Check{
 		Looks: []*Source{Deployments, DaemonSets, APIServices}, Also: []*Source{HPAs},
 	},
 	{
-		ID: "apiservice-unavailable", Title: "The API server reaches the adapter", Run: apiServiceUnavailable,
+		ID: "apiservice-unavailable", Title: "The API server reaches the adapter", Run: registration,
 		Fault: "The registration exists and the API server gets no answer, for a reason that is neither Service nor certificate.",
 		Means: "HPAs get no answer and do not scale; namespaces may hang while they are deleted.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices},
+		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices}, May: []*Source{Pods},
 	},
 	{
-		ID: "apiservice-ca", Title: "Service, endpoints and CA of the registration are right", Run: apiServiceCA,
+		ID: "apiservice-ca", Title: "Service, endpoints and CA of the registration are right", Run: registration,
 		Fault: "The Service, its port or its endpoints are missing, `caBundle` is not the CA of the adapter's certificate, or the certificate is for another name.",
 		Means: "HPAs get no answer and do not scale.",
 		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices}, May: []*Source{Pods},
@@ -39,10 +39,10 @@ var adapterChecks = []Check{
 		Looks: []*Source{Deployments, DaemonSets, APIServices, Services}, Also: []*Source{HPAs},
 	},
 	{
-		ID: "adapter-certificate", Title: "The adapter's CA is valid", Run: adapterCertificate,
+		ID: "adapter-certificate", Title: "The adapter's CA is valid", Run: registration,
 		Fault: "The CA in `caBundle` has expired, expires within 30 days or is not yet valid, or the API server reports so of the adapter's certificate.",
 		Means: "From that day on HPAs get no answer.",
-		Looks: []*Source{Deployments, DaemonSets, APIServices, Services},
+		Looks: []*Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices}, May: []*Source{Pods},
 	},
 	{
 		ID: "adapter-rights", Title: "The adapter may authenticate callers", Run: adapterRights,
@@ -234,45 +234,6 @@ func refused(a *apiService, words ...string) bool {
 	return c != nil && c.Status != apiregistrationv1.ConditionTrue && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(c.Message, w) })
 }
 
-// trouble is why an APIService is not available.
-type trouble int
-
-const (
-	fine trouble = iota
-	noService
-	noEndpoints
-	wrongPort
-	badCertificate
-	otherwise
-)
-
-// troubleOf reads the API server's condition, and the Service behind it.
-func (l *look) troubleOf(a *apiService) trouble {
-	ref, c := a.Spec.Service, available(a)
-	if c == nil {
-		c = &apiregistrationv1.APIServiceCondition{}
-	}
-	var service *corev1.Service
-	if ref != nil {
-		service = l.service(ref.Namespace, ref.Name)
-	}
-	// A Service that is a name of something outside has no endpoints, and needs none.
-	inside := service != nil && service.Spec.Type != corev1.ServiceTypeExternalName
-	switch {
-	case ref != nil && service == nil, c.Reason == "ServiceNotFound":
-		return noService
-	case c.Status == apiregistrationv1.ConditionTrue:
-		return fine
-	case c.Reason == "ServicePortError":
-		return wrongPort
-	case c.Reason == "MissingEndpoints", c.Reason == "EndpointsNotFound", inside && l.ready(ref.Namespace, ref.Name) == 0:
-		return noEndpoints
-	case refused(a, "x509:", "tls:"):
-		return badCertificate
-	}
-	return otherwise
-}
-
 // labelService of an EndpointSlice names its Service.
 const labelService = "kubernetes.io/service-name"
 
@@ -291,18 +252,6 @@ func (l *look) ready(namespace, service string) int {
 		}
 	}
 	return n
-}
-
-func apiServiceUnavailable(l *look) {
-	all, adapters := l.registered(true)
-	for _, a := range all {
-		if l.ownerOf(a, adapters) == us && l.troubleOf(a) == otherwise {
-			l.fault(Finding{
-				Object: "APIService " + a.Name, Seen: stated(a),
-				Fix: "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
-			}, l.logs(adapters[0]), l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version))
-		}
-	}
 }
 
 func apiServiceOwner(l *look) {

@@ -10,50 +10,122 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/cert"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // soon is how long before its end a certificate is reported.
 const soon = 30 * 24 * time.Hour
 
-func apiServiceCA(l *look) {
+// registration reports the first fault on the way from each APIService of ours to the adapter, if it is the
+// check's: of the three checks of this way one has a finding.
+func registration(l *look) {
 	all, adapters := l.registered(true)
-	reported := map[string]bool{}
+	reported := map[string]bool{} // a Service once
 	for _, a := range all {
-		p := adapters[0]
-		service := a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
-		f := Finding{Object: "APIService " + a.Name}
-		switch l.troubleOf(a) {
-		case noService:
-			f.Seen = "spec.service " + service + " is not there"
-			f.Fix = "Recreate the Service, or point the APIService at the adapter's."
-			if f.Commands = []string{l.install(p, "adapter.yaml")}; l.service(p.Namespace, p.Name) != nil {
-				f.Commands = []string{l.take(a, p)}
-			}
-			l.fault(f)
-		case noEndpoints:
-			if !reported[service] {
-				reported[service] = true
-				l.unreachable(service, l.service(a.Spec.Service.Namespace, a.Spec.Service.Name), p)
-			}
-		case wrongPort:
-			f.Seen, f.Fix, f.Commands = stated(a), "Name the port that the Service has.", []string{l.portOf(a)}
-			l.fault(f)
-		case badCertificate, fine, otherwise:
-			l.bundle(a, p, f)
+		id, add, f := l.way(a, adapters[0])
+		if id == l.check.ID && !reported[f.Object] {
+			reported[f.Object] = true
+			add(f)
 		}
 	}
 }
 
+// way looks for the first fault on the way from an APIService to the adapter. It returns the check that
+// reports it, none where there is no fault.
+func (l *look) way(a *apiService, p Program) (id string, add func(Finding, ...string), f Finding) {
+	const ca, certificate = "apiservice-ca", "adapter-certificate"
+	ref, c := a.Spec.Service, available(a)
+	if c == nil {
+		c = &apiregistrationv1.APIServiceCondition{}
+	}
+	service := l.service(ref.Namespace, ref.Name)
+	bundle, unreadable := cert.ParseCertsPEM(a.Spec.CABundle)
+	how, commands := l.reissue(a, p)
+	early := "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
+	f = Finding{Object: "APIService " + a.Name, Seen: stated(a)}
+	well := c.Status == apiregistrationv1.ConditionTrue
+	switch {
+	case service == nil, c.Reason == "ServiceNotFound":
+		f.Seen = "spec.service " + ref.Namespace + "/" + ref.Name + " is not there"
+		f.Fix = "Recreate the Service, or point the APIService at the adapter's."
+		if f.Commands = []string{l.install(p, "adapter.yaml")}; l.service(p.Namespace, p.Name) != nil {
+			f.Commands = []string{l.take(a, p)}
+		}
+		return ca, l.fault, f
+	case !well && c.Reason == "ServicePortError":
+		f.Fix, f.Commands = "Name the port that the Service has.", []string{l.portOf(a)}
+		return ca, l.fault, f
+	// A Service that is a name of something outside has no endpoints, and needs none.
+	case !well && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound" ||
+		service.Spec.Type != corev1.ServiceTypeExternalName && l.ready(ref.Namespace, ref.Name) == 0):
+		return ca, l.fault, l.unreachable(service, p)
+	case len(a.Spec.CABundle) > 0 && unreadable != nil:
+		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", unreadable)
+		f.Fix, f.Commands = "Put the CA of the adapter's certificate there.", l.rebundle(a, p)
+		return ca, l.fault, f
+	case refused(a, "certificate has expired or is not yet valid"): // which is Go's error on either side
+		f.Fix, f.Commands = "Issue a new one. "+how, commands
+		if refused(a, " is before ") {
+			f.Means = early
+			f.Fix = "The clock of the control plane, or of the certificate's issuer, is wrong: set both (NTP). Where the clocks are right, issue a new one. " + how
+		}
+		return certificate, l.fault, f
+	case refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field"):
+		f.Fix, f.Commands = fmt.Sprintf("Make a certificate for %s.%s.svc. ", ref.Name, ref.Namespace)+how, commands
+		if take := l.take(a, p); ref.Name != p.Name && take != "" {
+			f.Fix, f.Commands = "The adapter's certificate is for its own Service: name that one, "+p.Namespace+"/"+p.Name+".", []string{take}
+		}
+		return ca, l.fault, f
+	case refused(a, "x509:", "tls:"):
+		f.Fix, f.Commands = "spec.caBundle is not the CA of the adapter's certificate: put the CA there.", l.rebundle(a, p)
+		if p.Secret == "" {
+			f.Fix = "spec.caBundle is not the CA of the adapter's certificate. The adapter puts it there within a minute if it has the right to update this APIService, which an upgrade restores."
+		}
+		return ca, l.fault, f
+	case !well:
+		f.Fix = "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork)."
+		f.Commands = []string{l.logs(p), l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version)}
+		return "apiservice-unavailable", l.fault, f
+	case a.Spec.InsecureSkipTLSVerify:
+		f.Seen = "spec.insecureSkipTLSVerify is true"
+		f.Means = "any server at the Service's address can send HPAs any value"
+		f.Fix, f.Commands = "Put the CA of the adapter's certificate into spec.caBundle.", l.rebundle(a, p)
+		return ca, l.warn, f
+	case unreadable == nil: // without a bundle there is nothing to read
+		f.Fix, f.Commands = "Issue a new one. "+how, commands
+		if add := l.age(&f, bundle, early); add != nil {
+			return certificate, add, f
+		}
+	}
+	return "", nil, f
+}
+
+// age reports a CA that is not valid now, or not for long; it returns nil for another.
+func (l *look) age(f *Finding, bundle []*x509.Certificate, early string) func(Finding, ...string) {
+	switch from, until := validity(bundle); {
+	case from.After(l.f.Now.Add(skewed)):
+		f.Seen, f.Means = "the CA in spec.caBundle is not valid before "+from.UTC().Format(time.RFC3339), early
+	case !until.After(l.f.Now):
+		f.Seen = "the CA in spec.caBundle expired on " + until.UTC().Format(time.DateOnly)
+	case until.Before(l.f.Now.Add(soon)):
+		f.Seen = "the CA in spec.caBundle expires on " + until.UTC().Format(time.DateOnly)
+		return l.warn
+	default:
+		return nil
+	}
+	return l.fault
+}
+
 // unreachable is a Service without ready endpoints.
-func (l *look) unreachable(name string, service *corev1.Service, p Program) {
+func (l *look) unreachable(service *corev1.Service, p Program) Finding {
 	f := Finding{
-		Object:   "Service " + name,
+		Object:   "Service " + service.Namespace + "/" + service.Name,
 		Seen:     fmt.Sprintf("it has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, l.why("adapter", "")),
 		Fix:      "Check why the adapter's pods are not ready.",
 		Commands: []string{l.in(p.Namespace, "describe", p.Ref()), l.logs(p)},
 	}
 	switch {
-	case service != nil && !selects(service, p):
+	case !selects(service, p):
 		f.Seen += fmt.Sprintf("; spec.selector %s does not match the labels of its pods", labels.Set(service.Spec.Selector))
 		f.Fix = "Have the Service select the adapter's pods."
 		f.Commands = []string{l.reselect(service, p)}
@@ -61,7 +133,7 @@ func (l *look) unreachable(name string, service *corev1.Service, p Program) {
 		f.Fix = "The adapter is scaled to 0: scale it up."
 		f.Commands = append([]string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=2")}, f.Commands...)
 	}
-	l.fault(f)
+	return f
 }
 
 // reselect writes the command that has a Service select exactly a program's pods.
@@ -80,44 +152,6 @@ func (l *look) reselect(s *corev1.Service, p Program) string {
 		return ""
 	}
 	return l.patch(s.Namespace, "service", s.Name, string(patch))
-}
-
-// expired is Go's error for a certificate outside its validity, on either side.
-func expired(a *apiService) bool { return refused(a, "certificate has expired or is not yet valid") }
-
-// bundle checks the CA that an APIService names. What has expired is adapter-certificate's.
-func (l *look) bundle(a *apiService, p Program, f Finding) {
-	_, err := cert.ParseCertsPEM(a.Spec.CABundle)
-	// A certificate for another name than the Service's.
-	misnamed := refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field")
-	f.Seen, f.Commands = stated(a), l.rebundle(a, p)
-	switch {
-	case a.Spec.InsecureSkipTLSVerify:
-		f.Seen = "spec.insecureSkipTLSVerify is true"
-		f.Means = "any server at the Service's address can send HPAs any value"
-		f.Fix = "Put the CA of the adapter's certificate into spec.caBundle."
-		l.warn(f)
-		return
-	case expired(a):
-		return
-	case len(a.Spec.CABundle) > 0 && err != nil:
-		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", err)
-		f.Fix = "Put the CA of the adapter's certificate there."
-	case misnamed && a.Spec.Service.Name != p.Name && l.take(a, p) != "":
-		f.Fix = "The adapter's certificate is for its own Service: name that one, " + p.Namespace + "/" + p.Name + "."
-		f.Commands = []string{l.take(a, p)}
-	case misnamed:
-		how, commands := l.reissue(a, p)
-		f.Fix = fmt.Sprintf("Make a certificate for %s.%s.svc. ", a.Spec.Service.Name, a.Spec.Service.Namespace) + how
-		f.Commands = commands
-	case l.troubleOf(a) == badCertificate && p.Secret == "":
-		f.Fix = "spec.caBundle is not the CA of the adapter's certificate. The adapter puts it there within a minute if it has the right to update this APIService, which an upgrade restores."
-	case l.troubleOf(a) == badCertificate:
-		f.Fix = "spec.caBundle is not the CA of the adapter's certificate: put the CA there."
-	default:
-		return
-	}
-	l.fault(f)
 }
 
 // portOf writes the command that names the Service's port; where it has several and none
@@ -163,36 +197,4 @@ func (l *look) rebundle(a *apiService, p Program) []string {
 func validity(all []*x509.Certificate) (from, until time.Time) {
 	return slices.MinFunc(all, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) }).NotBefore,
 		slices.MaxFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
-}
-
-func adapterCertificate(l *look) {
-	all, adapters := l.registered(true)
-	for _, a := range all {
-		how, commands := l.reissue(a, adapters[0])
-		f := Finding{Object: "APIService " + a.Name, Seen: stated(a), Fix: "Issue a new one. " + how, Commands: commands}
-		early := "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
-		if expired(a) {
-			if refused(a, " is before ") {
-				f.Means = early
-				f.Fix = "The clock of the control plane, or of the certificate's issuer, is wrong: set both (NTP). Where the clocks are right, issue a new one. " + how
-			}
-			l.fault(f)
-			continue
-		}
-		bundle, err := cert.ParseCertsPEM(a.Spec.CABundle)
-		if err != nil {
-			continue // reported by apiservice-ca; without a bundle there is nothing to read here
-		}
-		switch from, until := validity(bundle); {
-		case from.After(l.f.Now.Add(skewed)):
-			f.Seen, f.Means = "the CA in spec.caBundle is not valid before "+from.UTC().Format(time.RFC3339), early
-			l.fault(f)
-		case !until.After(l.f.Now):
-			f.Seen = "the CA in spec.caBundle expired on " + until.UTC().Format(time.DateOnly)
-			l.fault(f)
-		case until.Before(l.f.Now.Add(soon)):
-			f.Seen = "the CA in spec.caBundle expires on " + until.UTC().Format(time.DateOnly)
-			l.warn(f)
-		}
-	}
 }

@@ -18,22 +18,13 @@ const (
 	maxCommand = 2000
 )
 
-// Clean makes untrusted text safe to print: one line, no control characters, no terminal
-// escapes, no change of writing direction, at most limit characters.
+// Clean makes untrusted text safe to print: one line of at most limit characters.
 func Clean(words string, limit int) string {
-	runes := []rune(strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case r == utf8.RuneError, !unicode.IsPrint(r):
-			return '?'
-		}
-		return r
-	}, words))
-	if len(runes) > limit {
+	words = text.Line(words)
+	if runes := []rune(words); len(runes) > limit {
 		return string(runes[:limit]) + "…"
 	}
-	return string(runes)
+	return words
 }
 
 // command joins words for a shell; empty where a word has invisible characters, which must

@@ -3,231 +3,224 @@ package ledger
 import (
 	"math"
 	"slices"
-	"strings"
+	"time"
 
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// flow is the capacity counters of all replicas, added up.
+// flow is how much the autoscaler's counters grew in each step, of all replicas.
 type flow struct {
-	pms      [][2]string
-	capacity map[[2]string][]float64
-	present  []bool // steps with a sample
-	broken   []bool // steps with a counter reset or without a sample
-	lives    map[string]*life
-	step     float64
-	// before and after are the nearest steps to each that are not broken, 0 for none.
-	before, after []int
+	known    int // the first moment with a sample: what was counted before is not the window's
+	replicas []*replica
+	present  []bool                  // moments with a sample of any replica
+	broken   []bool                  // steps without a sample at either end, or in which a process started
+	capacity map[[2]string][]float64 // growth by pool and model
+	step     float64                 // seconds
 }
 
-// life is what is known of a replica's process, by step. All its counters start together.
-type life struct {
-	again map[int]bool // it restarted
-	first int          // of its first sample
-	stale []bool       // without a sample
-	taken []bool       // another replica counted
-	// base are steps whose value exceeds what it can have counted since the last sample of
-	// any replica: it started before. back is over how many steps another is spread.
-	base map[int]bool
-	back map[int]int
+// replica is the counters of one replica. All counters of a process start together.
+type replica struct {
+	counters []*counter
+	sampled  []bool // moments with a sample of its capacity
+	// starts are the moments with the first sample of a process, and in how many steps its first values
+	// were counted: none where they exceed what it can have counted since the last sample of any replica,
+	// because a label was changed or Prometheus discovered it late.
+	starts  map[int]int
+	process []int // how many have started, by moment
 }
 
-func newFlow(counters []counter, places []prom.Line, g query.Grid, known int) *flow {
-	f := &flow{
-		capacity: map[[2]string][]float64{}, present: make([]bool, g.N+1), broken: make([]bool, g.N+1), lives: map[string]*life{}, step: g.Step.Seconds(),
-	}
-	f.live(counters)
-	f.hidden(places, g)
-	for _, l := range f.lives {
-		l.taken = f.taken(l)
-	}
-	for i := range counters {
-		c := &counters[i]
-		l := f.lives[c.replica]
-		c.growth, c.begun = Growth(c.values, known, l.again, l.taken)
-	}
+// counter is one counter of a replica: of a place, or of the capacity.
+type counter struct {
+	key      Key
+	place    Place
+	capacity bool
+	values   []float64
+	growth   []float64
+}
+
+func newFlow(a query.Answers, g query.Grid) *flow {
+	f := &flow{known: g.N + 1, present: make([]bool, g.N+1), broken: make([]bool, g.N+1), capacity: map[[2]string][]float64{}, step: g.Step.Seconds()}
+	f.read(a, g)
 	for k := 1; k <= g.N; k++ {
 		f.broken[k] = !f.present[k] || !f.present[k-1]
 	}
-	f.rebase(counters)
-	for i := range counters {
-		c := &counters[i]
-		sum := f.capacity[c.pm]
-		if sum == nil {
-			sum = make([]float64, g.N+1)
-			f.capacity[c.pm] = sum
-			f.pms = append(f.pms, c.pm)
-		}
-		for _, k := range c.begun {
-			if f.lives[c.replica].begin(c.growth, k) {
-				f.broken[k] = true
+	for _, r := range f.replicas {
+		f.start(r)
+	}
+	for _, r := range f.replicas {
+		for _, c := range r.counters {
+			c.growth = r.growth(c, f.known)
+			if !c.capacity {
+				continue
 			}
-		}
-		for k, v := range c.growth {
-			sum[k] += v
+			pm := c.key.poolModel()
+			if f.capacity[pm] == nil {
+				f.capacity[pm] = make([]float64, g.N+1)
+			}
+			accumulate(f.capacity[pm], c.growth, 1)
 		}
 	}
-	slices.SortFunc(f.pms, func(a, b [2]string) int { return strings.Compare(a[0]+"\xff"+a[1], b[0]+"\xff"+b[1]) })
-	f.link()
 	return f
 }
 
-// live finds when each replica's process was read and when it started.
-func (f *flow) live(counters []counter) {
-	for _, c := range counters {
-		l := f.lives[c.replica]
-		if l == nil {
-			l = &life{again: map[int]bool{}, first: len(c.values), stale: slices.Repeat([]bool{true}, len(c.values)), base: map[int]bool{}, back: map[int]int{}}
-			f.lives[c.replica] = l
+func (k Key) poolModel() [2]string { return [2]string{k.Pool, k.Model} }
+
+// read reads the counters. Those of places without a capacity, and places of a later version,
+// are left out: they are in the capacity, as unknown, or count for nothing.
+func (f *flow) read(a query.Answers, g query.Grid) {
+	unanswered := a.Missing(g, query.Places)
+	by := map[string]*replica{}
+	id := func(ls prom.Labels) string { return ls.Get("instance") + "\xff" + ls.Get("pod") }
+	for _, l := range a.Lines[query.Capacity] {
+		r := by[id(l.Labels)]
+		if r == nil {
+			r = &replica{sampled: make([]bool, g.N+1), starts: map[int]int{}}
+			by[id(l.Labels)] = r
+			f.replicas = append(f.replicas, r)
 		}
+		c := &counter{key: poolModel(l.Labels), capacity: true, values: trusted(l, g)}
+		for k, v := range c.values {
+			switch {
+			case unanswered[k]: // over a gap capacity and places are interpolated together
+				c.values[k] = math.NaN()
+			case !math.IsNaN(v):
+				r.sampled[k], f.present[k], f.known = true, true, min(f.known, k)
+			}
+		}
+		r.counters = append(r.counters, c)
+	}
+	f.replicas = slices.DeleteFunc(f.replicas, func(r *replica) bool { return !slices.Contains(r.sampled, true) })
+	for _, l := range a.Lines[query.Places] {
+		place, ok := parsePlace(l.Labels.Get(metric.LabelPlace))
+		r := by[id(l.Labels)]
+		if !ok || r == nil {
+			continue
+		}
+		c := &counter{key: poolModel(l.Labels), place: place, values: Values(l, g)}
+		if place.Allocated() {
+			c.key.Tenant, c.key.Namespace = name(l.Labels.Get(metric.LabelTenant)), name(l.Labels.Get(a.Dialect.AutoscalerNamespace()))
+		}
+		for k := range c.values {
+			if !r.sampled[k] {
+				c.values[k] = math.NaN()
+			}
+		}
+		r.counters = append(r.counters, c)
+	}
+}
+
+// lookback is how long Prometheus repeats the last value of a series without a staleness
+// marker.
+const lookback = 5 * time.Minute
+
+// trusted reads a counter without the values that Prometheus repeats before a gap, or
+// before the counter restarts.
+func trusted(l prom.Line, g query.Grid) []float64 {
+	values := Values(l, g)
+	most := int((lookback + g.Step - 1) / g.Step)
+	for i := 1; i < len(values); i++ {
+		if math.IsNaN(values[i-1]) || !math.IsNaN(values[i]) && values[i] >= values[i-1] {
+			continue
+		}
+		for j := i - 1; j > 0 && j > i-1-most && values[j-1] == values[j]; j-- {
+			values[j] = math.NaN()
+		}
+	}
+	return values
+}
+
+// start finds the starts of a replica's processes: at its first sample, or where another replica led
+// meanwhile; where a counter shrinks; and where one of a place is gone, which a process never drops.
+// The capacity may have grown past its last value meanwhile.
+func (f *flow) start(r *replica) {
+	sums := make([]float64, len(r.sampled)) // of the capacity
+	for _, c := range r.counters {
 		last := math.NaN()
 		for k, v := range c.values {
-			if math.IsNaN(v) {
+			gone := math.IsNaN(v)
+			if !r.sampled[k] || gone && c.capacity {
 				continue
 			}
-			if v < last {
-				l.again[k] = true
-			}
-			f.present[k], l.stale[k], l.first, last = true, false, min(l.first, k), v
-		}
-	}
-}
-
-// hidden finds the restarts after which the capacity has already grown past its last
-// value, by a place that has not.
-func (f *flow) hidden(places []prom.Line, g query.Grid) {
-	for _, line := range places {
-		l := f.lives[replica(line.Labels)]
-		if l == nil {
-			continue
-		}
-		last := math.NaN()
-		for k, v := range Values(line, g) {
-			if l.stale[k] {
-				continue
-			}
-			// A process never drops a counter: one that is gone belonged to the process before.
-			if v < last || math.IsNaN(v) && !math.IsNaN(last) {
-				l.again[k] = true
+			if v < last || gone && !math.IsNaN(last) {
+				r.starts[k] = 1
 			}
 			last = v
+			if c.capacity {
+				sums[k] += v
+			}
 		}
 	}
-}
-
-// taken are the steps in which a replica other than this one was read, or over which another
-// one continues without a sample: only one replica leads.
-func (f *flow) taken(of *life) []bool {
-	t := make([]bool, len(f.present))
-	for _, l := range f.lives {
-		if l == of {
-			continue
+	r.process = make([]int, len(r.sampled))
+	last, processes := -1, 0
+	for k, is := range r.sampled {
+		if is && (last < 0 || slices.Contains(f.present[last+1:k], true)) {
+			r.starts[k] = 1
 		}
-		last := -1
-		for k, is := range f.present {
-			if !is {
-				continue
-			}
-			t[k] = t[k] || !l.stale[k]
-			if last >= 0 && !l.stale[last] && !l.stale[k] && !between(l.again, last, k) {
-				for i := last + 1; i < k; i++ { // no replica was read
-					t[i] = true
-				}
-			}
+		if _, started := r.starts[k]; started {
+			processes++
+		}
+		if r.process[k] = processes; is {
 			last = k
 		}
 	}
-	return t
-}
-
-// begin corrects the growth of a counter in the step in which it began, and reports whether
-// its process did. Else the process continues: it started at an unknown time after the last
-// sample of the process.
-func (l *life) begin(growth []float64, k int) bool {
-	started := l.again[k] || l.first == k
-	from := k
-	switch {
-	case started && l.base[k]:
-		growth[k] = 0
-		return true
-	case started:
-		from = k + 1 - max(1, l.back[k])
-	default:
-		for from > 1 && l.stale[from-1] {
-			from--
+	for k := range r.starts {
+		f.broken[k] = true
+		rate := math.NaN() // of the capacity right after
+		for n := k + 1; n < len(sums) && n <= k+5; n++ {
+			if r.sampled[n] && sums[n] >= sums[k] {
+				rate = (sums[n] - sums[k]) / float64(n-k)
+				break
+			}
 		}
-	}
-	each := growth[k] / float64(k-from+1)
-	growth[k] = 0
-	for i := from; i <= k; i++ {
-		growth[i] += each
-	}
-	return started
-}
-
-// rebase finds replicas whose first value exceeds what they can have counted within the
-// time that is not accounted for: a label was changed, or Prometheus discovered them
-// late. Such a value is a base, not growth.
-func (f *flow) rebase(counters []counter) {
-	for i := range counters {
-		c := &counters[i]
-		l := f.lives[c.replica]
-		for _, k := range c.begun {
-			rate := math.NaN() // of the counter right after
-			for n := k + 1; n < len(c.values) && n <= k+5; n++ {
-				if !math.IsNaN(c.values[n]) && c.values[n] >= c.values[k] {
-					rate = (c.values[n] - c.values[k]) / float64(n-k)
-					break
-				}
-			}
-			before := k - 1
-			for before > 0 && !f.present[before] {
-				before--
-			}
-			// Two steps more: replicas overlap while the Lease changes its holder.
-			if most := rate * float64(k-before+2); c.values[k] > most && c.values[k] > 2*f.step {
-				l.base[k] = true
-			}
-			if rate > 0 {
-				l.back[k] = max(l.back[k], min(int(math.Ceil(c.values[k]/rate-0.01)), k-before))
-			}
+		before := k - 1
+		for before > 0 && !f.present[before] {
+			before--
+		}
+		open := float64(k - before)
+		switch {
+		// Two steps more: replicas overlap while the Lease changes its holder.
+		case sums[k] > rate*(open+2) && sums[k] > 2*f.step:
+			r.starts[k] = 0
+		case rate > 0:
+			r.starts[k] = max(1, int(min(math.Ceil(sums[k]/rate-0.01), open)))
 		}
 	}
 }
 
-// link finds the complete steps around each.
-func (f *flow) link() {
-	n := len(f.broken)
-	f.before, f.after = make([]int, n), make([]int, n)
-	for k := 2; k < n; k++ {
-		if f.before[k] = k - 1; f.broken[k-1] {
-			f.before[k] = f.before[k-1]
+// growth is how much a counter of the replica grew in each step. Over a hole it is spread evenly,
+// since the counter went on without being read.
+func (r *replica) growth(c *counter, known int) []float64 {
+	growth := make([]float64, len(c.values))
+	last := -1
+	for k, v := range c.values {
+		if math.IsNaN(v) {
+			continue
 		}
-	}
-	for k := n - 2; k > 0; k-- {
-		if f.after[k] = k + 1; f.broken[k+1] {
-			f.after[k] = f.after[k+1]
+		n, started := r.starts[k] // steps in which it was counted
+		switch {
+		case last < 0 && k <= known: // before the window
+			n = 0
+		case last >= 0 && r.process[last] == r.process[k]:
+			n, v = k-last, v-c.values[last]
+		case !started: // a new counter of a process that goes on
+			for n = 1; k > n && !r.sampled[k-n]; n++ {
+			}
 		}
+		for i := range n {
+			growth[k-i] += max(0, v) / float64(n)
+		}
+		last = k
 	}
+	return growth
 }
 
-// usual is the mean growth over the nearest complete steps, NaN for none. One step alone
-// shows the beat of scrapes against the grid.
-func usual(growth []float64, k int, along []int) float64 {
-	sum, n := 0.0, 0
-	for k = along[k]; k > 0 && n < 6; k = along[k] {
-		sum += growth[k]
-		n++
-	}
-	return sum / float64(n)
-}
-
-// expected is the growth to assume for the counter of a pool and model at step k: no
+// expected is the growth to assume for the capacity of a pool and model at a broken step: no
 // more than before and after the gap. A counter absent before the gap is not expected;
 // one that does not return is expected until the window's end.
 func (f *flow) expected(pm [2]string, k int) float64 {
-	before, after := usual(f.capacity[pm], k, f.before), usual(f.capacity[pm], k, f.after)
+	before, after := f.usual(pm, k, -1), f.usual(pm, k, 1)
 	switch {
 	case math.IsNaN(before):
 		return 0
@@ -235,4 +228,17 @@ func (f *flow) expected(pm [2]string, k int) float64 {
 		return before
 	}
 	return min(before, after)
+}
+
+// usual is the mean growth over the nearest steps on one side that are not broken, NaN for none. One
+// step alone shows the beat of scrapes against the grid.
+func (f *flow) usual(pm [2]string, k, way int) float64 {
+	sum, n := 0.0, 0
+	for k += way; k > 0 && k < len(f.broken) && n < 6; k += way {
+		if !f.broken[k] {
+			sum += f.capacity[pm][k]
+			n++
+		}
+	}
+	return sum / float64(n)
 }

@@ -62,11 +62,11 @@ func (m *maker) demand() Demand {
 		d.Decision = m.wait("all", nil)
 		return d
 	}
-	waits := m.waits(query.PodWait, query.PodWaitNative, metric.LabelTenant)
+	waits := m.waits(query.PodWait, metric.LabelTenant)
 	for _, t := range keys(waits) { // all of them, without a name, come first
 		d.Waits = append(d.Waits, waits[t])
 	}
-	d.Decision = m.waits(query.Decisions, query.DecisionsNative, "")[""]
+	d.Decision = m.waits(query.Decisions, "")[""]
 	for _, l := range m.a.Lines[query.Waiting] {
 		values := m.values(l)
 		hours := m.total(values)
@@ -135,8 +135,7 @@ func (m *maker) histograms(id query.ID, label string) map[string]histogram {
 }
 
 // waits reads the quantiles of a histogram by a label, and under "" those of all of it.
-// Buckets take precedence over a native histogram.
-func (m *maker) waits(id, native query.ID, label string) map[string]Wait {
+func (m *maker) waits(id query.ID, label string) map[string]Wait {
 	all, sum := map[string]Wait{}, histogram{}
 	for of, h := range m.histograms(id, label) {
 		all[of] = m.wait(of, h)
@@ -145,43 +144,13 @@ func (m *maker) waits(id, native query.ID, label string) map[string]Wait {
 		}
 	}
 	all[""] = m.wait("all", sum)
-	if len(sum) > 0 {
-		m.doubt(all, id)
-		return all
-	}
-	for _, s := range m.a.Vectors[native] {
-		of := s.Labels.Get(label)
-		w := all[of]
-		w.Of = cmp.Or(w.Of, of)
-		switch s.Labels.Get(query.LabelQuantile) {
-		case query.QuantileCount:
-			w.Count = Known(math.Round(s.Value))
-		case "0.5":
-			w.P50 = Known(s.Value)
-		case "0.95":
-			w.P95 = Known(s.Value)
-		case "0.99":
-			w.P99 = Known(s.Value)
-		}
-		all[of] = w
-	}
+	why := m.open(id)
 	for of, w := range all {
-		if w.Count.Or(0) == 0 {
-			all[of] = m.wait(w.Of, nil)
-		}
-	}
-	m.doubt(all, id, native)
-	return all
-}
-
-// doubt replaces "no wait was recorded" where a query was not answered in full.
-func (m *maker) doubt(all map[string]Wait, ids ...query.ID) {
-	why := m.open(ids...)
-	for of, w := range all {
-		if _, known := w.Count.Get(); !known && why != "" {
+		if _, known := w.Count.Get(); !known && why != "" { // "no wait was recorded" is not known
 			all[of] = unknownWait(w.Of, why)
 		}
 	}
+	return all
 }
 
 // wait reads the quantiles of a histogram.

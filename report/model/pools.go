@@ -53,7 +53,7 @@ func (m *maker) pools() []Pool {
 		return ls.Get(metric.LabelPool) + "\xff" + ls.Get(metric.LabelReason)
 	})
 	interrupted := m.grown(query.Interrupted, since, func(ls prom.Labels) string { return ls.Get(metric.LabelPool) })
-	ready := m.waits(query.NodeReady, query.NodeReadyNative, metric.LabelPool)
+	ready := m.waits(query.NodeReady, metric.LabelPool)
 	away := map[string]float64{}
 	for _, l := range m.a.Lines[query.Backoff] {
 		away[l.Labels.Get(metric.LabelPool)] += m.total(m.values(l))
@@ -71,7 +71,7 @@ func (m *maker) pools() []Pool {
 			p.Class = "unknown"
 		}
 		m.poolHours(&p)
-		none := m.unless(Unknown("no node's way to ready was recorded in the window"), query.NodeReady, query.NodeReadyNative)
+		none := m.unless(Unknown("no node's way to ready was recorded in the window"), query.NodeReady)
 		p.ReadyP50, p.ReadyP95 = none, none
 		if wait, ok := ready[pool]; ok && wait.Count.Or(0) > 0 {
 			p.ReadyP50, p.ReadyP95 = wait.P50, wait.P95

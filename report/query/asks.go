@@ -3,7 +3,6 @@ package query
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
@@ -85,11 +84,6 @@ const (
 	Forecasts   ID = "forecasts"
 	ForecastErr ID = "forecast-error"
 
-	// Of what Prometheus stores as native histograms, which have no buckets to read.
-	PodWaitNative   ID = "pod-wait-native"
-	NodeReadyNative ID = "node-ready-native"
-	DecisionsNative ID = "decisions-native"
-
 	Tokens       ID = "tokens"
 	TokensBeyond ID = "tokens-beyond" // series of namespaces that have too many of them
 )
@@ -158,35 +152,7 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 	}
 }
 
-// LabelQuantile is the label of the parts of a native histogram's answer: a quantile, or
-// QuantileCount.
-const (
-	LabelQuantile = "quantile"
-	QuantileCount = "count"
-)
-
-// native asks for quantiles and the count of a native histogram over the window, by
-// a label, and of all without it. Where it is stored in buckets the answer is empty.
-func (d Dialect) native(desc metric.Desc, w Window, label string) string {
-	groups := []string{"by ()"}
-	if label != "" {
-		groups = append(groups, by(label))
-	}
-	var parts []string
-	for _, group := range groups {
-		grown := "sum " + group + " (" + d.Ranged("increase(%s)", seconds(w.Length()), desc.Name) + ")"
-		part := func(expression, word string) {
-			parts = append(parts, fmt.Sprintf(`label_replace(%s, "%s", "%s", "", "")`, expression, LabelQuantile, word))
-		}
-		part("histogram_count("+grown+")", QuantileCount)
-		for _, q := range []string{"0.5", "0.95", "0.99"} {
-			part("histogram_quantile("+q+", "+grown+")", q)
-		}
-	}
-	return strings.Join(parts, " or ")
-}
-
-func (d Dialect) autoscalerAsks(w Window) []Ask {
+func (d Dialect) autoscalerAsks() []Ask {
 	// The target's labels identify a replica's counters. The replica label of Prometheus
 	// is ignored: of two servers that scrape the same target, one counts.
 	replica := []string{"instance", "pod"}
@@ -213,9 +179,6 @@ func (d Dialect) autoscalerAsks(w Window) []Ask {
 		{PodWait, Coarse, FromAutoscaler, counter(metric.AutoscalerPodPendingSeconds, "_bucket", metric.LabelTenant, "le"), "time from a pod's creation until it was bound"},
 		{NodeReady, Coarse, FromAutoscaler, counter(metric.AutoscalerNodeReady, "_bucket", metric.LabelPool, "le"), "time until a node was ready"},
 		{Decisions, Coarse, FromAutoscaler, counter(metric.AutoscalerDecisionSeconds, "_bucket", "le"), "time until an action"},
-		{PodWaitNative, Now, FromAutoscaler, d.native(metric.AutoscalerPodPendingSeconds, w, metric.LabelTenant), "the same, where Prometheus stores native histograms"},
-		{NodeReadyNative, Now, FromAutoscaler, d.native(metric.AutoscalerNodeReady, w, metric.LabelPool), "the same, where Prometheus stores native histograms"},
-		{DecisionsNative, Now, FromAutoscaler, d.native(metric.AutoscalerDecisionSeconds, w, ""), "the same, where Prometheus stores native histograms"},
 		{Actions, Coarse, FromAutoscaler, counter(metric.AutoscalerActions, "", metric.LabelVerb, metric.LabelPool, metric.LabelReason, metric.LabelResult), "actions taken"},
 		{Failures, Coarse, FromAutoscaler, counter(metric.AutoscalerPoolFailures, "", metric.LabelPool, metric.LabelReason), "failures of pools"},
 		{Interrupted, Coarse, FromAutoscaler, counter(metric.AutoscalerInterruptions, "", metric.LabelPool), "spot interruptions"},
@@ -244,6 +207,6 @@ func (d Dialect) serverAsks() []Ask {
 
 // Asks lists the queries of the sources present.
 func (d Dialect) Asks(w Window, sources ...Source) []Ask {
-	all := slices.Concat(d.exporterAsks(w), d.autoscalerAsks(w), d.serverAsks())
+	all := slices.Concat(d.exporterAsks(w), d.autoscalerAsks(), d.serverAsks())
 	return slices.DeleteFunc(all, func(a Ask) bool { return !slices.Contains(sources, a.Source) })
 }

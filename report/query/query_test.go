@@ -260,19 +260,3 @@ func TestLargeWindow(t *testing.T) {
 		}
 	}
 }
-
-// TestNoNativeHistograms: a server that does not know them has none, and the report
-// lacks nothing.
-func TestNoNativeHistograms(t *testing.T) {
-	w := windowOf(t, 2*time.Hour)
-	s := &server{limit: 24 * time.Hour, instant: func(promql string) (prom.Vector, bool, error) { // as VictoriaMetrics answers
-		if strings.Contains(promql, "histogram_count") {
-			return nil, true, fmt.Errorf(`%w: HTTP 422: cannot execute query: unknown func "histogram_count"`, prom.ErrBadQuery)
-		}
-		return prom.Vector{{Value: 8}}, strings.HasPrefix(promql, "count(present_over_time("), nil
-	}}
-	a, err := query.Run(t.Context(), s, w, query.Options{})
-	if err != nil || len(a.Problems) > 0 || !a.Autoscaler {
-		t.Errorf("autoscaler %v, %v: %v", a.Autoscaler, err, a.Problems)
-	}
-}

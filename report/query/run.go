@@ -82,7 +82,7 @@ const (
 // The error wraps ErrNoData where there are no series, and is a ClustersError where
 // there is more than one cluster.
 func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, error) {
-	p := &patient{Prometheus: asked, pause: cmp.Or(o.Pause, time.Second), of: map[int]int{}}
+	p := &patient{Prometheus: asked, pause: cmp.Or(o.Pause, time.Second)}
 	a, err := explore(ctx, p, w, o)
 	if err != nil {
 		return Answers{}, err
@@ -90,11 +90,9 @@ func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, e
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
 	}
-	jobs := a.jobs()
-	if err := do(ctx, p, jobs, o); err != nil {
+	if err := a.ask(ctx, p, o); err != nil {
 		return Answers{}, err
 	}
-	a.collect(jobs)
 	return a, nil
 }
 
@@ -210,7 +208,7 @@ type Answers struct {
 	Exporter, Autoscaler, Servers bool
 	// Targets are the namespaces of the exporters' and autoscalers' scrape targets.
 	Targets []string
-	// Lines of range queries, by ask; of PerPiece one point, at the window's end.
+	// Lines of range queries, by ask; of PerPiece one point.
 	Lines map[ID][]prom.Line
 	// Vectors of instant queries, by ask.
 	Vectors map[ID]prom.Vector
@@ -269,8 +267,7 @@ type patient struct {
 	pause time.Duration
 
 	mu   sync.Mutex
-	lost int         // queries without any answer
-	of   map[int]int // the same by the query's place in Answers.Asked
+	lost int // pieces of queries without any answer
 }
 
 // Bounds of retries. Each lost query may have taken the whole time-out.
@@ -327,10 +324,9 @@ func Late(err error) bool {
 
 // lose records a piece of a query without an answer. Its error ends the report:
 // Prometheus does not answer the simplest query, or too many were lost.
-func (p *patient) lose(ctx context.Context, ask int, at time.Time, err error) error {
+func (p *patient) lose(ctx context.Context, at time.Time, err error) error {
 	p.mu.Lock()
 	p.lost++
-	p.of[ask]++
 	lost := p.lost
 	p.mu.Unlock()
 	if lost > mostLost {
@@ -340,11 +336,4 @@ func (p *patient) lose(ctx context.Context, ask int, at time.Time, err error) er
 		return err
 	}
 	return nil
-}
-
-// hopeless reports whether so many pieces of a query were lost that the rest is not sent.
-func (p *patient) hopeless(ask int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.of[ask] >= mostOfOne
 }

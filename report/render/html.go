@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/model"
 )
 
@@ -44,7 +45,7 @@ func HTML(w io.Writer, r model.Report) error {
 }
 
 var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
-	"time": Time, "share": model.Share, "hours": model.Digits, "money": model.Money, "visible": Visible, "hoursOf": HoursOf, "code": Code,
+	"time": Time, "share": model.Share, "hours": model.Digits, "money": model.Money, "visible": text.Line, "hoursOf": HoursOf, "code": Code,
 	"known": func(n model.Number) bool { _, ok := n.Get(); return ok },
 	"why":   model.Number.Why,
 	"inc":   func(i int) int { return i + 1 }, "device": device, "outlook": outlook,

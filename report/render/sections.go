@@ -95,7 +95,7 @@ func demand(d model.Demand) []Table {
 	d.Decision.Of = "until an action for a pod"
 	return []Table{
 		{Name: "waits", Title: "Time from a pod's creation until it was bound", Empty: "No pod was bound in the window.", Columns: columns("Tenant", "Pods>", "Median>", "95 %>", "99 %>"),
-			From: []query.ID{query.PodWait, query.PodWaitNative, query.Decisions, query.DecisionsNative}, Rows: append(rows(d.Waits, wait), wait(d.Decision))},
+			From: []query.ID{query.PodWait, query.Decisions}, Rows: append(rows(d.Waits, wait), wait(d.Decision))},
 		{Name: "unmet", Title: "Unserved demand", Empty: "All demand was served.", Columns: columns("Shape", "Reason", "GPU-hours>", "Peak GPUs>"), From: []query.ID{query.Waiting},
 			Rows: rows(d.Unmet, func(x model.Unmet) []Cell {
 				return []Cell{word(x.Shape), word(x.Reason), digits(x.Hours), digits(x.Peak)}
@@ -137,7 +137,7 @@ func pools(all []model.Pool) []Table {
 				return []Cell{word(p.Pool), word(p.Model), word(p.Class), digits(p.Min), digits(p.Max), digits(p.Mean), digits(p.Now), digits(p.Hours), share(p.Used), money(p.Money)}
 			})},
 		{Name: "events", Title: "Scaling and failures", Empty: "No pool is known.",
-			From:    []query.ID{query.PoolNodes, query.Actions, query.NodeReady, query.NodeReadyNative, query.Failures, query.Interrupted, query.Backoff},
+			From:    []query.ID{query.PoolNodes, query.Actions, query.NodeReady, query.Failures, query.Interrupted, query.Backoff},
 			Columns: columns("Pool", "Scale-ups>", "Removed>", "Repartitions>", "Ready, median>", "Ready, 95 %>", "Failures>", "Failed for", "Spot interruptions>", "Hours of backoff>"),
 			Rows: rows(all, func(p model.Pool) []Cell {
 				return []Cell{word(p.Pool), digits(p.Added), digits(p.Removed), digits(p.Repartitions), seconds(p.ReadyP50), seconds(p.ReadyP95), digits(p.Failures), word(p.FailedFor), digits(p.Interrupted), digits(p.BackedOff)}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/model"
 )
 
@@ -50,7 +51,7 @@ func f(v float64) string {
 	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
 }
 
-func escaped(s string) string { return template.HTMLEscapeString(Visible(s)) }
+func escaped(s string) string { return template.HTMLEscapeString(text.Line(s)) }
 
 // bar is a place of the waterfall: where it begins, and how long it is.
 type bar struct {
@@ -69,13 +70,13 @@ func waterfall(r model.Report) []bar {
 		if share <= 0 {
 			continue // the table has it
 		}
-		text := model.Tenths(p.Share)
-		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, text), 1000, 10, true)
+		shown := model.Tenths(p.Share)
+		s := picture("bar", fmt.Sprintf("%s: %s of the capacity", p.Name, shown), 1000, 10, true)
 		s.rect("track", 0, 0, 1000, 10, "")
 		width := math.Max(1000*share, 1.5)
 		s.rect("g-"+p.Group+" p-"+p.Place, math.Min(1000*at, 1000-width), 0, width, 10, "")
 		at += share
-		bars = append(bars, bar{p, text, s.html()})
+		bars = append(bars, bar{p, shown, s.html()})
 	}
 	return bars
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
 )
@@ -47,7 +48,7 @@ type Cell struct {
 	Picture template.HTML
 }
 
-func word(s string) Cell { return Cell{Text: cmp.Or(Visible(s), "–")} }
+func word(s string) Cell { return Cell{Text: cmp.Or(text.Line(s), "–")} }
 
 func number(n model.Number, write func(model.Number) string) Cell {
 	return Cell{Text: write(n), Why: n.Why()}

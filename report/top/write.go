@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuscale/gpuscale/internal/text"
 	"github.com/gpuscale/gpuscale/report/model"
-	"github.com/gpuscale/gpuscale/report/render"
 )
 
 // Forms of the output.
@@ -46,7 +46,7 @@ func Write(w io.Writer, rows []Row, namespace, form string) error {
 	if len(rows) == 0 {
 		nothing := "nothing is allocated"
 		if namespace != "" {
-			nothing += " to pods of the namespace " + render.Visible(namespace)
+			nothing += " to pods of the namespace " + text.Line(namespace)
 		}
 		_, err := io.WriteString(w, nothing+"\n")
 		return err
@@ -68,7 +68,7 @@ func table(w io.Writer, rows []Row, wide bool) error {
 	for _, r := range rows {
 		line := []string{or(r.Namespace), or(r.Pod), r.Node, r.GPU, cmp.Or(r.Profile, "whole"), r.State, ratio(r.Busy), since(r.IdleSeconds), memory(r), or(r.Container), or(r.Model), r.UUID}
 		for i := range line {
-			line[i] = render.Visible(line[i])
+			line[i] = text.Line(line[i])
 		}
 		write(line[:9:9], line[9:])
 	}
