@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/internal/await"
@@ -103,9 +104,12 @@ func (b *env) fenced(t *testing.T) {
 		}},
 	} {
 		api := testenv.Object(apiServiceKind, "", c.object)
-		require.NoError(t, b.Admin.Get(t.Context(), keyOf(api), api))
-		c.change(api)
-		if err := adapter.Update(t.Context(), api, client.DryRunAll); err == nil || !strings.Contains(err.Error(), c.says) {
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // the aggregator writes its status
+			require.NoError(t, b.Admin.Get(t.Context(), keyOf(api), api))
+			c.change(api)
+			return adapter.Update(t.Context(), api, client.DryRunAll)
+		})
+		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: want %q, got %v", c.name, c.says, err)
 		}
 	}
