@@ -107,13 +107,13 @@ func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.
 		switch {
 		case !ok:
 		case rule.External:
-			r.external[name] = externalTarget(rule, f, n, state)
+			r.external[name] = targetOf(rule, f, n, cma.CustomMetricInfo{}, state)
 			state.Metrics = append(state.Metrics, name)
 		default:
 			resources, namespaced := n.ResourcesForSeries(series)
 			for _, gr := range resources {
 				info := cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced && !rootScoped(gr), Metric: name}
-				if t := customTarget(rule, f, n, info, state); t != nil {
+				if t := targetOf(rule, f, n, info, state); t != nil {
 					r.custom[info] = t
 					state.Metrics = append(state.Metrics, gr.String()+"/"+name)
 				}
@@ -124,33 +124,25 @@ func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.
 	state.Metrics = slices.Compact(state.Metrics)
 }
 
-func externalTarget(rule *Rule, f prom.Family, n namer, state *RuleState) *target {
-	t := &target{rule: rule, series: f.Name}
-	if !rule.Namespaced {
-		return t
-	}
-	if t.namespace, t.unlabelled = n.label(naming.NsGroupResource); t.unlabelled != nil {
-		t.unlabelled = fmt.Errorf("%w: add resources.overrides or resources.template, or say resources: {namespaced: false}", t.unlabelled)
-		state.problem(t.unlabelled)
-	}
-	return t
-}
-
-// customTarget returns nil where no label names the objects.
-func customTarget(rule *Rule, f prom.Family, n namer, info cma.CustomMetricInfo, state *RuleState) *target {
+// targetOf returns nil where no label names the objects of a custom metric. info is zero for
+// an external one.
+func targetOf(rule *Rule, f prom.Family, n namer, info cma.CustomMetricInfo, state *RuleState) *target {
 	t := &target{rule: rule, series: f.Name}
 	var err error
-	if t.object, err = n.label(info.GroupResource); err != nil {
-		state.problem(err)
-		return nil
-	}
-	if info.Namespaced {
-		if t.namespace, t.unlabelled = n.label(naming.NsGroupResource); t.unlabelled != nil {
-			state.problem(t.unlabelled)
+	if !rule.External {
+		if t.object, err = n.label(info.GroupResource); err != nil {
+			state.problem(err)
+			return nil
 		}
 	}
-	if info.GroupResource == naming.NsGroupResource {
+	switch {
+	case info.GroupResource == naming.NsGroupResource:
 		t.namespace = t.object // a Namespace is asked about in itself
+	case info.Namespaced, rule.External && rule.Namespaced:
+		if t.namespace, err = n.label(naming.NsGroupResource); err != nil {
+			t.unlabelled = fmt.Errorf("%w: add resources.overrides or resources.template; an external rule may say resources: {namespaced: false}", err)
+			state.problem(t.unlabelled)
+		}
 	}
 	return t
 }

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -248,18 +249,11 @@ func (f *Forwarder) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 
 // Run keeps the names up to date until ctx ends.
 func (f *Forwarder) Run(ctx context.Context) {
-	again := time.NewTicker(relist)
-	defer again.Stop()
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := f.list(ctx); err != nil && ctx.Err() == nil {
 			f.log.Debug("the other server's metrics are not listed", slog.String("server", f.server), slog.Any("error", err))
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-again.C:
-		}
-	}
+	}, relist)
 }
 
 // list reads the names once. A failure leaves the last good ones.

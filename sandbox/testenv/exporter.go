@@ -17,7 +17,9 @@ func Queried(query string) string { return firstName.FindString(query) }
 
 // ExporterSeries is Prometheus' answer about the exporter of a machine: the GPUs, all of them
 // healthy, their instances and what is allocated, with an age of zero. What is not measured
-// here has no series.
+// here has no series. Checked on 2026-11-27 against the pages in exporter/collect/testdata
+// (mig.txtar, kubernetes.txtar): names, values and labels are theirs, which have further labels:
+// gpu_info pci_bus_id and driver_version, gpu_held container and profile, gpu_healthy reason.
 func ExporterSeries(query string, m *node.Machine) (out []promtest.Series) {
 	add := func(v float64, more ...string) {
 		labels := map[string]string{metric.LabelNode: m.Name()}
