@@ -15,7 +15,7 @@
 // 4.6.0 that field 230 has no data before the first XID, that XIDs stand on GPU and compute
 // instances in MIG mode, what is read from the kernel log and that a restart reads it again,
 // DCGM_HEALTH_WATCH_ALL, and the NVLink status of 18 and of 36 links. Known differences:
-// every connection has watches of its own, samples are taken anew when the state changes, reads of what is not watched and of the MIG
+// every connection has watches of its own, samples are taken again when the state changes, reads of what is not watched and of the MIG
 // hierarchy are logged (FAKEDCGM_LOG) and not slow, and every GPU can profile unless the state
 // says otherwise.
 //
