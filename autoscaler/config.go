@@ -26,8 +26,9 @@ type Config struct {
 	Interval metav1.Duration `json:"interval"`
 	// IdleInterval between reconciles while no pod is pending, no operation is under way
 	// and no node leaves; a change ends it. Where no provider gives notices of interruptions it
-	// is three times that. Prometheus is queried less often then, too.
-	// A value not above Interval turns both off.
+	// is three times that. Prometheus is queried less often then, too. While pods wait and
+	// nothing is under way it is five times Interval, at most IdleInterval.
+	// A value not above Interval turns all three off.
 	IdleInterval metav1.Duration `json:"idleInterval"`
 	// Settle is how long a reconcile waits after a pod became unschedulable, since
 	// others often follow: up to three times that while more come, and up to 1s while

@@ -56,7 +56,8 @@ type Options struct {
 	Interval time.Duration
 	// IdleInterval is the interval after an idle reconcile, which found nothing to do and
 	// nothing about to change; Changed ends it early. Without notices of providers it is three
-	// times that. A value not above Interval turns it off.
+	// times that. While pods wait and nothing is under way the interval is five times Interval,
+	// at most IdleInterval. A value not above Interval turns both off.
 	IdleInterval time.Duration
 	Changed      <-chan struct{}
 	// Wake starts a reconcile early, after Settle: pods often become pending together.

@@ -152,12 +152,20 @@ func (l *Loop) longest() time.Duration {
 // can wait that long.
 const unnoticed = 3
 
+// waiting is how many intervals pass without a reconcile while pods wait, for nodes that boot, a limit or a cooldown,
+// and no change in the cluster is seen: a pod may wait for hours, and each reconcile reads the whole cluster.
+const waiting = 5
+
 // pause is the time between the last reconcile, which returned err, and the next.
 func (l *Loop) pause(err error) time.Duration {
 	last, ok := l.State.Last()
 	switch {
-	case l.o.IdleInterval <= l.o.Interval || l.o.Changed == nil || err != nil || !ok || !idle(last):
+	case l.o.IdleInterval <= l.o.Interval || l.o.Changed == nil || err != nil || !ok:
 		return l.o.Interval
+	case len(last.Plan.Actions) > 0 || len(last.Results) > 0 || !unhurried(&last):
+		return l.o.Interval
+	case !idle(last):
+		return min(waiting*l.o.Interval, l.o.IdleInterval)
 	case last.Notices:
 		return l.o.IdleInterval
 	}

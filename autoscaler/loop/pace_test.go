@@ -154,7 +154,8 @@ func pacing(t *testing.T, p *pacer, during func(*Loop, *Waker)) {
 }
 
 // TestIdleInterval: after an idle reconcile the next is due after three times IdleInterval, or once where a
-// provider gives notices, after a change when the interval is over, for an unschedulable pod at once.
+// provider gives notices, after a change when the interval is over, for an unschedulable pod at once. While pods
+// wait it is due after five intervals, and after one where something is done.
 func TestIdleInterval(t *testing.T) {
 	for notices, interval := range map[bool]time.Duration{true: 10 * time.Second, false: 30 * time.Second} {
 		p := &pacer{result: idleReconcile()}
@@ -187,13 +188,21 @@ func TestIdleInterval(t *testing.T) {
 			time.Sleep(250 * time.Millisecond)
 			expect(5, true)
 			p.Lock()
-			p.result.Pods = []plan.Pod{{Namespace: "chat", Name: "a"}} // a pending pod: each second
+			p.result.Pods = []plan.Pod{{Namespace: "chat", Name: "a"}} // a pod that waits: each five seconds
 			p.Unlock()
 			w.Wake()
 			time.Sleep(250 * time.Millisecond)
-			expect(6, false)
+			expect(6, true)
 			time.Sleep(5 * time.Second)
-			expect(11, false)
+			expect(7, true)
+			p.Lock()
+			p.result.Plan.Actions = []plan.Action{{Verb: plan.ScaleUp}} // each second
+			p.Unlock()
+			w.Stir()
+			time.Sleep(time.Second)
+			expect(8, false)
+			time.Sleep(5 * time.Second)
+			expect(13, false)
 		})
 	}
 }
