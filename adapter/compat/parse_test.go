@@ -161,7 +161,8 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(raw))
 	}
 	f.Add("a: &a {<<: *a}\nrules: [*a]")
-	f.Add("?") // an empty key
+	f.Add("?")   // an empty key
+	f.Add("<<:") // a merge of nothing
 	f.Add("rules:\n- &r {seriesQuery: up, metricsQuery: 'up{<<.LabelMatchers>>}', resources: {template: '<<.Resource>>'}}\n- *r")
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := Parse("f", []byte(text))

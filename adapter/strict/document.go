@@ -81,7 +81,7 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) [
 		case key.Tag == "!!merge": // its fields count where n has none
 			var merged map[string]yaml.Node
 			if err := n.Decode(&merged); err != nil {
-				bad(key, path, err)
+				bad(key, Dotted(path, key.Value), err)
 			}
 			for name, value := range merged {
 				if own, _ := Entry(n, name); own == nil && !slices.Contains(skip, name) {
