@@ -77,10 +77,12 @@ func firstTokens(q float64) []Source {
 	)
 }
 
-// queueTimeReads are the histograms of the time in a queue, each with the queue
-// itself: if that was empty throughout, no request waited.
-func queueTimeReads() [][2]metric.Read {
-	return [][2]metric.Read{
+// queueTimes are quantiles or means of the time in a queue, each of a histogram and with the queue
+// itself: if that was empty throughout, no request waited. Triton counts time and requests only,
+// enough for a mean.
+func queueTimes(form Form, q float64) []Source {
+	var groups [][]Source
+	for _, r := range [][2]metric.Read{
 		{metric.VLLMQueueTime, metric.VLLMWaiting},
 		{metric.SGLangQueueTime, metric.SGLangQueued},
 		{metric.LMDeployQueueTime, metric.LMDeployWaiting},
@@ -90,14 +92,7 @@ func queueTimeReads() [][2]metric.Read {
 		{metric.TEIQueueDuration, metric.TEIQueue},
 		{metric.EPPQueueTime, metric.EPPQueue},
 		{metric.EPPQueueTimeOld, metric.EPPQueueOld},
-	}
-}
-
-// queueTimes are quantiles of these, or their means: of Triton too, which counts time and
-// requests only, enough for a mean.
-func queueTimes(form Form, q float64) []Source {
-	var groups [][]Source
-	for _, r := range queueTimeReads() {
+	} {
 		s := quantile(r[0], q, r[1])
 		s.Form = form
 		if s.Server == metric.ServerTGI {

@@ -190,11 +190,10 @@ func (c *Client) get(ctx context.Context, path string, form url.Values, most int
 		return fmt.Errorf("%w: body limit reached", ErrTooLarge)
 	case errors.Is(err, ErrTooLarge):
 		return err
+	case a.refused():
+		return refused{a.problem(err)}
 	}
-	if err = a.problem(err); a.refused() {
-		return refused{err}
-	}
-	return err
+	return a.problem(err)
 }
 
 func (c *Client) send(ctx context.Context, path string, form url.Values) (*http.Response, error) {
