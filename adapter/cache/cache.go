@@ -125,14 +125,9 @@ func (c *Cache) View(ctx context.Context, rule, namespace string) (View, error) 
 // context's; a query that failed is the State's Failure.
 func (c *Cache) Watch(ctx context.Context, q Question, namespace string) (State, error) {
 	q.Backend = cmp.Or(q.Backend, DefaultBackend)
-	c.mu.RLock()
-	t := c.asked[q.key()]
-	c.mu.RUnlock()
-	if t == nil || !t.has(namespace) {
-		var err error
-		if t, err = c.admit(q, namespace, c.opts.MaxQuestions); err != nil {
-			return State{}, err
-		}
+	t, err := c.admit(q, namespace, c.opts.MaxQuestions)
+	if err != nil {
+		return State{}, err
 	}
 	return c.await(ctx, t, namespace)
 }
@@ -143,6 +138,10 @@ func (c *Cache) Watch(ctx context.Context, q Question, namespace string) (State,
 func (c *Cache) admit(q Question, namespace string, most int) (*topic, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	t := c.asked[q.key()]
+	if t != nil && t.has(namespace) {
+		return t, nil
+	}
 	shares, total := map[string]int{}, 0
 	for _, t := range c.asked {
 		t.mu.Lock()
@@ -167,7 +166,6 @@ func (c *Cache) admit(q Question, namespace string, most int) (*topic, error) {
 		}
 		c.evict(greediest)
 	}
-	t := c.asked[q.key()]
 	if t == nil {
 		t = newTopic(q, c.backends[q.Backend].width())
 		c.asked[q.key()] = t

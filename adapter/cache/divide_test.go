@@ -30,6 +30,7 @@ type fleet struct {
 	widest  int
 	faults  map[string]fault
 	down    error
+	spared  int // down leaves every query of so many out
 	// base is how long each query takes, and each how long a namespace in it does.
 	base, each time.Duration
 }
@@ -45,6 +46,9 @@ func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, mos
 	f.mu.Lock()
 	f.queries++
 	down, value, behind := f.down, f.value, f.behind
+	if f.spared > 0 && f.queries%f.spared == 0 {
+		down = nil
+	}
 	namespaces := reached(promql)
 	f.widest = max(f.widest, len(namespaces))
 	met := map[string]fault{}
@@ -258,11 +262,12 @@ func TestAFaultConcernsItsNamespace(t *testing.T) {
 	}
 }
 
-// What fails about no namespace is no namespace's fault: nothing is divided, and
-// no namespace is asked about by itself.
+// What fails about no namespace, or without being asked, is no namespace's fault: nothing
+// is divided, and no namespace is asked about by itself.
 func TestABackendsFaultDividesNothing(t *testing.T) {
 	for name, err := range map[string]error{
 		"down": prom.ErrUnavailable, "partial": &prom.PartialError{Warnings: []string{"a store is away"}}, "a query it does not understand": prom.ErrBadQuery,
+		"too busy for every other query": fmt.Errorf("%w: %w: HTTP 429", prom.ErrUnavailable, prom.ErrRefused),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -271,7 +276,7 @@ func TestABackendsFaultDividesNothing(t *testing.T) {
 				all := names(120)
 				asking(t, c, all, time.Hour)
 				time.Sleep(20 * time.Second)
-				f.set(func() { f.down = err })
+				f.set(func() { f.down, f.spared = err, map[bool]int{true: 2}[errors.Is(err, prom.ErrRefused)] })
 				before := f.count()
 				time.Sleep(2 * time.Minute)
 				if n := f.count() - before; n > 10*2*3 {

@@ -3,6 +3,7 @@ package cache
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -99,20 +100,6 @@ func (s states) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// topics returns those of the rules and of Watch.
-func (c *Cache) topics() []*topic {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	all := make([]*topic, 0, len(c.rules)+len(c.asked))
-	for _, t := range c.rules {
-		all = append(all, t)
-	}
-	for _, t := range c.asked {
-		all = append(all, t)
-	}
-	return all
-}
-
 // Status is the state of one question in one namespace, for /debug/rules.
 type Status struct {
 	Rule      string `json:"-"`
@@ -141,8 +128,11 @@ func (c *Cache) Status() []Status {
 }
 
 func (c *Cache) status(queries bool) []Status {
+	c.mu.RLock()
+	topics := slices.AppendSeq(slices.Collect(maps.Values(c.rules)), maps.Values(c.asked))
+	c.mu.RUnlock()
 	var all []Status
-	for _, t := range c.topics() {
+	for _, t := range topics {
 		first := len(all)
 		t.mu.Lock()
 		for _, u := range t.units {

@@ -40,7 +40,8 @@ func (c *Cache) keep(ctx context.Context, t *topic) {
 		}
 		if !active {
 			active = true
-			tick.Reset(jitter(c.opts.Interval))
+			// Jitter spreads the queries of replicas and questions over time.
+			tick.Reset(time.Duration(float64(c.opts.Interval) * (0.9 + 0.2*rand.Float64())))
 		}
 		for _, batch := range t.batches(time.Now(), due) {
 			asking.Go(func() { c.refresh(ctx, t, batch) })
@@ -66,21 +67,17 @@ func (c *Cache) leave(t *topic) bool {
 	return true
 }
 
-// jitter spreads the queries of replicas and questions over time.
-func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
-}
-
 // refresh asks about some namespaces. If that fails, and the same query about no
 // namespace does not, the series of one of them are at fault: they are divided
-// until it stands alone.
+// until it stands alone. A query that was not taken says nothing of them, and a server that
+// is too busy for some is not sent more.
 func (c *Cache) refresh(ctx context.Context, t *topic, units []*unit) {
 	err := c.attempt(ctx, t, units)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	began := time.Now()
-	blameless := !units[0].alone && c.control(ctx, t, units[0].namespace, !units[0].begun) != nil
+	blameless := errors.Is(err, prom.ErrRefused) || !units[0].alone && c.control(ctx, t, units[0].namespace, !units[0].begun) != nil
 	// A server that is slow about nothing is slow about all of them. Dividing would give
 	// it more to do now; fewer at once from the next time on does not.
 	if errors.Is(err, context.DeadlineExceeded) && !units[0].alone && time.Since(began) > c.opts.Timeout/slowness {

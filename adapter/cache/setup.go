@@ -160,7 +160,7 @@ func forRule(r Rule) Question {
 	return Question{
 		Rule: r.Name, Backend: r.Backend, Past: true,
 		Queries:   func(past bool, namespaces []string) []string { return r.Queries(past, namespaces...) },
-		Namespace: func(ls prom.Labels) string { return r.Rule.Namespace(ls.Get) },
+		Namespace: r.Rule.Namespace,
 		Build: func(previous any, v prom.Vector, reading signal.Reading) (any, int, map[signal.Reason]int) {
 			table, ok := previous.(*signal.Table)
 			if !ok {

@@ -86,17 +86,13 @@ func (t *topic) ask(namespace string, now time.Time) (*unit, <-chan struct{}) {
 	if u == nil {
 		u = &unit{namespace: namespace, first: make(chan struct{}), begun: !t.Past}
 		t.units[namespace] = u
-		t.nudge()
+		select {
+		case t.wake <- struct{}{}:
+		default: // already woken
+		}
 	}
 	u.asked = now
 	return u, u.first
-}
-
-func (t *topic) nudge() {
-	select {
-	case t.wake <- struct{}{}:
-	default: // already woken
-	}
 }
 
 // ended records the result of a query and releases the waiting requests.

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/gpuscale/gpuscale/internal/await"
@@ -185,37 +187,24 @@ func TestScaledToZeroIsNotLost(t *testing.T) {
 }
 
 func TestScaleOf(t *testing.T) {
-	counts := func(wanted, there any, selector string) map[string]any {
-		o := map[string]any{"spec": map[string]any{}, "status": map[string]any{"selector": selector}}
-		if wanted != nil {
-			o["spec"].(map[string]any)["replicas"] = wanted
-		}
-		if there != nil {
-			o["status"].(map[string]any)["replicas"] = there
-		}
-		return o
-	}
-	for _, c := range []struct {
-		object   map[string]any
-		zero     bool
-		selector string
-		fails    bool
-	}{
-		{counts(int64(0), int64(0), "app=x"), true, "app=x", false},
-		{counts(nil, nil, "app=x"), true, "app=x", false},
-		{counts(int64(1), int64(0), "app=x"), false, "app=x", false},
-		{counts(int64(0), int64(1), "app=x"), false, "app=x", false},
-		{counts("none", int64(0), "app=x"), false, "app=x", false},
-		{counts(int64(0), int64(0), ""), true, "", false},
-		{counts(int64(0), int64(0), "a in ("), false, "", true},
+	for text, want := range map[string]string{
+		`{"spec": {"replicas": 0}, "status": {"replicas": 0, "selector": "app=x"}}`:      "true app=x",
+		`{"status": {"selector": "app=x"}}`:                                              "true app=x",
+		`{"spec": {"replicas": 1}, "status": {"replicas": 0, "selector": "app=x"}}`:      "false app=x",
+		`{"spec": {"replicas": 0}, "status": {"replicas": 1, "selector": "app=x"}}`:      "false app=x",
+		`{"spec": {"replicas": "none"}, "status": {"replicas": 0, "selector": "app=x"}}`: "error",
+		`{"spec": {"replicas": 0}, "status": {"replicas": 0, "selector": ""}}`:           "true <nil>",
+		`{"spec": {"replicas": 0}, "status": {"replicas": 0, "selector": "a in ("}}`:     "error",
 	} {
-		s, err := ScaleOf(c.object)
-		text := ""
-		if s.Selector != nil {
-			text = s.Selector.String()
+		object := map[string]any{}
+		require.NoError(t, json.Unmarshal([]byte(text), &object))
+		s, err := ScaleOf(object)
+		got := fmt.Sprint(s.Zero, " ", s.Selector)
+		if err != nil {
+			got = "error"
 		}
-		if (err != nil) != c.fails || s.Zero != c.zero || text != c.selector {
-			t.Errorf("%v: %+v, %v", c.object, s, err)
+		if got != want {
+			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
 		}
 	}
 }

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/dynamic"
@@ -77,18 +78,18 @@ func (s *scales) Scale(ctx context.Context, resource schema.GroupVersionResource
 	return e.Scale, e.err
 }
 
-// ScaleOf reads a scale subresource.
+// ScaleOf reads a scale subresource. A missing count is 0.
 func ScaleOf(o map[string]any) (Scale, error) {
-	var s Scale
-	// A missing count is 0; one that is no number is unknown.
-	wanted, _, wantedErr := unstructured.NestedInt64(o, "spec", "replicas")
-	there, _, thereErr := unstructured.NestedInt64(o, "status", "replicas")
-	s.Zero = wantedErr == nil && thereErr == nil && wanted == 0 && there == 0
-	text, _, err := unstructured.NestedString(o, "status", "selector")
-	if err != nil || text == "" { // an empty selector would select the whole namespace
+	var read autoscalingv1.Scale
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &read); err != nil {
+		return Scale{}, err
+	}
+	s := Scale{Zero: read.Spec.Replicas == 0 && read.Status.Replicas == 0}
+	if read.Status.Selector == "" { // it would select the whole namespace
 		return s, nil
 	}
-	if s.Selector, err = labels.Parse(text); err != nil {
+	var err error
+	if s.Selector, err = labels.Parse(read.Status.Selector); err != nil {
 		return Scale{}, fmt.Errorf("its scale's selector: %w", err)
 	}
 	return s, nil

@@ -57,7 +57,7 @@ func (e *NoAnswer) Error() string {
 		fmt.Fprintf(&b, "; %d are NaN, infinite or outside [%g, %g]", e.Unusable, e.Rule.Minimum, e.Rule.Maximum)
 	}
 	if e.Crowded > 0 {
-		fmt.Fprintf(&b, "; a pod has more than %d of them", maxPodPoints)
+		fmt.Fprintf(&b, "; a pod has more than %d of them, or %d MiB of labels", maxPodPoints, maxPodBytes>>20)
 	}
 	return b.String()
 }
@@ -89,7 +89,7 @@ func (t *Table) Pod(k Key, selector k8slabels.Selector, now time.Time) (Answer, 
 // average without it is not the workload's. subject names the pods in the
 // error, a *NoAnswer.
 func (t *Table) Pods(keys []Key, selector k8slabels.Selector, now time.Time, subject string) (Answer, error) {
-	g := gathering{rule: &t.rule, selector: selector, now: now, newest: -1}
+	g := t.gathering(selector, now)
 	for _, k := range keys {
 		g.pod(t, k)
 	}
@@ -98,20 +98,17 @@ func (t *Table) Pods(keys []Key, selector k8slabels.Selector, now time.Time, sub
 
 // Namespace answers for everything in a namespace that the selector matches.
 func (t *Table) Namespace(namespace string, selector k8slabels.Selector, now time.Time) (Answer, error) {
-	g := gathering{rule: &t.rule, selector: selector, now: now, newest: -1}
-	staleGateways := 0
+	g := t.gathering(selector, now)
 	for _, k := range t.Keys(namespace) {
-		if stale, gateway := g.pod(t, k); stale && gateway {
-			staleGateways++
-		}
+		g.pod(t, k)
 	}
-	g.dropGateways(staleGateways)
+	g.dropGateways()
 	subject := "any series in namespace " + namespace
 	if !selector.Empty() {
 		subject += " with " + selector.String()
 	}
-	asked := g.stale + len(g.values)
-	if g.stale > 0 && len(g.values) > 0 {
+	asked := g.Stale + len(g.values)
+	if g.Stale > 0 && len(g.values) > 0 {
 		subject = fmt.Sprintf("%d sources in namespace %s", asked, namespace)
 	}
 	return g.answer(subject, asked)

@@ -22,8 +22,8 @@ func Builtin(maxAge time.Duration) []Rule {
 		inference("requests_running", Sum, 1e9, maxAge, running()),
 		inference("kv_cache_usage", Average, ratioMaximum, maxAge, cacheUsages()),
 		latency("ttft_p95", maxAge, firstTokens(.95)),
-		latency("queue_time_p95", maxAge, queueTimes(.95)),
-		latency("queue_time_mean", maxAge, meanQueueTimes()),
+		latency("queue_time_p95", maxAge, queueTimes(Quantile, .95)),
+		latency("queue_time_mean", maxAge, queueTimes(Mean, 0)),
 		ratio("gpu_tensor_active", Average, maxAge, tiers(variants(gauge(metric.DCGMTensorActive)), variants(gauge(metric.DCGMTensorActiveNew)))),
 		ratio("gpu_dram_active", Average, maxAge, tiers(variants(gauge(metric.DCGMDRAMActive)), variants(gauge(metric.DCGMDRAMActiveNew)))),
 	}

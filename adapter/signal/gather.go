@@ -11,19 +11,19 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
-// gathering computes one value for each pod.
+// gathering computes one value for each pod, and what is missing of them.
 type gathering struct {
+	NoAnswer
 	rule     *Rule
 	selector k8slabels.Selector
 	now      time.Time
-
 	values   []podValue
-	stale    int
-	unusable int
-	crowded  int
-	newest   time.Duration
-	limit    time.Duration // of the newest
-	unused   *point        // newest stale or unusable point
+	unused   *point // newest stale or unusable point
+	gateways int    // of the stale pods: all their series are a gateway's
+}
+
+func (t *Table) gathering(selector k8slabels.Selector, now time.Time) gathering {
+	return gathering{NoAnswer: NoAnswer{Newest: -1}, rule: &t.rule, selector: selector, now: now}
 }
 
 // podValue is the value of one pod's series.
@@ -34,19 +34,17 @@ type podValue struct {
 	declared bool
 }
 
-// pod adds a pod's points. It reports whether the pod is stale, and whether all
-// its series are a gateway's.
-func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
+// pod adds a pod's points.
+func (g *gathering) pod(t *Table, k Key) {
 	since, lives := t.since(k)
 	since = since.Add(time.Second) // it is truncated: in its second the pod before it may have been scraped
 	if !lives {
-		return false, false
+		return
 	}
 	points := t.of(k)
 	var fresh, silent []*point
 	var proof *point
-	present := false
-	gateway = true
+	present, gateway := false, true
 	for i := range points {
 		p := &points[i]
 		if p.at < since.UnixMilli() || p.kind == 'p' || !g.rule.selected(p, g.selector) {
@@ -62,16 +60,16 @@ func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 			}
 			continue
 		case p.why == Crowded:
-			g.crowded++
+			g.Crowded++
 			silent = append(silent, p)
 		case p.why != "":
 			if p.why != Stale { // that is of unknown age
-				g.unusable++
+				g.Unusable++
 			}
 			silent = append(silent, p)
 		case age > limit:
-			if g.newest < 0 || age < g.newest {
-				g.newest, g.limit = age, limit
+			if g.Newest < 0 || age < g.Newest {
+				g.Newest, g.Limit = age, limit
 			}
 			silent = append(silent, p)
 		default:
@@ -86,21 +84,18 @@ func (g *gathering) pod(t *Table, k Key) (stale, gateway bool) {
 			g.unused = p
 		}
 	}
+	used := g.preferred(fresh)
 	switch {
-	case len(fresh) > 0:
-		used := g.preferred(fresh)
-		if g.lacks(used, silent) {
-			g.stale++
-			return true, gateway
-		}
+	case len(used) > 0 && !g.lacks(used, silent):
 		g.values = append(g.values, g.combine(used))
-	case proof != nil && !present:
+	case len(used) == 0 && proof != nil && !present:
 		g.values = append(g.values, podValue{value: proof.value, oldest: proof.at, gateway: g.rule.gateway(proof), declared: true})
-	case len(silent) > 0:
-		g.stale++
-		return true, gateway
+	case len(used) > 0 || len(silent) > 0:
+		g.Stale++
+		if gateway {
+			g.gateways++
+		}
 	}
-	return false, gateway
 }
 
 // lacks reports whether a part of the pod has silent points only, among the
@@ -125,14 +120,14 @@ func (g *gathering) lacks(used, silent []*point) bool {
 }
 
 // ended reports whether a part of the pod is not silent but over: its source's parts
-// come and go, and a later scrape of the same page does not have it.
+// come and go, and a later scrape of the same page, in which it has others, does not have it.
 func (g *gathering) ended(p *point, pod []point) bool {
 	s := &g.rule.Sources[p.source]
 	if !p.gone || !s.Fleeting && s.identity(g.rule) != nil {
 		return false
 	}
 	return slices.ContainsFunc(pod, func(u point) bool {
-		return u.source == p.source && u.at > p.at && (u.kind == 'p' || u.why == "" && sameTarget(u.labels, p.labels))
+		return u.at > p.at && (u.kind == 'p' && u.source == p.source || u.kind == 'v' && u.why == "" && sameTarget(u.labels, p.labels))
 	})
 }
 
@@ -142,6 +137,9 @@ func (r *Rule) selected(p *point, selector k8slabels.Selector) bool {
 
 // preferred keeps the points of the best tier that has any.
 func (g *gathering) preferred(points []*point) []*point {
+	if len(points) == 0 {
+		return nil
+	}
 	tier := func(a, b *point) int { return cmp.Compare(g.rule.tier(a), g.rule.tier(b)) }
 	best := slices.MinFunc(points, tier)
 	return slices.DeleteFunc(points, func(p *point) bool { return tier(p, best) != 0 })
@@ -220,23 +218,22 @@ func values(ls labels.Labels, names []string) string {
 
 // dropGateways leaves out the gateways if any of their servers is known, fresh
 // or stale.
-func (g *gathering) dropGateways(staleGateways int) {
-	if g.stale == staleGateways && !slices.ContainsFunc(g.values, func(v podValue) bool { return !v.gateway }) {
+func (g *gathering) dropGateways() {
+	if g.Stale == g.gateways && !slices.ContainsFunc(g.values, func(v podValue) bool { return !v.gateway }) {
 		return
 	}
-	g.stale -= staleGateways
+	g.Stale -= g.gateways
 	g.values = slices.DeleteFunc(g.values, func(v podValue) bool { return v.gateway })
 }
 
 func (g *gathering) answer(subject string, asked int) (Answer, error) {
-	if g.stale > 0 || len(g.values) == 0 {
-		none := &NoAnswer{
-			Rule: *g.rule, Subject: subject, Asked: asked, Stale: g.stale, Newest: g.newest, Unusable: g.unusable, Crowded: g.crowded, Limit: g.limit,
-		}
+	if g.Stale > 0 || len(g.values) == 0 {
+		none := g.NoAnswer
+		none.Rule, none.Subject, none.Asked = *g.rule, subject, asked
 		if g.unused != nil {
 			none.Series = g.rule.Sources[g.unused.source].Metric
 		}
-		return Answer{}, none
+		return Answer{}, &none
 	}
 	a := Answer{Pods: len(g.values)}
 	values, oldest := make([]float64, len(g.values)), g.values[0].oldest

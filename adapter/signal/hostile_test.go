@@ -65,7 +65,7 @@ func TestHostilePagesHurtNoOther(t *testing.T) {
 				}
 				continue
 			}
-			vector = slices.DeleteFunc(vector, func(s prom.Sample) bool { return rule.Namespace(s.Labels.Get) != "chat" })
+			vector = slices.DeleteFunc(vector, func(s prom.Sample) bool { return rule.Namespace(s.Labels) != "chat" })
 			now = epoch.Add(40 * step)
 			table, _ = NewTable(rule).Read(sampled(rule, vector), Reading{Evaluated: now, Now: now})
 			a, err = table.External("chat", anything, now)

@@ -86,14 +86,13 @@ func (r *Rule) key(ls labels.Labels) (Key, Reason) {
 }
 
 // Namespace returns the namespace that a series is about, "" where it is about none
-// or its target may not report it. get returns the value of a label.
-func (r *Rule) Namespace(get func(label string) string) string {
-	target := get(r.namespace())
-	if r.Subject != Exported {
+// or its target may not report it.
+func (r *Rule) Namespace(ls labels.Labels) string {
+	about, target := ls.Get(exportedNamespaceLabel), ls.Get(r.namespace())
+	switch {
+	case r.Subject != Exported:
 		return target
-	}
-	about := get(exportedNamespaceLabel)
-	if !r.Exporters.Allow(about, target) {
+	case !r.Exporters.Allow(about, target):
 		return ""
 	}
 	return cmp.Or(about, target)

@@ -37,26 +37,28 @@ func TestTheAgeLimitFollowsScrapes(t *testing.T) {
 	}
 }
 
-// Two replicas of Prometheus that answer in turn scrape at different times. That is
-// no shorter interval.
-func TestTheAgeLimitWithTwoPrometheuses(t *testing.T) {
-	rule := builtin(t, "queue_depth")
-	rule.MaxAge, rule.Follow = 45*time.Second, 16*time.Second
-	table, now := NewTable(rule), time.Unix(1_700_000_000, 0)
-	ls := labels.FromStrings("namespace", "chat", "pod", "a")
-	for n := range 40 {
-		now = now.Add(15 * time.Second)
-		scraped := now.Truncate(time.Minute).Add(time.Duration(n%2) * -20 * time.Second)
-		table, _ = table.Read([]Sample{{"v0", ls, 1}, {"t0", ls, float64(scraped.Unix())}}, Reading{Evaluated: now, Now: now})
-	}
-	if limit := rule.limit(table.points[0].every); limit < 76*time.Second {
-		t.Errorf("%s for scrapes each minute", limit)
+// Two replicas of Prometheus that answer in turn scrape at different times, and a busy one
+// evaluates some queries late. That is no shorter interval.
+func TestTheAgeLimitFollowsScrapesOnly(t *testing.T) {
+	for every, odd := range map[time.Duration]struct{ earlier, late time.Duration }{time.Minute: {earlier: 20 * time.Second}, 2 * time.Minute: {late: 1500 * time.Millisecond}} {
+		rule := builtin(t, "queue_depth")
+		rule.MaxAge, rule.Follow = 45*time.Second, 16*time.Second
+		table, now := NewTable(rule), time.Unix(1_700_000_000, 0)
+		ls := labels.FromStrings("namespace", "chat", "pod", "a")
+		for n := range 40 {
+			now = now.Add(15 * time.Second)
+			scraped, evaluated := now.Truncate(every).Add(time.Duration(n%2)*-odd.earlier), now.Add(time.Duration(n%2)*odd.late)
+			table, _ = table.Read([]Sample{{"v0", ls, 1}, {"t0", ls, float64(scraped.Unix())}}, Reading{Evaluated: evaluated, Now: now})
+		}
+		if limit := rule.limit(table.points[0].every); limit < every+16*time.Second {
+			t.Errorf("%s for scrapes each %s", limit, every)
+		}
 	}
 }
 
 // A pod's series are bounded, those that ended a moment ago included: a page whose
-// labels change with each scrape has no value, and costs the others nothing. A picker's of
-// a thousand models, under its two names, are not too many.
+// labels change with each scrape has no value, and costs the others nothing, nor does one of
+// long labels. A picker's of a thousand models, under its two names, are not too many.
 func TestAPodWithTooManySeries(t *testing.T) {
 	table := NewTable(builtin(t, "queue_depth"))
 	now := time.Unix(1_700_000_000, 0)
@@ -68,12 +70,18 @@ func TestAPodWithTooManySeries(t *testing.T) {
 			if n < 2_000 {
 				pairs = map[string]string{"namespace": "chat", "pod": "well", "engine": fmt.Sprint(n)}
 			}
+			if n == 2_499 {
+				for i := range 40 {
+					ls := labels.FromStrings("namespace", "chat", "pod", "long", "engine", strings.Repeat("x", 64<<10)+fmt.Sprint(i, scrape))
+					samples = append(samples, Sample{"v0", ls, 1}, Sample{"t0", ls, float64(now.Unix())})
+				}
+			}
 			ls := labels.FromMap(pairs)
 			samples = append(samples, Sample{"v0", ls, 1}, Sample{"t0", ls, float64(now.Unix())})
 		}
 		table, dropped = table.Read(samples, Reading{Evaluated: now, Now: now})
-		if len(table.points) > maxPodPoints+2_000 {
-			t.Fatalf("%d points after %d scrapes", len(table.points), scrape+1)
+		if n := len(table.points); n > maxPodPoints+2_000+33 {
+			t.Fatalf("%d points after %d scrapes", n, scrape+1)
 		}
 		now = now.Add(15 * time.Second)
 	}
@@ -81,8 +89,10 @@ func TestAPodWithTooManySeries(t *testing.T) {
 	if dropped[Crowded] == 0 {
 		t.Errorf("%v: nothing is counted", dropped)
 	}
-	if a, err := table.Pod(Key{"chat", "churning"}, anything, now); err == nil || !strings.Contains(err.Error(), "more than 2048") {
-		t.Errorf("%+v, %v", a, err)
+	for _, pod := range []string{"churning", "long"} {
+		if a, err := table.Pod(Key{"chat", pod}, anything, now); err == nil || !strings.Contains(err.Error(), "more than 2048") {
+			t.Errorf("%s: %+v, %v", pod, a, err)
+		}
 	}
 	if a, err := table.Pod(Key{"chat", "well"}, anything, now); err != nil || a.Value != 2_000 {
 		t.Errorf("%+v, %v", a, err)

@@ -44,10 +44,13 @@ func (r Reading) Age(scraped float64, limit time.Duration) (time.Duration, bool)
 	return max(age, 0), age >= -limit
 }
 
-// maxPodPoints bounds the series of one pod, those of the last ten minutes
-// included. A pod with more has no value. llm-d's picker names the models that clients ask
-// for, a thousand of them (pkg/epp/metrics/cardinality.go, v0.10.0), under two names.
-const maxPodPoints = 2_048
+// maxPodPoints and maxPodBytes bound the series of one pod and their labels, those of the last
+// ten minutes included. A pod with more has no value. llm-d's picker names the models that clients
+// ask for, a thousand of them (pkg/epp/metrics/cardinality.go, v0.10.0), under two names.
+const (
+	maxPodPoints = 2_048
+	maxPodBytes  = 2 << 20
+)
 
 // Read builds the next table from an answer to the rule's Query and the table
 // before it. dropped counts the series that give no usable value, by reason.
@@ -76,8 +79,7 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 		}
 		if kind != 'v' {
 			age, ok := r.Age(s.Value, t.rule.MaxAge)
-			p.at = r.Now.Add(-age).UnixMilli()
-			p.observe(before)
+			p.observe(s.Value, r.Now.Add(-age), before)
 			if kind == 'a' {
 				p.value = t.rule.Sources[n].Absent.Value
 			}
@@ -181,8 +183,7 @@ func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 	known = known && scraped > 0 && scraped < 1e11
 	age, plausible := r.Age(scraped, rule.MaxAge)
 	if known && plausible {
-		p.at = r.Now.Add(-age).UnixMilli()
-		p.observe(before)
+		p.observe(scraped, r.Now.Add(-age), before)
 	}
 	source := &rule.Sources[p.source]
 	if math.IsNaN(p.value) && source.Idle != nil {
@@ -212,18 +213,17 @@ func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 	return ""
 }
 
-// observe records the times between the series' last scrapes. The longer of two
-// counts: where two replicas of Prometheus answer in turn, scrapes seem to follow one
-// another sooner than they do.
-func (p *point) observe(before *point) {
+// observe records a scrape's time, in Unix seconds on the server's clock and on this
+// process's, and the times between the last ones: by the server's, since an answer may be late.
+// The longer of two counts: where two replicas of Prometheus answer in turn, scrapes seem to
+// follow one another sooner than they do.
+func (p *point) observe(scraped float64, at time.Time, before *point) {
+	p.scraped, p.at = int64(scraped*1000), at.UnixMilli()
 	if before == nil {
 		return
 	}
 	p.every = before.every
-	if before.why != "" {
-		return
-	}
-	if between := p.at - before.at; between >= time.Second.Milliseconds() {
+	if between := p.scraped - before.scraped; before.scraped > 0 && between >= time.Second.Milliseconds() {
 		p.every = [2]int64{between, before.every[0]}
 	}
 }

@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -17,9 +18,17 @@ import (
 // is for users and never sent: requests are answered from tables. A selector
 // that PromQL cannot express is an error.
 func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error) {
-	narrowed, err := matchers(selector)
-	if err != nil {
-		return "", err
+	requirements, selectable := selector.Requirements()
+	if !selectable {
+		return "", errors.New("the selector matches nothing")
+	}
+	var narrowed []*labels.Matcher
+	for _, req := range requirements {
+		m, err := MatcherOf(req)
+		if err != nil {
+			return "", fmt.Errorf("selector key %s: %w", req.Key(), err)
+		}
+		narrowed = append(narrowed, m)
 	}
 	within := func(label string) parser.Expr {
 		only := labels.MustNewMatcher(labels.MatchEqual, label, namespace)
@@ -34,25 +43,8 @@ func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error
 	return or(within(namespaceLabel), within(exportedNamespaceLabel)).String(), nil
 }
 
-// matchers translates a label selector. Values never reach a regular
+// MatcherOf translates one requirement of a Kubernetes selector. Values never reach a regular
 // expression unquoted.
-func matchers(selector k8slabels.Selector) ([]*labels.Matcher, error) {
-	requirements, selectable := selector.Requirements()
-	if !selectable {
-		return nil, fmt.Errorf("the selector matches nothing")
-	}
-	var all []*labels.Matcher
-	for _, req := range requirements {
-		m, err := MatcherOf(req)
-		if err != nil {
-			return nil, fmt.Errorf("selector key %s: %w", req.Key(), err)
-		}
-		all = append(all, m)
-	}
-	return all, nil
-}
-
-// MatcherOf translates one requirement of a Kubernetes selector.
 func MatcherOf(req k8slabels.Requirement) (*labels.Matcher, error) {
 	key, values := req.Key(), slices.Sorted(slices.Values(req.ValuesUnsorted()))
 	switch req.Operator() {

@@ -7,17 +7,18 @@ import (
 )
 
 // queues are the sources of pending requests. Triton's queue and that of its
-// TensorRT-LLM backend are in series and add up, and so do LMDeploy's two, and the queue
-// of an endpoint picker. Dynamo's frontend counts its workers' queues again.
+// TensorRT-LLM backend are in series and add up, and so do LMDeploy's two, those of Ray Serve
+// and of its engines, and the queue of an endpoint picker. Dynamo's frontend counts its workers'
+// queues again.
 func queues() []Source {
+	vllm, sglang := routed(metric.VLLMWaiting), gauge(metric.SGLangQueued)
 	return tiers(
-		variants(routed(metric.VLLMWaiting)), variants(gauge(metric.SGLangQueued)),
+		spellings(vllm), spellings(sglang), [][]Source{{underRay(vllm), underRay(sglang), apart(gauge(metric.RayQueued))}},
 		variants(gauge(metric.LMDeployWaiting), apart(gauge(metric.LMDeployUnrouted))),
 		variants(gauge(metric.TRTLLMWaiting)),
 		variants(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
 		variants(gauge(metric.NIMWaiting)),
 		variants(unasked(gauge(metric.TGIQueue))), variants(gauge(metric.TEIQueue)), variants(gauge(metric.LlamaDeferred)),
-		variants(gauge(metric.RayQueued)),
 		variants(gateway(metric.DynamoQueued)),
 		variants(absentAs0(metric.EPPQueue, metric.EPPReady)),
 		variants(absentAs0(metric.EPPQueueOld, metric.EPPReadyOld)),
@@ -76,10 +77,12 @@ func firstTokens(q float64) []Source {
 	)
 }
 
-// queueTimeReads are the histograms of the time in a queue, each with the queue
-// itself: if that was empty throughout, no request waited.
-func queueTimeReads() [][2]metric.Read {
-	return [][2]metric.Read{
+// queueTimes are quantiles or means of the time in a queue, each of a histogram and with the queue
+// itself: if that was empty throughout, no request waited. Triton counts time and requests only,
+// enough for a mean.
+func queueTimes(form Form, q float64) []Source {
+	var groups [][]Source
+	for _, r := range [][2]metric.Read{
 		{metric.VLLMQueueTime, metric.VLLMWaiting},
 		{metric.SGLangQueueTime, metric.SGLangQueued},
 		{metric.LMDeployQueueTime, metric.LMDeployWaiting},
@@ -89,52 +92,41 @@ func queueTimeReads() [][2]metric.Read {
 		{metric.TEIQueueDuration, metric.TEIQueue},
 		{metric.EPPQueueTime, metric.EPPQueue},
 		{metric.EPPQueueTimeOld, metric.EPPQueueOld},
-	}
-}
-
-func queueTimes(q float64) []Source {
-	return tiers(eachQueueTime(func(r [2]metric.Read) Source { return quantile(r[0], q, r[1]) }))
-}
-
-// meanQueueTimes includes Triton, which counts time and requests only: enough
-// for a mean, not for a quantile.
-func meanQueueTimes() []Source {
-	triton := gauge(metric.TritonQueueDuration)
-	triton.Form, triton.Over, triton.Scale = Rate, metric.TritonSuccess.Name, 1e-6
-	triton.Idle = idleWhile(metric.TritonQueueDuration, metric.TritonPending)
-	return tiers(eachQueueTime(func(r [2]metric.Read) Source {
-		s := gauge(r[0])
-		s.Form, s.Idle = Mean, idleWhile(r[0], r[1])
-		return s
-	}), variants(triton))
-}
-
-func eachQueueTime(source func([2]metric.Read) Source) (groups [][]Source) {
-	for _, r := range queueTimeReads() {
-		s := source(r)
+	} {
+		s := quantile(r[0], q, r[1])
+		s.Form = form
 		if s.Server == metric.ServerTGI {
 			s = unasked(s)
 		}
 		groups = append(groups, variants(s)...)
 	}
-	return groups
+	if form == Mean {
+		triton := quantile(metric.TritonQueueDuration, q, metric.TritonPending)
+		triton.Form, triton.Over, triton.Scale = Rate, metric.TritonSuccess.Name, 1e-6
+		groups = append(groups, variants(triton)...)
+	}
+	return tiers(groups)
 }
 
-// variants are sources that are combined, under each spelling of their server: its own,
-// escaped, and that of Ray's wrapper.
+// variants are sources that are combined, under each spelling of their server, and that of
+// Ray's wrapper where it has one.
 func variants(sources ...Source) [][]Source {
-	each := func(as func(Source) Source) (changed []Source) {
-		for _, s := range sources {
-			changed = append(changed, as(s))
+	all := spellings(sources...)
+	if s := sources[0]; s.Server == metric.ServerVLLM || s.Server == metric.ServerSGLang {
+		all = append(all, []Source{underRay(s)})
+	}
+	return all
+}
+
+// spellings are sources that are combined, under their own names and escaped.
+func spellings(sources ...Source) [][]Source {
+	all := [][]Source{sources}
+	if server := sources[0].Server; server == metric.ServerSGLang || server == metric.ServerLMDeploy {
+		escaped := slices.Clone(sources)
+		for i, s := range escaped {
+			escaped[i] = spelt(s, metric.Escape)
 		}
-		return changed
-	}
-	all, server := [][]Source{sources}, sources[0].Server
-	if server == metric.ServerSGLang || server == metric.ServerLMDeploy {
-		all = append(all, each(escaped))
-	}
-	if server == metric.ServerVLLM || server == metric.ServerSGLang {
-		all = append(all, each(underRay))
+		all = append(all, escaped)
 	}
 	return all
 }
@@ -173,23 +165,22 @@ func gateway(r metric.Read) Source {
 	return s
 }
 
-// replicaLabel is the label by which Ray's wrapper of a server's metrics tells the
-// replicas on one pod apart.
-const replicaLabel = "ReplicaId"
-
-// underRay is a source as Ray's wrapper exports it.
+// underRay is a source as Ray's wrapper exports it, with a label for the replica, of which a
+// pod may have several. vLLM's has it since 2025; until then Ray's label for the worker is the
+// only one. (Of a replica of SGLang each scheduler may be a worker.)
 func underRay(s Source) Source {
+	replica := []string{metric.LabelReplicaID}
+	if s.Server == metric.ServerVLLM {
+		replica = append(replica, metric.LabelWorkerID)
+	}
 	s = spelt(s, func(name string) string { return "ray_" + metric.Escape(name) })
 	own := slices.DeleteFunc(slices.Clone(s.Identity), func(label string) bool { return label == s.GatewayLabel }) // no router is among Ray's
-	s.Identity, s.GatewayLabel, s.Fleeting = append(own, replicaLabel), "", true
+	s.Identity, s.GatewayLabel, s.Fleeting = append(own, replica...), "", true
 	if s.Idle != nil {
-		s.Idle.By = append(slices.Clone(s.Idle.By), replicaLabel)
+		s.Idle.By = append(slices.Clone(s.Idle.By), replica...)
 	}
 	return s
 }
-
-// escaped is a source under the names of [metric.Read.Escaped].
-func escaped(s Source) Source { return spelt(s, metric.Escape) }
 
 // spelt gives other names to the series of a source.
 func spelt(s Source, name func(string) string) Source {

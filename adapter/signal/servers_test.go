@@ -106,17 +106,17 @@ var pages = map[string]map[string]float64{
 	"vllm-0.11": {
 		"queue_depth": 7, "requests_running": 14, "kv_cache_usage": .6, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
 	},
-	// Two replicas of Ray add up as engines do.
+	// Two replicas of Ray add up as engines do, and what waits for one of them is not in their queues.
 	"vllm-ray-2.50": {
-		"queue_depth": 3, "requests_running": 9, "kv_cache_usage": .4, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
+		"queue_depth": 43, "requests_running": 9, "kv_cache_usage": .4, "ttft_p95": .375, "queue_time_p95": .8, "queue_time_mean": .2,
 	},
-	"vllm-ray-2.40": {"kv_cache_usage": .31},
+	"vllm-ray-2.40": {"queue_depth": 22, "requests_running": 9, "kv_cache_usage": .4},
 	"sglang-0.5":    sglang,
 	// As Prometheus 2 stores it.
 	"sglang-escaped": sglang,
 	"sglang-ray":     sglang,
 	// Microseconds and milliseconds come out as seconds; a mean is no p95.
-	"triton-25.06": {"queue_depth": 9, "ttft_p95": 1.25, "queue_time_mean": .02},
+	"triton-25.06": {"queue_depth": 13, "ttft_p95": 1.25, "queue_time_mean": .02},
 	// 4 wait in the backend, and 1 and 2 for a backend.
 	"triton-trtllm-25.06": {"queue_depth": 7, "requests_running": 11, "kv_cache_usage": .55},
 	"trtllm-serve-1.1": {

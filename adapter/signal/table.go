@@ -34,8 +34,9 @@ type point struct {
 	key   Key
 	value float64
 	at    int64 // when the value was scraped, on this process's clock, in Unix milliseconds
-	// every are the milliseconds between the last scrapes that were observed; 0
-	// for unknown.
+	// scraped is at on the server's clock, and every the milliseconds between the last
+	// scrapes that were observed; 0 for unknown.
+	scraped  int64
 	every    [2]int64
 	why      Reason // why the value is not usable; "" if it is
 	gone     bool   // missing from the last answer
@@ -84,7 +85,7 @@ func (t *Table) arrange() (crowded int) {
 	slices.SortStableFunc(t.points, func(a, b point) int {
 		return cmp.Or(strings.Compare(a.key.Namespace, b.key.Namespace), strings.Compare(a.key.Pod, b.key.Pod))
 	})
-	kept := t.points[:0]
+	all := t.points[:0]
 	t.byKey = map[Key]span{}
 	for first := 0; first < len(t.points); {
 		k, end := t.points[first].key, first
@@ -92,20 +93,28 @@ func (t *Table) arrange() (crowded int) {
 			end++
 		}
 		some := t.points[first:end]
-		if beyond := len(some) - maxPodPoints; beyond > 0 {
-			crowded += beyond
-			some = some[:maxPodPoints]
+		if n := kept(some); n < len(some) {
+			crowded += len(some) - n
+			some = some[:n]
 			for i := range some {
 				some[i].why = Crowded
 			}
 		}
-		t.byKey[k] = span{len(kept), len(kept) + len(some)}
-		kept = append(kept, some...)
+		t.byKey[k] = span{len(all), len(all) + len(some)}
+		all = append(all, some...)
 		first = end
 	}
-	clear(t.points[len(kept):])
-	t.points = slices.Clip(kept)
+	clear(t.points[len(all):])
+	t.points = slices.Clip(all)
 	return crowded
+}
+
+// kept returns how many of a pod's points are within its bounds.
+func kept(points []point) (n int) {
+	for bytes := uint64(0); n < min(len(points), maxPodPoints) && bytes <= maxPodBytes; n++ {
+		bytes += points[n].labels.ByteSize()
+	}
+	return n
 }
 
 func (t *Table) of(k Key) []point {

@@ -57,6 +57,8 @@ const (
 	LabelReplica       = "replica"
 	LabelHandle        = "handle"
 	LabelActorID       = "actor_id"
+	LabelReplicaID     = "ReplicaId" // Ray's, as the next
+	LabelWorkerID      = "WorkerId"
 	LabelTargetModel   = "target_model_name"
 	LabelFairnessID    = "fairness_id"
 	LabelPriority      = "priority"

@@ -131,6 +131,17 @@ func (a *answer) problem(err error) error {
 	return nil
 }
 
+// refused reports whether the answer is an [ErrRefused].
+func (a *answer) refused() bool {
+	switch a.code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests:
+		return true
+	case http.StatusBadGateway, http.StatusServiceUnavailable:
+		return a.status == "" // not the API's own, that of a query that ran out of time
+	}
+	return a.code/100 == 3
+}
+
 // series is an element of a vector or of a matrix. It is the next one's memory, too.
 type series struct {
 	labels    labels.Labels

@@ -33,7 +33,7 @@ func TestErrorsNameTheEndpoint(t *testing.T) {
 		}
 		for endpoint, ask := range asks {
 			err := ask()
-			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), method+" "+gone.URL+"/base/api/v1/"+endpoint+": ") || strings.Contains(err.Error(), "hush") {
+			if !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), method+" "+gone.URL+"/base/api/v1/"+endpoint+": ") || strings.Contains(err.Error(), "hush") {
 				t.Errorf("%s %s: %v", method, endpoint, err)
 			}
 		}

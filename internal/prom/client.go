@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -189,6 +190,8 @@ func (c *Client) get(ctx context.Context, path string, form url.Values, most int
 		return fmt.Errorf("%w: body limit reached", ErrTooLarge)
 	case errors.Is(err, ErrTooLarge):
 		return err
+	case a.refused():
+		return refused{a.problem(err)}
 	}
 	return a.problem(err)
 }
@@ -225,6 +228,9 @@ func (c *Client) send(ctx context.Context, path string, form url.Values) (*http.
 	// parameters may be secret.
 	if bare, ok := errors.AsType[*url.Error](err); ok {
 		err = fmt.Errorf("%s %s: %w", c.cfg.Method, endpoint, bare.Err)
+	}
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		err = refused{err}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

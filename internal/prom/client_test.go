@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,7 @@ func TestFailuresHaveAKind(t *testing.T) {
 		{"proxy page", promtest.Response{Status: 502, Body: `<html>bad gateway</html>`}, prom.ErrUnavailable, "502"},
 		{"login page", promtest.Response{Body: `<html>sign in</html>`}, prom.ErrUnavailable, "reading"},
 		{"unauthorized", promtest.Response{Status: 401, Body: `no`}, prom.ErrUnavailable, "401"},
+		{"too busy", promtest.Response{Status: 429, Body: `{"status":"error","errorType":"too_many_requests","error":"later"}`}, prom.ErrUnavailable, "later"},
 		{"truncated", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}`}, prom.ErrUnavailable, "reading"},
 		{"error with 200", promtest.Response{Body: `{"status":"error","error":"odd"}`}, prom.ErrUnavailable, "odd"},
 		{"no data", promtest.Response{Body: `{"status":"success"}`}, prom.ErrBadQuery, "not a vector"},
@@ -119,17 +121,10 @@ func TestFailuresHaveAKind(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("error %v does not say %q", err, c.says)
 			}
+			if refused := slices.Contains([]string{"proxy page", "unauthorized", "too busy"}, c.name); errors.Is(err, prom.ErrRefused) != refused {
+				t.Errorf("%v: refused is %v", err, !refused)
+			}
 		})
-	}
-}
-
-func TestPartialNamesTheWarnings(t *testing.T) {
-	server := promtest.New(t)
-	server.Answer(promtest.Response{Vector: []promtest.Series{{Value: 2}}, Warnings: []string{"a", "b"}})
-	_, err := client(t, prom.Config{URL: server.URL}).Query(t.Context(), "up", time.Time{})
-	var partial *prom.PartialError
-	if !errors.As(err, &partial) || len(partial.Warnings) != 2 {
-		t.Errorf("%#v", err)
 	}
 }
 

@@ -42,7 +42,7 @@ type Point struct {
 }
 
 // The kinds of failure, for errors.Is. An error of [Client.Query] matches exactly
-// one of them.
+// one of the first four.
 var (
 	// ErrUnavailable: there is no usable answer (connection, timeout, 5xx,
 	// 401, 429, truncated or malformed body, unreadable credential file).
@@ -56,8 +56,18 @@ var (
 	// ErrTooLarge: the answer exceeds MaxResponseBytes or MaxSeries.
 	ErrTooLarge = errors.New("prometheus answer too large")
 
+	// ErrRefused: the query was not evaluated, whatever it asks: no connection, 401, 403,
+	// 404, 405, 429, a redirect, or a proxy's own 502 or 503.
+	ErrRefused = errors.New("the query was not taken")
+
 	errNoEndpoint = errors.New("the server has no such page")
 )
+
+// refused is an error that is an ErrRefused as well.
+type refused struct{ error }
+
+func (e refused) Unwrap() error      { return e.error }
+func (refused) Is(target error) bool { return target == ErrRefused }
 
 // PartialError is the error of an answer with warnings. Any number of its series
 // may be missing, so it must not be used as a complete one.

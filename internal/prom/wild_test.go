@@ -50,22 +50,23 @@ func TestPartialAndInformedAnswers(t *testing.T) {
 		rest = `"data":{"resultType":"vector","result":[{"metric":{},"value":[1,"2"]}]}}`
 		info = `PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"nv_inference_queue_duration_us\" (1:21)`
 	)
-	cases := map[string]bool{
-		`{"status":"success","isPartial":true,` + rest:                          true,
-		`{"status":"success","isPartial":false,` + rest:                         false,
-		`{"status":"success","infos":["metric might not be a counter"],` + rest: false,
-		`{"status":"success","warnings":["store s2 is down"],` + rest:           true,
+	cases := map[string]int{ // to the number of warnings that count
+		`{"status":"success","isPartial":true,` + rest:                          1,
+		`{"status":"success","isPartial":false,` + rest:                         0,
+		`{"status":"success","infos":["metric might not be a counter"],` + rest: 0,
+		`{"status":"success","warnings":["store s2 is down"],` + rest:           1,
 		// What Prometheus 2.48 to 2.53 says of rate(nv_inference_queue_duration_us[2m]), each time.
-		`{"status":"success","warnings":["` + info + `"],` + rest:                                     false,
-		`{"status":"success","warnings":["` + info + `","store s2 is down"],` + rest:                  true,
-		`{"status":"success","warnings":["` + info + `","7 more annotations omitted"],` + rest:        true,
-		`{"status":"success",` + strings.TrimSuffix(rest, "}") + `,"warnings":["listed at the end"]}`: true,
+		`{"status":"success","warnings":["` + info + `"],` + rest:                                     0,
+		`{"status":"success","warnings":["` + info + `","store s2 is down"],` + rest:                  1,
+		`{"status":"success","warnings":["a","b","7 more annotations omitted"],` + rest:               3,
+		`{"status":"success",` + strings.TrimSuffix(rest, "}") + `,"warnings":["listed at the end"]}`: 1,
 	}
-	for body, partial := range cases {
+	for body, warnings := range cases {
 		server := promtest.New(t)
 		server.Answer(promtest.Response{Body: body})
 		v, err := client(t, prom.Config{URL: server.URL}).Query(t.Context(), "up", time.Time{})
-		if errors.Is(err, prom.ErrPartial) != partial || (v == nil) != partial {
+		partial, _ := errors.AsType[*prom.PartialError](err)
+		if (v == nil) != (warnings > 0) || errors.Is(err, prom.ErrPartial) != (v == nil) || partial != nil && len(partial.Warnings) != warnings {
 			t.Errorf("%s: %v, %v", body, v, err)
 		}
 	}
