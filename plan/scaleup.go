@@ -317,11 +317,7 @@ func (w *world) claim(p *pending, k *kind, o option) {
 	w.touch(o.node).unclaimed = false
 	defer w.reindex(o.node)
 	if o.repartitions {
-		c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherDemand())
-		if !ok {
-			c, ok = w.severalOn(k, p.pod, o.node)
-		}
-		if ok {
+		if c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherDemand()); ok {
 			w.commitRepartition(p, k, c, "")
 			return
 		}

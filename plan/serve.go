@@ -11,9 +11,10 @@ import (
 type option struct {
 	kind         OptionKind
 	cost         float64
-	share        float64 // of a node: the pod's share
-	price, risk  float64 // in cost: that share of the price, and the interruption
-	at           time.Time
+	share        float64   // of a node: the pod's share
+	price, risk  float64   // in cost: that share of the price, and the interruption
+	at           time.Time // of a repartition when it may begin, else when it serves the pod
+	ready        time.Time // of a repartition: when it serves the pod
 	node         int
 	pool         int
 	repartition  repartition

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
@@ -10,80 +9,60 @@ import (
 // A pod may request more instances than a single GPU can be partitioned into. Several
 // GPUs of one node are then repartitioned for it, one after the other.
 
-// severalOption finds the node whose GPUs, repartitioned one after the other, serve the
-// pod at the least cost.
-func (w *world) severalOption(k *kind, p *Pod) (option, bool) {
-	best, found := option{}, false
-	if k.noSeveral == w.journal.current {
-		return best, false
-	}
-	for i := range w.nodes {
-		if o, ok := w.severalOn(k, p, i); ok && (!found || o.cost < best.cost) {
-			best, found = o, true
-		}
-	}
-	if !found {
-		k.noSeveral = w.journal.current
-	}
-	return best, found
-}
-
-// severalOn is severalOption on one node.
-func (w *world) severalOn(k *kind, p *Pod, node int) (option, bool) {
+// severalOn is the repartition of several GPUs of a node, those first that can be repartitioned
+// first: each into the most that is still lacking of the request.
+func (w *world) severalOn(k *kind, p *Pod, node int, requested, further []mig.Count) (option, bool) {
 	n := &w.nodes[node]
-	requested, ok := w.mayRepartition(k, n)
-	if !ok || shortOf(requested, nil) < 2 || w.nodeBlocks(k, n) != "" {
+	if shortOf(requested, nil) < 2 {
 		return option{}, false
 	}
 	o := option{kind: OptionRepartition, node: node}
-	free, at, further := slices.Clone(n.free), n.changeAt, w.furtherDemand()[n.pool]
+	free, at := slices.Clone(n.free), n.changeAt
 	if n.settling {
 		at = later(at, w.now.Add(aMoment))
 	}
 	var all []repartition
-	var ready time.Time
-	for c := 0; c < len(n.gpus()) && shortOf(requested, free) > 0; c++ {
-		r, unknown, ok := w.oneOfSeveral(n, c, requested, further, &free)
-		if !ok {
+	for _, s := range w.splits(n) {
+		if slices.ContainsFunc(all, func(r repartition) bool { return r.device == s.device }) {
 			continue
 		}
-		all, o.unknown = append(all, r), o.unknown || unknown
-		at = later(at, r.at)
+		a, left := w.mostOf(n.pool, n.model, requested, free, further, s)
+		if !a.ok {
+			continue
+		}
+		all = append(all, repartition{device: s.device, before: s.before, keep: s.keep, answer: a.Answer, at: s.at})
+		free, o.unknown, at = left, o.unknown || s.unknown, later(at, s.at)
 		if len(all) == 1 {
 			o.at = at
 		}
-		ready = at.Add(w.pools[n.pool].MIG.Duration)
-		at = later(ready, at.Add(w.policy.RepartitionCooldown))
+		o.ready = at.Add(w.pools[n.pool].MIG.Duration)
+		at = later(o.ready, at.Add(w.policy.RepartitionCooldown))
 	}
 	if len(all) == 0 || shortOf(requested, free) > 0 {
 		return option{}, false
 	}
 	o.repartition, o.then = all[0], all[1:]
-	o.cost = float64(len(all))*w.policy.DisruptionCost + w.waitCost(k, p.Priority, ready.Sub(w.now))
+	o.cost = float64(len(all))*w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.ready.Sub(w.now))
 	return o, true
 }
 
-// oneOfSeveral repartitions one GPU of a node into the most that free lacks of a request.
-// It is false, and free unchanged, where that gives nothing.
-func (w *world) oneOfSeveral(n *nodeState, device int, requested, further []mig.Count, free *[]mig.Count) (r repartition, unknown, ok bool) {
-	c := &n.gpus()[device]
-	if !c.MIG || c.Model.Name != n.model {
-		return repartition{}, false, false
-	}
+// splits are those of a node's GPUs, the soonest first; of one GPU first the one around what
+// is not idle for long enough, where that can stay.
+func (w *world) splits(n *nodeState) []*split {
+	var all []*split
 	for _, patient := range []bool{false, true} {
-		if !patient && (n.tier == tierNode || !w.pools[n.pool].MIG.KeepsBusy) {
-			continue
-		}
-		s := w.splitGPU(n, device, patient)
-		if s.why != "" {
-			continue
-		}
-		if a, left := w.mostOf(n.pool, n.model, requested, *free, further, s); a.ok {
-			*free = left
-			return repartition{device: device, before: s.before, keep: s.keep, answer: a.Answer, at: s.at}, s.unknown, true
+		for c := range n.gpus() {
+			device := &n.gpus()[c]
+			if !device.MIG || device.Model.Name != n.model || !patient && (n.tier == tierNode || !w.pools[n.pool].MIG.KeepsBusy) {
+				continue
+			}
+			if s := w.splitGPU(n, c, patient); s.why == "" {
+				all = append(all, s)
+			}
 		}
 	}
-	return repartition{}, false, false
+	slices.SortStableFunc(all, func(a, b *split) int { return a.at.Compare(b.at) })
+	return all
 }
 
 // mostOf is the layout of a GPU that gives the most of what free lacks of a request, or

@@ -10,6 +10,7 @@ import (
 
 // split is what of a GPU must stay and what may go, and from when on.
 type split struct {
+	device              int // position on the node
 	before, keep, spare mig.Layout
 	removed             []mig.Count // spare, counted
 	at                  time.Time   // zero for at once
@@ -49,7 +50,7 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 		}
 		s.at, s.unknown = at, true
 	}
-	s.at = later(s.at, w.repartitionAgainAt(n, c.Index))
+	s.device, s.at = device, later(s.at, w.repartitionAgainAt(n, c.Index))
 	rules := &w.pools[n.pool].MIG
 	if !rules.KeepsBusy && c.allocated() {
 		return split{why: blockAllocated}
