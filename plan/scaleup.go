@@ -337,12 +337,6 @@ func (w *world) scaleUp(pool, n int, reason Reason, detail string) {
 	w.state.Grown = w.grown(w.state.Grown, p.Name, n)
 }
 
-// recent is the number of nodes added to a pool within the last hour, this plan
-// included.
-func (w *world) recent(pool string) int {
-	return w.state.GrownLately(pool, w.now)
-}
-
 // raiseToMin scales up the pools that are smaller than their minimum.
 func (w *world) raiseToMin() {
 	for i := range w.pools {
@@ -351,7 +345,7 @@ func (w *world) raiseToMin() {
 		if n <= 0 || p.Fixed || p.stop != "" || w.full() {
 			continue
 		}
-		n = min(n, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.recent(p.Name), maxUpcoming)
+		n = min(n, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.state.GrownLately(p.Name, w.now), maxUpcoming)
 		if n <= 0 {
 			continue
 		}

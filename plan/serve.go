@@ -155,8 +155,8 @@ func (w *world) nodeBound(p *poolState) string {
 	switch {
 	case p.grown >= w.policy.MaxNodesPerScaleUp:
 		return fmt.Sprintf("%s grows by %d a reconcile", p.Name, p.grown)
-	case w.recent(p.Name)+1 > w.policy.MaxNodesPerHour:
-		return fmt.Sprintf("%s grew by %d within the hour", p.Name, w.recent(p.Name))
+	case w.state.GrownLately(p.Name, w.now) >= w.policy.MaxNodesPerHour:
+		return fmt.Sprintf("%s grew by %d within the hour", p.Name, w.state.GrownLately(p.Name, w.now))
 	}
 	return ""
 }

@@ -70,11 +70,10 @@ func (w *world) bindRunning() {
 // gone is when a leaving pod will have left. The longer it is overdue, the longer that is
 // likely to last: a finalizer or a hung GPU can keep it for good.
 func (w *world) gone(p *Pod) time.Time {
-	overdue := time.Duration(0)
-	if !p.LeavesAt.IsZero() {
-		overdue = w.now.Sub(p.LeavesAt)
+	if p.LeavesAt.IsZero() {
+		return w.now.Add(aMoment)
 	}
-	return later(p.LeavesAt, w.now.Add(max(aMoment, overdue)))
+	return w.now.Add(max(aMoment, w.now.Sub(p.LeavesAt).Abs()))
 }
 
 // fitsBeside reports whether a pod of the kind fits a node now, while the pods that leave
