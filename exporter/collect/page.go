@@ -189,7 +189,7 @@ func (f *pageFamily) renderLines(old *pageFamily) {
 }
 
 // keepLines takes over the text of the page before and reports whether it is
-// this family's. Label text is kept over pages, so that comparing it is cheap.
+// this family's.
 func (f *pageFamily) keepLines(old *pageFamily) bool {
 	if old == nil || len(old.samples) != len(f.samples) {
 		return false
