@@ -33,8 +33,7 @@ type pageFamily struct {
 	oldest             int64  // of the samples' times
 }
 
-// pageSample is one series: labels are shared with every other series of the
-// same entity.
+// pageSample is one series.
 type pageSample struct {
 	labels string
 	value  float64
