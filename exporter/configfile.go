@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v2"
 
+	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/node"
 )
@@ -197,7 +198,7 @@ func (c *config) takeIntervals(f *configFile, given func(flag string) bool, prob
 		return d
 	}
 	if base.every != "" || base.name != "" {
-		if every := interval(base.at+everyAt, base.every); !given("collect-interval") {
+		if every := interval(base.at+everyAt, base.every); every >= node.MinInterval && !given("collect-interval") {
 			c.intervalMS = int(every.Milliseconds())
 		}
 	}
@@ -228,8 +229,8 @@ func (c *config) interval() time.Duration {
 // base is the interval of fields in no group.
 func (c *config) base() time.Duration { return time.Duration(c.intervalMS) * time.Millisecond }
 
-// pace gives each field the interval of its group. A field in two groups and a group without
-// a field are mistakes.
+// pace gives each field the interval of its group, and what is computed of a field that of the
+// field's. A field in two groups and a group without a field are mistakes.
 func (c *config) pace(fields []counters.Field) error {
 	if len(c.groups) == 0 {
 		return nil
@@ -239,18 +240,25 @@ func (c *config) pace(fields []counters.Field) error {
 	for i := range fields {
 		f, in := &fields[i], []string(nil)
 		f.Every = c.base()
+		names := []string{f.Name}
+		if f.Computed() {
+			of := collect.CompatOptions{Mode: collect.CompatExact, Counters: fields[i : i+1]}
+			names = append(names, counters.FieldName(of.Fields()[0]))
+		}
 		for k, g := range c.groups {
-			if slices.ContainsFunc(g.patterns, func(p string) bool { ok, _ := path.Match(p, f.Name); return ok }) {
+			if slices.ContainsFunc(g.patterns, func(p string) bool {
+				return slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(p, name); return ok })
+			}) {
 				f.Every, used[k], in = g.every, true, append(in, g.name)
 			}
 		}
 		if len(in) > 1 {
-			problems = append(problems, fmt.Errorf("%s is in the watch groups %s, want one", f.Name, strings.Join(in, " and ")))
+			problems = append(problems, fmt.Errorf("--config-file: %s: %s is in the watch groups %s, want one", c.configFile, f.Name, strings.Join(in, " and ")))
 		}
 	}
 	for k, g := range c.groups {
 		if !used[k] {
-			problems = append(problems, fmt.Errorf("the watch group %s has none of the counters", g.name))
+			problems = append(problems, fmt.Errorf("--config-file: %s: the watch group %s has none of the counters", c.configFile, g.name))
 		}
 	}
 	return errors.Join(problems...)

@@ -45,6 +45,8 @@ func TestConfigFile(t *testing.T) {
 			fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 5s", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter 30s"}},
 		"slow group": {text: "version: 1\nmetrics: {file: COUNTERS}\ncollection: {watchGroups: [{name: a, interval: 5m, fields: [DCGM_FI_DEV_NVLINK_*]}]}\n", interval: time.Second,
 			fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 1s", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter 5m0s"}},
+		"group of a computed counter's field": {text: "version: 1\nmetrics: {fields: [{name: DCGM_EXP_XID_ERRORS_TOTAL, prometheusType: counter, help: x}]}\ncollection: {watchGroups: [{name: a, interval: 5s, fields: [DCGM_FI_DEV_XID_ERRORS]}]}\n", interval: time.Second,
+			fields: []string{"DCGM_EXP_XID_ERRORS_TOTAL counter 5s"}},
 		"version 2": {text: "version: 2\nmetrics: {file: COUNTERS}\ncollections:\n- {name: a, every: 5s, metrics: {include: [DCGM_FI_DEV_GPU_*]}}\n- {name: scrape, every: 30s, metrics: {include: ['*']}}\n", interval: 5 * time.Second,
 			fields: []string{"DCGM_FI_DEV_GPU_TEMP gauge 5s", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter 30s"}},
 		"version 2 and a flag": {text: "version: 2\ncollections: [{name: scrape, every: 30s, metrics: {include: ['*']}}]\n", args: []string{"-c", "5000"}, interval: 5 * time.Second},
@@ -95,10 +97,10 @@ func TestConfigFileMistakes(t *testing.T) {
 		"version: 1\ncollection: {watchGroups: [{interval: 1s}]}":                                                                                      `collection.watchGroups[0].name: "", want a name`,
 		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1ms}]}":                                                                            `collection.watchGroups[0].interval: "1ms", want a duration`,
 		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: ['[']}]}":                                                              "collection.watchGroups[0].fields: \"[\": syntax error in pattern",
-		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [NOTHING_*]}]}":                                                        "the watch group a has none of the counters",
+		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [NOTHING_*]}]}":                                                        "config.yaml: the watch group a has none of the counters",
 		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: [DCGM_FI_DEV_GPU_TEMP]}, {name: b, interval: 2s, fields: ['*TEMP']}]}": "DCGM_FI_DEV_GPU_TEMP is in the watch groups a and b, want one",
 	} {
-		if _, _, err := withFile(t, text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := withFile(t, text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--collect-interval") {
 			t.Errorf("%s\n got %v\nwant %s", text, err, want)
 		}
 	}

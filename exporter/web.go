@@ -9,8 +9,6 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"github.com/prometheus/exporter-toolkit/web"
-
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/serve"
@@ -18,47 +16,15 @@ import (
 
 // runServer serves until ctx ends, on the address or on systemd's socket.
 func runServer(ctx context.Context, c *config, n *node.Node, log *slog.Logger) error {
-	o := serve.Options{
-		Address: c.address, Metrics: limited(c, n.Handler()), Ready: n.Ready, Live: n.Live,
+	server, err := serve.New(serve.Options{
+		Address: c.address, Systemd: c.systemdSocket, Metrics: limited(c, n.Handler()), Ready: n.Ready, Live: n.Live,
 		WebConfigFile: c.webConfigFile, Log: log, Routes: routes(c, n),
-	}
-	started := func(address string) {
-		log.Info("serving", "address", address, "node", c.node, "interval", c.interval().String(), "version", buildinfo.Version())
-	}
-	if c.systemdSocket {
-		return serveOnSystemd(ctx, o, started)
-	}
-	server, err := serve.New(o)
+	})
 	if err != nil {
 		return err
 	}
-	started(server.Addr().String())
+	log.Info("serving", "address", server.Addr().String(), "node", c.node, "interval", c.interval().String(), "version", buildinfo.Version())
 	return server.Run(ctx)
-}
-
-// serveOnSystemd serves on the sockets that systemd bound for the service.
-func serveOnSystemd(ctx context.Context, o serve.Options, started func(string)) error {
-	if err := web.Validate(o.WebConfigFile); err != nil {
-		return fmt.Errorf("web config file %s: %w", o.WebConfigFile, err)
-	}
-	server := &http.Server{Handler: serve.Handler(o), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
-	yes := true
-	failed := make(chan error, 1)
-	go func() {
-		failed <- web.ListenAndServe(server, &web.FlagConfig{WebSystemdSocket: &yes, WebConfigFile: &o.WebConfigFile}, o.Log)
-	}()
-	started("systemd's socket")
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serving on systemd's socket: %w", err)
-	case <-ctx.Done():
-	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(end); err != nil {
-		return fmt.Errorf("shutting down the server: %w", err)
-	}
-	return nil
 }
 
 // limited bounds how many scrapes there are at once and how long each may take.

@@ -234,7 +234,7 @@ func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail st
 
 // moveAway reserves capacity for each of a node's pods that is not expendable on
 // other nodes in service without a sick GPU. It returns those nodes, and the first pod without
-// any, nil for none. Precondition: a trial.
+// any, nil for none: one of unknown demand is known to fit nowhere. Precondition: a trial.
 func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 	to = map[int]int{}
 	for _, p := range pods {
@@ -244,7 +244,7 @@ func (w *world) moveAway(node int, pods []*Pod) (to map[int]int, stuck *Pod) {
 			continue
 		}
 		n := w.sound(k)
-		if n < 0 {
+		if n < 0 || p.Unreadable != "" {
 			return to, p
 		}
 		w.assign(k, n)
@@ -345,10 +345,10 @@ func (w *world) reserveElsewhere(node int, pods []*Pod) {
 	}
 }
 
-// returns reports a pod for which capacity is kept once it has left: no controller
-// creates a bare pod again.
+// returns reports a pod for which capacity is kept once it has left: one that requests GPUs,
+// and so many as are known; no controller creates a bare pod again.
 func (w *world) returns(p *Pod) bool {
-	return !w.expendable(p) && (p.Evictable || p.Owner != "")
+	return !p.Demand.Zero() && !w.expendable(p) && (p.Evictable || p.Owner != "")
 }
 
 // continueEvacuation retries evictions that were refused. A node that is empty in

@@ -154,7 +154,7 @@ func (w *world) consider(i int) {
 	k := &w.kinds[p.kind]
 	before, further := *k, w.further
 	k.usable, k.upcoming, k.repartitions, w.further = index{}, index{}, index{}, nil
-	k.failedTrial, k.noSeveral = -1, -1
+	k.failedTrial = -1
 	w.considering = true // what is estimated now must not be found later
 	defer func() { *k, w.further, w.considering = before, further, false }()
 	t.last = i
@@ -201,7 +201,7 @@ func (w *world) optionRepartition(k *kind, p *pending) Option {
 	n := &w.nodes[repartition.node]
 	device := &n.gpus()[repartition.repartition.device]
 	o.On, o.Possible, o.Cost, o.Reason = gpuName(n.name, device.Index), true, repartition.cost, WaitRepartition
-	o.At = repartition.at.Add(w.pools[n.pool].MIG.Duration)
+	o.At = repartition.ready
 	o.Detail = fmt.Sprintf("%s becomes %s", LayoutText(device.Model.Name, repartition.repartition.before), LayoutText(device.Model.Name, repartition.repartition.answer.Layout))
 	if more := len(repartition.then); more > 0 {
 		o.Detail += fmt.Sprintf(", and after it %s of the node", count(more, "more GPU"))

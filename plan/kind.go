@@ -43,9 +43,6 @@ type kind struct {
 	// failedTrial is the number of the trial in which nothing could be reclaimed
 	// for it, see world.failedTrial.
 	failedTrial int
-	// noSeveral is the number of the trial in which no node's GPUs together could be
-	// repartitioned for it.
-	noSeveral int
 	// bounded is set when a GPU could be repartitioned but MaxActionsPerReconcile
 	// is reached.
 	bounded bool

@@ -351,7 +351,7 @@ func (w *world) gangNamed(name string) *gang {
 // moveCost is the cost of moving a pod: the interruption, and the wait until it
 // runs again.
 func (w *world) moveCost(p *Pod, wait time.Duration) float64 {
-	return float64(slicesOf(p)) / gpuSlices * urgency(p.Priority) * (w.policy.EvictionCost + w.policy.WaitCostPerHour*max(wait, 0).Hours())
+	return w.gpusOf(p) * urgency(p.Priority) * (w.policy.EvictionCost + w.policy.WaitCostPerHour*max(wait, 0).Hours())
 }
 
 // servers are the kinds of owners whose pods serve requests: a pod that is moved
@@ -370,7 +370,15 @@ func (w *world) workOf(p *Pod) float64 {
 	if !p.Created.IsZero() {
 		hours = max(w.now.Sub(p.Created), 0).Hours()
 	}
-	return hours * w.gpuPrice(p.Node) * float64(slicesOf(p)) / gpuSlices
+	return hours * w.gpuPrice(p.Node) * w.gpusOf(p)
+}
+
+// gpusOf is a running pod's demand in GPUs; all of its node's where it is unknown.
+func (w *world) gpusOf(p *Pod) float64 {
+	if i := w.nodeIndex(p.Node); i >= 0 && p.Unreadable != "" {
+		return float64(len(w.nodes[i].GPUs))
+	}
+	return float64(slicesOf(p)) / gpuSlices
 }
 
 // gpuPrice is the price of one of a node's GPUs for an hour.

@@ -37,16 +37,14 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 			return entry{}, false
 		}
 		best = o
-		n := &w.nodes[node]
-		ready := o.at.Add(w.repartitioning(n))
-		return entry{ready.UnixNano(), gpuSlices*int(n.sickLast()) - o.repartition.answer.Kept, node}, true
+		return entry{o.ready.UnixNano(), gpuSlices*int(w.nodes[node].sickLast()) - o.repartition.answer.Kept, node}, true
 	}
 	if s := &k.repartitions; !s.built || s.epoch != w.epoch(k) {
 		w.fill(k, s, func(node int) (entry, bool) { return w.estimated(k, node, value) })
 	}
 	n := k.repartitions.best(w.open(k), value)
 	if n < 0 {
-		return w.severalOption(k, p)
+		return option{}, false
 	}
 	if best.node != n { // the first of another heap was evaluated last
 		return w.repartitionOn(k, p, n, further)
@@ -94,7 +92,8 @@ func (k *kind) requestNumber(model string) int {
 	return 0
 }
 
-// repartitionOn finds the best GPU of one node.
+// repartitionOn finds the best GPU of one node, or several of its GPUs where they serve the pod
+// at less cost.
 func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) (option, bool) {
 	best, found := option{}, false
 	n := &w.nodes[node]
@@ -108,6 +107,9 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) 
 		if why == "" && (!found || o.cost < best.cost || o.cost == best.cost && more) {
 			best, found = o, true
 		}
+	}
+	if o, ok := w.severalOn(k, p, node, requested, further[n.pool]); ok && (!found || o.cost < best.cost) {
+		best, found = o, true
 	}
 	return best, found
 }
@@ -128,7 +130,7 @@ func (w *world) blockersOf(k *kind) causes {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		requested, ok := w.mayRepartition(k, n)
-		if !ok || len(k.pod.Demand.MIG) == 0 {
+		if !ok || n.virtual || len(k.pod.Demand.MIG) == 0 {
 			continue
 		}
 		for _, c := range w.repartitionable(n) {
@@ -220,7 +222,6 @@ func (w *world) repartitionGPU(k *kind, p *Pod, node, device int, requested, fur
 func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, further []mig.Count, patient bool) (option, blocker) {
 	n := &w.nodes[node]
 	c := &n.gpus()[device]
-	pool := &w.pools[n.pool]
 	o := option{kind: OptionRepartition, node: node, repartition: repartition{device: device}, at: n.changeAt}
 	if n.settling {
 		o.at = later(o.at, w.now.Add(aMoment))
@@ -243,7 +244,8 @@ func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, fu
 		return option{}, blockLayout
 	}
 	o.repartition.answer = a.Answer
-	o.cost = w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.at.Sub(w.now)+pool.MIG.Duration)
+	o.ready = o.at.Add(w.pools[n.pool].MIG.Duration)
+	o.cost = w.policy.DisruptionCost + w.waitCost(k, p.Priority, o.ready.Sub(w.now))
 	return o, ""
 }
 

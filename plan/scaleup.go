@@ -317,11 +317,7 @@ func (w *world) claim(p *pending, k *kind, o option) {
 	w.touch(o.node).unclaimed = false
 	defer w.reindex(o.node)
 	if o.repartitions {
-		c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherDemand())
-		if !ok {
-			c, ok = w.severalOn(k, p.pod, o.node)
-		}
-		if ok {
+		if c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherDemand()); ok {
 			w.commitRepartition(p, k, c, "")
 			return
 		}
@@ -341,12 +337,6 @@ func (w *world) scaleUp(pool, n int, reason Reason, detail string) {
 	w.state.Grown = w.grown(w.state.Grown, p.Name, n)
 }
 
-// recent is the number of nodes added to a pool within the last hour, this plan
-// included.
-func (w *world) recent(pool string) int {
-	return w.state.GrownLately(pool, w.now)
-}
-
 // raiseToMin scales up the pools that are smaller than their minimum.
 func (w *world) raiseToMin() {
 	for i := range w.pools {
@@ -355,7 +345,7 @@ func (w *world) raiseToMin() {
 		if n <= 0 || p.Fixed || p.stop != "" || w.full() {
 			continue
 		}
-		n = min(n, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.recent(p.Name), maxUpcoming)
+		n = min(n, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.state.GrownLately(p.Name, w.now), maxUpcoming)
 		if n <= 0 {
 			continue
 		}

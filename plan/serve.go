@@ -11,9 +11,10 @@ import (
 type option struct {
 	kind         OptionKind
 	cost         float64
-	share        float64 // of a node: the pod's share
-	price, risk  float64 // in cost: that share of the price, and the interruption
-	at           time.Time
+	share        float64   // of a node: the pod's share
+	price, risk  float64   // in cost: that share of the price, and the interruption
+	at           time.Time // of a repartition when it may begin, else when it serves the pod
+	ready        time.Time // of a repartition: when it serves the pod
 	node         int
 	pool         int
 	repartition  repartition
@@ -154,8 +155,8 @@ func (w *world) nodeBound(p *poolState) string {
 	switch {
 	case p.grown >= w.policy.MaxNodesPerScaleUp:
 		return fmt.Sprintf("%s grows by %d a reconcile", p.Name, p.grown)
-	case w.recent(p.Name)+1 > w.policy.MaxNodesPerHour:
-		return fmt.Sprintf("%s grew by %d within the hour", p.Name, w.recent(p.Name))
+	case w.state.GrownLately(p.Name, w.now) >= w.policy.MaxNodesPerHour:
+		return fmt.Sprintf("%s grew by %d within the hour", p.Name, w.state.GrownLately(p.Name, w.now))
 	}
 	return ""
 }

@@ -50,10 +50,13 @@ func (w *world) bindRunning() {
 		}
 		if p.Leaving && !p.DaemonSet { // whose successor takes what it has
 			n.leaving++
-			n.leftAt = later(n.leftAt, later(p.LeavesAt, w.now.Add(aMoment)))
+			n.leftAt = later(n.leftAt, w.gone(p))
 			leaving = append(leaving, r)
 		}
 		w.takeRunning(n.located(p), &n.capacity)
+		if p.Unreadable != "" && n.unknown { // it may have any device
+			n.whole, n.parts, n.free, n.unlike = 0, nil, nil, nil
+		}
 	}
 	for i := range w.nodes {
 		w.nodes[i].discountAllocated()
@@ -62,6 +65,15 @@ func (w *world) bindRunning() {
 	for _, r := range leaving {
 		w.putBack(w.nodes[r.node].located(r.pod), &w.nodes[r.node].capacity)
 	}
+}
+
+// gone is when a leaving pod will have left. The longer it is overdue, the longer that is
+// likely to last: a finalizer or a hung GPU can keep it for good.
+func (w *world) gone(p *Pod) time.Time {
+	if p.LeavesAt.IsZero() {
+		return w.now.Add(aMoment)
+	}
+	return w.now.Add(max(aMoment, w.now.Sub(p.LeavesAt).Abs()))
 }
 
 // fitsBeside reports whether a pod of the kind fits a node now, while the pods that leave

@@ -372,7 +372,7 @@ func (w *world) kindOf(p *Pod) int {
 	if !ok {
 		i = len(w.kinds)
 		w.kindAt[key] = i
-		w.kinds = append(w.kinds, kind{pod: p, failedTrial: -1, noSeveral: -1, text: requestText(p), eq: float64(slicesOf(p)) / gpuSlices})
+		w.kinds = append(w.kinds, kind{pod: p, failedTrial: -1, text: requestText(p), eq: float64(slicesOf(p)) / gpuSlices})
 	}
 	return i
 }

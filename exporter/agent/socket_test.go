@@ -10,8 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gpuscale/gpuscale/internal/require"
+	"github.com/gpuscale/gpuscale/internal/serve"
 )
 
 func listen(t *testing.T, h *fakeGPUs) string {
@@ -19,15 +21,10 @@ func listen(t *testing.T, h *fakeGPUs) string {
 	path := filepath.Join(t.TempDir(), "run", "exporter.sock")
 	s, err := Listen(path, h, discard())
 	require.NoError(t, err)
-	runSocket(t, s)
-	return path
-}
-
-// runSocket runs one until the test ends: its context does so before the cleanup.
-func runSocket(t *testing.T, s *Socket) {
 	var running sync.WaitGroup
 	running.Go(func() { s.Run(t.Context()) })
-	t.Cleanup(running.Wait)
+	t.Cleanup(running.Wait) // the test's context ends before
+	return path
 }
 
 func TestSocket(t *testing.T) {
@@ -39,7 +36,6 @@ func TestSocket(t *testing.T) {
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}}}
-	defer client.CloseIdleConnections()
 	ask := func(text string) (a answer) {
 		t.Helper()
 		reply, err := client.Post("http://exporter/", "application/json", strings.NewReader(text))
@@ -71,6 +67,20 @@ func TestSocket(t *testing.T) {
 	}
 	if a := ask(strings.Repeat("x", maxRequest+1)); a.OK || !strings.Contains(a.Error, "too large") {
 		t.Errorf("a request without end: %+v", a)
+	}
+	client.CloseIdleConnections()
+	for i, wait := 0, time.Minute; i <= serve.MaxLocal; i++ { // one more than are served
+		conn, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		defer conn.Close()
+		_, _ = conn.Write([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{\"op\":\"status\"}"))
+		if i == serve.MaxLocal {
+			wait = 100 * time.Millisecond
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(wait))
+		if _, err := conn.Read(make([]byte, 1)); (err == nil) != (i < serve.MaxLocal) {
+			t.Fatalf("connection %d: %v", i, err)
+		}
 	}
 }
 

@@ -168,7 +168,7 @@ func (m *Moment) idling(yield func(*subject) bool) {
 	for i := range m.subjects {
 		s := &m.subjects[i]
 		apart := slices.ContainsFunc(s.allocations, func(a subject) bool { return a.busy.Known() })
-		if len(s.allocations) > 1 && s.labels.id.allocation.Pod != "" && !apart && !yield(s) {
+		if len(s.allocations) > 1 && s.labels.allocation.Pod != "" && !apart && !yield(s) {
 			return
 		}
 	}
@@ -218,7 +218,7 @@ type idleTracker struct {
 func (t *idleTracker) observe(idling func(func(*subject) bool)) {
 	next := make(map[idleKey]idleSpan, len(t.spans))
 	for s := range idling {
-		key := idleKey{keyOf(s.entity), s.labels.id.allocation}
+		key := idleKey{keyOf(s.entity), s.labels.allocation}
 		span, ok := t.spans[key]
 		switch {
 		case !s.busy.Known():

@@ -176,14 +176,12 @@ func (c *CompatOptions) holders(s *subject) []*labelSet {
 	return out
 }
 
-// labels renders what identifies the entity in the DCGM series, in
-// dcgm-exporter's order.
-func (c *CompatOptions) labels(e *Entity, id *identity) string {
-	uuid, pod, namespace, container := "UUID", "pod", "namespace", "container"
+// labels renders what identifies the entity in the DCGM series, in dcgm-exporter's order.
+func (c *CompatOptions) labels(e *Entity) string {
+	uuid, index := "UUID", strconv.Itoa(e.GPU)
 	if c.OldNamespace {
-		uuid, pod, namespace, container = "uuid", "pod_name", "pod_namespace", "container_name"
+		uuid = "uuid"
 	}
-	index := strconv.Itoa(e.GPU)
 	b := appendLabel(nil, "gpu", index)
 	b = appendLabel(b, uuid, e.UUID)
 	b = appendLabel(b, "pci_bus_id", e.PCIBusID)
@@ -193,21 +191,19 @@ func (c *CompatOptions) labels(e *Entity, id *identity) string {
 		b = appendLabel(b, "GPU_I_PROFILE", e.Profile)
 		b = appendLabel(b, "GPU_I_ID", strconv.Itoa(e.InstanceID))
 	}
-	b = appendLabel(b, "hostname", c.Hostname)
-	b = appendText(b, id.compat)
-	b = appendLabel(b, container, id.allocation.Container)
-	b = appendLabel(b, "hpc_job", id.job)
-	b = appendLabel(b, namespace, id.allocation.Namespace)
-	b = appendLabel(b, pod, id.allocation.Pod)
-	return string(appendText(b, id.pod))
+	return string(appendLabel(b, "hostname", c.Hostname))
 }
 
-// appendText appends label text that is rendered already.
-func appendText(b []byte, text string) []byte {
-	if text == "" {
-		return b
+// held renders whose the entity is in the DCGM series; the pod's own labels are rendered already.
+func (c *CompatOptions) held(h Allocated, job, ofPod string) string {
+	pod, namespace, container := "pod", "namespace", "container"
+	if c.OldNamespace {
+		pod, namespace, container = "pod_name", "pod_namespace", "container_name"
 	}
-	return append(append(b, ','), text...)
+	b := appendLabel(nil, container, h.Container)
+	b = appendLabel(b, "hpc_job", job)
+	b = appendLabel(b, namespace, h.Namespace)
+	return joinLabels(string(appendLabel(b, pod, h.Pod)), c.usageLabels(h.Usage), ofPod)
 }
 
 // extra renders the label-type counters of an entity; an instance takes the

@@ -24,13 +24,12 @@ type Options struct {
 	MaxSeries int
 }
 
-// Compiler makes Pages of Readings and keeps what outlives one: label text and
-// idle spans. It is for one goroutine; the Pages are for any number.
+// Compiler makes Pages of Readings and keeps what outlives one: the ledger, and the text of
+// series that stay as they are. It is for one goroutine; the Pages are for any number.
 type Compiler struct {
 	opts     Options
 	families []family
 	maxAge   time.Duration
-	labels   map[identity]*labelSet
 	node     *labelSet
 	ledger   *Ledger
 	last     []pageFamily // of the page before
@@ -44,7 +43,7 @@ func NewCompiler(o Options) *Compiler {
 	}
 	return &Compiler{
 		opts: o, families: all(), maxAge: maxAge,
-		node:   &labelSet{node: o.Node, texts: map[string]string{}},
+		node:   newLabelSet(o.Node, nil, Allocation{}),
 		ledger: o.Ledger,
 	}
 }
@@ -54,7 +53,7 @@ func NewCompiler(o Options) *Compiler {
 func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	m := &Moment{taken: r.Taken, attribution: a.Taken, node: c.node}
 	m.subjects = c.subjects(r, a)
-	m.devices = c.devices(r)
+	m.devices = c.devices(r, m)
 	c.ledger.observe(m)
 	page := &Page{maxAge: c.maxAge, Taken: r.Taken, GPUs: r.GPUs()}
 	for i := range c.families {
@@ -72,10 +71,8 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	return page
 }
 
-// subjects also replaces the label cache, so that what is gone is forgotten. A
-// GPU of which nothing is selected is left out with its instances.
+// subjects are the entities. A GPU of which nothing is selected is left out with its instances.
 func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
-	kept := make(map[identity]*labelSet, len(r.Entities))
 	subjects := make([]subject, 0, len(r.Entities))
 	for i := 0; i < len(r.Entities); {
 		end := i + 1
@@ -85,66 +82,48 @@ func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 		if c.opts.Compat.selectsAny(r.Entities[i:end]) {
 			device := len(subjects)
 			for j := i; j < end; j++ {
-				subjects = append(subjects, c.subject(kept, &r.Entities[j], &r.Entities[i], end-i > 1, a, j))
+				subjects = append(subjects, c.subject(&r.Entities[j], &r.Entities[i], end-i > 1, a, j))
 				subjects[len(subjects)-1].device = device
 			}
 		}
 		i = end
 	}
-	c.labels = kept
 	return subjects
 }
 
 // subject joins entity i with its allocations; split means that its GPU is partitioned.
-func (c *Compiler) subject(kept map[identity]*labelSet, e, device *Entity, split bool, a Attribution, i int) subject {
+func (c *Compiler) subject(e, device *Entity, split bool, a Attribution, i int) subject {
 	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU}
-	id := identify(e)
-	id.compat = c.opts.Compat.extra(e, device)
+	own := joinLabels(c.opts.Compat.labels(e), c.opts.Compat.extra(e, device))
+	labels := func(h Allocated, job string) *labelSet {
+		l := newLabelSet(c.opts.Node, e, h.Allocation)
+		if c.opts.Compat.Mode != CompatOff {
+			l.held = c.opts.Compat.held(h, job, a.Pods[PodName{h.Namespace, h.Pod}])
+			l.compat = joinLabels(own, l.held)
+		}
+		return l
+	}
 	var list []Allocated
 	if i < len(a.Allocations) {
 		list = a.Allocations[i]
 	}
-	labels := func(h Allocated) *labelSet {
-		id.allocation, id.pod = h.Allocation, joinLabels(c.opts.Compat.usageLabels(h.Usage), a.Pods[PodName{h.Namespace, h.Pod}])
-		return c.keep(kept, e, id)
-	}
 	for _, h := range list {
-		s.allocations = append(s.allocations, subject{entity: e, labels: labels(h), usage: h.Usage})
+		s.allocations = append(s.allocations, subject{entity: e, labels: labels(h, ""), usage: h.Usage})
 	}
-	s.labels = labels(common(list))
+	if len(list) == 1 {
+		s.labels = s.allocations[0].labels
+	} else {
+		s.labels = labels(common(list), "")
+	}
 	s.divideBusy()
-	if c.opts.Compat.selects(e, s.split) {
-		s.dcgm = c.dcgmLabels(kept, &s, a.jobs(e))
+	if !c.opts.Compat.selects(e, s.split) {
+		return s
+	}
+	for _, job := range a.jobs(e) {
+		s.dcgm = append(s.dcgm, labels(common(list), job))
+	}
+	if len(s.dcgm) == 0 {
+		s.dcgm = []*labelSet{s.labels}
 	}
 	return s
-}
-
-// dcgmLabels are the labels under which the entity's DCGM values stand.
-func (c *Compiler) dcgmLabels(kept map[identity]*labelSet, s *subject, jobs []string) []*labelSet {
-	if len(jobs) == 0 {
-		return []*labelSet{s.labels}
-	}
-	var out []*labelSet
-	for _, job := range jobs {
-		id := s.labels.id
-		id.job = job
-		out = append(out, c.keep(kept, s.entity, id))
-	}
-	return out
-}
-
-// keep returns the text kept for this identity, or begins a new one.
-func (c *Compiler) keep(kept map[identity]*labelSet, e *Entity, id identity) *labelSet {
-	if l, ok := kept[id]; ok {
-		return l
-	}
-	l, ok := c.labels[id]
-	if !ok {
-		l = &labelSet{id: id, node: c.opts.Node, texts: map[string]string{}}
-		if c.opts.Compat.Mode != CompatOff {
-			l.compat = c.opts.Compat.labels(e, &id)
-		}
-	}
-	kept[id] = l
-	return l
 }

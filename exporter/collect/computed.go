@@ -29,26 +29,21 @@ var computed = map[uint16]struct {
 	counters.P2PStatus:        {[]uint16{AskPeers}, addPeerStatus},
 }
 
-// eachEvents calls add for the labels of every series about a GPU whose events are known.
-func (c *CompatOptions) eachEvents(m *Moment, add func(e *Events, l *labelSet)) {
-	c.eachGPU(m, func(device *Entity, l *labelSet) {
-		if device.Events != nil {
-			add(device.Events, l)
-		}
-	})
-}
-
-// eachGPU calls add for the labels of every series about a GPU. Under CompatExact a
-// partitioned GPU has none, and its quantities stand on each of its instances, as in
-// dcgm-exporter.
-func (c *CompatOptions) eachGPU(m *Moment, add func(device *Entity, l *labelSet)) {
+// eachEvents calls add for the labels of every series about a GPU whose events are known. Under
+// CompatExact a partitioned GPU has none: each of its instances, which of is then, shows its own
+// XIDs and what is the GPU's, clock reasons too. Of a GPU it is empty.
+func (c *CompatOptions) eachEvents(m *Moment, add func(e *Events, of string, l *labelSet)) {
 	for i := range m.subjects {
-		s := &m.subjects[i]
-		if s.entity.Kind == Instance && c.Mode == CompatOnce {
+		s, of := &m.subjects[i], ""
+		events := m.subjects[s.device].entity.Events
+		if s.entity.Kind == Instance {
+			of = strconv.Itoa(s.entity.InstanceID)
+		}
+		if events == nil || of != "" && c.Mode == CompatOnce {
 			continue
 		}
 		for _, l := range c.holders(s) {
-			add(m.subjects[s.device].entity, l)
+			add(events, of, l)
 		}
 	}
 }
@@ -71,20 +66,11 @@ func (c *CompatOptions) eachWholeGPU(m *Moment, add func(device *Entity, l *labe
 
 // dcgm returns the DCGM labels and further ones, given as name and value.
 func (l *labelSet) dcgm(further ...string) string {
-	key := ""
-	for _, text := range further {
-		key += "\x00" + text
-	}
-	if text, ok := l.texts[key]; ok {
-		return text
-	}
 	b := []byte(l.compat)
 	for i := 0; i+1 < len(further); i += 2 {
 		b = appendLabel(b, further[i], further[i+1])
 	}
-	text := string(b)
-	l.texts[key] = text
-	return text
+	return string(b)
 }
 
 // What a source is asked for beside DCGM fields, as numbers among the fields
@@ -102,8 +88,9 @@ func xidErrors() family {
 			if s.entity.Events == nil {
 				continue // not known, which is not none
 			}
-			for _, x := range s.entity.Events.XIDs {
-				add(s.labels.with(d, metric.LabelXID, strconv.FormatInt(x.Code, 10)), float64(x.Total), m.taken)
+			totals := s.entity.Events.totals("")
+			for _, code := range slices.Sorted(maps.Keys(totals)) {
+				add(s.labels.with(d, metric.LabelXID, strconv.FormatInt(code, 10)), float64(totals[code]), m.taken)
 			}
 		}
 	}}
@@ -145,10 +132,12 @@ func windowLabel(window time.Duration) (time.Duration, string) {
 // series without a code, at 0.
 func addXIDWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 	window, label := windowLabel(c.XIDWindow)
-	c.eachEvents(m, func(e *Events, l *labelSet) {
+	c.eachEvents(m, func(e *Events, of string, l *labelSet) {
 		counts := map[int64]int{}
 		for _, x := range since(e.RecentXIDs, m.taken.Add(-window)) {
-			counts[x.Code]++
+			if concerns(x.Instance, of) {
+				counts[x.Code]++
+			}
 		}
 		for _, code := range slices.Sorted(maps.Keys(counts)) {
 			page.add(l.dcgm("window_size_in_ms", label, "xid", strconv.FormatInt(code, 10)), float64(counts[code]), m.taken)
@@ -161,9 +150,10 @@ func addXIDWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 
 // addXIDTotals has a series for each code seen since the start.
 func addXIDTotals(c *CompatOptions, m *Moment, page *pageFamily) {
-	c.eachEvents(m, func(e *Events, l *labelSet) {
-		for _, x := range e.XIDs {
-			page.add(l.dcgm("xid", strconv.FormatInt(x.Code, 10)), float64(x.Total), m.taken)
+	c.eachEvents(m, func(e *Events, of string, l *labelSet) {
+		totals := e.totals(of)
+		for _, code := range slices.Sorted(maps.Keys(totals)) {
+			page.add(l.dcgm("xid", strconv.FormatInt(code, 10)), float64(totals[code]), m.taken)
 		}
 	})
 }
@@ -184,7 +174,7 @@ type clockReason struct {
 // has no series either.
 func addClockWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 	window, label := windowLabel(c.ClockEventsWindow)
-	c.eachEvents(m, func(e *Events, l *labelSet) {
+	c.eachEvents(m, func(e *Events, _ string, l *labelSet) {
 		samples := since(e.ClockSamples, m.taken.Add(-window))
 		for _, r := range clockReasons {
 			n := 0
@@ -202,7 +192,7 @@ func addClockWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 
 // addClockTotals counts how often each reason has set in since the start.
 func addClockTotals(c *CompatOptions, m *Moment, page *pageFamily) {
-	c.eachEvents(m, func(e *Events, l *labelSet) {
+	c.eachEvents(m, func(e *Events, _ string, l *labelSet) {
 		for _, x := range e.ClockChanges {
 			if i := slices.IndexFunc(clockReasons[:], func(r clockReason) bool { return r.bit == x.Code }); i >= 0 {
 				page.add(l.dcgm("clock_event", clockReasons[i].name), float64(x.Total), m.taken)

@@ -28,28 +28,33 @@ type deviceSeries struct {
 	labels string
 }
 
-// devices returns the selected devices with their labels.
-func (c *Compiler) devices(r *Reading) []deviceSeries {
+// devices returns the selected devices with their labels. A GPU's link has the GPU's pod and
+// jobs, as in dcgm-exporter.
+func (c *Compiler) devices(r *Reading, m *Moment) []deviceSeries {
 	if c.opts.Compat.Mode == CompatOff {
 		return nil
 	}
 	out := make([]deviceSeries, 0, len(r.Devices))
 	for i := range r.Devices {
-		if d := &r.Devices[i]; c.opts.Compat.selectsDevice(d) {
-			out = append(out, deviceSeries{d, c.opts.Compat.deviceText(d, r)})
+		d := &r.Devices[i]
+		if !c.opts.Compat.selectsDevice(d) {
+			continue
+		}
+		of := &subject{entity: &Entity{}}
+		for s := range m.gpus {
+			if d.Kind == GPULink && s.entity.GPU == d.Parent {
+				of = s
+			}
+		}
+		text, holders := c.opts.Compat.deviceText(d, of.entity, r), c.opts.Compat.holders(of)
+		if len(holders) == 0 {
+			holders = []*labelSet{{}}
+		}
+		for _, l := range holders {
+			out = append(out, deviceSeries{d, joinLabels(text, l.held)})
 		}
 	}
 	return out
-}
-
-// dev returns the GPU with an index, nil where there is none.
-func (r *Reading) dev(gpu int) *Entity {
-	for i := range r.Entities {
-		if e := &r.Entities[i]; e.Kind == GPU && e.GPU == gpu {
-			return e
-		}
-	}
-	return nil
 }
 
 func (c *CompatOptions) selectsDevice(d *Device) bool {
@@ -66,9 +71,9 @@ func (c *CompatOptions) selectsDevice(d *Device) bool {
 	return c.Devices.Flexible() || c.Devices.Major(d.Parent) // of a GPU
 }
 
-// deviceText renders dcgm-exporter's labels of a device, and the label-type counters that it
-// has a value of.
-func (c *CompatOptions) deviceText(d *Device, r *Reading) string {
+// deviceText renders dcgm-exporter's labels of a device, dev being its GPU, and the label-type
+// counters that it has a value of.
+func (c *CompatOptions) deviceText(d *Device, dev *Entity, r *Reading) string {
 	id, parent := strconv.Itoa(d.ID), strconv.Itoa(d.Parent)
 	var b []byte
 	switch d.Kind {
@@ -80,10 +85,6 @@ func (c *CompatOptions) deviceText(d *Device, r *Reading) string {
 	case GPULink:
 		b = appendLabel(b, "nvlink", id)
 		b = appendLabel(b, "gpu", parent)
-		dev := r.dev(d.Parent)
-		if dev == nil {
-			dev = &Entity{}
-		}
 		b = appendLabel(b, "gpu_uuid", dev.UUID)
 		b = appendLabel(b, "pci_bus_id", dev.PCIBusID)
 		b = appendLabel(b, "device", "nvidia"+parent)
@@ -99,7 +100,7 @@ func (c *CompatOptions) deviceText(d *Device, r *Reading) string {
 		driver = r.Entities[0].DriverVersion
 	}
 	b = appendLabel(b, "hostname", c.Hostname)
-	return string(appendText(b, c.labelCounters(d.Value, driver)))
+	return joinLabels(string(b), c.labelCounters(d.Value, driver))
 }
 
 // addDevices adds a field's value of every device that has one.

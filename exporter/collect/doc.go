@@ -1,6 +1,5 @@
 // Package collect turns a Reading into an exposition: our metric families are
 // listed in all.go. It owns the Source interface, the label text of every
-// series (rendered once, kept while entity and allocation stay the same) and
-// the rule that an old value vanishes. It never calls a driver, a kubelet or a
-// clock: readings, attributions and the time of a scrape are handed to it.
+// series and the rule that an old value vanishes. It never calls a driver, a
+// kubelet or a clock: readings, attributions and the time of a scrape are handed to it.
 package collect

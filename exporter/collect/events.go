@@ -11,19 +11,37 @@ import (
 type Event struct {
 	Time time.Time
 	Code int64 // XID, or bits of throttle reasons
+	// Instance is the id of the GPU instance that an XID is recorded on; empty for the GPU.
+	Instance string
 }
 
 // EventCount is how often a thing has happened since the source was opened.
 type EventCount struct {
-	Code  int64     // XID, or one bit of throttle reasons
-	Total int       // each once, over all connections
-	Last  time.Time // of the newest
+	Code     int64     // XID, or one bit of throttle reasons
+	Instance string    // as of an Event
+	Total    int       // each once, over all connections
+	Last     time.Time // of the newest
+}
+
+// concerns reports whether what happened on an instance, or for "" on the whole GPU, is shown
+// on another one. The whole GPU shows everything.
+func concerns(on, of string) bool { return on == "" || of == "" || on == of }
+
+// totals of the XIDs that an instance shows, or for "" the GPU, by code.
+func (e *Events) totals(of string) map[int64]int {
+	totals := map[int64]int{}
+	for _, x := range e.XIDs {
+		if concerns(x.Instance, of) {
+			totals[x.Code] += x.Total
+		}
+	}
+	return totals
 }
 
 // Events are what happened on a GPU. They are cumulative: a skipped reading
 // loses none.
 type Events struct {
-	XIDs         []EventCount // by code
+	XIDs         []EventCount // by code and place
 	RecentXIDs   []Event      // of the log's window, oldest first
 	ClockChanges []EventCount // throttle reasons that set in, by bit
 	ClockSamples []Event      // of the log's window, oldest first
@@ -41,8 +59,8 @@ const maxKept = 1 << 16
 // what Snapshot gave stays as it is.
 type EventLog struct {
 	window time.Duration
-	// xids and clocks count by code and by bit.
-	xids, clocks map[int64]EventCount
+	// xids and clocks count by code and place, and by bit; the keys have no time.
+	xids, clocks map[Event]EventCount
 	recent       []Event // XIDs, by time
 	samples      []Event // of the throttle reasons, by time
 	kernel       []Event // XIDs that kernelLogged names, as they were counted
@@ -73,7 +91,7 @@ func kernelLogged(xid int64) bool { return xid == 79 || xid == 119 || xid == 120
 
 // NewEventLog returns a log that keeps single events for a window; 0 is 5 minutes.
 func NewEventLog(window time.Duration) *EventLog {
-	return &EventLog{window: cmp.Or(window, eventWindow), xids: map[int64]EventCount{}, clocks: map[int64]EventCount{}}
+	return &EventLog{window: cmp.Or(window, eventWindow), xids: map[Event]EventCount{}, clocks: map[Event]EventCount{}}
 }
 
 // AddXID counts an XID. One that was added before, with the same time and code, is not
@@ -93,7 +111,7 @@ func (l *EventLog) AddXID(e Event) bool {
 	}
 	// A new array: a Snapshot may hold the old one.
 	l.recent = slices.Insert(slices.Clone(l.recent), at, e)
-	l.xids[e.Code] = l.xids[e.Code].plus(e)
+	count(l.xids, e)
 	if !e.Time.Before(l.last.Time) {
 		l.last = e
 	}
@@ -134,8 +152,7 @@ func (l *EventLog) AddClocks(e Event) {
 			return
 		}
 		for began := e.Code &^ last.Code; began != 0; began &= began - 1 {
-			bit := began & -began
-			l.clocks[bit] = l.clocks[bit].plus(Event{e.Time, bit})
+			count(l.clocks, Event{Time: e.Time, Code: began & -began})
 		}
 	}
 	l.samples = append(l.samples, e)
@@ -172,12 +189,14 @@ func (l *EventLog) Observe(e *Entity, answers bool, now time.Time) (returned boo
 	return true
 }
 
-func (c EventCount) plus(e Event) EventCount {
-	c.Code, c.Total = e.Code, c.Total+1
+func count(counts map[Event]EventCount, e Event) {
+	key := Event{Code: e.Code, Instance: e.Instance}
+	c := counts[key]
+	c.Code, c.Instance, c.Total = e.Code, e.Instance, c.Total+1
 	if e.Time.After(c.Last) {
 		c.Last = e.Time
 	}
-	return c
+	counts[key] = c
 }
 
 // Snapshot returns the events as of now and forgets single ones older than the
@@ -208,6 +227,8 @@ func since(events []Event, oldest time.Time) []Event {
 	return events[max(first, len(events)-maxKept):]
 }
 
-func byCode(counts map[int64]EventCount) []EventCount {
-	return slices.SortedFunc(maps.Values(counts), func(a, b EventCount) int { return cmp.Compare(a.Code, b.Code) })
+func byCode(counts map[Event]EventCount) []EventCount {
+	return slices.SortedFunc(maps.Values(counts), func(a, b EventCount) int {
+		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Instance, b.Instance))
+	})
 }

@@ -12,14 +12,16 @@ import (
 
 var now = time.Unix(1_800_000_000, 0)
 
-// lines compiles a reading with a counters file and gives the DCGM series.
+// lines compiles a reading, of which a pod has the second GPU, with a counters file and gives the DCGM series.
 func lines(t *testing.T, r *Reading, csv string, change func(*CompatOptions)) []string {
 	t.Helper()
 	parsed, err := counters.Parse("test.csv", strings.NewReader(csv))
 	require.NoError(t, err)
 	o := Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: CompatExact, Counters: parsed.Fields, Hostname: "h"}}
 	change(&o.Compat)
-	text, _ := NewCompiler(o).Compile(r, Attribution{}).Append(nil, now, false)
+	text, _ := NewCompiler(o).Compile(r, Attribution{
+		Allocations: [][]Allocated{nil, {pod("p", Usage{})}}, Pods: map[PodName]string{{"ns", "p"}: `app="x"`}, Jobs: map[JobPlace][]string{{1, -1}: {"j"}},
+	}).Append(nil, now, false)
 	var out []string
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "DCGM_") {
@@ -50,7 +52,7 @@ func TestDeviceSeries(t *testing.T) {
 	got, want := lines(t, r, csv, func(*CompatOptions) {}), []string{
 		`DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="nvswitch2",hostname="h"` + driver + `} 41`,
 		`DCGM_FI_DEV_NVSWITCH_LINK_THROUGHPUT_TX{nvlink="63",nvswitch="nvswitch2",hostname="h"` + driver + `} 5`,
-		`DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER{nvlink="17",gpu="1",gpu_uuid="GPU-b",device="nvidia1",model_name="L40S",hostname="h"` + driver + `} 3`,
+		`DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER{nvlink="17",gpu="1",gpu_uuid="GPU-b",device="nvidia1",model_name="L40S",hostname="h"` + driver + `,container="c",hpc_job="j",namespace="ns",pod="p",app="x"} 3`,
 		`DCGM_FI_DEV_CPU_CLOCK_CURRENT{cpu="1",hostname="h",DCGM_FI_DEV_CPU_MODEL="C1"` + driver + `} 3000`,
 		`DCGM_FI_DEV_CPU_CLOCK_CURRENT{cpucore="74",cpu="1",hostname="h"` + driver + `} 3100`,
 	}
@@ -70,7 +72,10 @@ func TestDeviceSeries(t *testing.T) {
 // What a snapshot shows stays as it is.
 func TestEventLogSnapshots(t *testing.T) {
 	log := NewEventLog(5 * time.Minute)
-	add := func(at time.Duration) { log.AddXID(Event{now.Add(at), 31}); log.AddClocks(Event{now.Add(at), 4}) }
+	add := func(at time.Duration) {
+		log.AddXID(Event{now.Add(at), 31, ""})
+		log.AddClocks(Event{now.Add(at), 4, ""})
+	}
 	add(0)
 	add(2 * time.Second)
 	first := log.Snapshot(now)
@@ -93,15 +98,15 @@ func TestEventLogSnapshots(t *testing.T) {
 		t.Errorf("after the window: %+v", late)
 	}
 	// A clock set back by a day: older samples are news.
-	log.AddClocks(Event{now.Add(-24 * time.Hour), 8})
+	log.AddClocks(Event{now.Add(-24 * time.Hour), 8, ""})
 	if back := log.Snapshot(now.Add(-24 * time.Hour)); len(back.ClockSamples) != 1 || back.ClockSamples[0].Code != 8 || len(late.ClockSamples) != 1 {
 		t.Errorf("after the clock was set back: %+v", back)
 	}
 	// One that is handed in again is known, however long ago it was.
-	if log.AddXID(Event{now.Add(2 * time.Second), 31}) {
+	if log.AddXID(Event{now.Add(2 * time.Second), 31, ""}) {
 		t.Error("an XID is counted again after the window")
 	}
-	if log.AddXID(Event{now.Add(time.Hour), 79}); log.AddXID(Event{now.Add(time.Hour), 79}) {
+	if log.AddXID(Event{now.Add(time.Hour), 79, ""}); log.AddXID(Event{now.Add(time.Hour), 79, ""}) {
 		t.Error("the same XID is new twice")
 	}
 }
@@ -136,10 +141,10 @@ func TestHealthReasons(t *testing.T) {
 		"no XID":                   {Entity{Values: []Value{at(0, 0)}}, "ok"},
 		"an application's":         {Entity{Values: []Value{at(13, time.Minute)}}, "ok"},
 		"off the bus":              {Entity{Values: []Value{at(79, time.Minute)}}, "xid_79"},
-		"hidden by a later one":    {Entity{Values: []Value{at(45, time.Second)}, Events: events(0, Event{now.Add(-time.Minute), 79}, Event{now.Add(-time.Second), 45})}, "xid_79"},
-		"the newest of two":        {Entity{Events: events(0, Event{now.Add(-time.Minute), 79}, Event{now.Add(-time.Second), 48})}, "xid_48"},
-		"came back since":          {Entity{Values: []Value{at(79, time.Minute)}, Events: events(time.Second, Event{now.Add(-time.Minute), 79})}, "ok"},
-		"again after it came back": {Entity{Events: events(time.Minute, Event{now.Add(-time.Second), 79})}, "xid_79"},
+		"hidden by a later one":    {Entity{Values: []Value{at(45, time.Second)}, Events: events(0, Event{now.Add(-time.Minute), 79, ""}, Event{now.Add(-time.Second), 45, ""})}, "xid_79"},
+		"the newest of two":        {Entity{Events: events(0, Event{now.Add(-time.Minute), 79, ""}, Event{now.Add(-time.Second), 48, ""})}, "xid_48"},
+		"came back since":          {Entity{Values: []Value{at(79, time.Minute)}, Events: events(time.Second, Event{now.Add(-time.Minute), 79, ""})}, "ok"},
+		"again after it came back": {Entity{Events: events(time.Minute, Event{now.Add(-time.Second), 79, ""})}, "xid_79"},
 		"lost":                     {Entity{Lost: true, Values: []Value{at(0, 0)}}, "lost"},
 		"lost and says why":        {Entity{Lost: true, Values: []Value{at(79, time.Second)}}, "xid_79"},
 		"rows not remapped":        {Entity{Values: []Value{at(0, 0), remap(1)}}, "row_remap_failure"},
@@ -165,7 +170,7 @@ func TestXIDsOfTheKernelLogCountOnce(t *testing.T) {
 	log := NewEventLog(time.Hour)
 	add := func(code int64, at time.Duration, new bool) {
 		t.Helper()
-		if log.AddXID(Event{now.Add(at), code}) != new {
+		if log.AddXID(Event{now.Add(at), code, ""}) != new {
 			t.Errorf("XID %d at %s: new is not %v", code, at, new)
 		}
 	}
@@ -180,7 +185,7 @@ func TestXIDsOfTheKernelLogCountOnce(t *testing.T) {
 	add(31, time.Hour, true)
 	log.Snapshot(now.Add(24 * time.Hour))
 	add(79, time.Second, false) // however long ago
-	if log.Knows(Event{now, 79}) || !log.Knows(Event{now.Add(time.Hour), 31}) {
+	if log.Knows(Event{now, 79, ""}) || !log.Knows(Event{now.Add(time.Hour), 31, ""}) {
 		t.Error("the kernel log proves a host engine, or an XID does not")
 	}
 }

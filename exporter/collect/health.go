@@ -77,7 +77,7 @@ func condemnedBy(e *Entity) (int, bool) {
 	var newest Event
 	note := func(code int64, at time.Time) {
 		if gpu.XIDCondemns(int(code)) && (newest.Code == 0 || at.After(newest.Time)) {
-			newest = Event{at, code}
+			newest = Event{Time: at, Code: code}
 		}
 	}
 	var returned time.Time

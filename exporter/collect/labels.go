@@ -8,76 +8,67 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// identity is everything the labels of an entity's series are made of. While it
-// stays equal, the rendered text is kept.
-type identity struct {
-	kind          EntityKind
-	gpu           int
-	uuid          string
-	model         string
-	pciBusID      string
-	mig           bool
-	driverVersion string
-	instanceID    int
-	profile       string
-	start, size   int
-	instanceUUID  string
-	allocation    Allocation
-	compat        string // label-type counters' values, rendered
-	pod           string // the pod's own labels, rendered
-	job           string // batch job; on DCGM series only
-}
-
-func identify(e *Entity) identity {
-	return identity{
-		kind: e.Kind, gpu: e.GPU, uuid: e.UUID, model: e.Model, pciBusID: e.PCIBusID, mig: e.MIG,
-		driverVersion: e.DriverVersion, instanceID: e.InstanceID, profile: e.Profile,
-		start: e.Start, size: e.Size, instanceUUID: e.InstanceUUID,
-	}
-}
-
-// labelSet renders and keeps the label text of one identity: `a="1",b="2"`.
+// labelSet renders the label text of an entity under an allocation: `a="1",b="2"`.
 type labelSet struct {
-	id     identity
-	node   string
-	texts  map[string]string // by series name
-	compat string            // of the DCGM series
+	allocation Allocation
+	labels     map[string]string // `a="1"` by name, of the catalogue's labels that apply
+	compat     string            // text of the DCGM series, which ends with held
+	held       string            // of these labels: whose the entity is
 }
 
-// text returns d's labels for this identity. A label without a value is left
-// out: absent, never empty.
+// newLabelSet has no text of DCGM series. An entity of nil is the node.
+func newLabelSet(node string, e *Entity, h Allocation) *labelSet {
+	l := &labelSet{allocation: h, labels: make(map[string]string, 16)}
+	set := func(name, value string) {
+		if value != "" {
+			l.labels[name] = string(appendLabel(nil, name, value))
+		}
+	}
+	set(metric.LabelNode, node)
+	if e == nil {
+		return l
+	}
+	set(metric.LabelGPU, strconv.Itoa(e.GPU))
+	set(metric.LabelGPUUUID, e.UUID)
+	set(metric.LabelModel, e.Model)
+	set(metric.LabelPCIBusID, e.PCIBusID)
+	set(metric.LabelMIG, strconv.FormatBool(e.MIG))
+	set(metric.LabelDriverVersion, e.DriverVersion)
+	set(metric.LabelNamespace, h.Namespace)
+	set(metric.LabelPod, h.Pod)
+	set(metric.LabelContainer, h.Container)
+	if e.Kind != Instance {
+		return l
+	}
+	set(metric.LabelGPUInstanceID, strconv.Itoa(e.InstanceID))
+	set(metric.LabelProfile, e.Profile)
+	set(metric.LabelInstanceUUID, e.InstanceUUID)
+	if e.Start >= 0 {
+		set(metric.LabelStart, strconv.Itoa(e.Start))
+	}
+	if e.Size > 0 {
+		set(metric.LabelSize, strconv.Itoa(e.Size))
+	}
+	return l
+}
+
+// text returns d's labels. A label without a value is left out: absent, never empty.
 func (l *labelSet) text(d *metric.Desc) string {
-	if text, ok := l.texts[d.Name]; ok {
-		return text
-	}
-	var b []byte
-	values := l.id.values()
-	values[metric.LabelNode] = l.node
+	b := make([]byte, 0, 256)
 	for _, name := range d.AllLabels() {
-		b = appendLabel(b, name, values[name])
+		if label := l.labels[name]; label != "" {
+			if len(b) > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, label...)
+		}
 	}
-	text := string(b)
-	l.texts[d.Name] = text
-	return text
+	return string(b)
 }
 
-// values are those of the catalogue's labels, but for the node; "" where one does not apply.
-func (id *identity) values() map[string]string {
-	values := map[string]string{
-		metric.LabelGPU: strconv.Itoa(id.gpu), metric.LabelGPUUUID: id.uuid, metric.LabelModel: id.model, metric.LabelPCIBusID: id.pciBusID,
-		metric.LabelMIG: strconv.FormatBool(id.mig), metric.LabelDriverVersion: id.driverVersion,
-		metric.LabelNamespace: id.allocation.Namespace, metric.LabelPod: id.allocation.Pod, metric.LabelContainer: id.allocation.Container,
-	}
-	if id.kind == Instance {
-		values[metric.LabelGPUInstanceID], values[metric.LabelProfile], values[metric.LabelInstanceUUID] = strconv.Itoa(id.instanceID), id.profile, id.instanceUUID
-		if id.start >= 0 {
-			values[metric.LabelStart] = strconv.Itoa(id.start)
-		}
-		if id.size > 0 {
-			values[metric.LabelSize] = strconv.Itoa(id.size)
-		}
-	}
-	return values
+// with returns d's labels and one that the entity does not determine.
+func (l *labelSet) with(d *metric.Desc, name, value string) string {
+	return string(appendLabel([]byte(l.text(d)), name, value))
 }
 
 // appendLabel appends `name="value"`, escaped, after a comma where it is not
@@ -102,17 +93,6 @@ var (
 // driver's broken string must not cost the whole scrape.
 func appendEscaped(b []byte, text string, how *strings.Replacer) []byte {
 	return append(b, how.Replace(strings.ToValidUTF8(text, "\uFFFD"))...)
-}
-
-// with returns d's labels and one that the identity does not know.
-func (l *labelSet) with(d *metric.Desc, name, value string) string {
-	key := d.Name + "\x00" + value
-	if text, ok := l.texts[key]; ok {
-		return text
-	}
-	text := string(appendLabel([]byte(l.text(d)), name, value))
-	l.texts[key] = text
-	return text
 }
 
 // subject is what a series describes: an entity, with what its allocations have in common.

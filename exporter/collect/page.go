@@ -33,8 +33,7 @@ type pageFamily struct {
 	oldest             int64  // of the samples' times
 }
 
-// pageSample is one series: labels are shared with every other series of the
-// same entity.
+// pageSample is one series.
 type pageSample struct {
 	labels string
 	value  float64
@@ -189,7 +188,7 @@ func (f *pageFamily) renderLines(old *pageFamily) {
 }
 
 // keepLines takes over the text of the page before and reports whether it is
-// this family's. Label text is kept over pages, so that comparing it is cheap.
+// this family's.
 func (f *pageFamily) keepLines(old *pageFamily) bool {
 	if old == nil || len(old.samples) != len(f.samples) {
 		return false

@@ -93,35 +93,12 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-func TestLabelsAreRenderedOnce(t *testing.T) {
-	c := compiler()
-	r := &Reading{Taken: start, Entities: []Entity{device(0.5, start)}}
-	allocations := func(name string) Attribution {
-		return Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Usage{})}}}
-	}
-	c.Compile(r, allocations("p"))
-	id := identify(&r.Entities[0])
-	id.allocation = Allocation{"ns", "p", "c"}
-	first := c.labels[id]
-	c.Compile(r, allocations("p"))
-	if again := c.labels[id]; first == nil || again != first {
-		t.Error("the label text of an unchanged entity was rendered again")
-	}
-	page := c.Compile(r, allocations("q"))
-	if !strings.Contains(text(page, start), `pod="q"`) || strings.Contains(text(page, start), `pod="p"`) {
-		t.Error("a new allocation does not show")
-	}
-	if len(c.labels) != 1 {
-		t.Errorf("%d label sets kept, want the old allocation's forgotten", len(c.labels))
-	}
-}
-
 func TestIdle(t *testing.T) {
 	tracker := idleTracker{maxGap: 2500 * time.Millisecond}
 	allocation := Allocation{"ns", "p", "c"}
 	step := func(at time.Duration, busy float64, known bool, h Allocation) time.Duration {
 		e := Entity{Kind: GPU, UUID: "GPU-a"}
-		s := subject{entity: &e, labels: &labelSet{id: identity{allocation: h}}}
+		s := subject{entity: &e, labels: &labelSet{allocation: h}}
 		if known {
 			s.busy = Measured{busy, start.Add(at)}
 		}
@@ -218,7 +195,7 @@ func FuzzPodLabels(f *testing.F) {
 	f.Add("UUID", "GPU-z", "1st", "x")
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		text := PodLabels("uid", map[string]string{name1: value1, name2: value2})
-		b := appendText(appendLabel(nil, "gpu", "0"), text)
+		b := []byte(joinLabels(`gpu="0"`, text))
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader("m{" + string(b) + "} 1\n"))
 		if err != nil || !utf8.Valid(b) {
@@ -234,20 +211,18 @@ func FuzzPodLabels(f *testing.F) {
 	})
 }
 
-// A change of a pod's labels shows on the DCGM series and leaves ours alone.
+// A change of the allocation shows, one of a pod's labels on the DCGM series and not on ours.
 func TestPodLabelsChange(t *testing.T) {
 	c := compiler()
 	r := &Reading{Taken: start, Entities: []Entity{device(0.5, start)}}
-	page := func(label string) string {
-		return text(c.Compile(r, Attribution{Taken: start, Allocations: [][]Allocated{{pod("p", Usage{})}},
-			Pods: map[PodName]string{{"ns", "p"}: label}}), start)
+	page := func(name, label string) string {
+		return text(c.Compile(r, Attribution{Taken: start, Allocations: [][]Allocated{{pod(name, Usage{})}},
+			Pods: map[PodName]string{{"ns", name}: label}}), start)
 	}
-	before, after := page(`app="a"`), page(`app="b"`)
-	if !strings.Contains(before, `pod="p",app="a"} 100`) || !strings.Contains(after, `pod="p",app="b"} 100`) {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
-	if strings.Count(before, `app="a"`) != 1 {
-		t.Errorf("a pod's label stands on more than its DCGM series:\n%s", before)
+	before, after, other := page("p", `app="a"`), page("p", `app="b"`), page("q", `app="b"`)
+	if !strings.Contains(before, `pod="p",app="a"} 100`) || !strings.Contains(after, `pod="p",app="b"} 100`) || strings.Contains(other, `pod="p"`) ||
+		strings.Count(before, `app="a"`) != 1 {
+		t.Errorf("before:\n%s\nafter:\n%s\nof another pod:\n%s", before, after, other)
 	}
 }
 

@@ -101,7 +101,11 @@ func events(e *collect.Entity) (words []string) {
 			words = append(words, "returned")
 		}
 		for _, x := range e.Events.XIDs {
-			words = append(words, fmt.Sprintf("XID %d×%d", x.Code, x.Total))
+			on := ""
+			if x.Instance != "" {
+				on = "@" + x.Instance
+			}
+			words = append(words, fmt.Sprintf("XID %d%s×%d", x.Code, on, x.Total))
 		}
 	}
 	if e.Health != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
@@ -33,12 +34,18 @@ type placed struct {
 	computeSlices int
 }
 
+// owner is a GPU, by DCGM's id, and a GPU instance on it by the driver's; empty for the GPU.
+type owner struct {
+	gpu      uint32
+	instance string
+}
+
 // layout is which entities there are.
 type layout struct {
-	gpus      []uint32             // sorted; GPUs that are lost too
-	instances []placed             // by GPU, then by instance id
-	owners    map[entityKey]uint32 // the GPU of what has XIDs: GPUs, GPU instances and compute instances
-	devices   []device             // by kind
+	gpus      []uint32            // sorted; GPUs that are lost too
+	instances []placed            // by GPU, then by instance id
+	owners    map[entityKey]owner // of what has XIDs: GPUs, GPU instances and compute instances
+	devices   []device            // by kind
 }
 
 // hierarchyEvery is how often DCGM's MIG hierarchy is read where nothing tells of a change.
@@ -50,7 +57,7 @@ type hierarchy struct {
 	read      time.Time   // zero: to be read
 	listed    []entityKey // what there was
 	instances []placed
-	owners    map[entityKey]uint32
+	owners    map[entityKey]owner
 }
 
 // readLayout lists the host engine's entities. Only the list of GPUs is
@@ -65,10 +72,10 @@ func (r *reader) readLayout() (layout, error) {
 	if err := r.readHierarchy(len(gpus)); err != nil {
 		return layout{}, err
 	}
-	l.instances, l.owners = r.hierarchy.instances, map[entityKey]uint32{}
+	l.instances, l.owners = r.hierarchy.instances, map[entityKey]owner{}
 	maps.Copy(l.owners, r.hierarchy.owners)
 	for _, gpu := range l.gpus {
-		l.owners[entityKey{kindGPU, gpu}] = gpu
+		l.owners[entityKey{kindGPU, gpu}] = owner{gpu: gpu}
 	}
 	l.devices, err = r.readDevices()
 	if err != nil {
@@ -121,9 +128,9 @@ func readEntities(kind uint32) ([]uint32, error) {
 	return out, refusal("listing "+group.String()+" entities", err)
 }
 
-// readInstances gives the GPU instances, and the GPU of each of them and of their compute
+// readInstances gives the GPU instances, and the owner of each of them and of their compute
 // instances.
-func readInstances() (instances []placed, owners map[entityKey]uint32, err error) {
+func readInstances() (instances []placed, owners map[entityKey]owner, err error) {
 	all, err := godcgm.GetGPUInstanceHierarchy()
 	if err != nil {
 		return nil, nil, refusal("listing MIG instances", err)
@@ -131,18 +138,17 @@ func readInstances() (instances []placed, owners map[entityKey]uint32, err error
 	key := func(e godcgm.GroupEntityPair) entityKey {
 		return entityKey{uint32(e.EntityGroupId), uint32(e.EntityId)}
 	}
-	owners = map[entityKey]uint32{}
+	owners = map[entityKey]owner{}
 	for _, e := range all.EntityList[:all.Count] {
 		if parent := key(e.Parent); key(e.Entity).kind == kindInstance && parent.kind == kindGPU {
-			owners[key(e.Entity)] = parent.id
-			instances = append(instances, placed{
-				key: key(e.Entity), gpu: parent.id, instanceID: int(int32(e.Info.NvmlInstanceId)), computeSlices: int(e.Info.NvmlProfileSlices),
-			})
+			id := int(int32(e.Info.NvmlInstanceId))
+			owners[key(e.Entity)] = owner{parent.id, strconv.Itoa(id)}
+			instances = append(instances, placed{key: key(e.Entity), gpu: parent.id, instanceID: id, computeSlices: int(e.Info.NvmlProfileSlices)})
 		}
 	}
 	for _, e := range all.EntityList[:all.Count] {
-		if gpu, known := owners[key(e.Parent)]; known && key(e.Entity).kind == kindCompute {
-			owners[key(e.Entity)] = gpu
+		if of, known := owners[key(e.Parent)]; known && key(e.Entity).kind == kindCompute {
+			owners[key(e.Entity)] = of
 		}
 	}
 	slices.SortFunc(instances, func(a, b placed) int {
@@ -163,7 +169,7 @@ func (r *reader) withoutQuiesced(l layout) layout {
 	l.gpus = slices.DeleteFunc(slices.Clone(l.gpus), quiesced)
 	l.instances = slices.DeleteFunc(slices.Clone(l.instances), func(p placed) bool { return quiesced(p.gpu) })
 	l.owners = maps.Clone(l.owners)
-	maps.DeleteFunc(l.owners, func(_ entityKey, gpu uint32) bool { return quiesced(gpu) })
+	maps.DeleteFunc(l.owners, func(_ entityKey, of owner) bool { return quiesced(of.gpu) })
 	l.devices = slices.DeleteFunc(slices.Clone(l.devices), func(d device) bool { return d.ofGPU() && quiesced(d.parent) })
 	return l
 }

@@ -88,9 +88,9 @@ func (r *reader) readEvents(now time.Time) error {
 	var found []collect.Event
 	var uuids []string
 	err := each(e.xids, since, func(key entityKey, at time.Time, code int64) {
-		gpu, known := r.layout.owners[key]
-		if uuid := r.uuidOf(gpu); known && uuid != "" && code > 0 && code < godcgm.DCGM_FT_INT32_BLANK && !at.Before(e.start) {
-			found, uuids = append(found, collect.Event{Time: at, Code: code}), append(uuids, uuid)
+		of, known := r.layout.owners[key]
+		if uuid := r.uuidOf(of.gpu); known && uuid != "" && code > 0 && code < godcgm.DCGM_FT_INT32_BLANK && !at.Before(e.start) {
+			found, uuids = append(found, collect.Event{Time: at, Code: code, Instance: of.instance}), append(uuids, uuid)
 		}
 	})
 	if err == nil {

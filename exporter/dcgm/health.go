@@ -113,7 +113,7 @@ func healthError(code uint32) string {
 	if code < uint32(len(healthErrors)) {
 		return "DCGM_FR_" + healthErrors[code]
 	}
-	return fmt.Sprintf("DCGM_FR_%d", code)
+	return fmt.Sprintf("DCGM_FR_UNKNOWN(%d)", code) // as dcgm-exporter has it
 }
 
 func readPeers() (map[uint32][]collect.Peer, error) {

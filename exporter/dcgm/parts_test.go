@@ -99,6 +99,13 @@ func TestAttributesThatFail(t *testing.T) {
 	if r := m.read(s); len(r.Entities) != 2 {
 		t.Errorf("not back: %+v", r)
 	}
+	fails := fakenvml.Lines{"fail.dcgmEntitiesGetLatestValues": "-3"}
+	for _, m.Lines = range []fakenvml.Lines{fails, nil, fails, nil} { // logged each time that they begin to
+		m.read(s)
+	}
+	if n := strings.Count(log.String(), "GPU 0: reading values"); n != 2 {
+		t.Errorf("logged %d times of 2:\n%s", n, &log)
+	}
 }
 
 func TestRefusedTogetherReadApart(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
@@ -37,7 +39,7 @@ func (r *reader) sample() (*collect.Reading, error) {
 // fails is counted as an error of one.
 func (r *reader) values(dropped map[string]int) (map[entityKey][]collect.Value, error) {
 	out := make(map[entityKey][]collect.Value, len(r.layout.gpus)+len(r.layout.instances)+len(r.layout.devices))
-	now := r.options.now()
+	now, refused := r.options.now(), error(nil)
 	for _, part := range r.reads {
 		err := r.buffer.latest(part.entities, part.fields, func(entity int, raw *C.shim_value) {
 			v, reason := judge(raw, now)
@@ -54,12 +56,15 @@ func (r *reader) values(dropped map[string]int) (map[entityKey][]collect.Value, 
 			out[key] = append(out[key], v)
 		}, func(entity int, err error) {
 			dropped[collect.DropError]++
-			r.complain(fmt.Sprint("values of entity ", part.entities[entity]), err)
+			if key := part.entities[entity]; refused == nil {
+				refused = fmt.Errorf("%s %d: %w", godcgm.Field_Entity_Group(key.kind), key.id, err)
+			}
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
+	r.complain("values of entities", refused)
 	return out, nil
 }
 

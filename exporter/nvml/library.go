@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -96,6 +97,9 @@ func dropOf(ret nvml.Return) string {
 	return collect.DropError
 }
 
+// noInstance is the GPU instance id of an event on the whole GPU.
+const noInstance = ^uint32(0)
+
 // maxEvents bounds how many events one Read takes; the driver queues the rest.
 const maxEvents = 256
 
@@ -136,7 +140,7 @@ func (e *events) subscribe(uuid string, dev nvml.Device) bool {
 
 // take hands over the events since the last call. A set that fails, as with a lost GPU in it,
 // is made again of the GPUs that answer.
-func (e *events) take(got func(dev nvml.Device, code int64)) {
+func (e *events) take(got func(dev nvml.Device, e collect.Event)) {
 	for range maxEvents {
 		if e.set == nil {
 			return
@@ -150,7 +154,11 @@ func (e *events) take(got func(dev nvml.Device, code int64)) {
 			return
 		}
 		if event.EventType == nvml.EventTypeXidCriticalError {
-			got(event.Device, int64(event.EventData))
+			xid := collect.Event{Time: time.Now(), Code: int64(event.EventData)}
+			if event.GpuInstanceId != noInstance {
+				xid.Instance = fmt.Sprint(event.GpuInstanceId)
+			}
+			got(event.Device, xid)
 		}
 	}
 }

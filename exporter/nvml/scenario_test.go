@@ -24,7 +24,7 @@ import (
 //	N lost, N back, N away       the GPU falls off the bus, answers again, is taken out
 //	N mig                        becomes one in MIG mode
 //	N layout ID:START:COMPUTE:MEMORY:UUID …
-//	N xids CODE …, N deaf        a driver without such events
+//	N xids CODE …, N deaf        CODE@GPU-INSTANCE/COMPUTE-INSTANCE too; a driver without such events
 //	N NAME VALUE                 as fakenvml.GPU.Values has it
 //
 // machine fields=(F, …) opens a source of a new machine. read prints each of times=N readings that
@@ -131,7 +131,8 @@ func (s *scene) change(t *testing.T, words []string) {
 	case "xids":
 		gpu.XIDs = fakenvml.XIDs()
 		for _, code := range rest {
-			gpu.XIDs = append(gpu.XIDs, fakenvml.XID{Code: number(t, code)})
+			code, on, _ := strings.Cut(code, "@")
+			gpu.XIDs = append(gpu.XIDs, fakenvml.XID{Code: number(t, code), On: on})
 		}
 	default:
 		gpu.Values[words[1]] = strings.Join(rest, " ")

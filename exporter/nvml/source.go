@@ -148,9 +148,9 @@ func (r *Source) tryRead() (*collect.Reading, error) {
 		return nil, fmt.Errorf("counting GPUs: %w", ret)
 	}
 	pass := &pass{Source: r, reading: &collect.Reading{Taken: time.Now(), Dropped: map[string]int{}}, seen: map[place]bool{}}
-	r.events.take(func(d nvml.Device, code int64) {
+	r.events.take(func(d nvml.Device, e collect.Event) {
 		if uuid := r.owner(d); uuid != "" {
-			r.logOf(uuid).AddXID(collect.Event{Time: time.Now(), Code: code})
+			r.logOf(uuid).AddXID(e)
 		}
 	})
 	// All are identified before any is read: what is lost at the place of another one that has

@@ -10,9 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Handler is what New serves, for programs that bring their own server.
-// Address, WebConfigFile and Log are not used.
-func Handler(o Options) http.Handler {
+func handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	if o.Metrics != nil {
 		mux.Handle("GET /metrics", o.Metrics)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/net/netutil"
 )
 
 // shutdownTimeout is how long open requests may take after Run's context ends.
@@ -21,6 +22,8 @@ type Options struct {
 	// Address is "host:port", ":port" or "unix:/path". Port 0 takes a free port,
 	// which Server.Addr returns.
 	Address string
+	// Systemd serves on the sockets that systemd bound for the service instead.
+	Systemd bool
 	// Metrics answers /metrics; nil serves none.
 	Metrics http.Handler
 	// Ready returns nil when the program has data to serve, else the reason. A nil
@@ -37,9 +40,12 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// MaxLocal bounds the connections of a unix socket: further ones wait.
+const MaxLocal = 64
+
 // Server is a bound listener and what it serves.
 type Server struct {
-	listener  net.Listener
+	listener  net.Listener // nil: systemd's
 	http      *http.Server
 	webConfig string
 	log       *slog.Logger
@@ -52,9 +58,15 @@ func New(o Options) (*Server, error) {
 	if err := web.Validate(o.WebConfigFile); err != nil {
 		return nil, fmt.Errorf("web config file %s: %w", o.WebConfigFile, err)
 	}
-	listener, err := Listen(o.Address)
-	if err != nil {
-		return nil, err
+	var listener net.Listener
+	if !o.Systemd {
+		var err error
+		if listener, err = Listen(o.Address); err != nil {
+			return nil, err
+		}
+	}
+	if _, local := listener.(*net.UnixListener); local {
+		listener = netutil.LimitListener(listener, MaxLocal)
 	}
 	log := o.Log
 	if log == nil {
@@ -65,7 +77,7 @@ func New(o Options) (*Server, error) {
 		webConfig: o.WebConfigFile,
 		log:       log,
 		http: &http.Server{
-			Handler:           Handler(o),
+			Handler:           handler(o),
 			ReadHeaderTimeout: 5 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
@@ -74,7 +86,12 @@ func New(o Options) (*Server, error) {
 }
 
 // Addr is the address bound, with the real port.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return &net.UnixAddr{Name: "systemd's socket"}
+	}
+	return s.listener.Addr()
+}
 
 // Close releases the listener. It is only needed if Run is not called.
 func (s *Server) Close() error { return s.listener.Close() }
@@ -105,8 +122,12 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func (s *Server) serve() error {
-	if s.webConfig == "" {
-		return s.http.Serve(s.listener)
+	systemd := s.listener == nil
+	switch flags := (&web.FlagConfig{WebConfigFile: &s.webConfig, WebSystemdSocket: &systemd}); {
+	case systemd:
+		return web.ListenAndServe(s.http, flags, s.log)
+	case s.webConfig != "":
+		return web.Serve(s.listener, s.http, flags, s.log)
 	}
-	return web.Serve(s.listener, s.http, &web.FlagConfig{WebConfigFile: &s.webConfig}, s.log)
+	return s.http.Serve(s.listener)
 }

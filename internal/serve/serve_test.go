@@ -33,7 +33,7 @@ func get(t *testing.T, url string) (int, string) {
 
 func TestReadyzSaysWhy(t *testing.T) {
 	reason := errors.New("no reading yet")
-	srv := httptest.NewServer(Handler(Options{Ready: func() error { return reason }}))
+	srv := httptest.NewServer(handler(Options{Ready: func() error { return reason }}))
 	defer srv.Close()
 	if code, body := get(t, srv.URL+"/readyz"); code != 503 || body != "not ready: no reading yet\n" {
 		t.Errorf("readyz = %d %q", code, body)

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,14 +12,20 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// decide makes and checks a plan of the world.
+// decide checks the world, makes a plan of it, and checks that. The error has a plan that is
+// not in order.
 func (w *World) decide() (plan.Plan, error) {
 	s := w.Sim.Snapshot()
-	made := plan.Make(s, w.Policy)
-	if w.Check == nil {
-		return made, nil
+	if err := errors.Join(s.Check(), w.Policy.Check()); err != nil {
+		return plan.Plan{}, err
 	}
-	return made, w.Check(s, w.Policy, made)
+	made := plan.Make(s, w.Policy)
+	if w.Check != nil {
+		if err := w.Check(s, w.Policy, made); err != nil {
+			return made, fmt.Errorf("%w\n%s", err, made)
+		}
+	}
+	return made, nil
 }
 
 // plan prints the actions and the verdicts on pending pods and on pools; with
@@ -30,7 +37,7 @@ func (w *World) plan(x *fields) (string, error) {
 	}
 	made, err := w.decide()
 	if err != nil {
-		return made.String(), err
+		return "", err
 	}
 	if apply {
 		if err := w.Sim.Apply(made); err != nil {
@@ -79,7 +86,7 @@ func (w *World) reconciles(length, every time.Duration) (string, error) {
 		b.WriteString(eventsText(w.Sim.Advance(0), start))
 		made, err := w.decide()
 		if err != nil {
-			return b.String() + made.String(), err
+			return b.String(), err
 		}
 		if len(made.Actions) > 0 {
 			state := w.Sim.Fingerprint() + actionsText(made)

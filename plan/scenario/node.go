@@ -56,12 +56,16 @@ func (w *World) newNode(x *fields, name string) (plan.Node, error) {
 	return n, fmt.Errorf("there is no pool %s above", n.Pool)
 }
 
-// count updates the size of a pool whose size was not stated.
+// count updates the size and the target of a pool for which they were not stated.
 func (w *World) count(pool string, d int) {
 	for i := range w.Sim.State.Pools {
-		if p := &w.Sim.State.Pools[i]; p.Name == pool && !w.sized[pool] {
-			p.Size += d
-			p.Target += d
+		if p := &w.Sim.State.Pools[i]; p.Name == pool {
+			if !w.sized[pool] {
+				p.Size += d
+			}
+			if !w.targeted[pool] {
+				p.Target += d
+			}
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (w *World) pool(x *fields, name string) {
 	if size && !target {
 		p.Target = p.Size
 	}
-	w.sized[name] = w.sized[name] || size || target
+	w.sized[name], w.targeted[name] = w.sized[name] || size, w.targeted[name] || size || target
 	poolFields(x, p)
 }
 

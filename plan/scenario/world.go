@@ -19,8 +19,8 @@ type World struct {
 	// its error ends the statement.
 	Check func(s plan.Snapshot, p plan.Policy, made plan.Plan) error
 
-	sized map[string]bool // pools whose size was stated
-	pods  map[string]int  // podIndex, nil until it is used
+	sized, targeted map[string]bool // pools whose size and target were stated
+	pods            map[string]int  // podIndex, nil until it is used
 }
 
 // Epoch is the start time of a scenario without a time of its own.
@@ -31,7 +31,7 @@ var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func NewWorld() *World {
 	policy := plan.DefaultPolicy()
 	policy.SoftTaints = false
-	return &World{Sim: &sim.World{State: plan.Snapshot{Now: Epoch}}, Policy: policy, sized: map[string]bool{}}
+	return &World{Sim: &sim.World{State: plan.Snapshot{Now: Epoch}}, Policy: policy, sized: map[string]bool{}, targeted: map[string]bool{}}
 }
 
 // Exec executes statements and returns their output. The error names the line,
