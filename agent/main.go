@@ -236,7 +236,7 @@ func LoadConfig(path string) (Config, error) {
 	}
 	c, err := ParseConfig(text)
 	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
+		return Config{}, kube.Located(path, text, err)
 	}
 	return c, nil
 }

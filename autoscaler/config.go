@@ -129,7 +129,7 @@ func Load(file string) (Config, error) {
 		err = c.Validate()
 	}
 	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", file, err)
+		return Config{}, kube.Located(file, text, err)
 	}
 	return c, nil
 }
@@ -215,7 +215,7 @@ func (p *problems) under(path string, err error) {
 	if err == nil {
 		return
 	}
-	for _, problem := range single(err) {
+	for _, problem := range kube.Single(err) {
 		*p = append(*p, errors.New(path+"."+problem))
 	}
 }
