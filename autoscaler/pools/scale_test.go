@@ -520,11 +520,6 @@ func TestInstanceIsReplaced(t *testing.T) {
 	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 2 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
 	}
-	other := w.node("w-2")
-	other.UID = "older"
-	if err := w.asg.Delete(t.Context(), w.pool, other, true); !apierrors.IsConflict(err) {
-		t.Errorf("another node of the name: %v", err)
-	}
 }
 
 // failing is a provider whose every resize returns an error.
