@@ -430,9 +430,9 @@ func TestEveryWriteChecksLeadership(t *testing.T) {
 	}
 }
 
-// TestRefusedEvictionIsNotAwaited: an eviction that is answered with a time to wait, as for a budget that its controller has not
+// TestRefusedEvictionReturnsAtOnce: an eviction that is answered with a time to wait, as for a budget that its controller has not
 // seen yet, keeps no other from being tried.
-func TestRefusedEvictionIsNotAwaited(t *testing.T) {
+func TestRefusedEvictionReturnsAtOnce(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Retry-After", "10")
 		http.Error(rw, "the budget is still being processed", http.StatusTooManyRequests)
