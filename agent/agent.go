@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/gpuscale/gpuscale/agent/hardware"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
@@ -131,7 +132,7 @@ type Health struct {
 // newHealth allows for three periods, plus the time-outs of one step.
 func newHealth(c Config) *Health {
 	three := 3 * c.Period.Duration
-	step := c.CallTimeout.Duration + c.Exporter.Timeout.Duration + kubeletTimeout + 2*noteTries*requestTimeout
+	step := c.CallTimeout.Duration + c.Exporter.Timeout.Duration + kubeletTimeout + 2*time.Duration(retry.DefaultRetry.Steps)*requestTimeout
 	h := &Health{now: time.Now, late: three + step, stale: three + step + c.PluginTimeout.Duration}
 	h.beaten = h.now()
 	return h

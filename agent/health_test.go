@@ -178,7 +178,7 @@ func TestConfig(t *testing.T) {
 func TestFixedDrivers(t *testing.T) {
 	for driver, want := range map[string]bool{
 		"580.159.03": true, "580.159.02": false, "580.160": true, "535.309.01": true, "535.308.99": false, "570.211.01": false,
-		"595.71.05": true, "600.1.1": true, "590.48.01": false, "": false, "580.x": false,
+		"595.71.05": true, "600.1.1": true, "590.48.01": false, "": false, "580.x": false, "0600.1": false,
 	} {
 		if err := fixed(driver, nil); (err == nil) != want {
 			t.Errorf("%q: %v, want fixed %v", driver, err, want)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -21,9 +21,6 @@ const OffAnnotation = "gpuscale.io/mig-agent-off"
 // errInterrupted: the operation has changed or the API server is unavailable; the next tick decides
 // from the node's state.
 var errInterrupted = errors.New("interrupted")
-
-// noteTries bounds the attempts to annotate a node that other clients write to as well.
-const noteTries = 5
 
 // job is the work on one record.
 type job struct {
@@ -266,21 +263,16 @@ func (j *job) note(ctx context.Context, step string) error {
 	}
 	j.answer.Step, j.answer.At = text.Short(step, maxWords), now.UTC().Truncate(time.Second)
 	j.answer.Message = text.Short(j.answer.Message, maxWords)
-	var err error
-	for range noteTries {
-		var node *corev1.Node
-		if node, err = j.a.o.Cluster.Node(ctx); err != nil {
-			break
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := j.a.o.Cluster.Node(ctx)
+		if err != nil {
+			return err
 		}
-		r, ok, readErr := contract.RecordOf(node)
-		if !ok || readErr != nil || !j.answer.About(r) {
-			return fmt.Errorf("%w: the operation has changed or is gone", errInterrupted)
+		if r, ok, err := contract.RecordOf(node); !ok || err != nil || !j.answer.About(r) {
+			return errors.New("the operation has changed or is gone")
 		}
-		err = j.a.o.Cluster.annotate(ctx, node.ResourceVersion, map[string]any{contract.AgentAnnotation: j.answer.String()})
-		if !apierrors.IsConflict(err) {
-			break
-		}
-	}
+		return j.a.o.Cluster.annotate(ctx, node.ResourceVersion, map[string]any{contract.AgentAnnotation: j.answer.String()})
+	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errInterrupted, err)
 	}

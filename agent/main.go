@@ -236,7 +236,7 @@ func LoadConfig(path string) (Config, error) {
 	}
 	c, err := ParseConfig(text)
 	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
+		return Config{}, kube.Located(path, text, err)
 	}
 	return c, nil
 }
@@ -254,7 +254,7 @@ func ParseConfig(text []byte) (Config, error) {
 }
 
 // driverVersion is NVIDIA's format of driver versions.
-var driverVersion = regexp.MustCompile(`^[0-9]{1,5}(\.[0-9]{1,5}){1,2}$`)
+var driverVersion = regexp.MustCompile(`^[1-9][0-9]{0,4}(\.[0-9]{1,5}){1,2}$`)
 
 // Validate returns all problems, each with its field.
 func (c Config) Validate() error {

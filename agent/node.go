@@ -9,12 +9,12 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/apimachinery/pkg/util/version"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
@@ -158,39 +158,20 @@ var fixedDrivers = []string{"535.309.01", "580.159.03", "595.71.05"}
 // fixed returns why a driver must not be used to change GPUs, nil if it may. A branch newer than
 // the known ones is fixed.
 func fixed(driver string, more []string) error {
-	have, ok := parseVersion(driver)
-	if !ok {
+	if !driverVersion.MatchString(driver) {
 		return fmt.Errorf("driver %q: its version cannot be parsed, so it may have CVE-2026-24197; set allowUnfixedDriver: true to use it", driver)
 	}
-	newest := 0
+	have, newest := version.MustParseGeneric(driver), uint(0)
 	for _, text := range slices.Concat(fixedDrivers, more) {
-		first, ok := parseVersion(text)
-		if !ok {
-			continue
-		}
-		if first[0] == have[0] && slices.Compare(have, first) >= 0 {
+		first := version.MustParseGeneric(text)
+		if first.Major() == have.Major() && have.AtLeast(first) {
 			return nil
 		}
-		newest = max(newest, first[0])
+		newest = max(newest, first.Major())
 	}
-	if have[0] > newest {
+	if have.Major() > newest {
 		return nil
 	}
 	return fmt.Errorf("driver %s has CVE-2026-24197 or may have it: update it (%s or newer of the branch), name it in fixedDrivers, or set allowUnfixedDriver: true",
 		driver, strings.Join(fixedDrivers, ", "))
-}
-
-func parseVersion(text string) ([]int, bool) {
-	if !driverVersion.MatchString(text) {
-		return nil, false
-	}
-	var out []int
-	for _, word := range strings.Split(text, ".") {
-		n, err := strconv.Atoi(word)
-		if err != nil {
-			return nil, false
-		}
-		out = append(out, n)
-	}
-	return out, true
 }

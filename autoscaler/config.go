@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -129,7 +130,7 @@ func Load(file string) (Config, error) {
 		err = c.Validate()
 	}
 	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", file, err)
+		return Config{}, kube.Located(file, text, err)
 	}
 	return c, nil
 }
@@ -196,9 +197,10 @@ func (e ElectionConfig) validate(p *problems) {
 	}
 	p.given("leaderElection.namespace", e.Namespace)
 	p.given("leaderElection.name", e.Name)
-	if !(e.LeaseDuration.Duration > e.RenewDeadline.Duration && e.RenewDeadline.Duration > e.RetryPeriod.Duration && e.RetryPeriod.Duration > 0) {
-		p.add("leaderElection", "want leaseDuration > renewDeadline > retryPeriod > 0s, got %s, %s, %s",
-			e.LeaseDuration.Duration, e.RenewDeadline.Duration, e.RetryPeriod.Duration)
+	lease, renew, retry := e.LeaseDuration.Duration, e.RenewDeadline.Duration, e.RetryPeriod.Duration
+	if lease < time.Second || lease <= renew || renew.Seconds() <= leaderelection.JitterFactor*retry.Seconds() || retry <= 0 {
+		p.add("leaderElection", "want leaseDuration > renewDeadline > %v × retryPeriod > 0s, and a leaseDuration of a second or more, got %s, %s, %s",
+			leaderelection.JitterFactor, lease, renew, retry)
 	}
 }
 
@@ -214,13 +216,8 @@ func (p *problems) under(path string, err error) {
 	if err == nil {
 		return
 	}
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
-		*p = append(*p, fmt.Errorf("%s.%w", path, err))
-		return
-	}
-	for _, e := range joined.Unwrap() {
-		*p = append(*p, fmt.Errorf("%s.%w", path, e))
+	for _, problem := range kube.Single(err) {
+		*p = append(*p, errors.New(path+"."+problem))
 	}
 }
 

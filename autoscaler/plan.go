@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -124,7 +125,7 @@ const maxProblems = 10
 // located prefixes each problem with the file, and with the line if that is missing.
 func located(file, text string, err error) error {
 	var out []error
-	problems := single(err)
+	problems := kube.Single(err)
 	for i, problem := range problems {
 		if i == maxProblems {
 			out = append(out, fmt.Errorf("%s: and %d more problems", file, len(problems)-i))
@@ -136,25 +137,6 @@ func located(file, text string, err error) error {
 		out = append(out, fmt.Errorf("%s: %s", file, problem))
 	}
 	return badSnapshot{errors.Join(out...)}
-}
-
-// single splits joined problems; a prefix of all is repeated before each.
-func single(err error) []string {
-	var joined interface {
-		error
-		Unwrap() []error
-	}
-	if !errors.As(err, &joined) {
-		return []string{err.Error()}
-	}
-	before := strings.TrimSuffix(err.Error(), joined.Error())
-	var out []string
-	for _, e := range joined.Unwrap() {
-		for _, problem := range single(e) {
-			out = append(out, before+problem)
-		}
-	}
-	return out
 }
 
 // verbs declare the subjects of problems, by the beginning of their path.

@@ -226,6 +226,7 @@ func TestRefused(t *testing.T) {
 			annotate(n, v1alpha1.DrainAnnotation, v1alpha1.Drain{Started: start, Deadline: deadline}.String())
 		})
 	}
+	ended := func(w *world) { w.snap.Nodes[0].Drain = &plan.Draining{Reason: plan.NodeEmpty} }
 	cordoned := node(func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	keepsNodes := pool(func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.Disabled = true })
 	fixed := func(w *world) {
@@ -253,6 +254,7 @@ func TestRefused(t *testing.T) {
 	}{
 		"scale-up": {plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 2, To: 3}, nil, map[string]refusal{
 			"a fixed pool":  {change: fixed},
+			"actions":       {change: policy(func(p *plan.Policy) { p.MaxActionsPerReconcile = 0 })},
 			"above max":     {action: func(a *plan.Action) { a.From, a.To = 3, 4 }},
 			"nodes at once": {change: policy(func(p *plan.Policy) { p.MaxNodesPerScaleUp = 0 })},
 			"nodes an hour": {change: func(w *world) {
@@ -274,6 +276,7 @@ func TestRefused(t *testing.T) {
 			"its annotation":      {change: node(func(n *corev1.Node) { annotate(n, v1alpha1.ScaleDownDisabledAnnotation, "true") })},
 			"another cordon":      {change: cordoned},
 			"being repartitioned": {change: recorded},
+			"its drain has ended": {change: ended},
 			"of another pool":     {change: elsewhere},
 			"made by Karpenter":   {change: foreign},
 		}},
@@ -315,6 +318,7 @@ func TestRefused(t *testing.T) {
 			"the pool keeps nodes": {change: keepsNodes},
 			"of another pool":      {change: elsewhere},
 			"being repartitioned":  {change: recorded},
+			"it has ended":         {change: ended},
 			"overdue":              {change: draining(start.Add(-time.Second))},
 			"unreadable record":    {change: node(func(n *corev1.Node) { annotate(n, v1alpha1.DrainAnnotation, "{}") })},
 			"another cordon":       {change: cordoned},
@@ -406,11 +410,12 @@ func newStaleWorld(t *testing.T, more ...client.Object) *world {
 func TestStaleCache(t *testing.T) {
 	t.Run("scale up", func(t *testing.T) {
 		w := newStaleWorld(t)
-		up := plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 2}
+		up := plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 3}
 		w.want(Done, up)
+		writes := w.writes
 		w.want(Done, up)
-		if got := w.nodes(); !slices.Equal(got, []string{"p-1", "p-2"}) {
-			t.Errorf("nodes %v", got)
+		if got := w.nodes(); !slices.Equal(got, []string{"p-1", "p-2", "p-3"}) || w.writes != writes {
+			t.Errorf("nodes %v, %d writes more", got, w.writes-writes)
 		}
 	})
 	t.Run("remove", func(t *testing.T) {
@@ -450,6 +455,19 @@ func TestStaleCache(t *testing.T) {
 		w.must(w.client.Create(t.Context(), again))
 		w.want(Refused, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
 		w.want(Refused, w.repartition())
+	})
+	t.Run("select", func(t *testing.T) {
+		w := newWorld(t, nil)
+		if r := w.do(w.repartition()); r.Outcome != Done {
+			t.Fatal(r.Err)
+		}
+		w.actor.o.Client = stale{w.client, kubefake.New(kinds).WithObjects(w.node()).Build()}
+		w.must(w.actor.Resume(t.Context(), start.Add(settleDelay)))
+		w.answer(contract.StateSuccess, asHalves)
+		w.must(w.actor.Resume(t.Context(), start.Add(settleDelay)))
+		if op := partition.OperationOf(w.node()); op.Phase != plan.PhaseSucceeded {
+			t.Errorf("%s, %s: mig-manager has answered", op.Phase, op.Message)
+		}
 	})
 	t.Run("repartition", func(t *testing.T) {
 		w := newStaleWorld(t)

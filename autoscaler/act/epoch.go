@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -157,7 +158,7 @@ func (e *Epoch) depose(why string) error {
 
 // Fence returns a copy of a client's configuration with which each request that may write first
 // checks e with the API server, and fails with ErrDeposed once e has ended. Reads pass. Without an
-// epoch it returns rc.
+// epoch it returns rc. An eviction that is refused for now returns at once: the next reconcile tries it again.
 func Fence(rc *rest.Config, e *Epoch) *rest.Config {
 	if e == nil {
 		return rc
@@ -182,7 +183,13 @@ func (f fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	return f.next.RoundTrip(r)
+	answer, err := f.next.RoundTrip(r)
+	if err == nil && strings.HasSuffix(r.URL.Path, "/eviction") {
+		// 10 s for a budget that its controller has not seen (registry/core/pod/storage, v1.37). client-go waits that
+		// long, ten times, and with it all other evictions from a node that has two minutes left.
+		answer.Header.Del("Retry-After")
+	}
+	return answer, err
 }
 
 // May returns why a write must not be made: e has ended, or whether it has is unknown.

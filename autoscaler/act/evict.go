@@ -162,22 +162,35 @@ func graceUntil(pod *corev1.Pod, now, taken time.Time) *int64 {
 func (a *Actor) beginDrain(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) error {
 	record, underWay, err := v1alpha1.DrainOf(node)
 	switch {
-	case err != nil:
-		return refuse("node %s: %v", node.Name, err)
-	case underWay && record.Deadline.Before(r.now):
+	case err == nil && underWay && record.Deadline.Before(r.now):
 		return refuse("drain of node %s is past its deadline, %s", node.Name, record.Deadline)
 	case !underWay:
 		if err := a.mayDrain(ctx, r, node, action); err != nil {
 			return err
 		}
-		record = v1alpha1.Drain{Started: r.now, Deadline: action.Deadline, Reason: string(action.Reason)}
-		if record.Deadline.IsZero() {
-			record.Deadline = r.now.Add(r.policy.DrainTimeout)
-		}
-	case node.Spec.Unschedulable:
-		return nil
 	}
-	return a.patchNode(ctx, node, func(n *corev1.Node) {
+	_, err = a.recordDrain(ctx, r, node, action.Deadline, action.Reason)
+	return err
+}
+
+// recordDrain cordons a node and records its drain, or returns the drain under way. A drain that has ended since the
+// snapshot does not begin again: pods use the node.
+func (a *Actor) recordDrain(ctx context.Context, r *reconcile, node *corev1.Node, deadline time.Time, reason plan.Reason) (v1alpha1.Drain, error) {
+	record, underWay, err := v1alpha1.DrainOf(node)
+	switch {
+	case err != nil:
+		return record, refuse("node %s: %v", node.Name, err)
+	case !underWay && r.nodes[node.Name].Drain != nil:
+		return record, refuse("the drain of node %s has ended since the snapshot", node.Name)
+	case !underWay:
+		if deadline.IsZero() {
+			deadline = r.now.Add(r.policy.DrainTimeout)
+		}
+		record = v1alpha1.Drain{Started: r.now, Deadline: deadline, Reason: string(reason)}
+	case node.Spec.Unschedulable:
+		return record, nil
+	}
+	return record, a.patchNode(ctx, node, func(n *corev1.Node) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.DrainAnnotation, record.String())
 		setCordon(n, drainReason)
 	})
@@ -241,8 +254,10 @@ func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) e
 	if isGone(err) {
 		return nil
 	}
-	if err != nil {
-		a.breakPromise(action.For)
+	if err != nil { // nominated, they keep other pods from the node; the scheduler's next attempt clears the nomination itself
+		for _, key := range action.For {
+			delete(a.promises, key)
+		}
 	}
 	if apierrors.IsTooManyRequests(err) {
 		return refuse("a PodDisruptionBudget allows no disruption: %v", err)
@@ -275,15 +290,6 @@ func (a *Actor) promise(ctx context.Context, r *reconcile, pods []string, node s
 	for _, key := range pods {
 		a.promises[key] = promise{node, r.now.Add(promiseLasts)}
 		a.nominate(ctx, r, key, node)
-	}
-}
-
-// breakPromise forgets pods for which no capacity is freed after all: while nominated,
-// they keep other pods from the node. The scheduler's next attempt clears the nomination
-// itself.
-func (a *Actor) breakPromise(pods []string) {
-	for _, key := range pods {
-		delete(a.promises, key)
 	}
 }
 

@@ -34,28 +34,6 @@ func (w *world) nodes() []string {
 	return names
 }
 
-func TestScaleUpIsAbsolute(t *testing.T) {
-	w := newWorld(t, nil)
-	up := plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 3}
-	w.want(Done, up)
-	if got := w.nodes(); !slices.Equal(got, []string{"p-1", "p-2", "p-3"}) {
-		t.Fatalf("nodes %v", got)
-	}
-	writes := w.writes
-	w.want(Done, up) // from a stale snapshot
-	if w.writes != writes {
-		t.Error("a stale plan added nodes twice")
-	}
-}
-
-func TestBoundOnActions(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Policy.MaxActionsPerReconcile = 1 })
-	up := plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 2}
-	if r := w.do(up, up); r.Outcome != Refused {
-		t.Errorf("second action: %s", r.Outcome)
-	}
-}
-
 // settled lets the delay from a cordon to a removal pass.
 func (w *world) settled() { w.snap.Now = w.snap.Now.Add(plan.RemoveDelay) }
 

@@ -76,21 +76,9 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 // settle records the drain of an empty node that is not being drained, and waits until
 // plan.RemoveDelay after its start.
 func (a *Actor) settle(ctx context.Context, r *reconcile, node *corev1.Node, reason plan.Reason) error {
-	record, underWay, err := v1alpha1.DrainOf(node)
-	switch {
-	case err != nil:
-		return refuse("node %s: %v", node.Name, err)
-	case !underWay:
-		record = v1alpha1.Drain{Started: r.now, Deadline: r.now.Add(r.policy.DrainTimeout), Reason: string(reason)}
-	}
-	if !underWay || !node.Spec.Unschedulable {
-		err := a.patchNode(ctx, node, func(n *corev1.Node) {
-			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.DrainAnnotation, record.String())
-			setCordon(n, drainReason)
-		})
-		if err != nil {
-			return err
-		}
+	record, err := a.recordDrain(ctx, r, node, time.Time{}, reason)
+	if err != nil {
+		return err
 	}
 	if since := r.now.Sub(record.Started); since < plan.RemoveDelay {
 		return fmt.Errorf("%w: node %s is cordoned since %s, and removed after %s", errWaiting, node.Name, since, plan.RemoveDelay)
@@ -144,6 +132,11 @@ func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (stren
 	}
 	ofPool := client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}
 	out := strength{target: listing.Target}
+	count := func(node metav1.Object, id string) {
+		if !pools.IsForeign(pool, node.GetLabels()) && (id == "" || !slices.Contains(listing.Going, pools.LastPart(id))) {
+			out.nodes++
+		}
+	}
 	if len(listing.Going) == 0 {
 		// Metadata is a fifth of the size of whole nodes, and enough to count.
 		var names metav1.PartialObjectMetadataList
@@ -152,9 +145,7 @@ func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (stren
 			return strength{}, fmt.Errorf("counting the nodes of pool %s: %w", pool.Name, err)
 		}
 		for i := range names.Items {
-			if !pools.IsForeign(pool, names.Items[i].Labels) {
-				out.nodes++
-			}
+			count(&names.Items[i], "")
 		}
 		return out, nil
 	}
@@ -163,12 +154,7 @@ func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (stren
 		return strength{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
 	for i := range nodes.Items {
-		if pools.IsForeign(pool, nodes.Items[i].Labels) {
-			continue
-		}
-		if id := nodes.Items[i].Spec.ProviderID; id == "" || !slices.Contains(listing.Going, pools.LastPart(id)) {
-			out.nodes++
-		}
+		count(&nodes.Items[i], nodes.Items[i].Spec.ProviderID)
 	}
 	return out, nil
 }

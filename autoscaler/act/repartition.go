@@ -168,6 +168,9 @@ func (a *Actor) selectConfig(ctx context.Context, name, operation string) error 
 		if !ok || record.ID != operation || record.Undo != nil {
 			return refuse("operation %s is no longer under way on node %s", operation, name)
 		}
+		if record.Selected {
+			return nil // since the cache was filled; selecting it again would remove mig-manager's answer
+		}
 		if record.Cordoned && !node.Spec.Unschedulable {
 			if err := a.o.Partition.Unmark(ctx, node, record); err != nil {
 				return err

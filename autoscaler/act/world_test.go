@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -426,6 +427,24 @@ func TestEveryWriteChecksLeadership(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRefusedEvictionReturnsAtOnce: an eviction that is answered with a time to wait, as for a budget that its controller has not
+// seen yet, keeps no other from being tried.
+func TestRefusedEvictionReturnsAtOnce(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Retry-After", "10")
+		http.Error(rw, "the budget is still being processed", http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	e := newLeased(t, "us").epoch(func() time.Time { return start })
+	c, err := client.New(Fence(&rest.Config{Host: server.URL}, e), client.Options{Scheme: kinds, Mapper: testrestmapper.TestOnlyStaticRESTMapper(kinds)})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := New(Options{Client: c}).evict(ctx, replica("a", "p-1"), nil); !apierrors.IsTooManyRequests(err) {
+		t.Error(err)
 	}
 }
 

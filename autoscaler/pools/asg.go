@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ type asg struct {
 	mu      sync.Mutex
 	configs map[string]aws.Config // by region
 	prices  map[string]spotPrice  // by pool
-	notices *notices
+	notices map[string]Leaving    // by instance, the strongest
 }
 
 // ASGOptions of an ASG provider.
@@ -56,7 +57,7 @@ func NewASG(o ASGOptions) *Groups {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, notices: newNotices()}
+	a := &asg{o: o, configs: map[string]aws.Config{}, prices: map[string]spotPrice{}, notices: map[string]Leaving{}}
 	return &Groups{read: a.read, live: o.Live, memo: newMemo(groupEvery, o.Now)}
 }
 
@@ -235,10 +236,7 @@ func weighs(w *string) string {
 	return ""
 }
 
-func isInstanceID(s string) bool {
-	hex, ok := strings.CutPrefix(s, "i-")
-	return ok && len(hex) >= 8 && len(hex) <= 17 && strings.Trim(hex, "0123456789abcdef") == ""
-}
+var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
 
 // priceEvery is the interval of reading the spot price, which moves slowly. The last one holds for priceHolds
 // while it cannot be read: the pool would look cheap without.

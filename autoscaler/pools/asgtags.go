@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -151,35 +150,28 @@ type Leaving struct {
 	At       time.Time
 }
 
-// notices by instance. A message stays in its queue while its notice is fresh, so a restarted
-// process reads it again.
-type notices struct {
-	mu     sync.Mutex
-	latest map[string]Leaving
-}
-
-func newNotices() *notices { return &notices{latest: map[string]Leaving{}} }
-
-func (n *notices) add(l Leaving) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if had, ok := n.latest[l.Instance]; ok && had.Kind == Interruption && l.Kind == Rebalance {
+// note records a notice. Its message stays in its queue while it is fresh, so a restarted process reads it again.
+func (a *asg) note(l Leaving) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if had, ok := a.notices[l.Instance]; ok && had.Kind == Interruption && l.Kind == Rebalance {
 		return // the stronger notice stays
 	}
-	if len(n.latest) < maxNotices {
-		n.latest[l.Instance] = l
+	if len(a.notices) < maxNotices {
+		a.notices[l.Instance] = l
 	}
 }
 
-// of returns the fresh notices about the instances of a group, and drops the stale notices of all
+// noted returns the fresh notices about the instances of a group, and drops the stale notices of all
 // others.
-func (n *notices) of(group *types.AutoScalingGroup, now time.Time) []Leaving {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (a *asg) noted(group *types.AutoScalingGroup) []Leaving {
+	now := a.o.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var out []Leaving
-	for id, l := range n.latest {
+	for id, l := range a.notices {
 		if now.Sub(l.At) > noticeLife {
-			delete(n.latest, id)
+			delete(a.notices, id)
 		} else if slices.ContainsFunc(group.Instances, func(i types.Instance) bool { return aws.ToString(i.InstanceId) == id }) {
 			out = append(out, l)
 		}
@@ -197,7 +189,7 @@ func (a *asg) leaving(ctx context.Context, pool *v1alpha1.GPUNodePool, group *ty
 	if err := a.receive(ctx, ref); err != nil {
 		a.o.Log.Warn("interruption notices cannot be read", "pool", pool.Name, "err", err)
 	}
-	return a.notices.of(group, a.o.Now())
+	return a.noted(group)
 }
 
 // receiveTimeout bounds the reads of a queue. The SDK cannot ask for no wait, so a queue whose own receive
@@ -220,7 +212,7 @@ func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 		for _, m := range out.Messages {
 			l, err := parseNotice([]byte(aws.ToString(m.Body)))
 			if err == nil && a.o.Now().Sub(l.At) <= noticeLife {
-				a.notices.add(l)
+				a.note(l)
 				continue
 			}
 			if err != nil {
@@ -255,7 +247,7 @@ func parseNotice(body []byte) (Leaving, error) {
 		"EC2 Instance Rebalance Recommendation":  Rebalance,
 	}
 	kind, ok := kinds[event.Type]
-	if event.Source != "aws.ec2" || !ok || !isInstanceID(event.Detail.Instance) || event.Time.IsZero() {
+	if event.Source != "aws.ec2" || !ok || !instanceID.MatchString(event.Detail.Instance) || event.Time.IsZero() {
 		return Leaving{}, fmt.Errorf("an event %.100q from %.100q about instance %.100q at %s is no notice", event.Type, event.Source, event.Detail.Instance, event.Time)
 	}
 	return Leaving{Instance: event.Detail.Instance, Kind: kind, At: event.Time}, nil

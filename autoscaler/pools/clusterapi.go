@@ -37,8 +37,8 @@ type target struct{ object *unstructured.Unstructured }
 type machines interface {
 	// size is the last requested size.
 	size(t target) (int, error)
-	// resize changes t to request size nodes.
-	resize(ctx context.Context, t target, size int) error
+	// resize changes t, which has these machines, to request size nodes.
+	resize(ctx context.Context, t target, all []unstructured.Unstructured, size int) error
 	// all lists the machines of t; node is the name and the providerID of a machine's node.
 	all(ctx context.Context, t target) ([]unstructured.Unstructured, error)
 	node(machine *unstructured.Unstructured) (name, providerID string)
@@ -128,7 +128,10 @@ func (t target) addRemoving(all []unstructured.Unstructured, machine *unstructur
 		there[string(all[i].GetUID())] = true
 	}
 	own := string(machine.GetUID())
-	uids := append(slices.DeleteFunc(t.removing(), func(uid string) bool { return !there[uid] || uid == own }), own)
+	t.setRemoving(append(slices.DeleteFunc(t.removing(), func(uid string) bool { return !there[uid] || uid == own }), own))
+}
+
+func (t target) setRemoving(uids []string) {
 	annotate(t.object, removingAnnotation, strings.Join(uids[max(0, len(uids)-maxRemoving):], ","))
 }
 
@@ -214,8 +217,10 @@ func (t target) leaves(kind machines, machine *unstructured.Unstructured) bool {
 const (
 	capiGroup             = "cluster.x-k8s.io"
 	deleteMachine         = "cluster.x-k8s.io/delete-machine"
+	markedBy              = "gpuscale" // our value of deleteMachine
 	labelDeployment       = "cluster.x-k8s.io/deployment-name"
 	labelSet              = "cluster.x-k8s.io/set-name"
+	labelPool             = "cluster.x-k8s.io/pool-name"
 	annotationMinSize     = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
 	annotationMaxSize     = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
 	annotationManagedBy   = "cluster.x-k8s.io/replicas-managed-by"
@@ -238,15 +243,8 @@ func (clusterAPI) size(t target) (int, error) { return t.replicas() }
 
 // resize raises the replicas only once each marked Machine is removed: the controller would never see the lower number
 // and remove nothing. It lowers them only while no MachineSet is outdated, whose Machines would go.
-func (c clusterAPI) resize(ctx context.Context, t target, size int) error {
+func (c clusterAPI) resize(ctx context.Context, t target, all []unstructured.Unstructured, size int) error {
 	have, err := t.replicas()
-	if err != nil {
-		return err
-	}
-	if size > have && len(t.removing()) == 0 {
-		return t.setReplicas(size)
-	}
-	all, err := c.all(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -292,7 +290,7 @@ func owns(f *metav1.FieldsV1, path ...any) bool {
 
 // all lists the Machines of the target.
 func (c clusterAPI) all(ctx context.Context, t target) ([]unstructured.Unstructured, error) {
-	return t.machines(ctx, c.live, "Machine", map[string]string{kindMachineDeployment: labelDeployment, "MachineSet": labelSet}[t.object.GetKind()])
+	return t.machines(ctx, c.live, "Machine", map[string]string{kindMachineDeployment: labelDeployment, "MachineSet": labelSet, kindMachinePool: labelPool}[t.object.GetKind()])
 }
 
 func (clusterAPI) node(machine *unstructured.Unstructured) (name, providerID string) {
@@ -333,12 +331,19 @@ func (c clusterAPI) remove(ctx context.Context, t target, machine *unstructured.
 	if err := c.mayShrink(ctx, t, all, machine); err != nil {
 		return err
 	}
-	if _, marked := machine.GetAnnotations()[deleteMachine]; !marked {
-		before := machine.DeepCopy()
-		annotate(machine, deleteMachine, "gpuscale")
-		if err := patch(ctx, c.client, before, machine, "marking"); err != nil {
-			return err
+	// Of several marked Machines Cluster API removes the first by name (v1.14: machineset_deletion_order.go). One that the
+	// size still counts had its mark of a removal that ended before the replicas were lowered; pods may run there by now.
+	for i := range all {
+		m := &all[i]
+		other := m.GetUID() != machine.GetUID() && m.GetAnnotations()[deleteMachine] == markedBy
+		if other && m.GetDeletionTimestamp() == nil && !t.leaves(c, m) {
+			if err := c.mark(ctx, m, false); err != nil {
+				return err
+			}
 		}
+	}
+	if err := c.mark(ctx, machine, true); err != nil {
+		return err
 	}
 	before := t.object.DeepCopy()
 	t.addRemoving(all, machine)
@@ -346,6 +351,20 @@ func (c clusterAPI) remove(ctx context.Context, t target, machine *unstructured.
 		return err
 	}
 	return patch(ctx, c.client, before, t.object, "lowering")
+}
+
+// mark sets or removes the annotation by which Cluster API removes a Machine before others.
+func (c clusterAPI) mark(ctx context.Context, machine *unstructured.Unstructured, on bool) error {
+	if _, marked := machine.GetAnnotations()[deleteMachine]; marked == on {
+		return nil
+	}
+	before := machine.DeepCopy()
+	if on {
+		annotate(machine, deleteMachine, markedBy)
+	} else {
+		unstructured.RemoveNestedField(machine.Object, "metadata", "annotations", deleteMachine)
+	}
+	return patch(ctx, c.client, before, machine, "marking")
 }
 
 // mayShrink returns why a target with fewer replicas might remove another Machine than the marked one. While a rollout

@@ -75,8 +75,10 @@ func (e *external) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (*group
 	out := &group{name: "node group " + ref.NodeGroup, target: target, least: int(groups[at].MinSize), most: int(groups[at].MaxSize), cloud: cloud}
 	for _, i := range instances {
 		m := machine{id: i.ID, going: i.Is(externalgrpc.Deleting), failed: i.Is(externalgrpc.Creating) && i.Status.Error != nil && i.Status.Error.Code != ""}
-		if m.failed { // as cluster-autoscaler names an instance that never had a node
-			cloud.failed = append(cloud.failed, &externalgrpc.Node{ProviderID: i.ID, Name: i.ID})
+		if m.failed { // as cluster-autoscaler has an instance that never had a node
+			cloud.failed = append(cloud.failed, &externalgrpc.Node{
+				ProviderID: i.ID, Name: i.ID, Annotations: map[string]string{"k8s.io/cluster-autoscaler/fake-node-reason": "create-error"},
+			})
 		}
 		out.machines = append(out.machines, m)
 	}

@@ -33,7 +33,8 @@ import (
 
 // fakeGRPC is a provider of one node group, written after the protocol's description in
 // cluster-autoscaler (cloudprovider/externalgrpc, November 2026): differences of sizes, deletion of
-// named nodes that lowers the size, no deletion by lowering the target, minimum and maximum held.
+// named nodes that lowers the size, no deletion by lowering the target, minimum and maximum held. An
+// instance without a machine has no ID, and is deleted by its annotation alone (OCI's oci_node_pool.go, 55c37cd).
 type fakeGRPC struct {
 	mu        sync.Mutex
 	min, max  int
@@ -125,8 +126,8 @@ func (f *fakeGRPC) serve(_ any, stream grpc.ServerStream) error {
 func (f *fakeGRPC) remove(in *externalgrpc.DeleteNodes) (any, error) {
 	for _, n := range in.Nodes {
 		at := slices.IndexFunc(f.instances, func(i *externalgrpc.Instance) bool { return i.ID == n.ProviderID })
-		if at < 0 || f.target <= f.min {
-			return nil, status.Errorf(codes.FailedPrecondition, "node %s", n.ProviderID)
+		if at < 0 || f.target <= f.min || n.ProviderID == "" && n.Annotations["k8s.io/cluster-autoscaler/fake-node-reason"] != "create-error" {
+			return nil, status.Errorf(codes.FailedPrecondition, "node %q", n.ProviderID)
 		}
 		f.instances[at].Status = &externalgrpc.Status{State: externalgrpc.Deleting}
 		f.target--
@@ -244,13 +245,13 @@ func TestNodeGroupWithdraws(t *testing.T) {
 	w := newGRPCWorld(t)
 	w.fake.target = 6
 	w.fake.instances = append(w.fake.instances,
-		&externalgrpc.Instance{ID: "fake://new", Status: &externalgrpc.Status{State: externalgrpc.Creating, Error: &externalgrpc.Error{Code: "STOCKOUT", Class: 1}}},
+		&externalgrpc.Instance{Status: &externalgrpc.Status{State: externalgrpc.Creating, Error: &externalgrpc.Error{Code: "STOCKOUT", Class: 1}}},
 		&externalgrpc.Instance{ID: "fake://late", Status: &externalgrpc.Status{State: externalgrpc.Creating}})
 	for range 2 {
 		require.NoError(t, w.grpc.Withdraw(t.Context(), w.pool))
 	}
 	l, err := w.grpc.List(t.Context(), w.pool)
-	if err != nil || l.Target != 4 || !slices.Equal(l.Going, []string{"new"}) {
+	if err != nil || l.Target != 4 || !slices.Equal(l.Going, []string{""}) {
 		t.Errorf("%+v, %v", l, err)
 	}
 }

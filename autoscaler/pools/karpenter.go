@@ -54,7 +54,7 @@ func (karpenter) size(t target) (int, error) {
 // drifted node of a static NodePool only within spec.limits.nodes: the new one comes first.
 const driftHeadroom = 1
 
-func (k karpenter) resize(_ context.Context, t target, size int) error {
+func (k karpenter) resize(_ context.Context, t target, _ []unstructured.Unstructured, size int) error {
 	if err := t.setReplicas(size); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -258,6 +259,7 @@ const maxRetry = time.Minute
 
 type remembered struct {
 	at         time.Time
+	uid        types.UID // of the pool: one created again under the name may have another target
 	generation int64
 	listing    Listing
 	err        error
@@ -266,11 +268,11 @@ type remembered struct {
 
 // fresh reports whether the answer can be used. After a failure the pause doubles, from two seconds
 // on. A Problem with the target is read again at the normal interval, so that a fix is noticed.
-func (r *remembered) fresh(generation int64, now time.Time, every time.Duration) bool {
+func (r *remembered) fresh(pool *v1alpha1.GPUNodePool, now time.Time, every time.Duration) bool {
 	if p := (*Problem)(nil); r.err != nil && !errors.As(r.err, &p) {
 		every = min(time.Second<<min(r.failures, 10), maxRetry)
 	}
-	return r.generation == generation && now.Sub(r.at) < every && !now.Before(r.at)
+	return r.uid == pool.UID && r.generation == pool.Generation && now.Sub(r.at) < every && !now.Before(r.at)
 }
 
 func newMemo(every time.Duration, now func() time.Time) *memo {
@@ -282,14 +284,14 @@ func (m *memo) get(ctx context.Context, pool *v1alpha1.GPUNodePool, ask func() (
 	m.mu.Lock()
 	last, ok := m.answers[pool.Name]
 	m.mu.Unlock()
-	if ok && last.fresh(pool.Generation, m.now(), m.every) {
+	if ok && last.fresh(pool, m.now(), m.every) {
 		return last.listing, last.err
 	}
 	l, err := ask()
 	if ctx.Err() != nil {
 		return l, err // the process is ending
 	}
-	next := remembered{at: m.now(), generation: pool.Generation, listing: l}
+	next := remembered{at: m.now(), uid: pool.UID, generation: pool.Generation, listing: l}
 	if err != nil {
 		next.listing, next.err, next.failures = Listing{}, err, 1
 		if last.generation == pool.Generation {

@@ -3,6 +3,7 @@ package pools
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -104,14 +105,27 @@ func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 	if err != nil || have >= size {
 		return err
 	}
-	return s.resize(ctx, t, kind, size, "resizing")
+	all, err := kind.all(ctx, t)
+	if err != nil {
+		return err
+	}
+	return s.resize(ctx, t, kind, all, size, "resizing")
 }
 
-// resize writes another size to the target.
-func (s *Scale) resize(ctx context.Context, t target, kind machines, size int, doing string) error {
+// resize writes another size to the target. It counts again each machine whose removal was abandoned.
+func (s *Scale) resize(ctx context.Context, t target, kind machines, all []unstructured.Unstructured, size int, doing string) error {
 	before := t.object.DeepCopy()
-	if err := kind.resize(ctx, t, size); err != nil {
+	var leave []string
+	for i := range all {
+		if t.leaves(kind, &all[i]) {
+			leave = append(leave, string(all[i].GetUID()))
+		}
+	}
+	if err := kind.resize(ctx, t, all, size); err != nil {
 		return err
+	}
+	if len(t.removing()) > 0 {
+		t.setRemoving(leave)
 	}
 	return patch(ctx, s.client, before, t.object, doing)
 }
@@ -214,7 +228,9 @@ func remove(ctx context.Context, c client.Client, machine *unstructured.Unstruct
 	return nil
 }
 
-// Withdraw implements Provider: Machines and NodeClaims that have no node are removed by name.
+// Withdraw implements Provider: Machines and NodeClaims that have no node are removed by name. Where there is none, the
+// controller has made fewer than requested, and the size becomes theirs: with as many machines as replicas, none is chosen
+// for removal.
 func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
 	defer s.memo.forget(pool)
 	t, kind, err := s.openNamed(ctx, pool)
@@ -225,37 +241,29 @@ func (s *Scale) Withdraw(ctx context.Context, pool *v1alpha1.GPUNodePool) error 
 	if err != nil {
 		return err
 	}
-	removed := false
+	var nodes corev1.NodeList
+	if err := s.live.List(ctx, &nodes, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
+		return fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+	}
+	made, removed := 0, false
 	for i := range all {
-		if name, _ := kind.node(&all[i]); name != "" {
-			continue
+		name, id := kind.node(&all[i])
+		// A node that has joined may have pods before its machine names it.
+		joined := name != "" || slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return id != "" && n.Spec.ProviderID == id })
+		switch {
+		case all[i].GetDeletionTimestamp() != nil, t.leaves(kind, &all[i]):
+		case joined:
+			made++
+		default:
+			if err := kind.remove(ctx, t, &all[i]); err != nil {
+				return err
+			}
+			removed = true
 		}
-		if err := kind.remove(ctx, t, &all[i]); err != nil {
-			return err
-		}
-		removed = true
 	}
-	if removed {
-		return nil
-	}
-	return s.unmade(ctx, t, kind, all)
-}
-
-// unmade lowers a target whose controller has made fewer machines than requested, to those it has
-// made: with as many machines as replicas, none is chosen for removal.
-func (s *Scale) unmade(ctx context.Context, t target, kind machines, all []unstructured.Unstructured) error {
 	size, err := kind.size(t)
-	if err != nil {
+	if err != nil || removed || size <= made {
 		return err
 	}
-	made := 0
-	for i := range all {
-		if all[i].GetDeletionTimestamp() == nil && !t.leaves(kind, &all[i]) {
-			made++
-		}
-	}
-	if size <= made {
-		return nil
-	}
-	return s.resize(ctx, t, kind, made, "lowering")
+	return s.resize(ctx, t, kind, all, made, "lowering")
 }

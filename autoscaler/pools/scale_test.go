@@ -47,32 +47,68 @@ var byName = map[string]struct {
 	"NodeClaim": {nodePoolRef, karpenterObjects, object(kinds[4], "", "c-1", nil, nil), 3},
 }
 
+// interrupted is a world in which the removal of w-1, or its replacement, ended after some write; 0 is after the last.
+func interrupted(t *testing.T, kind string, replace bool, dieAt int) *world {
+	t.Helper()
+	w := newScaleWorld(t, byName[kind].ref, byName[kind].objects()...)
+	w.made(3)
+	w.dieAt = dieAt
+	if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), replace); (dieAt > 0) != errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	w.restart()
+	return w
+}
+
 // TestNodeIsRemovedByName kills the program after each write of a removal and restarts it: in the end
-// exactly this node's machine is removed, and the size is one less.
+// exactly this node's machine is removed, and the size is one less; of a replacement, as it was.
 func TestNodeIsRemovedByName(t *testing.T) {
 	for kind, c := range byName {
-		for dieAt := range 3 {
-			t.Run(fmt.Sprintf("%s, dying after write %d", kind, dieAt), func(t *testing.T) {
-				w := newScaleWorld(t, c.ref, c.objects()...)
-				w.dieAt = dieAt
-				err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false)
-				if (dieAt > 0) != errors.Is(err, errKilled) {
-					t.Fatal(err)
+		for _, want := range []struct {
+			replace        bool
+			size, replicas int
+		}{{false, 2, c.replicas}, {true, 3, 3}} {
+			for dieAt := range 3 {
+				t.Run(fmt.Sprintf("%s, %+v, dying after write %d", kind, want, dieAt), func(t *testing.T) {
+					w := interrupted(t, kind, want.replace, dieAt)
+					for range 3 { // as every reconcile does until the node is gone
+						require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), want.replace))
+						w.restart()
+					}
+					if got := w.going(); !slices.Equal(got, []string{"w-1"}) {
+						t.Errorf("going %v, want w-1", got)
+					}
+					if got := w.marked(); !slices.Equal(got, []string{c.machine.GetName()}) {
+						t.Errorf("asked to go: %v, want %s", got, c.machine.GetName())
+					}
+					if size, replicas := w.listed(), replicasOf(t, w.target()); size != want.size || replicas != want.replicas {
+						t.Errorf("size %d, %d replicas", size, replicas)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestAbandonedRemoval: a removal, or a replacement, is interrupted after its first write, and pods come. Later ones take their
+// own machines alone, each is counted once, and the node that stayed is not counted as going.
+func TestAbandonedRemoval(t *testing.T) {
+	for kind, c := range byName {
+		for _, replace := range []bool{false, true} {
+			w := interrupted(t, kind, replace, 1)
+			require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 4))
+			if got := w.going(); len(got) != 0 || w.listed() != 4 {
+				t.Errorf("%s, replaced %v: going %v of %d", kind, replace, got, w.listed())
+			}
+			w.made(4)
+			var machines []string
+			for i, node := range []string{"w-2", "w-1"} {
+				require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node(node), false))
+				machines = append([]string{c.machine.GetName()[:2] + node[2:]}, machines...)
+				if got := w.marked(); !slices.Equal(got, machines) || w.listed() != 3-i {
+					t.Errorf("%s, replaced %v: to go %v, want %v; size %d, want %d", kind, replace, got, machines, w.listed(), 3-i)
 				}
-				for range 3 { // as every reconcile does until the node is gone
-					w.restart()
-					require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
-				}
-				if got := w.going(); !slices.Equal(got, []string{"w-1"}) {
-					t.Errorf("going %v, want w-1", got)
-				}
-				if got := w.marked(); !slices.Equal(got, []string{c.machine.GetName()}) {
-					t.Errorf("asked to go: %v, want %s", got, c.machine.GetName())
-				}
-				if size, replicas := w.listed(), replicasOf(t, w.target()); size != 2 || replicas != c.replicas {
-					t.Errorf("size %d, want 2; %d replicas, want %d", size, replicas, c.replicas)
-				}
-			})
+			}
 		}
 	}
 }
@@ -86,6 +122,7 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 	if got := replicasOf(t, w.target()); got != 2 {
 		t.Errorf("%d replicas", got)
 	}
+	w.update(w.object(kinds[2], "fleet", "m-1"), func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 	require.NoError(t, w.client.Delete(t.Context(), w.object(kinds[2], "fleet", "m-1")))
 	require.NoError(t, w.scale.SetSize(t.Context(), w.pool, 5))
 	if got := w.listed(); got != 5 {
@@ -105,9 +142,7 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 func TestMachinePassedOver(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	require.NoError(t, w.scale.Delete(t.Context(), w.pool, w.node("w-1"), false))
-	w.update(w.target(), func(u *unstructured.Unstructured) {
-		u.Object["status"] = map[string]any{"replicas": int64(2), "observedGeneration": u.GetGeneration()}
-	})
+	w.made(2)
 	if got := w.going(); len(got) != 0 {
 		t.Errorf("going %v: it was passed over", got)
 	}
@@ -326,6 +361,11 @@ func TestMemoAfterWrites(t *testing.T) {
 	if _, err := w.scale.List(t.Context(), changed); err == nil {
 		t.Error("another spec gets the answer of the one before")
 	}
+	again := changed.DeepCopy()
+	again.UID, again.Spec.Provider.Scale.Name = "another", w.target().GetName()
+	if _, err := w.scale.List(t.Context(), again); err != nil {
+		t.Errorf("a pool created again gets the answer of the one before: %v", err)
+	}
 }
 
 // TestOverflowingLimitIsNoLimit: a limit on nodes that overflows an int64 is no limit.
@@ -370,22 +410,36 @@ func TestMachinePoolsOnlyScaleUp(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	for kind, c := range byName {
 		for name, test := range map[string]struct {
-			without, unmade int // machines without a node, and replicas that have no machine
-		}{"no stock": {2, 0}, "no machine is made": {0, 2}, "all is met": {0, 0}} {
+			without, unmade int  // machines without a node, and replicas that have no machine
+			going           bool // those are being deleted already
+			unnoticed       bool // the node of the third has joined, and its machine does not name it yet
+		}{
+			"no stock": {without: 2}, "no machine is made": {unmade: 2}, "all is met": {}, "one has joined": {without: 2, unnoticed: true},
+			"one cannot be deleted": {without: 1, unmade: 2, going: true},
+		} {
 			t.Run(kind+", "+name, func(t *testing.T) {
 				objects := c.objects()
 				for i := range test.without {
 					m := object(kinds[2], "fleet", fmt.Sprintf("new-%d", i), map[string]string{labelDeployment: "h100", labelSet: "h100-abc"}, map[string]any{})
 					if kind == "NodeClaim" {
 						m = object(kinds[4], "", fmt.Sprintf("new-%d", i), map[string]string{labelKarpenterFor: "h100"}, map[string]any{})
-						m.SetFinalizers([]string{"karpenter.sh/termination"})
 					}
+					m.SetFinalizers([]string{"karpenter.sh/termination"})
 					objects = append(objects, m)
 				}
 				w := newScaleWorld(t, c.ref, objects...)
 				w.update(w.target(), func(u *unstructured.Unstructured) {
 					require.NoError(t, (target{object: u}).setReplicas(3+test.without+test.unmade))
 				})
+				if test.going {
+					require.NoError(t, w.client.Delete(t.Context(), objects[len(objects)-1]))
+				}
+				if test.unnoticed {
+					w.update(w.object(c.machine.GroupVersionKind(), c.machine.GetNamespace(), c.machine.GetName()), func(u *unstructured.Unstructured) {
+						unstructured.RemoveNestedField(u.Object, "status", "nodeRef")
+						unstructured.RemoveNestedField(u.Object, "status", "nodeName")
+					})
+				}
 				w.restart()
 				h := NewHistory(func() time.Time { return testNow })
 				h.Asked(w.pool, 5, nil)
@@ -456,43 +510,6 @@ func TestTopologyOwnsReplicas(t *testing.T) {
 	}
 }
 
-// TestReplacedInOneStep: the node's machine is deleted and the size stays, whichever write is the
-// last of a process that dies.
-func TestReplacedInOneStep(t *testing.T) {
-	for kind, c := range byName {
-		for dieAt := range 3 {
-			w := newScaleWorld(t, c.ref, c.objects()...)
-			want := replicasOf(t, w.target())
-			// Its controller has finished all earlier requests.
-			w.update(w.target(), func(u *unstructured.Unstructured) {
-				_ = unstructured.SetNestedField(u.Object, int64(want), "status", "replicas")
-			})
-			w.writes, w.dieAt = 0, dieAt
-			err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), true)
-			if (dieAt > 0) != errors.Is(err, errKilled) {
-				t.Fatalf("%s, dying after write %d: %v", kind, dieAt, err)
-			}
-			w.restart()
-			if err := w.scale.Delete(t.Context(), w.pool, w.node("w-1"), true); err != nil && !errors.Is(err, ErrUnnamed) {
-				t.Fatalf("%s, after dying after write %d: %v", kind, dieAt, err)
-			}
-			if got := replicasOf(t, w.target()); got != want {
-				t.Errorf("%s, after dying after write %d: %d replicas, want %d as before", kind, dieAt, got, want)
-			}
-			if !w.goes(c.machine) {
-				t.Errorf("%s, after dying after write %d: it stays", kind, dieAt)
-			}
-		}
-	}
-}
-
-// goes reports whether an object is gone, or being deleted.
-func (w *world) goes(machine *unstructured.Unstructured) bool {
-	u := machine.DeepCopy()
-	err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(u), u)
-	return apierrors.IsNotFound(err) || err == nil && u.GetDeletionTimestamp() != nil
-}
-
 // TestInstanceIsReplaced: the group keeps its size, so it starts another one.
 func TestInstanceIsReplaced(t *testing.T) {
 	w := newASGWorld(t)
@@ -502,11 +519,6 @@ func TestInstanceIsReplaced(t *testing.T) {
 	}
 	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 2 {
 		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
-	}
-	other := w.node("w-2")
-	other.UID = "older"
-	if err := w.asg.Delete(t.Context(), w.pool, other, true); !apierrors.IsConflict(err) {
-		t.Errorf("another node of the name: %v", err)
 	}
 }
 
@@ -660,6 +672,13 @@ func (w *world) listing() Listing {
 	return l
 }
 
+// made has the target's controller see as many machines as it has requested.
+func (w *world) made(n int64) {
+	w.update(w.target(), func(u *unstructured.Unstructured) {
+		u.Object["status"] = map[string]any{"replicas": n, "observedGeneration": u.GetGeneration()}
+	})
+}
+
 func (w *world) listed() int     { return w.listing().Target }
 func (w *world) going() []string { return w.listing().Going }
 
@@ -700,10 +719,12 @@ func capiObjects() []client.Object {
 	out := append(members(), object(kinds[0], "fleet", "h100", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}}))
 	for i := range 3 {
 		node := fmt.Sprintf("w-%d", i)
-		out = append(out, object(kinds[2], "fleet", fmt.Sprintf("m-%d", i), map[string]string{labelDeployment: "h100", labelSet: "h100-abc"}, map[string]any{
+		machine := object(kinds[2], "fleet", fmt.Sprintf("m-%d", i), map[string]string{labelDeployment: "h100", labelSet: "h100-abc"}, map[string]any{
 			"spec":   map[string]any{"providerID": "fake://" + node},
 			"status": map[string]any{"nodeRef": map[string]any{"name": node}},
-		}))
+		})
+		machine.SetFinalizers([]string{"machine.cluster.x-k8s.io"})
+		out = append(out, machine)
 	}
 	return append(out, object(kinds[1], "fleet", "h100-abc", nil, map[string]any{}))
 }

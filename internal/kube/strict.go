@@ -7,8 +7,10 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -62,4 +64,61 @@ func refused(all map[string]any, as reflect.Type) string {
 		all = next
 	}
 	return strings.Join(path, ".")
+}
+
+// Located returns err with each of its problems, which begin with a field's path, as a line that names the file and
+// the line of the field, or of the innermost field around it that is in the text.
+func Located(file string, text []byte, err error) error {
+	var doc yamlv3.Node
+	if yamlv3.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
+		doc.Content = []*yamlv3.Node{{}} // its error has a line
+	}
+	var out []error
+	for _, problem := range Single(err) {
+		path, _, _ := strings.Cut(strings.TrimPrefix(problem, `unknown field "`), ":")
+		if line := lineOf(doc.Content[0], strings.TrimSuffix(path, `"`)); line > 0 {
+			problem = fmt.Sprintf("line %d: %s", line, problem)
+		}
+		out = append(out, fmt.Errorf("%s: %s", file, problem))
+	}
+	return errors.Join(out...)
+}
+
+// lineOf finds a path such as forecasts[0].step; 0 for none.
+func lineOf(at *yamlv3.Node, path string) (line int) {
+	for _, word := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		var next *yamlv3.Node
+		if i, err := strconv.Atoi(word); err == nil && at.Kind == yamlv3.SequenceNode && i < len(at.Content) {
+			next, line = at.Content[i], at.Content[i].Line
+		}
+		for i := 0; at.Kind == yamlv3.MappingNode && i+1 < len(at.Content); i += 2 {
+			if at.Content[i].Value == word {
+				next, line = at.Content[i+1], at.Content[i].Line
+			}
+		}
+		if next == nil {
+			break
+		}
+		at = next
+	}
+	return line
+}
+
+// Single splits joined problems; a prefix of all is repeated before each.
+func Single(err error) []string {
+	var joined interface {
+		error
+		Unwrap() []error
+	}
+	if !errors.As(err, &joined) {
+		return []string{err.Error()}
+	}
+	before := strings.TrimSuffix(err.Error(), joined.Error())
+	var out []string
+	for _, e := range joined.Unwrap() {
+		for _, problem := range Single(e) {
+			out = append(out, before+problem)
+		}
+	}
+	return out
 }
