@@ -8,8 +8,11 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// labelSet renders the label text of an entity under an allocation: `a="1",b="2"`.
+// labelSet renders the label text of an entity under an allocation, `a="1",b="2"`, and keeps it: it
+// serves for as long as what it is made of stays equal, and the text of hundreds of series each second
+// would be most of what a page costs.
 type labelSet struct {
+	texts      map[string]string // by series name, and by the value of a further label
 	allocation Allocation
 	labels     map[string]string // `a="1"` by name, of the catalogue's labels that apply
 	compat     string            // text of the DCGM series, which ends with held
@@ -18,7 +21,7 @@ type labelSet struct {
 
 // newLabelSet has no text of DCGM series. An entity of nil is the node.
 func newLabelSet(node string, e *Entity, h Allocation) *labelSet {
-	l := &labelSet{allocation: h, labels: make(map[string]string, 16)}
+	l := &labelSet{allocation: h, texts: map[string]string{}, labels: make(map[string]string, 16)}
 	set := func(name, value string) {
 		if value != "" {
 			l.labels[name] = string(appendLabel(nil, name, value))
@@ -54,6 +57,9 @@ func newLabelSet(node string, e *Entity, h Allocation) *labelSet {
 
 // text returns d's labels. A label without a value is left out: absent, never empty.
 func (l *labelSet) text(d *metric.Desc) string {
+	if text, ok := l.texts[d.Name]; ok {
+		return text
+	}
 	b := make([]byte, 0, 256)
 	for _, name := range d.AllLabels() {
 		if label := l.labels[name]; label != "" {
@@ -63,12 +69,19 @@ func (l *labelSet) text(d *metric.Desc) string {
 			b = append(b, label...)
 		}
 	}
-	return string(b)
+	l.texts[d.Name] = string(b)
+	return l.texts[d.Name]
 }
 
 // with returns d's labels and one that the entity does not determine.
 func (l *labelSet) with(d *metric.Desc, name, value string) string {
-	return string(appendLabel([]byte(l.text(d)), name, value))
+	key := d.Name + "\x00" + value
+	text, ok := l.texts[key]
+	if !ok {
+		text = string(appendLabel([]byte(l.text(d)), name, value))
+		l.texts[key] = text
+	}
+	return text
 }
 
 // appendLabel appends `name="value"`, escaped, after a comma where it is not
