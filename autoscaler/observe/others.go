@@ -162,34 +162,44 @@ func sortedPorts(ports []plan.HostPort) []plan.HostPort {
 
 // learnNodes corrects the templates of pools by their ready nodes, as far as these are less than they state: else pods
 // that only the template admits would get node after node. A new node has no more CPU and memory for them than the best of
-// the nodes has beside its DaemonSets' pods, and no label that none of the nodes has.
+// the nodes has beside its DaemonSets' pods, and no label that none of the nodes has. A pool without nodes is like those
+// that state the same CPU and memory, so that similar pools stay similar.
 func learnNodes(pools []plan.Pool, ready map[string][]*plan.Node, bound map[string][]*plan.Pod) {
+	type size struct{ cpu, memory int64 }
+	best := map[any]size{} // by pool, and by what pools state
 	for i := range pools {
-		t := &pools[i].Template
-		cpu, memory, labels := int64(0), int64(0), map[string]string{}
+		t, labels := &pools[i].Template, map[string]string{}
 		for _, n := range ready[pools[i].Name] {
 			if len(n.GPUs) == 0 {
 				continue // its device plugin is not up yet
 			}
-			left := plan.Pod{CPUMilli: n.CPUMilli, MemoryMi: n.MemoryMi}
+			left := size{n.CPUMilli, n.MemoryMi}
 			for _, p := range bound[n.Name] {
 				if p.DaemonSet {
-					left.CPUMilli, left.MemoryMi = left.CPUMilli-p.CPUMilli, left.MemoryMi-p.MemoryMi
+					left.cpu, left.memory = left.cpu-p.CPUMilli, left.memory-p.MemoryMi
 				}
 			}
-			cpu, memory = max(cpu, left.CPUMilli), max(memory, left.MemoryMi)
+			for _, key := range []any{pools[i].Name, size{t.CPUMilli, t.MemoryMi}} {
+				best[key] = size{max(best[key].cpu, left.cpu), max(best[key].memory, left.memory)}
+			}
 			for key, value := range t.Labels { // a little more or less memory is the same product
 				if own, ok := n.Labels[key]; ok && (own == value || key == partition.MemoryLabel) {
 					labels[key] = value
 				}
 			}
 		}
-		if len(labels) == 0 { // a node has its pool's label at least
-			continue
+		if len(labels) > 0 { // a node has its pool's label at least
+			t.Labels = labels
 		}
-		t.Labels = labels
-		if cpu > 0 && memory > 0 {
-			t.CPUMilli, t.MemoryMi = min(t.CPUMilli, cpu), min(t.MemoryMi, memory)
+	}
+	for i := range pools {
+		t := &pools[i].Template
+		have, own := best[pools[i].Name]
+		if !own {
+			have = best[size{t.CPUMilli, t.MemoryMi}]
+		}
+		if have.cpu > 0 && have.memory > 0 {
+			t.CPUMilli, t.MemoryMi = min(t.CPUMilli, have.cpu), min(t.MemoryMi, have.memory)
 		}
 	}
 }

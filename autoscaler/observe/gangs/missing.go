@@ -263,9 +263,9 @@ func part(needs corev1.ResourceList, n int) *corev1.PodTemplateSpec {
 			q.Set(mostOfAnything)
 		}
 		if plain == corev1.ResourceCPU {
-			list[plain] = *resource.NewMilliQuantity(share(q.MilliValue(), n), q.Format)
+			list[plain] = *resource.NewMilliQuantity((q.MilliValue()+int64(n)-1)/int64(n), q.Format)
 		} else {
-			list[plain] = *resource.NewQuantity(share(q.Value(), n), q.Format)
+			list[plain] = *resource.NewQuantity((q.Value()+int64(n)-1)/int64(n), q.Format)
 		}
 	}
 	return &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -273,17 +273,8 @@ func part(needs corev1.ResourceList, n int) *corev1.PodTemplateSpec {
 	}}}}
 }
 
-// mostOfAnything bounds a PodGroup's resources; it fits an int64 in thousandths too.
-const mostOfAnything = math.MaxInt64 / 1000
-
-// share returns an equal part of a non-negative total, rounded up.
-func share(whole int64, n int) int64 {
-	part := whole / int64(n)
-	if whole%int64(n) != 0 {
-		part++
-	}
-	return part
-}
+// mostOfAnything bounds a PodGroup's resources; it fits an int64 in thousandths too, twice over.
+const mostOfAnything = math.MaxInt64 / 2000
 
 // finish records the gangs in the pods. Members that request no GPU and members that have ended are
 // subtracted from the minimum: the planner sees only the others.
