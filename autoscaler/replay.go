@@ -251,7 +251,7 @@ func endedAt(p *corev1.Pod) time.Time {
 
 // podOf is what a pod requests.
 func podOf(p *corev1.Pod) replay.Pod {
-	seen := observe.ConvertPod(p)
+	seen := observe.NewClaims(nil, nil, nil, nil).ConvertPod(p)
 	d := seen.Demand
 	out := replay.Pod{Name: seen.Namespace + "." + seen.Name, CPU: int(seen.CPUMilli), Memory: int(seen.MemoryMi), Gang: seen.Gang}
 	switch {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
@@ -54,17 +53,6 @@ func (f *Fleet) tenants(r *Reconcile) {
 
 // served are the verdicts of pods for which capacity is free or upcoming.
 var served = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
-
-// scaleOf measures requests on the GPUs of the snapshot.
-func scaleOf(s *plan.Snapshot) *plan.Scale {
-	models := map[gpu.Model]bool{}
-	for i := range s.Nodes {
-		for c := range s.Nodes[i].GPUs {
-			models[s.Nodes[i].GPUs[c].Model] = true
-		}
-	}
-	return plan.NewScale(s.Tables, slices.Collect(maps.Keys(models)))
-}
 
 // demand adds pending demand that is not served, in GPUs. Unreadable demand has no size:
 // its pods are counted.

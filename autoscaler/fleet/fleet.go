@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -104,7 +105,7 @@ func (f *Fleet) Observe(r Reconcile) error {
 	f.gpus(survey)
 	f.pools(&r)
 	f.tenants(&r)
-	scale := scaleOf(&r.Snapshot)
+	scale, _ := ledger.ScaleOf(&r.Snapshot)
 	f.demand(scale, &r)
 	f.hpas(&r)
 	f.forecasts(scale, &r)

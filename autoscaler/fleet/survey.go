@@ -302,19 +302,15 @@ func (v *survey) layoutOf(c *plan.GPU) layout {
 	if !c.MIG || len(c.AllocatedTo) > 0 {
 		return layout{possible: !c.MIG && len(c.Instances) == 0}
 	}
-	id, placed, l := append([]byte(c.Model.Name), 0), true, make(mig.Layout, 0, len(c.Instances))
+	placed, l := true, make(mig.Layout, len(c.Instances))
 	for i := range c.Instances {
-		in := &c.Instances[i]
-		l, placed = append(l, in.Placement), placed && in.Placed
-		id = append(id, byte(in.Profile.Compute), byte(in.Profile.Memory), byte(in.Profile.Attrs), byte(in.Start))
+		l[i], placed = c.Instances[i].Placement, placed && c.Instances[i].Placed
 	}
-	if !placed {
-		id = append(id, '?')
-	}
-	known, ok := v.layouts[string(id)]
+	id := fmt.Sprint(c.Model.Name, placed, l)
+	known, ok := v.layouts[id]
 	if !ok {
 		known = newLayout(v.Tables, c.Model.Name, mig.NewLayout(l...), placed)
-		v.layouts[string(id)] = known
+		v.layouts[id] = known
 	}
 	return known
 }

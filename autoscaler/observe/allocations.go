@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -203,11 +204,7 @@ func (t *tracker) allocated(key idleKey) { delete(t.seen, key) }
 
 // sweep drops entries that have not been seen free for longer than gap.
 func (t *tracker) sweep(now time.Time) {
-	for key, e := range t.seen {
-		if now.Sub(e.last) > t.gap {
-			delete(t.seen, key)
-		}
-	}
+	maps.DeleteFunc(t.seen, func(_ idleKey, e idleEntry) bool { return now.Sub(e.last) > t.gap })
 }
 
 // unused is since when the pod that a device is allocated to has not computed on it, as reported by

@@ -13,18 +13,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Claims are the resource claims (DRA) of a cluster, for its pods' demand. With nil Claims, the
-// demand of a pod that has a claim is unreadable.
+// Claims are the resource claims (DRA) of a cluster, for its pods' demand.
 type Claims struct {
 	claims    map[client.ObjectKey]*resourcev1.ResourceClaim
 	templates map[client.ObjectKey]*resourcev1.ResourceClaimTemplate
 	classes   map[string]*resourcev1.DeviceClass
 	extended  map[string]*resourcev1.DeviceClass // by the extended resource that it serves
 	counted   map[client.ObjectKey]string        // the pod that a claim counts for
+	pools     []plan.Pool
+	tables    mig.Tables
 }
 
 // NewClaims builds Claims from objects, which are not written to. A claim that several pods share
@@ -64,31 +68,25 @@ func newer(a, b *resourcev1.DeviceClass) bool {
 
 // share chooses the pod that each claim counts for; pods that are over are left out.
 func (c *Claims) share(pods []*corev1.Pod) {
-	var order []*corev1.Pod
+	users := map[client.ObjectKey][]*corev1.Pod{}
 	for _, p := range pods {
-		if len(p.Spec.ResourceClaims) > 0 && !kube.IsOver(p) {
-			order = append(order, p)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
-	reserved := map[client.ObjectKey]bool{}
-	for _, p := range order {
 		for i := range p.Spec.ResourceClaims {
 			name, _ := claimName(p, &p.Spec.ResourceClaims[i])
-			key := client.ObjectKey{Namespace: p.Namespace, Name: name}
-			claim := c.claims[key]
-			if claim == nil || reserved[key] {
-				continue
-			}
-			reserved[key] = slices.ContainsFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool {
-				return r.Resource == "pods" && r.Name == p.Name
-			})
-			if _, known := c.counted[key]; !known || reserved[key] {
-				c.counted[key] = p.Name
+			if key := (client.ObjectKey{Namespace: p.Namespace, Name: name}); c.claims[key] != nil && !kube.IsOver(p) {
+				users[key] = append(users[key], p)
 			}
 		}
+	}
+	for key, of := range users {
+		slices.SortFunc(of, func(a, b *corev1.Pod) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		})
+		reserved := slices.IndexFunc(of, func(p *corev1.Pod) bool {
+			return slices.ContainsFunc(c.claims[key].Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool {
+				return r.Resource == "pods" && r.Name == p.Name
+			})
+		})
+		c.counted[key] = of[max(reserved, 0)].Name
 	}
 }
 
@@ -137,8 +135,6 @@ func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (requested,
 	switch {
 	case !needed:
 		return requested{}, nil
-	case c == nil:
-		return requested{}, fmt.Errorf("the cluster's claims have not been read")
 	case name != "":
 		key := client.ObjectKey{Namespace: p.Namespace, Name: name}
 		claim := c.claims[key]
@@ -182,26 +178,53 @@ func (c *Claims) ofSpec(spec *resourcev1.DeviceClaim, allocation *resourcev1.All
 	return out, nil
 }
 
-// device reads one request. Of a prioritized list it reads the allocated alternative, or the first
-// while none is allocated.
-func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.AllocationResult) (demand.Device, error) {
-	name, exact := r.Name, r.Exactly
-	if exact == nil {
-		if len(r.FirstAvailable) == 0 {
-			return demand.Device{}, fmt.Errorf("unsupported kind of request")
-		}
-		sub := &r.FirstAvailable[0]
-		for i := range r.FirstAvailable {
-			if allocated(allocation, r.Name+"/"+r.FirstAvailable[i].Name) > 0 {
-				sub = &r.FirstAvailable[i]
-			}
-		}
-		name = r.Name + "/" + sub.Name
-		exact = &resourcev1.ExactDeviceRequest{
+// device reads one request. Of a prioritized list it reads the allocated alternative; while none is allocated, the first
+// that a new node of a pool could have, or else the first.
+func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.AllocationResult) (first demand.Device, err error) {
+	if r.Exactly != nil {
+		return c.exactly(r.Name, r.Name, r.Exactly, allocation)
+	}
+	if len(r.FirstAvailable) == 0 {
+		return first, fmt.Errorf("unsupported kind of request")
+	}
+	for i := range r.FirstAvailable {
+		sub := &r.FirstAvailable[i]
+		name := r.Name + "/" + sub.Name
+		d, readErr := c.exactly(r.Name, name, &resourcev1.ExactDeviceRequest{
 			DeviceClassName: sub.DeviceClassName, Selectors: sub.Selectors,
 			AllocationMode: sub.AllocationMode, Count: sub.Count, Capacity: sub.Capacity,
+		}, allocation)
+		if i == 0 {
+			first, err = d, readErr
+		}
+		if allocated(allocation, name) > 0 || allocation == nil && readErr == nil && c.offered(d) {
+			return d, readErr
 		}
 	}
+	return first, err
+}
+
+// offered reports whether a new node of a pool could have what a request selects.
+func (c *Claims) offered(d demand.Device) bool {
+	want, err := demand.FromDevices([]demand.Device{d})
+	return err == nil && slices.ContainsFunc(c.pools, func(p plan.Pool) bool {
+		gpus, product := p.Template.GPUs, d.Attributes["productName"]
+		if len(gpus) < max(want.GPUs, 1) || product != "" && gpu.ProductName(product) != gpus[0].Model.Name {
+			return false
+		}
+		table, _ := c.tables.ForModel(gpus[0].Model.Name)
+		return (want.Vendor == "" || want.Vendor == gpus[0].Model.Vendor) && !slices.ContainsFunc(want.MIG, func(in demand.Instances) bool {
+			if table == nil {
+				return true
+			}
+			profile, ok := table.Exact(in.Name)
+			return !ok || !p.MIG.Repartition && !slices.ContainsFunc(gpus[0].Instances, func(i plan.Instance) bool { return i.Profile == profile })
+		})
+	})
+}
+
+// exactly reads a request, or an alternative of one, by the name that its allocation has.
+func (c *Claims) exactly(of, name string, exact *resourcev1.ExactDeviceRequest, allocation *resourcev1.AllocationResult) (demand.Device, error) {
 	count := allocated(allocation, name)
 	d, err := c.devicesOf(exact.DeviceClassName, exact.Selectors)
 	if err != nil && count > 0 {
@@ -210,7 +233,7 @@ func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.Allo
 			d, err = whole, nil
 		}
 	}
-	d.Name, d.Admin = r.Name, exact.AdminAccess != nil && *exact.AdminAccess
+	d.Name, d.Admin = of, exact.AdminAccess != nil && *exact.AdminAccess
 	if err != nil || d.Driver != "" && !demand.IsAccelerator(d.Driver) {
 		return d, err
 	}
@@ -231,13 +254,10 @@ func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.Allo
 }
 
 // allocated counts the devices that are allocated to a request.
-func allocated(a *resourcev1.AllocationResult, request string) int {
-	n := 0
-	if a != nil {
-		for i := range a.Devices.Results {
-			if a.Devices.Results[i].Request == request {
-				n++
-			}
+func allocated(a *resourcev1.AllocationResult, request string) (n int) {
+	for i := 0; a != nil && i < len(a.Devices.Results); i++ {
+		if a.Devices.Results[i].Request == request {
+			n++
 		}
 	}
 	return n
@@ -275,7 +295,7 @@ func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, 
 		if q.Sign() <= 0 {
 			return 0, fmt.Errorf("capacity %s: %s", name, q.String())
 		}
-		mib = int((q.Value() + 1<<20 - 1) >> 20)
+		mib = int((bounded(q).Value() + 1<<20 - 1) >> 20)
 	}
 	return mib, nil
 }
@@ -328,9 +348,6 @@ func offeredByClaim(all []*foreign.Object) map[string]*claimable {
 // devices. Whole GPUs stay in the list: the device plugin may serve them too, and other resources
 // may be parts of them.
 func (c *Claims) extendedOf(list map[string]int64) ([]demand.Device, error) {
-	if c == nil {
-		return nil, nil
-	}
 	var out []demand.Device
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		n, class := list[name], c.extended[name]

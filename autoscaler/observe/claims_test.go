@@ -36,7 +36,7 @@ func nvidiaClasses() []resourcev1.DeviceClass {
 }
 
 // TestOptionalKinds: a cluster whose API has no resource claims has none; one that does not list them is
-// not observed. Without either no claim is read.
+// not observed. A claim that is not there makes a pod unreadable.
 func TestOptionalKinds(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {
@@ -50,7 +50,7 @@ func TestOptionalKinds(t *testing.T) {
 	}
 	p := pod("a", "", nil)
 	p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c0", ResourceClaimName: ptr.To("gone")}}
-	if got := ConvertPod(p).Unreadable; !strings.Contains(got, "resource claim c0: the cluster's claims have not been read") {
+	if got := NewClaims(nil, nil, nil, nil).ConvertPod(p).Unreadable; !strings.Contains(got, "resource claim c0: there is no ResourceClaim gone") {
 		t.Errorf("%q", got)
 	}
 }

@@ -34,7 +34,7 @@ type converter struct {
 	now       time.Time
 	over      exceeded
 	offered   map[string]bool // whether a node offers a resource
-	tolerated map[string]bool // whether pods get a toleration for an extended resource
+	tolerated *bool           // whether pods get tolerations for extended resources; nil before it is known
 }
 
 // unmadeExpires is how long the replicas that an HPA requests are expected. Its target creates them
@@ -49,7 +49,7 @@ func (v *converter) expired(p *plan.Pod) bool {
 }
 
 func newConverter(c *cluster, kept *converted, now time.Time) *converter {
-	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces.Items), ranges: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}, tolerated: map[string]bool{}}
+	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces.Items), ranges: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}}
 	for _, r := range c.ranges.Items {
 		v.ranges[r.Namespace] = append(v.ranges[r.Namespace], r)
 	}
@@ -82,18 +82,17 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) (plan.
 }
 
 // tolerate adds what the admission plugin ExtendedResourceToleration adds to pods when they are created, as on GKE:
-// tolerations of taints that are called as the extended resources that they request. It adds them unless there are
-// pods with such a request and without the toleration.
+// tolerations of taints that are called as the extended resources that they request. It adds them unless a pod requests
+// one and does not have the toleration.
 func (v *converter) tolerate(spec *corev1.PodSpec) {
-	for _, name := range extended(spec) {
-		given, known := v.tolerated[name]
-		if !known {
-			given = !slices.ContainsFunc(v.c.pods, func(p *corev1.Pod) bool {
-				return slices.Contains(extended(&p.Spec), name) && !slices.Contains(p.Spec.Tolerations, tolerationOf(name))
-			})
-			v.tolerated[name] = given
-		}
-		if given {
+	names := extended(spec)
+	if v.tolerated == nil && len(names) > 0 {
+		v.tolerated = ptr.To(!slices.ContainsFunc(v.c.pods, func(p *corev1.Pod) bool {
+			return slices.ContainsFunc(extended(&p.Spec), func(name string) bool { return !slices.Contains(p.Spec.Tolerations, tolerationOf(name)) })
+		}))
+	}
+	for _, name := range names {
+		if *v.tolerated {
 			spec.Tolerations = append(spec.Tolerations, tolerationOf(name))
 		}
 	}
@@ -133,11 +132,11 @@ func (v *converter) priority(class string) *int32 {
 // created. Pods that have ended are left out.
 func (v *converter) podsOf() []plan.Pod {
 	c := v.c
-	out := make([]plan.Pod, 0, len(c.pods))
-	all, at := make([]gangs.Pod, len(c.pods)), make([]int, len(c.pods))
+	out := make([]plan.Pod, 0, len(c.pods)) // not moved while it is referred to
+	all := make([]gangs.Pod, len(c.pods))
 	v.objects = make([]*corev1.Pod, 0, len(c.pods))
 	for i, p := range c.pods {
-		all[i].Pod, at[i] = p, -1
+		all[i].Pod = p
 		if kube.IsOver(p) || p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
 			continue
 		}
@@ -148,16 +147,10 @@ func (v *converter) podsOf() []plan.Pod {
 		if p.Spec.NodeName != "" && c.facts[p.Spec.NodeName] == nil || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
-		at[i] = len(out)
-		out = append(out, pod)
-		v.objects = append(v.objects, p)
+		out, v.objects = append(out, pod), append(v.objects, p)
+		all[i].Plan = &out[len(out)-1]
 	}
 	v.limit(out, v.objects)
-	for i := range all {
-		if at[i] >= 0 {
-			all[i].Plan = &out[at[i]]
-		}
-	}
 	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, Index: c.objects, HPAs: c.hpas.Items, Convert: v.template, LeftOut: func(namespace string, pods int) { v.over.add(namespace, LimitUnmade, pods) }})
 	for i := range all {
 		if p := all[i].Plan; p != nil {
@@ -299,9 +292,6 @@ func (k *converted) of(c *Claims, p *corev1.Pod) plan.Pod {
 
 // version identifies a set of device classes.
 func (c *Claims) version() string {
-	if c == nil || len(c.classes) == 0 {
-		return ""
-	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(c.classes)) {
 		class := c.classes[name]

@@ -128,7 +128,7 @@ func gpuCount(n *corev1.Node) int {
 	total := int64(0)
 	for name, q := range n.Status.Allocatable {
 		if d, err := demandOf(string(name)); err == nil && d.GPUs == 1 {
-			total += q.Value()
+			total += min(q.Value(), maxShares)
 		}
 	}
 	if timeSliced(n) {
@@ -164,7 +164,7 @@ func gpuBound(n *corev1.Node) int {
 			return maxGPUs
 		}
 		capacity := n.Status.Capacity[name] // includes devices that the plugin withdrew
-		total += max(q.Value(), capacity.Value())
+		total += min(max(q.Value(), capacity.Value()), maxGPUs)
 	}
 	if total == 0 {
 		return maxGPUs

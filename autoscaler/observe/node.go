@@ -236,7 +236,7 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 		NoScaleDown: v1alpha1.ScaleDownDisabled(n),
 		Allocatable: offer(n),
 		Drain:       draining(n),
-		HoldsData:   holdsData(n.Labels),
+		HoldsData:   len(dataOf(n.Labels)) > 0,
 		SoftTainted: v1alpha1.SoftTainted(n),
 		UID:         string(n.UID),
 		Others:      c.others(n.Status.Allocatable),

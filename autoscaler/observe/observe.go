@@ -174,6 +174,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		out.Pools = append(out.Pools, pool)
 		valid[name], usual[name] = &c.pools.Items[i], pool.Template.GPUs
 	}
+	c.claims.tables, c.claims.pools = out.Tables, out.Pools
 	o.claimable = offeredByClaim(c.foreign[foreign.DRASlice])
 	c.facts = o.factsOf(c)
 	c.shares = c.mostShares()
@@ -193,7 +194,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come
 	addMoves(out.Pods, v.objects, c.pdbs.Items, now, v.over)
 	out.Exceeded = v.over.list()
-	bound := boundTo(out.Pods)
+	bound := grouped(out.Pods, func(p *plan.Pod) string { return p.Node })
 	o.ignored = Ignored{Nodes: readings.without(c.nodes.Items)}
 	out.Nodes = make([]plan.Node, 0, len(c.facts))
 	for i := range c.nodes.Items {
@@ -212,9 +213,15 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	}
 	out.Ignored = o.ignored
 	countSizes(out.Pools, out.Nodes)
-	ready := readyNodes(out.Nodes)
+	ready := grouped(out.Nodes, func(n *plan.Node) string {
+		if !n.Ready {
+			return ""
+		}
+		return n.Pool
+	})
 	learnOthers(out.Pools, ready)
 	learnPorts(out.Pools, ready, bound)
+	learnNodes(out.Pools, ready, bound)
 	c.volumes.limit(&out.Snapshot, ready)
 	o.idle.sweep(now)
 	o.warn("MIG layouts", few(o.rejected))
@@ -222,12 +229,12 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	return out, nil
 }
 
-// boundTo returns the pods bound to each node.
-func boundTo(pods []plan.Pod) map[string][]*plan.Pod {
-	out := map[string][]*plan.Pod{}
-	for i := range pods {
-		if p := &pods[i]; p.Node != "" {
-			out[p.Node] = append(out[p.Node], p)
+// grouped returns the parts of a list by their group, without those that have none.
+func grouped[T any](list []T, group func(*T) string) map[string][]*T {
+	out := map[string][]*T{}
+	for i := range list {
+		if of := group(&list[i]); of != "" {
+			out[of] = append(out[of], &list[i])
 		}
 	}
 	return out
@@ -349,7 +356,7 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	o.warn("mig-manager's config", err) // layouts that only it defines are unknown
 	c.objects = c.foreign.Index()
 	c.claims = NewClaims(c.resourceClaims.Items, c.templates.Items, c.devices.Items, c.pods)
-	c.volumes = newVolumes(c.volumeClaims.Items, c.persistent.Items, c.storage.Items, c.drivers.Items)
+	c.volumes = newVolumes(c.volumeClaims.Items, c.persistent.Items, c.storage.Items, c.drivers.Items, c.pods)
 	c.data = datasetsOf(c.nodes.Items, c.pools.Items)
 	return c, nil
 }

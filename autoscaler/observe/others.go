@@ -27,7 +27,7 @@ func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 		if demand.Hint(string(name)) {
 			continue
 		}
-		if c != nil && c.extended[string(name)] != nil {
+		if c.extended[string(name)] != nil {
 			continue
 		}
 		n := bounded(q).Value()
@@ -54,17 +54,6 @@ func ofSharedGPUs(resource string) bool {
 // leaves the others to the nodes.
 func ofKubelets(resource string) bool {
 	return resource == string(corev1.ResourcePods) || resource == string(corev1.ResourceEphemeralStorage)
-}
-
-// readyNodes returns the nodes of each pool that are ready.
-func readyNodes(nodes []plan.Node) map[string][]*plan.Node {
-	out := map[string][]*plan.Node{}
-	for i := range nodes {
-		if n := &nodes[i]; n.Ready && n.Pool != "" {
-			out[n.Pool] = append(out[n.Pool], n)
-		}
-	}
-	return out
 }
 
 // learnOthers fills in the other resources of pools whose template states none: the minimum over
@@ -149,9 +138,9 @@ func withResource(list []plan.Resource, name string, amount int64) []plan.Resour
 // hostPorts returns the host ports that a pod takes, sorted: those of its containers and sidecars.
 func hostPorts(s *corev1.PodSpec) []plan.HostPort {
 	var out []plan.HostPort
-	add := func(ports []corev1.ContainerPort) {
-		for _, p := range ports {
-			if p.HostPort <= 0 {
+	for i, c := range slices.Concat(s.InitContainers, s.Containers) {
+		for _, p := range c.Ports {
+			if p.HostPort <= 0 || i < len(s.InitContainers) && !isSidecar(&c) {
 				continue
 			}
 			h := plan.HostPort{Protocol: string(cmp.Or(p.Protocol, corev1.ProtocolTCP)), Port: int(p.HostPort), IP: p.HostIP}
@@ -161,14 +150,6 @@ func hostPorts(s *corev1.PodSpec) []plan.HostPort {
 			out = append(out, h)
 		}
 	}
-	for i := range s.InitContainers {
-		if policy := s.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
-			add(s.InitContainers[i].Ports)
-		}
-	}
-	for i := range s.Containers {
-		add(s.Containers[i].Ports)
-	}
 	return sortedPorts(out)
 }
 
@@ -177,6 +158,50 @@ func sortedPorts(ports []plan.HostPort) []plan.HostPort {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port), cmp.Compare(a.IP, b.IP))
 	})
 	return slices.Compact(ports)
+}
+
+// learnNodes corrects the templates of pools by their ready nodes, as far as these are less than they state: else pods
+// that only the template admits would get node after node. A new node has no more CPU and memory for them than the best of
+// the nodes has beside its DaemonSets' pods, and no label that none of the nodes has. A pool without nodes is like those
+// that state the same CPU and memory, so that similar pools stay similar.
+func learnNodes(pools []plan.Pool, ready map[string][]*plan.Node, bound map[string][]*plan.Pod) {
+	type size struct{ cpu, memory int64 }
+	best := map[any]size{} // by pool, and by what pools state
+	for i := range pools {
+		t, labels := &pools[i].Template, map[string]string{}
+		for _, n := range ready[pools[i].Name] {
+			if len(n.GPUs) == 0 {
+				continue // its device plugin is not up yet
+			}
+			left := size{n.CPUMilli, n.MemoryMi}
+			for _, p := range bound[n.Name] {
+				if p.DaemonSet {
+					left.cpu, left.memory = left.cpu-p.CPUMilli, left.memory-p.MemoryMi
+				}
+			}
+			for _, key := range []any{pools[i].Name, size{t.CPUMilli, t.MemoryMi}} {
+				best[key] = size{max(best[key].cpu, left.cpu), max(best[key].memory, left.memory)}
+			}
+			for key, value := range t.Labels { // a little more or less memory is the same product
+				if own, ok := n.Labels[key]; ok && (own == value || key == partition.MemoryLabel) {
+					labels[key] = value
+				}
+			}
+		}
+		if len(labels) > 0 { // a node has its pool's label at least
+			t.Labels = labels
+		}
+	}
+	for i := range pools {
+		t := &pools[i].Template
+		have, own := best[pools[i].Name]
+		if !own {
+			have = best[size{t.CPUMilli, t.MemoryMi}]
+		}
+		if have.cpu > 0 && have.memory > 0 {
+			t.CPUMilli, t.MemoryMi = min(t.CPUMilli, have.cpu), min(t.MemoryMi, have.memory)
+		}
+	}
 }
 
 // learnPorts fills in the host ports of pools' new nodes: those that pods of DaemonSets take on more

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,9 +20,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
-
-// ConvertPod is Claims.ConvertPod without claims.
-func ConvertPod(p *corev1.Pod) plan.Pod { return (*Claims)(nil).ConvertPod(p) }
 
 // ConvertPod returns the planner's view of a pod. Demand that no dialect can read is zero, and
 // Unreadable has the reason. Evictable does not consider budgets.
@@ -145,22 +143,23 @@ func nodeTerms(selector []corev1.NodeSelectorTerm) []plan.NodeTerm {
 // The driver uses NVML's names; GFD's label has dashes for blanks, and a pool's template may have
 // our own name.
 func onProducts(terms []plan.NodeTerm, products []string) []plan.NodeTerm {
-	if len(products) == 0 {
-		return terms
+	for _, product := range products {
+		label := productLabel(product)
+		terms = requiring(terms, partition.ProductLabel, corev1.NodeSelectorOpIn, label, label+"-SHARED", gpu.ProductName(product))
 	}
+	return terms
+}
+
+// requiring adds a requirement to every term of an affinity, which may be shared; none is every node.
+func requiring(terms []plan.NodeTerm, key string, operator corev1.NodeSelectorOperator, values ...string) []plan.NodeTerm {
 	if len(terms) == 0 {
 		terms = []plan.NodeTerm{nil}
 	}
-	for _, product := range products {
-		label := productLabel(product)
-		is := plan.NodeRequirement{
-			Key: partition.ProductLabel, Operator: string(corev1.NodeSelectorOpIn), Values: []string{label, label + "-SHARED", gpu.ProductName(product)},
-		}
-		for i := range terms {
-			terms[i] = append(slices.Clip(terms[i]), is)
-		}
+	out := slices.Clone(terms)
+	for i := range out {
+		out[i] = append(slices.Clip(out[i]), plan.NodeRequirement{Key: key, Operator: string(operator), Values: values})
 	}
-	return terms
+	return out
 }
 
 // productLabel is the value of GFD's label for NVML's name of a product.
@@ -234,51 +233,38 @@ func standsIn(p *corev1.Pod) bool {
 // each init container plus the sidecars started before it. Containers are read one by one, since in
 // dialects with parts of several GPUs a sum is ambiguous.
 func (c *Claims) ofContainers(p *corev1.Pod) (demand.Demand, error) {
-	var running, sidecars, starting demand.Demand
-	var err error
-	for i := range p.Spec.InitContainers {
-		container := &p.Spec.InitContainers[i]
-		requests, readErr := c.ofContainer(container)
-		if readErr != nil {
-			return demand.Demand{}, readErr
-		}
-		beside, sumErr := demand.Sum(sidecars, requests)
-		if sumErr != nil {
-			return demand.Demand{}, sumErr
-		}
-		if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars = beside
-		}
-		if starting, err = demand.Max(starting, beside); err != nil {
+	var running, starting demand.Demand
+	first := len(p.Spec.InitContainers) // of the containers that are no init containers
+	for i, container := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		requests, err := c.ofContainer(&container)
+		if err != nil {
 			return demand.Demand{}, err
 		}
-	}
-	for i := range p.Spec.Containers {
-		requests, readErr := c.ofContainer(&p.Spec.Containers[i])
-		if readErr != nil {
-			return demand.Demand{}, readErr
+		beside, err := demand.Sum(running, requests)
+		if err == nil && i < first {
+			starting, err = demand.Max(starting, beside)
 		}
-		if running, err = demand.Sum(running, requests); err != nil {
+		if err != nil {
 			return demand.Demand{}, err
 		}
-	}
-	if running, err = demand.Sum(running, sidecars); err != nil {
-		return demand.Demand{}, err
+		if i >= first || isSidecar(&container) {
+			running = beside
+		}
 	}
 	return demand.Max(running, starting)
+}
+
+// isSidecar reports whether an init container goes on running beside the containers.
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 func (c *Claims) ofContainer(container *corev1.Container) (demand.Demand, error) {
 	list := kube.Extended(container.Resources.Requests)
 	devices, err := c.extendedOf(list)
-	var served, plugged demand.Demand
-	if err == nil {
-		served, err = demand.FromDevices(devices)
-	}
-	if err == nil {
-		plugged, err = demand.FromResources(list)
-	}
-	if err == nil {
+	served, servedErr := demand.FromDevices(devices)
+	plugged, pluggedErr := demand.FromResources(list)
+	if err = cmp.Or(err, servedErr, pluggedErr); err == nil {
 		plugged, err = demand.Sum(plugged, served)
 	}
 	if err != nil {
@@ -342,13 +328,9 @@ func podLevelDefaults(p *corev1.Pod) {
 
 // fill adds entries that are missing in list.
 func fill(list *corev1.ResourceList, others corev1.ResourceList) {
-	for name, q := range others {
-		if _, stated := (*list)[name]; stated {
-			continue
-		}
-		if *list == nil {
-			*list = corev1.ResourceList{}
-		}
-		(*list)[name] = q.DeepCopy()
+	if len(others) > 0 {
+		all := others.DeepCopy()
+		maps.Copy(all, *list)
+		*list = all
 	}
 }

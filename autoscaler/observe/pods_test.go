@@ -37,32 +37,9 @@ func TestDemandMatchesTheScheduler(t *testing.T) {
 		}
 		all := resource.PodRequests(p, resource.PodResourcesOptions{})
 		want := all["nvidia.com/gpu"]
-		got, err := (*Claims)(nil).demandOfPod(p)
+		got, err := NewClaims(nil, nil, nil, nil).demandOfPod(p)
 		if err != nil || int64(got.GPUs) != want.Value() {
 			t.Fatalf("%d GPUs, %v; want %d of init %v and %v", got.GPUs, err, want.Value(), p.Spec.InitContainers, p.Spec.Containers)
-		}
-	}
-}
-
-// TestEffectiveRequests: CPU and memory are the scheduler's sums, with pod-level resources and an
-// in-place resize; GPUs are the containers' sum.
-func TestEffectiveRequests(t *testing.T) {
-	spec := corev1.PodSpec{Containers: []corev1.Container{asking(listOf("nvidia.com/gpu=1 cpu=2 memory=1073741825"), nil), asking(listOf("nvidia.com/gpu=1"), nil)}}
-	spec.Containers[1].Name = "b"
-	own := *spec.DeepCopy()
-	own.Resources = &corev1.ResourceRequirements{Requests: listOf("cpu=8 memory=4Gi")}
-	grown := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "c",
-		Resources: &corev1.ResourceRequirements{Requests: listOf("cpu=6 memory=1Gi")}}}}
-	for what, c := range map[string]struct {
-		pod     corev1.Pod
-		cpu, mi int64 // cpu in thousandths
-	}{
-		"containers side by side":            {corev1.Pod{Spec: spec}, 2000, 1025},
-		"pod-level resources are the pod's":  {corev1.Pod{Spec: own}, 8000, 4096},
-		"grown in place, and not shrunk yet": {corev1.Pod{Spec: spec, Status: grown}, 6000, 1025},
-	} {
-		if got := ConvertPod(&c.pod); got.Unreadable != "" || got.Demand.GPUs != 2 || got.CPUMilli != c.cpu || got.MemoryMi != c.mi {
-			t.Errorf("%s: %d GPUs, %d m, %d Mi, %q; want 2, %d, %d", what, got.Demand.GPUs, got.CPUMilli, got.MemoryMi, got.Unreadable, c.cpu, c.mi)
 		}
 	}
 }
@@ -161,8 +138,8 @@ func TestWithDefaultsPodLevel(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", c.what, got.Resources.Requests, c.want)
 		}
 		pod := corev1.Pod{Spec: got}
-		if want := c.want["cpu"]; !want.IsZero() && ConvertPod(&pod).CPUMilli != want.MilliValue() {
-			t.Errorf("%s: the planner sees %d m", c.what, ConvertPod(&pod).CPUMilli)
+		if want := c.want["cpu"]; !want.IsZero() && NewClaims(nil, nil, nil, nil).ConvertPod(&pod).CPUMilli != want.MilliValue() {
+			t.Errorf("%s: the planner sees %d m", c.what, NewClaims(nil, nil, nil, nil).ConvertPod(&pod).CPUMilli)
 		}
 	}
 }

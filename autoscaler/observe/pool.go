@@ -101,13 +101,12 @@ func orElse(d *metav1.Duration, otherwise time.Duration) time.Duration {
 
 // membersOf returns the Node objects of each pool, without those that another autoscaler made.
 func membersOf(nodes []corev1.Node, foreign map[string]bool) map[string][]*corev1.Node {
-	out := map[string][]*corev1.Node{}
-	for i := range nodes {
-		if pool := nodes[i].Labels[v1alpha1.NodePoolLabel]; pool != "" && !foreign[nodes[i].Name] {
-			out[pool] = append(out[pool], &nodes[i])
+	return grouped(nodes, func(n *corev1.Node) string {
+		if foreign[n.Name] {
+			return ""
 		}
-	}
-	return out
+		return n.Labels[v1alpha1.NodePoolLabel]
+	})
 }
 
 // listed is a provider's answer about one pool.

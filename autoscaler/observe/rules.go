@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -23,7 +24,7 @@ import (
 // namespaces that a selector matches; equal groups have equal names.
 type rules struct {
 	namespaces []corev1.Namespace
-	groups     map[string]group
+	groups     map[string]labels.Selector
 	byPlace    map[string][]string // group names, by namespace
 	matched    map[string][]string // by labels of earlier pods
 	owned      map[string]int      // groups that a namespace's pods were the first to name
@@ -31,13 +32,8 @@ type rules struct {
 	work       int                 // comparisons of labels with a selector
 }
 
-type group struct {
-	namespaces []string
-	selector   labels.Selector
-}
-
 func newRules(namespaces []corev1.Namespace) *rules {
-	return &rules{namespaces: namespaces, groups: map[string]group{}, byPlace: map[string][]string{}, matched: map[string][]string{}, owned: map[string]int{}, selected: map[string][]string{}}
+	return &rules{namespaces: namespaces, groups: map[string]labels.Selector{}, byPlace: map[string][]string{}, matched: map[string][]string{}, owned: map[string]int{}, selected: map[string][]string{}}
 }
 
 // over reports whether the rules of a namespace's pods name more groups than are read.
@@ -54,7 +50,7 @@ func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec
 		if c.WhenUnsatisfiable != corev1.DoNotSchedule {
 			continue
 		}
-		name := r.group(namespace, []string{namespace}, c.LabelSelector, has, c.MatchLabelKeys, nil)
+		name := r.group(namespace, namespace, func() []string { return []string{namespace} }, c.LabelSelector, has, c.MatchLabelKeys, nil)
 		out.Spread = append(out.Spread, plan.Spread{Rule: plan.Rule{Key: c.TopologyKey, Group: name}, MaxSkew: int(max(c.MaxSkew, 1)), MinDomains: int(ptr.Deref(c.MinDomains, 0)),
 			IgnoreAffinity: ptr.Deref(c.NodeAffinityPolicy, "") == corev1.NodeInclusionPolicyIgnore, HonorTaints: ptr.Deref(c.NodeTaintsPolicy, "") == corev1.NodeInclusionPolicyHonor})
 	}
@@ -74,7 +70,8 @@ func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec
 }
 
 func (r *rules) term(namespace string, has map[string]string, t *corev1.PodAffinityTerm) plan.Rule {
-	name := r.group(namespace, r.across(namespace, t), t.LabelSelector, has, t.MatchLabelKeys, t.MismatchLabelKeys)
+	in, namespaces := r.across(namespace, t)
+	name := r.group(namespace, in, namespaces, t.LabelSelector, has, t.MatchLabelKeys, t.MismatchLabelKeys)
 	return plan.Rule{Key: t.TopologyKey, Group: name}
 }
 
@@ -99,25 +96,28 @@ func (r *rules) apart(namespace string, has map[string]string, t *corev1.PodAffi
 	return plan.Apart{Rule: r.term(namespace, has, &all), Except: r.term(namespace, has, &own).Group}
 }
 
-// across returns the namespaces of a term: those named and those selected, else the pod's own.
-func (r *rules) across(namespace string, t *corev1.PodAffinityTerm) []string {
+// across names and returns the namespaces of a term: those named and those selected, else the pod's own. The name has the
+// selector, since every pod has it, and there may be thousands of namespaces.
+func (r *rules) across(namespace string, t *corev1.PodAffinityTerm) (string, func() []string) {
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
-		return []string{namespace}
+		return namespace, func() []string { return []string{namespace} }
 	}
-	all := slices.Clone(t.Namespaces)
-	if selector, err := metav1.LabelSelectorAsSelector(t.NamespaceSelector); err == nil {
-		all = append(all, r.selecting(selector)...)
+	named := slices.Compact(slices.Sorted(slices.Values(t.Namespaces)))
+	in := strings.Join(named, ",")
+	selector, err := metav1.LabelSelectorAsSelector(t.NamespaceSelector)
+	if t.NamespaceSelector == nil || err != nil {
+		return in, func() []string { return named }
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return in + "{" + selector.String() + "}", func() []string {
+		all := append(named, r.selecting(selector)...)
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
 }
 
 // selecting returns the namespaces that a selector selects.
 func (r *rules) selecting(selector labels.Selector) []string {
 	text := selector.String()
-	if selector == labels.Nothing() {
-		return nil
-	}
 	out, known := r.selected[text]
 	if known {
 		return out
@@ -132,10 +132,10 @@ func (r *rules) selecting(selector labels.Selector) []string {
 	return out
 }
 
-// group records a group that a pod of a namespace names, and returns its name. An invalid selector
-// matches nothing, as for the scheduler. Of a namespace with too many groups the last are not
+// group records a group that a pod of a namespace names, and returns its name; in is that of the namespaces. An invalid
+// selector matches nothing, as for the scheduler. Of a namespace with too many groups the last are not
 // recorded: they match no pod.
-func (r *rules) group(by string, namespaces []string, s *metav1.LabelSelector, has map[string]string, same, other []string) string {
+func (r *rules) group(by, in string, namespaces func() []string, s *metav1.LabelSelector, has map[string]string, same, other []string) string {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
 		selector = labels.Nothing()
@@ -150,13 +150,13 @@ func (r *rules) group(by string, namespaces []string, s *metav1.LabelSelector, h
 	if selector == labels.Nothing() || err != nil {
 		text = "none"
 	}
-	name := strings.Join(namespaces, ",") + "/" + text
+	name := in + "/" + text
 	if _, known := r.groups[name]; !known {
 		if r.owned[by]++; r.owned[by] > maxGroups {
 			return name
 		}
-		r.groups[name] = group{namespaces, selector}
-		for _, ns := range namespaces {
+		r.groups[name] = selector
+		for _, ns := range namespaces() {
 			r.byPlace[ns] = append(r.byPlace[ns], name)
 		}
 	}
@@ -190,7 +190,7 @@ func (r *rules) in(namespace string, has map[string]string) []string {
 	var out []string
 	for _, name := range names {
 		r.work++
-		if r.groups[name].selector.Matches(labels.Set(has)) {
+		if r.groups[name].Matches(labels.Set(has)) {
 			out = append(out, name)
 		}
 	}
@@ -347,6 +347,8 @@ type budget struct {
 	plan.Budget
 	// selector is nil if it is invalid: the budget may then protect any pod of its namespace.
 	selector labels.Selector
+	// readyOnly: pods that are not ready may be evicted beyond it.
+	readyOnly bool
 }
 
 func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
@@ -354,9 +356,10 @@ func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
 	for i := range pdbs {
 		pdb := &pdbs[i]
 		b := budget{Budget: plan.Budget{Name: pdb.Namespace + "/" + pdb.Name}}
-		// A status of another generation does not count.
-		if pdb.Status.ObservedGeneration >= pdb.Generation {
-			b.Allowed = int(max(0, pdb.Status.DisruptionsAllowed))
+		b.readyOnly = ptr.Deref(pdb.Spec.UnhealthyPodEvictionPolicy, "") == policyv1.AlwaysAllow
+		if st := &pdb.Status; st.ObservedGeneration >= pdb.Generation { // a status of another generation does not count
+			b.Allowed = int(max(0, st.DisruptionsAllowed))
+			b.readyOnly = b.readyOnly || st.CurrentHealthy >= st.DesiredHealthy && st.DesiredHealthy > 0
 		}
 		if selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector); err == nil {
 			b.selector = selector
@@ -366,20 +369,27 @@ func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
 	return out
 }
 
-// of returns the budgets that select p. readable is false where one with an invalid selector may
-// protect p too, or where there are too many.
+// of returns the budgets that keep p from being evicted, as the eviction API asks them: none of a pod that has not
+// started. readable is false where one with an invalid selector may protect p too, or where there are too many.
 func (b budgets) of(p *corev1.Pod) (out []plan.Budget, readable bool) {
-	if len(b[p.Namespace]) > maxBudgets {
+	switch {
+	case p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "":
+		return nil, true
+	case len(b[p.Namespace]) > maxBudgets:
 		return nil, false
 	}
 	readable = true
+	unready := !kube.PodReady(p) // and every budget lets it go then
 	for _, one := range b[p.Namespace] {
 		switch {
 		case one.selector == nil:
 			readable = false
 		case one.selector.Matches(labels.Set(p.Labels)):
-			out = append(out, one.Budget)
+			out, unready = append(out, one.Budget), unready && one.readyOnly
 		}
+	}
+	if unready && len(out) == 1 { // with two, the API refuses
+		out = nil
 	}
 	return out, readable
 }

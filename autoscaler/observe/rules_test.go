@@ -339,6 +339,9 @@ func TestWorkIsLinear(t *testing.T) {
 		for _, p := range all {
 			var out plan.Pod
 			r.of(p.Namespace, p.Labels, &p.Spec, &out)
+			if name := out.Apart[0].Group; len(name) > 100 {
+				t.Fatalf("each pod has a name of %d bytes: %s", len(name), name)
+			}
 		}
 		for _, p := range all {
 			r.in(p.Namespace, p.Labels)

@@ -36,7 +36,7 @@ func sharesOf(n *corev1.Node) int {
 		return 0
 	}
 	if replicas, err := strconv.Atoi(n.Labels[partition.ReplicasLabel]); err == nil && replicas > 1 {
-		return replicas
+		return min(replicas, maxShares)
 	}
 	count, err := strconv.Atoi(n.Labels[partition.CountLabel])
 	if err != nil || count < 1 {
@@ -56,7 +56,7 @@ func (c *cluster) sized(out *plan.Pod) {
 		per = f.shares
 	}
 	if f := out.Demand.Fraction; f.Shares() && per > 0 {
-		milli := min(f.GPUs, per) * 1000 / per
+		milli := max(min(f.GPUs, per)*1000/per, 1)
 		out.Demand.Fraction = &demand.Fraction{CoreMilli: milli, MemoryMilli: milli, GPUs: 1}
 	}
 }
@@ -78,17 +78,9 @@ func (c *cluster) keepOff(p *corev1.Pod, out *plan.Pod) {
 			others = append(others, c.pools.Items[i].Name)
 		}
 	}
-	if len(others) == 0 {
-		return
+	if len(others) > 0 {
+		out.Affinity = requiring(out.Affinity, v1alpha1.NodePoolLabel, corev1.NodeSelectorOpNotIn, others...)
 	}
-	terms := slices.Clone(out.Affinity)
-	if len(terms) == 0 {
-		terms = []plan.NodeTerm{nil}
-	}
-	for i := range terms {
-		terms[i] = append(slices.Clip(terms[i]), plan.NodeRequirement{Key: v1alpha1.NodePoolLabel, Operator: string(corev1.NodeSelectorOpNotIn), Values: others})
-	}
-	out.Affinity = terms
 }
 
 // failsSeveral reports whether a device plugin refuses a container of the pod more than one share, or GPU.
@@ -105,11 +97,9 @@ func failsSeveral(of *v1alpha1.GPUSharing, spec *corev1.PodSpec) bool {
 
 // chipOf returns the Ascend chip that a pod's resources name, empty for none.
 func chipOf(spec *corev1.PodSpec) string {
-	for i := range spec.Containers {
-		for name := range spec.Containers[i].Resources.Requests {
-			if chip := demand.AscendChip(string(name)); chip != "" {
-				return chip
-			}
+	for _, name := range extended(spec) {
+		if chip := demand.AscendChip(name); chip != "" {
+			return chip
 		}
 	}
 	return ""
@@ -157,17 +147,18 @@ func (in nodeInput) divideGPU(c *plan.GPU) {
 
 // dividedNode is demand.FromNode. Most nodes have nothing that it reads.
 func dividedNode(n *corev1.Node) (demand.Divided, bool) {
+	any := false
 	for name := range n.Status.Allocatable {
-		if _, own := demand.Counted(string(name), 0); own {
-			return demand.FromNode(kube.Extended(n.Status.Allocatable), n.Labels, n.Annotations)
-		}
+		_, own := demand.Counted(string(name), 0)
+		any = any || own
 	}
 	for name := range n.Annotations {
-		if demand.Registers(name) {
-			return demand.FromNode(kube.Extended(n.Status.Allocatable), n.Labels, n.Annotations)
-		}
+		any = any || demand.Registers(name)
 	}
-	return demand.Divided{}, false
+	if !any {
+		return demand.Divided{}, false
+	}
+	return demand.FromNode(kube.Extended(n.Status.Allocatable), n.Labels, n.Annotations)
 }
 
 // placed completes the planner's view of a pod with its dialect's: whole GPUs that no device plugin gives are

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +34,7 @@ func TrimPods() func(any) (any, error) {
 		if !ok {
 			return o, nil
 		}
-		trimMeta(&p.ObjectMeta)
+		trimMeta(&p.ObjectMeta, maxKeptAnnotation)
 		p.Spec = specs.of(trimSpec(p.Spec))
 		trimPodStatus(&p.Status)
 		return p, nil
@@ -91,7 +92,7 @@ func TrimNode(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	trimMeta(&n.ObjectMeta)
+	trimMeta(&n.ObjectMeta, math.MaxInt)
 	st := &n.Status
 	st.Images, st.VolumesInUse, st.VolumesAttached, st.Addresses, st.Features = nil, nil, nil, nil, nil
 	maps.DeleteFunc(st.Capacity, func(name corev1.ResourceName, _ resource.Quantity) bool { return !strings.Contains(string(name), "/") })
@@ -103,14 +104,17 @@ func TrimNode(o any) (any, error) {
 	return n, nil
 }
 
-// trimMeta keeps gpuscale's own annotations at any length, and lists of GPUs at theirs.
-func trimMeta(m *metav1.ObjectMeta) {
+// trimMeta keeps so many bytes of gpuscale's own annotations, and lists of GPUs at their length.
+func trimMeta(m *metav1.ObjectMeta, own int) {
 	m.ManagedFields = nil
 	m.Namespace = same(m.Namespace)
 	m.GenerateName = ""
 	m.Labels = once(m.Labels)
 	for key, value := range m.Annotations {
-		if len(value) > maxKeptAnnotation && !strings.HasPrefix(key, "gpuscale.io/") && (len(value) > maxRegister || !demand.Registers(key)) {
+		switch ours := strings.HasPrefix(key, "gpuscale.io/"); {
+		case ours && len(value) > own:
+			m.Annotations[key] = strings.Clone(value[:own]) // what is no time stays none
+		case !ours && len(value) > maxKeptAnnotation && (len(value) > maxRegister || !demand.Registers(key)):
 			delete(m.Annotations, key)
 		}
 	}

@@ -128,7 +128,7 @@ func TestTrimmedNode(t *testing.T) {
 		kept, err := TrimNode(whole.DeepCopy())
 		require.NoError(t, err)
 		read := func(n *corev1.Node) plan.Node {
-			facts := readNode(nil, n)
+			facts := readNode(NewClaims(nil, nil, nil, nil), n)
 			return o.node(nodeInput{node: n, facts: &facts, models: &o.models, now: start})
 		}
 		want, got := read(&whole), read(kept.(*corev1.Node))
@@ -138,7 +138,8 @@ func TestTrimmedNode(t *testing.T) {
 	}
 }
 
-// TestTrimKeepsGpuscaleAnnotations: gpuscale's annotations are kept at any length, others only if short.
+// TestTrimKeepsGpuscaleAnnotations: gpuscale's annotations of nodes are kept at any length, of pods the first bytes, and
+// others only if short.
 func TestTrimKeepsGpuscaleAnnotations(t *testing.T) {
 	long := strings.Repeat("x", 2*maxKeptAnnotation)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.TableAnnotation: long, "other.io/notes": long, "other.io/short": "y"}}}
@@ -146,6 +147,11 @@ func TestTrimKeepsGpuscaleAnnotations(t *testing.T) {
 	require.NoError(t, err)
 	if n.Annotations[contract.TableAnnotation] != long || n.Annotations["other.io/notes"] != "" || n.Annotations["other.io/short"] != "y" {
 		t.Errorf("annotations %d", len(n.Annotations))
+	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{datasetsAnnotation: long}}}
+	_, err = TrimPods()(p)
+	if err != nil || len(p.Annotations[datasetsAnnotation]) != maxKeptAnnotation {
+		t.Errorf("%d bytes of a pod, %v", len(p.Annotations[datasetsAnnotation]), err)
 	}
 	if other, err := TrimPods()("no pod"); err != nil || other != "no pod" {
 		t.Errorf("of another type: %v, %v", other, err)
@@ -197,7 +203,7 @@ func claimsOf(p *corev1.Pod) []string {
 }
 
 func plannedPod(p *corev1.Pod) plan.Pod {
-	out := ConvertPod(p)
+	out := NewClaims(nil, nil, nil, nil).ConvertPod(p)
 	newRules(nil).of(p.Namespace, p.Labels, &p.Spec, &out)
 	if len(out.NodeSelector) == 0 {
 		out.NodeSelector = nil
@@ -250,7 +256,7 @@ func TestTrimmingIsRaceFree(t *testing.T) {
 	o, err := trim(benchPod("p", "n", 2))
 	require.NoError(t, err)
 	first := o.(*corev1.Pod)
-	want := ConvertPod(first)
+	want := NewClaims(nil, nil, nil, nil).ConvertPod(first)
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -262,7 +268,7 @@ func TestTrimmingIsRaceFree(t *testing.T) {
 				if _, err := trim(next); err != nil {
 					t.Error(err)
 				}
-				if got := ConvertPod(first); !reflect.DeepEqual(got, want) {
+				if got := NewClaims(nil, nil, nil, nil).ConvertPod(first); !reflect.DeepEqual(got, want) {
 					t.Errorf("%+v, want %+v", got, want)
 				}
 			}
@@ -392,10 +398,10 @@ func TestUnnumberedNodesAreReadAgain(t *testing.T) {
 	for _, n := range []*corev1.Node{
 		{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}},
 	} {
-		k.begin(nil)
-		k.of(nil, n)
+		k.begin(NewClaims(nil, nil, nil, nil))
+		k.of(NewClaims(nil, nil, nil, nil), n)
 		n.Spec.Unschedulable = true
-		if !k.of(nil, n).Cordoned {
+		if !k.of(NewClaims(nil, nil, nil, nil), n).Cordoned {
 			t.Errorf("UID %q, version %q: the cached facts are used", n.UID, n.ResourceVersion)
 		}
 		k.end()

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -22,19 +24,21 @@ type volumes struct {
 	bound   map[string]*corev1.PersistentVolume
 	free    map[string][]*corev1.PersistentVolume // available ones, by class
 	classes map[string]*storagev1.StorageClass
-	most    map[nodeDriver]int64 // volumes that can be attached
-	limited []string             // drivers of which a node can attach a number only, sorted
+	most    map[nodeDriver]int64        // volumes that can be attached
+	limited []string                    // drivers of which a node can attach a number only, sorted
+	taken   map[client.ObjectKey]string // the pod that has a claim for one pod at a time
 }
 
 type nodeDriver struct{ node, driver string }
 
-func newVolumes(claims []corev1.PersistentVolumeClaim, all []corev1.PersistentVolume, classes []storagev1.StorageClass, nodes []storagev1.CSINode) *volumes {
+func newVolumes(claims []corev1.PersistentVolumeClaim, all []corev1.PersistentVolume, classes []storagev1.StorageClass, nodes []storagev1.CSINode, pods []*corev1.Pod) *volumes {
 	v := &volumes{
 		claims:  make(map[client.ObjectKey]*corev1.PersistentVolumeClaim, len(claims)),
 		bound:   make(map[string]*corev1.PersistentVolume, len(all)),
 		free:    map[string][]*corev1.PersistentVolume{},
 		classes: make(map[string]*storagev1.StorageClass, len(classes)),
 		most:    map[nodeDriver]int64{},
+		taken:   map[client.ObjectKey]string{},
 	}
 	for i := range nodes {
 		for _, d := range nodes[i].Spec.Drivers {
@@ -59,6 +63,14 @@ func newVolumes(claims []corev1.PersistentVolumeClaim, all []corev1.PersistentVo
 	for i := range classes {
 		v.classes[classes[i].Name] = &classes[i]
 	}
+	for _, p := range pods {
+		for i := range p.Spec.Volumes {
+			key := client.ObjectKey{Namespace: p.Namespace, Name: claimOfVolume(p.Name, &p.Spec.Volumes[i])}
+			if claim := v.claims[key]; claim != nil && p.Spec.NodeName != "" && !kube.IsOver(p) && slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
+				v.taken[key] = p.Name
+			}
+		}
+	}
 	return v
 }
 
@@ -70,12 +82,16 @@ func (v *volumes) of(p *corev1.Pod, out *plan.Pod) {
 		if name == "" {
 			continue
 		}
-		all, unbound := v.reach(client.ObjectKey{Namespace: p.Namespace, Name: name})
+		key := client.ObjectKey{Namespace: p.Namespace, Name: name}
+		all, unbound := v.reach(key)
+		if by := v.taken[key]; by != "" && by != p.Name {
+			unbound = cmp.Or(unbound, "is for one pod at a time (ReadWriteOncePod), and pod "+by+" has it")
+		}
 		if unbound != "" && out.Unbound == "" && out.Node == "" {
 			out.Unbound = "PersistentVolumeClaim " + p.Namespace + "/" + name + " " + unbound
 		}
 		out.Volumes = append(out.Volumes, all...)
-		if driver := v.driverOf(v.claims[client.ObjectKey{Namespace: p.Namespace, Name: name}]); slices.Contains(v.limited, driver) {
+		if driver := v.driverOf(v.claims[key]); slices.Contains(v.limited, driver) {
 			out.Others = withResource(out.Others, attachable+driver, 1)
 		}
 	}
@@ -257,7 +273,7 @@ func withZones(terms []plan.NodeTerm) []plan.NodeTerm {
 func TrimVolume(o any) (any, error) {
 	switch v := o.(type) {
 	case *corev1.PersistentVolume:
-		trimMeta(&v.ObjectMeta)
+		trimMeta(&v.ObjectMeta, 0)
 		v.Annotations = onlyClass(v.Annotations)
 		csi := v.Spec.CSI
 		v.Spec.PersistentVolumeSource, v.Status.Message = corev1.PersistentVolumeSource{}, ""
@@ -265,7 +281,7 @@ func TrimVolume(o any) (any, error) {
 			v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: same(csi.Driver)}
 		}
 	case *corev1.PersistentVolumeClaim:
-		trimMeta(&v.ObjectMeta)
+		trimMeta(&v.ObjectMeta, 0)
 		v.Annotations = onlyClass(v.Annotations)
 		v.Labels, v.Status = nil, corev1.PersistentVolumeClaimStatus{Phase: same(v.Status.Phase)}
 	}
@@ -292,20 +308,14 @@ const (
 	juiceWorkerLabel   = "juicefs.io/cg-worker"
 )
 
-// marksData reports whether a label of a node marks a cached dataset. Fluid's labels of amounts have
-// the same prefix.
-func marksData(key, value string) bool {
-	return value == "true" && (key == juiceWorkerLabel || strings.HasPrefix(key, datasetPrefix) || strings.HasPrefix(key, fluidDatasetPrefix))
-}
-
-// holdsData reports whether labels of a node mark a cached dataset.
-func holdsData(labels map[string]string) bool {
+// dataOf returns the labels of a node that mark cached datasets. Fluid's labels of amounts have the same prefix.
+func dataOf(labels map[string]string) (marks []string) {
 	for key, value := range labels {
-		if marksData(key, value) {
-			return true
+		if value == "true" && (key == juiceWorkerLabel || strings.HasPrefix(key, datasetPrefix) || strings.HasPrefix(key, fluidDatasetPrefix)) {
+			marks = append(marks, key)
 		}
 	}
-	return false
+	return marks
 }
 
 // datasets are the labels of the cluster's nodes, and of its pools' templates, that mark datasets.
@@ -313,18 +323,15 @@ type datasets map[string]bool
 
 func datasetsOf(nodes []corev1.Node, pools []v1alpha1.GPUNodePool) datasets {
 	out := datasets{}
-	add := func(labels map[string]string) {
-		for key, value := range labels {
-			if marksData(key, value) {
-				out[key] = true
-			}
+	for i := range nodes {
+		for _, key := range dataOf(nodes[i].Labels) {
+			out[key] = true
 		}
 	}
-	for i := range nodes {
-		add(nodes[i].Labels)
-	}
 	for i := range pools {
-		add(pools[i].Spec.Template.Labels)
+		for _, key := range dataOf(pools[i].Spec.Template.Labels) {
+			out[key] = true
+		}
 	}
 	return out
 }

@@ -34,6 +34,7 @@ const (
 	KueueCohort       Kind = "cohorts.kueue.x-k8s.io"
 	KueueLocalQueue   Kind = "localqueues.kueue.x-k8s.io"
 	KueueFlavor       Kind = "resourceflavors.kueue.x-k8s.io"
+	KueueCheck        Kind = "admissionchecks.kueue.x-k8s.io"
 	VolcanoQueue      Kind = "queues.scheduling.volcano.sh"
 	KAIQueue          Kind = "queues.scheduling.run.ai"
 	KAITopology       Kind = "topologies.kai.scheduler"
@@ -112,6 +113,7 @@ var kinds = map[Kind]kind{
 	KueueCohort:       {[]string{"v1beta2", "v1beta1", "v1alpha1"}, parseKueueQueue, ""},
 	KueueLocalQueue:   {[]string{"v1beta2", "v1beta1"}, parseLocalQueue, ""},
 	KueueFlavor:       {[]string{"v1beta2", "v1beta1"}, parseFlavor, ""},
+	KueueCheck:        {[]string{"v1beta2", "v1beta1"}, parseCheck, ""},
 	VolcanoQueue:      {[]string{"v1beta1"}, parseVolcanoQueue, ""},
 	KAIQueue:          {[]string{"v2"}, parseKAIQueue, ""},
 	KAITopology:       {[]string{"v1alpha1"}, parseKAITopology, ""},
@@ -135,6 +137,8 @@ type Object struct {
 	// Levels of a KAI Topology: the labels of nodes, by alias.
 	Levels  map[string]string
 	Devices *Devices
+	// Remote: what has this AdmissionCheck runs in another cluster.
+	Remote bool
 	// Request of a ProvisioningRequest, Template of a PodTemplate.
 	Request  *Request
 	Template *corev1.PodTemplateSpec
@@ -179,6 +183,8 @@ type Maker struct {
 	Over     bool
 	// Started: its queue has admitted it, so that its pods are created (Kueue).
 	Started bool
+	// Checks are the names of its admission checks (Kueue).
+	Checks []string
 	// Exclusive is a label of nodes: each set has a value of it to itself (LeaderWorkerSet).
 	Exclusive string
 	// Queue of the object, in its own system's words; ClusterQueue that has admitted it (Kueue).

@@ -51,7 +51,7 @@ func parseJobSet(f fields, o *Object) {
 		replicas, done := all[name], succeeded[name]
 		role := Role{Name: name, Count: min(replicas*pods, maxCount), Done: min(done*pods, maxCount), Template: job.template("template.spec.template")}
 		key := jobSetPlace(f.names("metadata.annotations"), job.names("template.metadata.annotations"))
-		if key == "" || replicas > maxPlaces {
+		if key == "" || len(o.Maker.Roles)+replicas > maxPlaces {
 			o.Maker.Roles = append(o.Maker.Roles, role)
 			continue
 		}
@@ -189,6 +189,7 @@ func parseKueueWorkload(f fields, o *Object) {
 		r.Flavors = slices.Compact(slices.Sorted(maps.Values(set.names("flavors"))))
 	}
 	for _, check := range f.list("status.admissionChecks") {
+		m.Checks = append(m.Checks, check.text("name"))
 		for _, u := range into[[]podSetUpdate](check, "podSetUpdates") {
 			if check.text("state") == "Ready" {
 				u.addTo(&role(u.Name).Template)

@@ -148,6 +148,12 @@ func parseFlavor(f fields, o *Object) {
 	o.Flavor = &Flavor{NodeLabels: f.names("spec.nodeLabels"), Tolerations: into[[]corev1.Toleration](f, "spec.tolerations")}
 }
 
+// parseCheck reads an AdmissionCheck. MultiKueue's sends Workloads to other clusters, and states to which only once one
+// of them is connected (ff69552, pkg/controller/admissionchecks/multikueue).
+func parseCheck(f fields, o *Object) {
+	o.Remote = f.text("spec.controllerName") == "kueue.x-k8s.io/multikueue"
+}
+
 // parseDRASlice reads a ResourceSlice of one node. Devices with a taint that keeps pods away are left out, and so are
 // MIG devices that the driver makes once they are claimed, which share their GPU's counters
 // (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go).
@@ -179,12 +185,10 @@ func parseDRASlice(f fields, o *Object) {
 func parseVolcanoQueue(f fields, o *Object) {
 	o.Queue = &Queue{Parent: f.text("spec.parent"), Whole: true}
 	capability, deserved, guarantee := f.resources("spec.capability"), f.resources("spec.deserved"), f.resources("spec.guarantee.resource")
-	all := maps.Clone(capability)
-	if all == nil {
-		all = corev1.ResourceList{}
+	all := corev1.ResourceList{}
+	for _, list := range []corev1.ResourceList{capability, guarantee, deserved} {
+		maps.Copy(all, list)
 	}
-	maps.Copy(all, guarantee)
-	maps.Copy(all, deserved)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		q := Quota{Resource: string(name), Limit: listed(capability, name), Guaranteed: listed(all, name)}
 		if f.isNot("spec.reclaimable") {
@@ -195,11 +199,10 @@ func parseVolcanoQueue(f fields, o *Object) {
 }
 
 func listed(list corev1.ResourceList, name corev1.ResourceName) *Amount {
-	q, ok := list[name]
-	if !ok {
-		return nil
+	if q, ok := list[name]; ok {
+		return &Amount{Number: q.AsApproximateFloat64()}
 	}
-	return &Amount{Number: q.AsApproximateFloat64()}
+	return nil
 }
 
 // kaiGPU is the resource that a KAI queue's gpu numbers count: whole GPUs.

@@ -80,6 +80,11 @@ spec: {replicas: 2000000000, leaderWorkerTemplate: {size: 2000000000, workerTemp
 			}
 		}
 	}
+	jobs := strings.Repeat(`{name: a, replicas: 200, template: {spec: {template: {}}}}, `, 9)
+	many := Parse(JobSet, object(t, "metadata: {name: x, annotations: {"+jobSetExclusive+": rack}}\nspec: {replicatedJobs: ["+jobs+"]}"))
+	if many.Err != nil || len(many.Maker.Roles) > maxPlaces {
+		t.Errorf("%v, %d templates of Jobs with places of their own", many.Err, len(many.Maker.Roles))
+	}
 	if len(o.Annotations) != 1 || o.Annotations["gpuscale.io/gang"] != "false" {
 		t.Errorf("annotations %v", o.Annotations)
 	}

@@ -143,7 +143,7 @@ const (
 	lwsExclusive    = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 )
 
-// maxPlaces bounds the Jobs of one replicated job that have places of their own.
+// maxPlaces bounds the Jobs of a JobSet that have places of their own: each has a template of its own.
 const maxPlaces = 256
 
 // jobSetPlace returns the label of nodes whose values are the places of a replicated job's Jobs, empty

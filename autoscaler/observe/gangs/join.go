@@ -28,7 +28,7 @@ type joiner struct {
 	done    map[place]int
 	sets    map[setOf]*gang
 	unmade  []Unmade
-	names   map[string]bool // of unmade pods
+	names   map[string]int // of unmade pods, by what they begin with
 	spent   map[string]spent
 	// consumed are the ProvisioningRequests, "namespace/name", whose pods exist or have a maker: those are the
 	// demand then.
@@ -84,7 +84,7 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 func newJoiner(in Input) *joiner {
 	j := &joiner{
 		in: in, objects: in.Index, queued: map[owner]*foreign.Object{}, owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
-		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{}, spent: map[string]spent{}, consumed: map[string]bool{},
+		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]int{}, spent: map[string]spent{}, consumed: map[string]bool{},
 	}
 	for _, k := range groupKinds {
 		for _, o := range in.Objects[k] {
@@ -131,6 +131,14 @@ func (j *joiner) consume() {
 			note(of.Namespace, o.Maker.Roles[i].Template.Annotations)
 		}
 	}
+}
+
+// inactive reports whether a maker creates no pods here.
+func (j *joiner) inactive(o *foreign.Object) bool {
+	return o.Maker.Inactive || slices.ContainsFunc(o.Maker.Checks, func(name string) bool {
+		check := j.objects[foreign.KueueCheck.Of("", name)]
+		return check != nil && check.Remote
+	})
 }
 
 // queue records the object that a Workload queues. An old Workload may be left over: the one that
@@ -253,7 +261,7 @@ func (j *joiner) gated(p *Pod) {
 	}
 	w := j.workloadOf(p.Pod)
 	for _, gate := range p.Spec.SchedulingGates {
-		if !slices.Contains(kueueGates, gate.Name) || w == nil || w.Maker.Inactive {
+		if !slices.Contains(kueueGates, gate.Name) || w == nil || j.inactive(w) {
 			return
 		}
 	}

@@ -96,7 +96,7 @@ func world(t *testing.T, text string) Input {
 		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
 			t.Fatalf("%v in %s", err, doc)
 		}
-		if u.GetNamespace() == "" && u.GetKind() != "ResourceFlavor" && u.GetKind() != "Topology" {
+		if u.GetNamespace() == "" && !slices.Contains([]string{"ResourceFlavor", "Topology", "AdmissionCheck"}, u.GetKind()) {
 			u.SetNamespace("ml")
 		}
 		switch u.GetKind() {
@@ -332,15 +332,15 @@ spec: {minMember: 3, minResources: {nvidia.com/gpu: "16", memory: "9000000000000
 		return convert(namespace, p)
 	}
 	Join(in)
-	const most = mostOfAnything/3 + 1
+	const most = (mostOfAnything + 2) / 3
 	if memory, cpu, hca := seen[corev1.ResourceMemory], seen[corev1.ResourceCPU], seen["rdma/hca"]; memory.Value() != most || hca.Value() != most || !cpu.IsZero() {
 		t.Errorf("a part of it is %v", seen)
 	}
 	const sets = `apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
-metadata: {name: %s}
-spec: {replicas: 9999999999, leaderWorkerTemplate: {size: 9999999999, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`
-	in = world(t, fmt.Sprintf(sets, "a")+"\n---\n"+fmt.Sprintf(sets, "b")+"\n---\n"+`apiVersion: leaderworkerset.x-k8s.io/v1
+metadata: {name: %s, annotations: {leaderworkerset.sigs.k8s.io/exclusive-topology: rack}}
+spec: {replicas: 9999999999, leaderWorkerTemplate: {size: %d, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`
+	in = world(t, fmt.Sprintf(sets, "a", 2)+"\n---\n"+fmt.Sprintf(sets, "b", 9999999999)+"\n---\n"+`apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
 metadata: {name: a, namespace: zoo}
 spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`)
@@ -355,7 +355,7 @@ spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {cont
 		made[u.Namespace]++
 	}
 	// Another namespace has all of its own.
-	if made["ml"] != maxUnmade || made["zoo"] != 2 || left["ml"] == 0 || left["zoo"] != 0 || converted > 6 {
+	if made["ml"] != maxUnmade || made["zoo"] != 2 || left["ml"] == 0 || left["zoo"] != 0 || converted > 6+2*maxExclusive {
 		t.Errorf("pods %v, left out %v, %d templates looked at", made, left, converted)
 	}
 }

@@ -33,7 +33,7 @@ func (j *joiner) makeMissing() {
 			if group := j.groupOfMaker(o); group != nil {
 				j.made[group] = true
 			}
-			if o.Maker.Over || o.Maker.Inactive || o.DeletionTimestamp != nil {
+			if o.Maker.Over || j.inactive(o) || o.DeletionTimestamp != nil {
 				continue
 			}
 			if k != foreign.KueueWorkload && j.workloadFor(o) != nil {
@@ -78,7 +78,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 			if g == nil {
 				g = j.ofSet(setOf{of, set})
 			}
-			if like[r] == nil || o.Maker.Exclusive != "" {
+			if like[r] == nil || o.Maker.Exclusive != "" && set < maxExclusive {
 				t := j.admitted(role, o.Maker)
 				if o.Maker.Exclusive != "" {
 					*t = foreign.Exclusive(*t, o.Maker.Exclusive, lwsGroupKey, o.Namespace, o.Name+"-"+strconv.Itoa(set))
@@ -101,6 +101,10 @@ func (j *joiner) makeSets(o *foreign.Object) {
 		}
 	}
 }
+
+// maxExclusive bounds the sets that are looked at one by one since each has a place of its own. With more, the namespace
+// has more groups of pods than are planned for.
+const maxExclusive = 1000
 
 // shape describes pods that are still to be created.
 type shape struct {
@@ -177,8 +181,8 @@ func (j *joiner) make(g *gang, n int, stem string, c *shape) {
 	}
 	used.pods += n
 	j.spent[u.Namespace] = used
-	for i := range n {
-		u.Name = j.name(u.Namespace, stem, i)
+	for range n {
+		u.Name = j.name(u.Namespace, stem)
 		if g != nil {
 			g.coming = append(g.coming, len(j.unmade))
 		}
@@ -194,15 +198,10 @@ func (j *joiner) leave(namespace string, n int) {
 }
 
 // name returns a name that no pod can have: Kubernetes forbids the tilde.
-func (j *joiner) name(namespace, stem string, i int) string {
-	for {
-		name := stem + "~" + strconv.Itoa(i)
-		if key := namespace + "/" + name; !j.names[key] {
-			j.names[key] = true
-			return name
-		}
-		i++
-	}
+func (j *joiner) name(namespace, stem string) string {
+	key := namespace + "/" + stem
+	j.names[key]++
+	return stem + "~" + strconv.Itoa(j.names[key]-1)
 }
 
 // atOnce are APIs whose objects create all their pods at once, whether they fit or not. What then does not
@@ -264,9 +263,9 @@ func part(needs corev1.ResourceList, n int) *corev1.PodTemplateSpec {
 			q.Set(mostOfAnything)
 		}
 		if plain == corev1.ResourceCPU {
-			list[plain] = *resource.NewMilliQuantity(share(q.MilliValue(), n), q.Format)
+			list[plain] = *resource.NewMilliQuantity((q.MilliValue()+int64(n)-1)/int64(n), q.Format)
 		} else {
-			list[plain] = *resource.NewQuantity(share(q.Value(), n), q.Format)
+			list[plain] = *resource.NewQuantity((q.Value()+int64(n)-1)/int64(n), q.Format)
 		}
 	}
 	return &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -274,17 +273,8 @@ func part(needs corev1.ResourceList, n int) *corev1.PodTemplateSpec {
 	}}}}
 }
 
-// mostOfAnything bounds a PodGroup's resources; it fits an int64 in thousandths too.
-const mostOfAnything = math.MaxInt64 / 1000
-
-// share returns an equal part of a non-negative total, rounded up.
-func share(whole int64, n int) int64 {
-	part := whole / int64(n)
-	if whole%int64(n) != 0 {
-		part++
-	}
-	return part
-}
+// mostOfAnything bounds a PodGroup's resources; it fits an int64 in thousandths too, twice over.
+const mostOfAnything = math.MaxInt64 / 2000
 
 // finish records the gangs in the pods. Members that request no GPU and members that have ended are
 // subtracted from the minimum: the planner sees only the others.
@@ -346,12 +336,9 @@ func (j *joiner) scaled() {
 // acts reports whether an HPA's desired replicas are current: an HPA without metrics keeps an old
 // number.
 func acts(h *autoscalingv2.HorizontalPodAutoscaler) bool {
-	for _, c := range h.Status.Conditions {
-		if c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionFalse {
-			return false
-		}
-	}
-	return h.DeletionTimestamp == nil
+	return h.DeletionTimestamp == nil && !slices.ContainsFunc(h.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionFalse
+	})
 }
 
 // replicas counts the pods of Deployments and StatefulSets.

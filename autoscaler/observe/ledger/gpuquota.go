@@ -40,19 +40,14 @@ func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
 		if q.DeletionTimestamp != nil {
 			continue
 		}
-		if q.Undecodable != "" {
-			l.problem(QuotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again: %s", q.Undecodable, stillHolds(q))
+		if until := "until then its amounts hold"; q.Undecodable != "" {
+			if len(q.Spec.Amounts) == 0 {
+				until = "until then nothing more is added for its pods"
+			}
+			l.problem(QuotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again: %s", q.Undecodable, until)
 		}
 		l.addCovers(q, addAmounts(t, q))
 	}
-}
-
-// stillHolds says what of a quota that cannot be decoded holds.
-func stillHolds(q *v1alpha1.GPUQuota) string {
-	if len(q.Spec.Amounts) == 0 {
-		return "until then nothing more is added for its pods"
-	}
-	return "until then its amounts hold"
 }
 
 // addAmounts adds a tenant for the amount of any model, and one under it for each model with an

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan"
@@ -148,7 +149,7 @@ func noMore(q *corev1.ResourceQuota, name corev1.ResourceName) string {
 // lacks returns the first resource, by name, of which there is too little.
 func (r *headroom) lacks(usage corev1.ResourceList, spec *corev1.PodSpec) corev1.ResourceName {
 	for _, name := range slices.Sorted(maps.Keys(r.quota.Spec.Hard)) {
-		if mustState(name) && !says(spec, name) {
+		if slices.Contains(stated, name) && !says(spec, name) {
 			return name
 		}
 		wants, ok := usage[name]
@@ -162,13 +163,9 @@ func (r *headroom) lacks(usage corev1.ResourceList, spec *corev1.PodSpec) corev1
 	return ""
 }
 
-// mustState reports whether a quota of the resource requires every container to state it.
-func mustState(name corev1.ResourceName) bool {
-	switch name {
-	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory:
-		return true
-	}
-	return false
+// stated are the resources of which a quota requires that every container states them.
+var stated = []corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
 }
 
 func says(spec *corev1.PodSpec, name corev1.ResourceName) bool {
@@ -202,8 +199,8 @@ func (l *Ledger) usageOf(spec *corev1.PodSpec) corev1.ResourceList {
 	}
 	one := *resource.NewQuantity(1, resource.DecimalSI)
 	out := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
-	requests, limits := effective(spec)
-	for name, q := range requests {
+	p := &corev1.Pod{Spec: *spec} // containers, init containers, sidecars and overhead combined, as the scheduler does
+	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
 		out[corev1.DefaultResourceRequestsPrefix+name] = q
 		switch {
 		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
@@ -211,7 +208,7 @@ func (l *Ledger) usageOf(spec *corev1.PodSpec) corev1.ResourceList {
 			out[name] = q
 		}
 	}
-	for name, q := range limits {
+	for name, q := range resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{}) {
 		out["limits."+name] = q
 	}
 	l.usages[spec] = out

@@ -271,8 +271,9 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 	case d.GPUs > 0:
 		per := int64(d.GPUs) * 1000 / many
 		return quota.Amount{Compute: per * computeSlices, Memory: per * memorySlices}, true
-	case d.Fraction.Shares() && u.shares > 0:
-		return quota.Amount{Compute: 1000 * computeSlices / int64(u.shares), Memory: 1000 * memorySlices / int64(u.shares)}, true
+	case d.Fraction.Shares() && u.shares > 0: // in whole slices, as pods are counted: else those that the quota admits exceed it
+		part := func(slices int) int64 { return 1000 * int64((slices+u.shares-1)/u.shares) }
+		return quota.Amount{Compute: part(computeSlices), Memory: part(memorySlices)}, true
 	case len(d.MIG) == 1:
 		one := u.scale.Instance(d.MIG[0])
 		return quota.Amount{Compute: one.Compute * 1000, Memory: one.Memory * 1000}, true

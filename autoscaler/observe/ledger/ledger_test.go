@@ -239,7 +239,7 @@ func TestSharesOfGPUs(t *testing.T) {
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.nvidia.com/gpu.shared": resource.MustParse("8")}},
 	}
 	l := New(Input{ResourceQuotas: []corev1.ResourceQuota{q}, Namespaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, Shares: 4})
-	if len(l.Tenants) != 1 || l.Tenants[0].Guarantee != (quota.Amount{Compute: 14, Memory: 16}) {
+	if len(l.Tenants) != 1 || l.Tenants[0].Guarantee != (quota.Amount{Compute: 16, Memory: 16}) {
 		t.Fatalf("%+v", l.Tenants)
 	}
 	share := Claim{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a"}}, Demand: demand.Demand{Vendor: "nvidia", Fraction: &demand.Fraction{CoreMilli: 250, MemoryMilli: 250, GPUs: 1}}, Shares: true}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -101,26 +100,13 @@ func (r *limits) bounds(c Claim) bool {
 	return false
 }
 
-// effective returns a pod's requests and limits as the scheduler and ResourceQuotas count them:
-// containers, init containers, sidecars and overhead combined.
-func effective(spec *corev1.PodSpec) (requests, limits corev1.ResourceList) {
-	p := &corev1.Pod{Spec: *spec}
-	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}), resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
-}
-
 // inScope reports whether a ResourceQuota covers a pod: all of its scopes must match.
 func inScope(q *corev1.ResourceQuota, spec *corev1.PodSpec) bool {
+	all := slices.Clone(ptr.Deref(q.Spec.ScopeSelector, corev1.ScopeSelector{}).MatchExpressions)
 	for _, scope := range q.Spec.Scopes {
-		if !matches(corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}, spec) {
-			return false
-		}
+		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists})
 	}
-	if q.Spec.ScopeSelector == nil {
-		return true
-	}
-	return !slices.ContainsFunc(q.Spec.ScopeSelector.MatchExpressions, func(r corev1.ScopedResourceSelectorRequirement) bool {
-		return !matches(r, spec)
-	})
+	return !slices.ContainsFunc(all, func(r corev1.ScopedResourceSelectorRequirement) bool { return !matches(r, spec) })
 }
 
 // matches reports whether a pod is in a scope. An unknown scope, or one that is not about pods,

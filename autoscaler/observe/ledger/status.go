@@ -63,8 +63,7 @@ func usesOf(s *plan.Snapshot) *uses {
 	if err != nil {
 		return u // the Ledger's tree is valid
 	}
-	models, memory := gpusOf(s)
-	scale := plan.NewScale(s.Tables, models)
+	scale, memory := ScaleOf(s)
 	used := map[string]quota.Amount{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -85,9 +84,10 @@ func usesOf(s *plan.Snapshot) *uses {
 	return u
 }
 
-// gpusOf returns the models of a snapshot's GPUs, and by node the memory of one that may be shared.
-func gpusOf(s *plan.Snapshot) (models []gpu.Model, memory map[string]int) {
+// ScaleOf measures requests on the GPUs of a snapshot. memory is, by node, that of a GPU that may be shared.
+func ScaleOf(s *plan.Snapshot) (scale *plan.Scale, memory map[string]int) {
 	memory = map[string]int{}
+	var models []gpu.Model
 	meet := func(m gpu.Model) {
 		if !slices.Contains(models, m) {
 			models = append(models, m)
@@ -108,7 +108,7 @@ func gpusOf(s *plan.Snapshot) (models []gpu.Model, memory map[string]int) {
 			meet(s.Pools[i].Template.GPUs[j].Model)
 		}
 	}
-	return models, memory
+	return plan.NewScale(s.Tables, models), memory
 }
 
 func (u *uses) under(name string) Share {
