@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -46,10 +45,7 @@ func newRulesPage(page rulesPage, ours []config.Declared, others []compat.RuleSt
 		page.Rules = append(page.Rules, ruleRow{RuleState: s, Questions: append([]cache.Status{}, its[:shown]...), Left: len(its) - shown})
 	}
 	for _, r := range ours {
-		state := compat.RuleState{Name: r.Title(), State: live.State(r), At: "built in"}
-		if r.Line > 0 {
-			state.At = fmt.Sprintf("%s:%d", page.File, r.Line)
-		}
+		state := compat.RuleState{Name: r.Title(), State: live.State(r), At: r.At(page.File)}
 		for _, p := range r.Problems {
 			state.Problems = append(state.Problems, p.Error())
 		}

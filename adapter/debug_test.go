@@ -123,6 +123,10 @@ func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
 	}
 
 	write("c.yaml", head+"- {name: yours, like: queue_depth}\n")
+	for ready := http.StatusOK; ready == http.StatusOK; {
+		ready, _, _ = s.fetch(t.Context(), operator, "/readyz", nil)
+	}
+	page() // is answered still
 	select {
 	case <-s.ended: // kubelet starts it again
 	case <-time.After(time.Minute):

@@ -16,6 +16,7 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/metrics/pkg/client/custom_metrics"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/config"
@@ -161,16 +162,16 @@ func (f *lookFlags) file() (*config.File, error) {
 		overlay(c)
 	}
 	switch {
-	case f.config != "":
-		file, err := read(f.config, override)
-		if err != nil {
-			return nil, err
-		}
-		return file, file.Err()
-	case f.server.url != "":
+	case f.config == "" && f.server.url == "":
+		return nil, errors.New("--config or --prometheus-url is required: no Prometheus is known")
+	case f.config == "":
 		return config.Read("built in", nil, override)
 	}
-	return nil, errors.New("--config or --prometheus-url is required: no Prometheus is known")
+	file, err := read(f.config, override)
+	if err == nil {
+		err = file.Err()
+	}
+	return file, err
 }
 
 // elsewhere names the sources of metrics that no rule has.
@@ -206,15 +207,12 @@ func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string
 			return nil, "", fmt.Errorf("backend %s: %w", b.Name, err)
 		}
 	}
-	from := map[string]string{}
-	for _, d := range file.Rules {
-		if d.Line > 0 {
-			from[d.Name] = fmt.Sprintf("%s:%d", f.config, d.Line)
+	for _, declared := range file.Rules {
+		r := explain.Rule{Rule: declared.Rule.Rule, Source: declared.At(f.config)}
+		if theirs := file.Config.PrometheusAdapter; theirs.Enabled() {
+			r.Source += ", unless " + theirs.ConfigFile + " declares a metric of this name: compare --via-api"
 		}
-	}
-	for _, declared := range file.Signals() {
-		r := explain.Rule{Rule: declared.Rule, Source: cmp.Or(from[declared.Name], "built in")}
-		backend := cmp.Or(declared.Backend, cache.DefaultBackend)
+		backend := cmp.Or(declared.Rule.Backend, cache.DefaultBackend)
 		if f.server.url != "" {
 			backend = cache.DefaultBackend
 		}
@@ -229,16 +227,11 @@ func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string
 
 // version is the version of custom.metrics.k8s.io that the HPA controller uses.
 func (l *look) version() string {
-	groups, err := l.kube.Discovery().ServerGroups()
+	v, err := custom_metrics.NewAvailableAPIsGetter(l.kube.Discovery()).PreferredVersion()
 	if err != nil {
 		return "v1beta2"
 	}
-	for _, g := range groups.Groups {
-		if g.Name == "custom.metrics.k8s.io" {
-			return g.PreferredVersion.Version
-		}
-	}
-	return "v1beta2"
+	return v.Version
 }
 
 // ask sends a request to the aggregated API.

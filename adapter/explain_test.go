@@ -67,15 +67,17 @@ func TestExplainCommand(t *testing.T) {
 	server, kubeconfig := runningRequests(t, 50), explainKubeconfig(t)
 	base := []string{"hpa", "chat/vllm", "--kubeconfig", kubeconfig, "--prometheus-url", server.URL}
 	tenancy := writeFile(t, "c.yaml", []byte("prometheus: {url: '"+server.URL+"', namespaceParameter: tenant}"))
+	both := writeFile(t, "both.yaml", []byte("prometheus: {url: '"+server.URL+"'}\nprometheusAdapter: {configFile: pa.yaml}"))
 	for name, c := range map[string]struct {
 		args []string
 		want []string
 	}{
-		"text":    {append([]string{"explain"}, base...), []string{"answer    50, ", "proposes 9", "built in", "the HPA will set 8 replicas"}},
-		"json":    {append([]string{"explain", "-o", "json"}, base...), []string{`"version": "gpuscale.explain/v1"`, `"value": 50,`}},
-		"set":     {append([]string{"explain", "--set", "metrics[1].target.averageValue=100"}, base...), []string{"target of 100"}},
-		"tenancy": {append([]string{"explain", "--config", tenancy}, base[:4]...), []string{"answer    50, "}},
-		"via API": {append([]string{"explain", "--via-api"}, base...), []string{"via API   error: "}},
+		"text":                              {append([]string{"explain"}, base...), []string{"answer    50, ", "proposes 9", "built in", "the HPA will set 8 replicas"}},
+		"json":                              {append([]string{"explain", "-o", "json"}, base...), []string{`"version": "gpuscale.explain/v1"`, `"value": 50,`}},
+		"set":                               {append([]string{"explain", "--set", "metrics[1].target.averageValue=100"}, base...), []string{"target of 100"}},
+		"tenancy":                           {append([]string{"explain", "--config", tenancy}, base[:4]...), []string{"answer    50, "}},
+		"beside prometheus-adapter's rules": {append([]string{"explain", "--config", both}, base[:4]...), []string{"(built in, unless pa.yaml declares a metric of this name"}},
+		"via API":                           {append([]string{"explain", "--via-api"}, base...), []string{"via API   error: "}},
 		"simulate": {append([]string{"simulate", "--since", "2m", "--set",
 			"metrics=[{type: External, external: {metric: {name: requests_running}, target: {type: AverageValue, averageValue: 6}}}]"}, base...), []string{"replicas simulated", "replica-hours"}},
 	} {

@@ -37,16 +37,11 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root := serveCommand(stderr)
-	root.AddCommand(commands()...)
+	root.AddCommand(rulesCommand(), explainCommand(), simulateCommand(), versioncmd.New("gpuscale-adapter"))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	return root.ExecuteContext(ctx)
-}
-
-// commands are the subcommands.
-func commands() []*cobra.Command {
-	return []*cobra.Command{rulesCommand(), explainCommand(), simulateCommand(), versioncmd.New("gpuscale-adapter")}
 }
 
 // serveFlags are the flags beside those of the API server library.
@@ -150,10 +145,7 @@ func rulesCommand() *cobra.Command {
 func printRules(w io.Writer, f *config.File) error {
 	var text strings.Builder
 	for _, r := range f.Rules {
-		where := "built in"
-		if r.Line > 0 {
-			where = fmt.Sprintf("%s:%d", f.Name, r.Line)
-		}
+		where := r.At(f.Name)
 		if len(r.Problems) > 0 {
 			fmt.Fprintf(&text, "%s (%s): cannot be used, see below\n", r.Name, where)
 			continue

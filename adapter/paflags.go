@@ -56,21 +56,17 @@ func (p *paFlags) addServer(flags *pflag.FlagSet) {
 
 func (p *paFlags) add(flags *pflag.FlagSet) {
 	p.addServer(flags)
-	own := pflag.NewFlagSet("prometheus-adapter", pflag.ContinueOnError)
-	own.StringVar(&p.authConfig, "prometheus-auth-config", "", "not supported: use the token and certificate files")
-	own.DurationVar(&p.relist, "metrics-relist-interval", 0, "as prometheusAdapter.relistInterval")
-	own.DurationVar(&p.maxAge, "metrics-max-age", 0, "as prometheusAdapter.seriesAge")
-	own.BoolVar(&p.disableHTTP2, "disable-http2", false, "as --disable-http2-serving")
+	flags.StringVar(&p.authConfig, "prometheus-auth-config", "", "not supported: use the token and certificate files")
+	flags.DurationVar(&p.relist, "metrics-relist-interval", 0, "as prometheusAdapter.relistInterval")
+	flags.DurationVar(&p.maxAge, "metrics-max-age", 0, "as prometheusAdapter.seriesAge")
+	flags.BoolVar(&p.disableHTTP2, "disable-http2", false, "as --disable-http2-serving")
 	for _, f := range ignored {
-		own.StringP(f.name, f.short, f.value, "prometheus-adapter's; no effect, see --log-level")
-		own.Lookup(f.name).NoOptDefVal = "true"
-		own.Lookup(f.name).Hidden = true
-	}
-	own.VisitAll(func(f *pflag.Flag) {
-		if flags.Lookup(f.Name) == nil {
-			flags.AddFlag(f)
+		if flags.Lookup(f.name) == nil {
+			flags.StringP(f.name, f.short, f.value, "prometheus-adapter's; no effect, see --log-level")
+			flags.Lookup(f.name).NoOptDefVal = "true"
+			flags.Lookup(f.name).Hidden = true
 		}
-	})
+	}
 }
 
 // overlay returns a function that applies the flags over the file's

@@ -37,6 +37,9 @@ import (
 const (
 	allowFor = time.Minute
 	denyFor  = 10 * time.Second
+	// leaving is how long a program that ends still serves, not ready any more: the
+	// aggregator and kube-proxy hear of it a moment later.
+	leaving = 5 * time.Second
 )
 
 func newBase(stderr io.Writer) *adapterbase.AdapterBase {
@@ -52,8 +55,8 @@ func newBase(stderr io.Writer) *adapterbase.AdapterBase {
 	}
 }
 
-// serve runs until ctx ends, the configuration has changed, or the certificate that it
-// issues is to be another: then the program ends, and kubelet starts it again.
+// serve runs until ctx ends or the configuration has changed: then the program ends, and
+// kubelet starts it again.
 func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateFlags, configFile string, overlay func(*config.Config), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -88,6 +91,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	if issuer != nil {
 		serving.GenericConfig.SecureServing.Cert = issuer
 	}
+	serving.GenericConfig.ShutdownDelayDuration = leaving
 	mark(serving)
 	server, err := base.Server()
 	if err != nil {
@@ -119,12 +123,7 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 			cancel()
 		}
 	})
-	running.Go(func() {
-		if issuer.Run(ctx) {
-			log.Info("another serving certificate is due: starting again")
-			cancel()
-		}
-	})
+	running.Go(func() { issuer.Run(ctx) })
 	pods.Start(ctx.Done())
 	log.Info("serving", slog.Int("rules", len(tables.Rules())), slog.Int("backends", len(cfg.All())))
 	return base.Run(ctx)

@@ -1,7 +1,6 @@
 package certificate
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -123,27 +122,47 @@ func TestReplicasAreTrustedTogether(t *testing.T) {
 	}
 }
 
-// TestAnotherIsDue: a process ends before the first half of its certificate's life is over, and
-// not together with its replicas.
-func TestAnotherIsDue(t *testing.T) {
+// TestAnotherIsServed: a certificate is replaced in the first half of its life, not together with
+// the replicas', and what is served is trusted all the time.
+func TestAnotherIsServed(t *testing.T) {
 	c := cluster()
 	one, two := issuer(t, c, "one"), issuer(t, c, "two")
+	first, start, chain := one.pairs[0], time.Now(), c.ReactionChain
 	for _, i := range []*Issuer{one, two} {
-		if life, age := i.ca.NotAfter.Sub(i.ca.NotBefore), i.until.Sub(i.ca.NotBefore); life != validFor || age > validFor/2 || age < validFor/2-spread {
-			t.Errorf("valid for %s, another is due after %s", life, age)
+		ca := i.pairs[0].ca
+		if life, until := ca.NotAfter.Sub(ca.NotBefore), i.pairs[0].due.Sub(start); life != validFor || until > validFor/2 || until < validFor/2-spread-time.Minute {
+			t.Errorf("valid for %s, another is due after %s", life, until)
 		}
 	}
-	if one.until.Sub(two.until).Abs() < time.Second {
-		t.Error("both replicas end at once")
+	if first.due.Sub(two.pairs[0].due).Abs() < time.Second {
+		t.Error("both replicas replace theirs at once")
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if one.Run(ctx) {
-		t.Error("another is due at once")
-	}
-	one.until = time.Now()
-	if !one.Run(t.Context()) {
-		t.Error("none is due")
+	two.pairs[0].due = first.due.Add(time.Hour)
+	for _, at := range []struct {
+		after          time.Duration
+		served, trusts int // which of one's pairs, and the CAs of both
+		refused        bool
+	}{
+		{-time.Second, 0, 2, false}, {0, 0, 2, true}, {1, 0, 3, false}, {settle, 0, 3, false}, {settle + 1, 1, 3, false},
+		{2 * settle, 1, 3, false}, {2*settle + 1, 1, 3, false}, {2*settle + every, 1, 2, false}, {24 * time.Hour, 1, 3, false},
+	} {
+		c.ReactionChain = chain
+		if at.refused {
+			c.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("not now")
+			})
+		}
+		for _, i := range []*Issuer{one, two} {
+			if err := i.look(t.Context(), first.due.Add(at.after)); (err != nil) != (at.refused && i == one) {
+				t.Errorf("%s: %v", at.after, err)
+			}
+		}
+		if served := one.served.Load(); (served != first) != (at.served == 1) || len(trusted(t, c)) != at.trusts {
+			t.Errorf("%s: the first is served: %t, %d CAs", at.after, served == first, len(trusted(t, c)))
+		}
+		if err := errors.Join(verified(t, c, one), verified(t, c, two)); err != nil {
+			t.Errorf("%s: %v", at.after, err)
+		}
 	}
 }
 
@@ -225,7 +244,7 @@ func TestRefusedAndConflicting(t *testing.T) {
 	})
 	err := i.look(t.Context(), time.Now())
 	i.report(err)
-	if err == nil || i.Ready() == nil || !strings.Contains(i.Ready().Error(), "apiservices v1beta1.external.metrics.k8s.io") {
+	if err == nil || i.Ready() == nil || !strings.Contains(err.Error(), "apiservices v1beta1.external.metrics.k8s.io") {
 		t.Fatalf("a refused write: %v, ready: %v", err, i.Ready())
 	}
 	refuse = false

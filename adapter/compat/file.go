@@ -35,13 +35,8 @@ func (f *File) problems() []strict.Problem {
 }
 
 // good are the rules without problems.
-func (f *File) good() (all []*Rule) {
-	for _, r := range f.Rules {
-		if len(r.Problems) == 0 {
-			all = append(all, r)
-		}
-	}
-	return all
+func (f *File) good() []*Rule {
+	return slices.DeleteFunc(slices.Clone(f.Rules), func(r *Rule) bool { return len(r.Problems) > 0 })
 }
 
 // Parse reads a file; name is for its problems. An error means that nothing of

@@ -107,11 +107,7 @@ func (g generalizer) key(label string) bool {
 
 // picks reports whether an aggregation keeps whole series with their labels.
 func picks(op parser.ItemType) bool {
-	switch op {
-	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
-		return true
-	}
-	return false
+	return slices.Contains([]parser.ItemType{parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO}, op)
 }
 
 func (g generalizer) aggregate(a *parser.AggregateExpr) error {

@@ -9,7 +9,6 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
-	"sigs.k8s.io/prometheus-adapter/pkg/config"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -200,29 +199,6 @@ func TestTemplateArguments(t *testing.T) {
 	for _, sel := range []string{"a>1", "a<1"} {
 		if _, err := conditions(selectorOf(t, sel)); err == nil || !strings.Contains(err.Error(), "has no equivalent in PromQL") {
 			t.Errorf("%s: %v", sel, err)
-		}
-	}
-}
-
-func TestNames(t *testing.T) {
-	for _, tc := range []struct{ matches, as, series, want string }{
-		{"", "", "up", "up"},
-		{"^container_(.*)_total$", "", "container_x_total", "x"},
-		{"^container_(.*)_total$", "", "container_x", ""},
-		{"^(.*)_total", "${1}_per_second", "http_requests_total", "http_requests_per_second"},
-		{"^(a)_(b)$", "$2_of_$1", "a_b", "a"}, // $2_of_ is no group
-		{"^(a)_(b)$", "${2}_of_$1", "a_b", "b_of_a"},
-		{"up", "cheesy", "cleanup_total", "cheesy"},
-		{"", "", "x_seconds_total", ""}, // by the filter
-	} {
-		r, err := compile(config.DiscoveryRule{
-			SeriesQuery: "up", SeriesFilters: []config.RegexFilter{{IsNot: "_seconds"}}, Name: config.NameMapping{Matches: tc.matches, As: tc.as}, MetricsQuery: "up",
-		}, true)
-		require.NoError(t, err)
-		n, _, err := r.namer(kinds())
-		require.NoError(t, err)
-		if got, _, _ := n.serves(family(tc.series)); got != tc.want {
-			t.Errorf("%s as %q of %s: %q, want %q", tc.matches, tc.as, tc.series, got, tc.want)
 		}
 	}
 }

@@ -167,12 +167,8 @@ func (t *target) expression(all []condition) (e parser.Expr, alone bool, err err
 func hasDefault(e parser.Expr) bool {
 	found := false
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if c, ok := n.(*parser.Call); ok {
-			switch c.Func.Name {
-			case "vector", "scalar", "absent", "absent_over_time":
-				found = true
-			}
-		}
+		c, ok := n.(*parser.Call)
+		found = found || ok && slices.Contains([]string{"vector", "scalar", "absent", "absent_over_time"}, c.Func.Name)
 		return nil
 	})
 	return found

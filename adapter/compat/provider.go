@@ -94,25 +94,24 @@ func (p *Provider) ListAllMetrics() []cma.CustomMetricInfo {
 // ListAllExternalMetrics is ListAllMetrics for external metrics.
 func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 	var all []cma.ExternalMetricInfo
+	if p.Other != nil {
+		all = p.Other.ListAllExternalMetrics()
+	}
 	for name := range p.registry.Load().external {
 		all = append(all, cma.ExternalMetricInfo{Metric: name})
-	}
-	if p.Other != nil {
-		all = append(all, p.Other.ListAllExternalMetrics()...)
 	}
 	slices.SortFunc(all, func(a, b cma.ExternalMetricInfo) int { return strings.Compare(a.Metric, b.Metric) })
 	return slices.Compact(all)
 }
 
-// elsewhere returns the other provider for a metric that the file does not have. While the
-// file's series have never been listed, a name that the other does not list either may be the
-// file's: the answer is then "not yet", not "not found".
+// elsewhere returns the other provider for a metric of its own. While the file's series have
+// never been listed, any other name may be the file's: the answer is then "not yet", not "not
+// found".
 func (p *Provider) elsewhere(metric string) (cma.MetricsProvider, error) {
-	pending := p.registry.Load().pending
-	switch {
-	case p.Other != nil && (pending == nil || slices.Contains(p.Other.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: metric})):
+	if p.Other != nil && slices.Contains(p.Other.ListAllExternalMetrics(), cma.ExternalMetricInfo{Metric: metric}) {
 		return p.Other, nil
-	case pending != nil:
+	}
+	if pending := p.registry.Load().pending; pending != nil {
 		return nil, provider.Unavailable("%s: %v", metric, pending)
 	}
 	return nil, provider.NotFound("no rule of %s serves %s for this kind of object", p.opts.ConfigFile, metric)

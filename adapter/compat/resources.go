@@ -69,8 +69,5 @@ func (n namer) label(gr schema.GroupResource) (string, error) {
 	return string(label), err
 }
 
-// rootScoped names the resources whose metrics v0.12.0 never counts as
-// namespaced.
-func rootScoped(gr schema.GroupResource) bool {
-	return gr == naming.NsGroupResource || gr == naming.NodeGroupResource || gr == naming.PVGroupResource
-}
+// rootScoped are the resources whose metrics v0.12.0 never counts as namespaced.
+var rootScoped = []schema.GroupResource{naming.NsGroupResource, naming.NodeGroupResource, naming.PVGroupResource}

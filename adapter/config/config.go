@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,8 @@ type Config struct {
 // Prometheus is the address and access of a server.
 type Prometheus struct {
 	prom.Config
-	Timeout metav1.Duration `json:"timeout"`
+	// Timeout of a query about a namespace by itself; 10 s if zero.
+	Timeout metav1.Duration `json:"timeout,omitempty"`
 	// NamespaceParameter, if not empty, is a parameter that names the one namespace of a
 	// query, as OpenShift's tenancy wants it.
 	NamespaceParameter string `json:"namespaceParameter,omitempty"`
@@ -61,14 +63,13 @@ type Backend struct {
 // Client returns the client's configuration.
 func (p Prometheus) Client() prom.Config {
 	c := p.Config
-	c.Timeout = p.Timeout.Duration
+	c.Timeout = cmp.Or(p.Timeout.Duration, prom.DefaultTimeout)
 	return c
 }
 
 // Default is the configuration of an empty file. The URL has no default.
 func Default() Config {
 	return Config{
-		Prometheus:   Prometheus{Timeout: metav1.Duration{Duration: 10 * time.Second}},
 		Interval:     metav1.Duration{Duration: 15 * time.Second},
 		IdleAfter:    metav1.Duration{Duration: 10 * time.Minute},
 		FirstWait:    metav1.Duration{Duration: 3 * time.Second},
@@ -109,7 +110,7 @@ func (c Config) age(r *signal.Rule, own *metav1.Duration) {
 func (c Config) Cache() cache.Options {
 	timeout := time.Duration(0)
 	for _, b := range c.All() {
-		timeout = max(timeout, b.Timeout.Duration)
+		timeout = max(timeout, b.Client().Timeout)
 	}
 	return cache.Options{
 		Timeout:  timeout,

@@ -39,6 +39,14 @@ type Declared struct {
 	Problems []strict.Problem
 }
 
+// At is the rule's line in a file, or "built in".
+func (d Declared) At(file string) string {
+	if d.Line == 0 {
+		return "built in"
+	}
+	return fmt.Sprintf("%s:%d", file, d.Line)
+}
+
 // Title is the rule's name, or its place in the file.
 func (d Declared) Title() string { return cmp.Or(d.Name, d.Path) }
 
@@ -66,7 +74,7 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 		problems = d.mixed()
 	} else {
 		rules, problems = d.List("rules")
-		problems = slices.Concat(problems, d.Fields(d.Root, "", &f.Config, "rules", "backends"), d.backends(&f.Config))
+		problems = append(problems, d.Fields(d.Root, "", &f.Config, "rules")...)
 	}
 	for _, overlay := range overlays {
 		overlay(&f.Config)
@@ -102,16 +110,6 @@ func (f *File) Signals() []cache.Rule {
 		}
 	}
 	return good
-}
-
-func (d document) backends(c *Config) []strict.Problem {
-	list, problems := d.List("backends")
-	for i, n := range list {
-		b := Backend{Prometheus: Default().Prometheus}
-		problems = append(problems, d.Fields(n, fmt.Sprintf("backends[%d]", i), &b)...)
-		c.Backends = append(c.Backends, b)
-	}
-	return problems
 }
 
 // rules reads the rules, each separately, and puts the built-in ones before them.

@@ -37,12 +37,10 @@ func (c Config) validate() error {
 	if name := c.PrometheusAdapter.Backend; name != "" {
 		errs = append(errs, c.knows("prometheusAdapter.backend", name))
 	}
-	if err := c.PrometheusAdapter.Validate(); err != nil {
-		errs = append(errs, prefix("prometheusAdapter", err))
-	}
+	errs = append(errs, prefix("prometheusAdapter", c.PrometheusAdapter.Validate()))
 	errs = append(errs, trust.Validate("exporterNamespaces", c.ExporterNamespaces)...)
-	if err := c.Forward.Validate(); err != nil {
-		errs = append(errs, prefix("forward", err))
+	if t := c.Forward.External; t != nil {
+		errs = append(errs, prefix("forward.external", t.Validate()))
 	}
 	return errors.Join(errs...)
 }
@@ -52,14 +50,9 @@ var backendName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 func (c Config) validateBackends() (errs []error) {
 	check := func(path string, p Prometheus) {
-		if err := p.Client().Validate(); err != nil {
-			errs = append(errs, prefix(path, err))
-		}
+		errs = append(errs, prefix(path, p.Client().Validate()))
 		if _, twice := p.Parameters[p.NamespaceParameter]; twice {
 			errs = append(errs, fmt.Errorf("%s.namespaceParameter: %q is among parameters too", path, p.NamespaceParameter))
-		}
-		if p.Timeout.Duration <= 0 {
-			errs = append(errs, fmt.Errorf("%s.timeout: must be positive", path))
 		}
 	}
 	if c.Prometheus.URL != "" || len(c.Backends) == 0 {
@@ -97,15 +90,13 @@ func (c Config) knows(path, backend string) error {
 	return fmt.Errorf("%s: no backend is called %q; there are: %s", path, backend, strings.Join(names, ", "))
 }
 
-// prefix puts a path before each of the problems joined in err.
+// prefix puts a path before each of the problems joined in err, which may be nil.
 func prefix(path string, err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return fmt.Errorf("%s.%w", path, err)
-	}
 	var errs []error
-	for _, e := range joined.Unwrap() {
-		errs = append(errs, prefix(path, e))
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			errs = append(errs, fmt.Errorf("%s.%w", path, e))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -113,6 +113,16 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Two HPAs over the same pods: the controller computes neither.
+func TestExplainAmbiguous(t *testing.T) {
+	w, err := readWorld(t, "chat", "vllm")
+	require.NoError(t, err)
+	w.HPA.Status.Conditions = append(w.HPA.Status.Conditions, autoscaling.HorizontalPodAutoscalerCondition{Reason: "AmbiguousSelector", Message: "controlled by more than one HPA"})
+	if o := explained(t, w, load(t, series, nil)).Outcome; o.Desired != w.Replicas || !strings.HasPrefix(strings.Join(o.Steps, ""), "controlled by more than one HPA; so nothing changes") {
+		t.Errorf("%+v", o)
+	}
+}
+
 // A series that the metric's selector leaves out is none behind the answer.
 func TestExplainASelector(t *testing.T) {
 	w, err := readWorld(t, "chat", "vllm")

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
-	core "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 	"github.com/gpuscale/gpuscale/adapter/provider"
@@ -119,7 +118,7 @@ func Explain(ctx context.Context, w World, o Options) Report {
 			computed.Metrics = append(computed.Metrics, m)
 		}
 	}
-	ctl := hpa.Controller{Tolerance: o.Tolerance, Window: o.Window, ScaledToZero: slices.ContainsFunc(w.HPA.Status.Conditions, toZero)}
+	ctl := hpa.Controller{Tolerance: o.Tolerance, Window: o.Window, ScaledToZero: w.reports("ScaledToZero") != ""}
 	if len(computed.Metrics) > 0 {
 		d := ctl.Reconcile(hpa.Situation{
 			Now: r.At, Spec: computed, Replicas: w.Replicas, StatusReplicas: w.StatusReplicas,
@@ -222,10 +221,6 @@ func (x *Metric) answered(got answer) {
 	default:
 		x.Value, x.Timestamp = &got.value.Value, new(got.value.Time.UTC()) // the same in every time zone
 	}
-}
-
-func toZero(c autoscaling.HorizontalPodAutoscalerCondition) bool {
-	return c.Type == autoscaling.ScaledToZero && c.Status == core.ConditionTrue
 }
 
 // WriteJSON writes a report or a timeline as indented JSON.

@@ -24,7 +24,7 @@ const maxRows, maxNames = 30, 10
 
 // Text writes the report as plain text.
 func (r Report) Text(out io.Writer) error {
-	p := &printer{out: out}
+	p := &printer{}
 	p.line("HPA %s/%s: %s, %d to %d replicas, %d now", r.Namespace, r.Name, r.Target, r.Minimum, r.Maximum, r.Replicas)
 	for i, m := range r.Metrics {
 		p.line("")
@@ -49,20 +49,14 @@ func (r Report) Text(out io.Writer) error {
 	for _, c := range r.Status.Conditions {
 		p.line("  %s", c)
 	}
-	return p.err
+	_, err := io.WriteString(out, p.String())
+	return err
 }
 
-// printer keeps the first error of its writer.
-type printer struct {
-	out io.Writer
-	err error
-}
+// printer is the text of a report.
+type printer struct{ strings.Builder }
 
-func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.out, format+"\n", args...)
-	}
-}
+func (p *printer) line(format string, args ...any) { fmt.Fprintf(&p.Builder, format+"\n", args...) }
 
 func (p *printer) field(name, value string) {
 	if value != "" {
@@ -186,12 +180,16 @@ func assumption(ratio float64) string {
 func outcome(d hpa.Decision, ctl hpa.Controller, spec autoscaling.HorizontalPodAutoscalerSpec, w World, o Options) Outcome {
 	x := Outcome{Desired: d.Desired}
 	step := func(format string, args ...any) { x.Steps = append(x.Steps, fmt.Sprintf(format, args...)) }
-	switch {
+	switch ambiguous := w.reports("AmbiguousSelector"); {
 	case ctl.Active == "ScalingDisabled":
 		step("the target is at 0 replicas, which the HPA did not set: scaling is disabled until its replicas are set")
 		return x
 	case len(d.Proposals) == 0:
 		step("%s: no metric is read", d.Why)
+		return x
+	case ambiguous != "": // until then the controller computes nothing
+		x.Desired = w.Replicas
+		step("%s; so nothing changes until one HPA is left", ambiguous)
 		return x
 	case d.Error != nil && d.Desired == w.Replicas && ctl.Active != "ValidMetricFound":
 		step("%v; so nothing changes", d.Error)
@@ -223,7 +221,7 @@ func window(spec autoscaling.HorizontalPodAutoscalerSpec, w World, o Options) st
 		return "no window delays scaling down"
 	}
 	s := fmt.Sprintf("this happens once no recommendation of the last %s was higher; only the controller knows them", length)
-	if slices.ContainsFunc(w.HPA.Status.Conditions, func(c autoscaling.HorizontalPodAutoscalerCondition) bool { return c.Reason == "ScaleDownStabilized" }) {
+	if w.reports("ScaleDownStabilized") != "" {
 		s += " (its status reports that one was)"
 	}
 	return s

@@ -95,7 +95,7 @@ const maxChanges = 60
 
 // Text writes the timeline as plain text: curves, changes and sums.
 func (t Timeline) Text(out io.Writer) error {
-	p := &printer{out: out}
+	p := &printer{}
 	p.line("HPA %s/%s from %s to %s, a step each %s, load %s", t.Namespace, t.Name, t.From.UTC().Format(time.RFC3339), t.To.UTC().Format(time.RFC3339), t.Step, t.Load)
 	for _, left := range t.Left {
 		p.line("left out: %s", left)
@@ -115,7 +115,8 @@ func (t Timeline) Text(out io.Writer) error {
 	p.line("%s replica-hours simulated, %s recorded", short(s.ReplicaHours), short(s.RecordedHours))
 	p.line("")
 	p.line("%s", t.limits())
-	return p.err
+	_, err := io.WriteString(out, p.String())
+	return err
 }
 
 func period(seconds float64) string { return (time.Duration(seconds) * time.Second).String() }

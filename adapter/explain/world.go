@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -203,6 +204,16 @@ func (w World) Scale(ctx context.Context, resource schema.GroupVersionResource, 
 		return provider.Scale{Selector: w.Selector, Zero: w.Replicas == 0 && w.StatusReplicas == 0}, nil
 	}
 	return w.scales.Scale(ctx, resource, namespace, name)
+}
+
+// reports returns the message of the HPA's condition of a reason; "" if it has none.
+func (w World) reports(reason string) string {
+	for _, c := range w.HPA.Status.Conditions {
+		if c.Reason == reason {
+			return cmp.Or(c.Message, reason)
+		}
+	}
+	return ""
 }
 
 func (w World) answerer() provider.Answerer { return provider.Answerer{Pods: w.pods, Scales: w} }

@@ -62,18 +62,7 @@ const (
 var service = regexp.MustCompile(`^([a-z0-9](?:[-a-z0-9]*[a-z0-9])?\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)(:[0-9]{1,5})?$`)
 
 // Validate returns all problems, each with its field path.
-func (c Config) Validate() error {
-	if c.External == nil {
-		return nil
-	}
-	var errs []error
-	for _, err := range c.External.problems() {
-		errs = append(errs, fmt.Errorf("external.%w", err))
-	}
-	return errors.Join(errs...)
-}
-
-func (t Target) problems() []error {
+func (t Target) Validate() error {
 	var errs []error
 	if (t.Service == "") == (t.URL == "") {
 		errs = append(errs, errors.New("service: give either service or url"))
@@ -101,7 +90,7 @@ func (t Target) problems() []error {
 	if t.Timeout.Duration < 0 || t.Timeout.Duration > maxTimeout {
 		errs = append(errs, fmt.Errorf("timeout: %s is not between 0 and %s", t.Timeout.Duration, maxTimeout))
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // base returns the server's URL.

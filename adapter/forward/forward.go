@@ -76,11 +76,7 @@ func New(t Target, own cma.MetricsProvider, known func(metric string) bool, reg 
 		answered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
 	}
 	f.names.Store(new([]string))
-	trip, err := t.transport()
-	if err == nil {
-		f.client, err = client(server.String(), hop{trip, f.caller})
-	}
-	if err != nil {
+	if f.client, err = client(t.config(server.String())); err != nil {
 		return nil, fmt.Errorf("forwarding to %s: %w", f.server, err)
 	}
 	if err := reg.Register(f.answered); err != nil {
@@ -89,25 +85,28 @@ func New(t Target, own cma.MetricsProvider, known func(metric string) bool, reg 
 	return f, nil
 }
 
-func (t Target) transport() (http.RoundTripper, error) {
-	c := &transport.Config{
-		UserAgent: "gpuscale-adapter",
-		TLS: transport.TLSConfig{
-			CAFile: t.CAFile, ReloadCAFiles: t.CAFile != "", ServerName: t.ServerName,
-			CertFile: t.CertFile, KeyFile: t.KeyFile, ReloadTLSFiles: t.CertFile != "",
-		},
+// config is how the target is asked. Its files are read again when they change.
+func (t Target) config(server string) *rest.Config {
+	c := &rest.Config{
+		Host: server, APIPath: "/apis", UserAgent: "gpuscale-adapter", QPS: -1, // the callers' own limits hold
+		TLSClientConfig: rest.TLSClientConfig{CAFile: t.CAFile, ServerName: t.ServerName, CertFile: t.CertFile, KeyFile: t.KeyFile},
+		ContentConfig:   rest.ContentConfig{GroupVersion: &v1beta1.SchemeGroupVersion, NegotiatedSerializer: scheme.Codecs.WithoutConversion()},
+		WrapTransport:   func(trip http.RoundTripper) http.RoundTripper { return hop{trip, t.Identity == Caller} },
 	}
 	if t.CertFile == "" {
 		c.BearerTokenFile = cmp.Or(t.TokenFile, ownToken)
 	}
-	return transport.New(c)
+	return c
 }
 
-func client(server string, trip http.RoundTripper) (rest.Interface, error) {
-	return rest.RESTClientForConfigAndClient(&rest.Config{
-		Host: server, APIPath: "/apis", QPS: -1, // the callers' own limits hold
-		ContentConfig: rest.ContentConfig{GroupVersion: &v1beta1.SchemeGroupVersion, NegotiatedSerializer: scheme.Codecs.WithoutConversion()},
-	}, &http.Client{Transport: trip, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
+// client follows no redirect.
+func client(c *rest.Config) (rest.Interface, error) {
+	h, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, err
+	}
+	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return rest.RESTClientForConfigAndClient(c, h)
 }
 
 // hop marks the requests, names their caller, and bounds the answers.

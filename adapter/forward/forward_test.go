@@ -28,21 +28,21 @@ func TestConfigIsJudgedWithFieldPaths(t *testing.T) {
 		{Target{Service: "keda-operator-metrics-apiserver.keda:443", CAFile: "ca.crt"}, ""},
 		{Target{URL: "https://keda.example:6443"}, ""},
 		{Target{Service: "a.b", Identity: Caller, CertFile: "c", KeyFile: "k"}, ""},
-		{Target{}, "external.service: give either service or url"},
-		{Target{Service: "a.b", URL: "https://x"}, "external.service: give either"},
-		{Target{Service: "https://a"}, `external.service: "https://a" is not`},
-		{Target{Service: "a.b/../c"}, "external.service"},
+		{Target{}, "service: give either service or url"},
+		{Target{Service: "a.b", URL: "https://x"}, "service: give either"},
+		{Target{Service: "https://a"}, `service: "https://a" is not`},
+		{Target{Service: "a.b/../c"}, "service"},
 		{Target{URL: "http://keda"}, "in the clear"},
 		{Target{URL: "https://u:secret@keda"}, "host and port only"},
 		{Target{URL: "https://keda/path"}, "host and port only"},
-		{Target{Service: "a.b", Identity: Caller}, "external.certFile: identity"},
-		{Target{Service: "a.b", Identity: Caller, CertFile: "c", KeyFile: "k", TokenFile: "t"}, "external.tokenFile"},
-		{Target{Service: "a.b", CertFile: "c"}, "external.keyFile"},
-		{Target{Service: "a.b", CertFile: "c", KeyFile: "k", TokenFile: "t"}, "external.tokenFile"},
-		{Target{Service: "a.b", Identity: "theirs"}, `external.identity: "theirs"`},
-		{Target{Service: "a.b", Timeout: metav1.Duration{Duration: time.Hour}}, "external.timeout"},
+		{Target{Service: "a.b", Identity: Caller}, "certFile: identity"},
+		{Target{Service: "a.b", Identity: Caller, CertFile: "c", KeyFile: "k", TokenFile: "t"}, "tokenFile"},
+		{Target{Service: "a.b", CertFile: "c"}, "keyFile"},
+		{Target{Service: "a.b", CertFile: "c", KeyFile: "k", TokenFile: "t"}, "tokenFile"},
+		{Target{Service: "a.b", Identity: "theirs"}, `identity: "theirs"`},
+		{Target{Service: "a.b", Timeout: metav1.Duration{Duration: time.Hour}}, "timeout"},
 	} {
-		err := Config{External: &c.target}.Validate()
+		err := c.target.Validate()
 		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("%+v: %v, want %q", c.target, err, c.says)
 		}
@@ -78,7 +78,9 @@ func TestNamesAreTheLastGoodOnes(t *testing.T) {
 		prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	list := func(answer roundTrip) error {
-		f.client, err = client("https://keda", answer)
+		c := Target{TokenFile: token}.config("https://keda")
+		c.WrapTransport = func(http.RoundTripper) http.RoundTripper { return answer }
+		f.client, err = client(c)
 		require.NoError(t, err)
 		return f.list(t.Context())
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	kjson "sigs.k8s.io/json"
 )
 
 // MaxFileBytes bounds a configuration file. A ConfigMap holds 1 MiB.
@@ -44,39 +43,49 @@ func Parse(name string, raw []byte) (*Document, error) {
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
 		d.Second = max(1, second.Line)
 	}
-	if len(first.Content) == 0 {
-		return d, nil
+	var root *yaml.Node
+	if len(first.Content) > 0 {
+		root = Resolve(first.Content[0])
 	}
-	root := Resolve(first.Content[0])
 	switch {
 	case Null(root):
-		return d, nil
 	case root.Kind != yaml.MappingNode:
 		return nil, Problem{File: name, Line: root.Line, Err: errors.New("parsing configuration: the file is no mapping of fields to values")}
+	default:
+		d.Root = root
 	}
-	d.Root = root
 	return d, nil
 }
 
 // Fields sets the fields of into, a pointer to a struct, from a mapping. Each
 // field is read separately, so that each problem has its line. Fields in skip
 // are ignored.
-func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) []Problem {
+func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) (problems []Problem) {
 	n = Resolve(n)
 	if Null(n) {
 		return nil
 	}
-	if n.Kind != yaml.MappingNode {
-		return []Problem{{File: d.Name, Line: n.Line, Path: path, Err: errors.New("is no mapping of fields to values")}}
-	}
-	var problems []Problem
 	bad := func(at *yaml.Node, path string, err error) {
 		problems = append(problems, Problem{File: d.Name, Line: at.Line, Path: path, Err: err})
+	}
+	if n.Kind != yaml.MappingNode {
+		bad(n, path, errors.New("is no mapping of fields to values"))
+		return problems
+	}
+	fields := named(into)
+	set := func(key, value *yaml.Node, name string) {
+		at := Dotted(path, cmp.Or(name, `""`))
+		switch f, known := fields[name]; {
+		case slices.Contains(skip, name):
+		case !known:
+			bad(key, at, fmt.Errorf("unknown field %q", name))
+		default:
+			problems = append(problems, d.value(key, value, at, f)...)
+		}
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		name := key.Value
 		switch {
 		case key.Tag == "!!merge": // its fields count where n has none
 			var merged map[string]yaml.Node
@@ -84,71 +93,104 @@ func (d *Document) Fields(n *yaml.Node, path string, into any, skip ...string) [
 				bad(key, Dotted(path, key.Value), err)
 			}
 			for name, value := range merged {
-				if own, _ := Entry(n, name); own == nil && !slices.Contains(skip, name) {
-					problems = append(problems, d.set(n, key, &value, path, name, into)...)
+				if own, _ := Entry(n, name); own == nil {
+					set(key, &value, name)
 				}
 			}
-			continue
-		case seen[name]:
-			bad(key, Dotted(path, name), errors.New("is already set above"))
-			continue
-		case slices.Contains(skip, name):
-			seen[name] = true
-			continue
+		case seen[key.Value]:
+			bad(key, Dotted(path, key.Value), errors.New("is already set above"))
+		default:
+			seen[key.Value] = true
+			set(key, value, key.Value)
 		}
-		seen[name] = true
-		problems = append(problems, d.set(n, key, value, path, name, into)...)
 	}
 	return problems
 }
 
-// set reads one field of the mapping n through JSON, since the types have JSON tags.
-func (d *Document) set(n, key, value *yaml.Node, path, name string, into any) (problems []Problem) {
-	bad := func(at *yaml.Node, field string, err error) {
-		problems = append(problems, Problem{File: d.Name, Line: at.Line, Path: Dotted(path, field), Err: err})
+// named returns the fields of a struct by their JSON names, those of embedded ones included.
+func named(into any) map[string]reflect.Value {
+	v, all := reflect.Indirect(reflect.ValueOf(into)), map[string]reflect.Value{}
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			all[name] = v.FieldByIndex(f.Index)
+		}
 	}
-	var plain any
-	if err := value.Decode(&plain); err != nil {
-		bad(key, name, err)
+	return all
+}
+
+// value sets one field or element, whose key is at: structs field by field, and what has its own
+// notation through JSON.
+func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (problems []Problem) {
+	n = Resolve(n)
+	kind, elem := to.Kind(), to.Type()
+	if kind == reflect.Pointer || kind == reflect.Slice {
+		elem = elem.Elem()
+	}
+	plain := elem.Kind() == reflect.Struct && !reflect.PointerTo(elem).Implements(reflect.TypeFor[json.Unmarshaler]())
+	switch {
+	case plain && kind == reflect.Slice && n.Kind == yaml.SequenceNode:
+		to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			problems = append(problems, d.value(item, item, fmt.Sprintf("%s[%d]", path, i), to.Index(i))...)
+		}
 		return problems
+	case plain && kind != reflect.Slice && n.Kind == yaml.MappingNode:
+		if kind == reflect.Struct {
+			to = to.Addr()
+		} else if to.IsNil() {
+			to.Set(reflect.New(elem))
+		}
+		return d.Fields(n, path, to.Interface())
 	}
-	raw, err := json.Marshal(map[string]any{name: plain})
-	if err != nil {
-		bad(key, name, fmt.Errorf("cannot be read: %w", err))
-		return problems
+	var read any
+	err := n.Decode(&read)
+	raw, odd := json.Marshal(read)
+	if err = cmp.Or(err, odd); err == nil {
+		j := json.NewDecoder(bytes.NewReader(raw))
+		j.DisallowUnknownFields()
+		err = j.Decode(to.Addr().Interface())
 	}
-	unknown, err := kjson.UnmarshalStrict(raw, into)
 	var mistyped *json.UnmarshalTypeError
 	switch {
-	case errors.As(err, &mistyped) && mistyped.Field != "":
-		// The library's message names Go types, and its path embedded ones.
-		below := slices.DeleteFunc(strings.Split(mistyped.Field, "."), func(part string) bool {
-			return part == name || part != "" && part[0] >= 'A' && part[0] <= 'Z'
-		})
+	case err == nil:
+		return nil
+	case errors.As(err, &mistyped):
 		err = fmt.Errorf("is %s, not %s", cmp.Or(found[mistyped.Value], "a number"), cmp.Or(wanted[mistyped.Type.Kind()], "a number"))
-		if len(below) > 0 {
-			err = fmt.Errorf("%s: %w", strings.Join(below, "."), err)
-		}
-		bad(key, name, err)
-	case err != nil:
-		bad(key, name, err)
 	}
-	for _, err := range unknown {
-		at, field := key, name
-		if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
-			field = m[1]
-			if _, node, _ := Lookup(n, field); node != nil {
-				at = node
+	// The lines of Prometheus' libraries are not the file's, and their messages repeat what may be a secret.
+	for line := range strings.Lines(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n")) {
+		line = otherLine.ReplaceAllString(strings.TrimSpace(line), "")
+		p := Problem{d.Name, at.Line, path, errors.New(secret.ReplaceAllString(line, "…"))}
+		if m := unknownField.FindStringSubmatch(line); m != nil {
+			p.Err = fmt.Errorf("unknown field %q", m[1])
+			if key, where := search(n, path, m[1]); key != nil {
+				p.Line, p.Path = key.Line, where
 			}
-			err = fmt.Errorf("unknown field %q", field[strings.LastIndex(field, ".")+1:])
-			field = cmp.Or(field, `""`)
 		}
-		bad(at, field, err)
+		problems = append(problems, p)
 	}
 	return problems
 }
 
-var unknownField = regexp.MustCompile(`unknown field "(.*)"`)
+var (
+	otherLine    = regexp.MustCompile(`^line \d+: `)
+	unknownField = regexp.MustCompile(`field "?([^\s"]*)"?( not found in type.*)?$`)
+	// secret is a value that a message repeats, or the name and password in a URL.
+	secret = regexp.MustCompile("`[^`]*`|//[^/@\"]*@")
+)
+
+// search returns the first key of a name in or below a node, and its path.
+func search(n *yaml.Node, path, name string) (*yaml.Node, string) {
+	if key, _ := Entry(n, name); key != nil {
+		return key, Dotted(path, name)
+	}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if key, where := search(Resolve(n.Content[i+1]), Dotted(path, n.Content[i].Value), name); key != nil {
+			return key, where
+		}
+	}
+	return nil, ""
+}
 
 // found names JSON's types, with article, and wanted Go's; others are a number.
 var (

@@ -31,9 +31,6 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s: %s: %v", where, p.Path, p.Err)
 }
 
-// Unwrap returns the cause.
-func (p Problem) Unwrap() error { return p.Err }
-
 // Join returns problems of a file as one error, in the order of the lines; nil if there are none.
 func Join(problems []Problem) error {
 	var errs []error
@@ -67,7 +64,7 @@ func (d *Document) Problems(node *yaml.Node, below string, err error) []Problem 
 	// "matchers[0]: op: is …".
 	for rest := err.Error(); fieldPath.MatchString(rest); {
 		path, after, _ := strings.Cut(rest, ": ")
-		deepest, at, found := Lookup(node, path)
+		deepest, at, found := lookup(node, path)
 		if at != nil {
 			p.Line = at.Line
 		}
@@ -88,30 +85,20 @@ func Dotted(a, b string) string {
 	return a + "." + b
 }
 
-var segment = regexp.MustCompile(`^([^\[\]]+)(?:\[(\d+)\])?$`)
-
-// Lookup follows a path as far as the nodes go: deepest is the last node, at the
+// lookup follows a path as far as the nodes go: deepest is the last node, at the
 // node whose line to report, and found whether that is the path's end.
-func Lookup(n *yaml.Node, path string) (deepest, at *yaml.Node, found bool) {
+func lookup(n *yaml.Node, path string) (deepest, at *yaml.Node, found bool) {
 	at = n
-	for part := range strings.SplitSeq(path, ".") {
-		m := segment.FindStringSubmatch(part)
-		if m == nil {
-			return n, at, false
+	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		if i, err := strconv.Atoi(part); err == nil && n.Kind == yaml.SequenceNode && i < len(n.Content) {
+			n, at = Resolve(n.Content[i]), n.Content[i]
+			continue
 		}
-		key, child := Entry(n, m[1])
+		key, child := Entry(n, part)
 		if child == nil {
 			return n, at, false
 		}
 		n, at = Resolve(child), key
-		if m[2] == "" {
-			continue
-		}
-		i, err := strconv.Atoi(m[2])
-		if err != nil || n.Kind != yaml.SequenceNode || i >= len(n.Content) {
-			return n, at, false
-		}
-		n, at = Resolve(n.Content[i]), n.Content[i]
 	}
 	return n, at, true
 }

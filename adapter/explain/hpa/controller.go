@@ -68,7 +68,7 @@ func (c *Controller) Reconcile(s Situation) Decision {
 	minimum := *s.Spec.MinReplicas
 	d := Decision{Desired: s.Replicas}
 	switch {
-	case s.Replicas == 0 && !c.wakes(s.Spec):
+	case s.Replicas == 0 && !(c.ScaledToZero && (minimum != 0 || ofObject(s.Spec))):
 		c.Active = "ScalingDisabled"
 		return d
 	case s.Replicas != 0 && s.Replicas > s.Spec.MaxReplicas:
@@ -85,11 +85,6 @@ func (c *Controller) Reconcile(s Situation) Decision {
 	}
 	c.rescaled(s, d.Desired)
 	return d
-}
-
-// wakes reports whether a target at zero is reconciled.
-func (c *Controller) wakes(spec autoscaling.HorizontalPodAutoscalerSpec) bool {
-	return c.ScaledToZero && (*spec.MinReplicas != 0 || ofObject(spec))
 }
 
 func ofObject(spec autoscaling.HorizontalPodAutoscalerSpec) bool {

@@ -78,21 +78,6 @@ func TestOneMetric(t *testing.T) {
 	}
 }
 
-// One that fails beside one that asks for less: nothing goes down.
-func TestAFailedMetricStopsScalingDown(t *testing.T) {
-	spec := specOf(autoscaling.ExternalMetricSourceType, true)
-	spec.Metrics = append(spec.Metrics, spec.Metrics[0])
-	for value, want := range map[int64]int32{1_000: 6, 90_000: 9} {
-		ctl := Controller{Tolerance: DefaultTolerance}
-		d := ctl.Reconcile(Situation{Now: start, Spec: spec, Replicas: 6, StatusReplicas: 6, Answers: func() []Answer {
-			return []Answer{{Error: errors.New("gone")}, {Values: []int64{value}}}
-		}})
-		if d.Desired != want || d.Error == nil {
-			t.Errorf("%d: %+v", value, d)
-		}
-	}
-}
-
 // The HPA reconciles a target at zero only if it scaled it to zero itself.
 func TestZero(t *testing.T) {
 	spec := specOf(autoscaling.ExternalMetricSourceType, true)

@@ -2,6 +2,7 @@ package hpa
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
@@ -26,11 +27,7 @@ const longest = time.Hour
 
 func (p *past) prune(now time.Time, window time.Duration) {
 	cutoff := now.Add(-max(longest, window) - time.Second)
-	n := 0
-	for n < len(p.recommendations) && p.recommendations[n].at.Before(cutoff) {
-		n++
-	}
-	p.recommendations = p.recommendations[n:]
+	p.recommendations = slices.DeleteFunc(p.recommendations, func(c change) bool { return c.at.Before(cutoff) })
 }
 
 // store adds a rescale in one direction. As in the controller, it replaces one
