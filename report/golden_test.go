@@ -102,7 +102,7 @@ func text(r model.Report) string {
 }
 
 // TestPriceList: a price list overrides the pools' prices, in its own currency. Hours
-// with a price have a cost; a sum with a part without a price is unknown.
+// with a price have a cost; a sum with a part without a price is unknown, and orders by hours.
 func TestPriceList(t *testing.T) {
 	list, err := prices.Load("../docs/prices-example.yaml")
 	require.NoError(t, err)
@@ -124,6 +124,9 @@ func TestPriceList(t *testing.T) {
 	}
 	if why := r.Hours.Money.Why(); why != "the price list has no spot price of A100-40GB" {
 		t.Errorf("the window cost %v, unknown since %q", r.Hours.Money.Or(0), why)
+	}
+	if rows := r.Use.Rows; rows[1].Namespace != "batch" || rows[0].Money.Or(0) == 0 {
+		t.Errorf("the hours of batch, which have no price, are compared with money: %+v", rows)
 	}
 	if text := text(r); !strings.Contains(text, "Money (CHF)") || strings.Contains(text, "USD") || !strings.Contains(text, list.Source+", of "+list.Date) {
 		t.Error("the report does not say in which currency and whose its prices are")

@@ -146,7 +146,7 @@ func large(gpus int) map[query.ID][]row {
 			constant(query.Instances, 1, append(device, "gpu_instance_id", "1", "profile", "3g.40gb", "start", "0", "size", "4")...)
 		}
 		constant(query.AllocatedTo, 1, entity...)
-		constant(query.IdleFor, 1000, entity...)
+		constant(query.IdleFor, 1, entity...)
 		constant(query.MemoryP99, 0.05, append(entity, "model", model)...)
 		constant(query.UseP95, 0.05, append(entity, "model", model)...)
 		constant(query.Devices, 1, append(device, "model", model)...)

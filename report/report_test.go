@@ -33,7 +33,7 @@ func TestSchema(t *testing.T) {
 	compiled, err := jsonschema.NewCompiler().Compile(schemaFile)
 	require.NoError(t, err)
 	for name, r := range map[string]model.Report{
-		"whole": goldenReport(t), "without autoscaler": alone(t), "hostile": hostile(t), "nothing": model.Make(model.Input{}),
+		"whole": goldenReport(t), "without autoscaler": alone(t), "hostile": hostile(t), "nothing": model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour)}}),
 	} {
 		var out bytes.Buffer
 		require.NoError(t, render.JSON(&out, r))

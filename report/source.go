@@ -15,7 +15,7 @@ import (
 	promodel "github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/kube"
@@ -60,7 +60,8 @@ func (s *source) add(fs *pflag.FlagSet) {
 	fs.StringVar(&s.amazon.Region, "sigv4-region", "", "sign queries for Amazon Managed Service for Prometheus in this region")
 	fs.StringVar(&s.amazon.Profile, "sigv4-profile", "", "profile of Amazon's shared credentials")
 	fs.StringVar(&s.amazon.RoleARN, "sigv4-role-arn", "", "role to assume")
-	fs.DurationVar(&c.Timeout, "timeout", queryTimeout, "time-out of one query")
+	fs.DurationVar(&c.Timeout, "timeout", 0, "time-out of one query")
+	fs.Lookup("timeout").DefValue = queryTimeout.String() // where a file states none either
 	for _, name := range []string{"header", "header-file", "parameter"} {
 		fs.Lookup(name).DefValue = "" // else help has "(default [])"
 	}
@@ -84,17 +85,22 @@ func (s *source) client(ctx context.Context) (*prom.Client, error) {
 	if errs := trust.Validate("--exporter-namespaces", s.trusted); len(errs) > 0 {
 		return nil, usage(errors.Join(errs...))
 	}
-	var c prom.Config
+	var in struct { // a backend of the adapter
+		prom.Config
+		Timeout metav1.Duration `json:"timeout"`
+	}
 	if s.file != "" {
 		raw, err := os.ReadFile(s.file)
 		if err != nil {
 			return nil, fmt.Errorf("reading --prometheus-config: %w", err)
 		}
-		if err := yaml.UnmarshalStrict(raw, &c); err != nil {
+		if err := kube.Strict(raw, &in); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.file, err)
 		}
 	}
+	c := in.Config
 	s.over(&c)
+	c.Timeout = cmp.Or(s.config.Timeout, in.Timeout.Duration, queryTimeout)
 	c.URL = cmp.Or(c.URL, os.Getenv("PROMETHEUS_URL"))
 	if c.URL == "" {
 		return nil, usage(errors.New("--prometheus-url is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward"))
@@ -126,7 +132,6 @@ func (s *source) over(c *prom.Config) {
 	put := func(to *string, flag string) { *to = cmp.Or(flag, *to) }
 	put(&c.URL, s.config.URL)
 	put(&c.Method, s.config.Method)
-	c.Timeout = s.config.Timeout
 	if c.Parameters == nil {
 		c.Parameters = map[string]string{}
 	}
@@ -177,6 +182,8 @@ func advise(err error) error {
 		return fmt.Errorf("%w\nthere is no query API: is a path missing behind the address, such as /prometheus for Mimir?", err)
 	case errors.Is(err, prom.ErrPartial):
 		return fmt.Errorf("%w\nseries may be missing, so the result is not reliable: check which part of the storage does not answer, or select another with --match or --parameter", err)
+	case strings.Contains(text, "parse error"): // our own queries have none
+		return usage(fmt.Errorf("%w\n--match wants matchers, such as --match 'cluster=\"a\"'", err))
 	case strings.Contains(text, "a redirect, which is not followed"):
 		return fmt.Errorf("%w\na login page or a redirect is in front of it: give the address that answers directly, and credentials as flags", err)
 	case strings.Contains(text, "HTTP 429"):

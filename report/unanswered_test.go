@@ -14,7 +14,6 @@ import (
 	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/model"
-	"github.com/gpuscale/gpuscale/report/prices"
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
@@ -36,7 +35,7 @@ func without(a query.Answers, id query.ID, from, to time.Time) query.Answers {
 
 // zeros are the sentences for nothing, by the query that must have been answered for them.
 var zeros = map[query.ID]string{
-	query.Waiting: "All demand was served", query.HPAAtMax: "No HPA reached its maximum", query.Refused: "No pod was pending because of a quota",
+	query.Waiting: "All demand was served", query.HPAAtMax: "No HPA reached its maximum",
 	query.XIDs: "# XID errors\nCode|Count|GPUs|Nodes|Condemns the GPU|\nNone", query.SickNodes: "# Nodes with sick GPUs\nNode|GPU-hours|\nNone", query.PoolNodes: "No pool is known",
 	query.Instances: "no GPU was partitioned into MIG instances", query.AllocatedTo: "None, by the evidence required",
 	query.PoolPrice: "give --prices",
@@ -174,30 +173,5 @@ func TestNoMoneyWithoutPrices(t *testing.T) {
 	require.NoError(t, err)
 	if all := regexp.MustCompile(`"(money|waste|cost)":.`).FindAllString(string(raw), -1); len(all) == 0 || slices.ContainsFunc(all, func(field string) bool { return !strings.HasSuffix(field, "{") }) {
 		t.Errorf("money is a figure without prices, or nothing is called money: %q", all)
-	}
-}
-
-// TestOneProductHasNoPrice: hours are not compared with money.
-func TestOneProductHasNoPrice(t *testing.T) {
-	c := newCluster(storyEnd.Add(-40*time.Minute), time.Minute)
-	c.Nodes = []*Node{
-		{Name: "n1", Pool: "new", Model: "NVIDIA H100 80GB HBM3", GPUs: []*GPU{{UUID: "GPU-1"}, {UUID: "GPU-2"}}},
-		{Name: "n2", Pool: "old", Model: "NVIDIA A100-SXM4-40GB", GPUs: []*GPU{{UUID: "GPU-3"}}},
-	}
-	c.Holds["GPU-1"] = Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
-	c.Holds["GPU-2"] = Hold{Tenant: "research", Namespace: "train", Pod: "job-1", Busy: 0.5}
-	c.Holds["GPU-3"] = Hold{Tenant: "product", Namespace: "lab", Pod: "lab-0", Busy: 0.5}
-	a := answered(t, until(c).Prometheus, 30*time.Minute)
-	r := model.Make(model.Input{Answers: a, Generated: generated,
-		Prices: &prices.List{Currency: "EUR", Source: "s", Date: "2026-01-01", Prices: []prices.Price{{Model: "A100-40GB", PerHour: 1000}}}})
-	if _, known := r.Hours.Money.Get(); known {
-		t.Error("a sum of money with an unknown part is known")
-	}
-	var order []string
-	for _, u := range r.Use.Rows {
-		order = append(order, u.Namespace)
-	}
-	if strings.Join(order, " ") != "train lab" || r.Use.Rows[1].Money.Or(0) < 400 {
-		t.Errorf("in the order %v, %+v", order, r.Use.Rows)
 	}
 }

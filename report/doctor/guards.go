@@ -178,12 +178,9 @@ func webhookDead(l *look) {
 }
 
 func twoAutoscalers(l *look) {
-	var deciding []Program
-	for _, p := range l.programs("autoscaler") {
-		if p.Wanted > 0 && !slices.ContainsFunc(p.Args, isDryRun) {
-			deciding = append(deciding, p)
-		}
-	}
+	deciding := slices.DeleteFunc(l.programs("autoscaler"), func(p Program) bool {
+		return p.Wanted <= 0 || slices.ContainsFunc(p.Args, isDryRun)
+	})
 	if len(deciding) < 2 {
 		return
 	}

@@ -18,9 +18,9 @@ var nodeChecks = []Check{
 	},
 	{
 		ID: "gfd-labels-missing", Title: "Nodes have a product label", Run: productMissing,
-		Fault: "A node offers `nvidia.com/*` and has no label `nvidia.com/gpu.product`.",
+		Fault: "The autoscaler is installed, and a node offers `nvidia.com/*` without the label `nvidia.com/gpu.product`.",
 		Means: "The model of its GPUs is unknown: pods that request one are not scheduled there, no layout is planned, quotas by model do not count it.",
-		Looks: []*Source{Nodes},
+		Looks: []*Source{Nodes, Deployments, DaemonSets},
 	},
 	{
 		ID: "mig-config-failed", Title: "Layouts were applied", Run: migFailed,
@@ -131,9 +131,11 @@ func devicePluginMissing(l *look) {
 	}
 }
 
+// productMissing is about the autoscaler alone: the other programs do not read the label.
 func productMissing(l *look) {
+	planned := len(orSkip(l, l.programs("autoscaler"), "there is no autoscaler of gpuscale, which plans by it")) > 0
 	for _, n := range l.f.Nodes {
-		if gpus(n) == 0 || n.Labels[labelProduct] != "" {
+		if !planned || gpus(n) == 0 || n.Labels[labelProduct] != "" {
 			continue
 		}
 		l.lacks(n, Finding{

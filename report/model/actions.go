@@ -117,13 +117,16 @@ func (m *maker) reclaim() ([]Action, map[workKey]bool) {
 	taken := map[workKey]bool{}
 	d := m.a.Dialect
 	for _, w := range m.sortedWork() {
-		idle, _ := m.markedHours(w.idle)
-		allocated, _ := m.markedHours(w.allocated)
+		idle, _, _ := m.markedHours(w.idle)
+		allocated, _, _ := m.markedHours(w.allocated)
 		if idle == 0 {
 			continue
 		}
 		taken[w.workKey] = idle > allocated/2
-		expression := "max by (" + metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID + ") (" + d.Select(metric.GPUIdleSeconds.Name, w.matchers(d)...) + fmt.Sprintf(") > bool %d", query.IdleAfter)
+		things := "whole GPUs"
+		if w.profile != "" {
+			things = w.profile + " slices"
+		}
 		verb, patch, word, because := "has", w.stop(), "", ""
 		if !w.atEnd() {
 			verb, word, because = "had", "low", "nothing was allocated to it at the end"
@@ -131,20 +134,13 @@ func (m *maker) reclaim() ([]Action, map[workKey]bool) {
 		}
 		all = append(all, m.action(Action{
 			Kind: "reclaim", Effect: frees,
-			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, things(w.profile)),
+			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, things),
 			Hours: Known(idle * w.part()), Money: m.modelMoney(w.model, idle*w.part()), Patch: patch,
 			Risk:       "The next request is delayed by a start. Ask the owner first.",
-			Confidence: word, Because: because, Query: m.sampled(expression, w.part()),
+			Confidence: word, Because: because, Query: m.sampled(d.IdleAllocations(w.matchers(d)...), w.part()),
 		}, w.namespace, w.name, w.profile))
 	}
 	return all, taken
-}
-
-func things(profile string) string {
-	if profile == "" {
-		return "whole GPUs"
-	}
-	return profile + " slices"
 }
 
 // stop is the command that releases a workload's GPUs.
@@ -175,8 +171,7 @@ func (m *maker) smaller(reclaimed map[workKey]bool) []Action {
 		if w == nil || reclaimed[w.workKey] {
 			continue
 		}
-		allocated, _ := m.markedHours(w.allocated)
-		expression := "max by (" + metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID + ") (" + d.Select(metric.GPUHeld.Name, w.matchers(d)...) + ")"
+		allocated, _, _ := m.markedHours(w.allocated)
 		word := "medium"
 		if s.Evidence.Or(0) < 72 {
 			word = "low"
@@ -188,7 +183,7 @@ func (m *maker) smaller(reclaimed map[workKey]bool) []Action {
 			Patch:      fmt.Sprintf("resources:            # of the container, in the pods of %s/%s\n  limits:\n    nvidia.com/mig-%s: 1", s.Namespace, s.Workload, strings.ReplaceAll(s.To, "+", ".")),
 			Risk:       "A peak outside the window may not fit; throughput falls where compute is the bottleneck.",
 			Confidence: word, Because: fmt.Sprintf("%.3g hours of one pod", s.Evidence.Or(0)),
-			Query: m.sampled(expression, s.Hours.Or(0)/allocated),
+			Query: m.sampled(d.Allocations(w.matchers(d)...), s.Hours.Or(0)/allocated),
 		}, s.Namespace, s.Workload, s.From))
 	}
 	return all

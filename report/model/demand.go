@@ -15,12 +15,11 @@ import (
 
 // Demand is section 2.
 type Demand struct {
-	Waits    []Wait    `json:"waits" doc:"Time from a pod's creation until it was bound; the first row is all tenants."`
-	Decision Wait      `json:"decision" doc:"Time until the autoscaler acted for a pending pod."`
-	Unmet    []Unmet   `json:"unmet" doc:"Unserved demand by shape and reason, the most hours first."`
-	HPAs     []HPA     `json:"hpas" doc:"HPAs at their maximum, the longest first."`
-	Refused  []Refused `json:"refused" doc:"Pods pending because of a quota."`
-	Missing  string    `json:"missing" doc:"What the section lacks, if anything; without the autoscaler all of it."`
+	Waits    []Wait  `json:"waits" doc:"Time from a pod's creation until it was bound; the first row is all tenants."`
+	Decision Wait    `json:"decision" doc:"Time until the autoscaler acted for a pending pod."`
+	Unmet    []Unmet `json:"unmet" doc:"Unserved demand by shape and reason, the most hours first."`
+	HPAs     []HPA   `json:"hpas" doc:"HPAs at their maximum, the longest first."`
+	Missing  string  `json:"missing" doc:"What the section lacks, if anything; without the autoscaler all of it."`
 }
 
 // Wait is a distribution of times in seconds.
@@ -49,12 +48,6 @@ type HPA struct {
 	Reasons   string `json:"reasons" doc:"Reasons in the HPA's conditions."`
 }
 
-// Refused is pods pending because of a quota.
-type Refused struct {
-	Reason   string `json:"reason"`
-	PodHours Number `json:"podHours"`
-}
-
 func (m *maker) demand() Demand {
 	d := Demand{}
 	if !m.a.Autoscaler {
@@ -78,13 +71,7 @@ func (m *maker) demand() Demand {
 	}
 	most(d.Unmet, func(u Unmet) Number { return u.Hours }, func(u Unmet) string { return u.Shape + u.Reason })
 	d.HPAs = m.hpas()
-	for _, l := range m.a.Lines[query.Refused] {
-		if hours := m.total(m.values(l)); hours > 0 {
-			d.Refused = append(d.Refused, Refused{Reason: l.Labels.Get(metric.LabelReason), PodHours: Known(hours)})
-		}
-	}
-	most(d.Refused, func(r Refused) Number { return r.PodHours }, func(r Refused) string { return r.Reason })
-	d.Missing = lacks(m.open(query.PodWait), m.open(query.Decisions), m.open(query.Waiting), m.open(query.HPAAtMax), m.open(query.HPALimited), m.open(query.Refused))
+	d.Missing = lacks(m.open(query.PodWait), m.open(query.Decisions), m.open(query.Waiting), m.open(query.HPAAtMax), m.open(query.HPALimited))
 	return d
 }
 

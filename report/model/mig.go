@@ -227,7 +227,7 @@ func (m *maker) rightSize() ([]RightSize, string) {
 	var all []RightSize
 	young, blind := 0, 0
 	for _, w := range m.sortedWork() {
-		hours, evidence := m.markedHours(w.allocated)
+		hours, whole, evidence := m.markedHours(w.allocated)
 		t, ok := mig.ForModel(w.model)
 		if !ok || hours == 0 {
 			continue
@@ -241,7 +241,8 @@ func (m *maker) rightSize() ([]RightSize, string) {
 			continue
 		}
 		to, part, ok := smallest(t, w.memory, w.use*w.part())
-		if !ok || part >= w.part()-1e-9 {
+		saved := hours*w.part() - whole*part // what shares a GPU gets a slice of its own
+		if !ok || saved <= 1e-9*hours {
 			continue
 		}
 		from := w.profile
@@ -250,7 +251,7 @@ func (m *maker) rightSize() ([]RightSize, string) {
 		}
 		all = append(all, RightSize{
 			Namespace: w.namespace, Workload: w.name, Model: t.Model(), From: from, To: to, Memory: Known(w.memory), Use: Known(w.use),
-			Evidence: Known(evidence), Hours: Known(hours * (w.part() - part)),
+			Evidence: Known(evidence), Hours: Known(saved),
 		})
 	}
 	most(all, func(r RightSize) Number { return r.Hours }, func(r RightSize) string { return r.Namespace + "/" + r.Workload + r.From })

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 	"strings"
 
@@ -62,13 +63,10 @@ func (m *maker) pools() []Pool {
 	for _, pool := range keys(nodes) {
 		n := nodes[pool]
 		p := Pool{
-			Pool: pool, Class: m.gpus.spot[pool], Min: m.last(n["min"]), Max: m.last(n["max"]), Mean: mean(n["size"]), Now: m.last(n["size"]),
+			Pool: pool, Class: cmp.Or(m.gpus.spot[pool], "unknown"), Min: m.last(n["min"]), Max: m.last(n["max"]), Mean: mean(n["size"]), Now: m.last(n["size"]),
 			Added: m.unless(Known(math.Round(done[pool+"\xff"+verbScaleUp])), query.Actions), Removed: m.unless(Known(math.Round(done[pool+"\xff"+verbRemove])), query.Actions),
 			Repartitions: m.unless(Known(math.Round(done[pool+"\xff"+verbRepartition])), query.Actions),
 			Interrupted:  m.unless(Known(math.Round(interrupted[pool])), query.Interrupted), BackedOff: m.unless(Known(away[pool]), query.Backoff),
-		}
-		if p.Class == "" {
-			p.Class = "unknown"
 		}
 		m.poolHours(&p)
 		none := m.unless(Unknown("no node's way to ready was recorded in the window"), query.NodeReady)

@@ -25,8 +25,8 @@ type work struct {
 	kind      string // Deployment, StatefulSet, "controller" of any kind, or Pod
 	pattern   string // of its pods' names
 	model     string
-	allocated map[string][]bool // by GPU or instance
-	idle      map[string][]bool
+	allocated map[string][]float64 // parts of GPUs or instances
+	idle      map[string][]float64
 	memory    float64 // 99th percentile, bytes; NaN for unknown
 	use       float64 // 95th percentile of what is allocated
 }
@@ -62,28 +62,28 @@ func (m *maker) workloads() map[workKey]*work {
 	of := func(ls prom.Labels) *work {
 		name, kind, pattern := Owner(ls.Get(d.Pod()))
 		key := workKey{ls.Get(d.Namespace()), name, ls.Get(metric.LabelProfile)}
-		w := entry(all, key, work{workKey: key, kind: kind, pattern: pattern, allocated: map[string][]bool{}, idle: map[string][]bool{}, memory: math.NaN(), use: math.NaN()})
+		w := entry(all, key, work{workKey: key, kind: kind, pattern: pattern, allocated: map[string][]float64{}, idle: map[string][]float64{}, memory: math.NaN(), use: math.NaN()})
 		if model := m.models[ls.Get(metric.LabelGPUUUID)]; model != "" {
 			w.model = model
 		}
 		return w
 	}
-	mark := func(id query.ID, field func(*work) map[string][]bool) {
+	mark := func(id query.ID, field func(*work) map[string][]float64) {
 		for _, l := range m.a.Lines[id] {
 			where := field(of(l.Labels))
 			entity := l.Labels.Get(metric.LabelGPUUUID) + "/" + l.Labels.Get(metric.LabelGPUInstanceID)
 			if where[entity] == nil {
-				where[entity] = make([]bool, m.coarse.N+1)
+				where[entity] = make([]float64, m.coarse.N+1)
 			}
 			for i, v := range m.values(l) {
 				if !math.IsNaN(v) && i > 0 {
-					where[entity][i] = true
+					where[entity][i] += v
 				}
 			}
 		}
 	}
-	mark(query.AllocatedTo, func(w *work) map[string][]bool { return w.allocated })
-	mark(query.IdleFor, func(w *work) map[string][]bool { return w.idle })
+	mark(query.AllocatedTo, func(w *work) map[string][]float64 { return w.allocated })
+	mark(query.IdleFor, func(w *work) map[string][]float64 { return w.idle })
 	most := func(id query.ID, field func(*work) *float64) {
 		for _, l := range m.a.Lines[id] {
 			f := field(of(l.Labels))
@@ -98,27 +98,28 @@ func (m *maker) workloads() map[workKey]*work {
 	return all
 }
 
-// markedHours returns hours of GPUs, and those of the pod with the most.
-func (m *maker) markedHours(marked map[string][]bool) (sum, longest float64) {
+// markedHours returns hours of parts of GPUs or instances, of these as a whole, and of the one with
+// the most.
+func (m *maker) markedHours(marked map[string][]float64) (parts, whole, longest float64) {
+	step := m.coarse.Step.Hours()
 	for _, steps := range marked {
 		n := 0
-		for _, is := range steps {
-			if is {
+		for _, part := range steps {
+			if parts += part * step; part > 0 {
 				n++
 			}
 		}
-		h := float64(n) * m.coarse.Step.Hours()
-		sum += h
-		longest = max(longest, h)
+		whole += float64(n) * step
+		longest = max(longest, float64(n)*step)
 	}
-	return sum, longest
+	return parts, whole, longest
 }
 
 // atEnd reports whether anything was allocated to the workload in the window's last step
 // or the one before.
 func (w *work) atEnd() bool {
 	for _, steps := range w.allocated {
-		if n := len(steps); n > 0 && (steps[n-1] || steps[max(0, n-2)]) {
+		if n := len(steps); n > 0 && steps[n-1]+steps[max(0, n-2)] > 0 {
 			return true
 		}
 	}

@@ -3,6 +3,7 @@ package query
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
@@ -80,7 +81,6 @@ const (
 	Failures    ID = "failures"
 	Interrupted ID = "interrupted"
 	Backoff     ID = "backoff"
-	Refused     ID = "refused"
 	Forecasts   ID = "forecasts"
 	ForecastErr ID = "forecast-error"
 
@@ -108,14 +108,11 @@ const maxAttributionAge = "300"
 func (d Dialect) exporterAsks(w Window) []Ask {
 	entity := []string{metric.LabelGPUUUID, metric.LabelGPUInstanceID}
 	on := "on (" + metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID + ")"
-	pod := []string{d.Namespace(), d.Pod(), d.Container()}
 	gpus := "max " + by(metric.LabelNode, metric.LabelGPUUUID, metric.LabelModel) + " (" + d.Select(metric.GPUInfo.Name) + ")"
 	device := "max " + by(metric.LabelGPUUUID, metric.LabelModel) + " (" + d.Select(metric.GPUInfo.Name) + ")"
 	sick := "(min " + by(metric.LabelGPUUUID) + " (" + d.Select(metric.GPUHealthy.Name) + ") == 0)"
 	known := "(max " + by(metric.LabelNode) + " (" + d.Select(metric.GPUAttributionAgeSeconds.Name) + ") <= " + maxAttributionAge + ")"
-	allocated := "(max " + by(append(append(entity, metric.LabelProfile), pod...)...) + " (" + d.Select(metric.GPUHeld.Name) + ") unless on (" + metric.LabelGPUUUID + ") " + sick + ")"
-	part := "(" + allocated + " / " + on + " group_left count " + by(entity...) + " (" + allocated + "))"
-	part = "(" + part + " * on (" + metric.LabelGPUUUID + ") group_left (" + metric.LabelModel + ") " + device + ")"
+	part := "((" + d.Allocations() + " unless on (" + metric.LabelGPUUUID + ") " + sick + ") * on (" + metric.LabelGPUUUID + ") group_left (" + metric.LabelModel + ") " + device + ")"
 	rate := func(matcher string) string {
 		return "max " + by(entity...) + " (" + d.Ranged("rate(%s)", seconds(w.rate()), metric.GPUBusySecondsTotal.Name, matcher) + ")"
 	}
@@ -137,9 +134,8 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 		{IdleAllocated, Fine, FromExporter, sum + " (" + part + " and " + on + " " + idle + ")", "those of them that hardly compute: less than 1 % of a GPU, 0.14 % for an instance"},
 		{Busy, Fine, FromExporter, sum + " (" + part + " * " + on + " group_left () " + busy + ")", "GPUs computing, of what is allocated and not idle"},
 
-		{AllocatedTo, Coarse, FromExporter, "max " + by(append(append([]string{}, entity...), metric.LabelProfile, d.Namespace(), d.Pod())...) + " (" + d.Select(metric.GPUHeld.Name) + ")", "the pods that each GPU and instance is allocated to"},
-		{IdleFor, Coarse, FromExporter, "max " + by(append(append([]string{}, entity...), metric.LabelProfile, d.Namespace(), d.Pod())...) + " (" + d.Select(metric.GPUIdleSeconds.Name) + fmt.Sprintf(") > %d", IdleAfter),
-			"what has been allocated without computing for 15 minutes or more"},
+		{AllocatedTo, Coarse, FromExporter, d.Allocations(), "the pods that each GPU and instance is allocated to; one that n containers share counts 1/n for each"},
+		{IdleFor, Coarse, FromExporter, d.IdleAllocations(), "those that have not computed for 15 minutes or more"},
 		{SickNodes, Coarse, FromExporter, "count " + by(metric.LabelNode) + " (" + gpus + " and on (" + metric.LabelGPUUUID + ") " + sick + ")", "sick GPUs by node"},
 		{XIDs, Coarse, FromExporter, "max " + by(metric.LabelNode, metric.LabelGPUUUID, metric.LabelXID) + " (" + d.Select(metric.GPUXIDErrorsTotal.Name) + ")", "XID errors"},
 		{MemoryP99, PerPiece, FromExporter, "max " + by(series...) + " (" + used("0.99", metric.GPUMemoryUsedBytes.Name) + ")", "99th percentile of memory in use; of several pieces of the window the largest"},
@@ -150,6 +146,23 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 		{Instances, Now, FromExporter, "max " + by(metric.LabelNode, metric.LabelGPU, metric.LabelGPUUUID, metric.LabelGPUInstanceID, metric.LabelProfile, metric.LabelStart, metric.LabelSize) +
 			" (" + d.Select(metric.GPUInstanceInfo.Name) + ")", "MIG instances at the end"},
 	}
+}
+
+// Allocations is the part of each GPU or instance that is allocated to each pod: 1, or less where
+// several containers share it. The matchers choose pods.
+func (d Dialect) Allocations(matchers ...string) string {
+	entity := []string{metric.LabelGPUUUID, metric.LabelGPUInstanceID}
+	pod := append(entity[:2:2], metric.LabelProfile, d.Namespace(), d.Pod())
+	containers := func(matchers ...string) string {
+		return "(max " + by(append(pod[:5:5], d.Container())...) + " (" + d.Select(metric.GPUHeld.Name, matchers...) + "))"
+	}
+	return "count " + by(pod...) + " " + containers(matchers...) + " / on (" + strings.Join(entity, ", ") + ") group_left count " + by(entity...) + " " + containers()
+}
+
+// IdleAllocations is those Allocations that have been idle for IdleAfter.
+func (d Dialect) IdleAllocations(matchers ...string) string {
+	pod := strings.Join([]string{metric.LabelGPUUUID, metric.LabelGPUInstanceID, d.Namespace(), d.Pod()}, ", ")
+	return "(" + d.Allocations(matchers...) + ") and on (" + pod + ") " + d.Select(metric.GPUIdleSeconds.Name, matchers...) + fmt.Sprintf(" > %d", IdleAfter)
 }
 
 func (d Dialect) autoscalerAsks() []Ask {
@@ -183,7 +196,6 @@ func (d Dialect) autoscalerAsks() []Ask {
 		{Failures, Coarse, FromAutoscaler, counter(metric.AutoscalerPoolFailures, "", metric.LabelPool, metric.LabelReason), "failures of pools"},
 		{Interrupted, Coarse, FromAutoscaler, counter(metric.AutoscalerInterruptions, "", metric.LabelPool), "spot interruptions"},
 		{Backoff, Coarse, FromAutoscaler, max([]string{metric.LabelPool}, metric.AutoscalerPoolBackoff) + " > 0", "pools backed off from after failures"},
-		{Refused, Coarse, FromAutoscaler, max([]string{metric.LabelReason}, metric.AutoscalerVerdicts, Equal(metric.LabelKind, "pod"), Like(metric.LabelReason, "QuotaExceeded|BorrowedWaits")), "pods pending because of a quota"},
 		{Forecasts, Now, FromAutoscaler, max([]string{metric.LabelWorkload, metric.LabelKind}, metric.AutoscalerForecastGPUs), "expected demand of workloads"},
 		{ForecastErr, Now, FromAutoscaler, max([]string{metric.LabelWorkload}, metric.AutoscalerForecastError), "past error of that forecast"},
 	}

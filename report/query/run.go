@@ -186,9 +186,6 @@ func spanned(ctx context.Context, p Prometheus, expression string, w Window) (pr
 // tooMuch reports whether a query was refused for its size, in the words of Prometheus,
 // VictoriaMetrics, Thanos and Mimir.
 func tooMuch(err error) bool {
-	if err == nil {
-		return false
-	}
 	if !errors.Is(err, prom.ErrBadQuery) {
 		return errors.Is(err, prom.ErrTooLarge)
 	}

@@ -115,9 +115,6 @@ type Grid struct {
 
 // Grid returns the moments of the window in a step of it.
 func (w Window) Grid(step time.Duration) Grid {
-	if step <= 0 { // of a window of nothing
-		return Grid{From: w.From, Step: time.Second}
-	}
 	return Grid{From: w.From, Step: step, N: int(w.Length() / step)}
 }
 

@@ -104,8 +104,6 @@ func demand(d model.Demand) []Table {
 			Rows: rows(d.HPAs, func(x model.HPA) []Cell {
 				return []Cell{word(x.Namespace + "/" + x.Name), digits(x.AtMax), digits(x.Max), word(x.Reasons)}
 			})},
-		{Name: "refused", Title: "Pods pending because of a quota", Empty: "No pod was pending because of a quota.", Columns: columns("Reason", "Pod-hours>"), From: []query.ID{query.Refused},
-			Rows: rows(d.Refused, func(x model.Refused) []Cell { return []Cell{word(x.Reason), digits(x.PodHours)} })},
 	}
 }
 

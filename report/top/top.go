@@ -57,15 +57,17 @@ func Read(ctx context.Context, p query.Prometheus, d query.Dialect, at time.Time
 	gpus := ask("max", metric.GPUInfo, metric.LabelNode, metric.LabelGPU, uuid, metric.LabelModel, metric.LabelMIG)
 	instances := ask("max", metric.GPUInstanceInfo, metric.LabelNode, metric.LabelGPU, uuid, instance, metric.LabelProfile)
 	r := reader{d: d, allocated: map[string][]prom.Sample{}}
-	for _, s := range ask("max", metric.GPUHeld, uuid, instance, d.Namespace(), d.Pod(), d.Container()) {
+	container := []string{uuid, instance, d.Namespace(), d.Pod(), d.Container()}
+	for _, s := range ask("max", metric.GPUHeld, container...) {
 		r.allocated[entity(s.Labels)] = append(r.allocated[entity(s.Labels)], s)
 	}
 	label := func(name string) func(prom.Labels) string { return func(ls prom.Labels) string { return ls.Get(name) } }
 	r.health = values(label(uuid), ask("min", metric.GPUHealthy, uuid))
 	r.age = values(label(metric.LabelNode), ask("max", metric.GPUAttributionAgeSeconds, metric.LabelNode))
 	r.busy = values(entity, ask("max", metric.GPUBusyRatio, uuid, instance), ask("max", metric.GPUInstanceBusyRatio, uuid, instance))
-	r.idle = values(r.podOf, ask("max", metric.GPUIdleSeconds, uuid, instance, d.Namespace(), d.Pod(), d.Container()))
-	r.used = values(entity, ask("max", metric.GPUMemoryUsedBytes, uuid, instance))
+	r.idle = values(r.podOf, ask("max", metric.GPUIdleSeconds, container...))
+	used := ask("max", metric.GPUMemoryUsedBytes, container...) // containers that share have their parts
+	r.used, r.part = values(entity, used), values(r.podOf, used)
 	r.total = values(entity, ask("max", metric.GPUMemoryTotalBytes, uuid, instance))
 	if err == nil && len(gpus) == 0 {
 		err = ErrNoGPUs
@@ -116,6 +118,7 @@ type reader struct {
 	allocated               map[string][]prom.Sample
 	age, health             map[string]float64 // of attribution by node, of GPUs by UUID
 	busy, used, total, idle map[string]float64
+	part                    map[string]float64 // of the memory in use
 }
 
 func entity(ls prom.Labels) string {
@@ -167,6 +170,9 @@ func (r *reader) rows(ls prom.Labels, model string) []Row {
 		one := row
 		one.Namespace, one.Pod, one.Container = h.Labels.Get(r.d.Namespace()), h.Labels.Get(r.d.Pod()), h.Labels.Get(r.d.Container())
 		one.IdleSeconds = find(r.idle, r.podOf(h.Labels))
+		if part := find(r.part, r.podOf(h.Labels)); part != nil {
+			one.MemoryUsed = part
+		}
 		if one.State == "free" {
 			switch {
 			case one.Busy == nil && one.IdleSeconds == nil:

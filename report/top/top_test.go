@@ -39,8 +39,9 @@ func newNode() node {
 		"gpu_busy_ratio":              {sample(0.9, "gpu_uuid=busy"), sample(0.001, "gpu_uuid=idle"), sample(math.NaN(), "gpu_uuid=allocated")},
 		"gpu_instance_busy_ratio":     {sample(0.4, slice...)},
 		"gpu_idle_seconds":            {sample(4000, "gpu_uuid=idle", "namespace=train", "pod=idle-0", "container=main")},
-		"gpu_memory_used_bytes":       {sample(12<<30, "gpu_uuid=busy")},
-		"gpu_memory_total_bytes":      {sample(80<<30, "gpu_uuid=busy")},
+		"gpu_memory_used_bytes": {sample(12<<30, "gpu_uuid=busy"), sample(10<<30, append(slice, "namespace=chat", "pod=a", "container=main")...),
+			sample(4<<30, append(slice, "namespace=chat", "pod=b", "container=main")...)},
+		"gpu_memory_total_bytes": {sample(80<<30, "gpu_uuid=busy")},
 	}
 	for i, id := range []string{"busy", "idle", "allocated", "free", "sick", "mig"} {
 		a["gpu_info"] = append(a["gpu_info"], sample(1, "node=n1", "gpu="+string(rune('0'+i)), "gpu_uuid="+id, "model=NVIDIA H100 80GB HBM3", "mig=false"))
@@ -90,6 +91,9 @@ func TestStates(t *testing.T) {
 	// By namespace, the longest idle first; free ones come last.
 	if order[0] != "mig a" || order[2] != "idle idle-0" || order[6] != "free " {
 		t.Errorf("order %v", order)
+	}
+	if a, b := rows[0].MemoryUsed, rows[1].MemoryUsed; a == nil || b == nil || *a != 10<<30 || *b != 4<<30 {
+		t.Errorf("the pods of the slice have %v and %v of its memory in use", a, b)
 	}
 	if i := slices.IndexFunc(rows, func(r top.Row) bool { return r.UUID == "allocated" }); rows[i].Busy != nil {
 		t.Error("NaN was taken for a number")
