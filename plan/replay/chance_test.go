@@ -3,9 +3,7 @@ package replay
 import (
 	"bytes"
 	"encoding/xml"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -131,21 +129,10 @@ func TestWriteSVG(t *testing.T) {
 	r := play(t, header+"a,1000,1000,1,1000,60,3660,60\n", options())
 	var b bytes.Buffer
 	require.NoError(t, r.WriteSVG(&b, "a <b> & c"))
-	d := xml.NewDecoder(&b)
-	texts := ""
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		if c, ok := token.(xml.CharData); ok {
-			texts += string(c)
-		}
-	}
-	for _, want := range []string{"a <b> & c", "ours: ", "static, whole GPUs: ", "karpenter-like, whole GPUs: ", "hours since the beginning", "GPUs", "paid for"} {
-		if !strings.Contains(texts, want) {
-			t.Errorf("no %q in the picture: %s", want, texts)
+	require.NoError(t, xml.Unmarshal(b.Bytes(), new(struct{})))
+	for _, want := range []string{"a &lt;b&gt; &amp; c", "ours: ", "static, whole GPUs: ", "karpenter-like, whole GPUs: ", "hours since the beginning", "GPUs", "paid for"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in the picture: %s", want, &b)
 		}
 	}
 }
