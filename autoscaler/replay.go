@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -25,7 +26,6 @@ type replaying struct {
 	replay.Options
 	serving                                replay.Serving
 	pods, requests, svg, output, placement string
-	from, days                             float64
 	all                                    bool
 }
 
@@ -47,7 +47,6 @@ func newReplayCommand(out, errs io.Writer) *cobra.Command {
 				return usage{fmt.Errorf("--placement %q: want least or most", o.placement)}
 			}
 			o.MostAllocated = o.placement == "most"
-			o.From, o.Length = time.Duration(o.from*24*float64(time.Hour)), time.Duration(o.days*24*float64(time.Hour))
 			o.Processor = processorTime
 			o.Progress = func(policy string, seed uint64, day int) {
 				fmt.Fprintf(errs, "%s: seed %d: day %d\n", policy, seed, day)
@@ -61,8 +60,8 @@ func newReplayCommand(out, errs io.Writer) *cobra.Command {
 
 func (o *replaying) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.pods, "pods", "", "pods that arrive and leave: CSV with name, cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time, deletion_time and, where they are there, scheduled_time and gang, in seconds; or JSON of kubectl get pods -A -o json; gzip is read too")
-	fs.Float64Var(&o.from, "from", 0, "day of the trace to begin at")
-	fs.Float64Var(&o.days, "days", 0, "days to play, 0 for all; pods that run longer end with the last day")
+	fs.Float64Var(&o.From, "from", 0, "day of the trace to begin at, counted from its first pod on")
+	fs.Float64Var(&o.Days, "days", 0, "days to play, 0 for all; pods that run longer end with the last day")
 	fs.IntVar(&o.Copies, "copies", 1, "copies of each pod, the further ones up to an hour later: a denser trace")
 	fs.Uint64Var(&o.Seed, "seed", 1, "first seed")
 	fs.IntVar(&o.Seeds, "seeds", 0, "seeds to play; the table has means and deviations; 0 for 10 where chance enters, else 1")
@@ -116,22 +115,27 @@ func (o *replaying) run(out io.Writer) error {
 				return err
 			}
 			replicas, err := replay.Replicas(requests, o.serving)
-			for i := range replicas { // they begin with the part that is played
-				replicas[i].Created += o.From
-			}
 			pods = append(pods, replicas...)
 			return err
 		}); err != nil {
 			return err
 		}
 	}
+	var picture *os.File
+	var err error
+	if o.svg != "" { // before what takes long
+		if picture, err = os.Create(o.svg); err != nil {
+			return err
+		}
+		defer func() { _ = picture.Close() }() // the first error is the answer
+	}
 	result, err := replay.Play(pods, o.Options, o.all)
 	if err != nil {
 		return err
 	}
-	if o.svg != "" {
-		if err := o.draw(result); err != nil {
-			return err
+	if picture != nil {
+		if err := errors.Join(result.WriteSVG(picture, o.title()), picture.Close()); err != nil {
+			return fmt.Errorf("writing %s: %w", o.svg, err)
 		}
 	}
 	if o.output == "json" {
@@ -141,22 +145,15 @@ func (o *replaying) run(out io.Writer) error {
 	return err
 }
 
-func (o *replaying) draw(result replay.Result) error {
-	file, err := os.Create(o.svg)
-	if err != nil {
-		return err
-	}
+// title is the picture's.
+func (o *replaying) title() string {
 	title := "GPUs paid for and requested"
 	for _, name := range []string{o.pods, o.requests} {
 		if name != "" {
 			title += ", " + filepath.Base(name)
 		}
 	}
-	if err := result.WriteSVG(file, title); err != nil {
-		_ = file.Close() // the first error is the answer
-		return fmt.Errorf("writing %s: %w", o.svg, err)
-	}
-	return file.Close()
+	return title
 }
 
 // processorTime is the processor time that the process has used.
@@ -171,15 +168,17 @@ func processorTime() time.Duration {
 // readPods reads a pod list: JSON of kubectl get pods -o json where it begins with a
 // brace, else CSV.
 func readPods(name string, r io.Reader) ([]replay.Pod, error) {
-	b := bufio.NewReader(r)
-	if first, _ := b.Peek(1); len(first) == 0 || first[0] != '{' {
-		return replay.ReadPods(name, b)
+	all, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(all), []byte("{")) {
+		return replay.ReadPods(name, bytes.NewReader(all))
 	}
 	var list corev1.PodList
-	d := json.NewDecoder(b)
-	if err := d.Decode(&list); err != nil {
+	if err := json.Unmarshal(all, &list); err != nil {
 		if text, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return nil, fmt.Errorf("%s: byte %d: %w", name, text.Offset, err)
+			return nil, fmt.Errorf("%s:%d: %w", name, 1+bytes.Count(all[:text.Offset], []byte("\n")), err)
 		}
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -190,32 +189,27 @@ func readPods(name string, r io.Reader) ([]replay.Pod, error) {
 }
 
 // traceOf are pods as a trace. One that still runs does so until the newest time in the
-// list; times begin with the first pod.
+// list.
 func traceOf(name string, items []corev1.Pod) ([]replay.Pod, error) {
-	var first, newest time.Time
+	var newest time.Time
 	for i := range items {
 		p := &items[i]
-		created := p.CreationTimestamp.Time
-		if created.IsZero() {
+		if p.CreationTimestamp.IsZero() {
 			return nil, fmt.Errorf("%s: items[%d].metadata.creationTimestamp: missing", name, i)
 		}
-		if first.IsZero() || created.Before(first) {
-			first = created
-		}
-		for _, at := range []time.Time{created, boundAt(p), endedAt(p)} {
-			if at.After(newest) {
-				newest = at
-			}
-		}
+		newest = slices.MaxFunc([]time.Time{newest, p.CreationTimestamp.Time, boundAt(p), endedAt(p)}, time.Time.Compare)
 	}
 	pods := make([]replay.Pod, 0, len(items))
 	for i := range items {
 		p := &items[i]
 		one := podOf(p)
-		one.Created = p.CreationTimestamp.Sub(first)
+		one.Created = p.CreationTimestamp.Sub(time.Unix(0, 0))
 		if bound, ended := boundAt(p), endedAt(p); !bound.IsZero() {
 			if ended.IsZero() {
 				ended = newest
+				if hasEnded(p) {
+					one.Unplayed = "ended at an unknown time"
+				}
 			}
 			one.Run = max(ended.Sub(bound), 0)
 		}
@@ -234,11 +228,15 @@ func boundAt(p *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
+func hasEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
 // endedAt is when the last container of a pod that has ended did; zero for one that has
-// not.
+// not, and where the kubelet has reported none, as of evicted pods.
 func endedAt(p *corev1.Pod) time.Time {
 	var at time.Time
-	if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+	if !hasEnded(p) {
 		return at
 	}
 	for _, c := range p.Status.ContainerStatuses {

@@ -114,5 +114,5 @@ func (d Device) instances(vendor string) (Demand, error) {
 	if name.GB == 0 {
 		return Demand{}, fmt.Errorf("MIG profile %q: want memory, as in 3g.40gb", profile)
 	}
-	return Demand{MIG: []Instances{named(name, d.Count)}}, nil
+	return Demand{MIG: []Instances{Named(name, d.Count)}}, nil
 }

@@ -78,12 +78,12 @@ func (g *gathered) addMIG(name string, n int64) error {
 	if err != nil {
 		return err
 	}
-	g.mig = append(g.mig, named(parsed, int(n)))
+	g.mig = append(g.mig, Named(parsed, int(n)))
 	return nil
 }
 
-// named is a number of instances of a profile known by its name alone.
-func named(name mig.Name, n int) Instances {
+// Named is a number of instances of a profile known by its name alone.
+func Named(name mig.Name, n int) Instances {
 	return Instances{
 		Name: name.String(), Profile: mig.Profile{Compute: name.Compute, Attrs: name.Attrs}, MemoryGB: name.GB, Count: n,
 	}

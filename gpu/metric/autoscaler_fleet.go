@@ -62,7 +62,7 @@ var (
 		`GPUs that a workload ("namespace/name") is forecast to need: "low", "expected", "high". Absent while there is no forecast.`,
 		LabelWorkload, LabelKind)
 	AutoscalerForecastError = emit(Autoscaler, Gauge, Ratio, "gpuscale_autoscaler_forecast_error_ratio",
-		"Mean error of the workload's forecast in a back-test over its own past, as a share of the mean. Absent while there is no forecast.",
+		"Mean of the errors of the workload's forecast in a back-test over its own past, each as a share of the actual value. Absent while there is no forecast.",
 		LabelWorkload)
 )
 

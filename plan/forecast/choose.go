@@ -3,6 +3,9 @@ package forecast
 import (
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
 )
 
 const (
@@ -59,11 +62,11 @@ func (t *trial) lostTrack(g *grid, a *attempt) bool {
 		return false
 	}
 	errs := t.each(func(j, i int) float64 { return g.last[i+1] - a.past[j] })
-	known := slices.DeleteFunc(slices.Clone(errs[:until]), math.IsNaN)
-	if len(known) < minTests {
+	before := known(errs[:until])
+	if len(before) < minTests {
 		return false
 	}
-	low, high := quantiles(known, 0.95, 1)
+	low, high := quantiles(before, 0.95, 1)
 	above, below := true, true
 	for _, e := range errs[until:] {
 		above, below = above && e > high, below && e < low
@@ -88,23 +91,14 @@ func (t *trial) each(number func(j, i int) float64) []float64 {
 // better reports whether errors a are smaller than errors b of the same tests,
 // and not by chance.
 func better(a, b []float64) bool {
-	gain := make([]float64, len(a))
-	for i := range a {
-		gain[i] = b[i] - a[i]
-	}
+	gain := known(floats.SubTo(make([]float64, len(a)), b, a))
 	base, _ := meanKnown(b)
-	mean, n := meanKnown(gain)
-	if n == 0 || !(mean > minGain*base) {
+	mean, variance := stat.PopMeanVariance(gain, nil)
+	if !(mean > minGain*base) {
 		return false
 	}
 	if mean > gainPlain*base {
 		return true
-	}
-	variance := 0.0
-	for _, x := range gain {
-		if !math.IsNaN(x) {
-			variance += (x - mean) * (x - mean) / float64(n)
-		}
 	}
 	worth := independent(gain)
 	few := 1 + 2/worth // a deviation estimated from few values is itself uncertain
@@ -113,9 +107,8 @@ func better(a, b []float64) bool {
 
 // independent returns the number of independent values that are worth as much
 // as these, by their autocorrelation: errors of overlapping spans are not all
-// new evidence. NaN counts for nothing; the result is at least 1.
+// new evidence. The result is at least 1.
 func independent(xs []float64) float64 {
-	xs = slices.DeleteFunc(slices.Clone(xs), math.IsNaN)
 	mean, n := meanKnown(xs)
 	var with, own float64
 	for i, x := range xs {
@@ -131,17 +124,25 @@ func independent(xs []float64) float64 {
 	return math.Max(1, float64(n)*(1-r)/(1+r))
 }
 
-// meanKnown returns the mean of the numbers and their count; NaN for none.
+// known returns the numbers, without NaN.
+func known(xs []float64) []float64 { return slices.DeleteFunc(slices.Clone(xs), math.IsNaN) }
+
+// meanKnown returns the mean of the numbers and their count; NaN for none. That of equal
+// numbers is exact.
 func meanKnown(xs []float64) (float64, int) {
-	mean, n := 0.0, 0
-	for _, x := range xs {
-		if !math.IsNaN(x) {
-			n++
-			mean += (x - mean) / float64(n)
-		}
+	m := mean{at: math.NaN()}
+	for _, x := range known(xs) {
+		m.add(x)
 	}
-	if n == 0 {
-		return math.NaN(), 0
+	return m.at, int(m.n)
+}
+
+// mean is the mean of the numbers that were added, so many.
+type mean struct{ at, n float64 }
+
+func (m *mean) add(x float64) {
+	if m.n++; m.n == 1 {
+		m.at = x
 	}
-	return mean, n
+	m.at += (x - m.at) / m.n
 }

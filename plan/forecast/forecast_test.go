@@ -15,7 +15,6 @@ type tally struct {
 	queried, enough, inside int
 	off, offNaive, width    float64
 	reported                []float64 // coverage that the forecasts state
-	methods                 map[Method]int
 }
 
 // follow is a tally for each of some steps ahead, ascending.
@@ -34,10 +33,6 @@ func follow(s shape, ahead []int, seeds uint64) []tally {
 				continue
 			}
 			out.enough++
-			if out.methods == nil {
-				out.methods = map[Method]int{}
-			}
-			out.methods[f.Method]++
 			x := future[ahead[i]-1]
 			if x >= get(f.Low) && x <= get(f.High) {
 				out.inside++
@@ -77,7 +72,7 @@ func TestIntervalsHoldTheirShare(t *testing.T) {
 		for i, got := range follow(c.shape, c.ahead, seeds) {
 			ahead := c.ahead[i]
 			share := float64(got.inside) / seeds
-			t.Logf("%-12s %2d ahead: inside %.2f, width %.1f, off %.2f of the last value's, %v", c.name, ahead, share, got.width/seeds, got.off/got.offNaive, got.methods)
+			t.Logf("%-12s %2d ahead: inside %.2f, width %.1f, off %.2f of the last value's", c.name, ahead, share, got.width/seeds, got.off/got.offNaive)
 			if got.enough != seeds {
 				t.Errorf("%s, %d ahead: only %d of %d have an answer", c.name, ahead, got.enough, seeds)
 			}

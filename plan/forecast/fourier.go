@@ -122,19 +122,15 @@ func (w waves) fit(g *grid, basis *mat.Dense, upto int) []float64 {
 // NaN, and a row of zeros, for none.
 func pool(row []float64, g *grid, basis *mat.Dense, from, to int) float64 {
 	clear(row)
-	mean, n := 0.0, 0.0
+	m := mean{at: math.NaN()}
 	for i := from; i < to; i++ {
 		if y := g.mean[i]; !math.IsNaN(y) {
-			n++
-			mean += (y - mean) / n
+			m.add(y)
 			floats.Add(row, basis.RawRowView(i))
 		}
 	}
-	if n == 0 {
-		return math.NaN()
-	}
-	floats.Scale(1/n, row)
-	return mean
+	floats.Scale(1/max(m.n, 1), row)
+	return m.at
 }
 
 // ridge solves the weighted regression by QR, or returns nil.

@@ -120,22 +120,19 @@ func recent(points []sample.Point, now time.Time, step time.Duration) []sample.P
 
 // stepValue is the mean of the points in one step, counted back from now.
 type stepValue struct {
-	back  int
-	value float64
+	back int
+	mean
 }
 
 // toSteps averages the points of each step; newest last.
 func toSteps(points []sample.Point, now time.Time, step time.Duration) []stepValue {
 	var out []stepValue
-	count := 0.0
 	for _, p := range points {
 		back := int(now.Sub(p.At) / step)
 		if n := len(out); n == 0 || out[n-1].back != back {
-			out, count = append(out, stepValue{back: back}), 0
+			out = append(out, stepValue{back: back})
 		}
-		s := &out[len(out)-1]
-		count++
-		s.value += (p.Number - s.value) / count
+		out[len(out)-1].add(p.Number)
 	}
 	return out
 }
@@ -147,19 +144,16 @@ func (g *grid) fill(steps []stepValue, step time.Duration) {
 	n := (span + per - 1) / per
 	g.cell = time.Duration(per) * step
 	g.mean, g.last, g.seen = unknowns(n), unknowns(n), make([]int, n)
-	counts := make([]float64, n)
+	cells := make([]mean, n)
 	for _, s := range steps {
 		i := n - 1 - s.back/per
-		if counts[i]++; counts[i] == 1 {
-			g.mean[i] = 0
-		}
-		g.mean[i] += (s.value - g.mean[i]) / counts[i]
-		g.last[i] = s.value
+		cells[i].add(s.at)
+		g.last[i] = s.at
 	}
 	newest := -1
-	for i, c := range counts {
-		if c > 0 {
-			newest = i
+	for i, c := range cells {
+		if c.n > 0 {
+			newest, g.mean[i] = i, c.at
 		}
 		g.seen[i] = newest
 	}
@@ -168,25 +162,14 @@ func (g *grid) fill(steps []stepValue, step time.Duration) {
 
 // scale divides all numbers by a power of two.
 func (g *grid) scale() {
-	top := 0.0
-	for _, all := range [][]float64{slices.Concat(g.mean, g.last), g.real} {
-		for _, x := range all {
-			if x > top { // false for NaN
-				top = x
-			}
-		}
-		if top > 0 { // else there is nothing but clipped spikes
-			break
-		}
-	}
-	_, g.exp = math.Frexp(top)
+	largest := func(xs []float64) float64 { return slices.Max(append(known(xs), 0)) }
+	// 0 where there is nothing but clipped spikes.
+	_, g.exp = math.Frexp(cmp.Or(largest(slices.Concat(g.mean, g.last)), largest(g.real)))
 	for i := range g.mean {
 		g.mean[i] = math.Ldexp(g.mean[i], -g.exp)
 		g.last[i] = math.Ldexp(g.last[i], -g.exp)
 		// An extreme spike must not make what is computed from it infinite.
-		if g.real[i] = math.Ldexp(g.real[i], -g.exp); g.real[i] > 1e9 {
-			g.real[i] = 1e9
-		}
+		g.real[i] = min(math.Ldexp(g.real[i], -g.exp), 1e9)
 	}
 }
 

@@ -31,11 +31,7 @@ func office(from, to time.Time, holidays map[string]float64) []sample.Point {
 func calendar(zone *time.Location, dates ...string) *Holidays {
 	var days []time.Time
 	for _, text := range dates {
-		d, err := time.Parse(time.DateOnly, text)
-		if err != nil {
-			panic(err)
-		}
-		days = append(days, d)
+		days = append(days, instant(text+" 00:00"))
 	}
 	return NewHolidays(zone, []time.Weekday{time.Saturday, time.Sunday}, days)
 }

@@ -92,7 +92,10 @@ func (c *ical) property(line string) error {
 	case "STATUS":
 		c.cancelled = strings.EqualFold(value, "CANCELLED")
 	case "RRULE":
-		c.rule, err = repetition(value)
+		if c.rule != nil {
+			return fmt.Errorf("RRULE: twice in one event")
+		}
+		c.rule, err = repetition(strings.ToUpper(value))
 	case "EXDATE":
 		for one := range strings.SplitSeq(value, ",") {
 			d, wrong := day(parameters, one, time.Time{})
@@ -167,6 +170,9 @@ func repetition(value string) (*rrule.ROption, error) {
 	rule, err := rrule.StrToROption(value)
 	if err == nil && (rule.Freq > rrule.DAILY || len(rule.Byhour)+len(rule.Byminute)+len(rule.Bysecond) > 0) {
 		err = fmt.Errorf("%.40q: times of day are not supported", value)
+	}
+	if err == nil && (strings.Contains(value, "COUNT=") && rule.Count < 1 || strings.Contains(value, "INTERVAL=") && rule.Interval < 1) {
+		err = fmt.Errorf("%.40q: want COUNT and INTERVAL above 0", value)
 	}
 	return rule, err
 }

@@ -32,9 +32,9 @@ func (t *trial) interval(g *grid, a *attempt, level float64) interval {
 			break
 		}
 		errs := t.scaled(g, a, power, floor)
-		known := slices.DeleteFunc(slices.Clone(errs), math.IsNaN)
-		evidence := independent(capped(known)) / float64(len(known))
-		low, high := quantiles(known, level, evidence)
+		all := known(errs)
+		evidence := independent(capped(all)) / float64(len(all))
+		low, high := quantiles(all, level, evidence)
 		score := 0.0
 		for j := range t.tests {
 			if e := errs[j]; !math.IsNaN(e) {
@@ -107,19 +107,19 @@ func quantiles(errs []float64, level, evidence float64) (low, high float64) {
 // from the errors known at the time; NaN for too few of them.
 func (t *trial) coverage(g *grid, a *attempt, in interval, level float64) float64 {
 	errs := t.scaled(g, a, in.power, t.floor(g))
-	var known []float64
+	var before []float64
 	next, checks, inside := 0, 0, 0
 	for j, i := range t.tests {
 		for ; t.tests[next]+t.k <= i; next++ {
 			if e := errs[next]; !math.IsNaN(e) {
-				known = append(known, e)
+				before = append(before, e)
 			}
 		}
-		if len(known) < minResiduals || math.IsNaN(errs[j]) {
+		if len(before) < minResiduals || math.IsNaN(errs[j]) {
 			continue
 		}
 		checks++
-		if low, high := quantiles(known, level, in.evidence); errs[j] >= low && errs[j] <= high {
+		if low, high := quantiles(before, level, in.evidence); errs[j] >= low && errs[j] <= high {
 			inside++
 		}
 	}

@@ -94,10 +94,7 @@ func (a args) number(key string, otherwise float64) float64 {
 }
 
 func (a args) span(key string, otherwise time.Duration) time.Duration {
-	if spans := a.spans(key); len(spans) > 0 {
-		return spans[0]
-	}
-	return otherwise
+	return append(a.spans(key), otherwise)[0]
 }
 
 // spans reads durations, 7d too.
@@ -140,11 +137,8 @@ func (f Forecast) String() string {
 		return fmt.Sprintf("in %s: not enough data: %s: %s", Short(f.Horizon), f.Reason, f.Why)
 	}
 	return fmt.Sprintf("in %s: %s (%s … %s at %.3g %%) by %s; %s", Short(f.Horizon),
-		number(f.Expected), number(f.Low), number(f.High), 100*f.Level, f.way(), f.Error)
+		number(f.Expected), number(f.Low), number(f.High), 100*f.Level, way(f.Method, f.Season), f.Error)
 }
-
-// way is the method with its season.
-func (f Forecast) way() string { return way(f.Method, f.Season) }
 
 // String is the error in one line.
 func (e Error) String() string {

@@ -60,21 +60,13 @@ func newState(s smoothing, g *grid) *state {
 	st.start = length
 	st.bins = unknowns(min(maxBins, length))
 	st.smoothing.season *= float64(len(st.bins)) / float64(length)
-	mean, n := meanKnown(g.mean[:length])
-	if n == 0 {
-		return st
-	}
-	st.base = mean
-	counts := make([]float64, len(st.bins))
+	st.base, _ = meanKnown(g.mean[:length])
+	shape := make([]mean, len(st.bins))
 	for i, y := range g.mean[:length] {
-		if math.IsNaN(y) {
-			continue
+		if b := st.bin(i); !math.IsNaN(y) {
+			shape[b].add(y - st.base)
+			st.bins[b] = shape[b].at
 		}
-		b := st.bin(i)
-		if counts[b]++; counts[b] == 1 {
-			st.bins[b] = 0
-		}
-		st.bins[b] += (y - mean - st.bins[b]) / counts[b]
 	}
 	return st
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 const (
@@ -19,16 +21,13 @@ const (
 // values share it, and a peak that was there a season before is none.
 func clip(xs []float64, cell time.Duration, seasons []time.Duration) {
 	middle := trailingMedians(xs)
-	var sizes []float64
-	away := unknowns(len(xs))
-	for i, x := range xs {
-		if d := x - middle[i]; !math.IsNaN(d) {
-			away[i] = d
-			sizes = append(sizes, math.Abs(d))
-		}
-	}
+	away := floats.SubTo(unknowns(len(xs)), xs, middle)
+	sizes := known(away)
 	if len(sizes) == 0 {
 		return
+	}
+	for i, d := range sizes {
+		sizes[i] = math.Abs(d)
 	}
 	slices.Sort(sizes)
 	fence := spikeTimes * sizes[int(spikeRare*float64(len(sizes)-1))]

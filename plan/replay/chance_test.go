@@ -3,9 +3,9 @@ package replay
 import (
 	"bytes"
 	"encoding/xml"
-	"errors"
-	"io"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -37,24 +37,33 @@ func TestChance(t *testing.T) {
 	}
 }
 
+// A node that is interrupted has its pod for two minutes more, not until the next plan.
+func TestInterruption(t *testing.T) {
+	o := options()
+	o.Interruptions, o.Seeds = 1, 1
+	var first, run float64
+	for second := 0.; second <= run; o.Seed++ { // a seed whose second node lives longer than the pod runs
+		lives := rand.New(rand.NewPCG(o.Seed+1, 2))
+		first, second = lives.ExpFloat64(), lives.ExpFloat64()
+		run = first + 0.1
+	}
+	n := play(t, fmt.Sprintf("%sa,1,1,1,1000,0,%.0f,\n", header, run*3600), o).Runs[0]
+	if want := first + 1./30 + run; n.Evictions != 1 || math.Abs(n.Allocated-want)*3600 > 1 {
+		t.Errorf("%+v: want %v GPU-hours allocated: the first node lives for %v", n.Figures, want, first)
+	}
+}
+
 // A gang's pods run all at once: where the second comes ten minutes later, both wait.
 func TestGangWaits(t *testing.T) {
-	list := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,gang\n" +
-		"a,1,1,1,1000,0,3600,g\nb,1,1,1,1000,600,4200,g\n"
-	pods := read(t, list)
-	o := options()
-	r, err := Play(pods, o, false)
-	require.NoError(t, err)
-	if n := r.Runs[0]; n.Served != 2 || n.P99 < 600 {
+	list := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,gang\na,1,1,1,1000,0,3600,g\nb,1,1,1,1000,600,4200,g\n"
+	if n := play(t, list, options()).Runs[0]; n.Served != 2 || n.P99 < 600 {
 		t.Errorf("%s: %+v: want both served, the first after the second has come", n.Policy, n.Figures)
 	}
 }
 
 // A replica leaves at its time, bound or not, and what waits is counted.
 func TestReplicasLeave(t *testing.T) {
-	pods := []Pod{{Name: "short", GPUs: 1, Milli: 1000, Replica: true, Run: time.Minute}, {Name: "long", GPUs: 1, Milli: 1000, Replica: true, Run: time.Hour}}
-	r, err := Play(pods, options(), false)
-	require.NoError(t, err)
+	r := playPods(t, options(), Pod{Name: "short", GPUs: 1, Milli: 1000, Replica: true, Run: time.Minute}, Pod{Name: "long", GPUs: 1, Milli: 1000, Replica: true, Run: time.Hour})
 	n := r.Runs[0]
 	if n.Pods != 2 || n.Served != 1 || n.P50 != 60 || n.P99 < 180 || math.Abs(n.Allocated-57./60) > 0.01 {
 		t.Errorf("%s: %+v: want one gone before its node came after 3 minutes", n.Policy, n.Figures)
@@ -102,38 +111,16 @@ func TestReplicas(t *testing.T) {
 	if pods[0].Run != 24*time.Hour {
 		t.Errorf("%+v: want the first all day", pods[0])
 	}
-	s.Milli = 0
-	if _, err := Replicas(requests, s); err == nil || !strings.Contains(err.Error(), "0 thousandths") {
-		t.Errorf("%v", err)
-	}
 }
 
-func TestReadRequestsErrors(t *testing.T) {
-	head := "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-	for text, want := range map[string]string{
-		head:                                  "f:1: no request",
-		head + "noon,1,1\n":                   `f:2: TIMESTAMP: "noon": want a time`,
-		head + "2023-11-16 18:00:00,1,many\n": `f:2: GeneratedTokens: "many"`,
-		head + "2023-11-16 18:00:00,1,1\n2023-11-16 17:00:00,1,1\n": "f:3: TIMESTAMP: \"2023-11-16 17:00:00\": want times in order",
-	} {
-		if _, err := ReadRequests("f", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
-	}
-}
-
-func FuzzReadRequests(f *testing.F) {
+// FuzzReplicas makes replicas of whatever can be read.
+func FuzzReplicas(f *testing.F) {
 	f.Add("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		requests, err := ReadRequests("f", strings.NewReader(text))
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "f:") && !strings.HasPrefix(err.Error(), "reading f:") {
-				t.Errorf("%v: no file and line", err)
-			}
-			return
+		if requests, err := ReadRequests("f", strings.NewReader(text)); located(t, err) {
+			_, err = Replicas(requests, Serving{Days: 0.01, Scale: 1, Night: 1, Prefill: 1, Decode: 1, PerReplica: 1e6, Milli: 1})
+			require.NoError(t, err)
 		}
-		_, err = Replicas(requests, Serving{Days: 0.01, Scale: 1, Night: 1, Prefill: 1, Decode: 1, PerReplica: 1e6, Milli: 1})
-		require.NoError(t, err)
 	})
 }
 
@@ -142,21 +129,10 @@ func TestWriteSVG(t *testing.T) {
 	r := play(t, header+"a,1000,1000,1,1000,60,3660,60\n", options())
 	var b bytes.Buffer
 	require.NoError(t, r.WriteSVG(&b, "a <b> & c"))
-	d := xml.NewDecoder(&b)
-	texts := ""
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		if c, ok := token.(xml.CharData); ok {
-			texts += string(c)
-		}
-	}
-	for _, want := range []string{"a <b> & c", "ours: ", "static, whole GPUs: ", "karpenter-like, whole GPUs: ", "hours since the first pod", "GPUs", "paid for"} {
-		if !strings.Contains(texts, want) {
-			t.Errorf("no %q in the picture: %s", want, texts)
+	require.NoError(t, xml.Unmarshal(b.Bytes(), new(struct{})))
+	for _, want := range []string{"a &lt;b&gt; &amp; c", "ours: ", "static, whole GPUs: ", "karpenter-like, whole GPUs: ", "hours since the beginning", "GPUs", "paid for"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in the picture: %s", want, &b)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -9,11 +10,12 @@ import (
 
 // clusterAutoscaler has cluster-autoscaler's rules with its default flags (its FAQ,
 // and static_autoscaler.go for the GPU pods' wait; read 2026-11): a scan every 10
-// s; pods that need a GPU count once the oldest of them has waited 30 s; new nodes
-// are estimated by first fit, largest request first; of the pools the one that
-// wastes least CPU and memory is scaled, one in each scan (expander least-waste). A
-// node is unneeded when it is empty, or when at most half of its GPUs are allocated and
-// all its pods may be evicted and fit elsewhere; after 10 minutes it is removed, ten
+// s; pods count once the oldest has waited 2 s, and the oldest with whole GPUs 30 s (it
+// does not know MIG resources); new nodes are estimated by first fit, the pods with most
+// CPU and memory first; of the pools the one that wastes least CPU and memory is scaled,
+// one in each scan (expander least-waste). A node is unneeded when it is empty, or when
+// at most half of its whole GPUs are allocated (MIG instances do not count) and all its
+// pods may be evicted and fit elsewhere; after 10 minutes it is removed, ten
 // empty ones at once, of the others one at a time, none within 10 minutes of a scale
 // up. An unneeded node has a soft taint, ten nodes more at each scan; after a scale up
 // too, where cluster-autoscaler leaves taints as they are for ten minutes.
@@ -23,12 +25,12 @@ type clusterAutoscaler struct {
 }
 
 const (
+	podWait          = 2 * time.Second
 	gpuPodWait       = 30 * time.Second
 	unneededFor      = 10 * time.Minute
 	delayAfterAdd    = 10 * time.Minute
 	removalsAtOnce   = 10
 	softTaintsAtOnce = 10
-	unneededBelow    = 0.5
 )
 
 func (c *clusterAutoscaler) again(s *plan.Snapshot) bool { return len(pendingPods(s)) > 0 }
@@ -89,7 +91,7 @@ func (c *clusterAutoscaler) plan(s plan.Snapshot) plan.Plan {
 }
 
 // unneeded reports whether a node is, as cluster-autoscaler judges nodes with GPUs:
-// by their share that is allocated alone.
+// by the share of nvidia.com/gpu that is allocated alone, 0 where there is none.
 func (f *nodes) unneeded(i int) bool {
 	if len(f.pods[i]) == 0 {
 		return true
@@ -97,24 +99,26 @@ func (f *nodes) unneeded(i int) bool {
 	if !f.evictable(i) {
 		return false
 	}
-	total, left := freeOf(f.pool[i]), f.free(i)
-	all, free := total.gpus, left.gpus
-	for _, c := range total.free {
-		all += c.N
-	}
-	for _, c := range left.free {
-		free += c.N
-	}
-	return float64(all-free) <= unneededBelow*float64(all) && len(f.elsewhere([]int{i})) == 0
+	all, free := freeOf(f.pool[i]).gpus, f.free(i).gpus
+	return 2*(all-free) <= all && len(f.elsewhere([]int{i})) == 0
 }
 
 // waiting are the pods that need a new node, largest first: those that do not fit
-// the nodes on their way, once the oldest of them has waited long enough.
+// the nodes on their way, once the oldest of them have waited long enough.
 func (c *clusterAutoscaler) waiting(s *plan.Snapshot) []*plan.Pod {
 	pods := pendingPods(s)
-	slices.SortStableFunc(pods, func(a, b *plan.Pod) int { return b.Demand.GPUs - a.Demand.GPUs })
+	node := s.Pools[0].Template // the others have the same proportions
+	size := func(p *plan.Pod) float64 {
+		return float64(p.CPUMilli)/float64(node.CPUMilli) + float64(p.MemoryMi)/float64(node.MemoryMi)
+	}
+	slices.SortStableFunc(pods, func(a, b *plan.Pod) int { return cmp.Compare(size(b), size(a)) })
 	pods = upcoming(s, pods)
-	if !slices.ContainsFunc(pods, func(p *plan.Pod) bool { return s.Now.Sub(p.Created) >= gpuPodWait }) {
+	whole := func(p *plan.Pod) bool { return p.Demand.GPUs > 0 }
+	wait, old := podWait, pods
+	if slices.ContainsFunc(pods, whole) {
+		wait, old = gpuPodWait, slices.DeleteFunc(slices.Clone(pods), func(p *plan.Pod) bool { return !whole(p) })
+	}
+	if !slices.ContainsFunc(old, func(p *plan.Pod) bool { return s.Now.Sub(p.Created) >= wait }) {
 		return nil
 	}
 	return pods
@@ -135,7 +139,7 @@ func (c *clusterAutoscaler) scaleUp(s *plan.Snapshot, waiting []*plan.Pod) (plan
 	best, least, found := plan.Action{}, 0.0, false
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		_, used := fill(s, p, waiting, p.Max-p.Target)
+		_, used := fill(p, waiting, p.Max-p.Target)
 		if len(used) == 0 {
 			continue
 		}

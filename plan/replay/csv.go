@@ -50,12 +50,12 @@ func ReadPods(name string, r io.Reader) ([]Pod, error) {
 	var pods []Pod
 	seen := map[string]bool{}
 	want := []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time"}
-	err := readRows(name, r, want, func(row *row) error {
-		p := Pod{Name: row.text("name"), CPU: row.number("cpu_milli", maxAmount), Memory: row.number("memory_mib", maxAmount),
+	err := readRows(name, r, want, []string{"scheduled_time", "gang"}, func(row *row) error {
+		p := Pod{Name: row.text("name"), Gang: row.text("gang"), CPU: row.number("cpu_milli", maxAmount), Memory: row.number("memory_mib", maxAmount),
 			GPUs: row.number("num_gpu", maxGPUs), Milli: row.number("gpu_milli", 1000)}
 		created, deleted := row.number("creation_time", maxSeconds), row.number("deletion_time", maxSeconds)
 		started := created
-		if _, ok := row.columns["scheduled_time"]; ok && row.text("scheduled_time") != "" {
+		if row.text("scheduled_time") != "" {
 			started = row.number("scheduled_time", maxSeconds)
 		}
 		switch {
@@ -70,9 +70,6 @@ func ReadPods(name string, r io.Reader) ([]Pod, error) {
 			row.fail("gpu_milli", "want 1000 with num_gpu above 1: a part is of one GPU")
 		case started < created || deleted < started:
 			row.fail("deletion_time", "want creation, scheduling and deletion in this order: %d, %d, %d", created, started, deleted)
-		}
-		if _, ok := row.columns["gang"]; ok {
-			p.Gang = row.text("gang")
 		}
 		seen[p.Name] = true
 		p.Created, p.Run = time.Duration(created)*time.Second, time.Duration(deleted-started)*time.Second
@@ -92,8 +89,8 @@ type row struct {
 }
 
 // readRows calls each for every line after the header, which must have each of
-// the columns once.
-func readRows(name string, r io.Reader, want []string, each func(*row) error) error {
+// the wanted columns once, and may have the others once.
+func readRows(name string, r io.Reader, want, others []string, each func(*row) error) error {
 	reader := csv.NewReader(r)
 	reader.ReuseRecord = true
 	header, err := reader.Read()
@@ -106,7 +103,7 @@ func readRows(name string, r io.Reader, want []string, each func(*row) error) er
 	row := &row{file: name, reader: reader, columns: map[string]int{}}
 	for i, column := range header {
 		column = strings.TrimSpace(column)
-		if _, twice := row.columns[column]; twice && slices.Contains(want, column) {
+		if _, twice := row.columns[column]; twice && slices.Contains(slices.Concat(want, others), column) {
 			return fmt.Errorf("%s:1: two columns are called %q", name, column)
 		}
 		row.columns[column] = i
@@ -146,8 +143,13 @@ func (r *row) fail(column, format string, args ...any) {
 	}
 }
 
+// text is a field, empty where there is no such column.
 func (r *row) text(column string) string {
-	return strings.Clone(strings.TrimSpace(r.fields[r.columns[column]]))
+	i, ok := r.columns[column]
+	if !ok {
+		return ""
+	}
+	return strings.Clone(strings.TrimSpace(r.fields[i]))
 }
 
 func (r *row) number(column string, most int) int {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -19,7 +20,7 @@ type Request struct {
 func ReadRequests(name string, r io.Reader) ([]Request, error) {
 	var all []Request
 	var first time.Time
-	err := readRows(name, r, []string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, func(row *row) error {
+	err := readRows(name, r, []string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, nil, func(row *row) error {
 		text := row.text("TIMESTAMP")
 		at, err := time.Parse("2006-01-02 15:04:05.999999999", text)
 		if err != nil {
@@ -67,20 +68,12 @@ const (
 )
 
 func (s Serving) check() error {
-	for _, x := range []float64{s.Days, s.Scale, s.Prefill, s.Decode, s.PerReplica} {
-		if !(x > 0) || math.IsInf(x, 0) {
-			return fmt.Errorf("%v: want days, scale, tokens a second and requests of a replica above 0", x)
-		}
-	}
-	switch {
-	case s.Days > 366:
-		return fmt.Errorf("%v days of requests: want at most 366", s.Days)
-	case !(s.Night >= 0 && s.Night <= 1):
-		return fmt.Errorf("%v of the requests at night: want a share, 0 … 1", s.Night)
-	case s.Milli < 1 || s.Milli > 1000:
-		return fmt.Errorf("%d thousandths of a GPU of a replica: want 1 … 1000", s.Milli)
-	}
-	return nil
+	const some, much = 1e-6, 1e9
+	return check([]bound{
+		{"request-days", s.Days, some, 366}, {"request-scale", s.Scale, some, much}, {"request-night", s.Night, 0, 1}, {"prefill", s.Prefill, some, much},
+		{"decode", s.Decode, some, much}, {"per-replica", s.PerReplica, some, much}, {"replica-gpu-milli", float64(s.Milli), 1, 1000},
+		{"replica-cpu-milli", float64(s.CPU), 0, maxAmount}, {"replica-memory-mib", float64(s.Memory), 0, maxAmount},
+	})
 }
 
 // Replicas are the pods that an HPA makes for requests in flight: what they are at a
@@ -92,19 +85,15 @@ func Replicas(requests []Request, s Serving) ([]Pod, error) {
 	load := inFlight(requests, s)
 	var pods []Pod
 	var up []int // index in pods of those that are there
-	recent := []int{}
+	var recent []int
 	for i := range int(s.Days * float64(24*time.Hour/hpaPeriod)) {
 		now := time.Duration(i) * hpaPeriod
 		hour := math.Mod(now.Hours(), 24)
 		rate := s.Night + (1-s.Night)*(1-math.Cos(2*math.Pi*(hour-2)/24))/2
 		want := desired(len(up), load[i%len(load)]*s.Scale*rate/s.PerReplica)
-		if recent = append(recent, want); len(recent) > hpaStable {
-			recent = recent[1:]
-		}
-		for _, n := range recent { // a scale down takes the highest of the last five minutes
-			if want < len(up) {
-				want = min(max(want, n), len(up))
-			}
+		recent = append(recent, want)[max(0, len(recent)+1-hpaStable):]
+		if want < len(up) { // a scale down takes the highest of the last five minutes
+			want = min(slices.Max(recent), len(up))
 		}
 		if want > maxReplicas {
 			return nil, fmt.Errorf("%d replicas, at most %d: use a smaller scale", want, maxReplicas)

@@ -2,11 +2,11 @@ package replay
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
 // karpenter has Karpenter's rules with its defaults (sigs.k8s.io/karpenter at
@@ -16,7 +16,8 @@ import (
 // made. Every 10 s one command is sought, with consolidateAfter 0s and
 // WhenEmptyOrUnderutilized: all empty nodes; else the longest run of nodes, most
 // savings for an eviction first, whose pods fit elsewhere and on one cheaper new node;
-// else one such node. It is looked at again after 15 s and then done; at most 10 % of
+// else one such node. Spot nodes are not replaced by spot nodes (the feature gate
+// SpotToSpotConsolidation is off). It is looked at again after 15 s and then done; at most 10 % of
 // a pool's nodes leave at a time. A replacement is ready before its node is drained.
 // An interrupted node is drained at once.
 type karpenter struct {
@@ -67,9 +68,11 @@ func (k *karpenter) plan(s plan.Snapshot) plan.Plan {
 	}
 	if k.batched(&s) {
 		made := provision(&s, upcoming(&s, byRequest(pendingPods(&s))))
-		for _, pool := range slices.SortedFunc(maps.Keys(made), func(a, b *plan.Pool) int { return cmp.Compare(a.Name, b.Name) }) {
-			act(plan.Action{Verb: plan.ScaleUp, Pool: pool.Name, From: pool.Target, To: pool.Target + made[pool]})
-			pool.Target += made[pool]
+		for i := range s.Pools {
+			if pool := &s.Pools[i]; made[pool] > 0 {
+				act(plan.Action{Verb: plan.ScaleUp, Pool: pool.Name, From: pool.Target, To: pool.Target + made[pool]})
+				pool.Target += made[pool]
+			}
 		}
 	}
 	switch {
@@ -130,13 +133,11 @@ func (c claim) cheapest() *plan.Pool {
 }
 
 // with is the claim with one more pod; nil where no type has room for all.
-func (c claim) with(s *plan.Snapshot, pod *plan.Pod) claim {
+func (c claim) with(pod *plan.Pod) claim {
 	out := claim{}
 	for p, r := range c {
-		if profile, ok := profileOf(s, p, pod); ok {
-			if r = r.clone(); r.take(pod, profile) {
-				out[p] = r
-			}
+		if r = r.clone(); r.take(pod) {
+			out[p] = r
 		}
 	}
 	if len(out) == 0 {
@@ -156,12 +157,12 @@ func claims(s *plan.Snapshot, pods []*plan.Pod) (all []claim, without int) {
 next:
 	for _, pod := range pods {
 		for i := range all {
-			if more := all[i].with(s, pod); more != nil {
+			if more := all[i].with(pod); more != nil {
 				all[i] = more
 				continue next
 			}
 		}
-		if one := fresh.with(s, pod); one != nil {
+		if one := fresh.with(pod); one != nil {
 			all = append(all, one)
 		} else {
 			without++
@@ -276,7 +277,7 @@ func (f *nodes) without(of []int, several bool) *command {
 		}
 	}
 	p := made[0].cheapest()
-	if p.PricePerHour >= below {
+	if p.PricePerHour >= below || p.Spot { // all pools are spot, or none is
 		return nil
 	}
 	c.replacement = p.Name
@@ -311,7 +312,7 @@ func (k *karpenter) execute(s *plan.Snapshot, f *nodes) []plan.Action {
 		case c.size == 0:
 			c.size = p.Size + 1
 			return []plan.Action{{Verb: plan.ScaleUp, Pool: p.Name, From: p.Target, To: p.Target + 1}}
-		case p.Size < c.size && s.Now.Sub(c.at) < registrationTimeout:
+		case p.Size < c.size && s.Now.Sub(c.at) < sim.Registration:
 			return nil
 		case p.Size < c.size:
 			k.command = nil
@@ -330,6 +331,3 @@ func (k *karpenter) execute(s *plan.Snapshot, f *nodes) []plan.Action {
 	}
 	return out
 }
-
-// registrationTimeout is when a replacement that has not registered is given up.
-const registrationTimeout = 15 * time.Minute

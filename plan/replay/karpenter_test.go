@@ -17,16 +17,11 @@ import (
 func reported(p plan.Plan) string {
 	var all []string
 	for _, a := range p.Actions {
-		switch a.Verb {
-		case plan.ScaleUp:
-			all = append(all, fmt.Sprintf("%s to %d", a.Pool, a.To))
-		case plan.RemoveNode:
-			all = append(all, "remove "+a.Node)
-		case plan.Drain:
-			all = append(all, "drain "+a.Node)
-		default:
-			all = append(all, string(a.Verb)+" "+a.Node)
+		text := string(a.Verb) + " " + a.Node
+		if a.Verb == plan.ScaleUp {
+			text = fmt.Sprintf("%s to %d", a.Pool, a.To)
 		}
+		all = append(all, text)
 	}
 	return strings.Join(all, ", ")
 }
@@ -80,7 +75,7 @@ func TestKarpenter(t *testing.T) {
 		{time.Second, "", adds(x.pod(x.jobs[2], now.Add(time.Second)))}, // and the window goes on
 		{2 * time.Second, "whole-4 to 1", nil}, {3 * time.Second, "", nil}, {20 * time.Second, "", nil},
 		{182 * time.Second, "", leave("a", "b", "c")},
-		{190 * time.Second, "", nil}, {196 * time.Second, "", nil}, {197 * time.Second, "remove whole-4-1", nil}, {300 * time.Second, "", nil},
+		{190 * time.Second, "", nil}, {196 * time.Second, "", nil}, {197 * time.Second, "remove-node whole-4-1", nil}, {300 * time.Second, "", nil},
 	})
 }
 
@@ -92,8 +87,40 @@ func TestClusterAutoscaler(t *testing.T) {
 	lives(t, w, &clusterAutoscaler{unneeded: map[string]time.Time{}}, []moment{
 		{0, "", adds(x.pod(x.jobs[0], w.State.Now), x.pod(x.jobs[1], w.State.Now))}, {20 * time.Second, "", nil},
 		{30 * time.Second, "whole to 2", nil}, {40 * time.Second, "", nil}, {210 * time.Second, "", nil},
-		{220 * time.Second, "soft-taint whole-2", leave("b")}, {800 * time.Second, "", nil}, {820 * time.Second, "remove whole-2", nil}, {900 * time.Second, "", nil},
+		{220 * time.Second, "soft-taint whole-2", leave("b")}, {800 * time.Second, "", nil}, {820 * time.Second, "remove-node whole-2", nil}, {900 * time.Second, "", nil},
 	})
+	// Instances are no nvidia.com/gpu: their pods wait for 2 s.
+	x.jobs[0].profile = x.smallest(1, 1, x.table.Profiles())
+	w = x.world(x.pools("mig", x.filled(nil, x.jobs[0].profile)))
+	lives(t, w, &clusterAutoscaler{}, []moment{{0, "", adds(x.pod(x.jobs[0], w.State.Now))}, {2 * time.Second, "mig to 1", nil}})
+	// Pods with most CPU are first, not those with most GPUs, which would take two nodes.
+	o := options()
+	o.GPUs = []int{4}
+	x = traced(t, header+"a,1,1,3,1000,0,9,\nb,1,1,3,1000,0,9,\nc,9,1,1,1000,0,9,\nd,9,1,1,1000,0,9,\n", o)
+	w = x.world(x.pools("whole", nil))
+	for _, j := range x.jobs {
+		adds(x.pod(j, w.State.Now))(w)
+	}
+	lives(t, w, &clusterAutoscaler{}, []moment{{30 * time.Second, "whole to 3", nil}})
+}
+
+// cluster-autoscaler sees no nvidia.com/gpu on a node in MIG mode, so that it is unneeded
+// however full it is, where its pods may be evicted and fit elsewhere.
+func TestUnneeded(t *testing.T) {
+	s, _, err := scenario.Parse(`
+pool mig max=9 gpus=1 model=A100-80GB cpu=9 memory=9Gi
+node full pool=mig
+gpu full/0 layout=(3g.40gb@0:allocated-to=trace/a 3g.40gb@4:allocated-to=trace/b)
+node free pool=mig
+gpu free/0 layout=(3g.40gb@0 3g.40gb@4)
+pod trace/a requests=3g.40gb node=full cpu=1 memory=1Gi evictable
+pod trace/b requests=3g.40gb node=full cpu=1 memory=1Gi evictable
+`)
+	require.NoError(t, err)
+	s.Pools[0].Template.GPUs = s.Nodes[1].GPUs
+	if f := look(&s); !f.unneeded(0) || !f.unneeded(1) {
+		t.Errorf("want both nodes unneeded: %v", s.Nodes)
+	}
 }
 
 // Underused nodes leave where their pods fit elsewhere; alone on a large node, a pod gets
@@ -108,14 +135,17 @@ pool whole-2 max=10 price=4 gpus=2 model=A100-80GB ready-after=3m cpu=64 memory=
 	}
 	for _, c := range []struct {
 		name, nodes string
+		spot        bool
 		want        []string
 	}{
-		{"two half nodes", node("whole-2-1", "a", "evictable") + node("whole-2-2", "b", "evictable"), []string{"drain whole-2-1"}},
-		{"one pod on a large node", node("whole-2-1", "a", "evictable"), []string{"whole-1 to 1", "drain whole-2-1"}},
-		{"not evictable", node("whole-2-1", "a", "") + node("whole-2-2", "b", ""), nil},
+		{"two half nodes", node("whole-2-1", "a", "evictable") + node("whole-2-2", "b", "evictable"), true, []string{"drain whole-2-1"}},
+		{"one pod on a large node", node("whole-2-1", "a", "evictable"), false, []string{"whole-1 to 1", "drain whole-2-1"}},
+		{"one pod on a large spot node", node("whole-2-1", "a", "evictable"), true, nil},
+		{"not evictable", node("whole-2-1", "a", "") + node("whole-2-2", "b", ""), false, nil},
 	} {
 		s, _, err := scenario.Parse(pools + c.nodes)
 		require.NoError(t, err)
+		s.Pools[0].Spot, s.Pools[1].Spot = c.spot, c.spot
 		w, k, got := &sim.World{State: s}, &karpenter{known: map[string]bool{}}, []string(nil)
 		for range 60 {
 			made := k.plan(w.State)

@@ -255,7 +255,7 @@ func (x *player) wait(j *live, now time.Time) {
 	x.run.Pending += x.t.gpus(&j.job) * now.Sub(j.pending).Hours()
 }
 
-// note records the pods that were bound. One that ran was evicted at that moment.
+// note records the pods that were bound, and those that were evicted.
 func (x *player) note(events []sim.Event) {
 	for _, e := range events {
 		x.changed = true
@@ -263,12 +263,17 @@ func (x *player) note(events []sim.Event) {
 			continue
 		}
 		j := x.live[e.Bound]
-		x.evicted(j, e.At)
+		x.evicted(j, e.Since)
 		x.wait(j, e.At)
 		j.running, j.bound = e.At, true
 		x.runs++
 		if !j.Replica {
 			x.endAt(end{e.At.Add(j.Run), e.Bound})
+		}
+	}
+	for i := range x.w.State.Pods {
+		if p := &x.w.State.Pods[i]; p.Node == "" {
+			x.evicted(x.live[p.Key()], p.PendingSince)
 		}
 	}
 }
@@ -309,16 +314,15 @@ func (x *player) reconcile() error {
 	if err := x.w.Apply(made); err != nil {
 		return err
 	}
-	for i := range x.w.State.Pods {
-		if p := &x.w.State.Pods[i]; p.Node == "" {
-			x.evicted(x.live[p.Key()], now)
-		}
-	}
+	x.note(nil)
 	x.changed = x.changed || x.d.again(&x.w.State)
 	return nil
 }
 
 func (x *player) finish(length, used time.Duration) {
+	for _, p := range x.w.State.Pods { // they were never served
+		x.wait(x.live[p.Key()], x.w.State.Now)
+	}
 	slices.Sort(x.waits)
 	x.run.P50, x.run.P95, x.run.P99 = quantile(x.waits, 50), quantile(x.waits, 95), quantile(x.waits, 99)
 	if days := length.Hours() / 24; days > 0 {

@@ -117,7 +117,7 @@ func (t *trace) fixed(kind string, decide func() decider, scan time.Duration) []
 		jobs := slices.Clone(t.jobs)
 		for i := range jobs {
 			if jobs[i].profile.Compute > 0 {
-				jobs[i].profile = t.smallest(jobs[i].Milli, has)
+				jobs[i].profile = t.smallest(jobs[i].profile.Compute, jobs[i].profile.Memory, has)
 			}
 		}
 		all = append(all, one(t.table.Format(l), slices.Concat(whole, t.pools("mig-"+name, l)), jobs))

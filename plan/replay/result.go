@@ -1,7 +1,9 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -97,12 +99,8 @@ func (r Result) String() string {
 
 func leftText(left map[string]int) string {
 	var words []string
-	for why, n := range left {
-		words = append(words, fmt.Sprintf("%d %s", n, why))
+	for _, why := range slices.Sorted(maps.Keys(left)) {
+		words = append(words, fmt.Sprintf("%d %s", left[why], why))
 	}
-	slices.Sort(words)
-	if len(words) == 0 {
-		return "none"
-	}
-	return strings.Join(words, ", ")
+	return cmp.Or(strings.Join(words, ", "), "none")
 }

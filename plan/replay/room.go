@@ -9,17 +9,22 @@ import (
 
 // spare is what a node has free.
 type spare struct {
+	table       *mig.Table // of its GPUs, nil for none
 	cpu, memory int64
 	gpus        int
 	free        []mig.Count
 }
 
 // take takes what a pod requests; false, and nothing is taken, where it does not fit.
-func (r *spare) take(p *plan.Pod, profile mig.Profile) bool {
+func (r *spare) take(p *plan.Pod) bool {
 	if p.CPUMilli > r.cpu || p.MemoryMi > r.memory || p.Demand.GPUs > r.gpus {
 		return false
 	}
 	if len(p.Demand.MIG) > 0 {
+		if r.table == nil {
+			return false
+		}
+		profile, _ := r.table.Exact(p.Demand.MIG[0].Name)
 		i := slices.IndexFunc(r.free, func(c mig.Count) bool { return c.Profile == profile && c.N > 0 })
 		if i < 0 {
 			return false
@@ -41,7 +46,8 @@ func freeOf(p *plan.Pool) spare {
 }
 
 func freeGPUs(cpu, memory int64, gpus []plan.GPU) spare {
-	r := spare{cpu: cpu, memory: memory}
+	table, _ := mig.ForModel(gpus[0].Model.Name)
+	r := spare{table: table, cpu: cpu, memory: memory}
 	var l mig.Layout
 	for i := range gpus {
 		g := &gpus[i]
@@ -58,41 +64,21 @@ func freeGPUs(cpu, memory int64, gpus []plan.GPU) spare {
 	return r
 }
 
-// profileOf is the profile that a pod's request means on a pool's GPUs; false
-// where they have none such.
-func profileOf(s *plan.Snapshot, p *plan.Pool, pod *plan.Pod) (mig.Profile, bool) {
-	if len(pod.Demand.MIG) == 0 {
-		return mig.Profile{}, true
-	}
-	t, ok := s.Tables.ForModel(p.Template.GPUs[0].Model.Name)
-	if !ok {
-		return mig.Profile{}, false
-	}
-	return t.Exact(pod.Demand.MIG[0].Name)
-}
-
 // fill puts pods on at most as many new nodes of a pool, each on the first that it
 // fits, and returns those left and the nodes used.
-func fill(s *plan.Snapshot, p *plan.Pool, pods []*plan.Pod, most int) (left []*plan.Pod, used []spare) {
+func fill(p *plan.Pool, pods []*plan.Pod, most int) (left []*plan.Pod, used []spare) {
+next:
 	for _, pod := range pods {
-		profile, ok := profileOf(s, p, pod)
-		if !ok {
+		for i := range used {
+			if used[i].take(pod) {
+				continue next
+			}
+		}
+		if fresh := freeOf(p); len(used) < most && fresh.take(pod) {
+			used = append(used, fresh)
+		} else {
 			left = append(left, pod)
-			continue
 		}
-		fits := false
-		for i := 0; i < len(used) && !fits; i++ {
-			fits = used[i].take(pod, profile)
-		}
-		if fits {
-			continue
-		}
-		fresh := freeOf(p)
-		if len(used) >= most || !fresh.take(pod, profile) {
-			left = append(left, pod)
-			continue
-		}
-		used = append(used, fresh)
 	}
 	return left, used
 }
@@ -102,7 +88,7 @@ func fill(s *plan.Snapshot, p *plan.Pool, pods []*plan.Pod, most int) (left []*p
 func upcoming(s *plan.Snapshot, pods []*plan.Pod) []*plan.Pod {
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		pods, _ = fill(s, p, pods, p.Target-p.Size)
+		pods, _ = fill(p, pods, p.Target-p.Size)
 	}
 	return pods
 }
@@ -169,15 +155,11 @@ func (f *nodes) place(p *plan.Pod, not []int, free map[int]spare) bool {
 		if n := &f.s.Nodes[i]; !n.Ready || n.Cordoned || slices.Contains(not, i) {
 			continue
 		}
-		profile, ok := profileOf(f.s, f.pool[i], p)
-		if !ok {
-			continue
-		}
 		r, touched := free[i]
 		if !touched {
 			r = f.free(i)
 		}
-		if r.take(p, profile) {
+		if r.take(p) {
 			free[i] = r
 			return true
 		}

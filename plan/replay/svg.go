@@ -97,7 +97,7 @@ func (r Result) WriteSVG(w io.Writer, title string) error {
 		fmt.Fprintf(&b, `<path d="M0 %d %s L%d %d Z" fill="#c9d7e8"/>`+"\n", plotHeight, steps("L", r.demand.gpus, top), plotWidth, plotHeight)
 		fmt.Fprintf(&b, `<path d="%s" fill="none" stroke="#b3261e" stroke-width="1.5"/>`+"\n</g></g>\n", steps("M", run.curve.gpus, top))
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s since the first pod of the part that is played</text>`+"\n</svg>\n", plotLeft+plotWidth/2, height-10, unit)
+	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s since the beginning of the part that is played</text>`+"\n</svg>\n", plotLeft+plotWidth/2, height-10, unit)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -26,8 +27,7 @@ type Options struct {
 	Boot        time.Duration
 	Repartition time.Duration
 	Interval    time.Duration // between two plans, at least
-	From        time.Duration // the part of the trace that is played
-	Length      time.Duration // 0 for all
+	From, Days  float64       // the part of the trace that is played, from its first pod on; 0 days for all
 	Copies      int           // of each pod, the further ones up to an hour later
 	Seed        uint64
 	// Seeds is how many are played; 0 for ten where chance enters, else one.
@@ -54,33 +54,47 @@ func (c Chance) any() bool {
 	return c.Gangs > 0 || c.Evictable > 0 || c.Interruptions > 0 || c.FailRepartition > 0 || c.FailBoot > 0
 }
 
-// check returns what is wrong with the options.
+// bound is the values that a flag may have.
+type bound struct {
+	flag               string
+	value, least, most float64
+}
+
+// check returns what is wrong with values, one line for each.
+func check(all []bound) error {
+	var wrong []error
+	for _, b := range all {
+		if !(b.value >= b.least && b.value <= b.most) {
+			wrong = append(wrong, fmt.Errorf("--%s: %v: want %v … %v", b.flag, b.value, b.least, b.most))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+const (
+	mostDays  = 3660
+	mostPrice = 1e9
+)
+
 func (o *Options) check() error {
-	for _, share := range []float64{o.Gangs, o.Evictable, o.FailRepartition, o.FailBoot} {
-		if !(share >= 0 && share <= 1) {
-			return fmt.Errorf("%v: want a share, 0 … 1", share)
+	all := []bound{
+		{"gangs", o.Gangs, 0, 1}, {"evictable", o.Evictable, 0, 1}, {"fail-repartition", o.FailRepartition, 0, 1}, {"fail-boot", o.FailBoot, 0, 1},
+		{"interruptions (of a node in an hour)", o.Interruptions, 0, 60}, {"price", o.Price, 0, mostPrice}, {"mig-price", o.MIGPrice, 0, mostPrice},
+		{"cpu-milli", float64(o.CPU), 1, maxAmount}, {"memory-mib", float64(o.Memory), 1, maxAmount}, {"max-nodes", float64(o.MaxNodes), 1, 100000},
+		{"interval (in seconds)", o.Interval.Seconds(), 1, 3600}, {"boot (in seconds)", o.Boot.Seconds(), 0, maxSeconds}, {"repartition (in seconds)", o.Repartition.Seconds(), 0, maxSeconds},
+		{"from", o.From, 0, mostDays}, {"days", o.Days, 0, mostDays}, {"copies", float64(o.Copies), 1, 1000}, {"seeds", float64(o.Seeds), 0, 1000},
+		{"gpus (sizes)", float64(len(o.GPUs)), 1, 8},
+	}
+	if o.Gangs > 0 {
+		all = append(all, bound{"gang-size", float64(o.GangSize), 2, 64})
+	}
+	for i, n := range o.GPUs {
+		all = append(all, bound{"gpus", float64(n), 1, 64})
+		if slices.Contains(o.GPUs[:i], n) {
+			return fmt.Errorf("--gpus: %d twice", n)
 		}
 	}
-	for _, n := range o.GPUs {
-		if n < 1 || n > 64 {
-			return fmt.Errorf("%d GPUs of a node: want 1 … 64", n)
-		}
-	}
-	switch {
-	case len(o.GPUs) < 1 || len(o.GPUs) > 8:
-		return fmt.Errorf("%d sizes of nodes: want 1 … 8", len(o.GPUs))
-	case o.CPU < 1 || o.Memory < 1 || o.MaxNodes < 1 || o.MaxNodes > 100000 || o.Copies < 1 || o.Copies > 1000:
-		return fmt.Errorf("want some CPU and memory, 1 … 100000 nodes and 1 … 1000 copies")
-	case o.Interval < time.Second || o.Boot < 0 || o.Repartition < 0 || o.From < 0 || o.Length < 0 || !(o.Price >= 0) || !(o.MIGPrice >= 0):
-		return fmt.Errorf("want an interval of at least 1s, and nothing below 0")
-	case !(o.Interruptions >= 0 && o.Interruptions <= 60):
-		return fmt.Errorf("%v interruptions of a node in an hour: want 0 … 60", o.Interruptions)
-	case o.Gangs > 0 && (o.GangSize < 2 || o.GangSize > 64):
-		return fmt.Errorf("%d pods of a gang: want 2 … 64", o.GangSize)
-	case o.Seeds < 0 || o.Seeds > 1000:
-		return fmt.Errorf("%d seeds: want 1 … 1000", o.Seeds)
-	}
-	return nil
+	return check(all)
 }
 
 // seeds is how many are played.
@@ -134,41 +148,26 @@ func newTrace(pods []Pod, o Options) (*trace, error) {
 		return nil, err
 	}
 	t := &trace{options: o, table: table, model: model, left: map[string]int{}}
+	if err := t.choose(slices.Clone(pods)); err != nil {
+		return nil, err
+	}
 	random := rand.New(rand.NewPCG(o.Seed, 1))
-	members := map[string]int{}
+	chosen := t.jobs
+	t.jobs = nil
+	names, members := map[string]int{}, map[string]int{}
 	late := map[string]time.Duration{} // of the copies of gangs, which stay together
-	for _, p := range pods {
-		if p.Created < o.From || o.Length > 0 && p.Created >= o.From+o.Length {
-			t.left["outside the part that is played"]++
-			continue
-		}
-		j := job{Pod: p}
-		if p.Profile != "" {
-			j.profile, _ = table.Exact(p.Profile)
-			j.Milli = max(partOf(j.profile.Compute, table.ComputeSlices()), partOf(j.profile.Memory, table.MemorySlices()))
-		} else if p.Milli < 1000 {
-			j.profile = t.smallest(p.Milli, table.Profiles())
-		}
-		if why := t.leftOut(j); why != "" {
-			t.left[why]++
-			continue
-		}
-		j.Created -= o.From
-		if o.Length > 0 {
-			j.Run = min(j.Run, o.Length-j.Created)
-		}
-		j.evictable = p.Replica || o.Evictable > 0 && random.Float64() < o.Evictable
+	for _, j := range chosen {
+		j.evictable = j.Replica || o.Evictable > 0 && random.Float64() < o.Evictable
 		size := 1
-		if p.Gang == "" && !p.Replica && j.profile.Compute == 0 && o.Gangs > 0 && random.Float64() < o.Gangs {
-			size, j.Gang = o.GangSize, p.Name
+		if j.Gang == "" && !j.Replica && j.profile.Compute == 0 && o.Gangs > 0 && random.Float64() < o.Gangs {
+			size, j.Gang = o.GangSize, "pods like "+j.Name
 		}
 		for c := range o.Copies {
 			k := j
 			if c > 0 {
-				k.Name = fmt.Sprintf("%s-%d", j.Name, c)
 				after := time.Duration(random.Int64N(int64(time.Hour)))
 				if j.Gang != "" {
-					k.Gang = fmt.Sprintf("%s-%d", j.Gang, c)
+					k.Gang = fmt.Sprintf("%s, copy %d", j.Gang, c)
 					if at, ok := late[k.Gang]; ok {
 						after = at
 					}
@@ -176,20 +175,17 @@ func newTrace(pods []Pod, o Options) (*trace, error) {
 				}
 				k.Created += after
 			}
-			for m := range size {
-				one := k
-				if m > 0 {
-					one.Name = fmt.Sprintf("%s.%d", k.Name, m)
+			for range size {
+				k.Name = unique(names, j.Name)
+				if k.Gang != "" {
+					members[k.Gang]++
 				}
-				if one.Gang != "" {
-					members[one.Gang]++
-				}
-				t.jobs = append(t.jobs, one)
+				t.jobs = append(t.jobs, k)
 			}
 		}
 	}
 	if len(t.jobs) == 0 {
-		return nil, fmt.Errorf("no pod with GPUs is left to play: %s", leftText(t.left))
+		return nil, fmt.Errorf("no pod with GPUs is left to play; left out: %s", leftText(t.left))
 	}
 	for i := range t.jobs {
 		t.jobs[i].members = members[t.jobs[i].Gang]
@@ -198,36 +194,101 @@ func newTrace(pods []Pod, o Options) (*trace, error) {
 	return t, nil
 }
 
+// unique is a name, with a number where it is taken.
+func unique(taken map[string]int, name string) string {
+	one := name
+	for ; taken[one] > 0; taken[name]++ {
+		one = fmt.Sprintf("%s-%d", name, taken[name])
+	}
+	taken[one] = 1
+	return one
+}
+
+// choose makes the pods that are played jobs, whose times count from the beginning of
+// the part that is played, and counts the others.
+func (t *trace) choose(pods []Pod) error {
+	first := time.Duration(math.MaxInt64)
+	for _, p := range pods {
+		if !p.Replica { // which begin with the part that is played
+			first = min(first, p.Created)
+		}
+	}
+	length := days(t.options.Days)
+	why, broken := make([]string, len(pods)), map[string]bool{}
+	for i := range pods {
+		p := &pods[i]
+		if !p.Replica {
+			p.Created -= first + days(t.options.From)
+		}
+		why[i] = t.leftOut(p, length)
+		if p.Gang != "" && why[i] != "" && why[i] != noGPU && why[i] != neverRan {
+			broken[p.Gang] = true
+		}
+	}
+	for i, p := range pods {
+		if why[i] == "" && broken[p.Gang] {
+			why[i] = "in a gang with a pod that is left out"
+		}
+		if why[i] != "" {
+			t.left[why[i]]++
+			continue
+		}
+		if length > 0 {
+			p.Run = min(p.Run, length-p.Created)
+		}
+		if end := p.Created + p.Run; end > days(mostDays) {
+			return fmt.Errorf("%s: ends %.0f days after the beginning, more than %d: want all times in seconds since the same moment, or --from and --days", p.Name, end.Hours()/24, mostDays)
+		}
+		j := job{Pod: p}
+		if p.Profile != "" {
+			j.profile, _ = t.table.Exact(p.Profile)
+		} else if p.Milli < 1000 {
+			j.profile = t.smallest(partOf(p.Milli, t.table.ComputeSlices()), partOf(p.Milli, t.table.MemorySlices()), t.table.Profiles())
+		}
+		t.jobs = append(t.jobs, j)
+	}
+	return nil
+}
+
+func days(n float64) time.Duration { return time.Duration(n * 24 * float64(time.Hour)) }
+
+// Why pods are left out without which their gang runs: those of the trace did.
+const (
+	noGPU    = "no GPU"
+	neverRan = "never ran"
+)
+
 // leftOut is why a pod is not played, empty where it is.
-func (t *trace) leftOut(j job) string {
+func (t *trace) leftOut(p *Pod, length time.Duration) string {
+	_, known := t.table.Exact(p.Profile)
 	switch o := t.options; {
-	case j.Unplayed != "":
-		return j.Unplayed
-	case j.Profile != "" && j.profile.Compute == 0:
+	case p.Created < 0 || length > 0 && p.Created >= length:
+		return "outside the part that is played"
+	case p.Unplayed != "":
+		return p.Unplayed
+	case p.Profile != "" && !known:
 		return "a MIG profile that the GPUs do not have"
-	case j.GPUs == 0 && j.Profile == "":
-		return "no GPU"
-	case j.Run == 0:
-		return "never ran"
-	case j.GPUs > o.largest():
+	case p.GPUs == 0 && p.Profile == "":
+		return noGPU
+	case p.Run == 0:
+		return neverRan
+	case p.GPUs > o.largest():
 		return "more GPUs than a node has"
-	case j.CPU > o.CPU || j.Memory > o.Memory:
+	case p.CPU > o.CPU || p.Memory > o.Memory:
 		return "more CPU or memory than a node has"
 	}
 	return ""
 }
 
-// partOf is slices of all of a GPU, in thousandths, rounded up.
-func partOf(slices, of int) int { return (slices*1000 + of - 1) / of }
+// partOf is thousandths of a GPU in slices, rounded up.
+func partOf(milli, of int) int { return (milli*of + 999) / 1000 }
 
-// smallest is the profile with the least slices of which both the compute and
-// the memory are at least this part of a GPU; the zero Profile where only a whole
-// GPU is.
-func (t *trace) smallest(milli int, of []mig.Profile) mig.Profile {
+// smallest is the profile with the least slices that has at least so many of both; the
+// zero Profile where only a whole GPU has.
+func (t *trace) smallest(compute, memory int, of []mig.Profile) mig.Profile {
 	var best mig.Profile
 	for _, p := range of {
-		fits := p.Compute*1000 >= milli*t.table.ComputeSlices() && p.Memory*1000 >= milli*t.table.MemorySlices()
-		if !fits || p.Attrs != 0 || p.Compute == t.table.ComputeSlices() {
+		if p.Compute < compute || p.Memory < memory || p.Attrs != 0 || p.Compute == t.table.ComputeSlices() {
 			continue
 		}
 		if best.Compute == 0 || p.Compute+p.Memory < best.Compute+best.Memory {
@@ -314,12 +375,8 @@ func (t *trace) pod(j job, now time.Time) plan.Pod {
 		p.Demand = demand.Demand{GPUs: max(j.GPUs, 1), Vendor: "nvidia"}
 		return p
 	}
-	name := t.table.Name(j.profile)
-	in := demand.Instances{Name: name, Profile: mig.Profile{Compute: j.profile.Compute}, Count: 1}
-	if parsed, err := mig.ParseName(name); err == nil {
-		in.MemoryGB = parsed.GB
-	}
-	p.Demand = demand.Demand{MIG: []demand.Instances{in}}
+	name, _ := mig.ParseName(t.table.Name(j.profile)) // of a table
+	p.Demand = demand.Demand{MIG: []demand.Instances{demand.Named(name, 1)}}
 	return p
 }
 

@@ -174,12 +174,8 @@ func reoffer(n *plan.Node, a plan.Action) {
 			name := t.Name(p.Profile)
 			i := slices.IndexFunc(offer.MIG, func(in demand.Instances) bool { return in.Name == name })
 			if i < 0 {
-				gb := 0
-				if parsed, err := mig.ParseName(name); err == nil {
-					gb = parsed.GB
-				}
-				offer.MIG = append(offer.MIG, demand.Instances{Name: name, MemoryGB: gb,
-					Profile: mig.Profile{Compute: p.Profile.Compute, Attrs: p.Profile.Attrs}})
+				parsed, _ := mig.ParseName(name) // of a table
+				offer.MIG = append(offer.MIG, demand.Named(parsed, 0))
 				i = len(offer.MIG) - 1
 			}
 			offer.MIG[i].Count += by

@@ -217,10 +217,10 @@ func (w *World) dropNode(i int, p *plan.Pool) {
 }
 
 const (
-	// registration is when the maker of a node gives up one that has not registered:
+	// Registration is when the maker of a node gives up one that has not registered:
 	// cluster-autoscaler's --max-node-provision-time and Karpenter's registration
 	// timeout are both 15 minutes from the request.
-	registration = 15 * time.Minute
+	Registration = 15 * time.Minute
 	// notice is between the announcement of an interruption and the node's end, as
 	// on AWS.
 	notice = 2 * time.Minute
@@ -233,7 +233,7 @@ func (w *World) lose(p *plan.Pool) {
 		w.lost = map[string]int{}
 	}
 	w.lost[name]++
-	w.after(registration-p.ReadyAfter, func(w *World) string {
+	w.after(Registration-p.ReadyAfter, func(w *World) string {
 		p := w.pool(name)
 		if p == nil || w.lost[name] == 0 {
 			return "" // it was withdrawn

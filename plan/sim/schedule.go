@@ -177,7 +177,7 @@ func (s *scheduler) place(i int) (step, bool) {
 	if p.Unmade {
 		p.Unmade, p.Created = false, s.w.State.Now
 	}
-	s.events = append(s.events, Event{At: s.w.State.Now, Bound: p.Key(), Text: fmt.Sprintf("%s runs on %s%s", p.Key(), n.Name, where)})
+	s.events = append(s.events, Event{At: s.w.State.Now, Bound: p.Key(), Since: p.PendingSince, Text: fmt.Sprintf("%s runs on %s%s", p.Key(), n.Name, where)})
 	return t, true
 }
 

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,8 +29,7 @@ type World struct {
 	Interrupted func() time.Duration
 
 	lost    map[string]int  // nodes that never register and still count, by pool
-	due     []event         // sorted by time, then by number
-	next    int             // number of the next event
+	due     []event         // sorted by time
 	evicted map[string]bool // pods that have not run since: their budgets allow one less
 }
 
@@ -39,14 +37,14 @@ type World struct {
 type Event struct {
 	At    time.Time
 	Text  string
-	Bound string // "namespace/name" of the pod that was bound, empty for another event
+	Bound string    // "namespace/name" of the pod that was bound, empty for another event
+	Since time.Time // when that pod became pending
 }
 
 // event is something that will happen.
 type event struct {
-	at     time.Time
-	number int
-	do     func(w *World) string
+	at time.Time
+	do func(w *World) string
 }
 
 // Snapshot returns a copy of the state that shares nothing with the world.
@@ -129,9 +127,8 @@ func (w *World) nextTime() (time.Time, bool) {
 
 // after schedules do for d from now.
 func (w *World) after(d time.Duration, do func(w *World) string) {
-	w.next++
-	w.due = append(w.due, event{w.State.Now.Add(max(d, 0)), w.next, do})
-	slices.SortFunc(w.due, func(a, b event) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.number, b.number)) })
+	w.due = append(w.due, event{w.State.Now.Add(max(d, 0)), do})
+	slices.SortStableFunc(w.due, func(a, b event) int { return a.at.Compare(b.at) })
 }
 
 func (w *World) node(name string) *plan.Node {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/gpu/sample"
@@ -75,7 +77,7 @@ type Workload struct {
 	Low      Number `json:"low"`
 	Expected Number `json:"expected"`
 	High     Number `json:"high"`
-	Error    Number `json:"error" doc:"Mean error over its own past, as a share of the mean."`
+	Error    Number `json:"error" doc:"Mean of the errors over its own past, each as a share of the actual value."`
 }
 
 // Bounds of section 6. A forecast reaches no further than half of what it is made
@@ -188,15 +190,9 @@ func (s series) points(g query.Grid, n int) []sample.Point {
 	var out []sample.Point
 	for k := 1; k <= g.N; k += each {
 		end := min(g.N, k+each-1)
-		sum, known := 0.0, 0
-		for i := k; i <= end; i++ {
-			if !math.IsNaN(s.allocated[i]) {
-				sum += s.allocated[i]
-				known++
-			}
-		}
-		if known > 0 {
-			out = append(out, sample.Point{At: g.At(end), Number: sum / float64(known)})
+		known := slices.DeleteFunc(slices.Clone(s.allocated[k:end+1]), math.IsNaN)
+		if len(known) > 0 {
+			out = append(out, sample.Point{At: g.At(end), Number: stat.Mean(known, nil)})
 		}
 	}
 	return out
