@@ -126,7 +126,9 @@ func TestTheRulesPageIsGuardedAndTheProgramFollowsTheFile(t *testing.T) {
 	for ready := http.StatusOK; ready == http.StatusOK; {
 		ready, _, _ = s.fetch(t.Context(), operator, "/readyz", nil)
 	}
-	page() // is answered still
+	time.Sleep(time.Second) // until then the aggregator sends requests here
+	operator = s.client(t, cluster.clientCA, "operator")
+	page()
 	select {
 	case <-s.ended: // kubelet starts it again
 	case <-time.After(time.Minute):

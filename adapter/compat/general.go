@@ -11,9 +11,9 @@ import (
 )
 
 // generalizer rewrites a query about one namespace and some objects into one
-// about all of them, with the same answer for each. The query must already
-// select by presence of the labels. The rewriting keeps the labels through every
-// operation, and fails where they cannot be kept.
+// about all of them, with the same answer for each. The query is rendered with a
+// [placeholder] in the place of the request's names. The rewriting keeps the labels through
+// every operation, and fails where they cannot be kept.
 //
 // In a query about one namespace its label is constant, so adding it to a
 // grouping changes nothing, provided both sides of a binary operation have it.
@@ -21,7 +21,13 @@ import (
 type generalizer struct {
 	namespace string // label; "" if the query is about no namespace
 	object    string // label; "" for external metrics
+	// narrow is the matcher in the placeholder's place.
+	narrow func(label string) *labels.Matcher
 }
+
+// placeholder is a value that only .LabelMatchers puts into a query: what the template itself
+// compares a label with says nothing about the request.
+const placeholder = "gpuscale: of the request"
 
 // rewrite rewrites a whole query. constant is set if it has a default for a missing
 // sum, as in `sum(…) or vector(0)`.
@@ -61,7 +67,13 @@ func single(e parser.Expr) bool {
 
 func (g generalizer) selector(s *parser.VectorSelector) error {
 	for _, label := range []string{g.namespace, g.object} {
-		if label != "" && !narrowed(s, label) {
+		found := label == ""
+		for i, m := range s.LabelMatchers {
+			if m.Name == label && m.Value == placeholder {
+				s.LabelMatchers[i], found = g.narrow(label), true
+			}
+		}
+		if !found {
 			return fmt.Errorf("%s is not narrowed by .LabelMatchers", s)
 		}
 	}

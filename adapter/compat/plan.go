@@ -53,11 +53,7 @@ func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*pl
 		return nil, err
 	}
 	for _, label := range t.keys() {
-		if label == t.namespace && len(namespaces) > 0 {
-			all = append(all, named(label, namespaces))
-		} else {
-			all = append(all, present(label))
-		}
+		all = append(all, named(label, []string{placeholder}))
 	}
 	e, alone, err := t.expression(all)
 	switch {
@@ -66,7 +62,12 @@ func (t *target) general(selector k8slabels.Selector, namespaces ...string) (*pl
 	case err != nil:
 		return nil, err
 	}
-	g := generalizer{namespace: t.namespace, object: t.object}
+	g := generalizer{t.namespace, t.object, func(label string) *labels.Matcher {
+		if label == t.namespace && len(namespaces) > 0 {
+			return named(label, namespaces).matcher
+		}
+		return labels.MustNewMatcher(labels.MatchNotEqual, label, "")
+	}}
 	if g.namespace == g.object {
 		g.namespace = ""
 	}

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -37,15 +38,12 @@ type Rule struct {
 
 // compile checks and prepares a rule. The error joins all problems, each with its field.
 func compile(raw config.DiscoveryRule, external bool) (*Rule, error) {
-	r := &Rule{External: external, SeriesQuery: strings.TrimSpace(raw.SeriesQuery), Namespaced: true, raw: raw}
+	r := &Rule{External: external, SeriesQuery: strings.TrimSpace(raw.SeriesQuery), Namespaced: *cmp.Or(raw.Resources.Namespaced, new(true)), raw: raw}
 	var all []error
 	check := func(field string, err error) {
 		if err != nil {
 			all = append(all, fmt.Errorf("%s: %w", field, err))
 		}
-	}
-	if raw.Resources.Namespaced != nil {
-		r.Namespaced = *raw.Resources.Namespaced
 	}
 	check("seriesQuery", selects(r.SeriesQuery))
 	for i, f := range raw.SeriesFilters {
@@ -149,11 +147,6 @@ func named(label string, objects []string) condition {
 		return condition{labels.MustNewMatcher(labels.MatchEqual, label, objects[0]), joined, quoted}
 	}
 	return condition{labels.MustNewMatcher(labels.MatchRegexp, label, quoted), joined, quoted}
-}
-
-// present selects every series with a label.
-func present(label string) condition {
-	return condition{matcher: labels.MustNewMatcher(labels.MatchNotEqual, label, "")}
 }
 
 // arguments are the template's arguments for conditions.

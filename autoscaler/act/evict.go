@@ -157,8 +157,8 @@ func graceUntil(pod *corev1.Pod, now, taken time.Time) *int64 {
 	return &left
 }
 
-// beginDrain writes the drain to its node. A drain under way keeps its start and its
-// deadline; past the deadline the planner gives it up.
+// beginDrain writes the drain to its node. A drain under way keeps its
+// deadline; past it the planner gives it up.
 func (a *Actor) beginDrain(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) error {
 	record, underWay, err := v1alpha1.DrainOf(node)
 	switch {
@@ -189,6 +189,8 @@ func (a *Actor) recordDrain(ctx context.Context, r *reconcile, node *corev1.Node
 		record = v1alpha1.Drain{Started: r.now, Deadline: deadline, Reason: string(reason)}
 	case node.Spec.Unschedulable:
 		return record, nil
+	default: // uncordoned by hand since: pods may be about to be bound to it
+		record.Started = r.now
 	}
 	return record, a.patchNode(ctx, node, func(n *corev1.Node) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.DrainAnnotation, record.String())

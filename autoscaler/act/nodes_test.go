@@ -53,6 +53,12 @@ func TestRemovalSettles(t *testing.T) {
 	w.must(w.client.Create(t.Context(), replica("late", "p-1")))
 	w.settled()
 	w.want(Refused, remove)
+	w.must(w.client.Delete(t.Context(), replica("late", "p-1")))
+	edit(w, testNode(), func(n *corev1.Node) { n.Spec.Unschedulable = false }) // by hand, so it settles again
+	w.want(Waiting, remove)
+	w.must(w.client.Create(t.Context(), replica("late", "p-1")))
+	w.settled()
+	w.want(Refused, remove)
 	if got := w.nodes(); !slices.Equal(got, []string{"p-1"}) {
 		t.Fatalf("nodes %v: a pod is on it", got)
 	}

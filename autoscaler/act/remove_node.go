@@ -199,7 +199,8 @@ func (r *reconcile) mayReplace(node *corev1.Node, pool string) error {
 		return refuse("a node of pool %s was replaced in this reconcile", pool)
 	}
 	last, known := r.state.LastReplace[pool]
-	own := underWay && drain.Reason == string(plan.NodeSick) && !last.Before(drain.Started.Add(-time.Second)) // the status has microseconds
+	began := drain.Deadline.Add(-r.policy.DrainTimeout - time.Second) // the status has microseconds
+	own := underWay && drain.Reason == string(plan.NodeSick) && !last.Before(began)
 	if since := r.now.Sub(last); known && !own && since < r.policy.ReplaceInterval {
 		return refuse("a node of pool %s was replaced %s ago, at most one in %s is", pool, since, r.policy.ReplaceInterval)
 	}

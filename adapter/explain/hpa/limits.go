@@ -1,6 +1,7 @@
 package hpa
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -157,9 +158,7 @@ func (p *past) limit(current int32, r *autoscaling.HPAScalingRules, now time.Tim
 // Defaulted returns a deep copy of the spec with the API server's defaults.
 func Defaulted(spec autoscaling.HorizontalPodAutoscalerSpec) autoscaling.HorizontalPodAutoscalerSpec {
 	spec = *spec.DeepCopy()
-	if spec.MinReplicas == nil {
-		spec.MinReplicas = new(int32(1))
-	}
+	spec.MinReplicas = cmp.Or(spec.MinReplicas, new(int32(1)))
 	if b := spec.Behavior; b != nil {
 		// The window for scaling down has no default: it is the controller's flag.
 		b.ScaleUp = rules(b.ScaleUp, 0,
@@ -173,12 +172,8 @@ func Defaulted(spec autoscaling.HorizontalPodAutoscalerSpec) autoscaling.Horizon
 
 // rules sets the defaults of one direction. A negative window stays unset.
 func rules(r *autoscaling.HPAScalingRules, window int32, policies ...autoscaling.HPAScalingPolicy) *autoscaling.HPAScalingRules {
-	if r == nil {
-		r = &autoscaling.HPAScalingRules{}
-	}
-	if r.SelectPolicy == nil {
-		r.SelectPolicy = new(autoscaling.MaxChangePolicySelect)
-	}
+	r = cmp.Or(r, &autoscaling.HPAScalingRules{})
+	r.SelectPolicy = cmp.Or(r.SelectPolicy, new(autoscaling.MaxChangePolicySelect))
 	if r.StabilizationWindowSeconds == nil && window >= 0 {
 		r.StabilizationWindowSeconds = &window
 	}
