@@ -99,6 +99,7 @@ func FuzzExamine(f *testing.F) {
 		"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"})
 	add(untrusted{"x509: certificate has expired or is not yet valid: a is before b", "{", "[]", "a: &a [*a]", "*/*", "99999999999999999999%",
 		`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"status":null,"spec":{"items":{}}}}}}]}}`, "no certificate"})
+	add(untrusted{})
 	f.Fuzz(func(t *testing.T, text, record, fields, file, resource, share, crd, bundle string) {
 		r := Examine(untrusted{text, record, fields, file, resource, share, crd, bundle}.facts(t), All())
 		if len(r.Checks) != len(All()) || record == hostile && r.Faults < 5 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -119,8 +120,9 @@ func scrapedTwice(l *look) {
 		Fix:      "Have each exporter scraped by one job: remove this one, or its target; the prometheus.io/scrape annotation beside a monitor is a usual reason.",
 		Commands: []string{l.operator("get", "servicemonitors,podmonitors", "-A")},
 	}
-	if len(all) == 1 {
-		f.Object, f.Seen = "scrape job "+all[0], "has the same gpu_uuid from several targets: "+several(values(v, "instance", all[0]))
+	if len(all) < 2 { // none where all series were pushed without a job
+		job := strings.Join(all, "")
+		f.Object, f.Seen = "scrape job "+cmp.Or(job, "without a name"), "has the same gpu_uuid from several targets: "+several(values(v, "instance", job))
 		f.Fix = "Two replicas of Prometheus behind one address (query Thanos with --parameter dedup=true), or two exporters on one node."
 		l.warn(f)
 		return
