@@ -1,0 +1,211 @@
+package pools
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+// removingAnnotation on a scale target lists the UIDs of the machines that its replicas no longer
+// count. It is written together with the replicas, so that a removal retried after a crash counts
+// once.
+const removingAnnotation = "gpuscale.io/removing"
+
+// maxRemoving bounds the list; far more than one reconcile may remove.
+const maxRemoving = 100
+
+// fieldScale is the field in problems of a target.
+const fieldScale = "spec.provider.scale"
+
+// target is the resource whose replicas are the pool's nodes.
+type target struct{ object *unstructured.Unstructured }
+
+// machines is how a kind of target identifies its nodes.
+type machines interface {
+	// size is the last requested size.
+	size(t target) (int, error)
+	// resize changes t, which has these machines, to request size nodes.
+	resize(ctx context.Context, t target, all []unstructured.Unstructured, size int) error
+	// all lists the machines of t; node is the name and the providerID of a machine's node.
+	all(ctx context.Context, t target) ([]unstructured.Unstructured, error)
+	node(machine *unstructured.Unstructured) (name, providerID string)
+	// foreign returns what else sizes the target, empty for nothing.
+	foreign(t target) string
+	// passedOver reports whether a machine that was to be removed still exists and will stay.
+	passedOver(t target, machine *unstructured.Unstructured) bool
+	// remove removes the machine from t, whose size without it is size.
+	remove(ctx context.Context, t target, machine *unstructured.Unstructured) error
+}
+
+func gvkOf(p *v1alpha1.ScaleProvider) (schema.GroupVersionKind, error) {
+	gv, err := schema.ParseGroupVersion(p.APIVersion)
+	if err != nil {
+		return schema.GroupVersionKind{}, &Problem{ReasonTarget, fieldScale + ".apiVersion",
+			fmt.Sprintf("%q is no API version", p.APIVersion), "want group/version, such as cluster.x-k8s.io/v1beta2"}
+	}
+	return gv.WithKind(p.Kind), nil
+}
+
+// describe names a target in messages.
+func describe(p *v1alpha1.ScaleProvider) string {
+	if p.Namespace == "" {
+		return p.Kind + " " + p.Name
+	}
+	return p.Kind + " " + p.Namespace + "/" + p.Name
+}
+
+// read gets the target's current state from the API server.
+func (s *Scale) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (target, error) {
+	ref := pool.Spec.Provider.Scale
+	gvk, err := gvkOf(ref)
+	if err != nil {
+		return target{}, err
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	err = s.live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, u)
+	switch {
+	case meta.IsNoMatchError(err):
+		return target{}, &Problem{ReasonNoTarget, fieldScale + ".apiVersion",
+			fmt.Sprintf("the cluster knows no kind %s in %s", ref.Kind, ref.APIVersion), "install its CRD, or correct apiVersion and kind"}
+	case apierrors.IsNotFound(err):
+		return target{}, &Problem{ReasonNoTarget, fieldScale + ".name",
+			describe(ref) + " does not exist", "create it, or correct namespace and name"}
+	case err != nil:
+		return target{}, fmt.Errorf("getting %s: %w", describe(ref), err)
+	case u.GetDeletionTimestamp() != nil:
+		return target{}, &Problem{ReasonNoTarget, fieldScale + ".name", describe(ref) + " is being deleted", "delete the pool too, or name another"}
+	}
+	return target{object: u}, nil
+}
+
+// replicas reads spec.replicas.
+func (t target) replicas() (int, error) {
+	n, ok, err := unstructured.NestedInt64(t.object.Object, "spec", "replicas")
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s: spec.replicas: %w", t.name(), err)
+	case !ok:
+		return 0, &Problem{ReasonTarget, fieldScale + ".name", t.name() + " has no spec.replicas", "set it there to the size it has now"}
+	}
+	return int(n), nil
+}
+
+func (t target) setReplicas(n int) error {
+	if err := unstructured.SetNestedField(t.object.Object, int64(n), "spec", "replicas"); err != nil {
+		return fmt.Errorf("%s: spec.replicas: %w", t.name(), err)
+	}
+	return nil
+}
+
+func (t target) name() string {
+	return describe(&v1alpha1.ScaleProvider{Kind: t.object.GetKind(), Namespace: t.object.GetNamespace(), Name: t.object.GetName()})
+}
+
+// removing returns the UIDs that the size no longer counts.
+func (t target) removing() []string {
+	return strings.FieldsFunc(t.object.GetAnnotations()[removingAnnotation], func(r rune) bool { return r == ',' })
+}
+
+// addRemoving adds a machine to the list, without those that no longer exist; of a list that is too long the oldest are
+// dropped.
+func (t target) addRemoving(all []unstructured.Unstructured, machine *unstructured.Unstructured) {
+	there := map[string]bool{}
+	for i := range all {
+		there[string(all[i].GetUID())] = true
+	}
+	own := string(machine.GetUID())
+	t.setRemoving(append(slices.DeleteFunc(t.removing(), func(uid string) bool { return !there[uid] || uid == own }), own))
+}
+
+func (t target) setRemoving(uids []string) {
+	annotate(t.object, removingAnnotation, strings.Join(uids[max(0, len(uids)-maxRemoving):], ","))
+}
+
+func annotate(u *unstructured.Unstructured, key, value string) {
+	a := u.GetAnnotations()
+	if a == nil {
+		a = map[string]string{}
+	}
+	a[key] = value
+	u.SetAnnotations(a)
+}
+
+// machines lists the objects of a kind that have a label with the name of t.
+func (t target) machines(ctx context.Context, live client.Reader, kind, label string) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(t.object.GroupVersionKind().GroupVersion().WithKind(kind + "List"))
+	if err := live.List(ctx, list, client.InNamespace(t.object.GetNamespace()), client.MatchingLabels{label: t.object.GetName()}); err != nil {
+		return nil, fmt.Errorf("listing the %ss of %s: %w", kind, t.name(), err)
+	}
+	return list.Items, nil
+}
+
+// going returns the machines that the size no longer counts and that still exist.
+func (t target) going(ctx context.Context, kind machines) ([]string, error) {
+	if len(t.removing()) == 0 {
+		return nil, nil
+	}
+	all, err := kind.all(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i := range all {
+		if t.leaves(kind, &all[i]) {
+			_, id := kind.node(&all[i])
+			out = append(out, LastPart(id))
+		}
+	}
+	return out, nil
+}
+
+// find returns the machine of the node; nil without one.
+func (t target) find(ctx context.Context, kind machines, node *corev1.Node) (*unstructured.Unstructured, error) {
+	all, err := kind.all(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		name, id := kind.node(&all[i])
+		switch {
+		case name != node.Name:
+		case id != node.Spec.ProviderID:
+			return nil, fmt.Errorf("%w: %s %s names it with providerID %q, the node's is %q", ErrUnnamed, all[i].GetKind(), all[i].GetName(), id, node.Spec.ProviderID)
+		default:
+			return &all[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// stringAt is the string at a path of an object, empty for none.
+func stringAt(u *unstructured.Unstructured, path ...string) string {
+	text, _, _ := unstructured.NestedString(u.Object, path...)
+	return text
+}
+
+// LastPart of a providerID identifies a machine within its pool.
+func LastPart(providerID string) string {
+	return providerID[strings.LastIndexByte(providerID, '/')+1:]
+}
+
+// uncounted reports whether the size no longer counts the machine.
+func (t target) uncounted(machine *unstructured.Unstructured) bool {
+	return slices.Contains(t.removing(), string(machine.GetUID()))
+}
+
+// leaves reports whether the size no longer counts the machine, and its controller is still to remove it.
+func (t target) leaves(kind machines, machine *unstructured.Unstructured) bool {
+	return t.uncounted(machine) && !kind.passedOver(t, machine)
+}
