@@ -106,6 +106,9 @@ func (w *world) keepsSick(n *nodeState) string {
 
 // keepsFromDrain returns why a sick node with pods cannot be drained now.
 func (w *world) keepsFromDrain(n *nodeState) string {
+	if n.LeavesAt.After(w.now) {
+		return w.interruptionText(n)
+	}
 	if w.freeDrains() <= 0 {
 		return fmt.Sprintf("%s may be drained at a time", count(w.policy.MaxDrains, "node"))
 	}

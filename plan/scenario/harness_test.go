@@ -182,7 +182,7 @@ func doesMore(s plan.Snapshot, p plan.Policy, made, again plan.Plan) (bool, erro
 	}) {
 		return false, nil
 	}
-	if len(again.Actions) == 1 && again.Actions[0].Verb == plan.ScaleUp && takesSooner(made, again) {
+	if len(again.Actions) == 1 && again.Actions[0].Verb == plan.ScaleUp && (takesSooner(made, again) || bindsElsewhere(made, again)) {
 		return false, nil
 	}
 	bounded := len(made.Actions) >= p.MaxActionsPerReconcile || strings.Contains(made.String(), string(plan.BoundReached)) ||
@@ -231,6 +231,16 @@ func takesSooner(made, again plan.Plan) bool {
 	return slices.ContainsFunc(again.Verdicts, func(v plan.Verdict) bool {
 		before, now := waits(made, v.Subject), waits(again, v.Subject)
 		return before != "" && now != "" && before != now && slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.ScaleUp && a.Pool == now })
+	})
+}
+
+// bindsElsewhere reports a pod that was to be bound to a node which the plan repartitions for another: the cordon
+// comes first, the scheduler binds it where a third pod was to run, and that needs one more.
+func bindsElsewhere(made, again plan.Plan) bool {
+	return slices.ContainsFunc(made.Verdicts, func(v plan.Verdict) bool {
+		i := slices.IndexFunc(again.Verdicts, func(now plan.Verdict) bool { return now.Kind == v.Kind && now.Subject == v.Subject })
+		return v.Reason == plan.WaitScheduler && i >= 0 && again.Verdicts[i].Reason == plan.WaitScheduler && again.Verdicts[i].Detail != v.Detail &&
+			slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.Repartition && v.Detail == "fits on "+a.Node })
 	})
 }
 
