@@ -86,6 +86,7 @@ type Loop struct {
 	state  plan.State
 	loaded bool
 	begun  map[string]bool // actions under way whose beginning is logged
+	waves  int             // reconciles in a row that pods woke, each less than Interval after the one before
 	// contained are the problems of the last snapshot's objects.
 	contained map[string]bool
 	State     *State
@@ -120,14 +121,19 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
+			l.waves = 0
 		case <-l.o.Changed: // ends the idle interval, not the interval
 			l.State.setPause(l.o.Interval)
 			timer.Reset(max(0, l.o.Interval-time.Since(ended)))
 			continue
 		case <-l.o.Wake:
+			if time.Since(ended) >= l.o.Interval {
+				l.waves = 0
+			}
 			if !l.settle(ctx) {
 				return nil
 			}
+			l.waves++
 		}
 		err := l.Once(ctx)
 		if err != nil && ctx.Err() == nil {

@@ -25,12 +25,10 @@ const bootsWithin = time.Hour
 // multiples of Settle. Scaling up once for a burst packs better than in several waves.
 const longSettle = 3
 
-// With manyPending pods pending, a reconcile settles up to maxSettle: so many pods come
-// in waves, each reconcile is expensive, and nodes added in fewer reconciles pack better.
-const (
-	manyPending = 250
-	maxSettle   = time.Second
-)
+// maxSettle bounds the time that a reconcile settles after several in a row that pods woke: the
+// scheduler reports a burst pod by pod, each reconcile is expensive, and nodes added in fewer
+// reconciles pack better. The provider is called within two seconds all the same.
+const maxSettle = 1800 * time.Millisecond
 
 // idle reports whether a reconcile has found nothing to do and nothing that time alone
 // changes soon: no pod is pending, no operation is under way, and no node leaves. The
@@ -108,43 +106,34 @@ func unhurried(r *Reconcile) bool {
 }
 
 // settle waits for more pending pods after the one that woke the loop, longer while more
-// come, up to a bound. It returns false when ctx has ended.
+// come, up to a bound. The bound grows with each reconcile in a row that pods woke. It returns
+// false when ctx has ended.
 func (l *Loop) settle(ctx context.Context) bool {
 	if l.o.Settle <= 0 {
 		return ctx.Err() == nil
 	}
-	settled, bound := time.NewTimer(l.o.Settle), time.NewTimer(l.longest())
+	usual := longSettle * l.o.Settle
+	bound := max(usual, min(time.Duration(l.waves)*usual, maxSettle))
+	least := l.o.Settle
+	if l.waves > 0 {
+		least = bound
+	}
+	settled, over := time.NewTimer(least), time.NewTimer(bound)
 	defer settled.Stop()
-	defer bound.Stop()
+	defer over.Stop()
 	first := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-bound.C:
+		case <-over.C:
 			return true
 		case <-settled.C:
 			return true
 		case <-l.o.Wake:
-			settled.Reset(max(l.o.Settle/2, l.o.Settle-time.Since(first)))
+			settled.Reset(max(l.o.Settle/2, least-time.Since(first)))
 		}
 	}
-}
-
-// longest is the bound on settling.
-func (l *Loop) longest() time.Duration {
-	last, _ := l.State.Last()
-	pending := 0
-	for i := range last.Pods {
-		if last.Pods[i].Node == "" {
-			pending++
-		}
-	}
-	usual := longSettle * l.o.Settle
-	if pending >= manyPending {
-		return max(usual, min(maxSettle, 2*usual))
-	}
-	return usual
 }
 
 // unnoticed is how many idle intervals pass without a reconcile where no provider gives notices of interruptions.

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -191,7 +192,7 @@ func TestIdleInterval(t *testing.T) {
 			p.result.Pods = []plan.Pod{{Namespace: "chat", Name: "a"}} // a pod that waits: each five seconds
 			p.Unlock()
 			w.Wake()
-			time.Sleep(250 * time.Millisecond)
+			time.Sleep(650 * time.Millisecond)
 			expect(6, true)
 			time.Sleep(5 * time.Second)
 			expect(7, true)
@@ -261,19 +262,36 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestManyPendingSettleLonger: with manyPending pods the bound on settling is longer.
-func TestManyPendingSettleLonger(t *testing.T) {
-	for pending, want := range map[int]time.Duration{0: 600 * time.Millisecond, manyPending - 1: 600 * time.Millisecond, manyPending: time.Second} {
-		l := New(Options{Settle: 200 * time.Millisecond})
-		r := idleReconcile()
-		for range pending {
-			r.Pods = append(r.Pods, plan.Pod{})
+// TestBurstSettlesLonger: while a burst goes on each reconcile settles longer than the one before,
+// up to maxSettle, also where pods come with gaps. After a pause the next pod waits for Settle alone.
+func TestBurstSettlesLonger(t *testing.T) {
+	p := &pacer{result: idleReconcile()}
+	pacing(t, p, func(_ *Loop, w *Waker) {
+		time.Sleep(2 * time.Second)
+		began, after := time.Now(), []time.Duration(nil)
+		p.Lock()
+		p.each = func(now time.Time) { after = append(after, now.Sub(began).Round(200*time.Millisecond)) }
+		p.Unlock()
+		for at := range 8 * 20 {
+			if at%20 < 15 { // three quarters of each second
+				w.Wake()
+			}
+			time.Sleep(50 * time.Millisecond)
 		}
-		l.State.keep(r)
-		if got := l.longest(); got != want {
-			t.Errorf("%d pods are pending: settles up to %s, want %s", pending, got, want)
+		time.Sleep(5 * time.Second)
+		w.Wake()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		p.Lock()
+		defer p.Unlock()
+		want := []time.Duration{600, 1200, 2400, 4200, 6000, 7800, 13200} // 13,000 ms is the last pod's
+		for i := range want {
+			want[i] *= time.Millisecond
 		}
-	}
+		if !slices.Equal(after, want) {
+			t.Errorf("reconciles after %v, want %v", after, want)
+		}
+	})
 }
 
 // TestWhatWakes: which changes of pods, nodes and pools cause a reconcile.
