@@ -284,10 +284,9 @@ func TestAFaultConcernsItsNamespace(t *testing.T) {
 // What fails about no namespace, or without being asked, is no namespace's fault: nothing
 // is divided, and no namespace is asked about by itself.
 func TestABackendsFaultDividesNothing(t *testing.T) {
-	const busy, broken = "too busy for every other query", "one of two servers behind a proxy is broken"
 	for name, err := range map[string]error{
 		"down": prom.ErrUnavailable, "down behind a proxy": answered(t, http.StatusBadGateway), "partial": &prom.PartialError{Warnings: []string{"a store is away"}}, "a query it does not understand": prom.ErrBadQuery,
-		busy: answered(t, http.StatusTooManyRequests), broken: answered(t, http.StatusBadGateway),
+		"too busy for every other query": answered(t, http.StatusTooManyRequests), "broken for every other query behind a proxy": answered(t, http.StatusBadGateway),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -296,7 +295,7 @@ func TestABackendsFaultDividesNothing(t *testing.T) {
 				all := names(120)
 				asking(t, c, all, time.Hour)
 				time.Sleep(20 * time.Second)
-				f.set(func() { f.down, f.spared = err, map[string]int{busy: 2, broken: 2}[name] })
+				f.set(func() { f.down, f.spared = err, 2*strings.Count(name, "every other") })
 				before := f.count()
 				time.Sleep(2 * time.Minute)
 				if n := f.count() - before; n > 10*3*3 {
