@@ -206,7 +206,7 @@ func (c *Cache) distribute(t *topic, units []*unit, past map[string]prom.Vector,
 	for _, u := range units {
 		n := u.namespace
 		t.mu.Lock()
-		repeated := at.Evaluated.Equal(u.evaluated)
+		repeated := !u.evaluated.IsZero() && at.Evaluated.Equal(u.evaluated)
 		t.mu.Unlock()
 		if repeated { // not logged: a cache of seconds repeats every second answer
 			t.failed(u, errRepeated, false, time.Now(), c.opts.Interval)
