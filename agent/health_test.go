@@ -160,16 +160,16 @@ func values(t *testing.T, g prometheus.Gatherer) map[string]float64 {
 func TestConfig(t *testing.T) {
 	text, err := yaml.Marshal(DefaultConfig())
 	require.NoError(t, err)
-	if _, err := ParseConfig(text); err != nil {
+	if _, err := ParseConfig("c.yaml", text); err != nil {
 		t.Errorf("the default: %v", err)
 	}
 	for text, want := range map[string]string{
 		"callTimeout: 0s": "callTimeout: 0s: want 1s", "exporter: {by: mail}": `exporter.by: "mail"`, "kubeletSocket: ''": "kubeletSocket",
 		"devicePlugin: {selector: ''}": "devicePlugin.selector", "devicePlugin: {selector: 'a in ('}": "devicePlugin.selector",
-		"fixedDrivers: [new]": "fixedDrivers[0]", "freese: true": `unknown field "freese"`, "period: {}": "period: is a object, want string", "exporter: {socket: ''}": "exporter.socket",
+		"fixedDrivers: [new]": "fixedDrivers[0]", "freese: true": `unknown field "freese"`, "period: {}": "c.yaml:1: period: is a mapping, not text or a duration such as 5s", "exporter: {socket: ''}": "exporter.socket",
 		"devicePlugin: {namespace: ''}": "devicePlugin.namespace",
 	} {
-		if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseConfig("c.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -193,13 +193,13 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("freeze: true\nfixedDrivers: [570.240.01]\nexporter: {by: none}"))
 	f.Add([]byte("period: 10s"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := ParseConfig(text)
+		c, err := ParseConfig("c.yaml", text)
 		if err != nil {
 			return
 		}
 		again, err := yaml.Marshal(c)
 		require.NoError(t, err)
-		if _, err := ParseConfig(again); err != nil {
+		if _, err := ParseConfig("c.yaml", again); err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, again)
 		}
 	})

@@ -38,7 +38,7 @@ func child() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	c, err := ParseConfig([]byte(os.Getenv(configEnv)))
+	c, err := ParseConfig(configEnv, []byte(os.Getenv(configEnv)))
 	if err != nil {
 		fail(err)
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/serve"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 const program = "gpuscale-agent"
@@ -222,9 +223,6 @@ func DefaultConfig() Config {
 
 func seconds(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
 
-// maxConfigBytes bounds the configuration file.
-const maxConfigBytes = 1 << 20
-
 // LoadConfig reads a file; an empty path is DefaultConfig.
 func LoadConfig(path string) (Config, error) {
 	if path == "" {
@@ -234,23 +232,13 @@ func LoadConfig(path string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the configuration: %w", err)
 	}
-	c, err := ParseConfig(text)
-	if err != nil {
-		return Config{}, kube.Located(path, text, err)
-	}
-	return c, nil
+	return ParseConfig(path, text)
 }
 
 // ParseConfig reads a configuration; fields that are not set are as in DefaultConfig.
-func ParseConfig(text []byte) (Config, error) {
+func ParseConfig(file string, text []byte) (Config, error) {
 	c := DefaultConfig()
-	if len(text) > maxConfigBytes {
-		return Config{}, fmt.Errorf("%d bytes, at most %d are read", len(text), maxConfigBytes)
-	}
-	if err := kube.Strict(text, &c); err != nil {
-		return Config{}, err
-	}
-	return c, c.Validate()
+	return c, strict.Read(file, text, &c, func() error { return c.Validate() })
 }
 
 // driverVersion is NVIDIA's format of driver versions.

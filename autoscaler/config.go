@@ -16,8 +16,8 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/pools/externalgrpc"
 	"github.com/gpuscale/gpuscale/gpu/trust"
-	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/strict"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -125,20 +125,13 @@ func Load(file string) (Config, error) {
 	if err != nil {
 		return Config{}, fmt.Errorf("reading the configuration: %w", err)
 	}
-	c, err := Parse(text)
-	if err == nil {
-		err = c.Validate()
-	}
-	if err != nil {
-		return Config{}, kube.Located(file, text, err)
-	}
-	return c, nil
+	return Parse(file, text)
 }
 
-// Parse reads a file over the defaults. An unknown field is an error.
-func Parse(text []byte) (Config, error) {
+// Parse reads a file over the defaults and validates it.
+func Parse(file string, text []byte) (Config, error) {
 	c := Default()
-	if err := kube.Strict(text, &c); err != nil {
+	if err := strict.Read(file, text, &c, func() error { return c.Validate() }); err != nil {
 		return Config{}, err
 	}
 	c.Prometheus.Config.Timeout = c.Prometheus.Timeout.Duration
@@ -212,14 +205,7 @@ func (p *problems) add(field, format string, args ...any) {
 }
 
 // under adds joined problems, with path before the path of each.
-func (p *problems) under(path string, err error) {
-	if err == nil {
-		return
-	}
-	for _, problem := range kube.Single(err) {
-		*p = append(*p, errors.New(path+"."+problem))
-	}
-}
+func (p *problems) under(path string, err error) { *p = append(*p, strict.Under(path, err)...) }
 
 func (p *problems) given(field, value string) {
 	if value == "" {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/internal/strict"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -125,16 +125,19 @@ const maxProblems = 10
 // located prefixes each problem with the file, and with the line if that is missing.
 func located(file, text string, err error) error {
 	var out []error
-	problems := kube.Single(err)
+	problems := strict.Single(err)
 	for i, problem := range problems {
 		if i == maxProblems {
 			out = append(out, fmt.Errorf("%s: and %d more problems", file, len(problems)-i))
 			break
 		}
+		where := file
 		if line := lineOf(text, problem); line > 0 {
-			problem = fmt.Sprintf("line %d: %s", line, problem)
+			where = fmt.Sprintf("%s:%d", file, line)
+		} else if known, ok := strings.CutPrefix(problem, "line "); ok {
+			where, problem, _ = strings.Cut(file+":"+known, ": ")
 		}
-		out = append(out, fmt.Errorf("%s: %s", file, problem))
+		out = append(out, fmt.Errorf("%s: %s", where, problem))
 	}
 	return badSnapshot{errors.Join(out...)}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/strict"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
 )
@@ -94,8 +95,8 @@ func (s *source) client(ctx context.Context) (*prom.Client, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading --prometheus-config: %w", err)
 		}
-		if err := kube.Strict(raw, &in); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.file, err)
+		if err := strict.Read(s.file, raw, &in, func() error { return nil }); err != nil {
+			return nil, err
 		}
 	}
 	c := in.Config

@@ -142,6 +142,11 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 		if v, none, failure := read(t, c); none != nil || v != 3 || failure != nil {
 			t.Errorf("back again: %v, %v, %v", v, none, failure)
 		}
+		b.set(func() { b.cached = time.Now() }) // a cache in between repeats this answer
+		time.Sleep(25 * time.Second)
+		if v, none, failure := read(t, c); none == nil || !errors.Is(failure, errRepeated) {
+			t.Errorf("repeated: %v, %v", v, failure)
+		}
 		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 			t.Errorf("metrics: %v %v", problems, err)
 		}

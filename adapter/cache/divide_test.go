@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/internal/require"
 	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
@@ -30,7 +33,8 @@ type fleet struct {
 	widest  int
 	faults  map[string]fault
 	down    error
-	spared  int // down leaves every query of so many out
+	cached  time.Time // when the answers were made, if that is past
+	spared  int       // down leaves every query of so many out
 	// base is how long each query takes, and each how long a namespace in it does.
 	base, each time.Duration
 }
@@ -45,7 +49,7 @@ type fault struct {
 func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, most prom.Limits) (prom.Vector, error) {
 	f.mu.Lock()
 	f.queries++
-	down, value, behind := f.down, f.value, f.behind
+	down, value, behind, cached := f.down, f.value, f.behind, f.cached
 	if f.spared > 0 && f.queries%f.spared == 0 {
 		down = nil
 	}
@@ -84,6 +88,9 @@ func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, mos
 	}
 	var v prom.Vector
 	now := time.Now().Add(-behind)
+	if !cached.IsZero() {
+		now = cached
+	}
 	add := func(part, namespace, pod string, value float64) {
 		v = append(v, prom.Sample{Labels: prom.FromMap(map[string]string{"namespace": namespace, "pod": pod, signal.PartLabel: part}), Value: value, Time: now})
 	}
@@ -163,6 +170,17 @@ func asking(t *testing.T, c *Cache, namespaces []string, allowed time.Duration) 
 	return good, failures
 }
 
+// answered is a client's error of an HTTP status.
+func answered(t *testing.T, status int) error {
+	t.Helper()
+	server := promtest.New(t)
+	server.Answer(promtest.Response{Status: status, Body: "<html>"})
+	c, err := prom.New(prom.Config{URL: server.URL})
+	require.NoError(t, err)
+	_, err = c.Query(t.Context(), "up", time.Time{})
+	return err
+}
+
 // noneAlone wants no namespace to be asked about by itself.
 func noneAlone(t *testing.T, c *Cache) {
 	t.Helper()
@@ -190,6 +208,7 @@ func TestAFaultConcernsItsNamespace(t *testing.T) {
 		fault
 		says string
 	}{
+		"behind a proxy":  {fault{err: answered(t, http.StatusBadGateway)}, "502"},
 		"an error":        {fault{err: fmt.Errorf("%w: duplicate series", prom.ErrBadQuery)}, "duplicate series"},
 		"one series":      {fault{err: fmt.Errorf("%w: duplicate series", prom.ErrBadQuery), metric: apart}, "the series is " + apart},
 		"a warning":       {fault{err: &prom.PartialError{Warnings: []string{"no bucket"}}}, "no bucket"},
@@ -266,8 +285,8 @@ func TestAFaultConcernsItsNamespace(t *testing.T) {
 // is divided, and no namespace is asked about by itself.
 func TestABackendsFaultDividesNothing(t *testing.T) {
 	for name, err := range map[string]error{
-		"down": prom.ErrUnavailable, "partial": &prom.PartialError{Warnings: []string{"a store is away"}}, "a query it does not understand": prom.ErrBadQuery,
-		"too busy for every other query": fmt.Errorf("%w: %w: HTTP 429", prom.ErrUnavailable, prom.ErrRefused),
+		"down": prom.ErrUnavailable, "down behind a proxy": answered(t, http.StatusBadGateway), "partial": &prom.PartialError{Warnings: []string{"a store is away"}}, "a query it does not understand": prom.ErrBadQuery,
+		"too busy for every other query": answered(t, http.StatusTooManyRequests), "broken for every other query behind a proxy": answered(t, http.StatusBadGateway),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -276,10 +295,10 @@ func TestABackendsFaultDividesNothing(t *testing.T) {
 				all := names(120)
 				asking(t, c, all, time.Hour)
 				time.Sleep(20 * time.Second)
-				f.set(func() { f.down, f.spared = err, map[bool]int{true: 2}[errors.Is(err, prom.ErrRefused)] })
+				f.set(func() { f.down, f.spared = err, 2*strings.Count(name, "every other") })
 				before := f.count()
 				time.Sleep(2 * time.Minute)
-				if n := f.count() - before; n > 10*2*3 {
+				if n := f.count() - before; n > 10*3*3 {
 					t.Errorf("%d queries in two minutes", n)
 				}
 				noneAlone(t, c)

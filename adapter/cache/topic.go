@@ -36,11 +36,13 @@ type unit struct {
 	// first is closed when the first query has ended; nil afterwards.
 	first chan struct{}
 
-	value   any
-	at      time.Time // of the last good answer
-	series  int
-	dropped map[signal.Reason]int
-	err     error // of the last query
+	value any
+	at    time.Time // of the last good answer
+	// evaluated is when, on the server's clock.
+	evaluated time.Time
+	series    int
+	dropped   map[signal.Reason]int
+	err       error // of the last query
 
 	// begun: the past is known, or cannot be had. tries counts the queries of the
 	// past that failed while that of the present was answered.
@@ -157,10 +159,10 @@ func (t *topic) narrow(width int, now time.Time) {
 }
 
 // stored records a good answer.
-func (t *topic) stored(u *unit, next any, series int, dropped map[signal.Reason]int, now time.Time) {
+func (t *topic) stored(u *unit, next any, series int, dropped map[signal.Reason]int, evaluated, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u.value, u.at, u.series, u.dropped, u.begun = next, now, series, dropped, true
+	u.value, u.at, u.evaluated, u.series, u.dropped, u.begun = next, now, evaluated, series, dropped, true
 	u.failures, u.blamed, u.culprit = 0, "", ""
 	if u.good.IsZero() {
 		u.good = now

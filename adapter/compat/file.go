@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"sigs.k8s.io/prometheus-adapter/pkg/config"
 
-	"github.com/gpuscale/gpuscale/adapter/strict"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 // File is a prometheus-adapter configuration.

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/prometheus-adapter/pkg/naming"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
-	"github.com/gpuscale/gpuscale/adapter/strict"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 // Rule is one compiled rule of the file. It is immutable.

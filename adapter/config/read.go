@@ -10,8 +10,8 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
-	"github.com/gpuscale/gpuscale/adapter/strict"
 	"github.com/gpuscale/gpuscale/gpu/trust"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 // document is a file of this program's configuration.
@@ -59,10 +59,7 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 		return nil, err
 	}
 	d := document{parsed}
-	if d.Second > 0 {
-		return nil, strict.Problem{File: name, Line: d.Second, Err: errors.New("parsing configuration: more than one document; keep the first and remove the others")}
-	}
-	if err := d.foreign(); err != nil {
+	if err := cmp.Or(d.Alone(), d.foreign()); err != nil {
 		return nil, err
 	}
 	f := &File{Name: name, Config: Default()}

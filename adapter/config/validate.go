@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/gpu/trust"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 // validate returns all problems outside the rules, each with its field path.
@@ -37,10 +38,10 @@ func (c Config) validate() error {
 	if name := c.PrometheusAdapter.Backend; name != "" {
 		errs = append(errs, c.knows("prometheusAdapter.backend", name))
 	}
-	errs = append(errs, prefix("prometheusAdapter", c.PrometheusAdapter.Validate()))
+	errs = append(errs, strict.Under("prometheusAdapter", c.PrometheusAdapter.Validate())...)
 	errs = append(errs, trust.Validate("exporterNamespaces", c.ExporterNamespaces)...)
 	if t := c.Forward.External; t != nil {
-		errs = append(errs, prefix("forward.external", t.Validate()))
+		errs = append(errs, strict.Under("forward.external", t.Validate())...)
 	}
 	return errors.Join(errs...)
 }
@@ -50,7 +51,7 @@ var backendName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 func (c Config) validateBackends() (errs []error) {
 	check := func(path string, p Prometheus) {
-		errs = append(errs, prefix(path, p.Client().Validate()))
+		errs = append(errs, strict.Under(path, p.Client().Validate())...)
 		if _, twice := p.Parameters[p.NamespaceParameter]; twice {
 			errs = append(errs, fmt.Errorf("%s.namespaceParameter: %q is among parameters too", path, p.NamespaceParameter))
 		}
@@ -88,15 +89,4 @@ func (c Config) knows(path, backend string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: no backend is called %q; there are: %s", path, backend, strings.Join(names, ", "))
-}
-
-// prefix puts a path before each of the problems joined in err, which may be nil.
-func prefix(path string, err error) error {
-	var errs []error
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			errs = append(errs, fmt.Errorf("%s.%w", path, e))
-		}
-	}
-	return errors.Join(errs...)
 }

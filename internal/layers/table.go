@@ -22,7 +22,7 @@ var ground = []string{"gpu"}
 // middle is what the programs that decide or explain may use.
 var middle = []string{"gpu", "plan"}
 
-var plumbing = []string{"internal/kube", "internal/prom", "internal/serve", "internal/buildinfo", "internal/text"}
+var plumbing = []string{"internal/kube", "internal/prom", "internal/serve", "internal/buildinfo", "internal/strict", "internal/text"}
 
 // Table lists the layers. The longest matching Path rules a package. A package
 // that no row matches fails the test: a new package needs a row.
@@ -75,10 +75,10 @@ var Table = []Layer{
 	{Path: "report", Ours: append([]string{"gpu", "plan", "report", "autoscaler/observe", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "the report reads; only autoscaler/observe is shared"},
 	{Path: "report/query", Ours: []string{"gpu", "internal/prom"}, Outside: []string{"golang.org/x/sync"}, Why: "it knows what is asked, not what it means"},
 	{Path: "report/ledger", Ours: []string{"gpu", "internal/prom", "report/query"}, Why: "where time went is a pure function of answers"},
-	{Path: "report/prices", Ours: ground, Outside: []string{"go.yaml.in/yaml"}, Why: "a price list is a file"},
-	{Path: "report/model", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "report/query", "report/ledger", "report/prices"}, Outside: []string{"gonum.org/v1/gonum"}, Why: "a report is a pure function of answers and prices"},
-	{Path: "report/render", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "report"}, Why: "forms know figures, not where they come from"},
-	{Path: "report/top", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "report"}, Outside: []string{"k8s.io/apimachinery/pkg/util/duration", "sigs.k8s.io/yaml"}, Why: "rows are made from vectors"},
+	{Path: "report/prices", Ours: []string{"gpu", "internal/strict"}, Why: "a price list is a file"},
+	{Path: "report/model", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/text", "internal/strict", "report/query", "report/ledger", "report/prices"}, Outside: []string{"gonum.org/v1/gonum"}, Why: "a report is a pure function of answers and prices"},
+	{Path: "report/render", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/strict", "internal/text", "report"}, Why: "forms know figures, not where they come from"},
+	{Path: "report/top", Ours: []string{"gpu", "plan/forecast", "internal/prom", "internal/strict", "internal/text", "report"}, Outside: []string{"k8s.io/apimachinery/pkg/util/duration", "sigs.k8s.io/yaml"}, Why: "rows are made from vectors"},
 	{Path: "report/doctor", Ours: []string{"gpu", "autoscaler/api", "autoscaler/partition/contract", "internal/prom", "internal/text", "report/query", "report/doctor"}, Outside: []string{"github.com/prometheus/common", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/component-helpers/auth", "k8s.io/pod-security-admission", "sigs.k8s.io/yaml", "golang.org/x/sync"}, Why: "facts are gathered with GET; findings are a pure function of them"},
 	{Path: "sandbox", Ours: []string{""}, Outside: []string{"*"}, Why: "the sandbox may import anything"},
 	{Path: "dashboards", Ours: []string{"gpu", "dashboards", "internal/prom", "internal/serve"}, Outside: []string{"*"}, Why: "boards read names from gpu/metric and the chart holds them; the preview asks Prometheus"},

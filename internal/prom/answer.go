@@ -136,8 +136,6 @@ func (a *answer) refused() bool {
 	switch a.code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests:
 		return true
-	case http.StatusBadGateway, http.StatusServiceUnavailable:
-		return a.status == "" // not the API's own, that of a query that ran out of time
 	}
 	return a.code/100 == 3
 }

@@ -121,7 +121,7 @@ func TestFailuresHaveAKind(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("error %v does not say %q", err, c.says)
 			}
-			if refused := slices.Contains([]string{"proxy page", "unauthorized", "too busy"}, c.name); errors.Is(err, prom.ErrRefused) != refused {
+			if refused := slices.Contains([]string{"unauthorized", "too busy"}, c.name); errors.Is(err, prom.ErrRefused) != refused {
 				t.Errorf("%v: refused is %v", err, !refused)
 			}
 		})

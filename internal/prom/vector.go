@@ -57,7 +57,8 @@ var (
 	ErrTooLarge = errors.New("prometheus answer too large")
 
 	// ErrRefused: the query was not evaluated, whatever it asks: no connection, 401, 403,
-	// 404, 405, 429, a redirect, or a proxy's own 502 or 503.
+	// 404, 405, 429 or a redirect. A proxy's 502 or 503 may be that of a query which the
+	// server did not survive.
 	ErrRefused = errors.New("the query was not taken")
 
 	errNoEndpoint = errors.New("the server has no such page")

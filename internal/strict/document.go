@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -43,6 +44,7 @@ func Parse(name string, raw []byte) (*Document, error) {
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
 		d.Second = max(1, second.Line)
 	}
+	dates(&first)
 	var root *yaml.Node
 	if len(first.Content) > 0 {
 		root = Resolve(first.Content[0])
@@ -55,6 +57,43 @@ func Parse(name string, raw []byte) (*Document, error) {
 		d.Root = root
 	}
 	return d, nil
+}
+
+// dates makes text of YAML's dates, which no field is.
+func dates(n *yaml.Node) {
+	if n.ShortTag() == "!!timestamp" {
+		n.Tag = "!!str"
+	}
+	for _, below := range n.Content {
+		dates(below)
+	}
+}
+
+// Read reads a file of one document over the values of into, and checks them. The error joins
+// all problems; check's about a field that could not be read are left out.
+func Read(name string, raw []byte, into any, check func() error) error {
+	d, err := Parse(name, raw)
+	if err == nil {
+		err = d.Alone()
+	}
+	if err != nil {
+		return err
+	}
+	problems := d.Fields(d.Root, "", into)
+	for _, p := range d.Problems(d.Root, "", check()) {
+		if !slices.ContainsFunc(problems, func(read Problem) bool { return read.Path == p.Path }) {
+			problems = append(problems, p)
+		}
+	}
+	return Join(problems)
+}
+
+// Alone returns an error if there is a second document.
+func (d *Document) Alone() error {
+	if d.Second == 0 {
+		return nil
+	}
+	return Problem{File: d.Name, Line: d.Second, Err: errors.New("parsing configuration: more than one document; keep the first and remove the others")}
 }
 
 // Fields sets the fields of into, a pointer to a struct, from a mapping. Each
@@ -118,29 +157,45 @@ func named(into any) map[string]reflect.Value {
 	return all
 }
 
-// value sets one field or element, whose key is at: structs field by field, and what has its own
-// notation through JSON.
+// value sets one field or element, whose key is at: structs, maps and lists part by part, and
+// the rest through JSON, as what has its own notation there.
 func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (problems []Problem) {
 	n = Resolve(n)
-	kind, elem := to.Kind(), to.Type()
-	if kind == reflect.Pointer || kind == reflect.Slice {
-		elem = elem.Elem()
+	is := to.Type()
+	if is.Kind() == reflect.Pointer {
+		is = is.Elem()
 	}
-	plain := elem.Kind() == reflect.Struct && !reflect.PointerTo(elem).Implements(reflect.TypeFor[json.Unmarshaler]())
+	kind := is.Kind()
+	if reflect.PointerTo(is).Implements(reflect.TypeFor[json.Unmarshaler]()) || kind != reflect.Struct && kind != reflect.Bool && is != to.Type() {
+		kind = reflect.Invalid // as a whole
+	}
+	var items map[string]yaml.Node
 	switch {
-	case plain && kind == reflect.Slice && n.Kind == yaml.SequenceNode:
-		to.Set(reflect.MakeSlice(to.Type(), len(n.Content), len(n.Content)))
+	case kind == reflect.Slice && n.Kind == yaml.SequenceNode:
+		to.Set(reflect.MakeSlice(is, len(n.Content), len(n.Content)))
 		for i, item := range n.Content {
 			problems = append(problems, d.value(item, item, fmt.Sprintf("%s[%d]", path, i), to.Index(i))...)
 		}
 		return problems
-	case plain && kind != reflect.Slice && n.Kind == yaml.MappingNode:
-		if kind == reflect.Struct {
+	case kind == reflect.Map && n.Kind == yaml.MappingNode && n.Decode(&items) == nil:
+		to.Set(reflect.MakeMap(is))
+		for _, name := range slices.Sorted(maps.Keys(items)) {
+			key, _ := Entry(n, name) // nil if it is merged
+			value, item := items[name], reflect.New(is.Elem()).Elem()
+			problems = append(problems, d.value(cmp.Or(key, at), &value, Dotted(path, name), item)...)
+			to.SetMapIndex(reflect.ValueOf(name).Convert(is.Key()), item)
+		}
+		return problems
+	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
+		if to.Kind() == reflect.Struct {
 			to = to.Addr()
 		} else if to.IsNil() {
-			to.Set(reflect.New(elem))
+			to.Set(reflect.New(is))
 		}
 		return d.Fields(n, path, to.Interface())
+	}
+	if kind == reflect.Bool && n.Decode(to.Addr().Interface()) == nil {
+		return nil // YAML 1.1's yes and no, too
 	}
 	var read any
 	err := n.Decode(&read)
@@ -154,8 +209,10 @@ func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (probl
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, new(*json.UnsupportedValueError)):
+		err = errors.New("is no finite number")
 	case errors.As(err, &mistyped):
-		err = fmt.Errorf("is %s, not %s", cmp.Or(found[mistyped.Value], "a number"), cmp.Or(wanted[mistyped.Type.Kind()], "a number"))
+		err = fmt.Errorf("is %s, not %s", cmp.Or(found[mistyped.Value], mistyped.Value), cmp.Or(wanted[mistyped.Type.Kind()], "a whole number"))
 	}
 	// The lines of Prometheus' libraries are not the file's, and their messages repeat what may be a secret.
 	for line := range strings.Lines(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n")) {
@@ -192,11 +249,11 @@ func search(n *yaml.Node, path, name string) (*yaml.Node, string) {
 	return nil, ""
 }
 
-// found names JSON's types, with article, and wanted Go's; others are a number.
+// found names JSON's types, with article, and wanted Go's; others are numbers, and whole ones.
 var (
-	found  = map[string]string{"bool": "true or false", "array": "a list", "object": "a mapping", "string": "text"}
+	found  = map[string]string{"bool": "true or false", "array": "a list", "object": "a mapping", "string": "text", "number": "a number"}
 	wanted = map[reflect.Kind]string{
-		reflect.String: "text or a duration such as 5s", reflect.Slice: "a list", reflect.Map: "a mapping", reflect.Struct: "a mapping", reflect.Bool: "true or false",
+		reflect.String: "text or a duration such as 5s", reflect.Slice: "a list", reflect.Map: "a mapping", reflect.Struct: "a mapping", reflect.Bool: "true or false", reflect.Float64: "a number",
 	}
 )
 
