@@ -20,6 +20,10 @@ import (
 func Strict(text []byte, into any) error {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
+		var all map[string]any
+		if errors.As(err, new(*json.UnsupportedValueError)) && yamlv3.Unmarshal(text, &all) == nil {
+			err = fmt.Errorf("%s: want a finite number", refused(all, reflect.TypeOf(into).Elem()))
+		}
 		return err
 	}
 	unknown, err := kjson.UnmarshalStrict(asJSON, into)
@@ -45,7 +49,7 @@ func refused(all map[string]any, as reflect.Type) string {
 			value = map[string]any{key: value}
 		}
 		text, err := json.Marshal(value)
-		return err == nil && kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(as).Interface()) != nil
+		return err != nil || kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(as).Interface()) != nil
 	}
 	var path []string
 	for all != nil {
