@@ -135,6 +135,9 @@ func (p *poolState) price() float64 {
 // empty where it can.
 func (w *world) cannotScaleUp(k *kind, pod *Pod, p *poolState) (Reason, string) {
 	if why := w.misfit(k, p); why != "" {
+		if p.Template.Differs != "" {
+			why += " (unlike its template, its nodes have " + p.Template.Differs + ")"
+		}
 		return NoPoolFits, p.Name + ": " + why
 	}
 	if why := w.templateMismatch(k, p); why != "" {

@@ -109,6 +109,9 @@ type Template struct {
 	Others   []Resource
 	// HostPorts are those that the pods of DaemonSets take on a new node.
 	HostPorts []HostPort
+	// Differs is, in words, how nodes differ from what the pool states of them, where this is as they are: "no label
+	// tier=gold".
+	Differs string
 }
 
 // HostPort is a port that a pod takes on its node.

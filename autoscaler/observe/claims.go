@@ -307,20 +307,40 @@ type claimable struct {
 	product string
 }
 
+// devicePool is a DRA driver's pool of devices.
+type devicePool struct{ driver, name string }
+
 // offeredByClaim returns what nodes offer. Of a driver's pool the slices of the last generation count, as for the
-// scheduler.
-func offeredByClaim(all []*foreign.Object) map[string]*claimable {
-	type pool struct{ driver, name string }
-	latest := map[pool]float64{}
-	for _, o := range all {
-		if d := o.Devices; d != nil {
-			latest[pool{d.Driver, d.Pool}] = max(latest[pool{d.Driver, d.Pool}], d.Generation)
+// scheduler. It allocates none of the pool's devices until it has all of these slices: meanwhile those of the last complete
+// generation count.
+func (o *Observer) offeredByClaim(all []*foreign.Object) map[string]*claimable {
+	latest, order := map[devicePool][]*foreign.Devices{}, []devicePool{}
+	for _, object := range foreign.Sorted(all) { // of a node's products the first counts
+		d := object.Devices
+		if d == nil {
+			continue
+		}
+		p := devicePool{d.Driver, d.Pool}
+		switch had := latest[p]; {
+		case had == nil:
+			latest[p], order = []*foreign.Devices{d}, append(order, p)
+		case d.Generation > had[0].Generation:
+			latest[p] = []*foreign.Devices{d}
+		case d.Generation == had[0].Generation:
+			latest[p] = append(had, d)
 		}
 	}
+	var devices []*foreign.Devices
+	for _, p := range order {
+		if had := o.slices[p]; had != nil && len(latest[p]) < int(latest[p][0].Slices) {
+			latest[p] = had
+		}
+		devices = append(devices, latest[p]...)
+	}
+	o.slices = latest
 	out := map[string]*claimable{}
-	for _, o := range foreign.Sorted(all) { // of a node's products the first counts
-		d := o.Devices
-		if d == nil || d.Node == "" || !demand.IsAccelerator(d.Driver) || d.Generation < latest[pool{d.Driver, d.Pool}] {
+	for _, d := range devices {
+		if d.Node == "" || !demand.IsAccelerator(d.Driver) {
 			continue
 		}
 		node := out[d.Node]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,8 @@ type Observer struct {
 	listings map[string]pools.Listing
 	// claimable are the GPUs of nodes that DRA's drivers offer.
 	claimable map[string]*claimable
+	slices    map[devicePool][]*foreign.Devices // of each pool's last complete generation
+	learned   map[string]learned                // by pool
 
 	tables     published
 	models     models
@@ -91,7 +94,7 @@ func New(o Options) *Observer {
 	if o.Foreign == nil {
 		o.Foreign = func() (foreign.Objects, error) { return nil, nil }
 	}
-	return &Observer{o: o, idle: newTracker(o.MaxAge), warned: map[string]string{}}
+	return &Observer{o: o, idle: newTracker(o.MaxAge), warned: map[string]string{}, learned: map[string]learned{}}
 }
 
 // Observation is a Snapshot and the problems found while reading it.
@@ -175,7 +178,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		valid[name], usual[name] = &c.pools.Items[i], pool.Template.GPUs
 	}
 	c.claims.tables, c.claims.pools = out.Tables, out.Pools
-	o.claimable = offeredByClaim(c.foreign[foreign.DRASlice])
+	o.claimable = o.offeredByClaim(c.foreign[foreign.DRASlice])
 	c.facts = o.factsOf(c)
 	c.shares = c.mostShares()
 	c.ledger = ledger.New(ledger.Input{
@@ -219,9 +222,12 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		}
 		return n.Pool
 	})
-	learnOthers(out.Pools, ready)
+	learnOthers(out.Pools, ready, now)
 	learnPorts(out.Pools, ready, bound)
-	learnNodes(out.Pools, ready, bound)
+	o.learnNodes(&out, valid, ready, bound)
+	maps.DeleteFunc(o.learned, func(name string, _ learned) bool {
+		return !slices.ContainsFunc(c.pools.Items, func(p v1alpha1.GPUNodePool) bool { return p.Name == name })
+	})
 	c.volumes.limit(&out.Snapshot, ready)
 	o.idle.sweep(now)
 	o.warn("MIG layouts", few(o.rejected))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -57,16 +58,19 @@ func ofKubelets(resource string) bool {
 }
 
 // learnOthers fills in the other resources of pools whose template states none: the minimum over
-// the pool's ready nodes.
-func learnOthers(pools []plan.Pool, ready map[string][]*plan.Node) {
+// the pool's ready nodes, without those on which a device plugin may not be up yet.
+func learnOthers(pools []plan.Pool, ready map[string][]*plan.Node, now time.Time) {
 	for i := range pools {
 		t := &pools[i].Template
 		if slices.ContainsFunc(t.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) && !ofKubelets(r.Name) }) {
 			continue
 		}
-		nodes := slices.DeleteFunc(slices.Clone(ready[pools[i].Name]), func(n *plan.Node) bool { return len(n.GPUs) == 0 }) // its device plugin is not up yet
+		nodes := withGPUs(ready[pools[i].Name])
 		if len(nodes) == 0 {
 			continue
+		}
+		if old := slices.DeleteFunc(slices.Clone(nodes), func(n *plan.Node) bool { return now.Sub(n.Created) < pluginsAfter }); len(old) > 0 {
+			nodes = old
 		}
 		least := slices.Clone(nodes[0].Others)
 		memory, places := 0, 0 // of a GPU, where a dialect divides it
@@ -95,6 +99,14 @@ func learnOthers(pools []plan.Pool, ready map[string][]*plan.Node) {
 			c.Model.MemoryMiB, c.Places = cmp.Or(memory, c.Model.MemoryMiB), cmp.Or(places, c.Places)
 		}
 	}
+}
+
+// pluginsAfter is how long after its creation a node has all its resources.
+const pluginsAfter = 10 * time.Minute
+
+// withGPUs returns the nodes whose device plugin is up.
+func withGPUs(nodes []*plan.Node) []*plan.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *plan.Node) bool { return len(n.GPUs) == 0 })
 }
 
 // limit states how much of a resource nodes have, and pools' new nodes: where the template does not state it, as much
@@ -158,50 +170,6 @@ func sortedPorts(ports []plan.HostPort) []plan.HostPort {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port), cmp.Compare(a.IP, b.IP))
 	})
 	return slices.Compact(ports)
-}
-
-// learnNodes corrects the templates of pools by their ready nodes, as far as these are less than they state: else pods
-// that only the template admits would get node after node. A new node has no more CPU and memory for them than the best of
-// the nodes has beside its DaemonSets' pods, and no label that none of the nodes has. A pool without nodes is like those
-// that state the same CPU and memory, so that similar pools stay similar.
-func learnNodes(pools []plan.Pool, ready map[string][]*plan.Node, bound map[string][]*plan.Pod) {
-	type size struct{ cpu, memory int64 }
-	best := map[any]size{} // by pool, and by what pools state
-	for i := range pools {
-		t, labels := &pools[i].Template, map[string]string{}
-		for _, n := range ready[pools[i].Name] {
-			if len(n.GPUs) == 0 {
-				continue // its device plugin is not up yet
-			}
-			left := size{n.CPUMilli, n.MemoryMi}
-			for _, p := range bound[n.Name] {
-				if p.DaemonSet {
-					left.cpu, left.memory = left.cpu-p.CPUMilli, left.memory-p.MemoryMi
-				}
-			}
-			for _, key := range []any{pools[i].Name, size{t.CPUMilli, t.MemoryMi}} {
-				best[key] = size{max(best[key].cpu, left.cpu), max(best[key].memory, left.memory)}
-			}
-			for key, value := range t.Labels { // a little more or less memory is the same product
-				if own, ok := n.Labels[key]; ok && (own == value || key == partition.MemoryLabel) {
-					labels[key] = value
-				}
-			}
-		}
-		if len(labels) > 0 { // a node has its pool's label at least
-			t.Labels = labels
-		}
-	}
-	for i := range pools {
-		t := &pools[i].Template
-		have, own := best[pools[i].Name]
-		if !own {
-			have = best[size{t.CPUMilli, t.MemoryMi}]
-		}
-		if have.cpu > 0 && have.memory > 0 {
-			t.CPUMilli, t.MemoryMi = min(t.CPUMilli, have.cpu), min(t.MemoryMi, have.memory)
-		}
-	}
 }
 
 // learnPorts fills in the host ports of pools' new nodes: those that pods of DaemonSets take on more

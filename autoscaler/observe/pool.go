@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -34,6 +35,10 @@ func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Table
 	if p.Undecodable != "" {
 		return plan.Pool{}, fmt.Errorf("the stored object does not have this version's schema: %s; apply it again", p.Undecodable)
 	}
+	if n := len(p.Name); n > content.LabelValueMaxLength {
+		return plan.Pool{}, fmt.Errorf("metadata.name: %d characters, and a value of its nodes' label %s has at most %d; create it with a shorter name",
+			n, v1alpha1.NodePoolLabel, content.LabelValueMaxLength)
+	}
 	listing, err := listed.Listing, listed.err
 	if err != nil {
 		return plan.Pool{}, err
@@ -42,6 +47,7 @@ func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Table
 	if err != nil {
 		return plan.Pool{}, err
 	}
+	template.Taints, _ = starting(template.Taints, p.Spec.Template.StartupTaints)
 	out := plan.Pool{
 		Name: p.Name, Min: int(p.Spec.Min), Max: int(p.Spec.Max),
 		Target: listing.Target, Template: template,

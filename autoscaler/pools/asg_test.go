@@ -236,16 +236,20 @@ func TestNotices(t *testing.T) {
 		"e": event("EC2 Instance State-change Notification", "i-0123456789abcdef0", testNow), // none
 		"f": "{",
 	}
+	for i := range 80 { // all are read at once
+		w.fake.messages[fmt.Sprint(i)] = event(spot, fmt.Sprintf("i-%08d", i), testNow)
+	}
 	l, err := w.list()
 	require.NoError(t, err)
 	want := fmt.Sprint([]Leaving{{"i-0123456789abcdef1", Interruption, testNow}, {"i-0123456789abcdef2", Rebalance, testNow}})
 	if got := fmt.Sprint(l.Leaving); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if len(w.fake.messages) != 3 {
+	if len(w.fake.messages) != 83 || len(w.fake.hidden) != 86 {
 		t.Errorf("messages %v: what is still true stays for the next leader, the rest goes", w.fake.messages)
 	}
 	w.now = w.now.Add(noticeLife + time.Second)
+	clear(w.fake.hidden)
 	if l, err := w.list(); err != nil || len(l.Leaving) != 0 || len(w.fake.messages) != 0 {
 		t.Errorf("old notices: %+v, %v, messages %v", l, err, w.fake.messages)
 	}
@@ -278,17 +282,18 @@ func TestGroupWithdraws(t *testing.T) {
 type fakeAWS struct {
 	t *testing.T
 
-	mu                  sync.Mutex
-	min, max, desired   int
-	instances           []instance
-	tags                map[string]string
-	status              string // of a group that is being deleted
-	unit, weight        string // of its size, and of its instances
-	prices              map[string]string
-	messages            map[string]string // by receipt handle
-	refused             int               // requests not signed as they should be
-	fail                string            // an error code for every request
-	described, received int
+	mu                sync.Mutex
+	min, max, desired int
+	instances         []instance
+	tags              map[string]string
+	status            string // of a group that is being deleted
+	unit, weight      string // of its size, and of its instances
+	prices            map[string]string
+	messages          map[string]string // by receipt handle
+	refused           int               // requests not signed as they should be
+	fail              string            // an error code for every request
+	described         int
+	hidden            map[string]bool // messages that were received
 }
 
 type instance struct {
@@ -414,9 +419,12 @@ func (d *fakeAWS) sqs(rw http.ResponseWriter, action string, body []byte) {
 	out := map[string]any{}
 	switch action {
 	case "ReceiveMessage":
-		d.received++
 		var list []map[string]string
 		for handle, text := range d.messages {
+			if len(list) == 7 || d.hidden[handle] { // fewer than there are, as AWS may
+				continue
+			}
+			d.hidden[handle] = true
 			list = append(list, map[string]string{"MessageId": handle, "ReceiptHandle": handle, "MD5OfBody": fmt.Sprintf("%x", md5.Sum([]byte(text))), "Body": text})
 		}
 		if len(list) > 0 {
@@ -447,7 +455,7 @@ type asgWorld struct {
 
 func newASGWorld(t *testing.T) *asgWorld {
 	t.Helper()
-	fake := &fakeAWS{t: t, min: 0, max: 10, desired: 3, tags: map[string]string{poolTag: "p"}, prices: map[string]string{}, messages: map[string]string{}}
+	fake := &fakeAWS{t: t, min: 0, max: 10, desired: 3, tags: map[string]string{poolTag: "p"}, prices: map[string]string{}, messages: map[string]string{}, hidden: map[string]bool{}}
 	nodes := members()
 	for i, o := range nodes {
 		id := fmt.Sprintf("i-0123456789abcdef%d", i)

@@ -89,10 +89,11 @@ func (n *nodeFacts) resource(name string, q resource.Quantity) {
 	}
 }
 
-// addTo adds what the pool's own template does not set.
+// addTo adds what the pool's own template does not set. Each node has a hostname of its own, whatever a provider's template
+// has there.
 func (n nodeFacts) addTo(t *plan.Template) {
 	for k, v := range n.labels {
-		if _, set := t.Labels[k]; !set {
+		if _, set := t.Labels[k]; !set && k != corev1.LabelHostname {
 			t.Labels[k] = v
 		}
 	}
@@ -131,8 +132,6 @@ const (
 	// noticeLife is how long a notice counts: an interruption follows two minutes after its
 	// warning, or not at all.
 	noticeLife = 10 * time.Minute
-	// maxReceives bounds the calls of one read, of ten messages each.
-	maxReceives = 5
 	// maxNotices bounds the stored notices.
 	maxNotices = 10000
 )
@@ -204,10 +203,13 @@ func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 	ctx, cancel := context.WithTimeout(ctx, receiveTimeout)
 	defer cancel()
 	c := sqs.NewFromConfig(config)
-	for range maxReceives {
+	for n := 0; ; n++ {
 		out, err := c.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: &ref.InterruptionQueue, MaxNumberOfMessages: 10, VisibilityTimeout: 60})
-		if err != nil {
+		switch {
+		case err != nil && (n == 0 || ctx.Err() == nil):
 			return fmt.Errorf("reading the interruption queue, whose receive wait time must be 0: %w", err)
+		case err != nil || len(out.Messages) == 0: // a call can answer less than there is
+			return nil
 		}
 		for _, m := range out.Messages {
 			l, err := parseNotice([]byte(aws.ToString(m.Body)))
@@ -222,11 +224,7 @@ func (a *asg) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 				return fmt.Errorf("deleting a message of the interruption queue: %w", err)
 			}
 		}
-		if len(out.Messages) < 10 {
-			return nil
-		}
 	}
-	return nil
 }
 
 // parseNotice parses an event in EventBridge's format.

@@ -257,13 +257,13 @@ func TestNodeGroupWithdraws(t *testing.T) {
 }
 
 // TestNodeGroupTemplate: labels, taints and other resources of the provider's template complete the
-// pool's own; a provider has none if it says so, and one that fails is a failure.
+// pool's own, but not its hostname (AWS', Azure's and GCE's templates have one, 55c37cd); a provider has none if it says so, and one that fails is a failure.
 func TestNodeGroupTemplate(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		w := newGRPCWorld(t)
 		w.fake.asField1 = older
 		w.fake.template = &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"topology.kubernetes.io/zone": "a", "team": "theirs"}},
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"topology.kubernetes.io/zone": "a", "team": "theirs", corev1.LabelHostname: "template"}},
 			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}},
 			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"rdma/hca": resource.MustParse("8"), "cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("2")}},
 		}
@@ -271,7 +271,7 @@ func TestNodeGroupTemplate(t *testing.T) {
 		l, err := w.grpc.List(t.Context(), w.pool)
 		require.NoError(t, err)
 		got, err := Template(w.pool, nil, l)
-		if err != nil || got.Labels["topology.kubernetes.io/zone"] != "a" || got.Labels["team"] != "ours" || len(got.Taints) != 1 || len(got.Others) != 1 || got.Others[0].Amount != 8 {
+		if err != nil || got.Labels["topology.kubernetes.io/zone"] != "a" || got.Labels["team"] != "ours" || got.Labels[corev1.LabelHostname] != "" || len(got.Taints) != 1 || len(got.Others) != 1 || got.Others[0].Amount != 8 {
 			t.Errorf("older %v: %+v, %v", older, got, err)
 		}
 	}
@@ -283,18 +283,6 @@ func TestNodeGroupTemplate(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	if _, err := w.grpc.List(t.Context(), w.pool); err == nil {
 		t.Error("a template that fails is none")
-	}
-}
-
-// TestNodeGroupOfUnknownSize: a negative size is none to add nodes to.
-func TestNodeGroupOfUnknownSize(t *testing.T) {
-	w := newGRPCWorld(t)
-	w.fake.target = -1
-	_, listed := w.grpc.List(t.Context(), w.pool)
-	for what, err := range map[string]error{"List": listed, "SetSize": w.grpc.SetSize(t.Context(), w.pool, 5)} {
-		if err == nil || !strings.Contains(err.Error(), "the size of node group gpu-pool is -1") || w.fake.target != -1 {
-			t.Errorf("%s: %v, size %d", what, err, w.fake.target)
-		}
 	}
 }
 
@@ -317,10 +305,18 @@ func TestNodeGroupProblems(t *testing.T) {
 	if err := w.grpc.SetSize(t.Context(), w.pool, 5); err == nil || !strings.Contains(err.Error(), "stockout") {
 		t.Errorf("%v", err)
 	}
+	// A negative size is none to add nodes to.
+	w.fake.target = -1
+	_, listed := w.grpc.List(t.Context(), w.pool)
+	for what, err := range map[string]error{"List": listed, "SetSize": w.grpc.SetSize(t.Context(), w.pool, 5)} {
+		if err == nil || !strings.Contains(err.Error(), "the size of node group gpu-pool is -1") || w.fake.target != -1 {
+			t.Errorf("%s: %v, size %d", what, err, w.fake.target)
+		}
+	}
 }
 
-// TestNodeGroupOverMutualTLS: both sides show a certificate of one authority; a client without one is
-// refused.
+// TestNodeGroupOverMutualTLS: both sides show a certificate of one authority, which is renewed before they connect; a client
+// without one is refused.
 func TestNodeGroupOverMutualTLS(t *testing.T) {
 	dir, authority := t.TempDir(), promtest.NewAuthority(t, "test")
 	file := func(name string, pem []byte) string {
@@ -333,7 +329,8 @@ func TestNodeGroupOverMutualTLS(t *testing.T) {
 	address := serveGRPC(t, w.fake, grpc.Creds(credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*authority.Pair(t, "server")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
 	})))
-	w.connect(externalgrpc.Config{Address: address, Cert: file("client.crt", cert), Key: file("client.key", key), CACert: file("ca.crt", authority.PEM)})
+	w.connect(externalgrpc.Config{Address: address, Cert: file("client.crt", cert), Key: file("client.key", key), CACert: file("ca.crt", promtest.NewAuthority(t, "test").PEM)})
+	file("ca.crt", authority.PEM)
 	if l, err := w.grpc.List(t.Context(), w.pool); err != nil || l.Target != 3 {
 		t.Errorf("%+v, %v", l, err)
 	}

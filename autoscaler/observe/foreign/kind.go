@@ -216,7 +216,7 @@ type Flavor struct {
 // Devices are those of a ResourceSlice that pods may be given.
 type Devices struct {
 	Driver, Pool, Node string
-	Generation         float64 // of the pool
+	Generation, Slices float64 // of the pool, and how many of its slices have it
 	Types              map[DeviceType]int
 	// GPUs are the UUIDs of those that the devices are, or are parts of; none where the driver does not state them.
 	GPUs    map[string]bool

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 )
 
 // Parse keeps the fields of an object that are read. It never fails: Err has the problem.
@@ -159,9 +160,7 @@ func parseCheck(f fields, o *Object) {
 // (kubernetes-sigs/dra-driver-nvidia-gpu 9593204, cmd/gpu-kubelet-plugin/partitions.go).
 func parseDRASlice(f fields, o *Object) {
 	o.Devices = &Devices{Driver: f.text("spec.driver"), Pool: f.text("spec.pool.name"), Node: f.text("spec.nodeName"), Types: map[DeviceType]int{}, GPUs: map[string]bool{}}
-	if n := f.number("spec.pool.generation"); n != nil {
-		o.Devices.Generation = *n
-	}
+	o.Devices.Generation, o.Devices.Slices = ptr.Deref(f.number("spec.pool.generation"), 0), ptr.Deref(f.number("spec.pool.resourceSliceCount"), 0)
 	for _, d := range f.list("spec.devices") {
 		if slices.ContainsFunc(d.list("taints"), func(t fields) bool { return t.text("effect") != "None" }) {
 			continue

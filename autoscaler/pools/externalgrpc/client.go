@@ -51,31 +51,56 @@ func New(c Config) (*Client, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	with := insecure.NewCredentials()
-	if c.CACert != "" {
-		text, err := os.ReadFile(c.CACert)
-		if err != nil {
-			return nil, fmt.Errorf("reading cacert: %w", err)
-		}
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("cacert: no certificate in %s", c.CACert)
-		}
-		with = credentials.NewTLS(&tls.Config{
-			MinVersion: tls.VersionTLS12, RootCAs: roots,
-			// Read for each handshake, so that a renewed certificate is used.
-			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-				pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-				return &pair, err
-			},
-		})
+	with, err := c.credentials()
+	if err != nil {
+		return nil, err
 	}
-	conn, err := grpc.NewClient(c.Address, grpc.WithTransportCredentials(with))
+	conn, err := grpc.NewClient(c.Address, grpc.WithTransportCredentials(renewed{with, c}))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", c.Address, err)
 	}
 	return &Client{conn}, nil
 }
+
+// credentials reads the files of the configuration.
+func (c Config) credentials() (credentials.TransportCredentials, error) {
+	if c.CACert == "" {
+		return insecure.NewCredentials(), nil
+	}
+	text, err := os.ReadFile(c.CACert)
+	if err != nil {
+		return nil, fmt.Errorf("reading cacert: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("cacert: no certificate in %s", c.CACert)
+	}
+	return credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: roots,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+			return &pair, err
+		},
+	}), nil
+}
+
+// renewed reads the files again for each handshake, so that renewed certificates and authorities are used.
+type renewed struct {
+	credentials.TransportCredentials
+	config Config
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (r renewed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	with, err := r.config.credentials()
+	if err != nil {
+		return nil, nil, err
+	}
+	return with.ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (r renewed) Clone() credentials.TransportCredentials { return r }
 
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }

@@ -1,0 +1,209 @@
+package observe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// learnAfter is how long a pool's ready nodes must differ from its template before a new node is expected to: on one that
+// has just come up, plugins and feature discovery may not be done. learnedFor is how long that lasts without such nodes.
+// cluster-autoscaler (0470fdf, processors/nodeinfosprovider) takes a node for the template after the same minute, and for
+// ten years: it would not try a group again whose image was corrected.
+const learnAfter, learnedFor = time.Minute, 6 * time.Hour
+
+// newFor is how long a node is new: what differs on it has been so since it was made.
+const newFor = time.Hour
+
+// learned is how the ready nodes of a pool have differed from its template, by "label KEY=VALUE", the name of an amount, or
+// a plan.Taint that all of them have.
+type learned struct {
+	of string // the pool's UID and generation
+	by map[any]difference
+}
+
+// difference is the most that one of the nodes has. Of a taint it is 0, where a node without it has 1.
+type difference struct {
+	most        int64
+	since, seen time.Time
+}
+
+// learner corrects the template of one pool.
+type learner struct {
+	learned
+	nodes []*plan.Node // in service, with GPUs
+	now   time.Time
+	// from is since when a difference counts that is seen for the first time. It is zero where that does not count: no node
+	// is new, so that something has changed on old ones, and a plugin may have failed.
+	from time.Time
+}
+
+// expected is how much a new node has of what its template states, by how much each ready node has.
+func (l *learner) expected(what any, stated int64, of func(*plan.Node) int64) int64 {
+	d := l.by[what]
+	if len(l.nodes) > 0 {
+		if l.now.Sub(d.seen) > learnedFor {
+			d.since = l.from
+		}
+		d.most, d.seen = 0, l.now
+		for _, n := range l.nodes {
+			d.most = max(d.most, of(n))
+		}
+		if d.most >= stated || d.since.IsZero() {
+			delete(l.by, what)
+			return stated
+		}
+		l.by[what] = d
+	}
+	if l.now.Sub(d.since) < learnAfter || l.now.Sub(d.seen) > learnedFor {
+		return stated
+	}
+	return min(d.most, stated)
+}
+
+// template corrects what is no size, and says how nodes differ from it. In MIG mode GPUs are counted by their instances.
+func (l *learner) template(t *plan.Template, mig bool) {
+	var differs []string
+	if stated := int64(len(t.GPUs)); !mig {
+		if n := l.expected("GPUs", stated, func(n *plan.Node) int64 { return int64(len(n.GPUs)) }); n < stated {
+			t.GPUs, differs = t.GPUs[:n], append(differs, fmt.Sprintf("%d of %d GPUs", n, stated))
+		}
+	}
+	var others []plan.Resource
+	for _, r := range t.Others {
+		n := l.expected(r.Name, r.Amount, func(n *plan.Node) int64 { return amountOf(n.Others, r.Name) })
+		if n < r.Amount && !ofKubelets(r.Name) {
+			differs = append(differs, fmt.Sprintf("%d of %d %s", n, r.Amount, r.Name))
+		}
+		if r.Amount = n; n > 0 {
+			others = append(others, r)
+		}
+	}
+	t.Others = others
+	for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
+		value := t.Labels[key]
+		if l.expected("label "+key+"="+value, 1, func(n *plan.Node) int64 {
+			own, ok := n.Labels[key]
+			return one(ok && (own == value || key == partition.MemoryLabel)) // a little more or less memory is the same product
+		}) > 0 {
+			continue
+		}
+		delete(t.Labels, key)
+		if !strings.HasPrefix(key, "nvidia.com/") { // without feature discovery there is none of these
+			differs = append(differs, "no label "+key+"="+value)
+		}
+	}
+	for _, taint := range l.taints(t) {
+		if l.expected(taint, 1, func(n *plan.Node) int64 { return one(!slices.Contains(n.Taints, taint)) }) == 0 {
+			t.Taints, differs = append(t.Taints, taint), append(differs, "taint "+taint.Key)
+		}
+	}
+	t.Differs = strings.Join(differs, ", ")
+}
+
+// size corrects CPU and memory: the best node's, beside the pods of DaemonSets.
+func (l *learner) size(t *plan.Template, bound map[string][]*plan.Pod) {
+	var cpu, memory int64
+	for _, n := range l.nodes {
+		ownCPU, ownMemory := cmp.Or(n.CPUMilli, t.CPUMilli), cmp.Or(n.MemoryMi, t.MemoryMi)
+		for _, pod := range bound[n.Name] {
+			if pod.DaemonSet {
+				ownCPU, ownMemory = ownCPU-pod.CPUMilli, ownMemory-pod.MemoryMi
+			}
+		}
+		cpu, memory = max(cpu, ownCPU), max(memory, ownMemory)
+	}
+	t.CPUMilli = l.expected("cpu", t.CPUMilli, func(*plan.Node) int64 { return cpu })
+	t.MemoryMi = l.expected("memory", t.MemoryMi, func(*plan.Node) int64 { return memory })
+}
+
+// passingTaints begin the keys of taints that a new node does not have: of conditions, and of nodes that leave.
+var passingTaints = []string{"node.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "karpenter.sh/"}
+
+// taints returns those that all ready nodes may have, or had, and that the template does not state, sorted.
+func (l *learner) taints(t *plan.Template) (out []plan.Taint) {
+	if len(l.nodes) > 0 {
+		out = slices.Clone(l.nodes[0].Taints)
+	}
+	for what := range l.by {
+		if taint, ok := what.(plan.Taint); ok && !slices.Contains(out, taint) {
+			out = append(out, taint)
+		}
+	}
+	out = slices.DeleteFunc(out, func(taint plan.Taint) bool {
+		return taint.Effect == string(corev1.TaintEffectPreferNoSchedule) || slices.Contains(t.Taints, taint) ||
+			slices.ContainsFunc(passingTaints, func(prefix string) bool { return strings.HasPrefix(taint.Key, prefix) })
+	})
+	slices.SortFunc(out, func(a, b plan.Taint) int {
+		return strings.Compare(a.Key+"="+a.Value+":"+a.Effect, b.Key+"="+b.Value+":"+b.Effect)
+	})
+	return out
+}
+
+func one(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// learnNodes corrects the templates of pools by their ready nodes, as far as these are less than they state: else pods
+// that only the template admits would get node after node. A new node has no more GPUs and other resources than the best of
+// the nodes, no more CPU and memory than the best has beside its DaemonSets' pods, no label that none of the nodes has, and
+// each taint that all have. A pool without nodes is like those that state the same CPU and memory, so that similar
+// pools stay similar.
+func (o *Observer) learnNodes(out *Observation, objects map[string]*v1alpha1.GPUNodePool, ready map[string][]*plan.Node, bound map[string][]*plan.Pod) {
+	type size struct{ cpu, memory int64 }
+	best, empty := map[size]size{}, map[*plan.Template]size{} // by what they state
+	for i := range out.Pools {
+		p := &out.Pools[i]
+		t := &p.Template
+		stated := size{t.CPUMilli, t.MemoryMi}
+		of := fmt.Sprint(objects[p.Name].UID, objects[p.Name].Generation)
+		l := learner{learned: o.learned[p.Name], now: out.Now}
+		first := l.of != of // nodes that came long before have differed for as long
+		if first {
+			l.learned, l.from = learned{of, map[any]difference{}}, out.Now
+			o.learned[p.Name] = l.learned
+		}
+		for _, n := range withGPUs(ready[p.Name]) {
+			if n.Cordoned { // it may be interrupted, and tainted for it
+				continue
+			}
+			l.nodes = append(l.nodes, n)
+			switch {
+			case first && n.Created.Before(l.from):
+				l.from = n.Created
+			case !first && out.Now.Sub(n.Created) < newFor:
+				l.from = out.Now
+			}
+		}
+		l.template(t, p.MIG.Repartition || slices.ContainsFunc(t.GPUs, func(g plan.GPU) bool { return g.MIG }))
+		l.size(t, bound)
+		if len(l.nodes) > 0 {
+			best[stated] = size{max(best[stated].cpu, t.CPUMilli), max(best[stated].memory, t.MemoryMi)}
+		} else {
+			empty[t] = stated
+		}
+		var err error
+		if t.Differs != "" {
+			err = errors.New("its nodes have " + t.Differs)
+		}
+		o.warn("template of pool "+p.Name, err)
+	}
+	for t, stated := range empty {
+		if like, ok := best[stated]; ok {
+			t.CPUMilli, t.MemoryMi = min(t.CPUMilli, like.cpu), min(t.MemoryMi, like.memory)
+		}
+	}
+}
