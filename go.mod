@@ -30,8 +30,6 @@ require (
 	sigs.k8s.io/prometheus-adapter v0.12.0
 )
 
-require k8s.io/pod-security-admission v0.37.1
-
 require (
 	github.com/yuin/goldmark v1.8.7
 	mvdan.cc/sh/v3 v3.14.1

@@ -180,6 +180,10 @@ func TestDebugOfAFollower(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "does not lead") {
 		t.Errorf("got %v", err)
 	}
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+	if _, err = command(t, "explain", "pod", "a/b", "--url", server.URL); exitCode(err) != exitFailed || !strings.Contains(err.Error(), "a web page") {
+		t.Errorf("got %v", err)
+	}
 	server.Close()
 	if _, err = command(t, "explain", "pod", "a/b", "--url", server.URL); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("got %v", err)

@@ -394,6 +394,19 @@ func TestABugReportGivesTheSamePlan(t *testing.T) {
 	}
 }
 
+// TestSilentAPIServer: the start does not wait for ever for an API server that does not answer.
+func TestSilentAPIServer(t *testing.T) {
+	over := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
+	defer server.Close()
+	defer close(over)
+	mapper, err := boundedMapper(10*time.Millisecond)(&rest.Config{Host: server.URL}, &http.Client{})
+	require.NoError(t, err)
+	if _, err = mapper.RESTMapping(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind()); err == nil || !strings.Contains(err.Error(), "exceeded") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestEventsAreProtobuf: a burst of pods is as many Events, and JSON would be much of their cost.
 func TestEventsAreProtobuf(t *testing.T) {
 	sent := make(chan string, 1)

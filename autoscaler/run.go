@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -157,8 +160,9 @@ func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.
 		return nil, err
 	}
 	mgr, err := manager.New(rc, manager.Options{
-		Scheme:  scheme.New(),
-		Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme:         scheme.New(),
+		MapperProvider: boundedMapper(discoveryTimeout),
+		Metrics:        metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
@@ -180,6 +184,18 @@ func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	return mgr, nil
+}
+
+// discoveryTimeout is the time-out of one request for the API server's resources. Without it an
+// API server that accepts connections and does not answer blocks the start for ever.
+const discoveryTimeout = 30 * time.Second
+
+func boundedMapper(timeout time.Duration) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	return func(rc *rest.Config, shared *http.Client) (meta.RESTMapper, error) {
+		own := *shared
+		own.Timeout = timeout
+		return apiutil.NewDynamicRESTMapper(rc, &own)
+	}
 }
 
 // runAll runs the server, and while this replica leads, the others.

@@ -94,6 +94,9 @@ func fromURL(ctx context.Context, address, secret string) (string, error) {
 	if answer.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("the autoscaler at %s answered %s: %s", u.Redacted(), answer.Status, firstLine(text))
 	}
+	if bytes.IndexAny(text, "<{") == 0 {
+		return "", fmt.Errorf("the autoscaler at %s answered with a web page or JSON, not with a snapshot: is it the autoscaler's port, 9402 unless changed?", u.Redacted())
+	}
 	return string(text), nil
 }
 

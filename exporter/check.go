@@ -88,7 +88,11 @@ func (k *checker) run(ctx context.Context) {
 		api = k.kubelet(ctx, reading)
 	}
 	if file := k.config.webConfigFile; file != "" {
-		k.found.add("web", file+" can be used", web.Validate(file))
+		err := web.Validate(file)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", file, err)
+		}
+		k.found.add("web", file+" can be used", err)
 	}
 	if k.wantsAPI() {
 		if api == nil {

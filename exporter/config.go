@@ -88,6 +88,7 @@ func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) erro
 		if value, ok := env(o.env); ok && value != "" && !f.Changed(o.name) {
 			if err := f.Set(o.name, value); err != nil {
 				problems = append(problems, fmt.Errorf("%s=%q: %w", o.env, value, err))
+				_ = f.Set(o.name, f.Lookup(o.name).DefValue) // or zero would be a second problem
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func (c *config) options() []option {
 		{&c.logFormat, "log-format", "", "DCGM_EXPORTER_LOG_FORMAT", "text", "text or json"},
 		// What dcgm-exporter has not.
 		{&c.maxSeries, "max-series", "", "", defaultMaxSeries, "GPU series served at most, the rest is counted and left out; 0 is any number"},
-		{&c.gzip, "web-gzip", "", "", false, "compress for scrapers that take it: a tenth of the bytes for several times the CPU"},
+		{&c.gzip, "web-gzip", "", "", false, "compress for scrapers that take it: fewer bytes for several times the CPU"},
 		{&c.quiesceSocket, "quiesce-socket", "", "", "", "unix socket on which processes of this node may request the release of GPUs (alone: " + agent.DefaultSocket + ")"},
 		{&c.quiesceAnnotation, "quiesce-annotation", "", "", false, "release GPUs on request of the own Node's annotation " + agent.AnnotationRequest},
 		{&c.nodeCondition, "node-condition", "", "", false, "report the GPUs' health on the own Node: condition " + agent.ConditionType + " and Events"},
@@ -119,7 +119,6 @@ func addFlags(f *pflag.FlagSet, c *config) {
 			f.Lookup(o.name).Hidden = true
 		}
 	}
-	f.Lookup("compat").NoOptDefVal = "true"
 	f.Lookup("quiesce-socket").NoOptDefVal = agent.DefaultSocket
 }
 

@@ -180,6 +180,8 @@ func TestHostileNames(t *testing.T) {
 func TestTheQueryGivesTheFigure(t *testing.T) {
 	r := goldenReport(t)
 	kinds := map[string]bool{}
+	const folder = "../deploy/chart/gpuscale/files/crds/gpuscale.io_"
+	crds := string(mustRead(t, folder+"gpunodepools.yaml")) + string(mustRead(t, folder+"gpuquotas.yaml"))
 	for _, a := range r.Actions {
 		kinds[a.Kind] = true
 		v, err := story().Prometheus.Query(t.Context(), a.Query, r.Window.Until)
@@ -189,6 +191,11 @@ func TestTheQueryGivesTheFigure(t *testing.T) {
 		}
 		if want := a.Hours.Or(math.NaN()); !(math.Abs(v[0].Value-want) <= 1e-6*want) {
 			t.Errorf("%s: the query gives %v, the report says %v\n%s", a.ID, v[0].Value, want, a.Query)
+		}
+		for _, field := range regexp.MustCompile(`spec\.[][.a-zA-Z]+`).FindAllString(a.Patch, -1) {
+			if last := field[strings.LastIndexByte(field, '.')+1:]; !strings.Contains(crds, " "+last+":\n") {
+				t.Errorf("%s: no kind of ours has %s: %s", a.ID, field, a.Patch)
+			}
 		}
 		if a.Patch == "" || a.Risk == "" || a.Because == "" || !slices.Contains([]string{"high", "medium", "low"}, a.Confidence) {
 			t.Errorf("%s lacks something: %+v", a.ID, a)

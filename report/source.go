@@ -99,6 +99,12 @@ func (s *source) client(ctx context.Context) (*prom.Client, error) {
 			return nil, err
 		}
 	}
+	if (s.basic.Username == "") != (s.basic.PasswordFile == "") {
+		return nil, usage(errors.New("--username and --password-file: want both"))
+	}
+	if s.amazon.Region == "" && (s.amazon.Profile != "" || s.amazon.RoleARN != "") {
+		return nil, usage(errors.New("--sigv4-profile and --sigv4-role-arn: want --sigv4-region too"))
+	}
 	c := in.Config
 	s.over(&c)
 	c.Timeout = cmp.Or(s.config.Timeout, in.Timeout.Duration, queryTimeout)
@@ -191,6 +197,7 @@ func advise(err error) error {
 		return fmt.Errorf("%w\nit limits queries: try later, and a report with a lower --concurrency or a shorter --since", err)
 	case query.Late(err):
 		return fmt.Errorf("%w\nit takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since", err)
+	case strings.Contains(text, "unable to read"): // a file of credentials, which the error names
 	case errors.Is(err, prom.ErrUnavailable):
 		return fmt.Errorf("%w\nis the address right, and reachable from here? In a cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090", err)
 	}

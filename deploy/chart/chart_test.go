@@ -167,6 +167,7 @@ func TestNotes(t *testing.T) {
 	}{
 		{"defaults", ``, true},
 		{"everything", chart.Everything, true},
+		{"beside KEDA", `{adapter: {enabled: true, apis: {external: false}}}`, true},
 		{"report alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, report: {enabled: true}}`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -178,6 +179,9 @@ func TestNotes(t *testing.T) {
 			}
 			if says := strings.Contains(notes, "gpuscale-report doctor --namespace "+namespace+" --prometheus-url "); says != c.doctor {
 				t.Errorf("doctor is named: %v, want %v\n%s", says, c.doctor, notes)
+			}
+			if beside := c.name == "beside KEDA"; beside && strings.Contains(notes, "external.metrics") || beside != strings.Contains(notes, "apiservice v1beta1.custom.metrics.k8s.io v1beta2.custom.metrics.k8s.io\n") {
+				t.Errorf("other APIServices are named than it has:\n%s", notes)
 			}
 		})
 	}

@@ -26,9 +26,22 @@ func TestWriteIsComplete(t *testing.T) {
 			t.Errorf("%s is not there once", d.Name)
 		}
 	}
+	meanings := map[string]bool{}
 	for _, r := range plan.Reasons() {
+		meanings["  meaning: "+r.Meaning+"\n"] = true
 		if strings.Count(reasons, "`"+string(r.Reason)+"`") != 1 {
 			t.Errorf("%s is not there once", r.Reason)
+		}
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) { // outputs of explain
+			if strings.HasPrefix(line, "  meaning: ") && !meanings[line] {
+				t.Errorf("%s: no reason has this meaning: %s", page, line)
+			}
 		}
 	}
 	if err := write(filepath.Join(dir, "missing")); err == nil {

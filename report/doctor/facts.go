@@ -82,7 +82,6 @@ type Facts struct {
 	Budgets             []*budget
 	ValidatingWebhooks  []*webhooks
 	MutatingWebhooks    []*webhooks
-	Namespaces          []*corev1.Namespace
 	LimitRanges         []*corev1.LimitRange
 	NetworkPolicies     []*networkingv1.NetworkPolicy
 	Refusals            []*corev1.Event // pods that could not be created

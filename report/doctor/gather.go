@@ -72,10 +72,13 @@ func Gather(ctx context.Context, o Options) (*Facts, error) {
 	if err := r.connect(); err != nil {
 		return nil, fmt.Errorf("preparing the connection to the API server: %w", err)
 	}
-	if _, err := r.get("/version", nil); apierrors.IsUnauthorized(err) {
+	switch page, err := r.get("/version", nil); {
+	case apierrors.IsUnauthorized(err):
 		return nil, fmt.Errorf("the API server does not authenticate the caller: %w", err)
-	} else if err != nil && !apierrors.IsForbidden(err) {
+	case err != nil && !apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("asking the API server: %w", err)
+	case err == nil && !json.Valid(page):
+		return nil, errors.New("asking the API server: its answer is no JSON, such as the page of a login")
 	}
 	var g errgroup.Group
 	g.SetLimit(1 + atOnce)

@@ -1,26 +1,37 @@
 package doctor
 
 import (
+	"bytes"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
+	"github.com/cockroachdb/datadriven"
+	"github.com/prometheus/prometheus/promql/parser"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // Names of other programs are repeated here, since programs do not import each other;
 // these tests compare them with their owners.
 
-func TestSignals(t *testing.T) {
+func TestNames(t *testing.T) {
 	var theirs []string
 	for _, r := range signal.Builtin(time.Minute) {
 		theirs = append(theirs, r.Name)
@@ -28,9 +39,6 @@ func TestSignals(t *testing.T) {
 	if ours := slices.Sorted(slices.Values(signals)); !slices.Equal(ours, slices.Sorted(slices.Values(theirs))) {
 		t.Errorf("the adapter has %q, this list %q", theirs, ours)
 	}
-}
-
-func TestNames(t *testing.T) {
 	if reasonForeign != pools.ReasonForeign {
 		t.Errorf("%q here, %q there", reasonForeign, pools.ReasonForeign)
 	}
@@ -142,4 +150,152 @@ func TestKeepPod(t *testing.T) {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
+}
+
+// TestMeanings evaluates the queries with Prometheus' own engine: testdata/queries.txt.
+//
+//	series                  of a healthy installation: prints what the queries give
+//	with without=(NAME,…)   more series, or without some: prints what is different
+//	match                   the same with matchers in every selector
+func TestMeanings(t *testing.T) {
+	var healthy string
+	var usual []string
+	datadriven.RunTest(t, "testdata/queries.txt", func(t *testing.T, d *datadriven.TestData) string {
+		series, match := healthy, ""
+		switch d.Cmd {
+		case "series":
+			healthy = d.Input + "\n"
+			usual = given(t, healthy, "")
+			return strings.Join(usual, "\n") + "\n"
+		case "match":
+			match = d.Input
+		case "with":
+			for _, a := range d.CmdArgs {
+				for _, name := range a.Vals {
+					series = strings.Join(slices.DeleteFunc(strings.SplitAfter(series, "\n"), func(line string) bool { return strings.HasPrefix(line, name+"{") }), "")
+				}
+			}
+			series += d.Input + "\n"
+		default:
+			d.Fatalf(t, "unknown command %s", d.Cmd)
+		}
+		got := given(t, series, match)
+		var out strings.Builder
+		for sign, lists := range map[string][2][]string{"-": {usual, got}, "+": {got, usual}} {
+			for _, line := range lists[0] {
+				if !slices.Contains(lists[1], line) {
+					fmt.Fprintf(&out, "%s %s\n", sign, line)
+				}
+			}
+		}
+		return strings.Join(slices.Sorted(strings.SplitAfterSeq(out.String(), "\n")), "")
+	})
+}
+
+// given is what the queries that read series give, a line for each sample.
+func given(t *testing.T, series, match string) (lines []string) {
+	t.Helper()
+	recorded, err := memstore.Read(series, memstore.From(now, time.Minute))
+	require.NoError(t, err)
+	for _, s := range Table {
+		if !strings.Contains(s.Query, "$") {
+			continue
+		}
+		v, err := memstore.Query(t.Context(), engine, recorded, Written(s.Query, match), now.Add(20*time.Minute))
+		require.NoError(t, err)
+		for _, one := range v {
+			lines = append(lines, fmt.Sprintf("%s: %s %g", strings.TrimPrefix(s.Name, "prometheus: "), one.Labels, one.Value))
+		}
+	}
+	return lines
+}
+
+var engine = memstore.NewEngine(nil)
+
+// Every query parses, with and without matchers, and the matchers are in every selector.
+func TestQuestions(t *testing.T) {
+	for _, d := range Table {
+		if d.Query == "" || d == Retention {
+			continue
+		}
+		for _, match := range []string{"", `cluster="a",env!~"x|y"`} {
+			text := Written(d.Query, match)
+			e, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+			if err != nil {
+				t.Errorf("%s: %v in %s", d.Name, err, text)
+				continue
+			}
+			parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+				if v, ok := n.(*parser.VectorSelector); ok && match != "" {
+					has := false
+					for _, m := range v.LabelMatchers {
+						has = has || m.Name == "cluster" && m.Value == "a"
+					}
+					if !has {
+						t.Errorf("%s: %s is not matched", d.Name, v)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// TestCommand: what must not be pasted is in no command.
+func TestCommand(t *testing.T) {
+	for _, word := range []string{hostile, "a\nb", "\x1b[2J", "a\u202eb", "\xff"} {
+		if c := command("kubectl", "get", word); c != "" {
+			t.Errorf("%q is in a command to paste: %q", word, c)
+		}
+	}
+	if c := command(strings.Repeat("x", maxCommand+1)); c != "" {
+		t.Errorf("a command of %d letters", len(c))
+	}
+}
+
+// TestColour: colour where it is asked for, and nowhere else.
+func TestColour(t *testing.T) {
+	f := empty()
+	f.Pools = []*v1alpha1.GPUNodePool{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{Freeze: true}}}
+	r := Examine(f, All())
+	var plain, coloured bytes.Buffer
+	require.NoError(t, Write(&plain, r, false))
+	require.NoError(t, Write(&coloured, r, true))
+	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(coloured.String(), "\x1b[33mWARNING") {
+		t.Errorf("plain %q, coloured %q", plain.String(), coloured.String())
+	}
+}
+
+// TestMany: faults of a thousand nodes are counted, and twenty are listed.
+func TestMany(t *testing.T) {
+	f := empty()
+	f.CRDs = []*apiextensionsv1.CustomResourceDefinition{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
+	for range 1000 {
+		f.Nodes = append(f.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{contract.StateLabel: "failed"}}})
+	}
+	checks, err := Select(All(), []string{"mig-config-failed"})
+	require.NoError(t, err)
+	r := Examine(f, checks)
+	if r.Faults != 1000 || len(r.Checks[0].Findings) != maxFindings || r.Checks[0].More != 980 {
+		t.Errorf("%d faults, %d listed, %d more", r.Faults, len(r.Checks[0].Findings), r.Checks[0].More)
+	}
+	var b bytes.Buffer
+	require.NoError(t, Write(&b, r, false))
+	if !strings.Contains(b.String(), "980 more are left out") {
+		t.Error("it does not say how many are left out")
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add(hostile, 10)
+	f.Fuzz(func(t *testing.T, text string, limit int) {
+		limit = min(max(limit, 0), 1000)
+		out := Clean(text, limit)
+		if len([]rune(out)) > limit+1 || strings.ContainsFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q", out)
+		}
+		if c := command(text); c != "" && strings.ContainsFunc(c, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("command %q", c)
+		}
+	})
 }

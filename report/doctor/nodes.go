@@ -58,12 +58,6 @@ var nodeChecks = []Check{
 		Means: "Two pods can be given the same GPU.",
 		Looks: []*Source{Nodes, ResourceSlices},
 	},
-	{
-		ID: "profile-impossible", Title: "Pods request profiles that exist", Run: profileImpossible,
-		Fault: "A pod requests a MIG profile that no pool's GPU can be partitioned into and no node offers.",
-		Means: "It is pending forever.",
-		Looks: []*Source{Nodes, Pools}, Also: []*Source{Pods},
-	},
 }
 
 // driverGPU is the DRA driver that offers whole GPUs and instances.

@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/contract"
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
 var quotaChecks = []Check{
@@ -78,6 +80,21 @@ func circleOf(name string, parent map[string]string) []string {
 		way = append(way, at)
 	}
 	return nil
+}
+
+// tables are ours and those that nodes have published. One that cannot be read is left
+// out: the autoscaler reports it.
+func (l *look) tables() mig.Tables {
+	var all []contract.Publication
+	seen := map[string]bool{}
+	for _, n := range l.f.Nodes {
+		if text := n.Annotations[contract.TableAnnotation]; !seen[text] {
+			seen[text] = true
+			all = append(all, contract.Publication{Text: text, Node: n.Name})
+		}
+	}
+	tables, _ := contract.TablesOf(all)
+	return tables
 }
 
 // smallest part of a GPU of each model that pools and nodes have, as a share of the

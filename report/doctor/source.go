@@ -48,7 +48,6 @@ var (
 	Budgets             = list("/apis/policy/v1/poddisruptionbudgets", into(func(f *Facts) *[]*budget { return &f.Budgets }, nil))
 	ValidatingWebhooks  = list("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", into(func(f *Facts) *[]*webhooks { return &f.ValidatingWebhooks }, nil))
 	MutatingWebhooks    = list("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", into(func(f *Facts) *[]*webhooks { return &f.MutatingWebhooks }, nil))
-	Namespaces          = list("/api/v1/namespaces", into(func(f *Facts) *[]*corev1.Namespace { return &f.Namespaces }, nil))
 	LimitRanges         = list("/api/v1/limitranges", into(func(f *Facts) *[]*corev1.LimitRange { return &f.LimitRanges }, nil))
 	NetworkPolicies     = list("/apis/networking.k8s.io/v1/networkpolicies", into(func(f *Facts) *[]*networkingv1.NetworkPolicy { return &f.NetworkPolicies }, nil))
 	Refusals            = &Source{Name: "events", Paths: []string{"/api/v1/events"}, Fields: "reason=" + failedCreate, take: into(func(f *Facts) *[]*corev1.Event { return &f.Refusals }, isRefusal)}
@@ -97,7 +96,7 @@ var (
 // Table of all sources, in the order in which they are read.
 var Table = []*Source{
 	Deployments, DaemonSets, APIServices, Nodes, Pods, Pools, GPUQuotas, HPAs, ScaledObjects, ResourceQuotas, NodeLeases, ClusterRoleBindings, ClusterRoles, RoleBindings,
-	Budgets, ValidatingWebhooks, MutatingWebhooks, Namespaces, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps, Leases,
+	Budgets, ValidatingWebhooks, MutatingWebhooks, LimitRanges, NetworkPolicies, Refusals, ResourceSlices, CustomMetrics, ExternalMetrics, Monitoring, CRDs, Services, EndpointSlices, ConfigMaps, Leases,
 	ReplicaSets, StatefulSets, Jobs,
 	Clusters, Clock, GPUNodes, GPUsTwice, LabelsMoved, LabelsPlain, LabelsSelf, BusyMissing, AttributionOld, AttributionFailed, AttributionNone, SamplesOld, Builds, TargetsDown,
 	Recorded, LastReconcile, Leaders, LimitsExceeded, Retention,

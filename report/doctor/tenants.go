@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
 )
 
 // tenantChecks look at what a namespace's guardrails do to its pods with GPUs.
@@ -29,12 +26,6 @@ var tenantChecks = []Check{
 		Fault: "A LimitRange gives a GPU to every container that states none, refuses pods that state none, or has a `max` below what a pod has.",
 		Means: "Sidecars occupy GPUs, or pods are not created again after a drain.",
 		Looks: []*Source{LimitRanges}, Also: []*Source{Pods},
-	},
-	{
-		ID: "pod-security", Title: "Pods with GPUs pass Pod Security", Run: podSecurity,
-		Fault: "A pod that requests GPUs, or one of gpuscale's, violates the level that its namespace enforces now.",
-		Means: "It runs since it was created earlier, or is exempt; after a drain or an upgrade it is not created again.",
-		Looks: []*Source{Namespaces}, Also: []*Source{Pods},
 	},
 	{
 		ID: "networkpolicy-scrape", Title: "NetworkPolicies admit Prometheus", Run: networkPolicyScrape,
@@ -232,46 +223,6 @@ func (l *look) limitRange(r *corev1.LimitRange, seen, means, fix, patch string) 
 // pointer is a resource's name in a JSON pointer.
 func pointer(name corev1.ResourceName) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(string(name))
-}
-
-// standards are the Pod Security Standards, of all versions.
-var standards, errStandards = policy.NewEvaluator(policy.DefaultChecks(), nil)
-
-func podSecurity(l *look) {
-	if errStandards != nil {
-		l.cannot("the Pod Security Standards: %v", errStandards)
-		return
-	}
-	for _, n := range l.f.Namespaces {
-		level, err := api.ParseLevel(n.Labels[api.EnforceLevelLabel])
-		if err != nil || level == api.LevelPrivileged { // unset, or unknown to the API server, too
-			continue
-		}
-		version := api.LatestVersion()
-		if v, err := api.ParseVersion(n.Labels[api.EnforceVersionLabel]); err == nil {
-			version = v
-		}
-		refused := map[string][]string{} // pods by reason
-		for _, p := range l.f.Pods {
-			if p.Namespace != n.Name || !isOurs(p.Labels) && len(gpuResources(&p.Spec)) == 0 {
-				continue
-			}
-			spec := p.Spec
-			spec.EphemeralContainers = nil // of a person's debugging
-			result := policy.AggregateCheckResults(standards.EvaluatePod(api.LevelVersion{Level: level, Version: version}, &p.ObjectMeta, &spec))
-			if !result.Allowed {
-				why := result.ForbiddenDetail()
-				refused[why] = append(refused[why], p.Name)
-			}
-		}
-		for _, why := range slices.Sorted(maps.Keys(refused)) {
-			slices.Sort(refused[why])
-			l.warn(Finding{Object: "Namespace " + n.Name,
-				Seen: fmt.Sprintf("%s is %s; violated by %s: %s", api.EnforceLevelLabel, level, several(refused[why]), why),
-				Fix:  "Correct the pods' template, or enforce a lower level.",
-			}, l.kubectl("label", "--dry-run=server", "--overwrite", "namespace", n.Name, api.EnforceLevelLabel+"="+string(level)))
-		}
-	}
 }
 
 func networkPolicyScrape(l *look) {

@@ -22,7 +22,7 @@ func (m *maker) grow() []Action {
 			a.Patch, a.Risk = m.raisePools(), "It costs what the nodes cost, for as long as the demand lasts."
 		case "QuotaExceeded", "BorrowedWaits":
 			a.Kind, a.Title = "raise-quota", fmt.Sprintf("Pods requesting %s were pending for their quota (%s)", u.Shape, u.Reason)
-			a.Patch, a.Risk = "kubectl get gpuquotas   # raise spec.guarantee or spec.limit of the pending tenant; section 3 has use by tenant", "What one tenant is guaranteed cannot be borrowed by others while it uses it."
+			a.Patch, a.Risk = "kubectl get gpuquotas   # raise spec.amounts[].guaranteed or limit of the pending tenant; section 3 has use by tenant", "What one tenant is guaranteed cannot be borrowed by others while it uses it."
 		default:
 			continue
 		}
@@ -120,7 +120,7 @@ func (m *maker) scattered() []Action {
 	var all []Action
 	for _, p := range m.r.Pools {
 		for _, kind := range []struct{ state, kind, patch, risk string }{
-			{"fragmented", "repartition", fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"mig":{"idleAfter":"5m"}}}'   # repartition sooner; "gpuscale-autoscaler explain pool %s" names what blocks it`, text.Quote(p.Pool), text.Quote(p.Pool)),
+			{"fragmented", "repartition", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # names what blocks a repartition, such as spec.mig.idleAfter or spec.mig.allowedProfiles", text.Quote(p.Pool)),
 				"A GPU being repartitioned serves no pod for a minute or so."},
 			{"stranded", "strand", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # then lower the CPU and memory that GPU pods request, or use nodes with more", text.Quote(p.Pool)),
 				"Pods with less CPU may start slower."},
