@@ -174,7 +174,7 @@ func (w *world) domainsOf(members []int) []domain {
 		if slices.ContainsFunc(k.pod.Near, func(r Rule) bool { return r.Key == hostnameLabel }) {
 			more = min(more, 1)
 		}
-		if d := of(w.newPlace(p)); d != nil && more > 0 {
+		if d := of(w.nextPlace(p)); d != nil && more > 0 {
 			d.most += more * len(p.Template.GPUs)
 			d.free += float64(more * len(p.Template.GPUs))
 		}

@@ -176,7 +176,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	if !w.admitsNew(k, p) {
 		return mismatch(k.pod, w.newPlace(p), p.Template.Taints)
 	}
-	if w.topology.any() && !w.rulesAllowAt(k, w.newPlace(p)) {
+	if w.topology.any() && !w.rulesAllowAt(k, w.nextPlace(p)) {
 		return excludedByRules
 	}
 	if port := p.empty.takenPort(k.pod); port != "" {

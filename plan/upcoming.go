@@ -113,6 +113,14 @@ func (w *world) newPlace(p *poolState) place {
 	return place{true, fmt.Sprintf("a new node of %s, %d", p.Name, len(w.nodes)), p.Template.Labels}
 }
 
+// nextPlace is the place of the pool's next node: an unclaimed upcoming one is used before one is added.
+func (w *world) nextPlace(p *poolState) place {
+	if len(p.spare) > 0 {
+		return w.nodePlace(&w.nodes[p.spare[0]])
+	}
+	return w.newPlace(p)
+}
+
 // addVirtual adds a node of the pool that is ready at the given time, and
 // returns its index.
 func (w *world) addVirtual(pool int, at time.Time, action int) int {
