@@ -268,16 +268,11 @@ func (w *world) reclaimTogether(core []int, serve func() bool) {
 	}
 	all, best := w.stoppable(), []*Pod(nil)
 	for set := 1; set < 1<<len(all); set++ {
-		lost := 0.0
 		w.stopping = nil
 		for i, s := range all {
 			if set>>i&1 == 1 {
 				w.stopping = append(w.stopping, s.pods...)
-				lost += s.lost
 			}
-		}
-		if lost >= least {
-			continue
 		}
 		if w.retried += len(core); w.retried > maxTogether {
 			break
@@ -294,10 +289,10 @@ func (w *world) reclaimTogether(core []int, serve func() bool) {
 	w.stopping = nil
 }
 
-// stop is a pod, or the running members of a gang, and what is lost with them.
+// stop is a pod, or the running members of a gang, and what is lost with them a GPU.
 type stop struct {
-	pods       []*Pod
-	lost, each float64 // in all, and a GPU
+	pods []*Pod
+	lost float64
 }
 
 // stoppable are the pods and gangs that may be evicted with which least is lost a GPU.
@@ -317,13 +312,12 @@ func (w *world) stoppable() []stop {
 			for _, p := range s.pods {
 				gpus += w.gpusOf(p)
 			}
-			s.lost = w.loss(s.pods, w.restart(b.node))
-			s.each = s.lost / gpus
+			s.lost = w.loss(s.pods, w.restart(b.node)) / gpus
 			all = append(all, s)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b stop) int {
-		return cmp.Or(cmp.Compare(a.each, b.each), evictionOrder(a.pods[0], b.pods[0]))
+		return cmp.Or(cmp.Compare(a.lost, b.lost), evictionOrder(a.pods[0], b.pods[0]))
 	})
 	return all[:min(len(all), maxStops)]
 }
