@@ -229,7 +229,7 @@ func (w *world) takeByName(list []demand.Instances, r *capacity, times int) bool
 			r.unlike[i].Count -= n
 			enough = enough && r.unlike[i].Count >= 0
 		} else {
-			enough = enough && n <= 0
+			enough = false
 		}
 	}
 	return enough

@@ -102,7 +102,7 @@ func (w *world) underused() []underused {
 	var out []underused
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || keeps[n.pool] {
+		if n.pool < 0 || keeps[n.pool] {
 			continue
 		}
 		if u, ok := w.underusedNode(i); ok {

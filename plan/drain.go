@@ -17,7 +17,7 @@ const RemoveDelay = 5 * time.Second
 func (d *Draining) frees() bool { return d.Reason == NodeUnderused || d.Reason == NodeEmpty }
 
 // draining reports a node of a pool that is being drained.
-func (n *nodeState) draining() bool { return n.Drain != nil && n.pool >= 0 && !n.virtual }
+func (n *nodeState) draining() bool { return n.Drain != nil && n.pool >= 0 }
 
 // countDrain counts a node that is being drained for its pool: an underused one already
 // counts as removed from it, and a pool replaces one sick node at a time.
@@ -292,7 +292,7 @@ func (n *nodeState) runs(key string) bool {
 func (w *world) evacuate() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || !n.LeavesAt.After(w.now) || !w.may(n.pool) {
+		if n.pool < 0 || !n.LeavesAt.After(w.now) || !w.may(n.pool) {
 			continue
 		}
 		stay := n.staying()

@@ -219,7 +219,7 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 	o := Option{Kind: OptionReclaim, Reason: ReclaimBorrowed}
 	back, ok := w.reclaimOption(p, k)
 	if ok {
-		o.On, o.Possible, o.Cost, o.At = w.nodes[back.node].name, true, back.cost, back.at
+		o.On, o.Possible, o.Cost, o.At = w.nodes[back.node].name, true, back.cost+w.lostAnyway(back), back.at
 		o.Detail = back.victimsText() + " would have to leave"
 		return o
 	}

@@ -192,14 +192,18 @@ func (w *world) mayStage(gang string, members int) bool {
 }
 
 // serveCore serves members together. What a bound delays is reserved for them.
-func (w *world) serveCore(u *unit, core []int) (failed, bool) {
+func (w *world) serveCore(u *unit, core []int) (f failed, ok bool) {
 	w.committing, w.staging = true, w.mayStage(w.pending[core[0]].pod.Gang, len(core))
 	defer func() { w.committing, w.staging, w.rest = false, false, nil }()
-	return w.inPlaces(u.gang, core, func(i int) bool {
-		w.discountUnserved(i)
-		w.rest = w.demandOf(core[slices.Index(core, i)+1:])
-		return w.serve(i, true)
+	w.reclaimTogether(core, func() bool {
+		f, ok = w.inPlaces(u.gang, core, func(i int) bool {
+			w.discountUnserved(i)
+			w.rest = w.demandOf(core[slices.Index(core, i)+1:])
+			return w.serve(i, true)
+		})
+		return ok
 	})
+	return f, ok
 }
 
 // keepCapacity keeps the free capacity of pools that a gang waits for from less urgent pods,

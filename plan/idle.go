@@ -13,20 +13,8 @@ import (
 // unusedLong is how long an allocated GPU must be unused for the verdict GPUUnused.
 const unusedLong = time.Hour
 
-// unusedSince is since when the pod of an instance has not used it; zero for
-// used or unknown. A measurement of the whole GPU applies to its instances.
-func unusedSince(c *GPU, in *Instance) time.Time {
-	switch {
-	case in.UnusedSince.IsZero():
-		return c.UnusedSince
-	case c.UnusedSince.IsZero():
-		return in.UnusedSince
-	}
-	return later(in.UnusedSince, c.UnusedSince)
-}
-
 // uses is each allocated device of the GPU: the pod that has it, and since when it has
-// not used it.
+// not used it, zero for used or unknown. A measurement of the whole GPU applies to its instances.
 func (c *GPU) uses() iter.Seq2[string, time.Time] {
 	return func(yield func(string, time.Time) bool) {
 		for _, pod := range c.AllocatedTo {
@@ -35,7 +23,7 @@ func (c *GPU) uses() iter.Seq2[string, time.Time] {
 			}
 		}
 		for i := range c.Instances {
-			if in := &c.Instances[i]; in.AllocatedTo != "" && !yield(in.AllocatedTo, unusedSince(c, in)) {
+			if in := &c.Instances[i]; in.AllocatedTo != "" && !yield(in.AllocatedTo, later(in.UnusedSince, c.UnusedSince)) {
 				return
 			}
 		}
@@ -164,7 +152,7 @@ func (w *world) holdIdle() {
 	ours, idle := 0, 0
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || n.tier != tierNow {
+		if n.pool < 0 || n.tier != tierNow {
 			continue
 		}
 		ours++

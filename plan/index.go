@@ -246,7 +246,7 @@ func (n *nodeState) sickLast() int64 {
 // share of its CPU.
 func (n *nodeState) spare() int {
 	slices := n.freeSlices()
-	if n.virtual || n.CPUMilli <= 0 || n.cpu >= n.CPUMilli {
+	if n.CPUMilli <= 0 || n.cpu >= n.CPUMilli {
 		return slices * cpuSteps
 	}
 	return slices * int(max(n.cpu, 0)*cpuSteps/n.CPUMilli)

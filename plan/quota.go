@@ -106,7 +106,7 @@ func (w *world) readmit() {
 	free := map[string]bool{}
 	for i := range w.pending {
 		p := &w.pending[i]
-		if why := w.whyUnserved(p); p.charged && !p.served && (why == NoPoolFits || why == RepartitionExhausted) {
+		if why := w.whyUnserved(p); p.charged && (why == NoPoolFits || why == RepartitionExhausted) {
 			w.discharge(p)
 			free[p.pod.Tenant] = true
 		}
@@ -285,7 +285,7 @@ func (w *world) reclaimLimit(p *pending) bool {
 		}
 	}
 	chosen := w.choose(from, func(v *Pod) bool { return v.Tenant != p.pod.Tenant && w.tree.Within(v.Tenant, full) }, holds)
-	if len(chosen) == 0 || !w.mayEvictMore(len(chosen)) {
+	if !w.mayEvictMore(len(chosen)) {
 		return false
 	}
 	for _, v := range chosen {

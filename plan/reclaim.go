@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -55,16 +56,16 @@ func (w *world) victims(node int) []placedPod {
 
 // next is the pod to evict beside others, and what is lost with all of them: the least
 // urgent, then the one with which least is lost, then the youngest; no pod for none.
-func (w *world) next(from, gone []placedPod, may func(*Pod) bool) (best placedPod, least float64) {
+func (w *world) next(from, gone []placedPod) (best placedPod, least float64) {
 	pods := make([]*Pod, len(gone), len(gone)+1)
 	for i := range gone {
 		pods[i] = gone[i].pod
 	}
 	for _, v := range from {
-		if slices.Contains(gone, v) || best.pod != nil && v.pod.Priority > best.pod.Priority || !may(v.pod) {
+		if best.pod != nil && v.pod.Priority > best.pod.Priority {
 			continue
 		}
-		lost := w.loss(append(pods, v.pod), w.restart(v.node))
+		lost := w.lossBeside(append(pods, v.pod), w.restart(v.node))
 		if best.pod == nil || cmp.Or(cmp.Compare(v.pod.Priority, best.pod.Priority), cmp.Compare(lost, least), evictionOrder(v.pod, best.pod)) < 0 {
 			best, least = v, lost
 		}
@@ -72,29 +73,37 @@ func (w *world) next(from, gone []placedPod, may func(*Pod) bool) (best placedPo
 	return best, least
 }
 
-// choose picks pods whose eviction is enough, without those that turn out not to be
-// needed; none where all are not enough. No tenant is left with less than its
-// guarantee, and no budget is exceeded.
-func (w *world) choose(from []placedPod, may func(*Pod) bool, enough func(gone []placedPod) bool) []placedPod {
-	var gone []placedPod
-	for !enough(gone) {
+// choose picks pods whose eviction is enough, without those that turn out not to be needed: the first by next,
+// and one that completes them, with which least is lost; none where all are not enough. No tenant is left with less
+// than its guarantee, and no budget is exceeded.
+func (w *world) choose(from []placedPod, may func(*Pod) bool, enough func(gone []placedPod) bool) (best []placedPod) {
+	least := 0.0
+	for gone := []placedPod(nil); !enough(gone); {
 		tree := w.without(gone)
-		v, _ := w.next(from, gone, func(p *Pod) bool {
-			return may(p) && w.amountOf(p).Fits(tree.Borrowed(p.Tenant)) && w.budgetsAllow(p, gone)
+		able := slices.DeleteFunc(slices.Clone(from), func(v placedPod) bool {
+			return slices.Contains(gone, v) || !may(v.pod) || !w.amountOf(v.pod).Fits(tree.Borrowed(v.pod.Tenant)) || !w.budgetsAllow(v.pod, gone)
 		})
-		if v.pod == nil {
-			return nil
+		first, _ := w.next(able, gone)
+		if first.pod == nil || best != nil && first.pod.Priority > best[len(best)-1].pod.Priority {
+			break
 		}
-		gone = append(gone, v)
+		with := func(v placedPod) []placedPod { return append(slices.Clip(gone), v) }
+		last, lost := w.next(slices.DeleteFunc(able, func(v placedPod) bool {
+			return v != first && (v.pod.Priority != first.pod.Priority || len(from) > maxBorrowers) || !enough(with(v))
+		}), gone)
+		if last.pod != nil && (best == nil || lost < least) {
+			best, least = with(last), lost
+		}
+		gone = append(gone, first)
 	}
-	for i := 0; i < len(gone); {
-		if without := slices.Delete(slices.Clone(gone), i, i+1); enough(without) {
-			gone = without
+	for i := 0; i < len(best); {
+		if without := slices.Delete(slices.Clone(best), i, i+1); enough(without) {
+			best = without
 		} else {
 			i++
 		}
 	}
-	return gone
+	return best
 }
 
 // budgetsAllow reports whether a pod may be evicted after others.
@@ -124,10 +133,7 @@ func (w *world) without(gone []placedPod) quota.Tree {
 
 // released is a quota tree without what a pod uses.
 func (w *world) released(tree quota.Tree, p *Pod) quota.Tree {
-	less, err := tree.Remove(p.Tenant, w.amountOf(p))
-	if err != nil { // it is under no quota
-		return tree
-	}
+	less, _ := tree.Remove(p.Tenant, w.amountOf(p)) // the same tree where it is under no quota
 	return less
 }
 
@@ -137,7 +143,8 @@ func evictionOrder(a, b *Pod) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Created.Compare(a.Created), byKey(a, b))
 }
 
-// maxBorrowers bounds the nodes on which evictions are tried for one pod.
+// maxBorrowers bounds the nodes on which evictions are tried for one pod, and the pods of which each is tried as the
+// last of those to evict.
 const maxBorrowers = 64
 
 // borrowers is a node with pods of tenants that have borrowed, and its free
@@ -170,7 +177,7 @@ func (w *world) findBorrowers() {
 		if len(victims) == 0 {
 			continue
 		}
-		first, lost := w.next(victims, nil, func(*Pod) bool { return true })
+		first, lost := w.next(victims, nil)
 		l := borrowers{i, first.pod, lost, n.capacity.clone()}
 		for _, v := range victims {
 			w.putBack(n.located(v.pod), &l.capacity)
@@ -193,7 +200,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	if !p.charged || p.borrowed || !w.mayEvictMore(1) || !w.reclaimable() || k.failedTrial == w.journal.current {
 		return best, false
 	}
-	tried := 0
+	tried, free := 0, false
 	for j := range w.borrowers {
 		i := w.borrowers[j].node
 		n := &w.nodes[i]
@@ -211,26 +218,121 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 			return w.lacks(k, &r) == ""
 		})
 		if len(victims) == 0 || !w.mayEvictMore(len(victims)) {
+			free = free || w.lacks(k, &n.capacity) == "" // of what was evicted before
 			continue
 		}
 		o := option{kind: OptionReclaim, node: i, at: w.now.Add(gracePeriod)}
 		for _, v := range victims {
 			o.victims = append(o.victims, v.pod)
 		}
-		o.cost = w.waitCost(k, p.pod.Priority, gracePeriod) + w.loss(o.victims, w.restart(i))
+		o.cost = w.waitCost(k, p.pod.Priority, gracePeriod) + w.lossBeside(o.victims, w.restart(i))
 		if n.unusual.sick && w.policy.SickAfter > 0 && !w.pools[n.pool].Fixed {
 			o.cost += w.moveCost(p.pod, w.restart(i))
 		}
-		if !found || o.cost < best.cost || o.cost == best.cost && youngest(o.victims).After(youngest(best.victims)) {
+		if !found || o.cost < best.cost {
 			best, found = o, true
 		}
 	}
-	if !found {
+	if !found && !free {
 		// What cannot be reclaimed for one pod of a kind cannot be for the next,
 		// as long as no trial is reverted.
 		k.failedTrial = w.journal.current
 	}
 	return best, found
+}
+
+// maxTogether bounds the members that are served in trials of reclaimTogether in one reconcile.
+const maxTogether = 2048
+
+// maxStops bounds the pods and gangs of which all sets are tried.
+const maxStops = 8
+
+// reclaimTogether serves a gang's members, all or none. Each member evicts what is cheapest for it alone, by
+// which several may cost more than need be, or take what another cannot do without. Where two pods are evicted or
+// the gang is not served, it is served for each set of pods and gangs as if those stopped anyway, and
+// what costs least is done.
+func (w *world) reclaimTogether(core []int, serve func() bool) {
+	if !w.reclaimable() || !slices.ContainsFunc(core, func(i int) bool { return w.pending[i].charged && !w.pending[i].borrowed }) {
+		serve()
+		return
+	}
+	evicted, before := len(w.evictedPods), w.spent
+	least := math.Inf(1)
+	if w.try(func() bool {
+		if serve() {
+			least = w.spent - before
+		}
+		return len(w.evictedPods) < evicted+2 && least < math.Inf(1)
+	}) {
+		return
+	}
+	all, best := w.stoppable(), []*Pod(nil)
+	for set := 1; set < 1<<len(all); set++ {
+		w.stopping = nil
+		for i, s := range all {
+			if set>>i&1 == 1 {
+				w.stopping = append(w.stopping, s.pods...)
+			}
+		}
+		if w.retried += len(core); w.retried > maxTogether {
+			break
+		}
+		w.try(func() bool {
+			if serve() && w.spent-before < least-rounding {
+				least, best = w.spent-before, w.stopping
+			}
+			return false
+		})
+	}
+	w.stopping = best
+	serve()
+	w.stopping = nil
+}
+
+// stop is a pod, or the running members of a gang, and what is lost with them a GPU.
+type stop struct {
+	pods []*Pod
+	lost float64
+}
+
+// stoppable are the pods and gangs that may be evicted with which least is lost a GPU.
+func (w *world) stoppable() []stop {
+	var all []stop
+	seen := map[*gang]bool{}
+	for _, b := range w.borrowers[:min(len(w.borrowers), maxBorrowers)] {
+		for _, v := range w.victims(b.node) {
+			s := stop{pods: []*Pod{v.pod}}
+			if g := w.gangNamed(v.pod.Gang); g != nil {
+				if seen[g] {
+					continue
+				}
+				seen[g], s.pods = true, g.runs
+			}
+			gpus := rounding
+			for _, p := range s.pods {
+				gpus += w.gpusOf(p)
+			}
+			s.lost = w.loss(s.pods, w.restart(b.node)) / gpus
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b stop) int {
+		return cmp.Or(cmp.Compare(a.lost, b.lost), evictionOrder(a.pods[0], b.pods[0]))
+	})
+	return all[:min(len(all), maxStops)]
+}
+
+// lossBeside is loss where the pods that are stopped for several members are stopped anyway.
+func (w *world) lossBeside(pods []*Pod, wait time.Duration) float64 {
+	if len(w.stopping) > 0 {
+		pods = slices.DeleteFunc(slices.Clone(pods), func(p *Pod) bool { return slices.Contains(w.stopping, p) })
+	}
+	return w.loss(pods, wait)
+}
+
+// lostAnyway is what of an option's loss is not in its cost.
+func (w *world) lostAnyway(o option) float64 {
+	return w.loss(o.victims, w.restart(o.node)) - w.lossBeside(o.victims, w.restart(o.node))
 }
 
 // mayEvictMore reports whether the plan may have n more evictions. For a gang,
@@ -242,17 +344,11 @@ func (w *world) mayEvictMore(n int) bool {
 	return w.staging || w.evictionBound(n) == ""
 }
 
-// youngest is the latest creation time of the pods: the least work to lose.
-func youngest(pods []*Pod) time.Time {
-	var last time.Time
-	for _, p := range pods {
-		last = later(last, p.Created)
-	}
-	return last
-}
-
 // commitReclaim evicts the victims and reserves their capacity.
 func (w *world) commitReclaim(p *pending, k *kind, o option, alternative string) {
+	more := w.lostAnyway(o)
+	o.cost += more
+	w.spent += more
 	for _, v := range o.victims {
 		w.evict(o.node, v, ReclaimBorrowed, fmt.Sprintf("%s of %s is guaranteed what %s has borrowed; %.2f%s",
 			p.pod.Key(), p.pod.Tenant, v.Tenant, o.cost, alternative), p.pod.Key())

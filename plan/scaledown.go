@@ -172,8 +172,7 @@ func (w *world) keepsEmpty(p *poolState) bool {
 // within reports a time that is less than d ago. One of now always is, so that
 // two plans of the same instant do not act twice.
 func (w *world) within(times Times, name string, d time.Duration) bool {
-	at, ok := times[name]
-	return ok && w.now.Sub(at) < max(d, time.Nanosecond)
+	return w.now.Sub(times[name]) < max(d, time.Nanosecond)
 }
 
 // freeDrains is how many more nodes may be drained now.
@@ -203,7 +202,7 @@ func (w *world) life(p *poolState) float64 { return p.price() * w.policy.NodeLif
 func (w *world) softTaints() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || n.action >= 0 || n.tier != tierNow || !w.may(n.pool) {
+		if n.pool < 0 || n.action >= 0 || n.tier != tierNow || !w.may(n.pool) {
 			continue
 		}
 		p := &w.pools[n.pool]

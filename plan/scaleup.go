@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
@@ -179,9 +180,6 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	if w.topology.any() && !w.rulesAllowAt(k, w.nextPlace(p)) {
 		return excludedByRules
 	}
-	if port := p.empty.takenPort(k.pod); port != "" {
-		return port + " is taken"
-	}
 	switch lack := w.lacks(k, &p.empty); lack {
 	case "slices":
 		if _, ok := w.repartitionNew(k, p); ok {
@@ -196,10 +194,10 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	case wholeGPUs, partOfGPU:
 		return p.shortOfGPUs(k.pod, lack)
 	default:
-		if lack != "cpu" && lack != "memory" && lack != podPlaces && !slices.ContainsFunc(p.Template.Others, func(o Resource) bool { return o.Name == lack }) {
+		if lack != "cpu" && lack != "memory" && lack != podPlaces && !strings.HasPrefix(lack, hostPort) && !slices.ContainsFunc(p.Template.Others, func(o Resource) bool { return o.Name == lack }) {
 			return "its nodes offer no " + lack
 		}
-		return "too few " + lack
+		return lackText(lack, "too few ")
 	}
 }
 

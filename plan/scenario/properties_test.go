@@ -2,6 +2,8 @@ package scenario_test
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"math/rand"
 	"slices"
 	"strings"
@@ -249,6 +251,106 @@ func cheapest(sizes []int, prices []float64, wants, free []int, cost float64) fl
 		}
 	}
 	return best
+}
+
+// TestReclaimOfSmallWorlds compares what is lost with the pods that are evicted for others, alone or of a gang, with
+// the least that is lost with any of the sets of pods without which they fit. Pods alone are served one by one.
+func TestReclaimOfSmallWorlds(t *testing.T) {
+	most := map[string]float64{"": 1.25, "gang=a/g": 1.05, "gang=a/g groups=(g) near=(kubernetes.io/hostname:group=g)": 1.02}
+	paid, least, worlds := map[string]float64{}, map[string]float64{}, 0
+	eachWorld(t, 200, func(t *testing.T, r *rand.Rand) {
+		var b strings.Builder
+		nodes, guarantee, rule := 1+r.Intn(4), r.Intn(4), slices.Sorted(maps.Keys(most))[r.Intn(3)]
+		fmt.Fprintf(&b, "policy reclaim-borrowed wait-cost=0 max-evictions=99 max-actions=99\nquota a guarantee=99\nquota b guarantee=%d borrow=all\n"+
+			"pool p max=%d price=4 gpus=4 model=L40S idle-after=9h\n", guarantee, nodes)
+		var running []victim
+		free, used, mins := make([]int, nodes), 0, map[string]int{"x": 2 + r.Intn(3), "y": 2}
+		for i := range free {
+			fmt.Fprintf(&b, "node n%d pool=p age=99h\n", i)
+			for free[i] = 4; free[i] > 0 && len(running) < 11; {
+				v := victim{fmt.Sprintf("b/p%d", len(running)), i, min(1<<r.Intn(3), free[i]), r.Intn(9), []string{"", "", "", "x", "y"}[r.Intn(5)]}
+				fmt.Fprintf(&b, "pod %s requests=gpu*%d node=n%d tenant=b evictable age=%dh\n", v.key, v.gpus, i, v.hours)
+				if v.gang != "" {
+					fmt.Fprintf(&b, "pod %s gang=b/%s gang-min=%d\n", v.key, v.gang, mins[v.gang])
+				}
+				for range v.gpus {
+					fmt.Fprintf(&b, "gpu n%d/%d allocated-to=%s\n", i, 4-free[i], v.key)
+					free[i]--
+				}
+				used += v.gpus
+				running = append(running, v)
+			}
+		}
+		members, requests, all := 1+r.Intn(4), []int(nil), 0
+		for i := range members {
+			requests = append(requests, 1<<r.Intn(3))
+			all += requests[i]
+			fmt.Fprintf(&b, "pod a/w%d requests=gpu*%d tenant=a %s%s\n", i, requests[i], rule, map[bool]string{true: fmt.Sprintf(" gang-min=%d", members)}[rule != ""])
+		}
+		slices.SortFunc(requests, func(a, b int) int { return b - a })
+		best := math.Inf(1)
+		for set := range 1 << len(running) {
+			gone := func(i int) bool { return set>>i&1 == 1 }
+			after := slices.Clone(free)
+			for i, v := range running {
+				if gone(i) {
+					after[v.node] += v.gpus
+				}
+			}
+			if cost := lostWith(running, mins, max(0, used-guarantee), gone); cost < best && cheapest(nil, nil, requests, after, 0) == 0 && (!strings.Contains(rule, "near") || slices.Max(after) >= all) {
+				best = cost
+			}
+		}
+		s, p, err := scenario.Parse(b.String())
+		require.NoError(t, err)
+		made := plan.Make(s, p)
+		if got, can := made.Totals.PendingSlicesLeft == 0, !math.IsInf(best, 1); !got || !can {
+			if got != can && rule != "" {
+				t.Errorf("served: %v, and it is possible: %v\n%s\n%s", got, can, b.String(), made)
+			}
+			return
+		}
+		cost := lostWith(running, mins, used, func(i int) bool {
+			return slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.Reclaim && a.Pod == running[i].key })
+		})
+		if cost < best-0.01 {
+			t.Fatalf("%.2f is less than the least, %.2f:\n%s\n%s", cost, best, b.String(), made)
+		}
+		paid[rule], least[rule], worlds = paid[rule]+cost, least[rule]+best, worlds+1
+	})
+	for rule := range paid {
+		t.Logf("%q: %.2f %% more than the least", rule, 100*(paid[rule]/least[rule]-1))
+		if worlds > 20 && paid[rule] > most[rule]*least[rule] {
+			t.Errorf("%q: that is too much", rule)
+		}
+	}
+}
+
+// lostWith is what is lost with the pods that are gone, infinite where these have more GPUs than are borrowed.
+func lostWith(running []victim, mins map[string]int, borrowed int, gone func(i int) bool) float64 {
+	sum, evicted, ran, left := 0.0, 0, map[string]int{}, map[string]int{}
+	for i, v := range running {
+		ran[v.gang]++
+		if !gone(i) {
+			left[v.gang]++
+		} else if evicted += v.gpus; evicted > borrowed {
+			return math.Inf(1)
+		}
+	}
+	for i, v := range running {
+		stops := v.gang != "" && left[v.gang] < mins[v.gang]
+		if ran[v.gang] >= mins[v.gang] && (stops || gone(i)) {
+			sum += float64(v.gpus) * (0.5 + float64(v.hours))
+		}
+	}
+	return sum
+}
+
+// victim is a running pod that may be evicted.
+type victim struct {
+	key               string
+	node, gpus, hours int
+	gang              string
 }
 
 // TestWavesBound: 200 pods of 1 to 8 GPUs arrive in waves, nodes boot within a wave, and a
