@@ -141,12 +141,11 @@ func decided(t *testing.T, h *hostile) (chat []plan.Pod, nodes []plan.Node, verd
 	pending.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 	fleet := pool("p")
 	fleet.Spec.MIG = nil
-	n := node("n", one)
-	n.Spec.Taints = nil
 	none := &v1alpha1.GPUQuota{ObjectMeta: metav1.ObjectMeta{Name: hostileSpace}, Spec: v1alpha1.GPUQuotaSpec{
 		Tenants: v1alpha1.Tenants{Namespaces: []string{hostileSpace}}, Amounts: []v1alpha1.QuotaAmount{{Model: "any", Limit: new(resource.MustParse("0"))}}}}
-	objects := []client.Object{fleet, none, n, running, pending,
+	objects := []client.Object{fleet, none, node("n", one), running, pending,
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "b"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}}}}
+	objects[2].(*corev1.Node).Spec.Taints = nil // as its pool states
 	targets := []target{exporter()}
 	made := foreign.Objects{foreign.LeaderWorkerSet: {foreign.Parse(foreign.LeaderWorkerSet, &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": "chat", "name": "vllm", "uid": "y"},

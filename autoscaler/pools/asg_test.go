@@ -241,8 +241,7 @@ func TestNotices(t *testing.T) {
 	}
 	l, err := w.list()
 	require.NoError(t, err)
-	want := fmt.Sprint([]Leaving{{"i-0123456789abcdef1", Interruption, testNow}, {"i-0123456789abcdef2", Rebalance, testNow}})
-	if got := fmt.Sprint(l.Leaving); got != want {
+	if got, want := fmt.Sprint(l.Leaving), fmt.Sprint([]Leaving{{"i-0123456789abcdef1", Interruption, testNow}, {"i-0123456789abcdef2", Rebalance, testNow}}); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if len(w.fake.messages) != 83 || len(w.fake.hidden) != 86 {
@@ -421,11 +420,10 @@ func (d *fakeAWS) sqs(rw http.ResponseWriter, action string, body []byte) {
 	case "ReceiveMessage":
 		var list []map[string]string
 		for handle, text := range d.messages {
-			if len(list) == 7 || d.hidden[handle] { // fewer than there are, as AWS may
-				continue
+			if len(list) < 7 && !d.hidden[handle] { // fewer than there are, as AWS may
+				d.hidden[handle] = true
+				list = append(list, map[string]string{"MessageId": handle, "ReceiptHandle": handle, "MD5OfBody": fmt.Sprintf("%x", md5.Sum([]byte(text))), "Body": text})
 			}
-			d.hidden[handle] = true
-			list = append(list, map[string]string{"MessageId": handle, "ReceiptHandle": handle, "MD5OfBody": fmt.Sprintf("%x", md5.Sum([]byte(text))), "Body": text})
 		}
 		if len(list) > 0 {
 			out["Messages"] = list

@@ -286,7 +286,7 @@ func TestNodeGroupTemplate(t *testing.T) {
 	}
 }
 
-// TestNodeGroupProblems: what is in the way has a reason and a field.
+// TestNodeGroupProblems: what is in the way has a reason and a field; what is wrong with a connection is said before it is used.
 func TestNodeGroupProblems(t *testing.T) {
 	for field, change := range map[string]func(*v1alpha1.ExternalGRPCProvider){
 		"spec.provider.externalGRPC.name":      func(p *v1alpha1.ExternalGRPCProvider) { p.Name = "another" },
@@ -313,6 +313,14 @@ func TestNodeGroupProblems(t *testing.T) {
 			t.Errorf("%s: %v, size %d", what, err, w.fake.target)
 		}
 	}
+	for _, c := range []externalgrpc.Config{
+		{}, {Address: "host"}, {Address: "host:"}, {Address: "host:1", Key: "k"}, {Address: "host:1", CACert: "c"},
+		{Address: "host:1", Key: "k", Cert: "c", CACert: filepath.Join(t.TempDir(), "none")},
+	} {
+		if _, err := externalgrpc.New(c); err == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
 }
 
 // TestNodeGroupOverMutualTLS: both sides show a certificate of one authority, which is renewed before they connect; a client
@@ -337,18 +345,6 @@ func TestNodeGroupOverMutualTLS(t *testing.T) {
 	w.connect(externalgrpc.Config{Address: address})
 	if _, err := w.grpc.List(t.Context(), w.pool); err == nil {
 		t.Error("answered without a certificate")
-	}
-}
-
-// TestExternalGRPCConfig: what is wrong with a connection is said before it is used.
-func TestExternalGRPCConfig(t *testing.T) {
-	for _, c := range []externalgrpc.Config{
-		{}, {Address: "host"}, {Address: "host:"}, {Address: "host:1", Key: "k"}, {Address: "host:1", CACert: "c"},
-		{Address: "host:1", Key: "k", Cert: "c", CACert: filepath.Join(t.TempDir(), "none")},
-	} {
-		if _, err := externalgrpc.New(c); err == nil {
-			t.Errorf("%+v is taken", c)
-		}
 	}
 }
 
