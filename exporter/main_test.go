@@ -47,7 +47,9 @@ func fakeDCGM(t testing.TB) string {
 }
 
 func TestCommandLine(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Condition: func(c string) (bool, error) {
+		return c == "dcgm" && installed("libdcgm.so.4"), nil
+	}})
 }
 
 // mixedPods hold the instance and the GPU of testdata/mixed.yaml.

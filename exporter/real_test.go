@@ -54,15 +54,20 @@ func realLibrary(t testing.TB, name string) {
 	folders := filepath.SplitList(os.Getenv(envRealLibraries))
 	folders = append(folders, filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))...)
 	t.Setenv("LD_LIBRARY_PATH", strings.Join(folders, ":"))
+	if !installed(name, folders...) {
+		t.Skipf("%s is not on this machine; %s names folders to look in", name, envRealLibraries)
+	}
+}
+
+// installed reports a library in one of the folders or where the loader looks.
+func installed(name string, folders ...string) bool {
 	for _, folder := range append(folders, "/lib64", "/usr/lib64", "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu") {
 		if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
-			return
+			return true
 		}
 	}
-	if cache, err := exec.Command("ldconfig", "-p").Output(); err == nil && bytes.Contains(cache, []byte(name)) {
-		return
-	}
-	t.Skipf("%s is not on this machine; %s names folders to look in", name, envRealLibraries)
+	cache, err := exec.Command("ldconfig", "-p").Output()
+	return err == nil && bytes.Contains(cache, []byte(name))
 }
 
 // poll tries for a minute.

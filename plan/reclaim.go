@@ -81,7 +81,7 @@ func (w *world) choose(from []placedPod, may func(*Pod) bool, enough func(gone [
 	for gone := []placedPod(nil); !enough(gone); {
 		tree := w.without(gone)
 		able := slices.DeleteFunc(slices.Clone(from), func(v placedPod) bool {
-			return slices.Contains(gone, v) || !may(v.pod) || !w.amountOf(v.pod).Fits(tree.Borrowed(v.pod.Tenant)) || !w.budgetsAllow(v.pod, gone)
+			return slices.Contains(gone, v) || w.stopOnly && !slices.Contains(w.stopping, v.pod) || !may(v.pod) || !w.amountOf(v.pod).Fits(tree.Borrowed(v.pod.Tenant)) || !w.budgetsAllow(v.pod, gone)
 		})
 		first, _ := w.next(able, gone)
 		if first.pod == nil || best != nil && first.pod.Priority > best[len(best)-1].pod.Priority {
@@ -250,7 +250,7 @@ const maxStops = 8
 // reclaimTogether serves a gang's members, all or none. Each member evicts what is cheapest for it alone, by
 // which several may cost more than need be, or take what another cannot do without. Where two pods are evicted or
 // the gang is not served, it is served for each set of pods and gangs as if those stopped anyway, and
-// what costs least is done.
+// what costs least is done. Where these are all that may be evicted, no others are for the set.
 func (w *world) reclaimTogether(core []int, serve func() bool) {
 	if !w.reclaimable() || !slices.ContainsFunc(core, func(i int) bool { return w.pending[i].charged && !w.pending[i].borrowed }) {
 		serve()
@@ -266,7 +266,12 @@ func (w *world) reclaimTogether(core []int, serve func() bool) {
 	}) {
 		return
 	}
-	all, best := w.stoppable(), []*Pod(nil)
+	all, best := w.stoppable(false), []*Pod(nil)
+	if len(all) > maxStops {
+		all = w.stoppable(true)
+	}
+	w.stopOnly = len(all) <= maxStops
+	all = all[:min(len(all), maxStops)]
 	for set := 1; set < 1<<len(all); set++ {
 		w.stopping = nil
 		for i, s := range all {
@@ -284,9 +289,9 @@ func (w *world) reclaimTogether(core []int, serve func() bool) {
 			return false
 		})
 	}
-	w.stopping = best
+	w.stopping, w.stopOnly = best, w.stopOnly && best != nil
 	serve()
-	w.stopping = nil
+	w.stopping, w.stopOnly = nil, false
 }
 
 // stop is a pod, or the running members of a gang, and what is lost with them a GPU.
@@ -295,14 +300,14 @@ type stop struct {
 	lost float64
 }
 
-// stoppable are the pods and gangs that may be evicted with which least is lost a GPU.
-func (w *world) stoppable() []stop {
+// stoppable are the pods that may be evicted, or these and whole gangs, those with which least is lost a GPU first.
+func (w *world) stoppable(gangs bool) []stop {
 	var all []stop
 	seen := map[*gang]bool{}
 	for _, b := range w.borrowers[:min(len(w.borrowers), maxBorrowers)] {
 		for _, v := range w.victims(b.node) {
 			s := stop{pods: []*Pod{v.pod}}
-			if g := w.gangNamed(v.pod.Gang); g != nil {
+			if g := w.gangNamed(v.pod.Gang); g != nil && gangs {
 				if seen[g] {
 					continue
 				}
@@ -319,7 +324,7 @@ func (w *world) stoppable() []stop {
 	slices.SortStableFunc(all, func(a, b stop) int {
 		return cmp.Or(cmp.Compare(a.lost, b.lost), evictionOrder(a.pods[0], b.pods[0]))
 	})
-	return all[:min(len(all), maxStops)]
+	return all
 }
 
 // lossBeside is loss where the pods that are stopped for several members are stopped anyway.

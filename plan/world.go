@@ -50,6 +50,7 @@ type world struct {
 	committing  bool        // a gang is served whatever bound delays part of it
 	staging     bool        // so are evictions
 	stopping    []*Pod      // what stops anyway, and the members served in trials, see reclaimTogether
+	stopOnly    bool        // nothing else may be evicted
 	retried     int
 	rest        [][]mig.Count // by pool, what the rest of that gang requests
 	reopenable  []int         // nodes whose drain a pending pod may end

@@ -16,7 +16,7 @@ import (
 // from the entities that DCGM has it of.
 func TestFieldsOfDCGM(t *testing.T) {
 	fields := fieldTable(t)
-	if len(fields) != 619 {
+	if len(fields) != 633 {
 		t.Fatalf("%d fields in the table", len(fields))
 	}
 	for id, f := range fields {

@@ -11,8 +11,8 @@
 // a line of the state: the library connects to no address and answers for it.
 //
 // Shapes, numbers and prototypes are those of the headers that come with go-dcgm. Checked on
-// 2026-11-23: the field table against DCGM 4.5.2's own library; against the sources of DCGM 4.5.2 and
-// 4.6.0 that field 230 has no data before the first XID, that XIDs stand on GPU and compute
+// 2026-11-27: the field table against DCGM 4.6.0's own library. On 2026-11-23, against the sources of DCGM
+// 4.5.2 and 4.6.0: that field 230 has no data before the first XID, that XIDs stand on GPU and compute
 // instances in MIG mode, what is read from the kernel log and that a restart reads it again,
 // DCGM_HEALTH_WATCH_ALL, and the NVLink status of 18 and of 36 links. Known differences:
 // every connection has watches of its own, samples are taken again when the state changes, reads of what is not watched and of the MIG
