@@ -25,11 +25,16 @@ const learnAfter, learnedFor = time.Minute, 6 * time.Hour
 // newFor is how long a node is new: what differs on it has been so since it was made.
 const newFor = time.Hour
 
-// learned is how the ready nodes of a pool have differed from its template, by "label KEY=VALUE", the name of an amount, or
-// a plan.Taint that all of them have.
+// learned is how the ready nodes of a pool have differed from its template.
 type learned struct {
 	of string // the pool's UID and generation
-	by map[any]difference
+	by map[aspect]difference
+}
+
+// aspect is what is compared: a label KEY=VALUE, an amount by its name, or a taint that all nodes have.
+type aspect struct {
+	label, amount string
+	taint         plan.Taint
 }
 
 // difference is the most that one of the nodes has. Of a taint it is 0, where a node without it has 1.
@@ -49,7 +54,7 @@ type learner struct {
 }
 
 // expected is how much a new node has of what its template states, by how much each ready node has.
-func (l *learner) expected(what any, stated int64, of func(*plan.Node) int64) int64 {
+func (l *learner) expected(what aspect, stated int64, of func(*plan.Node) int64) int64 {
 	d := l.by[what]
 	if len(l.nodes) > 0 {
 		if l.now.Sub(d.seen) > learnedFor {
@@ -75,13 +80,13 @@ func (l *learner) expected(what any, stated int64, of func(*plan.Node) int64) in
 func (l *learner) template(t *plan.Template, mig bool) {
 	var differs []string
 	if stated := int64(len(t.GPUs)); !mig {
-		if n := l.expected("GPUs", stated, func(n *plan.Node) int64 { return int64(len(n.GPUs)) }); n < stated {
+		if n := l.expected(aspect{amount: "GPUs"}, stated, func(n *plan.Node) int64 { return int64(len(n.GPUs)) }); n < stated {
 			t.GPUs, differs = t.GPUs[:n], append(differs, fmt.Sprintf("%d of %d GPUs", n, stated))
 		}
 	}
 	var others []plan.Resource
 	for _, r := range t.Others {
-		n := l.expected(r.Name, r.Amount, func(n *plan.Node) int64 { return amountOf(n.Others, r.Name) })
+		n := l.expected(aspect{amount: r.Name}, r.Amount, func(n *plan.Node) int64 { return amountOf(n.Others, r.Name) })
 		if n < r.Amount && !ofKubelets(r.Name) {
 			differs = append(differs, fmt.Sprintf("%d of %d %s", n, r.Amount, r.Name))
 		}
@@ -92,7 +97,7 @@ func (l *learner) template(t *plan.Template, mig bool) {
 	t.Others = others
 	for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
 		value := t.Labels[key]
-		if l.expected("label "+key+"="+value, 1, func(n *plan.Node) int64 {
+		if l.expected(aspect{label: key + "=" + value}, 1, func(n *plan.Node) int64 {
 			own, ok := n.Labels[key]
 			return one(ok && (own == value || key == partition.MemoryLabel)) // a little more or less memory is the same product
 		}) > 0 {
@@ -104,7 +109,7 @@ func (l *learner) template(t *plan.Template, mig bool) {
 		}
 	}
 	for _, taint := range l.taints(t) {
-		if l.expected(taint, 1, func(n *plan.Node) int64 { return one(!slices.Contains(n.Taints, taint)) }) == 0 {
+		if l.expected(aspect{taint: taint}, 1, func(n *plan.Node) int64 { return one(!slices.Contains(n.Taints, taint)) }) == 0 {
 			t.Taints, differs = append(t.Taints, taint), append(differs, "taint "+taint.Key)
 		}
 	}
@@ -123,8 +128,8 @@ func (l *learner) size(t *plan.Template, bound map[string][]*plan.Pod) {
 		}
 		cpu, memory = max(cpu, ownCPU), max(memory, ownMemory)
 	}
-	t.CPUMilli = l.expected("cpu", t.CPUMilli, func(*plan.Node) int64 { return cpu })
-	t.MemoryMi = l.expected("memory", t.MemoryMi, func(*plan.Node) int64 { return memory })
+	t.CPUMilli = l.expected(aspect{amount: "cpu"}, t.CPUMilli, func(*plan.Node) int64 { return cpu })
+	t.MemoryMi = l.expected(aspect{amount: "memory"}, t.MemoryMi, func(*plan.Node) int64 { return memory })
 }
 
 // passingTaints begin the keys of taints that a new node does not have: of conditions, and of nodes that leave.
@@ -136,8 +141,8 @@ func (l *learner) taints(t *plan.Template) (out []plan.Taint) {
 		out = slices.Clone(l.nodes[0].Taints)
 	}
 	for what := range l.by {
-		if taint, ok := what.(plan.Taint); ok && !slices.Contains(out, taint) {
-			out = append(out, taint)
+		if what.taint.Key != "" && !slices.Contains(out, what.taint) {
+			out = append(out, what.taint)
 		}
 	}
 	out = slices.DeleteFunc(out, func(taint plan.Taint) bool {
@@ -173,7 +178,7 @@ func (o *Observer) learnNodes(out *Observation, objects map[string]*v1alpha1.GPU
 		l := learner{learned: o.learned[p.Name], now: out.Now}
 		first := l.of != of // nodes that came long before have differed for as long
 		if first {
-			l.learned, l.from = learned{of, map[any]difference{}}, out.Now
+			l.learned, l.from = learned{of, map[aspect]difference{}}, out.Now
 			o.learned[p.Name] = l.learned
 		}
 		for _, n := range withGPUs(ready[p.Name]) {
