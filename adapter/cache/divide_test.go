@@ -46,6 +46,20 @@ type fault struct {
 	metric string // only where this is queried; "" for any
 }
 
+// pass lets d go by, or fails as a server that does not answer when ctx ends. Two goroutines of a synctest bubble that receive
+// from timers that are due crash Go's race detector (seen with Go 1.26.8), so no time starts no timer.
+func pass(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", prom.ErrUnavailable, ctx.Err())
+	}
+}
+
 func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, most prom.Limits) (prom.Vector, error) {
 	f.mu.Lock()
 	f.queries++
@@ -63,20 +77,16 @@ func (f *fleet) QueryWithin(ctx context.Context, promql string, _ time.Time, mos
 	}
 	pace := f.base + time.Duration(len(namespaces))*f.each
 	f.mu.Unlock()
-	select {
-	case <-time.After(pace):
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, ctx.Err())
+	if err := pass(ctx, pace); err != nil {
+		return nil, err
 	}
 	if down != nil {
 		return nil, down
 	}
 	more := map[string]int{}
 	for n, m := range met {
-		select {
-		case <-time.After(m.delay):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, ctx.Err())
+		if err := pass(ctx, m.delay); err != nil {
+			return nil, err
 		}
 		if m.err != nil {
 			return nil, m.err
@@ -295,10 +305,15 @@ func TestABackendsFaultDividesNothing(t *testing.T) {
 				all := names(120)
 				asking(t, c, all, time.Hour)
 				time.Sleep(20 * time.Second)
-				f.set(func() { f.down, f.spared = err, 2*strings.Count(name, "every other") })
+				most := 10 * 3 * 3
+				if strings.Contains(name, "every other") { // controls of queries that interleave may all be spared; to divide each time takes 9,000
+					f.set(func() { f.spared = 2 })
+					most *= 10
+				}
+				f.set(func() { f.down = err })
 				before := f.count()
 				time.Sleep(2 * time.Minute)
-				if n := f.count() - before; n > 10*3*3 {
+				if n := f.count() - before; n > most {
 					t.Errorf("%d queries in two minutes", n)
 				}
 				noneAlone(t, c)
