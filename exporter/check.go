@@ -19,6 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/dcgm"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
+	"github.com/gpuscale/gpuscale/exporter/replay"
 )
 
 // checkTimeout is how long a source may take to give its first values.
@@ -52,10 +53,11 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 			k := checker{config: &c, log: log}
 			k.run(cmd.Context())
-			if err := k.found.print(cmd.OutOrStdout(), output); err != nil {
+			verdict := k.verdict()
+			if err := k.print(cmd.OutOrStdout(), output, verdict == nil); err != nil {
 				return err
 			}
-			return k.found.verdict()
+			return verdict
 		},
 	}
 	addFlags(cmd.Flags(), &c)
@@ -68,17 +70,17 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 type checker struct {
 	config *config
 	log    *slog.Logger
-	found  findings
+	found  []finding
 }
 
 func (k *checker) run(ctx context.Context) {
 	for _, w := range k.config.warnings {
-		k.found.missing("flags", w)
+		k.missing("flags", w)
 	}
 	fields, err := loadCounters(ctx, k.config)
-	k.found.add("counters", fmt.Sprintf("%d fields", len(fields)), err)
+	k.add("counters", fmt.Sprintf("%d fields", len(fields)), err)
 	reading, what, err := k.firstReading(ctx, fields)
-	k.found.add("source", what+describe(reading), err)
+	k.add("source", what+describe(reading), err)
 	if reading != nil {
 		k.profiling(reading)
 		k.series(reading, fields)
@@ -92,13 +94,13 @@ func (k *checker) run(ctx context.Context) {
 		if err != nil {
 			err = fmt.Errorf("%s: %w", file, err)
 		}
-		k.found.add("web", file+" can be used", err)
+		k.add("web", file+" can be used", err)
 	}
 	if k.wantsAPI() {
 		if api == nil {
 			_, api = pods.Connect()
 		}
-		k.found.add("api", "a service account or a kubeconfig is there, and no request was refused", api)
+		k.add("api", "a service account or a kubeconfig is there, and no request was refused", api)
 	}
 }
 
@@ -126,14 +128,14 @@ func (k *checker) profiling(r *collect.Reading) {
 	}
 	found := fmt.Sprintf("%d of %d GPUs and instances have profiling metrics", with, all)
 	if with == all {
-		k.found.add("profiling", found, nil)
+		k.add("profiling", found, nil)
 		return
 	}
 	why := found + ": profiling needs SYS_ADMIN or root in the process that runs DCGM, a GPU from Volta on, and no other profiler at work; GPUs show GPU_UTIL instead"
 	if slices.ContainsFunc(r.Entities, func(e collect.Entity) bool { return e.Kind == collect.Instance }) {
 		why += ", MIG instances have nothing else"
 	}
-	k.found.missing("profiling", why)
+	k.missing("profiling", why)
 }
 
 // fields names the counters without any series, which are missing where the user named the
@@ -147,7 +149,7 @@ func (k *checker) fields(r *collect.Reading, fields []counters.Field, page strin
 		}
 	}
 	if len(without) == 0 {
-		k.found.add("fields", "every counter has a value", nil)
+		k.add("fields", "every counter has a value", nil)
 		return
 	}
 	why := fmt.Sprintf("%d of %d counters have no value here", len(without), len(fields))
@@ -158,10 +160,10 @@ func (k *checker) fields(r *collect.Reading, fields []counters.Field, page strin
 	}
 	if k.config.fields == nil && k.config.countersFile == "" && k.config.configMap == "" {
 		// The built-in list is for every kind of GPU: none has all of it.
-		k.found = append(k.found, finding{Part: "fields", Status: statusOK, Found: why, Names: without})
+		k.add("fields", why, nil, without...)
 		return
 	}
-	k.found.missing("fields", why, without...)
+	k.missing("fields", why, without...)
 }
 
 const lastXID = 230
@@ -184,10 +186,10 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 	}
 	found := fmt.Sprintf("%d series of GPUs, %d bytes", count.Series, len(text))
 	if page.LeftOut != nil {
-		k.found.missing("series", found+fmt.Sprintf(", which is as many as --max-series allows; %d families are left out", len(page.LeftOut)))
+		k.missing("series", found+fmt.Sprintf(", which is as many as --max-series allows; %d families are left out", len(page.LeftOut)))
 		return
 	}
-	k.found.add("series", found, nil)
+	k.add("series", found, nil)
 }
 
 // firstReading reads until the source gives a value, and once more: the first
@@ -241,14 +243,15 @@ func (k *checker) read(ctx context.Context, source collect.Source, fields []coun
 	}
 }
 
+// sourceName is what the source is; DCGM's is not exported.
 func (k *checker) sourceName(s collect.Source) string {
-	_, isNVML := s.(*nvml.Source)
-	switch {
-	case k.config.replay != "":
+	switch s.(type) {
+	case *replay.Source:
 		return "recording: "
-	case isNVML:
+	case *nvml.Source:
 		return "NVML: "
-	case k.config.remote != "":
+	}
+	if k.config.remote != "" {
 		return "DCGM at " + k.config.remote + ": "
 	}
 	return "DCGM, embedded: "
@@ -274,7 +277,7 @@ func describe(r *collect.Reading) string {
 func (k *checker) kubelet(ctx context.Context, r *collect.Reading) (api error) {
 	watcher, err := newWatcher(k.config, nil, pods.Connect, k.log)
 	if err != nil {
-		k.found.add("kubelet", "", err)
+		k.add("kubelet", "", err)
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -290,7 +293,7 @@ func (k *checker) kubelet(ctx context.Context, r *collect.Reading) (api error) {
 			err = fmt.Errorf("allocated devices are not in the reading: %q", unresolved)
 		}
 	}
-	k.found.add("kubelet", found, err)
+	k.add("kubelet", found, err)
 	return watcher.APIErr()
 }
 
@@ -311,45 +314,37 @@ type finding struct {
 	Names []string `json:"names,omitempty"`
 }
 
-type findings []finding
-
 // add records the result of a part, or why it failed.
-func (f *findings) add(part, found string, err error) {
+func (k *checker) add(part, found string, err error, names ...string) {
+	f := finding{Part: part, Status: statusOK, Found: found, Names: names}
 	if err != nil {
-		*f = append(*f, finding{Part: part, Status: statusFailed, Why: err.Error()})
-		return
+		f = finding{Part: part, Status: statusFailed, Why: err.Error()}
 	}
-	*f = append(*f, finding{Part: part, Status: statusOK, Found: found})
+	k.found = append(k.found, f)
 }
 
-func (f *findings) missing(part, why string, names ...string) {
-	*f = append(*f, finding{Part: part, Status: statusMissing, Why: why, Names: names})
+func (k *checker) missing(part, why string, names ...string) {
+	k.found = append(k.found, finding{Part: part, Status: statusMissing, Why: why, Names: names})
 }
 
 // print writes a line for each part, or one JSON object.
-func (f findings) print(w io.Writer, format string) error {
+func (k *checker) print(w io.Writer, format string, ok bool) error {
 	if format == "json" {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(struct {
-			OK    bool     `json:"ok"`
-			Parts findings `json:"parts"`
-		}{f.verdict() == nil, f})
+		return encoder.Encode(map[string]any{"ok": ok, "parts": k.found})
 	}
-	for _, x := range f {
-		text := x.Found + x.Why
-		if len(x.Names) > 0 {
-			text += ": " + strings.Join(x.Names, " ")
+	var text strings.Builder
+	for _, f := range k.found {
+		status := strings.Replace(f.Status, statusFailed, "FAILED", 1)
+		fmt.Fprintf(&text, "%-9s %-7s %s", f.Part, status, f.Found+f.Why)
+		if len(f.Names) > 0 {
+			text.WriteString(": " + strings.Join(f.Names, " "))
 		}
-		status := x.Status
-		if status == statusFailed {
-			status = "FAILED"
-		}
-		if _, err := fmt.Fprintf(w, "%-9s %-7s %s\n", x.Part, status, text); err != nil {
-			return err
-		}
+		text.WriteByte('\n')
 	}
-	return nil
+	_, err := io.WriteString(w, text.String())
+	return err
 }
 
 // Verdicts.
@@ -358,17 +353,17 @@ var (
 	errIncomplete  = errors.New("something that was asked for is missing")
 )
 
-func (f findings) verdict() error {
-	var verdict error
-	for _, x := range f {
-		switch x.Status {
-		case statusFailed:
-			return errCheckFailed
-		case statusMissing:
-			verdict = errIncomplete
-		}
+func (k *checker) verdict() error {
+	has := func(status string) bool {
+		return slices.ContainsFunc(k.found, func(f finding) bool { return f.Status == status })
 	}
-	return verdict
+	switch {
+	case has(statusFailed):
+		return errCheckFailed
+	case has(statusMissing):
+		return errIncomplete
+	}
+	return nil
 }
 
 // exitStatus is the program's exit status for an error.

@@ -93,7 +93,7 @@ func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) erro
 		}
 	}
 	if c.configFile != "" {
-		problems = append(problems, c.readConfigFile(f.Changed)...)
+		problems = append(problems, c.readConfigFile(f.Changed))
 	}
 	c.warnings = append(c.warnings, noEffect(f)...)
 	if c.node == "" {
@@ -104,6 +104,7 @@ func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) erro
 		c.node = name
 	}
 	problems = append(problems, c.validate()...)
+	problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil })
 	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(problems...)
 }
@@ -132,11 +133,10 @@ func (c *config) validate() []error {
 			problem(flag, "%d ms, want more than 0", ms)
 		}
 	}
-	if c.maxScrapes < 0 {
-		problem("max-concurrent-scrapes", "%d, want 0 (any number) or more", c.maxScrapes)
-	}
-	if c.maxSeries < 0 {
-		problem("max-series", "%d, want 0 (any number) or more", c.maxSeries)
+	for flag, n := range map[string]int{"max-concurrent-scrapes": c.maxScrapes, "max-series": c.maxSeries} {
+		if n < 0 {
+			problem(flag, "%d, want 0 (any number) or more", n)
+		}
 	}
 	if c.dump.retentionHours < 0 {
 		problem("dump-retention", "%d hours, want 0 (for ever) or more", c.dump.retentionHours)

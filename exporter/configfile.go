@@ -1,79 +1,76 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v2"
-
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/node"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 // configFile is dcgm-exporter's YAML configuration: which metrics, and how often they are
 // sampled. Version 1 has a collection with watch groups, version 2 has collections, of which
 // the one of all metrics is the base.
 type configFile struct {
-	Version int `yaml:"version"`
+	Version int `json:"version"`
 	Metrics struct {
-		File   string `yaml:"file"`
+		File   string `json:"file"`
 		Fields []struct {
-			Name           string `yaml:"name"`
-			PrometheusType string `yaml:"prometheusType"`
-			Help           string `yaml:"help"`
-		} `yaml:"fields"`
-		EnableExporterMetrics *bool `yaml:"enableExporterMetrics"`
-	} `yaml:"metrics"`
+			Name           string `json:"name"`
+			PrometheusType string `json:"prometheusType"`
+			Help           string `json:"help"`
+		} `json:"fields"`
+		EnableExporterMetrics *bool `json:"enableExporterMetrics"`
+	} `json:"metrics"`
 	Server struct {
-		MaxConcurrentScrapes *int `yaml:"maxConcurrentScrapes"`
-	} `yaml:"server"`
-	Sources    *dcgmSource `yaml:"sources"`
+		MaxConcurrentScrapes *int `json:"maxConcurrentScrapes"`
+	} `json:"server"`
+	Sources    *dcgmSource `json:"sources"`
 	Collection *struct {
-		Interval    string     `yaml:"interval"`
-		Retention   *retention `yaml:"retention"`
+		Interval    string     `json:"interval"`
+		Retention   *retention `json:"retention"`
 		WatchGroups []struct {
-			Name      string     `yaml:"name"`
-			Interval  string     `yaml:"interval"`
-			Fields    []string   `yaml:"fields"`
-			Retention *retention `yaml:"retention"`
-		} `yaml:"watchGroups"`
-	} `yaml:"collection"`
+			Name      string     `json:"name"`
+			Interval  string     `json:"interval"`
+			Fields    []string   `json:"fields"`
+			Retention *retention `json:"retention"`
+		} `json:"watchGroups"`
+	} `json:"collection"`
 	Collections []struct {
-		Name    string `yaml:"name"`
-		Every   string `yaml:"every"`
+		Name    string `json:"name"`
+		Every   string `json:"every"`
 		Metrics struct {
-			Include []string `yaml:"include"`
-		} `yaml:"metrics"`
-		Sources *dcgmSource `yaml:"sources"`
-	} `yaml:"collections"`
+			Include []string `json:"include"`
+		} `json:"metrics"`
+		Sources *dcgmSource `json:"sources"`
+	} `json:"collections"`
 }
 
 // What has no effect here, as its flags have none: how long DCGM keeps samples, and whether
 // GPUs that come and go are looked for.
 type (
 	retention struct {
-		MaxAge     string `yaml:"maxAge"`
-		MaxSamples int64  `yaml:"maxSamples"`
+		MaxAge     string `json:"maxAge"`
+		MaxSamples int64  `json:"maxSamples"`
 	}
 	dcgmSource struct {
 		DCGM struct {
 			Watch struct {
-				MaxKeepAge     string `yaml:"maxKeepAge"`
-				MaxKeepSamples int64  `yaml:"maxKeepSamples"`
-			} `yaml:"watch"`
+				MaxKeepAge     string `json:"maxKeepAge"`
+				MaxKeepSamples int64  `json:"maxKeepSamples"`
+			} `json:"watch"`
 			DetectBindUnbind struct {
-				Enabled      bool   `yaml:"enabled"`
-				PollInterval string `yaml:"pollInterval"`
-			} `yaml:"detectBindUnbind"`
-		} `yaml:"dcgm"`
+				Enabled      bool   `json:"enabled"`
+				PollInterval string `json:"pollInterval"`
+			} `json:"detectBindUnbind"`
+		} `json:"dcgm"`
 	}
 )
 
@@ -84,37 +81,28 @@ type watchGroup struct {
 	patterns []string
 }
 
-// maxConfigFile bounds the file: dcgm-exporter's own has a few hundred lines.
-const maxConfigFile = 1 << 20
-
-// readConfigFile takes what no flag and no variable says. It returns all problems.
-func (c *config) readConfigFile(given func(flag string) bool) []error {
+// readConfigFile takes what no flag and no variable says.
+func (c *config) readConfigFile(given func(flag string) bool) error {
 	text, err := os.ReadFile(c.configFile)
-	switch {
-	case err != nil:
-		return []error{fmt.Errorf("--config-file: %w", err)}
-	case len(text) > maxConfigFile:
-		return []error{fmt.Errorf("--config-file: %s is longer than %d bytes", c.configFile, maxConfigFile)}
+	if err != nil {
+		return fmt.Errorf("--config-file: %w", err)
 	}
 	var f configFile
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.SetStrict(true)
-	err = d.Decode(&f)
-	if errors.Is(err, io.EOF) {
-		err = nil // an empty file, without its version
-	} else if err == nil && !errors.Is(d.Decode(new(any)), io.EOF) {
-		err = errors.New("there is more than one YAML document")
-	}
-	if err != nil {
-		return []error{fmt.Errorf("--config-file: %s: %w", c.configFile, err)}
-	}
-	return c.take(&f, given)
+	return strict.Read(c.configFile, text, &f, func() error { return c.take(&f, given) })
 }
 
-func (c *config) take(f *configFile, given func(flag string) bool) []error {
+func (c *config) take(f *configFile, given func(flag string) bool) error {
 	var problems []error
 	problem := func(at, format string, args ...any) {
-		problems = append(problems, fmt.Errorf("--config-file: "+c.configFile+": "+at+": "+format, args...))
+		problems = append(problems, fmt.Errorf(at+": "+format, args...))
+	}
+	switch {
+	case f.Version != 1 && f.Version != 2:
+		problem("version", "%d, want 1 or 2", f.Version)
+	case f.Version == 1 && f.Collections != nil:
+		problem("collections", "are of version 2; version 1 has a collection")
+	case f.Version == 2 && f.Collection != nil:
+		problem("collection", "is of version 1; version 2 has collections")
 	}
 	c.takeIntervals(f, given, problem)
 	if on := f.Metrics.EnableExporterMetrics; on != nil && !given("enable-exporter-metrics") {
@@ -129,7 +117,7 @@ func (c *config) take(f *configFile, given func(flag string) bool) []error {
 		problem("metrics", "file and fields exclude each other")
 	}
 	if given("collectors") || given("configmap-data") {
-		return problems
+		return errors.Join(problems...)
 	}
 	c.countersFile = f.Metrics.File
 	for i, m := range f.Metrics.Fields {
@@ -143,77 +131,63 @@ func (c *config) take(f *configFile, given func(flag string) bool) []error {
 			c.fields = append(c.fields, field)
 		}
 	}
-	return problems
+	return errors.Join(problems...)
 }
 
 // takeIntervals takes the base interval and the groups of either version.
 func (c *config) takeIntervals(f *configFile, given func(flag string) bool, problem func(at, format string, args ...any)) {
-	type group struct {
-		at, name, every string
-		patterns        []string
-	}
-	var groups []group
-	base := group{} // of all fields
-	everyAt, patternsAt := ".interval", ".fields"
-	if f.Version == 2 {
-		everyAt, patternsAt = ".every", ".metrics.include"
-	}
-	switch {
-	case f.Version != 1 && f.Version != 2:
-		problem("version", "%d, want 1 or 2", f.Version)
-	case f.Version == 1 && f.Collections != nil:
-		problem("collections", "are of version 2; version 1 has a collection")
-	case f.Version == 2 && f.Collection != nil:
-		problem("collection", "is of version 1; version 2 has collections")
-	}
-	ignored := f.Sources != nil
-	if f.Collection != nil {
-		base.at, base.every = "collection", f.Collection.Interval
-		ignored = ignored || f.Collection.Retention != nil
-		for i, g := range f.Collection.WatchGroups {
-			groups = append(groups, group{fmt.Sprintf("collection.watchGroups[%d]", i), g.Name, g.Interval, g.Fields})
-			ignored = ignored || g.Retention != nil
-		}
-	}
-	for i, g := range f.Collections {
-		one := group{fmt.Sprintf("collections[%d]", i), g.Name, g.Every, g.Metrics.Include}
-		ignored = ignored || g.Sources != nil
-		if !slices.Equal(one.patterns, []string{"*"}) {
-			groups = append(groups, one)
-			continue
-		}
-		if base.every != "" {
-			problem(one.at+patternsAt, "another collection has all metrics already")
-		}
-		base = one
-	}
-	if ignored {
-		c.warnings = append(c.warnings, "--config-file: sources and retention have no effect: DCGM keeps few samples, and GPUs that come and go are always seen")
-	}
 	interval := func(at, text string) time.Duration {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < node.MinInterval {
 			problem(at, "%q, want a duration of at least %s, as 30s", text, node.MinInterval)
 		}
-		return d
+		return max(d, node.MinInterval)
 	}
-	if base.every != "" || base.name != "" {
-		if every := interval(base.at+everyAt, base.every); every >= node.MinInterval && !given("collect-interval") {
-			c.intervalMS = int(every.Milliseconds())
+	base := func(at, every string) {
+		if d := interval(at, every); !given("collect-interval") {
+			c.intervalMS = int(d.Milliseconds())
 		}
 	}
-	names := map[string]bool{base.name: true} // and none
-	for _, g := range groups {
-		if names[g.name] || g.name == "" {
-			problem(g.at+".name", "%q, want a name of its own", g.name)
+	names := map[string]bool{"": true}
+	group := func(at, name, everyAt, every, patternsAt string, patterns []string) {
+		if names[name] {
+			problem(at+".name", "%q, want a name of its own", name)
 		}
-		names[g.name] = true
-		for _, p := range g.patterns {
+		names[name] = true
+		for _, p := range patterns {
 			if _, err := path.Match(p, ""); err != nil {
-				problem(g.at+patternsAt, "%q: %w", p, err)
+				problem(at+patternsAt, "%q: %w", p, err)
 			}
 		}
-		c.groups = append(c.groups, watchGroup{g.name, interval(g.at+everyAt, g.every), g.patterns})
+		c.groups = append(c.groups, watchGroup{name, interval(at+everyAt, every), patterns})
+	}
+	ignored := f.Sources != nil
+	if v1 := f.Collection; v1 != nil {
+		if v1.Interval != "" {
+			base("collection.interval", v1.Interval)
+		}
+		ignored = ignored || v1.Retention != nil
+		for i, g := range v1.WatchGroups {
+			group(fmt.Sprintf("collection.watchGroups[%d]", i), g.Name, ".interval", g.Interval, ".fields", g.Fields)
+			ignored = ignored || g.Retention != nil
+		}
+	}
+	all := false
+	for i, g := range f.Collections {
+		at := fmt.Sprintf("collections[%d]", i)
+		ignored = ignored || g.Sources != nil
+		if !slices.Equal(g.Metrics.Include, []string{"*"}) {
+			group(at, g.Name, ".every", g.Every, ".metrics.include", g.Metrics.Include)
+			continue
+		}
+		if all {
+			problem(at+".metrics.include", "another collection has all metrics already")
+		}
+		base(at+".every", g.Every)
+		all, names[g.Name] = true, true
+	}
+	if ignored {
+		c.warnings = append(c.warnings, "--config-file: sources and retention have no effect: DCGM keeps few samples, and GPUs that come and go are always seen")
 	}
 }
 
@@ -253,12 +227,12 @@ func (c *config) pace(fields []counters.Field) error {
 			}
 		}
 		if len(in) > 1 {
-			problems = append(problems, fmt.Errorf("--config-file: %s: %s is in the watch groups %s, want one", c.configFile, f.Name, strings.Join(in, " and ")))
+			problems = append(problems, fmt.Errorf("%s: %s is in the watch groups %s, want one", c.configFile, f.Name, strings.Join(in, " and ")))
 		}
 	}
 	for k, g := range c.groups {
 		if !used[k] {
-			problems = append(problems, fmt.Errorf("--config-file: %s: the watch group %s has none of the counters", c.configFile, g.name))
+			problems = append(problems, fmt.Errorf("%s: the watch group %s has none of the counters", c.configFile, g.name))
 		}
 	}
 	return errors.Join(problems...)

@@ -81,8 +81,8 @@ func TestConfigFileBesideFlags(t *testing.T) {
 
 func TestConfigFileMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "version: 0, want 1 or 2", "version: 3": "version: 3, want 1 or 2", "version: 1\nmetric: {}": "line 2: field metric not found", "version: [": "did not find expected",
-		"version: 1\nversion: 1": "line 2: field version already set", "version: 1\n---\nversion: 1": "more than one YAML document",
+		"": "version: 0, want 1 or 2", "version: 3": "version: 3, want 1 or 2", "version: 1\nmetric: {}": `config.yaml:2: metric: unknown field "metric"`, "version: [": "did not find expected",
+		"version: 1\nversion: 1": "config.yaml:2: version: is already set above", "version: 1\n---\nversion: 1": "config.yaml:2: parsing configuration: more than one document",
 		"version: 1\ncollections: [{name: a, every: 1s, metrics: {include: ['*']}}]": "collections: are of version 2", "version: 2\ncollection: {interval: 1s}": "collection: is of version 1",
 		"version: 2\nserver: {maxConcurrentScrapes: 0}":                                                                                                "server.maxConcurrentScrapes: 0, want more than 0",
 		"version: 2\ncollections: [{name: a, every: 1ms, metrics: {include: ['*']}}]":                                                                  `collections[0].every: "1ms", want a duration`,
@@ -91,9 +91,9 @@ func TestConfigFileMistakes(t *testing.T) {
 		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['*']}}, {name: b, every: 2s, metrics: {include: ['*']}}]":                  "collections[1].metrics.include: another collection has all metrics",
 		"version: 2\ncollections: [{name: a, every: 1s, metrics: {include: ['*']}}, {name: a, every: 2s, metrics: {include: ['*TEMP']}}]":              `collections[1].name: "a", want a name of its own`,
 		"version: 1\nmetrics: {file: a, fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge}]}":                                                "metrics: file and fields exclude each other",
-		"version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMPP, prometheusType: gauge}]}":                                                        "metrics.fields[0]: field: no DCGM field is called",
-		"version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gage}]}":                                                          `metrics.fields[0]: type: "gage" is not a type`,
-		"version: 1\ncollection: {interval: 30}":                                                                                                       `collection.interval: "30", want a duration`,
+		"version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMPP, prometheusType: gauge}]}":                                                        "config.yaml:2: metrics.fields[0].name: no DCGM field is called",
+		"version: 1\nmetrics: {fields: [{name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gage}]}":                                                          `metrics.fields[0].prometheusType: "gage" is not a type`,
+		"version: 1\ncollection: {interval: 30}":                                                                                                       `config.yaml:2: collection.interval: is a number, not text or a duration`,
 		"version: 1\ncollection: {watchGroups: [{interval: 1s}]}":                                                                                      `collection.watchGroups[0].name: "", want a name`,
 		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1ms}]}":                                                                            `collection.watchGroups[0].interval: "1ms", want a duration`,
 		"version: 1\ncollection: {watchGroups: [{name: a, interval: 1s, fields: ['[']}]}":                                                              "collection.watchGroups[0].fields: \"[\": syntax error in pattern",
@@ -116,7 +116,7 @@ func FuzzConfigFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		c := config{configFile: path, intervalMS: 1000}
-		if problems := c.readConfigFile(func(string) bool { return false }); len(problems) == 0 && (c.interval() <= 0 || c.fields != nil && c.countersFile != "") {
+		if err := c.readConfigFile(func(string) bool { return false }); err == nil && (c.interval() <= 0 || c.fields != nil && c.countersFile != "") {
 			t.Errorf("accepted as %+v", c)
 		}
 	})

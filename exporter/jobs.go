@@ -79,12 +79,13 @@ func readJobs(folder string) (map[collect.JobPlace][]string, error) {
 		if !ok || f.IsDir() {
 			continue
 		}
-		found, err := readJobFile(filepath.Join(folder, f.Name()))
+		path := filepath.Join(folder, f.Name())
+		found, err := readJobFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since it was listed
 		}
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("job mapping %s: %w", path, err))
 		}
 		if len(found) > 0 {
 			jobs[place] = found
@@ -112,7 +113,7 @@ func parseJobPlace(name string) (collect.JobPlace, bool) {
 func readJobFile(path string) ([]string, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("job mapping: %w", err)
+		return nil, err
 	}
 	defer file.Close()
 	var jobs []string
@@ -124,14 +125,11 @@ func readJobFile(path string) ([]string, error) {
 			continue
 		}
 		if len(jobs) == maxJobs {
-			return jobs, fmt.Errorf("job mapping %s: more than %d jobs; the rest is left out", path, maxJobs)
+			return jobs, fmt.Errorf("more than %d jobs; the rest is left out", maxJobs)
 		}
 		jobs = append(jobs, job)
 	}
-	if err := lines.Err(); err != nil {
-		return jobs, fmt.Errorf("job mapping %s: %w", path, err)
-	}
-	return jobs, nil
+	return jobs, lines.Err()
 }
 
 // podText renders the labels that the flags ask for of one pod.

@@ -85,20 +85,6 @@ type Attribution struct {
 	Jobs map[JobPlace][]string
 }
 
-// labels renders a claim as dcgm-exporter's dra_* labels, for the DCGM series.
-func (c Claim) labels() string {
-	if c == (Claim{}) {
-		return ""
-	}
-	b := appendLabel(nil, "dra_claim_name", c.Name)
-	b = appendLabel(b, "dra_claim_namespace", c.Namespace)
-	b = appendLabel(b, "dra_driver_name", c.Driver)
-	b = appendLabel(b, "dra_pool_name", c.Pool)
-	b = appendLabel(b, "dra_device_name", c.Device)
-	b = appendLabel(b, "dra_mig_profile", c.MIGProfile)
-	return string(appendLabel(b, "dra_mig_device_uuid", c.MIGUUID))
-}
-
 // joinLabels joins rendered label texts, of which any may be empty.
 func joinLabels(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), ",")

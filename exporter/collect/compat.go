@@ -106,16 +106,16 @@ func perInstance(field uint16) bool {
 
 // compatValue is the value that a DCGM series of the subject shows.
 func (c *CompatOptions) compatValue(m *Moment, s *subject, field uint16) (Value, bool) {
+	v, ok := s.entity.number(field)
 	if s.entity.Kind == Instance && !perInstance(field) {
-		if c.Mode == CompatOnce {
+		switch {
+		case c.Mode == CompatOnce:
 			return Value{}, false
+		case !ok:
+			return m.subjects[s.device].entity.number(field)
 		}
-		if v, ok := s.number(field); ok {
-			return v, true
-		}
-		return m.subjects[s.device].number(field)
 	}
-	return s.number(field)
+	return v, ok
 }
 
 // families returns the DCGM series of a Moment in the counters file's order.
@@ -178,20 +178,15 @@ func (c *CompatOptions) holders(s *subject) []*labelSet {
 
 // labels renders what identifies the entity in the DCGM series, in dcgm-exporter's order.
 func (c *CompatOptions) labels(e *Entity) string {
-	uuid, index := "UUID", strconv.Itoa(e.GPU)
+	uuid, index, instance := "UUID", strconv.Itoa(e.GPU), ""
 	if c.OldNamespace {
 		uuid = "uuid"
 	}
-	b := appendLabel(nil, "gpu", index)
-	b = appendLabel(b, uuid, e.UUID)
-	b = appendLabel(b, "pci_bus_id", e.PCIBusID)
-	b = appendLabel(b, "device", "nvidia"+index)
-	b = appendLabel(b, "modelName", c.model(e.Model))
 	if e.Kind == Instance {
-		b = appendLabel(b, "GPU_I_PROFILE", e.Profile)
-		b = appendLabel(b, "GPU_I_ID", strconv.Itoa(e.InstanceID))
+		instance = strconv.Itoa(e.InstanceID)
 	}
-	return string(appendLabel(b, "hostname", c.Hostname))
+	return labelText("gpu", index, uuid, e.UUID, "pci_bus_id", e.PCIBusID, "device", "nvidia"+index, "modelName", c.model(e.Model),
+		"GPU_I_PROFILE", e.Profile, "GPU_I_ID", instance, "hostname", c.Hostname)
 }
 
 // held renders whose the entity is in the DCGM series; the pod's own labels are rendered already.
@@ -200,10 +195,14 @@ func (c *CompatOptions) held(h Allocated, job, ofPod string) string {
 	if c.OldNamespace {
 		pod, namespace, container = "pod_name", "pod_namespace", "container_name"
 	}
-	b := appendLabel(nil, container, h.Container)
-	b = appendLabel(b, "hpc_job", job)
-	b = appendLabel(b, namespace, h.Namespace)
-	return joinLabels(string(appendLabel(b, pod, h.Pod)), c.usageLabels(h.Usage), ofPod)
+	vgpu := "" // a container with several shares of one GPU has one series: "0,2"
+	if c.VirtualGPUs {
+		vgpu = strings.Join(h.Shares, ",")
+	}
+	claim := h.Claim
+	return joinLabels(labelText(container, h.Container, "hpc_job", job, namespace, h.Namespace, pod, h.Pod,
+		"dra_claim_name", claim.Name, "dra_claim_namespace", claim.Namespace, "dra_driver_name", claim.Driver, "dra_pool_name", claim.Pool,
+		"dra_device_name", claim.Device, "dra_mig_profile", claim.MIGProfile, "dra_mig_device_uuid", claim.MIGUUID, "vgpu", vgpu), ofPod)
 }
 
 // extra renders the label-type counters of an entity; an instance takes the

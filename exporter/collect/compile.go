@@ -21,36 +21,27 @@ type Options struct {
 	// Interval between readings.
 	Interval time.Duration
 	Compat   CompatOptions
-	// Ledger is carried from one Compiler to the next; nil begins a new one.
-	Ledger *Ledger
 	// MaxSeries is how many series a Page may have; 0 is any number.
 	MaxSeries int
 }
 
-// Compiler makes Pages of Readings and keeps what outlives one: the ledger, label text, and that of
-// series that stay as they are. It is for one goroutine; the Pages are for any number.
+// Compiler makes Pages of Readings and keeps what outlives one: the ledger and label text. It is
+// for one goroutine; the Pages are for any number.
 type Compiler struct {
-	opts     Options
-	families []family
-	maxAge   time.Duration
-	node     *labelSet
-	labels   map[string]*labelSet // of the page before, by all that they are made of
-	ledger   *Ledger
-	last     []pageFamily // of the page before
+	opts   Options
+	maxAge time.Duration
+	node   *labelSet
+	labels map[string]*labelSet // of the page before, by all that they are made of
+	ledger *ledger
 }
 
-// NewCompiler returns a Compiler that remembers what the Ledger does.
+// NewCompiler returns a Compiler whose totals begin.
 func NewCompiler(o Options) *Compiler {
-	maxAge := StaleAfter(o.Interval)
-	if o.Ledger == nil {
-		o.Ledger = NewLedger(o.Interval)
-	}
-	return &Compiler{
-		opts: o, families: all(), maxAge: maxAge,
-		node:   newLabelSet(o.Node, nil, Allocation{}),
-		ledger: o.Ledger,
-	}
+	return &Compiler{opts: o, maxAge: StaleAfter(o.Interval), node: newLabelSet(o.Node, nil, Allocation{}), ledger: newLedger(o.Interval)}
 }
+
+// Reload shapes the DCGM series of the next pages. Totals go on.
+func (c *Compiler) Reload(o CompatOptions) { c.opts.Compat = o }
 
 // Compile joins a reading with its allocations. a.Allocations is parallel to
 // r.Entities, whose order is a Reading's: each GPU before its instances.
@@ -59,19 +50,14 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	m.subjects = c.subjects(r, a)
 	m.devices = c.devices(r, m)
 	c.ledger.observe(m)
-	page := &Page{maxAge: c.maxAge, Taken: r.Taken, GPUs: r.GPUs()}
-	for i := range c.families {
-		f := &c.families[i]
-		out := pageFamily{name: f.desc.Name, help: f.desc.Help, kind: string(f.desc.Type), aging: f.aging}
-		f.collect(m, &f.desc, out.add)
-		page.families = append(page.families, out)
-	}
+	page := &Page{maxAge: c.maxAge, Taken: r.Taken, GPUs: r.GPUs(), families: m.families()}
 	if c.opts.Compat.Mode != CompatOff {
 		page.families = append(page.families, c.opts.Compat.families(m)...)
 	}
 	page.bound(c.opts.MaxSeries, maxPageBytes)
-	page.render(c.last)
-	c.last = page.families
+	for i := range page.families {
+		page.families[i].render()
+	}
 	return page
 }
 

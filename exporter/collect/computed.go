@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"maps"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // computed are the DCGM_EXP_* series, by their counters number: the DCGM fields that each is
@@ -21,18 +21,38 @@ var computed = map[uint16]struct {
 	from []uint16
 	add  func(c *CompatOptions, m *Moment, page *pageFamily)
 }{
-	counters.XIDErrorsCount:   {[]uint16{fieldXID}, addXIDWindow},
-	counters.XIDErrorsTotal:   {[]uint16{fieldXID}, addXIDTotals},
-	counters.ClockEventsCount: {[]uint16{fieldClockEvents, AskClockEvents}, addClockWindow},
-	counters.ClockEventsTotal: {[]uint16{fieldClockEvents, AskClockEvents}, addClockTotals},
-	counters.GPUHealthStatus:  {[]uint16{AskHealth}, addHealthStatus},
-	counters.P2PStatus:        {[]uint16{AskPeers}, addPeerStatus},
+	counters.XIDErrorsCount: {[]uint16{fieldXID}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+		c.addCounts(m, page, "xid", c.XIDWindow, (*Events).recentXIDs)
+	}},
+	counters.XIDErrorsTotal: {[]uint16{fieldXID}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+		c.addCounts(m, page, "xid", forever, func(e *Events, of string, _ time.Time) map[int64]int { return e.totals(of) })
+	}},
+	counters.ClockEventsCount: {[]uint16{fieldClockEvents, AskClockEvents}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+		c.addCounts(m, page, "clock_event", c.ClockEventsWindow, (*Events).clockSamples)
+	}},
+	counters.ClockEventsTotal: {[]uint16{fieldClockEvents, AskClockEvents}, func(c *CompatOptions, m *Moment, page *pageFamily) {
+		c.addCounts(m, page, "clock_event", forever, (*Events).clockTotals)
+	}},
+	counters.GPUHealthStatus: {[]uint16{AskHealth}, addHealthStatus},
+	counters.P2PStatus:       {[]uint16{AskPeers}, addPeerStatus},
 }
 
-// eachEvents calls add for the labels of every series about a GPU whose events are known. Under
-// CompatExact a partitioned GPU has none: each of its instances, which of is then, shows its own
-// XIDs and what is the GPU's, clock reasons too. Of a GPU it is empty.
-func (c *CompatOptions) eachEvents(m *Moment, add func(e *Events, of string, l *labelSet)) {
+// forever is the window of what is counted since the start.
+const forever time.Duration = -1
+
+// eventWindow is the default window of windowed counts, as in dcgm-exporter.
+const eventWindow = 5 * time.Minute
+
+// addCounts adds a series for each code, XID or clock reason, that has been counted of every GPU
+// whose events are known. Under CompatExact a partitioned GPU has none: each of its instances,
+// which of is then, shows its own XIDs and what is the GPU's, clock reasons too. Of a GPU it is
+// empty. As in dcgm-exporter one without any XID in the window has one series without a code, at 0,
+// and one without any clock reason none.
+func (c *CompatOptions) addCounts(m *Moment, page *pageFamily, label string, window time.Duration, count func(e *Events, of string, since time.Time) map[int64]int) {
+	var windowed []string
+	if window = cmp.Or(window, eventWindow); window != forever {
+		windowed = []string{"window_size_in_ms", strconv.FormatInt(window.Milliseconds(), 10)}
+	}
 	for i := range m.subjects {
 		s, of := &m.subjects[i], ""
 		events := m.subjects[s.device].entity.Events
@@ -42,10 +62,65 @@ func (c *CompatOptions) eachEvents(m *Moment, add func(e *Events, of string, l *
 		if events == nil || of != "" && c.Mode == CompatOnce {
 			continue
 		}
+		counts := count(events, of, m.taken.Add(-window))
 		for _, l := range c.holders(s) {
-			add(events, of, l)
+			for _, code := range slices.Sorted(maps.Keys(counts)) {
+				name := strconv.FormatInt(code, 10)
+				if label == "clock_event" {
+					name = clockReason(code)
+				}
+				if name != "" {
+					page.add(l.dcgm(slices.Concat(windowed, []string{label, name})...), float64(counts[code]), m.taken)
+				}
+			}
+			if len(counts) == 0 && window != forever && label == "xid" {
+				page.add(l.dcgm(windowed...), 0, m.taken)
+			}
 		}
 	}
+}
+
+// recentXIDs are how often an instance, or for "" the GPU, has had each XID since a time.
+func (e *Events) recentXIDs(of string, oldest time.Time) map[int64]int {
+	counts := map[int64]int{}
+	for _, x := range since(e.RecentXIDs, oldest) {
+		if concerns(x.Instance, of) {
+			counts[x.Code]++
+		}
+	}
+	return counts
+}
+
+// clockSamples are in how many samples each clock reason was set, so the numbers depend on the
+// sampling interval, as in dcgm-exporter.
+func (e *Events) clockSamples(_ string, oldest time.Time) map[int64]int {
+	counts := map[int64]int{}
+	for _, s := range since(e.ClockSamples, oldest) {
+		for set := s.Code; set != 0; set &= set - 1 {
+			counts[set&-set]++
+		}
+	}
+	return counts
+}
+
+// clockTotals are how often each clock reason has set in.
+func (e *Events) clockTotals(string, time.Time) map[int64]int {
+	counts := map[int64]int{}
+	for _, x := range e.ClockChanges {
+		counts[x.Code] = x.Total
+	}
+	return counts
+}
+
+// clockReasons are DCGM's bits of field 112, from 1 on, by their names in DCGM's tools.
+var clockReasons = [...]string{"gpu_idle", "clocks_setting", "power_cap", "hw_slowdown", "sync_boost", "sw_thermal", "hw_thermal", "hw_power_brake", "display_clocks"}
+
+// clockReason is a bit's name; empty where it has none.
+func clockReason(bit int64) string {
+	if i := bits.TrailingZeros64(uint64(bit)); i < len(clockReasons) {
+		return clockReasons[i]
+	}
+	return ""
 }
 
 // eachWholeGPU calls add once for every GPU, a partitioned one too.
@@ -66,11 +141,7 @@ func (c *CompatOptions) eachWholeGPU(m *Moment, add func(device *Entity, l *labe
 
 // dcgm returns the DCGM labels and further ones, given as name and value.
 func (l *labelSet) dcgm(further ...string) string {
-	b := []byte(l.compat)
-	for i := 0; i+1 < len(further); i += 2 {
-		b = appendLabel(b, further[i], further[i+1])
-	}
-	return string(b)
+	return joinLabels(l.compat, labelText(further...))
 }
 
 // What a source is asked for beside DCGM fields, as numbers among the fields
@@ -80,21 +151,6 @@ const (
 	AskHealth      = counters.GPUHealthStatus  // Entity.Health
 	AskPeers       = counters.P2PStatus        // Entity.Peers
 )
-
-// xidErrors has a series for each code that a GPU has had.
-func xidErrors() family {
-	return family{desc: metric.GPUXIDErrorsTotal, collect: func(m *Moment, d *metric.Desc, add adder) {
-		for s := range m.gpus {
-			if s.entity.Events == nil {
-				continue // not known, which is not none
-			}
-			totals := s.entity.Events.totals("")
-			for _, code := range slices.Sorted(maps.Keys(totals)) {
-				add(s.labels.with(d, metric.LabelXID, strconv.FormatInt(code, 10)), float64(totals[code]), m.taken)
-			}
-		}
-	}}
-}
 
 // xid returns the DCGM labels of the XID series, which dcgm-exporter gives the
 // code and its meaning.
@@ -116,90 +172,6 @@ var xidMeanings = sync.OnceValue(func() map[int]string {
 	}
 	return meanings
 })
-
-// eventWindow is the default window of windowed counts, as in dcgm-exporter.
-const eventWindow = 5 * time.Minute
-
-// windowLabel is the value of window_size_in_ms.
-func windowLabel(window time.Duration) (time.Duration, string) {
-	if window <= 0 {
-		window = eventWindow
-	}
-	return window, strconv.FormatInt(window.Milliseconds(), 10)
-}
-
-// addXIDWindow counts the XIDs of the window by code. A GPU without any has one
-// series without a code, at 0.
-func addXIDWindow(c *CompatOptions, m *Moment, page *pageFamily) {
-	window, label := windowLabel(c.XIDWindow)
-	c.eachEvents(m, func(e *Events, of string, l *labelSet) {
-		counts := map[int64]int{}
-		for _, x := range since(e.RecentXIDs, m.taken.Add(-window)) {
-			if concerns(x.Instance, of) {
-				counts[x.Code]++
-			}
-		}
-		for _, code := range slices.Sorted(maps.Keys(counts)) {
-			page.add(l.dcgm("window_size_in_ms", label, "xid", strconv.FormatInt(code, 10)), float64(counts[code]), m.taken)
-		}
-		if len(counts) == 0 {
-			page.add(l.dcgm("window_size_in_ms", label), 0, m.taken)
-		}
-	})
-}
-
-// addXIDTotals has a series for each code seen since the start.
-func addXIDTotals(c *CompatOptions, m *Moment, page *pageFamily) {
-	c.eachEvents(m, func(e *Events, of string, l *labelSet) {
-		totals := e.totals(of)
-		for _, code := range slices.Sorted(maps.Keys(totals)) {
-			page.add(l.dcgm("xid", strconv.FormatInt(code, 10)), float64(totals[code]), m.taken)
-		}
-	})
-}
-
-// clockReasons are DCGM's bits of field 112 and their names in DCGM's tools.
-var clockReasons = [...]clockReason{
-	{0x1, "gpu_idle"}, {0x2, "clocks_setting"}, {0x4, "power_cap"}, {0x8, "hw_slowdown"}, {0x10, "sync_boost"},
-	{0x20, "sw_thermal"}, {0x40, "hw_thermal"}, {0x80, "hw_power_brake"}, {0x100, "display_clocks"},
-}
-
-type clockReason struct {
-	bit  int64
-	name string
-}
-
-// addClockWindow counts the samples of the window in which a reason was set, so
-// the number depends on the sampling interval: as in dcgm-exporter, where a GPU without any
-// has no series either.
-func addClockWindow(c *CompatOptions, m *Moment, page *pageFamily) {
-	window, label := windowLabel(c.ClockEventsWindow)
-	c.eachEvents(m, func(e *Events, _ string, l *labelSet) {
-		samples := since(e.ClockSamples, m.taken.Add(-window))
-		for _, r := range clockReasons {
-			n := 0
-			for _, s := range samples {
-				if s.Code&r.bit != 0 {
-					n++
-				}
-			}
-			if n > 0 {
-				page.add(l.dcgm("window_size_in_ms", label, "clock_event", r.name), float64(n), m.taken)
-			}
-		}
-	})
-}
-
-// addClockTotals counts how often each reason has set in since the start.
-func addClockTotals(c *CompatOptions, m *Moment, page *pageFamily) {
-	c.eachEvents(m, func(e *Events, _ string, l *labelSet) {
-		for _, x := range e.ClockChanges {
-			if i := slices.IndexFunc(clockReasons[:], func(r clockReason) bool { return r.bit == x.Code }); i >= 0 {
-				page.add(l.dcgm("clock_event", clockReasons[i].name), float64(x.Total), m.taken)
-			}
-		}
-	})
-}
 
 // Results of DCGM's health watches, as the series shows them.
 const (

@@ -75,32 +75,24 @@ func (c *CompatOptions) selectsDevice(d *Device) bool {
 // counters that it has a value of.
 func (c *CompatOptions) deviceText(d *Device, dev *Entity, r *Reading) string {
 	id, parent := strconv.Itoa(d.ID), strconv.Itoa(d.Parent)
-	var b []byte
+	var of []string
 	switch d.Kind {
 	case Switch:
-		b = appendLabel(b, "nvswitch", "nvswitch"+id)
+		of = []string{"nvswitch", "nvswitch" + id}
 	case SwitchLink:
-		b = appendLabel(b, "nvlink", id)
-		b = appendLabel(b, "nvswitch", "nvswitch"+parent)
+		of = []string{"nvlink", id, "nvswitch", "nvswitch" + parent}
 	case GPULink:
-		b = appendLabel(b, "nvlink", id)
-		b = appendLabel(b, "gpu", parent)
-		b = appendLabel(b, "gpu_uuid", dev.UUID)
-		b = appendLabel(b, "pci_bus_id", dev.PCIBusID)
-		b = appendLabel(b, "device", "nvidia"+parent)
-		b = appendLabel(b, "model_name", dev.Model)
+		of = []string{"nvlink", id, "gpu", parent, "gpu_uuid", dev.UUID, "pci_bus_id", dev.PCIBusID, "device", "nvidia" + parent, "model_name", dev.Model}
 	case CPU:
-		b = appendLabel(b, "cpu", id)
+		of = []string{"cpu", id}
 	case Core:
-		b = appendLabel(b, "cpucore", id)
-		b = appendLabel(b, "cpu", parent)
+		of = []string{"cpucore", id, "cpu", parent}
 	}
 	driver := ""
 	if len(r.Entities) > 0 { // the machine has one
 		driver = r.Entities[0].DriverVersion
 	}
-	b = appendLabel(b, "hostname", c.Hostname)
-	return joinLabels(string(b), c.labelCounters(d.Value, driver))
+	return joinLabels(labelText(append(of, "hostname", c.Hostname)...), c.labelCounters(d.Value, driver))
 }
 
 // addDevices adds a field's value of every device that has one.

@@ -153,8 +153,8 @@ func TestHealthReasons(t *testing.T) {
 		"a watch warns":            {Entity{Health: &HealthReport{Incidents: []Incident{{"NVLINK", HealthWarn, "x"}}}}, "ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reason, _, known := healthOf(&test.entity, now)
-			if !known {
+			reason, taken := healthOf(&test.entity, now)
+			if taken.IsZero() {
 				reason = ""
 			}
 			if reason != test.want {

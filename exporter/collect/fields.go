@@ -39,7 +39,10 @@ func (e *Entity) Value(field uint16) (Value, bool) { return find(e.Values, field
 // number returns a numeric value.
 func (e *Entity) number(field uint16) (Value, bool) {
 	v, ok := e.Value(field)
-	return v, ok && !v.IsText
+	if v.IsText {
+		return Value{}, false
+	}
+	return v, ok
 }
 
 // Value returns the device's value of a field and whether it has one.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
-	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // Words of gpu_healthy's reason label. A GPU condemned by an XID has "xid_79"
@@ -25,49 +24,34 @@ const (
 // are about its peers: 3 their traffic, 5 the IMEX domain.
 var recoveryActions = map[float64]string{1: "reset", 2: "reboot", 4: "drain_and_reset"}
 
-// healthy has one series a GPU. A GPU without any value that bears on its
-// health has none: its health is unknown.
-func healthy() family {
-	return family{desc: metric.GPUHealthy, collect: func(m *Moment, d *metric.Desc, add adder) {
-		for s := range m.gpus {
-			if reason, taken, known := healthOf(s.entity, m.taken); known {
-				ok := 0.0
-				if reason == reasonOK {
-					ok = 1
-				}
-				add(s.labels.with(d, metric.LabelReason, reason), ok, taken)
-			}
-		}
-	}}
-}
-
-// healthOf takes the gravest finding first.
-func healthOf(e *Entity, now time.Time) (reason string, taken time.Time, known bool) {
+// healthOf takes the gravest finding first. The time is zero where no value bears on the GPU's
+// health: it is unknown then.
+func healthOf(e *Entity, now time.Time) (reason string, taken time.Time) {
 	if xid, ok := condemnedBy(e); ok {
-		return reasonXID + strconv.Itoa(xid), now, true
+		return reasonXID + strconv.Itoa(xid), now
 	}
 	if e.Lost {
-		return reasonLost, now, true
+		return reasonLost, now
 	}
 	if v, ok := e.number(fieldRecoveryAction); ok && recoveryActions[v.Number] != "" {
-		return reasonRecovery + recoveryActions[v.Number], v.Time, true
+		return reasonRecovery + recoveryActions[v.Number], v.Time
 	}
-	remap, hasRemap := e.number(fieldRowRemapFailure)
-	if hasRemap && remap.Number != 0 {
-		return reasonRowRemap, remap.Time, true
+	remap, _ := e.number(fieldRowRemapFailure)
+	if remap.Number != 0 {
+		return reasonRowRemap, remap.Time
 	}
 	if e.Health != nil {
 		for _, i := range e.Health.Incidents {
 			if i.Result == HealthFail {
-				return reasonWatch + strings.ToLower(i.Watch), now, true
+				return reasonWatch + strings.ToLower(i.Watch), now
 			}
 		}
-		return reasonOK, now, true
+		return reasonOK, now
 	}
 	if _, hasXID := e.number(fieldXID); hasXID || e.Events != nil && e.Events.Listening {
-		return reasonOK, now, true
+		return reasonOK, now
 	}
-	return reasonOK, remap.Time, hasRemap
+	return reasonOK, remap.Time
 }
 
 // condemnedBy is the newest XID after which the GPU needs a repair. It stands
@@ -109,8 +93,8 @@ func Health(r *Reading) []GPUHealth {
 	var out []GPUHealth
 	for i := range r.Entities {
 		if e := &r.Entities[i]; e.Kind == GPU {
-			reason, _, known := healthOf(e, r.Taken)
-			out = append(out, GPUHealth{GPU: e.GPU, UUID: e.UUID, Known: known, Reason: reason})
+			reason, taken := healthOf(e, r.Taken)
+			out = append(out, GPUHealth{GPU: e.GPU, UUID: e.UUID, Known: !taken.IsZero(), Reason: reason})
 		}
 	}
 	return out

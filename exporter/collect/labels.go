@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -14,63 +15,49 @@ import (
 type labelSet struct {
 	texts      map[string]string // by series name, and by the value of a further label
 	allocation Allocation
-	labels     map[string]string // `a="1"` by name, of the catalogue's labels that apply
+	values     map[string]string // by name, of the catalogue's labels that apply
 	compat     string            // text of the DCGM series, which ends with held
 	held       string            // of these labels: whose the entity is
 }
 
 // newLabelSet has no text of DCGM series. An entity of nil is the node.
 func newLabelSet(node string, e *Entity, h Allocation) *labelSet {
-	l := &labelSet{allocation: h, texts: map[string]string{}, labels: make(map[string]string, 16)}
-	set := func(name, value string) {
-		if value != "" {
-			l.labels[name] = string(appendLabel(nil, name, value))
-		}
-	}
-	set(metric.LabelNode, node)
+	l := &labelSet{allocation: h, texts: map[string]string{}, values: map[string]string{metric.LabelNode: node}}
 	if e == nil {
 		return l
 	}
-	set(metric.LabelGPU, strconv.Itoa(e.GPU))
-	set(metric.LabelGPUUUID, e.UUID)
-	set(metric.LabelModel, e.Model)
-	set(metric.LabelPCIBusID, e.PCIBusID)
-	set(metric.LabelMIG, strconv.FormatBool(e.MIG))
-	set(metric.LabelDriverVersion, e.DriverVersion)
-	set(metric.LabelNamespace, h.Namespace)
-	set(metric.LabelPod, h.Pod)
-	set(metric.LabelContainer, h.Container)
+	maps.Copy(l.values, map[string]string{
+		metric.LabelGPU: strconv.Itoa(e.GPU), metric.LabelGPUUUID: e.UUID, metric.LabelModel: e.Model, metric.LabelPCIBusID: e.PCIBusID,
+		metric.LabelMIG: strconv.FormatBool(e.MIG), metric.LabelDriverVersion: e.DriverVersion,
+		metric.LabelNamespace: h.Namespace, metric.LabelPod: h.Pod, metric.LabelContainer: h.Container,
+	})
 	if e.Kind != Instance {
 		return l
 	}
-	set(metric.LabelGPUInstanceID, strconv.Itoa(e.InstanceID))
-	set(metric.LabelProfile, e.Profile)
-	set(metric.LabelInstanceUUID, e.InstanceUUID)
+	maps.Copy(l.values, map[string]string{
+		metric.LabelGPUInstanceID: strconv.Itoa(e.InstanceID), metric.LabelProfile: e.Profile, metric.LabelInstanceUUID: e.InstanceUUID,
+	})
 	if e.Start >= 0 {
-		set(metric.LabelStart, strconv.Itoa(e.Start))
+		l.values[metric.LabelStart] = strconv.Itoa(e.Start)
 	}
 	if e.Size > 0 {
-		set(metric.LabelSize, strconv.Itoa(e.Size))
+		l.values[metric.LabelSize] = strconv.Itoa(e.Size)
 	}
 	return l
 }
 
 // text returns d's labels. A label without a value is left out: absent, never empty.
 func (l *labelSet) text(d *metric.Desc) string {
-	if text, ok := l.texts[d.Name]; ok {
-		return text
-	}
-	b := make([]byte, 0, 256)
-	for _, name := range d.AllLabels() {
-		if label := l.labels[name]; label != "" {
-			if len(b) > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, label...)
+	text, ok := l.texts[d.Name]
+	if !ok {
+		b := make([]byte, 0, 256)
+		for _, name := range d.AllLabels() {
+			b = appendLabel(b, name, l.values[name])
 		}
+		text = string(b)
+		l.texts[d.Name] = text
 	}
-	l.texts[d.Name] = string(b)
-	return l.texts[d.Name]
+	return text
 }
 
 // with returns d's labels and one that the entity does not determine.
@@ -82,6 +69,15 @@ func (l *labelSet) with(d *metric.Desc, name, value string) string {
 		l.texts[key] = text
 	}
 	return text
+}
+
+// labelText renders names and values in turn.
+func labelText(namesAndValues ...string) string {
+	var b []byte
+	for i := 0; i+1 < len(namesAndValues); i += 2 {
+		b = appendLabel(b, namesAndValues[i], namesAndValues[i+1])
+	}
+	return string(b)
 }
 
 // appendLabel appends `name="value"`, escaped, after a comma where it is not
@@ -123,7 +119,7 @@ type subject struct {
 	split       bool          // a GPU with instances on it
 	busy        Measured      // 0 … 1
 	tally       *tally        // running totals; not of a subject in allocations
-	idle        time.Duration // allocated and not computing; of what Moment.idling yields
+	idle        time.Duration // allocated and not computing; of what idling yields
 }
 
 // Moment is a Reading joined with its allocations and with the totals of
@@ -135,9 +131,3 @@ type Moment struct {
 	devices     []deviceSeries
 	node        *labelSet // of series about the node itself
 }
-
-// number returns a numeric value of the entity.
-func (s *subject) number(field uint16) (Value, bool) { return s.entity.number(field) }
-
-// text returns the label text of d for this subject.
-func (s *subject) text(d *metric.Desc) string { return s.labels.text(d) }

@@ -17,21 +17,18 @@ const (
 	maxGPUWatts = 20_000
 )
 
-// Ledger is what adds up over Readings: seconds of computing and of throttling,
-// energy, and since when allocations are idle. It outlives Compilers, so that a
-// reload of the counters file resets nothing. It is for one goroutine.
-type Ledger struct {
+// ledger is what adds up over Readings: seconds of computing and of throttling, energy, and since
+// when allocations are idle.
+type ledger struct {
 	maxGap   time.Duration
 	tallies  map[tallyKey]*tally
 	taken    time.Time // of the last reading
 	readings int       // readings so far
-	idle     idleTracker
 }
 
-// NewLedger returns an empty one for Readings taken every interval.
-func NewLedger(interval time.Duration) *Ledger {
-	gap := StaleAfter(interval)
-	return &Ledger{maxGap: gap, tallies: map[tallyKey]*tally{}, idle: idleTracker{maxGap: gap}}
+// newLedger returns an empty one for Readings taken every interval.
+func newLedger(interval time.Duration) *ledger {
+	return &ledger{maxGap: StaleAfter(interval), tallies: map[tallyKey]*tally{}}
 }
 
 // tallyKey identifies the series of a tally: an instance made again under its
@@ -50,13 +47,18 @@ type tally struct {
 	busy   float64 // seconds of the GPU
 	busyAt time.Time
 
-	throttled  [len(clockReasons) - 1]float64 // seconds
+	throttled  [len(clockReasons)]float64 // seconds, by clock reason
 	throttleAt time.Time
 
 	joules   float64
 	raw      float64 // the driver's counter in joules
 	energyAt time.Time
+
+	idle map[Allocation]idleSpan
 }
+
+// idleSpan is since when an allocation is idle, and when that was last confirmed.
+type idleSpan struct{ since, seen time.Time }
 
 func keyOf(e *Entity) tallyKey {
 	key := tallyKey{kind: e.Kind, gpu: e.GPU, uuid: e.UUID}
@@ -68,7 +70,7 @@ func keyOf(e *Entity) tallyKey {
 
 // observe takes a Moment in and gives each subject its tally. A Moment of the
 // same Reading as the last one adds nothing.
-func (l *Ledger) observe(m *Moment) {
+func (l *ledger) observe(m *Moment) {
 	if !m.taken.Equal(l.taken) {
 		l.taken = m.taken
 		l.readings++
@@ -79,28 +81,28 @@ func (l *Ledger) observe(m *Moment) {
 		s.tally.addBusy(s, l.maxGap)
 		s.tally.addThrottled(s, l.maxGap)
 		s.tally.addEnergy(s)
+		s.tally.addIdle(s, l.maxGap)
 	}
 	l.forget()
-	l.idle.observe(m.idling)
 }
 
 // of returns the entity's tally. Where the entity was missing in the reading
 // before, its use is unknown, and counting starts at its next value.
-func (l *Ledger) of(e *Entity) *tally {
+func (l *ledger) of(e *Entity) *tally {
 	key := keyOf(e)
 	t := l.tallies[key]
 	if t == nil {
 		t = &tally{}
 		l.tallies[key] = t
 	} else if t.reading < l.readings-1 {
-		t.busyAt, t.throttleAt = time.Time{}, time.Time{}
+		t.busyAt, t.throttleAt, t.idle = time.Time{}, time.Time{}, nil
 	}
 	t.reading = l.readings
 	return t
 }
 
 // forget drops the tallies unseen for longest beyond the limit.
-func (l *Ledger) forget() {
+func (l *ledger) forget() {
 	if len(l.tallies) <= 2*maxTallies {
 		return
 	}
@@ -140,7 +142,7 @@ func (t *tally) addBusy(s *subject, maxGap time.Duration) {
 // addEnergy follows the driver's counter, which begins again when the driver is
 // loaded: ours never falls. It starts where the driver's stands.
 func (t *tally) addEnergy(s *subject) {
-	v, ok := s.number(fieldEnergyMilli)
+	v, ok := s.entity.number(fieldEnergyMilli)
 	if !ok || s.entity.Kind != GPU || !v.Time.After(t.energyAt) || v.Number < 0 || math.IsInf(v.Number, 0) {
 		return
 	}
@@ -155,4 +157,50 @@ func (t *tally) addEnergy(s *subject) {
 		t.joules += raw // it began again
 	}
 	t.raw, t.energyAt = raw, v.Time
+}
+
+// addThrottled adds the time since the value before to each active reason.
+func (t *tally) addThrottled(s *subject, maxGap time.Duration) {
+	v, ok := s.entity.number(fieldClockEvents)
+	if !ok || s.entity.Kind != GPU {
+		return
+	}
+	seconds := sinceLast(&t.throttleAt, v.Time, maxGap)
+	for i := range t.throttled {
+		if int64(v.Number)>>i&1 != 0 {
+			t.throttled[i] += seconds
+		}
+	}
+}
+
+// idleBelow is the busy ratio under which an entity does nothing: GPU_UTIL
+// counts in whole percents, and a context that only exists reads as a trace.
+const idleBelow = 0.01
+
+// addIdle sets the idle time of each allocation, 0 while it computes, and forgets those that are
+// gone. A gap longer than maxGap ends a span: use within it is unknown.
+func (t *tally) addIdle(s *subject, maxGap time.Duration) {
+	before := t.idle
+	t.idle = nil
+	for a := range s.idling {
+		span, ok := before[a.labels.allocation]
+		switch {
+		case !a.busy.Known():
+			if !ok {
+				continue
+			} // else unknown: neither idle nor busy
+		case a.busy.Number >= idleBelow:
+			continue
+		default:
+			if !ok || a.busy.Time.Sub(span.seen) > maxGap {
+				span.since = a.busy.Time
+			}
+			span.seen = a.busy.Time
+			a.idle = max(0, span.seen.Sub(span.since))
+		}
+		if t.idle == nil {
+			t.idle = map[Allocation]idleSpan{}
+		}
+		t.idle[a.labels.allocation] = span
+	}
 }

@@ -143,41 +143,21 @@ func (p *Page) leaveOut(f *pageFamily, from int) {
 	f.samples = f.samples[:from]
 }
 
-// render makes all text that does not depend on the time of a scrape, so that a
-// scrape only copies it. Unchanged families keep the text of the page before.
-func (p *Page) render(before []pageFamily) {
-	for i := range p.families {
-		f := &p.families[i]
-		var old *pageFamily
-		if i < len(before) && before[i].name == f.name && before[i].kind == f.kind && before[i].help == f.help {
-			old = &before[i]
-		}
-		f.renderHeaders(old)
-		f.renderLines(old)
-	}
-}
-
-func (f *pageFamily) renderHeaders(old *pageFamily) {
-	if old != nil {
-		f.header, f.openHeader = old.header, old.openHeader
-		return
-	}
+// render makes all text that does not depend on the time of a scrape, so that a scrape only copies
+// it.
+func (f *pageFamily) render() {
 	f.header = f.appendHeader(nil, f.name, f.kind, escapedHelp)
 	name, kind := openMetricsHeader(f.name, f.kind)
 	f.openHeader = f.appendHeader(nil, name, kind, escapedValue) // OpenMetrics escapes quotes there too
-}
-
-func (f *pageFamily) renderLines(old *pageFamily) {
 	f.oldest = math.MaxInt64
-	for i := range f.samples {
-		f.oldest = min(f.oldest, f.samples[i].taken)
-	}
-	if f.aging || f.keepLines(old) {
-		return
-	}
 	size := 0
 	for i := range f.samples {
-		size += len(f.name) + len(f.samples[i].labels) + sampleBytes
+		s := &f.samples[i]
+		f.oldest = min(f.oldest, s.taken)
+		size += len(f.name) + len(s.labels) + sampleBytes
+	}
+	if f.aging {
+		return
 	}
 	f.lines = make([]byte, 0, size)
 	for i := range f.samples {
@@ -185,23 +165,6 @@ func (f *pageFamily) renderLines(old *pageFamily) {
 		f.lines = f.appendLine(f.lines, s.labels, s.value)
 		s.end = len(f.lines)
 	}
-}
-
-// keepLines takes over the text of the page before and reports whether it is
-// this family's.
-func (f *pageFamily) keepLines(old *pageFamily) bool {
-	if old == nil || len(old.samples) != len(f.samples) {
-		return false
-	}
-	for i := range f.samples {
-		s, was := &f.samples[i], &old.samples[i]
-		if s.value != was.value || s.labels != was.labels {
-			return false
-		}
-		s.end = was.end
-	}
-	f.lines = old.lines
-	return true
 }
 
 func (f *pageFamily) appendLine(b []byte, labels string, value float64) []byte {

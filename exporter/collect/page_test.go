@@ -1,9 +1,6 @@
 package collect
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,20 +91,21 @@ func TestOpenMetrics(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
-	tracker := idleTracker{maxGap: 2500 * time.Millisecond}
+	var kept tally
 	allocation := Allocation{"ns", "p", "c"}
-	step := func(at time.Duration, busy float64, known bool, h Allocation) time.Duration {
-		e := Entity{Kind: GPU, UUID: "GPU-a"}
-		s := subject{entity: &e, labels: &labelSet{allocation: h}}
-		if known {
-			s.busy = Measured{busy, start.Add(at)}
+	step := func(at time.Duration, busy float64, known bool, h Allocation) (idle time.Duration) {
+		s := subject{entity: &Entity{Kind: GPU, UUID: "GPU-a"}}
+		if h != (Allocation{}) {
+			s.allocations = []subject{{labels: &labelSet{allocation: h}}}
 		}
-		tracker.observe(func(yield func(*subject) bool) {
-			if h != (Allocation{}) {
-				yield(&s)
-			}
-		})
-		return s.idle
+		if known && h != (Allocation{}) {
+			s.allocations[0].busy = Measured{busy, start.Add(at)}
+		}
+		kept.addIdle(&s, 2500*time.Millisecond)
+		for _, a := range s.allocations {
+			idle = a.idle
+		}
+		return idle
 	}
 	for _, c := range []struct {
 		at    time.Duration
@@ -131,7 +129,7 @@ func TestIdle(t *testing.T) {
 	if got := step(22*time.Second, 0, true, Allocation{"ns", "other", "c"}); got != 0 {
 		t.Errorf("a new allocation inherits %s", got)
 	}
-	if step(23*time.Second, 0, true, Allocation{}); len(tracker.spans) != 0 {
+	if step(23*time.Second, 0, true, Allocation{}); len(kept.idle) != 0 {
 		t.Error("a free GPU is remembered as idle")
 	}
 }
@@ -248,40 +246,6 @@ func TestOldSeriesGoesAlone(t *testing.T) {
 	} {
 		if n := strings.Count(got, line); n != want {
 			t.Errorf("%q is there %d times, want %d:\n%s", line, n, want, got)
-		}
-	}
-}
-
-// Text that is kept from the page before is what would be rendered again,
-// whatever changed between them.
-func TestKeptTextIsTheSame(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	kept, ledger := compiler(), NewLedger(time.Second)
-	kept.ledger = ledger
-	for step := range 300 {
-		taken := start.Add(time.Duration(step) * time.Second)
-		r := pair(float64(random.IntN(2))/2, float64(random.IntN(2))/2, taken)
-		if random.IntN(4) == 0 {
-			r.Entities = r.Entities[random.IntN(2):][:1]
-		}
-		a := Attribution{Taken: start, Allocations: make([][]Allocated, len(r.Entities))}
-		if random.IntN(3) == 0 {
-			a.Allocations[0] = []Allocated{pod(fmt.Sprintf("pod-%d", random.IntN(2)), Usage{})}
-		}
-		page := kept.Compile(r, a)
-		again := &Page{families: slices.Clone(page.families), maxAge: page.maxAge}
-		for i := range again.families {
-			again.families[i].samples = slices.Clone(page.families[i].samples)
-		}
-		again.render(nil)
-		for _, late := range []time.Duration{0, time.Second, time.Hour} {
-			for _, openMetrics := range []bool{false, true} {
-				got, count := page.Append(nil, taken.Add(late), openMetrics)
-				want, wantCount := again.Append(nil, taken.Add(late), openMetrics)
-				if string(got) != string(want) || count != wantCount {
-					t.Fatalf("step %d, %s late: %+v, want %+v\n%s\nwant\n%s", step, late, count, wantCount, got, want)
-				}
-			}
 		}
 	}
 }

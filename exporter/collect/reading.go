@@ -89,20 +89,23 @@ func (r *Reading) GPUs() (n int) {
 
 // Newest is the time of the newest value; zero without any.
 func (r *Reading) Newest() (newest time.Time) {
-	take := func(values []Value) {
-		for i := range values {
-			if values[i].Time.After(newest) {
-				newest = values[i].Time
-			}
-		}
-	}
 	for i := range r.Entities {
-		take(r.Entities[i].Values)
+		newest = latest(newest, r.Entities[i].Values)
 	}
 	for i := range r.Devices {
-		take(r.Devices[i].Values)
+		newest = latest(newest, r.Devices[i].Values)
 	}
 	return newest
+}
+
+// latest is a time, or that of the newest value if it is later.
+func latest(t time.Time, values []Value) time.Time {
+	for i := range values {
+		if values[i].Time.After(t) {
+			t = values[i].Time
+		}
+	}
+	return t
 }
 
 // Quiescer is a Source that can release GPUs, so that they can be repartitioned

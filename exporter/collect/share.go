@@ -1,12 +1,5 @@
 package collect
 
-import (
-	"strings"
-	"time"
-
-	"github.com/gpuscale/gpuscale/gpu/metric"
-)
-
 // overshoot is how far above 1 a ratio may be and still be a rounding of 1.
 const overshoot = 0.01
 
@@ -31,33 +24,6 @@ func toRatio(v Value, whole float64) Measured {
 		return Measured{}
 	}
 	return Measured{Number: min(r, 1), Time: v.Time}
-}
-
-// divided is a quantity of each GPU, or of the instances of a partitioned one, so that a sum over the
-// series counts nothing twice. Containers that share an entity have their own parts where they are
-// known, and the rest stands without a container.
-func divided(desc metric.Desc, total sample, part func(*subject, *Usage) Measured) family {
-	return family{desc: desc, collect: func(m *Moment, d *metric.Desc, add adder) {
-		text := func(s *subject) string { return s.text(d) }
-		for i := range m.subjects {
-			s := &m.subjects[i]
-			v, taken, ok := total(m, s)
-			if ok && !s.split && !s.addDivided(v, taken, func(u *Usage) Measured { return part(s, u) }, text, add) {
-				add(s.text(d), v, taken)
-			}
-		}
-	}}
-}
-
-// share weighs each instance by its compute slices, so that a GPU's series sum to at most 1.
-func share(_ *Moment, s *subject) (float64, time.Time, bool) {
-	weight, ok := weight(s.entity)
-	return s.busy.Number * weight, s.busy.Time, ok && s.busy.Known()
-}
-
-func partOfShare(s *subject, u *Usage) Measured {
-	weight, _ := weight(s.entity)
-	return u.Busy.times(weight)
 }
 
 // weight is the part of the GPU's compute that the entity is, 0 … 1; false
@@ -108,36 +74,24 @@ func (s *subject) divide(total float64, of func(*Usage) Measured) []Measured {
 	return parts
 }
 
-// addDivided adds a total of an entity: to its sole allocation, or in the parts
-// of those that share it, with the rest under no container. It reports whether
-// there were parts.
-func (s *subject) addDivided(total float64, taken time.Time, of func(*Usage) Measured, text func(*subject) string, add adder) bool {
-	if len(s.allocations) < 2 {
+// addDivided adds a total of an entity in the parts of the containers that share it, as far as these
+// are known, with the rest under no container. It reports whether there were parts.
+func (s *subject) addDivided(total Measured, of func(*Usage) Measured, add func(*subject, Measured)) (some bool) {
+	if len(s.allocations) < 2 || !total.Known() {
 		return false
 	}
-	rest, some := total, false
-	for j, part := range s.divide(total, of) {
+	rest := total
+	for j, part := range s.divide(total.Number, of) {
 		if part.Known() {
-			add(text(&s.allocations[j]), part.Number, part.Time)
-			rest -= part.Number
+			add(&s.allocations[j], part)
+			rest.Number -= part.Number
 			some = true
 		}
 	}
-	if some {
-		add(text(s), max(0, rest), taken)
+	if rest.Number = max(0, rest.Number); some {
+		add(s, rest)
 	}
 	return some
-}
-
-// usageLabels renders the labels of an allocation on the DCGM series: the DRA
-// claim, and with --kubernetes-virtual-gpus the share. A container with several
-// shares of one GPU has one series: vgpu="0,2".
-func (c *CompatOptions) usageLabels(u Usage) string {
-	vgpu := ""
-	if c.VirtualGPUs && len(u.Shares) > 0 {
-		vgpu = string(appendLabel(nil, "vgpu", strings.Join(u.Shares, ",")))
-	}
-	return joinLabels(u.Claim.labels(), vgpu)
 }
 
 // addShares adds GPU_UTIL or FB_USED of a shared entity in the parts of its
@@ -147,12 +101,12 @@ func (c *CompatOptions) addShares(s *subject, field uint16, v Value, page *pageF
 	if !c.VirtualGPUs || v.IsText {
 		return false
 	}
-	compat := func(s *subject) string { return s.labels.compat }
-	switch field {
+	add := func(s *subject, part Measured) { page.add(s.labels.compat, part.Number, part.Time) }
+	switch total := (Measured{v.Number, v.Time}); field {
 	case fieldGPUUtil:
-		return s.addDivided(v.Number, v.Time, func(h *Usage) Measured { return h.Busy.times(100) }, compat, page.add)
+		return s.addDivided(total, func(u *Usage) Measured { return u.Busy.times(100) }, add)
 	case fieldFBUsed:
-		return s.addDivided(v.Number, v.Time, func(h *Usage) Measured { return h.Memory.times(1.0 / mebibyte) }, compat, page.add)
+		return s.addDivided(total, func(u *Usage) Measured { return u.Memory.times(1.0 / mebibyte) }, add)
 	}
 	return false
 }

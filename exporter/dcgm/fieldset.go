@@ -10,10 +10,12 @@ import (
 
 // Fields that the Source reads for itself.
 const (
+	fieldDriver   = 1  // its version
 	fieldName     = 50 // of a GPU the product, of an instance the profile
 	fieldUUID     = 54
 	fieldIndex    = 52 // NVML's
 	fieldMinor    = 55
+	fieldPCIBusID = 57
 	fieldMIGMode  = 67
 	fieldMIGMax   = 69 // compute slices of the whole GPU
 	fieldClocks   = 112

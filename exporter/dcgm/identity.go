@@ -1,8 +1,12 @@
 package dcgm
 
+// #include "shim.h"
+import "C"
+
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,17 +16,22 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
 
-// learnGPUs reads each GPU's attributes. Known ones stay when a GPU fails, or is lost and
-// answers blanks.
+// learnGPUs reads from the driver what each GPU is, before anything of it is watched. Known GPUs stay
+// when they fail, or are lost and answer blanks.
 func (r *reader) learnGPUs() {
 	for _, gpu := range r.layout.gpus {
-		a, err := readAttributes(gpu)
+		// DCGM's number, NVML's and that of /dev/nvidiaN mostly agree, until DCGM reports the others.
+		a := collect.Entity{Kind: collect.GPU, GPU: int(gpu), Index: int(gpu), Minor: int(gpu)}
+		texts := map[uint16]*string{fieldDriver: &a.DriverVersion, fieldName: &a.Model, fieldUUID: &a.UUID, fieldPCIBusID: &a.PCIBusID}
+		err := r.buffer.read([]entityKey{{kindGPU, gpu}}, slices.Collect(maps.Keys(texts)), C.SHIM_LIVE, func(_ int, raw *C.shim_value) {
+			v, dropped := judge(raw, time.UnixMicro(int64(raw.ts)))
+			if into := texts[v.Field]; into != nil && dropped == "" {
+				*into = v.Text
+			}
+		})
 		r.complain(fmt.Sprint("attributes of GPU ", gpu), err)
 		old := r.devs[gpu]
-		if old == nil || a.UUID != "" && a.UUID != old.UUID {
-			// Another GPU under the same number, or a new one. DCGM's number, NVML's and
-			// that of /dev/nvidiaN mostly agree, until DCGM reports the others.
-			a.Kind, a.GPU, a.Index, a.Minor = collect.GPU, int(gpu), int(gpu), int(gpu)
+		if old == nil || a.UUID != "" && a.UUID != old.UUID { // another GPU under the same number, or a new one
 			r.devs[gpu] = &a
 			continue
 		}

@@ -21,7 +21,7 @@ const libraryName = "libdcgm.so.4"
 // process when it is not there.
 var symbols = []string{
 	"dcgmInit", "dcgmShutdown", "dcgmStartEmbedded", "dcgmStopEmbedded", "dcgmConnect_v2", "dcgmDisconnect",
-	"dcgmGetEntityGroupEntities", "dcgmGetDeviceAttributes", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetGpuStatus", "dcgmHealthSet",
+	"dcgmGetEntityGroupEntities", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetGpuStatus", "dcgmHealthSet",
 	"dcgmGroupCreate", "dcgmGroupDestroy", "dcgmGroupAddEntity", "dcgmFieldGroupCreate", "dcgmFieldGroupDestroy",
 	"dcgmWatchFields", "dcgmUnwatchFields", "dcgmUpdateAllFields", "dcgmEntitiesGetLatestValues",
 	"DcgmFieldsInit", "DcgmFieldGetById", "errorString",

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/cbuild"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
@@ -102,7 +103,7 @@ func TestOldLibrary(t *testing.T) {
 
 // The shim's shapes are those of NVIDIA's headers.
 func TestShim(t *testing.T) {
-	headers, err := fakedcgm.Headers(t.Context())
+	headers, err := cbuild.Headers(t.Context(), fakedcgm.Headers)
 	require.NoError(t, err)
 	if out, err := exec.Command("gcc", "-std=c11", "-fsyntax-only", "-isystem", headers, "testdata/c/shim.c").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -9,9 +9,6 @@
 
 _Static_assert(sizeof(shim_value) == 4128, "dcgmFieldValue_v2");
 _Static_assert(offsetof(shim_value, value) == 32, "dcgmFieldValue_v2.value");
-_Static_assert(sizeof(shim_attributes) == 5220, "dcgmDeviceAttributes_v3");
-_Static_assert(offsetof(shim_attributes, identifiers_version) == 3120, "dcgmDeviceAttributes_v3.identifiers");
-_Static_assert(offsetof(shim_attributes, settings_version) == 5204, "dcgmDeviceAttributes_v3.settings");
 
 /* The library is never closed: a host engine that was started in this process
  * may still have threads in it. */
@@ -36,16 +33,9 @@ int shim_has(const char *symbol) {
     *(void **)&call = library ? dlsym(library, name) : NULL
 
 int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *fields, unsigned fields_n,
-                shim_value *out) {
+                unsigned flags, shim_value *out) {
     FIND("dcgmEntitiesGetLatestValues", uintptr_t, shim_entity *, unsigned, uint16_t *, unsigned, unsigned, shim_value *);
-    return call ? call(handle, entities, n, fields, fields_n, 0, out) : SHIM_NO_SYMBOL;
-}
-
-int shim_device(uintptr_t handle, unsigned gpu, shim_attributes *out) {
-    FIND("dcgmGetDeviceAttributes", uintptr_t, unsigned, shim_attributes *);
-    memset(out, 0, sizeof *out);
-    out->version = VERSION(shim_attributes, 3);
-    return call ? call(handle, gpu, out) : SHIM_NO_SYMBOL;
+    return call ? call(handle, entities, n, fields, fields_n, flags, out) : SHIM_NO_SYMBOL;
 }
 
 enum { LINK_UP = 3, LINKS_V4 = 18, LINKS_V5 = 36, LINKS_PER_SWITCH = 256, MAX_GPUS = 32, MAX_SWITCHES = 12 };

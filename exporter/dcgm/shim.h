@@ -1,8 +1,7 @@
 /* Calls into libdcgm.so.4 that go-dcgm has not or makes too dear: it copies 4 KB for each value,
- * waits for a sample of everything after each watch, fetches affinity, topology and PCIe
- * generations along with a GPU's name, forgets which GPUs a peer-to-peer status is of, and knows
- * 18 links of a GPU. The functions are
- * found with dlsym, so that one that is missing is an error here and not the end of the process. */
+ * waits for a sample of everything after each watch, forgets which GPUs a peer-to-peer status is
+ * of, and knows 18 links of a GPU. The functions are found with dlsym, so that one that is missing
+ * is an error here and not the end of the process. */
 #ifndef GPUSCALE_DCGM_SHIM_H
 #define GPUSCALE_DCGM_SHIM_H
 
@@ -30,20 +29,6 @@ typedef struct {
     } value;
 } shim_value;
 
-/* dcgmDeviceAttributes_v3: the parts before and between what is used here are
- * left as bytes. */
-typedef struct {
-    uint32_t version;
-    char clocks_thermals_power[3116];
-    uint32_t identifiers_version;
-    char brand[256], name[256], pci_bus_id[256], serial[256], uuid[256], vbios[256], inforom[256];
-    uint32_t pci_device, pci_subsystem;
-    char driver_version[256];
-    uint32_t virtualization;
-    uint32_t memory[5];
-    uint32_t settings_version, persistence, mig, confidential;
-} shim_attributes;
-
 /* One end of an NVLink that is up; entity is how DCGM numbers it. */
 typedef struct {
     uint32_t entity, on_switch, parent, index;
@@ -64,11 +49,12 @@ enum {
 const char *shim_open(const char *path);
 int shim_has(const char *symbol);
 
+enum { SHIM_LIVE = 1 }; /* DCGM_FV_FLAG_LIVE_DATA: read from the driver, watched or not */
+
 /* Each gives a dcgmReturn_t, and in *n how many there are in out, which has space
  * for as many as the call can give. */
 int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *fields, unsigned fields_n,
-                shim_value *out);
-int shim_device(uintptr_t handle, unsigned gpu, shim_attributes *out);
+                unsigned flags, shim_value *out);
 int shim_links(uintptr_t handle, shim_link *out, int *n);
 int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s);
 int shim_peers(uintptr_t handle, shim_peer *out, int *n);

@@ -5,11 +5,8 @@ package dcgm
 import "C"
 
 import (
-	"fmt"
 	"slices"
 	"unsafe"
-
-	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
 const (
@@ -42,7 +39,9 @@ func (b *buffer) free() {
 // is handed to failed; only what severs the connection is returned.
 func (b *buffer) latest(entities []entityKey, fields []uint16, got func(entity int, v *C.shim_value), failed func(entity int, err error)) error {
 	for part := range slices.Chunk(fields, maxFieldsPerCall) {
-		read := func(first, n int) error { return b.read(entities, first, n, part, got) }
+		read := func(first, n int) error {
+			return b.read(entities[first:first+n], part, 0, func(i int, v *C.shim_value) { got(first+i, v) })
+		}
 		if err := inParts(len(entities), valuesPerCall/len(part), read, failed); err != nil {
 			return err
 		}
@@ -73,39 +72,20 @@ func inParts(n, size int, read func(first, n int) error, failed func(entity int,
 	return nil
 }
 
-// read reads n entities beginning with first.
-func (b *buffer) read(entities []entityKey, first, n int, fields []uint16, got func(entity int, v *C.shim_value)) error {
+// read reads entities: the samples of what is watched, or with the flag SHIM_LIVE the driver's values.
+func (b *buffer) read(entities []entityKey, fields []uint16, flags C.uint, got func(entity int, v *C.shim_value)) error {
 	b.entities, b.fields = b.entities[:0], b.fields[:0]
-	for _, e := range entities[first : first+n] {
+	for _, e := range entities {
 		b.entities = append(b.entities, C.shim_entity{kind: C.uint32_t(e.kind), id: C.uint32_t(e.id)})
 	}
 	for _, f := range fields {
 		b.fields = append(b.fields, C.uint16_t(f))
 	}
-	code := C.shim_latest(C.uintptr_t(hostHandle), &b.entities[0], C.uint(n), &b.fields[0], C.uint(len(fields)), b.values)
-	for i := range n * len(fields) {
+	code := C.shim_latest(C.uintptr_t(hostHandle), &b.entities[0], C.uint(len(entities)), &b.fields[0], C.uint(len(fields)), flags, b.values)
+	for i := range len(entities) * len(fields) {
 		if code == 0 {
-			got(first+i/len(fields), (*C.shim_value)(unsafe.Add(unsafe.Pointer(b.values), i*C.sizeof_shim_value)))
+			got(i/len(fields), (*C.shim_value)(unsafe.Add(unsafe.Pointer(b.values), i*C.sizeof_shim_value)))
 		}
 	}
 	return callError("reading values", code)
-}
-
-// readAttributes gives a GPU's constant properties; what is blank stays empty.
-func readAttributes(gpu uint32) (collect.Entity, error) {
-	var a C.shim_attributes
-	if code := C.shim_device(C.uintptr_t(hostHandle), C.uint(gpu), &a); code != 0 {
-		return collect.Entity{}, callError(fmt.Sprintf("reading attributes of GPU %d", gpu), code)
-	}
-	text := func(c *C.char) string {
-		s := C.GoString(c)
-		if isBlankText(s) {
-			return ""
-		}
-		return s
-	}
-	return collect.Entity{
-		UUID: text(&a.uuid[0]), Model: text(&a.name[0]),
-		PCIBusID: text(&a.pci_bus_id[0]), DriverVersion: text(&a.driver_version[0]),
-	}, nil
 }

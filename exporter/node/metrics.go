@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
@@ -34,26 +35,32 @@ type metrics struct {
 }
 
 func newMetrics(sourceUp, attributionErrors func() float64) *metrics {
-	m := &metrics{
-		registry:   prometheus.NewRegistry(),
-		reads:      counterVec(metric.ExporterReads),
-		readTime:   histogram(metric.ExporterReadSeconds, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30),
-		reconnects: prometheus.NewCounter(prometheus.CounterOpts(gauge(metric.ExporterReconnects))),
-		drops:      counterVec(metric.ExporterDropped),
-		quiesced:   prometheus.NewGauge(gauge(metric.ExporterQuiesced)),
-		series:     prometheus.NewGauge(gauge(metric.ExporterSeries)),
-		leftOut:    counterVec(metric.ExporterSeriesDropped),
-		scrapeTime: histogram(metric.ExporterScrapeSeconds, .0001, .00025, .0005, .001, .0025, .005, .01, .1),
-		nodeWrites: counterVec(metric.ExporterNodeWrites),
-		reloads:    counterVec(metric.ExporterReloads),
-		reloadOK:   prometheus.NewGauge(gauge(metric.ExporterReloadSuccessful)),
-		reloadOKAt: prometheus.NewGauge(gauge(metric.ExporterReloadSuccessTime)),
+	registry := prometheus.NewRegistry()
+	made := promauto.With(registry)
+	counters := func(d metric.Desc) *prometheus.CounterVec {
+		return made.NewCounterVec(prometheus.CounterOpts(opts(d)), d.Labels)
 	}
-	build := prometheus.NewGaugeVec(gauge(metric.ExporterBuildInfo), metric.ExporterBuildInfo.Labels)
-	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
-	m.registry.MustRegister(prometheus.NewGaugeFunc(gauge(metric.ExporterUp), sourceUp), m.reads, m.readTime, m.reconnects, m.drops, m.quiesced,
-		m.series, m.leftOut, m.scrapeTime, m.nodeWrites, m.reloads, m.reloadOK, m.reloadOKAt, build,
-		prometheus.NewCounterFunc(prometheus.CounterOpts(gauge(metric.ExporterAttributionErrors)), attributionErrors))
+	histogram := func(d metric.Desc, buckets ...float64) prometheus.Histogram {
+		return made.NewHistogram(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: buckets})
+	}
+	m := &metrics{
+		registry:   registry,
+		reads:      counters(metric.ExporterReads),
+		readTime:   histogram(metric.ExporterReadSeconds, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30),
+		reconnects: made.NewCounter(prometheus.CounterOpts(opts(metric.ExporterReconnects))),
+		drops:      counters(metric.ExporterDropped),
+		quiesced:   made.NewGauge(opts(metric.ExporterQuiesced)),
+		series:     made.NewGauge(opts(metric.ExporterSeries)),
+		leftOut:    counters(metric.ExporterSeriesDropped),
+		scrapeTime: histogram(metric.ExporterScrapeSeconds, .0001, .00025, .0005, .001, .0025, .005, .01, .1),
+		nodeWrites: counters(metric.ExporterNodeWrites),
+		reloads:    counters(metric.ExporterReloads),
+		reloadOK:   made.NewGauge(opts(metric.ExporterReloadSuccessful)),
+		reloadOKAt: made.NewGauge(opts(metric.ExporterReloadSuccessTime)),
+	}
+	made.NewGaugeFunc(opts(metric.ExporterUp), sourceUp)
+	made.NewCounterFunc(prometheus.CounterOpts(opts(metric.ExporterAttributionErrors)), attributionErrors)
+	made.NewGaugeVec(opts(metric.ExporterBuildInfo), metric.ExporterBuildInfo.Labels).WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
 	m.stale = m.drops.WithLabelValues("stale")
 	for _, result := range []string{"ok", "error"} {
 		m.reads.WithLabelValues(result)
@@ -64,16 +71,8 @@ func newMetrics(sourceUp, attributionErrors func() float64) *metrics {
 	return m
 }
 
-func gauge(d metric.Desc) prometheus.GaugeOpts {
+func opts(d metric.Desc) prometheus.GaugeOpts {
 	return prometheus.GaugeOpts{Name: d.Name, Help: d.Help}
-}
-
-func counterVec(d metric.Desc) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts(gauge(d)), d.Labels)
-}
-
-func histogram(d metric.Desc, buckets ...float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: buckets})
 }
 
 // read counts one pass over the source.

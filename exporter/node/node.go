@@ -27,7 +27,7 @@ type Options struct {
 	Source collect.Source
 	// Beside is what has handles of the GPUs beside the source; nil for nothing.
 	Beside collect.Quiescer
-	// Interval between readings.
+	// Interval between readings, at least MinInterval.
 	Interval time.Duration
 	// Pods attributes GPUs to pods; nil leaves every series without a pod.
 	Pods *pods.Watcher
@@ -56,8 +56,7 @@ type Node struct {
 	sampler  *sampler
 	page     atomic.Pointer[collect.Page]
 	self     atomic.Pointer[selfPage]
-	ledger   *collect.Ledger // of the compile loop
-	beat     atomic.Int64    // when the compile loop last ran, Unix nanoseconds
+	beat     atomic.Int64 // when the compile loop last ran, Unix nanoseconds
 
 	pending atomic.Pointer[reload] // counters requested and not served yet
 
@@ -70,25 +69,20 @@ type Node struct {
 
 // New returns a Node that does nothing until Run.
 func New(o Options) (*Node, error) {
-	if o.Interval < MinInterval {
-		return nil, fmt.Errorf("collect interval %s: at least %s", o.Interval, MinInterval)
-	}
-	if o.Name == "" || o.Source == nil {
-		return nil, errors.New("a node needs a name and a source")
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Compat.Mode == "" {
 		o.Compat.Mode = collect.CompatExact
 	}
-	n := &Node{opts: o, log: o.Log, ledger: collect.NewLedger(o.Interval)}
+	n := &Node{opts: o, log: o.Log}
 	n.metrics = newMetrics(n.sourceUp, n.attributionErrors)
 	if o.RuntimeMetrics {
 		n.metrics.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	n.sampler = newSampler(o, n.metrics)
-	n.compiler, n.serving = n.newCompiler(o.Compat), n.sampler.wants.Load()
+	n.compiler = collect.NewCompiler(collect.Options{Node: o.Name, Interval: o.Interval, Compat: o.Compat, MaxSeries: o.MaxSeries})
+	n.serving = n.sampler.wants.Load()
 	n.beat.Store(time.Now().UnixNano())
 	if n.describe(); n.self.Load().err != nil {
 		return nil, n.self.Load().err
@@ -161,12 +155,6 @@ func (n *Node) compileLoop(ctx context.Context) {
 			n.compile(time.Now())
 		}
 	}
-}
-
-func (n *Node) newCompiler(c collect.CompatOptions) *collect.Compiler {
-	return collect.NewCompiler(collect.Options{
-		Node: n.opts.Name, Interval: n.opts.Interval, Compat: c, Ledger: n.ledger, MaxSeries: n.opts.MaxSeries,
-	})
 }
 
 func (n *Node) compile(now time.Time) {

@@ -298,15 +298,6 @@ func TestSelfMetricsAreTheCatalogues(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
-	s := &script{}
-	for _, o := range []Options{{Name: "n", Source: s, Interval: time.Millisecond}, {Source: s, Interval: time.Second}, {Name: "n", Interval: time.Second}} {
-		if _, err := New(o); err == nil {
-			t.Errorf("accepted %+v", o)
-		}
-	}
-}
-
 func TestCompression(t *testing.T) {
 	for _, c := range []struct {
 		on     bool

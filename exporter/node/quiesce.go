@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (n *Node) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]R
 	}
 	var released []Release
 	err := n.sampler.ask(ctx, func(ctx context.Context) error {
-		uuids, err := n.uuids(gpus)
+		uuids, err := n.sampler.uuids(gpus)
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ func (n *Node) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]R
 // error.
 func (n *Node) Resume(ctx context.Context, gpus []string) error {
 	err := n.sampler.ask(ctx, func(context.Context) error {
-		uuids, err := n.uuids(gpus)
+		uuids, err := n.sampler.uuids(gpus)
 		if err != nil {
 			return err
 		}
@@ -101,30 +102,20 @@ func (n *Node) Quiesced(ctx context.Context) ([]Release, error) {
 	return released, nil
 }
 
-// uuids resolves names of GPUs: of those that are read and those released.
-func (n *Node) uuids(names []string) ([]string, error) {
+// uuids resolves names of GPUs: of those that are read and those released. Before the first reading
+// the GPUs are unknown, and any UUID is accepted: no handle of it is open.
+func (s *sampler) uuids(names []string) (out []string, err error) {
 	if len(names) == 0 {
 		return nil, errors.New("no GPU is named")
 	}
-	out := make([]string, 0, len(names))
 	for _, name := range names {
-		uuid, ok := n.sampler.uuid(name)
-		if !ok {
+		uuid, known := s.gpus[name]
+		if _, away := s.quiesced[name]; !known && !away && (s.gpus != nil || !strings.HasPrefix(name, "GPU-")) {
 			return nil, fmt.Errorf("no such GPU: %q", name)
 		}
-		out = append(out, uuid)
+		out = append(out, cmp.Or(uuid, name))
 	}
 	return out, nil
-}
-
-// uuid resolves a name. Before the first reading the GPUs are unknown, and any
-// UUID is accepted: no handle of it is open.
-func (s *sampler) uuid(name string) (string, bool) {
-	if uuid, ok := s.gpus[name]; ok {
-		return uuid, true
-	}
-	_, away := s.quiesced[name]
-	return name, away || s.gpus == nil && strings.HasPrefix(name, "GPU-")
 }
 
 // ask runs a job between two passes, on the one goroutine that may reach the

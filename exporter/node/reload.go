@@ -48,7 +48,8 @@ func (n *Node) adopt(latest *sampled, now time.Time) bool {
 	if n.shown != nil && now.Sub(n.shown.Taken) < 2*n.opts.Interval && !asComplete(latest.reading, n.shown, pending.asked) {
 		return false
 	}
-	n.compiler, n.serving = n.newCompiler(pending.compat), pending.asked
+	n.compiler.Reload(pending.compat)
+	n.serving = pending.asked
 	n.pending.CompareAndSwap(pending, nil)
 	n.log.Info("serving the new counters", "fields", len(pending.compat.Counters))
 	return true

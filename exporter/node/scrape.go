@@ -85,25 +85,19 @@ type selfPage struct {
 
 // describe makes the self-metrics that scrapes serve from now on.
 func (n *Node) describe() {
-	page, err := newSelfPage(n.metrics)
+	var page selfPage
+	families, err := n.metrics.registry.Gather()
+	if err == nil {
+		page.text, err = encode(families, expfmt.FmtText)
+	}
+	if err == nil {
+		page.openMetrics, err = encode(families, expfmt.FmtOpenMetrics_1_0_0)
+	}
 	if err != nil {
+		page.err = fmt.Errorf("gathering the exporter's own metrics: %w", err)
 		n.log.Error("gathering the exporter's own metrics", "error", err)
-		page = &selfPage{err: err}
 	}
-	n.self.Store(page)
-}
-
-func newSelfPage(m *metrics) (*selfPage, error) {
-	families, err := m.registry.Gather()
-	if err != nil {
-		return nil, fmt.Errorf("gathering self-metrics: %w", err)
-	}
-	text, err := encode(families, expfmt.FmtText)
-	if err != nil {
-		return nil, err
-	}
-	openMetrics, err := encode(families, expfmt.FmtOpenMetrics_1_0_0)
-	return &selfPage{text: text, openMetrics: openMetrics}, err
+	n.self.Store(&page)
 }
 
 // encode gives the end of an exposition, OpenMetrics' "# EOF" included.

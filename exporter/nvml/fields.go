@@ -46,14 +46,10 @@ var calls = []call{
 	one(100, "nvmlDeviceGetClockInfo", 1, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_SM) }),
 	one(101, "nvmlDeviceGetClockInfo", 1, func(d nvml.Device) (uint32, nvml.Return) { return d.GetClockInfo(nvml.CLOCK_MEM) }),
 	one(112, "nvmlDeviceGetCurrentClocksThrottleReasons", 1, nvml.Device.GetCurrentClocksThrottleReasons),
-	{fields: []uint16{140}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) { return fieldValue(d, nvml.FI_DEV_MEMORY_TEMP, 1) }},
-	{fields: []uint16{1523}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) {
-		return fieldValue(d, nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 1)
-	}},
+	numbered(140, nvml.FI_DEV_MEMORY_TEMP, 1), numbered(157, nvml.FI_DEV_POWER_INSTANT, 1000), numbered(1523, nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 1),
 	one(150, "nvmlDeviceGetTemperature", 1, func(d nvml.Device) (uint32, nvml.Return) { return d.GetTemperature(nvml.TEMPERATURE_GPU) }),
 	one(155, "nvmlDeviceGetPowerUsage", 1000, nvml.Device.GetPowerUsage),
 	one(156, "nvmlDeviceGetTotalEnergyConsumption", 1, nvml.Device.GetTotalEnergyConsumption),
-	{fields: []uint16{157}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) { return fieldValue(d, nvml.FI_DEV_POWER_INSTANT, 1000) }},
 	one(164, "nvmlDeviceGetEnforcedPowerLimit", 1000, nvml.Device.GetEnforcedPowerLimit),
 	one(202, "nvmlDeviceGetPcieReplayCounter", 1, nvml.Device.GetPcieReplayCounter),
 	{fields: []uint16{203, 204}, symbol: "nvmlDeviceGetUtilizationRates", read: func(d nvml.Device) ([]float64, nvml.Return) {
@@ -120,31 +116,28 @@ func readMemory(d nvml.Device) ([]float64, nvml.Return) {
 	return []float64{mib(m.Total), mib(m.Free), mib(m.Used), mib(m.Reserved), percent}, ret
 }
 
-// fieldValue reads one of NVML's own numbered fields.
-func fieldValue(d nvml.Device, id uint32, divisor float64) ([]float64, nvml.Return) {
-	values := []nvml.FieldValue{{FieldId: id}}
-	if ret := d.GetFieldValues(values); ret != nvml.SUCCESS {
-		return nil, ret
-	}
-	v := values[0]
-	if ret := nvml.Return(v.NvmlReturn); ret != nvml.SUCCESS {
-		return nil, ret
-	}
-	bits := binary.NativeEndian.Uint64(v.Value[:])
-	if id == nvml.FI_DEV_MEMORY_TEMP { // driver r545 says double and gives an integer
-		v.ValueType = uint32(nvml.VALUE_TYPE_UNSIGNED_INT)
-	}
-	switch nvml.ValueType(v.ValueType) {
-	case nvml.VALUE_TYPE_DOUBLE:
-		return []float64{math.Float64frombits(bits) / divisor}, nvml.SUCCESS
-	case nvml.VALUE_TYPE_UNSIGNED_INT:
-		return []float64{float64(uint32(bits)) / divisor}, nvml.SUCCESS
-	case nvml.VALUE_TYPE_SIGNED_INT:
-		return []float64{float64(int32(bits)) / divisor}, nvml.SUCCESS
-	case nvml.VALUE_TYPE_SIGNED_LONG_LONG:
-		return []float64{float64(int64(bits)) / divisor}, nvml.SUCCESS
-	}
-	return []float64{float64(bits) / divisor}, nvml.SUCCESS
+// numbered is one of NVML's own numbered fields, in a divisor's part of DCGM's unit.
+func numbered(field uint16, id uint32, divisor float64) call {
+	return call{fields: []uint16{field}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		values := []nvml.FieldValue{{FieldId: id}}
+		if ret := d.GetFieldValues(values); ret != nvml.SUCCESS {
+			return nil, ret
+		}
+		v := values[0]
+		bits := binary.NativeEndian.Uint64(v.Value[:])
+		number := float64(bits)
+		switch kind := nvml.ValueType(v.ValueType); {
+		case kind == nvml.VALUE_TYPE_UNSIGNED_INT, id == nvml.FI_DEV_MEMORY_TEMP: // of which driver r545 says double and gives an integer
+			number = float64(uint32(bits))
+		case kind == nvml.VALUE_TYPE_DOUBLE:
+			number = math.Float64frombits(bits)
+		case kind == nvml.VALUE_TYPE_SIGNED_INT:
+			number = float64(int32(bits))
+		case kind == nvml.VALUE_TYPE_SIGNED_LONG_LONG:
+			number = float64(int64(bits))
+		}
+		return []float64{number / divisor}, nvml.Return(v.NvmlReturn)
+	}}
 }
 
 // Fields returns the DCGM fields that a Source can give, sorted; which of them

@@ -42,28 +42,26 @@ func probe(path string) error {
 type library struct {
 	nvml.Interface
 	log    *slog.Logger
-	symbol map[string]bool
 	places map[string]nvml.GpuInstancePlacement // by the UUID of the first MIG device
 }
 
 // open initialises NVML. The driver's own message names a missing driver or a
 // version mismatch.
 func open(path string, log *slog.Logger) (*library, error) {
-	l := &library{Interface: nvml.New(nvml.WithLibraryPath(path)), log: log, symbol: map[string]bool{}, places: map[string]nvml.GpuInstancePlacement{}}
+	l := &library{Interface: nvml.New(nvml.WithLibraryPath(path)), log: log, places: map[string]nvml.GpuInstancePlacement{}}
 	if ret := l.Init(); ret != nvml.SUCCESS {
-		if ret == nvml.ERROR_LIBRARY_NOT_FOUND {
+		var err error = ret
+		switch ret {
+		case nvml.ERROR_LIBRARY_NOT_FOUND:
 			return nil, ErrNoLibrary
+		case nvml.ERROR_DRIVER_NOT_LOADED:
+			err = ErrNoDriver
 		}
-		if ret == nvml.ERROR_DRIVER_NOT_LOADED {
-			return nil, fmt.Errorf("initialising NVML: %w", ErrNoDriver)
-		}
-		return nil, fmt.Errorf("initialising NVML: %w", ret)
+		return nil, fmt.Errorf("initialising NVML: %w", err)
 	}
-	for _, name := range needed {
-		if !l.has(name) {
-			l.close()
-			return nil, fmt.Errorf("libnvidia-ml.so.1 has no %s", name)
-		}
+	if missing := slices.IndexFunc(needed, func(name string) bool { return !l.has(name) }); missing >= 0 {
+		l.close()
+		return nil, fmt.Errorf("libnvidia-ml.so.1 has no %s", needed[missing])
 	}
 	return l, nil
 }
@@ -76,14 +74,7 @@ func (l *library) close() {
 
 // has reports whether functions can be called.
 func (l *library) has(names ...string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool {
-		has, known := l.symbol[name]
-		if !known {
-			has = l.Extensions().LookupSymbol(name) == nil
-			l.symbol[name] = has
-		}
-		return !has
-	})
+	return !slices.ContainsFunc(names, func(name string) bool { return l.Extensions().LookupSymbol(name) != nil })
 }
 
 // dropOf returns why a call gave no value.

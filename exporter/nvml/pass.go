@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -90,9 +89,8 @@ func (p *pass) identify(index int, d nvml.Device) nvml.Return {
 		}
 	}
 	if p.lib.has("nvmlDeviceGetPciInfo_v3") {
-		if pci, ret := d.GetPciInfo(); ret == nvml.SUCCESS {
-			dev.PCIBusID = text(pci.BusId[:])
-		}
+		pci, _ := d.GetPciInfo() // blank where it fails
+		dev.PCIBusID = text(pci.BusId[:])
 	}
 	maps.DeleteFunc(p.gpus, func(_ int, old collect.Entity) bool { return old.UUID == uuid }) // it was elsewhere
 	p.gpus[index] = dev
@@ -100,14 +98,11 @@ func (p *pass) identify(index int, d nvml.Device) nvml.Return {
 }
 
 func text(c []int8) string {
-	var b strings.Builder
-	for _, x := range c {
-		if x == 0 {
-			break
-		}
-		b.WriteByte(byte(x))
+	var b []byte
+	for i := 0; i < len(c) && c[i] != 0; i++ {
+		b = append(b, byte(c[i]))
 	}
-	return b.String()
+	return string(b)
 }
 
 func (p *pass) migMode(d nvml.Device) bool {

@@ -314,17 +314,6 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
-	if _, err := New(Options{Interval: time.Millisecond}); err == nil {
-		t.Error("asking every millisecond was accepted")
-	}
-	for _, o := range []Options{{DRA: true}, {Annotations: true}, {Processes: &procList{}}, {DRA: true, API: &API{}}} {
-		if _, err := New(o); !errors.Is(err, ErrNotInCluster) {
-			t.Errorf("%+v: %v", o, err)
-		}
-	}
-}
-
 // The node's pods, and no others, are asked for, and their texts are made of each answer; while
 // the API server fails the last answer stays.
 func TestPodTexts(t *testing.T) {

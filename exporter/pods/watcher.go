@@ -3,7 +3,6 @@ package pods
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -32,10 +31,8 @@ const (
 
 // Options of a Watcher.
 type Options struct {
-	// Socket is the kubelet's PodResources socket; empty is DefaultSocket.
-	Socket string
-	// Interval between requests, at least 100 ms. Zero is one second.
-	Interval time.Duration
+	Socket   string        // the kubelet's, for PodResources
+	Interval time.Duration // between requests; 0 is one second
 	// Resources are further resource names whose device ids are GPUs, beside
 	// nvidia.com/*.
 	Resources []string
@@ -92,12 +89,6 @@ type Watcher struct {
 // New returns a Watcher. Run connects, so an absent kubelet is no error.
 func New(o Options) (*Watcher, error) {
 	o = o.withDefaults()
-	if o.Interval < 100*time.Millisecond {
-		return nil, fmt.Errorf("asking the kubelet every %s: at least 100ms", o.Interval)
-	}
-	if (o.DRA || o.asksPods()) && (o.API == nil || o.Node == "") {
-		return nil, fmt.Errorf("DRA claims, pod annotations, pod labels and virtual GPUs need the API server and the node's name: %w", ErrNotInCluster)
-	}
 	k, err := dial(o.Socket)
 	if err != nil {
 		return nil, err
@@ -114,7 +105,6 @@ func New(o Options) (*Watcher, error) {
 }
 
 func (o Options) withDefaults() Options {
-	o.Socket = cmp.Or(o.Socket, DefaultSocket)
 	o.Interval = cmp.Or(o.Interval, time.Second)
 	o.limit = cmp.Or(o.limit, Timeout)
 	if o.Log == nil {
@@ -129,7 +119,7 @@ func (o Options) withDefaults() Options {
 // Run requests until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
 	defer w.kubelet.conn.Close()
-	if o := &w.opts; o.API != nil && (o.DRA || o.asksPods()) {
+	if w.opts.DRA || w.opts.asksPods() {
 		// The first answers come together, so that series do not begin without
 		// the pods that only the API server knows.
 		w.cluster.refresh(ctx)

@@ -12,10 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// ErrNoCompiler is wrapped by Build when the machine has no gcc.
+// ErrNoCompiler is wrapped by Build when the machine has no gcc, or no Go to find headers.
 var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the fakes of NVIDIA's libraries")
 
 // Target is one file to build: a shared library when its name has ".so", else a
@@ -23,13 +24,14 @@ var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the fakes 
 type Target struct {
 	Output  string   // its name, and a library's soname
 	Sources []fs.FS  // folders with .c and .h files
+	Headers string   // Go package whose folder has further headers; empty for none
 	Flags   []string // of gcc, beside the common ones
 }
 
 // Build compiles the targets into a folder of dir, "NAME-HASH", and returns that
 // folder's absolute path; an empty dir is one in the user's cache. What an
 // earlier Build of the same sources left there is used again; several processes
-// may Build into one dir at a time.
+// may Build into one dir at a time. With Headers it runs in this module's checkout.
 func Build(ctx context.Context, dir, name string, targets ...Target) (folder string, err error) {
 	defer func() {
 		if err != nil {
@@ -42,6 +44,16 @@ func Build(ctx context.Context, dir, name string, targets ...Target) (folder str
 			cache = os.TempDir()
 		}
 		dir = filepath.Join(cache, "gpuscale-fakes")
+	}
+	targets = slices.Clone(targets)
+	for i, t := range targets {
+		if t.Headers != "" {
+			headers, err := Headers(ctx, t.Headers)
+			if err != nil {
+				return "", err
+			}
+			targets[i].Flags = append(slices.Clone(t.Flags), "-isystem", headers)
+		}
 	}
 	key, err := hash(targets)
 	if err != nil {
@@ -78,6 +90,18 @@ func Build(ctx context.Context, dir, name string, targets ...Target) (folder str
 		return "", err
 	}
 	return folder, nil
+}
+
+// Headers is the folder of a Go package, which NVIDIA's bindings have their C headers in.
+func Headers(ctx context.Context, of string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", of).Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", ErrNoCompiler, err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("looking for the headers in %s: %w", of, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 func (t Target) compile(ctx context.Context, gcc, source, out string) error {

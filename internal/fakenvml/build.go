@@ -32,9 +32,11 @@ const Library = "libnvidia-ml.so.1"
 // ErrNoCompiler is wrapped by Build when the machine has no gcc.
 var ErrNoCompiler = cbuild.ErrNoCompiler
 
-// Target is the library with further flags of gcc.
+// Target is the library with further flags of gcc. NVIDIA's header comes with go-nvml, and names
+// what some of its functions replace.
 func Target(flags ...string) cbuild.Target {
-	return cbuild.Target{Output: Library, Sources: []fs.FS{folder("c"), StateSource()}, Flags: flags}
+	flags = append(flags, "-Wno-deprecated-declarations")
+	return cbuild.Target{Output: Library, Sources: []fs.FS{folder("c"), StateSource()}, Headers: "github.com/NVIDIA/go-nvml/pkg/nvml", Flags: flags}
 }
 
 // Build compiles the library into a folder in dir, as cbuild.Build does, and

@@ -9,9 +9,9 @@
 // on a real machine. It is linked into no program. What layouts are possible is
 // defined by the profiles in the file, which come from gpu/mig.
 //
-// Checked on 2026-11-23: functions and the sizes of structures against nvml.h of
-// go-nvml v0.13.3-1 (TestABI), return codes against its comments; by running over
-// it, k8s-device-plugin v0.19.3 with gpu-feature-discovery and nvidia-mig-parted
+// Prototypes, structures and numbers are those of nvml.h, which comes with go-nvml.
+// Checked on 2026-11-23: return codes against its comments of v0.13.3-1; by running
+// over it, k8s-device-plugin v0.19.3 with gpu-feature-discovery and nvidia-mig-parted
 // v0.13.1 (export, assert, apply), with go-nvlib v0.10.0, and mig-parted's packages
 // with go-nvlib v0.12.0; on 2026-11-26 DCGM 4.5.2, compiled from its source, and, call
 // by call, an H100 and an H200 with driver 580.159.04, MIG off: profiles and placements

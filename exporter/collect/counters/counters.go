@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -181,51 +182,47 @@ func (p *parser) take(line int, record []string) {
 	if len(record) == 1 && record[0] == "" {
 		return // a line of blanks
 	}
-	field, mistake, warning := parseRecord(record)
-	if mistake != nil {
-		mistake.File, mistake.Line = p.name, line
-		p.mistakes = append(p.mistakes, mistake)
+	field, problem, served := parseRecord(record)
+	first, again := p.lines[field.Name]
+	if served && again {
+		problem = &Error{Column: "field", Reason: fmt.Sprintf("%s is on line %d already; this line is left out", field.Name, first)}
+	}
+	if problem != nil {
+		problem.File, problem.Line = p.name, line
+	}
+	switch {
+	case !served:
+		p.mistakes = append(p.mistakes, problem)
 		return
+	case problem != nil:
+		p.file.Warnings = append(p.file.Warnings, problem)
 	}
-	if first, again := p.lines[field.Name]; again {
-		p.warn(line, &Error{Column: "field", Reason: fmt.Sprintf("%s is on line %d already; this line is left out", field.Name, first)})
-		return
+	if !again {
+		p.lines[field.Name] = line
+		p.file.Fields = append(p.file.Fields, field)
 	}
-	if warning != nil {
-		p.warn(line, warning)
-	}
-	p.lines[field.Name] = line
-	p.file.Fields = append(p.file.Fields, field)
 }
 
-func (p *parser) warn(line int, e *Error) {
-	e.File, e.Line = p.name, line
-	p.file.Warnings = append(p.file.Warnings, e)
-}
-
-func parseRecord(record []string) (f Field, mistake, warning *Error) {
+// parseRecord also returns what is wrong with the record, and whether it is served all the same.
+func parseRecord(record []string) (f Field, problem *Error, served bool) {
 	if len(record) != 3 {
-		return f, &Error{Reason: fmt.Sprintf("%d columns, want 3: field, type, help (a help with commas needs double quotes)", len(record))}, nil
+		return f, &Error{Reason: fmt.Sprintf("%d columns, want 3: field, type, help (a help with commas needs double quotes)", len(record))}, false
 	}
-	f, mistake = parseField(record[0])
-	if mistake != nil {
-		return f, mistake, nil
+	if f, problem = parseField(record[0]); problem != nil {
+		return f, problem, false
 	}
 	f.Kind, f.Help = Kind(record[1]), record[2]
-	switch f.Kind {
-	case Gauge, Counter, Untyped:
-		return f, nil, nil
-	case Label:
-		if f.Computed() {
-			return f, &Error{Column: "type", Reason: f.Name + " is a count and cannot be a label; use gauge or counter"}, nil
-		}
-		return f, nil, nil
-	case "histogram", "summary":
+	switch {
+	case f.Kind == Label && f.Computed():
+		return f, &Error{Column: "type", Reason: f.Name + " is a count and cannot be a label; use gauge or counter"}, false
+	case f.Kind == "histogram" || f.Kind == "summary":
 		kind := f.Kind
 		f.Kind = Untyped
-		return f, nil, &Error{Column: "type", Reason: fmt.Sprintf("%s is one number and no %s; it is served untyped", f.Name, kind)}
+		return f, &Error{Column: "type", Reason: fmt.Sprintf("%s is one number and no %s; it is served untyped", f.Name, kind)}, true
+	case !slices.Contains([]Kind{Gauge, Counter, Untyped, Label}, f.Kind):
+		return f, &Error{Column: "type", Reason: fmt.Sprintf("%q is not a type, want gauge, counter, untyped or label", record[1])}, false
 	}
-	return f, &Error{Column: "type", Reason: fmt.Sprintf("%q is not a type, want gauge, counter, untyped or label", record[1])}, nil
+	return f, nil, true
 }
 
 // parseField reads the first column: a DCGM field by name or number, or a
@@ -263,14 +260,12 @@ func (f *Field) Value(v float64) float64 {
 	return v * f.Scale
 }
 
-// NewField is a counter that is no line of a file.
+// NewField is a counter that is no line of a file, but of dcgm-exporter's YAML. Errors name the
+// key there.
 func NewField(name, kind, help string) (Field, error) {
-	f, mistake, warning := parseRecord([]string{strings.TrimSpace(name), strings.TrimSpace(kind), help})
-	switch {
-	case mistake != nil:
-		return Field{}, fmt.Errorf("%s: %s", mistake.Column, mistake.Reason)
-	case warning != nil:
-		return Field{}, fmt.Errorf("%s: %s", warning.Column, warning.Reason)
+	f, problem, _ := parseRecord([]string{strings.TrimSpace(name), strings.TrimSpace(kind), help})
+	if problem != nil {
+		return Field{}, fmt.Errorf("%s: %s", map[string]string{"field": "name", "type": "prometheusType"}[problem.Column], problem.Reason)
 	}
 	return f, nil
 }

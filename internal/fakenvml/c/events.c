@@ -6,35 +6,29 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_SETS = 16, XID_EVENT = 8, MIG_EVENT = 0x100 };
+enum { MAX_SETS = 16, XID_EVENT = nvmlEventTypeXidCriticalError, MIG_EVENT = nvmlEventMigConfigChange };
 
 /* A set receives what "gpu.0.xids" has behind the length it had when the GPU
  * was registered, and that the MIG mode or an instance is another. Once one of its GPUs is lost it says that, after what happened
  * before, and nothing else: that the others' events are lost too is a guess. */
-typedef struct {
+struct nvmlEventSet_st {
     bool used, lost;
     unsigned long long types[MAX_GPUS];
     int seen[MAX_GPUS];
     unsigned layout[MAX_GPUS]; /* as it last was */
-} event_set;
+};
 
-static event_set sets[MAX_SETS];
-
-typedef struct {
-    handle *device;
-    unsigned long long type, data;
-    unsigned gi, ci;
-} event_data;
+static struct nvmlEventSet_st sets[MAX_SETS];
 
 /* The index-th of "13 79 31@2/0": the third is of compute instance 0 in GPU
  * instance 2. False where there is none. */
-static bool xid_at(int gpu, int index, event_data *out) {
+static bool xid_at(int gpu, int index, nvmlEventData_t *out) {
     const char *v;
     if (text_at(&v, "gpu.%d.xids", gpu) != OK)
         return false;
     for (; *v; v += strcspn(v, " "), v += strspn(v, " ")) {
-        *out = (event_data){ gpu_handle(gpu), XID_EVENT, 0, ~0u, ~0u };
-        if (sscanf(v, "%llu@%u/%u", &out->data, &out->gi, &out->ci) < 1)
+        *out = (nvmlEventData_t){ { gpu_handle(gpu) }, XID_EVENT, 0, ~0u, ~0u };
+        if (sscanf(v, "%llu@%u/%u", &out->eventData, &out->gpuInstanceId, &out->computeInstanceId) < 1)
             return false;
         if (index-- == 0)
             return true;
@@ -57,28 +51,29 @@ static unsigned layout_of(int gpu) {
     return hash;
 }
 
-EXPORT int nvmlEventSetCreate(event_set **out) {
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *out) {
     ENTER(enter());
     for (int i = 0; i < MAX_SETS; i++) {
         if (sets[i].used)
             continue;
-        sets[i] = (event_set){ .used = true };
-        *out = &sets[i];
+        sets[i] = (struct nvmlEventSet_st){ .used = true };
+        out->handle = &sets[i];
         return leave(OK);
     }
     return leave(UNKNOWN);
 }
 
 /* Without the line "xids" a GPU is too old for events. */
-EXPORT int nvmlDeviceGetSupportedEventTypes(handle *d, unsigned long long *out) {
-    ENTER(enter_gpu(d));
+nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t of, unsigned long long *out) {
+    ENTER_GPU(of);
     *out = has("gpu.%d.xids", d->gpu) ? XID_EVENT | MIG_EVENT : 0;
     return leave(OK);
 }
 
-EXPORT int nvmlDeviceRegisterEvents(handle *d, unsigned long long types, event_set *set) {
-    event_data e;
-    ENTER(enter_gpu(d));
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t of, unsigned long long types, nvmlEventSet_t into) {
+    nvmlEventData_t e;
+    struct nvmlEventSet_st *set = into.handle;
+    ENTER_GPU(of);
     if ((types & ~(unsigned long long)(XID_EVENT | MIG_EVENT)) != 0 || !has("gpu.%d.xids", d->gpu))
         return leave(NOT_SUPPORTED);
     set->types[d->gpu] |= types;
@@ -90,7 +85,8 @@ EXPORT int nvmlDeviceRegisterEvents(handle *d, unsigned long long types, event_s
     return leave(OK);
 }
 
-EXPORT int nvmlEventSetWait_v2(event_set *set, event_data *out, unsigned timeout) {
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t from, nvmlEventData_t *out, unsigned timeout) {
+    struct nvmlEventSet_st *set = from.handle;
     for (unsigned waited = 0;; waited += 10) {
         int code = enter();
         if (code != OK)
@@ -105,7 +101,7 @@ EXPORT int nvmlEventSetWait_v2(event_set *set, event_data *out, unsigned timeout
             const unsigned layout = layout_of(i);
             if ((set->types[i] & MIG_EVENT) && layout != set->layout[i]) {
                 set->layout[i] = layout;
-                *out = (event_data){ gpu_handle(i), MIG_EVENT, 0, ~0u, ~0u };
+                *out = (nvmlEventData_t){ { gpu_handle(i) }, MIG_EVENT, 0, ~0u, ~0u };
                 return leave(OK);
             }
         }
@@ -113,79 +109,68 @@ EXPORT int nvmlEventSetWait_v2(event_set *set, event_data *out, unsigned timeout
             set->lost = set->lost || (set->types[i] != 0 && has("gpu.%d.lost", i));
         leave(OK);
         if (set->lost)
-            return LOST;
+            return NVML_ERROR_GPU_IS_LOST;
         if (waited >= timeout)
-            return TIMEOUT;
+            return NVML_ERROR_TIMEOUT;
         usleep(10000);
     }
 }
 
-EXPORT int nvmlEventSetFree(event_set *set) {
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
     ENTER(enter());
-    set->used = false;
+    set.handle->used = false;
     return leave(OK);
 }
 
 /* --- GPM ----------------------------------------------------------------- */
 
-typedef struct {
+struct nvmlGpmSample_st {
     handle *of;
-} gpm_sample;
+};
 
-typedef struct {
-    unsigned id, code;
-    double value;
-    const char *info[3];
-} gpm_metric;
-
-typedef struct {
-    unsigned version, count;
-    gpm_sample *first, *second;
-    gpm_metric metrics[333];
-} gpm_metrics;
-
-EXPORT int nvmlGpmQueryDeviceSupport(handle *d, unsigned *out) {
-    ENTER(enter_gpu(d));
-    out[1] = has("gpu.%d.gpm", d->gpu);
+nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t of, nvmlGpmSupport_t *out) {
+    ENTER_GPU(of);
+    out->isSupportedDevice = has("gpu.%d.gpm", d->gpu);
     return leave(OK);
 }
 
-EXPORT int nvmlGpmSampleAlloc(gpm_sample **out) {
-    *out = calloc(1, sizeof **out);
-    return *out ? OK : UNKNOWN;
+nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *out) {
+    out->handle = calloc(1, sizeof *out->handle);
+    return out->handle ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
-EXPORT int nvmlGpmSampleFree(gpm_sample *s) {
-    free(s);
-    return OK;
+nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t s) {
+    free(s.handle);
+    return NVML_SUCCESS;
 }
 
-EXPORT int nvmlGpmSampleGet(handle *d, gpm_sample *s) {
-    ENTER(enter_gpu(d));
-    s->of = d;
+nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t of, nvmlGpmSample_t s) {
+    ENTER_GPU(of);
+    s.handle->of = d;
     return leave(in_mig_mode(d->gpu) ? NOT_SUPPORTED : OK);
 }
 
-EXPORT int nvmlGpmMigSampleGet(handle *d, unsigned gi, gpm_sample *s) {
-    ENTER(enter_gpu(d));
+nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t of, unsigned gi, nvmlGpmSample_t s) {
+    ENTER_GPU(of);
     if (gi >= MAX_GI || !has("gpu.%d.gi.%u.profile", d->gpu, gi))
         return leave(NOT_FOUND);
-    s->of = gi_handle(d->gpu, (int)gi);
+    s.handle->of = gi_handle(d->gpu, (int)gi);
     return leave(OK);
 }
 
-EXPORT int nvmlGpmMetricsGet(gpm_metrics *m) {
-    ENTER(enter_gpu(m->first ? m->first->of : NULL));
-    if (m->version != 1)
+nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *m) {
+    const handle *of = m->sample1.handle ? m->sample1.handle->of : NULL;
+    ENTER(enter_gpu(of));
+    if (m->version != NVML_GPM_METRICS_GET_VERSION)
         return leave(VERSION_MISMATCH);
-    if (m->first->of != m->second->of)
+    if (of != m->sample2.handle->of)
         return leave(INVALID);
-    for (unsigned i = 0; i < m->count; i++) {
+    for (unsigned i = 0; i < m->numMetrics; i++) {
         char name[32];
         const char *v;
-        snprintf(name, sizeof name, "gpm.%u", m->metrics[i].id);
-        m->metrics[i].code = (unsigned)value_of(m->first->of, name, &v);
-        m->metrics[i].value = m->metrics[i].code == OK ? strtod(v, NULL) : 0;
+        snprintf(name, sizeof name, "gpm.%u", m->metrics[i].metricId);
+        m->metrics[i].nvmlReturn = value_of(of, name, &v);
+        m->metrics[i].value = m->metrics[i].nvmlReturn == NVML_SUCCESS ? strtod(v, NULL) : 0;
     }
     return leave(OK);
 }

@@ -6,18 +6,26 @@
 
 #include <stdarg.h>
 
-#define EXPORT __attribute__((visibility("default")))
-/* Of a structure with a version word, as nvml.h composes it. */
-#define VERSION(type, n) (sizeof(type) | (unsigned)(n) << 24)
+/* NVIDIA's shapes, numbers and prototypes, of the header that comes with go-nvml. One structure is
+ * behind all handles. */
+#define nvmlDevice_st handle_st
+#define nvmlGpuInstance_st handle_st
+#define nvmlComputeInstance_st handle_st
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#pragma GCC visibility push(default)
+#include <nvml.h>
+#pragma GCC visibility pop
 
 enum {
-    OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NO_DRIVER = 9, TIMEOUT = 10,
-    LOST = 15, RESET_REQUIRED = 16, IN_USE = 19, INSUFFICIENT = 23, VERSION_MISMATCH = 25, UNKNOWN = 999,
+    OK = NVML_SUCCESS, UNINITIALIZED = NVML_ERROR_UNINITIALIZED, INVALID = NVML_ERROR_INVALID_ARGUMENT, NOT_SUPPORTED = NVML_ERROR_NOT_SUPPORTED,
+    NOT_FOUND = NVML_ERROR_NOT_FOUND, TOO_SMALL = NVML_ERROR_INSUFFICIENT_SIZE, NO_DRIVER = NVML_ERROR_DRIVER_NOT_LOADED, TIMEOUT = NVML_ERROR_TIMEOUT,
+    LOST = NVML_ERROR_GPU_IS_LOST, RESET_REQUIRED = NVML_ERROR_RESET_REQUIRED, IN_USE = NVML_ERROR_IN_USE, INSUFFICIENT = NVML_ERROR_INSUFFICIENT_RESOURCES,
+    VERSION_MISMATCH = NVML_ERROR_ARGUMENT_VERSION_MISMATCH, UNKNOWN = NVML_ERROR_UNKNOWN,
 };
 
 /* What a call is about. A handle has numbers only, so that it survives a change
  * of the state. gi is -1 for a GPU; ci is -1 for a GPU and a GPU instance. */
-typedef struct {
+typedef struct handle_st {
     int gpu, gi, ci;
 } handle;
 
@@ -38,6 +46,13 @@ int leave(int code);
     int code = (begin); \
     if (code != OK)     \
     return code
+/* The same of a call about a handle, and declares d. */
+#define ENTER_GPU(of)             \
+    handle *const d = (of).handle; \
+    ENTER(enter_gpu(d))
+#define ENTER_CHANGE(of, operation) \
+    handle *const d = (of).handle;   \
+    ENTER(enter_change(d, operation))
 int open_library(void);
 int close_library(void);
 /* Opens what a handle of a GPU keeps open. */
@@ -45,7 +60,8 @@ void attach(int gpu);
 
 /* Gives the value of a line of the state, or the code to return: NOT_SUPPORTED
  * without the line, N for the value "!N". */
-int text_at(const char **value, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define text_at(value, ...) code_of(*(value) = value_at(__VA_ARGS__))
+int code_of(const char *value);
 /* The same for a value of a GPU or, of a MIG device, of its GPU instance. */
 int value_of(const handle *h, const char *name, const char **value);
 int number(const handle *h, const char *name, unsigned long long *out);

@@ -12,59 +12,44 @@ enum { AT_ONCE = 0, WITH_RESET = 1, WITH_REBOOT = 2 };
 
 /* --- profiles ------------------------------------------------------------ */
 
-typedef struct {
-    unsigned id, p2p, slices, count, multiprocessors, copy, decoders, encoders, jpeg, ofa;
-    unsigned long long memory;
-} profile_v1;
-
-typedef struct {
-    unsigned version, id, p2p, slices, count, multiprocessors, copy, decoders, encoders, jpeg, ofa;
-    unsigned long long memory;
-    char name[96];
-} profile_v2;
-
 /* Multiprocessors of a compute slice of A100. */
 enum { SLICE_SMS = 14 };
 
+/* What both versions have. */
+#define PROFILE_INFO(p)                                                                                              \
+    .id = (unsigned)p.id, .sliceCount = (unsigned)p.slices, .instanceCount = (unsigned)p.most,                       \
+    .multiprocessorCount = (unsigned)p.slices * SLICE_SMS, .copyEngineCount = (unsigned)p.slices,                    \
+    .decoderCount = (unsigned)p.media, .memorySizeMB = (unsigned long long)p.memory
+
 /* Profiles and placements are known outside MIG mode too. */
-EXPORT int nvmlDeviceGetGpuInstanceProfileInfo(handle *d, unsigned index, profile_v1 *out) {
+nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t of, unsigned index, nvmlGpuInstanceProfileInfo_t *out) {
     profile p;
-    ENTER(enter_gpu(d));
+    ENTER_GPU(of);
     if (!profile_by_index(d->gpu, (int)index, &p))
         return leave(index < MAX_PROFILES ? NOT_SUPPORTED : INVALID);
-    *out = (profile_v1){ .id = (unsigned)p.id, .slices = (unsigned)p.slices, .count = (unsigned)p.most,
-                         .multiprocessors = (unsigned)p.slices * SLICE_SMS, .copy = (unsigned)p.slices,
-                         .decoders = (unsigned)p.media, .memory = (unsigned long long)p.memory };
+    *out = (nvmlGpuInstanceProfileInfo_t){ PROFILE_INFO(p) };
     return leave(OK);
 }
 
-EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(handle *d, unsigned index, profile_v2 *out) {
-    profile_v1 p;
-    profile named;
-    int result = nvmlDeviceGetGpuInstanceProfileInfo(d, index, &p);
-    if (result != OK)
-        return result;
-    ENTER(enter_gpu(d));
-    if (out->version != VERSION(profile_v2, 2))
-        return leave(INVALID);
-    if (!profile_by_index(d->gpu, (int)index, &named))
-        return leave(NOT_SUPPORTED);
-    *out = (profile_v2){ out->version, p.id, p.p2p, p.slices, p.count, p.multiprocessors, p.copy, p.decoders, p.encoders, p.jpeg, p.ofa, p.memory, "" };
-    snprintf(out->name, sizeof out->name, "MIG %s", named.name);
-    return leave(OK);
-}
-
-typedef struct {
-    unsigned start, size;
-} span;
-
-EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle *d, unsigned id, span *out, unsigned *count) {
+nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t of, unsigned index, nvmlGpuInstanceProfileInfo_v2_t *out) {
     profile p;
-    ENTER(enter_gpu(d));
+    ENTER_GPU(of);
+    if (out->version != nvmlGpuInstanceProfileInfo_v2 || index >= MAX_PROFILES)
+        return leave(INVALID);
+    if (!profile_by_index(d->gpu, (int)index, &p))
+        return leave(NOT_SUPPORTED);
+    *out = (nvmlGpuInstanceProfileInfo_v2_t){ .version = out->version, PROFILE_INFO(p) };
+    snprintf(out->name, sizeof out->name, "MIG %s", p.name);
+    return leave(OK);
+}
+
+nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t of, unsigned id, nvmlGpuInstancePlacement_t *out, unsigned *count) {
+    profile p;
+    ENTER_GPU(of);
     if (!profile_by_id(d->gpu, (int)id, &p))
         return leave(INVALID);
     for (int i = 0; out != NULL && i < p.nstarts && i < (int)*count; i++)
-        out[i] = (span){ (unsigned)p.starts[i], (unsigned)p.size };
+        out[i] = (nvmlGpuInstancePlacement_t){ (unsigned)p.starts[i], (unsigned)p.size };
     *count = (unsigned)p.nstarts;
     return leave(OK);
 }
@@ -79,9 +64,9 @@ static int modes(int gpu, int *current, int *pending) {
     return code;
 }
 
-EXPORT int nvmlDeviceGetMigMode(handle *d, unsigned *current, unsigned *pending) {
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t of, unsigned *current, unsigned *pending) {
     int is = 0, next = 0;
-    ENTER(enter_gpu(d));
+    ENTER_GPU(of);
     code = d->gi >= 0 ? INVALID : modes(d->gpu, &is, &next);
     *current = (unsigned)is;
     *pending = (unsigned)next;
@@ -107,11 +92,11 @@ static bool has_instances(int gpu) {
     return is;
 }
 
-EXPORT int nvmlDeviceSetMigMode(handle *d, unsigned mode, int *activation) {
+nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t of, unsigned mode, nvmlReturn_t *activation) {
     int current, pending;
     unsigned long long how = AT_ONCE;
     char path[32];
-    ENTER(enter_change(d, "mode"));
+    ENTER_CHANGE(of, "mode");
     if ((code = modes(d->gpu, &current, &pending)) != OK || mode > 1)
         return leave(code != OK ? code : INVALID);
     if (mode == 0 && has_instances(d->gpu))
@@ -120,15 +105,15 @@ EXPORT int nvmlDeviceSetMigMode(handle *d, unsigned mode, int *activation) {
     bool in_use = busy(d->gpu);
     for (int i = 0; i < count_gpus() && how == WITH_RESET; i++)
         in_use = in_use || busy(i);
-    *activation = OK;
+    *activation = NVML_SUCCESS;
     pending = (int)mode;
     if (current != pending && how == WITH_REBOOT)
-        *activation = RESET_REQUIRED;
+        *activation = NVML_ERROR_RESET_REQUIRED;
     else if (current != pending && in_use)
-        *activation = IN_USE;
+        *activation = NVML_ERROR_IN_USE;
     else
         current = pending;
-    if (*activation != OK && how == AT_ONCE)
+    if (*activation != NVML_SUCCESS && how == AT_ONCE)
         pending = current;
     snprintf(path, sizeof path, "gpu.%d.mig", d->gpu);
     return change(path, "%s %d %d\n", path, current, pending);
@@ -136,23 +121,23 @@ EXPORT int nvmlDeviceSetMigMode(handle *d, unsigned mode, int *activation) {
 
 /* --- GPU instances ------------------------------------------------------- */
 
-EXPORT int nvmlDeviceGetGpuInstances(handle *d, unsigned id, handle **out, unsigned *count) {
+nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t of, unsigned id, nvmlGpuInstance_t *out, unsigned *count) {
     profile p;
     int start;
-    ENTER(enter_gpu(d));
+    ENTER_GPU(of);
     if (!in_mig_mode(d->gpu))
         return leave(NOT_SUPPORTED);
     *count = 0;
     for (int gi = 0; gi < MAX_GI; gi++)
         if (instance_at(d->gpu, gi, &p, &start) && p.id == (int)id)
-            out[(*count)++] = gi_handle(d->gpu, gi);
+            out[(*count)++].handle = gi_handle(d->gpu, gi);
     return leave(OK);
 }
 
 /* The line "instances" can refuse it: "!4" is no permission. */
-EXPORT int nvmlDeviceGetGpuInstanceById(handle *d, unsigned id, handle **out) {
+nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t of, unsigned id, nvmlGpuInstance_t *out) {
     const char *v;
-    ENTER(enter_gpu(d));
+    ENTER_GPU(of);
     code = text_at(&v, "gpu.%d.instances", d->gpu);
     if (code != OK && v != NULL)
         return leave(code);
@@ -160,23 +145,17 @@ EXPORT int nvmlDeviceGetGpuInstanceById(handle *d, unsigned id, handle **out) {
         return leave(NOT_SUPPORTED);
     if (id >= MAX_GI || !has("gpu.%d.gi.%u.profile", d->gpu, id))
         return leave(NOT_FOUND);
-    *out = gi_handle(d->gpu, (int)id);
+    out->handle = gi_handle(d->gpu, (int)id);
     return leave(OK);
 }
 
-typedef struct {
-    handle *device;
-    unsigned id, profile;
-    span place;
-} instance_info;
-
-EXPORT int nvmlGpuInstanceGetInfo(handle *h, instance_info *out) {
+nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t of, nvmlGpuInstanceInfo_t *out) {
     profile p;
     int start = 0;
-    ENTER(enter_gpu(h));
-    if (!instance_at(h->gpu, h->gi, &p, &start))
+    ENTER_GPU(of);
+    if (!instance_at(d->gpu, d->gi, &p, &start))
         return leave(INVALID);
-    *out = (instance_info){ gpu_handle(h->gpu), (unsigned)h->gi, (unsigned)p.id, { (unsigned)start, (unsigned)p.size } };
+    *out = (nvmlGpuInstanceInfo_t){ { gpu_handle(d->gpu) }, (unsigned)d->gi, (unsigned)p.id, { (unsigned)start, (unsigned)p.size } };
     return leave(OK);
 }
 
@@ -220,9 +199,9 @@ static int free_id(int gpu, const profile *p) {
 }
 
 /* Makes an instance at a start or, with -1, at the first place that is free. */
-static int create(handle *d, unsigned id, int start, handle **out) {
+static int create(nvmlDevice_t of, unsigned id, int start, nvmlGpuInstance_t *out) {
     profile p;
-    ENTER(enter_change(d, "create"));
+    ENTER_CHANGE(of, "create");
     if (!in_mig_mode(d->gpu) || !profile_by_id(d->gpu, (int)id, &p))
         return leave(in_mig_mode(d->gpu) ? INVALID : NOT_SUPPORTED);
     code = start < 0 ? INSUFFICIENT : fits(d->gpu, &p, start);
@@ -232,24 +211,24 @@ static int create(handle *d, unsigned id, int start, handle **out) {
     int gi = free_id(d->gpu, &p);
     if (code != OK || gi < 0)
         return leave(code != OK ? code : INSUFFICIENT);
-    *out = gi_handle(d->gpu, gi);
+    out->handle = gi_handle(d->gpu, gi);
     return change("\n", "gpu.%d.gi.%d.profile %d %d\n", d->gpu, gi, p.id, start);
 }
 
-EXPORT int nvmlDeviceCreateGpuInstance(handle *d, unsigned id, handle **out) { return create(d, id, -1, out); }
-EXPORT int nvmlDeviceCreateGpuInstanceWithPlacement(handle *d, unsigned id, const span *place, handle **out) {
-    return create(d, id, (int)place->start, out);
+nvmlReturn_t nvmlDeviceCreateGpuInstance(nvmlDevice_t of, unsigned id, nvmlGpuInstance_t *out) { return create(of, id, -1, out); }
+nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t of, unsigned id, const nvmlGpuInstancePlacement_t *place, nvmlGpuInstance_t *out) {
+    return create(of, id, (int)place->start, out);
 }
 
-EXPORT int nvmlGpuInstanceDestroy(handle *h) {
+nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t of) {
     char path[32];
-    ENTER(enter_change(h, "destroy"));
-    bool used = has_process(h);
+    ENTER_CHANGE(of, "destroy");
+    bool used = has_process(d);
     for (int ci = 0; ci < MAX_CI; ci++)
-        used = used || has("gpu.%d.gi.%d.ci.%d.uuid", h->gpu, h->gi, ci);
+        used = used || has("gpu.%d.gi.%d.ci.%d.uuid", d->gpu, d->gi, ci);
     if (used)
         return leave(IN_USE);
-    snprintf(path, sizeof path, "gpu.%d.gi.%d", h->gpu, h->gi);
+    snprintf(path, sizeof path, "gpu.%d.gi.%d", d->gpu, d->gi);
     return change(path, "%s", "");
 }
 
@@ -272,40 +251,34 @@ static bool ci_at(const handle *h, int ci, int *profile, int *start) {
     return text_at(&v, "gpu.%d.gi.%d.ci.%d.profile", h->gpu, h->gi, ci) == OK && sscanf(v, "%d %d", profile, start) == 2;
 }
 
-EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfo(handle *h, unsigned index, unsigned engine, unsigned *out) {
+nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t of, unsigned index, unsigned engine, nvmlComputeInstanceProfileInfo_t *out) {
     profile p;
     int start;
-    ENTER(enter_gpu(h));
-    if (index >= CI_PROFILES || engine != 0 || !instance_at(h->gpu, h->gi, &p, &start))
+    ENTER_GPU(of);
+    if (index >= CI_PROFILES || engine != 0 || !instance_at(d->gpu, d->gi, &p, &start))
         return leave(INVALID);
     if (!ci_fits((int)index, p.slices))
         return leave(NOT_SUPPORTED);
     int n = ci_slices[index];
-    memset(out, 0, 9 * sizeof *out);
-    out[0] = index;
-    out[1] = (unsigned)n;
-    out[2] = (unsigned)(p.slices / n);
-    out[3] = (unsigned)(n * SLICE_SMS);
-    out[4] = (unsigned)p.slices;
-    out[5] = (unsigned)p.media;
+    *out = (nvmlComputeInstanceProfileInfo_t){ index, (unsigned)n, (unsigned)(p.slices / n), (unsigned)(n * SLICE_SMS), (unsigned)p.slices, (unsigned)p.media, 0, 0, 0 };
     return leave(OK);
 }
 
-EXPORT int nvmlGpuInstanceGetComputeInstances(handle *h, unsigned id, handle **out, unsigned *count) {
+nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t of, unsigned id, nvmlComputeInstance_t *out, unsigned *count) {
     int profile, start;
-    ENTER(enter_gpu(h));
+    ENTER_GPU(of);
     *count = 0;
     for (int ci = 0; ci < MAX_CI; ci++)
-        if (ci_at(h, ci, &profile, &start) && profile == (int)id)
-            out[(*count)++] = ci_handle(h->gpu, h->gi, ci);
+        if (ci_at(d, ci, &profile, &start) && profile == (int)id)
+            out[(*count)++].handle = ci_handle(d->gpu, d->gi, ci);
     return leave(OK);
 }
 
-EXPORT int nvmlGpuInstanceGetComputeInstanceById(handle *h, unsigned id, handle **out) {
-    ENTER(enter_gpu(h));
-    if (id >= MAX_CI || !has("gpu.%d.gi.%d.ci.%u.uuid", h->gpu, h->gi, id))
+nvmlReturn_t nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t of, unsigned id, nvmlComputeInstance_t *out) {
+    ENTER_GPU(of);
+    if (id >= MAX_CI || !has("gpu.%d.gi.%d.ci.%u.uuid", d->gpu, d->gi, id))
         return leave(NOT_FOUND);
-    *out = ci_handle(h->gpu, h->gi, (int)id);
+    out->handle = ci_handle(d->gpu, d->gi, (int)id);
     return leave(OK);
 }
 
@@ -326,44 +299,38 @@ static void new_uuid(char out[48], const handle *h, int ci) {
              (unsigned)(hash[0] & 0xfff), (unsigned)(hash[1] >> 52), hash[1] & 0xffffffffffffull);
 }
 
-EXPORT int nvmlGpuInstanceCreateComputeInstance(handle *h, unsigned id, handle **out) {
+nvmlReturn_t nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t of, unsigned id, nvmlComputeInstance_t *out) {
     profile p;
     int start, other, at = 0, ci = 0;
     unsigned taken = 0;
-    ENTER(enter_change(h, "create-compute"));
-    if (!instance_at(h->gpu, h->gi, &p, &start) || !ci_fits((int)id, p.slices))
+    ENTER_CHANGE(of, "create-compute");
+    if (!instance_at(d->gpu, d->gi, &p, &start) || !ci_fits((int)id, p.slices))
         return leave(NOT_SUPPORTED);
     for (int i = 0; i < MAX_CI; i++)
-        if (ci_at(h, i, &other, &at))
+        if (ci_at(d, i, &other, &at))
             taken |= ((1u << ci_slices[other]) - 1) << at;
     unsigned mask = (1u << ci_slices[id]) - 1;
     for (at = 0; at + ci_slices[id] <= p.slices && (taken & mask << at) != 0; at++) {
     }
-    while (ci < MAX_CI && has("gpu.%d.gi.%d.ci.%d.uuid", h->gpu, h->gi, ci))
+    while (ci < MAX_CI && has("gpu.%d.gi.%d.ci.%d.uuid", d->gpu, d->gi, ci))
         ci++;
     if (at + ci_slices[id] > p.slices || ci == MAX_CI)
         return leave(INSUFFICIENT);
     char uuid[48], path[48];
-    new_uuid(uuid, h, ci);
-    snprintf(path, sizeof path, "gpu.%d.gi.%d.ci.%d", h->gpu, h->gi, ci);
-    *out = ci_handle(h->gpu, h->gi, ci);
+    new_uuid(uuid, d, ci);
+    snprintf(path, sizeof path, "gpu.%d.gi.%d.ci.%d", d->gpu, d->gi, ci);
+    out->handle = ci_handle(d->gpu, d->gi, ci);
     return change("\n", "%s.uuid %s\n%s.profile %u %d\n", path, uuid, path, id, at);
 }
 
-EXPORT int nvmlComputeInstanceDestroy(handle *h) {
+nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t of) {
     char path[48];
-    ENTER(enter_change(h, "destroy-compute"));
-    if (has_process(gi_handle(h->gpu, h->gi)))
+    ENTER_CHANGE(of, "destroy-compute");
+    if (has_process(gi_handle(d->gpu, d->gi)))
         return leave(IN_USE);
-    snprintf(path, sizeof path, "gpu.%d.gi.%d.ci.%d", h->gpu, h->gi, h->ci);
+    snprintf(path, sizeof path, "gpu.%d.gi.%d.ci.%d", d->gpu, d->gi, d->ci);
     return change(path, "%s", "");
 }
-
-typedef struct {
-    handle *device, *gpu_instance;
-    unsigned id, profile;
-    span place;
-} compute_info;
 
 /* Version 1, which DCGM calls, knows no placement. */
 static int compute_info_of(handle *h, void *out, size_t size) {
@@ -371,49 +338,49 @@ static int compute_info_of(handle *h, void *out, size_t size) {
     ENTER(enter_gpu(h));
     if (!ci_at(h, h->ci, &profile, &start))
         return leave(INVALID);
-    compute_info info = { gpu_handle(h->gpu), gi_handle(h->gpu, h->gi), (unsigned)h->ci, (unsigned)profile,
+    nvmlComputeInstanceInfo_t info = { { gpu_handle(h->gpu) }, { gi_handle(h->gpu, h->gi) }, (unsigned)h->ci, (unsigned)profile,
                           { (unsigned)start, (unsigned)ci_slices[profile] } };
     memcpy(out, &info, size);
     return leave(OK);
 }
 
-EXPORT int nvmlComputeInstanceGetInfo(handle *h, compute_info *out) { return compute_info_of(h, out, offsetof(compute_info, place)); }
-EXPORT int nvmlComputeInstanceGetInfo_v2(handle *h, compute_info *out) { return compute_info_of(h, out, sizeof *out); }
+nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t of, nvmlComputeInstanceInfo_t *out) { return compute_info_of(of.handle, out, offsetof(nvmlComputeInstanceInfo_t, placement)); }
+nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t of, nvmlComputeInstanceInfo_t *out) { return compute_info_of(of.handle, out, sizeof *out); }
 
 /* --- MIG devices --------------------------------------------------------- */
 
 /* As many as there are compute slices; none outside MIG mode. */
-EXPORT int nvmlDeviceGetMaxMigDeviceCount(handle *d, unsigned *out) {
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t of, unsigned *out) {
     unsigned long long n = 0;
-    ENTER(enter_gpu(d));
+    ENTER_GPU(of);
     if (in_mig_mode(d->gpu))
         number(d, "slices", &n);
     *out = (unsigned)n;
     return leave(OK);
 }
 
-EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(handle *d, unsigned index, handle **out) {
-    ENTER(enter_gpu(d));
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t of, unsigned index, nvmlDevice_t *out) {
+    ENTER_GPU(of);
     if (d->gi >= 0)
         return leave(INVALID);
     for (int gi = 0; gi < MAX_GI; gi++)
         for (int ci = 0; ci < MAX_CI; ci++)
             if (has("gpu.%d.gi.%d.ci.%d.uuid", d->gpu, gi, ci) && index-- == 0) {
-                *out = mig_handle(d->gpu, gi, ci);
+                out->handle = mig_handle(d->gpu, gi, ci);
                 return leave(OK);
             }
     return leave(NOT_FOUND);
 }
 
-EXPORT int nvmlDeviceIsMigDeviceHandle(handle *d, unsigned *out) {
-    ENTER(enter_gpu(d));
+nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t of, unsigned *out) {
+    ENTER_GPU(of);
     *out = d->ci >= 0;
     return leave(OK);
 }
 
-EXPORT int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle *d, handle **out) {
-    ENTER(enter_gpu(d));
-    *out = gpu_handle(d->gpu);
+nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t of, nvmlDevice_t *out) {
+    ENTER_GPU(of);
+    out->handle = gpu_handle(d->gpu);
     return leave(d->ci >= 0 ? OK : INVALID);
 }
 
@@ -423,33 +390,28 @@ static int own_id(handle *d, int id, unsigned *out) {
     return leave(d->ci >= 0 ? OK : INVALID);
 }
 
-EXPORT int nvmlDeviceGetGpuInstanceId(handle *d, unsigned *out) { return own_id(d, d ? d->gi : 0, out); }
-EXPORT int nvmlDeviceGetComputeInstanceId(handle *d, unsigned *out) { return own_id(d, d ? d->ci : 0, out); }
+nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t of, unsigned *out) { return own_id(of.handle, of.handle ? of.handle->gi : 0, out); }
+nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t of, unsigned *out) { return own_id(of.handle, of.handle ? of.handle->ci : 0, out); }
 
-typedef struct {
-    unsigned multiprocessors, copy, decoders, encoders, jpeg, ofa, gpu_slices, compute_slices;
-    unsigned long long memory;
-} attributes;
-
-EXPORT int nvmlDeviceGetAttributes_v2(handle *d, attributes *out) {
+nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t of, nvmlDeviceAttributes_t *out) {
     profile p;
     int start, at, kind;
-    ENTER(enter_gpu(d));
+    ENTER_GPU(of);
     if (d->ci < 0 || !instance_at(d->gpu, d->gi, &p, &start) || !ci_at(d, d->ci, &kind, &at))
         return leave(d->ci < 0 ? NOT_SUPPORTED : INVALID);
-    *out = (attributes){ .multiprocessors = (unsigned)(ci_slices[kind] * SLICE_SMS), .copy = (unsigned)p.slices, .decoders = (unsigned)p.media,
-                         .gpu_slices = (unsigned)p.slices, .compute_slices = (unsigned)ci_slices[kind], .memory = (unsigned long long)p.memory };
+    *out = (nvmlDeviceAttributes_t){ .multiprocessorCount = (unsigned)(ci_slices[kind] * SLICE_SMS), .sharedCopyEngineCount = (unsigned)p.slices, .sharedDecoderCount = (unsigned)p.media,
+                         .gpuInstanceSliceCount = (unsigned)p.slices, .computeInstanceSliceCount = (unsigned)ci_slices[kind], .memorySizeMB = (unsigned long long)p.memory };
     return leave(OK);
 }
 
 /* A MIG device is named "GPU MIG 3g.40gb" or, with some of the slices, "GPU MIG
  * 1c.3g.40gb". */
-EXPORT int nvmlDeviceGetName(handle *d, char *out, unsigned capacity) {
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t of, char *out, unsigned capacity) {
     const char *v;
     profile p;
     int start, at, kind;
     char name[192];
-    ENTER(enter_gpu(d));
+    ENTER_GPU(of);
     if ((code = text_at(&v, "gpu.%d.name", d->gpu)) != OK)
         return leave(code);
     if (d->ci < 0)

@@ -43,17 +43,7 @@ static bool refresh(void) {
     return state_path(path, sizeof path, "") && lines_refresh(path);
 }
 
-int text_at(const char **value, const char *format, ...) {
-    char path[128];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(path, sizeof path, format, args);
-    va_end(args);
-    *value = look(path);
-    if (*value == NULL)
-        return NOT_SUPPORTED;
-    return **value == '!' ? atoi(*value + 1) : OK;
-}
+int code_of(const char *value) { return value == NULL ? NOT_SUPPORTED : *value == '!' ? atoi(value + 1) : OK; }
 
 int value_of(const handle *h, const char *name, const char **value) {
     return h->gi >= 0 ? text_at(value, "gpu.%d.gi.%d.%s", h->gpu, h->gi, name) : text_at(value, "gpu.%d.%s", h->gpu, name);

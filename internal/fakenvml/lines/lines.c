@@ -75,26 +75,13 @@ const char *look(const char *path) {
     return l ? l->value : NULL;
 }
 
-static const char *look_at(const char *format, va_list args) {
-    char path[128];
-    vsnprintf(path, sizeof path, format, args);
-    return look(path);
-}
-
 const char *value_at(const char *format, ...) {
+    char path[128];
     va_list args;
     va_start(args, format);
-    const char *value = look_at(format, args);
+    vsnprintf(path, sizeof path, format, args);
     va_end(args);
-    return value;
-}
-
-bool has(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    const char *value = look_at(format, args);
-    va_end(args);
-    return value != NULL;
+    return look(path);
 }
 
 static bool parse_profile(int index, const char *text, profile *p) {

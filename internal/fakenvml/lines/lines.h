@@ -19,7 +19,7 @@ const line *lines_all(size_t *count);
 /* The value at a path; NULL without the line. */
 const char *look(const char *path);
 const char *value_at(const char *format, ...) __attribute__((format(printf, 1, 2)));
-bool has(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define has(...) (value_at(__VA_ARGS__) != NULL)
 
 /* Bounds of the driver: 15 GPU instances on a GPU, 8 compute instances in one. */
 enum { MAX_GPUS = 32, MAX_GI = 15, MAX_CI = 8, MAX_PROFILES = 17, MAX_STARTS = 16 };

@@ -21,7 +21,8 @@ const char *path_of(entity e);
 /* A number of an entity, 0 without the line. */
 long long number_of(entity e, const char *name);
 /* The numbers "1 2 3" at a path, up to max. */
-int numbers_at(unsigned *out, int max, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#define numbers_at(out, max, ...) numbers_of(value_at(__VA_ARGS__), out, max)
+int numbers_of(const char *v, unsigned *out, int max);
 
 /* The GPU that an entity is or is a part of; of others no entity. */
 entity gpu_of(entity e);
@@ -79,7 +80,7 @@ void watches_update(void);
 
 /* The last sample of a watch, a new one when it is due; NOT_WATCHED without. */
 void sample_latest(entity e, unsigned short field, sample *out);
-/* Reads the state itself, as DCGM does for attributes. */
+/* Reads the state itself, as DCGM does the driver. */
 void sample_live(entity e, unsigned short field, sample *out);
 /* The kept samples of a watch since a time, oldest first, up to MAX_HISTORY. */
 enum { MAX_HISTORY = 128 };

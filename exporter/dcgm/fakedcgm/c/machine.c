@@ -98,13 +98,7 @@ long long number_of(entity e, const char *name) {
     return v ? atoll(v) : 0;
 }
 
-int numbers_at(unsigned *out, int max, const char *format, ...) {
-    char path[64];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(path, sizeof path, format, args);
-    va_end(args);
-    const char *v = look(path);
+int numbers_of(const char *v, unsigned *out, int max) {
     int n = 0;
     for (char *end; v && n < max; v = end) {
         out[n] = (unsigned)strtoul(v, &end, 10);
@@ -170,27 +164,6 @@ dcgmReturn_t dcgmGetGpuStatus(dcgmHandle_t handle, unsigned gpu, DcgmEntityStatu
     const entity e = { DCGM_FE_GPU, gpu };
     *status = number_of(e, "detached") ? DcgmEntityStatusDetached : is_lost(e) ? DcgmEntityStatusLost : DcgmEntityStatusOk;
     return leave(path_of(e) ? DCGM_ST_OK : DCGM_ST_BADPARAM);
-}
-
-/* Copies one text value of a GPU; a lost GPU gives blanks. */
-static void attribute(entity gpu, unsigned short field, char *out) {
-    sample v;
-    sample_live(gpu, field, &v);
-    snprintf(out, DCGM_MAX_STR_LENGTH, "%s", v.value.str);
-}
-
-dcgmReturn_t dcgmGetDeviceAttributes(dcgmHandle_t handle, unsigned gpu, dcgmDeviceAttributes_t *out) {
-    CHECK(dcgmDeviceAttributes_version3);
-    ENTER;
-    const entity e = { DCGM_FE_GPU, gpu };
-    if (has("no_nvml") || path_of(e) == NULL)
-        return leave(path_of(e) ? DCGM_ST_NVML_NOT_LOADED : DCGM_ST_BADPARAM);
-    *out = (dcgmDeviceAttributes_t){ .version = dcgmDeviceAttributes_version3 };
-    attribute(e, DCGM_FI_DRIVER_VERSION, out->identifiers.driverVersion);
-    attribute(e, DCGM_FI_DEV_NAME, out->identifiers.deviceName);
-    attribute(e, DCGM_FI_DEV_UUID, out->identifiers.uuid);
-    attribute(e, DCGM_FI_DEV_PCI_BUSID, out->identifiers.pciBusId);
-    return leave(DCGM_ST_OK);
 }
 
 /* compute is -1 for the GPU instance itself. */

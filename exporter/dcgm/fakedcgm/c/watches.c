@@ -169,13 +169,13 @@ static void copy_value(void *out, const sample *v) {
 dcgmReturn_t dcgmEntitiesGetLatestValues(dcgmHandle_t handle, entity *entities, unsigned int n, unsigned short *fields,
                                          unsigned int count, unsigned int flags, dcgmFieldValue_v2 *out) {
     if (entities == NULL || fields == NULL || out == NULL || n < 1 || n > DCGM_GROUP_MAX_ENTITIES_V2 || count < 1
-        || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || flags != 0)
+        || count > DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP || flags > DCGM_FV_FLAG_LIVE_DATA)
         return DCGM_ST_BADPARAM;
     ENTER;
     for (unsigned int i = 0; i < n * count; i++) {
         const entity e = entities[i / count];
         sample v;
-        sample_latest(e, fields[i % count], &v);
+        (flags ? sample_live : sample_latest)(e, fields[i % count], &v);
         dcgmFieldValue_v2 *o = &out[i]; /* of which most is not written */
         o->version = dcgmFieldValue_version2;
         o->entityGroupId = e.entityGroupId;
