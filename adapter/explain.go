@@ -57,7 +57,7 @@ func (f *lookFlags) add(flags *pflag.FlagSet, outputs string) {
 	flags.StringArrayVar(&f.sets, "set", nil, "try a change, such as minReplicas=2 or metrics[0].target.averageValue=12 (repeatable)")
 	flags.Float64Var(&f.tolerance, "tolerance", hpa.DefaultTolerance, "the controller manager's --horizontal-pod-autoscaler-tolerance")
 	flags.DurationVar(&f.window, "downscale-stabilization", hpa.DefaultWindow, "the controller manager's --horizontal-pod-autoscaler-downscale-stabilization")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "of one query")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "of one query, and of one request to the API server")
 	flags.StringVarP(&f.output, "output", "o", "text", outputs)
 }
 
@@ -124,6 +124,7 @@ func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
 	if err != nil {
 		return nil, err
 	}
+	rc.Timeout = f.timeout
 	var dyn dynamic.Interface
 	if l.kube, err = kubernetes.NewForConfig(rc); err == nil {
 		dyn, err = dynamic.NewForConfig(rc)
@@ -167,7 +168,7 @@ func (f *lookFlags) file() (*config.File, error) {
 	case f.config == "":
 		return config.Read("built in", nil, override)
 	}
-	file, err := read(f.config, override)
+	file, _, err := config.Load(f.config, override)
 	if err == nil {
 		err = file.Err()
 	}
@@ -197,7 +198,7 @@ func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string
 		if f.server.url != "" && b.Name != cache.DefaultBackend {
 			continue // its credentials may be missing on this machine
 		}
-		c := b.Client()
+		c := b.Config
 		c.Timeout = f.timeout
 		if b.NamespaceParameter != "" {
 			c.Parameters = map[string]string{b.NamespaceParameter: namespace}
@@ -208,7 +209,7 @@ func (f *lookFlags) rules(namespace string) (rules []explain.Rule, others string
 		}
 	}
 	for _, declared := range file.Rules {
-		r := explain.Rule{Rule: declared.Rule.Rule, Source: declared.At(f.config)}
+		r := explain.Rule{Rule: declared.Rule, Source: declared.At(f.config)}
 		if theirs := file.Config.PrometheusAdapter; theirs.Enabled() {
 			r.Source += ", unless " + theirs.ConfigFile + " declares a metric of this name: compare --via-api"
 		}

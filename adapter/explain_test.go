@@ -118,11 +118,14 @@ func TestWhatOthersServeIsNotJudged(t *testing.T) {
 }
 
 func TestExplainCommandRefuses(t *testing.T) {
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(silent.Close)
 	for want, args := range map[string][]string{
 		"hpa NAMESPACE/NAME":                       {"explain", "hpa", "vllm"},
 		"prometheus.url: scheme":                   {"explain", "hpa", "chat/vllm", "--prometheus-url", "localhost:9090"},
 		"must not be negative":                     {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--tolerance=-1"},
 		"--config or --prometheus-url is required": {"explain", "hpa", "chat/vllm"},
+		"HorizontalPodAutoscaler chat/vllm: Get":   {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--timeout=1s", "--kubeconfig", kubeconfigOf(t, silent.URL)},
 		"neither text nor json":                    {"explain", "hpa", "chat/vllm", "-o", "yaml"},
 		"none of text, json, csv":                  {"simulate", "hpa", "chat/vllm", "-o", "yaml"},
 		"neither recorded nor total":               {"simulate", "hpa", "chat/vllm", "--load", "all"},

@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -109,17 +108,6 @@ others are those of every Kubernetes API server.`,
 	return cmd
 }
 
-func read(file string, overlays ...func(*config.Config)) (*config.File, error) {
-	if file == "" {
-		return nil, errors.New("--config is required")
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading configuration: %w", err)
-	}
-	return config.Read(file, raw, overlays...)
-}
-
 // rulesCommand prints the queries without sending them.
 func rulesCommand() *cobra.Command {
 	var file string
@@ -128,7 +116,7 @@ func rulesCommand() *cobra.Command {
 		Short: "Print each rule and the query it sends",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := read(file)
+			f, _, err := config.Load(file)
 			if err != nil {
 				return err
 			}

@@ -95,7 +95,7 @@ func TestHeadersOfPrometheusAdapter(t *testing.T) {
 		require.NoError(t, err)
 		cfg := config.Default()
 		overlay(&cfg)
-		client, err := prom.New(cfg.Prometheus.Client())
+		client, err := prom.New(cfg.Prometheus.Config)
 		if err == nil {
 			_, err = client.Query(t.Context(), "up", time.Time{})
 		}
@@ -114,7 +114,7 @@ func TestHeadersOfPrometheusAdapter(t *testing.T) {
 
 func TestBuildInfoIsAsTheCatalogueSays(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	require.NoError(t, registerBuildInfo(reg))
+	registerBuildInfo(reg)
 	if n, err := testutil.GatherAndCount(reg, metric.AdapterBuildInfo.Name); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	promconfig "github.com/prometheus/common/config"
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -120,11 +119,7 @@ func (p *paFlags) overlay() (func(*config.Config), error) {
 		if authorization != "" {
 			_ = to.HTTP.Authorize(authorization) // it was good a moment ago
 		}
-		if p.relist > 0 {
-			c.PrometheusAdapter.RelistInterval = metav1.Duration{Duration: p.relist}
-		}
-		if p.maxAge > 0 {
-			c.PrometheusAdapter.SeriesAge = metav1.Duration{Duration: p.maxAge}
-		}
+		c.PrometheusAdapter.RelistInterval = cmp.Or(p.relist, c.PrometheusAdapter.RelistInterval)
+		c.PrometheusAdapter.SeriesAge = cmp.Or(p.maxAge, c.PrometheusAdapter.SeriesAge)
 	}, nil
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // registerBuildInfo registers a series with the version as label.
-func registerBuildInfo(reg prometheus.Registerer) error {
+func registerBuildInfo(reg prometheus.Registerer) {
 	d := metric.AdapterBuildInfo
-	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: d.Name, Help: d.Help,
 		ConstLabels: prometheus.Labels{metric.LabelVersion: buildinfo.Version(), metric.LabelGoVersion: runtime.Version()},
 	}, func() float64 { return 1 }))

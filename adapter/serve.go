@@ -61,18 +61,13 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, own *certificateF
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	reg := prometheus.NewRegistry()
-	if err := registerBuildInfo(reg); err != nil {
-		return fmt.Errorf("registering build info: %w", err)
-	}
+	registerBuildInfo(reg)
 	conf, err := live.Open(configFile, []func(*config.Config){overlay}, reg, log)
 	if err != nil {
 		return err
 	}
 	cfg := conf.File.Config
-	tables, err := cache.New(conf.Setup(), reg, log)
-	if err != nil {
-		return err
-	}
+	tables := cache.New(conf.Setup(), reg, log)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
@@ -156,10 +151,7 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := provider.New(tables, pods, provider.NewScales(dynamic), mapper, reg)
-	if err != nil {
-		return nil, nil, err
-	}
+	p := provider.New(tables, pods, provider.NewScales(dynamic), mapper, reg)
 	var served cma.MetricsProvider = p
 	if conf.Compat != nil {
 		o := conf.File.Config.PrometheusAdapter

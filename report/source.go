@@ -183,7 +183,7 @@ func advise(err error) error {
 		return fmt.Errorf("%w\nPrometheus refuses the credentials: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region", err)
 	case strings.Contains(text, "x509: "):
 		return fmt.Errorf("%w\nits certificate is not trusted here: give --ca-file with the authority that signed it, or --server-name where it is for another name", err)
-	case strings.Contains(text, "but found <"): // jsoniter's words about a page of HTML
+	case strings.Contains(text, "it is a web page"):
 		return fmt.Errorf("%w\na web page answers there, not Prometheus: is it the address of Grafana, or of a login page?", err)
 	case strings.Contains(text, "HTTP 404"):
 		return fmt.Errorf("%w\nthere is no query API: is a path missing behind the address, such as /prometheus for Mimir?", err)

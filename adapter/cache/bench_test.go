@@ -10,19 +10,17 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // BenchmarkRead is one interval of a rule over 50 namespaces of 20 pods: 2,000 samples are
 // divided, and made the next tables of their namespaces.
 func BenchmarkRead(b *testing.B) {
 	rule := signal.Builtin(time.Minute)[3] // queue_depth
-	c, err := New(Setup{Backends: []Backend{{Name: DefaultBackend}}, Rules: []Rule{{Rule: rule}}}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	require.NoError(b, err)
+	c := New(Setup{Backends: []Backend{{Name: DefaultBackend}}, Rules: []signal.Rule{rule}}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	t := c.rules[rule.Name]
 	var units []*unit
 	var names []string
-	var answer prom.Vector
+	var read prom.Vector
 	at := time.Now()
 	for n := range 50 {
 		name := fmt.Sprintf("team-%d", n)
@@ -31,17 +29,17 @@ func BenchmarkRead(b *testing.B) {
 		units = append(units, u)
 		for p := range 20 {
 			for _, part := range []string{"v0", "t0"} {
-				answer = append(answer, prom.Sample{Value: float64(at.Unix()), Time: at, Labels: prom.FromMap(map[string]string{
+				read = append(read, prom.Sample{Value: float64(at.Unix()), Time: at, Labels: prom.FromMap(map[string]string{
 					"namespace": name, "pod": fmt.Sprintf("vllm-%d", p), "model_name": "m", "engine": "0", "job": "vllm", "instance": "10.0.0.1:8000", signal.PartLabel: part,
 				})})
 				if part == "v0" {
-					answer[len(answer)-1].Value = 3
+					read[len(read)-1].Value = 3
 				}
 			}
 		}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.distribute(t, units, nil, signal.Reading{}, t.split(answer, names), signal.Reading{Evaluated: at, Now: at})
+		c.distribute(t, units, false, answer{}, answer{read, signal.Reading{Evaluated: at, Now: at}}, names)
 	}
 }

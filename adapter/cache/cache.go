@@ -36,38 +36,27 @@ type Cache struct {
 	running sync.WaitGroup
 }
 
-// New returns a cache for a setup. It sends no query before Run.
-func New(s Setup, reg prometheus.Registerer, log *slog.Logger) (*Cache, error) {
+// New returns a cache for a setup, in which names are unique and each rule's backend is. It
+// sends no query before Run.
+func New(s Setup, reg prometheus.Registerer, log *slog.Logger) *Cache {
 	c := &Cache{opts: s.Options.withDefaults(), backends: map[string]*server{}, rules: map[string]*topic{}, asked: map[key]*topic{}, log: log}
 	slots := max(1, s.Options.Concurrency)
 	for _, b := range s.Backends {
-		if c.backends[b.Name] != nil {
-			return nil, fmt.Errorf("backend %s %w", b.Name, errRepeatedName)
-		}
 		c.backends[b.Name] = &server{Backend: b, shared: make(chan struct{}, slots), own: make(chan struct{}, slots)}
 	}
 	for _, r := range s.Rules {
 		r.Backend = cmp.Or(r.Backend, DefaultBackend)
-		switch {
-		case c.rules[r.Name] != nil:
-			return nil, fmt.Errorf("rule %s %w", r.Name, errRepeatedName)
-		case c.backends[r.Backend] == nil:
-			return nil, fmt.Errorf("rule %s: backend %q: %w", r.Name, r.Backend, errNoBackend)
-		}
 		t := newTopic(forRule(r), c.backends[r.Backend].width())
-		t.empty = signal.NewTable(r.Rule)
+		t.empty = signal.NewTable(r)
 		c.rules[r.Name] = t
-		c.sorted = append(c.sorted, r.Rule)
+		c.sorted = append(c.sorted, r)
 	}
 	slices.SortFunc(c.sorted, func(a, b signal.Rule) int { return strings.Compare(a.Name, b.Name) })
-	var err error
-	if c.metrics, err = newMetrics(reg, c); err != nil {
-		return nil, fmt.Errorf("registering cache metrics: %w", err)
-	}
+	c.metrics = newMetrics(reg, c)
 	for _, t := range c.rules {
 		c.metrics.declare(t.Question)
 	}
-	return c, nil
+	return c
 }
 
 // Run refreshes the answers until ctx ends.

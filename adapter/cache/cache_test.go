@@ -28,8 +28,7 @@ var (
 func start(t *testing.T, s Setup) (*Cache, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	c, err := New(s, reg, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	c := New(s, reg, slog.New(slog.DiscardHandler))
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(t.Context()) }) // which ends before the cleanup
 	t.Cleanup(running.Wait)
@@ -37,7 +36,7 @@ func start(t *testing.T, s Setup) (*Cache, *prometheus.Registry) {
 	return c, reg
 }
 
-func setup(q Querier, rules ...Rule) Setup {
+func setup(q Querier, rules ...signal.Rule) Setup {
 	return Setup{Options: options, Backends: []Backend{{Name: DefaultBackend, Querier: q}}, Rules: rules}
 }
 
@@ -49,10 +48,10 @@ func read(t *testing.T, c *Cache) (float64, error, error) {
 	return a.Value, none, v.Failure
 }
 
-func only(name string) Rule {
+func only(name string) signal.Rule {
 	for _, r := range signal.Builtin(15 * time.Second) {
 		if r.Name == name {
-			return Rule{Rule: r}
+			return r
 		}
 	}
 	panic("no built-in rule " + name)

@@ -2,13 +2,13 @@ package cache
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -20,20 +20,17 @@ type metrics struct {
 	dropped *prometheus.CounterVec
 }
 
-func newMetrics(reg prometheus.Registerer, c *Cache) (*metrics, error) {
-	m := &metrics{
-		queries: prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AdapterQueries)), metric.AdapterQueries.Labels),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+func newMetrics(reg prometheus.Registerer, c *Cache) *metrics {
+	reg.MustRegister(states{c})
+	with := promauto.With(reg)
+	return &metrics{
+		queries: with.NewCounterVec(prometheus.CounterOpts(opts(metric.AdapterQueries)), metric.AdapterQueries.Labels),
+		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
 			Name: metric.AdapterQuerySeconds.Name, Help: metric.AdapterQuerySeconds.Help,
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, metric.AdapterQuerySeconds.Labels),
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AdapterDropped)), metric.AdapterDropped.Labels),
+		dropped: with.NewCounterVec(prometheus.CounterOpts(opts(metric.AdapterDropped)), metric.AdapterDropped.Labels),
 	}
-	var errs []error
-	for _, one := range []prometheus.Collector{m.queries, m.seconds, m.dropped, states{c}} {
-		errs = append(errs, reg.Register(one))
-	}
-	return m, errors.Join(errs...)
 }
 
 func opts(d metric.Desc) prometheus.Opts { return prometheus.Opts{Name: d.Name, Help: d.Help} }

@@ -130,50 +130,45 @@ func (c *Cache) control(ctx context.Context, t *topic, namespace string, past bo
 }
 
 // attempt asks about some namespaces, all begun or all new, and stores each
-// one's answer. An error concerns all of them.
+// one's answer. An error concerns all of them. Namespaces whose past cannot be had go without
+// if the present can, twice.
 func (c *Cache) attempt(ctx context.Context, t *topic, units []*unit) error {
 	names, alone := make([]string, len(units)), units[0].alone
 	for i, u := range units {
 		names[i] = u.namespace
 	}
-	var past map[string]prom.Vector
-	var pastReading signal.Reading
-	if !units[0].begun {
-		answer, err := c.queries(ctx, t, t.Queries(true, names), names, alone)
-		if err != nil {
-			return c.withoutPast(ctx, t, units, names, err)
-		}
-		past, pastReading = t.split(answer.vector, names), answer.Reading
+	var past answer
+	var lost error
+	first := !units[0].begun
+	if first {
+		past, lost = c.queries(ctx, t, t.Queries(true, names), names, alone)
 	}
-	answer, err := c.queries(ctx, t, t.Queries(false, names), names, alone)
+	now, err := c.queries(ctx, t, t.Queries(false, names), names, alone)
 	if err != nil {
 		return err
 	}
-	c.distribute(t, units, past, pastReading, t.split(answer.vector, names), answer.Reading)
+	if lost != nil {
+		if !t.patient(units) {
+			return fmt.Errorf("asking about the past: %w", lost)
+		}
+		c.log.Warn("history cannot be read: pods that stopped reporting before now are unknown", slog.String("rule", t.Rule),
+			slog.Int("namespaces", len(units)), slog.String("namespace", names[0]), slog.Duration("past", signal.Forget), slog.Any("error", lost))
+		first = false
+	}
+	c.distribute(t, units, first, past, now, names)
 	return nil
 }
 
-// withoutPast is for namespaces whose past could not be had. If the present can,
-// twice, they go without.
-func (c *Cache) withoutPast(ctx context.Context, t *topic, units []*unit, names []string, why error) error {
-	answer, err := c.queries(ctx, t, t.Queries(false, names), names, units[0].alone)
-	if err != nil {
-		return err
-	}
+// patient counts another query of the past that failed, and reports whether that was enough.
+func (t *topic) patient(units []*unit) bool {
 	t.mu.Lock()
-	least := patience
+	defer t.mu.Unlock()
+	enough := true
 	for _, u := range units {
 		u.tries++
-		least = min(least, u.tries)
+		enough = enough && u.tries >= patience
 	}
-	t.mu.Unlock()
-	if least < patience {
-		return fmt.Errorf("asking about the past: %w", why)
-	}
-	c.log.Warn("history cannot be read: pods that stopped reporting before now are unknown", slog.String("rule", t.Rule),
-		slog.Int("namespaces", len(units)), slog.String("namespace", names[0]), slog.Duration("past", signal.Forget), slog.Any("error", why))
-	c.distribute(t, units, nil, signal.Reading{}, t.split(answer.vector, names), answer.Reading)
-	return nil
+	return enough
 }
 
 // split divides an answer by namespace.
@@ -200,23 +195,24 @@ func (t *topic) split(v prom.Vector, names []string) map[string]prom.Vector {
 // before: it is that one, and its values are older than they seem.
 var errRepeated = errors.New("a cache between the adapter and the server repeats an answer")
 
-// distribute gives each namespace its part of an answer. One that has more than its
-// budget gets none.
-func (c *Cache) distribute(t *topic, units []*unit, past map[string]prom.Vector, before signal.Reading, now map[string]prom.Vector, at signal.Reading) {
+// distribute gives each namespace its part of an answer, and at first of that about the past.
+// One that has more than its budget gets none.
+func (c *Cache) distribute(t *topic, units []*unit, first bool, past, now answer, names []string) {
+	old, present := t.split(past.vector, names), t.split(now.vector, names)
 	for _, u := range units {
 		n := u.namespace
 		t.mu.Lock()
-		repeated := !u.evaluated.IsZero() && at.Evaluated.Equal(u.evaluated)
+		repeated := !u.evaluated.IsZero() && now.Evaluated.Equal(u.evaluated)
 		t.mu.Unlock()
 		if repeated { // not logged: a cache of seconds repeats every second answer
 			t.failed(u, errRepeated, false, time.Now(), c.opts.Interval)
 			continue
 		}
-		if size := max(len(past[n]), len(now[n])); size > c.opts.Budget.Series {
+		if size := max(len(old[n]), len(present[n])); size > c.opts.Budget.Series {
 			c.fail(t, u, fmt.Errorf("%w: namespace %s has %d of %d allowed", prom.ErrTooLarge, n, size, c.opts.Budget.Series), true)
 			continue
 		}
-		if err := c.store(t, u, past != nil, past[n], before, now[n], at); err != nil {
+		if err := c.store(t, u, first, answer{old[n], past.Reading}, answer{present[n], now.Reading}); err != nil {
 			c.fail(t, u, err, true)
 		}
 	}
@@ -224,7 +220,7 @@ func (c *Cache) distribute(t *topic, units []*unit, past map[string]prom.Vector,
 
 // store replaces a namespace's state with the one built from an answer. A panic
 // becomes an error: an unforeseen answer must break its own rule only.
-func (c *Cache) store(t *topic, u *unit, first bool, past prom.Vector, before signal.Reading, now prom.Vector, at signal.Reading) (err error) {
+func (c *Cache) store(t *topic, u *unit, first bool, past, now answer) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("reading the answer: %v", p)
@@ -235,11 +231,11 @@ func (c *Cache) store(t *topic, u *unit, first bool, past prom.Vector, before si
 	previous := t.state(u)
 	value := previous.Value
 	if first {
-		value, _, _ = t.Build(value, past, before)
+		value, _, _ = t.Build(value, past.vector, past.Reading)
 	}
-	next, series, dropped := t.Build(value, now, at)
+	next, series, dropped := t.Build(value, now.vector, now.Reading)
 	c.metrics.read(t.Rule, dropped)
-	t.stored(u, next, series, dropped, at.Evaluated, time.Now())
+	t.stored(u, next, series, dropped, now.Evaluated, time.Now())
 	c.logChange(t, u.namespace, previous.Failure, nil)
 	return nil
 }
@@ -260,9 +256,6 @@ type answer struct {
 // evaluation is the start, not the end: a slow answer is older, never younger.
 func (c *Cache) queries(ctx context.Context, t *topic, queries, namespaces []string, alone bool) (answer, error) {
 	b := c.backends[t.Backend]
-	if b == nil {
-		return answer{}, fmt.Errorf("backend %q: %w", t.Backend, errNoBackend)
-	}
 	slots, timeout, most := b.shared, c.opts.Timeout/4, c.opts.Budget
 	switch {
 	case alone:

@@ -15,26 +15,27 @@ type Querier interface {
 	QueryWithin(ctx context.Context, promql string, at time.Time, most prom.Limits) (prom.Vector, error)
 }
 
-// Options bound the cache's queries and how long a request may wait.
+// Options bound the cache's queries and how long a request may wait. The tags are those of
+// the configuration file.
 type Options struct {
 	// Interval between two queries of one active question, jittered by a tenth.
-	Interval time.Duration
+	Interval time.Duration `json:"interval"`
 	// IdleAfter is how long a namespace is asked about after the last request.
-	IdleAfter time.Duration
+	IdleAfter time.Duration `json:"idleAfter"`
 	// FirstWait bounds how long the first request in a namespace waits.
-	FirstWait time.Duration
+	FirstWait time.Duration `json:"firstWait"`
 	// Timeout bounds a query about a namespace by itself. Any other has a quarter
 	// of it, so that a namespace that is slow delays the others little.
-	Timeout time.Duration
+	Timeout time.Duration `json:"-"`
 	// Concurrency bounds the queries in flight, per backend. Namespaces that are
 	// asked about by themselves have as many in addition.
-	Concurrency int
+	Concurrency int `json:"concurrency"`
 	// MaxQuestions bounds the questions of Watch, each namespace counted; 2,000 if
 	// zero. Rules do not count. No namespace has more than a tenth.
-	MaxQuestions int
+	MaxQuestions int `json:"maxQuestions"`
 	// Budget is what an answer about one namespace may have. One about several may
 	// have twice as much.
-	Budget prom.Limits
+	Budget prom.Limits `json:"-"`
 }
 
 // Used where Options leave a field zero.
@@ -56,13 +57,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Rule is a signal and its backend.
-type Rule struct {
-	signal.Rule
-	// Backend to ask; "" is DefaultBackend.
-	Backend string
-}
-
 // Backend is a server to query.
 type Backend struct {
 	Name    string
@@ -76,7 +70,7 @@ type Backend struct {
 type Setup struct {
 	Options  Options
 	Backends []Backend
-	Rules    []Rule
+	Rules    []signal.Rule
 }
 
 // server is a Backend in use.
@@ -87,16 +81,11 @@ type server struct {
 
 // width is how many namespaces one query may be about.
 func (s *server) width() int {
-	if s != nil && s.NamespaceParameter != "" {
+	if s.NamespaceParameter != "" {
 		return 1
 	}
 	return maxWidth
 }
-
-var (
-	errNoBackend    = errors.New("no such backend is configured")
-	errRepeatedName = errors.New("is declared twice")
-)
 
 // DefaultBackend is the backend of a question that names none.
 const DefaultBackend = "default"
@@ -147,8 +136,8 @@ type key struct{ rule, backend, version string }
 func (q Question) key() key { return key{q.Rule, q.Backend, q.Version} }
 
 // Samples are those of an answer to a rule.
-func Samples(r signal.Rule, v prom.Vector) []signal.Sample {
-	all, sample := make([]signal.Sample, len(v)), r.Sampler()
+func Samples(v prom.Vector) []signal.Sample {
+	all, sample := make([]signal.Sample, len(v)), signal.Sampler()
 	for i, s := range v {
 		all[i] = sample(s.Labels, s.Value)
 	}
@@ -156,17 +145,17 @@ func Samples(r signal.Rule, v prom.Vector) []signal.Sample {
 }
 
 // forRule returns the question whose states are the rule's tables.
-func forRule(r Rule) Question {
+func forRule(r signal.Rule) Question {
 	return Question{
 		Rule: r.Name, Backend: r.Backend, Past: true,
 		Queries:   func(past bool, namespaces []string) []string { return r.Queries(past, namespaces...) },
-		Namespace: r.Rule.Namespace,
+		Namespace: r.Namespace,
 		Build: func(previous any, v prom.Vector, reading signal.Reading) (any, int, map[signal.Reason]int) {
 			table, ok := previous.(*signal.Table)
 			if !ok {
-				table = signal.NewTable(r.Rule)
+				table = signal.NewTable(r)
 			}
-			next, dropped := table.Read(Samples(r.Rule, v), reading)
+			next, dropped := table.Read(Samples(v), reading)
 			return next, next.Series(), dropped
 		},
 		Suspects: r.Suspects,

@@ -41,20 +41,11 @@ func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedNam
 	if err != nil {
 		return nil, err
 	}
-	a, err := p.answer(v, name.Namespace, name.Name)
+	a, err := v.table.answer(name.Name, p.now(), p.opts.MaxAge)
 	if err != nil {
 		return nil, v.none(t, fmt.Sprintf("%s %s", info.GroupResource, name), err)
 	}
 	return provider.Value(info.Metric, provider.Reference(kind, name), selector, a.at, v.plan.seconds(), quantity(a.value)), nil
-}
-
-// answer reads what a view says of an object; "" for an external metric.
-func (p *Provider) answer(v view, namespace, object string) (point, error) {
-	k := key{object: object}
-	if v.plan.namespace != "" && v.plan.namespace != v.plan.object {
-		k.namespace = namespace
-	}
-	return v.table.answer(k, p.now(), p.opts.MaxAge.Duration)
 }
 
 // GetMetricBySelector answers for each object that the selector matches and
@@ -87,7 +78,7 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 	list := &custom_metrics.MetricValueList{Items: make([]custom_metrics.MetricValue, 0, len(objects))}
 	var why error
 	for _, name := range objects {
-		a, err := p.answer(v, namespace, name)
+		a, err := v.table.answer(name, p.now(), p.opts.MaxAge)
 		if err != nil {
 			why = err
 			continue // left out: the HPA treats the object as missing
@@ -117,7 +108,7 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	if err != nil {
 		return nil, err
 	}
-	a, err := p.answer(v, namespace, "")
+	a, err := v.table.answer(namespace, p.now(), p.opts.MaxAge)
 	if err != nil {
 		return nil, v.none(t, fmt.Sprintf("namespace %q, selector %q", namespace, selector), err)
 	}

@@ -3,10 +3,10 @@ package compat
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
@@ -37,44 +37,37 @@ func (p *Provider) Run(ctx context.Context) {
 // relist lists the series of each distinct selector. One that fails keeps its
 // previous series. It returns when to list again.
 func (p *Provider) relist(ctx context.Context) time.Duration {
-	since := time.Now().Add(-p.opts.SeriesAge.Duration)
-	listed, failures := map[string][]prom.Family{}, map[string]error{}
-	var mu sync.Mutex
-	var running errgroup.Group
-	running.SetLimit(listers)
-	asked := map[string]bool{}
+	since := time.Now().Add(-p.opts.SeriesAge)
+	var selectors []string
 	for _, r := range p.file.good() {
-		s := r.SeriesQuery
-		if asked[s] {
-			continue
-		}
-		asked[s] = true
-		running.Go(func() error {
-			found, err := p.Lister.Series(ctx, s, since)
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				listed[s] = found
-				return nil
-			}
-			failures[s] = err
-			if before, ever := p.listed[s]; ever {
-				listed[s] = before
-			}
-			return nil
-		})
+		selectors = append(selectors, r.SeriesQuery)
 	}
-	_ = running.Wait() // failures are in the map
+	slices.Sort(selectors)
+	selectors = slices.Compact(selectors)
+	found, errs := make([][]prom.Family, len(selectors)), make([]error, len(selectors))
+	workqueue.ParallelizeUntil(ctx, listers, len(selectors), func(i int) {
+		found[i], errs[i] = p.Lister.Series(ctx, selectors[i], since)
+	})
 	if ctx.Err() != nil {
 		return retry
+	}
+	listed, failures := map[string][]prom.Family{}, map[string]error{}
+	for i, s := range selectors {
+		before, ever := p.listed[s]
+		if errs[i] != nil {
+			failures[s], found[i] = errs[i], before
+		}
+		if errs[i] == nil || ever {
+			listed[s] = found[i]
+		}
 	}
 	p.logChanges(failures)
 	p.listed = listed
 	p.registry.Store(newRegistry(p.file, listed, failures, p.Mapper))
 	if len(failures) > 0 {
-		return min(p.opts.RelistInterval.Duration, retry)
+		return min(p.opts.RelistInterval, retry)
 	}
-	return p.opts.RelistInterval.Duration
+	return p.opts.RelistInterval
 }
 
 // logChanges logs changes only: an unavailable Prometheus must not fill the log.

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,14 +34,18 @@ func (m memory) query(t testing.TB, text string, after time.Duration) (prom.Vect
 	return m.Query(t.Context(), text, epoch.Add(after))
 }
 
-// ask evaluates a plan and reads it, on a clock an hour ahead of Prometheus's.
-func (m memory) ask(t testing.TB, p *plan, after time.Duration) (view, map[signal.Reason]int) {
+// ask evaluates a plan and reads what it says of a namespace, on a clock an hour ahead of Prometheus's.
+func (m memory) ask(t testing.TB, p *plan, after time.Duration, namespace string) view {
 	t.Helper()
 	v, err := m.query(t, p.query, after)
 	if err != nil {
 		t.Fatalf("%s: %v", p.query, err)
 	}
+	v = slices.DeleteFunc(v, func(s prom.Sample) bool {
+		about := s.Labels.Get(p.namespace)
+		return about != "" && about != namespace
+	})
 	r := signal.Reading{Evaluated: epoch.Add(after), Now: epoch.Add(after + time.Hour)}
-	state, _, dropped := p.reader(2*time.Minute)(nil, v, r)
-	return view{plan: p, table: state.(table)}, dropped
+	state, _, _ := p.reader(2*time.Minute)(nil, v, r)
+	return view{plan: p, table: state.(table)}
 }

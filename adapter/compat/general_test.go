@@ -58,7 +58,7 @@ func queriesOf(t *testing.T, file string) (all []queryCase) {
 
 // generals evaluates the query about everything for each template and selector,
 // unless the template keeps it from being used, which special says.
-func generals(t *testing.T, m memory, queries []queryCase, object string, selectors []string, with func(q string, tg *target, s k8slabels.Selector, all view)) {
+func generals(t *testing.T, m memory, queries []queryCase, object string, selectors []string, with func(q string, tg *target, s k8slabels.Selector, ns string, all view)) {
 	t.Helper()
 	for _, q := range queries {
 		tg := newTarget(t, q.query, q.series, "namespace", object)
@@ -71,13 +71,13 @@ func generals(t *testing.T, m memory, queries []queryCase, object string, select
 			if (q.special == "") != (general.special == "") || !strings.Contains(general.special, q.special) {
 				t.Errorf("%s: special %q, want %q", q.query, general.special, q.special)
 			}
-			if general.special == "" {
-				all, _ := m.ask(t, general, at10m)
-				with(fmt.Sprintf("%s %q", q.query, sel), tg, selector, all)
-				some := *general
-				some.query = general.within([]string{"shop", "bank", "void"})
-				all, _ = m.ask(t, &some, at10m)
-				with(fmt.Sprintf("some namespaces: %s %q", q.query, sel), tg, selector, all)
+			for _, ns := range []string{"shop", "bank", "void"} {
+				if general.special == "" {
+					with(fmt.Sprintf("%s %q", q.query, sel), tg, selector, ns, m.ask(t, general, at10m, ns))
+					some := *general
+					some.query = general.within([]string{"shop", "bank", "void"})
+					with(fmt.Sprintf("some namespaces: %s %q", q.query, sel), tg, selector, ns, m.ask(t, &some, at10m, ns))
+				}
 			}
 		}
 	}
@@ -90,8 +90,7 @@ func special(t *testing.T, m memory, tg *target, s k8slabels.Selector, ns string
 	t.Helper()
 	p, err := tg.specific(s, ns, pods, "asked")
 	require.NoError(t, err)
-	one, _ := m.ask(t, p, at10m)
-	return one
+	return m.ask(t, p, at10m, ns)
 }
 
 // TestOneQueryForAllAnswersAsOneForEach is the ground that the sharing stands
@@ -100,24 +99,20 @@ func special(t *testing.T, m memory, tg *target, s k8slabels.Selector, ns string
 func TestOneQueryForAllAnswersAsOneForEach(t *testing.T) {
 	m := load(t, world)
 	selectors := []string{"", "topic=a", "version in (1.2,2)", "topic!=a", "!node", "method"}
-	generals(t, m, queriesOf(t, "object-queries.txt"), "pod", selectors, func(q string, tg *target, s k8slabels.Selector, all view) {
-		for _, ns := range []string{"shop", "bank", "void"} {
-			for _, pods := range [][]string{{"web-1"}, {"web-2"}, {"web-1", "web-2", "web-3"}} {
-				one := special(t, m, tg, s, ns, pods)
-				for _, pod := range pods {
-					if got, want := reply(all, ns, pod), reply(one, ns, pod); got != want {
-						t.Errorf("%s: %s/%s of %v: all at once %s, alone %s\n%s\n%s", q, ns, pod, pods, got, want, all.plan.value, one.plan.value)
-					}
+	generals(t, m, queriesOf(t, "object-queries.txt"), "pod", selectors, func(q string, tg *target, s k8slabels.Selector, ns string, all view) {
+		for _, pods := range [][]string{{"web-1"}, {"web-2"}, {"web-1", "web-2", "web-3"}} {
+			one := special(t, m, tg, s, ns, pods)
+			for _, pod := range pods {
+				if got, want := reply(all, pod), reply(one, pod); got != want {
+					t.Errorf("%s: %s/%s of %v: all at once %s, alone %s\n%s\n%s", q, ns, pod, pods, got, want, all.plan.value, one.plan.value)
 				}
 			}
 		}
 	})
 }
 
-func reply(v view, namespace, object string) string {
-	p := Provider{now: func() time.Time { return epoch.Add(at10m + time.Hour) }}
-	p.opts.MaxAge.Duration = 2 * time.Minute
-	a, err := p.answer(v, namespace, object)
+func reply(v view, object string) string {
+	a, err := v.table.answer(object, epoch.Add(at10m+time.Hour), 2*time.Minute)
 	if err != nil {
 		return "none"
 	}
@@ -127,17 +122,15 @@ func reply(v view, namespace, object string) string {
 func TestExternalSumsAreThoseOfEachNamespace(t *testing.T) {
 	m := load(t, world)
 	selectors := []string{"", "topic=a", "topic notin (a,b)", "method=GET"}
-	generals(t, m, queriesOf(t, "external-queries.txt"), "", selectors, func(q string, tg *target, s k8slabels.Selector, all view) {
-		for _, ns := range []string{"shop", "bank", "void"} {
-			one := special(t, m, tg, s, ns, nil)
-			got, want := reply(all, ns, ""), reply(one, "", "")
-			if got != want {
-				t.Errorf("%s: %s: all at once %s, alone %s\n%s\n%s", q, ns, got, want, all.plan.value, one.plan.value)
-			}
-			// v0.12.0 sends the special query, and the HPA sums its series.
-			if v, err := m.query(t, one.plan.value, at10m); err != nil || summed(v) != want && want != "none" {
-				t.Errorf("%s: %v is not the sum %s", one.plan.value, v, want)
-			}
+	generals(t, m, queriesOf(t, "external-queries.txt"), "", selectors, func(q string, tg *target, s k8slabels.Selector, ns string, all view) {
+		one := special(t, m, tg, s, ns, nil)
+		got, want := reply(all, ns), reply(one, ns)
+		if got != want {
+			t.Errorf("%s: %s: all at once %s, alone %s\n%s\n%s", q, ns, got, want, all.plan.value, one.plan.value)
+		}
+		// v0.12.0 sends the special query, and the HPA sums its series.
+		if v, err := m.query(t, one.plan.value, at10m); err != nil || summed(v) != want && want != "none" {
+			t.Errorf("%s: %v is not the sum %s", one.plan.value, v, want)
 		}
 	})
 }

@@ -34,8 +34,8 @@ type plan struct {
 	// about all namespaces; within is the one about some.
 	query  string
 	within func(namespaces []string) string
-	// namespace and object are the labels of the answer's keys; "" where the
-	// query is about one namespace or about no object.
+	// namespace and object are the labels that tell the answer's series apart; "" where
+	// the query is about one namespace or about no object.
 	namespace, object string
 	// special is why the query is for this request alone; "" if it is for all
 	// objects.

@@ -27,17 +27,11 @@ type Watcher interface {
 	Watch(ctx context.Context, q cache.Question, namespace string) (cache.State, error)
 }
 
-// Pods lists pods, from memory.
-type Pods interface {
-	Ready() error
-	Select(namespace string, selector k8slabels.Selector) []string
-}
-
 // Sources are what a Provider reads from.
 type Sources struct {
 	Watcher Watcher
 	Lister  Lister
-	Pods    Pods
+	Pods    provider.Pods
 	// Objects lists the names of other objects.
 	Objects metadata.Interface
 	Mapper  apimeta.RESTMapper
@@ -177,7 +171,7 @@ func (p *Provider) ask(ctx context.Context, r *registry, t *target, selector k8s
 }
 
 func (p *Provider) watch(ctx context.Context, t *target, how *plan, namespace string) (view, error) {
-	maxAge := p.opts.MaxAge.Duration
+	maxAge := p.opts.MaxAge
 	q := cache.Question{
 		Rule: t.rule.ID, Backend: p.opts.Backend,
 		Version: fmt.Sprintf("%s\xff%s\xff%s\xff%t\xff%s", how.query, how.namespace, how.object, how.constant, maxAge),

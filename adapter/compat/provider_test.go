@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
@@ -70,7 +69,7 @@ func TestWhatTheFileDoesNotDeclareIsTheOthers(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	err := Options{RelistInterval: metav1.Duration{Duration: time.Hour}, SeriesAge: metav1.Duration{Duration: time.Minute}, MaxAge: metav1.Duration{Duration: -1}}.Validate()
+	err := Options{RelistInterval: time.Hour, SeriesAge: time.Minute, MaxAge: -1}.Validate()
 	if err == nil || !strings.Contains(err.Error(), "seriesAge: must not be shorter") || !strings.Contains(err.Error(), "maxAge: must not be negative") {
 		t.Errorf("%v", err)
 	}

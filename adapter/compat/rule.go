@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/prometheus-adapter/pkg/config"
@@ -87,13 +88,9 @@ func selects(series string) error {
 // rehearse renders the query once with example names, so that broken PromQL is
 // found when the file is read.
 func (r *Rule) rehearse() error {
-	series := "series"
-	if matchers, err := signal.Parser.ParseMetricSelector(r.SeriesQuery); err == nil {
-		for _, m := range matchers {
-			if m.Name == labels.MetricName && m.Type == labels.MatchEqual && m.Value != "" {
-				series = m.Value
-			}
-		}
+	series := signal.FirstMetric(r.SeriesQuery)
+	if !model.LegacyValidation.IsValidMetricName(series) { // it names none
+		series = "series"
 	}
 	args := &Args{Series: series, LabelMatchers: `namespace="x",pod="x"`, values: map[string]string{"namespace": "x", "pod": "x"}}
 	if !r.External {
@@ -142,11 +139,7 @@ func conditions(selector k8slabels.Selector) ([]condition, error) {
 // named selects objects by label: one by equality, several by a regular
 // expression.
 func named(label string, objects []string) condition {
-	joined, quoted := strings.Join(objects, "|"), signal.AnyOf(objects)
-	if len(objects) == 1 {
-		return condition{labels.MustNewMatcher(labels.MatchEqual, label, objects[0]), joined, quoted}
-	}
-	return condition{labels.MustNewMatcher(labels.MatchRegexp, label, quoted), joined, quoted}
+	return condition{signal.OneOf(label, objects), strings.Join(objects, "|"), signal.AnyOf(objects)}
 }
 
 // arguments are the template's arguments for conditions.

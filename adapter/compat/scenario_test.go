@@ -22,6 +22,7 @@ import (
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
@@ -56,7 +57,7 @@ func TestScenarios(t *testing.T) {
 			case "rules":
 				f, err := Parse("pa.yaml", []byte(d.Input))
 				require.NoError(t, err)
-				s.provider = New(Options{ConfigFile: "pa.yaml", MaxAge: metav1.Duration{Duration: 2 * time.Minute}}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: objects(t), Mapper: kinds()}, slog.New(slog.DiscardHandler))
+				s.provider = New(Options{ConfigFile: "pa.yaml", MaxAge: 2 * time.Minute}, f, Sources{Watcher: s, Lister: s, Pods: s, Objects: objects(t), Mapper: kinds()}, slog.New(slog.DiscardHandler))
 				s.provider.now = func() time.Time { return s.now }
 			case "list":
 				s.refused = ""
@@ -74,14 +75,15 @@ func TestScenarios(t *testing.T) {
 
 // scenario is what the provider reads from.
 type scenario struct {
-	t         *testing.T
-	data      memory
-	pods      map[string][]string
-	provider  *Provider
-	refused   string
-	failure   error
-	questions map[string]bool
-	now       time.Time
+	provider.Pods // but those of Ready and Select
+	t             *testing.T
+	data          memory
+	pods          map[string][]string
+	provider      *Provider
+	refused       string
+	failure       error
+	questions     map[string]bool
+	now           time.Time
 }
 
 // asked is when Prometheus answers; the provider's clock is an hour ahead.

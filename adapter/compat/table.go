@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -14,32 +15,31 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// key names an object in an answer; a part that the query fixes is "".
-type key struct{ namespace, object string }
-
-// point is the value of a key.
+// point is the value of an object.
 type point struct {
 	value float64
 	at    time.Time     // of its oldest sample, on this process's clock
 	wrong signal.Reason // why it is not usable; "" if it is
 }
 
-// table is one answer. It is immutable.
-type table map[key]point
+// table is one answer for a namespace, by object. The key of an external metric is the
+// namespace, or "" where the query fixes that and for a default. It is immutable.
+type table map[string]point
 
 // reader returns the function that reads the plan's answers into tables.
 func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Reading) (any, int, map[signal.Reason]int) {
 	return func(_ any, v prom.Vector, r signal.Reading) (any, int, map[signal.Reason]int) {
-		t, oldest, dropped, values := table{}, map[key]float64{}, map[signal.Reason]int{}, 0
+		t, oldest, dropped, values := table{}, map[string]float64{}, map[signal.Reason]int{}, 0
+		label := cmp.Or(p.object, p.namespace)
 		for _, s := range v {
-			k, ok := p.key(s.Labels)
+			k := s.Labels.Get(label)
 			switch part := s.Labels.Get(signal.PartLabel); {
 			case part == "":
 			case part != "v": // a scrape time, in Unix seconds
 				if before, met := oldest[k]; !met || s.Value < before {
 					oldest[k] = s.Value
 				}
-			case ok:
+			case k != "" || label == "" || p.constant: // a constant default has no labels
 				t[k] = point{value: s.Value}
 				values++
 			default:
@@ -49,29 +49,13 @@ func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Readin
 		}
 		for k, pt := range t {
 			unix, known := oldest[k]
-			pt.judge(unix, p.aged && (known || !p.constant || k != (key{})), r, maxAge)
+			pt.judge(unix, p.aged && (known || !p.constant || k != ""), r, maxAge)
 			if t[k] = pt; pt.wrong != "" {
 				dropped[pt.wrong]++
 			}
 		}
 		return t, values, dropped
 	}
-}
-
-// key returns the object a series of the answer is about; false if it names none.
-func (p *plan) key(ls prom.Labels) (key, bool) {
-	var k key
-	ok := true
-	if p.object != "" {
-		k.object = ls.Get(p.object)
-		ok = k.object != ""
-	}
-	if p.namespace != "" && p.namespace != p.object {
-		k.namespace = ls.Get(p.namespace)
-		ok = ok && k.namespace != ""
-	}
-	// A constant default has no labels and applies to every namespace.
-	return k, ok || p.constant && k == key{}
 }
 
 // limit is where thousandths overflow an int64, and with it a quantity.
@@ -98,11 +82,11 @@ func (pt *point) judge(unix float64, aged bool, r signal.Reading, maxAge time.Du
 	}
 }
 
-// answer returns the usable value of a key.
-func (t table) answer(k key, now time.Time, maxAge time.Duration) (point, error) {
-	pt, ok := t[k]
+// answer returns the usable value of an object; of a namespace, for an external metric.
+func (t table) answer(object string, now time.Time, maxAge time.Duration) (point, error) {
+	pt, ok := t[object]
 	if !ok {
-		pt, ok = t[key{}]
+		pt, ok = t[""]
 	}
 	age := now.Sub(pt.at)
 	switch {

@@ -2,15 +2,20 @@ package config
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/compat"
 	"github.com/gpuscale/gpuscale/adapter/forward"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 // Config is the file without its rules, which are read separately.
@@ -19,20 +24,10 @@ type Config struct {
 	Prometheus Prometheus `json:"prometheus"`
 	// Backends to query; a rule that names none uses "default".
 	Backends []Backend `json:"backends,omitempty"`
-	// Interval between two queries of a rule in a namespace in use.
-	Interval metav1.Duration `json:"interval"`
+	cache.Options
 	// MaxAge of a sample, for rules without their own. Unset, it follows the scrape
 	// interval: two and a half of it and an Interval, between 45 s and 5 minutes.
-	MaxAge metav1.Duration `json:"maxAge,omitempty"`
-	// IdleAfter is how long a rule is queried after its last request.
-	IdleAfter metav1.Duration `json:"idleAfter"`
-	// FirstWait bounds how long the first request for an idle rule waits.
-	FirstWait metav1.Duration `json:"firstWait"`
-	// Concurrency bounds the queries in flight, per backend.
-	Concurrency int `json:"concurrency"`
-	// MaxQuestions bounds the different queries that requests may introduce, in
-	// addition to those of the rules.
-	MaxQuestions int `json:"maxQuestions"`
+	MaxAge time.Duration `json:"maxAge,omitempty"`
 	// PrometheusAdapter names a file in prometheus-adapter's own format, and
 	// replaces that program's flags.
 	PrometheusAdapter compat.Options `json:"prometheusAdapter,omitempty"`
@@ -47,8 +42,6 @@ type Config struct {
 // Prometheus is the address and access of a server.
 type Prometheus struct {
 	prom.Config
-	// Timeout of a query about a namespace by itself; 10 s if zero.
-	Timeout metav1.Duration `json:"timeout,omitempty"`
 	// NamespaceParameter, if not empty, is a parameter that names the one namespace of a
 	// query, as OpenShift's tenancy wants it.
 	NamespaceParameter string `json:"namespaceParameter,omitempty"`
@@ -60,22 +53,13 @@ type Backend struct {
 	Prometheus
 }
 
-// Client returns the client's configuration.
-func (p Prometheus) Client() prom.Config {
-	c := p.Config
-	c.Timeout = cmp.Or(p.Timeout.Duration, prom.DefaultTimeout)
-	return c
-}
-
 // Default is the configuration of an empty file. The URL has no default.
 func Default() Config {
 	return Config{
-		Interval:     metav1.Duration{Duration: 15 * time.Second},
-		IdleAfter:    metav1.Duration{Duration: 10 * time.Minute},
-		FirstWait:    metav1.Duration{Duration: 3 * time.Second},
-		Concurrency:  4,
-		MaxQuestions: cache.DefaultMaxQuestions,
-
+		Options: cache.Options{
+			Interval: 15 * time.Second, IdleAfter: 10 * time.Minute, FirstWait: 3 * time.Second,
+			Concurrency: 4, MaxQuestions: cache.DefaultMaxQuestions,
+		},
 		// Our manifests' own. No other is trusted unless an administrator lists it: a user who
 		// creates a namespace of a trusted name would be believed about every pod.
 		ExporterNamespaces: []string{"gpuscale-system"},
@@ -94,27 +78,94 @@ func (c Config) All() []Backend {
 // frequent.
 const LeastMaxAge = 45 * time.Second
 
-// age sets a rule's MaxAge.
-func (c Config) age(r *signal.Rule, own *metav1.Duration) {
-	switch {
-	case own != nil:
-		r.MaxAge = own.Duration
-	case c.MaxAge.Duration > 0:
-		r.MaxAge = c.MaxAge.Duration
-	default:
-		r.MaxAge, r.Follow = LeastMaxAge, c.Interval.Duration*11/10
+// age sets the MaxAge of a rule that has none.
+func (c Config) age(r *signal.Rule) {
+	if r.MaxAge = cmp.Or(r.MaxAge, c.MaxAge); r.MaxAge == 0 {
+		r.MaxAge, r.Follow = LeastMaxAge, c.Interval*11/10
 	}
 }
 
 // Cache returns the cache's options.
 func (c Config) Cache() cache.Options {
-	timeout := time.Duration(0)
 	for _, b := range c.All() {
-		timeout = max(timeout, b.Client().Timeout)
+		c.Options.Timeout = max(c.Options.Timeout, cmp.Or(b.Timeout, prom.DefaultTimeout))
 	}
-	return cache.Options{
-		Timeout:  timeout,
-		Interval: c.Interval.Duration, IdleAfter: c.IdleAfter.Duration,
-		FirstWait: c.FirstWait.Duration, Concurrency: c.Concurrency, MaxQuestions: c.MaxQuestions,
+	return c.Options
+}
+
+// validate returns all problems outside the rules, each with its field path.
+func (c Config) validate() error {
+	var errs []error
+	positive := func(field string, d time.Duration) {
+		if d <= 0 {
+			errs = append(errs, fmt.Errorf("%s: must be positive", field))
+		}
 	}
+	errs = append(errs, c.validateBackends()...)
+	positive("interval", c.Interval)
+	positive("idleAfter", c.IdleAfter)
+	positive("firstWait", c.FirstWait)
+	if c.Concurrency < 1 {
+		errs = append(errs, errors.New("concurrency: must be at least 1"))
+	}
+	if c.MaxQuestions < 1 {
+		errs = append(errs, errors.New("maxQuestions: must be at least 1"))
+	}
+	if c.MaxAge != 0 && c.MaxAge <= c.Interval {
+		errs = append(errs, errors.New("maxAge: must be longer than interval, or every value is stale"))
+	}
+	if name := c.PrometheusAdapter.Backend; name != "" {
+		errs = append(errs, c.knows("prometheusAdapter.backend", name))
+	}
+	errs = append(errs, strict.Under("prometheusAdapter", c.PrometheusAdapter.Validate())...)
+	errs = append(errs, trust.Validate("exporterNamespaces", c.ExporterNamespaces)...)
+	if t := c.Forward.External; t != nil {
+		errs = append(errs, strict.Under("forward.external", t.Validate())...)
+	}
+	return errors.Join(errs...)
+}
+
+// backendName is valid as a metric label and readable in a message.
+var backendName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+func (c Config) validateBackends() (errs []error) {
+	check := func(path string, p Prometheus) {
+		errs = append(errs, strict.Under(path, p.Config.Validate())...)
+		if _, twice := p.Parameters[p.NamespaceParameter]; twice {
+			errs = append(errs, fmt.Errorf("%s.namespaceParameter: %q is among parameters too", path, p.NamespaceParameter))
+		}
+	}
+	if c.Prometheus.URL != "" || len(c.Backends) == 0 {
+		check("prometheus", c.Prometheus)
+	}
+	seen := map[string]bool{cache.DefaultBackend: c.Prometheus.URL != ""}
+	for i, b := range c.Backends {
+		path := fmt.Sprintf("backends[%d]", i)
+		check(path, b.Prometheus)
+		switch {
+		case !backendName.MatchString(b.Name):
+			errs = append(errs, fmt.Errorf("%s.name: %q does not match %s", path, b.Name, backendName))
+		case seen[b.Name] && b.Name == cache.DefaultBackend && c.Prometheus.URL != "":
+			errs = append(errs, fmt.Errorf("%s.name: prometheus is the backend called %q; give one of the two", path, b.Name))
+		case seen[b.Name]:
+			errs = append(errs, fmt.Errorf("%s.name: %q is declared twice", path, b.Name))
+		}
+		seen[b.Name] = true
+	}
+	if len(c.Backends) > 0 && !seen[cache.DefaultBackend] {
+		errs = append(errs, fmt.Errorf("backends: one must be called %q: it answers the built-in rules and those that name none", cache.DefaultBackend))
+	}
+	return errs
+}
+
+// knows returns an error if there is no such backend.
+func (c Config) knows(path, backend string) error {
+	var names []string
+	for _, b := range c.All() {
+		names = append(names, b.Name)
+	}
+	if slices.Contains(names, backend) {
+		return nil
+	}
+	return fmt.Errorf("%s: no backend is called %q; there are: %s", path, backend, strings.Join(names, ", "))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
 )
 
@@ -41,8 +42,8 @@ func described(f *File) string {
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	for _, b := range f.Config.All() {
-		name, s := b.Name, b.Client()
-		say("backend %s: %s %s, timeout %s, parameters %v", name, cmp.Or(s.Method, "POST"), s.URL, s.Timeout, s.Parameters)
+		name, s := b.Name, b.Config
+		say("backend %s: %s %s, timeout %s, parameters %v", name, cmp.Or(s.Method, "POST"), s.URL, cmp.Or(s.Timeout, prom.DefaultTimeout), s.Parameters)
 		if p := b.NamespaceParameter; p != "" {
 			say("  namespace in the parameter %s", p)
 		}
@@ -65,7 +66,7 @@ func described(f *File) string {
 	}
 	good := f.Signals()
 	for _, b := range signal.Builtin(LeastMaxAge) {
-		if !slices.ContainsFunc(good, func(r cache.Rule) bool { return r.Name == b.Name }) {
+		if !slices.ContainsFunc(good, func(r signal.Rule) bool { return r.Name == b.Name }) {
 			say("no rule %s", b.Name)
 		}
 	}

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/strict"
@@ -34,7 +34,7 @@ type Declared struct {
 	Name string
 	Path string // "rules[3]"; "" for a built-in one
 	Line int    // 0 for a built-in one
-	Rule cache.Rule
+	Rule signal.Rule
 	// Problems: if there are any, Rule is not to be used.
 	Problems []strict.Problem
 }
@@ -49,6 +49,18 @@ func (d Declared) At(file string) string {
 
 // Title is the rule's name, or its place in the file.
 func (d Declared) Title() string { return cmp.Or(d.Name, d.Path) }
+
+// Load reads the file of a path, and returns its text too.
+func Load(path string, overlays ...func(*Config)) (f *File, raw []byte, err error) {
+	if path == "" {
+		return nil, nil, errors.New("--config is required")
+	}
+	if raw, err = os.ReadFile(path); err != nil {
+		return nil, nil, fmt.Errorf("reading configuration: %w", err)
+	}
+	f, err = Read(path, raw, overlays...)
+	return f, raw, err
+}
 
 // Read reads a file over the defaults, and applies the overlays of flags. The
 // error joins all problems that are not a rule's; then nothing of the file may
@@ -99,8 +111,8 @@ func (f *File) Err() error {
 }
 
 // Signals returns the rules that can be used.
-func (f *File) Signals() []cache.Rule {
-	var good []cache.Rule
+func (f *File) Signals() []signal.Rule {
+	var good []signal.Rule
 	for _, r := range f.Rules {
 		if len(r.Problems) == 0 {
 			good = append(good, r.Rule)
@@ -113,11 +125,11 @@ func (f *File) Signals() []cache.Rule {
 func (d document) rules(list []*yaml.Node, c Config) []Declared {
 	var all []Declared
 	at := map[string]int{}
-	for _, r := range signal.Builtin(LeastMaxAge) {
+	for _, r := range signal.Builtin(0) {
 		at[r.Name] = len(all)
-		c.age(&r, nil)
+		c.age(&r)
 		r.Exporters = trust.From(c.ExporterNamespaces)
-		all = append(all, Declared{Name: r.Name, Rule: cache.Rule{Rule: r}})
+		all = append(all, Declared{Name: r.Name, Rule: r})
 	}
 	for i, n := range list {
 		r := d.rule(n, fmt.Sprintf("rules[%d]", i), c)

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"go.yaml.in/yaml/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/trust"
 )
@@ -21,17 +18,11 @@ type Rule struct {
 	signal.Rule
 	// Like names a built-in rule whose fields are the defaults of this one.
 	Like string `json:"like,omitempty"`
-	// Backend to query, of the configured ones; the default one if unset.
-	Backend string `json:"backend,omitempty"`
 	// Query in PromQL, in place of sources: one number for each pod if it groups by the
 	// pod, else one for each namespace. $namespaces in a matcher stands for the
 	// namespaces from which requests come.
-	Query   string           `json:"query,omitempty"`
-	Sources []Source         `json:"sources"`
-	MaxAge  *metav1.Duration `json:"maxAge,omitempty"`
-	Window  *metav1.Duration `json:"window,omitempty"`
-	// Wide is the window where Window holds fewer than two scrapes; none if unset.
-	Wide *metav1.Duration `json:"wide,omitempty"`
+	Query   string   `json:"query,omitempty"`
+	Sources []Source `json:"sources"`
 }
 
 // Source is a series to read, in order of preference.
@@ -43,9 +34,9 @@ type Source struct {
 	Tier *int `json:"tier,omitempty"`
 }
 
-// over returns the rule that this one is read over.
+// over returns the rule that this one is read over, without a MaxAge.
 func (r Rule) over() (Rule, error) {
-	base := Rule{Rule: signal.Rule{Duplicates: signal.Max, Maximum: signal.MaxValue, MaxAge: LeastMaxAge}}
+	base := Rule{Rule: signal.Rule{Duplicates: signal.Max, Maximum: signal.MaxValue}}
 	if r.Query != "" {
 		base.Subject, base.PerPod, base.PerWorkload = signal.Namespace, signal.Sum, signal.Sum
 		if len(r.Namespaces) == 0 && signal.GroupsBy(r.Query, cmp.Or(r.Labels.Pod, "pod")) {
@@ -59,7 +50,7 @@ func (r Rule) over() (Rule, error) {
 		return base, nil
 	}
 	var names []string
-	for _, b := range signal.Builtin(LeastMaxAge) {
+	for _, b := range signal.Builtin(0) {
 		if b.Name == r.Like {
 			return Rule{Rule: b}, nil
 		}
@@ -72,11 +63,6 @@ func (r Rule) over() (Rule, error) {
 // signal returns the rule. signal.Rule's Validate checks it as a whole.
 func (r Rule) signal() (signal.Rule, error) {
 	out := r.Rule
-	for to, d := range map[*time.Duration]*metav1.Duration{&out.MaxAge: r.MaxAge, &out.Window: r.Window, &out.Wide: r.Wide} {
-		if d != nil {
-			*to = d.Duration
-		}
-	}
 	if r.Query != "" {
 		out.Sources = []signal.Source{{Metric: signal.FirstMetric(r.Query), Form: signal.PromQL, Query: r.Query}}
 	}
@@ -111,7 +97,7 @@ func (d document) rule(n *yaml.Node, path string, c Config) Declared {
 	d.Fields(n, path, &own)
 	s, wrong := own.signal()
 	if err == nil {
-		c.age(&s, own.MaxAge)
+		c.age(&s)
 		s.Exporters = trust.From(c.ExporterNamespaces)
 		err = errors.Join(wrong, s.Validate())
 	}
@@ -119,6 +105,6 @@ func (d document) rule(n *yaml.Node, path string, c Config) Declared {
 		err = errors.Join(err, c.knows("backend", own.Backend))
 	}
 	r.Problems = d.Problems(n, path, err)
-	r.Rule = cache.Rule{Rule: s, Backend: own.Backend}
+	r.Rule = s
 	return r
 }

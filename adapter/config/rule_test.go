@@ -29,7 +29,7 @@ func ruleOf(t testing.TB, text string) (signal.Rule, error) {
 		return signal.Rule{}, err
 	}
 	last := f.Rules[len(f.Rules)-1]
-	return last.Rule.Rule, f.Err()
+	return last.Rule, f.Err()
 }
 
 func TestARuleCanSayEverything(t *testing.T) {
@@ -62,13 +62,13 @@ func TestLikeABuiltinRule(t *testing.T) {
 	r, err := ruleOf(t, `{name: queue_that_wakes, like: queue_depth, activation: 5}`)
 	require.NoError(t, err)
 	var want signal.Rule
-	for _, b := range signal.Builtin(LeastMaxAge) {
+	for _, b := range signal.Builtin(0) {
 		if b.Name == "queue_depth" {
 			want = b
 		}
 	}
 	want.Name, want.Activation, want.Exporters = "queue_that_wakes", 5, trust.From(Default().ExporterNamespaces)
-	Default().age(&want, nil)
+	Default().age(&want)
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got %+v\nwant %+v", r, want)
 	}

@@ -64,7 +64,7 @@ func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map
 		note(lives, rule.Rule, samples, at)
 	}
 	if vector, err := ask(ctx, rule, true, namespace, r.From); err == nil {
-		read(cache.Samples(rule.Rule, vector), r.From)
+		read(cache.Samples(vector), r.From)
 	}
 	good := 0
 	for first := 0; first < r.steps(); first += chunk {
@@ -92,7 +92,7 @@ func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map
 		for i := range n {
 			if err == nil {
 				good++
-				read(cache.Samples(rule.Rule, samples[i]), r.at(first+i))
+				read(cache.Samples(samples[i]), r.at(first+i))
 			}
 			h.tables, h.failures = append(h.tables, table), append(h.failures, err)
 		}

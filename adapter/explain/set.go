@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -12,21 +13,18 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/internal/strict"
 )
 
 // ReadHPA reads a HorizontalPodAutoscaler of autoscaling/v2 from YAML or JSON.
 func ReadHPA(file string, raw []byte) (*autoscaling.HorizontalPodAutoscaler, error) {
 	var h autoscaling.HorizontalPodAutoscaler
-	if err := yaml.UnmarshalStrict(raw, &h); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if h.Kind != "HorizontalPodAutoscaler" || h.APIVersion != "autoscaling/v2" {
-		return nil, fmt.Errorf("%s: is %s of %s, not a HorizontalPodAutoscaler of autoscaling/v2", file, cmp.Or(h.Kind, "nothing"), cmp.Or(h.APIVersion, "nothing"))
-	}
-	if err := sane(h.Spec); err != nil {
-		return nil, fmt.Errorf("%s: spec: %w", file, err)
-	}
-	return &h, nil
+	return &h, strict.Read(file, raw, &h, func() error {
+		if h.Kind != "HorizontalPodAutoscaler" || h.APIVersion != "autoscaling/v2" {
+			return fmt.Errorf("is %s of %s, not a HorizontalPodAutoscaler of autoscaling/v2", cmp.Or(h.Kind, "nothing"), cmp.Or(h.APIVersion, "nothing"))
+		}
+		return errors.Join(strict.Under("spec", sane(h.Spec))...)
+	})
 }
 
 // sane rejects specs that the API server rejects and the arithmetic cannot
@@ -34,7 +32,7 @@ func ReadHPA(file string, raw []byte) (*autoscaling.HorizontalPodAutoscaler, err
 func sane(spec autoscaling.HorizontalPodAutoscalerSpec) error {
 	s := hpa.Defaulted(spec)
 	if minimum := *s.MinReplicas; minimum < 0 || s.MaxReplicas < 1 || minimum > s.MaxReplicas {
-		return fmt.Errorf("minReplicas %d and maxReplicas %d: maxReplicas must be at least 1, minReplicas not negative, the first not above the second", minimum, s.MaxReplicas)
+		return fmt.Errorf("minReplicas: %d, and maxReplicas %d: maxReplicas must be at least 1, minReplicas not negative, the first not above the second", minimum, s.MaxReplicas)
 	}
 	for i, m := range s.Metrics {
 		a, err := metricOf(m)
@@ -104,9 +102,13 @@ func set(spec autoscaling.HorizontalPodAutoscalerSpec, path, text string) (autos
 	if raw, err = json.Marshal(tree); err != nil {
 		return spec, err
 	}
-	var next autoscaling.HorizontalPodAutoscalerSpec
-	if err := yaml.UnmarshalStrict(raw, &next); err != nil {
+	d, err := strict.Parse("spec", raw)
+	if err != nil {
 		return spec, err
+	}
+	var next autoscaling.HorizontalPodAutoscalerSpec
+	for _, p := range d.Fields(d.Root, "", &next) {
+		return spec, fmt.Errorf("%s: %w", p.Path, p.Err)
 	}
 	return next, sane(next)
 }

@@ -31,8 +31,8 @@ func TestSetRefuses(t *testing.T) {
 	for change, want := range map[string]string{
 		"minReplicas":                          "not of the form path=value",
 		"minReplicas=9":                        "the first not above the second",
-		"minReplicas=many":                     "cannot unmarshal string",
-		"maxReplicas=0":                        "maxReplicas 0",
+		"minReplicas=many":                     "minReplicas: is text, not a whole number",
+		"maxReplicas=0":                        "minReplicas: 1, and maxReplicas 0",
 		"minimumReplicas=2":                    `unknown field "minimumReplicas"`,
 		"metrics[3].target.value=2":            "metrics has no element 3",
 		"metrics[x].target.value=2":            "is not like metrics[0].target.value",
@@ -83,10 +83,10 @@ func TestReadHPA(t *testing.T) {
 		t.Error(h, err)
 	}
 	for text, want := range map[string]string{
-		"kind: Deployment":                              "hpa.yaml: is Deployment of nothing",
-		head + "spec: {maxReplica: 3}":                  "hpa.yaml: ",
-		head + "spec: {minReplicas: 4, maxReplicas: 3}": "minReplicas 4 and maxReplicas 3",
-		head + "spec: {minReplicas: 3}":                 "hpa.yaml: spec: minReplicas 3 and maxReplicas 0",
+		"kind: Deployment":                              "hpa.yaml:1: is Deployment of nothing",
+		head + "spec: {maxReplica: 3}":                  `hpa.yaml:3: spec.maxReplica: unknown field "maxReplica"`,
+		head + "spec: {minReplicas: 4, maxReplicas: 3}": "hpa.yaml:3: spec.minReplicas: 4, and maxReplicas 3",
+		head + "spec:\n  minReplicas: many":             "hpa.yaml:4: spec.minReplicas: is text, not a whole number",
 	} {
 		if _, err := ReadHPA("hpa.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

@@ -46,7 +46,7 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 		if len(vector) > 0 {
 			r.Evaluated = vector[0].Time
 		}
-		r.table, r.dropped = r.table.Read(cache.Samples(rule.Rule, vector), r.Reading)
+		r.table, r.dropped = r.table.Read(cache.Samples(vector), r.Reading)
 	}
 	return r, nil
 }

@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"regexp"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Config is the part of the adapter's file.
@@ -37,7 +35,7 @@ type Target struct {
 	CertFile string `json:"certFile,omitempty"`
 	KeyFile  string `json:"keyFile,omitempty"`
 	// Timeout of one request; 5 s if zero.
-	Timeout metav1.Duration `json:"timeout,omitempty"`
+	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
 // Identity is the user that the other server sees.
@@ -87,8 +85,8 @@ func (t Target) Validate() error {
 	if (t.CertFile == "") != (t.KeyFile == "") {
 		errs = append(errs, errors.New("keyFile: certFile and keyFile go together"))
 	}
-	if t.Timeout.Duration < 0 || t.Timeout.Duration > maxTimeout {
-		errs = append(errs, fmt.Errorf("timeout: %s is not between 0 and %s", t.Timeout.Duration, maxTimeout))
+	if t.Timeout < 0 || t.Timeout > maxTimeout {
+		errs = append(errs, fmt.Errorf("timeout: %s is not between 0 and %s", t.Timeout, maxTimeout))
 	}
 	return errors.Join(errs...)
 }

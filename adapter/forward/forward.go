@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,15 +73,12 @@ func New(t Target, own cma.MetricsProvider, known func(metric string) bool, reg 
 	d := metric.AdapterForwarded
 	f := &Forwarder{
 		MetricsProvider: own, known: known, server: server.Host, caller: t.Identity == Caller,
-		timeout: cmp.Or(t.Timeout.Duration, defaultTimeout), slots: make(chan struct{}, maxInFlight), log: log,
-		answered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
+		timeout: cmp.Or(t.Timeout, defaultTimeout), slots: make(chan struct{}, maxInFlight), log: log,
+		answered: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
 	}
 	f.names.Store(new([]string))
 	if f.client, err = client(t.config(server.String())); err != nil {
 		return nil, fmt.Errorf("forwarding to %s: %w", f.server, err)
-	}
-	if err := reg.Register(f.answered); err != nil {
-		return nil, fmt.Errorf("registering forward metrics: %w", err)
 	}
 	return f, nil
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/internal/require"
@@ -40,7 +39,7 @@ func TestConfigIsJudgedWithFieldPaths(t *testing.T) {
 		{Target{Service: "a.b", CertFile: "c"}, "keyFile"},
 		{Target{Service: "a.b", CertFile: "c", KeyFile: "k", TokenFile: "t"}, "tokenFile"},
 		{Target{Service: "a.b", Identity: "theirs"}, `identity: "theirs"`},
-		{Target{Service: "a.b", Timeout: metav1.Duration{Duration: time.Hour}}, "timeout"},
+		{Target{Service: "a.b", Timeout: time.Hour}, "timeout"},
 	} {
 		err := c.target.Validate()
 		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret")) {

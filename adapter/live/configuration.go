@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/compat"
@@ -40,9 +41,11 @@ type Configuration struct {
 	log      *slog.Logger
 	backends map[string]*prom.Client
 
+	good     prometheus.Gauge
+	failures prometheus.Counter // contents that could not be used
+
 	mu      sync.Mutex
 	failure error
-	bad     int // contents that could not be used
 }
 
 // Open reads the files. The error is about a file as a whole: a bad rule is logged
@@ -55,7 +58,7 @@ func Open(path string, overlays []func(*config.Config), reg prometheus.Registere
 	}
 	for _, b := range c.File.Config.All() {
 		// A missing CA file breaks the rules of this backend only, and only until it exists.
-		c.backends[b.Name] = prom.Later(b.Client())
+		c.backends[b.Name] = prom.Later(b.Config)
 	}
 	log.Info("configuration in force", slog.String("file", path), slog.String("hash", c.Hash), slog.Int("rules", len(c.File.Rules)))
 	for _, r := range c.File.Rules {
@@ -63,23 +66,15 @@ func Open(path string, overlays []func(*config.Config), reg prometheus.Registere
 			log.Error("rule left out", slog.String("rule", r.Name), slog.Any("error", problem))
 		}
 	}
-	if err := reg.Register(collector{c}); err != nil {
-		return nil, fmt.Errorf("registering configuration metrics: %w", err)
-	}
+	c.register(promauto.With(reg))
 	return c, nil
 }
 
 // Read reads a configuration file, and the file of prometheus-adapter's format that it
 // names: nil if it names none. The hash of their contents is never empty.
 func Read(path string, overlays ...func(*config.Config)) (f *config.File, theirs *compat.File, hash string, err error) {
-	if path == "" {
-		return nil, nil, "", errors.New("--config is required")
-	}
-	raw, err := os.ReadFile(path)
+	f, raw, err := config.Load(path, overlays...)
 	if err != nil {
-		return nil, nil, err.Error(), fmt.Errorf("reading configuration: %w", err)
-	}
-	if f, err = config.Read(path, raw, overlays...); err != nil {
 		return nil, nil, sum(raw), err
 	}
 	if o := f.Config.PrometheusAdapter; o.Enabled() {
@@ -169,8 +164,11 @@ func (c *Configuration) Changed(ctx context.Context) bool {
 func (c *Configuration) failed(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failure = err; err != nil {
-		c.bad++
+	if c.failure = err; err == nil {
+		c.good.Set(1)
+	} else {
+		c.good.Set(0)
+		c.failures.Inc()
 		c.log.Error("configuration cannot be used, the previous one stays in force", slog.String("file", c.path), slog.Any("error", err))
 	}
 }
@@ -195,40 +193,22 @@ func State(r config.Declared) string {
 	return compat.InForce
 }
 
-var (
-	ruleDesc, goodDesc, sinceDesc = desc(metric.AdapterRuleState), desc(metric.AdapterReloadGood), desc(metric.AdapterReloadTime)
-	failedDesc, infoDesc          = desc(metric.AdapterReloadFailures), desc(metric.AdapterConfigInfo)
-)
-
-func desc(d metric.Desc) *prometheus.Desc { return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil) }
-
-// collector reports what is in force at the time of the scrape.
-type collector struct{ *Configuration }
-
-// Describe implements prometheus.Collector.
-func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
-
-// Collect implements prometheus.Collector.
-func (c collector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+// register makes the series of what is in force.
+func (c *Configuration) register(with promauto.Factory) {
+	gauge := func(d metric.Desc) *prometheus.GaugeVec {
+		return with.NewGaugeVec(prometheus.GaugeOpts{Name: d.Name, Help: d.Help}, d.Labels)
 	}
+	states := gauge(metric.AdapterRuleState)
 	for _, r := range c.File.Rules {
 		for _, state := range []string{compat.InForce, compat.Rejected} {
-			gauge(ruleDesc, flag(State(r) == state), r.Title(), state)
+			states.WithLabelValues(r.Title(), state).Set(0)
 		}
+		states.WithLabelValues(r.Title(), State(r)).Set(1)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	gauge(goodDesc, flag(c.failure == nil))
-	gauge(sinceDesc, float64(c.Since.UnixMilli())/1000)
-	gauge(infoDesc, 1, c.Hash)
-	ch <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue, float64(c.bad))
-}
-
-func flag(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
+	gauge(metric.AdapterReloadTime).WithLabelValues().Set(float64(c.Since.UnixMilli()) / 1000)
+	gauge(metric.AdapterConfigInfo).WithLabelValues(c.Hash).Set(1)
+	c.good = gauge(metric.AdapterReloadGood).WithLabelValues()
+	c.good.Set(1)
+	d := metric.AdapterReloadFailures
+	c.failures = with.NewCounter(prometheus.CounterOpts{Name: d.Name, Help: d.Help})
 }

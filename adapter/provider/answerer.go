@@ -74,12 +74,11 @@ func (r Answerer) Object(ctx context.Context, table *signal.Table, o Object, sel
 func (r Answerer) workload(ctx context.Context, table *signal.Table, o Object, pods []string, selector labels.Selector) (signal.Answer, error) {
 	name := fmt.Sprintf("%s %s/%s", o.Ref.Kind, o.Ref.Namespace, o.Ref.Name)
 	if len(pods) > 0 {
-		return table.Pods(signal.Keys(o.Ref.Namespace, pods), selector, r.Now(), fmt.Sprintf("%s of %s", Count(len(pods), "pod"), name))
+		return table.Pods(o.Ref.Namespace, pods, selector, r.Now(), fmt.Sprintf("%s of %s", Count(len(pods), "pod"), name))
 	}
-	if table.Rule().AtZero != nil && r.Scales != nil && !o.Resource.Empty() {
-		// Without pods it may have lost them a moment ago.
+	if zero := table.Rule().AtZero; zero != nil && r.Scales != nil && !o.Resource.Empty() {
 		if scale, err := r.Scales.Scale(ctx, o.Resource, o.Ref.Namespace, o.Ref.Name); err == nil && scale.Zero {
-			return table.AtZero(r.Now(), name)
+			return signal.Answer{Value: *zero, Time: r.Now(), Declared: 1}, nil
 		}
 	}
 	return signal.Answer{}, NotFound("%s has no pods", name)
@@ -103,7 +102,7 @@ func (r Answerer) Each(table *signal.Table, namespace string, selector, metricSe
 	}
 	if len(values) == 0 {
 		subject := fmt.Sprintf("%s in namespace %s matching %q", Count(len(pods), "pod"), namespace, selector)
-		_, err = table.Pods(signal.Keys(namespace, pods), metricSelector, now, subject)
+		_, err = table.Pods(namespace, pods, metricSelector, now, subject)
 	}
 	return values, pods, err
 }

@@ -95,15 +95,13 @@ func (s *twoPods) QueryWithin(context.Context, string, time.Time, prom.Limits) (
 // 5 s of the synctest bubble it is called in.
 func cached(t *testing.T, server cache.Querier, pods Pods) *Provider {
 	t.Helper()
-	tables, err := cache.New(cache.Setup{
+	tables := cache.New(cache.Setup{
 		Options:  cache.Options{Interval: 5 * time.Second, IdleAfter: time.Hour, FirstWait: time.Second, Concurrency: 1},
-		Backends: []cache.Backend{{Name: cache.DefaultBackend, Querier: server}}, Rules: []cache.Rule{{Rule: queueDepth()}},
+		Backends: []cache.Backend{{Name: cache.DefaultBackend, Querier: server}}, Rules: []signal.Rule{queueDepth()},
 	}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
 	var running sync.WaitGroup
 	running.Go(func() { tables.Run(t.Context()) }) // which ends before the cleanup
 	t.Cleanup(running.Wait)
-	p, err := New(tables, pods, nil, mapper(), prometheus.NewRegistry())
-	require.NoError(t, err)
+	p := New(tables, pods, nil, mapper(), prometheus.NewRegistry())
 	return p
 }

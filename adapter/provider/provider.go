@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -44,16 +45,12 @@ var _ cma.MetricsProvider = (*Provider)(nil)
 
 // New returns a provider. scales may be nil: then only Kubernetes' own kinds
 // have pods.
-func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg prometheus.Registerer) (*Provider, error) {
+func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg prometheus.Registerer) *Provider {
 	d := metric.AdapterAnswers
-	p := &Provider{
+	return &Provider{
 		Answerer: Answerer{Pods: pods, Scales: scales, Now: time.Now}, tables: tables, mapper: mapper,
-		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
+		answers: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
 	}
-	if err := reg.Register(p.answers); err != nil {
-		return nil, fmt.Errorf("registering provider metrics: %w", err)
-	}
-	return p, nil
 }
 
 // GetMetricByName answers for one object: a pod, a namespace, or a workload

@@ -138,8 +138,7 @@ func queueDepth() signal.Rule {
 // queue_depth.
 func knowing(t *testing.T, samples ...[]signal.Sample) *Provider {
 	t.Helper()
-	p, err := New(fixedTables{"queue_depth": {Table: tableOf(queueDepth(), now, samples...)}}, cluster(t), nil, mapper(), prometheus.NewRegistry())
-	require.NoError(t, err)
+	p := New(fixedTables{"queue_depth": {Table: tableOf(queueDepth(), now, samples...)}}, cluster(t), nil, mapper(), prometheus.NewRegistry())
 	p.Now = func() time.Time { return now }
 	return p
 }

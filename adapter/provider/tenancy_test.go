@@ -17,7 +17,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
-	"github.com/gpuscale/gpuscale/internal/require"
 )
 
 // fixedTables are tables nobody refreshes.
@@ -86,8 +85,7 @@ func tenants(t testing.TB) *Provider {
 		}
 		tables[r.Name] = cache.View{Table: tableOf(r, now, samples)}
 	}
-	p, err := New(tables, allPods{"a", "b"}, fixedScale{Selector: labels.Everything()}, mapper(), prometheus.NewRegistry())
-	require.NoError(t, err)
+	p := New(tables, allPods{"a", "b"}, fixedScale{Selector: labels.Everything()}, mapper(), prometheus.NewRegistry())
 	p.Now = func() time.Time { return now }
 	return p
 }

@@ -79,21 +79,21 @@ func (e *NoAnswer) metric() string {
 
 // Pod answers for one pod.
 func (t *Table) Pod(k Key, selector k8slabels.Selector, now time.Time) (Answer, error) {
-	return t.Pods([]Key{k}, selector, now, fmt.Sprintf("Pod %s/%s", k.Namespace, k.Pod))
+	return t.Pods(k.Namespace, []string{k.Pod}, selector, now, fmt.Sprintf("Pod %s/%s", k.Namespace, k.Pod))
 }
 
-// Pods answers for all pods together: each pod's parts through PerPod, the
+// Pods answers for pods of a namespace together: each pod's parts through PerPod, the
 // pods through PerWorkload. A pod without any sample is left out: it has not
 // started to serve. A pod is stale if any of its parts is, and makes the whole an
 // error, since a sum or
 // average without it is not the workload's. subject names the pods in the
 // error, a *NoAnswer.
-func (t *Table) Pods(keys []Key, selector k8slabels.Selector, now time.Time, subject string) (Answer, error) {
+func (t *Table) Pods(namespace string, pods []string, selector k8slabels.Selector, now time.Time, subject string) (Answer, error) {
 	g := t.gathering(selector, now)
-	for _, k := range keys {
-		g.pod(t, k)
+	for _, pod := range pods {
+		g.pod(t, Key{namespace, pod})
 	}
-	return g.answer(subject, len(keys))
+	return g.answer(subject, len(pods))
 }
 
 // Namespace answers for everything in a namespace that the selector matches.
@@ -122,15 +122,4 @@ func (t *Table) External(namespace string, selector k8slabels.Selector, now time
 		a.Value = 0
 	}
 	return a, err
-}
-
-// AtZero answers for a workload scaled to zero: its scale has spec.replicas and
-// status.replicas 0. Having no pods is not enough, since all may have been
-// evicted a moment ago. Unless the rule declares a value, it returns an error,
-// in which subject names the workload.
-func (t *Table) AtZero(now time.Time, subject string) (Answer, error) {
-	if t.rule.AtZero == nil {
-		return Answer{}, &NoAnswer{Rule: t.rule, Subject: subject, Newest: -1}
-	}
-	return Answer{Value: *t.rule.AtZero, Time: now, Declared: 1}, nil
 }

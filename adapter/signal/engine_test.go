@@ -26,8 +26,8 @@ func load(t testing.TB, text string) *promtest.Memory {
 }
 
 // sampled is an answer as a table reads it.
-func sampled(r Rule, vector prom.Vector) (samples []Sample) {
-	sample := r.Sampler()
+func sampled(vector prom.Vector) (samples []Sample) {
+	sample := Sampler()
 	for _, s := range vector {
 		samples = append(samples, sample(s.Labels, s.Value))
 	}
@@ -51,7 +51,7 @@ func askFor(t testing.TB, m *promtest.Memory, previous *Table, promql string, af
 		t.Fatalf("%s: %v", promql, err)
 	}
 	now := evaluated.Add(time.Hour)
-	next, dropped := previous.Read(sampled(previous.rule, vector), Reading{Evaluated: evaluated, Now: now})
+	next, dropped := previous.Read(sampled(vector), Reading{Evaluated: evaluated, Now: now})
 	return next, dropped, now
 }
 

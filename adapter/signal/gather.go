@@ -41,7 +41,7 @@ func (g *gathering) pod(t *Table, k Key) {
 	if !lives {
 		return
 	}
-	points := t.of(k)
+	points := t.pods[k]
 	var fresh, silent []*point
 	var proof *point
 	present, gateway := false, true

@@ -67,7 +67,7 @@ func TestHostilePagesHurtNoOther(t *testing.T) {
 			}
 			vector = slices.DeleteFunc(vector, func(s prom.Sample) bool { return rule.Namespace(s.Labels) != "chat" })
 			now = epoch.Add(40 * step)
-			table, _ = NewTable(rule).Read(sampled(rule, vector), Reading{Evaluated: now, Now: now})
+			table, _ = NewTable(rule).Read(sampled(vector), Reading{Evaluated: now, Now: now})
 			a, err = table.External("chat", anything, now)
 			wants(t, name+": "+signal+" of chat, asked together", value, a, err)
 		}

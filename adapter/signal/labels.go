@@ -22,19 +22,13 @@ type Sample struct {
 	Value  float64
 }
 
-// Sampler returns a function that separates a series' part and its name. Labels that the rule
-// names take the place of "pod" and "namespace", whose own values are dropped. The function is
+// Sampler returns a function that separates a series' part and its name. The function is
 // for one goroutine: it has one builder, which would be a third of all that a refresh allocates.
-func (r *Rule) Sampler() func(ls labels.Labels, value float64) Sample {
+func Sampler() func(ls labels.Labels, value float64) Sample {
 	b := labels.NewBuilder(labels.EmptyLabels())
 	return func(ls labels.Labels, value float64) Sample {
 		b.Reset(ls)
-		b.Del(PartLabel, labels.MetricName)
-		if r.pod() != podLabel || r.namespace() != namespaceLabel {
-			b.Del(r.pod(), r.namespace())
-			b.Set(podLabel, ls.Get(r.pod())).Set(namespaceLabel, ls.Get(r.namespace()))
-		}
-		return Sample{Part: ls.Get(PartLabel), Labels: b.Labels(), Value: value}
+		return Sample{Part: ls.Get(PartLabel), Labels: b.Del(PartLabel, labels.MetricName).Labels(), Value: value}
 	}
 }
 
@@ -45,18 +39,8 @@ func (r *Rule) namespace() string { return cmp.Or(r.Labels.Namespace, namespaceL
 // Key names a pod; Pod is empty for a rule about namespaces.
 type Key struct{ Namespace, Pod string }
 
-// Keys of pods of one namespace.
-func Keys(namespace string, pods []string) []Key {
-	all := make([]Key, len(pods))
-	for i, pod := range pods {
-		all[i] = Key{Namespace: namespace, Pod: pod}
-	}
-	return all
-}
-
-// scraped returns the key of the target's labels, exported that of the series'
-// own labels, which Prometheus renamed.
-func scraped(ls labels.Labels) Key { return Key{ls.Get(namespaceLabel), ls.Get(podLabel)} }
+// target returns the pod that a series was scraped from.
+func (r *Rule) target(ls labels.Labels) Key { return Key{ls.Get(r.namespace()), ls.Get(r.pod())} }
 
 // key returns the series' pod, or why it is of no use. Each label is read alone: a
 // target may have a namespace but no pod.
@@ -69,7 +53,7 @@ func scraped(ls labels.Labels) Key { return Key{ls.Get(namespaceLabel), ls.Get(p
 // Exporters. With honor_labels the page controls that label too, and forged
 // series cannot be recognized.
 func (r *Rule) key(ls labels.Labels) (Key, Reason) {
-	k := scraped(ls)
+	k := r.target(ls)
 	switch r.Subject {
 	case Namespace:
 		k.Pod = ""
@@ -88,12 +72,9 @@ func (r *Rule) key(ls labels.Labels) (Key, Reason) {
 // Namespace returns the namespace that a series is about, "" where it is about none
 // or its target may not report it.
 func (r *Rule) Namespace(ls labels.Labels) string {
-	about, target := ls.Get(exportedNamespaceLabel), ls.Get(r.namespace())
-	switch {
-	case r.Subject != Exported:
-		return target
-	case !r.Exporters.Allow(about, target):
+	k, why := r.key(ls)
+	if why == Untrusted {
 		return ""
 	}
-	return cmp.Or(about, target)
+	return k.Namespace
 }

@@ -50,7 +50,7 @@ func TestTheAgeLimitFollowsScrapesOnly(t *testing.T) {
 			scraped, evaluated := now.Truncate(every).Add(time.Duration(n%2)*-odd.earlier), now.Add(time.Duration(n%2)*odd.late)
 			table, _ = table.Read([]Sample{{"v0", ls, 1}, {"t0", ls, float64(scraped.Unix())}}, Reading{Evaluated: evaluated, Now: now})
 		}
-		if limit := rule.limit(table.points[0].every); limit < every+16*time.Second {
+		if limit := rule.limit(table.pods[Key{"chat", "a"}][0].every); limit < every+16*time.Second {
 			t.Errorf("%s for scrapes each %s", limit, every)
 		}
 	}
@@ -80,8 +80,10 @@ func TestAPodWithTooManySeries(t *testing.T) {
 			samples = append(samples, Sample{"v0", ls, 1}, Sample{"t0", ls, float64(now.Unix())})
 		}
 		table, dropped = table.Read(samples, Reading{Evaluated: now, Now: now})
-		if n := len(table.points); n > maxPodPoints+2_000+33 {
-			t.Fatalf("%d points after %d scrapes", n, scrape+1)
+		for k, points := range table.pods {
+			if most := map[string]int{"churning": maxPodPoints, "well": 2_000, "long": 33}[k.Pod]; len(points) > most {
+				t.Fatalf("%d points of %s after %d scrapes", len(points), k.Pod, scrape+1)
+			}
 		}
 		now = now.Add(15 * time.Second)
 	}

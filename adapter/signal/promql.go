@@ -182,7 +182,7 @@ func (r query) narrowed(s Source) (parser.Expr, []*parser.VectorSelector) {
 		if len(r.namespaces) == 0 {
 			return present(m.Name), nil
 		}
-		return oneOf(m.Name, r.namespaces), nil
+		return OneOf(m.Name, r.namespaces), nil
 	})
 	if err != nil { // the rule has not been validated
 		return Call("vector", number(0)), nil

@@ -127,24 +127,24 @@ func (r Rule) reaches(namespaces []string) [][]*labels.Matcher {
 	}
 	switch {
 	case r.Subject != Exported:
-		return [][]*labels.Matcher{with(oneOf(r.namespace(), namespaces))}
+		return [][]*labels.Matcher{with(OneOf(r.namespace(), namespaces))}
 	case r.Exporters == nil:
 		return [][]*labels.Matcher{
-			with(oneOf(exportedNamespaceLabel, namespaces), present(namespaceLabel)),
-			with(labels.MustNewMatcher(labels.MatchEqual, exportedNamespaceLabel, ""), oneOf(namespaceLabel, namespaces)),
+			with(OneOf(exportedNamespaceLabel, namespaces), present(namespaceLabel)),
+			with(labels.MustNewMatcher(labels.MatchEqual, exportedNamespaceLabel, ""), OneOf(namespaceLabel, namespaces)),
 		}
 	}
 	// A target reports its own namespace. Asking for no other keeps the pages of
 	// one tenant out of another's answer, and out of its budget.
-	all := [][]*labels.Matcher{with(oneOf(exportedNamespaceLabel, append([]string{""}, namespaces...)), oneOf(namespaceLabel, namespaces))}
+	all := [][]*labels.Matcher{with(OneOf(exportedNamespaceLabel, append([]string{""}, namespaces...)), OneOf(namespaceLabel, namespaces))}
 	if len(r.Exporters) > 0 {
-		all = append(all, with(oneOf(exportedNamespaceLabel, namespaces), oneOf(namespaceLabel, r.Exporters)))
+		all = append(all, with(OneOf(exportedNamespaceLabel, namespaces), OneOf(namespaceLabel, r.Exporters)))
 	}
 	return all
 }
 
-// oneOf matches any of some values.
-func oneOf(label string, values []string) *labels.Matcher {
+// OneOf matches any of some values.
+func OneOf(label string, values []string) *labels.Matcher {
 	if len(values) == 1 {
 		return labels.MustNewMatcher(labels.MatchEqual, label, values[0])
 	}
@@ -158,7 +158,7 @@ func (r Rule) scraping(namespaces []string) parser.Expr {
 		names = append(names, s.Metric)
 	}
 	return group(parser.GROUP, &parser.VectorSelector{LabelMatchers: []*labels.Matcher{
-		oneOf(labels.MetricName, names), oneOf(namespaceLabel, namespaces), present(metric.Exported + metric.LabelPod),
+		OneOf(labels.MetricName, names), OneOf(namespaceLabel, namespaces), present(metric.Exported + metric.LabelPod),
 	}}, []string{namespaceLabel, podLabel})
 }
 

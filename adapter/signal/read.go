@@ -56,10 +56,12 @@ const (
 // before it. dropped counts the series that give no usable value, by reason.
 func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
 	b := t.rule.beside(samples, r)
-	next, dropped = &Table{rule: t.rule}, map[Reason]int{}
-	older, still := make(map[stamp]int, len(t.points)), make([]bool, len(t.points))
-	for i := range t.points {
-		older[t.points[i].stamp] = i
+	next, dropped = NewTable(t.rule), map[Reason]int{}
+	older := map[stamp]*point{} // those that this answer has not shown
+	for _, points := range t.pods {
+		for i := range points {
+			older[points[i].stamp] = &points[i]
+		}
 	}
 	for i := range samples {
 		s := &samples[i]
@@ -71,12 +73,8 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 		if b.scrapers[k] {
 			useless = cmp.Or(useless, Unlabelled)
 		}
-		p := point{stamp: stamp{kind, uint16(n), s.Labels}, key: k}
-		var before *point
-		at, met := older[p.stamp]
-		if met {
-			before = &t.points[at]
-		}
+		p := point{stamp: stamp{kind, uint16(n), s.Labels}}
+		before := older[p.stamp]
 		if kind != 'v' {
 			age, ok := r.Age(s.Value, t.rule.MaxAge)
 			p.observe(s.Value, r.Now.Add(-age), before)
@@ -84,10 +82,8 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 				p.value = t.rule.Sources[n].Absent.Value
 			}
 			if useless == "" && ok && age <= t.rule.limit(p.every) {
-				if met {
-					still[at] = true
-				}
-				next.points = append(next.points, p)
+				delete(older, p.stamp)
+				next.add(k, p)
 			}
 			continue
 		}
@@ -96,25 +92,25 @@ func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reas
 			dropped[useless]++
 			continue
 		}
-		if _, timed := b.times[p.time()]; met && !timed {
+		if _, timed := b.times[p.time()]; before != nil && !timed {
 			continue // a scrape failed: the window still has a value, and the series has ended for now
 		}
-		if met {
-			still[at] = true
-		}
+		delete(older, p.stamp)
 		p.value = s.Value * cmp.Or(t.rule.Sources[n].Scale, 1)
-		if reason := p.judge(&t.rule, b, r, before); reason != "" {
+		if reason := p.judge(k, &t.rule, b, r, before); reason != "" {
 			dropped[reason]++
 		}
-		next.points = append(next.points, p)
+		next.add(k, p)
 	}
 	// A series that vanished is stale and not unknown. Evidence with a condition may have
 	// vanished because the condition does not hold any more.
-	for i, p := range t.points {
-		conditional := p.kind == 'a' && t.rule.Sources[p.source].Absent.Is != nil
-		if !still[i] && !conditional && r.Now.Sub(time.UnixMilli(p.at)) <= Forget {
-			p.gone = true
-			next.points = append(next.points, p)
+	for k, points := range t.pods {
+		for _, p := range points {
+			conditional := p.kind == 'a' && t.rule.Sources[p.source].Absent.Is != nil
+			if older[p.stamp] != nil && !conditional && r.Now.Sub(time.UnixMilli(p.at)) <= Forget {
+				p.gone = true
+				next.add(k, p)
+			}
 		}
 	}
 	if crowded := next.arrange(); crowded > 0 {
@@ -152,7 +148,7 @@ func (r *Rule) beside(samples []Sample, at Reading) beside {
 		// Without honor_labels the series of a GPU allocated to no pod has the
 		// exporter's own pod, which must not count as the GPU's.
 		if r.Subject == Exported && (s.Part == "s0" || s.Labels.Get(exportedPodLabel) != "") {
-			b.scrapers[scraped(s.Labels)] = true
+			b.scrapers[r.target(s.Labels)] = true
 		}
 		switch kind, n, ok := r.partOf(s.Part); {
 		case !ok:
@@ -177,7 +173,7 @@ func (r *Rule) Scraped(s Sample) (pod string, at time.Time, ok bool) {
 
 // judge sets the point's time and whether it is usable, and returns why not. A
 // stale value is not unusable: it ages out by itself, and errors report its age.
-func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
+func (p *point) judge(k Key, rule *Rule, b beside, r Reading, before *point) Reason {
 	p.at = r.Now.UnixMilli()
 	scraped, known := b.times[p.time()]
 	known = known && scraped > 0 && scraped < 1e11
@@ -187,7 +183,7 @@ func (p *point) judge(rule *Rule, b beside, r Reading, before *point) Reason {
 	}
 	source := &rule.Sources[p.source]
 	if math.IsNaN(p.value) && source.Idle != nil {
-		old, shown := b.idle[idle{p.key, int(p.source), source.idleBy(p.labels)}]
+		old, shown := b.idle[idle{k, int(p.source), source.idleBy(p.labels)}]
 		if len(source.Idle.While) == 0 || shown && old <= rule.limit(p.every) {
 			p.value, p.declared = source.Idle.Value, true
 		}

@@ -32,6 +32,8 @@ const (
 // configuration file, which writes the other fields in another way.
 type Rule struct {
 	Name string `json:"name"`
+	// Backend to query, of the configured ones; the default one if unset.
+	Backend string `json:"backend,omitempty"`
 	// Sources in order of preference. For each pod the first Tier with a usable
 	// value is used; sources of one Tier are combined.
 	Sources []Source `json:"-"`
@@ -57,18 +59,19 @@ type Rule struct {
 	Minimum float64 `json:"minimum,omitempty"`
 	Maximum float64 `json:"maximum,omitempty"`
 	// MaxAge is the age beyond which a sample is missing.
-	MaxAge time.Duration `json:"-"`
+	MaxAge time.Duration `json:"maxAge,omitempty"`
 	// Follow, if positive, lets that age follow the scrape interval: it is MaxAge
 	// or two and a half intervals and Follow, whichever is longer.
 	Follow time.Duration `json:"-"`
 	// Window of rates and quantiles; zero if there are none.
-	Window time.Duration `json:"-"`
+	Window time.Duration `json:"window,omitempty"`
 	// Wide, if longer than Window, is the window where Window holds fewer than the two
 	// scrapes that a rate needs.
-	Wide time.Duration `json:"-"`
+	Wide time.Duration `json:"wide,omitempty"`
 
-	// AtZero is the value for a workload scaled to zero. Nil: none, as for every
-	// average.
+	// AtZero is the value for a workload scaled to zero: its scale has spec.replicas and
+	// status.replicas 0. Having no pods is not enough, since all may have been evicted a
+	// moment ago. Nil: none, as for every average.
 	AtZero *float64 `json:"atZero,omitempty"`
 	// Activation, if positive, makes every external answer up to it 0, so that
 	// a trickle does not activate a workload scaled to zero.

@@ -69,7 +69,7 @@ func (s *scenario) declare(t *testing.T, d *datadriven.TestData) string {
 	file, err := config.Read("rule", []byte("backends: [{name: default, url: 'http://x'}]\nrules:\n- "+strings.ReplaceAll(strings.TrimSpace(d.Input), "\n", "\n  ")))
 	require.NoError(t, err)
 	own := file.Rules[len(file.Rules)-1]
-	s.rules[own.Name] = own.Rule.Rule
+	s.rules[own.Name] = own.Rule
 	var out strings.Builder
 	for _, p := range own.Problems {
 		fmt.Fprintln(&out, p)
@@ -137,8 +137,7 @@ func (a *asker) read(promql string, scrape int) {
 		a.data.Fatalf(a.t, "%s: %v", promql, err)
 	}
 	a.now = evaluated.Add(time.Hour)
-	rule := a.table.Rule()
-	sample := rule.Sampler()
+	sample := signal.Sampler()
 	var samples []signal.Sample
 	for _, s := range vector {
 		samples = append(samples, sample(s.Labels, s.Value))
@@ -168,9 +167,12 @@ func (a *asker) answers() string {
 		var err error
 		switch kind {
 		case "pods":
-			answer, err = table.Pods(keys(rest), k8slabels.Everything(), now, "the pods")
+			namespace, _, _ := strings.Cut(rest, "/")
+			pods := strings.Fields(strings.ReplaceAll(rest, namespace+"/", ""))
+			answer, err = table.Pods(namespace, pods, k8slabels.Everything(), now, "the pods")
 		case "pod":
-			answer, err = table.Pod(keys(subject)[0], selector, now)
+			namespace, pod, _ := strings.Cut(subject, "/")
+			answer, err = table.Pod(signal.Key{Namespace: namespace, Pod: pod}, selector, now)
 		case "namespace":
 			answer, err = table.Namespace(subject, selector, now)
 		case "external":
@@ -206,14 +208,6 @@ func (a *asker) text(answer signal.Answer, err error, now time.Time) string {
 		text += fmt.Sprintf(", %s old", age)
 	}
 	return text
-}
-
-func keys(text string) (out []signal.Key) {
-	for _, word := range strings.Fields(text) {
-		namespace, pod, _ := strings.Cut(word, "/")
-		out = append(out, signal.Key{Namespace: namespace, Pod: pod})
-	}
-	return out
 }
 
 // since finds a pod among "POD" and "POD@SCRAPE".

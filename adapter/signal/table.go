@@ -3,6 +3,7 @@ package signal
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,19 +20,15 @@ const Forget = 10 * time.Minute
 // immutable once built and safe for concurrent use.
 type Table struct {
 	rule   Rule
-	points []point // by key
-	byKey  map[Key]span
+	pods   map[Key][]point
+	keys   []Key // of pods, in order
 	series int
 	lives  func(namespace, pod string) (since time.Time, ok bool)
 }
 
-// span is a stretch of a slice.
-type span struct{ first, end int }
-
 // point is the last sample of one series.
 type point struct {
 	stamp
-	key   Key
 	value float64
 	at    int64 // when the value was scraped, on this process's clock, in Unix milliseconds
 	// scraped is at on the server's clock, and every the milliseconds between the last
@@ -53,7 +50,7 @@ type stamp struct {
 }
 
 // NewTable returns an empty table.
-func NewTable(rule Rule) *Table { return &Table{rule: rule} }
+func NewTable(rule Rule) *Table { return &Table{rule: rule, pods: map[Key][]point{}} }
 
 // Rule returns the rule the table answers.
 func (t *Table) Rule() Rule { return t.rule }
@@ -79,33 +76,27 @@ func (t *Table) since(k Key) (time.Time, bool) {
 	return t.lives(k.Namespace, k.Pod)
 }
 
-// arrange groups the points by key. It returns the number of series that a pod
-// has beyond its bound.
+// add adds a series to those of its pod.
+func (t *Table) add(k Key, p point) { t.pods[k] = append(t.pods[k], p) }
+
+// arrange sorts the keys, and keeps of a pod with too many series as many as there may be, none
+// of them usable. It returns the number of the others.
 func (t *Table) arrange() (crowded int) {
-	slices.SortStableFunc(t.points, func(a, b point) int {
-		return cmp.Or(strings.Compare(a.key.Namespace, b.key.Namespace), strings.Compare(a.key.Pod, b.key.Pod))
+	t.keys = slices.SortedFunc(maps.Keys(t.pods), func(a, b Key) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod))
 	})
-	all := t.points[:0]
-	t.byKey = map[Key]span{}
-	for first := 0; first < len(t.points); {
-		k, end := t.points[first].key, first
-		for end < len(t.points) && t.points[end].key == k {
-			end++
+	for _, k := range t.keys {
+		points := t.pods[k]
+		n := kept(points)
+		if n == len(points) {
+			continue
 		}
-		some := t.points[first:end]
-		if n := kept(some); n < len(some) {
-			crowded += len(some) - n
-			some = some[:n]
-			for i := range some {
-				some[i].why = Crowded
-			}
+		crowded += len(points) - n
+		t.pods[k] = slices.Clone(points[:n])
+		for i := range t.pods[k] {
+			t.pods[k][i].why = Crowded
 		}
-		t.byKey[k] = span{len(all), len(all) + len(some)}
-		all = append(all, some...)
-		first = end
 	}
-	clear(t.points[len(all):])
-	t.points = slices.Clip(all)
 	return crowded
 }
 
@@ -117,17 +108,11 @@ func kept(points []point) (n int) {
 	return n
 }
 
-func (t *Table) of(k Key) []point {
-	s := t.byKey[k]
-	return t.points[s.first:s.end]
-}
-
 // Keys returns those of a namespace that have a series, in order.
-func (t *Table) Keys(namespace string) []Key {
-	var keys []Key
-	for _, p := range t.points {
-		if p.key.Namespace == namespace && (len(keys) == 0 || keys[len(keys)-1] != p.key) {
-			keys = append(keys, p.key)
+func (t *Table) Keys(namespace string) (keys []Key) {
+	for _, k := range t.keys {
+		if k.Namespace == namespace {
+			keys = append(keys, k)
 		}
 	}
 	return keys
@@ -154,7 +139,7 @@ const NotSelected Reason = "not selected"
 // rule about namespaces. A sample is stale relative to now.
 func (t *Table) About(k Key, selector k8slabels.Selector, now time.Time) iter.Seq[Known] {
 	return func(yield func(Known) bool) {
-		for _, p := range t.of(k) {
+		for _, p := range t.pods[k] {
 			if p.kind == 'p' {
 				continue
 			}

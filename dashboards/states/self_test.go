@@ -108,14 +108,8 @@ func adapterItself(ctx context.Context) ([]memstore.Exposed, error) {
 	setup := configuration.Setup()
 	setup.Options = cache.Options{Interval: time.Hour, IdleAfter: time.Hour, FirstWait: time.Hour, Timeout: time.Hour, Concurrency: len(setup.Rules)}
 	setup.Backends = []cache.Backend{{Name: cache.DefaultBackend, Querier: answering{}}}
-	c, err := cache.New(setup, registry, log)
-	if err != nil {
-		return nil, err
-	}
-	p, err := provider.New(c, everyPod{}, nil, nil, registry)
-	if err != nil {
-		return nil, err
-	}
+	c := cache.New(setup, registry, log)
+	p := provider.New(c, everyPod{}, nil, nil, registry)
 	info := metric.AdapterBuildInfo // the program registers it in its main package
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: info.Name, Help: info.Help}, info.Labels)
 	build.WithLabelValues("devel", "go").Set(1)

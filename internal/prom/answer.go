@@ -32,20 +32,13 @@ type answer struct {
 // BenchmarkQuery.
 func (a *answer) decode(body io.Reader, read reader) error {
 	it, missing := jsoniter.Parse(jsoniter.ConfigDefault, body, 1<<16), true
+	fields := map[string]any{"status": &a.status, "errorType": &a.errorType, "error": &a.message, "warnings": &a.warnings, "isPartial": &a.partial}
 	var err error
 	it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
-		switch field {
-		case "status":
-			a.status = it.ReadString()
-		case "errorType":
-			a.errorType = it.ReadString()
-		case "error":
-			a.message = it.ReadString()
-		case "warnings":
-			err = each(it, func() error { a.warnings = append(a.warnings, it.ReadString()); return nil })
-		case "isPartial":
-			a.partial = it.ReadBool()
-		case "data":
+		switch to := fields[field]; {
+		case to != nil:
+			it.ReadVal(to)
+		case field == "data":
 			missing, err = false, read(it)
 		default:
 			it.Skip()
@@ -53,8 +46,11 @@ func (a *answer) decode(body io.Reader, read reader) error {
 		return err == nil && it.Error == nil
 	})
 	if err = cmp.Or(err, it.Error); err != nil {
-		if text, _, cut := strings.Cut(err.Error(), ", error found in #"); cut { // then parts of the answer
-			return errors.New(text)
+		switch text := err.Error(); { // the library's has parts of the answer
+		case strings.Contains(text, "but found <"):
+			return errors.New("it is a web page")
+		case strings.Contains(text, ", error found in #"):
+			return errors.New("it is empty, no JSON of Prometheus' API, or ends too early")
 		}
 		return err
 	}

@@ -153,22 +153,15 @@ func (c *Client) Series(ctx context.Context, selector string, since time.Time) (
 func (c *Client) Retention(ctx context.Context) (string, error) {
 	get := *c
 	get.cfg.Method = http.MethodGet
-	var retention string
+	var info struct{ StorageRetention string }
 	err := get.get(ctx, "api/v1/status/runtimeinfo", url.Values{}, 1<<20, func(it *jsoniter.Iterator) error {
-		it.ReadObjectCB(func(it *jsoniter.Iterator, field string) bool {
-			if field == "storageRetention" {
-				retention = it.ReadString()
-			} else {
-				it.Skip()
-			}
-			return it.Error == nil
-		})
+		it.ReadVal(&info)
 		return it.Error
 	})
 	if errors.Is(err, errNoEndpoint) {
 		return "", nil
 	}
-	return retention, err
+	return info.StorageRetention, err
 }
 
 func unix(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
@@ -184,9 +177,11 @@ func (c *Client) get(ctx context.Context, path string, form url.Values, most int
 	}
 	defer func() { _ = resp.Body.Close() }()
 	a := answer{code: resp.StatusCode}
-	err = a.decode(http.MaxBytesReader(nil, resp.Body, most), read)
+	body := http.MaxBytesReader(nil, resp.Body, most)
+	err = a.decode(body, read)
+	_, beyond := body.Read(nil) // the last error again, which that of decode may not wrap
 	switch {
-	case errors.As(err, new(*http.MaxBytesError)):
+	case errors.As(beyond, new(*http.MaxBytesError)):
 		return fmt.Errorf("%w: body limit reached", ErrTooLarge)
 	case errors.Is(err, ErrTooLarge):
 		return err

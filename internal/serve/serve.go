@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/exporter-toolkit/web"
 	"golang.org/x/net/netutil"
 )
@@ -130,4 +136,96 @@ func (s *Server) serve() error {
 		return web.Serve(s.listener, s.http, flags, s.log)
 	}
 	return s.http.Serve(s.listener)
+}
+
+// Listen binds "host:port", ":port" or "unix:/path". Its errors explain a taken or
+// forbidden address. A stale socket file is replaced; one that answers is not.
+func Listen(address string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return listenUnix(path)
+	}
+	if address == "" {
+		return nil, errors.New(`listening: no address given, want "host:port" or ":port"`)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, explain(address, err)
+	}
+	return l, nil
+}
+
+func listenUnix(path string) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) && stale(path) {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("listening on unix:%s: removing the old socket: %w", path, err)
+		}
+		l, err = net.Listen("unix", path)
+	}
+	if err != nil {
+		return nil, explain("unix:"+path, err)
+	}
+	return l, nil
+}
+
+// stale reports whether path is a socket that refuses connections: its process
+// ended without removing it.
+func stale(path string) bool {
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		_ = conn.Close()
+		return false
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+func explain(address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listening on %s: the address is in use: another process listens there; stop it or choose another address: %w", address, syscall.EADDRINUSE)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("listening on %s: not permitted for this user; ports below 1024 need a capability, choose a higher one: %w", address, syscall.EACCES)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("listening on %s: this machine has no such address: %w", address, syscall.EADDRNOTAVAIL)
+	}
+	return fmt.Errorf("listening on %s: %w", address, err)
+}
+
+func handler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	if o.Metrics != nil {
+		mux.Handle("GET /metrics", o.Metrics)
+	}
+	mux.Handle("GET /readyz", state("not ready", o.Ready))
+	mux.Handle("GET /livez", state("not live", o.Live))
+	if o.Routes != nil {
+		o.Routes(mux)
+	}
+	return mux
+}
+
+// state answers 200 "ok" or 503 with the reason.
+func state(failed string, check func() error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if check != nil {
+			if err := check(); err != nil {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = fmt.Fprintf(w, "%s: %v\n", failed, err)
+				return
+			}
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
+}
+
+// Metrics serves a registry, with OpenMetrics and protobuf negotiated. Errors of
+// gathering are logged and the rest is served.
+func Metrics(g prometheus.Gatherer, log *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelError),
+		ErrorHandling:     promhttp.ContinueOnError,
+		EnableOpenMetrics: true,
+	})
 }

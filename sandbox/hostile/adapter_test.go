@@ -140,15 +140,13 @@ func answers(t *testing.T, src storage.Queryable) map[string]string {
 	}
 	for _, r := range signal.Builtin(45 * time.Second) {
 		r.Exporters = trust.From([]string{trusted})
-		setup.Rules = append(setup.Rules, cache.Rule{Rule: r})
+		setup.Rules = append(setup.Rules, r)
 	}
-	c, err := cache.New(setup, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	c := cache.New(setup, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { c.Run(ctx) })
-	p, err := provider.New(c, twoPods{}, nil, nil, prometheus.NewRegistry())
-	require.NoError(t, err)
+	p := provider.New(c, twoPods{}, nil, nil, prometheus.NewRegistry())
 	out := map[string]string{}
 	for range 2 { // the second time without what failed before
 		var mu sync.Mutex

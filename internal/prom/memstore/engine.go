@@ -43,15 +43,6 @@ func Instant(ctx context.Context, engine *promql.Engine, over storage.Queryable,
 	return slices.Clone(vector), result.Warnings, nil // Close reuses the memory
 }
 
-// Samples converts a vector to package prom's.
-func Samples(vector promql.Vector, at time.Time) prom.Vector {
-	out := make(prom.Vector, 0, len(vector))
-	for _, s := range vector {
-		out = append(out, prom.Sample{Labels: s.Metric, Value: s.F, Time: at})
-	}
-	return out
-}
-
 // Query evaluates as prom.Client answers: a query with warnings is an answer in part, an
 // error. The samples are in the order of their labels.
 func Query(ctx context.Context, engine *promql.Engine, over storage.Queryable, query string, at time.Time) (prom.Vector, error) {
@@ -62,10 +53,13 @@ func Query(ctx context.Context, engine *promql.Engine, over storage.Queryable, q
 	if err := partial(warnings, query); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(vector, func(s promql.Sample) bool { return s.H != nil }) {
-		return nil, fmt.Errorf("%w: the answer holds a native histogram", prom.ErrBadQuery)
+	out := make(prom.Vector, 0, len(vector))
+	for _, s := range vector {
+		if s.H != nil {
+			return nil, fmt.Errorf("%w: the answer holds a native histogram", prom.ErrBadQuery)
+		}
+		out = append(out, prom.Sample{Labels: s.Metric, Value: s.F, Time: at})
 	}
-	out := Samples(vector, at)
 	slices.SortStableFunc(out, func(a, b prom.Sample) int { return labels.Compare(a.Labels, b.Labels) })
 	return out, nil
 }
