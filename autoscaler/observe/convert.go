@@ -26,7 +26,7 @@ import (
 // converter converts pods, and templates of pods, to the planner's.
 type converter struct {
 	c      *cluster
-	kept   *converted
+	kept   *perVersion[plan.Pod]
 	rules  *rules
 	ranges map[string][]corev1.LimitRange
 	// objects are the existing pods of podsOf's result; they come first and in this order.
@@ -48,7 +48,7 @@ func (v *converter) expired(p *plan.Pod) bool {
 	return byHPA && v.now.Sub(p.PendingSince) > unmadeExpires
 }
 
-func newConverter(c *cluster, kept *converted, now time.Time) *converter {
+func newConverter(c *cluster, kept *perVersion[plan.Pod], now time.Time) *converter {
 	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces.Items), ranges: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}}
 	for _, r := range c.ranges.Items {
 		v.ranges[r.Namespace] = append(v.ranges[r.Namespace], r)
@@ -140,18 +140,24 @@ func (v *converter) podsOf() []plan.Pod {
 		if kube.IsOver(p) || p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
 			continue
 		}
-		pod := v.complete(p, v.kept.of(c.claims, p))
+		if p.Spec.NodeName != "" && c.facts[p.Spec.NodeName] == nil {
+			continue // most pods of most clusters
+		}
+		pod := v.complete(p, v.converted(p))
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
 			pod.Unreadable = v.unserved(&pod)
 		}
-		if p.Spec.NodeName != "" && c.facts[p.Spec.NodeName] == nil || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
+		if p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
 		out, v.objects = append(out, pod), append(v.objects, p)
 		all[i].Plan = &out[len(out)-1]
 	}
 	v.limit(out, v.objects)
-	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, Index: c.objects, HPAs: c.hpas.Items, Convert: v.template, LeftOut: func(namespace string, pods int) { v.over.add(namespace, LimitUnmade, pods) }})
+	unmade, leftOut := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, Index: c.objects, HPAs: c.hpas.Items, Convert: v.template})
+	for namespace, n := range leftOut {
+		v.over.add(namespace, LimitUnmade, n)
+	}
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = slices.Concat(v.rules.in(p.Namespace, all[i].Labels), p.Groups)
@@ -176,6 +182,14 @@ func (v *converter) podsOf() []plan.Pod {
 		out = append(out, u.Pod)
 	}
 	return out
+}
+
+// converted returns the planner's view of a pod, cached unless it has resource claims: its demand changes without it.
+func (v *converter) converted(p *corev1.Pod) plan.Pod {
+	if len(p.Spec.ResourceClaims) > 0 {
+		return v.c.claims.ConvertPod(p)
+	}
+	return *v.kept.get(p, func() plan.Pod { return v.c.claims.ConvertPod(p) })
 }
 
 // accelerators are how words in the names of extended resources begin or end that are devices, in any
@@ -278,18 +292,6 @@ func (c *cluster) modelOf(p *plan.Pod) string {
 	return found
 }
 
-// converted caches converted pods.
-type converted struct{ perVersion[plan.Pod] }
-
-// of returns c.ConvertPod(p). A pod with resource claims is not cached, since its demand changes
-// without the pod; nor is one without a resourceVersion.
-func (k *converted) of(c *Claims, p *corev1.Pod) plan.Pod {
-	if len(p.Spec.ResourceClaims) > 0 || !numbered(p) {
-		return c.ConvertPod(p)
-	}
-	return *k.get(p, func(pod *plan.Pod) { *pod = c.ConvertPod(p) })
-}
-
 // version identifies a set of device classes.
 func (c *Claims) version() string {
 	var b strings.Builder
@@ -305,44 +307,32 @@ func (c *Claims) version() string {
 // to.
 type perVersion[T any] struct {
 	classes   string // device classes, which determine the meaning of extended resources
-	known     map[types.UID]*version[T]
-	reconcile int
+	last, now map[version]*T
 }
 
-type version[T any] struct {
-	of        string // resourceVersion
-	is        T
-	reconcile int
+type version struct {
+	uid types.UID
+	of  string // resourceVersion
 }
 
-// begin starts a reconcile. Entries of other device classes are dropped.
+// begin starts a reconcile: what the last one did not use is dropped, and so is all that was read with other
+// device classes.
 func (k *perVersion[T]) begin(c *Claims) {
-	k.reconcile++
-	if classes := c.version(); k.known == nil || classes != k.classes {
-		k.classes, k.known = classes, map[types.UID]*version[T]{}
+	k.last, k.now = k.now, make(map[version]*T, len(k.now))
+	if classes := c.version(); classes != k.classes {
+		k.classes, k.last = classes, nil
 	}
 }
 
-// numbered reports whether an object can be cached: it has a UID and a resourceVersion.
-func numbered(o metav1.Object) bool { return o.GetUID() != "" && o.GetResourceVersion() != "" }
-
-// get returns the cached value of a numbered object, and reads it again if its resourceVersion has
-// changed.
-func (k *perVersion[T]) get(o metav1.Object, read func(*T)) *T {
-	had := k.known[o.GetUID()]
-	if had == nil {
-		had = &version[T]{}
-		k.known[o.GetUID()] = had
+// get returns what an object was read as. One without a UID or a resourceVersion is read each time.
+func (k *perVersion[T]) get(o metav1.Object, read func() T) *T {
+	key := version{o.GetUID(), o.GetResourceVersion()}
+	is := k.last[key]
+	if is == nil {
+		is = ptr.To(read())
 	}
-	if v := o.GetResourceVersion(); had.of != v {
-		had.of = v
-		read(&had.is)
+	if key.uid != "" && key.of != "" {
+		k.now[key] = is
 	}
-	had.reconcile = k.reconcile
-	return &had.is
-}
-
-// end drops the entries that were not used in this reconcile.
-func (k *perVersion[T]) end() {
-	maps.DeleteFunc(k.known, func(_ types.UID, v *version[T]) bool { return v.reconcile != k.reconcile })
+	return is
 }

@@ -71,10 +71,9 @@ type Observer struct {
 	slices    map[devicePool][]*foreign.Devices // of each pool's last complete generation
 	learned   map[string]learned                // by pool
 
-	tables     published
-	models     models
-	pods       converted
-	nodes      knownNodes
+	products   products
+	pods       perVersion[plan.Pod]
+	nodes      perVersion[nodeFacts]
 	requesting map[*foreign.Object]bool // whether a workload's pods request GPUs
 	// ignored counts what this reconcile leaves out of the exporters' series.
 	ignored Ignored
@@ -149,8 +148,8 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	if readings != nil {
 		out.ReadingsAge = max(0, now.Sub(readings.Taken))
 	}
-	out.Tables, err = o.tables.of(c.nodes.Items)
-	o.warn("MIG tables", err)
+	o.warn("MIG tables", o.products.read(c.nodes.Items))
+	out.Tables = o.products.Tables
 	o.listings = map[string]pools.Listing{}
 	valid, usual := map[string]*v1alpha1.GPUNodePool{}, map[string][]plan.GPU{}
 	others := pools.ForeignOf(c.pools.Items, c.nodes.Items)
@@ -180,6 +179,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	c.claims.tables, c.claims.pools = out.Tables, out.Pools
 	o.claimable = o.offeredByClaim(c.foreign[foreign.DRASlice])
 	c.facts = o.factsOf(c)
+	c.data = datasetsOf(c.facts, c.pools.Items)
 	c.shares = c.mostShares()
 	c.ledger = ledger.New(ledger.Input{
 		Quotas: c.quotas.Items, ResourceQuotas: c.resourceQuotas.Items, Namespaces: c.namespaces.Items, Objects: c.foreign, Index: c.objects,
@@ -190,7 +190,6 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	v := newConverter(c, &o.pods, now)
 	o.pods.begin(c.claims)
 	out.Pods = v.podsOf()
-	o.pods.end()
 	out.HPAs, out.Requests = o.hpas(v, out.Pods), v.requests()
 	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods)
 	o.warn("forecasts", err)
@@ -206,7 +205,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			continue
 		}
 		in := nodeInput{
-			node: n, facts: c.facts[n.Name], config: c.config, tables: out.Tables, models: &o.models, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
+			node: n, facts: c.facts[n.Name], config: c.config, products: &o.products, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
 		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !others.Nodes[n.Name] && !o.going(n) {
 			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.listings[pool.Name].Unnamed
@@ -363,7 +362,6 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	c.objects = c.foreign.Index()
 	c.claims = NewClaims(c.resourceClaims.Items, c.templates.Items, c.devices.Items, c.pods)
 	c.volumes = newVolumes(c.volumeClaims.Items, c.persistent.Items, c.storage.Items, c.drivers.Items, c.pods)
-	c.data = datasetsOf(c.nodes.Items, c.pools.Items)
 	return c, nil
 }
 

@@ -318,13 +318,13 @@ func dataOf(labels map[string]string) (marks []string) {
 	return marks
 }
 
-// datasets are the labels of the cluster's nodes, and of its pools' templates, that mark datasets.
+// datasets are the labels of nodes, and of pools' templates, that mark datasets.
 type datasets map[string]bool
 
-func datasetsOf(nodes []corev1.Node, pools []v1alpha1.GPUNodePool) datasets {
+func datasetsOf(nodes map[string]*nodeFacts, pools []v1alpha1.GPUNodePool) datasets {
 	out := datasets{}
-	for i := range nodes {
-		for _, key := range dataOf(nodes[i].Labels) {
+	for _, f := range nodes {
+		for _, key := range f.data {
 			out[key] = true
 		}
 	}

@@ -236,14 +236,8 @@ type Queue struct {
 	Whole bool
 }
 
-// Quota of one resource. A nil quantity is not set.
+// Quota of one resource. A nil amount is not set, an infinite one is no bound.
 type Quota struct {
 	Resource                        string
-	Guaranteed, Limit, Borrow, Lend *Amount
-}
-
-// Amount of a resource: a number, or unbounded.
-type Amount struct {
-	Number    float64
-	Unlimited bool
+	Guaranteed, Limit, Borrow, Lend *float64
 }

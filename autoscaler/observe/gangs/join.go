@@ -28,6 +28,7 @@ type joiner struct {
 	done    map[place]int
 	sets    map[setOf]*gang
 	unmade  []Unmade
+	leftOut map[string]int // pods, or sets of them, by namespace
 	names   map[string]int // of unmade pods, by what they begin with
 	spent   map[string]spent
 	// consumed are the ProvisioningRequests, "namespace/name", whose pods exist or have a maker: those are the
@@ -84,7 +85,7 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 func newJoiner(in Input) *joiner {
 	j := &joiner{
 		in: in, objects: in.Index, queued: map[owner]*foreign.Object{}, owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
-		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]int{}, spent: map[string]spent{}, consumed: map[string]bool{},
+		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]int{}, spent: map[string]spent{}, leftOut: map[string]int{}, consumed: map[string]bool{},
 	}
 	for _, k := range groupKinds {
 		for _, o := range in.Objects[k] {

@@ -52,11 +52,11 @@ func (j *joiner) makeMissing() {
 
 func (j *joiner) makeSets(o *foreign.Object) {
 	of := o.Key()
-	like := make([]*shape, len(o.Maker.Roles)) // the same for all sets
+	like := make([]*Unmade, len(o.Maker.Roles)) // the same for all sets
 	for set := range o.Maker.Sets {
 		used := j.spent[o.Namespace]
 		if used.sets++; used.sets > maxUnmade || used.pods >= maxUnmade {
-			j.leave(o.Namespace, o.Maker.Sets-set)
+			j.leftOut[o.Namespace] += o.Maker.Sets - set
 			return
 		}
 		j.spent[o.Namespace] = used
@@ -88,7 +88,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 				if role.Together != "" {
 					group = "roles " + o.Namespace + "/" + o.Name + "/" + role.Together
 				}
-				j.near(&like[r].plan, role.Near, group)
+				j.near(&like[r].Pod, role.Near, group)
 			}
 			stem := o.Name
 			if o.Maker.Sets > 1 {
@@ -106,13 +106,6 @@ func (j *joiner) makeSets(o *foreign.Object) {
 // has more groups of pods than are planned for.
 const maxExclusive = 1000
 
-// shape describes pods that are still to be created.
-type shape struct {
-	plan     plan.Pod
-	object   *corev1.Pod
-	workload string // of Kueue
-}
-
 // near adds that a pod is near the others of a group.
 func (j *joiner) near(p *plan.Pod, by foreign.Near, group string) {
 	label := by.Label
@@ -126,17 +119,17 @@ func (j *joiner) near(p *plan.Pod, by foreign.Near, group string) {
 }
 
 // shapeOf converts a template of an object, once for all pods created from it.
-func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *shape {
+func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *Unmade {
 	p, object := j.in.Convert(o.Namespace, t)
 	p.Namespace, p.Node = o.Namespace, ""
 	p.Owner = o.Kind.Owner() + "/" + o.Name
 	p.Created, p.PendingSince = o.CreationTimestamp.Time, since.Time
 	p.Unmade, p.Unschedulable, p.Evictable = true, true, true
-	c := &shape{plan: p, object: object}
+	u := &Unmade{Pod: p, Object: object}
 	if o.Kind == foreign.KueueWorkload {
-		c.workload = o.Name
+		u.Workload = o.Name
 	}
-	return c
+	return u
 }
 
 // admitted returns a role's template with its maker's priority and with the labels and tolerations
@@ -163,20 +156,20 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 
 // make adds n pods that are still to be created to a gang, nil for none. Those that request no GPU
 // are only counted.
-func (j *joiner) make(g *gang, n int, stem string, c *shape) {
-	if c.plan.Demand.Zero() && c.plan.Unreadable == "" {
+func (j *joiner) make(g *gang, n int, stem string, like *Unmade) {
+	u := *like
+	if u.Demand.Zero() && u.Unreadable == "" {
 		if g != nil {
 			g.plain += n
 		}
 		return
 	}
-	u := Unmade{Pod: c.plan, Object: c.object, Workload: c.workload}
 	if g != nil && g.group != nil {
 		u.PodGroup = g.group.Name
 	}
 	used := j.spent[u.Namespace]
 	if most := maxUnmade - used.pods; n > most {
-		j.leave(u.Namespace, n-most)
+		j.leftOut[u.Namespace] += n - most
 		n = most
 	}
 	used.pods += n
@@ -187,13 +180,6 @@ func (j *joiner) make(g *gang, n int, stem string, c *shape) {
 			g.coming = append(g.coming, len(j.unmade))
 		}
 		j.unmade = append(j.unmade, u)
-	}
-}
-
-// leave reports pods, or sets of them, that are left out.
-func (j *joiner) leave(namespace string, n int) {
-	if j.in.LeftOut != nil {
-		j.in.LeftOut(namespace, n)
 	}
 }
 

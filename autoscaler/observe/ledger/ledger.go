@@ -282,15 +282,15 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 }
 
 // times multiplies a number of units, otherwise if it is not set.
-func times(one quota.Amount, n *foreign.Amount, otherwise quota.Amount) quota.Amount {
+func times(one quota.Amount, n *float64, otherwise quota.Amount) quota.Amount {
 	switch {
 	case n == nil:
 		return otherwise
-	case n.Unlimited || n.Number > math.MaxInt32:
+	case *n > math.MaxInt32:
 		return quota.All()
-	case !(n.Number > 0):
+	case !(*n > 0):
 		return quota.Amount{}
 	}
-	part := func(per int64) int64 { return int64(math.Floor(n.Number*float64(per)/1000 + 1e-9)) }
+	part := func(per int64) int64 { return int64(math.Floor(*n*float64(per)/1000 + 1e-9)) }
 	return quota.Amount{Compute: part(one.Compute), Memory: part(one.Memory)}
 }

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
@@ -56,7 +55,7 @@ func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
 				continue
 			}
 			r.names[plain] = true
-			s.guarantee = s.guarantee.Add(times(one, &foreign.Amount{Number: hard.AsApproximateFloat64()}, quota.Amount{}))
+			s.guarantee = s.guarantee.Add(times(one, ptr.To(hard.AsApproximateFloat64()), quota.Amount{}))
 		}
 		if len(r.names) == 0 {
 			continue
