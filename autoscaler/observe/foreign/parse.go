@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,16 +24,9 @@ func Parse(k Kind, u *unstructured.Unstructured) *Object {
 	var err error
 	kinds[k].parse(fields{of: u.Object, err: &err}, o)
 	if err != nil {
-		return &Object{Kind: k, ObjectMeta: o.ObjectMeta, Err: fmt.Errorf("%s %s: %w", k, o.key(), err)}
+		return &Object{Kind: k, ObjectMeta: o.ObjectMeta, Err: fmt.Errorf("%s %s: %w", k, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), err)}
 	}
 	return o
-}
-
-func (o *Object) key() string {
-	if o.Namespace == "" {
-		return o.Name
-	}
-	return o.Namespace + "/" + o.Name
 }
 
 // groupOver are the phases in which all pods of a PodGroup have ended.

@@ -36,7 +36,6 @@ type Input struct {
 	// Pods of the whole cluster, including those that have ended.
 	Pods    []Pod
 	Objects foreign.Objects
-	Index   map[foreign.Key]*foreign.Object // of Objects
 	HPAs    []autoscalingv2.HorizontalPodAutoscaler
 	// Convert returns a pod created from this template in a namespace, defaults applied, and the planner's view of it.
 	Convert func(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod)
@@ -181,7 +180,7 @@ func labelled(p *corev1.Pod) place {
 func (j *joiner) orphan(p *corev1.Pod) bool {
 	of := labelled(p).maker
 	_, listed := j.in.Objects[of.Kind]
-	return of.Name != "" && listed && j.objects[of] == nil
+	return of.Name != "" && listed && j.in.Objects.Get(of) == nil
 }
 
 // inRole returns a place of a known maker. A pod that names no existing role has none, unless there

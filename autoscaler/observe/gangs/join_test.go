@@ -56,7 +56,7 @@ func joined(t *testing.T, d *datadriven.TestData, docs []string) string {
 	t.Helper()
 	in := world(t, strings.Join(docs, "\n---\n"))
 	for _, arg := range d.CmdArgs {
-		in.Objects[foreign.Kind(arg.Vals[0])] = []*foreign.Object{}
+		in.Objects[foreign.Kind(arg.Vals[0])] = map[foreign.Key]*foreign.Object{}
 	}
 	before := encoded(t, in.Objects)
 	text := cmp.Or(report(in), "nothing\n")
@@ -71,7 +71,7 @@ func encoded(t *testing.T, objects foreign.Objects) string {
 	t.Helper()
 	var all []any
 	for _, kind := range slices.Sorted(maps.Keys(objects)) {
-		for _, o := range objects[kind] {
+		for _, o := range objects.Sorted(kind) {
 			all = append(all, o.Group, o.Maker)
 		}
 	}
@@ -126,12 +126,10 @@ func world(t *testing.T, text string) Input {
 			decode(t, &u, &h)
 			in.HPAs = append(in.HPAs, h)
 		default:
-			o := foreign.Parse(kindOf(&u), &u)
-			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
+			in.Objects.Add(foreign.Parse(kindOf(&u), &u))
 		}
 	}
 	in.Objects = in.Objects.Resolve([]string{foreign.AtomicScaleUp, foreign.CheckCapacity})
-	in.Index = in.Objects.Index()
 	return in
 }
 

@@ -26,7 +26,7 @@ var making = []foreign.Kind{foreign.KueueWorkload, foreign.VolcanoJob, foreign.L
 // makeMissing adds the pods that makers have not created yet.
 func (j *joiner) makeMissing() {
 	for _, k := range making {
-		for _, o := range foreign.Sorted(j.in.Objects[k]) {
+		for _, o := range j.in.Objects.Sorted(k) {
 			if o.Maker == nil {
 				continue
 			}
@@ -42,7 +42,7 @@ func (j *joiner) makeMissing() {
 			if j.unseen(o) || k == foreign.ProvisioningRequest && j.consumed[o.Namespace+"/"+o.Name] {
 				continue
 			}
-			if k != foreign.KueueWorkload && j.objects[foreign.KueueLocalQueue.Of(o.Namespace, o.Labels[foreign.KueueQueueLabel])] != nil {
+			if k != foreign.KueueWorkload && j.in.Objects.Get(foreign.KueueLocalQueue.Of(o.Namespace, o.Labels[foreign.KueueQueueLabel])) != nil {
 				continue // Kueue has not created its Workload yet
 			}
 			j.makeSets(o)
@@ -109,7 +109,7 @@ const maxExclusive = 1000
 // near adds that a pod is near the others of a group.
 func (j *joiner) near(p *plan.Pod, by foreign.Near, group string) {
 	label := by.Label
-	if topology := j.objects[foreign.KAITopology.Of("", by.Topology)]; topology != nil {
+	if topology := j.in.Objects.Get(foreign.KAITopology.Of("", by.Topology)); topology != nil {
 		label = cmp.Or(topology.Levels[label], label)
 	}
 	if label != "" {
@@ -141,7 +141,7 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 		out.Spec.PriorityClassName, out.Spec.Priority = m.PriorityClass, m.Priority
 	}
 	for _, name := range r.Flavors {
-		o := j.objects[foreign.KueueFlavor.Of("", name)]
+		o := j.in.Objects.Get(foreign.KueueFlavor.Of("", name))
 		if o == nil || o.Flavor == nil {
 			continue
 		}
@@ -208,7 +208,7 @@ func createsAtOnce(o *foreign.Object) bool {
 // resources.
 func (j *joiner) fillGroups() {
 	for _, k := range groupKinds {
-		for _, o := range foreign.Sorted(j.in.Objects[k]) {
+		for _, o := range j.in.Objects.Sorted(k) {
 			if o.Group == nil || o.DeletionTimestamp != nil || j.made[o] || createsAtOnce(o) {
 				continue
 			}
@@ -289,14 +289,11 @@ func (j *joiner) finish() {
 // is visible nowhere else.
 func (j *joiner) scaled() {
 	var have map[foreign.Key]int
-	order := make([]*autoscalingv2.HorizontalPodAutoscaler, len(j.in.HPAs))
-	for i := range j.in.HPAs {
-		order[i] = &j.in.HPAs[i]
-	}
-	slices.SortFunc(order, func(a, b *autoscalingv2.HorizontalPodAutoscaler) int { // the first created gets what a quota leaves
+	order := slices.SortedFunc(slices.Values(j.in.HPAs), func(a, b autoscalingv2.HorizontalPodAutoscaler) int { // the first gets what a quota leaves
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	for _, h := range order {
+	for i := range order {
+		h := &order[i]
 		ref := h.Spec.ScaleTargetRef
 		of := foreign.Scalable[ref.Kind].Of(h.Namespace, ref.Name)
 		o := j.maker(of)
