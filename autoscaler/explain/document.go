@@ -167,12 +167,8 @@ type Group struct {
 func ForPool(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	i := slices.IndexFunc(s.Pools, func(q plan.Pool) bool { return q.Name == name })
 	if i < 0 {
-		var names []string
-		for _, q := range s.Pools {
-			names = append(names, q.Name)
-		}
 		return Document{}, fmt.Errorf("pool %s: %w in the autoscaler's last snapshot: there is no such GPUNodePool, or its spec is not valid "+
-			"(\"kubectl describe gpunodepool %s\" shows it)%s", name, ErrNotFound, name, list("; it has: ", names))
+			"(\"kubectl describe gpunodepool %s\" shows it)%s", name, ErrNotFound, name, list("; it has: ", s.Pools, func(q *plan.Pool) string { return q.Name }))
 	}
 	made := plan.Make(s, p)
 	pool := &s.Pools[i]

@@ -19,12 +19,18 @@ var ErrNotPending = errors.New("not pending")
 // ForPod explains a pod, "namespace/name".
 func ForPod(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	i := slices.IndexFunc(s.Pods, func(q plan.Pod) bool { return q.Key() == name })
+	namespace, pod, _ := strings.Cut(name, "/")
 	switch {
 	case !strings.Contains(name, "/"):
 		return Document{}, fmt.Errorf("pod %q: want NAMESPACE/NAME", name)
 	case i < 0:
 		return Document{}, fmt.Errorf("pod %s: %w in the autoscaler's last snapshot: there is no such pod, it requests no GPU, it has ended, or it was created since; "+
-			"\"kubectl get pod -n %s %s\" shows which%s", name, ErrNotFound, namespaceOf(name), nameIn(name), pendingIn(s, name))
+			"\"kubectl get pod -n %s %s\" shows which%s", name, ErrNotFound, namespace, pod, list("; pending pods of its namespace: ", s.Pods, func(q *plan.Pod) string {
+			if q.Node != "" || q.Namespace != namespace {
+				return ""
+			}
+			return q.Key()
+		}))
 	case s.Pods[i].Node != "":
 		return Document{}, fmt.Errorf("pod %s: %w: it is bound to node %s", name, ErrNotPending, s.Pods[i].Node)
 	}
@@ -42,7 +48,7 @@ func ForPod(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 func ForGang(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	known := slices.ContainsFunc(s.Pods, func(q plan.Pod) bool { return q.Gang == name })
 	if !known {
-		return Document{}, fmt.Errorf("gang %s: %w in the autoscaler's last snapshot%s", name, ErrNotFound, gangsOf(s))
+		return Document{}, fmt.Errorf("gang %s: %w in the autoscaler's last snapshot%s", name, ErrNotFound, list("; it has: ", s.Pods, func(q *plan.Pod) string { return q.Gang }))
 	}
 	e, ok := plan.ExplainGang(s, p, name)
 	if !ok {
@@ -135,38 +141,20 @@ func nameOf(o plan.Option) string {
 	return strings.TrimSpace(name + " " + o.On)
 }
 
-func namespaceOf(key string) string { ns, _, _ := strings.Cut(key, "/"); return ns }
-func nameIn(key string) string      { _, name, _ := strings.Cut(key, "/"); return name }
-
 // maxNames bounds the names in an error for an unknown subject.
 const maxNames = 5
 
-// pendingIn lists the pending pods of the same namespace.
-func pendingIn(s plan.Snapshot, name string) string {
+// list is a head and the names of its parts, without those that have none; empty without any.
+func list[T any](head string, all []T, name func(*T) string) string {
 	var names []string
-	for i := range s.Pods {
-		if q := &s.Pods[i]; q.Node == "" && q.Namespace == namespaceOf(name) {
-			names = append(names, q.Key())
+	for i := range all {
+		if of := name(&all[i]); of != "" {
+			names = append(names, of)
 		}
 	}
-	return list("; pending pods of its namespace: ", names)
-}
-
-func gangsOf(s plan.Snapshot) string {
-	var names []string
-	for i := range s.Pods {
-		if g := s.Pods[i].Gang; g != "" {
-			names = append(names, g)
-		}
-	}
-	return list("; it has: ", names)
-}
-
-func list(head string, names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
 	slices.Sort(names)
-	names = slices.Compact(names)
-	return head + text.Several(names, maxNames)
+	return head + text.Several(slices.Compact(names), maxNames)
 }

@@ -41,13 +41,12 @@ type Reconcile struct {
 // Fleet is a prometheus.Collector of the reconciles' series. It is safe for concurrent
 // use.
 type Fleet struct {
-	mu        sync.Mutex
-	leading   bool
-	surveyed  time.Time
-	gpuTime   *gpuTime
-	gauges    map[string]*prometheus.GaugeVec // of the last survey
-	counts    *counts
-	latencies *latencies
+	mu       sync.Mutex
+	leading  bool
+	surveyed time.Time
+	gpuTime  *gpuTime
+	gauges   map[string]*prometheus.GaugeVec // of the last survey
+	events   *events
 }
 
 // New returns a Fleet without series, until Lead.
@@ -61,7 +60,7 @@ func New() *Fleet {
 func (f *Fleet) reset() {
 	f.surveyed = time.Time{}
 	f.clear()
-	f.gpuTime, f.counts, f.latencies = newGPUTime(), newCounts(), newLatencies()
+	f.gpuTime, f.events = newGPUTime(), newEvents()
 }
 
 func (f *Fleet) clear() {
@@ -86,8 +85,7 @@ func (f *Fleet) Lead(leading bool) {
 func (f *Fleet) Observe(r Reconcile) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.latencies.observe(&r)
-	f.counts.observe(&r)
+	f.events.observe(&r)
 	every := surveyEvery
 	if r.Idle {
 		every = idleSurveyEvery
@@ -133,7 +131,7 @@ func (f *Fleet) Collect(ch chan<- prometheus.Metric) {
 
 // series are all of them.
 func (f *Fleet) series() []prometheus.Collector {
-	all := []prometheus.Collector{f.gpuTime.used, f.gpuTime.capacity, f.counts.failures, f.counts.interruptions, f.latencies.pods, f.latencies.nodes, f.latencies.decisions}
+	all := []prometheus.Collector{f.gpuTime.used, f.gpuTime.capacity, f.events.failures, f.events.interruptions, f.events.pods, f.events.nodes, f.events.decisions}
 	for _, g := range f.gauges {
 		all = append(all, g)
 	}

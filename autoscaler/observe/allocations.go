@@ -35,7 +35,7 @@ func markUnattributed(in nodeInput, gpus []plan.GPU) {
 			continue
 		}
 		for i := range gpus {
-			if unread || couldServe(&gpus[i], p.Demand, in.tables) {
+			if unread || couldServe(&gpus[i], p.Demand, in.Tables) {
 				gpus[i].AllocationKnown = false
 			}
 		}
@@ -143,7 +143,7 @@ func fromPods(in nodeInput, gpus []plan.GPU) bool {
 			}
 		}
 	}
-	_, isMIG := in.tables.ForModel(gpus[0].Model.Name)
+	_, isMIG := in.Tables.ForModel(gpus[0].Model.Name)
 	return !whole || next <= len(gpus) && !(isMIG && next > 0)
 }
 
@@ -205,38 +205,6 @@ func (t *tracker) allocated(key idleKey) { delete(t.seen, key) }
 // sweep drops entries that have not been seen free for longer than gap.
 func (t *tracker) sweep(now time.Time) {
 	maps.DeleteFunc(t.seen, func(_ idleKey, e idleEntry) bool { return now.Sub(e.last) > t.gap })
-}
-
-// unused is since when the pod that a device is allocated to has not computed on it, as reported by
-// the exporter; zero if unknown.
-type unused struct {
-	pod   string
-	since time.Time
-}
-
-// severalPods stands for more than one; it is no pod's name.
-const severalPods = "/"
-
-// and returns what two series about one device say: the later time if they are about the same pod.
-func (u unused) and(other unused) unused {
-	switch {
-	case u.pod == "":
-		return other
-	case u.pod != other.pod:
-		return unused{pod: severalPods}
-	case other.since.After(u.since):
-		return other
-	}
-	return u
-}
-
-// by returns since when the device has been unused, zero unless it is allocated to exactly the pod
-// that was reported.
-func (u unused) by(allocatedTo []string, measured bool) time.Time {
-	if !measured || len(allocatedTo) != 1 || allocatedTo[0] != u.pod {
-		return time.Time{}
-	}
-	return u.since
 }
 
 // stillMeasured returns a test for busy ratios of a reading. The idle time beside a ratio counts

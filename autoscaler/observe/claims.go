@@ -37,17 +37,8 @@ func NewClaims(
 	claims []resourcev1.ResourceClaim, templates []resourcev1.ResourceClaimTemplate, classes []resourcev1.DeviceClass, pods []*corev1.Pod,
 ) *Claims {
 	c := &Claims{
-		claims:    map[client.ObjectKey]*resourcev1.ResourceClaim{},
-		templates: map[client.ObjectKey]*resourcev1.ResourceClaimTemplate{},
-		classes:   map[string]*resourcev1.DeviceClass{},
-		extended:  map[string]*resourcev1.DeviceClass{},
-		counted:   map[client.ObjectKey]string{},
-	}
-	for i := range claims {
-		c.claims[client.ObjectKeyFromObject(&claims[i])] = &claims[i]
-	}
-	for i := range templates {
-		c.templates[client.ObjectKeyFromObject(&templates[i])] = &templates[i]
+		claims: byKey(claims), templates: byKey(templates), counted: map[client.ObjectKey]string{},
+		classes: map[string]*resourcev1.DeviceClass{}, extended: map[string]*resourcev1.DeviceClass{},
 	}
 	for i := range classes {
 		class := &classes[i]
@@ -58,6 +49,18 @@ func NewClaims(
 	}
 	c.share(pods)
 	return c
+}
+
+// byKey returns the objects of a list by namespace and name.
+func byKey[T any, P interface {
+	*T
+	client.Object
+}](list []T) map[client.ObjectKey]*T {
+	out := make(map[client.ObjectKey]*T, len(list))
+	for i := range list {
+		out[client.ObjectKeyFromObject(P(&list[i]))] = &list[i]
+	}
+	return out
 }
 
 // newer is the scheduler's order between classes that serve one resource: the later created, then
@@ -315,7 +318,7 @@ type devicePool struct{ driver, name string }
 // generation count.
 func (o *Observer) offeredByClaim(all []*foreign.Object) map[string]*claimable {
 	latest, order := map[devicePool][]*foreign.Devices{}, []devicePool{}
-	for _, object := range foreign.Sorted(all) { // of a node's products the first counts
+	for _, object := range all { // of a node's products the first counts
 		d := object.Devices
 		if d == nil {
 			continue

@@ -44,7 +44,7 @@ func TestOptionalKinds(t *testing.T) {
 		ok  bool
 	}{{nil, true}, {&meta.NoKindMatchError{}, true}, {errors.New("away"), false}} {
 		w.o.o.Cluster = without{w.client, c.err}
-		if _, err := w.o.read(t.Context()); (err == nil) != c.ok {
+		if _, err := w.o.read(t.Context(), start); (err == nil) != c.ok {
 			t.Errorf("%v: %v", c.err, err)
 		}
 	}

@@ -23,76 +23,54 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// converter converts pods, and templates of pods, to the planner's.
-type converter struct {
-	c      *cluster
-	kept   *converted
-	rules  *rules
-	ranges map[string][]corev1.LimitRange
-	// objects are the existing pods of podsOf's result; they come first and in this order.
-	objects   []*corev1.Pod
-	now       time.Time
-	over      exceeded
-	offered   map[string]bool // whether a node offers a resource
-	tolerated *bool           // whether pods get tolerations for extended resources; nil before it is known
-}
-
 // unmadeExpires is how long the replicas that an HPA requests are expected. Its target creates them
 // within seconds, unless admission refuses them for a reason that no quota explains: a node would be
 // kept for them for ever.
 const unmadeExpires = 10 * time.Minute
 
 // expired reports whether a pod that an HPA requests will not be created, as far as is known.
-func (v *converter) expired(p *plan.Pod) bool {
+func (c *cluster) expired(p *plan.Pod) bool {
 	byHPA := strings.HasPrefix(p.Owner, "Deployment/") || strings.HasPrefix(p.Owner, "StatefulSet/")
-	return byHPA && v.now.Sub(p.PendingSince) > unmadeExpires
-}
-
-func newConverter(c *cluster, kept *converted, now time.Time) *converter {
-	v := &converter{now: now, c: c, kept: kept, rules: newRules(c.namespaces.Items), ranges: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}}
-	for _, r := range c.ranges.Items {
-		v.ranges[r.Namespace] = append(v.ranges[r.Namespace], r)
-	}
-	return v
+	return byHPA && c.now.Sub(p.PendingSince) > unmadeExpires
 }
 
 // complete adds to a converted pod what depends on other objects.
-func (v *converter) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
-	v.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
-	v.c.volumes.of(p, &out)
-	v.c.sized(&out)
-	v.c.placed(p, &out)
-	v.c.keepOff(p, &out)
-	out.Data = v.c.data.of(p)
+func (c *cluster) complete(p *corev1.Pod, out plan.Pod) plan.Pod {
+	c.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
+	c.volumes.of(p, &out)
+	c.sized(&out)
+	c.placed(p, &out)
+	c.keepOff(p, &out)
+	out.Data = c.data.of(p)
 	return out
 }
 
 // template returns the pod that would be created from t, with the namespace's defaults and its class' priority, and
 // converts it.
-func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
+func (c *cluster) template(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}}
-	p.Spec = WithDefaults(&t.Spec, v.ranges[namespace])
+	p.Spec = WithDefaults(&t.Spec, c.limits[namespace])
 	if p.Spec.Priority == nil {
-		p.Spec.Priority = v.priority(p.Spec.PriorityClassName)
+		p.Spec.Priority = c.priority(p.Spec.PriorityClassName)
 	}
 	p.Spec.NodeName = ""
-	v.tolerate(&p.Spec)
+	c.tolerate(&p.Spec)
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
-	return v.complete(p, v.c.claims.ConvertPod(p)), p
+	return c.complete(p, c.claims.ConvertPod(p)), p
 }
 
 // tolerate adds what the admission plugin ExtendedResourceToleration adds to pods when they are created, as on GKE:
 // tolerations of taints that are called as the extended resources that they request. It adds them unless a pod requests
 // one and does not have the toleration.
-func (v *converter) tolerate(spec *corev1.PodSpec) {
+func (c *cluster) tolerate(spec *corev1.PodSpec) {
 	names := extended(spec)
-	if v.tolerated == nil && len(names) > 0 {
-		v.tolerated = ptr.To(!slices.ContainsFunc(v.c.pods, func(p *corev1.Pod) bool {
+	if c.tolerated == nil && len(names) > 0 {
+		c.tolerated = ptr.To(!slices.ContainsFunc(c.pods, func(p *corev1.Pod) bool {
 			return slices.ContainsFunc(extended(&p.Spec), func(name string) bool { return !slices.Contains(p.Spec.Tolerations, tolerationOf(name)) })
 		}))
 	}
 	for _, name := range names {
-		if *v.tolerated {
+		if *c.tolerated {
 			spec.Tolerations = append(spec.Tolerations, tolerationOf(name))
 		}
 	}
@@ -118,64 +96,77 @@ func extended(spec *corev1.PodSpec) (names []string) {
 }
 
 // priority returns the value of a class, of the default class for no name; nil without one.
-func (v *converter) priority(class string) *int32 {
-	i := slices.IndexFunc(v.c.classes.Items, func(c schedulingv1.PriorityClass) bool {
+func (c *cluster) priority(class string) *int32 {
+	i := slices.IndexFunc(c.classes.Items, func(c schedulingv1.PriorityClass) bool {
 		return c.Name == class || class == "" && c.GlobalDefault
 	})
 	if i < 0 {
 		return nil
 	}
-	return &v.c.classes.Items[i].Value
+	return &c.classes.Items[i].Value
 }
 
 // podsOf returns the pods that request GPUs, the pods bound to a GPU node, and the pods still to be
 // created. Pods that have ended are left out.
-func (v *converter) podsOf() []plan.Pod {
-	c := v.c
-	out := make([]plan.Pod, 0, len(c.pods)) // not moved while it is referred to
+func (c *cluster) podsOf() []plan.Pod {
 	all := make([]gangs.Pod, len(c.pods))
-	v.objects = make([]*corev1.Pod, 0, len(c.pods))
+	var planned []int // few, in most clusters
 	for i, p := range c.pods {
 		all[i].Pod = p
-		if kube.IsOver(p) || p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
-			continue
+		if bound := p.Spec.NodeName != ""; !kube.IsOver(p) && (bound && c.facts[p.Spec.NodeName] != nil || !bound && p.DeletionTimestamp == nil) {
+			planned = append(planned, i)
 		}
-		pod := v.complete(p, v.kept.of(c.claims, p))
+	}
+	out := make([]plan.Pod, 0, len(planned)) // not moved while it is referred to
+	for _, i := range planned {
+		p := c.pods[i]
+		pod := c.complete(p, c.converted(p))
 		if pod.Unschedulable && pod.Demand.Zero() && pod.Unreadable == "" {
-			pod.Unreadable = v.unserved(&pod)
+			pod.Unreadable = c.unserved(&pod)
 		}
-		if p.Spec.NodeName != "" && c.facts[p.Spec.NodeName] == nil || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
+		if pod.Node == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
-		out, v.objects = append(out, pod), append(v.objects, p)
+		out, c.objects = append(out, pod), append(c.objects, p)
 		all[i].Plan = &out[len(out)-1]
 	}
-	v.limit(out, v.objects)
-	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, Index: c.objects, HPAs: c.hpas.Items, Convert: v.template, LeftOut: func(namespace string, pods int) { v.over.add(namespace, LimitUnmade, pods) }})
+	c.limit(out, c.objects)
+	unmade, leftOut := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas.Items, Convert: c.template})
+	for namespace, n := range leftOut {
+		c.over.add(namespace, LimitUnmade, n)
+	}
 	for i := range all {
 		if p := all[i].Plan; p != nil {
-			p.Groups = slices.Concat(v.rules.in(p.Namespace, all[i].Labels), p.Groups)
+			p.Groups = slices.Concat(c.rules.in(p.Namespace, all[i].Labels), p.Groups)
 			p.Tenant = c.tenant(p, all[i].Pod, all[i].Workload, all[i].PodGroup)
 		}
 	}
 	for i := range unmade {
-		if u := &unmade[i].Pod; len(u.Spread)+len(u.Apart)+len(u.Near) > 0 && v.rules.over(u.Namespace) {
-			v.overGroups(u)
+		if u := &unmade[i].Pod; len(u.Spread)+len(u.Apart)+len(u.Near) > 0 && c.rules.over(u.Namespace) {
+			c.overGroups(u)
 		}
 	}
-	refused := c.ledger.Refuse(v.made(unmade, out))
+	refused := c.ledger.Refuse(c.made(unmade, out))
 	for i := range unmade {
 		u := &unmade[i]
-		if refused[i] == "" && v.expired(&u.Pod) {
+		if refused[i] == "" && c.expired(&u.Pod) {
 			continue
 		}
 		if u.Unreadable == "" {
-			u.Groups = slices.Concat(v.rules.in(u.Namespace, u.Object.Labels), u.Groups)
+			u.Groups = slices.Concat(c.rules.in(u.Namespace, u.Object.Labels), u.Groups)
 		}
 		u.Tenant = cmp.Or(refused[i], c.tenant(&u.Pod, u.Object, u.Workload, u.PodGroup))
 		out = append(out, u.Pod)
 	}
 	return out
+}
+
+// converted returns the planner's view of a pod, cached unless it has resource claims: its demand changes without it.
+func (c *cluster) converted(p *corev1.Pod) plan.Pod {
+	if len(p.Spec.ResourceClaims) > 0 {
+		return c.claims.ConvertPod(p)
+	}
+	return *c.kept.get(p, func() plan.Pod { return c.claims.ConvertPod(p) })
 }
 
 // accelerators are how words in the names of extended resources begin or end that are devices, in any
@@ -193,17 +184,17 @@ func isDevice(resource string) bool {
 
 // unserved returns why no node is added for a pending pod: it requests a device that no dialect knows. It is empty
 // for any other pod.
-func (v *converter) unserved(p *plan.Pod) string {
+func (c *cluster) unserved(p *plan.Pod) string {
 	for _, r := range p.Others {
 		if !isDevice(r.Name) {
 			continue
 		}
-		offered, known := v.offered[r.Name]
+		offered, known := c.offered[r.Name]
 		if !known {
-			offered = slices.ContainsFunc(v.c.nodes.Items, func(n corev1.Node) bool {
+			offered = slices.ContainsFunc(c.nodes.Items, func(n corev1.Node) bool {
 				return !n.Status.Allocatable.Name(corev1.ResourceName(r.Name), resource.DecimalSI).IsZero()
 			})
-			v.offered[r.Name] = offered
+			c.offered[r.Name] = offered
 		}
 		if !offered {
 			return "resource " + r.Name + ": no node offers it, and gpuscale knows no such device"
@@ -214,9 +205,9 @@ func (v *converter) unserved(p *plan.Pod) string {
 }
 
 // made returns the pods still to be created, as ResourceQuotas will count them.
-func (v *converter) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made {
+func (c *cluster) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made {
 	out := make([]ledger.Made, len(unmade))
-	if len(v.c.resourceQuotas.Items) == 0 {
+	if len(c.resourceQuotas.Items) == 0 {
 		return out
 	}
 	members := map[string]int{} // existing members by gang
@@ -278,18 +269,6 @@ func (c *cluster) modelOf(p *plan.Pod) string {
 	return found
 }
 
-// converted caches converted pods.
-type converted struct{ perVersion[plan.Pod] }
-
-// of returns c.ConvertPod(p). A pod with resource claims is not cached, since its demand changes
-// without the pod; nor is one without a resourceVersion.
-func (k *converted) of(c *Claims, p *corev1.Pod) plan.Pod {
-	if len(p.Spec.ResourceClaims) > 0 || !numbered(p) {
-		return c.ConvertPod(p)
-	}
-	return *k.get(p, func(pod *plan.Pod) { *pod = c.ConvertPod(p) })
-}
-
 // version identifies a set of device classes.
 func (c *Claims) version() string {
 	var b strings.Builder
@@ -305,44 +284,32 @@ func (c *Claims) version() string {
 // to.
 type perVersion[T any] struct {
 	classes   string // device classes, which determine the meaning of extended resources
-	known     map[types.UID]*version[T]
-	reconcile int
+	last, now map[version]*T
 }
 
-type version[T any] struct {
-	of        string // resourceVersion
-	is        T
-	reconcile int
+type version struct {
+	uid types.UID
+	of  string // resourceVersion
 }
 
-// begin starts a reconcile. Entries of other device classes are dropped.
+// begin starts a reconcile: what the last one did not use is dropped, and so is all that was read with other
+// device classes.
 func (k *perVersion[T]) begin(c *Claims) {
-	k.reconcile++
-	if classes := c.version(); k.known == nil || classes != k.classes {
-		k.classes, k.known = classes, map[types.UID]*version[T]{}
+	k.last, k.now = k.now, make(map[version]*T, len(k.now))
+	if classes := c.version(); classes != k.classes {
+		k.classes, k.last = classes, nil
 	}
 }
 
-// numbered reports whether an object can be cached: it has a UID and a resourceVersion.
-func numbered(o metav1.Object) bool { return o.GetUID() != "" && o.GetResourceVersion() != "" }
-
-// get returns the cached value of a numbered object, and reads it again if its resourceVersion has
-// changed.
-func (k *perVersion[T]) get(o metav1.Object, read func(*T)) *T {
-	had := k.known[o.GetUID()]
-	if had == nil {
-		had = &version[T]{}
-		k.known[o.GetUID()] = had
+// get returns what an object was read as. One without a UID or a resourceVersion is read each time.
+func (k *perVersion[T]) get(o metav1.Object, read func() T) *T {
+	key := version{o.GetUID(), o.GetResourceVersion()}
+	is := k.last[key]
+	if is == nil {
+		is = ptr.To(read())
 	}
-	if v := o.GetResourceVersion(); had.of != v {
-		had.of = v
-		read(&had.is)
+	if key.uid != "" && key.of != "" {
+		k.now[key] = is
 	}
-	had.reconcile = k.reconcile
-	return &had.is
-}
-
-// end drops the entries that were not used in this reconcile.
-func (k *perVersion[T]) end() {
-	maps.DeleteFunc(k.known, func(_ types.UID, v *version[T]) bool { return v.reconcile != k.reconcile })
+	return is
 }

@@ -138,42 +138,37 @@ func (o *Outlooks) Latest() []Outlook {
 	return out
 }
 
-// replicas turns a forecast into replicas: low, expected and high, with its mean error as a share.
-// unsure is the reason why there are none.
-func (o Outlook) replicas() (low, expected, high, share float64, unsure string) {
-	if !o.Enough {
-		return 0, 0, 0, 0, o.Why
+// replicas writes into f the replicas that are forecast: low, expected and high, with the mean error as a share. unsure
+// is the reason why there are none.
+func (o Outlook) replicas(f *plan.Forecast, now time.Time) (unsure string) {
+	switch {
+	case !o.Enough:
+		return o.Why
+	case !(o.PerReplica > 0) || math.IsInf(o.PerReplica, 0):
+		return fmt.Sprintf("a replica that carries %g is no measure", o.PerReplica)
+	case !o.At.After(now):
+		return "the last one is overdue: Prometheus has not answered since"
 	}
-	if !(o.PerReplica > 0) || math.IsInf(o.PerReplica, 0) {
-		return 0, 0, 0, 0, fmt.Sprintf("a replica that carries %g is no measure", o.PerReplica)
-	}
-	l, okLow := o.Low.Get()
-	e, okExpected := o.Expected.Get()
-	h, okHigh := o.High.Get()
-	share, okError := o.Error.MAPE.Get()
-	if !okLow || !okExpected || !okHigh || !okError || !finite(l, e, h, share) {
-		return 0, 0, 0, 0, "the forecast does not say how far it can be relied on"
-	}
-	return l / o.PerReplica, e / o.PerReplica, h / o.PerReplica, share, ""
-}
-
-func finite(all ...float64) bool {
-	for _, v := range all {
-		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
-			return false
+	var all [4]float64
+	for i, v := range []sample.Value{o.Low, o.Expected, o.High, o.Error.MAPE} {
+		n, known := v.Get()
+		if !known || n < 0 {
+			return "the forecast does not say how far it can be relied on"
 		}
+		all[i] = n
 	}
-	return true
+	f.Low, f.Expected, f.High, f.Error = all[0]/o.PerReplica, all[1]/o.PerReplica, all[2]/o.PerReplica, all[3]
+	return ""
 }
 
 // expect adds forecasts to a Snapshot. The shape of one replica is read from its workload, their
 // number from the pods.
-func (v *converter) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast, error) {
+func (c *cluster) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast, error) {
 	var out []plan.Forecast
 	var wrong []string
 	seen := map[string]bool{}
 	for _, o := range outlooks {
-		object := v.workload(o.Series)
+		object := c.workload(o.Series)
 		switch {
 		case object == nil:
 			wrong = append(wrong, fmt.Sprintf("there is no %s %s", o.Kind, o.key()))
@@ -183,20 +178,17 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast
 			continue
 		}
 		seen[o.key()] = true
-		like, made := v.template(o.Namespace, &object.Maker.Roles[0].Template)
+		like, made := c.template(o.Namespace, &object.Maker.Roles[0].Template)
 		if like.Demand.Zero() {
 			wrong = append(wrong, fmt.Sprintf("%s %s requests no GPU", o.Kind, o.key()))
 			continue
 		}
 		like.Namespace, like.Name, like.Owner = o.Namespace, o.Series.Name, o.Kind+"/"+o.Series.Name
-		like.Created, like.PendingSince, like.Evictable = v.now, v.now, true
-		like.Groups = v.rules.in(like.Namespace, made.Labels)
-		like.Tenant = cmp.Or(v.c.ledger.Refuse([]ledger.Made{{Pod: made}})[0], v.c.tenant(&like, made, "", ""))
+		like.Created, like.PendingSince, like.Evictable = c.now, c.now, true
+		like.Groups = c.rules.in(like.Namespace, made.Labels)
+		like.Tenant = cmp.Or(c.ledger.Refuse([]ledger.Made{{Pod: made}})[0], c.tenant(&like, made, "", ""))
 		f := plan.Forecast{Name: o.key(), Like: like, Have: have(pods, o), At: o.At}
-		f.Low, f.Expected, f.High, f.Error, f.Unsure = o.replicas()
-		if f.Unsure == "" && !o.At.After(v.now) {
-			f.Low, f.Expected, f.High, f.Error, f.Unsure = 0, 0, 0, 0, "the last one is overdue: Prometheus has not answered since"
-		}
+		f.Unsure = o.replicas(&f, c.now)
 		out = append(out, f)
 	}
 	if len(wrong) > 0 {
@@ -206,8 +198,8 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod) ([]plan.Forecast
 }
 
 // workload returns the object of a series, nil if it does not exist or is unreadable.
-func (v *converter) workload(s Series) *foreign.Object {
-	o := v.c.objects[foreign.Scalable[s.Kind].Of(s.Namespace, s.Name)]
+func (c *cluster) workload(s Series) *foreign.Object {
+	o := c.foreign.Get(foreign.Scalable[s.Kind].Of(s.Namespace, s.Name))
 	if o == nil || o.Maker == nil || len(o.Maker.Roles) != 1 {
 		return nil
 	}

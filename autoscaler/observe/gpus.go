@@ -55,8 +55,8 @@ func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 // devices returns the GPUs that labels, the exporter and the agent know, without their allocations.
 func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU {
 	memory, _ := strconv.Atoi(in.node.Labels[partition.MemoryLabel])
-	model, _ := in.models.of(in.tables, in.facts.Labels[partition.ProductLabel], memory)
-	n := gpuCount(in.node)
+	model, _ := in.model(in.facts.Labels[partition.ProductLabel], memory)
+	n, most := in.facts.count, in.facts.most
 	if d := in.facts.divided; d != nil {
 		n = d.GPUs
 	}
@@ -70,7 +70,7 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 		n = min(max(n, index+1), maxGPUs)
 	}
 	if in.reading != nil {
-		most := max(n, gpuBound(in.node))
+		most = max(n, most)
 		if in.facts.divided != nil {
 			most = n
 		}
@@ -104,12 +104,12 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 // agent's report or the pool have it. The exporter's series end and begin again with an operation.
 func (in nodeInput) modelOf(index int) gpu.Model {
 	if r, ok, err := contract.RecordOf(in.node); ok && err == nil && r.GPU == index {
-		if model, ok := in.models.of(in.tables, r.Model, 0); ok {
+		if model, ok := in.model(r.Model, 0); ok {
 			return model
 		}
 	}
 	for _, c := range in.facts.report.GPUs {
-		if model, ok := in.models.of(in.tables, c.Model, 0); ok && c.Index == index {
+		if model, ok := in.model(c.Model, 0); ok && c.Index == index {
 			return model
 		}
 	}
@@ -119,22 +119,39 @@ func (in nodeInput) modelOf(index int) gpu.Model {
 	return gpu.Model{}
 }
 
-// gpuCount returns the count of the labels, or the number of advertised GPUs without one. A time-sliced
-// GPU counts once for each replica under the plain name, as the scheduler and a pool's template count.
-func gpuCount(n *corev1.Node) int {
-	if count, err := strconv.Atoi(n.Labels[partition.CountLabel]); err == nil && count > 0 && n.Labels[partition.StrategyLabel] != "single" && !timeSliced(n) {
-		return min(count, maxGPUs)
+// gpuCounts returns how many GPUs a node has and can have: as its labels say, or else by the whole GPUs that it
+// advertises, and maxGPUs where those do not say it, since MIG may be on and a GPU without instances, or a dialect divides
+// GPUs. A time-sliced GPU counts once for each replica under the plain name, as the scheduler and a pool's template count.
+func gpuCounts(n *corev1.Node) (count, most int) {
+	strategy, sliced := n.Labels[partition.StrategyLabel], timeSliced(n)
+	labelled, err := strconv.Atoi(n.Labels[partition.CountLabel])
+	if labelled = min(max(labelled, 0), maxGPUs); err != nil || strategy == "single" {
+		labelled = 0
 	}
-	total := int64(0)
+	if labelled > 0 && !sliced {
+		return labelled, labelled
+	}
+	var offered, had int64
+	whole := true
 	for name, q := range n.Status.Allocatable {
 		if d, err := demandOf(string(name)); err == nil && d.GPUs == 1 {
-			total += min(q.Value(), maxShares)
+			capacity := n.Status.Capacity[name] // includes devices that the plugin withdrew
+			offered, had = offered+min(q.Value(), maxShares), had+min(max(q.Value(), capacity.Value()), maxGPUs)
+		} else if err == nil && !d.Zero() {
+			whole = false
 		}
 	}
-	if timeSliced(n) {
-		return int(min(total, maxShares))
+	count = int(min(offered, maxGPUs))
+	if sliced {
+		count = int(min(offered, maxShares))
 	}
-	return int(min(total, maxGPUs))
+	switch {
+	case labelled > 0:
+		return count, labelled
+	case !whole || had == 0 || strategy != "" && strategy != "none" || n.Labels[contract.ConfigLabel] != "" || beingRepartitioned(n):
+		return count, maxGPUs
+	}
+	return count, int(min(had, maxGPUs))
 }
 
 // timeSliced reports whether the device plugin offers several replicas of each GPU under the name of
@@ -142,34 +159,6 @@ func gpuCount(n *corev1.Node) int {
 func timeSliced(n *corev1.Node) bool {
 	replicas, err := strconv.Atoi(n.Labels[partition.ReplicasLabel])
 	return err == nil && replicas > 1 && partition.Advertised(n)[partition.GPUResource] > 0
-}
-
-// gpuBound returns how many GPUs the node can have: as many as its labels or resources say, and maxGPUs
-// where they do not. Resources do not say it without GFD's label where MIG may be on, since a GPU
-// may be without instances, nor in dialects that divide GPUs.
-func gpuBound(n *corev1.Node) int {
-	strategy, migManager := n.Labels[partition.StrategyLabel], n.Labels[contract.ConfigLabel]
-	if count, err := strconv.Atoi(n.Labels[partition.CountLabel]); err == nil && count > 0 && strategy != "single" {
-		return min(count, maxGPUs)
-	}
-	if strategy != "" && strategy != "none" || migManager != "" || beingRepartitioned(n) {
-		return maxGPUs
-	}
-	total := int64(0)
-	for name, q := range n.Status.Allocatable {
-		if !isGPU(string(name)) {
-			continue
-		}
-		if d, _ := demandOf(string(name)); d.GPUs != 1 { // isGPU: it is readable
-			return maxGPUs
-		}
-		capacity := n.Status.Capacity[name] // includes devices that the plugin withdrew
-		total += min(max(q.Value(), capacity.Value()), maxGPUs)
-	}
-	if total == 0 {
-		return maxGPUs
-	}
-	return int(min(total, maxGPUs))
 }
 
 // demandOf returns the demand of one unit of an extended resource; zero for any other resource.
@@ -190,18 +179,18 @@ func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, i
 	if c.Health = r.health.value; r.health.disputed || c.Health == gpu.Sick && !in.confirmsSick(r) {
 		c.Health = gpu.HealthUnknown
 	}
-	if model, ok := in.models.of(in.tables, r.info.value.model, 0); ok {
+	if model, ok := in.model(r.info.value.model, 0); ok {
 		c.Model = model
 	}
 	if c.AllocatedTo = r.allocatedTo; len(c.AllocatedTo) > 1 {
 		c.AllocatedTo = slices.Sorted(slices.Values(r.allocatedTo))
 	}
 	c.AllocationKnown = true
-	c.UnusedSince = r.unused.by(r.allocatedTo, measured(c.Busy))
+	c.UnusedSince = r.unused(measured(c.Busy))
 	if !c.MIG {
 		return
 	}
-	table, ok := in.tables.ForModel(c.Model.Name)
+	table, ok := in.Tables.ForModel(c.Model.Name)
 	if !ok {
 		c.AllocationKnown = false
 		return
@@ -215,7 +204,7 @@ func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, i
 		}
 		start := i.info.value.start
 		inst := plan.Instance{Placement: mig.Placement{Profile: profile, Start: max(start, 0)}, Placed: start >= 0, UUID: i.info.value.uuid, Busy: i.ratio()}
-		inst.UnusedSince = i.unused.by(i.allocatedTo, measured(inst.Busy))
+		inst.UnusedSince = i.unused(measured(inst.Busy))
 		if len(i.allocatedTo) > 0 {
 			inst.AllocatedTo = slices.Min(i.allocatedTo)
 		}
@@ -252,7 +241,7 @@ func agrees(in nodeInput, gpus []plan.GPU) bool {
 	if !anyMIG(gpus) && len(in.facts.instances) == 0 {
 		return true // most nodes: there is nothing to compare
 	}
-	layout, err := partition.LayoutOf(in.tables, gpus)
+	layout, err := partition.LayoutOf(in.Tables, gpus)
 	if err != nil {
 		return false
 	}
@@ -300,7 +289,7 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 		whole = min(in.facts.Allocatable.GPUs, len(gpus))
 	}
 	if layout == nil && partition.Advertised(in.node)[partition.GPUResource] == 0 {
-		if parts := spread(in.facts.instances, gpus[whole:], in.tables); parts != nil {
+		if parts := spread(in.facts.instances, gpus[whole:], in.Tables); parts != nil {
 			layout = append(make(partition.NodeLayout, whole), parts...)
 		}
 	}
@@ -312,7 +301,7 @@ func fromConfig(in nodeInput, gpus []plan.GPU) {
 			continue
 		}
 		if c.MIG = layout[i].MIG; c.MIG { // others' entries may have instances without
-			c.Instances = unplaced(in.tables, c.Model.Name, layout[i].Counts)
+			c.Instances = unplaced(in.Tables, c.Model.Name, layout[i].Counts)
 		}
 	}
 }

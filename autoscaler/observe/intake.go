@@ -37,34 +37,32 @@ func instanceOf(s *prom.Sample) string { return s.Labels.Get(metric.LabelGPUInst
 // number returns the value if it is finite.
 func number(s *prom.Sample) (float64, bool) { return sample.Known(s.Value, 0).Get() }
 
-// intake builds Readings from series: one metric family after the other, in the
-// order of its methods.
+// The methods below add series to Readings: one metric family after the other, in their order.
 //
 // Two targets may report the same GPU: an exporter's old pod and its new one, two jobs, or an exporter
 // that claims another's node. Where they disagree the value is unknown, whatever the order; where they
 // agree it counts once.
-type intake struct{ readings *Readings }
 
-func newIntake(taken time.Time) *intake {
-	return &intake{&Readings{Taken: taken, nodes: map[string]*nodeReading{}}}
+func newReadings(taken time.Time) *Readings {
+	return &Readings{Taken: taken, nodes: map[string]*nodeReading{}}
 }
 
-func (in *intake) age(s *prom.Sample) {
+func (r *Readings) age(s *prom.Sample) {
 	if v, ok := number(s); ok {
-		n := in.at(s)
+		n := r.at(s)
 		n.age = max(n.age, seconds(v)) // where two exporters claim a node, the older age holds
 		n.aged = true
 	}
 }
 
-func (in *intake) info(s *prom.Sample) {
-	if c := in.gpu(s); c != nil {
+func (r *Readings) info(s *prom.Sample) {
+	if c := r.gpu(s); c != nil {
 		c.info.add(gpuInfo{s.Labels.Get(metric.LabelGPUUUID), s.Labels.Get(metric.LabelModel), s.Labels.Get(metric.LabelMIG) == "true"})
 	}
 }
 
-func (in *intake) instanceInfo(s *prom.Sample) {
-	if c := in.gpu(s); c != nil {
+func (r *Readings) instanceInfo(s *prom.Sample) {
+	if c := r.gpu(s); c != nil {
 		start := -1
 		if n, err := strconv.Atoi(s.Labels.Get(metric.LabelStart)); err == nil {
 			start = n
@@ -73,8 +71,8 @@ func (in *intake) instanceInfo(s *prom.Sample) {
 	}
 }
 
-func (in *intake) allocated(s *prom.Sample) {
-	d := in.device(s)
+func (r *Readings) allocated(s *prom.Sample) {
+	d := r.device(s)
 	if d == nil || s.Value == 0 {
 		return
 	}
@@ -85,12 +83,12 @@ func (in *intake) allocated(s *prom.Sample) {
 		}
 	}
 	d.allocatedTo, d.containers = append(d.allocatedTo, pod), append(d.containers, container)
-	in.at(s).allocated[pod]++
+	r.at(s).allocated[pod]++
 }
 
 // busy records the busy ratio of a GPU or an instance. Its age arrives later.
-func (in *intake) busy(s *prom.Sample) {
-	if d := in.device(s); d != nil {
+func (r *Readings) busy(s *prom.Sample) {
+	if d := r.device(s); d != nil {
 		if v, ok := number(s); ok {
 			d.busy.add(v)
 		}
@@ -98,10 +96,10 @@ func (in *intake) busy(s *prom.Sample) {
 }
 
 // sampleAge records the age of a known GPU's or instance's sample; others are ignored.
-func (in *intake) sampleAge(s *prom.Sample) {
+func (r *Readings) sampleAge(s *prom.Sample) {
 	v, ok := number(s)
 	index, err := strconv.Atoi(s.Labels.Get(metric.LabelGPU))
-	c := in.at(s).gpus[index]
+	c := r.at(s).gpus[index]
 	if !ok || err != nil || c == nil {
 		return
 	}
@@ -118,8 +116,8 @@ func (in *intake) sampleAge(s *prom.Sample) {
 
 // healthy records a verdict. Where targets disagree a GPU is never sick: a node that others say is healthy is not
 // replaced.
-func (in *intake) healthy(s *prom.Sample) {
-	c := in.gpu(s)
+func (r *Readings) healthy(s *prom.Sample) {
+	c := r.gpu(s)
 	switch {
 	case c == nil:
 	case s.Value == 0:
@@ -131,27 +129,30 @@ func (in *intake) healthy(s *prom.Sample) {
 }
 
 // idle records since when an allocated device has not computed.
-func (in *intake) idle(s *prom.Sample) {
-	d := in.device(s)
+func (r *Readings) idle(s *prom.Sample) {
+	d := r.device(s)
 	if v, ok := number(s); d != nil && ok && v > 0 {
-		d.unused = d.unused.and(unused{pod: podOf(s), since: in.readings.Taken.Add(-seconds(v))})
+		d.idlePod.add(podOf(s))
+		if since := r.Taken.Add(-seconds(v)); since.After(d.idleSince) { // of two times of one pod the shorter holds
+			d.idleSince = since
+		}
 	}
 }
 
 // at returns the reading of a series' node.
-func (in *intake) at(s *prom.Sample) *nodeReading {
+func (r *Readings) at(s *prom.Sample) *nodeReading {
 	name := nodeOf(s)
-	n, ok := in.readings.nodes[name]
+	n, ok := r.nodes[name]
 	if !ok {
-		n = &nodeReading{taken: in.readings.Taken, gpus: map[int]*gpuReading{}, allocated: map[string]int{}}
-		in.readings.nodes[name] = n
+		n = &nodeReading{taken: r.Taken, gpus: map[int]*gpuReading{}, allocated: map[string]int{}}
+		r.nodes[name] = n
 	}
 	return n
 }
 
 // device returns the reading of a series' GPU, or of its MIG device; nil without a valid index.
-func (in *intake) device(s *prom.Sample) *deviceReading {
-	c := in.gpu(s)
+func (r *Readings) device(s *prom.Sample) *deviceReading {
+	c := r.gpu(s)
 	if c == nil {
 		return nil
 	}
@@ -162,12 +163,12 @@ func (in *intake) device(s *prom.Sample) *deviceReading {
 }
 
 // gpu returns the reading of a series' GPU, nil without a valid index.
-func (in *intake) gpu(s *prom.Sample) *gpuReading {
+func (r *Readings) gpu(s *prom.Sample) *gpuReading {
 	index, err := strconv.Atoi(s.Labels.Get(metric.LabelGPU))
 	if err != nil || index < 0 || nodeOf(s) == "" {
 		return nil
 	}
-	n := in.at(s)
+	n := r.at(s)
 	c, ok := n.gpus[index]
 	if !ok {
 		c = &gpuReading{}

@@ -54,11 +54,10 @@ func starting(taints []plan.Taint, startup []v1alpha1.Taint) (left []plan.Taint,
 func (o *Observer) factsOf(c *cluster) map[string]*nodeFacts {
 	out := map[string]*nodeFacts{}
 	o.nodes.begin(c.claims)
-	defer o.nodes.end()
 	for i := range c.nodes.Items {
 		n := &c.nodes.Items[i]
 		if _, ok := o.claimable[n.Name]; ok || n.Labels[v1alpha1.NodePoolLabel] != "" || n.Labels[partition.PresentLabel] == "true" || offersDevices(n) {
-			out[n.Name] = o.nodes.of(c.claims, n)
+			out[n.Name] = o.nodes.get(n, func() nodeFacts { return readNode(c.claims, n) })
 		}
 	}
 	return out
@@ -66,10 +65,9 @@ func (o *Observer) factsOf(c *cluster) map[string]*nodeFacts {
 
 // nodeInput is all input about one node.
 type nodeInput struct {
+	*products
 	node    *corev1.Node
 	config  partition.Config
-	tables  mig.Tables
-	models  *models
 	reading *nodeReading // nil: unknown
 	bound   []*plan.Pod
 	now     time.Time
@@ -170,7 +168,7 @@ func offersDevices(n *corev1.Node) bool {
 		return true
 	}
 	for name, q := range n.Status.Allocatable {
-		if strings.Contains(string(name), "/") && (isGPU(string(name)) || isDevice(string(name))) && q.Value() > 0 {
+		if d, err := demandOf(string(name)); q.Value() > 0 && (err == nil && !d.Zero() || strings.Contains(string(name), "/") && isDevice(string(name))) {
 			return true // another vendor's, or a dialect's
 		}
 	}
@@ -184,18 +182,9 @@ func unpartitioned(in nodeInput) bool {
 	if n.Labels[contract.StateLabel] != contract.StateSuccess {
 		return false
 	}
-	layout := configLayout(in.config, n.Labels[contract.ConfigLabel], gpuCount(n))
+	layout := configLayout(in.config, n.Labels[contract.ConfigLabel], in.facts.count)
 	return layout != nil && len(layout.Resources()) == 0
 }
-
-// isGPU reports whether an extended resource is an accelerator of any dialect.
-func isGPU(name string) bool {
-	d, err := demandOf(name)
-	return err == nil && !d.Zero()
-}
-
-// knownNodes caches the content of node objects.
-type knownNodes struct{ perVersion[nodeFacts] }
 
 // nodeFacts is the content of a Node object alone: independent of clock, configuration and
 // provider.
@@ -203,25 +192,19 @@ type nodeFacts struct {
 	// Node lacks Pool, LeavesAt and GPUs. Other sources may set Cordoned and NoScaleDown too.
 	plan.Node
 	devices   bool             // it advertises accelerators
+	count     int              // of its GPUs, and
+	most      int              // how many it can have
 	gpus      int              // that a DRA driver knows
 	instances map[string]int64 // MIG devices that it offers, by their resource
 	shares    int              // of each GPU, where they are given in shares only
 	model     string           // of its label, as gpuscale names it; empty for none that is known
+	data      []string         // its labels that mark cached datasets
 	// divided is the GPUs that another project's scheduler divides, nil for none.
 	divided *demand.Divided
 	// report is the agent's annotation. It is parsed once per version; whether it is trusted is
 	// decided elsewhere.
 	report    contract.Report
 	reportErr error
-}
-
-// of returns the cached facts of a node. A node without a resourceVersion is read every time.
-func (k *knownNodes) of(c *Claims, n *corev1.Node) *nodeFacts {
-	if !numbered(n) {
-		facts := readNode(c, n)
-		return &facts
-	}
-	return k.get(n, func(facts *nodeFacts) { *facts = readNode(c, n) })
 }
 
 func readNode(c *Claims, n *corev1.Node) nodeFacts {
@@ -236,14 +219,16 @@ func readNode(c *Claims, n *corev1.Node) nodeFacts {
 		NoScaleDown: v1alpha1.ScaleDownDisabled(n),
 		Allocatable: offer(n),
 		Drain:       draining(n),
-		HoldsData:   len(dataOf(n.Labels)) > 0,
 		SoftTainted: v1alpha1.SoftTainted(n),
 		UID:         string(n.UID),
 		Others:      c.others(n.Status.Allocatable),
 	}}
+	out.data = dataOf(n.Labels)
+	out.HoldsData = len(out.data) > 0
+	out.count, out.most = gpuCounts(n)
 	model, _ := gpu.ParseProduct(n.Labels[partition.ProductLabel])
 	out.model = model.Name
-	if d, ok := dividedNode(n); ok {
+	if d, ok := demand.FromNode(kube.Extended(n.Status.Allocatable), n.Labels, n.Annotations); ok {
 		out.divide(d)
 	}
 	if text := n.Annotations[contract.LayoutAnnotation]; text != "" {

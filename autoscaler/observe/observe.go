@@ -71,10 +71,9 @@ type Observer struct {
 	slices    map[devicePool][]*foreign.Devices // of each pool's last complete generation
 	learned   map[string]learned                // by pool
 
-	tables     published
-	models     models
-	pods       converted
-	nodes      knownNodes
+	products   products
+	pods       perVersion[plan.Pod]
+	nodes      perVersion[nodeFacts]
 	requesting map[*foreign.Object]bool // whether a workload's pods request GPUs
 	// ignored counts what this reconcile leaves out of the exporters' series.
 	ignored Ignored
@@ -140,7 +139,7 @@ type Ignored struct {
 // Observe reads everything once. An error means that the cluster cannot be read. Without Prometheus
 // there is no error: allocations are unknown.
 func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, error) {
-	c, err := o.read(ctx)
+	c, err := o.read(ctx, now)
 	if err != nil {
 		return Observation{}, err
 	}
@@ -149,8 +148,8 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	if readings != nil {
 		out.ReadingsAge = max(0, now.Sub(readings.Taken))
 	}
-	out.Tables, err = o.tables.of(c.nodes.Items)
-	o.warn("MIG tables", err)
+	o.warn("MIG tables", o.products.read(c.nodes.Items))
+	out.Tables = o.products.Tables
 	o.listings = map[string]pools.Listing{}
 	valid, usual := map[string]*v1alpha1.GPUNodePool{}, map[string][]plan.GPU{}
 	others := pools.ForeignOf(c.pools.Items, c.nodes.Items)
@@ -178,25 +177,24 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		valid[name], usual[name] = &c.pools.Items[i], pool.Template.GPUs
 	}
 	c.claims.tables, c.claims.pools = out.Tables, out.Pools
-	o.claimable = o.offeredByClaim(c.foreign[foreign.DRASlice])
+	o.claimable = o.offeredByClaim(c.foreign.Sorted(foreign.DRASlice))
 	c.facts = o.factsOf(c)
+	c.data = datasetsOf(c.facts, c.pools.Items)
 	c.shares = c.mostShares()
 	c.ledger = ledger.New(ledger.Input{
-		Quotas: c.quotas.Items, ResourceQuotas: c.resourceQuotas.Items, Namespaces: c.namespaces.Items, Objects: c.foreign, Index: c.objects,
+		Quotas: c.quotas.Items, ResourceQuotas: c.resourceQuotas.Items, Namespaces: c.namespaces.Items, Objects: c.foreign,
 		Models: c.models(), Tables: out.Tables, Shares: c.shares,
 	})
 	out.Quotas, out.QuotaProblems, out.Foreign = c.quotas.Items, c.ledger.Problems, others.Beside
 	o.warnForeign(c)
-	v := newConverter(c, &o.pods, now)
 	o.pods.begin(c.claims)
-	out.Pods = v.podsOf()
-	o.pods.end()
-	out.HPAs, out.Requests = o.hpas(v, out.Pods), v.requests()
-	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods)
+	out.Pods = c.podsOf()
+	out.HPAs, out.Requests = o.hpas(c, out.Pods), c.requests()
+	out.Forecasts, err = c.expect(o.o.Outlooks(), out.Pods)
 	o.warn("forecasts", err)
 	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come
-	addMoves(out.Pods, v.objects, c.pdbs.Items, now, v.over)
-	out.Exceeded = v.over.list()
+	addMoves(out.Pods, c.objects, c.pdbs.Items, now, c.over)
+	out.Exceeded = c.over.list()
 	bound := grouped(out.Pods, func(p *plan.Pod) string { return p.Node })
 	o.ignored = Ignored{Nodes: readings.without(c.nodes.Items)}
 	out.Nodes = make([]plan.Node, 0, len(c.facts))
@@ -206,7 +204,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			continue
 		}
 		in := nodeInput{
-			node: n, facts: c.facts[n.Name], config: c.config, tables: out.Tables, models: &o.models, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
+			node: n, facts: c.facts[n.Name], config: c.config, products: &o.products, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
 		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !others.Nodes[n.Name] && !o.going(n) {
 			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.listings[pool.Name].Unnamed
@@ -215,15 +213,17 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		out.Nodes = append(out.Nodes, o.node(in))
 	}
 	out.Ignored = o.ignored
-	countSizes(out.Pools, out.Nodes)
-	ready := grouped(out.Nodes, func(n *plan.Node) string {
-		if !n.Ready {
-			return ""
+	all, ready := grouped(out.Nodes, func(n *plan.Node) string { return n.Pool }), map[string][]*plan.Node{}
+	for i := range out.Pools {
+		p := &out.Pools[i]
+		p.Size = len(all[p.Name])
+		if p.Fixed { // the nodes that exist, no more and no fewer
+			p.Min, p.Max, p.Target = p.Size, p.Size, p.Size
 		}
-		return n.Pool
-	})
-	learnOthers(out.Pools, ready, now)
-	learnPorts(out.Pools, ready, bound)
+		ready[p.Name] = slices.DeleteFunc(all[p.Name], func(n *plan.Node) bool { return !n.Ready })
+		learnOthers(&p.Template, withGPUs(ready[p.Name]), now)
+		p.Template.HostPorts = learnPorts(ready[p.Name], bound)
+	}
 	o.learnNodes(&out, valid, ready, bound)
 	maps.DeleteFunc(o.learned, func(name string, _ learned) bool {
 		return !slices.ContainsFunc(c.pools.Items, func(p v1alpha1.GPUNodePool) bool { return p.Name == name })
@@ -244,20 +244,6 @@ func grouped[T any](list []T, group func(*T) string) map[string][]*T {
 		}
 	}
 	return out
-}
-
-func countSizes(pools []plan.Pool, nodes []plan.Node) {
-	size := map[string]int{}
-	for _, n := range nodes {
-		size[n.Pool]++
-	}
-	for i := range pools {
-		p := &pools[i]
-		p.Size = size[p.Name]
-		if p.Fixed { // the nodes that exist, no more and no fewer
-			p.Min, p.Max, p.Target = p.Size, p.Size, p.Size
-		}
-	}
 }
 
 // warn logs the problem of a subject when it changes.
@@ -299,7 +285,8 @@ func few(errs []error) error {
 	return errors.Join(errs[:min(len(errs), most)]...)
 }
 
-// cluster is the API server's state, as cached.
+// cluster is the API server's state, as cached, and what is known of it in a reconcile. It converts pods, and templates
+// of pods, to the planner's.
 type cluster struct {
 	nodes          corev1.NodeList
 	pods           []*corev1.Pod
@@ -319,7 +306,6 @@ type cluster struct {
 	templates      resourcev1.ResourceClaimTemplateList
 	devices        resourcev1.DeviceClassList
 	foreign        foreign.Objects
-	objects        map[foreign.Key]*foreign.Object // of foreign
 	ledger         *ledger.Ledger
 	claims         *Claims
 	volumes        *volumes
@@ -327,10 +313,20 @@ type cluster struct {
 	facts          map[string]*nodeFacts // of the nodes that belong to a pool or have GPUs
 	shares         int                   // the most of a GPU that is given in shares only, of any node or pool
 	data           datasets
+
+	now    time.Time
+	kept   *perVersion[plan.Pod]
+	rules  *rules
+	limits map[string][]corev1.LimitRange // by namespace
+	// objects are the existing pods of podsOf's result; they come first and in this order.
+	objects   []*corev1.Pod
+	over      exceeded
+	offered   map[string]bool // whether a node offers a resource
+	tolerated *bool           // whether pods get tolerations for extended resources; nil before it is known
 }
 
-func (o *Observer) read(ctx context.Context) (*cluster, error) {
-	c := &cluster{}
+func (o *Observer) read(ctx context.Context, now time.Time) (*cluster, error) {
+	c := &cluster{now: now, kept: &o.pods, limits: map[string][]corev1.LimitRange{}, over: exceeded{}, offered: map[string]bool{}}
 	for _, of := range []struct {
 		what  string
 		list  client.ObjectList
@@ -360,10 +356,12 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	}
 	c.config, err = partition.ParseConfig(cm.Data[partition.ConfigKey])
 	o.warn("mig-manager's config", err) // layouts that only it defines are unknown
-	c.objects = c.foreign.Index()
 	c.claims = NewClaims(c.resourceClaims.Items, c.templates.Items, c.devices.Items, c.pods)
+	c.rules = newRules(c.namespaces.Items)
+	for _, r := range c.ranges.Items {
+		c.limits[r.Namespace] = append(c.limits[r.Namespace], r)
+	}
 	c.volumes = newVolumes(c.volumeClaims.Items, c.persistent.Items, c.storage.Items, c.drivers.Items, c.pods)
-	c.data = datasetsOf(c.nodes.Items, c.pools.Items)
 	return c, nil
 }
 

@@ -178,7 +178,7 @@ func FuzzOneOddObject(f *testing.F) {
 			}
 			switch o := object.(type) {
 			case *foreign.Object:
-				others[o.Kind] = append(others[o.Kind], o)
+				others.Add(o)
 			case client.Object:
 				typed = append(typed, o)
 			}

@@ -57,47 +57,39 @@ func ofKubelets(resource string) bool {
 	return resource == string(corev1.ResourcePods) || resource == string(corev1.ResourceEphemeralStorage)
 }
 
-// learnOthers fills in the other resources of pools whose template states none: the minimum over
-// the pool's ready nodes, without those on which a device plugin may not be up yet.
-func learnOthers(pools []plan.Pool, ready map[string][]*plan.Node, now time.Time) {
-	for i := range pools {
-		t := &pools[i].Template
-		if slices.ContainsFunc(t.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) && !ofKubelets(r.Name) }) {
+// learnOthers fills in the other resources of a template that states none: the minimum over the pool's ready
+// nodes, without those on which a device plugin may not be up yet.
+func learnOthers(t *plan.Template, nodes []*plan.Node, now time.Time) {
+	if len(nodes) == 0 || slices.ContainsFunc(t.Others, func(r plan.Resource) bool { return !ofSharedGPUs(r.Name) && !ofKubelets(r.Name) }) {
+		return
+	}
+	if old := slices.DeleteFunc(slices.Clone(nodes), func(n *plan.Node) bool { return now.Sub(n.Created) < pluginsAfter }); len(old) > 0 {
+		nodes = old
+	}
+	least := slices.Clone(nodes[0].Others)
+	memory, places := 0, 0 // of a GPU, where a dialect divides it
+	for _, n := range nodes {
+		for j, r := range least {
+			least[j].Amount = min(r.Amount, amountOf(n.Others, r.Name))
+		}
+		if slices.ContainsFunc(n.Others, func(r plan.Resource) bool { return ofSharedGPUs(r.Name) }) {
+			mib := n.GPUs[0].Model.MemoryMiB
+			memory, places = min(cmp.Or(memory, mib), mib), n.GPUs[0].Places
+		}
+	}
+	stated := slices.ContainsFunc(t.Others, func(r plan.Resource) bool { return !ofKubelets(r.Name) })
+	shared := false
+	for _, r := range least {
+		if r.Amount <= 0 || stated && ofSharedGPUs(r.Name) || amountOf(t.Others, r.Name) > 0 {
 			continue
 		}
-		nodes := withGPUs(ready[pools[i].Name])
-		if len(nodes) == 0 {
-			continue
-		}
-		if old := slices.DeleteFunc(slices.Clone(nodes), func(n *plan.Node) bool { return now.Sub(n.Created) < pluginsAfter }); len(old) > 0 {
-			nodes = old
-		}
-		least := slices.Clone(nodes[0].Others)
-		memory, places := 0, 0 // of a GPU, where a dialect divides it
-		for _, n := range nodes {
-			for j, r := range least {
-				least[j].Amount = min(r.Amount, amountOf(n.Others, r.Name))
-			}
-			if slices.ContainsFunc(n.Others, func(r plan.Resource) bool { return ofSharedGPUs(r.Name) }) {
-				mib := n.GPUs[0].Model.MemoryMiB
-				memory, places = min(cmp.Or(memory, mib), mib), n.GPUs[0].Places
-			}
-		}
-		stated := slices.ContainsFunc(t.Others, func(r plan.Resource) bool { return !ofKubelets(r.Name) })
-		shared := false
-		for _, r := range least {
-			if r.Amount <= 0 || stated && ofSharedGPUs(r.Name) || amountOf(t.Others, r.Name) > 0 {
-				continue
-			}
-			t.Others = append(t.Others, r)
-			shared = shared || r.Name == partition.SharedResource || exclusive(r.Name)
-		}
-		slices.SortFunc(t.Others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
-		for g := range t.GPUs {
-			c := &t.GPUs[g]
-			c.Shared = c.Shared || shared
-			c.Model.MemoryMiB, c.Places = cmp.Or(memory, c.Model.MemoryMiB), cmp.Or(places, c.Places)
-		}
+		t.Others = withResource(t.Others, r.Name, r.Amount)
+		shared = shared || r.Name == partition.SharedResource || exclusive(r.Name)
+	}
+	for g := range t.GPUs {
+		c := &t.GPUs[g]
+		c.Shared = c.Shared || shared
+		c.Model.MemoryMiB, c.Places = cmp.Or(memory, c.Model.MemoryMiB), cmp.Or(places, c.Places)
 	}
 }
 
@@ -172,28 +164,25 @@ func sortedPorts(ports []plan.HostPort) []plan.HostPort {
 	return slices.Compact(ports)
 }
 
-// learnPorts fills in the host ports of pools' new nodes: those that pods of DaemonSets take on more
-// than half of the pool's ready nodes. On one that has just come up, not all of them run yet.
-func learnPorts(pools []plan.Pool, ready map[string][]*plan.Node, bound map[string][]*plan.Pod) {
-	for i := range pools {
-		p := &pools[i]
-		taken := map[plan.HostPort]int{}
-		for _, n := range ready[p.Name] {
-			var ports []plan.HostPort
-			for _, pod := range bound[n.Name] {
-				if pod.DaemonSet {
-					ports = append(ports, pod.HostPorts...)
-				}
-			}
-			for _, h := range sortedPorts(ports) {
-				taken[h]++
+// learnPorts returns the host ports of a pool's new nodes: those that pods of DaemonSets take on more than half of its
+// ready nodes. On one that has just come up, not all of them run yet.
+func learnPorts(ready []*plan.Node, bound map[string][]*plan.Pod) (out []plan.HostPort) {
+	taken := map[plan.HostPort]int{}
+	for _, n := range ready {
+		var ports []plan.HostPort
+		for _, pod := range bound[n.Name] {
+			if pod.DaemonSet {
+				ports = append(ports, pod.HostPorts...)
 			}
 		}
-		for h, on := range taken {
-			if 2*on > len(ready[p.Name]) {
-				p.Template.HostPorts = append(p.Template.HostPorts, h)
-			}
+		for _, h := range sortedPorts(ports) {
+			taken[h]++
 		}
-		p.Template.HostPorts = sortedPorts(p.Template.HostPorts)
 	}
+	for h, on := range taken {
+		if 2*on > len(ready) {
+			out = append(out, h)
+		}
+	}
+	return sortedPorts(out)
 }

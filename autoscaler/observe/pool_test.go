@@ -22,6 +22,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/require"
+	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/forecast"
 	"github.com/gpuscale/gpuscale/sandbox/nodegroups"
 )
@@ -166,7 +167,7 @@ func (w *world) neighbour(k foreign.Kind, text string) {
 	if had == nil {
 		had = foreign.Objects{}
 	}
-	had[k] = append(had[k], o)
+	had.Add(o)
 	w.o.o.Foreign = func() (foreign.Objects, error) { return had, nil }
 }
 
@@ -259,9 +260,9 @@ func TestForecastOfAHoliday(t *testing.T) {
 	}}, time.Minute, slog.New(slog.NewTextHandler(&log, nil)))
 	o.Once(t.Context(), now)
 	o.Once(t.Context(), now)
-	_, expected, _, _, unsure := o.Latest()[0].replicas()
-	if unsure != "" || expected < 1.9 || expected > 2.1 {
-		t.Errorf("%v replicas, unsure %q: want the weekend's 2", expected, unsure)
+	var f plan.Forecast
+	if unsure := o.Latest()[0].replicas(&f, now); unsure != "" || f.Expected < 1.9 || f.Expected > 2.1 {
+		t.Errorf("%v replicas, unsure %q: want the weekend's 2", f.Expected, unsure)
 	}
 	if n := strings.Count(log.String(), `msg="forecast for a holiday" workload=Deployment/chat/vllm why="2026-12-25 is a holiday`); n != 1 {
 		t.Errorf("the log says it %d times, want once:\n%s", n, &log)

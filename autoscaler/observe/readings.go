@@ -114,7 +114,11 @@ func computedBefore(selector string) string {
 
 func plain(selector string) string { return selector }
 
-func zero(selector string) string { return selector + " == 0" }
+// doubted leaves out GPUs of which no target with their index says that they are sick: nothing is decided by a GPU that
+// is healthy, and nearly all are, but targets may disagree about one that is not.
+func doubted(selector string) string {
+	return fmt.Sprintf("%[1]s and on (%[2]s) (%[1]s == 0)", selector, metric.LabelGPU)
+}
 
 // Read queries everything that trusted targets report once, at one instant of Prometheus' clock. A
 // partial answer is an error: what is missing must not look free.
@@ -127,32 +131,24 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 	pod := func(d metric.Desc, of func(string) string) string {
 		return trusted.Query(d.Name, metric.GPUAttributionAgeSeconds.Name, of)
 	}
-	in := newIntake(now)
+	r := newReadings(now)
 	var at time.Time // of the first answer
-	skip := false    // the next query
 	for n, want := range []struct {
 		take  func(*prom.Sample)
 		query string
 	}{
-		{in.age, node(metric.GPUAttributionAgeSeconds, aged)},
-		{in.info, node(metric.GPUInfo, plain)},
-		{in.instanceInfo, node(metric.GPUInstanceInfo, plain)},
-		{in.allocated, pod(metric.GPUHeld, plain)},
-		{in.busy, pod(metric.GPUBusyRatio, plain)},
-		{in.busy, pod(metric.GPUInstanceBusyRatio, plain)},
-		{in.sampleAge, node(metric.GPUSampleAgeSeconds, aged)},
-		// Nothing is decided by a GPU that is healthy, and nearly all are: these are asked for only to see whether
-		// targets agree about one that is not.
-		{nil, node(metric.GPUHealthy, zero)},
-		{in.healthy, node(metric.GPUHealthy, plain)},
-		{in.idle, pod(metric.GPUIdleSeconds, computedBefore)},
+		{r.age, node(metric.GPUAttributionAgeSeconds, aged)},
+		{r.info, node(metric.GPUInfo, plain)},
+		{r.instanceInfo, node(metric.GPUInstanceInfo, plain)},
+		{r.allocated, pod(metric.GPUHeld, plain)},
+		{r.busy, pod(metric.GPUBusyRatio, plain)},
+		{r.busy, pod(metric.GPUInstanceBusyRatio, plain)},
+		{r.sampleAge, node(metric.GPUSampleAgeSeconds, aged)},
+		{r.healthy, node(metric.GPUHealthy, doubted)},
+		{r.idle, pod(metric.GPUIdleSeconds, computedBefore)},
 	} {
 		if n > 0 && at.IsZero() {
 			break // no exporter
-		}
-		if skip {
-			skip = false
-			continue
 		}
 		vector, err := q.Query(ctx, want.query, at)
 		if err != nil {
@@ -161,15 +157,11 @@ func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time
 		if n == 0 && len(vector) > 0 {
 			at = vector[0].Time
 		}
-		if want.take == nil {
-			skip = len(vector) == 0
-			continue
-		}
 		for i := range vector {
 			want.take(&vector[i])
 		}
 	}
-	return in.readings, nil
+	return r, nil
 }
 
 // Readings are the exporters' samples, read through Prometheus. They are immutable. Nil Readings
@@ -205,9 +197,18 @@ func (t *agreed[T]) add(v T) {
 type deviceReading struct {
 	allocatedTo, containers []string // pods, "namespace/name", and their containers
 	busy                    agreed[float64]
-	age                     time.Duration // of busy
-	aged                    bool          // age is known
-	unused                  unused
+	age                     time.Duration  // of busy
+	aged                    bool           // age is known
+	idlePod                 agreed[string] // that has not computed on it since idleSince
+	idleSince               time.Time
+}
+
+// unused returns since when the one pod that the device is allocated to has not computed on it, zero if that is unknown.
+func (d *deviceReading) unused(measured bool) time.Time {
+	if !measured || d.idlePod.disputed || len(d.allocatedTo) != 1 || d.allocatedTo[0] != d.idlePod.value {
+		return time.Time{}
+	}
+	return d.idleSince
 }
 
 // ratio of busyness is unknown unless it and its age are known and undisputed.

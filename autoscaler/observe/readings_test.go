@@ -42,7 +42,7 @@ type Answers struct {
 
 // NewReadings builds Readings from complete answers; Read asks for them.
 func NewReadings(taken time.Time, a Answers) *Readings {
-	in := newIntake(taken)
+	in := newReadings(taken)
 	for _, each := range []struct {
 		take   func(*prom.Sample)
 		vector prom.Vector
@@ -54,7 +54,7 @@ func NewReadings(taken time.Time, a Answers) *Readings {
 			each.take(&each.vector[i])
 		}
 	}
-	return in.readings
+	return in
 }
 
 // target is a scrape target: what Prometheus knows of it, and its page.
@@ -289,22 +289,23 @@ func TestTwoJobsReportOneDevice(t *testing.T) {
 // TestTwoIdleTimes: of two idle times of one pod the shorter holds; with those of two pods it is
 // unknown whose time it is.
 func TestTwoIdleTimes(t *testing.T) {
-	a := func(seconds float64) unused {
-		return unused{"chat/a", start.Add(-time.Duration(seconds) * time.Second)}
-	}
-	for _, pair := range [][2]unused{{a(10), a(600)}, {a(600), a(10)}} {
-		if got := pair[0].and(pair[1]).by([]string{"chat/a"}, true); !got.Equal(start.Add(-10 * time.Second)) {
-			t.Errorf("%v: unused since %s", pair, got)
+	for _, c := range []struct {
+		idle []string // POD SECONDS
+		want time.Time
+	}{
+		{[]string{"a 10", "a 600"}, start.Add(-10 * time.Second)}, {[]string{"a 600", "a 10"}, start.Add(-10 * time.Second)},
+		{idle: []string{"a 10", "b 1"}}, {idle: []string{"b 1", "a 10"}}, {idle: []string{"a 10", "b 1", "a 10"}},
+	} {
+		r := newReadings(start)
+		for _, one := range c.idle {
+			pod, seconds, _ := strings.Cut(one, " ")
+			v, _ := strconv.ParseFloat(seconds, 64)
+			s := series(v, "node", "n", "gpu", "0", "namespace", "chat", "pod", pod)
+			r.idle(&s)
 		}
-	}
-	b := unused{"chat/b", start}
-	for _, all := range [][]unused{{a(10), b}, {b, a(10)}, {a(10), b, a(10)}} {
-		var u unused
-		for _, next := range all {
-			u = u.and(next)
-		}
-		if got := u.by([]string{"chat/a"}, true); !got.IsZero() {
-			t.Errorf("%v: unused since %s", all, got)
+		d := &r.nodes["n"].gpus[0].deviceReading
+		if d.allocatedTo = []string{"chat/a"}; !d.unused(true).Equal(c.want) {
+			t.Errorf("%v: unused since %s", c.idle, d.unused(true))
 		}
 	}
 }
@@ -333,7 +334,7 @@ func TestGPUBound(t *testing.T) {
 		n.Labels = map[string]string{partition.CountLabel: c.label, partition.StrategyLabel: c.strategy, contract.ConfigLabel: c.config}
 		_, err := TrimNode(n)
 		require.NoError(t, err)
-		if got := gpuBound(n); got != c.want {
+		if _, got := gpuCounts(n); got != c.want {
 			t.Errorf("%+v: %d GPUs", c, got)
 		}
 	}
@@ -373,18 +374,8 @@ func (a *answering) Query(context.Context, string, time.Time) (prom.Vector, erro
 	return a.vectors[n], nil
 }
 
-// sickOf are the samples of value 0.
-func sickOf(all prom.Vector) (out prom.Vector) {
-	for _, s := range all {
-		if s.Value == 0 {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
 func inOrder(a Answers) []prom.Vector {
-	return []prom.Vector{a.Age, a.Info, a.InstanceInfo, a.Allocated, a.Busy, a.InstanceBusy, a.SampleAge, sickOf(a.Healthy), a.Healthy, a.Idle}
+	return []prom.Vector{a.Age, a.Info, a.InstanceInfo, a.Allocated, a.Busy, a.InstanceBusy, a.SampleAge, a.Healthy, a.Idle}
 }
 
 // TestReadIsNewReadings: what is asked for one after the other gives the same as all at once.
@@ -420,11 +411,11 @@ func FuzzIntake(f *testing.F) {
 		labels := prom.FromMap(map[string]string{
 			"gpu": device, "gpu_instance_id": instance, "namespace": namespace, "node": node, "pod": pod, "start": first,
 		})
-		in := newIntake(start)
+		in := newReadings(start)
 		for _, take := range []func(*prom.Sample){in.age, in.info, in.instanceInfo, in.allocated, in.busy, in.sampleAge, in.healthy, in.idle} {
 			take(&prom.Sample{Labels: labels, Value: value})
 		}
-		for name, n := range in.readings.nodes {
+		for name, n := range in.nodes {
 			if name != node || n.age < 0 {
 				t.Errorf("node %q, %s old, of %q", name, n.age, node)
 			}

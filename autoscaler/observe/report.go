@@ -58,15 +58,15 @@ func checked(in nodeInput) (map[int]reportedGPU, error) {
 	offer := map[string]int64{}
 	for _, c := range p.GPUs {
 		device := reportedGPU{uuid: c.UUID, mig: c.MIG}
-		device.model, _ = in.models.of(in.tables, c.Model, 0)
-		l, known, err := c.Layout(in.tables)
+		device.model, _ = in.model(c.Model, 0)
+		l, known, err := c.Layout(in.Tables)
 		if err != nil {
 			return nil, contradicts("GPU %d: %v", c.Index, err)
 		}
 		if r := in.readingOf(c.Index); r != nil && r.info.value.uuid != "" && c.UUID != "" && r.info.value.uuid != c.UUID {
 			return nil, contradicts("GPU %d is %s, the exporter says %s", c.Index, c.UUID, r.info.value.uuid)
 		}
-		table, ok := in.tables.ForModel(c.Model)
+		table, ok := in.Tables.ForModel(c.Model)
 		if device.known = known && (ok || len(l) == 0); device.known {
 			for _, i := range l {
 				offer[mig.ResourceName(table.Name(i.Profile))]++
@@ -201,29 +201,13 @@ func allMIGEmpty(report map[int]reportedGPU) bool {
 	return len(report) > 0
 }
 
-// published caches the MIG tables that nodes publish: they rarely change and take time to build.
-type published struct {
-	from   []contract.Publication
-	tables mig.Tables
-	err    error
-}
-
-// of returns the tables of these nodes. The error names the nodes with an invalid table; the other
-// tables are used.
-func (p *published) of(nodes []corev1.Node) (mig.Tables, error) {
-	from := contract.Publications(nodes)
-	if !slices.Equal(from, p.from) {
-		p.from = from
-		p.tables, p.err = contract.TablesOf(from)
-	}
-	return p.tables, p.err
-}
-
-// models caches the models of product names: every GPU is looked up in every reconcile, and there
-// are few products.
-type models struct {
-	tables mig.Tables
-	known  map[productName]productModel
+// products are the MIG tables that nodes publish, and the models of products' names: they rarely change, take time to
+// read, and each GPU's is looked up in every reconcile.
+type products struct {
+	mig.Tables
+	from  []contract.Publication
+	err   error
+	known map[productName]productModel
 }
 
 // productName is a name and, if known, the GPU's memory in MiB.
@@ -237,16 +221,23 @@ type productModel struct {
 	ok bool
 }
 
-// of returns tables.Model(name, memory).
-func (m *models) of(tables mig.Tables, name string, memory int) (gpu.Model, bool) {
-	if m.known == nil || !slices.Equal(m.tables, tables) {
-		m.tables, m.known = tables, map[productName]productModel{}
+// read reads the tables of these nodes. The error names the nodes with an invalid table; the other
+// tables are used.
+func (p *products) read(nodes []corev1.Node) error {
+	if from := contract.Publications(nodes); p.known == nil || !slices.Equal(from, p.from) {
+		p.from, p.known = from, map[productName]productModel{}
+		p.Tables, p.err = contract.TablesOf(from)
 	}
+	return p.err
+}
+
+// model returns Tables.Model(name, memory).
+func (p *products) model(name string, memory int) (gpu.Model, bool) {
 	key := productName{name, memory}
-	found, ok := m.known[key]
+	found, ok := p.known[key]
 	if !ok {
-		found.Model, found.ok = tables.Model(name, memory)
-		m.known[key] = found
+		found.Model, found.ok = p.Model(name, memory)
+		p.known[key] = found
 	}
 	return found.Model, found.ok
 }

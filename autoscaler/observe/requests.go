@@ -37,11 +37,11 @@ func (r *Request) Has(p *plan.Pod) bool {
 }
 
 // requests returns the ProvisioningRequests.
-func (v *converter) requests() []Request {
+func (c *cluster) requests() []Request {
 	var out []Request
 	consumers := map[string]map[string]bool{} // by request
-	if len(v.c.foreign[foreign.ProvisioningRequest]) > 0 {
-		for _, p := range v.c.pods {
+	if len(c.foreign[foreign.ProvisioningRequest]) > 0 {
+		for _, p := range c.pods {
 			if name := p.Annotations[gangs.ConsumesAnnotation]; name != "" && !kube.IsOver(p) {
 				key := p.Namespace + "/" + name
 				if consumers[key] == nil {
@@ -51,7 +51,7 @@ func (v *converter) requests() []Request {
 			}
 		}
 	}
-	for _, o := range v.c.foreign[foreign.ProvisioningRequest] {
+	for _, o := range c.foreign[foreign.ProvisioningRequest] {
 		r := Request{Object: o, Consumers: consumers[o.Namespace+"/"+o.Name]}
 		kind, name := foreign.ProvisioningRequest, o.Name
 		if workload := foreign.MadeFor(o); workload != "" {
@@ -59,7 +59,7 @@ func (v *converter) requests() []Request {
 		}
 		r.Owner, r.Gang = gangs.NamesOf(kind, o.Namespace, name)
 		if o.Request.Class == foreign.CheckCapacity && !r.ByKueue && o.Request.Missing == "" && !o.Request.Settled() {
-			r.Check = v.checked(o, r.Gang)
+			r.Check = c.checked(o, r.Gang)
 		}
 		out = append(out, r)
 	}
@@ -67,17 +67,17 @@ func (v *converter) requests() []Request {
 }
 
 // checked returns the pods of a request as pods still to be created, together.
-func (v *converter) checked(o *foreign.Object, gang string) []plan.Pod {
+func (c *cluster) checked(o *foreign.Object, gang string) []plan.Pod {
 	var out []plan.Pod
 	for i := range o.Maker.Roles {
 		role := &o.Maker.Roles[i]
-		p, made := v.template(o.Namespace, &role.Template)
+		p, made := c.template(o.Namespace, &role.Template)
 		if p.Demand.Zero() && p.Unreadable == "" {
 			continue
 		}
 		p.Namespace, p.Created, p.PendingSince = o.Namespace, o.CreationTimestamp.Time, o.CreationTimestamp.Time
 		p.Unmade, p.Unschedulable, p.Evictable = true, true, true
-		p.Groups, p.Tenant = v.rules.in(o.Namespace, made.Labels), v.c.tenant(&p, made, "", "")
+		p.Groups, p.Tenant = c.rules.in(o.Namespace, made.Labels), c.tenant(&p, made, "", "")
 		for n := 0; n < role.Count && len(out) < maxChecked; n++ {
 			p.Name = fmt.Sprintf("%s-%s~%d", o.Name, role.Name, n)
 			out = append(out, p)
@@ -108,7 +108,7 @@ type HPA struct {
 // hpas returns the HPAs whose target's pods request GPUs, by namespace and name. A target without
 // pods is judged by its template. The result is cached per object, since there may be thousands
 // that request none.
-func (o *Observer) hpas(v *converter, pods []plan.Pod) []HPA {
+func (o *Observer) hpas(c *cluster, pods []plan.Pod) []HPA {
 	wanting := map[string]bool{}
 	for i := range pods {
 		if p := &pods[i]; !p.Demand.Zero() && p.Owner != "" {
@@ -117,10 +117,10 @@ func (o *Observer) hpas(v *converter, pods []plan.Pod) []HPA {
 	}
 	judged := map[*foreign.Object]bool{}
 	var out []HPA
-	for i := range v.c.hpas.Items {
-		h := &v.c.hpas.Items[i]
+	for i := range c.hpas.Items {
+		h := &c.hpas.Items[i]
 		ref := h.Spec.ScaleTargetRef
-		if wanting[h.Namespace+"/"+ref.Kind+"/"+ref.Name] || o.templateWants(v, h.Namespace, ref, judged) {
+		if wanting[h.Namespace+"/"+ref.Kind+"/"+ref.Name] || o.templateWants(c, h.Namespace, ref, judged) {
 			out = append(out, hpaOf(h))
 		}
 	}
@@ -132,14 +132,14 @@ func (o *Observer) hpas(v *converter, pods []plan.Pod) []HPA {
 }
 
 // templateWants reports whether pods of the target's template would request GPUs.
-func (o *Observer) templateWants(v *converter, namespace string, ref autoscalingv2.CrossVersionObjectReference, judged map[*foreign.Object]bool) bool {
-	object := v.workload(Series{Namespace: namespace, Kind: ref.Kind, Name: ref.Name})
+func (o *Observer) templateWants(c *cluster, namespace string, ref autoscalingv2.CrossVersionObjectReference, judged map[*foreign.Object]bool) bool {
+	object := c.workload(Series{Namespace: namespace, Kind: ref.Kind, Name: ref.Name})
 	if object == nil {
 		return false
 	}
 	requests, known := o.requesting[object]
 	if !known {
-		like, _ := v.template(namespace, &object.Maker.Roles[0].Template)
+		like, _ := c.template(namespace, &object.Maker.Roles[0].Template)
 		requests = !like.Demand.Zero()
 	}
 	judged[object] = requests

@@ -54,19 +54,24 @@ func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec
 		out.Spread = append(out.Spread, plan.Spread{Rule: plan.Rule{Key: c.TopologyKey, Group: name}, MaxSkew: int(max(c.MaxSkew, 1)), MinDomains: int(ptr.Deref(c.MinDomains, 0)),
 			IgnoreAffinity: ptr.Deref(c.NodeAffinityPolicy, "") == corev1.NodeInclusionPolicyIgnore, HonorTaints: ptr.Deref(c.NodeTaintsPolicy, "") == corev1.NodeInclusionPolicyHonor})
 	}
-	if spec.Affinity == nil {
-		return
+	apart, near := termsOf(spec.Affinity)
+	for i := range apart {
+		out.Apart = append(out.Apart, r.apart(namespace, has, &apart[i]))
 	}
-	if a := spec.Affinity.PodAntiAffinity; a != nil {
-		for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
-			out.Apart = append(out.Apart, r.apart(namespace, has, &a.RequiredDuringSchedulingIgnoredDuringExecution[i]))
-		}
+	for i := range near {
+		out.Near = append(out.Near, r.term(namespace, has, &near[i]))
 	}
-	if a := spec.Affinity.PodAffinity; a != nil {
-		for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
-			out.Near = append(out.Near, r.term(namespace, has, &a.RequiredDuringSchedulingIgnoredDuringExecution[i]))
-		}
+}
+
+// termsOf returns the required terms of anti-affinity and of affinity to pods.
+func termsOf(a *corev1.Affinity) (apart, near []corev1.PodAffinityTerm) {
+	if a != nil && a.PodAntiAffinity != nil {
+		apart = a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
+	if a != nil && a.PodAffinity != nil {
+		near = a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return apart, near
 }
 
 func (r *rules) term(namespace string, has map[string]string, t *corev1.PodAffinityTerm) plan.Rule {
@@ -264,13 +269,13 @@ func leaveOut(p *plan.Pod, format string, args ...any) {
 }
 
 // overGroups leaves out a pod with rules of a namespace whose rules name too many groups.
-func (v *converter) overGroups(p *plan.Pod) {
+func (c *cluster) overGroups(p *plan.Pod) {
 	leaveOut(p, "the topology rules of the pods in namespace %s name more than %d different groups of pods", p.Namespace, maxGroups)
-	v.over.add(p.Namespace, LimitRules, 1)
+	c.over.add(p.Namespace, LimitRules, 1)
 }
 
 // limit applies the limits to the pods that were read; objects are theirs, in the same order.
-func (v *converter) limit(pods []plan.Pod, objects []*corev1.Pod) {
+func (c *cluster) limit(pods []plan.Pod, objects []*corev1.Pod) {
 	pending := map[string][]int{}
 	for i, p := range objects {
 		out := &pods[i]
@@ -279,9 +284,9 @@ func (v *converter) limit(pods []plan.Pod, objects []*corev1.Pod) {
 		}
 		if n := rulesOf(&p.Spec); n > maxRules {
 			leaveOut(out, "the pod has %d topology rules (spread constraints, terms of affinity to pods), more than %d", n, maxRules)
-			v.over.add(out.Namespace, LimitRules, 1)
-		} else if n > 0 && v.rules.over(out.Namespace) {
-			v.overGroups(out)
+			c.over.add(out.Namespace, LimitRules, 1)
+		} else if n > 0 && c.rules.over(out.Namespace) {
+			c.overGroups(out)
 		} else if !out.Demand.Zero() {
 			pending[out.Namespace] = append(pending[out.Namespace], i)
 		}
@@ -296,23 +301,18 @@ func (v *converter) limit(pods []plan.Pod, objects []*corev1.Pod) {
 		for _, i := range all[maxPending:] {
 			leaveOut(&pods[i], "namespace %s has %d pending pods that request GPUs: the oldest %d are planned for", namespace, len(all), maxPending)
 		}
-		v.over.add(namespace, LimitPending, len(all)-maxPending)
+		c.over.add(namespace, LimitPending, len(all)-maxPending)
 	}
 }
 
 // rulesOf counts the topology rules of a pod that the scheduler enforces.
 func rulesOf(spec *corev1.PodSpec) int {
-	n := 0
+	apart, near := termsOf(spec.Affinity)
+	n := len(apart) + len(near)
 	for i := range spec.TopologySpreadConstraints {
 		if spec.TopologySpreadConstraints[i].WhenUnsatisfiable == corev1.DoNotSchedule {
 			n++
 		}
-	}
-	if a := spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		n += len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-	}
-	if a := spec.Affinity; a != nil && a.PodAffinity != nil {
-		n += len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	}
 	return n
 }

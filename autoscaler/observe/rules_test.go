@@ -114,7 +114,7 @@ func (h hostile) made() foreign.Objects {
 		foreign.PluginsPodGroup: {"minMember": n, "minResources": map[string]any{"nvidia.com/gpu": h.amount}},
 	} {
 		for _, name := range []string{"vllm", "t"} { // that of chat's, too
-			out[kind] = append(out[kind], foreign.Parse(kind, &unstructured.Unstructured{Object: map[string]any{
+			out.Add(foreign.Parse(kind, &unstructured.Unstructured{Object: map[string]any{
 				"metadata": map[string]any{"namespace": hostileSpace, "name": name, "uid": "x", "labels": map[string]any{h.key: h.value}, "annotations": map[string]any{h.key: h.value}}, "spec": spec}}))
 		}
 	}
@@ -147,15 +147,18 @@ func decided(t *testing.T, h *hostile) (chat []plan.Pod, nodes []plan.Node, verd
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "b"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}}}}
 	objects[2].(*corev1.Node).Spec.Taints = nil // as its pool states
 	targets := []target{exporter()}
-	made := foreign.Objects{foreign.LeaderWorkerSet: {foreign.Parse(foreign.LeaderWorkerSet, &unstructured.Unstructured{Object: map[string]any{
+	made := foreign.Objects{}
+	made.Add(foreign.Parse(foreign.LeaderWorkerSet, &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": "chat", "name": "vllm", "uid": "y"},
 		"spec": map[string]any{"replicas": int64(1), "leaderWorkerTemplate": map[string]any{"size": int64(2), "workerTemplate": map[string]any{"spec": map[string]any{
-			"containers": []any{map[string]any{"name": "c", "resources": map[string]any{"requests": map[string]any{"nvidia.com/gpu": "1"}}}}}}}}}})}}
+			"containers": []any{map[string]any{"name": "c", "resources": map[string]any{"requests": map[string]any{"nvidia.com/gpu": "1"}}}}}}}}}}))
 	if h != nil {
 		objects = append(objects, h.objects()...)
 		targets = append(targets, targetIn(hostileSpace, "t-0", "gpuscale-exporter", "10.6.6.6:80", h.page()))
-		for kind, all := range h.made() {
-			made[kind] = append(all, made[kind]...)
+		for _, all := range h.made() {
+			for _, o := range all {
+				made.Add(o)
+			}
 		}
 	}
 	w := newWorld(t, objects...)

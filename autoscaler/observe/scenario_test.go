@@ -387,10 +387,7 @@ func (c *scene) add(t *testing.T, text string, typed map[string]client.Object) {
 	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 	o, err := kinds.New(u.GroupVersionKind())
 	if err != nil || slices.Contains([]string{"PodTemplate", "Deployment", "StatefulSet", "ResourceSlice"}, kind) {
-		of := foreign.Parse(foreign.Kind(plural.GroupResource().String()), &u)
-		c.foreign[of.Kind] = append(slices.DeleteFunc(c.foreign[of.Kind], func(had *foreign.Object) bool {
-			return had.Namespace == of.Namespace && had.Name == of.Name
-		}), of)
+		c.foreign.Add(foreign.Parse(foreign.Kind(plural.GroupResource().String()), &u))
 		return
 	}
 	encoded, err := json.Marshal(u.Object)

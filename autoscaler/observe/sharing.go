@@ -11,7 +11,6 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/demand"
-	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -131,7 +130,7 @@ func (in nodeInput) divideGPU(c *plan.GPU) {
 		return
 	}
 	if c.Model.Vendor != "nvidia" { // a node's product may be its pool's
-		c.Model, _ = in.models.of(in.tables, d.Product, d.MemoryMiB)
+		c.Model, _ = in.model(d.Product, d.MemoryMiB)
 	}
 	if c.Model.Vendor == "" {
 		c.Model.Vendor = "nvidia" // of all such dialects
@@ -143,22 +142,6 @@ func (in nodeInput) divideGPU(c *plan.GPU) {
 	if c.UUID == "" && c.Index < len(d.UUIDs) {
 		c.UUID = d.UUIDs[c.Index]
 	}
-}
-
-// dividedNode is demand.FromNode. Most nodes have nothing that it reads.
-func dividedNode(n *corev1.Node) (demand.Divided, bool) {
-	any := false
-	for name := range n.Status.Allocatable {
-		_, own := demand.Counted(string(name), 0)
-		any = any || own
-	}
-	for name := range n.Annotations {
-		any = any || demand.Registers(name)
-	}
-	if !any {
-		return demand.Divided{}, false
-	}
-	return demand.FromNode(kube.Extended(n.Status.Allocatable), n.Labels, n.Annotations)
 }
 
 // placed completes the planner's view of a pod with its dialect's: whole GPUs that no device plugin gives are

@@ -230,7 +230,7 @@ func TestRegisterIsKept(t *testing.T) {
 	if _, err := TrimNode(n); err != nil {
 		t.Fatal(err)
 	}
-	if d, ok := dividedNode(n); !ok || d.GPUs != 16 || n.Annotations["example.com/long"] != "" {
+	if d := readNode(NewClaims(nil, nil, nil, nil), n).divided; d == nil || d.GPUs != 16 || n.Annotations["example.com/long"] != "" {
 		t.Errorf("%+v, %d annotations", d, len(n.Annotations))
 	}
 }

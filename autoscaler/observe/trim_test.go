@@ -117,6 +117,7 @@ func TestTrimmedPod(t *testing.T) {
 // TestTrimmedNode is the same for nodes.
 func TestTrimmedNode(t *testing.T) {
 	o := &Observer{o: Options{MaxAge: time.Minute}, idle: newTracker(time.Minute)}
+	require.NoError(t, o.products.read(nil))
 	for seed := range int64(400) {
 		var whole corev1.Node
 		anything(seed).Fill(&whole)
@@ -129,7 +130,7 @@ func TestTrimmedNode(t *testing.T) {
 		require.NoError(t, err)
 		read := func(n *corev1.Node) plan.Node {
 			facts := readNode(NewClaims(nil, nil, nil, nil), n)
-			return o.node(nodeInput{node: n, facts: &facts, models: &o.models, now: start})
+			return o.node(nodeInput{node: n, facts: &facts, products: &o.products, now: start})
 		}
 		want, got := read(&whole), read(kept.(*corev1.Node))
 		if !reflect.DeepEqual(got, want) {
@@ -161,8 +162,8 @@ func TestTrimKeepsGpuscaleAnnotations(t *testing.T) {
 // TestDeviceClassChangesInvalidateCaches: the meaning of an extended resource may change without any change
 // of a pod or node.
 func TestDeviceClassChangesInvalidateCaches(t *testing.T) {
-	var pods converted
-	var nodes knownNodes
+	var pods perVersion[plan.Pod]
+	var nodes perVersion[nodeFacts]
 	list := corev1.ResourceList{"example.com/fast": resource.MustParse("1")}
 	p, n := benchPod("a", "", 1), node("n", list)
 	p.Spec.Containers[0].Resources.Requests = list
@@ -174,12 +175,11 @@ func TestDeviceClassChangesInvalidateCaches(t *testing.T) {
 		claims := NewClaims(nil, nil, c.classes, nil)
 		pods.begin(claims)
 		nodes.begin(claims)
-		got, facts := pods.of(claims, p), nodes.of(claims, n)
+		got := pods.get(p, func() plan.Pod { return claims.ConvertPod(p) })
+		facts := nodes.get(n, func() nodeFacts { return readNode(claims, n) })
 		if got.Demand.GPUs != c.gpus || len(got.Others) != c.others || len(facts.Others) != c.others {
 			t.Errorf("%d classes: %d GPUs, others %v, of the node %v", len(c.classes), got.Demand.GPUs, got.Others, facts.Others)
 		}
-		pods.end()
-		nodes.end()
 	}
 }
 
@@ -320,7 +320,7 @@ func TestCachedObjects(t *testing.T) {
 			p.UID += "x"
 			p.Spec.NodeName = c.nodes[random.IntN(len(c.nodes))].Name
 		}
-		forgets.nodes, forgets.pods = knownNodes{}, converted{}
+		forgets.nodes, forgets.pods = perVersion[nodeFacts]{}, perVersion[plan.Pod]{}
 		got, err := keeps.Observe(t.Context(), now)
 		want, wantErr := forgets.Observe(t.Context(), now)
 		if err != nil || wantErr != nil {
@@ -337,8 +337,8 @@ func TestCachedObjects(t *testing.T) {
 		if !reflect.DeepEqual(got.Pods, want.Pods) {
 			t.Fatalf("reconcile %d: pods %+v\nread again %+v", reconcile, got.Pods, want.Pods)
 		}
-		if len(keeps.nodes.known) != len(c.nodes) || len(keeps.pods.known) != len(c.pods) {
-			t.Fatalf("reconcile %d: %d nodes are known of %d, %d pods of %d", reconcile, len(keeps.nodes.known), len(c.nodes), len(keeps.pods.known), len(c.pods))
+		if len(keeps.nodes.now) != len(c.nodes) || len(keeps.pods.now) != len(got.Pods) {
+			t.Fatalf("reconcile %d: %d nodes are known of %d, %d pods of %d", reconcile, len(keeps.nodes.now), len(c.nodes), len(keeps.pods.now), len(got.Pods))
 		}
 		if now := fmt.Sprintf("%+v", before.Nodes); former != "" && now != former {
 			t.Fatalf("reconcile %d: the reconcile before has become %s\nwas %s", reconcile, now, former)
@@ -394,17 +394,19 @@ func changeNode(random *rand.Rand, n *corev1.Node) {
 // TestUnnumberedNodesAreReadAgain: without a UID and a version a change of a node cannot be
 // detected.
 func TestUnnumberedNodesAreReadAgain(t *testing.T) {
-	var k knownNodes
+	var k perVersion[nodeFacts]
+	claims := NewClaims(nil, nil, nil, nil)
 	for _, n := range []*corev1.Node{
 		{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}},
 	} {
-		k.begin(NewClaims(nil, nil, nil, nil))
-		k.of(NewClaims(nil, nil, nil, nil), n)
+		read := func() nodeFacts { return readNode(claims, n) }
+		k.begin(claims)
+		k.get(n, read)
+		k.begin(claims)
 		n.Spec.Unschedulable = true
-		if !k.of(NewClaims(nil, nil, nil, nil), n).Cordoned {
+		if !k.get(n, read).Cordoned {
 			t.Errorf("UID %q, version %q: the cached facts are used", n.UID, n.ResourceVersion)
 		}
-		k.end()
 	}
 }
 

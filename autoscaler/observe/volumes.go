@@ -21,9 +21,9 @@ import (
 // for node names: the planner asks about nodes that do not exist yet.
 type volumes struct {
 	claims  map[client.ObjectKey]*corev1.PersistentVolumeClaim
-	bound   map[string]*corev1.PersistentVolume
+	bound   map[client.ObjectKey]*corev1.PersistentVolume
 	free    map[string][]*corev1.PersistentVolume // available ones, by class
-	classes map[string]*storagev1.StorageClass
+	classes map[client.ObjectKey]*storagev1.StorageClass
 	most    map[nodeDriver]int64        // volumes that can be attached
 	limited []string                    // drivers of which a node can attach a number only, sorted
 	taken   map[client.ObjectKey]string // the pod that has a claim for one pod at a time
@@ -33,12 +33,8 @@ type nodeDriver struct{ node, driver string }
 
 func newVolumes(claims []corev1.PersistentVolumeClaim, all []corev1.PersistentVolume, classes []storagev1.StorageClass, nodes []storagev1.CSINode, pods []*corev1.Pod) *volumes {
 	v := &volumes{
-		claims:  make(map[client.ObjectKey]*corev1.PersistentVolumeClaim, len(claims)),
-		bound:   make(map[string]*corev1.PersistentVolume, len(all)),
-		free:    map[string][]*corev1.PersistentVolume{},
-		classes: make(map[string]*storagev1.StorageClass, len(classes)),
-		most:    map[nodeDriver]int64{},
-		taken:   map[client.ObjectKey]string{},
+		claims: byKey(claims), bound: byKey(all), classes: byKey(classes),
+		free: map[string][]*corev1.PersistentVolume{}, most: map[nodeDriver]int64{}, taken: map[client.ObjectKey]string{},
 	}
 	for i := range nodes {
 		for _, d := range nodes[i].Spec.Drivers {
@@ -50,18 +46,11 @@ func newVolumes(claims []corev1.PersistentVolumeClaim, all []corev1.PersistentVo
 	}
 	slices.Sort(v.limited)
 	v.limited = slices.Compact(v.limited)
-	for i := range claims {
-		v.claims[client.ObjectKeyFromObject(&claims[i])] = &claims[i]
-	}
 	for i := range all {
 		pv := &all[i]
-		v.bound[pv.Name] = pv
 		if class := volume.GetPersistentVolumeClass(pv); pv.Status.Phase == corev1.VolumeAvailable && pv.DeletionTimestamp == nil {
 			v.free[class] = append(v.free[class], pv)
 		}
-	}
-	for i := range classes {
-		v.classes[classes[i].Name] = &classes[i]
 	}
 	for _, p := range pods {
 		for i := range p.Spec.Volumes {
@@ -109,13 +98,13 @@ func (v *volumes) driverOf(claim *corev1.PersistentVolumeClaim) string {
 	if claim == nil || slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) || slices.Contains(claim.Spec.AccessModes, corev1.ReadOnlyMany) {
 		return ""
 	}
-	if pv := v.bound[claim.Spec.VolumeName]; pv != nil {
+	if pv := v.bound[client.ObjectKey{Name: claim.Spec.VolumeName}]; pv != nil {
 		if pv.Spec.CSI == nil {
 			return ""
 		}
 		return pv.Spec.CSI.Driver
 	}
-	if class := v.classes[volume.GetPersistentVolumeClaimClass(claim)]; class != nil {
+	if class := v.classes[client.ObjectKey{Name: volume.GetPersistentVolumeClaimClass(claim)}]; class != nil {
 		return class.Provisioner
 	}
 	return ""
@@ -156,14 +145,14 @@ func (v *volumes) reach(key client.ObjectKey) (all [][]plan.NodeTerm, unbound st
 	case claim.Status.Phase == corev1.ClaimLost:
 		return nil, "has lost its volume"
 	case claim.Spec.VolumeName != "":
-		pv := v.bound[claim.Spec.VolumeName]
+		pv := v.bound[client.ObjectKey{Name: claim.Spec.VolumeName}]
 		if pv == nil {
 			return nil, "is bound to PersistentVolume " + claim.Spec.VolumeName + ", which does not exist"
 		}
 		return volumeTerms(pv), ""
 	}
 	name := volume.GetPersistentVolumeClaimClass(claim)
-	class := v.classes[name]
+	class := v.classes[client.ObjectKey{Name: name}]
 	switch {
 	case name == "":
 		return nil, "is not bound to a volume, and has no StorageClass"
@@ -318,13 +307,13 @@ func dataOf(labels map[string]string) (marks []string) {
 	return marks
 }
 
-// datasets are the labels of the cluster's nodes, and of its pools' templates, that mark datasets.
+// datasets are the labels of nodes, and of pools' templates, that mark datasets.
 type datasets map[string]bool
 
-func datasetsOf(nodes []corev1.Node, pools []v1alpha1.GPUNodePool) datasets {
+func datasetsOf(nodes map[string]*nodeFacts, pools []v1alpha1.GPUNodePool) datasets {
 	out := datasets{}
-	for i := range nodes {
-		for _, key := range dataOf(nodes[i].Labels) {
+	for _, f := range nodes {
+		for _, key := range f.data {
 			out[key] = true
 		}
 	}

@@ -3,7 +3,6 @@ package guardrails
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -82,7 +81,7 @@ func (e *exporters) machine(n *corev1.Node, pods []*corev1.Pod) *node.Machine {
 // Query implements observe.Querier.
 func (e *exporters) Query(_ context.Context, query string, _ time.Time) (out prom.Vector, _ error) {
 	for _, m := range e.seen {
-		for _, s := range testenv.ExporterSeries(strings.TrimSuffix(query, " == 0"), m) {
+		for _, s := range testenv.ExporterSeries(testenv.Queried(query), m) {
 			if testenv.Queried(query) == metric.GPUHealthy.Name && e.sick[m.Name()] && s.Labels[metric.LabelGPU] == "0" {
 				s.Value = 0
 			}

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/amount"
 )
@@ -97,12 +99,12 @@ func (f fields) count(path string, otherwise int) int {
 }
 
 // amount reads a quantity, nil for a missing one.
-func (f fields) amount(path string) *Amount {
+func (f fields) amount(path string) *float64 {
 	q := intoAmounts[*resource.Quantity](f, path, true)
 	if q == nil {
 		return nil
 	}
-	return &Amount{Number: q.AsApproximateFloat64()}
+	return ptr.To(q.AsApproximateFloat64())
 }
 
 func (f fields) resources(path string) corev1.ResourceList {
@@ -111,9 +113,24 @@ func (f fields) resources(path string) corev1.ResourceList {
 
 func (f fields) names(path string) map[string]string { return into[map[string]string](f, path) }
 
-// template keeps what decides where the pods go and what they request.
+// template keeps what decides where the pods go and what they request. The API server does not validate templates in
+// custom resources: a negative amount would add to the free capacity of a node.
 func (f fields) template(path string) corev1.PodTemplateSpec {
-	return slim(intoAmounts[corev1.PodTemplateSpec](f, path, false))
+	t := slim(intoAmounts[corev1.PodTemplateSpec](f, path, false))
+	all := []corev1.ResourceRequirements{{Requests: t.Spec.Overhead}, ptr.Deref(t.Spec.Resources, corev1.ResourceRequirements{})}
+	for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
+		all = append(all, c.Resources)
+	}
+	for _, r := range all {
+		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+			for name, q := range list {
+				if q.Sign() < 0 {
+					f.fail(path, fmt.Errorf("%s is negative", name))
+				}
+			}
+		}
+	}
+	return t
 }
 
 // intoAmounts is into for what has quantities, or is one (all): the API server has not parsed those

@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,20 +64,24 @@ func (k Kind) Of(namespace, name string) Key { return Key{k, namespace, name} }
 // Key of the object.
 func (o *Object) Key() Key { return o.Kind.Of(o.Namespace, o.Name) }
 
-// Index returns the objects by their keys.
-func (all Objects) Index() map[Key]*Object {
-	out := map[Key]*Object{}
-	for _, objects := range all {
-		for _, o := range objects {
-			out[o.Key()] = o
-		}
+// Objects are the objects of each kind. They are shared and must not be written to. A kind that is absent
+// has none.
+type Objects map[Kind]map[Key]*Object
+
+// Add adds an object.
+func (all Objects) Add(o *Object) {
+	if all[o.Kind] == nil {
+		all[o.Kind] = map[Key]*Object{}
 	}
-	return out
+	all[o.Kind][o.Key()] = o
 }
 
-// Sorted returns objects in the order of their names.
-func Sorted(all []*Object) []*Object {
-	return slices.SortedFunc(slices.Values(all), func(a, b *Object) int {
+// Get returns the object of a key, nil for none.
+func (all Objects) Get(of Key) *Object { return all[of.Kind][of] }
+
+// Sorted returns the objects of a kind in the order of their names.
+func (all Objects) Sorted(k Kind) []*Object {
+	return slices.SortedFunc(maps.Values(all[k]), func(a, b *Object) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 }
@@ -236,14 +241,8 @@ type Queue struct {
 	Whole bool
 }
 
-// Quota of one resource. A nil quantity is not set.
+// Quota of one resource. A nil amount is not set, an infinite one is no bound.
 type Quota struct {
 	Resource                        string
-	Guaranteed, Limit, Borrow, Lend *Amount
-}
-
-// Amount of a resource: a number, or unbounded.
-type Amount struct {
-	Number    float64
-	Unlimited bool
+	Guaranteed, Limit, Borrow, Lend *float64
 }

@@ -298,14 +298,8 @@ func (all Objects) Resolve(classes []string) Objects {
 	if !ok {
 		return all
 	}
-	templates := map[string]*corev1.PodTemplateSpec{}
-	for _, o := range all[PodTemplate] {
-		if o.Template != nil {
-			templates[o.key()] = o.Template
-		}
-	}
 	out := maps.Clone(all)
-	out[ProvisioningRequest] = []*Object{}
+	out[ProvisioningRequest] = map[Key]*Object{}
 	for _, o := range requests {
 		if o.Request == nil || !slices.Contains(classes, o.Request.Class) {
 			continue
@@ -315,14 +309,14 @@ func (all Objects) Resolve(classes []string) Objects {
 		maker.Roles = slices.Clone(maker.Roles)
 		maker.Inactive = maker.Inactive || MadeFor(o) != "" // the Workload is the demand
 		for i := 0; i < len(maker.Roles) && MadeFor(o) == ""; i++ {
-			t := templates[o.Namespace+"/"+request.Templates[i]]
-			if t == nil {
+			t := all.Get(PodTemplate.Of(o.Namespace, request.Templates[i]))
+			if t == nil || t.Template == nil {
 				maker.Inactive, request.Missing = true, request.Templates[i]
 				break
 			}
-			maker.Roles[i].Template = *t
+			maker.Roles[i].Template = *t.Template
 		}
-		out[ProvisioningRequest] = append(out[ProvisioningRequest], &now)
+		out.Add(&now)
 	}
 	return out
 }

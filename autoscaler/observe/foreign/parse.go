@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,20 +23,10 @@ func Parse(k Kind, u *unstructured.Unstructured) *Object {
 	}}
 	var err error
 	kinds[k].parse(fields{of: u.Object, err: &err}, o)
-	if err == nil {
-		err = o.sane()
-	}
 	if err != nil {
-		return &Object{Kind: k, ObjectMeta: o.ObjectMeta, Err: fmt.Errorf("%s %s: %w", k, o.key(), err)}
+		return &Object{Kind: k, ObjectMeta: o.ObjectMeta, Err: fmt.Errorf("%s %s: %w", k, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), err)}
 	}
 	return o
-}
-
-func (o *Object) key() string {
-	if o.Namespace == "" {
-		return o.Name
-	}
-	return o.Namespace + "/" + o.Name
 }
 
 // groupOver are the phases in which all pods of a PodGroup have ended.
@@ -134,7 +126,7 @@ func parseKueueQueue(f fields, o *Object) {
 		for _, flavor := range group.list("flavors") {
 			for _, r := range flavor.list("resources") {
 				o.Queue.Quotas = append(o.Queue.Quotas, Quota{
-					Resource: r.text("name"), Guaranteed: cmp.Or(r.amount("nominalQuota"), &Amount{}), Borrow: r.amount("borrowingLimit"), Lend: r.amount("lendingLimit"),
+					Resource: r.text("name"), Guaranteed: cmp.Or(r.amount("nominalQuota"), ptr.To(0.0)), Borrow: r.amount("borrowingLimit"), Lend: r.amount("lendingLimit"),
 				})
 			}
 		}
@@ -191,15 +183,15 @@ func parseVolcanoQueue(f fields, o *Object) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		q := Quota{Resource: string(name), Limit: listed(capability, name), Guaranteed: listed(all, name)}
 		if f.isNot("spec.reclaimable") {
-			q.Lend = &Amount{}
+			q.Lend = ptr.To(0.0)
 		}
 		o.Queue.Quotas = append(o.Queue.Quotas, q)
 	}
 }
 
-func listed(list corev1.ResourceList, name corev1.ResourceName) *Amount {
+func listed(list corev1.ResourceList, name corev1.ResourceName) *float64 {
 	if q, ok := list[name]; ok {
-		return &Amount{Number: q.AsApproximateFloat64()}
+		return ptr.To(q.AsApproximateFloat64())
 	}
 	return nil
 }
@@ -212,16 +204,13 @@ func parseKAIQueue(f fields, o *Object) {
 	if f.value("spec.resources") == nil {
 		return
 	}
-	amount := func(path string) *Amount { // -1 is unbounded
+	amount := func(path string) *float64 {
 		n := f.number(path)
-		switch {
-		case n == nil:
-			return nil
-		case *n < 0:
-			return &Amount{Unlimited: true}
+		if n != nil && *n < 0 { // -1 is unbounded
+			*n = math.Inf(1)
 		}
-		return &Amount{Number: *n}
+		return n
 	}
-	limit := cmp.Or(amount("spec.resources.gpu.limit"), &Amount{}) // no borrowing beyond the quota
+	limit := cmp.Or(amount("spec.resources.gpu.limit"), ptr.To(0.0)) // no borrowing beyond the quota
 	o.Queue.Quotas = []Quota{{Resource: kaiGPU, Guaranteed: amount("spec.resources.gpu.quota"), Limit: limit}}
 }

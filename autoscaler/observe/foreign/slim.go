@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"crypto/sha1" //nolint:gosec // the name of a group, as JobSet and LeaderWorkerSet make it
 	"encoding/hex"
-	"fmt"
-	"slices"
 	"strings"
 	"unique"
 
@@ -86,51 +84,6 @@ func SlimVolumes(all []corev1.Volume, local func(*corev1.Volume) bool) []corev1.
 		}
 	}
 	return out
-}
-
-// mostOfAnything bounds a pod's request of a resource: more than any cluster has.
-const mostOfAnything = 1e18
-
-// sane rejects impossible quantities. Comparing a quantity such as 1e999999999 with another does not
-// end in practice, a negative one would add to the free capacity of a node, and the API server does not
-// validate templates in custom resources.
-func (o *Object) sane() error {
-	if o.Group != nil {
-		return saneList("minResources", o.Group.Needs, -mostOfAnything) // negative ones are left out
-	}
-	var templates []*corev1.PodTemplateSpec
-	if o.Template != nil {
-		templates = append(templates, o.Template)
-	}
-	if o.Maker != nil {
-		for i := range o.Maker.Roles {
-			templates = append(templates, &o.Maker.Roles[i].Template)
-		}
-	}
-	for _, t := range templates {
-		lists := []corev1.ResourceList{t.Spec.Overhead}
-		if r := t.Spec.Resources; r != nil {
-			lists = append(lists, r.Requests, r.Limits)
-		}
-		for _, c := range slices.Concat(t.Spec.InitContainers, t.Spec.Containers) {
-			lists = append(lists, c.Resources.Requests, c.Resources.Limits)
-		}
-		for _, list := range lists {
-			if err := saneList("a template's resources", list, 0); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func saneList(where string, list corev1.ResourceList, least float64) error {
-	for name, q := range list {
-		if v := q.AsApproximateFloat64(); !(v >= least && v <= mostOfAnything) {
-			return fmt.Errorf("%s: %s is negative or exceeds every possible amount", where, name)
-		}
-	}
-	return nil
 }
 
 // Annotations by which each of a JobSet's Jobs, and each group of a LeaderWorkerSet, has a place to

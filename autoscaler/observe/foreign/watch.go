@@ -21,10 +21,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Objects are the objects of each kind, in no order. They are shared and must not be written to. A
-// kind that is absent has none.
-type Objects map[Kind][]*Object
-
 // Watcher caches the objects of all kinds that a cluster serves.
 type Watcher struct {
 	o WatcherOptions
@@ -98,10 +94,10 @@ func (w *Watcher) Objects() (Objects, error) {
 			}
 			continue
 		}
-		out[k] = []*Object{} // there is none, which is known
+		out[k] = map[Key]*Object{} // there may be none, which is known
 		for _, item := range r.informer.GetStore().List() {
 			if o, ok := item.(*Object); ok {
-				out[k] = append(out[k], o)
+				out.Add(o)
 			}
 		}
 	}

@@ -36,13 +36,9 @@ type Input struct {
 	// Pods of the whole cluster, including those that have ended.
 	Pods    []Pod
 	Objects foreign.Objects
-	Index   map[foreign.Key]*foreign.Object // of Objects
 	HPAs    []autoscalingv2.HorizontalPodAutoscaler
 	// Convert returns a pod created from this template in a namespace, defaults applied, and the planner's view of it.
 	Convert func(namespace string, t *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod)
-	// LeftOut, which may be nil, is called with the pods of a namespace that are left out since it has
-	// too many.
-	LeftOut func(namespace string, pods int)
 }
 
 // PlainAnnotation with "false" on a JobSet or LeaderWorkerSet states that its pods are useful one
@@ -56,8 +52,9 @@ const ConsumesAnnotation = "autoscaling.x-k8s.io/consume-provisioning-request"
 // such pods that are looked at.
 const maxUnmade = 20_000
 
-// Join records each pod's gang in its plan, and returns the pods that are still to be created.
-func Join(in Input) []Unmade {
+// Join records each pod's gang in its plan, and returns the pods that are still to be created, and how many of a namespace
+// are left out since it has too many.
+func Join(in Input) (unmade []Unmade, leftOut map[string]int) {
 	j := newJoiner(in)
 	places := j.places()
 	for i := range in.Pods {
@@ -67,7 +64,7 @@ func Join(in Input) []Unmade {
 	j.fillGroups()
 	j.scaled()
 	j.finish()
-	return j.unmade
+	return j.unmade, j.leftOut
 }
 
 // Labels and annotations by which pods refer to their owners.
@@ -183,7 +180,7 @@ func labelled(p *corev1.Pod) place {
 func (j *joiner) orphan(p *corev1.Pod) bool {
 	of := labelled(p).maker
 	_, listed := j.in.Objects[of.Kind]
-	return of.Name != "" && listed && j.objects[of] == nil
+	return of.Name != "" && listed && j.in.Objects.Get(of) == nil
 }
 
 // inRole returns a place of a known maker. A pod that names no existing role has none, unless there

@@ -19,7 +19,6 @@ import (
 // joiner is the state of one Join.
 type joiner struct {
 	in      Input
-	objects map[foreign.Key]*foreign.Object
 	queued  map[owner]*foreign.Object // by the object that a Kueue Workload queues
 	owned   map[owner]*foreign.Object // PodGroups
 	made    map[*foreign.Object]bool  // PodGroups of makers, which know what they have not created yet
@@ -28,6 +27,7 @@ type joiner struct {
 	done    map[place]int
 	sets    map[setOf]*gang
 	unmade  []Unmade
+	leftOut map[string]int // pods, or sets of them, by namespace
 	names   map[string]int // of unmade pods, by what they begin with
 	spent   map[string]spent
 	// consumed are the ProvisioningRequests, "namespace/name", whose pods exist or have a maker: those are the
@@ -52,7 +52,7 @@ type setOf struct {
 
 // group returns the PodGroup of a key, nil for none that can be read.
 func (j *joiner) group(of foreign.Key) *foreign.Object {
-	if o := j.objects[of]; o != nil && o.Group != nil {
+	if o := j.in.Objects.Get(of); o != nil && o.Group != nil {
 		return o
 	}
 	return nil
@@ -60,7 +60,7 @@ func (j *joiner) group(of foreign.Key) *foreign.Object {
 
 // maker returns the maker of a key, nil for none that can be read.
 func (j *joiner) maker(of foreign.Key) *foreign.Object {
-	if o := j.objects[of]; o != nil && o.Maker != nil {
+	if o := j.in.Objects.Get(of); o != nil && o.Maker != nil {
 		return o
 	}
 	return nil
@@ -83,8 +83,8 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 
 func newJoiner(in Input) *joiner {
 	j := &joiner{
-		in: in, objects: in.Index, queued: map[owner]*foreign.Object{}, owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
-		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]int{}, spent: map[string]spent{}, consumed: map[string]bool{},
+		in: in, queued: map[owner]*foreign.Object{}, owned: map[owner]*foreign.Object{}, made: map[*foreign.Object]bool{},
+		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]int{}, spent: map[string]spent{}, leftOut: map[string]int{}, consumed: map[string]bool{},
 	}
 	for _, k := range groupKinds {
 		for _, o := range in.Objects[k] {
@@ -125,10 +125,11 @@ func (j *joiner) consume() {
 			note(p.Namespace, p.Annotations)
 		}
 	}
-	for of := range j.objects {
-		o := j.maker(of)
-		for i := 0; o != nil && i < len(o.Maker.Roles); i++ {
-			note(of.Namespace, o.Maker.Roles[i].Template.Annotations)
+	for _, objects := range j.in.Objects {
+		for _, o := range objects {
+			for i := 0; o.Maker != nil && i < len(o.Maker.Roles); i++ {
+				note(o.Namespace, o.Maker.Roles[i].Template.Annotations)
+			}
 		}
 	}
 }
@@ -136,7 +137,7 @@ func (j *joiner) consume() {
 // inactive reports whether a maker creates no pods here.
 func (j *joiner) inactive(o *foreign.Object) bool {
 	return o.Maker.Inactive || slices.ContainsFunc(o.Maker.Checks, func(name string) bool {
-		check := j.objects[foreign.KueueCheck.Of("", name)]
+		check := j.in.Objects.Get(foreign.KueueCheck.Of("", name))
 		return check != nil && check.Remote
 	})
 }
@@ -247,7 +248,7 @@ func (j *joiner) add(p *Pod, at place) {
 // unreadable marks a pending pod whose PodGroup or maker cannot be read: by itself it may be of no use.
 func (j *joiner) unreadable(p *Pod, group foreign.Key) {
 	for _, of := range []foreign.Key{group, labelled(p.Pod).maker} {
-		if o := j.objects[of]; o != nil && o.Err != nil && p.Plan.Unreadable == "" {
+		if o := j.in.Objects.Get(of); o != nil && o.Err != nil && p.Plan.Unreadable == "" {
 			p.Plan.Demand, p.Plan.Unreadable = demand.Demand{}, o.Err.Error()
 		}
 	}

@@ -56,7 +56,7 @@ func joined(t *testing.T, d *datadriven.TestData, docs []string) string {
 	t.Helper()
 	in := world(t, strings.Join(docs, "\n---\n"))
 	for _, arg := range d.CmdArgs {
-		in.Objects[foreign.Kind(arg.Vals[0])] = []*foreign.Object{}
+		in.Objects[foreign.Kind(arg.Vals[0])] = map[foreign.Key]*foreign.Object{}
 	}
 	before := encoded(t, in.Objects)
 	text := cmp.Or(report(in), "nothing\n")
@@ -71,7 +71,7 @@ func encoded(t *testing.T, objects foreign.Objects) string {
 	t.Helper()
 	var all []any
 	for _, kind := range slices.Sorted(maps.Keys(objects)) {
-		for _, o := range objects[kind] {
+		for _, o := range objects.Sorted(kind) {
 			all = append(all, o.Group, o.Maker)
 		}
 	}
@@ -126,12 +126,10 @@ func world(t *testing.T, text string) Input {
 			decode(t, &u, &h)
 			in.HPAs = append(in.HPAs, h)
 		default:
-			o := foreign.Parse(kindOf(&u), &u)
-			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
+			in.Objects.Add(foreign.Parse(kindOf(&u), &u))
 		}
 	}
 	in.Objects = in.Objects.Resolve([]string{foreign.AtomicScaleUp, foreign.CheckCapacity})
-	in.Index = in.Objects.Index()
 	return in
 }
 
@@ -164,7 +162,7 @@ func report(in Input) string {
 	for _, p := range in.Pods {
 		was[p.Name] = p.Plan != nil && p.Plan.Unschedulable
 	}
-	unmade := Join(in)
+	unmade, _ := Join(in)
 	gangs, count, each := map[string]int{}, map[string]int{}, []string{}
 	for _, p := range in.Pods {
 		if p.Workload != "" {
@@ -301,7 +299,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			r.Fatalf("one way\n%sthe other\n%s", one, other)
 		}
 		in := world(t, strings.Join(docs, "\n---\n"))
-		unmade := Join(in)
+		unmade, _ := Join(in)
 		names := map[string]bool{}
 		for _, u := range unmade {
 			if names[u.Name] || !strings.Contains(u.Name, "~") || u.Gang != "" && u.GangMin < 1 {
@@ -344,14 +342,14 @@ spec: {replicas: 9999999999, leaderWorkerTemplate: {size: %d, workerTemplate: {s
 kind: LeaderWorkerSet
 metadata: {name: a, namespace: zoo}
 spec: {replicas: 1, leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`)
-	converted, left := 0, map[string]int{}
+	converted := 0
 	in.Convert = func(namespace string, p *corev1.PodTemplateSpec) (plan.Pod, *corev1.Pod) {
 		converted++
 		return convert(namespace, p)
 	}
-	in.LeftOut = func(namespace string, pods int) { left[namespace] += pods }
 	made := map[string]int{}
-	for _, u := range Join(in) {
+	unmade, left := Join(in)
+	for _, u := range unmade {
 		made[u.Namespace]++
 	}
 	// Another namespace has all of its own.

@@ -26,7 +26,7 @@ var making = []foreign.Kind{foreign.KueueWorkload, foreign.VolcanoJob, foreign.L
 // makeMissing adds the pods that makers have not created yet.
 func (j *joiner) makeMissing() {
 	for _, k := range making {
-		for _, o := range foreign.Sorted(j.in.Objects[k]) {
+		for _, o := range j.in.Objects.Sorted(k) {
 			if o.Maker == nil {
 				continue
 			}
@@ -42,7 +42,7 @@ func (j *joiner) makeMissing() {
 			if j.unseen(o) || k == foreign.ProvisioningRequest && j.consumed[o.Namespace+"/"+o.Name] {
 				continue
 			}
-			if k != foreign.KueueWorkload && j.objects[foreign.KueueLocalQueue.Of(o.Namespace, o.Labels[foreign.KueueQueueLabel])] != nil {
+			if k != foreign.KueueWorkload && j.in.Objects.Get(foreign.KueueLocalQueue.Of(o.Namespace, o.Labels[foreign.KueueQueueLabel])) != nil {
 				continue // Kueue has not created its Workload yet
 			}
 			j.makeSets(o)
@@ -52,11 +52,11 @@ func (j *joiner) makeMissing() {
 
 func (j *joiner) makeSets(o *foreign.Object) {
 	of := o.Key()
-	like := make([]*shape, len(o.Maker.Roles)) // the same for all sets
+	like := make([]*Unmade, len(o.Maker.Roles)) // the same for all sets
 	for set := range o.Maker.Sets {
 		used := j.spent[o.Namespace]
 		if used.sets++; used.sets > maxUnmade || used.pods >= maxUnmade {
-			j.leave(o.Namespace, o.Maker.Sets-set)
+			j.leftOut[o.Namespace] += o.Maker.Sets - set
 			return
 		}
 		j.spent[o.Namespace] = used
@@ -88,7 +88,7 @@ func (j *joiner) makeSets(o *foreign.Object) {
 				if role.Together != "" {
 					group = "roles " + o.Namespace + "/" + o.Name + "/" + role.Together
 				}
-				j.near(&like[r].plan, role.Near, group)
+				j.near(&like[r].Pod, role.Near, group)
 			}
 			stem := o.Name
 			if o.Maker.Sets > 1 {
@@ -106,17 +106,10 @@ func (j *joiner) makeSets(o *foreign.Object) {
 // has more groups of pods than are planned for.
 const maxExclusive = 1000
 
-// shape describes pods that are still to be created.
-type shape struct {
-	plan     plan.Pod
-	object   *corev1.Pod
-	workload string // of Kueue
-}
-
 // near adds that a pod is near the others of a group.
 func (j *joiner) near(p *plan.Pod, by foreign.Near, group string) {
 	label := by.Label
-	if topology := j.objects[foreign.KAITopology.Of("", by.Topology)]; topology != nil {
+	if topology := j.in.Objects.Get(foreign.KAITopology.Of("", by.Topology)); topology != nil {
 		label = cmp.Or(topology.Levels[label], label)
 	}
 	if label != "" {
@@ -126,17 +119,17 @@ func (j *joiner) near(p *plan.Pod, by foreign.Near, group string) {
 }
 
 // shapeOf converts a template of an object, once for all pods created from it.
-func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *shape {
+func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *Unmade {
 	p, object := j.in.Convert(o.Namespace, t)
 	p.Namespace, p.Node = o.Namespace, ""
 	p.Owner = o.Kind.Owner() + "/" + o.Name
 	p.Created, p.PendingSince = o.CreationTimestamp.Time, since.Time
 	p.Unmade, p.Unschedulable, p.Evictable = true, true, true
-	c := &shape{plan: p, object: object}
+	u := &Unmade{Pod: p, Object: object}
 	if o.Kind == foreign.KueueWorkload {
-		c.workload = o.Name
+		u.Workload = o.Name
 	}
-	return c
+	return u
 }
 
 // admitted returns a role's template with its maker's priority and with the labels and tolerations
@@ -148,7 +141,7 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 		out.Spec.PriorityClassName, out.Spec.Priority = m.PriorityClass, m.Priority
 	}
 	for _, name := range r.Flavors {
-		o := j.objects[foreign.KueueFlavor.Of("", name)]
+		o := j.in.Objects.Get(foreign.KueueFlavor.Of("", name))
 		if o == nil || o.Flavor == nil {
 			continue
 		}
@@ -163,20 +156,20 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 
 // make adds n pods that are still to be created to a gang, nil for none. Those that request no GPU
 // are only counted.
-func (j *joiner) make(g *gang, n int, stem string, c *shape) {
-	if c.plan.Demand.Zero() && c.plan.Unreadable == "" {
+func (j *joiner) make(g *gang, n int, stem string, like *Unmade) {
+	u := *like
+	if u.Demand.Zero() && u.Unreadable == "" {
 		if g != nil {
 			g.plain += n
 		}
 		return
 	}
-	u := Unmade{Pod: c.plan, Object: c.object, Workload: c.workload}
 	if g != nil && g.group != nil {
 		u.PodGroup = g.group.Name
 	}
 	used := j.spent[u.Namespace]
 	if most := maxUnmade - used.pods; n > most {
-		j.leave(u.Namespace, n-most)
+		j.leftOut[u.Namespace] += n - most
 		n = most
 	}
 	used.pods += n
@@ -187,13 +180,6 @@ func (j *joiner) make(g *gang, n int, stem string, c *shape) {
 			g.coming = append(g.coming, len(j.unmade))
 		}
 		j.unmade = append(j.unmade, u)
-	}
-}
-
-// leave reports pods, or sets of them, that are left out.
-func (j *joiner) leave(namespace string, n int) {
-	if j.in.LeftOut != nil {
-		j.in.LeftOut(namespace, n)
 	}
 }
 
@@ -222,7 +208,7 @@ func createsAtOnce(o *foreign.Object) bool {
 // resources.
 func (j *joiner) fillGroups() {
 	for _, k := range groupKinds {
-		for _, o := range foreign.Sorted(j.in.Objects[k]) {
+		for _, o := range j.in.Objects.Sorted(k) {
 			if o.Group == nil || o.DeletionTimestamp != nil || j.made[o] || createsAtOnce(o) {
 				continue
 			}
@@ -303,14 +289,11 @@ func (j *joiner) finish() {
 // is visible nowhere else.
 func (j *joiner) scaled() {
 	var have map[foreign.Key]int
-	order := make([]*autoscalingv2.HorizontalPodAutoscaler, len(j.in.HPAs))
-	for i := range j.in.HPAs {
-		order[i] = &j.in.HPAs[i]
-	}
-	slices.SortFunc(order, func(a, b *autoscalingv2.HorizontalPodAutoscaler) int { // the first created gets what a quota leaves
+	order := slices.SortedFunc(slices.Values(j.in.HPAs), func(a, b autoscalingv2.HorizontalPodAutoscaler) int { // the first gets what a quota leaves
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	for _, h := range order {
+	for i := range order {
+		h := &order[i]
 		ref := h.Spec.ScaleTargetRef
 		of := foreign.Scalable[ref.Kind].Of(h.Namespace, ref.Name)
 		o := j.maker(of)

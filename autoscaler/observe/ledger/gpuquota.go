@@ -30,7 +30,7 @@ func QuotaObject(name string) string { return "GPUQuota " + name }
 // ModelTenant is the tenant of a quota's amount for one model.
 func ModelTenant(name, model string) string { return name + "/" + model }
 
-func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
+func (l *Ledger) addQuotas(quotas []v1alpha1.GPUQuota) {
 	// Of two quotas over the same pods the oldest holds.
 	order := slices.SortedFunc(slices.Values(quotas), func(a, b v1alpha1.GPUQuota) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
@@ -46,13 +46,13 @@ func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
 			}
 			l.problem(QuotaObject(q.Name), "the stored object does not have this version's schema: %s; apply it again: %s", q.Undecodable, until)
 		}
-		l.addCovers(q, addAmounts(t, q))
+		l.addCovers(q, l.addAmounts(q))
 	}
 }
 
 // addAmounts adds a tenant for the amount of any model, and one under it for each model with an
 // amount of its own.
-func addAmounts(t *tree, q *v1alpha1.GPUQuota) map[string]bool {
+func (l *Ledger) addAmounts(q *v1alpha1.GPUQuota) map[string]bool {
 	all := quota.All()
 	own := entry{of: QuotaObject(q.Name), Tenant: plan.Tenant{Tenant: quota.Tenant{
 		Name: q.Name, Parent: q.Spec.Parent, Limit: all, Borrow: all, Lend: all,
@@ -71,11 +71,11 @@ func addAmounts(t *tree, q *v1alpha1.GPUQuota) map[string]bool {
 		if a.Model != v1alpha1.AnyModel && a.Model != "" {
 			model, ok := gpu.ParseProduct(a.Model)
 			if !ok {
-				t.problem(own.of, "spec.amounts[%d].model: %q is no product we know, so nothing counts towards it; want a product such as H100-80GB, or any", i, a.Model)
+				l.problem(own.of, "spec.amounts[%d].model: %q is no product we know, so nothing counts towards it; want a product such as H100-80GB, or any", i, a.Model)
 				continue
 			}
 			if models[model.Name] {
-				t.problem(own.of, "spec.amounts[%d].model: %q occurs twice under different names, and the first holds; remove one of them", i, a.Model)
+				l.problem(own.of, "spec.amounts[%d].model: %q occurs twice under different names, and the first holds; remove one of them", i, a.Model)
 				continue
 			}
 			models[model.Name] = true
@@ -88,7 +88,7 @@ func addAmounts(t *tree, q *v1alpha1.GPUQuota) map[string]bool {
 	if !slices.ContainsFunc(parts, func(e entry) bool { return e.Name == q.Name }) {
 		parts = append(parts, own)
 	}
-	t.tenants = append(t.tenants, parts...)
+	l.tenants = append(l.tenants, parts...)
 	return models
 }
 

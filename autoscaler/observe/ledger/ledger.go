@@ -24,7 +24,6 @@ type Input struct {
 	ResourceQuotas []corev1.ResourceQuota
 	Namespaces     []corev1.Namespace
 	Objects        foreign.Objects
-	Index          map[foreign.Key]*foreign.Object // of Objects
 	// Models of the cluster's GPUs, by gpuscale's names, and the MIG tables that nodes publish: the
 	// meaning of a profile's name depends on the product.
 	Models []string
@@ -41,6 +40,7 @@ type Ledger struct {
 	// holds; the problem names the part that does not.
 	Problems map[string]error
 
+	tenants    []entry // as they are defined; Tenants without what is invalid
 	units      units
 	covers     map[string][]cover // by namespace
 	namespaces map[string]labels.Set
@@ -48,26 +48,25 @@ type Ledger struct {
 	headrooms  map[string][]*headroom // their free capacity, by namespace
 	usages     map[*corev1.PodSpec]corev1.ResourceList
 	names      map[string]bool
-	objects    map[foreign.Key]*foreign.Object
+	objects    foreign.Objects
 }
 
 // New builds the ledger.
 func New(in Input) *Ledger {
 	l := &Ledger{
 		Problems: map[string]error{}, covers: map[string][]cover{}, namespaces: map[string]labels.Set{},
-		listed: map[string][]*limits{}, headrooms: map[string][]*headroom{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: in.Index,
+		listed: map[string][]*limits{}, headrooms: map[string][]*headroom{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: in.Objects,
 	}
 	l.units = newUnits(in.Models, in.Tables, in.Shares)
 	for i := range in.Namespaces {
 		l.namespaces[in.Namespaces[i].Name] = in.Namespaces[i].Labels
 	}
-	t := tree{problem: l.problem}
-	l.addQuotas(&t, in.Quotas)
-	l.addKueue(&t, in.Objects)
-	l.addQueues(&t, in.Objects, foreign.VolcanoQueue, volcanoPrefix)
-	l.addQueues(&t, in.Objects, foreign.KAIQueue, kaiPrefix)
-	l.addResourceQuotas(&t, in.ResourceQuotas)
-	l.Tenants = t.build()
+	l.addQuotas(in.Quotas)
+	l.addKueue()
+	l.addQueues(foreign.VolcanoQueue, volcanoPrefix)
+	l.addQueues(foreign.KAIQueue, kaiPrefix)
+	l.addResourceQuotas(in.ResourceQuotas)
+	l.build()
 	for i := range l.Tenants {
 		l.names[l.Tenants[i].Name] = true
 	}
@@ -137,12 +136,6 @@ func text(v float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", v), "0"), ".")
 }
 
-// tree is a set of tenants that may be invalid.
-type tree struct {
-	tenants []entry
-	problem func(of, format string, args ...any)
-}
-
 // entry is a tenant and the object that defines it ("GPUQuota team-a").
 type entry struct {
 	plan.Tenant
@@ -151,39 +144,38 @@ type entry struct {
 	whole bool
 }
 
-// build returns tenants that form a valid tree. Whatever is invalid is recorded as a problem of the
+// build makes a valid tree of the tenants. Whatever is invalid is recorded as a problem of the
 // object that defines it, and left out.
-func (t *tree) build() []plan.Tenant {
-	slices.SortStableFunc(t.tenants, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
-	t.tenants = slices.CompactFunc(t.tenants, func(a, b entry) bool { return a.Name == b.Name })
+func (l *Ledger) build() {
+	slices.SortStableFunc(l.tenants, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
+	l.tenants = slices.CompactFunc(l.tenants, func(a, b entry) bool { return a.Name == b.Name })
 	index := map[string]int{}
-	for i := range t.tenants {
-		index[t.tenants[i].Name] = i
+	for i := range l.tenants {
+		index[l.tenants[i].Name] = i
 	}
-	for i := range t.tenants {
-		e := &t.tenants[i]
+	for i := range l.tenants {
+		e := &l.tenants[i]
 		if _, ok := index[e.Parent]; !ok && e.Parent != "" {
-			t.problem(e.of, "spec.parent: there is no %q: the quota has no parent, and neither lends nor borrows; create it or correct the name", e.Parent)
+			l.problem(e.of, "spec.parent: there is no %q: the quota has no parent, and neither lends nor borrows; create it or correct the name", e.Parent)
 			e.Parent = ""
 		}
 	}
-	t.breakCircles(index)
-	t.share(index)
-	t.limit(index)
-	out := make([]plan.Tenant, len(t.tenants))
-	for i := range t.tenants {
-		out[i] = t.tenants[i].Tenant
+	l.breakCircles(index)
+	l.share(index)
+	l.limit(index)
+	l.Tenants = make([]plan.Tenant, len(l.tenants))
+	for i := range l.tenants {
+		l.Tenants[i] = l.tenants[i].Tenant
 	}
-	return out
 }
 
 // breakCircles removes the parents of all tenants in a circle.
-func (t *tree) breakCircles(index map[string]int) {
+func (l *Ledger) breakCircles(index map[string]int) {
 	var inCircle []int
-	for i := range t.tenants {
-		at, path := i, []string{t.tenants[i].Name}
-		for range t.tenants {
-			parent := t.tenants[at].Parent
+	for i := range l.tenants {
+		at, path := i, []string{l.tenants[i].Name}
+		for range l.tenants {
+			parent := l.tenants[at].Parent
 			if parent == "" {
 				break
 			}
@@ -191,49 +183,49 @@ func (t *tree) breakCircles(index map[string]int) {
 			path = append(path, parent)
 			if at == i {
 				inCircle = append(inCircle, i)
-				t.problem(t.tenants[i].of, "spec.parent: a circle, %s: none of these has a parent; remove the parent of one of them", strings.Join(path, " → "))
+				l.problem(l.tenants[i].of, "spec.parent: a circle, %s: none of these has a parent; remove the parent of one of them", strings.Join(path, " → "))
 				break
 			}
 		}
 	}
 	for _, i := range inCircle {
-		t.tenants[i].Parent = ""
+		l.tenants[i].Parent = ""
 	}
 }
 
 // share subtracts the children's guarantees from parents whose guarantee includes them.
-func (t *tree) share(index map[string]int) {
-	under := make([]quota.Amount, len(t.tenants))
-	for i := range t.tenants {
-		if p := t.tenants[i].Parent; p != "" {
-			under[index[p]] = under[index[p]].Add(t.tenants[i].Guarantee)
+func (l *Ledger) share(index map[string]int) {
+	under := make([]quota.Amount, len(l.tenants))
+	for i := range l.tenants {
+		if p := l.tenants[i].Parent; p != "" {
+			under[index[p]] = under[index[p]].Add(l.tenants[i].Guarantee)
 		}
 	}
-	for i := range t.tenants {
-		if e := &t.tenants[i]; e.whole {
+	for i := range l.tenants {
+		if e := &l.tenants[i]; e.whole {
 			e.Guarantee = e.Guarantee.Sub(under[i]).Floor()
 		}
 	}
 }
 
 // limit raises limits that are below the guarantees under them.
-func (t *tree) limit(index map[string]int) {
-	guaranteed := make([]quota.Amount, len(t.tenants))
-	for i := range t.tenants {
+func (l *Ledger) limit(index map[string]int) {
+	guaranteed := make([]quota.Amount, len(l.tenants))
+	for i := range l.tenants {
 		// Up to the root; breakCircles guarantees that there is one.
-		for at, steps := i, 0; steps <= len(t.tenants); steps++ {
-			guaranteed[at] = guaranteed[at].Add(t.tenants[i].Guarantee)
-			if t.tenants[at].Parent == "" {
+		for at, steps := i, 0; steps <= len(l.tenants); steps++ {
+			guaranteed[at] = guaranteed[at].Add(l.tenants[i].Guarantee)
+			if l.tenants[at].Parent == "" {
 				break
 			}
-			at = index[t.tenants[at].Parent]
+			at = index[l.tenants[at].Parent]
 		}
 	}
-	for i := range t.tenants {
-		e := &t.tenants[i]
+	for i := range l.tenants {
+		e := &l.tenants[i]
 		if !guaranteed[i].Fits(e.Limit) {
 			if !e.whole {
-				t.problem(e.of, "limit: %s is below what is guaranteed to it and under it, %s, which holds; raise the limit or lower a guarantee",
+				l.problem(e.of, "limit: %s is below what is guaranteed to it and under it, %s, which holds; raise the limit or lower a guarantee",
 					text(equivalents(e.Limit)), text(equivalents(guaranteed[i])))
 			}
 			e.Limit = e.Limit.Max(guaranteed[i])
@@ -282,15 +274,15 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 }
 
 // times multiplies a number of units, otherwise if it is not set.
-func times(one quota.Amount, n *foreign.Amount, otherwise quota.Amount) quota.Amount {
+func times(one quota.Amount, n *float64, otherwise quota.Amount) quota.Amount {
 	switch {
 	case n == nil:
 		return otherwise
-	case n.Unlimited || n.Number > math.MaxInt32:
+	case *n > math.MaxInt32:
 		return quota.All()
-	case !(n.Number > 0):
+	case !(*n > 0):
 		return quota.Amount{}
 	}
-	part := func(per int64) int64 { return int64(math.Floor(n.Number*float64(per)/1000 + 1e-9)) }
+	part := func(per int64) int64 { return int64(math.Floor(*n*float64(per)/1000 + 1e-9)) }
 	return quota.Amount{Compute: part(one.Compute), Memory: part(one.Memory)}
 }

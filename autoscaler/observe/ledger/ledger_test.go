@@ -119,10 +119,9 @@ func read(t *testing.T, text string) (*Ledger, []corev1.Pod) {
 		default:
 			plural, _ := meta.UnsafeGuessKindToResource(gvk)
 			o := foreign.Parse(foreign.Kind(plural.GroupResource().String()), &u)
-			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
+			in.Objects.Add(o)
 		}
 	}
-	in.Index = in.Objects.Index()
 	l := New(in)
 	buildable(t, l)
 	return l, pods

@@ -54,13 +54,13 @@ func (u units) sum(quotas []foreign.Quota) sums {
 
 // addKueue adds a tenant for each ClusterQueue and Cohort. A Cohort exists as soon as an object
 // refers to it.
-func (l *Ledger) addKueue(t *tree, objects foreign.Objects) {
+func (l *Ledger) addKueue() {
 	var named []string
 	for _, of := range []struct {
 		kind         foreign.Kind
 		word, prefix string
 	}{{foreign.KueueCohort, "Cohort ", cohortPrefix}, {foreign.KueueClusterQueue, "ClusterQueue ", clusterQueuePrefix}} {
-		for _, o := range foreign.Sorted(objects[of.kind]) {
+		for _, o := range l.objects.Sorted(of.kind) {
 			if o.Queue == nil {
 				l.problem(string(of.kind)+" "+o.Name, "%w", o.Err)
 				continue
@@ -74,12 +74,12 @@ func (l *Ledger) addKueue(t *tree, objects foreign.Objects) {
 			// A ClusterQueue that bounds no GPU resource by the name that pods request: Kueue admits none through
 			// it, or Kueue's own configuration gives the resource another name.
 			if s.any || of.kind == foreign.KueueCohort {
-				t.tenants = append(t.tenants, e)
+				l.tenants = append(l.tenants, e)
 			}
 		}
 	}
 	for _, name := range named { // the first of a name holds
-		t.tenants = append(t.tenants, queueEntry("Cohort "+name, cohortPrefix+name, sums{borrow: quota.All(), lend: quota.All()}))
+		l.tenants = append(l.tenants, queueEntry("Cohort "+name, cohortPrefix+name, sums{borrow: quota.All(), lend: quota.All()}))
 	}
 }
 
@@ -92,13 +92,13 @@ func queueEntry(of, name string, s sums) entry {
 
 // addQueues adds a tenant for each queue of Volcano or KAI that bounds GPUs, or has one under it
 // that does. One that cannot be read may use nothing more.
-func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, prefix string) {
+func (l *Ledger) addQueues(k foreign.Kind, prefix string) {
 	parents, bounds := map[string]string{}, map[string]bool{}
-	for _, o := range objects[k] {
+	for _, o := range l.objects[k] {
 		switch {
 		case o.Err != nil:
 			l.problem(string(k)+" "+o.Name, "%w: nothing more is added for its pods until this is fixed", o.Err)
-			t.tenants = append(t.tenants, entry{of: string(k) + " " + o.Name, whole: true, Tenant: plan.Tenant{Tenant: quota.Tenant{Name: prefix + o.Name}}})
+			l.tenants = append(l.tenants, entry{of: string(k) + " " + o.Name, whole: true, Tenant: plan.Tenant{Tenant: quota.Tenant{Name: prefix + o.Name}}})
 		case o.Queue != nil:
 			parents[o.Name] = o.Queue.Parent
 			bounds[o.Name] = l.units.sum(o.Queue.Quotas).any
@@ -111,7 +111,7 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 			}
 		}
 		if _, ok := parents[volcanoRoot]; !ok && len(parents) > 0 {
-			t.tenants = append(t.tenants, entry{of: "Queue " + volcanoRoot, Tenant: plan.Tenant{Tenant: quota.Tenant{
+			l.tenants = append(l.tenants, entry{of: "Queue " + volcanoRoot, Tenant: plan.Tenant{Tenant: quota.Tenant{
 				Name: prefix + volcanoRoot, Limit: quota.All(), Borrow: quota.All(), Lend: quota.All(),
 			}}})
 		}
@@ -120,7 +120,7 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 	for _, parent := range parents {
 		hasChildren[parent] = true
 	}
-	for _, o := range foreign.Sorted(objects[k]) {
+	for _, o := range l.objects.Sorted(k) {
 		if o.Queue == nil || !bounds[o.Name] && !hasChildren[o.Name] {
 			continue
 		}
@@ -134,7 +134,7 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 		if p := parents[o.Name]; p != "" {
 			e.Parent = prefix + p
 		}
-		t.tenants = append(t.tenants, e)
+		l.tenants = append(l.tenants, e)
 	}
 }
 
@@ -142,13 +142,13 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 // LocalQueue points to.
 func (l *Ledger) ofKueue(c Claim) string {
 	queue := c.Labels[foreign.KueueQueueLabel]
-	if w := l.objects[foreign.KueueWorkload.Of(c.Namespace, c.Workload)]; w != nil && w.Maker != nil {
+	if w := l.objects.Get(foreign.KueueWorkload.Of(c.Namespace, c.Workload)); w != nil && w.Maker != nil {
 		if w.Maker.ClusterQueue != "" {
 			return clusterQueuePrefix + w.Maker.ClusterQueue
 		}
 		queue = w.Maker.Queue
 	}
-	o := l.objects[foreign.KueueLocalQueue.Of(c.Namespace, queue)]
+	o := l.objects.Get(foreign.KueueLocalQueue.Of(c.Namespace, queue))
 	if o == nil || o.Queue == nil {
 		return ""
 	}
@@ -156,7 +156,7 @@ func (l *Ledger) ofKueue(c Claim) string {
 }
 
 func (l *Ledger) ofVolcano(c Claim) string {
-	if o := l.objects[foreign.VolcanoPodGroup.Of(c.Namespace, c.PodGroup)]; o != nil && o.Group != nil {
+	if o := l.objects.Get(foreign.VolcanoPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group != nil {
 		return volcanoPrefix + o.Group.Queue
 	}
 	for _, from := range []map[string]string{c.Annotations, c.Labels} {
@@ -176,7 +176,7 @@ func (l *Ledger) ofKAI(c Claim) string {
 			return kaiPrefix + name
 		}
 	}
-	if o := l.objects[foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)]; o != nil && o.Group != nil && o.Group.Queue != "" {
+	if o := l.objects.Get(foreign.KAIPodGroup.Of(c.Namespace, c.PodGroup)); o != nil && o.Group != nil && o.Group.Queue != "" {
 		return kaiPrefix + o.Group.Queue
 	}
 	return ""

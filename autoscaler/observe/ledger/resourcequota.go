@@ -1,13 +1,15 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
@@ -30,7 +32,7 @@ const namespacePrefix = "resourcequota/"
 // addResourceQuotas adds the ResourceQuotas. The API server refuses pods beyond them, so only pods
 // that are still to be created can exceed them; see Refuse. For pods under no other quota a
 // ResourceQuota is a tenant too: all of it is guaranteed, and nothing is lent or borrowed.
-func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
+func (l *Ledger) addResourceQuotas(quotas []corev1.ResourceQuota) {
 	order := slices.SortedFunc(slices.Values(quotas), func(a, b corev1.ResourceQuota) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
@@ -46,8 +48,8 @@ func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
 		name := namespacePrefix + q.Namespace + "/" + q.Name
 		r := &limits{tenant: name, names: map[string]bool{}}
 		var s sums
-		for resource, hard := range q.Spec.Hard {
-			plain, ok := strings.CutPrefix(string(resource), corev1.DefaultResourceRequestsPrefix)
+		for name, hard := range q.Spec.Hard {
+			plain, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
 			if !ok {
 				continue
 			}
@@ -56,13 +58,13 @@ func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
 				continue
 			}
 			r.names[plain] = true
-			s.guarantee = s.guarantee.Add(times(one, &foreign.Amount{Number: hard.AsApproximateFloat64()}, quota.Amount{}))
+			s.guarantee = s.guarantee.Add(times(one, ptr.To(hard.AsApproximateFloat64()), quota.Amount{}))
 		}
 		if len(r.names) == 0 {
 			continue
 		}
 		l.listed[q.Namespace] = append(l.listed[q.Namespace], r)
-		t.tenants = append(t.tenants, entry{of: "ResourceQuota " + q.Namespace + "/" + q.Name, Tenant: plan.Tenant{Tenant: quota.Tenant{
+		l.tenants = append(l.tenants, entry{of: "ResourceQuota " + q.Namespace + "/" + q.Name, Tenant: plan.Tenant{Tenant: quota.Tenant{
 			Name: name, Guarantee: s.guarantee, Limit: s.guarantee,
 		}}})
 	}
@@ -172,4 +174,206 @@ func crossesNamespaces(a *corev1.Affinity) bool {
 		terms = append(terms, w.PodAffinityTerm)
 	}
 	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
+}
+
+// Made is a pod that is still to be created, as the API server would see it, with the namespace's defaults.
+type Made struct {
+	*corev1.Pod
+	// Gang of the pod, empty for none. At least Least of the gang's pods still to be created must
+	// be created for any of them to be useful.
+	Gang  string
+	Least int
+}
+
+// Refuse determines which of the pods still to be created the API server would refuse, because a
+// ResourceQuota of their namespace has no free capacity. For each pod it returns the name of a
+// tenant without free capacity, empty for a pod that would be created. Those tenants are added to
+// Tenants. A second call continues with what the first one left.
+//
+// It is independent of Tenant: a ResourceQuota holds whichever other quota a pod counts towards.
+// Existing pods are not asked about: a ResourceQuota counts a pod when it is created, and its
+// status has the sum.
+func (l *Ledger) Refuse(pods []Made) []string {
+	out := make([]string, len(pods))
+	if len(l.headrooms) == 0 {
+		return out
+	}
+	full := map[string]bool{}
+	for _, unit := range unitsOf(pods) {
+		taken := map[*headroom]corev1.ResourceList{}
+		made := 0
+		for _, i := range unit {
+			if out[i] = l.take(&pods[i], taken); out[i] == "" {
+				made++
+			}
+		}
+		if first := &pods[unit[0]]; first.Gang != "" && made < min(max(first.Least, 1), len(unit)) {
+			for r, left := range taken { // all or nothing: what the first pods took is released
+				r.left = left
+			}
+			at := slices.IndexFunc(unit, func(i int) bool { return out[i] != "" })
+			for _, i := range unit {
+				out[i] = out[unit[at]]
+			}
+		}
+		for _, i := range unit {
+			full[out[i]] = true
+		}
+	}
+	l.addFull(full)
+	return out
+}
+
+// unitsOf groups the pods that are created together, by position: gangs, and single pods.
+func unitsOf(pods []Made) [][]int {
+	var out [][]int
+	at := map[string]int{}
+	for i := range pods {
+		if pods[i].Gang == "" {
+			out = append(out, []int{i})
+			continue
+		}
+		key := pods[i].Namespace + "/" + pods[i].Gang
+		if _, known := at[key]; !known {
+			at[key], out = len(out), append(out, nil)
+		}
+		out[at[key]] = append(out[at[key]], i)
+	}
+	return out
+}
+
+// addFull adds a tenant without any capacity under each of the names.
+func (l *Ledger) addFull(names map[string]bool) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if name != "" && !l.names[name] {
+			l.names[name] = true
+			l.Tenants = append(l.Tenants, plan.Tenant{Tenant: quota.Tenant{Name: name}})
+		}
+	}
+}
+
+// headroom is the free capacity of a ResourceQuota.
+type headroom struct {
+	quota *corev1.ResourceQuota
+	// left has no entry for a resource that the quota bounds and has not counted yet: no pod that
+	// requests it is created until then.
+	left corev1.ResourceList
+}
+
+func newHeadroom(q *corev1.ResourceQuota) *headroom {
+	r := &headroom{quota: q, left: corev1.ResourceList{}}
+	for name := range q.Spec.Hard {
+		hard, isHard := q.Status.Hard[name]
+		used, isUsed := q.Status.Used[name]
+		if isHard && isUsed {
+			left := hard.DeepCopy()
+			left.Sub(used)
+			r.left[name] = left
+		}
+	}
+	return r
+}
+
+// take subtracts a pod's usage from all the quotas over it, or from none and returns the name of
+// the one with too little, and of which resource. before records the former amounts.
+func (l *Ledger) take(p *Made, before map[*headroom]corev1.ResourceList) string {
+	var over []*headroom
+	usage := l.usageOf(&p.Spec)
+	for _, r := range l.headrooms[p.Namespace] {
+		if !inScope(r.quota, &p.Spec) {
+			continue
+		}
+		if name := r.lacks(usage, &p.Spec); name != "" {
+			return noMore(r.quota, name)
+		}
+		over = append(over, r)
+	}
+	for _, r := range over {
+		if _, noted := before[r]; !noted {
+			before[r] = r.left
+		}
+		left := maps.Clone(r.left)
+		for name, q := range left {
+			if wants, ok := usage[name]; ok {
+				q.Sub(wants)
+				left[name] = q
+			}
+		}
+		r.left = left
+	}
+	return ""
+}
+
+// noMore is the tenant of the pods that a quota has no capacity left for.
+func noMore(q *corev1.ResourceQuota, name corev1.ResourceName) string {
+	return namespacePrefix + q.Namespace + "/" + q.Name + "/no-more/" + string(name)
+}
+
+// lacks returns the first resource, by name, of which there is too little.
+func (r *headroom) lacks(usage corev1.ResourceList, spec *corev1.PodSpec) corev1.ResourceName {
+	for _, name := range slices.Sorted(maps.Keys(r.quota.Spec.Hard)) {
+		if slices.Contains(stated, name) && !says(spec, name) {
+			return name
+		}
+		wants, ok := usage[name]
+		if !ok || wants.Sign() <= 0 {
+			continue
+		}
+		if left, counted := r.left[name]; !counted || left.Cmp(wants) < 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// stated are the resources of which a quota requires that every container states them.
+var stated = []corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+}
+
+func says(spec *corev1.PodSpec, name corev1.ResourceName) bool {
+	plain, limit := strings.CutPrefix(string(name), "limits.")
+	plain = plainName(plain)
+	in := func(r *corev1.ResourceRequirements) bool {
+		list := r.Requests
+		if limit {
+			list = r.Limits
+		}
+		_, ok := list[corev1.ResourceName(plain)]
+		return ok
+	}
+	if spec.Resources != nil && in(spec.Resources) {
+		return true
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			if !in(&containers[i].Resources) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// usageOf returns what a ResourceQuota counts for a pod.
+func (l *Ledger) usageOf(spec *corev1.PodSpec) corev1.ResourceList {
+	if known, ok := l.usages[spec]; ok {
+		return known
+	}
+	one := *resource.NewQuantity(1, resource.DecimalSI)
+	out := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
+	p := &corev1.Pod{Spec: *spec} // containers, init containers, sidecars and overhead combined, as the scheduler does
+	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
+		out[corev1.DefaultResourceRequestsPrefix+name] = q
+		switch {
+		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
+			strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+			out[name] = q
+		}
+	}
+	for name, q := range resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{}) {
+		out["limits."+name] = q
+	}
+	l.usages[spec] = out
+	return out
 }

@@ -12,19 +12,26 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// latencies measures pods from pending to bound and nodes from request to ready. Its
-// state is bounded by the pending pods and the nodes.
-type latencies struct {
-	pods, nodes *prometheus.HistogramVec
-	decisions   prometheus.Histogram
+// nothingCame is the reason of a scale-up after which no node was registered.
+const nothingCame = "NothingCame"
 
-	last    time.Time // reconcile
+// events are what happened between reconciles, the first of which is the baseline: failures of pools,
+// interruptions, pods that are bound, nodes that are ready. Their state is bounded by the pools, the
+// pending pods and the nodes.
+type events struct {
+	failures, interruptions *prometheus.CounterVec
+	pods, nodes             *prometheus.HistogramVec
+	decisions               prometheus.Histogram
+
+	last time.Time // reconcile
+	// pools are the number of successive failures by pool. refused are the pools whose actions failed in
+	// the last reconcile; the number includes those failures.
+	pools   map[string]int
+	refused map[string]bool
 	pending map[podKey]pendingPod
-	next    map[podKey]pendingPod // of the present reconcile; swapped with pending
-	young   map[podKey]bool       // bound at the last reconcile, and created within its second
+	young   map[podKey]bool // bound at the last reconcile, and created within its second
 	known   map[nodeKey]nodeState
 	tenants map[string]bool
-	pools   map[string]bool
 }
 
 type podKey struct{ namespace, name string }
@@ -35,18 +42,26 @@ type pendingPod struct {
 	decided        bool // an action was done for it
 }
 
-// nodeState is a node of a pool.
-type nodeState struct {
-	requested time.Time
-	ready     bool // now or before
+// nodeKey distinguishes nodes of the same name.
+type nodeKey struct {
+	name    string
+	created time.Time
 }
 
-func newLatencies() *latencies {
-	return &latencies{
+// nodeState is a node of a pool.
+type nodeState struct {
+	requested   time.Time
+	ready       bool // now or before
+	interrupted bool
+}
+
+func newEvents() *events {
+	return &events{
+		failures: counters(metric.AutoscalerPoolFailures), interruptions: counters(metric.AutoscalerInterruptions),
 		pods:      prometheus.NewHistogramVec(histogram(metric.AutoscalerPodPendingSeconds, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 10800), metric.AutoscalerPodPendingSeconds.Labels),
 		nodes:     prometheus.NewHistogramVec(histogram(metric.AutoscalerNodeReady, 10, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1800, 3600), metric.AutoscalerNodeReady.Labels),
 		decisions: prometheus.NewHistogram(histogram(metric.AutoscalerDecisionSeconds, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)),
-		pending:   map[podKey]pendingPod{}, next: map[podKey]pendingPod{}, known: map[nodeKey]nodeState{}, tenants: map[string]bool{},
+		tenants:   map[string]bool{},
 	}
 }
 
@@ -55,28 +70,48 @@ func histogram(d metric.Desc, buckets ...float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: buckets}
 }
 
-func (w *latencies) observe(r *Reconcile) {
-	w.declare(r)
+func (w *events) observe(r *Reconcile) {
+	w.observePools(r)
 	w.observePods(r)
 	w.observeDecisions(r)
 	w.observeNodes(r)
 	w.last = r.Now
 }
 
-// declare creates the histograms of pools and tenants at zero, so that rate() sees the
-// first observation, and deletes those of deleted pools.
-func (w *latencies) declare(r *Reconcile) {
-	exists := make(map[string]bool, len(r.Pools))
+// observePools counts the failures of pools. Series of pools and tenants are exported from the start, so that rate()
+// sees the first event, and those of deleted pools are deleted.
+func (w *events) observePools(r *Reconcile) {
+	pools := make(map[string]int, len(r.Pools))
 	for i := range r.Pools {
-		exists[r.Pools[i].Name] = true
-		w.nodes.WithLabelValues(r.Pools[i].Name)
-	}
-	for pool := range w.pools {
-		if !exists[pool] {
-			w.nodes.DeleteLabelValues(pool)
+		name := r.Pools[i].Name
+		w.nodes.WithLabelValues(name)
+		w.interruptions.WithLabelValues(name)
+		came := w.failures.WithLabelValues(name, nothingCame)
+		pools[name] = r.Learned[name].Failures
+		if !w.last.IsZero() && pools[name] > w.pools[name] && !w.refused[name] {
+			came.Inc()
 		}
 	}
-	w.pools = exists
+	for pool := range w.pools {
+		if _, exists := pools[pool]; !exists {
+			gone := prometheus.Labels{metric.LabelPool: pool}
+			w.failures.DeletePartialMatch(gone)
+			w.interruptions.DeletePartialMatch(gone)
+			w.nodes.DeletePartialMatch(gone)
+		}
+	}
+	w.pools, w.refused = pools, map[string]bool{}
+	for _, result := range r.Results {
+		a := &result.Action
+		if _, exists := pools[a.Pool]; !exists {
+			continue
+		}
+		failures := w.failures.WithLabelValues(a.Pool, named(string(a.Reason)))
+		if result.Outcome == act.Failed {
+			failures.Inc()
+			w.refused[a.Pool] = true
+		}
+	}
 	w.pods.WithLabelValues(w.tenant(""))
 	for i := range r.Tenants {
 		w.pods.WithLabelValues(w.tenant(r.Tenants[i].Name))
@@ -84,7 +119,7 @@ func (w *latencies) declare(r *Reconcile) {
 }
 
 // tenant returns a tenant's label value, metric.Other beyond maxNamed tenants.
-func (w *latencies) tenant(name string) string {
+func (w *events) tenant(name string) string {
 	name = named(name)
 	if !w.tenants[name] && len(w.tenants) >= maxNamed {
 		return metric.Other
@@ -95,9 +130,8 @@ func (w *latencies) tenant(name string) string {
 
 // observePods measures the pods bound since the last reconcile, also those created since:
 // otherwise only slow ones would count. Creation times are truncated to seconds.
-func (w *latencies) observePods(r *Reconcile) {
-	clear(w.next)
-	young := map[podKey]bool{}
+func (w *events) observePods(r *Reconcile) {
+	pending, young := make(map[podKey]pendingPod, len(w.pending)), map[podKey]bool{}
 	for i := range r.Pods {
 		p := &r.Pods[i]
 		if p.Unmade || p.DaemonSet || p.Demand.Zero() && p.Unreadable == "" {
@@ -108,9 +142,9 @@ func (w *latencies) observePods(r *Reconcile) {
 		waited = waited && was.created.Equal(p.Created)
 		switch {
 		case p.Node == "" && waited:
-			w.next[key] = was
+			pending[key] = was
 		case p.Node == "":
-			w.next[key] = pendingPod{created: p.Created, since: cmp.Or(p.PendingSince, p.Created, r.Now)}
+			pending[key] = pendingPod{created: p.Created, since: cmp.Or(p.PendingSince, p.Created, r.Now)}
 		case waited:
 			w.bound(p, r.Now.Sub(cmp.Or(was.created, was.since)))
 		case !w.last.IsZero() && !w.young[key] && !p.Created.Before(w.last.Truncate(time.Second)):
@@ -120,15 +154,15 @@ func (w *latencies) observePods(r *Reconcile) {
 			young[key] = true
 		}
 	}
-	w.pending, w.next, w.young = w.next, w.pending, young
+	w.pending, w.young = pending, young
 }
 
-func (w *latencies) bound(p *plan.Pod, took time.Duration) {
+func (w *events) bound(p *plan.Pod, took time.Duration) {
 	w.pods.WithLabelValues(w.tenant(p.Tenant)).Observe(max(0, took.Seconds()))
 }
 
 // observeDecisions measures the time from pending to the first action for a pod.
-func (w *latencies) observeDecisions(r *Reconcile) {
+func (w *events) observeDecisions(r *Reconcile) {
 	for _, result := range r.Results {
 		if result.Outcome != act.Done && result.Outcome != act.Waiting {
 			continue
@@ -145,9 +179,9 @@ func (w *latencies) observeDecisions(r *Reconcile) {
 	}
 }
 
-// observeNodes measures the nodes of pools that have become ready. For nodes that are
-// ready in the first reconcile the time is unknown.
-func (w *latencies) observeNodes(r *Reconcile) {
+// observeNodes measures the nodes of pools that have become ready, and counts those that are newly interrupted. For nodes
+// that are ready in the first reconcile the time is unknown.
+func (w *events) observeNodes(r *Reconcile) {
 	next := make(map[nodeKey]nodeState, len(w.known))
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
@@ -160,9 +194,13 @@ func (w *latencies) observeNodes(r *Reconcile) {
 			node.requested = requestTime(r.State.Grown[n.Pool], n)
 			node.ready = w.last.IsZero() && n.Ready
 		}
-		if !node.ready && n.Ready && len(n.GPUs) > 0 && w.pools[n.Pool] {
+		if _, exists := w.pools[n.Pool]; exists && !node.ready && n.Ready && len(n.GPUs) > 0 {
 			node.ready = true
 			w.nodes.WithLabelValues(n.Pool).Observe(max(0, r.Now.Sub(node.requested).Seconds()))
+		}
+		was := node.interrupted
+		if node.interrupted = !n.LeavesAt.IsZero(); node.interrupted && !was && !w.last.IsZero() {
+			w.interruptions.WithLabelValues(n.Pool).Inc()
 		}
 		next[key] = node
 	}
