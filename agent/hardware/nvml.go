@@ -59,6 +59,17 @@ func (n *NVML) with(ctx context.Context, do func(nvml.Interface) error) error {
 	}
 }
 
+// on runs do with a GPU, which it finds by its UUID.
+func (n *NVML) on(ctx context.Context, uuid string, do func(nvml.Device) error) error {
+	return n.with(ctx, func(lib nvml.Interface) error {
+		d, err := device(lib, uuid)
+		if err != nil {
+			return err
+		}
+		return do(d)
+	})
+}
+
 func (n *NVML) open(do func(nvml.Interface) error) error {
 	lib := nvml.New(nvml.WithLibraryPath(n.path))
 	if ret := lib.Init(); ret != nvml.SUCCESS {
