@@ -301,12 +301,8 @@ func setCordon(n *corev1.Node, why string) {
 	n.Spec.Unschedulable = true
 }
 
-// patchNode writes a change, under the resourceVersion that was read.
 func (a *Actor) patchNode(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
-	if err := partition.PatchNode(ctx, a.o.Client, node, change); err != nil {
-		return fmt.Errorf("patching node %s: %w", node.Name, err)
-	}
-	return nil
+	return partition.PatchNode(ctx, a.o.Client, node, "patching", change)
 }
 
 // Resume continues recorded operations whose config is not selected yet, because of

@@ -174,14 +174,7 @@ func (m *Manager) Publish(ctx context.Context, layouts ...NodeLayout) (added boo
 // Gives reports whether a config of that name can be selected and gives all GPUs of a node exactly
 // this layout, with the same spelling.
 func (m *Manager) Gives(ctx context.Context, name string, layout NodeLayout) (bool, error) {
-	var cm corev1.ConfigMap
-	if err := m.live.Get(ctx, m.configMap, &cm); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("ConfigMap %s: %w", m.configMap, err)
-	}
-	c, err := ParseConfig(cm.Data[ConfigKey])
+	_, _, c, err := m.read(ctx)
 	if err != nil {
 		return false, fmt.Errorf("ConfigMap %s: %w", m.configMap, err)
 	}
@@ -214,16 +207,19 @@ func (m *Manager) Collect(ctx context.Context, used map[string]bool) error {
 	})
 }
 
+// read gets the live ConfigMap and its configs. There are none if it is missing.
+func (m *Manager) read(ctx context.Context) (cm corev1.ConfigMap, missing bool, c Config, err error) {
+	err = m.live.Get(ctx, m.configMap, &cm)
+	if missing = apierrors.IsNotFound(err); err == nil || missing {
+		c, err = ParseConfig(cm.Data[ConfigKey])
+	}
+	return cm, missing, c, err
+}
+
 // edit applies change to the live ConfigMap and creates it if missing.
 func (m *Manager) edit(ctx context.Context, change func(*Config) error) error {
 	err := retry.OnError(retry.DefaultBackoff, retriable, func() error {
-		var cm corev1.ConfigMap
-		err := m.live.Get(ctx, m.configMap, &cm)
-		missing := apierrors.IsNotFound(err)
-		if err != nil && !missing {
-			return err
-		}
-		c, err := ParseConfig(cm.Data[ConfigKey])
+		cm, missing, c, err := m.read(ctx)
 		if err != nil {
 			return err
 		}
