@@ -43,8 +43,8 @@ type Config struct {
 	// Method is POST if empty, or GET for servers that allow nothing else.
 	Method string `json:"method,omitempty" yaml:"method,omitempty"`
 
-	// Timeout bounds one query, body included.
-	Timeout time.Duration `json:"-" yaml:"-"`
+	// Timeout bounds one query, body included; 10 s if zero.
+	Timeout time.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
 	// MaxResponseBytes bounds the body.
 	MaxResponseBytes int64 `json:"maxResponseBytes,omitempty" yaml:"maxResponseBytes,omitempty"`
 	MaxSeries        int   `json:"maxSeries,omitempty" yaml:"maxSeries,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -197,13 +198,17 @@ func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (probl
 	if kind == reflect.Bool && n.Decode(to.Addr().Interface()) == nil {
 		return nil // YAML 1.1's yes and no, too
 	}
+	into := to.Addr().Interface()
+	if d, ok := into.(*time.Duration); ok {
+		into = (*duration)(d)
+	}
 	var read any
 	err := n.Decode(&read)
 	raw, odd := json.Marshal(read)
 	if err = cmp.Or(err, odd); err == nil {
 		j := json.NewDecoder(bytes.NewReader(raw))
 		j.DisallowUnknownFields()
-		err = j.Decode(to.Addr().Interface())
+		err = j.Decode(into)
 	}
 	var mistyped *json.UnmarshalTypeError
 	switch {
@@ -227,6 +232,21 @@ func (d *Document) value(at, n *yaml.Node, path string, to reflect.Value) (probl
 		problems = append(problems, p)
 	}
 	return problems
+}
+
+// duration is read from text such as "5s".
+type duration time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	err := json.Unmarshal(raw, &text)
+	if err == nil {
+		var read time.Duration
+		read, err = time.ParseDuration(text)
+		*d = duration(read)
+	}
+	return err
 }
 
 var (
