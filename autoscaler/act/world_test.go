@@ -454,11 +454,11 @@ func TestAnEpochDoesNotComeBack(t *testing.T) {
 	l := newLeased(t, "us")
 	e := l.epoch(func() time.Time { return start })
 	l.change(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("another") })
-	if err := e.Check(t.Context()); !errors.Is(err, ErrDeposed) {
+	if err := e.May(t.Context(), "test"); !errors.Is(err, ErrDeposed) {
 		t.Fatal(err)
 	}
 	l.change(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("us") })
-	if err := e.Check(t.Context()); !errors.Is(err, ErrDeposed) {
+	if err := e.May(t.Context(), "test"); !errors.Is(err, ErrDeposed) {
 		t.Errorf("leading again: %v", err)
 	}
 }

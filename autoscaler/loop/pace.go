@@ -254,10 +254,8 @@ func podChanged(a, b *corev1.Pod) bool {
 }
 
 func nodeChanged(a, b *corev1.Node) bool {
-	return a.Spec.Unschedulable != b.Spec.Unschedulable || a.Spec.ProviderID != b.Spec.ProviderID || kube.NodeReady(a) != kube.NodeReady(b) ||
-		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+	return !equality.Semantic.DeepEqual(a.Spec, b.Spec) || kube.NodeReady(a) != kube.NodeReady(b) || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 		!maps.Equal(a.Labels, b.Labels) || annotationsChanged(a.Annotations, b.Annotations) || annotationsChanged(b.Annotations, a.Annotations) ||
-		!slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(x, y corev1.Taint) bool { return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect }) ||
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
