@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,10 +31,7 @@ type NVML struct {
 
 // New returns the driver behind a library, LibraryName if path is empty. timeout bounds each call.
 func New(path string, timeout time.Duration) *NVML {
-	if path == "" {
-		path = LibraryName
-	}
-	return &NVML{path: path, timeout: timeout}
+	return &NVML{path: cmp.Or(path, LibraryName), timeout: timeout}
 }
 
 // with runs do with the driver open. It returns ErrHanging when the driver does not answer in time;

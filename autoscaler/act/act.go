@@ -49,12 +49,13 @@ type Actor struct {
 	promises  map[string]promise
 	withdrawn map[string]time.Time // by pool, the last attempt
 	waiting   map[string]bool      // the actions that waited in the last reconcile
+	published map[string]time.Time // MIG configs that were published within ConfigDelay
 }
 
 // New returns an Actor.
 func New(o Options) *Actor {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	return &Actor{o: o, promises: map[string]promise{}, withdrawn: map[string]time.Time{}}
+	return &Actor{o: o, promises: map[string]promise{}, withdrawn: map[string]time.Time{}, published: map[string]time.Time{}}
 }
 
 // Outcome of an action, one of the constants below.

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"runtime"
 	"sync"
 	"time"
@@ -118,7 +119,7 @@ func (m *metrics) reconcile(err error, now time.Time) {
 func (m *metrics) publish(r Reconcile, acted time.Time) error {
 	for _, result := range r.Results {
 		a := result.Action
-		m.actions.WithLabelValues(string(a.Verb), a.Pool, string(a.Reason), resultLabel(result.Outcome)).Inc()
+		m.actions.WithLabelValues(string(a.Verb), a.Pool, string(a.Reason), cmp.Or(resultLabels[result.Outcome], "skipped")).Inc()
 	}
 	m.verdicts.Reset()
 	for _, v := range r.Plan.Verdicts {
@@ -148,17 +149,8 @@ func (m *metrics) publish(r Reconcile, acted time.Time) error {
 	return m.fleet.Observe(fleet.Reconcile{Observation: &r.Observation, Plan: &r.Plan, Results: r.Results, Acted: acted, Idle: idle(r)})
 }
 
-// resultLabel is the value of the label result for an outcome.
-func resultLabel(o act.Outcome) string {
-	switch o {
-	case act.Done:
-		return "ok"
-	case act.Failed:
-		return "error"
-	default:
-		return "skipped"
-	}
-}
+// resultLabels are the values of the label result by outcome; others are "skipped".
+var resultLabels = map[act.Outcome]string{act.Done: "ok", act.Failed: "error"}
 
 // readyByPool counts the nodes that can take GPU pods.
 func readyByPool(nodes []plan.Node) map[string]int {

@@ -54,10 +54,7 @@ func (d Devices) MarshalJSON() ([]byte, error) {
 	if d.All {
 		return []byte(`"all"`), nil
 	}
-	if d.Indices == nil {
-		return []byte("[]"), nil
-	}
-	return json.Marshal(d.Indices)
+	return json.Marshal(append([]int{}, d.Indices...))
 }
 
 // UnmarshalJSON reads "all" or a list of indices.
@@ -129,15 +126,11 @@ func (c Config) Counts(name string, index int) (counts map[string]int, mig, know
 		if e.DeviceFilter != nil {
 			return nil, false, false
 		}
-		if e.Devices.covers(index) {
+		if e.Devices.All || slices.Contains(e.Devices.Indices, index) {
 			return e.MIGDevices, e.MIGEnabled, true
 		}
 	}
 	return nil, false, false
-}
-
-func (d Devices) covers(index int) bool {
-	return d.All || slices.Contains(d.Indices, index)
 }
 
 // ConfigKey is the ConfigMap's key of the mig-parted file.
